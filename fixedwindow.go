@@ -1,0 +1,101 @@
+package ratelimit
+
+import "time"
+
+// A FixedWindow counts the units of each key in windows of length Per, which
+// begin at multiples of Per since the Unix epoch, and grants Requests in each.
+//
+// Bound: a key is granted at most Requests units in each window, hence at most
+// 2·Requests in any interval of length Per, and a client that asks on both sides
+// of an edge gets them.
+//
+// Memory: 32 bytes per key, and about 15 for the free space around it.
+//
+// At a boundary the count of every key starts again from zero, at the same
+// instant for all keys and all processes.
+//
+// Choose it where people know the limit by the clock, as in "1000 per day", and
+// twice the limit around an edge does no harm. Choose [SlidingWindowCounter] or
+// [SlidingWindowLog] if it does.
+//
+// The zero FixedWindow denies everything.
+type FixedWindow struct {
+	keyed[fixedWindowState, *fixedWindowConfig]
+}
+
+// NewFixedWindow returns a FixedWindow that grants r, which has no burst. Its
+// errors match [ErrInvalidConfig].
+func NewFixedWindow(r Rate, opts ...Option) (*FixedWindow, error) {
+	l := new(FixedWindow)
+	return started(l, l.init(r, opts, newFixedWindowConfig))
+}
+
+// fixedWindowConfig decides for all keys of one rate.
+type fixedWindowConfig struct {
+	window
+	limit int64 // units in a window
+}
+
+func newFixedWindowConfig(r Rate, start time.Time) (*fixedWindowConfig, error) {
+	if err := r.withoutBurst("fixed window"); err != nil {
+		return nil, err
+	}
+	return &fixedWindowConfig{newWindow(r.Per, start), int64(r.Requests)}, nil
+}
+
+// fixedWindowState is the state of one key. The zero state has used nothing.
+type fixedWindowState struct {
+	last instant // of the last unit granted; never decreases
+	used int64   // units granted in the window of last
+}
+
+// step takes n units at now and charges them if told to, or explains why not.
+func (c *fixedWindowConfig) step(s *fixedWindowState, now instant, n int64, charge bool) Result {
+	now = max(now, s.last)
+	offset := c.offset(now)
+	used := c.used(s, now, offset)
+	res := Result{Limit: int(c.limit)}
+	switch {
+	case n > c.limit:
+		res.RetryAfter = Never
+	case n > c.limit-used:
+		res.RetryAfter = time.Duration(c.per - offset)
+	default:
+		res.Allowed = true
+		if charge {
+			used += n
+			*s = fixedWindowState{now, used}
+		}
+	}
+	res.Remaining = int(max(c.limit-used, 0)) // a lower limit may have been set
+	if used > 0 {
+		res.ResetAfter = time.Duration(c.per - offset)
+	}
+	return res
+}
+
+// used returns what s has used of the window that began offset before now.
+func (c *fixedWindowConfig) used(s *fixedWindowState, now instant, offset uint64) int64 {
+	if now.Since(s.last) > offset {
+		return 0
+	}
+	return s.used
+}
+
+// convert makes s, which was decided on by from until now, a state of c. With
+// another length, the count goes into the window that now lies in.
+func (c *fixedWindowConfig) convert(s *fixedWindowState, from *fixedWindowConfig, now instant) {
+	if c.per == from.per {
+		return
+	}
+	now = max(now, s.last)
+	*s = fixedWindowState{now, from.used(s, now, from.offset(now))}
+}
+
+// Idle reports whether nothing is used of the window that now lies in.
+func (c *fixedWindowConfig) Idle(s *fixedWindowState, now instant) bool {
+	return now >= s.last && c.used(s, now, c.offset(now)) == 0
+}
+
+// Inherit returns s: a count is owed alike by all who share it.
+func (c *fixedWindowConfig) Inherit(s *fixedWindowState, _ instant) fixedWindowState { return *s }

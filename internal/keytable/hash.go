@@ -1,0 +1,27 @@
+package keytable
+
+import "hash/maphash"
+
+// A Hash is the identity of a key: two hashes of it, of 64 bits each, under two
+// random seeds of this process.
+//
+// The table stores the Hash in place of the key. That keeps a slot of fixed
+// size and free of pointers (16 bytes instead of a string header and the
+// bytes), and no caller's string is ever kept alive. The price is that two keys
+// may share a Hash, and then a budget: among n keys with probability below
+// n^2/2^129, which is 2^-89 for a million keys. The seeds never leave the
+// process, so nobody can look for such keys.
+//
+// The hash of a key is never zero in Hi, which marks an empty slot.
+type Hash struct{ Hi, Lo uint64 }
+
+var seedHi, seedLo = maphash.MakeSeed(), maphash.MakeSeed()
+
+// HashOf returns the identity of key.
+func HashOf(key string) Hash {
+	h := Hash{maphash.String(seedHi, key), maphash.String(seedLo, key)}
+	if h.Hi == 0 {
+		h.Hi = 1
+	}
+	return h
+}

@@ -1,0 +1,103 @@
+package keytable
+
+import "math/bits"
+
+// A slot holds one key's state, or none if hash.Hi is zero.
+type slot[S any] struct {
+	hash  Hash
+	state S
+}
+
+// sizeFor returns the number of homes for n keys, so that a new set of slots is
+// five eighths full.
+func sizeFor(n int) uint64 { return max(uint64(n)*8/5, 5) }
+
+// capacity returns how many keys size homes take. Beyond four fifths the walks
+// grow long.
+func capacity(size uint64) int { return int(size * 4 / 5) }
+
+// home returns the slot at which the walk for a hash begins.
+func (s *Shard[S, A]) home(hi uint64) int {
+	i, _ := bits.Mul64(hi<<(64-s.shift), s.size)
+	return int(i)
+}
+
+// search returns the slot of h, or else the slot that h belongs at.
+func (s *Shard[S, A]) search(h Hash) (i int, ok bool) {
+	for i = s.home(h.Hi); ; i++ {
+		at := &s.slots[i].hash
+		if at.Hi != 0 && at.Hi < h.Hi {
+			continue
+		}
+		if *at == h {
+			return i, true
+		}
+		if at.Hi != h.Hi || at.Lo > h.Lo {
+			return i, false
+		}
+	}
+}
+
+// put gives h a slot for state. h must not have one.
+func (s *Shard[S, A]) put(h Hash, state S) {
+	i, _ := s.search(h)
+	free := i
+	for s.slots[free].hash.Hi != 0 {
+		free++
+	}
+	if free == len(s.slots)-1 {
+		s.slots = append(s.slots, make([]slot[S], 4)...)
+	}
+	copy(s.slots[i+1:free+1], s.slots[i:free])
+	s.slots[i] = slot[S]{h, state}
+	s.count++
+}
+
+// remove empties slot i and moves back those that it had pushed out of their
+// homes.
+func (s *Shard[S, A]) remove(i int) {
+	end := i + 1
+	for s.slots[end].hash.Hi != 0 && s.home(s.slots[end].hash.Hi) < end {
+		end++
+	}
+	copy(s.slots[i:], s.slots[i+1:end])
+	s.slots[end-1] = slot[S]{}
+	s.count--
+}
+
+// rebuild drops the keys that are as good as new and gives the rest new slots:
+// in two shards if there are many.
+func (s *Shard[S, A]) rebuild(now Instant) {
+	keep := s.slots[:0]
+	for i := range s.slots {
+		if at := &s.slots[i]; at.hash.Hi != 0 && !s.Algorithm.Idle(&at.state, now) {
+			keep = append(keep, *at)
+		}
+	}
+	if gone := s.count - len(keep); gone > 0 {
+		s.evicted(gone, now)
+		s.table.keys.Add(int64(-gone))
+	}
+	// Without the lock, all shards are being visited: split another time.
+	if len(keep) >= s.table.splitAt(64-s.shift) && s.table.grow.TryLock() {
+		s.split(keep, now)
+		s.table.grow.Unlock()
+		return
+	}
+	s.fill(keep)
+}
+
+// fill puts keys, which are sorted, into new slots.
+func (s *Shard[S, A]) fill(keys []slot[S]) {
+	s.size, s.count, s.cursor = sizeFor(len(keys)), len(keys), 0
+	s.slots = make([]slot[S], s.size+4+s.size/32)
+	next := 0
+	for i := range keys {
+		next = max(next, s.home(keys[i].hash.Hi))
+		if next >= len(s.slots)-1 {
+			s.slots = append(s.slots, make([]slot[S], 4)...)
+		}
+		s.slots[next] = keys[i]
+		next++
+	}
+}

@@ -1,0 +1,186 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// An instant is a reading of a limiter's clock.
+type instant = keytable.Instant
+
+// An algorithm is a configuration that decides on states S. C is the
+// configuration's own type, a pointer.
+//
+// The five algorithms implement it, each in a file of its own.
+type algorithm[S, C any] interface {
+	// step takes n units, at least 1, for the key with state s, or explains
+	// why not. It changes s only if it grants them and charge is set. A now
+	// before the last charge counts as that.
+	step(s *S, now instant, n int64, charge bool) Result
+
+	// convert makes s, which was decided on by from until now, a state of
+	// this configuration. It never grants: the key has no more than before.
+	convert(s *S, from C, now instant)
+
+	keytable.Algorithm[S]
+}
+
+// keyed makes a limiter of an algorithm: it has the clock, the table of states
+// and the waiters. Its methods are those of the five limiters.
+type keyed[S any, C algorithm[S, C]] struct {
+	table     *keytable.Table[S, C] // nil in the zero value, which denies everything
+	time      timeline
+	configure func(r Rate, start time.Time) (C, error)
+	waiters   waiters
+
+	changing sync.Mutex // held by SetRate
+	rate     atomic.Pointer[Rate]
+	config   C // guarded by changing; each shard has its own copy, guarded by its lock
+}
+
+// init makes k ready for use.
+func (k *keyed[S, C]) init(r Rate, opts []Option, configure func(Rate, time.Time) (C, error)) error {
+	set, err := newSettings(opts)
+	k.time = newTimeline(set.clock)
+	config, invalid := configure(r, k.time.start)
+	if err := errors.Join(invalid, err); err != nil {
+		return err
+	}
+	k.table = keytable.New[S](config, set.maxKeys)
+	k.configure, k.config = configure, config
+	k.rate.Store(&r)
+	return nil
+}
+
+// started returns l, or nil if err says that it could not be started.
+func started[L any](l *L, err error) (*L, error) {
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Allow takes one unit for key if it is to be had now. A denial changes nothing.
+func (k *keyed[S, C]) Allow(key string) Result {
+	if k.table == nil {
+		return Result{RetryAfter: Never}
+	}
+	return k.decide(keytable.HashOf(key), 1, true)
+}
+
+// Take takes n units for key, all or nothing; with n 0 it looks, as Peek does. It
+// takes nothing if n is negative or ctx is over. A nil ctx is never over.
+func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (Result, error) {
+	if err := k.refusal(ctx, n); err != nil {
+		return Result{}, err
+	}
+	return k.decide(keytable.HashOf(key), int64(max(n, 1)), n > 0), nil
+}
+
+// Peek answers as Allow would, takes nothing and leaves Remaining unreduced.
+func (k *keyed[S, C]) Peek(key string) Result {
+	if k.table == nil {
+		return Result{RetryAfter: Never}
+	}
+	return k.decide(keytable.HashOf(key), 1, false)
+}
+
+// Reset makes key as good as new and asks its first waiter to try again.
+func (k *keyed[S, C]) Reset(key string) error {
+	if k.table == nil {
+		return errZeroLimiter
+	}
+	h := keytable.HashOf(key)
+	s := k.table.Lock(h)
+	s.Reset(h)
+	s.Unlock()
+	k.waiters.wake(h)
+	return nil
+}
+
+// SetRate changes the rate for all keys at one instant between call and return.
+// Every key keeps what it has used, and nobody gains by it; each type's comment
+// says what that means. Its errors match [ErrInvalidConfig] and change nothing.
+func (k *keyed[S, C]) SetRate(r Rate) error {
+	if k.table == nil {
+		return errZeroLimiter
+	}
+	config, err := k.configure(r, k.time.start)
+	if err != nil {
+		return err
+	}
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	from, now := k.config, k.time.now()
+	k.rate.Store(&r)
+	if reflect.DeepEqual(config, from) {
+		return nil
+	}
+	k.config = config
+	k.table.Reconfigure(config, func(s *S) { config.convert(s, from, now) })
+	k.waiters.wakeAll()
+	return nil
+}
+
+// Rate returns the rate in force.
+func (k *keyed[S, C]) Rate() Rate {
+	if k.table == nil {
+		return Rate{}
+	}
+	return *k.rate.Load()
+}
+
+// Len returns how many keys the limiter keeps state for: those that are not as
+// good as new, and some that are and have not been forgotten yet.
+func (k *keyed[S, C]) Len() int {
+	if k.table == nil {
+		return 0
+	}
+	return k.table.Len()
+}
+
+// refusal returns why a request is not decided at all, or nil.
+func (k *keyed[S, C]) refusal(ctx context.Context, n int) error {
+	switch {
+	case k.table == nil:
+		return errZeroLimiter
+	case n < 0:
+		return ErrInvalidCount
+	case ctx != nil:
+		return ctx.Err()
+	}
+	return nil
+}
+
+// decide takes n units, at least 1, for the key with hash h, and charges them if
+// told to. This is the way of every decision: a shard's lock, one reading of the
+// clock, the key's state, the algorithm's step.
+func (k *keyed[S, C]) decide(h keytable.Hash, n int64, charge bool) (res Result) {
+	shard := k.table.Lock(h)
+	var now instant
+	if k.time.clock == nil {
+		now = k.time.now()
+	} else {
+		now = k.time.nowLocked(shard)
+	}
+	if state := shard.Find(h); state != nil {
+		res = shard.Algorithm.step(state, now, n, charge)
+	} else {
+		state, now := shard.Newcomer(now)
+		res = shard.Algorithm.step(state, now, n, charge)
+		if res.Allowed && charge {
+			shard.Keep(h, state, now)
+		}
+	}
+	if charge {
+		shard.Count(res.Allowed)
+	}
+	shard.Unlock()
+	return res
+}

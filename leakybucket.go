@@ -1,0 +1,95 @@
+package ratelimit
+
+import "time"
+
+// A LeakyBucket queues up to Burst units for each key and lets Requests of them
+// leave every Per, evenly spaced: each granted request is told how long to hold
+// on, in [Result.Delay], or is held by Wait.
+//
+// Bound: in any closed interval of length T, a key is granted at most
+// Burst + T·Requests/Per units, as by a [TokenBucket]; held by their Delay, they
+// leave no closer than n·Per/Requests after a request for n, to within 1 ns,
+// which does not add up.
+//
+// Memory: 56 bytes per key, and about 30 for the free space around it.
+//
+// There are no boundaries: the queue drains continuously and exactly, to the
+// nanosecond and without rounding.
+//
+// Choose it to shield something that suffers from bursts. Choose [TokenBucket]
+// if nobody will honour the Delay.
+//
+// The zero LeakyBucket denies everything.
+type LeakyBucket struct {
+	keyed[leakyBucketState, *leakyBucketConfig]
+}
+
+// NewLeakyBucket returns a LeakyBucket that grants r. Its errors match
+// [ErrInvalidConfig].
+func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
+	l := new(LeakyBucket)
+	return started(l, l.init(r, opts, newLeakyBucketConfig))
+}
+
+// leakyBucketConfig decides for all keys of one rate.
+type leakyBucketConfig struct{ bucket }
+
+func newLeakyBucketConfig(r Rate, _ time.Time) (*leakyBucketConfig, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	return &leakyBucketConfig{newBucket(r)}, nil
+}
+
+// leakyBucketState is the state of one key. The zero state is empty.
+//
+// The two levels differ only after a change of the burst, which moves what may
+// be admitted but not what waits to leave.
+//
+// Invariant: debt is at most the burst.
+type leakyBucketState struct {
+	last  instant // when both levels were true; never decreases
+	debt  level   // tokens that an empty bucket would admit more
+	queue level   // tokens that have yet to leave
+}
+
+// step admits n tokens at now and charges them if told to, or explains why not.
+func (c *leakyBucketConfig) step(s *leakyBucketState, now instant, n int64, charge bool) Result {
+	now = max(now, s.last)
+	debt := c.drained(s.debt, now.Since(s.last))
+	res := c.ask(debt, n)
+	if res.Allowed {
+		queue := debt
+		if s.queue != s.debt {
+			queue = c.drained(s.queue, now.Since(s.last))
+		}
+		res.Delay = c.timeToDrain(queue)
+		if charge {
+			debt.whole += n
+			queue.whole += n
+			s.last, s.debt, s.queue = now, debt, queue
+		}
+	}
+	res.Limit = int(c.burst)
+	res.Remaining = int(c.left(debt))
+	res.ResetAfter = c.timeToDrain(debt)
+	return res
+}
+
+// convert makes s, which was decided on by from until now, a state of c.
+func (c *leakyBucketConfig) convert(s *leakyBucketState, from *leakyBucketConfig, now instant) {
+	now = max(now, s.last)
+	elapsed := now.Since(s.last)
+	debt, queue := from.drained(s.debt, elapsed), from.drained(s.queue, elapsed)
+	*s = leakyBucketState{now, c.converted(debt, &from.bucket), c.rescaled(queue, &from.bucket)}
+}
+
+// Idle reports whether nothing is owed and nothing waits to leave.
+func (c *leakyBucketConfig) Idle(s *leakyBucketState, now instant) bool {
+	return now >= s.last &&
+		c.drained(s.debt, now.Since(s.last)) == level{} &&
+		c.drained(s.queue, now.Since(s.last)) == level{}
+}
+
+// Inherit returns s: a debt is owed alike by all who share it.
+func (c *leakyBucketConfig) Inherit(s *leakyBucketState, _ instant) leakyBucketState { return *s }

@@ -1,0 +1,124 @@
+package ratelimit
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// A level is an exact amount of tokens: whole tokens and a fraction.
+//
+// Invariant: whole >= 0 and 0 <= frac < the unit of the bucket it belongs to.
+type level struct {
+	whole int64 // tokens
+	frac  int64 // parts of a token, of which unit make one
+}
+
+// A bucket is the arithmetic that token and leaky bucket share: a debt that
+// grows by what is taken and drains at an exact rational rate.
+//
+// With Requests/Per reduced to gain/unit, a nanosecond drains exactly gain parts
+// of 1/unit token. Products take 128 bits, so nothing rounds and nothing
+// overflows, whatever the rate.
+type bucket struct {
+	burst int64 // tokens
+	gain  int64 // parts of a token drained in a nanosecond
+	unit  int64 // parts in a token
+}
+
+func newBucket(r Rate) bucket {
+	requests, per := int64(r.Requests), int64(r.Per)
+	d := gcd(requests, per)
+	return bucket{burst: int64(r.burst()), gain: requests / d, unit: per / d}
+}
+
+// drained returns what is left of debt after elapsed nanoseconds.
+func (b *bucket) drained(debt level, elapsed uint64) level {
+	hi, lo := bits.Mul64(elapsed, uint64(b.gain))
+	if hi == 0 && lo <= uint64(debt.frac) {
+		debt.frac -= int64(lo)
+		return debt
+	}
+	if hi >= uint64(b.unit) {
+		return level{} // 2^64 tokens and more
+	}
+	whole, frac := bits.Div64(hi, lo, uint64(b.unit))
+	if frac > uint64(debt.frac) {
+		whole++
+		debt.frac += b.unit
+	}
+	if whole == 0 || whole > uint64(debt.whole) {
+		return level{}
+	}
+	return level{debt.whole - int64(whole), debt.frac - int64(frac)}
+}
+
+// timeToDrain returns how long debt takes to drain, rounded up: a nanosecond
+// less would leave a part of it.
+func (b *bucket) timeToDrain(debt level) time.Duration {
+	hi, lo := bits.Mul64(uint64(debt.whole), uint64(b.unit))
+	lo, carry := bits.Add64(lo, uint64(debt.frac), 0)
+	hi += carry
+	lo, carry = bits.Add64(lo, uint64(b.gain-1), 0)
+	hi += carry
+	if hi >= uint64(b.gain) {
+		return Never
+	}
+	ns, _ := bits.Div64(hi, lo, uint64(b.gain))
+	return time.Duration(min(ns, math.MaxInt64))
+}
+
+// left returns how many whole tokens may be taken at once beside debt.
+func (b *bucket) left(debt level) int64 {
+	if debt.frac > 0 {
+		return b.burst - debt.whole - 1
+	}
+	return b.burst - debt.whole
+}
+
+// ask returns the answer to a request for n tokens beside debt, but for what is
+// the same whatever the answer.
+func (b *bucket) ask(debt level, n int64) Result {
+	switch {
+	case n <= b.left(debt):
+		return Result{Allowed: true}
+	case n > b.burst:
+		return Result{RetryAfter: Never}
+	}
+	return Result{RetryAfter: b.timeToDrain(level{debt.whole + n - b.burst, debt.frac})}
+}
+
+// rescaled returns debt, measured in the parts of from, in those of b. It rounds
+// up, against the client.
+func (b *bucket) rescaled(debt level, from *bucket) level {
+	if b.unit == from.unit {
+		return debt
+	}
+	hi, lo := bits.Mul64(uint64(debt.frac), uint64(b.unit))
+	frac, rest := bits.Div64(hi, lo, uint64(from.unit)) // fits: debt.frac < from.unit
+	if rest > 0 {
+		frac++
+	}
+	if frac == uint64(b.unit) {
+		return level{debt.whole + 1, 0}
+	}
+	return level{debt.whole, int64(frac)}
+}
+
+// converted returns the debt under b of a key that owes debt under from. Nobody
+// has more than before, nor more than the new burst less what was used.
+func (b *bucket) converted(debt level, from *bucket) level {
+	debt = b.rescaled(debt, from)
+	debt.whole += max(b.burst-from.burst, 0)
+	if debt.whole >= b.burst {
+		return level{b.burst, 0}
+	}
+	return debt
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

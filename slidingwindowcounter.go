@@ -1,0 +1,163 @@
+package ratelimit
+
+import (
+	"errors"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// A SlidingWindowCounter counts the units of each key in windows of length Per,
+// which begin at multiples of Per since the Unix epoch, and estimates the last
+// Per from two of them: the current count, and the previous one weighted by how
+// much of its window still lies within the last Per. It grants while the estimate
+// stays within Requests.
+//
+// Bound: a key is granted at most 2·Requests - 1 units in any half-open window of
+// length Per, reached when Per is at least 2·Requests ns, and Requests in each
+// aligned window. The estimate is exact if the previous window's units were spread
+// evenly.
+//
+// Memory: 40 bytes per key, and about 20 for the free space around it.
+//
+// At a boundary nothing is forgotten: the current count becomes the previous one,
+// at its full weight, which then fades.
+//
+// Choose it for a sliding limit on many keys or a large limit. Choose
+// [SlidingWindowLog] if no window may see more than Requests.
+//
+// The zero SlidingWindowCounter denies everything.
+type SlidingWindowCounter struct {
+	keyed[slidingCounterState, *slidingCounterConfig]
+}
+
+// NewSlidingWindowCounter returns a SlidingWindowCounter that grants r, which
+// has no burst and whose Per is at most 146 years. Its errors match
+// [ErrInvalidConfig].
+func NewSlidingWindowCounter(r Rate, opts ...Option) (*SlidingWindowCounter, error) {
+	l := new(SlidingWindowCounter)
+	return started(l, l.init(r, opts, newSlidingCounterConfig))
+}
+
+// slidingCounterConfig decides for all keys of one rate.
+type slidingCounterConfig struct {
+	window
+	limit int64 // units in a window
+}
+
+func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, error) {
+	err := r.withoutBurst("sliding window counter")
+	if r.Per > math.MaxInt64/2 {
+		err = errors.Join(err, &ConfigError{"per", r.Per, "must be at most 146 years: a wait may last two windows"})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &slidingCounterConfig{newWindow(r.Per, start), int64(r.Requests)}, nil
+}
+
+// slidingCounterState is the state of one key. The zero state has used nothing.
+type slidingCounterState struct {
+	last      instant // of the last unit granted; never decreases
+	prev, cur int64   // units granted in the window before that of last, and in it
+}
+
+// step takes n units at now and charges them if told to, or explains why not.
+func (c *slidingCounterConfig) step(s *slidingCounterState, now instant, n int64, charge bool) Result {
+	now = max(now, s.last)
+	offset := c.offset(now)
+	prev, cur := c.counts(s, now, offset)
+	left := c.limit - c.weighted(prev, offset) - cur
+	res := Result{Limit: int(c.limit)}
+	switch {
+	case n > c.limit:
+		res.RetryAfter = Never
+	case n > left:
+		res.RetryAfter = c.retryAfter(prev, cur, offset, n)
+	default:
+		res.Allowed = true
+		if charge {
+			cur += n
+			left -= n
+			*s = slidingCounterState{now, prev, cur}
+		}
+	}
+	res.Remaining = int(max(left, 0)) // a lower limit may have been set
+	switch {
+	case cur > 0:
+		res.ResetAfter = time.Duration(2*c.per - offset)
+	case prev > 0:
+		res.ResetAfter = time.Duration(c.per - offset)
+	}
+	return res
+}
+
+// counts returns the units granted in the window before the one that began
+// offset before now, and in it.
+func (c *slidingCounterConfig) counts(s *slidingCounterState, now instant, offset uint64) (prev, cur int64) {
+	switch ago := now.Since(s.last); {
+	case ago <= offset:
+		return s.prev, s.cur
+	case ago-offset <= c.per:
+		return s.cur, 0
+	}
+	return 0, 0
+}
+
+// weighted returns prev times the share of its window that is less than one
+// window before now, rounded up. Rounding does not matter to the decision, as
+// units are whole.
+func (c *slidingCounterConfig) weighted(prev int64, offset uint64) int64 {
+	if prev == 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(prev), c.per-offset)
+	q, rest := bits.Div64(hi, lo, c.per) // fits: at most prev
+	if rest > 0 {
+		q++
+	}
+	return int64(q)
+}
+
+// retryAfter returns how long it takes until n units fit, which do not now.
+//
+// While cur leaves room for n, that is when the weight of prev has fallen to what
+// is then left; else it is when cur has become the previous count and its own
+// weight has.
+func (c *slidingCounterConfig) retryAfter(prev, cur int64, offset uint64, n int64) time.Duration {
+	end, fading, room := c.per, prev, c.limit-cur-n
+	if room < 0 {
+		end, fading, room = 2*c.per, cur, c.limit-n
+	}
+	// Rounded down, as it is taken off: at the next later nanosecond, what
+	// is left of fading is within room.
+	hi, lo := bits.Mul64(uint64(room), c.per)
+	fits, _ := bits.Div64(hi, lo, uint64(fading)) // fits: room < fading
+	return time.Duration(end - fits - offset)
+}
+
+// convert makes s, which was decided on by from until now, a state of c. With
+// another length, the estimate goes into the window that now lies in.
+func (c *slidingCounterConfig) convert(s *slidingCounterState, from *slidingCounterConfig, now instant) {
+	if c.per == from.per {
+		return
+	}
+	now = max(now, s.last)
+	offset := from.offset(now)
+	prev, cur := from.counts(s, now, offset)
+	*s = slidingCounterState{last: now, cur: cur + from.weighted(prev, offset)}
+}
+
+// Idle reports whether neither count matters at now.
+func (c *slidingCounterConfig) Idle(s *slidingCounterState, now instant) bool {
+	if now < s.last {
+		return false
+	}
+	prev, cur := c.counts(s, now, c.offset(now))
+	return prev == 0 && cur == 0
+}
+
+// Inherit returns s: a count is owed alike by all who share it.
+func (c *slidingCounterConfig) Inherit(s *slidingCounterState, _ instant) slidingCounterState {
+	return *s
+}

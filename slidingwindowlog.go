@@ -1,0 +1,193 @@
+package ratelimit
+
+import (
+	"errors"
+	"sort"
+	"time"
+)
+
+// maxLogRequests bounds what one key of a SlidingWindowLog can make it store.
+const maxLogRequests = 1 << 16
+
+// A SlidingWindowLog remembers when each key was granted units and grants while
+// there are at most Requests of them within the last Per.
+//
+// Bound: a key is granted at most Requests units in any half-open window of
+// length Per, and never fewer than that allows.
+//
+// Memory: 64 bytes per key, about 30 for the free space around it, and 16 for each
+// distinct instant within the last Per but the newest, in a ring that grows by
+// doubling. Requests is therefore at most 65,536.
+//
+// There are no boundaries: units leave one by one, each exactly Per after it was
+// granted, at which instant it no longer counts.
+//
+// Choose it for small limits that must hold in every window. Choose
+// [SlidingWindowCounter] for large ones.
+//
+// The zero SlidingWindowLog denies everything.
+type SlidingWindowLog struct {
+	keyed[slidingLogState, *slidingLogConfig]
+}
+
+// NewSlidingWindowLog returns a SlidingWindowLog that grants r, which has no
+// burst and whose Requests is at most 65,536. Its errors match
+// [ErrInvalidConfig].
+func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
+	l := new(SlidingWindowLog)
+	return started(l, l.init(r, opts, newSlidingLogConfig))
+}
+
+// slidingLogConfig decides for all keys of one rate.
+type slidingLogConfig struct {
+	limit int64  // units in any window
+	per   uint64 // nanoseconds
+}
+
+func newSlidingLogConfig(r Rate, _ time.Time) (*slidingLogConfig, error) {
+	err := r.withoutBurst("sliding window log")
+	if r.Requests > maxLogRequests {
+		err = errors.Join(err, &ConfigError{"requests", r.Requests,
+			"must be at most 65536: each is stored; a sliding window counter has no such bound"})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &slidingLogConfig{int64(r.Requests), uint64(r.Per)}, nil
+}
+
+// slidingLogState is the state of one key. The zero state has used nothing.
+//
+// Units granted at one instant are one entry. The newest entry lies in the state
+// itself, the older ones in the ring. Entries hold running totals, so that what
+// a span of them adds up to is a difference, and is found by bisection.
+type slidingLogState struct {
+	last  instant // of the newest entry; never decreases
+	total uint32  // units ever granted, modulo 2^32
+	base  uint32  // total before the oldest entry that is kept
+	ring  []logEntry
+	first uint32 // place of the oldest entry in the ring, whose length is a power of two
+	older uint32 // entries in the ring
+}
+
+// A logEntry is an instant at which units were granted.
+type logEntry struct {
+	at    instant
+	total uint32 // units ever granted, up to and with these, modulo 2^32
+}
+
+// entry returns the i-th oldest entry; the last one is the newest.
+func (s *slidingLogState) entry(i uint32) logEntry {
+	if i == s.older {
+		return logEntry{s.last, s.total}
+	}
+	return s.ring[(s.first+i)&uint32(len(s.ring)-1)]
+}
+
+// step takes n units at now and charges them if told to, or explains why not.
+func (c *slidingLogConfig) step(s *slidingLogState, now instant, n int64, charge bool) Result {
+	now = max(now, s.last)
+	gone, used := c.used(s, now)
+	res := Result{Limit: int(c.limit)}
+	switch left := c.limit - used; {
+	case n > c.limit:
+		res.RetryAfter = Never
+	case n > left:
+		res.RetryAfter = c.retryAfter(s, now, gone, s.total-uint32(used), uint32(n-left))
+	default:
+		res.Allowed = true
+		if charge {
+			s.forget(gone, uint32(used))
+			s.add(now, uint32(n))
+			used += n
+		}
+	}
+	res.Remaining = int(max(c.limit-used, 0)) // a lower limit may have been set
+	if used > 0 {
+		res.ResetAfter = time.Duration(c.per - now.Since(s.last))
+	}
+	return res
+}
+
+// used returns how many entries are a window old at now, and the units of the
+// others.
+func (c *slidingLogConfig) used(s *slidingLogState, now instant) (gone uint32, units int64) {
+	if now.Since(s.last) >= c.per {
+		return s.older + 1, 0
+	}
+	base := s.base
+	if s.older > 0 && now.Since(s.entry(0).at) >= c.per {
+		gone = uint32(sort.Search(int(s.older), func(i int) bool {
+			return now.Since(s.entry(uint32(i)).at) < c.per
+		}))
+		base = s.entry(gone - 1).total
+	}
+	return gone, int64(s.total - base)
+}
+
+// retryAfter returns how long it takes until the units after base that must leave
+// have left. The entries before the first have left already.
+func (c *slidingLogConfig) retryAfter(s *slidingLogState, now instant, first, base, must uint32) time.Duration {
+	i := sort.Search(int(s.older-first), func(i int) bool {
+		return s.entry(first+uint32(i)).total-base >= must
+	})
+	return time.Duration(c.per - now.Since(s.entry(first+uint32(i)).at))
+}
+
+// forget drops the oldest gone entries, after which used units are left.
+func (s *slidingLogState) forget(gone, used uint32) {
+	s.base = s.total - used
+	if used == 0 {
+		gone = s.older // the newest has no place in the ring
+	}
+	s.first += gone
+	s.older -= gone
+}
+
+// add makes n units at now, which is not before the newest entry, the newest.
+func (s *slidingLogState) add(now instant, n uint32) {
+	if s.total != s.base && now != s.last {
+		if int(s.older) == len(s.ring) {
+			s.grow()
+		}
+		s.ring[(s.first+s.older)&uint32(len(s.ring)-1)] = logEntry{s.last, s.total}
+		s.older++
+	}
+	s.last = now
+	s.total += n
+}
+
+// grow doubles the ring.
+func (s *slidingLogState) grow() {
+	ring := make([]logEntry, max(2*len(s.ring), 4))
+	for i := range s.older {
+		ring[i] = s.entry(i)
+	}
+	s.ring, s.first = ring, 0
+}
+
+// convert makes s, which was decided on by from until now, a state of c. With
+// another length, entries that have left do not come back.
+func (c *slidingLogConfig) convert(s *slidingLogState, from *slidingLogConfig, now instant) {
+	if c.per == from.per {
+		return
+	}
+	gone, used := from.used(s, max(now, s.last))
+	s.forget(gone, uint32(used))
+}
+
+// Idle reports whether all entries are a window old.
+func (c *slidingLogConfig) Idle(s *slidingLogState, now instant) bool {
+	if now < s.last {
+		return false
+	}
+	_, used := c.used(s, now)
+	return used == 0
+}
+
+// Inherit returns one entry with all that s holds at its newest instant: the
+// newcomer can not know which of it is its own.
+func (c *slidingLogConfig) Inherit(s *slidingLogState, now instant) slidingLogState {
+	_, used := c.used(s, max(now, s.last))
+	return slidingLogState{last: s.last, total: uint32(used)}
+}

@@ -1,0 +1,79 @@
+package ratelimit
+
+import "time"
+
+// A TokenBucket holds up to Burst tokens for each key, earns Requests of them
+// every Per, and takes one for each unit granted. A new key starts full.
+//
+// Bound: in any closed interval of length T, a key is granted at most
+// Burst + T·Requests/Per units.
+//
+// Memory: 40 bytes per key, and about 20 for the free space around it.
+//
+// There are no boundaries: tokens are earned continuously and exactly, to the
+// nanosecond and without rounding, so no instant is better to ask at than the one
+// before.
+//
+// It is the one to choose when in doubt. Choose another if a burst right after
+// an idle time does harm ([LeakyBucket]), or if no window of length Per may see
+// more than Requests ([SlidingWindowLog]).
+//
+// The zero TokenBucket denies everything.
+type TokenBucket struct {
+	keyed[tokenBucketState, *tokenBucketConfig]
+}
+
+// NewTokenBucket returns a TokenBucket that grants r. Its errors match
+// [ErrInvalidConfig].
+func NewTokenBucket(r Rate, opts ...Option) (*TokenBucket, error) {
+	l := new(TokenBucket)
+	return started(l, l.init(r, opts, newTokenBucketConfig))
+}
+
+// tokenBucketConfig decides for all keys of one rate.
+type tokenBucketConfig struct{ bucket }
+
+func newTokenBucketConfig(r Rate, _ time.Time) (*tokenBucketConfig, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	return &tokenBucketConfig{newBucket(r)}, nil
+}
+
+// tokenBucketState is the state of one key. The zero state is full.
+//
+// Invariant: debt is at most the burst.
+type tokenBucketState struct {
+	last instant // when debt was true; never decreases
+	debt level   // tokens that a full bucket has more
+}
+
+// step takes n tokens at now and charges them if told to, or explains why not.
+func (c *tokenBucketConfig) step(s *tokenBucketState, now instant, n int64, charge bool) Result {
+	now = max(now, s.last)
+	debt := c.drained(s.debt, now.Since(s.last))
+	res := c.ask(debt, n)
+	if res.Allowed && charge {
+		debt.whole += n
+		s.last, s.debt = now, debt
+	}
+	res.Limit = int(c.burst)
+	res.Remaining = int(c.left(debt))
+	res.ResetAfter = c.timeToDrain(debt)
+	return res
+}
+
+// convert makes s, which was decided on by from until now, a state of c.
+func (c *tokenBucketConfig) convert(s *tokenBucketState, from *tokenBucketConfig, now instant) {
+	now = max(now, s.last)
+	debt := from.drained(s.debt, now.Since(s.last))
+	s.last, s.debt = now, c.converted(debt, &from.bucket)
+}
+
+// Idle reports whether the bucket is full.
+func (c *tokenBucketConfig) Idle(s *tokenBucketState, now instant) bool {
+	return now >= s.last && c.drained(s.debt, now.Since(s.last)) == level{}
+}
+
+// Inherit returns s: a debt is owed alike by all who share it.
+func (c *tokenBucketConfig) Inherit(s *tokenBucketState, _ instant) tokenBucketState { return *s }
