@@ -30,17 +30,21 @@ func NewFixedWindow(r Rate, opts ...Option) (*FixedWindow, error) {
 	return started(l, l.init(r, opts, newFixedWindowConfig))
 }
 
-// fixedWindowConfig decides for all keys of one rate.
-type fixedWindowConfig struct {
-	window
-	limit int64 // units in a window
+// Allow takes one unit for key if its window has one left. A denial changes nothing.
+func (l *FixedWindow) Allow(key string) (res Result) {
+	v, delay := l.decide(key, 1, true)
+	v.fill(&res, delay)
+	return
 }
+
+// fixedWindowConfig decides for all keys of one rate.
+type fixedWindowConfig struct{ window }
 
 func newFixedWindowConfig(r Rate, start time.Time) (*fixedWindowConfig, error) {
 	if err := r.withoutBurst("fixed window"); err != nil {
 		return nil, err
 	}
-	return &fixedWindowConfig{newWindow(r.Per, start), int64(r.Requests)}, nil
+	return &fixedWindowConfig{newWindow(r, start)}, nil
 }
 
 // fixedWindowState is the state of one key. The zero state has used nothing.
@@ -50,28 +54,25 @@ type fixedWindowState struct {
 }
 
 // step takes n units at now and charges them if told to, or explains why not.
-func (c *fixedWindowConfig) step(s *fixedWindowState, now instant, n int64, charge bool) Result {
+func (c *fixedWindowConfig) step(s *fixedWindowState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
 	offset := c.offset(now)
 	used := c.used(s, now, offset)
-	res := Result{Limit: int(c.limit)}
+	v.limit = c.requests
 	switch {
-	case n > c.limit:
-		res.RetryAfter = Never
-	case n > c.limit-used:
-		res.RetryAfter = time.Duration(c.per - offset)
-	default:
-		res.Allowed = true
-		if charge {
-			used += n
-			*s = fixedWindowState{now, used}
-		}
+	case n > c.requests:
+		v.retryAfter = Never
+	case n > c.requests-used:
+		v.retryAfter = time.Duration(c.per - offset)
+	case charge:
+		used += n
+		*s = fixedWindowState{now, used}
 	}
-	res.Remaining = int(max(c.limit-used, 0)) // a lower limit may have been set
+	v.left = max(c.requests-used, 0) // a lower limit may have been set
 	if used > 0 {
-		res.ResetAfter = time.Duration(c.per - offset)
+		v.resetAfter = time.Duration(c.per - offset)
 	}
-	return res
+	return v, 0
 }
 
 // used returns what s has used of the window that began offset before now.

@@ -1,3 +1,8 @@
 module github.com/ratelimit-go/ratelimit
 
 go 1.25.0
+
+require (
+	github.com/benbjohnson/clock v1.3.5 // indirect
+	github.com/stretchr/testify v1.12.1 // indirect
+)

@@ -21,14 +21,34 @@ type instant = keytable.Instant
 type algorithm[S, C any] interface {
 	// step takes n units, at least 1, for the key with state s, or explains
 	// why not. It changes s only if it grants them and charge is set. A now
-	// before the last charge counts as that.
-	step(s *S, now instant, n int64, charge bool) Result
+	// before the last charge counts as that. delay is how long to hold what
+	// is granted.
+	step(s *S, now instant, n int64, charge bool) (v verdict, delay time.Duration)
 
 	// convert makes s, which was decided on by from until now, a state of
 	// this configuration. It never grants: the key has no more than before.
 	convert(s *S, from C, now instant)
 
 	keytable.Algorithm[S]
+}
+
+// A verdict is what a step finds. It stays in registers on its way up; a Result,
+// which is too large for that, is put together from it at the very end.
+type verdict struct {
+	limit      int64         // units that could ever be granted at once
+	left       int64         // units that would be granted now, after this decision
+	retryAfter time.Duration // 0 if granted
+	resetAfter time.Duration
+}
+
+// fill makes res what v and delay say.
+func (v verdict) fill(res *Result, delay time.Duration) {
+	res.Allowed = v.retryAfter == 0
+	res.Limit = int(v.limit)
+	res.Remaining = int(v.left)
+	res.RetryAfter = v.retryAfter
+	res.ResetAfter = v.resetAfter
+	res.Delay = delay
 }
 
 // keyed makes a limiter of an algorithm: it has the clock, the table of states
@@ -66,29 +86,22 @@ func started[L any](l *L, err error) (*L, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if it is to be had now. A denial changes nothing.
-func (k *keyed[S, C]) Allow(key string) Result {
-	if k.table == nil {
-		return Result{RetryAfter: Never}
-	}
-	return k.decide(keytable.HashOf(key), 1, true)
-}
-
 // Take takes n units for key, all or nothing; with n 0 it looks, as Peek does. It
 // takes nothing if n is negative or ctx is over. A nil ctx is never over.
-func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (Result, error) {
-	if err := k.refusal(ctx, n); err != nil {
-		return Result{}, err
+func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (res Result, err error) {
+	if err = k.refusal(ctx, n); err != nil {
+		return
 	}
-	return k.decide(keytable.HashOf(key), int64(max(n, 1)), n > 0), nil
+	v, delay := k.decide(key, int64(max(n, 1)), n > 0)
+	v.fill(&res, delay)
+	return
 }
 
 // Peek answers as Allow would, takes nothing and leaves Remaining unreduced.
-func (k *keyed[S, C]) Peek(key string) Result {
-	if k.table == nil {
-		return Result{RetryAfter: Never}
-	}
-	return k.decide(keytable.HashOf(key), 1, false)
+func (k *keyed[S, C]) Peek(key string) (res Result) {
+	v, delay := k.decide(key, 1, false)
+	v.fill(&res, delay)
+	return
 }
 
 // Reset makes key as good as new and asks its first waiter to try again.
@@ -161,26 +174,33 @@ func (k *keyed[S, C]) refusal(ctx context.Context, n int) error {
 // decide takes n units, at least 1, for the key with hash h, and charges them if
 // told to. This is the way of every decision: a shard's lock, one reading of the
 // clock, the key's state, the algorithm's step.
-func (k *keyed[S, C]) decide(h keytable.Hash, n int64, charge bool) (res Result) {
-	shard := k.table.Lock(h)
+func (k *keyed[S, C]) decide(key string, n int64, charge bool) (v verdict, delay time.Duration) {
+	if k.table == nil {
+		return verdict{retryAfter: Never}, 0
+	}
 	var now instant
 	if k.time.clock == nil {
-		now = k.time.now()
+		now = keytable.InstantAt(time.Since(k.time.start))
+	}
+	h := keytable.HashOf(key)
+	shard := k.table.Lock(h)
+	if k.time.clock == nil {
+		now = shard.Latest(now)
 	} else {
 		now = k.time.nowLocked(shard)
 	}
 	if state := shard.Find(h); state != nil {
-		res = shard.Algorithm.step(state, now, n, charge)
+		v, delay = shard.Algorithm.step(state, now, n, charge)
 	} else {
 		state, now := shard.Newcomer(now)
-		res = shard.Algorithm.step(state, now, n, charge)
-		if res.Allowed && charge {
+		v, delay = shard.Algorithm.step(state, now, n, charge)
+		if v.retryAfter == 0 && charge {
 			shard.Keep(h, state, now)
 		}
 	}
 	if charge {
-		shard.Count(res.Allowed)
+		shard.Count(v.retryAfter == 0)
 	}
 	shard.Unlock()
-	return res
+	return v, delay
 }

@@ -31,6 +31,13 @@ func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
 	return started(l, l.init(r, opts, newLeakyBucketConfig))
 }
 
+// Allow takes one unit for key if the bucket has room for it. A denial changes nothing.
+func (l *LeakyBucket) Allow(key string) (res Result) {
+	v, delay := l.decide(key, 1, true)
+	v.fill(&res, delay)
+	return
+}
+
 // leakyBucketConfig decides for all keys of one rate.
 type leakyBucketConfig struct{ bucket }
 
@@ -54,26 +61,26 @@ type leakyBucketState struct {
 }
 
 // step admits n tokens at now and charges them if told to, or explains why not.
-func (c *leakyBucketConfig) step(s *leakyBucketState, now instant, n int64, charge bool) Result {
+func (c *leakyBucketConfig) step(s *leakyBucketState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
 	debt := c.drained(s.debt, now.Since(s.last))
-	res := c.ask(debt, n)
-	if res.Allowed {
+	v.retryAfter = c.retryAfter(debt, n)
+	if v.retryAfter == 0 {
 		queue := debt
 		if s.queue != s.debt {
 			queue = c.drained(s.queue, now.Since(s.last))
 		}
-		res.Delay = c.timeToDrain(queue)
+		delay = c.timeToDrain(queue)
 		if charge {
 			debt.whole += n
 			queue.whole += n
 			s.last, s.debt, s.queue = now, debt, queue
 		}
 	}
-	res.Limit = int(c.burst)
-	res.Remaining = int(c.left(debt))
-	res.ResetAfter = c.timeToDrain(debt)
-	return res
+	v.limit = c.burst
+	v.left = c.left(debt)
+	v.resetAfter = c.timeToDrain(debt)
+	return v, delay
 }
 
 // convert makes s, which was decided on by from until now, a state of c.

@@ -39,6 +39,11 @@ func (b *bucket) drained(debt level, elapsed uint64) level {
 		debt.frac -= int64(lo)
 		return debt
 	}
+	return b.less(debt, hi, lo)
+}
+
+// less returns what is left of debt without hi·2^64 + lo parts of a token.
+func (b *bucket) less(debt level, hi, lo uint64) level {
 	if hi >= uint64(b.unit) {
 		return level{} // 2^64 tokens and more
 	}
@@ -76,16 +81,22 @@ func (b *bucket) left(debt level) int64 {
 	return b.burst - debt.whole
 }
 
-// ask returns the answer to a request for n tokens beside debt, but for what is
-// the same whatever the answer.
-func (b *bucket) ask(debt level, n int64) Result {
-	switch {
-	case n <= b.left(debt):
-		return Result{Allowed: true}
-	case n > b.burst:
-		return Result{RetryAfter: Never}
+// retryAfter returns how long it takes until n tokens fit beside debt: 0 if they
+// do now.
+func (b *bucket) retryAfter(debt level, n int64) time.Duration {
+	if n <= b.left(debt) {
+		return 0
 	}
-	return Result{RetryAfter: b.timeToDrain(level{debt.whole + n - b.burst, debt.frac})}
+	return b.timeToFit(debt, n)
+}
+
+// timeToFit returns how long it takes until n tokens fit beside debt, which do
+// not now.
+func (b *bucket) timeToFit(debt level, n int64) time.Duration {
+	if n > b.burst {
+		return Never
+	}
+	return b.timeToDrain(level{debt.whole + n - b.burst, debt.frac})
 }
 
 // rescaled returns debt, measured in the parts of from, in those of b. It rounds

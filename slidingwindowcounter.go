@@ -39,11 +39,15 @@ func NewSlidingWindowCounter(r Rate, opts ...Option) (*SlidingWindowCounter, err
 	return started(l, l.init(r, opts, newSlidingCounterConfig))
 }
 
-// slidingCounterConfig decides for all keys of one rate.
-type slidingCounterConfig struct {
-	window
-	limit int64 // units in a window
+// Allow takes one unit for key if the estimate has room for it. A denial changes nothing.
+func (l *SlidingWindowCounter) Allow(key string) (res Result) {
+	v, delay := l.decide(key, 1, true)
+	v.fill(&res, delay)
+	return
 }
+
+// slidingCounterConfig decides for all keys of one rate.
+type slidingCounterConfig struct{ window }
 
 func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, error) {
 	err := r.withoutBurst("sliding window counter")
@@ -53,7 +57,7 @@ func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, er
 	if err != nil {
 		return nil, err
 	}
-	return &slidingCounterConfig{newWindow(r.Per, start), int64(r.Requests)}, nil
+	return &slidingCounterConfig{newWindow(r, start)}, nil
 }
 
 // slidingCounterState is the state of one key. The zero state has used nothing.
@@ -63,33 +67,30 @@ type slidingCounterState struct {
 }
 
 // step takes n units at now and charges them if told to, or explains why not.
-func (c *slidingCounterConfig) step(s *slidingCounterState, now instant, n int64, charge bool) Result {
+func (c *slidingCounterConfig) step(s *slidingCounterState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
 	offset := c.offset(now)
 	prev, cur := c.counts(s, now, offset)
-	left := c.limit - c.weighted(prev, offset) - cur
-	res := Result{Limit: int(c.limit)}
+	left := c.requests - c.weighted(prev, offset) - cur
+	v.limit = c.requests
 	switch {
-	case n > c.limit:
-		res.RetryAfter = Never
+	case n > c.requests:
+		v.retryAfter = Never
 	case n > left:
-		res.RetryAfter = c.retryAfter(prev, cur, offset, n)
-	default:
-		res.Allowed = true
-		if charge {
-			cur += n
-			left -= n
-			*s = slidingCounterState{now, prev, cur}
-		}
+		v.retryAfter = c.retryAfter(prev, cur, offset, n)
+	case charge:
+		cur += n
+		left -= n
+		*s = slidingCounterState{now, prev, cur}
 	}
-	res.Remaining = int(max(left, 0)) // a lower limit may have been set
+	v.left = max(left, 0) // a lower limit may have been set
 	switch {
 	case cur > 0:
-		res.ResetAfter = time.Duration(2*c.per - offset)
+		v.resetAfter = time.Duration(2*c.per - offset)
 	case prev > 0:
-		res.ResetAfter = time.Duration(c.per - offset)
+		v.resetAfter = time.Duration(c.per - offset)
 	}
-	return res
+	return v, 0
 }
 
 // counts returns the units granted in the window before the one that began
@@ -125,9 +126,9 @@ func (c *slidingCounterConfig) weighted(prev int64, offset uint64) int64 {
 // is then left; else it is when cur has become the previous count and its own
 // weight has.
 func (c *slidingCounterConfig) retryAfter(prev, cur int64, offset uint64, n int64) time.Duration {
-	end, fading, room := c.per, prev, c.limit-cur-n
+	end, fading, room := c.per, prev, c.requests-cur-n
 	if room < 0 {
-		end, fading, room = 2*c.per, cur, c.limit-n
+		end, fading, room = 2*c.per, cur, c.requests-n
 	}
 	// Rounded down, as it is taken off: at the next later nanosecond, what
 	// is left of fading is within room.

@@ -38,10 +38,17 @@ func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 	return started(l, l.init(r, opts, newSlidingLogConfig))
 }
 
+// Allow takes one unit for key if the last Per has room for it. A denial changes nothing.
+func (l *SlidingWindowLog) Allow(key string) (res Result) {
+	v, delay := l.decide(key, 1, true)
+	v.fill(&res, delay)
+	return
+}
+
 // slidingLogConfig decides for all keys of one rate.
 type slidingLogConfig struct {
-	limit int64  // units in any window
-	per   uint64 // nanoseconds
+	requests int64  // units in any window
+	per      uint64 // nanoseconds
 }
 
 func newSlidingLogConfig(r Rate, _ time.Time) (*slidingLogConfig, error) {
@@ -85,28 +92,25 @@ func (s *slidingLogState) entry(i uint32) logEntry {
 }
 
 // step takes n units at now and charges them if told to, or explains why not.
-func (c *slidingLogConfig) step(s *slidingLogState, now instant, n int64, charge bool) Result {
+func (c *slidingLogConfig) step(s *slidingLogState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
 	gone, used := c.used(s, now)
-	res := Result{Limit: int(c.limit)}
-	switch left := c.limit - used; {
-	case n > c.limit:
-		res.RetryAfter = Never
+	v.limit = c.requests
+	switch left := c.requests - used; {
+	case n > c.requests:
+		v.retryAfter = Never
 	case n > left:
-		res.RetryAfter = c.retryAfter(s, now, gone, s.total-uint32(used), uint32(n-left))
-	default:
-		res.Allowed = true
-		if charge {
-			s.forget(gone, uint32(used))
-			s.add(now, uint32(n))
-			used += n
-		}
+		v.retryAfter = c.retryAfter(s, now, gone, s.total-uint32(used), uint32(n-left))
+	case charge:
+		s.forget(gone, uint32(used))
+		s.add(now, uint32(n))
+		used += n
 	}
-	res.Remaining = int(max(c.limit-used, 0)) // a lower limit may have been set
+	v.left = max(c.requests-used, 0) // a lower limit may have been set
 	if used > 0 {
-		res.ResetAfter = time.Duration(c.per - now.Since(s.last))
+		v.resetAfter = time.Duration(c.per - now.Since(s.last))
 	}
-	return res
+	return v, 0
 }
 
 // used returns how many entries are a window old at now, and the units of the

@@ -30,6 +30,13 @@ func NewTokenBucket(r Rate, opts ...Option) (*TokenBucket, error) {
 	return started(l, l.init(r, opts, newTokenBucketConfig))
 }
 
+// Allow takes one token for key if it is there. A denial changes nothing.
+func (l *TokenBucket) Allow(key string) (res Result) {
+	v, delay := l.decide(key, 1, true)
+	v.fill(&res, delay)
+	return
+}
+
 // tokenBucketConfig decides for all keys of one rate.
 type tokenBucketConfig struct{ bucket }
 
@@ -49,18 +56,15 @@ type tokenBucketState struct {
 }
 
 // step takes n tokens at now and charges them if told to, or explains why not.
-func (c *tokenBucketConfig) step(s *tokenBucketState, now instant, n int64, charge bool) Result {
+func (c *tokenBucketConfig) step(s *tokenBucketState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
 	debt := c.drained(s.debt, now.Since(s.last))
-	res := c.ask(debt, n)
-	if res.Allowed && charge {
+	retryAfter := c.retryAfter(debt, n)
+	if retryAfter == 0 && charge {
 		debt.whole += n
 		s.last, s.debt = now, debt
 	}
-	res.Limit = int(c.burst)
-	res.Remaining = int(c.left(debt))
-	res.ResetAfter = c.timeToDrain(debt)
-	return res
+	return verdict{c.burst, c.left(debt), retryAfter, c.timeToDrain(debt)}, 0
 }
 
 // convert makes s, which was decided on by from until now, a state of c.

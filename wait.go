@@ -139,20 +139,22 @@ func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.D
 	if !known {
 		state, seen = shard.Newcomer(now)
 	}
-	res = shard.Algorithm.step(state, seen, n, false)
+	v, delay := shard.Algorithm.step(state, seen, n, false)
+	v.fill(&res, delay)
 	if !res.Allowed {
 		if res.RetryAfter == Never {
 			return res, now, Never
 		}
-		then := shard.Algorithm.step(state, seen.Add(res.RetryAfter), n, false)
-		return res, now, saturated(res.RetryAfter, then.Delay)
+		_, delay := shard.Algorithm.step(state, seen.Add(res.RetryAfter), n, false)
+		return res, now, saturated(res.RetryAfter, delay)
 	}
 	if !turn || res.Delay > patience {
 		// Granted later, it would have to wait for less.
 		res.Allowed, res.RetryAfter = false, max(res.Delay-max(patience, 0), 1)
 		return res, now, res.Delay
 	}
-	res = shard.Algorithm.step(state, seen, n, true)
+	v, delay = shard.Algorithm.step(state, seen, n, true)
+	v.fill(&res, delay)
 	if !known {
 		shard.Keep(h, state, seen)
 	}

@@ -7,22 +7,23 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A window divides time into intervals of length per that begin at multiples of
-// per since the Unix epoch.
+// A window is what fixed window and sliding window counter share: intervals of
+// length per, which begin at multiples of per since the Unix epoch, and what may
+// be granted in each.
 type window struct {
-	per   uint64 // nanoseconds
-	phase uint64 // how far the zero instant lies into its interval
+	requests int64  // units
+	per      uint64 // nanoseconds
+	phase    uint64 // how far the zero instant lies into its interval
 }
 
-// newWindow returns the intervals of length per, for a limiter that was started
-// at start.
-func newWindow(per time.Duration, start time.Time) window {
-	w := window{per: uint64(per)}
+// newWindow returns the window of r, for a limiter that was started at start.
+func newWindow(r Rate, start time.Time) window {
+	w := window{requests: int64(r.Requests), per: uint64(r.Per)}
 	// How far start lies into its interval, from its seconds and nanoseconds
 	// since the epoch: their sum in nanoseconds need not fit 64 bits.
-	sec := start.Unix() % int64(per)
+	sec := start.Unix() % int64(w.per)
 	if sec < 0 {
-		sec += int64(per)
+		sec += int64(w.per)
 	}
 	hi, lo := bits.Mul64(uint64(sec), 1e9)
 	phase := bits.Rem64(hi, lo, w.per) + uint64(start.Nanosecond())%w.per

@@ -42,6 +42,7 @@ type Shard[S any, A Algorithm[S]] struct {
 	count  int    // slots in use
 	slots  []slot[S]
 
+	latest Instant // the latest reading of a clock that never steps back
 	counts Counts
 
 	floor    Instant // the latest instant at which a key was evicted; 0 if none was
@@ -55,6 +56,15 @@ type Shard[S any, A Algorithm[S]] struct {
 
 // Unlock ends what Table.Lock began.
 func (s *Shard[S, A]) Unlock() { s.mu.Unlock() }
+
+// Latest returns now, which was read from a clock that never steps back before the
+// shard was locked, or the latest such reading that the shard has seen. So time
+// follows the order of the lock, and the lock need not be held while the clock is
+// read.
+func (s *Shard[S, A]) Latest(now Instant) Instant {
+	s.latest = max(s.latest, now)
+	return s.latest
+}
 
 // Find returns the state of h, or nil if h has no slot.
 func (s *Shard[S, A]) Find(h Hash) *S {
