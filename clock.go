@@ -15,6 +15,7 @@ import (
 // [FakeClock] and the clocks of github.com/benbjohnson/clock do; Wait then
 // waits on it, else on real time.
 type Clock interface {
+	// Now returns the time. It may step back.
 	Now() time.Time
 }
 

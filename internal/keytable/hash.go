@@ -11,9 +11,10 @@ import "hash/maphash"
 // may share a Hash, and then a budget: among n keys with probability below
 // n^2/2^129, which is 2^-89 for a million keys. The seeds never leave the
 // process, so nobody can look for such keys.
-//
-// The hash of a key is never zero in Hi, which marks an empty slot.
-type Hash struct{ Hi, Lo uint64 }
+type Hash struct {
+	Hi uint64 // never zero, which marks an empty slot
+	Lo uint64
+}
 
 var seedHi, seedLo = maphash.MakeSeed(), maphash.MakeSeed()
 

@@ -1,0 +1,143 @@
+package ratelimit_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+func TestBadInput(t *testing.T) {
+	var noMock *clock.Mock
+	good := ratelimit.PerMinute(5)
+	for _, tt := range []struct {
+		why  string
+		rate ratelimit.Rate
+		opts []ratelimit.Option
+		want string // what every constructor says
+	}{
+		{"the zero rate", ratelimit.Rate{}, nil,
+			"ratelimit: requests is 0: must be at least 1\n" +
+				"ratelimit: per is 0s: must be longer than zero"},
+		{"a negative count", ratelimit.PerMinute(-5), nil, "ratelimit: requests is -5: must be at least 1"},
+		{"a negative time", ratelimit.Rate{Requests: 1, Per: -1}, nil, "ratelimit: per is -1ns: must be longer than zero"},
+		{"a negative burst", good.WithBurst(-1), nil,
+			"ratelimit: burst is -1: must be at least 1, or 0 for as many as requests"},
+		{"room for no key", good, []ratelimit.Option{ratelimit.WithMaxKeys(0)}, "ratelimit: maxKeys is 0: must be at least 1"},
+		{"room for fewer", good, []ratelimit.Option{ratelimit.WithMaxKeys(-1)}, "ratelimit: maxKeys is -1: must be at least 1"},
+		{"no clock", good, []ratelimit.Option{ratelimit.WithClock(nil)}, "ratelimit: clock is <nil>: must not be nil"},
+		{"a clock that is a nil pointer", good, []ratelimit.Option{ratelimit.WithClock(noMock)},
+			"ratelimit: clock is <nil>: must not be nil"},
+		{"a nil option", good, []ratelimit.Option{ratelimit.WithMaxKeys(1), nil}, "ratelimit: options[1] is <nil>: must not be nil"},
+		{"everything at once", ratelimit.Rate{Requests: -1}, []ratelimit.Option{ratelimit.WithClock(nil), ratelimit.WithMaxKeys(0)},
+			"ratelimit: requests is -1: must be at least 1\n" +
+				"ratelimit: per is 0s: must be longer than zero\n" +
+				"ratelimit: clock is <nil>: must not be nil\n" +
+				"ratelimit: maxKeys is 0: must be at least 1"},
+	} {
+		for _, a := range algorithms {
+			t.Run(tt.why+"/"+a.name, func(t *testing.T) {
+				l, err := a.make(tt.rate, tt.opts...)
+				require.EqualError(t, err, tt.want)
+				require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+				require.Nil(t, l)
+			})
+		}
+	}
+}
+
+func TestAlgorithmRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		why  string
+		make func(ratelimit.Rate, ...ratelimit.Option) (limiter, error)
+		rate ratelimit.Rate
+		want string
+	}{
+		{"a burst", fixedWindow, ratelimit.PerMinute(5).WithBurst(3),
+			"ratelimit: burst is 3: must be 0: a fixed window has no burst"},
+		{"a burst", slidingLog, ratelimit.PerMinute(5).WithBurst(3),
+			"ratelimit: burst is 3: must be 0: a sliding window log has no burst"},
+		{"a burst", slidingCounter, ratelimit.PerMinute(5).WithBurst(3),
+			"ratelimit: burst is 3: must be 0: a sliding window counter has no burst"},
+		{"too much to remember", slidingLog, ratelimit.PerMinute(65_537),
+			"ratelimit: requests is 65537: must be at most 65536: each is stored; a sliding window counter has no such bound"},
+		{"windows too long to wait for two", slidingCounter, ratelimit.Rate{Requests: 1, Per: math.MaxInt64/2 + 1},
+			"ratelimit: per is 1281023h53m38.427387904s: must be at most 146 years: a wait may last two windows"},
+	} {
+		l, err := tt.make(tt.rate)
+		require.EqualError(t, err, tt.want, tt.why)
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+		require.Nil(t, l)
+
+		l, err = tt.make(ratelimit.PerMinute(5))
+		require.NoError(t, err)
+		require.EqualError(t, l.SetRate(tt.rate), tt.want, "SetRate refuses what the constructor does")
+		assert.Equal(t, ratelimit.PerMinute(5), l.Rate(), "and keeps the rate in force")
+	}
+	for _, r := range []ratelimit.Rate{
+		{Requests: math.MaxInt, Per: math.MaxInt64}, {Requests: math.MaxInt, Per: 1}, {Requests: 1, Per: math.MaxInt64},
+	} {
+		for _, a := range algorithms[:2] {
+			_, err := a.make(r)
+			assert.NoError(t, err, "%s takes any count and any time", a.name)
+		}
+		_, err := leakyBucket(r)
+		assert.NoError(t, err, "so does a leaky bucket")
+	}
+	_, err := slidingLog(ratelimit.Rate{Requests: 65_536, Per: math.MaxInt64})
+	assert.NoError(t, err, "the most that a log remembers")
+	_, err = slidingCounter(ratelimit.Rate{Requests: math.MaxInt, Per: math.MaxInt64 / 2})
+	assert.NoError(t, err, "the longest window of a counter")
+}
+
+func TestLastOptionWins(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	l, err := ratelimit.NewTokenBucket(ratelimit.PerMinute(1),
+		ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	spend(t, l, "key", 1)
+	clock.Advance(mins)
+	spend(t, l, "key", 1)
+}
+
+func TestZeroLimiters(t *testing.T) {
+	for _, l := range []limiter{
+		new(ratelimit.TokenBucket), new(ratelimit.FixedWindow), new(ratelimit.SlidingWindowLog),
+		new(ratelimit.SlidingWindowCounter), new(ratelimit.LeakyBucket),
+	} {
+		denied := ratelimit.Result{RetryAfter: ratelimit.Never}
+		assert.Equal(t, denied, l.Allow("key"), "%T", l)
+		assert.Equal(t, denied, l.Peek("key"), "%T", l)
+		res, err := l.Take(t.Context(), "key", 1)
+		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "%T", l)
+		assert.Zero(t, res, "%T", l)
+		res, err = l.Wait(t.Context(), "key", 1)
+		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "%T", l)
+		assert.Zero(t, res, "%T", l)
+		assert.ErrorIs(t, l.Reset("key"), ratelimit.ErrInvalidConfig, "%T", l)
+		assert.ErrorIs(t, l.SetRate(ratelimit.PerMinute(1)), ratelimit.ErrInvalidConfig, "%T", l)
+		assert.Zero(t, l.Rate(), "%T", l)
+		assert.Zero(t, l.Len(), "%T", l)
+	}
+}
+
+func TestZeroValues(t *testing.T) {
+	assert.EqualError(t, new(ratelimit.ConfigError), "ratelimit:  is <nil>: ")
+	assert.ErrorIs(t, new(ratelimit.ConfigError), ratelimit.ErrInvalidConfig)
+	assert.ErrorIs(t, ratelimit.Rate{}.Validate(), ratelimit.ErrInvalidConfig)
+	assert.True(t, new(ratelimit.FakeClock).Now().IsZero())
+	var errs []error
+	for _, err := range []error{ratelimit.ErrInvalidConfig, ratelimit.ErrInvalidCount, ratelimit.ErrExceedsLimit,
+		ratelimit.ErrUnknownRule, ratelimit.ErrStore} {
+		for _, other := range errs {
+			assert.False(t, errors.Is(err, other), "%v is told apart from %v", err, other)
+		}
+		errs = append(errs, err)
+		assert.Regexp(t, "^ratelimit: [a-z ]+$", err.Error())
+	}
+}

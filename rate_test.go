@@ -1,0 +1,195 @@
+package ratelimit_test
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+func TestParseRate(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want ratelimit.Rate
+		why  string
+	}{
+		{"100/m", ratelimit.PerMinute(100), "m is a minute"},
+		{"100/min", ratelimit.PerMinute(100), "so is min"},
+		{"100/1m", ratelimit.PerMinute(100), "a number before the unit"},
+		{"100 / 1 m", ratelimit.PerMinute(100), "spaces do not matter"},
+		{"10 per second", ratelimit.PerSecond(10), "in words"},
+		{"10 per 2 minutes", ratelimit.Rate{Requests: 10, Per: 2 * mins}, "in words, with a number"},
+		{"100/90s", ratelimit.Rate{Requests: 100, Per: 90 * sec}, "any length"},
+		{"1/3s", ratelimit.Rate{Requests: 1, Per: 3 * sec}, "a third per second"},
+		{"5/1h30m", ratelimit.Rate{Requests: 5, Per: 90 * mins}, "units run together"},
+		{"5/1 hour 30 minutes", ratelimit.Rate{Requests: 5, Per: 90 * mins}, "or apart"},
+		{"5/1.5s", ratelimit.Rate{Requests: 5, Per: 1500 * ms}, "a decimal"},
+		{"5/0.000000001s", ratelimit.Rate{Requests: 5, Per: 1}, "a decimal down to a nanosecond"},
+		{"5/1.50000000000s", ratelimit.Rate{Requests: 5, Per: 1500 * ms}, "zeros behind the point say nothing"},
+		{"1/d", ratelimit.PerDay(1), "a day is 24 hours"},
+		{"1/2w", ratelimit.Rate{Requests: 1, Per: 14 * 24 * time.Hour}, "weeks"},
+		{"7/µs", ratelimit.Rate{Requests: 7, Per: time.Microsecond}, "the micro sign"},
+		{"7/μs", ratelimit.Rate{Requests: 7, Per: time.Microsecond}, "the Greek letter"},
+		{"100/m burst 20", ratelimit.PerMinute(100).WithBurst(20), "a burst"},
+		{"10 per hour burst 1", ratelimit.PerHour(10).WithBurst(1), "a burst, in words"},
+		{"2147483647/ns", ratelimit.Rate{Requests: math.MaxInt32, Per: 1}, "the largest count of every machine"},
+	} {
+		t.Run(tt.text, func(t *testing.T) {
+			got, err := ratelimit.ParseRate(tt.text)
+			require.NoError(t, err, tt.why)
+			assert.Equal(t, tt.want, got, tt.why)
+		})
+	}
+}
+
+func TestParseRateRefuses(t *testing.T) {
+	const (
+		form  = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
+		units = "its time must be in ns, us, ms, s, m (minutes), h, d or w"
+		number = "its time must have a number before each unit"
+	)
+	count := " must be a whole number from 1 to " + strconv.Itoa(math.MaxInt)
+	for _, tt := range []struct{ text, want, why string }{
+		{"", form, "nothing"},
+		{"100", form, "no time"},
+		{"100 m", form, "no per"},
+		{"100per m", form, "per is a word"},
+		{"/m", "its count" + count, "no count"},
+		{"0/m", "its count" + count, "zero grants nothing"},
+		{"-1/m", "its count" + count, "negative"},
+		{"+1/m", "its count" + count, "a sign"},
+		{"1.5/m", "its count" + count, "half a request; 3/2m says it"},
+		{"1e3/m", "its count" + count, "no exponents"},
+		{"9223372036854775808/m", "its count" + count, "beyond an int"},
+		{"100/", "its time must be longer than zero", "no time after the slash"},
+		{"100/M", units, "M might be a month"},
+		{"100/month", units, "months differ in length"},
+		{"100/y", units, "so do years"},
+		{"100/5", units, "5 of what"},
+		{"100/m s", number, "a unit without a number may only stand alone"},
+		{"100/0s", "its time must be longer than zero", "no time at all"},
+		{"100/-1s", units, "negative"},
+		{"100/1.5ns", "its time must be whole nanoseconds", "half a nanosecond"},
+		{"100/1.0000000001s", "its time must be whole nanoseconds", "a tenth of one"},
+		{"100/1.2.3s", number, "two points"},
+		{"100/.5s", number, "nothing before the point"},
+		{"100/9999999w", "its time must be at most 292 years", "beyond a Duration"},
+		{"100/99999999999999999999s", "its time must be at most 292 years", "beyond a number"},
+		{"100/106751d23h47m17s", "its time must be at most 292 years", "the sum is beyond a Duration"},
+		{"100/9223372036.9s", "its time must be at most 292 years", "the decimals are beyond it"},
+		{"100/m burst", number, "no burst after the word"},
+		{"100/m burst 0", "its burst" + count, "a burst of nothing"},
+		{"100/m burst -1", "its burst" + count, "a negative burst"},
+	} {
+		t.Run(tt.text, func(t *testing.T) {
+			got, err := ratelimit.ParseRate(tt.text)
+			require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, tt.why)
+			assert.Equal(t, "ratelimit: rate is "+strconv.Quote(tt.text)+": "+tt.want, err.Error(), tt.why)
+			assert.Zero(t, got)
+		})
+	}
+}
+
+func TestRateString(t *testing.T) {
+	for _, tt := range []struct {
+		rate ratelimit.Rate
+		want string
+	}{
+		{ratelimit.PerSecond(100), "100/s"},
+		{ratelimit.PerMinute(100), "100/m"},
+		{ratelimit.PerHour(100), "100/h"},
+		{ratelimit.PerDay(100), "100/d"},
+		{ratelimit.PerDay(100).WithBurst(20), "100/d burst 20"},
+		{ratelimit.Rate{Requests: 1, Per: 90 * sec}, "1/1m30s"},
+		{ratelimit.Rate{Requests: 1, Per: 2 * mins}, "1/2m"},
+		{ratelimit.Rate{Requests: 1, Per: 36 * time.Hour}, "1/1d12h"},
+		{ratelimit.Rate{Requests: 1, Per: 100 * ms}, "1/100ms"},
+		{ratelimit.Rate{Requests: 1, Per: 1500 * ms}, "1/1.5s"},
+		{ratelimit.Rate{Requests: 1, Per: 1}, "1/1ns"},
+		{ratelimit.Rate{Requests: 1, Per: math.MaxInt64}, "1/106751d23h47m16.854775807s"},
+		{ratelimit.Rate{}, "0/0s"},
+		{ratelimit.Rate{Requests: -1, Per: -sec, Burst: -2}, "-1/-1s burst -2"},
+	} {
+		assert.Equal(t, tt.want, tt.rate.String())
+	}
+}
+
+func TestRateText(t *testing.T) {
+	var rules map[string]ratelimit.Rate
+	require.NoError(t, json.Unmarshal([]byte(`{"free": "60 per minute", "paid": "600/m burst 50"}`), &rules))
+	require.Equal(t, map[string]ratelimit.Rate{
+		"free": ratelimit.PerMinute(60),
+		"paid": ratelimit.PerMinute(600).WithBurst(50),
+	}, rules)
+	text, err := json.Marshal(rules)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"free": "60/m", "paid": "600/m burst 50"}`, string(text))
+
+	kept := ratelimit.PerDay(3)
+	require.ErrorIs(t, kept.UnmarshalText([]byte("often")), ratelimit.ErrInvalidConfig)
+	require.Equal(t, ratelimit.PerDay(3), kept, "a failure leaves the rate unchanged")
+	_, err = ratelimit.Rate{}.MarshalText()
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "an invalid rate has no text that can be read back")
+}
+
+func TestRateValidate(t *testing.T) {
+	require.NoError(t, ratelimit.Rate{Requests: math.MaxInt, Per: math.MaxInt64, Burst: math.MaxInt}.Validate())
+	require.NoError(t, ratelimit.Rate{Requests: 1, Per: 1}.Validate())
+	require.EqualError(t, ratelimit.Rate{}.Validate(), ""+
+		"ratelimit: requests is 0: must be at least 1\n"+
+		"ratelimit: per is 0s: must be longer than zero")
+	err := ratelimit.Rate{Requests: -5, Per: -sec, Burst: -1}.Validate()
+	require.EqualError(t, err, ""+
+		"ratelimit: requests is -5: must be at least 1\n"+
+		"ratelimit: per is -1s: must be longer than zero\n"+
+		"ratelimit: burst is -1: must be at least 1, or 0 for as many as requests")
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	var first *ratelimit.ConfigError
+	require.ErrorAs(t, err, &first)
+	require.Equal(t, ratelimit.ConfigError{Field: "requests", Value: -5, Reason: "must be at least 1"}, *first)
+}
+
+func FuzzParseRate(f *testing.F) {
+	for _, seed := range []string{
+		"100/m", "10 per 2 minutes", "100/90s", "100/m burst 20", "5/1h30m", "1/1.5s", "7/µs", "1/ns",
+		"9223372036854775807/106751d23h47m16.854775807s", "1/M", "1/1.2.3s", "/", " per ", "1/m burst ",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := ratelimit.ParseRate(text)
+		if err != nil {
+			require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+			return
+		}
+		require.NoError(t, r.Validate())
+		again, err := ratelimit.ParseRate(r.String())
+		require.NoError(t, err)
+		require.Equal(t, r, again)
+	})
+}
+
+func FuzzRateRoundTrip(f *testing.F) {
+	f.Add(100, int64(time.Minute), 0)
+	f.Add(1, int64(math.MaxInt64), 1)
+	f.Add(math.MaxInt, int64(1), math.MaxInt)
+	f.Add(7, int64(90061001001001), 3) // a bit of every unit
+	f.Fuzz(func(t *testing.T, requests int, per int64, burst int) {
+		r := ratelimit.Rate{Requests: requests, Per: time.Duration(per), Burst: burst}
+		text, err := r.MarshalText()
+		if r.Validate() != nil {
+			require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+			return
+		}
+		require.NoError(t, err)
+		var again ratelimit.Rate
+		require.NoError(t, again.UnmarshalText(text))
+		require.Equal(t, r, again)
+	})
+}

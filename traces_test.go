@@ -1,0 +1,259 @@
+package ratelimit_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// epoch is when the traces start: at an edge of every window.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const (
+	ms   = time.Millisecond
+	sec  = time.Second
+	mins = time.Minute
+)
+
+// A limiter is what each of the five is.
+type limiter interface {
+	ratelimit.Limiter
+	Peek(key string) ratelimit.Result
+	Wait(ctx context.Context, key string, n int) (ratelimit.Result, error)
+	Reset(key string) error
+	SetRate(r ratelimit.Rate) error
+	Rate() ratelimit.Rate
+	Len() int
+}
+
+// An algorithm is one of the five, by name.
+type algorithm struct {
+	name string
+	make func(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error)
+}
+
+func tokenBucket(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
+	return orNil(ratelimit.NewTokenBucket(r, opts...))
+}
+
+func fixedWindow(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
+	return orNil(ratelimit.NewFixedWindow(r, opts...))
+}
+
+func slidingLog(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
+	return orNil(ratelimit.NewSlidingWindowLog(r, opts...))
+}
+
+func slidingCounter(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
+	return orNil(ratelimit.NewSlidingWindowCounter(r, opts...))
+}
+
+func leakyBucket(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
+	return orNil(ratelimit.NewLeakyBucket(r, opts...))
+}
+
+// orNil keeps a nil *L from becoming a limiter that is not nil.
+func orNil[L limiter](l L, err error) (limiter, error) {
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+var algorithms = []algorithm{
+	{"token bucket", tokenBucket},
+	{"fixed window", fixedWindow},
+	{"sliding window log", slidingLog},
+	{"sliding window counter", slidingCounter},
+	{"leaky bucket", leakyBucket},
+}
+
+// A call is one step of a trace: n units at an instant, and the whole answer.
+type call struct {
+	at   time.Duration // since the epoch
+	n    int
+	want ratelimit.Result
+	why  string
+}
+
+// yes is a granted request after which remaining units are left and the key is as
+// good as new after reset.
+func yes(limit, remaining int, reset time.Duration) ratelimit.Result {
+	return ratelimit.Result{Allowed: true, Limit: limit, Remaining: remaining, ResetAfter: reset}
+}
+
+// no is a denied one.
+func no(limit, remaining int, retry, reset time.Duration) ratelimit.Result {
+	return ratelimit.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
+}
+
+// delayed is r, to be held for d.
+func delayed(d time.Duration, r ratelimit.Result) ratelimit.Result {
+	r.Delay = d
+	return r
+}
+
+// play makes the calls for one key and compares the whole of every answer.
+func play(t *testing.T, make func(ratelimit.Rate, ...ratelimit.Option) (limiter, error), r ratelimit.Rate, calls []call) {
+	t.Helper()
+	clock := ratelimit.NewFakeClock(epoch)
+	l, err := make(r, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	for i, c := range calls {
+		require.NotEmpty(t, c.why, "call %d", i)
+		clock.Set(epoch.Add(c.at))
+		got, err := l.Take(t.Context(), "key", c.n)
+		require.NoError(t, err, c.why)
+		require.Equal(t, c.want, got, "call %d at %v: %s", i, c.at, c.why)
+	}
+}
+
+func TestTraces(t *testing.T) {
+	per := func(n int, per time.Duration) ratelimit.Rate { return ratelimit.Rate{Requests: n, Per: per} }
+	for _, tt := range []struct {
+		name  string
+		make  func(ratelimit.Rate, ...ratelimit.Option) (limiter, error)
+		rate  ratelimit.Rate
+		calls []call
+	}{
+		{"token bucket, 5 per 10 s, burst 5", tokenBucket, per(5, 10*sec).WithBurst(5), []call{
+			{0, 1, yes(5, 4, 2*sec), "1st of 5 at once"},
+			{0, 1, yes(5, 3, 4*sec), "2nd of 5 at once"},
+			{0, 1, yes(5, 2, 6*sec), "3rd of 5 at once"},
+			{0, 1, yes(5, 1, 8*sec), "4th of 5 at once"},
+			{0, 1, yes(5, 0, 10*sec), "5th of 5 at once"},
+			{100 * ms, 1, no(5, 0, 1900*ms, 9900*ms), "a token takes 2 s"},
+			{2 * sec, 1, yes(5, 0, 10*sec), "one token earned"},
+			{12 * sec, 1, yes(5, 4, 2*sec), "five earned, 1st"},
+			{12 * sec, 4, yes(5, 0, 10*sec), "the other four"},
+			{12 * sec, 1, no(5, 0, 2*sec, 10*sec), "the 6th"},
+		}},
+		{"token bucket, 10 capacity, 1/s", tokenBucket, per(1, sec).WithBurst(10), []call{
+			{0, 1, yes(10, 9, 1*sec), "starts full"},
+			{500 * ms, 1, yes(10, 8, 1500*ms), "half a token refilled"},
+			{500 * ms, 8, yes(10, 0, 9500*ms), "8.5 left, 8 at once"},
+			{500 * ms, 1, no(10, 0, 500*ms, 9500*ms), "half a token is missing"},
+		}},
+		{"token bucket, 10/s, capacity 10", tokenBucket, per(10, sec).WithBurst(10), []call{
+			{0, 1, yes(10, 9, 100*ms), "starts full"},
+			{100 * ms, 1, yes(10, 9, 100*ms), "refilled in between"},
+			{150 * ms, 1, yes(10, 8, 150*ms), "8.5 kept"},
+			{160 * ms, 1, yes(10, 7, 240*ms), "1st of nine; 7.6 kept"},
+			{160 * ms, 1, yes(10, 6, 340*ms), "2nd"},
+			{160 * ms, 1, yes(10, 5, 440*ms), "3rd"},
+			{160 * ms, 1, yes(10, 4, 540*ms), "4th"},
+			{160 * ms, 1, yes(10, 3, 640*ms), "5th"},
+			{160 * ms, 1, yes(10, 2, 740*ms), "6th"},
+			{160 * ms, 1, yes(10, 1, 840*ms), "7th"},
+			{160 * ms, 1, yes(10, 0, 940*ms), "8th; 0.6 kept"},
+			{160 * ms, 1, no(10, 0, 40*ms, 940*ms), "0.4 is missing"},
+		}},
+		{"token bucket, 0.2 token left, 1/s", tokenBucket, per(1, sec), []call{
+			{0, 1, yes(1, 0, 1*sec), "takes the only one"},
+			{200 * ms, 1, no(1, 0, 800*ms, 800*ms), "0.2 left"},
+		}},
+		{"token bucket, 0.3 token left, 10/s", tokenBucket, per(10, sec).WithBurst(1), []call{
+			{0, 1, yes(1, 0, 100*ms), "takes the only one"},
+			{30 * ms, 1, no(1, 0, 70*ms, 70*ms), "0.3 left"},
+		}},
+		{"token bucket, capacity 5, 1/s", tokenBucket, per(1, sec).WithBurst(5), []call{
+			{0, 1, yes(5, 4, 1*sec), "starts full"},
+			{100 * ms, 1, yes(5, 3, 1900*ms), "3.1 kept"},
+		}},
+		{"fixed window, 100 per minute", fixedWindow, per(100, mins), []call{
+			{59 * sec, 100, yes(100, 0, 1*sec), "100 at 0:59"},
+			{61 * sec, 100, yes(100, 0, 59*sec), "100 at 1:01: 200 within 2 s, the stated bound 2L"},
+			{61 * sec, 1, no(100, 0, 59*sec, 59*sec), "the 201st, until 2:00"},
+			{120 * sec, 1, yes(100, 99, 60*sec), "2:00"},
+		}},
+		{"fixed window, 3 per 60 s", fixedWindow, per(3, 60*sec), []call{
+			{5 * sec, 1, yes(3, 2, 55*sec), "1st"},
+			{5 * sec, 1, yes(3, 1, 55*sec), "2nd"},
+			{5 * sec, 1, yes(3, 0, 55*sec), "3rd"},
+			{5 * sec, 1, no(3, 0, 55*sec, 55*sec), "4th"},
+			{5 * sec, 1, no(3, 0, 55*sec, 55*sec), "5th: the denial has changed nothing"},
+		}},
+		{"sliding log, 1 per 60 s", slidingLog, per(1, 60*sec), []call{
+			{50 * sec, 1, yes(1, 0, 60*sec), "at 50 s"},
+			{105 * sec, 1, no(1, 0, 5*sec, 5*sec), "55 s later"},
+			{110 * sec, 1, yes(1, 0, 60*sec), "exactly 60 s later"},
+		}},
+		{"sliding log, 100 per minute", slidingLog, per(100, mins), []call{
+			{59 * sec, 100, yes(100, 0, 60*sec), "100 at 0:59"},
+			{61 * sec, 1, no(100, 0, 58*sec, 58*sec), "one at 1:01"},
+		}},
+		{"sliding counter, 100 per minute", slidingCounter, per(100, mins), []call{
+			{59 * sec, 100, yes(100, 0, 61*sec), "100 at 0:59"},
+			{90 * sec, 50, yes(100, 0, 90*sec), "at 1:30 the previous window weighs one half"},
+			{90 * sec, 1, no(100, 0, 600*ms, 90*sec), "the 51st: one more fits when 49 of 100 are left"},
+		}},
+		{"leaky bucket, 5 per 10 s, capacity 5", leakyBucket, per(5, 10*sec).WithBurst(5), []call{
+			{0, 1, delayed(0*sec, yes(5, 4, 2*sec)), "leaves at once"},
+			{0, 1, delayed(2*sec, yes(5, 3, 4*sec)), "leaves 2 s later"},
+			{0, 1, delayed(4*sec, yes(5, 2, 6*sec)), "leaves 4 s later"},
+			{0, 1, delayed(6*sec, yes(5, 1, 8*sec)), "leaves 6 s later"},
+			{0, 1, delayed(8*sec, yes(5, 0, 10*sec)), "leaves 8 s later"},
+			{0, 1, no(5, 0, 2*sec, 10*sec), "the queue is full"},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) { play(t, tt.make, tt.rate, tt.calls) })
+	}
+}
+
+func TestTraceThousandAndOneAtOnce(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	l, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(10).WithBurst(1000), ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	for i := range 1000 {
+		require.Equal(t, yes(1000, 999-i, time.Duration(i+1)*100*ms), l.Allow("key"))
+	}
+	require.Equal(t, no(1000, 0, 100*ms, 100*sec), l.Allow("key"))
+}
+
+func TestNewKeyHasFullQuota(t *testing.T) {
+	for _, a := range algorithms {
+		t.Run(a.name, func(t *testing.T) {
+			clock := ratelimit.NewFakeClock(epoch)
+			l, err := a.make(ratelimit.PerMinute(7), ratelimit.WithClock(clock))
+			require.NoError(t, err)
+			spend(t, l, "other", 7)
+			require.Equal(t, 7, l.Peek("key").Remaining)
+			spend(t, l, "key", 7)
+			denied(t, l, "key")
+		})
+	}
+}
+
+func TestYearIdleGivesFullQuota(t *testing.T) {
+	for _, a := range algorithms {
+		t.Run(a.name, func(t *testing.T) {
+			clock := ratelimit.NewFakeClock(epoch)
+			l, err := a.make(ratelimit.Rate{Requests: 7, Per: time.Microsecond}, ratelimit.WithClock(clock))
+			require.NoError(t, err)
+			spend(t, l, "key", 7)
+			denied(t, l, "key")
+			clock.Advance(366 * 24 * time.Hour) // 3e13 windows: a loop over them would not end
+			require.Equal(t, ratelimit.Result{Allowed: true, Limit: 7, Remaining: 7}, l.Peek("key"))
+			spend(t, l, "key", 7)
+			denied(t, l, "key")
+		})
+	}
+}
+
+// spend takes n units one by one, all of which must be granted.
+func spend(t *testing.T, l ratelimit.Limiter, key string, n int) {
+	t.Helper()
+	for i := range n {
+		require.True(t, l.Allow(key).Allowed, "unit %d of %d", i+1, n)
+	}
+}
+
+// denied asks for one unit, which must not be granted.
+func denied(t *testing.T, l ratelimit.Limiter, key string) {
+	t.Helper()
+	require.False(t, l.Allow(key).Allowed)
+}
