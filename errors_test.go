@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"errors"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/benbjohnson/clock"
@@ -82,17 +83,37 @@ func TestAlgorithmRefuses(t *testing.T) {
 	for _, r := range []ratelimit.Rate{
 		{Requests: math.MaxInt, Per: math.MaxInt64}, {Requests: math.MaxInt, Per: 1}, {Requests: 1, Per: math.MaxInt64},
 	} {
-		for _, a := range algorithms[:2] {
-			_, err := a.make(r)
-			assert.NoError(t, err, "%s takes any count and any time", a.name)
-		}
-		_, err := leakyBucket(r)
-		assert.NoError(t, err, "so does a leaky bucket")
+		_, err := fixedWindow(r)
+		assert.NoError(t, err, "a window takes any count and any time")
+		_, err = tokenBucket(r.WithBurst(math.MaxInt32))
+		assert.NoError(t, err, "a bucket takes any rate")
+		_, err = leakyBucket(r.WithBurst(math.MaxInt32))
+		assert.NoError(t, err, "so does a leaky one")
 	}
 	_, err := slidingLog(ratelimit.Rate{Requests: 65_536, Per: math.MaxInt64})
 	assert.NoError(t, err, "the most that a log remembers")
 	_, err = slidingCounter(ratelimit.Rate{Requests: math.MaxInt, Per: math.MaxInt64 / 2})
 	assert.NoError(t, err, "the longest window of a counter")
+}
+
+func TestBucketRefusesBeyond32Bits(t *testing.T) {
+	if strconv.IntSize == 32 {
+		t.Skip("no such int")
+	}
+	var largest uint32 = math.MaxUint32
+	most := int(largest)
+	for _, make := range []func(ratelimit.Rate, ...ratelimit.Option) (limiter, error){tokenBucket, leakyBucket} {
+		l, err := make(ratelimit.PerSecond(most))
+		require.NoError(t, err)
+		res, err := l.Take(t.Context(), "key", most)
+		require.NoError(t, err)
+		require.True(t, res.Allowed)
+		require.EqualError(t, l.SetRate(ratelimit.PerSecond(most+1)),
+			"ratelimit: requests is 4294967296: must be at most 4294967295 without a burst")
+		_, err = make(ratelimit.PerSecond(1).WithBurst(most + 1))
+		require.EqualError(t, err, "ratelimit: burst is 4294967296: must be at most 4294967295")
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	}
 }
 
 func TestLastOptionWins(t *testing.T) {

@@ -117,9 +117,15 @@ func (k *keyed[S, C]) Reset(key string) error {
 	return nil
 }
 
-// SetRate changes the rate for all keys at one instant between call and return.
-// Every key keeps what it has used, and nobody gains by it; each type's comment
-// says what that means. Its errors match [ErrInvalidConfig] and change nothing.
+// SetRate changes the rate for all keys at one instant between call and return,
+// and asks the first waiter of each key to try again. Its errors match
+// [ErrInvalidConfig] and change nothing.
+//
+// Every key keeps what it has used. A bucket keeps the tokens that it has, or, of a
+// smaller burst, what is left beside those used; it earns the rest of a larger one.
+// A window or log keeps its count, so a larger limit leaves more at once; with
+// another Per the count goes into the window that holds then, and units that had
+// left a log do not come back.
 func (k *keyed[S, C]) SetRate(r Rate) error {
 	if k.table == nil {
 		return errZeroLimiter

@@ -42,10 +42,11 @@ func (l *LeakyBucket) Allow(key string) (res Result) {
 type leakyBucketConfig struct{ bucket }
 
 func newLeakyBucketConfig(r Rate, _ time.Time) (*leakyBucketConfig, error) {
-	if err := r.Validate(); err != nil {
+	b, err := newBucket(r)
+	if err != nil {
 		return nil, err
 	}
-	return &leakyBucketConfig{newBucket(r)}, nil
+	return &leakyBucketConfig{b}, nil
 }
 
 // leakyBucketState is the state of one key. The zero state is empty.
@@ -64,22 +65,25 @@ type leakyBucketState struct {
 func (c *leakyBucketConfig) step(s *leakyBucketState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
 	debt := c.drained(s.debt, now.Since(s.last))
+	queue := debt
+	if s.queue != s.debt {
+		queue = c.drained(s.queue, now.Since(s.last))
+	}
 	v.retryAfter = c.retryAfter(debt, n)
 	if v.retryAfter == 0 {
-		queue := debt
-		if s.queue != s.debt {
-			queue = c.drained(s.queue, now.Since(s.last))
-		}
 		delay = c.timeToDrain(queue)
 		if charge {
 			debt.whole += n
 			queue.whole += n
-			s.last, s.debt, s.queue = now, debt, queue
+			*s = leakyBucketState{now, debt, queue}
 		}
 	}
 	v.limit = c.burst
 	v.left = c.left(debt)
 	v.resetAfter = c.timeToDrain(debt)
+	if queue != debt {
+		v.resetAfter = max(v.resetAfter, c.timeToDrain(queue))
+	}
 	return v, delay
 }
 
@@ -87,8 +91,9 @@ func (c *leakyBucketConfig) step(s *leakyBucketState, now instant, n int64, char
 func (c *leakyBucketConfig) convert(s *leakyBucketState, from *leakyBucketConfig, now instant) {
 	now = max(now, s.last)
 	elapsed := now.Since(s.last)
-	debt, queue := from.drained(s.debt, elapsed), from.drained(s.queue, elapsed)
-	*s = leakyBucketState{now, c.converted(debt, &from.bucket), c.rescaled(queue, &from.bucket)}
+	debt := c.rescaled(from.drained(s.debt, elapsed), &from.bucket)
+	queue := c.rescaled(from.drained(s.queue, elapsed), &from.bucket)
+	*s = leakyBucketState{now, c.converted(debt, queue, &from.bucket), queue}
 }
 
 // Idle reports whether nothing is owed and nothing waits to leave.

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"errors"
 	"math"
 	"math/bits"
 	"time"
@@ -10,7 +11,7 @@ import (
 //
 // Invariant: whole >= 0 and 0 <= frac < the unit of the bucket it belongs to.
 type level struct {
-	whole int64 // tokens
+	whole int64 // tokens, at most 2^32
 	frac  int64 // parts of a token, of which unit make one
 }
 
@@ -26,10 +27,24 @@ type bucket struct {
 	unit  int64 // parts in a token
 }
 
-func newBucket(r Rate) bucket {
+// maxBurst is the largest burst: a state keeps whole tokens in 32 bits.
+const maxBurst = math.MaxUint32
+
+// newBucket returns the bucket of r, or all the problems that r has, joined.
+func newBucket(r Rate) (bucket, error) {
+	err := r.Validate()
+	switch burst := int64(r.burst()); {
+	case burst > maxBurst && r.Burst == 0:
+		err = errors.Join(err, &ConfigError{"requests", r.Requests, "must be at most 4294967295 without a burst"})
+	case burst > maxBurst:
+		err = errors.Join(err, &ConfigError{"burst", r.Burst, "must be at most 4294967295"})
+	}
+	if err != nil {
+		return bucket{}, err
+	}
 	requests, per := int64(r.Requests), int64(r.Per)
 	d := gcd(requests, per)
-	return bucket{burst: int64(r.burst()), gain: requests / d, unit: per / d}
+	return bucket{burst: int64(r.burst()), gain: requests / d, unit: per / d}, nil
 }
 
 // drained returns what is left of debt after elapsed nanoseconds.
@@ -116,11 +131,14 @@ func (b *bucket) rescaled(debt level, from *bucket) level {
 	return level{debt.whole, int64(frac)}
 }
 
-// converted returns the debt under b of a key that owes debt under from. Nobody
-// has more than before, nor more than the new burst less what was used.
-func (b *bucket) converted(debt level, from *bucket) level {
-	debt = b.rescaled(debt, from)
-	debt.whole += max(b.burst-from.burst, 0)
+// converted returns the debt under b of a key that owes debt under from, of which
+// it has used the part used: both in parts of b. A raise of the burst grants
+// nothing, a cut leaves no more than the new burst less what was used.
+func (b *bucket) converted(debt, used level, from *bucket) level {
+	debt.whole += b.burst - from.burst
+	if debt.whole < used.whole || debt.whole == used.whole && debt.frac < used.frac {
+		debt = used
+	}
 	if debt.whole >= b.burst {
 		return level{b.burst, 0}
 	}

@@ -50,8 +50,8 @@ func TestParseRate(t *testing.T) {
 
 func TestParseRateRefuses(t *testing.T) {
 	const (
-		form  = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
-		units = "its time must be in ns, us, ms, s, m (minutes), h, d or w"
+		form   = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
+		units  = "its time must be in ns, us, ms, s, m (minutes), h, d or w"
 		number = "its time must have a number before each unit"
 	)
 	count := " must be a whole number from 1 to " + strconv.Itoa(math.MaxInt)

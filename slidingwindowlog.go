@@ -15,7 +15,7 @@ const maxLogRequests = 1 << 16
 // Bound: a key is granted at most Requests units in any half-open window of
 // length Per, and never fewer than that allows.
 //
-// Memory: 64 bytes per key, about 30 for the free space around it, and 16 for each
+// Memory: 72 bytes per key, about 30 for the free space around it, and 16 for each
 // distinct instant within the last Per but the newest, in a ring that grows by
 // doubling. Requests is therefore at most 65,536.
 //
@@ -69,7 +69,8 @@ func newSlidingLogConfig(r Rate, _ time.Time) (*slidingLogConfig, error) {
 // itself, the older ones in the ring. Entries hold running totals, so that what
 // a span of them adds up to is a difference, and is found by bisection.
 type slidingLogState struct {
-	last  instant // of the newest entry; never decreases
+	clock instant // never decreases; that of last, or of a change of the rate since
+	last  instant // of the newest entry
 	total uint32  // units ever granted, modulo 2^32
 	base  uint32  // total before the oldest entry that is kept
 	ring  []logEntry
@@ -93,7 +94,7 @@ func (s *slidingLogState) entry(i uint32) logEntry {
 
 // step takes n units at now and charges them if told to, or explains why not.
 func (c *slidingLogConfig) step(s *slidingLogState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
-	now = max(now, s.last)
+	now = max(now, s.clock)
 	gone, used := c.used(s, now)
 	v.limit = c.requests
 	switch left := c.requests - used; {
@@ -157,7 +158,7 @@ func (s *slidingLogState) add(now instant, n uint32) {
 		s.ring[(s.first+s.older)&uint32(len(s.ring)-1)] = logEntry{s.last, s.total}
 		s.older++
 	}
-	s.last = now
+	s.clock, s.last = now, now
 	s.total += n
 }
 
@@ -176,13 +177,14 @@ func (c *slidingLogConfig) convert(s *slidingLogState, from *slidingLogConfig, n
 	if c.per == from.per {
 		return
 	}
-	gone, used := from.used(s, max(now, s.last))
+	s.clock = max(now, s.clock)
+	gone, used := from.used(s, s.clock)
 	s.forget(gone, uint32(used))
 }
 
 // Idle reports whether all entries are a window old.
 func (c *slidingLogConfig) Idle(s *slidingLogState, now instant) bool {
-	if now < s.last {
+	if now < s.clock {
 		return false
 	}
 	_, used := c.used(s, now)
@@ -192,6 +194,6 @@ func (c *slidingLogConfig) Idle(s *slidingLogState, now instant) bool {
 // Inherit returns one entry with all that s holds at its newest instant: the
 // newcomer can not know which of it is its own.
 func (c *slidingLogConfig) Inherit(s *slidingLogState, now instant) slidingLogState {
-	_, used := c.used(s, max(now, s.last))
-	return slidingLogState{last: s.last, total: uint32(used)}
+	_, used := c.used(s, max(now, s.clock))
+	return slidingLogState{clock: s.clock, last: s.last, total: uint32(used)}
 }

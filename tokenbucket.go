@@ -41,28 +41,35 @@ func (l *TokenBucket) Allow(key string) (res Result) {
 type tokenBucketConfig struct{ bucket }
 
 func newTokenBucketConfig(r Rate, _ time.Time) (*tokenBucketConfig, error) {
-	if err := r.Validate(); err != nil {
+	b, err := newBucket(r)
+	if err != nil {
 		return nil, err
 	}
-	return &tokenBucketConfig{newBucket(r)}, nil
+	return &tokenBucketConfig{b}, nil
 }
 
 // tokenBucketState is the state of one key. The zero state is full.
 //
-// Invariant: debt is at most the burst.
+// Invariant: debt() is at most the burst.
 type tokenBucketState struct {
-	last instant // when debt was true; never decreases
-	debt level   // tokens that a full bucket has more
+	last  instant // when debt() was true; never decreases
+	frac  int64   // parts of a token, and
+	whole uint32  // tokens, that a full bucket has more
+	idle  uint32  // tokens in debt() that nobody took: the burst was raised by them
 }
+
+// debt returns how much more a full bucket has.
+func (s *tokenBucketState) debt() level { return level{int64(s.whole), s.frac} }
 
 // step takes n tokens at now and charges them if told to, or explains why not.
 func (c *tokenBucketConfig) step(s *tokenBucketState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
-	debt := c.drained(s.debt, now.Since(s.last))
+	debt := c.drained(s.debt(), now.Since(s.last))
 	retryAfter := c.retryAfter(debt, n)
 	if retryAfter == 0 && charge {
+		idle := min(s.idle, uint32(debt.whole))
 		debt.whole += n
-		s.last, s.debt = now, debt
+		*s = tokenBucketState{now, debt.frac, uint32(debt.whole), idle}
 	}
 	return verdict{c.burst, c.left(debt), retryAfter, c.timeToDrain(debt)}, 0
 }
@@ -70,13 +77,22 @@ func (c *tokenBucketConfig) step(s *tokenBucketState, now instant, n int64, char
 // convert makes s, which was decided on by from until now, a state of c.
 func (c *tokenBucketConfig) convert(s *tokenBucketState, from *tokenBucketConfig, now instant) {
 	now = max(now, s.last)
-	debt := from.drained(s.debt, now.Since(s.last))
-	s.last, s.debt = now, c.converted(debt, &from.bucket)
+	debt := c.rescaled(from.drained(s.debt(), now.Since(s.last)), &from.bucket)
+	var used level
+	if debt.whole >= int64(s.idle) {
+		used = level{debt.whole - int64(s.idle), debt.frac}
+	}
+	debt = c.converted(debt, used, &from.bucket)
+	idle := debt.whole - used.whole
+	if debt.frac < used.frac {
+		idle--
+	}
+	*s = tokenBucketState{now, debt.frac, uint32(debt.whole), uint32(max(idle, 0))}
 }
 
 // Idle reports whether the bucket is full.
 func (c *tokenBucketConfig) Idle(s *tokenBucketState, now instant) bool {
-	return now >= s.last && c.drained(s.debt, now.Since(s.last)) == level{}
+	return now >= s.last && c.drained(s.debt(), now.Since(s.last)) == level{}
 }
 
 // Inherit returns s: a debt is owed alike by all who share it.

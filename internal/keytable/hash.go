@@ -13,7 +13,7 @@ import "hash/maphash"
 // process, so nobody can look for such keys.
 type Hash struct {
 	Hi uint64 // never zero, which marks an empty slot
-	Lo uint64
+	Lo uint64 // any
 }
 
 var seedHi, seedLo = maphash.MakeSeed(), maphash.MakeSeed()

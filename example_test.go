@@ -1,0 +1,201 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A bucket lets a burst through at once and then what it earns.
+func ExampleTokenBucket() {
+	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	limiter, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(10).WithBurst(2), ratelimit.WithClock(clock))
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		res := limiter.Allow("alice")
+		fmt.Println(res.Allowed, res.Remaining, res.RetryAfter)
+	}
+	clock.Advance(100 * time.Millisecond)
+	fmt.Println(limiter.Allow("alice").Allowed)
+	// Output:
+	// true 1 0s
+	// true 0 0s
+	// false 0 100ms
+	// true
+}
+
+// A window grants its quota whenever it is asked for, and again from the next
+// full minute on.
+func ExampleFixedWindow() {
+	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 59, 0, time.UTC))
+	limiter, err := ratelimit.NewFixedWindow(ratelimit.PerMinute(2), ratelimit.WithClock(clock))
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		res := limiter.Allow("alice")
+		fmt.Println(res.Allowed, res.Remaining, res.RetryAfter)
+	}
+	clock.Advance(time.Second) // 12:01:00
+	fmt.Println(limiter.Allow("alice").Allowed)
+	// Output:
+	// true 1 0s
+	// true 0 0s
+	// false 0 1s
+	// true
+}
+
+// A log grants a unit exactly one minute after it granted the one that it
+// replaces.
+func ExampleSlidingWindowLog() {
+	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 50, 0, time.UTC))
+	limiter, err := ratelimit.NewSlidingWindowLog(ratelimit.PerMinute(2), ratelimit.WithClock(clock))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(limiter.Allow("alice").Allowed)
+	clock.Advance(20 * time.Second)
+	fmt.Println(limiter.Allow("alice").Allowed)
+	fmt.Println(limiter.Allow("alice").RetryAfter)
+	clock.Advance(40 * time.Second)
+	fmt.Println(limiter.Allow("alice").Allowed)
+	// Output:
+	// true
+	// true
+	// 40s
+	// true
+}
+
+// A counter lets what was used in the previous minute fade.
+func ExampleSlidingWindowCounter() {
+	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 59, 0, time.UTC))
+	limiter, err := ratelimit.NewSlidingWindowCounter(ratelimit.PerMinute(100), ratelimit.WithClock(clock))
+	if err != nil {
+		panic(err)
+	}
+	if _, err := limiter.Take(context.Background(), "alice", 100); err != nil {
+		panic(err)
+	}
+	clock.Advance(31 * time.Second) // 12:01:30
+	fmt.Println(limiter.Peek("alice").Remaining)
+	// Output:
+	// 50
+}
+
+// A leaky bucket tells each request how long to hold on, so that they leave
+// evenly spaced.
+func ExampleLeakyBucket() {
+	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	limiter, err := ratelimit.NewLeakyBucket(ratelimit.PerSecond(10).WithBurst(3), ratelimit.WithClock(clock))
+	if err != nil {
+		panic(err)
+	}
+	for range 4 {
+		res := limiter.Allow("alice")
+		fmt.Println(res.Allowed, res.Delay, res.RetryAfter)
+	}
+	// Output:
+	// true 0s 0s
+	// true 100ms 0s
+	// true 200ms 0s
+	// false 0s 100ms
+}
+
+// Wait takes what it asks for as soon as it is there, and fails at once if that
+// would be too late.
+func ExampleWait() {
+	limiter, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1000).WithBurst(1))
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		res, err := ratelimit.Wait(context.Background(), limiter, "alice", 1)
+		fmt.Println(res.Allowed, err)
+	}
+	if err := limiter.SetRate(ratelimit.PerDay(1)); err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, err = ratelimit.Wait(ctx, limiter, "alice", 1)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded), ctx.Err())
+	// Output:
+	// true <nil>
+	// true <nil>
+	// true <nil>
+	// true <nil>
+}
+
+// A tenant's own clock: anything with a method Now.
+type skewedClock struct{ ahead time.Duration }
+
+func (c skewedClock) Now() time.Time { return time.Now().Add(c.ahead) }
+
+// Any type with a method Now is a Clock.
+func ExampleWithClock() {
+	limiter, err := ratelimit.NewFixedWindow(ratelimit.PerDay(100), ratelimit.WithClock(skewedClock{ahead: 2 * time.Hour}))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(limiter.Allow("alice").Remaining)
+	// Output:
+	// 99
+}
+
+// Login is a service that wants to be tested.
+type Login struct{ attempts ratelimit.Limiter }
+
+// Try reports whether user may try another password.
+func (l *Login) Try(user string) bool { return l.attempts.Allow(user).Allowed }
+
+// A unit test moves a FakeClock instead of sleeping.
+func ExampleFakeClock() {
+	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	limiter, err := ratelimit.NewFixedWindow(ratelimit.PerHour(3), ratelimit.WithClock(clock))
+	if err != nil {
+		panic(err)
+	}
+	login := &Login{attempts: limiter}
+	fmt.Println(login.Try("bob"), login.Try("bob"), login.Try("bob"), login.Try("bob"))
+	clock.Advance(time.Hour)
+	fmt.Println(login.Try("bob"))
+	// Output:
+	// true true true false
+	// true
+}
+
+// In a synctest bubble no clock is needed: the bubble's time is the machine's.
+func TestExampleSynctest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, err := ratelimit.NewTokenBucket(ratelimit.PerMinute(1))
+		require.NoError(t, err)
+		start := time.Now()
+		for range 3 {
+			_, err := limiter.Wait(t.Context(), "alice", 1)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 2*time.Minute, time.Since(start))
+	})
+}
+
+// ParseRate reads what people write.
+func ExampleParseRate() {
+	for _, text := range []string{"100/m", "10 per 2 minutes", "100/m burst 20", "1/month"} {
+		rate, err := ratelimit.ParseRate(text)
+		fmt.Println(rate, err)
+	}
+	// Output:
+	// 100/m <nil>
+	// 10/2m <nil>
+	// 100/m burst 20 <nil>
+	// 0/0s ratelimit: rate is "1/month": its time must be in ns, us, ms, s, m (minutes), h, d or w
+}

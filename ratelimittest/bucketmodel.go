@@ -1,0 +1,166 @@
+package ratelimittest
+
+import (
+	"math/big"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// TokenBucketModel returns the model of [ratelimit.TokenBucket] for a key of a
+// limiter made at start. The rate must be valid.
+func TokenBucketModel(start time.Time, r ratelimit.Rate) Model {
+	m := &bucket{history: history{start: start}}
+	m.setRate(r)
+	return m
+}
+
+// LeakyBucketModel returns the model of [ratelimit.LeakyBucket] for a key of a
+// limiter made at start. The rate must be valid.
+func LeakyBucketModel(start time.Time, r ratelimit.Rate) Model {
+	m := &bucket{history: history{start: start}, leaky: true}
+	m.setRate(r)
+	return m
+}
+
+// A bucket grants n units if no stretch of time up to now has then been granted
+// more than the burst and what it has earned.
+//
+// Amounts are in units of 1/per of a token, of which one nanosecond earns
+// requests.
+type bucket struct {
+	history
+	leaky bool
+
+	requests *big.Int // with per in lowest terms
+	per      *big.Int // nanoseconds
+	burst    int
+
+	changed *carried // what the last change of the rate left behind; nil if none
+	idle    *big.Int // whole tokens that the bucket lacks though nobody took them
+}
+
+// carried is what is left of the grants before a change of the rate.
+type carried struct {
+	at     *big.Int // the instant of the change
+	owed   *big.Int // what the bucket lacked
+	queued *big.Int // what had yet to leave a leaky bucket
+}
+
+func (m *bucket) setRate(r ratelimit.Rate) {
+	m.requests, m.per = num(int64(r.Requests)), num(int64(r.Per))
+	gcd := new(big.Int).GCD(nil, nil, m.requests, m.per)
+	m.requests, m.per = floorDiv(m.requests, gcd), floorDiv(m.per, gcd)
+	m.burst = burst(r)
+}
+
+// Ask takes n units at the instant at.
+func (m *bucket) Ask(at time.Time, n int) ratelimit.Result {
+	before := m.owed(m.instant(at))
+	res := ask(m, &m.history, at, n)
+	if res.Allowed && n > 0 && m.idle != nil {
+		m.idle = least(m.idle, floorDiv(before, m.per))
+	}
+	return res
+}
+
+// Reset makes the key as good as new.
+func (m *bucket) Reset() {
+	m.history.Reset()
+	m.changed, m.idle = nil, nil
+}
+
+// SetRate leaves what there was, rounded down: a higher burst grants nothing. Of
+// a lower one it leaves no more than what was used leaves of it. The queue of a
+// leaky bucket keeps its length, so that a higher burst delays nobody either.
+//
+// What was used is the queue of a leaky bucket. A token bucket knows it but for
+// what it has lacked, without anybody having taken it, since the burst was
+// raised; it counts that in whole tokens, rounded down at each grant.
+func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) {
+	old := *m
+	m.setRate(r)
+	same := m.requests.Cmp(old.requests) == 0 && m.per.Cmp(old.per) == 0 && m.burst == old.burst
+	if m.last == nil || same {
+		return
+	}
+	u := old.instant(at)
+	owed := ceilDiv(mul(old.owed(u), m.per), old.per)
+	queued := ceilDiv(mul(old.queued(u), m.per), old.per)
+	used := queued
+	if !m.leaky {
+		used = owed
+		if m.idle != nil {
+			used = largest(num(0), sub(owed, mul(m.idle, m.per)))
+		}
+	}
+	available := sub(mul(num(int64(old.burst)), m.per), owed)
+	available = largest(num(0), least(available, sub(m.full(), used)))
+	m.changed = &carried{at: u, owed: sub(m.full(), available), queued: queued}
+	m.idle = largest(num(0), floorDiv(sub(m.changed.owed, used), m.per))
+	m.carry(u, num(0))
+}
+
+// full returns the burst in units of 1/per of a token.
+func (m *bucket) full() *big.Int { return mul(num(int64(m.burst)), m.per) }
+
+// owed returns what the bucket lacks.
+func (m *bucket) owed(u *big.Int) *big.Int {
+	if m.changed == nil {
+		return m.debt(u, nil)
+	}
+	return m.debt(u, m.changed.owed)
+}
+
+// queued returns what has yet to leave a leaky bucket.
+func (m *bucket) queued(u *big.Int) *big.Int {
+	if m.changed == nil {
+		return m.debt(u, nil)
+	}
+	return m.debt(u, m.changed.queued)
+}
+
+// debt returns the most that any stretch of time up to u was granted beyond
+// what it has earned. A stretch that begins at a change of the rate begins with
+// what that left behind.
+func (m *bucket) debt(u, left *big.Int) *big.Int {
+	worst, granted := num(0), num(0)
+	for i := len(m.grants) - 1; i >= 0; i-- {
+		g := m.grants[i]
+		granted = add(granted, mul(g.n, m.per))
+		worst = largest(worst, sub(granted, m.earned(g.at, u)))
+	}
+	if left != nil {
+		worst = largest(worst, sub(add(left, granted), m.earned(m.changed.at, u)))
+	}
+	return worst
+}
+
+// earned returns what the time from a to b earns.
+func (m *bucket) earned(a, b *big.Int) *big.Int { return mul(m.requests, sub(b, a)) }
+
+func (m *bucket) limit() int { return m.burst }
+
+func (m *bucket) free(u *big.Int) *big.Int {
+	return floorDiv(sub(m.full(), m.owed(u)), m.per)
+}
+
+func (m *bucket) wait(u, n *big.Int) *big.Int {
+	available := sub(m.full(), m.owed(u))
+	return ceilDiv(sub(mul(n, m.per), available), m.requests)
+}
+
+func (m *bucket) delay(u *big.Int) *big.Int {
+	if !m.leaky {
+		return num(0)
+	}
+	return ceilDiv(m.queued(u), m.requests)
+}
+
+func (m *bucket) renewal(u *big.Int) *big.Int {
+	debt := m.owed(u)
+	if m.leaky {
+		debt = largest(debt, m.queued(u))
+	}
+	return ceilDiv(debt, m.requests)
+}

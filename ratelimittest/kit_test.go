@@ -1,0 +1,198 @@
+package ratelimittest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// TestRight has limiters made of the models keep every promise, so that the
+// mutants are found for their fault alone.
+func TestRight(t *testing.T) {
+	models := map[string]func(time.Time, ratelimit.Rate) Model{
+		"token bucket": TokenBucketModel, "fixed window": FixedWindowModel,
+		"sliding log": SlidingWindowLogModel, "sliding counter": SlidingWindowCounterModel,
+		"leaky bucket": LeakyBucketModel,
+	}
+	for name, model := range models {
+		t.Run(name, func(t *testing.T) {
+			TestLimiter(t, Config{New: newLimiter(model, parts{}), Rates: smallRates, Model: model, Schedules: 50, Seed: 1})
+		})
+	}
+}
+
+// TestFailure holds the text of a failure, which is to be pasted into a test.
+func TestFailure(t *testing.T) {
+	lavish := edit(func(res ratelimit.Result, n int) ratelimit.Result {
+		res.ResetAfter += 5
+		return res
+	})
+	k, err := newKit(Config{
+		New:    newLimiter(SlidingWindowLogModel, lavish),
+		Model:  SlidingWindowLogModel,
+		Rates:  []ratelimit.Rate{{Requests: 2, Per: 10}},
+		Starts: []time.Time{time.Unix(7, 8)},
+		Seed:   1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := k.run()
+	if len(broken) != 1 || broken["model"] == nil {
+		t.Fatalf("broken: %v", broken)
+	}
+	got := broken["model"].String()
+	if again := k.run()["model"].String(); got != again {
+		t.Errorf("the same seed shows another failure:\n%s", again)
+	}
+	for _, line := range []string{
+		"seed 1, schedule 0;",
+		"\tstart := time.Unix(7, 8)\n",
+		"\tclock := ratelimit.NewFakeClock(start)\n",
+		"\tl, _ := New(ratelimit.Rate{Requests:2, Per:10, Burst:0}, clock)\n",
+		"\tclock.Set(start.Add(0)) // 0s\n",
+		"\tl.Take(ctx, \"a\", 1) // allowed, 1 of 2 remain, reset after 15ns\n",
+		"\t// the model says: allowed, 1 of 2 remain, reset after 10ns",
+	} {
+		if !strings.Contains(got, line) {
+			t.Errorf("the failure lacks %q:\n%s", line, got)
+		}
+	}
+}
+
+// A hasty limiter looks, lets others go first, and then takes without looking.
+type hasty struct{ *modelLimiter }
+
+func (l hasty) Allow(key string) ratelimit.Result {
+	res := l.Peek(key)
+	runtime.Gosched()
+	if res.Allowed {
+		l.modelLimiter.Allow(key)
+	}
+	return res
+}
+
+func TestConcurrent(t *testing.T) {
+	right := newLimiter(TokenBucketModel, parts{})
+	k, err := newKit(Config{New: right})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.concurrent(); err != nil {
+		t.Errorf("one decision at a time: %v", err)
+	}
+	k.New = func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
+		l, err := right(r, clock)
+		return hasty{l.(*modelLimiter)}, err
+	}
+	for range 100 {
+		if k.concurrent() != nil {
+			return
+		}
+	}
+	t.Error("a look followed by an act is not found")
+}
+
+func TestConfig(t *testing.T) {
+	refuse := errors.New("too slow")
+	picky := func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
+		if r.Per > time.Second {
+			return nil, refuse
+		}
+		return newLimiter(TokenBucketModel, parts{})(r, clock)
+	}
+	k, err := newKit(Config{New: picky})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range k.Rates {
+		if r.Per > time.Second {
+			t.Errorf("a default rate that New refuses is kept: %v", r)
+		}
+	}
+	if k.Steps != 60 || k.Resolution != 1 || k.Span != math.MaxInt64 {
+		t.Errorf("defaults: %d steps, resolution %v, span %v", k.Steps, k.Resolution, k.Span)
+	}
+	if _, err := newKit(Config{New: picky, Rates: []ratelimit.Rate{ratelimit.PerDay(1)}}); !errors.Is(err, refuse) {
+		t.Errorf("a given rate that New refuses: %v", err)
+	}
+	if _, err := newKit(Config{}); err == nil {
+		t.Error("no New: no error")
+	}
+	never := func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) { return nil, refuse }
+	if _, err := newKit(Config{New: never}); err == nil {
+		t.Error("no rate that New takes: no error")
+	}
+}
+
+// TestSchedules has the random schedules keep to the Config, and reach what
+// they are to reach.
+func TestSchedules(t *testing.T) {
+	const span = 366 * 24 * time.Hour
+	k, err := newKit(Config{New: newLimiter(LeakyBucketModel, parts{}), Resolution: time.Microsecond, Span: span, KeepRate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks, denied, back, same := 0, 0, 0, 0
+	for i := range 200 {
+		tr, err := k.write(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tr.start.Nanosecond()%1000 != 0 {
+			t.Errorf("start %v is not a whole microsecond", tr.start)
+		}
+		for j, c := range tr.calls {
+			if c.at%time.Microsecond != 0 || c.at > span || c.at < -span || c.verb == setRate {
+				t.Fatalf("schedule %d: %v at %v", i, c, c.at)
+			}
+			if tr.limited(j) {
+				asks++
+			}
+			if tr.denies(j) {
+				denied++
+			}
+			if j > 0 && c.at < tr.calls[j-1].at {
+				back++
+			}
+			if j > 0 && c.at == tr.calls[j-1].at {
+				same++
+			}
+		}
+	}
+	total := 200 * k.Steps
+	for what, percent := range map[string]int{"asks": 100 * asks / total, "denied": 100 * denied / total, "back": 100 * back / total, "same": 100 * same / total} {
+		if bounds := map[string][2]int{"asks": {85, 95}, "denied": {15, 60}, "back": {8, 40}, "same": {30, 60}}[what]; percent < bounds[0] || percent > bounds[1] {
+			t.Errorf("%s: %d%% of the calls, want %v", what, percent, bounds)
+		}
+	}
+}
+
+// TestUnlimited has a limiter that has no limit keep every promise.
+func TestUnlimited(t *testing.T) {
+	TestLimiter(t, Config{
+		New: func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) { return unlimited{}, nil },
+	})
+}
+
+type unlimited struct{}
+
+func (unlimited) Allow(string) ratelimit.Result {
+	return ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}
+}
+
+func (l unlimited) Take(ctx context.Context, key string, n int) (ratelimit.Result, error) {
+	if n < 0 {
+		return ratelimit.Result{}, ratelimit.ErrInvalidCount
+	}
+	if err := ctx.Err(); err != nil {
+		return ratelimit.Result{}, err
+	}
+	return l.Allow(key), nil
+}

@@ -1,0 +1,80 @@
+package ratelimittest
+
+import (
+	"math/big"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// SlidingWindowLogModel returns the model of [ratelimit.SlidingWindowLog] for a
+// key of a limiter made at start. The rate must be valid and without a burst.
+func SlidingWindowLogModel(start time.Time, r ratelimit.Rate) Model {
+	return &slidingLog{history{start: start}, r}
+}
+
+// A slidingLog grants n units if the Per that ends now has then granted no more
+// than the limit. A grant that is exactly Per old is outside.
+type slidingLog struct {
+	history
+	rate ratelimit.Rate
+}
+
+// Ask takes n units at the instant at.
+func (m *slidingLog) Ask(at time.Time, n int) ratelimit.Result {
+	return ask(m, &m.history, at, n)
+}
+
+// SetRate with another Per forgets the grants that are outside by then: neither
+// a longer one nor a clock that steps back brings them back.
+func (m *slidingLog) SetRate(at time.Time, r ratelimit.Rate) {
+	if m.last != nil && r.Per != m.rate.Per {
+		u := m.instant(at)
+		m.grants, m.last = m.inside(u), u
+	}
+	m.rate = r
+}
+
+// leaves returns the instant from which g is outside.
+func (m *slidingLog) leaves(g grant) *big.Int { return add(g.at, num(int64(m.rate.Per))) }
+
+// inside returns the grants of the Per that ends at u.
+func (m *slidingLog) inside(u *big.Int) []grant {
+	var in []grant
+	for _, g := range m.grants {
+		if m.leaves(g).Cmp(u) > 0 {
+			in = append(in, g)
+		}
+	}
+	return in
+}
+
+func (m *slidingLog) limit() int              { return m.rate.Requests }
+func (m *slidingLog) delay(*big.Int) *big.Int { return num(0) }
+
+func (m *slidingLog) free(u *big.Int) *big.Int {
+	free := num(int64(m.rate.Requests))
+	for _, g := range m.inside(u) {
+		free = sub(free, g.n)
+	}
+	return free
+}
+
+func (m *slidingLog) wait(u, n *big.Int) *big.Int {
+	free := m.free(u)
+	for _, g := range m.inside(u) {
+		free = add(free, g.n)
+		if free.Cmp(n) >= 0 {
+			return sub(m.leaves(g), u)
+		}
+	}
+	panic("unreachable: an empty log has room for n")
+}
+
+func (m *slidingLog) renewal(u *big.Int) *big.Int {
+	in := m.inside(u)
+	if len(in) == 0 {
+		return num(0)
+	}
+	return sub(m.leaves(in[len(in)-1]), u)
+}

@@ -1,0 +1,116 @@
+package ratelimittest
+
+// Most promises say that two schedules get the same answers. retell plays the
+// schedule of t with each call replaced by those that edit returns, and reports
+// the first call for which differs, given what they answered, is not empty.
+func (k *kit) retell(t *trace, edit func(i int) []call, differs func(i int, now []answer) string) *breach {
+	s, err := k.open(t.start, t.rate)
+	if err != nil {
+		return breachf(0, "New fails the second time: %v", err)
+	}
+	var now []answer
+	for i := range t.calls {
+		now = now[:0]
+		for _, c := range edit(i) {
+			now = append(now, s.do(c))
+		}
+		if len(now) == 0 {
+			continue
+		}
+		if text := differs(i, now); text != "" {
+			return &breach{i, text}
+		}
+	}
+	return nil
+}
+
+// unlike returns a differs for retell: the last answer must be as it was.
+func (k *kit) unlike(t *trace, when string) func(i int, now []answer) string {
+	return func(i int, now []answer) string {
+		if a := now[len(now)-1]; !k.same(a, t.answers[i]) {
+			return when + ": " + a.String()
+		}
+		return ""
+	}
+}
+
+// without checks that the calls for which drop holds change no answer.
+func (k *kit) without(t *trace, drop func(i int) bool) *breach {
+	dropped := false
+	for i := range t.calls {
+		dropped = dropped || drop(i)
+	}
+	if !dropped {
+		return nil
+	}
+	return k.retell(t, func(i int) []call {
+		if drop(i) {
+			return nil
+		}
+		return t.calls[i : i+1]
+	}, k.unlike(t, "had the calls of that kind before it not been made"))
+}
+
+func denialIsFree(k *kit, t *trace) *breach { return k.without(t, t.denies) }
+
+func clockStandsStill(k *kit, t *trace) *breach {
+	return k.retell(t, func(i int) []call {
+		c := t.calls[i]
+		if c.asks() && t.moments[i].known {
+			c.at = t.moments[i].at
+		}
+		return []call{c}
+	}, k.unlike(t, "had the clock stood still instead of stepping back"))
+}
+
+func keysApart(k *kit, t *trace) *breach {
+	for _, key := range keys {
+		alone := func(i int) []call {
+			if c := t.calls[i]; c.key == key || c.verb == setRate {
+				return []call{c}
+			}
+			return nil
+		}
+		if b := k.retell(t, alone, k.unlike(t, "had no other key been asked for")); b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+func split(k *kit, t *trace) *breach {
+	return k.retell(t, func(i int) []call {
+		c := t.calls[i]
+		if !t.admits(i) || c.n < 2 {
+			return []call{c}
+		}
+		var parts []call
+		for c.n = min(c.n-1, 20); c.n > 0; c.n-- {
+			parts = append(parts, call{at: c.at, key: c.key, n: 1})
+		}
+		c.n = t.calls[i].n - len(parts)
+		return append(parts, c)
+	}, func(i int, now []answer) string {
+		got, want := now[len(now)-1], t.answers[i]
+		if len(now) > 1 { // each part has its own place in a queue
+			got.res.Delay, want.res.Delay = 0, 0
+		}
+		if !k.same(got, want) {
+			return "taken in parts, the last: " + got.String()
+		}
+		return ""
+	})
+}
+
+func shortcuts(k *kit, t *trace) *breach {
+	return k.retell(t, func(i int) []call {
+		c := t.calls[i]
+		switch c.verb {
+		case allow:
+			c.verb, c.n = take, 1
+		case peek:
+			c.verb, c.n = take, 0
+		}
+		return []call{c}
+	}, k.unlike(t, "had all asks been made by Take"))
+}

@@ -1,0 +1,84 @@
+package ratelimittest
+
+import (
+	"math"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+func retryAfter(k *kit, t *trace) *breach {
+	return k.sample(t, func(i int) bool {
+		return !t.answers[i].res.Allowed && t.calls[i].units() <= t.answers[i].res.Limit
+	}, func(i int) *breach {
+		c := t.calls[i]
+		wait := k.up(t.answers[i].res.RetryAfter)
+		c.at = later(t.moments[i].at, wait)
+		switch {
+		case wait == ratelimit.Never:
+			c.at = min(k.Span, later(t.moments[i].at, wait-k.Resolution))
+			c.at -= c.at % k.Resolution
+		case !k.within(c.at):
+			return nil
+		default:
+			if a := k.after(t, i, c); !a.res.Allowed {
+				return breachf(i, "asked again at %v, after just that long: %v", c.at, a)
+			}
+			c.at -= k.Resolution
+		}
+		if a := k.after(t, i, c); c.at > t.moments[i].at && a.res.Allowed {
+			return breachf(i, "asked again at %v, before that: %v", c.at, a)
+		}
+		return nil
+	})
+}
+
+func resetAfter(k *kit, t *trace) *breach {
+	return k.sample(t, func(i int) bool { return true }, func(i int) *breach {
+		c := t.calls[i].look()
+		c.at = later(t.moments[i].at, k.up(t.answers[i].res.ResetAfter))
+		if !k.within(c.at) || t.answers[i].res.ResetAfter == math.MaxInt64 {
+			return nil
+		}
+		if a := k.after(t, i, c); a.res.Remaining != a.res.Limit || a.res.Delay != 0 {
+			return breachf(i, "a look at %v, after just that long: %v", c.at, a)
+		}
+		return nil
+	})
+}
+
+// within reports whether the clock may be set to at, which comes from later.
+func (k *kit) within(at time.Duration) bool { return at <= k.Span && at < math.MaxInt64 }
+
+// sample calls check for some of the calls that fit, or for all if k is
+// thorough. Only calls that were decided at a known moment do.
+func (k *kit) sample(t *trace, fits func(i int) bool, check func(i int) *breach) *breach {
+	var fit []int
+	for i := range t.calls {
+		if t.limited(i) && t.moments[i].known && fits(i) {
+			fit = append(fit, i)
+		}
+	}
+	stride := 1
+	if !k.thorough {
+		stride = len(fit)/4 + 1
+	}
+	for j := 0; j < len(fit); j += stride {
+		if b := check(fit[j]); b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+// after returns the answer to c made after the calls of t up to call i.
+func (k *kit) after(t *trace, i int, c call) answer {
+	s, err := k.open(t.start, t.rate)
+	if err != nil {
+		return answer{err: err}
+	}
+	for _, past := range t.calls[:i+1] {
+		s.do(past)
+	}
+	return s.do(c)
+}

@@ -1,0 +1,152 @@
+package ratelimittest
+
+import (
+	"math/big"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// FixedWindowModel returns the model of [ratelimit.FixedWindow] for a key of a
+// limiter made at start. The rate must be valid and without a burst.
+func FixedWindowModel(start time.Time, r ratelimit.Rate) Model {
+	return &fixedWindow{windows{history{start: start}, r}}
+}
+
+// SlidingWindowCounterModel returns the model of
+// [ratelimit.SlidingWindowCounter] for a key of a limiter made at start. The
+// rate must be valid and without a burst.
+func SlidingWindowCounterModel(start time.Time, r ratelimit.Rate) Model {
+	return &slidingCounter{windows{history{start: start}, r}}
+}
+
+// windows divides time into windows that begin at multiples of the rate's Per
+// since the Unix epoch, by the clock at the start.
+type windows struct {
+	history
+	rate ratelimit.Rate
+}
+
+func (m *windows) limit() int              { return m.rate.Requests }
+func (m *windows) delay(*big.Int) *big.Int { return num(0) }
+func (m *windows) per() *big.Int           { return num(int64(m.rate.Per)) }
+func (m *windows) requests() *big.Int      { return num(int64(m.rate.Requests)) }
+
+// window returns the number of the window that holds u.
+func (m *windows) window(u *big.Int) *big.Int {
+	return floorDiv(add(sinceEpoch(m.start), u), m.per())
+}
+
+// begin returns the instant at which window w begins.
+func (m *windows) begin(w *big.Int) *big.Int {
+	return sub(mul(w, m.per()), sinceEpoch(m.start))
+}
+
+// count returns the units granted in window w.
+func (m *windows) count(w *big.Int) *big.Int {
+	sum := num(0)
+	for _, g := range m.grants {
+		if m.window(g.at).Cmp(w) == 0 {
+			sum = add(sum, g.n)
+		}
+	}
+	return sum
+}
+
+// setRate changes the rate at the instant u. A changed Per makes what used
+// returns the count of the new window that holds u.
+func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *big.Int) {
+	if m.last != nil && r.Per != m.rate.Per {
+		m.carry(u, used(u))
+	}
+	m.rate = r
+}
+
+// A fixedWindow grants n units if its window has then granted no more than the
+// limit.
+type fixedWindow struct{ windows }
+
+// Ask takes n units at the instant at.
+func (m *fixedWindow) Ask(at time.Time, n int) ratelimit.Result {
+	return ask(m, &m.history, at, n)
+}
+
+// SetRate carries the count over.
+func (m *fixedWindow) SetRate(at time.Time, r ratelimit.Rate) {
+	m.setRate(m.instant(at), r, m.used)
+}
+
+func (m *fixedWindow) used(u *big.Int) *big.Int { return m.count(m.window(u)) }
+func (m *fixedWindow) free(u *big.Int) *big.Int { return sub(m.requests(), m.used(u)) }
+func (m *fixedWindow) wait(u, _ *big.Int) *big.Int {
+	return sub(m.begin(add(m.window(u), num(1))), u)
+}
+
+func (m *fixedWindow) renewal(u *big.Int) *big.Int {
+	if m.used(u).Sign() == 0 {
+		return num(0)
+	}
+	return m.wait(u, nil)
+}
+
+// A slidingCounter grants n units if the count of the window, and that of the
+// one before weighed by how much of it the last Per overlaps, then exceed the
+// limit by nothing.
+type slidingCounter struct{ windows }
+
+// Ask takes n units at the instant at.
+func (m *slidingCounter) Ask(at time.Time, n int) ratelimit.Result {
+	return ask(m, &m.history, at, n)
+}
+
+// SetRate carries the estimate over, rounded up.
+func (m *slidingCounter) SetRate(at time.Time, r ratelimit.Rate) {
+	m.setRate(m.instant(at), r, func(u *big.Int) *big.Int {
+		return ceilDiv(m.estimate(u), m.per())
+	})
+}
+
+// counts returns the units granted in the window of u and in the one before.
+func (m *slidingCounter) counts(u *big.Int) (previous, current *big.Int) {
+	w := m.window(u)
+	return m.count(sub(w, num(1))), m.count(w)
+}
+
+// estimate returns what counts as granted in the last Per, in units of 1/Per of
+// a token.
+func (m *slidingCounter) estimate(u *big.Int) *big.Int {
+	previous, current := m.counts(u)
+	elapsed := sub(u, m.begin(m.window(u)))
+	return add(mul(previous, sub(m.per(), elapsed)), mul(current, m.per()))
+}
+
+func (m *slidingCounter) free(u *big.Int) *big.Int {
+	return floorDiv(sub(mul(m.requests(), m.per()), m.estimate(u)), m.per())
+}
+
+// wait finds how much of the earlier window may still overlap. That is the
+// previous one if n fit beside the current count, else the current one as soon
+// as it is the previous.
+func (m *slidingCounter) wait(u, n *big.Int) *big.Int {
+	earlier, current := m.counts(u)
+	spare := sub(sub(m.requests(), current), n)
+	next := add(m.window(u), num(1))
+	if spare.Sign() < 0 {
+		earlier, spare = current, sub(m.requests(), n)
+		next = add(next, num(1))
+	}
+	overlap := floorDiv(mul(spare, m.per()), earlier)
+	return sub(sub(m.begin(next), overlap), u)
+}
+
+func (m *slidingCounter) renewal(u *big.Int) *big.Int {
+	previous, current := m.counts(u)
+	next := add(m.window(u), num(1))
+	switch {
+	case current.Sign() > 0:
+		return sub(m.begin(add(next, num(1))), u)
+	case previous.Sign() > 0:
+		return sub(m.begin(next), u)
+	}
+	return num(0)
+}
