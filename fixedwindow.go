@@ -32,8 +32,7 @@ func NewFixedWindow(r Rate, opts ...Option) (*FixedWindow, error) {
 
 // Allow takes one unit for key if its window has one left. A denial changes nothing.
 func (l *FixedWindow) Allow(key string) (res Result) {
-	v, delay := l.decide(key, 1, true)
-	v.fill(&res, delay)
+	l.decide(key, 1, true, &res)
 	return
 }
 

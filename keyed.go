@@ -32,8 +32,8 @@ type algorithm[S, C any] interface {
 	keytable.Algorithm[S]
 }
 
-// A verdict is what a step finds. It stays in registers on its way up; a Result,
-// which is too large for that, is put together from it at the very end.
+// A verdict is what a step finds. It is handed over in registers, for which a
+// Result is too large.
 type verdict struct {
 	limit      int64         // units that could ever be granted at once
 	left       int64         // units that would be granted now, after this decision
@@ -41,14 +41,13 @@ type verdict struct {
 	resetAfter time.Duration
 }
 
-// fill makes res what v and delay say.
-func (v verdict) fill(res *Result, delay time.Duration) {
+// fill makes res say what v does.
+func (v verdict) fill(res *Result) {
 	res.Allowed = v.retryAfter == 0
 	res.Limit = int(v.limit)
 	res.Remaining = int(v.left)
 	res.RetryAfter = v.retryAfter
 	res.ResetAfter = v.resetAfter
-	res.Delay = delay
 }
 
 // keyed makes a limiter of an algorithm: it has the clock, the table of states
@@ -89,18 +88,15 @@ func started[L any](l *L, err error) (*L, error) {
 // Take takes n units for key, all or nothing; with n 0 it looks, as Peek does. It
 // takes nothing if n is negative or ctx is over. A nil ctx is never over.
 func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (res Result, err error) {
-	if err = k.refusal(ctx, n); err != nil {
-		return
+	if err = k.refusal(ctx, n); err == nil {
+		k.decide(key, int64(max(n, 1)), n > 0, &res)
 	}
-	v, delay := k.decide(key, int64(max(n, 1)), n > 0)
-	v.fill(&res, delay)
 	return
 }
 
 // Peek answers as Allow would, takes nothing and leaves Remaining unreduced.
 func (k *keyed[S, C]) Peek(key string) (res Result) {
-	v, delay := k.decide(key, 1, false)
-	v.fill(&res, delay)
+	k.decide(key, 1, false, &res)
 	return
 }
 
@@ -177,13 +173,17 @@ func (k *keyed[S, C]) refusal(ctx context.Context, n int) error {
 	return nil
 }
 
-// decide takes n units, at least 1, for the key with hash h, and charges them if
-// told to. This is the way of every decision: a shard's lock, one reading of the
-// clock, the key's state, the algorithm's step.
-func (k *keyed[S, C]) decide(key string, n int64, charge bool) (v verdict, delay time.Duration) {
+// decide takes n units, at least 1, for key, charges them if told to, and puts the
+// answer where res points: a Result that is returned is copied by each caller. This
+// is the way of every decision: a shard's lock, one reading of the clock, the key's
+// state, the algorithm's step.
+func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	if k.table == nil {
-		return verdict{retryAfter: Never}, 0
+		res.RetryAfter = Never
+		return
 	}
+	// The machine's clock never steps back, so it is read before the lock, and
+	// the shard keeps the order of time. Any other is read under the lock.
 	var now instant
 	if k.time.clock == nil {
 		now = keytable.InstantAt(time.Since(k.time.start))
@@ -195,11 +195,12 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool) (v verdict, delay
 	} else {
 		now = k.time.nowLocked(shard)
 	}
+	var v verdict
 	if state := shard.Find(h); state != nil {
-		v, delay = shard.Algorithm.step(state, now, n, charge)
+		v, res.Delay = shard.Algorithm.step(state, now, n, charge)
 	} else {
 		state, now := shard.Newcomer(now)
-		v, delay = shard.Algorithm.step(state, now, n, charge)
+		v, res.Delay = shard.Algorithm.step(state, now, n, charge)
 		if v.retryAfter == 0 && charge {
 			shard.Keep(h, state, now)
 		}
@@ -208,5 +209,5 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool) (v verdict, delay
 		shard.Count(v.retryAfter == 0)
 	}
 	shard.Unlock()
-	return v, delay
+	v.fill(res)
 }

@@ -33,8 +33,7 @@ func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
 
 // Allow takes one unit for key if the bucket has room for it. A denial changes nothing.
 func (l *LeakyBucket) Allow(key string) (res Result) {
-	v, delay := l.decide(key, 1, true)
-	v.fill(&res, delay)
+	l.decide(key, 1, true, &res)
 	return
 }
 

@@ -59,10 +59,13 @@ func (b *bucket) drained(debt level, elapsed uint64) level {
 
 // less returns what is left of debt without hi·2^64 + lo parts of a token.
 func (b *bucket) less(debt level, hi, lo uint64) level {
-	if hi >= uint64(b.unit) {
+	whole, frac := uint64(0), lo
+	switch {
+	case hi >= uint64(b.unit):
 		return level{} // 2^64 tokens and more
+	case hi > 0 || lo >= uint64(b.unit):
+		whole, frac = bits.Div64(hi, lo, uint64(b.unit))
 	}
-	whole, frac := bits.Div64(hi, lo, uint64(b.unit))
 	if frac > uint64(debt.frac) {
 		whole++
 		debt.frac += b.unit
@@ -79,13 +82,19 @@ func (b *bucket) timeToDrain(debt level) time.Duration {
 	hi, lo := bits.Mul64(uint64(debt.whole), uint64(b.unit))
 	lo, carry := bits.Add64(lo, uint64(debt.frac), 0)
 	hi += carry
-	lo, carry = bits.Add64(lo, uint64(b.gain-1), 0)
-	hi += carry
-	if hi >= uint64(b.gain) {
+	if b.gain != 1 { // a division is most of the cost
+		lo, carry = bits.Add64(lo, uint64(b.gain-1), 0)
+		hi += carry
+		if hi >= uint64(b.gain) {
+			return Never
+		}
+		lo, _ = bits.Div64(hi, lo, uint64(b.gain))
+		hi = 0
+	}
+	if hi > 0 || lo > math.MaxInt64 {
 		return Never
 	}
-	ns, _ := bits.Div64(hi, lo, uint64(b.gain))
-	return time.Duration(min(ns, math.MaxInt64))
+	return time.Duration(lo)
 }
 
 // left returns how many whole tokens may be taken at once beside debt.

@@ -41,8 +41,7 @@ func NewSlidingWindowCounter(r Rate, opts ...Option) (*SlidingWindowCounter, err
 
 // Allow takes one unit for key if the estimate has room for it. A denial changes nothing.
 func (l *SlidingWindowCounter) Allow(key string) (res Result) {
-	v, delay := l.decide(key, 1, true)
-	v.fill(&res, delay)
+	l.decide(key, 1, true, &res)
 	return
 }
 

@@ -40,8 +40,7 @@ func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 
 // Allow takes one unit for key if the last Per has room for it. A denial changes nothing.
 func (l *SlidingWindowLog) Allow(key string) (res Result) {
-	v, delay := l.decide(key, 1, true)
-	v.fill(&res, delay)
+	l.decide(key, 1, true, &res)
 	return
 }
 

@@ -32,8 +32,7 @@ func NewTokenBucket(r Rate, opts ...Option) (*TokenBucket, error) {
 
 // Allow takes one token for key if it is there. A denial changes nothing.
 func (l *TokenBucket) Allow(key string) (res Result) {
-	v, delay := l.decide(key, 1, true)
-	v.fill(&res, delay)
+	l.decide(key, 1, true, &res)
 	return
 }
 

@@ -140,7 +140,8 @@ func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.D
 		state, seen = shard.Newcomer(now)
 	}
 	v, delay := shard.Algorithm.step(state, seen, n, false)
-	v.fill(&res, delay)
+	v.fill(&res)
+	res.Delay = delay
 	if !res.Allowed {
 		if res.RetryAfter == Never {
 			return res, now, Never
@@ -153,8 +154,8 @@ func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.D
 		res.Allowed, res.RetryAfter = false, max(res.Delay-max(patience, 0), 1)
 		return res, now, res.Delay
 	}
-	v, delay = shard.Algorithm.step(state, seen, n, true)
-	v.fill(&res, delay)
+	v, res.Delay = shard.Algorithm.step(state, seen, n, true)
+	v.fill(&res)
 	if !known {
 		shard.Keep(h, state, seen)
 	}

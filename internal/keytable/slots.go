@@ -65,26 +65,52 @@ func (s *Shard[S, A]) remove(i int) {
 	s.count--
 }
 
-// rebuild drops the keys that are as good as new and gives the rest new slots:
-// in two shards if there are many.
+// rebuild drops the keys that are as good as new. If that does not leave a quarter
+// of the capacity free, it gives the rest new slots: in two shards if there are
+// many.
 func (s *Shard[S, A]) rebuild(now Instant) {
-	keep := s.slots[:0]
+	s.sweep(now)
+	if s.count <= capacity(s.size)*3/4 {
+		return
+	}
+	keys := s.slots[:0]
 	for i := range s.slots {
-		if at := &s.slots[i]; at.hash.Hi != 0 && !s.Algorithm.Idle(&at.state, now) {
-			keep = append(keep, *at)
+		if s.slots[i].hash.Hi != 0 {
+			keys = append(keys, s.slots[i])
 		}
 	}
-	if gone := s.count - len(keep); gone > 0 {
-		s.evicted(gone, now)
-		s.table.keys.Add(int64(-gone))
-	}
 	// Without the lock, all shards are being visited: split another time.
-	if len(keep) >= s.table.splitAt(64-s.shift) && s.table.grow.TryLock() {
-		s.split(keep, now)
+	if len(keys) >= s.table.splitAt(64-s.shift) && s.table.grow.TryLock() {
+		s.split(keys, now)
 		s.table.grow.Unlock()
 		return
 	}
-	s.fill(keep)
+	s.fill(keys)
+}
+
+// sweep drops the keys that are as good as new and moves the others back as far
+// as that allows.
+func (s *Shard[S, A]) sweep(now Instant) {
+	count, next := 0, 0
+	for i := range s.slots {
+		at := s.slots[i]
+		if at.hash.Hi == 0 {
+			continue
+		}
+		s.slots[i] = slot[S]{}
+		if s.Algorithm.Idle(&at.state, now) {
+			continue
+		}
+		next = max(next, s.home(at.hash.Hi)) // at most i
+		s.slots[next] = at
+		next++
+		count++
+	}
+	if gone := s.count - count; gone > 0 {
+		s.evicted(gone, now)
+		s.table.keys.Add(int64(-gone))
+	}
+	s.count, s.cursor = count, 0
 }
 
 // fill puts keys, which are sorted, into new slots.

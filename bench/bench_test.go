@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"flag"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var big = flag.Bool("big", false, "benchmark with 10 million keys as well")
+
+func BenchmarkAllow(b *testing.B) {
+	counts := []int{1, 1000, 1_000_000}
+	if *big {
+		counts = append(counts, 10_000_000)
+	}
+	for _, s := range Specs() {
+		b.Run("algo="+s.Name, func(b *testing.B) {
+			for _, n := range counts {
+				if !s.Can(Workload{Keys: n, Outcome: Allowed}) {
+					continue
+				}
+				b.Run("keys="+Count(n), func(b *testing.B) {
+					benchmarkOutcomes(b, s, n)
+				})
+			}
+		})
+	}
+}
+
+func benchmarkOutcomes(b *testing.B, s Spec, keys int) {
+	for _, outcome := range []Outcome{Allowed, Denied} {
+		w := Workload{Keys: keys, Outcome: outcome}
+		if !s.Can(w) {
+			continue
+		}
+		b.Run("outcome="+string(outcome), func(b *testing.B) {
+			// The two below share a subject, which exists if one of them runs.
+			start := sync.OnceValue(func() Subject {
+				subject, err := s.Start(w)
+				require.NoError(b, err)
+				return subject
+			})
+			b.Run("cpus=1", func(b *testing.B) { benchmarkSerial(b, s, w, start()) })
+			w.Parallel = true
+			if s.Can(w) {
+				b.Run("cpus=all", func(b *testing.B) { benchmarkParallel(b, s, w, start()) })
+			}
+		})
+	}
+}
+
+func benchmarkSerial(b *testing.B, s Spec, w Workload, subject Subject) {
+	keys := NewKeys(w.Keys, 1)
+	allowed := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if subject.Allow(keys.Next()) {
+			allowed++
+		}
+	}
+	require.NoError(b, s.check(w, allowed, b.N))
+}
+
+func benchmarkParallel(b *testing.B, s Spec, w Workload, subject Subject) {
+	var allowed, seed atomic.Int64
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		keys := NewKeys(w.Keys, uint64(seed.Add(1)))
+		n := 0
+		for pb.Next() {
+			if subject.Allow(keys.Next()) {
+				n++
+			}
+		}
+		allowed.Add(int64(n))
+	})
+	require.NoError(b, s.check(w, int(allowed.Load()), b.N))
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/bench"
+)
+
+// A line is one promise: a work, the most that it may cost, and how to find
+// out what it does cost. A new promise is a new line in the table below; a new
+// subject is a new line in bench.Specs.
+type line struct {
+	work   string
+	target string                      // the bound as a reader wants it
+	bound  float64                     // the most that reading.value may be
+	cells  []cell                      // what has to be timed before
+	read   func(*lab) (reading, error) // takes the figure
+}
+
+// A reading is the figure of a line.
+type reading struct {
+	value    float64 // what the line's bound is about
+	measured string
+	ratio    string // empty where the bound is no ratio
+}
+
+// sizes are how much a report does.
+type sizes struct {
+	few, many, most int           // keys: of a small, a large and the largest table
+	rounds          int           // how often each subject is timed
+	batch           time.Duration // how long it is timed in a round
+	runs            int           // how often a slowest ask is looked for
+}
+
+var (
+	full  = sizes{few: 1000, many: 1_000_000, most: 10_000_000, rounds: 15, batch: 40 * time.Millisecond, runs: 5}
+	quick = sizes{few: 1000, many: 10_000, most: 100_000, rounds: 3, batch: 5 * time.Millisecond, runs: 1}
+)
+
+// lines is the table of what is promised.
+func lines(s sizes) []line {
+	var (
+		one       = bench.Workload{Keys: 1, Outcome: bench.Allowed}
+		oneDenied = bench.Workload{Keys: 1, Outcome: bench.Denied}
+		hot       = bench.Workload{Keys: 1, Outcome: bench.Allowed, Parallel: true}
+		hotDenied = bench.Workload{Keys: 1, Outcome: bench.Denied, Parallel: true}
+		wide      = bench.Workload{Keys: s.many, Outcome: bench.Allowed, Parallel: true}
+		wideDeny  = bench.Workload{Keys: s.many, Outcome: bench.Denied, Parallel: true}
+
+		many = bench.Count(s.many)
+		most = bench.Count(s.most)
+	)
+	return []line{
+		overFloor("TokenBucket.Allow, one key, serial", "tokenbucket", one, 1.15),
+		overFloor("TokenBucket.Allow, one key, serial, denied", "tokenbucket", oneDenied, 1.15),
+		overPeers("TokenBucket.Allow, one key, serial", "tokenbucket", one, 0.85),
+		overPeers("TokenBucket.Allow, one key, serial, denied", "tokenbucket", oneDenied, 0.85),
+
+		overFloor("FixedWindow.Allow, one key, serial", "fixedwindow", one, 1.3),
+		overFloor("FixedWindow.Allow, one key, serial, denied", "fixedwindow", oneDenied, 1.3),
+		overFloor("SlidingWindowCounter.Allow, one key, serial", "slidingwindowcounter", one, 1.3),
+		overFloor("SlidingWindowCounter.Allow, one key, serial, denied", "slidingwindowcounter", oneDenied, 1.3),
+		overFloor("LeakyBucket.Allow, one key, serial", "leakybucket", one, 1.3),
+		overFloor("LeakyBucket.Allow, one key, serial, denied", "leakybucket", oneDenied, 1.3),
+		overFloor("SlidingWindowLog.Allow, one key, serial", "slidingwindowlog", one, 1.6),
+		overFloor("SlidingWindowLog.Allow, one key, serial, denied", "slidingwindowlog", oneDenied, 1.6),
+
+		overPeers("TokenBucket.Allow, "+many+" keys, uniform, all cores", "tokenbucket", wide, 0.5),
+		overPeers("TokenBucket.Allow, "+many+" keys, uniform, all cores, denied", "tokenbucket", wideDeny, 0.5),
+		overPeers("TokenBucket.Allow, one hot key, all cores", "tokenbucket", hot, 1),
+		overPeers("TokenBucket.Allow, one hot key, all cores, denied", "tokenbucket", hotDenied, 1),
+
+		allocations("Allocations for a known key, every algorithm, allowed and denied"),
+		bytesPerKey("Bytes per key, all in, "+many+" keys of 24 bytes, TokenBucket", s.many, 72),
+		collection("Extra time of a forced collection, "+most+" keys held", s.most, 10*time.Millisecond),
+		slowestGrowing("Slowest single Allow while growing to "+most+" keys", s.most, time.Millisecond),
+		slowestFlooded("Slowest single Allow at MaxKeys of "+many+" under a flood", s.many, time.Millisecond),
+		growth("TokenBucket.Allow, growth from "+bench.Count(s.few)+" to "+most+" keys, serial", s.few, s.most),
+	}
+}
+
+// overFloor promises at most bound times what the floor costs.
+func overFloor(work, algo string, w bench.Workload, bound float64) line {
+	mine, floor := cell{algo, w}, cell{"floor", w}
+	return line{work, fmt.Sprintf("≤ %.4g × floor", bound), bound, []cell{mine, floor},
+		func(l *lab) (reading, error) {
+			r := l.ratio(mine, floor)
+			return reading{
+				value:    r,
+				measured: fmt.Sprintf("%s; floor %s", nanos(l.median(mine)), nanos(l.median(floor))),
+				ratio:    fmt.Sprintf("%.2f", r),
+			}, nil
+		}}
+}
+
+// overPeers promises at most bound times what the fastest peer costs.
+func overPeers(work, algo string, w bench.Workload, bound float64) line {
+	mine := cell{algo, w}
+	timed := []cell{mine}
+	var peers []cell
+	for _, s := range bench.Specs() {
+		switch {
+		case !s.Can(w):
+		case s.Kind == bench.Peer:
+			peers = append(peers, cell{s.Name, w})
+			fallthrough
+		case s.Kind == bench.Unkeyed:
+			timed = append(timed, cell{s.Name, w})
+		}
+	}
+	return line{work, fmt.Sprintf("≤ %.4g × fastest peer", bound), bound, timed,
+		func(l *lab) (reading, error) {
+			best := l.fastest(peers)
+			r := l.ratio(mine, best)
+			return reading{
+				value:    r,
+				measured: fmt.Sprintf("%s; %s %s", nanos(l.median(mine)), best.algo, nanos(l.median(best))),
+				ratio:    fmt.Sprintf("%.2f", r),
+			}, nil
+		}}
+}
+
+// growth promises that a limiter slows down by no larger a factor than one
+// lookup in a bare map, when both grow from few keys to most.
+func growth(work string, few, most int) line {
+	at := func(algo string, keys int) cell {
+		return cell{algo, bench.Workload{Keys: keys, Outcome: bench.Allowed}}
+	}
+	mine := [2]cell{at("tokenbucket", few), at("tokenbucket", most)}
+	bare := [2]cell{at("map", few), at("map", most)}
+	return line{work, "factor ≤ a bare map's", 1, []cell{mine[0], mine[1], bare[0], bare[1]},
+		func(l *lab) (reading, error) {
+			factor := l.median(mine[1]) / l.median(mine[0])
+			allowed := l.median(bare[1]) / l.median(bare[0])
+			return reading{
+				value: factor / allowed,
+				measured: fmt.Sprintf("%s → %s; map %s → %s",
+					nanos(l.median(mine[0])), nanos(l.median(mine[1])),
+					nanos(l.median(bare[0])), nanos(l.median(bare[1]))),
+				ratio: fmt.Sprintf("×%.1f; map ×%.1f", factor, allowed),
+			}, nil
+		}}
+}
+
+// nanos writes nanoseconds with three digits or so.
+func nanos(ns float64) string {
+	if ns < 100 {
+		return fmt.Sprintf("%.1f ns", ns)
+	}
+	return fmt.Sprintf("%.0f ns", ns)
+}

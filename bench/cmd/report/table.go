@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/bench"
+)
+
+// A row is a judged line.
+type row struct {
+	work, target, measured, ratio, verdict string
+}
+
+// The verdicts.
+const (
+	meets     = "meets"
+	misses    = "MISSES"
+	notJudged = "not judged"
+)
+
+// newRow returns l as it is shown. It is judged only if judge is set.
+func newRow(l line, r reading, judge bool) row {
+	verdict := notJudged
+	if judge {
+		verdict = verdictOn(r.value, l.bound)
+	}
+	return row{l.work, l.target, r.measured, r.ratio, verdict}
+}
+
+// verdictOn compares a value with the most that it may be. A value that is no
+// number was not measured and misses.
+func verdictOn(value, bound float64) string {
+	if value <= bound {
+		return meets
+	}
+	return misses
+}
+
+// allKept reports whether no row misses.
+func allKept(rows []row) bool {
+	return !slices.ContainsFunc(rows, func(r row) bool { return r.verdict == misses })
+}
+
+// writeHeader says where, when, with what and how the figures were taken.
+func writeHeader(out io.Writer, args []string, now time.Time) {
+	command := strings.Join(append([]string{"go run ./bench/cmd/report"}, args...), " ")
+	fmt.Fprintf(out, "%s, %d cores, at once %.2f × as fast as one · %s %s/%s · %s · `%s`\n\n",
+		cpu(), runtime.GOMAXPROCS(0), speedup(),
+		runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		now.UTC().Format(time.DateOnly), command)
+}
+
+// writeRows writes the promises.
+func writeRows(out io.Writer, rows []row) {
+	cells := [][]string{{"work", "to reach", "measured median", "ratio", "verdict"}}
+	for _, r := range rows {
+		cells = append(cells, []string{r.work, r.target, r.measured, r.ratio, r.verdict})
+	}
+	writeTable(out, cells)
+}
+
+// writeSamples writes the median of everything that was timed, in nanoseconds
+// per ask.
+func writeSamples(out io.Writer, l *lab) {
+	var works []bench.Workload
+	for _, c := range l.order {
+		if !slices.Contains(works, c.work) {
+			works = append(works, c.work)
+		}
+	}
+	if len(works) == 0 {
+		return
+	}
+	head := []string{"nanoseconds per ask, median"}
+	for _, w := range works {
+		head = append(head, strings.ReplaceAll(w.String(), "/", " "))
+	}
+	cells := [][]string{head}
+	for _, s := range bench.Specs() {
+		r := []string{title(s.Name)}
+		timed := false
+		for _, w := range works {
+			text := ""
+			if xs := l.samples[cell{s.Name, w}]; len(xs) > 0 {
+				text = strings.TrimSuffix(nanos(median(xs)), " ns")
+				timed = true
+			}
+			r = append(r, text)
+		}
+		if timed {
+			cells = append(cells, r)
+		}
+	}
+	fmt.Fprintln(out)
+	writeTable(out, cells)
+}
+
+// modules says where a peer is from.
+var modules = map[string]string{
+	"xtime":     "golang.org/x/time",
+	"sethvargo": "github.com/sethvargo/go-limiter",
+	"throttled": "github.com/throttled/throttled/v2",
+	"ulule":     "github.com/ulule/limiter/v3",
+	"httprate":  "github.com/go-chi/httprate",
+	"uber":      "go.uber.org/ratelimit",
+}
+
+// title returns the name of a subject, with the version of a peer's module.
+func title(name string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return name
+	}
+	for _, m := range info.Deps {
+		if m.Path == modules[name] {
+			return name + " " + m.Version
+		}
+	}
+	return name
+}
+
+// writeTable writes rows as a Markdown table; the first is its head.
+func writeTable(out io.Writer, rows [][]string) {
+	for i, r := range rows {
+		fmt.Fprintf(out, "| %s |\n", strings.Join(r, " | "))
+		if i == 0 {
+			fmt.Fprintln(out, "|"+strings.Repeat("---|", len(r)))
+		}
+	}
+}

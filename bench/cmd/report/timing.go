@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/bench"
+)
+
+// A cell is a subject under a workload: what is timed.
+type cell struct {
+	algo string
+	work bench.Workload
+}
+
+// A lab times cells and keeps what it found.
+//
+// The machine's speed drifts while a report runs: others use it, it heats up.
+// So the cells of one workload take turns: in each round every cell is timed
+// for a moment, each round begins with another cell, and a ratio is the median
+// of the ratios within the rounds, which the drift between rounds does not
+// touch.
+type lab struct {
+	sizes
+	progress io.Writer
+	samples  map[cell][]float64 // nanoseconds per ask, by round
+	order    []cell             // the keys of samples, as they were timed
+}
+
+func newLab(s sizes, progress io.Writer) *lab {
+	return &lab{sizes: s, progress: progress, samples: make(map[cell][]float64)}
+}
+
+// say writes what the lab is about to do.
+func (l *lab) say(what string) { fmt.Fprintln(l.progress, what) }
+
+// sample times cells, each once however often it is listed.
+func (l *lab) sample(cells []cell) error {
+	var works []bench.Workload
+	for _, c := range cells {
+		if !slices.Contains(works, c.work) {
+			works = append(works, c.work)
+		}
+	}
+	for _, w := range works {
+		var specs []bench.Spec
+		for _, c := range cells {
+			s, err := bench.Find(c.algo)
+			if err != nil {
+				return err
+			}
+			if c.work == w && !slices.ContainsFunc(specs, func(t bench.Spec) bool { return t.Name == s.Name }) {
+				specs = append(specs, s)
+			}
+		}
+		if err := l.sampleWorkload(w, specs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A timer is one subject that takes part in the rounds of a workload.
+type timer struct {
+	spec bench.Spec
+	run  *bench.Run
+	n    int // asks on each core in a batch; 0 until calibrated
+}
+
+// sampleWorkload times specs under w, in turns.
+func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
+	l.say(w.String())
+	timers := make([]*timer, len(specs))
+	for i, s := range specs {
+		timers[i] = &timer{spec: s}
+		l.order = append(l.order, cell{s.Name, w})
+	}
+	for round := range l.rounds {
+		runtime.GC()
+		for i := range timers {
+			t := timers[(i+round)%len(timers)]
+			ns, err := t.sample(w, l.batch)
+			if err != nil {
+				return err
+			}
+			c := cell{t.spec.Name, w}
+			l.samples[c] = append(l.samples[c], ns)
+		}
+	}
+	return nil
+}
+
+// cheap is how many keys a subject may have to be made anew in each round. Where
+// its memory comes to lie and how its hash is seeded then vary as well.
+const cheap = 1000
+
+// sample times one batch and returns nanoseconds per ask: the time that passed
+// over the asks of all cores together.
+func (t *timer) sample(w bench.Workload, batch time.Duration) (float64, error) {
+	if t.run == nil || w.Keys <= cheap {
+		run, err := bench.NewRun(t.spec, w)
+		if err != nil {
+			return 0, err
+		}
+		t.run = run
+	}
+	if t.n == 0 {
+		if err := t.calibrate(batch); err != nil {
+			return 0, err
+		}
+	}
+	// The others have used the caches since: begin without timing.
+	if _, err := t.run.Time(t.n/4 + 1); err != nil {
+		return 0, err
+	}
+	took, err := t.run.Time(t.n)
+	return float64(took.Nanoseconds()) / float64(t.run.Asks(t.n)), err
+}
+
+// calibrate finds how many asks take as long as batch.
+func (t *timer) calibrate(batch time.Duration) error {
+	for n := 1000; ; n *= 2 {
+		took, err := t.run.Time(n)
+		if err != nil {
+			return err
+		}
+		if took >= batch/4 {
+			t.n = int(float64(n) * float64(batch) / float64(took))
+			return nil
+		}
+	}
+}
+
+// median returns the median of c in nanoseconds per ask.
+func (l *lab) median(c cell) float64 { return median(l.samples[c]) }
+
+// ratio returns the median over the rounds of what c cost against what base
+// cost in the same round.
+func (l *lab) ratio(c, base cell) float64 {
+	mine, theirs := l.samples[c], l.samples[base]
+	ratios := make([]float64, min(len(mine), len(theirs)))
+	for i := range ratios {
+		ratios[i] = mine[i] / theirs[i]
+	}
+	return median(ratios)
+}
+
+// fastest returns the cell of the smallest median. There is at least one.
+func (l *lab) fastest(cells []cell) cell {
+	return slices.MinFunc(cells, func(a, b cell) int {
+		if l.median(a) < l.median(b) {
+			return -1
+		}
+		return 1
+	})
+}
+
+// median returns the middle of xs, or NaN if there is none.
+func median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return math.NaN()
+	}
+	xs = slices.Sorted(slices.Values(xs))
+	mid := len(xs) / 2
+	if len(xs)%2 == 1 {
+		return xs[mid]
+	}
+	return (xs[mid-1] + xs[mid]) / 2
+}

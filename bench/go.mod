@@ -1,0 +1,26 @@
+module github.com/ratelimit-go/ratelimit/bench
+
+go 1.25.0
+
+require (
+	github.com/go-chi/httprate v0.16.1
+	github.com/ratelimit-go/ratelimit v0.0.0
+	github.com/sethvargo/go-limiter v1.1.0
+	github.com/stretchr/testify v1.12.1
+	github.com/throttled/throttled/v2 v2.15.0
+	github.com/ulule/limiter/v3 v3.11.2
+	go.uber.org/ratelimit v0.3.1
+	golang.org/x/time v0.15.0
+)
+
+require (
+	github.com/benbjohnson/clock v1.3.5 // indirect
+	github.com/hashicorp/golang-lru v0.5.4 // indirect
+	github.com/klauspost/cpuid/v2 v2.2.10 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
+	github.com/zeebo/xxh3 v1.0.2 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.30.0 // indirect
+)
+
+replace github.com/ratelimit-go/ratelimit => ../

@@ -1,0 +1,110 @@
+package ratelimit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// newHandler is the service of the README.
+func newHandler() (http.Handler, error) {
+	limiter, err := newLimiter()
+	if err != nil {
+		return nil, err
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user := r.Header.Get("X-User")
+		res := limiter.Allow(user)
+		if !res.Allowed {
+			if s, ok := res.RetryAfterSeconds(); ok {
+				w.Header().Set("Retry-After", strconv.FormatInt(s, 10))
+			}
+			http.Error(w, "too many requests", http.StatusTooManyRequests)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}), nil
+}
+
+func newLimiter() (l *ratelimit.TokenBucket, err error) {
+	return l, makeLimiter(&l)
+}
+
+func makeLimiter(l **ratelimit.TokenBucket) error {
+	limiter, err := ratelimit.NewTokenBucket(ratelimit.PerMinute(100).WithBurst(20))
+	if err != nil {
+		return err
+	}
+	*l = limiter
+	return nil
+}
+
+func TestReadmeService(t *testing.T) {
+	handler, err := newHandler()
+	require.NoError(t, err)
+	ask := func(user string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("X-User", user)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		return w
+	}
+	codes := map[int]int{}
+	var denied *httptest.ResponseRecorder
+	for range 60 { // 20 at once; 40 more take 24 s to earn
+		w := ask("alice")
+		codes[w.Code]++
+		if w.Code == http.StatusTooManyRequests {
+			denied = w
+		}
+	}
+	require.GreaterOrEqual(t, codes[http.StatusNoContent], 20)
+	require.NotNil(t, denied)
+	assert.Equal(t, "1", denied.Header().Get("Retry-After"), "0.6 s, rounded up")
+	assert.Equal(t, http.StatusNoContent, ask("bob").Code)
+}
+
+// TestReadmeSnippets finds each Go snippet of the documents in a Go file, line by
+// line, so that what is shown is what is compiled and run.
+func TestReadmeSnippets(t *testing.T) {
+	var code []string
+	goFiles(t, func(path string) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		code = append(code, flat(string(text)))
+	})
+	for _, doc := range []string{"README.md", "CONTRIBUTING.md"} {
+		text, err := os.ReadFile(doc)
+		require.NoError(t, err)
+		snippets := strings.Split(string(text), "```go\n")[1:]
+		if doc == "README.md" {
+			require.NotEmpty(t, snippets)
+		}
+		for _, snippet := range snippets {
+			snippet, _, _ = strings.Cut(snippet, "```")
+			found := false
+			for _, file := range code {
+				found = found || strings.Contains(file, flat(snippet))
+			}
+			assert.True(t, found, "%s: no Go file has these lines:\n%s", doc, snippet)
+		}
+	}
+}
+
+// flat returns text without the white space around its lines.
+func flat(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteByte('\n')
+		b.WriteString(strings.TrimSpace(line))
+	}
+	return b.String()
+}

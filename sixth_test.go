@@ -1,0 +1,70 @@
+package ratelimit
+
+import "time"
+
+// Cooldown is the sixth algorithm of CONTRIBUTING.md: it grants one unit, and the
+// next one no sooner than Per/Requests later. It stands here to show that this
+// one file is all that an algorithm takes.
+//
+// Bound: in any closed interval of length T, a key is granted at most
+// 1 + T·Requests/Per units.
+type Cooldown struct {
+	keyed[cooldownState, *cooldownConfig]
+}
+
+// NewCooldown returns a Cooldown that grants r, which has no burst.
+func NewCooldown(r Rate, opts ...Option) (*Cooldown, error) {
+	l := new(Cooldown)
+	return started(l, l.init(r, opts, newCooldownConfig))
+}
+
+// Allow takes one unit for key if it has cooled down.
+func (l *Cooldown) Allow(key string) (res Result) {
+	l.decide(key, 1, true, &res)
+	return
+}
+
+// cooldownConfig decides for all keys of one rate.
+type cooldownConfig struct{ gap time.Duration }
+
+func newCooldownConfig(r Rate, _ time.Time) (*cooldownConfig, error) {
+	if err := r.withoutBurst("cooldown"); err != nil {
+		return nil, err
+	}
+	requests := time.Duration(r.Requests)
+	return &cooldownConfig{gap: (r.Per-1)/requests + 1}, nil // rounded up, against the client
+}
+
+// cooldownState is the state of one key. The zero state is cool.
+type cooldownState struct {
+	last instant // of the last unit granted; never decreases
+	cool instant // when the next one is granted
+}
+
+func (c *cooldownConfig) step(s *cooldownState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+	now = max(now, s.last)
+	v.limit = 1
+	switch {
+	case n > 1:
+		v.retryAfter = Never
+	case now < s.cool:
+		v.retryAfter = time.Duration(s.cool.Since(now))
+	case charge:
+		*s = cooldownState{now, now.Add(c.gap)}
+	}
+	if now < s.cool {
+		v.resetAfter = time.Duration(s.cool.Since(now))
+	} else {
+		v.left = 1
+	}
+	return v, 0
+}
+
+// convert leaves s as it is: who is hot cools down at the old rate.
+func (c *cooldownConfig) convert(*cooldownState, *cooldownConfig, instant) {}
+
+// Idle reports whether s has cooled down.
+func (c *cooldownConfig) Idle(s *cooldownState, now instant) bool { return now >= max(s.last, s.cool) }
+
+// Inherit returns s: all who share it wait alike.
+func (c *cooldownConfig) Inherit(s *cooldownState, _ instant) cooldownState { return *s }
