@@ -51,7 +51,7 @@ func TestReadmeService(t *testing.T) {
 	handler, err := newHandler()
 	require.NoError(t, err)
 	ask := func(user string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		r.Header.Set("X-User", user)
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)

@@ -2,6 +2,7 @@ package ratelimittest
 
 import (
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -125,8 +126,7 @@ func (m *bucket) queued(u *big.Int) *big.Int {
 // what that left behind.
 func (m *bucket) debt(u, left *big.Int) *big.Int {
 	worst, granted := num(0), num(0)
-	for i := len(m.grants) - 1; i >= 0; i-- {
-		g := m.grants[i]
+	for _, g := range slices.Backward(m.grants) {
 		granted = add(granted, mul(g.n, m.per))
 		worst = largest(worst, sub(granted, m.earned(g.at, u)))
 	}

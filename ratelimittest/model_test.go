@@ -178,7 +178,7 @@ func TestModelRetryAfter(t *testing.T) {
 			for n := 1; n <= r.Requests; n++ {
 				m := a.model(start, r)
 				history := 0
-				for at := time.Duration(0); at < 40; at++ {
+				for at := range time.Duration(40) {
 					res := m.Ask(start.Add(at), n)
 					if res.Allowed {
 						history++

@@ -182,7 +182,7 @@ func (w *writer) newRate() ratelimit.Rate {
 	case 3:
 		r.Requests = min(r.Requests, math.MaxInt32/2) * 2
 	case 4:
-		r.Per = later(r.Per, r.Per) / w.Resolution * w.Resolution
+		r.Per = later(r.Per, r.Per).Truncate(w.Resolution)
 	case 5:
 		r.Per = w.up(r.Per / 2)
 	case 6:

@@ -121,7 +121,6 @@ func collection(work string, count int, bound time.Duration) line {
 		}
 		with := median(collections(l.rounds))
 		runtime.KeepAlive(subject)
-		subject = nil
 		without := median(append(before, collections(l.rounds)...))
 		extra := with - without
 		return reading{

@@ -73,7 +73,7 @@ func TestPeersAreComparedByTheFastest(t *testing.T) {
 	l.samples[cell{"uber", w}] = []float64{1} // no peer: it has no keys
 	l.samples[cell{"floor", w}] = []float64{1}
 
-	got, err := overPeers("work", "tokenbucket", w, 0.85).read(l)
+	got, err := overPeers("work", w, 0.85).read(l)
 	require.NoError(t, err)
 	assert.Equal(t, reading{0.5, "50.0 ns; throttled 100 ns", "0.50"}, got)
 }
