@@ -1,0 +1,76 @@
+package ratelimit_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+func TestTokenBucketOddRates(t *testing.T) {
+	begin(t, tokenBucket, ratelimit.Rate{Requests: 3, Per: 10, Burst: 2}).
+		take(2, yes(2, 0, 7), "two tokens take 6.7 ns").
+		at(3).take(1, no(2, 0, 1, 4), "0.9 earned: a third of a nanosecond is missing").
+		at(4).take(1, yes(2, 0, 6), "1.2 earned; 0.2 kept").
+		at(6).take(1, no(2, 0, 1, 4), "0.8: two thirds of a nanosecond are missing").
+		at(7).take(1, yes(2, 0, 7), "1.1: nothing was lost").
+		at(10).take(1, yes(2, 0, 7), "exactly 1.0").
+		at(20).look(yes(2, 2, 0), "full")
+	begin(t, tokenBucket, ratelimit.Rate{Requests: 700_000_000, Per: sec, Burst: 7}).
+		take(7, yes(7, 0, 10), "seven tokens take exactly 10 ns").
+		at(9).take(7, no(7, 6, 1, 1), "6.3 earned").
+		at(10).take(7, yes(7, 0, 10), "7 per 10 ns, not 1 per ns")
+}
+
+func TestTokenBucketExtremes(t *testing.T) {
+	const year = 366 * 24 * time.Hour
+	begin(t, tokenBucket, ratelimit.Rate{Requests: 1, Per: year, Burst: math.MaxInt32}).
+		take(math.MaxInt32, yes(math.MaxInt32, 0, ratelimit.Never), "2^31-1 years are beyond a Duration").
+		take(1, no(math.MaxInt32, 0, year, ratelimit.Never), "one is not").
+		take(291, no(math.MaxInt32, 0, 291*year, ratelimit.Never), "nor are 291").
+		take(292, no(math.MaxInt32, 0, ratelimit.Never, ratelimit.Never), "292 are").
+		at(year-1).take(1, no(math.MaxInt32, 0, 1, ratelimit.Never), "a nanosecond is missing after a year").
+		at(year).take(1, yes(math.MaxInt32, 0, ratelimit.Never), "one token")
+	begin(t, tokenBucket, ratelimit.Rate{Requests: math.MaxInt32, Per: 1, Burst: 1}).
+		take(1, yes(1, 0, 1), "2^31-1 tokens a nanosecond").
+		take(1, no(1, 0, 1, 1), "within it, none").
+		at(1).take(1, yes(1, 0, 1), "the burst bounds what is kept")
+	begin(t, tokenBucket, ratelimit.Rate{Requests: 1, Per: math.MaxInt64}).
+		take(1, yes(1, 0, ratelimit.Never), "one in 292 years").
+		at(math.MaxInt64-1).take(1, no(1, 0, 1, 1), "a nanosecond is missing").
+		at(math.MaxInt64).take(1, yes(1, 0, ratelimit.Never), "the last instant of all")
+}
+
+func TestTokenBucketSetRate(t *testing.T) {
+	ten := ratelimit.PerSecond(10)
+	begin(t, tokenBucket, ten).
+		take(4, yes(10, 6, 400*ms), "4 of 10 used").
+		set(ratelimit.PerSecond(20)).
+		look(yes(20, 6, 700*ms), "a raise grants nothing").
+		set(ten).
+		look(yes(10, 6, 400*ms), "and back: nothing lost").
+		set(ratelimit.PerSecond(5)).
+		look(yes(5, 1, 800*ms), "a cut leaves the new burst less what was used").
+		set(ratelimit.PerSecond(3)).
+		take(1, no(3, 0, 333_333_334, sec), "or nothing").
+		at(333_333_334).take(1, yes(3, 0, sec), "a third of a second, rounded up")
+	begin(t, tokenBucket, ten).
+		take(4, yes(10, 6, 400*ms), "4 of 10 used").
+		set(ratelimit.PerSecond(20)).
+		at(250*ms).look(yes(20, 11, 450*ms), "five earned at the new rate").
+		take(5, yes(20, 6, 700*ms), "five used").
+		set(ten).
+		look(yes(10, 5, 500*ms), "of ten, five are left beside the five used")
+	begin(t, tokenBucket, ratelimit.Rate{Requests: 1, Per: 3, Burst: 2}).
+		take(2, yes(2, 0, 6), "empty").
+		at(4).set(ratelimit.Rate{Requests: 1, Per: 2, Burst: 2}).
+		look(yes(2, 1, 2), "1.33 tokens become 1 and no half: rounded down").
+		at(5).look(yes(2, 1, 1), "and grow by a half in 1 ns").
+		at(3).look(yes(2, 1, 2), "a change moves the key's clock: back is the instant of the change")
+	begin(t, tokenBucket, ten).
+		take(10, yes(10, 0, sec), "empty").
+		at(100*ms).set(ratelimit.PerSecond(10).WithBurst(10)).
+		at(50*ms).take(1, no(10, 0, 50*ms, 950*ms), "the same rate in other words changes nothing, not even the clock").
+		at(100*ms).take(1, yes(10, 0, sec), "0.1 s earned a token")
+}
