@@ -14,8 +14,8 @@ var (
 	// ErrInvalidCount reports a negative number of units.
 	ErrInvalidCount = errors.New("ratelimit: count must not be negative")
 
-	// ErrExceedsLimit reports that more units were asked for than could
-	// ever be granted at once, so no wait is long enough.
+	// ErrExceedsLimit reports that no wait is long enough: more units were
+	// asked for than could ever be granted at once, or than 292 years bring.
 	ErrExceedsLimit = errors.New("ratelimit: count exceeds the limit")
 
 	// ErrUnknownRule reports the name of a rule that does not exist.

@@ -26,7 +26,8 @@ type algorithm[S, C any] interface {
 	step(s *S, now instant, n int64, charge bool) (v verdict, delay time.Duration)
 
 	// convert makes s, which was decided on by from until now, a state of
-	// this configuration. It never grants: the key has no more than before.
+	// this configuration. The key keeps what it has used: it may have more
+	// than before only because a higher limit leaves more beside that.
 	convert(s *S, from C, now instant)
 
 	keytable.Algorithm[S]

@@ -70,10 +70,10 @@ func impossible(res Result, wait, patience time.Duration) error {
 // the Delay outlasts ctx's deadline; but if ctx is cancelled during the Delay, the
 // request keeps its place in the bucket.
 func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (Result, error) {
-	if err := k.refusal(ctx, n); err != nil || n == 0 {
-		if err != nil {
-			return Result{}, err
-		}
+	if err := k.refusal(ctx, n); err != nil {
+		return Result{}, err
+	}
+	if n == 0 {
 		return k.Peek(key), nil
 	}
 	if ctx == nil {
@@ -134,6 +134,9 @@ func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.D
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	now = k.time.now()
+	if k.time.clock == nil {
+		now = shard.Latest(now)
+	}
 	state, seen := shard.Find(h), now
 	known := state != nil
 	if !known {
