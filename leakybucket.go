@@ -68,8 +68,9 @@ func (c *leakyBucketConfig) step(s *leakyBucketState, now instant, n int64, char
 	if s.queue != s.debt {
 		queue = c.drained(s.queue, now.Since(s.last))
 	}
-	v.retryAfter = c.retryAfter(debt, n)
-	if v.retryAfter == 0 {
+	if n > c.left(debt) {
+		v.retryAfter = c.timeToFit(debt, n)
+	} else {
 		delay = c.timeToDrain(queue)
 		if charge {
 			debt.whole += n

@@ -105,15 +105,6 @@ func (b *bucket) left(debt level) int64 {
 	return b.burst - debt.whole
 }
 
-// retryAfter returns how long it takes until n tokens fit beside debt: 0 if they
-// do now.
-func (b *bucket) retryAfter(debt level, n int64) time.Duration {
-	if n <= b.left(debt) {
-		return 0
-	}
-	return b.timeToFit(debt, n)
-}
-
 // timeToFit returns how long it takes until n tokens fit beside debt, which do
 // not now.
 func (b *bucket) timeToFit(debt level, n int64) time.Duration {

@@ -64,13 +64,18 @@ func (s *tokenBucketState) debt() level { return level{int64(s.whole), s.frac} }
 func (c *tokenBucketConfig) step(s *tokenBucketState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
 	debt := c.drained(s.debt(), now.Since(s.last))
-	retryAfter := c.retryAfter(debt, n)
-	if retryAfter == 0 && charge {
+	switch {
+	case n > c.left(debt):
+		v.retryAfter = c.timeToFit(debt, n)
+	case charge:
 		idle := min(s.idle, uint32(debt.whole))
 		debt.whole += n
 		*s = tokenBucketState{now, debt.frac, uint32(debt.whole), idle}
 	}
-	return verdict{c.burst, c.left(debt), retryAfter, c.timeToDrain(debt)}, 0
+	v.limit = c.burst
+	v.left = c.left(debt)
+	v.resetAfter = c.timeToDrain(debt)
+	return v, 0
 }
 
 // convert makes s, which was decided on by from until now, a state of c.
