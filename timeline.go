@@ -61,23 +61,26 @@ func (t *timeline) alarm(now instant, d time.Duration) (rings <-chan time.Time, 
 	return timer.C, func() { timer.Stop() }
 }
 
-// after sets an alarm by a clock that counts from the call instead of from now.
-// If a clock that is moved by hand was moved in between, the alarm would ring too
-// late, or never: so it is set first and the clock read after. A clock that has
-// moved at every reading runs by itself, and is late by no more than it took to
-// read it.
+// after sets an alarm by a clock that counts from the call instead of from now. A
+// clock that was moved by hand in between would ring too late, or never, so the
+// alarm is set first, the clock read after, and the alarm set again if it has
+// moved. A clock that at each of several readings has moved, but no further than
+// the machine's, runs by itself: its alarm is late by what a reading takes.
 func (t *timeline) after(set func(time.Duration) <-chan time.Time, now instant, d time.Duration) <-chan time.Time {
-	rings := set(d)
-	for range 3 {
-		again := t.now()
-		if again <= now {
-			break
+	for running := 0; ; {
+		began := time.Now()
+		before := max(t.now(), now)
+		rings := set(d - time.Duration(min(before.Since(now), uint64(d))))
+		moved := max(t.now(), before).Since(before)
+		if moved == 0 {
+			return rings
 		}
-		d -= time.Duration(min(again.Since(now), math.MaxInt64))
-		now = again
-		rings = set(max(d, 0))
+		if moved > uint64(time.Since(began)) {
+			running = 0
+		} else if running++; running == 3 {
+			return rings
+		}
 	}
-	return rings
 }
 
 // sleep waits until d has passed since now, a reading of the clock, or something
