@@ -1,5 +1,7 @@
 package ratelimit
 
+import "github.com/ratelimit-go/ratelimit/internal/keytable"
+
 // Waiting returns how many calls of Wait stand in line, for whatever key. It
 // panics if a line is not whole.
 func (k *keyed[S, C]) Waiting() (n int) {
@@ -27,3 +29,6 @@ func (c *FakeClock) Alarms() int {
 	defer c.mu.Unlock()
 	return len(c.alarms)
 }
+
+// Counts returns how many decisions the limiter has made.
+func (k *keyed[S, C]) Counts() keytable.Counts { return k.table.Counts() }

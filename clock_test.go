@@ -1,0 +1,272 @@
+package ratelimit_test
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	benbjohnson "github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// answers are what l, which grants 3 a minute and has just been started, says to
+// asks at chosen distances on its clock.
+func answers(t *testing.T, l limiter, advance func(time.Duration)) (all []ratelimit.Result) {
+	t.Helper()
+	ask := func(n int) ratelimit.Result {
+		res := take(t, l, "key", n)
+		all = append(all, res)
+		return res
+	}
+	ask(0)
+	ask(2)
+	advance(7 * sec)
+	ask(1)
+	res := ask(2)
+	require.False(t, res.Allowed)
+	advance(res.RetryAfter - 1)
+	require.False(t, ask(2).Allowed, "one nanosecond early")
+	advance(1)
+	require.True(t, ask(2).Allowed, "exactly on time")
+	ask(9)
+	advance(2 * mins)
+	require.Equal(t, 3, ask(0).Remaining, "as good as new")
+	return append(all, l.Allow("key"), l.Peek("other"))
+}
+
+func TestBenbjohnsonMock(t *testing.T) {
+	for _, row := range []struct {
+		start time.Time
+		why   string
+	}{
+		{epoch, "a usual start"},
+		{time.Unix(0, 0), "where a new mock stands: zero is no special time"},
+		{epoch.AddDate(-100, 0, 0), "before 1970"},
+	} {
+		overAll(t, func(t *testing.T, a algorithm) {
+			mock := benbjohnson.NewMock()
+			mock.Set(row.start)
+			mocked := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(mock))
+			fake := ratelimit.NewFakeClock(epoch)
+			faked := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(fake))
+			assert.Equal(t, answers(t, faked, fake.Advance), answers(t, mocked, mock.Add), row.why)
+		})
+	}
+}
+
+func TestBenbjohnsonMockBackwards(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		mock := benbjohnson.NewMock()
+		mock.Set(epoch)
+		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(mock))
+		spend(t, l, "key", 3)
+		want := l.Peek("key")
+		mock.Add(-time.Hour)
+		assert.Equal(t, want, l.Peek("key"), "a clock that steps back is read as standing still")
+		mock.Set(epoch)
+		assert.Equal(t, want, l.Peek("key"), "what was stepped over is not earned twice")
+	})
+}
+
+func TestClocksOfTheMachine(t *testing.T) {
+	for _, row := range []struct {
+		opts []ratelimit.Option
+		why  string
+	}{
+		{nil, "no clock is the machine's"},
+		{[]ratelimit.Option{ratelimit.WithClock(benbjohnson.New())}, "a clock of benbjohnson's that runs"},
+		{[]ratelimit.Option{ratelimit.WithClock(nowOnly{})}, "a clock that can do no more than be read"},
+	} {
+		overAll(t, func(t *testing.T, a algorithm) {
+			synctest.Test(t, func(t *testing.T) {
+				l := a.start(t, ratelimit.PerMinute(3), row.opts...)
+				fake := ratelimit.NewFakeClock(epoch)
+				faked := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(fake))
+				assert.Equal(t, answers(t, faked, fake.Advance), answers(t, l, time.Sleep), row.why)
+			})
+		})
+	}
+}
+
+// nowOnly is a Clock that runs and has no After.
+type nowOnly struct{}
+
+func (nowOnly) Now() time.Time { return time.Now() }
+
+func TestNoInstantIsSpecial(t *testing.T) {
+	for _, row := range []struct {
+		start time.Time
+		why   string
+	}{
+		{time.Unix(0, 0), "the Unix epoch"},
+		{time.Unix(-60, 0), "the minute before it"},
+		{time.Unix(-120, 0), "the one before that"},
+		{time.Time{}, "the zero Time, in year 1"},
+		{time.Time{}.AddDate(-5000, 0, 0), "before year 1"},
+		{time.Date(9999, 12, 31, 23, 59, 0, 0, time.UTC), "the last minute of year 9999"},
+		{time.Date(1677, 9, 21, 0, 12, 0, 0, time.UTC), "before what nanoseconds since 1970 can say"},
+		{time.Date(2262, 4, 11, 23, 48, 0, 0, time.UTC), "beyond it"},
+	} {
+		overAll(t, func(t *testing.T, a algorithm) {
+			for _, offset := range []time.Duration{0, 1, 29*sec + 1, 52 * sec} { // into the window
+				want := ratelimit.NewFakeClock(epoch.Add(offset))
+				usual := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(want))
+				got := ratelimit.NewFakeClock(row.start.Add(offset))
+				l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(got))
+				assert.Equal(t, answers(t, usual, want.Advance), answers(t, l, got.Advance), row.why)
+			}
+		})
+	}
+}
+
+func TestClockBackwards(t *testing.T) {
+	// Only what is granted moves a key's clock. So the answers are those
+	// that a clock gives which never shows less than at the last grant.
+	overAll(t, func(t *testing.T, a algorithm) {
+		raw, held := ratelimit.NewFakeClock(epoch), ratelimit.NewFakeClock(epoch)
+		l := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(raw))
+		want := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(held))
+		r := rand.New(rand.NewPCG(8, 1))
+		granted := epoch
+		for range 1000 {
+			raw.Advance(time.Duration(r.Int64N(int64(600*ms))) - 250*ms)
+			held.Set(raw.Now())
+			if granted.After(raw.Now()) {
+				held.Set(granted)
+			}
+			n := r.IntN(4)
+			res := take(t, l, "key", n)
+			require.Equal(t, take(t, want, "key", n), res)
+			if res.Allowed && n > 0 {
+				granted = held.Now()
+			}
+		}
+	})
+}
+
+func TestClockJumpsFar(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		clock := ratelimit.NewFakeClock(epoch)
+		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(clock))
+		spend(t, l, "key", 3)
+		for _, row := range []struct {
+			to    time.Time
+			fresh bool
+			why   string
+		}{
+			{epoch.AddDate(-1000, 0, 0), false, "a thousand years back: time stands still"},
+			{epoch.AddDate(100, 0, 0), true, "a hundred years on"},
+			{epoch, false, "and back"},
+			{epoch.AddDate(1000, 0, 0), true, "beyond what a Duration can hold"},
+			{epoch.AddDate(2000, 0, 0), false, "where time can not go on, nothing is granted by mistake"},
+		} {
+			clock.Set(row.to)
+			if row.fresh {
+				spend(t, l, "key", 3)
+			}
+			res := l.Allow("key")
+			assert.False(t, res.Allowed, row.why)
+			assert.Positive(t, res.RetryAfter, row.why)
+		}
+	})
+}
+
+// moody is a clock that may panic, or end the goroutine that reads it.
+type moody struct {
+	*ratelimit.FakeClock
+	mood atomic.Pointer[func()]
+}
+
+func (c *moody) Now() time.Time {
+	if mood := c.mood.Load(); mood != nil {
+		(*mood)()
+	}
+	return c.FakeClock.Now()
+}
+
+func TestAClockThatPanics(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		for name, mood := range map[string]func(){
+			"panics":             func() { panic("no time") },
+			"ends the goroutine": runtime.Goexit,
+		} {
+			clock := &moody{FakeClock: ratelimit.NewFakeClock(epoch)}
+			l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(clock))
+			spend(t, l, "key", 1)
+			before := l.Peek("key")
+			for call, f := range map[string]func(){
+				"Allow":         func() { l.Allow("key") },
+				"Allow, unseen": func() { l.Allow("unseen") },
+				"Take":          func() { _, _ = l.Take(t.Context(), "key", 2) },
+				"Peek":          func() { l.Peek("key") },
+				"Wait":          func() { _, _ = l.Wait(t.Context(), "key", 1) },
+				"SetRate":       func() { _ = l.SetRate(ratelimit.PerMinute(99)) },
+			} {
+				clock.mood.Store(&mood)
+				var returned bool
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					defer func() { _ = recover() }()
+					f()
+					returned = true
+				})
+				wg.Wait()
+				clock.mood.Store(nil)
+				assert.False(t, returned, "%s has read the clock", call)
+				assert.Equal(t, before, l.Peek("key"), "%s: nothing has changed while the clock %s", call, name)
+				assert.Equal(t, ratelimit.PerMinute(3), l.Rate(), call)
+				assert.Equal(t, 1, l.Len(), call)
+				assert.Zero(t, waiting(l), call)
+			}
+			require.NoError(t, l.SetRate(ratelimit.PerMinute(4)))
+			require.NoError(t, l.Reset("key"))
+			spend(t, l, "key", 4)
+			spend(t, l, "unseen", 4)
+		}
+	})
+}
+
+// wallSteps is a clock with a monotonic reading whose wall time has been set.
+type wallSteps struct {
+	now  time.Time // with a monotonic reading
+	wall int64     // seconds by which the wall time was moved
+}
+
+// Now returns a Time as the machine's clock does after its wall time was set: the
+// wall time has moved, the monotonic reading has not.
+func (c *wallSteps) Now() time.Time {
+	now := c.now
+	// The first word of a Time with a monotonic reading is a bit, 33 bits of
+	// seconds and 30 bits of nanoseconds.
+	*(*uint64)(unsafe.Pointer(&now)) += uint64(c.wall) << 30
+	return now
+}
+
+func TestWallClockSteps(t *testing.T) {
+	base := time.Now()
+	base = base.Add(-time.Duration(base.UnixNano() % int64(mins))) // the edge of a window
+	clock := &wallSteps{base, -3600}
+	require.Equal(t, base.Add(-time.Hour).UnixNano(), clock.Now().UnixNano(), "the wall time steps")
+	require.Zero(t, clock.Now().Sub(base), "the monotonic reading does not")
+
+	overAll(t, func(t *testing.T, a algorithm) {
+		steady, steps := &wallSteps{base, 0}, &wallSteps{base, 0}
+		want := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(steady))
+		got := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(steps))
+		walls := []int64{3600, -86400, 30, 1e9, 0, -1, 7}
+		assert.Equal(t,
+			answers(t, want, func(d time.Duration) { steady.now = steady.now.Add(d) }),
+			answers(t, got, func(d time.Duration) {
+				steps.now = steps.now.Add(d)
+				steps.wall, walls = walls[0], walls[1:]
+			}), "a limiter does not see the wall time step")
+	})
+}

@@ -1,0 +1,139 @@
+package keytable
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A family makes hashes that a table might find hard.
+type family struct {
+	name string
+	hash func(r *rand.Rand) Hash
+}
+
+var families = []family{
+	{"spread over all shards", func(r *rand.Rand) Hash { return Hash{r.Uint64() | 1, r.Uint64()} }},
+	{"of few keys", func(r *rand.Rand) Hash { return spread(r.IntN(40), 40) }},
+	{"with one Hi", func(r *rand.Rand) Hash { return Hash{1 << 63, r.Uint64N(300)} }},
+	{"with the least Hi", func(r *rand.Rand) Hash { return Hash{1, r.Uint64N(300)} }},
+	{"with the greatest Hi", func(r *rand.Rand) Hash { return Hash{math.MaxUint64, r.Uint64N(300)} }},
+	{"in the first shard", func(r *rand.Rand) Hash { return Hash{1 + r.Uint64N(1<<40), r.Uint64()} }},
+	{"in the last shard", func(r *rand.Rand) Hash { return Hash{math.MaxUint64 - r.Uint64N(1<<40), r.Uint64()} }},
+	{"on two sides of a cut", func(r *rand.Rand) Hash { return Hash{1<<63 - 4 + r.Uint64N(8), r.Uint64N(30)} }},
+	{"at both ends", func(r *rand.Rand) Hash {
+		if r.IntN(2) == 0 {
+			return Hash{1 + r.Uint64N(3), r.Uint64N(90)}
+		}
+		return Hash{math.MaxUint64 - r.Uint64N(3), r.Uint64N(90)}
+	}},
+}
+
+// A model is a plain map of what every key owes, and of what keys owe that share
+// a debt. It never forgets.
+type model struct {
+	own     map[Hash]Instant
+	strict  bool // whether no key has ever shared a debt
+	version int
+}
+
+// TestModel makes random calls and compares with the model what every key owes.
+func TestModel(t *testing.T) {
+	for _, f := range families {
+		for _, maxKeys := range []int{1, 7, 200, 1 << 20} {
+			t.Run(fmt.Sprintf("keys %s, at most %d", f.name, maxKeys), func(t *testing.T) {
+				t.Parallel()
+				for seed := range uint64(3) {
+					play(t, f, maxKeys, rand.New(rand.NewPCG(seed, 1)))
+				}
+			})
+		}
+	}
+}
+
+// play makes one random sequence of calls.
+func play(t *testing.T, f family, maxKeys int, r *rand.Rand) {
+	table := newDebts(maxKeys)
+	m := model{own: make(map[Hash]Instant), strict: true, version: 1}
+	now := at(0)
+	for range 500 {
+		h := f.hash(r)
+		switch op := r.IntN(100); {
+		case op < 60:
+			m.owe(t, table, h, now, time.Duration(1+r.IntN(400)))
+		case op < 75:
+			m.compare(t, table, h, now)
+		case op < 83:
+			if has(table, h) {
+				delete(m.own, h)
+			}
+			reset(table, h)
+			if m.strict {
+				require.Zero(t, owed(table, h, now), "a key that was reset is as good as new")
+			}
+		case op < 90:
+			now = now.Add(time.Duration(r.IntN(100)))
+		case op < 91:
+			now = now.Add(time.Duration(r.IntN(50_000))) // most keys become idle
+		case op < 92:
+			m.reconfigure(t, table)
+		default:
+			m.compare(t, table, f.hash(r), now)
+		}
+		table.check(t)
+	}
+	for h := range m.own {
+		m.compare(t, table, h, now)
+	}
+}
+
+// owe makes h owe d more, in the table and in the model.
+func (m *model) owe(t *testing.T, table *debts, h Hash, now Instant, d time.Duration) {
+	full, before, known := table.Len() >= int(table.maxKeys), owed(table, h, now), has(table, h)
+	owe(table, h, now, d)
+	m.own[h] = max(m.own[h], now).Add(d)
+	if !has(table, h) {
+		require.True(t, full, "a key shares a debt below the bound")
+		require.False(t, known, "a key loses its slot to its own request")
+		m.strict = false
+	}
+	require.GreaterOrEqual(t, owed(table, h, now), max(before, now).Add(d), "a charge is lost")
+}
+
+// compare verifies that the table has not forgiven h anything.
+func (m *model) compare(t *testing.T, table *debts, h Hash, now Instant) {
+	got, want := owed(table, h, now), m.own[h]
+	if want <= now {
+		want = 0 // it may have been forgotten
+	}
+	if m.strict && got > now {
+		require.Equal(t, want, got, "key %x", h)
+	}
+	require.GreaterOrEqual(t, got, want, "key %x was forgiven a debt", h)
+}
+
+// reconfigure changes the configuration and verifies that every state has been
+// converted exactly once.
+func (m *model) reconfigure(t *testing.T, table *debts) {
+	from := m.version
+	m.version++
+	converted := 0
+	table.Reconfigure(&drain{m.version}, func(s *debt) {
+		require.Contains(t, []int{0, from}, s.version, "a state is converted twice, or was left out before")
+		s.version = m.version
+		converted++
+	})
+	require.GreaterOrEqual(t, converted, table.Len())
+	for _, s := range table.shards() {
+		require.Equal(t, m.version, s.Algorithm.version)
+		for i := range s.slots {
+			if s.slots[i].hash.Hi != 0 {
+				require.Equal(t, m.version, s.slots[i].state.version, "a key was left out")
+			}
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package ratelimit_test
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+	"weak"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+func TestKeysShareADebtAtMaxKeys(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		clock := ratelimit.NewFakeClock(epoch)
+		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
+		spend(t, l, "first", 1)
+		first := l.Peek("first")
+		spend(t, l, "second", 2)
+		assert.Equal(t, 1, l.Len())
+		assert.Equal(t, first, l.Peek("first"), "a key with a slot pays for nobody else")
+		assert.Equal(t, 1, l.Peek("third").Remaining, "a key without one pays for all of them")
+		assert.Equal(t, l.Peek("second"), l.Peek("third"))
+		spend(t, l, "third", 1)
+		denied(t, l, "second")
+		denied(t, l, "third")
+		require.NoError(t, l.Reset("third"))
+		denied(t, l, "third") // it has no slot of its own to reset
+
+		clock.Advance(24 * time.Hour)
+		for _, key := range []string{"second", "third"} {
+			spend(t, l, key, 3)
+			assert.Equal(t, 1, l.Len())
+			denied(t, l, key)
+			clock.Advance(24 * time.Hour)
+		}
+	})
+}
+
+func TestASharedLogKeepsItsEntries(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	l := algorithm{"sliding window log", slidingLog}.start(t, ratelimit.PerMinute(3),
+		ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
+	for range 3 {
+		spend(t, l, "first", 1) // it has the slot
+		spend(t, l, "second", 1)
+		clock.Advance(20 * sec)
+	}
+	assert.Equal(t, yes(3, 1, 40*sec), l.Peek("third"), "units leave a shared log one by one too")
+}
+
+func TestAFloodWinsNothing(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithMaxKeys(40))
+		granted := make(map[string]int)
+		r := rand.New(rand.NewPCG(3, 3))
+		for range 3000 {
+			key := strconv.Itoa(r.IntN(200))
+			if r.IntN(20) == 0 {
+				if err := l.Reset(key); l.Peek(key).Remaining == 3 {
+					require.NoError(t, err)
+					granted[key] = 0
+				}
+			}
+			if l.Allow(key).Allowed {
+				granted[key]++
+			}
+			require.LessOrEqual(t, granted[key], 3, "the clock stands: %s has more than the limit", key)
+			require.LessOrEqual(t, l.Len(), 40)
+		}
+	})
+}
+
+func TestALimiterWithoutKeysIsSmall(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		const limiters = 1000
+		kept := make([]limiter, limiters)
+		opt := ratelimit.WithClock(ratelimit.NewFakeClock(epoch))
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := range kept {
+			kept[i], _ = a.make(ratelimit.PerMinute(5), opt)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		assert.Less(t, int64(after.HeapAlloc-before.HeapAlloc)/limiters, int64(1024), "bytes that a limiter keeps")
+		runtime.KeepAlive(kept)
+	})
+}
+
+func TestNoKeyIsKeptAlive(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
+		bytes := useOwnKey(t, l)
+		runtime.GC()
+		assert.Nil(t, bytes.Value(), "the bytes of a key are still reachable")
+		assert.Equal(t, 1, l.Len())
+		runtime.KeepAlive(l)
+	})
+}
+
+// useOwnKey asks l for units under a key in memory of its own, and returns that.
+//
+//go:noinline
+func useOwnKey(t *testing.T, l limiter) weak.Pointer[[64]byte] {
+	bytes := new([64]byte)
+	copy(bytes[:], "a client's key in a buffer of its own")
+	key := unsafe.String(&bytes[0], len(bytes))
+	spend(t, l, key, 1)
+	take(t, l, key, 2)
+	l.Peek(key)
+	require.NoError(t, l.Reset(key))
+	_, err := l.Wait(t.Context(), key, 1)
+	require.NoError(t, err)
+	return weak.Make(bytes)
+}
+
+func TestAnswersWhileKeysComeAndGo(t *testing.T) {
+	// Keys appear, are reset and forgotten all around; one key's answers are
+	// those that it would get alone.
+	overAll(t, func(t *testing.T, a algorithm) {
+		clock := ratelimit.NewFakeClock(epoch)
+		alone := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(clock))
+		crowded := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(clock))
+		var wg sync.WaitGroup
+		for c := range uint64(2) {
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(c, 9))
+				for range 3000 {
+					key := strconv.Itoa(r.IntN(500))
+					crowded.Allow(key)
+					if r.IntN(9) == 0 {
+						_ = crowded.Reset(key)
+					}
+				}
+			})
+		}
+		r := rand.New(rand.NewPCG(4, 4))
+		for range 1000 {
+			clock.Advance(time.Duration(r.IntN(200)) * ms)
+			n := r.IntN(4)
+			require.Equal(t, take(t, alone, "key", n), take(t, crowded, "key", n))
+		}
+		wg.Wait()
+	})
+}
