@@ -65,22 +65,24 @@ func (t *timeline) alarm(now instant, d time.Duration) (rings <-chan time.Time, 
 // clock that was moved by hand in between would ring too late, or never, so the
 // alarm is set first, the clock read after, and the alarm set again if it has
 // moved. A clock that at each of several readings has moved, but no further than
-// the machine's, runs by itself: its alarm is late by what a reading takes.
+// the machine's, runs by itself: its alarm is late by what a reading takes. So does
+// one that never stops moving.
 func (t *timeline) after(set func(time.Duration) <-chan time.Time, now instant, d time.Duration) <-chan time.Time {
-	for running := 0; ; {
+	var rings <-chan time.Time
+	for round, running := 0, 0; round < 100 && running < 3; round++ {
 		began := time.Now()
 		before := max(t.now(), now)
-		rings := set(d - time.Duration(min(before.Since(now), uint64(d))))
-		moved := max(t.now(), before).Since(before)
-		if moved == 0 {
+		rings = set(d - time.Duration(min(before.Since(now), uint64(d))))
+		switch moved := max(t.now(), before).Since(before); {
+		case moved == 0:
 			return rings
-		}
-		if moved > uint64(time.Since(began)) {
+		case moved <= uint64(time.Since(began)):
+			running++
+		default:
 			running = 0
-		} else if running++; running == 3 {
-			return rings
 		}
 	}
+	return rings
 }
 
 // sleep waits until d has passed since now, a reading of the clock, or something
@@ -106,7 +108,7 @@ func (t *timeline) patience(ctx context.Context) time.Duration {
 	}
 	left := time.Until(deadline)
 	if left <= 0 && t.clock != nil {
-		// It is not over, so its deadline is not of the machine's time.
+		// It is not over, so its deadline is of another clock's time.
 		left = deadline.Sub(t.clock.Now())
 	}
 	return left

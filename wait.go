@@ -16,7 +16,9 @@ import (
 // It fails at once, without waiting, if n is negative ([ErrInvalidCount]), if n is
 // more than the limit ([ErrExceedsLimit]), or if the units will not be there
 // before ctx's deadline (an error that matches [context.DeadlineExceeded]); the
-// Result is then the denial. It returns ctx's error if ctx ends while it waits.
+// Result is then the denial. It returns ctx's error if ctx ends while it waits. A
+// deadline is one of the machine's time, or, if that has passed it although ctx has
+// not ended, of the limiter's clock.
 //
 // The limiters of this package serve the waiters of one key in the order in which
 // they came, and wait on the limiter's clock. Allow and Take do not queue: one that
@@ -146,6 +148,9 @@ func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.D
 	v.fill(&res)
 	res.Delay = delay
 	if !res.Allowed {
+		if now == keytable.End {
+			res.RetryAfter = Never // the clock can not be seen to move on
+		}
 		if res.RetryAfter == Never {
 			return res, now, Never
 		}
@@ -154,8 +159,8 @@ func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.D
 	}
 	if !turn || res.Delay > patience {
 		// Granted later, it would have to wait for less.
-		res.Allowed, res.RetryAfter = false, max(res.Delay-max(patience, 0), 1)
-		return res, now, res.Delay
+		res.Allowed, res.RetryAfter, res.Delay = false, max(delay-max(patience, 0), 1), 0
+		return res, now, delay
 	}
 	v, res.Delay = shard.Algorithm.step(state, seen, n, true)
 	v.fill(&res)

@@ -84,6 +84,8 @@ func TestAMoveAtAnyMomentIsNotLost(t *testing.T) {
 		{[]time.Duration{0, whole}, nil, "before the alarm is set"},
 		{[]time.Duration{0, half, half}, nil, "before the alarm is set and before the clock is read again"},
 		{[]time.Duration{0, half, 0, half}, nil, "before the alarm is set, and before it is set again"},
+		{nil, []time.Duration{6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec},
+			"at each of ten moments"},
 		{nil, []time.Duration{2 * whole}, "by more than needed"},
 		{nil, []time.Duration{-half, half, whole}, "first back"},
 	} {

@@ -68,8 +68,7 @@ func (ws *waiters) leave(w *waiter) {
 		delete(ws.lines, w.hash)
 		return
 	}
-	l.grant = 0
-	l.first.ask()
+	l.wake()
 }
 
 // place reports whether w is the first in its line, and else when the first one
@@ -95,7 +94,7 @@ func (ws *waiters) wake(h keytable.Hash) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if l := ws.lines[h]; l != nil {
-		l.first.ask()
+		l.wake()
 	}
 }
 
@@ -104,14 +103,16 @@ func (ws *waiters) wakeAll() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for _, l := range ws.lines {
-		l.first.ask()
+		l.wake()
 	}
 }
 
-// ask makes w ask again, now or as soon as it is about to wait.
-func (w *waiter) ask() {
+// wake makes the first waiter ask again: when it expected to be served is no longer
+// known. It must be called with waiters.mu held.
+func (l *line) wake() {
+	l.grant = 0
 	select {
-	case w.wake <- struct{}{}:
+	case l.first.wake <- struct{}{}:
 	default: // it has been told
 	}
 }

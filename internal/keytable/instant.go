@@ -12,8 +12,14 @@ import (
 // clock has never been moved.
 type Instant uint64
 
-// Start is the Instant of a limiter's start.
-const Start Instant = 1 << 63
+// The Instants that have names.
+const (
+	// Start is the Instant of a limiter's start.
+	Start Instant = 1 << 63
+
+	// End is the last Instant, 292 years later.
+	End Instant = math.MaxUint64
+)
 
 // InstantAt returns the Instant that lies d after the start, or before it if d
 // is negative.
@@ -29,7 +35,7 @@ func (t Instant) Add(d time.Duration) Instant {
 	if sum := t + Instant(d); sum >= t {
 		return sum
 	}
-	return math.MaxUint64
+	return End
 }
 
 // Duration returns the time from the start to t.
