@@ -1,0 +1,198 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A pair is two ways to keep the same keys: one table that keeps forgetting some,
+// and a limiter for each key alone, which never does.
+type pair struct {
+	algorithm algorithm
+	clock     *manualClock
+	rate      ratelimit.Rate
+	crowded   limiter
+	alone     map[string]limiter
+	noise     int // keys that were asked for to crowd the table
+}
+
+// own returns the limiter that key has for itself.
+func (p *pair) own(t require.TestingT, key string) limiter {
+	if p.alone[key] == nil {
+		// It is made at the instant at which the crowded one was, and reads
+		// the same clock from then on.
+		p.alone[key] = p.algorithm.start(t, p.rate, ratelimit.WithClock(&sinceStart{p.clock, false}))
+	}
+	return p.alone[key]
+}
+
+// A sinceStart is a clock whose first reading is starts[0], and all others those of
+// another clock.
+type sinceStart struct {
+	*manualClock
+	read bool
+}
+
+func (c *sinceStart) Now() time.Time {
+	if !c.read {
+		c.read = true
+		return starts[0]
+	}
+	return c.manualClock.Now()
+}
+
+// ask asks both for n units and compares.
+func (p *pair) ask(t require.TestingT, key string, n int) ratelimit.Result {
+	want, err := p.own(t, key).Take(context.Background(), key, n)
+	require.NoError(t, err)
+	got, err := p.crowded.Take(context.Background(), key, n)
+	require.NoError(t, err)
+	require.Equal(t, want, got, "%s: %d units for %q at %+d ns and %#v", p.algorithm.name, n, key, p.clock.now.Sub(starts[0]), p.rate)
+	return got
+}
+
+// grow asks for up to n keys that were never asked for.
+func (p *pair) grow(t require.TestingT, n int) {
+	for range n {
+		p.noise++
+		p.ask(t, "noise"+strconv.Itoa(p.noise), 1)
+	}
+}
+
+// squeeze asks for one key that was never asked for, if the one before is as good
+// as new, so that the keys that are not never outnumber the slots.
+func (p *pair) squeeze(t require.TestingT) {
+	before := "noise" + strconv.Itoa(p.noise)
+	if p.noise > 0 && p.own(t, before).Peek(before).ResetAfter > 0 {
+		return
+	}
+	p.grow(t, 1)
+}
+
+// TestPropertiesOfEviction requires that a table that forgets keys answers as
+// limiters that forget none do, as long as the clock does not step back.
+func TestPropertiesOfEviction(t *testing.T) {
+	const observed, calls = 4, 60
+	each(t, func(t *testing.T, a algorithm) {
+		schedules, noise, forgotten := 0, 0, 0
+		rapid.Check(t, func(t *rapid.T) {
+			p := &pair{algorithm: a, clock: &manualClock{starts[0]}, alone: make(map[string]limiter)}
+			rates := a.those(oneBurst)
+			p.rate = rapid.SampledFrom(rates).Draw(t, "rate")
+			opts := []ratelimit.Option{ratelimit.WithClock(p.clock)}
+			bounded := rapid.Bool().Draw(t, "bounded")
+			if bounded {
+				opts = append(opts, ratelimit.WithMaxKeys(observed+1))
+			}
+			p.crowded = a.start(t, p.rate, opts...)
+			var last ratelimit.Result
+			for range calls {
+				switch move := rapid.IntRange(0, 9).Draw(t, "move"); {
+				case move < 4:
+				case move < 7:
+					p.clock.now = p.clock.now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "ns")))
+				case move < 9:
+					p.clock.now = p.clock.now.Add(last.ResetAfter)
+				case last.RetryAfter != ratelimit.Never:
+					p.clock.now = p.clock.now.Add(last.RetryAfter)
+				}
+				key := fmt.Sprint("k", rapid.IntRange(0, observed-1).Draw(t, "key"))
+				switch act := rapid.IntRange(0, 19).Draw(t, "act"); {
+				case act < 12:
+					last = p.ask(t, key, rapid.IntRange(0, 6).Draw(t, "n"))
+				case act < 18 && bounded:
+					p.squeeze(t)
+				case act < 18:
+					p.grow(t, rapid.IntRange(1, 12).Draw(t, "keys"))
+				case act == 18:
+					require.NoError(t, p.own(t, key).Reset(key))
+					require.NoError(t, p.crowded.Reset(key))
+				default:
+					p.rate = rapid.SampledFrom(rates).Draw(t, "rate")
+					require.NoError(t, p.crowded.SetRate(p.rate))
+					for _, l := range p.alone {
+						require.NoError(t, l.SetRate(p.rate))
+					}
+				}
+			}
+			schedules, noise = schedules+1, noise+p.noise
+			forgotten += len(p.alone) - p.crowded.Len()
+		})
+		t.Logf("%s: %d schedules of %d calls, %d other keys, %d keys forgotten: 0 differences", a.name, schedules, calls, noise, forgotten)
+		require.GreaterOrEqual(t, schedules, wantChecks())
+		require.Positive(t, forgotten)
+	})
+}
+
+// TestForgottenTimeIsNotGivenBack takes all that a key has, lets it be forgotten
+// once it is as good as new, and turns the clock back. The key may have all of it
+// again, but not twice: it is as if its clock had stood still.
+func TestForgottenTimeIsNotGivenBack(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		maxKeys int
+		others  int
+		why     string
+	}{
+		{"growth", 1 << 20, 200, "a table that grows drops what is as good as new"},
+		{"bound", 1, 1, "a full table makes room"},
+		{"two slots", 2, 2, "a full table makes room, and the key gets a slot again"},
+	} {
+		for _, a := range algorithms {
+			t.Run(c.name+"/"+a.name, func(t *testing.T) {
+				rate := a.rate(ratelimit.Rate{Requests: 4, Per: time.Minute, Burst: 4})
+				begin := time.Unix(0, 0)
+				clock := &manualClock{begin}
+				l := a.start(t, rate, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(c.maxKeys))
+				require.Equal(t, 4, greedy(t, l, "k"))
+				clock.now = begin.Add(l.Peek("k").ResetAfter)
+				for i := range c.others {
+					l.Allow(strconv.Itoa(i))
+				}
+				clock.now = begin
+				again := greedy(t, l, "k")
+				clock.now = begin.Add(2 * time.Minute)
+				if a.name != "SlidingWindowCounter" {
+					clock.now = begin.Add(time.Minute)
+				}
+				require.LessOrEqual(t, again+greedy(t, l, "k"), 4, c.why)
+			})
+		}
+	}
+}
+
+// TestRaisedBurstAfterEviction shows what a key without a slot has after a raise
+// of the burst: what it had before, as if it had been kept.
+func TestRaisedBurstAfterEviction(t *testing.T) {
+	for _, a := range []algorithm{algorithms[0], algorithms[4]} {
+		clock := &manualClock{starts[0]}
+		l := a.start(t, ratelimit.PerMinute(6).WithBurst(2), ratelimit.WithClock(clock))
+		for i := range 200 {
+			require.True(t, l.Allow(strconv.Itoa(i)).Allowed)
+			clock.now = clock.now.Add(time.Minute)
+		}
+		require.Less(t, l.Len(), 200, "some were forgotten")
+		require.NoError(t, l.SetRate(ratelimit.PerMinute(6).WithBurst(5)))
+		for i := range 199 {
+			require.Equal(t, 2, l.Peek(strconv.Itoa(i)).Remaining, "%s: key %d", a.name, i)
+		}
+		for i := range 5000 {
+			require.True(t, l.Allow(fmt.Sprint("new", i)).Allowed)
+		}
+		for i := range 199 {
+			require.Equal(t, 2, l.Peek(strconv.Itoa(i)).Remaining, "%s: key %d, after shards have split", a.name, i)
+		}
+		clock.now = clock.now.Add(30 * time.Second)
+		for i := range 199 {
+			require.Equal(t, 5, l.Peek(strconv.Itoa(i)).Remaining, "%s: key %d", a.name, i)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package verify
+
+// decisionMutants are faults in the way of a decision.
+var decisionMutants = []mutant{
+	{
+		name: "clock read before the lock, not clamped", file: "keyed.go",
+		old: "shard := k.table.Lock(h)\n\tif k.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t} else {\n\t\tnow = k.time.nowLocked(shard)\n\t}",
+		new: "if k.time.clock != nil {\n\t\tnow = k.time.now()\n\t}\n\tshard := k.table.Lock(h)\n\tif k.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t}",
+		by:  "^TestLinearizable$", why: "an answer is for an instant before one already answered for",
+	},
+	{
+		name: "check, unlock, act", file: "keyed.go",
+		old: "v, res.Delay = shard.Algorithm.step(state, now, n, charge)\n\t} else {",
+		new: "v, res.Delay = shard.Algorithm.step(state, now, n, false)\n" +
+			"\t\tif charge && v.retryAfter == 0 {\n\t\t\tshard.Unlock()\n\t\t\tk.time.now()\n\t\t\tshard = k.table.Lock(h)\n" +
+			"\t\t\tv, res.Delay = shard.Algorithm.step(shard.Find(h), now, n, true)\n\t\t\tv.retryAfter = 0\n\t\t}\n\t} else {",
+		by: "^TestLinearizable$", why: "two get the same unit",
+	},
+	{
+		name: "a look charges", file: "keyed.go",
+		old: "k.decide(key, int64(max(n, 1)), n > 0, &res)",
+		new: "k.decide(key, int64(max(n, 1)), true, &res)",
+		by:  "^TestProperties$/TokenBucket", why: "a look takes nothing",
+	},
+	{
+		name: "a look creates a key", file: "keyed.go",
+		old: "if v.retryAfter == 0 && charge {\n\t\t\tshard.Keep",
+		new: "if v.retryAfter == 0 {\n\t\t\tshard.Keep",
+		by:  "^TestLooksLeaveNoTrace$", why: "looks would fill the table",
+	},
+	{
+		name: "a negative count is taken", file: "keyed.go",
+		old: "case n < 0:",
+		new: "case false:",
+		by:  "^TestProperties$/TokenBucket", why: "it must be refused",
+	},
+	{
+		name: "an ended context is served", file: "keyed.go",
+		old: "return ctx.Err()",
+		new: "return nil",
+		by:  "^TestProperties$/TokenBucket", why: "a caller who has given up takes nothing",
+	},
+	{
+		name: "the same rate is a change", file: "keyed.go",
+		old: "if reflect.DeepEqual(config, from) {",
+		new: "if reflect.DeepEqual(config, nil) {",
+		by:  "^TestProperties$/TokenBucket", why: "after a step back, it would have changed the answer",
+	},
+	{
+		name: "a change of the rate leaves states as they are", file: "keyed.go",
+		old: "config.convert(s, from, now)",
+		new: "_, _, _ = s, from, now",
+		by:  "^TestProperties$/TokenBucket", why: "what is owed is measured in other parts of a token",
+	},
+}
+
+// tableMutants are faults in the table of states.
+var tableMutants = []mutant{
+	{
+		name: "eviction of keys in use", file: "internal/keytable/shard.go",
+		old: "s.Algorithm.Idle(&s.slots[at].state, now)",
+		new: "at >= 0",
+		by:  "^TestPropertiesOfOverflow$", why: "who is forgotten gets the whole limit again",
+	},
+	{
+		name: "a newcomer starts as new", file: "internal/keytable/shard.go",
+		old: "s.newcomer = s.Algorithm.Inherit(&s.overflow, now)",
+		new: "s.newcomer = *new(S)",
+		by:  "^TestOverflowIsInherited$", why: "a key gets the limit twice, from the shared debt and from its slot",
+	},
+	{
+		name: "a shared debt is not kept", file: "internal/keytable/shard.go",
+		old: "s.overflow = *state\n",
+		new: "",
+		by:  "^TestOverflowIsInherited$", why: "the first key without a slot owes nothing",
+	},
+	{
+		name: "what is reset inherits", file: "internal/keytable/shard.go",
+		old: "case s.shared:",
+		new: "case s.shared && s.count < 0:",
+		by:  "^TestOverflowIsInherited$", why: "a reset key would owe what others share",
+	},
+	{
+		name: "floor not raised", file: "internal/keytable/shard.go",
+		old: "s.floor = max(s.floor, now)",
+		new: "",
+		by:  "^TestForgottenTimeIsNotGivenBack$", why: "a forgotten key would earn the same time twice",
+	},
+	{
+		name: "floor not handed on", file: "internal/keytable/split.go",
+		old: "floor:     s.floor,",
+		new: "",
+		by:  "^TestForgottenTimeIsNotGivenBack$", why: "a key whose shard has split would earn the same time twice",
+	},
+	{
+		name: "shared debt not handed on", file: "internal/keytable/split.go",
+		old: "upper.overflow = s.Algorithm.Inherit(&s.overflow, now)",
+		new: "",
+		by:  "^TestRaisedBurstAfterEviction$", why: "a key whose shard has split would owe nothing of it",
+	},
+	{
+		name: "absent keys miss a change of the rate", file: "internal/keytable/table.go",
+		old: "if s.floor > 0 || s.shared {",
+		new: "if s.shared {",
+		by:  "^TestRaisedBurstAfterEviction$", why: "a forgotten key would gain by a raise of the burst",
+	},
+	{
+		name: "one key too many", file: "internal/keytable/table.go",
+		old: "if n >= t.maxKeys {",
+		new: "if n > t.maxKeys {",
+		by:  "^TestPropertiesOfOverflow$", why: "the bound on keys is exact",
+	},
+	{
+		name: "time does not follow the lock", file: "internal/keytable/shard.go",
+		old: "s.latest = max(s.latest, now)",
+		new: "s.latest = now",
+		by:  "^TestReadingsFollowTheLock$", why: "a reading that was overtaken decides",
+	},
+	{
+		name: "a hash without a seed", file: "internal/keytable/hash.go",
+		old: "h := Hash{maphash.String(seedHi, key), maphash.String(seedLo, key)}",
+		new: "h := Hash{14695981039346656037, 0}\n\tfor i := range len(key) {\n\t\th.Hi = (h.Hi ^ uint64(key[i])) * 1099511628211\n\t}\n\th.Lo = ^h.Hi\n\t_, _ = maphash.String(seedHi, key), seedLo",
+		by:  "^TestKeysSpread$", why: "keys can be made that all lie in one shard",
+	},
+	{
+		name: "half of the identity", file: "internal/keytable/hash.go",
+		old: "maphash.String(seedLo, key)}",
+		new: "maphash.String(seedLo, \"\")}",
+		by:  "^TestKeysSpread$", why: "keys would share a budget far sooner",
+	},
+}
