@@ -200,10 +200,10 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	if state := shard.Find(h); state != nil {
 		v, res.Delay = shard.Algorithm.step(state, now, n, charge)
 	} else {
-		state, now := shard.Newcomer(now)
-		v, res.Delay = shard.Algorithm.step(state, now, n, charge)
+		owed, now := shard.Owed(now)
+		v, res.Delay = shard.Algorithm.step(owed, now, n, false)
 		if v.retryAfter == 0 && charge {
-			shard.Keep(h, state, now)
+			v, res.Delay = admit(shard, h, now, n)
 		}
 	}
 	if charge {
@@ -211,4 +211,16 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	}
 	shard.Unlock()
 	v.fill(res)
+}
+
+// admit charges n units at now to the key with hash h, which has no state yet: to a
+// state of its own, or, at the bound on keys, to what it shares with others.
+func admit[S any, C algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Hash, now instant, n int64) (verdict, time.Duration) {
+	state := shard.Newcomer(now)
+	v, delay := shard.Algorithm.step(state, now, n, true)
+	if shard.Keep(h, state, now) {
+		return v, delay
+	}
+	owed, now := shard.Owed(now)
+	return shard.Algorithm.step(owed, now, n, true)
 }

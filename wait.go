@@ -142,7 +142,7 @@ func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.D
 	state, seen := shard.Find(h), now
 	known := state != nil
 	if !known {
-		state, seen = shard.Newcomer(now)
+		state, seen = shard.Owed(now)
 	}
 	v, delay := shard.Algorithm.step(state, seen, n, false)
 	v.fill(&res)
@@ -162,11 +162,12 @@ func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.D
 		res.Allowed, res.RetryAfter, res.Delay = false, max(delay-max(patience, 0), 1), 0
 		return res, now, delay
 	}
-	v, res.Delay = shard.Algorithm.step(state, seen, n, true)
-	v.fill(&res)
-	if !known {
-		shard.Keep(h, state, seen)
+	if known {
+		v, res.Delay = shard.Algorithm.step(state, seen, n, true)
+	} else {
+		v, res.Delay = admit(shard, h, seen, n)
 	}
+	v.fill(&res)
 	shard.Count(true)
 	return res, now, 0
 }

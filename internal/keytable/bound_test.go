@@ -121,7 +121,7 @@ func TestNobodyWinsByEviction(t *testing.T) {
 	reset(table, Hash{Hi: 5})
 
 	s := table.Lock(spread(0, 1))
-	_, now := s.Newcomer(at(10))
+	_, now := s.Owed(at(10))
 	s.Unlock()
 	assert.Equal(t, at(40), now, "a key without a slot counts an earlier reading as that of the eviction")
 	owe(table, spread(0, 1), at(10), 5)
@@ -147,7 +147,7 @@ func TestASplitKeepsFloorAndOverflow(t *testing.T) {
 		h := Hash{Hi: uint64(i)<<63 + 9}
 		assert.Equal(t, at(330), owed(table, h, at(0)), "half %d shares the debt", i)
 		half.mu.Lock()
-		_, now := half.Newcomer(at(10))
+		_, now := half.Owed(at(10))
 		half.mu.Unlock()
 		assert.Equal(t, at(30), now, "half %d keeps the instant of the eviction", i)
 	}

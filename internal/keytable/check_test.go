@@ -35,9 +35,12 @@ func owe(t *debts, h Hash, now Instant, d time.Duration) {
 		*state = debt{max(state.until, now).Add(d), s.Algorithm.version}
 		return
 	}
-	state, now := s.Newcomer(now)
+	shared, now := s.Owed(now)
+	state := s.Newcomer(now)
 	*state = debt{max(state.until, now).Add(d), s.Algorithm.version}
-	s.Keep(h, state, now)
+	if !s.Keep(h, state, now) {
+		*shared = *state
+	}
 }
 
 // owed returns until when h is in debt: what it is decided on at now.
@@ -47,7 +50,7 @@ func owed(t *debts, h Hash, now Instant) Instant {
 	if state := s.Find(h); state != nil {
 		return state.until
 	}
-	state, _ := s.Newcomer(now)
+	state, _ := s.Owed(now)
 	return state.until
 }
 

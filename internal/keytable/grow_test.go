@@ -24,7 +24,8 @@ func TestGrowthMovesFewKeysAtATime(t *testing.T) {
 	for i := range keys {
 		h := HashOf(strconv.Itoa(i))
 		s := table.Lock(h)
-		state, now := s.Newcomer(at(i))
+		_, now := s.Owed(at(i))
+		state := s.Newcomer(now)
 		state.until = math.MaxUint64
 		most = max(most, s.count+1) // what a rebuild would move
 		s.Keep(h, state, now)

@@ -74,37 +74,30 @@ func (s *Shard[S, A]) Find(h Hash) *S {
 	return nil
 }
 
-// Newcomer returns the state that h, which has no slot, is to be decided on,
-// and the instant that h counts now as. Keep must be called before Unlock if
-// the decision changes the state.
-func (s *Shard[S, A]) Newcomer(now Instant) (*S, Instant) {
+// Owed returns the debt that a key without a slot shares with others, and the
+// instant that it counts now as.
+func (s *Shard[S, A]) Owed(now Instant) (*S, Instant) {
 	// A key that was evicted at the floor may be this one. It would not
 	// have accepted an earlier time, or it would not have been as new.
-	now = max(now, s.floor)
-	if !s.shared {
-		var unused S
-		s.newcomer = unused
-		return &s.newcomer, now
-	}
-	if s.table.keys.Load() >= s.table.maxKeys && s.idleSlot(now) < 0 {
-		return &s.overflow, now
-	}
-	s.newcomer = s.Algorithm.Inherit(&s.overflow, now)
-	return &s.newcomer, now
+	return &s.overflow, max(now, s.floor)
 }
 
-// Keep stores what a decision at now has made of state, which came from
-// Newcomer: in a slot for h, or, at the bound and where no key can make room, as
-// the debt that h and others share.
-func (s *Shard[S, A]) Keep(h Hash, state *S, now Instant) {
-	if state != &s.overflow {
-		if s.insert(h, *state, now) {
-			return
-		}
-		s.overflow = *state
+// Newcomer returns the state that a key without a slot starts from if it gets one.
+// It is valid until Unlock.
+func (s *Shard[S, A]) Newcomer(now Instant) *S {
+	s.newcomer = s.Algorithm.Inherit(&s.overflow, now)
+	return &s.newcomer
+}
+
+// Keep gives h, which has no slot, one for state. At the bound, where no key can
+// make room, it reports false: h is then to be charged to the debt that it shares.
+func (s *Shard[S, A]) Keep(h Hash, state *S, now Instant) bool {
+	if s.insert(h, *state, now) {
+		return true
 	}
 	s.shared = true
 	s.counts.Overflowed++
+	return false
 }
 
 // Count adds a decision to the totals.

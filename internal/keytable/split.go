@@ -26,6 +26,7 @@ func (s *Shard[S, A]) split(keys []slot[S], now Instant) {
 		shift:     s.shift - 1,
 		prefix:    s.prefix<<1 | 1,
 		floor:     s.floor,
+		latest:    s.latest,
 		shared:    s.shared,
 	}
 	if s.shared {

@@ -162,8 +162,7 @@ func TestReadingsFollowTheLock(t *testing.T) {
 	for i := range 10_000 {
 		h := keytable.HashOf(strconv.Itoa(i))
 		shard := table.Lock(h)
-		state, now := shard.Newcomer(early)
-		shard.Keep(h, state, now)
+		shard.Keep(h, shard.Newcomer(early), early)
 		shard.Unlock()
 	}
 	for _, h := range before {

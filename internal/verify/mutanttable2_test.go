@@ -24,8 +24,8 @@ var decisionMutants = []mutant{
 	},
 	{
 		name: "a look creates a key", file: "keyed.go",
-		old: "if v.retryAfter == 0 && charge {\n\t\t\tshard.Keep",
-		new: "if v.retryAfter == 0 {\n\t\t\tshard.Keep",
+		old: "if v.retryAfter == 0 && charge {\n\t\t\tv, res.Delay = admit",
+		new: "if v.retryAfter == 0 {\n\t\t\tv, res.Delay = admit",
 		by:  "^TestLooksLeaveNoTrace$", why: "looks would fill the table",
 	},
 	{
@@ -69,9 +69,9 @@ var tableMutants = []mutant{
 		by:  "^TestOverflowIsInherited$", why: "a key gets the limit twice, from the shared debt and from its slot",
 	},
 	{
-		name: "a shared debt is not kept", file: "internal/keytable/shard.go",
-		old: "s.overflow = *state\n",
-		new: "",
+		name: "a shared debt is not charged", file: "keyed.go",
+		old: "return shard.Algorithm.step(owed, now, n, true)",
+		new: "return shard.Algorithm.step(owed, now, n, false)",
 		by:  "^TestOverflowIsInherited$", why: "the first key without a slot owes nothing",
 	},
 	{
@@ -91,6 +91,12 @@ var tableMutants = []mutant{
 		old: "floor:     s.floor,",
 		new: "",
 		by:  "^TestForgottenTimeIsNotGivenBack$", why: "a key whose shard has split would earn the same time twice",
+	},
+	{
+		name: "order of time not handed on", file: "internal/keytable/split.go",
+		old: "latest:    s.latest,",
+		new: "",
+		by:  "^TestReadingsFollowTheLock$", why: "a reading from before the split would come after a later one",
 	},
 	{
 		name: "shared debt not handed on", file: "internal/keytable/split.go",
