@@ -168,6 +168,15 @@ func TestOverflowIsInherited(t *testing.T) {
 		clock.now = clock.now.Add(l.Peek("other").RetryAfter)
 		require.True(t, l.Allow("other").Allowed, "%s: and no more than that", a.name)
 		require.LessOrEqual(t, l.Peek("holder").Remaining, 4, a.name)
+
+		l = a.start(t, r, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
+		require.Equal(t, 4, greedy(t, l, "holder"), a.name)
+		for range 3 {
+			require.True(t, l.Allow("other").Allowed, a.name)
+		}
+		require.NoError(t, l.Reset("holder"))
+		require.True(t, l.Allow("other").Allowed, "%s: the fourth of four, for which it gets the slot", a.name)
+		require.Equal(t, 0, l.Peek("other").Remaining, "%s: the slot holds what it shared before", a.name)
 	}
 }
 
