@@ -63,15 +63,16 @@ type leakyBucketState struct {
 // step admits n tokens at now and charges them if told to, or explains why not.
 func (c *leakyBucketConfig) step(s *leakyBucketState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
-	debt := c.drained(s.debt, now.Since(s.last))
+	hi, lo := c.earned(now.Since(s.last))
+	debt := c.less(s.debt, hi, lo)
 	queue := debt
 	if s.queue != s.debt {
-		queue = c.drained(s.queue, now.Since(s.last))
+		queue = c.less(s.queue, hi, lo)
 	}
 	if n > c.left(debt) {
 		v.retryAfter = c.timeToFit(debt, n)
 	} else {
-		delay = c.timeToDrain(queue)
+		delay = c.toDrain(c.parts(queue))
 		if charge {
 			debt.whole += n
 			queue.whole += n
@@ -80,9 +81,9 @@ func (c *leakyBucketConfig) step(s *leakyBucketState, now instant, n int64, char
 	}
 	v.limit = c.burst
 	v.left = c.left(debt)
-	v.resetAfter = c.timeToDrain(debt)
+	v.resetAfter = c.toDrain(c.parts(debt))
 	if queue != debt {
-		v.resetAfter = max(v.resetAfter, c.timeToDrain(queue))
+		v.resetAfter = max(v.resetAfter, c.toDrain(c.parts(queue)))
 	}
 	return v, delay
 }

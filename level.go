@@ -47,45 +47,45 @@ func newBucket(r Rate) (bucket, error) {
 	return bucket{burst: int64(r.burst()), gain: requests / d, unit: per / d}, nil
 }
 
-// drained returns what is left of debt after elapsed nanoseconds.
-func (b *bucket) drained(debt level, elapsed uint64) level {
-	hi, lo := bits.Mul64(elapsed, uint64(b.gain))
-	if hi == 0 && lo <= uint64(debt.frac) {
-		debt.frac -= int64(lo)
-		return debt
-	}
-	return b.less(debt, hi, lo)
+// earned returns what drains in elapsed nanoseconds: hi·2^64 + lo parts of a token.
+func (b *bucket) earned(elapsed uint64) (hi, lo uint64) {
+	return bits.Mul64(elapsed, uint64(b.gain))
 }
 
 // less returns what is left of debt without hi·2^64 + lo parts of a token.
 func (b *bucket) less(debt level, hi, lo uint64) level {
-	whole, frac := uint64(0), lo
-	switch {
-	case hi >= uint64(b.unit):
-		return level{} // 2^64 tokens and more
-	case hi > 0 || lo >= uint64(b.unit):
-		whole, frac = bits.Div64(hi, lo, uint64(b.unit))
+	if hi > 0 || lo >= uint64(b.unit) {
+		if hi >= uint64(b.unit) {
+			return level{} // 2^64 tokens and more
+		}
+		var whole uint64
+		whole, lo = bits.Div64(hi, lo, uint64(b.unit))
+		debt.whole -= int64(min(whole, maxBurst+1))
 	}
-	if frac > uint64(debt.frac) {
-		whole++
+	if debt.frac -= int64(lo); debt.frac < 0 {
 		debt.frac += b.unit
+		debt.whole--
 	}
-	if whole == 0 || whole > uint64(debt.whole) {
+	if debt.whole < 0 {
 		return level{}
 	}
-	return level{debt.whole - int64(whole), debt.frac - int64(frac)}
+	return debt
 }
 
-// timeToDrain returns how long debt takes to drain, rounded up: a nanosecond
-// less would leave a part of it.
-func (b *bucket) timeToDrain(debt level) time.Duration {
-	hi, lo := bits.Mul64(uint64(debt.whole), uint64(b.unit))
+// parts returns debt in parts of a token: hi·2^64 + lo.
+func (b *bucket) parts(debt level) (hi, lo uint64) {
+	hi, lo = bits.Mul64(uint64(debt.whole), uint64(b.unit))
 	lo, carry := bits.Add64(lo, uint64(debt.frac), 0)
-	hi += carry
+	return hi + carry, lo
+}
+
+// toDrain returns how long hi·2^64 + lo parts of a token take to drain, rounded up:
+// a nanosecond less would leave a part of them.
+func (b *bucket) toDrain(hi, lo uint64) time.Duration {
 	if b.gain != 1 { // a division is most of the cost
+		var carry uint64
 		lo, carry = bits.Add64(lo, uint64(b.gain-1), 0)
-		hi += carry
-		if hi >= uint64(b.gain) {
+		if hi += carry; hi >= uint64(b.gain) {
 			return Never
 		}
 		lo, _ = bits.Div64(hi, lo, uint64(b.gain))
@@ -95,6 +95,13 @@ func (b *bucket) timeToDrain(debt level) time.Duration {
 		return Never
 	}
 	return time.Duration(lo)
+}
+
+// drained returns what is left of debt after elapsed nanoseconds. The steps spell
+// it out: it is too large to be inlined, and its parts are not.
+func (b *bucket) drained(debt level, elapsed uint64) level {
+	hi, lo := b.earned(elapsed)
+	return b.less(debt, hi, lo)
 }
 
 // left returns how many whole tokens may be taken at once beside debt.
@@ -111,7 +118,7 @@ func (b *bucket) timeToFit(debt level, n int64) time.Duration {
 	if n > b.burst {
 		return Never
 	}
-	return b.timeToDrain(level{debt.whole + n - b.burst, debt.frac})
+	return b.toDrain(b.parts(level{debt.whole + n - b.burst, debt.frac}))
 }
 
 // rescaled returns debt, measured in the parts of from, in those of b. It rounds

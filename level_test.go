@@ -57,7 +57,7 @@ func TestBucketArithmetic(t *testing.T) {
 		if !ns.IsInt64() {
 			ns.SetInt64(int64(Never))
 		}
-		require.Equal(t, time.Duration(ns.Int64()), b.timeToDrain(debt), "%v: %v", rate, debt)
+		require.Equal(t, time.Duration(ns.Int64()), b.toDrain(b.parts(debt)), "%v: %v", rate, debt)
 	}
 }
 

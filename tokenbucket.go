@@ -63,7 +63,8 @@ func (s *tokenBucketState) debt() level { return level{int64(s.whole), s.frac} }
 // step takes n tokens at now and charges them if told to, or explains why not.
 func (c *tokenBucketConfig) step(s *tokenBucketState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
-	debt := c.drained(s.debt(), now.Since(s.last))
+	hi, lo := c.earned(now.Since(s.last))
+	debt := c.less(s.debt(), hi, lo)
 	switch {
 	case n > c.left(debt):
 		v.retryAfter = c.timeToFit(debt, n)
@@ -74,7 +75,7 @@ func (c *tokenBucketConfig) step(s *tokenBucketState, now instant, n int64, char
 	}
 	v.limit = c.burst
 	v.left = c.left(debt)
-	v.resetAfter = c.timeToDrain(debt)
+	v.resetAfter = c.toDrain(c.parts(debt))
 	return v, 0
 }
 

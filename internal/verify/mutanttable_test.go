@@ -10,8 +10,8 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "missing cap", file: "level.go",
-		old: "if whole == 0 || whole > uint64(debt.whole) {",
-		new: "if whole == 0 {",
+		old: "if debt.whole < 0 {",
+		new: "if debt.whole < -b.burst {",
 		by:  "^TestProperties$/TokenBucket", why: "an idle bucket fills beyond its burst",
 	},
 	{
@@ -76,8 +76,8 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "refill only at zero", file: "tokenbucket.go",
-		old: "debt := c.drained(s.debt(), now.Since(s.last))\n\tswitch",
-		new: "debt := s.debt()\n\tif c.left(debt) == 0 {\n\t\tdebt = c.drained(debt, now.Since(s.last))\n\t}\n\tswitch",
+		old: "debt := c.less(s.debt(), hi, lo)\n\tswitch",
+		new: "debt := s.debt()\n\tif c.left(debt) == 0 {\n\t\tdebt = c.less(debt, hi, lo)\n\t}\n\tswitch",
 		by:  "^TestProperties$/TokenBucket", why: "nothing is earned before the bucket is empty",
 	},
 	{
@@ -94,8 +94,8 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "Delay counts the ask itself", file: "leakybucket.go",
-		old: "delay = c.timeToDrain(queue)",
-		new: "delay = c.timeToDrain(level{queue.whole + n, queue.frac})",
+		old: "delay = c.toDrain(c.parts(queue))",
+		new: "delay = c.toDrain(c.parts(level{queue.whole + n, queue.frac}))",
 		by:  "^TestProperties$/LeakyBucket", why: "the first one would wait for itself",
 	},
 }
