@@ -53,3 +53,6 @@ func (s *session) set(r ratelimit.Rate) *session {
 	require.Equal(s.t, r, s.l.Rate())
 	return s
 }
+
+// pass lets d pass in a bubble.
+func pass(d time.Duration) { <-time.After(d) }
