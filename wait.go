@@ -110,6 +110,7 @@ func (k *keyed[S, C]) queue(ctx context.Context, h keytable.Hash, n int64) (Resu
 		// Nobody is served before the one ahead is.
 		if ahead > now {
 			wait = max(wait, time.Duration(min(ahead.Since(now), math.MaxInt64)))
+			res.RetryAfter = max(res.RetryAfter, wait)
 		}
 		if err := impossible(res, wait, patience); err != nil {
 			return res, 0, err
