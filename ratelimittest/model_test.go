@@ -185,7 +185,7 @@ func TestModelRetryAfter(t *testing.T) {
 						continue
 					}
 					again := a.model(start, r)
-					for past := time.Duration(0); past < at; past++ {
+					for past := range at {
 						again.Ask(start.Add(past), n)
 					}
 					wait := time.Duration(1)
