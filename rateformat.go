@@ -135,7 +135,7 @@ func scaled(number string, unit time.Duration) (time.Duration, error) {
 }
 
 // String returns r in the shortest form that ParseRate reads, such as "100/m" or
-// "100/1m30s burst 20". The text of an invalid Rate can not be read back.
+// "100/90s burst 20". The text of an invalid Rate can not be read back.
 func (r Rate) String() string {
 	s := strconv.Itoa(r.Requests) + "/" + formatPer(r.Per)
 	if r.Burst != 0 {
@@ -144,35 +144,21 @@ func (r Rate) String() string {
 	return s
 }
 
-// formatPer returns d in days, hours, minutes, seconds and parts of a second.
+// formatPer returns d in the largest unit that it is a whole number of, and the
+// unit alone if it is one.
 func formatPer(d time.Duration) string {
-	switch d {
-	case day:
-		return "d"
-	case time.Hour:
-		return "h"
-	case time.Minute:
-		return "m"
-	case time.Second:
-		return "s"
-	}
-	if d <= 0 {
-		return d.String()
-	}
-	var b strings.Builder
 	for _, u := range []struct {
 		name string
 		unit time.Duration
-	}{{"d", day}, {"h", time.Hour}, {"m", time.Minute}} {
-		if n := d / u.unit; n > 0 {
-			fmt.Fprintf(&b, "%d%s", n, u.name)
-			d %= u.unit
+	}{{"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}, {"ns", 1}} {
+		switch {
+		case d == u.unit:
+			return u.name
+		case d > 0 && d%u.unit == 0:
+			return strconv.FormatInt(int64(d/u.unit), 10) + u.name
 		}
 	}
-	if d > 0 {
-		b.WriteString(d.String()) // less than a minute, so one number and one unit
-	}
-	return b.String()
+	return d.String() // not positive
 }
 
 // MarshalText returns [Rate.String]. Its errors match [ErrInvalidConfig].
