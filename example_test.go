@@ -121,12 +121,14 @@ func ExampleWait() {
 		res, err := ratelimit.Wait(context.Background(), limiter, "alice", 1)
 		fmt.Println(res.Allowed, err)
 	}
-	if err := limiter.SetRate(ratelimit.PerDay(1)); err != nil {
+	daily, err := ratelimit.NewTokenBucket(ratelimit.PerDay(1))
+	if err != nil {
 		panic(err)
 	}
+	daily.Allow("alice")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err = ratelimit.Wait(ctx, limiter, "alice", 1)
+	_, err = ratelimit.Wait(ctx, daily, "alice", 1)
 	fmt.Println(errors.Is(err, context.DeadlineExceeded), ctx.Err())
 	// Output:
 	// true <nil>
