@@ -195,3 +195,14 @@ func TestShardsFillEvenly(t *testing.T) {
 		assert.LessOrEqual(t, n, mean+5*int(math.Sqrt(float64(mean))), "shard %d has more than chance explains", i)
 	}
 }
+
+func TestSweepDoesNotAllocate(t *testing.T) {
+	table := newDebts(1 << 20)
+	for i := range 1000 {
+		owe(table, Hash{Hi: uint64(i) + 1}, at(0), time.Hour) // all in one shard
+	}
+	s := table.shards()[0]
+	require.Greater(t, s.count, 500)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { s.sweep(at(1)) }))
+	table.check(t)
+}

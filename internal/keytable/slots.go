@@ -93,12 +93,13 @@ func (s *Shard[S, A]) rebuild(now Instant) {
 func (s *Shard[S, A]) sweep(now Instant) {
 	count, next := 0, 0
 	for i := range s.slots {
-		at := s.slots[i]
-		if at.hash.Hi == 0 {
+		if s.slots[i].hash.Hi == 0 {
 			continue
 		}
+		idle := s.Algorithm.Idle(&s.slots[i].state, now)
+		at := s.slots[i]
 		s.slots[i] = slot[S]{}
-		if s.Algorithm.Idle(&at.state, now) {
+		if idle {
 			continue
 		}
 		next = max(next, s.home(at.hash.Hi)) // at most i
