@@ -11,7 +11,7 @@ import "time"
 // leave no closer than n·Per/Requests after a request for n, to within 1 ns,
 // which does not add up.
 //
-// Memory: 56 bytes per key, and about 30 for the free space around it.
+// Memory: 56 bytes per key, and up to three quarters as much again in free slots.
 //
 // There are no boundaries: the queue drains continuously and exactly, to the
 // nanosecond and without rounding.

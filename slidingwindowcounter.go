@@ -18,7 +18,7 @@ import (
 // aligned window. The estimate is exact if the previous window's units were spread
 // evenly.
 //
-// Memory: 40 bytes per key, and about 20 for the free space around it.
+// Memory: 40 bytes per key, and up to three quarters as much again in free slots.
 //
 // At a boundary nothing is forgotten: the current count becomes the previous one,
 // at its full weight, which then fades.
