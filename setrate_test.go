@@ -175,3 +175,17 @@ func TestSetRateWhileOthersDecide(t *testing.T) {
 		require.Equal(t, 9, l.Peek("a").Limit, "all keys have the last rate")
 	})
 }
+
+// TestSetRateAfterResetAtTheBound resets a key that keeps its slot, because without
+// it the key would owe what others share.
+func TestSetRateAfterResetAtTheBound(t *testing.T) {
+	for _, a := range []algorithm{algorithms[0], algorithms[4]} {
+		l := a.start(t, ratelimit.PerMinute(2), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithMaxKeys(1))
+		spend(t, l, "key", 2)
+		spend(t, l, "other", 2)
+		require.NoError(t, l.Reset("key"))
+		require.NoError(t, l.SetRate(ratelimit.PerMinute(5)))
+		require.Equal(t, 5, l.Peek("key").Remaining, "%s: as good as new is as good as new at the new rate", a.name)
+		require.Equal(t, 0, l.Peek("other").Remaining, "%s: what is shared is still owed", a.name)
+	}
+}

@@ -103,13 +103,15 @@ func (t *Table[S, A]) Counts() (sum Counts) {
 }
 
 // Reconfigure replaces the configuration of all shards by alg, one shard at a
-// time. It calls convert for every state, those shared at the bound included.
+// time. It calls convert for every state that has been used, those shared at the
+// bound included.
 func (t *Table[S, A]) Reconfigure(alg A, convert func(s *S)) {
 	t.visit(func(s *Shard[S, A]) {
 		s.Algorithm = alg
 		for i := range s.slots {
-			if s.slots[i].hash.Hi != 0 {
-				convert(&s.slots[i].state)
+			// Idle before all time is the state that Reset leaves.
+			if at := &s.slots[i]; at.hash.Hi != 0 && !alg.Idle(&at.state, 0) {
+				convert(&at.state)
 			}
 		}
 		// A key that was evicted is a key that had a slot: had it kept
