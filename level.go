@@ -27,7 +27,7 @@ type bucket struct {
 	unit  int64 // parts in a token
 }
 
-// maxBurst is the largest burst: a state keeps whole tokens in 32 bits.
+// maxBurst is the largest burst: a token bucket keeps whole tokens in 32 bits.
 const maxBurst = math.MaxUint32
 
 // newBucket returns the bucket of r, or all the problems that r has, joined.

@@ -90,6 +90,9 @@ func TestReadmeSnippets(t *testing.T) {
 		}
 		for _, snippet := range snippets {
 			snippet, _, _ = strings.Cut(snippet, "```")
+			for _, pair := range []string{"()", "[]", "{}"} {
+				assert.Equal(t, strings.Count(snippet, pair[:1]), strings.Count(snippet, pair[1:]), "%s: a snippet is whole:\n%s", doc, snippet)
+			}
 			found := false
 			for _, file := range code {
 				found = found || strings.Contains(file, flat(snippet))
