@@ -9,7 +9,7 @@ import "time"
 // 2·Requests in any interval of length Per, and a client that asks on both sides
 // of an edge gets them.
 //
-// Memory: 32 bytes per key, and up to three quarters as much again in free slots.
+// Memory: 32 bytes per key, and up to four fifths as much again for the table around it.
 //
 // At a boundary the count of every key starts again from zero, at the same
 // instant for all keys and all processes.

@@ -11,7 +11,7 @@ import "time"
 // leave no closer than n·Per/Requests after a request for n, to within 1 ns,
 // which does not add up.
 //
-// Memory: 56 bytes per key, and up to three quarters as much again in free slots.
+// Memory: 56 bytes per key, and up to four fifths as much again for the table around it.
 //
 // There are no boundaries: the queue drains continuously and exactly, to the
 // nanosecond and without rounding.

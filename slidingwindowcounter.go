@@ -18,7 +18,7 @@ import (
 // aligned window. The estimate is exact if the previous window's units were spread
 // evenly.
 //
-// Memory: 40 bytes per key, and up to three quarters as much again in free slots.
+// Memory: 40 bytes per key, and up to four fifths as much again for the table around it.
 //
 // At a boundary nothing is forgotten: the current count becomes the previous one,
 // at its full weight, which then fades.

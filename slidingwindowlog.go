@@ -15,9 +15,9 @@ const maxLogRequests = 1 << 16
 // Bound: a key is granted at most Requests units in any half-open window of
 // length Per, and never fewer than that allows.
 //
-// Memory: 72 bytes per key, up to three quarters as much again in free slots, and 16
-// for each distinct instant within the last Per but the newest, in a ring that grows
-// by doubling. Requests is therefore at most 65,536.
+// Memory: 72 bytes per key, up to four fifths as much again for the table around it,
+// and 16 for each distinct instant within the last Per but the newest, in a ring that
+// grows by doubling. Requests is therefore at most 65,536.
 //
 // There are no boundaries: units leave one by one, each exactly Per after it was
 // granted, at which instant it no longer counts.

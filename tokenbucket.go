@@ -8,7 +8,7 @@ import "time"
 // Bound: in any closed interval of length T, a key is granted at most
 // Burst + T·Requests/Per units.
 //
-// Memory: 40 bytes per key, and up to three quarters as much again in free slots.
+// Memory: 40 bytes per key, and up to four fifths as much again for the table around it.
 //
 // There are no boundaries: tokens are earned continuously and exactly, to the
 // nanosecond and without rounding, so no instant is better to ask at than the one
