@@ -27,7 +27,7 @@ type FixedWindow struct {
 // errors match [ErrInvalidConfig].
 func NewFixedWindow(r Rate, opts ...Option) (*FixedWindow, error) {
 	l := new(FixedWindow)
-	return started(l, l.init(r, opts, newFixedWindowConfig))
+	return started(l, l.init(AlgorithmFixedWindow, r, opts, newFixedWindowConfig))
 }
 
 // Allow takes one unit for key if its window has one left. A denial changes nothing.
@@ -53,7 +53,7 @@ type fixedWindowState struct {
 }
 
 // step takes n units at now and charges them if told to, or explains why not.
-func (c *fixedWindowConfig) step(s *fixedWindowState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+func (c *fixedWindowConfig) step(s *fixedWindowState, _ *fixedWindowConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
 	offset := c.offset(now)
 	used := c.used(s, now, offset)
@@ -82,14 +82,27 @@ func (c *fixedWindowConfig) used(s *fixedWindowState, now instant, offset uint64
 	return s.used
 }
 
-// convert makes s, which was decided on by from until now, a state of c. With
+// carry makes s, which was decided on by from until now, a state of c. With
 // another length, the count goes into the window that now lies in.
-func (c *fixedWindowConfig) convert(s *fixedWindowState, from *fixedWindowConfig, now instant) {
+func (c *fixedWindowConfig) carry(s *fixedWindowState, from *fixedWindowConfig, now instant) {
 	if c.per == from.per {
 		return
 	}
 	now = max(now, s.last)
 	*s = fixedWindowState{now, from.used(s, now, from.offset(now))}
+}
+
+// resize leaves s alone: a count is what it is under any limit.
+func (c *fixedWindowConfig) resize(*fixedWindowState, *fixedWindowConfig) {}
+
+// slower reports whether units count for longer than under than.
+func (c *fixedWindowConfig) slower(than *fixedWindowConfig) bool { return c.per > than.per }
+
+// giveBack takes back a charge of n units at then, if its window has not ended.
+func (c *fixedWindowConfig) giveBack(s *fixedWindowState, then instant, n int64) {
+	if s.last.Since(then) <= c.offset(s.last) {
+		s.used = max(s.used-n, 0)
+	}
 }
 
 // Idle reports whether nothing is used of the window that now lies in.

@@ -21,14 +21,28 @@ type instant = keytable.Instant
 type algorithm[S, C any] interface {
 	// step takes n units, at least 1, for the key with state s, or explains
 	// why not. It changes s only if it grants them and charge is set. A now
-	// before the last charge counts as that. delay is how long to hold what
-	// is granted.
-	step(s *S, now instant, n int64, charge bool) (v verdict, delay time.Duration)
+	// before the last charge counts as that. What s owes drains at the pace of
+	// pace: the configuration itself, but for a debt that keys of several rates
+	// share. delay is how long to hold what is granted.
+	step(s *S, pace C, now instant, n int64, charge bool) (v verdict, delay time.Duration)
 
-	// convert makes s, which was decided on by from until now, a state of
-	// this configuration. The key keeps what it has used: it may have more
-	// than before only because a higher limit leaves more beside that.
-	convert(s *S, from C, now instant)
+	// carry makes s, which drained at the pace of from until now, a state that
+	// drains at the pace of this configuration. What is owed stays owed.
+	carry(s *S, from C, now instant)
+
+	// resize makes s, a state of the limit of from and the pace of this
+	// configuration, one of its limit too. The key keeps what it has used: it
+	// may have more than before only because a higher limit leaves more beside
+	// that.
+	resize(s *S, from C)
+
+	// slower reports whether a debt drains slower than under the configuration
+	// than.
+	slower(than C) bool
+
+	// giveBack takes back a charge of n units at the instant then, as far as
+	// they have not drained.
+	giveBack(s *S, then instant, n int64)
 
 	keytable.Algorithm[S]
 }
@@ -58,6 +72,7 @@ type keyed[S any, C algorithm[S, C]] struct {
 	time      timeline
 	configure func(r Rate, start time.Time) (C, error)
 	waiters   waiters
+	outside   *outside // decides in place of table, if there is a store or an observer
 
 	changing sync.Mutex // held by SetRate
 	rate     atomic.Pointer[Rate]
@@ -65,11 +80,17 @@ type keyed[S any, C algorithm[S, C]] struct {
 }
 
 // init makes k ready for use.
-func (k *keyed[S, C]) init(r Rate, opts []Option, configure func(Rate, time.Time) (C, error)) error {
+func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Rate, time.Time) (C, error)) error {
 	set, err := newSettings(opts)
 	k.time = newTimeline(set.clock)
 	config, invalid := configure(r, k.time.start)
 	if err := errors.Join(invalid, err); err != nil {
+		return err
+	}
+	if set.store != nil || set.observer != nil {
+		k.configure = configure
+		k.rate.Store(&r)
+		k.outside, err = newOutside(a, r, set)
 		return err
 	}
 	k.table = keytable.New[S](config, set.maxKeys)
@@ -89,6 +110,9 @@ func started[L any](l *L, err error) (*L, error) {
 // Take takes n units for key, all or nothing; with n 0 it looks, as Peek does. It
 // takes nothing if n is negative or ctx is over. A nil ctx is never over.
 func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (res Result, err error) {
+	if k.outside != nil {
+		return k.outside.take(ctx, key, n)
+	}
 	if err = k.refusal(ctx, n); err == nil {
 		k.decide(key, int64(max(n, 1)), n > 0, &res)
 	}
@@ -103,6 +127,9 @@ func (k *keyed[S, C]) Peek(key string) (res Result) {
 
 // Reset makes key as good as new and asks its first waiter to try again.
 func (k *keyed[S, C]) Reset(key string) error {
+	if k.outside != nil {
+		return k.outside.reset(key)
+	}
 	if k.table == nil {
 		return errZeroLimiter
 	}
@@ -124,7 +151,7 @@ func (k *keyed[S, C]) Reset(key string) error {
 // another Per the count goes into the window that holds then, and units that had
 // left a log do not come back.
 func (k *keyed[S, C]) SetRate(r Rate) error {
-	if k.table == nil {
+	if k.configure == nil {
 		return errZeroLimiter
 	}
 	config, err := k.configure(r, k.time.start)
@@ -133,20 +160,29 @@ func (k *keyed[S, C]) SetRate(r Rate) error {
 	}
 	k.changing.Lock()
 	defer k.changing.Unlock()
+	if k.outside != nil {
+		if err = k.outside.setRate(r); err == nil {
+			k.rate.Store(&r)
+		}
+		return err
+	}
 	from, now := k.config, k.time.now()
 	k.rate.Store(&r)
 	if reflect.DeepEqual(config, from) {
 		return nil
 	}
 	k.config = config
-	k.table.Reconfigure(config, func(s *S) { config.convert(s, from, now) })
+	k.table.Reconfigure(config, func(s *S, _ bool) {
+		config.carry(s, from, now)
+		config.resize(s, from)
+	})
 	k.waiters.wakeAll()
 	return nil
 }
 
 // Rate returns the rate in force.
 func (k *keyed[S, C]) Rate() Rate {
-	if k.table == nil {
+	if k.configure == nil {
 		return Rate{}
 	}
 	return *k.rate.Load()
@@ -155,7 +191,10 @@ func (k *keyed[S, C]) Rate() Rate {
 // Len returns how many keys the limiter keeps state for: those that are not as
 // good as new, and some that are and have not been forgotten yet.
 func (k *keyed[S, C]) Len() int {
-	if k.table == nil {
+	switch {
+	case k.outside != nil:
+		return k.outside.len()
+	case k.table == nil:
 		return 0
 	}
 	return k.table.Len()
@@ -180,7 +219,7 @@ func (k *keyed[S, C]) refusal(ctx context.Context, n int) error {
 // state, the algorithm's step.
 func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	if k.table == nil {
-		res.RetryAfter = Never
+		k.decideOutside(key, int(n), charge, res)
 		return
 	}
 	// The machine's clock never steps back, so it is read before the lock, and
@@ -198,10 +237,10 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	}
 	var v verdict
 	if state := shard.Find(h); state != nil {
-		v, res.Delay = shard.Algorithm.step(state, now, n, charge)
+		v, res.Delay = shard.Algorithm.step(state, shard.Algorithm, now, n, charge)
 	} else {
 		owed, now := shard.Owed(now)
-		v, res.Delay = shard.Algorithm.step(owed, now, n, false)
+		v, res.Delay = shard.Algorithm.step(owed, shard.Algorithm, now, n, false)
 		if v.retryAfter == 0 && charge {
 			v, res.Delay = admit(shard, h, now, n)
 		}
@@ -213,14 +252,26 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	v.fill(res)
 }
 
+// decideOutside is decide for a limiter that has no table.
+func (k *keyed[S, C]) decideOutside(key string, n int, charge bool, res *Result) {
+	switch {
+	case k.outside == nil:
+		res.RetryAfter = Never
+	case charge:
+		*res, _ = k.outside.take(context.Background(), key, n)
+	default:
+		*res, _ = k.outside.take(context.Background(), key, 0)
+	}
+}
+
 // admit charges n units at now to the key with hash h, which has no state yet: to a
 // state of its own, or, at the bound on keys, to what it shares with others.
 func admit[S any, C algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Hash, now instant, n int64) (verdict, time.Duration) {
 	state := shard.Newcomer(now)
-	v, delay := shard.Algorithm.step(state, now, n, true)
+	v, delay := shard.Algorithm.step(state, shard.Algorithm, now, n, true)
 	if shard.Keep(h, state, now) {
 		return v, delay
 	}
 	owed, now := shard.Owed(now)
-	return shard.Algorithm.step(owed, now, n, true)
+	return shard.Algorithm.step(owed, shard.Algorithm, now, n, true)
 }

@@ -28,7 +28,7 @@ type LeakyBucket struct {
 // [ErrInvalidConfig].
 func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
 	l := new(LeakyBucket)
-	return started(l, l.init(r, opts, newLeakyBucketConfig))
+	return started(l, l.init(AlgorithmLeakyBucket, r, opts, newLeakyBucketConfig))
 }
 
 // Allow takes one unit for key if the bucket has room for it. A denial changes nothing.
@@ -61,18 +61,18 @@ type leakyBucketState struct {
 }
 
 // step admits n tokens at now and charges them if told to, or explains why not.
-func (c *leakyBucketConfig) step(s *leakyBucketState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+func (c *leakyBucketConfig) step(s *leakyBucketState, pace *leakyBucketConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
-	hi, lo := c.earned(now.Since(s.last))
-	debt := c.less(s.debt, hi, lo)
+	hi, lo := pace.earned(now.Since(s.last))
+	debt := pace.less(s.debt, hi, lo)
 	queue := debt
 	if s.queue != s.debt {
-		queue = c.less(s.queue, hi, lo)
+		queue = pace.less(s.queue, hi, lo)
 	}
 	if n > c.left(debt) {
-		v.retryAfter = c.timeToFit(debt, n)
+		v.retryAfter = pace.timeToFit(debt, n, c.burst)
 	} else {
-		delay = c.toDrain(c.parts(queue))
+		delay = pace.toDrain(pace.parts(queue))
 		if charge {
 			debt.whole += n
 			queue.whole += n
@@ -81,20 +81,37 @@ func (c *leakyBucketConfig) step(s *leakyBucketState, now instant, n int64, char
 	}
 	v.limit = c.burst
 	v.left = c.left(debt)
-	v.resetAfter = c.toDrain(c.parts(debt))
+	v.resetAfter = pace.toDrain(pace.parts(debt))
 	if queue != debt {
-		v.resetAfter = max(v.resetAfter, c.toDrain(c.parts(queue)))
+		v.resetAfter = max(v.resetAfter, pace.toDrain(pace.parts(queue)))
 	}
 	return v, delay
 }
 
-// convert makes s, which was decided on by from until now, a state of c.
-func (c *leakyBucketConfig) convert(s *leakyBucketState, from *leakyBucketConfig, now instant) {
+// carry makes s, which drained at the pace of from until now, drain at that of c.
+func (c *leakyBucketConfig) carry(s *leakyBucketState, from *leakyBucketConfig, now instant) {
 	now = max(now, s.last)
 	elapsed := now.Since(s.last)
 	debt := c.rescaled(from.drained(s.debt, elapsed), &from.bucket)
 	queue := c.rescaled(from.drained(s.queue, elapsed), &from.bucket)
-	*s = leakyBucketState{now, c.converted(debt, queue, &from.bucket), queue}
+	*s = leakyBucketState{now, debt, queue}
+}
+
+// resize makes s, a state of the limit of from, one of the limit of c. What is
+// queued is what was used.
+func (c *leakyBucketConfig) resize(s *leakyBucketState, from *leakyBucketConfig) {
+	s.debt = c.converted(s.debt, s.queue, &from.bucket)
+}
+
+// slower reports whether the bucket leaks slower than under than.
+func (c *leakyBucketConfig) slower(than *leakyBucketConfig) bool {
+	return c.bucket.slower(&than.bucket)
+}
+
+// giveBack takes back a charge of n units at then.
+func (c *leakyBucketConfig) giveBack(s *leakyBucketState, then instant, n int64) {
+	still := c.drained(level{n, 0}, s.last.Since(then))
+	s.debt, s.queue = c.minus(s.debt, still), c.minus(s.queue, still)
 }
 
 // Idle reports whether nothing is owed and nothing waits to leave.

@@ -112,13 +112,32 @@ func (b *bucket) left(debt level) int64 {
 	return b.burst - debt.whole
 }
 
-// timeToFit returns how long it takes until n tokens fit beside debt, which do
-// not now.
-func (b *bucket) timeToFit(debt level, n int64) time.Duration {
-	if n > b.burst {
+// timeToFit returns how long it takes until n tokens fit into a burst beside debt,
+// which do not now.
+func (b *bucket) timeToFit(debt level, n, burst int64) time.Duration {
+	if n > burst {
 		return Never
 	}
-	return b.toDrain(b.parts(level{debt.whole + n - b.burst, debt.frac}))
+	return b.toDrain(b.parts(level{debt.whole + n - burst, debt.frac}))
+}
+
+// minus returns what is left of debt without the part off, and nothing if off is
+// more.
+func (b *bucket) minus(debt, off level) level {
+	switch {
+	case debt.whole < off.whole || debt.whole == off.whole && debt.frac <= off.frac:
+		return level{}
+	case debt.frac < off.frac:
+		return level{debt.whole - off.whole - 1, debt.frac + (b.unit - off.frac)}
+	}
+	return level{debt.whole - off.whole, debt.frac - off.frac}
+}
+
+// slower reports whether less drains in a nanosecond than from a bucket like than.
+func (b *bucket) slower(than *bucket) bool {
+	hi, lo := bits.Mul64(uint64(b.gain), uint64(than.unit))
+	thanHi, thanLo := bits.Mul64(uint64(than.gain), uint64(b.unit))
+	return hi < thanHi || hi == thanHi && lo < thanLo
 }
 
 // rescaled returns debt, measured in the parts of from, in those of b. It rounds

@@ -63,6 +63,13 @@ func (r Rate) burst() int {
 	return r.Burst
 }
 
+// reduced returns the rate that a bucket can not tell from r, with the smallest
+// Requests and Per. r is valid.
+func (r Rate) reduced() Rate {
+	d := gcd(int64(r.Requests), int64(r.Per))
+	return Rate{r.Requests / int(d), r.Per / time.Duration(d), r.burst()}
+}
+
 // withoutBurst returns the problems that r has with an algorithm that has no
 // burst: what it grants at once is Requests.
 func (r Rate) withoutBurst(algorithm string) error {

@@ -15,7 +15,7 @@ type Cooldown struct {
 // NewCooldown returns a Cooldown that grants r, which has no burst.
 func NewCooldown(r Rate, opts ...Option) (*Cooldown, error) {
 	l := new(Cooldown)
-	return started(l, l.init(r, opts, newCooldownConfig))
+	return started(l, l.init("Cooldown", r, opts, newCooldownConfig))
 }
 
 // Allow takes one unit for key if it has cooled down.
@@ -41,7 +41,7 @@ type cooldownState struct {
 	cool instant // when the next one is granted
 }
 
-func (c *cooldownConfig) step(s *cooldownState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+func (c *cooldownConfig) step(s *cooldownState, _ *cooldownConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
 	v.limit = 1
 	switch {
@@ -60,8 +60,21 @@ func (c *cooldownConfig) step(s *cooldownState, now instant, n int64, charge boo
 	return v, 0
 }
 
-// convert leaves s as it is: who is hot cools down at the old rate.
-func (c *cooldownConfig) convert(*cooldownState, *cooldownConfig, instant) {}
+// carry leaves s as it is: who is hot cools down at the old rate.
+func (c *cooldownConfig) carry(*cooldownState, *cooldownConfig, instant) {}
+
+// resize leaves s as it is: the limit is 1 at any rate.
+func (c *cooldownConfig) resize(*cooldownState, *cooldownConfig) {}
+
+// slower reports whether it takes longer to cool down than under than.
+func (c *cooldownConfig) slower(than *cooldownConfig) bool { return c.gap > than.gap }
+
+// giveBack cools the key down, if it was then that it got hot.
+func (c *cooldownConfig) giveBack(s *cooldownState, then instant, _ int64) {
+	if s.last == then {
+		s.cool = then
+	}
+}
 
 // Idle reports whether s has cooled down.
 func (c *cooldownConfig) Idle(s *cooldownState, now instant) bool { return now >= max(s.last, s.cool) }

@@ -36,7 +36,7 @@ type SlidingWindowCounter struct {
 // [ErrInvalidConfig].
 func NewSlidingWindowCounter(r Rate, opts ...Option) (*SlidingWindowCounter, error) {
 	l := new(SlidingWindowCounter)
-	return started(l, l.init(r, opts, newSlidingCounterConfig))
+	return started(l, l.init(AlgorithmSlidingWindowCounter, r, opts, newSlidingCounterConfig))
 }
 
 // Allow takes one unit for key if the estimate has room for it. A denial changes nothing.
@@ -66,7 +66,7 @@ type slidingCounterState struct {
 }
 
 // step takes n units at now and charges them if told to, or explains why not.
-func (c *slidingCounterConfig) step(s *slidingCounterState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+func (c *slidingCounterConfig) step(s *slidingCounterState, _ *slidingCounterConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
 	offset := c.offset(now)
 	prev, cur := c.counts(s, now, offset)
@@ -136,9 +136,9 @@ func (c *slidingCounterConfig) retryAfter(prev, cur int64, offset uint64, n int6
 	return time.Duration(end - fits - offset)
 }
 
-// convert makes s, which was decided on by from until now, a state of c. With
+// carry makes s, which was decided on by from until now, a state of c. With
 // another length, the estimate goes into the window that now lies in.
-func (c *slidingCounterConfig) convert(s *slidingCounterState, from *slidingCounterConfig, now instant) {
+func (c *slidingCounterConfig) carry(s *slidingCounterState, from *slidingCounterConfig, now instant) {
 	if c.per == from.per {
 		return
 	}
@@ -146,6 +146,22 @@ func (c *slidingCounterConfig) convert(s *slidingCounterState, from *slidingCoun
 	offset := from.offset(now)
 	prev, cur := from.counts(s, now, offset)
 	*s = slidingCounterState{last: now, cur: cur + from.weighted(prev, offset)}
+}
+
+// resize leaves s alone: a count is what it is under any limit.
+func (c *slidingCounterConfig) resize(*slidingCounterState, *slidingCounterConfig) {}
+
+// slower reports whether units count for longer than under than.
+func (c *slidingCounterConfig) slower(than *slidingCounterConfig) bool { return c.per > than.per }
+
+// giveBack takes back a charge of n units at then, from the window that it lies in.
+func (c *slidingCounterConfig) giveBack(s *slidingCounterState, then instant, n int64) {
+	switch ago, offset := s.last.Since(then), c.offset(s.last); {
+	case ago <= offset:
+		s.cur = max(s.cur-n, 0)
+	case ago-offset <= c.per:
+		s.prev = max(s.prev-n, 0)
+	}
 }
 
 // Idle reports whether neither count matters at now.

@@ -35,7 +35,7 @@ type SlidingWindowLog struct {
 // [ErrInvalidConfig].
 func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 	l := new(SlidingWindowLog)
-	return started(l, l.init(r, opts, newSlidingLogConfig))
+	return started(l, l.init(AlgorithmSlidingWindowLog, r, opts, newSlidingLogConfig))
 }
 
 // Allow takes one unit for key if the last Per has room for it. A denial changes nothing.
@@ -92,7 +92,7 @@ func (s *slidingLogState) entry(i uint32) logEntry {
 }
 
 // step takes n units at now and charges them if told to, or explains why not.
-func (c *slidingLogConfig) step(s *slidingLogState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+func (c *slidingLogConfig) step(s *slidingLogState, _ *slidingLogConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.clock)
 	gone, used := c.used(s, now)
 	v.limit = c.requests
@@ -170,15 +170,57 @@ func (s *slidingLogState) grow() {
 	s.ring, s.first = ring, 0
 }
 
-// convert makes s, which was decided on by from until now, a state of c. With
+// carry makes s, which was decided on by from until now, a state of c. With
 // another length, entries that have left do not come back.
-func (c *slidingLogConfig) convert(s *slidingLogState, from *slidingLogConfig, now instant) {
+func (c *slidingLogConfig) carry(s *slidingLogState, from *slidingLogConfig, now instant) {
 	if c.per == from.per {
 		return
 	}
 	s.clock = max(now, s.clock)
 	gone, used := from.used(s, s.clock)
 	s.forget(gone, uint32(used))
+}
+
+// resize leaves s alone: a count is what it is under any limit.
+func (c *slidingLogConfig) resize(*slidingLogState, *slidingLogConfig) {}
+
+// slower reports whether units count for longer than under than.
+func (c *slidingLogConfig) slower(than *slidingLogConfig) bool { return c.per > than.per }
+
+// giveBack takes back a charge of n units at then, if they are still an entry, or a
+// part of one.
+func (c *slidingLogConfig) giveBack(s *slidingLogState, then instant, n int64) {
+	at := uint32(sort.Search(int(s.older), func(i int) bool { return s.entry(uint32(i)).at >= then }))
+	before := s.base
+	if at > 0 {
+		before = s.entry(at - 1).total
+	}
+	if e := s.entry(at); e.at != then || int64(e.total-before) < n {
+		return
+	}
+	for i := at; i < s.older; i++ {
+		s.ring[(s.first+i)&uint32(len(s.ring)-1)].total -= uint32(n)
+	}
+	s.total -= uint32(n)
+	if s.entry(at).total == before {
+		s.drop(at)
+	}
+}
+
+// drop removes the i-th oldest entry, which has no units.
+func (s *slidingLogState) drop(i uint32) {
+	if s.older == 0 {
+		return // a newest entry without units is none
+	}
+	for ; i+1 < s.older; i++ {
+		s.ring[(s.first+i)&uint32(len(s.ring)-1)] = s.entry(i + 1)
+	}
+	if i < s.older {
+		s.older--
+		return
+	}
+	s.older--
+	s.last = s.ring[(s.first+s.older)&uint32(len(s.ring)-1)].at
 }
 
 // Idle reports whether all entries are a window old.

@@ -27,7 +27,7 @@ type TokenBucket struct {
 // [ErrInvalidConfig].
 func NewTokenBucket(r Rate, opts ...Option) (*TokenBucket, error) {
 	l := new(TokenBucket)
-	return started(l, l.init(r, opts, newTokenBucketConfig))
+	return started(l, l.init(AlgorithmTokenBucket, r, opts, newTokenBucketConfig))
 }
 
 // Allow takes one token for key if it is there. A denial changes nothing.
@@ -61,13 +61,13 @@ type tokenBucketState struct {
 func (s *tokenBucketState) debt() level { return level{int64(s.whole), s.frac} }
 
 // step takes n tokens at now and charges them if told to, or explains why not.
-func (c *tokenBucketConfig) step(s *tokenBucketState, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+func (c *tokenBucketConfig) step(s *tokenBucketState, pace *tokenBucketConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
 	now = max(now, s.last)
-	hi, lo := c.earned(now.Since(s.last))
-	debt := c.less(s.debt(), hi, lo)
+	hi, lo := pace.earned(now.Since(s.last))
+	debt := pace.less(s.debt(), hi, lo)
 	switch {
 	case n > c.left(debt):
-		v.retryAfter = c.timeToFit(debt, n)
+		v.retryAfter = pace.timeToFit(debt, n, c.burst)
 	case charge:
 		idle := min(s.idle, uint32(debt.whole))
 		debt.whole += n
@@ -75,24 +75,35 @@ func (c *tokenBucketConfig) step(s *tokenBucketState, now instant, n int64, char
 	}
 	v.limit = c.burst
 	v.left = c.left(debt)
-	v.resetAfter = c.toDrain(c.parts(debt))
+	v.resetAfter = pace.toDrain(pace.parts(debt))
 	return v, 0
 }
 
-// convert makes s, which was decided on by from until now, a state of c.
-func (c *tokenBucketConfig) convert(s *tokenBucketState, from *tokenBucketConfig, now instant) {
+// carry makes s, which drained at the pace of from until now, drain at that of c.
+func (c *tokenBucketConfig) carry(s *tokenBucketState, from *tokenBucketConfig, now instant) {
 	now = max(now, s.last)
 	debt := c.rescaled(from.drained(s.debt(), now.Since(s.last)), &from.bucket)
-	var used level
-	if debt.whole >= int64(s.idle) {
-		used = level{debt.whole - int64(s.idle), debt.frac}
-	}
+	*s = tokenBucketState{now, debt.frac, uint32(debt.whole), s.idle}
+}
+
+// resize makes s, a state of the limit of from, one of the limit of c.
+func (c *tokenBucketConfig) resize(s *tokenBucketState, from *tokenBucketConfig) {
+	debt := s.debt()
+	used := c.minus(debt, level{int64(s.idle), 0})
 	debt = c.converted(debt, used, &from.bucket)
-	idle := debt.whole - used.whole
-	if debt.frac < used.frac {
-		idle--
-	}
-	*s = tokenBucketState{now, debt.frac, uint32(debt.whole), uint32(max(idle, 0))}
+	idle := c.minus(debt, used).whole
+	*s = tokenBucketState{s.last, debt.frac, uint32(debt.whole), uint32(idle)}
+}
+
+// slower reports whether tokens are earned slower than under than.
+func (c *tokenBucketConfig) slower(than *tokenBucketConfig) bool {
+	return c.bucket.slower(&than.bucket)
+}
+
+// giveBack takes back a charge of n tokens at then.
+func (c *tokenBucketConfig) giveBack(s *tokenBucketState, then instant, n int64) {
+	debt := c.minus(s.debt(), c.drained(level{n, 0}, s.last.Since(then)))
+	s.whole, s.frac = uint32(debt.whole), debt.frac
 }
 
 // Idle reports whether the bucket is full.

@@ -72,6 +72,9 @@ func impossible(res Result, wait, patience time.Duration) error {
 // the Delay outlasts ctx's deadline; but if ctx is cancelled during the Delay, the
 // request keeps its place in the bucket.
 func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (Result, error) {
+	if k.outside != nil {
+		return k.outside.wait(ctx, key, n)
+	}
 	if err := k.refusal(ctx, n); err != nil {
 		return Result{}, err
 	}
@@ -145,7 +148,7 @@ func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.D
 	if !known {
 		state, seen = shard.Owed(now)
 	}
-	v, delay := shard.Algorithm.step(state, seen, n, false)
+	v, delay := shard.Algorithm.step(state, shard.Algorithm, seen, n, false)
 	v.fill(&res)
 	res.Delay = delay
 	if !res.Allowed {
@@ -155,7 +158,7 @@ func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.D
 		if res.RetryAfter == Never {
 			return res, now, Never
 		}
-		_, delay := shard.Algorithm.step(state, seen.Add(res.RetryAfter), n, false)
+		_, delay := shard.Algorithm.step(state, shard.Algorithm, seen.Add(res.RetryAfter), n, false)
 		return res, now, saturated(res.RetryAfter, delay)
 	}
 	if !turn || res.Delay > patience {
@@ -164,7 +167,7 @@ func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.D
 		return res, now, delay
 	}
 	if known {
-		v, res.Delay = shard.Algorithm.step(state, seen, n, true)
+		v, res.Delay = shard.Algorithm.step(state, shard.Algorithm, seen, n, true)
 	} else {
 		v, res.Delay = admit(shard, h, seen, n)
 	}

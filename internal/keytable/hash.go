@@ -20,9 +20,30 @@ var seedHi, seedLo = maphash.MakeSeed(), maphash.MakeSeed()
 
 // HashOf returns the identity of key.
 func HashOf(key string) Hash {
-	h := Hash{maphash.String(seedHi, key), maphash.String(seedLo, key)}
-	if h.Hi == 0 {
-		h.Hi = 1
+	return hash(maphash.String(seedHi, key), maphash.String(seedLo, key))
+}
+
+// HashOfPair returns the identity of the pair of a and b. Two pairs have the same
+// one only if two keys might: where a ends matters.
+func HashOfPair(a, b string) Hash {
+	type pair struct{ a, b string }
+	return hash(maphash.Comparable(seedHi, pair{a, b}), maphash.Comparable(seedLo, pair{a, b}))
+}
+
+// With returns the identity of the keys of h and of the key other of the n-th table.
+func (h Hash) With(n uint64, other Hash) Hash {
+	type more struct {
+		n uint64
+		h Hash
+		o Hash
 	}
-	return h
+	m := more{n, h, other}
+	return hash(maphash.Comparable(seedHi, m), maphash.Comparable(seedLo, m))
+}
+
+func hash(hi, lo uint64) Hash {
+	if hi == 0 {
+		hi = 1
+	}
+	return Hash{hi, lo}
 }

@@ -109,6 +109,12 @@ func (s *Shard[S, A]) Count(allowed bool) {
 	}
 }
 
+// CountShadowed adds a denial that denied nothing to the totals.
+func (s *Shard[S, A]) CountShadowed() { s.counts.Shadowed++ }
+
+// CountGivenBack takes a decision that was counted as allowed off the totals.
+func (s *Shard[S, A]) CountGivenBack() { s.counts.Allowed-- }
+
 // Reset makes h as good as new. It does nothing if h has no slot.
 func (s *Shard[S, A]) Reset(h Hash) {
 	i, ok := s.search(h)

@@ -87,6 +87,7 @@ func (t *Table[S, A]) Len() int { return int(t.keys.Load()) }
 // Counts are a table's totals since it was made.
 type Counts struct {
 	Allowed, Denied uint64 // decisions, without looks
+	Shadowed        uint64 // denials that denied nothing
 	Evicted         uint64 // keys forgotten because they were as good as new
 	Overflowed      uint64 // decisions granted from a debt shared at the bound on keys
 }
@@ -96,6 +97,7 @@ func (t *Table[S, A]) Counts() (sum Counts) {
 	t.visit(func(s *Shard[S, A]) {
 		sum.Allowed += s.counts.Allowed
 		sum.Denied += s.counts.Denied
+		sum.Shadowed += s.counts.Shadowed
 		sum.Evicted += s.counts.Evicted
 		sum.Overflowed += s.counts.Overflowed
 	})
@@ -104,21 +106,21 @@ func (t *Table[S, A]) Counts() (sum Counts) {
 
 // Reconfigure replaces the configuration of all shards by alg, one shard at a
 // time. It calls convert for every state that has been used, those shared at the
-// bound included.
-func (t *Table[S, A]) Reconfigure(alg A, convert func(s *S)) {
+// bound included; of these shared is true.
+func (t *Table[S, A]) Reconfigure(alg A, convert func(s *S, shared bool)) {
 	t.visit(func(s *Shard[S, A]) {
-		s.Algorithm = alg
 		for i := range s.slots {
 			// Idle before all time is the state that Reset leaves.
-			if at := &s.slots[i]; at.hash.Hi != 0 && !alg.Idle(&at.state, 0) {
-				convert(&at.state)
+			if at := &s.slots[i]; at.hash.Hi != 0 && !s.Algorithm.Idle(&at.state, 0) {
+				convert(&at.state, false)
 			}
 		}
+		s.Algorithm = alg
 		// A key that was evicted is a key that had a slot: had it kept
 		// it, its state would be converted too. So long as none was, a
 		// key without a slot has never been used.
 		if s.floor > 0 || s.shared {
-			convert(&s.overflow)
+			convert(&s.overflow, true)
 			s.shared = true
 		}
 	})

@@ -28,7 +28,7 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "Never forgotten", file: "level.go",
-		old: "if n > b.burst {",
+		old: "if n > burst {",
 		new: "if n < 0 {",
 		by:  "^TestProperties$/TokenBucket", why: "what never fits is told to wait",
 	},
@@ -52,14 +52,14 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "a denial moves the time", file: "tokenbucket.go",
-		old: "v.retryAfter = c.timeToFit(debt, n)",
-		new: "v.retryAfter = c.timeToFit(debt, n)\n\t\tif charge && n <= c.burst {\n\t\t\ts.last, s.frac, s.whole = now, debt.frac, uint32(debt.whole)\n\t\t}",
+		old: "v.retryAfter = pace.timeToFit(debt, n, c.burst)",
+		new: "v.retryAfter = pace.timeToFit(debt, n, c.burst)\n\t\tif charge && n <= c.burst {\n\t\t\ts.last, s.frac, s.whole = now, debt.frac, uint32(debt.whole)\n\t\t}",
 		by:  "^TestProperties$/TokenBucket", why: "after a step back, the denied ask would have changed the answer",
 	},
 	{
 		name: "a denial consumes", file: "tokenbucket.go",
-		old: "v.retryAfter = c.timeToFit(debt, n)",
-		new: "v.retryAfter = c.timeToFit(debt, n)\n\t\tif charge && n <= c.burst {\n\t\t\ts.last, s.frac, s.whole = now, debt.frac, uint32(debt.whole+c.left(debt))\n\t\t}",
+		old: "v.retryAfter = pace.timeToFit(debt, n, c.burst)",
+		new: "v.retryAfter = pace.timeToFit(debt, n, c.burst)\n\t\tif charge && n <= c.burst {\n\t\t\ts.last, s.frac, s.whole = now, debt.frac, uint32(debt.whole+c.left(debt))\n\t\t}",
 		by:  "^TestProperties$/TokenBucket", why: "a denied ask costs what there was",
 	},
 	{
@@ -94,8 +94,8 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "Delay counts the ask itself", file: "leakybucket.go",
-		old: "delay = c.toDrain(c.parts(queue))",
-		new: "delay = c.toDrain(c.parts(level{queue.whole + n, queue.frac}))",
+		old: "delay = pace.toDrain(pace.parts(queue))",
+		new: "delay = pace.toDrain(pace.parts(level{queue.whole + n, queue.frac}))",
 		by:  "^TestProperties$/LeakyBucket", why: "the first one would wait for itself",
 	},
 }

@@ -48,7 +48,7 @@ var decisionMutants = []mutant{
 	},
 	{
 		name: "a change of the rate leaves states as they are", file: "keyed.go",
-		old: "config.convert(s, from, now)",
+		old: "config.carry(s, from, now)\n\t\tconfig.resize(s, from)",
 		new: "_, _, _ = s, from, now",
 		by:  "^TestProperties$/TokenBucket", why: "what is owed is measured in other parts of a token",
 	},

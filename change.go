@@ -1,0 +1,239 @@
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+)
+
+// AddRule adds r behind the other rules. It is an error if there is a rule of its
+// name.
+func (l *RateLimiter) AddRule(r Rule) error {
+	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
+		return append(rules, r), defaultRule, nil
+	})
+}
+
+// RemoveRule removes the rule of this name, and forgets what its keys have used; the
+// name of the default rule is "default", if it has no other. It is an
+// [ErrUnknownRule] if there is none.
+func (l *RateLimiter) RemoveRule(name string) error {
+	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
+		if defaultRule != nil && defaultRule.Name == name {
+			return rules, nil, nil
+		}
+		i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name })
+		if i < 0 {
+			return nil, nil, fmt.Errorf("%w %q", ErrUnknownRule, name)
+		}
+		return slices.Delete(rules, i, i+1), defaultRule, nil
+	})
+}
+
+// SetDefaultRule makes r the rule for the endpoints that no other matches. If the
+// default rule was of the same name, its keys keep what they have used, as by
+// [RateLimiter.Replace].
+func (l *RateLimiter) SetDefaultRule(r Rule) error {
+	return l.edit(func(rules []Rule, _ *Rule) ([]Rule, *Rule, error) {
+		return rules, &r, nil
+	})
+}
+
+// UpdateRate changes the rate of a rule for all keys at one instant between call and
+// return. Each key keeps what it has used: it may have more than before only because
+// a higher limit leaves more beside that. Its tiers keep their rates.
+func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
+	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
+		for i := range rules {
+			if rules[i].Name == rule {
+				rules[i].Rate = r
+				return rules, defaultRule, nil
+			}
+		}
+		if defaultRule != nil && defaultRule.Name == rule {
+			defaultRule.Rate = r
+			return rules, defaultRule, nil
+		}
+		return nil, nil, fmt.Errorf("%w %q", ErrUnknownRule, rule)
+	})
+}
+
+// Replace makes these the rules, all of them or, if anything is wrong with any, none.
+//
+// A rule that had the same name, Algorithm and Key before keeps its keys' state, and
+// a rate that is another is changed as by UpdateRate. All others start with new keys.
+func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
+	return l.edit(func([]Rule, *Rule) ([]Rule, *Rule, error) {
+		return rules, defaultRule, nil
+	})
+}
+
+// Reload makes the rules those that configs say, as [RateLimiter.Replace] does, or
+// reports all that is wrong with them and changes nothing. A rule keeps the Resolve,
+// and the Limiter, that code has given to the rule of its name; a Limiter that a
+// [Factory] has made is kept if it would be made of the same algoConfig.
+func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
+	return l.edit(func(old []Rule, oldDefault *Rule) ([]Rule, *Rule, error) {
+		rules, defaultRule, err := decodeRules(configs, defaultConfig, &l.settings)
+		if err != nil {
+			return nil, nil, err
+		}
+		known := make(map[string]*Rule, len(old)+1)
+		for i := range old {
+			known[old[i].Name] = &old[i]
+		}
+		if oldDefault != nil {
+			known[oldDefault.Name] = oldDefault
+		}
+		for i := range rules {
+			rules[i].keepCode(known[rules[i].completed(false).Name])
+		}
+		if defaultRule != nil {
+			defaultRule.keepCode(known[defaultRule.completed(true).Name])
+		}
+		return rules, defaultRule, nil
+	})
+}
+
+// keepCode gives r what code has given to old, the rule of its name.
+func (r *Rule) keepCode(old *Rule) {
+	if old == nil {
+		return
+	}
+	r.Resolve = old.Resolve
+	made := old.custom != nil && old.custom.limiter == old.Limiter // by a Factory
+	switch {
+	case old.Limiter == nil:
+	case !made:
+		r.Limiter, r.custom = old.Limiter, nil
+	case r.custom != nil && r.Algorithm == old.Algorithm && reflect.DeepEqual(r.custom.algoConfig, old.custom.algoConfig):
+		r.Limiter, r.custom = old.Limiter, old.custom
+	}
+}
+
+// edit replaces the rules by what change makes of copies of them.
+func (l *RateLimiter) edit(change func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error)) error {
+	set := l.set.Load()
+	if set == nil {
+		return errZeroLimiter
+	}
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	rules, defaultRule := l.set.Load().copies()
+	rules, defaultRule, err := change(rules, defaultRule)
+	if err != nil {
+		return err
+	}
+	if err := checkRules(rules, defaultRule, &l.settings); err != nil {
+		return err
+	}
+	return l.replace(rules, defaultRule)
+}
+
+// copies returns the rules of s, which are complete, and its default rule.
+func (s *ruleSet) copies() (rules []Rule, defaultRule *Rule) {
+	for _, r := range s.rules {
+		if r.isDefault {
+			defaultRule = &r.Rule
+			continue
+		}
+		rules = append(rules, r.Rule)
+	}
+	if defaultRule != nil {
+		copied := *defaultRule
+		defaultRule = &copied
+	}
+	return rules, defaultRule
+}
+
+// replace makes these the rules, which have been checked. It must be called with
+// l.changing held, but for a new RateLimiter.
+func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
+	var old map[string]*activeRule
+	if set := l.set.Load(); set != nil {
+		old = set.byName
+	}
+	active := make([]*activeRule, 0, len(rules)+1)
+	var commits []func(now instant)
+	var problems []error
+	add := func(r Rule, isDefault bool) {
+		r = r.completed(isDefault)
+		a, commit, err := l.activate(r, isDefault, old[r.Name])
+		if err != nil {
+			problems = append(problems, at("rules["+strconv.Quote(r.Name)+"].rate", err)...)
+		}
+		if commit != nil {
+			commits = append(commits, commit)
+		}
+		active = append(active, a)
+	}
+	for _, r := range rules {
+		add(r, false)
+	}
+	if defaultRule != nil {
+		add(*defaultRule, true)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	if len(commits) > 0 {
+		now := l.time.now()
+		for _, commit := range commits {
+			commit(now)
+		}
+	}
+	l.set.Store(newRuleSet(active, l.settings.observer != nil))
+	l.waiters.wakeAll()
+	return nil
+}
+
+// activate returns r at work, and how to make its rates those in force for the keys
+// that it takes over from old, if it does.
+func (l *RateLimiter) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, func(now instant), error) {
+	a := &activeRule{Rule: r, isDefault: isDefault, keyed: kindOf(r.Key)}
+	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil)
+	if keeps {
+		a.serial, a.totals = old.serial, old.totals
+	} else {
+		l.made++
+		a.serial, a.totals = l.made, new(totals)
+	}
+	var err error
+	switch {
+	case r.Limiter != nil:
+		return a, nil, nil
+	case l.settings.store != nil:
+		return l.activateRemote(a, old, keeps)
+	case keeps:
+		a.states = old.states
+		commit, err := a.states.change(a.rates())
+		return a, commit, err
+	}
+	a.states, err = builtins[r.Algorithm].states(&l.time, a.rates(), l.settings.maxKeys)
+	return a, nil, err
+}
+
+// activateRemote is activate for a rule whose state is in a store.
+func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (*activeRule, func(now instant), error) {
+	policy := a.OnStoreError.or(l.settings.policy)
+	if keeps && old.remote.policy == policy && old.remote.local != nil {
+		a.remote = old.remote
+		shares, err := policy.shares(a.rates())
+		if err != nil {
+			return a, nil, err
+		}
+		commit, err := a.remote.local.change(shares)
+		return a, commit, err
+	}
+	var err error
+	a.remote, err = l.newRemoteRule(a, policy)
+	return a, nil, err
+}
+
+// rates returns what r grants to whom.
+func (r *activeRule) rates() rates {
+	windowed := builtins[r.Algorithm].windowed
+	return rates{base: r.Rate, tiers: r.Tiers, open: r.Resolve != nil, windows: windowed, samePer: windowed}
+}

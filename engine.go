@@ -1,0 +1,206 @@
+package ratelimit
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// states are the keys of one rule and what each has used. Its methods say nothing
+// of the algorithm, so that rules of several can take part in one decision.
+//
+// A decision of several rules locks the keys of all, in the order of serial, then
+// evaluates all, and then settles all.
+type states interface {
+	// decide takes n units at the rule's own rate. It is the short way of the
+	// commonest decision: one rule, one rate, nobody to tell.
+	decide(h keytable.Hash, n int64) (verdict, time.Duration)
+
+	// lock locks the shard of a.hash and puts it into a.
+	lock(a *ask)
+
+	// evaluate finds whether n units are to be had, without taking them. With
+	// keep it brings the key to the rate that it is asked for at.
+	evaluate(a *ask, now instant, n int64, keep bool)
+
+	// settle takes n units, which evaluate has found, or counts their denial.
+	settle(a *ask, now instant, n int64, take bool)
+
+	// giveBack takes back what was settled at then, and finds what is to be had
+	// without it.
+	giveBack(a *ask, then instant, n int64)
+
+	// remember makes the key one that has remaining units left.
+	remember(h keytable.Hash, w *wish, remaining int64)
+
+	// reset makes the key as good as new.
+	reset(h keytable.Hash)
+
+	// change returns a function that makes r the rates in force, or the
+	// problem with them.
+	change(r rates) (func(now instant), error)
+
+	len() int
+	counts() keytable.Counts
+}
+
+// engine implements states for one algorithm.
+type engine[S any, C algorithm[S, C]] struct {
+	time      *timeline
+	table     *keytable.Table[planned[S], *plans[S, C]]
+	configure func(Rate) (C, error)
+	plans     *plans[S, C] // guarded by RateLimiter.changing; each shard has its own
+}
+
+// engineOf returns what makes the states of a rule of one algorithm.
+func engineOf[S any, C algorithm[S, C]](configure func(Rate, time.Time) (C, error)) func(t *timeline, r rates, maxKeys int) (states, error) {
+	return func(t *timeline, r rates, maxKeys int) (states, error) {
+		e := &engine[S, C]{time: t, configure: func(r Rate) (C, error) { return configure(r, t.start) }}
+		var err error
+		if e.plans, err = newPlans[S](r, e.configure); err != nil {
+			return nil, err
+		}
+		e.table = keytable.New[planned[S]](e.plans, maxKeys)
+		return e, nil
+	}
+}
+
+func (e *engine[S, C]) decide(h keytable.Hash, n int64) (v verdict, delay time.Duration) {
+	var now instant
+	if e.time.clock == nil {
+		now = keytable.InstantAt(time.Since(e.time.start))
+	}
+	shard := e.table.Lock(h)
+	if e.time.clock == nil {
+		now = shard.Latest(now)
+	} else {
+		now = e.time.nowLocked(shard)
+	}
+	ps := shard.Algorithm
+	if state := shard.Find(h); state != nil {
+		v, delay = ps.step(state, ps.base, now, n, true, true)
+	} else {
+		v, delay = takeUnseen(shard, h, ps.base, now, n)
+	}
+	shard.Count(v.retryAfter == 0)
+	shard.Unlock()
+	return v, delay
+}
+
+// takeUnseen takes n units at now for the key with hash h, which has no state yet.
+func takeUnseen[S any, C algorithm[S, C]](shard *keytable.Shard[planned[S], *plans[S, C]], h keytable.Hash, p *plan[C], now instant, n int64) (verdict, time.Duration) {
+	owed, seen := shard.Owed(now)
+	v, delay := shard.Algorithm.stepShared(owed, p, seen, n, false)
+	if v.retryAfter != 0 {
+		return v, delay
+	}
+	state := shard.Newcomer(seen)
+	if from := shard.Algorithm.of(state); from != nil && from != p {
+		p.config.carry(&state.state, from.config, seen)
+	}
+	v, delay = p.config.step(&state.state, p.config, seen, n, true)
+	state.plan = p.id
+	if shard.Keep(h, state, seen) {
+		return v, delay
+	}
+	return shard.Algorithm.stepShared(owed, p, seen, n, true)
+}
+
+func (e *engine[S, C]) lock(a *ask) { a.shard = e.table.Lock(a.hash) }
+
+// locked returns the shard that a holds.
+func (e *engine[S, C]) locked(a *ask) *keytable.Shard[planned[S], *plans[S, C]] {
+	return a.shard.(*keytable.Shard[planned[S], *plans[S, C]])
+}
+
+func (e *engine[S, C]) evaluate(a *ask, now instant, n int64, keep bool) {
+	shard := e.locked(a)
+	p, err := shard.Algorithm.pick(&a.wish)
+	a.err = err
+	if state := shard.Find(a.hash); state != nil {
+		a.verdict, a.delay = shard.Algorithm.step(state, p, now, n, false, keep)
+		return
+	}
+	owed, seen := shard.Owed(now)
+	a.verdict, a.delay = shard.Algorithm.stepShared(owed, p, seen, n, false)
+}
+
+func (e *engine[S, C]) settle(a *ask, now instant, n int64, take bool) {
+	shard := e.locked(a)
+	switch {
+	case take:
+		p, _ := shard.Algorithm.pick(&a.wish)
+		if state := shard.Find(a.hash); state != nil {
+			a.verdict, a.delay = shard.Algorithm.step(state, p, now, n, true, true)
+		} else {
+			a.verdict, a.delay = takeUnseen(shard, a.hash, p, now, n)
+		}
+		shard.Count(true)
+	case a.verdict.retryAfter == 0:
+	case !a.rule.enforces():
+		shard.CountShadowed()
+	default:
+		shard.Count(false)
+	}
+}
+
+func (e *engine[S, C]) giveBack(a *ask, then instant, n int64) {
+	shard := e.table.Lock(a.hash)
+	defer shard.Unlock()
+	state := shard.Find(a.hash)
+	if state == nil {
+		state, _ = shard.Owed(then)
+	}
+	p := shard.Algorithm.of(state)
+	if p == nil {
+		return // it was reset meanwhile
+	}
+	p.config.giveBack(&state.state, then, n)
+	a.verdict, a.delay = p.config.step(&state.state, p.config, then, n, false)
+	shard.CountGivenBack()
+}
+
+func (e *engine[S, C]) remember(h keytable.Hash, w *wish, remaining int64) {
+	now := e.time.now()
+	shard := e.table.Lock(h)
+	defer shard.Unlock()
+	p, _ := shard.Algorithm.pick(w)
+	var s planned[S]
+	v, _ := p.config.step(&s.state, p.config, now, 1, false)
+	if used := v.limit - remaining; used > 0 {
+		p.config.step(&s.state, p.config, now, used, true)
+		s.plan = p.id
+	}
+	switch state := shard.Find(h); {
+	case state != nil:
+		*state = s
+	case s.plan != 0:
+		shard.Keep(h, &s, now)
+	}
+}
+
+func (e *engine[S, C]) reset(h keytable.Hash) {
+	shard := e.table.Lock(h)
+	shard.Reset(h)
+	shard.Unlock()
+}
+
+func (e *engine[S, C]) change(r rates) (func(now instant), error) {
+	ps, err := newPlans[S](r, e.configure)
+	if err != nil {
+		return nil, err
+	}
+	return func(now instant) {
+		old := e.plans
+		if reflect.DeepEqual(r, old.rates) {
+			return
+		}
+		e.plans = ps
+		moves := ps.moves(old)
+		e.table.Reconfigure(ps, func(s *planned[S], shared bool) { ps.renumber(s, old, moves, now, shared) })
+	}, nil
+}
+
+func (e *engine[S, C]) len() int                { return e.table.Len() }
+func (e *engine[S, C]) counts() keytable.Counts { return e.table.Counts() }

@@ -1,0 +1,4 @@
+package ratelimit
+
+// A Factory makes limiters of config maps.
+type Factory struct{}

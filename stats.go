@@ -1,0 +1,60 @@
+package ratelimit
+
+// RuleStats are the totals of one rule since it was made. A change that keeps its
+// keys' state keeps its totals.
+type RuleStats struct {
+	Rule string // the rule's name
+
+	// A request that only other rules denied is in none of these.
+	Allowed      uint64 // requests charged to the rule
+	Denied       uint64 // requests that it denied
+	ShadowDenied uint64 // requests that it would have denied, in [ModeShadow]
+
+	Degraded uint64 // requests that its failure policy answered
+	Errors   uint64 // requests that its store could not answer
+
+	LiveKeys   int    // keys that have state in this process
+	Evicted    uint64 // keys that were forgotten, being as good as new
+	Overflowed uint64 // requests charged to what unseen keys share at the bound on keys
+}
+
+// Stats returns the totals of each rule, in the order of the rules; the default rule
+// comes last. It costs nothing to those who ask: they are kept where a decision
+// writes anyway.
+func (l *RateLimiter) Stats() []RuleStats {
+	set := l.set.Load()
+	if set == nil {
+		return nil
+	}
+	stats := make([]RuleStats, len(set.rules))
+	for i, r := range set.rules {
+		stats[i] = r.stats()
+	}
+	return stats
+}
+
+func (r *activeRule) stats() RuleStats {
+	s := RuleStats{
+		Rule:         r.Name,
+		Allowed:      r.totals.allowed.Load(),
+		Denied:       r.totals.denied.Load(),
+		ShadowDenied: r.totals.shadowed.Load(),
+		Degraded:     r.totals.degraded.Load(),
+		Errors:       r.totals.errors.Load(),
+	}
+	states := r.states
+	if r.remote != nil {
+		states = r.remote.local
+	}
+	if states == nil {
+		return s
+	}
+	counts := states.counts()
+	s.LiveKeys, s.Evicted, s.Overflowed = states.len(), counts.Evicted, counts.Overflowed
+	if r.remote == nil {
+		s.Allowed += counts.Allowed
+		s.Denied += counts.Denied
+		s.ShadowDenied += counts.Shadowed
+	}
+	return s
+}
