@@ -25,12 +25,6 @@ type ask struct {
 	err     error  // why wish was not granted
 }
 
-// A lockedShard is a shard of any rule.
-type lockedShard interface {
-	Latest(now instant) instant
-	Unlock()
-}
-
 // A decision is one request and what its rules say to it. It is used again, so
 // that deciding allocates nothing.
 type decision struct {
@@ -122,7 +116,7 @@ func (d *decision) decide(t *timeline) {
 	}
 	for i := range d.asks {
 		if a := &d.asks[i]; a.states != nil {
-			a.states.lock(a)
+			a.shard = a.states.lock(a.hash)
 		}
 	}
 	if t.clock != nil {
@@ -130,11 +124,15 @@ func (d *decision) decide(t *timeline) {
 	} else {
 		d.latest()
 	}
+	intent := toLook
+	if d.take {
+		intent = toAsk
+	}
 	d.passes = true
 	for i := range d.asks {
 		a := &d.asks[i]
 		if a.states != nil {
-			a.states.evaluate(a, d.now, d.n, d.take)
+			a.verdict, a.delay, a.err = a.states.step(a.shard, a.hash, &a.wish, d.now, d.n, intent)
 		}
 		if a.rule.enforces() && a != d.custom {
 			d.passes = d.passes && a.verdict.retryAfter == 0
@@ -142,12 +140,28 @@ func (d *decision) decide(t *timeline) {
 		}
 	}
 	d.late = d.late && d.passes
-	for i := range d.asks {
-		if a := &d.asks[i]; d.take && a.states != nil && !d.late && (d.passes || !d.waits) {
-			a.states.settle(a, d.now, d.n, d.passes && a.verdict.retryAfter == 0)
-		}
+	if d.take && !d.late && (d.passes || !d.waits) {
+		d.settle()
 	}
 	d.Unlock()
+}
+
+// settle takes from all states if all that enforce have what was asked for, and
+// counts who denies.
+func (d *decision) settle() {
+	for i := range d.asks {
+		switch a := &d.asks[i]; {
+		case a.states == nil:
+		case a.verdict.retryAfter == 0 && d.passes:
+			a.verdict, a.delay, _ = a.states.step(a.shard, a.hash, &a.wish, d.now, d.n, toTake)
+			a.shard.Count(true)
+		case a.verdict.retryAfter == 0:
+		case a.rule.enforces():
+			a.shard.Count(false)
+		default:
+			a.shard.CountShadowed()
+		}
+	}
 }
 
 // latest makes the time the latest that any of the locked shards has seen.

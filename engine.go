@@ -10,22 +10,19 @@ import (
 // states are the keys of one rule and what each has used. Its methods say nothing
 // of the algorithm, so that rules of several can take part in one decision.
 //
-// A decision of several rules locks the keys of all, in the order of serial, then
-// evaluates all, and then settles all.
+// A decision of several rules locks the keys of all, in the order of their making,
+// reads the clock, asks all, and takes from all if it takes from any.
 type states interface {
 	// decide takes n units at the rule's own rate. It is the short way of the
 	// commonest decision: one rule, one rate, nobody to tell.
 	decide(h keytable.Hash, n int64) (verdict, time.Duration)
 
-	// lock locks the shard of a.hash and puts it into a.
-	lock(a *ask)
+	// lock returns the shard of h, locked.
+	lock(h keytable.Hash) lockedShard
 
-	// evaluate finds whether n units are to be had, without taking them. With
-	// keep it brings the key to the rate that it is asked for at.
-	evaluate(a *ask, now instant, n int64, keep bool)
-
-	// settle takes n units, which evaluate has found, or counts their denial.
-	settle(a *ask, now instant, n int64, take bool)
+	// step takes n units from the key, whose shard is s, at the rate that w
+	// asks for, or that of the rule if w is nil; err says why w is not granted.
+	step(s lockedShard, h keytable.Hash, w *wish, now instant, n int64, do intent) (v verdict, delay time.Duration, err error)
 
 	// giveBack takes back what was settled at then, and finds what is to be had
 	// without it.
@@ -44,6 +41,23 @@ type states interface {
 	len() int
 	counts() keytable.Counts
 }
+
+// A lockedShard is a shard of any rule.
+type lockedShard interface {
+	Latest(now instant) instant
+	Count(allowed bool)
+	CountShadowed()
+	Unlock()
+}
+
+// An intent is what a step is to do.
+type intent uint8
+
+const (
+	toLook intent = iota // change nothing
+	toAsk                // change nothing but the rate that the key is at
+	toTake               // charge the key, if there is enough
+)
 
 // engine implements states for one algorithm.
 type engine[S any, C algorithm[S, C]] struct {
@@ -107,42 +121,24 @@ func takeUnseen[S any, C algorithm[S, C]](shard *keytable.Shard[planned[S], *pla
 	return shard.Algorithm.stepShared(owed, p, seen, n, true)
 }
 
-func (e *engine[S, C]) lock(a *ask) { a.shard = e.table.Lock(a.hash) }
+func (e *engine[S, C]) lock(h keytable.Hash) lockedShard { return e.table.Lock(h) }
 
-// locked returns the shard that a holds.
-func (e *engine[S, C]) locked(a *ask) *keytable.Shard[planned[S], *plans[S, C]] {
-	return a.shard.(*keytable.Shard[planned[S], *plans[S, C]])
-}
-
-func (e *engine[S, C]) evaluate(a *ask, now instant, n int64, keep bool) {
-	shard := e.locked(a)
-	p, err := shard.Algorithm.pick(&a.wish)
-	a.err = err
-	if state := shard.Find(a.hash); state != nil {
-		a.verdict, a.delay = shard.Algorithm.step(state, p, now, n, false, keep)
-		return
+func (e *engine[S, C]) step(s lockedShard, h keytable.Hash, w *wish, now instant, n int64, do intent) (v verdict, delay time.Duration, err error) {
+	shard := s.(*keytable.Shard[planned[S], *plans[S, C]])
+	ps := shard.Algorithm
+	p := ps.base
+	if w != nil {
+		p, err = ps.pick(w)
 	}
-	owed, seen := shard.Owed(now)
-	a.verdict, a.delay = shard.Algorithm.stepShared(owed, p, seen, n, false)
-}
-
-func (e *engine[S, C]) settle(a *ask, now instant, n int64, take bool) {
-	shard := e.locked(a)
-	switch {
-	case take:
-		p, _ := shard.Algorithm.pick(&a.wish)
-		if state := shard.Find(a.hash); state != nil {
-			a.verdict, a.delay = shard.Algorithm.step(state, p, now, n, true, true)
-		} else {
-			a.verdict, a.delay = takeUnseen(shard, a.hash, p, now, n)
-		}
-		shard.Count(true)
-	case a.verdict.retryAfter == 0:
-	case !a.rule.enforces():
-		shard.CountShadowed()
-	default:
-		shard.Count(false)
+	if state := shard.Find(h); state != nil {
+		v, delay = ps.step(state, p, now, n, do == toTake, do != toLook)
+	} else if do == toTake {
+		v, delay = takeUnseen(shard, h, p, now, n)
+	} else {
+		owed, seen := shard.Owed(now)
+		v, delay = ps.stepShared(owed, p, seen, n, false)
 	}
+	return v, delay, err
 }
 
 func (e *engine[S, C]) giveBack(a *ask, then instant, n int64) {

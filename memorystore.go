@@ -58,23 +58,30 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 	now, passes := m.time.now(), true
 	for i := range parts {
 		a := &parts[i]
-		a.states.lock(a)
-		a.states.evaluate(a, now, int64(max(asks[i].N, 1)), asks[i].N > 0)
-		a.shard.Unlock()
+		intent := toLook
+		if asks[i].N > 0 {
+			intent = toAsk
+		}
+		a.step(now, max(asks[i].N, 1), intent)
 		passes = passes && (asks[i].Shadow || a.verdict.retryAfter == 0)
 	}
 	results := make([]Result, len(asks))
 	for i := range parts {
 		a := &parts[i]
 		if passes && asks[i].N > 0 && a.verdict.retryAfter == 0 {
-			a.states.lock(a)
-			a.states.settle(a, now, int64(asks[i].N), true)
-			a.shard.Unlock()
+			a.step(now, asks[i].N, toTake)
 		}
 		a.verdict.fill(&results[i])
 		results[i].Delay = a.delay
 	}
 	return results, nil
+}
+
+// step has the states of a asked by themselves.
+func (a *ask) step(now instant, n int, do intent) {
+	shard := a.states.lock(a.hash)
+	defer shard.Unlock()
+	a.verdict, a.delay, _ = a.states.step(shard, a.hash, &a.wish, now, int64(n), do)
 }
 
 // Reset makes the keys of asks as good as new.

@@ -97,10 +97,15 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	if set == nil {
 		return unlimited
 	}
-	if r := set.match(endpoint).alone; r != nil {
+	group := set.match(endpoint)
+	if r := group.alone; r != nil {
 		v, delay := r.states.decide(r.hash(clientID, endpoint, ""), 1)
 		v.fill(&res)
 		res.Delay, res.Rule = delay, r.Name
+		return
+	}
+	if group.plain {
+		group.allow(&l.time, clientID, endpoint, &res)
 		return
 	}
 	res, _ = l.check(context.Background(), &Request{Client: clientID, Endpoint: endpoint}, true)

@@ -77,9 +77,12 @@ type ruleSet struct {
 type ruleGroup struct {
 	rules []*activeRule // in the order of locks
 
-	// alone is the only rule, if nothing but its states is to be asked and
-	// nobody to be told: the short way.
+	// alone is the only rule, if plain.
 	alone *activeRule
+
+	// plain says that nothing but the rules' states is to be asked, at the
+	// rules' own rates, and nobody to be told: a decision goes the short way.
+	plain bool
 }
 
 // A prefix is the group of the endpoints that begin with text.
@@ -134,11 +137,17 @@ func into(groups map[string]*ruleGroup, text string, r *activeRule) {
 
 func (g *ruleGroup) finish(observed bool) {
 	sortBySerial(g.rules)
-	if len(g.rules) != 1 || observed {
+	if g.plain = !observed && len(g.rules) > 0 && len(g.rules) <= maxShort; !g.plain {
 		return
 	}
-	if r := g.rules[0]; r.states != nil && r.enforces() && len(r.Tiers) == 0 && r.Resolve == nil {
-		g.alone = r
+	for _, r := range g.rules {
+		if r.states == nil || !r.enforces() || len(r.Tiers) > 0 || r.Resolve != nil {
+			g.plain = false
+			return
+		}
+	}
+	if len(g.rules) == 1 {
+		g.alone = g.rules[0]
 	}
 }
 
