@@ -68,6 +68,16 @@ func (b *breaker) admit(now instant) (passage, error) {
 	return passage{probe: true}, nil
 }
 
+// pauses reports whether no calls are made now.
+func (b *breaker) pauses(t *timeline) bool {
+	p := b.pause.Load()
+	if p == nil {
+		return false
+	}
+	now := t.now()
+	return now >= p.from && now < p.to
+}
+
 // succeeded says that the store has answered.
 func (b *breaker) succeeded(p passage) {
 	if b.failures.Load() > 0 {

@@ -207,11 +207,12 @@ func (l *RateLimiter) activate(r Rule, isDefault bool, old *activeRule) (*active
 	case l.settings.store != nil:
 		return l.activateRemote(a, old, keeps)
 	case keeps:
-		a.states = old.states
+		a.states, a.here = old.states, old.states
 		commit, err := a.states.change(a.rates())
 		return a, commit, err
 	}
 	a.states, err = builtins[r.Algorithm].states(&l.time, a.rates(), l.settings.maxKeys)
+	a.here = a.states
 	return a, nil, err
 }
 
@@ -219,7 +220,7 @@ func (l *RateLimiter) activate(r Rule, isDefault bool, old *activeRule) (*active
 func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (*activeRule, func(now instant), error) {
 	policy := a.OnStoreError.or(l.settings.policy)
 	if keeps && old.remote.policy == policy && old.remote.local != nil {
-		a.remote = old.remote
+		a.remote, a.here = old.remote, old.here
 		shares, err := policy.shares(a.rates())
 		if err != nil {
 			return a, nil, err
@@ -227,9 +228,15 @@ func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (*activeRul
 		commit, err := a.remote.local.change(shares)
 		return a, commit, err
 	}
-	var err error
-	a.remote, err = l.newRemoteRule(a, policy)
-	return a, nil, err
+	remote, err := l.newRemoteRule(a, policy)
+	if err != nil {
+		return a, nil, err
+	}
+	a.remote = remote
+	if remote.local != nil {
+		a.here = remote.local // in an interface only if there is one
+	}
+	return a, nil, nil
 }
 
 // rates returns what r grants to whom.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ type ask struct {
 	shard   lockedShard // while it is locked
 	verdict verdict
 	delay   time.Duration
+	taken   bool   // whether the units are taken
 	source  Source // empty if it was not asked
 	err     error  // why wish was not granted
 }
@@ -34,6 +36,8 @@ type decision struct {
 	within  time.Duration // how long a Delay may be
 	waits   bool          // whether it is asked again if it is denied, which then is no decision
 
+	set    *ruleSet
+	group  *ruleGroup
 	rules  []*activeRule // those of a request that names them
 	asks   []ask         // in the order of locks; a custom limiter's comes last
 	custom *ask          // the last of asks, if a custom limiter is to be asked
@@ -62,11 +66,11 @@ func (d *decision) free() {
 }
 
 // prepare finds the rules that apply, and asks code for the rates that it sets.
-func (d *decision) prepare(set *ruleSet) error {
-	rules := set.match(d.request.Endpoint).rules
+func (d *decision) prepare() error {
+	rules := d.group.rules
 	if len(d.request.Rules) > 0 {
 		for _, name := range d.request.Rules {
-			r := set.byName[name]
+			r := d.set.byName[name]
 			if r == nil {
 				return fmt.Errorf("%w %q", ErrUnknownRule, name)
 			}
@@ -129,10 +133,16 @@ func (d *decision) decide(t *timeline) {
 		intent = toAsk
 	}
 	d.passes = true
+	last := len(d.asks) - 1
 	for i := range d.asks {
 		a := &d.asks[i]
+		if i == last && d.mayTake(a) {
+			// It has the last word: if it denies, nobody has taken anything.
+			intent = toTake
+		}
 		if a.states != nil {
 			a.verdict, a.delay, a.err = a.states.step(a.shard, a.hash, &a.wish, d.now, d.n, intent)
+			a.taken = intent == toTake && a.verdict.retryAfter == 0
 		}
 		if a.rule.enforces() && a != d.custom {
 			d.passes = d.passes && a.verdict.retryAfter == 0
@@ -146,6 +156,11 @@ func (d *decision) decide(t *timeline) {
 	d.Unlock()
 }
 
+// mayTake reports whether a, the last to be asked, may take what it has at once.
+func (d *decision) mayTake(a *ask) bool {
+	return d.take && d.passes && a.states != nil && a.rule.enforces() && d.within == math.MaxInt64
+}
+
 // settle takes from all states if all that enforce have what was asked for, and
 // counts who denies.
 func (d *decision) settle() {
@@ -153,7 +168,9 @@ func (d *decision) settle() {
 		switch a := &d.asks[i]; {
 		case a.states == nil:
 		case a.verdict.retryAfter == 0 && d.passes:
-			a.verdict, a.delay, _ = a.states.step(a.shard, a.hash, &a.wish, d.now, d.n, toTake)
+			if !a.taken {
+				a.verdict, a.delay, _ = a.states.step(a.shard, a.hash, &a.wish, d.now, d.n, toTake)
+			}
 			a.shard.Count(true)
 		case a.verdict.retryAfter == 0:
 		case a.rule.enforces():

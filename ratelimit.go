@@ -98,17 +98,21 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 		return unlimited
 	}
 	group := set.match(endpoint)
+	if !group.plain || l.settings.store != nil && !l.breaker.pauses(&l.time) {
+		d := newDecision(&Request{Client: clientID, Endpoint: endpoint}, true, math.MaxInt64)
+		d.set, d.group = set, group
+		res, _ = l.run(context.Background(), d)
+		d.free()
+		return
+	}
 	if r := group.alone; r != nil {
-		v, delay := r.states.decide(r.hash(clientID, endpoint, ""), 1)
+		v, delay := r.here.decide(r.hash(clientID, endpoint, ""), 1)
 		v.fill(&res)
 		res.Delay, res.Rule = delay, r.Name
-		return
-	}
-	if group.plain {
+	} else {
 		group.allow(&l.time, clientID, endpoint, &res)
-		return
 	}
-	res, _ = l.check(context.Background(), &Request{Client: clientID, Endpoint: endpoint}, true)
+	res.Degraded = l.settings.store != nil
 	return
 }
 
@@ -154,16 +158,18 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (Result, error) {
 	} else if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	set := l.set.Load()
-	if set == nil {
-		return unlimited, nil
+	if d.set == nil {
+		if d.set = l.set.Load(); d.set == nil {
+			return unlimited, nil
+		}
+		d.group = d.set.match(d.request.Endpoint)
 	}
 	var began time.Time
 	observed := d.take && l.settings.observer != nil
 	if observed {
 		began = time.Now()
 	}
-	if err := d.prepare(set); err != nil {
+	if err := d.prepare(); err != nil {
 		return Result{}, err
 	}
 	if err := l.answer(ctx, d); err != nil {

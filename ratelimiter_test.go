@@ -1,6 +1,8 @@
 package ratelimit_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -47,4 +49,28 @@ func BenchmarkRL(b *testing.B) {
 			tb.Allow("some user")
 		}
 	})
+}
+
+type deadStore struct{}
+
+func (deadStore) Take(context.Context, []ratelimit.Ask) ([]ratelimit.Result, error) {
+	return nil, errors.New("dead")
+}
+func (deadStore) Reset(context.Context, []ratelimit.Ask) error { return errors.New("dead") }
+
+func BenchmarkDead(b *testing.B) {
+	l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/x", Rate: ratelimit.PerSecond(1000000)}}, nil, ratelimit.WithStore(deadStore{}))
+	require.NoError(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Allow("some user", "/x")
+	}
+}
+func BenchmarkGeneral(b *testing.B) {
+	l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/x", Rate: ratelimit.PerSecond(1000000), Tiers: map[string]ratelimit.Rate{"a": ratelimit.PerSecond(3)}}}, nil)
+	require.NoError(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Allow("some user", "/x")
+	}
 }

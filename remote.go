@@ -176,6 +176,9 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass passage, 
 		l.breaker.abandoned(pass)
 	default:
 		l.breaker.failed(pass, l.time.now(), err)
+		for i := range d.asks {
+			d.asks[i].rule.totals.errors.Add(1)
+		}
 	}
 	return err
 }
@@ -224,12 +227,14 @@ func (a *ask) share() wish {
 	return w
 }
 
-// countOutside counts the decision d for rules whose states do not.
+// countOutside counts the decision d for the rules whose states have not.
 func (d *decision) countOutside() {
 	for i := range d.asks {
 		a := &d.asks[i]
+		if a.states != nil {
+			continue
+		}
 		if d.failed != nil {
-			a.rule.totals.errors.Add(1)
 			a.rule.totals.degraded.Add(1)
 		}
 		switch {

@@ -18,8 +18,9 @@ type activeRule struct {
 	index     int    // place in the order of rules
 	serial    uint64 // place in the order of locks: that of the states' making
 	keyed     keyKind
-	states    states // in this process; nil if the rule has a Limiter, or a store
-	remote    *remoteRule
+	states    states      // in this process; nil if the rule has a Limiter, or a store
+	remote    *remoteRule // if there is a store
+	here      states      // states, or what stands in for them while the store does not answer
 	totals    *totals
 }
 
@@ -141,7 +142,7 @@ func (g *ruleGroup) finish(observed bool) {
 		return
 	}
 	for _, r := range g.rules {
-		if r.states == nil || !r.enforces() || len(r.Tiers) > 0 || r.Resolve != nil {
+		if r.here == nil || !r.enforces() || len(r.Tiers) > 0 || r.Resolve != nil {
 			g.plain = false
 			return
 		}

@@ -40,8 +40,10 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 func (l *RateLimiter) lineOf(req *Request) (keytable.Hash, error) {
 	d := newDecision(req, false, math.MaxInt64)
 	defer d.free()
+	d.set = l.set.Load()
+	d.group = d.set.match(req.Endpoint)
 	h := globalHash
-	if err := d.prepare(l.set.Load()); err != nil {
+	if err := d.prepare(); err != nil {
 		return h, err
 	}
 	for i := range d.asks {

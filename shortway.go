@@ -52,7 +52,7 @@ func (g *ruleGroup) allow(t *timeline, client, endpoint string, res *Result) {
 	for i, r := range g.rules {
 		p := &s.parts[i]
 		p.hash = r.hash(client, endpoint, "")
-		p.shard = r.states.lock(p.hash)
+		p.shard = r.here.lock(p.hash)
 	}
 	if t.clock != nil {
 		now = s.nowLocked(t)
@@ -71,13 +71,13 @@ func (g *ruleGroup) allow(t *timeline, client, endpoint string, res *Result) {
 		if i == last && passes {
 			do = toTake
 		}
-		p.verdict, p.delay, _ = r.states.step(p.shard, p.hash, nil, now, 1, do)
+		p.verdict, p.delay, _ = r.here.step(p.shard, p.hash, nil, now, 1, do)
 		passes = passes && p.verdict.retryAfter == 0
 	}
 	for i, r := range g.rules {
 		p := &s.parts[i]
 		if passes && i != last {
-			p.verdict, p.delay, _ = r.states.step(p.shard, p.hash, nil, now, 1, toTake)
+			p.verdict, p.delay, _ = r.here.step(p.shard, p.hash, nil, now, 1, toTake)
 		}
 		if passes || p.verdict.retryAfter != 0 {
 			p.shard.Count(passes)

@@ -11,7 +11,7 @@ type RuleStats struct {
 	ShadowDenied uint64 // requests that it would have denied, in [ModeShadow]
 
 	Degraded uint64 // requests that its failure policy answered
-	Errors   uint64 // requests that its store could not answer
+	Errors   uint64 // calls of the store for it that failed
 
 	LiveKeys   int    // keys that have state in this process
 	Evicted    uint64 // keys that were forgotten, being as good as new
@@ -42,19 +42,16 @@ func (r *activeRule) stats() RuleStats {
 		Degraded:     r.totals.degraded.Load(),
 		Errors:       r.totals.errors.Load(),
 	}
-	states := r.states
-	if r.remote != nil {
-		states = r.remote.local
-	}
-	if states == nil {
+	if r.here == nil {
 		return s
 	}
-	counts := states.counts()
-	s.LiveKeys, s.Evicted, s.Overflowed = states.len(), counts.Evicted, counts.Overflowed
-	if r.remote == nil {
-		s.Allowed += counts.Allowed
-		s.Denied += counts.Denied
-		s.ShadowDenied += counts.Shadowed
+	counts := r.here.counts()
+	s.Allowed += counts.Allowed
+	s.Denied += counts.Denied
+	s.ShadowDenied += counts.Shadowed
+	if r.remote != nil { // while the store did not answer
+		s.Degraded += counts.Allowed + counts.Denied + counts.Shadowed
 	}
+	s.LiveKeys, s.Evicted, s.Overflowed = r.here.len(), counts.Evicted, counts.Overflowed
 	return s
 }
