@@ -43,7 +43,8 @@ func (l *RateLimiter) SetDefaultRule(r Rule) error {
 
 // UpdateRate changes the rate of a rule for all keys at one instant between call and
 // return. Each key keeps what it has used: it may have more than before only because
-// a higher limit leaves more beside that. Its tiers keep their rates.
+// a higher limit leaves more beside that. Its tiers keep their rates. A custom
+// [Limiter] is told by its SetRate(Rate) error, if it has one.
 func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
 		for i := range rules {
@@ -115,8 +116,7 @@ func (r *Rule) keepCode(old *Rule) {
 
 // edit replaces the rules by what change makes of copies of them.
 func (l *RateLimiter) edit(change func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error)) error {
-	set := l.set.Load()
-	if set == nil {
+	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
 	l.changing.Lock()

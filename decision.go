@@ -22,9 +22,10 @@ type ask struct {
 	shard   lockedShard // while it is locked
 	verdict verdict
 	delay   time.Duration
-	taken   bool   // whether the units are taken
-	source  Source // empty if it was not asked
-	err     error  // why wish was not granted
+	taken   bool    // whether the units are taken
+	then    instant // when they were, if they may have to be given back
+	source  Source  // empty if it was not asked
+	err     error   // why wish was not granted
 }
 
 // A decision is one request and what its rules say to it. It is used again, so
@@ -172,6 +173,9 @@ func (d *decision) settle() {
 				a.verdict, a.delay, _ = a.states.step(a.shard, a.hash, &a.wish, d.now, d.n, toTake)
 			}
 			a.shard.Count(true)
+			if d.custom != nil {
+				a.then = a.states.charged(a.shard, a.hash)
+			}
 		case a.verdict.retryAfter == 0:
 		case a.rule.enforces():
 			a.shard.Count(false)
@@ -235,7 +239,7 @@ func (d *decision) askCustom(ctx context.Context) error {
 func (d *decision) giveBack() {
 	for i := range d.asks {
 		if a := &d.asks[i]; a.states != nil && a.verdict.retryAfter == 0 {
-			a.states.giveBack(a, d.now, d.n)
+			a.verdict, a.delay = a.states.giveBack(a.hash, a.then, d.n)
 		}
 	}
 }

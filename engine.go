@@ -24,9 +24,13 @@ type states interface {
 	// asks for, or that of the rule if w is nil; err says why w is not granted.
 	step(s lockedShard, h keytable.Hash, w *wish, now instant, n int64, do intent) (v verdict, delay time.Duration, err error)
 
-	// giveBack takes back what was settled at then, and finds what is to be had
-	// without it.
-	giveBack(a *ask, then instant, n int64)
+	// charged returns the instant at which the key, whose shard is s, was
+	// charged last.
+	charged(s lockedShard, h keytable.Hash) instant
+
+	// giveBack takes back what was taken when charged was then, and answers as
+	// for a look at that instant.
+	giveBack(h keytable.Hash, then instant, n int64) (verdict, time.Duration)
 
 	// remember makes the key one that has remaining units left.
 	remember(h keytable.Hash, w *wish, remaining int64)
@@ -141,20 +145,31 @@ func (e *engine[S, C]) step(s lockedShard, h keytable.Hash, w *wish, now instant
 	return v, delay, err
 }
 
-func (e *engine[S, C]) giveBack(a *ask, then instant, n int64) {
-	shard := e.table.Lock(a.hash)
-	defer shard.Unlock()
-	state := shard.Find(a.hash)
+// chargedTo returns the state that the key is charged to.
+func (e *engine[S, C]) chargedTo(shard *keytable.Shard[planned[S], *plans[S, C]], h keytable.Hash) *planned[S] {
+	state := shard.Find(h)
 	if state == nil {
-		state, _ = shard.Owed(then)
+		state, _ = shard.Owed(0)
 	}
-	p := shard.Algorithm.of(state)
-	if p == nil {
-		return // it was reset meanwhile
+	return state
+}
+
+func (e *engine[S, C]) charged(s lockedShard, h keytable.Hash) instant {
+	shard := s.(*keytable.Shard[planned[S], *plans[S, C]])
+	state := e.chargedTo(shard, h)
+	return shard.Algorithm.of(state).config.charged(&state.state)
+}
+
+func (e *engine[S, C]) giveBack(h keytable.Hash, then instant, n int64) (verdict, time.Duration) {
+	shard := e.table.Lock(h)
+	defer shard.Unlock()
+	state, p := e.chargedTo(shard, h), shard.Algorithm.base
+	if at := shard.Algorithm.of(state); at != nil { // else it was reset meanwhile
+		p = at
+		p.config.giveBack(&state.state, then, n)
+		shard.CountGivenBack()
 	}
-	p.config.giveBack(&state.state, then, n)
-	a.verdict, a.delay = p.config.step(&state.state, p.config, then, n, false)
-	shard.CountGivenBack()
+	return p.config.step(&state.state, p.config, then, n, false)
 }
 
 func (e *engine[S, C]) remember(h keytable.Hash, w *wish, remaining int64) {

@@ -98,6 +98,9 @@ func (c *fixedWindowConfig) resize(*fixedWindowState, *fixedWindowConfig) {}
 // slower reports whether units count for longer than under than.
 func (c *fixedWindowConfig) slower(than *fixedWindowConfig) bool { return c.per > than.per }
 
+// charged returns the instant of the last charge.
+func (c *fixedWindowConfig) charged(s *fixedWindowState) instant { return s.last }
+
 // giveBack takes back a charge of n units at then, if its window has not ended.
 func (c *fixedWindowConfig) giveBack(s *fixedWindowState, then instant, n int64) {
 	if s.last.Since(then) <= c.offset(s.last) {

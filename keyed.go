@@ -40,8 +40,11 @@ type algorithm[S, C any] interface {
 	// than.
 	slower(than C) bool
 
-	// giveBack takes back a charge of n units at the instant then, as far as
-	// they have not drained.
+	// charged returns the instant at which s was charged last.
+	charged(s *S) instant
+
+	// giveBack takes back a charge of n units, of which charged was then, as
+	// far as they have not drained.
 	giveBack(s *S, then instant, n int64)
 
 	keytable.Algorithm[S]

@@ -108,6 +108,9 @@ func (c *leakyBucketConfig) slower(than *leakyBucketConfig) bool {
 	return c.bucket.slower(&than.bucket)
 }
 
+// charged returns the instant of the last charge.
+func (c *leakyBucketConfig) charged(s *leakyBucketState) instant { return s.last }
+
 // giveBack takes back a charge of n units at then.
 func (c *leakyBucketConfig) giveBack(s *leakyBucketState, then instant, n int64) {
 	still := c.drained(level{n, 0}, s.last.Since(then))

@@ -193,7 +193,7 @@ func (d *decision) setResults(results []Result) {
 			d.passes = d.passes && res.Allowed
 			d.late = d.late || a.delay > d.within
 		}
-		if r := a.rule.remote; r.local != nil {
+		if r := a.rule.remote; r.local != nil && res.Limit >= 0 {
 			share := a.share()
 			r.local.remember(a.hash, &share, int64(res.Remaining/r.policy.replicas))
 		}

@@ -69,6 +69,9 @@ func (c *cooldownConfig) resize(*cooldownState, *cooldownConfig) {}
 // slower reports whether it takes longer to cool down than under than.
 func (c *cooldownConfig) slower(than *cooldownConfig) bool { return c.gap > than.gap }
 
+// charged returns the instant of the last charge.
+func (c *cooldownConfig) charged(s *cooldownState) instant { return s.last }
+
 // giveBack cools the key down, if it was then that it got hot.
 func (c *cooldownConfig) giveBack(s *cooldownState, then instant, _ int64) {
 	if s.last == then {

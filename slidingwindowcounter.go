@@ -154,6 +154,9 @@ func (c *slidingCounterConfig) resize(*slidingCounterState, *slidingCounterConfi
 // slower reports whether units count for longer than under than.
 func (c *slidingCounterConfig) slower(than *slidingCounterConfig) bool { return c.per > than.per }
 
+// charged returns the instant of the last charge.
+func (c *slidingCounterConfig) charged(s *slidingCounterState) instant { return s.last }
+
 // giveBack takes back a charge of n units at then, from the window that it lies in.
 func (c *slidingCounterConfig) giveBack(s *slidingCounterState, then instant, n int64) {
 	switch ago, offset := s.last.Since(then), c.offset(s.last); {

@@ -187,6 +187,9 @@ func (c *slidingLogConfig) resize(*slidingLogState, *slidingLogConfig) {}
 // slower reports whether units count for longer than under than.
 func (c *slidingLogConfig) slower(than *slidingLogConfig) bool { return c.per > than.per }
 
+// charged returns the instant of the last charge.
+func (c *slidingLogConfig) charged(s *slidingLogState) instant { return s.last }
+
 // giveBack takes back a charge of n units at then, if they are still an entry, or a
 // part of one.
 func (c *slidingLogConfig) giveBack(s *slidingLogState, then instant, n int64) {

@@ -100,6 +100,9 @@ func (c *tokenBucketConfig) slower(than *tokenBucketConfig) bool {
 	return c.bucket.slower(&than.bucket)
 }
 
+// charged returns the instant of the last charge.
+func (c *tokenBucketConfig) charged(s *tokenBucketState) instant { return s.last }
+
 // giveBack takes back a charge of n tokens at then.
 func (c *tokenBucketConfig) giveBack(s *tokenBucketState, then instant, n int64) {
 	debt := c.minus(s.debt(), c.drained(level{n, 0}, s.last.Since(then)))
