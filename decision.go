@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -317,8 +318,9 @@ func (d *decision) binds(a, b *ask) bool {
 func (d *decision) problems() error {
 	err := d.failed
 	for i := range d.asks {
-		if problem := d.asks[i].err; problem != nil {
-			err = errors.Join(err, fmt.Errorf("rule %q: %w", d.asks[i].rule.Name, problem))
+		if a := &d.asks[i]; a.err != nil {
+			path := "rules[" + strconv.Quote(a.rule.Name) + "].resolve"
+			err = errors.Join(append([]error{err}, at(path, a.err)...)...)
 		}
 	}
 	return err

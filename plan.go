@@ -97,10 +97,10 @@ func (ps *plans[S, C]) at(rate Rate) (*plan[C], error) {
 	if q := place(*ps.quotes.Load(), rate).Load(); q != nil {
 		return q.plan, nil
 	}
-	if ps.rates.samePer && rate.Per != ps.rates.base.Per {
-		return nil, errOtherWindow(rate)
-	}
 	config, err := ps.configure(rate)
+	if err == nil && ps.rates.samePer && rate.Per != ps.rates.base.Per {
+		err = errOtherWindow(rate)
+	}
 	if err != nil {
 		return nil, err
 	}

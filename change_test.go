@@ -1,0 +1,245 @@
+package ratelimit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+func search(r ratelimit.Rate) ratelimit.Rule { return ratelimit.Rule{Endpoint: "/search", Rate: r} }
+
+func TestAddAndRemoveRules(t *testing.T) {
+	l, _ := rules(t, []ratelimit.Rule{search(ratelimit.PerHour(2))}, nil)
+	l.Allow("ann", "/search")
+	require.Equal(t, unlimited, l.Allow("ann", "/login"))
+
+	require.NoError(t, l.AddRule(ratelimit.Rule{Endpoint: "/login", Rate: ratelimit.PerHour(5)}))
+	require.Equal(t, by("/login", yes(5, 4, 12*mins)), l.Allow("ann", "/login"))
+	require.Equal(t, by("/search", yes(2, 0, time.Hour)), l.Allow("ann", "/search"), "the other rule keeps its keys")
+
+	for _, tt := range []struct {
+		rule ratelimit.Rule
+		want string
+		why  string
+	}{
+		{search(ratelimit.PerHour(9)), `ratelimit: rules[2].endpoint is "/search": is that of rules[0], by the same key: rules that share an endpoint need names`, "without a name"},
+		{ratelimit.Rule{Name: "/login", Rate: ratelimit.PerHour(9)}, `ratelimit: rules[2].name is "/login": is that of rules[1]: a name occurs once`, "the name is taken"},
+		{ratelimit.Rule{Endpoint: "/new"}, "ratelimit: rules[2].rate.requests is 0: must be at least 1\nratelimit: rules[2].rate.per is 0s: must be longer than zero", "all that is wrong with the rate"},
+	} {
+		err := l.AddRule(tt.rule)
+		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, tt.why)
+		assert.EqualError(t, err, tt.want, tt.why)
+	}
+	require.Equal(t, by("/search", no(2, 0, 30*mins, time.Hour)), l.Allow("ann", "/search"), "what is refused changes nothing")
+
+	require.NoError(t, l.RemoveRule("/search"))
+	require.Equal(t, unlimited, l.Allow("ann", "/search"))
+	assert.ErrorIs(t, l.RemoveRule("/search"), ratelimit.ErrUnknownRule, "it is gone")
+	require.NoError(t, l.AddRule(search(ratelimit.PerHour(2))))
+	require.Equal(t, by("/search", yes(2, 1, 30*mins)), l.Allow("ann", "/search"), "what was used went with the rule")
+}
+
+func TestDefaultRule(t *testing.T) {
+	l, _ := rules(t, nil, nil)
+	assert.ErrorIs(t, l.RemoveRule("default"), ratelimit.ErrUnknownRule)
+	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Rate: ratelimit.PerHour(3)}))
+	require.Equal(t, by("default", yes(3, 2, 20*mins)), l.Allow("ann", "/a"))
+	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "default", Rate: ratelimit.PerHour(2)}))
+	require.Equal(t, by("default", yes(2, 0, time.Hour)), l.Allow("ann", "/b"), "of the same name: what was used stays used")
+	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
+	require.Equal(t, by("rest", yes(2, 1, 30*mins)), l.Allow("ann", "/b"), "of another name: another rule")
+	assert.ErrorIs(t, l.RemoveRule("default"), ratelimit.ErrUnknownRule)
+	require.NoError(t, l.UpdateRate("rest", ratelimit.PerHour(1)))
+	require.Equal(t, by("rest", no(1, 0, time.Hour, time.Hour)), l.Allow("ann", "/b"))
+	require.NoError(t, l.RemoveRule("rest"))
+	require.Equal(t, unlimited, l.Allow("ann", "/b"))
+	err := l.SetDefaultRule(ratelimit.Rule{Endpoint: "/b", Rate: ratelimit.PerHour(1)})
+	assert.EqualError(t, err, `ratelimit: defaultRule.endpoint is "/b": must be empty: the default rule is for the endpoints that no other matches`)
+}
+
+func TestUpdateRate(t *testing.T) {
+	tiered := search(ratelimit.PerHour(10))
+	tiered.Tiers = map[string]ratelimit.Rate{"paid": ratelimit.PerHour(100)}
+	l, clock := rules(t, []ratelimit.Rule{tiered}, nil)
+	check(t, l, ratelimit.Request{Client: "ann", Endpoint: "/search", Cost: 6})
+	check(t, l, ratelimit.Request{Client: "eve", Endpoint: "/search", Cost: 60, Tier: "paid"})
+
+	require.NoError(t, l.UpdateRate("/search", ratelimit.PerHour(20)))
+	require.Equal(t, by("/search", yes(20, 3, 51*mins)), l.Allow("ann", "/search"), "a raise grants nothing, but is earned")
+	require.Equal(t, by("/search", yes(100, 39, 36*mins+36*sec)), check(t, l, ratelimit.Request{Client: "eve", Endpoint: "/search", Tier: "paid"}),
+		"a tier keeps its rate")
+	require.NoError(t, l.UpdateRate("/search", ratelimit.PerHour(8)))
+	require.Equal(t, by("/search", yes(8, 0, time.Hour)), l.Allow("ann", "/search"), "a cut leaves the new limit less what was used")
+	clock.Advance(15 * mins)
+	require.Equal(t, by("/search", yes(8, 1, 52*mins+30*sec)), l.Allow("ann", "/search"))
+
+	assert.ErrorIs(t, l.UpdateRate("no such", ratelimit.PerHour(1)), ratelimit.ErrUnknownRule)
+	assert.EqualError(t, l.UpdateRate("/search", ratelimit.Rate{Requests: 1}), "ratelimit: rules[0].rate.per is 0s: must be longer than zero")
+	require.Equal(t, by("/search", yes(8, 0, time.Hour)), l.Allow("ann", "/search"), "what is refused changes nothing")
+}
+
+// TestReplaceKeepsState looks what each kind of change leaves of what was used.
+func TestReplaceKeepsState(t *testing.T) {
+	window := func(r ratelimit.Rate) ratelimit.Rule {
+		return ratelimit.Rule{Endpoint: "/", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: r}
+	}
+	bucket := ratelimit.Rule{Endpoint: "/", Rate: ratelimit.PerHour(4)}
+	with := func(r ratelimit.Rule, change func(*ratelimit.Rule)) ratelimit.Rule {
+		change(&r)
+		return r
+	}
+	for _, tt := range []struct {
+		before, after ratelimit.Rule
+		want          ratelimit.Result
+		why           string
+	}{
+		{bucket, bucket, yes(4, 0, time.Hour), "the same rule"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(6) }), yes(6, 0, time.Hour), "a raise: 1 of 4 was left"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(3) }), no(3, 0, 20*mins, time.Hour), "a cut: all 3 are used"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.Rate{Requests: 2, Per: 30 * mins, Burst: 4} }), yes(4, 0, time.Hour), "the same rate, written otherwise"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Algorithm = ratelimit.AlgorithmLeakyBucket }), yes(4, 3, 15*mins), "another algorithm: new keys"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Key = ratelimit.KeyUserEndpoint }), yes(4, 3, 15*mins), "another key: new keys"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Name = "other" }), yes(4, 3, 15*mins), "another name: another rule"},
+		{with(bucket, func(r *ratelimit.Rule) { r.Name = "/" }), with(bucket, func(r *ratelimit.Rule) { r.Name, r.Endpoint = "/", "*" }), yes(4, 0, time.Hour), "another endpoint of the same name"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Tiers = map[string]ratelimit.Rate{"": ratelimit.PerHour(8)} }), yes(8, 0, time.Hour), "a tier that was not there"},
+		{window(ratelimit.PerHour(4)), window(ratelimit.PerHour(9)), yes(9, 5, time.Hour), "a window counts what was used, so a raise leaves more"},
+		{window(ratelimit.PerHour(4)), window(ratelimit.PerHour(2)), no(2, 0, time.Hour, time.Hour), "more is used than the new limit"},
+		{window(ratelimit.PerHour(4)), window(ratelimit.PerDay(5)), yes(5, 1, 24*time.Hour), "another length: the count goes into the window that holds now"},
+	} {
+		l, _ := rules(t, []ratelimit.Rule{tt.before}, nil)
+		check(t, l, ratelimit.Request{Client: "ann", Endpoint: "/", Cost: 3})
+		require.NoError(t, l.Replace([]ratelimit.Rule{tt.after}, nil), tt.why)
+		name := tt.after.Name
+		if name == "" {
+			name = "/"
+		}
+		assert.Equal(t, by(name, tt.want), l.Allow("ann", "/"), tt.why)
+	}
+}
+
+// TestReplaceIsAllOrNothing has a Replace of which a part is wrong change nothing.
+func TestReplaceIsAllOrNothing(t *testing.T) {
+	l, _ := rules(t, []ratelimit.Rule{search(ratelimit.PerHour(2))}, &ratelimit.Rule{Rate: ratelimit.PerHour(4)})
+	l.Allow("ann", "/search")
+	err := l.Replace([]ratelimit.Rule{
+		search(ratelimit.PerHour(100)),
+		{Endpoint: "/a", Mode: "off"},
+		{Endpoint: "a*b", Key: "users", Rate: ratelimit.PerHour(1)},
+		{Rate: ratelimit.PerHour(1)},
+		{Endpoint: "/search", Rate: ratelimit.PerHour(1)},
+		{Endpoint: "/w", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(1).WithBurst(2), OnStoreError: ratelimit.FailLocal(0)},
+		{Endpoint: "/v", Algorithm: "Bucket", Rate: ratelimit.PerHour(1)},
+		{Endpoint: "/t", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(1), Tiers: map[string]ratelimit.Rate{"b": ratelimit.PerDay(1), "a": {}}},
+	}, &ratelimit.Rule{Endpoint: "/d", Rate: ratelimit.PerHour(1)})
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.EqualError(t, err, `ratelimit: rules[1].mode is "off": must be one of "enforce", "shadow"
+ratelimit: rules[1].rate.requests is 0: must be at least 1
+ratelimit: rules[1].rate.per is 0s: must be longer than zero
+ratelimit: rules[2].endpoint is "a*b": must have a "*" at the end only
+ratelimit: rules[2].key is "users": must be one of "user", "endpoint", "user_endpoint", "ip", "global"
+ratelimit: rules[3].endpoint is "": must be set, or a name to ask for the rule by
+ratelimit: rules[4].endpoint is "/search": is that of rules[0], by the same key: rules that share an endpoint need names
+ratelimit: rules[5].onStoreError is local:0: must have at least 1 replica
+ratelimit: rules[5].rate.burst is 2: must be 0: a fixed window has no burst
+ratelimit: rules[6].algorithm is "Bucket": must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket", or the rule have a limiter
+ratelimit: rules[7].tiers["a"].requests is 0: must be at least 1
+ratelimit: rules[7].tiers["a"].per is 0s: must be longer than zero
+ratelimit: rules[7].tiers["a"].per is 0s: must be that of the rule's rate: a window has one length
+ratelimit: rules[7].tiers["b"].per is 24h0m0s: must be that of the rule's rate: a window has one length
+ratelimit: defaultRule.endpoint is "/d": must be empty: the default rule is for the endpoints that no other matches`)
+	require.Equal(t, by("/search", yes(2, 0, time.Hour)), l.Allow("ann", "/search"))
+	require.Equal(t, by("default", yes(4, 3, 15*mins)), l.Allow("ann", "/a"))
+
+	many := make([]ratelimit.Rule, 10_001)
+	require.EqualError(t, l.Replace(many, nil), "ratelimit: rules is 10001: must be at most 10000")
+}
+
+// TestRulesAreCopied changes what a RateLimiter was made of.
+func TestRulesAreCopied(t *testing.T) {
+	tiers := map[string]ratelimit.Rate{"paid": ratelimit.PerHour(5)}
+	rs := []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerHour(1), Tiers: tiers}}
+	fallback := &ratelimit.Rule{Rate: ratelimit.PerHour(2)}
+	l, _ := rules(t, rs, fallback)
+	tiers["paid"] = ratelimit.PerHour(9)
+	rs[0].Rate, fallback.Rate = ratelimit.PerHour(8), ratelimit.PerHour(8)
+	assert.Equal(t, 5, check(t, l, ratelimit.Request{Endpoint: "/", Tier: "paid"}).Limit)
+	assert.Equal(t, 1, check(t, l, ratelimit.Request{Endpoint: "/", Client: "bob"}).Limit)
+	assert.Equal(t, 2, l.Allow("ann", "/other").Limit)
+}
+
+// TestTiers has clients of several plans, and one that changes his.
+func TestTiers(t *testing.T) {
+	l, clock := rules(t, []ratelimit.Rule{{
+		Endpoint: "/", Rate: ratelimit.PerMinute(10),
+		Tiers: map[string]ratelimit.Rate{"free": ratelimit.PerMinute(60), "paid": ratelimit.PerMinute(600)},
+	}}, nil)
+	ask := func(client, tier string, cost int) ratelimit.Result {
+		return check(t, l, ratelimit.Request{Client: client, Endpoint: "/", Tier: tier, Cost: cost})
+	}
+	require.Equal(t, by("/", yes(60, 20, 40*sec)), ask("ann", "free", 40))
+	require.Equal(t, by("/", yes(600, 560, 4*sec)), ask("bob", "paid", 40))
+	require.Equal(t, by("/", yes(10, 9, 6*sec)), ask("eve", "", 1), "no tier is the rule's own rate")
+	require.Equal(t, by("/", yes(10, 9, 6*sec)), ask("dan", "gold", 1), "so is an unknown one")
+
+	clock.Advance(10 * sec)
+	require.Equal(t, by("/", yes(600, 29, 57100*ms)), ask("ann", "paid", 1), "10 s at the old rate have earned 10; a raise grants nothing")
+	clock.Advance(10 * sec)
+	require.Equal(t, by("/", yes(600, 128, 47200*ms)), ask("ann", "paid", 0), "Cost 0 is 1; then the new rate earns 100")
+}
+
+// TestResolve has code give the rates.
+func TestResolve(t *testing.T) {
+	rates := map[string]ratelimit.Rate{
+		"a": ratelimit.PerHour(2), "b": ratelimit.PerHour(3), "zero": {}, "other window": ratelimit.PerDay(2),
+	}
+	l, _ := rules(t, []ratelimit.Rule{{
+		Endpoint: "/", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(4),
+		Tiers:   map[string]ratelimit.Rate{"paid": ratelimit.PerHour(5)},
+		Resolve: func(r ratelimit.Request) (ratelimit.Rate, bool) { rate, ok := rates[r.Client]; return rate, ok },
+	}}, nil)
+	for client, want := range map[string]int{"a": 2, "b": 3, "c": 4, "zero": 4, "other window": 4} {
+		res, err := l.Check(t.Context(), ratelimit.Request{Client: client, Endpoint: "/"})
+		assert.Equal(t, by("/", yes(want, want-1, time.Hour)), res, client)
+		if want == 4 && client != "c" {
+			assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "the rule's rate holds, and why is told")
+			assert.ErrorContains(t, err, `ratelimit: rules["/"].resolve.`)
+		} else {
+			assert.NoError(t, err, client)
+		}
+	}
+	assert.Equal(t, 5, check(t, l, ratelimit.Request{Client: "d", Endpoint: "/", Tier: "paid"}).Limit, "false keeps the tier's")
+	assert.Equal(t, 2, check(t, l, ratelimit.Request{Client: "a", Endpoint: "/", Tier: "paid"}).Limit, "code is asked before")
+	_, err := l.Check(t.Context(), ratelimit.Request{Client: "zero", Endpoint: "/"})
+	assert.EqualError(t, err, `ratelimit: rules["/"].resolve.requests is 0: must be at least 1
+ratelimit: rules["/"].resolve.per is 0s: must be longer than zero`)
+}
+
+func TestResetOfAClient(t *testing.T) {
+	l, _ := rules(t, []ratelimit.Rule{
+		{Name: "user", Endpoint: "/", Rate: ratelimit.PerHour(5)},
+		{Name: "both", Endpoint: "/", Key: ratelimit.KeyUserEndpoint, Rate: ratelimit.PerHour(5)},
+		{Name: "endpoint", Endpoint: "/", Key: ratelimit.KeyEndpoint, Rate: ratelimit.PerHour(5)},
+		{Name: "ip", Endpoint: "/", Key: ratelimit.KeyIP, Rate: ratelimit.PerHour(5)},
+		{Name: "global", Endpoint: "/", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(5)},
+		{Name: "elsewhere", Endpoint: "/b", Rate: ratelimit.PerHour(5)},
+	}, nil)
+	l.Allow("ann", "/")
+	l.Allow("bob", "/")
+	l.Allow("ann", "/b")
+	require.NoError(t, l.Reset("ann", "/"))
+	left := func(client, endpoint, rule string) int {
+		return peek(t, l, ratelimit.Request{Client: client, Endpoint: endpoint, Rules: []string{rule}}).Remaining
+	}
+	assert.Equal(t, 5, left("ann", "/", "user"))
+	assert.Equal(t, 5, left("ann", "/", "both"))
+	assert.Equal(t, 4, left("bob", "/", "user"))
+	assert.Equal(t, 4, left("bob", "/", "both"))
+	assert.Equal(t, 3, left("ann", "/", "endpoint"), "what others share is not hers")
+	assert.Equal(t, 3, left("ann", "/", "ip"))
+	assert.Equal(t, 3, left("ann", "/", "global"))
+	assert.Equal(t, 4, left("ann", "/b", "elsewhere"), "nor is what another endpoint's rule counts")
+}
