@@ -26,7 +26,7 @@ func TestAddAndRemoveRules(t *testing.T) {
 		want string
 		why  string
 	}{
-		{search(ratelimit.PerHour(9)), `ratelimit: rules[2].endpoint is "/search": is that of rules[0], by the same key: rules that share an endpoint need names`, "without a name"},
+		{search(ratelimit.PerHour(9)), `ratelimit: rules[2].endpoint is "/search": is that of rules[0]: rules that share an endpoint need names`, "without a name"},
 		{ratelimit.Rule{Name: "/login", Rate: ratelimit.PerHour(9)}, `ratelimit: rules[2].name is "/login": is that of rules[1]: a name occurs once`, "the name is taken"},
 		{ratelimit.Rule{Endpoint: "/new"}, "ratelimit: rules[2].rate.requests is 0: must be at least 1\nratelimit: rules[2].rate.per is 0s: must be longer than zero", "all that is wrong with the rate"},
 	} {
@@ -142,7 +142,7 @@ ratelimit: rules[1].rate.per is 0s: must be longer than zero
 ratelimit: rules[2].endpoint is "a*b": must have a "*" at the end only
 ratelimit: rules[2].key is "users": must be one of "user", "endpoint", "user_endpoint", "ip", "global"
 ratelimit: rules[3].endpoint is "": must be set, or a name to ask for the rule by
-ratelimit: rules[4].endpoint is "/search": is that of rules[0], by the same key: rules that share an endpoint need names
+ratelimit: rules[4].endpoint is "/search": is that of rules[0]: rules that share an endpoint need names
 ratelimit: rules[5].onStoreError is local:0: must have at least 1 replica
 ratelimit: rules[5].rate.burst is 2: must be 0: a fixed window has no burst
 ratelimit: rules[6].algorithm is "Bucket": must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket", or the rule have a limiter

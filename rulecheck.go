@@ -17,7 +17,6 @@ const maxRules = 10_000
 type ruleCheck struct {
 	problems []error
 	names    map[string]string // the path of the rule that has a name
-	shapes   map[[2]string]string
 	custom   map[string]string // the path of the rule with a Limiter, by endpoint
 	set      *settings
 	supports func(Algorithm, Rate) error
@@ -26,7 +25,6 @@ type ruleCheck struct {
 func newRuleCheck(set *settings) *ruleCheck {
 	c := &ruleCheck{
 		names:  make(map[string]string),
-		shapes: make(map[[2]string]string),
 		custom: make(map[string]string),
 		set:    set,
 	}
@@ -95,17 +93,18 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 
 // unique checks that r can be told from the rules before it.
 func (c *ruleCheck) unique(path string, r Rule, named bool) {
-	shape := [2]string{r.Endpoint, string(r.Key)}
-	if first, ok := c.shapes[shape]; ok && !named && r.Endpoint != "" {
-		c.problems = append(c.problems, &ConfigError{path + ".endpoint", strconv.Quote(r.Endpoint), "is that of " + first + ", by the same key: rules that share an endpoint need names"})
-		return
+	if r.Name == "" {
+		return // add has said what is missing
 	}
-	c.shapes[shape] = path
-	if first, ok := c.names[r.Name]; ok && r.Name != "" {
+	first, taken := c.names[r.Name]
+	switch {
+	case !taken:
+		c.names[r.Name] = path
+	case !named && r.Endpoint != "":
+		c.problems = append(c.problems, &ConfigError{path + ".endpoint", strconv.Quote(r.Endpoint), "is that of " + first + ": rules that share an endpoint need names"})
+	default:
 		c.problems = append(c.problems, &ConfigError{path + ".name", strconv.Quote(r.Name), "is that of " + first + ": a name occurs once"})
-		return
 	}
-	c.names[r.Name] = path
 }
 
 // addLimiter checks r, which has a custom Limiter.
@@ -173,13 +172,13 @@ func supportsOf(s Store) func(Algorithm, Rate) error {
 
 // at returns the problems that are joined in err, their fields behind path.
 func at(path string, err error) (problems []error) {
-	switch err := err.(type) {
+	switch e := any(err).(type) { // itself: what wraps a problem has more to say
 	case nil:
 	case *ConfigError:
-		problems = append(problems, &ConfigError{path + "." + err.Field, err.Value, err.Reason})
+		problems = append(problems, &ConfigError{path + "." + e.Field, e.Value, e.Reason})
 	case interface{ Unwrap() []error }:
-		for _, e := range err.Unwrap() {
-			problems = append(problems, at(path, e)...)
+		for _, part := range e.Unwrap() {
+			problems = append(problems, at(path, part)...)
 		}
 	default:
 		problems = append(problems, fmt.Errorf("%s: %w", path, err))

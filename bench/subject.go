@@ -3,6 +3,8 @@ package bench
 import (
 	"fmt"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit"
 )
 
 // A Subject decides about one unit for a key. Every limiter is asked through
@@ -114,6 +116,7 @@ const (
 	Ours                  // a limiter of this module
 	Peer                  // another module's limiter, with keys
 	Unkeyed               // another module's limiter, without keys: shown, not compared
+	Rules                 // a RateLimiter of this module
 )
 
 // A Spec names a subject and makes it.
@@ -136,6 +139,16 @@ func Specs() []Spec {
 		{"slidingwindowcounter", Ours, windowLimit, newSlidingWindowCounter},
 		{"leakybucket", Ours, bucketLimit, newLeakyBucket},
 
+		{"rules-user", Rules, bucketLimit, newRules(ratelimit.KeyUser)},
+		{"rules-endpoint", Rules, bucketLimit, newRules(ratelimit.KeyEndpoint)},
+		{"rules-user-endpoint", Rules, bucketLimit, newRules(ratelimit.KeyUserEndpoint)},
+		{"rules-ip", Rules, bucketLimit, newRules(ratelimit.KeyIP)},
+		{"rules-global", Rules, bucketLimit, newRules(ratelimit.KeyGlobal)},
+		{"rules-two", Rules, bucketLimit, newTwoRules},
+		{"rules-tiers", Rules, bucketLimit, newTiered},
+		{"rules-stats", Rules, bucketLimit, newCounted},
+		{"rules-dead-store", Rules, bucketLimit, newRules(ratelimit.KeyUser, ratelimit.WithStore(dead{}))},
+
 		{"xtime", Peer, bucketLimit, newXTime},
 		{"sethvargo", Peer, windowLimit, newSethvargo},
 		{"throttled", Peer, bucketLimit, newThrottled},
@@ -150,6 +163,8 @@ func (s Spec) Can(w Workload) bool {
 	switch {
 	case s.Kind == Unkeyed:
 		return w.Keys == 1 && w.Outcome == Allowed
+	case s.Kind == Rules:
+		return w.Keys == 1 && !w.Parallel // some have one key, and one counts
 	case s.Name == "map":
 		return !w.Parallel // it has no lock
 	}

@@ -66,6 +66,18 @@ func lines(s sizes) []line {
 		overFloor("SlidingWindowLog.Allow, one key, serial", "slidingwindowlog", one, 1.6),
 		overFloor("SlidingWindowLog.Allow, one key, serial, denied", "slidingwindowlog", oneDenied, 1.6),
 
+		overFloor("RateLimiter.Allow, 100 rules by user", "rules-user", one, 2),
+		overFloor("RateLimiter.Allow, 100 rules by user, denied", "rules-user", oneDenied, 2),
+		overFloor("RateLimiter.Allow, 100 rules by endpoint", "rules-endpoint", one, 2),
+		overFloor("RateLimiter.Allow, 100 rules by user and endpoint", "rules-user-endpoint", one, 2),
+		overFloor("RateLimiter.Allow, 100 rules by IP", "rules-ip", one, 2),
+		overFloor("RateLimiter.Allow, 100 global rules", "rules-global", one, 2),
+		overFloor("RateLimiter.Allow, two rules in one decision", "rules-two", one, 3.5),
+		overFloor("RateLimiter.Allow, two rules in one decision, denied", "rules-two", oneDenied, 3.5),
+		over("RateLimiter.Allow, statistics read all the time", "rules-stats", "rules-user", "without", one, 1.05),
+		over("RateLimiter.Allow, dead store under FailLocal", "rules-dead-store", "rules-user", "without a store", one, 2),
+		over("RateLimiter.Allow, dead store under FailLocal, denied", "rules-dead-store", "rules-user", "without a store", oneDenied, 2),
+
 		overPeers("TokenBucket.Allow, "+many+" keys, uniform, all cores", wide, 0.5),
 		overPeers("TokenBucket.Allow, "+many+" keys, uniform, all cores, denied", wideDeny, 0.5),
 		overPeers("TokenBucket.Allow, one hot key, all cores", hot, 1),
@@ -82,13 +94,18 @@ func lines(s sizes) []line {
 
 // overFloor promises at most bound times what the floor costs.
 func overFloor(work, algo string, w bench.Workload, bound float64) line {
-	mine, floor := cell{algo, w}, cell{"floor", w}
-	return line{work, fmt.Sprintf("≤ %.4g × floor", bound), bound, []cell{mine, floor},
+	return over(work, algo, "floor", "floor", w, bound)
+}
+
+// over promises at most bound times what base costs, which readers know as name.
+func over(work, algo, base, name string, w bench.Workload, bound float64) line {
+	mine, than := cell{algo, w}, cell{base, w}
+	return line{work, fmt.Sprintf("≤ %.4g × %s", bound, name), bound, []cell{mine, than},
 		func(l *lab) (reading, error) {
-			r := l.ratio(mine, floor)
+			r := l.ratio(mine, than)
 			return reading{
 				value:    r,
-				measured: fmt.Sprintf("%s; floor %s", nanos(l.median(mine)), nanos(l.median(floor))),
+				measured: fmt.Sprintf("%s; %s %s", nanos(l.median(mine)), name, nanos(l.median(than))),
 				ratio:    fmt.Sprintf("%.2f", r),
 			}, nil
 		}}

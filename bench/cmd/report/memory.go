@@ -16,7 +16,7 @@ func allocations(work string) line {
 		var worst float64
 		var which []string
 		for _, s := range bench.Specs() {
-			if s.Kind != bench.Ours {
+			if s.Kind != bench.Ours && s.Kind != bench.Rules {
 				continue
 			}
 			for _, outcome := range []bench.Outcome{bench.Allowed, bench.Denied} {

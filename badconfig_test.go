@@ -1,0 +1,280 @@
+package ratelimit_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A badDocument is what a file in testdata/badconfig holds. The text of its error
+// lies beside it, with {maxInt} for the largest int.
+type badDocument struct {
+	Configs       []fields `json:"configs"`
+	DefaultConfig fields   `json:"defaultConfig"`
+	UseNumber     bool     `json:"useNumber"` // a float64 does not hold its numbers
+}
+
+// readDocument decodes a document with or without json.Decoder.UseNumber.
+func readDocument(t testing.TB, text []byte, useNumber bool) (doc badDocument) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(text))
+	if useNumber {
+		d.UseNumber()
+	}
+	require.NoError(t, d.Decode(&doc))
+	return doc
+}
+
+func TestBadDocuments(t *testing.T) {
+	paths, err := filepath.Glob("testdata/badconfig/*.json")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(paths), 45)
+	texts, err := filepath.Glob("testdata/badconfig/*.txt")
+	require.NoError(t, err)
+	require.Len(t, texts, len(paths))
+	seen := map[string]string{}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			expected, err := os.ReadFile(strings.TrimSuffix(path, ".json") + ".txt")
+			require.NoError(t, err)
+			want := strings.ReplaceAll(strings.TrimSuffix(string(expected), "\n"), "{maxInt}", strconv.Itoa(math.MaxInt))
+			doc := readDocument(t, text, true)
+			requireRefused(t, want, doc.Configs, doc.DefaultConfig)
+			if !doc.UseNumber {
+				doc = readDocument(t, text, false)
+				requireRefused(t, want, doc.Configs, doc.DefaultConfig)
+			}
+			assert.Empty(t, seen[string(text)], "a document is there once")
+			seen[string(text)] = path
+		})
+	}
+}
+
+// requireRefused decodes rules twice, which must give the error with text want.
+func requireRefused(t *testing.T, want string, configs []fields, defaultConfig fields, opts ...ratelimit.Option) {
+	t.Helper()
+	for range 2 {
+		rules, defaultRule, err := ratelimit.DecodeRules(configs, defaultConfig, opts...)
+		require.EqualError(t, err, want)
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+		require.Nil(t, rules)
+		require.Nil(t, defaultRule)
+		requireShort(t, err)
+	}
+}
+
+// requireShort checks that an error can be logged.
+func requireShort(t testing.TB, err error) {
+	t.Helper()
+	text := err.Error()
+	require.LessOrEqual(t, len(text), 64<<10)
+	require.LessOrEqual(t, strings.Count(text, "\n"), ratelimit.MaxProblems)
+	for line := range strings.SplitSeq(text, "\n") {
+		require.LessOrEqual(t, len(line), 1000)
+		require.Equal(t, -1, strings.IndexFunc(line, func(r rune) bool { return !strconv.IsPrint(r) }), "%q", line)
+	}
+}
+
+// deep returns a map within a map, so many levels.
+func deep(levels int) fields {
+	m := fields{}
+	for range levels - 1 {
+		m = fields{"m": m}
+	}
+	return m
+}
+
+// withCustom knows the algorithm "Custom", which accepts whatever it is given.
+func withCustom(t testing.TB) ratelimit.Option {
+	f := ratelimit.NewFactory()
+	require.NoError(t, f.Register("Custom", func(fields, ratelimit.Env) (ratelimit.Limiter, error) { return sameLimiter{}, nil }))
+	return ratelimit.WithFactory(f)
+}
+
+// manyFields returns n fields, all of them unknown.
+func manyFields(n int) fields {
+	m := make(fields, n)
+	for i := range n {
+		m[fmt.Sprintf("f%07d", i)] = i
+	}
+	return m
+}
+
+// TestBadMaps has the configs that JSON can not express, and the large ones. What
+// each costs is bounded.
+func TestBadMaps(t *testing.T) {
+	const (
+		mega = 1 << 20
+		size = "must be smaller: at most 100 maps and lists within each other and, over all configs, 524288 values, each map or list counting as 8"
+		form = "must be a map that says what the limit is"
+	)
+	list := `"FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket", "Custom"`
+	good := fields{"rate": "1/s"}
+	long, shown := strings.Repeat("x", mega), strings.Repeat("x", 55)+"..."
+	cycle := ruleOf("TokenBucket", nil)
+	cycle["algoConfig"] = cycle
+	customCycle := ruleOf("Custom", nil)
+	customCycle["algoConfig"] = customCycle
+	bush := fields{}
+	bush["left"], bush["right"] = bush, bush
+	wide := make([]any, mega)
+	for _, tt := range []struct {
+		why    string
+		config fields
+		want   string // lines, less the path of the rule
+	}{
+		{"a nil map", nil, " is nil: must be a map that has algorithm and algoConfig"},
+		{"a nil algoConfig", ruleOf("TokenBucket", fields(nil)), ".algoConfig is nil: " + form},
+		{"a nil algoConfig of an old YAML decoder", ruleOf("TokenBucket", map[any]any(nil)), ".algoConfig is nil: " + form},
+		{"a nil algoConfig of a named type", ruleOf("TokenBucket", namedMap(nil)), ".algoConfig is nil: " + form},
+		{"nil tiers", with(ruleOf("TokenBucket", good), fields{"tiers": fields(nil)}), `.tiers is nil: must be a map of rates, such as {"paid": "600/m"}`},
+		{"a map of strings", ruleOf("TokenBucket", map[string]string{"rate": "1/s"}), ".algoConfig is a map: " + form},
+		{"keys that are no strings", ruleOf("TokenBucket", map[any]any{"rate": "1/s", 1: 2, true: nil, 1.5: "x", int8(1): 3}),
+			".algoConfig[1] is 2: must have a string for its key\n.algoConfig[1] is 3: must have a string for its key\n" +
+				".algoConfig[1.5] is \"x\": must have a string for its key\n.algoConfig[true] is nil: must have a string for its key"},
+		{"tiers with keys that are no strings", with(ruleOf("TokenBucket", good), fields{"tiers": map[any]any{1: "1/s"}}),
+			`.tiers[1] is "1/s": must have a string for its key`},
+		{"a custom algorithm with keys that are no strings", ruleOf("Custom", map[any]any{2: 0, 1: 0}),
+			".algoConfig[1] is 0: must have a string for its key\n.algoConfig[2] is 0: must have a string for its key"},
+		{"NaN and infinity", ruleOf("FixedWindow", fields{"limit": math.NaN(), "windowMs": math.Inf(1)}),
+			".algoConfig.limit is NaN: must be a whole number, at least 1\n.algoConfig.windowMs is +Inf: must be a number of milliseconds, above 0"},
+		{"a time.Duration", ruleOf("FixedWindow", fields{"limit": int8(5), "windowMs": time.Minute}),
+			".algoConfig.windowMs is 1m0s: must be a number of milliseconds, above 0"},
+		{"a json.Number for a string", with(ruleOf("TokenBucket", good), fields{"name": json.Number("5")}), ".name is 5: must be a string"},
+		{"a map within itself", cycle, ".algoConfig.algoConfig is a map: unknown field; it belongs beside algoConfig\n" +
+			".algoConfig.algorithm is \"TokenBucket\": unknown field; it belongs beside algoConfig\n" +
+			".algoConfig.endpoint is \"/a\": unknown field; it belongs beside algoConfig\n" +
+			".algoConfig is a map: must have capacity and refillRatePerSecond, or maxRequests and windowMs, or rate"},
+		{"a custom map within itself", customCycle, ".algoConfig is a map: " + size},
+		{"a map twice within itself", ruleOf("Custom", bush), ".algoConfig is a map: " + size},
+		{"a deep custom map", ruleOf("Custom", deep(10_000)), ".algoConfig is a map: " + size},
+		{"a deep unknown map", ruleOf("TokenBucket", fields{"rate": "1/s", "x": deep(10_000)}), ".algoConfig.x is a map: unknown field"},
+		{"a wide custom map", ruleOf("Custom", fields{"a": wide, "b": wide}), ".algoConfig is a map: " + size},
+		{"a long custom list of wide ones", ruleOf("Custom", fields{"a": []any{wide, wide}, "b": 1}), ".algoConfig is a map: " + size},
+		{"tiers for a custom algorithm", with(ruleOf("Custom", good), fields{"tiers": fields{"paid": "1/s"}}),
+			".tiers is a map: must be left out: Custom has rates of its own"},
+		{"a long algorithm", ruleOf(long, good), `.algorithm is "` + shown + `": unknown algorithm: must be one of ` + list},
+		{"a long rate", ruleOf("TokenBucket", fields{"rate": long}),
+			`.algoConfig.rate is "` + shown + `": must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`},
+		{"a long number in quotes", ruleOf("FixedWindow", fields{"limit": long, "windowMs": long}),
+			`.algoConfig.limit is "` + shown + "\": must be a whole number, at least 1\n.algoConfig.windowMs is \"" + shown + `": must be a number of milliseconds, above 0`},
+		{"a long name", with(ruleOf("TokenBucket", good), fields{"name": long}), `.name is "` + shown + `": must be at most 1024 bytes long`},
+		{"a long key", with(ruleOf("TokenBucket", good), fields{"key": long, "mode": long}),
+			`.key is "` + shown + "\": must be one of \"user\", \"endpoint\", \"user_endpoint\", \"ip\", \"global\"\n.mode is \"" + shown + `": must be one of "enforce", "shadow"`},
+		{"a long field", with(ruleOf("TokenBucket", good), fields{long: long}), `["` + shown + `"] is "` + shown + `": unknown field`},
+		{"a long json.Number", ruleOf("TokenBucket", fields{"capacity": json.Number(strings.Repeat("7", mega)), "refillRatePerSecond": json.Number("0." + strings.Repeat("3", mega))}),
+			".algoConfig.capacity is 7." + strings.Repeat("7", 39) + "...e1048575: must be at most {maxInt}\n" +
+				".algoConfig.refillRatePerSecond is 3." + strings.Repeat("3", 39) + "...e-1: must be exact, and is 1/3 rounded: give rate: \"1/3s\" and burst in place of capacity and refillRatePerSecond"},
+		{"more tiers than are allowed", with(ruleOf("TokenBucket", good), fields{"tiers": manyFields(ratelimit.MaxTiers + 1)}), ".tiers is a map of 10001: must have at most 10000"},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			lines := strings.Split(strings.ReplaceAll(tt.want, "{maxInt}", strconv.Itoa(math.MaxInt)), "\n")
+			option := withCustom(t)
+			cheap(t, func() {
+				requireRefused(t, "ratelimit: configs[0]"+strings.Join(lines, "\nratelimit: configs[0]"), []fields{tt.config}, nil, option)
+			})
+		})
+	}
+}
+
+func TestBadLists(t *testing.T) {
+	const nothing = "ratelimit: configs is empty: must have at least one config, or there be a default config"
+	requireRefused(t, nothing, nil, nil)
+	requireRefused(t, nothing, []fields{}, nil)
+
+	many := make([]fields, 1_000_000)
+	cheap(t, func() {
+		requireRefused(t, "ratelimit: configs is a list of 1000000: must have at most 10000", many, nil)
+	})
+
+	nils := make([]fields, ratelimit.MaxRules)
+	want := "ratelimit: "
+	for i := range ratelimit.MaxProblems {
+		want += fmt.Sprintf("configs[%d] is nil: must be a map that has algorithm and algoConfig\nratelimit: ", i)
+	}
+	cheap(t, func() { requireRefused(t, want+"and 9900 more", nils, nil) })
+
+	want = "ratelimit: "
+	for i := range ratelimit.MaxProblems {
+		want += fmt.Sprintf("configs[0].algoConfig.f%07d is %d: unknown field\nratelimit: ", i, i)
+	}
+	config := manyFields(1_000_000)
+	config["rate"] = "1/s"
+	configs := []fields{ruleOf("TokenBucket", config)}
+	cheap(t, func() { requireRefused(t, want+"and 999900 more", configs, nil) })
+}
+
+// TestLargeDocuments bounds what a megabyte of JSON costs once it is decoded.
+func TestLargeDocuments(t *testing.T) {
+	fill := func(open, element, closing string) string {
+		return open + strings.Repeat(element+",", (1<<20)/(len(element)+1)) + element + closing
+	}
+	const tail = `,"algorithm":"Custom","endpoint":"/a"}]}`
+	numbered := func(open, element, closing string, n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, element+",", i)
+		}
+		return open + strings.TrimSuffix(b.String(), ",") + closing
+	}
+	for _, tt := range []struct{ why, text string }{
+		{"empty rules", fill(`{"configs":[`, `{}`, `]}`)},
+		{"empty rules, as many as are allowed", `{"configs":[` + strings.Repeat(`{},`, ratelimit.MaxRules-1) + `{}]}`},
+		{"a list of numbers", fill(`{"configs":[{"algoConfig":{"x":[`, `0`, `]}`+tail)},
+		{"a list of maps", fill(`{"configs":[{"algoConfig":{"x":[`, `{"a":{}}`, `]}`+tail)},
+		{"a list of lists", fill(`{"configs":[{"algoConfig":{"x":[`, `[[]]`, `]}`+tail)},
+		{"a map of numbers", numbered(`{"configs":[{"algoConfig":{"x":{`, `"%d":0`, `}}`+tail, 100_000)},
+		{"unknown fields", numbered(`{"configs":[{`, `"%d":0`, `}]}`, 100_000)},
+		{"rules that are all alike", numbered(`{"configs":[`, `{"endpoint":"/%d","algorithm":"FixedWindow","algoConfig":{"rate":"1/s"}}`, `]}`, ratelimit.MaxRules)},
+		{"rules with nothing right", numbered(`{"configs":[`, `{"endpoint":%d,"algorithm":"FixdWindow","algoConfig":{"capcity":0.33333333333333,"rat":"1"}}`, `]}`, ratelimit.MaxRules)},
+		{"fractions", fill(`{"configs":[{"algorithm":"TokenBucket","algoConfig":{"capacity":1,"refillRatePerSecond":0.3333333333333333}`, `"n":0`, `}]}`)},
+		{"tiers", numbered(`{"configs":[{"algorithm":"TokenBucket","endpoint":"/a","algoConfig":{"rate":"1/s"},"tiers":{`, `"tier %06d":{"capacity":1,"refillRatePerSecond":0.14285714285714285}`, `}}]}`, ratelimit.MaxTiers)},
+		{"nested maps", `{"configs":[{"algoConfig":` + strings.Repeat(`{"m":`, 9000) + "0" + strings.Repeat("}", 9000) + tail},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			if tt.why == "fractions" {
+				tt.text = strings.Replace(tt.text, `0.3333333333333333}`, `0.3333333333333333},`, 1)
+			}
+			doc := readDocument(t, []byte(tt.text), false)
+			option := withCustom(t)
+			cheap(t, func() {
+				_, _, err := ratelimit.DecodeRules(doc.Configs, doc.DefaultConfig, option)
+				if err != nil {
+					require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+					requireShort(t, err)
+				}
+			})
+		})
+	}
+}
+
+// cheap checks that f takes less than 64 MB, and less than ten times 100 ms.
+func cheap(t *testing.T, f func()) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	f()
+	took := time.Since(began)
+	runtime.ReadMemStats(&after)
+	t.Logf("%v, %d KB", took, (after.TotalAlloc-before.TotalAlloc)>>10)
+	if !raceEnabled {
+		require.Less(t, took, time.Second)
+	}
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+}

@@ -1,0 +1,372 @@
+package ratelimit_test
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// fields is a config as encoding/json decodes it.
+type fields = map[string]any
+
+// ruleOf returns the config of a rule for "/a".
+func ruleOf(algorithm any, algoConfig any) fields {
+	return fields{"endpoint": "/a", "algorithm": algorithm, "algoConfig": algoConfig}
+}
+
+// with returns config and more fields.
+func with(config, more fields) fields {
+	config = maps.Clone(config)
+	maps.Copy(config, more)
+	return config
+}
+
+// decoded returns the only rule that config describes.
+func decoded(t *testing.T, config fields, opts ...ratelimit.Option) ratelimit.Rule {
+	t.Helper()
+	rules, defaultRule, err := ratelimit.DecodeRules([]fields{config}, nil, opts...)
+	require.NoError(t, err)
+	require.Nil(t, defaultRule)
+	require.Len(t, rules, 1)
+	return rules[0]
+}
+
+// refusal returns the text of the error that the only rule's config gives, less the
+// path of the rule.
+func refusal(t *testing.T, config fields) string {
+	t.Helper()
+	rules, defaultRule, err := ratelimit.DecodeRules([]fields{config}, nil)
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.Nil(t, rules)
+	require.Nil(t, defaultRule)
+	return strings.ReplaceAll(err.Error(), "ratelimit: configs[0].", "")
+}
+
+func TestDecodeRule(t *testing.T) {
+	bucket := fields{"capacity": 10, "refillRatePerSecond": 2}
+	rate := func(requests int, per time.Duration, burst int) ratelimit.Rate {
+		return ratelimit.Rate{Requests: requests, Per: per, Burst: burst}
+	}
+	rule := func(a ratelimit.Algorithm, r ratelimit.Rate) ratelimit.Rule {
+		return ratelimit.Rule{Endpoint: "/a", Algorithm: a, Rate: r}
+	}
+	token := rule(ratelimit.AlgorithmTokenBucket, rate(2, sec, 10))
+	full := token
+	full.Name, full.Key, full.Mode, full.OnStoreError = "n", ratelimit.KeyUserEndpoint, ratelimit.ModeShadow, ratelimit.FailLocal(4)
+	full.Tiers = map[string]ratelimit.Rate{"paid": rate(600, mins, 0), "free": rate(1, 2*sec, 5)}
+	for _, tt := range []struct {
+		why    string
+		config fields
+		want   ratelimit.Rule
+	}{
+		{"capacity and refill", ruleOf("TokenBucket", bucket), token},
+		{"a leaky bucket refills by that name", ruleOf("LeakyBucket", bucket), rule(ratelimit.AlgorithmLeakyBucket, rate(2, sec, 10))},
+		{"and by its own", ruleOf("LeakyBucket", fields{"capacity": 10, "leakRatePerSecond": 2}), rule(ratelimit.AlgorithmLeakyBucket, rate(2, sec, 10))},
+		{"maxRequests and windowMs", ruleOf("FixedWindow", fields{"maxRequests": 5, "windowMs": 1500}), rule(ratelimit.AlgorithmFixedWindow, rate(5, 1500*ms, 0))},
+		{"maxRequests and windowSeconds", ruleOf("FixedWindow", fields{"maxRequests": 5, "windowSeconds": 60}), rule(ratelimit.AlgorithmFixedWindow, rate(5, mins, 0))},
+		{"limit and windowMs", ruleOf("SlidingWindowLog", fields{"limit": 5, "windowMs": 1}), rule(ratelimit.AlgorithmSlidingWindowLog, rate(5, ms, 0))},
+		{"limit and windowSeconds", ruleOf("SlidingWindowCounter", fields{"limit": 5, "windowSeconds": 1}), rule(ratelimit.AlgorithmSlidingWindowCounter, rate(5, sec, 0))},
+		{"a window of half a millisecond", ruleOf("FixedWindow", fields{"limit": 5, "windowMs": 0.5}), rule(ratelimit.AlgorithmFixedWindow, rate(5, 500*time.Microsecond, 0))},
+		{"a window of a tenth of a second", ruleOf("FixedWindow", fields{"limit": 5, "windowSeconds": 0.1}), rule(ratelimit.AlgorithmFixedWindow, rate(5, 100*ms, 0))},
+		{"a window of a nanosecond", ruleOf("FixedWindow", fields{"limit": 5, "windowMs": 0.000001}), rule(ratelimit.AlgorithmFixedWindow, rate(5, 1, 0))},
+		{"the longest window", ruleOf("FixedWindow", fields{"limit": 5, "windowMs": json.Number("9223372036854.775807")}), rule(ratelimit.AlgorithmFixedWindow, rate(5, math.MaxInt64, 0))},
+		{"a window for a bucket", ruleOf("TokenBucket", fields{"maxRequests": 5, "windowMs": 1000}), rule(ratelimit.AlgorithmTokenBucket, rate(5, sec, 0))},
+		{"with a burst", ruleOf("TokenBucket", fields{"limit": 5, "windowMs": 1000, "burst": 7}), rule(ratelimit.AlgorithmTokenBucket, rate(5, sec, 7))},
+		{"with a burstSize", ruleOf("LeakyBucket", fields{"limit": 5, "windowMs": 1000, "burstSize": 7}), rule(ratelimit.AlgorithmLeakyBucket, rate(5, sec, 7))},
+		{"a rate", ruleOf("SlidingWindowCounter", fields{"rate": "100/m"}), rule(ratelimit.AlgorithmSlidingWindowCounter, rate(100, mins, 0))},
+		{"a rate that has a burst", ruleOf("TokenBucket", fields{"rate": "100/m burst 20"}), rule(ratelimit.AlgorithmTokenBucket, rate(100, mins, 20))},
+		{"a rate with a burst beside it", ruleOf("TokenBucket", fields{"rate": "100/m", "burst": 20}), rule(ratelimit.AlgorithmTokenBucket, rate(100, mins, 20))},
+		{"a whole float is a count", ruleOf("FixedWindow", fields{"limit": 3.0, "windowMs": 1e3}), rule(ratelimit.AlgorithmFixedWindow, rate(3, sec, 0))},
+		{"the largest log", ruleOf("SlidingWindowLog", fields{"rate": "65536/m"}), rule(ratelimit.AlgorithmSlidingWindowLog, rate(65536, mins, 0))},
+		{"a map of an old YAML decoder", ruleOf("TokenBucket", map[any]any{"capacity": 10, "refillRatePerSecond": 2}), token},
+		{"a map of a named type", ruleOf("TokenBucket", namedMap(bucket)), token},
+		{"strings of named types", ruleOf(ratelimit.AlgorithmTokenBucket, bucket), token},
+		{"an empty name is none", with(ruleOf("TokenBucket", bucket), fields{"name": ""}), token},
+		{"no tiers", with(ruleOf("TokenBucket", bucket), fields{"tiers": fields{}}), token},
+		{"all fields", with(ruleOf("TokenBucket", bucket), fields{
+			"name": "n", "key": "user_endpoint", "mode": "shadow", "onStoreError": "local:4",
+			"tiers": map[any]any{"paid": "600/m", "free": fields{"capacity": 5, "refillRatePerSecond": 0.5}},
+		}), full},
+	} {
+		t.Run(tt.why, func(t *testing.T) { require.Equal(t, tt.want, decoded(t, tt.config)) })
+	}
+}
+
+type namedMap map[string]any
+
+func TestDecodeChoices(t *testing.T) {
+	config := ruleOf("TokenBucket", fields{"rate": "1/s"})
+	for want, spellings := range map[ratelimit.KeyType][]string{
+		ratelimit.KeyUser:         {"user", "USER", "User"},
+		ratelimit.KeyEndpoint:     {"endpoint", "ENDPOINT"},
+		ratelimit.KeyUserEndpoint: {"user_endpoint", "USER_ENDPOINT", "user-endpoint", "UserEndpoint", "userEndpoint"},
+		ratelimit.KeyIP:           {"ip", "IP"},
+		ratelimit.KeyGlobal:       {"global", "GLOBAL"},
+	} {
+		for _, s := range spellings {
+			require.Equal(t, want, decoded(t, with(config, fields{"key": s})).Key, s)
+		}
+	}
+	for s, want := range map[string]ratelimit.Mode{"enforce": ratelimit.ModeEnforce, "shadow": ratelimit.ModeShadow, "SHADOW": ratelimit.ModeShadow} {
+		require.Equal(t, want, decoded(t, with(config, fields{"mode": s})).Mode, s)
+	}
+	for s, want := range map[string]ratelimit.FailurePolicy{
+		"open": ratelimit.FailOpen, "closed": ratelimit.FailClosed, "local": ratelimit.FailLocal(1),
+		"local:1": ratelimit.FailLocal(1), "local:4": ratelimit.FailLocal(4), "local:2147483647": ratelimit.FailLocal(math.MaxInt32),
+	} {
+		require.Equal(t, want, decoded(t, with(config, fields{"onStoreError": s})).OnStoreError, s)
+	}
+}
+
+func TestDecodeAlgorithmNames(t *testing.T) {
+	for want, names := range map[ratelimit.Algorithm][][]string{
+		ratelimit.AlgorithmTokenBucket:          {{"Token", "Bucket"}},
+		ratelimit.AlgorithmLeakyBucket:          {{"Leaky", "Bucket"}},
+		ratelimit.AlgorithmFixedWindow:          {{"Fixed", "Window"}, {"Fixed", "Window", "Counter"}},
+		ratelimit.AlgorithmSlidingWindowLog:     {{"Sliding", "Window", "Log"}, {"Sliding", "Log"}},
+		ratelimit.AlgorithmSlidingWindowCounter: {{"Sliding", "Window", "Counter"}, {"Sliding", "Counter"}},
+	} {
+		for _, words := range names {
+			camel := strings.Join(words, "")
+			snake := strings.ToLower(strings.Join(words, "_"))
+			for _, spelling := range []string{
+				camel, strings.ToLower(camel[:1]) + camel[1:], strings.ToLower(camel),
+				snake, strings.ToUpper(snake), strings.ReplaceAll(snake, "_", "-"), strings.ToUpper(strings.ReplaceAll(snake, "_", "-")),
+			} {
+				config := ruleOf(spelling, fields{"rate": "1/s"})
+				require.Equal(t, want, decoded(t, config).Algorithm, spelling)
+				_, err := new(ratelimit.Factory).Create(config)
+				require.NoError(t, err, spelling)
+			}
+		}
+	}
+	for _, spelling := range []string{"Token Bucket", "to\u212aen_bucket", "TokenBucket\x00", "TokenBucket" + strings.Repeat("-", 1000)} {
+		require.Contains(t, refusal(t, ruleOf(spelling, fields{"rate": "1/s"})), "unknown algorithm", "%q", spelling)
+	}
+}
+
+func TestDecodeNumbers(t *testing.T) {
+	type named int16
+	for _, v := range []any{
+		100, int8(100), int16(100), int32(100), int64(100),
+		uint(100), uint8(100), uint16(100), uint32(100), uint64(100),
+		float32(100), float64(100), named(100),
+		json.Number("100"), json.Number("100.0"), json.Number("1e2"), json.Number("1E+02"), json.Number("10000e-2"), json.Number("0.1e3"),
+	} {
+		r := decoded(t, ruleOf("TokenBucket", fields{"capacity": v, "refillRatePerSecond": v}))
+		require.Equal(t, ratelimit.PerSecond(100).WithBurst(100), r.Rate, "%T %v", v, v)
+		r = decoded(t, ruleOf("TokenBucket", fields{"maxRequests": v, "windowMs": v, "burst": v}))
+		require.Equal(t, ratelimit.Rate{Requests: 100, Per: 100 * ms, Burst: 100}, r.Rate, "%T %v", v, v)
+	}
+	for _, v := range []any{math.MaxInt, int64(math.MaxInt), uint64(math.MaxInt), uint(math.MaxInt), json.Number(strconv.Itoa(math.MaxInt))} {
+		r := decoded(t, ruleOf("FixedWindow", fields{"limit": v, "windowMs": 1}))
+		require.Equal(t, ratelimit.Rate{Requests: math.MaxInt, Per: ms}, r.Rate, "%T", v)
+	}
+	const whole = "must be a whole number, at least 1"
+	most := "must be at most " + strconv.Itoa(math.MaxInt)
+	for _, tt := range []struct {
+		value any
+		shown string
+		want  string
+		why   string
+	}{
+		{math.NaN(), "NaN", whole, "no number"},
+		{math.Inf(1), "+Inf", whole, "no end"},
+		{math.Inf(-1), "-Inf", whole, "no beginning"},
+		{float32(math.Inf(1)), "+Inf", whole, "a small float without end"},
+		{math.Copysign(0, -1), "-0", "must be at least 1", "zero below zero"},
+		{int8(-128), "-128", "must be at least 1", "the least int8"},
+		{int64(math.MinInt64), "-9223372036854775808", "must be at least 1", "the least int64"},
+		{uint64(math.MaxUint64), "18446744073709551615", most, "beyond any int"},
+		{float32(3.7), "3.7", whole, "a float32 means its shortest decimal"},
+		{1e300, "1e300", most, "beyond any int"},
+		{math.SmallestNonzeroFloat64, "5e-324", whole, "next to nothing"},
+		{json.Number(""), `""`, whole, "an empty number"},
+		{json.Number("0x10"), `"0x10"`, whole, "not decimal"},
+		{json.Number("1e"), `"1e"`, whole, "no exponent"},
+		{json.Number("1e+-2"), `"1e+-2"`, whole, "two signs"},
+		{json.Number("1."), `"1."`, whole, "no decimals"},
+		{json.Number(".5"), `".5"`, whole, "nothing before the point"},
+		{json.Number("--5"), `"--5"`, whole, "twice negative"},
+		{json.Number("NaN"), `"NaN"`, whole, "a json.Number of a careless hand"},
+		{json.Number("0e999999999999"), "0", "must be at least 1", "zero with an exponent"},
+		{time.Second, "1s", whole, "a time.Duration has a unit of its own"},
+		{complex(1, 0), "a complex128", whole, "not on the line"},
+		{new(int), "a *int", whole, "a pointer"},
+		{uintptr(1), "a uintptr", whole, "an address"},
+		{[]any{1}, "a list", whole, "a list"},
+		{[1]int{1}, "a list", whole, "an array"},
+		{fields{}, "a map", whole, "a map"},
+		{fields(nil), "nil", whole, "a nil map"},
+		{nil, "nil", whole, "nothing"},
+		{true, "true", whole, "a truth"},
+		{struct{}{}, "a struct {}", whole, "a struct"},
+		{func() {}, "a func()", whole, "code"},
+		{"5", `"5"`, "must be a number, not a string: drop the quotes", "a number in quotes"},
+		{"five", `"five"`, whole, "a word"},
+	} {
+		require.NotEmpty(t, tt.why)
+		require.Equal(t, "algoConfig.limit is "+tt.shown+": "+tt.want,
+			refusal(t, ruleOf("FixedWindow", fields{"limit": tt.value, "windowMs": 1})), tt.why)
+	}
+}
+
+func TestDecodeFractions(t *testing.T) {
+	third := func(fraction, rate string) string {
+		return "must be exact, and is " + fraction + " rounded: give rate: \"" + rate + "\" and burst in place of capacity and refillRatePerSecond"
+	}
+	const (
+		tooMany = "must be smaller: it is beyond what can be counted"
+		tooSlow = "must be larger: one unit would take more than 292 years"
+		tooFine = "must have fewer decimals: they take a count, or a time, beyond what can be counted"
+	)
+	long := json.Number("0." + strings.Repeat("6", 1000) + "7")
+	for _, tt := range []struct {
+		value any
+		rate  string // or
+		want  string
+		why   string
+	}{
+		{1, "1/s", "", "whole"},
+		{0.1, "1/10s", "", "a tenth is exactly a tenth"},
+		{2.5, "5/2s", "", "reduced"},
+		{1e-3, "1/1000s", "", "an exponent"},
+		{float32(0.1), "1/10s", "", "a float32 means its shortest decimal as well"},
+		{json.Number("0.10"), "1/10s", "", "a zero more"},
+		{json.Number("250e-2"), "5/2s", "", "an exponent that is not needed"},
+		{0.333, "333/1000s", "", "three places are what somebody wrote"},
+		{0.333333333, "333333333/1000000000s", "", "so are nine"},
+		{0.0009765625, "1/1024s", "", "ten places, but exact"},
+		{0.0000152587890625, "1/65536s", "", "sixteen places, but exact"},
+		{1e-9, "1/1000000000s", "", "one in 31 years"},
+		{json.Number("0.0000000002"), "1/5000000000s", "", "one in 158 years"},
+		{1000000.5, "2000001/2s", "", "large and not whole"},
+		{0.3333333333333333, "", third("1/3", "1/3s"), "a third"},
+		{0.3333333333, "", third("1/3", "1/3s"), "a third in ten places"},
+		{0.6666666666666666, "", third("2/3", "2/3s"), "two thirds"},
+		{1.6666666666666667, "", third("5/3", "5/3s"), "a hundred a minute"},
+		{33.333333333333336, "", third("100/3", "100/3s"), "the last place of a float is no decimal's"},
+		{3333.3333333333335, "", third("10000/3", "10000/3s"), "a larger one"},
+		{0.016666666666666666, "", third("1/60", "1/m"), "one a minute"},
+		{1.0 / 3600, "", third("1/3600", "1/h"), "one an hour"},
+		{1.0 / 86400, "", third("1/86400", "1/d"), "one a day"},
+		{1000.0 / 86400, "", third("5/432", "5/432s"), "a thousand a day"},
+		{1.0 / 999, "", third("1/999", "1/999s"), "a denominator of three digits"},
+		{float32(1) / 3, "", third("1/3", "1/3s"), "a third as a float32"},
+		{json.Number("0.33333333333333333333"), "", third("1/3", "1/3s"), "more places than a float has"},
+		{long, "", third("2/3", "2/3s"), "a thousand places"},
+		{0.12345678901234567, "", tooFine, "no fraction that one would know"},
+		{json.Number("0.1" + strings.Repeat("0", 100) + "1"), "", third("1/10", "1/10s"), "nearly a tenth, but not exactly"},
+		{1e-10, "", tooSlow, "one in 317 years"},
+		{5e-324, "", tooSlow, "the smallest float"},
+		{1e308, "", tooMany, "the largest power of ten in a float"},
+		{json.Number("1e400"), "", tooMany, "beyond a float"},
+		{json.Number("1e999999999"), "", tooMany, "not worked out"},
+		{json.Number("1e-999999999"), "", tooSlow, "not worked out"},
+		{json.Number("1e28"), "", tooMany, "beyond an int a nanosecond"},
+		{json.Number("123456789012345678901234567.5"), "", tooFine, "large and not whole"},
+	} {
+		require.NotEmpty(t, tt.why)
+		config := ruleOf("TokenBucket", fields{"capacity": 10, "refillRatePerSecond": tt.value})
+		if tt.want == "" {
+			rate, err := ratelimit.ParseRate(tt.rate)
+			require.NoError(t, err)
+			require.Equal(t, rate.WithBurst(10), decoded(t, config).Rate, tt.why)
+			continue
+		}
+		_, got, _ := strings.Cut(refusal(t, config), ": ")
+		require.Equal(t, tt.want, got, tt.why)
+	}
+	largest := decoded(t, ruleOf("TokenBucket", fields{"capacity": 10, "refillRatePerSecond": json.Number(strconv.Itoa(math.MaxInt) + "000000000")})).Rate
+	require.Equal(t, ratelimit.Rate{Requests: math.MaxInt, Per: 1, Burst: 10}, largest, "what a second does not hold, a nanosecond may")
+}
+
+func TestDecodeDefault(t *testing.T) {
+	config := fields{"algorithm": "FixedWindow", "algoConfig": fields{"rate": "5/m"}}
+	rules, defaultRule, err := ratelimit.DecodeRules(nil, config)
+	require.NoError(t, err)
+	require.Nil(t, rules)
+	require.Equal(t, &ratelimit.Rule{Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(5)}, defaultRule)
+}
+
+func TestDecodeOptions(t *testing.T) {
+	configs := []fields{ruleOf("TokenBucket", fields{"rate": "0/s"})}
+	_, _, err := ratelimit.DecodeRules(configs, nil, ratelimit.WithMaxKeys(0), nil)
+	require.EqualError(t, err, "ratelimit: configs[0].algoConfig.rate is \"0/s\": its count must be a whole number from 1 to "+strconv.Itoa(math.MaxInt)+
+		"\nratelimit: maxKeys is 0: must be at least 1\nratelimit: options[1] is <nil>: must not be nil")
+}
+
+// TestDecodeKeepsNothing holds the maps of a caller apart from the rules.
+func TestDecodeKeepsNothing(t *testing.T) {
+	make := func() (configs []fields, defaultConfig fields) {
+		f := with(ruleOf("TokenBucket", fields{"capacity": 5, "refillRatePerSecond": 1}), fields{
+			"name": "n", "tiers": fields{"paid": "600/m", "free": fields{"rate": "1/s"}},
+		})
+		g := ruleOf("custom", fields{"list": []any{fields{"x": 1}, "y"}, "map": map[any]any{1: []int{2}}})
+		g["endpoint"] = "/b"
+		return []fields{f, g}, fields{"algorithm": "FixedWindow", "algoConfig": fields{"rate": "5/m"}}
+	}
+	factory := ratelimit.NewFactory()
+	require.NoError(t, factory.Register("Custom", func(algoConfig fields, _ ratelimit.Env) (ratelimit.Limiter, error) {
+		clear(algoConfig["list"].([]any)[0].(fields)) // a build may do what it likes with its copy
+		return sameLimiter{}, nil
+	}))
+	configs, defaultConfig := make()
+	rules, defaultRule, err := ratelimit.DecodeRules(configs, defaultConfig, ratelimit.WithFactory(factory))
+	require.NoError(t, err)
+	wantConfigs, wantDefault := make()
+	require.Equal(t, wantConfigs, configs, "the input is unchanged")
+	require.Equal(t, wantDefault, defaultConfig)
+
+	want := slices.Clone(rules)
+	want[0].Tiers = maps.Clone(want[0].Tiers)
+	wantCustom := wantConfigs[1]["algoConfig"]
+	configs[0]["tiers"].(fields)["paid"] = "1/s"
+	configs[1]["algoConfig"].(fields)["list"].([]any)[0].(fields)["x"] = 2
+	configs[1]["algoConfig"].(fields)["map"].(map[any]any)[1].([]int)[0] = 3
+	clear(configs[0])
+	clear(defaultConfig)
+	require.Equal(t, want, rules)
+	require.Equal(t, ratelimit.PerMinute(5), defaultRule.Rate)
+	custom, l := ratelimit.CustomOf(rules[1])
+	require.Equal(t, wantCustom, custom)
+	require.Equal(t, rules[1].Limiter, l)
+}
+
+func TestDecodeSharedErrorsAreFound(t *testing.T) {
+	_, _, err := ratelimit.DecodeRules([]fields{ruleOf("TokenBucket", fields{"capacity": 0, "refillRatePerSecond": 1})}, nil)
+	var field *ratelimit.ConfigError
+	require.ErrorAs(t, err, &field)
+	assert.Equal(t, &ratelimit.ConfigError{Field: "configs[0].algoConfig.capacity", Value: "0", Reason: "must be at least 1"}, field)
+}
+
+func TestDecodeBeyond32Bits(t *testing.T) {
+	if strconv.IntSize == 32 {
+		t.Skip("no such int")
+	}
+	for _, tt := range []struct {
+		config fields
+		want   string
+		why    string
+	}{
+		{fields{"capacity": int64(4294967296), "refillRatePerSecond": 1}, "algoConfig.capacity is 4294967296: must be at most 4294967295", "the capacity is the burst"},
+		{fields{"limit": int64(4294967296), "windowMs": 1}, "algoConfig.limit is 4294967296: must be at most 4294967295 without a burst", "the limit is the burst"},
+		{fields{"rate": "1/s", "burstSize": int64(4294967296)}, "algoConfig.burstSize is 4294967296: must be at most 4294967295", "the burst"},
+		{fields{"rate": "1/s burst 4294967296"}, `algoConfig.rate is "1/s burst 4294967296": must be at most 4294967295`, "the burst of a rate"},
+	} {
+		require.Equal(t, tt.want, refusal(t, ruleOf("TokenBucket", tt.config)), tt.why)
+	}
+}
+
+// A sameLimiter is a custom limiter that nobody asks.
+type sameLimiter struct{ ratelimit.Limiter }

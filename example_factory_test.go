@@ -1,0 +1,122 @@
+package ratelimit_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// Rules arrive as maps, from JSON, YAML or anything else; code may be attached to
+// them before a limiter is made.
+func ExampleDecodeRules() {
+	var configs []map[string]any
+	err := json.Unmarshal([]byte(`[
+		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": {"capacity": 1000, "refillRatePerSecond": 0.5}},
+		{"endpoint": "/login", "key": "ip", "algorithm": "SLIDING_LOG", "algoConfig": {"rate": "5/m"}, "tiers": {"paid": "20/m"}}
+	]`), &configs)
+	if err != nil {
+		panic(err)
+	}
+	rules, _, err := ratelimit.DecodeRules(configs, nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, r := range rules {
+		fmt.Println(r.Endpoint, r.Algorithm, r.Rate, r.Tiers)
+	}
+	// Output:
+	// /search TokenBucket 1/2s burst 1000 map[]
+	// /login SlidingWindowLog 5/m map[paid:20/m]
+}
+
+// All that is wrong is said at once.
+func ExampleDecodeRules_problems() {
+	_, _, err := ratelimit.DecodeRules([]map[string]any{
+		{"endpoint": "/a", "algorithm": "TokenBuket", "algoConfig": map[string]any{"capacity": 10, "refillRatePerSecond": 0.3333333333333333}},
+		{"endpoint": "/b", "algorithm": "FixedWindow", "algoConfig": map[string]any{"maxRequests": 3.7, "windowMS": 1000}},
+	}, nil)
+	fmt.Println(err)
+	// Output:
+	// ratelimit: configs[0].algorithm is "TokenBuket": unknown algorithm; did you mean "TokenBucket"?
+	// ratelimit: configs[0].algoConfig.refillRatePerSecond is 0.3333333333333333: must be exact, and is 1/3 rounded: give rate: "1/3s" and burst in place of capacity and refillRatePerSecond
+	// ratelimit: configs[1].algoConfig.windowMS is 1000: unknown field; did you mean "windowMs"?
+	// ratelimit: configs[1].algoConfig.maxRequests is 3.7: must be a whole number, at least 1
+}
+
+// A factory makes a limiter of a config.
+func ExampleFactory_Create() {
+	factory := ratelimit.NewFactory(ratelimit.WithMaxKeys(100_000))
+	limiter, err := factory.Create(map[string]any{
+		"algorithm":  "FixedWindow",
+		"algoConfig": map[string]any{"maxRequests": 2, "windowSeconds": 86_400},
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(limiter.Allow("alice").Remaining)
+	// Output:
+	// 1
+}
+
+// An office grants everything while it is open, by the clock that it was given.
+type office struct {
+	clock       ratelimit.Clock
+	open, close int // hours
+}
+
+// newOffice is a ratelimit.BuildFunc.
+func newOffice(algoConfig map[string]any, env ratelimit.Env) (ratelimit.Limiter, error) {
+	open, ok := algoConfig["open"].(int)
+	if !ok {
+		return nil, &ratelimit.ConfigError{Field: "open", Value: algoConfig["open"], Reason: "must be an hour"}
+	}
+	return &office{env.Clock, open, open + 8}, nil
+}
+
+func (o *office) Allow(string) ratelimit.Result {
+	now := o.clock.Now()
+	if h := now.Hour(); o.open <= h && h < o.close {
+		return ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}
+	}
+	opens := time.Date(now.Year(), now.Month(), now.Day(), o.open, 0, 0, 0, now.Location())
+	if !opens.After(now) {
+		opens = opens.AddDate(0, 0, 1)
+	}
+	return ratelimit.Result{Limit: -1, Remaining: 0, RetryAfter: opens.Sub(now), ResetAfter: opens.Sub(now)}
+}
+
+func (o *office) Take(ctx context.Context, key string, n int) (ratelimit.Result, error) {
+	if n < 0 {
+		return ratelimit.Result{}, ratelimit.ErrInvalidCount
+	}
+	if err := ctx.Err(); err != nil {
+		return ratelimit.Result{}, err
+	}
+	return o.Allow(key), nil
+}
+
+// An algorithm of one's own stands in configs like any other.
+func ExampleFactory_Register() {
+	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 17, 30, 0, 0, time.UTC))
+	factory := ratelimit.NewFactory(ratelimit.WithClock(clock))
+	if err := factory.Register("OfficeHours", newOffice); err != nil {
+		panic(err)
+	}
+	limiter, err := factory.Create(map[string]any{
+		"algorithm":  "OFFICE_HOURS",
+		"algoConfig": map[string]any{"open": 9},
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(limiter.Allow("alice").RetryAfter)
+
+	_, err = factory.Create(map[string]any{"algorithm": "OfficeHours", "algoConfig": map[string]any{"open": "early"}})
+	fmt.Println(err)
+	// Output:
+	// 15h30m0s
+	// ratelimit: algoConfig.open is early: must be an hour
+}

@@ -1,0 +1,278 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+func TestFactoryCreates(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	f := ratelimit.NewFactory(ratelimit.WithClock(clock))
+	for _, tt := range []struct {
+		algorithm string
+		config    fields
+		want      ratelimit.Limiter // its type
+		first     ratelimit.Result
+	}{
+		{"TokenBucket", fields{"capacity": 3, "refillRatePerSecond": 0.5}, &ratelimit.TokenBucket{}, yes(3, 2, 2*sec)},
+		{"FixedWindow", fields{"maxRequests": 3, "windowMs": 1000}, &ratelimit.FixedWindow{}, yes(3, 2, sec)},
+		{"SlidingWindowLog", fields{"limit": 3, "windowSeconds": 1}, &ratelimit.SlidingWindowLog{}, yes(3, 2, sec)},
+		{"SlidingWindowCounter", fields{"rate": "3/s"}, &ratelimit.SlidingWindowCounter{}, yes(3, 2, 2*sec)},
+		{"LeakyBucket", fields{"capacity": 3, "leakRatePerSecond": 1}, &ratelimit.LeakyBucket{}, yes(3, 2, sec)},
+	} {
+		config := with(ruleOf(tt.algorithm, tt.config), fields{
+			"name": 5, "key": 5, "mode": 5, "tiers": 5, "onStoreError": 5, // ignored
+		})
+		before := maps.Clone(config)
+		l, err := f.Create(config)
+		require.NoError(t, err)
+		require.IsType(t, tt.want, l)
+		require.Equal(t, tt.first, l.Allow("key"), tt.algorithm)
+		require.Equal(t, before, config)
+
+		other, err := f.Create(config)
+		require.NoError(t, err)
+		require.Equal(t, tt.first, other.Allow("key"), "%s: each limiter has state of its own", tt.algorithm)
+	}
+}
+
+func TestFactoryWithoutConstructor(t *testing.T) {
+	config := ruleOf("FixedWindow", fields{"rate": "3/s"})
+	var none *ratelimit.Factory
+	l, err := none.Create(config)
+	require.NoError(t, err)
+	require.True(t, l.Allow("key").Allowed)
+	require.EqualError(t, none.Register("Custom", buildSame), "ratelimit: factory is nil: must be made by NewFactory")
+
+	var zero ratelimit.Factory
+	l, err = zero.Create(config)
+	require.NoError(t, err)
+	require.True(t, l.Allow("key").Allowed)
+	require.NoError(t, zero.Register("Custom", buildSame))
+	l, err = zero.Create(ruleOf("CUSTOM", fields{}))
+	require.NoError(t, err)
+	require.Equal(t, sameLimiter{}, l)
+	_, err = zero.Create(config)
+	require.NoError(t, err, "the others are still there")
+	_, err = none.Create(ruleOf("Custom", fields{}))
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "but not elsewhere")
+}
+
+func buildSame(fields, ratelimit.Env) (ratelimit.Limiter, error) { return sameLimiter{}, nil }
+
+func TestFactoryRefuses(t *testing.T) {
+	var noStore ratelimit.Store
+	store := ratelimit.WithStore(deadStore{})
+	bucket := fields{"capacity": 1, "refillRatePerSecond": 1}
+	for _, tt := range []struct {
+		why    string
+		opts   []ratelimit.Option
+		config fields
+		want   string
+	}{
+		{"nothing", nil, nil, "ratelimit: config is nil: must be a map that has algorithm and algoConfig"},
+		{"paths begin at the config", nil, ruleOf("TokenBucket", fields{"capacity": 0, "refillRatePerSecond": -1}),
+			"ratelimit: algoConfig.capacity is 0: must be at least 1\nratelimit: algoConfig.refillRatePerSecond is -1: must be above 0"},
+		{"an unknown field", nil, with(ruleOf("TokenBucket", bucket), fields{"algorythm": 1, "a b": 2}),
+			"ratelimit: [\"a b\"] is 2: unknown field\nratelimit: algorythm is 1: unknown field; did you mean \"algorithm\"?"},
+		{"no algorithm", nil, fields{"algoConfig": bucket},
+			`ratelimit: algorithm is missing: must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket"`},
+		{"no algoConfig", nil, fields{"algorithm": "TokenBucket"}, "ratelimit: algoConfig is missing: must be a map that says what the limit is"},
+		{"the options of the factory", []ratelimit.Option{ratelimit.WithMaxKeys(0), nil}, ruleOf("TokenBucket", fields{"capacity": 0, "refillRatePerSecond": 1}),
+			"ratelimit: algoConfig.capacity is 0: must be at least 1\nratelimit: maxKeys is 0: must be at least 1\nratelimit: options[1] is <nil>: must not be nil"},
+		{"the options alone", []ratelimit.Option{ratelimit.WithMaxKeys(0)}, ruleOf("TokenBucket", bucket), "ratelimit: maxKeys is 0: must be at least 1"},
+		{"the options, for a custom algorithm", []ratelimit.Option{ratelimit.WithMaxKeys(0)}, ruleOf("Custom", fields{}), "ratelimit: maxKeys is 0: must be at least 1"},
+		{"no store", []ratelimit.Option{ratelimit.WithStore(noStore)}, ruleOf("TokenBucket", bucket), "ratelimit: store is <nil>: must not be nil"},
+		{"a store without a name", []ratelimit.Option{store}, ruleOf("TokenBucket", bucket), "ratelimit: name is missing: must be given: it is a part of every key in the store"},
+		{"a store with a bad name", []ratelimit.Option{store}, with(ruleOf("TokenBucket", bucket), fields{"name": "a:b"}), `ratelimit: name is "a:b": must not have a ":"`},
+		{"a store with no string for a name", []ratelimit.Option{store}, with(ruleOf("TokenBucket", bucket), fields{"name": 5}), `ratelimit: name is 5: must be a string`},
+		{"a store for a custom algorithm", []ratelimit.Option{store}, with(ruleOf("Custom", fields{}), fields{"name": "a"}),
+			`ratelimit: algorithm is "Custom": must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket": the state is in a store`},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			f := ratelimit.NewFactory(tt.opts...)
+			if strings.Contains(tt.want, "Custom") || tt.config["algorithm"] == "Custom" {
+				require.NoError(t, f.Register("Custom", buildSame))
+			}
+			l, err := f.Create(tt.config)
+			require.EqualError(t, err, tt.want)
+			require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+			require.Nil(t, l)
+		})
+	}
+}
+
+// A deadStore can not be asked.
+type deadStore struct{}
+
+func (deadStore) Take(context.Context, []ratelimit.Ask) ([]ratelimit.Result, error) {
+	return nil, ratelimit.ErrStore
+}
+func (deadStore) Reset(context.Context, []ratelimit.Ask) error { return ratelimit.ErrStore }
+
+func TestFactoryNamesItsStoredLimiters(t *testing.T) {
+	config := ruleOf("TokenBucket", fields{"rate": "1/s"})
+	_, err := ratelimit.NewFactory(ratelimit.WithStore(deadStore{}), ratelimit.WithName("mine")).Create(config)
+	require.NoError(t, err, "the factory's name")
+	_, err = ratelimit.NewFactory(ratelimit.WithStore(deadStore{})).Create(with(config, fields{"name": "theirs"}))
+	require.NoError(t, err, "the config's name")
+}
+
+func TestRegister(t *testing.T) {
+	f := ratelimit.NewFactory()
+	require.NoError(t, f.Register("My_Own", buildSame))
+	for _, tt := range []struct {
+		name  string
+		build ratelimit.BuildFunc
+		want  string
+		why   string
+	}{
+		{"", buildSame, `ratelimit: algorithm is "": must be a name`, "no name"},
+		{"_-", buildSame, `ratelimit: algorithm is "_-": must be a name`, "nothing but what is not read"},
+		{strings.Repeat("x", 101), buildSame, `ratelimit: algorithm is "` + strings.Repeat("x", 55) + `...": must be at most 100 bytes long`, "too long"},
+		{"Other", nil, "ratelimit: build is nil: must be a function that makes a limiter", "no function"},
+		{"TokenBucket", buildSame, `ratelimit: algorithm is "TokenBucket": must be another name: this one is that of "TokenBucket"`, "one of the five"},
+		{"token-bucket", buildSame, `ratelimit: algorithm is "token-bucket": must be another name: this one is that of "TokenBucket"`, "in another spelling"},
+		{"FIXED_WINDOW_COUNTER", buildSame, `ratelimit: algorithm is "FIXED_WINDOW_COUNTER": must be another name: this one is that of "FixedWindow"`, "by another name"},
+		{"myOwn", buildSame, `ratelimit: algorithm is "myOwn": must be another name: this one is that of "My_Own"`, "registered before"},
+	} {
+		err := f.Register(tt.name, tt.build)
+		require.EqualError(t, err, tt.want, tt.why)
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, tt.why)
+	}
+	for _, spelling := range []string{"My_Own", "MyOwn", "MY_OWN", "my-own"} {
+		r := decoded(t, ruleOf(spelling, fields{"x": 1}), ratelimit.WithFactory(f))
+		require.Equal(t, ratelimit.Algorithm("My_Own"), r.Algorithm)
+		require.Equal(t, sameLimiter{}, r.Limiter)
+		algoConfig, l := ratelimit.CustomOf(r)
+		require.Equal(t, fields{"x": 1}, algoConfig)
+		require.Equal(t, r.Limiter, l)
+	}
+	_, _, err := ratelimit.DecodeRules([]fields{ruleOf("MyOwm", fields{}), ruleOf("x", fields{})}, nil, ratelimit.WithFactory(f))
+	require.EqualError(t, err, `ratelimit: configs[0].algorithm is "MyOwm": unknown algorithm; did you mean "My_Own"?`+
+		"\n"+`ratelimit: configs[1].algorithm is "x": unknown algorithm: must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket", "My_Own"`+
+		"\n"+`ratelimit: configs[1].endpoint is "/a": is that of configs[0]: rules that share an endpoint need names`)
+}
+
+func TestBuildEnv(t *testing.T) {
+	var got []ratelimit.Env
+	build := func(_ fields, env ratelimit.Env) (ratelimit.Limiter, error) {
+		got = append(got, env)
+		return sameLimiter{}, nil
+	}
+	clock := ratelimit.NewFakeClock(epoch)
+	for _, opts := range [][]ratelimit.Option{nil, {ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7)}} {
+		f := ratelimit.NewFactory(opts...)
+		require.NoError(t, f.Register("Custom", build))
+		_, err := f.Create(ruleOf("Custom", fields{}))
+		require.NoError(t, err)
+		_, _, err = ratelimit.DecodeRules([]fields{ruleOf("Custom", fields{})}, nil, append(opts, ratelimit.WithFactory(f))...)
+		require.NoError(t, err)
+	}
+	require.Len(t, got, 4)
+	require.Equal(t, 1<<20, got[0].MaxKeys)
+	require.NotNil(t, got[0].Clock)
+	before := time.Now()
+	require.False(t, got[0].Clock.Now().Before(before), "the machine's clock")
+	require.Equal(t, got[0], got[1])
+	require.Equal(t, ratelimit.Env{Clock: clock, MaxKeys: 7}, got[2])
+	require.Equal(t, got[2], got[3])
+}
+
+var errTenant = errors.New("no such tenant")
+
+func TestBuildFails(t *testing.T) {
+	field := &ratelimit.ConfigError{Field: "tenant", Value: 5, Reason: "must be known"}
+	for _, tt := range []struct {
+		why   string
+		build ratelimit.BuildFunc
+		want  string
+		is    error
+	}{
+		{"an error", func(fields, ratelimit.Env) (ratelimit.Limiter, error) { return nil, fmt.Errorf("asked: %w", errTenant) },
+			`algoConfig is refused by "Custom": asked: no such tenant`, errTenant},
+		{"an error of several lines", func(fields, ratelimit.Env) (ratelimit.Limiter, error) {
+			return nil, errors.Join(errTenant, errors.New("\x00"))
+		}, `algoConfig is refused by "Custom": no such tenant  `, errTenant},
+		{"a long error", func(fields, ratelimit.Env) (ratelimit.Limiter, error) {
+			return nil, errors.New(strings.Repeat("é", 1000))
+		},
+			`algoConfig is refused by "Custom": ` + strings.Repeat("é", 248) + "...", ratelimit.ErrInvalidConfig},
+		{"a field", func(fields, ratelimit.Env) (ratelimit.Limiter, error) { return nil, field },
+			"algoConfig.tenant is 5: must be known", field},
+		{"fields of a limiter within", func(_ fields, env ratelimit.Env) (ratelimit.Limiter, error) {
+			return ratelimit.NewTokenBucket(ratelimit.Rate{}, ratelimit.WithClock(env.Clock))
+		}, "algoConfig.requests is 0: must be at least 1\nalgoConfig.per is 0s: must be longer than zero", ratelimit.ErrInvalidConfig},
+		{"a field, and more to say", func(fields, ratelimit.Env) (ratelimit.Limiter, error) {
+			return nil, fmt.Errorf("%w (%w)", field, errTenant)
+		},
+			`algoConfig is refused by "Custom": ratelimit: tenant is 5: must be known (no such tenant)`, errTenant},
+		{"a limiter within that another factory refuses", func(_ fields, _ ratelimit.Env) (ratelimit.Limiter, error) {
+			inner := ratelimit.NewFactory()
+			err := inner.Register("Inner", func(fields, ratelimit.Env) (ratelimit.Limiter, error) { return nil, errTenant })
+			if err != nil {
+				return nil, err
+			}
+			return inner.Create(ruleOf("Inner", fields{}))
+		}, `algoConfig.algoConfig is refused by "Inner": no such tenant`, errTenant},
+		{"a panic", func(c fields, _ ratelimit.Env) (ratelimit.Limiter, error) { panic(errTenant) },
+			`algorithm is "Custom": its BuildFunc panicked: no such tenant`, errTenant},
+		{"a panic of the runtime", func(c fields, _ ratelimit.Env) (ratelimit.Limiter, error) { _ = c["x"].(string); return nil, nil },
+			`algorithm is "Custom": its BuildFunc panicked: interface conversion: interface {} is nil, not string`, ratelimit.ErrInvalidConfig},
+		{"nothing", func(fields, ratelimit.Env) (ratelimit.Limiter, error) { return nil, nil },
+			`algorithm is "Custom": its BuildFunc returned neither a limiter nor an error`, ratelimit.ErrInvalidConfig},
+		{"a nil pointer", func(fields, ratelimit.Env) (ratelimit.Limiter, error) { return (*ratelimit.TokenBucket)(nil), nil },
+			`algorithm is "Custom": its BuildFunc returned neither a limiter nor an error`, ratelimit.ErrInvalidConfig},
+	} {
+		t.Run(tt.why, func(t *testing.T) {
+			f := ratelimit.NewFactory()
+			require.NoError(t, f.Register("Custom", tt.build))
+			l, err := f.Create(ruleOf("Custom", fields{}))
+			require.Nil(t, l)
+			require.EqualError(t, err, "ratelimit: "+strings.ReplaceAll(tt.want, "\n", "\nratelimit: "))
+			require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+			require.ErrorIs(t, err, tt.is)
+			var first *ratelimit.ConfigError
+			require.ErrorAs(t, err, &first)
+			require.True(t, strings.HasPrefix(tt.want, first.Field+" is "), first.Field)
+
+			_, _, err = ratelimit.DecodeRules([]fields{ruleOf("Custom", fields{})}, nil, ratelimit.WithFactory(f))
+			require.EqualError(t, err, "ratelimit: configs[0]."+strings.ReplaceAll(tt.want, "\n", "\nratelimit: configs[0]."))
+			require.ErrorIs(t, err, tt.is)
+		})
+	}
+}
+
+func TestFactoryIsConcurrent(t *testing.T) {
+	f := ratelimit.NewFactory()
+	require.NoError(t, f.Register("Nested", func(c fields, _ ratelimit.Env) (ratelimit.Limiter, error) {
+		return f.Create(c["inner"].(fields)) // with no lock held
+	}))
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			name := fmt.Sprint("Custom", i)
+			for range 50 {
+				_, err := f.Create(ruleOf("Nested", fields{"inner": ruleOf("TokenBucket", fields{"rate": "1/s"})}))
+				assert.NoError(t, err)
+				_, err = f.Create(ruleOf(name, fields{}))
+				assert.Error(t, err)
+			}
+			assert.NoError(t, f.Register(name, buildSame))
+			_, err := f.Create(ruleOf(name, fields{}))
+			assert.NoError(t, err)
+		})
+	}
+	all.Wait()
+}
