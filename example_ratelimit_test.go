@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -321,6 +323,27 @@ func ExampleObserver() {
 	}
 	fmt.Println(denied)
 	// Output: map[/search:3]
+}
+
+// One denial a minute is written, with how many were left out.
+func ExampleSlogObserver() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "retry_after" {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	observer := ratelimit.SlogObserver(logger, time.Minute)
+	limiter, err := ratelimit.NewTokenBucket(ratelimit.PerMinute(1), ratelimit.WithObserver(observer))
+	if err != nil {
+		panic(err)
+	}
+	for range 5 {
+		limiter.Allow("alice")
+	}
+	// Output: level=INFO msg="rate limit: denied" rule=TokenBucket key_type=user cost=1 allowed=false limit=1 source=memory skipped=0
 }
 
 // Mailer is a service that limits what it sends.

@@ -1,7 +1,9 @@
-// Quickstart shows a limiter, a denial with its retry time, and a recovery.
+// Quickstart shows rules read from JSON, a denial with its retry time, and a recovery.
 package main
 
 import (
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +11,9 @@ import (
 
 	"github.com/ratelimit-go/ratelimit"
 )
+
+//go:embed rules.json
+var rulesFile []byte
 
 func main() {
 	if err := run(os.Stdout); err != nil {
@@ -18,13 +23,17 @@ func main() {
 }
 
 func run(w io.Writer) error {
-	limiter, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(2).WithBurst(3))
+	var rules []map[string]any
+	if err := json.Unmarshal(rulesFile, &rules); err != nil {
+		return err
+	}
+	limiter, err := ratelimit.NewFromConfig(rules, nil)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "2 requests a second, 3 at once:")
+	fmt.Fprintln(w, "/search: 2 requests a second, 3 at once, for each user")
 	for i := 1; ; i++ {
-		res := limiter.Allow("alice")
+		res := limiter.Allow("alice", "/search")
 		if !res.Allowed {
 			fmt.Fprintf(w, "  request %d: denied, retry in %v\n", i, res.RetryAfter.Round(100*time.Millisecond))
 			time.Sleep(res.RetryAfter)
@@ -32,8 +41,9 @@ func run(w io.Writer) error {
 		}
 		fmt.Fprintf(w, "  request %d: allowed, %d left\n", i, res.Remaining)
 	}
-	res := limiter.Allow("alice")
+	res := limiter.Allow("alice", "/search")
 	fmt.Fprintf(w, "having waited: allowed is %t\n", res.Allowed)
-	fmt.Fprintf(w, "somebody else: allowed is %t, %d left\n", limiter.Allow("bob").Allowed, limiter.Peek("bob").Remaining)
+	res = limiter.Allow("bob", "/search")
+	fmt.Fprintf(w, "somebody else: allowed is %t, %d left\n", res.Allowed, res.Remaining)
 	return nil
 }

@@ -12,7 +12,7 @@ func TestQuickstart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		require.NoError(t, run(&out))
-		require.Equal(t, `2 requests a second, 3 at once:
+		require.Equal(t, `/search: 2 requests a second, 3 at once, for each user
   request 1: allowed, 2 left
   request 2: allowed, 1 left
   request 3: allowed, 0 left
