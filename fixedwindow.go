@@ -95,8 +95,8 @@ func (c *fixedWindowConfig) carry(s *fixedWindowState, from *fixedWindowConfig, 
 // resize leaves s alone: a count is what it is under any limit.
 func (c *fixedWindowConfig) resize(*fixedWindowState, *fixedWindowConfig) {}
 
-// slower reports whether units count for longer than under than.
-func (c *fixedWindowConfig) slower(than *fixedWindowConfig) bool { return c.per > than.per }
+// slower reports false: nothing drains within a window.
+func (c *fixedWindowConfig) slower(*fixedWindowConfig) bool { return false }
 
 // charged returns the instant of the last charge.
 func (c *fixedWindowConfig) charged(s *fixedWindowState) instant { return s.last }

@@ -151,8 +151,8 @@ func (c *slidingCounterConfig) carry(s *slidingCounterState, from *slidingCounte
 // resize leaves s alone: a count is what it is under any limit.
 func (c *slidingCounterConfig) resize(*slidingCounterState, *slidingCounterConfig) {}
 
-// slower reports whether units count for longer than under than.
-func (c *slidingCounterConfig) slower(than *slidingCounterConfig) bool { return c.per > than.per }
+// slower reports false: nothing drains within a window.
+func (c *slidingCounterConfig) slower(*slidingCounterConfig) bool { return false }
 
 // charged returns the instant of the last charge.
 func (c *slidingCounterConfig) charged(s *slidingCounterState) instant { return s.last }

@@ -184,8 +184,8 @@ func (c *slidingLogConfig) carry(s *slidingLogState, from *slidingLogConfig, now
 // resize leaves s alone: a count is what it is under any limit.
 func (c *slidingLogConfig) resize(*slidingLogState, *slidingLogConfig) {}
 
-// slower reports whether units count for longer than under than.
-func (c *slidingLogConfig) slower(than *slidingLogConfig) bool { return c.per > than.per }
+// slower reports false: nothing drains within a window.
+func (c *slidingLogConfig) slower(*slidingLogConfig) bool { return false }
 
 // charged returns the instant of the last charge.
 func (c *slidingLogConfig) charged(s *slidingLogState) instant { return s.last }

@@ -65,6 +65,16 @@ func (m *bucket) Ask(at time.Time, n int) ratelimit.Result {
 	return res
 }
 
+func (m *bucket) peek(at time.Time, n int) ratelimit.Result {
+	return decide(m, &m.history, at, n, false)
+}
+
+func (m *bucket) clone() keeper {
+	c := *m
+	c.history = m.copied()
+	return &c
+}
+
 // Reset makes the key as good as new.
 func (m *bucket) Reset() {
 	m.history.Reset()
@@ -78,7 +88,15 @@ func (m *bucket) Reset() {
 // What was used is the queue of a leaky bucket. A token bucket knows it but for
 // what it has lacked, without anybody having taken it, since the burst was
 // raised; it counts that in whole tokens, rounded down at each grant.
-func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) {
+func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) { m.change(at, r, false) }
+
+// adopt drains the bucket at the slower of the two rates since the last grant or
+// change, and leaves of it what SetRate leaves.
+func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(at, r, true) }
+
+// change sets the rate, which was the old one up to the instant at or, if slower
+// says so, may have been either.
+func (m *bucket) change(at time.Time, r ratelimit.Rate, slower bool) {
 	old := *m
 	m.setRate(r)
 	same := m.requests.Cmp(old.requests) == 0 && m.per.Cmp(old.per) == 0 && m.burst == old.burst
@@ -86,6 +104,9 @@ func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) {
 		return
 	}
 	u := old.instant(at)
+	if slower && mul(m.requests, old.per).Cmp(mul(old.requests, m.per)) < 0 {
+		old.drainAs(m)
+	}
 	owed := ceilDiv(mul(old.owed(u), m.per), old.per)
 	queued := ceilDiv(mul(old.queued(u), m.per), old.per)
 	used := queued
@@ -100,6 +121,17 @@ func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) {
 	m.changed = &carried{at: u, owed: sub(m.full(), available), queued: queued}
 	m.idle = largest(num(0), floorDiv(sub(m.changed.owed, used), m.per))
 	m.carry(u, num(0))
+}
+
+// drainAs makes m drain at the speed of b, in its units, since the last grant or
+// change.
+func (m *bucket) drainAs(b *bucket) {
+	m.changed = &carried{
+		at:     m.last,
+		owed:   ceilDiv(mul(m.owed(m.last), b.per), m.per),
+		queued: ceilDiv(mul(m.queued(m.last), b.per), m.per),
+	}
+	m.grants, m.requests, m.per = nil, b.requests, b.per
 }
 
 // full returns the burst in units of 1/per of a token.

@@ -9,13 +9,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// goroutines is how many ask at the same time.
+const goroutines = 8
+
 // concurrent has several goroutines take single units at one instant, and
 // returns an error unless they get just what remained.
 func (k *kit) concurrent() error {
-	const (
-		goroutines = 8
-		enough     = 1000
-	)
+	const enough = 1000
 	for _, r := range k.Rates {
 		clock := ratelimit.NewFakeClock(k.Starts[0])
 		l, err := k.New(r, clock)

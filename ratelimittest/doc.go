@@ -1,4 +1,4 @@
-// Package ratelimittest checks that a limiter keeps what it promises.
+// Package ratelimittest checks that a limiter, or a store, keeps what it promises.
 //
 // [TestLimiter] drives any [ratelimit.Limiter] through random schedules of
 // asks and checks each answer against the rules that hold for every limiter,
@@ -7,6 +7,9 @@
 // arithmetic, with no regard to speed; a limiter of one's own can be checked
 // against a model of one's own, or against none.
 //
-// A limiter under test reads the clock that it is given and nothing else: the
-// same calls at the same instants must give the same answers.
+// [TestStore] does so for any [ratelimit.Store]: schedules of asks about several
+// states at a time, compared with a Model for each.
+//
+// What is under test reads the clock that it is given and nothing else: the same
+// calls at the same instants must give the same answers.
 package ratelimittest

@@ -25,6 +25,15 @@ func (m *slidingLog) Ask(at time.Time, n int) ratelimit.Result {
 	return ask(m, &m.history, at, n)
 }
 
+func (m *slidingLog) peek(at time.Time, n int) ratelimit.Result {
+	return decide(m, &m.history, at, n, false)
+}
+
+func (m *slidingLog) clone() keeper { return &slidingLog{m.copied(), m.rate} }
+
+// adopt is SetRate: a log has no speed, and is read by the old Per until the change.
+func (m *slidingLog) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
+
 // SetRate with another Per forgets the grants that are outside by then: neither
 // a longer one nor a clock that steps back brings them back.
 func (m *slidingLog) SetRate(at time.Time, r ratelimit.Rate) {

@@ -2,6 +2,7 @@ package ratelimittest
 
 import (
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -25,6 +26,23 @@ type Model interface {
 
 	// Reset makes the key as good as new.
 	Reset()
+}
+
+// A keeper is a Model that can keep one key of a [ratelimit.Store].
+type keeper interface {
+	Model
+
+	// peek answers as Ask does, and takes nothing. What would be granted has
+	// Allowed true and leaves Remaining unreduced.
+	peek(at time.Time, n int) ratelimit.Result
+
+	// adopt changes the rate at the instant at, of which nobody was told
+	// before: the time since the key's last change counts at the slower of
+	// the old and the new rate. After that it is as SetRate.
+	adopt(at time.Time, r ratelimit.Rate)
+
+	// clone returns a copy that shares nothing.
+	clone() keeper
 }
 
 // A grant is one admitted ask.
@@ -52,6 +70,12 @@ func (h *history) instant(at time.Time) *big.Int {
 
 // Reset makes the key as good as new.
 func (h *history) Reset() { h.last, h.grants = nil, nil }
+
+// copied returns a history to which grants are added without adding them to h.
+func (h history) copied() history {
+	h.grants = slices.Clone(h.grants)
+	return h
+}
 
 // carry replaces all grants by one of n units at the instant u.
 func (h *history) carry(u, n *big.Int) {
@@ -84,6 +108,11 @@ type budget interface {
 
 // ask makes one decision: the same for every algorithm.
 func ask(b budget, h *history, at time.Time, n int) ratelimit.Result {
+	return decide(b, h, at, n, n > 0)
+}
+
+// decide makes one decision, and charges what it grants if told to.
+func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Result {
 	u := h.instant(at)
 	want := max(n, 1)
 	units := num(int64(want))
@@ -96,7 +125,7 @@ func ask(b budget, h *history, at time.Time, n int) ratelimit.Result {
 	default:
 		res.Allowed = true
 		res.Delay = duration(b.delay(u))
-		if n > 0 {
+		if charge {
 			h.last = u
 			h.grants = append(h.grants, grant{u, units})
 		}

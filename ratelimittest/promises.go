@@ -52,10 +52,7 @@ var promises = []promise{
 // same reports whether two answers are equal once their durations are rounded
 // up to the resolution.
 func (k *kit) same(a, b answer) bool {
-	for _, res := range []*ratelimit.Result{&a.res, &b.res} {
-		res.RetryAfter, res.ResetAfter, res.Delay = k.up(res.RetryAfter), k.up(res.ResetAfter), k.up(res.Delay)
-	}
-	return a.res == b.res && (a.err == nil) == (b.err == nil)
+	return rounded(a.res, k.Resolution) == rounded(b.res, k.Resolution) && (a.err == nil) == (b.err == nil)
 }
 
 func wellFormed(_ *kit, t *trace) *breach {
@@ -132,7 +129,7 @@ func boundHolds(k *kit, t *trace) *breach {
 			delete(charges, c.key)
 		case t.admits(i):
 			at := t.start.Add(t.moments[i].at)
-			charges[c.key] = append(charges[c.key], Charge{at, c.units(), k.up(a.res.Delay)})
+			charges[c.key] = append(charges[c.key], Charge{at, c.units(), up(a.res.Delay, k.Resolution)})
 			if err := k.Bound(rate, charges[c.key], k.Resolution); err != nil {
 				return breachf(i, "%v", err)
 			}

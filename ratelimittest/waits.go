@@ -12,7 +12,7 @@ func retryAfter(k *kit, t *trace) *breach {
 		return !t.answers[i].res.Allowed && t.calls[i].units() <= t.answers[i].res.Limit
 	}, func(i int) *breach {
 		c := t.calls[i]
-		wait := k.up(t.answers[i].res.RetryAfter)
+		wait := up(t.answers[i].res.RetryAfter, k.Resolution)
 		c.at = later(t.moments[i].at, wait)
 		switch {
 		case wait == ratelimit.Never:
@@ -36,7 +36,7 @@ func retryAfter(k *kit, t *trace) *breach {
 func resetAfter(k *kit, t *trace) *breach {
 	return k.sample(t, func(i int) bool { return true }, func(i int) *breach {
 		c := t.calls[i].look()
-		c.at = later(t.moments[i].at, k.up(t.answers[i].res.ResetAfter))
+		c.at = later(t.moments[i].at, up(t.answers[i].res.ResetAfter, k.Resolution))
 		if !k.within(c.at) || t.answers[i].res.ResetAfter == math.MaxInt64 {
 			return nil
 		}

@@ -53,6 +53,8 @@ func (m *windows) count(w *big.Int) *big.Int {
 	return sum
 }
 
+func (m *windows) copied() windows { return windows{m.history.copied(), m.rate} }
+
 // setRate changes the rate at the instant u. A changed Per makes what used
 // returns the count of the new window that holds u.
 func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *big.Int) {
@@ -70,6 +72,16 @@ type fixedWindow struct{ windows }
 func (m *fixedWindow) Ask(at time.Time, n int) ratelimit.Result {
 	return ask(m, &m.history, at, n)
 }
+
+func (m *fixedWindow) peek(at time.Time, n int) ratelimit.Result {
+	return decide(m, &m.history, at, n, false)
+}
+
+func (m *fixedWindow) clone() keeper { return &fixedWindow{m.copied()} }
+
+// adopt is SetRate: a window has no speed, and is counted by the old Per until the
+// change.
+func (m *fixedWindow) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
 // SetRate carries the count over.
 func (m *fixedWindow) SetRate(at time.Time, r ratelimit.Rate) {
@@ -98,6 +110,16 @@ type slidingCounter struct{ windows }
 func (m *slidingCounter) Ask(at time.Time, n int) ratelimit.Result {
 	return ask(m, &m.history, at, n)
 }
+
+func (m *slidingCounter) peek(at time.Time, n int) ratelimit.Result {
+	return decide(m, &m.history, at, n, false)
+}
+
+func (m *slidingCounter) clone() keeper { return &slidingCounter{m.copied()} }
+
+// adopt is SetRate: a window has no speed, and is counted by the old Per until the
+// change.
+func (m *slidingCounter) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
 // SetRate carries the estimate over, rounded up.
 func (m *slidingCounter) SetRate(at time.Time, r ratelimit.Rate) {

@@ -1,0 +1,137 @@
+package ratelimittest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A slowStore is a store that is right because it is made of models. Its faults
+// make it wrong.
+type slowStore struct {
+	faults
+	clock ratelimit.Clock
+
+	mu     sync.Mutex
+	states map[stateID]keeper
+	latest map[stateID]time.Time // for faults that remember
+}
+
+// faults replace parts of a slowStore.
+type faults struct {
+	id    func(a ratelimit.Ask) stateID
+	fresh func(s *slowStore, a ratelimit.Ask) keeper
+	adopt func(m keeper, at time.Time, r ratelimit.Rate)
+	keeps func(a ratelimit.Ask, passes bool) bool // an adopted rate
+	now   func(s *slowStore, a ratelimit.Ask) time.Time
+	edit  func(res ratelimit.Result, a ratelimit.Ask) ratelimit.Result
+	take  func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error)
+	reset func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) error
+}
+
+func newSlowStore(f faults) func(ratelimit.Clock) (ratelimit.Store, error) {
+	return func(clock ratelimit.Clock) (ratelimit.Store, error) {
+		return &slowStore{faults: f, clock: clock, states: make(map[stateID]keeper), latest: make(map[stateID]time.Time)}, nil
+	}
+}
+
+func (s *slowStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	if s.take != nil {
+		return s.take(s, ctx, asks)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.decide(asks), nil
+}
+
+// decide answers asks. Whatever it does to a state it does to a copy, and keeps
+// that or not.
+func (s *slowStore) decide(asks []ratelimit.Ask) []ratelimit.Result {
+	passes := true
+	for _, a := range asks {
+		if !a.Shadow && !s.open(a).peek(s.at(a), a.N).Allowed {
+			passes = false
+		}
+	}
+	var results []ratelimit.Result
+	for _, a := range asks {
+		m := s.open(a)
+		var res ratelimit.Result
+		if passes && a.N > 0 {
+			res = m.Ask(s.at(a), a.N)
+		} else {
+			res = m.peek(s.at(a), a.N)
+		}
+		keeps := a.N > 0
+		if s.keeps != nil {
+			keeps = s.keeps(a, passes && res.Allowed)
+		}
+		if keeps {
+			s.states[s.name(a)] = m
+		}
+		if s.edit != nil {
+			res = s.edit(res, a)
+		}
+		results = append(results, res)
+	}
+	return results
+}
+
+// open returns a copy of a's state, under a's rate.
+func (s *slowStore) open(a ratelimit.Ask) keeper {
+	m := s.states[s.name(a)]
+	if m == nil {
+		if s.fresh != nil {
+			return s.fresh(s, a)
+		}
+		return algorithmNamed(a.Algorithm).model(s.clock.Now(), a.Rate).(keeper)
+	}
+	m = m.clone()
+	if s.adopt != nil {
+		s.adopt(m, s.at(a), a.Rate)
+	} else {
+		m.adopt(s.at(a), a.Rate)
+	}
+	return m
+}
+
+func (s *slowStore) name(a ratelimit.Ask) stateID {
+	if s.id != nil {
+		return s.id(a)
+	}
+	return stateID{a.Algorithm, a.Rule, a.Key}
+}
+
+func (s *slowStore) at(a ratelimit.Ask) time.Time {
+	if s.now != nil {
+		return s.now(s, a)
+	}
+	return s.clock.Now()
+}
+
+func (s *slowStore) Reset(ctx context.Context, asks []ratelimit.Ask) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.faults.reset != nil {
+		return s.faults.reset(s, ctx, asks)
+	}
+	for _, a := range asks {
+		delete(s.states, s.name(a))
+	}
+	return nil
+}
+
+// TestSlowStore has a store made of the models keep every promise, so that the
+// mutants are found for their fault alone.
+func TestSlowStore(t *testing.T) {
+	TestStore(t, StoreConfig{New: newSlowStore(faults{}), Schedules: 25, Seed: 1})
+	t.Run("in microseconds", func(t *testing.T) {
+		TestStore(t, StoreConfig{New: newSlowStore(faults{}), Resolution: time.Microsecond, Schedules: 10})
+	})
+}

@@ -1,0 +1,182 @@
+package ratelimittest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A replayStore is a store made of the limiters of the package ratelimit instead
+// of the models. It keeps what each state was charged and changed to, and tells it
+// to a new limiter at every ask.
+type replayStore struct {
+	clock ratelimit.Clock
+
+	mu     sync.Mutex
+	states map[stateID]record
+}
+
+// A record is what one state was told.
+type record struct {
+	start time.Time      // of the limiter
+	first ratelimit.Rate // of the limiter
+	told  []told
+
+	rate ratelimit.Rate // in force
+	last time.Time      // the latest instant of a charge or a change
+}
+
+// A told is n units taken, or a change of the rate if n is 0.
+type told struct {
+	at   time.Time
+	n    int
+	rate ratelimit.Rate
+}
+
+func newReplayStore(clock ratelimit.Clock) (ratelimit.Store, error) {
+	return &replayStore{clock: clock, states: make(map[stateID]record)}, nil
+}
+
+// limiters construct a limiter of each algorithm.
+var limiters = map[ratelimit.Algorithm]func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error){
+	ratelimit.AlgorithmTokenBucket:          limiterOf(ratelimit.NewTokenBucket),
+	ratelimit.AlgorithmFixedWindow:          limiterOf(ratelimit.NewFixedWindow),
+	ratelimit.AlgorithmSlidingWindowLog:     limiterOf(ratelimit.NewSlidingWindowLog),
+	ratelimit.AlgorithmSlidingWindowCounter: limiterOf(ratelimit.NewSlidingWindowCounter),
+	ratelimit.AlgorithmLeakyBucket:          limiterOf(ratelimit.NewLeakyBucket),
+}
+
+func limiterOf[L ratelimit.Limiter](construct func(ratelimit.Rate, ...ratelimit.Option) (L, error)) func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) {
+	return func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
+		return construct(r, ratelimit.WithClock(clock))
+	}
+}
+
+func (s *replayStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	results := make([]ratelimit.Result, len(asks))
+	passes := true
+	for i, a := range asks {
+		rec := s.states[idOf(a)].under(a, now)
+		results[i] = rec.ask(a, now)
+		passes = passes && (a.Shadow || results[i].Allowed)
+		if a.N > 0 {
+			s.states[idOf(a)] = rec
+		}
+	}
+	for i, a := range asks {
+		if rec := s.states[idOf(a)]; passes && a.N > 0 && results[i].Allowed {
+			var err error
+			if results[i], err = rec.limiter(a.Algorithm, now).Take(ctx, "", a.N); err != nil {
+				return nil, err
+			}
+			rec.told = append(rec.told, told{at: now, n: a.N})
+			rec.touch(now)
+			s.states[idOf(a)] = rec
+		}
+	}
+	return results, nil
+}
+
+// ask returns the answer to a without charging it. Before it is charged, what fits
+// is answered as a look is.
+func (rec record) ask(a ratelimit.Ask, now time.Time) ratelimit.Result {
+	l := rec.limiter(a.Algorithm, now)
+	look, _ := l.Take(context.Background(), "", 0)
+	if a.N <= look.Remaining {
+		return look
+	}
+	res, _ := l.Take(context.Background(), "", a.N)
+	return res
+}
+
+// under returns rec under the rate of a.
+func (rec record) under(a ratelimit.Ask, now time.Time) record {
+	old, r := rec.rate, a.Rate
+	rec.rate = r
+	bursts := algorithmNamed(a.Algorithm).bursts
+	switch {
+	case len(rec.told) == 0:
+		rec.start, rec.first = now, r
+		return rec
+	case old == r, bursts && equivalent(old, r):
+		return rec
+	}
+	rec.told = rec.told[:len(rec.told):len(rec.told)]
+	if bursts && mul(num(int64(r.Requests)), num(int64(old.Per))).Cmp(mul(num(int64(old.Requests)), num(int64(r.Per)))) < 0 {
+		rec.told = append(rec.told, told{at: rec.last, rate: r.WithBurst(burst(old))})
+		if burst(r) == burst(old) {
+			// A change to the same would not count as one at now.
+			rec.told = append(rec.told, told{at: now, rate: ratelimit.Rate{Requests: r.Requests, Per: 2 * r.Per, Burst: burst(old)}})
+		}
+	}
+	rec.told = append(rec.told, told{at: now, rate: r})
+	rec.touch(now)
+	return rec
+}
+
+func (rec *record) touch(now time.Time) {
+	if len(rec.told) == 1 || now.After(rec.last) {
+		rec.last = now
+	}
+}
+
+// limiter returns a limiter that was told what rec was. Its clock reads now.
+func (rec record) limiter(a ratelimit.Algorithm, now time.Time) ratelimit.Limiter {
+	clock := &manualClock{rec.start}
+	l, err := limiters[a](rec.first, clock)
+	for _, t := range rec.told {
+		clock.now = t.at
+		if t.n > 0 && err == nil {
+			_, err = l.Take(context.Background(), "", t.n)
+		} else if err == nil {
+			err = l.(rateSetter).SetRate(t.rate)
+		}
+	}
+	if err != nil {
+		panic(err)
+	}
+	clock.now = now
+	return l
+}
+
+func (s *replayStore) Reset(_ context.Context, asks []ratelimit.Ask) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range asks {
+		delete(s.states, idOf(a))
+	}
+	return nil
+}
+
+// TestReplayStore compares the models of the kit with the limiters, changes of the
+// rate that nobody announced included.
+//
+// A leaky bucket is not told of those: a queue longer than the burst is beyond
+// what two announced changes can say of one.
+func TestReplayStore(t *testing.T) {
+	var tellable []ratelimit.Algorithm
+	for _, a := range algorithms {
+		if a.name != ratelimit.AlgorithmLeakyBucket {
+			tellable = append(tellable, a.name)
+		}
+	}
+	TestStore(t, StoreConfig{New: newReplayStore, Algorithms: tellable, Schedules: 25, Seed: 2})
+	k, err := newStoreKit(StoreConfig{New: newReplayStore, Schedules: 25, Seed: 3})
+	require.NoError(t, err)
+	for _, f := range k.flavours() {
+		if !f.changes {
+			require.Nil(t, k.run(f), f.name)
+		}
+	}
+}

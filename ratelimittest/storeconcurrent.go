@@ -1,0 +1,129 @@
+package ratelimittest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// enough is the largest limit that goroutines use up.
+const enough = 100
+
+// concurrent has several goroutines take single units at one instant: of one
+// state, and of two in either order. It returns an error unless they get just the
+// limit.
+func (k *storeKit) concurrent() error {
+	const rounds = 3
+	k.clock.Set(k.Starts[0])
+	var asks []ratelimit.Ask
+	for _, name := range k.Algorithms {
+		if r, ok := k.hammered(name, enough); ok {
+			asks = append(asks, ratelimit.Ask{Rule: string(name), Key: "a", Client: "a", Algorithm: name, Rate: r, N: 1})
+		}
+	}
+	for range rounds {
+		for i, a := range asks {
+			other := asks[(i+1)%len(asks)]
+			other.Rule += " too"
+			if r, ok := k.hammered(other.Algorithm, burst(a.Rate)-1); ok {
+				other.Rate = r // used up first
+			}
+			apart := other
+			apart.Key, apart.Client = "b", "b"
+			for _, together := range [][]ratelimit.Ask{{a}, {a, other}, {a, apart}} {
+				if err := k.hammer(together); err != nil {
+					return fmt.Errorf("%d goroutines taking %v at one instant: %w", goroutines, together, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// hammered returns the rate with the largest limit that is at most most.
+func (k *storeKit) hammered(name ratelimit.Algorithm, most int) (best ratelimit.Rate, ok bool) {
+	for _, r := range k.Rates[name] {
+		if burst(r) <= most && burst(r) > burst(best) {
+			best, ok = r, true
+		}
+	}
+	return best, ok
+}
+
+// hammer takes single units of new states until none are left.
+//
+// While others ask, a decision about several states may be denied what is about
+// to be given back. So when all have been answered, what is left of two is taken
+// by one.
+func (k *storeKit) hammer(asks []ratelimit.Ask) error {
+	prefix := k.prefix()
+	limit := enough
+	for _, a := range asks {
+		limit = min(limit, burst(a.Rate))
+	}
+	var granted atomic.Int64
+	take := func(asks []ratelimit.Ask) error {
+		a := k.do(storeCall{asks: asks}, prefix)
+		if a.err == nil && len(a.results) != len(asks) {
+			a.err = fmt.Errorf("%d results for %d asks", len(a.results), len(asks))
+		}
+		if a.err == nil && allowed(a.results) {
+			granted.Add(1)
+		}
+		return a.err
+	}
+	turned := asks
+	if len(asks) == 2 {
+		turned = []ratelimit.Ask{asks[1], asks[0]}
+	}
+	errs := make([]error, goroutines)
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for i := 0; i < limit/goroutines+2 && errs[g] == nil; i++ {
+				errs[g] = take([][]ratelimit.Ask{asks, turned}[g%2])
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	for before := int64(-1); len(asks) == 2 && before != granted.Load() && before <= int64(limit); {
+		before = granted.Load()
+		if err := take(asks); err != nil {
+			return err
+		}
+	}
+	return k.settled(prefix, asks, int(granted.Load()), limit)
+}
+
+// settled returns an error unless limit units were granted, and each state has
+// just so many fewer.
+func (k *storeKit) settled(prefix string, asks []ratelimit.Ask, granted, limit int) error {
+	if granted != limit {
+		return fmt.Errorf("%d units are granted, and %d could be", granted, limit)
+	}
+	for _, a := range asks {
+		a.N = 0
+		look := k.do(storeCall{asks: []ratelimit.Ask{a}}, prefix)
+		if left := burst(a.Rate) - granted; look.err != nil || len(look.results) != 1 || look.results[0].Remaining != left {
+			return fmt.Errorf("a look at %v after that: %v %v, with %d remaining by count", a, look.results, look.err, left)
+		}
+	}
+	return nil
+}
+
+// allowed reports whether all results are.
+func allowed(results []ratelimit.Result) bool {
+	for _, res := range results {
+		if !res.Allowed {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,103 @@
+package ratelimittest
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// storeDeciding makes a fault of how a store that is locked answers asks.
+func storeDeciding(decide func(s *slowStore, asks []ratelimit.Ask) []ratelimit.Result) faults {
+	return faults{take: func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return decide(s, asks), nil
+	}}
+}
+
+// storeEditing makes a fault of what each ask is answered.
+func storeEditing(change func(res *ratelimit.Result, a ratelimit.Ask)) faults {
+	return faults{edit: func(res ratelimit.Result, a ratelimit.Ask) ratelimit.Result {
+		change(&res, a)
+		return res
+	}}
+}
+
+// storeNaming makes a fault of what is one state.
+func storeNaming(name func(a ratelimit.Ask) stateID) faults { return faults{id: name} }
+
+// with returns a with n units.
+func with(a ratelimit.Ask, n int) ratelimit.Ask {
+	a.N, a.Shadow = n, false
+	return a
+}
+
+// passed reports whether a decision about asks charged them.
+func passed(asks []ratelimit.Ask, results []ratelimit.Result) bool {
+	for i, res := range results {
+		if !res.Allowed && !asks[i].Shadow {
+			return false
+		}
+	}
+	return true
+}
+
+// smallLimits are soon used up.
+var smallLimits = map[ratelimit.Algorithm][]ratelimit.Rate{
+	ratelimit.AlgorithmFixedWindow: {ratelimit.PerHour(20)},
+	ratelimit.AlgorithmTokenBucket: {ratelimit.PerHour(30)},
+}
+
+// TestStoreConcurrent has the kit find stores that lose what another takes at the
+// same time.
+func TestStoreConcurrent(t *testing.T) {
+	// What others take while one thinks is lost.
+	lossy := faults{take: func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+		s.mu.Lock()
+		before := make(map[stateID]keeper)
+		for _, a := range asks {
+			before[s.name(a)] = s.open(a)
+		}
+		s.mu.Unlock()
+		runtime.Gosched()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for id, m := range before {
+			s.states[id] = m
+		}
+		return s.decide(asks), nil
+	}}
+	// A held unit is not given back when another ask is denied.
+	leaky := storeDeciding(func(s *slowStore, asks []ratelimit.Ask) []ratelimit.Result {
+		var results []ratelimit.Result
+		for i := range asks {
+			results = append(results, s.decide(asks[i : i+1])[0])
+		}
+		return results
+	})
+	for name, f := range map[string]faults{"a lost update": lossy, "units that are not given back": leaky} {
+		k, err := newStoreKit(StoreConfig{
+			New:        newSlowStore(f),
+			Algorithms: []ratelimit.Algorithm{ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmTokenBucket},
+			Rates:      smallLimits,
+		})
+		require.NoError(t, err)
+		found := false
+		for range 100 {
+			if found = k.concurrent() != nil; found {
+				break
+			}
+		}
+		require.True(t, found, "%s is not found", name)
+	}
+	k, err := newStoreKit(StoreConfig{New: newSlowStore(faults{})})
+	require.NoError(t, err)
+	require.NoError(t, k.concurrent(), "one decision at a time")
+}

@@ -1,0 +1,109 @@
+package ratelimittest
+
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// An algorithm is what the kit knows of one of the five.
+type algorithm struct {
+	name ratelimit.Algorithm
+
+	// model returns the Model of one key, which is a keeper.
+	model func(start time.Time, r ratelimit.Rate) Model
+
+	// valid returns an error if a rate is not one for the algorithm.
+	valid func(r ratelimit.Rate) error
+
+	// bursts reports whether rates have a burst. They then differ by what
+	// they are in lowest terms; others by each of their fields.
+	bursts bool
+}
+
+var algorithms = []algorithm{
+	{ratelimit.AlgorithmTokenBucket, TokenBucketModel, validFor(ratelimit.NewTokenBucket), true},
+	{ratelimit.AlgorithmFixedWindow, FixedWindowModel, validFor(ratelimit.NewFixedWindow), false},
+	{ratelimit.AlgorithmSlidingWindowLog, SlidingWindowLogModel, validFor(ratelimit.NewSlidingWindowLog), false},
+	{ratelimit.AlgorithmSlidingWindowCounter, SlidingWindowCounterModel, validFor(ratelimit.NewSlidingWindowCounter), false},
+	{ratelimit.AlgorithmLeakyBucket, LeakyBucketModel, validFor(ratelimit.NewLeakyBucket), true},
+}
+
+func validFor[L any](construct func(ratelimit.Rate, ...ratelimit.Option) (L, error)) func(ratelimit.Rate) error {
+	return func(r ratelimit.Rate) error {
+		_, err := construct(r)
+		return err
+	}
+}
+
+// algorithmNamed returns the algorithm of that name; nil if there is none.
+func algorithmNamed(name ratelimit.Algorithm) *algorithm {
+	for i := range algorithms {
+		if algorithms[i].name == name {
+			return &algorithms[i]
+		}
+	}
+	return nil
+}
+
+// A stateID is what tells one state of a store from another.
+type stateID struct {
+	algorithm ratelimit.Algorithm
+	rule, key string
+}
+
+func idOf(a ratelimit.Ask) stateID { return stateID{a.Algorithm, a.Rule, a.Key} }
+
+// A modelStore is what a store is compared with: a model for each state.
+type modelStore struct {
+	start  time.Time
+	states map[stateID]keeper
+}
+
+func newModelStore(start time.Time) *modelStore {
+	return &modelStore{start, make(map[stateID]keeper)}
+}
+
+// take answers asks at the instant at. It charges all of them or none, but for
+// shadows that do not fit.
+//
+// A state adopts the rate of an ask for units, whether that is granted or not,
+// and whether the others are. A look is answered as if it did.
+func (s *modelStore) take(at time.Time, asks []ratelimit.Ask) []ratelimit.Result {
+	models := make([]keeper, len(asks))
+	passes := true
+	for i, a := range asks {
+		m := s.state(a)
+		if a.N == 0 {
+			m = m.clone()
+		}
+		m.adopt(at, a.Rate)
+		models[i] = m
+		passes = passes && (a.Shadow || m.peek(at, a.N).Allowed)
+	}
+	results := make([]ratelimit.Result, len(asks))
+	for i, a := range asks {
+		if passes {
+			results[i] = models[i].Ask(at, a.N)
+		} else {
+			results[i] = models[i].peek(at, a.N)
+		}
+	}
+	return results
+}
+
+// reset makes the states of asks as good as new.
+func (s *modelStore) reset(asks []ratelimit.Ask) {
+	for _, a := range asks {
+		delete(s.states, idOf(a))
+	}
+}
+
+// state returns the model of a's state, which has a's rate if it is a new one.
+func (s *modelStore) state(a ratelimit.Ask) keeper {
+	id := idOf(a)
+	if s.states[id] == nil {
+		s.states[id] = algorithmNamed(a.Algorithm).model(s.start, a.Rate).(keeper)
+	}
+	return s.states[id]
+}

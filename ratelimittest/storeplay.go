@@ -1,0 +1,200 @@
+package ratelimittest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A storeCall is one call of a method of a store.
+type storeCall struct {
+	at    time.Duration // what the clock reads, since the start
+	reset bool          // else it takes
+	over  error         // of the context; nil if it is not over
+	asks  []ratelimit.Ask
+}
+
+// late is a context whose deadline has passed.
+var late = func() context.Context {
+	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
+	cancel()
+	return ctx
+}()
+
+// context returns the context of c.
+func (c storeCall) context() context.Context {
+	switch c.over {
+	case nil:
+		return context.Background()
+	case context.Canceled:
+		return ended
+	}
+	return late
+}
+
+// A storeAnswer is what a call returned.
+type storeAnswer struct {
+	results []ratelimit.Result
+	err     error
+}
+
+// do makes the call c on states that begin with prefix. A panic is an error.
+func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
+	defer func() {
+		if p := recover(); p != nil {
+			a = storeAnswer{err: fmt.Errorf("panic: %v", p)}
+		}
+	}()
+	asks := make([]ratelimit.Ask, len(c.asks))
+	for i, ask := range c.asks {
+		if ask.Rule == "" { // to have an empty one
+			ask.Key = prefix + ask.Key
+		} else {
+			ask.Rule = prefix + ask.Rule
+		}
+		asks[i] = ask
+	}
+	if c.reset {
+		a.err = k.store.Reset(c.context(), asks)
+	} else {
+		a.results, a.err = k.store.Take(c.context(), asks)
+	}
+	return a
+}
+
+// prefix returns what no state has begun with before.
+func (k *storeKit) prefix() string {
+	k.opened++
+	return fmt.Sprintf("%08d/", k.opened)
+}
+
+// A storeTrace is a schedule, and the answers to it up to the first that breaks a
+// promise.
+type storeTrace struct {
+	start   time.Time
+	calls   []storeCall
+	answers []storeAnswer
+	broken  string // how the last answer breaks one; empty if none does
+}
+
+// play makes calls on states that are new, and compares the answers with those of
+// the models.
+func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
+	t := &storeTrace{start: start, calls: calls}
+	prefix, models := k.prefix(), newModelStore(start)
+	for _, c := range calls {
+		at := start.Add(c.at)
+		k.clock.Set(at)
+		a := k.do(c, prefix)
+		t.answers = append(t.answers, a)
+		switch {
+		case c.over != nil:
+			if !errors.Is(a.err, c.over) {
+				t.broken = fmt.Sprintf("with a context that is over, Take returns its error, not %v", a.err)
+			}
+		case a.err != nil:
+			t.broken = "an error without a cause"
+		case c.reset:
+			models.reset(c.asks)
+		default:
+			t.broken = k.differs(a.results, models.take(at, c.asks))
+		}
+		if t.broken != "" {
+			break
+		}
+	}
+	return t
+}
+
+// differs says how the results differ from those of the models, or nothing.
+func (k *storeKit) differs(got, want []ratelimit.Result) string {
+	if len(got) != len(want) {
+		return fmt.Sprintf("%d results for %d asks", len(got), len(want))
+	}
+	for i := range got {
+		if got, want := rounded(got[i], k.Resolution), rounded(want[i], k.Resolution); got != want {
+			text := fmt.Sprintf("the model says of ask %d: %v", i, answer{res: want})
+			if got.Rule != "" || got.Degraded {
+				text += "; Rule and Degraded are not the store's to set"
+			}
+			return text
+		}
+	}
+	return ""
+}
+
+// A storeFailure is a schedule that breaks a promise.
+type storeFailure struct {
+	*storeTrace
+	seed     uint64
+	schedule int
+}
+
+// String returns the schedule as Go code, the breach beside its call.
+func (f *storeFailure) String() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "seed %d, schedule %d; instants since the start:\n", f.seed, f.schedule)
+	fmt.Fprintf(&s, "\tstart := time.Unix(%d, %d)\n", f.start.Unix(), f.start.Nanosecond())
+	fmt.Fprintf(&s, "\tclock := ratelimit.NewFakeClock(start)\n")
+	fmt.Fprintf(&s, "\ts, _ := New(clock)\n")
+	for i, a := range f.answers {
+		c := f.calls[i]
+		if i == 0 || c.at != f.calls[i-1].at {
+			fmt.Fprintf(&s, "\tclock.Set(start.Add(%d)) // %v\n", int64(c.at), c.at)
+		}
+		fmt.Fprintf(&s, "\t%s []ratelimit.Ask{\n", c.head())
+		for j, ask := range c.asks {
+			fmt.Fprintf(&s, "\t\t%s,", askText(ask))
+			if j < len(a.results) {
+				fmt.Fprintf(&s, " // %v", answer{res: a.results[j]})
+			}
+			s.WriteString("\n")
+		}
+		s.WriteString("\t})")
+		if a.err != nil {
+			fmt.Fprintf(&s, " // %v", a.err)
+		}
+		s.WriteString("\n")
+	}
+	fmt.Fprintf(&s, "\t// %s", f.broken)
+	return s.String()
+}
+
+// head returns the call up to its asks.
+func (c storeCall) head() string {
+	switch {
+	case c.reset:
+		return "s.Reset(ctx,"
+	case c.over == nil:
+		return "s.Take(ctx,"
+	case c.over == context.Canceled:
+		return "s.Take(canceled,"
+	}
+	return "s.Take(late,"
+}
+
+// askText returns a as Go code, without what is zero.
+func askText(a ratelimit.Ask) string {
+	s := fmt.Sprintf("{Rule: %s, Key: %s, ", quoted(a.Rule), quoted(a.Key))
+	if a.Client != "" {
+		s += fmt.Sprintf("Client: %s, ", quoted(a.Client))
+	}
+	s += fmt.Sprintf("Algorithm: %q, Rate: %#v, N: %d", a.Algorithm, a.Rate, a.N)
+	if a.Shadow {
+		s += ", Shadow: true"
+	}
+	return s + "}"
+}
+
+// quoted returns s as Go code, which is short if s begins with many equal bytes.
+func quoted(s string) string {
+	if len(s) < 100 {
+		return fmt.Sprintf("%q", s)
+	}
+	rest := strings.TrimLeft(s, s[:1])
+	return fmt.Sprintf("strings.Repeat(%q, %d)+%q", s[:1], len(s)-len(rest), rest)
+}

@@ -1,0 +1,248 @@
+package ratelimittest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A flavour is what the schedules of one subtest of TestStore have beside single
+// asks.
+type flavour struct {
+	name       string
+	algorithms []ratelimit.Algorithm
+	several    bool // asks in one call
+	shadows    bool
+	changes    bool // of the rate
+	resets     bool
+	names      bool // that are odd
+	ends       bool // of contexts
+}
+
+// flavours returns those of all subtests, in order. What the names promise is
+// explained at TestStore.
+func (k *storeKit) flavours() (all []flavour) {
+	for _, a := range k.Algorithms {
+		all = append(all, flavour{name: "answers/" + string(a), algorithms: []ratelimit.Algorithm{a}})
+	}
+	all = append(all,
+		flavour{name: "all-or-none", algorithms: k.Algorithms, several: true},
+		flavour{name: "shadow", algorithms: k.Algorithms, several: true, shadows: true})
+	for _, a := range k.Algorithms {
+		all = append(all, flavour{name: "rate-change/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, changes: true})
+	}
+	return append(all,
+		flavour{name: "reset", algorithms: k.Algorithms, several: true, changes: true, resets: true},
+		flavour{name: "names", algorithms: k.Algorithms, several: true, resets: true, names: true},
+		flavour{name: "ended-context", algorithms: k.Algorithms, several: true, changes: true, ends: true})
+}
+
+// A place is a state that a schedule asks for, and what is known of it.
+type place struct {
+	ask   ratelimit.Ask // without units, under the rate of the last ask
+	rates []ratelimit.Rate
+	*state
+}
+
+// A storeWriter makes up a schedule while the models answer it: it does not depend
+// on the store.
+type storeWriter struct {
+	*storeKit
+	wanderer
+	flavour
+	places []*place
+	models *modelStore
+}
+
+// namesSpan is the Span of the schedules with odd names. An empty rule is the same one
+// in all of them, so each of them lies wholly after the one before: a store that has
+// forgotten keys may count earlier readings of its clock as the instant at which it
+// did.
+const namesSpan = time.Hour
+
+// write returns schedule number i and its start.
+func (k *storeKit) write(f flavour, i int) (time.Time, []storeCall) {
+	span := k.Span
+	if f.names {
+		span = min(span, namesSpan)
+	}
+	w := &storeWriter{storeKit: k, wanderer: newWanderer(k.Seed, i, k.Resolution, span), flavour: f}
+	start := w.start(k.Starts)
+	if f.names {
+		start = k.Starts[0].Add(time.Duration(4*i) * span)
+	}
+	w.models = newModelStore(start)
+	w.settle()
+	var calls []storeCall
+	for range k.Steps {
+		c := w.next()
+		w.note(start, c)
+		calls = append(calls, c)
+	}
+	return start, calls
+}
+
+// oddNames are rules and keys that are easily taken for each other: joined by a
+// separator or by none, cut off, trimmed, decoded, or read as the hash tag of a
+// cluster.
+var oddNames = [][][2]string{
+	{{"a:b", "c"}, {"a", "b:c"}, {"a", "b"}},
+	{{"a", "bc"}, {"ab", "c"}, {"abc", ""}, {"", "abc"}},
+	{{"a\x00b", "c"}, {"a", "b\x00c"}, {"a", "b"}},
+	{{"{a}", "b"}, {"{a", "}b"}, {"a", "{b}"}, {"a", "b"}, {"{}", "a"}},
+	{{"a", "\xff"}, {"a", "\xfe"}, {"a", "\ufffd"}, {"\xff", "a"}},
+	{{"a", ""}, {"a", " "}, {"a", "\n"}, {"a", "\r\n"}},
+	{{"a", "b"}, {"a", "B"}, {"a", "%62"}, {"b", "a"}},
+	{{"1", "1:a"}, {"1:1", "a"}, {"1:11", "a"}, {"1|1", "a"}, {"1", "1|a"}},
+	{{"a", long + "1"}, {"a", long + "2"}, {long + "1", "a"}, {long + "2", "a"}},
+}
+
+// oddClients are hash tags that are easily spoiled.
+var oddClients = []string{"", "a", "}", "{}", "{", "\x00", "\xff", ":", long}
+
+// long is 64 KB.
+var long = string(slices.Repeat([]byte("x"), 1<<16))
+
+// settle makes up the places.
+func (w *storeWriter) settle() {
+	names := [][2]string{{"user", "a"}, {"user", "b"}, {"all", "a"}, {"all", ""}}
+	clients := map[string]string{"a": "a", "b": "b"}
+	algorithms := slices.Clone(w.algorithms)
+	if w.names {
+		w.Shuffle(len(algorithms), func(i, j int) { algorithms[i], algorithms[j] = algorithms[j], algorithms[i] })
+		algorithms = algorithms[:min(len(algorithms), 2)]
+		names = oddNames[w.IntN(len(oddNames))]
+		clients = make(map[string]string)
+		both := [2]string{oddClients[w.IntN(len(oddClients))], oddClients[w.IntN(len(oddClients))]}
+		for _, name := range names {
+			clients[name[1]] = both[w.IntN(2)]
+		}
+	}
+	for _, a := range algorithms {
+		for _, name := range names {
+			r := w.Rates[a][w.IntN(len(w.Rates[a]))]
+			ask := ratelimit.Ask{Rule: name[0], Key: name[1], Algorithm: a, Rate: r}
+			if name[0] != "all" {
+				ask.Client = clients[name[1]]
+			}
+			w.places = append(w.places, &place{ask, []ratelimit.Rate{r}, newState()})
+		}
+	}
+	w.Shuffle(len(w.places), func(i, j int) { w.places[i], w.places[j] = w.places[j], w.places[i] })
+	w.places = w.places[:min(len(w.places), 8)]
+}
+
+// next makes up a call.
+func (w *storeWriter) next() storeCall {
+	chosen := w.choose()
+	first := chosen[0]
+	c := storeCall{at: w.move(first.ask.Rate, first.state)}
+	switch p := w.IntN(100); {
+	case p < 8 && w.resets:
+		c.reset = true
+	case p < 8 && w.ends:
+		c.over = []error{context.Canceled, context.DeadlineExceeded}[w.IntN(2)]
+	}
+	look := w.IntN(6) == 0
+	for _, p := range chosen {
+		if w.changes && w.IntN(6) == 0 {
+			p.ask.Rate = w.change(p)
+		}
+		a := p.ask
+		a.N = w.count(p.state)
+		a.Shadow = w.shadows && w.IntN(3) == 0
+		switch several := len(chosen) > 1; {
+		case several && look:
+			a.N = 0
+		case several && !a.Shadow:
+			a.N = max(a.N, 1)
+		}
+		c.asks = append(c.asks, a)
+	}
+	return c
+}
+
+// choose returns the places of a call, of which the first is most often the same.
+func (w *storeWriter) choose() []*place {
+	order := w.Perm(len(w.places))
+	if w.IntN(5) < 2 {
+		i := slices.Index(order, 0)
+		order[0], order[i] = order[i], order[0]
+	}
+	n := 1
+	if w.several && w.IntN(3) > 0 {
+		n = 1 + w.IntN(min(len(order), 4))
+	}
+	var chosen []*place
+	for _, i := range order[:n] {
+		chosen = append(chosen, w.places[i])
+	}
+	return chosen
+}
+
+// note remembers what the models answer to c.
+func (w *storeWriter) note(start time.Time, c storeCall) {
+	if c.over != nil {
+		return
+	}
+	if c.reset {
+		w.models.reset(c.asks)
+		return
+	}
+	for i, res := range w.models.take(start.Add(c.at), c.asks) {
+		for _, p := range w.places {
+			if idOf(p.ask) == idOf(c.asks[i]) {
+				p.note(c.at, res, res.Allowed && c.asks[i].N > 0)
+			}
+		}
+	}
+}
+
+// change makes up a rate to change to: one that was in force before, one of the
+// kit's, or one near the present one.
+func (w *storeWriter) change(p *place) ratelimit.Rate {
+	r := p.ask.Rate
+	switch w.IntN(10) {
+	case 0, 1, 2:
+		return p.rates[w.IntN(len(p.rates))]
+	case 3:
+		r.Requests = 1 + r.Requests/2
+	case 4:
+		r.Requests += min(r.Requests, 1<<31-1-r.Requests)
+	case 5:
+		r.Per = later(r.Per, r.Per).Truncate(w.Resolution)
+	case 6:
+		r.Per = up(r.Per/2, w.Resolution)
+	case 7:
+		r.Burst = 1 + burst(r)/2
+	case 8:
+		r.Burst = burst(r) + min(burst(r), 1<<31-1-burst(r))
+	default:
+		rates := w.Rates[p.ask.Algorithm]
+		r = rates[w.IntN(len(rates))]
+	}
+	a := algorithmNamed(p.ask.Algorithm)
+	if !a.bursts {
+		r.Burst = 0
+		if w.IntN(2) == 0 {
+			r.Per = p.ask.Rate.Per // the windows of a rule seldom change
+		}
+	}
+	for _, old := range p.rates {
+		if a.bursts && equivalent(old, r) {
+			return old // whether that is a change is not promised
+		}
+	}
+	if w.refuses(a.name, r) != nil {
+		return p.ask.Rate
+	}
+	p.rates = append(p.rates, r)
+	return r
+}
+
+// equivalent reports whether two rates of a bucket grant the same.
+func equivalent(a, b ratelimit.Rate) bool {
+	return mul(num(int64(a.Requests)), num(int64(b.Per))).Cmp(mul(num(int64(b.Requests)), num(int64(a.Per)))) == 0 && burst(a) == burst(b)
+}

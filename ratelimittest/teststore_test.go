@@ -1,0 +1,171 @@
+package ratelimittest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A pickyStore supports no algorithm but one, and no Per above a second.
+type pickyStore struct{ ratelimit.Store }
+
+func (pickyStore) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
+	if a != ratelimit.AlgorithmFixedWindow || r.Per > time.Second {
+		return ratelimit.ErrInvalidConfig
+	}
+	return nil
+}
+
+func (s pickyStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	for _, a := range asks {
+		if err := s.Supports(a.Algorithm, a.Rate); err != nil {
+			panic("asked what is not supported")
+		}
+	}
+	return s.Store.Take(ctx, asks)
+}
+
+func newPickyStore(clock ratelimit.Clock) (ratelimit.Store, error) {
+	s, err := newSlowStore(faults{})(clock)
+	return pickyStore{s}, err
+}
+
+func TestStoreConfig(t *testing.T) {
+	window := []ratelimit.Algorithm{ratelimit.AlgorithmFixedWindow}
+	TestStore(t, StoreConfig{New: newPickyStore, Algorithms: window, Schedules: 20})
+
+	for why, c := range map[string]StoreConfig{
+		"no New":                     {},
+		"New fails":                  {New: func(ratelimit.Clock) (ratelimit.Store, error) { return nil, ratelimit.ErrStore }},
+		"an unknown algorithm":       {New: newPickyStore, Algorithms: []ratelimit.Algorithm{"Guess"}},
+		"no rate is supported":       {New: newPickyStore},
+		"a given one is not":         {New: newPickyStore, Algorithms: window, Rates: map[ratelimit.Algorithm][]ratelimit.Rate{window[0]: {ratelimit.PerDay(1)}}},
+		"a given one is not allowed": {New: newPickyStore, Algorithms: window, Rates: map[ratelimit.Algorithm][]ratelimit.Rate{window[0]: {{Requests: 1, Per: 1, Burst: 1}}}},
+	} {
+		_, err := newStoreKit(c)
+		require.Error(t, err, why)
+	}
+
+	k, err := newStoreKit(StoreConfig{New: newSlowStore(faults{}), Resolution: time.Microsecond, Span: 1<<63 - 1})
+	require.NoError(t, err)
+	require.Len(t, k.Algorithms, 5)
+	require.Zero(t, k.Span%time.Microsecond)
+	require.Equal(t, (time.Duration(1<<62 - 1)).Truncate(time.Microsecond), k.Span)
+}
+
+// TestStoreSchedules has the random schedules keep to what the kit says of them,
+// and reach what they are to reach.
+func TestStoreSchedules(t *testing.T) {
+	k, err := newStoreKit(StoreConfig{New: newSlowStore(faults{}), Resolution: time.Microsecond, Span: time.Hour, Steps: 40})
+	require.NoError(t, err)
+	for _, f := range k.flavours() {
+		seen := make(map[string]int)
+		for i := range 30 {
+			start, calls := k.write(f, i)
+			tr := k.play(start, calls)
+			require.Empty(t, tr.broken, f.name)
+			_, again := k.write(f, i)
+			require.Equal(t, calls, again, "the same seed makes another schedule")
+			for j, c := range calls {
+				require.Zero(t, c.at%time.Microsecond)
+				require.LessOrEqual(t, c.at.Abs(), time.Hour)
+				wellAsked(t, c)
+				if c.over == nil && !c.reset {
+					tally(seen, c, tr.answers[j].results)
+				}
+			}
+		}
+		require.Greater(t, seen["granted"], 150, f.name)
+		require.Greater(t, seen["denied"], 90, f.name)
+		require.Greater(t, seen["looks"], 90, f.name)
+		if f.several {
+			require.Greater(t, seen["passed"], 60, f.name)
+			require.Greater(t, seen["one does not fit"], 60, f.name)
+		}
+	}
+}
+
+// tally counts what c and its results are.
+func tally(seen map[string]int, c storeCall, results []ratelimit.Result) {
+	fit := 0
+	for i, res := range results {
+		switch {
+		case res.Allowed:
+			fit++
+			seen["granted"]++
+		default:
+			seen["denied"]++
+		}
+		if c.asks[i].N == 0 {
+			seen["looks"]++
+		}
+	}
+	if len(results) > 1 && fit == len(results) {
+		seen["passed"]++
+	}
+	if len(results) > 1 && fit == len(results)-1 {
+		seen["one does not fit"]++
+	}
+}
+
+// wellAsked checks that c asks what the caller of a store asks.
+func wellAsked(t *testing.T, c storeCall) {
+	t.Helper()
+	seen := make(map[stateID]bool)
+	looks, takes := false, false
+	for _, a := range c.asks {
+		require.False(t, seen[idOf(a)], "a state twice in one call")
+		seen[idOf(a)] = true
+		require.GreaterOrEqual(t, a.N, 0)
+		require.NoError(t, algorithmNamed(a.Algorithm).valid(a.Rate))
+		looks = looks || a.N == 0 && !a.Shadow
+		takes = takes || a.N > 0
+	}
+	require.NotEmpty(t, c.asks)
+	require.False(t, looks && takes && !c.reset, "a look that could deny beside asks for units")
+}
+
+// TestStoreFailure holds the text of a failure, which is to be pasted into a test.
+func TestStoreFailure(t *testing.T) {
+	k, err := newStoreKit(StoreConfig{
+		New: newSlowStore(storeEditing(func(res *ratelimit.Result, a ratelimit.Ask) {
+			if a.Key == "b" && !res.Allowed {
+				res.ResetAfter++
+			}
+		})),
+		Algorithms: []ratelimit.Algorithm{ratelimit.AlgorithmFixedWindow},
+		Rates:      map[ratelimit.Algorithm][]ratelimit.Rate{ratelimit.AlgorithmFixedWindow: {{Requests: 2, Per: 10}}},
+		Starts:     []time.Time{time.Unix(7, 8)},
+	})
+	require.NoError(t, err)
+	f := k.run(k.flavours()[2])
+	require.NotNil(t, f)
+	require.Equal(t, `seed 0, schedule 0; instants since the start:
+	start := time.Unix(7, 8)
+	clock := ratelimit.NewFakeClock(start)
+	s, _ := New(clock)
+	clock.Set(start.Add(0)) // 0s
+	s.Take(ctx, []ratelimit.Ask{
+		{Rule: "user", Key: "b", Client: "b", Algorithm: "FixedWindow", Rate: ratelimit.Rate{Requests:2, Per:10, Burst:0}, N: 1}, // allowed, 1 of 2 remain, reset after 2ns
+	})
+	s.Take(ctx, []ratelimit.Ask{
+		{Rule: "user", Key: "b", Client: "b", Algorithm: "FixedWindow", Rate: ratelimit.Rate{Requests:2, Per:10, Burst:0}, N: 1}, // allowed, 0 of 2 remain, reset after 2ns
+	})
+	s.Take(ctx, []ratelimit.Ask{
+		{Rule: "user", Key: "b", Client: "b", Algorithm: "FixedWindow", Rate: ratelimit.Rate{Requests:2, Per:10, Burst:0}, N: 1}, // denied, 0 of 2 remain, reset after 3ns, retry after 2ns
+	})
+	// the model says of ask 0: denied, 0 of 2 remain, reset after 2ns, retry after 2ns`, f.String())
+	require.Equal(t, f.String(), k.run(k.flavours()[2]).String(), "the same seed shows another failure")
+
+	long := storeFailure{storeTrace: &storeTrace{
+		calls:   []storeCall{{over: context.DeadlineExceeded, asks: []ratelimit.Ask{{Key: long + "1"}}}},
+		answers: []storeAnswer{{err: context.Canceled}},
+	}}
+	require.Contains(t, long.String(), `s.Take(late, []ratelimit.Ask{
+		{Rule: "", Key: strings.Repeat("x", 65536)+"1", Algorithm: "", Rate: ratelimit.Rate{Requests:0, Per:0, Burst:0}, N: 0},
+	}) // context canceled`)
+}

@@ -1,0 +1,133 @@
+package ratelimittest
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A wanderer makes up when to ask next, and for how much.
+type wanderer struct {
+	*rand.Rand
+	unit time.Duration // of which all instants are multiples
+	span time.Duration // the furthest from the start
+	now  time.Duration // since the start
+}
+
+// newWanderer returns the wanderer of schedule number i.
+func newWanderer(seed uint64, i int, unit, span time.Duration) wanderer {
+	return wanderer{Rand: rand.New(rand.NewPCG(seed, uint64(i))), unit: unit, span: span}
+}
+
+// A state is what a wanderer knows of a key.
+type state struct {
+	admitted time.Duration // the instant of the last admitted ask
+	asked    time.Duration // the instant that the last ask counted at
+	limit    int
+	left     int
+	waits    [3]time.Duration // of the last answer: RetryAfter, ResetAfter, Delay
+}
+
+func newState() *state { return &state{admitted: math.MinInt64, limit: 1} }
+
+// note remembers what the answer to an ask at the instant at shows.
+func (s *state) note(at time.Duration, res ratelimit.Result, admitted bool) {
+	s.asked = max(at, s.admitted)
+	if admitted {
+		s.admitted = s.asked
+	}
+	s.limit, s.left = max(res.Limit, 1), max(res.Remaining, 0)
+	s.waits = [3]time.Duration{res.RetryAfter, res.ResetAfter, res.Delay}
+}
+
+// start returns one of starts, which is most often the first.
+func (w *wanderer) start(starts []time.Time) time.Time {
+	if w.IntN(2) == 0 {
+		return starts[w.IntN(len(starts))]
+	}
+	return starts[0]
+}
+
+// move moves the clock to where an ask of a key that is known as s comes next, at
+// the rate r, and returns that: a third of all calls come at the instant of the one
+// before.
+func (w *wanderer) move(r ratelimit.Rate, s *state) time.Duration {
+	w.now = min(max(w.next(r, s), -w.span), w.span)
+	w.now -= w.now % w.unit
+	return w.now
+}
+
+// next returns where the clock goes next, on the grid or not.
+func (w *wanderer) next(r ratelimit.Rate, s *state) time.Duration {
+	const year = 366 * 24 * time.Hour
+	switch p := w.IntN(120); {
+	case p < 40:
+		return w.now
+	case p < 55:
+		return later(w.now, w.upTo(later(r.Per, r.Per)))
+	case p < 70:
+		return later(w.now, w.upTo(r.Per/time.Duration(r.Requests)))
+	case p < 80:
+		return later(w.now, w.upTo(3*w.unit))
+	case p < 105:
+		edge := later(s.asked, up(s.waits[w.IntN(3)], w.unit))
+		return later(edge, time.Duration(w.IntN(3)-1)*w.unit)
+	case p < 111:
+		return later(w.now, -w.upTo(3*w.unit))
+	case p < 117:
+		return later(w.now, -w.upTo(later(r.Per, r.Per)))
+	case p < 119:
+		far := []time.Duration{time.Hour, year, 10 * year, 100 * year}[w.IntN(4)]
+		return later(w.now, up(far, w.unit)*time.Duration(1-2*w.IntN(2)))
+	}
+	if w.IntN(4) == 0 {
+		return []time.Duration{-w.span, w.span}[w.IntN(2)]
+	}
+	return 0
+}
+
+// upTo returns a random multiple of the resolution, at most d or one.
+func (w *wanderer) upTo(d time.Duration) time.Duration {
+	return time.Duration(w.Int64N(int64(max(d/w.unit, 1))+1)) * w.unit
+}
+
+// count makes up how many units to ask for.
+func (w *wanderer) count(s *state) int {
+	switch p := w.IntN(100); {
+	case p < 45:
+		return 1
+	case p < 60:
+		return 0
+	case p < 72:
+		return 1 + w.IntN(min(s.limit, 5))
+	case p < 80:
+		return s.left
+	case p < 87:
+		return min(s.left, s.limit-1) + 1
+	case p < 90:
+		return s.limit
+	case p < 93:
+		return 1 + w.IntN(s.limit)
+	case p < 96:
+		return s.limit/2 + 1
+	case p < 99 && s.limit < math.MaxInt:
+		return s.limit + 1
+	}
+	return math.MaxInt
+}
+
+// up rounds d up to a multiple of unit.
+func up(d, unit time.Duration) time.Duration {
+	if rest := d % unit; rest > 0 {
+		return later(d, unit-rest)
+	}
+	return d
+}
+
+// rounded returns res with its Durations rounded up to unit.
+func rounded(res ratelimit.Result, unit time.Duration) ratelimit.Result {
+	res.RetryAfter, res.ResetAfter, res.Delay = up(res.RetryAfter, unit), up(res.ResetAfter, unit), up(res.Delay, unit)
+	return res
+}
