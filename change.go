@@ -16,19 +16,18 @@ func (l *RateLimiter) AddRule(r Rule) error {
 	})
 }
 
-// RemoveRule removes the rule of this name, and forgets what its keys have used; the
-// name of the default rule is "default", if it has no other. It is an
-// [ErrUnknownRule] if there is none.
+// RemoveRule removes the rule of this name, and forgets what its keys have used. If
+// no rule is named "default", that is the default rule, whatever its name. The error
+// matches [ErrUnknownRule] if there is no such rule.
 func (l *RateLimiter) RemoveRule(name string) error {
 	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
-		if defaultRule != nil && defaultRule.Name == name {
-			return rules, nil, nil
+		if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name }); i >= 0 {
+			return slices.Delete(rules, i, i+1), defaultRule, nil
 		}
-		i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name })
-		if i < 0 {
+		if defaultRule == nil || name != defaultRule.Name && name != defaultName {
 			return nil, nil, fmt.Errorf("%w %q", ErrUnknownRule, name)
 		}
-		return slices.Delete(rules, i, i+1), defaultRule, nil
+		return rules, nil, nil
 	})
 }
 
