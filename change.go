@@ -235,6 +235,9 @@ func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (*activeRul
 	if remote.local != nil {
 		a.here = remote.local // in an interface only if there is one
 	}
+	if keeps && old.here != nil {
+		return a, func(instant) { a.totals.keep(old.here.counts()) }, nil
+	}
 	return a, nil, nil
 }
 

@@ -45,9 +45,10 @@ type decision struct {
 	custom *ask          // the last of asks, if a custom limiter is to be asked
 	now    instant       // the reading of the clock, once there is one
 
-	passes bool  // whether all that enforce do
-	late   bool  // whether nothing was taken because a Delay is too long
-	failed error // why the store did not answer
+	passes    bool          // whether all that enforce do
+	late      bool          // whether nothing was taken because a Delay is too long
+	delayThen time.Duration // of a denied request, if it is made again when it would pass
+	failed    error         // why the store did not answer
 }
 
 var decisions = sync.Pool{New: func() any { return new(decision) }}
@@ -143,7 +144,11 @@ func (d *decision) decide(t *timeline) {
 			intent = toTake
 		}
 		if a.states != nil {
-			a.verdict, a.delay, a.err = a.states.step(a.shard, a.hash, &a.wish, d.now, d.n, intent)
+			var err error
+			a.verdict, a.delay, err = a.states.step(a.shard, a.hash, &a.wish, d.now, d.n, intent)
+			if err != nil {
+				a.err = err // else it is what was wrong when the store was to be asked
+			}
 			a.taken = intent == toTake && a.verdict.retryAfter == 0
 		}
 		if a.rule.enforces() && a != d.custom {
@@ -155,7 +160,30 @@ func (d *decision) decide(t *timeline) {
 	if d.take && !d.late && (d.passes || !d.waits) {
 		d.settle()
 	}
+	if !d.passes && d.waits {
+		d.lookAhead()
+	}
 	d.Unlock()
+}
+
+// lookAhead finds the Delay of the request, which is denied, when it would pass. It
+// must be called with all shards locked.
+func (d *decision) lookAhead() {
+	var wait time.Duration
+	for i := range d.asks {
+		if a := &d.asks[i]; a.rule.enforces() {
+			wait = max(wait, a.verdict.retryAfter)
+		}
+	}
+	if wait == Never {
+		return
+	}
+	for i := range d.asks {
+		if a := &d.asks[i]; a.states != nil && a.rule.enforces() {
+			_, delay, _ := a.states.step(a.shard, a.hash, &a.wish, d.now.Add(wait), d.n, toLook)
+			d.delayThen = max(d.delayThen, delay)
+		}
+	}
 }
 
 // mayTake reports whether a, the last to be asked, may take what it has at once.
@@ -217,23 +245,41 @@ func (d *decision) askCustom(ctx context.Context) error {
 	if d.take {
 		n = int(d.n)
 	}
-	taken := false
+	keep := false // whether the others keep what they have taken
 	defer func() {
-		if !taken && d.take && (a.rule.enforces()) {
+		if !keep && d.take {
 			d.giveBack()
 		}
 	}()
-	res, err := a.rule.Limiter.Take(ctx, a.rule.key(&d.request), n)
-	if err != nil && !errors.Is(err, ErrStore) {
+	limiter, key := a.rule.Limiter, a.rule.key(&d.request)
+	if d.take && d.within < math.MaxInt64 && a.rule.enforces() {
+		// What it has taken can not be given back: look first.
+		if res, err := limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.within {
+			a.setResult(res, SourceLimiter)
+			d.late = true
+			return nil
+		}
+	}
+	res, err := limiter.Take(ctx, key, n)
+	switch {
+	case err == nil || errors.Is(err, ErrStore):
+	case a.rule.enforces() || ctx.Err() != nil:
 		return err
+	default: // it denies nobody, not even by an error
+		keep, a.err = true, storeError(err)
+		return nil
 	}
+	a.err = err
 	a.setResult(res, SourceLimiter)
-	taken = res.Allowed
-	d.passes = taken || !a.rule.enforces()
-	if d.take && (d.passes || !d.waits) {
-		a.rule.totals.count(a.rule, taken)
+	if res.Degraded {
+		a.source = SourcePolicy
 	}
-	return err
+	d.passes = res.Allowed || !a.rule.enforces()
+	keep = d.passes
+	if d.take && (d.passes || !d.waits) {
+		a.rule.totals.count(a.rule, res.Allowed)
+	}
+	return nil
 }
 
 // giveBack gives back what was taken from the states in this process.
@@ -249,10 +295,12 @@ func (d *decision) giveBack() {
 func (a *ask) setResult(res Result, from Source) {
 	a.verdict = verdict{int64(res.Limit), int64(res.Remaining), res.RetryAfter, res.ResetAfter}
 	a.delay, a.source = res.Delay, from
-	if res.Allowed {
+	switch {
+	case res.Allowed:
 		a.verdict.retryAfter = 0
-	} else {
-		a.verdict.retryAfter = max(res.RetryAfter, 1)
+	case res.RetryAfter <= 0:
+		// Who denies without saying for how long is not to be asked without pause.
+		a.verdict.retryAfter = time.Millisecond
 	}
 }
 

@@ -31,29 +31,19 @@ func newOutside(a Algorithm, r Rate, set settings) (*outside, error) {
 	return &outside{l, rule.Name}, nil
 }
 
-// alone returns res as the answer of a limiter that has no rules.
-func (o *outside) alone(res Result) Result {
-	res.Rule = ""
-	return res
-}
-
 func (o *outside) take(ctx context.Context, key string, n int) (Result, error) {
-	var res Result
-	var err error
-	if req := (Request{Client: key, Cost: n}); n == 0 {
-		res, err = o.limiter.Peek(ctx, req)
-	} else {
-		res, err = o.limiter.Check(ctx, req)
+	req := Request{Client: key, Cost: n}
+	if n == 0 {
+		return o.limiter.Peek(ctx, req)
 	}
-	return o.alone(res), err
+	return o.limiter.Check(ctx, req)
 }
 
 func (o *outside) wait(ctx context.Context, key string, n int) (Result, error) {
 	if n == 0 {
 		return o.take(ctx, key, 0)
 	}
-	res, err := o.limiter.Wait(ctx, Request{Client: key, Cost: n})
-	return o.alone(res), err
+	return o.limiter.Wait(ctx, Request{Client: key, Cost: n})
 }
 
 func (o *outside) reset(key string) error { return o.limiter.Reset(key, "") }

@@ -176,6 +176,9 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (Result, error) {
 		return Result{}, err
 	}
 	res, binding := d.result()
+	if l.settings.single {
+		res.Rule = "" // it has no rules
+	}
 	err := d.problems()
 	if observed && !d.late && (d.passes || !d.waits) {
 		l.observe(d, res, binding, err, time.Since(began))
@@ -207,7 +210,7 @@ func (l *RateLimiter) observe(d *decision, res Result, binding *ask, err error, 
 		answer := told
 		answer.Result, answer.Source = res, SourceNone
 		if binding != nil {
-			answer.Rule, answer.KeyType, answer.Mode, answer.Source = res.Rule, binding.rule.Key, binding.rule.Mode, binding.source
+			answer.Rule, answer.KeyType, answer.Mode, answer.Source = binding.rule.Name, binding.rule.Key, binding.rule.Mode, binding.source
 		}
 		observe(l.settings.observer, answer)
 	}

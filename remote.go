@@ -128,6 +128,7 @@ func (l *RateLimiter) askStore(ctx context.Context, d *decision) error {
 		if err = l.callStore(ctx, d, pass, false); err == nil && d.late {
 			return nil
 		}
+		pass = passage{} // it has found out
 	}
 	if err == nil {
 		err = l.callStore(ctx, d, pass, d.take)
@@ -227,6 +228,14 @@ func (a *ask) share() wish {
 	return w
 }
 
+// keep adds what the share of this process, which is no more, has counted.
+func (t *totals) keep(c keytable.Counts) {
+	t.allowed.Add(c.Allowed)
+	t.denied.Add(c.Denied)
+	t.shadowed.Add(c.Shadowed)
+	t.degraded.Add(c.Allowed + c.Denied + c.Shadowed)
+}
+
 // countOutside counts the decision d for the rules whose states have not.
 func (d *decision) countOutside() {
 	for i := range d.asks {
@@ -234,14 +243,13 @@ func (d *decision) countOutside() {
 		if a.states != nil {
 			continue
 		}
+		denies := a.verdict.retryAfter != 0
+		if !denies && !d.passes {
+			continue // only others deny
+		}
+		a.rule.totals.count(a.rule, !denies)
 		if d.failed != nil {
 			a.rule.totals.degraded.Add(1)
-		}
-		switch {
-		case a.verdict.retryAfter != 0:
-			a.rule.totals.count(a.rule, false)
-		case d.passes:
-			a.rule.totals.count(a.rule, true)
 		}
 	}
 }

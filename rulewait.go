@@ -26,7 +26,7 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 		return Result{}, err
 	}
 	res, now, err := l.queue(ctx, h, &req)
-	if err != nil && !errors.Is(err, ErrStore) && !errors.Is(err, ErrInvalidConfig) || res.Delay == 0 {
+	if res.Delay == 0 {
 		return res, err
 	}
 	if err := l.time.sleep(ctx, now, res.Delay, nil); err != nil {
@@ -65,8 +65,8 @@ func (l *RateLimiter) queue(ctx context.Context, h keytable.Hash, req *Request) 
 		first, ahead := l.waiters.place(w)
 		patience := l.time.patience(ctx)
 		res, now, wait, err := l.claim(ctx, req, first, patience)
-		fatal := err != nil && !errors.Is(err, ErrStore) && !errors.Is(err, ErrInvalidConfig)
-		if fatal || first && res.Allowed {
+		undecided := err != nil && res == (Result{})
+		if undecided || first && res.Allowed {
 			return res, now, err
 		}
 		// Nobody is served before the one ahead is.
@@ -77,8 +77,11 @@ func (l *RateLimiter) queue(ctx context.Context, h keytable.Hash, req *Request) 
 		if now == keytable.End {
 			res.RetryAfter = Never // the clock can not be seen to move on
 		}
-		if err := impossible(res, wait, patience); err != nil {
-			return res, 0, err
+		if refusal := impossible(res, wait, patience); refusal != nil {
+			if err != nil { // it is by the failure policy's answer
+				refusal = errors.Join(refusal, err)
+			}
+			return res, 0, refusal
 		}
 		if !first {
 			select {
@@ -104,7 +107,7 @@ func (l *RateLimiter) claim(ctx context.Context, req *Request, turn bool, patien
 	res, err = l.run(ctx, d)
 	switch {
 	case !res.Allowed:
-		wait = res.RetryAfter
+		wait = saturated(res.RetryAfter, d.delayThen)
 	case !turn || d.late:
 		// Granted later, it would have to wait for less.
 		wait = res.Delay

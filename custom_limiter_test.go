@@ -1,0 +1,294 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A custom is a user's limiter that is a function.
+type custom func(ctx context.Context, key string, n int) (ratelimit.Result, error)
+
+func (f custom) Allow(string) ratelimit.Result { panic("a rule has no use for Allow") }
+
+func (f custom) Take(ctx context.Context, key string, n int) (ratelimit.Result, error) {
+	return f(ctx, key, n)
+}
+
+// answering is a custom limiter that always answers this.
+func answering(res ratelimit.Result, err error) custom {
+	return func(context.Context, string, int) (ratelimit.Result, error) { return res, err }
+}
+
+// beside returns a rule of a at "/e", and one with this limiter of one's own.
+func beside(a algorithm, l ratelimit.Limiter, mode ratelimit.Mode) []ratelimit.Rule {
+	return []ratelimit.Rule{
+		{Name: "custom", Endpoint: "/e", Limiter: l, Mode: mode},
+		{Name: "ours", Endpoint: "/e", Algorithm: byName[a.name], Rate: ratelimit.PerMinute(5)},
+		{Name: "shadow", Endpoint: "/e", Algorithm: byName[a.name], Rate: ratelimit.PerMinute(9), Mode: ratelimit.ModeShadow, Key: ratelimit.KeyGlobal},
+		{Name: "watch", Algorithm: byName[a.name], Rate: ratelimit.PerMinute(9), Key: ratelimit.KeyGlobal},
+	}
+}
+
+func TestCustomLimiterAlone(t *testing.T) {
+	type asked struct {
+		key string
+		n   int
+	}
+	var got []asked
+	answer := yes(7, 3, sec)
+	l := newRules(t, []ratelimit.Rule{
+		{Endpoint: "/user", Limiter: custom(func(_ context.Context, key string, n int) (ratelimit.Result, error) {
+			got = append(got, asked{key, n})
+			return answer, nil
+		})},
+	}, nil)
+	req := ratelimit.Request{Client: "c", Endpoint: "/user", Cost: 2}
+	for _, row := range []struct {
+		answer, want ratelimit.Result
+		why          string
+	}{
+		{yes(7, 3, sec), yes(7, 3, sec), "its answer is the answer"},
+		{no(7, 1, sec, mins), no(7, 1, sec, mins), "a denial too"},
+		{delayed(sec, yes(7, 3, sec)), delayed(sec, yes(7, 3, sec)), "and a Delay"},
+		{ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, "or that no limit applies"},
+		{degraded(yes(7, 3, sec)), degraded(yes(7, 3, sec)), "or that a policy of its own has answered"},
+		{named("its own", no(7, 1, ratelimit.Never, mins)), no(7, 1, ratelimit.Never, mins), "the rule is ours to name"},
+	} {
+		answer = row.answer
+		got = nil
+		res, err := l.Check(t.Context(), req)
+		require.NoError(t, err, row.why)
+		require.Equal(t, named("/user", row.want), res, row.why)
+		res, err = l.Peek(t.Context(), req)
+		require.NoError(t, err, row.why)
+		require.Equal(t, named("/user", row.want), res, row.why)
+		require.Equal(t, named("/user", row.want), l.Allow("c", "/user"), row.why)
+		require.Equal(t, []asked{{"c", 2}, {"c", 0}, {"c", 1}}, got, row.why)
+	}
+}
+
+func TestCustomLimiterIsAskedLast(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		clock := ratelimit.NewFakeClock(epoch)
+		asked := 0
+		answer := yes(7, 6, sec)
+		l := newRules(t, beside(a, custom(func(context.Context, string, int) (ratelimit.Result, error) {
+			asked++
+			return answer, nil
+		}), ""), nil, ratelimit.WithClock(clock))
+		ours := func() ratelimit.Result { return peekAt(t, l, "ours", "c") }
+		watch := func() ratelimit.Result { return peekAt(t, l, "watch", "") }
+		ask := func(n int) ratelimit.Result {
+			res, err := l.Check(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e", Cost: n})
+			require.NoError(t, err)
+			return res
+		}
+		require.True(t, ask(2).Allowed)
+		require.Equal(t, 3, ours().Remaining, "both are charged")
+		clock.Advance(7 * sec)
+		for _, n := range []int{1, 2, 3} {
+			before, watched := ours(), watch()
+			answer = no(7, 0, mins, mins)
+			res := ask(n)
+			require.False(t, res.Allowed)
+			require.Equal(t, "custom", res.Rule, "it has to be waited for longest")
+			require.Equal(t, mins, res.RetryAfter)
+			require.Equal(t, 0, res.Remaining)
+			require.Equal(t, before, ours(), "when it denies, the others are as before")
+			require.Equal(t, watched, watch())
+		}
+		asked = 0
+		res := ask(4)
+		require.False(t, res.Allowed)
+		require.Equal(t, "ours", res.Rule)
+		require.Zero(t, asked, "it is not asked for what the others deny")
+		answer = yes(7, 6, sec)
+		require.True(t, ask(3).Allowed, "what was given back is there to be taken")
+		require.Equal(t, 0, ours().Remaining)
+		require.Equal(t, []ratelimit.RuleStats{
+			{Rule: "custom", Allowed: 2, Denied: 3},
+			{Rule: "ours", Allowed: 2, Denied: 1, LiveKeys: 1},
+			{Rule: "shadow", Allowed: 2, LiveKeys: 1},
+			{Rule: "watch"},
+		}, l.Stats(), "what was given back was not allowed")
+	})
+}
+
+// peekAt looks at one rule.
+func peekAt(t *testing.T, l *ratelimit.RateLimiter, rule, client string) ratelimit.Result {
+	t.Helper()
+	res, err := l.Peek(t.Context(), ratelimit.Request{Client: client, Rules: []string{rule}})
+	require.NoError(t, err)
+	return res
+}
+
+func TestCustomLimiterThatFails(t *testing.T) {
+	failed := errors.New("no such tenant")
+	store := fmt.Errorf("reading: %w", ratelimit.ErrStore)
+	granted, refused := degraded(yes(7, 2, sec)), degraded(no(7, 0, sec, sec))
+	overAll(t, func(t *testing.T, a algorithm) {
+		for _, row := range []struct {
+			mode ratelimit.Mode
+			res  ratelimit.Result
+			err  error
+			want ratelimit.Result
+			left int // of 5, after a request for 2 and one for 1
+			why  string
+		}{
+			{"", ratelimit.Result{}, failed, ratelimit.Result{}, 3, "an error is the caller's, and the others get back what they gave"},
+			{"", granted, store, named("custom", granted), 2, "with ErrStore it has an answer"},
+			{"", refused, store, named("custom", refused), 3, "which may be a denial"},
+			{ratelimit.ModeShadow, ratelimit.Result{}, failed, named("ours", yes(5, 2, 0)), 2, "a shadow that fails denies nobody"},
+			{ratelimit.ModeShadow, refused, store, named("ours", yes(5, 2, 0)), 2, "nor does one whose policy denies"},
+			{ratelimit.ModeShadow, granted, store, named("ours", yes(5, 2, 0)), 2, "or grants"},
+		} {
+			clock := ratelimit.NewFakeClock(epoch)
+			answer, problem := yes(7, 3, sec), error(nil)
+			l := newRules(t, beside(a, custom(func(context.Context, string, int) (ratelimit.Result, error) {
+				return answer, problem
+			}), row.mode), nil, ratelimit.WithClock(clock))
+			req := ratelimit.Request{Client: "c", Endpoint: "/e", Cost: 2}
+			_, err := l.Check(t.Context(), req)
+			require.NoError(t, err, row.why)
+			before := peekAt(t, l, "ours", "c")
+			require.Equal(t, 3, before.Remaining)
+
+			answer, problem = row.res, row.err
+			req.Cost = 1
+			res, err := l.Check(t.Context(), req)
+			require.ErrorIs(t, err, row.err, row.why)
+			after := peekAt(t, l, "ours", "c")
+			require.Equal(t, row.left, after.Remaining, row.why)
+			switch {
+			case row.left == 3:
+				require.Equal(t, before, after, row.why)
+			case row.want.Rule == "ours":
+				row.want.ResetAfter = after.ResetAfter
+				row.want.Delay = before.Delay
+			}
+			if row.want.Allowed {
+				require.ErrorIs(t, err, ratelimit.ErrStore, "%s: act on Allowed, log the error", row.why)
+			}
+			if row.want.Rule == "custom" {
+				row.want.Remaining = min(row.want.Remaining, after.Remaining)
+				res.Delay = 0
+			}
+			require.Equal(t, row.want, res, row.why)
+		}
+	})
+}
+
+func TestCustomLimiterThatPanics(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		for _, mode := range []ratelimit.Mode{ratelimit.ModeEnforce, ratelimit.ModeShadow} {
+			clock := ratelimit.NewFakeClock(epoch)
+			wrong := true
+			l := newRules(t, beside(a, custom(func(context.Context, string, int) (ratelimit.Result, error) {
+				if wrong {
+					panic(errFault)
+				}
+				return yes(7, 3, sec), nil
+			}), mode), nil, ratelimit.WithClock(clock))
+			ours, watch := peekAt(t, l, "ours", "c"), peekAt(t, l, "watch", "")
+			for range 3 {
+				require.PanicsWithValue(t, errFault, func() { l.Allow("c", "/e") }, "it is the caller's to see")
+			}
+			require.Equal(t, ours, peekAt(t, l, "ours", "c"), "%s: the others get back what they gave", mode)
+			require.Equal(t, watch, peekAt(t, l, "watch", ""))
+			wrong = false
+			require.True(t, l.Allow("c", "/e").Allowed, "%s: nothing is left locked", mode)
+			require.Equal(t, 4, peekAt(t, l, "ours", "c").Remaining)
+		}
+	})
+}
+
+func TestCustomLimiterInShadow(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	answer := no(7, 0, mins, mins)
+	var seen []ratelimit.Decision
+	l := newRules(t, beside(algorithms[0], custom(func(context.Context, string, int) (ratelimit.Result, error) {
+		return answer, nil
+	}), ratelimit.ModeShadow), nil, ratelimit.WithClock(clock), ratelimit.WithObserver(observing(func(d ratelimit.Decision) {
+		seen = append(seen, d)
+	})))
+	require.Equal(t, named("ours", yes(5, 4, 12*sec)), l.Allow("c", "/e"), "its denial denies nobody")
+	answer = yes(7, 0, mins)
+	require.Equal(t, named("ours", yes(5, 3, 24*sec)), l.Allow("c", "/e"), "and it never binds")
+	require.Equal(t, ratelimit.RuleStats{Rule: "custom", Allowed: 1, ShadowDenied: 1}, l.Stats()[0])
+	require.Len(t, seen, 6)
+	require.Equal(t, named("custom", no(7, 0, mins, mins)), seen[2].Result, "what it would have answered")
+	require.Equal(t, ratelimit.SourceLimiter, seen[2].Source)
+}
+
+func TestTwoCustomLimiters(t *testing.T) {
+	a := answering(yes(7, 3, sec), nil)
+	one := ratelimit.Rule{Name: "one", Endpoint: "/e", Limiter: a}
+	two := ratelimit.Rule{Name: "two", Endpoint: "/e", Limiter: a, Mode: ratelimit.ModeShadow}
+	_, err := ratelimit.New([]ratelimit.Rule{one, two}, nil)
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "of one endpoint")
+	require.ErrorContains(t, err, "rules[1].limiter")
+
+	two.Endpoint = "/other"
+	l := newRules(t, []ratelimit.Rule{one, two}, nil)
+	both := ratelimit.Request{Rules: []string{"one", "two"}}
+	for _, ask := range []func(context.Context, ratelimit.Request) (ratelimit.Result, error){l.Check, l.Peek, l.Wait} {
+		res, err := ask(t.Context(), both)
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "of one request")
+		require.Equal(t, ratelimit.Result{}, res)
+	}
+	two.Endpoint = "/e"
+	require.ErrorIs(t, l.Replace([]ratelimit.Rule{one, two}, nil), ratelimit.ErrInvalidConfig)
+	two.Name = "three"
+	require.ErrorIs(t, l.AddRule(two), ratelimit.ErrInvalidConfig)
+	require.Len(t, l.Stats(), 2)
+}
+
+func TestCustomLimiterBesideAStore(t *testing.T) {
+	store := newFaultyStore(t, nil)
+	rule := ratelimit.Rule{Name: "one", Endpoint: "/e", Limiter: answering(yes(7, 3, sec), nil)}
+	_, err := ratelimit.New([]ratelimit.Rule{rule}, nil, ratelimit.WithStore(store))
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	l := newRules(t, nil, nil, ratelimit.WithStore(store))
+	require.ErrorIs(t, l.AddRule(rule), ratelimit.ErrInvalidConfig)
+	rule.Endpoint = ""
+	require.ErrorIs(t, l.SetDefaultRule(rule), ratelimit.ErrInvalidConfig)
+	require.ErrorIs(t, l.Replace([]ratelimit.Rule{rule}, nil), ratelimit.ErrInvalidConfig)
+	require.Empty(t, l.Stats())
+}
+
+// A resettable is a custom limiter that can be reset.
+type resettable struct {
+	custom
+	keys []string
+	err  error
+}
+
+func (r *resettable) Reset(key string) error {
+	r.keys = append(r.keys, key)
+	return r.err
+}
+
+func TestResetReachesCustomLimiters(t *testing.T) {
+	limiter := func() *resettable { return &resettable{custom: answering(yes(7, 3, sec), nil)} }
+	user, pair, global, plain := limiter(), limiter(), limiter(), answering(yes(7, 3, sec), nil)
+	l := newRules(t, []ratelimit.Rule{
+		{Endpoint: "/user", Limiter: user},
+		{Endpoint: "/pair", Limiter: pair, Key: ratelimit.KeyUserEndpoint},
+		{Endpoint: "/global", Limiter: global, Key: ratelimit.KeyGlobal},
+		{Endpoint: "/plain", Limiter: plain},
+	}, nil)
+	for _, endpoint := range []string{"/user", "/pair", "/global", "/plain"} {
+		require.NoError(t, l.Reset("c", endpoint))
+	}
+	require.Equal(t, []string{"c"}, user.keys)
+	require.Equal(t, []string{"1:c/pair"}, pair.keys, "the key that it is asked for")
+	require.Empty(t, global.keys, "a reset reaches the client's own state only")
+	user.err = errFault
+	require.ErrorIs(t, l.Reset("c", "/user"), errFault)
+}

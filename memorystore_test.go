@@ -1,0 +1,291 @@
+package ratelimit_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// onStore returns a limiter of this name that keeps its state in store.
+func onStore(t *testing.T, a algorithm, r ratelimit.Rate, store ratelimit.Store, name string, opts ...ratelimit.Option) limiter {
+	t.Helper()
+	return a.start(t, r, append(opts, ratelimit.WithStore(store), ratelimit.WithName(name))...)
+}
+
+func TestMemoryStoreAnswersAsThisProcessDoes(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		r := rand.New(rand.NewPCG(11, 1))
+		for range 60 {
+			clock := ratelimit.NewFakeClock(epoch.Add(time.Duration(r.Int64N(int64(mins)))))
+			rate := ratelimit.Rate{Requests: 1 + r.IntN(12), Per: time.Duration(1+r.IntN(3000)) * ms}
+			store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+			require.NoError(t, err)
+			here := a.start(t, rate, ratelimit.WithClock(clock))
+			there := onStore(t, a, rate, store, "n", ratelimit.WithClock(clock))
+			for i := range 80 {
+				key := string(rune('a' + r.IntN(3)))
+				switch n := r.IntN(6) - 1; {
+				case n < 0 && r.IntN(4) == 0:
+					require.NoError(t, here.Reset(key))
+					require.NoError(t, there.Reset(key))
+				case n < 0:
+					require.Equal(t, here.Allow(key), there.Allow(key), "step %d", i)
+				default:
+					require.Equal(t, take(t, here, key, n), take(t, there, key, n), "step %d", i)
+				}
+				require.Equal(t, here.Peek(key), there.Peek(key), "step %d", i)
+				clock.Advance(time.Duration(r.Int64N(int64(rate.Per))) - rate.Per/8) // back, too
+			}
+		}
+	})
+}
+
+func TestMemoryStoreIsSharedByName(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		clock := ratelimit.NewFakeClock(epoch)
+		store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		rate := ratelimit.PerMinute(5)
+		first := onStore(t, a, rate, store, "login", ratelimit.WithClock(clock))
+		second := onStore(t, a, rate, store, "login", ratelimit.WithClock(clock))
+		other := onStore(t, a, rate, store, "search", ratelimit.WithClock(clock))
+		spend(t, first, "key", 3)
+		require.Equal(t, 2, second.Peek("key").Remaining, "limiters of one name share")
+		spend(t, second, "key", 2)
+		denied(t, first, "key")
+		require.Equal(t, 5, other.Peek("key").Remaining, "those of another do not")
+		require.Equal(t, 5, first.Peek("other").Remaining, "nor do keys")
+		require.NoError(t, second.Reset("key"))
+		require.Equal(t, 5, first.Peek("key").Remaining, "a reset is for all")
+
+		spend(t, first, "key", 1)
+		require.NoError(t, second.SetRate(ratelimit.PerMinute(3)))
+		require.Equal(t, ratelimit.PerMinute(3), second.Rate())
+		require.Equal(t, 2, second.Peek("key").Remaining, "a limiter's rate holds from its next ask on")
+		require.Equal(t, ratelimit.PerMinute(5), first.Rate(), "and is its own")
+		for _, another := range algorithms {
+			if another.name != a.name {
+				l := onStore(t, another, rate, store, "login", ratelimit.WithClock(clock))
+				require.Equal(t, 5, l.Peek("key").Remaining, "another algorithm is another state")
+			}
+		}
+	})
+}
+
+func TestMemoryStoreOfRateLimiters(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	rules := []ratelimit.Rule{
+		{Name: "a", Endpoint: "/e", Rate: ratelimit.PerMinute(5)},
+		{Name: "b", Endpoint: "/e", Rate: ratelimit.PerMinute(3), Key: ratelimit.KeyGlobal},
+		{Name: "s", Endpoint: "/e", Rate: ratelimit.PerMinute(1), Mode: ratelimit.ModeShadow},
+	}
+	opts := []ratelimit.Option{ratelimit.WithStore(store), ratelimit.WithClock(clock)}
+	first, second := newRules(t, rules, nil, opts...), newRules(t, rules, nil, opts...)
+	other := newRules(t, rules, nil, append(opts, ratelimit.WithName("other"))...)
+	require.Equal(t, named("b", yes(3, 2, 20*sec)), first.Allow("c", "/e"))
+	require.Equal(t, named("b", yes(3, 1, 40*sec)), second.Allow("c", "/e"), "processes share their rules")
+	require.Equal(t, named("b", yes(3, 2, 20*sec)), other.Allow("c", "/e"), "under one name")
+	res, err := first.Check(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e", Cost: 2})
+	require.NoError(t, err)
+	require.Equal(t, named("b", no(3, 1, 20*sec, 40*sec)), res)
+	res, err = first.Peek(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"a"}})
+	require.NoError(t, err)
+	require.Equal(t, named("a", yes(5, 3, 24*sec)), res, "a denial has charged nobody")
+	require.Equal(t, []ratelimit.RuleStats{
+		{Rule: "a", Allowed: 1, LiveKeys: 1}, {Rule: "b", Allowed: 1, Denied: 1, LiveKeys: 1}, {Rule: "s", Allowed: 1, ShadowDenied: 1, LiveKeys: 1},
+	}, first.Stats())
+}
+
+func TestMemoryStoreRefuses(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	observer := observing(func(ratelimit.Decision) {})
+	for _, row := range []struct {
+		opt ratelimit.Option
+		why string
+	}{
+		{ratelimit.WithClock(nil), "no clock"},
+		{ratelimit.WithMaxKeys(0), "room for no key"},
+		{ratelimit.WithName("n"), "asks have the name"},
+		{ratelimit.WithFailurePolicy(ratelimit.FailOpen), "it does not fail"},
+		{ratelimit.WithObserver(observer), "it decides nothing by itself"},
+		{ratelimit.WithObservedRequests(), "it knows no requests"},
+		{nil, "a nil option"},
+	} {
+		store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock), row.opt)
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, row.why)
+		require.Nil(t, store)
+	}
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
+	require.NoError(t, err)
+	_, err = ratelimit.NewMemoryStore(ratelimit.WithStore(store))
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "a store in a store")
+
+	good := ratelimit.Ask{Rule: "r", Key: "k", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerMinute(5), N: 5}
+	with := func(change func(a *ratelimit.Ask)) ratelimit.Ask {
+		a := good
+		change(&a)
+		return a
+	}
+	for _, row := range []struct {
+		ctx context.Context
+		bad ratelimit.Ask
+		err error
+		why string
+	}{
+		{t.Context(), with(func(a *ratelimit.Ask) { a.Algorithm = "Guess" }), ratelimit.ErrInvalidConfig, "an unknown algorithm"},
+		{t.Context(), with(func(a *ratelimit.Ask) { a.Rate = ratelimit.Rate{} }), ratelimit.ErrInvalidConfig, "an invalid rate"},
+		{t.Context(), with(func(a *ratelimit.Ask) { a.N = -1 }), ratelimit.ErrInvalidCount, "a negative count"},
+		{over(), good, context.Canceled, "the caller has given up"},
+	} {
+		results, err := store.Take(row.ctx, []ratelimit.Ask{good, row.bad})
+		require.ErrorIs(t, err, row.err, row.why)
+		require.Nil(t, results, row.why)
+	}
+	require.ErrorIs(t, store.Reset(over(), []ratelimit.Ask{good}), context.Canceled)
+	results, err := store.Take(t.Context(), []ratelimit.Ask{good})
+	require.NoError(t, err)
+	require.Equal(t, []ratelimit.Result{yes(5, 0, mins)}, results, "none of these took anything")
+	require.NoError(t, store.Reset(t.Context(), []ratelimit.Ask{good, with(func(a *ratelimit.Ask) { a.Rule = "unknown" })}))
+	results, err = store.Take(t.Context(), []ratelimit.Ask{good})
+	require.NoError(t, err)
+	require.Equal(t, []ratelimit.Result{yes(5, 0, mins)}, results)
+	results, err = store.Take(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, results, "no asks, no answers")
+}
+
+func TestMemoryStoreChargesAllOrNone(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	ask := func(rule string, limit, n int, shadow bool) ratelimit.Ask {
+		return ratelimit.Ask{Rule: rule, Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(limit), N: n, Shadow: shadow}
+	}
+	for _, row := range []struct {
+		asks []ratelimit.Ask
+		want []ratelimit.Result
+		why  string
+	}{
+		{[]ratelimit.Ask{ask("a", 5, 2, false), ask("b", 9, 2, false)},
+			[]ratelimit.Result{yes(5, 3, mins), yes(9, 7, mins)}, "both fit: both are charged"},
+		{[]ratelimit.Ask{ask("a", 5, 4, false), ask("b", 9, 4, false)},
+			[]ratelimit.Result{no(5, 3, mins, mins), yes(9, 7, mins)}, "one does not: each answers as if it were alone, uncharged"},
+		{[]ratelimit.Ask{ask("a", 5, 1, false), ask("s", 1, 1, true)},
+			[]ratelimit.Result{yes(5, 2, mins), yes(1, 0, mins)}, "a shadow that fits is charged with the others"},
+		{[]ratelimit.Ask{ask("a", 5, 1, false), ask("s", 1, 1, true)},
+			[]ratelimit.Result{yes(5, 1, mins), no(1, 0, mins, mins)}, "one that does not denies nobody"},
+		{[]ratelimit.Ask{ask("a", 5, 2, false), ask("t", 9, 2, true)},
+			[]ratelimit.Result{no(5, 1, mins, mins), yes(9, 9, 0)}, "and is not charged for what others deny"},
+		{[]ratelimit.Ask{ask("a", 5, 0, false), ask("b", 9, 0, false), ask("s", 1, 0, true)},
+			[]ratelimit.Result{yes(5, 1, mins), yes(9, 7, mins), no(1, 0, mins, mins)}, "a look charges nobody"},
+	} {
+		results, err := store.Take(t.Context(), row.asks)
+		require.NoError(t, err, row.why)
+		require.Equal(t, row.want, results, row.why)
+	}
+}
+
+func TestZeroMemoryStore(t *testing.T) {
+	store := new(ratelimit.MemoryStore)
+	_, err := store.Take(t.Context(), []ratelimit.Ask{{}})
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.ErrorIs(t, store.Reset(t.Context(), []ratelimit.Ask{{}}), ratelimit.ErrInvalidConfig)
+	l := onStore(t, algorithms[0], ratelimit.PerMinute(5), store, "n")
+	res, err := l.Take(t.Context(), "key", 1)
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	require.True(t, res.Degraded, "it is a store that does not work")
+}
+
+func TestLimitersOnAStore(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		synctest.Test(t, func(t *testing.T) {
+			clock := ratelimit.NewFakeClock(epoch)
+			store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+			require.NoError(t, err)
+			l := onStore(t, a, ratelimit.PerMinute(2), store, "n", ratelimit.WithClock(clock))
+			require.Zero(t, l.Len())
+			spend(t, l, "key", 2)
+			require.Equal(t, 1, l.Len(), "what is known of the key in this process")
+			look := l.Peek("key")
+			require.False(t, look.Allowed)
+			res, err := l.Take(t.Context(), "key", 3)
+			require.NoError(t, err)
+			require.Equal(t, no(2, 0, ratelimit.Never, look.ResetAfter), res, "more than ever fits")
+			for _, n := range []int{-1, -5} {
+				_, err = l.Take(t.Context(), "key", n)
+				require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
+				_, err = l.Wait(t.Context(), "key", n)
+				require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
+			}
+			res, err = l.Wait(t.Context(), "key", 0)
+			require.NoError(t, err)
+			require.Equal(t, look, res, "a look does not wait")
+
+			w := startWait(t.Context(), l, "key", 1)
+			synctest.Wait()
+			clock.Advance(look.RetryAfter - 1)
+			synctest.Wait()
+			require.False(t, w.over(), "one nanosecond early")
+			clock.Advance(1)
+			synctest.Wait()
+			clock.Advance(time.Hour) // what a leaky bucket delays
+			require.Empty(t, w.served(t).Rule)
+
+			spend(t, l, "key", 2)
+			w = startWait(t.Context(), l, "key", 1)
+			synctest.Wait()
+			require.False(t, w.over())
+			require.NoError(t, l.Reset("key"))
+			synctest.Wait()
+			require.True(t, w.over(), "a reset wakes who waits")
+
+			spend(t, l, "key", 1)
+			w = startWait(t.Context(), l, "key", 1)
+			synctest.Wait()
+			require.ErrorIs(t, l.SetRate(ratelimit.Rate{}), ratelimit.ErrInvalidConfig)
+			require.Equal(t, ratelimit.PerMinute(2), l.Rate())
+			clock.Advance(time.Hour)
+			w.served(t)
+			require.NoError(t, l.SetRate(ratelimit.PerMinute(9)))
+			require.Equal(t, ratelimit.PerMinute(9), l.Rate())
+			require.Equal(t, 9, l.Peek("unseen").Limit)
+		})
+	})
+}
+
+func TestMemoryStoreIsSafeForConcurrentUse(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	const callers, each, limit = 4, 200, 300
+	granted := make([]int, callers)
+	var wg sync.WaitGroup
+	for c := range callers {
+		l := newRules(t, []ratelimit.Rule{
+			{Name: "a", Endpoint: "/e", Rate: ratelimit.PerHour(limit)}, {Name: "b", Endpoint: "/e", Rate: ratelimit.PerHour(limit + c%2)},
+		}, nil, ratelimit.WithStore(store), ratelimit.WithClock(clock))
+		wg.Go(func() {
+			for range each {
+				if l.Allow("c", "/e").Allowed {
+					granted[c]++
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sum := 0
+	for _, n := range granted {
+		sum += n
+	}
+	assert.Equal(t, limit, sum)
+}

@@ -1,0 +1,268 @@
+package ratelimit_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// observing is an Observer that is a function.
+type observing func(d ratelimit.Decision)
+
+func (f observing) Observe(d ratelimit.Decision) { f(d) }
+
+// A record is an Observer that keeps what it is told.
+type record struct{ seen []ratelimit.Decision }
+
+func (r *record) Observe(d ratelimit.Decision) { r.seen = append(r.seen, d) }
+
+// told returns what r was told since the last time, without the time that each took.
+func (r *record) told(t *testing.T) []ratelimit.Decision {
+	t.Helper()
+	seen := r.seen
+	r.seen = nil
+	for i := range seen {
+		require.GreaterOrEqual(t, seen[i].Took, 0*sec)
+		seen[i].Took = 0
+	}
+	return seen
+}
+
+// watched returns a RateLimiter whose rules are of several kinds, and what it tells.
+func watched(t *testing.T, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *record) {
+	t.Helper()
+	seen := new(record)
+	opts = append([]ratelimit.Option{ratelimit.WithObserver(seen), ratelimit.WithClock(ratelimit.NewFakeClock(epoch))}, opts...)
+	return newRules(t, []ratelimit.Rule{
+		{Name: "user", Endpoint: "/e", Rate: ratelimit.PerMinute(5)},
+		{Name: "all", Endpoint: "/e", Rate: ratelimit.PerMinute(2), Key: ratelimit.KeyGlobal, Algorithm: ratelimit.AlgorithmFixedWindow},
+		{Name: "trial", Endpoint: "/e", Rate: ratelimit.PerMinute(1), Key: ratelimit.KeyEndpoint, Mode: ratelimit.ModeShadow},
+		{Name: "shadow", Endpoint: "/s", Rate: ratelimit.PerMinute(1), Mode: ratelimit.ModeShadow},
+	}, nil, opts...), seen
+}
+
+func TestObserverIsToldOfEveryDecision(t *testing.T) {
+	l, seen := watched(t)
+	req := ratelimit.Request{Client: "c", Endpoint: "/e"}
+	all := ratelimit.Decision{Rule: "all", KeyType: ratelimit.KeyGlobal, Mode: ratelimit.ModeEnforce, Cost: 1, Source: ratelimit.SourceMemory}
+	trial := ratelimit.Decision{Rule: "trial", KeyType: ratelimit.KeyEndpoint, Mode: ratelimit.ModeShadow, Cost: 1, Source: ratelimit.SourceMemory}
+	with := func(d ratelimit.Decision, cost int, res ratelimit.Result) ratelimit.Decision {
+		d.Cost, d.Result = cost, named(d.Rule, res)
+		return d
+	}
+	for _, row := range []struct {
+		do   func() ratelimit.Result
+		want []ratelimit.Decision
+		why  string
+	}{
+		{func() ratelimit.Result { return l.Allow("c", "/e") },
+			[]ratelimit.Decision{with(all, 1, yes(2, 1, mins)), with(trial, 1, yes(1, 0, mins))}, "one of the binding rule, one of the shadow"},
+		{func() ratelimit.Result { return checked(l.Check(t.Context(), req)) },
+			[]ratelimit.Decision{with(all, 1, yes(2, 0, mins)), with(trial, 1, no(1, 0, mins, mins))}, "the shadow would have denied"},
+		{func() ratelimit.Result { return l.Allow("c", "/e") },
+			[]ratelimit.Decision{with(all, 1, no(2, 0, mins, mins)), with(trial, 1, no(1, 0, mins, mins))}, "denied"},
+		{func() ratelimit.Result {
+			return checked(l.Check(t.Context(), ratelimit.Request{Rules: []string{"all"}, Cost: 3}))
+		}, []ratelimit.Decision{with(all, 3, no(2, 0, ratelimit.Never, mins))}, "more than ever fits"},
+		{func() ratelimit.Result { return l.Allow("c", "/none") },
+			[]ratelimit.Decision{{Cost: 1, Source: ratelimit.SourceNone, Result: ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}}}, "no rule applies"},
+		{func() ratelimit.Result {
+			return checked(l.Wait(t.Context(), ratelimit.Request{Client: "d", Rules: []string{"user"}}))
+		},
+			[]ratelimit.Decision{with(ratelimit.Decision{
+				Rule: "user", KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce, Source: ratelimit.SourceMemory,
+			}, 1, yes(5, 4, 12*sec))}, "a Wait that is served is a decision"},
+	} {
+		res := row.do()
+		got := seen.told(t)
+		require.Equal(t, row.want, got, row.why)
+		require.Equal(t, res, got[0].Result, "%s: what the caller was told", row.why)
+	}
+
+	l.Allow("c", "/s")
+	got := seen.told(t)
+	shadow := got[len(got)-1]
+	require.Equal(t, with(ratelimit.Decision{
+		Rule: "shadow", KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeShadow, Source: ratelimit.SourceMemory,
+	}, 1, yes(1, 0, mins)), shadow, "a shadow by itself")
+}
+
+// checked is the Result of a call that did not fail.
+func checked(res ratelimit.Result, err error) ratelimit.Result {
+	if err != nil {
+		panic(err)
+	}
+	return res
+}
+
+func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
+	l, seen := watched(t)
+	req := ratelimit.Request{Client: "c", Endpoint: "/e"}
+	_, err := l.Peek(t.Context(), req)
+	require.NoError(t, err)
+	require.Empty(t, seen.told(t), "a look")
+	for _, row := range []struct {
+		ctx context.Context
+		req ratelimit.Request
+		err error
+		why string
+	}{
+		{t.Context(), ratelimit.Request{Rules: []string{"user", "none"}}, ratelimit.ErrUnknownRule, "an unknown rule"},
+		{t.Context(), ratelimit.Request{Endpoint: "/e", Cost: -1}, ratelimit.ErrInvalidCount, "a negative cost"},
+		{over(), req, context.Canceled, "the caller has given up"},
+	} {
+		for _, ask := range []func(context.Context, ratelimit.Request) (ratelimit.Result, error){l.Check, l.Peek, l.Wait} {
+			res, err := ask(row.ctx, row.req)
+			require.ErrorIs(t, err, row.err, row.why)
+			require.Equal(t, ratelimit.Result{}, res, row.why)
+			require.Empty(t, seen.told(t), row.why)
+		}
+	}
+	require.NoError(t, l.Reset("c", "/e"))
+	require.Empty(t, seen.told(t), "a reset")
+	l.Allow("c", "/e")
+	l.Allow("c", "/e")
+	seen.told(t)
+	ctx, cancel := context.WithTimeout(t.Context(), sec)
+	defer cancel()
+	_, err = l.Wait(ctx, req)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Empty(t, seen.told(t), "a Wait that fails")
+}
+
+func TestObserverSeesWhomItWasAbout(t *testing.T) {
+	l, seen := watched(t, ratelimit.WithObservedRequests())
+	req := ratelimit.Request{Client: "c", Endpoint: "/e", IP: "192.0.2.1", Tier: "paid", Cost: 2}
+	checked(l.Check(t.Context(), req))
+	got := seen.told(t)
+	require.Len(t, got, 2)
+	require.Equal(t, req, got[0].Request)
+	require.Equal(t, req, got[1].Request)
+	l, seen = watched(t)
+	checked(l.Check(t.Context(), req))
+	require.Equal(t, ratelimit.Request{}, seen.told(t)[0].Request, "only if asked for")
+}
+
+func TestObserverSources(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l, seen := watched(t, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+	sources := func() (all []ratelimit.Source) {
+		for _, d := range seen.told(t) {
+			require.Equal(t, d.Source == ratelimit.SourcePolicy, d.Result.Degraded)
+			all = append(all, d.Source)
+		}
+		return all
+	}
+	l.Allow("c", "/e")
+	require.Equal(t, []ratelimit.Source{ratelimit.SourceStore, ratelimit.SourceStore}, sources())
+	store.from(errsBefore)
+	for range 10 {
+		l.Allow("c", "/e")
+		for _, d := range seen.seen {
+			require.ErrorIs(t, d.Err, ratelimit.ErrStore, "Allow swallows it, the observer sees it")
+			require.ErrorIs(t, d.Err, errFault)
+		}
+		require.Equal(t, []ratelimit.Source{ratelimit.SourcePolicy, ratelimit.SourcePolicy}, sources())
+	}
+	l.Allow("c", "/none")
+	require.Equal(t, []ratelimit.Source{ratelimit.SourceNone}, sources(), "there was nothing to ask the store for")
+
+	require.NoError(t, l.Replace(nil, nil))
+	l, seen = watched(t)
+	require.NoError(t, l.Replace([]ratelimit.Rule{
+		{Name: "own", Endpoint: "/e", Limiter: answering(no(1, 0, sec, sec), nil)},
+		{Name: "ours", Endpoint: "/e", Rate: ratelimit.PerMinute(5)},
+		{Name: "bad", Endpoint: "/bad", Rate: ratelimit.PerMinute(5), Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) {
+			return ratelimit.Rate{}, true
+		}},
+	}, nil))
+	l.Allow("c", "/e")
+	require.Equal(t, []ratelimit.Decision{{
+		Rule: "own", KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce, Cost: 1, Source: ratelimit.SourceLimiter,
+		Result: named("own", no(1, 0, sec, sec)),
+	}}, seen.told(t))
+	l.Allow("c", "/bad")
+	got := seen.told(t)
+	require.ErrorIs(t, got[0].Err, ratelimit.ErrInvalidConfig, "an invalid rate")
+	require.Equal(t, named("bad", yes(5, 4, 12*sec)), got[0].Result)
+}
+
+func TestObserverIsCalledAfterUnlock(t *testing.T) {
+	var l *ratelimit.RateLimiter
+	depth, calls := 0, 0
+	observer := observing(func(d ratelimit.Decision) {
+		calls++
+		if depth++; depth == 1 {
+			l.Allow("c", "/e")
+			_, _ = l.Peek(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
+			l.Stats()
+			require.NoError(t, l.Reset("c", "/e"))
+			require.NoError(t, l.UpdateRate("a", ratelimit.PerMinute(7)))
+			require.NoError(t, l.AddRule(ratelimit.Rule{Name: "b", Endpoint: "/b", Rate: ratelimit.PerMinute(7)}))
+		}
+		depth--
+	})
+	l = newRules(t, []ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerMinute(5)}}, nil, ratelimit.WithObserver(observer))
+	require.Equal(t, 5, l.Allow("c", "/e").Limit, "decided before the observer changed the rate")
+	require.Equal(t, 2, calls)
+	require.NoError(t, l.RemoveRule("b"))
+	require.Equal(t, 7, l.Allow("c", "/e").Limit)
+}
+
+func TestObserverThatPanics(t *testing.T) {
+	calls := 0
+	observer := observing(func(ratelimit.Decision) { calls++; panic(errFault) })
+	l, _ := watched(t, ratelimit.WithObserver(observer))
+	require.Equal(t, named("all", yes(2, 1, mins)), l.Allow("c", "/e"), "the decision stands")
+	require.Equal(t, 2, calls, "and who is told next is told")
+	require.Equal(t, named("all", yes(2, 0, mins)), checked(l.Wait(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})))
+	require.Equal(t, named("all", no(2, 0, mins, mins)), l.Allow("c", "/e"))
+	overAll(t, func(t *testing.T, a algorithm) {
+		l := a.start(t, ratelimit.PerMinute(2), ratelimit.WithObserver(observer), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
+		spend(t, l, "key", 2)
+		denied(t, l, "key")
+	})
+}
+
+func TestObserverOfLimiters(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		for _, row := range []struct {
+			opts []ratelimit.Option
+			rule string
+			why  string
+		}{
+			{nil, string(byName[a.name]), "it is called by its algorithm"},
+			{[]ratelimit.Option{ratelimit.WithName("login")}, "login", "or its name"},
+		} {
+			seen := new(record)
+			clock := ratelimit.NewFakeClock(epoch.Add(sec))
+			twin := a.start(t, ratelimit.PerMinute(2), ratelimit.WithClock(clock))
+			l := a.start(t, ratelimit.PerMinute(2), slices.Concat(row.opts, []ratelimit.Option{
+				ratelimit.WithClock(clock), ratelimit.WithObserver(seen), ratelimit.WithObservedRequests(),
+			})...)
+			for range 3 {
+				want := twin.Allow("key")
+				require.Equal(t, want, l.Allow("key"), row.why)
+				require.Equal(t, []ratelimit.Decision{{
+					Rule: row.rule, KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce, Cost: 1, Source: ratelimit.SourceMemory,
+					Result: want, Request: ratelimit.Request{Client: "key", Cost: 1},
+				}}, seen.told(t), row.why)
+			}
+			l.Peek("key")
+			take(t, l, "key", 0)
+			_, err := l.Take(t.Context(), "key", -1)
+			require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
+			require.Empty(t, seen.told(t), "neither a look nor what is refused is a decision")
+			require.Equal(t, 1, l.Len())
+			require.NoError(t, l.SetRate(ratelimit.PerMinute(3)))
+			require.NoError(t, twin.SetRate(ratelimit.PerMinute(3)))
+			require.Equal(t, twin.Allow("key"), l.Allow("key"), row.why)
+			require.NoError(t, l.Reset("key"))
+			require.Equal(t, 3, l.Peek("key").Remaining)
+		}
+	})
+}

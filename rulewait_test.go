@@ -1,0 +1,260 @@
+package ratelimit_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// startRuleWait calls l.Wait in a goroutine.
+func startRuleWait(ctx context.Context, l *ratelimit.RateLimiter, req ratelimit.Request) *waiter {
+	w := &waiter{done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.res, w.err = l.Wait(ctx, req)
+	}()
+	return w
+}
+
+// inBubbles runs test in a bubble with a limiter of these rules: on a FakeClock and on
+// the machine's, in this process and on a store.
+func inBubbles(t *testing.T, rules []ratelimit.Rule, test func(t *testing.T, l *ratelimit.RateLimiter, advance func(time.Duration))) {
+	t.Helper()
+	for _, row := range []struct {
+		name  string
+		fake  bool
+		store bool
+	}{
+		{"FakeClock", true, false}, {"machine", false, false}, {"store, FakeClock", true, true}, {"store, machine", false, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var opts []ratelimit.Option
+				clock, advance := (*ratelimit.FakeClock)(nil), pass
+				if row.fake {
+					clock = ratelimit.NewFakeClock(epoch)
+					advance = clock.Advance
+					opts = append(opts, ratelimit.WithClock(clock))
+				}
+				if row.store {
+					opts = append(opts, ratelimit.WithStore(newFaultyStore(t, clock)))
+				}
+				test(t, newRules(t, rules, nil, opts...), advance)
+			})
+		})
+	}
+}
+
+func TestRuleWaitersAreServedInOrder(t *testing.T) {
+	rules := []ratelimit.Rule{
+		{Name: "a", Endpoint: "/e", Rate: ratelimit.PerSecond(1).WithBurst(3)},
+		{Name: "b", Endpoint: "/e", Rate: ratelimit.PerSecond(1), Key: ratelimit.KeyGlobal},
+	}
+	inBubbles(t, rules, func(t *testing.T, l *ratelimit.RateLimiter, advance func(time.Duration)) {
+		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
+		first := startRuleWait(t.Context(), l, req)
+		synctest.Wait()
+		require.Equal(t, 0, first.served(t).Remaining, "b has none left")
+		var ws []*waiter
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 5 {
+			if i == 2 {
+				ws = append(ws, startRuleWait(ctx, l, req))
+			} else {
+				ws = append(ws, startRuleWait(t.Context(), l, req))
+			}
+			synctest.Wait()
+		}
+		require.Equal(t, 5, l.InLine())
+		cancel()
+		synctest.Wait()
+		require.Equal(t, context.Canceled, ws[2].err)
+		require.Equal(t, ratelimit.Result{}, ws[2].res)
+		for _, i := range []int{0, 1, 3, 4} {
+			advance(sec - 1)
+			synctest.Wait()
+			require.False(t, ws[i].over(), "waiter %d, one nanosecond early", i)
+			advance(1)
+			synctest.Wait()
+			require.True(t, ws[i].over(), "waiter %d", i)
+			require.Equal(t, "b", ws[i].served(t).Rule)
+			if i < 4 {
+				require.False(t, ws[4].over(), "one by one")
+			}
+		}
+		require.Zero(t, l.InLine())
+		require.Equal(t, uint64(5), l.Stats()[0].Allowed, "an attempt that was denied is no decision")
+		require.Zero(t, l.Stats()[1].Denied)
+	})
+}
+
+func TestRuleWaitersForOtherKeysAreNotHeldUp(t *testing.T) {
+	rules := []ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerSecond(1)}, {Name: "b", Rate: ratelimit.PerSecond(1)}}
+	inBubbles(t, rules, func(t *testing.T, l *ratelimit.RateLimiter, advance func(time.Duration)) {
+		require.True(t, l.Allow("c", "/e").Allowed)
+		w := startRuleWait(t.Context(), l, ratelimit.Request{Client: "c", Endpoint: "/e"})
+		synctest.Wait()
+		for _, req := range []ratelimit.Request{
+			{Client: "d", Endpoint: "/e"}, {Client: "c", Rules: []string{"b"}}, {Client: "c", Endpoint: "/none"}, {Client: "c", Endpoint: "/none"},
+		} {
+			_, err := l.Wait(t.Context(), req)
+			require.NoError(t, err)
+		}
+		require.False(t, w.over())
+		advance(sec)
+		w.served(t)
+	})
+}
+
+func TestRuleWaitFailsAtOnce(t *testing.T) {
+	rules := []ratelimit.Rule{
+		{Name: "a", Endpoint: "/e", Rate: ratelimit.PerMinute(2)},
+		{Name: "b", Endpoint: "/e", Rate: ratelimit.PerMinute(4), Algorithm: ratelimit.AlgorithmFixedWindow},
+	}
+	inBubbles(t, rules, func(t *testing.T, l *ratelimit.RateLimiter, _ func(time.Duration)) {
+		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
+		costing := func(n int) ratelimit.Request { r := req; r.Cost = n; return r }
+		_, err := l.Check(t.Context(), costing(2))
+		require.NoError(t, err)
+		look := checked(l.Peek(t.Context(), req))
+		require.Equal(t, "a", look.Rule)
+		before := l.Stats()
+		soon, cancel := context.WithTimeout(t.Context(), look.RetryAfter-1)
+		defer cancel()
+		expired, cancel := context.WithTimeout(t.Context(), 0)
+		defer cancel()
+		never := look
+		never.RetryAfter = ratelimit.Never
+		began := time.Now()
+		for _, row := range []struct {
+			ctx  context.Context
+			req  ratelimit.Request
+			want ratelimit.Result
+			err  error
+			why  string
+		}{
+			{over(), req, ratelimit.Result{}, context.Canceled, "the caller has given up"},
+			{expired, req, ratelimit.Result{}, context.DeadlineExceeded, "the deadline has passed"},
+			{soon, req, look, context.DeadlineExceeded, "the deadline lies a nanosecond before the grant"},
+			{t.Context(), costing(3), never, ratelimit.ErrExceedsLimit, "more than one rule ever grants"},
+			{soon, costing(3), never, ratelimit.ErrExceedsLimit, "which no deadline changes"},
+			{t.Context(), costing(-1), ratelimit.Result{}, ratelimit.ErrInvalidCount, "fewer than none"},
+			{nil, costing(3), never, ratelimit.ErrExceedsLimit, "a refusal needs no context"},
+			{t.Context(), ratelimit.Request{Rules: []string{"none"}}, ratelimit.Result{}, ratelimit.ErrUnknownRule, "an unknown rule"},
+		} {
+			res, err := l.Wait(row.ctx, row.req)
+			require.ErrorIs(t, err, row.err, row.why)
+			require.Equal(t, row.want, res, row.why)
+			require.Equal(t, began, time.Now(), "%s: at once", row.why)
+			require.Equal(t, before, l.Stats(), "%s: nothing is taken or counted", row.why)
+			require.Zero(t, l.InLine(), row.why)
+		}
+		w := startRuleWait(t.Context(), l, req)
+		synctest.Wait()
+		res, err := l.Wait(soon, req)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "nobody is served before the one ahead")
+		require.False(t, res.Allowed)
+		require.Equal(t, began, time.Now())
+		require.NoError(t, l.Reset("c", "/e"))
+		w.served(t)
+	})
+}
+
+func TestRuleWaitHonoursTheDelay(t *testing.T) {
+	rules := []ratelimit.Rule{
+		{Name: "leaky", Endpoint: "/e", Rate: ratelimit.PerSecond(1).WithBurst(5), Algorithm: ratelimit.AlgorithmLeakyBucket},
+		{Name: "b", Endpoint: "/e", Rate: ratelimit.PerMinute(9)},
+	}
+	inBubbles(t, rules, func(t *testing.T, l *ratelimit.RateLimiter, advance func(time.Duration)) {
+		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
+		startRuleWait(t.Context(), l, req).served(t)
+		w := startRuleWait(t.Context(), l, req)
+		held := startRuleWait(t.Context(), l, req)
+		synctest.Wait()
+		require.Equal(t, 2, checked(l.Peek(t.Context(), req)).Remaining, "all are charged at once")
+		require.Equal(t, 3*sec, checked(l.Peek(t.Context(), req)).Delay)
+
+		began := time.Now()
+		before := l.Stats()
+		soon, cancel := context.WithTimeout(t.Context(), 3*sec-1)
+		res, err := l.Wait(soon, req)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded, "the Delay outlasts the deadline")
+		require.False(t, res.Allowed)
+		require.Equal(t, 1*time.Nanosecond, res.RetryAfter, "a nanosecond later it would not")
+		require.Equal(t, began, time.Now(), "at once")
+		require.Equal(t, 2, checked(l.Peek(t.Context(), req)).Remaining, "and uncharged")
+		require.Equal(t, before, l.Stats())
+
+		advance(sec)
+		synctest.Wait()
+		require.NotEqual(t, w.over(), held.over(), "they leave one by one")
+		advance(sec)
+		synctest.Wait()
+		require.Zero(t, w.served(t).Delay, "it has been waited for")
+		held.served(t)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		left := checked(l.Peek(t.Context(), req)).Remaining
+		gone := startRuleWait(ctx, l, req)
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		require.Equal(t, context.Canceled, gone.err)
+		require.Equal(t, left-1, checked(l.Peek(t.Context(), req)).Remaining, "who gives up in the Delay keeps the place")
+		enough, cancel := context.WithTimeout(t.Context(), mins)
+		defer cancel()
+		w = startRuleWait(enough, l, req)
+		synctest.Wait()
+		advance(10 * sec)
+		w.served(t)
+	})
+}
+
+func TestRuleWaitersAreWoken(t *testing.T) {
+	rules := []ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerHour(1)}}
+	for _, row := range []struct {
+		change func(l *ratelimit.RateLimiter) error
+		why    string
+	}{
+		{func(l *ratelimit.RateLimiter) error { return l.Reset("c", "/e") }, "Reset"},
+		{func(l *ratelimit.RateLimiter) error { return l.RemoveRule("a") }, "RemoveRule"},
+		{func(l *ratelimit.RateLimiter) error { return l.Replace(nil, nil) }, "Replace"},
+	} {
+		inBubbles(t, rules, func(t *testing.T, l *ratelimit.RateLimiter, _ func(time.Duration)) {
+			require.True(t, l.Allow("c", "/e").Allowed)
+			began := time.Now()
+			w := startRuleWait(t.Context(), l, ratelimit.Request{Client: "c", Endpoint: "/e"})
+			synctest.Wait()
+			require.False(t, w.over())
+			require.NoError(t, row.change(l), row.why)
+			synctest.Wait()
+			require.True(t, w.over(), row.why)
+			w.served(t)
+			require.Equal(t, began, time.Now())
+		})
+	}
+	inBubbles(t, rules, func(t *testing.T, l *ratelimit.RateLimiter, advance func(time.Duration)) {
+		require.True(t, l.Allow("c", "/e").Allowed)
+		w := startRuleWait(t.Context(), l, ratelimit.Request{Client: "c", Endpoint: "/e", Cost: 1})
+		synctest.Wait()
+		advance(mins)
+		require.NoError(t, l.UpdateRate("a", ratelimit.PerMinute(1)))
+		synctest.Wait()
+		advance(mins)
+		synctest.Wait()
+		require.True(t, w.over(), "UpdateRate: at the new rate it does not take an hour")
+		w.served(t)
+	})
+}
+
+func TestZeroRateLimiterWaits(t *testing.T) {
+	res, err := new(ratelimit.RateLimiter).Wait(t.Context(), ratelimit.Request{})
+	require.NoError(t, err)
+	require.Equal(t, ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, res)
+}

@@ -1,0 +1,179 @@
+package ratelimit_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A journal is a log in memory, without times.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+// lines returns what was written since the last time.
+func (j *journal) lines() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	text := strings.TrimSpace(j.text.String())
+	j.text.Reset()
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
+
+// newJournal returns a journal and a log that writes there.
+func newJournal() (*journal, *slog.Logger) {
+	j := new(journal)
+	return j, slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+}
+
+// deniedBy is a decision of this rule's that denies.
+func deniedBy(rule string) ratelimit.Decision {
+	return ratelimit.Decision{
+		Rule: rule, KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce, Cost: 2,
+		Source: ratelimit.SourceMemory, Result: named(rule, no(5, 1, 12*sec, mins)),
+	}
+}
+
+func TestSlogObserverWrites(t *testing.T) {
+	with := func(change func(d *ratelimit.Decision)) ratelimit.Decision {
+		d := deniedBy("a")
+		change(&d)
+		return d
+	}
+	const head = `level=INFO msg="rate limit: denied" rule=a key_type=user cost=2 allowed=false limit=5 retry_after=12s source=memory skipped=0`
+	for _, row := range []struct {
+		d    ratelimit.Decision
+		want []string
+		why  string
+	}{
+		{deniedBy("a"), []string{head}, "a denial"},
+		{with(func(d *ratelimit.Decision) { d.Result = yes(5, 4, sec) }), nil, "what is granted is not written"},
+		{with(func(d *ratelimit.Decision) { d.Mode = ratelimit.ModeShadow }),
+			[]string{strings.Replace(head, "denied", "would have denied", 1)}, "a shadow's denial"},
+		{with(func(d *ratelimit.Decision) { d.Mode = ratelimit.ModeShadow; d.Result = yes(5, 4, sec) }), nil, "what a shadow would grant is not"},
+		{with(func(d *ratelimit.Decision) {
+			d.Err, d.Source, d.Result = errFault, ratelimit.SourcePolicy, degraded(yes(5, 4, sec))
+		}), []string{`level=WARN msg="rate limit: not decided as configured" rule=a key_type=user cost=2 allowed=true limit=5 retry_after=0s source=policy skipped=0 error="connection refused"`},
+			"an answer of the policy's, even if it grants"},
+		{with(func(d *ratelimit.Decision) { d.Err = errFault }),
+			[]string{`level=WARN msg="rate limit: not decided as configured" rule=a key_type=user cost=2 allowed=false limit=5 retry_after=12s source=memory skipped=0 error="connection refused"`},
+			"an error"},
+		{with(func(d *ratelimit.Decision) {
+			d.Request = ratelimit.Request{Client: "c", Endpoint: "/e", IP: "192.0.2.1", Tier: "paid"}
+		}), []string{head + " client=c endpoint=/e ip=192.0.2.1"}, "keys, if there are any"},
+	} {
+		j, log := newJournal()
+		ratelimit.SlogObserver(log, 0).Observe(row.d)
+		require.Equal(t, row.want, j.lines(), row.why)
+	}
+}
+
+func TestSlogObserverSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, log := newJournal()
+		o := ratelimit.SlogObserver(log, 10*sec)
+		shadow := deniedBy("a")
+		shadow.Mode = ratelimit.ModeShadow
+		failed := deniedBy("a")
+		failed.Err = errFault
+		for _, row := range []struct {
+			after time.Duration
+			d     ratelimit.Decision
+			times int
+			want  []string // the end of each line, up to the count
+			why   string
+		}{
+			{0, deniedBy("a"), 3, []string{"skipped=0"}, "the first is written"},
+			{0, deniedBy("b"), 2, []string{"skipped=0"}, "each rule has its own"},
+			{0, shadow, 1, []string{"skipped=0"}, "and each kind"},
+			{0, failed, 2, []string{"skipped=0 error"}, "each kind"},
+			{10*sec - 1, deniedBy("a"), 1, nil, "a nanosecond early"},
+			{1, deniedBy("a"), 2, []string{"skipped=3"}, "one each interval, and how many were not"},
+			{0, deniedBy("b"), 1, []string{"skipped=1"}, "counted by rule"},
+			{0, failed, 1, []string{"skipped=1 error"}, "and by kind"},
+			{time.Hour, deniedBy("a"), 1, []string{"skipped=1"}, "much later"},
+			{time.Hour, deniedBy("a"), 1, []string{"skipped=0"}, "what has been said is not said again"},
+		} {
+			pass(row.after)
+			for range row.times {
+				o.Observe(row.d)
+			}
+			lines := j.lines()
+			require.Len(t, lines, len(row.want), row.why)
+			for i := range lines {
+				require.Contains(t, lines[i]+" ", " "+strings.TrimSuffix(row.want[i], " error")+" ", row.why)
+				require.Contains(t, lines[i], "rule="+row.d.Rule, row.why)
+			}
+		}
+	})
+}
+
+func TestSlogObserverOfALimiter(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	for _, row := range []struct {
+		opts []ratelimit.Option
+		keys bool
+	}{
+		{nil, false}, {[]ratelimit.Option{ratelimit.WithObservedRequests()}, true},
+	} {
+		j, log := newJournal()
+		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, append(row.opts,
+			ratelimit.WithStore(store), ratelimit.WithClock(store.clock), ratelimit.WithObserver(ratelimit.SlogObserver(log, 0)))...)
+		store.do(loses, sound, errsBefore)
+		for range 3 {
+			l.Allow("somebody", "/e")
+		}
+		lines := j.lines()
+		require.Len(t, lines, 2, "a denial and a failure")
+		require.Contains(t, lines[0], `level=INFO msg="rate limit: denied" rule=default`)
+		require.Contains(t, lines[0], "source=store")
+		require.Contains(t, lines[1], `level=WARN msg="rate limit: not decided as configured" rule=default`)
+		require.Contains(t, lines[1], "source=policy")
+		require.Contains(t, lines[1], "connection refused")
+		for _, line := range lines {
+			require.Equal(t, row.keys, strings.Contains(line, "client=somebody"), "keys only if asked for")
+			require.Equal(t, row.keys, strings.Contains(line, "somebody"))
+		}
+	}
+}
+
+func TestSlogObserverIsSafeForConcurrentUse(t *testing.T) {
+	j, log := newJournal()
+	o := ratelimit.SlogObserver(log, time.Hour)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for i := range 100 {
+				o.Observe(deniedBy(string(rune('a' + i%3))))
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, j.lines(), 3, "one of each rule")
+}

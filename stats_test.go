@@ -1,0 +1,192 @@
+package ratelimit_test
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+func TestStats(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	l := newRules(t, []ratelimit.Rule{
+		{Name: "z", Endpoint: "/e", Rate: ratelimit.PerMinute(2)},
+		{Name: "b", Endpoint: "/e", Rate: ratelimit.PerMinute(3), Key: ratelimit.KeyGlobal},
+		{Name: "s", Endpoint: "/e", Rate: ratelimit.PerMinute(1), Key: ratelimit.KeyGlobal, Mode: ratelimit.ModeShadow},
+		{Name: "tiers", Endpoint: "/t", Rate: ratelimit.PerMinute(1), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(2)}},
+	}, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithClock(clock))
+	none := func() []ratelimit.RuleStats {
+		return []ratelimit.RuleStats{{Rule: "z"}, {Rule: "b"}, {Rule: "s"}, {Rule: "tiers"}, {Rule: "default"}}
+	}
+	require.Equal(t, none(), l.Stats(), "in the order of the rules, the default rule last")
+	want := none()
+	for _, row := range []struct {
+		client, endpoint string
+		change           func()
+		why              string
+	}{
+		{"a", "/e", func() {
+			want[0].Allowed++
+			want[1].Allowed++
+			want[2].Allowed++
+			want[0].LiveKeys++
+			want[1].LiveKeys++
+			want[2].LiveKeys++
+		},
+			"all are charged"},
+		{"a", "/e", func() { want[0].Allowed++; want[1].Allowed++; want[2].ShadowDenied++ }, "the shadow would have denied"},
+		{"a", "/e", func() { want[0].Denied++; want[2].ShadowDenied++ }, "z denies: b, which would not, has not decided"},
+		{"b", "/e", func() { want[0].Allowed++; want[0].LiveKeys++; want[1].Allowed++; want[2].ShadowDenied++ }, "another client"},
+		{"b", "/e", func() { want[1].Denied++; want[2].ShadowDenied++ }, "b denies"},
+		{"a", "/e", func() { want[0].Denied++; want[1].Denied++; want[2].ShadowDenied++ }, "both deny"},
+		{"a", "/other", func() { want[4].Allowed++; want[4].LiveKeys++ }, "the default rule"},
+		{"a", "/other", func() { want[4].Denied++ }, "denies"},
+		{"a", "/t", func() { want[3].Allowed++; want[3].LiveKeys++ }, "a rule that takes the long way"},
+		{"a", "/t", func() { want[3].Denied++ }, "denies"},
+	} {
+		l.Allow(row.client, row.endpoint)
+		row.change()
+		require.Equal(t, want, l.Stats(), row.why)
+	}
+	for _, req := range []ratelimit.Request{{Client: "a", Endpoint: "/e"}, {Client: "new", Endpoint: "/t"}} {
+		_, err := l.Peek(t.Context(), req)
+		require.NoError(t, err)
+	}
+	_, err := l.Check(over(), ratelimit.Request{Endpoint: "/e"})
+	require.Error(t, err)
+	_, err = l.Check(t.Context(), ratelimit.Request{Endpoint: "/e", Cost: -1})
+	require.Error(t, err)
+	require.Equal(t, want, l.Stats(), "neither a look nor what is refused counts")
+	_, err = l.Check(t.Context(), ratelimit.Request{Client: "a", Rules: []string{"z", "z"}, Cost: 9})
+	require.NoError(t, err)
+	want[0].Denied++
+	require.Equal(t, want, l.Stats(), "a request is one, whatever it costs, and however often it names a rule")
+
+	require.NoError(t, l.Reset("a", "/e"))
+	want[0].LiveKeys--
+	require.Equal(t, want, l.Stats(), "a reset is no decision")
+}
+
+func TestStatsOfPlainRules(t *testing.T) {
+	for n := 2; n <= 5; n++ { // up to four are decided in a shorter way
+		var rules []ratelimit.Rule
+		for i := range n {
+			rules = append(rules, ratelimit.Rule{Name: strconv.Itoa(i), Endpoint: "/e", Rate: ratelimit.PerMinute(9), Key: ratelimit.KeyGlobal})
+		}
+		rules[1].Rate = ratelimit.PerMinute(1)
+		l := newRules(t, rules, nil, ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
+		for range 3 {
+			l.Allow("c", "/e")
+		}
+		for i, s := range l.Stats() {
+			want := ratelimit.RuleStats{Rule: strconv.Itoa(i), Allowed: 1, LiveKeys: 1}
+			if i == 1 {
+				want.Denied = 2
+			}
+			require.Equal(t, want, s, "%d rules: what only another one denied counts for neither", n)
+		}
+	}
+}
+
+func TestStatsAreKeptThroughChanges(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	rule := ratelimit.Rule{Name: "a", Endpoint: "/e", Rate: ratelimit.PerMinute(2), Mode: ratelimit.ModeShadow}
+	l := newRules(t, []ratelimit.Rule{rule}, nil, ratelimit.WithClock(clock))
+	for range 3 {
+		require.Equal(t, ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, l.Allow("c", "/e"), "a shadow never touches the Result")
+	}
+	want := ratelimit.RuleStats{Rule: "a", Allowed: 2, ShadowDenied: 1, LiveKeys: 1}
+	require.Equal(t, []ratelimit.RuleStats{want}, l.Stats())
+
+	rule.Mode = ratelimit.ModeEnforce
+	require.NoError(t, l.Replace([]ratelimit.Rule{rule}, nil))
+	require.Equal(t, []ratelimit.RuleStats{want}, l.Stats(), "from shadow to enforce")
+	require.Equal(t, named("a", no(2, 0, 30*sec, mins)), l.Allow("c", "/e"), "with what the keys have used")
+	want.Denied++
+	require.NoError(t, l.UpdateRate("a", ratelimit.PerMinute(9)))
+	require.Equal(t, []ratelimit.RuleStats{want}, l.Stats(), "a new rate")
+	require.NoError(t, l.AddRule(ratelimit.Rule{Name: "b", Endpoint: "/b", Rate: ratelimit.PerMinute(9)}))
+	require.Equal(t, []ratelimit.RuleStats{want, {Rule: "b"}}, l.Stats(), "a rule more")
+	rule.Endpoint = "/moved"
+	require.NoError(t, l.Replace([]ratelimit.Rule{rule}, nil))
+	require.Equal(t, []ratelimit.RuleStats{want}, l.Stats(), "another endpoint is the same rule")
+
+	rule.Key = ratelimit.KeyGlobal
+	require.NoError(t, l.Replace([]ratelimit.Rule{rule}, nil))
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "a"}}, l.Stats(), "another key type starts again")
+	l.Allow("c", "/moved")
+	require.NoError(t, l.RemoveRule("a"))
+	require.Empty(t, l.Stats())
+	require.NoError(t, l.AddRule(rule))
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "a"}}, l.Stats(), "and so does a rule that was removed")
+	require.Nil(t, new(ratelimit.RateLimiter).Stats())
+}
+
+func TestStatsWithAStore(t *testing.T) {
+	for _, row := range []struct {
+		policy ratelimit.FailurePolicy
+		down   ratelimit.RuleStats // what three requests while it is down add, after two of three units
+		why    string
+	}{
+		{ratelimit.FailLocal(1), ratelimit.RuleStats{Allowed: 1, Denied: 2, Degraded: 3}, "the share has one unit left"},
+		{ratelimit.FailOpen, ratelimit.RuleStats{Allowed: 3, Degraded: 3}, "all pass"},
+		{ratelimit.FailClosed, ratelimit.RuleStats{Denied: 3, Degraded: 3}, "none does"},
+	} {
+		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+		l := newRules(t, []ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerHour(3), OnStoreError: row.policy}}, nil,
+			ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+		stats := func() ratelimit.RuleStats {
+			s := l.Stats()[0]
+			s.LiveKeys = 0
+			return s
+		}
+		l.Allow("c", "/e")
+		l.Allow("c", "/e")
+		require.Equal(t, ratelimit.RuleStats{Rule: "a", Allowed: 2}, stats(), row.why)
+		store.from(errsBefore)
+		for range 3 {
+			l.Allow("c", "/e")
+		}
+		want := row.down
+		want.Rule, want.Allowed, want.Errors = "a", want.Allowed+2, 3
+		require.Equal(t, want, stats(), row.why)
+		_, err := l.Peek(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
+		require.ErrorIs(t, err, ratelimit.ErrStore)
+		want.Errors++
+		require.Equal(t, want, stats(), "%s: a look that fails is a call that fails, and no decision", row.why)
+
+		for _, policy := range []ratelimit.FailurePolicy{ratelimit.FailLocal(2), ratelimit.FailOpen, row.policy} {
+			require.NoError(t, l.Replace([]ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerHour(3), OnStoreError: policy}}, nil))
+			require.Equal(t, want, stats(), "%s: another policy keeps what was counted", row.why)
+		}
+	}
+}
+
+func TestStatsOfWhatOnlyOthersDeny(t *testing.T) {
+	for _, policy := range []ratelimit.FailurePolicy{ratelimit.FailLocal(1), ratelimit.FailOpen} {
+		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+		store.from(errsBefore)
+		l := newRules(t, []ratelimit.Rule{
+			{Name: "grants", Endpoint: "/e", Rate: ratelimit.PerHour(3), OnStoreError: policy},
+			{Name: "denies", Endpoint: "/e", Rate: ratelimit.PerHour(3), OnStoreError: ratelimit.FailClosed},
+		}, nil, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+		require.False(t, l.Allow("c", "/e").Allowed)
+		require.Equal(t, []ratelimit.RuleStats{
+			{Rule: "grants", Errors: 1}, {Rule: "denies", Denied: 1, Degraded: 1, Errors: 1},
+		}, l.Stats(), "%v: a request that another rule denied is not one that this one answered", policy)
+	}
+}
+
+func TestStatsAtTheBoundOnKeys(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(2)}, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(4))
+	for i := range 5 {
+		require.True(t, l.Allow(strconv.Itoa(i), "").Allowed)
+	}
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 5, LiveKeys: 4, Overflowed: 1}}, l.Stats(), "one too many")
+	clock.Advance(mins)
+	require.True(t, l.Allow("6", "").Allowed)
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 6, LiveKeys: 4, Overflowed: 1, Evicted: 1}}, l.Stats(), "one makes room")
+}

@@ -1,0 +1,208 @@
+package ratelimit_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// anAsk is a way to have a decision made.
+type anAsk struct {
+	name string
+	do   func(l *ratelimit.RateLimiter) ratelimit.Result
+}
+
+// asksOf are the ways to ask for one unit.
+func asksOf(ctx context.Context) []anAsk {
+	return []anAsk{
+		{"Allow", func(l *ratelimit.RateLimiter) ratelimit.Result { return l.Allow("c", "/e") }},
+		{"Check", func(l *ratelimit.RateLimiter) ratelimit.Result {
+			res, _ := l.Check(ctx, ratelimit.Request{Client: "c", Endpoint: "/e"})
+			return res
+		}},
+		{"Peek", func(l *ratelimit.RateLimiter) ratelimit.Result {
+			res, _ := l.Peek(ctx, ratelimit.Request{Client: "c", Endpoint: "/e"})
+			return res
+		}},
+	}
+}
+
+func TestStoreThatIsDownIsLeftAlone(t *testing.T) {
+	for _, ask := range asksOf(t.Context()) {
+		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+		ten := func(want int, why string) {
+			t.Helper()
+			for range 10 {
+				res := ask.do(l)
+				require.True(t, res.Allowed)
+				require.Equal(t, 1000, res.Limit)
+			}
+			require.Equal(t, want, store.called(), "%s: %s", ask.name, why)
+		}
+		store.do(errsBefore, errsAfter, miscounts, errsBefore)
+		ten(10, "an answer after four failures")
+		store.from(errsBefore)
+		ten(5, "five failures in a row")
+		for _, pause := range []time.Duration{50, 100, 200, 400, 500, 500} {
+			pause *= ms
+			store.clock.Advance(pause / 2)
+			ten(0, "a pause is shortened by at most half")
+			store.clock.Advance(pause - pause/2)
+			ten(1, "one probe when it is over")
+		}
+		store.from(sound)
+		ten(0, "nobody knows that the store is back")
+		store.clock.Advance(500 * ms)
+		require.False(t, ask.do(l).Degraded, "the probe is answered")
+		ten(11, "and everybody asks again")
+	}
+}
+
+func TestNobodyWaitsForAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, ask := range asksOf(t.Context()) {
+			store := newFaultyStore(t, nil)
+			l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store))
+			store.from(hangs)
+			time.AfterFunc(mins, func() { close(store.release) })
+			began := time.Now()
+			var wg sync.WaitGroup
+			for range 5 {
+				wg.Go(func() { ask.do(l) })
+			}
+			wg.Wait()
+			require.Equal(t, mins, time.Since(began), "the store hangs for a minute")
+			require.Equal(t, 5, store.called())
+
+			pass(100 * ms)
+			store.mu.Lock()
+			store.release = make(chan struct{})
+			store.mu.Unlock()
+			wg.Go(func() { ask.do(l) })
+			synctest.Wait()
+			require.Equal(t, 1, store.called(), "the probe hangs")
+			began = time.Now()
+			for range 1000 {
+				require.True(t, ask.do(l).Degraded)
+			}
+			pass(time.Hour)
+			require.True(t, ask.do(l).Degraded, "%s: nor is there a second one", ask.name)
+			require.Equal(t, time.Hour, time.Since(began), "decisions took no time")
+			require.Zero(t, store.called())
+			close(store.release)
+			wg.Wait()
+			store.from(sound)
+			pass(100 * ms)
+			require.False(t, ask.do(l).Degraded, "%s: the store is back", ask.name)
+		}
+	}) // and no goroutine is left
+}
+
+// TestADeadStoreCostsNoTime bounds in real time what the bubble above proves: each
+// decision but the probing one takes well under ten times a millisecond.
+func TestADeadStoreCostsNoTime(t *testing.T) {
+	const decisions = 1000
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+	store.from(errsBefore)
+	for range 5 {
+		l.Allow("c", "")
+	}
+	require.Equal(t, 5, store.called())
+	store.from(hangs)
+	store.clock.Advance(sec)
+	probe := make(chan struct{})
+	go func() {
+		defer close(probe)
+		l.Allow("c", "")
+	}()
+	for store.called() == 0 { // until the probe hangs
+		<-time.After(ms)
+	}
+	began := time.Now()
+	for range decisions {
+		l.Allow("c", "")
+		_, err := l.Check(t.Context(), ratelimit.Request{})
+		assert.ErrorIs(t, err, ratelimit.ErrStore)
+	}
+	assert.Less(t, time.Since(began), 2*decisions*10*ms)
+	close(store.release)
+	<-probe
+}
+
+func TestAnAbandonedProbeLetsAnotherOneThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFaultyStore(t, nil)
+		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store))
+		store.from(errsBefore)
+		for range 5 {
+			l.Allow("c", "")
+		}
+		pass(50 * ms)
+		store.from(hangs)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), ms)
+			res, err := l.Check(ctx, ratelimit.Request{})
+			cancel()
+			require.Equal(t, context.DeadlineExceeded, err)
+			require.Equal(t, ratelimit.Result{}, res)
+		}
+		store.from(sound)
+		res, err := l.Check(t.Context(), ratelimit.Request{})
+		require.NoError(t, err, "the pause is over, and nobody has found out")
+		require.False(t, res.Degraded)
+	})
+}
+
+func TestAProbeThatPanicsLetsAnotherOneThrough(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+	store.from(errsBefore)
+	for range 5 {
+		l.Allow("c", "")
+	}
+	store.from(panics)
+	store.clock.Advance(50 * ms)
+	require.Panics(t, func() { l.Allow("c", "") })
+	require.True(t, l.Allow("c", "").Degraded, "it has failed")
+	store.from(sound)
+	store.clock.Advance(100 * ms)
+	require.False(t, l.Allow("c", "").Degraded)
+}
+
+func TestStoreDownWhileTheClockStepsBack(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+	store.from(errsBefore)
+	for range 5 {
+		l.Allow("c", "")
+	}
+	store.from(sound)
+	store.clock.Advance(-time.Hour)
+	require.False(t, l.Allow("c", "").Degraded, "an hour back is no pause of an hour")
+}
+
+func TestOneBreakerForAllRules(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l := newRules(t, []ratelimit.Rule{
+		{Endpoint: "/a", Rate: ratelimit.PerMinute(5)},
+		{Endpoint: "/b", Rate: ratelimit.PerMinute(5), OnStoreError: ratelimit.FailClosed},
+	}, nil, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+	store.from(errsBefore)
+	for range 5 {
+		l.Allow("c", "/a")
+	}
+	require.Equal(t, named("/b", degraded(no(5, 0, sec, sec))), l.Allow("c", "/b"))
+	require.Equal(t, 5, store.called(), "the store that does not answer /a does not answer /b")
+	res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/none"})
+	require.NoError(t, err, "without rules there is nothing to ask")
+	require.False(t, res.Degraded)
+}
