@@ -220,11 +220,7 @@ func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (*activeRul
 	policy := a.OnStoreError.or(l.settings.policy)
 	if keeps && old.remote.policy == policy && old.remote.local != nil {
 		a.remote, a.here = old.remote, old.here
-		shares, err := policy.shares(a.rates())
-		if err != nil {
-			return a, nil, err
-		}
-		commit, err := a.remote.local.change(shares)
+		commit, err := a.remote.local.change(policy.shares(a.rates()))
 		return a, commit, err
 	}
 	remote, err := l.newRemoteRule(a, policy)

@@ -26,7 +26,8 @@ const (
 // A Decision is what an [Observer] is told. Looks are not decisions.
 //
 // A request is one Decision, in the name of the binding rule. Each shadow rule
-// that took part is one more, with what it would have answered.
+// that took part is one more, with what it would have answered. A request that
+// only shadow rules saw is those alone.
 type Decision struct {
 	Rule    string  // the rule's name; empty if none applied
 	KeyType KeyType // the rule's

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"math"
+	"math/bits"
 	"strconv"
 	"time"
 )
@@ -76,31 +77,36 @@ func (p FailurePolicy) String() string {
 }
 
 // share returns the rate of one of p's replicas. It divides the refill of a bucket
-// exactly.
-func (p FailurePolicy) share(r Rate, windowed bool) (Rate, error) {
+// exactly, or, where that takes longer than a Duration can say, rounds it down.
+func (p FailurePolicy) share(r Rate, windowed bool) Rate {
 	n := p.replicas
 	if windowed {
-		return Rate{Requests: max(r.Requests/n, 1), Per: r.Per}, nil
+		return Rate{Requests: max(r.Requests/n, 1), Per: r.Per}
 	}
+	share := Rate{Burst: max(r.burst()/n, 1)}
 	d := int(gcd(int64(r.Requests), int64(n)))
-	if int64(r.Per) > math.MaxInt64/int64(n/d) {
-		return Rate{}, &ConfigError{"per", r.Per, "must be shorter, for each of " + strconv.Itoa(n) + " replicas to have an exact share"}
+	requests, hi, lo := uint64(r.Requests/d), uint64(0), uint64(0)
+	if hi, lo = bits.Mul64(uint64(r.Per), uint64(n/d)); hi > 0 || lo > math.MaxInt64 {
+		// So many in 292 years, if that is one at least.
+		top, low := bits.Mul64(requests, math.MaxInt64)
+		for hi > 0 { // both halve alike, and rounding is against the client
+			hi, lo = hi>>1, hi<<63|lo>>1|lo&1
+			top, low = top>>1, top<<63|low>>1
+		}
+		requests, _ = bits.Div64(top, low, lo)
+		requests, lo = max(requests, 1), math.MaxInt64
 	}
-	return Rate{Requests: r.Requests / d, Per: r.Per * time.Duration(n/d), Burst: max(r.burst()/n, 1)}, nil
+	share.Requests, share.Per = int(requests), time.Duration(lo)
+	return share
 }
 
 // shares returns the rates of one of p's replicas.
-func (p FailurePolicy) shares(r rates) (rates, error) {
-	var err error
-	if r.base, err = p.share(r.base, r.windows); err != nil {
-		return r, err
-	}
+func (p FailurePolicy) shares(r rates) rates {
+	r.base = p.share(r.base, r.windows)
 	tiers := make(map[string]Rate, len(r.tiers))
 	for tier, rate := range r.tiers {
-		if tiers[tier], err = p.share(rate, r.windows); err != nil {
-			return r, err
-		}
+		tiers[tier] = p.share(rate, r.windows)
 	}
 	r.tiers = tiers
-	return r, nil
+	return r
 }

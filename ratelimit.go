@@ -256,9 +256,7 @@ func (l *RateLimiter) Reset(clientID, endpoint string) error {
 		}
 	}
 	if len(asks) > 0 {
-		if err := l.settings.store.Reset(context.Background(), asks); err != nil {
-			problems = append(problems, storeError(err))
-		}
+		problems = append(problems, l.resetStore(asks))
 	}
 	l.waiters.wakeAll()
 	return errors.Join(problems...)

@@ -26,10 +26,8 @@ func (l *RateLimiter) newRemoteRule(r *activeRule, policy FailurePolicy) (*remot
 	if remote.policy.kind != failLocally {
 		return remote, nil
 	}
-	rates, err := policy.shares(r.rates())
-	if err == nil {
-		remote.local, err = builtins[r.Algorithm].states(&l.time, rates, l.settings.maxKeys)
-	}
+	var err error
+	remote.local, err = builtins[r.Algorithm].states(&l.time, policy.shares(r.rates()), l.settings.maxKeys)
 	return remote, err
 }
 
@@ -92,11 +90,6 @@ func checkResolved(r *activeRule, rate Rate, supports func(Algorithm, Rate) erro
 	if algorithm.windowed && rate.Per != r.Rate.Per {
 		return errOtherWindow(rate)
 	}
-	if policy := r.remote.policy; policy.kind == failLocally {
-		if _, err := policy.share(rate, algorithm.windowed); err != nil {
-			return err
-		}
-	}
 	if supports != nil {
 		if err := supports(r.Algorithm, rate); err != nil {
 			return &ConfigError{"rate", rate, notSupported + err.Error()}
@@ -152,7 +145,7 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass passage, 
 	settled := false
 	defer func() {
 		if !settled { // the store panics
-			l.breaker.failed(pass, l.time.now(), errors.New("it panicked"))
+			l.breaker.failed(pass, l.time.now(), errPanicked)
 		}
 	}()
 	asks := make([]Ask, len(d.asks))
@@ -183,6 +176,31 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass passage, 
 	}
 	return err
 }
+
+// resetStore has the store make the keys of asks as good as new.
+func (l *RateLimiter) resetStore(asks []Ask) error {
+	pass, err := l.breaker.admit(l.time.now())
+	if err != nil {
+		return err
+	}
+	settled := false
+	defer func() {
+		if !settled { // the store panics
+			l.breaker.failed(pass, l.time.now(), errPanicked)
+		}
+	}()
+	err = l.settings.store.Reset(context.Background(), asks)
+	settled = true
+	if err != nil {
+		l.breaker.failed(pass, l.time.now(), err)
+		return storeError(err)
+	}
+	l.breaker.succeeded(pass)
+	return nil
+}
+
+// errPanicked is what the breaker is told of a store that panicked.
+var errPanicked = errors.New("it panicked")
 
 // setResults makes results the answers to d, and notes for FailLocal what is left.
 func (d *decision) setResults(results []Result) {
@@ -223,7 +241,7 @@ func (l *RateLimiter) fallBack(d *decision) {
 func (a *ask) share() wish {
 	w := a.wish
 	if w.resolved {
-		w.rate, _ = a.rule.remote.policy.share(w.rate, builtins[a.rule.Algorithm].windowed) // resolve has tried
+		w.rate = a.rule.remote.policy.share(w.rate, builtins[a.rule.Algorithm].windowed)
 	}
 	return w
 }

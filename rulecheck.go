@@ -141,10 +141,6 @@ func (c *ruleCheck) rate(path string, r Rule, rate Rate) {
 		c.problems = append(c.problems, at(path, err)...)
 		return
 	}
-	if policy := r.OnStoreError.or(c.set.policy); c.set.store != nil && policy.kind == failLocally && policy.replicas > 0 {
-		_, err := policy.share(rate, algorithm.windowed)
-		c.problems = append(c.problems, at(path, err)...)
-	}
 	if c.supports != nil {
 		if err := c.supports(r.Algorithm, rate); err != nil {
 			c.problems = append(c.problems, &ConfigError{path, rate, notSupported + err.Error()})
