@@ -68,6 +68,13 @@ func (ps *plans[S, C]) stepShared(owed *planned[S], p *plan[C], now instant, n i
 	s := ps.shared(*owed, p, now)
 	v, delay = p.config.step(&s.state, ps.of(&s).config, now, n, charge)
 	v.left = max(v.left, 0) // others may owe more than fits into this key's burst
+	if from := ps.of(owed); from != nil && from.id != s.plan && v.retryAfter != 0 && n <= v.limit {
+		// It would drain slower with this key among those who share it. But
+		// once it is nothing, nobody does.
+		others, _ := from.config.step(&owed.state, from.config, now, 1, false)
+		v.retryAfter = min(v.retryAfter, others.resetAfter)
+		v.resetAfter = min(v.resetAfter, others.resetAfter)
+	}
 	if charge && v.retryAfter == 0 {
 		*owed = s
 	}
@@ -132,6 +139,9 @@ func (ps *plans[S, C]) renumber(s *planned[S], old *plans[S, C], moves map[uint3
 			to = ps.base
 		}
 	}
+	if shared && !single {
+		to = ps.slowest(to, from, old.rates.open)
+	}
 	s.plan = to.id
 	if to.rate == from.rate {
 		return
@@ -140,4 +150,24 @@ func (ps *plans[S, C]) renumber(s *planned[S], old *plans[S, C], moves map[uint3
 	if !shared || single {
 		to.config.resize(&s.state, from.config)
 	}
+}
+
+// slowest returns the plan at which a debt drains that keys share who may be at any
+// rate: to is what from, the slowest of theirs, has become. Each of them may have
+// become slower than that, and the resolved ones have stayed.
+func (ps *plans[S, C]) slowest(to, from *plan[C], resolved bool) *plan[C] {
+	if resolved {
+		if same, err := ps.at(from.rate); err == nil && same.config.slower(to.config) {
+			to = same
+		}
+	}
+	if ps.base.config.slower(to.config) {
+		to = ps.base
+	}
+	for _, p := range ps.tiers {
+		if p.config.slower(to.config) {
+			to = p
+		}
+	}
+	return to
 }

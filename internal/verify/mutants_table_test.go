@@ -10,10 +10,10 @@ var decisionMutants = []mutant{
 	},
 	{
 		name: "check, unlock, act", file: "keyed.go",
-		old: "v, res.Delay = shard.Algorithm.step(state, now, n, charge)\n\t} else {",
-		new: "v, res.Delay = shard.Algorithm.step(state, now, n, false)\n" +
+		old: "v, res.Delay = shard.Algorithm.step(state, shard.Algorithm, now, n, charge)\n\t} else {",
+		new: "v, res.Delay = shard.Algorithm.step(state, shard.Algorithm, now, n, false)\n" +
 			"\t\tif charge && v.retryAfter == 0 {\n\t\t\tshard.Unlock()\n\t\t\tk.time.now()\n\t\t\tshard = k.table.Lock(h)\n" +
-			"\t\t\tv, res.Delay = shard.Algorithm.step(shard.Find(h), now, n, true)\n\t\t\tv.retryAfter = 0\n\t\t}\n\t} else {",
+			"\t\t\tv, res.Delay = shard.Algorithm.step(shard.Find(h), shard.Algorithm, now, n, true)\n\t\t\tv.retryAfter = 0\n\t\t}\n\t} else {",
 		by: "^TestLinearizable$", why: "two get the same unit",
 	},
 	{
@@ -70,8 +70,8 @@ var tableMutants = []mutant{
 	},
 	{
 		name: "a shared debt is not charged", file: "keyed.go",
-		old: "return shard.Algorithm.step(owed, now, n, true)",
-		new: "return shard.Algorithm.step(owed, now, n, false)",
+		old: "return shard.Algorithm.step(owed, shard.Algorithm, now, n, true)",
+		new: "return shard.Algorithm.step(owed, shard.Algorithm, now, n, false)",
 		by:  "^TestOverflowIsInherited$", why: "the first key without a slot owes nothing",
 	},
 	{
@@ -124,14 +124,14 @@ var tableMutants = []mutant{
 	},
 	{
 		name: "a hash without a seed", file: "internal/keytable/hash.go",
-		old: "h := Hash{maphash.String(seedHi, key), maphash.String(seedLo, key)}",
-		new: "h := Hash{14695981039346656037, 0}\n\tfor i := range len(key) {\n\t\th.Hi = (h.Hi ^ uint64(key[i])) * 1099511628211\n\t}\n\th.Lo = ^h.Hi\n\t_, _ = maphash.String(seedHi, key), seedLo",
+		old: "return hash(maphash.String(seedHi, key), maphash.String(seedLo, key))",
+		new: "h := uint64(14695981039346656037)\n\tfor i := range len(key) {\n\t\th = (h ^ uint64(key[i])) * 1099511628211\n\t}\n\treturn hash(h, ^h)",
 		by:  "^TestKeysSpread$", why: "keys can be made that all lie in one shard",
 	},
 	{
 		name: "half of the identity", file: "internal/keytable/hash.go",
-		old: "maphash.String(seedLo, key)}",
-		new: "maphash.String(seedLo, \"\")}",
+		old: "maphash.String(seedLo, key))",
+		new: "maphash.String(seedLo, \"\"))",
 		by:  "^TestKeysSpread$", why: "keys would share a budget far sooner",
 	},
 }

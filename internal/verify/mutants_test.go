@@ -24,6 +24,9 @@ type mutant struct {
 	new  string
 	by   string // the tests that must fail, as a pattern
 	why  string // they must
+
+	// timeout is how long the tests may take, of a mutant that makes them hang.
+	timeout string
 }
 
 // root is the root of the repository.
@@ -96,7 +99,11 @@ func TestMutants(t *testing.T) {
 		for _, m := range all {
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel()
-				output, err := goTest(t, m.by, "-overlay="+m.overlay(t))
+				flags := []string{"-overlay=" + m.overlay(t)}
+				if m.timeout != "" {
+					flags = append(flags, "-timeout="+m.timeout)
+				}
+				output, err := goTest(t, m.by, flags...)
 				if err == nil {
 					t.Errorf("survived %s, although %s\n%s", m.by, m.why, output)
 					return
@@ -126,7 +133,7 @@ func TestMutantsApply(t *testing.T) {
 
 // mutants returns all mutants.
 func mutants() (all []mutant) {
-	for _, some := range [][]mutant{bucketMutants, windowMutants, decisionMutants, tableMutants} {
+	for _, some := range [][]mutant{bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants} {
 		all = append(all, some...)
 	}
 	return all

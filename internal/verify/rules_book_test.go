@@ -1,0 +1,231 @@
+package verify
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/ratelimittest"
+)
+
+// An account is what one key of one rule has used, in a slow and obvious form.
+type account interface {
+	ratelimittest.Model
+
+	// wish says at which rate the asks from here on are. Nobody announces it.
+	wish(r ratelimit.Rate)
+
+	// met says that the key was asked for at the instant at, and not charged.
+	met(at time.Time)
+}
+
+// A plain account is at one rate, unless a change of it is announced.
+type plain struct{ ratelimittest.Model }
+
+func (plain) wish(ratelimit.Rate) {}
+func (plain) met(time.Time)       {}
+
+// A book is the reference of a RateLimiter: the rules in order, and an account for
+// each key of each of them. What several rules come to is put together from what
+// each of them says alone.
+type book struct {
+	made     time.Time
+	rules    []bookRule
+	open     func(made time.Time, r bookRule, rate ratelimit.Rate) account
+	accounts map[string]map[[3]string]account // by the names of the rules
+	stats    map[string]*ratelimit.RuleStats
+}
+
+// A bookRule is a rule without empty fields that stand for something.
+type bookRule struct {
+	ratelimit.Rule
+	isDefault bool
+}
+
+func newBook(made time.Time, rules []bookRule) *book {
+	b := &book{
+		made: made, rules: rules, accounts: make(map[string]map[[3]string]account),
+		stats: make(map[string]*ratelimit.RuleStats),
+	}
+	b.open = func(made time.Time, r bookRule, rate ratelimit.Rate) account {
+		return plain{named(r.Algorithm).model(made, rate)}
+	}
+	for _, r := range rules {
+		b.add(r.Name)
+	}
+	return b
+}
+
+// add makes room for the accounts of a rule.
+func (b *book) add(name string) {
+	b.accounts[name] = make(map[[3]string]account)
+	b.stats[name] = &ratelimit.RuleStats{Rule: name}
+}
+
+// named returns the algorithm of this name.
+func named(name ratelimit.Algorithm) algorithm {
+	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.name == string(name) })
+	return algorithms[i]
+}
+
+// suits says how well r matches endpoint: 0 if not at all.
+func (r bookRule) suits(endpoint string) int {
+	text, isPrefix := strings.CutSuffix(r.Endpoint, "*")
+	switch {
+	case r.isDefault:
+		return 1
+	case r.Endpoint == "":
+		return 0
+	case isPrefix && strings.HasPrefix(endpoint, text):
+		return 2 + len(text)
+	case r.Endpoint == endpoint:
+		return math.MaxInt
+	}
+	return 0
+}
+
+// those returns the rules for req, in order, or false if it names one that does not
+// exist.
+func (b *book) those(req ratelimit.Request) (those []bookRule, ok bool) {
+	if len(req.Rules) > 0 {
+		for _, r := range b.rules {
+			if slices.Contains(req.Rules, r.Name) {
+				those = append(those, r)
+			}
+		}
+		for _, name := range req.Rules {
+			if b.accounts[name] == nil {
+				return nil, false
+			}
+		}
+		return those, true
+	}
+	best := 1
+	for _, r := range b.rules {
+		best = max(best, r.suits(req.Endpoint))
+	}
+	for _, r := range b.rules {
+		if r.suits(req.Endpoint) == best {
+			those = append(those, r)
+		}
+	}
+	return those, true
+}
+
+// rate returns what r grants to who makes req.
+func (r bookRule) rate(req ratelimit.Request) ratelimit.Rate {
+	if r.Resolve != nil {
+		if rate, ok := r.Resolve(req); ok {
+			return rate
+		}
+	}
+	if rate, ok := r.Tiers[req.Tier]; ok {
+		return rate
+	}
+	return r.Rate
+}
+
+// account returns the account of r that req takes from.
+func (b *book) account(r bookRule, req ratelimit.Request) account {
+	key := map[ratelimit.KeyType][3]string{
+		ratelimit.KeyUser:         {"user", req.Client},
+		ratelimit.KeyEndpoint:     {"endpoint", req.Endpoint},
+		ratelimit.KeyUserEndpoint: {"both", req.Client, req.Endpoint},
+		ratelimit.KeyIP:           {"ip", req.IP},
+		ratelimit.KeyGlobal:       {"all"},
+	}[r.Key]
+	rate, all := r.rate(req), b.accounts[r.Name]
+	if all[key] == nil {
+		all[key] = b.open(b.made, r, rate)
+	}
+	all[key].wish(rate)
+	return all[key]
+}
+
+// ask answers req at the instant at, or looks. It reports false if req names a rule
+// that does not exist.
+func (b *book) ask(at time.Time, req ratelimit.Request, take bool) (ratelimit.Result, bool) {
+	those, ok := b.those(req)
+	if !ok {
+		return ratelimit.Result{}, false
+	}
+	n := max(req.Cost, 1)
+	if !take {
+		n = 1
+	}
+	answers, fits, passes := make([]ratelimit.Result, len(those)), make([]bool, len(those)), true
+	for i, r := range those {
+		answers[i] = b.account(r, req).Ask(at, 0)
+		fits[i] = n <= answers[i].Remaining
+		passes = passes && (fits[i] || r.Mode == ratelimit.ModeShadow)
+	}
+	for i, r := range those {
+		if take {
+			answers[i] = b.settle(at, r, req, answers[i], fits[i], passes)
+		}
+	}
+	return together(those, answers, passes), true
+}
+
+// settle charges r for req if it has enough and the request passes, and returns what
+// it says to it; look is what it said to a look.
+func (b *book) settle(at time.Time, r bookRule, req ratelimit.Request, look ratelimit.Result, fits, passes bool) ratelimit.Result {
+	account, stats := b.account(r, req), b.stats[r.Name]
+	switch {
+	case fits && !passes:
+		account.met(at)
+		return look
+	case fits:
+		stats.Allowed++
+	case r.Mode == ratelimit.ModeShadow:
+		stats.ShadowDenied++
+	default:
+		stats.Denied++
+	}
+	return account.Ask(at, max(req.Cost, 1))
+}
+
+// together returns the answer to a request to which rules, in their order, gave
+// answers.
+func together(rules []bookRule, answers []ratelimit.Result, passes bool) ratelimit.Result {
+	res := ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}
+	first := true
+	var binding ratelimit.Result
+	for i, r := range rules {
+		if r.Mode == ratelimit.ModeShadow {
+			continue
+		}
+		a := answers[i]
+		a.Rule = r.Name
+		switch {
+		case first:
+			res, binding, first = a, a, false
+			continue
+		case passes && a.Remaining < binding.Remaining, !passes && a.RetryAfter > binding.RetryAfter:
+			binding = a
+		}
+		res.Remaining, res.Delay = min(res.Remaining, a.Remaining), max(res.Delay, a.Delay)
+	}
+	if first {
+		return res
+	}
+	res.Allowed, res.Rule, res.Limit = passes, binding.Rule, binding.Limit
+	res.RetryAfter, res.ResetAfter = binding.RetryAfter, binding.ResetAfter
+	if !passes {
+		res.Delay = 0
+	}
+	return res
+}
+
+// reset makes client as good as new for endpoint.
+func (b *book) reset(client, endpoint string) {
+	req := ratelimit.Request{Client: client, Endpoint: endpoint}
+	those, _ := b.those(req)
+	for _, r := range those {
+		if r.Key == ratelimit.KeyUser || r.Key == ratelimit.KeyUserEndpoint {
+			b.account(r, req).Reset()
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package verify
+
+import (
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/ratelimittest"
+)
+
+// A meter is an account of a bucket whose rate may change without anybody saying
+// since when: at the first ask under the new rate, the time since it was written
+// counts at the slower of the two. All it knows are rational numbers.
+type meter struct {
+	made         time.Time
+	leaky        bool
+	rate, wished ratelimit.Rate
+	last         *big.Rat // when it was written, in nanoseconds since the Unix epoch; nil if never
+	owed         *big.Rat // units that the bucket lacks
+	queued       *big.Rat // units that have yet to leave a leaky bucket
+	idle         *big.Rat // whole units of owed that nobody took
+}
+
+// A tier is an account of a window whose limit may change so. Nothing drains, so it
+// is the model that is told each time.
+type tier struct {
+	ratelimittest.Model
+	rate, wished ratelimit.Rate
+}
+
+// newTiered returns the account of a key whose rate may change unannounced.
+func newTiered(made time.Time, r bookRule, rate ratelimit.Rate) account {
+	a := named(r.Algorithm)
+	if a.bucket {
+		m := &meter{made: made, leaky: a.name == "LeakyBucket", rate: rate}
+		m.Reset()
+		return m
+	}
+	return &tier{a.model(made, rate), rate, rate}
+}
+
+func (m *tier) wish(r ratelimit.Rate) { m.wished = r }
+
+func (m *tier) met(at time.Time) { m.SetRate(at, m.wished) }
+
+// SetRate changes the rate at the instant at, which everybody knows.
+func (m *tier) SetRate(at time.Time, r ratelimit.Rate) {
+	m.Model.SetRate(at, r)
+	m.rate = r
+}
+
+func (m *tier) Ask(at time.Time, n int) ratelimit.Result {
+	if n > 0 {
+		m.met(at)
+	}
+	m.Model.SetRate(at, m.wished)
+	defer m.Model.SetRate(at, m.rate)
+	return m.Model.Ask(at, n)
+}
+
+func burstOf(r ratelimit.Rate) *big.Rat { return rat((&oracle{rate: r}).limit()) }
+func paceOf(r ratelimit.Rate) *big.Rat  { return div(rat(r.Requests), rat(r.Per)) }
+
+func lowest(a, b *big.Rat) *big.Rat {
+	if less(a, b) {
+		return a
+	}
+	return b
+}
+
+func highest(a, b *big.Rat) *big.Rat {
+	if less(a, b) {
+		return b
+	}
+	return a
+}
+
+// same reports whether a bucket can not tell a from b.
+func same(a, b ratelimit.Rate) bool {
+	return paceOf(a).Cmp(paceOf(b)) == 0 && burstOf(a).Cmp(burstOf(b)) == 0
+}
+
+func (m *meter) Reset() { m.last, m.owed, m.queued, m.idle = nil, rat(0), rat(0), rat(0) }
+
+func (m *meter) wish(r ratelimit.Rate) { m.wished = r }
+
+func (m *meter) met(at time.Time) { *m = m.converted(m.instant(at), m.wished, true) }
+
+// SetRate changes the rate at the instant at, which everybody knows.
+func (m *meter) SetRate(at time.Time, r ratelimit.Rate) { *m = m.converted(m.instant(at), r, false) }
+
+// instant returns when an ask at the reading at counts.
+func (m *meter) instant(at time.Time) *big.Rat {
+	u := add(epoch(m.made), rat(at.Sub(m.made)))
+	if m.last != nil {
+		return highest(u, m.last)
+	}
+	return u
+}
+
+// drained returns what is left of level at u, at the pace given.
+func (m *meter) drained(level, u, pace *big.Rat) *big.Rat {
+	if m.last == nil {
+		return rat(0)
+	}
+	return highest(rat(0), sub(level, mul(pace, sub(u, m.last))))
+}
+
+// converted returns m at the rate r since u, or, unless that was announced, since an
+// instant between the one at which it was written and u.
+func (m *meter) converted(u *big.Rat, r ratelimit.Rate, unannounced bool) meter {
+	c := *m
+	c.rate = r
+	if m.last == nil || same(m.rate, r) {
+		return c
+	}
+	pace := paceOf(m.rate)
+	if unannounced {
+		pace = lowest(pace, paceOf(r))
+	}
+	// A level is in parts of a unit that a nanosecond earns a whole number of.
+	parts := rat(0).SetInt(paceOf(r).Denom())
+	c.owed = div(ceil(mul(m.drained(m.owed, u, pace), parts)), parts)
+	c.queued = div(ceil(mul(m.drained(m.queued, u, pace), parts)), parts)
+	used := c.queued
+	if !m.leaky {
+		used = highest(rat(0), sub(c.owed, m.idle))
+	}
+	c.owed = add(c.owed, sub(burstOf(r), burstOf(m.rate)))
+	c.owed = lowest(burstOf(r), highest(c.owed, used))
+	c.idle = highest(rat(0), floor(sub(c.owed, used)))
+	c.last = u
+	return c
+}
+
+// Ask takes n units at the wished rate, or looks.
+func (m *meter) Ask(at time.Time, n int) ratelimit.Result {
+	u := m.instant(at)
+	s := m.converted(u, m.wished, true)
+	pace, burst, want := paceOf(s.rate), burstOf(s.rate), rat(max(n, 1))
+	owed, queued := s.drained(s.owed, u, pace), s.drained(s.queued, u, pace)
+	wait := func(units *big.Rat) time.Duration { return time.Duration(ceil(div(units, pace)).Num().Int64()) }
+	res := ratelimit.Result{Limit: int(burst.Num().Int64())}
+	switch over := sub(add(owed, want), burst); {
+	case less(burst, want):
+		res.RetryAfter = ratelimit.Never
+	case over.Sign() > 0:
+		res.RetryAfter = wait(over)
+	default:
+		res.Allowed = true
+		if s.leaky {
+			res.Delay = wait(queued)
+		}
+		if n > 0 {
+			s.idle = lowest(s.idle, floor(owed))
+			owed, queued = add(owed, want), add(queued, want)
+			s.last, s.owed, s.queued = u, owed, queued
+		}
+	}
+	if n > 0 {
+		*m = s
+	}
+	res.Remaining = int(floor(sub(burst, owed)).Num().Int64())
+	res.ResetAfter = wait(owed)
+	if s.leaky {
+		res.ResetAfter = wait(highest(owed, queued))
+	}
+	return res
+}
+
+// TestPropertiesOfMeters plays the same schedules to meters and to the models of buckets,
+// whose changes are announced.
+func TestPropertiesOfMeters(t *testing.T) {
+	each(t, func(t *testing.T, a algorithm) {
+		if !a.bucket {
+			t.Skip("a window is compared with its model itself")
+		}
+		rapid.Check(t, func(t *rapid.T) {
+			r := bookRule{Rule: ratelimit.Rule{Algorithm: ratelimit.Algorithm(a.name), Rate: drawRate(t, ratelimit.Algorithm(a.name))}}
+			model, mine := a.model(starts[0], r.Rate), newTiered(starts[0], r, r.Rate)
+			now := starts[0]
+			mine.wish(r.Rate)
+			for range stepsEach / 2 {
+				now = now.Add(time.Duration(rapid.IntRange(-9, 20).Draw(t, "on by")))
+				if rapid.IntRange(0, 4).Draw(t, "change") == 4 {
+					r.Rate = drawRate(t, r.Algorithm)
+					model.SetRate(now, r.Rate)
+					mine.SetRate(now, r.Rate)
+					mine.wish(r.Rate)
+				}
+				n := rapid.IntRange(0, 5).Draw(t, "n")
+				require.Equal(t, model.Ask(now, n), mine.Ask(now, n))
+			}
+		})
+	})
+}
