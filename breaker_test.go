@@ -61,8 +61,8 @@ func TestBreakerPauses(t *testing.T) {
 		var b breaker
 		at := time.Duration(0)
 		fail(t, &b, at, failuresToOpen)
-		for i, want := range []time.Duration{50, 100, 200, 400, 500, 500, 500} {
-			want *= time.Millisecond
+		for i, millis := range []int{50, 100, 200, 400, 500, 500, 500} {
+			want := time.Duration(millis) * time.Millisecond
 			require.False(t, letsThrough(t, &b, at), "pause %d of round %d", i, round)
 			require.False(t, letsThrough(t, &b, at+want/2), "pause %d is shortened by at most half", i)
 			at += want

@@ -122,7 +122,7 @@ func (d *decision) decide(t *timeline) {
 	}
 	for i := range d.asks {
 		if a := &d.asks[i]; a.states != nil {
-			a.shard = a.states.lock(a.hash)
+			a.shard, d.now = a.states.lock(a.hash, d.now)
 		}
 	}
 	if t.clock != nil {
@@ -213,13 +213,11 @@ func (d *decision) settle() {
 	}
 }
 
-// latest makes the time the latest that any of the locked shards has seen.
+// latest tells all locked shards of the latest reading that any of them has seen.
 func (d *decision) latest() {
-	for range 2 { // the second time tells those that came before the latest one
-		for i := range d.asks {
-			if s := d.asks[i].shard; s != nil {
-				d.now = s.Latest(d.now)
-			}
+	for i := range d.asks {
+		if s := d.asks[i].shard; s != nil {
+			s.Latest(d.now)
 		}
 	}
 }

@@ -17,8 +17,10 @@ type states interface {
 	// commonest decision: one rule, one rate, nobody to tell.
 	decide(h keytable.Hash, n int64) (verdict, time.Duration)
 
-	// lock returns the shard of h, locked.
-	lock(h keytable.Hash) lockedShard
+	// lock returns the shard of h, locked. now is a reading of the machine's
+	// clock, if that is what the limiter reads, and is returned as the latest
+	// one that the shard has seen.
+	lock(h keytable.Hash, now instant) (lockedShard, instant)
 
 	// step takes n units from the key, whose shard is s, at the rate that w
 	// asks for, or that of the rule if w is nil; err says why w is not granted.
@@ -125,7 +127,13 @@ func takeUnseen[S any, C algorithm[S, C]](shard *keytable.Shard[planned[S], *pla
 	return shard.Algorithm.stepShared(owed, p, seen, n, true)
 }
 
-func (e *engine[S, C]) lock(h keytable.Hash) lockedShard { return e.table.Lock(h) }
+func (e *engine[S, C]) lock(h keytable.Hash, now instant) (lockedShard, instant) {
+	shard := e.table.Lock(h)
+	if e.time.clock == nil {
+		now = shard.Latest(now)
+	}
+	return shard, now
+}
 
 func (e *engine[S, C]) step(s lockedShard, h keytable.Hash, w *wish, now instant, n int64, do intent) (v verdict, delay time.Duration, err error) {
 	shard := s.(*keytable.Shard[planned[S], *plans[S, C]])

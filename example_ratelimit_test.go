@@ -77,18 +77,18 @@ func ExampleRateLimiter_Allow() {
 			http.Error(w, "too many requests", http.StatusTooManyRequests)
 			return
 		}
-		fmt.Fprint(w, "found")
+		w.WriteHeader(http.StatusNoContent)
 	})
 
 	for range 2 {
-		r := httptest.NewRequest(http.MethodGet, "/search?q=go", nil)
+		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/search?q=go", nil)
 		r.Header.Set("X-API-Key", "alice")
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
 		fmt.Printf("%d %q\n", w.Code, w.Header().Get("Retry-After"))
 	}
 	// Output:
-	// 200 ""
+	// 204 ""
 	// 429 "1"
 }
 

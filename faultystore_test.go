@@ -45,10 +45,10 @@ type faultyStore struct {
 	release chan struct{} // closed to end what hangs
 }
 
-// newFaultyStore returns a store with this script.
-func newFaultyStore(t *testing.T, clock *ratelimit.FakeClock, script ...fault) *faultyStore {
+// newFaultyStore returns a store that answers.
+func newFaultyStore(t *testing.T, clock *ratelimit.FakeClock) *faultyStore {
 	t.Helper()
-	s := &faultyStore{clock: clock, script: script, release: make(chan struct{})}
+	s := &faultyStore{clock: clock, release: make(chan struct{})}
 	s.lose(t)
 	return s
 }

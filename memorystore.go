@@ -79,7 +79,7 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 
 // step has the states of a asked by themselves.
 func (a *ask) step(now instant, n int, do intent) {
-	shard := a.states.lock(a.hash)
+	shard, _ := a.states.lock(a.hash, now)
 	defer shard.Unlock()
 	a.verdict, a.delay, _ = a.states.step(shard, a.hash, &a.wish, now, int64(n), do)
 }

@@ -98,21 +98,14 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 		return unlimited
 	}
 	group := set.match(endpoint)
-	if !group.plain || l.settings.store != nil && !l.breaker.pauses(&l.time) {
-		d := newDecision(&Request{Client: clientID, Endpoint: endpoint}, true, math.MaxInt64)
-		d.set, d.group = set, group
-		res, _ = l.run(context.Background(), d)
-		d.free()
+	if group.plain && (l.settings.store == nil || l.breaker.pauses(&l.time)) {
+		l.takeShort(group, clientID, endpoint, "", 1, &res)
 		return
 	}
-	if r := group.alone; r != nil {
-		v, delay := r.here.decide(r.hash(clientID, endpoint, ""), 1)
-		v.fill(&res)
-		res.Delay, res.Rule = delay, r.Name
-	} else {
-		group.allow(&l.time, clientID, endpoint, &res)
-	}
-	res.Degraded = l.settings.store != nil
+	d := newDecision(&Request{Client: clientID, Endpoint: endpoint}, true, math.MaxInt64)
+	d.set, d.group = set, group
+	res, _ = l.run(context.Background(), d)
+	d.free()
 	return
 }
 
@@ -129,7 +122,19 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 // If a rule has a [Limiter] of its own, that is asked last, and the other rules get
 // back what they were charged if it denies. More than one for a request is an error
 // that matches [ErrInvalidConfig].
-func (l *RateLimiter) Check(ctx context.Context, req Request) (Result, error) {
+func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err error) {
+	// The errors of a store's pause are for the longer way.
+	if set := l.set.Load(); set != nil && l.settings.store == nil && len(req.Rules) == 0 && req.Cost >= 0 {
+		if group := set.match(req.Endpoint); group.plain {
+			if ctx != nil {
+				err = ctx.Err()
+			}
+			if err == nil {
+				l.takeShort(group, req.Client, req.Endpoint, req.IP, int64(max(req.Cost, 1)), &res)
+			}
+			return
+		}
+	}
 	return l.check(ctx, &req, true)
 }
 

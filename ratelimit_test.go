@@ -12,10 +12,10 @@ import (
 )
 
 // rules returns a RateLimiter with these rules, and the clock that it reads.
-func rules(t *testing.T, rs []ratelimit.Rule, defaultRule *ratelimit.Rule, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
+func rules(t *testing.T, rs []ratelimit.Rule, defaultRule *ratelimit.Rule) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
 	t.Helper()
 	clock := ratelimit.NewFakeClock(epoch)
-	l, err := ratelimit.New(rs, defaultRule, append([]ratelimit.Option{ratelimit.WithClock(clock)}, opts...)...)
+	l, err := ratelimit.New(rs, defaultRule, ratelimit.WithClock(clock))
 	require.NoError(t, err)
 	return l, clock
 }

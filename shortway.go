@@ -42,8 +42,21 @@ func (s *short) nowLocked(t *timeline) instant {
 	return now
 }
 
-// allow takes one unit from each rule of the group, which is plain, if all have one.
-func (g *ruleGroup) allow(t *timeline, client, endpoint string, res *Result) {
+// takeShort takes n units from each rule of the group g, which is plain, if all have
+// them.
+func (l *RateLimiter) takeShort(g *ruleGroup, client, endpoint, ip string, n int64, res *Result) {
+	if r := g.alone; r != nil {
+		v, delay := r.here.decide(r.hash(client, endpoint, ip), n)
+		v.fill(res)
+		res.Delay, res.Rule = delay, r.Name
+	} else {
+		g.take(&l.time, client, endpoint, ip, n, res)
+	}
+	res.Degraded = l.settings.store != nil
+}
+
+// take takes n units from each rule of the group, which is plain, if all have them.
+func (g *ruleGroup) take(t *timeline, client, endpoint, ip string, n int64, res *Result) {
 	s := short{n: len(g.rules)}
 	var now instant
 	if t.clock == nil {
@@ -51,16 +64,14 @@ func (g *ruleGroup) allow(t *timeline, client, endpoint string, res *Result) {
 	}
 	for i, r := range g.rules {
 		p := &s.parts[i]
-		p.hash = r.hash(client, endpoint, "")
-		p.shard = r.here.lock(p.hash)
+		p.hash = r.hash(client, endpoint, ip)
+		p.shard, now = r.here.lock(p.hash, now)
 	}
 	if t.clock != nil {
 		now = s.nowLocked(t)
 	} else {
-		for range 2 { // the second time tells those that came before the latest one
-			for i := range s.n {
-				now = s.parts[i].shard.Latest(now)
-			}
+		for i := range s.n - 1 { // the last one knows
+			s.parts[i].shard.Latest(now)
 		}
 	}
 	// The last one may take at once: it does so if it is the only one left to
@@ -71,13 +82,13 @@ func (g *ruleGroup) allow(t *timeline, client, endpoint string, res *Result) {
 		if i == last && passes {
 			do = toTake
 		}
-		p.verdict, p.delay, _ = r.here.step(p.shard, p.hash, nil, now, 1, do)
+		p.verdict, p.delay, _ = r.here.step(p.shard, p.hash, nil, now, n, do)
 		passes = passes && p.verdict.retryAfter == 0
 	}
 	for i, r := range g.rules {
 		p := &s.parts[i]
 		if passes && i != last {
-			p.verdict, p.delay, _ = r.here.step(p.shard, p.hash, nil, now, 1, toTake)
+			p.verdict, p.delay, _ = r.here.step(p.shard, p.hash, nil, now, n, toTake)
 		}
 		if passes || p.verdict.retryAfter != 0 {
 			p.shard.Count(passes)

@@ -51,8 +51,7 @@ func TestStoreThatIsDownIsLeftAlone(t *testing.T) {
 		ten(10, "an answer after four failures")
 		store.from(errsBefore)
 		ten(5, "five failures in a row")
-		for _, pause := range []time.Duration{50, 100, 200, 400, 500, 500} {
-			pause *= ms
+		for _, pause := range []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 500 * ms, 500 * ms} {
 			store.clock.Advance(pause / 2)
 			ten(0, "a pause is shortened by at most half")
 			store.clock.Advance(pause - pause/2)

@@ -118,8 +118,8 @@ func (s *slowStore) at(a ratelimit.Ask) time.Time {
 func (s *slowStore) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.faults.reset != nil {
-		return s.faults.reset(s, ctx, asks)
+	if s.reset != nil {
+		return s.reset(s, ctx, asks)
 	}
 	for _, a := range asks {
 		delete(s.states, s.name(a))

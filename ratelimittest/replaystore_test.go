@@ -2,6 +2,7 @@ package ratelimittest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -112,7 +113,7 @@ func (rec record) under(a ratelimit.Ask, now time.Time) record {
 	case old == r, bursts && equivalent(old, r):
 		return rec
 	}
-	rec.told = rec.told[:len(rec.told):len(rec.told)]
+	rec.told = slices.Clip(rec.told)
 	if bursts && mul(num(int64(r.Requests)), num(int64(old.Per))).Cmp(mul(num(int64(old.Requests)), num(int64(r.Per)))) < 0 {
 		rec.told = append(rec.told, told{at: rec.last, rate: r.WithBurst(burst(old))})
 		if burst(r) == burst(old) {

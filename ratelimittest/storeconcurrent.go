@@ -111,8 +111,11 @@ func (k *storeKit) settled(prefix string, asks []ratelimit.Ask, granted, limit i
 	for _, a := range asks {
 		a.N = 0
 		look := k.do(storeCall{asks: []ratelimit.Ask{a}}, prefix)
-		if left := burst(a.Rate) - granted; look.err != nil || len(look.results) != 1 || look.results[0].Remaining != left {
-			return fmt.Errorf("a look at %v after that: %v %v, with %d remaining by count", a, look.results, look.err, left)
+		if look.err != nil {
+			return fmt.Errorf("a look at %v after that: %w", a, look.err)
+		}
+		if left := burst(a.Rate) - granted; len(look.results) != 1 || look.results[0].Remaining != left {
+			return fmt.Errorf("a look at %v after that: %v, with %d remaining by count", a, look.results, left)
 		}
 	}
 	return nil

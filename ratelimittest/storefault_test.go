@@ -2,6 +2,7 @@ package ratelimittest
 
 import (
 	"context"
+	"maps"
 	"runtime"
 	"testing"
 
@@ -69,9 +70,7 @@ func TestStoreConcurrent(t *testing.T) {
 		runtime.Gosched()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for id, m := range before {
-			s.states[id] = m
-		}
+		maps.Copy(s.states, before)
 		return s.decide(asks), nil
 	}}
 	// A held unit is not given back when another ask is denied.

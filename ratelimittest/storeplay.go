@@ -27,10 +27,10 @@ var late = func() context.Context {
 
 // context returns the context of c.
 func (c storeCall) context() context.Context {
-	switch c.over {
-	case nil:
+	switch {
+	case c.over == nil:
 		return context.Background()
-	case context.Canceled:
+	case errors.Is(c.over, context.Canceled):
 		return ended
 	}
 	return late
@@ -171,7 +171,7 @@ func (c storeCall) head() string {
 		return "s.Reset(ctx,"
 	case c.over == nil:
 		return "s.Take(ctx,"
-	case c.over == context.Canceled:
+	case errors.Is(c.over, context.Canceled):
 		return "s.Take(canceled,"
 	}
 	return "s.Take(late,"

@@ -40,8 +40,8 @@ func (k *storeKit) shrink(t *storeTrace, schedule int) *storeFailure {
 			}
 		}
 	}
-	for i := 0; i < len(f.calls); i++ {
-		for j := 0; i < len(f.calls) && j < len(f.calls[i].asks); {
+	for i := range f.calls {
+		for j := 0; i < len(f.calls) && j < len(f.calls[i].asks); { // a call may have become needless
 			if len(f.calls[i].asks) == 1 || !try(f.edited(i, func(c *storeCall) { c.asks = slices.Delete(c.asks, j, j+1) })) {
 				j++
 			}

@@ -22,14 +22,14 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "two readings of the clock, by the short way", file: "shortway.go",
-		old: "r.here.step(p.shard, p.hash, nil, now, 1, do)",
-		new: "r.here.step(p.shard, p.hash, nil, t.now(), 1, do)",
+		old: "r.here.step(p.shard, p.hash, nil, now, n, do)",
+		new: "r.here.step(p.shard, p.hash, nil, t.now(), n, do)",
 		by:  "^TestLinearizableRules$", why: "two rules answer for two instants",
 	},
 	{
 		name: "decided, unlocked, charged", file: "shortway.go",
 		old: "\tfor i, r := range g.rules {\n\t\tp := &s.parts[i]\n\t\tif passes && i != last {",
-		new: "\ts.Unlock()\n\tt.now()\n\tfor i, r := range g.rules {\n\t\ts.parts[i].shard = r.here.lock(s.parts[i].hash)\n\t}\n" +
+		new: "\ts.Unlock()\n\tt.now()\n\tfor i, r := range g.rules {\n\t\ts.parts[i].shard, _ = r.here.lock(s.parts[i].hash, 0)\n\t}\n" +
 			"\tfor i, r := range g.rules {\n\t\tp := &s.parts[i]\n\t\tif passes && i != last {",
 		by: "^TestLinearizableRules$", why: "others see one rule charged and the other not",
 	},

@@ -169,7 +169,7 @@ func (c *changer) replace(t *rapid.T) {
 		last--
 	}
 	order := rapid.Permutation(rules[:last]).Draw(t, "order")
-	c.book.rules = append(order, rules[last:]...)
+	c.book.rules = slices.Concat(order, rules[last:])
 	list, defaultRule := written(c.book.rules)
 	require.NoError(t, c.limiter.Replace(list, defaultRule))
 }

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -168,7 +167,7 @@ func TestPropertiesOfMixedOverflowUnderAClockThatStepsBack(t *testing.T) {
 				for client, n := range taken {
 					o := oracle{rate: c.rates[client]}
 					most := add(rat(o.limit()), div(rat(latest.Sub(earliest)), o.perUnit()))
-					require.False(t, less(most, rat(n)), fmt.Sprintf("%d units at %#v", n, o.rate))
+					require.False(t, less(most, rat(n)), "%d units at %#v", n, o.rate)
 				}
 			})
 		})
