@@ -6,13 +6,13 @@ var rulesMutants = []mutant{
 		name: "locks not deduplicated", file: "decision.go",
 		old: "d.rules = slices.Compact(d.rules)",
 		new: "d.rules = slices.Clip(d.rules)",
-		by:  "^TestRulesNamedOften$", why: "a rule that is named twice waits for itself", timeout: "15s",
+		by:  "^TestRulesNamedOften$", why: "a rule that is named twice waits for itself", timeout: "10s",
 	},
 	{
 		name: "locks in the order of the request", file: "decision.go",
 		old: "sortBySerial(d.rules)\n\t\td.rules = slices.Compact(d.rules)",
 		new: "seen := make(map[*activeRule]bool)\n\t\td.rules = slices.DeleteFunc(d.rules, func(r *activeRule) bool { was := seen[r]; seen[r] = true; return was })",
-		by:  "^TestRulesHammer$", why: "two requests wait for each other", timeout: "30s",
+		by:  "^TestRulesHammer$", why: "two requests wait for each other", timeout: "20s",
 	},
 	{
 		name: "two readings of the clock", file: "decision.go",
