@@ -99,7 +99,7 @@ func (e *engine[S, C]) decide(h keytable.Hash, n int64) (v verdict, delay time.D
 	}
 	ps := shard.Algorithm
 	if state := shard.Find(h); state != nil {
-		v, delay = ps.step(state, ps.base, now, n, true, true)
+		v, delay = ps.step(shard, state, ps.base, now, n, true, true)
 	} else {
 		v, delay = takeUnseen(shard, h, ps.base, now, n)
 	}
@@ -111,7 +111,7 @@ func (e *engine[S, C]) decide(h keytable.Hash, n int64) (v verdict, delay time.D
 // takeUnseen takes n units at now for the key with hash h, which has no state yet.
 func takeUnseen[S any, C algorithm[S, C]](shard *keytable.Shard[planned[S], *plans[S, C]], h keytable.Hash, p *plan[C], now instant, n int64) (verdict, time.Duration) {
 	owed, seen := shard.Owed(now)
-	v, delay := shard.Algorithm.stepShared(owed, p, seen, n, false)
+	v, delay := shard.Algorithm.stepShared(shard, owed, p, seen, n, false)
 	if v.retryAfter != 0 {
 		return v, delay
 	}
@@ -124,7 +124,7 @@ func takeUnseen[S any, C algorithm[S, C]](shard *keytable.Shard[planned[S], *pla
 	if shard.Keep(h, state, seen) {
 		return v, delay
 	}
-	return shard.Algorithm.stepShared(owed, p, seen, n, true)
+	return shard.Algorithm.stepShared(shard, owed, p, seen, n, true)
 }
 
 func (e *engine[S, C]) lock(h keytable.Hash, now instant) (lockedShard, instant) {
@@ -143,12 +143,12 @@ func (e *engine[S, C]) step(s lockedShard, h keytable.Hash, w *wish, now instant
 		p, err = ps.pick(w)
 	}
 	if state := shard.Find(h); state != nil {
-		v, delay = ps.step(state, p, now, n, do == toTake, do != toLook)
+		v, delay = ps.step(shard, state, p, now, n, do == toTake, do != toLook)
 	} else if do == toTake {
 		v, delay = takeUnseen(shard, h, p, now, n)
 	} else {
 		owed, seen := shard.Owed(now)
-		v, delay = ps.stepShared(owed, p, seen, n, false)
+		v, delay = ps.stepShared(shard, owed, p, seen, n, false)
 	}
 	return v, delay, err
 }
@@ -185,7 +185,7 @@ func (e *engine[S, C]) remember(h keytable.Hash, w *wish, remaining int64) {
 	shard := e.table.Lock(h)
 	defer shard.Unlock()
 	p, _ := shard.Algorithm.pick(w)
-	var s planned[S]
+	s := shard.Scratch(planned[S]{})
 	v, _ := p.config.step(&s.state, p.config, now, 1, false)
 	if used := v.limit - remaining; used > 0 {
 		p.config.step(&s.state, p.config, now, used, true)
@@ -193,9 +193,9 @@ func (e *engine[S, C]) remember(h keytable.Hash, w *wish, remaining int64) {
 	}
 	switch state := shard.Find(h); {
 	case state != nil:
-		*state = s
+		*state = *s
 	case s.plan != 0:
-		shard.Keep(h, &s, now)
+		shard.Keep(h, s, now)
 	}
 }
 

@@ -1,6 +1,10 @@
 package ratelimit
 
-import "time"
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
 
 // planned is the state of one key under a rule.
 type planned[S any] struct {
@@ -19,11 +23,10 @@ func (ps *plans[S, C]) of(s *planned[S]) *plan[C] {
 // step takes n units for the key with state s at plan p; see [algorithm]. If s was
 // written under another plan, it is brought to p first, and stays so if keep is
 // set, whatever the answer.
-func (ps *plans[S, C]) step(s *planned[S], p *plan[C], now instant, n int64, charge, keep bool) (v verdict, delay time.Duration) {
+func (ps *plans[S, C]) step(shard *keytable.Shard[planned[S], *plans[S, C]], s *planned[S], p *plan[C], now instant, n int64, charge, keep bool) (v verdict, delay time.Duration) {
 	if from := ps.of(s); from != nil && from != p {
 		if !keep {
-			copied := *s
-			s = &copied
+			s = shard.Scratch(*s)
 		}
 		ps.adopt(s, from, p, now)
 	}
@@ -46,10 +49,10 @@ func (ps *plans[S, C]) adopt(s *planned[S], from, to *plan[C], now instant) {
 	s.plan = to.id
 }
 
-// shared returns owed, which keys without a state share, as a key at plan p finds
-// it: it drains at the slowest pace of those who share it.
-func (ps *plans[S, C]) shared(owed planned[S], p *plan[C], now instant) planned[S] {
-	from := ps.of(&owed)
+// share makes owed, a copy of what keys without a state share, what a key at plan p
+// finds: it drains at the slowest pace of those who share it.
+func (ps *plans[S, C]) share(owed *planned[S], p *plan[C], now instant) {
+	from := ps.of(owed)
 	switch {
 	case from == nil || from == p:
 		owed.plan = p.id
@@ -60,13 +63,13 @@ func (ps *plans[S, C]) shared(owed planned[S], p *plan[C], now instant) planned[
 		p.config.carry(&owed.state, from.config, 0)
 		owed.plan = p.id
 	}
-	return owed
 }
 
 // stepShared takes n units at plan p for a key without a state.
-func (ps *plans[S, C]) stepShared(owed *planned[S], p *plan[C], now instant, n int64, charge bool) (v verdict, delay time.Duration) {
-	s := ps.shared(*owed, p, now)
-	v, delay = p.config.step(&s.state, ps.of(&s).config, now, n, charge)
+func (ps *plans[S, C]) stepShared(shard *keytable.Shard[planned[S], *plans[S, C]], owed *planned[S], p *plan[C], now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+	s := shard.Scratch(*owed)
+	ps.share(s, p, now)
+	v, delay = p.config.step(&s.state, ps.of(s).config, now, n, charge)
 	v.left = max(v.left, 0) // others may owe more than fits into this key's burst
 	if from := ps.of(owed); from != nil && from.id != s.plan && v.retryAfter != 0 && n <= v.limit {
 		// It would drain slower with this key among those who share it. But
@@ -76,7 +79,7 @@ func (ps *plans[S, C]) stepShared(owed *planned[S], p *plan[C], now instant, n i
 		v.resetAfter = min(v.resetAfter, others.resetAfter)
 	}
 	if charge && v.retryAfter == 0 {
-		*owed = s
+		*owed = *s
 	}
 	return v, delay
 }

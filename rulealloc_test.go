@@ -130,3 +130,28 @@ func TestNoAllocsWhileTheStoreIsDown(t *testing.T) {
 		assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, l.Allow("c", "/e"), true) }), row.why)
 	}
 }
+
+// TestNoAllocsForUnseenKeys asks for keys that have no state: another rule denies them,
+// or they share a debt, at another rate.
+func TestNoAllocsForUnseenKeys(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	rate := ratelimit.PerHour(1)
+	user := ratelimit.Rule{Name: "user", Endpoint: "/e", Rate: rate}
+	for _, tiers := range []map[string]ratelimit.Rate{nil, {"paid": ratelimit.PerHour(2)}} {
+		user.Tiers = tiers
+		l := newRules(t, []ratelimit.Rule{user, {Name: "all", Endpoint: "/e", Key: ratelimit.KeyGlobal, Rate: rate}}, nil,
+			ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithMaxKeys(1))
+		ok(t, l.Allow("first", "/e"), true)
+		ok(t, checked(l.Check(t.Context(), ratelimit.Request{Client: "second", Rules: []string{"user"}})), true)
+		for name, ask := range map[string]func() ratelimit.Result{
+			"Allow": func() ratelimit.Result { return l.Allow("third", "/e") },
+			"Check": func() ratelimit.Result {
+				return checked(l.Check(t.Context(), ratelimit.Request{Client: "third", Endpoint: "/e", Tier: "paid"}))
+			},
+		} {
+			assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, ask(), false) }), "%s, tiers %v", name, tiers)
+		}
+	}
+}

@@ -65,16 +65,17 @@ func (c *tokenBucketConfig) step(s *tokenBucketState, pace *tokenBucketConfig, n
 	now = max(now, s.last)
 	hi, lo := pace.earned(now.Since(s.last))
 	debt := pace.less(s.debt(), hi, lo)
+	v.left = c.left(debt)
 	switch {
-	case n > c.left(debt):
+	case n > v.left:
 		v.retryAfter = pace.timeToFit(debt, n, c.burst)
 	case charge:
+		v.left -= n
 		idle := min(s.idle, uint32(debt.whole))
 		debt.whole += n
 		*s = tokenBucketState{now, debt.frac, uint32(debt.whole), idle}
 	}
 	v.limit = c.burst
-	v.left = c.left(debt)
 	v.resetAfter = pace.toDrain(pace.parts(debt))
 	return v, 0
 }

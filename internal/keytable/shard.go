@@ -49,7 +49,7 @@ type Shard[S any, A Algorithm[S]] struct {
 	cursor   int     // slot at which the search for a key to evict goes on
 	overflow S       // debt shared by keys without a slot
 	shared   bool    // whether overflow may differ from the zero S
-	newcomer S       // state of the key being decided on, which has no slot yet
+	newcomer S       // state of the key being decided on, which has no slot yet, or a copy
 
 	table *Table[S, A]
 }
@@ -86,6 +86,13 @@ func (s *Shard[S, A]) Owed(now Instant) (*S, Instant) {
 // It is valid until Unlock.
 func (s *Shard[S, A]) Newcomer(now Instant) *S {
 	s.newcomer = s.Algorithm.Inherit(&s.overflow, now)
+	return &s.newcomer
+}
+
+// Scratch returns a copy of state that a step may change, on no one's heap. It is
+// valid until Unlock, or until Scratch or Newcomer is called again.
+func (s *Shard[S, A]) Scratch(state S) *S {
+	s.newcomer = state
 	return &s.newcomer
 }
 

@@ -26,13 +26,10 @@ func (s *Shard[S, A]) home(hi uint64) int {
 func (s *Shard[S, A]) search(h Hash) (i int, ok bool) {
 	for i = s.home(h.Hi); ; i++ {
 		at := &s.slots[i].hash
-		if at.Hi != 0 && at.Hi < h.Hi {
-			continue
-		}
-		if *at == h {
+		switch {
+		case *at == h:
 			return i, true
-		}
-		if at.Hi != h.Hi || at.Lo > h.Lo {
+		case at.Hi == 0 || at.Hi > h.Hi || at.Hi == h.Hi && at.Lo > h.Lo:
 			return i, false
 		}
 	}

@@ -76,8 +76,8 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "refill only at zero", file: "tokenbucket.go",
-		old: "debt := pace.less(s.debt(), hi, lo)\n\tswitch",
-		new: "debt := s.debt()\n\tif c.left(debt) == 0 {\n\t\tdebt = pace.less(debt, hi, lo)\n\t}\n\tswitch",
+		old: "debt := pace.less(s.debt(), hi, lo)\n\tv.left",
+		new: "debt := s.debt()\n\tif c.left(debt) == 0 {\n\t\tdebt = pace.less(debt, hi, lo)\n\t}\n\tv.left",
 		by:  "^TestProperties$/TokenBucket", why: "nothing is earned before the bucket is empty",
 	},
 	{

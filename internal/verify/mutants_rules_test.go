@@ -153,14 +153,14 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "a look converts", file: "engine.go",
-		old: "ps.step(state, p, now, n, do == toTake, do != toLook)",
-		new: "ps.step(state, p, now, n, do == toTake, true)",
+		old: "ps.step(shard, state, p, now, n, do == toTake, do != toLook)",
+		new: "ps.step(shard, state, p, now, n, do == toTake, true)",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a look changes nothing",
 	},
 	{
 		name: "a denial does not convert", file: "engine.go",
-		old: "ps.step(state, p, now, n, do == toTake, do != toLook)",
-		new: "ps.step(state, p, now, n, do == toTake, do == toTake)",
+		old: "ps.step(shard, state, p, now, n, do == toTake, do != toLook)",
+		new: "ps.step(shard, state, p, now, n, do == toTake, do == toTake)",
 		by:  "^TestPropertiesOfChangingTiers$", why: "the first ask under another rate says when that began to hold",
 	},
 	{
