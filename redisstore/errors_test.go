@@ -1,0 +1,249 @@
+package redisstore_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/redisstore"
+)
+
+// fails checks that a decision fails by one of classes, in a tenfold of the store's
+// timeout.
+func fails(t testing.TB, s *redisstore.Store, asks []ratelimit.Ask, within time.Duration, classes ...redisstore.Class) {
+	t.Helper()
+	began := time.Now()
+	results, err := s.Take(context.Background(), asks)
+	took := time.Since(began)
+	assert.Nil(t, results)
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	var e *redisstore.Error
+	require.ErrorAs(t, err, &e)
+	assert.Contains(t, classes, e.Class, err.Error())
+	assert.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's context is not over")
+	assert.Less(t, took, 10*within)
+}
+
+var rate5 = ratelimit.PerMinute(5)
+
+func TestForeignKeys(t *testing.T) {
+	client := start(t).client(t)
+	s := newStore(t, client)
+	ctx := context.Background()
+	garbage := []string{
+		"", "x", "1", "-1 -1 -1", "0 0 0", "1 2 3 4 5 6 7 8 9 10 11", "0 0 0 0 0 0 0 0", "0 0 0 0",
+		"1 1 5 1 9 0 0 0", "1 1 5 1 1 9 0 0", "1 1 5 1 1 0 9007199254740991 0",
+		"1 99999999999999999999 1", "nan nan nan", strings.Repeat("9", 400), "1 2 3\n", "1.5 2 3", "1e3 1 1",
+	}
+	for _, a := range all {
+		u := ask(a, rate5, 1)
+		other := u
+		other.Rule = "other"
+		key := s.KeyOf(u)
+		for _, g := range garbage {
+			require.NoError(t, client.Del(ctx, key, s.KeyOf(other)).Err())
+			if a == ratelimit.AlgorithmSlidingWindowLog {
+				require.NoError(t, client.RPush(ctx, key, g).Err())
+			} else {
+				require.NoError(t, client.Set(ctx, key, g, 0).Err())
+			}
+			held := dump(t, client)
+			fails(t, s, []ratelimit.Ask{other, u}, 10*time.Second, redisstore.ClassCorrupt)
+			assert.Equal(t, held, dump(t, client), "%s, %q: nothing is charged", a, g)
+		}
+		require.NoError(t, client.Del(ctx, key).Err())
+		require.NoError(t, client.HSet(ctx, key, "a", "b").Err())
+		fails(t, s, []ratelimit.Ask{other, u}, 10*time.Second, redisstore.ClassWrongType)
+		require.NoError(t, s.Reset(ctx, []ratelimit.Ask{u}))
+		assert.Equal(t, 4, take(t, s, u).Remaining, "%s: Reset clears it", a)
+	}
+}
+
+// TestGarbageInLog has an entry amidst a log be no number.
+func TestGarbageInLog(t *testing.T) {
+	client := start(t).client(t)
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	s := newStore(t, client, redisstore.WithClock(clock))
+	u := ask(ratelimit.AlgorithmSlidingWindowLog, ratelimit.PerMinute(9), 1)
+	for range 9 {
+		require.True(t, take(t, s, u).Allowed)
+		clock.Advance(time.Second)
+	}
+	for i := int64(3); i < 17; i++ {
+		require.NoError(t, client.LSet(context.Background(), s.KeyOf(u), i, "x").Err())
+	}
+	u.N = 4
+	fails(t, s, []ratelimit.Ask{u}, 10*time.Second, redisstore.ClassCorrupt)
+}
+
+func TestOutOfMemory(t *testing.T) {
+	client := start(t).client(t)
+	s := newStore(t, client)
+	ctx := context.Background()
+	require.True(t, take(t, s, ask(all[0], rate5, 5)).Allowed)
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
+	assert.False(t, take(t, s, ask(all[0], rate5, 1)).Allowed, "a denial needs no memory")
+	for _, a := range all[1:] {
+		fails(t, s, []ratelimit.Ask{ask(a, rate5, 1)}, 10*time.Second, redisstore.ClassOOM)
+	}
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
+	for _, a := range all[1:] {
+		assert.Equal(t, 4, take(t, s, ask(a, rate5, 1)).Remaining, "%s: nothing was charged", a)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	client := start(t).client(t)
+	s, err := redisstore.New(client, redisstore.WithTimeout(200*time.Millisecond))
+	require.NoError(t, err)
+	require.NoError(t, client.ReplicaOf(context.Background(), "127.0.0.1", "1").Err())
+	fails(t, s, []ratelimit.Ask{ask(all[0], rate5, 1)}, 200*time.Millisecond, redisstore.ClassReadOnly)
+	require.NoError(t, client.ReplicaOf(context.Background(), "NO", "ONE").Err())
+	until(t, func(ctx context.Context) error {
+		_, err := s.Take(ctx, []ratelimit.Ask{ask(all[0], rate5, 1)})
+		return err
+	})
+}
+
+func TestNoServer(t *testing.T) {
+	s := nowhere(t)
+	fails(t, s, []ratelimit.Ask{ask(all[0], rate5, 1)}, 50*time.Millisecond, redisstore.ClassDial, redisstore.ClassTimeout)
+	assert.ErrorIs(t, s.Reset(context.Background(), []ratelimit.Ask{ask(all[0], rate5, 1)}), ratelimit.ErrStore)
+	until(t, func(context.Context) error {
+		if s.CallsUnderWay() > 0 {
+			return assert.AnError
+		}
+		return nil
+	})
+}
+
+func TestClosedClient(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: start(t).addr})
+	s := newStore(t, client)
+	require.NoError(t, client.Close())
+	fails(t, s, []ratelimit.Ask{ask(all[0], rate5, 1)}, time.Second, redisstore.ClassClosed)
+}
+
+// TestReplyLost has the reply to a decision be lost once: the decision is charged
+// once, and is an error.
+func TestReplyLost(t *testing.T) {
+	t.Run("standalone", func(t *testing.T) {
+		srv := start(t)
+		p := startProxy(t, srv.addr)
+		client := redis.NewClient(&redis.Options{Addr: p.addr, PoolSize: 1})
+		defer func() { _ = client.Close() }()
+		loseReplies(t, newStore(t, client), newStore(t, srv.client(t)), p)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		servers, direct := startCluster(t)
+		var proxies []*proxy
+		by := make(map[string]*proxy)
+		for _, srv := range servers {
+			by[srv.addr] = startProxy(t, srv.addr)
+			proxies = append(proxies, by[srv.addr])
+		}
+		client := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: []string{servers[0].addr}, PoolSize: 1,
+			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, by[addr].addr)
+			},
+		})
+		defer func() { _ = client.Close() }()
+		loseReplies(t, newStore(t, client), newStore(t, direct), proxies...)
+	})
+}
+
+// loseReplies has s, which is behind proxies, lose a reply for each algorithm, and
+// looks by direct what has been charged.
+func loseReplies(t *testing.T, s, direct *redisstore.Store, proxies ...*proxy) {
+	day := ratelimit.PerDay(100)
+	for _, a := range all {
+		require.Equal(t, 99, take(t, s, ask(a, day, 1)).Remaining, "the script is there, and a connection")
+		for _, p := range proxies {
+			p.loses.Store(1)
+		}
+		fails(t, s, []ratelimit.Ask{ask(a, day, 1)}, time.Second, redisstore.ClassConnection)
+		lost := len(proxies)
+		for _, p := range proxies {
+			lost -= int(max(p.loses.Swap(0), 0))
+		}
+		assert.Equal(t, 1, lost, "%s: one reply is lost", a)
+		assert.Equal(t, 98, take(t, direct, ask(a, day, 0)).Remaining, "%s: one charge", a)
+	}
+}
+
+// TestHung has the server hang: decisions fail in time, and work again as soon as it
+// goes on. Nothing is left under way.
+func TestHung(t *testing.T) {
+	srv := start(t)
+	servers, cluster := startCluster(t)
+	for name, hung := range map[string]struct {
+		servers []*server
+		client  redis.UniversalClient
+	}{"standalone": {[]*server{srv}, srv.client(t)}, "cluster": {servers, cluster}} {
+		t.Run(name, func(t *testing.T) {
+			const timeout = 50 * time.Millisecond
+			s, err := redisstore.New(hung.client)
+			require.NoError(t, err)
+			u := ask(all[0], ratelimit.PerDay(1000), 1)
+			until(t, func(ctx context.Context) error {
+				_, err := s.Take(ctx, []ratelimit.Ask{u})
+				return err
+			})
+			for _, srv := range hung.servers {
+				srv.signal(t, syscall.SIGSTOP)
+			}
+			for range 5 {
+				fails(t, s, []ratelimit.Ask{u}, timeout, redisstore.ClassTimeout)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), timeout/5)
+			_, err = s.Take(ctx, []ratelimit.Ask{u})
+			assert.Equal(t, context.DeadlineExceeded, err, "the caller's context is over first")
+			cancel()
+			for _, srv := range hung.servers {
+				srv.signal(t, syscall.SIGCONT)
+			}
+			until(t, func(ctx context.Context) error {
+				_, err := s.Take(ctx, []ratelimit.Ask{u})
+				return err
+			})
+			until(t, func(context.Context) error {
+				if s.CallsUnderWay() > 0 {
+					return assert.AnError
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestInvalidAsks(t *testing.T) {
+	s := nowhere(t)
+	ctx := context.Background()
+	results, err := s.Take(ctx, nil)
+	assert.NoError(t, err)
+	assert.Empty(t, results)
+	_, err = s.Take(ctx, []ratelimit.Ask{ask(all[0], rate5, -1)})
+	assert.ErrorIs(t, err, ratelimit.ErrInvalidCount)
+	_, err = s.Take(ctx, []ratelimit.Ask{ask("Other", rate5, 1)})
+	assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	assert.ErrorIs(t, s.Reset(ctx, []ratelimit.Ask{ask("Other", rate5, 1)}), ratelimit.ErrInvalidConfig)
+	_, err = s.Take(ctx, []ratelimit.Ask{ask(all[0], ratelimit.Rate{}, 1)})
+	assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	_, err = new(redisstore.Store).Take(ctx, []ratelimit.Ask{ask(all[0], rate5, 1)})
+	assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = s.Take(ended, []ratelimit.Ask{ask(all[0], rate5, 1)})
+	assert.Equal(t, context.Canceled, err)
+	assert.Equal(t, context.Canceled, s.Reset(ended, []ratelimit.Ask{ask(all[0], rate5, 1)}))
+}

@@ -1,0 +1,175 @@
+package redisstore_test
+
+import (
+	"context"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/ratelimittest"
+	"github.com/ratelimit-go/ratelimit/redisstore"
+)
+
+const most = 1 << 50
+
+// products is what TestProducts has the server compute, of four numbers at a time.
+const products = `
+local out = {}
+for i = 1, #ARGV, 4 do
+  local a, b, c, d = tonumber(ARGV[i]), tonumber(ARGV[i+1]), tonumber(ARGV[i+2]), tonumber(ARGV[i+3])
+  local q, rest = muldiv(a, b, c)
+  out[#out+1] = format('%.0f', q)
+  out[#out+1] = format('%.0f', rest)
+  out[#out+1] = less(a, b, c, d) and '1' or '0'
+  local half, r = muldiv(a, b, 2 * c)
+  local more, last = divide(r, c)
+  local us = twice(half, more)
+  out[#out+1] = type(us) == 'string' and us or format('%.0f', us)
+end
+return out`
+
+// TestProducts compares the arithmetic of the scripts with integers of any size, near
+// the bounds of a double above all.
+func TestProducts(t *testing.T) {
+	client := start(t).client(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	up := func(limit int64) int64 { // near a power of two, or anywhere
+		n := int64(1) << r.IntN(51)
+		if r.IntN(2) == 0 {
+			n += r.Int64N(n) - r.Int64N(3)
+		}
+		return min(max(n+r.Int64N(3)-1, 1), limit)
+	}
+	const rounds, batch = 50, 500
+	long := 0
+	for range rounds {
+		var args []any
+		var nums []int64
+		for range batch {
+			a, b, c, d := up(most), up(most), up(most), up(most)
+			switch r.IntN(4) { // products that are nearly the same
+			case 0:
+				c, d = b, a+r.Int64N(3)-1
+			case 1:
+				a, b, c, d = a+1, max(a-r.Int64N(2), 1), a, a
+			}
+			for _, n := range []int64{a, b, max(c, 1), max(d, 0)} {
+				args, nums = append(args, n), append(nums, n)
+			}
+		}
+		out, err := client.Eval(context.Background(), redisstore.Exact()+products, nil, args...).StringSlice()
+		require.NoError(t, err)
+		for i := 0; i < len(nums); i += 4 {
+			if !sameProduct(t, nums[i:i+4], out[i:i+4]) {
+				return
+			}
+			if len(out[i+3]) > 15 {
+				long++
+			}
+		}
+	}
+	t.Logf("%d products, 0 mismatches; %d quotients of more than 15 digits", rounds*batch, long)
+}
+
+// sameProduct checks what the scripts make of four numbers.
+func sameProduct(t *testing.T, n []int64, got []string) bool {
+	t.Helper()
+	a, b, c, d := big.NewInt(n[0]), big.NewInt(n[1]), big.NewInt(n[2]), big.NewInt(n[3])
+	ab, cd := new(big.Int).Mul(a, b), new(big.Int).Mul(c, d)
+	q, rest := new(big.Int).QuoRem(ab, c, new(big.Int))
+	ok := true
+	if q.BitLen() <= 53 {
+		ok = assert.Equal(t, []string{q.String(), rest.String()}, got[:2], "%v", n)
+	}
+	less := "0"
+	if ab.Cmp(cd) < 0 {
+		less = "1"
+	}
+	ok = assert.Equal(t, less, got[2], "%v: a*b < c*d", n) && ok
+	us := q.String()
+	if q.Cmp(big.NewInt(math.MaxInt64/1000)) > 0 {
+		digits, err := strconv.ParseInt(got[3], 10, 64)
+		return assert.True(t, got[3] == "-1" || err == nil && digits > math.MaxInt64/1000, "%v: %s is longer than any", n, got[3]) && ok
+	}
+	return assert.Equal(t, us, got[3], "%v", n) && ok
+}
+
+// extreme are rates whose products fit no double, and such that no fraction of a
+// token is whole anything.
+func extreme() map[ratelimit.Algorithm][]ratelimit.Rate {
+	const year, µs = 366 * 24 * time.Hour, time.Microsecond
+	windows := []ratelimit.Rate{
+		{Requests: math.MaxInt32, Per: year},
+		{Requests: math.MaxInt32, Per: year - 7*µs},
+		{Requests: most, Per: year},
+		{Requests: most - 1, Per: most * µs},
+		{Requests: 1, Per: most * µs},
+		{Requests: 1e6, Per: 24 * time.Hour},
+	}
+	buckets := []ratelimit.Rate{
+		{Requests: math.MaxInt32, Per: year, Burst: math.MaxUint32},
+		{Requests: math.MaxInt32, Per: year - 7*µs, Burst: 3},
+		{Requests: 1, Per: year - µs, Burst: math.MaxInt32},
+		{Requests: 1, Per: most * µs, Burst: math.MaxUint32},
+		{Requests: 3, Per: year - µs, Burst: 293},
+		{Requests: 1, Per: year, Burst: 292},
+		{Requests: math.MaxInt32, Per: µs, Burst: math.MaxUint32},
+		{Requests: most - 1, Per: time.Second - µs, Burst: 5},
+		{Requests: 1 << 40, Per: year - µs, Burst: math.MaxUint32},
+		{Requests: 3, Per: 1500, Burst: 7},
+		{Requests: 7, Per: 13, Burst: 9},
+	}
+	logs := []ratelimit.Rate{{Requests: 65536, Per: year}, {Requests: 1000, Per: most * µs}, {Requests: 2, Per: year - µs}}
+	return map[ratelimit.Algorithm][]ratelimit.Rate{
+		ratelimit.AlgorithmTokenBucket:          buckets,
+		ratelimit.AlgorithmLeakyBucket:          buckets,
+		ratelimit.AlgorithmFixedWindow:          windows,
+		ratelimit.AlgorithmSlidingWindowCounter: windows,
+		ratelimit.AlgorithmSlidingWindowLog:     logs,
+	}
+}
+
+// TestExtremes checks all that a Store promises at the extremes.
+func TestExtremes(t *testing.T) {
+	client := start(t).client(t)
+	conform(t, client, ratelimittest.StoreConfig{Schedules: schedules(40), Steps: 40, Rates: extreme(), Seed: 2})
+}
+
+func TestSupports(t *testing.T) {
+	s := nowhere(t)
+	const year = 366 * 24 * time.Hour
+	token, fixed, log := ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog
+	for _, row := range []struct {
+		algorithm ratelimit.Algorithm
+		rate      ratelimit.Rate
+		says, why string
+	}{
+		{token, ratelimit.Rate{Requests: math.MaxInt32, Per: year, Burst: math.MaxInt32}, "", "the largest that memory always takes"},
+		{fixed, ratelimit.Rate{Requests: math.MaxInt32, Per: year}, "", "the same of windows"},
+		{token, ratelimit.Rate{Requests: 1, Per: 1500}, "", "a bucket of a fraction of a microsecond is as exact"},
+		{fixed, ratelimit.Rate{Requests: 1, Per: 1500}, "whole microseconds", "a window is not"},
+		{fixed, ratelimit.Rate{Requests: most + 1, Per: year}, "at most 1125899906842624", "no double holds more than a few of these"},
+		{fixed, ratelimit.Rate{Requests: 1, Per: (most + 1) * time.Microsecond}, "2^50", "as long"},
+		{token, ratelimit.Rate{Requests: 1 << 62, Per: 3, Burst: 1}, "2^50", "as fast"},
+		{token, ratelimit.Rate{Requests: 1, Per: math.MaxInt64, Burst: 1}, "2^50", "as slow"},
+		{token, ratelimit.Rate{Requests: 1, Per: 1, Burst: math.MaxUint32 + 1}, "4294967295", "as in memory"},
+		{fixed, ratelimit.Rate{Requests: 1, Per: time.Second, Burst: 2}, "no burst", "as in memory"},
+		{log, ratelimit.Rate{Requests: 65537, Per: time.Second}, "65536", "as in memory"},
+		{"Other", ratelimit.PerSecond(1), "five", "not an algorithm"},
+		{token, ratelimit.Rate{}, "requests", "not a rate"},
+	} {
+		err := s.Supports(row.algorithm, row.rate)
+		if row.says == "" {
+			assert.NoError(t, err, row.why)
+		} else if assert.Error(t, err, row.why) {
+			assert.Contains(t, err.Error(), row.says, row.why)
+		}
+	}
+}

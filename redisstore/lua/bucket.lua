@@ -1,0 +1,241 @@
+-- Token bucket and leaky bucket: a debt that grows by what is taken and drains by
+-- gain parts of 1/unit unit each microsecond.
+--
+-- A level is {whole, frac, fine}: whole units; parts, less than unit; and parts of
+-- a part, less than grain. A microsecond drains whole parts: fine is what rounding
+-- leaves when a level is converted from another rate, as exactly as by nanoseconds.
+--
+-- Stored as a string of decimal numbers with a space between:
+--
+--   token bucket  gain unit burst last  whole frac fine  idle
+--   leaky bucket  gain unit burst last  whole frac fine  whole frac fine
+--
+-- gain, unit and burst are the rate, in lowest terms, that it was written under;
+-- last is when the levels were true. The first level is the debt. The second is the
+-- queue: what has yet to leave. idle is how many units of the debt nobody took,
+-- because the burst was raised by them.
+
+-- grain returns how many parts make a part at the rate of gain: all of them together
+-- are those that a nanosecond drains whole numbers of.
+local function grain(gain)
+  local a, b = 1000, gain
+  while b > 0 do a, b = b, fmod(a, b) end
+  return 1000 / a
+end
+
+-- below reports whether the level a is less than b.
+local function below(a, b)
+  for i = 1, 3 do
+    if a[i] ~= b[i] then return a[i] < b[i] end
+  end
+  return false
+end
+
+-- minus returns the level a without b, and nothing if b is more.
+local function minus(s, a, b)
+  local whole, frac, fine = a[1] - b[1], a[2] - b[2], a[3] - b[3]
+  if fine < 0 then frac, fine = frac - 1, fine + grain(s.gain) end
+  if frac < 0 then whole, frac = whole - 1, frac + s.unit end
+  if whole < 0 then return {0, 0, 0} end
+  return {whole, frac, fine}
+end
+
+-- drained returns what is left of a level of s after elapsed microseconds.
+local function drained(s, level, elapsed)
+  local parts = elapsed * s.gain
+  if parts >= EXACT and parts / s.unit > level[1] + 2 then return {0, 0, 0} end
+  local whole, frac = muldiv(elapsed, s.gain, s.unit)
+  whole, frac = level[1] - whole, level[2] - frac
+  if frac < 0 then whole, frac = whole - 1, frac + s.unit end
+  if whole < 0 then return {0, 0, 0} end
+  return {whole, frac, level[3]}
+end
+
+-- to_drain returns how many microseconds it takes to drain whole units and the
+-- fraction of a level of s, rounded up.
+local function to_drain(s, whole, level)
+  local parts = whole * s.unit + level[2]
+  local half, rest = 0, parts
+  if parts >= EXACT then
+    half, rest = muldiv(whole, s.unit, 2 * s.gain)
+    rest = rest + level[2]
+  end
+  local q, r = divide(rest, s.gain)
+  if r > 0 or level[3] > 0 then q = q + 1 end
+  return twice(half, q)
+end
+
+-- scaled returns n times a fraction, of frac parts and fine ones: whole units, and
+-- the parts that are left.
+local function scaled(frac, fine, unit, grain, n)
+  if fine == 0 then
+    local q, r = muldiv(frac, n, unit)
+    return q, r, 0
+  end
+  local _, bits = math.frexp(n)
+  local q, r, f, bit = 0, 0, 0, 2 ^ (bits - 1)
+  while bit >= 1 do
+    q, r, f = 2 * q, 2 * r, 2 * f
+    if n >= bit then n, r, f = n - bit, r + frac, f + fine end
+    while f >= grain do r, f = r + 1, f - grain end
+    while r >= unit do q, r = q + 1, r - unit end
+    bit = bit / 2
+  end
+  return q, r, f
+end
+
+-- converted returns a level of s in parts of gain and unit, rounded up.
+local function converted(s, level, gain, unit)
+  local from, to = grain(s.gain), grain(gain)
+  if s.unit == unit and from == to then return level end
+  local whole, frac, r, f, fine = level[1]
+  frac, r, f = scaled(level[2], level[3], s.unit, from, unit)
+  fine, r, f = scaled(r, f, s.unit, from, to)
+  if r > 0 or f > 0 then fine = fine + 1 end
+  if fine == to then frac, fine = frac + 1, 0 end
+  if frac == unit then whole, frac = whole + 1, 0 end
+  return {whole, frac, fine}
+end
+
+-- carry makes s, which drained at its rate until now, drain at gain/unit.
+local function carry(s, gain, unit, now)
+  now = max(now, s.last)
+  local elapsed = now - s.last
+  s.debt = converted(s, drained(s, s.debt, elapsed), gain, unit)
+  if s.queue then s.queue = converted(s, drained(s, s.queue, elapsed), gain, unit) end
+  s.gain, s.unit, s.last = gain, unit, now
+end
+
+-- resize makes s, of another burst, one of burst: a higher one grants nothing, a
+-- lower one leaves no more than itself less what was used.
+local function resize(s, burst)
+  local used = s.queue or minus(s, s.debt, {s.idle, 0, 0})
+  local debt = {s.debt[1] + burst - s.burst, s.debt[2], s.debt[3]}
+  if below(debt, used) then debt = used end
+  if debt[1] >= burst then debt = {burst, 0, 0} end
+  if s.idle then s.idle = minus(s, debt, used)[1] end
+  s.debt, s.burst = debt, burst
+end
+
+-- A bucket is what the two have in common.
+local bucket = {}
+
+-- heal reads a time so far ahead that an empty bucket would be full by then as now:
+-- the clock was wrong when it was written.
+function bucket.heal(s, now)
+  if (s.last - now) * s.gain <= s.burst * s.unit then return false end
+  s.last = now
+  return true
+end
+
+-- adopt brings s to the rate of c, and reports whether that is another. Nobody has
+-- said since when it holds, so the time since counts at the slower of the two.
+function bucket.adopt(s, c, now)
+  local gain, unit, burst = c[1], c[2], c[3]
+  if s.gain == gain and s.unit == unit and s.burst == burst then return false end
+  if less(gain, s.unit, s.gain, unit) then carry(s, gain, unit, s.last) end
+  carry(s, gain, unit, now)
+  resize(s, burst)
+  return true
+end
+
+-- show says in a what debt leaves, and when it and the queue will have drained.
+local function show(a, s, debt, queue)
+  a.left = s.burst - debt[1]
+  if debt[2] > 0 or debt[3] > 0 then a.left = a.left - 1 end
+  if below(debt, queue) then debt = queue end
+  a.reset = to_drain(s, debt[1], debt)
+end
+
+-- look answers a for want units at now.
+function bucket.look(a, s, now, want)
+  local elapsed = now - s.last
+  a.debt = drained(s, s.debt, elapsed)
+  a.queue = s.queue and drained(s, s.queue, elapsed) or a.debt
+  show(a, s, a.debt, a.queue)
+  a.retry, a.delay = 0, 0
+  if want > s.burst then
+    a.retry = -1
+  elseif want > a.left then
+    a.retry = to_drain(s, a.debt[1] + want - s.burst, a.debt)
+  elseif s.queue then
+    a.delay = to_drain(s, a.queue[1], a.queue)
+  end
+end
+
+-- plus returns a level and n units.
+local function plus(level, n) return {level[1] + n, level[2], level[3]} end
+
+-- charge takes n units at now, which look has found to fit.
+function bucket.charge(a, s, now, n)
+  if s.idle then s.idle = min(s.idle, a.debt[1]) end
+  s.last, s.debt = now, plus(a.debt, n)
+  if s.queue then s.queue = plus(a.queue, n) end
+  show(a, s, s.debt, s.queue or s.debt)
+end
+
+-- save stores s.
+function bucket.save(key, s, now, pad)
+  local whole = max(s.debt[1], s.queue and s.queue[1] or 0) + 1
+  call('SET', key, s.encode(s), 'PX', expiry(s.last - now + whole * s.unit / s.gain, pad))
+end
+
+-- give_back takes back a charge of n units at instant.
+function bucket.give_back(s, instant, n)
+  local still = drained(s, {n, 0, 0}, s.last - instant)
+  s.debt = minus(s, s.debt, still)
+  if s.queue then s.queue = minus(s, s.queue, still) end
+end
+
+local function encode_token(s)
+  return format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.gain, s.unit, s.burst, s.last,
+    s.debt[1], s.debt[2], s.debt[3], s.idle)
+end
+
+local function encode_leaky(s)
+  return format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.gain, s.unit, s.burst, s.last,
+    s.debt[1], s.debt[2], s.debt[3], s.queue[1], s.queue[2], s.queue[3])
+end
+
+-- read returns the numbers that key holds, as pattern says, if they may have been
+-- written by this script.
+local function read_bucket(key, v, encode, pattern)
+  local s = {encode = encode, debt = {}}
+  local x, y, z
+  s.gain, s.unit, s.burst, s.last, s.debt[1], s.debt[2], s.debt[3], x, y, z = numbers(match(v, pattern))
+  if not s.gain or s.gain < 1 or s.unit < 1 or s.debt[1] > s.burst then return corrupt(key) end
+  if s.debt[2] >= s.unit or s.debt[3] >= grain(s.gain) then return corrupt(key) end
+  return s, x, y, z
+end
+
+local token = setmetatable({}, {__index = bucket})
+
+function token.fresh(c, now)
+  return {encode = encode_token, gain = c[1], unit = c[2], burst = c[3], last = now, debt = {0, 0, 0}, idle = 0}
+end
+
+function token.load(key)
+  local v, s = call('GET', key)
+  if not v then return nil end
+  s, v = read_bucket(key, v, encode_token, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+)$')
+  s.idle = v
+  return s
+end
+
+local leaky = setmetatable({}, {__index = bucket})
+
+function leaky.fresh(c, now)
+  return {encode = encode_leaky, gain = c[1], unit = c[2], burst = c[3], last = now, debt = {0, 0, 0}, queue = {0, 0, 0}}
+end
+
+function leaky.load(key)
+  local v = call('GET', key)
+  if not v then return nil end
+  local s, whole, frac, fine =
+    read_bucket(key, v, encode_leaky, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  s.queue = {whole, frac, fine}
+  if frac >= s.unit or fine >= grain(s.gain) then return corrupt(key) end
+  return s
+end
+
+kinds.t, kinds.l = token, leaky

@@ -1,0 +1,83 @@
+-- Exact integer arithmetic on doubles, which hold every integer up to 2^53.
+--
+-- Instants are microseconds since the Unix epoch. Counts, gains, units and lengths
+-- of windows are at most 2^50: the store refuses what is larger. A product of two
+-- such numbers need not fit, and is then never formed: it is divided as it is
+-- built up, bit by bit.
+
+local floor, fmod, max, min = math.floor, math.fmod, math.max, math.min
+local format, match, call = string.format, string.match, redis.call
+local EXACT = 9007199254740992
+
+-- divide returns a/b, rounded down, and the rest. b is positive.
+local function divide(a, b)
+  local rest = fmod(a, b)
+  if rest < 0 then rest = rest + b end
+  return (a - rest) / b, rest
+end
+
+-- muldiv returns a*b/c, rounded down, and the rest. c is at most 2^51. A quotient
+-- above 2^53 is only near the true one.
+local function muldiv(a, b, c)
+  local product = a * b
+  if product < EXACT then return divide(product, c) end
+  if a < b then a, b = b, a end
+  local qa, ra = divide(a, c)
+  local q, r = 0, 0
+  local _, bits = math.frexp(b)
+  local bit = 2 ^ (bits - 1)
+  while bit >= 1 do
+    q, r = 2 * q, 2 * r
+    if b >= bit then b, q, r = b - bit, q + qa, r + ra end
+    if r >= c then q, r = q + 1, r - c end
+    if r >= c then q, r = q + 1, r - c end -- 2r + ra was less than 3c
+    bit = bit / 2
+  end
+  return q, r
+end
+
+-- less reports whether a*b < c*d. Rounding keeps the order of two products, but may
+-- make them equal.
+local function less(a, b, c, d)
+  local ab, cd = a * b, c * d
+  if ab ~= cd or ab < EXACT then return ab < cd end
+  local q1, r1 = muldiv(a, b, 1125899906842624)
+  local q2, r2 = muldiv(c, d, 1125899906842624)
+  return q1 < q2 or q1 == q2 and r1 < r2
+end
+
+-- twice returns 2*half + q: a number, digits if it is not one that a double holds,
+-- or -1 if it is longer than any answer.
+local function twice(half, q)
+  if half > 4611686018427388 then return -1 end
+  if 2 * half + q < EXACT then return 2 * half + q end
+  local high, low = divide(half, 1e8)
+  local carry
+  carry, low = divide(2 * low + q, 1e8)
+  return format('%.0f%08.0f', 2 * high + carry, low)
+end
+
+-- numbers returns its arguments, digits, as numbers, or nothing if one of them is
+-- missing or too large.
+local function numbers(...)
+  local all = {...}
+  if #all == 0 then return nil end
+  for i = 1, #all do
+    all[i] = tonumber(all[i])
+    if not all[i] or all[i] >= EXACT or all[i] <= -EXACT then return nil end
+  end
+  return unpack(all)
+end
+
+-- expiry returns PX for a state that is as good as new after us microseconds. It
+-- may be rounded: pad, in milliseconds, is more than that. Redis takes no more than
+-- 300 million years; the longest is 31,000.
+local function expiry(us, pad)
+  return format('%.0f', min(math.ceil(max(us, 0) / 1000) + pad, 1e15))
+end
+
+-- corrupt gives the decision up: what key holds is none of these states.
+local function corrupt(key) error('CORRUPT state in ' .. key, 0) end
+
+-- kinds are the algorithms, by letter. Each file adds its own.
+local kinds = {}

@@ -1,0 +1,154 @@
+-- Sliding window log: when units were granted. Units of one instant are one entry.
+--
+-- Stored as a list: a header, then an instant and a total for each entry, oldest
+-- first. The header is a string of decimal numbers with a space between:
+--
+--   per clock base
+--
+-- per is the length of the window that it was written under, clock the instant of
+-- the last charge or change of that, base the total before the oldest entry. A
+-- total is what was ever granted, up to and with its entry: what a span of entries
+-- adds up to is a difference, and is found by bisection.
+
+local log = {}
+
+-- at returns the instant of the i-th oldest entry, from 0 on.
+local function at(s, i)
+  if i == s.len - 1 then return s.newest end
+  return numbers(call('LINDEX', s.key, 1 + 2 * (s.drop + i))) or corrupt(s.key)
+end
+
+-- total returns the total of the i-th oldest entry.
+local function total(s, i)
+  if i < 0 then return s.base end
+  if i == s.len - 1 then return s.total end
+  return numbers(call('LINDEX', s.key, 2 + 2 * (s.drop + i))) or corrupt(s.key)
+end
+
+-- first returns the first of the entries from low on, but for the newest, that
+-- holds; else the newest.
+local function first(s, low, holds)
+  local high = s.len - 1
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if holds(middle) then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+-- used returns how many entries are a window old at now, and the units of the others.
+local function used(s, now)
+  if s.len == 0 or now - s.newest >= s.per then return s.len, 0 end
+  if now - s.oldest < s.per then return 0, s.total - s.base end
+  local gone = first(s, 1, function(i) return now - at(s, i) < s.per end)
+  return gone, s.total - total(s, gone - 1)
+end
+
+-- forget drops the oldest gone entries.
+local function forget(s, gone)
+  if gone == 0 then return end
+  s.base = total(s, gone - 1)
+  s.drop, s.len = s.drop + gone, s.len - gone
+  if s.len > 0 then s.oldest = at(s, 0) end
+end
+
+local function header(s) return format('%.0f %.0f %.0f', s.per, s.clock, s.base) end
+
+function log.fresh(c, now, key)
+  return {key = key, stored = 0, drop = 0, len = 0, per = c[2], clock = now, last = now, base = 0, total = 0}
+end
+
+function log.load(key)
+  local items = call('LLEN', key)
+  if items == 0 then return nil end
+  local s = {key = key, stored = (items - 1) / 2, drop = 0, exists = true}
+  s.len = s.stored
+  local head = call('LRANGE', key, 0, 1)
+  s.per, s.clock, s.base = numbers(match(head[1], '^(%d+) (-?%d+) (%d+)$'))
+  if not s.per or s.per < 1 or items % 2 == 0 then return corrupt(key) end
+  s.last, s.total = s.clock, s.base
+  if s.len > 0 then
+    local tail = call('LRANGE', key, -2, -1)
+    s.oldest, s.newest, s.total = numbers(head[2], tail[1], tail[2])
+  end
+  if not s.total or s.total < s.base then return corrupt(key) end
+  return s
+end
+
+-- heal makes what is used at a time far ahead one entry at now.
+function log.heal(s, now)
+  if s.clock - now <= 2 * s.per then return false end
+  local _, units = used(s, s.clock)
+  s.drop, s.len = s.stored, units > 0 and 1 or 0
+  s.clock, s.last, s.oldest, s.newest, s.base, s.total = now, now, now, now, 0, units
+  s.new = s.len == 1
+  return true
+end
+
+-- adopt brings s to the length of c, and reports whether that is another. Entries
+-- that have left do not come back.
+function log.adopt(s, c, now)
+  if s.per == c[2] then return false end
+  now = max(now, s.clock)
+  forget(s, (used(s, now)))
+  s.clock, s.last, s.per = now, now, c[2]
+  return true
+end
+
+function log.look(a, s, now, want)
+  local gone, units = used(s, now)
+  local left = a.config[1] - units
+  a.left, a.retry, a.delay, a.reset = max(left, 0), 0, 0, 0
+  if units > 0 then a.reset = s.per - (now - s.newest) end
+  if want > a.config[1] then
+    a.retry = -1
+  elseif want > left then
+    local base, must = s.total - units, want - left
+    local i = first(s, gone, function(i) return total(s, i) - base >= must end)
+    a.retry = s.per - (now - at(s, i))
+  end
+end
+
+-- charge takes n units at now. Entries that had left by the last charge, and only
+-- those, are dropped: this one may be given back, and no later clock is sure until
+-- then.
+function log.charge(a, s, now, n)
+  forget(s, (used(s, s.clock)))
+  s.clock, s.last = now, now
+  s.total = s.total + n
+  if s.len > 0 and s.newest == now then
+    s.merged = not s.new
+  else
+    s.appended, s.len, s.newest = true, s.len + 1, now
+    if s.len == 1 then s.oldest = now end
+  end
+  a.left, a.reset = a.left - n, s.per
+end
+
+function log.save(key, s, now, pad)
+  if s.drop == s.stored then
+    if s.exists then call('DEL', key) end -- else that would be written where no memory is left
+    call('RPUSH', key, header(s))
+  elseif s.drop > 0 then
+    call('LPOP', key, 1 + 2 * s.drop)
+    call('LPUSH', key, header(s))
+  else
+    call('LSET', key, 0, header(s))
+  end
+  if s.appended or s.new then
+    call('RPUSH', key, format('%.0f', s.newest), format('%.0f', s.total))
+  elseif s.merged then
+    call('LSET', key, -1, format('%.0f', s.total))
+  end
+  local ends = s.clock
+  if s.len > 0 then ends = max(ends, s.newest + s.per) end
+  call('PEXPIRE', key, expiry(ends - now, pad))
+end
+
+-- snapshot is what tells whether anything has been granted since.
+function log.encode(s)
+  if s.len == 0 then return header(s) end
+  return header(s) .. ' ' .. format('%.0f %.0f', s.newest, s.total)
+end
+
+kinds.s = log

@@ -1,0 +1,70 @@
+-- Takes what several asks want, of all or of none.
+--
+-- ARGV: now, or '' for the time of the server; the pad of expiry; whether times far
+-- ahead are read as now; whether the charges may be given back. Then for each key:
+-- kind, n (0 looks), whether it is a shadow, requests or gain, per or unit, burst.
+--
+-- Returns for each key: 1 if it is granted, the units left, and the microseconds of
+-- RetryAfter, ResetAfter and Delay; -1 is longer than any. If the charges may be
+-- given back, further: the units left and the ResetAfter without the charge, and if
+-- there was one, the instant of it and the state before and after, else ''.
+
+local now = tonumber(ARGV[1])
+if not now then
+  local t = call('TIME')
+  now = t[1] * 1e6 + t[2]
+end
+local pad, heals, returnable = tonumber(ARGV[2]), ARGV[3] == '1', ARGV[4] == '1'
+
+-- read returns the ask of the i-th key, answered as if it were alone.
+local function read(i, key)
+  local v = 6 * i - 2
+  local a = {kind = kinds[ARGV[v + 1]], n = tonumber(ARGV[v + 2]), shadow = ARGV[v + 3] == '1'}
+  a.config = {tonumber(ARGV[v + 4]), tonumber(ARGV[v + 5]), tonumber(ARGV[v + 6])}
+  local s = a.kind.load(key)
+  a.known = s ~= nil
+  if a.known then
+    local healed = heals and a.kind.heal(s, now)
+    a.changed = a.kind.adopt(s, a.config, now) or healed
+  else
+    s = a.kind.fresh(a.config, now, key)
+  end
+  a.state, a.now = s, max(now, s.last)
+  a.kind.look(a, s, a.now, max(a.n, 1))
+  return a
+end
+
+-- encoded returns the state of a as it is stored; that of a list, what tells it from
+-- another.
+local function encoded(a) return (a.kind.encode or a.state.encode)(a.state) end
+
+-- All is read before anything is written: an error leaves nothing half done.
+local asks, passes = {}, true
+for i, key in ipairs(KEYS) do
+  local a = read(i, key)
+  asks[i], passes = a, passes and (a.shadow or a.retry == 0)
+end
+
+local reply, size = {}, 0
+for _, a in ipairs(asks) do
+  local left, reset, before, after, instant = a.left, a.reset, '', '', ''
+  a.charged = passes and a.n > 0 and a.retry == 0
+  if a.charged then
+    if returnable and a.known then before = encoded(a) end
+    a.kind.charge(a, a.state, a.now, a.n)
+    if returnable then after, instant = encoded(a), format('%.0f', a.now) end
+  end
+  reply[size + 1], reply[size + 2] = a.retry == 0 and 1 or 0, a.left
+  reply[size + 3], reply[size + 4], reply[size + 5] = a.retry, a.reset, a.delay
+  size = size + 5
+  if returnable then
+    reply[size + 1], reply[size + 2] = left, reset
+    reply[size + 3], reply[size + 4], reply[size + 5] = instant, before, after
+    size = size + 5
+  end
+end
+
+for i, a in ipairs(asks) do
+  if a.charged or a.changed and a.n > 0 then a.kind.save(KEYS[i], a.state, now, pad) end
+end
+return reply

@@ -1,0 +1,171 @@
+-- Fixed window and sliding window counter: counts of windows of length per, which
+-- begin at multiples of per since the Unix epoch.
+--
+-- Stored as a string of decimal numbers with a space between:
+--
+--   fixed window            per last used
+--   sliding window counter  per last prev cur
+--
+-- per is the length that it was written under; how many requests that grants does
+-- not matter to a count. last is the instant of the last charge; used and cur are of
+-- the window that holds it, prev is of the one before.
+
+local function window_heal(s, now)
+  if s.last - now <= 2 * s.per then return false end
+  s.last = now
+  return true
+end
+
+local fixed = {heal = window_heal}
+
+local function encode_fixed(s) return format('%.0f %.0f %.0f', s.per, s.last, s.used) end
+
+function fixed.fresh(c, now) return {encode = encode_fixed, per = c[2], last = now, used = 0} end
+
+function fixed.load(key)
+  local v = call('GET', key)
+  if not v then return nil end
+  local s = {encode = encode_fixed}
+  s.per, s.last, s.used = numbers(match(v, '^(%d+) (-?%d+) (%d+)$'))
+  if not s.per or s.per < 1 then return corrupt(key) end
+  return s
+end
+
+-- used returns what s has used of the window that holds now, and how far into it
+-- now lies.
+function fixed.used(s, now)
+  local _, offset = divide(now, s.per)
+  if now - s.last > offset then return 0, offset end
+  return s.used, offset
+end
+
+-- adopt brings s to the length of c, and reports whether that is another. The count
+-- goes into the window that now lies in.
+function fixed.adopt(s, c, now)
+  if s.per == c[2] then return false end
+  now = max(now, s.last)
+  s.used, s.last, s.per = fixed.used(s, now), now, c[2]
+  return true
+end
+
+function fixed.look(a, s, now, want)
+  local used, offset = fixed.used(s, now)
+  a.used, a.ends, a.delay = used, s.per - offset, 0
+  a.left = max(a.config[1] - used, 0)
+  a.reset = used > 0 and a.ends or 0
+  a.retry = 0
+  if want > a.config[1] then
+    a.retry = -1
+  elseif want > a.config[1] - used then
+    a.retry = a.ends
+  end
+end
+
+function fixed.charge(a, s, now, n)
+  s.last, s.used = now, a.used + n
+  a.left, a.reset = a.left - n, a.ends
+end
+
+function fixed.save(key, s, now, pad)
+  local _, offset = divide(s.last, s.per)
+  call('SET', key, s.encode(s), 'PX', expiry(s.last - now + s.per - offset, pad))
+end
+
+function fixed.give_back(s, at, n)
+  local _, offset = divide(s.last, s.per)
+  if s.last - at <= offset then s.used = max(s.used - n, 0) end
+end
+
+local counter = {heal = window_heal}
+
+local function encode_counter(s) return format('%.0f %.0f %.0f %.0f', s.per, s.last, s.prev, s.cur) end
+
+function counter.fresh(c, now) return {encode = encode_counter, per = c[2], last = now, prev = 0, cur = 0} end
+
+function counter.load(key)
+  local v = call('GET', key)
+  if not v then return nil end
+  local s = {encode = encode_counter}
+  s.per, s.last, s.prev, s.cur = numbers(match(v, '^(%d+) (-?%d+) (%d+) (%d+)$'))
+  if not s.per or s.per < 1 then return corrupt(key) end
+  return s
+end
+
+-- counts returns the counts of the window before the one that holds now and of
+-- that, and how far into it now lies.
+function counter.counts(s, now)
+  local _, offset = divide(now, s.per)
+  local ago = now - s.last
+  if ago <= offset then return s.prev, s.cur, offset end
+  if ago - offset <= s.per then return s.cur, 0, offset end
+  return 0, 0, offset
+end
+
+-- weighted returns prev times the share of its window that is less than one window
+-- ago, rounded up.
+function counter.weighted(s, prev, offset)
+  local q, r = muldiv(prev, s.per - offset, s.per)
+  if r > 0 then q = q + 1 end
+  return q
+end
+
+-- adopt brings s to the length of c, and reports whether that is another. The
+-- estimate goes into the window that now lies in.
+function counter.adopt(s, c, now)
+  if s.per == c[2] then return false end
+  now = max(now, s.last)
+  local prev, cur, offset = counter.counts(s, now)
+  s.prev, s.cur = 0, cur + counter.weighted(s, prev, offset)
+  s.last, s.per = now, c[2]
+  return true
+end
+
+-- wait returns how long it takes until want units fit, which do not now: while cur
+-- leaves room for them, until the weight of prev has fallen to what is then left,
+-- else until cur has become the previous count and its weight has.
+function counter.wait(a, s, prev, cur, offset, want)
+  local ends, fading, room = s.per, prev, a.config[1] - cur - want
+  if room < 0 then
+    ends, fading, room = 2 * s.per, cur, a.config[1] - want
+  end
+  return ends - muldiv(room, s.per, fading) - offset
+end
+
+function counter.look(a, s, now, want)
+  local prev, cur, offset = counter.counts(s, now)
+  local left = a.config[1] - counter.weighted(s, prev, offset) - cur
+  a.prev, a.cur, a.ends, a.delay = prev, cur, 2 * s.per - offset, 0
+  a.left, a.retry, a.reset = max(left, 0), 0, 0
+  if want > a.config[1] then
+    a.retry = -1
+  elseif want > left then
+    a.retry = counter.wait(a, s, prev, cur, offset, want)
+  end
+  if cur > 0 then
+    a.reset = a.ends
+  elseif prev > 0 then
+    a.reset = a.ends - s.per
+  end
+end
+
+function counter.charge(a, s, now, n)
+  s.last, s.prev, s.cur = now, a.prev, a.cur + n
+  a.left, a.reset = a.left - n, a.ends
+end
+
+function counter.save(key, s, now, pad)
+  local _, offset = divide(s.last, s.per)
+  call('SET', key, s.encode(s), 'PX', expiry(s.last - now + 2 * s.per - offset, pad))
+end
+
+function counter.give_back(s, at, n)
+  local _, offset = divide(s.last, s.per)
+  local ago = s.last - at
+  if ago <= offset then
+    s.cur = max(s.cur - n, 0)
+  elseif ago - offset <= s.per then
+    s.prev = max(s.prev - n, 0)
+  end
+end
+
+kinds.f, kinds.c = fixed, counter

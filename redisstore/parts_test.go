@@ -1,0 +1,102 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/ratelimittest"
+	"github.com/ratelimit-go/ratelimit/redisstore"
+)
+
+// wrapped is a client of which nothing is known.
+type wrapped struct{ redis.UniversalClient }
+
+// TestUnknownClient checks all that a Store promises over a client of which it is not
+// known where keys are: a script for each hash tag.
+func TestUnknownClient(t *testing.T) {
+	client := start(t).client(t)
+	conform(t, wrapped{client}, ratelimittest.StoreConfig{Schedules: schedules(30), Steps: 40, Seed: 3})
+}
+
+// apart returns asks for one unit at r, each in another slot.
+func apart(a ratelimit.Algorithm, r ratelimit.Rate, n int) []ratelimit.Ask {
+	var asks []ratelimit.Ask
+	for i := range n {
+		name := fmt.Sprintf("%s%d", a, i)
+		asks = append(asks, ratelimit.Ask{Rule: "rule", Key: name, Client: name, Algorithm: a, Rate: r, N: 1})
+	}
+	return asks
+}
+
+// TestGivenBack has a decision be denied in one slot: what was charged in the others
+// is given back to the byte, and answered as if each ask were alone.
+func TestGivenBack(t *testing.T) {
+	client := start(t).client(t)
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	s := newStore(t, wrapped{client}, redisstore.WithClock(clock))
+	for _, a := range all {
+		asks := apart(a, ratelimit.PerMinute(3), 3)
+		_, err := s.Take(context.Background(), asks[:2])
+		require.NoError(t, err)
+		used := asks[1]
+		used.N = 2
+		require.True(t, take(t, s, used).Allowed)
+		want := take(t, s, func() ratelimit.Ask { look := asks[0]; look.N = 0; return look }())
+		held := dump(t, client)
+		results, err := s.Take(context.Background(), asks)
+		require.NoError(t, err)
+		assert.Equal(t, want, results[0], "%s: fits alone", a)
+		assert.False(t, results[1].Allowed, "%s: has none left", a)
+		assert.Equal(t, 3, results[2].Remaining, "%s: is new", a)
+		assert.Equal(t, held, dump(t, client), a)
+	}
+}
+
+// TestHungPart has one of three masters hang: decisions that need it fail in time,
+// and what the others have charged is given back.
+func TestHungPart(t *testing.T) {
+	servers, client := startCluster(t)
+	const timeout = 300 * time.Millisecond
+	s, err := redisstore.New(client, redisstore.WithTimeout(timeout))
+	require.NoError(t, err)
+	asks := apart(ratelimit.AlgorithmTokenBucket, ratelimit.PerDay(10), 12)
+	until(t, func(ctx context.Context) error {
+		_, err := s.Take(ctx, asks)
+		return err
+	})
+	var before []int
+	for _, a := range asks {
+		a.N = 0
+		before = append(before, take(t, s, a).Remaining)
+	}
+	servers[0].signal(t, syscall.SIGSTOP)
+	fails(t, s, asks, 2*timeout, redisstore.ClassTimeout)
+	reached := 0
+	for i, a := range asks {
+		a.N = 0
+		results, err := s.Take(context.Background(), []ratelimit.Ask{a})
+		if err == nil {
+			reached++
+			assert.Equal(t, before[i], results[0].Remaining, "ask %d", i)
+		}
+	}
+	assert.Positive(t, reached, "the other masters answer")
+	assert.Less(t, reached, len(asks), "some of it was on the one that hangs")
+	servers[0].signal(t, syscall.SIGCONT)
+	until(t, func(ctx context.Context) error {
+		if s.CallsUnderWay() > 0 {
+			return assert.AnError
+		}
+		_, err := s.Take(ctx, asks)
+		return err
+	})
+	t.Logf("%d of %d asks were on masters that answered, and were given back", reached, len(asks))
+}

@@ -1,0 +1,112 @@
+package redisstore
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A plan is a rate as the script wants it.
+//
+// The numbers of a bucket are its rate in lowest terms: gain parts of a token
+// drain in a microsecond, unit parts are a token. Those of a window are the
+// requests and the microseconds of its length.
+type plan struct {
+	kind       byte // the algorithm, in a key and in the script
+	gain, unit int64
+	burst      int64 // 0 for a window
+	limit      int64 // most granted at once
+}
+
+var algorithms = map[ratelimit.Algorithm]byte{
+	ratelimit.AlgorithmTokenBucket:          't',
+	ratelimit.AlgorithmLeakyBucket:          'l',
+	ratelimit.AlgorithmFixedWindow:          'f',
+	ratelimit.AlgorithmSlidingWindowCounter: 'c',
+	ratelimit.AlgorithmSlidingWindowLog:     's',
+}
+
+const (
+	// most is the largest number that the script computes with: small
+	// enough that a few of them add up exactly in a double.
+	most = 1 << 50
+
+	// mostLogged is how many requests a log may have to store for one key.
+	mostLogged = 1 << 16
+)
+
+// planOf returns the plan for r by a, or why there is none. Such an error matches
+// [ratelimit.ErrInvalidConfig].
+func planOf(a ratelimit.Algorithm, r ratelimit.Rate) (plan, error) {
+	kind, ok := algorithms[a]
+	if !ok {
+		return plan{}, noAlgorithm(a)
+	}
+	if err := r.Validate(); err != nil {
+		return plan{}, err
+	}
+	if kind == 't' || kind == 'l' {
+		return bucketPlan(kind, r)
+	}
+	return windowPlan(kind, r)
+}
+
+func noAlgorithm(a ratelimit.Algorithm) error {
+	return &ratelimit.ConfigError{Field: "algorithm", Value: a, Reason: "must be one of the five"}
+}
+
+func unsupported(field string, value any, format string, args ...any) error {
+	return &ratelimit.ConfigError{Field: field, Value: value, Reason: fmt.Sprintf(format, args...)}
+}
+
+func bucketPlan(kind byte, r ratelimit.Rate) (plan, error) {
+	p := plan{kind: kind, burst: int64(r.Burst)}
+	if r.Burst == 0 {
+		p.burst = int64(r.Requests)
+	}
+	if p.burst > math.MaxUint32 {
+		return plan{}, unsupported("burst", p.burst, "must be at most 4294967295")
+	}
+	p.limit = p.burst
+	d := gcd(int64(r.Requests), int64(r.Per))
+	p.gain, p.unit = int64(r.Requests)/d, int64(r.Per)/d
+	// Per nanosecond until here. A thousand times as much drains in a
+	// microsecond, and what 1000 and unit share cancels out.
+	d = gcd(1000, p.unit)
+	if p.gain > most/(1000/d) {
+		return plan{}, unsupported("requests", r.Requests, "must be at most 2^50 a microsecond, in lowest terms, in a Redis store")
+	}
+	p.gain, p.unit = p.gain*(1000/d), p.unit/d
+	if p.unit > most {
+		return plan{}, unsupported("per", r.Per, "must be at most 2^50 microseconds, in lowest terms, in a Redis store")
+	}
+	return p, nil
+}
+
+func windowPlan(kind byte, r ratelimit.Rate) (plan, error) {
+	p := plan{kind: kind, gain: int64(r.Requests), unit: r.Per.Microseconds(), limit: int64(r.Requests)}
+	bound := int64(most)
+	if kind == 's' {
+		bound = mostLogged
+	}
+	switch {
+	case r.Burst != 0:
+		return plan{}, unsupported("burst", r.Burst, "must be 0: windows have no burst")
+	case p.gain > bound:
+		return plan{}, unsupported("requests", r.Requests, "must be at most %d in a Redis store", bound)
+	case r.Per%time.Microsecond != 0:
+		return plan{}, unsupported("per", r.Per, "must be whole microseconds in a Redis store: its clock has no finer ones")
+	case p.unit > most:
+		return plan{}, unsupported("per", r.Per, "must be at most 2^50 microseconds in a Redis store")
+	}
+	return p, nil
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,183 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/redis/go-redis/v9"
+)
+
+// A Store is a [ratelimit.Store] in Redis or Valkey. Make one with [New].
+type Store struct {
+	settings
+	conn    *conn
+	routing routing
+}
+
+var _ ratelimit.Store = (*Store)(nil)
+
+// New returns a Store that asks client, and asks it nothing yet: the server need
+// not be there. Hooks of a client of a single server have to be added before. The
+// errors match [ratelimit.ErrInvalidConfig].
+//
+// The server must be Redis 6.2 or later, or Valkey. It should have a maxmemory-policy
+// of noeviction: a key that is evicted forgets what was used.
+func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
+	set := newSettings(opts)
+	err := set.validate()
+	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		err = errors.Join(err, &ratelimit.ConfigError{Field: "client", Value: client, Reason: "must not be nil"})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Store{settings: set, conn: newConn(client, set.timeout), routing: routingOf(client)}, nil
+}
+
+// Supports returns why the store can not grant r by a, or nil.
+func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
+	_, err := planOf(a, r)
+	var field *ratelimit.ConfigError
+	if errors.As(err, &field) {
+		return fmt.Errorf("%s %s", field.Field, field.Reason)
+	}
+	return err
+}
+
+// Take charges all asks or, in the end, none; see [ratelimit.Store].
+//
+// It takes at most as long as [WithTimeout] says, and as long again if something
+// has to be given back. Its errors match [ratelimit.ErrStore] and are an [*Error],
+// or match [ratelimit.ErrInvalidConfig], [ratelimit.ErrInvalidCount] or ctx's.
+func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	ctx, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	units := make([]unit, len(asks))
+	for i := range asks {
+		if units[i], err = s.unit(&asks[i]); err != nil {
+			return nil, err
+		}
+	}
+	switch parts := s.routing.parts(units); len(parts) {
+	case 0:
+		return []ratelimit.Result{}, nil
+	case 1:
+		return s.takeTogether(ctx, units)
+	default:
+		return s.takeApart(ctx, units, parts)
+	}
+}
+
+// Reset makes the keys of asks as good as new. Its errors are as those of Take.
+func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
+	ctx, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	units := make([]unit, len(asks))
+	for i := range asks {
+		if algorithms[asks[i].Algorithm] == 0 {
+			return noAlgorithm(asks[i].Algorithm)
+		}
+		units[i].key = s.keyOf(&asks[i])
+	}
+	parts := s.routing.parts(units)
+	errs := make([]error, len(parts))
+	each(len(parts), func(i int) {
+		var keys []string
+		for _, j := range parts[i] {
+			keys = append(keys, units[j].key.text)
+		}
+		errs[i] = s.conn.del(ctx, keys)
+	})
+	return firstOf(ctx, errs)
+}
+
+// begin returns the context of a call that may be made.
+func (s *Store) begin(ctx context.Context) (context.Context, error) {
+	if s == nil || s.conn == nil {
+		return nil, &ratelimit.ConfigError{Field: "store", Value: "the zero value", Reason: "must be made by New"}
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	return ctx, ctx.Err()
+}
+
+// A unit is an ask as the script wants it.
+type unit struct {
+	key key
+	plan
+	n      int64
+	shadow bool
+}
+
+func (s *Store) unit(a *ratelimit.Ask) (unit, error) {
+	if a.N < 0 {
+		return unit{}, ratelimit.ErrInvalidCount
+	}
+	p, err := planOf(a.Algorithm, a.Rate)
+	if err != nil {
+		return unit{}, err
+	}
+	// What never fits is all the same to a double.
+	return unit{s.keyOf(a), p, min(int64(a.N), p.limit+1), a.Shadow}, nil
+}
+
+// takeTogether has one script decide. It is the place for what puts several
+// decisions into one call.
+func (s *Store) takeTogether(ctx context.Context, units []unit) ([]ratelimit.Result, error) {
+	answers, err := s.take(ctx, units, false)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]ratelimit.Result, len(units))
+	for i := range answers {
+		results[i] = answers[i].result(units[i].limit)
+	}
+	return results, nil
+}
+
+// take runs the script that decides about units, which are in one slot.
+func (s *Store) take(ctx context.Context, units []unit, returnable bool) ([]answer, error) {
+	keys := make([]string, len(units))
+	args := make([]any, 0, 4+6*len(units))
+	args = append(args, s.instant(), s.pad.Milliseconds(), flag(s.heals), flag(returnable))
+	var needs family
+	for i := range units {
+		u := &units[i]
+		needs |= familyOf[u.kind]
+		keys[i] = u.key.text
+		args = append(args, string(u.kind), u.n, flag(u.shadow), u.gain, u.unit, u.burst)
+	}
+	reply, err := s.conn.run(ctx, takeScripts[needs], keys, args)
+	if err != nil {
+		return nil, err
+	}
+	return answersIn(reply, len(units), returnable)
+}
+
+// instant returns the time to decide by, in microseconds since the Unix epoch, or
+// nothing if that is the server's.
+func (s *Store) instant() any {
+	if s.now == nil {
+		return ""
+	}
+	return s.now().UnixMicro()
+}
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}
+
+// defaultPad is how much longer than necessary a key is kept.
+const defaultPad = time.Second
