@@ -69,18 +69,19 @@ func (c *leakyBucketConfig) step(s *leakyBucketState, pace *leakyBucketConfig, n
 	if s.queue != s.debt {
 		queue = pace.less(s.queue, hi, lo)
 	}
-	if n > c.left(debt) {
+	v.left = c.left(debt)
+	if n > v.left {
 		v.retryAfter = pace.timeToFit(debt, n, c.burst)
 	} else {
 		delay = pace.toDrain(pace.parts(queue))
 		if charge {
+			v.left -= n
 			debt.whole += n
 			queue.whole += n
 			*s = leakyBucketState{now, debt, queue}
 		}
 	}
 	v.limit = c.burst
-	v.left = c.left(debt)
 	v.resetAfter = pace.toDrain(pace.parts(debt))
 	if queue != debt {
 		v.resetAfter = max(v.resetAfter, pace.toDrain(pace.parts(queue)))
