@@ -18,7 +18,7 @@ const (
 	lastPause  = 500 * time.Millisecond
 )
 
-// A breaker keeps a store that does not answer from holding up every decision. It
+// A breaker keeps a part of a store that does not answer from holding up every decision. It
 // lets calls through until several in a row have failed. Then it refuses them, but
 // for one at a time, after a pause, that finds out whether the store is back. Pauses
 // double, and are shortened at random by up to a half, so that processes do not all
@@ -91,16 +91,17 @@ func (b *breaker) succeeded(p passage) {
 	}
 }
 
-// failed says that the store has not answered, by now, because of err.
-func (b *breaker) failed(p passage, now instant, err error) {
+// failed says that the store has not answered, by now, because of err. It reports
+// whether that ends a time in which calls were let through.
+func (b *breaker) failed(p passage, now instant, err error) (opens bool) {
 	if !p.probe && b.failures.Add(1) < failuresToOpen {
-		return
+		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last := b.pause.Load()
 	if last != nil && !p.probe {
-		return // a call that was let through before the pause
+		return false // a call that was let through before the pause
 	}
 	length := firstPause
 	if last != nil {
@@ -114,6 +115,7 @@ func (b *breaker) failed(p passage, now instant, err error) {
 		length:  length,
 		refusal: storeError(fmt.Errorf("not asked, as it has failed too often: %w", err)),
 	})
+	return last == nil
 }
 
 // abandoned says that nobody knows whether the store would have answered.

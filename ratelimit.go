@@ -49,7 +49,7 @@ type RateLimiter struct {
 
 	settings settings
 	time     timeline
-	breaker  breaker
+	breakers *breakers // nil without a store
 	waiters  waiters
 
 	changing sync.Mutex // held while the rules change
@@ -80,6 +80,9 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 
 func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*RateLimiter, error) {
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
+	if set.store != nil {
+		l.breakers = newBreakers(set.store)
+	}
 	if err := errors.Join(err, checkRules(rules, defaultRule, &set)); err != nil {
 		return nil, err
 	}
@@ -98,7 +101,7 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 		return unlimited
 	}
 	group := set.match(endpoint)
-	if group.plain && (l.settings.store == nil || l.breaker.pauses(&l.time)) {
+	if group.plain && (l.settings.store == nil || l.breakers.pause(&l.time, group, clientID, endpoint)) {
 		l.takeShort(group, clientID, endpoint, "", 1, &res)
 		return
 	}

@@ -114,14 +114,15 @@ func (l *RateLimiter) askStore(ctx context.Context, d *decision) error {
 		l.resolve(&d.asks[i])
 		leaky = leaky || d.asks[i].rule.Algorithm == AlgorithmLeakyBucket
 	}
+	parts := l.breakers.ofDecision(d)
 	d.now = l.time.now()
-	pass, err := l.breaker.admit(d.now)
+	pass, err := l.breakers.admit(parts, d.now)
 	if err == nil && leaky && d.take && d.within < math.MaxInt64 {
 		// What a store has taken can not be given back: look first.
 		if err = l.callStore(ctx, d, pass, false); err == nil && d.late {
 			return nil
 		}
-		pass = passage{} // it has found out
+		pass.probes = 0 // it has found out
 	}
 	if err == nil {
 		err = l.callStore(ctx, d, pass, d.take)
@@ -139,13 +140,13 @@ func (l *RateLimiter) askStore(ctx context.Context, d *decision) error {
 	return nil
 }
 
-// callStore makes the decision d by the store, or looks, and tells the breaker how that
+// callStore makes the decision d by the store, or looks, and tells the breakers how that
 // went.
-func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass passage, take bool) error {
+func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass passages, take bool) error {
 	settled := false
 	defer func() {
 		if !settled { // the store panics
-			l.breaker.failed(pass, l.time.now(), errPanicked)
+			l.breakers.failed(pass, l.time.now(), errPanicked)
 		}
 	}()
 	asks := make([]Ask, len(d.asks))
@@ -163,13 +164,13 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass passage, 
 	settled = true
 	switch {
 	case err == nil:
-		l.breaker.succeeded(pass)
+		l.breakers.succeeded(pass)
 		d.setResults(results)
 		d.late = d.late && !take // what is taken is taken
 	case ctx.Err() != nil:
-		l.breaker.abandoned(pass)
+		l.breakers.abandoned(pass)
 	default:
-		l.breaker.failed(pass, l.time.now(), err)
+		l.breakers.failed(pass, l.time.now(), err)
 		for i := range d.asks {
 			d.asks[i].rule.totals.errors.Add(1)
 		}
@@ -179,27 +180,27 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass passage, 
 
 // resetStore has the store make the keys of asks as good as new.
 func (l *RateLimiter) resetStore(asks []Ask) error {
-	pass, err := l.breaker.admit(l.time.now())
+	pass, err := l.breakers.admit(l.breakers.of(asks), l.time.now())
 	if err != nil {
 		return err
 	}
 	settled := false
 	defer func() {
 		if !settled { // the store panics
-			l.breaker.failed(pass, l.time.now(), errPanicked)
+			l.breakers.failed(pass, l.time.now(), errPanicked)
 		}
 	}()
 	err = l.settings.store.Reset(context.Background(), asks)
 	settled = true
 	if err != nil {
-		l.breaker.failed(pass, l.time.now(), err)
+		l.breakers.failed(pass, l.time.now(), err)
 		return storeError(err)
 	}
-	l.breaker.succeeded(pass)
+	l.breakers.succeeded(pass)
 	return nil
 }
 
-// errPanicked is what the breaker is told of a store that panicked.
+// errPanicked is what the breakers are told of a store that panicked.
 var errPanicked = errors.New("it panicked")
 
 // setResults makes results the answers to d, and notes for FailLocal what is left.

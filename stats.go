@@ -55,3 +55,29 @@ func (r *activeRule) stats() RuleStats {
 	s.LiveKeys, s.Evicted, s.Overflowed = r.here.len(), counts.Evicted, counts.Overflowed
 	return s
 }
+
+// StoreStats say how a [Store] answers. A store without a method Part is one part.
+type StoreStats struct {
+	Parts     int    // parts that have been asked
+	Open      int    // of these, parts that are not asked but to find out whether they are back
+	Opened    uint64 // how often that began, of all parts together
+	LastError error  // why it last did, or nil; it matches ErrStore
+}
+
+// StoreStats returns how the store answers, or the zero StoreStats if there is none.
+func (l *RateLimiter) StoreStats() (s StoreStats) {
+	bs := l.breakers
+	if bs == nil {
+		return s
+	}
+	for part := range each(bs.asked.Load()) {
+		s.Parts++
+		if bs.list[part].pause.Load() != nil {
+			s.Open++
+		}
+	}
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	s.Opened, s.LastError = bs.opened, bs.last
+	return s
+}

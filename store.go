@@ -10,6 +10,15 @@ import "context"
 //
 // A Store may also have a method Supports(Algorithm, Rate) error. Then what it can
 // not decide exactly is refused when a rule is made or changed.
+//
+// A Store of parts that fail independently, such as the nodes of a cluster, may have a
+// method Part(Ask) int. It says which part has the state that the ask names, from 0 to
+// 63; other numbers count by their lowest six bits. It is called for each ask, is quick,
+// and goes by what names the state. Then a [RateLimiter] whose store answers for some
+// parts asks for those on, and leaves to its failure policies only decisions with an ask
+// about a part that does not answer. An error of Take or Reset may have a method
+// Parts() []int, which [errors.As] finds, that says which parts have failed. Without it,
+// or if it names none that were asked, all that were asked have.
 type Store interface {
 	// Take charges all asks, no two of which are about the same state, or in
 	// the end none, and answers each as if it were alone. It charges none if any of them, shadows aside, does not fit.
