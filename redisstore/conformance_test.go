@@ -77,7 +77,7 @@ func conform(t *testing.T, client redis.UniversalClient, c ratelimittest.StoreCo
 
 // TestStandalone checks all that a Store promises over one server.
 func TestStandalone(t *testing.T) {
-	client := start(t).client(t)
+	client := startReal(t).client(t)
 	enough(t, conform(t, client, ratelimittest.StoreConfig{Schedules: schedules(160), Steps: 40}))
 }
 

@@ -3,145 +3,265 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ratelimit-go/ratelimit"
 )
 
-// A conn makes calls to the server, each of which ends by a deadline. Whatever is
-// to be put between decisions and the client goes here.
+// A conn makes calls to the servers, each of which ends by a deadline: by a lane for
+// each server of which it is known what it serves, else by one for all.
 type conn struct {
+	set     *settings
 	client  processor
-	timeout time.Duration
-	reload  func(context.Context) // of the state of a cluster, or nil
+	cluster *redis.ClusterClient // if that is what the client is
+	denials *denials             // nil if none are kept
+	leases  *leases              // nil if nothing is taken ahead
+	stats   counters
+	origin  time.Time
 
-	calls    chan struct{} // has one for each call that is under way
-	reloaded atomic.Int64  // when reload was last called, in Unix milliseconds
+	any      *lane
+	known    atomic.Bool  // whether the client knows which server of the cluster serves what
+	reloaded atomic.Int64 // when it was last told to ask, in Unix nanoseconds
+
+	mu      sync.Mutex
+	masters map[*redis.Client]*lane
+}
+
+// A processor is what of a client is used.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
 }
 
 const (
-	// maxCalls is how many calls may be under way, those included that nobody
-	// waits for any more: a client may not keep to a deadline.
-	maxCalls = 1024
+	// Flights to one server at a time, and calls in one of them: more of either
+	// has only made answers late.
+	mostFlights  = 2
+	mostTogether = 64
 
-	// maxTries is how often a call is made that is sure not to have run.
-	maxTries = 5
+	// mostApart is how many calls are made at a time, each by itself, where it is
+	// not known which server is asked: one that hangs must not hold up the others.
+	mostApart = 1024
 
-	// reloadEvery is how long a state of a cluster is trusted, in milliseconds.
-	reloadEvery = 100
+	// mostMasters is how many lanes of servers there may be that nobody waits in.
+	mostMasters = 256
+
+	// reloadEvery is how long a state of a cluster is trusted. It is read a second
+	// time after so long: the first may have been that of before an election.
+	reloadEvery = 100 * time.Millisecond
+	reloadAgain = 250 * time.Millisecond
 )
 
-func newConn(client redis.UniversalClient, timeout time.Duration) *conn {
-	c := &conn{client: client, timeout: timeout, calls: make(chan struct{}, maxCalls)}
+func newConn(client redis.UniversalClient, set *settings) *conn {
+	c := &conn{set: set, client: client, denials: newDenials(set), origin: time.Now()}
+	c.leases = newLeases(set.leases, c.giveBack)
 	switch client := client.(type) {
 	case *redis.Client:
-		c.client = client.WithTimeout(timeout) // so that it gives up as soon as nobody waits
+		c.client = client.WithTimeout(set.timeout) // so that it gives up as soon as nobody waits
+		c.any = newLane(c, c.client, mostFlights, mostTogether)
+		return c
 	case *redis.ClusterClient:
-		c.reload = client.ReloadState
+		c.cluster = client
+		c.masters = make(map[*redis.Client]*lane)
 	}
+	c.any = newLane(c, client, mostApart, 1)
 	return c
+}
+
+// lane returns the lane to the server of key.
+func (c *conn) lane(ctx context.Context, key string) *lane {
+	if c.cluster == nil || !c.known.Load() {
+		return c.any // to find out might take long
+	}
+	master, err := c.cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return c.any
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.masters[master]
+	if l == nil {
+		if len(c.masters) >= mostMasters {
+			clear(c.masters) // what is under way ends all the same
+		}
+		l = newLane(c, master.WithTimeout(c.set.timeout), mostFlights, mostTogether)
+		c.masters[master] = l
+	}
+	return l
 }
 
 // run runs s and returns its reply.
 func (c *conn) run(ctx context.Context, s *script, keys []string, args []any) (any, error) {
-	return c.bounded(ctx, func(ctx context.Context) (any, error) {
-		return s.run(ctx, c.client, keys, args)
-	})
+	return c.lane(ctx, keys[0]).do(ctx, &call{script: s, keys: keys, args: args})
 }
 
-// del deletes keys.
+// del deletes keys, which are in one slot.
 func (c *conn) del(ctx context.Context, keys []string) error {
-	args := []any{"del"}
-	for _, k := range keys {
-		args = append(args, k)
-	}
-	_, err := c.bounded(ctx, func(ctx context.Context) (any, error) {
-		return nil, c.client.Process(ctx, once{redis.NewCmd(ctx, args...)})
-	})
+	_, err := c.lane(ctx, keys[0]).do(ctx, &call{keys: keys})
 	return err
 }
 
-// An outcome is how a call has ended.
-type outcome struct {
-	reply any
-	err   error
+// giveBack gives back what was taken ahead of a key.
+func (c *conn) giveBack(key string, l lot) error {
+	_, err := c.run(context.Background(), giveBackScript, []string{key}, []any{string(l.kind), l.units, l.at, "", ""})
+	if err == nil {
+		c.stats.returned.Add(uint64(l.units))
+	}
+	return err
 }
 
-// bounded makes a call, again where it has not run, and waits for it until the
-// deadline. A call that has not ended by then goes on until the client gives up.
-func (c *conn) bounded(parent context.Context, call func(context.Context) (any, error)) (any, error) {
-	ctx, cancel := context.WithTimeout(parent, c.timeout)
+// send makes the calls of f by client. A panic of the client is their error.
+func (c *conn) send(client processor, f *flight) {
+	ctx, cancel := context.WithDeadline(context.Background(), f.deadline)
 	defer cancel()
-	var o outcome
-	select {
-	case c.calls <- struct{}{}:
-		done := make(chan outcome, 1)
-		go func() {
-			defer func() { <-c.calls }()
-			done <- c.tries(ctx, call)
-		}()
-		select {
-		case o = <-done:
-		case <-ctx.Done():
-			select {
-			case o = <-done: // just in time
-			default:
-				o.err = fmt.Errorf("%w after %v", ctx.Err(), c.timeout)
+	for _, call := range f.calls {
+		if j := call.joint; j != nil {
+			j.ahead, j.reserve = c.leases.ahead(j)
+			call.script, call.args = oneScripts[j.kind], oneArgs(c.set.env(), &j.plan, j.costs, j.ahead, j.reserve)
+		}
+	}
+	// The client of a cluster finds a key that is not where it was, and at once only
+	// if it is asked for that alone.
+	direct, astray := f.calls, []*call(nil)
+	if c.cluster != nil && client != c.client {
+		direct = nil
+		for _, call := range f.calls {
+			if call.tries == 1 {
+				direct = append(direct, call)
+			} else {
+				astray = append(astray, call)
 			}
 		}
-	case <-ctx.Done():
-		o.err = &Error{ClassBusy, fmt.Errorf("%d calls are under way", maxCalls)}
 	}
-	if o.err == nil {
-		return o.reply, nil
+	c.exchange(ctx, client, direct)
+	for _, call := range direct {
+		if c.cluster != nil && elsewhere(call.err) {
+			astray = append(astray, call)
+		}
 	}
-	if parent.Err() != nil {
-		return nil, parent.Err()
-	}
-	failed := failure(o.err)
-	c.refresh(parent, failed.Class)
-	return nil, failed
+	each(len(astray), func(i int) { c.exchange(ctx, c.client, astray[i:i+1]) })
 }
 
-// tries makes a call until it has run or ctx is over. A panic is an error.
-func (c *conn) tries(ctx context.Context, call func(context.Context) (any, error)) (o outcome) {
+// exchange makes calls by client, and again those whose script the server does not
+// know.
+func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
+	if len(calls) == 0 {
+		return
+	}
+	began, resets := c.clock(), c.denials.seen()
 	defer func() {
-		if p := recover(); p != nil {
-			o.err = &Error{ClassOther, fmt.Errorf("panic: %v", p)}
+		ended, p := c.clock(), recover()
+		for _, call := range calls {
+			call.began, call.ended, call.resets = began, ended, resets
+			if p != nil {
+				call.reply, call.err = nil, &Error{ClassOther, fmt.Errorf("panic: %v", p)}
+			}
 		}
 	}()
-	for try := 1; ; try++ {
-		o.reply, o.err = call(ctx)
-		if o.err == nil || try == maxTries {
-			return o
+	c.tryOnce(ctx, client, calls, false)
+	var unknown []*call
+	for _, call := range calls {
+		if redis.HasErrorPrefix(call.err, "NOSCRIPT") {
+			unknown = append(unknown, call)
 		}
-		class := classOf(o.err)
-		if !class.transient() {
-			return o
-		}
-		c.refresh(ctx, class)
-		pause := time.NewTimer(time.Millisecond << try)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return o
-		}
+	}
+	if len(unknown) > 0 {
+		c.stats.noScripts.Add(uint64(len(unknown)))
+		c.tryOnce(ctx, client, unknown, true)
 	}
 }
 
-// refresh has a client of a cluster ask who serves what, if it may be wrong about
+// tryOnce sends calls and reads their replies: scripts by their hash, or whole.
+func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, whole bool) {
+	c.stats.roundTrips.Add(1)
+	c.stats.calls.Add(uint64(len(calls)))
+	if len(calls) == 1 {
+		cmd := calls[0].command(ctx, whole)
+		_ = client.Process(ctx, cmd)
+		calls[0].reply, calls[0].err = cmd.Result()
+		return
+	}
+	pipe := client.Pipeline()
+	commands := make([]once, len(calls))
+	for i, call := range calls {
+		commands[i] = call.command(ctx, whole)
+		_ = pipe.Process(ctx, commands[i])
+	}
+	_, _ = pipe.Exec(ctx)
+	for i, call := range calls {
+		call.reply, call.err = commands[i].Result()
+	}
+}
+
+// failure returns err as an error that a caller can make something of.
+func (c *conn) failure(err error) error {
+	failed := failure(err)
+	c.stats.failed(failed.Class)
+	c.doubt(failed.Class)
+	return failed
+}
+
+// clock returns the time since c was made or, in tests, that of the server.
+func (c *conn) clock() time.Duration {
+	if c.set.now != nil {
+		return time.Duration(c.set.now().UnixMicro()) * time.Microsecond
+	}
+	return time.Since(c.origin)
+}
+
+// doubt has a client of a cluster that may be wrong about who serves what ask for
 // that: else it would find out after a minute.
-func (c *conn) refresh(ctx context.Context, class Class) {
-	if c.reload == nil {
+func (c *conn) doubt(class Class) {
+	if c.cluster == nil {
 		return
 	}
 	switch class {
 	case ClassTimeout, ClassConnection, ClassDial, ClassReadOnly, ClassClusterDown:
-		now, last := time.Now().UnixMilli(), c.reloaded.Load()
-		if now-last >= reloadEvery && c.reloaded.CompareAndSwap(last, now) {
-			c.reload(ctx)
+		now, last := time.Now().UnixNano(), c.reloaded.Load()
+		if now-last >= int64(reloadEvery) && c.reloaded.CompareAndSwap(last, now) {
+			c.cluster.ReloadState(context.Background())
+			time.AfterFunc(reloadAgain, func() { c.cluster.ReloadState(context.Background()) })
 		}
+	}
+}
+
+// heard notes that the client knows who serves what, once a server has answered.
+func (c *conn) heard(f *flight) {
+	if c.cluster == nil || c.known.Load() {
+		return
+	}
+	for _, call := range f.calls {
+		if call.err == nil {
+			c.known.Store(true)
+		}
+	}
+}
+
+// tell tells who waits for call how it has ended.
+func (c *conn) tell(call *call) {
+	j := call.joint
+	var results []ratelimit.Result
+	if j != nil && call.err == nil {
+		var state snapshot
+		var taken int64
+		results, state, taken, call.err = readOne(&j.plan, call.reply, j.costs, j.ahead, j.reserve)
+		if call.err == nil {
+			denied := slices.ContainsFunc(results, func(r ratelimit.Result) bool { return r.RetryAfter > 0 })
+			c.denials.learn(call, state, denied)
+			c.stats.leased.Add(uint64(taken))
+			c.leases.fill(j, taken, state.at, results[len(results)-1])
+		}
+	}
+	for i, w := range call.waiters {
+		o := outcome{reply: call.reply, err: call.err}
+		if results != nil {
+			o.result = results[i]
+		}
+		w.done <- o
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -75,6 +76,7 @@ func failure(err error) *Error {
 func classOf(err error) Class {
 	var reply redis.Error
 	var op *net.OpError
+	var sys *os.SyscallError // what the client leaves of an OpError while it greets
 	var timeout net.Error
 	switch {
 	case errors.Is(err, redis.ErrClosed):
@@ -89,7 +91,7 @@ func classOf(err error) Class {
 		return classOfReply(reply.Error())
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return ClassTimeout
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &op):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &op), errors.As(err, &sys):
 		return ClassConnection
 	}
 	return ClassOther
@@ -118,6 +120,12 @@ var replies = []struct {
 	{"max number of clients", ClassDial},
 }
 
+// elsewhere reports whether a node of a cluster does not have, or no longer has, what
+// it was asked for.
+func elsewhere(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ") || errors.Is(err, redis.ErrClosed)
+}
+
 func classOfReply(text string) Class {
 	for _, r := range replies {
 		if strings.Contains(text, r.text) {
@@ -125,18 +133,4 @@ func classOfReply(text string) Class {
 		}
 	}
 	return ClassOther
-}
-
-// firstOf returns the first of errs that is one, or the error of ctx if that is
-// over.
-func firstOf(ctx context.Context, errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return err
-		}
-	}
-	return nil
 }

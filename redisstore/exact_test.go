@@ -138,7 +138,7 @@ func extreme() map[ratelimit.Algorithm][]ratelimit.Rate {
 
 // TestExtremes checks all that a Store promises at the extremes.
 func TestExtremes(t *testing.T) {
-	client := start(t).client(t)
+	client := startReal(t).client(t)
 	conform(t, client, ratelimittest.StoreConfig{Schedules: schedules(40), Steps: 40, Rates: extreme(), Seed: 2})
 }
 

@@ -1,7 +1,10 @@
 package redisstore
 
 import (
+	"context"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/ratelimit-go/ratelimit"
 )
@@ -22,8 +25,85 @@ func (s *Store) KeyOf(a ratelimit.Ask) string { return s.keyOf(&a).text }
 // Slot returns the slot that the state of a is in.
 func (s *Store) Slot(a ratelimit.Ask) int { return slot(s.keyOf(&a).tag) }
 
-// CallsUnderWay returns how many calls have not ended.
-func (s *Store) CallsUnderWay() int { return len(s.conn.calls) }
+// CallsUnderWay returns how many flights have not ended.
+func (s *Store) CallsUnderWay() int {
+	n := s.conn.any.underWay()
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	for _, l := range s.conn.masters {
+		n += l.underWay()
+	}
+	return n
+}
+
+// Waiting returns how many callers wait for a call, of a single server.
+func (s *Store) Waiting() int { return int(s.conn.any.waiting.Load()) }
+
+// Denials returns how many states of denied keys are held.
+func (s *Store) Denials() int { return int(s.conn.denials.size.Load()) }
+
+// The bounds of what is held.
+const (
+	MostWaiting  = maxWaiting
+	MostJoined   = maxJoined
+	MostTogether = mostTogether
+	MostDenials  = denialShards * mostDenials
+)
 
 // Exact is the arithmetic of the scripts.
 func Exact() string { return exactLua }
+
+// Client returns the client that s asks.
+func (s *Store) Client() redis.UniversalClient { return s.conn.client.(redis.UniversalClient) }
+
+// A Reply is what a script for one key has answered.
+type Reply struct {
+	Results  []ratelimit.Result
+	Taken    int64 // units ahead
+	Straight bool  // the script had no need of its general code
+	plan     plan
+	known    snapshot
+}
+
+// One charges costs of the key of a, one after the other, and up to ahead units more.
+func (s *Store) One(ctx context.Context, a ratelimit.Ask, costs []int64, ahead, reserve int64) (r Reply, err error) {
+	u, err := s.unit(&a)
+	if err != nil {
+		return r, err
+	}
+	r.plan = u.plan
+	reply, err := s.conn.run(ctx, oneScripts[u.kind], []string{u.key.text}, oneArgs(s.env(), &u.plan, costs, ahead, reserve))
+	if err != nil {
+		return r, err
+	}
+	_, r.Straight = reply.(string)
+	r.Results, r.known, r.Taken, err = readOne(&u.plan, reply, costs, ahead, reserve)
+	return r, err
+}
+
+// Straight charges asks, which are in one slot, and reports whether the script had no
+// need of its general code.
+func (s *Store) Straight(ctx context.Context, asks []ratelimit.Ask) (bool, error) {
+	units := make([]unit, len(asks))
+	for i := range asks {
+		var err error
+		if units[i], err = s.unit(&asks[i]); err != nil {
+			return false, err
+		}
+	}
+	reply, err := s.take(ctx, units, false)
+	if err != nil {
+		return false, err
+	}
+	results, err := straight(units, reply)
+	return results != nil, err
+}
+
+// Deny answers n units if r makes certain that they are denied.
+func (r *Reply) Deny(n int64, early, late time.Duration) (ratelimit.Result, bool) {
+	return r.known.deny(&r.plan, n, early.Microseconds(), late.Microseconds())
+}
+
+// Knows reports whether r says all that a decision depends on, or when one unit may
+// be granted.
+func (r *Reply) Knows() (all, one bool) { return r.known.known == 'l', r.known.known == 'd' }

@@ -10,11 +10,12 @@ import (
 
 // A key is the name of one state.
 //
+//	prefix:{c<client>}:1<kind>:<rule>
 //	prefix:{c<client>}:1<kind>:<rule>:<key>
 //	prefix:{k<rule>:<key>}:1<kind>
 //
-// The first is that of an ask with a Client: what is about one client is in one
-// slot of a cluster. 1 is the version of what is stored there, which is described
+// The first two are those of an ask with a Client, which may be its Key as well:
+// what is about one client is in one slot of a cluster. 1 is the version of what is stored there, which is described
 // at the head of the scripts, and kind the letter of the algorithm.
 //
 // Letters, digits and a few marks stand for themselves, other bytes are a % and two
@@ -53,8 +54,10 @@ func (s *settings) keyOf(a *ratelimit.Ask) key {
 	if a.Client != "" {
 		b.WriteByte(':')
 		writeText(&b, a.Rule)
-		b.WriteByte(':')
-		writeText(&b, a.Key)
+		if a.Key != a.Client {
+			b.WriteByte(':')
+			writeText(&b, a.Key)
+		}
 	}
 	text := b.String()
 	return key{text, text[start:end]}

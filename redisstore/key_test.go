@@ -38,7 +38,9 @@ func TestKeys(t *testing.T) {
 		want, why string
 	}{
 		{ratelimit.Ask{Rule: "search", Key: "alice", Client: "alice", Algorithm: ratelimit.AlgorithmTokenBucket},
-			"ratelimit:{calice}:1t:search:alice", "a client is the hash tag"},
+			"ratelimit:{calice}:1t:search", "a client is the hash tag"},
+		{ratelimit.Ask{Rule: "search", Key: "5:alice/search", Client: "alice", Algorithm: ratelimit.AlgorithmTokenBucket},
+			"ratelimit:{calice}:1t:search:5%3aalice/search", "its keys are in one slot"},
 		{ratelimit.Ask{Rule: "search", Key: "10.0.0.1", Algorithm: ratelimit.AlgorithmFixedWindow},
 			"ratelimit:{ksearch:10.0.0.1}:1f", "else rule and key are"},
 		{ratelimit.Ask{Algorithm: ratelimit.AlgorithmLeakyBucket}, "ratelimit:{k:}:1l", "no tag is empty"},
@@ -140,5 +142,5 @@ func TestOptions(t *testing.T) {
 		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, name)
 	}
 	s := nowhere(t, redisstore.WithPrefix("app:limits"), redisstore.WithTimeout(time.Second))
-	assert.Equal(t, "app:limits:{ca}:1t:rule:a", s.KeyOf(ask(all[0], ratelimit.PerMinute(1), 1)))
+	assert.Equal(t, "app:limits:{ca}:1t:rule", s.KeyOf(ask(all[0], ratelimit.PerMinute(1), 1)))
 }

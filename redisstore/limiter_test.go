@@ -69,7 +69,7 @@ func TestRefused(t *testing.T) {
 }
 
 func BenchmarkTake(b *testing.B) {
-	client := start(b).client(b)
+	client := startReal(b).client(b)
 	s := newStore(b, client)
 	for _, a := range all {
 		b.Run("algo="+string(a), func(b *testing.B) {

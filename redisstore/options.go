@@ -15,6 +15,8 @@ type Option func(*settings)
 type settings struct {
 	prefix  string
 	timeout time.Duration
+	denials time.Duration // how long a state is believed; none are kept if 0
+	leases  int64         // how many units of a key are taken ahead
 
 	// For tests only. A store whose now is set decides by it, not by the
 	// clock of the server: its keys must not expire by that, so pad is long.
@@ -24,7 +26,7 @@ type settings struct {
 }
 
 func newSettings(opts []Option) settings {
-	set := settings{prefix: "ratelimit", timeout: 50 * time.Millisecond, pad: defaultPad, heals: true}
+	set := settings{prefix: "ratelimit", timeout: 50 * time.Millisecond, denials: time.Second, pad: defaultPad, heals: true}
 	for _, o := range opts {
 		if o != nil {
 			o(&set)
@@ -41,6 +43,26 @@ func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = pr
 // own timeouts. It is 50 ms by default.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
+// WithDenialCache has a key that was denied be denied in this process, without a
+// call, for as long as the server would deny it, but for at most d: only a Reset, or
+// what another decision gives back, is seen so much later. A denial that comes too
+// late by less than the time of the call that it was learned from is possible, one
+// that the server would not give is not, but for those. It is one second by default;
+// zero keeps none.
+func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.denials = d } }
+
+// WithLeases has keys that are asked for often take up to units ahead of need, in the
+// call that they need anyway, and spend them in this process, without a call. What is
+// not spent in half a second is given back, and all of it by [Store.Close]. It is 0
+// by default: nothing is taken ahead.
+//
+// In any window, at most units for each process with such a store are granted above
+// the limit, as they were charged before; in the long run, none. A process may be denied what others have taken ahead. How many are
+// taken goes by how often the key is asked for, and is at most an eighth of what is left,
+// so near its limit a key asks for each unit. Units of leaky buckets are never taken
+// ahead, nor are those of decisions of several rules.
+func WithLeases(units int) Option { return func(s *settings) { s.leases = int64(units) } }
+
 // validate returns all the problems of s, joined, or nil.
 func (s *settings) validate() error {
 	var errs []error
@@ -49,6 +71,12 @@ func (s *settings) validate() error {
 	}
 	if s.timeout <= 0 {
 		errs = append(errs, &ratelimit.ConfigError{Field: "timeout", Value: s.timeout, Reason: "must be longer than zero"})
+	}
+	if s.denials < 0 {
+		errs = append(errs, &ratelimit.ConfigError{Field: "denialCache", Value: s.denials, Reason: "must not be negative"})
+	}
+	if s.leases < 0 {
+		errs = append(errs, &ratelimit.ConfigError{Field: "leases", Value: s.leases, Reason: "must not be negative"})
 	}
 	return errors.Join(errs...)
 }

@@ -51,6 +51,53 @@ func (r routing) parts(units []unit) [][]int {
 	return parts
 }
 
+// Part returns which part of the store has the state of a: of a Cluster, the 256
+// slots that it is among; of others, there is one. One part may fail while others
+// answer; see [ratelimit.Store].
+func (s *Store) Part(a ratelimit.Ask) int {
+	if s == nil || s.routing != bySlot {
+		return 0
+	}
+	return partOf(s.keyOf(&a))
+}
+
+// partOf returns the part of a Cluster that has k.
+func partOf(k key) int { return slot(k.tag) / 256 }
+
+// A partial is the failure of some parts of a Cluster.
+type partial struct {
+	error
+	parts []int
+}
+
+// Parts returns which have failed; see [ratelimit.Store].
+func (p *partial) Parts() []int { return p.parts }
+
+// Unwrap returns what one of them has failed by.
+func (p *partial) Unwrap() error { return p.error }
+
+// failed returns the first of errs, those of calls about parts of units, and says
+// which parts have failed; or nil; or the error of ctx if that is over.
+func failed(ctx context.Context, errs []error, units []unit, parts [][]int) error {
+	var p partial
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if p.error == nil {
+			p.error = err
+		}
+		p.parts = append(p.parts, partOf(units[parts[i][0]].key))
+	}
+	if p.error == nil {
+		return nil
+	}
+	return &p
+}
+
 // each calls do with 0 to n-1 at once and waits for all.
 func each(n int, do func(i int)) {
 	var all sync.WaitGroup
@@ -74,22 +121,24 @@ func (s *Store) takeApart(ctx context.Context, units []unit, parts [][]int) ([]r
 			some[j] = units[place]
 		}
 		var got []answer
-		if got, errs[i] = s.take(ctx, some, true); errs[i] == nil {
-			for j, place := range parts[i] {
-				answers[place] = got[j]
-			}
+		var reply any
+		if reply, errs[i] = s.take(ctx, some, true); errs[i] == nil {
+			got, errs[i] = answersIn(reply, len(some), true)
+		}
+		for j := range got {
+			answers[parts[i][j]] = got[j]
 		}
 	})
-	failed := firstOf(ctx, errs)
-	passes := failed == nil
+	err := failed(ctx, errs, units, parts)
+	passes := err == nil
 	for i := range answers {
 		passes = passes && (units[i].shadow || answers[i].granted)
 	}
 	if !passes {
 		s.giveBack(ctx, units, answers, parts)
 	}
-	if failed != nil {
-		return nil, failed
+	if err != nil {
+		return nil, err
 	}
 	results := make([]ratelimit.Result, len(units))
 	for i := range answers {

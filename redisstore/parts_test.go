@@ -22,7 +22,7 @@ type wrapped struct{ redis.UniversalClient }
 // TestUnknownClient checks all that a Store promises over a client of which it is not
 // known where keys are: a script for each hash tag.
 func TestUnknownClient(t *testing.T) {
-	client := start(t).client(t)
+	client := startReal(t).client(t)
 	conform(t, wrapped{client}, ratelimittest.StoreConfig{Schedules: schedules(30), Steps: 40, Seed: 3})
 }
 
@@ -39,7 +39,7 @@ func apart(a ratelimit.Algorithm, r ratelimit.Rate, n int) []ratelimit.Ask {
 // TestGivenBack has a decision be denied in one slot: what was charged in the others
 // is given back to the byte, and answered as if each ask were alone.
 func TestGivenBack(t *testing.T) {
-	client := start(t).client(t)
+	client := startReal(t).client(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	s := newStore(t, wrapped{client}, redisstore.WithClock(clock))
 	for _, a := range all {
@@ -99,4 +99,58 @@ func TestHungPart(t *testing.T) {
 		return err
 	})
 	t.Logf("%d of %d asks were on masters that answered, and were given back", reached, len(asks))
+}
+
+// TestDeadPart has one of three masters hang: a limiter answers for the keys of that
+// by its policy, without asking it, and for no others.
+func TestDeadPart(t *testing.T) {
+	servers, client := startNodes(t, 3, "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no")
+	s, err := redisstore.New(client, redisstore.WithTimeout(300*time.Millisecond))
+	require.NoError(t, err)
+	limiter, err := ratelimit.New([]ratelimit.Rule{{Name: "rule", Rate: ratelimit.PerDay(1000)}}, nil,
+		ratelimit.WithStore(s), ratelimit.WithFailurePolicy(ratelimit.FailClosed))
+	require.NoError(t, err)
+	check := func(i int) (ratelimit.Result, error) {
+		req := ratelimit.Request{Client: fmt.Sprint("client", i), Rules: []string{"rule"}}
+		return limiter.Check(context.Background(), req)
+	}
+	const clients = 24
+	dead := make(map[int]bool)
+	for i := range clients {
+		until(t, func(context.Context) error {
+			_, err := check(i)
+			return err
+		})
+		ask := ratelimit.Ask{Rule: ":rule", Key: fmt.Sprint("client", i), Client: fmt.Sprint("client", i), Algorithm: all[0]}
+		master, err := client.MasterForKey(context.Background(), s.KeyOf(ask))
+		require.NoError(t, err)
+		dead[i] = master.Options().Addr == servers[0].addr
+	}
+	servers[0].signal(t, syscall.SIGSTOP)
+	for i := range clients {
+		eachOf(8, 8, func(int) { // five in a row open the breaker of a part
+			res, err := check(i)
+			assert.Equal(t, dead[i], res.Degraded, "client %d", i)
+			assert.Equal(t, dead[i], err != nil, "client %d", i)
+		})
+	}
+	stats := limiter.StoreStats()
+	assert.Positive(t, stats.Open)
+	assert.ErrorIs(t, stats.LastError, ratelimit.ErrStore)
+	hits := s.Stats().Errors[redisstore.ClassTimeout]
+	for i := range clients {
+		_, err := check(i)
+		assert.Equal(t, dead[i], err != nil, "client %d", i)
+	}
+	t.Logf("%d of %d parts are not asked; %d timeouts in all", stats.Open, stats.Parts, hits)
+	servers[0].signal(t, syscall.SIGCONT)
+	until(t, func(context.Context) error {
+		for i := range clients {
+			if _, err := check(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	assert.Zero(t, limiter.StoreStats().Open)
 }

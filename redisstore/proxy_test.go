@@ -1,20 +1,38 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// A proxy passes bytes to a server and back, and loses replies when told to.
+// A fault is what a proxy does with the reply to a script.
+type fault int32
+
+const (
+	loses  fault = iota // ends the connection instead
+	resets              // resets it amidst the reply
+	drops               // says nothing
+	delays              // passes it on after delay
+)
+
+// delay is longer than stores wait that are behind a proxy which delays.
+const delay = 200 * time.Millisecond
+
+// A proxy passes bytes to a server and back, but for faults.
 type proxy struct {
 	addr  string
-	loses atomic.Int64 // how many more replies; each is the end of its connection
+	fault atomic.Int32
+	left  atomic.Int64 // how many more replies meet it
+	met   atomic.Int64 // how many have
 }
 
+// startProxy starts a proxy of a server, which ends with the test.
 func startProxy(t testing.TB, server string) *proxy {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -27,37 +45,71 @@ func startProxy(t testing.TB, server string) *proxy {
 			if err != nil {
 				return
 			}
-			go p.serve(client, server)
+			go p.serve(client.(*net.TCPConn), server)
 		}
 	}()
 	return p
 }
 
-func (p *proxy) serve(client net.Conn, addr string) {
+// will has the next n replies to scripts meet f.
+func (p *proxy) will(f fault, n int) {
+	p.fault.Store(int32(f))
+	p.met.Store(0)
+	p.left.Store(int64(n))
+}
+
+// serve passes what client asks to the server, and the replies back, until one of
+// the two ends it.
+func (p *proxy) serve(client *net.TCPConn, addr string) {
 	defer func() { _ = client.Close() }()
 	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", addr)
 	if err != nil {
 		return
 	}
 	defer func() { _ = server.Close() }()
+	var script atomic.Bool // whether a script was asked for, and has no reply
 	go func() {
-		pass(client, server, func() bool { return true })
-		_ = server.Close()
+		defer func() { _ = server.Close() }()
+		pass(client, func(request []byte) bool {
+			if bytes.Contains(request, []byte("\r\nevalsha\r\n")) || bytes.Contains(request, []byte("\r\neval\r\n")) {
+				script.Store(true)
+			}
+			_, err := server.Write(request)
+			return err == nil
+		})
 	}()
-	pass(server, client, func() bool {
-		return p.loses.Load() <= 0 || p.loses.Add(-1) < 0
+	pass(server, func(reply []byte) bool {
+		if script.Swap(false) && p.left.Load() > 0 && p.left.Add(-1) >= 0 {
+			p.met.Add(1)
+			return fault(p.fault.Load()).meet(client, reply)
+		}
+		_, err := client.Write(reply)
+		return err == nil
 	})
 }
 
-// pass passes what comes from one end to the other while may says so.
-func pass(from, to net.Conn, may func() bool) {
+// meet does to a reply what f is, and reports whether to go on.
+func (f fault) meet(client *net.TCPConn, reply []byte) bool {
+	switch f {
+	case drops:
+		return true
+	case delays:
+		<-time.After(delay)
+		_, err := client.Write(reply)
+		return err == nil
+	case resets:
+		_, _ = client.Write(reply[:len(reply)/2])
+		_ = client.SetLinger(0)
+	}
+	return false
+}
+
+// pass calls to with what comes from a connection, while it says so.
+func pass(from net.Conn, to func([]byte) bool) {
 	buffer := make([]byte, 1<<16)
 	for {
 		n, err := from.Read(buffer)
-		if err != nil || !may() {
-			return
-		}
-		if _, err := to.Write(buffer[:n]); err != nil {
+		if err != nil || !to(buffer[:n]) {
 			return
 		}
 	}

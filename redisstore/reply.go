@@ -49,10 +49,8 @@ func answersIn(reply any, n int, returnable bool) ([]answer, error) {
 	r := reader{items: items}
 	answers := make([]answer, n)
 	for i := range answers {
-		a := &answers[i]
-		a.granted, a.left = r.number() == 1, r.number()
-		a.retry, a.reset, a.delay = r.duration(), r.duration(), r.duration()
-		if returnable {
+		answers[i] = r.answer()
+		if a := &answers[i]; returnable {
 			a.leftBefore, a.resetBefore = r.number(), r.duration()
 			a.at, a.before, a.after = r.text(), r.text(), r.text()
 		}
@@ -67,6 +65,13 @@ func answersIn(reply any, n int, returnable bool) ([]answer, error) {
 type reader struct {
 	items []any
 	err   error // the first that there was
+}
+
+// answer reads what is said of each ask.
+func (r *reader) answer() (a answer) {
+	a.granted, a.left = r.number() == 1, r.number()
+	a.retry, a.reset, a.delay = r.duration(), r.duration(), r.duration()
+	return a
 }
 
 func (r *reader) next() any {

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"crypto/sha1"
 	_ "embed" // the scripts
 	"encoding/hex"
@@ -23,6 +22,21 @@ var (
 	takeLua string
 	//go:embed lua/giveback.lua
 	giveBackLua string
+
+	//go:embed lua/start.lua
+	startLua string
+	//go:embed lua/onebucket.lua
+	oneBucketLua string
+	//go:embed lua/onefixed.lua
+	oneFixedLua string
+	//go:embed lua/onecounter.lua
+	oneCounterLua string
+	//go:embed lua/onelog.lua
+	oneLogLua string
+	//go:embed lua/one.lua
+	oneLua string
+	//go:embed lua/taketogether.lua
+	takeTogetherLua string
 )
 
 // A family is a bit for each file of algorithms. A script has those that its asks
@@ -42,7 +56,10 @@ var familyOf = map[byte]family{'t': buckets, 'l': buckets, 'f': windows, 'c': wi
 // takeScripts are the scripts for each set of families.
 var takeScripts = func() (scripts [families]*script) {
 	for f := range scripts {
-		text := []string{exactLua}
+		text := []string{startLua, takeTogetherLua, exactLua}
+		if family(f)&logs != 0 {
+			text = []string{startLua, exactLua}
+		}
 		for i, part := range []string{bucketLua, windowLua, logLua} {
 			if f>>i&1 == 1 {
 				text = append(text, part)
@@ -69,31 +86,3 @@ type once struct{ *redis.Cmd }
 
 // NoRetry returns true.
 func (once) NoRetry() bool { return true }
-
-// run runs s on the server of client. If the server does not know it, it is sent.
-func (s *script) run(ctx context.Context, client processor, keys []string, args []any) (any, error) {
-	reply, err := call(ctx, client, "evalsha", s.hash, keys, args)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return call(ctx, client, "eval", s.text, keys, args)
-	}
-	return reply, err
-}
-
-// A processor is what of a client is used.
-type processor interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-}
-
-func call(ctx context.Context, client processor, name, script string, keys []string, args []any) (any, error) {
-	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, name, script, len(keys))
-	for _, k := range keys {
-		all = append(all, k)
-	}
-	cmd := redis.NewCmd(ctx, append(all, args...)...)
-	cmd.SetFirstKeyPos(3)
-	if err := client.Process(ctx, once{cmd}); err != nil {
-		return nil, err
-	}
-	return cmd.Result()
-}

@@ -2,18 +2,21 @@ package redisstore_test
 
 import (
 	"context"
-	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -21,14 +24,19 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// TestMain fails if a goroutine is left at the end.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain fails if a goroutine is left at the end. What the client has to say is in
+// its errors.
+func TestMain(m *testing.M) {
+	logging.Disable()
+	goleak.VerifyTestMain(m)
+}
 
-// A server is a redis-server that belongs to a test.
+// A server is a redis-server that belongs to a test, or a fake of one.
 type server struct {
 	addr string
-	cmd  *exec.Cmd
 	log  string
+	args []string
+	cmd  *exec.Cmd // nil if it does not run, or is a fake
 }
 
 // program returns the path of a program of Redis, or skips the test. With
@@ -46,41 +54,84 @@ func program(t testing.TB, name string) string {
 	return ""
 }
 
-// freePort returns a port of the loopback that nobody listens on.
+// freePort returns a port of the loopback that nobody listens on. It is below those
+// that connections are given: a server that is started again finds its own free.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	return port
+	for range 100 {
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:"+port)
+		if err == nil {
+			require.NoError(t, l.Close())
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
-// start starts a redis-server that ends with the test.
-func start(t testing.TB, args ...string) *server {
+// start starts a server that ends with the test. On a machine without redis-server
+// it is a fake in this process, which is enough where a test only asks.
+func start(t testing.TB) *server {
 	t.Helper()
-	path, dir, port := program(t, "redis-server"), t.TempDir(), freePort(t)
+	_, err := exec.LookPath("redis-server")
+	if err != nil && os.Getenv("RATELIMIT_REQUIRE_REDIS") != "1" {
+		return &server{addr: miniredis.RunT(t).Addr()}
+	}
+	return startReal(t)
+}
+
+// startReal starts a redis-server that ends with the test.
+func startReal(t testing.TB, args ...string) *server {
+	t.Helper()
+	return startWith(t, append([]string{"--save", "", "--appendonly", "no"}, args...)...)
+}
+
+// startWith starts a redis-server, of whatever kind, that ends with the test.
+func startWith(t testing.TB, args ...string) *server {
+	t.Helper()
+	program(t, "redis-server")
+	dir, port := t.TempDir(), freePort(t)
 	s := &server{addr: "127.0.0.1:" + port, log: filepath.Join(dir, "log")}
-	args = append([]string{
-		"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", dir, "--logfile", s.log,
-	}, args...)
-	s.cmd = exec.CommandContext(context.Background(), path, args...) // Cleanup ends it
-	require.NoError(t, s.cmd.Start())
+	s.args = slices.Concat(args, []string{"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--logfile", s.log})
 	t.Cleanup(func() {
-		s.signal(t, syscall.SIGKILL)
-		_ = s.cmd.Wait()
+		s.kill(t)
 		if t.Failed() {
 			text, _ := os.ReadFile(s.log)
 			lines := strings.Split(string(text), "\n")
 			t.Logf("%s: %s", s.addr, strings.Join(lines[max(len(lines)-15, 0):], "\n"))
 		}
 	})
-	c := redis.NewClient(&redis.Options{Addr: s.addr})
+	s.run(t)
+	s.await(t)
+	return s
+}
+
+// run starts the program of s, with more arguments than the first time if there are.
+func (s *server) run(t testing.TB, more ...string) {
+	t.Helper()
+	args := append(slices.Clone(s.args), more...)
+	s.cmd = exec.CommandContext(context.Background(), program(t, "redis-server"), args...) // Cleanup ends it
+	require.NoError(t, s.cmd.Start())
+}
+
+// await waits until s answers, and returns when that was.
+func (s *server) await(t testing.TB) time.Time {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1, DialerRetries: 1})
 	defer func() { _ = c.Close() }()
 	until(t, func(ctx context.Context) error { return c.Ping(ctx).Err() })
-	return s
+	return time.Now()
+}
+
+// kill ends s at once, if it runs.
+func (s *server) kill(t testing.TB) {
+	t.Helper()
+	if s.cmd != nil {
+		s.signal(t, syscall.SIGKILL)
+		_ = s.cmd.Wait()
+		s.cmd = nil
+	}
 }
 
 func (s *server) signal(t testing.TB, sig syscall.Signal) {
@@ -93,7 +144,7 @@ func until(t testing.TB, do func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		err := do(ctx)
@@ -115,34 +166,6 @@ func (s *server) client(t testing.TB) *redis.Client {
 	return c
 }
 
-// startCluster starts three masters that are a cluster, and returns them and a
-// client.
-func startCluster(t testing.TB) ([]*server, *redis.ClusterClient) {
-	t.Helper()
-	cli := program(t, "redis-cli")
-	var servers []*server
-	var addrs []string
-	for range 3 {
-		s := start(t, "--cluster-enabled", "yes", "--cluster-port", freePort(t), "--cluster-node-timeout", "2000")
-		servers, addrs = append(servers, s), append(addrs, s.addr)
-	}
-	args := append([]string{"--cluster", "create"}, append(addrs, "--cluster-replicas", "0", "--cluster-yes")...)
-	out, err := exec.CommandContext(t.Context(), cli, args...).CombinedOutput()
-	require.NoError(t, err, string(out))
-	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
-	t.Cleanup(func() { _ = c.Close() })
-	until(t, func(ctx context.Context) error {
-		return c.ForEachMaster(ctx, func(ctx context.Context, m *redis.Client) error {
-			info, err := m.ClusterInfo(ctx).Result()
-			if err == nil && (!strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3")) {
-				err = errors.New("the cluster is not ready")
-			}
-			return err
-		})
-	})
-	return servers, c
-}
-
 // newStore returns a store on client with time enough for a busy machine.
 func newStore(t testing.TB, client redis.UniversalClient, opts ...redisstore.Option) *redisstore.Store {
 	t.Helper()
@@ -158,13 +181,18 @@ func number(t testing.TB, c *redis.Client, section, name string) int {
 	require.NoError(t, err)
 	for line := range strings.SplitSeq(info, "\r\n") {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			n, err := strconv.Atoi(value)
-			require.NoError(t, err)
-			return n
+			return atoi(t, value)
 		}
 	}
 	t.Fatalf("INFO %s has no %s", section, name)
 	return 0
+}
+
+func atoi(t testing.TB, digits string) int {
+	t.Helper()
+	n, err := strconv.Atoi(digits)
+	require.NoError(t, err)
+	return n
 }
 
 // ask is for n units of the key a.

@@ -35,7 +35,9 @@ func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{settings: set, conn: newConn(client, set.timeout), routing: routingOf(client)}, nil
+	s := &Store{settings: set, routing: routingOf(client)}
+	s.conn = newConn(client, &s.settings)
+	return s, nil
 }
 
 // Supports returns why the store can not grant r by a, or nil.
@@ -58,12 +60,17 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	if err != nil {
 		return nil, err
 	}
+	s.conn.stats.decisions.Add(1)
+	if len(asks) == 1 {
+		return s.takeOne(ctx, &asks[0])
+	}
 	units := make([]unit, len(asks))
 	for i := range asks {
 		if units[i], err = s.unit(&asks[i]); err != nil {
 			return nil, err
 		}
 	}
+	s.conn.denials.forget(asks)
 	switch parts := s.routing.parts(units); len(parts) {
 	case 0:
 		return []ratelimit.Result{}, nil
@@ -72,6 +79,27 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	default:
 		return s.takeApart(ctx, units, parts)
 	}
+}
+
+// takeOne decides about one ask, together with those of others for the same key.
+func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Result, error) {
+	if res, denied := s.conn.denials.answer(a, s.conn); denied {
+		s.conn.stats.cacheHits.Add(1)
+		return []ratelimit.Result{res}, nil
+	}
+	if res, granted := s.conn.leases.spend(a); granted {
+		s.conn.stats.leaseHits.Add(1)
+		return []ratelimit.Result{res}, nil
+	}
+	u, err := s.unit(a)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.conn.lane(ctx, u.key.text).ask(ctx, &u)
+	if err != nil {
+		return nil, err
+	}
+	return []ratelimit.Result{res}, nil
 }
 
 // Reset makes the keys of asks as good as new. Its errors are as those of Take.
@@ -87,6 +115,8 @@ func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 		}
 		units[i].key = s.keyOf(&asks[i])
 	}
+	s.conn.leases.forget(asks)
+	defer s.conn.denials.reset(asks)
 	parts := s.routing.parts(units)
 	errs := make([]error, len(parts))
 	each(len(parts), func(i int) {
@@ -96,7 +126,16 @@ func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 		}
 		errs[i] = s.conn.del(ctx, keys)
 	})
-	return firstOf(ctx, errs)
+	return failed(ctx, errs, units, parts)
+}
+
+// Close gives back what was taken ahead; see [WithLeases]. The store still works, and
+// takes nothing ahead any more. It leaves the client open.
+func (s *Store) Close() error {
+	if s == nil || s.conn == nil {
+		return nil
+	}
+	return s.conn.leases.close()
 }
 
 // begin returns the context of a call that may be made.
@@ -112,6 +151,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, error) {
 
 // A unit is an ask as the script wants it.
 type unit struct {
+	ask *ratelimit.Ask
 	key key
 	plan
 	n      int64
@@ -127,13 +167,19 @@ func (s *Store) unit(a *ratelimit.Ask) (unit, error) {
 		return unit{}, err
 	}
 	// What never fits is all the same to a double.
-	return unit{s.keyOf(a), p, min(int64(a.N), p.limit+1), a.Shadow}, nil
+	return unit{a, s.keyOf(a), p, min(int64(a.N), p.limit+1), a.Shadow}, nil
 }
 
-// takeTogether has one script decide. It is the place for what puts several
-// decisions into one call.
+// takeTogether has one script decide.
 func (s *Store) takeTogether(ctx context.Context, units []unit) ([]ratelimit.Result, error) {
-	answers, err := s.take(ctx, units, false)
+	reply, err := s.take(ctx, units, false)
+	if err != nil {
+		return nil, err
+	}
+	if results, err := straight(units, reply); results != nil || err != nil {
+		return results, err
+	}
+	answers, err := answersIn(reply, len(units), false)
 	if err != nil {
 		return nil, err
 	}
@@ -145,10 +191,10 @@ func (s *Store) takeTogether(ctx context.Context, units []unit) ([]ratelimit.Res
 }
 
 // take runs the script that decides about units, which are in one slot.
-func (s *Store) take(ctx context.Context, units []unit, returnable bool) ([]answer, error) {
+func (s *Store) take(ctx context.Context, units []unit, returnable bool) (any, error) {
 	keys := make([]string, len(units))
-	args := make([]any, 0, 4+6*len(units))
-	args = append(args, s.instant(), s.pad.Milliseconds(), flag(s.heals), flag(returnable))
+	args := make([]any, 0, 2+6*len(units))
+	args = append(args, s.env(), flag(returnable))
 	var needs family
 	for i := range units {
 		u := &units[i]
@@ -156,20 +202,7 @@ func (s *Store) take(ctx context.Context, units []unit, returnable bool) ([]answ
 		keys[i] = u.key.text
 		args = append(args, string(u.kind), u.n, flag(u.shadow), u.gain, u.unit, u.burst)
 	}
-	reply, err := s.conn.run(ctx, takeScripts[needs], keys, args)
-	if err != nil {
-		return nil, err
-	}
-	return answersIn(reply, len(units), returnable)
-}
-
-// instant returns the time to decide by, in microseconds since the Unix epoch, or
-// nothing if that is the server's.
-func (s *Store) instant() any {
-	if s.now == nil {
-		return ""
-	}
-	return s.now().UnixMicro()
+	return s.conn.run(ctx, takeScripts[needs], keys, args)
 }
 
 func flag(on bool) string {

@@ -7,19 +7,26 @@
 --
 -- Stored as a string of decimal numbers with a space between:
 --
---   token bucket  gain unit burst last  whole frac fine  idle
---   leaky bucket  gain unit burst last  whole frac fine  whole frac fine
+--   either        gain unit burst  seconds micros  parts
+--   token bucket  gain unit burst  seconds micros  whole frac fine  idle
+--   leaky bucket  gain unit burst  seconds micros  whole frac fine  whole frac fine
 --
 -- gain, unit and burst are the rate, in lowest terms, that it was written under;
--- last is when the levels were true. The first level is the debt. The second is the
--- queue: what has yet to leave. idle is how many units of the debt nobody took,
--- because the burst was raised by them.
+-- seconds and micros are when the levels were true. The first level is the debt. The
+-- second is the queue: what has yet to leave. idle is how many units of the debt
+-- nobody took, because the burst was raised by them. The first form is that of all
+-- states that it can say: the debt is that many parts, less than 2^53 and no fine
+-- ones, the queue is the debt, and idle is 0.
 
 -- grain returns how many parts make a part at the rate of gain: all of them together
 -- are those that a nanosecond drains whole numbers of.
 local function grain(gain)
   local a, b = 1000, gain
-  while b > 0 do a, b = b, fmod(a, b) end
+  while b > 0 do
+    local rest = fmod(a, b)
+    a = b
+    b = rest
+  end
   return 1000 / a
 end
 
@@ -187,24 +194,42 @@ function bucket.give_back(s, instant, n)
   if s.queue then s.queue = minus(s, s.queue, still) end
 end
 
-local function encode_token(s)
-  return format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.gain, s.unit, s.burst, s.last,
-    s.debt[1], s.debt[2], s.debt[3], s.idle)
+-- encode returns s as it is stored: in the first form if short says that it may be,
+-- else with the numbers that follow.
+local function encode(s, short, ...)
+  local seconds, micros = divide(s.last, 1e6)
+  local head = format('%.0f %.0f %.0f %.0f %.0f ', s.gain, s.unit, s.burst, seconds, micros)
+  local debt, more = s.debt, {...}
+  local parts = debt[1] * s.unit + debt[2]
+  if short and debt[3] == 0 and parts < EXACT then return head .. format('%.0f', parts) end
+  for i = 1, #more do more[i] = format('%.0f', more[i]) end
+  return head .. format('%.0f %.0f %.0f ', debt[1], debt[2], debt[3]) .. table.concat(more, ' ')
 end
+
+local function encode_token(s) return encode(s, s.idle == 0, s.idle) end
 
 local function encode_leaky(s)
-  return format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.gain, s.unit, s.burst, s.last,
-    s.debt[1], s.debt[2], s.debt[3], s.queue[1], s.queue[2], s.queue[3])
+  local debt, queue = s.debt, s.queue
+  local same = debt[1] == queue[1] and debt[2] == queue[2] and debt[3] == queue[3]
+  return encode(s, same, queue[1], queue[2], queue[3])
 end
 
--- read returns the numbers that key holds, as pattern says, if they may have been
--- written by this script.
+-- sound reports whether s may have such a level.
+local function sound(s, level) return level[2] < s.unit and level[3] < grain(s.gain) end
+
+-- read returns the state that key holds, if it may have been written by this script,
+-- and the numbers after the debt. Those match pattern if it is not the first form.
 local function read_bucket(key, v, encode, pattern)
-  local s = {encode = encode, debt = {}}
-  local x, y, z
-  s.gain, s.unit, s.burst, s.last, s.debt[1], s.debt[2], s.debt[3], x, y, z = numbers(match(v, pattern))
-  if not s.gain or s.gain < 1 or s.unit < 1 or s.debt[1] > s.burst then return corrupt(key) end
-  if s.debt[2] >= s.unit or s.debt[3] >= grain(s.gain) then return corrupt(key) end
+  local s, x, y, z = {encode = encode, debt = {0, 0, 0}}
+  local debt, seconds, micros, parts = s.debt
+  s.gain, s.unit, s.burst, seconds, micros, parts = numbers(match(v, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+)$'))
+  if not parts then
+    s.gain, s.unit, s.burst, seconds, micros, debt[1], debt[2], debt[3], x, y, z = numbers(match(v, pattern))
+  end
+  if not s.gain or s.gain < 1 or s.unit < 1 then return corrupt(key) end
+  if parts then debt[1], debt[2] = divide(parts, s.unit) end
+  s.last = instant(seconds, micros)
+  if not s.last or below({s.burst, 0, 0}, debt) or not sound(s, debt) then return corrupt(key) end
   return s, x, y, z
 end
 
@@ -217,8 +242,8 @@ end
 function token.load(key)
   local v, s = call('GET', key)
   if not v then return nil end
-  s, v = read_bucket(key, v, encode_token, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+)$')
-  s.idle = v
+  s, v = read_bucket(key, v, encode_token, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  s.idle = v or 0
   return s
 end
 
@@ -232,9 +257,9 @@ function leaky.load(key)
   local v = call('GET', key)
   if not v then return nil end
   local s, whole, frac, fine =
-    read_bucket(key, v, encode_leaky, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-  s.queue = {whole, frac, fine}
-  if frac >= s.unit or fine >= grain(s.gain) then return corrupt(key) end
+    read_bucket(key, v, encode_leaky, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  s.queue = whole and {whole, frac, fine} or s.debt
+  if not sound(s, s.queue) then return corrupt(key) end
   return s
 end
 

@@ -11,7 +11,7 @@ local EXACT = 9007199254740992
 
 -- divide returns a/b, rounded down, and the rest. b is positive.
 local function divide(a, b)
-  local rest = fmod(a, b)
+  local rest = fmod(a, b) + 0 -- not -0, which is written otherwise
   if rest < 0 then rest = rest + b end
   return (a - rest) / b, rest
 end
@@ -21,8 +21,9 @@ end
 local function muldiv(a, b, c)
   local product = a * b
   if product < EXACT then return divide(product, c) end
-  if a < b then a, b = b, a end
-  local qa, ra = divide(a, c)
+  local large = max(a, b)
+  b = min(a, b)
+  local qa, ra = divide(large, c)
   local q, r = 0, 0
   local _, bits = math.frexp(b)
   local bit = 2 ^ (bits - 1)
@@ -69,6 +70,12 @@ local function numbers(...)
   return unpack(all)
 end
 
+-- instant returns a time as the scripts count it, or nothing if it is none.
+local function instant(seconds, micros)
+  local us = seconds * 1e6 + micros
+  if micros < 1e6 and us < EXACT and us > -EXACT then return us end
+end
+
 -- expiry returns PX for a state that is as good as new after us microseconds. It
 -- may be rounded: pad, in milliseconds, is more than that. Redis takes no more than
 -- 300 million years; the longest is 31,000.
@@ -81,3 +88,11 @@ local function corrupt(key) error('CORRUPT state in ' .. key, 0) end
 
 -- kinds are the algorithms, by letter. Each file adds its own.
 local kinds = {}
+
+-- renew brings s, a state of kind, to the rate of c at now, and reports whether it was
+-- other than this before. How far ahead is too far is up to the rate.
+local function renew(kind, s, c, now, heals)
+  local changed = heals and kind.heal(s, now)
+  changed = kind.adopt(s, c, now) or changed
+  return heals and kind.heal(s, now) or changed
+end

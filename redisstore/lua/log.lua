@@ -6,7 +6,8 @@
 --   per clock base
 --
 -- per is the length of the window that it was written under, clock the instant of
--- the last charge or change of that, base the total before the oldest entry. A
+-- the last charge or change of that, if it is later than the newest entry, base the
+-- total before the oldest entry. A
 -- total is what was ever granted, up to and with its entry: what a span of entries
 -- adds up to is a difference, and is found by bisection.
 
@@ -66,12 +67,14 @@ function log.load(key)
   local head = call('LRANGE', key, 0, 1)
   s.per, s.clock, s.base = numbers(match(head[1], '^(%d+) (-?%d+) (%d+)$'))
   if not s.per or s.per < 1 or items % 2 == 0 then return corrupt(key) end
-  s.last, s.total = s.clock, s.base
+  s.total = s.base
   if s.len > 0 then
     local tail = call('LRANGE', key, -2, -1)
     s.oldest, s.newest, s.total = numbers(head[2], tail[1], tail[2])
   end
   if not s.total or s.total < s.base then return corrupt(key) end
+  s.clock = max(s.clock, s.newest or s.clock)
+  s.last = s.clock
   return s
 end
 

@@ -1,31 +1,25 @@
 -- Takes what several asks want, of all or of none.
 --
--- ARGV: now, or '' for the time of the server; the pad of expiry; whether times far
--- ahead are read as now; whether the charges may be given back. Then for each key:
--- kind, n (0 looks), whether it is a shadow, requests or gain, per or unit, burst.
+-- ARGV: see start.lua; whether the charges may be given back. Then for each key: kind,
+-- n (0 looks), whether it is a shadow, requests or gain, per or unit, burst.
 --
--- Returns for each key: 1 if it is granted, the units left, and the microseconds of
+-- If the straight way was taken, returns the seconds and microseconds of now, and for
+-- each key the state as it was stored, or ''. Else for each key: 1 if it is granted, the units left, and the microseconds of
 -- RetryAfter, ResetAfter and Delay; -1 is longer than any. If the charges may be
 -- given back, further: the units left and the ResetAfter without the charge, and if
 -- there was one, the instant of it and the state before and after, else ''.
 
-local now = tonumber(ARGV[1])
-if not now then
-  local t = call('TIME')
-  now = t[1] * 1e6 + t[2]
-end
-local pad, heals, returnable = tonumber(ARGV[2]), ARGV[3] == '1', ARGV[4] == '1'
+local now, returnable = s * 1e6 + us, ARGV[2] == '1'
 
 -- read returns the ask of the i-th key, answered as if it were alone.
 local function read(i, key)
-  local v = 6 * i - 2
+  local v = 6 * i - 4
   local a = {kind = kinds[ARGV[v + 1]], n = tonumber(ARGV[v + 2]), shadow = ARGV[v + 3] == '1'}
   a.config = {tonumber(ARGV[v + 4]), tonumber(ARGV[v + 5]), tonumber(ARGV[v + 6])}
   local s = a.kind.load(key)
   a.known = s ~= nil
   if a.known then
-    local healed = heals and a.kind.heal(s, now)
-    a.changed = a.kind.adopt(s, a.config, now) or healed
+    a.changed = renew(a.kind, s, a.config, now, heals)
   else
     s = a.kind.fresh(a.config, now, key)
   end
@@ -65,6 +59,6 @@ for _, a in ipairs(asks) do
 end
 
 for i, a in ipairs(asks) do
-  if a.charged or a.changed and a.n > 0 then a.kind.save(KEYS[i], a.state, now, pad) end
+  if a.charged or a.changed and a.n > 0 then a.kind.save(KEYS[i], a.state, now, tonumber(pad)) end
 end
 return reply

@@ -3,12 +3,12 @@
 --
 -- Stored as a string of decimal numbers with a space between:
 --
---   fixed window            per last used
---   sliding window counter  per last prev cur
+--   fixed window            per  seconds micros  used
+--   sliding window counter  per  seconds micros  prev cur
 --
 -- per is the length that it was written under; how many requests that grants does
--- not matter to a count. last is the instant of the last charge; used and cur are of
--- the window that holds it, prev is of the one before.
+-- not matter to a count. seconds and micros are the instant of the last charge; used
+-- and cur are of the window that holds it, prev is of the one before.
 
 local function window_heal(s, now)
   if s.last - now <= 2 * s.per then return false end
@@ -18,16 +18,20 @@ end
 
 local fixed = {heal = window_heal}
 
-local function encode_fixed(s) return format('%.0f %.0f %.0f', s.per, s.last, s.used) end
+local function encode_fixed(s)
+  local seconds, micros = divide(s.last, 1e6)
+  return format('%.0f %.0f %.0f %.0f', s.per, seconds, micros, s.used)
+end
 
 function fixed.fresh(c, now) return {encode = encode_fixed, per = c[2], last = now, used = 0} end
 
 function fixed.load(key)
   local v = call('GET', key)
   if not v then return nil end
-  local s = {encode = encode_fixed}
-  s.per, s.last, s.used = numbers(match(v, '^(%d+) (-?%d+) (%d+)$'))
+  local s, seconds, micros = {encode = encode_fixed}
+  s.per, seconds, micros, s.used = numbers(match(v, '^(%d+) (-?%d+) (%d+) (%d+)$'))
   if not s.per or s.per < 1 then return corrupt(key) end
+  s.last = instant(seconds, micros) or corrupt(key)
   return s
 end
 
@@ -78,16 +82,20 @@ end
 
 local counter = {heal = window_heal}
 
-local function encode_counter(s) return format('%.0f %.0f %.0f %.0f', s.per, s.last, s.prev, s.cur) end
+local function encode_counter(s)
+  local seconds, micros = divide(s.last, 1e6)
+  return format('%.0f %.0f %.0f %.0f %.0f', s.per, seconds, micros, s.prev, s.cur)
+end
 
 function counter.fresh(c, now) return {encode = encode_counter, per = c[2], last = now, prev = 0, cur = 0} end
 
 function counter.load(key)
   local v = call('GET', key)
   if not v then return nil end
-  local s = {encode = encode_counter}
-  s.per, s.last, s.prev, s.cur = numbers(match(v, '^(%d+) (-?%d+) (%d+) (%d+)$'))
+  local s, seconds, micros = {encode = encode_counter}
+  s.per, seconds, micros, s.prev, s.cur = numbers(match(v, '^(%d+) (-?%d+) (%d+) (%d+) (%d+)$'))
   if not s.per or s.per < 1 then return corrupt(key) end
+  s.last = instant(seconds, micros) or corrupt(key)
   return s
 end
 

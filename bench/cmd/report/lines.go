@@ -31,11 +31,19 @@ type sizes struct {
 	rounds          int           // how often each subject is timed
 	batch           time.Duration // how long it is timed in a round
 	runs            int           // how often a slowest ask is looked for
+	redisKeys       int           // keys of a large table in Redis
+	redisTurn       time.Duration // how long a subject in Redis is asked in a round
 }
 
 var (
-	full  = sizes{few: 1000, many: 1_000_000, most: 10_000_000, rounds: 15, batch: 40 * time.Millisecond, runs: 5}
-	quick = sizes{few: 1000, many: 10_000, most: 100_000, rounds: 3, batch: 5 * time.Millisecond, runs: 1}
+	full = sizes{
+		few: 1000, many: 1_000_000, most: 10_000_000, rounds: 15, batch: 40 * time.Millisecond, runs: 5,
+		redisKeys: 10_000, redisTurn: 100 * time.Millisecond,
+	}
+	quick = sizes{
+		few: 1000, many: 10_000, most: 100_000, rounds: 3, batch: 5 * time.Millisecond, runs: 1,
+		redisKeys: 1000, redisTurn: 20 * time.Millisecond,
+	}
 )
 
 // lines is the table of what is promised.
@@ -51,7 +59,7 @@ func lines(s sizes) []line {
 		many = bench.Count(s.many)
 		most = bench.Count(s.most)
 	)
-	return []line{
+	return append([]line{
 		overFloor("TokenBucket.Allow, one key, serial", "tokenbucket", one, 1.15),
 		overFloor("TokenBucket.Allow, one key, serial, denied", "tokenbucket", oneDenied, 1.15),
 		overPeers("TokenBucket.Allow, one key, serial", one, 0.85),
@@ -89,7 +97,7 @@ func lines(s sizes) []line {
 		slowestGrowing("Slowest single Allow while growing to "+most+" keys", s.most, time.Millisecond),
 		slowestFlooded("Slowest single Allow at MaxKeys of "+many+" under a flood", s.many, time.Millisecond),
 		growth("TokenBucket.Allow, growth from "+bench.Count(s.few)+" to "+most+" keys, serial", s.few, s.most),
-	}
+	}, redisLines(s)...)
 }
 
 // overFloor promises at most bound times what the floor costs.

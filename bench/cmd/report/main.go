@@ -3,12 +3,16 @@
 //
 //	go run ./bench/cmd/report [-quick] [-lines regexp] [-rounds n]
 //
+// The lines about Redis need a redis-server in the path, which it starts for
+// itself; without one they are not measured.
+//
 // It prints Markdown. It exits with 1 if a figure is missed and with 2 if it
 // could not take one. A full run takes a few minutes and 4 GB of memory; it
 // should have the machine to itself.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,6 +20,8 @@ import (
 	"regexp"
 	"runtime/debug"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/bench"
 )
 
 func main() {
@@ -71,6 +77,7 @@ func report(out, progress io.Writer, o options) (kept bool, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 
 	lab := newLab(s, progress)
+	defer lab.redis.close()
 	rows, err := take(lab, chosen, !o.quick)
 	if err != nil {
 		return false, err
@@ -78,6 +85,7 @@ func report(out, progress io.Writer, o options) (kept bool, err error) {
 	writeHeader(out, os.Args[1:], time.Now())
 	writeRows(out, rows)
 	writeSamples(out, lab)
+	writeRedis(out, &lab.redis)
 	return allKept(rows), nil
 }
 
@@ -94,6 +102,11 @@ func take(lab *lab, lines []line, judge bool) ([]row, error) {
 	for _, l := range lines {
 		lab.say(l.work)
 		got, err := l.read(lab)
+		if errors.Is(err, bench.ErrNoRedis) {
+			lab.say(err.Error())
+			rows = append(rows, row{l.work, l.target, "no redis-server on this machine", "", notMeasured})
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.work, err)
 		}

@@ -19,9 +19,10 @@ type row struct {
 
 // The verdicts.
 const (
-	meets     = "meets"
-	misses    = "MISSES"
-	notJudged = "not judged"
+	meets       = "meets"
+	misses      = "MISSES"
+	notJudged   = "not judged"
+	notMeasured = "not measured"
 )
 
 // newRow returns l as it is shown. It is judged only if judge is set.
@@ -101,14 +102,23 @@ func writeSamples(out io.Writer, l *lab) {
 	writeTable(out, cells)
 }
 
+// writeRedis writes what the subjects in Redis have shown, where any were timed.
+func writeRedis(out io.Writer, l *redisLab) {
+	if len(l.samples) > 0 {
+		fmt.Fprintln(out)
+		writeTable(out, l.table())
+	}
+}
+
 // modules says where a peer is from.
 var modules = map[string]string{
-	"xtime":     "golang.org/x/time",
-	"sethvargo": "github.com/sethvargo/go-limiter",
-	"throttled": "github.com/throttled/throttled/v2",
-	"ulule":     "github.com/ulule/limiter/v3",
-	"httprate":  "github.com/go-chi/httprate",
-	"uber":      "go.uber.org/ratelimit",
+	"xtime":      "golang.org/x/time",
+	"sethvargo":  "github.com/sethvargo/go-limiter",
+	"throttled":  "github.com/throttled/throttled/v2",
+	"ulule":      "github.com/ulule/limiter/v3",
+	"httprate":   "github.com/go-chi/httprate",
+	"uber":       "go.uber.org/ratelimit",
+	"redis_rate": "github.com/go-redis/redis_rate/v10",
 }
 
 // title returns the name of a subject, with the version of a peer's module.

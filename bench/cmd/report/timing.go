@@ -29,10 +29,13 @@ type lab struct {
 	progress io.Writer
 	samples  map[cell][]float64 // nanoseconds per ask, by round
 	order    []cell             // the keys of samples, as they were timed
+	redis    redisLab
 }
 
 func newLab(s sizes, progress io.Writer) *lab {
-	return &lab{sizes: s, progress: progress, samples: make(map[cell][]float64)}
+	l := &lab{sizes: s, progress: progress, samples: make(map[cell][]float64)}
+	l.redis.samples = make(map[bench.RedisWork]map[string][]bench.RedisSample)
+	return l
 }
 
 // say writes what the lab is about to do.

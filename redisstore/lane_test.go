@@ -1,0 +1,244 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/redisstore"
+)
+
+// A crowd is callers who wait at once for a server that stands still.
+type crowd struct {
+	t       *testing.T
+	srv     *server
+	store   *redisstore.Store
+	all     sync.WaitGroup
+	answers []ratelimit.Result
+	errs    []error
+}
+
+func gather(t *testing.T, srv *server, store *redisstore.Store, size int) *crowd {
+	srv.signal(t, syscall.SIGSTOP)
+	return &crowd{t: t, srv: srv, store: store, answers: make([]ratelimit.Result, size), errs: make([]error, size)}
+}
+
+// asks has the i-th caller ask, and waits until it waits.
+func (c *crowd) asks(ctx context.Context, i int, a ratelimit.Ask) {
+	before := c.store.Waiting()
+	c.all.Go(func() {
+		var results []ratelimit.Result
+		if results, c.errs[i] = c.store.Take(ctx, []ratelimit.Ask{a}); len(results) == 1 {
+			c.answers[i] = results[0]
+		}
+	})
+	c.until(before + 1)
+}
+
+// until waits until so many wait.
+func (c *crowd) until(waiting int) {
+	until(c.t, func(context.Context) error {
+		if c.store.Waiting() != waiting {
+			return fmt.Errorf("%d wait, not %d", c.store.Waiting(), waiting)
+		}
+		return nil
+	})
+}
+
+// goes has the server go on, and waits for the answers.
+func (c *crowd) goes() {
+	c.srv.signal(c.t, syscall.SIGCONT)
+	c.all.Wait()
+}
+
+// TestJoined has callers of one key wait at once: they are decided about by two
+// calls, as if they had asked one after the other.
+func TestJoined(t *testing.T) {
+	srv := start(t)
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 250))
+	store := newStore(t, srv.client(t), redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+	costs := []int{1, 3, 0, 2, 9, 1, 1, 20, 1, 0, 5, 1, 1, 1, 1}
+	for _, a := range all {
+		rate := ratelimit.PerMinute(10)
+		first := ask(a, rate, 1)
+		take(t, store, first)
+		clock.Advance(7 * time.Second)
+		before := store.Stats()
+		c := gather(t, srv, store, len(costs))
+		for i, n := range costs {
+			c.asks(context.Background(), i, ask(a, rate, n))
+		}
+		c.goes()
+		after := store.Stats()
+		assert.EqualValues(t, 2, after.Calls-before.Calls, a)
+		assert.EqualValues(t, len(costs)-2, after.Coalesced-before.Coalesced, a)
+		clock.Advance(-7 * time.Second)
+		other := first
+		other.Key, other.Client = "b", "b"
+		take(t, store, other)
+		clock.Advance(7 * time.Second)
+		for i, n := range costs {
+			other.N = n
+			require.NoError(t, c.errs[i])
+			assert.Equal(t, take(t, store, other), c.answers[i], "%s, caller %d, %d units", a, i, n)
+		}
+		clock.Advance(time.Hour)
+	}
+}
+
+// TestRatesNotJoined has callers of one key ask under two rates in turn: each asks
+// under its own.
+func TestRatesNotJoined(t *testing.T) {
+	srv := start(t)
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	store := newStore(t, srv.client(t), redisstore.WithClock(clock))
+	c := gather(t, srv, store, 12)
+	rates := []ratelimit.Rate{ratelimit.PerMinute(100), ratelimit.PerMinute(50)}
+	for i := range c.answers {
+		c.asks(context.Background(), i, ask(ratelimit.AlgorithmTokenBucket, rates[i/2%2], 1))
+	}
+	c.goes()
+	for i, res := range c.answers {
+		require.NoError(t, c.errs[i])
+		assert.Equal(t, rates[i/2%2].Requests, res.Limit, i)
+	}
+	assert.Equal(t, 50-12, c.answers[11].Remaining, "nobody gets more than the slower rate leaves")
+}
+
+// TestLeftWhileJoined has some callers leave before their call is sent: at once, and
+// uncharged.
+func TestLeftWhileJoined(t *testing.T) {
+	srv := start(t)
+	store := newStore(t, srv.client(t))
+	day := ratelimit.PerDay(100)
+	u := ask(ratelimit.AlgorithmTokenBucket, day, 1)
+	take(t, store, u)
+	c := gather(t, srv, store, 20)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.asks(context.Background(), 0, u)
+	for i := 1; i < 20; i++ {
+		leaves := context.Background()
+		if i%2 == 0 {
+			leaves = ctx
+		}
+		c.asks(leaves, i, u)
+	}
+	cancel()
+	c.until(11)
+	c.goes()
+	for i := 1; i < 20; i++ {
+		if i%2 == 0 {
+			assert.Equal(t, context.Canceled, c.errs[i])
+		} else {
+			assert.True(t, c.answers[i].Allowed)
+		}
+	}
+	assert.Equal(t, 100-1-11, take(t, store, ask(u.Algorithm, day, 0)).Remaining)
+}
+
+// TestAllLeft has everybody leave a call that was not sent: it is not made.
+func TestAllLeft(t *testing.T) {
+	srv := start(t)
+	store := newStore(t, srv.client(t))
+	u := ask(ratelimit.AlgorithmFixedWindow, ratelimit.PerDay(100), 1)
+	take(t, store, u)
+	c := gather(t, srv, store, 3)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.asks(context.Background(), 0, u)
+	c.asks(ctx, 1, u)
+	c.asks(ctx, 2, u)
+	cancel()
+	c.until(1)
+	before := store.Stats().Calls
+	c.goes()
+	assert.Equal(t, before, store.Stats().Calls)
+	assert.Equal(t, 97, take(t, store, u).Remaining)
+}
+
+// TestSentTogether has callers of different keys wait at once: their calls go together.
+func TestSentTogether(t *testing.T) {
+	srv := start(t)
+	store := newStore(t, srv.client(t))
+	day := ratelimit.PerDay(100)
+	const callers = 3*redisstore.MostTogether + 2
+	named := func(i int) ratelimit.Ask {
+		name := fmt.Sprint("client", i)
+		return ratelimit.Ask{Rule: "rule", Key: name, Client: name, Algorithm: all[i%len(all)], Rate: day, N: 1}
+	}
+	for i := range len(all) {
+		take(t, store, named(i)) // the server has the scripts
+	}
+	before := store.Stats()
+	c := gather(t, srv, store, callers)
+	for i := range callers {
+		c.asks(context.Background(), i, named(i))
+	}
+	c.goes()
+	after := store.Stats()
+	assert.EqualValues(t, callers, after.Calls-before.Calls)
+	assert.EqualValues(t, 2+3, after.RoundTrips-before.RoundTrips, "two alone, and the others as soon as one is back")
+	for i := range callers {
+		require.NoError(t, c.errs[i])
+		left := 99
+		if i < len(all) {
+			left = 98
+		}
+		assert.Equal(t, left, c.answers[i].Remaining, i)
+	}
+}
+
+// TestForgottenScripts has the server forget its scripts while calls wait to go
+// together: each is made once.
+func TestForgottenScripts(t *testing.T) {
+	srv := start(t)
+	client := srv.client(t)
+	store := newStore(t, client)
+	require.NoError(t, client.ScriptFlush(context.Background()).Err())
+	c := gather(t, srv, store, 40)
+	for i := range c.answers {
+		a := ask(all[i%len(all)], ratelimit.PerDay(100), 1)
+		a.Key, a.Client = fmt.Sprint(i), ""
+		c.asks(context.Background(), i, a)
+	}
+	c.goes()
+	for i := range c.answers {
+		require.NoError(t, c.errs[i])
+		assert.Equal(t, 99, c.answers[i].Remaining)
+	}
+	assert.Positive(t, store.Stats().NoScripts)
+}
+
+// TestCrowded has more callers wait than are let in.
+func TestCrowded(t *testing.T) {
+	srv := start(t)
+	store := newStore(t, srv.client(t))
+	u := ask(ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 1 << 20, Per: 366 * 24 * time.Hour}, 1)
+	take(t, store, u)
+	srv.signal(t, syscall.SIGSTOP)
+	var callers sync.WaitGroup
+	for range redisstore.MostWaiting {
+		callers.Go(func() {
+			_, err := store.Take(context.Background(), []ratelimit.Ask{u})
+			assert.NoError(t, err)
+		})
+	}
+	until(t, func(context.Context) error {
+		if store.Waiting() < redisstore.MostWaiting {
+			return assert.AnError
+		}
+		return nil
+	})
+	fails(t, store, []ratelimit.Ask{u}, 10*time.Second, redisstore.ClassBusy)
+	srv.signal(t, syscall.SIGCONT)
+	callers.Wait()
+	want := 1<<20 - 1 - redisstore.MostWaiting
+	assert.Equal(t, want, take(t, store, ask(u.Algorithm, u.Rate, 0)).Remaining)
+	assert.GreaterOrEqual(t, store.Stats().Calls, uint64(redisstore.MostWaiting/redisstore.MostJoined))
+}

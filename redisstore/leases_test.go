@@ -1,0 +1,176 @@
+package redisstore_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/redisstore"
+)
+
+// eachOf calls do with 0 to n-1, some at a time.
+func eachOf(atOnce, n int, do func(i int)) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range atOnce {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				do(int(i))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// replicas are stores of one server that take units ahead.
+func replicas(t *testing.T, n int, opts ...redisstore.Option) []*redisstore.Store {
+	srv := start(t)
+	stores := make([]*redisstore.Store, n)
+	for i := range stores {
+		stores[i] = newStore(t, srv.client(t), opts...)
+	}
+	return stores
+}
+
+// granted has goroutines ask all stores for u, so often in all, and returns how many
+// units they are granted.
+func granted(t *testing.T, stores []*redisstore.Store, u ratelimit.Ask, asks int) int {
+	var units atomic.Int64
+	eachOf(4*len(stores), asks, func(i int) {
+		results, err := stores[i%len(stores)].Take(context.Background(), []ratelimit.Ask{u})
+		if assert.NoError(t, err) && results[0].Allowed {
+			units.Add(int64(u.N))
+		}
+	})
+	return int(units.Load())
+}
+
+var leased = []ratelimit.Algorithm{
+	ratelimit.AlgorithmTokenBucket,
+	ratelimit.AlgorithmFixedWindow,
+	ratelimit.AlgorithmSlidingWindowCounter,
+	ratelimit.AlgorithmSlidingWindowLog,
+}
+
+// TestLeases has replicas take units of one key ahead while time stands still: they
+// grant no more than the limit, with far fewer calls than decisions, and what they
+// have not spent is given back.
+func TestLeases(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	stores := replicas(t, 3, redisstore.WithClock(clock), redisstore.WithLeases(20))
+	for _, a := range leased {
+		const limit = 5000
+		u := ask(a, ratelimit.PerHour(limit), 1)
+		calls := stores[0].Stats().Calls
+		got := granted(t, stores, u, 3000)
+		assert.Equal(t, 3000, got, a)
+		calls = stores[0].Stats().Calls - calls
+		assert.Less(t, calls, uint64(500), "%s: of about 1000 decisions", a)
+		rest := granted(t, stores, u, 4000)
+		assert.LessOrEqual(t, got+rest, limit, a)
+		assert.GreaterOrEqual(t, got+rest, limit-3*20, a)
+		t.Logf("%s: %d calls of one replica for 1000 decisions; granted %d of %d", a, calls, got+rest, limit)
+		clock.Advance(3 * time.Hour)
+	}
+}
+
+// TestLeasesGivenBack has what was taken ahead be given back, on Close and when nobody
+// spends it: the server then knows of just what was granted.
+func TestLeasesGivenBack(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	for _, closes := range []bool{true, false} {
+		for _, a := range leased {
+			stores := replicas(t, 2, redisstore.WithClock(clock), redisstore.WithLeases(50))
+			u := ask(a, ratelimit.PerHour(10_000), 1)
+			got := granted(t, stores, u, 777)
+			require.Equal(t, 777, got)
+			stats := stores[0].Stats()
+			for stats.Leased == stats.LeaseHits { // until something is not spent
+				got += granted(t, stores[:1], u, 1)
+				stats = stores[0].Stats()
+			}
+			if closes {
+				for _, s := range stores {
+					require.NoError(t, s.Close())
+				}
+			}
+			u.N = 0
+			plain := newStore(t, stores[0].Client(), redisstore.WithClock(clock))
+			until(t, func(ctx context.Context) error {
+				results, err := plain.Take(ctx, []ratelimit.Ask{u})
+				if err == nil && (closes || results[0].Remaining == 10_000-got) {
+					assert.Equal(t, 10_000-got, results[0].Remaining, a)
+					return nil
+				}
+				return assert.AnError
+			})
+			stats = stores[0].Stats()
+			assert.Equal(t, stats.Leased, stats.LeaseHits+stats.Returned, a)
+		}
+	}
+}
+
+// TestLeasesAcrossWindows has units that were taken ahead in one window be spent in
+// the next: above the limit of that, at most so many for each replica.
+func TestLeasesAcrossWindows(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	const limit, ahead = 2000, 40
+	for _, a := range leased {
+		stores := replicas(t, 3, redisstore.WithClock(clock), redisstore.WithLeases(ahead))
+		u := ask(a, ratelimit.PerHour(limit), 1)
+		got := granted(t, stores, u, 900)
+		clock.Advance(2 * time.Hour)
+		second := granted(t, stores, u, 2*limit)
+		assert.Equal(t, 900, got)
+		assert.LessOrEqual(t, second, limit+len(stores)*ahead, a)
+		assert.GreaterOrEqual(t, second, limit-len(stores)*ahead, a)
+		t.Logf("%s: granted %d of %d, with 3 times %d ahead", a, second, limit, ahead)
+	}
+}
+
+// TestLeasesOfRates has the rate change while units are taken ahead: they are of no
+// use any more, and given back.
+func TestLeasesOfRates(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	stores := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(50))
+	u := ask(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(10_000), 1)
+	require.Equal(t, 500, granted(t, stores, u, 500))
+	u.Rate = ratelimit.PerHour(600)
+	got := granted(t, stores, u, 500)
+	require.NoError(t, stores[0].Close())
+	assert.LessOrEqual(t, got, 100)
+	assert.GreaterOrEqual(t, got, 100-50)
+	u.N = 0
+	assert.Equal(t, 100-got, take(t, stores[0], u).Remaining, "all is given back")
+}
+
+// TestLeasesOfSeldomKeys has keys that are asked for once take nothing ahead, nor do
+// leaky buckets, nor does a key that has little left.
+func TestLeasesOfSeldomKeys(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	store := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(1000))[0]
+	for _, u := range apart(ratelimit.AlgorithmTokenBucket, ratelimit.PerHour(1000), 50) {
+		take(t, store, u)
+	}
+	for range 50 {
+		take(t, store, ask(ratelimit.AlgorithmLeakyBucket, ratelimit.PerHour(1000), 1))
+		take(t, store, ask(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(7), 1))
+	}
+	assert.Zero(t, store.Stats().Leased)
+}
+
+// TestLeasesReset has a Reset drop what was taken ahead, too.
+func TestLeasesReset(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	stores := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(100))
+	u := ask(ratelimit.AlgorithmTokenBucket, ratelimit.PerHour(1000), 1)
+	granted(t, stores, u, 300)
+	require.NoError(t, stores[0].Reset(context.Background(), []ratelimit.Ask{u}))
+	assert.Equal(t, 999, take(t, stores[0], u).Remaining)
+}

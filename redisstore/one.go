@@ -1,0 +1,173 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// oneScripts are the scripts that decide about one key, by algorithm.
+var oneScripts = map[byte]*script{
+	't': oneScriptOf('t', oneBucketLua, bucketLua),
+	'l': oneScriptOf('l', oneBucketLua, bucketLua),
+	'f': oneScriptOf('f', oneFixedLua, windowLua),
+	'c': oneScriptOf('c', oneCounterLua, windowLua),
+	's': oneScriptOf('s', oneLogLua, logLua),
+}
+
+func oneScriptOf(kind byte, straight, general string) *script {
+	return newScript(startLua + straight + exactLua + general + "\nlocal kind = kinds." + string(kind) + "\n" + oneLua)
+}
+
+// env returns the first argument of the scripts that take: nothing, but in tests.
+func (s *settings) env() string {
+	if s.now == nil {
+		return ""
+	}
+	now := s.now().UnixMicro()
+	seconds, us := now/1e6, now%1e6
+	if us < 0 {
+		seconds, us = seconds-1, us+1e6
+	}
+	return fmt.Sprintf("%d %d %d %s", seconds, us, s.pad.Milliseconds(), flag(s.heals))
+}
+
+// oneArgs returns the arguments of a script for one key, to charge costs one after
+// the other and then, if all were granted, up to ahead units more that leave reserve.
+// A cost is at most one more than the limit; 0 looks.
+func oneArgs(env string, p *plan, costs []int64, ahead, reserve int64) []any {
+	args := append(make([]any, 0, 7+len(costs)), env, p.head())
+	if p.burst > 0 {
+		args = append(args, p.gain, p.unit, p.burst)
+	} else {
+		args = append(args, p.limit)
+	}
+	if len(costs) > 1 || ahead > 0 {
+		args = append(args, ahead, reserve)
+	}
+	for _, n := range costs {
+		args = append(args, n)
+	}
+	return args
+}
+
+// head returns what a state written by p begins with.
+func (p *plan) head() string {
+	numbers := []int64{p.gain, p.unit, p.burst}
+	if p.burst == 0 {
+		numbers = []int64{p.unit}
+	}
+	text := make([]byte, 0, 48)
+	for _, n := range numbers {
+		text = append(strconv.AppendInt(text, n, 10), ' ')
+	}
+	return string(text)
+}
+
+// readOne returns what a script for one key has replied to the oneArgs of the same p,
+// costs, ahead and reserve: the result of each cost, what is known of the key after
+// that, and how many units were taken ahead.
+func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelimit.Result, snapshot, int64, error) {
+	results := make([]ratelimit.Result, len(costs))
+	switch reply := reply.(type) {
+	case string:
+		l, err := levelIn(p, reply)
+		if err != nil {
+			return nil, snapshot{}, 0, &Error{ClassOther, err}
+		}
+		all := true
+		for i, n := range costs {
+			results[i] = l.take(p, n, true)
+			all = all && (n == 0 || results[i].Allowed)
+		}
+		var taken int64
+		if all {
+			taken = max(0, min(ahead, l.left(p)-reserve))
+			l.charge(p, taken)
+		}
+		return results, snapshotOf(p, &l), taken, nil
+	case []any:
+		if len(reply) != 3+5*len(costs) {
+			break
+		}
+		r := reader{items: reply}
+		taken, s := r.number(), snapshot{at: r.number(), behind: r.number()}
+		for i, n := range costs {
+			a := r.answer()
+			results[i] = a.result(p.limit)
+			if !a.granted && n <= 1 && s.behind >= 0 { // then none is left, and no later cost was granted
+				s.denied(&a)
+			}
+		}
+		if r.err != nil {
+			return nil, snapshot{}, 0, &Error{ClassOther, r.err}
+		}
+		return results, s, taken, nil
+	}
+	return nil, snapshot{}, 0, &Error{ClassOther, errors.New("the script replied something else")}
+}
+
+// straight returns the results of units if reply is one of the straight way, else none.
+func straight(units []unit, reply any) ([]ratelimit.Result, error) {
+	items, _ := reply.([]any)
+	if len(items) != 1+len(units) {
+		return nil, nil
+	}
+	now, _ := items[0].(string)
+	levels, passes := make([]level, len(units)), true
+	for i := range units {
+		u := &units[i]
+		text := now
+		if state, _ := items[1+i].(string); state != "" {
+			text += " " + state
+		}
+		var err error
+		if levels[i], err = levelIn(&u.plan, text); err != nil {
+			return nil, &Error{ClassOther, err}
+		}
+		passes = passes && (u.shadow || max(u.n, 1) <= levels[i].left(&u.plan))
+	}
+	results := make([]ratelimit.Result, len(units))
+	for i := range units {
+		results[i] = levels[i].take(&units[i].plan, units[i].n, passes)
+	}
+	return results, nil
+}
+
+// lengths are how many numbers a reply of the straight way has, if there is a state.
+var lengths = map[byte]int{'t': 8, 'l': 8, 'f': 6, 'c': 7, 's': 6}
+
+// levelIn returns the level now of a reply that says now, and what was stored.
+func levelIn(p *plan, reply string) (level, error) {
+	var numbers [8]int64 // now, and what was stored
+	n := 0
+	for field := range strings.SplitSeq(reply, " ") {
+		number, err := strconv.ParseInt(field, 10, 64)
+		if err != nil || n == len(numbers) {
+			return level{}, errors.New("the script replied something that is no state")
+		}
+		numbers[n] = number
+		n++
+	}
+	now, rest := numbers[0]*1e6+numbers[1], numbers[3:]
+	switch {
+	case n == 2:
+		return level{at: now}, nil
+	case n != lengths[p.kind]:
+		return level{}, errors.New("the script replied something that is no state")
+	case p.kind == 's':
+		total, oldest, newest := numbers[3], numbers[4], numbers[5]
+		return level{at: now, used: total - numbers[2], oldest: oldest, newest: newest}, nil
+	case p.burst > 0:
+		rest = numbers[5:]
+	}
+	l := level{at: rest[0]*1e6 + rest[1], used: rest[2]}
+	if p.kind == 'c' {
+		l.prev, l.used = rest[2], rest[3]
+	}
+	l.advance(p, now)
+	return l, nil
+}
