@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -16,10 +17,14 @@ type call struct {
 	args   []any
 	joint  *joint // of a call that callers can join
 
+	members []*call // that it is made in place of
+
 	waiters  []*waiter
 	deadline time.Time // of the one who waits longest
 	sent     bool      // nobody can join any more
 	tries    int
+
+	before, behind *call // in the list of the lane
 
 	reply        any
 	err          error
@@ -38,9 +43,21 @@ type joint struct {
 
 // A waiter is a caller.
 type waiter struct {
-	cost int64
-	gone bool // guarded by the mutex of the lane
-	done chan outcome
+	cost     int64
+	deadline time.Time
+	gone     bool // guarded by the mutex of the lane
+
+	settled atomic.Bool
+	outcome outcome // once done says so
+	done    chan struct{}
+}
+
+// settle tells w how its call has ended, unless it has been told.
+func (w *waiter) settle(o outcome) {
+	if w.settled.CompareAndSwap(false, true) {
+		w.outcome = o
+		w.done <- struct{}{}
+	}
 }
 
 // An outcome is how a call has ended, for one caller.
@@ -50,7 +67,53 @@ type outcome struct {
 	err    error
 }
 
-func newWaiter(cost int64) *waiter { return &waiter{cost: cost, done: make(chan outcome, 1)} }
+func newWaiter(cost int64) *waiter { return &waiter{cost: cost, done: make(chan struct{}, 1)} }
+
+// A list is calls that have not ended, in no order. The zero list is empty.
+type list struct{ first *call }
+
+func (l *list) add(c *call) {
+	c.behind = l.first
+	if l.first != nil {
+		l.first.before = c
+	}
+	l.first = c
+}
+
+func (l *list) remove(c *call) {
+	if c.before != nil {
+		c.before.behind = c.behind
+	} else {
+		l.first = c.behind
+	}
+	if c.behind != nil {
+		c.behind.before = c.before
+	}
+	c.before, c.behind = nil, nil
+}
+
+// newJoined returns the first call of a key: most have one caller, and no other behind
+// them.
+func newJoined(u *unit) (*call, *turn) {
+	var made struct {
+		call
+		joint
+		turn
+		ask     ratelimit.Ask
+		key     [1]string
+		waiters [1]*waiter
+		calls   [1]*call
+		costs   [1]int64
+	}
+	m := &made
+	m.ask = *u.ask // the caller may be gone when it is read
+	m.joint = joint{turn: &m.turn, unit: *u, costs: m.costs[:0]}
+	m.joint.unit.ask = &m.ask
+	m.key[0] = u.key.text
+	m.call = call{keys: m.key[:], joint: &m.joint, waiters: m.waiters[:0]}
+	m.turn.calls = m.calls[:0]
+	return &m.call, &m.turn
+}
 
 // freeze says who c is made for, and reports whether that is anybody. It must be
 // called with the mutex of the lane held.
@@ -62,9 +125,9 @@ func (c *call) freeze() bool {
 	c.sent = true
 	c.tries++
 	if c.joint != nil {
-		c.joint.costs = make([]int64, len(c.waiters))
-		for i, w := range c.waiters {
-			c.joint.costs[i] = w.cost
+		c.joint.costs = c.joint.costs[:0]
+		for _, w := range c.waiters {
+			c.joint.costs = append(c.joint.costs, w.cost)
 		}
 	}
 	return true
@@ -80,7 +143,10 @@ func (c *call) retries(now time.Time) bool {
 }
 
 // command returns c as the client wants it: a script by its hash, or as a whole.
-func (c *call) command(ctx context.Context, whole bool) once {
+func (c *call) command(ctx context.Context, env string, whole bool) once {
+	if j := c.joint; j != nil {
+		c.script, c.args = oneScripts[j.kind], oneArgs(env, &j.plan, j.costs, j.ahead, j.reserve)
+	}
 	all := make([]any, 0, 3+len(c.keys)+len(c.args))
 	switch {
 	case c.script == nil:

@@ -19,8 +19,13 @@ type conn struct {
 	set     *settings
 	client  processor
 	cluster *redis.ClusterClient // if that is what the client is
-	denials *denials             // nil if none are kept
-	leases  *leases              // nil if nothing is taken ahead
+
+	// together says that all keys are on one server, so that one script may be
+	// about any of them.
+	together bool
+
+	denials *denials // nil if none are kept
+	leases  *leases  // nil if nothing is taken ahead
 	stats   counters
 	origin  time.Time
 
@@ -41,7 +46,7 @@ type processor interface {
 const (
 	// Flights to one server at a time, and calls in one of them: more of either
 	// has only made answers late.
-	mostFlights  = 2
+	mostFlights  = 3
 	mostTogether = 64
 
 	// mostApart is how many calls are made at a time, each by itself, where it is
@@ -62,6 +67,7 @@ func newConn(client redis.UniversalClient, set *settings) *conn {
 	c.leases = newLeases(set.leases, c.giveBack)
 	switch client := client.(type) {
 	case *redis.Client:
+		c.together = true
 		c.client = client.WithTimeout(set.timeout) // so that it gives up as soon as nobody waits
 		c.any = newLane(c, c.client, mostFlights, mostTogether)
 		return c
@@ -115,40 +121,50 @@ func (c *conn) giveBack(key string, l lot) error {
 	return err
 }
 
-// send makes the calls of f by client. A panic of the client is their error.
+// send makes the calls of f by client.
 func (c *conn) send(client processor, f *flight) {
 	ctx, cancel := context.WithDeadline(context.Background(), f.deadline)
 	defer cancel()
 	for _, call := range f.calls {
 		if j := call.joint; j != nil {
 			j.ahead, j.reserve = c.leases.ahead(j)
-			call.script, call.args = oneScripts[j.kind], oneArgs(c.set.env(), &j.plan, j.costs, j.ahead, j.reserve)
 		}
 	}
-	// The client of a cluster finds a key that is not where it was, and at once only
-	// if it is asked for that alone.
 	direct, astray := f.calls, []*call(nil)
 	if c.cluster != nil && client != c.client {
-		direct = nil
-		for _, call := range f.calls {
-			if call.tries == 1 {
-				direct = append(direct, call)
-			} else {
-				astray = append(astray, call)
-			}
-		}
+		// What has failed at the server of the lane, the client is to look for.
+		direct, astray = firstTries(f.calls)
 	}
-	c.exchange(ctx, client, direct)
+	var undecided []*call
+	sent := c.batched(direct)
+	c.exchange(ctx, client, sent)
+	for _, call := range sent {
+		undecided = append(undecided, call.split()...)
+	}
+	c.exchange(ctx, client, undecided)
 	for _, call := range direct {
 		if c.cluster != nil && elsewhere(call.err) {
 			astray = append(astray, call)
 		}
 	}
+	// The client follows a key that moves at once only if it is asked for that alone.
 	each(len(astray), func(i int) { c.exchange(ctx, c.client, astray[i:i+1]) })
 }
 
+// firstTries returns the calls that are made for the first time, and the others.
+func firstTries(calls []*call) (first, others []*call) {
+	for _, call := range calls {
+		if call.tries == 1 {
+			first = append(first, call)
+		} else {
+			others = append(others, call)
+		}
+	}
+	return first, others
+}
+
 // exchange makes calls by client, and again those whose script the server does not
-// know.
+// know. A panic of the client is their error.
 func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
 	if len(calls) == 0 {
 		return
@@ -181,7 +197,7 @@ func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, who
 	c.stats.roundTrips.Add(1)
 	c.stats.calls.Add(uint64(len(calls)))
 	if len(calls) == 1 {
-		cmd := calls[0].command(ctx, whole)
+		cmd := calls[0].command(ctx, c.set.env(), whole)
 		_ = client.Process(ctx, cmd)
 		calls[0].reply, calls[0].err = cmd.Result()
 		return
@@ -189,7 +205,7 @@ func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, who
 	pipe := client.Pipeline()
 	commands := make([]once, len(calls))
 	for i, call := range calls {
-		commands[i] = call.command(ctx, whole)
+		commands[i] = call.command(ctx, c.set.env(), whole)
 		_ = pipe.Process(ctx, commands[i])
 	}
 	_, _ = pipe.Exec(ctx)
@@ -262,6 +278,6 @@ func (c *conn) tell(call *call) {
 		if results != nil {
 			o.result = results[i]
 		}
-		w.done <- o
+		w.settle(o)
 	}
 }

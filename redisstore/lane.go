@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,10 +28,13 @@ type lane struct {
 	waiting atomic.Int64 // callers
 
 	mu     sync.Mutex
+	calls  list // that have not ended
 	queue  []*call
 	turns  map[string]*turn // of the keys that have calls to join
 	flying []*flight
 	stuck  int // flights given up that have not ended: a client may not keep to a deadline
+	alarm  *time.Timer
+	armed  bool // whether the alarm will go off, as somebody waits
 }
 
 const (
@@ -57,6 +61,7 @@ type turn struct{ calls []*call }
 type flight struct {
 	calls    []*call
 	deadline time.Time // when nobody waits any more
+	landed   bool      // who waits is being told
 	givenUp  bool
 }
 
@@ -64,6 +69,7 @@ type flight struct {
 func (l *lane) do(ctx context.Context, c *call) (any, error) {
 	w := newWaiter(0)
 	o := l.wait(ctx, w, func() *call {
+		l.calls.add(c)
 		l.queue = append(l.queue, c)
 		return c
 	})
@@ -79,30 +85,29 @@ func (l *lane) ask(ctx context.Context, u *unit) (ratelimit.Result, error) {
 // join returns the call that decides about u. It must be called with l.mu held.
 func (l *lane) join(u *unit) *call {
 	t := l.turns[u.key.text]
-	if t == nil {
-		t = new(turn)
-		l.turns[u.key.text] = t
-	}
-	if n := len(t.calls); n > 0 {
-		last := t.calls[n-1]
+	if t != nil {
+		last := t.calls[len(t.calls)-1]
 		if !last.sent && len(last.waiters) < maxJoined && last.joint.plan == u.plan {
 			l.conn.stats.coalesced.Add(1)
 			return last
 		}
 	}
-	c := &call{keys: []string{u.key.text}, joint: &joint{turn: t, unit: *u}}
-	ask := *u.ask // the caller may be gone when it is read
-	c.joint.ask = &ask
-	t.calls = append(t.calls, c)
-	if len(t.calls) == 1 {
+	c, first := newJoined(u)
+	if t == nil {
+		t = first
+		l.turns[u.key.text] = t
 		l.queue = append(l.queue, c)
 	}
+	c.joint.turn = t
+	t.calls = append(t.calls, c)
+	l.calls.add(c)
 	return c
 }
 
-// advance has the call of the same key that is behind c be the next. It must be
-// called with l.mu held, once for each call.
-func (l *lane) advance(c *call) {
+// end notes that c has ended: the call of the same key that is behind it is the next.
+// It must be called with l.mu held, once for each call.
+func (l *lane) end(c *call) {
+	l.calls.remove(c)
 	if c.joint == nil {
 		return
 	}
@@ -122,31 +127,22 @@ func (l *lane) wait(ctx context.Context, w *waiter, choose func() *call) (o outc
 	if l.waiting.Add(1) > maxWaiting {
 		return outcome{err: l.conn.failure(&Error{ClassBusy, fmt.Errorf("%d callers wait for the server", maxWaiting)})}
 	}
-	timeout := l.conn.set.timeout
 	l.mu.Lock()
 	c := choose()
-	c.waiters = append(c.waiters, w)
-	c.deadline = time.Now().Add(timeout)
+	w.deadline = time.Now().Add(l.conn.set.timeout)
+	c.waiters, c.deadline = append(c.waiters, w), w.deadline
+	l.arm(l.conn.set.timeout)
 	l.launch()
 	l.mu.Unlock()
 
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
-	case o = <-w.done:
+	case <-w.done:
+		o = w.outcome
 	case <-ctx.Done():
-		l.leave(c, w)
-		o.err = ctx.Err()
-	case <-timer.C:
-		sent := l.leave(c, w)
-		select {
-		case o = <-w.done: // just in time
-		default:
-			o.err = &Error{ClassBusy, fmt.Errorf("not sent within %v: the server is slow to answer others", timeout)}
-			if sent {
-				o.err = &Error{ClassTimeout, fmt.Errorf("no answer within %v", timeout)}
-			}
-		}
+		l.mu.Lock()
+		w.gone = true
+		l.mu.Unlock()
+		return outcome{err: ctx.Err()}
 	}
 	if o.err == nil {
 		return o
@@ -157,37 +153,80 @@ func (l *lane) wait(ctx context.Context, w *waiter, choose func() *call) (o outc
 	return outcome{err: l.conn.failure(o.err)}
 }
 
-// leave makes w wait no longer, and reports whether c was sent. Flights that nobody
-// waits for are given up: others take their place.
-func (l *lane) leave(c *call, w *waiter) (sent bool) {
+// arm has the alarm go off after d, if it would not. It must be called with l.mu held.
+func (l *lane) arm(d time.Duration) {
+	switch {
+	case l.armed:
+	case l.alarm == nil:
+		l.alarm = time.AfterFunc(d, l.expire)
+	default:
+		l.alarm.Reset(d)
+	}
+	l.armed = true
+}
+
+// expire tells those who have waited long enough, and gives up flights that nobody
+// waits for: others take their place. The alarm then goes off for the next who waits.
+func (l *lane) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.gone = true
-	now := time.Now()
+	now, next := time.Now(), time.Time{}
+	for c := l.calls.first; c != nil; c = c.behind {
+		for _, w := range c.waiters {
+			switch {
+			case w.gone:
+			case !now.Before(w.deadline):
+				w.gone = true
+				w.settle(outcome{err: l.tooLate(c)})
+			case next.IsZero() || w.deadline.Before(next):
+				next = w.deadline
+			}
+		}
+	}
 	l.flying = slices.DeleteFunc(l.flying, func(f *flight) bool {
-		if now.Before(f.deadline) {
+		if f.landed || now.Before(f.deadline) {
 			return false
 		}
 		f.givenUp = true
 		l.stuck++
 		for _, c := range f.calls {
-			l.advance(c)
+			l.end(c)
 		}
 		return true
 	})
 	l.launch()
-	return c.sent
+	l.armed = false
+	if !next.IsZero() {
+		l.arm(next.Sub(now))
+	}
+}
+
+// tooLate returns what those are told who have waited for c long enough.
+func (l *lane) tooLate(c *call) error {
+	if c.sent {
+		return &Error{ClassTimeout, fmt.Errorf("no answer within %v", l.conn.set.timeout)}
+	}
+	return &Error{ClassBusy, fmt.Errorf("not sent within %v: the server is slow to answer others", l.conn.set.timeout)}
 }
 
 // launch begins flights while there is something to take along. It must be called
 // with l.mu held.
 func (l *lane) launch() {
+	for f := l.take(); f != nil; f = l.take() {
+		go l.fly(f)
+	}
+}
+
+// take returns a flight that may begin, or nil if there is none. It must be called with
+// l.mu held.
+func (l *lane) take() *flight {
 	for len(l.flying) < l.most && l.stuck < maxStuck && len(l.queue) > 0 {
 		if f := l.board(); len(f.calls) > 0 {
 			l.flying = append(l.flying, f)
-			go l.fly(f)
+			return f
 		}
 	}
+	return nil
 }
 
 // board returns a flight with the first calls of the queue that somebody waits for.
@@ -198,7 +237,7 @@ func (l *lane) board() *flight {
 	for ; n < len(l.queue) && len(f.calls) < l.together; n++ {
 		c := l.queue[n]
 		if !c.freeze() {
-			l.advance(c)
+			l.end(c)
 			continue
 		}
 		f.calls = append(f.calls, c)
@@ -210,36 +249,60 @@ func (l *lane) board() *flight {
 	return f
 }
 
-// fly makes the calls of f and tells who waits for them.
+// fly makes the calls of f, tells who waits for them, and goes on with the calls that
+// have come meanwhile.
 func (l *lane) fly(f *flight) {
-	l.conn.send(l.client, f)
-	var done, again []*call
+	for f != nil {
+		l.conn.send(l.client, f)
+		l.conn.heard(f)
+		done, again := l.land(f)
+		for _, c := range again {
+			l.conn.stats.retries.Add(1)
+			l.conn.doubt(classOf(c.err))
+			time.AfterFunc(c.pause(), func() { l.again(c) })
+		}
+		for _, c := range done {
+			l.conn.tell(c)
+		}
+		if len(done) > 1 || len(done) == 1 && len(done[0].waiters) > 1 {
+			// Those who have been told may ask again, and go together.
+			runtime.Gosched()
+		}
+		f = l.next(f)
+	}
+}
+
+// land returns the calls of f that have ended, and those to make again.
+func (l *lane) land(f *flight) (done, again []*call) {
 	now := time.Now()
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f.givenUp {
+		return nil, nil
+	}
+	f.landed = true
+	for _, c := range f.calls {
+		if c.retries(now) {
+			again = append(again, c)
+			continue
+		}
+		l.end(c)
+		done = append(done, c)
+	}
+	return done, again
+}
+
+// next returns the flight that takes the place of f, if there is one.
+func (l *lane) next(f *flight) *flight {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if f.givenUp {
 		l.stuck--
-	} else {
-		l.flying = slices.DeleteFunc(l.flying, func(other *flight) bool { return other == f })
-		for _, c := range f.calls {
-			if c.retries(now) {
-				again = append(again, c)
-				continue
-			}
-			l.advance(c)
-			done = append(done, c)
-		}
+		l.launch()
+		return nil
 	}
-	l.launch()
-	l.mu.Unlock()
-	l.conn.heard(f)
-	for _, c := range again {
-		l.conn.stats.retries.Add(1)
-		l.conn.doubt(classOf(c.err))
-		time.AfterFunc(c.pause(), func() { l.again(c) })
-	}
-	for _, c := range done {
-		l.conn.tell(c)
-	}
+	l.flying = slices.DeleteFunc(l.flying, func(other *flight) bool { return other == f })
+	return l.take()
 }
 
 // again makes a call another time, if somebody still waits for it.

@@ -72,8 +72,11 @@ func (p *plan) head() string {
 // that, and how many units were taken ahead.
 func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelimit.Result, snapshot, int64, error) {
 	results := make([]ratelimit.Result, len(costs))
+	if text, ok := reply.(string); ok {
+		reply = stored{"", text}
+	}
 	switch reply := reply.(type) {
-	case string:
+	case stored:
 		l, err := levelIn(p, reply)
 		if err != nil {
 			return nil, snapshot{}, 0, &Error{ClassOther, err}
@@ -120,12 +123,9 @@ func straight(units []unit, reply any) ([]ratelimit.Result, error) {
 	levels, passes := make([]level, len(units)), true
 	for i := range units {
 		u := &units[i]
-		text := now
-		if state, _ := items[1+i].(string); state != "" {
-			text += " " + state
-		}
+		state, _ := items[1+i].(string)
 		var err error
-		if levels[i], err = levelIn(&u.plan, text); err != nil {
+		if levels[i], err = levelIn(&u.plan, stored{now, state}); err != nil {
 			return nil, &Error{ClassOther, err}
 		}
 		passes = passes && (u.shadow || max(u.n, 1) <= levels[i].left(&u.plan))
@@ -140,18 +140,29 @@ func straight(units []unit, reply any) ([]ratelimit.Result, error) {
 // lengths are how many numbers a reply of the straight way has, if there is a state.
 var lengths = map[byte]int{'t': 8, 'l': 8, 'f': 6, 'c': 7, 's': 6}
 
-// levelIn returns the level now of a reply that says now, and what was stored.
-func levelIn(p *plan, reply string) (level, error) {
-	var numbers [8]int64 // now, and what was stored
-	n := 0
-	for field := range strings.SplitSeq(reply, " ") {
+// A stored is a reply of the straight way: now, and what was stored, in two texts or
+// both in the second.
+type stored struct{ now, state string }
+
+// parse adds the numbers of text, with a space between, to those in numbers, of which
+// there are n, and returns how many there are then, or -1 if it is something else.
+func parse(numbers *[8]int64, n int, text string) int {
+	for len(text) > 0 && n >= 0 {
+		field, rest, _ := strings.Cut(text, " ")
 		number, err := strconv.ParseInt(field, 10, 64)
 		if err != nil || n == len(numbers) {
-			return level{}, errors.New("the script replied something that is no state")
+			return -1
 		}
 		numbers[n] = number
-		n++
+		n, text = n+1, rest
 	}
+	return n
+}
+
+// levelIn returns the level now that reply tells of.
+func levelIn(p *plan, reply stored) (level, error) {
+	var numbers [8]int64 // now, and what was stored
+	n := parse(&numbers, parse(&numbers, 0, reply.now), reply.state)
 	now, rest := numbers[0]*1e6+numbers[1], numbers[3:]
 	switch {
 	case n == 2:

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -18,6 +19,28 @@ type plan struct {
 	gain, unit int64
 	burst      int64 // 0 for a window
 	limit      int64 // most granted at once
+}
+
+// A planner makes plans. It keeps the last: most asks are at one rate.
+type planner struct{ last atomic.Pointer[planned] }
+
+// A planned is a plan and what it is for.
+type planned struct {
+	algorithm ratelimit.Algorithm
+	rate      ratelimit.Rate
+	plan      plan
+}
+
+// planOf returns the plan for r by a, or why there is none.
+func (m *planner) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (plan, error) {
+	if p := m.last.Load(); p != nil && p.algorithm == a && p.rate == r {
+		return p.plan, nil
+	}
+	p, err := planOf(a, r)
+	if err == nil {
+		m.last.Store(&planned{a, r, p})
+	}
+	return p, err
 }
 
 var algorithms = map[ratelimit.Algorithm]byte{

@@ -16,6 +16,7 @@ type Store struct {
 	settings
 	conn    *conn
 	routing routing
+	planner planner
 }
 
 var _ ratelimit.Store = (*Store)(nil)
@@ -162,7 +163,7 @@ func (s *Store) unit(a *ratelimit.Ask) (unit, error) {
 	if a.N < 0 {
 		return unit{}, ratelimit.ErrInvalidCount
 	}
-	p, err := planOf(a.Algorithm, a.Rate)
+	p, err := s.planner.planOf(a.Algorithm, a.Rate)
 	if err != nil {
 		return unit{}, err
 	}

@@ -1,11 +1,12 @@
 
 -- Decides for callers of one key, as if they had asked one after the other at one
--- instant.
+-- instant; or for a caller each of several keys of one rate, each by itself.
 --
 -- ARGV: see start.lua; what a state of this rate begins with; further numbers of the
--- rate; the cost of the caller. If there is more to say, then instead of one cost: how
--- many units to take ahead, how many to leave, the costs of all callers. A cost of 0
--- looks. Units are taken ahead if all callers are granted.
+-- rate; the cost of the caller, or of that of each key. If there is more to say of one
+-- key, then instead of one cost: how many units to take ahead, how many to leave, the
+-- costs of all callers. A cost of 0 looks. Units are taken ahead if all callers are
+-- granted.
 --
 -- Returns a string if the straight way was taken: the seconds and microseconds of now,
 -- and the state as it was stored, if there was one. What each caller is told follows
@@ -13,6 +14,10 @@
 -- for how long time stands still for the state, as that is ahead of now, or -1 if what
 -- the answers are by was not stored; and for each caller what take.lua returns for a
 -- key.
+--
+-- Of several keys, not of logs, it returns now and then for each key the state as it
+-- was stored, or '', or nothing: then that key is not decided about, as the straight
+-- way can not be taken.
 
 local now = s * 1e6 + us
 local config = {tonumber(ARGV[3]), tonumber(ARGV[2])}

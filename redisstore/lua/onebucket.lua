@@ -1,41 +1,53 @@
 
--- A state of this rate in the short form, which is not ahead of now. All products
+-- States of this rate in the short form, which are not ahead of now. All products
 -- are less than 2^53, or so large that rounding does not matter.
-local from = 6
+local from, many = 6, KEYS[2] and {s .. ' ' .. us}
 do
-  local key, prefix, gain, unit, burst = KEYS[1], ARGV[2], ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-  local full, v, debt = burst * unit, call('GET', key), 0
-  if v then
-    debt = nil
-    if sub(v, 1, #prefix) == prefix then
-      local s0, us0, parts = match(v, '^(%d+) (%d+) (%d+)$', #prefix + 1)
-      if s0 then
-        local elapsed = (s - s0) * 1e6 + (us - us0)
-        parts = parts + 0
-        if elapsed >= 0 and parts <= full then
-          debt = parts - elapsed * gain
-          if debt < 0 then debt = 0 end
+  local prefix, gain, unit, burst = ARGV[2], ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
+  local full, now, pattern = burst * unit, s .. ' ' .. us, '^' .. prefix .. '(%d+) (%d+) (%d+)$'
+  local plain, s, us, head = full + 2 * unit < 9007199254740992, s + 0, us + 0, prefix .. now .. ' '
+  for k = 1, #KEYS do
+    local key, v, debt = KEYS[k], pcall('GET', KEYS[k]), plain and 0
+    if v then
+      debt = nil
+      if plain and type(v) == 'string' then
+        local s0, us0, parts = match(v, pattern)
+        if s0 then
+          local elapsed = (s - s0) * 1e6 + (us - us0)
+          parts = parts + 0
+          if elapsed >= 0 and parts <= full then
+            debt = parts - elapsed * gain
+            if debt < 0 then debt = 0 end
+          end
         end
       end
     end
+    if debt then
+      local after, all, ahead, first, last = debt, true, ARGV[7] and ARGV[6], 6, #ARGV
+      if many then ahead, first, last = nil, 5 + k, 5 + k elseif ahead then first = 8 end
+      for i = first, last do
+        local more = after + ARGV[i] * unit
+        if more <= full then after = more else all = false end
+      end
+      if all and ahead then
+        local room = full - after
+        local n = math.min(ahead, (room - room % unit) / unit - ARGV[7])
+        if n > 0 then after = after + n * unit end
+      end
+      if after > debt then
+        local ms = after / gain / 1000 + pad
+        call('SET', key, head .. format(after < 2147483648 and '%d' or '%.0f', after), 'PX',
+          ms < 2147483648 and format('%d', ms) or ms - ms % 1)
+      end
+      if many then
+        many[k + 1] = v or ''
+      else
+        return now .. (v and ' ' .. v or '')
+      end
+    elseif many then
+      many[k + 1] = false
+    end
   end
-  if debt and full + 2 * unit < 9007199254740992 then
-    local after, all, ahead = debt, true, ARGV[7] and ARGV[6]
-    for i = ahead and 8 or 6, #ARGV do
-      local more = after + ARGV[i] * unit
-      if more <= full then after = more else all = false end
-    end
-    if all and ahead then
-      local room = full - after
-      local n = math.min(ahead, (room - room % unit) / unit - ARGV[7])
-      if n > 0 then after = after + n * unit end
-    end
-    if after > debt then
-      local ms = after / gain / 1000 + pad
-      call('SET', key, prefix .. s .. ' ' .. us .. ' ' .. format('%.0f', after), 'PX', ms - ms % 1)
-    end
-    if v then return s .. ' ' .. us .. ' ' .. v end
-    return s .. ' ' .. us
-  end
+  if many then return many end
 end
 

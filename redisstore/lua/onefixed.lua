@@ -1,34 +1,44 @@
 
--- A state of this length of windows, which is not ahead of now.
-local from = 4
+-- States of this length of windows, which are not ahead of now.
+local from, many = 4, KEYS[2] and {s .. ' ' .. us}
 do
-  local key, prefix, limit = KEYS[1], ARGV[2], ARGV[3] + 0
+  local prefix, limit, size = ARGV[2], ARGV[3] + 0, #ARGV[2]
   local per, now = prefix + 0, s * 1e6 + us
-  local offset, v, used = now % per, call('GET', key), 0
-  if v then
-    used = nil
-    if sub(v, 1, #prefix) == prefix then
-      local s0, us0, count = match(v, '^(%d+) (%d+) (%d+)$', #prefix + 1)
-      if s0 then
-        local ago = now - (s0 * 1e6 + us0)
-        count = count + 0
-        if ago >= 0 and count < 9007199254740992 then used = ago <= offset and count or 0 end
+  local offset = now % per
+  for k = 1, #KEYS do
+    local key, v, used = KEYS[k], pcall('GET', KEYS[k]), 0
+    if v then
+      used = nil
+      if type(v) == 'string' and sub(v, 1, size) == prefix then
+        local s0, us0, count = match(v, '^(%d+) (%d+) (%d+)$', size + 1)
+        if s0 then
+          local ago = now - (s0 * 1e6 + us0)
+          count = count + 0
+          if ago >= 0 and count < 9007199254740992 then used = ago <= offset and count or 0 end
+        end
       end
     end
-  end
-  if used then
-    local after, all, ahead = used, true, ARGV[5] and ARGV[4]
-    for i = ahead and 6 or 4, #ARGV do
-      local more = after + ARGV[i]
-      if more <= limit then after = more elseif ARGV[i] ~= '0' then all = false end
+    if used then
+      local after, all, ahead, first, last = used, true, ARGV[5] and ARGV[4], 4, #ARGV
+      if many then ahead, first, last = nil, 3 + k, 3 + k elseif ahead then first = 6 end
+      for i = first, last do
+        local more = after + ARGV[i]
+        if more <= limit then after = more elseif ARGV[i] ~= '0' then all = false end
+      end
+      if all and ahead then after = after + math.max(0, math.min(ahead, limit - after - ARGV[5])) end
+      if after > used then
+        local ms = (per - offset) / 1000 + pad
+        call('SET', key, prefix .. s .. ' ' .. us .. ' ' .. format('%.0f', after), 'PX', ms - ms % 1)
+      end
+      if many then
+        many[k + 1] = v or ''
+      else
+        return s .. ' ' .. us .. (v and ' ' .. v or '')
+      end
+    elseif many then
+      many[k + 1] = false
     end
-    if all and ahead then after = after + math.max(0, math.min(ahead, limit - after - ARGV[5])) end
-    if after > used then
-      local ms = (per - offset) / 1000 + pad
-      call('SET', key, prefix .. s .. ' ' .. us .. ' ' .. format('%.0f', after), 'PX', ms - ms % 1)
-    end
-    if v then return s .. ' ' .. us .. ' ' .. v end
-    return s .. ' ' .. us
   end
+  if many then return many end
 end
 

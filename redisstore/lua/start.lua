@@ -5,7 +5,7 @@
 -- ARGV[1]: '', or for tests the seconds and microseconds of now, the pad of expiry and
 -- whether times far ahead are read as now.
 
-local call, format, sub, match = redis.call, string.format, string.sub, string.match
+local call, pcall, format, sub, match = redis.call, redis.pcall, string.format, string.sub, string.match
 local s, us, pad, heals
 if ARGV[1] == '' then
   local t = call('TIME')

@@ -1,0 +1,64 @@
+package redisstore
+
+import "errors"
+
+// batched returns the calls to make for calls: those for one caller each, about keys of
+// one rate, are one script.
+func (c *conn) batched(calls []*call) []*call {
+	if !c.together || len(calls) == 1 {
+		return calls
+	}
+	var made []*call
+	batches := make(map[plan]*call)
+	for _, call := range calls {
+		j := call.joint
+		if j == nil || j.kind == 's' || len(j.costs) > 1 || j.ahead > 0 {
+			made = append(made, call)
+			continue
+		}
+		b := batches[j.plan]
+		if b == nil {
+			b = c.newBatch(&j.plan)
+			batches[j.plan] = b
+			made = append(made, b)
+		}
+		b.members = append(b.members, call)
+		b.keys = append(b.keys, call.keys[0])
+		b.args = append(b.args, j.costs[0])
+	}
+	for i, b := range made {
+		if len(b.members) == 1 {
+			made[i] = b.members[0]
+		}
+	}
+	return made
+}
+
+func (c *conn) newBatch(p *plan) *call {
+	return &call{script: oneScripts[p.kind], args: oneArgs(c.set.env(), p, nil, 0, 0)}
+}
+
+// split gives the calls that b was made for the replies to them, and returns those that
+// are still to be made: of states that are not as usual.
+func (b *call) split() (undecided []*call) {
+	if len(b.members) == 0 {
+		return nil
+	}
+	items, _ := b.reply.([]any)
+	if b.err == nil && len(items) != 1+len(b.members) {
+		b.err = &Error{ClassOther, errors.New("the script replied something else")}
+	}
+	for i, call := range b.members {
+		call.began, call.ended, call.resets, call.err = b.began, b.ended, b.resets, b.err
+		if b.err != nil {
+			continue
+		}
+		now, _ := items[0].(string)
+		if state, decided := items[1+i].(string); decided {
+			call.reply = stored{now, state}
+		} else {
+			undecided = append(undecided, call)
+		}
+	}
+	return undecided
+}
