@@ -18,7 +18,7 @@ func (c *conn) batched(calls []*call) []*call {
 		}
 		b := batches[j.plan]
 		if b == nil {
-			b = c.newBatch(&j.plan)
+			b = c.newBatch(&j.unit)
 			batches[j.plan] = b
 			made = append(made, b)
 		}
@@ -34,8 +34,8 @@ func (c *conn) batched(calls []*call) []*call {
 	return made
 }
 
-func (c *conn) newBatch(p *plan) *call {
-	return &call{script: oneScripts[p.kind], args: oneArgs(c.set.env(), p, nil, 0, 0)}
+func (c *conn) newBatch(u *unit) *call {
+	return &call{script: oneScripts[u.kind], args: oneArgs(nil, c.set.env(), u, nil, 0, 0)}
 }
 
 // split gives the calls that b was made for the replies to them, and returns those that

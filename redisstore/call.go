@@ -144,10 +144,10 @@ func (c *call) retries(now time.Time) bool {
 
 // command returns c as the client wants it: a script by its hash, or as a whole.
 func (c *call) command(ctx context.Context, env string, whole bool) once {
-	if j := c.joint; j != nil {
-		c.script, c.args = oneScripts[j.kind], oneArgs(env, &j.plan, j.costs, j.ahead, j.reserve)
+	if c.joint != nil {
+		c.script = oneScripts[c.joint.kind]
 	}
-	all := make([]any, 0, 3+len(c.keys)+len(c.args))
+	all := make([]any, 0, 11+len(c.keys)+len(c.args))
 	switch {
 	case c.script == nil:
 		all = append(all, "del")
@@ -159,6 +159,9 @@ func (c *call) command(ctx context.Context, env string, whole bool) once {
 	first := len(all)
 	for _, k := range c.keys {
 		all = append(all, k)
+	}
+	if j := c.joint; j != nil {
+		all = oneArgs(all, env, &j.unit, j.costs, j.ahead, j.reserve)
 	}
 	cmd := redis.NewCmd(ctx, append(all, c.args...)...)
 	cmd.SetFirstKeyPos(int8(first))

@@ -30,7 +30,8 @@ type conn struct {
 	origin  time.Time
 
 	any      *lane
-	known    atomic.Bool  // whether the client knows which server of the cluster serves what
+	known    atomic.Bool // whether the client knows which server of the cluster serves what
+	bound    atomic.Pointer[bound]
 	reloaded atomic.Int64 // when it was last told to ask, in Unix nanoseconds
 
 	mu      sync.Mutex
@@ -121,19 +122,38 @@ func (c *conn) giveBack(key string, l lot) error {
 	return err
 }
 
-// send makes the calls of f by client.
-func (c *conn) send(client processor, f *flight) {
-	ctx, cancel := context.WithDeadline(context.Background(), f.deadline)
-	defer cancel()
-	for _, call := range f.calls {
+// A bound is a context for calls that are made at about the same time.
+type bound struct {
+	ctx      context.Context
+	cancel   context.CancelFunc
+	deadline time.Time
+}
+
+// context returns a context that ends when a call that is made now has to have ended,
+// or up to a quarter of that later: so calls have one in common.
+func (c *conn) context() context.Context {
+	now := time.Now()
+	if b := c.bound.Load(); b != nil && b.deadline.Sub(now) >= c.set.timeout {
+		return b.ctx
+	}
+	b := &bound{deadline: now.Add(c.set.timeout + c.set.timeout/4)}
+	b.ctx, b.cancel = context.WithDeadline(context.Background(), b.deadline)
+	c.bound.Store(b)
+	return b.ctx
+}
+
+// send makes calls by client.
+func (c *conn) send(client processor, calls []*call) {
+	ctx := c.context()
+	for _, call := range calls {
 		if j := call.joint; j != nil {
 			j.ahead, j.reserve = c.leases.ahead(j)
 		}
 	}
-	direct, astray := f.calls, []*call(nil)
+	direct, astray := calls, []*call(nil)
 	if c.cluster != nil && client != c.client {
 		// What has failed at the server of the lane, the client is to look for.
-		direct, astray = firstTries(f.calls)
+		direct, astray = firstTries(calls)
 	}
 	var undecided []*call
 	sent := c.batched(direct)
@@ -246,33 +266,40 @@ func (c *conn) doubt(class Class) {
 	}
 }
 
+// retry notes that call is made another time.
+func (c *conn) retry(call *call) {
+	c.stats.retries.Add(1)
+	c.doubt(classOf(call.err))
+}
+
 // heard notes that the client knows who serves what, once a server has answered.
-func (c *conn) heard(f *flight) {
-	if c.cluster == nil || c.known.Load() {
-		return
+func (c *conn) heard(call *call) {
+	if c.cluster != nil && call.err == nil && !c.known.Load() {
+		c.known.Store(true)
 	}
-	for _, call := range f.calls {
-		if call.err == nil {
-			c.known.Store(true)
-		}
+}
+
+// results returns what each caller of call is told, if it was joint and has not failed.
+func (c *conn) results(call *call) []ratelimit.Result {
+	j := call.joint
+	if j == nil || call.err != nil {
+		return nil
 	}
+	results, state, taken, err := readOne(&j.plan, call.reply, j.costs, j.ahead, j.reserve)
+	if err != nil {
+		call.err = err
+		return nil
+	}
+	denied := slices.ContainsFunc(results, func(r ratelimit.Result) bool { return r.RetryAfter > 0 })
+	c.denials.learn(call, state, denied)
+	c.stats.leased.Add(uint64(taken))
+	c.leases.fill(j, taken, state.at, results[len(results)-1])
+	return results
 }
 
 // tell tells who waits for call how it has ended.
 func (c *conn) tell(call *call) {
-	j := call.joint
-	var results []ratelimit.Result
-	if j != nil && call.err == nil {
-		var state snapshot
-		var taken int64
-		results, state, taken, call.err = readOne(&j.plan, call.reply, j.costs, j.ahead, j.reserve)
-		if call.err == nil {
-			denied := slices.ContainsFunc(results, func(r ratelimit.Result) bool { return r.RetryAfter > 0 })
-			c.denials.learn(call, state, denied)
-			c.stats.leased.Add(uint64(taken))
-			c.leases.fill(j, taken, state.at, results[len(results)-1])
-		}
-	}
+	results := c.results(call)
 	for i, w := range call.waiters {
 		o := outcome{reply: call.reply, err: call.err}
 		if results != nil {

@@ -72,7 +72,7 @@ func (s *Store) One(ctx context.Context, a ratelimit.Ask, costs []int64, ahead, 
 		return r, err
 	}
 	r.plan = u.plan
-	reply, err := s.conn.run(ctx, oneScripts[u.kind], []string{u.key.text}, oneArgs(s.env(), &u.plan, costs, ahead, reserve))
+	reply, err := s.conn.run(ctx, oneScripts[u.kind], []string{u.key.text}, oneArgs(nil, s.env(), &u, costs, ahead, reserve))
 	if err != nil {
 		return r, err
 	}

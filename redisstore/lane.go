@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/ratelimit-go/ratelimit"
 )
 
@@ -22,8 +24,9 @@ import (
 type lane struct {
 	conn     *conn
 	client   processor
-	most     int // flights at a time
-	together int // calls in a flight
+	bounded  bool // whether the client keeps to the deadline of a call
+	most     int  // flights at a time
+	together int  // calls in a flight
 
 	waiting atomic.Int64 // callers
 
@@ -32,6 +35,7 @@ type lane struct {
 	queue  []*call
 	turns  map[string]*turn // of the keys that have calls to join
 	flying []*flight
+	lone   lone
 	stuck  int // flights given up that have not ended: a client may not keep to a deadline
 	alarm  *time.Timer
 	armed  bool // whether the alarm will go off, as somebody waits
@@ -50,7 +54,8 @@ const (
 )
 
 func newLane(c *conn, client processor, most, together int) *lane {
-	return &lane{conn: c, client: client, most: most, together: together, turns: make(map[string]*turn)}
+	_, bounded := client.(*redis.Client)
+	return &lane{conn: c, client: client, bounded: bounded, most: most, together: together, turns: make(map[string]*turn)}
 }
 
 // A turn is the calls of one key, in order. The first is in the queue, under way or
@@ -78,6 +83,11 @@ func (l *lane) do(ctx context.Context, c *call) (any, error) {
 
 // ask asks for u, together with others who ask for the same.
 func (l *lane) ask(ctx context.Context, u *unit) (ratelimit.Result, error) {
+	if ctx.Done() == nil && l.bounded {
+		if m := l.alone(); m != nil {
+			return l.fast(m, u)
+		}
+	}
 	o := l.wait(ctx, newWaiter(u.n), func() *call { return l.join(u) })
 	return o.result, o.err
 }
@@ -253,12 +263,13 @@ func (l *lane) board() *flight {
 // have come meanwhile.
 func (l *lane) fly(f *flight) {
 	for f != nil {
-		l.conn.send(l.client, f)
-		l.conn.heard(f)
+		l.conn.send(l.client, f.calls)
+		for _, c := range f.calls {
+			l.conn.heard(c)
+		}
 		done, again := l.land(f)
 		for _, c := range again {
-			l.conn.stats.retries.Add(1)
-			l.conn.doubt(classOf(c.err))
+			l.conn.retry(c)
 			time.AfterFunc(c.pause(), func() { l.again(c) })
 		}
 		for _, c := range done {

@@ -35,16 +35,11 @@ func (s *settings) env() string {
 	return fmt.Sprintf("%d %d %d %s", seconds, us, s.pad.Milliseconds(), flag(s.heals))
 }
 
-// oneArgs returns the arguments of a script for one key, to charge costs one after
-// the other and then, if all were granted, up to ahead units more that leave reserve.
-// A cost is at most one more than the limit; 0 looks.
-func oneArgs(env string, p *plan, costs []int64, ahead, reserve int64) []any {
-	args := append(make([]any, 0, 7+len(costs)), env, p.head())
-	if p.burst > 0 {
-		args = append(args, p.gain, p.unit, p.burst)
-	} else {
-		args = append(args, p.limit)
-	}
+// oneArgs adds to args the arguments of a script for one key of u, to charge costs one
+// after the other and then, if all were granted, up to ahead units more that leave
+// reserve. A cost is at most one more than the limit; 0 looks.
+func oneArgs(args []any, env string, u *unit, costs []int64, ahead, reserve int64) []any {
+	args = append(append(args, env), u.args...)
 	if len(costs) > 1 || ahead > 0 {
 		args = append(args, ahead, reserve)
 	}
@@ -52,6 +47,14 @@ func oneArgs(env string, p *plan, costs []int64, ahead, reserve int64) []any {
 		args = append(args, n)
 	}
 	return args
+}
+
+// args returns what the scripts for one key are told of p.
+func (p *plan) args() []any {
+	if p.burst > 0 {
+		return []any{p.head(), p.gain, p.unit, p.burst}
+	}
+	return []any{p.head(), p.limit}
 }
 
 // head returns what a state written by p begins with.

@@ -24,23 +24,26 @@ type plan struct {
 // A planner makes plans. It keeps the last: most asks are at one rate.
 type planner struct{ last atomic.Pointer[planned] }
 
-// A planned is a plan and what it is for.
+// A planned is a plan, what it is for, and what the scripts for one key are told of it.
 type planned struct {
 	algorithm ratelimit.Algorithm
 	rate      ratelimit.Rate
 	plan      plan
+	args      []any
 }
 
 // planOf returns the plan for r by a, or why there is none.
-func (m *planner) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (plan, error) {
+func (m *planner) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (*planned, error) {
 	if p := m.last.Load(); p != nil && p.algorithm == a && p.rate == r {
-		return p.plan, nil
+		return p, nil
 	}
-	p, err := planOf(a, r)
-	if err == nil {
-		m.last.Store(&planned{a, r, p})
+	plan, err := planOf(a, r)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	p := &planned{a, r, plan, plan.args()}
+	m.last.Store(p)
+	return p, nil
 }
 
 var algorithms = map[ratelimit.Algorithm]byte{

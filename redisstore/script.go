@@ -73,7 +73,10 @@ var takeScripts = func() (scripts [families]*script) {
 var giveBackScript = newScript(exactLua + bucketLua + windowLua + logLua + giveBackLua)
 
 // A script is one that the server knows by its hash, once it has been sent.
-type script struct{ text, hash string }
+type script struct {
+	text string
+	hash any // a string
+}
 
 func newScript(text string) *script {
 	sum := sha1.Sum([]byte(text))

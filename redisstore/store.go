@@ -155,6 +155,7 @@ type unit struct {
 	ask *ratelimit.Ask
 	key key
 	plan
+	args   []any // what the scripts for one key are told of the plan
 	n      int64
 	shadow bool
 }
@@ -168,7 +169,8 @@ func (s *Store) unit(a *ratelimit.Ask) (unit, error) {
 		return unit{}, err
 	}
 	// What never fits is all the same to a double.
-	return unit{a, s.keyOf(a), p, min(int64(a.N), p.limit+1), a.Shadow}, nil
+	n := min(int64(a.N), p.plan.limit+1)
+	return unit{a, s.keyOf(a), p.plan, p.args, n, a.Shadow}, nil
 }
 
 // takeTogether has one script decide.
