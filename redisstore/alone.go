@@ -6,9 +6,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A lone call is one that nobody can join and that its caller makes itself: for who
-// asks for a key while nobody else asks for any, a goroutine for it would take longer
-// than all the rest here.
+// A lone call is one that its caller makes itself: for who asks while nobody else
+// does, a goroutine for it would take longer than all the rest here.
 type lone struct {
 	flight flight
 	call   call
@@ -18,31 +17,37 @@ type lone struct {
 	costs  [1]int64
 }
 
-// alone returns a flight for who makes a call itself, or nil if others ask. The lane
-// has one, as it is alone.
-func (l *lane) alone() *lone {
+// alone returns the call for who asks for u and may make it itself, or nil if others
+// are asking. The lane has one, as it is alone.
+func (l *lane) alone(u *unit) *lone {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.flying) > 0 || len(l.queue) > 0 || l.stuck > 0 {
+	if l.calls.first != nil || len(l.flying) > 0 || l.stuck > 0 {
 		return nil
 	}
-	m := &l.lone
-	*m = lone{flight: flight{deadline: time.Now().Add(l.conn.set.timeout)}}
+	m, deadline := &l.lone, time.Now().Add(l.conn.set.timeout)
+	*m = lone{keys: [1]string{u.key.text}, costs: [1]int64{u.n}}
+	m.joint = joint{turn: new(turn), unit: *u, costs: m.costs[:]}
+	m.call = call{keys: m.keys[:], joint: &m.joint, deadline: deadline, sent: true}
+	m.calls[0] = &m.call
+	m.flight = flight{calls: m.calls[:], deadline: deadline}
+	l.calls.add(&m.call)
+	m.joint.turn.calls = append(m.joint.turn.calls, &m.call)
+	l.turns[u.key.text] = m.joint.turn
 	l.flying = append(l.flying, &m.flight)
+	l.arm(l.conn.set.timeout)
 	return m
 }
 
-// fast asks for u by m, and tells others that they may go.
-func (l *lane) fast(m *lone, u *unit) (ratelimit.Result, error) {
-	m.keys[0], m.costs[0] = u.key.text, u.n
-	m.joint = joint{unit: *u, costs: m.costs[:]}
-	m.call = call{keys: m.keys[:], joint: &m.joint, deadline: m.flight.deadline}
-	m.calls[0] = &m.call
+// make makes the call m, and tells others that they may go.
+func (l *lane) make(m *lone) (ratelimit.Result, error) {
+	l.waiting.Add(1)
+	defer l.waiting.Add(-1)
 	c := &m.call
 	for {
 		c.tries++
 		l.conn.send(l.client, m.calls[:])
-		if !c.retries(time.Now()) {
+		if c.err == nil || !c.retries(time.Now()) {
 			break
 		}
 		l.conn.retry(c)
@@ -52,7 +57,8 @@ func (l *lane) fast(m *lone, u *unit) (ratelimit.Result, error) {
 	l.conn.heard(c)
 	results := l.conn.results(c)
 	err := c.err
-	if next := l.next(&m.flight); next != nil { // m is no longer ours
+	l.land(&m.flight)
+	if next := l.next(&m.flight); next != nil { // m may be another's call
 		go l.fly(next)
 	}
 	if err != nil {

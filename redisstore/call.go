@@ -137,9 +137,9 @@ func (c *call) freeze() bool {
 func (c *call) pause() time.Duration { return time.Millisecond << min(c.tries, 4) }
 
 // retries reports whether c has not run, may succeed when it is made another time,
-// and is still waited for by then.
+// and is still waited for long enough by then.
 func (c *call) retries(now time.Time) bool {
-	return c.err != nil && classOf(c.err).transient() && now.Add(c.pause()).Before(c.deadline)
+	return c.err != nil && classOf(c.err).transient() && now.Add(2*c.pause()).Before(c.deadline)
 }
 
 // command returns c as the client wants it: a script by its hash, or as a whole.

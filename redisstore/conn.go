@@ -130,13 +130,13 @@ type bound struct {
 }
 
 // context returns a context that ends when a call that is made now has to have ended,
-// or up to a quarter of that later: so calls have one in common.
+// or up to a tenth of that time later: so calls have one in common.
 func (c *conn) context() context.Context {
 	now := time.Now()
 	if b := c.bound.Load(); b != nil && b.deadline.Sub(now) >= c.set.timeout {
 		return b.ctx
 	}
-	b := &bound{deadline: now.Add(c.set.timeout + c.set.timeout/4)}
+	b := &bound{deadline: now.Add(c.set.timeout + c.set.timeout/10)}
 	b.ctx, b.cancel = context.WithDeadline(context.Background(), b.deadline)
 	c.bound.Store(b)
 	return b.ctx

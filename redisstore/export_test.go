@@ -47,6 +47,7 @@ const (
 	MostWaiting  = maxWaiting
 	MostJoined   = maxJoined
 	MostTogether = mostTogether
+	MostFlights  = mostFlights
 	MostDenials  = denialShards * mostDenials
 )
 

@@ -84,8 +84,8 @@ func (l *lane) do(ctx context.Context, c *call) (any, error) {
 // ask asks for u, together with others who ask for the same.
 func (l *lane) ask(ctx context.Context, u *unit) (ratelimit.Result, error) {
 	if ctx.Done() == nil && l.bounded {
-		if m := l.alone(); m != nil {
-			return l.fast(m, u)
+		if m := l.alone(u); m != nil {
+			return l.make(m)
 		}
 	}
 	o := l.wait(ctx, newWaiter(u.n), func() *call { return l.join(u) })

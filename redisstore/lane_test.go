@@ -167,7 +167,7 @@ func TestSentTogether(t *testing.T) {
 	srv := start(t)
 	store := newStore(t, srv.client(t))
 	day := ratelimit.PerDay(100)
-	const callers = 3*redisstore.MostTogether + 2
+	const callers = 3*redisstore.MostTogether + redisstore.MostFlights
 	named := func(i int) ratelimit.Ask {
 		name := fmt.Sprint("client", i)
 		return ratelimit.Ask{Rule: "rule", Key: name, Client: name, Algorithm: all[i%len(all)], Rate: day, N: 1}
@@ -182,8 +182,8 @@ func TestSentTogether(t *testing.T) {
 	}
 	c.goes()
 	after := store.Stats()
-	assert.EqualValues(t, callers, after.Calls-before.Calls)
-	assert.EqualValues(t, 2+3, after.RoundTrips-before.RoundTrips, "two alone, and the others as soon as one is back")
+	assert.EqualValues(t, redisstore.MostFlights+3, after.RoundTrips-before.RoundTrips, "some alone, and the others as soon as one is back")
+	assert.Less(t, after.Calls-before.Calls, uint64(callers/2), "keys of one rate are one script, but for logs")
 	for i := range callers {
 		require.NoError(t, c.errs[i])
 		left := 99

@@ -169,8 +169,12 @@ func (ls *leases) fill(j *joint, units, at int64, res ratelimit.Result) {
 		ls.giveBack(&lease{key: j.key.text, lots: []lot{taken}})
 		return
 	}
+	if over := l.units + units - ls.most; over > 0 { // two calls were under way
+		ls.giveBack(&lease{key: l.key, lots: []lot{{j.kind, over, at}}})
+		taken.units -= over
+	}
 	l.lots = append(l.lots, taken)
-	l.units += units
+	l.units += taken.units
 	l.left, l.reset, l.filled = res.Remaining-int(units), res.ResetAfter, time.Now()
 	if l.expiry == nil {
 		l.expiry = time.AfterFunc(leaseTerm, func() {

@@ -37,7 +37,7 @@ type Stats struct {
 	Errors map[Class]uint64
 }
 
-// counters counts for Stats.
+// counters counts for Stats. Its decisions are those that were not made here.
 type counters struct {
 	decisions, roundTrips, calls, coalesced, cacheHits atomic.Uint64
 	leaseHits, leased, returned, noScripts, retries    atomic.Uint64
@@ -74,6 +74,7 @@ func (s *Store) Stats() Stats {
 		Retries:    c.retries.Load(),
 		Errors:     make(map[Class]uint64),
 	}
+	stats.Decisions += stats.CacheHits + stats.LeaseHits
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for class, n := range c.errors {

@@ -61,10 +61,10 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	if err != nil {
 		return nil, err
 	}
-	s.conn.stats.decisions.Add(1)
 	if len(asks) == 1 {
 		return s.takeOne(ctx, &asks[0])
 	}
+	s.conn.stats.decisions.Add(1)
 	units := make([]unit, len(asks))
 	for i := range asks {
 		if units[i], err = s.unit(&asks[i]); err != nil {
@@ -92,6 +92,7 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 		s.conn.stats.leaseHits.Add(1)
 		return []ratelimit.Result{res}, nil
 	}
+	s.conn.stats.decisions.Add(1)
 	u, err := s.unit(a)
 	if err != nil {
 		return nil, err
