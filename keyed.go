@@ -260,6 +260,8 @@ func (k *keyed[S, C]) decideOutside(key string, n int, charge bool, res *Result)
 	switch {
 	case k.outside == nil:
 		res.RetryAfter = Never
+	case charge && n == 1:
+		*res = k.outside.limiter.Allow(key, "")
 	case charge:
 		*res, _ = k.outside.take(context.Background(), key, n)
 	default:

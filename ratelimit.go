@@ -49,6 +49,7 @@ type RateLimiter struct {
 
 	settings settings
 	time     timeline
+	denier   denier    // the store, if it is one
 	breakers *breakers // nil without a store
 	waiters  waiters
 
@@ -82,6 +83,7 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
 	if set.store != nil {
 		l.breakers = newBreakers(set.store)
+		l.denier, _ = set.store.(denier)
 	}
 	if err := errors.Join(err, checkRules(rules, defaultRule, &set)); err != nil {
 		return nil, err
@@ -101,9 +103,14 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 		return unlimited
 	}
 	group := set.match(endpoint)
-	if group.plain && (l.settings.store == nil || l.breakers.pause(&l.time, group, clientID, endpoint)) {
-		l.takeShort(group, clientID, endpoint, "", 1, &res)
-		return
+	if group.plain {
+		if l.settings.store == nil || l.breakers.pause(&l.time, group, clientID, endpoint) {
+			l.takeShort(group, clientID, endpoint, "", 1, &res)
+			return
+		}
+		if l.deniedAtOnce(group, clientID, endpoint, "", 1, &res) {
+			return
+		}
 	}
 	d := newDecision(&Request{Client: clientID, Endpoint: endpoint}, true, math.MaxInt64)
 	d.set, d.group = set, group
@@ -126,16 +133,23 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 // back what they were charged if it denies. More than one for a request is an error
 // that matches [ErrInvalidConfig].
 func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err error) {
-	// The errors of a store's pause are for the longer way.
-	if set := l.set.Load(); set != nil && l.settings.store == nil && len(req.Rules) == 0 && req.Cost >= 0 {
-		if group := set.match(req.Endpoint); group.plain {
-			if ctx != nil {
-				err = ctx.Err()
-			}
-			if err == nil {
-				l.takeShort(group, req.Client, req.Endpoint, req.IP, int64(max(req.Cost, 1)), &res)
-			}
+	if set := l.set.Load(); set != nil && len(req.Rules) == 0 && req.Cost >= 0 {
+		group, cost := set.match(req.Endpoint), max(req.Cost, 1)
+		if ctx != nil {
+			err = ctx.Err()
+		}
+		switch {
+		case err != nil:
 			return
+		case !group.plain:
+		case l.settings.store == nil:
+			l.takeShort(group, req.Client, req.Endpoint, req.IP, int64(cost), &res)
+			return
+		case l.breakers.pause(&l.time, group, req.Client, req.Endpoint): // its error is for the longer way
+		default:
+			if l.deniedAtOnce(group, req.Client, req.Endpoint, req.IP, cost, &res) {
+				return
+			}
 		}
 	}
 	return l.check(ctx, &req, true)

@@ -98,6 +98,25 @@ func checkResolved(r *activeRule, rate Rate, supports func(Algorithm, Rate) erro
 	return nil
 }
 
+// A denier is a store that knows of denials.
+type denier interface{ Denied(a Ask) (Result, bool) }
+
+// deniedAtOnce answers a request for n units from the group g, which is plain, by res if
+// the store denies it without being asked, and reports whether it does.
+func (l *RateLimiter) deniedAtOnce(g *ruleGroup, client, endpoint, ip string, n int, res *Result) (denied bool) {
+	r := g.alone
+	if l.denier == nil || r == nil {
+		return false
+	}
+	ask := r.ask(&Request{Client: client, Endpoint: endpoint, IP: ip}, r.Rate)
+	ask.N = n
+	if *res, denied = l.denier.Denied(ask); denied {
+		r.totals.denied.Add(1)
+		res.Rule = r.Name
+	}
+	return denied
+}
+
 // storeError returns err as an error that matches ErrStore.
 func storeError(err error) error {
 	if errors.Is(err, ErrStore) {

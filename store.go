@@ -19,6 +19,11 @@ import "context"
 // about a part that does not answer. An error of Take or Reset may have a method
 // Parts() []int, which [errors.As] finds, that says which parts have failed. Without it,
 // or if it names none that were asked, all that were asked have.
+//
+// A Store that knows of denials without asking anybody may have a method
+// Denied(Ask) (Result, bool). It answers an ask by itself that is sure to be denied, and
+// else reports false, having done nothing. A [RateLimiter] calls it first where that
+// saves it most of its own work: for a request of one rule without tiers.
 type Store interface {
 	// Take charges all asks, no two of which are about the same state, or in
 	// the end none, and answers each as if it were alone. It charges none if any of them, shadows aside, does not fit.

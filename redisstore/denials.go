@@ -67,17 +67,18 @@ func (d *denials) shard(a *ratelimit.Ask) *denialShard {
 	return &d.shards[sum%denialShards]
 }
 
-// answer returns the answer to a at now, if it is sure to be denied.
-func (d *denials) answer(a *ratelimit.Ask, c *conn) (res ratelimit.Result, denied bool) {
+// denied answers a by res without a call, and reports whether it is sure to be denied.
+func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
+	d := c.denials
 	if d == nil || d.size.Load() == 0 || a.N < 0 {
-		return res, false
+		return false
 	}
 	shard, id := d.shard(a), name{a.Rule, a.Key}
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	held := shard.held[id]
 	if held == nil || held.algorithm != a.Algorithm || held.rate != a.Rate {
-		return res, false
+		return false
 	}
 	// What is denied is judged by the latest that it may be at the server, and
 	// how long to wait by the earliest.
@@ -85,14 +86,17 @@ func (d *denials) answer(a *ratelimit.Ask, c *conn) (res ratelimit.Result, denie
 	early, late := now-held.sent+time.Microsecond-1, now-held.received
 	if late <= d.limit && early >= 0 {
 		n := max(int64(a.N), 1)
-		res, denied = held.state.deny(&held.plan, n, int64(early/time.Microsecond), int64(late/time.Microsecond))
+		denied := held.state.deny(&held.plan, n, int64(early/time.Microsecond), int64(late/time.Microsecond), res)
+		if denied {
+			c.stats.cacheHits.Add(1)
+		}
 		if denied || n > 1 { // one unit may still be denied
-			return res, denied
+			return denied
 		}
 	}
 	delete(shard.held, id)
 	d.size.Add(-1)
-	return res, false
+	return false
 }
 
 // learn notes the state that c has found a key in. It is of use if something has

@@ -102,7 +102,9 @@ func (s *Store) Straight(ctx context.Context, asks []ratelimit.Ask) (bool, error
 
 // Deny answers n units if r makes certain that they are denied.
 func (r *Reply) Deny(n int64, early, late time.Duration) (ratelimit.Result, bool) {
-	return r.known.deny(&r.plan, n, early.Microseconds(), late.Microseconds())
+	var res ratelimit.Result
+	denied := r.known.deny(&r.plan, n, early.Microseconds(), late.Microseconds(), &res)
+	return res, denied
 }
 
 // Knows reports whether r says all that a decision depends on, or when one unit may

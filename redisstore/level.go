@@ -34,15 +34,16 @@ func (l *level) window(p *plan) (offset int64, ok bool) {
 func (l *level) advance(p *plan, at int64) {
 	elapsed := at - l.at
 	l.at = at
-	offset, ok := l.window(p)
-	switch {
-	case !ok:
+	if p.burst > 0 {
 		hi, lo := bits.Mul64(uint64(elapsed), uint64(p.gain))
 		if hi > 0 || lo >= uint64(l.used) {
 			l.used = 0
 		} else {
 			l.used -= int64(lo)
 		}
+		return
+	}
+	switch offset, _ := l.window(p); {
 	case elapsed <= offset:
 	case elapsed-offset <= p.unit && p.kind == 'c':
 		l.prev, l.used = l.used, 0
@@ -70,21 +71,22 @@ func (l *level) left(p *plan) int64 {
 // wait returns how many microseconds it takes until n units fit, which do not now
 // and are no more than the limit.
 func (l *level) wait(p *plan, n int64) int64 {
+	if p.burst > 0 {
+		return ceil(l.used-(p.burst-n)*p.unit, p.gain)
+	}
 	offset, _ := l.window(p)
 	switch p.kind {
 	case 'f':
 		return p.unit - offset
 	case 's': // the script has seen to it that the oldest entry is enough
 		return p.unit - (l.at - l.oldest)
-	case 'c':
-		ends, fading, room := p.unit, l.prev, p.limit-l.used-n
-		if room < 0 {
-			ends, fading, room = 2*p.unit, l.used, p.limit-n
-		}
-		q, _ := muldiv(room, p.unit, fading)
-		return ends - q - offset
 	}
-	return ceil(l.used-(p.burst-n)*p.unit, p.gain)
+	ends, fading, room := p.unit, l.prev, p.limit-l.used-n
+	if room < 0 {
+		ends, fading, room = 2*p.unit, l.used, p.limit-n
+	}
+	q, _ := muldiv(room, p.unit, fading)
+	return ends - q - offset
 }
 
 // reset returns how many microseconds it takes until l is as good as new.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
 // worker is the variable that has TestProcesses be one of the processes, which asks
@@ -22,10 +24,21 @@ const worker = "RATELIMIT_TEST_WORKER"
 const (
 	processes, goroutines, asksEach = 3, 8, 25
 	shared                          = 150 // the limit that they share, of 600 asks
+	ahead                           = 12  // units that each may take ahead, if it does
 )
 
+// sharing returns what is asked for by stores that take units ahead, or do not.
+func sharing(a ratelimit.Algorithm, leases bool) ratelimit.Ask {
+	u := ask(a, ratelimit.PerDay(shared), 1)
+	if leases {
+		u.Rule = "leased"
+	}
+	return u
+}
+
 // TestProcesses has processes, of several goroutines each, ask for one key at one
-// instant: they are granted just the limit.
+// instant: they are granted just the limit. Those that take units ahead are granted no
+// more than that and what they may have taken, and give back what they have not spent.
 func TestProcesses(t *testing.T) {
 	if addr := os.Getenv(worker); addr != "" {
 		work(t, addr)
@@ -53,17 +66,26 @@ func TestProcesses(t *testing.T) {
 	})
 	require.NoError(t, client.RPush(ctx, "go", 1, 2, 3).Err())
 	running.Wait()
+	plain := newStore(t, client, frozen())
 	for _, a := range all {
-		granted, err := client.LRange(ctx, string(a), 0, -1).Result()
-		require.NoError(t, err)
-		total := 0
-		for _, g := range granted {
-			total += atoi(t, g)
+		for _, leases := range []bool{false, true} {
+			u := sharing(a, leases)
+			granted, err := client.LRange(ctx, u.Rule+string(a), 0, -1).Result()
+			require.NoError(t, err)
+			require.Len(t, granted, processes)
+			total := 0
+			for _, g := range granted {
+				total += atoi(t, g)
+			}
+			if !leases {
+				assert.Equal(t, shared, total, a)
+			}
+			assert.LessOrEqual(t, total, shared+processes*ahead, a)
+			assert.GreaterOrEqual(t, total, shared-processes*ahead, a)
+			assert.Equal(t, shared-total, left(t, plain, u), "%s: the server knows of what was granted", a)
+			t.Logf("%s: %d processes of %d goroutines at one instant, units ahead: %t; %d asks, limit %d, granted %v = %d",
+				a, processes, goroutines, leases, processes*goroutines*asksEach, shared, granted, total)
 		}
-		assert.Equal(t, shared, total, a)
-		assert.Len(t, granted, processes)
-		t.Logf("%s: %d processes of %d goroutines at one instant: %d asks, limit %d, granted %v = %d",
-			a, processes, goroutines, processes*goroutines*asksEach, shared, granted, total)
 	}
 }
 
@@ -72,25 +94,22 @@ func TestProcesses(t *testing.T) {
 func work(t *testing.T, addr string) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = client.Close() }()
-	s := newStore(t, client, frozen())
 	require.NoError(t, client.BLPop(context.Background(), 20*time.Second, "go").Err())
 	for _, a := range all {
-		var granted int
-		var mu sync.Mutex
-		var running sync.WaitGroup
-		for range goroutines {
-			running.Go(func() {
-				for range asksEach {
-					results, err := s.Take(context.Background(), []ratelimit.Ask{ask(a, ratelimit.PerDay(shared), 1)})
-					mu.Lock()
-					if assert.NoError(t, err) && results[0].Allowed {
-						granted++
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		running.Wait()
-		require.NoError(t, client.RPush(context.Background(), string(a), granted).Err())
+		workFor(t, client, newStore(t, client, frozen()), sharing(a, false))
+		workFor(t, client, newStore(t, client, frozen(), redisstore.WithLeases(ahead)), sharing(a, true))
 	}
+}
+
+// workFor asks s for u, and tells the server how often that was granted.
+func workFor(t *testing.T, client *redis.Client, s *redisstore.Store, u ratelimit.Ask) {
+	var granted atomic.Int64
+	eachOf(goroutines, goroutines*asksEach, func(int) {
+		results, err := s.Take(context.Background(), []ratelimit.Ask{u})
+		if assert.NoError(t, err) && results[0].Allowed {
+			granted.Add(1)
+		}
+	})
+	require.NoError(t, s.Close())
+	require.NoError(t, client.RPush(context.Background(), u.Rule+string(u.Algorithm), granted.Load()).Err())
 }

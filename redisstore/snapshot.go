@@ -35,32 +35,32 @@ func (s *snapshot) denied(a *answer) {
 	}
 }
 
-// deny answers n units, n >= 1, if it is certain that they are denied early
-// microseconds after the instant of s; p is the plan that s is by. What they are told
-// to wait is as of late microseconds after it, which is no more: of two estimates of
-// how long ago that was, each is taken where it is the careful one.
-func (s *snapshot) deny(p *plan, n, early, late int64) (ratelimit.Result, bool) {
-	res := ratelimit.Result{Limit: int(p.limit)}
+// deny answers n units, n >= 1, by res if it is certain that they are denied early
+// microseconds after the instant of s, and reports whether it is; p is the plan that s
+// is by. What they are told to wait is as of late microseconds after it, which is no
+// more: of two estimates of how long ago that was, each is taken where it is the careful
+// one.
+func (s *snapshot) deny(p *plan, n, early, late int64, res *ratelimit.Result) bool {
 	switch {
 	case s.known == 'l':
 		l := s.level
 		l.advance(p, l.at+early)
 		left := l.left(p)
 		if n <= left {
-			return ratelimit.Result{}, false
+			return false
 		}
-		res.Remaining = int(max(left, 0))
+		res.Limit, res.Remaining = int(p.limit), int(max(left, 0))
 		l = s.level
 		l.advance(p, l.at+late)
 		res.RetryAfter, res.ResetAfter = ratelimit.Never, micros(l.reset(p))
 		if n <= p.limit {
 			res.RetryAfter = micros(l.wait(p, n))
 		}
-		return res, true
+		return true
 	case s.known == 'd' && n == 1 && max(early-s.behind, 0) < s.retry:
 		passed := max(late-s.behind, 0)
-		res.RetryAfter, res.ResetAfter = micros(s.retry-passed), micros(s.reset-passed)
-		return res, true
+		res.Limit, res.RetryAfter, res.ResetAfter = int(p.limit), micros(s.retry-passed), micros(s.reset-passed)
+		return true
 	}
-	return ratelimit.Result{}, false
+	return false
 }

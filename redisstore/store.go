@@ -82,11 +82,20 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	}
 }
 
+// Denied answers a without a call, if it is sure to be denied; see [WithDenialCache].
+func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
+	if s == nil || s.conn == nil {
+		return res, false
+	}
+	denied = s.conn.denied(&a, &res)
+	return res, denied
+}
+
 // takeOne decides about one ask, together with those of others for the same key.
 func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Result, error) {
-	if res, denied := s.conn.denials.answer(a, s.conn); denied {
-		s.conn.stats.cacheHits.Add(1)
-		return []ratelimit.Result{res}, nil
+	var known ratelimit.Result
+	if s.conn.denied(a, &known) {
+		return []ratelimit.Result{known}, nil
 	}
 	if res, granted := s.conn.leases.spend(a); granted {
 		s.conn.stats.leaseHits.Add(1)
