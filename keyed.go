@@ -260,7 +260,7 @@ func (k *keyed[S, C]) decideOutside(key string, n int, charge bool, res *Result)
 	switch {
 	case k.outside == nil:
 		res.RetryAfter = Never
-	case charge && n == 1:
+	case charge && n == 1 && k.outside.limiter.settings.observer == nil: // who is told of a cost of 1
 		*res = k.outside.limiter.Allow(key, "")
 	case charge:
 		*res, _ = k.outside.take(context.Background(), key, n)

@@ -108,7 +108,7 @@ func newJoined(u *unit) (*call, *turn) {
 	m := &made
 	m.ask = *u.ask // the caller may be gone when it is read
 	m.joint = joint{turn: &m.turn, unit: *u, costs: m.costs[:0]}
-	m.joint.unit.ask = &m.ask
+	m.joint.ask = &m.ask
 	m.key[0] = u.key.text
 	m.call = call{keys: m.key[:], joint: &m.joint, waiters: m.waiters[:0]}
 	m.turn.calls = m.calls[:0]

@@ -172,7 +172,7 @@ func TestSentTogether(t *testing.T) {
 		name := fmt.Sprint("client", i)
 		return ratelimit.Ask{Rule: "rule", Key: name, Client: name, Algorithm: all[i%len(all)], Rate: day, N: 1}
 	}
-	for i := range len(all) {
+	for i := range all {
 		take(t, store, named(i)) // the server has the scripts
 	}
 	before := store.Stats()

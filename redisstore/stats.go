@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 )
@@ -77,8 +78,6 @@ func (s *Store) Stats() Stats {
 	stats.Decisions += stats.CacheHits + stats.LeaseHits
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for class, n := range c.errors {
-		stats.Errors[class] = n
-	}
+	maps.Copy(stats.Errors, c.errors)
 	return stats
 }
