@@ -39,8 +39,8 @@ func (l *lane) alone(u *unit) *lone {
 	return m
 }
 
-// make makes the call m, and tells others that they may go.
-func (l *lane) make(m *lone) (ratelimit.Result, error) {
+// makeAlone makes the call m, and tells others that they may go.
+func (l *lane) makeAlone(m *lone) (ratelimit.Result, error) {
 	l.waiting.Add(1)
 	defer l.waiting.Add(-1)
 	c := &m.call

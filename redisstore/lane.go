@@ -85,7 +85,7 @@ func (l *lane) do(ctx context.Context, c *call) (any, error) {
 func (l *lane) ask(ctx context.Context, u *unit) (ratelimit.Result, error) {
 	if ctx.Done() == nil && l.bounded {
 		if m := l.alone(u); m != nil {
-			return l.make(m)
+			return l.makeAlone(m)
 		}
 	}
 	o := l.wait(ctx, newWaiter(u.n), func() *call { return l.join(u) })
@@ -313,7 +313,9 @@ func (l *lane) next(f *flight) *flight {
 		return nil
 	}
 	l.flying = slices.DeleteFunc(l.flying, func(other *flight) bool { return other == f })
-	return l.take()
+	next := l.take()
+	l.launch()
+	return next
 }
 
 // again makes a call another time, if somebody still waits for it.
