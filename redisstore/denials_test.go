@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -111,6 +113,33 @@ func TestDenialsForgotten(t *testing.T) {
 	})
 	assert.Less(t, time.Since(began), 10*limit)
 	assert.Zero(t, store.Denials(), "what is not believed is not held")
+}
+
+// TestDenialsLate has a Reset be made while a denial is on its way here: it is of
+// before, and not held.
+func TestDenialsLate(t *testing.T) {
+	p := startProxy(t, start(t).addr)
+	client := redis.NewClient(&redis.Options{Addr: p.addr})
+	defer func() { _ = client.Close() }()
+	store := newStore(t, client, frozen())
+	u := ask(ratelimit.AlgorithmFixedWindow, ratelimit.PerDay(1), 1)
+	require.True(t, take(t, store, u).Allowed)
+	p.will(delays, 1)
+	var denied sync.WaitGroup
+	denied.Go(func() {
+		results, err := store.Take(context.Background(), []ratelimit.Ask{u})
+		assert.NoError(t, err)
+		assert.False(t, results[0].Allowed)
+	})
+	until(t, func(context.Context) error {
+		if p.met.Load() == 0 {
+			return assert.AnError
+		}
+		return nil
+	})
+	require.NoError(t, store.Reset(context.Background(), []ratelimit.Ask{u}))
+	denied.Wait()
+	assert.True(t, take(t, store, u).Allowed)
 }
 
 // TestDenialsOfRates has a key be denied under one rate: under another the server is

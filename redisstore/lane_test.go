@@ -3,11 +3,14 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -213,32 +216,74 @@ func TestForgottenScripts(t *testing.T) {
 		assert.Equal(t, 99, c.answers[i].Remaining)
 	}
 	assert.Positive(t, store.Stats().NoScripts)
+	assert.Zero(t, store.Stats().Retries)
 }
 
-// TestCrowded has more callers wait than are let in.
-func TestCrowded(t *testing.T) {
+// TestBatchUndecided has callers of different keys wait at once, under two rates, some
+// of keys that are of neither yet: each is charged by its own.
+func TestBatchUndecided(t *testing.T) {
 	srv := start(t)
-	store := newStore(t, srv.client(t))
-	u := ask(ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 1 << 20, Per: 366 * 24 * time.Hour}, 1)
-	take(t, store, u)
-	srv.signal(t, syscall.SIGSTOP)
-	var callers sync.WaitGroup
-	for range redisstore.MostWaiting {
-		callers.Go(func() {
-			_, err := store.Take(context.Background(), []ratelimit.Ask{u})
-			assert.NoError(t, err)
-		})
-	}
-	until(t, func(context.Context) error {
-		if store.Waiting() < redisstore.MostWaiting {
-			return assert.AnError
+	store := newStore(t, srv.client(t), frozen())
+	asks := apart(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(10), 3*redisstore.MostFlights)
+	for i := range asks {
+		if i%4 < 2 {
+			take(t, store, asks[i])
 		}
-		return nil
-	})
-	fails(t, store, []ratelimit.Ask{u}, 10*time.Second, redisstore.ClassBusy)
-	srv.signal(t, syscall.SIGCONT)
-	callers.Wait()
-	want := 1<<20 - 1 - redisstore.MostWaiting
-	assert.Equal(t, want, take(t, store, ask(u.Algorithm, u.Rate, 0)).Remaining)
-	assert.GreaterOrEqual(t, store.Stats().Calls, uint64(redisstore.MostWaiting/redisstore.MostJoined))
+		asks[i].Rate, asks[i].N = ratelimit.PerDay(100), 50
+		if i%2 == 1 {
+			asks[i].Rate, asks[i].N = ratelimit.PerDay(3), 1
+		}
+	}
+	c := gather(t, srv, store, len(asks))
+	for i := range asks {
+		c.asks(context.Background(), i, asks[i])
+	}
+	c.goes()
+	for i, res := range c.answers {
+		require.NoError(t, c.errs[i])
+		want := []int{49, 1, 50, 2}[i%4]
+		assert.Equal(t, want, res.Remaining, i)
+		assert.Equal(t, want, left(t, store, asks[i]), i)
+	}
+}
+
+// A hanging connection keeps to no deadline while on is true, until ends is closed.
+type hanging struct {
+	net.Conn
+	on   *atomic.Bool
+	ends chan struct{}
+}
+
+func (h hanging) Write(b []byte) (int, error) {
+	if h.on.Load() {
+		<-h.ends
+	}
+	return h.Conn.Write(b)
+}
+
+// TestHungFlight has calls hang that the client does not end: others are made in their
+// place.
+func TestHungFlight(t *testing.T) {
+	on, ends := new(atomic.Bool), make(chan struct{})
+	client := redis.NewClient(&redis.Options{Addr: start(t).addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return hanging{conn, on, ends}, err
+	}})
+	defer func() { _ = client.Close() }()
+	s, err := redisstore.New(client, redisstore.WithTimeout(100*time.Millisecond))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background()) // so that no caller makes its call itself
+	defer cancel()
+	asks := apart(all[0], ratelimit.PerDay(5), redisstore.MostFlights+1)
+	on.Store(true)
+	for i := range redisstore.MostFlights {
+		_, err := s.Take(ctx, asks[i:i+1])
+		assert.ErrorIs(t, err, ratelimit.ErrStore)
+	}
+	on.Store(false)
+	_, err = s.Take(ctx, asks[redisstore.MostFlights:])
+	assert.NoError(t, err)
+	assert.Equal(t, redisstore.MostFlights, s.CallsUnderWay())
+	close(ends)
+	idle(t, s)
 }

@@ -111,13 +111,50 @@ func TestLeasesGivenBack(t *testing.T) {
 				}
 				return assert.AnError
 			})
-			until(t, func(context.Context) error { // it is counted after the server knows
+			until(t, func(context.Context) error { // it counts what it hears, after the server has said it
 				if stats := stores[0].Stats(); stats.Leased != stats.LeaseHits+stats.Returned {
 					return fmt.Errorf("%s: %+v", a, stats)
 				}
 				return nil
 			})
 		}
+	}
+}
+
+// TestLeasesOfCosts has units that were taken ahead be spent some at a time: each is
+// charged once.
+func TestLeasesOfCosts(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	for _, a := range leased {
+		store := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(50))[0]
+		u, spent := ask(a, ratelimit.PerHour(10_000), 0), 0
+		for i := range 300 {
+			u.N = 1 + i%7
+			require.True(t, take(t, store, u).Allowed, a)
+			spent += u.N
+		}
+		require.NoError(t, store.Close())
+		assert.Positive(t, store.Stats().LeaseHits, a)
+		assert.Equal(t, 10_000-spent, left(t, store, u), a)
+	}
+}
+
+// TestGivenBackLater has units that were taken ahead be given back when they have
+// drained, or left, and others have been taken since: nothing is.
+func TestGivenBackLater(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	for _, a := range leased {
+		store := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(50))[0]
+		plain := newStore(t, store.Client(), redisstore.WithClock(clock))
+		u := ask(a, ratelimit.PerHour(1000), 1)
+		for stats := store.Stats(); stats.Leased == stats.LeaseHits; stats = store.Stats() {
+			take(t, store, u)
+		}
+		clock.Advance(2 * time.Hour)
+		u.N = 500
+		require.True(t, take(t, plain, u).Allowed)
+		require.NoError(t, store.Close())
+		assert.Equal(t, 500, left(t, plain, u), a)
 	}
 }
 
@@ -165,6 +202,8 @@ func TestLeasesOfSeldomKeys(t *testing.T) {
 	}
 	for range 50 {
 		take(t, store, ask(ratelimit.AlgorithmLeakyBucket, ratelimit.PerHour(1000), 1))
+	}
+	for range 50 {
 		take(t, store, ask(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(7), 1))
 	}
 	assert.Zero(t, store.Stats().Leased)

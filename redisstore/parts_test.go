@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -46,6 +47,7 @@ func TestGivenBack(t *testing.T) {
 		asks := apart(a, ratelimit.PerMinute(3), 3)
 		_, err := s.Take(context.Background(), asks[:2])
 		require.NoError(t, err)
+		clock.Advance(time.Second) // a log gets another entry
 		used := asks[1]
 		used.N = 2
 		require.True(t, take(t, s, used).Allowed)
@@ -79,10 +81,14 @@ func TestHungPart(t *testing.T) {
 	}
 	servers[0].signal(t, syscall.SIGSTOP)
 	fails(t, s, asks, 2*timeout, redisstore.ClassTimeout)
+	_, err = s.Take(context.Background(), asks)
+	var failed interface{ Parts() []int }
+	require.ErrorAs(t, err, &failed)
 	reached := 0
 	for i, a := range asks {
 		a.N = 0
 		results, err := s.Take(context.Background(), []ratelimit.Ask{a})
+		assert.Equal(t, err != nil, slices.Contains(failed.Parts(), s.Part(a)), "ask %d", i)
 		if err == nil {
 			reached++
 			assert.Equal(t, before[i], results[0].Remaining, "ask %d", i)

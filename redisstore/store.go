@@ -22,8 +22,9 @@ type Store struct {
 var _ ratelimit.Store = (*Store)(nil)
 
 // New returns a Store that asks client, and asks it nothing yet: the server need
-// not be there. Hooks of a client of a single server have to be added before. The
-// errors match [ratelimit.ErrInvalidConfig].
+// not be there. Hooks of client do not see the calls: they are made by a copy of it,
+// of the same connections, that keeps to [WithTimeout]. The errors match
+// [ratelimit.ErrInvalidConfig].
 //
 // The server must be Redis 6.2 or later, or Valkey. It should have a maxmemory-policy
 // of noeviction: a key that is evicted forgets what was used.

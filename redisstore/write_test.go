@@ -36,7 +36,7 @@ func dump(t testing.TB, c *redis.Client) map[string]string {
 func TestNothingWritten(t *testing.T) {
 	client := startReal(t).client(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
-	store := newStore(t, client, redisstore.WithClock(clock))
+	store := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0)) // the server is to deny
 	rate := ratelimit.Rate{Requests: 2, Per: time.Minute}
 	for _, a := range all {
 		look := take(t, store, ask(a, rate, 0))

@@ -1,0 +1,113 @@
+package redisstore_test
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A mutant is one fault that is put into the source of this package.
+type mutant struct {
+	name string
+	file string // of Go, or of a script
+	old  string // occurs once in the file
+	new  string
+	by   string // the tests that must fail, as a pattern
+	why  string // they must
+
+	// timeout is how long the tests may take, of a mutant that makes them hang.
+	timeout string
+}
+
+// runTests has binary run the tests that pattern matches, as the mutant of this name.
+// It returns what they print, and an error if one fails.
+func runTests(t *testing.T, binary, pattern, name, timeout string) (output string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, "-test.run="+pattern, "-test.failfast", "-test.short", "-test.timeout="+timeout)
+	cmd.Env = append(os.Environ(), mutantsSwitch+"=", "RATELIMIT_REQUIRE_REDIS=1", mutantName+"="+name)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.CombinedOutput()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the servers of a test that hung
+	output = string(out)
+	require.NoError(t, ctx.Err(), output)
+	require.NotContains(t, output, "no tests to run")
+	if err != nil {
+		require.ErrorAs(t, err, new(*exec.ExitError), "it must have run")
+	}
+	return output, err
+}
+
+// killers returns the pattern of all tests that find a mutant.
+func killers() string {
+	names := make(map[string]bool)
+	for _, m := range mutants() {
+		name, _, _ := strings.Cut(m.by, "/")
+		names[name] = true
+	}
+	return "^(" + strings.Join(slices.Sorted(maps.Keys(names)), "|") + ")$"
+}
+
+const mutantsSwitch = "RATELIMIT_MUTANTS"
+
+// TestMutants puts one fault at a time into the source and the scripts, and requires
+// that the tests find it. It takes a while, so it only runs when told to.
+func TestMutants(t *testing.T) {
+	if os.Getenv(mutantsSwitch) != "1" {
+		t.Skipf("takes half a minute: set %s=1 to run the %d mutants", mutantsSwitch, len(mutants()))
+	}
+	program(t, "redis-server")
+	begun := time.Now()
+	all := mutants()
+	binary := buildMutants(t, all)
+	var killed atomic.Int32
+	t.Run("each", func(t *testing.T) {
+		t.Run("none", func(t *testing.T) {
+			t.Parallel()
+			output, err := runTests(t, binary, killers(), "", "100s")
+			require.NoError(t, err, "without a mutant the tests must pass:\n%s", output)
+		})
+		for _, m := range all {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				output, err := runTests(t, binary, m.by, m.name, cmp.Or(m.timeout, "100s"))
+				if err == nil {
+					t.Errorf("survived %s, although %s\n%s", m.by, m.why, output)
+					return
+				}
+				require.NotContains(t, output, "compiling script")
+				killed.Add(1)
+			})
+		}
+	})
+	t.Logf("killed %d of %d in %v", killed.Load(), len(all), time.Since(begun).Round(time.Second))
+	require.EqualValues(t, len(all), killed.Load())
+}
+
+// TestMutantsApply requires that every mutant still has its place in the source, so
+// that none is left behind unnoticed when the source changes.
+func TestMutantsApply(t *testing.T) {
+	names := make(map[string]bool)
+	for _, m := range mutants() {
+		require.False(t, names[m.name], "two mutants are called %s", m.name)
+		names[m.name] = true
+		require.NotEqual(t, m.old, m.new, m.name)
+		require.NotEmpty(t, m.why, m.name)
+	}
+	mutatedFiles(t, mutants())
+	require.GreaterOrEqual(t, len(names), 20)
+	t.Logf("%d mutants apply", len(names))
+}
+
+// mutants returns all mutants.
+func mutants() []mutant { return slices.Concat(scriptMutants, storeMutants) }
