@@ -81,10 +81,10 @@ func TestStandalone(t *testing.T) {
 	enough(t, conform(t, client, ratelimittest.StoreConfig{Schedules: schedules(160), Steps: 40}))
 }
 
-// TestCluster checks the same over three masters, where the asks of one call are in
-// several slots.
+// TestCluster checks the same over three masters with a replica each, where the asks of
+// one call are in several slots.
 func TestCluster(t *testing.T) {
-	_, client := startCluster(t)
+	_, client := startReplicated(t)
 	enough(t, conform(t, client, ratelimittest.StoreConfig{Schedules: schedules(100), Steps: 40, Seed: 1}))
 }
 
