@@ -137,6 +137,9 @@ func TestOptions(t *testing.T) {
 		"no prefix":      func() (*redisstore.Store, error) { return redisstore.New(client, redisstore.WithPrefix("")) },
 		"a brace":        func() (*redisstore.Store, error) { return redisstore.New(client, redisstore.WithPrefix("a{")) },
 		"no time at all": func() (*redisstore.Store, error) { return redisstore.New(client, redisstore.WithTimeout(0)) },
+		"negative time":  func() (*redisstore.Store, error) { return redisstore.New(client, redisstore.WithDenialCache(-1)) },
+		"fewer leases":   func() (*redisstore.Store, error) { return redisstore.New(client, redisstore.WithLeases(-1)) },
+		"a nil option":   func() (*redisstore.Store, error) { return redisstore.New(client, nil) },
 	} {
 		_, err := make()
 		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, name)

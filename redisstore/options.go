@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ type settings struct {
 	timeout time.Duration
 	denials time.Duration // how long a state is believed; none are kept if 0
 	leases  int64         // how many units of a key are taken ahead
+	invalid error         // what is wrong with the Options themselves
 
 	// For tests only. A store whose now is set decides by it, not by the
 	// clock of the server: its keys must not expire by that, so pad is long.
@@ -27,10 +29,13 @@ type settings struct {
 
 func newSettings(opts []Option) settings {
 	set := settings{prefix: "ratelimit", timeout: 50 * time.Millisecond, denials: time.Second, pad: defaultPad, heals: true}
-	for _, o := range opts {
-		if o != nil {
-			o(&set)
+	for i, o := range opts {
+		if o == nil {
+			nilOption := &ratelimit.ConfigError{Field: fmt.Sprintf("options[%d]", i), Value: nil, Reason: "must not be nil"}
+			set.invalid = errors.Join(set.invalid, nilOption)
+			continue
 		}
+		o(&set)
 	}
 	return set
 }
@@ -65,7 +70,7 @@ func WithLeases(units int) Option { return func(s *settings) { s.leases = int64(
 
 // validate returns all the problems of s, joined, or nil.
 func (s *settings) validate() error {
-	var errs []error
+	errs := []error{s.invalid}
 	if s.prefix == "" || strings.ContainsAny(s.prefix, "{}") {
 		errs = append(errs, &ratelimit.ConfigError{Field: "prefix", Value: s.prefix, Reason: "must not be empty and have no brace"})
 	}
