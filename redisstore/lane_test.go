@@ -64,7 +64,7 @@ func (c *crowd) goes() {
 // TestJoined has callers of one key wait at once: they are decided about by two
 // calls, as if they had asked one after the other.
 func TestJoined(t *testing.T) {
-	srv := start(t)
+	srv := startReal(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 250))
 	store := newStore(t, srv.client(t), redisstore.WithClock(clock), redisstore.WithDenialCache(0))
 	costs := []int{1, 3, 0, 2, 9, 1, 1, 20, 1, 0, 5, 1, 1, 1, 1}
@@ -99,7 +99,7 @@ func TestJoined(t *testing.T) {
 // TestRatesNotJoined has callers of one key ask under two rates in turn: each asks
 // under its own.
 func TestRatesNotJoined(t *testing.T) {
-	srv := start(t)
+	srv := startReal(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	store := newStore(t, srv.client(t), redisstore.WithClock(clock))
 	c := gather(t, srv, store, 12)
@@ -118,7 +118,7 @@ func TestRatesNotJoined(t *testing.T) {
 // TestLeftWhileJoined has some callers leave before their call is sent: at once, and
 // uncharged.
 func TestLeftWhileJoined(t *testing.T) {
-	srv := start(t)
+	srv := startReal(t)
 	store := newStore(t, srv.client(t))
 	day := ratelimit.PerDay(100)
 	u := ask(ratelimit.AlgorithmTokenBucket, day, 1)
@@ -148,7 +148,7 @@ func TestLeftWhileJoined(t *testing.T) {
 
 // TestAllLeft has everybody leave a call that was not sent: it is not made.
 func TestAllLeft(t *testing.T) {
-	srv := start(t)
+	srv := startReal(t)
 	store := newStore(t, srv.client(t))
 	u := ask(ratelimit.AlgorithmFixedWindow, ratelimit.PerDay(100), 1)
 	take(t, store, u)
@@ -167,7 +167,7 @@ func TestAllLeft(t *testing.T) {
 
 // TestSentTogether has callers of different keys wait at once: their calls go together.
 func TestSentTogether(t *testing.T) {
-	srv := start(t)
+	srv := startReal(t)
 	store := newStore(t, srv.client(t))
 	day := ratelimit.PerDay(100)
 	const callers = 3*redisstore.MostTogether + redisstore.MostFlights
@@ -200,7 +200,7 @@ func TestSentTogether(t *testing.T) {
 // TestForgottenScripts has the server forget its scripts while calls wait to go
 // together: each is made once.
 func TestForgottenScripts(t *testing.T) {
-	srv := start(t)
+	srv := startReal(t)
 	client := srv.client(t)
 	store := newStore(t, client)
 	require.NoError(t, client.ScriptFlush(context.Background()).Err())
@@ -222,7 +222,7 @@ func TestForgottenScripts(t *testing.T) {
 // TestBatchUndecided has callers of different keys wait at once, under two rates, some
 // of keys that are of neither yet: each is charged by its own.
 func TestBatchUndecided(t *testing.T) {
-	srv := start(t)
+	srv := startReal(t)
 	store := newStore(t, srv.client(t), frozen())
 	asks := apart(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(10), 3*redisstore.MostFlights)
 	for i := range asks {

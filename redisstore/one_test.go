@@ -29,7 +29,7 @@ type history struct {
 
 // histories calls do with n histories of each algorithm, and the steps of each.
 func histories(t *testing.T, n int, do func(h *history, step int)) {
-	client := start(t).client(t)
+	client := startReal(t).client(t)
 	usual := []ratelimit.Rate{
 		ratelimit.PerMinute(100), ratelimit.PerSecond(3), {Requests: 7, Per: 3 * time.Second}, {Requests: 1000, Per: 24 * time.Hour},
 		{Requests: 2, Per: 10 * time.Microsecond},
