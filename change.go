@@ -178,13 +178,13 @@ func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
 		return err
 	}
 	if len(commits) > 0 {
-		now := l.time.now()
+		now := l.time.Now()
 		for _, commit := range commits {
 			commit(now)
 		}
 	}
 	l.set.Store(newRuleSet(active, l.settings.observer != nil))
-	l.waiters.wakeAll()
+	l.waiters.WakeAll()
 	return nil
 }
 
@@ -206,12 +206,12 @@ func (l *RateLimiter) activate(r Rule, isDefault bool, old *activeRule) (*active
 	case l.settings.store != nil:
 		return l.activateRemote(a, old, keeps)
 	case keeps:
-		a.states, a.here = old.states, old.states
-		commit, err := a.states.change(a.rates())
+		a.keys, a.local = old.keys, old.keys
+		commit, err := a.keys.Change(a.rates())
 		return a, commit, err
 	}
-	a.states, err = builtins[r.Algorithm].states(&l.time, a.rates(), l.settings.maxKeys)
-	a.here = a.states
+	a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
+	a.local = a.keys
 	return a, nil, err
 }
 
@@ -219,8 +219,8 @@ func (l *RateLimiter) activate(r Rule, isDefault bool, old *activeRule) (*active
 func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (*activeRule, func(now instant), error) {
 	policy := a.OnStoreError.or(l.settings.policy)
 	if keeps && old.remote.policy == policy && old.remote.local != nil {
-		a.remote, a.here = old.remote, old.here
-		commit, err := a.remote.local.change(policy.shares(a.rates()))
+		a.remote, a.local = old.remote, old.local
+		commit, err := a.remote.local.Change(policy.shares(a.rates()))
 		return a, commit, err
 	}
 	remote, err := l.newRemoteRule(a, policy)
@@ -229,16 +229,10 @@ func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (*activeRul
 	}
 	a.remote = remote
 	if remote.local != nil {
-		a.here = remote.local // in an interface only if there is one
+		a.local = remote.local
 	}
-	if keeps && old.here != nil {
-		return a, func(instant) { a.totals.keep(old.here.counts()) }, nil
+	if keeps && old.local != nil {
+		return a, func(instant) { a.totals.addCounts(old.local.Counts()) }, nil
 	}
 	return a, nil, nil
-}
-
-// rates returns what r grants to whom.
-func (r *activeRule) rates() rates {
-	windowed := builtins[r.Algorithm].windowed
-	return rates{base: r.Rate, tiers: r.Tiers, open: r.Resolve != nil, windows: windowed, samePer: windowed}
 }

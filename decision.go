@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -9,307 +10,318 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// An ask is the part of one rule in a decision.
-type ask struct {
-	rule    *activeRule
-	states  states // where the rule's state is now; nil if something else answers
-	hash    keytable.Hash
-	wish    wish
-	rate    Rate        // what wish comes to, if a store is to be asked
-	shard   lockedShard // while it is locked
-	verdict verdict
-	delay   time.Duration
-	taken   bool    // whether the units are taken
-	then    instant // when they were, if they may have to be given back
-	source  Source  // empty if it was not asked
-	err     error   // why wish was not granted
-}
-
-// A decision is one request and what its rules say to it. It is used again, so
-// that deciding allocates nothing.
+// A decision is one request and what its rules say to it. Its way is run: find the rules
+// and rates, settle here or in the store, ask a custom limiter, answer, tell the observer.
+//
+// Decisions are used again, so that deciding allocates nothing.
 type decision struct {
 	request Request
-	n       int64
-	take    bool          // or look
-	within  time.Duration // how long a Delay may be
-	waits   bool          // whether it is asked again if it is denied, which then is no decision
+	order   engine.Order
+	began   instant // the limiter's reading of the machine's clock, made early to time the decision, or 0
 
-	set    *ruleSet
-	group  *ruleGroup
-	rules  []*activeRule // those of a request that names them
-	asks   []ask         // in the order of locks; a custom limiter's comes last
-	custom *ask          // the last of asks, if a custom limiter is to be asked
-	now    instant       // the reading of the clock, once there is one
+	rules   []*activeRule // in the order of locks; the one with a custom limiter comes last
+	named   []*activeRule // what rules are, if the request names them
+	parts   []engine.Part // what each of rules says
+	origins []origin      // where each of parts comes from
+	custom  int           // the index of the rule with a custom limiter, or -1
 
-	passes    bool          // whether all that enforce do
-	late      bool          // whether nothing was taken because a Delay is too long
-	delayThen time.Duration // of a denied request, if it is made again when it would pass
-	failed    error         // why the store did not answer
+	engine.Outcome
+	failed error // why the store did not answer
+}
+
+// An origin says where the answer of a rule comes from.
+type origin struct {
+	source   Source      // empty if the rule was not asked
+	rate     Rate        // what a store is asked for
+	resolved engine.Rate // what Resolve has given; the part's Want points to it
 }
 
 var decisions = sync.Pool{New: func() any { return new(decision) }}
 
-// newDecision returns a decision on req.
-func newDecision(req *Request, take bool, within time.Duration) *decision {
+// newDecision returns a decision on req that takes, or looks.
+func newDecision(req *Request, take bool) *decision {
 	d := decisions.Get().(*decision)
-	d.request, d.n, d.take, d.within = *req, int64(max(req.Cost, 1)), take, within
+	d.request = *req
+	d.order = engine.Order{N: int64(max(req.Cost, 1)), Take: take, Within: engine.AnyDelay}
 	return d
 }
 
 // free hands d back. It must not be used after.
 func (d *decision) free() {
-	clear(d.rules)
-	clear(d.asks)
-	*d = decision{rules: d.rules[:0], asks: d.asks[:0]}
+	clear(d.named)
+	clear(d.parts)
+	clear(d.origins)
+	*d = decision{named: d.named[:0], parts: d.parts[:0], origins: d.origins[:0]}
 	decisions.Put(d)
 }
 
+// run makes the decision d.
+func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err error) {
+	if d.request.Cost < 0 {
+		return Result{}, ErrInvalidCount
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	} else if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	set := l.set.Load()
+	if set == nil {
+		return unlimited, nil
+	}
+	var began time.Time
+	observed := d.order.Take && l.settings.observer != nil
+	switch {
+	case !observed:
+	case l.time.Machine():
+		d.began = l.time.Now() // it serves as the decision's own reading too
+	default:
+		began = time.Now()
+	}
+	if err := d.prepare(set); err != nil {
+		return Result{}, err
+	}
+	switch {
+	case len(d.rules) == 0:
+		d.Passes = true
+	case l.settings.store != nil:
+		err = l.decideInStore(ctx, d)
+	default:
+		d.decideHere(&l.time)
+		err = d.askCustom(ctx)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	binding := d.answer(&res)
+	if l.settings.solo {
+		res.Rule = "" // it has no rules
+	}
+	err = d.problems()
+	if observed && d.decided() {
+		took := time.Duration(0)
+		if l.time.Machine() {
+			took = time.Duration(l.time.Now().Since(d.began))
+		} else {
+			took = time.Since(began)
+		}
+		l.tell(d, &res, binding, err, took)
+	}
+	return res, err
+}
+
 // prepare finds the rules that apply, and asks code for the rates that it sets.
-func (d *decision) prepare() error {
-	rules := d.group.rules
-	if len(d.request.Rules) > 0 {
+func (d *decision) prepare(set *ruleSet) error {
+	if len(d.request.Rules) == 0 {
+		d.rules = set.match(d.request.Endpoint).rules
+	} else {
 		for _, name := range d.request.Rules {
-			r := d.set.byName[name]
+			r := set.byName[name]
 			if r == nil {
 				return fmt.Errorf("%w %q", ErrUnknownRule, name)
 			}
-			d.rules = append(d.rules, r)
+			d.named = append(d.named, r)
 		}
-		sortBySerial(d.rules)
-		d.rules = slices.Compact(d.rules)
-		rules = d.rules
+		inLockOrder(d.named)
+		d.named = slices.Compact(d.named)
+		d.rules = d.named
 	}
-	var custom *activeRule
-	for _, r := range rules {
-		if r.Limiter == nil {
-			d.add(r)
-			continue
-		}
-		if custom != nil {
-			return &ConfigError{"rules", fmt.Sprintf("%q and %q", custom.Name, r.Name), "must have one limiter of one's own among them"}
-		}
-		custom = r
+	n := len(d.rules)
+	d.custom = -1
+	if n > 0 && d.rules[n-1].Limiter != nil {
+		d.custom = n - 1
 	}
-	if custom != nil {
-		d.add(custom)
-		d.custom = &d.asks[len(d.asks)-1]
+	if n > 1 && d.rules[n-2].Limiter != nil {
+		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
+		return &ConfigError{"rules", fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name), "must have one limiter of one's own among them"}
+	}
+	d.parts = slices.Grow(d.parts, n)[:n]
+	d.origins = slices.Grow(d.origins, n)[:n]
+	for i, r := range d.rules {
+		p, o := &d.parts[i], &d.origins[i]
+		p.Keys, p.Hash, p.Shadow = r.keys, r.keyed.hash(&d.request), !r.enforces()
+		p.Want.Tier = d.request.Tier
+		if r.keys != nil {
+			o.source = SourceMemory
+		}
+		if r.Resolve != nil {
+			if rate, ok := r.Resolve(d.request); ok {
+				o.resolved = engine.Rate(rate)
+				p.Want.Rate = &o.resolved
+			}
+		}
 	}
 	return nil
 }
 
-// add makes r one of the rules that are asked.
-func (d *decision) add(r *activeRule) {
-	a := ask{rule: r, states: r.states}
-	if r.states != nil {
-		a.source = SourceMemory
+// decideHere makes the decision by what is known in this process: all but a custom
+// limiter.
+func (d *decision) decideHere(t *engine.Timeline) {
+	parts := d.parts
+	if d.custom >= 0 {
+		parts = parts[:d.custom]
+		d.order.Revocable = d.order.Take
 	}
-	a.hash = r.hash(d.request.Client, d.request.Endpoint, d.request.IP)
-	a.wish.tier = d.request.Tier
-	if r.Resolve != nil {
-		a.wish.rate, a.wish.resolved = r.Resolve(d.request)
-	}
-	d.asks = append(d.asks, a)
+	d.Outcome = engine.Settle(t, parts, d.order, d.began)
 }
 
-// decide asks the states in this process: it locks all, reads the clock once,
-// evaluates all, and takes from all or none.
-func (d *decision) decide(t *timeline) {
-	if t.clock == nil {
-		d.now = keytable.InstantAt(time.Since(t.start))
+// askCustom asks the custom limiter, if there is one, after all other rules have taken
+// what they were asked for. If it denies, they are given it back.
+func (d *decision) askCustom(ctx context.Context) error {
+	if d.custom < 0 || !d.Passes || d.Late {
+		return nil
 	}
-	for i := range d.asks {
-		if a := &d.asks[i]; a.states != nil {
-			a.shard, d.now = a.states.lock(a.hash, d.now)
+	rule, p, o, n := d.rules[d.custom], &d.parts[d.custom], &d.origins[d.custom], 0
+	if d.order.Take {
+		n = int(d.order.N)
+	}
+	keep := false // whether the other rules keep what they have taken
+	defer func() {
+		if !keep && d.order.Take {
+			d.giveBack()
+		}
+	}()
+	limiter, key := rule.Limiter, rule.keyed.text(&d.request)
+	if d.order.Take && d.order.Within < engine.AnyDelay && !p.Shadow {
+		// What it has taken cannot be given back: look first.
+		if res, err := limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.order.Within {
+			setResult(p, res)
+			o.source = SourceLimiter
+			d.Late = true
+			return nil
 		}
 	}
-	if t.clock != nil {
-		d.now = t.nowLocked(d)
-	} else {
-		d.latest()
+	res, err := limiter.Take(ctx, key, n)
+	switch {
+	case err == nil || errors.Is(err, ErrStore):
+	case !p.Shadow || ctx.Err() != nil:
+		return err
+	default: // a shadow rule denies nobody, not even by an error
+		keep, p.Err = true, storeError(err)
+		return nil
 	}
-	intent := toLook
-	if d.take {
-		intent = toAsk
+	setResult(p, res)
+	p.Err = err
+	o.source = SourceLimiter
+	if res.Degraded {
+		o.source = SourcePolicy
 	}
-	d.passes = true
-	last := len(d.asks) - 1
-	for i := range d.asks {
-		a := &d.asks[i]
-		if i == last && d.mayTake(a) {
-			// It has the last word: if it denies, nobody has taken anything.
-			intent = toTake
-		}
-		if a.states != nil {
-			var err error
-			a.verdict, a.delay, err = a.states.step(a.shard, a.hash, &a.wish, d.now, d.n, intent)
-			if err != nil {
-				a.err = err // else it is what was wrong when the store was to be asked
-			}
-			a.taken = intent == toTake && a.verdict.retryAfter == 0
-		}
-		if a.rule.enforces() && a != d.custom {
-			d.passes = d.passes && a.verdict.retryAfter == 0
-			d.late = d.late || a.delay > d.within
-		}
+	d.Passes = res.Allowed || p.Shadow
+	keep = d.Passes
+	if d.order.Take && d.decided() {
+		rule.totals.count(p.Shadow, res.Allowed)
 	}
-	d.late = d.late && d.passes
-	if d.take && !d.late && (d.passes || !d.waits) {
-		d.settle()
-	}
-	if !d.passes && d.waits {
-		d.lookAhead()
-	}
-	d.Unlock()
+	return nil
 }
 
-// lookAhead finds the Delay of the request, which is denied, when it would pass. It
-// must be called with all shards locked.
-func (d *decision) lookAhead() {
-	var wait time.Duration
-	for i := range d.asks {
-		if a := &d.asks[i]; a.rule.enforces() {
-			wait = max(wait, a.verdict.retryAfter)
-		}
-	}
-	if wait == Never {
-		return
-	}
-	for i := range d.asks {
-		if a := &d.asks[i]; a.states != nil && a.rule.enforces() {
-			_, delay, _ := a.states.step(a.shard, a.hash, &a.wish, d.now.Add(wait), d.n, toLook)
-			d.delayThen = max(d.delayThen, delay)
+// giveBack gives back what was taken from the keys in this process.
+func (d *decision) giveBack() {
+	for i := range d.parts {
+		if p := &d.parts[i]; p.Keys != nil && p.Granted() {
+			p.Verdict, p.Delay = p.Keys.GiveBack(p.Hash, p.Then, d.order.N)
 		}
 	}
 }
 
-// mayTake reports whether a, the last to be asked, may take what it has at once.
-func (d *decision) mayTake(a *ask) bool {
-	return d.take && d.passes && a.states != nil && a.rule.enforces() && d.within == math.MaxInt64
+// decided reports whether d, which takes, is a decision: not if the caller will ask again,
+// as it was denied, or not charged because of its Delay.
+func (d *decision) decided() bool {
+	return !d.Late && (d.Passes || !d.order.AskAgain)
 }
 
-// settle takes from all states if all that enforce have what was asked for, and
-// counts who denies.
-func (d *decision) settle() {
-	for i := range d.asks {
-		switch a := &d.asks[i]; {
-		case a.states == nil:
-		case a.verdict.retryAfter == 0 && d.passes:
-			if !a.taken {
-				a.verdict, a.delay, _ = a.states.step(a.shard, a.hash, &a.wish, d.now, d.n, toTake)
-			}
-			a.shard.Count(true)
-			if d.custom != nil {
-				a.then = a.states.charged(a.shard, a.hash)
-			}
-		case a.verdict.retryAfter == 0:
-		case a.rule.enforces():
-			a.shard.Count(false)
-		default:
-			a.shard.CountShadowed()
-		}
-	}
-}
-
-// latest tells all locked shards of the latest reading that any of them has seen.
-func (d *decision) latest() {
-	for i := range d.asks {
-		if s := d.asks[i].shard; s != nil {
-			s.Latest(d.now)
-		}
-	}
-}
-
-// Unlock unlocks all shards.
-func (d *decision) Unlock() {
-	for i := range d.asks {
-		if a := &d.asks[i]; a.shard != nil {
-			a.shard.Unlock()
-			a.shard = nil
-		}
-	}
-}
-
-// setResult makes res the answer to a.
-func (a *ask) setResult(res Result, from Source) {
-	a.verdict = verdict{int64(res.Limit), int64(res.Remaining), res.RetryAfter, res.ResetAfter}
-	a.delay, a.source = res.Delay, from
+// setResult makes res what p has to say.
+func setResult(p *engine.Part, res Result) {
+	p.Verdict = engine.Verdict{Limit: int64(res.Limit), Left: int64(res.Remaining), RetryAfter: res.RetryAfter, ResetAfter: res.ResetAfter}
+	p.Delay = res.Delay
 	switch {
 	case res.Allowed:
-		a.verdict.retryAfter = 0
+		p.RetryAfter = 0
 	case res.RetryAfter <= 0:
-		// Who denies without saying for how long is not to be asked without pause.
-		a.verdict.retryAfter = time.Millisecond
+		// A limiter that denies without saying for how long is not to be asked
+		// without pause.
+		p.RetryAfter = time.Millisecond
 	}
 }
 
-// count counts a decision of r, whose states do not.
-func (t *totals) count(r *activeRule, allowed bool) {
+// count counts a decision of a rule whose keys do not.
+func (t *totals) count(shadow, allowed bool) {
 	switch {
 	case allowed:
 		t.allowed.Add(1)
-	case r.enforces():
-		t.denied.Add(1)
-	default:
+	case shadow:
 		t.shadowed.Add(1)
+	default:
+		t.denied.Add(1)
 	}
 }
 
-// result returns the answer to the request, and the ask that it is the answer of:
-// nil if none of the rules enforces.
-func (d *decision) result() (res Result, binding *ask) {
-	res = unlimited
-	for i := range d.asks {
-		a := &d.asks[i]
-		if !a.rule.enforces() || a.source == "" {
+// answer puts the answer to the request where res points, and returns the index of the
+// binding rule, or -1 if no rule enforces.
+func (d *decision) answer(res *Result) (binding int) {
+	n := len(d.rules)
+	if d.custom >= 0 && d.origins[d.custom].source == "" {
+		n = d.custom // it was not asked
+	}
+	binding = answer(d.rules[:n], d.parts[:n], d.Passes, res)
+	for i := range d.origins[:n] {
+		if d.origins[i].source == SourcePolicy && !d.parts[i].Shadow {
+			res.Degraded = true
+		}
+	}
+	return binding
+}
+
+// answer puts the answer to a request where res points: that of the binding one of rules,
+// and what parts, which are what rules have said, come to together. It returns the index of
+// the binding rule, or -1 if no rule enforces, and then no limit applies.
+func answer(rules []*activeRule, parts []engine.Part, passes bool, res *Result) (binding int) {
+	binding = -1
+	left, delay := uint64(math.MaxUint64), time.Duration(0)
+	for i := range parts {
+		p := &parts[i]
+		if p.Shadow {
 			continue
 		}
-		if binding == nil || d.binds(a, binding) {
-			binding = a
+		if binding < 0 || binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
+			binding = i
 		}
-		if a.verdict.left >= 0 && (res.Remaining < 0 || int(a.verdict.left) < res.Remaining) {
-			res.Remaining = int(a.verdict.left)
-		}
-		res.Delay = max(res.Delay, a.delay)
-		res.Degraded = res.Degraded || a.source == SourcePolicy
+		// Where no limit applies, Left is -1, which as a uint64 is more than any.
+		left, delay = min(left, uint64(p.Left)), max(delay, p.Delay)
 	}
-	if binding == nil {
-		return res, nil
+	if binding < 0 {
+		*res = unlimited
+		return binding
 	}
-	res.Allowed = d.passes
-	res.Limit = int(binding.verdict.limit)
-	res.RetryAfter = binding.verdict.retryAfter
-	res.ResetAfter = binding.verdict.resetAfter
-	res.Rule = binding.rule.Name
-	if !res.Allowed {
-		res.Delay = 0
+	fill(res, &parts[binding].Verdict)
+	res.Allowed, res.Remaining, res.Rule = passes, int(int64(left)), rules[binding].Name
+	if passes {
+		res.Delay = delay
 	}
-	return res, binding
+	return binding
 }
 
-// binds reports whether a binds rather than b: of a denied request the one that is
-// to be waited for longest, of a granted one that with least left, and else the
-// earlier rule.
-func (d *decision) binds(a, b *ask) bool {
+// binds reports whether a binds rather than b: of a denied request the rule that has to be
+// waited for longest, of a granted one that with least left, and of equal ones the earlier.
+func binds(a, b *engine.Part, passes, earlier bool) bool {
 	switch {
-	case !d.passes && a.verdict.retryAfter != b.verdict.retryAfter:
-		return a.verdict.retryAfter > b.verdict.retryAfter
-	case d.passes && a.verdict.left != b.verdict.left:
-		// Where no limit applies, left is -1, which is more than any.
-		return uint64(a.verdict.left) < uint64(b.verdict.left)
+	case !passes && a.RetryAfter != b.RetryAfter:
+		return a.RetryAfter > b.RetryAfter
+	case passes && a.Left != b.Left:
+		return uint64(a.Left) < uint64(b.Left)
 	}
-	return a.rule.index < b.rule.index
+	return earlier
 }
 
 // problems returns why something in the decision is not as was asked for, or nil.
 func (d *decision) problems() error {
 	err := d.failed
-	for i := range d.asks {
-		if a := &d.asks[i]; a.err != nil {
-			path := "rules[" + strconv.Quote(a.rule.Name) + "].resolve"
-			err = errors.Join(append([]error{err}, at(path, a.err)...)...)
+	for i := range d.parts {
+		if p := &d.parts[i]; p.Err != nil {
+			path := "rules[" + strconv.Quote(d.rules[i].Name) + "].resolve"
+			err = errors.Join(append([]error{err}, at(path, p.Err)...)...)
 		}
 	}
 	return err

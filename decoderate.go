@@ -33,7 +33,7 @@ var sameFields = [][2]string{
 func formsOf(a Algorithm) string {
 	const windowOrText = "maxRequests and windowMs, or rate"
 	switch {
-	case builtins[a].windowed:
+	case algorithms[a].windowed:
 		return windowOrText
 	case a == AlgorithmLeakyBucket:
 		return "capacity and leakRatePerSecond, or " + windowOrText
@@ -55,7 +55,7 @@ func (d *decoder) rate(n *node, a Algorithm) Rate {
 	if d.found() > before {
 		return Rate{}
 	}
-	for _, err := range at("", builtins[a].validate(r.rate)) {
+	for _, err := range at("", algorithms[a].validate(r.rate)) {
 		var e *ConfigError
 		if errors.As(err, &e) {
 			name := r.from[strings.TrimPrefix(e.Field, ".")]
@@ -95,7 +95,7 @@ func (d *decoder) forms(n *node, a Algorithm) {
 			given = append(given, name)
 		}
 	}
-	if name, ok := n.first(bucketForm); ok && builtins[a].windowed {
+	if name, ok := n.first(bucketForm); ok && algorithms[a].windowed {
 		d.bad(n.field(name), n.shown(name), "must be left out: it is for TokenBucket and LeakyBucket; "+string(a)+" has "+formsOf(a))
 		return
 	}
@@ -186,7 +186,7 @@ func (r *rateReader) text(v any, a Algorithm) {
 		r.bad(field, quoted(text), e.Reason)
 		return
 	}
-	if parsed.Burst != 0 && builtins[a].windowed {
+	if parsed.Burst != 0 && algorithms[a].windowed {
 		r.bad(field, quoted(text), "must have no burst: "+string(a)+" has none")
 		return
 	}
@@ -198,7 +198,7 @@ func (r *rateReader) text(v any, a Algorithm) {
 func (r *rateReader) burst(name string, a Algorithm) {
 	reason := ""
 	switch _, capacity := r.node.get("capacity"); {
-	case builtins[a].windowed:
+	case algorithms[a].windowed:
 		reason = "must be left out: " + string(a) + " has no burst"
 	case capacity:
 		reason = "must not stand beside capacity: that is the burst"

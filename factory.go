@@ -127,14 +127,14 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	if err := errors.Join(d.err(), invalid); err != nil {
 		return nil, err
 	}
-	return builtins[entry.algorithm].limiter(r, opts...)
+	return algorithms[entry.algorithm].limiter(r, opts...)
 }
 
 // storeOptions returns what a limiter in a store needs beside the options of the
 // factory, whose own name is given.
 func (d *decoder) storeOptions(n *node, entry algorithmEntry, given string) []Option {
 	if entry.build != nil {
-		d.bad(n.field("algorithm"), quoted(string(entry.algorithm)), "must be one of "+list(slices.Sorted(maps.Keys(builtins)))+": the state is in a store")
+		d.bad(n.field("algorithm"), quoted(string(entry.algorithm)), "must be one of "+list(algorithmNames())+": the state is in a store")
 	}
 	name, ok := d.text(n, "name")
 	switch {
@@ -175,7 +175,7 @@ func (f *Factory) findLocked(name string) (algorithmEntry, bool) {
 // then those that are registered, both sorted.
 func (f *Factory) names() []string {
 	var names, registered []string
-	for _, a := range slices.Sorted(maps.Keys(builtins)) {
+	for _, a := range algorithmNames() {
 		names = append(names, string(a))
 	}
 	if f == nil {

@@ -1,6 +1,11 @@
 package ratelimit
 
-import "time"
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/exact"
+)
 
 // A FixedWindow counts the units of each key in windows of length Per, which
 // begin at multiples of Per since the Unix epoch, and grants Requests in each.
@@ -19,15 +24,16 @@ import "time"
 // [SlidingWindowLog] if it does.
 //
 // The zero FixedWindow denies everything.
-type FixedWindow struct {
-	keyed[fixedWindowState, *fixedWindowConfig]
-}
+type FixedWindow struct{ fixedWindowKeys }
 
 // NewFixedWindow returns a FixedWindow that grants r, which has no burst. Its
 // errors match [ErrInvalidConfig].
 func NewFixedWindow(r Rate, opts ...Option) (*FixedWindow, error) {
 	l := new(FixedWindow)
-	return started(l, l.init(AlgorithmFixedWindow, r, opts, newFixedWindowConfig))
+	if err := l.init(AlgorithmFixedWindow, r, opts, newFixedWindowConfig); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // Allow takes one unit for key if its window has one left. A denial changes nothing.
@@ -36,14 +42,19 @@ func (l *FixedWindow) Allow(key string) (res Result) {
 	return
 }
 
+// fixedWindowKeys has the methods that all algorithms share.
+type fixedWindowKeys struct {
+	keyed[fixedWindowState, *fixedWindowConfig]
+}
+
 // fixedWindowConfig decides for all keys of one rate.
-type fixedWindowConfig struct{ window }
+type fixedWindowConfig struct{ exact.Window }
 
 func newFixedWindowConfig(r Rate, start time.Time) (*fixedWindowConfig, error) {
 	if err := r.withoutBurst("fixed window"); err != nil {
 		return nil, err
 	}
-	return &fixedWindowConfig{newWindow(r, start)}, nil
+	return &fixedWindowConfig{exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
 }
 
 // fixedWindowState is the state of one key. The zero state has used nothing.
@@ -52,24 +63,24 @@ type fixedWindowState struct {
 	used int64   // units granted in the window of last
 }
 
-// step takes n units at now and charges them if told to, or explains why not.
-func (c *fixedWindowConfig) step(s *fixedWindowState, _ *fixedWindowConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+// Step takes n units at now and charges them if told to, or explains why not.
+func (c *fixedWindowConfig) Step(s *fixedWindowState, _ *fixedWindowConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.last)
-	offset := c.offset(now)
+	offset := c.Offset(now)
 	used := c.used(s, now, offset)
-	v.limit = c.requests
+	v.Limit = c.Requests
 	switch {
-	case n > c.requests:
-		v.retryAfter = Never
-	case n > c.requests-used:
-		v.retryAfter = time.Duration(c.per - offset)
+	case n > c.Requests:
+		v.RetryAfter = Never
+	case n > c.Requests-used:
+		v.RetryAfter = time.Duration(c.Per - offset)
 	case charge:
 		used += n
 		*s = fixedWindowState{now, used}
 	}
-	v.left = max(c.requests-used, 0) // a lower limit may have been set
+	v.Left = max(c.Requests-used, 0) // a lower limit may have been set
 	if used > 0 {
-		v.resetAfter = time.Duration(c.per - offset)
+		v.ResetAfter = time.Duration(c.Per - offset)
 	}
 	return v, 0
 }
@@ -82,35 +93,35 @@ func (c *fixedWindowConfig) used(s *fixedWindowState, now instant, offset uint64
 	return s.used
 }
 
-// carry makes s, which was decided on by from until now, a state of c. With
+// Carry makes s, which was decided on by from until now, a state of c. With
 // another length, the count goes into the window that now lies in.
-func (c *fixedWindowConfig) carry(s *fixedWindowState, from *fixedWindowConfig, now instant) {
-	if c.per == from.per {
+func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, now instant) {
+	if c.Per == from.Per {
 		return
 	}
 	now = max(now, s.last)
-	*s = fixedWindowState{now, from.used(s, now, from.offset(now))}
+	*s = fixedWindowState{now, from.used(s, now, from.Offset(now))}
 }
 
-// resize leaves s alone: a count is what it is under any limit.
-func (c *fixedWindowConfig) resize(*fixedWindowState, *fixedWindowConfig) {}
+// Resize leaves s alone: a count is what it is under any limit.
+func (c *fixedWindowConfig) Resize(*fixedWindowState, *fixedWindowConfig) {}
 
-// slower reports false: nothing drains within a window.
-func (c *fixedWindowConfig) slower(*fixedWindowConfig) bool { return false }
+// Slower reports false: nothing drains within a window.
+func (c *fixedWindowConfig) Slower(*fixedWindowConfig) bool { return false }
 
-// charged returns the instant of the last charge.
-func (c *fixedWindowConfig) charged(s *fixedWindowState) instant { return s.last }
+// Charged returns the instant of the last charge.
+func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant { return s.last }
 
-// giveBack takes back a charge of n units at then, if its window has not ended.
-func (c *fixedWindowConfig) giveBack(s *fixedWindowState, then instant, n int64) {
-	if s.last.Since(then) <= c.offset(s.last) {
+// GiveBack takes back a charge of n units at then, if its window has not ended.
+func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, then instant, n int64) {
+	if s.last.Since(then) <= c.Offset(s.last) {
 		s.used = max(s.used-n, 0)
 	}
 }
 
 // Idle reports whether nothing is used of the window that now lies in.
 func (c *fixedWindowConfig) Idle(s *fixedWindowState, now instant) bool {
-	return now >= s.last && c.used(s, now, c.offset(now)) == 0
+	return now >= s.last && c.used(s, now, c.Offset(now)) == 0
 }
 
 // Inherit returns s: a count is owed alike by all who share it.

@@ -1,6 +1,11 @@
 package ratelimit
 
-import "time"
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/exact"
+)
 
 // A LeakyBucket queues up to Burst units for each key and lets Requests of them
 // leave every Per, evenly spaced: each granted request is told how long to hold
@@ -20,15 +25,16 @@ import "time"
 // if nobody will honour the Delay.
 //
 // The zero LeakyBucket denies everything.
-type LeakyBucket struct {
-	keyed[leakyBucketState, *leakyBucketConfig]
-}
+type LeakyBucket struct{ leakyBucketKeys }
 
 // NewLeakyBucket returns a LeakyBucket that grants r. Its errors match
 // [ErrInvalidConfig].
 func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
 	l := new(LeakyBucket)
-	return started(l, l.init(AlgorithmLeakyBucket, r, opts, newLeakyBucketConfig))
+	if err := l.init(AlgorithmLeakyBucket, r, opts, newLeakyBucketConfig); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // Allow takes one unit for key if the bucket has room for it. A denial changes nothing.
@@ -37,11 +43,16 @@ func (l *LeakyBucket) Allow(key string) (res Result) {
 	return
 }
 
+// leakyBucketKeys has the methods that all algorithms share.
+type leakyBucketKeys struct {
+	keyed[leakyBucketState, *leakyBucketConfig]
+}
+
 // leakyBucketConfig decides for all keys of one rate.
-type leakyBucketConfig struct{ bucket }
+type leakyBucketConfig struct{ exact.Bucket }
 
 func newLeakyBucketConfig(r Rate, _ time.Time) (*leakyBucketConfig, error) {
-	b, err := newBucket(r)
+	b, err := bucketOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -55,74 +66,74 @@ func newLeakyBucketConfig(r Rate, _ time.Time) (*leakyBucketConfig, error) {
 //
 // Invariant: debt is at most the burst.
 type leakyBucketState struct {
-	last  instant // when both levels were true; never decreases
-	debt  level   // tokens that an empty bucket would admit more
-	queue level   // tokens that have yet to leave
+	last  instant     // when both levels were true; never decreases
+	debt  exact.Level // tokens that an empty bucket would admit more
+	queue exact.Level // tokens that have yet to leave
 }
 
-// step admits n tokens at now and charges them if told to, or explains why not.
-func (c *leakyBucketConfig) step(s *leakyBucketState, pace *leakyBucketConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+// Step admits n tokens at now and charges them if told to, or explains why not.
+func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.last)
-	hi, lo := pace.earned(now.Since(s.last))
-	debt := pace.less(s.debt, hi, lo)
+	hi, lo := pace.Earned(now.Since(s.last))
+	debt := pace.Less(s.debt, hi, lo)
 	queue := debt
 	if s.queue != s.debt {
-		queue = pace.less(s.queue, hi, lo)
+		queue = pace.Less(s.queue, hi, lo)
 	}
-	v.left = c.left(debt)
-	if n > v.left {
-		v.retryAfter = pace.timeToFit(debt, n, c.burst)
+	v.Left = c.Left(debt)
+	if n > v.Left {
+		v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)
 	} else {
-		delay = pace.toDrain(pace.parts(queue))
+		delay = pace.ToDrain(pace.Parts(queue))
 		if charge {
-			v.left -= n
-			debt.whole += n
-			queue.whole += n
+			v.Left -= n
+			debt.Whole += n
+			queue.Whole += n
 			*s = leakyBucketState{now, debt, queue}
 		}
 	}
-	v.limit = c.burst
-	v.resetAfter = pace.toDrain(pace.parts(debt))
+	v.Limit = c.Burst
+	v.ResetAfter = pace.ToDrain(pace.Parts(debt))
 	if queue != debt {
-		v.resetAfter = max(v.resetAfter, pace.toDrain(pace.parts(queue)))
+		v.ResetAfter = max(v.ResetAfter, pace.ToDrain(pace.Parts(queue)))
 	}
 	return v, delay
 }
 
-// carry makes s, which drained at the pace of from until now, drain at that of c.
-func (c *leakyBucketConfig) carry(s *leakyBucketState, from *leakyBucketConfig, now instant) {
+// Carry makes s, which drained at the pace of from until now, drain at that of c.
+func (c *leakyBucketConfig) Carry(s *leakyBucketState, from *leakyBucketConfig, now instant) {
 	now = max(now, s.last)
 	elapsed := now.Since(s.last)
-	debt := c.rescaled(from.drained(s.debt, elapsed), &from.bucket)
-	queue := c.rescaled(from.drained(s.queue, elapsed), &from.bucket)
+	debt := c.Rescaled(from.Drained(s.debt, elapsed), &from.Bucket)
+	queue := c.Rescaled(from.Drained(s.queue, elapsed), &from.Bucket)
 	*s = leakyBucketState{now, debt, queue}
 }
 
-// resize makes s, a state of the limit of from, one of the limit of c. What is
+// Resize makes s, a state of the limit of from, one of the limit of c. What is
 // queued is what was used.
-func (c *leakyBucketConfig) resize(s *leakyBucketState, from *leakyBucketConfig) {
-	s.debt = c.converted(s.debt, s.queue, &from.bucket)
+func (c *leakyBucketConfig) Resize(s *leakyBucketState, from *leakyBucketConfig) {
+	s.debt = c.Converted(s.debt, s.queue, &from.Bucket)
 }
 
-// slower reports whether the bucket leaks slower than under than.
-func (c *leakyBucketConfig) slower(than *leakyBucketConfig) bool {
-	return c.bucket.slower(&than.bucket)
+// Slower reports whether the bucket leaks slower than under than.
+func (c *leakyBucketConfig) Slower(than *leakyBucketConfig) bool {
+	return c.Bucket.Slower(&than.Bucket)
 }
 
-// charged returns the instant of the last charge.
-func (c *leakyBucketConfig) charged(s *leakyBucketState) instant { return s.last }
+// Charged returns the instant of the last charge.
+func (c *leakyBucketConfig) Charged(s *leakyBucketState) instant { return s.last }
 
-// giveBack takes back a charge of n units at then.
-func (c *leakyBucketConfig) giveBack(s *leakyBucketState, then instant, n int64) {
-	still := c.drained(level{n, 0}, s.last.Since(then))
-	s.debt, s.queue = c.minus(s.debt, still), c.minus(s.queue, still)
+// GiveBack takes back a charge of n units at then.
+func (c *leakyBucketConfig) GiveBack(s *leakyBucketState, then instant, n int64) {
+	still := c.Drained(exact.Level{Whole: n}, s.last.Since(then))
+	s.debt, s.queue = c.Minus(s.debt, still), c.Minus(s.queue, still)
 }
 
 // Idle reports whether nothing is owed and nothing waits to leave.
 func (c *leakyBucketConfig) Idle(s *leakyBucketState, now instant) bool {
 	return now >= s.last &&
-		c.drained(s.debt, now.Since(s.last)) == level{} &&
-		c.drained(s.queue, now.Since(s.last)) == level{}
+		c.Drained(s.debt, now.Since(s.last)) == exact.Level{} &&
+		c.Drained(s.queue, now.Since(s.last)) == exact.Level{}
 }
 
 // Inherit returns s: a debt is owed alike by all who share it.

@@ -3,10 +3,9 @@ package ratelimit
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 
+	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
@@ -17,11 +16,11 @@ import (
 // It is safe for concurrent use by multiple goroutines, which it serves one at a
 // time.
 type MemoryStore struct {
-	time    timeline
+	time    engine.Timeline
 	maxKeys int
 
-	mu     sync.Mutex
-	states map[stateName]states
+	mu   sync.Mutex
+	keys map[stateName]engine.Keys // guarded by mu
 }
 
 // A stateName says which keys belong together.
@@ -40,7 +39,7 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &MemoryStore{time: newTimeline(set.clock), maxKeys: set.maxKeys, states: make(map[stateName]states)}, nil
+	return &MemoryStore{time: newTimeline(set.clock), maxKeys: set.maxKeys, keys: make(map[stateName]engine.Keys)}, nil
 }
 
 // Take charges all asks or none; see [Store]. Its errors match [ErrInvalidConfig],
@@ -51,37 +50,29 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	parts, err := m.parts(asks)
+	parts, err := m.partsLocked(asks)
 	if err != nil {
 		return nil, err
 	}
-	now, passes := m.time.now(), true
+	now, passes := m.time.Now(), true
 	for i := range parts {
-		a := &parts[i]
-		intent := toLook
+		p, do := &parts[i], engine.Look
 		if asks[i].N > 0 {
-			intent = toAsk
+			do = engine.Probe
 		}
-		a.step(now, max(asks[i].N, 1), intent)
-		passes = passes && (asks[i].Shadow || a.verdict.retryAfter == 0)
+		p.Verdict, p.Delay = p.Keys.Ask(p.Hash, p.Want, now, int64(max(asks[i].N, 1)), do)
+		passes = passes && (p.Shadow || p.Granted())
 	}
 	results := make([]Result, len(asks))
 	for i := range parts {
-		a := &parts[i]
-		if passes && asks[i].N > 0 && a.verdict.retryAfter == 0 {
-			a.step(now, asks[i].N, toTake)
+		p := &parts[i]
+		if passes && asks[i].N > 0 && p.Granted() {
+			p.Verdict, p.Delay = p.Keys.Ask(p.Hash, p.Want, now, int64(asks[i].N), engine.Take)
 		}
-		a.verdict.fill(&results[i])
-		results[i].Delay = a.delay
+		fill(&results[i], &p.Verdict)
+		results[i].Delay = p.Delay
 	}
 	return results, nil
-}
-
-// step has the states of a asked by themselves.
-func (a *ask) step(now instant, n int, do intent) {
-	shard, _ := a.states.lock(a.hash, now)
-	defer shard.Unlock()
-	a.verdict, a.delay, _ = a.states.step(shard, a.hash, &a.wish, now, int64(n), do)
 }
 
 // Reset makes the keys of asks as good as new.
@@ -91,28 +82,29 @@ func (m *MemoryStore) Reset(ctx context.Context, asks []Ask) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.states == nil {
+	if m.keys == nil {
 		return errZeroStore
 	}
 	for i := range asks {
-		if states := m.states[stateName{asks[i].Rule, asks[i].Algorithm}]; states != nil {
-			states.reset(keytable.HashOf(asks[i].Key))
+		if keys := m.keys[stateName{asks[i].Rule, asks[i].Algorithm}]; keys != nil {
+			keys.Reset(keytable.HashOf(asks[i].Key))
 		}
 	}
 	return nil
 }
 
-// parts returns the asks as those of a decision. It must be called with m.mu held.
-func (m *MemoryStore) parts(asks []Ask) ([]ask, error) {
-	if m.states == nil {
+// partsLocked returns the asks as the parts of a decision. It must be called with m.mu
+// held.
+func (m *MemoryStore) partsLocked(asks []Ask) ([]engine.Part, error) {
+	if m.keys == nil {
 		return nil, errZeroStore
 	}
-	parts := make([]ask, len(asks))
+	parts := make([]engine.Part, len(asks))
 	for i := range asks {
 		ask := &asks[i]
-		algorithm, ok := builtins[ask.Algorithm]
+		algorithm, ok := algorithms[ask.Algorithm]
 		if !ok {
-			return nil, &ConfigError{"algorithm", ask.Algorithm, "must be one of " + list(slices.Sorted(maps.Keys(builtins)))}
+			return nil, &ConfigError{"algorithm", ask.Algorithm, "must be one of " + list(algorithmNames())}
 		}
 		if ask.N < 0 {
 			return nil, ErrInvalidCount
@@ -120,16 +112,15 @@ func (m *MemoryStore) parts(asks []Ask) ([]ask, error) {
 		if err := algorithm.validate(ask.Rate); err != nil {
 			return nil, err
 		}
-		name := stateName{ask.Rule, ask.Algorithm}
-		if m.states[name] == nil {
+		name, rate := stateName{ask.Rule, ask.Algorithm}, engine.Rate(ask.Rate)
+		if m.keys[name] == nil {
 			var err error
-			rates := rates{base: ask.Rate, open: true, windows: algorithm.windowed}
-			if m.states[name], err = algorithm.states(&m.time, rates, m.maxKeys); err != nil {
+			rates := engine.Rates{Base: rate, MayGrow: true, Windows: algorithm.windowed}
+			if m.keys[name], err = algorithm.keys(&m.time, rates, m.maxKeys); err != nil {
 				return nil, err
 			}
 		}
-		parts[i].states, parts[i].hash = m.states[name], keytable.HashOf(ask.Key)
-		parts[i].wish = wish{rate: ask.Rate, resolved: true}
+		parts[i] = engine.Part{Keys: m.keys[name], Hash: keytable.HashOf(ask.Key), Want: engine.Wanted{Rate: &rate}, Shadow: ask.Shadow}
 	}
 	return parts, nil
 }

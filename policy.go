@@ -5,6 +5,9 @@ import (
 	"math/bits"
 	"strconv"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
 // A FailurePolicy says how to answer while a [Store] can not. It compares with
@@ -84,7 +87,7 @@ func (p FailurePolicy) share(r Rate, windowed bool) Rate {
 		return Rate{Requests: max(r.Requests/n, 1), Per: r.Per}
 	}
 	share := Rate{Burst: max(r.burst()/n, 1)}
-	d := int(gcd(int64(r.Requests), int64(n)))
+	d := int(exact.GCD(int64(r.Requests), int64(n)))
 	requests, hi, lo := uint64(r.Requests/d), uint64(0), uint64(0)
 	if hi, lo = bits.Mul64(uint64(r.Per), uint64(n/d)); hi > 0 || lo > math.MaxInt64 {
 		// So many in 292 years, if that is one at least.
@@ -101,12 +104,13 @@ func (p FailurePolicy) share(r Rate, windowed bool) Rate {
 }
 
 // shares returns the rates of one of p's replicas.
-func (p FailurePolicy) shares(r rates) rates {
-	r.base = p.share(r.base, r.windows)
-	tiers := make(map[string]Rate, len(r.tiers))
-	for tier, rate := range r.tiers {
-		tiers[tier] = p.share(rate, r.windows)
+func (p FailurePolicy) shares(r engine.Rates) engine.Rates {
+	share := func(rate engine.Rate) engine.Rate { return engine.Rate(p.share(Rate(rate), r.Windows)) }
+	r.Base = share(r.Base)
+	tiers := make(map[string]engine.Rate, len(r.Tiers))
+	for tier, rate := range r.Tiers {
+		tiers[tier] = share(rate)
 	}
-	r.tiers = tiers
+	r.Tiers = tiers
 	return r
 }

@@ -2,6 +2,10 @@ package ratelimit
 
 import (
 	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -63,13 +67,6 @@ func (r Rate) burst() int {
 	return r.Burst
 }
 
-// reduced returns the rate that a bucket can not tell from r, with the smallest
-// Requests and Per. r is valid.
-func (r Rate) reduced() Rate {
-	d := gcd(int64(r.Requests), int64(r.Per))
-	return Rate{r.Requests / int(d), r.Per / time.Duration(d), r.burst()}
-}
-
 // withoutBurst returns the problems that r has with an algorithm that has no
 // burst: what it grants at once is Requests.
 func (r Rate) withoutBurst(algorithm string) error {
@@ -77,4 +74,175 @@ func (r Rate) withoutBurst(algorithm string) error {
 		return r.Validate()
 	}
 	return errors.Join(r.Validate(), &ConfigError{"burst", r.Burst, "must be 0: a " + algorithm + " has no burst"})
+}
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+// rateForm says what ParseRate reads, for its errors.
+const rateForm = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
+
+// units are the names of lengths of time; m is a minute, and no name means a
+// month, whose length differs.
+var units = map[string]time.Duration{
+	"ns": 1, "nanosecond": 1, "nanoseconds": 1,
+	"us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
+	"microsecond": time.Microsecond, "microseconds": time.Microsecond,
+	"ms": time.Millisecond, "millisecond": time.Millisecond, "milliseconds": time.Millisecond,
+	"s": time.Second, "sec": time.Second, "second": time.Second, "seconds": time.Second,
+	"m": time.Minute, "min": time.Minute, "minute": time.Minute, "minutes": time.Minute,
+	"h": time.Hour, "hr": time.Hour, "hour": time.Hour, "hours": time.Hour,
+	"d": day, "day": day, "days": day,
+	"w": week, "week": week, "weeks": week,
+}
+
+// ParseRate reads a rate such as "100/m", "100/min", "10 per 2 minutes",
+// "100/90s", "5/1h30m" or "100/m burst 20". It is the inverse of [Rate.String].
+// Its errors match [ErrInvalidConfig].
+func ParseRate(s string) (Rate, error) {
+	bad := func(reason string) (Rate, error) {
+		return Rate{}, &ConfigError{"rate", strconv.Quote(s), reason}
+	}
+	text, burst, hasBurst := strings.Cut(s, " burst ")
+	count, per, ok := strings.Cut(text, "/")
+	if !ok {
+		count, per, ok = strings.Cut(text, " per ")
+	}
+	if !ok {
+		return bad(rateForm)
+	}
+	var r Rate
+	var err error
+	if r.Requests, err = parseCount(count); err != nil {
+		return bad("its count " + err.Error())
+	}
+	if r.Per, err = parsePer(per); err != nil {
+		return bad("its time " + err.Error())
+	}
+	if hasBurst {
+		if r.Burst, err = parseCount(burst); err != nil {
+			return bad("its burst " + err.Error())
+		}
+	}
+	return r, nil
+}
+
+// parseCount reads a whole number from 1 on.
+func parseCount(s string) (int, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, strconv.IntSize-1)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("must be a whole number from 1 to %d", math.MaxInt)
+	}
+	return int(n), nil
+}
+
+// parsePer reads a length of time: a unit, a number and a unit, or several of
+// these run together.
+func parsePer(s string) (time.Duration, error) {
+	s = strings.TrimSpace(s)
+	if d, ok := units[s]; ok {
+		return d, nil
+	}
+	var sum time.Duration
+	for rest := s; rest != ""; {
+		end := len(rest) - len(strings.TrimLeft(rest, "0123456789."))
+		number := rest[:end]
+		rest = strings.TrimLeft(rest[end:], " ")
+		end = strings.IndexAny(rest, "0123456789. ")
+		if end < 0 {
+			end = len(rest)
+		}
+		unit, ok := units[rest[:end]]
+		if !ok {
+			return 0, fmt.Errorf(`must be in ns, us, ms, s, m (minutes), h, d or w`)
+		}
+		rest = strings.TrimLeft(rest[end:], " ")
+		d, err := scaled(number, unit)
+		if err != nil {
+			return 0, err
+		}
+		if sum > math.MaxInt64-d {
+			return 0, errTooLong
+		}
+		sum += d
+	}
+	if sum <= 0 {
+		return 0, fmt.Errorf("must be longer than zero")
+	}
+	return sum, nil
+}
+
+var errTooLong = fmt.Errorf("must be at most 292 years")
+
+// scaled returns number units, which must be whole nanoseconds. number is a
+// decimal with digits and at most one point.
+func scaled(number string, unit time.Duration) (time.Duration, error) {
+	whole, decimals, _ := strings.Cut(number, ".")
+	if whole == "" || strings.Contains(decimals, ".") {
+		return 0, fmt.Errorf("must have a number before each unit")
+	}
+	n, err := strconv.ParseUint(whole, 10, 63)
+	if err != nil || n > uint64(math.MaxInt64/unit) {
+		return 0, errTooLong
+	}
+	d := time.Duration(n) * unit
+	for _, digit := range strings.TrimRight(decimals, "0") {
+		if unit%10 != 0 {
+			return 0, fmt.Errorf("must be whole nanoseconds")
+		}
+		unit /= 10
+		part := time.Duration(digit-'0') * unit
+		if d > math.MaxInt64-part {
+			return 0, errTooLong
+		}
+		d += part
+	}
+	return d, nil
+}
+
+// String returns r in the shortest form that ParseRate reads, such as "100/m" or
+// "100/90s burst 20". The text of an invalid Rate can not be read back.
+func (r Rate) String() string {
+	s := strconv.Itoa(r.Requests) + "/" + formatPer(r.Per)
+	if r.Burst != 0 {
+		s += " burst " + strconv.Itoa(r.Burst)
+	}
+	return s
+}
+
+// formatPer returns d in the largest unit that it is a whole number of, and the
+// unit alone if it is one.
+func formatPer(d time.Duration) string {
+	for _, u := range []struct {
+		name string
+		unit time.Duration
+	}{{"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}, {"ns", 1}} {
+		switch {
+		case d == u.unit:
+			return u.name
+		case d > 0 && d%u.unit == 0:
+			return strconv.FormatInt(int64(d/u.unit), 10) + u.name
+		}
+	}
+	return d.String() // not positive
+}
+
+// MarshalText returns [Rate.String]. Its errors match [ErrInvalidConfig].
+func (r Rate) MarshalText() ([]byte, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	return []byte(r.String()), nil
+}
+
+// UnmarshalText is [ParseRate]. It leaves r unchanged if it fails.
+func (r *Rate) UnmarshalText(text []byte) error {
+	parsed, err := ParseRate(string(text))
+	if err != nil {
+		return err
+	}
+	*r = parsed
+	return nil
 }

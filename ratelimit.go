@@ -3,35 +3,13 @@ package ratelimit
 import (
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"sync/atomic"
-	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/breaker"
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
-
-// A Request is what a [RateLimiter] decides on.
-type Request struct {
-	// Client is who asks: a user, an API key. The empty Client is one shared
-	// key.
-	Client string
-
-	// Endpoint is what it asks for. It picks the rules, and is the key of
-	// some.
-	Endpoint string
-
-	// IP is where it asks from, for [KeyIP].
-	IP string
-
-	// Tier is the client's plan, for [Rule.Tiers].
-	Tier string
-
-	// Rules are the names of the rules to apply, in place of those that match
-	// Endpoint. One that is listed twice applies once.
-	Rules []string
-
-	// Cost is how many units it takes; 0 means 1.
-	Cost int
-}
 
 // A RateLimiter finds the rules for a request and decides by all of them at once:
 // the request passes if and only if each of them alone would let it, and either all
@@ -48,13 +26,14 @@ type RateLimiter struct {
 	set atomic.Pointer[ruleSet] // nil in the zero value
 
 	settings settings
-	time     timeline
-	denier   denier    // the store, if it is one
-	breakers *breakers // nil without a store
-	waiters  waiters
+	time     engine.Timeline
+	denier   denier                       // the store, if it is one
+	parted   interface{ Part(a Ask) int } // the store, if it has parts
+	breakers *breaker.Set                 // nil without a store
+	waiters  waitline.Lines
 
 	changing sync.Mutex // held while the rules change
-	made     uint64     // rules made; guarded by changing
+	made     uint64     // keys of rules made; guarded by changing
 }
 
 // unlimited is the answer where no limit applies.
@@ -79,12 +58,10 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 	return newRateLimiter(rules, defaultRule, set, err)
 }
 
+// newRateLimiter is New with the options applied; err is what is wrong with them.
 func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*RateLimiter, error) {
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
-	if set.store != nil {
-		l.breakers = newBreakers(set.store)
-		l.denier, _ = set.store.(denier)
-	}
+	l.setStore(set.store)
 	if err := errors.Join(err, checkRules(rules, defaultRule, &set)); err != nil {
 		return nil, err
 	}
@@ -102,20 +79,14 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	if set == nil {
 		return unlimited
 	}
+	req := Request{Client: clientID, Endpoint: endpoint}
 	group := set.match(endpoint)
 	if group.plain {
-		if l.settings.store == nil || l.breakers.pause(&l.time, group, clientID, endpoint) {
-			l.takeShort(group, clientID, endpoint, "", 1, &res)
-			return
-		}
-		if l.deniedAtOnce(group, clientID, endpoint, "", 1, &res) {
+		if done, _ := l.takePlain(group, &req, &res); done {
 			return
 		}
 	}
-	d := newDecision(&Request{Client: clientID, Endpoint: endpoint}, true, math.MaxInt64)
-	d.set, d.group = set, group
-	res, _ = l.run(context.Background(), d)
-	d.free()
+	res, _ = l.check(context.Background(), &req, true)
 	return
 }
 
@@ -134,21 +105,12 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 // that matches [ErrInvalidConfig].
 func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err error) {
 	if set := l.set.Load(); set != nil && len(req.Rules) == 0 && req.Cost >= 0 {
-		group, cost := set.match(req.Endpoint), max(req.Cost, 1)
-		if ctx != nil {
-			err = ctx.Err()
+		if ctx != nil && ctx.Err() != nil {
+			return res, ctx.Err()
 		}
-		switch {
-		case err != nil:
-			return
-		case !group.plain:
-		case l.settings.store == nil:
-			l.takeShort(group, req.Client, req.Endpoint, req.IP, int64(cost), &res)
-			return
-		case l.breakers.pause(&l.time, group, req.Client, req.Endpoint): // its error is for the longer way
-		default:
-			if l.deniedAtOnce(group, req.Client, req.Endpoint, req.IP, cost, &res) {
-				return
+		if group := set.match(req.Endpoint); group.plain {
+			if done, err := l.takePlain(group, &req, &res); done {
+				return res, err
 			}
 		}
 	}
@@ -164,93 +126,50 @@ func (l *RateLimiter) Peek(ctx context.Context, req Request) (Result, error) {
 	return l.check(ctx, &req, false)
 }
 
+// check decides on req, or looks. It is the way of every request that takePlain does not
+// decide.
 func (l *RateLimiter) check(ctx context.Context, req *Request, take bool) (Result, error) {
-	d := newDecision(req, take, math.MaxInt64)
+	d := newDecision(req, take)
 	defer d.free()
 	return l.run(ctx, d)
 }
 
-// run makes the decision d.
-func (l *RateLimiter) run(ctx context.Context, d *decision) (Result, error) {
-	if d.request.Cost < 0 {
-		return Result{}, ErrInvalidCount
-	}
-	if ctx == nil {
-		ctx = context.Background()
-	} else if err := ctx.Err(); err != nil {
-		return Result{}, err
-	}
-	if d.set == nil {
-		if d.set = l.set.Load(); d.set == nil {
-			return unlimited, nil
+// maxPlain is how many rules a plain group has at most.
+const maxPlain = 4
+
+// takePlain decides on req by the rules of g, which is plain, and puts the answer where
+// res points. It reports whether it has: if there is a store, it has only if that would
+// not be asked. err then says why the failure policy has answered.
+//
+// It allocates nothing, and it keeps what a decision needs on the stack.
+func (l *RateLimiter) takePlain(g *ruleGroup, req *Request, res *Result) (done bool, err error) {
+	n := int64(max(req.Cost, 1))
+	if l.settings.store != nil {
+		if err = l.refusal(g, req); err == nil {
+			return l.deniedAtOnce(g, req, int(n), res), nil
 		}
-		d.group = d.set.match(d.request.Endpoint)
 	}
-	var began time.Time
-	observed := d.take && l.settings.observer != nil
-	if observed {
-		began = time.Now()
+	if r := g.only; r != nil {
+		var v engine.Verdict
+		v, res.Delay = r.local.Decide(r.keyed.hash(req), req.Tier, n)
+		fill(res, &v)
+		res.Rule, res.Degraded = r.Name, err != nil
+		return true, err
 	}
-	if err := d.prepare(); err != nil {
-		return Result{}, err
+	var parts [maxPlain]engine.Part
+	for i, r := range g.rules {
+		p := &parts[i]
+		p.Keys, p.Hash, p.Shadow = r.local, r.keyed.hash(req), !r.enforces()
+		p.Want.Tier = req.Tier
 	}
-	if err := l.answer(ctx, d); err != nil {
-		return Result{}, err
+	outcome := engine.Settle(&l.time, parts[:len(g.rules)], engine.Order{N: n, Take: true, Within: engine.AnyDelay}, 0)
+	if binding := answer(g.rules, parts[:len(g.rules)], outcome.Passes, res); binding >= 0 {
+		res.Degraded = err != nil
 	}
-	res, binding := d.result()
-	if l.settings.single {
-		res.Rule = "" // it has no rules
-	}
-	err := d.problems()
-	if observed && !d.late && (d.passes || !d.waits) {
-		l.observe(d, res, binding, err, time.Since(began))
-	}
-	return res, err
+	return true, err
 }
 
-// answer has the rules of d asked.
-func (l *RateLimiter) answer(ctx context.Context, d *decision) error {
-	switch {
-	case len(d.asks) == 0:
-		d.passes = true
-		return nil
-	case l.settings.store != nil:
-		return l.askStore(ctx, d)
-	}
-	d.decide(&l.time)
-	return d.askCustom(ctx)
-}
-
-// observe tells the observer of d: of the answer, and of what each shadow rule would
-// have answered.
-func (l *RateLimiter) observe(d *decision, res Result, binding *ask, err error, took time.Duration) {
-	told := Decision{Cost: int(d.n), Err: err, Took: took}
-	if l.settings.observeRequests {
-		told.Request = d.request
-	}
-	if binding != nil || len(d.asks) == 0 {
-		answer := told
-		answer.Result, answer.Source = res, SourceNone
-		if binding != nil {
-			answer.Rule, answer.KeyType, answer.Mode, answer.Source = binding.rule.Name, binding.rule.Key, binding.rule.Mode, binding.source
-		}
-		observe(l.settings.observer, answer)
-	}
-	for i := range d.asks {
-		a := &d.asks[i]
-		if a.rule.enforces() || a.source == "" {
-			continue
-		}
-		shadow := told
-		shadow.Rule, shadow.KeyType, shadow.Mode, shadow.Source = a.rule.Name, a.rule.Key, a.rule.Mode, a.source
-		a.verdict.fill(&shadow.Result)
-		shadow.Result.Delay, shadow.Result.Rule = a.delay, a.rule.Name
-		shadow.Result.Degraded = a.source == SourcePolicy
-		observe(l.settings.observer, shadow)
-	}
-}
-
-// Reset makes clientID as good as new for endpoint, and asks who waits to try again.
+// Reset makes clientID as good as new for endpoint, and wakes the waiters, who try again.
 // It reaches the client's own state only: that of the rules for endpoint whose Key
 // is [KeyUser] or [KeyUserEndpoint].
 func (l *RateLimiter) Reset(clientID, endpoint string) error {
@@ -262,24 +181,26 @@ func (l *RateLimiter) Reset(clientID, endpoint string) error {
 	var asks []Ask
 	var problems []error
 	for _, r := range set.match(endpoint).rules {
-		if r.keyed != byUser && r.keyed != byUserEndpoint {
+		if !r.keyed.ofClient() {
 			continue
 		}
 		switch {
 		case r.remote != nil:
 			asks = append(asks, r.ask(&req, r.Rate))
-			r.remote.forget(r.hash(clientID, endpoint, ""))
-		case r.states != nil:
-			r.states.reset(r.hash(clientID, endpoint, ""))
+			if r.local != nil {
+				r.local.Reset(r.keyed.hash(&req))
+			}
+		case r.keys != nil:
+			r.keys.Reset(r.keyed.hash(&req))
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
-				problems = append(problems, custom.Reset(r.key(&req)))
+				problems = append(problems, custom.Reset(r.keyed.text(&req)))
 			}
 		}
 	}
 	if len(asks) > 0 {
 		problems = append(problems, l.resetStore(asks))
 	}
-	l.waiters.wakeAll()
+	l.waiters.WakeAll()
 	return errors.Join(problems...)
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 
+	"github.com/ratelimit-go/ratelimit/internal/breaker"
+	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
@@ -14,76 +14,148 @@ import (
 type remoteRule struct {
 	name   string // of the rule in the store
 	policy FailurePolicy
-	local  states // the share of this process, for FailLocal; else nil
+	local  engine.Keys // the share of this process, for FailLocal; else nil
+}
+
+// setStore makes st, which may be nil, the store of l.
+func (l *RateLimiter) setStore(st Store) {
+	if st == nil {
+		return
+	}
+	parts := 1
+	if parted, ok := st.(interface{ Part(a Ask) int }); ok {
+		l.parted, parts = parted, breaker.MaxParts
+	}
+	l.denier, _ = st.(denier)
+	l.breakers = breaker.New(parts, storeError)
 }
 
 // newRemoteRule returns the part in this process of the rule r.
 func (l *RateLimiter) newRemoteRule(r *activeRule, policy FailurePolicy) (*remoteRule, error) {
 	remote := &remoteRule{policy: policy}
-	if remote.name = l.settings.name + ":" + r.Name; l.settings.single {
+	if remote.name = l.settings.name + ":" + r.Name; l.settings.solo {
 		remote.name = r.Name
 	}
 	if remote.policy.kind != failLocally {
 		return remote, nil
 	}
 	var err error
-	remote.local, err = builtins[r.Algorithm].states(&l.time, policy.shares(r.rates()), l.settings.maxKeys)
+	remote.local, err = algorithms[r.Algorithm].keys(&l.time, policy.shares(r.rates()), l.settings.maxKeys)
 	return remote, err
-}
-
-// forget makes a key as good as new in this process.
-func (r *remoteRule) forget(h keytable.Hash) {
-	if r.local != nil {
-		r.local.reset(h)
-	}
-}
-
-// key returns the key that req takes from, for a limiter outside this package. Two
-// requests have the same one only if they share a budget.
-func (r *activeRule) key(req *Request) string {
-	switch r.keyed {
-	case byUser:
-		return req.Client
-	case byEndpoint:
-		return req.Endpoint
-	case byUserEndpoint:
-		return strconv.Itoa(len(req.Client)) + ":" + req.Client + req.Endpoint
-	case byIP:
-		return req.IP
-	}
-	return ""
 }
 
 // ask returns what the rule asks a store for, at rate, but for the number of units.
 func (r *activeRule) ask(req *Request, rate Rate) Ask {
-	ask := Ask{Rule: r.remote.name, Key: r.key(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces()}
-	if r.keyed == byUser || r.keyed == byUserEndpoint {
+	ask := Ask{Rule: r.remote.name, Key: r.keyed.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces()}
+	if r.keyed.ofClient() {
 		ask.Client = req.Client
 	}
 	return ask
 }
 
-// resolve finds the rate that a asks for. If that is invalid, it is the rule's own,
-// and a says why.
-func (l *RateLimiter) resolve(a *ask) {
-	r, w := a.rule, &a.wish
-	a.rate = r.Rate
-	if !w.resolved {
-		if rate, ok := r.Tiers[w.tier]; ok {
-			a.rate = rate
-		}
-		return
+// partOf returns which part of the store an ask is about, as a bit.
+func (l *RateLimiter) partOf(a Ask) uint64 {
+	if l.parted == nil {
+		return 1
 	}
-	if a.err = checkResolved(r, w.rate, supportsOf(l.settings.store)); a.err != nil {
-		w.resolved = false
-		return
-	}
-	a.rate = w.rate
+	return breaker.Bit(l.parted.Part(a))
 }
 
-// checkResolved returns why rate can not be one of the rates of r, or nil.
+// partsOf returns which parts of the store asks are about, as bits.
+func (l *RateLimiter) partsOf(asks []Ask) (parts uint64) {
+	for i := range asks {
+		parts |= l.partOf(asks[i])
+	}
+	return parts
+}
+
+// refusal returns why the store is not asked now by the rules of g, which is plain, or nil
+// if it would be.
+func (l *RateLimiter) refusal(g *ruleGroup, req *Request) error {
+	if !l.breakers.Refusing() {
+		return nil
+	}
+	parts := uint64(1)
+	if l.parted != nil {
+		parts = 0
+		for _, r := range g.rules {
+			parts |= l.partOf(r.ask(req, r.Rate))
+		}
+	}
+	return l.breakers.Refusal(parts, l.time.Now())
+}
+
+// deniedAtOnce answers a request for n units from the group g, which is plain, by res if
+// the store denies it without being asked, and reports whether it does.
+func (l *RateLimiter) deniedAtOnce(g *ruleGroup, req *Request, n int, res *Result) (denied bool) {
+	r := g.only
+	if l.denier == nil || r == nil || len(r.Tiers) > 0 {
+		return false
+	}
+	ask := r.ask(req, r.Rate)
+	ask.N = n
+	if *res, denied = l.denier.Denied(ask); denied {
+		r.totals.denied.Add(1)
+		res.Rule = r.Name
+	}
+	return denied
+}
+
+// decideInStore makes the decision d by the store, or, where that does not answer, by
+// each rule's failure policy.
+func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
+	parts, leaky := uint64(0), false
+	for i, r := range d.rules {
+		l.resolve(r, &d.parts[i], &d.origins[i])
+		parts |= l.partOf(r.ask(&d.request, d.origins[i].rate))
+		leaky = leaky || r.Algorithm == AlgorithmLeakyBucket
+	}
+	d.Now = l.time.Now()
+	pass, err := l.breakers.Admit(parts, d.Now)
+	if err == nil && leaky && d.order.Take && d.order.Within < engine.AnyDelay {
+		// What a store has taken cannot be given back: look first.
+		if err = l.callStore(ctx, d, pass, false); err == nil && d.Late {
+			return nil
+		}
+		pass = pass.Probed()
+	}
+	if err == nil {
+		err = l.callStore(ctx, d, pass, d.order.Take)
+	}
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		d.failed = storeError(err)
+		l.fallBack(d)
+	}
+	if d.order.Take && d.decided() {
+		d.countRemote()
+	}
+	return nil
+}
+
+// resolve finds the rate that p, the part of r, asks a store for. If that is invalid, it is
+// the rule's own, and p says why.
+func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin) {
+	o.rate = r.Rate
+	switch want := p.Want.Rate; {
+	case want == nil:
+		if rate, ok := r.Tiers[p.Want.Tier]; ok {
+			o.rate = rate
+		}
+	default:
+		if p.Err = checkResolved(r, Rate(*want), supportsOf(l.settings.store)); p.Err != nil {
+			p.Want = engine.Wanted{}
+			return
+		}
+		o.rate = Rate(*want)
+	}
+}
+
+// checkResolved returns why rate cannot be one of the rates of r, or nil.
 func checkResolved(r *activeRule, rate Rate, supports func(Algorithm, Rate) error) error {
-	algorithm := builtins[r.Algorithm]
+	algorithm := algorithms[r.Algorithm]
 	if err := algorithm.validate(rate); err != nil {
 		return err
 	}
@@ -98,100 +170,30 @@ func checkResolved(r *activeRule, rate Rate, supports func(Algorithm, Rate) erro
 	return nil
 }
 
-// A denier is a store that knows of denials.
-type denier interface{ Denied(a Ask) (Result, bool) }
-
-// deniedAtOnce answers a request for n units from the group g, which is plain, by res if
-// the store denies it without being asked, and reports whether it does.
-func (l *RateLimiter) deniedAtOnce(g *ruleGroup, client, endpoint, ip string, n int, res *Result) (denied bool) {
-	r := g.alone
-	if l.denier == nil || r == nil {
-		return false
-	}
-	ask := r.ask(&Request{Client: client, Endpoint: endpoint, IP: ip}, r.Rate)
-	ask.N = n
-	if *res, denied = l.denier.Denied(ask); denied {
-		r.totals.denied.Add(1)
-		res.Rule = r.Name
-	}
-	return denied
-}
-
-// storeError returns err as an error that matches ErrStore.
-func storeError(err error) error {
-	if errors.Is(err, ErrStore) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrStore, err)
-}
-
-// askStore makes the decision d by the store, or, where that does not answer, by
-// each rule's failure policy.
-func (l *RateLimiter) askStore(ctx context.Context, d *decision) error {
-	leaky := false
-	for i := range d.asks {
-		l.resolve(&d.asks[i])
-		leaky = leaky || d.asks[i].rule.Algorithm == AlgorithmLeakyBucket
-	}
-	parts := l.breakers.ofDecision(d)
-	d.now = l.time.now()
-	pass, err := l.breakers.admit(parts, d.now)
-	if err == nil && leaky && d.take && d.within < math.MaxInt64 {
-		// What a store has taken can not be given back: look first.
-		if err = l.callStore(ctx, d, pass, false); err == nil && d.late {
-			return nil
-		}
-		pass.probes = 0 // it has found out
-	}
-	if err == nil {
-		err = l.callStore(ctx, d, pass, d.take)
-	}
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil {
-		d.failed = storeError(err)
-		l.fallBack(d)
-	}
-	if d.take && !d.late && (d.passes || !d.waits) {
-		d.countOutside()
-	}
-	return nil
-}
-
-// callStore makes the decision d by the store, or looks, and tells the breakers how that
-// went.
-func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass passages, take bool) error {
-	settled := false
-	defer func() {
-		if !settled { // the store panics
-			l.breakers.failed(pass, l.time.now(), errPanicked)
-		}
-	}()
-	asks := make([]Ask, len(d.asks))
-	for i := range d.asks {
-		a := &d.asks[i]
-		asks[i] = a.rule.ask(&d.request, a.rate)
+// callStore makes the decision d by the store, or only looks.
+func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.Pass, take bool) error {
+	asks := make([]Ask, len(d.rules))
+	for i, r := range d.rules {
+		asks[i] = r.ask(&d.request, d.origins[i].rate)
 		if take {
-			asks[i].N = int(d.n)
+			asks[i].N = int(d.order.N)
 		}
 	}
-	results, err := l.settings.store.Take(ctx, asks)
-	if err == nil && len(results) != len(asks) {
-		err = fmt.Errorf("%d results for %d asks", len(results), len(asks))
-	}
-	settled = true
+	var results []Result
+	err := l.guarded(ctx, pass, func() (err error) {
+		results, err = l.settings.store.Take(ctx, asks)
+		if err == nil && len(results) != len(asks) {
+			err = fmt.Errorf("%d results for %d asks", len(results), len(asks))
+		}
+		return err
+	})
 	switch {
 	case err == nil:
-		l.breakers.succeeded(pass)
 		d.setResults(results)
-		d.late = d.late && !take // what is taken is taken
-	case ctx.Err() != nil:
-		l.breakers.abandoned(pass)
-	default:
-		l.breakers.failed(pass, l.time.now(), err)
-		for i := range d.asks {
-			d.asks[i].rule.totals.errors.Add(1)
+		d.Late = d.Late && !take // what is taken is taken
+	case ctx.Err() == nil:
+		for _, r := range d.rules {
+			r.totals.errors.Add(1)
 		}
 	}
 	return err
@@ -199,24 +201,48 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass passages,
 
 // resetStore has the store make the keys of asks as good as new.
 func (l *RateLimiter) resetStore(asks []Ask) error {
-	pass, err := l.breakers.admit(l.breakers.of(asks), l.time.now())
+	pass, err := l.breakers.Admit(l.partsOf(asks), l.time.Now())
 	if err != nil {
 		return err
 	}
-	settled := false
-	defer func() {
-		if !settled { // the store panics
-			l.breakers.failed(pass, l.time.now(), errPanicked)
-		}
-	}()
-	err = l.settings.store.Reset(context.Background(), asks)
-	settled = true
-	if err != nil {
-		l.breakers.failed(pass, l.time.now(), err)
+	ctx := context.Background()
+	if err = l.guarded(ctx, pass, func() error { return l.settings.store.Reset(ctx, asks) }); err != nil {
 		return storeError(err)
 	}
-	l.breakers.succeeded(pass)
 	return nil
+}
+
+// guarded makes a call of the store, which pass allows, and tells the breakers how that
+// went: also if the store panics.
+func (l *RateLimiter) guarded(ctx context.Context, pass breaker.Pass, call func() error) error {
+	returned := false
+	defer func() {
+		if !returned {
+			l.breakers.Failed(pass, l.time.Now(), errPanicked, 0)
+		}
+	}()
+	err := call()
+	returned = true
+	switch {
+	case err == nil:
+		l.breakers.Succeeded(pass)
+	case ctx.Err() != nil:
+		l.breakers.Abandoned(pass)
+	default:
+		l.breakers.Failed(pass, l.time.Now(), err, blamedBy(err))
+	}
+	return err
+}
+
+// blamedBy returns the parts of the store that err says have failed, as bits.
+func blamedBy(err error) (parts uint64) {
+	var blaming interface{ Parts() []int }
+	if errors.As(err, &blaming) {
+		for _, part := range blaming.Parts() {
+			parts |= breaker.Bit(part)
+		}
+	}
+	return parts
 }
 
 // errPanicked is what the breakers are told of a store that panicked.
@@ -224,70 +250,65 @@ var errPanicked = errors.New("it panicked")
 
 // setResults makes results the answers to d, and notes for FailLocal what is left.
 func (d *decision) setResults(results []Result) {
-	d.passes, d.late = true, false
-	for i := range d.asks {
-		a, res := &d.asks[i], results[i]
-		a.setResult(res, SourceStore)
-		if a.rule.enforces() {
-			d.passes = d.passes && res.Allowed
-			d.late = d.late || a.delay > d.within
+	d.Passes, d.Late = true, false
+	for i, r := range d.rules {
+		p, res := &d.parts[i], results[i]
+		setResult(p, res)
+		d.origins[i].source = SourceStore
+		if !p.Shadow {
+			d.Passes = d.Passes && res.Allowed
+			d.Late = d.Late || p.Delay > d.order.Within
 		}
-		if r := a.rule.remote; r.local != nil && res.Limit >= 0 {
-			share := a.share()
-			r.local.remember(a.hash, &share, int64(res.Remaining/r.policy.replicas))
+		if remote := r.remote; remote.local != nil && res.Limit >= 0 {
+			want := p.Want
+			if want.Rate != nil {
+				share := engine.Rate(remote.policy.share(Rate(*want.Rate), algorithms[r.Algorithm].windowed))
+				want.Rate = &share
+			}
+			remote.local.Remember(p.Hash, want, int64(res.Remaining/remote.policy.replicas))
 		}
 	}
-	d.late = d.late && d.passes
+	d.Late = d.Late && d.Passes
 }
 
 // fallBack makes the decision d by each rule's failure policy.
 func (l *RateLimiter) fallBack(d *decision) {
-	for i := range d.asks {
-		a := &d.asks[i]
-		a.source = SourcePolicy
-		switch r := a.rule.remote; r.policy.kind {
+	for i, r := range d.rules {
+		p, o := &d.parts[i], &d.origins[i]
+		o.source = SourcePolicy
+		switch remote := r.remote; remote.policy.kind {
 		case failOpenly:
-			a.verdict = verdict{limit: -1, left: -1}
+			p.Verdict = engine.Verdict{Limit: -1, Left: -1}
 		case failClosedly:
-			a.verdict = verdict{limit: int64(a.rate.burst()), retryAfter: closedFor, resetAfter: closedFor}
+			p.Verdict = engine.Verdict{Limit: int64(o.rate.burst()), RetryAfter: closedFor, ResetAfter: closedFor}
 		default:
-			a.states, a.wish = r.local, a.share()
+			p.Keys = remote.local
+			if p.Want.Rate != nil {
+				o.resolved = engine.Rate(remote.policy.share(Rate(*p.Want.Rate), algorithms[r.Algorithm].windowed))
+			}
 		}
 	}
-	d.decide(&l.time)
+	d.decideHere(&l.time)
 }
 
-// share returns what a asks the share of this process for.
-func (a *ask) share() wish {
-	w := a.wish
-	if w.resolved {
-		w.rate = a.rule.remote.policy.share(w.rate, builtins[a.rule.Algorithm].windowed)
-	}
-	return w
-}
-
-// keep adds what the share of this process, which is no more, has counted.
-func (t *totals) keep(c keytable.Counts) {
+// addCounts adds what the keys that stood in for the store, and are no more, have counted.
+func (t *totals) addCounts(c keytable.Counts) {
 	t.allowed.Add(c.Allowed)
 	t.denied.Add(c.Denied)
 	t.shadowed.Add(c.Shadowed)
 	t.degraded.Add(c.Allowed + c.Denied + c.Shadowed)
 }
 
-// countOutside counts the decision d for the rules whose states have not.
-func (d *decision) countOutside() {
-	for i := range d.asks {
-		a := &d.asks[i]
-		if a.states != nil {
+// countRemote counts the decision d for the rules whose keys have not.
+func (d *decision) countRemote() {
+	for i, r := range d.rules {
+		p := &d.parts[i]
+		if p.Keys != nil || p.Granted() && !d.Passes { // only other rules deny
 			continue
 		}
-		denies := a.verdict.retryAfter != 0
-		if !denies && !d.passes {
-			continue // only others deny
-		}
-		a.rule.totals.count(a.rule, !denies)
+		r.totals.count(p.Shadow, p.Granted())
 		if d.failed != nil {
-			a.rule.totals.degraded.Add(1)
+			r.totals.degraded.Add(1)
 		}
 	}
 }

@@ -1,68 +1,51 @@
 package ratelimit
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"strings"
 	"sync/atomic"
 
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// An activeRule is a rule at work. What changes of a rule of the same name is a new
-// activeRule that shares the states and totals of the old one.
+// An activeRule is a rule at work. A change of a rule makes a new activeRule, which shares
+// the keys and totals of the old one if it has the same name, key and algorithm.
 type activeRule struct {
 	Rule // completed
 
 	isDefault bool
-	index     int    // place in the order of rules
-	serial    uint64 // place in the order of locks: that of the states' making
-	keyed     keyKind
-	states    states      // in this process; nil if the rule has a Limiter, or a store
+	index     int         // place in the order of rules
+	serial    uint64      // place in the order of locks: that in which the keys were made
+	keyed     keyKind     // of Key
+	keys      engine.Keys // in this process; nil if the rule has a Limiter, or a store
 	remote    *remoteRule // if there is a store
-	here      states      // states, or what stands in for them while the store does not answer
+	local     engine.Keys // keys, or those that stand in for the store while it does not answer
 	totals    *totals
 }
 
-// totals are what is counted of a rule beside its states.
+// totals are what is counted of a rule beside its keys.
 type totals struct {
-	allowed, denied, shadowed atomic.Uint64 // where states do not count
+	allowed, denied, shadowed atomic.Uint64 // where keys do not count
 	degraded, errors          atomic.Uint64
-}
-
-// A keyKind is a KeyType.
-type keyKind uint8
-
-const (
-	byUser keyKind = iota
-	byEndpoint
-	byUserEndpoint
-	byIP
-	globally
-)
-
-func kindOf(k KeyType) keyKind { return keyKind(slices.Index(keyTypes, k)) }
-
-// globalHash is the identity of the one key of a global rule.
-var globalHash = keytable.Hash{Hi: 1}
-
-// hash returns the identity of the key that a request takes from.
-func (r *activeRule) hash(client, endpoint, ip string) keytable.Hash {
-	switch r.keyed {
-	case byUser:
-		return keytable.HashOf(client)
-	case byEndpoint:
-		return keytable.HashOf(endpoint)
-	case byUserEndpoint:
-		return keytable.HashOfPair(client, endpoint)
-	case byIP:
-		return keytable.HashOf(ip)
-	}
-	return globalHash
 }
 
 // enforces reports whether the rule denies.
 func (r *activeRule) enforces() bool { return r.Mode != ModeShadow }
+
+// rates returns what r grants to whom.
+func (r *activeRule) rates() engine.Rates {
+	windowed := algorithms[r.Algorithm].windowed
+	rates := engine.Rates{Base: engine.Rate(r.Rate), MayGrow: r.Resolve != nil, Windows: windowed, SamePer: windowed}
+	if len(r.Tiers) > 0 {
+		rates.Tiers = make(map[string]engine.Rate, len(r.Tiers))
+	}
+	for tier, rate := range r.Tiers {
+		rates.Tiers[tier] = engine.Rate(rate)
+	}
+	return rates
+}
 
 // A ruleSet is all the rules of a RateLimiter at one time. It does not change.
 type ruleSet struct {
@@ -71,19 +54,19 @@ type ruleSet struct {
 
 	exact    map[string]*ruleGroup
 	prefixes []prefix   // sorted by text
-	fallback *ruleGroup // of the default rule; nobody's if there is none
+	fallback *ruleGroup // of the default rule; empty if there is none
 }
 
 // A ruleGroup is the rules that apply to an endpoint.
 type ruleGroup struct {
-	rules []*activeRule // in the order of locks
+	rules []*activeRule // in the order of locks; those with a Limiter come last
 
-	// alone is the only rule, if plain.
-	alone *activeRule
-
-	// plain says that nothing but the rules' states is to be asked, at the
-	// rules' own rates, and nobody to be told: a decision goes the short way.
+	// plain says that only keys in this process decide, at rates that are known
+	// beforehand, and that there is no observer: see RateLimiter.takePlain.
 	plain bool
+
+	// only is the one rule of the group, if that is plain and enforces.
+	only *activeRule
 }
 
 // A prefix is the group of the endpoints that begin with text.
@@ -93,8 +76,7 @@ type prefix struct {
 	parent int // the longest other prefix that text begins with, or -1
 }
 
-// newRuleSet returns the set of rules. observed says that somebody is to be told of
-// decisions.
+// newRuleSet returns the set of rules. observed says that there is an observer.
 func newRuleSet(rules []*activeRule, observed bool) *ruleSet {
 	s := &ruleSet{
 		rules:    rules,
@@ -119,16 +101,17 @@ func newRuleSet(rules []*activeRule, observed bool) *ruleSet {
 		s.prefixes = append(s.prefixes, prefix{text, group, -1})
 	}
 	s.nest()
-	s.fallback.finish(observed)
+	s.fallback.classify(observed)
 	for _, group := range s.exact {
-		group.finish(observed)
+		group.classify(observed)
 	}
 	for _, p := range s.prefixes {
-		p.group.finish(observed)
+		p.group.classify(observed)
 	}
 	return s
 }
 
+// into adds r to the group of text.
 func into(groups map[string]*ruleGroup, text string, r *activeRule) {
 	if groups[text] == nil {
 		groups[text] = new(ruleGroup)
@@ -136,31 +119,30 @@ func into(groups map[string]*ruleGroup, text string, r *activeRule) {
 	groups[text].rules = append(groups[text].rules, r)
 }
 
-func (g *ruleGroup) finish(observed bool) {
-	sortBySerial(g.rules)
-	if g.plain = !observed && len(g.rules) > 0 && len(g.rules) <= maxShort; !g.plain {
-		return
-	}
+// classify sorts the rules of g and finds out what deciding by them takes. observed says
+// that there is an observer.
+func (g *ruleGroup) classify(observed bool) {
+	inLockOrder(g.rules)
+	g.plain = !observed && len(g.rules) > 0 && len(g.rules) <= maxPlain
 	for _, r := range g.rules {
-		if r.here == nil || !r.enforces() || len(r.Tiers) > 0 || r.Resolve != nil {
-			g.plain = false
-			return
-		}
+		g.plain = g.plain && r.local != nil && r.Resolve == nil
 	}
-	if len(g.rules) == 1 {
-		g.alone = g.rules[0]
+	if g.plain && len(g.rules) == 1 && g.rules[0].enforces() {
+		g.only = g.rules[0]
 	}
 }
 
-func sortBySerial(rules []*activeRule) {
+// inLockOrder sorts rules so that their keys may be locked one after another: all
+// decisions lock in the same order. Those with a Limiter, which lock nothing, come last.
+func inLockOrder(rules []*activeRule) {
 	slices.SortFunc(rules, func(a, b *activeRule) int {
-		switch {
-		case a.serial < b.serial:
+		if custom := a.Limiter != nil; custom != (b.Limiter != nil) {
+			if custom {
+				return 1
+			}
 			return -1
-		case a.serial > b.serial:
-			return 1
 		}
-		return 0
+		return cmp.Compare(a.serial, b.serial)
 	})
 }
 
@@ -168,15 +150,15 @@ func sortBySerial(rules []*activeRule) {
 // before all that begin with it, and they follow one another.
 func (s *ruleSet) nest() {
 	slices.SortFunc(s.prefixes, func(a, b prefix) int { return strings.Compare(a.text, b.text) })
-	var open []int // the prefixes of the one before, from the shortest on, and it
+	var stack []int // the prefix before this one, last, and those that it begins with
 	for i, p := range s.prefixes {
-		for len(open) > 0 && !strings.HasPrefix(p.text, s.prefixes[open[len(open)-1]].text) {
-			open = open[:len(open)-1]
+		for len(stack) > 0 && !strings.HasPrefix(p.text, s.prefixes[stack[len(stack)-1]].text) {
+			stack = stack[:len(stack)-1]
 		}
-		if len(open) > 0 {
-			s.prefixes[i].parent = open[len(open)-1]
+		if len(stack) > 0 {
+			s.prefixes[i].parent = stack[len(stack)-1]
 		}
-		open = append(open, i)
+		stack = append(stack, i)
 	}
 }
 

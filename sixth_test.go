@@ -1,6 +1,10 @@
 package ratelimit
 
-import "time"
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+)
 
 // Cooldown is the sixth algorithm of CONTRIBUTING.md: it grants one unit, and the
 // next one no sooner than Per/Requests later. It stands here to show that this
@@ -8,20 +12,26 @@ import "time"
 //
 // Bound: in any closed interval of length T, a key is granted at most
 // 1 + T·Requests/Per units.
-type Cooldown struct {
-	keyed[cooldownState, *cooldownConfig]
-}
+type Cooldown struct{ cooldownKeys }
 
 // NewCooldown returns a Cooldown that grants r, which has no burst.
 func NewCooldown(r Rate, opts ...Option) (*Cooldown, error) {
 	l := new(Cooldown)
-	return started(l, l.init("Cooldown", r, opts, newCooldownConfig))
+	if err := l.init("Cooldown", r, opts, newCooldownConfig); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // Allow takes one unit for key if it has cooled down.
 func (l *Cooldown) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
+}
+
+// cooldownKeys has the methods that all algorithms share.
+type cooldownKeys struct {
+	keyed[cooldownState, *cooldownConfig]
 }
 
 // cooldownConfig decides for all keys of one rate.
@@ -41,39 +51,39 @@ type cooldownState struct {
 	cool instant // when the next one is granted
 }
 
-func (c *cooldownConfig) step(s *cooldownState, _ *cooldownConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+func (c *cooldownConfig) Step(s *cooldownState, _ *cooldownConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.last)
-	v.limit = 1
+	v.Limit = 1
 	switch {
 	case n > 1:
-		v.retryAfter = Never
+		v.RetryAfter = Never
 	case now < s.cool:
-		v.retryAfter = time.Duration(s.cool.Since(now))
+		v.RetryAfter = time.Duration(s.cool.Since(now))
 	case charge:
 		*s = cooldownState{now, now.Add(c.gap)}
 	}
 	if now < s.cool {
-		v.resetAfter = time.Duration(s.cool.Since(now))
+		v.ResetAfter = time.Duration(s.cool.Since(now))
 	} else {
-		v.left = 1
+		v.Left = 1
 	}
 	return v, 0
 }
 
-// carry leaves s as it is: who is hot cools down at the old rate.
-func (c *cooldownConfig) carry(*cooldownState, *cooldownConfig, instant) {}
+// Carry leaves s as it is: who is hot cools down at the old rate.
+func (c *cooldownConfig) Carry(*cooldownState, *cooldownConfig, instant) {}
 
-// resize leaves s as it is: the limit is 1 at any rate.
-func (c *cooldownConfig) resize(*cooldownState, *cooldownConfig) {}
+// Resize leaves s as it is: the limit is 1 at any rate.
+func (c *cooldownConfig) Resize(*cooldownState, *cooldownConfig) {}
 
-// slower reports whether it takes longer to cool down than under than.
-func (c *cooldownConfig) slower(than *cooldownConfig) bool { return c.gap > than.gap }
+// Slower reports whether it takes longer to cool down than under than.
+func (c *cooldownConfig) Slower(than *cooldownConfig) bool { return c.gap > than.gap }
 
-// charged returns the instant of the last charge.
-func (c *cooldownConfig) charged(s *cooldownState) instant { return s.last }
+// Charged returns the instant of the last charge.
+func (c *cooldownConfig) Charged(s *cooldownState) instant { return s.last }
 
-// giveBack cools the key down, if it was then that it got hot.
-func (c *cooldownConfig) giveBack(s *cooldownState, then instant, _ int64) {
+// GiveBack cools the key down, if it was then that it got hot.
+func (c *cooldownConfig) GiveBack(s *cooldownState, then instant, _ int64) {
 	if s.last == then {
 		s.cool = then
 	}

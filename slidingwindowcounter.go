@@ -3,8 +3,10 @@ package ratelimit
 import (
 	"errors"
 	"math"
-	"math/bits"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
 // A SlidingWindowCounter counts the units of each key in windows of length Per,
@@ -27,16 +29,17 @@ import (
 // [SlidingWindowLog] if no window may see more than Requests.
 //
 // The zero SlidingWindowCounter denies everything.
-type SlidingWindowCounter struct {
-	keyed[slidingCounterState, *slidingCounterConfig]
-}
+type SlidingWindowCounter struct{ slidingCounterKeys }
 
 // NewSlidingWindowCounter returns a SlidingWindowCounter that grants r, which
 // has no burst and whose Per is at most 146 years. Its errors match
 // [ErrInvalidConfig].
 func NewSlidingWindowCounter(r Rate, opts ...Option) (*SlidingWindowCounter, error) {
 	l := new(SlidingWindowCounter)
-	return started(l, l.init(AlgorithmSlidingWindowCounter, r, opts, newSlidingCounterConfig))
+	if err := l.init(AlgorithmSlidingWindowCounter, r, opts, newSlidingCounterConfig); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // Allow takes one unit for key if the estimate has room for it. A denial changes nothing.
@@ -45,8 +48,13 @@ func (l *SlidingWindowCounter) Allow(key string) (res Result) {
 	return
 }
 
+// slidingCounterKeys has the methods that all algorithms share.
+type slidingCounterKeys struct {
+	keyed[slidingCounterState, *slidingCounterConfig]
+}
+
 // slidingCounterConfig decides for all keys of one rate.
-type slidingCounterConfig struct{ window }
+type slidingCounterConfig struct{ exact.Window }
 
 func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, error) {
 	err := r.withoutBurst("sliding window counter")
@@ -56,7 +64,7 @@ func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, er
 	if err != nil {
 		return nil, err
 	}
-	return &slidingCounterConfig{newWindow(r, start)}, nil
+	return &slidingCounterConfig{exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
 }
 
 // slidingCounterState is the state of one key. The zero state has used nothing.
@@ -65,29 +73,29 @@ type slidingCounterState struct {
 	prev, cur int64   // units granted in the window before that of last, and in it
 }
 
-// step takes n units at now and charges them if told to, or explains why not.
-func (c *slidingCounterConfig) step(s *slidingCounterState, _ *slidingCounterConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+// Step takes n units at now and charges them if told to, or explains why not.
+func (c *slidingCounterConfig) Step(s *slidingCounterState, _ *slidingCounterConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.last)
-	offset := c.offset(now)
+	offset := c.Offset(now)
 	prev, cur := c.counts(s, now, offset)
-	left := c.requests - c.weighted(prev, offset) - cur
-	v.limit = c.requests
+	left := c.Requests - c.Weighted(prev, offset) - cur
+	v.Limit = c.Requests
 	switch {
-	case n > c.requests:
-		v.retryAfter = Never
+	case n > c.Requests:
+		v.RetryAfter = Never
 	case n > left:
-		v.retryAfter = c.retryAfter(prev, cur, offset, n)
+		v.RetryAfter = c.retryAfter(prev, cur, offset, n)
 	case charge:
 		cur += n
 		left -= n
 		*s = slidingCounterState{now, prev, cur}
 	}
-	v.left = max(left, 0) // a lower limit may have been set
+	v.Left = max(left, 0) // a lower limit may have been set
 	switch {
 	case cur > 0:
-		v.resetAfter = time.Duration(2*c.per - offset)
+		v.ResetAfter = time.Duration(2*c.Per - offset)
 	case prev > 0:
-		v.resetAfter = time.Duration(c.per - offset)
+		v.ResetAfter = time.Duration(c.Per - offset)
 	}
 	return v, 0
 }
@@ -98,25 +106,10 @@ func (c *slidingCounterConfig) counts(s *slidingCounterState, now instant, offse
 	switch ago := now.Since(s.last); {
 	case ago <= offset:
 		return s.prev, s.cur
-	case ago-offset <= c.per:
+	case ago-offset <= c.Per:
 		return s.cur, 0
 	}
 	return 0, 0
-}
-
-// weighted returns prev times the share of its window that is less than one
-// window before now, rounded up. Rounding does not matter to the decision, as
-// units are whole.
-func (c *slidingCounterConfig) weighted(prev int64, offset uint64) int64 {
-	if prev == 0 {
-		return 0
-	}
-	hi, lo := bits.Mul64(uint64(prev), c.per-offset)
-	q, rest := bits.Div64(hi, lo, c.per) // fits: at most prev
-	if rest > 0 {
-		q++
-	}
-	return int64(q)
 }
 
 // retryAfter returns how long it takes until n units fit, which do not now.
@@ -125,44 +118,40 @@ func (c *slidingCounterConfig) weighted(prev int64, offset uint64) int64 {
 // is then left; else it is when cur has become the previous count and its own
 // weight has.
 func (c *slidingCounterConfig) retryAfter(prev, cur int64, offset uint64, n int64) time.Duration {
-	end, fading, room := c.per, prev, c.requests-cur-n
+	end, fading, room := c.Per, prev, c.Requests-cur-n
 	if room < 0 {
-		end, fading, room = 2*c.per, cur, c.requests-n
+		end, fading, room = 2*c.Per, cur, c.Requests-n
 	}
-	// Rounded down, as it is taken off: at the next later nanosecond, what
-	// is left of fading is within room.
-	hi, lo := bits.Mul64(uint64(room), c.per)
-	fits, _ := bits.Div64(hi, lo, uint64(fading)) // fits: room < fading
-	return time.Duration(end - fits - offset)
+	return time.Duration(end - c.Faded(fading, room) - offset)
 }
 
-// carry makes s, which was decided on by from until now, a state of c. With
+// Carry makes s, which was decided on by from until now, a state of c. With
 // another length, the estimate goes into the window that now lies in.
-func (c *slidingCounterConfig) carry(s *slidingCounterState, from *slidingCounterConfig, now instant) {
-	if c.per == from.per {
+func (c *slidingCounterConfig) Carry(s *slidingCounterState, from *slidingCounterConfig, now instant) {
+	if c.Per == from.Per {
 		return
 	}
 	now = max(now, s.last)
-	offset := from.offset(now)
+	offset := from.Offset(now)
 	prev, cur := from.counts(s, now, offset)
-	*s = slidingCounterState{last: now, cur: cur + from.weighted(prev, offset)}
+	*s = slidingCounterState{last: now, cur: cur + from.Weighted(prev, offset)}
 }
 
-// resize leaves s alone: a count is what it is under any limit.
-func (c *slidingCounterConfig) resize(*slidingCounterState, *slidingCounterConfig) {}
+// Resize leaves s alone: a count is what it is under any limit.
+func (c *slidingCounterConfig) Resize(*slidingCounterState, *slidingCounterConfig) {}
 
-// slower reports false: nothing drains within a window.
-func (c *slidingCounterConfig) slower(*slidingCounterConfig) bool { return false }
+// Slower reports false: nothing drains within a window.
+func (c *slidingCounterConfig) Slower(*slidingCounterConfig) bool { return false }
 
-// charged returns the instant of the last charge.
-func (c *slidingCounterConfig) charged(s *slidingCounterState) instant { return s.last }
+// Charged returns the instant of the last charge.
+func (c *slidingCounterConfig) Charged(s *slidingCounterState) instant { return s.last }
 
-// giveBack takes back a charge of n units at then, from the window that it lies in.
-func (c *slidingCounterConfig) giveBack(s *slidingCounterState, then instant, n int64) {
-	switch ago, offset := s.last.Since(then), c.offset(s.last); {
+// GiveBack takes back a charge of n units at then, from the window that it lies in.
+func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, then instant, n int64) {
+	switch ago, offset := s.last.Since(then), c.Offset(s.last); {
 	case ago <= offset:
 		s.cur = max(s.cur-n, 0)
-	case ago-offset <= c.per:
+	case ago-offset <= c.Per:
 		s.prev = max(s.prev-n, 0)
 	}
 }
@@ -172,7 +161,7 @@ func (c *slidingCounterConfig) Idle(s *slidingCounterState, now instant) bool {
 	if now < s.last {
 		return false
 	}
-	prev, cur := c.counts(s, now, c.offset(now))
+	prev, cur := c.counts(s, now, c.Offset(now))
 	return prev == 0 && cur == 0
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sort"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
 // maxLogRequests bounds what one key of a SlidingWindowLog can make it store.
@@ -26,22 +28,28 @@ const maxLogRequests = 1 << 16
 // [SlidingWindowCounter] for large ones.
 //
 // The zero SlidingWindowLog denies everything.
-type SlidingWindowLog struct {
-	keyed[slidingLogState, *slidingLogConfig]
-}
+type SlidingWindowLog struct{ slidingLogKeys }
 
 // NewSlidingWindowLog returns a SlidingWindowLog that grants r, which has no
 // burst and whose Requests is at most 65,536. Its errors match
 // [ErrInvalidConfig].
 func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 	l := new(SlidingWindowLog)
-	return started(l, l.init(AlgorithmSlidingWindowLog, r, opts, newSlidingLogConfig))
+	if err := l.init(AlgorithmSlidingWindowLog, r, opts, newSlidingLogConfig); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // Allow takes one unit for key if the last Per has room for it. A denial changes nothing.
 func (l *SlidingWindowLog) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
+}
+
+// slidingLogKeys has the methods that all algorithms share.
+type slidingLogKeys struct {
+	keyed[slidingLogState, *slidingLogConfig]
 }
 
 // slidingLogConfig decides for all keys of one rate.
@@ -91,24 +99,24 @@ func (s *slidingLogState) entry(i uint32) logEntry {
 	return s.ring[(s.first+i)&uint32(len(s.ring)-1)]
 }
 
-// step takes n units at now and charges them if told to, or explains why not.
-func (c *slidingLogConfig) step(s *slidingLogState, _ *slidingLogConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+// Step takes n units at now and charges them if told to, or explains why not.
+func (c *slidingLogConfig) Step(s *slidingLogState, _ *slidingLogConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.clock)
 	gone, used := c.used(s, now)
-	v.limit = c.requests
+	v.Limit = c.requests
 	switch left := c.requests - used; {
 	case n > c.requests:
-		v.retryAfter = Never
+		v.RetryAfter = Never
 	case n > left:
-		v.retryAfter = c.retryAfter(s, now, gone, s.total-uint32(used), uint32(n-left))
+		v.RetryAfter = c.retryAfter(s, now, gone, s.total-uint32(used), uint32(n-left))
 	case charge:
 		s.forget(gone, uint32(used))
 		s.add(now, uint32(n))
 		used += n
 	}
-	v.left = max(c.requests-used, 0) // a lower limit may have been set
+	v.Left = max(c.requests-used, 0) // a lower limit may have been set
 	if used > 0 {
-		v.resetAfter = time.Duration(c.per - now.Since(s.last))
+		v.ResetAfter = time.Duration(c.per - now.Since(s.last))
 	}
 	return v, 0
 }
@@ -170,9 +178,9 @@ func (s *slidingLogState) grow() {
 	s.ring, s.first = ring, 0
 }
 
-// carry makes s, which was decided on by from until now, a state of c. With
+// Carry makes s, which was decided on by from until now, a state of c. With
 // another length, entries that have left do not come back.
-func (c *slidingLogConfig) carry(s *slidingLogState, from *slidingLogConfig, now instant) {
+func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now instant) {
 	if c.per == from.per {
 		return
 	}
@@ -181,18 +189,18 @@ func (c *slidingLogConfig) carry(s *slidingLogState, from *slidingLogConfig, now
 	s.forget(gone, uint32(used))
 }
 
-// resize leaves s alone: a count is what it is under any limit.
-func (c *slidingLogConfig) resize(*slidingLogState, *slidingLogConfig) {}
+// Resize leaves s alone: a count is what it is under any limit.
+func (c *slidingLogConfig) Resize(*slidingLogState, *slidingLogConfig) {}
 
-// slower reports false: nothing drains within a window.
-func (c *slidingLogConfig) slower(*slidingLogConfig) bool { return false }
+// Slower reports false: nothing drains within a window.
+func (c *slidingLogConfig) Slower(*slidingLogConfig) bool { return false }
 
-// charged returns the instant of the last charge.
-func (c *slidingLogConfig) charged(s *slidingLogState) instant { return s.last }
+// Charged returns the instant of the last charge.
+func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.last }
 
-// giveBack takes back a charge of n units at then, if they are still an entry, or a
+// GiveBack takes back a charge of n units at then, if they are still an entry, or a
 // part of one.
-func (c *slidingLogConfig) giveBack(s *slidingLogState, then instant, n int64) {
+func (c *slidingLogConfig) GiveBack(s *slidingLogState, then instant, n int64) {
 	at := uint32(sort.Search(int(s.older), func(i int) bool { return s.entry(uint32(i)).at >= then }))
 	before := s.base
 	if at > 0 {

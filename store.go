@@ -1,6 +1,10 @@
 package ratelimit
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
 
 // A Store keeps the state of limiters outside this process, so that several
 // processes share it.
@@ -64,4 +68,28 @@ type Ask struct {
 	// Shadow makes an ask that never denies the others. It is charged if it
 	// fits and they do.
 	Shadow bool
+}
+
+// A denier is a store that knows of denials.
+type denier interface{ Denied(a Ask) (Result, bool) }
+
+// supportsOf returns the method of s that says what it cannot do, or nil.
+func supportsOf(s Store) func(Algorithm, Rate) error {
+	if s, ok := s.(interface {
+		Supports(Algorithm, Rate) error
+	}); ok {
+		return s.Supports
+	}
+	return nil
+}
+
+// notSupported is what a store's own reason follows.
+const notSupported = "is not supported by the store: "
+
+// storeError returns err as an error that matches ErrStore.
+func storeError(err error) error {
+	if errors.Is(err, ErrStore) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrStore, err)
 }

@@ -1,6 +1,11 @@
 package ratelimit
 
-import "time"
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/exact"
+)
 
 // A TokenBucket holds up to Burst tokens for each key, earns Requests of them
 // every Per, and takes one for each unit granted. A new key starts full.
@@ -19,15 +24,16 @@ import "time"
 // more than Requests ([SlidingWindowLog]).
 //
 // The zero TokenBucket denies everything.
-type TokenBucket struct {
-	keyed[tokenBucketState, *tokenBucketConfig]
-}
+type TokenBucket struct{ tokenBucketKeys }
 
 // NewTokenBucket returns a TokenBucket that grants r. Its errors match
 // [ErrInvalidConfig].
 func NewTokenBucket(r Rate, opts ...Option) (*TokenBucket, error) {
 	l := new(TokenBucket)
-	return started(l, l.init(AlgorithmTokenBucket, r, opts, newTokenBucketConfig))
+	if err := l.init(AlgorithmTokenBucket, r, opts, newTokenBucketConfig); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // Allow takes one token for key if it is there. A denial changes nothing.
@@ -36,11 +42,16 @@ func (l *TokenBucket) Allow(key string) (res Result) {
 	return
 }
 
+// tokenBucketKeys has the methods that all algorithms share.
+type tokenBucketKeys struct {
+	keyed[tokenBucketState, *tokenBucketConfig]
+}
+
 // tokenBucketConfig decides for all keys of one rate.
-type tokenBucketConfig struct{ bucket }
+type tokenBucketConfig struct{ exact.Bucket }
 
 func newTokenBucketConfig(r Rate, _ time.Time) (*tokenBucketConfig, error) {
-	b, err := newBucket(r)
+	b, err := bucketOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -58,61 +69,61 @@ type tokenBucketState struct {
 }
 
 // debt returns how much more a full bucket has.
-func (s *tokenBucketState) debt() level { return level{int64(s.whole), s.frac} }
+func (s *tokenBucketState) debt() exact.Level { return exact.Level{Whole: int64(s.whole), Frac: s.frac} }
 
-// step takes n tokens at now and charges them if told to, or explains why not.
-func (c *tokenBucketConfig) step(s *tokenBucketState, pace *tokenBucketConfig, now instant, n int64, charge bool) (v verdict, delay time.Duration) {
+// Step takes n tokens at now and charges them if told to, or explains why not.
+func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.last)
-	hi, lo := pace.earned(now.Since(s.last))
-	debt := pace.less(s.debt(), hi, lo)
-	v.left = c.left(debt)
+	hi, lo := pace.Earned(now.Since(s.last))
+	debt := pace.Less(s.debt(), hi, lo)
+	v.Left = c.Left(debt)
 	switch {
-	case n > v.left:
-		v.retryAfter = pace.timeToFit(debt, n, c.burst)
+	case n > v.Left:
+		v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)
 	case charge:
-		v.left -= n
-		idle := min(s.idle, uint32(debt.whole))
-		debt.whole += n
-		*s = tokenBucketState{now, debt.frac, uint32(debt.whole), idle}
+		v.Left -= n
+		idle := min(s.idle, uint32(debt.Whole))
+		debt.Whole += n
+		*s = tokenBucketState{now, debt.Frac, uint32(debt.Whole), idle}
 	}
-	v.limit = c.burst
-	v.resetAfter = pace.toDrain(pace.parts(debt))
+	v.Limit = c.Burst
+	v.ResetAfter = pace.ToDrain(pace.Parts(debt))
 	return v, 0
 }
 
-// carry makes s, which drained at the pace of from until now, drain at that of c.
-func (c *tokenBucketConfig) carry(s *tokenBucketState, from *tokenBucketConfig, now instant) {
+// Carry makes s, which drained at the pace of from until now, drain at that of c.
+func (c *tokenBucketConfig) Carry(s *tokenBucketState, from *tokenBucketConfig, now instant) {
 	now = max(now, s.last)
-	debt := c.rescaled(from.drained(s.debt(), now.Since(s.last)), &from.bucket)
-	*s = tokenBucketState{now, debt.frac, uint32(debt.whole), s.idle}
+	debt := c.Rescaled(from.Drained(s.debt(), now.Since(s.last)), &from.Bucket)
+	*s = tokenBucketState{now, debt.Frac, uint32(debt.Whole), s.idle}
 }
 
-// resize makes s, a state of the limit of from, one of the limit of c.
-func (c *tokenBucketConfig) resize(s *tokenBucketState, from *tokenBucketConfig) {
+// Resize makes s, a state of the limit of from, one of the limit of c.
+func (c *tokenBucketConfig) Resize(s *tokenBucketState, from *tokenBucketConfig) {
 	debt := s.debt()
-	used := c.minus(debt, level{int64(s.idle), 0})
-	debt = c.converted(debt, used, &from.bucket)
-	idle := c.minus(debt, used).whole
-	*s = tokenBucketState{s.last, debt.frac, uint32(debt.whole), uint32(idle)}
+	used := c.Minus(debt, exact.Level{Whole: int64(s.idle)})
+	debt = c.Converted(debt, used, &from.Bucket)
+	idle := c.Minus(debt, used).Whole
+	*s = tokenBucketState{s.last, debt.Frac, uint32(debt.Whole), uint32(idle)}
 }
 
-// slower reports whether tokens are earned slower than under than.
-func (c *tokenBucketConfig) slower(than *tokenBucketConfig) bool {
-	return c.bucket.slower(&than.bucket)
+// Slower reports whether tokens are earned slower than under than.
+func (c *tokenBucketConfig) Slower(than *tokenBucketConfig) bool {
+	return c.Bucket.Slower(&than.Bucket)
 }
 
-// charged returns the instant of the last charge.
-func (c *tokenBucketConfig) charged(s *tokenBucketState) instant { return s.last }
+// Charged returns the instant of the last charge.
+func (c *tokenBucketConfig) Charged(s *tokenBucketState) instant { return s.last }
 
-// giveBack takes back a charge of n tokens at then.
-func (c *tokenBucketConfig) giveBack(s *tokenBucketState, then instant, n int64) {
-	debt := c.minus(s.debt(), c.drained(level{n, 0}, s.last.Since(then)))
-	s.whole, s.frac = uint32(debt.whole), debt.frac
+// GiveBack takes back a charge of n tokens at then.
+func (c *tokenBucketConfig) GiveBack(s *tokenBucketState, then instant, n int64) {
+	debt := c.Minus(s.debt(), c.Drained(exact.Level{Whole: n}, s.last.Since(then)))
+	s.whole, s.frac = uint32(debt.Whole), debt.Frac
 }
 
 // Idle reports whether the bucket is full.
 func (c *tokenBucketConfig) Idle(s *tokenBucketState, now instant) bool {
-	return now >= s.last && c.drained(s.debt(), now.Since(s.last)) == level{}
+	return now >= s.last && c.Drained(s.debt(), now.Since(s.last)) == exact.Level{}
 }
 
 // Inherit returns s: a debt is owed alike by all who share it.

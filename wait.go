@@ -7,7 +7,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
 // Wait takes n units for key as soon as l has them, and returns when it did. A
@@ -21,7 +23,7 @@ import (
 // not ended, of the limiter's clock.
 //
 // The limiters of this package serve the waiters of one key in the order in which
-// they came, and wait on the limiter's clock. Allow and Take do not queue: one that
+// they came, and wait on the limiter's clock. Allow and Take do not queue: a call that
 // comes in between may take what it finds. Any other Limiter is asked again after
 // each RetryAfter, on real time.
 func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
@@ -36,19 +38,173 @@ func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	var real timeline
+	var real engine.Timeline
 	for {
 		res, err := l.Take(ctx, key, n)
 		if err != nil && !errors.Is(err, ErrStore) || res.Allowed || n == 0 {
 			return res, err
 		}
-		if err := impossible(res, res.RetryAfter, real.patience(ctx)); err != nil {
+		if err := impossible(res, res.RetryAfter, real.Patience(ctx)); err != nil {
 			return res, err
 		}
 		// A Limiter that denies without saying for how long is not to
 		// be asked without pause.
-		if err := real.sleep(ctx, 0, max(res.RetryAfter, time.Millisecond), nil); err != nil {
+		if err := real.Sleep(ctx, 0, max(res.RetryAfter, time.Millisecond), nil); err != nil {
 			return Result{}, err
+		}
+	}
+}
+
+// Wait takes n units for key as soon as they are to be had, in the order of
+// arrival among the waiters of key; see the function [Wait] for when it fails.
+//
+// A LeakyBucket's Wait returns after the request's Delay. It fails uncharged if
+// the Delay outlasts ctx's deadline; but if ctx is cancelled during the Delay, the
+// request keeps its place in the bucket.
+func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (Result, error) {
+	if k.solo != nil {
+		return k.solo.wait(ctx, key, n)
+	}
+	if err := k.refusal(ctx, n); err != nil {
+		return Result{}, err
+	}
+	if n == 0 {
+		return k.Peek(key), nil
+	}
+	h := keytable.HashOf(key)
+	return waitInLine(ctx, k.engine.Time(), &k.waiters, h, func(_ context.Context, turn bool, patience time.Duration) try {
+		c := k.engine.Claim(h, int64(n), turn, patience)
+		t := try{now: c.Now}
+		fill(&t.res, &c.Verdict)
+		t.res.Delay = c.Delay
+		t.finish(c.Taken, c.DelayThen, patience)
+		return t
+	})
+}
+
+// Wait takes req.Cost units from each rule for req as soon as all have them, and
+// returns when it did; see the function [Wait] for when it fails. Requests that take
+// from the same keys of the same rules are served in the order in which they came.
+//
+// A [LeakyBucket]'s Delay is waited for too, as by its own Wait.
+func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
+	if l.set.Load() == nil || req.Cost < 0 || ctx != nil && ctx.Err() != nil {
+		return l.check(ctx, &req, true)
+	}
+	h, err := l.lineOf(&req)
+	if err != nil {
+		return Result{}, err
+	}
+	return waitInLine(ctx, &l.time, &l.waiters, h, func(ctx context.Context, turn bool, patience time.Duration) try {
+		d := newDecision(&req, turn)
+		defer d.free()
+		d.order.Within, d.order.AskAgain = max(patience, 0), true
+		var t try
+		t.res, t.err = l.run(ctx, d)
+		t.now = d.Now
+		t.finish(turn && !d.Late, d.DelayThen, patience)
+		return t
+	})
+}
+
+// lineOf returns the identity of the line that req waits in.
+func (l *RateLimiter) lineOf(req *Request) (keytable.Hash, error) {
+	d := newDecision(req, false)
+	defer d.free()
+	h := globalHash
+	if err := d.prepare(l.set.Load()); err != nil {
+		return h, err
+	}
+	for i, r := range d.rules {
+		h = h.With(r.serial, d.parts[i].Hash)
+	}
+	return h, nil
+}
+
+// A try is one attempt of a waiter to take what it wants.
+type try struct {
+	res  Result
+	err  error
+	now  instant       // the reading of the clock that it was made at
+	wait time.Duration // if it failed: how long the units, and after them their Delay, are away
+}
+
+// finish makes t, which has a Result, an attempt that succeeded if and only if the units
+// were taken. delayThen is the Delay of a denied attempt when it would be granted, and
+// patience is how long the waiter may wait.
+func (t *try) finish(taken bool, delayThen, patience time.Duration) {
+	switch res := &t.res; {
+	case !res.Allowed:
+		if t.now == keytable.End {
+			res.RetryAfter = Never // the clock cannot be seen to move on
+		}
+		if t.wait = Never; res.RetryAfter <= Never-delayThen {
+			t.wait = res.RetryAfter + delayThen
+		}
+	case !taken:
+		// Granted later, it would have to wait for less.
+		t.wait = res.Delay
+		res.Allowed, res.RetryAfter, res.Delay = false, max(res.Delay-max(patience, 0), 1), 0
+	}
+}
+
+// waitInLine makes attempts, in the order of arrival in the line for h, until one
+// succeeds or it is known that none can, and then waits for the Delay. attempt takes the
+// units only if turn is set, and only with a Delay that is within patience.
+func waitInLine(ctx context.Context, t *engine.Timeline, lines *waitline.Lines, h keytable.Hash,
+	attempt func(ctx context.Context, turn bool, patience time.Duration) try) (Result, error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	res, now, err := queue(ctx, t, lines, h, attempt)
+	if res.Delay == 0 {
+		return res, err
+	}
+	if err := t.Sleep(ctx, now, res.Delay, nil); err != nil {
+		return Result{}, err
+	}
+	res.Delay = 0
+	return res, err
+}
+
+// queue is waitInLine without the Delay. It returns the reading of the clock at which the
+// units were taken.
+func queue(ctx context.Context, t *engine.Timeline, lines *waitline.Lines, h keytable.Hash,
+	attempt func(ctx context.Context, turn bool, patience time.Duration) try) (Result, instant, error) {
+	w := lines.Join(h)
+	defer lines.Leave(w)
+	for {
+		if err := ctx.Err(); err != nil {
+			return Result{}, 0, err
+		}
+		turn, ahead := lines.Place(w)
+		patience := t.Patience(ctx)
+		a := attempt(ctx, turn, patience)
+		if undecided := a.err != nil && a.res == (Result{}); undecided || turn && a.res.Allowed {
+			return a.res, a.now, a.err
+		}
+		// Nobody is served before the one ahead is.
+		if ahead > a.now {
+			a.wait = max(a.wait, time.Duration(min(ahead.Since(a.now), math.MaxInt64)))
+			a.res.RetryAfter = max(a.res.RetryAfter, a.wait)
+		}
+		if refusal := impossible(a.res, a.wait, patience); refusal != nil {
+			if a.err != nil { // the denial is the failure policy's
+				refusal = errors.Join(refusal, a.err)
+			}
+			a.res.Delay = 0
+			return a.res, 0, refusal
+		}
+		if !turn {
+			select {
+			case <-w.Wakes():
+			case <-ctx.Done():
+			}
+			continue
+		}
+		lines.Expect(w, a.now.Add(a.wait))
+		if err := t.Sleep(ctx, a.now, a.res.RetryAfter, w.Wakes()); err != nil {
+			return Result{}, 0, err
 		}
 	}
 }
@@ -63,123 +219,4 @@ func impossible(res Result, wait, patience time.Duration) error {
 		return fmt.Errorf("ratelimit: a wait of %v outlasts the deadline: %w", wait, context.DeadlineExceeded)
 	}
 	return nil
-}
-
-// Wait takes n units for key as soon as they are to be had, in the order of
-// arrival among the waiters of key; see the function [Wait] for when it fails.
-//
-// A LeakyBucket's Wait returns after the request's Delay. It fails uncharged if
-// the Delay outlasts ctx's deadline; but if ctx is cancelled during the Delay, the
-// request keeps its place in the bucket.
-func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (Result, error) {
-	if k.outside != nil {
-		return k.outside.wait(ctx, key, n)
-	}
-	if err := k.refusal(ctx, n); err != nil {
-		return Result{}, err
-	}
-	if n == 0 {
-		return k.Peek(key), nil
-	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	res, now, err := k.queue(ctx, keytable.HashOf(key), int64(n))
-	if err != nil || res.Delay == 0 {
-		return res, err
-	}
-	if err := k.time.sleep(ctx, now, res.Delay, nil); err != nil {
-		return Result{}, err
-	}
-	res.Delay = 0
-	return res, nil
-}
-
-// queue takes n units in the order of arrival. It returns at which reading of the
-// clock it took them.
-func (k *keyed[S, C]) queue(ctx context.Context, h keytable.Hash, n int64) (Result, instant, error) {
-	w := k.waiters.join(h)
-	defer k.waiters.leave(w)
-	for {
-		if err := ctx.Err(); err != nil {
-			return Result{}, 0, err
-		}
-		first, ahead := k.waiters.place(w)
-		patience := k.time.patience(ctx)
-		res, now, wait := k.claim(h, n, first, patience)
-		if first && res.Allowed {
-			return res, now, nil
-		}
-		// Nobody is served before the one ahead is.
-		if ahead > now {
-			wait = max(wait, time.Duration(min(ahead.Since(now), math.MaxInt64)))
-			res.RetryAfter = max(res.RetryAfter, wait)
-		}
-		if err := impossible(res, wait, patience); err != nil {
-			return res, 0, err
-		}
-		if !first {
-			select {
-			case <-w.wake:
-			case <-ctx.Done():
-			}
-			continue
-		}
-		k.waiters.expect(w, now.Add(wait))
-		if err := k.time.sleep(ctx, now, res.RetryAfter, w.wake); err != nil {
-			return Result{}, 0, err
-		}
-	}
-}
-
-// claim looks whether n units are to be had, and takes them if so, if it is the
-// turn of who asks, and if the Delay is within patience. It returns at which
-// reading of the clock that was and how long the units, and then their Delay, are
-// away.
-func (k *keyed[S, C]) claim(h keytable.Hash, n int64, turn bool, patience time.Duration) (res Result, now instant, wait time.Duration) {
-	shard := k.table.Lock(h)
-	defer shard.Unlock()
-	now = k.time.now()
-	if k.time.clock == nil {
-		now = shard.Latest(now)
-	}
-	state, seen := shard.Find(h), now
-	known := state != nil
-	if !known {
-		state, seen = shard.Owed(now)
-	}
-	v, delay := shard.Algorithm.step(state, shard.Algorithm, seen, n, false)
-	v.fill(&res)
-	res.Delay = delay
-	if !res.Allowed {
-		if now == keytable.End {
-			res.RetryAfter = Never // the clock can not be seen to move on
-		}
-		if res.RetryAfter == Never {
-			return res, now, Never
-		}
-		_, delay := shard.Algorithm.step(state, shard.Algorithm, seen.Add(res.RetryAfter), n, false)
-		return res, now, saturated(res.RetryAfter, delay)
-	}
-	if !turn || res.Delay > patience {
-		// Granted later, it would have to wait for less.
-		res.Allowed, res.RetryAfter, res.Delay = false, max(delay-max(patience, 0), 1), 0
-		return res, now, delay
-	}
-	if known {
-		v, res.Delay = shard.Algorithm.step(state, shard.Algorithm, seen, n, true)
-	} else {
-		v, res.Delay = admit(shard, h, seen, n)
-	}
-	v.fill(&res)
-	shard.Count(true)
-	return res, now, 0
-}
-
-// saturated returns a + b, or Never if that is beyond what a Duration can hold.
-func saturated(a, b time.Duration) time.Duration {
-	if a > Never-b {
-		return Never
-	}
-	return a + b
 }

@@ -3,52 +3,52 @@ package verify
 // decisionMutants are faults in the way of a decision.
 var decisionMutants = []mutant{
 	{
-		name: "clock read before the lock, not clamped", file: "keyed.go",
-		old: "shard := k.table.Lock(h)\n\tif k.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t} else {\n\t\tnow = k.time.nowLocked(shard)\n\t}",
-		new: "if k.time.clock != nil {\n\t\tnow = k.time.now()\n\t}\n\tshard := k.table.Lock(h)\n\tif k.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t}",
+		name: "clock read before the lock, not clamped", file: "internal/engine/limiter.go",
+		old: "shard := l.table.Lock(h)\n\tif l.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t} else {\n\t\tnow = l.time.nowLocked(shard)\n\t}",
+		new: "if l.time.clock != nil {\n\t\tnow = l.time.Now()\n\t}\n\tshard := l.table.Lock(h)\n\tif l.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t}",
 		by:  "^TestLinearizable$", why: "an answer is for an instant before one already answered for",
 	},
 	{
-		name: "check, unlock, act", file: "keyed.go",
-		old: "v, res.Delay = shard.Algorithm.step(state, shard.Algorithm, now, n, charge)\n\t} else {",
-		new: "v, res.Delay = shard.Algorithm.step(state, shard.Algorithm, now, n, false)\n" +
-			"\t\tif charge && v.retryAfter == 0 {\n\t\t\tshard.Unlock()\n\t\t\tk.time.now()\n\t\t\tshard = k.table.Lock(h)\n" +
-			"\t\t\tv, res.Delay = shard.Algorithm.step(shard.Find(h), shard.Algorithm, now, n, true)\n\t\t\tv.retryAfter = 0\n\t\t}\n\t} else {",
+		name: "check, unlock, act", file: "internal/engine/limiter.go",
+		old: "v, delay = shard.Algorithm.Step(state, shard.Algorithm, now, n, charge)\n\t} else {",
+		new: "v, delay = shard.Algorithm.Step(state, shard.Algorithm, now, n, false)\n" +
+			"\t\tif charge && v.RetryAfter == 0 {\n\t\t\tshard.Unlock()\n\t\t\tl.time.Now()\n\t\t\tshard = l.table.Lock(h)\n" +
+			"\t\t\tv, delay = shard.Algorithm.Step(shard.Find(h), shard.Algorithm, now, n, true)\n\t\t\tv.RetryAfter = 0\n\t\t}\n\t} else {",
 		by: "^TestLinearizable$", why: "two get the same unit",
 	},
 	{
-		name: "a look charges", file: "keyed.go",
+		name: "a look charges", file: "limiter.go",
 		old: "k.decide(key, int64(max(n, 1)), n > 0, &res)",
 		new: "k.decide(key, int64(max(n, 1)), true, &res)",
 		by:  "^TestProperties$/TokenBucket", why: "a look takes nothing",
 	},
 	{
-		name: "a look creates a key", file: "keyed.go",
-		old: "if v.retryAfter == 0 && charge {\n\t\t\tv, res.Delay = admit",
-		new: "if v.retryAfter == 0 {\n\t\t\tv, res.Delay = admit",
+		name: "a look creates a key", file: "internal/engine/limiter.go",
+		old: "if v.RetryAfter == 0 && charge {\n\t\t\tv, delay = admit",
+		new: "if v.RetryAfter == 0 {\n\t\t\tv, delay = admit",
 		by:  "^TestLooksLeaveNoTrace$", why: "looks would fill the table",
 	},
 	{
-		name: "a negative count is taken", file: "keyed.go",
+		name: "a negative count is taken", file: "limiter.go",
 		old: "case n < 0:",
 		new: "case false:",
 		by:  "^TestProperties$/TokenBucket", why: "it must be refused",
 	},
 	{
-		name: "an ended context is served", file: "keyed.go",
+		name: "an ended context is served", file: "limiter.go",
 		old: "return ctx.Err()",
 		new: "return nil",
 		by:  "^TestProperties$/TokenBucket", why: "a caller who has given up takes nothing",
 	},
 	{
-		name: "the same rate is a change", file: "keyed.go",
+		name: "the same rate is a change", file: "internal/engine/limiter.go",
 		old: "if reflect.DeepEqual(config, from) {",
 		new: "if reflect.DeepEqual(config, nil) {",
 		by:  "^TestProperties$/TokenBucket", why: "after a step back, it would have changed the answer",
 	},
 	{
-		name: "a change of the rate leaves states as they are", file: "keyed.go",
-		old: "config.carry(s, from, now)\n\t\tconfig.resize(s, from)",
+		name: "a change of the rate leaves states as they are", file: "internal/engine/limiter.go",
+		old: "config.Carry(s, from, now)\n\t\tconfig.Resize(s, from)",
 		new: "_, _, _ = s, from, now",
 		by:  "^TestProperties$/TokenBucket", why: "what is owed is measured in other parts of a token",
 	},
@@ -69,9 +69,9 @@ var tableMutants = []mutant{
 		by:  "^TestOverflowIsInherited$", why: "a key gets the limit twice, from the shared debt and from its slot",
 	},
 	{
-		name: "a shared debt is not charged", file: "keyed.go",
-		old: "return shard.Algorithm.step(owed, shard.Algorithm, now, n, true)",
-		new: "return shard.Algorithm.step(owed, shard.Algorithm, now, n, false)",
+		name: "a shared debt is not charged", file: "internal/engine/limiter.go",
+		old: "return shard.Algorithm.Step(owed, shard.Algorithm, now, n, true)",
+		new: "return shard.Algorithm.Step(owed, shard.Algorithm, now, n, false)",
 		by:  "^TestOverflowIsInherited$", why: "the first key without a slot owes nothing",
 	},
 	{

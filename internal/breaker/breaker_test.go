@@ -1,7 +1,8 @@
-package ratelimit
+package breaker
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,16 +13,20 @@ import (
 
 var errDown = errors.New("down")
 
-// later is the instant this long after the start.
-func later(d time.Duration) instant { return keytable.InstantAt(d) }
+// errStore is what every refusal matches.
+var errStore = errors.New("store failed")
 
-// letsThrough reports whether b lets a call through at d after the start, which it
-// is then told has been given up.
+func asStoreError(err error) error { return fmt.Errorf("%w: %w", errStore, err) }
+
+// later is the instant this long after the start.
+func later(d time.Duration) keytable.Instant { return keytable.InstantAt(d) }
+
+// letsThrough reports whether b lets a call through at d after the start, and says that the call was given up.
 func letsThrough(t *testing.T, b *breaker, d time.Duration) bool {
 	t.Helper()
 	p, err := b.admit(later(d))
 	if err != nil {
-		require.ErrorIs(t, err, ErrStore)
+		require.ErrorIs(t, err, errStore)
 		require.ErrorIs(t, err, errDown, "why the last call failed")
 		return false
 	}
@@ -35,7 +40,7 @@ func fail(t *testing.T, b *breaker, d time.Duration, n int) {
 	for range n {
 		p, err := b.admit(later(d))
 		require.NoError(t, err)
-		b.failed(p, later(d), errDown)
+		b.failed(p, later(d), errDown, asStoreError)
 	}
 }
 
@@ -81,7 +86,7 @@ func TestBreakerPauses(t *testing.T) {
 }
 
 func TestBreakerPausesDiffer(t *testing.T) {
-	lengths := map[instant]bool{}
+	lengths := map[keytable.Instant]bool{}
 	for range 100 {
 		var b breaker
 		fail(t, &b, 0, failuresToOpen)
@@ -103,7 +108,7 @@ func TestBreakerLetsOneProbeThrough(t *testing.T) {
 	require.True(t, letsThrough(t, &b, at), "nobody knows: another one finds out")
 	p, err = b.admit(later(at))
 	require.NoError(t, err)
-	b.failed(p, later(at), errDown)
+	b.failed(p, later(at), errDown, asStoreError)
 	require.False(t, letsThrough(t, &b, at+firstPause), "the next pause is twice as long")
 	p, err = b.admit(later(at + 2*firstPause))
 	require.NoError(t, err)
@@ -122,7 +127,7 @@ func TestBreakerHearsOfOldCalls(t *testing.T) {
 	fail(t, &b, 0, failuresToOpen)
 	opened := b.pause.Load()
 	for _, p := range old[:15] {
-		b.failed(p, later(10*time.Millisecond), errDown)
+		b.failed(p, later(10*time.Millisecond), errDown, asStoreError)
 	}
 	require.Same(t, opened, b.pause.Load(), "calls from before the pause do not prolong it")
 	b.succeeded(old[15])
@@ -131,11 +136,11 @@ func TestBreakerHearsOfOldCalls(t *testing.T) {
 
 	p, err := b.admit(later(firstPause))
 	require.NoError(t, err)
-	b.failed(old[17], later(firstPause), errDown)
+	b.failed(old[17], later(firstPause), errDown, asStoreError)
 	b.abandoned(old[18])
 	require.False(t, letsThrough(t, &b, firstPause), "nor do they stand for the probe")
 	b.succeeded(p)
-	b.failed(old[19], later(firstPause), errDown)
+	b.failed(old[19], later(firstPause), errDown, asStoreError)
 	require.True(t, letsThrough(t, &b, firstPause), "one more old failure is one failure")
 }
 
@@ -155,8 +160,8 @@ func TestBreakerAtTheEndOfTime(t *testing.T) {
 	for range failuresToOpen {
 		p, err := b.admit(end)
 		require.NoError(t, err)
-		b.failed(p, end, errDown)
+		b.failed(p, end, errDown, asStoreError)
 	}
 	_, err := b.admit(end)
-	require.NoError(t, err, "a clock that can not move on does not keep it shut")
+	require.NoError(t, err, "a clock that cannot move on does not keep it shut")
 }

@@ -1,4 +1,4 @@
-package ratelimit
+package breaker
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
 const (
@@ -18,11 +20,11 @@ const (
 	lastPause  = 500 * time.Millisecond
 )
 
-// A breaker keeps a part of a store that does not answer from holding up every decision. It
-// lets calls through until several in a row have failed. Then it refuses them, but
-// for one at a time, after a pause, that finds out whether the store is back. Pauses
-// double, and are shortened at random by up to a half, so that processes do not all
-// ask at once.
+// A breaker decides whether calls of one part of a store are made. It lets all through
+// until several in a row have failed. Then it refuses them, but lets one at a time
+// through, after a pause, to find out whether that part answers again: a probe. Pauses
+// double, and each is shortened at random by up to a half, so that processes do not all
+// probe at once.
 //
 // The zero breaker lets calls through.
 type breaker struct {
@@ -30,24 +32,24 @@ type breaker struct {
 	failures atomic.Int32          // in a row, while calls are let through
 
 	mu      sync.Mutex // held while the pause changes
-	probing bool       // whether a call finds out
+	probing bool       // whether a probe is under way
 }
 
 // A pause is a time in which no calls are made.
 type pause struct {
-	from, to instant
+	from, to keytable.Instant
 	length   time.Duration // before it was shortened
-	refusal  error         // what callers are told
+	refusal  error         // what callers get
 }
 
 // A passage is the right to make one call.
 type passage struct {
-	probe bool // whether the call finds out whether the store is back
+	probe bool // whether the call finds out whether the part answers again
 }
 
 // admit lets a call through at now, or says why not. The caller tells by succeeded,
 // failed or abandoned what became of the call.
-func (b *breaker) admit(now instant) (passage, error) {
+func (b *breaker) admit(now keytable.Instant) (passage, error) {
 	// A clock that has stepped back does not say when the pause is over.
 	switch p := b.pause.Load(); {
 	case p == nil:
@@ -68,17 +70,15 @@ func (b *breaker) admit(now instant) (passage, error) {
 	return passage{probe: true}, nil
 }
 
-// pauses reports whether no calls are made now.
-func (b *breaker) pauses(t *timeline) bool {
-	p := b.pause.Load()
-	if p == nil {
-		return false
+// refusal returns why no call is made at now, or nil if one may be.
+func (b *breaker) refusal(now keytable.Instant) error {
+	if p := b.pause.Load(); p != nil && now >= p.from && now < p.to {
+		return p.refusal
 	}
-	now := t.now()
-	return now >= p.from && now < p.to
+	return nil
 }
 
-// succeeded says that the store has answered.
+// succeeded says that the part has answered.
 func (b *breaker) succeeded(p passage) {
 	if b.failures.Load() > 0 {
 		b.failures.Store(0)
@@ -91,9 +91,10 @@ func (b *breaker) succeeded(p passage) {
 	}
 }
 
-// failed says that the store has not answered, by now, because of err. It reports
-// whether that ends a time in which calls were let through.
-func (b *breaker) failed(p passage, now instant, err error) (opens bool) {
+// failed says that the part has not answered, by now, because of err. It reports whether
+// that ends a time in which calls were let through. wrap makes what callers get of why
+// they are refused.
+func (b *breaker) failed(p passage, now keytable.Instant, err error, wrap func(error) error) (opens bool) {
 	if !p.probe && b.failures.Add(1) < failuresToOpen {
 		return false
 	}
@@ -113,12 +114,12 @@ func (b *breaker) failed(p passage, now instant, err error) (opens bool) {
 		from:    now,
 		to:      now.Add(length - rand.N(length/2)),
 		length:  length,
-		refusal: storeError(fmt.Errorf("not asked, as it has failed too often: %w", err)),
+		refusal: wrap(fmt.Errorf("not asked, as it has failed too often: %w", err)),
 	})
 	return last == nil
 }
 
-// abandoned says that nobody knows whether the store would have answered.
+// abandoned says that nobody knows whether the part would have answered.
 func (b *breaker) abandoned(p passage) {
 	if p.probe {
 		b.mu.Lock()

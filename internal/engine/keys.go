@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// Keys are the keys of one rule and what each has used. Their methods do not say by which
+// algorithm, so that rules of several can take part in one decision.
+type Keys interface {
+	// Decide takes n units for the key with hash h, at the rate of tier. It is the
+	// whole decision where one rule decides by itself.
+	Decide(h keytable.Hash, tier string, n int64) (Verdict, time.Duration)
+
+	// Ask looks at the key, or takes n units from it, at now; see [Intent].
+	Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration)
+
+	// GiveBack takes back a charge of n units that was made at then, and answers as
+	// for a look at that instant.
+	GiveBack(h keytable.Hash, then keytable.Instant, n int64) (Verdict, time.Duration)
+
+	// Remember makes the key one that has remaining units left.
+	Remember(h keytable.Hash, want Wanted, remaining int64)
+
+	// Reset makes the key as good as new.
+	Reset(h keytable.Hash)
+
+	// Change returns a function that makes r the rates in force from now on, or the
+	// problem with them. Calls of Change and of that function are made one at a time.
+	Change(r Rates) (commit func(now keytable.Instant), err error)
+
+	// Len returns how many keys have a state.
+	Len() int
+
+	// Counts returns the totals of all decisions.
+	Counts() keytable.Counts
+
+	// lock returns the shard of h, locked. now is a reading of the machine's clock,
+	// if that is what the rule reads, and is returned as the latest one that the
+	// shard has seen.
+	lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant)
+
+	// step takes n units from the key, whose shard is s, at the rate that want asks
+	// for; err says why that rate is not granted, and the rule's own is.
+	step(s lockedShard, h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, err error)
+
+	// charged returns the instant at which the key, whose shard is s, was charged
+	// last.
+	charged(s lockedShard, h keytable.Hash) keytable.Instant
+}
+
+// A lockedShard is a locked shard of the keys of any rule.
+type lockedShard interface {
+	Latest(now keytable.Instant) keytable.Instant
+	Count(allowed bool)
+	CountShadowed()
+	Unlock()
+}
+
+// An Intent is what a step is to do.
+type Intent uint8
+
+// What a step may do.
+const (
+	Look  Intent = iota // change nothing
+	Probe               // change nothing but the rate that the key is at
+	Take                // charge the key, if it has enough
+)
+
+// ratedKeys implements Keys for one algorithm.
+type ratedKeys[S any, C Algorithm[S, C]] struct {
+	time      *Timeline
+	table     *keytable.Table[ratedState[S], *ratePlans[S, C]]
+	configure func(Rate) (C, error)
+	refusals  *Refusals
+	plans     *ratePlans[S, C] // used by Change alone; each shard has its own
+}
+
+// NewKeys returns the keys of a rule that grants r, at most maxKeys of them.
+func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, configure func(Rate) (C, error), refusals *Refusals) (Keys, error) {
+	plans, err := newRatePlans[S](r, configure, refusals)
+	if err != nil {
+		return nil, err
+	}
+	table := keytable.New[ratedState[S]](plans, maxKeys)
+	return &ratedKeys[S, C]{t, table, configure, refusals, plans}, nil
+}
+
+// Decide is, for a rule, what [Limiter.Decide] is for a limiter.
+func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64) (v Verdict, delay time.Duration) {
+	var now keytable.Instant
+	if k.time.clock == nil {
+		now = keytable.InstantAt(time.Since(k.time.start))
+	}
+	shard := k.table.Lock(h)
+	if k.time.clock == nil {
+		now = shard.Latest(now)
+	} else {
+		now = k.time.nowLocked(shard)
+	}
+	ps := shard.Algorithm
+	p := ps.ofTier(tier)
+	if state := shard.Find(h); state != nil {
+		v, delay = ps.step(shard, state, p, now, n, true, true)
+	} else {
+		v, delay = ps.takeUnseen(shard, h, p, now, n)
+	}
+	shard.Count(v.RetryAfter == 0)
+	shard.Unlock()
+	return v, delay
+}
+
+func (k *ratedKeys[S, C]) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	v, delay, _ := k.step(shard, h, want, now, n, do)
+	return v, delay
+}
+
+func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant) {
+	shard := k.table.Lock(h)
+	if k.time.clock == nil {
+		now = shard.Latest(now)
+	}
+	return shard, now
+}
+
+func (k *ratedKeys[S, C]) step(s lockedShard, h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, err error) {
+	shard := s.(*ratedShard[S, C])
+	ps := shard.Algorithm
+	p, err := ps.pick(want)
+	if state := shard.Find(h); state != nil {
+		v, delay = ps.step(shard, state, p, now, n, do == Take, do != Look)
+	} else if do == Take {
+		v, delay = ps.takeUnseen(shard, h, p, now, n)
+	} else {
+		owed, seen := shard.Owed(now)
+		v, delay = ps.stepShared(shard, owed, p, seen, n, false)
+	}
+	return v, delay, err
+}
+
+// chargedTo returns the state that the key with hash h is charged to.
+func chargedTo[S any, C Algorithm[S, C]](shard *ratedShard[S, C], h keytable.Hash) *ratedState[S] {
+	state := shard.Find(h)
+	if state == nil {
+		state, _ = shard.Owed(0)
+	}
+	return state
+}
+
+func (k *ratedKeys[S, C]) charged(s lockedShard, h keytable.Hash) keytable.Instant {
+	shard := s.(*ratedShard[S, C])
+	state := chargedTo(shard, h)
+	return shard.Algorithm.of(state).config.Charged(&state.state)
+}
+
+func (k *ratedKeys[S, C]) GiveBack(h keytable.Hash, then keytable.Instant, n int64) (Verdict, time.Duration) {
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	state, p := chargedTo(shard, h), shard.Algorithm.base
+	if at := shard.Algorithm.of(state); at != nil { // else the key was reset meanwhile
+		p = at
+		p.config.GiveBack(&state.state, then, n)
+		shard.CountGivenBack()
+	}
+	return p.config.Step(&state.state, p.config, then, n, false)
+}
+
+func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64) {
+	now := k.time.Now()
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	p, _ := shard.Algorithm.pick(want)
+	s := shard.Scratch(ratedState[S]{})
+	v, _ := p.config.Step(&s.state, p.config, now, 1, false)
+	if used := v.Limit - remaining; used > 0 {
+		p.config.Step(&s.state, p.config, now, used, true)
+		s.plan = p.id
+	}
+	switch state := shard.Find(h); {
+	case state != nil:
+		*state = *s
+	case s.plan != 0:
+		shard.Keep(h, s, now)
+	}
+}
+
+func (k *ratedKeys[S, C]) Reset(h keytable.Hash) {
+	shard := k.table.Lock(h)
+	shard.Reset(h)
+	shard.Unlock()
+}
+
+func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
+	ps, err := newRatePlans[S](r, k.configure, k.refusals)
+	if err != nil {
+		return nil, err
+	}
+	return func(now keytable.Instant) {
+		old := k.plans
+		if reflect.DeepEqual(r, old.rates) {
+			return
+		}
+		k.plans = ps
+		successors := ps.successors(old)
+		k.table.Reconfigure(ps, func(s *ratedState[S], shared bool) { ps.retag(s, old, successors, now, shared) })
+	}, nil
+}
+
+func (k *ratedKeys[S, C]) Len() int                { return k.table.Len() }
+func (k *ratedKeys[S, C]) Counts() keytable.Counts { return k.table.Counts() }

@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// A Limiter decides for the keys of one limiter, which are all at one rate.
+//
+// The zero Limiter is not ready for use.
+type Limiter[S any, C Algorithm[S, C]] struct {
+	time   Timeline
+	table  *keytable.Table[S, C]
+	config C // used by SetConfig alone; each shard has its own copy, guarded by its lock
+}
+
+// Init makes l ready to decide by config, on the clock of t, for at most maxKeys keys.
+func (l *Limiter[S, C]) Init(t Timeline, config C, maxKeys int) {
+	l.time, l.config = t, config
+	l.table = keytable.New[S](config, maxKeys)
+}
+
+// Time returns the limiter's timeline.
+func (l *Limiter[S, C]) Time() *Timeline { return &l.time }
+
+// Ready reports whether Init was called.
+func (l *Limiter[S, C]) Ready() bool { return l.table != nil }
+
+// Decide takes n units, at least 1, for key, and charges them if charge is set. This is
+// the way of every decision of a limiter by itself: a shard's lock, one reading of the
+// clock, the key's state, the algorithm's step.
+func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, delay time.Duration) {
+	// The machine's clock never steps back, so it is read before the lock, and
+	// the shard keeps the order of time. Any other is read under the lock.
+	var now keytable.Instant
+	if l.time.clock == nil {
+		now = keytable.InstantAt(time.Since(l.time.start))
+	}
+	h := keytable.HashOf(key)
+	shard := l.table.Lock(h)
+	if l.time.clock == nil {
+		now = shard.Latest(now)
+	} else {
+		now = l.time.nowLocked(shard)
+	}
+	if state := shard.Find(h); state != nil {
+		v, delay = shard.Algorithm.Step(state, shard.Algorithm, now, n, charge)
+	} else {
+		owed, now := shard.Owed(now)
+		v, delay = shard.Algorithm.Step(owed, shard.Algorithm, now, n, false)
+		if v.RetryAfter == 0 && charge {
+			v, delay = admit(shard, h, now, n)
+		}
+	}
+	if charge {
+		shard.Count(v.RetryAfter == 0)
+	}
+	shard.Unlock()
+	return v, delay
+}
+
+// admit charges n units at now to the key with hash h, which has no state yet: to a
+// state of its own, or, at the bound on keys, to what it shares with others.
+func admit[S any, C Algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Hash, now keytable.Instant, n int64) (Verdict, time.Duration) {
+	state := shard.Newcomer(now)
+	v, delay := shard.Algorithm.Step(state, shard.Algorithm, now, n, true)
+	if shard.Keep(h, state, now) {
+		return v, delay
+	}
+	owed, now := shard.Owed(now)
+	return shard.Algorithm.Step(owed, shard.Algorithm, now, n, true)
+}
+
+// Claim looks whether n units are there for the key with hash h. It takes them if so, if
+// turn says that it is the caller's turn, and if the Delay is within patience. It returns
+// the verdict, the reading of the clock that it was made at, and how long the units, and
+// after them their Delay, are away.
+func (l *Limiter[S, C]) Claim(h keytable.Hash, n int64, turn bool, patience time.Duration) (c Claim) {
+	shard := l.table.Lock(h)
+	defer shard.Unlock()
+	c.Now = l.time.Now()
+	if l.time.clock == nil {
+		c.Now = shard.Latest(c.Now)
+	}
+	state, seen := shard.Find(h), c.Now
+	known := state != nil
+	if !known {
+		state, seen = shard.Owed(c.Now)
+	}
+	c.Verdict, c.Delay = shard.Algorithm.Step(state, shard.Algorithm, seen, n, false)
+	switch {
+	case c.RetryAfter == Never:
+		return c
+	case c.RetryAfter > 0:
+		_, c.DelayThen = shard.Algorithm.Step(state, shard.Algorithm, seen.Add(c.RetryAfter), n, false)
+		return c
+	case !turn || c.Delay > patience:
+		return c
+	case known:
+		c.Verdict, c.Delay = shard.Algorithm.Step(state, shard.Algorithm, seen, n, true)
+	default:
+		c.Verdict, c.Delay = admit(shard, h, seen, n)
+	}
+	c.Taken = true
+	shard.Count(true)
+	return c
+}
+
+// A Claim is one try of a waiter.
+type Claim struct {
+	Verdict                    // of the try
+	Delay     time.Duration    // how long to hold what was granted
+	Now       keytable.Instant // the reading of the clock that the try was made at
+	Taken     bool             // whether the units were taken
+	DelayThen time.Duration    // of a denied try: the Delay if it were made again when it would be granted
+}
+
+// Reset makes the key with hash h as good as new.
+func (l *Limiter[S, C]) Reset(h keytable.Hash) {
+	shard := l.table.Lock(h)
+	shard.Reset(h)
+	shard.Unlock()
+}
+
+// SetConfig makes all keys work by config from one instant between call and return. It
+// reports whether config is another than before. Its callers take turns.
+func (l *Limiter[S, C]) SetConfig(config C) bool {
+	from, now := l.config, l.time.Now()
+	if reflect.DeepEqual(config, from) {
+		return false
+	}
+	l.config = config
+	l.table.Reconfigure(config, func(s *S, _ bool) {
+		config.Carry(s, from, now)
+		config.Resize(s, from)
+	})
+	return true
+}
+
+// Len returns how many keys have a state.
+func (l *Limiter[S, C]) Len() int { return l.table.Len() }
+
+// Counts returns the totals of the limiter's decisions.
+func (l *Limiter[S, C]) Counts() keytable.Counts { return l.table.Counts() }

@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"math"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// A Part is what one rule has to say in a decision.
+//
+// A Part without Keys takes part with the Verdict that it already has: something else
+// has answered for its rule.
+type Part struct {
+	Keys   Keys          // those of the rule, or nil
+	Hash   keytable.Hash // of the key
+	Want   Wanted        // the rate to decide at
+	Shadow bool          // it never denies the others, and is charged if it fits and they allow
+
+	Verdict                  // the answer
+	Delay   time.Duration    // how long to hold the request, if it is granted
+	Err     error            // why the wanted rate was not granted
+	Then    keytable.Instant // when the key was charged, if Order.Revocable
+
+	shard lockedShard // while it is locked
+	taken bool
+}
+
+// An Order is what a decision is to do.
+type Order struct {
+	N         int64         // units, at least 1
+	Take      bool          // or only look
+	Revocable bool          // whether what is taken may be given back
+	Within    time.Duration // a request with a longer Delay is not charged; see [AnyDelay]
+	AskAgain  bool          // whether a denial is no decision, as the caller will ask again
+}
+
+// AnyDelay is an Order's Within where any Delay will do.
+const AnyDelay time.Duration = math.MaxInt64
+
+// An Outcome is what a decision comes to.
+type Outcome struct {
+	Now       keytable.Instant // the one reading of the clock
+	Passes    bool             // whether all rules that are no shadows grant the request
+	Late      bool             // whether it passes, but was not charged as a Delay is too long
+	DelayThen time.Duration    // of a denial that is asked again: the Delay when it would pass
+}
+
+// Settle decides by all parts at once. It locks their keys, in the order of parts, which
+// must be the same in all decisions; reads the clock once; asks all; and charges all that
+// fit if every part that is no shadow fits, or else none.
+//
+// began is a reading of the machine's clock that was made for this decision, or 0; it is
+// not used if t has another clock.
+func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) (out Outcome) {
+	if t.clock != nil {
+		began = 0
+	} else if began == 0 {
+		began = t.Now()
+	}
+	out.Now = began
+	last := -1 // the last part that is no shadow
+	for i := range parts {
+		p := &parts[i]
+		if p.Keys != nil {
+			p.shard, out.Now = p.Keys.lock(p.Hash, out.Now)
+		}
+		if !p.Shadow {
+			last = i
+		}
+	}
+	if t.clock != nil {
+		out.Now = readLocked(t, parts)
+	}
+
+	// Of those that may deny, the last one may take at once if all others grant:
+	// if it denies, nobody has taken anything.
+	ask := Look
+	if order.Take {
+		ask = Probe
+	}
+	out.Passes = true
+	for i := range parts {
+		p := &parts[i]
+		if p.Shadow {
+			continue
+		}
+		do := ask
+		if i == last && out.Passes && order.Take && order.Within == AnyDelay {
+			do = Take
+		}
+		p.step(out.Now, order.N, do)
+		out.Passes = out.Passes && p.RetryAfter == 0
+		out.Late = out.Late || p.Delay > order.Within
+	}
+	out.Late = out.Late && out.Passes
+
+	charge := order.Take && out.Passes && !out.Late
+	count := charge || order.Take && !out.Passes && !order.AskAgain
+	for i := range parts {
+		p := &parts[i]
+		if p.Keys == nil {
+			continue
+		}
+		switch {
+		case charge && !p.taken && (p.Shadow || p.RetryAfter == 0):
+			p.step(out.Now, order.N, Take)
+		case p.Shadow:
+			p.step(out.Now, order.N, ask)
+		}
+		if count {
+			p.count(out.Passes)
+		}
+		if order.Revocable && p.taken {
+			p.Then = p.Keys.charged(p.shard, p.Hash)
+		}
+	}
+	if order.AskAgain && !out.Passes {
+		out.DelayThen = delayThen(parts, out.Now, order.N)
+	}
+	unlock(t, parts, out.Now)
+	return out
+}
+
+// step has the part's keys asked, if it has any.
+func (p *Part) step(now keytable.Instant, n int64, do Intent) {
+	if p.Keys == nil {
+		return
+	}
+	var err error
+	p.Verdict, p.Delay, err = p.Keys.step(p.shard, p.Hash, p.Want, now, n, do)
+	if err != nil {
+		p.Err = err
+	}
+	p.taken = do == Take && p.RetryAfter == 0
+}
+
+// count adds the decision to the totals of the part's rule. A request that only other
+// rules denied is in none of them.
+func (p *Part) count(passes bool) {
+	switch {
+	case p.RetryAfter == 0:
+		if passes {
+			p.shard.Count(true)
+		}
+	case p.Shadow:
+		p.shard.CountShadowed()
+	default:
+		p.shard.Count(false)
+	}
+}
+
+// delayThen returns the Delay that a denied request would have at the instant at which
+// it would be granted.
+func delayThen(parts []Part, now keytable.Instant, n int64) (delay time.Duration) {
+	var wait time.Duration
+	for i := range parts {
+		if p := &parts[i]; !p.Shadow {
+			wait = max(wait, p.RetryAfter)
+		}
+	}
+	if wait == Never {
+		return 0
+	}
+	for i := range parts {
+		if p := &parts[i]; p.Keys != nil && !p.Shadow {
+			_, d, _ := p.Keys.step(p.shard, p.Hash, p.Want, now.Add(wait), n, Look)
+			delay = max(delay, d)
+		}
+	}
+	return delay
+}
+
+// readLocked reads the clock while all parts are locked. A clock that panics leaves them
+// unlocked.
+func readLocked(t *Timeline, parts []Part) keytable.Instant {
+	panicked := true
+	defer func() {
+		if panicked {
+			unlock(t, parts, 0)
+		}
+	}()
+	now := t.Now()
+	panicked = false
+	return now
+}
+
+// unlock unlocks all parts. Where the machine's clock was read before they were locked,
+// it tells each shard of the latest reading that any of them has seen.
+func unlock(t *Timeline, parts []Part, now keytable.Instant) {
+	for i := range parts {
+		p := &parts[i]
+		if p.shard == nil {
+			continue
+		}
+		if t.clock == nil {
+			p.shard.Latest(now)
+		}
+		p.shard.Unlock()
+		p.shard = nil
+	}
+}

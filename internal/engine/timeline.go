@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// A Clock tells the time.
+type Clock interface {
+	// Now returns the time. It may step back.
+	Now() time.Time
+}
+
+// An Alarm sets an alarm of a clock that is moved by hand: rings receives once the
+// clock has reached at, and stop gives the alarm up.
+type Alarm func(at time.Time) (rings <-chan time.Time, stop func())
+
+// A Timeline turns the readings of a limiter's clock into instants, and waits on that
+// clock.
+type Timeline struct {
+	clock Clock // nil: the machine's monotonic clock
+	start time.Time
+	alarm Alarm // nil: the clock's After, or else a timer of the machine
+}
+
+// NewTimeline returns the timeline of c, or of the machine's monotonic clock if c is
+// nil. It reads the clock once. alarm may be nil.
+func NewTimeline(c Clock, alarm Alarm) Timeline {
+	if c == nil {
+		return Timeline{start: time.Now()}
+	}
+	return Timeline{c, c.Now(), alarm}
+}
+
+// Start returns the time at which the timeline was made.
+func (t *Timeline) Start() time.Time { return t.start }
+
+// Now reads the clock. Differences keep the monotonic reading where the clock has one,
+// so that a step of the wall clock does not reach the limiter, and saturate 292 years
+// from the start.
+func (t *Timeline) Now() keytable.Instant {
+	if t.clock == nil {
+		return keytable.InstantAt(time.Since(t.start))
+	}
+	return keytable.InstantAt(t.clock.Now().Sub(t.start))
+}
+
+// nowLocked reads the clock while l is held, so that time follows the order of the
+// lock. A clock that panics leaves l unlocked.
+func (t *Timeline) nowLocked(l interface{ Unlock() }) keytable.Instant {
+	panicked := true
+	defer func() {
+		if panicked {
+			l.Unlock()
+		}
+	}()
+	now := t.Now()
+	panicked = false
+	return now
+}
+
+// ring returns a channel that receives once d has passed since now, a reading of the
+// clock, and a function that gives the alarm up.
+func (t *Timeline) ring(now keytable.Instant, d time.Duration) (rings <-chan time.Time, stop func()) {
+	if t.alarm != nil {
+		return t.alarm(t.start.Add(now.Duration()).Add(d))
+	}
+	if c, ok := t.clock.(interface {
+		After(d time.Duration) <-chan time.Time
+	}); ok {
+		return t.after(c.After, now, d), func() {}
+	}
+	timer := time.NewTimer(d)
+	return timer.C, func() { timer.Stop() }
+}
+
+// after sets an alarm by a clock whose After counts from the call instead of from now.
+// If such a clock is moved by hand between now and the call, the alarm would ring too
+// late, or never. So the alarm is set first and the clock read after that; if the clock
+// has moved, the alarm is set again. A clock that has moved at each of several readings,
+// but no further than the machine's, runs by itself: its alarm is late by the time that
+// a reading takes, and that is accepted. So is the alarm of a clock that never stops
+// moving.
+func (t *Timeline) after(set func(time.Duration) <-chan time.Time, now keytable.Instant, d time.Duration) <-chan time.Time {
+	var rings <-chan time.Time
+	for round, running := 0, 0; round < 100 && running < 3; round++ {
+		began := time.Now()
+		before := max(t.Now(), now)
+		rings = set(d - time.Duration(min(before.Since(now), uint64(d))))
+		switch moved := max(t.Now(), before).Since(before); {
+		case moved == 0:
+			return rings
+		case moved <= uint64(time.Since(began)):
+			running++
+		default:
+			running = 0
+		}
+	}
+	return rings
+}
+
+// Sleep waits until d has passed since now, a reading of the clock, or something comes
+// from wake. It returns ctx's error if ctx ends first.
+func (t *Timeline) Sleep(ctx context.Context, now keytable.Instant, d time.Duration, wake <-chan struct{}) error {
+	rings, stop := t.ring(now, d)
+	defer stop()
+	select {
+	case <-rings:
+		return nil
+	case <-wake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Patience returns how long ctx allows to wait.
+func (t *Timeline) Patience(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return math.MaxInt64
+	}
+	left := time.Until(deadline)
+	if left <= 0 && t.clock != nil {
+		// ctx has not ended, so its deadline is of another clock's time.
+		left = deadline.Sub(t.clock.Now())
+	}
+	return left
+}
+
+// Machine reports whether the clock is the machine's.
+func (t *Timeline) Machine() bool { return t.clock == nil }

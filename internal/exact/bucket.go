@@ -1,0 +1,172 @@
+package exact
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Never stands for a wait that is longer than a time.Duration can hold, 292 years.
+const Never time.Duration = math.MaxInt64
+
+// A Level is an exact amount of tokens: whole tokens and a fraction.
+//
+// Invariant: Whole >= 0 and 0 <= Frac < the unit of the bucket it belongs to.
+type Level struct {
+	Whole int64 // tokens, at most 2^32
+	Frac  int64 // parts of a token, of which unit make one
+}
+
+// A Bucket is the arithmetic that token and leaky bucket share: a debt that
+// grows by what is taken and drains at an exact rational rate.
+//
+// With Requests/Per reduced to gain/unit, a nanosecond drains exactly gain parts
+// of 1/unit token. Products take 128 bits, so nothing rounds and nothing
+// overflows, whatever the rate.
+type Bucket struct {
+	Burst int64 // tokens
+	Gain  int64 // parts of a token drained in a nanosecond
+	Unit  int64 // parts in a token
+}
+
+// MaxBurst is the largest burst: a token bucket keeps whole tokens in 32 bits.
+const MaxBurst = math.MaxUint32
+
+// NewBucket returns the bucket that drains requests tokens every per nanoseconds and
+// holds burst of them. All three are positive, and burst is at most [MaxBurst].
+func NewBucket(requests, per, burst int64) Bucket {
+	d := GCD(requests, per)
+	return Bucket{Burst: burst, Gain: requests / d, Unit: per / d}
+}
+
+// Earned returns what drains in elapsed nanoseconds: hi·2^64 + lo parts of a token.
+func (b *Bucket) Earned(elapsed uint64) (hi, lo uint64) {
+	return bits.Mul64(elapsed, uint64(b.Gain))
+}
+
+// Less returns what is left of debt without hi·2^64 + lo parts of a token.
+func (b *Bucket) Less(debt Level, hi, lo uint64) Level {
+	if hi > 0 || lo >= uint64(b.Unit) {
+		if hi >= uint64(b.Unit) {
+			return Level{} // 2^64 tokens and more
+		}
+		var whole uint64
+		whole, lo = bits.Div64(hi, lo, uint64(b.Unit))
+		debt.Whole -= int64(min(whole, MaxBurst+1))
+	}
+	if debt.Frac -= int64(lo); debt.Frac < 0 {
+		debt.Frac += b.Unit
+		debt.Whole--
+	}
+	if debt.Whole < 0 {
+		return Level{}
+	}
+	return debt
+}
+
+// Parts returns debt in parts of a token: hi·2^64 + lo.
+func (b *Bucket) Parts(debt Level) (hi, lo uint64) {
+	hi, lo = bits.Mul64(uint64(debt.Whole), uint64(b.Unit))
+	lo, carry := bits.Add64(lo, uint64(debt.Frac), 0)
+	return hi + carry, lo
+}
+
+// ToDrain returns how long hi·2^64 + lo parts of a token take to drain, rounded up:
+// a nanosecond less would leave a part of them.
+func (b *Bucket) ToDrain(hi, lo uint64) time.Duration {
+	if b.Gain != 1 { // a division is most of the cost
+		var carry uint64
+		lo, carry = bits.Add64(lo, uint64(b.Gain-1), 0)
+		if hi += carry; hi >= uint64(b.Gain) {
+			return Never
+		}
+		lo, _ = bits.Div64(hi, lo, uint64(b.Gain))
+		hi = 0
+	}
+	if hi > 0 || lo > math.MaxInt64 {
+		return Never
+	}
+	return time.Duration(lo)
+}
+
+// Drained returns what is left of debt after elapsed nanoseconds. The steps spell
+// it out: it is too large to be inlined, and its parts are not.
+func (b *Bucket) Drained(debt Level, elapsed uint64) Level {
+	hi, lo := b.Earned(elapsed)
+	return b.Less(debt, hi, lo)
+}
+
+// Left returns how many whole tokens may be taken at once beside debt.
+func (b *Bucket) Left(debt Level) int64 {
+	if debt.Frac > 0 {
+		return b.Burst - debt.Whole - 1
+	}
+	return b.Burst - debt.Whole
+}
+
+// TimeToFit returns how long it takes until n tokens fit into a burst beside debt,
+// which do not now.
+func (b *Bucket) TimeToFit(debt Level, n, burst int64) time.Duration {
+	if n > burst {
+		return Never
+	}
+	return b.ToDrain(b.Parts(Level{debt.Whole + n - burst, debt.Frac}))
+}
+
+// Minus returns what is left of debt without the part off, and nothing if off is
+// more.
+func (b *Bucket) Minus(debt, off Level) Level {
+	switch {
+	case debt.Whole < off.Whole || debt.Whole == off.Whole && debt.Frac <= off.Frac:
+		return Level{}
+	case debt.Frac < off.Frac:
+		return Level{debt.Whole - off.Whole - 1, debt.Frac + (b.Unit - off.Frac)}
+	}
+	return Level{debt.Whole - off.Whole, debt.Frac - off.Frac}
+}
+
+// Slower reports whether less drains in a nanosecond than from a bucket like than.
+func (b *Bucket) Slower(than *Bucket) bool {
+	hi, lo := bits.Mul64(uint64(b.Gain), uint64(than.Unit))
+	thanHi, thanLo := bits.Mul64(uint64(than.Gain), uint64(b.Unit))
+	return hi < thanHi || hi == thanHi && lo < thanLo
+}
+
+// Rescaled returns debt, measured in the parts of from, in those of b. It rounds
+// up, against the client.
+func (b *Bucket) Rescaled(debt Level, from *Bucket) Level {
+	if b.Unit == from.Unit {
+		return debt
+	}
+	hi, lo := bits.Mul64(uint64(debt.Frac), uint64(b.Unit))
+	frac, rest := bits.Div64(hi, lo, uint64(from.Unit)) // fits: debt.Frac < from.Unit
+	if rest > 0 {
+		frac++
+	}
+	if frac == uint64(b.Unit) {
+		return Level{debt.Whole + 1, 0}
+	}
+	return Level{debt.Whole, int64(frac)}
+}
+
+// Converted returns the debt under b of a key that owes debt under from, of which
+// it has used the part used: both in parts of b. A raise of the burst grants
+// nothing, a cut leaves no more than the new burst less what was used.
+func (b *Bucket) Converted(debt, used Level, from *Bucket) Level {
+	debt.Whole += b.Burst - from.Burst
+	if debt.Whole < used.Whole || debt.Whole == used.Whole && debt.Frac < used.Frac {
+		debt = used
+	}
+	if debt.Whole >= b.Burst {
+		return Level{b.Burst, 0}
+	}
+	return debt
+}
+
+// GCD returns the greatest common divisor of a and b, which are positive.
+func GCD(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
