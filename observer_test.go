@@ -10,11 +10,6 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// observing is an Observer that is a function.
-type observing func(d ratelimit.Decision)
-
-func (f observing) Observe(d ratelimit.Decision) { f(d) }
-
 // A record is an Observer that keeps what it is told.
 type record struct{ seen []ratelimit.Decision }
 
@@ -89,14 +84,6 @@ func TestObserverIsToldOfEveryDecision(t *testing.T) {
 	require.Equal(t, with(ratelimit.Decision{
 		Rule: "shadow", KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeShadow, Source: ratelimit.SourceMemory,
 	}, 1, yes(1, 0, mins)), shadow, "a shadow by itself")
-}
-
-// checked is the Result of a call that did not fail.
-func checked(res ratelimit.Result, err error) ratelimit.Result {
-	if err != nil {
-		panic(err)
-	}
-	return res
 }
 
 func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {

@@ -1,8 +1,12 @@
 package ratelimit_test
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -68,4 +72,270 @@ func TestFailurePolicyIsAValue(t *testing.T) {
 	known := map[ratelimit.FailurePolicy]bool{ratelimit.FailLocal(4): true}
 	require.True(t, known[ratelimit.FailLocal(4)], "policies compare")
 	require.NotEqual(t, ratelimit.FailLocal(4), ratelimit.FailLocal(3))
+}
+
+func TestFailurePolicyAnswers(t *testing.T) {
+	windows := ratelimit.PerMinute(10)
+	bucket := ratelimit.PerSecond(10)
+	open := ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}
+	for _, row := range []struct {
+		algorithm string
+		rate      ratelimit.Rate
+		policy    ratelimit.FailurePolicy
+		n         int
+		want      ratelimit.Result
+		why       string
+	}{
+		{"token bucket", bucket, ratelimit.FailOpen, 1, open, "no limit applies"},
+		{"token bucket", bucket, ratelimit.FailOpen, 11, open, "not even the burst"},
+		{"token bucket", bucket, ratelimit.FailOpen, 0, open, "a look says so too"},
+		{"fixed window", windows, ratelimit.FailOpen, 1, open, "whatever the algorithm"},
+		{"token bucket", bucket, ratelimit.FailClosed, 1, no(10, 0, sec, sec), "nothing for a second"},
+		{"token bucket", bucket.WithBurst(20), ratelimit.FailClosed, 1, no(20, 0, sec, sec), "the limit is the burst"},
+		{"token bucket", bucket, ratelimit.FailClosed, 0, no(10, 0, sec, sec), "a look says so too"},
+		{"leaky bucket", bucket, ratelimit.FailClosed, 1, no(10, 0, sec, sec), "whatever the algorithm"},
+		{"token bucket", bucket, ratelimit.FailurePolicy{}, 1, yes(10, 9, 100*ms), "the default is FailLocal(1): the whole rate"},
+		{"token bucket", bucket, ratelimit.FailLocal(1), 1, yes(10, 9, 100*ms), "the whole rate"},
+		{"token bucket", bucket, ratelimit.FailLocal(1), 10, yes(10, 0, sec), "the whole burst"},
+		{"token bucket", bucket, ratelimit.FailLocal(3), 1, yes(3, 2, 300*ms), "a third: 10 a second are 10 in 3 s"},
+		{"token bucket", bucket, ratelimit.FailLocal(3), 0, yes(3, 3, 0), "a look at it"},
+		{"token bucket", bucket, ratelimit.FailLocal(3), 4, no(3, 3, ratelimit.Never, 0), "more than the share never fits"},
+		{"token bucket", bucket, ratelimit.FailLocal(5), 1, yes(2, 1, 500*ms), "2 a second"},
+		{"token bucket", ratelimit.PerSecond(7), ratelimit.FailLocal(3), 1, yes(2, 1, 428571429), "7 in 3 s, exactly"},
+		{"token bucket", bucket, ratelimit.FailLocal(20), 1, yes(1, 0, 2*sec), "a share is at least 1, the refill still a twentieth"},
+		{"token bucket", bucket.WithBurst(7), ratelimit.FailLocal(3), 1, yes(2, 1, 300*ms), "the burst is divided rounding down"},
+		{"leaky bucket", bucket, ratelimit.FailLocal(3), 2, yes(3, 1, 600*ms), "a third"},
+		{"fixed window", windows, ratelimit.FailLocal(3), 1, yes(3, 2, mins), "the count is divided rounding down"},
+		{"fixed window", windows, ratelimit.FailLocal(11), 1, yes(1, 0, mins), "but is at least 1"},
+		{"fixed window", windows, ratelimit.FailLocal(3), 4, no(3, 3, ratelimit.Never, 0), "more than the share never fits"},
+		{"sliding window log", windows, ratelimit.FailLocal(3), 1, yes(3, 2, mins), "the count is divided rounding down"},
+		{"sliding window counter", windows, ratelimit.FailLocal(3), 1, yes(3, 2, 2*mins), "the count is divided rounding down"},
+	} {
+		for _, a := range algorithms {
+			if a.name != row.algorithm {
+				continue
+			}
+			why := row.algorithm + ", " + row.policy.String() + ": " + row.why
+			store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+			store.from(errsBefore)
+			opts := []ratelimit.Option{ratelimit.WithClock(store.clock), ratelimit.WithStore(store), ratelimit.WithName("n")}
+			want := degraded(row.want)
+
+			l := a.start(t, row.rate, append(opts, ratelimit.WithFailurePolicy(row.policy))...)
+			res, err := l.Take(t.Context(), "key", row.n)
+			require.ErrorIs(t, err, ratelimit.ErrStore, why)
+			require.ErrorIs(t, err, errFault, why)
+			require.Equal(t, want, res, why)
+			if row.n == 1 {
+				require.Equal(t, want, l.Allow("other"), "%s: Allow swallows the error", why)
+			}
+
+			rule := ratelimit.Rule{Algorithm: byName[a.name], Rate: row.rate}
+			of := newRules(t, nil, &rule, append(opts, ratelimit.WithFailurePolicy(row.policy))...)
+			checkPolicy(t, of, row.n, want, why+", of the limiter")
+			rule.OnStoreError = row.policy
+			other := ratelimit.FailClosed
+			if row.policy == other {
+				other = ratelimit.FailOpen
+			}
+			if row.policy != (ratelimit.FailurePolicy{}) {
+				of = newRules(t, nil, &rule, append(opts, ratelimit.WithFailurePolicy(other))...)
+				checkPolicy(t, of, row.n, want, why+", of the rule")
+			}
+		}
+	}
+}
+
+// checkPolicy checks what l answers to a request for n units while its store fails.
+func checkPolicy(t *testing.T, l *ratelimit.RateLimiter, n int, want ratelimit.Result, why string) {
+	t.Helper()
+	want.Rule = "default"
+	ask := l.Check
+	if n == 0 {
+		ask = l.Peek
+	}
+	res, err := ask(t.Context(), ratelimit.Request{Client: "c", Cost: n})
+	require.ErrorIs(t, err, ratelimit.ErrStore, why)
+	require.ErrorIs(t, err, errFault, why)
+	require.Equal(t, want, res, why)
+	if n == 1 {
+		require.Equal(t, want, l.Allow("other", "/e"), "%s: Allow swallows the error", why)
+	}
+}
+
+func TestFailLocalStartsFromWhatTheStoreSaid(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l := algorithm{"token bucket", tokenBucket}.start(t, ratelimit.PerSecond(10), ratelimit.WithClock(store.clock),
+		ratelimit.WithStore(store), ratelimit.WithName("n"), ratelimit.WithFailurePolicy(ratelimit.FailLocal(3)))
+	for _, row := range []struct {
+		at   time.Duration
+		f    fault
+		n    int
+		want ratelimit.Result
+		why  string
+	}{
+		{0, sound, 4, yes(10, 6, 400*ms), "the store leaves 6"},
+		{0, errsBefore, 1, degraded(yes(3, 1, 600*ms)), "of which 2 are ours"},
+		{0, errsBefore, 2, degraded(no(3, 1, 300*ms, 600*ms)), "and one has been taken"},
+		{0, sound, 2, yes(10, 4, 600*ms), "the store leaves 4"},
+		{0, errsBefore, 0, degraded(yes(3, 1, 600*ms)), "of which 1 is ours, rounded down"},
+		{0, errsAfter, 1, degraded(yes(3, 0, 900*ms)), "a failure that has taken is a failure"},
+		{0, errsBefore, 1, degraded(no(3, 0, 300*ms, 900*ms)), "nothing is left"},
+		{0, sound, 0, yes(10, 3, 700*ms), "the store has been charged for that failure"},
+		{0, errsBefore, 0, degraded(yes(3, 1, 600*ms)), "a look sets the share too"},
+		{300 * ms, errsBefore, 2, degraded(yes(3, 0, 900*ms)), "which fills at a third of the rate"},
+		{sec, sound, 0, yes(10, 10, 0), "the store is full again"},
+		{sec, errsBefore, 0, degraded(yes(3, 3, 0)), "and the share with it: upward"},
+		{sec, sound, 10, yes(10, 0, sec), "the store is empty"},
+		{sec, errsBefore, 1, degraded(no(3, 0, 300*ms, 900*ms)), "and the share with it: downward"},
+		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "one has been earned in 300 ms"},
+		{1300 * ms, sound, 4, no(10, 3, 100*ms, 700*ms), "a denial of the store's"},
+		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "says what is left as well"},
+		{1300 * ms, loses, 1, yes(10, 9, 100*ms), "the store has lost all it knew"},
+		{1300 * ms, errsBefore, 3, degraded(yes(3, 0, 900*ms)), "and so has the share"},
+		{1300 * ms, miscounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "too few answers are none"},
+		{1300 * ms, overcounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "and so are too many"},
+	} {
+		store.clock.Set(epoch.Add(row.at))
+		store.do(row.f)
+		res, err := l.Take(t.Context(), "key", row.n)
+		require.Equal(t, row.want, res, "at %v: %s", row.at, row.why)
+		if row.want.Degraded {
+			require.ErrorIs(t, err, ratelimit.ErrStore, row.why)
+		} else {
+			require.NoError(t, err, row.why)
+		}
+	}
+	store.do(errsBefore)
+	require.Equal(t, degraded(yes(3, 2, 300*ms)), l.Allow("unknown"), "a key that the store was never asked about starts full")
+}
+
+func TestFailLocalIsTheFloorOfWhatIsLeft(t *testing.T) {
+	const limit = 9
+	overAll(t, func(t *testing.T, a algorithm) {
+		for replicas := 1; replicas <= limit+1; replicas++ {
+			for used := 0; used <= limit; used++ {
+				store := newFaultyStore(t, ratelimit.NewFakeClock(epoch.Add(20*sec)))
+				l := a.start(t, ratelimit.PerMinute(limit), ratelimit.WithClock(store.clock), ratelimit.WithStore(store),
+					ratelimit.WithName("n"), ratelimit.WithFailurePolicy(ratelimit.FailLocal(replicas)))
+				take(t, l, "key", used)
+				store.do(errsBefore)
+				want := (limit - used) / replicas
+				if used == 0 && replicas > limit {
+					want = 0 // floor of 9/10
+				}
+				look := l.Peek("key")
+				require.Equal(t, want, look.Remaining, "%d of %d left, for each of %d", limit-used, limit, replicas)
+				require.Equal(t, max(limit/replicas, 1), look.Limit)
+			}
+		}
+	})
+}
+
+func TestPoliciesOfOneDecision(t *testing.T) {
+	local, open, closed := ratelimit.FailLocal(2), ratelimit.FailOpen, ratelimit.FailClosed
+	for _, row := range []struct {
+		first, second ratelimit.FailurePolicy
+		cost          int
+		want          ratelimit.Result
+		left          [2]int // after it, in the share of each; -1 where there is none
+		why           string
+	}{
+		{local, local, 2, named("second", yes(4, 2, mins)), [2]int{3, 2}, "both have it: both are charged"},
+		{local, local, 5, named("second", no(4, 4, ratelimit.Never, 0)), [2]int{5, 4}, "one has not: neither is charged"},
+		{local, open, 2, named("first", yes(5, 3, mins)), [2]int{3, -1}, "who is open leaves it to the other"},
+		{open, local, 2, named("second", yes(4, 2, mins)), [2]int{-1, 2}, "whatever the order"},
+		{local, closed, 2, named("second", no(8, 0, sec, sec)), [2]int{5, -1}, "who is closed denies, and the share is not charged"},
+		{closed, local, 2, named("first", no(10, 0, sec, sec)), [2]int{-1, 4}, "whatever the order"},
+		{closed, local, 5, named("second", no(4, 0, ratelimit.Never, 0)), [2]int{-1, 4}, "what never fits binds"},
+		{open, open, 100, named("first", ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}), [2]int{-1, -1}, "nobody limits"},
+		{open, closed, 1, named("second", no(8, 0, sec, sec)), [2]int{-1, -1}, "one that denies is enough"},
+	} {
+		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+		store.from(errsBefore)
+		rules := []ratelimit.Rule{
+			{Name: "first", Endpoint: "/e", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(10), OnStoreError: row.first},
+			{Name: "second", Endpoint: "/e", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(8), OnStoreError: row.second},
+		}
+		l := newRules(t, rules, nil, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+		res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/e", Cost: row.cost})
+		require.ErrorIs(t, err, ratelimit.ErrStore, row.why)
+		require.Equal(t, degraded(row.want), res, row.why)
+		require.Equal(t, 1, store.called(), row.why)
+		for i, policy := range []ratelimit.FailurePolicy{row.first, row.second} {
+			if policy == local {
+				res, _ := l.Peek(t.Context(), ratelimit.Request{Rules: []string{rules[i].Name}})
+				require.Equal(t, row.left[i], res.Remaining, "%s: rule %d", row.why, i)
+			}
+		}
+	}
+}
+
+func TestCallersEndIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFaultyStore(t, nil)
+		var seen []ratelimit.Decision
+		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerHour(5)}, ratelimit.WithStore(store),
+			ratelimit.WithObserver(observing(func(d ratelimit.Decision) { seen = append(seen, d) })))
+		store.from(hangs)
+		for i := range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*ms)
+			want := context.DeadlineExceeded
+			if i%2 == 0 {
+				want = context.Canceled
+				time.AfterFunc(ms, cancel)
+			}
+			ask := l.Check
+			if i%4 < 2 {
+				ask = l.Peek
+			}
+			res, err := ask(ctx, ratelimit.Request{})
+			require.Equal(t, want, err, "the context's own error")
+			require.Equal(t, ratelimit.Result{}, res)
+			cancel()
+		}
+		require.Equal(t, 20, store.called(), "the breaker has heard of nothing")
+		require.Empty(t, seen, "nothing was decided")
+		require.Equal(t, []ratelimit.RuleStats{{Rule: "default"}}, l.Stats())
+		store.from(sound)
+		res, err := l.Check(t.Context(), ratelimit.Request{})
+		require.NoError(t, err)
+		require.Equal(t, 4, res.Remaining, "nothing was taken from the store")
+
+		store.from(errsBefore)
+		res, err = l.Peek(t.Context(), ratelimit.Request{})
+		require.ErrorIs(t, err, ratelimit.ErrStore)
+		require.Equal(t, 4, res.Remaining, "nor from the share of this process")
+	})
+}
+
+func TestInvalidRateWhileTheStoreFails(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	store.from(errsBefore)
+	for _, policy := range []ratelimit.FailurePolicy{ratelimit.FailLocal(1), ratelimit.FailOpen, ratelimit.FailClosed} {
+		l := newRules(t, nil, &ratelimit.Rule{
+			Rate: ratelimit.PerMinute(5), OnStoreError: policy,
+			Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.Rate{}, true },
+		}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+		_, err := l.Check(t.Context(), ratelimit.Request{})
+		assert.ErrorIs(t, err, ratelimit.ErrStore, policy)
+		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "%v: two problems are two", policy)
+	}
+}
+
+func TestStoreThatPanics(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+	store.from(panics)
+	for range 5 {
+		require.PanicsWithValue(t, errFault, func() { l.Allow("c", "") }, "it is the caller's to see")
+	}
+	require.Equal(t, 5, store.called())
+	require.Equal(t, named("default", degraded(yes(5, 4, 12*sec))), l.Allow("c", ""), "and a failure: after five, it is not asked")
+	require.Zero(t, store.called())
+	store.from(sound)
+	store.clock.Advance(sec)
+	res, err := l.Check(t.Context(), ratelimit.Request{Client: "c"})
+	require.NoError(t, err, "nothing is left locked")
+	require.Equal(t, named("default", yes(5, 4, 12*sec)), res)
 }

@@ -11,39 +11,6 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// rules returns a RateLimiter with these rules, and the clock that it reads.
-func rules(t *testing.T, rs []ratelimit.Rule, defaultRule *ratelimit.Rule) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
-	t.Helper()
-	clock := ratelimit.NewFakeClock(epoch)
-	l, err := ratelimit.New(rs, defaultRule, ratelimit.WithClock(clock))
-	require.NoError(t, err)
-	return l, clock
-}
-
-// by is res, answered by rule.
-func by(rule string, res ratelimit.Result) ratelimit.Result {
-	res.Rule = rule
-	return res
-}
-
-// check asks l and expects no error.
-func check(t *testing.T, l *ratelimit.RateLimiter, req ratelimit.Request) ratelimit.Result {
-	t.Helper()
-	res, err := l.Check(t.Context(), req)
-	require.NoError(t, err)
-	return res
-}
-
-// peek looks at l and expects no error.
-func peek(t *testing.T, l *ratelimit.RateLimiter, req ratelimit.Request) ratelimit.Result {
-	t.Helper()
-	res, err := l.Peek(t.Context(), req)
-	require.NoError(t, err)
-	return res
-}
-
-var unlimited = ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}
-
 func TestSearchTrace(t *testing.T) {
 	search := ratelimit.Rule{Endpoint: "/search", Rate: ratelimit.PerSecond(1).WithBurst(10)}
 	l, clock := rules(t, []ratelimit.Rule{search}, &ratelimit.Rule{Rate: ratelimit.PerMinute(2)})

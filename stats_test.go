@@ -2,7 +2,9 @@ package ratelimit_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -189,4 +191,38 @@ func TestStatsAtTheBoundOnKeys(t *testing.T) {
 	clock.Advance(mins)
 	require.True(t, l.Allow("6", "").Allowed)
 	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 6, LiveKeys: 4, Overflowed: 1, Evicted: 1}}, l.Stats(), "one makes room")
+}
+
+func TestStoreStats(t *testing.T) {
+	var zero ratelimit.RateLimiter
+	require.Zero(t, zero.StoreStats())
+	rule := ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}
+	require.Zero(t, newRules(t, nil, &rule).StoreStats(), "without a store")
+
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l := newRules(t, nil, &rule, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+	require.Zero(t, l.StoreStats(), "not asked yet")
+	l.Allow("c", "")
+	require.Equal(t, ratelimit.StoreStats{Parts: 1}, l.StoreStats())
+	store.from(errsBefore)
+	for range 4 {
+		l.Allow("c", "")
+	}
+	require.Equal(t, ratelimit.StoreStats{Parts: 1}, l.StoreStats(), "still asked")
+	l.Allow("c", "")
+	for range 2 {
+		stats := l.StoreStats()
+		require.ErrorIs(t, stats.LastError, errFault)
+		require.True(t, strings.HasPrefix(stats.LastError.Error(), "ratelimit: "), stats.LastError)
+		stats.LastError = nil
+		require.Equal(t, ratelimit.StoreStats{Parts: 1, Open: 1, Opened: 1}, stats)
+		store.clock.Advance(time.Second)
+		l.Allow("c", "") // a probe that fails opens nothing
+	}
+	store.from(sound)
+	store.clock.Advance(time.Second)
+	l.Allow("c", "")
+	stats := l.StoreStats()
+	require.ErrorIs(t, stats.LastError, errFault, "why it last did")
+	require.Zero(t, stats.Open)
 }

@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -204,4 +205,145 @@ func TestOneBreakerForAllRules(t *testing.T) {
 	res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/none"})
 	require.NoError(t, err, "without rules there is nothing to ask")
 	require.False(t, res.Degraded)
+}
+
+func TestPartsOfAStoreFailAlone(t *testing.T) {
+	for _, shift := range []int{0, 61, 62, 64, 6400, -64, -3} {
+		store := newPartedStore(t)
+		store.shift = shift
+		l := store.limiter(t)
+		store.die(1)
+		for range 10 {
+			require.False(t, l.Allow("0", "").Degraded)
+			require.True(t, l.Allow("1", "").Degraded)
+			require.False(t, l.Allow("2", "").Degraded)
+		}
+		require.Equal(t, [3]int{10, 5, 10}, store.called(), "the dead part is left alone")
+		stats := l.StoreStats()
+		require.ErrorIs(t, stats.LastError, ratelimit.ErrStore)
+		require.ErrorContains(t, stats.LastError, "no answer of ")
+		stats.LastError = nil
+		require.Equal(t, ratelimit.StoreStats{Parts: 3, Open: 1, Opened: 1}, stats)
+		res, err := l.Check(t.Context(), ratelimit.Request{Client: "1"})
+		require.ErrorIs(t, err, ratelimit.ErrStore)
+		require.True(t, res.Degraded)
+		require.ErrorIs(t, l.Reset("1", ""), ratelimit.ErrStore)
+		require.NoError(t, l.Reset("0", ""))
+		require.Equal(t, [3]int{1, 0, 0}, store.called())
+
+		store.die()
+		store.clock.Advance(50 * ms)
+		require.False(t, l.Allow("1", "").Degraded, "the part is back")
+		stats = l.StoreStats()
+		require.Zero(t, stats.Open)
+		require.EqualValues(t, 1, stats.Opened)
+	}
+}
+
+func TestDecisionsOfADeadAndALivePart(t *testing.T) {
+	store := newPartedStore(t)
+	l := store.limiter(t)
+	store.die(2)
+	for range 20 {
+		require.Equal(t, named("endpoint", degraded(no(1000, 0, sec, sec))), l.Allow("0", "2"), "each rule's policy answers")
+	}
+	require.Equal(t, [3]int{5, 0, 5}, store.called())
+	require.Equal(t, 1, l.StoreStats().Open)
+	require.False(t, l.Allow("0", "").Degraded, "the live part has not been blamed")
+	require.True(t, l.Allow("2", "").Degraded)
+
+	store.die()
+	store.clock.Advance(50 * ms)
+	require.False(t, l.Allow("0", "2").Degraded)
+	require.Zero(t, l.StoreStats().Open)
+}
+
+func TestErrorsThatDoNotSayWhichPart(t *testing.T) {
+	store := newPartedStore(t)
+	store.mute = true
+	l := store.limiter(t)
+	store.die(2)
+	for range 10 {
+		l.Allow("0", "2")
+		l.Allow("1", "")
+	}
+	require.Equal(t, [3]int{5, 10, 5}, store.called())
+	require.Equal(t, 2, l.StoreStats().Open, "both that were asked")
+	require.True(t, l.Allow("0", "").Degraded)
+	store.clock.Advance(50 * ms)
+	require.False(t, l.Allow("0", "").Degraded, "one of them has not been dead")
+	require.True(t, l.Allow("2", "").Degraded)
+	require.Equal(t, 1, l.StoreStats().Open)
+}
+
+func TestProbesOfAPartThatAnotherOneHoldsUp(t *testing.T) {
+	store := newPartedStore(t)
+	l := store.limiter(t)
+	open := func(part string) {
+		t.Helper()
+		for range 5 {
+			require.True(t, l.Allow(part, "").Degraded)
+		}
+	}
+	store.die(0, 2)
+	open("0")
+	store.clock.Advance(50 * ms)
+	open("2")
+	store.die(2)
+	for range 10 {
+		require.True(t, l.Allow("0", "2").Degraded, "0 may be probed, but 2 pauses")
+	}
+	require.Equal(t, [3]int{5, 0, 5}, store.called())
+	require.False(t, l.Allow("0", "").Degraded, "the probe of 0 is still to be had")
+
+	store.die(0, 2)
+	open("0")
+	store.clock.Advance(500 * ms)
+	store.die(2)
+	require.True(t, l.Allow("0", "2").Degraded, "both are probed; 2 is to blame")
+	require.Equal(t, 2, l.StoreStats().Open, "of 0 nobody knows")
+	require.False(t, l.Allow("0", "").Degraded, "so it is probed again")
+	store.die()
+	store.clock.Advance(500 * ms)
+	require.False(t, l.Allow("0", "2").Degraded)
+	require.Zero(t, l.StoreStats().Open)
+}
+
+func TestPartsUnderConcurrency(t *testing.T) {
+	store := newPartedStore(t)
+	l := store.limiter(t)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 2000 {
+				client := string(rune('0' + (g+i)%3))
+				switch i % 4 {
+				case 0:
+					l.Allow(client, "2")
+				case 1:
+					_ = l.Reset(client, "2")
+				default:
+					if res := l.Allow(client, ""); res.Degraded && client != "1" {
+						t.Errorf("part %s is live", client)
+					}
+				}
+				if g == 0 && i%100 == 0 {
+					store.die([][]int{{1}, {}}[i/100%2]...)
+				}
+				store.clock.Advance(ms)
+			}
+		})
+	}
+	wg.Wait()
+	store.die()
+	store.clock.Advance(500 * ms)
+	for part := range 3 {
+		require.False(t, l.Allow(fmt.Sprint(part), "").Degraded, "part %d is back", part)
+		require.False(t, l.Allow(fmt.Sprint(part), "2").Degraded)
+	}
+	stats := l.StoreStats()
+	require.Zero(t, stats.Open)
+	require.Positive(t, stats.Opened, "it was away")
+	require.Equal(t, 3, stats.Parts)
+	t.Logf("a part was left alone %d times", stats.Opened)
 }

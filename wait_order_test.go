@@ -259,17 +259,6 @@ func TestWaitersOfOtherKeysDoNotHinder(t *testing.T) {
 	})
 }
 
-// counting is a clock with After that counts how often it is called.
-type counting struct {
-	*ratelimit.FakeClock
-	alarms atomic.Int64
-}
-
-func (c *counting) After(d time.Duration) <-chan time.Time {
-	c.alarms.Add(1)
-	return c.FakeClock.After(d)
-}
-
 func TestAThousandWaitersShareOneTimer(t *testing.T) {
 	const waiters = 1000
 	overAll(t, func(t *testing.T, a algorithm) {
@@ -327,4 +316,32 @@ func TestAThousandWaitersAreServedOneByOne(t *testing.T) {
 		require.Zero(t, waiting(l))
 		require.Zero(t, clock.Alarms())
 	})
+}
+
+// TestAFollowerDoesNotBelieveAnOldGrant joins a line whose first waiter has been
+// woken but has not run yet.
+func TestAFollowerDoesNotBelieveAnOldGrant(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, tt := range []struct {
+		why  string
+		wake func(l limiter) error
+	}{
+		{"Reset makes the key as good as new", func(l limiter) error { return l.Reset("key") }},
+		{"SetRate earns sooner", func(l limiter) error { return l.SetRate(ratelimit.Rate{Requests: 2, Per: 10 * ms}) }},
+	} {
+		for _, a := range algorithms[:1] {
+			t.Run(tt.why+"/"+a.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := a.start(t, ratelimit.PerHour(2))
+					spend(t, l, "key", 2)
+					line(t, l, "key", 1)
+					ctx, cancel := context.WithTimeout(t.Context(), mins)
+					defer cancel()
+					require.NoError(t, tt.wake(l))
+					_, err := l.Wait(ctx, "key", 1)
+					require.NoError(t, err)
+				})
+			})
+		}
+	}
 }
