@@ -10,6 +10,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestNoAllocs proves that no decision of a limiter allocates once the key has a state,
+// granted or denied.
 func TestNoAllocs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -54,6 +56,7 @@ func TestNoAllocs(t *testing.T) {
 	}
 }
 
+// TestNoAllocsOnMachineClock proves the same for limiters that read the machine's clock.
 func TestNoAllocsOnMachineClock(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -74,6 +77,8 @@ func ok(t *testing.T, res ratelimit.Result, allowed bool) {
 	}
 }
 
+// TestNoAllocsOfRules proves that a RateLimiter's decisions do not allocate, for every kind
+// of key and rule.
 func TestNoAllocsOfRules(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -165,6 +170,8 @@ func TestNoAllocsOfRules(t *testing.T) {
 	}
 }
 
+// TestNoAllocsWhileTheStoreIsDown proves that a decision does not allocate while the
+// breaker keeps the store from being asked.
 func TestNoAllocsWhileTheStoreIsDown(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -196,8 +203,8 @@ func TestNoAllocsWhileTheStoreIsDown(t *testing.T) {
 	}
 }
 
-// TestNoAllocsForUnseenKeys asks for keys that have no state: another rule denies them,
-// or they share a debt, at another rate.
+// TestNoAllocsForUnseenKeys proves that a denied key that has no state costs no allocation:
+// another rule denies it, or it shares a debt with other keys, at another rate.
 func TestNoAllocsForUnseenKeys(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -12,6 +12,8 @@ import (
 
 func search(r ratelimit.Rate) ratelimit.Rule { return ratelimit.Rule{Endpoint: "/search", Rate: r} }
 
+// TestAddAndRemoveRules proves that AddRule and RemoveRule change one rule and leave the
+// state of the others alone.
 func TestAddAndRemoveRules(t *testing.T) {
 	l, _ := rules(t, []ratelimit.Rule{search(ratelimit.PerHour(2))}, nil)
 	l.Allow("ann", "/search")
@@ -43,6 +45,8 @@ func TestAddAndRemoveRules(t *testing.T) {
 	require.Equal(t, by("/search", yes(2, 1, 30*mins)), l.Allow("ann", "/search"), "what was used went with the rule")
 }
 
+// TestDefaultRule proves that the default rule can be set, renamed, changed and removed,
+// and that its state belongs to its name.
 func TestDefaultRule(t *testing.T) {
 	l, _ := rules(t, nil, nil)
 	assert.ErrorIs(t, l.RemoveRule("default"), ratelimit.ErrUnknownRule)
@@ -66,6 +70,8 @@ func TestDefaultRule(t *testing.T) {
 	assert.EqualError(t, err, `ratelimit: defaultRule.endpoint is "/b": must be empty: the default rule is for the endpoints that no other matches`)
 }
 
+// TestUpdateRate proves that UpdateRate keeps what each key has used, grants nothing by
+// itself, and leaves tiers alone.
 func TestUpdateRate(t *testing.T) {
 	tiered := search(ratelimit.PerHour(10))
 	tiered.Tiers = map[string]ratelimit.Rate{"paid": ratelimit.PerHour(100)}
@@ -87,7 +93,8 @@ func TestUpdateRate(t *testing.T) {
 	require.Equal(t, by("/search", yes(8, 0, time.Hour)), l.Allow("ann", "/search"), "what is refused changes nothing")
 }
 
-// TestReplaceKeepsState looks what each kind of change leaves of what was used.
+// TestReplaceKeepsState proves, for each kind of change, what Replace keeps of what a key
+// had used.
 func TestReplaceKeepsState(t *testing.T) {
 	window := func(r ratelimit.Rate) ratelimit.Rule {
 		return ratelimit.Rule{Endpoint: "/", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: r}
@@ -126,7 +133,8 @@ func TestReplaceKeepsState(t *testing.T) {
 	}
 }
 
-// TestReplaceIsAllOrNothing has a Replace of which a part is wrong change nothing.
+// TestReplaceIsAllOrNothing proves that a Replace with an invalid rule reports every
+// problem and changes nothing.
 func TestReplaceIsAllOrNothing(t *testing.T) {
 	l, _ := rules(t, []ratelimit.Rule{search(ratelimit.PerHour(2))}, &ratelimit.Rule{Rate: ratelimit.PerHour(4)})
 	l.Allow("ann", "/search")
@@ -163,7 +171,8 @@ ratelimit: defaultRule.endpoint is "/d": must be empty: the default rule is for 
 	require.EqualError(t, l.Replace(many, nil), "ratelimit: rules is 10001: must be at most 10000")
 }
 
-// TestRulesAreCopied changes what a RateLimiter was made of.
+// TestRulesAreCopied proves that a RateLimiter does not see what its caller later changes
+// in the rules it was made of.
 func TestRulesAreCopied(t *testing.T) {
 	tiers := map[string]ratelimit.Rate{"paid": ratelimit.PerHour(5)}
 	rs := []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerHour(1), Tiers: tiers}}
@@ -176,7 +185,8 @@ func TestRulesAreCopied(t *testing.T) {
 	assert.Equal(t, 2, l.Allow("ann", "/other").Limit)
 }
 
-// TestTiers has clients of several plans, and one that changes his.
+// TestTiers proves that a client's tier sets its rate, and that a change of tier grants
+// nothing by itself.
 func TestTiers(t *testing.T) {
 	l, clock := rules(t, []ratelimit.Rule{{
 		Endpoint: "/", Rate: ratelimit.PerMinute(10),
@@ -196,7 +206,8 @@ func TestTiers(t *testing.T) {
 	require.Equal(t, by("/", yes(600, 128, 47200*ms)), ask("ann", "paid", 0), "Cost 0 is 1; then the new rate earns 100")
 }
 
-// TestResolve has code give the rates.
+// TestResolve proves that a rule's Resolve function overrides tiers and the rule's own
+// rate, and that an invalid rate of it is reported and not used.
 func TestResolve(t *testing.T) {
 	rates := map[string]ratelimit.Rate{
 		"a": ratelimit.PerHour(2), "b": ratelimit.PerHour(3), "zero": {}, "other window": ratelimit.PerDay(2),
@@ -223,6 +234,8 @@ func TestResolve(t *testing.T) {
 ratelimit: rules["/"].resolve.per is 0s: must be longer than zero`)
 }
 
+// TestResetOfAClient proves that Reset clears the client's own state and nothing that it
+// shares with other clients or endpoints.
 func TestResetOfAClient(t *testing.T) {
 	l, _ := rules(t, []ratelimit.Rule{
 		{Name: "user", Endpoint: "/", Rate: ratelimit.PerHour(5)},

@@ -42,6 +42,8 @@ func answers(t *testing.T, l limiter, advance func(time.Duration)) (all []rateli
 	return append(all, l.Allow("key"), l.Peek("other"))
 }
 
+// TestBenbjohnsonMock proves that a limiter answers the same on a mock of
+// github.com/benbjohnson/clock as on a FakeClock.
 func TestBenbjohnsonMock(t *testing.T) {
 	for _, row := range []struct {
 		start time.Time
@@ -62,6 +64,8 @@ func TestBenbjohnsonMock(t *testing.T) {
 	}
 }
 
+// TestBenbjohnsonMockBackwards proves that a mock that steps back is read as standing
+// still.
 func TestBenbjohnsonMockBackwards(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		mock := benbjohnson.NewMock()
@@ -76,6 +80,8 @@ func TestBenbjohnsonMockBackwards(t *testing.T) {
 	})
 }
 
+// TestClocksOfTheMachine proves that a limiter answers the same on clocks that run by
+// themselves as on a FakeClock.
 func TestClocksOfTheMachine(t *testing.T) {
 	for _, row := range []struct {
 		opts []ratelimit.Option
@@ -96,6 +102,8 @@ func TestClocksOfTheMachine(t *testing.T) {
 	}
 }
 
+// TestNoInstantIsSpecial proves that answers do not depend on the date: not at the Unix
+// epoch, the zero Time, or beyond the range of nanoseconds since 1970.
 func TestNoInstantIsSpecial(t *testing.T) {
 	for _, row := range []struct {
 		start time.Time
@@ -122,9 +130,9 @@ func TestNoInstantIsSpecial(t *testing.T) {
 	}
 }
 
+// TestClockBackwards proves that a key's clock never goes back. Only a grant moves it, so
+// the answers equal those on a clock that never shows less than at the last grant.
 func TestClockBackwards(t *testing.T) {
-	// Only what is granted moves a key's clock. So the answers are those
-	// that a clock gives which never shows less than at the last grant.
 	overAll(t, func(t *testing.T, a algorithm) {
 		raw, held := ratelimit.NewFakeClock(epoch), ratelimit.NewFakeClock(epoch)
 		l := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(raw))
@@ -147,6 +155,8 @@ func TestClockBackwards(t *testing.T) {
 	})
 }
 
+// TestClockJumpsFar proves that jumps of centuries, forward and back, neither overflow nor
+// grant twice.
 func TestClockJumpsFar(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -187,6 +197,8 @@ func (c *moody) Now() time.Time {
 	return c.FakeClock.Now()
 }
 
+// TestAClockThatPanics proves that a limiter stays whole when its clock panics or ends the
+// goroutine in the middle of a call.
 func TestAClockThatPanics(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		for name, mood := range map[string]func(){
@@ -245,6 +257,8 @@ func (c *wallSteps) Now() time.Time {
 	return now
 }
 
+// TestWallClockSteps proves that a limiter follows the monotonic reading of a clock and not
+// the wall time, which may be set.
 func TestWallClockSteps(t *testing.T) {
 	base := time.Now()
 	base = base.Add(-time.Duration(base.UnixNano() % int64(mins))) // the edge of a window
@@ -276,6 +290,8 @@ func rung(c <-chan time.Time) time.Time {
 	}
 }
 
+// TestFakeClockMoves proves that a FakeClock shows exactly the time that it was moved to,
+// in either direction.
 func TestFakeClockMoves(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	for _, row := range []struct {
@@ -298,6 +314,8 @@ func TestFakeClockMoves(t *testing.T) {
 	}
 }
 
+// TestFakeClockAfter proves that an alarm of a FakeClock rings exactly once, when the clock
+// reaches its instant.
 func TestFakeClockAfter(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	assert.Equal(t, epoch, rung(clock.After(0)), "no time passes at once")
@@ -328,6 +346,7 @@ func TestFakeClockAfter(t *testing.T) {
 	assert.Zero(t, clock.Alarms())
 }
 
+// TestZeroFakeClock proves that the zero FakeClock works and stands at the zero Time.
 func TestZeroFakeClock(t *testing.T) {
 	var clock ratelimit.FakeClock
 	assert.Equal(t, time.Time{}, clock.Now())
@@ -346,6 +365,8 @@ func TestZeroFakeClock(t *testing.T) {
 	})
 }
 
+// TestFakeClockConcurrently proves that no move and no alarm of a FakeClock is lost when
+// several goroutines use it.
 func TestFakeClockConcurrently(t *testing.T) {
 	const callers, each = 4, 500
 	clock := ratelimit.NewFakeClock(epoch)

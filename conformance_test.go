@@ -33,6 +33,8 @@ func play(t *testing.T, make func(ratelimit.Rate, ...ratelimit.Option) (limiter,
 	}
 }
 
+// TestTraces compares the whole Result of every call in fixed sequences, worked out by hand
+// from each algorithm's definition.
 func TestTraces(t *testing.T) {
 	per := func(n int, per time.Duration) ratelimit.Rate { return ratelimit.Rate{Requests: n, Per: per} }
 	for _, tt := range []struct {
@@ -125,6 +127,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
+// TestTraceThousandAndOneAtOnce proves that a burst of 1,000 grants exactly 1,000 requests
+// at once.
 func TestTraceThousandAndOneAtOnce(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(10).WithBurst(1000), ratelimit.WithClock(clock))
@@ -135,6 +139,8 @@ func TestTraceThousandAndOneAtOnce(t *testing.T) {
 	require.Equal(t, no(1000, 0, 100*ms, 100*sec), l.Allow("key"))
 }
 
+// TestNewKeyHasFullQuota proves that a key that was never seen may use its whole limit,
+// whatever other keys have used.
 func TestNewKeyHasFullQuota(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
@@ -149,6 +155,8 @@ func TestNewKeyHasFullQuota(t *testing.T) {
 	}
 }
 
+// TestYearIdleGivesFullQuota proves that a key is as good as new after a year of idling,
+// and that the time this takes does not grow with the number of windows.
 func TestYearIdleGivesFullQuota(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
@@ -182,8 +190,8 @@ var exemplars = map[string]struct {
 	"leaky bucket":           {ratelimittest.LeakyBucketModel, ratelimittest.LeakyBucketBound},
 }
 
-// TestLimitersWithAnObserverConform runs the kit on limiters that are observed: they
-// keep all that is promised of limiters that are not.
+// TestLimitersWithAnObserverConform runs the kit for limiters on the five with an observer:
+// they keep every promise of a limiter without one.
 func TestLimitersWithAnObserverConform(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
@@ -200,9 +208,9 @@ func TestLimitersWithAnObserverConform(t *testing.T) {
 	}
 }
 
-// TestLimitersWithAStoreConform does so for limiters whose state is in a store. A
-// store is not told of a change of the rate, and makes it when it is next asked, so
-// that is left to the kit for stores.
+// TestLimitersWithAStoreConform runs the kit for limiters on the five with a store. A store
+// learns of a new rate only when it is next asked, so changes of the rate are left to the
+// kit for stores.
 func TestLimitersWithAStoreConform(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
@@ -222,7 +230,7 @@ func TestLimitersWithAStoreConform(t *testing.T) {
 	}
 }
 
-// TestMemoryStoreConforms runs the kit that every Store is to pass.
+// TestMemoryStoreConforms runs the kit that every Store has to pass on a MemoryStore.
 func TestMemoryStoreConforms(t *testing.T) {
 	ratelimittest.TestStore(t, ratelimittest.StoreConfig{
 		New: func(clock ratelimit.Clock) (ratelimit.Store, error) {
@@ -233,8 +241,8 @@ func TestMemoryStoreConforms(t *testing.T) {
 	})
 }
 
-// TestSixthAlgorithm runs the conformance kit on an algorithm that one file has
-// added. It has no model; the promises that every limiter makes need none.
+// TestSixthAlgorithm runs the kit for limiters on the algorithm of sixth_test.go. It has no
+// model; the promises that every limiter makes need none.
 func TestSixthAlgorithm(t *testing.T) {
 	ratelimittest.TestLimiter(t, ratelimittest.Config{
 		New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {

@@ -23,6 +23,8 @@ func beside(a algorithm, l ratelimit.Limiter, mode ratelimit.Mode) []ratelimit.R
 	}
 }
 
+// TestCustomLimiterAlone proves that the answer of a custom limiter, asked with the rule's
+// key and the request's cost, is the answer of a request that has no other rule.
 func TestCustomLimiterAlone(t *testing.T) {
 	type asked struct {
 		key string
@@ -61,6 +63,8 @@ func TestCustomLimiterAlone(t *testing.T) {
 	}
 }
 
+// TestCustomLimiterIsAskedLast proves that a custom limiter is asked only when all other
+// rules grant, and that the others get their units back when it denies.
 func TestCustomLimiterIsAskedLast(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -108,6 +112,8 @@ func TestCustomLimiterIsAskedLast(t *testing.T) {
 	})
 }
 
+// TestCustomLimiterThatFails proves what a request gets when a custom limiter returns an
+// error, with and without ErrStore, enforcing and in shadow.
 func TestCustomLimiterThatFails(t *testing.T) {
 	failed := errors.New("no such tenant")
 	store := fmt.Errorf("reading: %w", ratelimit.ErrStore)
@@ -164,6 +170,8 @@ func TestCustomLimiterThatFails(t *testing.T) {
 	})
 }
 
+// TestCustomLimiterThatPanics proves that the panic of a custom limiter reaches the caller,
+// gives the units of other rules back, and leaves nothing locked.
 func TestCustomLimiterThatPanics(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		for _, mode := range []ratelimit.Mode{ratelimit.ModeEnforce, ratelimit.ModeShadow} {
@@ -188,6 +196,8 @@ func TestCustomLimiterThatPanics(t *testing.T) {
 	})
 }
 
+// TestCustomLimiterInShadow proves that a custom limiter in shadow is asked, counted and
+// observed, and never changes the answer.
 func TestCustomLimiterInShadow(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	answer := no(7, 0, mins, mins)
@@ -206,6 +216,8 @@ func TestCustomLimiterInShadow(t *testing.T) {
 	require.Equal(t, ratelimit.SourceLimiter, seen[2].Source)
 }
 
+// TestTwoCustomLimiters proves that two custom limiters can never decide one request: rules
+// and requests that would need it are refused.
 func TestTwoCustomLimiters(t *testing.T) {
 	a := answering(yes(7, 3, sec), nil)
 	one := ratelimit.Rule{Name: "one", Endpoint: "/e", Limiter: a}
@@ -229,6 +241,8 @@ func TestTwoCustomLimiters(t *testing.T) {
 	require.Len(t, l.Stats(), 2)
 }
 
+// TestCustomLimiterBesideAStore proves that a rule with a custom limiter is refused where
+// the other rules are in a store.
 func TestCustomLimiterBesideAStore(t *testing.T) {
 	store := newFaultyStore(t, nil)
 	rule := ratelimit.Rule{Name: "one", Endpoint: "/e", Limiter: answering(yes(7, 3, sec), nil)}
@@ -254,6 +268,8 @@ func (r *resettable) Reset(key string) error {
 	return r.err
 }
 
+// TestResetReachesCustomLimiters proves that Reset resets a custom limiter that can be
+// reset, under the key of the rule.
 func TestResetReachesCustomLimiters(t *testing.T) {
 	limiter := func() *resettable { return &resettable{custom: answering(yes(7, 3, sec), nil)} }
 	user, pair, global, plain := limiter(), limiter(), limiter(), answering(yes(7, 3, sec), nil)
@@ -273,6 +289,8 @@ func TestResetReachesCustomLimiters(t *testing.T) {
 	require.ErrorIs(t, l.Reset("c", "/user"), errFault)
 }
 
+// TestWaitForACustomLimiter proves that a RateLimiter's Wait waits for a custom limiter,
+// and that failed attempts take and count nothing.
 func TestWaitForACustomLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner, err := ratelimit.NewFixedWindow(ratelimit.Rate{Requests: 1, Per: 10 * sec})
@@ -298,6 +316,8 @@ func TestWaitForACustomLimiter(t *testing.T) {
 	})
 }
 
+// TestWaitForACustomLimiterThatDoesNotWork proves that Wait returns at once when a custom
+// limiter fails or denies for ever.
 func TestWaitForACustomLimiterThatDoesNotWork(t *testing.T) {
 	for _, row := range []struct {
 		limiter ratelimit.Limiter
@@ -321,6 +341,8 @@ func TestWaitForACustomLimiterThatDoesNotWork(t *testing.T) {
 	}
 }
 
+// TestWaitForACustomLimiterThatNamesNoTime proves that Wait pauses for a millisecond when a
+// denial names no RetryAfter.
 func TestWaitForACustomLimiterThatNamesNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -337,6 +359,8 @@ func TestWaitForACustomLimiterThatNamesNoTime(t *testing.T) {
 	})
 }
 
+// TestWaitForACustomLeakyBucket proves that Wait holds a request for the Delay of a custom
+// leaky bucket, and charges nothing if the deadline does not allow that.
 func TestWaitForACustomLeakyBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaky := startLeaky(t, 5)

@@ -12,6 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestBadInput proves that every constructor refuses bad rates and options, and names all
+// that is wrong at once.
 func TestBadInput(t *testing.T) {
 	var noMock *clock.Mock
 	good := ratelimit.PerMinute(5)
@@ -51,6 +53,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// TestAlgorithmRefuses proves which rates an algorithm refuses for reasons of its own, in
+// its constructor and in SetRate, and that the largest rates are accepted.
 func TestAlgorithmRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		why  string
@@ -95,6 +99,7 @@ func TestAlgorithmRefuses(t *testing.T) {
 	assert.NoError(t, err, "the longest window of a counter")
 }
 
+// TestBucketRefusesBeyond32Bits proves that the largest burst of a bucket is 2^32-1.
 func TestBucketRefusesBeyond32Bits(t *testing.T) {
 	if strconv.IntSize == 32 {
 		t.Skip("no such int")
@@ -115,6 +120,7 @@ func TestBucketRefusesBeyond32Bits(t *testing.T) {
 	}
 }
 
+// TestLastOptionWins proves that an option given twice has its last value.
 func TestLastOptionWins(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l, err := ratelimit.NewTokenBucket(ratelimit.PerMinute(1),
@@ -125,6 +131,8 @@ func TestLastOptionWins(t *testing.T) {
 	spend(t, l, "key", 1)
 }
 
+// TestZeroLimiters proves that every method of a limiter that no constructor made denies or
+// returns ErrInvalidConfig.
 func TestZeroLimiters(t *testing.T) {
 	for _, l := range []limiter{
 		new(ratelimit.TokenBucket), new(ratelimit.FixedWindow), new(ratelimit.SlidingWindowLog),
@@ -146,6 +154,8 @@ func TestZeroLimiters(t *testing.T) {
 	}
 }
 
+// TestZeroValues proves that zero values do not panic, and that no error of the package
+// matches another.
 func TestZeroValues(t *testing.T) {
 	assert.EqualError(t, new(ratelimit.ConfigError), "ratelimit:  is <nil>: ")
 	assert.ErrorIs(t, new(ratelimit.ConfigError), ratelimit.ErrInvalidConfig)

@@ -252,6 +252,8 @@ func within(granted, burst, requests, replicas int, elapsed time.Duration) bool 
 	return int64(granted-burst)*int64(replicas)*int64(sec) <= int64(requests)*int64(elapsed)
 }
 
+// TestStoreFaultsGrantNoMoreThanTheyAccountFor proves with random faults that no more is
+// granted than the store's bound, its losses, and the local share during outages add up to.
 func TestStoreFaultsGrantNoMoreThanTheyAccountFor(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 7))
 	local, lost, granted := 0, 0, 0

@@ -10,6 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestFixedWindowEdges proves that a window ends exactly at its edge, to the nanosecond.
 func TestFixedWindowEdges(t *testing.T) {
 	begin(t, fixedWindow, ratelimit.PerSecond(3)).
 		at(sec-1).take(3, yes(3, 0, 1), "the last nanosecond").
@@ -21,6 +22,8 @@ func TestFixedWindowEdges(t *testing.T) {
 		at(math.MaxInt64).look(yes(3, 3, 0), "the last instant of all")
 }
 
+// TestWindowsAreAligned proves that windows are aligned to the Unix epoch, before and after
+// it.
 func TestWindowsAreAligned(t *testing.T) {
 	for _, tt := range []struct {
 		start time.Time
@@ -46,6 +49,8 @@ func TestWindowsAreAligned(t *testing.T) {
 	}
 }
 
+// TestFixedWindowSetRate proves what a change of the rate does to the count of the current
+// window.
 func TestFixedWindowSetRate(t *testing.T) {
 	begin(t, fixedWindow, ratelimit.PerMinute(5)).
 		at(10*sec).take(4, yes(5, 1, 50*sec), "4 of 5 used").

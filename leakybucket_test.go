@@ -6,6 +6,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestLeakyBucketDelay proves that Delay spaces requests evenly, rounded up to the
+// nanosecond.
 func TestLeakyBucketDelay(t *testing.T) {
 	begin(t, leakyBucket, ratelimit.Rate{Requests: 3, Per: 10, Burst: 4}).
 		take(1, delayed(0, yes(4, 3, 4)), "leaves at once").
@@ -21,6 +23,8 @@ func TestLeakyBucketDelay(t *testing.T) {
 		take(6, no(5, 0, ratelimit.Never, 500*ms), "six never fit")
 }
 
+// TestLeakyBucketSetRate proves that a change of the rate neither grants nor delays what is
+// queued.
 func TestLeakyBucketSetRate(t *testing.T) {
 	five := ratelimit.PerSecond(10).WithBurst(5)
 	begin(t, leakyBucket, five).

@@ -17,6 +17,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
+// TestKeysAreBytes proves that a key is any sequence of bytes and is compared byte by byte.
 func TestKeysAreBytes(t *testing.T) {
 	long := strings.Repeat("k", 1<<20)
 	overAll(t, func(t *testing.T, a algorithm) {
@@ -44,6 +45,8 @@ func TestKeysAreBytes(t *testing.T) {
 	})
 }
 
+// TestPeekIsWhatAllowAnswers proves that Peek answers what Allow would answer next, and
+// changes nothing.
 func TestPeekIsWhatAllowAnswers(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -68,6 +71,8 @@ func TestPeekIsWhatAllowAnswers(t *testing.T) {
 	})
 }
 
+// TestWhatIsNotGrantedChangesNothing proves that denied, cancelled and invalid requests
+// leave no trace: a limiter that got many of them answers like one that got none.
 func TestWhatIsNotGrantedChangesNothing(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -93,6 +98,7 @@ func TestWhatIsNotGrantedChangesNothing(t *testing.T) {
 	})
 }
 
+// TestTakeRefuses proves which calls of Take return an error, and that these take nothing.
 func TestTakeRefuses(t *testing.T) {
 	expired, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
 	defer cancel()
@@ -123,6 +129,8 @@ func TestTakeRefuses(t *testing.T) {
 	})
 }
 
+// TestMoreThanEverFits proves that a count above the limit is denied with Never, up to the
+// largest int.
 func TestMoreThanEverFits(t *testing.T) {
 	counts := []int{6, math.MaxInt32 - 1, math.MaxInt32, math.MaxInt - 1, math.MaxInt}
 	if strconv.IntSize == 64 {
@@ -144,6 +152,7 @@ func TestMoreThanEverFits(t *testing.T) {
 	})
 }
 
+// TestReset proves that Reset makes one key as good as new and touches no other key.
 func TestReset(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
@@ -162,6 +171,8 @@ func TestReset(t *testing.T) {
 	})
 }
 
+// TestDecisionsAreCountedOnce proves that every decision is counted exactly once, and that
+// a look or a failed call is not counted.
 func TestDecisionsAreCountedOnce(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithMaxKeys(1))
@@ -198,6 +209,8 @@ func TestDecisionsAreCountedOnce(t *testing.T) {
 	})
 }
 
+// TestSetRateRefusesAndKeepsTheOldOne proves that SetRate refuses an invalid rate and keeps
+// the rate in force.
 func TestSetRateRefusesAndKeepsTheOldOne(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		old := ratelimit.PerMinute(5)
@@ -221,6 +234,8 @@ func TestSetRateRefusesAndKeepsTheOldOne(t *testing.T) {
 	})
 }
 
+// TestSetRateToAnEqualOneChangesNothing proves that SetRate to an equal rate, in whatever
+// words, changes no answer.
 func TestSetRateToAnEqualOneChangesNothing(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -248,6 +263,8 @@ func TestSetRateToAnEqualOneChangesNothing(t *testing.T) {
 	}
 }
 
+// TestSetRateNeverGrants proves for random changes of the rate that no key has more units
+// left than what it used allows.
 func TestSetRateNeverGrants(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		r := rand.New(rand.NewPCG(7, 1))
@@ -282,6 +299,8 @@ func TestSetRateNeverGrants(t *testing.T) {
 	})
 }
 
+// TestSetRateAtAnInstant compares the whole Result right after a change of the rate, case
+// by case.
 func TestSetRateAtAnInstant(t *testing.T) {
 	per := func(n int, per time.Duration) ratelimit.Rate { return ratelimit.Rate{Requests: n, Per: per} }
 	for _, row := range []struct {
@@ -324,6 +343,8 @@ func TestSetRateAtAnInstant(t *testing.T) {
 	}
 }
 
+// TestSetRateWhileOthersDecide proves that every answer during changes of the rate is that
+// of the old rate or of the new one.
 func TestSetRateWhileOthersDecide(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		rates := []ratelimit.Rate{ratelimit.PerSecond(5), ratelimit.PerMinute(9)}
@@ -356,8 +377,9 @@ func TestSetRateWhileOthersDecide(t *testing.T) {
 	})
 }
 
-// TestSetRateAfterResetAtTheBound resets a key that keeps its slot, because without
-// it the key would owe what others share.
+// TestSetRateAfterResetAtTheBound proves that a key that was reset has the whole new rate.
+// At the bound on keys it keeps its slot, because without one it would owe what other keys
+// share.
 func TestSetRateAfterResetAtTheBound(t *testing.T) {
 	for _, a := range []algorithm{algorithms[0], algorithms[4]} {
 		l := a.start(t, ratelimit.PerMinute(2), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithMaxKeys(1))

@@ -17,6 +17,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestKeysShareADebtAtMaxKeys proves that keys beyond the bound share one debt, which is
+// never forgiven, and that a key with a slot does not pay for them.
 func TestKeysShareADebtAtMaxKeys(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -44,6 +46,8 @@ func TestKeysShareADebtAtMaxKeys(t *testing.T) {
 	})
 }
 
+// TestASharedLogKeepsItsEntries proves that units leave the shared debt of a sliding window
+// log one by one.
 func TestASharedLogKeepsItsEntries(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l := algorithm{"sliding window log", slidingLog}.start(t, ratelimit.PerMinute(3),
@@ -56,6 +60,8 @@ func TestASharedLogKeepsItsEntries(t *testing.T) {
 	assert.Equal(t, yes(3, 1, 40*sec), l.Peek("third"), "units leave a shared log one by one too")
 }
 
+// TestAFloodWinsNothing proves that a flood of keys gets no key more than its limit, and no
+// more slots than the bound.
 func TestAFloodWinsNothing(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithMaxKeys(40))
@@ -78,6 +84,8 @@ func TestAFloodWinsNothing(t *testing.T) {
 	})
 }
 
+// TestALimiterWithoutKeysIsSmall proves that a limiter that has seen no key keeps less than
+// a kilobyte.
 func TestALimiterWithoutKeysIsSmall(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		const limiters = 1000
@@ -87,7 +95,7 @@ func TestALimiterWithoutKeysIsSmall(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		for i := range kept {
-			kept[i], _ = a.make(ratelimit.PerMinute(5), opt)
+			kept[i] = a.start(t, ratelimit.PerMinute(5), opt)
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
@@ -96,6 +104,7 @@ func TestALimiterWithoutKeysIsSmall(t *testing.T) {
 	})
 }
 
+// TestNoKeyIsKeptAlive proves that a limiter keeps no reference to the bytes of a key.
 func TestNoKeyIsKeptAlive(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
@@ -123,9 +132,9 @@ func useOwnKey(t *testing.T, l limiter) weak.Pointer[[64]byte] {
 	return weak.Make(bytes)
 }
 
+// TestAnswersWhileKeysComeAndGo proves that the answers for one key are those it would get
+// alone, while other keys appear, are reset and are forgotten.
 func TestAnswersWhileKeysComeAndGo(t *testing.T) {
-	// Keys appear, are reset and forgotten all around; one key's answers are
-	// those that it would get alone.
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
 		alone := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(clock))
@@ -153,7 +162,8 @@ func TestAnswersWhileKeysComeAndGo(t *testing.T) {
 	})
 }
 
-// TestRuleWithoutKeysIsSmall measures what a rule costs that nobody has asked.
+// TestRuleWithoutKeysIsSmall proves that a rule that has decided nothing keeps less than
+// 1,536 bytes.
 func TestRuleWithoutKeysIsSmall(t *testing.T) {
 	const count = 10_000
 	var rs []ratelimit.Rule

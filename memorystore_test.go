@@ -20,6 +20,8 @@ func onStore(t *testing.T, a algorithm, r ratelimit.Rate, store ratelimit.Store,
 	return a.start(t, r, append(opts, ratelimit.WithStore(store), ratelimit.WithName(name))...)
 }
 
+// TestMemoryStoreAnswersAsThisProcessDoes proves with random calls that a limiter on a
+// MemoryStore answers like one that keeps its own state.
 func TestMemoryStoreAnswersAsThisProcessDoes(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		r := rand.New(rand.NewPCG(11, 1))
@@ -48,6 +50,8 @@ func TestMemoryStoreAnswersAsThisProcessDoes(t *testing.T) {
 	})
 }
 
+// TestMemoryStoreIsSharedByName proves that limiters share state in a store if and only if
+// they have one name and one algorithm.
 func TestMemoryStoreIsSharedByName(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -80,6 +84,8 @@ func TestMemoryStoreIsSharedByName(t *testing.T) {
 	})
 }
 
+// TestMemoryStoreOfRateLimiters proves that RateLimiters on one store share their rules'
+// state, under one name.
 func TestMemoryStoreOfRateLimiters(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
@@ -106,6 +112,8 @@ func TestMemoryStoreOfRateLimiters(t *testing.T) {
 	}, first.Stats())
 }
 
+// TestMemoryStoreRefuses proves which options and asks a MemoryStore refuses, and that a
+// refused call takes nothing.
 func TestMemoryStoreRefuses(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	observer := observing(func(ratelimit.Decision) {})
@@ -164,6 +172,8 @@ func TestMemoryStoreRefuses(t *testing.T) {
 	require.Empty(t, results, "no asks, no answers")
 }
 
+// TestMemoryStoreChargesAllOrNone proves that one Take charges all enforcing asks or none
+// of them.
 func TestMemoryStoreChargesAllOrNone(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
@@ -195,6 +205,7 @@ func TestMemoryStoreChargesAllOrNone(t *testing.T) {
 	}
 }
 
+// TestZeroMemoryStore proves that the zero MemoryStore fails instead of panicking.
 func TestZeroMemoryStore(t *testing.T) {
 	store := new(ratelimit.MemoryStore)
 	_, err := store.Take(t.Context(), []ratelimit.Ask{{}})
@@ -206,6 +217,8 @@ func TestZeroMemoryStore(t *testing.T) {
 	require.True(t, res.Degraded, "it is a store that does not work")
 }
 
+// TestLimitersOnAStore proves that every method of a limiter works with its state in a
+// store.
 func TestLimitersOnAStore(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		synctest.Test(t, func(t *testing.T) {
@@ -263,6 +276,8 @@ func TestLimitersOnAStore(t *testing.T) {
 	})
 }
 
+// TestMemoryStoreIsSafeForConcurrentUse proves that concurrent callers with several rules
+// together get exactly the limit.
 func TestMemoryStoreIsSafeForConcurrentUse(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))

@@ -40,6 +40,8 @@ func watched(t *testing.T, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *r
 	}, nil, opts...), seen
 }
 
+// TestObserverIsToldOfEveryDecision proves that an observer is told the binding rule's
+// decision, and each shadow rule's, of every request.
 func TestObserverIsToldOfEveryDecision(t *testing.T) {
 	l, seen := watched(t)
 	req := ratelimit.Request{Client: "c", Endpoint: "/e"}
@@ -86,6 +88,8 @@ func TestObserverIsToldOfEveryDecision(t *testing.T) {
 	}, 1, yes(1, 0, mins)), shadow, "a shadow by itself")
 }
 
+// TestObserverIsNotToldOfWhatIsNotDecided proves that looks, resets, refused requests and
+// failed waits are not reported as decisions.
 func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
 	l, seen := watched(t)
 	req := ratelimit.Request{Client: "c", Endpoint: "/e"}
@@ -121,6 +125,8 @@ func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
 	require.Empty(t, seen.told(t), "a Wait that fails")
 }
 
+// TestObserverSeesWhomItWasAbout proves that an observer sees the Request only if
+// WithObservedRequests asks for it.
 func TestObserverSeesWhomItWasAbout(t *testing.T) {
 	l, seen := watched(t, ratelimit.WithObservedRequests())
 	req := ratelimit.Request{Client: "c", Endpoint: "/e", IP: "192.0.2.1", Tier: "paid", Cost: 2}
@@ -134,6 +140,8 @@ func TestObserverSeesWhomItWasAbout(t *testing.T) {
 	require.Equal(t, ratelimit.Request{}, seen.told(t)[0].Request, "only if asked for")
 }
 
+// TestObserverSources proves that a Decision says what made it, and carries the error that
+// Allow swallows.
 func TestObserverSources(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l, seen := watched(t, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -178,6 +186,8 @@ func TestObserverSources(t *testing.T) {
 	require.Equal(t, named("bad", yes(5, 4, 12*sec)), got[0].Result)
 }
 
+// TestObserverIsCalledAfterUnlock proves that an observer may call any method of the
+// RateLimiter that it observes.
 func TestObserverIsCalledAfterUnlock(t *testing.T) {
 	var l *ratelimit.RateLimiter
 	depth, calls := 0, 0
@@ -200,6 +210,8 @@ func TestObserverIsCalledAfterUnlock(t *testing.T) {
 	require.Equal(t, 7, l.Allow("c", "/e").Limit)
 }
 
+// TestObserverThatPanics proves that a panic of an observer is dropped: the decision stands
+// and the other observers are told.
 func TestObserverThatPanics(t *testing.T) {
 	calls := 0
 	observer := observing(func(ratelimit.Decision) { calls++; panic(errFault) })
@@ -215,6 +227,8 @@ func TestObserverThatPanics(t *testing.T) {
 	})
 }
 
+// TestObserverOfLimiters proves that a limiter by itself reports each decision under its
+// algorithm's name or its own, and answers as it does without an observer.
 func TestObserverOfLimiters(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		for _, row := range []struct {

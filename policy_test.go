@@ -12,6 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestFailLocalOfNobodyIsRefused proves that FailLocal of less than 1 replica is refused
+// wherever a policy can be given, and that the refusal changes nothing.
 func TestFailLocalOfNobodyIsRefused(t *testing.T) {
 	bad := ratelimit.FailLocal(0)
 	worse := ratelimit.FailLocal(-1)
@@ -55,6 +57,8 @@ func TestFailLocalOfNobodyIsRefused(t *testing.T) {
 	}
 }
 
+// TestFailurePolicyIsAValue proves that policies compare, serve as map keys, and print as a
+// config has them.
 func TestFailurePolicyIsAValue(t *testing.T) {
 	for _, row := range []struct {
 		p    ratelimit.FailurePolicy
@@ -74,6 +78,8 @@ func TestFailurePolicyIsAValue(t *testing.T) {
 	require.NotEqual(t, ratelimit.FailLocal(4), ratelimit.FailLocal(3))
 }
 
+// TestFailurePolicyAnswers proves what each failure policy answers, for a limiter and for a
+// rule, and that a rule's policy goes before the RateLimiter's.
 func TestFailurePolicyAnswers(t *testing.T) {
 	windows := ratelimit.PerMinute(10)
 	bucket := ratelimit.PerSecond(10)
@@ -163,6 +169,8 @@ func checkPolicy(t *testing.T, l *ratelimit.RateLimiter, n int, want ratelimit.R
 	}
 }
 
+// TestFailLocalStartsFromWhatTheStoreSaid proves that the local share of a key is its part
+// of what the store last said is left.
 func TestFailLocalStartsFromWhatTheStoreSaid(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := algorithm{"token bucket", tokenBucket}.start(t, ratelimit.PerSecond(10), ratelimit.WithClock(store.clock),
@@ -210,6 +218,8 @@ func TestFailLocalStartsFromWhatTheStoreSaid(t *testing.T) {
 	require.Equal(t, degraded(yes(3, 2, 300*ms)), l.Allow("unknown"), "a key that the store was never asked about starts full")
 }
 
+// TestFailLocalIsTheFloorOfWhatIsLeft proves that the local share is what is left divided
+// by the replicas, rounded down.
 func TestFailLocalIsTheFloorOfWhatIsLeft(t *testing.T) {
 	const limit = 9
 	overAll(t, func(t *testing.T, a algorithm) {
@@ -221,9 +231,6 @@ func TestFailLocalIsTheFloorOfWhatIsLeft(t *testing.T) {
 				take(t, l, "key", used)
 				store.do(errsBefore)
 				want := (limit - used) / replicas
-				if used == 0 && replicas > limit {
-					want = 0 // floor of 9/10
-				}
 				look := l.Peek("key")
 				require.Equal(t, want, look.Remaining, "%d of %d left, for each of %d", limit-used, limit, replicas)
 				require.Equal(t, max(limit/replicas, 1), look.Limit)
@@ -232,6 +239,8 @@ func TestFailLocalIsTheFloorOfWhatIsLeft(t *testing.T) {
 	})
 }
 
+// TestPoliciesOfOneDecision proves what a request gets whose rules have different failure
+// policies.
 func TestPoliciesOfOneDecision(t *testing.T) {
 	local, open, closed := ratelimit.FailLocal(2), ratelimit.FailOpen, ratelimit.FailClosed
 	for _, row := range []struct {
@@ -271,6 +280,8 @@ func TestPoliciesOfOneDecision(t *testing.T) {
 	}
 }
 
+// TestCallersEndIsNoFailure proves that a caller that gives up gets its context's error,
+// and is not held against the store.
 func TestCallersEndIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore(t, nil)
@@ -309,6 +320,8 @@ func TestCallersEndIsNoFailure(t *testing.T) {
 	})
 }
 
+// TestInvalidRateWhileTheStoreFails proves that an invalid resolved rate and a failing
+// store are both reported.
 func TestInvalidRateWhileTheStoreFails(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	store.from(errsBefore)
@@ -323,6 +336,8 @@ func TestInvalidRateWhileTheStoreFails(t *testing.T) {
 	}
 }
 
+// TestStoreThatPanics proves that a store's panic reaches the caller, counts as a failure,
+// and leaves nothing locked.
 func TestStoreThatPanics(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))

@@ -13,6 +13,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestParseRate proves which Rate each form of text means.
 func TestParseRate(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -48,6 +49,7 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
+// TestParseRateRefuses proves which texts are refused, and what the error says.
 func TestParseRateRefuses(t *testing.T) {
 	const (
 		form   = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
@@ -96,6 +98,7 @@ func TestParseRateRefuses(t *testing.T) {
 	}
 }
 
+// TestRateString proves how a Rate is written.
 func TestRateString(t *testing.T) {
 	for _, tt := range []struct {
 		rate ratelimit.Rate
@@ -122,6 +125,8 @@ func TestRateString(t *testing.T) {
 	}
 }
 
+// TestRateText proves that a Rate goes through JSON and comes back equal, and that an
+// invalid one does not.
 func TestRateText(t *testing.T) {
 	var rules map[string]ratelimit.Rate
 	require.NoError(t, json.Unmarshal([]byte(`{"free": "60 per minute", "paid": "600/m burst 50"}`), &rules))
@@ -140,6 +145,7 @@ func TestRateText(t *testing.T) {
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "an invalid rate has no text that can be read back")
 }
 
+// TestRateValidate proves that Validate reports everything that is wrong with a Rate.
 func TestRateValidate(t *testing.T) {
 	require.NoError(t, ratelimit.Rate{Requests: math.MaxInt, Per: math.MaxInt64, Burst: math.MaxInt}.Validate())
 	require.NoError(t, ratelimit.Rate{Requests: 1, Per: 1}.Validate())
@@ -157,6 +163,8 @@ func TestRateValidate(t *testing.T) {
 	require.Equal(t, ratelimit.ConfigError{Field: "requests", Value: -5, Reason: "must be at least 1"}, *first)
 }
 
+// FuzzParseRate proves for any text that a Rate that was parsed is valid and reads back
+// equal from its String.
 func FuzzParseRate(f *testing.F) {
 	for _, seed := range []string{
 		"100/m", "10 per 2 minutes", "100/90s", "100/m burst 20", "5/1h30m", "1/1.5s", "7/µs", "1/ns",
@@ -177,6 +185,8 @@ func FuzzParseRate(f *testing.F) {
 	})
 }
 
+// FuzzRateRoundTrip proves for any Rate that its text reads back equal, or that it is
+// invalid and has none.
 func FuzzRateRoundTrip(f *testing.F) {
 	f.Add(100, int64(time.Minute), 0)
 	f.Add(1, int64(math.MaxInt64), 1)
@@ -196,6 +206,8 @@ func FuzzRateRoundTrip(f *testing.F) {
 	})
 }
 
+// TestRetryAfterRoundsUp proves that RetryAfter is rounded up to milliseconds and seconds,
+// so that a client that waits that long is not early.
 func TestRetryAfterRoundsUp(t *testing.T) {
 	for _, tt := range []struct {
 		retry time.Duration
@@ -220,6 +232,8 @@ func TestRetryAfterRoundsUp(t *testing.T) {
 	}
 }
 
+// TestRetryAfterHasNoAnswer proves that there is no number to send when the request was
+// allowed or will never be.
 func TestRetryAfterHasNoAnswer(t *testing.T) {
 	for _, tt := range []struct {
 		res ratelimit.Result

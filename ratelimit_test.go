@@ -11,6 +11,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestSearchTrace compares whole Results of a token bucket rule and of the default rule
+// beside it.
 func TestSearchTrace(t *testing.T) {
 	search := ratelimit.Rule{Endpoint: "/search", Rate: ratelimit.PerSecond(1).WithBurst(10)}
 	l, clock := rules(t, []ratelimit.Rule{search}, &ratelimit.Rule{Rate: ratelimit.PerMinute(2)})
@@ -23,6 +25,7 @@ func TestSearchTrace(t *testing.T) {
 	require.Equal(t, by("default", yes(2, 1, 30*sec)), l.Allow("bob", "/other"))
 }
 
+// TestLoginTrace compares whole Results of a fixed window by user and endpoint.
 func TestLoginTrace(t *testing.T) {
 	login := ratelimit.Rule{
 		Endpoint: "/login", Key: ratelimit.KeyUserEndpoint,
@@ -38,7 +41,8 @@ func TestLoginTrace(t *testing.T) {
 	require.Equal(t, unlimited, l.Allow("ann", "/home"), "without a default rule the rest passes")
 }
 
-// TestTwoRules has a rule by user, and one that is not, on one endpoint.
+// TestTwoRules proves that a request under two rules is charged to both or to neither, and
+// gets the answer of the rule that binds.
 func TestTwoRules(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -78,7 +82,8 @@ func TestTwoRules(t *testing.T) {
 	}
 }
 
-// TestMatching looks which rule a request finds.
+// TestMatching proves which rule an endpoint finds: the exact one, then the longest prefix,
+// then the default rule.
 func TestMatching(t *testing.T) {
 	var rs []ratelimit.Rule
 	for _, endpoint := range []string{"/a", "/a*", "/a/b*", "/a/b/c*", "/a/b/c", "/a/b/d*", "*", "/z/*", "/a/bb", "\x00*", "\xff*"} {
@@ -113,7 +118,8 @@ func TestMatching(t *testing.T) {
 	assert.Equal(t, "rest", withoutRest.Allow("ann", "").Rule, "no prefix matches the empty endpoint")
 }
 
-// TestNestedPrefixes matches against the obvious way, for many prefixes.
+// TestNestedPrefixes compares the matching of many nested prefixes with a search through
+// all of them.
 func TestNestedPrefixes(t *testing.T) {
 	var rs []ratelimit.Rule
 	for n := range 200 {
@@ -134,7 +140,7 @@ func TestNestedPrefixes(t *testing.T) {
 	}
 }
 
-// TestKeys looks which requests share a budget.
+// TestKeys proves for each kind of key which requests share a budget.
 func TestKeys(t *testing.T) {
 	type request = ratelimit.Request
 	first := request{Client: "ann", Endpoint: "/a", IP: "192.0.2.1"}
@@ -177,6 +183,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestRefusedRequests proves which requests are refused with an error, and that these take
+// nothing.
 func TestRefusedRequests(t *testing.T) {
 	l, _ := rules(t, []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerHour(5)}}, nil)
 	res, err := l.Check(t.Context(), ratelimit.Request{Client: "ann", Endpoint: "/", Cost: -1})
@@ -212,6 +220,7 @@ func TestRefusedRequests(t *testing.T) {
 	assert.Equal(t, by("/", yes(5, 4, 12*mins)), res, "none of them took anything")
 }
 
+// TestCosts proves that a request's cost is charged to each of its rules, once.
 func TestCosts(t *testing.T) {
 	l, _ := rules(t, []ratelimit.Rule{
 		{Name: "small", Endpoint: "/", Rate: ratelimit.PerHour(5)},
@@ -228,7 +237,7 @@ func TestCosts(t *testing.T) {
 	require.Equal(t, by("large", yes(10, 2, 48*mins)), check(t, l, req), "listed twice, charged once")
 }
 
-// TestBindingRule has ties broken in the order of the rules.
+// TestBindingRule proves that the first rule binds when two leave equally little.
 func TestBindingRule(t *testing.T) {
 	named := func(name string, r ratelimit.Rate) ratelimit.Rule {
 		return ratelimit.Rule{Name: name, Endpoint: "/", Rate: r}
@@ -244,6 +253,8 @@ func TestBindingRule(t *testing.T) {
 	require.Equal(t, "b", res.Rule, "nor in that of the request")
 }
 
+// TestZeroRateLimiter proves that the zero RateLimiter allows everything and refuses
+// changes.
 func TestZeroRateLimiter(t *testing.T) {
 	var l ratelimit.RateLimiter
 	assert.Equal(t, unlimited, l.Allow("ann", "/"))

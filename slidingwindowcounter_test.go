@@ -6,6 +6,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestSlidingWindowCounterFades proves how the previous window weighs less and less, to the
+// nanosecond.
 func TestSlidingWindowCounterFades(t *testing.T) {
 	begin(t, slidingCounter, ratelimit.Rate{Requests: 4, Per: 10}).
 		at(9).take(4, yes(4, 0, 11), "the last nanosecond of a window").
@@ -21,6 +23,8 @@ func TestSlidingWindowCounterFades(t *testing.T) {
 		at(40).look(yes(4, 4, 0), "two windows later nothing is left")
 }
 
+// TestSlidingWindowCounterResetAfter proves that ResetAfter reaches to the instant at which
+// nothing counts any more.
 func TestSlidingWindowCounterResetAfter(t *testing.T) {
 	begin(t, slidingCounter, ratelimit.PerMinute(4)).
 		at(15*sec).take(1, yes(4, 3, 105*sec), "until the end of the next window").
@@ -30,6 +34,8 @@ func TestSlidingWindowCounterResetAfter(t *testing.T) {
 		at(15*sec).look(yes(4, 3, 105*sec), "looks have not moved the key's clock")
 }
 
+// TestSlidingWindowCounterSetRate proves what a change of the rate does to the counts of
+// both windows.
 func TestSlidingWindowCounterSetRate(t *testing.T) {
 	begin(t, slidingCounter, ratelimit.PerMinute(10)).
 		at(30*sec).take(9, yes(10, 1, 90*sec), "9 in the first window").

@@ -9,6 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestSlidingWindowLogLeaves proves that each unit leaves the log exactly one window after
+// it was granted.
 func TestSlidingWindowLogLeaves(t *testing.T) {
 	begin(t, slidingLog, ratelimit.Rate{Requests: 5, Per: 10}).
 		at(1).take(2, yes(5, 3, 10), "two at 1").
@@ -25,6 +27,8 @@ func TestSlidingWindowLogLeaves(t *testing.T) {
 		at(21).look(yes(5, 5, 0), "empty")
 }
 
+// TestSlidingWindowLogSetRate proves that a change of the rate keeps the instants of all
+// units that are still in the log.
 func TestSlidingWindowLogSetRate(t *testing.T) {
 	begin(t, slidingLog, ratelimit.Rate{Requests: 5, Per: 10}).
 		take(2, yes(5, 3, 10), "two at 0").
@@ -36,8 +40,8 @@ func TestSlidingWindowLogSetRate(t *testing.T) {
 		at(5).look(yes(9, 7, 1), "a change of Per moves the key's clock")
 }
 
-// TestSlidingWindowLogRing takes the ring through its growth and around its end,
-// with entries of different sizes.
+// TestSlidingWindowLogRing compares the ring, as it grows and wraps around, with a plain
+// list of entries.
 func TestSlidingWindowLogRing(t *testing.T) {
 	const limit, per = 100, 1000
 	s := begin(t, slidingLog, ratelimit.Rate{Requests: limit, Per: per})

@@ -60,6 +60,7 @@ func deniedBy(rule string) ratelimit.Decision {
 	}
 }
 
+// TestSlogObserverWrites compares the line that is written for each kind of decision.
 func TestSlogObserverWrites(t *testing.T) {
 	with := func(change func(d *ratelimit.Decision)) ratelimit.Decision {
 		d := deniedBy("a")
@@ -94,6 +95,8 @@ func TestSlogObserverWrites(t *testing.T) {
 	}
 }
 
+// TestSlogObserverSamples proves that one line is written per rule, kind and interval, and
+// that it counts those left out.
 func TestSlogObserverSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, log := newJournal()
@@ -134,6 +137,8 @@ func TestSlogObserverSamples(t *testing.T) {
 	})
 }
 
+// TestSlogObserverOfALimiter proves that keys are written to the log only if
+// WithObservedRequests asks for it.
 func TestSlogObserverOfALimiter(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	for _, row := range []struct {
@@ -163,6 +168,8 @@ func TestSlogObserverOfALimiter(t *testing.T) {
 	}
 }
 
+// TestSlogObserverIsSafeForConcurrentUse proves that concurrent decisions of one rule are
+// written once an interval.
 func TestSlogObserverIsSafeForConcurrentUse(t *testing.T) {
 	j, log := newJournal()
 	o := ratelimit.SlogObserver(log, time.Hour)

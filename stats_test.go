@@ -11,6 +11,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestStats proves what each request adds to the counters of every rule.
 func TestStats(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l := newRules(t, []ratelimit.Rule{
@@ -71,6 +72,8 @@ func TestStats(t *testing.T) {
 	require.Equal(t, want, l.Stats(), "a reset is no decision")
 }
 
+// TestStatsOfPlainRules proves the same for two to five plain rules, of which up to four
+// are decided without a pooled decision.
 func TestStatsOfPlainRules(t *testing.T) {
 	for n := 2; n <= 5; n++ { // up to four are decided in a shorter way
 		var rules []ratelimit.Rule
@@ -92,6 +95,7 @@ func TestStatsOfPlainRules(t *testing.T) {
 	}
 }
 
+// TestStatsAreKeptThroughChanges proves which changes of a rule keep its counters.
 func TestStatsAreKeptThroughChanges(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	rule := ratelimit.Rule{Name: "a", Endpoint: "/e", Rate: ratelimit.PerMinute(2), Mode: ratelimit.ModeShadow}
@@ -126,6 +130,8 @@ func TestStatsAreKeptThroughChanges(t *testing.T) {
 	require.Nil(t, new(ratelimit.RateLimiter).Stats())
 }
 
+// TestStatsWithAStore proves what is counted while the store fails, under each failure
+// policy.
 func TestStatsWithAStore(t *testing.T) {
 	for _, row := range []struct {
 		policy ratelimit.FailurePolicy
@@ -166,6 +172,8 @@ func TestStatsWithAStore(t *testing.T) {
 	}
 }
 
+// TestStatsOfWhatOnlyOthersDeny proves that a rule whose policy grants does not count a
+// request that another rule denied.
 func TestStatsOfWhatOnlyOthersDeny(t *testing.T) {
 	for _, policy := range []ratelimit.FailurePolicy{ratelimit.FailLocal(1), ratelimit.FailOpen} {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
@@ -181,6 +189,8 @@ func TestStatsOfWhatOnlyOthersDeny(t *testing.T) {
 	}
 }
 
+// TestStatsAtTheBoundOnKeys proves that keys beyond the bound and keys that made room are
+// counted.
 func TestStatsAtTheBoundOnKeys(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(2)}, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(4))
@@ -193,6 +203,8 @@ func TestStatsAtTheBoundOnKeys(t *testing.T) {
 	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 6, LiveKeys: 4, Overflowed: 1, Evicted: 1}}, l.Stats(), "one makes room")
 }
 
+// TestStoreStats proves that StoreStats says which parts are left alone, how often that
+// began, and why it last did.
 func TestStoreStats(t *testing.T) {
 	var zero ratelimit.RateLimiter
 	require.Zero(t, zero.StoreStats())

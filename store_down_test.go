@@ -35,6 +35,8 @@ func asksOf(ctx context.Context) []anAsk {
 	}
 }
 
+// TestStoreThatIsDownIsLeftAlone proves that a store is left alone after five failures in a
+// row, and probed once after each pause.
 func TestStoreThatIsDownIsLeftAlone(t *testing.T) {
 	for _, ask := range asksOf(t.Context()) {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
@@ -66,6 +68,8 @@ func TestStoreThatIsDownIsLeftAlone(t *testing.T) {
 	}
 }
 
+// TestNobodyWaitsForAProbe proves that decisions take no time while a probe hangs, and that
+// there is only one probe.
 func TestNobodyWaitsForAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ask := range asksOf(t.Context()) {
@@ -106,8 +110,9 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 	}) // and no goroutine is left
 }
 
-// TestADeadStoreCostsNoTime bounds in real time what the bubble above proves: each
-// decision but the probing one takes well under ten times a millisecond.
+// TestADeadStoreCostsNoTime bounds in real time what TestNobodyWaitsForAProbe proves in a
+// bubble: a decision beside a probe that hangs takes less than 10 ms and does not call the
+// store.
 func TestADeadStoreCostsNoTime(t *testing.T) {
 	const decisions = 1000
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
@@ -134,10 +139,13 @@ func TestADeadStoreCostsNoTime(t *testing.T) {
 		assert.ErrorIs(t, err, ratelimit.ErrStore)
 	}
 	assert.Less(t, time.Since(began), 2*decisions*10*ms)
+	assert.Zero(t, store.called(), "only the probe calls the store")
 	close(store.release)
 	<-probe
 }
 
+// TestAnAbandonedProbeLetsAnotherOneThrough proves that another request may probe when the
+// caller of the probe has given up.
 func TestAnAbandonedProbeLetsAnotherOneThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore(t, nil)
@@ -162,6 +170,8 @@ func TestAnAbandonedProbeLetsAnotherOneThrough(t *testing.T) {
 	})
 }
 
+// TestAProbeThatPanicsLetsAnotherOneThrough proves that a probe that panics is a failed
+// probe.
 func TestAProbeThatPanicsLetsAnotherOneThrough(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -178,6 +188,8 @@ func TestAProbeThatPanicsLetsAnotherOneThrough(t *testing.T) {
 	require.False(t, l.Allow("c", "").Degraded)
 }
 
+// TestStoreDownWhileTheClockStepsBack proves that a clock that steps back does not lengthen
+// the pause.
 func TestStoreDownWhileTheClockStepsBack(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -190,6 +202,7 @@ func TestStoreDownWhileTheClockStepsBack(t *testing.T) {
 	require.False(t, l.Allow("c", "").Degraded, "an hour back is no pause of an hour")
 }
 
+// TestOneBreakerForAllRules proves that all rules on a store share its breaker.
 func TestOneBreakerForAllRules(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, []ratelimit.Rule{
@@ -207,6 +220,8 @@ func TestOneBreakerForAllRules(t *testing.T) {
 	require.False(t, res.Degraded)
 }
 
+// TestPartsOfAStoreFailAlone proves that a dead part of a store is left alone while the
+// other parts are asked.
 func TestPartsOfAStoreFailAlone(t *testing.T) {
 	for _, shift := range []int{0, 61, 62, 64, 6400, -64, -3} {
 		store := newPartedStore(t)
@@ -240,6 +255,8 @@ func TestPartsOfAStoreFailAlone(t *testing.T) {
 	}
 }
 
+// TestDecisionsOfADeadAndALivePart proves that a request to a dead and a live part is
+// answered by the failure policies, and that the live part is not blamed.
 func TestDecisionsOfADeadAndALivePart(t *testing.T) {
 	store := newPartedStore(t)
 	l := store.limiter(t)
@@ -258,6 +275,8 @@ func TestDecisionsOfADeadAndALivePart(t *testing.T) {
 	require.Zero(t, l.StoreStats().Open)
 }
 
+// TestErrorsThatDoNotSayWhichPart proves that an error that names no part blames all the
+// parts that were asked, until a probe finds a part alive.
 func TestErrorsThatDoNotSayWhichPart(t *testing.T) {
 	store := newPartedStore(t)
 	store.mute = true
@@ -276,6 +295,8 @@ func TestErrorsThatDoNotSayWhichPart(t *testing.T) {
 	require.Equal(t, 1, l.StoreStats().Open)
 }
 
+// TestProbesOfAPartThatAnotherOneHoldsUp proves that a request to several parts uses up the
+// probe of one part only if the others may be asked too.
 func TestProbesOfAPartThatAnotherOneHoldsUp(t *testing.T) {
 	store := newPartedStore(t)
 	l := store.limiter(t)
@@ -309,6 +330,8 @@ func TestProbesOfAPartThatAnotherOneHoldsUp(t *testing.T) {
 	require.Zero(t, l.StoreStats().Open)
 }
 
+// TestPartsUnderConcurrency proves that a live part is never answered for, and that all
+// parts come back, while many goroutines decide and one part dies and returns.
 func TestPartsUnderConcurrency(t *testing.T) {
 	store := newPartedStore(t)
 	l := store.limiter(t)

@@ -12,6 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestStoreIsAskedOnceForAllRules proves that a request is one call of the store, and what
+// it asks for each rule.
 func TestStoreIsAskedOnceForAllRules(t *testing.T) {
 	rate := ratelimit.PerMinute(5)
 	rule := func(name string, key ratelimit.KeyType, algorithm ratelimit.Algorithm) ratelimit.Rule {
@@ -61,6 +63,8 @@ func TestStoreIsAskedOnceForAllRules(t *testing.T) {
 	}
 }
 
+// TestStoreIsAskedForTheResolvedRate proves that the store is asked at the rate that holds
+// for the request: the rule's, its tier's, or that of Resolve.
 func TestStoreIsAskedForTheResolvedRate(t *testing.T) {
 	rate, paid, vip := ratelimit.PerMinute(5), ratelimit.PerMinute(50), ratelimit.PerMinute(500)
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
@@ -98,6 +102,8 @@ func TestStoreIsAskedForTheResolvedRate(t *testing.T) {
 	require.Equal(t, 5, store.called(), "each decision is one call")
 }
 
+// TestStoreKeysOfPairsAreInjective proves that no two pairs of a client and an endpoint
+// have the same key in the store.
 func TestStoreKeysOfPairsAreInjective(t *testing.T) {
 	store := newFaultyStore(t, nil)
 	l := newRules(t, nil, &ratelimit.Rule{Key: ratelimit.KeyUserEndpoint, Rate: ratelimit.PerMinute(1)}, ratelimit.WithStore(store))
@@ -119,19 +125,19 @@ func TestStoreKeysOfPairsAreInjective(t *testing.T) {
 type choosyStore struct {
 	*faultyStore
 	refuse ratelimit.Rate
-	asked  []ratelimit.Rate
 }
 
 var errChoosy = errors.New("a rate of whole microseconds")
 
 func (s *choosyStore) Supports(_ ratelimit.Algorithm, r ratelimit.Rate) error {
-	s.asked = append(s.asked, r)
 	if r == s.refuse {
 		return errChoosy
 	}
 	return nil
 }
 
+// TestStoreThatDoesNotSupportARate proves that a rate that the store does not support is
+// refused wherever a rate can be given.
 func TestStoreThatDoesNotSupportARate(t *testing.T) {
 	good, bad := ratelimit.PerMinute(5), ratelimit.Rate{Requests: 7, Per: mins}
 	newStore := func() *choosyStore {
@@ -191,6 +197,7 @@ func TestStoreThatDoesNotSupportARate(t *testing.T) {
 	require.Equal(t, named("resolved", yes(5, 4, 12*sec)), res, "and is not used")
 }
 
+// TestStoreResetReachesTheShare proves that Reset also clears the key's local share.
 func TestStoreResetReachesTheShare(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -204,6 +211,8 @@ func TestStoreResetReachesTheShare(t *testing.T) {
 	require.Equal(t, named("default", degraded(yes(5, 1, 48*sec))), l.Allow("d", ""), "and nobody else's is")
 }
 
+// TestStoreResetThatFails proves that Reset reports a failure of the store and works again
+// afterwards.
 func TestStoreResetThatFails(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -217,6 +226,7 @@ func TestStoreResetThatFails(t *testing.T) {
 	require.Equal(t, 4, l.Allow("c", "").Remaining)
 }
 
+// TestStoreOptions proves which options a limiter on a store needs or refuses.
 func TestStoreOptions(t *testing.T) {
 	var none *ratelimit.MemoryStore
 	store := newFaultyStore(t, nil)
@@ -249,6 +259,7 @@ func TestStoreOptions(t *testing.T) {
 	}
 }
 
+// TestStoreDenialIsNoFailure proves that any number of denials does not open the breaker.
 func TestStoreDenialIsNoFailure(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -262,6 +273,8 @@ func TestStoreDenialIsNoFailure(t *testing.T) {
 	assert.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 1, Denied: 20, LiveKeys: 1}}, l.Stats())
 }
 
+// TestStoreIsNotAskedForNothing proves that the store is not called for requests that are
+// refused or have no rule.
 func TestStoreIsNotAskedForNothing(t *testing.T) {
 	store := newFaultyStore(t, nil)
 	l := newRules(t, []ratelimit.Rule{{Endpoint: "/e", Rate: ratelimit.PerMinute(1)}}, nil, ratelimit.WithStore(store))
@@ -312,8 +325,8 @@ func newDenyingStore(t *testing.T) *denyingStore {
 	return &denyingStore{MemoryStore: memory}
 }
 
-// TestDeniedAtOnce has a store know of denials: requests of one plain rule are answered
-// by that, and counted, without asking it.
+// TestDeniedAtOnce proves that a request of one plain rule is denied and counted without a
+// call of the store, if the store's Denied method already knows of the denial.
 func TestDeniedAtOnce(t *testing.T) {
 	store := newDenyingStore(t)
 	store.denies = func(a ratelimit.Ask) bool { return a.Key == "alice" }
@@ -342,7 +355,7 @@ func TestDeniedAtOnce(t *testing.T) {
 	assert.Zero(t, res)
 }
 
-// TestDeniedAtOnceAlone has one of the five limiters ask a store that knows of denials.
+// TestDeniedAtOnceAlone proves the same for a limiter by itself.
 func TestDeniedAtOnceAlone(t *testing.T) {
 	store := newDenyingStore(t)
 	store.denies = func(a ratelimit.Ask) bool { return a.N == 4 || a.Key == "alice" }
@@ -357,8 +370,8 @@ func TestDeniedAtOnceAlone(t *testing.T) {
 	assert.Equal(t, 1, store.asked)
 }
 
-// TestDeniedTheLongWay has rules that are not plain, or several of them, be asked of the
-// store whatever it knows.
+// TestDeniedTheLongWay proves that Denied is not asked for rules that are not plain, nor
+// for several rules.
 func TestDeniedTheLongWay(t *testing.T) {
 	deny := func(ratelimit.Ask) bool { return true }
 	rules := map[string][]ratelimit.Rule{

@@ -8,6 +8,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestTokenBucketOddRates proves that rates that do not divide a nanosecond lose no
+// fraction of a token.
 func TestTokenBucketOddRates(t *testing.T) {
 	begin(t, tokenBucket, ratelimit.Rate{Requests: 3, Per: 10, Burst: 2}).
 		take(2, yes(2, 0, 7), "two tokens take 6.7 ns").
@@ -23,6 +25,8 @@ func TestTokenBucketOddRates(t *testing.T) {
 		at(10).take(7, yes(7, 0, 10), "7 per 10 ns, not 1 per ns")
 }
 
+// TestTokenBucketExtremes proves that the slowest, the fastest and the largest bucket do
+// not overflow.
 func TestTokenBucketExtremes(t *testing.T) {
 	const year = 366 * 24 * time.Hour
 	begin(t, tokenBucket, ratelimit.Rate{Requests: 1, Per: year, Burst: math.MaxInt32}).
@@ -42,6 +46,8 @@ func TestTokenBucketExtremes(t *testing.T) {
 		at(math.MaxInt64).take(1, yes(1, 0, ratelimit.Never), "the last instant of all")
 }
 
+// TestTokenBucketSetRate proves that a change of the rate grants nothing, and loses nothing
+// when it is taken back.
 func TestTokenBucketSetRate(t *testing.T) {
 	ten := ratelimit.PerSecond(10)
 	begin(t, tokenBucket, ten).

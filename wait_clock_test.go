@@ -15,10 +15,10 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestAMoveBeforeTheAlarmIsNotLost moves the clock by exactly what is needed while the
+// waiter goes from its denial to its alarm, and proves that it wakes. If a move were lost,
+// all goroutines would wait for ever, and the bubble would fail.
 func TestAMoveBeforeTheAlarmIsNotLost(t *testing.T) {
-	// The clock is moved by exactly what is needed while the waiter goes from
-	// its denial to its alarm. If a move were lost, all would wait for ever
-	// and the bubble would say so.
 	overAll(t, func(t *testing.T, a algorithm) {
 		for _, s := range sources[:2] {
 			t.Run(s.name, func(t *testing.T) {
@@ -73,6 +73,8 @@ func (c *nudged) After(d time.Duration) <-chan time.Time {
 	return c.FakeClock.After(d)
 }
 
+// TestAMoveAtAnyMomentIsNotLost moves the clock right before or after each call that Wait
+// makes to it, and proves that Wait returns. If it did not, the bubble would fail.
 func TestAMoveAtAnyMomentIsNotLost(t *testing.T) {
 	const whole, half = mins, 30 * sec
 	for _, row := range []struct {
@@ -104,6 +106,8 @@ func TestAMoveAtAnyMomentIsNotLost(t *testing.T) {
 	}
 }
 
+// TestADeadlineThatLeavesTimeIsKept proves that Wait succeeds if the grant comes one
+// nanosecond before the deadline.
 func TestADeadlineThatLeavesTimeIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, a := range algorithms {
@@ -117,6 +121,8 @@ func TestADeadlineThatLeavesTimeIsKept(t *testing.T) {
 	})
 }
 
+// TestADeadlineOfAMock proves that Wait compares the deadline of a mock's context with the
+// mock's time, and not with the machine's.
 func TestADeadlineOfAMock(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		synctest.Test(t, func(t *testing.T) {
@@ -144,6 +150,8 @@ func TestADeadlineOfAMock(t *testing.T) {
 	})
 }
 
+// TestAWaitLeavesNoAlarm proves that a Wait that has ended, however it ended, has no alarm
+// left on the clock.
 func TestAWaitLeavesNoAlarm(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		for _, row := range []struct {
@@ -190,6 +198,8 @@ func (c *hasty) After(d time.Duration) <-chan time.Time {
 	return c.FakeClock.After(d)
 }
 
+// TestAClockThatNeverStandsStill proves that Wait does not follow for ever a clock that
+// moves whenever it is read: it sets 100 alarms and then waits for one.
 func TestAClockThatNeverStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &hasty{FakeClock: ratelimit.NewFakeClock(epoch)}
@@ -206,6 +216,8 @@ func TestAClockThatNeverStandsStill(t *testing.T) {
 	})
 }
 
+// TestWaitAtTheEndOfTime proves that Wait fails at once where the clock has reached the
+// last instant that can be told apart.
 func TestWaitAtTheEndOfTime(t *testing.T) {
 	for _, a := range algorithms {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -219,6 +231,8 @@ func TestWaitAtTheEndOfTime(t *testing.T) {
 	}
 }
 
+// TestALeakyBucketIsChargedWhenTheDelayIsLearnt proves that a Wait for a leaky bucket is
+// charged before it waits out its Delay, and no longer stands in the line of waiters then.
 func TestALeakyBucketIsChargedWhenTheDelayIsLearnt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -242,6 +256,8 @@ func TestALeakyBucketIsChargedWhenTheDelayIsLearnt(t *testing.T) {
 	})
 }
 
+// TestADelayBeyondTheDeadlineIsNotCharged proves that Wait fails at once, uncharged, if the
+// Delay would end after the deadline.
 func TestADelayBeyondTheDeadlineIsNotCharged(t *testing.T) {
 	for _, row := range []struct {
 		use      int           // units taken before
@@ -286,6 +302,8 @@ func TestADelayBeyondTheDeadlineIsNotCharged(t *testing.T) {
 	}
 }
 
+// TestARequestGivenUpDuringItsDelayKeepsItsPlace proves that a request that is cancelled
+// during its Delay stays charged, and that the requests behind it do not move up.
 func TestARequestGivenUpDuringItsDelayKeepsItsPlace(t *testing.T) {
 	overSourcesOf(t, algorithm{"leaky bucket", leakyBucket}, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := startLeaky(t, 5, opts...)
@@ -302,9 +320,10 @@ func TestARequestGivenUpDuringItsDelayKeepsItsPlace(t *testing.T) {
 	})
 }
 
+// TestADelayIsWaitedForBehindOthers proves that waiters wait for room, one after the other,
+// and then for their Delay, and that a third one whose deadline lies before the first may
+// leave fails at once.
 func TestADelayIsWaitedForBehindOthers(t *testing.T) {
-	// Two wait for room, one after the other, and then for their Delay. A
-	// third, whose deadline lies before the first may leave, fails at once.
 	synctest.Test(t, func(t *testing.T) {
 		l := startLeaky(t, 2)
 		require.True(t, take(t, l, "key", 2).Allowed)
@@ -325,6 +344,8 @@ func TestADelayIsWaitedForBehindOthers(t *testing.T) {
 	})
 }
 
+// TestARefusedDelayIsADenial proves that a Wait that fails because of the Delay answers
+// with a RetryAfter after which the Delay would fit.
 func TestARefusedDelayIsADenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startLeaky(t, 5)

@@ -50,6 +50,8 @@ func inBubbles(t *testing.T, rules []ratelimit.Rule, test func(t *testing.T, l *
 	}
 }
 
+// TestRuleWaitersAreServedInOrder proves that requests that wait for two rules are served
+// one by one, in the order in which they came.
 func TestRuleWaitersAreServedInOrder(t *testing.T) {
 	rules := []ratelimit.Rule{
 		{Name: "a", Endpoint: "/e", Rate: ratelimit.PerSecond(1).WithBurst(3)},
@@ -93,6 +95,8 @@ func TestRuleWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
+// TestRuleWaitersForOtherKeysAreNotHeldUp proves that a waiting request does not hold up
+// requests with other keys or rules.
 func TestRuleWaitersForOtherKeysAreNotHeldUp(t *testing.T) {
 	rules := []ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerSecond(1)}, {Name: "b", Rate: ratelimit.PerSecond(1)}}
 	inBubbles(t, rules, func(t *testing.T, l *ratelimit.RateLimiter, advance func(time.Duration)) {
@@ -111,6 +115,8 @@ func TestRuleWaitersForOtherKeysAreNotHeldUp(t *testing.T) {
 	})
 }
 
+// TestRuleWaitFailsAtOnce proves when a RateLimiter's Wait returns an error without
+// waiting, and that it takes and counts nothing then.
 func TestRuleWaitFailsAtOnce(t *testing.T) {
 	rules := []ratelimit.Rule{
 		{Name: "a", Endpoint: "/e", Rate: ratelimit.PerMinute(2)},
@@ -165,6 +171,8 @@ func TestRuleWaitFailsAtOnce(t *testing.T) {
 	})
 }
 
+// TestRuleWaitHonoursTheDelay proves that Wait holds a request for the Delay of a leaky
+// bucket rule, charged from the start.
 func TestRuleWaitHonoursTheDelay(t *testing.T) {
 	rules := []ratelimit.Rule{
 		{Name: "leaky", Endpoint: "/e", Rate: ratelimit.PerSecond(1).WithBurst(5), Algorithm: ratelimit.AlgorithmLeakyBucket},
@@ -216,6 +224,7 @@ func TestRuleWaitHonoursTheDelay(t *testing.T) {
 	})
 }
 
+// TestRuleWaitersAreWoken proves that changes of the rules wake waiting requests.
 func TestRuleWaitersAreWoken(t *testing.T) {
 	rules := []ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerHour(1)}}
 	for _, row := range []struct {
@@ -253,12 +262,14 @@ func TestRuleWaitersAreWoken(t *testing.T) {
 	})
 }
 
+// TestZeroRateLimiterWaits proves that Wait of the zero RateLimiter returns at once.
 func TestZeroRateLimiterWaits(t *testing.T) {
 	res, err := new(ratelimit.RateLimiter).Wait(t.Context(), ratelimit.Request{})
 	require.NoError(t, err)
 	require.Equal(t, ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, res)
 }
 
+// TestRuleWaitWhileTheStoreFails proves how long Wait takes under each failure policy.
 func TestRuleWaitWhileTheStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
@@ -292,6 +303,8 @@ func TestRuleWaitWhileTheStoreFails(t *testing.T) {
 	})
 }
 
+// TestRuleWaitForALeakyBucketThatIsFull proves that both the wait for room and the Delay
+// count towards the deadline.
 func TestRuleWaitForALeakyBucketThatIsFull(t *testing.T) {
 	rules := []ratelimit.Rule{
 		{Name: "leaky", Endpoint: "/e", Rate: ratelimit.PerSecond(1).WithBurst(5), Algorithm: ratelimit.AlgorithmLeakyBucket},
@@ -328,6 +341,8 @@ func TestRuleWaitForALeakyBucketThatIsFull(t *testing.T) {
 	})
 }
 
+// TestRuleWaitForMoreThanTheShare proves that a request that is larger than the local share
+// is refused, with an error that says that the store might grant it.
 func TestRuleWaitForMoreThanTheShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore(t, nil)
@@ -340,6 +355,8 @@ func TestRuleWaitForMoreThanTheShare(t *testing.T) {
 	})
 }
 
+// TestRuleWaitThatProbesTheStore proves that the look that Wait makes before it charges
+// ends the pause of the store's breaker.
 func TestRuleWaitThatProbesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore(t, nil)

@@ -83,6 +83,8 @@ func (c *counting) After(d time.Duration) <-chan time.Time {
 	return c.FakeClock.After(d)
 }
 
+// TestWaitReturnsAtTheGrant proves that Wait returns exactly at the instant of the grant,
+// with the answer that Allow would give then.
 func TestWaitReturnsAtTheGrant(t *testing.T) {
 	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerMinute(1), opts...)
@@ -108,6 +110,8 @@ func TestWaitReturnsAtTheGrant(t *testing.T) {
 	})
 }
 
+// TestWaitForMoreThanOne proves that a waiter for several units takes none of them until it
+// can take all.
 func TestWaitForMoreThanOne(t *testing.T) {
 	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerMinute(5), opts...)
@@ -125,6 +129,8 @@ func TestWaitForMoreThanOne(t *testing.T) {
 	})
 }
 
+// TestWaitThatFailsTakesNothing proves when Wait returns without waiting, and that it takes
+// nothing then.
 func TestWaitThatFailsTakesNothing(t *testing.T) {
 	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerMinute(1), opts...)
@@ -177,6 +183,8 @@ func TestWaitThatFailsTakesNothing(t *testing.T) {
 	})
 }
 
+// TestWaitGivenUp proves that a Wait whose context is cancelled takes nothing and leaves
+// the line.
 func TestWaitGivenUp(t *testing.T) {
 	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerMinute(1), opts...)
@@ -228,6 +236,8 @@ func (s *scripted) Take(ctx context.Context, key string, n int) (ratelimit.Resul
 	return next.res, next.err
 }
 
+// TestWaitOnAnyLimiter proves how Wait drives a limiter that has no Wait method: it calls
+// Take again after each RetryAfter.
 func TestWaitOnAnyLimiter(t *testing.T) {
 	var (
 		failed  = errors.New("no such tenant")
@@ -299,6 +309,7 @@ func TestWaitOnAnyLimiter(t *testing.T) {
 	}
 }
 
+// TestWaitOnAnyLimiterGivenUp proves that such a Wait ends with its context.
 func TestWaitOnAnyLimiterGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &scripted{answers: []answer{{no(5, 0, mins, mins), nil}}}
@@ -315,6 +326,7 @@ func TestWaitOnAnyLimiterGivenUp(t *testing.T) {
 	})
 }
 
+// TestWaitWithoutContext proves that a nil context is never over.
 func TestWaitWithoutContext(t *testing.T) {
 	var none context.Context
 	synctest.Test(t, func(t *testing.T) {
@@ -334,6 +346,8 @@ func TestWaitWithoutContext(t *testing.T) {
 	})
 }
 
+// TestWaitWithoutLimiter proves that Wait refuses a nil limiter and limiters that no
+// constructor made.
 func TestWaitWithoutLimiter(t *testing.T) {
 	res, err := ratelimit.Wait(t.Context(), nil, "key", 1)
 	assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
@@ -357,6 +371,8 @@ func (*patient) Wait(_ context.Context, key string, n int) (ratelimit.Result, er
 	return ratelimit.Result{Allowed: true, Rule: key, Remaining: n}, ratelimit.ErrStore
 }
 
+// TestWaitCallsALimitersOwn proves that Wait calls the Wait method of a limiter that has
+// one.
 func TestWaitCallsALimitersOwn(t *testing.T) {
 	res, err := ratelimit.Wait(t.Context(), new(patient), "key", 7)
 	assert.Equal(t, ratelimit.Result{Allowed: true, Rule: "key", Remaining: 7}, res)
