@@ -22,7 +22,7 @@ func TestNoAllocs(t *testing.T) {
 			clock := ratelimit.NewFakeClock(epoch)
 			l, err := a.make(ratelimit.PerSecond(1000), ratelimit.WithClock(clock))
 			require.NoError(t, err)
-			for range 2000 { // the log's ring grows to its full size
+			for range 2000 { // a log's ring grows to its full size
 				clock.Advance(ms)
 				l.Allow("granted")
 			}
@@ -64,13 +64,13 @@ func TestNoAllocsOnMachineClock(t *testing.T) {
 	for _, a := range algorithms {
 		l, err := a.make(ratelimit.PerHour(60_000))
 		require.NoError(t, err)
-		spend(t, l, "key", 40_000) // the log's ring grows beyond what follows
+		spend(t, l, "key", 40_000) // a log's ring grows beyond what the test needs
 		assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, l.Allow("key"), true) }), a.name)
 		assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, l.Peek("key"), true) }), a.name)
 	}
 }
 
-// ok fails the test if res is not what it should be.
+// ok fails the test if the answer is not the expected one. It does not allocate.
 func ok(t *testing.T, res ratelimit.Result, allowed bool) {
 	if res.Allowed != allowed {
 		t.Errorf("allowed %t, want %t", res.Allowed, allowed)
@@ -114,7 +114,7 @@ func TestNoAllocsOfRules(t *testing.T) {
 		{with(func(r *ratelimit.Rule) { r.Key = ratelimit.KeyEndpoint }), nil, "by endpoint"},
 		{with(func(r *ratelimit.Rule) { r.Key = ratelimit.KeyUserEndpoint }), nil, "by client and endpoint"},
 		{with(func(r *ratelimit.Rule) { r.Key = ratelimit.KeyIP }), nil, "by address"},
-		{with(func(r *ratelimit.Rule) { r.Key = ratelimit.KeyGlobal }), nil, "for all"},
+		{with(func(r *ratelimit.Rule) { r.Key = ratelimit.KeyGlobal }), nil, "one key for all"},
 		{with(func(r *ratelimit.Rule) { r.Endpoint = "/*" }), nil, "by a prefix"},
 		{with(func(r *ratelimit.Rule) { r.Algorithm = ratelimit.AlgorithmFixedWindow }), nil, "a fixed window"},
 		{with(func(r *ratelimit.Rule) { r.Algorithm = ratelimit.AlgorithmSlidingWindowCounter }), nil, "a sliding window counter"},
@@ -122,12 +122,12 @@ func TestNoAllocsOfRules(t *testing.T) {
 		{several(2), nil, "two rules"},
 		{several(5), nil, "five rules"},
 		{with(func(r *ratelimit.Rule) { r.Tiers = map[string]ratelimit.Rate{"paid": ratelimit.PerHour(90_000)} }), nil, "tiers"},
-		{with(func(r *ratelimit.Rule) { r.Resolve = resolve }), nil, "code with many rates"},
+		{with(func(r *ratelimit.Rule) { r.Resolve = resolve }), nil, "Resolve, with many rates"},
 		{with(func(r *ratelimit.Rule) { r.Mode = ratelimit.ModeShadow }), nil, "a shadow"},
-		{with(func(r *ratelimit.Rule) { r.Limiter = answering(yes(1, 1, 0), nil) }), nil, "a limiter of one's own, that does not allocate"},
+		{with(func(r *ratelimit.Rule) { r.Limiter = answering(yes(1, 1, 0), nil) }), nil, "a custom limiter that does not allocate"},
 		{several(1), []ratelimit.Option{observed}, "an observer that does nothing"},
-		{several(5), []ratelimit.Option{observed}, "that, and five rules"},
-		{several(1), []ratelimit.Option{observed, ratelimit.WithObservedRequests()}, "one that is told of requests"},
+		{several(5), []ratelimit.Option{observed}, "an observer, and five rules"},
+		{several(1), []ratelimit.Option{observed, ratelimit.WithObservedRequests()}, "an observer that is told of requests"},
 		{nil, nil, "no rule"},
 	} {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -140,7 +140,7 @@ func TestNoAllocsOfRules(t *testing.T) {
 			assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, checked(l.Peek(t.Context(), req)), allowed) }), "%s: Peek, %s", row.why, what)
 		}
 		l.Allow("c", "/e")
-		for range 500 { // code comes up with all its rates
+		for range 500 { // Resolve returns all its rates
 			checked(l.Check(t.Context(), req))
 		}
 		zero(true, "granted")
@@ -161,7 +161,7 @@ func TestNoAllocsOfRules(t *testing.T) {
 				checked(l.Check(t.Context(), req))
 			}
 			if row.rules[0].Key == ratelimit.KeyIP {
-				for l.Allow("c", "/e").Allowed { // for it, no address is an address
+				for l.Allow("c", "/e").Allowed { // Allow names no address, which is a key of its own
 					continue
 				}
 			}
@@ -190,8 +190,8 @@ func TestNoAllocsWhileTheStoreIsDown(t *testing.T) {
 		{two, nil, "two rules"},
 		{[]ratelimit.Rule{tiers}, nil, "tiers"},
 		{two, []ratelimit.Option{observed}, "an observer"},
-		{two, []ratelimit.Option{ratelimit.WithFailurePolicy(ratelimit.FailLocal(3))}, "a third"},
-		{two, []ratelimit.Option{ratelimit.WithFailurePolicy(ratelimit.FailOpen)}, "open"},
+		{two, []ratelimit.Option{ratelimit.WithFailurePolicy(ratelimit.FailLocal(3))}, "a local share of a third"},
+		{two, []ratelimit.Option{ratelimit.WithFailurePolicy(ratelimit.FailOpen)}, "a policy that fails open"},
 	} {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 		store.from(errsBefore)

@@ -17,8 +17,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// answers are what l, which grants 3 a minute and has just been started, says to
-// asks at chosen distances on its clock.
+// answers returns what l, a new limiter of 3 a minute, answers to calls at chosen
+// distances on its clock.
 func answers(t *testing.T, l limiter, advance func(time.Duration)) (all []ratelimit.Result) {
 	t.Helper()
 	ask := func(n int) ratelimit.Result {
@@ -50,7 +50,7 @@ func TestBenbjohnsonMock(t *testing.T) {
 		why   string
 	}{
 		{epoch, "a usual start"},
-		{time.Unix(0, 0), "where a new mock stands: zero is no special time"},
+		{time.Unix(0, 0), "where a new mock stands"},
 		{epoch.AddDate(-100, 0, 0), "before 1970"},
 	} {
 		overAll(t, func(t *testing.T, a algorithm) {
@@ -87,9 +87,9 @@ func TestClocksOfTheMachine(t *testing.T) {
 		opts []ratelimit.Option
 		why  string
 	}{
-		{nil, "no clock is the machine's"},
+		{nil, "without WithClock the machine's clock is read"},
 		{[]ratelimit.Option{ratelimit.WithClock(benbjohnson.New())}, "a clock of benbjohnson's that runs"},
-		{[]ratelimit.Option{ratelimit.WithClock(nowOnly{})}, "a clock that can do no more than be read"},
+		{[]ratelimit.Option{ratelimit.WithClock(nowOnly{})}, "a clock without After"},
 	} {
 		overAll(t, func(t *testing.T, a algorithm) {
 			synctest.Test(t, func(t *testing.T) {
@@ -111,12 +111,12 @@ func TestNoInstantIsSpecial(t *testing.T) {
 	}{
 		{time.Unix(0, 0), "the Unix epoch"},
 		{time.Unix(-60, 0), "the minute before it"},
-		{time.Unix(-120, 0), "the one before that"},
+		{time.Unix(-120, 0), "two minutes before it"},
 		{time.Time{}, "the zero Time, in year 1"},
 		{time.Time{}.AddDate(-5000, 0, 0), "before year 1"},
 		{time.Date(9999, 12, 31, 23, 59, 0, 0, time.UTC), "the last minute of year 9999"},
-		{time.Date(1677, 9, 21, 0, 12, 0, 0, time.UTC), "before what nanoseconds since 1970 can say"},
-		{time.Date(2262, 4, 11, 23, 48, 0, 0, time.UTC), "beyond it"},
+		{time.Date(1677, 9, 21, 0, 12, 0, 0, time.UTC), "before the first instant that nanoseconds since 1970 can name"},
+		{time.Date(2262, 4, 11, 23, 48, 0, 0, time.UTC), "after the last one"},
 	} {
 		overAll(t, func(t *testing.T, a algorithm) {
 			for _, offset := range []time.Duration{0, 1, 29*sec + 1, 52 * sec} { // into the window
@@ -169,9 +169,9 @@ func TestClockJumpsFar(t *testing.T) {
 		}{
 			{epoch.AddDate(-1000, 0, 0), false, "a thousand years back: time stands still"},
 			{epoch.AddDate(100, 0, 0), true, "a hundred years on"},
-			{epoch, false, "and back"},
+			{epoch, false, "and back again"},
 			{epoch.AddDate(1000, 0, 0), true, "beyond what a Duration can hold"},
-			{epoch.AddDate(2000, 0, 0), false, "where time can not go on, nothing is granted by mistake"},
+			{epoch.AddDate(2000, 0, 0), false, "beyond the last instant that is told apart: nothing is granted by mistake"},
 		} {
 			clock.Set(row.to)
 			if row.fresh {
@@ -184,7 +184,8 @@ func TestClockJumpsFar(t *testing.T) {
 	})
 }
 
-// moody is a clock that may panic, or end the goroutine that reads it.
+// moody is a clock that may panic, or end the goroutine that reads it: mood is what it
+// does first when it is read.
 type moody struct {
 	*ratelimit.FakeClock
 	mood atomic.Pointer[func()]
@@ -227,7 +228,7 @@ func TestAClockThatPanics(t *testing.T) {
 				})
 				wg.Wait()
 				clock.mood.Store(nil)
-				assert.False(t, returned, "%s has read the clock", call)
+				assert.False(t, returned, "%s does not return, because it reads the clock", call)
 				assert.Equal(t, before, l.Peek("key"), "%s: nothing has changed while the clock %s", call, name)
 				assert.Equal(t, ratelimit.PerMinute(3), l.Rate(), call)
 				assert.Equal(t, 1, l.Len(), call)
@@ -241,7 +242,7 @@ func TestAClockThatPanics(t *testing.T) {
 	})
 }
 
-// wallSteps is a clock with a monotonic reading whose wall time has been set.
+// wallSteps is a clock with a monotonic reading whose wall time can be set.
 type wallSteps struct {
 	now  time.Time // with a monotonic reading
 	wall int64     // seconds by which the wall time was moved
@@ -276,11 +277,11 @@ func TestWallClockSteps(t *testing.T) {
 			answers(t, got, func(d time.Duration) {
 				steps.now = steps.now.Add(d)
 				steps.wall, walls = walls[0], walls[1:]
-			}), "a limiter does not see the wall time step")
+			}), "the answers do not depend on the wall time")
 	})
 }
 
-// rung returns what c has received, or the zero Time if that is nothing.
+// rung returns the Time that c has received, or the zero Time if the alarm has not rung.
 func rung(c <-chan time.Time) time.Time {
 	select {
 	case at := <-c:
@@ -302,11 +303,11 @@ func TestFakeClockMoves(t *testing.T) {
 		{func() {}, epoch, "it stands where it was started"},
 		{func() { clock.Advance(sec) }, epoch.Add(sec), "it advances"},
 		{func() { clock.Advance(1) }, epoch.Add(sec + 1), "by a nanosecond"},
-		{func() { clock.Advance(0) }, epoch.Add(sec + 1), "or not at all"},
-		{func() { clock.Advance(-time.Hour) }, epoch.Add(sec + 1 - time.Hour), "or back"},
+		{func() { clock.Advance(0) }, epoch.Add(sec + 1), "by nothing"},
+		{func() { clock.Advance(-time.Hour) }, epoch.Add(sec + 1 - time.Hour), "backwards"},
 		{func() { clock.Set(time.Unix(-5, 0)) }, time.Unix(-5, 0), "it can be set, before 1970 too"},
 		{func() { clock.Set(time.Time{}) }, time.Time{}, "and to the zero Time"},
-		{func() { clock.Set(epoch) }, epoch, "and on again"},
+		{func() { clock.Set(epoch) }, epoch, "and forward again"},
 	} {
 		row.move()
 		assert.Equal(t, row.want, clock.Now(), row.why)
@@ -318,8 +319,8 @@ func TestFakeClockMoves(t *testing.T) {
 // reaches its instant.
 func TestFakeClockAfter(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
-	assert.Equal(t, epoch, rung(clock.After(0)), "no time passes at once")
-	assert.Equal(t, epoch, rung(clock.After(-sec)), "nor does less than none")
+	assert.Equal(t, epoch, rung(clock.After(0)), "an alarm after no time rings at once")
+	assert.Equal(t, epoch, rung(clock.After(-sec)), "and so does one in the past")
 
 	second, minute, again := clock.After(sec), clock.After(mins), clock.After(sec)
 	require.Equal(t, 3, clock.Alarms())
@@ -327,22 +328,22 @@ func TestFakeClockAfter(t *testing.T) {
 	assert.Zero(t, rung(second), "one nanosecond early")
 	clock.Advance(1)
 	assert.Equal(t, epoch.Add(sec), rung(second), "exactly on time")
-	assert.Equal(t, epoch.Add(sec), rung(again), "each of those that wait for one instant")
+	assert.Equal(t, epoch.Add(sec), rung(again), "two alarms for one instant both ring")
 	assert.Zero(t, rung(minute), "not yet")
 	assert.Zero(t, rung(second), "an alarm rings once")
 
 	clock.Advance(-30 * sec)
 	clock.Advance(30 * sec)
-	assert.Zero(t, rung(second), "even if its instant comes again")
+	assert.Zero(t, rung(second), "not even when its instant comes again")
 	clock.Advance(-time.Hour)
 	clock.Advance(time.Hour + mins - sec - 1)
-	assert.Zero(t, rung(minute), "a clock that went back has to come all the way")
+	assert.Zero(t, rung(minute), "a clock that went back has to reach the instant")
 	clock.Set(epoch.Add(24 * time.Hour))
-	assert.Equal(t, epoch.Add(24*time.Hour), rung(minute), "it receives the time that the clock was set to")
+	assert.Equal(t, epoch.Add(24*time.Hour), rung(minute), "the channel receives the time that the clock was set to")
 	assert.Zero(t, clock.Alarms())
 
 	clock.After(sec)
-	clock.Advance(sec) // does not wait for a receiver
+	clock.Advance(sec) // returns although nothing receives from the channel
 	assert.Zero(t, clock.Alarms())
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// A call is one step of a trace: n units at an instant, and the whole answer.
+// A call is one step of a trace: a Take of n units at an instant, and its whole answer.
 type call struct {
 	at   time.Duration // since the epoch
 	n    int
@@ -173,12 +173,12 @@ func TestYearIdleGivesFullQuota(t *testing.T) {
 	}
 }
 
-// unmoved is an observer that nothing moves.
+// unmoved is an observer that does nothing.
 type unmoved struct{}
 
 func (unmoved) Observe(ratelimit.Decision) {}
 
-// exemplars are the model and the bound of each algorithm.
+// exemplars holds the reference model and the bound of each algorithm.
 var exemplars = map[string]struct {
 	model func(start time.Time, r ratelimit.Rate) ratelimittest.Model
 	bound ratelimittest.Bound

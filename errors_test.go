@@ -80,8 +80,8 @@ func TestAlgorithmRefuses(t *testing.T) {
 
 		l, err = tt.make(ratelimit.PerMinute(5))
 		require.NoError(t, err)
-		require.EqualError(t, l.SetRate(tt.rate), tt.want, "SetRate refuses what the constructor does")
-		assert.Equal(t, ratelimit.PerMinute(5), l.Rate(), "and keeps the rate in force")
+		require.EqualError(t, l.SetRate(tt.rate), tt.want, "SetRate refuses what the constructor refuses")
+		assert.Equal(t, ratelimit.PerMinute(5), l.Rate(), "the rate in force is kept")
 	}
 	for _, r := range []ratelimit.Rate{
 		{Requests: math.MaxInt, Per: math.MaxInt64}, {Requests: math.MaxInt, Per: 1}, {Requests: 1, Per: math.MaxInt64},
@@ -91,7 +91,7 @@ func TestAlgorithmRefuses(t *testing.T) {
 		_, err = tokenBucket(r.WithBurst(math.MaxInt32))
 		assert.NoError(t, err, "a bucket takes any rate")
 		_, err = leakyBucket(r.WithBurst(math.MaxInt32))
-		assert.NoError(t, err, "so does a leaky one")
+		assert.NoError(t, err, "so does a leaky bucket")
 	}
 	_, err := slidingLog(ratelimit.Rate{Requests: 65_536, Per: math.MaxInt64})
 	assert.NoError(t, err, "the most that a log remembers")

@@ -20,35 +20,34 @@ type fault int
 
 const (
 	sound      fault = iota // nothing
-	errsBefore              // it fails, and has taken nothing
-	errsAfter               // it fails, but has taken
-	hangs                   // it waits for the end of ctx or a release, and has taken nothing
-	loses                   // it answers, but has lost all state before
-	miscounts               // it answers too few
-	overcounts              // it answers too many
-	panics                  // it panics
+	errsBefore              // the call fails, and nothing is taken
+	errsAfter               // the call fails, but the units are taken
+	hangs                   // the call waits until ctx ends or release is closed, and takes nothing
+	loses                   // the store loses all its state, then answers
+	miscounts               // the call returns too few answers
+	overcounts              // the call returns too many answers
+	panics                  // the call panics
 )
 
 // errFault is what a faultyStore fails with.
 var errFault = errors.New("connection refused")
 
-// A faultyStore is a MemoryStore between which and its users something goes wrong, by
-// a script.
+// A faultyStore is a MemoryStore whose calls go wrong by a script.
 type faultyStore struct {
-	clock *ratelimit.FakeClock // nil: the machine's
+	clock *ratelimit.FakeClock // nil for the machine's clock
 
 	mu       sync.Mutex
 	memory   *ratelimit.MemoryStore
-	script   []fault // of the next calls
-	then     fault   // of all that follow
+	script   []fault // the faults of the next calls
+	then     fault   // the fault of all calls after those
 	calls    [][]ratelimit.Ask
 	resets   [][]ratelimit.Ask
 	resetErr error
 
-	release chan struct{} // closed to end what hangs
+	release chan struct{} // closed to end the calls that hang
 }
 
-// newFaultyStore returns a store that answers.
+// newFaultyStore returns a faultyStore that works until it is told to fail.
 func newFaultyStore(t *testing.T, clock *ratelimit.FakeClock) *faultyStore {
 	t.Helper()
 	s := &faultyStore{clock: clock, release: make(chan struct{})}
@@ -56,7 +55,7 @@ func newFaultyStore(t *testing.T, clock *ratelimit.FakeClock) *faultyStore {
 	return s
 }
 
-// lose makes s forget everything.
+// lose makes s lose all its state.
 func (s *faultyStore) lose(t *testing.T) {
 	memory, err := newMemory(s.clock)
 	if t != nil {
@@ -65,7 +64,7 @@ func (s *faultyStore) lose(t *testing.T) {
 	s.memory = memory
 }
 
-// newMemory returns a MemoryStore on clock, or the machine's if it is nil.
+// newMemory returns a MemoryStore on clock, or on the machine's clock if it is nil.
 func newMemory(clock *ratelimit.FakeClock) (*ratelimit.MemoryStore, error) {
 	if clock == nil {
 		return ratelimit.NewMemoryStore()
@@ -73,7 +72,7 @@ func newMemory(clock *ratelimit.FakeClock) (*ratelimit.MemoryStore, error) {
 	return ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 }
 
-// next returns what is to happen in this call.
+// next records a call, and returns its fault and the memory that it is for.
 func (s *faultyStore) next(asks []ratelimit.Ask) (fault, *ratelimit.MemoryStore) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,21 +127,21 @@ func (s *faultyStore) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	return s.memory.Reset(ctx, asks)
 }
 
-// do makes these the faults of the next calls.
+// do sets the faults of the next calls, one each.
 func (s *faultyStore) do(script ...fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script = script
 }
 
-// from makes f the fault of all calls from now on.
+// from sets the fault of all calls from now on.
 func (s *faultyStore) from(f fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script, s.then = nil, f
 }
 
-// called returns how often the store has been asked, and forgets it.
+// called returns how often Take was called since the last call of called.
 func (s *faultyStore) called() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +150,7 @@ func (s *faultyStore) called() int {
 	return n
 }
 
-// A simulation is a limiter whose store fails by chance, and what it has granted.
+// A simulation is the history of a limiter whose store fails at random.
 type simulation struct {
 	burst, requests, replicas int // requests a second
 	steps                     []simulated
@@ -161,19 +160,19 @@ type simulation struct {
 type simulated struct {
 	at      time.Duration // since the epoch
 	granted int
-	left    int  // in the store, if it answered
-	local   bool // whether the share of this process decided
+	left    int  // left in the store, if the store answered
+	local   bool // whether the local share decided
 	lost    bool // whether the store lost its state right before
 }
 
-// simulate makes n decisions on one key, by chance.
+// simulate makes n decisions for one key, with random costs, pauses and faults.
 func simulate(t *testing.T, a algorithm, r *rand.Rand, n int) *simulation {
 	s := &simulation{burst: 1 + r.IntN(8), requests: 1 + r.IntN(20), replicas: 1 + r.IntN(3)}
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := a.start(t, ratelimit.PerSecond(s.requests).WithBurst(s.burst), ratelimit.WithStore(store), ratelimit.WithName("n"),
 		ratelimit.WithClock(store.clock), ratelimit.WithFailurePolicy(ratelimit.FailLocal(s.replicas)))
 	faults := []fault{sound, sound, sound, errsBefore, errsAfter, loses, miscounts}
-	bad := r.IntN(2) == 0 // whether faults come in a row
+	bad := r.IntN(2) == 0 // whether one fault goes on for several calls
 	f := sound
 	for range n {
 		store.clock.Advance(time.Duration(r.IntN(4)) * time.Duration(r.IntN(100_000_000)))
@@ -240,14 +239,16 @@ func (s *simulation) check(t *testing.T) {
 			out += step.at - s.steps[i-1].at
 		}
 	}
-	// All that was granted: what the store may grant, and the share in its absence.
+	// In all, no more was granted than what the store may grant, and the share while it is
+	// away.
 	last := s.steps[len(s.steps)-1].at
 	ns := int64(s.replicas) * int64(sec)
 	most := int64((losses+1)*s.burst+outages*share)*ns + int64(s.requests)*(int64(last)*int64(s.replicas)+int64(out))
 	require.LessOrEqual(t, int64(all)*ns, most)
 }
 
-// within reports whether granted is at most burst + requests/replicas a second.
+// within reports whether granted is at most burst, and requests/replicas for each second
+// of elapsed.
 func within(granted, burst, requests, replicas int, elapsed time.Duration) bool {
 	return int64(granted-burst)*int64(replicas)*int64(sec) <= int64(requests)*int64(elapsed)
 }
@@ -273,21 +274,21 @@ func TestStoreFaultsGrantNoMoreThanTheyAccountFor(t *testing.T) {
 		}
 	}
 	require.Greater(t, local, 10_000, "the store did fail")
-	require.Greater(t, lost, 1000, "and lose its state")
-	require.Greater(t, granted, 10_000, "and something was granted")
+	require.Greater(t, lost, 1000, "the store did lose its state")
+	require.Greater(t, granted, 10_000, "units were granted")
 }
 
-// A partedStore is a MemoryStore of three parts, any of which may be dead. A key's first
-// byte says in which it is.
+// A partedStore is a MemoryStore of three parts, any of which may be dead. The first
+// character of a key is the number of its part.
 type partedStore struct {
 	ratelimit.Store
 	clock *ratelimit.FakeClock
-	shift int  // added to the numbers of parts
+	shift int  // added to the number of every part
 	mute  bool // whether errors do not say which parts have failed
 
 	mu    sync.Mutex
 	dead  [3]bool
-	calls [3]int // of each part
+	calls [3]int // calls of each part
 }
 
 func newPartedStore(t *testing.T) *partedStore {
@@ -298,8 +299,8 @@ func newPartedStore(t *testing.T) *partedStore {
 	return &partedStore{Store: memory, clock: clock}
 }
 
-// limiter returns a RateLimiter on s, of a rule by client, and for the endpoint "2" of one
-// by endpoint as well.
+// limiter returns a RateLimiter on s with a default rule by client. Requests to the
+// endpoint "2" have a rule by client and one by endpoint, whose key is in part 2.
 func (s *partedStore) limiter(t *testing.T) *ratelimit.RateLimiter {
 	t.Helper()
 	rate := ratelimit.PerSecond(1000)
@@ -309,7 +310,7 @@ func (s *partedStore) limiter(t *testing.T) *ratelimit.RateLimiter {
 	}, &ratelimit.Rule{Rate: rate}, ratelimit.WithStore(s), ratelimit.WithClock(s.clock))
 }
 
-// A deadParts is the error of parts of a store.
+// A deadParts is an error that names the parts of a store that have failed.
 type deadParts []int
 
 func (e deadParts) Error() string { return fmt.Sprint("no answer of ", []int(e)) }
@@ -319,7 +320,7 @@ var errMute = errors.New("no answer")
 
 func (s *partedStore) Part(a ratelimit.Ask) int { return s.shift + int(a.Key[0]-'0') }
 
-// call counts a call, and fails if a part is dead.
+// call counts a call of each part that asks concern, and fails if one of them is dead.
 func (s *partedStore) call(asks []ratelimit.Ask) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -366,7 +367,7 @@ func (s *partedStore) die(parts ...int) {
 	}
 }
 
-// called returns how often each part has been asked, and forgets it.
+// called returns how often each part was called since the last call of called.
 func (s *partedStore) called() [3]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// epoch is when the traces start: at an edge of every window.
+// epoch is when the tests' clocks start: at an edge of every window.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const (
@@ -21,7 +21,7 @@ const (
 	mins = time.Minute
 )
 
-// A limiter is what each of the five is.
+// A limiter is what each of the five limiters of the package is.
 type limiter interface {
 	ratelimit.Limiter
 	Peek(key string) ratelimit.Result
@@ -32,7 +32,7 @@ type limiter interface {
 	Len() int
 }
 
-// An algorithm is one of the five, by name.
+// An algorithm is one of the five, with its name and its constructor.
 type algorithm struct {
 	name string
 	make func(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error)
@@ -74,7 +74,7 @@ var algorithms = []algorithm{
 	{"leaky bucket", leakyBucket},
 }
 
-// start returns a limiter for r that must be possible.
+// start makes a limiter of r and fails the test if that is refused.
 func (a algorithm) start(tb testing.TB, r ratelimit.Rate, opts ...ratelimit.Option) limiter {
 	tb.Helper()
 	l, err := a.make(r, opts...)
@@ -96,7 +96,7 @@ func startLeaky(t *testing.T, burst int, opts ...ratelimit.Option) limiter {
 	return algorithm{"leaky bucket", leakyBucket}.start(t, ratelimit.PerSecond(1).WithBurst(burst), opts...)
 }
 
-// byName is an algorithm of the five, as a rule names it.
+// byName is the name that a rule gives to each of the five.
 var byName = map[string]ratelimit.Algorithm{
 	"token bucket":           ratelimit.AlgorithmTokenBucket,
 	"fixed window":           ratelimit.AlgorithmFixedWindow,
@@ -105,32 +105,26 @@ var byName = map[string]ratelimit.Algorithm{
 	"leaky bucket":           ratelimit.AlgorithmLeakyBucket,
 }
 
-// yes is a granted request after which remaining units are left and the key is as
+// yes is the Result of a granted request: remaining units are left, and the key is as
 // good as new after reset.
 func yes(limit, remaining int, reset time.Duration) ratelimit.Result {
 	return ratelimit.Result{Allowed: true, Limit: limit, Remaining: remaining, ResetAfter: reset}
 }
 
-// no is a denied one.
+// no is the Result of a denied request, which may be tried again after retry.
 func no(limit, remaining int, retry, reset time.Duration) ratelimit.Result {
 	return ratelimit.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
 }
 
-// delayed is r, to be held for d.
+// delayed is r with a Delay of d.
 func delayed(d time.Duration, r ratelimit.Result) ratelimit.Result {
 	r.Delay = d
 	return r
 }
 
-// peeked is a look at a key that has remaining units left.
+// peeked is the Result of a look at a key that has remaining units left.
 func peeked(limit, remaining int, reset time.Duration) ratelimit.Result {
 	return yes(limit, remaining, reset)
-}
-
-// named is res as the answer of the rule of this name.
-func named(rule string, res ratelimit.Result) ratelimit.Result {
-	res.Rule = rule
-	return res
 }
 
 // degraded is res as the answer of a failure policy.
@@ -139,15 +133,16 @@ func degraded(res ratelimit.Result) ratelimit.Result {
 	return res
 }
 
-// by is res, answered by rule.
+// by is res with rule as the binding rule.
 func by(rule string, res ratelimit.Result) ratelimit.Result {
 	res.Rule = rule
 	return res
 }
 
+// unlimited is the Result of a request that no rule limits.
 var unlimited = ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}
 
-// take asks for n units and returns the answer, which must not be an error.
+// take calls Take for n units, which must not return an error.
 func take(t *testing.T, l ratelimit.Limiter, key string, n int) ratelimit.Result {
 	t.Helper()
 	res, err := l.Take(t.Context(), key, n)
@@ -155,7 +150,7 @@ func take(t *testing.T, l ratelimit.Limiter, key string, n int) ratelimit.Result
 	return res
 }
 
-// spend takes n units one by one, all of which must be granted.
+// spend takes n units one by one, and every one must be granted.
 func spend(t *testing.T, l ratelimit.Limiter, key string, n int) {
 	t.Helper()
 	for i := range n {
@@ -163,20 +158,21 @@ func spend(t *testing.T, l ratelimit.Limiter, key string, n int) {
 	}
 }
 
-// denied asks for one unit, which must not be granted.
+// denied asks for one unit, which must be denied.
 func denied(t *testing.T, l ratelimit.Limiter, key string) {
 	t.Helper()
 	require.False(t, l.Allow(key).Allowed)
 }
 
-// over returns a context that has ended.
+// over returns a context that has been cancelled.
 func over() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// A session is a limiter with one key, whose calls are made one by one.
+// A session makes calls for one key of a limiter, one after the other, and compares
+// each whole answer.
 type session struct {
 	t     *testing.T
 	clock *ratelimit.FakeClock
@@ -198,7 +194,7 @@ func (s *session) at(d time.Duration) *session {
 	return s
 }
 
-// take asks for n units; the answer must be want.
+// take asks for n units and compares the answer with want. why says what the call shows.
 func (s *session) take(n int, want ratelimit.Result, why string) *session {
 	s.t.Helper()
 	got, err := s.l.Take(s.t.Context(), "key", n)
@@ -207,13 +203,13 @@ func (s *session) take(n int, want ratelimit.Result, why string) *session {
 	return s
 }
 
-// look is take of none.
+// look takes no units, which is a look.
 func (s *session) look(want ratelimit.Result, why string) *session {
 	s.t.Helper()
 	return s.take(0, want, why)
 }
 
-// set changes the rate.
+// set changes the limiter's rate.
 func (s *session) set(r ratelimit.Rate) *session {
 	s.t.Helper()
 	require.NoError(s.t, s.l.SetRate(r))
@@ -221,10 +217,10 @@ func (s *session) set(r ratelimit.Rate) *session {
 	return s
 }
 
-// pass lets d pass in a bubble.
+// pass lets d pass on the machine's clock; in a synctest bubble that takes no time.
 func pass(d time.Duration) { <-time.After(d) }
 
-// newRules returns a RateLimiter that must be possible.
+// newRules makes a RateLimiter and fails the test if that is refused.
 func newRules(t testing.TB, rules []ratelimit.Rule, defaultRule *ratelimit.Rule, opts ...ratelimit.Option) *ratelimit.RateLimiter {
 	t.Helper()
 	l, err := ratelimit.New(rules, defaultRule, opts...)
@@ -232,7 +228,7 @@ func newRules(t testing.TB, rules []ratelimit.Rule, defaultRule *ratelimit.Rule,
 	return l
 }
 
-// rules returns a RateLimiter with these rules, and the clock that it reads.
+// rules makes a RateLimiter on a FakeClock, and returns both.
 func rules(t *testing.T, rs []ratelimit.Rule, defaultRule *ratelimit.Rule) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
 	t.Helper()
 	clock := ratelimit.NewFakeClock(epoch)
@@ -241,7 +237,7 @@ func rules(t *testing.T, rs []ratelimit.Rule, defaultRule *ratelimit.Rule) (*rat
 	return l, clock
 }
 
-// check asks l and expects no error.
+// check calls l.Check, which must not return an error.
 func check(t *testing.T, l *ratelimit.RateLimiter, req ratelimit.Request) ratelimit.Result {
 	t.Helper()
 	res, err := l.Check(t.Context(), req)
@@ -249,7 +245,7 @@ func check(t *testing.T, l *ratelimit.RateLimiter, req ratelimit.Request) rateli
 	return res
 }
 
-// peek looks at l and expects no error.
+// peek calls l.Peek, which must not return an error.
 func peek(t *testing.T, l *ratelimit.RateLimiter, req ratelimit.Request) ratelimit.Result {
 	t.Helper()
 	res, err := l.Peek(t.Context(), req)
@@ -257,7 +253,7 @@ func peek(t *testing.T, l *ratelimit.RateLimiter, req ratelimit.Request) ratelim
 	return res
 }
 
-// peekAt looks at one rule.
+// peekAt returns what one rule has left for a client.
 func peekAt(t *testing.T, l *ratelimit.RateLimiter, rule, client string) ratelimit.Result {
 	t.Helper()
 	res, err := l.Peek(t.Context(), ratelimit.Request{Client: client, Rules: []string{rule}})
@@ -265,7 +261,7 @@ func peekAt(t *testing.T, l *ratelimit.RateLimiter, rule, client string) ratelim
 	return res
 }
 
-// checked is the Result of a call that did not fail.
+// checked returns res, and panics if err is not nil.
 func checked(res ratelimit.Result, err error) ratelimit.Result {
 	if err != nil {
 		panic(err)
@@ -278,7 +274,7 @@ type observing func(d ratelimit.Decision)
 
 func (f observing) Observe(d ratelimit.Decision) { f(d) }
 
-// A custom is a user's limiter that is a function.
+// A custom is a user's own Limiter, made of a function.
 type custom func(ctx context.Context, key string, n int) (ratelimit.Result, error)
 
 func (f custom) Allow(string) ratelimit.Result { panic("a rule has no use for Allow") }
@@ -287,7 +283,7 @@ func (f custom) Take(ctx context.Context, key string, n int) (ratelimit.Result, 
 	return f(ctx, key, n)
 }
 
-// answering is a custom limiter that always answers this.
+// answering returns a custom limiter that always returns res and err.
 func answering(res ratelimit.Result, err error) custom {
 	return func(context.Context, string, int) (ratelimit.Result, error) { return res, err }
 }
@@ -319,7 +315,7 @@ func (w *waiter) over() bool {
 	}
 }
 
-// served waits until the call has returned, which must have been granted.
+// served waits until the call has returned, and fails the test if it was not granted.
 func (w *waiter) served(t *testing.T) ratelimit.Result {
 	t.Helper()
 	<-w.done
@@ -328,7 +324,7 @@ func (w *waiter) served(t *testing.T) ratelimit.Result {
 	return w.res
 }
 
-// waiting returns how many calls of l's Wait stand in line.
+// waiting returns how many calls of Wait are waiting for a unit of l, for any key.
 func waiting(l limiter) int { return l.(interface{ Waiting() int }).Waiting() }
 
 // raceEnabled reports whether the race detector watches the tests: it makes calls

@@ -32,11 +32,11 @@ func TestLeakyBucketSetRate(t *testing.T) {
 		set(ratelimit.PerSecond(10).WithBurst(1000)).
 		look(delayed(200*ms, yes(1000, 3, 99_700*ms)), "a raise neither grants nor delays").
 		set(five).
-		look(delayed(200*ms, yes(5, 3, 200*ms)), "and back: nothing lost").
+		look(delayed(200*ms, yes(5, 3, 200*ms)), "and back: nothing is lost").
 		set(ratelimit.PerSecond(10).WithBurst(3)).
 		look(delayed(200*ms, yes(3, 1, 200*ms)), "a cut leaves the new burst less what is queued").
 		set(ratelimit.PerSecond(10).WithBurst(1)).
-		take(1, no(1, 0, 100*ms, 200*ms), "or nothing; the two queued still leave one by one").
+		take(1, no(1, 0, 100*ms, 200*ms), "a smaller cut leaves nothing; the two that are queued still leave one by one").
 		at(100*ms).look(delayed(100*ms, yes(1, 1, 100*ms)), "one of them has yet to leave").
 		at(200*ms).look(yes(1, 1, 0), "as good as new when it has")
 	begin(t, leakyBucket, five).

@@ -24,18 +24,18 @@ func TestKeysAreBytes(t *testing.T) {
 		l := a.start(t, ratelimit.PerMinute(2), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
 		for i, row := range []struct{ key, why string }{
 			{"", "the empty key is a key"},
-			{"\x00", "so is a NUL"},
-			{"\x00\x00", "two are another"},
+			{"\x00", "a NUL"},
+			{"\x00\x00", "two NULs are another key"},
 			{"a", "a letter"},
-			{"a\x00", "nothing ends at a NUL"},
+			{"a\x00", "a key does not end at a NUL"},
 			{"\xff", "invalid UTF-8 is a key"},
-			{"\xfe", "and is not replaced"},
-			{"\ufffd", "by what replaces it elsewhere"},
+			{"\xfe", "another invalid byte is another key"},
+			{"\ufffd", "the character that often replaces invalid bytes"},
 			{"\u00e9", "a letter with an accent"},
-			{"e\u0301", "is not normalised"},
+			{"e\u0301", "the same letter in two characters is another key"},
 			{long, "a megabyte"},
-			{long[1:] + "x", "counts to its last byte"},
-			{"x" + long[1:], "and from its first"},
+			{long[1:] + "x", "a megabyte that differs in its last byte"},
+			{"x" + long[1:], "a megabyte that differs in its first byte"},
 		} {
 			assert.Equal(t, 2, l.Peek(row.key).Remaining, row.why)
 			spend(t, l, row.key, 2)
@@ -57,11 +57,11 @@ func TestPeekIsWhatAllowAnswers(t *testing.T) {
 			keys := l.Len()
 			look := l.Peek("key")
 			require.Equal(t, look, l.Peek("key"), "a look changes nothing")
-			require.Equal(t, look, take(t, l, "key", 0), "no units are a look")
-			require.Equal(t, keys, l.Len(), "a look makes no key")
+			require.Equal(t, look, take(t, l, "key", 0), "Take of no units is a look")
+			require.Equal(t, keys, l.Len(), "a look makes no state for the key")
 			got := l.Allow("key")
 			want := look
-			if want.Allowed { // what one unit changes
+			if want.Allowed { // one unit is taken
 				want.Remaining--
 				want.ResetAfter = got.ResetAfter
 				require.Greater(t, got.ResetAfter, time.Duration(0))
@@ -111,11 +111,11 @@ func TestTakeRefuses(t *testing.T) {
 			why  string
 		}{
 			{over(), 1, context.Canceled, "the caller has given up"},
-			{over(), 0, context.Canceled, "even on a look"},
+			{over(), 0, context.Canceled, "the caller has given up, and only looks"},
 			{expired, 1, context.DeadlineExceeded, "the caller's deadline has passed"},
-			{t.Context(), -1, ratelimit.ErrInvalidCount, "fewer than none"},
-			{t.Context(), math.MinInt, ratelimit.ErrInvalidCount, "the fewest"},
-			{nil, -1, ratelimit.ErrInvalidCount, "fewer than none, and no context"},
+			{t.Context(), -1, ratelimit.ErrInvalidCount, "a negative count"},
+			{t.Context(), math.MinInt, ratelimit.ErrInvalidCount, "the smallest count"},
+			{nil, -1, ratelimit.ErrInvalidCount, "a negative count, without a context"},
 		} {
 			res, err := l.Take(row.ctx, "key", row.n)
 			assert.Equal(t, row.want, err, row.why)
@@ -134,7 +134,7 @@ func TestTakeRefuses(t *testing.T) {
 func TestMoreThanEverFits(t *testing.T) {
 	counts := []int{6, math.MaxInt32 - 1, math.MaxInt32, math.MaxInt - 1, math.MaxInt}
 	if strconv.IntSize == 64 {
-		for _, low := range []uint64{0, 1, 3} { // what 32 bits of them would say
+		for _, low := range []uint64{0, 1, 3} { // their low 32 bits would fit
 			counts = append(counts, int(uint64(1)<<32+low), int(uint64(1)<<62+low))
 		}
 	}
@@ -157,14 +157,14 @@ func TestReset(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
 		fresh := l.Peek("key")
-		require.NoError(t, l.Reset("key"), "a key that was never seen")
+		require.NoError(t, l.Reset("key"), "a key that was never seen can be reset")
 		require.Zero(t, l.Len())
 		spend(t, l, "key", 5)
 		spend(t, l, "other", 3)
 		other := l.Peek("other")
 		require.NoError(t, l.Reset("key"))
 		assert.Equal(t, fresh, l.Peek("key"), "as good as new")
-		assert.Equal(t, other, l.Peek("other"), "nobody else is touched")
+		assert.Equal(t, other, l.Peek("other"), "the other key is not touched")
 		assert.Equal(t, 1, l.Len())
 		spend(t, l, "key", 5)
 		denied(t, l, "key")
@@ -185,16 +185,16 @@ func TestDecisionsAreCountedOnce(t *testing.T) {
 			why                         string
 		}{
 			{func() { l.Peek("key") }, 0, 0, 0, "a look is no decision"},
-			{func() { take(t, l, "key", 0) }, 0, 0, 0, "nor is an ask for no units"},
-			{func() { _, _ = l.Take(over(), "key", 1) }, 0, 0, 0, "nor one that is not answered"},
+			{func() { take(t, l, "key", 0) }, 0, 0, 0, "a Take of no units is none either"},
+			{func() { _, _ = l.Take(over(), "key", 1) }, 0, 0, 0, "nor is a call that fails"},
 			{func() { l.Allow("key") }, 1, 0, 0, "a grant"},
-			{func() { take(t, l, "key", 1) }, 1, 0, 0, "a grant of more"},
+			{func() { take(t, l, "key", 1) }, 1, 0, 0, "a second grant"},
 			{func() { _, _ = l.Wait(t.Context(), "key", 1) }, 1, 0, 0, "a grant that was waited for"},
 			{func() { l.Allow("key") }, 0, 1, 0, "a denial"},
-			{func() { take(t, l, "key", 4) }, 0, 1, 0, "a denial for ever"},
-			{func() { _, _ = l.Wait(expired, "key", 3) }, 0, 0, 0, "a wait that fails has decided nothing"},
+			{func() { take(t, l, "key", 4) }, 0, 1, 0, "a denial with Never"},
+			{func() { _, _ = l.Wait(expired, "key", 3) }, 0, 0, 0, "a Wait that fails is no decision"},
 			{func() { take(t, l, "other", 1) }, 1, 0, 1, "a grant from the shared debt"},
-			{func() { take(t, l, "other", 3) }, 0, 1, 0, "a denial by it"},
+			{func() { take(t, l, "other", 3) }, 0, 1, 0, "a denial by the shared debt"},
 		} {
 			if a.name == "leaky bucket" && row.why == "a grant that was waited for" {
 				l.Allow("key") // a Wait would last for the Delay
@@ -223,7 +223,7 @@ func TestSetRateRefusesAndKeepsTheOldOne(t *testing.T) {
 		}{
 			{ratelimit.Rate{}, "the zero rate"},
 			{ratelimit.PerMinute(0), "no requests"},
-			{ratelimit.PerMinute(-1), "fewer than none"},
+			{ratelimit.PerMinute(-1), "a negative count of requests"},
 			{ratelimit.Rate{Requests: 1, Per: -1}, "a negative time"},
 			{ratelimit.PerMinute(5).WithBurst(-1), "a negative burst"},
 		} {
@@ -290,11 +290,11 @@ func TestSetRateNeverGrants(t *testing.T) {
 				want := before.Remaining - max(from.Requests-to.Requests, 0)
 				require.Equal(t, max(want, 0), after.Remaining, "%v to %v with %v left", from, to, before)
 			case a.name == "sliding window log" && to.Per < from.Per:
-				require.GreaterOrEqual(t, after.Remaining, max(to.Requests-used, 0), "entries may leave, and nothing else may change")
+				require.GreaterOrEqual(t, after.Remaining, max(to.Requests-used, 0), "a shorter window may let entries leave, but takes nothing")
 			default:
 				require.Equal(t, max(to.Requests-used, 0), after.Remaining, "%v to %v with %v left", from, to, before)
 			}
-			require.Equal(t, to.Requests, l.Peek("unseen").Remaining, "a key that used nothing has the new limit")
+			require.Equal(t, to.Requests, l.Peek("unseen").Remaining, "a key that has used nothing has the whole new limit")
 		}
 	})
 }
@@ -317,21 +317,21 @@ func TestSetRateAtAnInstant(t *testing.T) {
 		{"token bucket", tokenBucket, per(1, sec).WithBurst(4), per(1, sec).WithBurst(9), 3, 0, peeked(9, 1, 8*sec),
 			"a larger burst has to be earned"},
 		{"leaky bucket", leakyBucket, per(1, sec).WithBurst(4), per(1, sec).WithBurst(9), 3, 0, delayed(3*sec, peeked(9, 1, 8*sec)),
-			"a larger burst has to be earned, and nothing leaves later for it"},
+			"a larger burst has to be earned, and the Delay stays"},
 		{"token bucket", tokenBucket, per(1, sec).WithBurst(9), per(1, sec).WithBurst(4), 3, 0, peeked(4, 1, 3*sec),
 			"what was used counts under a smaller burst"},
 		{"fixed window", fixedWindow, per(5, mins), per(8, mins), 5, 20 * sec, peeked(8, 3, 40*sec),
 			"what was used counts under a larger limit"},
 		{"fixed window", fixedWindow, per(5, mins), per(3, mins), 5, 20 * sec, no(3, 0, 40*sec, 40*sec),
-			"more was used than the new limit: nothing is left, not less"},
+			"more was used than the new limit: nothing is left"},
 		{"fixed window", fixedWindow, per(5, mins), per(5, 30*sec), 5, 20 * sec, no(5, 0, 10*sec, 10*sec),
-			"the count goes into the window that now lies in"},
+			"the count goes into the new window of the present instant"},
 		{"sliding log", slidingLog, per(5, mins), per(5, 30*sec), 5, 20 * sec, no(5, 0, 10*sec, 10*sec),
 			"entries keep their instants"},
 		{"sliding log", slidingLog, per(5, 30*sec), per(5, mins), 5, 30 * sec, peeked(5, 5, 0),
-			"what has left does not come back"},
+			"entries that had left do not come back"},
 		{"sliding counter", slidingCounter, per(4, mins), per(4, 30*sec), 3, 90 * sec, peeked(4, 2, mins),
-			"the estimate, one and a half, is rounded up into the window that now lies in"},
+			"the estimate, one and a half, is rounded up and goes into the new window of the present instant"},
 	} {
 		clock := ratelimit.NewFakeClock(epoch)
 		l, err := row.make(row.from, ratelimit.WithClock(clock))
@@ -360,7 +360,7 @@ func TestSetRateWhileOthersDecide(t *testing.T) {
 					}
 					if res.Limit != 5 && res.Limit != 9 || res.Remaining < 0 || res.Remaining > res.Limit ||
 						res.Allowed != (res.RetryAfter == 0) {
-						t.Errorf("an answer of neither rate: %+v", res)
+						t.Errorf("the answer fits neither rate: %+v", res)
 						return
 					}
 				}
@@ -387,7 +387,7 @@ func TestSetRateAfterResetAtTheBound(t *testing.T) {
 		spend(t, l, "other", 2)
 		require.NoError(t, l.Reset("key"))
 		require.NoError(t, l.SetRate(ratelimit.PerMinute(5)))
-		require.Equal(t, 5, l.Peek("key").Remaining, "%s: as good as new is as good as new at the new rate", a.name)
-		require.Equal(t, 0, l.Peek("other").Remaining, "%s: what is shared is still owed", a.name)
+		require.Equal(t, 5, l.Peek("key").Remaining, "%s: the key that was reset has the whole new rate", a.name)
+		require.Equal(t, 0, l.Peek("other").Remaining, "%s: the shared debt is still owed", a.name)
 	}
 }

@@ -27,14 +27,14 @@ func TestKeysShareADebtAtMaxKeys(t *testing.T) {
 		first := l.Peek("first")
 		spend(t, l, "second", 2)
 		assert.Equal(t, 1, l.Len())
-		assert.Equal(t, first, l.Peek("first"), "a key with a slot pays for nobody else")
-		assert.Equal(t, 1, l.Peek("third").Remaining, "a key without one pays for all of them")
+		assert.Equal(t, first, l.Peek("first"), "a key with a slot does not pay for other keys")
+		assert.Equal(t, 1, l.Peek("third").Remaining, "a key without a slot owes what all of them took")
 		assert.Equal(t, l.Peek("second"), l.Peek("third"))
 		spend(t, l, "third", 1)
 		denied(t, l, "second")
 		denied(t, l, "third")
 		require.NoError(t, l.Reset("third"))
-		denied(t, l, "third") // it has no slot of its own to reset
+		denied(t, l, "third") // it has no slot, so there is nothing of its own to reset
 
 		clock.Advance(24 * time.Hour)
 		for _, key := range []string{"second", "third"} {
@@ -53,11 +53,11 @@ func TestASharedLogKeepsItsEntries(t *testing.T) {
 	l := algorithm{"sliding window log", slidingLog}.start(t, ratelimit.PerMinute(3),
 		ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
 	for range 3 {
-		spend(t, l, "first", 1) // it has the slot
+		spend(t, l, "first", 1) // this key has the only slot
 		spend(t, l, "second", 1)
 		clock.Advance(20 * sec)
 	}
-	assert.Equal(t, yes(3, 1, 40*sec), l.Peek("third"), "units leave a shared log one by one too")
+	assert.Equal(t, yes(3, 1, 40*sec), l.Peek("third"), "units leave a shared log one by one")
 }
 
 // TestAFloodWinsNothing proves that a flood of keys gets no key more than its limit, and no
@@ -78,7 +78,7 @@ func TestAFloodWinsNothing(t *testing.T) {
 			if l.Allow(key).Allowed {
 				granted[key]++
 			}
-			require.LessOrEqual(t, granted[key], 3, "the clock stands: %s has more than the limit", key)
+			require.LessOrEqual(t, granted[key], 3, "the clock stands still, and %s got more than the limit", key)
 			require.LessOrEqual(t, l.Len(), 40)
 		}
 	})
@@ -116,7 +116,8 @@ func TestNoKeyIsKeptAlive(t *testing.T) {
 	})
 }
 
-// useOwnKey asks l for units under a key in memory of its own, and returns that.
+// useOwnKey calls every method of l with a key in memory of its own, and returns a weak
+// pointer to that memory.
 //
 //go:noinline
 func useOwnKey(t *testing.T, l limiter) weak.Pointer[[64]byte] {
@@ -181,7 +182,7 @@ func TestRuleWithoutKeysIsSmall(t *testing.T) {
 	l, err := ratelimit.New(rs, nil)
 	require.NoError(t, err)
 	each := (heap() - before) / count
-	assert.Less(t, each, int64(1536), "bytes")
+	assert.Less(t, each, int64(1536), "bytes that a rule keeps")
 	runtime.KeepAlive(l)
 	runtime.KeepAlive(rs)
 }

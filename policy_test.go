@@ -50,8 +50,8 @@ func TestFailLocalOfNobodyIsRefused(t *testing.T) {
 			require.Equal(t, before, l.Stats(), "%s: nothing is changed", row.why)
 			res, err := l.Peek(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
 			require.NoError(t, err, row.why)
-			require.Equal(t, named("good", yes(5, 4, 12*sec)), res, row.why)
-			require.Equal(t, ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, l.Allow("c", "/other"), "%s: no default rule", row.why)
+			require.Equal(t, by("good", yes(5, 4, 12*sec)), res, row.why)
+			require.Equal(t, unlimited, l.Allow("c", "/other"), "%s: no default rule", row.why)
 		}
 		require.NoError(t, l.Reset("c", "/e"))
 	}
@@ -74,7 +74,7 @@ func TestFailurePolicyIsAValue(t *testing.T) {
 		require.Equal(t, row.want, row.p.String(), row.why)
 	}
 	known := map[ratelimit.FailurePolicy]bool{ratelimit.FailLocal(4): true}
-	require.True(t, known[ratelimit.FailLocal(4)], "policies compare")
+	require.True(t, known[ratelimit.FailLocal(4)], "equal policies are one map key")
 	require.NotEqual(t, ratelimit.FailLocal(4), ratelimit.FailLocal(3))
 }
 
@@ -83,7 +83,7 @@ func TestFailurePolicyIsAValue(t *testing.T) {
 func TestFailurePolicyAnswers(t *testing.T) {
 	windows := ratelimit.PerMinute(10)
 	bucket := ratelimit.PerSecond(10)
-	open := ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}
+	open := unlimited
 	for _, row := range []struct {
 		algorithm string
 		rate      ratelimit.Rate
@@ -94,17 +94,17 @@ func TestFailurePolicyAnswers(t *testing.T) {
 	}{
 		{"token bucket", bucket, ratelimit.FailOpen, 1, open, "no limit applies"},
 		{"token bucket", bucket, ratelimit.FailOpen, 11, open, "not even the burst"},
-		{"token bucket", bucket, ratelimit.FailOpen, 0, open, "a look says so too"},
+		{"token bucket", bucket, ratelimit.FailOpen, 0, open, "a look gets the same answer"},
 		{"fixed window", windows, ratelimit.FailOpen, 1, open, "whatever the algorithm"},
-		{"token bucket", bucket, ratelimit.FailClosed, 1, no(10, 0, sec, sec), "nothing for a second"},
+		{"token bucket", bucket, ratelimit.FailClosed, 1, no(10, 0, sec, sec), "denied for a second"},
 		{"token bucket", bucket.WithBurst(20), ratelimit.FailClosed, 1, no(20, 0, sec, sec), "the limit is the burst"},
-		{"token bucket", bucket, ratelimit.FailClosed, 0, no(10, 0, sec, sec), "a look says so too"},
+		{"token bucket", bucket, ratelimit.FailClosed, 0, no(10, 0, sec, sec), "a look gets the same answer"},
 		{"leaky bucket", bucket, ratelimit.FailClosed, 1, no(10, 0, sec, sec), "whatever the algorithm"},
 		{"token bucket", bucket, ratelimit.FailurePolicy{}, 1, yes(10, 9, 100*ms), "the default is FailLocal(1): the whole rate"},
 		{"token bucket", bucket, ratelimit.FailLocal(1), 1, yes(10, 9, 100*ms), "the whole rate"},
 		{"token bucket", bucket, ratelimit.FailLocal(1), 10, yes(10, 0, sec), "the whole burst"},
 		{"token bucket", bucket, ratelimit.FailLocal(3), 1, yes(3, 2, 300*ms), "a third: 10 a second are 10 in 3 s"},
-		{"token bucket", bucket, ratelimit.FailLocal(3), 0, yes(3, 3, 0), "a look at it"},
+		{"token bucket", bucket, ratelimit.FailLocal(3), 0, yes(3, 3, 0), "a look at the share"},
 		{"token bucket", bucket, ratelimit.FailLocal(3), 4, no(3, 3, ratelimit.Never, 0), "more than the share never fits"},
 		{"token bucket", bucket, ratelimit.FailLocal(5), 1, yes(2, 1, 500*ms), "2 a second"},
 		{"token bucket", ratelimit.PerSecond(7), ratelimit.FailLocal(3), 1, yes(2, 1, 428571429), "7 in 3 s, exactly"},
@@ -183,26 +183,26 @@ func TestFailLocalStartsFromWhatTheStoreSaid(t *testing.T) {
 		why  string
 	}{
 		{0, sound, 4, yes(10, 6, 400*ms), "the store leaves 6"},
-		{0, errsBefore, 1, degraded(yes(3, 1, 600*ms)), "of which 2 are ours"},
-		{0, errsBefore, 2, degraded(no(3, 1, 300*ms, 600*ms)), "and one has been taken"},
+		{0, errsBefore, 1, degraded(yes(3, 1, 600*ms)), "of which 2 are this process's share"},
+		{0, errsBefore, 2, degraded(no(3, 1, 300*ms, 600*ms)), "one of which has been taken"},
 		{0, sound, 2, yes(10, 4, 600*ms), "the store leaves 4"},
-		{0, errsBefore, 0, degraded(yes(3, 1, 600*ms)), "of which 1 is ours, rounded down"},
-		{0, errsAfter, 1, degraded(yes(3, 0, 900*ms)), "a failure that has taken is a failure"},
+		{0, errsBefore, 0, degraded(yes(3, 1, 600*ms)), "of which 1 is the share, rounded down"},
+		{0, errsAfter, 1, degraded(yes(3, 0, 900*ms)), "the store took the unit and failed: the share is charged all the same"},
 		{0, errsBefore, 1, degraded(no(3, 0, 300*ms, 900*ms)), "nothing is left"},
 		{0, sound, 0, yes(10, 3, 700*ms), "the store has been charged for that failure"},
 		{0, errsBefore, 0, degraded(yes(3, 1, 600*ms)), "a look sets the share too"},
-		{300 * ms, errsBefore, 2, degraded(yes(3, 0, 900*ms)), "which fills at a third of the rate"},
+		{300 * ms, errsBefore, 2, degraded(yes(3, 0, 900*ms)), "the share refills at a third of the rate"},
 		{sec, sound, 0, yes(10, 10, 0), "the store is full again"},
-		{sec, errsBefore, 0, degraded(yes(3, 3, 0)), "and the share with it: upward"},
+		{sec, errsBefore, 0, degraded(yes(3, 3, 0)), "and so is the share"},
 		{sec, sound, 10, yes(10, 0, sec), "the store is empty"},
-		{sec, errsBefore, 1, degraded(no(3, 0, 300*ms, 900*ms)), "and the share with it: downward"},
+		{sec, errsBefore, 1, degraded(no(3, 0, 300*ms, 900*ms)), "and so is the share"},
 		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "one has been earned in 300 ms"},
-		{1300 * ms, sound, 4, no(10, 3, 100*ms, 700*ms), "a denial of the store's"},
-		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "says what is left as well"},
-		{1300 * ms, loses, 1, yes(10, 9, 100*ms), "the store has lost all it knew"},
-		{1300 * ms, errsBefore, 3, degraded(yes(3, 0, 900*ms)), "and so has the share"},
-		{1300 * ms, miscounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "too few answers are none"},
-		{1300 * ms, overcounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "and so are too many"},
+		{1300 * ms, sound, 4, no(10, 3, 100*ms, 700*ms), "a denial by the store"},
+		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "sets the share as well"},
+		{1300 * ms, loses, 1, yes(10, 9, 100*ms), "the store has lost its state, and answers as if new"},
+		{1300 * ms, errsBefore, 3, degraded(yes(3, 0, 900*ms)), "and so is the share"},
+		{1300 * ms, miscounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "too few answers are a failure"},
+		{1300 * ms, overcounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "too many answers are a failure"},
 	} {
 		store.clock.Set(epoch.Add(row.at))
 		store.do(row.f)
@@ -247,18 +247,18 @@ func TestPoliciesOfOneDecision(t *testing.T) {
 		first, second ratelimit.FailurePolicy
 		cost          int
 		want          ratelimit.Result
-		left          [2]int // after it, in the share of each; -1 where there is none
+		left          [2]int // left in each rule's share afterwards; -1 where it has no share
 		why           string
 	}{
-		{local, local, 2, named("second", yes(4, 2, mins)), [2]int{3, 2}, "both have it: both are charged"},
-		{local, local, 5, named("second", no(4, 4, ratelimit.Never, 0)), [2]int{5, 4}, "one has not: neither is charged"},
-		{local, open, 2, named("first", yes(5, 3, mins)), [2]int{3, -1}, "who is open leaves it to the other"},
-		{open, local, 2, named("second", yes(4, 2, mins)), [2]int{-1, 2}, "whatever the order"},
-		{local, closed, 2, named("second", no(8, 0, sec, sec)), [2]int{5, -1}, "who is closed denies, and the share is not charged"},
-		{closed, local, 2, named("first", no(10, 0, sec, sec)), [2]int{-1, 4}, "whatever the order"},
-		{closed, local, 5, named("second", no(4, 0, ratelimit.Never, 0)), [2]int{-1, 4}, "what never fits binds"},
-		{open, open, 100, named("first", ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}), [2]int{-1, -1}, "nobody limits"},
-		{open, closed, 1, named("second", no(8, 0, sec, sec)), [2]int{-1, -1}, "one that denies is enough"},
+		{local, local, 2, by("second", yes(4, 2, mins)), [2]int{3, 2}, "both shares have the units: both are charged"},
+		{local, local, 5, by("second", no(4, 4, ratelimit.Never, 0)), [2]int{5, 4}, "one share never has them: neither is charged"},
+		{local, open, 2, by("first", yes(5, 3, mins)), [2]int{3, -1}, "a rule that fails open leaves the answer to the other"},
+		{open, local, 2, by("second", yes(4, 2, mins)), [2]int{-1, 2}, "whatever the order"},
+		{local, closed, 2, by("second", no(8, 0, sec, sec)), [2]int{5, -1}, "a rule that fails closed denies, and the other's share is not charged"},
+		{closed, local, 2, by("first", no(10, 0, sec, sec)), [2]int{-1, 4}, "whatever the order"},
+		{closed, local, 5, by("second", no(4, 0, ratelimit.Never, 0)), [2]int{-1, 4}, "the denial with Never binds"},
+		{open, open, 100, by("first", unlimited), [2]int{-1, -1}, "no rule limits"},
+		{open, closed, 1, by("second", no(8, 0, sec, sec)), [2]int{-1, -1}, "one rule that denies is enough"},
 	} {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 		store.from(errsBefore)
@@ -305,8 +305,8 @@ func TestCallersEndIsNoFailure(t *testing.T) {
 			require.Equal(t, ratelimit.Result{}, res)
 			cancel()
 		}
-		require.Equal(t, 20, store.called(), "the breaker has heard of nothing")
-		require.Empty(t, seen, "nothing was decided")
+		require.Equal(t, 20, store.called(), "every call reaches the store: the breaker counts none of these as a failure")
+		require.Empty(t, seen, "no decision was made")
 		require.Equal(t, []ratelimit.RuleStats{{Rule: "default"}}, l.Stats())
 		store.from(sound)
 		res, err := l.Check(t.Context(), ratelimit.Request{})
@@ -316,7 +316,7 @@ func TestCallersEndIsNoFailure(t *testing.T) {
 		store.from(errsBefore)
 		res, err = l.Peek(t.Context(), ratelimit.Request{})
 		require.ErrorIs(t, err, ratelimit.ErrStore)
-		require.Equal(t, 4, res.Remaining, "nor from the share of this process")
+		require.Equal(t, 4, res.Remaining, "and nothing from the local share")
 	})
 }
 
@@ -332,7 +332,7 @@ func TestInvalidRateWhileTheStoreFails(t *testing.T) {
 		}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
 		_, err := l.Check(t.Context(), ratelimit.Request{})
 		assert.ErrorIs(t, err, ratelimit.ErrStore, policy)
-		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "%v: two problems are two", policy)
+		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "%v: both problems are reported", policy)
 	}
 }
 
@@ -343,14 +343,14 @@ func TestStoreThatPanics(t *testing.T) {
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
 	store.from(panics)
 	for range 5 {
-		require.PanicsWithValue(t, errFault, func() { l.Allow("c", "") }, "it is the caller's to see")
+		require.PanicsWithValue(t, errFault, func() { l.Allow("c", "") }, "the panic reaches the caller")
 	}
 	require.Equal(t, 5, store.called())
-	require.Equal(t, named("default", degraded(yes(5, 4, 12*sec))), l.Allow("c", ""), "and a failure: after five, it is not asked")
+	require.Equal(t, by("default", degraded(yes(5, 4, 12*sec))), l.Allow("c", ""), "after five panics, which are failures, the store is left alone")
 	require.Zero(t, store.called())
 	store.from(sound)
 	store.clock.Advance(sec)
 	res, err := l.Check(t.Context(), ratelimit.Request{Client: "c"})
 	require.NoError(t, err, "nothing is left locked")
-	require.Equal(t, named("default", yes(5, 4, 12*sec)), res)
+	require.Equal(t, by("default", yes(5, 4, 12*sec)), res)
 }

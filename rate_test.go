@@ -21,7 +21,7 @@ func TestParseRate(t *testing.T) {
 		why  string
 	}{
 		{"100/m", ratelimit.PerMinute(100), "m is a minute"},
-		{"100/min", ratelimit.PerMinute(100), "so is min"},
+		{"100/min", ratelimit.PerMinute(100), "min is a minute too"},
 		{"100/1m", ratelimit.PerMinute(100), "a number before the unit"},
 		{"100 / 1 m", ratelimit.PerMinute(100), "spaces do not matter"},
 		{"10 per second", ratelimit.PerSecond(10), "in words"},
@@ -29,10 +29,10 @@ func TestParseRate(t *testing.T) {
 		{"100/90s", ratelimit.Rate{Requests: 100, Per: 90 * sec}, "any length"},
 		{"1/3s", ratelimit.Rate{Requests: 1, Per: 3 * sec}, "a third per second"},
 		{"5/1h30m", ratelimit.Rate{Requests: 5, Per: 90 * mins}, "units run together"},
-		{"5/1 hour 30 minutes", ratelimit.Rate{Requests: 5, Per: 90 * mins}, "or apart"},
+		{"5/1 hour 30 minutes", ratelimit.Rate{Requests: 5, Per: 90 * mins}, "units may stand apart"},
 		{"5/1.5s", ratelimit.Rate{Requests: 5, Per: 1500 * ms}, "a decimal"},
 		{"5/0.000000001s", ratelimit.Rate{Requests: 5, Per: 1}, "a decimal down to a nanosecond"},
-		{"5/1.50000000000s", ratelimit.Rate{Requests: 5, Per: 1500 * ms}, "zeros behind the point say nothing"},
+		{"5/1.50000000000s", ratelimit.Rate{Requests: 5, Per: 1500 * ms}, "zeros at the end of a decimal are dropped"},
 		{"1/d", ratelimit.PerDay(1), "a day is 24 hours"},
 		{"1/2w", ratelimit.Rate{Requests: 1, Per: 14 * 24 * time.Hour}, "weeks"},
 		{"7/µs", ratelimit.Rate{Requests: 7, Per: time.Microsecond}, "the micro sign"},
@@ -60,20 +60,20 @@ func TestParseRateRefuses(t *testing.T) {
 	for _, tt := range []struct{ text, want, why string }{
 		{"", form, "nothing"},
 		{"100", form, "no time"},
-		{"100 m", form, "no per"},
-		{"100per m", form, "per is a word"},
+		{"100 m", form, "neither a slash nor per"},
+		{"100per m", form, "per has to stand between spaces"},
 		{"/m", "its count" + count, "no count"},
 		{"0/m", "its count" + count, "zero grants nothing"},
 		{"-1/m", "its count" + count, "negative"},
 		{"+1/m", "its count" + count, "a sign"},
-		{"1.5/m", "its count" + count, "half a request; 3/2m says it"},
+		{"1.5/m", "its count" + count, "half a request, which 3/2m says"},
 		{"1e3/m", "its count" + count, "no exponents"},
 		{"9223372036854775808/m", "its count" + count, "beyond an int"},
 		{"100/", "its time must be longer than zero", "no time after the slash"},
 		{"100/M", units, "M might be a month"},
 		{"100/month", units, "months differ in length"},
-		{"100/y", units, "so do years"},
-		{"100/5", units, "5 of what"},
+		{"100/y", units, "years differ in length"},
+		{"100/5", units, "a time without a unit"},
 		{"100/m s", number, "a unit without a number may only stand alone"},
 		{"100/0s", "its time must be longer than zero", "no time at all"},
 		{"100/-1s", units, "negative"},
@@ -191,7 +191,7 @@ func FuzzRateRoundTrip(f *testing.F) {
 	f.Add(100, int64(time.Minute), 0)
 	f.Add(1, int64(math.MaxInt64), 1)
 	f.Add(math.MaxInt, int64(1), math.MaxInt)
-	f.Add(7, int64(90061001001001), 3) // a bit of every unit
+	f.Add(7, int64(90061001001001), 3) // some of every unit
 	f.Fuzz(func(t *testing.T, requests int, per int64, burst int) {
 		r := ratelimit.Rate{Requests: requests, Per: time.Duration(per), Burst: burst}
 		text, err := r.MarshalText()

@@ -60,7 +60,7 @@ func (c *cooldownConfig) step(s *cooldownState, _ *cooldownConfig, now instant, 
 	return v, 0
 }
 
-// carry leaves s as it is: who is hot cools down at the old rate.
+// carry leaves s as it is: a key that waits to cool down does so at the old rate.
 func (c *cooldownConfig) carry(*cooldownState, *cooldownConfig, instant) {}
 
 // resize leaves s as it is: the limit is 1 at any rate.
@@ -72,7 +72,7 @@ func (c *cooldownConfig) slower(than *cooldownConfig) bool { return c.gap > than
 // charged returns the instant of the last charge.
 func (c *cooldownConfig) charged(s *cooldownState) instant { return s.last }
 
-// giveBack cools the key down, if it was then that it got hot.
+// giveBack cools the key down, unless a later charge has heated it again.
 func (c *cooldownConfig) giveBack(s *cooldownState, then instant, _ int64) {
 	if s.last == then {
 		s.cool = then
@@ -82,5 +82,5 @@ func (c *cooldownConfig) giveBack(s *cooldownState, then instant, _ int64) {
 // Idle reports whether s has cooled down.
 func (c *cooldownConfig) Idle(s *cooldownState, now instant) bool { return now >= max(s.last, s.cool) }
 
-// Inherit returns s: all who share it wait alike.
+// Inherit returns s: all the keys that share it wait equally long.
 func (c *cooldownConfig) Inherit(s *cooldownState, _ instant) cooldownState { return *s }

@@ -16,12 +16,12 @@ func TestSlidingWindowLogLeaves(t *testing.T) {
 		at(1).take(2, yes(5, 3, 10), "two at 1").
 		at(3).take(1, yes(5, 2, 10), "one at 3").
 		take(1, yes(5, 1, 10), "and another at the same instant").
-		at(4).take(2, no(5, 1, 7, 9), "when the two have left, at 11").
+		at(4).take(2, no(5, 1, 7, 9), "two fit when the two have left, at 11").
 		take(3, no(5, 1, 7, 9), "three fit then as well").
-		take(4, no(5, 1, 9, 9), "four when all have").
-		take(6, no(5, 1, ratelimit.Never, 9), "six never").
+		take(4, no(5, 1, 9, 9), "four fit when all have left").
+		take(6, no(5, 1, ratelimit.Never, 9), "six never fit").
 		at(2).take(1, yes(5, 0, 10), "a clock that steps back stands still at 3").
-		at(11).take(2, yes(5, 0, 10), "as advised").
+		at(11).take(2, yes(5, 0, 10), "after exactly the advised wait").
 		take(1, no(5, 0, 2, 10), "when those at 3 leave").
 		at(13).look(yes(5, 3, 8), "exactly a window old").
 		at(21).look(yes(5, 5, 0), "empty")
@@ -72,7 +72,7 @@ func TestSlidingWindowLogRing(t *testing.T) {
 		} else {
 			entries = append(entries, entry{at, n})
 		}
-		s.at(at).take(n, want, "step")
+		s.at(at).take(n, want, "the plain list of entries agrees")
 	}
 	require.Equal(t, 1, s.l.Len())
 }

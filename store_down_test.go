@@ -14,13 +14,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// anAsk is a way to have a decision made.
+// anAsk is one of the methods that decide or look.
 type anAsk struct {
 	name string
 	do   func(l *ratelimit.RateLimiter) ratelimit.Result
 }
 
-// asksOf are the ways to ask for one unit.
+// asksOf returns the methods by which a caller asks for one unit.
 func asksOf(ctx context.Context) []anAsk {
 	return []anAsk{
 		{"Allow", func(l *ratelimit.RateLimiter) ratelimit.Result { return l.Allow("c", "/e") }},
@@ -51,20 +51,20 @@ func TestStoreThatIsDownIsLeftAlone(t *testing.T) {
 			require.Equal(t, want, store.called(), "%s: %s", ask.name, why)
 		}
 		store.do(errsBefore, errsAfter, miscounts, errsBefore)
-		ten(10, "an answer after four failures")
+		ten(10, "an answer after four failures: the store is asked on")
 		store.from(errsBefore)
-		ten(5, "five failures in a row")
+		ten(5, "after five failures in a row the store is left alone")
 		for _, pause := range []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 500 * ms, 500 * ms} {
 			store.clock.Advance(pause / 2)
-			ten(0, "a pause is shortened by at most half")
+			ten(0, "a pause lasts at least half of its length")
 			store.clock.Advance(pause - pause/2)
 			ten(1, "one probe when it is over")
 		}
 		store.from(sound)
-		ten(0, "nobody knows that the store is back")
+		ten(0, "no probe has found out yet that the store is back")
 		store.clock.Advance(500 * ms)
 		require.False(t, ask.do(l).Degraded, "the probe is answered")
-		ten(11, "and everybody asks again")
+		ten(11, "from then on every request asks the store")
 	}
 }
 
@@ -98,7 +98,7 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 				require.True(t, ask.do(l).Degraded)
 			}
 			pass(time.Hour)
-			require.True(t, ask.do(l).Degraded, "%s: nor is there a second one", ask.name)
+			require.True(t, ask.do(l).Degraded, "%s: there is no second probe", ask.name)
 			require.Equal(t, time.Hour, time.Since(began), "decisions took no time")
 			require.Zero(t, store.called())
 			close(store.release)
@@ -107,7 +107,7 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 			pass(100 * ms)
 			require.False(t, ask.do(l).Degraded, "%s: the store is back", ask.name)
 		}
-	}) // and no goroutine is left
+	}) // the bubble fails if a goroutine is left
 }
 
 // TestADeadStoreCostsNoTime bounds in real time what TestNobodyWaitsForAProbe proves in a
@@ -165,7 +165,7 @@ func TestAnAbandonedProbeLetsAnotherOneThrough(t *testing.T) {
 		}
 		store.from(sound)
 		res, err := l.Check(t.Context(), ratelimit.Request{})
-		require.NoError(t, err, "the pause is over, and nobody has found out")
+		require.NoError(t, err, "the pause is over, and no probe has been answered: this request probes")
 		require.False(t, res.Degraded)
 	})
 }
@@ -182,7 +182,7 @@ func TestAProbeThatPanicsLetsAnotherOneThrough(t *testing.T) {
 	store.from(panics)
 	store.clock.Advance(50 * ms)
 	require.Panics(t, func() { l.Allow("c", "") })
-	require.True(t, l.Allow("c", "").Degraded, "it has failed")
+	require.True(t, l.Allow("c", "").Degraded, "the probe has failed, so there is another pause")
 	store.from(sound)
 	store.clock.Advance(100 * ms)
 	require.False(t, l.Allow("c", "").Degraded)
@@ -199,7 +199,7 @@ func TestStoreDownWhileTheClockStepsBack(t *testing.T) {
 	}
 	store.from(sound)
 	store.clock.Advance(-time.Hour)
-	require.False(t, l.Allow("c", "").Degraded, "an hour back is no pause of an hour")
+	require.False(t, l.Allow("c", "").Degraded, "the pause ends although the clock went back by an hour")
 }
 
 // TestOneBreakerForAllRules proves that all rules on a store share its breaker.
@@ -213,10 +213,10 @@ func TestOneBreakerForAllRules(t *testing.T) {
 	for range 5 {
 		l.Allow("c", "/a")
 	}
-	require.Equal(t, named("/b", degraded(no(5, 0, sec, sec))), l.Allow("c", "/b"))
+	require.Equal(t, by("/b", degraded(no(5, 0, sec, sec))), l.Allow("c", "/b"))
 	require.Equal(t, 5, store.called(), "the store that does not answer /a does not answer /b")
 	res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/none"})
-	require.NoError(t, err, "without rules there is nothing to ask")
+	require.NoError(t, err, "without a rule the store is not asked")
 	require.False(t, res.Degraded)
 }
 
@@ -262,11 +262,11 @@ func TestDecisionsOfADeadAndALivePart(t *testing.T) {
 	l := store.limiter(t)
 	store.die(2)
 	for range 20 {
-		require.Equal(t, named("endpoint", degraded(no(1000, 0, sec, sec))), l.Allow("0", "2"), "each rule's policy answers")
+		require.Equal(t, by("endpoint", degraded(no(1000, 0, sec, sec))), l.Allow("0", "2"), "each rule's own failure policy answers")
 	}
 	require.Equal(t, [3]int{5, 0, 5}, store.called())
 	require.Equal(t, 1, l.StoreStats().Open)
-	require.False(t, l.Allow("0", "").Degraded, "the live part has not been blamed")
+	require.False(t, l.Allow("0", "").Degraded, "the live part is still asked")
 	require.True(t, l.Allow("2", "").Degraded)
 
 	store.die()
@@ -287,10 +287,10 @@ func TestErrorsThatDoNotSayWhichPart(t *testing.T) {
 		l.Allow("1", "")
 	}
 	require.Equal(t, [3]int{5, 10, 5}, store.called())
-	require.Equal(t, 2, l.StoreStats().Open, "both that were asked")
+	require.Equal(t, 2, l.StoreStats().Open, "both parts that were asked are blamed")
 	require.True(t, l.Allow("0", "").Degraded)
 	store.clock.Advance(50 * ms)
-	require.False(t, l.Allow("0", "").Degraded, "one of them has not been dead")
+	require.False(t, l.Allow("0", "").Degraded, "a probe finds that one of them is alive")
 	require.True(t, l.Allow("2", "").Degraded)
 	require.Equal(t, 1, l.StoreStats().Open)
 }
@@ -312,18 +312,18 @@ func TestProbesOfAPartThatAnotherOneHoldsUp(t *testing.T) {
 	open("2")
 	store.die(2)
 	for range 10 {
-		require.True(t, l.Allow("0", "2").Degraded, "0 may be probed, but 2 pauses")
+		require.True(t, l.Allow("0", "2").Degraded, "part 0 may be probed, but part 2 has to be left alone")
 	}
 	require.Equal(t, [3]int{5, 0, 5}, store.called())
-	require.False(t, l.Allow("0", "").Degraded, "the probe of 0 is still to be had")
+	require.False(t, l.Allow("0", "").Degraded, "part 0 can still be probed")
 
 	store.die(0, 2)
 	open("0")
 	store.clock.Advance(500 * ms)
 	store.die(2)
-	require.True(t, l.Allow("0", "2").Degraded, "both are probed; 2 is to blame")
-	require.Equal(t, 2, l.StoreStats().Open, "of 0 nobody knows")
-	require.False(t, l.Allow("0", "").Degraded, "so it is probed again")
+	require.True(t, l.Allow("0", "2").Degraded, "both parts are probed, and part 2 fails")
+	require.Equal(t, 2, l.StoreStats().Open, "that tells nothing of part 0")
+	require.False(t, l.Allow("0", "").Degraded, "so part 0 is probed again")
 	store.die()
 	store.clock.Advance(500 * ms)
 	require.False(t, l.Allow("0", "2").Degraded)
@@ -366,7 +366,7 @@ func TestPartsUnderConcurrency(t *testing.T) {
 	}
 	stats := l.StoreStats()
 	require.Zero(t, stats.Open)
-	require.Positive(t, stats.Opened, "it was away")
+	require.Positive(t, stats.Opened, "the part was left alone at least once")
 	require.Equal(t, 3, stats.Parts)
 	t.Logf("a part was left alone %d times", stats.Opened)
 }

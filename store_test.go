@@ -46,7 +46,7 @@ func TestStoreIsAskedOnceForAllRules(t *testing.T) {
 		why    string
 	}{
 		{nil, ":", "without a name"},
-		{[]ratelimit.Option{ratelimit.WithName("billing")}, "billing:", "a name is a part of every rule's"},
+		{[]ratelimit.Option{ratelimit.WithName("billing")}, "billing:", "a name goes before every rule's own"},
 	} {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 		l := newRules(t, rules, nil, append(row.opts, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))...)
@@ -86,11 +86,11 @@ func TestStoreIsAskedForTheResolvedRate(t *testing.T) {
 		err  error
 		why  string
 	}{
-		{ratelimit.Request{Client: "a"}, rate, nil, "the rule's own"},
-		{ratelimit.Request{Client: "a", Tier: "gold"}, rate, nil, "nobody knows this tier"},
-		{ratelimit.Request{Client: "a", Tier: "paid"}, paid, nil, "the tier's"},
-		{ratelimit.Request{Client: "vip", Tier: "paid"}, vip, nil, "code has the last word"},
-		{ratelimit.Request{Client: "broken", Tier: "paid"}, rate, ratelimit.ErrInvalidConfig, "an invalid rate means the rule's own"},
+		{ratelimit.Request{Client: "a"}, rate, nil, "the rule's own rate"},
+		{ratelimit.Request{Client: "a", Tier: "gold"}, rate, nil, "the rule has no such tier"},
+		{ratelimit.Request{Client: "a", Tier: "paid"}, paid, nil, "the tier's rate"},
+		{ratelimit.Request{Client: "vip", Tier: "paid"}, vip, nil, "Resolve goes before the tier"},
+		{ratelimit.Request{Client: "broken", Tier: "paid"}, rate, ratelimit.ErrInvalidConfig, "an invalid resolved rate is replaced by the rule's own"},
 	} {
 		row.req.Endpoint = "/e"
 		res, err := l.Check(t.Context(), row.req)
@@ -99,7 +99,7 @@ func TestStoreIsAskedForTheResolvedRate(t *testing.T) {
 		require.Equal(t, row.want.Requests, res.Limit, row.why)
 		require.Equal(t, row.want, store.calls[len(store.calls)-1][0].Rate, row.why)
 	}
-	require.Equal(t, 5, store.called(), "each decision is one call")
+	require.Equal(t, 5, store.called(), "each decision is one call of the store")
 }
 
 // TestStoreKeysOfPairsAreInjective proves that no two pairs of a client and an endpoint
@@ -111,17 +111,17 @@ func TestStoreKeysOfPairsAreInjective(t *testing.T) {
 	pieces := []string{"", "a", "b", ":", "1", "1:", "1:a", "a:", "ab", ":1", "\x00", "2:a", "11:", "a1:a"}
 	for _, client := range pieces {
 		for _, endpoint := range pieces {
-			require.True(t, l.Allow(client, endpoint).Allowed, "%q %q shares with another", client, endpoint)
+			require.True(t, l.Allow(client, endpoint).Allowed, "%q %q shares its state with another pair", client, endpoint)
 			ask := store.calls[len(store.calls)-1][0]
 			other, taken := seen[ask.Key]
-			require.False(t, taken, "%q %q and %q are one key", client, endpoint, other)
+			require.False(t, taken, "%q %q has the key of %q", client, endpoint, other)
 			seen[ask.Key] = [2]string{client, endpoint}
 			require.Equal(t, client, ask.Client)
 		}
 	}
 }
 
-// A choosyStore supports what it likes.
+// A choosyStore supports every rate but one.
 type choosyStore struct {
 	*faultyStore
 	refuse ratelimit.Rate
@@ -188,13 +188,13 @@ func TestStoreThatDoesNotSupportARate(t *testing.T) {
 		store.called()
 		res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/e"})
 		require.NoError(t, err, row.why)
-		require.Equal(t, named("a", yes(5, 4, 12*sec)), res, "%s: nothing is changed", row.why)
+		require.Equal(t, by("a", yes(5, 4, 12*sec)), res, "%s: nothing is changed", row.why)
 		require.NoError(t, l.Reset("", "/e"))
 	}
 	res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/resolved"})
-	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "a rate that code comes up with is asked for too")
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "a rate that Resolve returns is checked too")
 	require.ErrorContains(t, err, errChoosy.Error())
-	require.Equal(t, named("resolved", yes(5, 4, 12*sec)), res, "and is not used")
+	require.Equal(t, by("resolved", yes(5, 4, 12*sec)), res, "the rate that is not supported is not used")
 }
 
 // TestStoreResetReachesTheShare proves that Reset also clears the key's local share.
@@ -207,8 +207,8 @@ func TestStoreResetReachesTheShare(t *testing.T) {
 	}
 	require.NoError(t, l.Reset("c", ""))
 	store.from(errsBefore)
-	require.Equal(t, named("default", degraded(yes(5, 4, 12*sec))), l.Allow("c", ""), "the share of this process is as good as new")
-	require.Equal(t, named("default", degraded(yes(5, 1, 48*sec))), l.Allow("d", ""), "and nobody else's is")
+	require.Equal(t, by("default", degraded(yes(5, 4, 12*sec))), l.Allow("c", ""), "the local share of the key is as good as new")
+	require.Equal(t, by("default", degraded(yes(5, 1, 48*sec))), l.Allow("d", ""), "the share of another key is not")
 }
 
 // TestStoreResetThatFails proves that Reset reports a failure of the store and works again
@@ -237,12 +237,12 @@ func TestStoreOptions(t *testing.T) {
 	}{
 		{[]ratelimit.Option{ratelimit.WithStore(store)},
 			`ratelimit: name is "": must be set by WithName: it tells the limiters in a store apart`, "a store without a name"},
-		{[]ratelimit.Option{ratelimit.WithStore(nil)}, "ratelimit: store is <nil>: must not be nil", "no store"},
+		{[]ratelimit.Option{ratelimit.WithStore(nil)}, "ratelimit: store is <nil>: must not be nil", "a nil store"},
 		{[]ratelimit.Option{ratelimit.WithStore(none)}, "ratelimit: store is <nil>: must not be nil", "a store that is a nil pointer"},
 		{[]ratelimit.Option{ratelimit.WithName("")}, `ratelimit: name is "": must not be empty or have a ":"`, "an empty name"},
-		{[]ratelimit.Option{ratelimit.WithName("a:b")}, `ratelimit: name is "a:b": must not be empty or have a ":"`, "a name that could be two"},
+		{[]ratelimit.Option{ratelimit.WithName("a:b")}, `ratelimit: name is "a:b": must not be empty or have a ":"`, "a name with the character that ends a name"},
 		{[]ratelimit.Option{ratelimit.WithFailurePolicy(ratelimit.FailLocal(0))},
-			"ratelimit: failurePolicy is local:0: must have at least 1 replica", "a share of nobody's"},
+			"ratelimit: failurePolicy is local:0: must have at least 1 replica", "a share for no replica"},
 	} {
 		for _, a := range algorithms {
 			l, err := a.make(ratelimit.PerMinute(5), row.opts...)
@@ -255,7 +255,7 @@ func TestStoreOptions(t *testing.T) {
 	require.NoError(t, err, "the rules of a RateLimiter have names of their own")
 	for _, a := range algorithms {
 		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithName("n"))
-		require.Equal(t, 4, l.Allow("key").Remaining, "%s: a name alone means nothing", a.name)
+		require.Equal(t, 4, l.Allow("key").Remaining, "%s: without a store, a name changes nothing", a.name)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestStoreDenialIsNoFailure(t *testing.T) {
 	for range 20 {
 		res, err := l.Check(t.Context(), ratelimit.Request{Client: "c"})
 		require.NoError(t, err)
-		require.Equal(t, named("default", no(1, 0, mins, mins)), res)
+		require.Equal(t, by("default", no(1, 0, mins, mins)), res)
 	}
 	assert.Equal(t, 21, store.called(), "the store is asked each time")
 	assert.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 1, Denied: 20, LiveKeys: 1}}, l.Stats())
@@ -297,8 +297,8 @@ func TestStoreIsNotAskedForNothing(t *testing.T) {
 	}
 }
 
-// A denyingStore is a MemoryStore that counts what it is asked, and denies some asks
-// without that.
+// A denyingStore is a MemoryStore that counts calls of Take, and whose Denied method
+// denies some asks beforehand.
 type denyingStore struct {
 	*ratelimit.MemoryStore
 	denies func(a ratelimit.Ask) bool
@@ -343,7 +343,7 @@ func TestDeniedAtOnce(t *testing.T) {
 
 	assert.True(t, limiter.Allow("bob", "/search").Allowed)
 	assert.Equal(t, 1, store.asked)
-	assert.True(t, limiter.Allow("alice", "/other").Allowed, "no rule, no ask")
+	assert.True(t, limiter.Allow("alice", "/other").Allowed, "without a rule the store is not asked")
 	stats := limiter.Stats()
 	assert.EqualValues(t, 2, stats[0].Denied)
 	assert.EqualValues(t, 1, stats[0].Allowed)

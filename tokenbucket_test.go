@@ -31,14 +31,14 @@ func TestTokenBucketExtremes(t *testing.T) {
 	const year = 366 * 24 * time.Hour
 	begin(t, tokenBucket, ratelimit.Rate{Requests: 1, Per: year, Burst: math.MaxInt32}).
 		take(math.MaxInt32, yes(math.MaxInt32, 0, ratelimit.Never), "2^31-1 years are beyond a Duration").
-		take(1, no(math.MaxInt32, 0, year, ratelimit.Never), "one is not").
-		take(291, no(math.MaxInt32, 0, 291*year, ratelimit.Never), "nor are 291").
-		take(292, no(math.MaxInt32, 0, ratelimit.Never, ratelimit.Never), "292 are").
+		take(1, no(math.MaxInt32, 0, year, ratelimit.Never), "one year is not").
+		take(291, no(math.MaxInt32, 0, 291*year, ratelimit.Never), "291 years are not").
+		take(292, no(math.MaxInt32, 0, ratelimit.Never, ratelimit.Never), "292 years are").
 		at(year-1).take(1, no(math.MaxInt32, 0, 1, ratelimit.Never), "a nanosecond is missing after a year").
 		at(year).take(1, yes(math.MaxInt32, 0, ratelimit.Never), "one token")
 	begin(t, tokenBucket, ratelimit.Rate{Requests: math.MaxInt32, Per: 1, Burst: 1}).
 		take(1, yes(1, 0, 1), "2^31-1 tokens a nanosecond").
-		take(1, no(1, 0, 1, 1), "within it, none").
+		take(1, no(1, 0, 1, 1), "none within the same nanosecond").
 		at(1).take(1, yes(1, 0, 1), "the burst bounds what is kept")
 	begin(t, tokenBucket, ratelimit.Rate{Requests: 1, Per: math.MaxInt64}).
 		take(1, yes(1, 0, ratelimit.Never), "one in 292 years").
@@ -55,11 +55,11 @@ func TestTokenBucketSetRate(t *testing.T) {
 		set(ratelimit.PerSecond(20)).
 		look(yes(20, 6, 700*ms), "a raise grants nothing").
 		set(ten).
-		look(yes(10, 6, 400*ms), "and back: nothing lost").
+		look(yes(10, 6, 400*ms), "and back: nothing is lost").
 		set(ratelimit.PerSecond(5)).
 		look(yes(5, 1, 800*ms), "a cut leaves the new burst less what was used").
 		set(ratelimit.PerSecond(3)).
-		take(1, no(3, 0, 333_333_334, sec), "or nothing").
+		take(1, no(3, 0, 333_333_334, sec), "a cut leaves nothing if more was used than the new burst").
 		at(333_333_334).take(1, yes(3, 0, sec), "a third of a second, rounded up")
 	begin(t, tokenBucket, ten).
 		take(4, yes(10, 6, 400*ms), "4 of 10 used").

@@ -43,8 +43,8 @@ func TestAMoveBeforeTheAlarmIsNotLost(t *testing.T) {
 	})
 }
 
-// nudged is a clock with After that others move at the worst moments: before or
-// after each of the next calls.
+// nudged is a clock that moves by itself right before or after its next calls, as if
+// another goroutine moved it at the worst moment.
 type nudged struct {
 	*ratelimit.FakeClock
 	before, after []time.Duration
@@ -66,7 +66,7 @@ func (c *nudged) Now() time.Time {
 
 func (c *nudged) After(d time.Duration) <-chan time.Time {
 	if d < 0 {
-		panic("a clock is not asked for the past")
+		panic("an alarm in the past")
 	}
 	c.nudge(&c.before)
 	defer c.nudge(&c.after)
@@ -86,21 +86,21 @@ func TestAMoveAtAnyMomentIsNotLost(t *testing.T) {
 		{nil, []time.Duration{0, 0, whole}, "after the clock is read again"},
 		{nil, []time.Duration{half, half}, "on both sides of setting the alarm"},
 		{nil, []time.Duration{half, 0, half}, "after both readings"},
-		{nil, []time.Duration{whole - 1, 1}, "all but a nanosecond, and it"},
+		{nil, []time.Duration{whole - 1, 1}, "all but a nanosecond, and then that nanosecond"},
 		{[]time.Duration{0, whole}, nil, "before the alarm is set"},
 		{[]time.Duration{0, half, half}, nil, "before the alarm is set and before the clock is read again"},
 		{[]time.Duration{0, half, 0, half}, nil, "before the alarm is set, and before it is set again"},
 		{nil, []time.Duration{6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec, 6 * sec},
 			"at each of ten moments"},
 		{nil, []time.Duration{2 * whole}, "by more than needed"},
-		{nil, []time.Duration{-half, half, whole}, "first back"},
+		{nil, []time.Duration{-half, half, whole}, "first back, then forward"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			clock := &nudged{FakeClock: ratelimit.NewFakeClock(epoch)}
 			l := algorithm{"token bucket", tokenBucket}.start(t, ratelimit.PerMinute(1), ratelimit.WithClock(clock))
 			spend(t, l, "key", 1)
 			clock.before, clock.after = row.before, row.after
-			_, err := l.Wait(t.Context(), "key", 1) // a bubble in which all wait for ever fails
+			_, err := l.Wait(t.Context(), "key", 1) // if all goroutines wait for ever, the bubble fails
 			require.NoError(t, err, row.why)
 		})
 	}
@@ -127,7 +127,7 @@ func TestADeadlineOfAMock(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		synctest.Test(t, func(t *testing.T) {
 			mock := benbjohnson.NewMock()
-			mock.Set(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)) // before the bubble's time
+			mock.Set(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)) // earlier than the time of the bubble
 			l := a.start(t, ratelimit.PerMinute(1), ratelimit.WithClock(mock))
 			spend(t, l, "key", 1)
 			look := l.Peek("key")
@@ -137,7 +137,7 @@ func TestADeadlineOfAMock(t *testing.T) {
 			cancel()
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.Equal(t, look, res)
-			assert.Equal(t, look, l.Peek("key"), "at once, and nothing is taken")
+			assert.Equal(t, look, l.Peek("key"), "Wait fails at once, and nothing is taken")
 
 			long, cancel := mock.WithTimeout(t.Context(), look.RetryAfter+1)
 			defer cancel()
@@ -158,9 +158,9 @@ func TestAWaitLeavesNoAlarm(t *testing.T) {
 			end func(l limiter, clock *ratelimit.FakeClock, cancel context.CancelFunc)
 			why string
 		}{
-			{func(_ limiter, _ *ratelimit.FakeClock, cancel context.CancelFunc) { cancel() }, "given up"},
-			{func(l limiter, _ *ratelimit.FakeClock, _ context.CancelFunc) { _ = l.Reset("key") }, "reset"},
-			{func(_ limiter, clock *ratelimit.FakeClock, _ context.CancelFunc) { clock.Advance(time.Hour) }, "served"},
+			{func(_ limiter, _ *ratelimit.FakeClock, cancel context.CancelFunc) { cancel() }, "its caller gives up"},
+			{func(l limiter, _ *ratelimit.FakeClock, _ context.CancelFunc) { _ = l.Reset("key") }, "its key is reset"},
+			{func(_ limiter, clock *ratelimit.FakeClock, _ context.CancelFunc) { clock.Advance(time.Hour) }, "it is served"},
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				clock := ratelimit.NewFakeClock(epoch)
@@ -182,7 +182,7 @@ func TestAWaitLeavesNoAlarm(t *testing.T) {
 	})
 }
 
-// A hasty clock moves on by an hour whenever it is read.
+// A hasty clock moves on by an hour each time it is read.
 type hasty struct {
 	*ratelimit.FakeClock
 	alarms atomic.Int64
@@ -209,7 +209,7 @@ func TestAClockThatNeverStandsStill(t *testing.T) {
 		w := startWait(ctx, l, "key", 1)
 		synctest.Wait()
 		require.False(t, w.over())
-		require.Equal(t, int64(100), clock.alarms.Load(), "it is not followed for ever")
+		require.Equal(t, int64(100), clock.alarms.Load(), "after 100 alarms Wait stops following the clock")
 		cancel()
 		synctest.Wait()
 		require.True(t, w.over())
@@ -226,7 +226,7 @@ func TestWaitAtTheEndOfTime(t *testing.T) {
 		clock.Advance(time.Hour)
 		spend(t, l, "key", 1)
 		res, err := l.Wait(t.Context(), "key", 1)
-		assert.ErrorIs(t, err, ratelimit.ErrExceedsLimit, "%s: the clock can not be seen to move on", a.name)
+		assert.ErrorIs(t, err, ratelimit.ErrExceedsLimit, "%s: no later instant can be told apart", a.name)
 		assert.Equal(t, ratelimit.Never, res.RetryAfter)
 	}
 }
@@ -239,8 +239,8 @@ func TestALeakyBucketIsChargedWhenTheDelayIsLearnt(t *testing.T) {
 		l := startLeaky(t, 5, ratelimit.WithClock(clock))
 		q := line(t, l, "key", 1, 1, 1)
 		require.Equal(t, 1, q.served(t), "the first leaves at once")
-		require.Equal(t, delayed(3*sec, peeked(5, 2, 3*sec)), l.Peek("key"), "all three are in the bucket")
-		require.Zero(t, waiting(l), "who only waits to leave stands in nobody's way")
+		require.Equal(t, delayed(3*sec, peeked(5, 2, 3*sec)), l.Peek("key"), "all three have been charged")
+		require.Zero(t, waiting(l), "a request that only waits out its Delay does not block the line")
 		clock.Advance(sec - 1)
 		require.Equal(t, 1, q.served(t), "one nanosecond early")
 		clock.Advance(1)
@@ -263,7 +263,7 @@ func TestADelayBeyondTheDeadlineIsNotCharged(t *testing.T) {
 		use      int           // units taken before
 		n        int           // units waited for
 		deadline time.Duration // from now
-		lasts    time.Duration // how long Wait takes if it is granted; else -1
+		lasts    time.Duration // how long Wait takes if it is granted; -1 if it fails
 		why      string
 	}{
 		{0, 1, 1, 0, "an empty bucket delays nothing"},
@@ -296,7 +296,7 @@ func TestADelayBeyondTheDeadlineIsNotCharged(t *testing.T) {
 			assert.Equal(t, started, time.Now(), "%s: it fails at once", row.why)
 			assert.False(t, res.Allowed, row.why)
 			assert.Positive(t, res.RetryAfter, row.why)
-			assert.Equal(t, look, l.Peek("key"), "%s: uncharged", row.why)
+			assert.Equal(t, look, l.Peek("key"), "%s: nothing is charged", row.why)
 			assert.Zero(t, waiting(l), row.why)
 		})
 	}
@@ -311,10 +311,10 @@ func TestARequestGivenUpDuringItsDelayKeepsItsPlace(t *testing.T) {
 		require.Equal(t, 1, q.served(t))
 		look := l.Peek("key")
 		q.giveUp(t, 1)
-		assert.Equal(t, look, l.Peek("key"), "its place is not given away")
-		assert.Equal(t, 3*sec, l.Peek("key").Delay, "the next one's Delay counts it")
+		assert.Equal(t, look, l.Peek("key"), "the request stays charged")
+		assert.Equal(t, 3*sec, l.Peek("key").Delay, "the Delay of the next request counts it")
 		advance(2*sec - 1)
-		require.Equal(t, 1, q.served(t), "nobody moves up")
+		require.Equal(t, 1, q.served(t), "the request behind it does not move up")
 		advance(1)
 		require.Equal(t, 2, q.served(t))
 	})
@@ -357,7 +357,7 @@ func TestARefusedDelayIsADenial(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		want := before
 		want.Allowed, want.Delay, want.RetryAfter = false, 0, before.Delay-before.Delay/3
-		require.Equal(t, want, res, "a wait of that much would bring the Delay within the deadline")
+		require.Equal(t, want, res, "after that long, the Delay would end at the deadline")
 		require.Equal(t, before, l.Peek("key"), "nothing was taken")
 	})
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A queue is waiters for one key, in the order in which they came.
+// A queue holds calls of Wait for one key, in the order in which they were made.
 type queue struct {
 	waiters []*waiter
 	cancel  []context.CancelFunc
 	gone    map[int]bool // those that have given up
 }
 
-// line starts a Wait for each n, one after the other. It must be called in a
-// bubble, and so must the methods of what it returns.
+// line starts a Wait for each of ns, one after the other. It and the methods of the
+// queue must be called in a synctest bubble.
 func line(t *testing.T, l limiter, key string, ns ...int) *queue {
 	t.Helper()
 	q := &queue{gone: make(map[int]bool)}
@@ -36,7 +36,7 @@ func line(t *testing.T, l limiter, key string, ns ...int) *queue {
 	return q
 }
 
-// giveUp cancels the i-th waiter, who must not have been served.
+// giveUp cancels the i-th waiter, which must not have been served yet.
 func (q *queue) giveUp(t *testing.T, i int) {
 	t.Helper()
 	require.False(t, q.waiters[i].over(), "waiter %d", i)
@@ -48,12 +48,12 @@ func (q *queue) giveUp(t *testing.T, i int) {
 	q.gone[i] = true
 }
 
-// served returns how many have been served. It fails if anybody was before one
-// who came earlier.
+// served returns how many waiters have been served. It fails the test if one was served
+// before a waiter that came earlier.
 func (q *queue) served(t *testing.T) (n int) {
 	t.Helper()
 	synctest.Wait()
-	first := -1 // who has not been served
+	first := -1 // the first waiter that has not been served
 	for i, w := range q.waiters {
 		switch {
 		case q.gone[i]:
@@ -79,13 +79,13 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		why    string
 	}{
 		{nil, "all wait to the end"},
-		{[]int{0}, "the head gives up"},
-		{[]int{0, 1, 2}, "one head after the other gives up"},
+		{[]int{0}, "the first gives up"},
+		{[]int{0, 1, 2}, "each first one gives up, three times"},
 		{[]int{4}, "one in the middle gives up"},
-		{[]int{4, 3, 5}, "and its neighbours"},
+		{[]int{4, 3, 5}, "one in the middle and its neighbours give up"},
 		{[]int{8}, "the last gives up"},
-		{[]int{8, 7}, "and the new last"},
-		{[]int{0, 8, 4}, "some everywhere"},
+		{[]int{8, 7}, "the last gives up, and then the new last"},
+		{[]int{0, 8, 4}, "the first, the last and one in the middle give up"},
 	} {
 		overAll(t, func(t *testing.T, a algorithm) {
 			synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 				}
 				want := len(ns) - len(row.giveUp)
 				for steps := 0; q.served(t) < want; steps++ {
-					require.Less(t, steps, 200, "%s: somebody is never served", row.why)
+					require.Less(t, steps, 200, "%s: a waiter is never served", row.why)
 					clock.Advance(5 * sec)
 				}
 				require.Zero(t, waiting(l), row.why)
@@ -119,12 +119,12 @@ func TestALateJoinerWaitsBehindTheOthers(t *testing.T) {
 			spend(t, l, "key", 3)
 			q := line(t, l, "key", 4, 1)
 			require.Equal(t, 1, l.Peek("key").Remaining)
-			require.Zero(t, q.served(t), "the second could have the unit that is left, but is not first")
+			require.Zero(t, q.served(t), "the second wants no more than the unit that is left, but is not first")
 			q.giveUp(t, 0)
 			if a.name == "leaky bucket" {
 				clock.Advance(45 * sec) // the Delay of the fourth unit
 			}
-			require.Equal(t, 1, q.served(t), "at once when the first gives up")
+			require.Equal(t, 1, q.served(t), "the second is served at once when the first gives up")
 			require.Zero(t, waiting(l))
 		})
 	})
@@ -144,15 +144,15 @@ func TestAFollowerThatCanNotBeServedInTimeFailsAtOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), head.RetryAfter-1)
 		defer cancel()
 		res, err := l.Wait(ctx, "key", 1)
-		assert.ErrorIs(t, err, context.DeadlineExceeded, "not even the head is served by then")
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "not even the first waiter is served by then")
 		assert.False(t, res.Allowed)
-		assert.GreaterOrEqual(t, res.RetryAfter, head.RetryAfter, "until the head is served")
-		assert.Equal(t, started, time.Now(), "at once")
-		assert.Equal(t, 1, waiting(l), "the head waits on")
+		assert.GreaterOrEqual(t, res.RetryAfter, head.RetryAfter, "a retry makes sense only when the first waiter has been served")
+		assert.Equal(t, started, time.Now(), "Wait fails at once")
+		assert.Equal(t, 1, waiting(l), "the first goes on waiting")
 		assert.Equal(t, 1, l.Peek("key").Remaining, "nothing is taken")
 
 		_, err = l.Wait(t.Context(), "key", 5)
-		assert.ErrorIs(t, err, ratelimit.ErrExceedsLimit, "more than ever fits does not stand in line")
+		assert.ErrorIs(t, err, ratelimit.ErrExceedsLimit, "a count above the limit does not join the line")
 		q.giveUp(t, 0)
 		advance(time.Hour)
 	})
@@ -175,8 +175,8 @@ func TestSetRateWakesTheFirst(t *testing.T) {
 				clock.Advance(sec)
 				synctest.Wait()
 			}
-			require.Equal(t, 2, q.served(t), "within seconds instead of hours")
-			require.Equal(t, 1, other.served(t), "of every key")
+			require.Equal(t, 2, q.served(t), "both are served within seconds instead of hours")
+			require.Equal(t, 1, other.served(t), "and so are the waiters of other keys")
 		})
 	})
 }
@@ -194,7 +194,7 @@ func TestSetRateBelowWhatIsWaitedFor(t *testing.T) {
 			require.NoError(t, l.SetRate(ratelimit.PerMinute(3)))
 			synctest.Wait()
 			require.True(t, w.over())
-			require.ErrorIs(t, w.err, ratelimit.ErrExceedsLimit, "it will never fit any more")
+			require.ErrorIs(t, w.err, ratelimit.ErrExceedsLimit, "the new limit is smaller than what it waits for")
 			require.Equal(t, ratelimit.Never, w.res.RetryAfter)
 			require.Zero(t, waiting(l))
 		})
@@ -210,16 +210,16 @@ func TestResetWakesTheFirst(t *testing.T) {
 		spend(t, l, "other", 1)
 		q, other := line(t, l, "key", 1, 1), line(t, l, "other", 1)
 		require.NoError(t, l.Reset("key"))
-		require.Equal(t, 1, q.served(t), "at once")
-		require.Zero(t, other.served(t), "nobody else")
+		require.Equal(t, 1, q.served(t), "the first waiter is served at once")
+		require.Zero(t, other.served(t), "no waiter for another key is")
 		require.NoError(t, l.Reset("key"))
-		require.Equal(t, 2, q.served(t), "the next is the first by now")
+		require.Equal(t, 2, q.served(t), "a second Reset serves the next one")
 		other.giveUp(t, 0)
 		advance(0)
 	})
 }
 
-// byHand is a clock whose alarms ring when the test says so, and not when the
+// byHand is a clock whose alarms ring when the test sends on rings, and not when the
 // clock moves.
 type byHand struct {
 	*ratelimit.FakeClock
@@ -239,15 +239,15 @@ func TestAnAllowInBetweenTakesWhatItFinds(t *testing.T) {
 			q := line(t, l, "key", 1, 1)
 			for range 3 {
 				clock.Advance(l.Peek("key").RetryAfter)
-				spend(t, l, "key", 1) // before the head has heard of it
+				spend(t, l, "key", 1) // before the first waiter hears of it
 				clock.rings <- clock.Now()
-				require.Zero(t, q.served(t), "the head has to wait on")
+				require.Zero(t, q.served(t), "the first waiter has to go on waiting")
 				require.Equal(t, 2, waiting(l))
 			}
 			for i := range 2 {
 				clock.Advance(l.Peek("key").RetryAfter)
 				clock.rings <- clock.Now()
-				require.Equal(t, i+1, q.served(t), "and keeps its place")
+				require.Equal(t, i+1, q.served(t), "the waiters are served in their order")
 			}
 		})
 	})
@@ -291,7 +291,7 @@ func TestAThousandWaitersShareOneTimer(t *testing.T) {
 			}
 			synctest.Wait()
 			require.Equal(t, waiters, waiting(l))
-			assert.Equal(t, int64(1), clock.alarms.Load(), "only the head has an alarm")
+			assert.Equal(t, int64(1), clock.alarms.Load(), "only the first waiter has an alarm")
 			assert.NotRegexp(t, `created by github\.com/ratelimit-go/ratelimit(\.|/internal/)`, goroutines(),
 				"each waiter waits in its caller's goroutine: neither the root package nor one below it starts another")
 			cancel()
@@ -299,7 +299,7 @@ func TestAThousandWaitersShareOneTimer(t *testing.T) {
 				<-w.done
 				require.Equal(t, context.Canceled, w.err)
 			}
-			assert.Zero(t, waiting(l), "nobody is left")
+			assert.Zero(t, waiting(l), "no waiter is left")
 		})
 	})
 }

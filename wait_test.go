@@ -17,14 +17,14 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A source is a kind of clock, and the way to move it.
+// A source is a kind of clock, with the way to make one and to move it.
 type source struct {
 	name string
 	make func() (opts []ratelimit.Option, advance func(time.Duration))
 }
 
-// sources are the kinds of clocks that Wait waits on. They are to be made in a
-// synctest bubble, whose time is the machine's.
+// sources are the kinds of clocks that Wait waits on. They must be made in a synctest
+// bubble, where the machine's time is the bubble's.
 var sources = []source{
 	{"FakeClock", func() ([]ratelimit.Option, func(time.Duration)) {
 		c := ratelimit.NewFakeClock(epoch)
@@ -67,12 +67,12 @@ func overSourcesOf(t *testing.T, a algorithm, test func(t *testing.T, a algorith
 	}
 }
 
-// nowOnly is a Clock that runs and has no After.
+// nowOnly is a Clock that runs by itself and has no After method.
 type nowOnly struct{}
 
 func (nowOnly) Now() time.Time { return time.Now() }
 
-// counting is a clock with After that counts how often it is called.
+// counting is a clock that counts the calls of its After method.
 type counting struct {
 	*ratelimit.FakeClock
 	alarms atomic.Int64
@@ -104,7 +104,7 @@ func TestWaitReturnsAtTheGrant(t *testing.T) {
 				synctest.Wait()
 			}
 			require.True(t, w.over(), "exactly on time")
-			require.Equal(t, want, w.served(t), "the answer is that of an ask at that instant")
+			require.Equal(t, want, w.served(t), "Wait answers what Allow answers at that instant")
 			require.Zero(t, waiting(l))
 		}
 	})
@@ -123,8 +123,8 @@ func TestWaitForMoreThanOne(t *testing.T) {
 		res := take(t, l, "key", 4)
 		advance(res.RetryAfter)
 		synctest.Wait()
-		assert.Less(t, l.Peek("key").Remaining, 4, "it has taken all at once")
-		advance(time.Hour) // what a leaky bucket delays
+		assert.Less(t, l.Peek("key").Remaining, 4, "the waiter has taken all four")
+		advance(time.Hour) // longer than any Delay of a leaky bucket
 		require.Equal(t, 5, w.served(t).Limit)
 	})
 }
@@ -152,17 +152,17 @@ func TestWaitThatFailsTakesNothing(t *testing.T) {
 			why  string
 		}{
 			{over(), 1, ratelimit.Result{}, context.Canceled, "the caller has given up"},
-			{over(), 0, ratelimit.Result{}, context.Canceled, "even on a look"},
+			{over(), 0, ratelimit.Result{}, context.Canceled, "the caller has given up, and only looks"},
 			{expired, 1, ratelimit.Result{}, context.DeadlineExceeded, "the deadline has passed"},
 			{soon, 1, look, context.DeadlineExceeded, "the deadline lies a nanosecond before the grant"},
-			{t.Context(), 2, never, ratelimit.ErrExceedsLimit, "more than ever fits"},
-			{t.Context(), math.MaxInt, never, ratelimit.ErrExceedsLimit, "the most"},
-			{soon, 2, never, ratelimit.ErrExceedsLimit, "more than ever fits, which no deadline changes"},
-			{t.Context(), -1, ratelimit.Result{}, ratelimit.ErrInvalidCount, "fewer than none"},
-			{t.Context(), math.MinInt, ratelimit.Result{}, ratelimit.ErrInvalidCount, "the fewest"},
+			{t.Context(), 2, never, ratelimit.ErrExceedsLimit, "more than the limit"},
+			{t.Context(), math.MaxInt, never, ratelimit.ErrExceedsLimit, "the largest count"},
+			{soon, 2, never, ratelimit.ErrExceedsLimit, "more than the limit: not even a later deadline would do"},
+			{t.Context(), -1, ratelimit.Result{}, ratelimit.ErrInvalidCount, "a negative count"},
+			{t.Context(), math.MinInt, ratelimit.Result{}, ratelimit.ErrInvalidCount, "the smallest count"},
 			{t.Context(), 0, look, nil, "a look does not wait"},
-			{nil, 0, look, nil, "and needs no context"},
-			{nil, 2, never, ratelimit.ErrExceedsLimit, "nor does a refusal"},
+			{nil, 0, look, nil, "a look needs no context"},
+			{nil, 2, never, ratelimit.ErrExceedsLimit, "a count above the limit is refused without a context too"},
 		} {
 			for _, wait := range []func(context.Context, string, int) (ratelimit.Result, error){
 				l.Wait,
@@ -174,12 +174,12 @@ func TestWaitThatFailsTakesNothing(t *testing.T) {
 				assert.ErrorIs(t, err, row.err, row.why)
 				assert.Equal(t, row.want, got, row.why)
 				assert.Equal(t, look, l.Peek("key"), "%s: nothing is taken", row.why)
-				assert.Equal(t, started, time.Now(), "%s: at once", row.why)
+				assert.Equal(t, started, time.Now(), "%s: Wait returns at once", row.why)
 				assert.Zero(t, waiting(l), row.why)
 			}
 		}
 		_, err := l.Wait(soon, "key", 1)
-		assert.NotErrorIs(t, err, ratelimit.ErrExceedsLimit, "a later deadline would do")
+		assert.NotErrorIs(t, err, ratelimit.ErrExceedsLimit, "with a later deadline it would be granted")
 	})
 }
 
@@ -207,7 +207,8 @@ func TestWaitGivenUp(t *testing.T) {
 	})
 }
 
-// scripted is a user's limiter that answers what it is told to, then panics.
+// scripted is a user's limiter without a Wait method. It gives its answers one after
+// the other, and panics when it has none left.
 type scripted struct {
 	answers []answer
 	asked   []asking
@@ -364,7 +365,7 @@ func TestWaitWithoutLimiter(t *testing.T) {
 	}
 }
 
-// patient is a user's limiter with a Wait of its own.
+// patient is a user's limiter with a Wait method of its own.
 type patient struct{ scripted }
 
 func (*patient) Wait(_ context.Context, key string, n int) (ratelimit.Result, error) {
