@@ -196,6 +196,7 @@ func TestLimitersWithAnObserverConform(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
+			require.Contains(t, exemplars, a.name)
 			ratelimittest.TestLimiter(t, ratelimittest.Config{
 				New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
 					return a.make(r, ratelimit.WithClock(clock), ratelimit.WithObserver(unmoved{}))
@@ -215,6 +216,7 @@ func TestLimitersWithAStoreConform(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
+			require.Contains(t, exemplars, a.name)
 			ratelimittest.TestLimiter(t, ratelimittest.Config{
 				New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
 					store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
