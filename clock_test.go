@@ -169,7 +169,7 @@ func TestClockJumpsFar(t *testing.T) {
 		}{
 			{epoch.AddDate(-1000, 0, 0), false, "a thousand years back: time stands still"},
 			{epoch.AddDate(100, 0, 0), true, "a hundred years on"},
-			{epoch, false, "and back again"},
+			{epoch, false, "back to where it began: time stands still"},
 			{epoch.AddDate(1000, 0, 0), true, "beyond what a Duration can hold"},
 			{epoch.AddDate(2000, 0, 0), false, "beyond the last instant that is told apart: nothing is granted by mistake"},
 		} {
@@ -306,8 +306,8 @@ func TestFakeClockMoves(t *testing.T) {
 		{func() { clock.Advance(0) }, epoch.Add(sec + 1), "by nothing"},
 		{func() { clock.Advance(-time.Hour) }, epoch.Add(sec + 1 - time.Hour), "backwards"},
 		{func() { clock.Set(time.Unix(-5, 0)) }, time.Unix(-5, 0), "it can be set, before 1970 too"},
-		{func() { clock.Set(time.Time{}) }, time.Time{}, "and to the zero Time"},
-		{func() { clock.Set(epoch) }, epoch, "and forward again"},
+		{func() { clock.Set(time.Time{}) }, time.Time{}, "it can be set to the zero Time"},
+		{func() { clock.Set(epoch) }, epoch, "it can be set forward again"},
 	} {
 		row.move()
 		assert.Equal(t, row.want, clock.Now(), row.why)
@@ -320,7 +320,7 @@ func TestFakeClockMoves(t *testing.T) {
 func TestFakeClockAfter(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	assert.Equal(t, epoch, rung(clock.After(0)), "an alarm after no time rings at once")
-	assert.Equal(t, epoch, rung(clock.After(-sec)), "and so does one in the past")
+	assert.Equal(t, epoch, rung(clock.After(-sec)), "an alarm in the past rings at once")
 
 	second, minute, again := clock.After(sec), clock.After(mins), clock.After(sec)
 	require.Equal(t, 3, clock.Alarms())

@@ -91,7 +91,7 @@ func TestAlgorithmRefuses(t *testing.T) {
 		_, err = tokenBucket(r.WithBurst(math.MaxInt32))
 		assert.NoError(t, err, "a bucket takes any rate")
 		_, err = leakyBucket(r.WithBurst(math.MaxInt32))
-		assert.NoError(t, err, "so does a leaky bucket")
+		assert.NoError(t, err, "a leaky bucket takes any rate")
 	}
 	_, err := slidingLog(ratelimit.Rate{Requests: 65_536, Per: math.MaxInt64})
 	assert.NoError(t, err, "the most that a log remembers")

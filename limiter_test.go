@@ -186,7 +186,7 @@ func TestDecisionsAreCountedOnce(t *testing.T) {
 		}{
 			{func() { l.Peek("key") }, 0, 0, 0, "a look is no decision"},
 			{func() { take(t, l, "key", 0) }, 0, 0, 0, "a Take of no units is none either"},
-			{func() { _, _ = l.Take(over(), "key", 1) }, 0, 0, 0, "nor is a call that fails"},
+			{func() { _, _ = l.Take(over(), "key", 1) }, 0, 0, 0, "a call that fails is none either"},
 			{func() { l.Allow("key") }, 1, 0, 0, "a grant"},
 			{func() { take(t, l, "key", 1) }, 1, 0, 0, "a second grant"},
 			{func() { _, _ = l.Wait(t.Context(), "key", 1) }, 1, 0, 0, "a grant that was waited for"},

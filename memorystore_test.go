@@ -74,7 +74,7 @@ func TestMemoryStoreIsSharedByName(t *testing.T) {
 		require.NoError(t, second.SetRate(ratelimit.PerMinute(3)))
 		require.Equal(t, ratelimit.PerMinute(3), second.Rate())
 		require.Equal(t, 2, second.Peek("key").Remaining, "a limiter's new rate holds from its next call on")
-		require.Equal(t, ratelimit.PerMinute(5), first.Rate(), "and only for that limiter")
+		require.Equal(t, ratelimit.PerMinute(5), first.Rate(), "the other limiter keeps its own rate")
 		for _, another := range algorithms {
 			if another.name != a.name {
 				l := onStore(t, another, rate, store, "login", ratelimit.WithClock(clock))

@@ -238,7 +238,7 @@ func TestObserverOfLimiters(t *testing.T) {
 			why  string
 		}{
 			{nil, string(byName[a.name]), "the limiter is reported under its algorithm's name"},
-			{[]ratelimit.Option{ratelimit.WithName("login")}, "login", "or under its own name"},
+			{[]ratelimit.Option{ratelimit.WithName("login")}, "login", "the limiter is reported under its own name"},
 		} {
 			seen := new(record)
 			clock := ratelimit.NewFakeClock(epoch.Add(sec))

@@ -112,7 +112,7 @@ func TestFailurePolicyAnswers(t *testing.T) {
 		{"token bucket", bucket.WithBurst(7), ratelimit.FailLocal(3), 1, yes(2, 1, 300*ms), "the burst is divided rounding down"},
 		{"leaky bucket", bucket, ratelimit.FailLocal(3), 2, yes(3, 1, 600*ms), "a third"},
 		{"fixed window", windows, ratelimit.FailLocal(3), 1, yes(3, 2, mins), "the count is divided rounding down"},
-		{"fixed window", windows, ratelimit.FailLocal(11), 1, yes(1, 0, mins), "but is at least 1"},
+		{"fixed window", windows, ratelimit.FailLocal(11), 1, yes(1, 0, mins), "a share is at least 1"},
 		{"fixed window", windows, ratelimit.FailLocal(3), 4, no(3, 3, ratelimit.Never, 0), "more than the share never fits"},
 		{"sliding window log", windows, ratelimit.FailLocal(3), 1, yes(3, 2, mins), "the count is divided rounding down"},
 		{"sliding window counter", windows, ratelimit.FailLocal(3), 1, yes(3, 2, 2*mins), "the count is divided rounding down"},
@@ -183,24 +183,24 @@ func TestFailLocalStartsFromWhatTheStoreSaid(t *testing.T) {
 		why  string
 	}{
 		{0, sound, 4, yes(10, 6, 400*ms), "the store leaves 6"},
-		{0, errsBefore, 1, degraded(yes(3, 1, 600*ms)), "of which 2 are this process's share"},
-		{0, errsBefore, 2, degraded(no(3, 1, 300*ms, 600*ms)), "one of which has been taken"},
+		{0, errsBefore, 1, degraded(yes(3, 1, 600*ms)), "2 of the 6 are this process's share"},
+		{0, errsBefore, 2, degraded(no(3, 1, 300*ms, 600*ms)), "one of those 2 has been taken"},
 		{0, sound, 2, yes(10, 4, 600*ms), "the store leaves 4"},
-		{0, errsBefore, 0, degraded(yes(3, 1, 600*ms)), "of which 1 is the share, rounded down"},
+		{0, errsBefore, 0, degraded(yes(3, 1, 600*ms)), "1 of the 4 is the share, rounded down"},
 		{0, errsAfter, 1, degraded(yes(3, 0, 900*ms)), "the store took the unit and failed: the share is charged all the same"},
 		{0, errsBefore, 1, degraded(no(3, 0, 300*ms, 900*ms)), "nothing is left"},
 		{0, sound, 0, yes(10, 3, 700*ms), "the store has been charged for that failure"},
 		{0, errsBefore, 0, degraded(yes(3, 1, 600*ms)), "a look sets the share too"},
 		{300 * ms, errsBefore, 2, degraded(yes(3, 0, 900*ms)), "the share refills at a third of the rate"},
 		{sec, sound, 0, yes(10, 10, 0), "the store is full again"},
-		{sec, errsBefore, 0, degraded(yes(3, 3, 0)), "and so is the share"},
+		{sec, errsBefore, 0, degraded(yes(3, 3, 0)), "the share is what the store says is left"},
 		{sec, sound, 10, yes(10, 0, sec), "the store is empty"},
-		{sec, errsBefore, 1, degraded(no(3, 0, 300*ms, 900*ms)), "and so is the share"},
+		{sec, errsBefore, 1, degraded(no(3, 0, 300*ms, 900*ms)), "the share is what the store says is left"},
 		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "one has been earned in 300 ms"},
 		{1300 * ms, sound, 4, no(10, 3, 100*ms, 700*ms), "a denial by the store"},
 		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "sets the share as well"},
 		{1300 * ms, loses, 1, yes(10, 9, 100*ms), "the store has lost its state, and answers as if new"},
-		{1300 * ms, errsBefore, 3, degraded(yes(3, 0, 900*ms)), "and so is the share"},
+		{1300 * ms, errsBefore, 3, degraded(yes(3, 0, 900*ms)), "the share is what the store says is left"},
 		{1300 * ms, miscounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "too few answers are a failure"},
 		{1300 * ms, overcounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "too many answers are a failure"},
 	} {
@@ -316,7 +316,7 @@ func TestCallersEndIsNoFailure(t *testing.T) {
 		store.from(errsBefore)
 		res, err = l.Peek(t.Context(), ratelimit.Request{})
 		require.ErrorIs(t, err, ratelimit.ErrStore)
-		require.Equal(t, 4, res.Remaining, "and nothing from the local share")
+		require.Equal(t, 4, res.Remaining, "nothing was taken from the local share")
 	})
 }
 

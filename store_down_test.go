@@ -323,7 +323,7 @@ func TestProbesOfAPartThatAnotherOneHoldsUp(t *testing.T) {
 	store.die(2)
 	require.True(t, l.Allow("0", "2").Degraded, "both parts are probed, and part 2 fails")
 	require.Equal(t, 2, l.StoreStats().Open, "that tells nothing of part 0")
-	require.False(t, l.Allow("0", "").Degraded, "so part 0 is probed again")
+	require.False(t, l.Allow("0", "").Degraded, "part 0 is probed again")
 	store.die()
 	store.clock.Advance(500 * ms)
 	require.False(t, l.Allow("0", "2").Degraded)

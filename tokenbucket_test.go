@@ -72,7 +72,7 @@ func TestTokenBucketSetRate(t *testing.T) {
 		take(2, yes(2, 0, 6), "empty").
 		at(4).set(ratelimit.Rate{Requests: 1, Per: 2, Burst: 2}).
 		look(yes(2, 1, 2), "1.33 tokens become 1 and no half: rounded down").
-		at(5).look(yes(2, 1, 1), "and grow by a half in 1 ns").
+		at(5).look(yes(2, 1, 1), "it grows by a half in 1 ns").
 		at(3).look(yes(2, 1, 2), "a change moves the key's clock: back is the instant of the change")
 	begin(t, tokenBucket, ten).
 		take(10, yes(10, 0, sec), "empty").

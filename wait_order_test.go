@@ -176,7 +176,7 @@ func TestSetRateWakesTheFirst(t *testing.T) {
 				synctest.Wait()
 			}
 			require.Equal(t, 2, q.served(t), "both are served within seconds instead of hours")
-			require.Equal(t, 1, other.served(t), "and so are the waiters of other keys")
+			require.Equal(t, 1, other.served(t), "the waiter for another key is served too")
 		})
 	})
 }
