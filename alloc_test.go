@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,6 +10,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestNoAllocs proves that no decision of a limiter allocates once the key has a state,
+// granted or denied.
 func TestNoAllocs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -19,7 +22,7 @@ func TestNoAllocs(t *testing.T) {
 			clock := ratelimit.NewFakeClock(epoch)
 			l, err := a.make(ratelimit.PerSecond(1000), ratelimit.WithClock(clock))
 			require.NoError(t, err)
-			for range 2000 { // the log's ring grows to its full size
+			for range 2000 { // a log's ring grows to its full size
 				clock.Advance(ms)
 				l.Allow("granted")
 			}
@@ -53,6 +56,7 @@ func TestNoAllocs(t *testing.T) {
 	}
 }
 
+// TestNoAllocsOnMachineClock proves the same for limiters that read the machine's clock.
 func TestNoAllocsOnMachineClock(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -60,15 +64,166 @@ func TestNoAllocsOnMachineClock(t *testing.T) {
 	for _, a := range algorithms {
 		l, err := a.make(ratelimit.PerHour(60_000))
 		require.NoError(t, err)
-		spend(t, l, "key", 40_000) // the log's ring grows beyond what follows
+		spend(t, l, "key", 40_000) // a log's ring grows beyond what the test needs
 		assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, l.Allow("key"), true) }), a.name)
 		assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, l.Peek("key"), true) }), a.name)
 	}
 }
 
-// ok fails the test if res is not what it should be.
+// ok fails the test if the answer is not the expected one. It does not allocate.
 func ok(t *testing.T, res ratelimit.Result, allowed bool) {
 	if res.Allowed != allowed {
 		t.Errorf("allowed %t, want %t", res.Allowed, allowed)
+	}
+}
+
+// TestNoAllocsOfRules proves that a RateLimiter's decisions do not allocate, for every kind
+// of key and rule.
+func TestNoAllocsOfRules(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	rate := ratelimit.PerHour(30_000)
+	rule := ratelimit.Rule{Name: "a", Endpoint: "/e", Rate: rate}
+	with := func(change func(r *ratelimit.Rule)) []ratelimit.Rule {
+		r := rule
+		change(&r)
+		return []ratelimit.Rule{r}
+	}
+	several := func(n int) (rules []ratelimit.Rule) {
+		keys := []ratelimit.KeyType{ratelimit.KeyUser, ratelimit.KeyEndpoint, ratelimit.KeyUserEndpoint, ratelimit.KeyIP, ratelimit.KeyGlobal}
+		for i := range n {
+			r := rule
+			r.Name, r.Key = fmt.Sprint(i), keys[i%len(keys)]
+			rules = append(rules, r)
+		}
+		return rules
+	}
+	asked := 0
+	resolve := func(ratelimit.Request) (ratelimit.Rate, bool) {
+		asked++
+		return ratelimit.PerHour(30_000 + asked%500), true
+	}
+	observed := ratelimit.WithObserver(observing(func(ratelimit.Decision) {}))
+	for _, row := range []struct {
+		rules []ratelimit.Rule
+		opts  []ratelimit.Option
+		why   string
+	}{
+		{several(1), nil, "by client"},
+		{with(func(r *ratelimit.Rule) { r.Key = ratelimit.KeyEndpoint }), nil, "by endpoint"},
+		{with(func(r *ratelimit.Rule) { r.Key = ratelimit.KeyUserEndpoint }), nil, "by client and endpoint"},
+		{with(func(r *ratelimit.Rule) { r.Key = ratelimit.KeyIP }), nil, "by address"},
+		{with(func(r *ratelimit.Rule) { r.Key = ratelimit.KeyGlobal }), nil, "one key for all"},
+		{with(func(r *ratelimit.Rule) { r.Endpoint = "/*" }), nil, "by a prefix"},
+		{with(func(r *ratelimit.Rule) { r.Algorithm = ratelimit.AlgorithmFixedWindow }), nil, "a fixed window"},
+		{with(func(r *ratelimit.Rule) { r.Algorithm = ratelimit.AlgorithmSlidingWindowCounter }), nil, "a sliding window counter"},
+		{with(func(r *ratelimit.Rule) { r.Algorithm = ratelimit.AlgorithmLeakyBucket }), nil, "a leaky bucket"},
+		{several(2), nil, "two rules"},
+		{several(5), nil, "five rules"},
+		{with(func(r *ratelimit.Rule) { r.Tiers = map[string]ratelimit.Rate{"paid": ratelimit.PerHour(90_000)} }), nil, "tiers"},
+		{with(func(r *ratelimit.Rule) { r.Resolve = resolve }), nil, "Resolve, with many rates"},
+		{with(func(r *ratelimit.Rule) { r.Mode = ratelimit.ModeShadow }), nil, "a shadow"},
+		{with(func(r *ratelimit.Rule) { r.Limiter = answering(yes(1, 1, 0), nil) }), nil, "a custom limiter that does not allocate"},
+		{several(1), []ratelimit.Option{observed}, "an observer that does nothing"},
+		{several(5), []ratelimit.Option{observed}, "an observer, and five rules"},
+		{several(1), []ratelimit.Option{observed, ratelimit.WithObservedRequests()}, "an observer that is told of requests"},
+		{nil, nil, "no rule"},
+	} {
+		clock := ratelimit.NewFakeClock(epoch)
+		l := newRules(t, row.rules, nil, append(row.opts, ratelimit.WithClock(clock))...)
+		req := ratelimit.Request{Client: "c", Endpoint: "/e", IP: "192.0.2.1", Tier: "paid"}
+		zero := func(allowed bool, what string) {
+			t.Helper()
+			assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, l.Allow("c", "/e"), allowed) }), "%s: Allow, %s", row.why, what)
+			assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, checked(l.Check(t.Context(), req)), allowed) }), "%s: Check, %s", row.why, what)
+			assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, checked(l.Peek(t.Context(), req)), allowed) }), "%s: Peek, %s", row.why, what)
+		}
+		l.Allow("c", "/e")
+		for range 500 { // Resolve returns all its rates
+			checked(l.Check(t.Context(), req))
+		}
+		zero(true, "granted")
+		if len(row.rules) == 0 || row.rules[0].Mode == ratelimit.ModeShadow || row.rules[0].Limiter != nil || row.rules[0].Tiers != nil {
+			continue
+		}
+		for _, n := range []int{20_000, 5_000, 1_000, 500, 200, 100, 50, 20, 10, 5, 2, 1} {
+			for range 2 {
+				req.Cost = n
+				_, err := l.Check(t.Context(), req)
+				assert.NoError(t, err)
+			}
+		}
+		req.Cost = 0
+		if row.rules[0].Resolve == nil {
+			for checked(l.Peek(t.Context(), req)).Allowed {
+				l.Allow("c", "/e")
+				checked(l.Check(t.Context(), req))
+			}
+			if row.rules[0].Key == ratelimit.KeyIP {
+				for l.Allow("c", "/e").Allowed { // Allow names no address, which is a key of its own
+					continue
+				}
+			}
+			zero(false, "denied")
+		}
+	}
+}
+
+// TestNoAllocsWhileTheStoreIsDown proves that a decision does not allocate while the
+// breaker keeps the store from being asked.
+func TestNoAllocsWhileTheStoreIsDown(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	rule := ratelimit.Rule{Name: "a", Endpoint: "/e", Rate: ratelimit.PerHour(30_000)}
+	two := []ratelimit.Rule{rule, {Name: "b", Endpoint: "/e", Rate: ratelimit.PerHour(30_000), Key: ratelimit.KeyGlobal}}
+	tiers := rule
+	tiers.Tiers = map[string]ratelimit.Rate{"paid": ratelimit.PerHour(90_000)}
+	observed := ratelimit.WithObserver(observing(func(ratelimit.Decision) {}))
+	for _, row := range []struct {
+		rules []ratelimit.Rule
+		opts  []ratelimit.Option
+		why   string
+	}{
+		{two[:1], nil, "one rule"},
+		{two, nil, "two rules"},
+		{[]ratelimit.Rule{tiers}, nil, "tiers"},
+		{two, []ratelimit.Option{observed}, "an observer"},
+		{two, []ratelimit.Option{ratelimit.WithFailurePolicy(ratelimit.FailLocal(3))}, "a local share of a third"},
+		{two, []ratelimit.Option{ratelimit.WithFailurePolicy(ratelimit.FailOpen)}, "a policy that fails open"},
+	} {
+		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+		store.from(errsBefore)
+		l := newRules(t, row.rules, nil, append(row.opts, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))...)
+		for range 5 {
+			l.Allow("c", "/e")
+		}
+		assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, l.Allow("c", "/e"), true) }), row.why)
+	}
+}
+
+// TestNoAllocsForUnseenKeys proves that a denied key that has no state costs no allocation:
+// another rule denies it, or it shares a debt with other keys, at another rate.
+func TestNoAllocsForUnseenKeys(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	rate := ratelimit.PerHour(1)
+	user := ratelimit.Rule{Name: "user", Endpoint: "/e", Rate: rate}
+	for _, tiers := range []map[string]ratelimit.Rate{nil, {"paid": ratelimit.PerHour(2)}} {
+		user.Tiers = tiers
+		l := newRules(t, []ratelimit.Rule{user, {Name: "all", Endpoint: "/e", Key: ratelimit.KeyGlobal, Rate: rate}}, nil,
+			ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithMaxKeys(1))
+		ok(t, l.Allow("first", "/e"), true)
+		ok(t, checked(l.Check(t.Context(), ratelimit.Request{Client: "second", Rules: []string{"user"}})), true)
+		for name, ask := range map[string]func() ratelimit.Result{
+			"Allow": func() ratelimit.Result { return l.Allow("third", "/e") },
+			"Check": func() ratelimit.Result {
+				return checked(l.Check(t.Context(), ratelimit.Request{Client: "third", Endpoint: "/e", Tier: "paid"}))
+			},
+		} {
+			assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, ask(), false) }), "%s, tiers %v", name, tiers)
+		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 func search(r ratelimit.Rate) ratelimit.Rule { return ratelimit.Rule{Endpoint: "/search", Rate: r} }
 
+// TestAddAndRemoveRules proves that AddRule and RemoveRule change one rule and leave the
+// state of the others alone.
 func TestAddAndRemoveRules(t *testing.T) {
 	l, _ := rules(t, []ratelimit.Rule{search(ratelimit.PerHour(2))}, nil)
 	l.Allow("ann", "/search")
@@ -43,29 +45,33 @@ func TestAddAndRemoveRules(t *testing.T) {
 	require.Equal(t, by("/search", yes(2, 1, 30*mins)), l.Allow("ann", "/search"), "what was used went with the rule")
 }
 
+// TestDefaultRule proves that the default rule can be set, renamed, changed and removed,
+// and that its state belongs to its name.
 func TestDefaultRule(t *testing.T) {
 	l, _ := rules(t, nil, nil)
 	assert.ErrorIs(t, l.RemoveRule("default"), ratelimit.ErrUnknownRule)
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Rate: ratelimit.PerHour(3)}))
 	require.Equal(t, by("default", yes(3, 2, 20*mins)), l.Allow("ann", "/a"))
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "default", Rate: ratelimit.PerHour(2)}))
-	require.Equal(t, by("default", yes(2, 0, time.Hour)), l.Allow("ann", "/b"), "of the same name: what was used stays used")
+	require.Equal(t, by("default", yes(2, 0, time.Hour)), l.Allow("ann", "/b"), "the same name: what was used stays used")
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
-	require.Equal(t, by("rest", yes(2, 1, 30*mins)), l.Allow("ann", "/b"), "of another name: another rule")
+	require.Equal(t, by("rest", yes(2, 1, 30*mins)), l.Allow("ann", "/b"), "another name: another rule")
 	require.NoError(t, l.UpdateRate("rest", ratelimit.PerHour(1)))
 	require.Equal(t, by("rest", no(1, 0, time.Hour, time.Hour)), l.Allow("ann", "/b"))
 	require.NoError(t, l.RemoveRule("rest"))
 	require.Equal(t, unlimited, l.Allow("ann", "/b"))
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
 	require.NoError(t, l.AddRule(ratelimit.Rule{Name: "default", Rate: ratelimit.PerHour(2)}))
-	require.NoError(t, l.RemoveRule("default"), "a rule of that name goes first")
+	require.NoError(t, l.RemoveRule("default"), "the rule of that name is removed")
 	require.Equal(t, "rest", l.Allow("ann", "/b").Rule)
-	require.NoError(t, l.RemoveRule("default"), "then the default rule, whatever its name")
+	require.NoError(t, l.RemoveRule("default"), "then \"default\" means the default rule, whatever its name")
 	require.Equal(t, unlimited, l.Allow("ann", "/b"))
 	err := l.SetDefaultRule(ratelimit.Rule{Endpoint: "/b", Rate: ratelimit.PerHour(1)})
 	assert.EqualError(t, err, `ratelimit: defaultRule.endpoint is "/b": must be empty: the default rule is for the endpoints that no other matches`)
 }
 
+// TestUpdateRate proves that UpdateRate keeps what each key has used, grants nothing by
+// itself, and leaves tiers alone.
 func TestUpdateRate(t *testing.T) {
 	tiered := search(ratelimit.PerHour(10))
 	tiered.Tiers = map[string]ratelimit.Rate{"paid": ratelimit.PerHour(100)}
@@ -74,7 +80,7 @@ func TestUpdateRate(t *testing.T) {
 	check(t, l, ratelimit.Request{Client: "eve", Endpoint: "/search", Cost: 60, Tier: "paid"})
 
 	require.NoError(t, l.UpdateRate("/search", ratelimit.PerHour(20)))
-	require.Equal(t, by("/search", yes(20, 3, 51*mins)), l.Allow("ann", "/search"), "a raise grants nothing, but is earned")
+	require.Equal(t, by("/search", yes(20, 3, 51*mins)), l.Allow("ann", "/search"), "a raise has to be earned")
 	require.Equal(t, by("/search", yes(100, 39, 36*mins+36*sec)), check(t, l, ratelimit.Request{Client: "eve", Endpoint: "/search", Tier: "paid"}),
 		"a tier keeps its rate")
 	require.NoError(t, l.UpdateRate("/search", ratelimit.PerHour(8)))
@@ -87,7 +93,8 @@ func TestUpdateRate(t *testing.T) {
 	require.Equal(t, by("/search", yes(8, 0, time.Hour)), l.Allow("ann", "/search"), "what is refused changes nothing")
 }
 
-// TestReplaceKeepsState looks what each kind of change leaves of what was used.
+// TestReplaceKeepsState proves, for each kind of change, what Replace keeps of what a key
+// had used.
 func TestReplaceKeepsState(t *testing.T) {
 	window := func(r ratelimit.Rate) ratelimit.Rule {
 		return ratelimit.Rule{Endpoint: "/", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: r}
@@ -105,15 +112,15 @@ func TestReplaceKeepsState(t *testing.T) {
 		{bucket, bucket, yes(4, 0, time.Hour), "the same rule"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(6) }), yes(6, 0, time.Hour), "a raise: 1 of 4 was left"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(3) }), no(3, 0, 20*mins, time.Hour), "a cut: all 3 are used"},
-		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.Rate{Requests: 2, Per: 30 * mins, Burst: 4} }), yes(4, 0, time.Hour), "the same rate, written otherwise"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.Rate{Requests: 2, Per: 30 * mins, Burst: 4} }), yes(4, 0, time.Hour), "the same rate in other words"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Algorithm = ratelimit.AlgorithmLeakyBucket }), yes(4, 3, 15*mins), "another algorithm: new keys"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Key = ratelimit.KeyUserEndpoint }), yes(4, 3, 15*mins), "another key: new keys"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Name = "other" }), yes(4, 3, 15*mins), "another name: another rule"},
 		{with(bucket, func(r *ratelimit.Rule) { r.Name = "/" }), with(bucket, func(r *ratelimit.Rule) { r.Name, r.Endpoint = "/", "*" }), yes(4, 0, time.Hour), "another endpoint of the same name"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Tiers = map[string]ratelimit.Rate{"": ratelimit.PerHour(8)} }), yes(8, 0, time.Hour), "a tier that was not there"},
-		{window(ratelimit.PerHour(4)), window(ratelimit.PerHour(9)), yes(9, 5, time.Hour), "a window counts what was used, so a raise leaves more"},
+		{window(ratelimit.PerHour(4)), window(ratelimit.PerHour(9)), yes(9, 5, time.Hour), "a window counts what was used, so a raise leaves more units"},
 		{window(ratelimit.PerHour(4)), window(ratelimit.PerHour(2)), no(2, 0, time.Hour, time.Hour), "more is used than the new limit"},
-		{window(ratelimit.PerHour(4)), window(ratelimit.PerDay(5)), yes(5, 1, 24*time.Hour), "another length: the count goes into the window that holds now"},
+		{window(ratelimit.PerHour(4)), window(ratelimit.PerDay(5)), yes(5, 1, 24*time.Hour), "another length: the count goes into the new window of the present instant"},
 	} {
 		l, _ := rules(t, []ratelimit.Rule{tt.before}, nil)
 		check(t, l, ratelimit.Request{Client: "ann", Endpoint: "/", Cost: 3})
@@ -126,7 +133,8 @@ func TestReplaceKeepsState(t *testing.T) {
 	}
 }
 
-// TestReplaceIsAllOrNothing has a Replace of which a part is wrong change nothing.
+// TestReplaceIsAllOrNothing proves that a Replace with an invalid rule reports every
+// problem and changes nothing.
 func TestReplaceIsAllOrNothing(t *testing.T) {
 	l, _ := rules(t, []ratelimit.Rule{search(ratelimit.PerHour(2))}, &ratelimit.Rule{Rate: ratelimit.PerHour(4)})
 	l.Allow("ann", "/search")
@@ -163,7 +171,8 @@ ratelimit: defaultRule.endpoint is "/d": must be empty: the default rule is for 
 	require.EqualError(t, l.Replace(many, nil), "ratelimit: rules is 10001: must be at most 10000")
 }
 
-// TestRulesAreCopied changes what a RateLimiter was made of.
+// TestRulesAreCopied proves that a RateLimiter does not see what its caller later changes
+// in the rules it was made of.
 func TestRulesAreCopied(t *testing.T) {
 	tiers := map[string]ratelimit.Rate{"paid": ratelimit.PerHour(5)}
 	rs := []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerHour(1), Tiers: tiers}}
@@ -176,7 +185,8 @@ func TestRulesAreCopied(t *testing.T) {
 	assert.Equal(t, 2, l.Allow("ann", "/other").Limit)
 }
 
-// TestTiers has clients of several plans, and one that changes his.
+// TestTiers proves that a client's tier sets its rate, and that a change of tier grants
+// nothing by itself.
 func TestTiers(t *testing.T) {
 	l, clock := rules(t, []ratelimit.Rule{{
 		Endpoint: "/", Rate: ratelimit.PerMinute(10),
@@ -188,15 +198,16 @@ func TestTiers(t *testing.T) {
 	require.Equal(t, by("/", yes(60, 20, 40*sec)), ask("ann", "free", 40))
 	require.Equal(t, by("/", yes(600, 560, 4*sec)), ask("bob", "paid", 40))
 	require.Equal(t, by("/", yes(10, 9, 6*sec)), ask("eve", "", 1), "no tier is the rule's own rate")
-	require.Equal(t, by("/", yes(10, 9, 6*sec)), ask("dan", "gold", 1), "so is an unknown one")
+	require.Equal(t, by("/", yes(10, 9, 6*sec)), ask("dan", "gold", 1), "an unknown tier is the rule's own rate too")
 
 	clock.Advance(10 * sec)
 	require.Equal(t, by("/", yes(600, 29, 57100*ms)), ask("ann", "paid", 1), "10 s at the old rate have earned 10; a raise grants nothing")
 	clock.Advance(10 * sec)
-	require.Equal(t, by("/", yes(600, 128, 47200*ms)), ask("ann", "paid", 0), "Cost 0 is 1; then the new rate earns 100")
+	require.Equal(t, by("/", yes(600, 128, 47200*ms)), ask("ann", "paid", 0), "a cost of 0 is a cost of 1; 10 s at the new rate have earned 100")
 }
 
-// TestResolve has code give the rates.
+// TestResolve proves that a rule's Resolve function overrides tiers and the rule's own
+// rate, and that an invalid rate of it is reported and not used.
 func TestResolve(t *testing.T) {
 	rates := map[string]ratelimit.Rate{
 		"a": ratelimit.PerHour(2), "b": ratelimit.PerHour(3), "zero": {}, "other window": ratelimit.PerDay(2),
@@ -210,19 +221,21 @@ func TestResolve(t *testing.T) {
 		res, err := l.Check(t.Context(), ratelimit.Request{Client: client, Endpoint: "/"})
 		assert.Equal(t, by("/", yes(want, want-1, time.Hour)), res, client)
 		if want == 4 && client != "c" {
-			assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "the rule's rate holds, and why is told")
+			assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "the rule's own rate holds, and the error says why")
 			assert.ErrorContains(t, err, `ratelimit: rules["/"].resolve.`)
 		} else {
 			assert.NoError(t, err, client)
 		}
 	}
-	assert.Equal(t, 5, check(t, l, ratelimit.Request{Client: "d", Endpoint: "/", Tier: "paid"}).Limit, "false keeps the tier's")
-	assert.Equal(t, 2, check(t, l, ratelimit.Request{Client: "a", Endpoint: "/", Tier: "paid"}).Limit, "code is asked before")
+	assert.Equal(t, 5, check(t, l, ratelimit.Request{Client: "d", Endpoint: "/", Tier: "paid"}).Limit, "Resolve returns false, so the tier's rate holds")
+	assert.Equal(t, 2, check(t, l, ratelimit.Request{Client: "a", Endpoint: "/", Tier: "paid"}).Limit, "Resolve goes before the tier")
 	_, err := l.Check(t.Context(), ratelimit.Request{Client: "zero", Endpoint: "/"})
 	assert.EqualError(t, err, `ratelimit: rules["/"].resolve.requests is 0: must be at least 1
 ratelimit: rules["/"].resolve.per is 0s: must be longer than zero`)
 }
 
+// TestResetOfAClient proves that Reset clears the client's own state and nothing that it
+// shares with other clients or endpoints.
 func TestResetOfAClient(t *testing.T) {
 	l, _ := rules(t, []ratelimit.Rule{
 		{Name: "user", Endpoint: "/", Rate: ratelimit.PerHour(5)},
@@ -243,8 +256,8 @@ func TestResetOfAClient(t *testing.T) {
 	assert.Equal(t, 5, left("ann", "/", "both"))
 	assert.Equal(t, 4, left("bob", "/", "user"))
 	assert.Equal(t, 4, left("bob", "/", "both"))
-	assert.Equal(t, 3, left("ann", "/", "endpoint"), "what others share is not hers")
+	assert.Equal(t, 3, left("ann", "/", "endpoint"), "a budget that clients share is not reset")
 	assert.Equal(t, 3, left("ann", "/", "ip"))
 	assert.Equal(t, 3, left("ann", "/", "global"))
-	assert.Equal(t, 4, left("ann", "/b", "elsewhere"), "nor is what another endpoint's rule counts")
+	assert.Equal(t, 4, left("ann", "/b", "elsewhere"), "another endpoint's rule keeps its count")
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// answers are what l, which grants 3 a minute and has just been started, says to
-// asks at chosen distances on its clock.
+// answers returns what l, a new limiter of 3 a minute, answers to calls at chosen
+// distances on its clock.
 func answers(t *testing.T, l limiter, advance func(time.Duration)) (all []ratelimit.Result) {
 	t.Helper()
 	ask := func(n int) ratelimit.Result {
@@ -42,13 +42,15 @@ func answers(t *testing.T, l limiter, advance func(time.Duration)) (all []rateli
 	return append(all, l.Allow("key"), l.Peek("other"))
 }
 
+// TestBenbjohnsonMock proves that a limiter answers the same on a mock of
+// github.com/benbjohnson/clock as on a FakeClock.
 func TestBenbjohnsonMock(t *testing.T) {
 	for _, row := range []struct {
 		start time.Time
 		why   string
 	}{
 		{epoch, "a usual start"},
-		{time.Unix(0, 0), "where a new mock stands: zero is no special time"},
+		{time.Unix(0, 0), "where a new mock stands"},
 		{epoch.AddDate(-100, 0, 0), "before 1970"},
 	} {
 		overAll(t, func(t *testing.T, a algorithm) {
@@ -62,6 +64,8 @@ func TestBenbjohnsonMock(t *testing.T) {
 	}
 }
 
+// TestBenbjohnsonMockBackwards proves that a mock that steps back is read as standing
+// still.
 func TestBenbjohnsonMockBackwards(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		mock := benbjohnson.NewMock()
@@ -76,14 +80,16 @@ func TestBenbjohnsonMockBackwards(t *testing.T) {
 	})
 }
 
+// TestClocksOfTheMachine proves that a limiter answers the same on clocks that run by
+// themselves as on a FakeClock.
 func TestClocksOfTheMachine(t *testing.T) {
 	for _, row := range []struct {
 		opts []ratelimit.Option
 		why  string
 	}{
-		{nil, "no clock is the machine's"},
+		{nil, "without WithClock the machine's clock is read"},
 		{[]ratelimit.Option{ratelimit.WithClock(benbjohnson.New())}, "a clock of benbjohnson's that runs"},
-		{[]ratelimit.Option{ratelimit.WithClock(nowOnly{})}, "a clock that can do no more than be read"},
+		{[]ratelimit.Option{ratelimit.WithClock(nowOnly{})}, "a clock without After"},
 	} {
 		overAll(t, func(t *testing.T, a algorithm) {
 			synctest.Test(t, func(t *testing.T) {
@@ -96,11 +102,8 @@ func TestClocksOfTheMachine(t *testing.T) {
 	}
 }
 
-// nowOnly is a Clock that runs and has no After.
-type nowOnly struct{}
-
-func (nowOnly) Now() time.Time { return time.Now() }
-
+// TestNoInstantIsSpecial proves that answers do not depend on the date: not at the Unix
+// epoch, the zero Time, or beyond the range of nanoseconds since 1970.
 func TestNoInstantIsSpecial(t *testing.T) {
 	for _, row := range []struct {
 		start time.Time
@@ -108,12 +111,12 @@ func TestNoInstantIsSpecial(t *testing.T) {
 	}{
 		{time.Unix(0, 0), "the Unix epoch"},
 		{time.Unix(-60, 0), "the minute before it"},
-		{time.Unix(-120, 0), "the one before that"},
+		{time.Unix(-120, 0), "two minutes before it"},
 		{time.Time{}, "the zero Time, in year 1"},
 		{time.Time{}.AddDate(-5000, 0, 0), "before year 1"},
 		{time.Date(9999, 12, 31, 23, 59, 0, 0, time.UTC), "the last minute of year 9999"},
-		{time.Date(1677, 9, 21, 0, 12, 0, 0, time.UTC), "before what nanoseconds since 1970 can say"},
-		{time.Date(2262, 4, 11, 23, 48, 0, 0, time.UTC), "beyond it"},
+		{time.Date(1677, 9, 21, 0, 12, 0, 0, time.UTC), "before the first instant that nanoseconds since 1970 can name"},
+		{time.Date(2262, 4, 11, 23, 48, 0, 0, time.UTC), "after the last one"},
 	} {
 		overAll(t, func(t *testing.T, a algorithm) {
 			for _, offset := range []time.Duration{0, 1, 29*sec + 1, 52 * sec} { // into the window
@@ -127,9 +130,9 @@ func TestNoInstantIsSpecial(t *testing.T) {
 	}
 }
 
+// TestClockBackwards proves that a key's clock never goes back. Only a grant moves it, so
+// the answers equal those on a clock that never shows less than at the last grant.
 func TestClockBackwards(t *testing.T) {
-	// Only what is granted moves a key's clock. So the answers are those
-	// that a clock gives which never shows less than at the last grant.
 	overAll(t, func(t *testing.T, a algorithm) {
 		raw, held := ratelimit.NewFakeClock(epoch), ratelimit.NewFakeClock(epoch)
 		l := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(raw))
@@ -152,6 +155,8 @@ func TestClockBackwards(t *testing.T) {
 	})
 }
 
+// TestClockJumpsFar proves that jumps of centuries, forward and back, neither overflow nor
+// grant twice.
 func TestClockJumpsFar(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -164,9 +169,9 @@ func TestClockJumpsFar(t *testing.T) {
 		}{
 			{epoch.AddDate(-1000, 0, 0), false, "a thousand years back: time stands still"},
 			{epoch.AddDate(100, 0, 0), true, "a hundred years on"},
-			{epoch, false, "and back"},
+			{epoch, false, "back to where it began: time stands still"},
 			{epoch.AddDate(1000, 0, 0), true, "beyond what a Duration can hold"},
-			{epoch.AddDate(2000, 0, 0), false, "where time can not go on, nothing is granted by mistake"},
+			{epoch.AddDate(2000, 0, 0), false, "beyond the last instant that is told apart: nothing is granted by mistake"},
 		} {
 			clock.Set(row.to)
 			if row.fresh {
@@ -179,7 +184,8 @@ func TestClockJumpsFar(t *testing.T) {
 	})
 }
 
-// moody is a clock that may panic, or end the goroutine that reads it.
+// moody is a clock that may panic, or end the goroutine that reads it: mood is what it
+// does first when it is read.
 type moody struct {
 	*ratelimit.FakeClock
 	mood atomic.Pointer[func()]
@@ -192,6 +198,8 @@ func (c *moody) Now() time.Time {
 	return c.FakeClock.Now()
 }
 
+// TestAClockThatPanics proves that a limiter stays whole when its clock panics or ends the
+// goroutine in the middle of a call.
 func TestAClockThatPanics(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		for name, mood := range map[string]func(){
@@ -220,7 +228,7 @@ func TestAClockThatPanics(t *testing.T) {
 				})
 				wg.Wait()
 				clock.mood.Store(nil)
-				assert.False(t, returned, "%s has read the clock", call)
+				assert.False(t, returned, "%s does not return, because it reads the clock", call)
 				assert.Equal(t, before, l.Peek("key"), "%s: nothing has changed while the clock %s", call, name)
 				assert.Equal(t, ratelimit.PerMinute(3), l.Rate(), call)
 				assert.Equal(t, 1, l.Len(), call)
@@ -234,7 +242,7 @@ func TestAClockThatPanics(t *testing.T) {
 	})
 }
 
-// wallSteps is a clock with a monotonic reading whose wall time has been set.
+// wallSteps is a clock with a monotonic reading whose wall time can be set.
 type wallSteps struct {
 	now  time.Time // with a monotonic reading
 	wall int64     // seconds by which the wall time was moved
@@ -250,6 +258,8 @@ func (c *wallSteps) Now() time.Time {
 	return now
 }
 
+// TestWallClockSteps proves that a limiter follows the monotonic reading of a clock and not
+// the wall time, which may be set.
 func TestWallClockSteps(t *testing.T) {
 	base := time.Now()
 	base = base.Add(-time.Duration(base.UnixNano() % int64(mins))) // the edge of a window
@@ -267,6 +277,120 @@ func TestWallClockSteps(t *testing.T) {
 			answers(t, got, func(d time.Duration) {
 				steps.now = steps.now.Add(d)
 				steps.wall, walls = walls[0], walls[1:]
-			}), "a limiter does not see the wall time step")
+			}), "the answers do not depend on the wall time")
 	})
+}
+
+// rung returns the Time that c has received, or the zero Time if the alarm has not rung.
+func rung(c <-chan time.Time) time.Time {
+	select {
+	case at := <-c:
+		return at
+	default:
+		return time.Time{}
+	}
+}
+
+// TestFakeClockMoves proves that a FakeClock shows exactly the time that it was moved to,
+// in either direction.
+func TestFakeClockMoves(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	for _, row := range []struct {
+		move func()
+		want time.Time
+		why  string
+	}{
+		{func() {}, epoch, "it stands where it was started"},
+		{func() { clock.Advance(sec) }, epoch.Add(sec), "it advances"},
+		{func() { clock.Advance(1) }, epoch.Add(sec + 1), "by a nanosecond"},
+		{func() { clock.Advance(0) }, epoch.Add(sec + 1), "by nothing"},
+		{func() { clock.Advance(-time.Hour) }, epoch.Add(sec + 1 - time.Hour), "backwards"},
+		{func() { clock.Set(time.Unix(-5, 0)) }, time.Unix(-5, 0), "it can be set, before 1970 too"},
+		{func() { clock.Set(time.Time{}) }, time.Time{}, "it can be set to the zero Time"},
+		{func() { clock.Set(epoch) }, epoch, "it can be set forward again"},
+	} {
+		row.move()
+		assert.Equal(t, row.want, clock.Now(), row.why)
+		assert.Equal(t, row.want, clock.Now(), "it stands still")
+	}
+}
+
+// TestFakeClockAfter proves that an alarm of a FakeClock rings exactly once, when the clock
+// reaches its instant.
+func TestFakeClockAfter(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	assert.Equal(t, epoch, rung(clock.After(0)), "an alarm after no time rings at once")
+	assert.Equal(t, epoch, rung(clock.After(-sec)), "an alarm in the past rings at once")
+
+	second, minute, again := clock.After(sec), clock.After(mins), clock.After(sec)
+	require.Equal(t, 3, clock.Alarms())
+	clock.Advance(sec - 1)
+	assert.Zero(t, rung(second), "one nanosecond early")
+	clock.Advance(1)
+	assert.Equal(t, epoch.Add(sec), rung(second), "exactly on time")
+	assert.Equal(t, epoch.Add(sec), rung(again), "two alarms for one instant both ring")
+	assert.Zero(t, rung(minute), "not yet")
+	assert.Zero(t, rung(second), "an alarm rings once")
+
+	clock.Advance(-30 * sec)
+	clock.Advance(30 * sec)
+	assert.Zero(t, rung(second), "not even when its instant comes again")
+	clock.Advance(-time.Hour)
+	clock.Advance(time.Hour + mins - sec - 1)
+	assert.Zero(t, rung(minute), "a clock that went back has to reach the instant")
+	clock.Set(epoch.Add(24 * time.Hour))
+	assert.Equal(t, epoch.Add(24*time.Hour), rung(minute), "the channel receives the time that the clock was set to")
+	assert.Zero(t, clock.Alarms())
+
+	clock.After(sec)
+	clock.Advance(sec) // returns although nothing receives from the channel
+	assert.Zero(t, clock.Alarms())
+}
+
+// TestZeroFakeClock proves that the zero FakeClock works and stands at the zero Time.
+func TestZeroFakeClock(t *testing.T) {
+	var clock ratelimit.FakeClock
+	assert.Equal(t, time.Time{}, clock.Now())
+	alarm := clock.After(sec)
+	clock.Advance(sec)
+	assert.Equal(t, time.Time{}.Add(sec), clock.Now())
+	assert.Equal(t, time.Time{}.Add(sec), rung(alarm))
+
+	var other ratelimit.FakeClock
+	other.Advance(-sec)
+	assert.Equal(t, time.Time{}.Add(-sec), other.Now())
+	overAll(t, func(t *testing.T, a algorithm) {
+		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(new(ratelimit.FakeClock)))
+		spend(t, l, "key", 3)
+		denied(t, l, "key")
+	})
+}
+
+// TestFakeClockConcurrently proves that no move and no alarm of a FakeClock is lost when
+// several goroutines use it.
+func TestFakeClockConcurrently(t *testing.T) {
+	const callers, each = 4, 500
+	clock := ratelimit.NewFakeClock(epoch)
+	var wg sync.WaitGroup
+	alarms := make([][]<-chan time.Time, callers)
+	for c := range callers {
+		wg.Go(func() {
+			for i := range each {
+				clock.Advance(ms)
+				alarms[c] = append(alarms[c], clock.After(time.Duration(i)*ms))
+				if now := clock.Now(); now.Before(epoch.Add(time.Duration(i+1) * ms)) {
+					t.Errorf("a move is lost: %v", now)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, epoch.Add(callers*each*ms), clock.Now(), "no move is lost")
+	clock.Advance(each * ms)
+	for _, own := range alarms {
+		for _, alarm := range own {
+			require.NotZero(t, rung(alarm), "an alarm is lost")
+		}
+	}
+	assert.Zero(t, clock.Alarms())
 }

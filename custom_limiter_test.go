@@ -5,27 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A custom is a user's limiter that is a function.
-type custom func(ctx context.Context, key string, n int) (ratelimit.Result, error)
-
-func (f custom) Allow(string) ratelimit.Result { panic("a rule has no use for Allow") }
-
-func (f custom) Take(ctx context.Context, key string, n int) (ratelimit.Result, error) {
-	return f(ctx, key, n)
-}
-
-// answering is a custom limiter that always answers this.
-func answering(res ratelimit.Result, err error) custom {
-	return func(context.Context, string, int) (ratelimit.Result, error) { return res, err }
-}
-
-// beside returns a rule of a at "/e", and one with this limiter of one's own.
+// beside returns a rule at "/e" with the custom limiter l, a rule of algorithm a beside
+// it, and rules that show what these two have charged.
 func beside(a algorithm, l ratelimit.Limiter, mode ratelimit.Mode) []ratelimit.Rule {
 	return []ratelimit.Rule{
 		{Name: "custom", Endpoint: "/e", Limiter: l, Mode: mode},
@@ -35,6 +24,8 @@ func beside(a algorithm, l ratelimit.Limiter, mode ratelimit.Mode) []ratelimit.R
 	}
 }
 
+// TestCustomLimiterAlone proves that the answer of a custom limiter, asked with the rule's
+// key and the request's cost, is the answer of a request that has no other rule.
 func TestCustomLimiterAlone(t *testing.T) {
 	type asked struct {
 		key string
@@ -53,26 +44,28 @@ func TestCustomLimiterAlone(t *testing.T) {
 		answer, want ratelimit.Result
 		why          string
 	}{
-		{yes(7, 3, sec), yes(7, 3, sec), "its answer is the answer"},
-		{no(7, 1, sec, mins), no(7, 1, sec, mins), "a denial too"},
-		{delayed(sec, yes(7, 3, sec)), delayed(sec, yes(7, 3, sec)), "and a Delay"},
-		{ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, "or that no limit applies"},
-		{degraded(yes(7, 3, sec)), degraded(yes(7, 3, sec)), "or that a policy of its own has answered"},
-		{named("its own", no(7, 1, ratelimit.Never, mins)), no(7, 1, ratelimit.Never, mins), "the rule is ours to name"},
+		{yes(7, 3, sec), yes(7, 3, sec), "the custom limiter's answer is the answer"},
+		{no(7, 1, sec, mins), no(7, 1, sec, mins), "a denial"},
+		{delayed(sec, yes(7, 3, sec)), delayed(sec, yes(7, 3, sec)), "a Delay"},
+		{unlimited, unlimited, "no limit applies"},
+		{degraded(yes(7, 3, sec)), degraded(yes(7, 3, sec)), "a failure policy of its own has answered"},
+		{by("its own", no(7, 1, ratelimit.Never, mins)), no(7, 1, ratelimit.Never, mins), "the rule's name replaces the limiter's own"},
 	} {
 		answer = row.answer
 		got = nil
 		res, err := l.Check(t.Context(), req)
 		require.NoError(t, err, row.why)
-		require.Equal(t, named("/user", row.want), res, row.why)
+		require.Equal(t, by("/user", row.want), res, row.why)
 		res, err = l.Peek(t.Context(), req)
 		require.NoError(t, err, row.why)
-		require.Equal(t, named("/user", row.want), res, row.why)
-		require.Equal(t, named("/user", row.want), l.Allow("c", "/user"), row.why)
+		require.Equal(t, by("/user", row.want), res, row.why)
+		require.Equal(t, by("/user", row.want), l.Allow("c", "/user"), row.why)
 		require.Equal(t, []asked{{"c", 2}, {"c", 0}, {"c", 1}}, got, row.why)
 	}
 }
 
+// TestCustomLimiterIsAskedLast proves that a custom limiter is asked only when all other
+// rules grant, and that the others get their units back when it denies.
 func TestCustomLimiterIsAskedLast(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -90,44 +83,38 @@ func TestCustomLimiterIsAskedLast(t *testing.T) {
 			return res
 		}
 		require.True(t, ask(2).Allowed)
-		require.Equal(t, 3, ours().Remaining, "both are charged")
+		require.Equal(t, 3, ours().Remaining, "both rules are charged")
 		clock.Advance(7 * sec)
 		for _, n := range []int{1, 2, 3} {
 			before, watched := ours(), watch()
 			answer = no(7, 0, mins, mins)
 			res := ask(n)
 			require.False(t, res.Allowed)
-			require.Equal(t, "custom", res.Rule, "it has to be waited for longest")
+			require.Equal(t, "custom", res.Rule, "it names the longest wait")
 			require.Equal(t, mins, res.RetryAfter)
 			require.Equal(t, 0, res.Remaining)
-			require.Equal(t, before, ours(), "when it denies, the others are as before")
+			require.Equal(t, before, ours(), "when it denies, the other rules are not charged")
 			require.Equal(t, watched, watch())
 		}
 		asked = 0
 		res := ask(4)
 		require.False(t, res.Allowed)
 		require.Equal(t, "ours", res.Rule)
-		require.Zero(t, asked, "it is not asked for what the others deny")
+		require.Zero(t, asked, "it is not asked for what another rule denies")
 		answer = yes(7, 6, sec)
-		require.True(t, ask(3).Allowed, "what was given back is there to be taken")
+		require.True(t, ask(3).Allowed, "units that were given back can be taken")
 		require.Equal(t, 0, ours().Remaining)
 		require.Equal(t, []ratelimit.RuleStats{
 			{Rule: "custom", Allowed: 2, Denied: 3},
 			{Rule: "ours", Allowed: 2, Denied: 1, LiveKeys: 1},
 			{Rule: "shadow", Allowed: 2, LiveKeys: 1},
 			{Rule: "watch"},
-		}, l.Stats(), "what was given back was not allowed")
+		}, l.Stats(), "a charge that was given back is not counted as allowed")
 	})
 }
 
-// peekAt looks at one rule.
-func peekAt(t *testing.T, l *ratelimit.RateLimiter, rule, client string) ratelimit.Result {
-	t.Helper()
-	res, err := l.Peek(t.Context(), ratelimit.Request{Client: client, Rules: []string{rule}})
-	require.NoError(t, err)
-	return res
-}
-
+// TestCustomLimiterThatFails proves what a request gets when a custom limiter returns an
+// error, with and without ErrStore, enforcing and in shadow.
 func TestCustomLimiterThatFails(t *testing.T) {
 	failed := errors.New("no such tenant")
 	store := fmt.Errorf("reading: %w", ratelimit.ErrStore)
@@ -141,12 +128,12 @@ func TestCustomLimiterThatFails(t *testing.T) {
 			left int // of 5, after a request for 2 and one for 1
 			why  string
 		}{
-			{"", ratelimit.Result{}, failed, ratelimit.Result{}, 3, "an error is the caller's, and the others get back what they gave"},
-			{"", granted, store, named("custom", granted), 2, "with ErrStore it has an answer"},
-			{"", refused, store, named("custom", refused), 3, "which may be a denial"},
-			{ratelimit.ModeShadow, ratelimit.Result{}, failed, named("ours", yes(5, 2, 0)), 2, "a shadow that fails denies nobody"},
-			{ratelimit.ModeShadow, refused, store, named("ours", yes(5, 2, 0)), 2, "nor does one whose policy denies"},
-			{ratelimit.ModeShadow, granted, store, named("ours", yes(5, 2, 0)), 2, "or grants"},
+			{"", ratelimit.Result{}, failed, ratelimit.Result{}, 3, "the caller gets the error, and the other rules get their units back"},
+			{"", granted, store, by("custom", granted), 2, "an error that is ErrStore comes with an answer"},
+			{"", refused, store, by("custom", refused), 3, "the answer beside ErrStore may be a denial"},
+			{ratelimit.ModeShadow, ratelimit.Result{}, failed, by("ours", yes(5, 2, 0)), 2, "a shadow that fails denies nothing"},
+			{ratelimit.ModeShadow, refused, store, by("ours", yes(5, 2, 0)), 2, "a shadow whose policy denies does not deny either"},
+			{ratelimit.ModeShadow, granted, store, by("ours", yes(5, 2, 0)), 2, "a shadow whose policy grants changes nothing"},
 		} {
 			clock := ratelimit.NewFakeClock(epoch)
 			answer, problem := yes(7, 3, sec), error(nil)
@@ -173,7 +160,7 @@ func TestCustomLimiterThatFails(t *testing.T) {
 				row.want.Delay = before.Delay
 			}
 			if row.want.Allowed {
-				require.ErrorIs(t, err, ratelimit.ErrStore, "%s: act on Allowed, log the error", row.why)
+				require.ErrorIs(t, err, ratelimit.ErrStore, "%s: the request is allowed, and the error is there to be logged", row.why)
 			}
 			if row.want.Rule == "custom" {
 				row.want.Remaining = min(row.want.Remaining, after.Remaining)
@@ -184,6 +171,8 @@ func TestCustomLimiterThatFails(t *testing.T) {
 	})
 }
 
+// TestCustomLimiterThatPanics proves that the panic of a custom limiter reaches the caller,
+// gives the units of other rules back, and leaves nothing locked.
 func TestCustomLimiterThatPanics(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		for _, mode := range []ratelimit.Mode{ratelimit.ModeEnforce, ratelimit.ModeShadow} {
@@ -197,9 +186,9 @@ func TestCustomLimiterThatPanics(t *testing.T) {
 			}), mode), nil, ratelimit.WithClock(clock))
 			ours, watch := peekAt(t, l, "ours", "c"), peekAt(t, l, "watch", "")
 			for range 3 {
-				require.PanicsWithValue(t, errFault, func() { l.Allow("c", "/e") }, "it is the caller's to see")
+				require.PanicsWithValue(t, errFault, func() { l.Allow("c", "/e") }, "the panic reaches the caller")
 			}
-			require.Equal(t, ours, peekAt(t, l, "ours", "c"), "%s: the others get back what they gave", mode)
+			require.Equal(t, ours, peekAt(t, l, "ours", "c"), "%s: the other rules get their units back", mode)
 			require.Equal(t, watch, peekAt(t, l, "watch", ""))
 			wrong = false
 			require.True(t, l.Allow("c", "/e").Allowed, "%s: nothing is left locked", mode)
@@ -208,6 +197,8 @@ func TestCustomLimiterThatPanics(t *testing.T) {
 	})
 }
 
+// TestCustomLimiterInShadow proves that a custom limiter in shadow is asked, counted and
+// observed, and never changes the answer.
 func TestCustomLimiterInShadow(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	answer := no(7, 0, mins, mins)
@@ -217,21 +208,23 @@ func TestCustomLimiterInShadow(t *testing.T) {
 	}), ratelimit.ModeShadow), nil, ratelimit.WithClock(clock), ratelimit.WithObserver(observing(func(d ratelimit.Decision) {
 		seen = append(seen, d)
 	})))
-	require.Equal(t, named("ours", yes(5, 4, 12*sec)), l.Allow("c", "/e"), "its denial denies nobody")
+	require.Equal(t, by("ours", yes(5, 4, 12*sec)), l.Allow("c", "/e"), "its denial does not deny the request")
 	answer = yes(7, 0, mins)
-	require.Equal(t, named("ours", yes(5, 3, 24*sec)), l.Allow("c", "/e"), "and it never binds")
+	require.Equal(t, by("ours", yes(5, 3, 24*sec)), l.Allow("c", "/e"), "its smaller Remaining does not bind")
 	require.Equal(t, ratelimit.RuleStats{Rule: "custom", Allowed: 1, ShadowDenied: 1}, l.Stats()[0])
 	require.Len(t, seen, 6)
-	require.Equal(t, named("custom", no(7, 0, mins, mins)), seen[2].Result, "what it would have answered")
+	require.Equal(t, by("custom", no(7, 0, mins, mins)), seen[2].Result, "the observer sees what it would have answered")
 	require.Equal(t, ratelimit.SourceLimiter, seen[2].Source)
 }
 
+// TestTwoCustomLimiters proves that two custom limiters can never decide one request: rules
+// and requests that would need it are refused.
 func TestTwoCustomLimiters(t *testing.T) {
 	a := answering(yes(7, 3, sec), nil)
 	one := ratelimit.Rule{Name: "one", Endpoint: "/e", Limiter: a}
 	two := ratelimit.Rule{Name: "two", Endpoint: "/e", Limiter: a, Mode: ratelimit.ModeShadow}
 	_, err := ratelimit.New([]ratelimit.Rule{one, two}, nil)
-	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "of one endpoint")
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "two custom limiters for one endpoint")
 	require.ErrorContains(t, err, "rules[1].limiter")
 
 	two.Endpoint = "/other"
@@ -239,7 +232,7 @@ func TestTwoCustomLimiters(t *testing.T) {
 	both := ratelimit.Request{Rules: []string{"one", "two"}}
 	for _, ask := range []func(context.Context, ratelimit.Request) (ratelimit.Result, error){l.Check, l.Peek, l.Wait} {
 		res, err := ask(t.Context(), both)
-		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "of one request")
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "two custom limiters named by one request")
 		require.Equal(t, ratelimit.Result{}, res)
 	}
 	two.Endpoint = "/e"
@@ -249,6 +242,8 @@ func TestTwoCustomLimiters(t *testing.T) {
 	require.Len(t, l.Stats(), 2)
 }
 
+// TestCustomLimiterBesideAStore proves that a rule with a custom limiter is refused where
+// the other rules are in a store.
 func TestCustomLimiterBesideAStore(t *testing.T) {
 	store := newFaultyStore(t, nil)
 	rule := ratelimit.Rule{Name: "one", Endpoint: "/e", Limiter: answering(yes(7, 3, sec), nil)}
@@ -274,6 +269,8 @@ func (r *resettable) Reset(key string) error {
 	return r.err
 }
 
+// TestResetReachesCustomLimiters proves that Reset resets a custom limiter that can be
+// reset, under the key of the rule.
 func TestResetReachesCustomLimiters(t *testing.T) {
 	limiter := func() *resettable { return &resettable{custom: answering(yes(7, 3, sec), nil)} }
 	user, pair, global, plain := limiter(), limiter(), limiter(), answering(yes(7, 3, sec), nil)
@@ -287,8 +284,107 @@ func TestResetReachesCustomLimiters(t *testing.T) {
 		require.NoError(t, l.Reset("c", endpoint))
 	}
 	require.Equal(t, []string{"c"}, user.keys)
-	require.Equal(t, []string{"1:c/pair"}, pair.keys, "the key that it is asked for")
+	require.Equal(t, []string{"1:c/pair"}, pair.keys, "Reset uses the key that Take is called with")
 	require.Empty(t, global.keys, "a reset reaches the client's own state only")
 	user.err = errFault
 	require.ErrorIs(t, l.Reset("c", "/user"), errFault)
+}
+
+// TestWaitForACustomLimiter proves that a RateLimiter's Wait waits for a custom limiter,
+// and that failed attempts take and count nothing.
+func TestWaitForACustomLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner, err := ratelimit.NewFixedWindow(ratelimit.Rate{Requests: 1, Per: 10 * sec})
+		require.NoError(t, err)
+		l := newRules(t, beside(algorithms[0], inner, ""), nil)
+		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
+		require.True(t, l.Allow("c", "/e").Allowed)
+		before := peekAt(t, l, "ours", "c")
+		wait := inner.Peek("c").RetryAfter
+		began := time.Now()
+		short, cancel := context.WithTimeout(t.Context(), wait-1)
+		defer cancel()
+		_, err = l.Wait(short, req)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, began, time.Now(), "Wait fails at once")
+		require.Equal(t, before, peekAt(t, l, "ours", "c"), "nothing is taken")
+		res, err := l.Wait(t.Context(), req)
+		require.NoError(t, err)
+		require.True(t, res.Allowed)
+		require.Equal(t, wait, time.Since(began))
+		require.Equal(t, []ratelimit.RuleStats{{Rule: "custom", Allowed: 2}, {Rule: "ours", Allowed: 2, LiveKeys: 1},
+			{Rule: "shadow", Allowed: 2, LiveKeys: 1}, {Rule: "watch"}}, l.Stats(), "failed attempts are not counted")
+	})
+}
+
+// TestWaitForACustomLimiterThatDoesNotWork proves that Wait returns at once when a custom
+// limiter fails or denies for ever.
+func TestWaitForACustomLimiterThatDoesNotWork(t *testing.T) {
+	for _, row := range []struct {
+		limiter ratelimit.Limiter
+		err     error
+		why     string
+	}{
+		{new(ratelimit.TokenBucket), ratelimit.ErrInvalidConfig, "the zero limiter"},
+		{answering(ratelimit.Result{}, errFault), errFault, "an error of its own"},
+		{answering(no(1, 0, ratelimit.Never, 0), nil), ratelimit.ErrExceedsLimit, "a denial for ever"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newRules(t, beside(algorithms[0], row.limiter, ""), nil)
+			ctx, cancel := context.WithTimeout(t.Context(), ms)
+			defer cancel()
+			began := time.Now()
+			_, err := l.Wait(ctx, ratelimit.Request{Client: "c", Endpoint: "/e"})
+			require.ErrorIs(t, err, row.err, row.why)
+			require.Equal(t, began, time.Now(), "%s: Wait returns at once", row.why)
+			require.Equal(t, 5, peekAt(t, l, "ours", "c").Remaining, row.why)
+		})
+	}
+}
+
+// TestWaitForACustomLimiterThatNamesNoTime proves that Wait pauses for a millisecond when a
+// denial names no RetryAfter.
+func TestWaitForACustomLimiterThatNamesNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		l := newRules(t, nil, &ratelimit.Rule{Limiter: custom(func(context.Context, string, int) (ratelimit.Result, error) {
+			if asked++; asked <= 3 {
+				return ratelimit.Result{Limit: 1}, nil
+			}
+			return yes(1, 0, sec), nil
+		})})
+		began := time.Now()
+		_, err := l.Wait(t.Context(), ratelimit.Request{})
+		require.NoError(t, err)
+		require.Equal(t, 3*ms, time.Since(began), "a millisecond passes between two calls")
+	})
+}
+
+// TestWaitForACustomLeakyBucket proves that Wait holds a request for the Delay of a custom
+// leaky bucket, and charges nothing if the deadline does not allow that.
+func TestWaitForACustomLeakyBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leaky := startLeaky(t, 5)
+		l := newRules(t, beside(algorithms[0], leaky, ""), nil)
+		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
+		spend(t, leaky, "c", 3)
+		look, ours := leaky.Peek("c"), peekAt(t, l, "ours", "c")
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*sec-1)
+		res, err := l.Wait(ctx, req)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded, "the Delay outlasts the deadline")
+		require.False(t, res.Allowed)
+		require.Equal(t, began, time.Now(), "Wait fails at once")
+		require.Equal(t, look, leaky.Peek("c"), "nothing is taken")
+		require.Equal(t, ours, peekAt(t, l, "ours", "c"))
+		require.Zero(t, l.Stats()[1].Allowed)
+
+		ctx, cancel = context.WithTimeout(t.Context(), 3*sec+1)
+		defer cancel()
+		res, err = l.Wait(ctx, req)
+		require.NoError(t, err)
+		require.Zero(t, res.Delay)
+		require.Equal(t, 3*sec, time.Since(began), "Wait has waited out the Delay")
+	})
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestBadInput proves that every constructor refuses bad rates and options, and names all
+// that is wrong at once.
 func TestBadInput(t *testing.T) {
 	var noMock *clock.Mock
 	good := ratelimit.PerMinute(5)
@@ -51,6 +53,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// TestAlgorithmRefuses proves which rates an algorithm refuses for reasons of its own, in
+// its constructor and in SetRate, and that the largest rates are accepted.
 func TestAlgorithmRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		why  string
@@ -76,8 +80,8 @@ func TestAlgorithmRefuses(t *testing.T) {
 
 		l, err = tt.make(ratelimit.PerMinute(5))
 		require.NoError(t, err)
-		require.EqualError(t, l.SetRate(tt.rate), tt.want, "SetRate refuses what the constructor does")
-		assert.Equal(t, ratelimit.PerMinute(5), l.Rate(), "and keeps the rate in force")
+		require.EqualError(t, l.SetRate(tt.rate), tt.want, "SetRate refuses what the constructor refuses")
+		assert.Equal(t, ratelimit.PerMinute(5), l.Rate(), "the rate in force is kept")
 	}
 	for _, r := range []ratelimit.Rate{
 		{Requests: math.MaxInt, Per: math.MaxInt64}, {Requests: math.MaxInt, Per: 1}, {Requests: 1, Per: math.MaxInt64},
@@ -87,7 +91,7 @@ func TestAlgorithmRefuses(t *testing.T) {
 		_, err = tokenBucket(r.WithBurst(math.MaxInt32))
 		assert.NoError(t, err, "a bucket takes any rate")
 		_, err = leakyBucket(r.WithBurst(math.MaxInt32))
-		assert.NoError(t, err, "so does a leaky one")
+		assert.NoError(t, err, "a leaky bucket takes any rate")
 	}
 	_, err := slidingLog(ratelimit.Rate{Requests: 65_536, Per: math.MaxInt64})
 	assert.NoError(t, err, "the most that a log remembers")
@@ -95,6 +99,7 @@ func TestAlgorithmRefuses(t *testing.T) {
 	assert.NoError(t, err, "the longest window of a counter")
 }
 
+// TestBucketRefusesBeyond32Bits proves that the largest burst of a bucket is 2^32-1.
 func TestBucketRefusesBeyond32Bits(t *testing.T) {
 	if strconv.IntSize == 32 {
 		t.Skip("no such int")
@@ -115,6 +120,7 @@ func TestBucketRefusesBeyond32Bits(t *testing.T) {
 	}
 }
 
+// TestLastOptionWins proves that an option given twice has its last value.
 func TestLastOptionWins(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l, err := ratelimit.NewTokenBucket(ratelimit.PerMinute(1),
@@ -125,6 +131,8 @@ func TestLastOptionWins(t *testing.T) {
 	spend(t, l, "key", 1)
 }
 
+// TestZeroLimiters proves that every method of a limiter that no constructor made denies or
+// returns ErrInvalidConfig.
 func TestZeroLimiters(t *testing.T) {
 	for _, l := range []limiter{
 		new(ratelimit.TokenBucket), new(ratelimit.FixedWindow), new(ratelimit.SlidingWindowLog),
@@ -146,6 +154,8 @@ func TestZeroLimiters(t *testing.T) {
 	}
 }
 
+// TestZeroValues proves that zero values do not panic, and that no error of the package
+// matches another.
 func TestZeroValues(t *testing.T) {
 	assert.EqualError(t, new(ratelimit.ConfigError), "ratelimit:  is <nil>: ")
 	assert.ErrorIs(t, new(ratelimit.ConfigError), ratelimit.ErrInvalidConfig)

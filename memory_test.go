@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -16,6 +17,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestKeysShareADebtAtMaxKeys proves that keys beyond the bound share one debt, which is
+// never forgiven, and that a key with a slot does not pay for them.
 func TestKeysShareADebtAtMaxKeys(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -24,14 +27,14 @@ func TestKeysShareADebtAtMaxKeys(t *testing.T) {
 		first := l.Peek("first")
 		spend(t, l, "second", 2)
 		assert.Equal(t, 1, l.Len())
-		assert.Equal(t, first, l.Peek("first"), "a key with a slot pays for nobody else")
-		assert.Equal(t, 1, l.Peek("third").Remaining, "a key without one pays for all of them")
+		assert.Equal(t, first, l.Peek("first"), "a key with a slot does not pay for other keys")
+		assert.Equal(t, 1, l.Peek("third").Remaining, "a key without a slot owes what all of them took")
 		assert.Equal(t, l.Peek("second"), l.Peek("third"))
 		spend(t, l, "third", 1)
 		denied(t, l, "second")
 		denied(t, l, "third")
 		require.NoError(t, l.Reset("third"))
-		denied(t, l, "third") // it has no slot of its own to reset
+		denied(t, l, "third") // it has no slot, so there is nothing of its own to reset
 
 		clock.Advance(24 * time.Hour)
 		for _, key := range []string{"second", "third"} {
@@ -43,18 +46,22 @@ func TestKeysShareADebtAtMaxKeys(t *testing.T) {
 	})
 }
 
+// TestASharedLogKeepsItsEntries proves that units leave the shared debt of a sliding window
+// log one by one.
 func TestASharedLogKeepsItsEntries(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l := algorithm{"sliding window log", slidingLog}.start(t, ratelimit.PerMinute(3),
 		ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
 	for range 3 {
-		spend(t, l, "first", 1) // it has the slot
+		spend(t, l, "first", 1) // this key has the only slot
 		spend(t, l, "second", 1)
 		clock.Advance(20 * sec)
 	}
-	assert.Equal(t, yes(3, 1, 40*sec), l.Peek("third"), "units leave a shared log one by one too")
+	assert.Equal(t, yes(3, 1, 40*sec), l.Peek("third"), "units leave a shared log one by one")
 }
 
+// TestAFloodWinsNothing proves that a flood of keys gets no key more than its limit, and no
+// more slots than the bound.
 func TestAFloodWinsNothing(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithMaxKeys(40))
@@ -71,12 +78,14 @@ func TestAFloodWinsNothing(t *testing.T) {
 			if l.Allow(key).Allowed {
 				granted[key]++
 			}
-			require.LessOrEqual(t, granted[key], 3, "the clock stands: %s has more than the limit", key)
+			require.LessOrEqual(t, granted[key], 3, "the clock stands still, and %s got more than the limit", key)
 			require.LessOrEqual(t, l.Len(), 40)
 		}
 	})
 }
 
+// TestALimiterWithoutKeysIsSmall proves that a limiter that has seen no key keeps less than
+// a kilobyte.
 func TestALimiterWithoutKeysIsSmall(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		const limiters = 1000
@@ -86,7 +95,7 @@ func TestALimiterWithoutKeysIsSmall(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		for i := range kept {
-			kept[i], _ = a.make(ratelimit.PerMinute(5), opt)
+			kept[i] = a.start(t, ratelimit.PerMinute(5), opt)
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
@@ -95,6 +104,7 @@ func TestALimiterWithoutKeysIsSmall(t *testing.T) {
 	})
 }
 
+// TestNoKeyIsKeptAlive proves that a limiter keeps no reference to the bytes of a key.
 func TestNoKeyIsKeptAlive(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
@@ -106,7 +116,8 @@ func TestNoKeyIsKeptAlive(t *testing.T) {
 	})
 }
 
-// useOwnKey asks l for units under a key in memory of its own, and returns that.
+// useOwnKey calls every method of l with a key in memory of its own, and returns a weak
+// pointer to that memory.
 //
 //go:noinline
 func useOwnKey(t *testing.T, l limiter) weak.Pointer[[64]byte] {
@@ -122,9 +133,9 @@ func useOwnKey(t *testing.T, l limiter) weak.Pointer[[64]byte] {
 	return weak.Make(bytes)
 }
 
+// TestAnswersWhileKeysComeAndGo proves that the answers for one key are those it would get
+// alone, while other keys appear, are reset and are forgotten.
 func TestAnswersWhileKeysComeAndGo(t *testing.T) {
-	// Keys appear, are reset and forgotten all around; one key's answers are
-	// those that it would get alone.
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
 		alone := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(clock))
@@ -150,4 +161,28 @@ func TestAnswersWhileKeysComeAndGo(t *testing.T) {
 		}
 		wg.Wait()
 	})
+}
+
+// TestRuleWithoutKeysIsSmall proves that a rule that has decided nothing keeps less than
+// 1,536 bytes.
+func TestRuleWithoutKeysIsSmall(t *testing.T) {
+	const count = 10_000
+	var rs []ratelimit.Rule
+	for i := range count {
+		rs = append(rs, ratelimit.Rule{Endpoint: fmt.Sprintf("/%d", i), Rate: ratelimit.PerHour(1)})
+	}
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	l, err := ratelimit.New(rs, nil)
+	require.NoError(t, err)
+	each := (heap() - before) / count
+	assert.Less(t, each, int64(1536), "bytes that a rule keeps")
+	runtime.KeepAlive(l)
+	runtime.KeepAlive(rs)
 }

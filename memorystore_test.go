@@ -20,6 +20,8 @@ func onStore(t *testing.T, a algorithm, r ratelimit.Rate, store ratelimit.Store,
 	return a.start(t, r, append(opts, ratelimit.WithStore(store), ratelimit.WithName(name))...)
 }
 
+// TestMemoryStoreAnswersAsThisProcessDoes proves with random calls that a limiter on a
+// MemoryStore answers like one that keeps its own state.
 func TestMemoryStoreAnswersAsThisProcessDoes(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		r := rand.New(rand.NewPCG(11, 1))
@@ -42,12 +44,14 @@ func TestMemoryStoreAnswersAsThisProcessDoes(t *testing.T) {
 					require.Equal(t, take(t, here, key, n), take(t, there, key, n), "step %d", i)
 				}
 				require.Equal(t, here.Peek(key), there.Peek(key), "step %d", i)
-				clock.Advance(time.Duration(r.Int64N(int64(rate.Per))) - rate.Per/8) // back, too
+				clock.Advance(time.Duration(r.Int64N(int64(rate.Per))) - rate.Per/8) // sometimes backwards
 			}
 		}
 	})
 }
 
+// TestMemoryStoreIsSharedByName proves that limiters share state in a store if and only if
+// they have one name and one algorithm.
 func TestMemoryStoreIsSharedByName(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -58,28 +62,30 @@ func TestMemoryStoreIsSharedByName(t *testing.T) {
 		second := onStore(t, a, rate, store, "login", ratelimit.WithClock(clock))
 		other := onStore(t, a, rate, store, "search", ratelimit.WithClock(clock))
 		spend(t, first, "key", 3)
-		require.Equal(t, 2, second.Peek("key").Remaining, "limiters of one name share")
+		require.Equal(t, 2, second.Peek("key").Remaining, "limiters of one name share their state")
 		spend(t, second, "key", 2)
 		denied(t, first, "key")
-		require.Equal(t, 5, other.Peek("key").Remaining, "those of another do not")
-		require.Equal(t, 5, first.Peek("other").Remaining, "nor do keys")
+		require.Equal(t, 5, other.Peek("key").Remaining, "a limiter of another name does not")
+		require.Equal(t, 5, first.Peek("other").Remaining, "keys do not share either")
 		require.NoError(t, second.Reset("key"))
-		require.Equal(t, 5, first.Peek("key").Remaining, "a reset is for all")
+		require.Equal(t, 5, first.Peek("key").Remaining, "a reset by one limiter holds for all")
 
 		spend(t, first, "key", 1)
 		require.NoError(t, second.SetRate(ratelimit.PerMinute(3)))
 		require.Equal(t, ratelimit.PerMinute(3), second.Rate())
-		require.Equal(t, 2, second.Peek("key").Remaining, "a limiter's rate holds from its next ask on")
-		require.Equal(t, ratelimit.PerMinute(5), first.Rate(), "and is its own")
+		require.Equal(t, 2, second.Peek("key").Remaining, "a limiter's new rate holds from its next call on")
+		require.Equal(t, ratelimit.PerMinute(5), first.Rate(), "the other limiter keeps its own rate")
 		for _, another := range algorithms {
 			if another.name != a.name {
 				l := onStore(t, another, rate, store, "login", ratelimit.WithClock(clock))
-				require.Equal(t, 5, l.Peek("key").Remaining, "another algorithm is another state")
+				require.Equal(t, 5, l.Peek("key").Remaining, "another algorithm has another state")
 			}
 		}
 	})
 }
 
+// TestMemoryStoreOfRateLimiters proves that RateLimiters on one store share their rules'
+// state, under one name.
 func TestMemoryStoreOfRateLimiters(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
@@ -92,20 +98,22 @@ func TestMemoryStoreOfRateLimiters(t *testing.T) {
 	opts := []ratelimit.Option{ratelimit.WithStore(store), ratelimit.WithClock(clock)}
 	first, second := newRules(t, rules, nil, opts...), newRules(t, rules, nil, opts...)
 	other := newRules(t, rules, nil, append(opts, ratelimit.WithName("other"))...)
-	require.Equal(t, named("b", yes(3, 2, 20*sec)), first.Allow("c", "/e"))
-	require.Equal(t, named("b", yes(3, 1, 40*sec)), second.Allow("c", "/e"), "processes share their rules")
-	require.Equal(t, named("b", yes(3, 2, 20*sec)), other.Allow("c", "/e"), "under one name")
+	require.Equal(t, by("b", yes(3, 2, 20*sec)), first.Allow("c", "/e"))
+	require.Equal(t, by("b", yes(3, 1, 40*sec)), second.Allow("c", "/e"), "two RateLimiters share their rules' state")
+	require.Equal(t, by("b", yes(3, 2, 20*sec)), other.Allow("c", "/e"), "one of another name does not")
 	res, err := first.Check(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e", Cost: 2})
 	require.NoError(t, err)
-	require.Equal(t, named("b", no(3, 1, 20*sec, 40*sec)), res)
+	require.Equal(t, by("b", no(3, 1, 20*sec, 40*sec)), res)
 	res, err = first.Peek(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"a"}})
 	require.NoError(t, err)
-	require.Equal(t, named("a", yes(5, 3, 24*sec)), res, "a denial has charged nobody")
+	require.Equal(t, by("a", yes(5, 3, 24*sec)), res, "a denial charges no rule")
 	require.Equal(t, []ratelimit.RuleStats{
 		{Rule: "a", Allowed: 1, LiveKeys: 1}, {Rule: "b", Allowed: 1, Denied: 1, LiveKeys: 1}, {Rule: "s", Allowed: 1, ShadowDenied: 1, LiveKeys: 1},
 	}, first.Stats())
 }
 
+// TestMemoryStoreRefuses proves which options and asks a MemoryStore refuses, and that a
+// refused call takes nothing.
 func TestMemoryStoreRefuses(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	observer := observing(func(ratelimit.Decision) {})
@@ -115,10 +123,10 @@ func TestMemoryStoreRefuses(t *testing.T) {
 	}{
 		{ratelimit.WithClock(nil), "no clock"},
 		{ratelimit.WithMaxKeys(0), "room for no key"},
-		{ratelimit.WithName("n"), "asks have the name"},
-		{ratelimit.WithFailurePolicy(ratelimit.FailOpen), "it does not fail"},
-		{ratelimit.WithObserver(observer), "it decides nothing by itself"},
-		{ratelimit.WithObservedRequests(), "it knows no requests"},
+		{ratelimit.WithName("n"), "the name is part of each Ask"},
+		{ratelimit.WithFailurePolicy(ratelimit.FailOpen), "a MemoryStore does not fail"},
+		{ratelimit.WithObserver(observer), "a store does not make decisions of its own"},
+		{ratelimit.WithObservedRequests(), "a store does not see requests"},
 		{nil, "a nil option"},
 	} {
 		store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock), row.opt)
@@ -154,16 +162,18 @@ func TestMemoryStoreRefuses(t *testing.T) {
 	require.ErrorIs(t, store.Reset(over(), []ratelimit.Ask{good}), context.Canceled)
 	results, err := store.Take(t.Context(), []ratelimit.Ask{good})
 	require.NoError(t, err)
-	require.Equal(t, []ratelimit.Result{yes(5, 0, mins)}, results, "none of these took anything")
+	require.Equal(t, []ratelimit.Result{yes(5, 0, mins)}, results, "the refused calls took nothing")
 	require.NoError(t, store.Reset(t.Context(), []ratelimit.Ask{good, with(func(a *ratelimit.Ask) { a.Rule = "unknown" })}))
 	results, err = store.Take(t.Context(), []ratelimit.Ask{good})
 	require.NoError(t, err)
 	require.Equal(t, []ratelimit.Result{yes(5, 0, mins)}, results)
 	results, err = store.Take(t.Context(), nil)
 	require.NoError(t, err)
-	require.Empty(t, results, "no asks, no answers")
+	require.Empty(t, results, "without asks there are no answers")
 }
 
+// TestMemoryStoreChargesAllOrNone proves that one Take charges all enforcing asks or none
+// of them.
 func TestMemoryStoreChargesAllOrNone(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
@@ -179,15 +189,15 @@ func TestMemoryStoreChargesAllOrNone(t *testing.T) {
 		{[]ratelimit.Ask{ask("a", 5, 2, false), ask("b", 9, 2, false)},
 			[]ratelimit.Result{yes(5, 3, mins), yes(9, 7, mins)}, "both fit: both are charged"},
 		{[]ratelimit.Ask{ask("a", 5, 4, false), ask("b", 9, 4, false)},
-			[]ratelimit.Result{no(5, 3, mins, mins), yes(9, 7, mins)}, "one does not: each answers as if it were alone, uncharged"},
+			[]ratelimit.Result{no(5, 3, mins, mins), yes(9, 7, mins)}, "one does not fit: each answers as if it were alone, and none is charged"},
 		{[]ratelimit.Ask{ask("a", 5, 1, false), ask("s", 1, 1, true)},
 			[]ratelimit.Result{yes(5, 2, mins), yes(1, 0, mins)}, "a shadow that fits is charged with the others"},
 		{[]ratelimit.Ask{ask("a", 5, 1, false), ask("s", 1, 1, true)},
-			[]ratelimit.Result{yes(5, 1, mins), no(1, 0, mins, mins)}, "one that does not denies nobody"},
+			[]ratelimit.Result{yes(5, 1, mins), no(1, 0, mins, mins)}, "a shadow that does not fit does not deny the others"},
 		{[]ratelimit.Ask{ask("a", 5, 2, false), ask("t", 9, 2, true)},
-			[]ratelimit.Result{no(5, 1, mins, mins), yes(9, 9, 0)}, "and is not charged for what others deny"},
+			[]ratelimit.Result{no(5, 1, mins, mins), yes(9, 9, 0)}, "a shadow is not charged for what another rule denies"},
 		{[]ratelimit.Ask{ask("a", 5, 0, false), ask("b", 9, 0, false), ask("s", 1, 0, true)},
-			[]ratelimit.Result{yes(5, 1, mins), yes(9, 7, mins), no(1, 0, mins, mins)}, "a look charges nobody"},
+			[]ratelimit.Result{yes(5, 1, mins), yes(9, 7, mins), no(1, 0, mins, mins)}, "a look charges nothing"},
 	} {
 		results, err := store.Take(t.Context(), row.asks)
 		require.NoError(t, err, row.why)
@@ -195,6 +205,7 @@ func TestMemoryStoreChargesAllOrNone(t *testing.T) {
 	}
 }
 
+// TestZeroMemoryStore proves that the zero MemoryStore fails instead of panicking.
 func TestZeroMemoryStore(t *testing.T) {
 	store := new(ratelimit.MemoryStore)
 	_, err := store.Take(t.Context(), []ratelimit.Ask{{}})
@@ -203,9 +214,11 @@ func TestZeroMemoryStore(t *testing.T) {
 	l := onStore(t, algorithms[0], ratelimit.PerMinute(5), store, "n")
 	res, err := l.Take(t.Context(), "key", 1)
 	require.ErrorIs(t, err, ratelimit.ErrStore)
-	require.True(t, res.Degraded, "it is a store that does not work")
+	require.True(t, res.Degraded, "the failure policy answers for a store that does not work")
 }
 
+// TestLimitersOnAStore proves that every method of a limiter works with its state in a
+// store.
 func TestLimitersOnAStore(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		synctest.Test(t, func(t *testing.T) {
@@ -215,7 +228,7 @@ func TestLimitersOnAStore(t *testing.T) {
 			l := onStore(t, a, ratelimit.PerMinute(2), store, "n", ratelimit.WithClock(clock))
 			require.Zero(t, l.Len())
 			spend(t, l, "key", 2)
-			require.Equal(t, 1, l.Len(), "what is known of the key in this process")
+			require.Equal(t, 1, l.Len(), "Len counts the keys that this process knows")
 			look := l.Peek("key")
 			require.False(t, look.Allowed)
 			res, err := l.Take(t.Context(), "key", 3)
@@ -238,7 +251,7 @@ func TestLimitersOnAStore(t *testing.T) {
 			require.False(t, w.over(), "one nanosecond early")
 			clock.Advance(1)
 			synctest.Wait()
-			clock.Advance(time.Hour) // what a leaky bucket delays
+			clock.Advance(time.Hour) // longer than any Delay of a leaky bucket
 			require.Empty(t, w.served(t).Rule)
 
 			spend(t, l, "key", 2)
@@ -247,7 +260,7 @@ func TestLimitersOnAStore(t *testing.T) {
 			require.False(t, w.over())
 			require.NoError(t, l.Reset("key"))
 			synctest.Wait()
-			require.True(t, w.over(), "a reset wakes who waits")
+			require.True(t, w.over(), "a reset wakes the waiter")
 
 			spend(t, l, "key", 1)
 			w = startWait(t.Context(), l, "key", 1)
@@ -263,6 +276,8 @@ func TestLimitersOnAStore(t *testing.T) {
 	})
 }
 
+// TestMemoryStoreIsSafeForConcurrentUse proves that concurrent callers with several rules
+// together get exactly the limit.
 func TestMemoryStoreIsSafeForConcurrentUse(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))

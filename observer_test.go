@@ -10,17 +10,12 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// observing is an Observer that is a function.
-type observing func(d ratelimit.Decision)
-
-func (f observing) Observe(d ratelimit.Decision) { f(d) }
-
-// A record is an Observer that keeps what it is told.
+// A record is an Observer that keeps every Decision.
 type record struct{ seen []ratelimit.Decision }
 
 func (r *record) Observe(d ratelimit.Decision) { r.seen = append(r.seen, d) }
 
-// told returns what r was told since the last time, without the time that each took.
+// told returns the decisions since the last call of told, with Took set to zero.
 func (r *record) told(t *testing.T) []ratelimit.Decision {
 	t.Helper()
 	seen := r.seen
@@ -32,7 +27,8 @@ func (r *record) told(t *testing.T) []ratelimit.Decision {
 	return seen
 }
 
-// watched returns a RateLimiter whose rules are of several kinds, and what it tells.
+// watched returns a RateLimiter with enforcing and shadow rules, and a record that
+// observes it.
 func watched(t *testing.T, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *record) {
 	t.Helper()
 	seen := new(record)
@@ -45,13 +41,15 @@ func watched(t *testing.T, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *r
 	}, nil, opts...), seen
 }
 
+// TestObserverIsToldOfEveryDecision proves that an observer is told the binding rule's
+// decision, and each shadow rule's, of every request.
 func TestObserverIsToldOfEveryDecision(t *testing.T) {
 	l, seen := watched(t)
 	req := ratelimit.Request{Client: "c", Endpoint: "/e"}
 	all := ratelimit.Decision{Rule: "all", KeyType: ratelimit.KeyGlobal, Mode: ratelimit.ModeEnforce, Cost: 1, Source: ratelimit.SourceMemory}
 	trial := ratelimit.Decision{Rule: "trial", KeyType: ratelimit.KeyEndpoint, Mode: ratelimit.ModeShadow, Cost: 1, Source: ratelimit.SourceMemory}
 	with := func(d ratelimit.Decision, cost int, res ratelimit.Result) ratelimit.Decision {
-		d.Cost, d.Result = cost, named(d.Rule, res)
+		d.Cost, d.Result = cost, by(d.Rule, res)
 		return d
 	}
 	for _, row := range []struct {
@@ -60,16 +58,16 @@ func TestObserverIsToldOfEveryDecision(t *testing.T) {
 		why  string
 	}{
 		{func() ratelimit.Result { return l.Allow("c", "/e") },
-			[]ratelimit.Decision{with(all, 1, yes(2, 1, mins)), with(trial, 1, yes(1, 0, mins))}, "one of the binding rule, one of the shadow"},
+			[]ratelimit.Decision{with(all, 1, yes(2, 1, mins)), with(trial, 1, yes(1, 0, mins))}, "one decision of the binding rule, one of the shadow"},
 		{func() ratelimit.Result { return checked(l.Check(t.Context(), req)) },
 			[]ratelimit.Decision{with(all, 1, yes(2, 0, mins)), with(trial, 1, no(1, 0, mins, mins))}, "the shadow would have denied"},
 		{func() ratelimit.Result { return l.Allow("c", "/e") },
 			[]ratelimit.Decision{with(all, 1, no(2, 0, mins, mins)), with(trial, 1, no(1, 0, mins, mins))}, "denied"},
 		{func() ratelimit.Result {
 			return checked(l.Check(t.Context(), ratelimit.Request{Rules: []string{"all"}, Cost: 3}))
-		}, []ratelimit.Decision{with(all, 3, no(2, 0, ratelimit.Never, mins))}, "more than ever fits"},
+		}, []ratelimit.Decision{with(all, 3, no(2, 0, ratelimit.Never, mins))}, "more than the limit"},
 		{func() ratelimit.Result { return l.Allow("c", "/none") },
-			[]ratelimit.Decision{{Cost: 1, Source: ratelimit.SourceNone, Result: ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}}}, "no rule applies"},
+			[]ratelimit.Decision{{Cost: 1, Source: ratelimit.SourceNone, Result: unlimited}}, "no rule applies"},
 		{func() ratelimit.Result {
 			return checked(l.Wait(t.Context(), ratelimit.Request{Client: "d", Rules: []string{"user"}}))
 		},
@@ -80,7 +78,7 @@ func TestObserverIsToldOfEveryDecision(t *testing.T) {
 		res := row.do()
 		got := seen.told(t)
 		require.Equal(t, row.want, got, row.why)
-		require.Equal(t, res, got[0].Result, "%s: what the caller was told", row.why)
+		require.Equal(t, res, got[0].Result, "%s: the observer sees the Result that the caller got", row.why)
 	}
 
 	l.Allow("c", "/s")
@@ -91,14 +89,8 @@ func TestObserverIsToldOfEveryDecision(t *testing.T) {
 	}, 1, yes(1, 0, mins)), shadow, "a shadow by itself")
 }
 
-// checked is the Result of a call that did not fail.
-func checked(res ratelimit.Result, err error) ratelimit.Result {
-	if err != nil {
-		panic(err)
-	}
-	return res
-}
-
+// TestObserverIsNotToldOfWhatIsNotDecided proves that looks, resets, refused requests and
+// failed waits are not reported as decisions.
 func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
 	l, seen := watched(t)
 	req := ratelimit.Request{Client: "c", Endpoint: "/e"}
@@ -134,6 +126,8 @@ func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
 	require.Empty(t, seen.told(t), "a Wait that fails")
 }
 
+// TestObserverSeesWhomItWasAbout proves that an observer sees the Request only if
+// WithObservedRequests asks for it.
 func TestObserverSeesWhomItWasAbout(t *testing.T) {
 	l, seen := watched(t, ratelimit.WithObservedRequests())
 	req := ratelimit.Request{Client: "c", Endpoint: "/e", IP: "192.0.2.1", Tier: "paid", Cost: 2}
@@ -144,9 +138,11 @@ func TestObserverSeesWhomItWasAbout(t *testing.T) {
 	require.Equal(t, req, got[1].Request)
 	l, seen = watched(t)
 	checked(l.Check(t.Context(), req))
-	require.Equal(t, ratelimit.Request{}, seen.told(t)[0].Request, "only if asked for")
+	require.Equal(t, ratelimit.Request{}, seen.told(t)[0].Request, "without the option the Request is empty")
 }
 
+// TestObserverSources proves that a Decision says what made it, and carries the error that
+// Allow swallows.
 func TestObserverSources(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l, seen := watched(t, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -163,13 +159,13 @@ func TestObserverSources(t *testing.T) {
 	for range 10 {
 		l.Allow("c", "/e")
 		for _, d := range seen.seen {
-			require.ErrorIs(t, d.Err, ratelimit.ErrStore, "Allow swallows it, the observer sees it")
+			require.ErrorIs(t, d.Err, ratelimit.ErrStore, "Allow swallows the error, and the observer sees it")
 			require.ErrorIs(t, d.Err, errFault)
 		}
 		require.Equal(t, []ratelimit.Source{ratelimit.SourcePolicy, ratelimit.SourcePolicy}, sources())
 	}
 	l.Allow("c", "/none")
-	require.Equal(t, []ratelimit.Source{ratelimit.SourceNone}, sources(), "there was nothing to ask the store for")
+	require.Equal(t, []ratelimit.Source{ratelimit.SourceNone}, sources(), "no rule, so the store was not asked")
 
 	require.NoError(t, l.Replace(nil, nil))
 	l, seen = watched(t)
@@ -183,14 +179,16 @@ func TestObserverSources(t *testing.T) {
 	l.Allow("c", "/e")
 	require.Equal(t, []ratelimit.Decision{{
 		Rule: "own", KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce, Cost: 1, Source: ratelimit.SourceLimiter,
-		Result: named("own", no(1, 0, sec, sec)),
+		Result: by("own", no(1, 0, sec, sec)),
 	}}, seen.told(t))
 	l.Allow("c", "/bad")
 	got := seen.told(t)
 	require.ErrorIs(t, got[0].Err, ratelimit.ErrInvalidConfig, "an invalid rate")
-	require.Equal(t, named("bad", yes(5, 4, 12*sec)), got[0].Result)
+	require.Equal(t, by("bad", yes(5, 4, 12*sec)), got[0].Result)
 }
 
+// TestObserverIsCalledAfterUnlock proves that an observer may call any method of the
+// RateLimiter that it observes.
 func TestObserverIsCalledAfterUnlock(t *testing.T) {
 	var l *ratelimit.RateLimiter
 	depth, calls := 0, 0
@@ -213,14 +211,16 @@ func TestObserverIsCalledAfterUnlock(t *testing.T) {
 	require.Equal(t, 7, l.Allow("c", "/e").Limit)
 }
 
+// TestObserverThatPanics proves that a panic of an observer is dropped: the decision stands
+// and the other observers are told.
 func TestObserverThatPanics(t *testing.T) {
 	calls := 0
 	observer := observing(func(ratelimit.Decision) { calls++; panic(errFault) })
 	l, _ := watched(t, ratelimit.WithObserver(observer))
-	require.Equal(t, named("all", yes(2, 1, mins)), l.Allow("c", "/e"), "the decision stands")
-	require.Equal(t, 2, calls, "and who is told next is told")
-	require.Equal(t, named("all", yes(2, 0, mins)), checked(l.Wait(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})))
-	require.Equal(t, named("all", no(2, 0, mins, mins)), l.Allow("c", "/e"))
+	require.Equal(t, by("all", yes(2, 1, mins)), l.Allow("c", "/e"), "the decision stands")
+	require.Equal(t, 2, calls, "the observer is told of the second decision too")
+	require.Equal(t, by("all", yes(2, 0, mins)), checked(l.Wait(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})))
+	require.Equal(t, by("all", no(2, 0, mins, mins)), l.Allow("c", "/e"))
 	overAll(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(2), ratelimit.WithObserver(observer), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
 		spend(t, l, "key", 2)
@@ -228,6 +228,8 @@ func TestObserverThatPanics(t *testing.T) {
 	})
 }
 
+// TestObserverOfLimiters proves that a limiter by itself reports each decision under its
+// algorithm's name or its own, and answers as it does without an observer.
 func TestObserverOfLimiters(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		for _, row := range []struct {
@@ -235,8 +237,8 @@ func TestObserverOfLimiters(t *testing.T) {
 			rule string
 			why  string
 		}{
-			{nil, string(byName[a.name]), "it is called by its algorithm"},
-			{[]ratelimit.Option{ratelimit.WithName("login")}, "login", "or its name"},
+			{nil, string(byName[a.name]), "the limiter is reported under its algorithm's name"},
+			{[]ratelimit.Option{ratelimit.WithName("login")}, "login", "the limiter is reported under its own name"},
 		} {
 			seen := new(record)
 			clock := ratelimit.NewFakeClock(epoch.Add(sec))

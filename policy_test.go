@@ -1,13 +1,19 @@
 package ratelimit_test
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestFailLocalOfNobodyIsRefused proves that FailLocal of less than 1 replica is refused
+// wherever a policy can be given, and that the refusal changes nothing.
 func TestFailLocalOfNobodyIsRefused(t *testing.T) {
 	bad := ratelimit.FailLocal(0)
 	worse := ratelimit.FailLocal(-1)
@@ -44,13 +50,15 @@ func TestFailLocalOfNobodyIsRefused(t *testing.T) {
 			require.Equal(t, before, l.Stats(), "%s: nothing is changed", row.why)
 			res, err := l.Peek(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
 			require.NoError(t, err, row.why)
-			require.Equal(t, named("good", yes(5, 4, 12*sec)), res, row.why)
-			require.Equal(t, ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, l.Allow("c", "/other"), "%s: no default rule", row.why)
+			require.Equal(t, by("good", yes(5, 4, 12*sec)), res, row.why)
+			require.Equal(t, unlimited, l.Allow("c", "/other"), "%s: no default rule", row.why)
 		}
 		require.NoError(t, l.Reset("c", "/e"))
 	}
 }
 
+// TestFailurePolicyIsAValue proves that policies compare, serve as map keys, and print as a
+// config has them.
 func TestFailurePolicyIsAValue(t *testing.T) {
 	for _, row := range []struct {
 		p    ratelimit.FailurePolicy
@@ -66,6 +74,283 @@ func TestFailurePolicyIsAValue(t *testing.T) {
 		require.Equal(t, row.want, row.p.String(), row.why)
 	}
 	known := map[ratelimit.FailurePolicy]bool{ratelimit.FailLocal(4): true}
-	require.True(t, known[ratelimit.FailLocal(4)], "policies compare")
+	require.True(t, known[ratelimit.FailLocal(4)], "equal policies are one map key")
 	require.NotEqual(t, ratelimit.FailLocal(4), ratelimit.FailLocal(3))
+}
+
+// TestFailurePolicyAnswers proves what each failure policy answers, for a limiter and for a
+// rule, and that a rule's policy goes before the RateLimiter's.
+func TestFailurePolicyAnswers(t *testing.T) {
+	windows := ratelimit.PerMinute(10)
+	bucket := ratelimit.PerSecond(10)
+	open := unlimited
+	for _, row := range []struct {
+		algorithm string
+		rate      ratelimit.Rate
+		policy    ratelimit.FailurePolicy
+		n         int
+		want      ratelimit.Result
+		why       string
+	}{
+		{"token bucket", bucket, ratelimit.FailOpen, 1, open, "no limit applies"},
+		{"token bucket", bucket, ratelimit.FailOpen, 11, open, "not even the burst"},
+		{"token bucket", bucket, ratelimit.FailOpen, 0, open, "a look gets the same answer"},
+		{"fixed window", windows, ratelimit.FailOpen, 1, open, "whatever the algorithm"},
+		{"token bucket", bucket, ratelimit.FailClosed, 1, no(10, 0, sec, sec), "denied for a second"},
+		{"token bucket", bucket.WithBurst(20), ratelimit.FailClosed, 1, no(20, 0, sec, sec), "the limit is the burst"},
+		{"token bucket", bucket, ratelimit.FailClosed, 0, no(10, 0, sec, sec), "a look gets the same answer"},
+		{"leaky bucket", bucket, ratelimit.FailClosed, 1, no(10, 0, sec, sec), "whatever the algorithm"},
+		{"token bucket", bucket, ratelimit.FailurePolicy{}, 1, yes(10, 9, 100*ms), "the default is FailLocal(1): the whole rate"},
+		{"token bucket", bucket, ratelimit.FailLocal(1), 1, yes(10, 9, 100*ms), "the whole rate"},
+		{"token bucket", bucket, ratelimit.FailLocal(1), 10, yes(10, 0, sec), "the whole burst"},
+		{"token bucket", bucket, ratelimit.FailLocal(3), 1, yes(3, 2, 300*ms), "a third: 10 a second are 10 in 3 s"},
+		{"token bucket", bucket, ratelimit.FailLocal(3), 0, yes(3, 3, 0), "a look at the share"},
+		{"token bucket", bucket, ratelimit.FailLocal(3), 4, no(3, 3, ratelimit.Never, 0), "more than the share never fits"},
+		{"token bucket", bucket, ratelimit.FailLocal(5), 1, yes(2, 1, 500*ms), "2 a second"},
+		{"token bucket", ratelimit.PerSecond(7), ratelimit.FailLocal(3), 1, yes(2, 1, 428571429), "7 in 3 s, exactly"},
+		{"token bucket", bucket, ratelimit.FailLocal(20), 1, yes(1, 0, 2*sec), "a share is at least 1, the refill still a twentieth"},
+		{"token bucket", bucket.WithBurst(7), ratelimit.FailLocal(3), 1, yes(2, 1, 300*ms), "the burst is divided rounding down"},
+		{"leaky bucket", bucket, ratelimit.FailLocal(3), 2, yes(3, 1, 600*ms), "a third"},
+		{"fixed window", windows, ratelimit.FailLocal(3), 1, yes(3, 2, mins), "the count is divided rounding down"},
+		{"fixed window", windows, ratelimit.FailLocal(11), 1, yes(1, 0, mins), "a share is at least 1"},
+		{"fixed window", windows, ratelimit.FailLocal(3), 4, no(3, 3, ratelimit.Never, 0), "more than the share never fits"},
+		{"sliding window log", windows, ratelimit.FailLocal(3), 1, yes(3, 2, mins), "the count is divided rounding down"},
+		{"sliding window counter", windows, ratelimit.FailLocal(3), 1, yes(3, 2, 2*mins), "the count is divided rounding down"},
+	} {
+		for _, a := range algorithms {
+			if a.name != row.algorithm {
+				continue
+			}
+			why := row.algorithm + ", " + row.policy.String() + ": " + row.why
+			store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+			store.from(errsBefore)
+			opts := []ratelimit.Option{ratelimit.WithClock(store.clock), ratelimit.WithStore(store), ratelimit.WithName("n")}
+			want := degraded(row.want)
+
+			l := a.start(t, row.rate, append(opts, ratelimit.WithFailurePolicy(row.policy))...)
+			res, err := l.Take(t.Context(), "key", row.n)
+			require.ErrorIs(t, err, ratelimit.ErrStore, why)
+			require.ErrorIs(t, err, errFault, why)
+			require.Equal(t, want, res, why)
+			if row.n == 1 {
+				require.Equal(t, want, l.Allow("other"), "%s: Allow swallows the error", why)
+			}
+
+			rule := ratelimit.Rule{Algorithm: byName[a.name], Rate: row.rate}
+			of := newRules(t, nil, &rule, append(opts, ratelimit.WithFailurePolicy(row.policy))...)
+			checkPolicy(t, of, row.n, want, why+", of the limiter")
+			rule.OnStoreError = row.policy
+			other := ratelimit.FailClosed
+			if row.policy == other {
+				other = ratelimit.FailOpen
+			}
+			if row.policy != (ratelimit.FailurePolicy{}) {
+				of = newRules(t, nil, &rule, append(opts, ratelimit.WithFailurePolicy(other))...)
+				checkPolicy(t, of, row.n, want, why+", of the rule")
+			}
+		}
+	}
+}
+
+// checkPolicy checks what l answers to a request for n units while its store fails.
+func checkPolicy(t *testing.T, l *ratelimit.RateLimiter, n int, want ratelimit.Result, why string) {
+	t.Helper()
+	want.Rule = "default"
+	ask := l.Check
+	if n == 0 {
+		ask = l.Peek
+	}
+	res, err := ask(t.Context(), ratelimit.Request{Client: "c", Cost: n})
+	require.ErrorIs(t, err, ratelimit.ErrStore, why)
+	require.ErrorIs(t, err, errFault, why)
+	require.Equal(t, want, res, why)
+	if n == 1 {
+		require.Equal(t, want, l.Allow("other", "/e"), "%s: Allow swallows the error", why)
+	}
+}
+
+// TestFailLocalStartsFromWhatTheStoreSaid proves that the local share of a key is its part
+// of what the store last said is left.
+func TestFailLocalStartsFromWhatTheStoreSaid(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l := algorithm{"token bucket", tokenBucket}.start(t, ratelimit.PerSecond(10), ratelimit.WithClock(store.clock),
+		ratelimit.WithStore(store), ratelimit.WithName("n"), ratelimit.WithFailurePolicy(ratelimit.FailLocal(3)))
+	for _, row := range []struct {
+		at   time.Duration
+		f    fault
+		n    int
+		want ratelimit.Result
+		why  string
+	}{
+		{0, sound, 4, yes(10, 6, 400*ms), "the store leaves 6"},
+		{0, errsBefore, 1, degraded(yes(3, 1, 600*ms)), "2 of the 6 are this process's share"},
+		{0, errsBefore, 2, degraded(no(3, 1, 300*ms, 600*ms)), "one of those 2 has been taken"},
+		{0, sound, 2, yes(10, 4, 600*ms), "the store leaves 4"},
+		{0, errsBefore, 0, degraded(yes(3, 1, 600*ms)), "1 of the 4 is the share, rounded down"},
+		{0, errsAfter, 1, degraded(yes(3, 0, 900*ms)), "the store took the unit and failed: the share is charged all the same"},
+		{0, errsBefore, 1, degraded(no(3, 0, 300*ms, 900*ms)), "nothing is left"},
+		{0, sound, 0, yes(10, 3, 700*ms), "the store has been charged for that failure"},
+		{0, errsBefore, 0, degraded(yes(3, 1, 600*ms)), "a look sets the share too"},
+		{300 * ms, errsBefore, 2, degraded(yes(3, 0, 900*ms)), "the share refills at a third of the rate"},
+		{sec, sound, 0, yes(10, 10, 0), "the store is full again"},
+		{sec, errsBefore, 0, degraded(yes(3, 3, 0)), "the share follows what the store says is left"},
+		{sec, sound, 10, yes(10, 0, sec), "the store is empty"},
+		{sec, errsBefore, 1, degraded(no(3, 0, 300*ms, 900*ms)), "the share follows what the store says is left"},
+		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "one has been earned in 300 ms"},
+		{1300 * ms, sound, 4, no(10, 3, 100*ms, 700*ms), "a denial by the store"},
+		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "a denial by the store sets the share as well"},
+		{1300 * ms, loses, 1, yes(10, 9, 100*ms), "the store has lost its state, and answers as if new"},
+		{1300 * ms, errsBefore, 3, degraded(yes(3, 0, 900*ms)), "the share follows what the store says is left"},
+		{1300 * ms, miscounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "too few answers are a failure"},
+		{1300 * ms, overcounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "too many answers are a failure"},
+	} {
+		store.clock.Set(epoch.Add(row.at))
+		store.do(row.f)
+		res, err := l.Take(t.Context(), "key", row.n)
+		require.Equal(t, row.want, res, "at %v: %s", row.at, row.why)
+		if row.want.Degraded {
+			require.ErrorIs(t, err, ratelimit.ErrStore, row.why)
+		} else {
+			require.NoError(t, err, row.why)
+		}
+	}
+	store.do(errsBefore)
+	require.Equal(t, degraded(yes(3, 2, 300*ms)), l.Allow("unknown"), "a key that the store was never asked about starts full")
+}
+
+// TestFailLocalIsTheFloorOfWhatIsLeft proves that the local share is what is left divided
+// by the replicas, rounded down.
+func TestFailLocalIsTheFloorOfWhatIsLeft(t *testing.T) {
+	const limit = 9
+	overAll(t, func(t *testing.T, a algorithm) {
+		for replicas := 1; replicas <= limit+1; replicas++ {
+			for used := 0; used <= limit; used++ {
+				store := newFaultyStore(t, ratelimit.NewFakeClock(epoch.Add(20*sec)))
+				l := a.start(t, ratelimit.PerMinute(limit), ratelimit.WithClock(store.clock), ratelimit.WithStore(store),
+					ratelimit.WithName("n"), ratelimit.WithFailurePolicy(ratelimit.FailLocal(replicas)))
+				take(t, l, "key", used)
+				store.do(errsBefore)
+				want := (limit - used) / replicas
+				look := l.Peek("key")
+				require.Equal(t, want, look.Remaining, "%d of %d left, for each of %d", limit-used, limit, replicas)
+				require.Equal(t, max(limit/replicas, 1), look.Limit)
+			}
+		}
+	})
+}
+
+// TestPoliciesOfOneDecision proves what a request gets whose rules have different failure
+// policies.
+func TestPoliciesOfOneDecision(t *testing.T) {
+	local, open, closed := ratelimit.FailLocal(2), ratelimit.FailOpen, ratelimit.FailClosed
+	for _, row := range []struct {
+		first, second ratelimit.FailurePolicy
+		cost          int
+		want          ratelimit.Result
+		left          [2]int // left in each rule's share afterwards; -1 where it has no share
+		why           string
+	}{
+		{local, local, 2, by("second", yes(4, 2, mins)), [2]int{3, 2}, "both shares have the units: both are charged"},
+		{local, local, 5, by("second", no(4, 4, ratelimit.Never, 0)), [2]int{5, 4}, "one share never has them: neither is charged"},
+		{local, open, 2, by("first", yes(5, 3, mins)), [2]int{3, -1}, "a rule that fails open leaves the answer to the other"},
+		{open, local, 2, by("second", yes(4, 2, mins)), [2]int{-1, 2}, "whatever the order"},
+		{local, closed, 2, by("second", no(8, 0, sec, sec)), [2]int{5, -1}, "a rule that fails closed denies, and the other's share is not charged"},
+		{closed, local, 2, by("first", no(10, 0, sec, sec)), [2]int{-1, 4}, "whatever the order"},
+		{closed, local, 5, by("second", no(4, 0, ratelimit.Never, 0)), [2]int{-1, 4}, "the denial with Never binds"},
+		{open, open, 100, by("first", unlimited), [2]int{-1, -1}, "no rule limits"},
+		{open, closed, 1, by("second", no(8, 0, sec, sec)), [2]int{-1, -1}, "one rule that denies is enough"},
+	} {
+		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+		store.from(errsBefore)
+		rules := []ratelimit.Rule{
+			{Name: "first", Endpoint: "/e", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(10), OnStoreError: row.first},
+			{Name: "second", Endpoint: "/e", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(8), OnStoreError: row.second},
+		}
+		l := newRules(t, rules, nil, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+		res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/e", Cost: row.cost})
+		require.ErrorIs(t, err, ratelimit.ErrStore, row.why)
+		require.Equal(t, degraded(row.want), res, row.why)
+		require.Equal(t, 1, store.called(), row.why)
+		for i, policy := range []ratelimit.FailurePolicy{row.first, row.second} {
+			if policy == local {
+				res, _ := l.Peek(t.Context(), ratelimit.Request{Rules: []string{rules[i].Name}})
+				require.Equal(t, row.left[i], res.Remaining, "%s: rule %d", row.why, i)
+			}
+		}
+	}
+}
+
+// TestCallersEndIsNoFailure proves that a caller that gives up gets its context's error,
+// and is not held against the store.
+func TestCallersEndIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFaultyStore(t, nil)
+		var seen []ratelimit.Decision
+		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerHour(5)}, ratelimit.WithStore(store),
+			ratelimit.WithObserver(observing(func(d ratelimit.Decision) { seen = append(seen, d) })))
+		store.from(hangs)
+		for i := range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*ms)
+			want := context.DeadlineExceeded
+			if i%2 == 0 {
+				want = context.Canceled
+				time.AfterFunc(ms, cancel)
+			}
+			ask := l.Check
+			if i%4 < 2 {
+				ask = l.Peek
+			}
+			res, err := ask(ctx, ratelimit.Request{})
+			require.Equal(t, want, err, "the context's own error")
+			require.Equal(t, ratelimit.Result{}, res)
+			cancel()
+		}
+		require.Equal(t, 20, store.called(), "every call reaches the store: the breaker counts none of these as a failure")
+		require.Empty(t, seen, "no decision was made")
+		require.Equal(t, []ratelimit.RuleStats{{Rule: "default"}}, l.Stats())
+		store.from(sound)
+		res, err := l.Check(t.Context(), ratelimit.Request{})
+		require.NoError(t, err)
+		require.Equal(t, 4, res.Remaining, "nothing was taken from the store")
+
+		store.from(errsBefore)
+		res, err = l.Peek(t.Context(), ratelimit.Request{})
+		require.ErrorIs(t, err, ratelimit.ErrStore)
+		require.Equal(t, 4, res.Remaining, "nothing was taken from the local share")
+	})
+}
+
+// TestInvalidRateWhileTheStoreFails proves that an invalid resolved rate and a failing
+// store are both reported.
+func TestInvalidRateWhileTheStoreFails(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	store.from(errsBefore)
+	for _, policy := range []ratelimit.FailurePolicy{ratelimit.FailLocal(1), ratelimit.FailOpen, ratelimit.FailClosed} {
+		l := newRules(t, nil, &ratelimit.Rule{
+			Rate: ratelimit.PerMinute(5), OnStoreError: policy,
+			Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.Rate{}, true },
+		}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+		_, err := l.Check(t.Context(), ratelimit.Request{})
+		assert.ErrorIs(t, err, ratelimit.ErrStore, policy)
+		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "%v: both problems are reported", policy)
+	}
+}
+
+// TestStoreThatPanics proves that a store's panic reaches the caller, counts as a failure,
+// and leaves nothing locked.
+func TestStoreThatPanics(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+	store.from(panics)
+	for range 5 {
+		require.PanicsWithValue(t, errFault, func() { l.Allow("c", "") }, "the panic reaches the caller")
+	}
+	require.Equal(t, 5, store.called())
+	require.Equal(t, by("default", degraded(yes(5, 4, 12*sec))), l.Allow("c", ""), "after five panics, which are failures, the store is left alone")
+	require.Zero(t, store.called())
+	store.from(sound)
+	store.clock.Advance(sec)
+	res, err := l.Check(t.Context(), ratelimit.Request{Client: "c"})
+	require.NoError(t, err, "nothing is left locked")
+	require.Equal(t, by("default", yes(5, 4, 12*sec)), res)
 }

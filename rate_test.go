@@ -13,6 +13,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestParseRate proves which Rate each form of text means.
 func TestParseRate(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -20,7 +21,7 @@ func TestParseRate(t *testing.T) {
 		why  string
 	}{
 		{"100/m", ratelimit.PerMinute(100), "m is a minute"},
-		{"100/min", ratelimit.PerMinute(100), "so is min"},
+		{"100/min", ratelimit.PerMinute(100), "min is a minute too"},
 		{"100/1m", ratelimit.PerMinute(100), "a number before the unit"},
 		{"100 / 1 m", ratelimit.PerMinute(100), "spaces do not matter"},
 		{"10 per second", ratelimit.PerSecond(10), "in words"},
@@ -28,10 +29,10 @@ func TestParseRate(t *testing.T) {
 		{"100/90s", ratelimit.Rate{Requests: 100, Per: 90 * sec}, "any length"},
 		{"1/3s", ratelimit.Rate{Requests: 1, Per: 3 * sec}, "a third per second"},
 		{"5/1h30m", ratelimit.Rate{Requests: 5, Per: 90 * mins}, "units run together"},
-		{"5/1 hour 30 minutes", ratelimit.Rate{Requests: 5, Per: 90 * mins}, "or apart"},
+		{"5/1 hour 30 minutes", ratelimit.Rate{Requests: 5, Per: 90 * mins}, "units may stand apart"},
 		{"5/1.5s", ratelimit.Rate{Requests: 5, Per: 1500 * ms}, "a decimal"},
 		{"5/0.000000001s", ratelimit.Rate{Requests: 5, Per: 1}, "a decimal down to a nanosecond"},
-		{"5/1.50000000000s", ratelimit.Rate{Requests: 5, Per: 1500 * ms}, "zeros behind the point say nothing"},
+		{"5/1.50000000000s", ratelimit.Rate{Requests: 5, Per: 1500 * ms}, "zeros at the end of a decimal are dropped"},
 		{"1/d", ratelimit.PerDay(1), "a day is 24 hours"},
 		{"1/2w", ratelimit.Rate{Requests: 1, Per: 14 * 24 * time.Hour}, "weeks"},
 		{"7/µs", ratelimit.Rate{Requests: 7, Per: time.Microsecond}, "the micro sign"},
@@ -48,6 +49,7 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
+// TestParseRateRefuses proves which texts are refused, and what the error says.
 func TestParseRateRefuses(t *testing.T) {
 	const (
 		form   = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
@@ -58,20 +60,20 @@ func TestParseRateRefuses(t *testing.T) {
 	for _, tt := range []struct{ text, want, why string }{
 		{"", form, "nothing"},
 		{"100", form, "no time"},
-		{"100 m", form, "no per"},
-		{"100per m", form, "per is a word"},
+		{"100 m", form, "neither a slash nor per"},
+		{"100per m", form, "per has to stand between spaces"},
 		{"/m", "its count" + count, "no count"},
 		{"0/m", "its count" + count, "zero grants nothing"},
 		{"-1/m", "its count" + count, "negative"},
 		{"+1/m", "its count" + count, "a sign"},
-		{"1.5/m", "its count" + count, "half a request; 3/2m says it"},
+		{"1.5/m", "its count" + count, "half a request, which 3/2m says"},
 		{"1e3/m", "its count" + count, "no exponents"},
 		{"9223372036854775808/m", "its count" + count, "beyond an int"},
 		{"100/", "its time must be longer than zero", "no time after the slash"},
 		{"100/M", units, "M might be a month"},
 		{"100/month", units, "months differ in length"},
-		{"100/y", units, "so do years"},
-		{"100/5", units, "5 of what"},
+		{"100/y", units, "years differ in length"},
+		{"100/5", units, "a time without a unit"},
 		{"100/m s", number, "a unit without a number may only stand alone"},
 		{"100/0s", "its time must be longer than zero", "no time at all"},
 		{"100/-1s", units, "negative"},
@@ -96,6 +98,7 @@ func TestParseRateRefuses(t *testing.T) {
 	}
 }
 
+// TestRateString proves how a Rate is written.
 func TestRateString(t *testing.T) {
 	for _, tt := range []struct {
 		rate ratelimit.Rate
@@ -122,6 +125,8 @@ func TestRateString(t *testing.T) {
 	}
 }
 
+// TestRateText proves that a Rate goes through JSON and comes back equal, and that an
+// invalid one does not.
 func TestRateText(t *testing.T) {
 	var rules map[string]ratelimit.Rate
 	require.NoError(t, json.Unmarshal([]byte(`{"free": "60 per minute", "paid": "600/m burst 50"}`), &rules))
@@ -140,6 +145,7 @@ func TestRateText(t *testing.T) {
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "an invalid rate has no text that can be read back")
 }
 
+// TestRateValidate proves that Validate reports everything that is wrong with a Rate.
 func TestRateValidate(t *testing.T) {
 	require.NoError(t, ratelimit.Rate{Requests: math.MaxInt, Per: math.MaxInt64, Burst: math.MaxInt}.Validate())
 	require.NoError(t, ratelimit.Rate{Requests: 1, Per: 1}.Validate())
@@ -157,6 +163,8 @@ func TestRateValidate(t *testing.T) {
 	require.Equal(t, ratelimit.ConfigError{Field: "requests", Value: -5, Reason: "must be at least 1"}, *first)
 }
 
+// FuzzParseRate proves for any text that a Rate that was parsed is valid and reads back
+// equal from its String.
 func FuzzParseRate(f *testing.F) {
 	for _, seed := range []string{
 		"100/m", "10 per 2 minutes", "100/90s", "100/m burst 20", "5/1h30m", "1/1.5s", "7/µs", "1/ns",
@@ -177,11 +185,13 @@ func FuzzParseRate(f *testing.F) {
 	})
 }
 
+// FuzzRateRoundTrip proves for any Rate that its text reads back equal, or that it is
+// invalid and has none.
 func FuzzRateRoundTrip(f *testing.F) {
 	f.Add(100, int64(time.Minute), 0)
 	f.Add(1, int64(math.MaxInt64), 1)
 	f.Add(math.MaxInt, int64(1), math.MaxInt)
-	f.Add(7, int64(90061001001001), 3) // a bit of every unit
+	f.Add(7, int64(90061001001001), 3) // some of every unit
 	f.Fuzz(func(t *testing.T, requests int, per int64, burst int) {
 		r := ratelimit.Rate{Requests: requests, Per: time.Duration(per), Burst: burst}
 		text, err := r.MarshalText()
@@ -194,4 +204,50 @@ func FuzzRateRoundTrip(f *testing.F) {
 		require.NoError(t, again.UnmarshalText(text))
 		require.Equal(t, r, again)
 	})
+}
+
+// TestRetryAfterRoundsUp proves that RetryAfter is rounded up to milliseconds and seconds,
+// so that a client that waits that long is not early.
+func TestRetryAfterRoundsUp(t *testing.T) {
+	for _, tt := range []struct {
+		retry time.Duration
+		ms, s int64
+		why   string
+	}{
+		{1, 1, 1, "a nanosecond is not nothing"},
+		{ms, 1, 1, "exactly a millisecond"},
+		{ms + 1, 2, 1, "a nanosecond more"},
+		{sec, 1000, 1, "exactly a second"},
+		{sec + 1, 1001, 2, "a nanosecond more than a second"},
+		{90 * sec, 90_000, 90, "a whole number of both"},
+		{ratelimit.Never - 1, 9223372036855, 9223372037, "the longest wait there is"},
+	} {
+		r := ratelimit.Result{RetryAfter: tt.retry}
+		gotMs, ok := r.RetryAfterMs()
+		assert.True(t, ok, tt.why)
+		assert.Equal(t, tt.ms, gotMs, tt.why)
+		gotS, ok := r.RetryAfterSeconds()
+		assert.True(t, ok, tt.why)
+		assert.Equal(t, tt.s, gotS, tt.why)
+	}
+}
+
+// TestRetryAfterHasNoAnswer proves that there is no number to send when the request was
+// allowed or will never be.
+func TestRetryAfterHasNoAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		res ratelimit.Result
+		why string
+	}{
+		{ratelimit.Result{Allowed: true}, "granted"},
+		{ratelimit.Result{RetryAfter: ratelimit.Never}, "no wait is long enough"},
+		{ratelimit.Result{}, "nothing was decided"},
+	} {
+		n, ok := tt.res.RetryAfterMs()
+		assert.False(t, ok, tt.why)
+		assert.Zero(t, n, tt.why)
+		n, ok = tt.res.RetryAfterSeconds()
+		assert.False(t, ok, tt.why)
+		assert.Zero(t, n, tt.why)
+	}
 }

@@ -11,51 +11,21 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// rules returns a RateLimiter with these rules, and the clock that it reads.
-func rules(t *testing.T, rs []ratelimit.Rule, defaultRule *ratelimit.Rule) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
-	t.Helper()
-	clock := ratelimit.NewFakeClock(epoch)
-	l, err := ratelimit.New(rs, defaultRule, ratelimit.WithClock(clock))
-	require.NoError(t, err)
-	return l, clock
-}
-
-// by is res, answered by rule.
-func by(rule string, res ratelimit.Result) ratelimit.Result {
-	res.Rule = rule
-	return res
-}
-
-// check asks l and expects no error.
-func check(t *testing.T, l *ratelimit.RateLimiter, req ratelimit.Request) ratelimit.Result {
-	t.Helper()
-	res, err := l.Check(t.Context(), req)
-	require.NoError(t, err)
-	return res
-}
-
-// peek looks at l and expects no error.
-func peek(t *testing.T, l *ratelimit.RateLimiter, req ratelimit.Request) ratelimit.Result {
-	t.Helper()
-	res, err := l.Peek(t.Context(), req)
-	require.NoError(t, err)
-	return res
-}
-
-var unlimited = ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}
-
+// TestSearchTrace compares whole Results of a token bucket rule and of the default rule
+// beside it.
 func TestSearchTrace(t *testing.T) {
 	search := ratelimit.Rule{Endpoint: "/search", Rate: ratelimit.PerSecond(1).WithBurst(10)}
 	l, clock := rules(t, []ratelimit.Rule{search}, &ratelimit.Rule{Rate: ratelimit.PerMinute(2)})
 	require.Equal(t, by("/search", yes(10, 9, sec)), l.Allow("ann", "/search"))
 	clock.Advance(500 * ms)
 	require.Equal(t, by("/search", yes(10, 8, 1500*ms)), l.Allow("ann", "/search"))
-	require.Equal(t, by("default", yes(2, 1, 30*sec)), l.Allow("ann", "/other"), "an unknown endpoint is for the default rule")
-	require.Equal(t, by("default", yes(2, 0, mins)), l.Allow("ann", "/another"), "a rule by user counts all its endpoints")
+	require.Equal(t, by("default", yes(2, 1, 30*sec)), l.Allow("ann", "/other"), "the default rule decides for an endpoint without a rule")
+	require.Equal(t, by("default", yes(2, 0, mins)), l.Allow("ann", "/another"), "a rule by user counts all the endpoints it decides for")
 	require.Equal(t, by("default", no(2, 0, 30*sec, mins)), l.Allow("ann", "/other"))
 	require.Equal(t, by("default", yes(2, 1, 30*sec)), l.Allow("bob", "/other"))
 }
 
+// TestLoginTrace compares whole Results of a fixed window by user and endpoint.
 func TestLoginTrace(t *testing.T) {
 	login := ratelimit.Rule{
 		Endpoint: "/login", Key: ratelimit.KeyUserEndpoint,
@@ -66,12 +36,13 @@ func TestLoginTrace(t *testing.T) {
 		require.Equal(t, by("/login", yes(3, left, mins)), l.Allow("ann", "/login"))
 	}
 	clock.Advance(20 * sec)
-	require.Equal(t, by("/login", no(3, 0, 40*sec, 40*sec)), l.Allow("ann", "/login"), "the fourth")
+	require.Equal(t, by("/login", no(3, 0, 40*sec, 40*sec)), l.Allow("ann", "/login"), "the fourth attempt within a minute")
 	require.Equal(t, by("/login", yes(3, 2, 40*sec)), l.Allow("bob", "/login"), "another user is not affected")
-	require.Equal(t, unlimited, l.Allow("ann", "/home"), "without a default rule the rest passes")
+	require.Equal(t, unlimited, l.Allow("ann", "/home"), "without a default rule, other endpoints pass")
 }
 
-// TestTwoRules has a rule by user, and one that is not, on one endpoint.
+// TestTwoRules proves that a request under two rules is charged to both or to neither, and
+// gets the answer of the rule that binds.
 func TestTwoRules(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -101,17 +72,18 @@ func TestTwoRules(t *testing.T) {
 			before := peek(t, l, one("first"))
 			require.Equal(t, by("first", yes(3, 2, sec)), before)
 			require.Equal(t, by("second", no(2, 0, mins, mins)), check(t, l, ann), "the second denies")
-			require.Equal(t, before, peek(t, l, one("first")), "so the first is not charged")
+			require.Equal(t, before, peek(t, l, one("first")), "the first is not charged")
 
 			require.Equal(t, 0, check(t, l, ratelimit.Request{Client: "ann", IP: "192.0.2.1", Endpoint: "/", Rules: []string{"first"}, Cost: 2}).Remaining)
-			require.Equal(t, by("second", no(2, 0, mins, mins)), check(t, l, ann), "both deny: the longer wait is told")
+			require.Equal(t, by("second", no(2, 0, mins, mins)), check(t, l, ann), "both deny: the answer has the longer wait")
 			clock.Advance(mins)
-			require.Equal(t, by("second", yes(2, 1, mins)), check(t, l, ann), "a wait of just that long is enough")
+			require.Equal(t, by("second", yes(2, 1, mins)), check(t, l, ann), "after exactly that wait, both grant")
 		})
 	}
 }
 
-// TestMatching looks which rule a request finds.
+// TestMatching proves which rule an endpoint finds: the exact one, then the longest prefix,
+// then the default rule.
 func TestMatching(t *testing.T) {
 	var rs []ratelimit.Rule
 	for _, endpoint := range []string{"/a", "/a*", "/a/b*", "/a/b/c*", "/a/b/c", "/a/b/d*", "*", "/z/*", "/a/bb", "\x00*", "\xff*"} {
@@ -125,14 +97,14 @@ func TestMatching(t *testing.T) {
 		{"/aa", "/a*", "a prefix"},
 		{"/a/b", "/a/b*", "a prefix matches itself"},
 		{"/a/bb", "/a/bb", "exact, where a prefix would match"},
-		{"/a/bbb", "/a/b*", "an exact rule is no prefix"},
+		{"/a/bbb", "/a/b*", "an exact rule does not match as a prefix"},
 		{"/a/b/c", "/a/b/c", "exact, where three prefixes would match"},
 		{"/a/b/cc", "/a/b/c*", "the longest"},
-		{"/a/b/", "/a/b*", "not quite the longest"},
-		{"/a/b/e", "/a/b*", "sorted after all the longer ones"},
-		{"/a/b/cz", "/a/b/c*", "sorted before a sibling"},
-		{"/zz", "*", "none but the shortest"},
-		{"/z/", "/z/*", "the last"},
+		{"/a/b/", "/a/b*", "the longest one does not match"},
+		{"/a/b/e", "/a/b*", "an endpoint that sorts after all the longer prefixes"},
+		{"/a/b/cz", "/a/b/c*", "an endpoint that sorts right before another prefix"},
+		{"/zz", "*", "only the shortest matches"},
+		{"/z/", "/z/*", "a prefix that ends in a slash"},
 		{"", "*", "the empty endpoint begins with the empty prefix"},
 		{"\xff\xff", "\xff*", "any bytes"},
 		{"\x00", "\x00*", "any bytes, at the other end"},
@@ -146,7 +118,8 @@ func TestMatching(t *testing.T) {
 	assert.Equal(t, "rest", withoutRest.Allow("ann", "").Rule, "no prefix matches the empty endpoint")
 }
 
-// TestNestedPrefixes matches against the obvious way, for many prefixes.
+// TestNestedPrefixes compares the matching of many nested prefixes with a search through
+// all of them.
 func TestNestedPrefixes(t *testing.T) {
 	var rs []ratelimit.Rule
 	for n := range 200 {
@@ -167,7 +140,7 @@ func TestNestedPrefixes(t *testing.T) {
 	}
 }
 
-// TestKeys looks which requests share a budget.
+// TestKeys proves for each kind of key which requests share a budget.
 func TestKeys(t *testing.T) {
 	type request = ratelimit.Request
 	first := request{Client: "ann", Endpoint: "/a", IP: "192.0.2.1"}
@@ -179,18 +152,18 @@ func TestKeys(t *testing.T) {
 	}{
 		{ratelimit.KeyUser, request{Client: "ann", Endpoint: "/b", IP: "192.0.2.2"}, true, "the client alone counts"},
 		{ratelimit.KeyUser, request{Client: "ann\x00", Endpoint: "/a"}, false, "any byte counts"},
-		{ratelimit.KeyUser, request{Endpoint: "/a"}, false, "no client is a client too"},
+		{ratelimit.KeyUser, request{Endpoint: "/a"}, false, "an empty client is a client of its own"},
 		{ratelimit.KeyEndpoint, request{Client: "bob", Endpoint: "/a"}, true, "the endpoint alone counts"},
-		{ratelimit.KeyEndpoint, request{Client: "ann", Endpoint: "/b"}, false, "as the request names it, not the rule"},
+		{ratelimit.KeyEndpoint, request{Client: "ann", Endpoint: "/b"}, false, "the request's endpoint counts, not the rule's"},
 		{ratelimit.KeyUserEndpoint, request{Client: "ann", Endpoint: "/a", IP: "192.0.2.2"}, true, "the pair counts"},
-		{ratelimit.KeyUserEndpoint, request{Client: "ann/", Endpoint: "a"}, false, "where one ends counts"},
-		{ratelimit.KeyUserEndpoint, request{Client: "/a", Endpoint: "ann"}, false, "which is which counts"},
-		{ratelimit.KeyUserEndpoint, request{Client: "ann/a"}, false, "one may be empty"},
+		{ratelimit.KeyUserEndpoint, request{Client: "ann/", Endpoint: "a"}, false, "it counts where the client ends"},
+		{ratelimit.KeyUserEndpoint, request{Client: "/a", Endpoint: "ann"}, false, "it counts which of the two is the client"},
+		{ratelimit.KeyUserEndpoint, request{Client: "ann/a"}, false, "the pair with an empty endpoint is another pair"},
 		{ratelimit.KeyIP, request{Client: "bob", Endpoint: "/b", IP: "192.0.2.1"}, true, "the address alone counts"},
-		{ratelimit.KeyIP, request{Client: "ann", Endpoint: "/a"}, false, "no address is one too"},
+		{ratelimit.KeyIP, request{Client: "ann", Endpoint: "/a"}, false, "an empty address is an address of its own"},
 		{ratelimit.KeyGlobal, request{}, true, "all share one"},
 	} {
-		for _, exact := range []bool{false, true} { // the general way and the short one
+		for _, exact := range []bool{false, true} { // with and without a shadow rule, which are decided by different code
 			rs := []ratelimit.Rule{{Endpoint: "*", Key: tt.key, Rate: ratelimit.PerHour(10)}}
 			if !exact {
 				rs = append(rs, ratelimit.Rule{Name: "shadow", Endpoint: "*", Mode: ratelimit.ModeShadow, Rate: ratelimit.PerHour(1)})
@@ -204,12 +177,14 @@ func TestKeys(t *testing.T) {
 			got := check(t, l, tt.other).Remaining
 			assert.Equal(t, want, got, "%s: %s", tt.key, tt.why)
 			if tt.other.IP == "" {
-				assert.Equal(t, want-1, l.Allow(tt.other.Client, tt.other.Endpoint).Remaining, "Allow finds the key of Check")
+				assert.Equal(t, want-1, l.Allow(tt.other.Client, tt.other.Endpoint).Remaining, "Allow and Check share the key")
 			}
 		}
 	}
 }
 
+// TestRefusedRequests proves which requests are refused with an error, and that these take
+// nothing.
 func TestRefusedRequests(t *testing.T) {
 	l, _ := rules(t, []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerHour(5)}}, nil)
 	res, err := l.Check(t.Context(), ratelimit.Request{Client: "ann", Endpoint: "/", Cost: -1})
@@ -242,9 +217,10 @@ func TestRefusedRequests(t *testing.T) {
 	//lint:ignore SA1012 a nil context is never over
 	res, err = l.Check(nil, ratelimit.Request{Client: "ann", Endpoint: "/"}) //nolint:staticcheck // as said
 	assert.NoError(t, err)
-	assert.Equal(t, by("/", yes(5, 4, 12*mins)), res, "none of them took anything")
+	assert.Equal(t, by("/", yes(5, 4, 12*mins)), res, "the refused calls took nothing")
 }
 
+// TestCosts proves that a request's cost is charged to each of its rules, once.
 func TestCosts(t *testing.T) {
 	l, _ := rules(t, []ratelimit.Rule{
 		{Name: "small", Endpoint: "/", Rate: ratelimit.PerHour(5)},
@@ -252,16 +228,16 @@ func TestCosts(t *testing.T) {
 	}, nil)
 	req := ratelimit.Request{Client: "ann", Endpoint: "/"}
 	req.Cost = 6
-	require.Equal(t, by("small", no(5, 5, ratelimit.Never, 0)), check(t, l, req), "more than one of them ever grants")
+	require.Equal(t, by("small", no(5, 5, ratelimit.Never, 0)), check(t, l, req), "more than one of the rules ever grants")
 	req.Cost = 4
 	require.Equal(t, by("small", yes(5, 1, 48*mins)), check(t, l, req))
 	require.Equal(t, by("small", yes(5, 1, 48*mins)), peek(t, l, req), "a look is for one unit")
 	require.Equal(t, by("small", no(5, 1, 36*mins, 48*mins)), check(t, l, req))
 	req.Rules = []string{"large", "large"}
-	require.Equal(t, by("large", yes(10, 2, 48*mins)), check(t, l, req), "listed twice, charged once")
+	require.Equal(t, by("large", yes(10, 2, 48*mins)), check(t, l, req), "a rule that is listed twice is charged once")
 }
 
-// TestBindingRule has ties broken in the order of the rules.
+// TestBindingRule proves that the first rule binds when two leave equally little.
 func TestBindingRule(t *testing.T) {
 	named := func(name string, r ratelimit.Rate) ratelimit.Rule {
 		return ratelimit.Rule{Name: name, Endpoint: "/", Rate: r}
@@ -272,11 +248,13 @@ func TestBindingRule(t *testing.T) {
 	require.Equal(t, by("a", no(2, 0, 30*mins, time.Hour)), l.Allow("ann", "/"))
 
 	require.NoError(t, l.Replace([]ratelimit.Rule{named("b", ratelimit.PerHour(2)), named("a", ratelimit.PerHour(2))}, nil))
-	require.Equal(t, by("b", no(2, 0, 30*mins, time.Hour)), l.Allow("ann", "/"), "not in the order of the locks")
+	require.Equal(t, by("b", no(2, 0, 30*mins, time.Hour)), l.Allow("ann", "/"), "the order of the rules decides, not that in which they were made")
 	res := check(t, l, ratelimit.Request{Client: "ann", Rules: []string{"a", "b"}})
-	require.Equal(t, "b", res.Rule, "nor in that of the request")
+	require.Equal(t, "b", res.Rule, "the order in the request does not matter")
 }
 
+// TestZeroRateLimiter proves that the zero RateLimiter allows everything and refuses
+// changes.
 func TestZeroRateLimiter(t *testing.T) {
 	var l ratelimit.RateLimiter
 	assert.Equal(t, unlimited, l.Allow("ann", "/"))
@@ -303,5 +281,5 @@ func TestZeroRateLimiter(t *testing.T) {
 	nothing, err := ratelimit.New(nil, nil)
 	require.NoError(t, err)
 	assert.Equal(t, unlimited, nothing.Allow("ann", "/"))
-	assert.NoError(t, nothing.AddRule(rule), "it is no zero RateLimiter")
+	assert.NoError(t, nothing.AddRule(rule), "a RateLimiter without rules can be changed")
 }

@@ -70,7 +70,7 @@ func (c *cooldownConfig) Step(s *cooldownState, _ *cooldownConfig, now instant, 
 	return v, 0
 }
 
-// Carry leaves s as it is: who is hot cools down at the old rate.
+// Carry leaves s as it is: a key that waits to cool down does so at the old rate.
 func (c *cooldownConfig) Carry(*cooldownState, *cooldownConfig, instant) {}
 
 // Resize leaves s as it is: the limit is 1 at any rate.
@@ -82,7 +82,7 @@ func (c *cooldownConfig) Slower(than *cooldownConfig) bool { return c.gap > than
 // Charged returns the instant of the last charge.
 func (c *cooldownConfig) Charged(s *cooldownState) instant { return s.last }
 
-// GiveBack cools the key down, if it was then that it got hot.
+// GiveBack cools the key down, unless a later charge has heated it again.
 func (c *cooldownConfig) GiveBack(s *cooldownState, then instant, _ int64) {
 	if s.last == then {
 		s.cool = then
@@ -92,5 +92,5 @@ func (c *cooldownConfig) GiveBack(s *cooldownState, then instant, _ int64) {
 // Idle reports whether s has cooled down.
 func (c *cooldownConfig) Idle(s *cooldownState, now instant) bool { return now >= max(s.last, s.cool) }
 
-// Inherit returns s: all who share it wait alike.
+// Inherit returns s: all the keys that share it wait equally long.
 func (c *cooldownConfig) Inherit(s *cooldownState, _ instant) cooldownState { return *s }

@@ -14,7 +14,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A journal is a log in memory, without times.
+// A journal keeps in memory what a logger writes.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -26,7 +26,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.text.Write(p)
 }
 
-// lines returns what was written since the last time.
+// lines returns the lines that were written since the last call of lines.
 func (j *journal) lines() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -38,7 +38,7 @@ func (j *journal) lines() []string {
 	return strings.Split(text, "\n")
 }
 
-// newJournal returns a journal and a log that writes there.
+// newJournal returns a journal, and a logger that writes there, without times.
 func newJournal() (*journal, *slog.Logger) {
 	j := new(journal)
 	return j, slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{
@@ -52,14 +52,15 @@ func newJournal() (*journal, *slog.Logger) {
 	}))
 }
 
-// deniedBy is a decision of this rule's that denies.
+// deniedBy is a Decision by which this rule denies a request.
 func deniedBy(rule string) ratelimit.Decision {
 	return ratelimit.Decision{
 		Rule: rule, KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce, Cost: 2,
-		Source: ratelimit.SourceMemory, Result: named(rule, no(5, 1, 12*sec, mins)),
+		Source: ratelimit.SourceMemory, Result: by(rule, no(5, 1, 12*sec, mins)),
 	}
 }
 
+// TestSlogObserverWrites compares the line that is written for each kind of decision.
 func TestSlogObserverWrites(t *testing.T) {
 	with := func(change func(d *ratelimit.Decision)) ratelimit.Decision {
 		d := deniedBy("a")
@@ -73,14 +74,14 @@ func TestSlogObserverWrites(t *testing.T) {
 		why  string
 	}{
 		{deniedBy("a"), []string{head}, "a denial"},
-		{with(func(d *ratelimit.Decision) { d.Result = yes(5, 4, sec) }), nil, "what is granted is not written"},
+		{with(func(d *ratelimit.Decision) { d.Result = yes(5, 4, sec) }), nil, "a grant is not written"},
 		{with(func(d *ratelimit.Decision) { d.Mode = ratelimit.ModeShadow }),
 			[]string{strings.Replace(head, "denied", "would have denied", 1)}, "a shadow's denial"},
-		{with(func(d *ratelimit.Decision) { d.Mode = ratelimit.ModeShadow; d.Result = yes(5, 4, sec) }), nil, "what a shadow would grant is not"},
+		{with(func(d *ratelimit.Decision) { d.Mode = ratelimit.ModeShadow; d.Result = yes(5, 4, sec) }), nil, "a shadow's grant is not written"},
 		{with(func(d *ratelimit.Decision) {
 			d.Err, d.Source, d.Result = errFault, ratelimit.SourcePolicy, degraded(yes(5, 4, sec))
 		}), []string{`level=WARN msg="rate limit: not decided as configured" rule=a key_type=user cost=2 allowed=true limit=5 retry_after=0s source=policy skipped=0 error="connection refused"`},
-			"an answer of the policy's, even if it grants"},
+			"an answer of the failure policy, even if it grants"},
 		{with(func(d *ratelimit.Decision) { d.Err = errFault }),
 			[]string{`level=WARN msg="rate limit: not decided as configured" rule=a key_type=user cost=2 allowed=false limit=5 retry_after=12s source=memory skipped=0 error="connection refused"`},
 			"an error"},
@@ -94,6 +95,8 @@ func TestSlogObserverWrites(t *testing.T) {
 	}
 }
 
+// TestSlogObserverSamples proves that one line is written per rule, kind and interval, and
+// that it counts those left out.
 func TestSlogObserverSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, log := newJournal()
@@ -110,15 +113,15 @@ func TestSlogObserverSamples(t *testing.T) {
 			why   string
 		}{
 			{0, deniedBy("a"), 3, []string{"skipped=0"}, "the first is written"},
-			{0, deniedBy("b"), 2, []string{"skipped=0"}, "each rule has its own"},
-			{0, shadow, 1, []string{"skipped=0"}, "and each kind"},
-			{0, failed, 2, []string{"skipped=0 error"}, "each kind"},
+			{0, deniedBy("b"), 2, []string{"skipped=0"}, "each rule has its own interval"},
+			{0, shadow, 1, []string{"skipped=0"}, "each kind of decision has its own interval"},
+			{0, failed, 2, []string{"skipped=0 error"}, "a failure is a third kind"},
 			{10*sec - 1, deniedBy("a"), 1, nil, "a nanosecond early"},
-			{1, deniedBy("a"), 2, []string{"skipped=3"}, "one each interval, and how many were not"},
-			{0, deniedBy("b"), 1, []string{"skipped=1"}, "counted by rule"},
-			{0, failed, 1, []string{"skipped=1 error"}, "and by kind"},
-			{time.Hour, deniedBy("a"), 1, []string{"skipped=1"}, "much later"},
-			{time.Hour, deniedBy("a"), 1, []string{"skipped=0"}, "what has been said is not said again"},
+			{1, deniedBy("a"), 2, []string{"skipped=3"}, "one line each interval, with the number of those left out"},
+			{0, deniedBy("b"), 1, []string{"skipped=1"}, "left out lines are counted by rule"},
+			{0, failed, 1, []string{"skipped=1 error"}, "left out lines are counted by kind"},
+			{time.Hour, deniedBy("a"), 1, []string{"skipped=1"}, "the count is kept for any time"},
+			{time.Hour, deniedBy("a"), 1, []string{"skipped=0"}, "lines that have been counted are not counted again"},
 		} {
 			pass(row.after)
 			for range row.times {
@@ -134,6 +137,8 @@ func TestSlogObserverSamples(t *testing.T) {
 	})
 }
 
+// TestSlogObserverOfALimiter proves that keys are written to the log only if
+// WithObservedRequests asks for it.
 func TestSlogObserverOfALimiter(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	for _, row := range []struct {
@@ -157,12 +162,14 @@ func TestSlogObserverOfALimiter(t *testing.T) {
 		require.Contains(t, lines[1], "source=policy")
 		require.Contains(t, lines[1], "connection refused")
 		for _, line := range lines {
-			require.Equal(t, row.keys, strings.Contains(line, "client=somebody"), "keys only if asked for")
+			require.Equal(t, row.keys, strings.Contains(line, "client=somebody"), "the client is written only with WithObservedRequests")
 			require.Equal(t, row.keys, strings.Contains(line, "somebody"))
 		}
 	}
 }
 
+// TestSlogObserverIsSafeForConcurrentUse proves that concurrent decisions of one rule are
+// written once an interval.
 func TestSlogObserverIsSafeForConcurrentUse(t *testing.T) {
 	j, log := newJournal()
 	o := ratelimit.SlogObserver(log, time.Hour)
@@ -175,5 +182,5 @@ func TestSlogObserverIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Len(t, j.lines(), 3, "one of each rule")
+	require.Len(t, j.lines(), 3, "one line for each rule")
 }

@@ -2,13 +2,16 @@ package ratelimit_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestStats proves what each request adds to the counters of every rule.
 func TestStats(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l := newRules(t, []ratelimit.Rule{
@@ -37,14 +40,14 @@ func TestStats(t *testing.T) {
 		},
 			"all are charged"},
 		{"a", "/e", func() { want[0].Allowed++; want[1].Allowed++; want[2].ShadowDenied++ }, "the shadow would have denied"},
-		{"a", "/e", func() { want[0].Denied++; want[2].ShadowDenied++ }, "z denies: b, which would not, has not decided"},
+		{"a", "/e", func() { want[0].Denied++; want[2].ShadowDenied++ }, "z denies; b would grant, and counts nothing"},
 		{"b", "/e", func() { want[0].Allowed++; want[0].LiveKeys++; want[1].Allowed++; want[2].ShadowDenied++ }, "another client"},
 		{"b", "/e", func() { want[1].Denied++; want[2].ShadowDenied++ }, "b denies"},
 		{"a", "/e", func() { want[0].Denied++; want[1].Denied++; want[2].ShadowDenied++ }, "both deny"},
 		{"a", "/other", func() { want[4].Allowed++; want[4].LiveKeys++ }, "the default rule"},
-		{"a", "/other", func() { want[4].Denied++ }, "denies"},
-		{"a", "/t", func() { want[3].Allowed++; want[3].LiveKeys++ }, "a rule that takes the long way"},
-		{"a", "/t", func() { want[3].Denied++ }, "denies"},
+		{"a", "/other", func() { want[4].Denied++ }, "the same rule denies"},
+		{"a", "/t", func() { want[3].Allowed++; want[3].LiveKeys++ }, "a rule with tiers"},
+		{"a", "/t", func() { want[3].Denied++ }, "the same rule denies"},
 	} {
 		l.Allow(row.client, row.endpoint)
 		row.change()
@@ -58,19 +61,20 @@ func TestStats(t *testing.T) {
 	require.Error(t, err)
 	_, err = l.Check(t.Context(), ratelimit.Request{Endpoint: "/e", Cost: -1})
 	require.Error(t, err)
-	require.Equal(t, want, l.Stats(), "neither a look nor what is refused counts")
+	require.Equal(t, want, l.Stats(), "looks and refused requests are not counted")
 	_, err = l.Check(t.Context(), ratelimit.Request{Client: "a", Rules: []string{"z", "z"}, Cost: 9})
 	require.NoError(t, err)
 	want[0].Denied++
-	require.Equal(t, want, l.Stats(), "a request is one, whatever it costs, and however often it names a rule")
+	require.Equal(t, want, l.Stats(), "a request counts once, whatever its cost, and however often it names a rule")
 
 	require.NoError(t, l.Reset("a", "/e"))
 	want[0].LiveKeys--
-	require.Equal(t, want, l.Stats(), "a reset is no decision")
+	require.Equal(t, want, l.Stats(), "a reset is not counted")
 }
 
+// TestStatsOfPlainRules proves the same for two to five plain rules.
 func TestStatsOfPlainRules(t *testing.T) {
-	for n := 2; n <= 5; n++ { // up to four are decided in a shorter way
+	for n := 2; n <= 5; n++ { // up to four plain rules need no memory from a pool
 		var rules []ratelimit.Rule
 		for i := range n {
 			rules = append(rules, ratelimit.Rule{Name: strconv.Itoa(i), Endpoint: "/e", Rate: ratelimit.PerMinute(9), Key: ratelimit.KeyGlobal})
@@ -85,17 +89,18 @@ func TestStatsOfPlainRules(t *testing.T) {
 			if i == 1 {
 				want.Denied = 2
 			}
-			require.Equal(t, want, s, "%d rules: what only another one denied counts for neither", n)
+			require.Equal(t, want, s, "%d rules: a rule does not count a request that only another rule denied", n)
 		}
 	}
 }
 
+// TestStatsAreKeptThroughChanges proves which changes of a rule keep its counters.
 func TestStatsAreKeptThroughChanges(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	rule := ratelimit.Rule{Name: "a", Endpoint: "/e", Rate: ratelimit.PerMinute(2), Mode: ratelimit.ModeShadow}
 	l := newRules(t, []ratelimit.Rule{rule}, nil, ratelimit.WithClock(clock))
 	for range 3 {
-		require.Equal(t, ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, l.Allow("c", "/e"), "a shadow never touches the Result")
+		require.Equal(t, unlimited, l.Allow("c", "/e"), "a shadow rule does not change the Result")
 	}
 	want := ratelimit.RuleStats{Rule: "a", Allowed: 2, ShadowDenied: 1, LiveKeys: 1}
 	require.Equal(t, []ratelimit.RuleStats{want}, l.Stats())
@@ -103,36 +108,38 @@ func TestStatsAreKeptThroughChanges(t *testing.T) {
 	rule.Mode = ratelimit.ModeEnforce
 	require.NoError(t, l.Replace([]ratelimit.Rule{rule}, nil))
 	require.Equal(t, []ratelimit.RuleStats{want}, l.Stats(), "from shadow to enforce")
-	require.Equal(t, named("a", no(2, 0, 30*sec, mins)), l.Allow("c", "/e"), "with what the keys have used")
+	require.Equal(t, by("a", no(2, 0, 30*sec, mins)), l.Allow("c", "/e"), "the keys have used their units before")
 	want.Denied++
 	require.NoError(t, l.UpdateRate("a", ratelimit.PerMinute(9)))
 	require.Equal(t, []ratelimit.RuleStats{want}, l.Stats(), "a new rate")
 	require.NoError(t, l.AddRule(ratelimit.Rule{Name: "b", Endpoint: "/b", Rate: ratelimit.PerMinute(9)}))
-	require.Equal(t, []ratelimit.RuleStats{want, {Rule: "b"}}, l.Stats(), "a rule more")
+	require.Equal(t, []ratelimit.RuleStats{want, {Rule: "b"}}, l.Stats(), "another rule is added")
 	rule.Endpoint = "/moved"
 	require.NoError(t, l.Replace([]ratelimit.Rule{rule}, nil))
 	require.Equal(t, []ratelimit.RuleStats{want}, l.Stats(), "another endpoint is the same rule")
 
 	rule.Key = ratelimit.KeyGlobal
 	require.NoError(t, l.Replace([]ratelimit.Rule{rule}, nil))
-	require.Equal(t, []ratelimit.RuleStats{{Rule: "a"}}, l.Stats(), "another key type starts again")
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "a"}}, l.Stats(), "another key type starts from zero")
 	l.Allow("c", "/moved")
 	require.NoError(t, l.RemoveRule("a"))
 	require.Empty(t, l.Stats())
 	require.NoError(t, l.AddRule(rule))
-	require.Equal(t, []ratelimit.RuleStats{{Rule: "a"}}, l.Stats(), "and so does a rule that was removed")
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "a"}}, l.Stats(), "a rule that was removed and added starts from zero")
 	require.Nil(t, new(ratelimit.RateLimiter).Stats())
 }
 
+// TestStatsWithAStore proves what is counted while the store fails, under each failure
+// policy.
 func TestStatsWithAStore(t *testing.T) {
 	for _, row := range []struct {
 		policy ratelimit.FailurePolicy
-		down   ratelimit.RuleStats // what three requests while it is down add, after two of three units
+		down   ratelimit.RuleStats // what three requests add while the store is down, after two of three units
 		why    string
 	}{
 		{ratelimit.FailLocal(1), ratelimit.RuleStats{Allowed: 1, Denied: 2, Degraded: 3}, "the share has one unit left"},
-		{ratelimit.FailOpen, ratelimit.RuleStats{Allowed: 3, Degraded: 3}, "all pass"},
-		{ratelimit.FailClosed, ratelimit.RuleStats{Denied: 3, Degraded: 3}, "none does"},
+		{ratelimit.FailOpen, ratelimit.RuleStats{Allowed: 3, Degraded: 3}, "all three pass"},
+		{ratelimit.FailClosed, ratelimit.RuleStats{Denied: 3, Degraded: 3}, "none passes"},
 	} {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 		l := newRules(t, []ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerHour(3), OnStoreError: row.policy}}, nil,
@@ -155,15 +162,17 @@ func TestStatsWithAStore(t *testing.T) {
 		_, err := l.Peek(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
 		require.ErrorIs(t, err, ratelimit.ErrStore)
 		want.Errors++
-		require.Equal(t, want, stats(), "%s: a look that fails is a call that fails, and no decision", row.why)
+		require.Equal(t, want, stats(), "%s: a look that fails counts as an error, and not as a decision", row.why)
 
 		for _, policy := range []ratelimit.FailurePolicy{ratelimit.FailLocal(2), ratelimit.FailOpen, row.policy} {
 			require.NoError(t, l.Replace([]ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerHour(3), OnStoreError: policy}}, nil))
-			require.Equal(t, want, stats(), "%s: another policy keeps what was counted", row.why)
+			require.Equal(t, want, stats(), "%s: another policy keeps the counters", row.why)
 		}
 	}
 }
 
+// TestStatsOfWhatOnlyOthersDeny proves that a rule whose policy grants does not count a
+// request that another rule denied.
 func TestStatsOfWhatOnlyOthersDeny(t *testing.T) {
 	for _, policy := range []ratelimit.FailurePolicy{ratelimit.FailLocal(1), ratelimit.FailOpen} {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
@@ -175,18 +184,56 @@ func TestStatsOfWhatOnlyOthersDeny(t *testing.T) {
 		require.False(t, l.Allow("c", "/e").Allowed)
 		require.Equal(t, []ratelimit.RuleStats{
 			{Rule: "grants", Errors: 1}, {Rule: "denies", Denied: 1, Degraded: 1, Errors: 1},
-		}, l.Stats(), "%v: a request that another rule denied is not one that this one answered", policy)
+		}, l.Stats(), "%v: only the rule that denied counts the request", policy)
 	}
 }
 
+// TestStatsAtTheBoundOnKeys proves that keys beyond the bound and keys that made room are
+// counted.
 func TestStatsAtTheBoundOnKeys(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(2)}, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(4))
 	for i := range 5 {
 		require.True(t, l.Allow(strconv.Itoa(i), "").Allowed)
 	}
-	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 5, LiveKeys: 4, Overflowed: 1}}, l.Stats(), "one too many")
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 5, LiveKeys: 4, Overflowed: 1}}, l.Stats(), "the fifth key finds no room")
 	clock.Advance(mins)
 	require.True(t, l.Allow("6", "").Allowed)
-	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 6, LiveKeys: 4, Overflowed: 1, Evicted: 1}}, l.Stats(), "one makes room")
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 6, LiveKeys: 4, Overflowed: 1, Evicted: 1}}, l.Stats(), "an idle key makes room")
+}
+
+// TestStoreStats proves that StoreStats says which parts are left alone, how often that
+// began, and why it last did.
+func TestStoreStats(t *testing.T) {
+	var zero ratelimit.RateLimiter
+	require.Zero(t, zero.StoreStats())
+	rule := ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}
+	require.Zero(t, newRules(t, nil, &rule).StoreStats(), "without a store")
+
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l := newRules(t, nil, &rule, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+	require.Zero(t, l.StoreStats(), "no request has been made yet")
+	l.Allow("c", "")
+	require.Equal(t, ratelimit.StoreStats{Parts: 1}, l.StoreStats())
+	store.from(errsBefore)
+	for range 4 {
+		l.Allow("c", "")
+	}
+	require.Equal(t, ratelimit.StoreStats{Parts: 1}, l.StoreStats(), "after four failures the store is still asked")
+	l.Allow("c", "")
+	for range 2 {
+		stats := l.StoreStats()
+		require.ErrorIs(t, stats.LastError, errFault)
+		require.True(t, strings.HasPrefix(stats.LastError.Error(), "ratelimit: "), stats.LastError)
+		stats.LastError = nil
+		require.Equal(t, ratelimit.StoreStats{Parts: 1, Open: 1, Opened: 1}, stats)
+		store.clock.Advance(time.Second)
+		l.Allow("c", "") // a probe that fails opens nothing
+	}
+	store.from(sound)
+	store.clock.Advance(time.Second)
+	l.Allow("c", "")
+	stats := l.StoreStats()
+	require.ErrorIs(t, stats.LastError, errFault, "the last error is kept after the store is back")
+	require.Zero(t, stats.Open)
 }

@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,13 +14,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// anAsk is a way to have a decision made.
+// anAsk is one of the methods that decide or look.
 type anAsk struct {
 	name string
 	do   func(l *ratelimit.RateLimiter) ratelimit.Result
 }
 
-// asksOf are the ways to ask for one unit.
+// asksOf returns the methods by which a caller asks for one unit.
 func asksOf(ctx context.Context) []anAsk {
 	return []anAsk{
 		{"Allow", func(l *ratelimit.RateLimiter) ratelimit.Result { return l.Allow("c", "/e") }},
@@ -34,6 +35,8 @@ func asksOf(ctx context.Context) []anAsk {
 	}
 }
 
+// TestStoreThatIsDownIsLeftAlone proves that a store is left alone after five failures in a
+// row, and probed once after each pause.
 func TestStoreThatIsDownIsLeftAlone(t *testing.T) {
 	for _, ask := range asksOf(t.Context()) {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
@@ -48,23 +51,25 @@ func TestStoreThatIsDownIsLeftAlone(t *testing.T) {
 			require.Equal(t, want, store.called(), "%s: %s", ask.name, why)
 		}
 		store.do(errsBefore, errsAfter, miscounts, errsBefore)
-		ten(10, "an answer after four failures")
+		ten(10, "an answer after four failures: the store is asked on")
 		store.from(errsBefore)
-		ten(5, "five failures in a row")
+		ten(5, "after five failures in a row the store is left alone")
 		for _, pause := range []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 500 * ms, 500 * ms} {
 			store.clock.Advance(pause / 2)
-			ten(0, "a pause is shortened by at most half")
+			ten(0, "a pause lasts at least half of its length")
 			store.clock.Advance(pause - pause/2)
 			ten(1, "one probe when it is over")
 		}
 		store.from(sound)
-		ten(0, "nobody knows that the store is back")
+		ten(0, "no probe has found out yet that the store is back")
 		store.clock.Advance(500 * ms)
 		require.False(t, ask.do(l).Degraded, "the probe is answered")
-		ten(11, "and everybody asks again")
+		ten(11, "from then on every request asks the store")
 	}
 }
 
+// TestNobodyWaitsForAProbe proves that decisions take no time while a probe hangs, and that
+// there is only one probe.
 func TestNobodyWaitsForAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ask := range asksOf(t.Context()) {
@@ -93,7 +98,7 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 				require.True(t, ask.do(l).Degraded)
 			}
 			pass(time.Hour)
-			require.True(t, ask.do(l).Degraded, "%s: nor is there a second one", ask.name)
+			require.True(t, ask.do(l).Degraded, "%s: there is no second probe", ask.name)
 			require.Equal(t, time.Hour, time.Since(began), "decisions took no time")
 			require.Zero(t, store.called())
 			close(store.release)
@@ -102,11 +107,12 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 			pass(100 * ms)
 			require.False(t, ask.do(l).Degraded, "%s: the store is back", ask.name)
 		}
-	}) // and no goroutine is left
+	}) // the bubble fails if a goroutine is left
 }
 
-// TestADeadStoreCostsNoTime bounds in real time what the bubble above proves: each
-// decision but the probing one takes well under ten times a millisecond.
+// TestADeadStoreCostsNoTime bounds in real time what TestNobodyWaitsForAProbe proves in a
+// bubble: a decision beside a probe that hangs takes less than 10 ms and does not call the
+// store.
 func TestADeadStoreCostsNoTime(t *testing.T) {
 	const decisions = 1000
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
@@ -133,10 +139,13 @@ func TestADeadStoreCostsNoTime(t *testing.T) {
 		assert.ErrorIs(t, err, ratelimit.ErrStore)
 	}
 	assert.Less(t, time.Since(began), 2*decisions*10*ms)
+	assert.Zero(t, store.called(), "only the probe calls the store")
 	close(store.release)
 	<-probe
 }
 
+// TestAnAbandonedProbeLetsAnotherOneThrough proves that another request may probe when the
+// caller of the probe has given up.
 func TestAnAbandonedProbeLetsAnotherOneThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore(t, nil)
@@ -156,11 +165,13 @@ func TestAnAbandonedProbeLetsAnotherOneThrough(t *testing.T) {
 		}
 		store.from(sound)
 		res, err := l.Check(t.Context(), ratelimit.Request{})
-		require.NoError(t, err, "the pause is over, and nobody has found out")
+		require.NoError(t, err, "the pause is over, and no probe has been answered: this request probes")
 		require.False(t, res.Degraded)
 	})
 }
 
+// TestAProbeThatPanicsLetsAnotherOneThrough proves that a probe that panics is a failed
+// probe.
 func TestAProbeThatPanicsLetsAnotherOneThrough(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -171,12 +182,14 @@ func TestAProbeThatPanicsLetsAnotherOneThrough(t *testing.T) {
 	store.from(panics)
 	store.clock.Advance(50 * ms)
 	require.Panics(t, func() { l.Allow("c", "") })
-	require.True(t, l.Allow("c", "").Degraded, "it has failed")
+	require.True(t, l.Allow("c", "").Degraded, "the probe has failed, so there is another pause")
 	store.from(sound)
 	store.clock.Advance(100 * ms)
 	require.False(t, l.Allow("c", "").Degraded)
 }
 
+// TestStoreDownWhileTheClockStepsBack proves that a clock that steps back does not lengthen
+// the pause.
 func TestStoreDownWhileTheClockStepsBack(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -186,9 +199,10 @@ func TestStoreDownWhileTheClockStepsBack(t *testing.T) {
 	}
 	store.from(sound)
 	store.clock.Advance(-time.Hour)
-	require.False(t, l.Allow("c", "").Degraded, "an hour back is no pause of an hour")
+	require.False(t, l.Allow("c", "").Degraded, "the pause ends although the clock went back by an hour")
 }
 
+// TestOneBreakerForAllRules proves that all rules on a store share its breaker.
 func TestOneBreakerForAllRules(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, []ratelimit.Rule{
@@ -199,9 +213,160 @@ func TestOneBreakerForAllRules(t *testing.T) {
 	for range 5 {
 		l.Allow("c", "/a")
 	}
-	require.Equal(t, named("/b", degraded(no(5, 0, sec, sec))), l.Allow("c", "/b"))
+	require.Equal(t, by("/b", degraded(no(5, 0, sec, sec))), l.Allow("c", "/b"))
 	require.Equal(t, 5, store.called(), "the store that does not answer /a does not answer /b")
 	res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/none"})
-	require.NoError(t, err, "without rules there is nothing to ask")
+	require.NoError(t, err, "without a rule the store is not asked")
 	require.False(t, res.Degraded)
+}
+
+// TestPartsOfAStoreFailAlone proves that a dead part of a store is left alone while the
+// other parts are asked.
+func TestPartsOfAStoreFailAlone(t *testing.T) {
+	for _, shift := range []int{0, 61, 62, 64, 6400, -64, -3} {
+		store := newPartedStore(t)
+		store.shift = shift
+		l := store.limiter(t)
+		store.die(1)
+		for range 10 {
+			require.False(t, l.Allow("0", "").Degraded)
+			require.True(t, l.Allow("1", "").Degraded)
+			require.False(t, l.Allow("2", "").Degraded)
+		}
+		require.Equal(t, [3]int{10, 5, 10}, store.called(), "the dead part is left alone")
+		stats := l.StoreStats()
+		require.ErrorIs(t, stats.LastError, ratelimit.ErrStore)
+		require.ErrorContains(t, stats.LastError, "no answer of ")
+		stats.LastError = nil
+		require.Equal(t, ratelimit.StoreStats{Parts: 3, Open: 1, Opened: 1}, stats)
+		res, err := l.Check(t.Context(), ratelimit.Request{Client: "1"})
+		require.ErrorIs(t, err, ratelimit.ErrStore)
+		require.True(t, res.Degraded)
+		require.ErrorIs(t, l.Reset("1", ""), ratelimit.ErrStore)
+		require.NoError(t, l.Reset("0", ""))
+		require.Equal(t, [3]int{1, 0, 0}, store.called())
+
+		store.die()
+		store.clock.Advance(50 * ms)
+		require.False(t, l.Allow("1", "").Degraded, "the part is back")
+		stats = l.StoreStats()
+		require.Zero(t, stats.Open)
+		require.EqualValues(t, 1, stats.Opened)
+	}
+}
+
+// TestDecisionsOfADeadAndALivePart proves that a request to a dead and a live part is
+// answered by the failure policies, and that the live part is not blamed.
+func TestDecisionsOfADeadAndALivePart(t *testing.T) {
+	store := newPartedStore(t)
+	l := store.limiter(t)
+	store.die(2)
+	for range 20 {
+		require.Equal(t, by("endpoint", degraded(no(1000, 0, sec, sec))), l.Allow("0", "2"), "each rule's own failure policy answers")
+	}
+	require.Equal(t, [3]int{5, 0, 5}, store.called())
+	require.Equal(t, 1, l.StoreStats().Open)
+	require.False(t, l.Allow("0", "").Degraded, "the live part is still asked")
+	require.True(t, l.Allow("2", "").Degraded)
+
+	store.die()
+	store.clock.Advance(50 * ms)
+	require.False(t, l.Allow("0", "2").Degraded)
+	require.Zero(t, l.StoreStats().Open)
+}
+
+// TestErrorsThatDoNotSayWhichPart proves that an error that names no part blames all the
+// parts that were asked, until a probe finds a part alive.
+func TestErrorsThatDoNotSayWhichPart(t *testing.T) {
+	store := newPartedStore(t)
+	store.mute = true
+	l := store.limiter(t)
+	store.die(2)
+	for range 10 {
+		l.Allow("0", "2")
+		l.Allow("1", "")
+	}
+	require.Equal(t, [3]int{5, 10, 5}, store.called())
+	require.Equal(t, 2, l.StoreStats().Open, "both parts that were asked are blamed")
+	require.True(t, l.Allow("0", "").Degraded)
+	store.clock.Advance(50 * ms)
+	require.False(t, l.Allow("0", "").Degraded, "a probe finds that one of them is alive")
+	require.True(t, l.Allow("2", "").Degraded)
+	require.Equal(t, 1, l.StoreStats().Open)
+}
+
+// TestProbesOfAPartThatAnotherOneHoldsUp proves that a request to several parts uses up the
+// probe of one part only if the others may be asked too.
+func TestProbesOfAPartThatAnotherOneHoldsUp(t *testing.T) {
+	store := newPartedStore(t)
+	l := store.limiter(t)
+	open := func(part string) {
+		t.Helper()
+		for range 5 {
+			require.True(t, l.Allow(part, "").Degraded)
+		}
+	}
+	store.die(0, 2)
+	open("0")
+	store.clock.Advance(50 * ms)
+	open("2")
+	store.die(2)
+	for range 10 {
+		require.True(t, l.Allow("0", "2").Degraded, "part 0 may be probed, but part 2 has to be left alone")
+	}
+	require.Equal(t, [3]int{5, 0, 5}, store.called())
+	require.False(t, l.Allow("0", "").Degraded, "part 0 can still be probed")
+
+	store.die(0, 2)
+	open("0")
+	store.clock.Advance(500 * ms)
+	store.die(2)
+	require.True(t, l.Allow("0", "2").Degraded, "both parts are probed, and part 2 fails")
+	require.Equal(t, 2, l.StoreStats().Open, "that tells nothing of part 0")
+	require.False(t, l.Allow("0", "").Degraded, "part 0 is probed again")
+	store.die()
+	store.clock.Advance(500 * ms)
+	require.False(t, l.Allow("0", "2").Degraded)
+	require.Zero(t, l.StoreStats().Open)
+}
+
+// TestPartsUnderConcurrency proves that a live part is never answered for, and that all
+// parts come back, while many goroutines decide and one part dies and returns.
+func TestPartsUnderConcurrency(t *testing.T) {
+	store := newPartedStore(t)
+	l := store.limiter(t)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 2000 {
+				client := string(rune('0' + (g+i)%3))
+				switch i % 4 {
+				case 0:
+					l.Allow(client, "2")
+				case 1:
+					_ = l.Reset(client, "2")
+				default:
+					if res := l.Allow(client, ""); res.Degraded && client != "1" {
+						t.Errorf("part %s is live", client)
+					}
+				}
+				if g == 0 && i%100 == 0 {
+					store.die([][]int{{1}, {}}[i/100%2]...)
+				}
+				store.clock.Advance(ms)
+			}
+		})
+	}
+	wg.Wait()
+	store.die()
+	store.clock.Advance(500 * ms)
+	for part := range 3 {
+		require.False(t, l.Allow(fmt.Sprint(part), "").Degraded, "part %d is back", part)
+		require.False(t, l.Allow(fmt.Sprint(part), "2").Degraded)
+	}
+	stats := l.StoreStats()
+	require.Zero(t, stats.Open)
+	require.Positive(t, stats.Opened, "the part was left alone at least once")
+	require.Equal(t, 3, stats.Parts)
+	t.Logf("a part was left alone %d times", stats.Opened)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestStoreIsAskedOnceForAllRules proves that a request is one call of the store, and what
+// it asks for each rule.
 func TestStoreIsAskedOnceForAllRules(t *testing.T) {
 	rate := ratelimit.PerMinute(5)
 	rule := func(name string, key ratelimit.KeyType, algorithm ratelimit.Algorithm) ratelimit.Rule {
@@ -43,7 +46,7 @@ func TestStoreIsAskedOnceForAllRules(t *testing.T) {
 		why    string
 	}{
 		{nil, ":", "without a name"},
-		{[]ratelimit.Option{ratelimit.WithName("billing")}, "billing:", "a name is a part of every rule's"},
+		{[]ratelimit.Option{ratelimit.WithName("billing")}, "billing:", "a name goes before every rule's own"},
 	} {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 		l := newRules(t, rules, nil, append(row.opts, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))...)
@@ -60,6 +63,8 @@ func TestStoreIsAskedOnceForAllRules(t *testing.T) {
 	}
 }
 
+// TestStoreIsAskedForTheResolvedRate proves that the store is asked at the rate that holds
+// for the request: the rule's, its tier's, or that of Resolve.
 func TestStoreIsAskedForTheResolvedRate(t *testing.T) {
 	rate, paid, vip := ratelimit.PerMinute(5), ratelimit.PerMinute(50), ratelimit.PerMinute(500)
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
@@ -81,11 +86,11 @@ func TestStoreIsAskedForTheResolvedRate(t *testing.T) {
 		err  error
 		why  string
 	}{
-		{ratelimit.Request{Client: "a"}, rate, nil, "the rule's own"},
-		{ratelimit.Request{Client: "a", Tier: "gold"}, rate, nil, "nobody knows this tier"},
-		{ratelimit.Request{Client: "a", Tier: "paid"}, paid, nil, "the tier's"},
-		{ratelimit.Request{Client: "vip", Tier: "paid"}, vip, nil, "code has the last word"},
-		{ratelimit.Request{Client: "broken", Tier: "paid"}, rate, ratelimit.ErrInvalidConfig, "an invalid rate means the rule's own"},
+		{ratelimit.Request{Client: "a"}, rate, nil, "the rule's own rate"},
+		{ratelimit.Request{Client: "a", Tier: "gold"}, rate, nil, "the rule has no such tier"},
+		{ratelimit.Request{Client: "a", Tier: "paid"}, paid, nil, "the tier's rate"},
+		{ratelimit.Request{Client: "vip", Tier: "paid"}, vip, nil, "Resolve goes before the tier"},
+		{ratelimit.Request{Client: "broken", Tier: "paid"}, rate, ratelimit.ErrInvalidConfig, "an invalid resolved rate is replaced by the rule's own"},
 	} {
 		row.req.Endpoint = "/e"
 		res, err := l.Check(t.Context(), row.req)
@@ -94,9 +99,11 @@ func TestStoreIsAskedForTheResolvedRate(t *testing.T) {
 		require.Equal(t, row.want.Requests, res.Limit, row.why)
 		require.Equal(t, row.want, store.calls[len(store.calls)-1][0].Rate, row.why)
 	}
-	require.Equal(t, 5, store.called(), "each decision is one call")
+	require.Equal(t, 5, store.called(), "each decision is one call of the store")
 }
 
+// TestStoreKeysOfPairsAreInjective proves that no two pairs of a client and an endpoint
+// have the same key in the store.
 func TestStoreKeysOfPairsAreInjective(t *testing.T) {
 	store := newFaultyStore(t, nil)
 	l := newRules(t, nil, &ratelimit.Rule{Key: ratelimit.KeyUserEndpoint, Rate: ratelimit.PerMinute(1)}, ratelimit.WithStore(store))
@@ -104,33 +111,33 @@ func TestStoreKeysOfPairsAreInjective(t *testing.T) {
 	pieces := []string{"", "a", "b", ":", "1", "1:", "1:a", "a:", "ab", ":1", "\x00", "2:a", "11:", "a1:a"}
 	for _, client := range pieces {
 		for _, endpoint := range pieces {
-			require.True(t, l.Allow(client, endpoint).Allowed, "%q %q shares with another", client, endpoint)
+			require.True(t, l.Allow(client, endpoint).Allowed, "%q %q shares its state with another pair", client, endpoint)
 			ask := store.calls[len(store.calls)-1][0]
 			other, taken := seen[ask.Key]
-			require.False(t, taken, "%q %q and %q are one key", client, endpoint, other)
+			require.False(t, taken, "%q %q has the key of %q", client, endpoint, other)
 			seen[ask.Key] = [2]string{client, endpoint}
 			require.Equal(t, client, ask.Client)
 		}
 	}
 }
 
-// A choosyStore supports what it likes.
+// A choosyStore supports every rate but one.
 type choosyStore struct {
 	*faultyStore
 	refuse ratelimit.Rate
-	asked  []ratelimit.Rate
 }
 
 var errChoosy = errors.New("a rate of whole microseconds")
 
 func (s *choosyStore) Supports(_ ratelimit.Algorithm, r ratelimit.Rate) error {
-	s.asked = append(s.asked, r)
 	if r == s.refuse {
 		return errChoosy
 	}
 	return nil
 }
 
+// TestStoreThatDoesNotSupportARate proves that a rate that the store does not support is
+// refused wherever a rate can be given.
 func TestStoreThatDoesNotSupportARate(t *testing.T) {
 	good, bad := ratelimit.PerMinute(5), ratelimit.Rate{Requests: 7, Per: mins}
 	newStore := func() *choosyStore {
@@ -181,15 +188,16 @@ func TestStoreThatDoesNotSupportARate(t *testing.T) {
 		store.called()
 		res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/e"})
 		require.NoError(t, err, row.why)
-		require.Equal(t, named("a", yes(5, 4, 12*sec)), res, "%s: nothing is changed", row.why)
+		require.Equal(t, by("a", yes(5, 4, 12*sec)), res, "%s: nothing is changed", row.why)
 		require.NoError(t, l.Reset("", "/e"))
 	}
 	res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/resolved"})
-	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "a rate that code comes up with is asked for too")
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "a rate that Resolve returns is checked too")
 	require.ErrorContains(t, err, errChoosy.Error())
-	require.Equal(t, named("resolved", yes(5, 4, 12*sec)), res, "and is not used")
+	require.Equal(t, by("resolved", yes(5, 4, 12*sec)), res, "the rate that is not supported is not used")
 }
 
+// TestStoreResetReachesTheShare proves that Reset also clears the key's local share.
 func TestStoreResetReachesTheShare(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -199,10 +207,12 @@ func TestStoreResetReachesTheShare(t *testing.T) {
 	}
 	require.NoError(t, l.Reset("c", ""))
 	store.from(errsBefore)
-	require.Equal(t, named("default", degraded(yes(5, 4, 12*sec))), l.Allow("c", ""), "the share of this process is as good as new")
-	require.Equal(t, named("default", degraded(yes(5, 1, 48*sec))), l.Allow("d", ""), "and nobody else's is")
+	require.Equal(t, by("default", degraded(yes(5, 4, 12*sec))), l.Allow("c", ""), "the local share of the key is as good as new")
+	require.Equal(t, by("default", degraded(yes(5, 1, 48*sec))), l.Allow("d", ""), "the share of another key is not")
 }
 
+// TestStoreResetThatFails proves that Reset reports a failure of the store and works again
+// afterwards.
 func TestStoreResetThatFails(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -216,6 +226,7 @@ func TestStoreResetThatFails(t *testing.T) {
 	require.Equal(t, 4, l.Allow("c", "").Remaining)
 }
 
+// TestStoreOptions proves which options a limiter on a store needs or refuses.
 func TestStoreOptions(t *testing.T) {
 	var none *ratelimit.MemoryStore
 	store := newFaultyStore(t, nil)
@@ -226,12 +237,12 @@ func TestStoreOptions(t *testing.T) {
 	}{
 		{[]ratelimit.Option{ratelimit.WithStore(store)},
 			`ratelimit: name is "": must be set by WithName: it tells the limiters in a store apart`, "a store without a name"},
-		{[]ratelimit.Option{ratelimit.WithStore(nil)}, "ratelimit: store is <nil>: must not be nil", "no store"},
+		{[]ratelimit.Option{ratelimit.WithStore(nil)}, "ratelimit: store is <nil>: must not be nil", "a nil store"},
 		{[]ratelimit.Option{ratelimit.WithStore(none)}, "ratelimit: store is <nil>: must not be nil", "a store that is a nil pointer"},
 		{[]ratelimit.Option{ratelimit.WithName("")}, `ratelimit: name is "": must not be empty or have a ":"`, "an empty name"},
-		{[]ratelimit.Option{ratelimit.WithName("a:b")}, `ratelimit: name is "a:b": must not be empty or have a ":"`, "a name that could be two"},
+		{[]ratelimit.Option{ratelimit.WithName("a:b")}, `ratelimit: name is "a:b": must not be empty or have a ":"`, "a name with the character that ends a name"},
 		{[]ratelimit.Option{ratelimit.WithFailurePolicy(ratelimit.FailLocal(0))},
-			"ratelimit: failurePolicy is local:0: must have at least 1 replica", "a share of nobody's"},
+			"ratelimit: failurePolicy is local:0: must have at least 1 replica", "a share for no replica"},
 	} {
 		for _, a := range algorithms {
 			l, err := a.make(ratelimit.PerMinute(5), row.opts...)
@@ -244,10 +255,11 @@ func TestStoreOptions(t *testing.T) {
 	require.NoError(t, err, "the rules of a RateLimiter have names of their own")
 	for _, a := range algorithms {
 		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithName("n"))
-		require.Equal(t, 4, l.Allow("key").Remaining, "%s: a name alone means nothing", a.name)
+		require.Equal(t, 4, l.Allow("key").Remaining, "%s: without a store, a name changes nothing", a.name)
 	}
 }
 
+// TestStoreDenialIsNoFailure proves that any number of denials does not open the breaker.
 func TestStoreDenialIsNoFailure(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -255,12 +267,14 @@ func TestStoreDenialIsNoFailure(t *testing.T) {
 	for range 20 {
 		res, err := l.Check(t.Context(), ratelimit.Request{Client: "c"})
 		require.NoError(t, err)
-		require.Equal(t, named("default", no(1, 0, mins, mins)), res)
+		require.Equal(t, by("default", no(1, 0, mins, mins)), res)
 	}
 	assert.Equal(t, 21, store.called(), "the store is asked each time")
 	assert.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 1, Denied: 20, LiveKeys: 1}}, l.Stats())
 }
 
+// TestStoreIsNotAskedForNothing proves that the store is not called for requests that are
+// refused or have no rule.
 func TestStoreIsNotAskedForNothing(t *testing.T) {
 	store := newFaultyStore(t, nil)
 	l := newRules(t, []ratelimit.Rule{{Endpoint: "/e", Rate: ratelimit.PerMinute(1)}}, nil, ratelimit.WithStore(store))
@@ -280,5 +294,98 @@ func TestStoreIsNotAskedForNothing(t *testing.T) {
 		_, err = l.Peek(row.ctx, row.req)
 		require.ErrorIs(t, err, row.err, row.why)
 		require.Zero(t, store.called(), row.why)
+	}
+}
+
+// A denyingStore is a MemoryStore that counts calls of Take, and whose Denied method
+// denies some asks beforehand.
+type denyingStore struct {
+	*ratelimit.MemoryStore
+	denies func(a ratelimit.Ask) bool
+	asked  int
+	seen   []ratelimit.Ask
+}
+
+func (s *denyingStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	s.asked++
+	return s.MemoryStore.Take(ctx, asks)
+}
+
+func (s *denyingStore) Denied(a ratelimit.Ask) (ratelimit.Result, bool) {
+	s.seen = append(s.seen, a)
+	if s.denies == nil || !s.denies(a) {
+		return ratelimit.Result{}, false
+	}
+	return ratelimit.Result{Limit: a.Rate.Requests, RetryAfter: time.Minute, ResetAfter: time.Hour}, true
+}
+
+func newDenyingStore(t *testing.T) *denyingStore {
+	memory, err := ratelimit.NewMemoryStore()
+	require.NoError(t, err)
+	return &denyingStore{MemoryStore: memory}
+}
+
+// TestDeniedAtOnce proves that a request of one plain rule is denied and counted without a
+// call of the store, if the store's Denied method already knows of the denial.
+func TestDeniedAtOnce(t *testing.T) {
+	store := newDenyingStore(t)
+	store.denies = func(a ratelimit.Ask) bool { return a.Key == "alice" }
+	limiter, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/search", Rate: ratelimit.PerMinute(5)}}, nil, ratelimit.WithStore(store))
+	require.NoError(t, err)
+	want := ratelimit.Result{Limit: 5, RetryAfter: time.Minute, ResetAfter: time.Hour, Rule: "/search"}
+	assert.Equal(t, want, limiter.Allow("alice", "/search"))
+	res, err := limiter.Check(context.Background(), ratelimit.Request{Client: "alice", Endpoint: "/search", Cost: 3})
+	assert.NoError(t, err)
+	assert.Equal(t, want, res)
+	assert.Zero(t, store.asked)
+	assert.Equal(t, []int{1, 3}, []int{store.seen[0].N, store.seen[1].N})
+	assert.Equal(t, "alice", store.seen[0].Client)
+
+	assert.True(t, limiter.Allow("bob", "/search").Allowed)
+	assert.Equal(t, 1, store.asked)
+	assert.True(t, limiter.Allow("alice", "/other").Allowed, "without a rule the store is not asked")
+	stats := limiter.Stats()
+	assert.EqualValues(t, 2, stats[0].Denied)
+	assert.EqualValues(t, 1, stats[0].Allowed)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	res, err = limiter.Check(ctx, ratelimit.Request{Client: "alice", Endpoint: "/search"})
+	assert.Equal(t, context.Canceled, err)
+	assert.Zero(t, res)
+}
+
+// TestDeniedAtOnceAlone proves the same for a limiter by itself.
+func TestDeniedAtOnceAlone(t *testing.T) {
+	store := newDenyingStore(t)
+	store.denies = func(a ratelimit.Ask) bool { return a.N == 4 || a.Key == "alice" }
+	limiter, err := ratelimit.NewFixedWindow(ratelimit.PerDay(5), ratelimit.WithStore(store), ratelimit.WithName("api"))
+	require.NoError(t, err)
+	assert.Equal(t, time.Minute, limiter.Allow("alice").RetryAfter)
+	res, err := limiter.Take(context.Background(), "bob", 4)
+	assert.NoError(t, err)
+	assert.Equal(t, time.Minute, res.RetryAfter)
+	assert.Zero(t, store.asked)
+	assert.True(t, limiter.Allow("bob").Allowed)
+	assert.Equal(t, 1, store.asked)
+}
+
+// TestDeniedTheLongWay proves that Denied is not asked for rules that are not plain, nor
+// for several rules.
+func TestDeniedTheLongWay(t *testing.T) {
+	deny := func(ratelimit.Ask) bool { return true }
+	rules := map[string][]ratelimit.Rule{
+		"several": {{Name: "a", Endpoint: "/", Rate: ratelimit.PerMinute(5)}, {Name: "b", Endpoint: "/", Rate: ratelimit.PerMinute(5)}},
+		"tiers":   {{Endpoint: "/", Rate: ratelimit.PerMinute(5), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(9)}}},
+		"shadow":  {{Endpoint: "/", Rate: ratelimit.PerMinute(5), Mode: ratelimit.ModeShadow}},
+	}
+	for name, rules := range rules {
+		store := newDenyingStore(t)
+		store.denies = deny
+		limiter, err := ratelimit.New(rules, nil, ratelimit.WithStore(store))
+		require.NoError(t, err)
+		assert.True(t, limiter.Allow("alice", "/").Allowed, name)
+		assert.Equal(t, 1, store.asked, name)
+		assert.Empty(t, store.seen, name)
 	}
 }

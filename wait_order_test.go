@@ -14,15 +14,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A queue is waiters for one key, in the order in which they came.
+// A queue holds calls of Wait for one key, in the order in which they were made.
 type queue struct {
 	waiters []*waiter
 	cancel  []context.CancelFunc
 	gone    map[int]bool // those that have given up
 }
 
-// line starts a Wait for each n, one after the other. It must be called in a
-// bubble, and so must the methods of what it returns.
+// line starts a Wait for each of ns, one after the other. It and the methods of the
+// queue must be called in a synctest bubble.
 func line(t *testing.T, l limiter, key string, ns ...int) *queue {
 	t.Helper()
 	q := &queue{gone: make(map[int]bool)}
@@ -36,7 +36,7 @@ func line(t *testing.T, l limiter, key string, ns ...int) *queue {
 	return q
 }
 
-// giveUp cancels the i-th waiter, who must not have been served.
+// giveUp cancels the i-th waiter, which must not have been served yet.
 func (q *queue) giveUp(t *testing.T, i int) {
 	t.Helper()
 	require.False(t, q.waiters[i].over(), "waiter %d", i)
@@ -48,12 +48,12 @@ func (q *queue) giveUp(t *testing.T, i int) {
 	q.gone[i] = true
 }
 
-// served returns how many have been served. It fails if anybody was before one
-// who came earlier.
+// served returns how many waiters have been served. It fails the test if one was served
+// before a waiter that came earlier.
 func (q *queue) served(t *testing.T) (n int) {
 	t.Helper()
 	synctest.Wait()
-	first := -1 // who has not been served
+	first := -1 // the first waiter that has not been served
 	for i, w := range q.waiters {
 		switch {
 		case q.gone[i]:
@@ -70,6 +70,8 @@ func (q *queue) served(t *testing.T) (n int) {
 	return n
 }
 
+// TestWaitersAreServedInOrder proves that waiters for one key are served in the order in
+// which they came, whichever of them give up.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	ns := []int{3, 1, 4, 1, 2, 4, 1, 1, 3}
 	for _, row := range []struct {
@@ -77,13 +79,13 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		why    string
 	}{
 		{nil, "all wait to the end"},
-		{[]int{0}, "the head gives up"},
-		{[]int{0, 1, 2}, "one head after the other gives up"},
+		{[]int{0}, "the first gives up"},
+		{[]int{0, 1, 2}, "each first one gives up, three times"},
 		{[]int{4}, "one in the middle gives up"},
-		{[]int{4, 3, 5}, "and its neighbours"},
+		{[]int{4, 3, 5}, "one in the middle and its neighbours give up"},
 		{[]int{8}, "the last gives up"},
-		{[]int{8, 7}, "and the new last"},
-		{[]int{0, 8, 4}, "some everywhere"},
+		{[]int{8, 7}, "the last gives up, and then the new last"},
+		{[]int{0, 8, 4}, "the first, the last and one in the middle give up"},
 	} {
 		overAll(t, func(t *testing.T, a algorithm) {
 			synctest.Test(t, func(t *testing.T) {
@@ -98,7 +100,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 				}
 				want := len(ns) - len(row.giveUp)
 				for steps := 0; q.served(t) < want; steps++ {
-					require.Less(t, steps, 200, "%s: somebody is never served", row.why)
+					require.Less(t, steps, 200, "%s: a waiter is never served", row.why)
 					clock.Advance(5 * sec)
 				}
 				require.Zero(t, waiting(l), row.why)
@@ -107,6 +109,8 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	}
 }
 
+// TestALateJoinerWaitsBehindTheOthers proves that a waiter does not overtake the one ahead
+// of it, although its own request would fit.
 func TestALateJoinerWaitsBehindTheOthers(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		synctest.Test(t, func(t *testing.T) {
@@ -115,17 +119,19 @@ func TestALateJoinerWaitsBehindTheOthers(t *testing.T) {
 			spend(t, l, "key", 3)
 			q := line(t, l, "key", 4, 1)
 			require.Equal(t, 1, l.Peek("key").Remaining)
-			require.Zero(t, q.served(t), "the second could have the unit that is left, but is not first")
+			require.Zero(t, q.served(t), "the second wants no more than the unit that is left, but is not first")
 			q.giveUp(t, 0)
 			if a.name == "leaky bucket" {
 				clock.Advance(45 * sec) // the Delay of the fourth unit
 			}
-			require.Equal(t, 1, q.served(t), "at once when the first gives up")
+			require.Equal(t, 1, q.served(t), "the second is served at once when the first gives up")
 			require.Zero(t, waiting(l))
 		})
 	})
 }
 
+// TestAFollowerThatCanNotBeServedInTimeFailsAtOnce proves that a waiter fails at once if
+// its deadline lies before the first waiter can be served.
 func TestAFollowerThatCanNotBeServedInTimeFailsAtOnce(t *testing.T) {
 	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerMinute(4), opts...)
@@ -138,20 +144,22 @@ func TestAFollowerThatCanNotBeServedInTimeFailsAtOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), head.RetryAfter-1)
 		defer cancel()
 		res, err := l.Wait(ctx, "key", 1)
-		assert.ErrorIs(t, err, context.DeadlineExceeded, "not even the head is served by then")
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "not even the first waiter is served by then")
 		assert.False(t, res.Allowed)
-		assert.GreaterOrEqual(t, res.RetryAfter, head.RetryAfter, "until the head is served")
-		assert.Equal(t, started, time.Now(), "at once")
-		assert.Equal(t, 1, waiting(l), "the head waits on")
+		assert.GreaterOrEqual(t, res.RetryAfter, head.RetryAfter, "a retry makes sense only when the first waiter has been served")
+		assert.Equal(t, started, time.Now(), "Wait fails at once")
+		assert.Equal(t, 1, waiting(l), "the first goes on waiting")
 		assert.Equal(t, 1, l.Peek("key").Remaining, "nothing is taken")
 
 		_, err = l.Wait(t.Context(), "key", 5)
-		assert.ErrorIs(t, err, ratelimit.ErrExceedsLimit, "more than ever fits does not stand in line")
+		assert.ErrorIs(t, err, ratelimit.ErrExceedsLimit, "a count above the limit does not join the line")
 		q.giveUp(t, 0)
 		advance(time.Hour)
 	})
 }
 
+// TestSetRateWakesTheFirst proves that waiters of every key follow a new rate from the
+// moment it is set.
 func TestSetRateWakesTheFirst(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		synctest.Test(t, func(t *testing.T) {
@@ -167,12 +175,14 @@ func TestSetRateWakesTheFirst(t *testing.T) {
 				clock.Advance(sec)
 				synctest.Wait()
 			}
-			require.Equal(t, 2, q.served(t), "within seconds instead of hours")
-			require.Equal(t, 1, other.served(t), "of every key")
+			require.Equal(t, 2, q.served(t), "both are served within seconds instead of hours")
+			require.Equal(t, 1, other.served(t), "the waiter for another key is served too")
 		})
 	})
 }
 
+// TestSetRateBelowWhatIsWaitedFor proves that a waiter for more than a new limit ever
+// grants is refused at once.
 func TestSetRateBelowWhatIsWaitedFor(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		synctest.Test(t, func(t *testing.T) {
@@ -184,13 +194,15 @@ func TestSetRateBelowWhatIsWaitedFor(t *testing.T) {
 			require.NoError(t, l.SetRate(ratelimit.PerMinute(3)))
 			synctest.Wait()
 			require.True(t, w.over())
-			require.ErrorIs(t, w.err, ratelimit.ErrExceedsLimit, "it will never fit any more")
+			require.ErrorIs(t, w.err, ratelimit.ErrExceedsLimit, "the new limit is smaller than what it waits for")
 			require.Equal(t, ratelimit.Never, w.res.RetryAfter)
 			require.Zero(t, waiting(l))
 		})
 	})
 }
 
+// TestResetWakesTheFirst proves that Reset serves the first waiter for that key at once,
+// and no other waiter.
 func TestResetWakesTheFirst(t *testing.T) {
 	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerHour(1), opts...)
@@ -198,16 +210,16 @@ func TestResetWakesTheFirst(t *testing.T) {
 		spend(t, l, "other", 1)
 		q, other := line(t, l, "key", 1, 1), line(t, l, "other", 1)
 		require.NoError(t, l.Reset("key"))
-		require.Equal(t, 1, q.served(t), "at once")
-		require.Zero(t, other.served(t), "nobody else")
+		require.Equal(t, 1, q.served(t), "the first waiter is served at once")
+		require.Zero(t, other.served(t), "no waiter for another key is")
 		require.NoError(t, l.Reset("key"))
-		require.Equal(t, 2, q.served(t), "the next is the first by now")
+		require.Equal(t, 2, q.served(t), "a second Reset serves the next one")
 		other.giveUp(t, 0)
 		advance(0)
 	})
 }
 
-// byHand is a clock whose alarms ring when the test says so, and not when the
+// byHand is a clock whose alarms ring when the test sends on rings, and not when the
 // clock moves.
 type byHand struct {
 	*ratelimit.FakeClock
@@ -216,6 +228,8 @@ type byHand struct {
 
 func (c *byHand) After(time.Duration) <-chan time.Time { return c.rings }
 
+// TestAnAllowInBetweenTakesWhatItFinds proves that Allow may take a unit before the first
+// waiter hears of it, and that the waiter keeps its place.
 func TestAnAllowInBetweenTakesWhatItFinds(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		synctest.Test(t, func(t *testing.T) {
@@ -225,20 +239,22 @@ func TestAnAllowInBetweenTakesWhatItFinds(t *testing.T) {
 			q := line(t, l, "key", 1, 1)
 			for range 3 {
 				clock.Advance(l.Peek("key").RetryAfter)
-				spend(t, l, "key", 1) // before the head has heard of it
+				spend(t, l, "key", 1) // before the first waiter hears of it
 				clock.rings <- clock.Now()
-				require.Zero(t, q.served(t), "the head has to wait on")
+				require.Zero(t, q.served(t), "the first waiter has to go on waiting")
 				require.Equal(t, 2, waiting(l))
 			}
 			for i := range 2 {
 				clock.Advance(l.Peek("key").RetryAfter)
 				clock.rings <- clock.Now()
-				require.Equal(t, i+1, q.served(t), "and keeps its place")
+				require.Equal(t, i+1, q.served(t), "the waiters are served in their order")
 			}
 		})
 	})
 }
 
+// TestWaitersOfOtherKeysDoNotHinder proves that waiters for one key do not hold up another
+// key.
 func TestWaitersOfOtherKeysDoNotHinder(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		synctest.Test(t, func(t *testing.T) {
@@ -259,17 +275,8 @@ func TestWaitersOfOtherKeysDoNotHinder(t *testing.T) {
 	})
 }
 
-// counting is a clock with After that counts how often it is called.
-type counting struct {
-	*ratelimit.FakeClock
-	alarms atomic.Int64
-}
-
-func (c *counting) After(d time.Duration) <-chan time.Time {
-	c.alarms.Add(1)
-	return c.FakeClock.After(d)
-}
-
+// TestAThousandWaitersShareOneTimer proves that only the first waiter for a key has an
+// alarm, and that no waiter needs a goroutine of the library's.
 func TestAThousandWaitersShareOneTimer(t *testing.T) {
 	const waiters = 1000
 	overAll(t, func(t *testing.T, a algorithm) {
@@ -284,15 +291,15 @@ func TestAThousandWaitersShareOneTimer(t *testing.T) {
 			}
 			synctest.Wait()
 			require.Equal(t, waiters, waiting(l))
-			assert.Equal(t, int64(1), clock.alarms.Load(), "only the head has an alarm")
-			assert.NotContains(t, goroutines(), "created by github.com/ratelimit-go/ratelimit.",
-				"each waiter waits in its own goroutine, and there is no other")
+			assert.Equal(t, int64(1), clock.alarms.Load(), "only the first waiter has an alarm")
+			assert.NotRegexp(t, `created by github\.com/ratelimit-go/ratelimit(\.|/internal/)`, goroutines(),
+				"each waiter waits in its caller's goroutine: neither the root package nor one below it starts another")
 			cancel()
 			for _, w := range all {
 				<-w.done
 				require.Equal(t, context.Canceled, w.err)
 			}
-			assert.Zero(t, waiting(l), "nobody is left")
+			assert.Zero(t, waiting(l), "no waiter is left")
 		})
 	})
 }
@@ -303,6 +310,8 @@ func goroutines() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
+// TestAThousandWaitersAreServedOneByOne proves that each unit earned serves exactly one of
+// many waiters.
 func TestAThousandWaitersAreServedOneByOne(t *testing.T) {
 	const waiters = 1000
 	synctest.Test(t, func(t *testing.T) {
@@ -327,4 +336,32 @@ func TestAThousandWaitersAreServedOneByOne(t *testing.T) {
 		require.Zero(t, waiting(l))
 		require.Zero(t, clock.Alarms())
 	})
+}
+
+// TestAFollowerDoesNotBelieveAnOldGrant proves that a waiter that joins behind one that has
+// been woken but has not run yet does not judge its deadline by the old expectation.
+func TestAFollowerDoesNotBelieveAnOldGrant(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, tt := range []struct {
+		why  string
+		wake func(l limiter) error
+	}{
+		{"Reset makes the key as good as new", func(l limiter) error { return l.Reset("key") }},
+		{"SetRate earns sooner", func(l limiter) error { return l.SetRate(ratelimit.Rate{Requests: 2, Per: 10 * ms}) }},
+	} {
+		for _, a := range algorithms[:1] {
+			t.Run(tt.why+"/"+a.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := a.start(t, ratelimit.PerHour(2))
+					spend(t, l, "key", 2)
+					line(t, l, "key", 1)
+					ctx, cancel := context.WithTimeout(t.Context(), mins)
+					defer cancel()
+					require.NoError(t, tt.wake(l))
+					_, err := l.Wait(ctx, "key", 1)
+					require.NoError(t, err)
+				})
+			})
+		}
+	}
 }

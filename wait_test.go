@@ -2,7 +2,10 @@ package ratelimit_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,53 +17,14 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A waiter is a call of Wait in a goroutine of its own.
-type waiter struct {
-	done chan struct{} // closed once the call has returned
-	res  ratelimit.Result
-	err  error
-}
-
-// startWait calls Wait in a goroutine.
-func startWait(ctx context.Context, l ratelimit.Limiter, key string, n int) *waiter {
-	w := &waiter{done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		w.res, w.err = ratelimit.Wait(ctx, l, key, n)
-	}()
-	return w
-}
-
-// over reports whether the call has returned.
-func (w *waiter) over() bool {
-	select {
-	case <-w.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// served waits until the call has returned, which must have been granted.
-func (w *waiter) served(t *testing.T) ratelimit.Result {
-	t.Helper()
-	<-w.done
-	require.NoError(t, w.err)
-	require.True(t, w.res.Allowed)
-	return w.res
-}
-
-// waiting returns how many calls of l's Wait stand in line.
-func waiting(l limiter) int { return l.(interface{ Waiting() int }).Waiting() }
-
-// A source is a kind of clock, and the way to move it.
+// A source is a kind of clock, with the way to make one and to move it.
 type source struct {
 	name string
 	make func() (opts []ratelimit.Option, advance func(time.Duration))
 }
 
-// sources are the kinds of clocks that Wait waits on. They are to be made in a
-// synctest bubble, whose time is the machine's.
+// sources are the kinds of clocks that Wait waits on. They must be made in a synctest
+// bubble, where the machine's time is the bubble's.
 var sources = []source{
 	{"FakeClock", func() ([]ratelimit.Option, func(time.Duration)) {
 		c := ratelimit.NewFakeClock(epoch)
@@ -103,6 +67,24 @@ func overSourcesOf(t *testing.T, a algorithm, test func(t *testing.T, a algorith
 	}
 }
 
+// nowOnly is a Clock that runs by itself and has no After method.
+type nowOnly struct{}
+
+func (nowOnly) Now() time.Time { return time.Now() }
+
+// counting is a clock that counts the calls of its After method.
+type counting struct {
+	*ratelimit.FakeClock
+	alarms atomic.Int64
+}
+
+func (c *counting) After(d time.Duration) <-chan time.Time {
+	c.alarms.Add(1)
+	return c.FakeClock.After(d)
+}
+
+// TestWaitReturnsAtTheGrant proves that Wait returns exactly at the instant of the grant,
+// with the answer that Allow would give then.
 func TestWaitReturnsAtTheGrant(t *testing.T) {
 	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerMinute(1), opts...)
@@ -122,12 +104,14 @@ func TestWaitReturnsAtTheGrant(t *testing.T) {
 				synctest.Wait()
 			}
 			require.True(t, w.over(), "exactly on time")
-			require.Equal(t, want, w.served(t), "the answer is that of an ask at that instant")
+			require.Equal(t, want, w.served(t), "Wait answers what Allow answers at that instant")
 			require.Zero(t, waiting(l))
 		}
 	})
 }
 
+// TestWaitForMoreThanOne proves that a waiter for several units takes none of them until it
+// can take all.
 func TestWaitForMoreThanOne(t *testing.T) {
 	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerMinute(5), opts...)
@@ -139,12 +123,14 @@ func TestWaitForMoreThanOne(t *testing.T) {
 		res := take(t, l, "key", 4)
 		advance(res.RetryAfter)
 		synctest.Wait()
-		assert.Less(t, l.Peek("key").Remaining, 4, "it has taken all at once")
-		advance(time.Hour) // what a leaky bucket delays
+		assert.Less(t, l.Peek("key").Remaining, 4, "the waiter has taken all four")
+		advance(time.Hour) // longer than any Delay of a leaky bucket
 		require.Equal(t, 5, w.served(t).Limit)
 	})
 }
 
+// TestWaitThatFailsTakesNothing proves when Wait returns without waiting, and that it takes
+// nothing then.
 func TestWaitThatFailsTakesNothing(t *testing.T) {
 	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerMinute(1), opts...)
@@ -166,17 +152,17 @@ func TestWaitThatFailsTakesNothing(t *testing.T) {
 			why  string
 		}{
 			{over(), 1, ratelimit.Result{}, context.Canceled, "the caller has given up"},
-			{over(), 0, ratelimit.Result{}, context.Canceled, "even on a look"},
+			{over(), 0, ratelimit.Result{}, context.Canceled, "the caller has given up, and only looks"},
 			{expired, 1, ratelimit.Result{}, context.DeadlineExceeded, "the deadline has passed"},
 			{soon, 1, look, context.DeadlineExceeded, "the deadline lies a nanosecond before the grant"},
-			{t.Context(), 2, never, ratelimit.ErrExceedsLimit, "more than ever fits"},
-			{t.Context(), math.MaxInt, never, ratelimit.ErrExceedsLimit, "the most"},
-			{soon, 2, never, ratelimit.ErrExceedsLimit, "more than ever fits, which no deadline changes"},
-			{t.Context(), -1, ratelimit.Result{}, ratelimit.ErrInvalidCount, "fewer than none"},
-			{t.Context(), math.MinInt, ratelimit.Result{}, ratelimit.ErrInvalidCount, "the fewest"},
+			{t.Context(), 2, never, ratelimit.ErrExceedsLimit, "more than the limit"},
+			{t.Context(), math.MaxInt, never, ratelimit.ErrExceedsLimit, "the largest count"},
+			{soon, 2, never, ratelimit.ErrExceedsLimit, "more than the limit: not even a later deadline would do"},
+			{t.Context(), -1, ratelimit.Result{}, ratelimit.ErrInvalidCount, "a negative count"},
+			{t.Context(), math.MinInt, ratelimit.Result{}, ratelimit.ErrInvalidCount, "the smallest count"},
 			{t.Context(), 0, look, nil, "a look does not wait"},
-			{nil, 0, look, nil, "and needs no context"},
-			{nil, 2, never, ratelimit.ErrExceedsLimit, "nor does a refusal"},
+			{nil, 0, look, nil, "a look needs no context"},
+			{nil, 2, never, ratelimit.ErrExceedsLimit, "a count above the limit is refused without a context too"},
 		} {
 			for _, wait := range []func(context.Context, string, int) (ratelimit.Result, error){
 				l.Wait,
@@ -188,15 +174,17 @@ func TestWaitThatFailsTakesNothing(t *testing.T) {
 				assert.ErrorIs(t, err, row.err, row.why)
 				assert.Equal(t, row.want, got, row.why)
 				assert.Equal(t, look, l.Peek("key"), "%s: nothing is taken", row.why)
-				assert.Equal(t, started, time.Now(), "%s: at once", row.why)
+				assert.Equal(t, started, time.Now(), "%s: Wait returns at once", row.why)
 				assert.Zero(t, waiting(l), row.why)
 			}
 		}
 		_, err := l.Wait(soon, "key", 1)
-		assert.NotErrorIs(t, err, ratelimit.ErrExceedsLimit, "a later deadline would do")
+		assert.NotErrorIs(t, err, ratelimit.ErrExceedsLimit, "with a later deadline it would be granted")
 	})
 }
 
+// TestWaitGivenUp proves that a Wait whose context is cancelled takes nothing and leaves
+// the line.
 func TestWaitGivenUp(t *testing.T) {
 	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerMinute(1), opts...)
@@ -219,42 +207,175 @@ func TestWaitGivenUp(t *testing.T) {
 	})
 }
 
-func TestADeadlineThatLeavesTimeIsKept(t *testing.T) {
+// scripted is a user's limiter without a Wait method. It gives its answers one after
+// the other, and panics when it has none left.
+type scripted struct {
+	answers []answer
+	asked   []asking
+}
+
+type answer struct {
+	res ratelimit.Result
+	err error
+}
+
+type asking struct {
+	key string
+	n   int
+	at  time.Time
+}
+
+func (s *scripted) Allow(string) ratelimit.Result { panic("Wait has no use for Allow") }
+
+func (s *scripted) Take(ctx context.Context, key string, n int) (ratelimit.Result, error) {
+	s.asked = append(s.asked, asking{key, n, time.Now()})
+	if err := ctx.Err(); err != nil {
+		return ratelimit.Result{}, err
+	}
+	next := s.answers[0]
+	s.answers = s.answers[1:]
+	return next.res, next.err
+}
+
+// TestWaitOnAnyLimiter proves how Wait drives a limiter that has no Wait method: it calls
+// Take again after each RetryAfter.
+func TestWaitOnAnyLimiter(t *testing.T) {
+	var (
+		failed  = errors.New("no such tenant")
+		store   = fmt.Errorf("reading: %w", ratelimit.ErrStore)
+		granted = yes(5, 4, sec)
+		retry   = func(d time.Duration) ratelimit.Result { return no(5, 0, d, mins) }
+	)
+	for _, row := range []struct {
+		answers []answer
+		n       int
+		timeout time.Duration // of the context, if not zero
+		want    answer
+		asked   []time.Duration // since the start
+		lasts   time.Duration
+		why     string
+	}{
+		{[]answer{{granted, nil}}, 1, 0, answer{granted, nil},
+			[]time.Duration{0}, 0, "granted at once"},
+		{[]answer{{retry(3 * sec), nil}, {retry(2 * sec), nil}, {granted, nil}}, 3, 0, answer{granted, nil},
+			[]time.Duration{0, 3 * sec, 5 * sec}, 5 * sec, "asked again after each RetryAfter"},
+		{[]answer{{retry(1), nil}, {granted, nil}}, 1, 0, answer{granted, nil},
+			[]time.Duration{0, ms}, ms, "a pause is at least a millisecond"},
+		{[]answer{{retry(0), nil}, {retry(0), nil}, {granted, nil}}, 1, 0, answer{granted, nil},
+			[]time.Duration{0, ms, 2 * ms}, 2 * ms, "even if the denial says no time at all"},
+		{[]answer{{retry(ratelimit.Never), nil}}, 9, 0, answer{retry(ratelimit.Never), ratelimit.ErrExceedsLimit},
+			[]time.Duration{0}, 0, "what never fits is not asked for again"},
+		{[]answer{{ratelimit.Result{}, failed}}, 1, 0, answer{ratelimit.Result{}, failed},
+			[]time.Duration{0}, 0, "an error ends the wait"},
+		{[]answer{{retry(sec), nil}, {retry(sec), failed}}, 1, 0, answer{retry(sec), failed},
+			[]time.Duration{0, sec}, sec, "a later one too"},
+		{[]answer{{retry(2 * sec), store}, {granted, nil}}, 1, 0, answer{granted, nil},
+			[]time.Duration{0, 2 * sec}, 2 * sec, "a denial while the store fails is a denial"},
+		{[]answer{{granted, store}}, 1, 0, answer{granted, store},
+			[]time.Duration{0}, 0, "a grant while the store fails is a grant, and the error is there to be logged"},
+		{[]answer{{retry(sec), nil}}, 0, 0, answer{retry(sec), nil},
+			[]time.Duration{0}, 0, "a look does not wait"},
+		{[]answer{{ratelimit.Result{}, ratelimit.ErrInvalidCount}}, -1, 0, answer{ratelimit.Result{}, ratelimit.ErrInvalidCount},
+			[]time.Duration{0}, 0, "fewer than none is for the limiter to refuse"},
+		{[]answer{{retry(3 * sec), nil}}, 1, 3*sec - 1, answer{retry(3 * sec), context.DeadlineExceeded},
+			[]time.Duration{0}, 0, "the deadline lies before the grant"},
+		{[]answer{{retry(3 * sec), nil}, {retry(3 * sec), nil}}, 1, 5 * sec, answer{retry(3 * sec), context.DeadlineExceeded},
+			[]time.Duration{0, 3 * sec}, 3 * sec, "the deadline lies before the second grant"},
+		{[]answer{{retry(0), nil}}, 1, ms / 2, answer{ratelimit.Result{}, context.DeadlineExceeded},
+			[]time.Duration{0}, ms / 2, "the deadline passes during the pause"},
+		{nil, 1, -sec, answer{ratelimit.Result{}, context.DeadlineExceeded},
+			[]time.Duration{0}, 0, "the deadline has passed: the limiter takes nothing"},
+	} {
+		t.Run(row.why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &scripted{answers: row.answers}
+				ctx, cancel := t.Context(), context.CancelFunc(func() {})
+				if row.timeout != 0 {
+					ctx, cancel = context.WithTimeout(ctx, row.timeout)
+				}
+				defer cancel()
+				started := time.Now()
+				res, err := ratelimit.Wait(ctx, l, "key", row.n)
+				assert.Equal(t, row.want.res, res)
+				assert.ErrorIs(t, err, row.want.err)
+				assert.Equal(t, row.lasts, time.Since(started))
+				var want []asking
+				for _, at := range row.asked {
+					want = append(want, asking{"key", row.n, started.Add(at)})
+				}
+				assert.Equal(t, want, l.asked)
+				assert.Empty(t, l.answers)
+			})
+		})
+	}
+}
+
+// TestWaitOnAnyLimiterGivenUp proves that such a Wait ends with its context.
+func TestWaitOnAnyLimiterGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		l := &scripted{answers: []answer{{no(5, 0, mins, mins), nil}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		w := startWait(ctx, l, "key", 1)
+		synctest.Wait()
+		require.False(t, w.over())
+		cancel()
+		synctest.Wait()
+		require.True(t, w.over())
+		assert.Equal(t, context.Canceled, w.err)
+		assert.Equal(t, ratelimit.Result{}, w.res)
+		assert.Len(t, l.asked, 1)
+	})
+}
+
+// TestWaitWithoutContext proves that a nil context is never over.
+func TestWaitWithoutContext(t *testing.T) {
+	var none context.Context
+	synctest.Test(t, func(t *testing.T) {
+		l := &scripted{answers: []answer{{no(5, 0, mins, mins), nil}, {yes(5, 4, sec), nil}}}
+		res, err := ratelimit.Wait(none, l, "key", 1)
+		require.NoError(t, err)
+		require.Equal(t, yes(5, 4, sec), res)
+
 		for _, a := range algorithms {
 			l := a.start(t, ratelimit.PerMinute(1))
-			spend(t, l, "key", 1)
-			ctx, cancel := context.WithTimeout(t.Context(), l.Peek("key").RetryAfter+1)
-			_, err := l.Wait(ctx, "key", 1)
-			require.NoError(t, err, "%s: the grant lies a nanosecond before the deadline", a.name)
-			cancel()
+			for range 2 {
+				res, err := ratelimit.Wait(none, l, "key", 1)
+				require.NoError(t, err)
+				require.True(t, res.Allowed)
+			}
 		}
 	})
 }
 
-func TestADeadlineOfAMock(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
-		synctest.Test(t, func(t *testing.T) {
-			mock := benbjohnson.NewMock()
-			mock.Set(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)) // before the bubble's time
-			l := a.start(t, ratelimit.PerMinute(1), ratelimit.WithClock(mock))
-			spend(t, l, "key", 1)
-			look := l.Peek("key")
+// TestWaitWithoutLimiter proves that Wait refuses a nil limiter and limiters that no
+// constructor made.
+func TestWaitWithoutLimiter(t *testing.T) {
+	res, err := ratelimit.Wait(t.Context(), nil, "key", 1)
+	assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	assert.Equal(t, ratelimit.Result{}, res)
+	for _, l := range []limiter{
+		new(ratelimit.TokenBucket), new(ratelimit.FixedWindow), new(ratelimit.SlidingWindowLog),
+		new(ratelimit.SlidingWindowCounter), new(ratelimit.LeakyBucket),
+	} {
+		for _, n := range []int{-1, 0, 1} {
+			res, err := ratelimit.Wait(t.Context(), l, "key", n)
+			assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "%T", l)
+			assert.Equal(t, ratelimit.Result{}, res, "%T", l)
+		}
+	}
+}
 
-			short, cancel := mock.WithTimeout(t.Context(), look.RetryAfter-1)
-			res, err := l.Wait(short, "key", 1)
-			cancel()
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.Equal(t, look, res)
-			assert.Equal(t, look, l.Peek("key"), "at once, and nothing is taken")
+// patient is a user's limiter with a Wait method of its own.
+type patient struct{ scripted }
 
-			long, cancel := mock.WithTimeout(t.Context(), look.RetryAfter+1)
-			defer cancel()
-			w := startWait(long, l, "key", 1)
-			synctest.Wait()
-			require.False(t, w.over())
-			mock.Add(look.RetryAfter)
-			w.served(t)
-		})
-	})
+func (*patient) Wait(_ context.Context, key string, n int) (ratelimit.Result, error) {
+	return ratelimit.Result{Allowed: true, Rule: key, Remaining: n}, ratelimit.ErrStore
+}
+
+// TestWaitCallsALimitersOwn proves that Wait calls the Wait method of a limiter that has
+// one.
+func TestWaitCallsALimitersOwn(t *testing.T) {
+	res, err := ratelimit.Wait(t.Context(), new(patient), "key", 7)
+	assert.Equal(t, ratelimit.Result{Allowed: true, Rule: "key", Remaining: 7}, res)
+	assert.Equal(t, ratelimit.ErrStore, err)
 }

@@ -21,8 +21,8 @@ func startRuleWait(ctx context.Context, l *ratelimit.RateLimiter, req ratelimit.
 	return w
 }
 
-// inBubbles runs test in a bubble with a limiter of these rules: on a FakeClock and on
-// the machine's, in this process and on a store.
+// inBubbles runs test in a synctest bubble with a RateLimiter of these rules: on a
+// FakeClock and on the machine's clock, each in this process and on a store.
 func inBubbles(t *testing.T, rules []ratelimit.Rule, test func(t *testing.T, l *ratelimit.RateLimiter, advance func(time.Duration))) {
 	t.Helper()
 	for _, row := range []struct {
@@ -50,6 +50,8 @@ func inBubbles(t *testing.T, rules []ratelimit.Rule, test func(t *testing.T, l *
 	}
 }
 
+// TestRuleWaitersAreServedInOrder proves that requests that wait for two rules are served
+// one by one, in the order in which they came.
 func TestRuleWaitersAreServedInOrder(t *testing.T) {
 	rules := []ratelimit.Rule{
 		{Name: "a", Endpoint: "/e", Rate: ratelimit.PerSecond(1).WithBurst(3)},
@@ -59,7 +61,7 @@ func TestRuleWaitersAreServedInOrder(t *testing.T) {
 		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
 		first := startRuleWait(t.Context(), l, req)
 		synctest.Wait()
-		require.Equal(t, 0, first.served(t).Remaining, "b has none left")
+		require.Equal(t, 0, first.served(t).Remaining, "rule b has none left")
 		var ws []*waiter
 		ctx, cancel := context.WithCancel(t.Context())
 		for i := range 5 {
@@ -84,15 +86,17 @@ func TestRuleWaitersAreServedInOrder(t *testing.T) {
 			require.True(t, ws[i].over(), "waiter %d", i)
 			require.Equal(t, "b", ws[i].served(t).Rule)
 			if i < 4 {
-				require.False(t, ws[4].over(), "one by one")
+				require.False(t, ws[4].over(), "the waiters are served one by one")
 			}
 		}
 		require.Zero(t, l.InLine())
-		require.Equal(t, uint64(5), l.Stats()[0].Allowed, "an attempt that was denied is no decision")
+		require.Equal(t, uint64(5), l.Stats()[0].Allowed, "a waiter's denied attempts are not counted")
 		require.Zero(t, l.Stats()[1].Denied)
 	})
 }
 
+// TestRuleWaitersForOtherKeysAreNotHeldUp proves that a waiting request does not hold up
+// requests with other keys or rules.
 func TestRuleWaitersForOtherKeysAreNotHeldUp(t *testing.T) {
 	rules := []ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerSecond(1)}, {Name: "b", Rate: ratelimit.PerSecond(1)}}
 	inBubbles(t, rules, func(t *testing.T, l *ratelimit.RateLimiter, advance func(time.Duration)) {
@@ -111,6 +115,8 @@ func TestRuleWaitersForOtherKeysAreNotHeldUp(t *testing.T) {
 	})
 }
 
+// TestRuleWaitFailsAtOnce proves when a RateLimiter's Wait returns an error without
+// waiting, and that it takes and counts nothing then.
 func TestRuleWaitFailsAtOnce(t *testing.T) {
 	rules := []ratelimit.Rule{
 		{Name: "a", Endpoint: "/e", Rate: ratelimit.PerMinute(2)},
@@ -142,22 +148,22 @@ func TestRuleWaitFailsAtOnce(t *testing.T) {
 			{expired, req, ratelimit.Result{}, context.DeadlineExceeded, "the deadline has passed"},
 			{soon, req, look, context.DeadlineExceeded, "the deadline lies a nanosecond before the grant"},
 			{t.Context(), costing(3), never, ratelimit.ErrExceedsLimit, "more than one rule ever grants"},
-			{soon, costing(3), never, ratelimit.ErrExceedsLimit, "which no deadline changes"},
-			{t.Context(), costing(-1), ratelimit.Result{}, ratelimit.ErrInvalidCount, "fewer than none"},
+			{soon, costing(3), never, ratelimit.ErrExceedsLimit, "more than one rule ever grants, whatever the deadline"},
+			{t.Context(), costing(-1), ratelimit.Result{}, ratelimit.ErrInvalidCount, "a negative cost"},
 			{nil, costing(3), never, ratelimit.ErrExceedsLimit, "a refusal needs no context"},
 			{t.Context(), ratelimit.Request{Rules: []string{"none"}}, ratelimit.Result{}, ratelimit.ErrUnknownRule, "an unknown rule"},
 		} {
 			res, err := l.Wait(row.ctx, row.req)
 			require.ErrorIs(t, err, row.err, row.why)
 			require.Equal(t, row.want, res, row.why)
-			require.Equal(t, began, time.Now(), "%s: at once", row.why)
+			require.Equal(t, began, time.Now(), "%s: Wait returns at once", row.why)
 			require.Equal(t, before, l.Stats(), "%s: nothing is taken or counted", row.why)
 			require.Zero(t, l.InLine(), row.why)
 		}
 		w := startRuleWait(t.Context(), l, req)
 		synctest.Wait()
 		res, err := l.Wait(soon, req)
-		require.ErrorIs(t, err, context.DeadlineExceeded, "nobody is served before the one ahead")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "the waiter ahead is not served by then")
 		require.False(t, res.Allowed)
 		require.Equal(t, began, time.Now())
 		require.NoError(t, l.Reset("c", "/e"))
@@ -165,6 +171,8 @@ func TestRuleWaitFailsAtOnce(t *testing.T) {
 	})
 }
 
+// TestRuleWaitHonoursTheDelay proves that Wait holds a request for the Delay of a leaky
+// bucket rule, charged from the start.
 func TestRuleWaitHonoursTheDelay(t *testing.T) {
 	rules := []ratelimit.Rule{
 		{Name: "leaky", Endpoint: "/e", Rate: ratelimit.PerSecond(1).WithBurst(5), Algorithm: ratelimit.AlgorithmLeakyBucket},
@@ -186,17 +194,17 @@ func TestRuleWaitHonoursTheDelay(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the Delay outlasts the deadline")
 		require.False(t, res.Allowed)
-		require.Equal(t, 1*time.Nanosecond, res.RetryAfter, "a nanosecond later it would not")
-		require.Equal(t, began, time.Now(), "at once")
-		require.Equal(t, 2, checked(l.Peek(t.Context(), req)).Remaining, "and uncharged")
+		require.Equal(t, 1*time.Nanosecond, res.RetryAfter, "a nanosecond later the Delay would not outlast it")
+		require.Equal(t, began, time.Now(), "Wait fails at once")
+		require.Equal(t, 2, checked(l.Peek(t.Context(), req)).Remaining, "nothing is charged")
 		require.Equal(t, before, l.Stats())
 
 		advance(sec)
 		synctest.Wait()
-		require.NotEqual(t, w.over(), held.over(), "they leave one by one")
+		require.NotEqual(t, w.over(), held.over(), "requests leave the bucket one by one")
 		advance(sec)
 		synctest.Wait()
-		require.Zero(t, w.served(t).Delay, "it has been waited for")
+		require.Zero(t, w.served(t).Delay, "Wait has waited out the Delay")
 		held.served(t)
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -206,7 +214,7 @@ func TestRuleWaitHonoursTheDelay(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		require.Equal(t, context.Canceled, gone.err)
-		require.Equal(t, left-1, checked(l.Peek(t.Context(), req)).Remaining, "who gives up in the Delay keeps the place")
+		require.Equal(t, left-1, checked(l.Peek(t.Context(), req)).Remaining, "a request that is cancelled during its Delay stays charged")
 		enough, cancel := context.WithTimeout(t.Context(), mins)
 		defer cancel()
 		w = startRuleWait(enough, l, req)
@@ -216,6 +224,7 @@ func TestRuleWaitHonoursTheDelay(t *testing.T) {
 	})
 }
 
+// TestRuleWaitersAreWoken proves that changes of the rules wake waiting requests.
 func TestRuleWaitersAreWoken(t *testing.T) {
 	rules := []ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerHour(1)}}
 	for _, row := range []struct {
@@ -248,13 +257,125 @@ func TestRuleWaitersAreWoken(t *testing.T) {
 		synctest.Wait()
 		advance(mins)
 		synctest.Wait()
-		require.True(t, w.over(), "UpdateRate: at the new rate it does not take an hour")
+		require.True(t, w.over(), "UpdateRate: at the new rate, a minute is enough")
 		w.served(t)
 	})
 }
 
+// TestZeroRateLimiterWaits proves that Wait of the zero RateLimiter returns at once.
 func TestZeroRateLimiterWaits(t *testing.T) {
 	res, err := new(ratelimit.RateLimiter).Wait(t.Context(), ratelimit.Request{})
 	require.NoError(t, err)
-	require.Equal(t, ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, res)
+	require.Equal(t, unlimited, res)
+}
+
+// TestRuleWaitWhileTheStoreFails proves how long Wait takes under each failure policy.
+func TestRuleWaitWhileTheStoreFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
+		for _, row := range []struct {
+			policy ratelimit.FailurePolicy
+			lasts  time.Duration
+			err    error
+			why    string
+		}{
+			{ratelimit.FailOpen, 0, ratelimit.ErrStore, "an open policy serves at once"},
+			{ratelimit.FailLocal(1), 10 * sec, ratelimit.ErrStore, "the local share serves when it has a unit"},
+			{ratelimit.FailClosed, 3 * sec, nil, "under a closed policy, Wait tries the store again each second"},
+		} {
+			store := newFaultyStore(t, nil)
+			l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(6).WithBurst(1)}, ratelimit.WithStore(store), ratelimit.WithFailurePolicy(row.policy))
+			if row.policy == ratelimit.FailLocal(1) {
+				require.True(t, l.Allow("c", "/e").Allowed)
+			}
+			store.from(errsBefore)
+			if row.policy == ratelimit.FailClosed {
+				store.do(errsBefore, errsBefore, errsBefore)
+				store.then = sound
+			}
+			began := time.Now()
+			res, err := l.Wait(t.Context(), req)
+			require.ErrorIs(t, err, row.err, row.why)
+			require.True(t, res.Allowed, row.why)
+			require.Equal(t, row.err != nil, res.Degraded, row.why)
+			require.Equal(t, row.lasts, time.Since(began), row.why)
+		}
+	})
+}
+
+// TestRuleWaitForALeakyBucketThatIsFull proves that both the wait for room and the Delay
+// count towards the deadline.
+func TestRuleWaitForALeakyBucketThatIsFull(t *testing.T) {
+	rules := []ratelimit.Rule{
+		{Name: "leaky", Endpoint: "/e", Rate: ratelimit.PerSecond(1).WithBurst(5), Algorithm: ratelimit.AlgorithmLeakyBucket},
+		{Name: "b", Endpoint: "/e", Rate: ratelimit.PerMinute(9)},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newRules(t, rules, nil)
+		five := startLeaky(t, 5, ratelimit.WithObserver(new(record)))
+		req := ratelimit.Request{Client: "c", Endpoint: "/e", Cost: 5}
+		checked(l.Check(t.Context(), req))
+		take(t, five, "c", 5)
+		req.Cost = 1
+		for _, row := range []struct {
+			name string
+			wait func(ctx context.Context) (ratelimit.Result, error)
+		}{
+			{"rule", func(ctx context.Context) (ratelimit.Result, error) { return l.Wait(ctx, req) }},
+			{"limiter", func(ctx context.Context) (ratelimit.Result, error) { return five.Wait(ctx, "c", 1) }},
+		} {
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*sec-1)
+			res, err := row.wait(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded, "%s: it takes a second until there is room, and four more for the Delay", row.name)
+			require.Equal(t, sec, res.RetryAfter)
+			require.Equal(t, began, time.Now(), "%s: Wait fails at once", row.name)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*sec+1)
+		defer cancel()
+		began := time.Now()
+		_, err := l.Wait(ctx, req)
+		require.NoError(t, err)
+		require.Equal(t, 5*sec, time.Since(began))
+	})
+}
+
+// TestRuleWaitForMoreThanTheShare proves that a request that is larger than the local share
+// is refused, with an error that says that the store might grant it.
+func TestRuleWaitForMoreThanTheShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFaultyStore(t, nil)
+		store.from(errsBefore)
+		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(10)}, ratelimit.WithStore(store), ratelimit.WithFailurePolicy(ratelimit.FailLocal(5)))
+		res, err := l.Wait(t.Context(), ratelimit.Request{Cost: 3})
+		require.ErrorIs(t, err, ratelimit.ErrExceedsLimit, "the local share never grants 3")
+		require.ErrorIs(t, err, ratelimit.ErrStore, "but the store may")
+		require.Equal(t, by("default", degraded(no(2, 2, ratelimit.Never, 0))), res)
+	})
+}
+
+// TestRuleWaitThatProbesTheStore proves that the look that Wait makes before it charges
+// ends the pause of the store's breaker.
+func TestRuleWaitThatProbesTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFaultyStore(t, nil)
+		l := newRules(t, nil, &ratelimit.Rule{
+			Rate: ratelimit.PerSecond(10), Algorithm: ratelimit.AlgorithmLeakyBucket,
+		}, ratelimit.WithStore(store))
+		store.from(errsBefore)
+		for range 5 {
+			l.Allow("c", "")
+		}
+		pass(sec)
+		store.do(sound, errsBefore)
+		store.then = sound
+		ctx, cancel := context.WithTimeout(t.Context(), mins)
+		defer cancel()
+		_, err := l.Wait(ctx, ratelimit.Request{Client: "c"})
+		require.ErrorIs(t, err, ratelimit.ErrStore, "the look succeeds, the charge fails")
+		res, err := l.Check(t.Context(), ratelimit.Request{Client: "c"})
+		require.NoError(t, err, "the look has closed the breaker, and one failure does not open it again")
+		require.False(t, res.Degraded)
+	})
 }

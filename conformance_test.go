@@ -1,100 +1,21 @@
 package ratelimit_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// epoch is when the traces start: at an edge of every window.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-const (
-	ms   = time.Millisecond
-	sec  = time.Second
-	mins = time.Minute
-)
-
-// A limiter is what each of the five is.
-type limiter interface {
-	ratelimit.Limiter
-	Peek(key string) ratelimit.Result
-	Wait(ctx context.Context, key string, n int) (ratelimit.Result, error)
-	Reset(key string) error
-	SetRate(r ratelimit.Rate) error
-	Rate() ratelimit.Rate
-	Len() int
-}
-
-// An algorithm is one of the five, by name.
-type algorithm struct {
-	name string
-	make func(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error)
-}
-
-func tokenBucket(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
-	return orNil(ratelimit.NewTokenBucket(r, opts...))
-}
-
-func fixedWindow(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
-	return orNil(ratelimit.NewFixedWindow(r, opts...))
-}
-
-func slidingLog(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
-	return orNil(ratelimit.NewSlidingWindowLog(r, opts...))
-}
-
-func slidingCounter(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
-	return orNil(ratelimit.NewSlidingWindowCounter(r, opts...))
-}
-
-func leakyBucket(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
-	return orNil(ratelimit.NewLeakyBucket(r, opts...))
-}
-
-// orNil keeps a nil *L from becoming a limiter that is not nil.
-func orNil[L limiter](l L, err error) (limiter, error) {
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
-var algorithms = []algorithm{
-	{"token bucket", tokenBucket},
-	{"fixed window", fixedWindow},
-	{"sliding window log", slidingLog},
-	{"sliding window counter", slidingCounter},
-	{"leaky bucket", leakyBucket},
-}
-
-// A call is one step of a trace: n units at an instant, and the whole answer.
+// A call is one step of a trace: a Take of n units at an instant, and its whole answer.
 type call struct {
 	at   time.Duration // since the epoch
 	n    int
 	want ratelimit.Result
 	why  string
-}
-
-// yes is a granted request after which remaining units are left and the key is as
-// good as new after reset.
-func yes(limit, remaining int, reset time.Duration) ratelimit.Result {
-	return ratelimit.Result{Allowed: true, Limit: limit, Remaining: remaining, ResetAfter: reset}
-}
-
-// no is a denied one.
-func no(limit, remaining int, retry, reset time.Duration) ratelimit.Result {
-	return ratelimit.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
-}
-
-// delayed is r, to be held for d.
-func delayed(d time.Duration, r ratelimit.Result) ratelimit.Result {
-	r.Delay = d
-	return r
 }
 
 // play makes the calls for one key and compares the whole of every answer.
@@ -112,6 +33,8 @@ func play(t *testing.T, make func(ratelimit.Rate, ...ratelimit.Option) (limiter,
 	}
 }
 
+// TestTraces compares the whole Result of every call in fixed sequences, worked out by hand
+// from each algorithm's definition.
 func TestTraces(t *testing.T) {
 	per := func(n int, per time.Duration) ratelimit.Rate { return ratelimit.Rate{Requests: n, Per: per} }
 	for _, tt := range []struct {
@@ -204,6 +127,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
+// TestTraceThousandAndOneAtOnce proves that a burst of 1,000 grants exactly 1,000 requests
+// at once.
 func TestTraceThousandAndOneAtOnce(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(10).WithBurst(1000), ratelimit.WithClock(clock))
@@ -214,6 +139,8 @@ func TestTraceThousandAndOneAtOnce(t *testing.T) {
 	require.Equal(t, no(1000, 0, 100*ms, 100*sec), l.Allow("key"))
 }
 
+// TestNewKeyHasFullQuota proves that a key that was never seen may use its whole limit,
+// whatever other keys have used.
 func TestNewKeyHasFullQuota(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
@@ -228,6 +155,8 @@ func TestNewKeyHasFullQuota(t *testing.T) {
 	}
 }
 
+// TestYearIdleGivesFullQuota proves that a key is as good as new after a year of idling,
+// and that the time this takes does not grow with the number of windows.
 func TestYearIdleGivesFullQuota(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
@@ -244,16 +173,83 @@ func TestYearIdleGivesFullQuota(t *testing.T) {
 	}
 }
 
-// spend takes n units one by one, all of which must be granted.
-func spend(t *testing.T, l ratelimit.Limiter, key string, n int) {
-	t.Helper()
-	for i := range n {
-		require.True(t, l.Allow(key).Allowed, "unit %d of %d", i+1, n)
+// unmoved is an observer that does nothing.
+type unmoved struct{}
+
+func (unmoved) Observe(ratelimit.Decision) {}
+
+// exemplars holds the reference model and the bound of each algorithm.
+var exemplars = map[string]struct {
+	model func(start time.Time, r ratelimit.Rate) ratelimittest.Model
+	bound ratelimittest.Bound
+}{
+	"token bucket":           {ratelimittest.TokenBucketModel, ratelimittest.TokenBucketBound},
+	"fixed window":           {ratelimittest.FixedWindowModel, ratelimittest.FixedWindowBound},
+	"sliding window log":     {ratelimittest.SlidingWindowLogModel, ratelimittest.SlidingWindowLogBound},
+	"sliding window counter": {ratelimittest.SlidingWindowCounterModel, ratelimittest.SlidingWindowCounterBound},
+	"leaky bucket":           {ratelimittest.LeakyBucketModel, ratelimittest.LeakyBucketBound},
+}
+
+// TestLimitersWithAnObserverConform runs the kit for limiters on the five with an observer:
+// they keep every promise of a limiter without one.
+func TestLimitersWithAnObserverConform(t *testing.T) {
+	for _, a := range algorithms {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			require.Contains(t, exemplars, a.name)
+			ratelimittest.TestLimiter(t, ratelimittest.Config{
+				New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
+					return a.make(r, ratelimit.WithClock(clock), ratelimit.WithObserver(unmoved{}))
+				},
+				Model:     exemplars[a.name].model,
+				Bound:     exemplars[a.name].bound,
+				Schedules: 100,
+			})
+		})
 	}
 }
 
-// denied asks for one unit, which must not be granted.
-func denied(t *testing.T, l ratelimit.Limiter, key string) {
-	t.Helper()
-	require.False(t, l.Allow(key).Allowed)
+// TestLimitersWithAStoreConform runs the kit for limiters on the five with a store. A store
+// learns of a new rate only when it is next asked, so changes of the rate are left to the
+// kit for stores.
+func TestLimitersWithAStoreConform(t *testing.T) {
+	for _, a := range algorithms {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			require.Contains(t, exemplars, a.name)
+			ratelimittest.TestLimiter(t, ratelimittest.Config{
+				New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
+					store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+					require.NoError(t, err)
+					return a.make(r, ratelimit.WithClock(clock), ratelimit.WithStore(store), ratelimit.WithName("kit"))
+				},
+				Model:     exemplars[a.name].model,
+				Bound:     exemplars[a.name].bound,
+				KeepRate:  true,
+				Schedules: 100,
+			})
+		})
+	}
+}
+
+// TestMemoryStoreConforms runs the kit that every Store has to pass on a MemoryStore.
+func TestMemoryStoreConforms(t *testing.T) {
+	ratelimittest.TestStore(t, ratelimittest.StoreConfig{
+		New: func(clock ratelimit.Clock) (ratelimit.Store, error) {
+			return ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+		},
+		// A MemoryStore tells 292 years on either side of its making apart.
+		Starts: []time.Time{epoch.Add(789012345), epoch, time.Unix(0, 0), time.Unix(-1, 7)},
+	})
+}
+
+// TestSixthAlgorithm runs the kit for limiters on the algorithm of sixth_test.go. It has no
+// model; the promises that every limiter makes need none.
+func TestSixthAlgorithm(t *testing.T) {
+	ratelimittest.TestLimiter(t, ratelimittest.Config{
+		New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
+			return ratelimit.NewCooldown(r, ratelimit.WithClock(clock))
+		},
+		Span: 200 * 365 * 24 * time.Hour, // it keeps an instant of the future, which must be representable
+	})
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestTokenBucketOddRates proves that rates that do not divide a nanosecond lose no
+// fraction of a token.
 func TestTokenBucketOddRates(t *testing.T) {
 	begin(t, tokenBucket, ratelimit.Rate{Requests: 3, Per: 10, Burst: 2}).
 		take(2, yes(2, 0, 7), "two tokens take 6.7 ns").
@@ -23,18 +25,20 @@ func TestTokenBucketOddRates(t *testing.T) {
 		at(10).take(7, yes(7, 0, 10), "7 per 10 ns, not 1 per ns")
 }
 
+// TestTokenBucketExtremes proves that the slowest, the fastest and the largest bucket do
+// not overflow.
 func TestTokenBucketExtremes(t *testing.T) {
 	const year = 366 * 24 * time.Hour
 	begin(t, tokenBucket, ratelimit.Rate{Requests: 1, Per: year, Burst: math.MaxInt32}).
 		take(math.MaxInt32, yes(math.MaxInt32, 0, ratelimit.Never), "2^31-1 years are beyond a Duration").
-		take(1, no(math.MaxInt32, 0, year, ratelimit.Never), "one is not").
-		take(291, no(math.MaxInt32, 0, 291*year, ratelimit.Never), "nor are 291").
-		take(292, no(math.MaxInt32, 0, ratelimit.Never, ratelimit.Never), "292 are").
+		take(1, no(math.MaxInt32, 0, year, ratelimit.Never), "one year is not").
+		take(291, no(math.MaxInt32, 0, 291*year, ratelimit.Never), "291 years are not").
+		take(292, no(math.MaxInt32, 0, ratelimit.Never, ratelimit.Never), "292 years are").
 		at(year-1).take(1, no(math.MaxInt32, 0, 1, ratelimit.Never), "a nanosecond is missing after a year").
 		at(year).take(1, yes(math.MaxInt32, 0, ratelimit.Never), "one token")
 	begin(t, tokenBucket, ratelimit.Rate{Requests: math.MaxInt32, Per: 1, Burst: 1}).
 		take(1, yes(1, 0, 1), "2^31-1 tokens a nanosecond").
-		take(1, no(1, 0, 1, 1), "within it, none").
+		take(1, no(1, 0, 1, 1), "none within the same nanosecond").
 		at(1).take(1, yes(1, 0, 1), "the burst bounds what is kept")
 	begin(t, tokenBucket, ratelimit.Rate{Requests: 1, Per: math.MaxInt64}).
 		take(1, yes(1, 0, ratelimit.Never), "one in 292 years").
@@ -42,6 +46,8 @@ func TestTokenBucketExtremes(t *testing.T) {
 		at(math.MaxInt64).take(1, yes(1, 0, ratelimit.Never), "the last instant of all")
 }
 
+// TestTokenBucketSetRate proves that a change of the rate grants nothing, and loses nothing
+// when it is taken back.
 func TestTokenBucketSetRate(t *testing.T) {
 	ten := ratelimit.PerSecond(10)
 	begin(t, tokenBucket, ten).
@@ -49,11 +55,11 @@ func TestTokenBucketSetRate(t *testing.T) {
 		set(ratelimit.PerSecond(20)).
 		look(yes(20, 6, 700*ms), "a raise grants nothing").
 		set(ten).
-		look(yes(10, 6, 400*ms), "and back: nothing lost").
+		look(yes(10, 6, 400*ms), "and back: nothing is lost").
 		set(ratelimit.PerSecond(5)).
 		look(yes(5, 1, 800*ms), "a cut leaves the new burst less what was used").
 		set(ratelimit.PerSecond(3)).
-		take(1, no(3, 0, 333_333_334, sec), "or nothing").
+		take(1, no(3, 0, 333_333_334, sec), "a cut leaves nothing if more was used than the new burst").
 		at(333_333_334).take(1, yes(3, 0, sec), "a third of a second, rounded up")
 	begin(t, tokenBucket, ten).
 		take(4, yes(10, 6, 400*ms), "4 of 10 used").
@@ -66,11 +72,51 @@ func TestTokenBucketSetRate(t *testing.T) {
 		take(2, yes(2, 0, 6), "empty").
 		at(4).set(ratelimit.Rate{Requests: 1, Per: 2, Burst: 2}).
 		look(yes(2, 1, 2), "1.33 tokens become 1 and no half: rounded down").
-		at(5).look(yes(2, 1, 1), "and grow by a half in 1 ns").
+		at(5).look(yes(2, 1, 1), "it grows by a half in 1 ns").
 		at(3).look(yes(2, 1, 2), "a change moves the key's clock: back is the instant of the change")
 	begin(t, tokenBucket, ten).
 		take(10, yes(10, 0, sec), "empty").
 		at(100*ms).set(ratelimit.PerSecond(10).WithBurst(10)).
 		at(50*ms).take(1, no(10, 0, 50*ms, 950*ms), "the same rate in other words changes nothing, not even the clock").
 		at(100*ms).take(1, yes(10, 0, sec), "0.1 s earned a token")
+}
+
+// TestLeakyBucketDelay proves that Delay spaces requests evenly, rounded up to the
+// nanosecond.
+func TestLeakyBucketDelay(t *testing.T) {
+	begin(t, leakyBucket, ratelimit.Rate{Requests: 3, Per: 10, Burst: 4}).
+		take(1, delayed(0, yes(4, 3, 4)), "leaves at once").
+		take(1, delayed(4, yes(4, 2, 7)), "3.33 ns later, rounded up").
+		take(1, delayed(7, yes(4, 1, 10)), "6.67 ns: the rounding does not add up").
+		take(1, delayed(10, yes(4, 0, 14)), "exactly 10 ns").
+		take(1, no(4, 0, 4, 14), "full").
+		at(10).look(delayed(4, yes(4, 3, 4)), "one is left of four").
+		at(14).look(delayed(0, yes(4, 4, 0)), "empty")
+	begin(t, leakyBucket, ratelimit.PerSecond(10).WithBurst(5)).
+		take(3, yes(5, 2, 300*ms), "three at once take three places").
+		take(2, delayed(300*ms, yes(5, 0, 500*ms)), "two wait for three").
+		take(6, no(5, 0, ratelimit.Never, 500*ms), "six never fit")
+}
+
+// TestLeakyBucketSetRate proves that a change of the rate neither grants nor delays what is
+// queued.
+func TestLeakyBucketSetRate(t *testing.T) {
+	five := ratelimit.PerSecond(10).WithBurst(5)
+	begin(t, leakyBucket, five).
+		take(2, yes(5, 3, 200*ms), "two queued").
+		set(ratelimit.PerSecond(10).WithBurst(1000)).
+		look(delayed(200*ms, yes(1000, 3, 99_700*ms)), "a raise neither grants nor delays").
+		set(five).
+		look(delayed(200*ms, yes(5, 3, 200*ms)), "and back: nothing is lost").
+		set(ratelimit.PerSecond(10).WithBurst(3)).
+		look(delayed(200*ms, yes(3, 1, 200*ms)), "a cut leaves the new burst less what is queued").
+		set(ratelimit.PerSecond(10).WithBurst(1)).
+		take(1, no(1, 0, 100*ms, 200*ms), "a smaller cut leaves nothing; the two that are queued still leave one by one").
+		at(100*ms).look(delayed(100*ms, yes(1, 1, 100*ms)), "one of them has yet to leave").
+		at(200*ms).look(yes(1, 1, 0), "as good as new when it has")
+	begin(t, leakyBucket, five).
+		take(5, yes(5, 0, 500*ms), "full").
+		set(ratelimit.PerSecond(20).WithBurst(5)).
+		take(1, no(5, 0, 50*ms, 250*ms), "the queue drains at the new rate").
+		at(50*ms).take(1, delayed(200*ms, yes(5, 0, 250*ms)), "four are queued")
 }
