@@ -5,20 +5,20 @@ import "errors"
 // batched returns the calls to make for calls: those for one caller each, about keys of
 // one rate, are one script.
 func (c *conn) batched(calls []*call) []*call {
-	if !c.together || len(calls) == 1 {
+	if !c.oneServer || len(calls) == 1 {
 		return calls
 	}
 	var made []*call
 	batches := make(map[plan]*call)
 	for _, call := range calls {
-		j := call.joint
+		j := call.shared
 		if j == nil || j.kind == 's' || len(j.costs) > 1 || j.ahead > 0 {
 			made = append(made, call)
 			continue
 		}
 		b := batches[j.plan]
 		if b == nil {
-			b = c.newBatch(&j.unit)
+			b = c.newBatch(&j.item)
 			batches[j.plan] = b
 			made = append(made, b)
 		}
@@ -34,7 +34,7 @@ func (c *conn) batched(calls []*call) []*call {
 	return made
 }
 
-func (c *conn) newBatch(u *unit) *call {
+func (c *conn) newBatch(u *item) *call {
 	return &call{script: oneScripts[u.kind], args: oneArgs(nil, c.set.env(), u, nil, 0, 0)}
 }
 
@@ -55,7 +55,7 @@ func (b *call) split() (undecided []*call) {
 		}
 		now, _ := items[0].(string)
 		if state, decided := items[1+i].(string); decided {
-			call.reply = stored{now, state}
+			call.reply = fastReply{now, state}
 		} else {
 			undecided = append(undecided, call)
 		}

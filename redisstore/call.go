@@ -15,7 +15,7 @@ type call struct {
 	script *script // nil for DEL
 	keys   []string
 	args   []any
-	joint  *joint // of a call that callers can join
+	shared *shared // of a call that callers can join
 
 	members []*call // that it is made in place of
 
@@ -24,7 +24,7 @@ type call struct {
 	sent     bool      // nobody can join any more
 	tries    int
 
-	before, behind *call // in the list of the lane
+	before, behind *call // in the list of the sender
 
 	reply        any
 	err          error
@@ -32,10 +32,10 @@ type call struct {
 	resets       int64         // that there had been when it began
 }
 
-// A joint is what callers who have joined want.
-type joint struct {
-	turn *turn
-	unit
+// A shared is what callers who have joined want.
+type shared struct {
+	keyQueue *keyQueue
+	item
 	costs []int64 // the units that each wants, once the call is sent
 
 	ahead, reserve int64 // how many units to take besides, if so many are left then
@@ -45,7 +45,7 @@ type joint struct {
 type waiter struct {
 	cost     int64
 	deadline time.Time
-	gone     bool // guarded by the mutex of the lane
+	gone     bool // guarded by the mutex of the sender
 
 	settled atomic.Bool
 	outcome outcome // once done says so
@@ -92,13 +92,13 @@ func (l *list) remove(c *call) {
 	c.before, c.behind = nil, nil
 }
 
-// newJoined returns the first call of a key: most have one caller, and no other behind
+// newSharedCall returns the first call of a key: most have one caller, and no other behind
 // them.
-func newJoined(u *unit) (*call, *turn) {
+func newSharedCall(u *item) (*call, *keyQueue) {
 	var made struct {
 		call
-		joint
-		turn
+		shared
+		keyQueue
 		ask     ratelimit.Ask
 		key     [1]string
 		waiters [1]*waiter
@@ -107,16 +107,16 @@ func newJoined(u *unit) (*call, *turn) {
 	}
 	m := &made
 	m.ask = *u.ask // the caller may be gone when it is read
-	m.joint = joint{turn: &m.turn, unit: *u, costs: m.costs[:0]}
-	m.joint.ask = &m.ask
+	m.shared = shared{keyQueue: &m.keyQueue, item: *u, costs: m.costs[:0]}
+	m.shared.ask = &m.ask
 	m.key[0] = u.key.text
-	m.call = call{keys: m.key[:], joint: &m.joint, waiters: m.waiters[:0]}
-	m.turn.calls = m.calls[:0]
-	return &m.call, &m.turn
+	m.call = call{keys: m.key[:], shared: &m.shared, waiters: m.waiters[:0]}
+	m.keyQueue.calls = m.calls[:0]
+	return &m.call, &m.keyQueue
 }
 
 // freeze says who c is made for, and reports whether that is anybody. It must be
-// called with the mutex of the lane held.
+// called with the mutex of the sender held.
 func (c *call) freeze() bool {
 	c.waiters = slices.DeleteFunc(c.waiters, func(w *waiter) bool { return w.gone })
 	if len(c.waiters) == 0 {
@@ -124,10 +124,10 @@ func (c *call) freeze() bool {
 	}
 	c.sent = true
 	c.tries++
-	if c.joint != nil {
-		c.joint.costs = c.joint.costs[:0]
+	if c.shared != nil {
+		c.shared.costs = c.shared.costs[:0]
 		for _, w := range c.waiters {
-			c.joint.costs = append(c.joint.costs, w.cost)
+			c.shared.costs = append(c.shared.costs, w.cost)
 		}
 	}
 	return true
@@ -143,9 +143,9 @@ func (c *call) retries(now time.Time) bool {
 }
 
 // command returns c as the client wants it: a script by its hash, or as a whole.
-func (c *call) command(ctx context.Context, env string, whole bool) once {
-	if c.joint != nil {
-		c.script = oneScripts[c.joint.kind]
+func (c *call) command(ctx context.Context, env string, whole bool) noRetry {
+	if c.shared != nil {
+		c.script = oneScripts[c.shared.kind]
 	}
 	all := make([]any, 0, 11+len(c.keys)+len(c.args))
 	switch {
@@ -160,10 +160,10 @@ func (c *call) command(ctx context.Context, env string, whole bool) once {
 	for _, k := range c.keys {
 		all = append(all, k)
 	}
-	if j := c.joint; j != nil {
-		all = oneArgs(all, env, &j.unit, j.costs, j.ahead, j.reserve)
+	if j := c.shared; j != nil {
+		all = oneArgs(all, env, &j.item, j.costs, j.ahead, j.reserve)
 	}
 	cmd := redis.NewCmd(ctx, append(all, c.args...)...)
 	cmd.SetFirstKeyPos(int8(first))
-	return once{cmd}
+	return noRetry{cmd}
 }

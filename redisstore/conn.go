@@ -13,7 +13,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A conn makes calls to the servers, each of which ends by a deadline: by a lane for
+// A conn makes calls to the servers, each of which ends by a deadline: by a sender for
 // each server of which it is known what it serves, else by one for all.
 type conn struct {
 	set     *settings
@@ -22,20 +22,20 @@ type conn struct {
 
 	// together says that all keys are on one server, so that one script may be
 	// about any of them.
-	together bool
+	oneServer bool
 
 	denials *denials // nil if none are kept
 	leases  *leases  // nil if nothing is taken ahead
 	stats   counters
 	origin  time.Time
 
-	any      *lane
-	known    atomic.Bool // whether the client knows which server of the cluster serves what
-	bound    atomic.Pointer[bound]
-	reloaded atomic.Int64 // when it was last told to ask, in Unix nanoseconds
+	anyServer   *sender
+	routesKnown atomic.Bool // whether the client knows which server of the cluster serves what
+	callContext atomic.Pointer[callContext]
+	reloaded    atomic.Int64 // when it was last told to ask, in Unix nanoseconds
 
 	mu      sync.Mutex
-	masters map[*redis.Client]*lane
+	masters map[*redis.Client]*sender
 }
 
 // A processor is what of a client is used.
@@ -47,15 +47,15 @@ type processor interface {
 const (
 	// Flights to one server at a time, and calls in one of them: more of either
 	// has only made answers late.
-	mostFlights  = 3
-	mostTogether = 64
+	maxPipelines     = 3
+	maxPipelineCalls = 64
 
-	// mostApart is how many calls are made at a time, each by itself, where it is
+	// maxSeparateCalls is how many calls are made at a time, each by itself, where it is
 	// not known which server is asked: one that hangs must not hold up the others.
-	mostApart = 1024
+	maxSeparateCalls = 1024
 
-	// mostMasters is how many lanes of servers there may be that nobody waits in.
-	mostMasters = 256
+	// maxSenders is how many lanes of servers there may be that nobody waits in.
+	maxSenders = 256
 
 	// reloadEvery is how long a state of a cluster is trusted. It is read a second
 	// time after so long: the first may have been that of before an election.
@@ -68,35 +68,35 @@ func newConn(client redis.UniversalClient, set *settings) *conn {
 	c.leases = newLeases(set.leases, c.giveBack)
 	switch client := client.(type) {
 	case *redis.Client:
-		c.together = true
+		c.oneServer = true
 		c.client = client.WithTimeout(set.timeout) // so that it gives up as soon as nobody waits
-		c.any = newLane(c, c.client, mostFlights, mostTogether)
+		c.anyServer = newSender(c, c.client, maxPipelines, maxPipelineCalls)
 		return c
 	case *redis.ClusterClient:
 		c.cluster = client
-		c.masters = make(map[*redis.Client]*lane)
+		c.masters = make(map[*redis.Client]*sender)
 	}
-	c.any = newLane(c, client, mostApart, 1)
+	c.anyServer = newSender(c, client, maxSeparateCalls, 1)
 	return c
 }
 
-// lane returns the lane to the server of key.
-func (c *conn) lane(ctx context.Context, key string) *lane {
-	if c.cluster == nil || !c.known.Load() {
-		return c.any // to find out might take long
+// sender returns the sender to the server of key.
+func (c *conn) sender(ctx context.Context, key string) *sender {
+	if c.cluster == nil || !c.routesKnown.Load() {
+		return c.anyServer // to find out might take long
 	}
 	master, err := c.cluster.MasterForKey(ctx, key)
 	if err != nil {
-		return c.any
+		return c.anyServer
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.masters[master]
 	if l == nil {
-		if len(c.masters) >= mostMasters {
+		if len(c.masters) >= maxSenders {
 			clear(c.masters) // what is under way ends all the same
 		}
-		l = newLane(c, master.WithTimeout(c.set.timeout), mostFlights, mostTogether)
+		l = newSender(c, master.WithTimeout(c.set.timeout), maxPipelines, maxPipelineCalls)
 		c.masters[master] = l
 	}
 	return l
@@ -104,12 +104,12 @@ func (c *conn) lane(ctx context.Context, key string) *lane {
 
 // run runs s and returns its reply.
 func (c *conn) run(ctx context.Context, s *script, keys []string, args []any) (any, error) {
-	return c.lane(ctx, keys[0]).do(ctx, &call{script: s, keys: keys, args: args})
+	return c.sender(ctx, keys[0]).do(ctx, &call{script: s, keys: keys, args: args})
 }
 
 // del deletes keys, which are in one slot.
 func (c *conn) del(ctx context.Context, keys []string) error {
-	_, err := c.lane(ctx, keys[0]).do(ctx, &call{keys: keys})
+	_, err := c.sender(ctx, keys[0]).do(ctx, &call{keys: keys})
 	return err
 }
 
@@ -122,8 +122,8 @@ func (c *conn) giveBack(key string, l lot) error {
 	return err
 }
 
-// A bound is a context for calls that are made at about the same time.
-type bound struct {
+// A callContext is a context for calls that are made at about the same time.
+type callContext struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	deadline time.Time
@@ -133,12 +133,12 @@ type bound struct {
 // or up to a tenth of that time later: so calls have one in common.
 func (c *conn) context() context.Context {
 	now := time.Now()
-	if b := c.bound.Load(); b != nil && b.deadline.Sub(now) >= c.set.timeout {
+	if b := c.callContext.Load(); b != nil && b.deadline.Sub(now) >= c.set.timeout {
 		return b.ctx
 	}
-	b := &bound{deadline: now.Add(c.set.timeout + c.set.timeout/10)}
+	b := &callContext{deadline: now.Add(c.set.timeout + c.set.timeout/10)}
 	b.ctx, b.cancel = context.WithDeadline(context.Background(), b.deadline)
-	c.bound.Store(b)
+	c.callContext.Store(b)
 	return b.ctx
 }
 
@@ -146,13 +146,13 @@ func (c *conn) context() context.Context {
 func (c *conn) send(client processor, calls []*call) {
 	ctx := c.context()
 	for _, call := range calls {
-		if j := call.joint; j != nil {
+		if j := call.shared; j != nil {
 			j.ahead, j.reserve = c.leases.ahead(j)
 		}
 	}
 	direct, astray := calls, []*call(nil)
 	if c.cluster != nil && client != c.client {
-		// What has failed at the server of the lane, the client is to look for.
+		// What has failed at the server of the sender, the client is to look for.
 		direct, astray = firstTries(calls)
 	}
 	var undecided []*call
@@ -163,12 +163,12 @@ func (c *conn) send(client processor, calls []*call) {
 	}
 	c.exchange(ctx, client, undecided)
 	for _, call := range direct {
-		if c.cluster != nil && elsewhere(call.err) {
+		if c.cluster != nil && isRedirect(call.err) {
 			astray = append(astray, call)
 		}
 	}
-	// The client follows a key that moves at once only if it is asked for that alone.
-	each(len(astray), func(i int) { c.exchange(ctx, c.client, astray[i:i+1]) })
+	// The client follows a key that moves at noRetry only if it is asked for that startDirect.
+	inParallel(len(astray), func(i int) { c.exchange(ctx, c.client, astray[i:i+1]) })
 }
 
 // firstTries returns the calls that are made for the first time, and the others.
@@ -189,7 +189,7 @@ func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
 	if len(calls) == 0 {
 		return
 	}
-	began, resets := c.clock(), c.denials.seen()
+	began, resets := c.clock(), c.denials.resetCount()
 	defer func() {
 		ended, p := c.clock(), recover()
 		for _, call := range calls {
@@ -223,7 +223,7 @@ func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, who
 		return
 	}
 	pipe := client.Pipeline()
-	commands := make([]once, len(calls))
+	commands := make([]noRetry, len(calls))
 	for i, call := range calls {
 		commands[i] = call.command(ctx, c.set.env(), whole)
 		_ = pipe.Process(ctx, commands[i])
@@ -235,10 +235,10 @@ func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, who
 }
 
 // failure returns err as an error that a caller can make something of.
-func (c *conn) failure(err error) error {
-	failed := failure(err)
-	c.stats.failed(failed.Class)
-	c.doubt(failed.Class)
+func (c *conn) countFailure(err error) error {
+	failed := errorOf(err)
+	c.stats.countError(failed.Class)
+	c.reloadRoutes(failed.Class)
 	return failed
 }
 
@@ -252,7 +252,7 @@ func (c *conn) clock() time.Duration {
 
 // doubt has a client of a cluster that may be wrong about who serves what ask for
 // that: else it would find out after a minute.
-func (c *conn) doubt(class Class) {
+func (c *conn) reloadRoutes(class Class) {
 	if c.cluster == nil {
 		return
 	}
@@ -269,19 +269,19 @@ func (c *conn) doubt(class Class) {
 // retry notes that call is made another time.
 func (c *conn) retry(call *call) {
 	c.stats.retries.Add(1)
-	c.doubt(classOf(call.err))
+	c.reloadRoutes(classOf(call.err))
 }
 
-// heard notes that the client knows who serves what, once a server has answered.
-func (c *conn) heard(call *call) {
-	if c.cluster != nil && call.err == nil && !c.known.Load() {
-		c.known.Store(true)
+// heard notes that the client knows who serves what, noRetry a server has answered.
+func (c *conn) learnRoutes(call *call) {
+	if c.cluster != nil && call.err == nil && !c.routesKnown.Load() {
+		c.routesKnown.Store(true)
 	}
 }
 
-// results returns what each caller of call is told, if it was joint and has not failed.
+// results returns what each caller of call is told, if it was shared and has not failed.
 func (c *conn) results(call *call) []ratelimit.Result {
-	j := call.joint
+	j := call.shared
 	if j == nil || call.err != nil {
 		return nil
 	}
@@ -298,7 +298,7 @@ func (c *conn) results(call *call) []ratelimit.Result {
 }
 
 // tell tells who waits for call how it has ended.
-func (c *conn) tell(call *call) {
+func (c *conn) answer(call *call) {
 	results := c.results(call)
 	for i, w := range call.waiters {
 		o := outcome{reply: call.reply, err: call.err}

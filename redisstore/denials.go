@@ -26,18 +26,18 @@ type denials struct {
 
 type denialShard struct {
 	mu   sync.Mutex
-	held map[name]*denial
+	held map[stateName]*denial
 }
 
 // A name is that of a state, but for the algorithm.
-type name struct{ rule, key string }
+type stateName struct{ rule, key string }
 
 const (
 	denialShards = 16
 
-	// mostDenials is how many states a shard holds; another takes the place of
+	// maxDenials is how many states a shard holds; another takes the place of
 	// any of them.
-	mostDenials = 1024
+	maxDenials = 1024
 )
 
 // A denial is the state of one key.
@@ -73,7 +73,7 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	if d == nil || d.size.Load() == 0 || a.N < 0 {
 		return false
 	}
-	shard, id := d.shard(a), name{a.Rule, a.Key}
+	shard, id := d.shard(a), stateName{a.Rule, a.Key}
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	held := shard.held[id]
@@ -106,8 +106,8 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 	if d == nil || !denied && d.size.Load() == 0 || c.resets != d.resets.Load() {
 		return
 	}
-	a := c.joint.ask
-	shard, id := d.shard(a), name{a.Rule, a.Key}
+	a := c.shared.ask
+	shard, id := d.shard(a), stateName{a.Rule, a.Key}
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	if shard.held[id] == nil {
@@ -115,9 +115,9 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 			return
 		}
 		if shard.held == nil {
-			shard.held = make(map[name]*denial)
+			shard.held = make(map[stateName]*denial)
 		}
-		if len(shard.held) == mostDenials {
+		if len(shard.held) == maxDenials {
 			for other := range shard.held {
 				delete(shard.held, other)
 				d.size.Add(-1)
@@ -127,13 +127,13 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 		d.size.Add(1)
 	}
 	if shard.held[id] == nil {
-		id = name{strings.Clone(a.Rule), strings.Clone(a.Key)} // a caller may have cut them from much
+		id = stateName{strings.Clone(a.Rule), strings.Clone(a.Key)} // a caller may have cut them from much
 	}
-	shard.held[id] = &denial{a.Algorithm, a.Rate, c.joint.plan, state, c.began, c.ended}
+	shard.held[id] = &denial{a.Algorithm, a.Rate, c.shared.plan, state, c.began, c.ended}
 }
 
 // seen returns how many Resets there have been.
-func (d *denials) seen() int64 {
+func (d *denials) resetCount() int64 {
 	if d == nil {
 		return 0
 	}
@@ -154,7 +154,7 @@ func (d *denials) forget(asks []ratelimit.Ask) {
 		return
 	}
 	for i := range asks {
-		shard, id := d.shard(&asks[i]), name{asks[i].Rule, asks[i].Key}
+		shard, id := d.shard(&asks[i]), stateName{asks[i].Rule, asks[i].Key}
 		shard.mu.Lock()
 		if shard.held[id] != nil {
 			delete(shard.held, id)

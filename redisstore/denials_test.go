@@ -157,7 +157,7 @@ func TestDenialsOfRates(t *testing.T) {
 func TestDenialsBounded(t *testing.T) {
 	client := start(t).client(t)
 	store := newStore(t, client)
-	const keys = redisstore.MostDenials * 5 / 4
+	const keys = redisstore.MaxDenials * 5 / 4
 	asks := make([]ratelimit.Ask, keys)
 	for i := range asks {
 		asks[i] = ask(ratelimit.AlgorithmFixedWindow, ratelimit.PerDay(1), 1)
@@ -168,9 +168,9 @@ func TestDenialsBounded(t *testing.T) {
 			_, err := store.Take(context.Background(), asks[i:i+1])
 			assert.NoError(t, err)
 		})
-		assert.LessOrEqual(t, store.Denials(), redisstore.MostDenials)
+		assert.LessOrEqual(t, store.Denials(), redisstore.MaxDenials)
 	}
-	assert.Greater(t, store.Denials(), redisstore.MostDenials*9/10)
+	assert.Greater(t, store.Denials(), redisstore.MaxDenials*9/10)
 }
 
 // TestDenialsGrantNothing compares two stores of one server, one of which holds

@@ -60,7 +60,7 @@ func (e *Error) Error() string { return fmt.Sprintf("redisstore: %s: %v", e.Clas
 func (e *Error) Unwrap() []error { return []error{ratelimit.ErrStore, e.Err} }
 
 // failure returns err as an Error.
-func failure(err error) *Error {
+func errorOf(err error) *Error {
 	var known *Error
 	if errors.As(err, &known) {
 		return known
@@ -122,7 +122,7 @@ var replies = []struct {
 
 // elsewhere reports whether a node of a cluster does not have, or no longer has, what
 // it was asked for.
-func elsewhere(err error) bool {
+func isRedirect(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ") || errors.Is(err, redis.ErrClosed)
 }
 

@@ -27,7 +27,7 @@ func (s *Store) Slot(a ratelimit.Ask) int { return slot(s.keyOf(&a).tag) }
 
 // CallsUnderWay returns how many flights have not ended.
 func (s *Store) CallsUnderWay() int {
-	n := s.conn.any.underWay()
+	n := s.conn.anyServer.underWay()
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	for _, l := range s.conn.masters {
@@ -37,18 +37,18 @@ func (s *Store) CallsUnderWay() int {
 }
 
 // Waiting returns how many callers wait for a call, of a single server.
-func (s *Store) Waiting() int { return int(s.conn.any.waiting.Load()) }
+func (s *Store) Waiting() int { return int(s.conn.anyServer.waiting.Load()) }
 
 // Denials returns how many states of denied keys are held.
 func (s *Store) Denials() int { return int(s.conn.denials.size.Load()) }
 
 // The bounds of what is held.
 const (
-	MostWaiting  = maxWaiting
-	MostJoined   = maxJoined
-	MostTogether = mostTogether
-	MostFlights  = mostFlights
-	MostDenials  = denialShards * mostDenials
+	MaxWaiting       = maxWaiting
+	MaxJoined        = maxJoined
+	MaxPipelineCalls = maxPipelineCalls
+	MaxPipelines     = maxPipelines
+	MaxDenials       = denialShards * maxDenials
 )
 
 // Exact is the arithmetic of the scripts.
@@ -59,16 +59,16 @@ func (s *Store) Client() redis.UniversalClient { return s.conn.client.(redis.Uni
 
 // A Reply is what a script for one key has answered.
 type Reply struct {
-	Results  []ratelimit.Result
-	Taken    int64 // units ahead
-	Straight bool  // the script had no need of its general code
-	plan     plan
-	known    snapshot
+	Results []ratelimit.Result
+	Taken   int64 // units ahead
+	Fast    bool  // the script had no need of its general code
+	plan    plan
+	known   snapshot
 }
 
 // One charges costs of the key of a, one after the other, and up to ahead units more.
 func (s *Store) One(ctx context.Context, a ratelimit.Ask, costs []int64, ahead, reserve int64) (r Reply, err error) {
-	u, err := s.unit(&a)
+	u, err := s.item(&a)
 	if err != nil {
 		return r, err
 	}
@@ -77,26 +77,26 @@ func (s *Store) One(ctx context.Context, a ratelimit.Ask, costs []int64, ahead, 
 	if err != nil {
 		return r, err
 	}
-	_, r.Straight = reply.(string)
+	_, r.Fast = reply.(string)
 	r.Results, r.known, r.Taken, err = readOne(&u.plan, reply, costs, ahead, reserve)
 	return r, err
 }
 
-// Straight charges asks, which are in one slot, and reports whether the script had no
+// Fast charges asks, which are in one slot, and reports whether the script had no
 // need of its general code.
-func (s *Store) Straight(ctx context.Context, asks []ratelimit.Ask) (bool, error) {
-	units := make([]unit, len(asks))
+func (s *Store) Fast(ctx context.Context, asks []ratelimit.Ask) (bool, error) {
+	items := make([]item, len(asks))
 	for i := range asks {
 		var err error
-		if units[i], err = s.unit(&asks[i]); err != nil {
+		if items[i], err = s.item(&asks[i]); err != nil {
 			return false, err
 		}
 	}
-	reply, err := s.take(ctx, units, false)
+	reply, err := s.take(ctx, items, false)
 	if err != nil {
 		return false, err
 	}
-	results, err := straight(units, reply)
+	results, err := fastResults(items, reply)
 	return results != nil, err
 }
 

@@ -30,8 +30,8 @@ type key struct {
 // version is that of the stored formats.
 const version = "1"
 
-// longest is the longest text that is written out.
-const longest = 64
+// maxPlainText is the maxPlainText text that is written out.
+const maxPlainText = 64
 
 func (s *settings) keyOf(a *ratelimit.Ask) key {
 	var b strings.Builder
@@ -76,12 +76,12 @@ var plain = func() (set [256]bool) {
 // writeText writes s, or the hash of it if it is long.
 func writeText(b *strings.Builder, s string) {
 	size := len(s)
-	for i := 0; i < len(s) && size <= longest; i++ {
+	for i := 0; i < len(s) && size <= maxPlainText; i++ {
 		if !plain[s[i]] {
 			size += 2
 		}
 	}
-	if size > longest {
+	if size > maxPlainText {
 		sum := sha256.Sum256([]byte(s))
 		b.WriteByte('#')
 		b.WriteString(base64.RawURLEncoding.EncodeToString(sum[:]))

@@ -18,8 +18,8 @@ import (
 // taken than an eighth of what is left, so that near its limit a key asks for each
 // unit.
 type leases struct {
-	most int64                         // units of a key
-	back func(key string, l lot) error // gives units back
+	maxUnits int64                         // units of a key
+	back     func(key string, l lot) error // gives units back
 
 	mu     sync.Mutex
 	held   map[keytable.Hash]*lease
@@ -35,8 +35,8 @@ const (
 	// leaseTerm is how long units are kept that nobody spends.
 	leaseTerm = 500 * time.Millisecond
 
-	// mostLeases is how many keys are known to be asked for.
-	mostLeases = 1 << 14
+	// maxLeases is how many keys are known to be asked for.
+	maxLeases = 1 << 14
 
 	// leaseShare says which part of what is left is taken ahead, at most.
 	leaseShare = 8
@@ -63,11 +63,11 @@ type lot struct {
 	units, at int64
 }
 
-func newLeases(most int64, back func(string, lot) error) *leases {
-	if most == 0 {
+func newLeases(maxUnits int64, back func(string, lot) error) *leases {
+	if maxUnits == 0 {
 		return nil
 	}
-	return &leases{most: most, back: back, held: make(map[keytable.Hash]*lease)}
+	return &leases{maxUnits: maxUnits, back: back, held: make(map[keytable.Hash]*lease)}
 }
 
 // of returns the lease for a, or nil. It must be called with ls.mu held.
@@ -108,7 +108,7 @@ func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 
 // ahead returns how many units to take ahead by a call for j that is made now, if
 // reserve are left then.
-func (ls *leases) ahead(j *joint) (units, reserve int64) {
+func (ls *leases) ahead(j *shared) (units, reserve int64) {
 	// Each unit of a leaky bucket has a time to go by, and a look takes nothing.
 	if ls == nil || j.kind == 'l' || slices.Max(j.costs) == 0 {
 		return 0, 0
@@ -125,12 +125,12 @@ func (ls *leases) ahead(j *joint) (units, reserve int64) {
 		return 0, 0
 	}
 	if now.Sub(l.asked) <= soon {
-		l.want = min(2*l.want+1, ls.most)
+		l.want = min(2*l.want+1, ls.maxUnits)
 	} else {
 		l.want /= 2
 	}
 	l.asked = now
-	units = min(l.want, ls.most-l.units)
+	units = min(l.want, ls.maxUnits-l.units)
 	return units, (leaseShare - 1) * units
 }
 
@@ -139,7 +139,7 @@ func (ls *leases) ahead(j *joint) (units, reserve int64) {
 func (ls *leases) replace(l *lease) {
 	h := keytable.HashOfPair(l.ask.Rule, l.ask.Key)
 	out := h
-	if ls.held[h] == nil && len(ls.held) == mostLeases {
+	if ls.held[h] == nil && len(ls.held) == maxLeases {
 		for out = range ls.held {
 			break
 		}
@@ -153,7 +153,7 @@ func (ls *leases) replace(l *lease) {
 
 // fill notes that units were taken ahead by a call for j, at an instant of the
 // server, and what it answered.
-func (ls *leases) fill(j *joint, units, at int64, res ratelimit.Result) {
+func (ls *leases) fill(j *shared, units, at int64, res ratelimit.Result) {
 	if units == 0 {
 		return
 	}
@@ -169,7 +169,7 @@ func (ls *leases) fill(j *joint, units, at int64, res ratelimit.Result) {
 		ls.giveBack(&lease{key: j.key.text, lots: []lot{taken}})
 		return
 	}
-	if over := l.units + units - ls.most; over > 0 { // two calls were under way
+	if over := l.units + units - ls.maxUnits; over > 0 { // two calls were under way
 		ls.giveBack(&lease{key: l.key, lots: []lot{{j.kind, over, at}}})
 		taken.units -= over
 	}

@@ -18,8 +18,8 @@ var oneScripts = map[byte]*script{
 	's': oneScriptOf('s', oneLogLua, logLua),
 }
 
-func oneScriptOf(kind byte, straight, general string) *script {
-	return newScript(startLua + straight + exactLua + general + "\nlocal kind = kinds." + string(kind) + "\n" + oneLua)
+func oneScriptOf(kind byte, fast, general string) *script {
+	return newScript(startLua + fast + exactLua + general + "\nlocal kind = kinds." + string(kind) + "\n" + oneLua)
 }
 
 // env returns the first argument of the scripts that take: nothing, but in tests.
@@ -38,7 +38,7 @@ func (s *settings) env() string {
 // oneArgs adds to args the arguments of a script for one key of u, to charge costs one
 // after the other and then, if all were granted, up to ahead units more that leave
 // reserve. A cost is at most one more than the limit; 0 looks.
-func oneArgs(args []any, env string, u *unit, costs []int64, ahead, reserve int64) []any {
+func oneArgs(args []any, env string, u *item, costs []int64, ahead, reserve int64) []any {
 	args = append(append(args, env), u.args...)
 	if len(costs) > 1 || ahead > 0 {
 		args = append(args, ahead, reserve)
@@ -52,13 +52,13 @@ func oneArgs(args []any, env string, u *unit, costs []int64, ahead, reserve int6
 // args returns what the scripts for one key are told of p.
 func (p *plan) args() []any {
 	if p.burst > 0 {
-		return []any{p.head(), p.gain, p.unit, p.burst}
+		return []any{p.prefix(), p.gain, p.unit, p.burst}
 	}
-	return []any{p.head(), p.limit}
+	return []any{p.prefix(), p.limit}
 }
 
 // head returns what a state written by p begins with.
-func (p *plan) head() string {
+func (p *plan) prefix() string {
 	numbers := []int64{p.gain, p.unit, p.burst}
 	if p.burst == 0 {
 		numbers = []int64{p.unit}
@@ -76,10 +76,10 @@ func (p *plan) head() string {
 func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelimit.Result, snapshot, int64, error) {
 	results := make([]ratelimit.Result, len(costs))
 	if text, ok := reply.(string); ok {
-		reply = stored{"", text}
+		reply = fastReply{"", text}
 	}
 	switch reply := reply.(type) {
-	case stored:
+	case fastReply:
 		l, err := levelIn(p, reply)
 		if err != nil {
 			return nil, snapshot{}, 0, &Error{ClassOther, err}
@@ -105,7 +105,7 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 			a := r.answer()
 			results[i] = a.result(p.limit)
 			if !a.granted && n <= 1 && s.behind >= 0 { // then none is left, and no later cost was granted
-				s.denied(&a)
+				s.recordDenial(&a)
 			}
 		}
 		if r.err != nil {
@@ -117,35 +117,35 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 }
 
 // straight returns the results of units if reply is one of the straight way, else none.
-func straight(units []unit, reply any) ([]ratelimit.Result, error) {
-	items, _ := reply.([]any)
-	if len(items) != 1+len(units) {
+func fastResults(items []item, reply any) ([]ratelimit.Result, error) {
+	parts, _ := reply.([]any)
+	if len(parts) != 1+len(items) {
 		return nil, nil
 	}
-	now, _ := items[0].(string)
-	levels, passes := make([]level, len(units)), true
-	for i := range units {
-		u := &units[i]
-		state, _ := items[1+i].(string)
+	now, _ := parts[0].(string)
+	levels, passes := make([]level, len(items)), true
+	for i := range items {
+		u := &items[i]
+		state, _ := parts[1+i].(string)
 		var err error
-		if levels[i], err = levelIn(&u.plan, stored{now, state}); err != nil {
+		if levels[i], err = levelIn(&u.plan, fastReply{now, state}); err != nil {
 			return nil, &Error{ClassOther, err}
 		}
 		passes = passes && (u.shadow || max(u.n, 1) <= levels[i].left(&u.plan))
 	}
-	results := make([]ratelimit.Result, len(units))
-	for i := range units {
-		results[i] = levels[i].take(&units[i].plan, units[i].n, passes)
+	results := make([]ratelimit.Result, len(items))
+	for i := range items {
+		results[i] = levels[i].take(&items[i].plan, items[i].n, passes)
 	}
 	return results, nil
 }
 
-// lengths are how many numbers a reply of the straight way has, if there is a state.
-var lengths = map[byte]int{'t': 8, 'l': 8, 'f': 6, 'c': 7, 's': 6}
+// fastLengths are how many numbers a reply of the straight way has, if there is a state.
+var fastLengths = map[byte]int{'t': 8, 'l': 8, 'f': 6, 'c': 7, 's': 6}
 
-// A stored is a reply of the straight way: now, and what was stored, in two texts or
+// A fastReply is a reply of the straight way: now, and what was stored, in two texts or
 // both in the second.
-type stored struct{ now, state string }
+type fastReply struct{ now, state string }
 
 // parse adds the numbers of text, with a space between, to those in numbers, of which
 // there are n, and returns how many there are then, or -1 if it is something else.
@@ -163,14 +163,14 @@ func parse(numbers *[8]int64, n int, text string) int {
 }
 
 // levelIn returns the level now that reply tells of.
-func levelIn(p *plan, reply stored) (level, error) {
+func levelIn(p *plan, reply fastReply) (level, error) {
 	var numbers [8]int64 // now, and what was stored
 	n := parse(&numbers, parse(&numbers, 0, reply.now), reply.state)
 	now, rest := numbers[0]*1e6+numbers[1], numbers[3:]
 	switch {
 	case n == 2:
 		return level{at: now}, nil
-	case n != lengths[p.kind]:
+	case n != fastLengths[p.kind]:
 		return level{}, errors.New("the script replied something that is no state")
 	case p.kind == 's':
 		total, oldest, newest := numbers[3], numbers[4], numbers[5]

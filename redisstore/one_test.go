@@ -146,7 +146,7 @@ func (h *history) held() (one, two []string) {
 // TestTogether has callers that ask at once be answered as if they had asked one after
 // the other at that instant, those who take ahead included.
 func TestTogether(t *testing.T) {
-	steps, straight, callers, ahead := map[ratelimit.Algorithm]int{}, map[ratelimit.Algorithm]int{}, 0, 0
+	steps, fast, callers, ahead := map[ratelimit.Algorithm]int{}, map[ratelimit.Algorithm]int{}, 0, 0
 	histories(t, 60, func(h *history, _ int) {
 		h.move()
 		h.change()
@@ -179,13 +179,13 @@ func TestTogether(t *testing.T) {
 		assert.Equal(h, two, one, "%v", costs)
 		steps[h.ask.Algorithm]++
 		callers += len(costs)
-		if r.Straight {
-			straight[h.ask.Algorithm]++
+		if r.Fast {
+			fast[h.ask.Algorithm]++
 		}
 	})
-	t.Logf("steps %v, of which went straight %v; %d callers, %d times units ahead, mismatches 0", steps, straight, callers, ahead)
+	t.Logf("steps %v, of which went fast %v; %d callers, %d times units ahead, mismatches 0", steps, fast, callers, ahead)
 	for _, a := range all {
-		assert.Greater(t, straight[a], steps[a]/5, "%s goes straight", a)
+		assert.Greater(t, fast[a], steps[a]/5, "%s goes fast", a)
 	}
 }
 
@@ -253,9 +253,9 @@ func (d *denials) same(h *history, r *redisstore.Reply, began time.Time) bool {
 	return !then.Allowed && !h.Failed()
 }
 
-// TestSeveralStraight has asks for several keys go the straight way too, unless one of
+// TestSeveralFast has asks for several keys go the straight way too, unless one of
 // them can not.
-func TestSeveralStraight(t *testing.T) {
+func TestSeveralFast(t *testing.T) {
 	client := start(t).client(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	s := newStore(t, client, redisstore.WithClock(clock))
@@ -264,9 +264,9 @@ func TestSeveralStraight(t *testing.T) {
 		asks = append(asks, ask(a, ratelimit.PerMinute(5), 2))
 	}
 	goes := func() bool {
-		straight, err := s.Straight(context.Background(), asks)
+		fast, err := s.Fast(context.Background(), asks)
 		require.NoError(t, err)
-		return straight
+		return fast
 	}
 	for i := range 4 { // granted twice, then denied
 		assert.True(t, goes(), "time %d", i)

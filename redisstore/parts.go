@@ -29,16 +29,16 @@ func routingOf(client redis.UniversalClient) routing {
 }
 
 // parts returns the places of the units that one script each can decide about.
-func (r routing) parts(units []unit) [][]int {
+func (r routing) parts(items []item) [][]int {
 	var parts [][]int
 	known := make(map[string]int, 1)
-	for i := range units {
+	for i := range items {
 		where := ""
 		switch r {
 		case bySlot:
-			where = strconv.Itoa(slot(units[i].key.tag))
+			where = strconv.Itoa(slot(items[i].key.tag))
 		case byTag:
-			where = units[i].key.tag
+			where = items[i].key.tag
 		}
 		at, ok := known[where]
 		if !ok {
@@ -78,7 +78,7 @@ func (p *partial) Unwrap() error { return p.error }
 
 // failed returns the first of errs, those of calls about parts of units, and says
 // which parts have failed; or nil; or the error of ctx if that is over.
-func failed(ctx context.Context, errs []error, units []unit, parts [][]int) error {
+func joinFailures(ctx context.Context, errs []error, items []item, parts [][]int) error {
 	var p partial
 	for i, err := range errs {
 		if err == nil {
@@ -90,7 +90,7 @@ func failed(ctx context.Context, errs []error, units []unit, parts [][]int) erro
 		if p.error == nil {
 			p.error = err
 		}
-		p.parts = append(p.parts, partOf(units[parts[i][0]].key))
+		p.parts = append(p.parts, partOf(items[parts[i][0]].key))
 	}
 	if p.error == nil {
 		return nil
@@ -99,7 +99,7 @@ func failed(ctx context.Context, errs []error, units []unit, parts [][]int) erro
 }
 
 // each calls do with 0 to n-1 at once and waits for all.
-func each(n int, do func(i int)) {
+func inParallel(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := 1; i < n; i++ {
 		all.Go(func() { do(i) })
@@ -110,15 +110,15 @@ func each(n int, do func(i int)) {
 	all.Wait()
 }
 
-// takeApart decides about units in several slots, a script for each part of them.
+// takeInSeveral decides about units in several slots, a script for each part of them.
 // If one of them denies, or fails, what the others have charged is given back.
-func (s *Store) takeApart(ctx context.Context, units []unit, parts [][]int) ([]ratelimit.Result, error) {
-	answers := make([]answer, len(units))
+func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int) ([]ratelimit.Result, error) {
+	answers := make([]answer, len(items))
 	errs := make([]error, len(parts))
-	each(len(parts), func(i int) {
-		some := make([]unit, len(parts[i]))
+	inParallel(len(parts), func(i int) {
+		some := make([]item, len(parts[i]))
 		for j, place := range parts[i] {
-			some[j] = units[place]
+			some[j] = items[place]
 		}
 		var got []answer
 		var reply any
@@ -129,39 +129,39 @@ func (s *Store) takeApart(ctx context.Context, units []unit, parts [][]int) ([]r
 			answers[parts[i][j]] = got[j]
 		}
 	})
-	err := failed(ctx, errs, units, parts)
+	err := joinFailures(ctx, errs, items, parts)
 	passes := err == nil
 	for i := range answers {
-		passes = passes && (units[i].shadow || answers[i].granted)
+		passes = passes && (items[i].shadow || answers[i].granted)
 	}
 	if !passes {
-		s.giveBack(ctx, units, answers, parts)
+		s.giveBack(ctx, items, answers, parts)
 	}
 	if err != nil {
 		return nil, err
 	}
-	results := make([]ratelimit.Result, len(units))
+	results := make([]ratelimit.Result, len(items))
 	for i := range answers {
 		a := &answers[i]
 		if !passes {
 			a.left, a.reset = a.leftBefore, a.resetBefore
 		}
-		results[i] = a.result(units[i].limit)
+		results[i] = a.result(items[i].limit)
 	}
 	return results, nil
 }
 
 // giveBack gives back what answers say was charged, even if ctx is over. What can
 // not be given back stays taken.
-func (s *Store) giveBack(ctx context.Context, units []unit, answers []answer, parts [][]int) {
+func (s *Store) giveBack(ctx context.Context, items []item, answers []answer, parts [][]int) {
 	ctx = context.WithoutCancel(ctx)
-	each(len(parts), func(i int) {
+	inParallel(len(parts), func(i int) {
 		var keys []string
 		var args []any
 		for _, place := range parts[i] {
 			if a := &answers[place]; a.charged() {
-				keys = append(keys, units[place].key.text)
-				args = append(args, string(units[place].kind), units[place].n, a.at, a.before, a.after)
+				keys = append(keys, items[place].key.text)
+				args = append(args, string(items[place].kind), items[place].n, a.at, a.before, a.after)
 			}
 		}
 		if len(keys) > 0 {

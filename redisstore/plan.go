@@ -21,11 +21,11 @@ type plan struct {
 	limit      int64 // most granted at once
 }
 
-// A planner makes plans. It keeps the last: most asks are at one rate.
-type planner struct{ last atomic.Pointer[planned] }
+// A planCache makes plans. It keeps the last: maxNumber asks are at one rate.
+type planCache struct{ last atomic.Pointer[cachedPlan] }
 
-// A planned is a plan, what it is for, and what the scripts for one key are told of it.
-type planned struct {
+// A cachedPlan is a plan, what it is for, and what the scripts for one key are told of it.
+type cachedPlan struct {
 	algorithm ratelimit.Algorithm
 	rate      ratelimit.Rate
 	plan      plan
@@ -33,16 +33,16 @@ type planned struct {
 }
 
 // planOf returns the plan for r by a, or why there is none.
-func (m *planner) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (*planned, error) {
-	if p := m.last.Load(); p != nil && p.algorithm == a && p.rate == r {
+func (c *planCache) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (*cachedPlan, error) {
+	if p := c.last.Load(); p != nil && p.algorithm == a && p.rate == r {
 		return p, nil
 	}
 	plan, err := planOf(a, r)
 	if err != nil {
 		return nil, err
 	}
-	p := &planned{a, r, plan, plan.args()}
-	m.last.Store(p)
+	p := &cachedPlan{a, r, plan, plan.args()}
+	c.last.Store(p)
 	return p, nil
 }
 
@@ -55,12 +55,12 @@ var algorithms = map[ratelimit.Algorithm]byte{
 }
 
 const (
-	// most is the largest number that the script computes with: small
+	// maxNumber is the largest number that the script computes with: small
 	// enough that a few of them add up exactly in a double.
-	most = 1 << 50
+	maxNumber = 1 << 50
 
-	// mostLogged is how many requests a log may have to store for one key.
-	mostLogged = 1 << 16
+	// maxLogged is how many requests a log may have to store for one key.
+	maxLogged = 1 << 16
 )
 
 // planOf returns the plan for r by a, or why there is none. Such an error matches
@@ -101,11 +101,11 @@ func bucketPlan(kind byte, r ratelimit.Rate) (plan, error) {
 	// Per nanosecond until here. A thousand times as much drains in a
 	// microsecond, and what 1000 and unit share cancels out.
 	d = gcd(1000, p.unit)
-	if p.gain > most/(1000/d) {
+	if p.gain > maxNumber/(1000/d) {
 		return plan{}, unsupported("requests", r.Requests, "must be at most 2^50 a microsecond, in lowest terms, in a Redis store")
 	}
 	p.gain, p.unit = p.gain*(1000/d), p.unit/d
-	if p.unit > most {
+	if p.unit > maxNumber {
 		return plan{}, unsupported("per", r.Per, "must be at most 2^50 microseconds, in lowest terms, in a Redis store")
 	}
 	return p, nil
@@ -113,9 +113,9 @@ func bucketPlan(kind byte, r ratelimit.Rate) (plan, error) {
 
 func windowPlan(kind byte, r ratelimit.Rate) (plan, error) {
 	p := plan{kind: kind, gain: int64(r.Requests), unit: r.Per.Microseconds(), limit: int64(r.Requests)}
-	bound := int64(most)
+	bound := int64(maxNumber)
 	if kind == 's' {
-		bound = mostLogged
+		bound = maxLogged
 	}
 	switch {
 	case r.Burst != 0:
@@ -124,7 +124,7 @@ func windowPlan(kind byte, r ratelimit.Rate) (plan, error) {
 		return plan{}, unsupported("requests", r.Requests, "must be at most %d in a Redis store", bound)
 	case r.Per%time.Microsecond != 0:
 		return plan{}, unsupported("per", r.Per, "must be whole microseconds in a Redis store: its clock has no finer ones")
-	case p.unit > most:
+	case p.unit > maxNumber:
 		return plan{}, unsupported("per", r.Per, "must be at most 2^50 microseconds in a Redis store")
 	}
 	return p, nil

@@ -72,7 +72,7 @@ var takeScripts = func() (scripts [families]*script) {
 
 var giveBackScript = newScript(exactLua + bucketLua + windowLua + logLua + giveBackLua)
 
-// A script is one that the server knows by its hash, once it has been sent.
+// A script is one that the server knows by its hash, noRetry it has been sent.
 type script struct {
 	text string
 	hash any // a string
@@ -83,9 +83,9 @@ func newScript(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// once is a command that the client does not send again by itself: its reply may
+// noRetry is a command that the client does not send again by itself: its reply may
 // have been lost, not it.
-type once struct{ *redis.Cmd }
+type noRetry struct{ *redis.Cmd }
 
 // NoRetry returns true.
-func (once) NoRetry() bool { return true }
+func (noRetry) NoRetry() bool { return true }

@@ -29,7 +29,7 @@ func snapshotOf(p *plan, l *level) snapshot {
 
 // denied makes s what an answer says that denies one unit, unless it has no number for
 // when that ends.
-func (s *snapshot) denied(a *answer) {
+func (s *snapshot) recordDenial(a *answer) {
 	if a.retry != ratelimit.Never && a.reset != ratelimit.Never {
 		s.known, s.retry, s.reset = 'd', a.retry.Microseconds(), a.reset.Microseconds()
 	}

@@ -47,7 +47,7 @@ type counters struct {
 	errors map[Class]uint64
 }
 
-func (c *counters) failed(class Class) {
+func (c *counters) countError(class Class) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.errors == nil {

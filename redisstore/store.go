@@ -16,7 +16,7 @@ type Store struct {
 	settings
 	conn    *conn
 	routing routing
-	planner planner
+	plans   planCache
 }
 
 var _ ratelimit.Store = (*Store)(nil)
@@ -58,7 +58,7 @@ func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 // has to be given back. Its errors match [ratelimit.ErrStore] and are an [*Error],
 // or match [ratelimit.ErrInvalidConfig], [ratelimit.ErrInvalidCount] or ctx's.
 func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
-	ctx, err := s.begin(ctx)
+	ctx, err := s.checkContext(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,20 +66,20 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 		return s.takeOne(ctx, &asks[0])
 	}
 	s.conn.stats.decisions.Add(1)
-	units := make([]unit, len(asks))
+	items := make([]item, len(asks))
 	for i := range asks {
-		if units[i], err = s.unit(&asks[i]); err != nil {
+		if items[i], err = s.item(&asks[i]); err != nil {
 			return nil, err
 		}
 	}
 	s.conn.denials.forget(asks)
-	switch parts := s.routing.parts(units); len(parts) {
+	switch parts := s.routing.parts(items); len(parts) {
 	case 0:
 		return []ratelimit.Result{}, nil
 	case 1:
-		return s.takeTogether(ctx, units)
+		return s.takeInOne(ctx, items)
 	default:
-		return s.takeApart(ctx, units, parts)
+		return s.takeInSeveral(ctx, items, parts)
 	}
 }
 
@@ -103,11 +103,11 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 		return []ratelimit.Result{res}, nil
 	}
 	s.conn.stats.decisions.Add(1)
-	u, err := s.unit(a)
+	u, err := s.item(a)
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.conn.lane(ctx, u.key.text).ask(ctx, &u)
+	res, err := s.conn.sender(ctx, u.key.text).ask(ctx, &u)
 	if err != nil {
 		return nil, err
 	}
@@ -116,29 +116,29 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 
 // Reset makes the keys of asks as good as new. Its errors are as those of Take.
 func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
-	ctx, err := s.begin(ctx)
+	ctx, err := s.checkContext(ctx)
 	if err != nil {
 		return err
 	}
-	units := make([]unit, len(asks))
+	items := make([]item, len(asks))
 	for i := range asks {
 		if algorithms[asks[i].Algorithm] == 0 {
 			return noAlgorithm(asks[i].Algorithm)
 		}
-		units[i].key = s.keyOf(&asks[i])
+		items[i].key = s.keyOf(&asks[i])
 	}
 	s.conn.leases.forget(asks)
 	defer s.conn.denials.reset(asks)
-	parts := s.routing.parts(units)
+	parts := s.routing.parts(items)
 	errs := make([]error, len(parts))
-	each(len(parts), func(i int) {
+	inParallel(len(parts), func(i int) {
 		var keys []string
 		for _, j := range parts[i] {
-			keys = append(keys, units[j].key.text)
+			keys = append(keys, items[j].key.text)
 		}
 		errs[i] = s.conn.del(ctx, keys)
 	})
-	return failed(ctx, errs, units, parts)
+	return joinFailures(ctx, errs, items, parts)
 }
 
 // Close gives back what was taken ahead; see [WithLeases]. The store still works, and
@@ -151,7 +151,7 @@ func (s *Store) Close() error {
 }
 
 // begin returns the context of a call that may be made.
-func (s *Store) begin(ctx context.Context) (context.Context, error) {
+func (s *Store) checkContext(ctx context.Context) (context.Context, error) {
 	if s == nil || s.conn == nil {
 		return nil, &ratelimit.ConfigError{Field: "store", Value: "the zero value", Reason: "must be made by New"}
 	}
@@ -162,7 +162,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, error) {
 }
 
 // A unit is an ask as the script wants it.
-type unit struct {
+type item struct {
 	ask *ratelimit.Ask
 	key key
 	plan
@@ -171,47 +171,47 @@ type unit struct {
 	shadow bool
 }
 
-func (s *Store) unit(a *ratelimit.Ask) (unit, error) {
+func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	if a.N < 0 {
-		return unit{}, ratelimit.ErrInvalidCount
+		return item{}, ratelimit.ErrInvalidCount
 	}
-	p, err := s.planner.planOf(a.Algorithm, a.Rate)
+	p, err := s.plans.planOf(a.Algorithm, a.Rate)
 	if err != nil {
-		return unit{}, err
+		return item{}, err
 	}
 	// What never fits is all the same to a double.
 	n := min(int64(a.N), p.plan.limit+1)
-	return unit{a, s.keyOf(a), p.plan, p.args, n, a.Shadow}, nil
+	return item{a, s.keyOf(a), p.plan, p.args, n, a.Shadow}, nil
 }
 
-// takeTogether has one script decide.
-func (s *Store) takeTogether(ctx context.Context, units []unit) ([]ratelimit.Result, error) {
-	reply, err := s.take(ctx, units, false)
+// takeInOne has one script decide.
+func (s *Store) takeInOne(ctx context.Context, items []item) ([]ratelimit.Result, error) {
+	reply, err := s.take(ctx, items, false)
 	if err != nil {
 		return nil, err
 	}
-	if results, err := straight(units, reply); results != nil || err != nil {
+	if results, err := fastResults(items, reply); results != nil || err != nil {
 		return results, err
 	}
-	answers, err := answersIn(reply, len(units), false)
+	answers, err := answersIn(reply, len(items), false)
 	if err != nil {
 		return nil, err
 	}
-	results := make([]ratelimit.Result, len(units))
+	results := make([]ratelimit.Result, len(items))
 	for i := range answers {
-		results[i] = answers[i].result(units[i].limit)
+		results[i] = answers[i].result(items[i].limit)
 	}
 	return results, nil
 }
 
 // take runs the script that decides about units, which are in one slot.
-func (s *Store) take(ctx context.Context, units []unit, returnable bool) (any, error) {
-	keys := make([]string, len(units))
-	args := make([]any, 0, 2+6*len(units))
+func (s *Store) take(ctx context.Context, items []item, returnable bool) (any, error) {
+	keys := make([]string, len(items))
+	args := make([]any, 0, 2+6*len(items))
 	args = append(args, s.env(), flag(returnable))
 	var needs family
-	for i := range units {
-		u := &units[i]
+	for i := range items {
+		u := &items[i]
 		needs |= familyOf[u.kind]
 		keys[i] = u.key.text
 		args = append(args, string(u.kind), u.n, flag(u.shadow), u.gain, u.unit, u.burst)

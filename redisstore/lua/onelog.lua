@@ -24,7 +24,7 @@ do
     end
   end
   if oldest or not head[1] then
-    local used, straight, all, ahead = total - base, true, true, ARGV[5] and ARGV[4]
+    local used, fast, all, ahead = total - base, true, true, ARGV[5] and ARGV[4]
     local after = used
     for j = ahead and 6 or 4, #ARGV do
       local n = ARGV[j] + 0
@@ -34,10 +34,10 @@ do
         after = after + n
       else
         all = all and n == 0
-        straight = straight and (must <= size or want > limit)
+        fast = fast and (must <= size or want > limit)
       end
     end
-    if straight then
+    if fast then
       if all and ahead then after = after + math.max(0, math.min(ahead, limit - after - ARGV[5])) end
       if after > used then
         local sum, ms = total + after - used, per / 1000 + pad

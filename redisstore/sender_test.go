@@ -170,7 +170,7 @@ func TestSentTogether(t *testing.T) {
 	srv := startReal(t)
 	store := newStore(t, srv.client(t))
 	day := ratelimit.PerDay(100)
-	const callers = 3*redisstore.MostTogether + redisstore.MostFlights
+	const callers = 3*redisstore.MaxPipelineCalls + redisstore.MaxPipelines
 	named := func(i int) ratelimit.Ask {
 		name := fmt.Sprint("client", i)
 		return ratelimit.Ask{Rule: "rule", Key: name, Client: name, Algorithm: all[i%len(all)], Rate: day, N: 1}
@@ -185,7 +185,7 @@ func TestSentTogether(t *testing.T) {
 	}
 	c.goes()
 	after := store.Stats()
-	assert.EqualValues(t, redisstore.MostFlights+3, after.RoundTrips-before.RoundTrips, "some alone, and the others as soon as one is back")
+	assert.EqualValues(t, redisstore.MaxPipelines+3, after.RoundTrips-before.RoundTrips, "some alone, and the others as soon as one is back")
 	assert.Less(t, after.Calls-before.Calls, uint64(callers/2), "keys of one rate are one script, but for logs")
 	for i := range callers {
 		require.NoError(t, c.errs[i])
@@ -224,7 +224,7 @@ func TestForgottenScripts(t *testing.T) {
 func TestBatchUndecided(t *testing.T) {
 	srv := startReal(t)
 	store := newStore(t, srv.client(t), frozen())
-	asks := apart(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(10), 3*redisstore.MostFlights)
+	asks := apart(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(10), 3*redisstore.MaxPipelines)
 	for i := range asks {
 		if i%4 < 2 {
 			take(t, store, asks[i])
@@ -261,9 +261,9 @@ func (h hanging) Write(b []byte) (int, error) {
 	return h.Conn.Write(b)
 }
 
-// TestHungFlight has calls hang that the client does not end: others are made in their
+// TestHungPipeline has calls hang that the client does not end: others are made in their
 // place.
-func TestHungFlight(t *testing.T) {
+func TestHungPipeline(t *testing.T) {
 	on, ends := new(atomic.Bool), make(chan struct{})
 	client := redis.NewClient(&redis.Options{Addr: start(t).addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
@@ -274,16 +274,16 @@ func TestHungFlight(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background()) // so that no caller makes its call itself
 	defer cancel()
-	asks := apart(all[0], ratelimit.PerDay(5), redisstore.MostFlights+1)
+	asks := apart(all[0], ratelimit.PerDay(5), redisstore.MaxPipelines+1)
 	on.Store(true)
-	for i := range redisstore.MostFlights {
+	for i := range redisstore.MaxPipelines {
 		_, err := s.Take(ctx, asks[i:i+1])
 		assert.ErrorIs(t, err, ratelimit.ErrStore)
 	}
 	on.Store(false)
-	_, err = s.Take(ctx, asks[redisstore.MostFlights:])
+	_, err = s.Take(ctx, asks[redisstore.MaxPipelines:])
 	assert.NoError(t, err)
-	assert.Equal(t, redisstore.MostFlights, s.CallsUnderWay())
+	assert.Equal(t, redisstore.MaxPipelines, s.CallsUnderWay())
 	close(ends)
 	idle(t, s)
 }
