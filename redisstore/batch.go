@@ -2,8 +2,8 @@ package redisstore
 
 import "errors"
 
-// batched returns the calls to make for calls: those for one caller each, about keys of
-// one rate, are one script.
+// batched returns the calls to send in place of calls. Calls of one plan that have one
+// caller each are replaced by a single call, a batch, whose script decides all their keys.
 func (c *conn) batched(calls []*call) []*call {
 	if !c.oneServer || len(calls) == 1 {
 		return calls
@@ -38,8 +38,9 @@ func (c *conn) newBatch(u *item) *call {
 	return &call{script: oneScripts[u.kind], args: oneArgs(nil, c.set.env(), u, nil, 0, 0)}
 }
 
-// split gives the calls that b was made for the replies to them, and returns those that
-// are still to be made: of states that are not as usual.
+// split hands the reply to the batch b to the calls that it stands for. It returns the
+// calls that the script has not decided, because their state needs the general code; each
+// of them is to be sent by itself. It returns nil if b is not a batch.
 func (b *call) split() (undecided []*call) {
 	if len(b.members) == 0 {
 		return nil

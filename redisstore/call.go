@@ -15,44 +15,45 @@ type call struct {
 	script *script // nil for DEL
 	keys   []string
 	args   []any
-	shared *shared // of a call that callers can join
+	shared *shared // if callers of one key share it; else nil
 
-	members []*call // that it is made in place of
+	members []*call // of a call made by batched: those that it stands for
 
 	waiters  []*waiter
-	deadline time.Time // of the one who waits longest
-	sent     bool      // nobody can join any more
+	deadline time.Time // of the waiter whose deadline is last
+	sent     bool      // no caller can join any more
 	tries    int
 
-	before, behind *call // in the list of the sender
+	before, behind *call // neighbours in the list of the sender
 
 	reply        any
 	err          error
 	began, ended time.Duration // of the last try, by the clock of the conn
-	resets       int64         // that there had been when it began
+	resets       int64         // number of Resets there had been when it began
 }
 
-// A shared is what callers who have joined want.
+// shared is the part of a call that its callers have in common: a key, and what each of
+// them wants of it.
 type shared struct {
 	keyQueue *keyQueue
 	item
-	costs []int64 // the units that each wants, once the call is sent
+	costs []int64 // the units that each waiter wants; set when the call is sent
 
-	ahead, reserve int64 // how many units to take besides, if so many are left then
+	ahead, reserve int64 // units to take ahead, and how many must be left afterwards
 }
 
-// A waiter is a caller.
+// A waiter is a caller that waits for a call to end.
 type waiter struct {
 	cost     int64
 	deadline time.Time
 	gone     bool // guarded by the mutex of the sender
 
 	settled atomic.Bool
-	outcome outcome // once done says so
+	outcome outcome // set before done receives
 	done    chan struct{}
 }
 
-// settle tells w how its call has ended, unless it has been told.
+// settle gives w the outcome of its call, unless w has one already.
 func (w *waiter) settle(o outcome) {
 	if w.settled.CompareAndSwap(false, true) {
 		w.outcome = o
@@ -60,16 +61,16 @@ func (w *waiter) settle(o outcome) {
 	}
 }
 
-// An outcome is how a call has ended, for one caller.
+// An outcome is how a call has ended for one of its callers.
 type outcome struct {
 	reply  any
-	result ratelimit.Result // of a call that was joined
+	result ratelimit.Result // if the call was shared
 	err    error
 }
 
 func newWaiter(cost int64) *waiter { return &waiter{cost: cost, done: make(chan struct{}, 1)} }
 
-// A list is calls that have not ended, in no order. The zero list is empty.
+// A list is a doubly linked list of calls, in no particular order. The zero list is empty.
 type list struct{ first *call }
 
 func (l *list) add(c *call) {
@@ -92,8 +93,8 @@ func (l *list) remove(c *call) {
 	c.before, c.behind = nil, nil
 }
 
-// newSharedCall returns the first call of a key: most have one caller, and no other behind
-// them.
+// newSharedCall returns the first call for a key, and a keyQueue for it. Everything that a
+// call with one caller needs is allocated at once.
 func newSharedCall(u *item) (*call, *keyQueue) {
 	var made struct {
 		call
@@ -106,7 +107,7 @@ func newSharedCall(u *item) (*call, *keyQueue) {
 		costs   [1]int64
 	}
 	m := &made
-	m.ask = *u.ask // the caller may be gone when it is read
+	m.ask = *u.ask // the caller may have returned when ask is read
 	m.shared = shared{keyQueue: &m.keyQueue, item: *u, costs: m.costs[:0]}
 	m.shared.ask = &m.ask
 	m.key[0] = u.key.text
@@ -115,8 +116,8 @@ func newSharedCall(u *item) (*call, *keyQueue) {
 	return &m.call, &m.keyQueue
 }
 
-// freeze says who c is made for, and reports whether that is anybody. It must be
-// called with the mutex of the sender held.
+// freeze removes the waiters that have left, after which no caller can join c. It reports
+// whether a waiter remains. The caller must hold the mutex of the sender.
 func (c *call) freeze() bool {
 	c.waiters = slices.DeleteFunc(c.waiters, func(w *waiter) bool { return w.gone })
 	if len(c.waiters) == 0 {
@@ -133,16 +134,17 @@ func (c *call) freeze() bool {
 	return true
 }
 
-// pause returns how long to wait before c is made another time.
+// pause returns how long to wait before c is repeated.
 func (c *call) pause() time.Duration { return time.Millisecond << min(c.tries, 4) }
 
-// retries reports whether c has not run, may succeed when it is made another time,
-// and is still waited for long enough by then.
+// retries reports whether to repeat c: the server has not run it, a repetition may succeed,
+// and a waiter will still be there for the answer.
 func (c *call) retries(now time.Time) bool {
 	return c.err != nil && classOf(c.err).transient() && now.Add(2*c.pause()).Before(c.deadline)
 }
 
-// command returns c as the client wants it: a script by its hash, or as a whole.
+// command returns c as a command of the client. It names the script by its hash, or
+// contains its text if whole is true.
 func (c *call) command(ctx context.Context, env string, whole bool) noRetry {
 	if c.shared != nil {
 		c.script = oneScripts[c.shared.kind]

@@ -6,8 +6,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A lone call is one that its caller makes itself: for who asks while nobody else
-// does, a goroutine for it would take longer than all the rest here.
+// A directCall is a call that is made by the goroutine of its caller. Where no other call
+// is under way, starting a goroutine for the call would take longer than all other work in
+// this process. The parts of the call are held here, so that they need no allocation.
 type directCall struct {
 	pipeline pipeline
 	call     call
@@ -17,8 +18,9 @@ type directCall struct {
 	costs    [1]int64
 }
 
-// startDirect returns the call for who asks for u and may make it itself, or nil if others
-// are asking. The sender has one, as it is startDirect.
+// startDirect returns a call for u that the calling goroutine may make itself, or nil if
+// other calls are under way. The sender has only one directCall, which is enough: while it
+// is in use, another call is under way.
 func (s *sender) startDirect(u *item) *directCall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +41,8 @@ func (s *sender) startDirect(u *item) *directCall {
 	return m
 }
 
-// makeDirect makes the call m, and tells others that they may go.
+// makeDirect makes the call m, returns its result, and starts the calls that came in the
+// meantime.
 func (s *sender) makeDirect(m *directCall) (ratelimit.Result, error) {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
@@ -58,7 +61,7 @@ func (s *sender) makeDirect(m *directCall) (ratelimit.Result, error) {
 	results := s.conn.results(c)
 	err := c.err
 	s.finish(&m.pipeline)
-	if next := s.successor(&m.pipeline); next != nil { // m may be another's call
+	if next := s.successor(&m.pipeline); next != nil { // from here on m may hold the call of another caller
 		go s.runPipeline(next)
 	}
 	if err != nil {

@@ -101,9 +101,9 @@ func (s *Store) Fast(ctx context.Context, asks []ratelimit.Ask) (bool, error) {
 }
 
 // Deny answers n units if r makes certain that they are denied.
-func (r *Reply) Deny(n int64, early, late time.Duration) (ratelimit.Result, bool) {
+func (r *Reply) Deny(n int64, longest, shortest time.Duration) (ratelimit.Result, bool) {
 	var res ratelimit.Result
-	denied := r.known.deny(&r.plan, n, early.Microseconds(), late.Microseconds(), &res)
+	denied := r.known.deny(&r.plan, n, longest.Microseconds(), shortest.Microseconds(), &res)
 	return res, denied
 }
 

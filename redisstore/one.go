@@ -9,7 +9,10 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// oneScripts are the scripts that decide about one key, by algorithm.
+// oneScripts are the scripts that decide one key, by the letter of the algorithm. Each
+// begins with a fast path, which handles the usual states in straight-line code. If the
+// fast path does not apply, the general code after it decides. A reply of the fast path is
+// only the state that was stored; [level] derives the results from it.
 var oneScripts = map[byte]*script{
 	't': oneScriptOf('t', oneBucketLua, bucketLua),
 	'l': oneScriptOf('l', oneBucketLua, bucketLua),
@@ -22,7 +25,8 @@ func oneScriptOf(kind byte, fast, general string) *script {
 	return newScript(startLua + fast + exactLua + general + "\nlocal kind = kinds." + string(kind) + "\n" + oneLua)
 }
 
-// env returns the first argument of the scripts that take: nothing, but in tests.
+// env returns the first argument of the scripts that charge. It is empty, except in a test
+// that sets the clock.
 func (s *settings) env() string {
 	if s.now == nil {
 		return ""
@@ -35,9 +39,10 @@ func (s *settings) env() string {
 	return fmt.Sprintf("%d %d %d %s", seconds, us, s.pad.Milliseconds(), flag(s.heals))
 }
 
-// oneArgs adds to args the arguments of a script for one key of u, to charge costs one
-// after the other and then, if all were granted, up to ahead units more that leave
-// reserve. A cost is at most one more than the limit; 0 looks.
+// oneArgs appends to args the arguments of a script for the key of u. The script charges
+// costs one after the other. If it grants all of them, it then takes up to ahead units
+// more, but leaves at least reserve. A cost of 0 only looks; a cost is at most one more
+// than the limit.
 func oneArgs(args []any, env string, u *item, costs []int64, ahead, reserve int64) []any {
 	args = append(append(args, env), u.args...)
 	if len(costs) > 1 || ahead > 0 {
@@ -49,7 +54,7 @@ func oneArgs(args []any, env string, u *item, costs []int64, ahead, reserve int6
 	return args
 }
 
-// args returns what the scripts for one key are told of p.
+// args returns the arguments that describe p to the scripts for one key.
 func (p *plan) args() []any {
 	if p.burst > 0 {
 		return []any{p.prefix(), p.gain, p.unit, p.burst}
@@ -57,7 +62,7 @@ func (p *plan) args() []any {
 	return []any{p.prefix(), p.limit}
 }
 
-// head returns what a state written by p begins with.
+// prefix returns the beginning of every state that is written under p.
 func (p *plan) prefix() string {
 	numbers := []int64{p.gain, p.unit, p.burst}
 	if p.burst == 0 {
@@ -70,9 +75,9 @@ func (p *plan) prefix() string {
 	return string(text)
 }
 
-// readOne returns what a script for one key has replied to the oneArgs of the same p,
-// costs, ahead and reserve: the result of each cost, what is known of the key after
-// that, and how many units were taken ahead.
+// readOne reads the reply of a script for one key, which was called with the oneArgs of the
+// same p, costs, ahead and reserve. It returns the result of each cost, the state of the
+// key after them, and how many units were taken ahead.
 func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelimit.Result, snapshot, int64, error) {
 	results := make([]ratelimit.Result, len(costs))
 	if text, ok := reply.(string); ok {
@@ -104,7 +109,7 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 		for i, n := range costs {
 			a := r.answer()
 			results[i] = a.result(p.limit)
-			if !a.granted && n <= 1 && s.behind >= 0 { // then none is left, and no later cost was granted
+			if !a.granted && n <= 1 && s.behind >= 0 { // then nothing is left, and no later cost was granted
 				s.recordDenial(&a)
 			}
 		}
@@ -116,7 +121,8 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 	return nil, snapshot{}, 0, &Error{ClassOther, errors.New("the script replied something else")}
 }
 
-// straight returns the results of units if reply is one of the straight way, else none.
+// fastResults returns the results of items if reply came from the fast path, and nil if it
+// came from the general code.
 func fastResults(items []item, reply any) ([]ratelimit.Result, error) {
 	parts, _ := reply.([]any)
 	if len(parts) != 1+len(items) {
@@ -140,15 +146,15 @@ func fastResults(items []item, reply any) ([]ratelimit.Result, error) {
 	return results, nil
 }
 
-// fastLengths are how many numbers a reply of the straight way has, if there is a state.
+// fastLengths is how many numbers a reply of the fast path has if the key had a state.
 var fastLengths = map[byte]int{'t': 8, 'l': 8, 'f': 6, 'c': 7, 's': 6}
 
-// A fastReply is a reply of the straight way: now, and what was stored, in two texts or
-// both in the second.
+// A fastReply is a reply of the fast path: the server's time, and the state as it was
+// stored. The first text may be empty; then the second has both.
 type fastReply struct{ now, state string }
 
-// parse adds the numbers of text, with a space between, to those in numbers, of which
-// there are n, and returns how many there are then, or -1 if it is something else.
+// parse reads the numbers in text, which are separated by spaces, into numbers from index n
+// on. It returns the index after the last, or -1 if text has something else in it.
 func parse(numbers *[8]int64, n int, text string) int {
 	for len(text) > 0 && n >= 0 {
 		field, rest, _ := strings.Cut(text, " ")
@@ -162,9 +168,9 @@ func parse(numbers *[8]int64, n int, text string) int {
 	return n
 }
 
-// levelIn returns the level now that reply tells of.
+// levelIn returns the level at the server's time that reply describes.
 func levelIn(p *plan, reply fastReply) (level, error) {
-	var numbers [8]int64 // now, and what was stored
+	var numbers [8]int64 // the server's time, then the state as it was stored
 	n := parse(&numbers, parse(&numbers, 0, reply.now), reply.state)
 	now, rest := numbers[0]*1e6+numbers[1], numbers[3:]
 	switch {

@@ -223,32 +223,32 @@ func TestDenial(t *testing.T) {
 // same compares what r, of began, says of a denial with what the server says, at two
 // estimates of now. It reports false if units were granted: then r is outdated.
 func (d *denials) same(h *history, r *redisstore.Reply, began time.Time) bool {
-	early := h.clock.Now().Sub(began)
-	late, n := early, max(h.cost(), 1)
+	longest := h.clock.Now().Sub(began)
+	shortest, n := longest, max(h.cost(), 1)
 	if h.rand.IntN(2) == 0 {
-		late = time.Duration(h.rand.Int64N(int64(early) + 1)).Truncate(time.Microsecond)
+		shortest = time.Duration(h.rand.Int64N(int64(longest) + 1)).Truncate(time.Microsecond)
 	}
-	got, ok := r.Deny(n, early, late)
-	h.clock.Set(began.Add(late))
+	got, ok := r.Deny(n, longest, shortest)
+	h.clock.Set(began.Add(shortest))
 	want := h.one([]int64{n}, 0, 0).Results[0]
 	if want.Allowed {
 		d.granted++
-		return assert.False(h, ok, "%d units, %v later: %+v", n, late, r) && false
+		return assert.False(h, ok, "%d units, %v later: %+v", n, shortest, r) && false
 	}
-	h.clock.Set(began.Add(early))
+	h.clock.Set(began.Add(longest))
 	then := h.one([]int64{n}, 0, 0).Results[0]
 	all, _ := r.Knows()
 	switch {
 	case ok:
 		d.certain++
-		assert.False(h, then.Allowed, "%d units, %v later: %+v", n, early, r)
+		assert.False(h, then.Allowed, "%d units, %v later: %+v", n, longest, r)
 		want.Remaining = then.Remaining
-		assert.Equal(h, want, got, "%d units, between %v and %v later: %+v", n, late, early, r)
+		assert.Equal(h, want, got, "%d units, between %v and %v later: %+v", n, shortest, longest, r)
 	case then.Allowed:
 		d.granted++
 	default:
 		d.uncertain++
-		assert.False(h, all, "%d units, %v later: %v", n, early, then)
+		assert.False(h, all, "%d units, %v later: %v", n, longest, then)
 	}
 	return !then.Allowed && !h.Failed()
 }

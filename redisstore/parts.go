@@ -9,13 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A routing says which keys one script can have.
+// A routing says which keys one script may decide together.
 type routing uint8
 
 const (
-	toOne  routing = iota // all: there is one server
-	bySlot                // those in one slot of a cluster
-	byTag                 // those with the same hash tag: nothing is known of the client
+	toOne  routing = iota // all keys: there is one server
+	bySlot                // the keys of one slot of a cluster
+	byTag                 // the keys with the same hash tag: the client is of an unknown kind
 )
 
 func routingOf(client redis.UniversalClient) routing {
@@ -28,7 +28,8 @@ func routingOf(client redis.UniversalClient) routing {
 	return byTag
 }
 
-// parts returns the places of the units that one script each can decide about.
+// parts divides items into groups that one script each can decide. A group is a list of
+// indexes of items.
 func (r routing) parts(items []item) [][]int {
 	var parts [][]int
 	known := make(map[string]int, 1)
@@ -51,9 +52,9 @@ func (r routing) parts(items []item) [][]int {
 	return parts
 }
 
-// Part returns which part of the store has the state of a: of a Cluster, the 256
-// slots that it is among; of others, there is one. One part may fail while others
-// answer; see [ratelimit.Store].
+// Part returns the number of the part of the store that holds the state of a. In a Cluster,
+// a part is 256 adjacent slots. Otherwise the whole store is part 0. One part may fail
+// while the others still answer; see [ratelimit.Store].
 func (s *Store) Part(a ratelimit.Ask) int {
 	if s == nil || s.routing != bySlot {
 		return 0
@@ -61,23 +62,24 @@ func (s *Store) Part(a ratelimit.Ask) int {
 	return partOf(s.keyOf(&a))
 }
 
-// partOf returns the part of a Cluster that has k.
+// partOf returns the part of a Cluster that holds k.
 func partOf(k key) int { return slot(k.tag) / 256 }
 
-// A partial is the failure of some parts of a Cluster.
+// A partial is an error that says which parts of a Cluster have failed.
 type partial struct {
 	error
 	parts []int
 }
 
-// Parts returns which have failed; see [ratelimit.Store].
+// Parts returns the parts that have failed; see [ratelimit.Store].
 func (p *partial) Parts() []int { return p.parts }
 
-// Unwrap returns what one of them has failed by.
+// Unwrap returns the error of the first part that has failed.
 func (p *partial) Unwrap() error { return p.error }
 
-// failed returns the first of errs, those of calls about parts of units, and says
-// which parts have failed; or nil; or the error of ctx if that is over.
+// joinFailures returns nil if none of errs is an error. Otherwise it returns the error of
+// ctx if ctx has ended, or else the first of errs as a partial that names all failed parts.
+// The i-th error is that of the call about parts[i], which are indexes of items.
 func joinFailures(ctx context.Context, errs []error, items []item, parts [][]int) error {
 	var p partial
 	for i, err := range errs {
@@ -98,7 +100,7 @@ func joinFailures(ctx context.Context, errs []error, items []item, parts [][]int
 	return &p
 }
 
-// each calls do with 0 to n-1 at once and waits for all.
+// inParallel calls do with 0 to n-1, each in its own goroutine, and waits for all of them.
 func inParallel(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := 1; i < n; i++ {
@@ -110,8 +112,8 @@ func inParallel(n int, do func(i int)) {
 	all.Wait()
 }
 
-// takeInSeveral decides about units in several slots, a script for each part of them.
-// If one of them denies, or fails, what the others have charged is given back.
+// takeInSeveral decides items that are in several slots, by one script for each of parts.
+// If one of the scripts denies or fails, it gives back what the others have charged.
 func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int) ([]ratelimit.Result, error) {
 	answers := make([]answer, len(items))
 	errs := make([]error, len(parts))
@@ -151,8 +153,8 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int) 
 	return results, nil
 }
 
-// giveBack gives back what answers say was charged, even if ctx is over. What can
-// not be given back stays taken.
+// giveBack gives back the charges that answers report, even if ctx has ended. What cannot
+// be given back stays charged.
 func (s *Store) giveBack(ctx context.Context, items []item, answers []answer, parts [][]int) {
 	ctx = context.WithoutCancel(ctx)
 	inParallel(len(parts), func(i int) {

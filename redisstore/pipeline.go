@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// A pipeline is calls that are made together.
+// A pipeline is a group of calls that are sent together, and whose replies are read
+// together.
 type pipeline struct {
 	calls     []*call
-	deadline  time.Time // when nobody waits any more
-	finished  bool      // who waits is being told
+	deadline  time.Time // after which no caller waits for it
+	finished  bool      // whether its calls have ended, and their callers are being answered
 	abandoned bool
 }
 
-// startPipelines begins flights while there is something to take along. It must be called
-// with s.mu held.
+// startPipelines starts as many pipelines as may be under way and have calls to send. The
+// caller must hold s.mu.
 func (s *sender) startPipelines() {
 	for p := s.nextPipeline(); p != nil; p = s.nextPipeline() {
 		go s.runPipeline(p)
 	}
 }
 
-// take returns a pipeline that may begin, or nil if there is none. It must be called with
-// s.mu held.
+// nextPipeline returns a pipeline that may start now, or nil if there is none. The caller
+// must hold s.mu.
 func (s *sender) nextPipeline() *pipeline {
 	for len(s.pipelines) < s.maxPipelines && s.abandoned < maxAbandoned && len(s.queue) > 0 {
 		if p := s.fillPipeline(); len(p.calls) > 0 {
@@ -34,8 +35,8 @@ func (s *sender) nextPipeline() *pipeline {
 	return nil
 }
 
-// board returns a pipeline with the first calls of the queue that somebody waits for.
-// It must be called with s.mu held.
+// fillPipeline takes calls from the front of the queue and returns a pipeline of them. It
+// drops calls that no caller waits for. The caller must hold s.mu.
 func (s *sender) fillPipeline() *pipeline {
 	p := new(pipeline)
 	n := 0
@@ -54,8 +55,8 @@ func (s *sender) fillPipeline() *pipeline {
 	return p
 }
 
-// fly makes the calls of f, tells who waits for them, and goes on with the calls that
-// have come meanwhile.
+// runPipeline makes the calls of p and answers their callers. Then it does the same with
+// the calls that have come in the meantime.
 func (s *sender) runPipeline(p *pipeline) {
 	for p != nil {
 		s.conn.send(s.client, p.calls)
@@ -71,14 +72,15 @@ func (s *sender) runPipeline(p *pipeline) {
 			s.conn.answer(c)
 		}
 		if len(done) > 1 || len(done) == 1 && len(done[0].waiters) > 1 {
-			// Those who have been told may ask again, and go together.
+			// Let the callers that were just answered run first: those that ask again can
+			// then go into the same pipeline.
 			runtime.Gosched()
 		}
 		p = s.successor(p)
 	}
 }
 
-// land returns the calls of f that have ended, and those to make again.
+// finish returns the calls of p that have ended, and those that are to be repeated.
 func (s *sender) finish(p *pipeline) (done, again []*call) {
 	now := time.Now()
 	s.mu.Lock()
@@ -98,7 +100,7 @@ func (s *sender) finish(p *pipeline) (done, again []*call) {
 	return done, again
 }
 
-// next returns the pipeline that takes the place of f, if there is one.
+// successor returns the pipeline that starts in the place of p, or nil if there is none.
 func (s *sender) successor(p *pipeline) *pipeline {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +115,7 @@ func (s *sender) successor(p *pipeline) *pipeline {
 	return next
 }
 
-// again makes a call another time, if somebody still waits for it.
+// requeue puts a call that is to be repeated into the queue again.
 func (s *sender) requeue(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +123,7 @@ func (s *sender) requeue(c *call) {
 	s.startPipelines()
 }
 
-// underWay returns how many flights have not ended.
+// underWay returns how many pipelines have not ended.
 func (s *sender) underWay() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

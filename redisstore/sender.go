@@ -13,42 +13,44 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A sender makes the calls to one server. A few flights are under way at a time; calls
-// that come meanwhile wait, and then go together, as one pipeline. So a lone call
-// goes at once, calls go together when the server is what they wait for, and nothing
-// waits for a timer.
+// A sender makes the calls to one server. It sends them in pipelines, of which a few may be
+// under way at the same time. A call that comes while all of these are under way waits in
+// the queue; the next pipeline takes all that wait. So a call that comes alone is sent at
+// once, calls are sent together when the server is busy, and no call waits for a timer.
 //
-// Of the calls that callers can join, one for each key is in the queue or under way.
-// Who asks for that key meanwhile joins the next, which decides about all of them.
+// Decisions of one key share calls: at most one such call of a key is in the queue or under
+// way. Callers who ask for the key in the meantime join the next call, which decides for
+// all of them.
 type sender struct {
 	conn         *conn
 	client       processor
-	bounded      bool // whether the client keeps to the deadline of a call
-	maxPipelines int  // flights at a time
-	maxCalls     int  // calls in a pipeline
+	bounded      bool // whether the client obeys the deadline of a call
+	maxPipelines int  // pipelines under way at the same time
+	maxCalls     int  // calls in one pipeline
 
-	waiting atomic.Int64 // callers
+	waiting atomic.Int64 // number of callers that wait
 
 	mu        sync.Mutex
-	calls     list // that have not ended
+	calls     list // those that have not ended
 	queue     []*call
-	keyQueues map[string]*keyQueue // of the keys that have calls to join
+	keyQueues map[string]*keyQueue // by key, of keys that have shared calls
 	pipelines []*pipeline
 	direct    directCall
-	abandoned int // flights given up that have not ended: a client may not keep to a deadline
+	abandoned int // pipelines given up that have not ended: a client may ignore a deadline
 	alarm     *time.Timer
-	armed     bool // whether the alarm will go off, as somebody waits
+	armed     bool // whether the alarm is set, because a caller waits
 }
 
 const (
-	// maxWaiting is how many callers a sender lets in.
+	// maxWaiting is how many callers may wait in one sender.
 	maxWaiting = 1 << 14
 
-	// maxAbandoned is how many flights that nobody waits for may be under way.
+	// maxAbandoned is how many abandoned pipelines may be under way. With more of them, the
+	// sender starts no new one.
 	maxAbandoned = 64
 
-	// maxJoined is how many callers one call decides about. A script for more
-	// of them would hold up others who use the server.
+	// maxJoined is how many callers one call decides for. A script for more callers would
+	// block the server for too long.
 	maxJoined = 256
 )
 
@@ -57,11 +59,11 @@ func newSender(c *conn, client processor, maxPipelines, maxCalls int) *sender {
 	return &sender{conn: c, client: client, bounded: bounded, maxPipelines: maxPipelines, maxCalls: maxCalls, keyQueues: make(map[string]*keyQueue)}
 }
 
-// A keyQueue is the calls of one key, in order. The first is in the queue, under way or
-// about to be made again.
+// A keyQueue holds the shared calls of one key, in order. The first of them is in the
+// sender's queue, under way, or about to be repeated; the others wait for it.
 type keyQueue struct{ calls []*call }
 
-// do makes a call and waits for it.
+// do makes the call c and waits for its reply.
 func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	w := newWaiter(0)
 	o := s.wait(ctx, w, func() *call {
@@ -72,7 +74,7 @@ func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	return o.reply, o.err
 }
 
-// ask asks for u, together with others who ask for the same.
+// ask decides u, in one call with the other callers that ask for the same key.
 func (s *sender) ask(ctx context.Context, u *item) (ratelimit.Result, error) {
 	if ctx.Done() == nil && s.bounded {
 		if m := s.startDirect(u); m != nil {
@@ -83,7 +85,7 @@ func (s *sender) ask(ctx context.Context, u *item) (ratelimit.Result, error) {
 	return o.result, o.err
 }
 
-// join returns the call that decides about u. It must be called with s.mu held.
+// join returns the shared call that will decide u. The caller must hold s.mu.
 func (s *sender) join(u *item) *call {
 	t := s.keyQueues[u.key.text]
 	if t != nil {
@@ -105,8 +107,8 @@ func (s *sender) join(u *item) *call {
 	return c
 }
 
-// end notes that c has ended: the call of the same key that is behind it is the next.
-// It must be called with s.mu held, once for each call.
+// end records that c has ended, and queues the next call of the same key. It is called once
+// for each call. The caller must hold s.mu.
 func (s *sender) end(c *call) {
 	s.calls.remove(c)
 	if c.shared == nil {
@@ -121,8 +123,8 @@ func (s *sender) end(c *call) {
 	}
 }
 
-// wait has w wait for the call that choose returns, with s.mu held, and returns how
-// that ends for w.
+// wait adds w to the call that choose returns, and waits until that call has ended for w.
+// It calls choose with s.mu held.
 func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o outcome) {
 	defer s.waiting.Add(-1)
 	if s.waiting.Add(1) > maxWaiting {
@@ -154,7 +156,8 @@ func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o ou
 	return outcome{err: s.conn.countFailure(o.err)}
 }
 
-// arm has the alarm go off after d, if it would not. It must be called with s.mu held.
+// arm sets the alarm to go off after d, unless it is set already. The caller must hold
+// s.mu.
 func (s *sender) arm(d time.Duration) {
 	switch {
 	case s.armed:
@@ -166,8 +169,9 @@ func (s *sender) arm(d time.Duration) {
 	s.armed = true
 }
 
-// expire tells those who have waited long enough, and gives up flights that nobody
-// waits for: others take their place. The alarm then goes off for the next who waits.
+// expire is what the alarm does. It answers the callers that have waited for the whole
+// timeout, and abandons pipelines that no caller waits for, so that others can start. If
+// callers still wait, it sets the alarm for the next of their deadlines.
 func (s *sender) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +206,7 @@ func (s *sender) expire() {
 	}
 }
 
-// tooLate returns what those are told who have waited for c long enough.
+// tooLate returns the error for callers that have waited for c for the whole timeout.
 func (s *sender) tooLate(c *call) error {
 	if c.sent {
 		return &Error{ClassTimeout, fmt.Errorf("no answer within %v", s.conn.set.timeout)}

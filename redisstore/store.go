@@ -11,7 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Store is a [ratelimit.Store] in Redis or Valkey. Make one with [New].
+// A Store is a [ratelimit.Store] that keeps its states in Redis or Valkey. Make one with
+// [New], and give it to a limiter with [ratelimit.WithStore].
 type Store struct {
 	settings
 	conn    *conn
@@ -21,13 +22,13 @@ type Store struct {
 
 var _ ratelimit.Store = (*Store)(nil)
 
-// New returns a Store that asks client, and asks it nothing yet: the server need
-// not be there. Hooks of client do not see the calls: they are made by a copy of it,
-// of the same connections, that keeps to [WithTimeout]. The errors match
-// [ratelimit.ErrInvalidConfig].
+// New returns a Store that uses client. It does not contact the server, which need not be
+// running yet. The Store makes its calls through a copy of client that shares its
+// connections and obeys [WithTimeout]; hooks that were added to client do not see them. The
+// errors of New match [ratelimit.ErrInvalidConfig].
 //
-// The server must be Redis 6.2 or later, or Valkey. It should have a maxmemory-policy
-// of noeviction: a key that is evicted forgets what was used.
+// The server must be Redis 6.2 or later, or Valkey. Its maxmemory-policy should be
+// noeviction: if the server evicts a key, the units used of that key are forgotten.
 func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
 	set := newSettings(opts)
 	err := set.validate()
@@ -42,7 +43,8 @@ func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Supports returns why the store can not grant r by a, or nil.
+// Supports returns nil if the store can decide exactly by algorithm a at rate r, and
+// otherwise an error that says why it cannot.
 func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 	_, err := planOf(a, r)
 	var field *ratelimit.ConfigError
@@ -52,11 +54,14 @@ func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 	return err
 }
 
-// Take charges all asks or, in the end, none; see [ratelimit.Store].
+// Take charges all asks or none, and returns one result for each; see [ratelimit.Store].
+// Where the asks are in several slots of a Cluster, a denied decision holds units until
+// they have been given back.
 //
-// It takes at most as long as [WithTimeout] says, and as long again if something
-// has to be given back. Its errors match [ratelimit.ErrStore] and are an [*Error],
-// or match [ratelimit.ErrInvalidConfig], [ratelimit.ErrInvalidCount] or ctx's.
+// Take returns within the time of [WithTimeout], or twice that if it has to give units
+// back. An error of the server or of the connection is an [*Error] and matches
+// [ratelimit.ErrStore]. Other errors match [ratelimit.ErrInvalidConfig] or
+// [ratelimit.ErrInvalidCount], or are the error of ctx.
 func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {
@@ -83,7 +88,8 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	}
 }
 
-// Denied answers a without a call, if it is sure to be denied; see [WithDenialCache].
+// Denied reports whether a is certain to be denied by what this process remembers of
+// earlier denials, and if so returns the result. It makes no call; see [WithDenialCache].
 func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
 	if s == nil || s.conn == nil {
 		return res, false
@@ -92,7 +98,8 @@ func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
 	return res, denied
 }
 
-// takeOne decides about one ask, together with those of others for the same key.
+// takeOne decides one ask, in one call with the asks that other callers make for the same
+// key at the same time.
 func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Result, error) {
 	var known ratelimit.Result
 	if s.conn.denied(a, &known) {
@@ -114,7 +121,8 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 	return []ratelimit.Result{res}, nil
 }
 
-// Reset makes the keys of asks as good as new. Its errors are as those of Take.
+// Reset deletes the states of asks, so that their keys are as good as new. It fails with
+// the same errors as [Store.Take].
 func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {
@@ -141,8 +149,8 @@ func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	return joinFailures(ctx, errs, items, parts)
 }
 
-// Close gives back what was taken ahead; see [WithLeases]. The store still works, and
-// takes nothing ahead any more. It leaves the client open.
+// Close gives back the units that were taken ahead; see [WithLeases]. The store can still
+// be used afterwards, but takes no more units ahead. Close does not close the client.
 func (s *Store) Close() error {
 	if s == nil || s.conn == nil {
 		return nil
@@ -150,7 +158,8 @@ func (s *Store) Close() error {
 	return s.conn.leases.close()
 }
 
-// begin returns the context of a call that may be made.
+// checkContext returns ctx, or a background context in place of nil, and an error if no
+// call can be made: s is a zero Store, or ctx has ended.
 func (s *Store) checkContext(ctx context.Context) (context.Context, error) {
 	if s == nil || s.conn == nil {
 		return nil, &ratelimit.ConfigError{Field: "store", Value: "the zero value", Reason: "must be made by New"}
@@ -161,12 +170,12 @@ func (s *Store) checkContext(ctx context.Context) (context.Context, error) {
 	return ctx, ctx.Err()
 }
 
-// A unit is an ask as the script wants it.
+// An item is an ask, prepared for the script: its key and its plan.
 type item struct {
 	ask *ratelimit.Ask
 	key key
 	plan
-	args   []any // what the scripts for one key are told of the plan
+	args   []any // arguments that describe the plan to the scripts for one key
 	n      int64
 	shadow bool
 }
@@ -179,12 +188,13 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	if err != nil {
 		return item{}, err
 	}
-	// What never fits is all the same to a double.
+	// An ask for more than the limit never fits. One more than the limit says the same, and
+	// is a number that a double holds.
 	n := min(int64(a.N), p.plan.limit+1)
 	return item{a, s.keyOf(a), p.plan, p.args, n, a.Shadow}, nil
 }
 
-// takeInOne has one script decide.
+// takeInOne decides items, which are in one slot, by one script.
 func (s *Store) takeInOne(ctx context.Context, items []item) ([]ratelimit.Result, error) {
 	reply, err := s.take(ctx, items, false)
 	if err != nil {
@@ -204,7 +214,8 @@ func (s *Store) takeInOne(ctx context.Context, items []item) ([]ratelimit.Result
 	return results, nil
 }
 
-// take runs the script that decides about units, which are in one slot.
+// take runs the script that decides items, which are in one slot, and returns its reply. If
+// returnable is true, the reply has what is needed to give the charges back.
 func (s *Store) take(ctx context.Context, items []item, returnable bool) (any, error) {
 	keys := make([]string, len(items))
 	args := make([]any, 0, 2+6*len(items))
@@ -226,5 +237,5 @@ func flag(on bool) string {
 	return "0"
 }
 
-// defaultPad is how much longer than necessary a key is kept.
+// defaultPad is how much longer than necessary the server keeps a key.
 const defaultPad = time.Second
