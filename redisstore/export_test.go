@@ -9,23 +9,23 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// WithClock has a store decide by c. Its keys are kept for an hour longer, as their
-// expiry is by the server's clock. Times far ahead are not read as now: the kit's
-// clock goes back for years, and the models stand still.
+// WithClock makes a store decide by c. Keys still expire by the server's clock, so they are
+// kept for an hour longer. States far ahead are not moved to now, because the clock of the
+// kit goes back by years, and its models do not move them either.
 func WithClock(c ratelimit.Clock) Option {
 	return func(s *settings) { s.now, s.pad, s.heals = c.Now, time.Hour, false }
 }
 
-// WithHealing has times far ahead read as now.
+// WithHealing moves states far ahead to now, also under WithClock.
 func WithHealing() Option { return func(s *settings) { s.heals = true } }
 
-// KeyOf returns the key of the state of a.
+// KeyOf returns the key under which the state of a is stored.
 func (s *Store) KeyOf(a ratelimit.Ask) string { return s.keyOf(&a).text }
 
-// Slot returns the slot that the state of a is in.
+// Slot returns the slot that holds the state of a.
 func (s *Store) Slot(a ratelimit.Ask) int { return slot(s.keyOf(&a).tag) }
 
-// CallsUnderWay returns how many flights have not ended.
+// CallsUnderWay returns how many pipelines have not ended.
 func (s *Store) CallsUnderWay() int {
 	n := s.conn.anyServer.underWay()
 	s.conn.mu.Lock()
@@ -36,13 +36,13 @@ func (s *Store) CallsUnderWay() int {
 	return n
 }
 
-// Waiting returns how many callers wait for a call, of a single server.
+// Waiting returns how many callers wait for a call. The store must be on a single server.
 func (s *Store) Waiting() int { return int(s.conn.anyServer.waiting.Load()) }
 
-// Denials returns how many states of denied keys are held.
+// Denials returns how many states the denial cache holds.
 func (s *Store) Denials() int { return int(s.conn.denials.size.Load()) }
 
-// The bounds of what is held.
+// The bounds of what a store keeps in this process.
 const (
 	MaxWaiting       = maxWaiting
 	MaxJoined        = maxJoined
@@ -51,22 +51,23 @@ const (
 	MaxDenials       = denialShards * maxDenials
 )
 
-// Exact is the arithmetic of the scripts.
+// Exact returns the arithmetic of the scripts, as Lua text.
 func Exact() string { return exactLua }
 
-// Client returns the client that s asks.
+// Client returns the client of s.
 func (s *Store) Client() redis.UniversalClient { return s.conn.client.(redis.UniversalClient) }
 
-// A Reply is what a script for one key has answered.
+// A Reply is the reply of a script for one key.
 type Reply struct {
 	Results []ratelimit.Result
-	Taken   int64 // units ahead
-	Fast    bool  // the script had no need of its general code
+	Taken   int64 // units taken ahead
+	Fast    bool  // whether the fast path decided
 	plan    plan
 	known   snapshot
 }
 
-// One charges costs of the key of a, one after the other, and up to ahead units more.
+// One charges costs of the key of a, one after the other, and then takes up to ahead units
+// more.
 func (s *Store) One(ctx context.Context, a ratelimit.Ask, costs []int64, ahead, reserve int64) (r Reply, err error) {
 	u, err := s.item(&a)
 	if err != nil {
@@ -82,8 +83,8 @@ func (s *Store) One(ctx context.Context, a ratelimit.Ask, costs []int64, ahead, 
 	return r, err
 }
 
-// Fast charges asks, which are in one slot, and reports whether the script had no
-// need of its general code.
+// Fast charges asks, which are in one slot, and reports whether the fast path of the script
+// decided.
 func (s *Store) Fast(ctx context.Context, asks []ratelimit.Ask) (bool, error) {
 	items := make([]item, len(asks))
 	for i := range asks {
@@ -100,13 +101,14 @@ func (s *Store) Fast(ctx context.Context, asks []ratelimit.Ask) (bool, error) {
 	return results != nil, err
 }
 
-// Deny answers n units if r makes certain that they are denied.
+// Deny reports whether r makes it certain that n units are denied, and if so returns the
+// result. Between shortest and longest has passed since r.
 func (r *Reply) Deny(n int64, longest, shortest time.Duration) (ratelimit.Result, bool) {
 	var res ratelimit.Result
 	denied := r.known.deny(&r.plan, n, longest.Microseconds(), shortest.Microseconds(), &res)
 	return res, denied
 }
 
-// Knows reports whether r says all that a decision depends on, or when one unit may
-// be granted.
+// Knows reports whether r says everything that a decision depends on, and whether it says
+// only when one unit may be granted.
 func (r *Reply) Knows() (all, one bool) { return r.known.known == 'l', r.known.known == 'd' }
