@@ -175,7 +175,7 @@ func TestReplayStore(t *testing.T) {
 	TestStore(t, StoreConfig{New: newReplayStore, Algorithms: tellable, Schedules: 25, Seed: 2})
 	k, err := newStoreKit(StoreConfig{New: newReplayStore, Schedules: 25, Seed: 3})
 	require.NoError(t, err)
-	for _, f := range k.flavours() {
+	for _, f := range k.scheduleKinds() {
 		if !f.changes {
 			require.Nil(t, k.run(f), f.name)
 		}

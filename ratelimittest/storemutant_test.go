@@ -314,9 +314,9 @@ func TestStoreMutants(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			k, err := newStoreKit(StoreConfig{New: newSlowStore(m.faults), Schedules: 200})
 			require.NoError(t, err)
-			i := slices.IndexFunc(k.flavours(), func(f flavour) bool { return f.name == m.by })
+			i := slices.IndexFunc(k.scheduleKinds(), func(f scheduleKind) bool { return f.name == m.by })
 			require.GreaterOrEqual(t, i, 0, "there is no subtest %q", m.by)
-			f := k.run(k.flavours()[i])
+			f := k.run(k.scheduleKinds()[i])
 			require.NotNil(t, f, "not found by %s", m.by)
 			killed++
 			t.Logf("found in schedule %d, shown in %d calls", f.schedule, len(f.answers))

@@ -62,7 +62,7 @@ func TestStoreConfig(t *testing.T) {
 func TestStoreSchedules(t *testing.T) {
 	k, err := newStoreKit(StoreConfig{New: newSlowStore(faults{}), Resolution: time.Microsecond, Span: time.Hour, Steps: 40})
 	require.NoError(t, err)
-	for _, f := range k.flavours() {
+	for _, f := range k.scheduleKinds() {
 		seen := make(map[string]int)
 		for i := range 30 {
 			start, calls := k.write(f, i)
@@ -142,7 +142,7 @@ func TestStoreFailure(t *testing.T) {
 		Starts:     []time.Time{time.Unix(7, 8)},
 	})
 	require.NoError(t, err)
-	f := k.run(k.flavours()[2])
+	f := k.run(k.scheduleKinds()[2])
 	require.NotNil(t, f)
 	require.Equal(t, `seed 0, schedule 0; instants since the start:
 	start := time.Unix(7, 8)
@@ -159,7 +159,7 @@ func TestStoreFailure(t *testing.T) {
 		{Rule: "user", Key: "b", Client: "b", Algorithm: "FixedWindow", Rate: ratelimit.Rate{Requests:2, Per:10, Burst:0}, N: 1}, // denied, 0 of 2 remain, reset after 3ns, retry after 2ns
 	})
 	// the model says of ask 0: denied, 0 of 2 remain, reset after 2ns, retry after 2ns`, f.String())
-	require.Equal(t, f.String(), k.run(k.flavours()[2]).String(), "the same seed shows another failure")
+	require.Equal(t, f.String(), k.run(k.scheduleKinds()[2]).String(), "the same seed shows another failure")
 
 	long := storeFailure{storeTrace: &storeTrace{
 		calls:   []storeCall{{over: context.DeadlineExceeded, asks: []ratelimit.Ask{{Key: long + "1"}}}},
