@@ -9,12 +9,12 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// adoptions are unannounced changes of the rate, and what they leave: units, and the
-// queue of a leaky bucket.
+// adoptions are changes of the rate that are not announced, and what they leave: units, and
+// the queue of a leaky bucket.
 var adoptions = []struct {
 	algorithm ratelimit.Algorithm
 	from      ratelimit.Rate
-	use       int // at 0
+	use       int // units taken at 0
 	to        ratelimit.Rate
 	at        time.Duration
 	remaining int
@@ -63,8 +63,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptNeverGrants compares what is left after an unannounced change with what
-// would have been, had it been announced at any instant since the last ask.
+// TestAdoptNeverGrants checks that an unannounced change never leaves more than if the
+// change had been announced at any instant since the last ask.
 func TestAdoptNeverGrants(t *testing.T) {
 	start := time.Unix(0, 0)
 	rates := []ratelimit.Rate{

@@ -15,12 +15,12 @@ const (
 	never = ratelimit.Never
 )
 
-// A step asks a model, or changes its rate. The answer's Limit is the one in
-// force; the table names the rest.
+// A step asks a model, or changes its rate. The table has the fields of the answer except
+// Limit, which is that of the rate in force.
 type step struct {
 	at   time.Duration
 	n    int
-	rate ratelimit.Rate // of a change; then n is 0
+	rate ratelimit.Rate // of a change; n is then 0
 
 	allowed                       bool
 	remaining                     int
@@ -29,7 +29,7 @@ type step struct {
 	why string
 }
 
-// playSteps plays steps on a new model and compares whole Results.
+// playSteps plays steps on a new model, and compares whole Results.
 func playSteps(t *testing.T, model func(time.Time, ratelimit.Rate) ratelimittest.Model, start time.Time, r ratelimit.Rate, steps []step) {
 	t.Helper()
 	m := model(start, r)
@@ -169,8 +169,8 @@ func TestModelReset(t *testing.T) {
 	}
 }
 
-// TestModelRetryAfter looks for the first instant at which each denied ask is
-// granted, one nanosecond after the other.
+// TestModelRetryAfter searches, nanosecond by nanosecond, for the first instant at which
+// each denied ask is granted.
 func TestModelRetryAfter(t *testing.T) {
 	start := time.Unix(0, 0)
 	for _, a := range algorithms {

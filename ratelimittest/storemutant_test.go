@@ -15,7 +15,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// storeMutants are stores with one fault each, and the subtest that finds it.
+// storeMutants are stores with one fault each, and the subtest that must find it.
 var storeMutants = []struct {
 	name   string
 	by     string
@@ -307,7 +307,7 @@ var storeMutants = []struct {
 	}}},
 }
 
-// TestStoreMutants has the kit find each mutant by the subtest that is for it.
+// TestStoreMutants checks that the kit finds each mutant by its subtest.
 func TestStoreMutants(t *testing.T) {
 	killed := 0
 	for _, m := range storeMutants {

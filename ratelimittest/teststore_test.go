@@ -10,7 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A pickyStore supports no algorithm but one, and no Per above a second.
+// A pickyStore supports only one algorithm, and no Per above a second.
 type pickyStore struct{ ratelimit.Store }
 
 func (pickyStore) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
@@ -57,8 +57,8 @@ func TestStoreConfig(t *testing.T) {
 	require.Equal(t, (time.Duration(1<<62 - 1)).Truncate(time.Microsecond), k.Span)
 }
 
-// TestStoreSchedules has the random schedules keep to what the kit says of them,
-// and reach what they are to reach.
+// TestStoreSchedules checks that the random schedules do what the comment of TestStore
+// says, and reach the cases that they are meant to reach.
 func TestStoreSchedules(t *testing.T) {
 	k, err := newStoreKit(StoreConfig{New: newSlowStore(faults{}), Resolution: time.Microsecond, Span: time.Hour, Steps: 40})
 	require.NoError(t, err)
@@ -89,7 +89,7 @@ func TestStoreSchedules(t *testing.T) {
 	}
 }
 
-// tally counts what c and its results are.
+// tally counts what c asks, and how it is answered.
 func tally(seen map[string]int, c storeCall, results []ratelimit.Result) {
 	fit := 0
 	for i, res := range results {
@@ -112,7 +112,7 @@ func tally(seen map[string]int, c storeCall, results []ratelimit.Result) {
 	}
 }
 
-// wellAsked checks that c asks what the caller of a store asks.
+// wellAsked checks that c asks only what the limiters of package ratelimit ask.
 func wellAsked(t *testing.T, c storeCall) {
 	t.Helper()
 	seen := make(map[stateID]bool)
@@ -129,7 +129,7 @@ func wellAsked(t *testing.T, c storeCall) {
 	require.False(t, looks && takes && !c.reset, "a look that could deny beside asks for units")
 }
 
-// TestStoreFailure holds the text of a failure, which is to be pasted into a test.
+// TestStoreFailure checks the text of a failure, which can be pasted into a test.
 func TestStoreFailure(t *testing.T) {
 	k, err := newStoreKit(StoreConfig{
 		New: newSlowStore(storeEditing(func(res *ratelimit.Result, a ratelimit.Ask) {

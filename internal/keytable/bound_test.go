@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// filled returns a table of one shard at its bound: n keys that all owe until
-// the same instant.
+// filled returns a table of one shard that holds as many keys as it may. All n keys owe
+// until the same instant.
 func filled(tb testing.TB, n int, until Instant) *debts {
 	tb.Helper()
 	table := newDebts(n)
-	table.grow.Lock() // no shard splits
+	table.grow.Lock() // so that no shard splits
 	defer table.grow.Unlock()
 	for i := range n {
 		owe(table, spread(i, n), at(0), time.Duration(until.Since(at(0))))
@@ -69,8 +69,8 @@ func TestIdleKeysMakeRoom(t *testing.T) {
 }
 
 func TestASearchForIdleKeysGoesOn(t *testing.T) {
-	// More slots than one search looks at, and the only idle key behind
-	// them: newcomers find it in the end.
+	// There are more slots than one search looks at, and the only idle key is behind them.
+	// New keys must find it after some searches.
 	const n = 20 * sweepSlots
 	table := filled(t, n, at(1000))
 	s := table.shards()[0]
@@ -113,8 +113,8 @@ func TestResetWithOverflowKeepsTheSlot(t *testing.T) {
 }
 
 func TestNobodyWinsByEviction(t *testing.T) {
-	// The clock steps back to before a key was evicted. Had it been kept,
-	// its debt would have been over only at 40.
+	// The clock steps back to before a key was evicted. If the key had been kept, its debt
+	// would end only at 40.
 	table := filled(t, 1, at(40))
 	owe(table, Hash{Hi: 5}, at(40), 100)
 	require.True(t, has(table, Hash{Hi: 5}))
