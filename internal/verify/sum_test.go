@@ -14,8 +14,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// TestSum asks from many goroutines while the clock stands still. Whatever the
-// order, exactly as many units are granted as there are, or as are asked for.
+// TestSum makes requests from many goroutines while the clock stands still. Whatever their
+// order, exactly as many units must be granted as there are, or as are asked for.
 func TestSum(t *testing.T) {
 	asks := scaled(2000)
 	for _, c := range []struct {
@@ -41,8 +41,9 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestSumOnTheMachinesClock does the same without a Clock, at rates that earn
-// nothing while the test runs. Aligned windows are left out, as one might end.
+// TestSumOnTheMachinesClock does the same on the machine's clock, at rates that earn
+// nothing while the test runs. Aligned windows are left out, because one might end in the
+// meantime.
 func TestSumOnTheMachinesClock(t *testing.T) {
 	asks := scaled(2000)
 	for _, a := range algorithms {
@@ -53,8 +54,8 @@ func TestSumOnTheMachinesClock(t *testing.T) {
 	}
 }
 
-// granted returns how many asks for units, made at once from all goroutines, are
-// granted at a limit that earns less than one unit meanwhile.
+// granted makes asks for units from all goroutines at once, and returns how many are
+// granted. The limit earns less than one unit in the meantime.
 func granted(t *testing.T, a algorithm, limit, goroutines, asks, units int, opts ...ratelimit.Option) int {
 	l := a.start(t, a.rate(ratelimit.Rate{Requests: limit, Per: 10000 * day}), opts...)
 	var sum atomic.Int64
@@ -79,8 +80,8 @@ func granted(t *testing.T, a algorithm, limit, goroutines, asks, units int, opts
 	return int(sum.Load())
 }
 
-// TestSumOverGrowth asks for many keys at once, so that shards split meanwhile:
-// nobody gets more or less than the limit.
+// TestSumOverGrowth asks for many keys at once, so that shards split in the meantime. No
+// key may get more or less than the limit.
 func TestSumOverGrowth(t *testing.T) {
 	const perKey = 3
 	for _, a := range algorithms {
