@@ -85,7 +85,7 @@ func TestConcurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := k.concurrent(); err != nil {
-		t.Errorf("one decision at a time: %v", err)
+		t.Errorf("a limiter that makes one decision at a time must pass: %v", err)
 	}
 	k.New = func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
 		l, err := right(r, clock)
@@ -96,7 +96,7 @@ func TestConcurrent(t *testing.T) {
 			return
 		}
 	}
-	t.Error("a look followed by an act is not found")
+	t.Error("the kit does not find a limiter that looks first and takes later")
 }
 
 func TestConfig(t *testing.T) {
@@ -120,14 +120,14 @@ func TestConfig(t *testing.T) {
 		t.Errorf("defaults: %d steps, resolution %v, span %v", k.Steps, k.Resolution, k.Span)
 	}
 	if _, err := newKit(Config{New: picky, Rates: []ratelimit.Rate{ratelimit.PerDay(1)}}); !errors.Is(err, refuse) {
-		t.Errorf("a given rate that New refuses: %v", err)
+		t.Errorf("a given rate that New refuses must be an error, got %v", err)
 	}
 	if _, err := newKit(Config{}); err == nil {
-		t.Error("no New: no error")
+		t.Error("a Config without New must be an error")
 	}
 	never := func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) { return nil, refuse }
 	if _, err := newKit(Config{New: never}); err == nil {
-		t.Error("no rate that New takes: no error")
+		t.Error("a Config without a rate that New accepts must be an error")
 	}
 }
 

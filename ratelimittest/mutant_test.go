@@ -243,7 +243,7 @@ func TestMutants(t *testing.T) {
 				f, all = broken[m.by], slices.Sorted(maps.Keys(broken))
 			}
 			if f == nil {
-				t.Fatalf("not found by %s but by %v", m.by, all)
+				t.Fatalf("it must be found by %s, but was found by %v", m.by, all)
 			}
 			killed++
 			t.Logf("found by %v in schedule %d of seed %d, shown in %d calls", all, f.schedule, f.kit.Seed, f.step+1)

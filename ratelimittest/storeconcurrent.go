@@ -104,7 +104,7 @@ func (k *storeKit) hammer(asks []ratelimit.Ask) error {
 // many fewer remaining.
 func (k *storeKit) settled(prefix string, asks []ratelimit.Ask, granted, limit int) error {
 	if granted != limit {
-		return fmt.Errorf("%d units are granted, and %d could be", granted, limit)
+		return fmt.Errorf("%d units are granted, the limit is %d", granted, limit)
 	}
 	for _, a := range asks {
 		a.N = 0
@@ -113,7 +113,7 @@ func (k *storeKit) settled(prefix string, asks []ratelimit.Ask, granted, limit i
 			return fmt.Errorf("a look at %v after that: %w", a, look.err)
 		}
 		if left := burst(a.Rate) - granted; len(look.results) != 1 || look.results[0].Remaining != left {
-			return fmt.Errorf("a look at %v after that: %v, with %d remaining by count", a, look.results, left)
+			return fmt.Errorf("a look at %v after that: %v, but %d must remain by count", a, look.results, left)
 		}
 	}
 	return nil

@@ -98,5 +98,5 @@ func TestStoreConcurrent(t *testing.T) {
 	}
 	k, err := newStoreKit(StoreConfig{New: newSlowStore(faults{})})
 	require.NoError(t, err)
-	require.NoError(t, k.concurrent(), "one decision at a time")
+	require.NoError(t, k.concurrent(), "a store that makes one decision at a time must pass")
 }

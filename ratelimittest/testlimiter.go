@@ -68,7 +68,7 @@ type Config struct {
 //   - negative-count, ended-context: Take returns the error that
 //     [ratelimit.Limiter] promises and the zero Result, and takes nothing.
 //   - monotone: while nothing is granted for a key, its Remaining does not
-//     fall.
+//     fall as time passes.
 //   - retry-after: a client that waits RetryAfter is granted if no other
 //     request came first; one Resolution earlier it is denied.
 //   - reset-after: a key that gets no requests for ResetAfter has its Limit

@@ -23,7 +23,7 @@ func (pickyStore) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 func (s pickyStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
 	for _, a := range asks {
 		if err := s.Supports(a.Algorithm, a.Rate); err != nil {
-			panic("asked what is not supported")
+			panic("the store was asked something that it does not support")
 		}
 	}
 	return s.Store.Take(ctx, asks)
@@ -39,12 +39,12 @@ func TestStoreConfig(t *testing.T) {
 	TestStore(t, StoreConfig{New: newPickyStore, Algorithms: window, Schedules: 20})
 
 	for why, c := range map[string]StoreConfig{
-		"no New":                     {},
-		"New fails":                  {New: func(ratelimit.Clock) (ratelimit.Store, error) { return nil, ratelimit.ErrStore }},
-		"an unknown algorithm":       {New: newPickyStore, Algorithms: []ratelimit.Algorithm{"Guess"}},
-		"no rate is supported":       {New: newPickyStore},
-		"a given one is not":         {New: newPickyStore, Algorithms: window, Rates: map[ratelimit.Algorithm][]ratelimit.Rate{window[0]: {ratelimit.PerDay(1)}}},
-		"a given one is not allowed": {New: newPickyStore, Algorithms: window, Rates: map[ratelimit.Algorithm][]ratelimit.Rate{window[0]: {{Requests: 1, Per: 1, Burst: 1}}}},
+		"no New":                        {},
+		"New fails":                     {New: func(ratelimit.Clock) (ratelimit.Store, error) { return nil, ratelimit.ErrStore }},
+		"an unknown algorithm":          {New: newPickyStore, Algorithms: []ratelimit.Algorithm{"Guess"}},
+		"no rate is supported":          {New: newPickyStore},
+		"a given rate is not supported": {New: newPickyStore, Algorithms: window, Rates: map[ratelimit.Algorithm][]ratelimit.Rate{window[0]: {ratelimit.PerDay(1)}}},
+		"a given rate is invalid":       {New: newPickyStore, Algorithms: window, Rates: map[ratelimit.Algorithm][]ratelimit.Rate{window[0]: {{Requests: 1, Per: 1, Burst: 1}}}},
 	} {
 		_, err := newStoreKit(c)
 		require.Error(t, err, why)
@@ -69,7 +69,7 @@ func TestStoreSchedules(t *testing.T) {
 			tr := k.play(start, calls)
 			require.Empty(t, tr.broken, f.name)
 			_, again := k.write(f, i)
-			require.Equal(t, calls, again, "the same seed makes another schedule")
+			require.Equal(t, calls, again, "the same seed must make the same schedule")
 			for j, c := range calls {
 				require.Zero(t, c.at%time.Microsecond)
 				require.LessOrEqual(t, c.at.Abs(), time.Hour)
@@ -118,7 +118,7 @@ func wellAsked(t *testing.T, c storeCall) {
 	seen := make(map[stateID]bool)
 	looks, takes := false, false
 	for _, a := range c.asks {
-		require.False(t, seen[idOf(a)], "a state twice in one call")
+		require.False(t, seen[idOf(a)], "a call must not have a state twice")
 		seen[idOf(a)] = true
 		require.GreaterOrEqual(t, a.N, 0)
 		require.NoError(t, algorithmNamed(a.Algorithm).valid(a.Rate))
@@ -126,7 +126,7 @@ func wellAsked(t *testing.T, c storeCall) {
 		takes = takes || a.N > 0
 	}
 	require.NotEmpty(t, c.asks)
-	require.False(t, looks && takes && !c.reset, "a look that could deny beside asks for units")
+	require.False(t, looks && takes && !c.reset, "a call must not have a look that could deny beside asks for units")
 }
 
 // TestStoreFailure checks the text of a failure, which can be pasted into a test.
@@ -159,7 +159,7 @@ func TestStoreFailure(t *testing.T) {
 		{Rule: "user", Key: "b", Client: "b", Algorithm: "FixedWindow", Rate: ratelimit.Rate{Requests:2, Per:10, Burst:0}, N: 1}, // denied, 0 of 2 remain, reset after 3ns, retry after 2ns
 	})
 	// the model says of ask 0: denied, 0 of 2 remain, reset after 2ns, retry after 2ns`, f.String())
-	require.Equal(t, f.String(), k.run(k.scheduleKinds()[2]).String(), "the same seed shows another failure")
+	require.Equal(t, f.String(), k.run(k.scheduleKinds()[2]).String(), "the same seed must show the same failure")
 
 	long := storeFailure{storeTrace: &storeTrace{
 		calls:   []storeCall{{over: context.DeadlineExceeded, asks: []ratelimit.Ask{{Key: long + "1"}}}},

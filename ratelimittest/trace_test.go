@@ -54,15 +54,15 @@ var traces = []struct {
 	{"TokenBucket", ratelimit.PerSecond(1), []event{
 		{at: 0, times: 1, n: 1, allowed: true},
 		{at: 200 * ms, times: 1, n: 1, retryAfter: 800 * ms},
-	}, "0.2 left"},
+	}, "0.2 units are left"},
 	{"TokenBucket", ratelimit.PerSecond(10), []event{
 		{at: 0, times: 1, n: 10, allowed: true},
 		{at: 30 * ms, times: 1, n: 1, retryAfter: 70 * ms},
-	}, "0.3 left"},
+	}, "0.3 units are left"},
 	{"TokenBucket", ratelimit.Rate{Requests: 1, Per: s, Burst: 5}, []event{
 		{at: 0, times: 1, n: 1, allowed: true, remaining: 4},
 		{at: 100 * ms, times: 1, n: 1, allowed: true, remaining: 3},
-	}, "3.1 left"},
+	}, "3.1 units are left"},
 	{"TokenBucket", ratelimit.Rate{Requests: 10, Per: s, Burst: 1000}, []event{
 		{at: 0, times: 1000, n: 1, allowed: true},
 		{at: 0, times: 1, n: 1, retryAfter: 100 * ms},

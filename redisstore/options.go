@@ -55,7 +55,7 @@ func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout 
 // cache off.
 //
 // The cache does not deny what the server would grant, with one exception: if another
-// process resets the key, or gives units back, this process notices up to d later. The
+// process resets the key, or units of it are given back, this process notices up to d later. The
 // RetryAfter of a cached denial may be longer than the server's, by at most the duration of
 // the call from which the denial was learned.
 func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.denials = d } }

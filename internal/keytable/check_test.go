@@ -146,7 +146,7 @@ func TestEmptyTable(t *testing.T) {
 	table.check(t)
 	assert.Zero(t, table.Len())
 	assert.Equal(t, Counts{}, table.Counts())
-	assert.Zero(t, owed(table, Hash{1, 1}, at(0)), "a key that nobody has used owes nothing")
+	assert.Zero(t, owed(table, Hash{1, 1}, at(0)), "a key that was never used owes nothing")
 	assert.False(t, has(table, Hash{1, 1}))
 	reset(table, Hash{1, 1})
 	table.check(t)

@@ -181,7 +181,7 @@ func TestATableWithoutKeysIsSmall(t *testing.T) {
 		kept[i] = New[wide](&wideConfig{}, 1<<20)
 	}
 	runtime.ReadMemStats(&after)
-	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/tables, uint64(1024), "bytes of a table")
+	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/tables, uint64(1024), "bytes that a table takes")
 	runtime.KeepAlive(kept)
 }
 
@@ -193,7 +193,7 @@ func TestShardsFillEvenly(t *testing.T) {
 	}
 	mean := keys / shards
 	for i, n := range count {
-		assert.LessOrEqual(t, n, mean+5*int(math.Sqrt(float64(mean))), "shard %d has more than chance explains", i)
+		assert.LessOrEqual(t, n, mean+5*int(math.Sqrt(float64(mean))), "shard %d has more keys than chance explains", i)
 	}
 }
 

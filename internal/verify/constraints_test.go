@@ -106,21 +106,21 @@ func departuresAreSpaced(o *oracle) string {
 			first := o.grants[k]
 			between = add(between, mul(first.n, o.perUnit()))
 			if less(sub(last.left, first.left), between) {
-				return "two asks leave closer to each other than their units take"
+				return "the units of two asks leave closer to each other than the rate permits"
 			}
 			reported := sub(ceil(last.left), ceil(first.left))
 			if reported.Cmp(sub(between, rat(1))) <= 0 {
-				return "two asks are told to leave closer than their units take, by a nanosecond or more"
+				return "the Delays of two asks are closer to each other than the rate permits, by a nanosecond or more"
 			}
 		}
 		waits := sub(last.left, last.at)
 		if waits.Sign() < 0 || less(mul(sub(rat(o.limit()), last.n), o.perUnit()), waits) {
-			return "an ask waits for less than nothing or for more than a full bucket"
+			return "the wait of an ask is negative, or longer than a full bucket takes to drain"
 		}
 		if waits.Sign() > 0 {
 			before := o.grants[i-1]
 			if last.left.Cmp(add(before.left, mul(before.n, o.perUnit()))) != 0 {
-				return "an ask waits although nothing is leaving"
+				return "an ask that waits does not leave at the instant at which the grant before it has left"
 			}
 		}
 	}

@@ -143,7 +143,7 @@ func TestForgottenTimeIsNotGivenBack(t *testing.T) {
 		others  int
 		why     string
 	}{
-		{"growth", 1 << 20, 30, 200, "a table that grows drops what is as good as new, also in shards that have split since"},
+		{"growth", 1 << 20, 30, 200, "a table that grows drops keys that are as good as new, also in shards that have split since"},
 		{"bound", 1, 1, 1, "a full table makes room"},
 		{"two slots", 2, 1, 2, "a full table makes room, and the key gets a slot again"},
 	} {
@@ -188,7 +188,7 @@ func TestRaisedBurstAfterEviction(t *testing.T) {
 			require.True(t, l.Allow(strconv.Itoa(i)).Allowed)
 			clock.now = clock.now.Add(time.Minute)
 		}
-		require.Less(t, l.Len(), 200, "some were forgotten")
+		require.Less(t, l.Len(), 200, "some keys must have been forgotten")
 		require.NoError(t, l.SetRate(ratelimit.PerMinute(6).WithBurst(5)))
 		for i := range 199 {
 			require.Equal(t, 2, l.Peek(strconv.Itoa(i)).Remaining, "%s: key %d", a.name, i)

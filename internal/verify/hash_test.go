@@ -133,7 +133,7 @@ func TestLooksLeaveNoTrace(t *testing.T) {
 			require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
 			require.Equal(t, kept, l.Len(), a.name)
 		}
-		require.NoError(t, l.Reset("never seen"))
+		require.NoError(t, l.Reset("this key was never used"))
 		require.Equal(t, kept, l.Len(), a.name)
 	}
 }

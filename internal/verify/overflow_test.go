@@ -157,7 +157,7 @@ func TestOverflowIsInherited(t *testing.T) {
 		l := a.start(t, r, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
 		require.Equal(t, 4, greedy(t, l, "holder"), a.name)
 		require.Equal(t, 4, greedy(t, l, "other"), "%s: keys without a slot share a whole limit", a.name)
-		require.Equal(t, 0, greedy(t, l, "third"), "%s: and share it only once", a.name)
+		require.Equal(t, 0, greedy(t, l, "third"), "%s: keys without a slot share the limit only once", a.name)
 		require.Equal(t, 0, greedy(t, l, "holder"), a.name)
 
 		require.NoError(t, l.Reset("holder"))
@@ -166,7 +166,7 @@ func TestOverflowIsInherited(t *testing.T) {
 		require.Equal(t, 1, l.Len(), a.name)
 
 		clock.now = clock.now.Add(l.Peek("other").RetryAfter)
-		require.True(t, l.Allow("other").Allowed, "%s: and no more than that", a.name)
+		require.True(t, l.Allow("other").Allowed, "%s: a key owes no more than what it shared", a.name)
 		require.LessOrEqual(t, l.Peek("holder").Remaining, 4, a.name)
 
 		l = a.start(t, r, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
@@ -175,8 +175,8 @@ func TestOverflowIsInherited(t *testing.T) {
 			require.True(t, l.Allow("other").Allowed, a.name)
 		}
 		require.NoError(t, l.Reset("holder"))
-		require.True(t, l.Allow("other").Allowed, "%s: the fourth of four, for which it gets the slot", a.name)
-		require.Equal(t, 0, l.Peek("other").Remaining, "%s: the slot holds what it shared before", a.name)
+		require.True(t, l.Allow("other").Allowed, "%s: the fourth of four units, with which the key gets the slot", a.name)
+		require.Equal(t, 0, l.Peek("other").Remaining, "%s: the slot holds what the key shared before", a.name)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestLinearizableRulesCheckerFindsFaults(t *testing.T) {
 	}{
 		{"both locks, one reading", withBothLocks, 0, 0, "it is linearizable"},
 		{"both locks, two readings", withTwoReadings, 5, histories, "the two rules answer for two instants"},
-		{"one after the other, with a refund", withRefund, 50, histories, "others see what is given back later"},
+		{"one after the other, with a refund", withRefund, 50, histories, "other requests are denied units that are given back later"},
 		{"one after the other, without a refund", withoutRefund, 50, histories, "a denial takes something"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -202,7 +202,7 @@ func TestRulesHammerShortWay(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 8*asks-mine, res.Remaining)
 		}
-		require.Equal(t, 5*asks, sum, "the rule for all grants just its limit")
+		require.Equal(t, 5*asks, sum, "the rule that all clients share grants exactly its limit")
 		require.EqualValues(t, 3*asks, l.Stats()[0].Denied)
 	}
 }

@@ -82,7 +82,7 @@ func torn(res ratelimit.Result, versions map[string][]version) string {
 			res.Allowed == (res.RetryAfter == 0)
 	})
 	if i < 0 {
-		return fmt.Sprintf("no version of its rule can say: %+v", res)
+		return fmt.Sprintf("no version of its rule can give this answer: %+v", res)
 	}
 	return ""
 }

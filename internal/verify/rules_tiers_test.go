@@ -124,7 +124,7 @@ func TestInvalidResolvedRates(t *testing.T) {
 			}
 			want := model.Ask(clock.now, 1)
 			want.Rule = "r"
-			require.Equal(t, want, l.Allow("", "/"), "Allow drops the error")
+			require.Equal(t, want, l.Allow("", "/"), "Allow returns no error, only the result")
 		}
 	}
 }

@@ -22,11 +22,11 @@ func TestSum(t *testing.T) {
 		goroutines, units, limit int
 		why                      string
 	}{
-		{8, 1, 1000, "fewer are there than are asked for"},
-		{8, 1, 1 << 16, "all that are asked for are there"},
-		{8, 3, 1000, "the last unit is too few for anybody"},
+		{8, 1, 1000, "fewer units are there than are asked for"},
+		{8, 1, 1 << 16, "all units that are asked for are there"},
+		{8, 3, 1000, "one unit is left, which is too few for any request"},
 		{3, 7, 700, "the last ask takes the last unit"},
-		{16, 1, 1, "there is one unit"},
+		{16, 1, 1, "there is only one unit"},
 	} {
 		for _, procs := range []int{1, 2, 4} {
 			t.Run(c.why+"/procs="+strconv.Itoa(procs), func(t *testing.T) {

@@ -92,9 +92,9 @@ func TestWorstCaseOfSlidingLogIsItsLimit(t *testing.T) {
 		taken := greedy(t, l, "k")
 		clock.now = clock.now.Add(per - 1)
 		taken += greedy(t, l, "k")
-		require.Equal(t, limit, taken, "a half-open Per")
+		require.Equal(t, limit, taken, "at most the limit in a half-open Per")
 		clock.now = clock.now.Add(1)
-		require.Equal(t, limit, greedy(t, l, "k"), "what is exactly Per old is out")
+		require.Equal(t, limit, greedy(t, l, "k"), "an entry that is exactly Per old does not count")
 	}
 }
 
