@@ -9,12 +9,12 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// adoptions are unannounced changes of the rate, and what they leave: units, and the
-// queue of a leaky bucket.
+// adoptions are changes of the rate that are not announced, and what they leave: units, and
+// the queue of a leaky bucket.
 var adoptions = []struct {
 	algorithm ratelimit.Algorithm
 	from      ratelimit.Rate
-	use       int // at 0
+	use       int // units taken at 0
 	to        ratelimit.Rate
 	at        time.Duration
 	remaining int
@@ -22,23 +22,23 @@ var adoptions = []struct {
 	why       string
 }{
 	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 5, ratelimit.Rate{Requests: 1, Per: 20, Burst: 5}, 40, 2, 0, "slower: the time has earned at the new rate"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 20, Burst: 5}, 5, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 40, 2, 0, "faster: at the old one"},
+	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 20, Burst: 5}, 5, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 40, 2, 0, "the new rate is faster, so the old one counts"},
 	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 20, Burst: 5}, 0, ratelimit.Rate{Requests: 1, Per: 10, Burst: 9}, 40, 9, 0, "a key that was never charged is new"},
 	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 5, ratelimit.Rate{Requests: 1, Per: 20, Burst: 9}, 1000, 5, 0, "full by then, and a higher burst grants nothing"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 3, ratelimit.Rate{Requests: 1, Per: 20, Burst: 2}, 20, 0, 0, "a lower burst less the two that are still used"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 3, ratelimit.Rate{Requests: 1, Per: 20, Burst: 2}, 21, 0, 0, "of 1.95 used none is whole"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 3, ratelimit.Rate{Requests: 1, Per: 20, Burst: 2}, 40, 1, 0, "one used"},
+	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 3, ratelimit.Rate{Requests: 1, Per: 20, Burst: 2}, 20, 0, 0, "the lower burst minus the two units that are still used"},
+	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 3, ratelimit.Rate{Requests: 1, Per: 20, Burst: 2}, 21, 0, 0, "1.95 of two units are used, so no whole one is left"},
+	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 3, ratelimit.Rate{Requests: 1, Per: 20, Burst: 2}, 40, 1, 0, "one unit is used"},
 	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 3, Burst: 5}, 5, ratelimit.Rate{Requests: 1, Per: 7, Burst: 5}, 14, 2, 0, "two sevenths of the units of the old rate do not matter"},
 	{ratelimit.AlgorithmLeakyBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 4, ratelimit.Rate{Requests: 1, Per: 20, Burst: 5}, 20, 2, 60, "three are queued, at the slower rate"},
 	{ratelimit.AlgorithmLeakyBucket, ratelimit.Rate{Requests: 1, Per: 20, Burst: 5}, 4, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 20, 2, 30, "three are queued, and leave faster"},
-	{ratelimit.AlgorithmLeakyBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 4, ratelimit.Rate{Requests: 1, Per: 20, Burst: 8}, 20, 2, 60, "a higher burst delays nobody"},
+	{ratelimit.AlgorithmLeakyBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 4, ratelimit.Rate{Requests: 1, Per: 20, Burst: 8}, 20, 2, 60, "a higher burst delays no request"},
 	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 100}, 3, ratelimit.Rate{Requests: 9, Per: 100}, 20, 6, 0, "the count stays"},
 	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 100}, 3, ratelimit.Rate{Requests: 2, Per: 100}, 20, 0, 0, "more was used than the new limit"},
-	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 9, 2, 0, "carried into a longer window"},
-	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 10, 5, 0, "by the old Per the window is over"},
-	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 100}, 3, ratelimit.Rate{Requests: 5, Per: 10}, 55, 2, 0, "carried into the shorter window that holds now"},
-	{ratelimit.AlgorithmSlidingWindowLog, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 10, 5, 0, "what has left does not come back"},
-	{ratelimit.AlgorithmSlidingWindowLog, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 9, 2, 0, "what has not, stays longer"},
+	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 9, 2, 0, "the count is carried into a longer window"},
+	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 10, 5, 0, "by the old Per the window has ended"},
+	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 100}, 3, ratelimit.Rate{Requests: 5, Per: 10}, 55, 2, 0, "carried into the shorter window that contains now"},
+	{ratelimit.AlgorithmSlidingWindowLog, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 10, 5, 0, "entries that have left do not come back"},
+	{ratelimit.AlgorithmSlidingWindowLog, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 9, 2, 0, "entries that have not left stay longer"},
 	{ratelimit.AlgorithmSlidingWindowCounter, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 15, 3, 0, "half of three, rounded up, is carried"},
 }
 
@@ -63,8 +63,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptNeverGrants compares what is left after an unannounced change with what
-// would have been, had it been announced at any instant since the last ask.
+// TestAdoptNeverGrants checks that an unannounced change never leaves more than if the
+// change had been announced at any instant since the last ask.
 func TestAdoptNeverGrants(t *testing.T) {
 	start := time.Unix(0, 0)
 	rates := []ratelimit.Rate{
@@ -84,7 +84,7 @@ func TestAdoptNeverGrants(t *testing.T) {
 						told := used.clone()
 						told.SetRate(start.Add(v), to)
 						if got, most := quiet.peek(at, 0).Remaining, told.peek(at, 0).Remaining; got > most {
-							t.Fatalf("%v to %v: %d remain at %v, but %d had it changed at %v", from, to, got, now, most, v)
+							t.Fatalf("%v to %v: %d remain at %v, but only %d if the rate had changed at %v", from, to, got, now, most, v)
 						}
 					}
 				}

@@ -8,26 +8,26 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Charge is one admitted ask.
+// A Charge is one request that was granted.
 type Charge struct {
-	// At is the instant that counted: a clock that had stepped back is read
-	// as standing still.
+	// At is the instant at which the request counted: the time of the clock or, if that had
+	// stepped back, the instant of the charge before.
 	At time.Time
 
-	// N is how many units were taken. It is at least 1.
+	// N is the number of units that were taken. It is at least 1.
 	N int
 
-	// Delay is that of the Result.
+	// Delay is the Delay of the Result.
 	Delay time.Duration
 }
 
-// A Bound returns an error if the charges of one key, in order of time, are
-// more than its algorithm may ever grant at the rate r. Durations in answers
-// were rounded up to resolution.
+// A Bound returns an error if the charges of one key, which are in order of time, are more
+// than an algorithm may ever grant at the rate r. The Durations in the charges were rounded
+// up to resolution. Give a Bound to [TestLimiter] in a [Config].
 type Bound func(r ratelimit.Rate, charges []Charge, resolution time.Duration) error
 
-// TokenBucketBound is the [Bound] of [ratelimit.TokenBucket]: in any closed
-// interval of length T at most Burst + Requests/Per·T units.
+// TokenBucketBound is the [Bound] of [ratelimit.TokenBucket]: in any closed interval of
+// length T at most Burst + Requests/Per·T units are granted.
 func TokenBucketBound(r ratelimit.Rate, charges []Charge, _ time.Duration) error {
 	return everyStretch(charges, func(first, last Charge, taken, length *big.Int) error {
 		beyond := mul(sub(taken, num(int64(burst(r)))), num(int64(r.Per)))
@@ -38,16 +38,16 @@ func TokenBucketBound(r ratelimit.Rate, charges []Charge, _ time.Duration) error
 	})
 }
 
-// LeakyBucketBound is the [Bound] of [ratelimit.LeakyBucket]: that of a token
-// bucket, and units that leave after their Delay are spaced evenly to within
-// less than resolution, however many there are.
+// LeakyBucketBound is the [Bound] of [ratelimit.LeakyBucket]. It is that of a token bucket.
+// In addition, units that leave after their Delay must be spaced evenly, with an error of
+// less than resolution over any number of units.
 func LeakyBucketBound(r ratelimit.Rate, charges []Charge, resolution time.Duration) error {
 	if err := TokenBucketBound(r, charges, resolution); err != nil {
 		return err
 	}
 	return everyStretch(charges, func(first, last Charge, taken, length *big.Int) error {
 		if last.Delay == ratelimit.Never {
-			return nil // longer than a Duration can hold
+			return nil // the Delay is longer than a Duration can hold
 		}
 		before := mul(sub(taken, num(int64(last.N))), num(int64(r.Per)))
 		apart := add(length, num(int64(last.Delay-first.Delay)))
@@ -58,8 +58,8 @@ func LeakyBucketBound(r ratelimit.Rate, charges []Charge, resolution time.Durati
 	})
 }
 
-// FixedWindowBound is the [Bound] of [ratelimit.FixedWindow]: at most Requests
-// units in each window that begins at a multiple of Per since the Unix epoch.
+// FixedWindowBound is the [Bound] of [ratelimit.FixedWindow]: in each window, which begins
+// at a multiple of Per since the Unix epoch, at most Requests units are granted.
 func FixedWindowBound(r ratelimit.Rate, charges []Charge, _ time.Duration) error {
 	taken := make(map[string]*big.Int)
 	for _, c := range charges {
@@ -75,16 +75,15 @@ func FixedWindowBound(r ratelimit.Rate, charges []Charge, _ time.Duration) error
 	return nil
 }
 
-// SlidingWindowLogBound is the [Bound] of [ratelimit.SlidingWindowLog]: in any
-// half-open interval of length Per at most Requests units.
+// SlidingWindowLogBound is the [Bound] of [ratelimit.SlidingWindowLog]: in any half-open
+// interval of length Per at most Requests units are granted.
 func SlidingWindowLogBound(r ratelimit.Rate, charges []Charge, _ time.Duration) error {
 	return everyPer(r, charges, num(int64(r.Requests)))
 }
 
-// SlidingWindowCounterBound is the [Bound] of [ratelimit.SlidingWindowCounter]:
-// in any half-open interval of length Per at most 2·Requests - 1 units, and at
-// most Requests in each window that begins at a multiple of Per since the Unix
-// epoch.
+// SlidingWindowCounterBound is the [Bound] of [ratelimit.SlidingWindowCounter]: in any
+// half-open interval of length Per at most 2·Requests - 1 units are granted, and at most
+// Requests in each window that begins at a multiple of Per since the Unix epoch.
 func SlidingWindowCounterBound(r ratelimit.Rate, charges []Charge, resolution time.Duration) error {
 	if err := FixedWindowBound(r, charges, resolution); err != nil {
 		return err
@@ -92,8 +91,8 @@ func SlidingWindowCounterBound(r ratelimit.Rate, charges []Charge, resolution ti
 	return everyPer(r, charges, sub(mul(num(2), num(int64(r.Requests))), num(1)))
 }
 
-// everyPer returns an error if a half-open interval of length Per has more than
-// limit units.
+// everyPer returns an error if more than limit units were granted in a half-open interval
+// of length Per.
 func everyPer(r ratelimit.Rate, charges []Charge, limit *big.Int) error {
 	return everyStretch(charges, func(first, last Charge, taken, length *big.Int) error {
 		if length.Cmp(num(int64(r.Per))) < 0 && taken.Cmp(limit) > 0 {
@@ -103,8 +102,8 @@ func everyPer(r ratelimit.Rate, charges []Charge, limit *big.Int) error {
 	})
 }
 
-// everyStretch calls check for all first and last charges with the units taken
-// from the one to the other, both included, and the nanoseconds between them.
+// everyStretch calls check for every pair of a first and a last charge, with the units of
+// all charges from the first to the last, and the nanoseconds between the two.
 func everyStretch(charges []Charge, check func(first, last Charge, taken, length *big.Int) error) error {
 	for i, first := range charges {
 		taken := num(0)

@@ -8,44 +8,44 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// TokenBucketModel returns the model of [ratelimit.TokenBucket] for a key of a
-// limiter made at start. The rate must be valid.
+// TokenBucketModel returns the [Model] of one key of a [ratelimit.TokenBucket] that was
+// made at start. The rate must be valid.
 func TokenBucketModel(start time.Time, r ratelimit.Rate) Model {
 	m := &bucket{history: history{start: start}}
 	m.setRate(r)
 	return m
 }
 
-// LeakyBucketModel returns the model of [ratelimit.LeakyBucket] for a key of a
-// limiter made at start. The rate must be valid.
+// LeakyBucketModel returns the [Model] of one key of a [ratelimit.LeakyBucket] that was
+// made at start. The rate must be valid.
 func LeakyBucketModel(start time.Time, r ratelimit.Rate) Model {
 	m := &bucket{history: history{start: start}, leaky: true}
 	m.setRate(r)
 	return m
 }
 
-// A bucket grants n units if no stretch of time up to now has then been granted
-// more than the burst and what it has earned.
+// A bucket grants n units if afterwards, in every interval that ends now, no more has been
+// granted than the burst and what was earned in the interval.
 //
-// Amounts are in units of 1/per of a token, of which one nanosecond earns
-// requests.
+// Amounts are in units of 1/per of a token. A nanosecond earns requests of them.
 type bucket struct {
 	history
 	leaky bool
 
-	requests *big.Int // with per in lowest terms
-	per      *big.Int // nanoseconds
+	requests *big.Int // of the rate, with per in lowest terms
+	per      *big.Int // in nanoseconds
 	burst    int
 
-	changed *carried // what the last change of the rate left behind; nil if none
-	idle    *big.Int // whole tokens that the bucket lacks though nobody took them
+	changed *carried // the state at the last change of the rate; nil if there was none
+	idle    *big.Int // whole tokens that the bucket lacks although no request took them
 }
 
-// carried is what is left of the grants before a change of the rate.
+// carried is the state of a bucket at a change of its rate, in place of the grants before
+// it.
 type carried struct {
 	at     *big.Int // the instant of the change
 	owed   *big.Int // what the bucket lacked
-	queued *big.Int // what had yet to leave a leaky bucket
+	queued *big.Int // what had not yet left a leaky bucket
 }
 
 func (m *bucket) setRate(r ratelimit.Rate) {
@@ -81,21 +81,22 @@ func (m *bucket) Reset() {
 	m.changed, m.idle = nil, nil
 }
 
-// SetRate leaves what there was, rounded down: a higher burst grants nothing. Of
-// a lower one it leaves no more than what was used leaves of it. The queue of a
-// leaky bucket keeps its length, so that a higher burst delays nobody either.
+// SetRate changes the rate and keeps what the bucket holds, rounded down. A higher burst
+// thus grants nothing. A lower burst leaves at most the new burst minus what was used. The
+// queue of a leaky bucket keeps its length, so that a higher burst does not delay a request
+// either.
 //
-// What was used is the queue of a leaky bucket. A token bucket knows it but for
-// what it has lacked, without anybody having taken it, since the burst was
-// raised; it counts that in whole tokens, rounded down at each grant.
+// What was used is, for a leaky bucket, its queue. For a token bucket it is what the bucket
+// lacks, minus what it lacks only because the burst was raised. That last part is counted
+// in whole tokens, and is rounded down at each grant.
 func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) { m.change(at, r, false) }
 
-// adopt drains the bucket at the slower of the two rates since the last grant or
-// change, and leaves of it what SetRate leaves.
+// adopt drains the bucket at the slower of the two rates since the last grant or change,
+// and then does what SetRate does.
 func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(at, r, true) }
 
-// change sets the rate, which was the old one up to the instant at or, if slower
-// says so, may have been either.
+// change sets the rate at the instant at. Until then the old rate was in force, or, if
+// slower is true, whichever of the two is slower.
 func (m *bucket) change(at time.Time, r ratelimit.Rate, slower bool) {
 	old := *m
 	m.setRate(r)
@@ -123,7 +124,7 @@ func (m *bucket) change(at time.Time, r ratelimit.Rate, slower bool) {
 	m.carry(u, num(0))
 }
 
-// drainAs makes m drain at the speed of b, in its units, since the last grant or
+// drainAs makes m drain at the speed of b, in the units of b, since the last grant or
 // change.
 func (m *bucket) drainAs(b *bucket) {
 	m.changed = &carried{
@@ -145,7 +146,7 @@ func (m *bucket) owed(u *big.Int) *big.Int {
 	return m.debt(u, m.changed.owed)
 }
 
-// queued returns what has yet to leave a leaky bucket.
+// queued returns what has not yet left a leaky bucket.
 func (m *bucket) queued(u *big.Int) *big.Int {
 	if m.changed == nil {
 		return m.debt(u, nil)
@@ -153,9 +154,9 @@ func (m *bucket) queued(u *big.Int) *big.Int {
 	return m.debt(u, m.changed.queued)
 }
 
-// debt returns the most that any stretch of time up to u was granted beyond
-// what it has earned. A stretch that begins at a change of the rate begins with
-// what that left behind.
+// debt returns by how much the grants of an interval that ends at u exceed what it earned,
+// for the interval where this is most. An interval that begins at a change of the rate
+// includes left, the state at that change.
 func (m *bucket) debt(u, left *big.Int) *big.Int {
 	worst, granted := num(0), num(0)
 	for _, g := range slices.Backward(m.grants) {

@@ -6,7 +6,7 @@ import (
 )
 
 func resets(k *kit, t *trace) *breach {
-	return k.retell(t, func(i int) []call {
+	return k.rerun(t, func(i int) []call {
 		c := t.calls[i]
 		if c.verb == reset {
 			return []call{c, c.look()}
@@ -30,17 +30,17 @@ func sameRate(k *kit, t *trace) *breach {
 		return nil
 	}
 	rate := t.rate
-	return k.retell(t, func(i int) []call {
+	return k.rerun(t, func(i int) []call {
 		c := t.calls[i]
 		again := call{at: c.at, verb: setRate, rate: rate}
 		if t.changes(i) {
 			rate = c.rate
 		}
 		return []call{again, c}
-	}, k.unlike(t, "had the rate been set to what it is before each call"))
+	}, k.unlike(t, "with the rate set to the same rate before each call"))
 }
 
-// mayChange reports whether the limiter's rate may be changed.
+// mayChange reports whether the rate of the limiter may be changed.
 func (k *kit) mayChange(t *trace) bool {
 	s, err := k.open(t.start, t.rate)
 	if err != nil || k.KeepRate {
@@ -56,7 +56,7 @@ func rateChange(k *kit, t *trace) *breach {
 		return b
 	}
 	rate := t.rate
-	return k.retell(t, func(i int) []call {
+	return k.rerun(t, func(i int) []call {
 		c := t.calls[i]
 		if c.verb != setRate {
 			return []call{c}
@@ -74,23 +74,23 @@ func rateChange(k *kit, t *trace) *breach {
 		err := now[len(keys)].err
 		switch valid := c.rate.Validate() == nil; {
 		case valid && err != nil:
-			return "a rate that New takes is refused"
+			return "SetRate refuses a valid rate"
 		case !valid && err == nil:
-			return "an invalid rate is taken"
+			return "SetRate accepts an invalid rate"
 		case !valid:
 			return ""
 		}
 		from := rate
 		rate = c.rate
 		if rate.Per < from.Per {
-			return "" // what a longer Per counts as used, a shorter one may not
+			return "" // a shorter Per may not count what a longer one counts as used
 		}
 		return gains(now[:len(keys)], now[len(keys)+1:])
 	})
 }
 
-// gains says which of the looks after a rate change finds more than the look
-// before it leaves, or nothing.
+// gains returns a text that says which key has more remaining after a rate change than it
+// may have, by the looks before and after. It returns "" if there is none.
 func gains(before, after []answer) string {
 	for i, key := range keys {
 		was, is := before[i].res, after[i].res

@@ -9,11 +9,11 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// goroutines is how many ask at the same time.
+// goroutines is how many goroutines ask at the same time.
 const goroutines = 8
 
-// concurrent has several goroutines take single units at one instant, and
-// returns an error unless they get just what remained.
+// concurrent takes single units from several goroutines at one instant. It returns an error
+// unless together they are granted exactly what remained.
 func (k *kit) concurrent() error {
 	const enough = 1000
 	for _, r := range k.Rates {

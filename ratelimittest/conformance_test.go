@@ -8,8 +8,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// algorithms are the limiters of the package ratelimit, each with what it is
-// to be compared with.
+// algorithms are the limiters of the package ratelimit, each with its model and its bound.
 var algorithms = []struct {
 	name  string
 	new   func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error)
@@ -23,7 +22,7 @@ var algorithms = []struct {
 	{"LeakyBucket", made(ratelimit.NewLeakyBucket), ratelimittest.LeakyBucketModel, ratelimittest.LeakyBucketBound},
 }
 
-// made turns a constructor into what Config.New wants.
+// made turns a constructor into a function for Config.New.
 func made[L ratelimit.Limiter](construct func(ratelimit.Rate, ...ratelimit.Option) (L, error)) func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) {
 	return func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
 		return construct(r, ratelimit.WithClock(clock))
@@ -38,8 +37,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceInMicroseconds is what a store whose clock has microseconds
-// has to pass.
+// TestConformanceInMicroseconds checks the limiters as the kit checks a store whose clock
+// counts microseconds.
 func TestConformanceInMicroseconds(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
@@ -55,8 +54,8 @@ func TestConformanceInMicroseconds(t *testing.T) {
 	}
 }
 
-// TestCooldown is the test of the example: a limiter that is none of the
-// package's, has no Reset and no SetRate, and refuses most rates.
+// TestCooldown is the test of the example. Its limiter is not one of the five, has no Reset
+// and no SetRate, and refuses most rates.
 func TestCooldown(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		ratelimittest.TestLimiter(t, ratelimittest.Config{New: newCooldown})

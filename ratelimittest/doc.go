@@ -1,15 +1,15 @@
-// Package ratelimittest checks that a limiter, or a store, keeps what it promises.
+// Package ratelimittest is a conformance kit: it checks that a limiter, or a store, keeps
+// the promises of the package ratelimit. Call it from a test of your own limiter or store.
 //
-// [TestLimiter] drives any [ratelimit.Limiter] through random schedules of
-// asks and checks each answer against the rules that hold for every limiter,
-// against a [Bound] on what may be granted, and against a [Model]. The models
-// are the five algorithms written down from their definitions in exact
-// arithmetic, with no regard to speed; a limiter of one's own can be checked
-// against a model of one's own, or against none.
+// [TestLimiter] makes random calls of any [ratelimit.Limiter]. It checks each answer
+// against the rules that hold for every limiter, against a [Bound] on what may be granted,
+// and against a [Model]. The models of this package are the five algorithms, written from
+// their definitions in exact arithmetic and without regard to speed. You can check your
+// limiter against one of them, against a model that you write, or against none.
 //
-// [TestStore] does so for any [ratelimit.Store]: schedules of asks about several
-// states at a time, compared with a Model for each.
+// [TestStore] does the same for any [ratelimit.Store]. Its calls are about several states
+// at a time, each of which is compared with a Model.
 //
-// What is under test reads the clock that it is given and nothing else: the same
-// calls at the same instants must give the same answers.
+// The limiter or store under test must read no other clock than the one that it is given:
+// the same calls at the same instants must get the same answers.
 package ratelimittest

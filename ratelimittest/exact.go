@@ -7,18 +7,18 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The models compute with integers of any size: instants in nanoseconds, units
-// of a budget whole or in equal parts. Each function returns a new number.
+// The models compute with integers of any size. Instants are in nanoseconds; amounts of a
+// budget are in units, or in equal parts of one. Each function returns a new number.
 
 func num(n int64) *big.Int       { return big.NewInt(n) }
 func add(a, b *big.Int) *big.Int { return new(big.Int).Add(a, b) }
 func sub(a, b *big.Int) *big.Int { return new(big.Int).Sub(a, b) }
 func mul(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
 
-// floorDiv returns a/b rounded towards minus infinity; b is positive.
+// floorDiv returns a/b, rounded towards minus infinity. b is positive.
 func floorDiv(a, b *big.Int) *big.Int { return new(big.Int).Div(a, b) }
 
-// ceilDiv returns a/b rounded towards plus infinity; b is positive.
+// ceilDiv returns a/b, rounded towards plus infinity. b is positive.
 func ceilDiv(a, b *big.Int) *big.Int {
 	return floorDiv(sub(add(a, b), num(1)), b)
 }
@@ -37,7 +37,7 @@ func largest(a, b *big.Int) *big.Int {
 	return b
 }
 
-// duration returns ns nanoseconds, or the longest Duration if that is shorter.
+// duration returns ns nanoseconds, or the longest Duration if ns does not fit.
 func duration(ns *big.Int) time.Duration {
 	if !ns.IsInt64() {
 		return ratelimit.Never
@@ -45,8 +45,8 @@ func duration(ns *big.Int) time.Duration {
 	return time.Duration(ns.Int64())
 }
 
-// sinceEpoch returns the nanoseconds from the Unix epoch to t. Unlike UnixNano
-// it is right for every year.
+// sinceEpoch returns the nanoseconds from the Unix epoch to t. Unlike UnixNano, it is right
+// for every year.
 func sinceEpoch(t time.Time) *big.Int {
 	return add(mul(num(t.Unix()), num(int64(time.Second))), num(int64(t.Nanosecond())))
 }

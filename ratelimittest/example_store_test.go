@@ -11,8 +11,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// A windowStore is a store of one's own, in memory: fixed windows of an hour, and
-// nothing else.
+// A windowStore is a store in memory, as a user of the kit may write one. It supports only
+// fixed windows of an hour.
 type windowStore struct {
 	clock ratelimit.Clock
 
@@ -20,9 +20,9 @@ type windowStore struct {
 	states map[[2]string]windowState // by rule and key
 }
 
-// A windowState is what was used of the window of last.
+// A windowState is the state of one key.
 type windowState struct {
-	last time.Time // the last charge
+	last time.Time // instant of the last charge
 	used int
 }
 
@@ -30,7 +30,7 @@ func newWindowStore(clock ratelimit.Clock) (ratelimit.Store, error) {
 	return &windowStore{clock: clock, states: make(map[[2]string]windowState)}, nil
 }
 
-// Supports returns an error for all but fixed windows of an hour.
+// Supports returns an error, unless the algorithm is a fixed window and Per is an hour.
 func (s *windowStore) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 	if a != ratelimit.AlgorithmFixedWindow || r.Per != time.Hour {
 		return fmt.Errorf("%s at %v is not a fixed window of an hour", a, r)
@@ -38,7 +38,7 @@ func (s *windowStore) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 	return nil
 }
 
-// Take charges all asks or none.
+// Take charges all asks, or none.
 func (s *windowStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (s *windowStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelim
 	return results, nil
 }
 
-// answer answers a, which it charges n units if it fits.
+// answer decides a and returns the result. It charges n units if they fit.
 func (s *windowStore) answer(a ratelimit.Ask, n int) ratelimit.Result {
 	id := [2]string{a.Rule, a.Key}
 	now, state := s.clock.Now().UTC(), s.states[id]
@@ -91,7 +91,7 @@ func (s *windowStore) answer(a ratelimit.Ask, n int) ratelimit.Result {
 	return res
 }
 
-// Reset forgets the states of asks.
+// Reset deletes the states of asks.
 func (s *windowStore) Reset(_ context.Context, asks []ratelimit.Ask) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,8 @@ func ExampleTestStore() {
 			New:        newWindowStore,
 			Algorithms: []ratelimit.Algorithm{ratelimit.AlgorithmFixedWindow},
 
-			// Without Rates there would be a mix, less what Supports refuses.
+			// Without Rates, the kit would use its own, and leave out those that Supports
+			// refuses.
 			Rates: map[ratelimit.Algorithm][]ratelimit.Rate{
 				ratelimit.AlgorithmFixedWindow: {ratelimit.PerHour(3), ratelimit.PerHour(100)},
 			},

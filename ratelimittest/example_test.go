@@ -12,7 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// A cooldown is a limiter of one's own: after each unit a key has to wait.
+// A cooldown is a limiter as a user of the kit may write one: after each unit a key has to
+// wait.
 type cooldown struct {
 	clock ratelimit.Clock
 	wait  time.Duration
@@ -34,7 +35,7 @@ func (c *cooldown) Allow(key string) ratelimit.Result {
 	return res
 }
 
-// Take takes n units, of which more than one are never granted.
+// Take takes n units. It never grants more than one.
 func (c *cooldown) Take(ctx context.Context, key string, n int) (ratelimit.Result, error) {
 	if n < 0 {
 		return ratelimit.Result{}, ratelimit.ErrInvalidCount
@@ -69,15 +70,15 @@ func ExampleTestLimiter() {
 		ratelimittest.TestLimiter(t, ratelimittest.Config{
 			New: newCooldown,
 
-			// Without Rates there would be a mix. New need not accept all of
-			// the mix, but all of these.
+			// Without Rates, the kit would use its own rates. New may refuse some of the
+			// kit's, but must accept all of these.
 			Rates: []ratelimit.Rate{{Requests: 1, Per: 10}, {Requests: 1, Per: time.Hour}},
 
-			// One unit in any interval of length Per.
+			// At most one unit is granted in any interval of length Per.
 			Bound: ratelimittest.SlidingWindowLogBound,
 
-			// Without a Model only the promises of every limiter would be
-			// checked. A log of one entry happens to answer as a cooldown.
+			// Without a Model, the kit would check only what holds for every limiter. A
+			// sliding window log of one entry answers as a cooldown does.
 			Model: ratelimittest.SlidingWindowLogModel,
 		})
 	}

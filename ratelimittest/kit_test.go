@@ -12,8 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// TestRight has limiters made of the models keep every promise, so that the
-// mutants are found for their fault alone.
+// TestRight checks that limiters made of the models keep every promise. The kit thus finds
+// each mutant only because of its fault.
 func TestRight(t *testing.T) {
 	models := map[string]func(time.Time, ratelimit.Rate) Model{
 		"token bucket": TokenBucketModel, "fixed window": FixedWindowModel,
@@ -27,7 +27,7 @@ func TestRight(t *testing.T) {
 	}
 }
 
-// TestFailure holds the text of a failure, which is to be pasted into a test.
+// TestFailure checks the text of a failure, which can be pasted into a test.
 func TestFailure(t *testing.T) {
 	lavish := edit(func(res ratelimit.Result, n int) ratelimit.Result {
 		res.ResetAfter += 5
@@ -66,7 +66,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// A hasty limiter looks, lets others go first, and then takes without looking.
+// A hasty limiter looks, lets other goroutines run, and then takes without looking again.
 type hasty struct{ *modelLimiter }
 
 func (l hasty) Allow(key string) ratelimit.Result {
@@ -85,7 +85,7 @@ func TestConcurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := k.concurrent(); err != nil {
-		t.Errorf("one decision at a time: %v", err)
+		t.Errorf("a limiter that makes one decision at a time must pass: %v", err)
 	}
 	k.New = func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
 		l, err := right(r, clock)
@@ -96,7 +96,7 @@ func TestConcurrent(t *testing.T) {
 			return
 		}
 	}
-	t.Error("a look followed by an act is not found")
+	t.Error("the kit does not find a limiter that looks first and takes later")
 }
 
 func TestConfig(t *testing.T) {
@@ -120,19 +120,19 @@ func TestConfig(t *testing.T) {
 		t.Errorf("defaults: %d steps, resolution %v, span %v", k.Steps, k.Resolution, k.Span)
 	}
 	if _, err := newKit(Config{New: picky, Rates: []ratelimit.Rate{ratelimit.PerDay(1)}}); !errors.Is(err, refuse) {
-		t.Errorf("a given rate that New refuses: %v", err)
+		t.Errorf("a given rate that New refuses must be an error, got %v", err)
 	}
 	if _, err := newKit(Config{}); err == nil {
-		t.Error("no New: no error")
+		t.Error("a Config without New must be an error")
 	}
 	never := func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) { return nil, refuse }
 	if _, err := newKit(Config{New: never}); err == nil {
-		t.Error("no rate that New takes: no error")
+		t.Error("a Config without a rate that New accepts must be an error")
 	}
 }
 
-// TestSchedules has the random schedules keep to the Config, and reach what
-// they are to reach.
+// TestSchedules checks that the random schedules obey the Config, and reach the cases that
+// they are meant to reach.
 func TestSchedules(t *testing.T) {
 	const span = 366 * 24 * time.Hour
 	k, err := newKit(Config{New: newLimiter(LeakyBucketModel, parts{}), Resolution: time.Microsecond, Span: span, KeepRate: true})
@@ -174,7 +174,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// TestUnlimited has a limiter that has no limit keep every promise.
+// TestUnlimited checks that a limiter without a limit can keep every promise.
 func TestUnlimited(t *testing.T) {
 	TestLimiter(t, Config{
 		New: func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) { return unlimited{}, nil },

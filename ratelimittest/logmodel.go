@@ -7,14 +7,14 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// SlidingWindowLogModel returns the model of [ratelimit.SlidingWindowLog] for a
-// key of a limiter made at start. The rate must be valid and without a burst.
+// SlidingWindowLogModel returns the [Model] of one key of a [ratelimit.SlidingWindowLog]
+// that was made at start. The rate must be valid and have no burst.
 func SlidingWindowLogModel(start time.Time, r ratelimit.Rate) Model {
 	return &slidingLog{history{start: start}, r}
 }
 
-// A slidingLog grants n units if the Per that ends now has then granted no more
-// than the limit. A grant that is exactly Per old is outside.
+// A slidingLog grants n units if afterwards no more than the limit has been granted in the
+// Per that ends now. A grant that is exactly Per old does not count.
 type slidingLog struct {
 	history
 	rate ratelimit.Rate
@@ -31,11 +31,12 @@ func (m *slidingLog) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *slidingLog) clone() keeper { return &slidingLog{m.copied(), m.rate} }
 
-// adopt is SetRate: a log has no speed, and is read by the old Per until the change.
+// adopt does what SetRate does: a log does not drain, and the old Per counts until the
+// change.
 func (m *slidingLog) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
-// SetRate with another Per forgets the grants that are outside by then: neither
-// a longer one nor a clock that steps back brings them back.
+// SetRate changes the rate. With another Per it forgets the grants that no longer count at
+// that instant: neither a longer Per nor a clock that steps back brings them back.
 func (m *slidingLog) SetRate(at time.Time, r ratelimit.Rate) {
 	if m.last != nil && r.Per != m.rate.Per {
 		u := m.instant(at)
@@ -44,10 +45,10 @@ func (m *slidingLog) SetRate(at time.Time, r ratelimit.Rate) {
 	m.rate = r
 }
 
-// leaves returns the instant from which g is outside.
+// leaves returns the instant from which g does not count.
 func (m *slidingLog) leaves(g grant) *big.Int { return add(g.at, num(int64(m.rate.Per))) }
 
-// inside returns the grants of the Per that ends at u.
+// inside returns the grants in the Per that ends at u.
 func (m *slidingLog) inside(u *big.Int) []grant {
 	var in []grant
 	for _, g := range m.grants {

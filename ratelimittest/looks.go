@@ -1,6 +1,6 @@
 package ratelimittest
 
-// look returns the call that looks where and when c does.
+// look returns the call that looks at the same key and instant as c.
 func (c call) look() call { return call{at: c.at, verb: take, key: c.key} }
 
 // probe fills in t.looks and t.looked.
@@ -10,7 +10,7 @@ func (k *kit) probe(t *trace) {
 	}
 	t.looks = make([]answer, len(t.calls))
 	t.looked = make([]answer, len(t.calls))
-	k.retell(t, func(i int) []call { return []call{t.calls[i].look(), t.calls[i]} },
+	k.rerun(t, func(i int) []call { return []call{t.calls[i].look(), t.calls[i]} },
 		func(i int, now []answer) string {
 			t.looks[i], t.looked[i] = now[0], now[1]
 			return ""
@@ -19,7 +19,7 @@ func (k *kit) probe(t *trace) {
 
 func lookIsFree(k *kit, t *trace) *breach {
 	k.probe(t)
-	unlike := k.unlike(t, "had there been a look before each call")
+	unlike := k.unlike(t, "with a look before each call")
 	for i := range t.calls {
 		if text := unlike(i, t.looked[i:i+1]); text != "" {
 			return &breach{i, text}
@@ -61,7 +61,7 @@ func exactUse(k *kit, t *trace) *breach {
 
 func monotone(k *kit, t *trace) *breach {
 	k.probe(t)
-	before := make(map[string]int) // the key's last call since it was charged
+	before := make(map[string]int) // the last call of each key since the key was charged
 	for i, c := range t.calls {
 		if c.verb == setRate {
 			clear(before)

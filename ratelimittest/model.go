@@ -8,58 +8,57 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Model is a limiter for one key in its slow and obvious form. [TestLimiter]
-// compares a limiter's answers with those of one Model per key.
+// A Model is a limiter for one key, written to be obvious rather than fast. [TestLimiter]
+// compares the answers of a limiter with those of one Model for each key.
 //
-// The models of this package keep what they have granted and when, and decide
-// from that alone. An ask before the last granted one counts as made at the
-// instant of that one. A Model need not be safe for concurrent use.
+// The models of this package remember what they have granted and when, and decide from that
+// alone. A request at an instant before the last granted request counts as made at the
+// instant of that request. A Model need not be safe for concurrent use.
 type Model interface {
-	// Ask takes n units at the instant at, all or nothing. With n 0 it
-	// looks: it answers as for one unit, takes nothing and leaves Remaining
+	// Ask takes n units at the instant at, or none if they do not all fit. If n is 0 it
+	// only looks: it answers as for one unit, takes nothing, and leaves Remaining
 	// unreduced. n is never negative.
 	Ask(at time.Time, n int) ratelimit.Result
 
-	// SetRate changes the rate at the instant at. What the key has used
-	// stays used.
+	// SetRate changes the rate at the instant at. Units that the key has used stay used.
 	SetRate(at time.Time, r ratelimit.Rate)
 
 	// Reset makes the key as good as new.
 	Reset()
 }
 
-// A keeper is a Model that can keep one key of a [ratelimit.Store].
+// A keeper is a Model that can also stand for one state of a [ratelimit.Store].
 type keeper interface {
 	Model
 
-	// peek answers as Ask does, and takes nothing. What would be granted has
-	// Allowed true and leaves Remaining unreduced.
+	// peek answers as Ask does, but takes nothing. If the units would be granted, the
+	// result has Allowed true and an unreduced Remaining.
 	peek(at time.Time, n int) ratelimit.Result
 
-	// adopt changes the rate at the instant at, of which nobody was told
-	// before: the time since the key's last change counts at the slower of
-	// the old and the new rate. After that it is as SetRate.
+	// adopt changes the rate at the instant at, without knowing when in the past the rate
+	// was really changed. The time since the key's last change therefore counts at the
+	// slower of the old and the new rate. For the rest it is as SetRate.
 	adopt(at time.Time, r ratelimit.Rate)
 
-	// clone returns a copy that shares nothing.
+	// clone returns a copy that shares nothing with the original.
 	clone() keeper
 }
 
-// A grant is one admitted ask.
+// A grant is one request that was granted.
 type grant struct {
-	at *big.Int // nanoseconds since the start
-	n  *big.Int // units
+	at *big.Int // in nanoseconds since the start
+	n  *big.Int // in units
 }
 
 // A history is what one key has been granted.
 type history struct {
 	start  time.Time
-	last   *big.Int // no ask counts as earlier; nil for a new key
+	last   *big.Int // earliest instant at which a request may count; nil for a new key
 	grants []grant  // in order of time
 }
 
-// instant returns the nanoseconds since the start at which an ask at the
-// instant at counts.
+// instant returns the instant at which a request made at at counts, in nanoseconds since
+// the start.
 func (h *history) instant(at time.Time) *big.Int {
 	u := num(int64(at.Sub(h.start)))
 	if h.last == nil {
@@ -71,13 +70,13 @@ func (h *history) instant(at time.Time) *big.Int {
 // Reset makes the key as good as new.
 func (h *history) Reset() { h.last, h.grants = nil, nil }
 
-// copied returns a history to which grants are added without adding them to h.
+// copied returns a copy of h. Grants that are added to the copy are not added to h.
 func (h history) copied() history {
 	h.grants = slices.Clone(h.grants)
 	return h
 }
 
-// carry replaces all grants by one of n units at the instant u.
+// carry replaces all grants by one grant of n units at the instant u.
 func (h *history) carry(u, n *big.Int) {
 	h.last, h.grants = u, nil
 	if n.Sign() > 0 {
@@ -85,33 +84,33 @@ func (h *history) carry(u, n *big.Int) {
 	}
 }
 
-// A budget is what distinguishes one algorithm from another. Each method
-// answers for the instant u as if nothing were granted after the history.
+// A budget is what distinguishes one algorithm from another. Each method answers for the
+// instant u, under the assumption that nothing is granted after the history.
 type budget interface {
-	// limit returns the most units granted at once.
+	// limit returns the most units that are granted at once.
 	limit() int
 
-	// free returns the whole units that would be granted. It may be
-	// negative after a change of the rate.
+	// free returns the whole units that would be granted. It may be negative after a change
+	// of the rate.
 	free(u *big.Int) *big.Int
 
-	// wait returns the nanoseconds until n units would be granted; there
-	// are fewer free, and n is at most the limit.
+	// wait returns the nanoseconds until n units would be granted. Fewer are free now, and
+	// n is at most the limit.
 	wait(u, n *big.Int) *big.Int
 
-	// delay returns the nanoseconds to hold what is granted.
+	// delay returns the nanoseconds for which to hold a request that is granted.
 	delay(u *big.Int) *big.Int
 
 	// renewal returns the nanoseconds until the key is as good as new.
 	renewal(u *big.Int) *big.Int
 }
 
-// ask makes one decision: the same for every algorithm.
+// ask makes one decision. It is the same for every algorithm.
 func ask(b budget, h *history, at time.Time, n int) ratelimit.Result {
 	return decide(b, h, at, n, n > 0)
 }
 
-// decide makes one decision, and charges what it grants if told to.
+// decide makes one decision, and if charge is true charges what it grants.
 func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Result {
 	u := h.instant(at)
 	want := max(n, 1)

@@ -15,12 +15,12 @@ const (
 	never = ratelimit.Never
 )
 
-// A step asks a model, or changes its rate. The answer's Limit is the one in
-// force; the table names the rest.
+// A step asks a model, or changes its rate. The table has the fields of the answer except
+// Limit, which is that of the rate in force.
 type step struct {
 	at   time.Duration
 	n    int
-	rate ratelimit.Rate // of a change; then n is 0
+	rate ratelimit.Rate // of a change; n is then 0
 
 	allowed                       bool
 	remaining                     int
@@ -29,7 +29,7 @@ type step struct {
 	why string
 }
 
-// playSteps plays steps on a new model and compares whole Results.
+// playSteps plays steps on a new model, and compares whole Results.
 func playSteps(t *testing.T, model func(time.Time, ratelimit.Rate) ratelimittest.Model, start time.Time, r ratelimit.Rate, steps []step) {
 	t.Helper()
 	m := model(start, r)
@@ -62,25 +62,25 @@ func TestTokenBucketModel(t *testing.T) {
 		{at: 0, n: 1, retryAfter: 100 * ms, resetAfter: 300 * ms, why: "empty"},
 		{at: 100*ms - 1, n: 1, retryAfter: 1, resetAfter: 200*ms + 1, why: "one nanosecond early"},
 		{at: 100 * ms, n: 1, allowed: true, resetAfter: 300 * ms, why: "exactly on time"},
-		{at: 50 * ms, n: 1, retryAfter: 100 * ms, resetAfter: 300 * ms, why: "a clock that steps back stands still"},
+		{at: 50 * ms, n: 1, retryAfter: 100 * ms, resetAfter: 300 * ms, why: "a clock that steps back counts as standing still"},
 		{at: 160 * ms, n: 1, retryAfter: 40 * ms, resetAfter: 240 * ms, why: "a denial later"},
-		{at: 120 * ms, n: 0, retryAfter: 80 * ms, resetAfter: 280 * ms, why: "has not moved the key's clock"},
+		{at: 120 * ms, n: 0, retryAfter: 80 * ms, resetAfter: 280 * ms, why: "the denial has not moved the key's clock"},
 		{at: 300 * ms, rate: ratelimit.Rate{Requests: 10, Per: s, Burst: 6}, why: "two units available"},
 		{at: 300 * ms, n: 0, allowed: true, remaining: 2, resetAfter: 400 * ms, why: "a higher burst grants nothing"},
-		{at: 300 * ms, rate: ratelimit.Rate{Requests: 1, Per: 3 * s, Burst: 6}, why: "slower"},
+		{at: 300 * ms, rate: ratelimit.Rate{Requests: 1, Per: 3 * s, Burst: 6}, why: "a slower rate"},
 		{at: 3300*ms - 1, n: 0, allowed: true, remaining: 2, resetAfter: 9*s + 1, why: "the new rate counts from the change"},
 		{at: 3300 * ms, n: 0, allowed: true, remaining: 3, resetAfter: 9 * s, why: "one unit every 3 s"},
-		{at: 3300 * ms, rate: ratelimit.Rate{Requests: 1, Per: 3 * s, Burst: 4}, why: "three are lacking, which nobody took"},
+		{at: 3300 * ms, rate: ratelimit.Rate{Requests: 1, Per: 3 * s, Burst: 4}, why: "three units are lacking that no request took"},
 		{at: 3300 * ms, n: 2, allowed: true, remaining: 1, resetAfter: 9 * s, why: "so three are left; two of them are taken"},
 		{at: 3300 * ms, rate: ratelimit.Rate{Requests: 1, Per: 3 * s, Burst: 3}, why: "two used"},
-		{at: 3300 * ms, n: 0, allowed: true, remaining: 1, resetAfter: 6 * s, why: "the new limit less what was used"},
-		{at: 3300 * ms, rate: ratelimit.Rate{Requests: 1, Per: 3 * s, Burst: 2}, why: "all of it used"},
+		{at: 3300 * ms, n: 0, allowed: true, remaining: 1, resetAfter: 6 * s, why: "the new limit minus what was used"},
+		{at: 3300 * ms, rate: ratelimit.Rate{Requests: 1, Per: 3 * s, Burst: 2}, why: "all units are used"},
 		{at: 3300 * ms, n: 0, retryAfter: 3 * s, resetAfter: 6 * s, why: "nothing is left"},
 	})
 	playSteps(t, ratelimittest.TokenBucketModel, time.Unix(0, 0), ratelimit.Rate{Requests: 1, Per: 366 * 24 * time.Hour, Burst: 1000}, []step{
-		{at: 0, n: 1000, allowed: true, resetAfter: never, why: "a thousand years are more than a Duration holds"},
-		{at: 0, n: 1, retryAfter: 366 * 24 * time.Hour, resetAfter: never, why: "one year is not"},
-		{at: 0, n: 500, retryAfter: never, resetAfter: never, why: "500 years are"},
+		{at: 0, n: 1000, allowed: true, resetAfter: never, why: "a thousand years do not fit into a Duration"},
+		{at: 0, n: 1, retryAfter: 366 * 24 * time.Hour, resetAfter: never, why: "one year fits into a Duration"},
+		{at: 0, n: 500, retryAfter: never, resetAfter: never, why: "500 years are longer than a Duration"},
 		{at: math.MaxInt64, n: 0, allowed: true, remaining: 291, resetAfter: never, why: "the last instant of a Duration"},
 	})
 }
@@ -94,10 +94,10 @@ func TestLeakyBucketModel(t *testing.T) {
 		{at: 1, n: 1, retryAfter: 3, resetAfter: 13, why: "no Delay when denied"},
 		{at: 1, n: 5, retryAfter: never, resetAfter: 13, why: "more than the burst"},
 		{at: 4, rate: ratelimit.Rate{Requests: 3, Per: 10, Burst: 8}, why: "2.8 units are queued"},
-		{at: 4, n: 0, allowed: true, remaining: 1, resetAfter: 23, delay: 10, why: "a higher burst delays nobody"},
+		{at: 4, n: 0, allowed: true, remaining: 1, resetAfter: 23, delay: 10, why: "a higher burst delays no request"},
 	})
 	playSteps(t, ratelimittest.LeakyBucketModel, time.Unix(0, 0), ratelimit.Rate{Requests: 1, Per: s, Burst: 10}, []step{
-		{at: 0, n: 10, allowed: true, resetAfter: 10 * s, why: "full"},
+		{at: 0, n: 10, allowed: true, resetAfter: 10 * s, why: "the queue is full"},
 		{at: 0, rate: ratelimit.Rate{Requests: 1, Per: s, Burst: 5}, why: "ten are queued where five fit"},
 		{at: 0, n: 0, retryAfter: s, resetAfter: 10 * s, why: "as new when the queue is empty"},
 		{at: 5 * s, n: 0, allowed: true, remaining: 5, resetAfter: 5 * s, delay: 5 * s, why: "five are still queued"},
@@ -110,13 +110,13 @@ func TestFixedWindowModel(t *testing.T) {
 		{at: 0, n: 2, allowed: true, remaining: 1, resetAfter: s, why: "before 1970 a window ends at the epoch too"},
 		{at: s - 1, n: 2, remaining: 1, retryAfter: 1, resetAfter: 1, why: "the last nanosecond"},
 		{at: s, n: 3, allowed: true, remaining: 0, resetAfter: 4 * s, why: "the next window"},
-		{at: 0, n: 1, retryAfter: 4 * s, resetAfter: 4 * s, why: "a clock that steps back stands still"},
+		{at: 0, n: 1, retryAfter: 4 * s, resetAfter: 4 * s, why: "a clock that steps back counts as standing still"},
 		{at: 2 * s, rate: ratelimit.Rate{Requests: 5, Per: 4 * s}, why: "same windows"},
-		{at: 2 * s, n: 0, allowed: true, remaining: 2, resetAfter: 3 * s, why: "the new limit less what was used"},
+		{at: 2 * s, n: 0, allowed: true, remaining: 2, resetAfter: 3 * s, why: "the new limit minus what was used"},
 		{at: 2 * s, rate: ratelimit.Rate{Requests: 2, Per: 10 * s}, why: "other windows"},
 		{at: 2 * s, n: 1, retryAfter: 9 * s, resetAfter: 9 * s, why: "the count is carried"},
 		{at: 11*s - 1, n: 3, remaining: 0, retryAfter: never, resetAfter: 1, why: "never fits"},
-		{at: 11 * s, n: 0, allowed: true, remaining: 2, why: "over"},
+		{at: 11 * s, n: 0, allowed: true, remaining: 2, why: "the window has ended"},
 	})
 }
 
@@ -127,11 +127,11 @@ func TestSlidingWindowLogModel(t *testing.T) {
 		{at: 9, n: 2, remaining: 1, retryAfter: 1, resetAfter: 4, why: "the first is 9 old"},
 		{at: 9, n: 3, remaining: 1, retryAfter: 4, resetAfter: 4, why: "two must leave"},
 		{at: 10, n: 2, allowed: true, remaining: 0, resetAfter: 10, why: "exactly Per old is outside"},
-		{at: 5, n: 1, retryAfter: 3, resetAfter: 10, why: "a clock that steps back stands still"},
-		{at: 12, rate: ratelimit.Rate{Requests: 5, Per: 5}, why: "those of 3 are outside by then"},
-		{at: 12, n: 0, allowed: true, remaining: 3, resetAfter: 3, why: "two of 10 are inside"},
-		{at: 12, rate: ratelimit.Rate{Requests: 5, Per: 50}, why: "longer"},
-		{at: 12, n: 0, allowed: true, remaining: 3, resetAfter: 48, why: "what is gone stays gone"},
+		{at: 5, n: 1, retryAfter: 3, resetAfter: 10, why: "a clock that steps back counts as standing still"},
+		{at: 12, rate: ratelimit.Rate{Requests: 5, Per: 5}, why: "the grants at 3 are outside at this instant"},
+		{at: 12, n: 0, allowed: true, remaining: 3, resetAfter: 3, why: "the two grants at 10 are inside"},
+		{at: 12, rate: ratelimit.Rate{Requests: 5, Per: 50}, why: "a longer Per"},
+		{at: 12, n: 0, allowed: true, remaining: 3, resetAfter: 48, why: "grants that have left do not come back"},
 	})
 }
 
@@ -142,8 +142,8 @@ func TestSlidingWindowCounterModel(t *testing.T) {
 		{at: 9, n: 1, retryAfter: 4, resetAfter: 11, why: "at 13 the previous window weighs 2.8"},
 		{at: 12, n: 1, retryAfter: 1, resetAfter: 8, why: "3.2 weighed, and the end of this window"},
 		{at: 13, n: 1, allowed: true, remaining: 0, resetAfter: 17, why: "2.8 and one"},
-		{at: 13, n: 4, remaining: 0, retryAfter: 17, resetAfter: 17, why: "all of it needs two empty windows"},
-		{at: 13, n: 3, remaining: 0, retryAfter: 7, resetAfter: 17, why: "at the edge one is the previous"},
+		{at: 13, n: 4, remaining: 0, retryAfter: 17, resetAfter: 17, why: "four units need two empty windows"},
+		{at: 13, n: 3, remaining: 0, retryAfter: 7, resetAfter: 17, why: "at the edge, the current count becomes the previous one"},
 		{at: 15, rate: ratelimit.Rate{Requests: 5, Per: 8}, why: "the estimate is 3"},
 		{at: 15, n: 0, allowed: true, remaining: 2, resetAfter: 9, why: "carried as the current count of [8, 16)"},
 	})
@@ -164,13 +164,13 @@ func TestModelReset(t *testing.T) {
 		used.SetRate(start.Add(time.Hour), r)
 		used.Reset()
 		if got, want := used.Ask(start, 1), fresh.Ask(start, 1); got != want {
-			t.Errorf("%s: after Reset, even of the clock: got %+v, want %+v", a.name, got, want)
+			t.Errorf("%s: after Reset, which also resets the clock of the key: got %+v, want %+v", a.name, got, want)
 		}
 	}
 }
 
-// TestModelRetryAfter looks for the first instant at which each denied ask is
-// granted, one nanosecond after the other.
+// TestModelRetryAfter searches, nanosecond by nanosecond, for the first instant at which
+// each denied ask is granted.
 func TestModelRetryAfter(t *testing.T) {
 	start := time.Unix(0, 0)
 	for _, a := range algorithms {

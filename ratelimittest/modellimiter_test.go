@@ -8,7 +8,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A modelLimiter is a limiter that is right because it is made of models.
+// A modelLimiter is a limiter that has no faults, because it is made of models.
 type modelLimiter struct {
 	parts
 	clock ratelimit.Clock
@@ -18,10 +18,10 @@ type modelLimiter struct {
 	mu   sync.Mutex
 	rate ratelimit.Rate
 	keys map[string]Model
-	seen map[string]time.Time // for mutants that remember
+	seen map[string]time.Time // for mutants that need a memory
 }
 
-// parts replace parts of a modelLimiter, to make it wrong.
+// parts replace parts of a modelLimiter, to put a fault into it.
 type parts struct {
 	take    func(l *modelLimiter, ctx context.Context, key string, n int) (ratelimit.Result, error)
 	decide  func(l *modelLimiter, key string, n int) ratelimit.Result
@@ -31,7 +31,7 @@ type parts struct {
 	setRate func(l *modelLimiter, r ratelimit.Rate) error
 }
 
-// newLimiter returns what Config.New wants, with the parts p.
+// newLimiter returns a function for Config.New, which makes modelLimiters with the parts p.
 func newLimiter(model func(time.Time, ratelimit.Rate) Model, p parts) func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) {
 	return func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
 		if err := r.Validate(); err != nil {
@@ -117,26 +117,26 @@ func (l *modelLimiter) change(r ratelimit.Rate) error {
 	return nil
 }
 
-// edit makes a decide that changes the answers of the models.
+// edit returns parts that change the answers of the models.
 func edit(change func(res ratelimit.Result, n int) ratelimit.Result) parts {
 	return parts{decide: func(l *modelLimiter, key string, n int) ratelimit.Result {
 		return change(l.of(key).Ask(l.clock.Now(), n), n)
 	}}
 }
 
-// deciding makes limiters whose asks are decided by decide.
+// deciding returns parts that let decide make the decisions.
 func deciding(decide func(l *modelLimiter, key string, n int) ratelimit.Result) parts {
 	return parts{decide: decide}
 }
 
-// faster is the model m at twice the rate, with the same limit.
+// faster makes models as m does, but at twice the rate and with the same limit.
 func faster(m func(time.Time, ratelimit.Rate) Model) func(time.Time, ratelimit.Rate) Model {
 	return func(start time.Time, r ratelimit.Rate) Model {
 		return m(start, ratelimit.Rate{Requests: r.Requests * 2, Per: r.Per, Burst: burst(r)})
 	}
 }
 
-// A rewinding bucket moves its clock back with every ask that is granted.
+// A rewinding bucket moves its clock back at each ask that is granted.
 type rewinding struct {
 	Model
 	lead time.Duration // of the model's clock

@@ -9,15 +9,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A slowStore is a store that is right because it is made of models. Its faults
-// make it wrong.
+// A slowStore is a store that has no faults, because it is made of models. A test may give
+// it some.
 type slowStore struct {
 	faults
 	clock ratelimit.Clock
 
 	mu     sync.Mutex
 	states map[stateID]keeper
-	latest map[stateID]time.Time // for faults that remember
+	latest map[stateID]time.Time // for faults that need a memory
 }
 
 // faults replace parts of a slowStore.
@@ -25,7 +25,7 @@ type faults struct {
 	id    func(a ratelimit.Ask) stateID
 	fresh func(s *slowStore, a ratelimit.Ask) keeper
 	adopt func(m keeper, at time.Time, r ratelimit.Rate)
-	keeps func(a ratelimit.Ask, passes bool) bool // an adopted rate
+	keeps func(a ratelimit.Ask, passes bool) bool // whether an adopted rate is kept
 	now   func(s *slowStore, a ratelimit.Ask) time.Time
 	edit  func(res ratelimit.Result, a ratelimit.Ask) ratelimit.Result
 	take  func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error)
@@ -50,8 +50,7 @@ func (s *slowStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit
 	return s.decide(asks), nil
 }
 
-// decide answers asks. Whatever it does to a state it does to a copy, and keeps
-// that or not.
+// decide answers asks. It works on copies of the states, and then keeps them or drops them.
 func (s *slowStore) decide(asks []ratelimit.Ask) []ratelimit.Result {
 	passes := true
 	for _, a := range asks {
@@ -83,7 +82,7 @@ func (s *slowStore) decide(asks []ratelimit.Ask) []ratelimit.Result {
 	return results
 }
 
-// open returns a copy of a's state, under a's rate.
+// open returns a copy of the state of a, at the rate of a.
 func (s *slowStore) open(a ratelimit.Ask) keeper {
 	m := s.states[s.name(a)]
 	if m == nil {
@@ -127,8 +126,8 @@ func (s *slowStore) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	return nil
 }
 
-// TestSlowStore has a store made of the models keep every promise, so that the
-// mutants are found for their fault alone.
+// TestSlowStore checks that a store made of the models keeps every promise. The kit thus
+// finds each mutant only because of its fault.
 func TestSlowStore(t *testing.T) {
 	TestStore(t, StoreConfig{New: newSlowStore(faults{}), Schedules: 25, Seed: 1})
 	t.Run("in microseconds", func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 // mutants are limiters with one fault each.
 var mutants = []struct {
 	name  string
-	model func(time.Time, ratelimit.Rate) Model // what it is made of
+	model func(time.Time, ratelimit.Rate) Model // model that the limiter is made of
 	parts parts
-	right func(time.Time, ratelimit.Rate) Model // what it should be
+	right func(time.Time, ratelimit.Rate) Model // model that it should have
 	bound Bound
-	by    string // the promise that it breaks when no model is given
+	by    string // promise that it breaks if the kit has no model
 }{
 	{name: "admits one too many", by: "look-agrees", parts: edit(func(res ratelimit.Result, n int) ratelimit.Result {
 		if max(n, 1) == res.Remaining+1 && !res.Allowed && max(n, 1) <= res.Limit {
@@ -215,7 +215,7 @@ var mutants = []struct {
 	{name: "no Delay", by: "model", right: LeakyBucketModel, bound: LeakyBucketBound, model: TokenBucketModel},
 }
 
-// TestMutants has the kit find each mutant by the promise that it breaks, and by
+// TestMutants checks that the kit finds each mutant by the promise that it breaks, and by
 // comparison with the model.
 func TestMutants(t *testing.T) {
 	const schedules = 500
@@ -234,7 +234,7 @@ func TestMutants(t *testing.T) {
 			}
 			var f *failure
 			var all []string
-			for ; f == nil && c.Seed < 10; c.Seed++ { // another promise may break first
+			for ; f == nil && c.Seed < 10; c.Seed++ { // with some seeds, another promise breaks first
 				k, err := newKit(c)
 				if err != nil {
 					t.Fatal(err)
@@ -243,7 +243,7 @@ func TestMutants(t *testing.T) {
 				f, all = broken[m.by], slices.Sorted(maps.Keys(broken))
 			}
 			if f == nil {
-				t.Fatalf("not found by %s but by %v", m.by, all)
+				t.Fatalf("it must be found by %s, but was found by %v", m.by, all)
 			}
 			killed++
 			t.Logf("found by %v in schedule %d of seed %d, shown in %d calls", all, f.schedule, f.kit.Seed, f.step+1)
@@ -255,7 +255,7 @@ func TestMutants(t *testing.T) {
 	t.Logf("%d of %d mutants killed", killed, len(mutants))
 }
 
-// smallRates have no burst, so that all algorithms take them.
+// smallRates have no burst, so that all algorithms accept them.
 var smallRates = []ratelimit.Rate{
 	{Requests: 1, Per: 10},
 	{Requests: 3, Per: 10},

@@ -9,13 +9,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// manualClock is a Clock that moves only when told to, for one goroutine.
+// A manualClock is a Clock that moves only when it is told to. One goroutine may use it.
 type manualClock struct{ now time.Time }
 
-// Now returns the time that the clock stands at.
+// Now returns the time of the clock.
 func (c *manualClock) Now() time.Time { return c.now }
 
-// The methods that a limiter may have beside those of Limiter.
+// Methods that a limiter may have in addition to those of Limiter.
 type (
 	peeker interface {
 		Peek(key string) ratelimit.Result
@@ -26,7 +26,7 @@ type (
 
 // A call is one call of a method of a limiter.
 type call struct {
-	at   time.Duration // what the clock reads, since the start
+	at   time.Duration // the time of the clock, since the start
 	verb verb
 	key  string
 	n    int            // units, for take and takeEnded
@@ -37,19 +37,19 @@ type verb int
 
 const (
 	take      verb = iota
-	takeEnded      // take with a context that is over
+	takeEnded      // take with a context that has ended
 	allow
 	peek
 	reset
 	setRate
 )
 
-// asks reports whether c is to be answered with a decision.
+// asks reports whether c must be answered with a decision.
 func (c call) asks() bool {
 	return c.verb == allow || c.verb == peek || c.verb == take && c.n >= 0
 }
 
-// units returns how many units c wants: one if it looks.
+// units returns how many units c asks for. A look counts as one.
 func (c call) units() int {
 	if c.verb != take {
 		return 1
@@ -57,7 +57,7 @@ func (c call) units() int {
 	return max(c.n, 1)
 }
 
-// looks reports whether c asks without taking.
+// looks reports whether c only looks.
 func (c call) looks() bool { return c.verb == peek || c.verb == take && c.n == 0 }
 
 // String returns the call as a Go expression.
@@ -107,7 +107,7 @@ func (a answer) String() string {
 	return s
 }
 
-// A subject is a limiter under test and its clock.
+// A subject is a limiter under test, with its clock.
 type subject struct {
 	start   time.Time
 	clock   *manualClock
@@ -121,14 +121,14 @@ func (k *kit) open(start time.Time, r ratelimit.Rate) (*subject, error) {
 	return s, err
 }
 
-// ended is a context that is over.
+// ended is a context that has ended.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// do makes the call c. A panic is an error.
+// do makes the call c. A panic becomes the error of the answer.
 func (s *subject) do(c call) (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -153,19 +153,19 @@ func (s *subject) do(c call) (a answer) {
 	return a
 }
 
-// A trace is a schedule and the answers to it.
+// A trace is a schedule of calls, with the answers to them.
 type trace struct {
 	start   time.Time
 	rate    ratelimit.Rate // at the start
 	calls   []call
 	answers []answer
 
-	moments []moment // when each call counts
-	looks   []answer // to a look just before each ask
-	looked  []answer // to the calls, with those looks in between
+	moments []moment // the moment at which each call counts
+	looks   []answer // answers to a look just before each call
+	looked  []answer // answers to the calls if there are such looks between them
 }
 
-// play returns the trace of calls on a new limiter.
+// play makes calls of a new limiter, and returns the trace.
 func (k *kit) play(start time.Time, r ratelimit.Rate, calls []call) (*trace, error) {
 	s, err := k.open(start, r)
 	if err != nil {
@@ -179,48 +179,48 @@ func (k *kit) play(start time.Time, r ratelimit.Rate, calls []call) (*trace, err
 	return t, nil
 }
 
-// admits reports whether call i took something.
+// admits reports whether call i took units.
 func (t *trace) admits(i int) bool {
 	return t.calls[i].asks() && !t.calls[i].looks() && t.answers[i].res.Allowed
 }
 
-// denies reports whether call i asked for something and was denied it.
+// denies reports whether call i asked for units and was denied.
 func (t *trace) denies(i int) bool {
 	return t.calls[i].asks() && !t.calls[i].looks() && t.answers[i].err == nil && !t.answers[i].res.Allowed
 }
 
-// changes reports whether call i set a rate.
+// changes reports whether call i changed the rate.
 func (t *trace) changes(i int) bool {
 	c := t.calls[i]
 	return c.verb == setRate && t.answers[i].err == nil && c.rate.Validate() == nil
 }
 
-// limited reports whether call i was answered with a decision about a limit.
+// limited reports whether the answer to call i is a decision about a limit.
 func (t *trace) limited(i int) bool {
 	return t.calls[i].asks() && t.answers[i].err == nil && t.answers[i].res.Limit >= 0
 }
 
-// A moment is when a call counts.
+// A moment is the instant at which a call counts.
 type moment struct {
 	at time.Duration // since the start
 
-	// known is false if a rate change or a Reset may have moved the key's
-	// clock beyond what the call's clock reads.
+	// known is false if the instant is in doubt, because a change of the rate or a Reset
+	// may have moved the key's clock ahead of the time of the call.
 	known bool
 }
 
-// when returns the moment of each call: what the clock read, but no earlier
-// than the key's last admitted ask.
+// when returns the moment of each call: the time of the clock, or that of the key's last
+// granted request if that is later.
 func (t *trace) when() []moment {
 	moments := make([]moment, len(t.calls))
-	last := make(map[string]time.Duration) // admitted asks
-	hazy := make(map[string]time.Duration) // instants before it are in doubt
+	last := make(map[string]time.Duration)     // last granted request of each key
+	doubtful := make(map[string]time.Duration) // for each key, the instant before which moments are in doubt
 	touch := func(key string, at time.Duration) {
 		if old, ok := last[key]; ok {
 			at = max(at, old)
 		}
-		if old, ok := hazy[key]; !ok || at > old {
-			hazy[key] = at
+		if old, ok := doubtful[key]; !ok || at > old {
+			doubtful[key] = at
 		}
 	}
 	for i, c := range t.calls {
@@ -228,7 +228,7 @@ func (t *trace) when() []moment {
 		if old, ok := last[c.key]; ok {
 			m.at = max(m.at, old)
 		}
-		if limit, ok := hazy[c.key]; ok {
+		if limit, ok := doubtful[c.key]; ok {
 			m.known = c.at >= limit
 		}
 		moments[i] = m
@@ -245,14 +245,14 @@ func (t *trace) when() []moment {
 		case t.admits(i):
 			last[c.key] = m.at
 			if m.known {
-				delete(hazy, c.key)
+				delete(doubtful, c.key)
 			}
 		}
 	}
 	return moments
 }
 
-// later returns a + b, or the nearest that a Duration can hold.
+// later returns a + b, or the nearest value that a Duration can hold.
 func later(a, b time.Duration) time.Duration {
 	switch sum := a + b; {
 	case b > 0 && sum < a:

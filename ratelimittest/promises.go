@@ -8,13 +8,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A promise is one thing that TestLimiter checks.
+// A promise is one property that TestLimiter checks.
 type promise struct {
 	name   string
-	broken func(*kit, *trace) *breach // nil if t keeps it
+	broken func(*kit, *trace) *breach // returns nil if t keeps the promise
 }
 
-// A breach is where a schedule shows that a promise is broken.
+// A breach says at which call of a schedule a promise is broken, and how.
 type breach struct {
 	step int
 	text string
@@ -24,8 +24,8 @@ func breachf(step int, format string, args ...any) *breach {
 	return &breach{step, fmt.Sprintf(format, args...)}
 }
 
-// promises are in the order in which they are reported. The name of each is
-// explained at TestLimiter.
+// promises are in the order in which they are reported. The comment of [TestLimiter]
+// explains each of them by its name.
 var promises = []promise{
 	{"well-formed", wellFormed},
 	{"look-agrees", lookAgrees},
@@ -49,14 +49,14 @@ var promises = []promise{
 	{"model", modelAgrees},
 }
 
-// same reports whether two answers are equal once their durations are rounded
-// up to the resolution.
+// same reports whether two answers are equal after their Durations are rounded up to the
+// resolution.
 func (k *kit) same(a, b answer) bool {
 	return rounded(a.res, k.Resolution) == rounded(b.res, k.Resolution) && (a.err == nil) == (b.err == nil)
 }
 
 func wellFormed(_ *kit, t *trace) *breach {
-	limit := 0 // of the answers since the last rate change; 0 if there are none
+	limit := 0 // Limit of the answers since the last rate change; 0 if there are none yet
 	for i, c := range t.calls {
 		if c.verb == setRate {
 			limit = 0
@@ -67,15 +67,15 @@ func wellFormed(_ *kit, t *trace) *breach {
 		res := t.answers[i].res
 		switch {
 		case t.answers[i].err != nil:
-			return breachf(i, "a decision is not an error")
+			return breachf(i, "a decision must not be an error")
 		case res.Allowed != (res.RetryAfter == 0), res.RetryAfter < 0:
 			return breachf(i, "RetryAfter must be 0 if allowed and positive if not, not %v", res.RetryAfter)
 		case res.ResetAfter < 0, res.Delay < 0:
 			return breachf(i, "ResetAfter %v and Delay %v must not be negative", res.ResetAfter, res.Delay)
 		case !res.Allowed && res.Delay != 0:
-			return breachf(i, "what is denied has no Delay, not %v", res.Delay)
+			return breachf(i, "a denial must have no Delay, not %v", res.Delay)
 		case res.Limit == -1 && (res.Remaining != -1 || !res.Allowed):
-			return breachf(i, "without a limit, Remaining is -1 and everything is allowed")
+			return breachf(i, "without a limit, Remaining must be -1 and everything allowed")
 		case res.Limit != -1 && (res.Limit < 1 || res.Remaining < 0 || res.Remaining > res.Limit):
 			return breachf(i, "Remaining %d must be in [0, Limit], and Limit %d at least 1, or both -1", res.Remaining, res.Limit)
 		case limit != 0 && res.Limit != limit:
@@ -89,7 +89,7 @@ func wellFormed(_ *kit, t *trace) *breach {
 func never(_ *kit, t *trace) *breach {
 	for i, c := range t.calls {
 		if res := t.answers[i].res; t.limited(i) && c.units() > res.Limit && (res.Allowed || res.RetryAfter != ratelimit.Never) {
-			return breachf(i, "%d units are more than the limit of %d: denied, with RetryAfter Never", c.units(), res.Limit)
+			return breachf(i, "%d units are more than the limit of %d: they must be denied, with RetryAfter Never", c.units(), res.Limit)
 		}
 	}
 	return nil
@@ -98,7 +98,7 @@ func never(_ *kit, t *trace) *breach {
 func endedContext(k *kit, t *trace) *breach {
 	for i, c := range t.calls {
 		if a := t.answers[i]; c.verb == takeEnded && (!errors.Is(a.err, context.Canceled) || a.res != (ratelimit.Result{})) {
-			return breachf(i, "with a context that is over, Take returns the zero Result and the context's error")
+			return breachf(i, "with a context that has ended, Take must return the zero Result and the context's error")
 		}
 	}
 	return k.without(t, func(i int) bool { return t.calls[i].verb == takeEnded })
@@ -108,7 +108,7 @@ func negativeCount(k *kit, t *trace) *breach {
 	negative := func(i int) bool { return t.calls[i].verb == take && t.calls[i].n < 0 }
 	for i := range t.calls {
 		if a := t.answers[i]; negative(i) && (!errors.Is(a.err, ratelimit.ErrInvalidCount) || a.res != (ratelimit.Result{})) {
-			return breachf(i, "for a negative count, Take returns the zero Result and ErrInvalidCount")
+			return breachf(i, "for a negative count, Take must return the zero Result and ErrInvalidCount")
 		}
 	}
 	return k.without(t, negative)

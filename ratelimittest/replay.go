@@ -1,9 +1,9 @@
 package ratelimittest
 
-// Most promises say that two schedules get the same answers. retell plays the
-// schedule of t with each call replaced by those that edit returns, and reports
-// the first call for which differs, given what they answered, is not empty.
-func (k *kit) retell(t *trace, edit func(i int) []call, differs func(i int, now []answer) string) *breach {
+// Most promises say that two schedules get the same answers. rerun plays the schedule of t
+// again on a new limiter, with each call replaced by the calls that edit returns. It gives
+// the new answers to differs, and reports the first call for which that returns a text.
+func (k *kit) rerun(t *trace, edit func(i int) []call, differs func(i int, now []answer) string) *breach {
 	s, err := k.open(t.start, t.rate)
 	if err != nil {
 		return breachf(0, "New fails the second time: %v", err)
@@ -24,7 +24,8 @@ func (k *kit) retell(t *trace, edit func(i int) []call, differs func(i int, now 
 	return nil
 }
 
-// unlike returns a differs for retell: the last answer must be as it was.
+// unlike returns a function for rerun. It requires that the last of the new answers equals
+// the answer in t; if it does not, the text begins with when.
 func (k *kit) unlike(t *trace, when string) func(i int, now []answer) string {
 	return func(i int, now []answer) string {
 		if a := now[len(now)-1]; !k.same(a, t.answers[i]) {
@@ -34,7 +35,8 @@ func (k *kit) unlike(t *trace, when string) func(i int, now []answer) string {
 	}
 }
 
-// without checks that the calls for which drop holds change no answer.
+// without checks that the other answers stay the same if the calls for which drop returns
+// true are left out.
 func (k *kit) without(t *trace, drop func(i int) bool) *breach {
 	dropped := false
 	for i := range t.calls {
@@ -43,24 +45,24 @@ func (k *kit) without(t *trace, drop func(i int) bool) *breach {
 	if !dropped {
 		return nil
 	}
-	return k.retell(t, func(i int) []call {
+	return k.rerun(t, func(i int) []call {
 		if drop(i) {
 			return nil
 		}
 		return t.calls[i : i+1]
-	}, k.unlike(t, "had the calls of that kind before it not been made"))
+	}, k.unlike(t, "without the earlier calls of that kind"))
 }
 
 func denialIsFree(k *kit, t *trace) *breach { return k.without(t, t.denies) }
 
 func clockStandsStill(k *kit, t *trace) *breach {
-	return k.retell(t, func(i int) []call {
+	return k.rerun(t, func(i int) []call {
 		c := t.calls[i]
 		if c.asks() && t.moments[i].known {
 			c.at = t.moments[i].at
 		}
 		return []call{c}
-	}, k.unlike(t, "had the clock stood still instead of stepping back"))
+	}, k.unlike(t, "if the clock had stood still instead of stepping back"))
 }
 
 func keysApart(k *kit, t *trace) *breach {
@@ -71,7 +73,7 @@ func keysApart(k *kit, t *trace) *breach {
 			}
 			return nil
 		}
-		if b := k.retell(t, alone, k.unlike(t, "had no other key been asked for")); b != nil {
+		if b := k.rerun(t, alone, k.unlike(t, "without the calls for other keys")); b != nil {
 			return b
 		}
 	}
@@ -79,7 +81,7 @@ func keysApart(k *kit, t *trace) *breach {
 }
 
 func split(k *kit, t *trace) *breach {
-	return k.retell(t, func(i int) []call {
+	return k.rerun(t, func(i int) []call {
 		c := t.calls[i]
 		if !t.admits(i) || c.n < 2 {
 			return []call{c}
@@ -92,7 +94,7 @@ func split(k *kit, t *trace) *breach {
 		return append(parts, c)
 	}, func(i int, now []answer) string {
 		got, want := now[len(now)-1], t.answers[i]
-		if len(now) > 1 { // each part has its own place in a queue
+		if len(now) > 1 { // each part has its own Delay
 			got.res.Delay, want.res.Delay = 0, 0
 		}
 		if !k.same(got, want) {
@@ -103,7 +105,7 @@ func split(k *kit, t *trace) *breach {
 }
 
 func shortcuts(k *kit, t *trace) *breach {
-	return k.retell(t, func(i int) []call {
+	return k.rerun(t, func(i int) []call {
 		c := t.calls[i]
 		switch c.verb {
 		case allow:
@@ -112,5 +114,5 @@ func shortcuts(k *kit, t *trace) *breach {
 			c.verb, c.n = take, 0
 		}
 		return []call{c}
-	}, k.unlike(t, "had all asks been made by Take"))
+	}, k.unlike(t, "with Take in place of Allow and Peek"))
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A replayStore is a store made of the limiters of the package ratelimit instead
-// of the models. It keeps what each state was charged and changed to, and tells it
-// to a new limiter at every ask.
+// A replayStore is a store made of the limiters of package ratelimit instead of the models.
+// It remembers what happened to each state, and repeats it on a new limiter for each ask.
 type replayStore struct {
 	clock ratelimit.Clock
 
@@ -22,17 +21,17 @@ type replayStore struct {
 	states map[stateID]record
 }
 
-// A record is what one state was told.
+// A record is what happened to one state.
 type record struct {
 	start time.Time      // of the limiter
 	first ratelimit.Rate // of the limiter
 	told  []told
 
-	rate ratelimit.Rate // in force
-	last time.Time      // the latest instant of a charge or a change
+	rate ratelimit.Rate // rate in force
+	last time.Time      // instant of the latest charge or change
 }
 
-// A told is n units taken, or a change of the rate if n is 0.
+// A told is one event: n units taken or, if n is 0, a change of the rate.
 type told struct {
 	at   time.Time
 	n    int
@@ -43,7 +42,7 @@ func newReplayStore(clock ratelimit.Clock) (ratelimit.Store, error) {
 	return &replayStore{clock: clock, states: make(map[stateID]record)}, nil
 }
 
-// limiters construct a limiter of each algorithm.
+// limiters make a limiter of each algorithm.
 var limiters = map[ratelimit.Algorithm]func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error){
 	ratelimit.AlgorithmTokenBucket:          limiterOf(ratelimit.NewTokenBucket),
 	ratelimit.AlgorithmFixedWindow:          limiterOf(ratelimit.NewFixedWindow),
@@ -89,8 +88,8 @@ func (s *replayStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelim
 	return results, nil
 }
 
-// ask returns the answer to a without charging it. Before it is charged, what fits
-// is answered as a look is.
+// ask returns the result of a, without charging it: an ask that fits gets the result of a
+// look.
 func (rec record) ask(a ratelimit.Ask, now time.Time) ratelimit.Result {
 	l := rec.limiter(a.Algorithm, now)
 	look, _ := l.Take(context.Background(), "", 0)
@@ -101,7 +100,7 @@ func (rec record) ask(a ratelimit.Ask, now time.Time) ratelimit.Result {
 	return res
 }
 
-// under returns rec under the rate of a.
+// under returns rec after a change to the rate of a.
 func (rec record) under(a ratelimit.Ask, now time.Time) record {
 	old, r := rec.rate, a.Rate
 	rec.rate = r
@@ -117,7 +116,7 @@ func (rec record) under(a ratelimit.Ask, now time.Time) record {
 	if bursts && mul(num(int64(r.Requests)), num(int64(old.Per))).Cmp(mul(num(int64(old.Requests)), num(int64(r.Per)))) < 0 {
 		rec.told = append(rec.told, told{at: rec.last, rate: r.WithBurst(burst(old))})
 		if burst(r) == burst(old) {
-			// A change to the same would not count as one at now.
+			// The limiter would ignore a change to the rate that it has.
 			rec.told = append(rec.told, told{at: now, rate: ratelimit.Rate{Requests: r.Requests, Per: 2 * r.Per, Burst: burst(old)}})
 		}
 	}
@@ -132,7 +131,7 @@ func (rec *record) touch(now time.Time) {
 	}
 }
 
-// limiter returns a limiter that was told what rec was. Its clock reads now.
+// limiter returns a limiter that has been through the events of rec. Its clock reads now.
 func (rec record) limiter(a ratelimit.Algorithm, now time.Time) ratelimit.Limiter {
 	clock := &manualClock{rec.start}
 	l, err := limiters[a](rec.first, clock)
@@ -160,11 +159,11 @@ func (s *replayStore) Reset(_ context.Context, asks []ratelimit.Ask) error {
 	return nil
 }
 
-// TestReplayStore compares the models of the kit with the limiters, changes of the
-// rate that nobody announced included.
+// TestReplayStore compares the models of the kit with the limiters, including unannounced
+// changes of the rate.
 //
-// A leaky bucket is not told of those: a queue longer than the burst is beyond
-// what two announced changes can say of one.
+// It leaves these out for leaky buckets: two announced changes cannot express what an
+// unannounced change does to a queue that is longer than the burst.
 func TestReplayStore(t *testing.T) {
 	var tellable []ratelimit.Algorithm
 	for _, a := range algorithms {
@@ -175,7 +174,7 @@ func TestReplayStore(t *testing.T) {
 	TestStore(t, StoreConfig{New: newReplayStore, Algorithms: tellable, Schedules: 25, Seed: 2})
 	k, err := newStoreKit(StoreConfig{New: newReplayStore, Schedules: 25, Seed: 3})
 	require.NoError(t, err)
-	for _, f := range k.flavours() {
+	for _, f := range k.scheduleKinds() {
 		if !f.changes {
 			require.Nil(t, k.run(f), f.name)
 		}

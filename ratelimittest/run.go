@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A failure is a promise that a limiter broke.
+// A failure is a schedule by which a limiter breaks a promise.
 type failure struct {
 	breach
 	*trace
@@ -14,8 +14,8 @@ type failure struct {
 	schedule int
 }
 
-// run plays schedules until one breaks a promise, and returns what it breaks by
-// the name of the promise.
+// run plays schedules until one breaks a promise. It returns the failures, by the names of
+// the promises that this schedule breaks.
 func (k *kit) run() map[string]*failure {
 	broken := make(map[string]*failure)
 	for i := 0; i < k.Schedules && len(broken) == 0; i++ {
@@ -34,8 +34,8 @@ func (k *kit) run() map[string]*failure {
 	return broken
 }
 
-// shrink leaves out calls, and makes others simpler, for as long as the
-// schedule still breaks p.
+// shrink leaves out calls of the schedule, and makes others simpler, as long as it still
+// breaks p.
 func (k *kit) shrink(p promise, t *trace, schedule int) *failure {
 	all := *k
 	all.thorough = true
@@ -90,7 +90,7 @@ var simplify = []func(calls []call, i int){
 	},
 }
 
-// String returns the schedule as Go code, the breach beside its call.
+// String returns the schedule as Go code, with the breach beside its call.
 func (f *failure) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "seed %d, schedule %d; instants since the start:\n", f.kit.Seed, f.schedule)

@@ -6,23 +6,23 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// keys are what schedules ask for. Any bytes are a key.
+// keys are the keys that schedules ask for. Any bytes are a valid key.
 var keys = []string{"a", "", "\xff\x00"}
 
-// A writer makes up a schedule while a limiter answers it, so that it can ask
-// at the instants and for the counts at which something changes.
+// A writer makes up a schedule while a limiter answers it. By the answers it chooses
+// instants and counts at which something changes.
 type writer struct {
 	*kit
-	wanderer
+	chooser
 	subject *subject
 	rate    ratelimit.Rate
 	known   map[string]*state
 }
 
-// write returns the trace of schedule number i. It depends on the seed and on
-// the limiter's answers alone.
+// write returns the trace of schedule number i. It depends only on the seed and on the
+// answers of the limiter.
 func (k *kit) write(i int) (*trace, error) {
-	w := &writer{kit: k, wanderer: newWanderer(k.Seed, i, k.Resolution, k.Span), known: make(map[string]*state)}
+	w := &writer{kit: k, chooser: newChooser(k.Seed, i, k.Resolution, k.Span), known: make(map[string]*state)}
 	for _, key := range keys {
 		w.known[key] = newState()
 	}
@@ -84,8 +84,8 @@ func (w *writer) note(c call, a answer) {
 	w.known[c.key].note(c.at, a.res, a.res.Allowed && !c.looks())
 }
 
-// newRate makes up a rate to change to: one of the kit's, the same, one near
-// the present one, or an invalid one.
+// newRate makes up a rate to change to: one of the kit's, the present one, one near it, or
+// an invalid one.
 func (w *writer) newRate() ratelimit.Rate {
 	r := w.rate
 	switch w.IntN(10) {

@@ -8,12 +8,11 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// enough is the largest limit that goroutines use up.
+// enough is the largest limit that the goroutines use up.
 const enough = 100
 
-// concurrent has several goroutines take single units at one instant: of one
-// state, and of two in either order. It returns an error unless they get just the
-// limit.
+// concurrent takes single units from several goroutines at one instant: of one state, and
+// of two states in either order. It returns an error unless exactly the limit is granted.
 func (k *storeKit) concurrent() error {
 	const rounds = 3
 	k.clock.Set(k.Starts[0])
@@ -28,7 +27,7 @@ func (k *storeKit) concurrent() error {
 			other := asks[(i+1)%len(asks)]
 			other.Rule += " too"
 			if r, ok := k.hammered(other.Algorithm, burst(a.Rate)-1); ok {
-				other.Rate = r // used up first
+				other.Rate = r // other is used up first
 			}
 			apart := other
 			apart.Key, apart.Client = "b", "b"
@@ -54,9 +53,8 @@ func (k *storeKit) hammered(name ratelimit.Algorithm, most int) (best ratelimit.
 
 // hammer takes single units of new states until none are left.
 //
-// While others ask, a decision about several states may be denied what is about
-// to be given back. So when all have been answered, what is left of two is taken
-// by one.
+// While goroutines ask for several states, a decision may be denied units that are about to
+// be given back. So after all goroutines have ended, one goroutine takes what is left.
 func (k *storeKit) hammer(asks []ratelimit.Ask) error {
 	prefix := k.prefix()
 	limit := enough
@@ -102,11 +100,11 @@ func (k *storeKit) hammer(asks []ratelimit.Ask) error {
 	return k.settled(prefix, asks, int(granted.Load()), limit)
 }
 
-// settled returns an error unless limit units were granted, and each state has
-// just so many fewer.
+// settled returns an error unless limit units were granted, and each state has exactly as
+// many fewer remaining.
 func (k *storeKit) settled(prefix string, asks []ratelimit.Ask, granted, limit int) error {
 	if granted != limit {
-		return fmt.Errorf("%d units are granted, and %d could be", granted, limit)
+		return fmt.Errorf("%d units are granted, the limit is %d", granted, limit)
 	}
 	for _, a := range asks {
 		a.N = 0
@@ -115,13 +113,13 @@ func (k *storeKit) settled(prefix string, asks []ratelimit.Ask, granted, limit i
 			return fmt.Errorf("a look at %v after that: %w", a, look.err)
 		}
 		if left := burst(a.Rate) - granted; len(look.results) != 1 || look.results[0].Remaining != left {
-			return fmt.Errorf("a look at %v after that: %v, with %d remaining by count", a, look.results, left)
+			return fmt.Errorf("a look at %v after that: %v, but %d must remain by count", a, look.results, left)
 		}
 	}
 	return nil
 }
 
-// allowed reports whether all results are.
+// allowed reports whether all results are allowed.
 func allowed(results []ratelimit.Result) bool {
 	for _, res := range results {
 		if !res.Allowed {

@@ -11,7 +11,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// storeDeciding makes a fault of how a store that is locked answers asks.
+// storeDeciding returns faults in how a store decides asks. The store is locked meanwhile.
 func storeDeciding(decide func(s *slowStore, asks []ratelimit.Ask) []ratelimit.Result) faults {
 	return faults{take: func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
 		if err := ctx.Err(); err != nil {
@@ -23,7 +23,7 @@ func storeDeciding(decide func(s *slowStore, asks []ratelimit.Ask) []ratelimit.R
 	}}
 }
 
-// storeEditing makes a fault of what each ask is answered.
+// storeEditing returns faults in the result of each ask.
 func storeEditing(change func(res *ratelimit.Result, a ratelimit.Ask)) faults {
 	return faults{edit: func(res ratelimit.Result, a ratelimit.Ask) ratelimit.Result {
 		change(&res, a)
@@ -31,7 +31,7 @@ func storeEditing(change func(res *ratelimit.Result, a ratelimit.Ask)) faults {
 	}}
 }
 
-// storeNaming makes a fault of what is one state.
+// storeNaming returns faults in which asks have one state.
 func storeNaming(name func(a ratelimit.Ask) stateID) faults { return faults{id: name} }
 
 // with returns a with n units.
@@ -50,16 +50,16 @@ func passed(asks []ratelimit.Ask, results []ratelimit.Result) bool {
 	return true
 }
 
-// smallLimits are soon used up.
+// smallLimits are limits that are soon used up.
 var smallLimits = map[ratelimit.Algorithm][]ratelimit.Rate{
 	ratelimit.AlgorithmFixedWindow: {ratelimit.PerHour(20)},
 	ratelimit.AlgorithmTokenBucket: {ratelimit.PerHour(30)},
 }
 
-// TestStoreConcurrent has the kit find stores that lose what another takes at the
-// same time.
+// TestStoreConcurrent checks that the kit finds stores that lose units that another
+// goroutine takes at the same time.
 func TestStoreConcurrent(t *testing.T) {
-	// What others take while one thinks is lost.
+	// Units that others take while this one decides are lost.
 	lossy := faults{take: func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
 		s.mu.Lock()
 		before := make(map[stateID]keeper)
@@ -73,7 +73,7 @@ func TestStoreConcurrent(t *testing.T) {
 		maps.Copy(s.states, before)
 		return s.decide(asks), nil
 	}}
-	// A held unit is not given back when another ask is denied.
+	// A unit that is held is not given back when another ask is denied.
 	leaky := storeDeciding(func(s *slowStore, asks []ratelimit.Ask) []ratelimit.Result {
 		var results []ratelimit.Result
 		for i := range asks {
@@ -98,5 +98,5 @@ func TestStoreConcurrent(t *testing.T) {
 	}
 	k, err := newStoreKit(StoreConfig{New: newSlowStore(faults{})})
 	require.NoError(t, err)
-	require.NoError(t, k.concurrent(), "one decision at a time")
+	require.NoError(t, k.concurrent(), "a store that makes one decision at a time must pass")
 }

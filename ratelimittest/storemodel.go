@@ -6,18 +6,19 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An algorithm is what the kit knows of one of the five.
+// An algorithm is what the kit knows of one of the five algorithms.
 type algorithm struct {
 	name ratelimit.Algorithm
 
-	// model returns the Model of one key, which is a keeper.
+	// model returns the Model of one key, which is also a keeper.
 	model func(start time.Time, r ratelimit.Rate) Model
 
-	// valid returns an error if a rate is not one for the algorithm.
+	// valid returns an error if the algorithm cannot have the rate.
 	valid func(r ratelimit.Rate) error
 
-	// bursts reports whether rates have a burst. They then differ by what
-	// they are in lowest terms; others by each of their fields.
+	// bursts reports whether rates of the algorithm have a burst. Two such rates are
+	// different if they differ in lowest terms. Other rates are different if any field
+	// differs.
 	bursts bool
 }
 
@@ -36,7 +37,7 @@ func validFor[L any](construct func(ratelimit.Rate, ...ratelimit.Option) (L, err
 	}
 }
 
-// algorithmNamed returns the algorithm of that name; nil if there is none.
+// algorithmNamed returns the algorithm of that name, or nil if there is none.
 func algorithmNamed(name ratelimit.Algorithm) *algorithm {
 	for i := range algorithms {
 		if algorithms[i].name == name {
@@ -46,7 +47,7 @@ func algorithmNamed(name ratelimit.Algorithm) *algorithm {
 	return nil
 }
 
-// A stateID is what tells one state of a store from another.
+// A stateID identifies one state of a store.
 type stateID struct {
 	algorithm ratelimit.Algorithm
 	rule, key string
@@ -54,7 +55,7 @@ type stateID struct {
 
 func idOf(a ratelimit.Ask) stateID { return stateID{a.Algorithm, a.Rule, a.Key} }
 
-// A modelStore is what a store is compared with: a model for each state.
+// A modelStore is what a store is compared with. It has a model for each state.
 type modelStore struct {
 	start  time.Time
 	states map[stateID]keeper
@@ -64,11 +65,11 @@ func newModelStore(start time.Time) *modelStore {
 	return &modelStore{start, make(map[stateID]keeper)}
 }
 
-// take answers asks at the instant at. It charges all of them or none, but for
-// shadows that do not fit.
+// take answers asks at the instant at. It charges all of them or none; a shadow that does
+// not fit is left out.
 //
-// A state adopts the rate of an ask for units, whether that is granted or not,
-// and whether the others are. A look is answered as if it did.
+// A state adopts the rate of an ask for units, even if that ask or another one is denied. A
+// look is answered as if the state adopted its rate.
 func (s *modelStore) take(at time.Time, asks []ratelimit.Ask) []ratelimit.Result {
 	models := make([]keeper, len(asks))
 	passes := true
@@ -99,7 +100,7 @@ func (s *modelStore) reset(asks []ratelimit.Ask) {
 	}
 }
 
-// state returns the model of a's state, which has a's rate if it is a new one.
+// state returns the model of the state of a. A new state gets the rate of a.
 func (s *modelStore) state(a ratelimit.Ask) keeper {
 	id := idOf(a)
 	if s.states[id] == nil {

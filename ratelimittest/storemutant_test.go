@@ -15,7 +15,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// storeMutants are stores with one fault each, and the subtest that finds it.
+// storeMutants are stores with one fault each, and the subtest that must find it.
 var storeMutants = []struct {
 	name   string
 	by     string
@@ -307,16 +307,16 @@ var storeMutants = []struct {
 	}}},
 }
 
-// TestStoreMutants has the kit find each mutant by the subtest that is for it.
+// TestStoreMutants checks that the kit finds each mutant by its subtest.
 func TestStoreMutants(t *testing.T) {
 	killed := 0
 	for _, m := range storeMutants {
 		t.Run(m.name, func(t *testing.T) {
 			k, err := newStoreKit(StoreConfig{New: newSlowStore(m.faults), Schedules: 200})
 			require.NoError(t, err)
-			i := slices.IndexFunc(k.flavours(), func(f flavour) bool { return f.name == m.by })
+			i := slices.IndexFunc(k.scheduleKinds(), func(f scheduleKind) bool { return f.name == m.by })
 			require.GreaterOrEqual(t, i, 0, "there is no subtest %q", m.by)
-			f := k.run(k.flavours()[i])
+			f := k.run(k.scheduleKinds()[i])
 			require.NotNil(t, f, "not found by %s", m.by)
 			killed++
 			t.Logf("found in schedule %d, shown in %d calls", f.schedule, len(f.answers))

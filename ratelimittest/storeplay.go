@@ -12,9 +12,9 @@ import (
 
 // A storeCall is one call of a method of a store.
 type storeCall struct {
-	at    time.Duration // what the clock reads, since the start
-	reset bool          // else it takes
-	over  error         // of the context; nil if it is not over
+	at    time.Duration // the time of the clock, since the start
+	reset bool          // a call of Reset; otherwise of Take
+	over  error         // error of the context; nil if it has not ended
 	asks  []ratelimit.Ask
 }
 
@@ -42,7 +42,8 @@ type storeAnswer struct {
 	err     error
 }
 
-// do makes the call c on states that begin with prefix. A panic is an error.
+// do makes the call c, with prefix added to the names of states. A panic becomes the error
+// of the answer.
 func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -51,7 +52,7 @@ func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 	}()
 	asks := make([]ratelimit.Ask, len(c.asks))
 	for i, ask := range c.asks {
-		if ask.Rule == "" { // to have an empty one
+		if ask.Rule == "" { // an empty Rule stays empty
 			ask.Key = prefix + ask.Key
 		} else {
 			ask.Rule = prefix + ask.Rule
@@ -66,23 +67,22 @@ func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 	return a
 }
 
-// prefix returns what no state has begun with before.
+// prefix returns a prefix that no state has had before.
 func (k *storeKit) prefix() string {
-	k.opened++
-	return fmt.Sprintf("%08d/", k.opened)
+	k.played++
+	return fmt.Sprintf("%08d/", k.played)
 }
 
-// A storeTrace is a schedule, and the answers to it up to the first that breaks a
+// A storeTrace is a schedule of calls, with the answers to it up to the first that breaks a
 // promise.
 type storeTrace struct {
 	start   time.Time
 	calls   []storeCall
 	answers []storeAnswer
-	broken  string // how the last answer breaks one; empty if none does
+	broken  string // how the last answer breaks a promise; "" if it does not
 }
 
-// play makes calls on states that are new, and compares the answers with those of
-// the models.
+// play makes calls about new states, and compares the answers with those of the models.
 func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 	t := &storeTrace{start: start, calls: calls}
 	prefix, models := k.prefix(), newModelStore(start)
@@ -110,7 +110,7 @@ func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 	return t
 }
 
-// differs says how the results differ from those of the models, or nothing.
+// differs returns a text that says how the results differ from those of the models, or "".
 func (k *storeKit) differs(got, want []ratelimit.Result) string {
 	if len(got) != len(want) {
 		return fmt.Sprintf("%d results for %d asks", len(got), len(want))
@@ -134,7 +134,7 @@ type storeFailure struct {
 	schedule int
 }
 
-// String returns the schedule as Go code, the breach beside its call.
+// String returns the schedule as Go code, with the breach beside its call.
 func (f *storeFailure) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "seed %d, schedule %d; instants since the start:\n", f.seed, f.schedule)
@@ -164,7 +164,7 @@ func (f *storeFailure) String() string {
 	return s.String()
 }
 
-// head returns the call up to its asks.
+// head returns the Go code of the call, up to its asks.
 func (c storeCall) head() string {
 	switch {
 	case c.reset:
@@ -177,7 +177,7 @@ func (c storeCall) head() string {
 	return "s.Take(late,"
 }
 
-// askText returns a as Go code, without what is zero.
+// askText returns a as Go code, without fields that are zero.
 func askText(a ratelimit.Ask) string {
 	s := fmt.Sprintf("{Rule: %s, Key: %s, ", quoted(a.Rule), quoted(a.Key))
 	if a.Client != "" {
@@ -190,7 +190,7 @@ func askText(a ratelimit.Ask) string {
 	return s + "}"
 }
 
-// quoted returns s as Go code, which is short if s begins with many equal bytes.
+// quoted returns s as Go code. It is short if s begins with many equal bytes.
 func quoted(s string) string {
 	if len(s) < 100 {
 		return fmt.Sprintf("%q", s)

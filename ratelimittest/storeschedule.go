@@ -8,67 +8,66 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A flavour is what the schedules of one subtest of TestStore have beside single
-// asks.
-type flavour struct {
+// A scheduleKind says what the schedules of one subtest of TestStore contain, in addition
+// to single asks.
+type scheduleKind struct {
 	name       string
 	algorithms []ratelimit.Algorithm
-	several    bool // asks in one call
+	several    bool // several asks in one call
 	shadows    bool
-	changes    bool // of the rate
+	changes    bool // changes of the rate
 	resets     bool
-	names      bool // that are odd
-	ends       bool // of contexts
+	names      bool // odd names
+	ends       bool // contexts that have ended
 }
 
-// flavours returns those of all subtests, in order. What the names promise is
-// explained at TestStore.
-func (k *storeKit) flavours() (all []flavour) {
+// scheduleKinds returns the kinds of all subtests, in order. The comment of [TestStore]
+// explains what each of them checks.
+func (k *storeKit) scheduleKinds() (all []scheduleKind) {
 	for _, a := range k.Algorithms {
-		all = append(all, flavour{name: "answers/" + string(a), algorithms: []ratelimit.Algorithm{a}})
+		all = append(all, scheduleKind{name: "answers/" + string(a), algorithms: []ratelimit.Algorithm{a}})
 	}
 	all = append(all,
-		flavour{name: "all-or-none", algorithms: k.Algorithms, several: true},
-		flavour{name: "shadow", algorithms: k.Algorithms, several: true, shadows: true})
+		scheduleKind{name: "all-or-none", algorithms: k.Algorithms, several: true},
+		scheduleKind{name: "shadow", algorithms: k.Algorithms, several: true, shadows: true})
 	for _, a := range k.Algorithms {
-		all = append(all, flavour{name: "rate-change/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, changes: true})
+		all = append(all, scheduleKind{name: "rate-change/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, changes: true})
 	}
 	return append(all,
-		flavour{name: "reset", algorithms: k.Algorithms, several: true, changes: true, resets: true},
-		flavour{name: "names", algorithms: k.Algorithms, several: true, resets: true, names: true},
-		flavour{name: "ended-context", algorithms: k.Algorithms, several: true, changes: true, ends: true})
+		scheduleKind{name: "reset", algorithms: k.Algorithms, several: true, changes: true, resets: true},
+		scheduleKind{name: "names", algorithms: k.Algorithms, several: true, resets: true, names: true},
+		scheduleKind{name: "ended-context", algorithms: k.Algorithms, several: true, changes: true, ends: true})
 }
 
-// A place is a state that a schedule asks for, and what is known of it.
-type place struct {
-	ask   ratelimit.Ask // without units, under the rate of the last ask
+// A target is a state that a schedule asks for, and what is known of it.
+type target struct {
+	ask   ratelimit.Ask // with N 0 and the rate of the last ask
 	rates []ratelimit.Rate
 	*state
 }
 
-// A storeWriter makes up a schedule while the models answer it: it does not depend
-// on the store.
+// A storeWriter makes up a schedule while the models answer it. It does not depend on the
+// store.
 type storeWriter struct {
 	*storeKit
-	wanderer
-	flavour
-	places []*place
-	models *modelStore
+	chooser
+	scheduleKind
+	targets []*target
+	models  *modelStore
 }
 
-// namesSpan is the Span of the schedules with odd names. An empty rule is the same one
-// in all of them, so each of them lies wholly after the one before: a store that has
-// forgotten keys may count earlier readings of its clock as the instant at which it
-// did.
+// namesSpan is the Span of the schedules with odd names. An empty Rule is the same in all
+// of these schedules, so each of them lies wholly after the one before. A store that has
+// dropped keys may count earlier times of its clock as the instant at which it did so.
 const namesSpan = time.Hour
 
-// write returns schedule number i and its start.
-func (k *storeKit) write(f flavour, i int) (time.Time, []storeCall) {
+// write returns schedule number i, and the instant at which it begins.
+func (k *storeKit) write(f scheduleKind, i int) (time.Time, []storeCall) {
 	span := k.Span
 	if f.names {
 		span = min(span, namesSpan)
 	}
-	w := &storeWriter{storeKit: k, wanderer: newWanderer(k.Seed, i, k.Resolution, span), flavour: f}
+	w := &storeWriter{storeKit: k, chooser: newChooser(k.Seed, i, k.Resolution, span), scheduleKind: f}
 	start := w.start(k.Starts)
 	if f.names {
 		start = k.Starts[0].Add(time.Duration(4*i) * span)
@@ -84,9 +83,9 @@ func (k *storeKit) write(f flavour, i int) (time.Time, []storeCall) {
 	return start, calls
 }
 
-// oddNames are rules and keys that are easily taken for each other: joined by a
-// separator or by none, cut off, trimmed, decoded, or read as the hash tag of a
-// cluster.
+// oddNames are groups of rules and keys that a store may confuse: if it joins them with a
+// separator or without one, cuts them off, trims them, decodes them, or reads them as the
+// hash tag of a cluster.
 var oddNames = [][][2]string{
 	{{"a:b", "c"}, {"a", "b:c"}, {"a", "b"}},
 	{{"a", "bc"}, {"ab", "c"}, {"abc", ""}, {"", "abc"}},
@@ -99,13 +98,13 @@ var oddNames = [][][2]string{
 	{{"a", long + "1"}, {"a", long + "2"}, {long + "1", "a"}, {long + "2", "a"}},
 }
 
-// oddClients are hash tags that are easily spoiled.
+// oddClients are clients that a store may fail to make into a hash tag.
 var oddClients = []string{"", "a", "}", "{}", "{", "\x00", "\xff", ":", long}
 
-// long is 64 KB.
+// long is 64 KB long.
 var long = string(slices.Repeat([]byte("x"), 1<<16))
 
-// settle makes up the places.
+// settle makes up the targets.
 func (w *storeWriter) settle() {
 	names := [][2]string{{"user", "a"}, {"user", "b"}, {"all", "a"}, {"all", ""}}
 	clients := map[string]string{"a": "a", "b": "b"}
@@ -127,11 +126,11 @@ func (w *storeWriter) settle() {
 			if name[0] != "all" {
 				ask.Client = clients[name[1]]
 			}
-			w.places = append(w.places, &place{ask, []ratelimit.Rate{r}, newState()})
+			w.targets = append(w.targets, &target{ask, []ratelimit.Rate{r}, newState()})
 		}
 	}
-	w.Shuffle(len(w.places), func(i, j int) { w.places[i], w.places[j] = w.places[j], w.places[i] })
-	w.places = w.places[:min(len(w.places), 8)]
+	w.Shuffle(len(w.targets), func(i, j int) { w.targets[i], w.targets[j] = w.targets[j], w.targets[i] })
+	w.targets = w.targets[:min(len(w.targets), 8)]
 }
 
 // next makes up a call.
@@ -164,9 +163,9 @@ func (w *storeWriter) next() storeCall {
 	return c
 }
 
-// choose returns the places of a call, of which the first is most often the same.
-func (w *storeWriter) choose() []*place {
-	order := w.Perm(len(w.places))
+// choose returns the targets of a call. The first of them is often the same.
+func (w *storeWriter) choose() []*target {
+	order := w.Perm(len(w.targets))
 	if w.IntN(5) < 2 {
 		i := slices.Index(order, 0)
 		order[0], order[i] = order[i], order[0]
@@ -175,14 +174,14 @@ func (w *storeWriter) choose() []*place {
 	if w.several && w.IntN(3) > 0 {
 		n = 1 + w.IntN(min(len(order), 4))
 	}
-	var chosen []*place
+	var chosen []*target
 	for _, i := range order[:n] {
-		chosen = append(chosen, w.places[i])
+		chosen = append(chosen, w.targets[i])
 	}
 	return chosen
 }
 
-// note remembers what the models answer to c.
+// note remembers the answers of the models to c.
 func (w *storeWriter) note(start time.Time, c storeCall) {
 	if c.over != nil {
 		return
@@ -192,7 +191,7 @@ func (w *storeWriter) note(start time.Time, c storeCall) {
 		return
 	}
 	for i, res := range w.models.take(start.Add(c.at), c.asks) {
-		for _, p := range w.places {
+		for _, p := range w.targets {
 			if idOf(p.ask) == idOf(c.asks[i]) {
 				p.note(c.at, res, res.Allowed && c.asks[i].N > 0)
 			}
@@ -200,9 +199,9 @@ func (w *storeWriter) note(start time.Time, c storeCall) {
 	}
 }
 
-// change makes up a rate to change to: one that was in force before, one of the
-// kit's, or one near the present one.
-func (w *storeWriter) change(p *place) ratelimit.Rate {
+// change makes up a rate to change to: one that was in force before, one of the kit's, or
+// one near the present one.
+func (w *storeWriter) change(p *target) ratelimit.Rate {
 	r := p.ask.Rate
 	switch w.IntN(10) {
 	case 0, 1, 2:
@@ -227,12 +226,12 @@ func (w *storeWriter) change(p *place) ratelimit.Rate {
 	if !a.bursts {
 		r.Burst = 0
 		if w.IntN(2) == 0 {
-			r.Per = p.ask.Rate.Per // the windows of a rule seldom change
+			r.Per = p.ask.Rate.Per // most changes of a rule keep its windows
 		}
 	}
 	for _, old := range p.rates {
 		if a.bursts && equivalent(old, r) {
-			return old // whether that is a change is not promised
+			return old // a store need not treat an equivalent rate as a change
 		}
 	}
 	if w.refuses(a.name, r) != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// run plays schedules until one breaks a promise, and returns that, or nil.
-func (k *storeKit) run(f flavour) *storeFailure {
+// run plays schedules until one breaks a promise, and returns that one, or nil.
+func (k *storeKit) run(f scheduleKind) *storeFailure {
 	for i := range k.Schedules {
 		start, calls := k.write(f, i)
 		if t := k.play(start, calls); t.broken != "" {
@@ -17,8 +17,8 @@ func (k *storeKit) run(f flavour) *storeFailure {
 	return nil
 }
 
-// shrink leaves out calls, and makes others simpler, for as long as the schedule
-// still breaks a promise.
+// shrink leaves out calls of the schedule, and makes others simpler, as long as it still
+// breaks a promise.
 func (k *storeKit) shrink(t *storeTrace, schedule int) *storeFailure {
 	f := &storeFailure{t, k.Seed, schedule}
 	f.calls = f.calls[:len(f.answers)]
@@ -41,19 +41,19 @@ func (k *storeKit) shrink(t *storeTrace, schedule int) *storeFailure {
 		}
 	}
 	for i := range f.calls {
-		for j := 0; i < len(f.calls) && j < len(f.calls[i].asks); { // a call may have become needless
+		for j := 0; i < len(f.calls) && j < len(f.calls[i].asks); { // the call may have become unnecessary and been removed
 			if len(f.calls[i].asks) == 1 || !try(f.edited(i, func(c *storeCall) { c.asks = slices.Delete(c.asks, j, j+1) })) {
 				j++
 			}
 		}
 	}
-	for range 2 { // what follows may have kept a call from being simpler
+	for range 2 { // a second time, because later calls may have kept one from getting simpler
 		f.simplify(try)
 	}
 	return f
 }
 
-// simplify makes the calls of f simpler, one thing after the other.
+// simplify makes the calls of f simpler, one change after the other.
 func (f *storeFailure) simplify(try func([]storeCall) bool) {
 	edit := func(i int, change func(*storeCall)) {
 		if i < len(f.calls) {
@@ -68,7 +68,7 @@ func (f *storeFailure) simplify(try func([]storeCall) bool) {
 		for j := 0; i < len(f.calls) && j < len(f.calls[i].asks); j++ {
 			edit(i, func(c *storeCall) { c.asks[j].N = min(c.asks[j].N, 1) })
 			edit(i, func(c *storeCall) {
-				// A look beside asks for units stays one that can not deny.
+				// A look beside asks for units must stay one that cannot deny.
 				c.asks[j].Shadow = c.asks[j].Shadow && c.asks[j].N == 0 && len(c.asks) > 1
 			})
 			edit(i, func(c *storeCall) { c.asks[j].Rate = f.first(c.asks[j]) })
@@ -76,7 +76,7 @@ func (f *storeFailure) simplify(try func([]storeCall) bool) {
 	}
 }
 
-// edited returns a copy of the calls in which change has changed call i.
+// edited returns a copy of the calls, with call i changed by change.
 func (t *storeTrace) edited(i int, change func(*storeCall)) []storeCall {
 	calls := slices.Clone(t.calls)
 	calls[i].asks = slices.Clone(calls[i].asks)
@@ -84,8 +84,8 @@ func (t *storeTrace) edited(i int, change func(*storeCall)) []storeCall {
 	return calls
 }
 
-// advanced returns a copy of the calls in which call i, and with it all that
-// follow, comes at the instant of the one before.
+// advanced returns a copy of the calls in which call i comes at the instant of the call
+// before, and all later calls are moved by as much.
 func (t *storeTrace) advanced(i int) []storeCall {
 	calls := slices.Clone(t.calls)
 	by := calls[i].at
@@ -98,7 +98,7 @@ func (t *storeTrace) advanced(i int) []storeCall {
 	return calls
 }
 
-// first returns the first rate that the state of a is asked for under.
+// first returns the first rate under which the schedule asks for the state of a.
 func (t *storeTrace) first(a ratelimit.Ask) ratelimit.Rate {
 	for _, c := range t.calls {
 		for _, b := range c.asks {

@@ -10,85 +10,90 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Config says what [TestLimiter] tests, and against what. Only New is
-// required.
+// A Config says what [TestLimiter] tests, and what it compares with. Only New is required.
 type Config struct {
-	// New returns a limiter at the rate r that reads clock and shares no
-	// state with any other. It is called several times for each schedule.
+	// New returns a limiter with the rate r that reads clock and shares no state with any
+	// other limiter. It is called several times for each schedule.
 	New func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error)
 
-	// Model returns what each answer for one key must equal: a [Model] as of
-	// start, when the limiter was made. Nil checks only what holds for every
-	// limiter.
+	// Model returns the model of one key, for a limiter that was made at start. Each answer
+	// of the limiter must equal that of the model. If Model is nil, TestLimiter checks only
+	// what holds for every limiter.
 	Model func(start time.Time, r ratelimit.Rate) Model
 
-	// Bound says how much may be granted. Nil checks no bound.
+	// Bound checks how much was granted. If it is nil, no bound is checked.
 	Bound Bound
 
-	// Rates are the rates to test at; New must accept each. Nil means a mix
-	// of small and extreme rates, with and without a burst, less those that
-	// New refuses.
+	// Rates are the rates to test with; New must accept each of them. If Rates is nil, the
+	// kit uses a mix of small and extreme rates, with and without a burst, and leaves out
+	// those that New refuses.
 	Rates []ratelimit.Rate
 
-	// Starts are the instants at which a limiter may be made. Nil means a
-	// mix that has the Unix epoch, the year 1 and the year 9999.
+	// Starts are the instants at which a limiter may be made. If Starts is nil, the kit
+	// uses a mix that includes the Unix epoch, the year 1 and the year 9999.
 	Starts []time.Time
 
-	// Span is the furthest that the clock may be from its start. Zero means
-	// as far as a Duration reaches, 292 years.
+	// Span is how far the clock may move away from its start. Zero means the longest
+	// Duration, 292 years.
 	Span time.Duration
 
-	// Resolution is what the limiter's clock and the Durations in its
-	// answers are exact to: all instants are multiples of it, and Durations
-	// are rounded up to it before they are compared. Zero means 1 ns.
+	// Resolution is the precision of the limiter's clock and of the Durations in its
+	// answers. All instants are multiples of it, and Durations are rounded up to it before
+	// they are compared. Zero means 1 ns.
 	Resolution time.Duration
 
-	// KeepRate leaves the limiter's SetRate alone, where it has one.
+	// KeepRate keeps the kit from calling the limiter's SetRate, if it has one.
 	KeepRate bool
 
-	// Schedules is how many random schedules to run, and Steps how many
-	// calls each has. Zero means 2000, or 200 with go test -short, and 60.
+	// Schedules is the number of random schedules, and Steps the number of calls in each.
+	// Zero Schedules means 2000, or 200 with go test -short. Zero Steps means 60.
 	Schedules, Steps int
 
-	// Seed makes the schedules: the same seed, the same schedules. Each
-	// failure names it.
+	// Seed determines the schedules: the same seed makes the same schedules. Each failure
+	// reports it.
 	Seed uint64
 }
 
-// TestLimiter checks that the limiters that c.New makes keep these promises, a
-// subtest for each, and shows a short schedule that breaks one that is broken:
+// TestLimiter checks that the limiters made by c.New keep the promises below. Each promise
+// has a subtest. If a promise is broken, the subtest shows a short schedule of calls that
+// breaks it, as Go code.
 //
-//   - well-formed: Allowed if and only if RetryAfter is 0, Remaining in
-//     [0, Limit], no Delay for what is denied, no error, no panic.
+//   - well-formed: Allowed is true if and only if RetryAfter is 0, Remaining is in
+//     [0, Limit], a denial has no Delay, and a decision neither fails nor panics.
 //   - look-agrees: n units are granted if and only if a look at the same
-//     instant finds n remaining.
-//   - exact-use: what is granted leaves Remaining lower by just that.
-//   - look-is-free, denial-is-free: later answers are as if it had not been.
-//   - negative-count, ended-context: the error that [ratelimit.Limiter]
-//     promises, the zero Result, nothing taken.
-//   - monotone: left alone, a key never has less remaining later.
-//   - retry-after: a lone client that waits just that long is granted, and one
-//     Resolution less is denied.
-//   - reset-after: a key left alone for that long has its Limit remaining.
-//   - never: more than the Limit is denied with [ratelimit.Never].
-//   - clock: a clock that steps back is read as standing still at the key's
-//     last granted ask.
-//   - keys: what other keys ask changes no answer.
-//   - split: what is granted at once is granted as single units too, with the
-//     same state after.
-//   - shortcuts: Allow, and Peek if it has one, answer as Take does for one
-//     unit and for none.
-//   - reset: after Reset(key string) error, if it has one, the key is as new.
-//   - rate-change: SetRate(ratelimit.Rate) error, if it has one, leaves nobody
-//     more than what remained or the new limit less what was used, and refuses
-//     what is invalid.
-//   - same-rate: changing to the same rate changes nothing.
+//     instant finds at least n remaining. (A look is a Take of 0 units.)
+//   - exact-use: granting n units lowers Remaining by exactly n.
+//   - look-is-free, denial-is-free: later answers are the same as without
+//     the look, or without the denied request.
+//   - negative-count, ended-context: Take returns the error that
+//     [ratelimit.Limiter] promises and the zero Result, and takes nothing.
+//   - monotone: while nothing is granted for a key, its Remaining does not
+//     fall as time passes.
+//   - retry-after: a client that waits RetryAfter is granted if no other
+//     request came first; one Resolution earlier it is denied.
+//   - reset-after: a key that gets no requests for ResetAfter has its Limit
+//     remaining.
+//   - never: a request for more than Limit is denied with [ratelimit.Never].
+//   - clock: a clock that has stepped back behind the key's last granted
+//     request counts as standing still at the instant of that request.
+//   - keys: requests for one key change no answer for another key.
+//   - split: units that are granted at once would also be granted one by one,
+//     with the same state afterwards.
+//   - shortcuts: Allow answers as Take of one unit does, and so does Peek, if
+//     the limiter has it, as Take of none.
+//   - reset: after Reset(key string) error, if the limiter has it, the key is
+//     as good as new.
+//   - rate-change: after SetRate(ratelimit.Rate) error, if the limiter has it,
+//     no key has more remaining than before, or than the new limit minus what
+//     was used, whichever is more. SetRate refuses an invalid rate.
+//   - same-rate: setting the rate that is in force changes nothing.
 //   - bound: c.Bound holds.
-//   - model: the whole Result is that of c.Model.
-//   - concurrent: units taken by many goroutines at one instant add up to what
-//     remained.
+//   - model: the whole Result equals that of c.Model.
+//   - concurrent: the units that many goroutines take at one instant add up to
+//     what remained.
 //
-// A limiter without a limit has Limit and Remaining -1, and grants everything.
+// A limiter that has no limit must answer with Limit and Remaining -1, and grant
+// everything.
 func TestLimiter(t *testing.T, c Config) {
 	t.Helper()
 	k, err := newKit(c)
@@ -116,7 +121,7 @@ func TestLimiter(t *testing.T, c Config) {
 // A kit is a Config with its defaults filled in.
 type kit struct {
 	Config
-	thorough bool // check all the answers of a schedule, not a sample
+	thorough bool // check all answers of a schedule, not only a sample
 }
 
 func newKit(c Config) (*kit, error) {
@@ -160,8 +165,8 @@ func newKit(c Config) (*kit, error) {
 	return k, nil
 }
 
-// defaultRates are mostly small, so that asks meet at the instants at which
-// something changes.
+// defaultRates returns rates for a clock whose resolution is unit. Most of them are small,
+// so that requests often fall on the instants at which something changes.
 func defaultRates(unit time.Duration) []ratelimit.Rate {
 	const year = 366 * 24 * time.Hour
 	return []ratelimit.Rate{

@@ -12,82 +12,86 @@ import (
 
 // A StoreConfig says what [TestStore] tests. Only New is required.
 type StoreConfig struct {
-	// New returns a store that has no state and reads clock. It is called
-	// once. The clock is set before each call, to earlier instants too. Until
-	// the test is over, the store must keep what it was told: a key that is
-	// as good as new by the clock, but was charged before, is not a new one
-	// to a change of its rate.
+	// New returns a store that has no state and reads clock. It is called once. Before each
+	// call of the store the clock is set, sometimes to an earlier instant. The store must
+	// keep every state until the test is over, even a state that is as good as new by the
+	// clock: a change of the rate treats a key that was charged differently from a new one.
 	New func(clock ratelimit.Clock) (ratelimit.Store, error)
 
-	// Algorithms are those to test. Nil means all five.
+	// Algorithms are the algorithms to test. Nil means all five.
 	Algorithms []ratelimit.Algorithm
 
-	// Rates are the rates to test an algorithm at; the store's Supports, if it
-	// has one, must accept each. For an algorithm without any there is a mix
-	// of small and extreme rates, with and without a burst, less those that
-	// Supports refuses.
+	// Rates are the rates to test each algorithm with. If the store has Supports, it must
+	// accept each of them. For an algorithm that is not in Rates, the kit uses a mix of
+	// small and extreme rates, with and without a burst, and leaves out those that Supports
+	// refuses.
 	Rates map[ratelimit.Algorithm][]ratelimit.Rate
 
-	// Starts are the instants at which a schedule may begin. Nil means a mix
-	// that has the Unix epoch, the year 1 and the year 9999.
+	// Starts are the instants at which a schedule may begin. If Starts is nil, the kit uses
+	// a mix that includes the Unix epoch, the year 1 and the year 9999.
 	Starts []time.Time
 
-	// Span is the furthest that the clock may be from the start of a
-	// schedule, at most 146 years. Zero means 100 years.
+	// Span is how far the clock may move away from the start of a schedule, at most 146
+	// years. Zero means 100 years.
 	Span time.Duration
 
-	// Resolution is what the clock and the Durations in answers are exact
-	// to: all instants are multiples of it, and Durations are rounded up to
-	// it before they are compared. Zero means 1 ns.
+	// Resolution is the precision of the store's clock and of the Durations in its answers.
+	// All instants are multiples of it, and Durations are rounded up to it before they are
+	// compared. Zero means 1 ns.
 	Resolution time.Duration
 
-	// Schedules is how many random schedules each subtest runs, and Steps how
-	// many calls each has. Zero means 200, or 40 with go test -short, and 40.
+	// Schedules is the number of random schedules in each subtest, and Steps the number of
+	// calls in each schedule. Zero Schedules means 200, or 40 with go test -short. Zero
+	// Steps means 40.
 	Schedules, Steps int
 
-	// Seed makes the schedules: the same seed, the same schedules. Each
-	// failure names it.
+	// Seed determines the schedules: the same seed makes the same schedules. Each failure
+	// reports it.
 	Seed uint64
 }
 
-// TestStore checks that the store that c.New makes keeps these promises, a
-// subtest for each, and shows a short schedule that breaks one that is broken. In
-// all of them the whole Result of every ask is compared with that of a [Model],
-// so that what should have changed nothing is found by the answers that follow.
+// TestStore checks that the store made by c.New keeps the promises below. Each promise has
+// a subtest. If a promise is broken, the subtest shows a short schedule of calls that
+// breaks it, as Go code. Every subtest compares the whole Result of every ask with that of
+// a [Model]. A call that should have changed nothing, but did, is found by the answers
+// after it.
 //
-//   - answers: single asks of several states, for no, few and too many units,
-//     get the answers of an algorithm, whichever way the clock steps. A look
-//     and a denial change nothing.
-//   - all-or-none: of several asks all are charged if each alone would be
-//     granted, and else none. Each is answered as if it were alone: what fits
-//     among others that do not is allowed, and leaves Remaining unreduced.
-//   - shadow: a shadow denies no other, and is charged if it fits and they do.
-//   - rate-change: an ask under another rate than that of the state's last
-//     change converts the state once, after which it is as if SetRate had been
-//     called. The time since that last change counts for a bucket at the slower
-//     of the two rates, and for a window by the old Per. An ask for units does
-//     so even if it or one beside it is denied; a look is only answered so.
-//   - reset: the states of the asks are as new, those never used included.
-//   - names: other bytes in Rule or Key, or another Algorithm, are another
-//     state, and any bytes will do.
-//   - ended-context: the context's error, and nothing charged.
-//   - concurrent: units taken by many goroutines at one instant add up to the
-//     limit.
+//   - answers: single asks about several states, for no, few and too many
+//     units, get the answers of their algorithm, whether the clock moves
+//     forward or back. A look (an ask for 0 units) and a denial change nothing.
+//   - all-or-none: several asks in one call are all charged if each would be
+//     granted as the only one; otherwise none is charged. Each ask is answered
+//     as if it were the only one: an ask that fits, beside another that does
+//     not, is allowed and leaves Remaining unreduced.
+//   - shadow: a shadow ask never causes the others to be denied. It is charged
+//     if it fits and the others are granted.
+//   - rate-change: an ask under a rate that differs from the rate of the state
+//     converts the state once; after that the state is as if SetRate had been
+//     called. The time since the state last changed counts, for a bucket, at
+//     the slower of the two rates, and for a window by the old Per. An ask for
+//     units converts the state even if it, or another ask of the call, is
+//     denied. A look is answered as if it converted the state, but does not.
+//   - reset: afterwards the states of the asks are as good as new. It may
+//     include states that were never used.
+//   - names: asks with different bytes in Rule or Key, or with different
+//     Algorithms, have different states. All bytes are permitted.
+//   - ended-context: the error is that of the context, and nothing is charged.
+//   - concurrent: the units that many goroutines take at one instant add up to
+//     the limit.
 //
-// The kit asks what the limiters of the package ratelimit ask: no state twice in
-// one call, the same state with the same Client, no negative N, and no look that
-// could deny beside asks for units. Each schedule has names of its own, so that it
-// meets no state of an earlier one.
+// The kit asks only what the limiters of package ratelimit ask: no state twice in one call,
+// a state always with the same Client, no negative N, and no look that could deny in one
+// call with asks for units. Each schedule uses states that no earlier schedule has used.
 //
-// A Redis or Valkey store has to be told the time by clock, with a Resolution of a
-// microsecond, and to let no key expire during the test.
+// A store on Redis or Valkey must take its time from clock, with a Resolution of a
+// microsecond, and must not let keys expire during the test.
 func TestStore(t *testing.T, c StoreConfig) {
 	t.Helper()
 	k, err := newStoreKit(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range k.flavours() {
+	for _, f := range k.scheduleKinds() {
 		t.Run(f.name, func(t *testing.T) {
 			if broken := k.run(f); broken != nil {
 				t.Error(broken)
@@ -101,12 +105,12 @@ func TestStore(t *testing.T, c StoreConfig) {
 	})
 }
 
-// A storeKit is a StoreConfig with its defaults filled in, and its store.
+// A storeKit is a StoreConfig with its defaults filled in, and the store under test.
 type storeKit struct {
 	StoreConfig
 	store  ratelimit.Store
 	clock  *ratelimit.FakeClock
-	opened int // schedules played so far
+	played int // number of schedules played so far
 }
 
 func newStoreKit(c StoreConfig) (*storeKit, error) {
@@ -118,7 +122,7 @@ func newStoreKit(c StoreConfig) (*storeKit, error) {
 	if k.Span <= 0 {
 		k.Span = 100 * 366 * 24 * time.Hour
 	}
-	k.Span = min(k.Span, math.MaxInt64/2) // so that a Duration holds the time between two instants
+	k.Span = min(k.Span, math.MaxInt64/2) // so that the time between any two instants fits into a Duration
 	k.Span -= k.Span % k.Resolution
 	if k.Schedules == 0 {
 		k.Schedules = 200
@@ -140,7 +144,7 @@ func newStoreKit(c StoreConfig) (*storeKit, error) {
 	return k, k.setRates()
 }
 
-// setRates fills in the algorithms and the rates of each.
+// setRates fills in the algorithms, and the rates of each.
 func (k *storeKit) setRates() error {
 	if k.Algorithms == nil {
 		for _, a := range algorithms {
@@ -172,7 +176,8 @@ func (k *storeKit) setRates() error {
 	return nil
 }
 
-// refuses returns why the algorithm or the store refuses r, or nil.
+// refuses returns nil if the algorithm and the store accept r, and otherwise an error that
+// says why not.
 func (k *storeKit) refuses(name ratelimit.Algorithm, r ratelimit.Rate) error {
 	if err := algorithmNamed(name).valid(r); err != nil {
 		return err

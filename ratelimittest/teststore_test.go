@@ -10,7 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A pickyStore supports no algorithm but one, and no Per above a second.
+// A pickyStore supports only one algorithm, and no Per above a second.
 type pickyStore struct{ ratelimit.Store }
 
 func (pickyStore) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
@@ -23,7 +23,7 @@ func (pickyStore) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 func (s pickyStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
 	for _, a := range asks {
 		if err := s.Supports(a.Algorithm, a.Rate); err != nil {
-			panic("asked what is not supported")
+			panic("the store was asked something that it does not support")
 		}
 	}
 	return s.Store.Take(ctx, asks)
@@ -39,12 +39,12 @@ func TestStoreConfig(t *testing.T) {
 	TestStore(t, StoreConfig{New: newPickyStore, Algorithms: window, Schedules: 20})
 
 	for why, c := range map[string]StoreConfig{
-		"no New":                     {},
-		"New fails":                  {New: func(ratelimit.Clock) (ratelimit.Store, error) { return nil, ratelimit.ErrStore }},
-		"an unknown algorithm":       {New: newPickyStore, Algorithms: []ratelimit.Algorithm{"Guess"}},
-		"no rate is supported":       {New: newPickyStore},
-		"a given one is not":         {New: newPickyStore, Algorithms: window, Rates: map[ratelimit.Algorithm][]ratelimit.Rate{window[0]: {ratelimit.PerDay(1)}}},
-		"a given one is not allowed": {New: newPickyStore, Algorithms: window, Rates: map[ratelimit.Algorithm][]ratelimit.Rate{window[0]: {{Requests: 1, Per: 1, Burst: 1}}}},
+		"no New":                        {},
+		"New fails":                     {New: func(ratelimit.Clock) (ratelimit.Store, error) { return nil, ratelimit.ErrStore }},
+		"an unknown algorithm":          {New: newPickyStore, Algorithms: []ratelimit.Algorithm{"Guess"}},
+		"no rate is supported":          {New: newPickyStore},
+		"a given rate is not supported": {New: newPickyStore, Algorithms: window, Rates: map[ratelimit.Algorithm][]ratelimit.Rate{window[0]: {ratelimit.PerDay(1)}}},
+		"a given rate is invalid":       {New: newPickyStore, Algorithms: window, Rates: map[ratelimit.Algorithm][]ratelimit.Rate{window[0]: {{Requests: 1, Per: 1, Burst: 1}}}},
 	} {
 		_, err := newStoreKit(c)
 		require.Error(t, err, why)
@@ -57,19 +57,19 @@ func TestStoreConfig(t *testing.T) {
 	require.Equal(t, (time.Duration(1<<62 - 1)).Truncate(time.Microsecond), k.Span)
 }
 
-// TestStoreSchedules has the random schedules keep to what the kit says of them,
-// and reach what they are to reach.
+// TestStoreSchedules checks that the random schedules do what the comment of TestStore
+// says, and reach the cases that they are meant to reach.
 func TestStoreSchedules(t *testing.T) {
 	k, err := newStoreKit(StoreConfig{New: newSlowStore(faults{}), Resolution: time.Microsecond, Span: time.Hour, Steps: 40})
 	require.NoError(t, err)
-	for _, f := range k.flavours() {
+	for _, f := range k.scheduleKinds() {
 		seen := make(map[string]int)
 		for i := range 30 {
 			start, calls := k.write(f, i)
 			tr := k.play(start, calls)
 			require.Empty(t, tr.broken, f.name)
 			_, again := k.write(f, i)
-			require.Equal(t, calls, again, "the same seed makes another schedule")
+			require.Equal(t, calls, again, "the same seed must make the same schedule")
 			for j, c := range calls {
 				require.Zero(t, c.at%time.Microsecond)
 				require.LessOrEqual(t, c.at.Abs(), time.Hour)
@@ -89,7 +89,7 @@ func TestStoreSchedules(t *testing.T) {
 	}
 }
 
-// tally counts what c and its results are.
+// tally counts what c asks, and how it is answered.
 func tally(seen map[string]int, c storeCall, results []ratelimit.Result) {
 	fit := 0
 	for i, res := range results {
@@ -112,13 +112,13 @@ func tally(seen map[string]int, c storeCall, results []ratelimit.Result) {
 	}
 }
 
-// wellAsked checks that c asks what the caller of a store asks.
+// wellAsked checks that c asks only what the limiters of package ratelimit ask.
 func wellAsked(t *testing.T, c storeCall) {
 	t.Helper()
 	seen := make(map[stateID]bool)
 	looks, takes := false, false
 	for _, a := range c.asks {
-		require.False(t, seen[idOf(a)], "a state twice in one call")
+		require.False(t, seen[idOf(a)], "a call must not have a state twice")
 		seen[idOf(a)] = true
 		require.GreaterOrEqual(t, a.N, 0)
 		require.NoError(t, algorithmNamed(a.Algorithm).valid(a.Rate))
@@ -126,10 +126,10 @@ func wellAsked(t *testing.T, c storeCall) {
 		takes = takes || a.N > 0
 	}
 	require.NotEmpty(t, c.asks)
-	require.False(t, looks && takes && !c.reset, "a look that could deny beside asks for units")
+	require.False(t, looks && takes && !c.reset, "a call must not have a look that could deny beside asks for units")
 }
 
-// TestStoreFailure holds the text of a failure, which is to be pasted into a test.
+// TestStoreFailure checks the text of a failure, which can be pasted into a test.
 func TestStoreFailure(t *testing.T) {
 	k, err := newStoreKit(StoreConfig{
 		New: newSlowStore(storeEditing(func(res *ratelimit.Result, a ratelimit.Ask) {
@@ -142,7 +142,7 @@ func TestStoreFailure(t *testing.T) {
 		Starts:     []time.Time{time.Unix(7, 8)},
 	})
 	require.NoError(t, err)
-	f := k.run(k.flavours()[2])
+	f := k.run(k.scheduleKinds()[2])
 	require.NotNil(t, f)
 	require.Equal(t, `seed 0, schedule 0; instants since the start:
 	start := time.Unix(7, 8)
@@ -159,7 +159,7 @@ func TestStoreFailure(t *testing.T) {
 		{Rule: "user", Key: "b", Client: "b", Algorithm: "FixedWindow", Rate: ratelimit.Rate{Requests:2, Per:10, Burst:0}, N: 1}, // denied, 0 of 2 remain, reset after 3ns, retry after 2ns
 	})
 	// the model says of ask 0: denied, 0 of 2 remain, reset after 2ns, retry after 2ns`, f.String())
-	require.Equal(t, f.String(), k.run(k.flavours()[2]).String(), "the same seed shows another failure")
+	require.Equal(t, f.String(), k.run(k.scheduleKinds()[2]).String(), "the same seed must show the same failure")
 
 	long := storeFailure{storeTrace: &storeTrace{
 		calls:   []storeCall{{over: context.DeadlineExceeded, asks: []ratelimit.Ask{{Key: long + "1"}}}},

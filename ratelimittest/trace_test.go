@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// An event is times asks for n units at the instant at, and what the last of
-// them is answered; the others are granted.
+// An event is a number of asks for n units each at the instant at. All but the last are
+// granted; the fields give the answer to the last.
 type event struct {
 	at    time.Duration
 	times int
@@ -22,7 +22,7 @@ type event struct {
 	delay      time.Duration
 }
 
-// traces are decisions worked out by hand, each for the model and for the
+// traces are decisions that were worked out by hand. Each is checked with the model and the
 // limiter of one algorithm.
 var traces = []struct {
 	algorithm string
@@ -54,15 +54,15 @@ var traces = []struct {
 	{"TokenBucket", ratelimit.PerSecond(1), []event{
 		{at: 0, times: 1, n: 1, allowed: true},
 		{at: 200 * ms, times: 1, n: 1, retryAfter: 800 * ms},
-	}, "0.2 left"},
+	}, "0.2 units are left"},
 	{"TokenBucket", ratelimit.PerSecond(10), []event{
 		{at: 0, times: 1, n: 10, allowed: true},
 		{at: 30 * ms, times: 1, n: 1, retryAfter: 70 * ms},
-	}, "0.3 left"},
+	}, "0.3 units are left"},
 	{"TokenBucket", ratelimit.Rate{Requests: 1, Per: s, Burst: 5}, []event{
 		{at: 0, times: 1, n: 1, allowed: true, remaining: 4},
 		{at: 100 * ms, times: 1, n: 1, allowed: true, remaining: 3},
-	}, "3.1 left"},
+	}, "3.1 units are left"},
 	{"TokenBucket", ratelimit.Rate{Requests: 10, Per: s, Burst: 1000}, []event{
 		{at: 0, times: 1000, n: 1, allowed: true},
 		{at: 0, times: 1, n: 1, retryAfter: 100 * ms},
@@ -145,8 +145,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestIdle has every algorithm start with its full limit, and have it again
-// after a year.
+// TestIdle checks that every algorithm starts with its full limit, and has it again after a
+// year.
 func TestIdle(t *testing.T) {
 	start := time.Unix(0, 0)
 	r := ratelimit.Rate{Requests: 3, Per: 7 * s}
@@ -164,8 +164,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestBounds has each bound allow what its formula says and not one unit, or
-// one nanosecond, more.
+// TestBounds checks that each bound allows what its formula says, and not one unit or one
+// nanosecond more.
 func TestBounds(t *testing.T) {
 	r := ratelimit.Rate{Requests: 3, Per: 10}
 	burst := r.WithBurst(5)
@@ -202,7 +202,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A charge is a ratelimittest.Charge with its instant since the Unix epoch.
+// A charge is a ratelimittest.Charge whose instant is a time since the Unix epoch.
 type charge struct {
 	at    int64
 	n     int

@@ -22,12 +22,12 @@ func retryAfter(k *kit, t *trace) *breach {
 			return nil
 		default:
 			if a := k.after(t, i, c); !a.res.Allowed {
-				return breachf(i, "asked again at %v, after just that long: %v", c.at, a)
+				return breachf(i, "asked again at %v, after RetryAfter: %v", c.at, a)
 			}
 			c.at -= k.Resolution
 		}
 		if a := k.after(t, i, c); c.at > t.moments[i].at && a.res.Allowed {
-			return breachf(i, "asked again at %v, before that: %v", c.at, a)
+			return breachf(i, "asked again at %v, before RetryAfter: %v", c.at, a)
 		}
 		return nil
 	})
@@ -41,17 +41,17 @@ func resetAfter(k *kit, t *trace) *breach {
 			return nil
 		}
 		if a := k.after(t, i, c); a.res.Remaining != a.res.Limit || a.res.Delay != 0 {
-			return breachf(i, "a look at %v, after just that long: %v", c.at, a)
+			return breachf(i, "a look at %v, after ResetAfter: %v", c.at, a)
 		}
 		return nil
 	})
 }
 
-// within reports whether the clock may be set to at, which comes from later.
+// within reports whether the clock may be set to at, a result of later.
 func (k *kit) within(at time.Duration) bool { return at <= k.Span && at < math.MaxInt64 }
 
-// sample calls check for some of the calls that fit, or for all if k is
-// thorough. Only calls that were decided at a known moment do.
+// sample calls check for some of the calls for which fits returns true, or for all of them
+// if k is thorough. It leaves out calls whose moment is in doubt.
 func (k *kit) sample(t *trace, fits func(i int) bool, check func(i int) *breach) *breach {
 	var fit []int
 	for i := range t.calls {
@@ -71,7 +71,8 @@ func (k *kit) sample(t *trace, fits func(i int) bool, check func(i int) *breach)
 	return nil
 }
 
-// after returns the answer to c made after the calls of t up to call i.
+// after plays the calls of t up to call i on a new limiter, then c, and returns the answer
+// to c.
 func (k *kit) after(t *trace, i int, c call) answer {
 	s, err := k.open(t.start, t.rate)
 	if err != nil {

@@ -7,21 +7,21 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// FixedWindowModel returns the model of [ratelimit.FixedWindow] for a key of a
-// limiter made at start. The rate must be valid and without a burst.
+// FixedWindowModel returns the [Model] of one key of a [ratelimit.FixedWindow] that was
+// made at start. The rate must be valid and have no burst.
 func FixedWindowModel(start time.Time, r ratelimit.Rate) Model {
 	return &fixedWindow{windows{history{start: start}, r}}
 }
 
-// SlidingWindowCounterModel returns the model of
-// [ratelimit.SlidingWindowCounter] for a key of a limiter made at start. The
-// rate must be valid and without a burst.
+// SlidingWindowCounterModel returns the [Model] of one key of a
+// [ratelimit.SlidingWindowCounter] that was made at start. The rate must be valid and have
+// no burst.
 func SlidingWindowCounterModel(start time.Time, r ratelimit.Rate) Model {
 	return &slidingCounter{windows{history{start: start}, r}}
 }
 
-// windows divides time into windows that begin at multiples of the rate's Per
-// since the Unix epoch, by the clock at the start.
+// windows divides time into windows, which begin at multiples of Per since the Unix epoch,
+// by the clock at the start.
 type windows struct {
 	history
 	rate ratelimit.Rate
@@ -32,7 +32,7 @@ func (m *windows) delay(*big.Int) *big.Int { return num(0) }
 func (m *windows) per() *big.Int           { return num(int64(m.rate.Per)) }
 func (m *windows) requests() *big.Int      { return num(int64(m.rate.Requests)) }
 
-// window returns the number of the window that holds u.
+// window returns the number of the window that contains u.
 func (m *windows) window(u *big.Int) *big.Int {
 	return floorDiv(add(sinceEpoch(m.start), u), m.per())
 }
@@ -55,8 +55,8 @@ func (m *windows) count(w *big.Int) *big.Int {
 
 func (m *windows) copied() windows { return windows{m.history.copied(), m.rate} }
 
-// setRate changes the rate at the instant u. A changed Per makes what used
-// returns the count of the new window that holds u.
+// setRate changes the rate at the instant u. If Per changes, what used returns becomes the
+// count of the new window that contains u.
 func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *big.Int) {
 	if m.last != nil && r.Per != m.rate.Per {
 		m.carry(u, used(u))
@@ -64,8 +64,8 @@ func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *b
 	m.rate = r
 }
 
-// A fixedWindow grants n units if its window has then granted no more than the
-// limit.
+// A fixedWindow grants n units if afterwards no more than the limit has been granted in the
+// window.
 type fixedWindow struct{ windows }
 
 // Ask takes n units at the instant at.
@@ -79,11 +79,11 @@ func (m *fixedWindow) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *fixedWindow) clone() keeper { return &fixedWindow{m.copied()} }
 
-// adopt is SetRate: a window has no speed, and is counted by the old Per until the
+// adopt does what SetRate does: a window does not drain, and the old Per counts until the
 // change.
 func (m *fixedWindow) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
-// SetRate carries the count over.
+// SetRate changes the rate and carries the count over.
 func (m *fixedWindow) SetRate(at time.Time, r ratelimit.Rate) {
 	m.setRate(m.instant(at), r, m.used)
 }
@@ -101,9 +101,9 @@ func (m *fixedWindow) renewal(u *big.Int) *big.Int {
 	return m.wait(u, nil)
 }
 
-// A slidingCounter grants n units if the count of the window, and that of the
-// one before weighed by how much of it the last Per overlaps, then exceed the
-// limit by nothing.
+// A slidingCounter grants n units if afterwards the estimate does not exceed the limit. The
+// estimate is the count of the window, plus the count of the window before, weighted by how
+// much of that the last Per overlaps.
 type slidingCounter struct{ windows }
 
 // Ask takes n units at the instant at.
@@ -117,25 +117,25 @@ func (m *slidingCounter) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *slidingCounter) clone() keeper { return &slidingCounter{m.copied()} }
 
-// adopt is SetRate: a window has no speed, and is counted by the old Per until the
+// adopt does what SetRate does: a window does not drain, and the old Per counts until the
 // change.
 func (m *slidingCounter) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
-// SetRate carries the estimate over, rounded up.
+// SetRate changes the rate and carries the estimate over, rounded up.
 func (m *slidingCounter) SetRate(at time.Time, r ratelimit.Rate) {
 	m.setRate(m.instant(at), r, func(u *big.Int) *big.Int {
 		return ceilDiv(m.estimate(u), m.per())
 	})
 }
 
-// counts returns the units granted in the window of u and in the one before.
+// counts returns the units granted in the window before the one that contains u, and in
+// that one.
 func (m *slidingCounter) counts(u *big.Int) (previous, current *big.Int) {
 	w := m.window(u)
 	return m.count(sub(w, num(1))), m.count(w)
 }
 
-// estimate returns what counts as granted in the last Per, in units of 1/Per of
-// a token.
+// estimate returns what counts as granted in the last Per, in units of 1/Per of a unit.
 func (m *slidingCounter) estimate(u *big.Int) *big.Int {
 	previous, current := m.counts(u)
 	elapsed := sub(u, m.begin(m.window(u)))
@@ -146,9 +146,9 @@ func (m *slidingCounter) free(u *big.Int) *big.Int {
 	return floorDiv(sub(mul(m.requests(), m.per()), m.estimate(u)), m.per())
 }
 
-// wait finds how much of the earlier window may still overlap. That is the
-// previous one if n fit beside the current count, else the current one as soon
-// as it is the previous.
+// wait finds how much of the earlier window may still overlap. The earlier window is the
+// previous one if n fit beside the current count. Otherwise it is the current one, once
+// that has become the previous one.
 func (m *slidingCounter) wait(u, n *big.Int) *big.Int {
 	earlier, current := m.counts(u)
 	spare := sub(sub(m.requests(), current), n)

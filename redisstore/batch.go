@@ -2,23 +2,23 @@ package redisstore
 
 import "errors"
 
-// batched returns the calls to make for calls: those for one caller each, about keys of
-// one rate, are one script.
+// batched returns the calls to send in place of calls. Calls of one plan that have one
+// caller each are replaced by a single call, a batch, whose script decides all their keys.
 func (c *conn) batched(calls []*call) []*call {
-	if !c.together || len(calls) == 1 {
+	if !c.oneServer || len(calls) == 1 {
 		return calls
 	}
 	var made []*call
 	batches := make(map[plan]*call)
 	for _, call := range calls {
-		j := call.joint
+		j := call.shared
 		if j == nil || j.kind == 's' || len(j.costs) > 1 || j.ahead > 0 {
 			made = append(made, call)
 			continue
 		}
 		b := batches[j.plan]
 		if b == nil {
-			b = c.newBatch(&j.unit)
+			b = c.newBatch(&j.item)
 			batches[j.plan] = b
 			made = append(made, b)
 		}
@@ -34,12 +34,13 @@ func (c *conn) batched(calls []*call) []*call {
 	return made
 }
 
-func (c *conn) newBatch(u *unit) *call {
+func (c *conn) newBatch(u *item) *call {
 	return &call{script: oneScripts[u.kind], args: oneArgs(nil, c.set.env(), u, nil, 0, 0)}
 }
 
-// split gives the calls that b was made for the replies to them, and returns those that
-// are still to be made: of states that are not as usual.
+// split hands the reply to the batch b to the calls that it stands for. It returns the
+// calls that the script has not decided, because their state needs the general code; each
+// of them is to be sent by itself. It returns nil if b is not a batch.
 func (b *call) split() (undecided []*call) {
 	if len(b.members) == 0 {
 		return nil
@@ -55,7 +56,7 @@ func (b *call) split() (undecided []*call) {
 		}
 		now, _ := items[0].(string)
 		if state, decided := items[1+i].(string); decided {
-			call.reply = stored{now, state}
+			call.reply = fastReply{now, state}
 		} else {
 			undecided = append(undecided, call)
 		}

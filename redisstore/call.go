@@ -15,44 +15,45 @@ type call struct {
 	script *script // nil for DEL
 	keys   []string
 	args   []any
-	joint  *joint // of a call that callers can join
+	shared *shared // if callers of one key share it; else nil
 
-	members []*call // that it is made in place of
+	members []*call // of a call made by batched: those that it stands for
 
 	waiters  []*waiter
-	deadline time.Time // of the one who waits longest
-	sent     bool      // nobody can join any more
+	deadline time.Time // of the waiter whose deadline is last
+	sent     bool      // no caller can join any more
 	tries    int
 
-	before, behind *call // in the list of the lane
+	before, behind *call // neighbours in the list of the sender
 
 	reply        any
 	err          error
 	began, ended time.Duration // of the last try, by the clock of the conn
-	resets       int64         // that there had been when it began
+	resets       int64         // number of Resets there had been when it began
 }
 
-// A joint is what callers who have joined want.
-type joint struct {
-	turn *turn
-	unit
-	costs []int64 // the units that each wants, once the call is sent
+// shared is the part of a call that its callers have in common: a key, and what each of
+// them wants of it.
+type shared struct {
+	keyQueue *keyQueue
+	item
+	costs []int64 // the units that each waiter wants; set when the call is sent
 
-	ahead, reserve int64 // how many units to take besides, if so many are left then
+	ahead, reserve int64 // units to take ahead, and how many must be left afterwards
 }
 
-// A waiter is a caller.
+// A waiter is a caller that waits for a call to end.
 type waiter struct {
 	cost     int64
 	deadline time.Time
-	gone     bool // guarded by the mutex of the lane
+	gone     bool // guarded by the mutex of the sender
 
 	settled atomic.Bool
-	outcome outcome // once done says so
+	outcome outcome // set before done receives
 	done    chan struct{}
 }
 
-// settle tells w how its call has ended, unless it has been told.
+// settle gives w the outcome of its call, unless w has one already.
 func (w *waiter) settle(o outcome) {
 	if w.settled.CompareAndSwap(false, true) {
 		w.outcome = o
@@ -60,16 +61,16 @@ func (w *waiter) settle(o outcome) {
 	}
 }
 
-// An outcome is how a call has ended, for one caller.
+// An outcome is how a call has ended for one of its callers.
 type outcome struct {
 	reply  any
-	result ratelimit.Result // of a call that was joined
+	result ratelimit.Result // if the call was shared
 	err    error
 }
 
 func newWaiter(cost int64) *waiter { return &waiter{cost: cost, done: make(chan struct{}, 1)} }
 
-// A list is calls that have not ended, in no order. The zero list is empty.
+// A list is a doubly linked list of calls, in no particular order. The zero list is empty.
 type list struct{ first *call }
 
 func (l *list) add(c *call) {
@@ -92,13 +93,13 @@ func (l *list) remove(c *call) {
 	c.before, c.behind = nil, nil
 }
 
-// newJoined returns the first call of a key: most have one caller, and no other behind
-// them.
-func newJoined(u *unit) (*call, *turn) {
+// newSharedCall returns the first call for a key, and a keyQueue for it. Everything that a
+// call with one caller needs is allocated at once.
+func newSharedCall(u *item) (*call, *keyQueue) {
 	var made struct {
 		call
-		joint
-		turn
+		shared
+		keyQueue
 		ask     ratelimit.Ask
 		key     [1]string
 		waiters [1]*waiter
@@ -106,17 +107,17 @@ func newJoined(u *unit) (*call, *turn) {
 		costs   [1]int64
 	}
 	m := &made
-	m.ask = *u.ask // the caller may be gone when it is read
-	m.joint = joint{turn: &m.turn, unit: *u, costs: m.costs[:0]}
-	m.joint.ask = &m.ask
+	m.ask = *u.ask // the caller may have returned when ask is read
+	m.shared = shared{keyQueue: &m.keyQueue, item: *u, costs: m.costs[:0]}
+	m.shared.ask = &m.ask
 	m.key[0] = u.key.text
-	m.call = call{keys: m.key[:], joint: &m.joint, waiters: m.waiters[:0]}
-	m.turn.calls = m.calls[:0]
-	return &m.call, &m.turn
+	m.call = call{keys: m.key[:], shared: &m.shared, waiters: m.waiters[:0]}
+	m.keyQueue.calls = m.calls[:0]
+	return &m.call, &m.keyQueue
 }
 
-// freeze says who c is made for, and reports whether that is anybody. It must be
-// called with the mutex of the lane held.
+// freeze removes the waiters that have left, after which no caller can join c. It reports
+// whether a waiter remains. The caller must hold the mutex of the sender.
 func (c *call) freeze() bool {
 	c.waiters = slices.DeleteFunc(c.waiters, func(w *waiter) bool { return w.gone })
 	if len(c.waiters) == 0 {
@@ -124,28 +125,29 @@ func (c *call) freeze() bool {
 	}
 	c.sent = true
 	c.tries++
-	if c.joint != nil {
-		c.joint.costs = c.joint.costs[:0]
+	if c.shared != nil {
+		c.shared.costs = c.shared.costs[:0]
 		for _, w := range c.waiters {
-			c.joint.costs = append(c.joint.costs, w.cost)
+			c.shared.costs = append(c.shared.costs, w.cost)
 		}
 	}
 	return true
 }
 
-// pause returns how long to wait before c is made another time.
+// pause returns how long to wait before c is repeated.
 func (c *call) pause() time.Duration { return time.Millisecond << min(c.tries, 4) }
 
-// retries reports whether c has not run, may succeed when it is made another time,
-// and is still waited for long enough by then.
+// retries reports whether to repeat c: the server has not run it, a repetition may succeed,
+// and a waiter will still be there for the answer.
 func (c *call) retries(now time.Time) bool {
 	return c.err != nil && classOf(c.err).transient() && now.Add(2*c.pause()).Before(c.deadline)
 }
 
-// command returns c as the client wants it: a script by its hash, or as a whole.
-func (c *call) command(ctx context.Context, env string, whole bool) once {
-	if c.joint != nil {
-		c.script = oneScripts[c.joint.kind]
+// command returns c as a command of the client. It names the script by its hash, or
+// contains its text if whole is true.
+func (c *call) command(ctx context.Context, env string, whole bool) noRetry {
+	if c.shared != nil {
+		c.script = oneScripts[c.shared.kind]
 	}
 	all := make([]any, 0, 11+len(c.keys)+len(c.args))
 	switch {
@@ -160,10 +162,10 @@ func (c *call) command(ctx context.Context, env string, whole bool) once {
 	for _, k := range c.keys {
 		all = append(all, k)
 	}
-	if j := c.joint; j != nil {
-		all = oneArgs(all, env, &j.unit, j.costs, j.ahead, j.reserve)
+	if j := c.shared; j != nil {
+		all = oneArgs(all, env, &j.item, j.costs, j.ahead, j.reserve)
 	}
 	cmd := redis.NewCmd(ctx, append(all, c.args...)...)
 	cmd.SetFirstKeyPos(int8(first))
-	return once{cmd}
+	return noRetry{cmd}
 }

@@ -15,23 +15,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startCluster starts three masters that are a cluster, and returns them and a
-// client.
+// startCluster starts a cluster of three masters, and returns them and a client of it.
 func startCluster(t testing.TB) ([]*server, *redis.ClusterClient) {
 	t.Helper()
 	return startNodes(t, 3, "--cluster-node-timeout", "2000")
 }
 
-// startReplicated starts a cluster of three masters with a replica each, which are
-// up to date. Masters go on without one that is down.
+// startReplicated starts a cluster of three masters, each with a replica that is up to
+// date. If one master is down, the others go on serving their slots.
 func startReplicated(t testing.TB) ([]*server, *redis.ClusterClient) {
 	t.Helper()
 	return startNodes(t, 6, "--cluster-node-timeout", "1000",
 		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--cluster-require-full-coverage", "no")
 }
 
-// startNodes starts n servers that are a cluster of three masters, the others being
-// replicas.
+// startNodes starts a cluster of n servers. Three of them are masters, the others replicas.
 func startNodes(t testing.TB, n int, args ...string) ([]*server, *redis.ClusterClient) {
 	t.Helper()
 	cli := program(t, "redis-cli")
@@ -54,7 +52,8 @@ func startNodes(t testing.TB, n int, args ...string) ([]*server, *redis.ClusterC
 	return servers, c
 }
 
-// ready returns why the node of c is not ready in a cluster of n, or nil.
+// ready returns nil if the node of c is ready in a cluster of n nodes, and otherwise an
+// error that says why not.
 func ready(ctx context.Context, c *redis.Client, n int) error {
 	info, err := c.ClusterInfo(ctx).Result()
 	if err != nil {
@@ -79,14 +78,14 @@ func ready(ctx context.Context, c *redis.Client, n int) error {
 	return replicates(ctx, c)
 }
 
-// A node is what one of a cluster knows of one.
+// A node is what one node of a cluster knows of another, or of itself.
 type node struct {
 	id, addr, epoch string
-	master          string   // the id of that of a replica, or "-"
-	slots           []string // "7", "7-9" or, on its way, "[7->-id]"
+	master          string   // the id of the master of a replica; "-" for a master
+	slots           []string // "7", "7-9" or, while it is being moved, "[7->-id]"
 }
 
-// nodesIn returns what the node of c knows of all.
+// nodesIn returns all nodes that the node of c knows.
 func nodesIn(ctx context.Context, c *redis.Client) ([]node, error) {
 	text, err := c.ClusterNodes(ctx).Result()
 	if err != nil {
@@ -118,8 +117,8 @@ func (n node) serves(slot int) bool {
 	})
 }
 
-// ownerOf returns the master that serves a slot, as the node of c knows it, and all
-// that it knows.
+// ownerOf returns the master that serves a slot, and all nodes, as the node of c knows
+// them.
 func ownerOf(ctx context.Context, c *redis.Client, slot int) (node, []node, error) {
 	nodes, err := nodesIn(ctx, c)
 	if err != nil {
@@ -127,12 +126,12 @@ func ownerOf(ctx context.Context, c *redis.Client, slot int) (node, []node, erro
 	}
 	i := slices.IndexFunc(nodes, func(n node) bool { return n.serves(slot) })
 	if i < 0 {
-		return node{}, nil, errors.New("nobody serves the slot")
+		return node{}, nil, errors.New("no master serves the slot")
 	}
 	return nodes[i], nodes, nil
 }
 
-// serving returns which of servers serve a slot: the master and its replicas.
+// serving returns the servers that serve a slot: the master first, then its replicas.
 func serving(t testing.TB, servers []*server, slot int) []*server {
 	t.Helper()
 	owner, nodes, err := ownerOf(context.Background(), servers[0].client(t), slot)
@@ -149,14 +148,14 @@ func serving(t testing.TB, servers []*server, slot int) []*server {
 	return found
 }
 
-// A move is that of a slot, from one master of a cluster to another.
+// A move is the move of a slot from one master of a cluster to another.
 type move struct {
 	slot     int
 	from, to *redis.Client
 	others   []*redis.Client
 }
 
-// newMove prepares to move a slot from the master that serves it to another.
+// newMove prepares to move a slot from the master that serves it to another master.
 func newMove(t testing.TB, servers []*server, slot int) move {
 	t.Helper()
 	m, owner := move{slot: slot}, serving(t, servers, slot)[0]
@@ -173,20 +172,21 @@ func newMove(t testing.TB, servers []*server, slot int) move {
 	return m
 }
 
-// back returns the move to where m is from.
+// back returns the move in the opposite direction.
 func (m move) back() move {
 	m.from, m.to = m.to, m.from
 	return m
 }
 
-// begin has keys of the slot that are not there be asked for at the other master.
+// begin starts the move. From then on, requests for keys of the slot that the old master
+// does not have are sent to the new one.
 func (m move) begin(t testing.TB) {
 	t.Helper()
 	m.set(t, m.to, "importing", id(t, m.from))
 	m.set(t, m.from, "migrating", id(t, m.to))
 }
 
-// carry moves keys.
+// carry moves keys from the old master to the new one.
 func (m move) carry(t testing.TB, keys ...string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(m.to.Options().Addr)
@@ -198,8 +198,8 @@ func (m move) carry(t testing.TB, keys ...string) {
 	require.NoError(t, m.from.Do(context.Background(), args...).Err())
 }
 
-// end moves the keys that are left, one at a time, and the slot itself, and waits
-// until all masters agree.
+// end moves the remaining keys one at a time, then the slot itself, and waits until all
+// masters agree about it.
 func (m move) end(t testing.TB) {
 	t.Helper()
 	keys, err := m.from.ClusterGetKeysInSlot(context.Background(), m.slot, 1000).Result()
@@ -216,8 +216,9 @@ func (m move) end(t testing.TB) {
 	}
 }
 
-// known returns why the node of c does not know of the move, or nil. It has to know
-// from which epoch the slot is the other master's: else that might be taken back.
+// known returns nil if the node of c knows of the move, and otherwise an error. The node
+// must also know the epoch since which the new master has the slot: otherwise it might take
+// the slot back.
 func (m move) known(ctx context.Context, c *redis.Client) error {
 	its, _, err := ownerOf(ctx, m.to, m.slot)
 	if err != nil {
@@ -235,7 +236,7 @@ func (m move) set(t testing.TB, c *redis.Client, what, node string) {
 	require.NoError(t, c.Do(context.Background(), "cluster", "setslot", m.slot, what, node).Err())
 }
 
-// id returns the name of a node of a cluster.
+// id returns the id of the node of c.
 func id(t testing.TB, c *redis.Client) string {
 	t.Helper()
 	name, err := c.Do(context.Background(), "cluster", "myid").Text()

@@ -14,8 +14,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// starts are after 1970, and no more than 100 years before the last microsecond
-// that a double holds, in 2255.
+// starts are after 1970, and at least 100 years before the last microsecond that a double
+// holds, which is in 2255.
 var starts = []time.Time{
 	time.Date(2026, 3, 1, 12, 34, 56, 789012000, time.UTC),
 	time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC),
@@ -23,7 +23,7 @@ var starts = []time.Time{
 	time.Unix(0, 0).UTC().AddDate(1, 0, 0),
 }
 
-// counted is a store that counts what it is asked.
+// A counted is a store that counts what it is asked.
 type counted struct {
 	*redisstore.Store
 	calls, several atomic.Int64
@@ -49,7 +49,7 @@ func (c *counted) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.R
 	return c.Store.Take(ctx, asks)
 }
 
-// figures says what c was asked.
+// figures returns what c was asked, as text.
 func (c *counted) figures() string {
 	text := fmt.Sprintf("%d calls, %d of several asks", c.calls.Load(), c.several.Load())
 	for _, a := range all {
@@ -58,7 +58,7 @@ func (c *counted) figures() string {
 	return text
 }
 
-// conform has the store on client checked against the models.
+// conform checks the store on client against the models of the kit.
 func conform(t *testing.T, client redis.UniversalClient, c ratelimittest.StoreConfig) *counted {
 	var store *counted
 	c.New = func(clock ratelimit.Clock) (ratelimit.Store, error) {
@@ -75,32 +75,32 @@ func conform(t *testing.T, client redis.UniversalClient, c ratelimittest.StoreCo
 	return store
 }
 
-// TestStandalone checks all that a Store promises over one server.
+// TestStandalone checks all promises of a Store on a single server.
 func TestStandalone(t *testing.T) {
 	client := startReal(t).client(t)
 	enough(t, conform(t, client, ratelimittest.StoreConfig{Schedules: schedules(160), Steps: 40}))
 }
 
-// TestCluster checks the same over three masters with a replica each, where the asks of
-// one call are in several slots.
+// TestCluster checks the same on three masters with a replica each, where the asks of one
+// call are in several slots.
 func TestCluster(t *testing.T) {
 	_, client := startReplicated(t)
 	enough(t, conform(t, client, ratelimittest.StoreConfig{Schedules: schedules(100), Steps: 40, Seed: 1}))
 }
 
-// enough checks that a whole run made at least 20,000 steps of each algorithm.
+// enough checks that a full run asked each algorithm at least 20,000 times.
 func enough(t *testing.T, c *counted) {
 	if testing.Short() || raceEnabled || t.Failed() {
 		return
 	}
 	for a, n := range c.asks {
 		if n.Load() < 20_000 {
-			t.Errorf("%s was asked %d times only", a, n.Load())
+			t.Errorf("%s was asked only %d times, at least 20,000 are required", a, n.Load())
 		}
 	}
 }
 
-// schedules returns n, or less of it under the race detector and with -short.
+// schedules returns n, or a fifth of it under the race detector and with -short.
 func schedules(n int) int {
 	if testing.Short() || raceEnabled {
 		return n / 5

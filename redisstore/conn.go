@@ -13,52 +13,56 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A conn makes calls to the servers, each of which ends by a deadline: by a lane for
-// each server of which it is known what it serves, else by one for all.
+// A conn makes the calls to all servers, each of which ends by a deadline. It has a sender
+// for each server once it knows which keys that serves, and until then one sender for all.
 type conn struct {
 	set     *settings
 	client  processor
-	cluster *redis.ClusterClient // if that is what the client is
+	cluster *redis.ClusterClient // if the client is one of a cluster
 
-	// together says that all keys are on one server, so that one script may be
-	// about any of them.
-	together bool
+	// oneServer reports that all keys are on one server, so that one script can decide any
+	// of them together.
+	oneServer bool
 
-	denials *denials // nil if none are kept
-	leases  *leases  // nil if nothing is taken ahead
+	denials *denials // nil if there is no denial cache
+	leases  *leases  // nil if no units are taken ahead
 	stats   counters
 	origin  time.Time
 
-	any      *lane
-	known    atomic.Bool // whether the client knows which server of the cluster serves what
-	bound    atomic.Pointer[bound]
-	reloaded atomic.Int64 // when it was last told to ask, in Unix nanoseconds
+	anyServer   *sender
+	routesKnown atomic.Bool // whether the client knows which server of the cluster serves which slot
+	callContext atomic.Pointer[callContext]
+	reloaded    atomic.Int64 // when the client was last told to ask for the state of the cluster, in Unix nanoseconds
 
 	mu      sync.Mutex
-	masters map[*redis.Client]*lane
+	masters map[*redis.Client]*sender
 }
 
-// A processor is what of a client is used.
+// A processor is the part of a client that a conn uses.
 type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
 }
 
 const (
-	// Flights to one server at a time, and calls in one of them: more of either
-	// has only made answers late.
-	mostFlights  = 3
-	mostTogether = 64
+	// maxPipelines is how many pipelines to one server may be under way at the same time,
+	// and maxPipelineCalls how many calls one of them has. When we measured more of either,
+	// answers only became later.
+	maxPipelines     = 3
+	maxPipelineCalls = 64
 
-	// mostApart is how many calls are made at a time, each by itself, where it is
-	// not known which server is asked: one that hangs must not hold up the others.
-	mostApart = 1024
+	// maxSeparateCalls is how many calls may be under way at the same time where it is not
+	// known which server answers them. Each is sent by itself, so that a server that hangs
+	// does not delay the calls to the others.
+	maxSeparateCalls = 1024
 
-	// mostMasters is how many lanes of servers there may be that nobody waits in.
-	mostMasters = 256
+	// maxSenders is how many senders are kept. When there are more, all are dropped and
+	// made again as they are needed.
+	maxSenders = 256
 
-	// reloadEvery is how long a state of a cluster is trusted. It is read a second
-	// time after so long: the first may have been that of before an election.
+	// reloadEvery is the least time between two readings of the state of the cluster. After
+	// reloadAgain it is read a second time, because the first reading may have shown the
+	// state before an election.
 	reloadEvery = 100 * time.Millisecond
 	reloadAgain = 250 * time.Millisecond
 )
@@ -68,52 +72,52 @@ func newConn(client redis.UniversalClient, set *settings) *conn {
 	c.leases = newLeases(set.leases, c.giveBack)
 	switch client := client.(type) {
 	case *redis.Client:
-		c.together = true
-		c.client = client.WithTimeout(set.timeout) // so that it gives up as soon as nobody waits
-		c.any = newLane(c, c.client, mostFlights, mostTogether)
+		c.oneServer = true
+		c.client = client.WithTimeout(set.timeout) // the client gives up when no caller waits any more
+		c.anyServer = newSender(c, c.client, maxPipelines, maxPipelineCalls)
 		return c
 	case *redis.ClusterClient:
 		c.cluster = client
-		c.masters = make(map[*redis.Client]*lane)
+		c.masters = make(map[*redis.Client]*sender)
 	}
-	c.any = newLane(c, client, mostApart, 1)
+	c.anyServer = newSender(c, client, maxSeparateCalls, 1)
 	return c
 }
 
-// lane returns the lane to the server of key.
-func (c *conn) lane(ctx context.Context, key string) *lane {
-	if c.cluster == nil || !c.known.Load() {
-		return c.any // to find out might take long
+// sender returns the sender for the server that has key.
+func (c *conn) sender(ctx context.Context, key string) *sender {
+	if c.cluster == nil || !c.routesKnown.Load() {
+		return c.anyServer // MasterForKey would ask the cluster, which might take long
 	}
 	master, err := c.cluster.MasterForKey(ctx, key)
 	if err != nil {
-		return c.any
+		return c.anyServer
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.masters[master]
 	if l == nil {
-		if len(c.masters) >= mostMasters {
-			clear(c.masters) // what is under way ends all the same
+		if len(c.masters) >= maxSenders {
+			clear(c.masters) // calls that are under way end nevertheless
 		}
-		l = newLane(c, master.WithTimeout(c.set.timeout), mostFlights, mostTogether)
+		l = newSender(c, master.WithTimeout(c.set.timeout), maxPipelines, maxPipelineCalls)
 		c.masters[master] = l
 	}
 	return l
 }
 
-// run runs s and returns its reply.
+// run runs the script s and returns its reply.
 func (c *conn) run(ctx context.Context, s *script, keys []string, args []any) (any, error) {
-	return c.lane(ctx, keys[0]).do(ctx, &call{script: s, keys: keys, args: args})
+	return c.sender(ctx, keys[0]).do(ctx, &call{script: s, keys: keys, args: args})
 }
 
 // del deletes keys, which are in one slot.
 func (c *conn) del(ctx context.Context, keys []string) error {
-	_, err := c.lane(ctx, keys[0]).do(ctx, &call{keys: keys})
+	_, err := c.sender(ctx, keys[0]).do(ctx, &call{keys: keys})
 	return err
 }
 
-// giveBack gives back what was taken ahead of a key.
+// giveBack gives back the units of l, which were taken ahead of key.
 func (c *conn) giveBack(key string, l lot) error {
 	_, err := c.run(context.Background(), giveBackScript, []string{key}, []any{string(l.kind), l.units, l.at, "", ""})
 	if err == nil {
@@ -122,38 +126,39 @@ func (c *conn) giveBack(key string, l lot) error {
 	return err
 }
 
-// A bound is a context for calls that are made at about the same time.
-type bound struct {
+// A callContext is a context that calls made at about the same time have in common.
+type callContext struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	deadline time.Time
 }
 
-// context returns a context that ends when a call that is made now has to have ended,
-// or up to a tenth of that time later: so calls have one in common.
+// context returns a context for a call that is made now. It ends when the call must have
+// ended, or up to a tenth of the timeout later, so that several calls can use one context.
 func (c *conn) context() context.Context {
 	now := time.Now()
-	if b := c.bound.Load(); b != nil && b.deadline.Sub(now) >= c.set.timeout {
+	if b := c.callContext.Load(); b != nil && b.deadline.Sub(now) >= c.set.timeout {
 		return b.ctx
 	}
-	b := &bound{deadline: now.Add(c.set.timeout + c.set.timeout/10)}
+	b := &callContext{deadline: now.Add(c.set.timeout + c.set.timeout/10)}
 	b.ctx, b.cancel = context.WithDeadline(context.Background(), b.deadline)
-	c.bound.Store(b)
+	c.callContext.Store(b)
 	return b.ctx
 }
 
-// send makes calls by client.
+// send makes calls by client, and sets the reply and the error of each.
 func (c *conn) send(client processor, calls []*call) {
 	ctx := c.context()
 	for _, call := range calls {
-		if j := call.joint; j != nil {
+		if j := call.shared; j != nil {
 			j.ahead, j.reserve = c.leases.ahead(j)
 		}
 	}
-	direct, astray := calls, []*call(nil)
+	direct, rerouted := calls, []*call(nil)
 	if c.cluster != nil && client != c.client {
-		// What has failed at the server of the lane, the client is to look for.
-		direct, astray = firstTries(calls)
+		// The server of this sender has failed a call that is repeated, so the cluster's
+		// client looks for the server that has its key now.
+		direct, rerouted = firstTries(calls)
 	}
 	var undecided []*call
 	sent := c.batched(direct)
@@ -163,15 +168,16 @@ func (c *conn) send(client processor, calls []*call) {
 	}
 	c.exchange(ctx, client, undecided)
 	for _, call := range direct {
-		if c.cluster != nil && elsewhere(call.err) {
-			astray = append(astray, call)
+		if c.cluster != nil && isRedirect(call.err) {
+			rerouted = append(rerouted, call)
 		}
 	}
-	// The client follows a key that moves at once only if it is asked for that alone.
-	each(len(astray), func(i int) { c.exchange(ctx, c.client, astray[i:i+1]) })
+	// The cluster's client follows a key that is moving, but only in a call that is sent by
+	// itself. So each call is sent separately.
+	inParallel(len(rerouted), func(i int) { c.exchange(ctx, c.client, rerouted[i:i+1]) })
 }
 
-// firstTries returns the calls that are made for the first time, and the others.
+// firstTries separates the calls that are made for the first time from the others.
 func firstTries(calls []*call) (first, others []*call) {
 	for _, call := range calls {
 		if call.tries == 1 {
@@ -183,13 +189,13 @@ func firstTries(calls []*call) (first, others []*call) {
 	return first, others
 }
 
-// exchange makes calls by client, and again those whose script the server does not
-// know. A panic of the client is their error.
+// exchange makes calls by client. Where the server does not know a script by its hash, it
+// sends the call again with the text. A panic of the client becomes the error of the calls.
 func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
 	if len(calls) == 0 {
 		return
 	}
-	began, resets := c.clock(), c.denials.seen()
+	began, resets := c.clock(), c.denials.resetCount()
 	defer func() {
 		ended, p := c.clock(), recover()
 		for _, call := range calls {
@@ -212,7 +218,8 @@ func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
 	}
 }
 
-// tryOnce sends calls and reads their replies: scripts by their hash, or whole.
+// tryOnce sends calls and reads their replies. Scripts are named by their hash, or sent as
+// text if whole is true.
 func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, whole bool) {
 	c.stats.roundTrips.Add(1)
 	c.stats.calls.Add(uint64(len(calls)))
@@ -223,7 +230,7 @@ func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, who
 		return
 	}
 	pipe := client.Pipeline()
-	commands := make([]once, len(calls))
+	commands := make([]noRetry, len(calls))
 	for i, call := range calls {
 		commands[i] = call.command(ctx, c.set.env(), whole)
 		_ = pipe.Process(ctx, commands[i])
@@ -234,15 +241,15 @@ func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, who
 	}
 }
 
-// failure returns err as an error that a caller can make something of.
-func (c *conn) failure(err error) error {
-	failed := failure(err)
-	c.stats.failed(failed.Class)
-	c.doubt(failed.Class)
+// countFailure counts err, and returns it as an [*Error].
+func (c *conn) countFailure(err error) error {
+	failed := errorOf(err)
+	c.stats.countError(failed.Class)
+	c.reloadRoutes(failed.Class)
 	return failed
 }
 
-// clock returns the time since c was made or, in tests, that of the server.
+// clock returns the time since c was made or, in a test, the time of the server.
 func (c *conn) clock() time.Duration {
 	if c.set.now != nil {
 		return time.Duration(c.set.now().UnixMicro()) * time.Microsecond
@@ -250,9 +257,10 @@ func (c *conn) clock() time.Duration {
 	return time.Since(c.origin)
 }
 
-// doubt has a client of a cluster that may be wrong about who serves what ask for
-// that: else it would find out after a minute.
-func (c *conn) doubt(class Class) {
+// reloadRoutes makes the client of a cluster ask again which server serves which slot, if a
+// failure of this class may mean that it is wrong about that. By itself the client would
+// ask only after a minute.
+func (c *conn) reloadRoutes(class Class) {
 	if c.cluster == nil {
 		return
 	}
@@ -266,22 +274,24 @@ func (c *conn) doubt(class Class) {
 	}
 }
 
-// retry notes that call is made another time.
+// retry counts that call is repeated.
 func (c *conn) retry(call *call) {
 	c.stats.retries.Add(1)
-	c.doubt(classOf(call.err))
+	c.reloadRoutes(classOf(call.err))
 }
 
-// heard notes that the client knows who serves what, once a server has answered.
-func (c *conn) heard(call *call) {
-	if c.cluster != nil && call.err == nil && !c.known.Load() {
-		c.known.Store(true)
+// learnRoutes records that the client knows which server serves which slot, which is so as
+// soon as one server has answered.
+func (c *conn) learnRoutes(call *call) {
+	if c.cluster != nil && call.err == nil && !c.routesKnown.Load() {
+		c.routesKnown.Store(true)
 	}
 }
 
-// results returns what each caller of call is told, if it was joint and has not failed.
+// results returns the result for each caller of call, or nil if the call is not shared or
+// has failed. It also stores what the reply says for denials and leases.
 func (c *conn) results(call *call) []ratelimit.Result {
-	j := call.joint
+	j := call.shared
 	if j == nil || call.err != nil {
 		return nil
 	}
@@ -297,8 +307,8 @@ func (c *conn) results(call *call) []ratelimit.Result {
 	return results
 }
 
-// tell tells who waits for call how it has ended.
-func (c *conn) tell(call *call) {
+// answer gives each waiter of call its outcome.
+func (c *conn) answer(call *call) {
 	results := c.results(call)
 	for i, w := range call.waiters {
 		o := outcome{reply: call.reply, err: call.err}

@@ -9,14 +9,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Denials is what the server last said of keys that had too little left. What is
-// asked for such a key is denied here, without a call, for as long as the server
-// would deny it.
+// denials is the denial cache: the last known states of keys that had too little left.
+// Further requests for such a key are denied in this process, without a call, for as long
+// as the server would deny them.
 //
-// It holds states, not verdicts: an ask for fewer units than were denied may be one
-// that the server has to decide. A key that is charged by others has less than its
-// state says, so what is denied by that is denied. Only a Reset, or what is given
-// back, is not seen at once: no state is believed for longer than limit.
+// It holds states rather than verdicts, because a request for fewer units than were denied
+// may be one that the server would grant. If other processes charge the key, it has less
+// left than its state says, so a denial by that state is still right. Only a Reset, or
+// units given back, make the state wrong; for that reason no state is believed for longer
+// than limit.
 type denials struct {
 	limit  time.Duration
 	size   atomic.Int64
@@ -26,21 +27,21 @@ type denials struct {
 
 type denialShard struct {
 	mu   sync.Mutex
-	held map[name]*denial
+	held map[stateName]*denial
 }
 
-// A name is that of a state, but for the algorithm.
-type name struct{ rule, key string }
+// A stateName identifies a state, except for its algorithm.
+type stateName struct{ rule, key string }
 
 const (
 	denialShards = 16
 
-	// mostDenials is how many states a shard holds; another takes the place of
-	// any of them.
-	mostDenials = 1024
+	// maxDenials is how many states a shard holds. When it is full, a new state replaces an
+	// arbitrary one.
+	maxDenials = 1024
 )
 
-// A denial is the state of one key.
+// A denial is the last known state of one key.
 type denial struct {
 	algorithm ratelimit.Algorithm
 	rate      ratelimit.Rate
@@ -58,7 +59,8 @@ func newDenials(set *settings) *denials {
 	return &denials{limit: set.denials}
 }
 
-// shard returns where the state of a is held. Keys mostly differ at the end.
+// shard returns the shard for the state of a. It goes by the end of the key, where keys
+// mostly differ.
 func (d *denials) shard(a *ratelimit.Ask) *denialShard {
 	sum := len(a.Key)
 	for _, c := range []byte(a.Key[max(len(a.Key)-4, 0):]) {
@@ -67,30 +69,30 @@ func (d *denials) shard(a *ratelimit.Ask) *denialShard {
 	return &d.shards[sum%denialShards]
 }
 
-// denied answers a by res without a call, and reports whether it is sure to be denied.
+// denied reports whether a is certain to be denied, and if so sets res to the result.
 func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	d := c.denials
 	if d == nil || d.size.Load() == 0 || a.N < 0 {
 		return false
 	}
-	shard, id := d.shard(a), name{a.Rule, a.Key}
+	shard, id := d.shard(a), stateName{a.Rule, a.Key}
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	held := shard.held[id]
 	if held == nil || held.algorithm != a.Algorithm || held.rate != a.Rate {
 		return false
 	}
-	// What is denied is judged by the latest that it may be at the server, and
-	// how long to wait by the earliest.
+	// Whether the request is denied is judged by the longest time that may have passed at
+	// the server, and how long to wait by the shortest.
 	now := c.clock()
-	early, late := now-held.sent+time.Microsecond-1, now-held.received
-	if late <= d.limit && early >= 0 {
+	longest, shortest := now-held.sent+time.Microsecond-1, now-held.received
+	if shortest <= d.limit && longest >= 0 {
 		n := max(int64(a.N), 1)
-		denied := held.state.deny(&held.plan, n, int64(early/time.Microsecond), int64(late/time.Microsecond), res)
+		denied := held.state.deny(&held.plan, n, int64(longest/time.Microsecond), int64(shortest/time.Microsecond), res)
 		if denied {
 			c.stats.cacheHits.Add(1)
 		}
-		if denied || n > 1 { // one unit may still be denied
+		if denied || n > 1 { // a request for one unit may still be denied
 			return denied
 		}
 	}
@@ -99,15 +101,15 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	return false
 }
 
-// learn notes the state that c has found a key in. It is of use if something has
-// been denied, or if another state of the key is known. A Reset may have been made
-// since c was sent.
+// learn stores the state that the call c has found its key in. The state is of use if a
+// request was denied, or if another state of the key is stored. If a Reset was made after c
+// was sent, the state is dropped.
 func (d *denials) learn(c *call, state snapshot, denied bool) {
 	if d == nil || !denied && d.size.Load() == 0 || c.resets != d.resets.Load() {
 		return
 	}
-	a := c.joint.ask
-	shard, id := d.shard(a), name{a.Rule, a.Key}
+	a := c.shared.ask
+	shard, id := d.shard(a), stateName{a.Rule, a.Key}
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	if shard.held[id] == nil {
@@ -115,9 +117,9 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 			return
 		}
 		if shard.held == nil {
-			shard.held = make(map[name]*denial)
+			shard.held = make(map[stateName]*denial)
 		}
-		if len(shard.held) == mostDenials {
+		if len(shard.held) == maxDenials {
 			for other := range shard.held {
 				delete(shard.held, other)
 				d.size.Add(-1)
@@ -127,20 +129,20 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 		d.size.Add(1)
 	}
 	if shard.held[id] == nil {
-		id = name{strings.Clone(a.Rule), strings.Clone(a.Key)} // a caller may have cut them from much
+		id = stateName{strings.Clone(a.Rule), strings.Clone(a.Key)} // the strings may be parts of large ones, which must not be kept alive
 	}
-	shard.held[id] = &denial{a.Algorithm, a.Rate, c.joint.plan, state, c.began, c.ended}
+	shard.held[id] = &denial{a.Algorithm, a.Rate, c.shared.plan, state, c.began, c.ended}
 }
 
-// seen returns how many Resets there have been.
-func (d *denials) seen() int64 {
+// resetCount returns how many Resets there have been.
+func (d *denials) resetCount() int64 {
 	if d == nil {
 		return 0
 	}
 	return d.resets.Load()
 }
 
-// reset drops what is known of the states of asks, and what calls under way learn.
+// reset drops the states of asks, and those that calls under way will bring.
 func (d *denials) reset(asks []ratelimit.Ask) {
 	if d != nil {
 		d.resets.Add(1)
@@ -148,13 +150,13 @@ func (d *denials) reset(asks []ratelimit.Ask) {
 	}
 }
 
-// forget drops what is known of the states of asks.
+// forget drops the states of asks.
 func (d *denials) forget(asks []ratelimit.Ask) {
 	if d == nil || d.size.Load() == 0 {
 		return
 	}
 	for i := range asks {
-		shard, id := d.shard(&asks[i]), name{asks[i].Rule, asks[i].Key}
+		shard, id := d.shard(&asks[i]), stateName{asks[i].Rule, asks[i].Key}
 		shard.mu.Lock()
 		if shard.held[id] != nil {
 			delete(shard.held, id)

@@ -16,7 +16,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// TestDeniedHere has a key that was denied be denied without a call.
+// TestDeniedHere checks that a key that was denied is denied again without a call.
 func TestDeniedHere(t *testing.T) {
 	store := newStore(t, start(t).client(t))
 	for _, a := range all {
@@ -39,14 +39,14 @@ func TestDeniedHere(t *testing.T) {
 	}
 }
 
-// TestDeniedForAnyCost has a key be denied five units: what is asked next is denied
-// here if it is for as many or more, and else is the server's to decide.
+// TestDeniedForAnyCost denies five units of a key. It checks that further requests for as
+// many units or more are denied without a call, and that the server decides about fewer.
 func TestDeniedForAnyCost(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	store := newStore(t, start(t).client(t), redisstore.WithClock(clock))
 	for _, a := range all {
 		if a == ratelimit.AlgorithmSlidingWindowLog {
-			continue // its state is too large to be held: only that nothing is left is
+			continue // its state is too large to be kept here: only "nothing is left" is kept
 		}
 		rate := ratelimit.PerHour(10)
 		require.True(t, take(t, store, ask(a, rate, 6)).Allowed)
@@ -67,8 +67,8 @@ func TestDeniedForAnyCost(t *testing.T) {
 	}
 }
 
-// TestDeniedNoLonger has what was denied be granted by the server as soon as it
-// would have been without a cache, to the microsecond.
+// TestDeniedNoLonger checks that a denied key is granted again at the same microsecond as
+// without a denial cache.
 func TestDeniedNoLonger(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 777_000))
 	store := newStore(t, start(t).client(t), redisstore.WithClock(clock), redisstore.WithDenialCache(time.Hour))
@@ -86,8 +86,8 @@ func TestDeniedNoLonger(t *testing.T) {
 	assert.EqualValues(t, len(all), store.Stats().CacheHits)
 }
 
-// TestDenialsForgotten has a Reset here be seen at once, and one elsewhere as late as
-// the option says.
+// TestDenialsForgotten checks that the cache notices a Reset of this process at once, and
+// one of another process no later than WithDenialCache says.
 func TestDenialsForgotten(t *testing.T) {
 	client := start(t).client(t)
 	const limit = 200 * time.Millisecond
@@ -112,11 +112,11 @@ func TestDenialsForgotten(t *testing.T) {
 		return err
 	})
 	assert.Less(t, time.Since(began), 10*limit)
-	assert.Zero(t, store.Denials(), "what is not believed is not held")
+	assert.Zero(t, store.Denials(), "a state that is no longer believed is not kept")
 }
 
-// TestDenialsLate has a Reset be made while a denial is on its way here: it is of
-// before, and not held.
+// TestDenialsLate makes a Reset while the reply with a denial is under way. It checks that
+// the denial, which is older than the Reset, is not kept.
 func TestDenialsLate(t *testing.T) {
 	p := startProxy(t, start(t).addr)
 	client := redis.NewClient(&redis.Options{Addr: p.addr})
@@ -142,8 +142,8 @@ func TestDenialsLate(t *testing.T) {
 	assert.True(t, take(t, store, u).Allowed)
 }
 
-// TestDenialsOfRates has a key be denied under one rate: under another the server is
-// asked.
+// TestDenialsOfRates denies a key under one rate, and checks that a request under another
+// rate asks the server.
 func TestDenialsOfRates(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	store := newStore(t, start(t).client(t), redisstore.WithClock(clock))
@@ -153,11 +153,11 @@ func TestDenialsOfRates(t *testing.T) {
 	assert.True(t, take(t, store, ask(window, ratelimit.PerHour(3), 1)).Allowed)
 }
 
-// TestDenialsBounded has more keys be denied than are held.
+// TestDenialsBounded denies more keys than the cache can hold.
 func TestDenialsBounded(t *testing.T) {
 	client := start(t).client(t)
 	store := newStore(t, client)
-	const keys = redisstore.MostDenials * 5 / 4
+	const keys = redisstore.MaxDenials * 5 / 4
 	asks := make([]ratelimit.Ask, keys)
 	for i := range asks {
 		asks[i] = ask(ratelimit.AlgorithmFixedWindow, ratelimit.PerDay(1), 1)
@@ -168,13 +168,13 @@ func TestDenialsBounded(t *testing.T) {
 			_, err := store.Take(context.Background(), asks[i:i+1])
 			assert.NoError(t, err)
 		})
-		assert.LessOrEqual(t, store.Denials(), redisstore.MostDenials)
+		assert.LessOrEqual(t, store.Denials(), redisstore.MaxDenials)
 	}
-	assert.Greater(t, store.Denials(), redisstore.MostDenials*9/10)
+	assert.Greater(t, store.Denials(), redisstore.MaxDenials*9/10)
 }
 
-// TestDenialsGrantNothing compares two stores of one server, one of which holds
-// denials, on the same schedules: every grant and denial is the same.
+// TestDenialsGrantNothing makes the same requests of two stores on one server, of which one
+// has a denial cache, and checks that all results agree.
 func TestDenialsGrantNothing(t *testing.T) {
 	client := start(t).client(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))

@@ -13,31 +13,31 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Class says what kind of failure an [Error] is.
+// A Class tells the kinds of failure apart that an [Error] can report.
 type Class string
 
-// The classes of failures. The decision of a call that failed by ClassTimeout,
-// ClassConnection or ClassOther may have been charged; by the others it was not.
+// The classes of failures. A call that failed with ClassTimeout, ClassConnection or
+// ClassOther may nevertheless have been charged. With any other class it was not.
 const (
-	ClassTimeout     Class = "timeout"     // no answer in time
-	ClassConnection  Class = "connection"  // the connection broke
+	ClassTimeout     Class = "timeout"     // the server did not answer in time
+	ClassConnection  Class = "connection"  // the connection broke during the call
 	ClassDial        Class = "dial"        // no connection could be made
-	ClassPool        Class = "pool"        // no connection was free
-	ClassBusy        Class = "busy"        // too many calls wait for the server
+	ClassPool        Class = "pool"        // no connection of the client's pool was free
+	ClassBusy        Class = "busy"        // too many calls already wait for the server
 	ClassClosed      Class = "closed"      // the client is closed
-	ClassReadOnly    Class = "readonly"    // the server is a replica
-	ClassLoading     Class = "loading"     // the server reads its data
-	ClassClusterDown Class = "clusterdown" // the slot is not served
-	ClassAuth        Class = "auth"        // the server does not let the client
+	ClassReadOnly    Class = "readonly"    // the server is a replica, which takes no writes
+	ClassLoading     Class = "loading"     // the server is still reading its data from disk
+	ClassClusterDown Class = "clusterdown" // no server of the cluster serves the slot
+	ClassAuth        Class = "auth"        // the server refuses the client's credentials or commands
 	ClassOOM         Class = "oom"         // the server has no memory left
-	ClassWrongType   Class = "wrongtype"   // a key holds something of another type
-	ClassCorrupt     Class = "corrupt"     // a key holds something that is no state
-	ClassNoScript    Class = "noscript"    // the server forgets its scripts at once
+	ClassWrongType   Class = "wrongtype"   // a key holds a value of another Redis type
+	ClassCorrupt     Class = "corrupt"     // a key holds a value that this package did not write
+	ClassNoScript    Class = "noscript"    // the server forgot a script right after it was sent
 	ClassOther       Class = "other"
 )
 
-// transient reports whether a call that failed so has not run, and may succeed
-// when it is made again.
+// transient reports whether a call that failed with c was certainly not run, and may
+// succeed when it is repeated.
 func (c Class) transient() bool {
 	switch c {
 	case ClassDial, ClassPool, ClassReadOnly, ClassLoading, ClassClusterDown, ClassNoScript:
@@ -46,28 +46,29 @@ func (c Class) transient() bool {
 	return false
 }
 
-// An Error is a failure of the server or of the way there. It matches
+// An Error is a failure of the server or of the connection to it. It matches
 // [ratelimit.ErrStore].
 type Error struct {
-	Class Class // what to do about it
-	Err   error // what the client says
+	Class Class // the kind of failure
+	Err   error // the error of the client, or of the server
 }
 
-// Error names the class and the cause.
+// Error returns the class and the cause as text.
 func (e *Error) Error() string { return fmt.Sprintf("redisstore: %s: %v", e.Class, e.Err) }
 
-// Unwrap returns [ratelimit.ErrStore] and the cause.
+// Unwrap returns [ratelimit.ErrStore] and the cause, for [errors.Is] and [errors.As].
 func (e *Error) Unwrap() []error { return []error{ratelimit.ErrStore, e.Err} }
 
-// failure returns err as an Error.
-func failure(err error) *Error {
+// errorOf returns err as an Error, with its class.
+func errorOf(err error) *Error {
 	var known *Error
 	if errors.As(err, &known) {
 		return known
 	}
 	c := classOf(err)
 	if c == ClassTimeout {
-		// It is not the caller's context that is over.
+		// The timeout of the store has ended, not the caller's context: the result must not
+		// match context.DeadlineExceeded.
 		err = fmt.Errorf("no answer in time: %s", err.Error())
 	}
 	return &Error{c, err}
@@ -76,7 +77,7 @@ func failure(err error) *Error {
 func classOf(err error) Class {
 	var reply redis.Error
 	var op *net.OpError
-	var sys *os.SyscallError // what the client leaves of an OpError while it greets
+	var sys *os.SyscallError // what the client leaves of an OpError while it sets up a connection
 	var timeout net.Error
 	switch {
 	case errors.Is(err, redis.ErrClosed):
@@ -97,8 +98,9 @@ func classOf(err error) Class {
 	return ClassOther
 }
 
-// replies are what errors of the server say, in the order to look for it: what a
-// script fails by may be anywhere in the text, and a key is quoted by CORRUPT only.
+// replies are texts that errors of the server contain. They are tried in this order: the
+// error of a script may have its text anywhere, and only CORRUPT quotes a key, which could
+// contain any of the others.
 var replies = []struct {
 	text  string
 	class Class
@@ -120,9 +122,9 @@ var replies = []struct {
 	{"max number of clients", ClassDial},
 }
 
-// elsewhere reports whether a node of a cluster does not have, or no longer has, what
-// it was asked for.
-func elsewhere(err error) bool {
+// isRedirect reports whether the call went to a node of a cluster that does not have the
+// key, or no longer has it, or is no longer in use.
+func isRedirect(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ") || errors.Is(err, redis.ErrClosed)
 }
 

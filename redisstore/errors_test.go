@@ -15,8 +15,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// fails checks that a decision fails by one of classes, in a tenfold of the store's
-// timeout.
+// fails checks that a decision fails with one of classes, within ten times the timeout of
+// the store.
 func fails(t testing.TB, s *redisstore.Store, asks []ratelimit.Ask, within time.Duration, classes ...redisstore.Class) {
 	t.Helper()
 	began := time.Now()
@@ -27,7 +27,7 @@ func fails(t testing.TB, s *redisstore.Store, asks []ratelimit.Ask, within time.
 	var e *redisstore.Error
 	require.ErrorAs(t, err, &e)
 	assert.Contains(t, classes, e.Class, err.Error())
-	assert.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's context is not over")
+	assert.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's context has not ended")
 	assert.Less(t, took, 10*within)
 }
 
@@ -71,7 +71,7 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
-// TestGarbageInLog has an entry amidst a log be no number.
+// TestGarbageInLog puts text in the place of a number into the middle of a log.
 func TestGarbageInLog(t *testing.T) {
 	client := start(t).client(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
@@ -137,8 +137,8 @@ func TestClosedClient(t *testing.T) {
 	fails(t, s, []ratelimit.Ask{ask(all[0], rate5, 1)}, time.Second, redisstore.ClassClosed)
 }
 
-// TestHung has the server hang: decisions fail in time, and work again as soon as it
-// goes on. Nothing is left under way.
+// TestHung stops the server. It checks that decisions fail in time, that they work again as
+// soon as the server runs, and that no call stays under way.
 func TestHung(t *testing.T) {
 	srv := startReal(t)
 	servers, cluster := startCluster(t)
@@ -163,7 +163,7 @@ func TestHung(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), timeout/5)
 			_, err = s.Take(ctx, []ratelimit.Ask{u})
-			assert.Equal(t, context.DeadlineExceeded, err, "the caller's context is over first")
+			assert.Equal(t, context.DeadlineExceeded, err, "the caller's context ends before the timeout")
 			cancel()
 			for _, srv := range hung.servers {
 				srv.signal(t, syscall.SIGCONT)

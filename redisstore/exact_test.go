@@ -19,7 +19,7 @@ import (
 
 const most = 1 << 50
 
-// products is what TestProducts has the server compute, of four numbers at a time.
+// products is the script of TestProducts. It computes with four numbers at a time.
 const products = `
 local out = {}
 for i = 1, #ARGV, 4 do
@@ -35,12 +35,12 @@ for i = 1, #ARGV, 4 do
 end
 return out`
 
-// TestProducts compares the arithmetic of the scripts with integers of any size, near
-// the bounds of a double above all.
+// TestProducts compares the arithmetic of the scripts with that of big integers, mostly
+// near the largest numbers that a double holds.
 func TestProducts(t *testing.T) {
 	client := start(t).client(t)
 	r := rand.New(rand.NewPCG(1, 2))
-	up := func(limit int64) int64 { // near a power of two, or anywhere
+	up := func(limit int64) int64 { // a number near a power of two, or any
 		n := int64(1) << r.IntN(51)
 		if r.IntN(2) == 0 {
 			n += r.Int64N(n) - r.Int64N(3)
@@ -54,7 +54,7 @@ func TestProducts(t *testing.T) {
 		var nums []int64
 		for range batch {
 			a, b, c, d := up(most), up(most), up(most), up(most)
-			switch r.IntN(4) { // products that are nearly the same
+			switch r.IntN(4) { // make the two products nearly equal
 			case 0:
 				c, d = b, a+r.Int64N(3)-1
 			case 1:
@@ -78,7 +78,7 @@ func TestProducts(t *testing.T) {
 	t.Logf("%d products, 0 mismatches; %d quotients of more than 15 digits", rounds*batch, long)
 }
 
-// sameProduct checks what the scripts make of four numbers.
+// sameProduct checks the results of the scripts for four numbers.
 func sameProduct(t *testing.T, n []int64, got []string) bool {
 	t.Helper()
 	a, b, c, d := big.NewInt(n[0]), big.NewInt(n[1]), big.NewInt(n[2]), big.NewInt(n[3])
@@ -101,8 +101,8 @@ func sameProduct(t *testing.T, n []int64, got []string) bool {
 	return assert.Equal(t, us, got[3], "%v", n) && ok
 }
 
-// extreme are rates whose products fit no double, and such that no fraction of a
-// token is whole anything.
+// extreme returns rates whose products do not fit into a double, and whose tokens do not
+// divide into whole numbers of anything.
 func extreme() map[ratelimit.Algorithm][]ratelimit.Rate {
 	const year, µs = 366 * 24 * time.Hour, time.Microsecond
 	windows := []ratelimit.Rate{
@@ -136,7 +136,7 @@ func extreme() map[ratelimit.Algorithm][]ratelimit.Rate {
 	}
 }
 
-// TestExtremes checks all that a Store promises at the extremes.
+// TestExtremes checks all promises of a Store at the extreme rates.
 func TestExtremes(t *testing.T) {
 	client := startReal(t).client(t)
 	conform(t, client, ratelimittest.StoreConfig{Schedules: schedules(40), Steps: 40, Rates: extreme(), Seed: 2})

@@ -43,5 +43,5 @@ func ExampleError() {
 	if errors.As(err, &failed) && failed.Class == redisstore.ClassOOM {
 		log.Print("the server has no memory left: ", failed)
 	}
-	fmt.Println(res.Allowed) // the answer of the store, or of the failure policy
+	fmt.Println(res.Allowed) // the decision of the store or, after an error, of the failure policy
 }

@@ -9,25 +9,25 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// WithClock has a store decide by c. Its keys are kept for an hour longer, as their
-// expiry is by the server's clock. Times far ahead are not read as now: the kit's
-// clock goes back for years, and the models stand still.
+// WithClock makes a store decide by c. Keys still expire by the server's clock, so they are
+// kept for an hour longer. States far ahead are not moved to now, because the clock of the
+// kit goes back by years, and its models do not move them either.
 func WithClock(c ratelimit.Clock) Option {
 	return func(s *settings) { s.now, s.pad, s.heals = c.Now, time.Hour, false }
 }
 
-// WithHealing has times far ahead read as now.
+// WithHealing moves states far ahead to now, also under WithClock.
 func WithHealing() Option { return func(s *settings) { s.heals = true } }
 
-// KeyOf returns the key of the state of a.
+// KeyOf returns the key under which the state of a is stored.
 func (s *Store) KeyOf(a ratelimit.Ask) string { return s.keyOf(&a).text }
 
-// Slot returns the slot that the state of a is in.
+// Slot returns the slot that holds the state of a.
 func (s *Store) Slot(a ratelimit.Ask) int { return slot(s.keyOf(&a).tag) }
 
-// CallsUnderWay returns how many flights have not ended.
+// CallsUnderWay returns how many pipelines have not ended.
 func (s *Store) CallsUnderWay() int {
-	n := s.conn.any.underWay()
+	n := s.conn.anyServer.underWay()
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	for _, l := range s.conn.masters {
@@ -36,39 +36,40 @@ func (s *Store) CallsUnderWay() int {
 	return n
 }
 
-// Waiting returns how many callers wait for a call, of a single server.
-func (s *Store) Waiting() int { return int(s.conn.any.waiting.Load()) }
+// Waiting returns how many callers wait for a call. The store must be on a single server.
+func (s *Store) Waiting() int { return int(s.conn.anyServer.waiting.Load()) }
 
-// Denials returns how many states of denied keys are held.
+// Denials returns how many states the denial cache holds.
 func (s *Store) Denials() int { return int(s.conn.denials.size.Load()) }
 
-// The bounds of what is held.
+// The bounds of what a store keeps in this process.
 const (
-	MostWaiting  = maxWaiting
-	MostJoined   = maxJoined
-	MostTogether = mostTogether
-	MostFlights  = mostFlights
-	MostDenials  = denialShards * mostDenials
+	MaxWaiting       = maxWaiting
+	MaxJoined        = maxJoined
+	MaxPipelineCalls = maxPipelineCalls
+	MaxPipelines     = maxPipelines
+	MaxDenials       = denialShards * maxDenials
 )
 
-// Exact is the arithmetic of the scripts.
+// Exact returns the arithmetic of the scripts, as Lua text.
 func Exact() string { return exactLua }
 
-// Client returns the client that s asks.
+// Client returns the client of s.
 func (s *Store) Client() redis.UniversalClient { return s.conn.client.(redis.UniversalClient) }
 
-// A Reply is what a script for one key has answered.
+// A Reply is the reply of a script for one key.
 type Reply struct {
-	Results  []ratelimit.Result
-	Taken    int64 // units ahead
-	Straight bool  // the script had no need of its general code
-	plan     plan
-	known    snapshot
+	Results []ratelimit.Result
+	Taken   int64 // units taken ahead
+	Fast    bool  // whether the fast path decided
+	plan    plan
+	known   snapshot
 }
 
-// One charges costs of the key of a, one after the other, and up to ahead units more.
+// One charges costs of the key of a, one after the other, and then takes up to ahead units
+// more.
 func (s *Store) One(ctx context.Context, a ratelimit.Ask, costs []int64, ahead, reserve int64) (r Reply, err error) {
-	u, err := s.unit(&a)
+	u, err := s.item(&a)
 	if err != nil {
 		return r, err
 	}
@@ -77,36 +78,37 @@ func (s *Store) One(ctx context.Context, a ratelimit.Ask, costs []int64, ahead, 
 	if err != nil {
 		return r, err
 	}
-	_, r.Straight = reply.(string)
+	_, r.Fast = reply.(string)
 	r.Results, r.known, r.Taken, err = readOne(&u.plan, reply, costs, ahead, reserve)
 	return r, err
 }
 
-// Straight charges asks, which are in one slot, and reports whether the script had no
-// need of its general code.
-func (s *Store) Straight(ctx context.Context, asks []ratelimit.Ask) (bool, error) {
-	units := make([]unit, len(asks))
+// Fast charges asks, which are in one slot, and reports whether the fast path of the script
+// decided.
+func (s *Store) Fast(ctx context.Context, asks []ratelimit.Ask) (bool, error) {
+	items := make([]item, len(asks))
 	for i := range asks {
 		var err error
-		if units[i], err = s.unit(&asks[i]); err != nil {
+		if items[i], err = s.item(&asks[i]); err != nil {
 			return false, err
 		}
 	}
-	reply, err := s.take(ctx, units, false)
+	reply, err := s.take(ctx, items, false)
 	if err != nil {
 		return false, err
 	}
-	results, err := straight(units, reply)
+	results, err := fastResults(items, reply)
 	return results != nil, err
 }
 
-// Deny answers n units if r makes certain that they are denied.
-func (r *Reply) Deny(n int64, early, late time.Duration) (ratelimit.Result, bool) {
+// Deny reports whether r makes it certain that n units are denied, and if so returns the
+// result. Between shortest and longest has passed since r.
+func (r *Reply) Deny(n int64, longest, shortest time.Duration) (ratelimit.Result, bool) {
 	var res ratelimit.Result
-	denied := r.known.deny(&r.plan, n, early.Microseconds(), late.Microseconds(), &res)
+	denied := r.known.deny(&r.plan, n, longest.Microseconds(), shortest.Microseconds(), &res)
 	return res, denied
 }
 
-// Knows reports whether r says all that a decision depends on, or when one unit may
-// be granted.
+// Knows reports whether r says everything that a decision depends on, and whether it says
+// only when one unit may be granted.
 func (r *Reply) Knows() (all, one bool) { return r.known.known == 'l', r.known.known == 'd' }

@@ -16,14 +16,14 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// A failover is what has become of a key whose master was killed under load.
+// A failover describes what happened to a key whose master was killed under load.
 type failover struct {
 	limit, granted              int
-	elected, announced, answers time.Duration // since the kill
+	elected, announced, answers time.Duration // time since the master was killed
 	failed                      map[redisstore.Class]int
 }
 
-// String is the figure.
+// String returns f as a line of figures.
 func (f failover) String() string {
 	ms := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 	return fmt.Sprintf("limit %d, %d granted, %d over the limit; master elected after %v, known after %v, "+
@@ -32,9 +32,9 @@ func (f failover) String() string {
 		ms(f.answers-f.elected), ms(f.answers-f.announced), f.failed)
 }
 
-// failOver kills a master under load of a key of it, while it has units left, and
-// waits until they are used up. A client can know of the new one once announced
-// returns nil.
+// failOver kills the master of a key under load, while units of the key are left, and waits
+// until these are used up. Clients can know of the new master as soon as announced returns
+// nil.
 func failOver(t *testing.T, client redis.UniversalClient, key string, master, replica *server, announced func(context.Context) error) failover {
 	t.Helper()
 	const limit = 2000
@@ -60,20 +60,20 @@ func failOver(t *testing.T, client redis.UniversalClient, key string, master, re
 	return f
 }
 
-// masters returns why the server of c is not a master, or nil.
+// masters returns nil if the server of c is a master, and otherwise an error.
 func masters(ctx context.Context, c *redis.Client) error {
 	role, err := c.Do(ctx, "role").Slice()
 	if err == nil && role[0] != "master" {
-		err = errors.New("it is a replica")
+		err = errors.New("the server is a replica")
 	}
 	return err
 }
 
-// TestClusterFailover has the master of a key be killed. Keys of the other masters are
-// decided about meanwhile.
+// TestClusterFailover kills the master of a key. It checks that keys of the other masters
+// are decided without an error in the meantime.
 func TestClusterFailover(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes seconds")
+		t.Skip("takes several seconds")
 	}
 	servers, client := startReplicated(t)
 	s := newStore(t, client, frozen())
@@ -90,7 +90,7 @@ func TestClusterFailover(t *testing.T) {
 	f := failOver(t, client, "a", shard[0], shard[1], func(ctx context.Context) error {
 		owner, _, err := ownerOf(ctx, other, s.Slot(askFor("a")))
 		if err == nil && owner.addr != shard[1].addr {
-			err = errors.New("another master does not know of it")
+			err = errors.New("another master does not know of the new master")
 		}
 		return err
 	})
@@ -100,16 +100,16 @@ func TestClusterFailover(t *testing.T) {
 		f, rest.granted+rest.denied, rest.errors())
 }
 
-// TestSentinelFailover has the master of all keys be killed.
+// TestSentinelFailover kills the master of all keys.
 func TestSentinelFailover(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes seconds")
+		t.Skip("takes several seconds")
 	}
 	master, replica, sentinel, client := startSentinel(t)
 	f := failOver(t, client, "a", master, replica, func(ctx context.Context) error {
 		addr, err := sentinel.GetMasterAddrByName(ctx, "it").Result()
 		if err == nil && net.JoinHostPort(addr[0], addr[1]) != replica.addr {
-			err = errors.New("the sentinel does not know of it")
+			err = errors.New("the sentinel does not know of the new master")
 		}
 		return err
 	})

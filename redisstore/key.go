@@ -8,30 +8,31 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A key is the name of one state.
+// A key is the name under which the server holds one state.
 //
 //	prefix:{c<client>}:1<kind>:<rule>
 //	prefix:{c<client>}:1<kind>:<rule>:<key>
 //	prefix:{k<rule>:<key>}:1<kind>
 //
-// The first two are those of an ask with a Client, which may be its Key as well:
-// what is about one client is in one slot of a cluster. 1 is the version of what is stored there, which is described
-// at the head of the scripts, and kind the letter of the algorithm.
+// An ask with a Client has a key of the first form if its Key equals its Client, and
+// otherwise of the second; thus all states of one client are in one slot of a cluster. An
+// ask without a Client has a key of the third form. The 1 is the version of the stored
+// format, which the heads of the scripts describe. The kind is the letter of the algorithm.
 //
-// Letters, digits and a few marks stand for themselves, other bytes are a % and two
-// hexadecimal digits; text that would be longer than 64 bytes is a # and a hash of
-// it. So names that differ have keys that do, and the only braces are those of the
-// hash tag, which is never empty.
+// Letters, digits and the marks in plainBytes stand for themselves; any other byte becomes
+// a % and two hexadecimal digits. A text that would become longer than 64 bytes is replaced
+// by a # and its hash. Different names therefore have different keys, and the only braces
+// are those of the hash tag, which is never empty.
 type key struct {
 	text string
-	tag  string // what is between the braces
+	tag  string // the text between the braces: the hash tag
 }
 
-// version is that of the stored formats.
+// version is the version of the stored format.
 const version = "1"
 
-// longest is the longest text that is written out.
-const longest = 64
+// maxPlainText is the length of the longest text that is not replaced by its hash.
+const maxPlainText = 64
 
 func (s *settings) keyOf(a *ratelimit.Ask) key {
 	var b strings.Builder
@@ -73,15 +74,15 @@ var plain = func() (set [256]bool) {
 	return set
 }()
 
-// writeText writes s, or the hash of it if it is long.
+// writeText writes s in the form that [key] describes.
 func writeText(b *strings.Builder, s string) {
 	size := len(s)
-	for i := 0; i < len(s) && size <= longest; i++ {
+	for i := 0; i < len(s) && size <= maxPlainText; i++ {
 		if !plain[s[i]] {
 			size += 2
 		}
 	}
-	if size > longest {
+	if size > maxPlainText {
 		sum := sha256.Sum256([]byte(s))
 		b.WriteByte('#')
 		b.WriteString(base64.RawURLEncoding.EncodeToString(sum[:]))
@@ -97,9 +98,9 @@ func writeText(b *strings.Builder, s string) {
 	}
 }
 
-// slot returns the slot of a cluster that a hash tag is in.
+// slot returns the slot of a cluster that a hash tag belongs to.
 func slot(tag string) int {
-	var crc uint16 // CRC16, XMODEM
+	var crc uint16 // the CRC16 of the variant XMODEM
 	for i := range len(tag) {
 		crc ^= uint16(tag[i]) << 8
 		for range 8 {

@@ -14,7 +14,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// nowhere returns a store on a server that is not there.
+// nowhere returns a store on a server that does not exist.
 func nowhere(t testing.TB, opts ...redisstore.Option) *redisstore.Store {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -29,8 +29,8 @@ var hostile = []string{
 	strings.Repeat("x", 64), strings.Repeat("x", 65), strings.Repeat("\xff", 10_000), strings.Repeat("}", 22),
 }
 
-// TestKeys pins what keys look like: they are what operators see, and what another
-// version of this package has to find.
+// TestKeys fixes the form of the keys. Operators see them, and another version of this
+// package must find them.
 func TestKeys(t *testing.T) {
 	s := nowhere(t)
 	for _, row := range []struct {
@@ -38,23 +38,23 @@ func TestKeys(t *testing.T) {
 		want, why string
 	}{
 		{ratelimit.Ask{Rule: "search", Key: "alice", Client: "alice", Algorithm: ratelimit.AlgorithmTokenBucket},
-			"ratelimit:{calice}:1t:search", "a client is the hash tag"},
+			"ratelimit:{calice}:1t:search", "the client is the hash tag"},
 		{ratelimit.Ask{Rule: "search", Key: "5:alice/search", Client: "alice", Algorithm: ratelimit.AlgorithmTokenBucket},
-			"ratelimit:{calice}:1t:search:5%3aalice/search", "its keys are in one slot"},
+			"ratelimit:{calice}:1t:search:5%3aalice/search", "all keys of a client are in one slot"},
 		{ratelimit.Ask{Rule: "search", Key: "10.0.0.1", Algorithm: ratelimit.AlgorithmFixedWindow},
-			"ratelimit:{ksearch:10.0.0.1}:1f", "else rule and key are"},
-		{ratelimit.Ask{Algorithm: ratelimit.AlgorithmLeakyBucket}, "ratelimit:{k:}:1l", "no tag is empty"},
+			"ratelimit:{ksearch:10.0.0.1}:1f", "without a client, the rule and the key are the hash tag"},
+		{ratelimit.Ask{Algorithm: ratelimit.AlgorithmLeakyBucket}, "ratelimit:{k:}:1l", "the hash tag is never empty"},
 		{ratelimit.Ask{Rule: "a:b", Key: "{}", Client: "}", Algorithm: ratelimit.AlgorithmSlidingWindowLog},
-			"ratelimit:{c%7d}:1s:a%3ab:%7b%7d", "no byte of a user's is a brace or a separator"},
+			"ratelimit:{c%7d}:1s:a%3ab:%7b%7d", "braces and separators in names are escaped"},
 		{ratelimit.Ask{Rule: "r", Key: strings.Repeat("k", 65), Algorithm: ratelimit.AlgorithmSlidingWindowCounter},
-			"ratelimit:{kr:#85zcJYR1jJnPgcH0HSVy9U4XBmr__J0Yeur-X3y-ISI}:1c", "what is long is hashed"},
+			"ratelimit:{kr:#85zcJYR1jJnPgcH0HSVy9U4XBmr__J0Yeur-X3y-ISI}:1c", "a long text is replaced by its hash"},
 	} {
 		assert.Equal(t, row.want, s.KeyOf(row.ask), row.why)
 	}
 }
 
-// checkPair checks that two asks have the same key only if they are about the same
-// state, and the same slot if about one client.
+// checkPair checks that two asks have the same key only if they are about the same state,
+// and that they are in the same slot if they have the same client.
 func checkPair(t *testing.T, s *redisstore.Store, a, b ratelimit.Ask) {
 	t.Helper()
 	same := a.Rule == b.Rule && a.Key == b.Key && a.Client == b.Client && a.Algorithm == b.Algorithm
@@ -62,7 +62,7 @@ func checkPair(t *testing.T, s *redisstore.Store, a, b ratelimit.Ask) {
 		t.Fatalf("%+v has the key %q, and %+v has %q", a, ka, b, kb)
 	}
 	if a.Client != "" && a.Client == b.Client && s.Slot(a) != s.Slot(b) {
-		t.Fatalf("%+v and %+v are about one client, and in two slots", a, b)
+		t.Fatalf("%+v and %+v are about one client, but in two slots", a, b)
 	}
 	for _, k := range []string{s.KeyOf(a), s.KeyOf(b)} {
 		if strings.Count(k, "{") != 1 || strings.Count(k, "}") != 1 || strings.Contains(k, "{}") || len(k) > 4*80 {
@@ -86,7 +86,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// TestKeysInjective checks all pairs of hostile names.
+// TestKeysInjective checks that no two different asks with hostile names have the same key.
 func TestKeysInjective(t *testing.T) {
 	s := nowhere(t)
 	seen := make(map[string]ratelimit.Ask)
@@ -102,11 +102,11 @@ func TestKeysInjective(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d names, as many keys", len(seen))
+	t.Logf("%d names have as many different keys", len(seen))
 }
 
-// TestSlots has the server agree on what slot a key is in, hostile names included,
-// and all rules about one client be one call.
+// TestSlots checks that the server agrees on the slot of each key, hostile names included,
+// and that one call decides all rules about one client.
 func TestSlots(t *testing.T) {
 	_, client := startCluster(t)
 	s := newStore(t, client)

@@ -10,16 +10,16 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Leases is what was taken ahead for keys that are asked for often, and is spent
-// here.
+// leases holds the units that were taken ahead for keys that are asked for often. They have
+// been charged in the server, and are spent in this process.
 //
-// How many units are taken doubles with each call that a key needs soon after the
-// last, and halves otherwise: a key that is seldom asked for takes none. No more are
-// taken than an eighth of what is left, so that near its limit a key asks for each
-// unit.
+// Each call to the server for a key decides how many units to take ahead. The number
+// doubles if the previous call was a short time ago, and halves otherwise, so that a key
+// that is seldom asked for takes none. It is at most an eighth of what is left, so that
+// near its limit each request for a key asks the server.
 type leases struct {
-	most int64                         // units of a key
-	back func(key string, l lot) error // gives units back
+	maxUnits int64                         // most units that one key may have here
+	back     func(key string, l lot) error // gives units back to the server
 
 	mu     sync.Mutex
 	held   map[keytable.Hash]*lease
@@ -29,48 +29,50 @@ type leases struct {
 }
 
 const (
-	// soon is how quickly what was taken ahead is to be spent.
+	// soon is how soon after another a call must come for the number of units to double.
 	soon = 100 * time.Millisecond
 
-	// leaseTerm is how long units are kept that nobody spends.
+	// leaseTerm is how long units are kept that no request spends.
 	leaseTerm = 500 * time.Millisecond
 
-	// mostLeases is how many keys are known to be asked for.
-	mostLeases = 1 << 14
+	// maxLeases is how many keys have a lease.
+	maxLeases = 1 << 14
 
-	// leaseShare says which part of what is left is taken ahead, at most.
+	// leaseShare sets how much is taken ahead: at most 1/leaseShare of what is left.
 	leaseShare = 8
 )
 
-// A lease is what is known of one key.
+// A lease is what is known of one key that has been asked for, with the units that were
+// taken ahead for it.
 type lease struct {
 	ask    ratelimit.Ask
 	key    string
 	limit  int64
 	want   int64     // how many units to take the next time
 	asked  time.Time // when the server was last asked
-	units  int64     // of all lots
+	units  int64     // sum of all lots
 	lots   []lot     // oldest first
-	filled time.Time // when the last came
-	left   int       // what the server said to remain then
+	filled time.Time // when the last lot came
+	left   int       // what remained in the server at that time
 	reset  time.Duration
 	expiry *time.Timer
 }
 
-// A lot is units that were charged at one instant, by the server's clock.
+// A lot is a number of units that were charged together, at an instant of the server's
+// clock.
 type lot struct {
 	kind      byte
 	units, at int64
 }
 
-func newLeases(most int64, back func(string, lot) error) *leases {
-	if most == 0 {
+func newLeases(maxUnits int64, back func(string, lot) error) *leases {
+	if maxUnits == 0 {
 		return nil
 	}
-	return &leases{most: most, back: back, held: make(map[keytable.Hash]*lease)}
+	return &leases{maxUnits: maxUnits, back: back, held: make(map[keytable.Hash]*lease)}
 }
 
-// of returns the lease for a, or nil. It must be called with ls.mu held.
+// of returns the lease for a, or nil if there is none. The caller must hold ls.mu.
 func (ls *leases) of(a *ratelimit.Ask) *lease {
 	l := ls.held[keytable.HashOfPair(a.Rule, a.Key)]
 	if l == nil || l.ask.Algorithm != a.Algorithm || l.ask.Rate != a.Rate {
@@ -79,7 +81,7 @@ func (ls *leases) of(a *ratelimit.Ask) *lease {
 	return l
 }
 
-// spend answers a by units that were taken ahead, if there are enough.
+// spend grants a from units that were taken ahead, if there are enough of them.
 func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	if ls == nil || a.N < 0 {
 		return ratelimit.Result{}, false
@@ -106,10 +108,11 @@ func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	}, true
 }
 
-// ahead returns how many units to take ahead by a call for j that is made now, if
-// reserve are left then.
-func (ls *leases) ahead(j *joint) (units, reserve int64) {
-	// Each unit of a leaky bucket has a time to go by, and a look takes nothing.
+// ahead returns how many units the next call for j is to take ahead, and how many must be
+// left in the server afterwards.
+func (ls *leases) ahead(j *shared) (units, reserve int64) {
+	// Each unit of a leaky bucket has its own time to leave, so none can be taken for
+	// later. A call that only looks charges nothing, not even ahead.
 	if ls == nil || j.kind == 'l' || slices.Max(j.costs) == 0 {
 		return 0, 0
 	}
@@ -125,21 +128,21 @@ func (ls *leases) ahead(j *joint) (units, reserve int64) {
 		return 0, 0
 	}
 	if now.Sub(l.asked) <= soon {
-		l.want = min(2*l.want+1, ls.most)
+		l.want = min(2*l.want+1, ls.maxUnits)
 	} else {
 		l.want /= 2
 	}
 	l.asked = now
-	units = min(l.want, ls.most-l.units)
+	units = min(l.want, ls.maxUnits-l.units)
 	return units, (leaseShare - 1) * units
 }
 
-// replace makes l be known, in place of that of the same key, or, where there are
-// too many, of another. It must be called with ls.mu held.
+// replace puts l in the place of the lease of the same key. If there is none and leases is
+// full, an arbitrary lease makes room. The caller must hold ls.mu.
 func (ls *leases) replace(l *lease) {
 	h := keytable.HashOfPair(l.ask.Rule, l.ask.Key)
 	out := h
-	if ls.held[h] == nil && len(ls.held) == mostLeases {
+	if ls.held[h] == nil && len(ls.held) == maxLeases {
 		for out = range ls.held {
 			break
 		}
@@ -151,9 +154,9 @@ func (ls *leases) replace(l *lease) {
 	ls.held[h] = l
 }
 
-// fill notes that units were taken ahead by a call for j, at an instant of the
-// server, and what it answered.
-func (ls *leases) fill(j *joint, units, at int64, res ratelimit.Result) {
+// fill records that a call for j took units ahead, charged at an instant of the server's
+// clock, and that its last result was res.
+func (ls *leases) fill(j *shared, units, at int64, res ratelimit.Result) {
 	if units == 0 {
 		return
 	}
@@ -162,14 +165,14 @@ func (ls *leases) fill(j *joint, units, at int64, res ratelimit.Result) {
 	defer ls.mu.Unlock()
 	l := ls.of(j.ask)
 	if ls.closed {
-		go func() { _ = ls.back(j.key.text, taken) }() // the call was under way
+		go func() { _ = ls.back(j.key.text, taken) }() // the call was under way when the store was closed
 		return
 	}
 	if l == nil {
 		ls.giveBack(&lease{key: j.key.text, lots: []lot{taken}})
 		return
 	}
-	if over := l.units + units - ls.most; over > 0 { // two calls were under way
+	if over := l.units + units - ls.maxUnits; over > 0 { // two calls for the key were under way
 		ls.giveBack(&lease{key: l.key, lots: []lot{{j.kind, over, at}}})
 		taken.units -= over
 	}
@@ -187,7 +190,7 @@ func (ls *leases) fill(j *joint, units, at int64, res ratelimit.Result) {
 	}
 }
 
-// giveBack gives back what l has. It must be called with ls.mu held.
+// giveBack starts to give back all units of l. The caller must hold ls.mu.
 func (ls *leases) giveBack(l *lease) {
 	if l.expiry != nil {
 		l.expiry.Stop()
@@ -209,7 +212,7 @@ func (ls *leases) giveBack(l *lease) {
 	})
 }
 
-// forget drops what was taken ahead for asks, which are being reset.
+// forget drops the units that were taken ahead for asks, which are being reset.
 func (ls *leases) forget(asks []ratelimit.Ask) {
 	if ls == nil {
 		return
@@ -223,7 +226,8 @@ func (ls *leases) forget(asks []ratelimit.Ask) {
 	}
 }
 
-// close gives everything back and has nothing more be taken ahead.
+// close gives back all units, waits until that is done, and stops units from being taken
+// ahead.
 func (ls *leases) close() error {
 	if ls == nil {
 		return nil

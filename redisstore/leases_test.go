@@ -15,7 +15,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// eachOf calls do with 0 to n-1, some at a time.
+// eachOf calls do with 0 to n-1, atOnce of them at the same time.
 func eachOf(atOnce, n int, do func(i int)) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -29,7 +29,7 @@ func eachOf(atOnce, n int, do func(i int)) {
 	all.Wait()
 }
 
-// replicas are stores of one server that take units ahead.
+// replicas returns n stores on one server that take units ahead.
 func replicas(t *testing.T, n int, opts ...redisstore.Option) []*redisstore.Store {
 	srv := start(t)
 	stores := make([]*redisstore.Store, n)
@@ -39,8 +39,8 @@ func replicas(t *testing.T, n int, opts ...redisstore.Option) []*redisstore.Stor
 	return stores
 }
 
-// granted has goroutines ask all stores for u, so often in all, and returns how many
-// units they are granted.
+// granted asks all stores for u from several goroutines, asks times in all, and returns how
+// many units were granted.
 func granted(t *testing.T, stores []*redisstore.Store, u ratelimit.Ask, asks int) int {
 	var units atomic.Int64
 	eachOf(4*len(stores), asks, func(i int) {
@@ -59,9 +59,9 @@ var leased = []ratelimit.Algorithm{
 	ratelimit.AlgorithmSlidingWindowLog,
 }
 
-// TestLeases has replicas take units of one key ahead while time stands still: they
-// grant no more than the limit, with far fewer calls than decisions, and what they
-// have not spent is given back.
+// TestLeases lets replicas take units of one key ahead while time stands still. It checks
+// that they grant no more than the limit, that they make far fewer calls than decisions,
+// and that units that are not spent are given back.
 func TestLeases(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	stores := replicas(t, 3, redisstore.WithClock(clock), redisstore.WithLeases(20))
@@ -81,8 +81,8 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestLeasesGivenBack has what was taken ahead be given back, on Close and when nobody
-// spends it: the server then knows of just what was granted.
+// TestLeasesGivenBack checks that units taken ahead are given back on Close, and when no
+// request spends them: after that the server counts exactly what was granted.
 func TestLeasesGivenBack(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	for _, closes := range []bool{true, false} {
@@ -92,7 +92,7 @@ func TestLeasesGivenBack(t *testing.T) {
 			got := granted(t, stores, u, 777)
 			require.Equal(t, 777, got)
 			stats := stores[0].Stats()
-			for stats.Leased == stats.LeaseHits { // until something is not spent
+			for stats.Leased == stats.LeaseHits { // until some units are not spent
 				got += granted(t, stores[:1], u, 1)
 				stats = stores[0].Stats()
 			}
@@ -111,7 +111,7 @@ func TestLeasesGivenBack(t *testing.T) {
 				}
 				return assert.AnError
 			})
-			until(t, func(context.Context) error { // it counts what it hears, after the server has said it
+			until(t, func(context.Context) error { // it is counted only when the reply of the server has arrived
 				if stats := stores[0].Stats(); stats.Leased != stats.LeaseHits+stats.Returned {
 					return fmt.Errorf("%s: %+v", a, stats)
 				}
@@ -121,8 +121,8 @@ func TestLeasesGivenBack(t *testing.T) {
 	}
 }
 
-// TestLeasesOfCosts has units that were taken ahead be spent some at a time: each is
-// charged once.
+// TestLeasesOfCosts spends units that were taken ahead several at a time, and checks that
+// each is charged once.
 func TestLeasesOfCosts(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	for _, a := range leased {
@@ -139,8 +139,8 @@ func TestLeasesOfCosts(t *testing.T) {
 	}
 }
 
-// TestGivenBackLater has units that were taken ahead be given back when they have
-// drained, or left, and others have been taken since: nothing is.
+// TestGivenBackLater gives units back after they have drained or left, and others have been
+// charged since. It checks that nothing is added to what is left.
 func TestGivenBackLater(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	for _, a := range leased {
@@ -158,8 +158,8 @@ func TestGivenBackLater(t *testing.T) {
 	}
 }
 
-// TestLeasesAcrossWindows has units that were taken ahead in one window be spent in
-// the next: above the limit of that, at most so many for each replica.
+// TestLeasesAcrossWindows spends units in one window that were taken ahead in the window
+// before. It checks that each replica grants at most that many above the limit.
 func TestLeasesAcrossWindows(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	const limit, ahead = 2000, 40
@@ -176,8 +176,8 @@ func TestLeasesAcrossWindows(t *testing.T) {
 	}
 }
 
-// TestLeasesOfRates has the rate change while units are taken ahead: they are of no
-// use any more, and given back.
+// TestLeasesOfRates changes the rate while units are taken ahead. These can no longer be
+// spent, and it checks that they are given back.
 func TestLeasesOfRates(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	stores := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(50))
@@ -189,11 +189,11 @@ func TestLeasesOfRates(t *testing.T) {
 	assert.LessOrEqual(t, got, 100)
 	assert.GreaterOrEqual(t, got, 100-50)
 	u.N = 0
-	assert.Equal(t, 100-got, take(t, stores[0], u).Remaining, "all is given back")
+	assert.Equal(t, 100-got, take(t, stores[0], u).Remaining, "all units taken ahead are given back")
 }
 
-// TestLeasesOfSeldomKeys has keys that are asked for once take nothing ahead, nor do
-// leaky buckets, nor does a key that has little left.
+// TestLeasesOfSeldomKeys checks that no units are taken ahead for a key that is asked for
+// once, for a leaky bucket, or for a key that has little left.
 func TestLeasesOfSeldomKeys(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	store := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(1000))[0]
@@ -209,7 +209,7 @@ func TestLeasesOfSeldomKeys(t *testing.T) {
 	assert.Zero(t, store.Stats().Leased)
 }
 
-// TestLeasesReset has a Reset drop what was taken ahead, too.
+// TestLeasesReset checks that a Reset also drops the units that were taken ahead.
 func TestLeasesReset(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	stores := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(100))

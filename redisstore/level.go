@@ -8,18 +8,19 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A level is what a key of one plan holds at an instant: all that a decision depends
-// on, where the script has gone the straight way. It decides as the script does. Of a
-// log, it decides only what the script was asked.
+// A level is the state of a key of one plan at an instant. It holds all that a decision
+// depends on, so that this process can repeat the decision of a script that replied by the
+// fast path. The level of a log is less complete: it holds only what is needed for the asks
+// that the script decided.
 type level struct {
 	at   int64 // microseconds since the Unix epoch
-	used int64 // parts of a token that a bucket owes; the count of the window
-	prev int64 // the count of the window before: of the counter only
+	used int64 // of a bucket: the parts of a token that it owes; else the count of the window
+	prev int64 // of a sliding window counter: the count of the window before
 
-	oldest, newest int64 // when units were granted, if any are used: of the log only
+	oldest, newest int64 // of a log: when the oldest and newest units were granted, if used > 0
 }
 
-// window reports whether p counts in windows, and returns how far into one l is.
+// window reports whether p counts in windows, and returns how far l.at is into its window.
 func (l *level) window(p *plan) (offset int64, ok bool) {
 	if p.kind != 'f' && p.kind != 'c' {
 		return 0, false
@@ -30,7 +31,7 @@ func (l *level) window(p *plan) (offset int64, ok bool) {
 	return offset, true
 }
 
-// advance makes l what is left of it at a later instant.
+// advance moves l to a later instant.
 func (l *level) advance(p *plan, at int64) {
 	elapsed := at - l.at
 	l.at = at
@@ -52,7 +53,7 @@ func (l *level) advance(p *plan, at int64) {
 	}
 }
 
-// left returns how many units fit; it may be negative.
+// left returns how many units fit. It is negative if more than the limit is used.
 func (l *level) left(p *plan) int64 {
 	switch p.kind {
 	case 'f', 's':
@@ -68,8 +69,8 @@ func (l *level) left(p *plan) int64 {
 	return (p.burst*p.unit - l.used) / p.unit
 }
 
-// wait returns how many microseconds it takes until n units fit, which do not now
-// and are no more than the limit.
+// wait returns in how many microseconds n units will fit. They do not fit now, and are no
+// more than the limit.
 func (l *level) wait(p *plan, n int64) int64 {
 	if p.burst > 0 {
 		return ceil(l.used-(p.burst-n)*p.unit, p.gain)
@@ -78,7 +79,7 @@ func (l *level) wait(p *plan, n int64) int64 {
 	switch p.kind {
 	case 'f':
 		return p.unit - offset
-	case 's': // the script has seen to it that the oldest entry is enough
+	case 's': // the script made sure that it is enough that the oldest entry leaves
 		return p.unit - (l.at - l.oldest)
 	}
 	ends, fading, room := p.unit, l.prev, p.limit-l.used-n
@@ -89,7 +90,7 @@ func (l *level) wait(p *plan, n int64) int64 {
 	return ends - q - offset
 }
 
-// reset returns how many microseconds it takes until l is as good as new.
+// reset returns in how many microseconds l will be as good as new.
 func (l *level) reset(p *plan) int64 {
 	offset, ok := l.window(p)
 	switch {
@@ -108,7 +109,8 @@ func (l *level) reset(p *plan) int64 {
 	return 0
 }
 
-// take answers n units, and if they fit and it is to charge, takes them. No units look.
+// take decides n units and returns the result. If they fit and charge is true, it charges
+// them. With n == 0 it only looks.
 func (l *level) take(p *plan, n int64, charge bool) ratelimit.Result {
 	left, want := l.left(p), max(n, 1)
 	res := ratelimit.Result{Limit: int(p.limit)}
@@ -132,7 +134,7 @@ func (l *level) take(p *plan, n int64, charge bool) ratelimit.Result {
 	return res
 }
 
-// charge takes n units.
+// charge adds n units to what is used.
 func (l *level) charge(p *plan, n int64) {
 	switch {
 	case n == 0:
@@ -146,14 +148,15 @@ func (l *level) charge(p *plan, n int64) {
 	l.used += n
 }
 
-// muldiv returns a*b/c, rounded down, which must be less than 2^63, and the rest.
+// muldiv returns a*b/c, rounded down, and the remainder. The quotient must be less than
+// 2^63.
 func muldiv(a, b, c int64) (q, rest int64) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	quo, rem := bits.Div64(hi, lo, uint64(c))
 	return int64(quo), int64(rem)
 }
 
-// ceil returns a/b, rounded up. Neither is negative.
+// ceil returns a/b, rounded up. Neither may be negative.
 func ceil(a, b int64) int64 {
 	q := a / b
 	if a%b > 0 {
@@ -162,7 +165,8 @@ func ceil(a, b int64) int64 {
 	return q
 }
 
-// micros returns us microseconds, and Never if that is no answer or longer than any.
+// micros returns us microseconds as a Duration. It returns Never if us is negative or too
+// large for a Duration.
 func micros(us int64) time.Duration {
 	if us >= 0 && us <= math.MaxInt64/1000 {
 		return time.Duration(us) * time.Microsecond

@@ -30,7 +30,7 @@ func Example() {
 	}
 }
 
-// TestLimiters has the limiters of two processes share what the store holds.
+// TestLimiters checks that the limiters of two processes share the states in the server.
 func TestLimiters(t *testing.T) {
 	srv := start(t)
 	rules := []ratelimit.Rule{
@@ -54,12 +54,12 @@ func TestLimiters(t *testing.T) {
 			granted[client]++
 		}
 	}
-	assert.Equal(t, 8, granted["alice"]+granted["bob"], "the limit of all: %v", granted)
+	assert.Equal(t, 8, granted["alice"]+granted["bob"], "the limit that both clients share: %v", granted)
 	require.NoError(t, limiters[0].Reset("alice", "/search"))
 }
 
-// TestRefused has a rate that the store can not decide exactly be refused when the
-// limiter is made, with a reason that can be read.
+// TestRefused checks that the constructor of a limiter refuses a rate that the store cannot
+// decide exactly, with a readable reason.
 func TestRefused(t *testing.T) {
 	_, err := ratelimit.NewFixedWindow(ratelimit.Rate{Requests: 1, Per: 1500 * time.Nanosecond},
 		ratelimit.WithStore(nowhere(t)), ratelimit.WithName("app"))

@@ -14,20 +14,20 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// A load is goroutines that ask, each up to a thousand times a second.
+// A load is a number of goroutines that make requests, each up to a thousand a second.
 type load struct {
-	stop func() // ends it, and waits for that
+	stop func() // ends the goroutines and waits for them
 
 	mu              sync.Mutex
 	granted, denied int                      // by the store
-	failed          map[redisstore.Class]int // how often the store did not answer
-	local           int                      // granted without it
-	since           time.Time                // when the server went, or came back
-	back            time.Time                // when the first answer came to what was asked since
+	failed          map[redisstore.Class]int // requests that the store did not answer
+	local           int                      // granted by the failure policy
+	since           time.Time                // when the server was stopped, or started again
+	back            time.Time                // when the first request made after since was answered
 }
 
-// startLoad has goroutines call take until the test ends. It fails the test if an
-// error is not one of the store's.
+// startLoad starts goroutines that call take until the test ends. It fails the test on an
+// error that is not one of the store's.
 func startLoad(t *testing.T, goroutines int, take func(goroutine int) (ratelimit.Result, error)) *load {
 	l := &load{failed: make(map[redisstore.Class]int)}
 	end := make(chan struct{})
@@ -80,20 +80,20 @@ func (l *load) count(t *testing.T, began time.Time, res ratelimit.Result, err er
 	}
 }
 
-// awaits waits until what says that it is so.
+// awaits waits until what returns true.
 func (l *load) awaits(t *testing.T, what func() bool) {
 	t.Helper()
 	until(t, func(context.Context) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !what() {
-			return errors.New("the load has not come that far")
+			return errors.New("the load has not reached the state that the test waits for")
 		}
 		return nil
 	})
 }
 
-// mark has answers count as the first if they are to what is asked from here on.
+// mark makes answered wait for a request that is made from now on.
 func (l *load) mark() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,14 +101,15 @@ func (l *load) mark() time.Time {
 	return l.since
 }
 
-// answered waits for the first answer since mark, and returns when it came.
+// answered waits until a request made after mark has been answered, and returns when that
+// was.
 func (l *load) answered(t *testing.T) time.Time {
 	t.Helper()
 	l.awaits(t, func() bool { return !l.back.IsZero() })
 	return l.back
 }
 
-// errors returns how many asks the store did not answer.
+// errors returns how many requests the store did not answer.
 func (l *load) errors() (n int) {
 	for _, count := range l.failed {
 		n += count
@@ -116,14 +117,14 @@ func (l *load) errors() (n int) {
 	return n
 }
 
-// taking returns what has goroutines take what one ask each wants.
+// taking returns a function for startLoad, in which each goroutine repeats one of asks.
 func taking(s *redisstore.Store, asks ...ratelimit.Ask) func(int) (ratelimit.Result, error) {
 	return func(i int) (ratelimit.Result, error) {
 		return together(s, asks[i%len(asks):][:1])
 	}
 }
 
-// together takes what several asks want, and returns the result of the first.
+// together takes asks in one decision, and returns the result of the first.
 func together(s *redisstore.Store, asks []ratelimit.Ask) (ratelimit.Result, error) {
 	results, err := s.Take(context.Background(), asks)
 	if err != nil {
@@ -132,8 +133,8 @@ func together(s *redisstore.Store, asks []ratelimit.Ask) (ratelimit.Result, erro
 	return results[0], nil
 }
 
-// limited returns what has goroutines ask a limiter on s for a key, and fall back
-// on a policy.
+// limited returns a function for startLoad that asks a limiter on s for key. The limiter
+// has p as its failure policy.
 func limited(t *testing.T, s *redisstore.Store, key string, limit int, p ratelimit.FailurePolicy) func(int) (ratelimit.Result, error) {
 	t.Helper()
 	l, err := ratelimit.NewTokenBucket(yearly(limit), ratelimit.WithStore(s), ratelimit.WithName("rule"), ratelimit.WithFailurePolicy(p))
@@ -141,17 +142,17 @@ func limited(t *testing.T, s *redisstore.Store, key string, limit int, p ratelim
 	return func(int) (ratelimit.Result, error) { return l.Take(context.Background(), key, 1) }
 }
 
-// yearly is a rate by which nothing comes back while a test runs.
+// yearly returns a rate at which no unit comes back while a test runs.
 func yearly(limit int) ratelimit.Rate {
 	return ratelimit.Rate{Requests: limit, Per: 365 * 24 * time.Hour}
 }
 
-// frozen has a store decide by a time that stands still.
+// frozen makes a store decide by a clock that does not move.
 func frozen() redisstore.Option {
 	return redisstore.WithClock(ratelimit.NewFakeClock(time.Unix(1772323200, 0)))
 }
 
-// left returns what remains of what a wants.
+// left returns how many units remain for a.
 func left(t testing.TB, s *redisstore.Store, a ratelimit.Ask) int {
 	t.Helper()
 	a.N = 0

@@ -15,7 +15,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// pair are asks of one decision, of two rules about one client: two keys in a slot.
+// pair returns two asks of one decision, by two rules about one client: two keys in one
+// slot.
 func pair(a ratelimit.Algorithm, limit int) []ratelimit.Ask {
 	one := ask(a, ratelimit.PerDay(limit), 1)
 	two := one
@@ -23,8 +24,8 @@ func pair(a ratelimit.Algorithm, limit int) []ratelimit.Ask {
 	return []ratelimit.Ask{one, two}
 }
 
-// TestSlotMoves moves the slot of some keys back and forth under load. What one ask
-// wants is granted up to the limit, and what two want together always: each exactly.
+// TestSlotMoves moves a slot back and forth under load. It checks that single asks are
+// granted exactly up to the limit, and that two asks together are always charged both.
 func TestSlotMoves(t *testing.T) {
 	const few, many = 100, 60_000
 	servers, client := startCluster(t)
@@ -53,7 +54,7 @@ func TestSlotMoves(t *testing.T) {
 		} else {
 			assert.Zero(t, l.denied, a)
 			for _, u := range pair(a, many) {
-				assert.Equal(t, many, l.granted+left(t, s, u), "%s: both or none", a)
+				assert.Equal(t, many, l.granted+left(t, s, u), "%s: both asks are charged, or none", a)
 			}
 		}
 	}
@@ -64,7 +65,7 @@ func TestSlotMoves(t *testing.T) {
 		moves, asked, denied, moved, sent, again)
 }
 
-// refusals returns how often servers have refused a command for a reason.
+// refusals returns how many commands the servers have refused with an error of this kind.
 func refusals(t testing.TB, servers []*server, kind string) (n int) {
 	t.Helper()
 	for _, srv := range servers {
@@ -79,20 +80,20 @@ func refusals(t testing.TB, servers []*server, kind string) (n int) {
 	return n
 }
 
-// TestRedirected has a slot be where the client does not know, be on its way, and be
-// with nobody: a call succeeds once that is over, and is charged once. One that can
-// not wait fails, and is not charged.
+// TestRedirected takes a slot away from where the client looks for it: the slot is with
+// another master, is being moved, or is with no master. A call that can wait until that is
+// over succeeds and is charged once. A call that cannot wait fails and is not charged.
 func TestRedirected(t *testing.T) {
 	servers, client := startCluster(t)
 	s := newStore(t, client, frozen())
 	asks := pair(all[0], 100)
 	m := newMove(t, servers, s.Slot(asks[0]))
-	alone := newStoreFor(t, m.from) // knows of one master, and follows nobody
+	alone := newStoreFor(t, m.from) // its client knows one master and follows no redirection
 	one, two := s.KeyOf(asks[0]), s.KeyOf(asks[1])
 	charge := func(n int) {
 		t.Helper()
 		for _, u := range asks {
-			assert.Equal(t, 100-n, left(t, s, u), "charged once")
+			assert.Equal(t, 100-n, left(t, s, u), "each decision is charged once")
 		}
 	}
 	both := func() {
@@ -124,13 +125,13 @@ func TestRedirected(t *testing.T) {
 	fails(t, newStoreFor(t, client), asks, short, redisstore.ClassClusterDown)
 	meanwhile(t, servers, "CLUSTERDOWN", both, func() { require.NoError(t, m.to.ClusterAddSlots(ctx, m.slot).Err()) })
 	charge(5)
-	t.Log("MOVED, ASK, TRYAGAIN, CLUSTERDOWN: each decision that outlasts it is charged once, each that does not fails by clusterdown")
+	t.Log("MOVED, ASK, TRYAGAIN, CLUSTERDOWN: each decision that can wait until it is over is charged once, each other one fails with clusterdown")
 }
 
-// short is a timeout that is over before a test ends what is wrong.
+// short is a timeout that ends before the test repairs the cluster.
 const short = 200 * time.Millisecond
 
-// newStoreFor returns a store on client that waits for a short time.
+// newStoreFor returns a store on client with a short timeout.
 func newStoreFor(t testing.TB, client redis.UniversalClient) *redisstore.Store {
 	t.Helper()
 	s, err := redisstore.New(client, redisstore.WithTimeout(short), frozen())
@@ -138,7 +139,8 @@ func newStoreFor(t testing.TB, client redis.UniversalClient) *redisstore.Store {
 	return s
 }
 
-// meanwhile calls do, and end once servers have refused something more for a reason.
+// meanwhile calls do in a goroutine, and calls end as soon as the servers have refused
+// another command with an error of this kind.
 func meanwhile(t testing.TB, servers []*server, kind string, do, end func()) {
 	t.Helper()
 	before, done := refusals(t, servers, kind), make(chan struct{})
@@ -148,7 +150,7 @@ func meanwhile(t testing.TB, servers []*server, kind string, do, end func()) {
 	}()
 	until(t, func(context.Context) error {
 		if refusals(t, servers, kind) == before {
-			return errors.New("the servers have not said " + kind)
+			return errors.New("the servers have not yet refused a command with " + kind)
 		}
 		return nil
 	})

@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mutantName is the variable of the environment that names the mutant that the binary
-// of buildMutants is to be.
+// mutantName is the environment variable that tells the binary of buildMutants which mutant
+// to be.
 const mutantName = "RATELIMIT_MUTANT"
 
-// mutantFile is the file that the package gets: what makes a script that of the active
-// mutant is a case for each.
+// mutantFile is a file that is added to the package. It has a case for each mutant of a
+// script, which changes the text of the script.
 const mutantFile = `package redisstore
 
 import (
@@ -37,11 +37,11 @@ func mutated(text string) string {
 }
 `
 
-// newScript begins the function that each script is made by.
+// newScript is the head of the function that makes every script.
 const newScript = "func newScript(text string) *script {"
 
-// buildMutants compiles the tests once with all mutants in it, each behind a switch, and
-// returns the binary. To compile takes longer than to find a fault.
+// buildMutants compiles the tests once, with all mutants behind switches, and returns the
+// binary. One compilation takes longer than it takes to find one mutant.
 func buildMutants(t *testing.T, all []mutant) (binary string) {
 	dir := t.TempDir()
 	replace := make(map[string]string)
@@ -61,16 +61,16 @@ func buildMutants(t *testing.T, all []mutant) (binary string) {
 	return binary
 }
 
-// mutatedFiles returns the files of Go that have all mutants in them, by name.
+// mutatedFiles returns the Go files that contain the mutants, by name.
 func mutatedFiles(t *testing.T, all []mutant) map[string]string {
-	bodies := make(map[string]map[int]string) // of files, by where they go
+	bodies := make(map[string]map[int]string) // text to insert, by file and place
 	sources := make(map[string]string)
 	var scripts strings.Builder
 	for _, m := range all {
 		text, err := os.ReadFile(m.file)
 		require.NoError(t, err)
 		source := string(text)
-		require.Equal(t, 1, strings.Count(source, m.old), "%s: what it replaces must occur once in %s:\n%s", m.name, m.file, m.old)
+		require.Equal(t, 1, strings.Count(source, m.old), "%s: the text that it replaces must occur once in %s:\n%s", m.name, m.file, m.old)
 		if strings.HasSuffix(m.file, ".lua") {
 			changed := strings.Replace(source, m.old, m.new, 1)
 			fmt.Fprintf(&scripts, "\tcase %q:\n\t\treturn strings.Replace(text, %q, %q, 1)\n", m.name, source, changed)
@@ -96,8 +96,8 @@ func mutatedFiles(t *testing.T, all []mutant) map[string]string {
 	return sources
 }
 
-// body returns where the body begins, in the source of m's file, of the function that m
-// changes, and what m makes of it. A mutant changes nothing else.
+// body returns where the body begins of the function that m changes, in the source of m's
+// file, and the body that m makes of it. A mutant may change nothing outside of that body.
 func (m mutant) body(t *testing.T, source string) (at int, body string) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, m.file, source, parser.SkipObjectResolution)
@@ -114,10 +114,10 @@ func (m mutant) body(t *testing.T, source string) (at int, body string) {
 		}
 		body = strings.Replace(source[from:to], m.old, m.new, 1)
 		if f.Type.Results == nil {
-			body += "\nreturn\n" // else it ends with one
+			body += "\nreturn\n" // a function with results ends with its own return
 		}
 		return from, body
 	}
-	require.Fail(t, "it changes something beside the body of a function", m.name)
+	require.Fail(t, "the mutant changes something outside of the body of a function", m.name)
 	return 0, ""
 }

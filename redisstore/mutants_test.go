@@ -19,18 +19,18 @@ import (
 // A mutant is one fault that is put into the source of this package.
 type mutant struct {
 	name string
-	file string // of Go, or of a script
-	old  string // occurs once in the file
+	file string // a Go file or a script
+	old  string // must occur once in the file
 	new  string
-	by   string // the tests that must fail, as a pattern
-	why  string // they must
+	by   string // pattern of the tests that must fail
+	why  string // why these tests must fail
 
-	// timeout is how long the tests may take, of a mutant that makes them hang.
+	// timeout is how long the tests may take with a mutant that makes them hang.
 	timeout string
 }
 
-// runTests has binary run the tests that pattern matches, as the mutant of this name.
-// It returns what they print, and an error if one fails.
+// runTests runs the tests of binary that pattern matches, with the mutant of this name
+// active. It returns their output, and an error if a test fails.
 func runTests(t *testing.T, binary, pattern, name, timeout string) (output string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -38,17 +38,17 @@ func runTests(t *testing.T, binary, pattern, name, timeout string) (output strin
 	cmd.Env = append(os.Environ(), mutantsSwitch+"=", "RATELIMIT_REQUIRE_REDIS=1", mutantName+"="+name)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.CombinedOutput()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the servers of a test that hung
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ends the servers of a test that hung
 	output = string(out)
 	require.NoError(t, ctx.Err(), output)
 	require.NotContains(t, output, "no tests to run")
 	if err != nil {
-		require.ErrorAs(t, err, new(*exec.ExitError), "it must have run")
+		require.ErrorAs(t, err, new(*exec.ExitError), "the tests must have run")
 	}
 	return output, err
 }
 
-// killers returns the pattern of all tests that find a mutant.
+// killers returns a pattern of all tests that must find a mutant.
 func killers() string {
 	names := make(map[string]bool)
 	for _, m := range mutants() {
@@ -60,8 +60,8 @@ func killers() string {
 
 const mutantsSwitch = "RATELIMIT_MUTANTS"
 
-// TestMutants puts one fault at a time into the source and the scripts, and requires
-// that the tests find it. It takes a while, so it only runs when told to.
+// TestMutants puts one fault at a time into the source and the scripts, and requires that
+// the tests find it. It takes a while, so it runs only when the environment asks for it.
 func TestMutants(t *testing.T) {
 	if os.Getenv(mutantsSwitch) != "1" {
 		t.Skipf("takes half a minute: set %s=1 to run the %d mutants", mutantsSwitch, len(mutants()))
@@ -94,12 +94,12 @@ func TestMutants(t *testing.T) {
 	require.EqualValues(t, len(all), killed.Load())
 }
 
-// TestMutantsApply requires that every mutant still has its place in the source, so
-// that none is left behind unnoticed when the source changes.
+// TestMutantsApply requires that the text of every mutant still occurs in the source, so
+// that a change of the source cannot leave a mutant behind unnoticed.
 func TestMutantsApply(t *testing.T) {
 	names := make(map[string]bool)
 	for _, m := range mutants() {
-		require.False(t, names[m.name], "two mutants are called %s", m.name)
+		require.False(t, names[m.name], "two mutants have the name %s", m.name)
 		names[m.name] = true
 		require.NotEqual(t, m.old, m.new, m.name)
 		require.NotEmpty(t, m.why, m.name)

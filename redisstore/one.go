@@ -9,7 +9,10 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// oneScripts are the scripts that decide about one key, by algorithm.
+// oneScripts are the scripts that decide one key, by the letter of the algorithm. Each
+// begins with a fast path, which handles the usual states in straight-line code. If the
+// fast path does not apply, the general code after it decides. A reply of the fast path is
+// only the state that was stored; [level] derives the results from it.
 var oneScripts = map[byte]*script{
 	't': oneScriptOf('t', oneBucketLua, bucketLua),
 	'l': oneScriptOf('l', oneBucketLua, bucketLua),
@@ -18,11 +21,12 @@ var oneScripts = map[byte]*script{
 	's': oneScriptOf('s', oneLogLua, logLua),
 }
 
-func oneScriptOf(kind byte, straight, general string) *script {
-	return newScript(startLua + straight + exactLua + general + "\nlocal kind = kinds." + string(kind) + "\n" + oneLua)
+func oneScriptOf(kind byte, fast, general string) *script {
+	return newScript(startLua + fast + exactLua + general + "\nlocal kind = kinds." + string(kind) + "\n" + oneLua)
 }
 
-// env returns the first argument of the scripts that take: nothing, but in tests.
+// env returns the first argument of the scripts that charge. It is empty, except in a test
+// that sets the clock.
 func (s *settings) env() string {
 	if s.now == nil {
 		return ""
@@ -35,10 +39,11 @@ func (s *settings) env() string {
 	return fmt.Sprintf("%d %d %d %s", seconds, us, s.pad.Milliseconds(), flag(s.heals))
 }
 
-// oneArgs adds to args the arguments of a script for one key of u, to charge costs one
-// after the other and then, if all were granted, up to ahead units more that leave
-// reserve. A cost is at most one more than the limit; 0 looks.
-func oneArgs(args []any, env string, u *unit, costs []int64, ahead, reserve int64) []any {
+// oneArgs appends to args the arguments of a script for the key of u. The script charges
+// costs one after the other. If it grants all of them, it then takes up to ahead units
+// more, but leaves at least reserve. A cost of 0 only looks; a cost is at most one more
+// than the limit.
+func oneArgs(args []any, env string, u *item, costs []int64, ahead, reserve int64) []any {
 	args = append(append(args, env), u.args...)
 	if len(costs) > 1 || ahead > 0 {
 		args = append(args, ahead, reserve)
@@ -49,16 +54,16 @@ func oneArgs(args []any, env string, u *unit, costs []int64, ahead, reserve int6
 	return args
 }
 
-// args returns what the scripts for one key are told of p.
+// args returns the arguments that describe p to the scripts for one key.
 func (p *plan) args() []any {
 	if p.burst > 0 {
-		return []any{p.head(), p.gain, p.unit, p.burst}
+		return []any{p.prefix(), p.gain, p.unit, p.burst}
 	}
-	return []any{p.head(), p.limit}
+	return []any{p.prefix(), p.limit}
 }
 
-// head returns what a state written by p begins with.
-func (p *plan) head() string {
+// prefix returns the beginning of every state that is written under p.
+func (p *plan) prefix() string {
 	numbers := []int64{p.gain, p.unit, p.burst}
 	if p.burst == 0 {
 		numbers = []int64{p.unit}
@@ -70,16 +75,16 @@ func (p *plan) head() string {
 	return string(text)
 }
 
-// readOne returns what a script for one key has replied to the oneArgs of the same p,
-// costs, ahead and reserve: the result of each cost, what is known of the key after
-// that, and how many units were taken ahead.
+// readOne reads the reply of a script for one key, which was called with the oneArgs of the
+// same p, costs, ahead and reserve. It returns the result of each cost, the state of the
+// key after them, and how many units were taken ahead.
 func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelimit.Result, snapshot, int64, error) {
 	results := make([]ratelimit.Result, len(costs))
 	if text, ok := reply.(string); ok {
-		reply = stored{"", text}
+		reply = fastReply{"", text}
 	}
 	switch reply := reply.(type) {
-	case stored:
+	case fastReply:
 		l, err := levelIn(p, reply)
 		if err != nil {
 			return nil, snapshot{}, 0, &Error{ClassOther, err}
@@ -104,8 +109,8 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 		for i, n := range costs {
 			a := r.answer()
 			results[i] = a.result(p.limit)
-			if !a.granted && n <= 1 && s.behind >= 0 { // then none is left, and no later cost was granted
-				s.denied(&a)
+			if !a.granted && n <= 1 && s.behind >= 0 { // then nothing is left, and no later cost was granted
+				s.recordDenial(&a)
 			}
 		}
 		if r.err != nil {
@@ -116,39 +121,40 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 	return nil, snapshot{}, 0, &Error{ClassOther, errors.New("the script replied something else")}
 }
 
-// straight returns the results of units if reply is one of the straight way, else none.
-func straight(units []unit, reply any) ([]ratelimit.Result, error) {
-	items, _ := reply.([]any)
-	if len(items) != 1+len(units) {
+// fastResults returns the results of items if reply came from the fast path, and nil if it
+// came from the general code.
+func fastResults(items []item, reply any) ([]ratelimit.Result, error) {
+	parts, _ := reply.([]any)
+	if len(parts) != 1+len(items) {
 		return nil, nil
 	}
-	now, _ := items[0].(string)
-	levels, passes := make([]level, len(units)), true
-	for i := range units {
-		u := &units[i]
-		state, _ := items[1+i].(string)
+	now, _ := parts[0].(string)
+	levels, passes := make([]level, len(items)), true
+	for i := range items {
+		u := &items[i]
+		state, _ := parts[1+i].(string)
 		var err error
-		if levels[i], err = levelIn(&u.plan, stored{now, state}); err != nil {
+		if levels[i], err = levelIn(&u.plan, fastReply{now, state}); err != nil {
 			return nil, &Error{ClassOther, err}
 		}
 		passes = passes && (u.shadow || max(u.n, 1) <= levels[i].left(&u.plan))
 	}
-	results := make([]ratelimit.Result, len(units))
-	for i := range units {
-		results[i] = levels[i].take(&units[i].plan, units[i].n, passes)
+	results := make([]ratelimit.Result, len(items))
+	for i := range items {
+		results[i] = levels[i].take(&items[i].plan, items[i].n, passes)
 	}
 	return results, nil
 }
 
-// lengths are how many numbers a reply of the straight way has, if there is a state.
-var lengths = map[byte]int{'t': 8, 'l': 8, 'f': 6, 'c': 7, 's': 6}
+// fastLengths is how many numbers a reply of the fast path has if the key had a state.
+var fastLengths = map[byte]int{'t': 8, 'l': 8, 'f': 6, 'c': 7, 's': 6}
 
-// A stored is a reply of the straight way: now, and what was stored, in two texts or
-// both in the second.
-type stored struct{ now, state string }
+// A fastReply is a reply of the fast path: the server's time, and the state as it was
+// stored. The first text may be empty; then the second has both.
+type fastReply struct{ now, state string }
 
-// parse adds the numbers of text, with a space between, to those in numbers, of which
-// there are n, and returns how many there are then, or -1 if it is something else.
+// parse reads the numbers in text, which are separated by spaces, into numbers from index n
+// on. It returns the index after the last, or -1 if text has something else in it.
 func parse(numbers *[8]int64, n int, text string) int {
 	for len(text) > 0 && n >= 0 {
 		field, rest, _ := strings.Cut(text, " ")
@@ -162,15 +168,15 @@ func parse(numbers *[8]int64, n int, text string) int {
 	return n
 }
 
-// levelIn returns the level now that reply tells of.
-func levelIn(p *plan, reply stored) (level, error) {
-	var numbers [8]int64 // now, and what was stored
+// levelIn returns the level at the server's time that reply describes.
+func levelIn(p *plan, reply fastReply) (level, error) {
+	var numbers [8]int64 // the server's time, then the state as it was stored
 	n := parse(&numbers, parse(&numbers, 0, reply.now), reply.state)
 	now, rest := numbers[0]*1e6+numbers[1], numbers[3:]
 	switch {
 	case n == 2:
 		return level{at: now}, nil
-	case n != lengths[p.kind]:
+	case n != fastLengths[p.kind]:
 		return level{}, errors.New("the script replied something that is no state")
 	case p.kind == 's':
 		total, oldest, newest := numbers[3], numbers[4], numbers[5]

@@ -15,7 +15,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// A history is a random one of one key, on a clock that stands.
+// A history is a random sequence of requests for one key, on a clock that moves only when
+// told to.
 type history struct {
 	*testing.T
 	rand   *rand.Rand
@@ -24,10 +25,10 @@ type history struct {
 	store  *redisstore.Store
 	rates  []ratelimit.Rate
 	ask    ratelimit.Ask
-	retry  time.Duration // that was answered last
+	retry  time.Duration // the last RetryAfter, roughly
 }
 
-// histories calls do with n histories of each algorithm, and the steps of each.
+// histories calls do for each step of n histories of each algorithm.
 func histories(t *testing.T, n int, do func(h *history, step int)) {
 	client := startReal(t).client(t)
 	usual := []ratelimit.Rate{
@@ -58,7 +59,7 @@ func histories(t *testing.T, n int, do func(h *history, step int)) {
 	}
 }
 
-// move sets the clock, seldom back.
+// move sets the clock to another time, which is seldom earlier.
 func (h *history) move() {
 	per := min(h.ask.Rate.Per, 366*24*time.Hour).Truncate(time.Microsecond) + time.Microsecond
 	each := min(per, 3*h.ask.Rate.Per/time.Duration(h.ask.Rate.Requests)) + time.Microsecond
@@ -81,14 +82,14 @@ func (h *history) move() {
 	}
 }
 
-// change changes the rate, seldom.
+// change sometimes changes the rate.
 func (h *history) change() {
 	if h.rand.IntN(12) == 0 {
 		h.ask.Rate = h.rates[h.rand.IntN(len(h.rates))]
 	}
 }
 
-// limit is how many units may be granted at once.
+// limit returns how many units may be granted at once.
 func (h *history) limit() int64 {
 	if h.ask.Rate.Burst > 0 {
 		return int64(h.ask.Rate.Burst)
@@ -96,7 +97,7 @@ func (h *history) limit() int64 {
 	return int64(h.ask.Rate.Requests)
 }
 
-// cost returns how many units to ask for: up to one more than the limit.
+// cost returns how many units to ask for: at most one more than the limit.
 func (h *history) cost() int64 {
 	switch h.rand.IntN(6) {
 	case 0:
@@ -109,7 +110,7 @@ func (h *history) cost() int64 {
 	return 1
 }
 
-// one asks for costs at once.
+// one charges costs in one call for one key.
 func (h *history) one(costs []int64, ahead, reserve int64) redisstore.Reply {
 	r, err := h.store.One(context.Background(), h.ask, costs, ahead, reserve)
 	require.NoError(h, err)
@@ -119,7 +120,8 @@ func (h *history) one(costs []int64, ahead, reserve int64) redisstore.Reply {
 	return r
 }
 
-// apart asks for n units of the other key, by one of the two scripts.
+// apart asks for n units of the second key, which gets the same requests one by one. It
+// uses one of two scripts.
 func (h *history) apart(n int64) ratelimit.Result {
 	a := h.ask
 	a.Rule, a.N = "two", int(n)
@@ -133,7 +135,7 @@ func (h *history) apart(n int64) ratelimit.Result {
 	return results[1]
 }
 
-// held returns what is stored for each of the two keys.
+// held returns what the server stores for each of the two keys.
 func (h *history) held() (one, two []string) {
 	a, b, ctx := h.ask, h.ask, context.Background()
 	b.Rule = "two"
@@ -143,10 +145,11 @@ func (h *history) held() (one, two []string) {
 	return []string{h.client.Get(ctx, h.store.KeyOf(a)).Val()}, []string{h.client.Get(ctx, h.store.KeyOf(b)).Val()}
 }
 
-// TestTogether has callers that ask at once be answered as if they had asked one after
-// the other at that instant, those who take ahead included.
+// TestTogether checks that callers that ask at the same time get the answers that they
+// would get one after the other at that instant, and that the same holds for units taken
+// ahead.
 func TestTogether(t *testing.T) {
-	steps, straight, callers, ahead := map[ratelimit.Algorithm]int{}, map[ratelimit.Algorithm]int{}, 0, 0
+	steps, fast, callers, ahead := map[ratelimit.Algorithm]int{}, map[ratelimit.Algorithm]int{}, 0, 0
 	histories(t, 60, func(h *history, _ int) {
 		h.move()
 		h.change()
@@ -179,21 +182,21 @@ func TestTogether(t *testing.T) {
 		assert.Equal(h, two, one, "%v", costs)
 		steps[h.ask.Algorithm]++
 		callers += len(costs)
-		if r.Straight {
-			straight[h.ask.Algorithm]++
+		if r.Fast {
+			fast[h.ask.Algorithm]++
 		}
 	})
-	t.Logf("steps %v, of which went straight %v; %d callers, %d times units ahead, mismatches 0", steps, straight, callers, ahead)
+	t.Logf("steps %v, of which by the fast path %v; %d callers, %d times units ahead, mismatches 0", steps, fast, callers, ahead)
 	for _, a := range all {
-		assert.Greater(t, straight[a], steps[a]/5, "%s goes straight", a)
+		assert.Greater(t, fast[a], steps[a]/5, "%s: the fast path must decide often", a)
 	}
 }
 
 // denials counts what TestDenial has seen.
 type denials struct{ certain, uncertain, granted, whole, partly int }
 
-// TestDenial has what a reply makes certain be what the server would answer then: it
-// denies, and says the same.
+// TestDenial checks that what a reply calls a certain denial is what the server would
+// answer: it denies too, with the same result.
 func TestDenial(t *testing.T) {
 	var seen denials
 	histories(t, 60, func(h *history, _ int) {
@@ -215,47 +218,48 @@ func TestDenial(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d denials were certain, %d were not, mismatches 0; %d were granted; %d replies knew all, %d knew of one unit",
+	t.Logf("%d denials were certain, %d were not, mismatches 0; %d were granted; %d replies said everything, %d only about one unit",
 		seen.certain, seen.uncertain, seen.granted, seen.whole, seen.partly)
 	assert.Greater(t, seen.certain, seen.uncertain)
 }
 
-// same compares what r, of began, says of a denial with what the server says, at two
-// estimates of now. It reports false if units were granted: then r is outdated.
+// same compares the denial that r makes certain with the answer of the server, at two
+// estimates of the time since began. It returns false if units were granted, because r is
+// then out of date.
 func (d *denials) same(h *history, r *redisstore.Reply, began time.Time) bool {
-	early := h.clock.Now().Sub(began)
-	late, n := early, max(h.cost(), 1)
+	longest := h.clock.Now().Sub(began)
+	shortest, n := longest, max(h.cost(), 1)
 	if h.rand.IntN(2) == 0 {
-		late = time.Duration(h.rand.Int64N(int64(early) + 1)).Truncate(time.Microsecond)
+		shortest = time.Duration(h.rand.Int64N(int64(longest) + 1)).Truncate(time.Microsecond)
 	}
-	got, ok := r.Deny(n, early, late)
-	h.clock.Set(began.Add(late))
+	got, ok := r.Deny(n, longest, shortest)
+	h.clock.Set(began.Add(shortest))
 	want := h.one([]int64{n}, 0, 0).Results[0]
 	if want.Allowed {
 		d.granted++
-		return assert.False(h, ok, "%d units, %v later: %+v", n, late, r) && false
+		return assert.False(h, ok, "%d units, %v later: %+v", n, shortest, r) && false
 	}
-	h.clock.Set(began.Add(early))
+	h.clock.Set(began.Add(longest))
 	then := h.one([]int64{n}, 0, 0).Results[0]
 	all, _ := r.Knows()
 	switch {
 	case ok:
 		d.certain++
-		assert.False(h, then.Allowed, "%d units, %v later: %+v", n, early, r)
+		assert.False(h, then.Allowed, "%d units, %v later: %+v", n, longest, r)
 		want.Remaining = then.Remaining
-		assert.Equal(h, want, got, "%d units, between %v and %v later: %+v", n, late, early, r)
+		assert.Equal(h, want, got, "%d units, between %v and %v later: %+v", n, shortest, longest, r)
 	case then.Allowed:
 		d.granted++
 	default:
 		d.uncertain++
-		assert.False(h, all, "%d units, %v later: %v", n, early, then)
+		assert.False(h, all, "%d units, %v later: %v", n, longest, then)
 	}
 	return !then.Allowed && !h.Failed()
 }
 
-// TestSeveralStraight has asks for several keys go the straight way too, unless one of
-// them can not.
-func TestSeveralStraight(t *testing.T) {
+// TestSeveralFast checks that the fast path also decides several keys, unless one of their
+// states needs the general code.
+func TestSeveralFast(t *testing.T) {
 	client := start(t).client(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	s := newStore(t, client, redisstore.WithClock(clock))
@@ -264,22 +268,22 @@ func TestSeveralStraight(t *testing.T) {
 		asks = append(asks, ask(a, ratelimit.PerMinute(5), 2))
 	}
 	goes := func() bool {
-		straight, err := s.Straight(context.Background(), asks)
+		fast, err := s.Fast(context.Background(), asks)
 		require.NoError(t, err)
-		return straight
+		return fast
 	}
 	for i := range 4 { // granted twice, then denied
 		assert.True(t, goes(), "time %d", i)
 		clock.Advance(time.Second)
 	}
 	clock.Advance(-time.Minute)
-	assert.False(t, goes(), "a state ahead of now")
+	assert.False(t, goes(), "a state is ahead of now")
 	clock.Advance(time.Minute)
 	assert.True(t, goes())
 	asks[2].Rate = ratelimit.PerHour(5)
-	assert.False(t, goes(), "a state of another rate")
+	assert.False(t, goes(), "a state has another rate")
 	asks[0].Rate.Burst = 7
-	assert.False(t, goes(), "a state of another burst")
+	assert.False(t, goes(), "a state has another burst")
 	asks = append(asks, ask(all[4], ratelimit.PerMinute(5), 2))
-	assert.False(t, goes(), "a log is among them")
+	assert.False(t, goes(), "one of the keys is a log")
 }

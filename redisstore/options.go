@@ -9,22 +9,22 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An Option sets what a [Store] runs in.
+// An Option configures the environment of a [Store]; [New] takes any number of them.
 type Option func(*settings)
 
-// settings is what the Options of one constructor call add up to.
+// settings holds the values that the Options of one constructor call have set.
 type settings struct {
 	prefix  string
 	timeout time.Duration
-	denials time.Duration // how long a state is believed; none are kept if 0
-	leases  int64         // how many units of a key are taken ahead
+	denials time.Duration // how long a denial is remembered; 0: not at all
+	leases  int64         // most units of one key that are taken ahead
 	invalid error         // what is wrong with the Options themselves
 
-	// For tests only. A store whose now is set decides by it, not by the
-	// clock of the server: its keys must not expire by that, so pad is long.
+	// For tests only. A store whose now is set decides by now and not by the clock of the
+	// server. Keys still expire by the server's clock, so pad must be long.
 	now   func() time.Time
 	pad   time.Duration
-	heals bool // whether times far ahead of now are read as now
+	heals bool // whether a state far ahead of now is moved to now
 }
 
 func newSettings(opts []Option) settings {
@@ -40,32 +40,38 @@ func newSettings(opts []Option) settings {
 	return set
 }
 
-// WithPrefix has all keys begin with prefix and a colon. It is "ratelimit" by
-// default, and must have no brace: those are the hash tag's.
+// WithPrefix makes every key in the server begin with prefix and a colon. The default is
+// "ratelimit". The prefix must not be empty and must not contain a brace, because braces
+// mark the hash tag of a key.
 func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
-// WithTimeout bounds how long a call waits for the server, whatever the client's
-// own timeouts. It is 50 ms by default.
+// WithTimeout sets how long a call waits for the server, whatever timeouts the client has
+// itself. The default is 50 ms.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
-// WithDenialCache has a key that was denied be denied in this process, without a
-// call, for as long as the server would deny it, but for at most d: only a Reset, or
-// what another decision gives back, is seen so much later. A denial that comes too
-// late by less than the time of the call that it was learned from is possible, one
-// that the server would not give is not, but for those. It is one second by default;
-// zero keeps none.
+// WithDenialCache makes the store remember, in this process, the state of a key that was
+// denied. It then denies further requests for that key without a call, for as long as the
+// server would deny them, but for at most d. The default is one second; zero turns the
+// cache off.
+//
+// The cache does not deny what the server would grant, with one exception: if another
+// process resets the key, or units of it are given back, this process notices up to d later. The
+// RetryAfter of a cached denial may be longer than the server's, by at most the duration of
+// the call from which the denial was learned.
 func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.denials = d } }
 
-// WithLeases has keys that are asked for often take up to units ahead of need, in the
-// call that they need anyway, and spend them in this process, without a call. What is
-// not spent in half a second is given back, and all of it by [Store.Close]. It is 0
-// by default: nothing is taken ahead.
+// WithLeases lets the store take units ahead. When a key is asked for often, a call that is
+// needed anyway charges up to this many units more; later requests of this process spend
+// them without a call. Units that are not spent within half a second are given back, and
+// [Store.Close] gives back all. The default is 0: no units are taken ahead.
 //
-// In any window, at most units for each process with such a store are granted above
-// the limit, as they were charged before; in the long run, none. A process may be denied what others have taken ahead. How many are
-// taken goes by how often the key is asked for, and is at most an eighth of what is left,
-// so near its limit a key asks for each unit. Units of leaky buckets are never taken
-// ahead, nor are those of decisions of several rules.
+// Units are charged before they are spent. In one window, therefore, each process with such
+// a store may grant up to units more than the limit; in the long run none are granted above
+// it. One process may be denied units that another has taken ahead.
+//
+// How many units are taken depends on how often the key is asked for. It is at most an
+// eighth of what is left, so that near the limit each request asks the server. The store
+// never takes ahead for a leaky bucket, nor for a decision of several rules.
 func WithLeases(units int) Option { return func(s *settings) { s.leases = int64(units) } }
 
 // validate returns all the problems of s, joined, or nil.

@@ -9,13 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A routing says which keys one script can have.
+// A routing says which keys one script may decide together.
 type routing uint8
 
 const (
-	toOne  routing = iota // all: there is one server
-	bySlot                // those in one slot of a cluster
-	byTag                 // those with the same hash tag: nothing is known of the client
+	toOne  routing = iota // all keys: there is one server
+	bySlot                // the keys of one slot of a cluster
+	byTag                 // the keys with the same hash tag: the client is of an unknown kind
 )
 
 func routingOf(client redis.UniversalClient) routing {
@@ -28,17 +28,18 @@ func routingOf(client redis.UniversalClient) routing {
 	return byTag
 }
 
-// parts returns the places of the units that one script each can decide about.
-func (r routing) parts(units []unit) [][]int {
+// parts divides items into groups that one script each can decide. A group is a list of
+// indexes of items.
+func (r routing) parts(items []item) [][]int {
 	var parts [][]int
 	known := make(map[string]int, 1)
-	for i := range units {
+	for i := range items {
 		where := ""
 		switch r {
 		case bySlot:
-			where = strconv.Itoa(slot(units[i].key.tag))
+			where = strconv.Itoa(slot(items[i].key.tag))
 		case byTag:
-			where = units[i].key.tag
+			where = items[i].key.tag
 		}
 		at, ok := known[where]
 		if !ok {
@@ -51,9 +52,9 @@ func (r routing) parts(units []unit) [][]int {
 	return parts
 }
 
-// Part returns which part of the store has the state of a: of a Cluster, the 256
-// slots that it is among; of others, there is one. One part may fail while others
-// answer; see [ratelimit.Store].
+// Part returns the number of the part of the store that holds the state of a. In a Cluster,
+// a part is 256 adjacent slots. Otherwise the whole store is part 0. One part may fail
+// while the others still answer; see [ratelimit.Store].
 func (s *Store) Part(a ratelimit.Ask) int {
 	if s == nil || s.routing != bySlot {
 		return 0
@@ -61,24 +62,25 @@ func (s *Store) Part(a ratelimit.Ask) int {
 	return partOf(s.keyOf(&a))
 }
 
-// partOf returns the part of a Cluster that has k.
+// partOf returns the part of a Cluster that holds k.
 func partOf(k key) int { return slot(k.tag) / 256 }
 
-// A partial is the failure of some parts of a Cluster.
+// A partial is an error that says which parts of a Cluster have failed.
 type partial struct {
 	error
 	parts []int
 }
 
-// Parts returns which have failed; see [ratelimit.Store].
+// Parts returns the parts that have failed; see [ratelimit.Store].
 func (p *partial) Parts() []int { return p.parts }
 
-// Unwrap returns what one of them has failed by.
+// Unwrap returns the error of the first part that has failed.
 func (p *partial) Unwrap() error { return p.error }
 
-// failed returns the first of errs, those of calls about parts of units, and says
-// which parts have failed; or nil; or the error of ctx if that is over.
-func failed(ctx context.Context, errs []error, units []unit, parts [][]int) error {
+// joinFailures returns nil if none of errs is an error. Otherwise it returns the error of
+// ctx if ctx has ended, or else the first of errs as a partial that names all failed parts.
+// The i-th error is that of the call about parts[i], which are indexes of items.
+func joinFailures(ctx context.Context, errs []error, items []item, parts [][]int) error {
 	var p partial
 	for i, err := range errs {
 		if err == nil {
@@ -90,7 +92,7 @@ func failed(ctx context.Context, errs []error, units []unit, parts [][]int) erro
 		if p.error == nil {
 			p.error = err
 		}
-		p.parts = append(p.parts, partOf(units[parts[i][0]].key))
+		p.parts = append(p.parts, partOf(items[parts[i][0]].key))
 	}
 	if p.error == nil {
 		return nil
@@ -98,8 +100,8 @@ func failed(ctx context.Context, errs []error, units []unit, parts [][]int) erro
 	return &p
 }
 
-// each calls do with 0 to n-1 at once and waits for all.
-func each(n int, do func(i int)) {
+// inParallel calls do with 0 to n-1, each in its own goroutine, and waits for all of them.
+func inParallel(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := 1; i < n; i++ {
 		all.Go(func() { do(i) })
@@ -110,15 +112,15 @@ func each(n int, do func(i int)) {
 	all.Wait()
 }
 
-// takeApart decides about units in several slots, a script for each part of them.
-// If one of them denies, or fails, what the others have charged is given back.
-func (s *Store) takeApart(ctx context.Context, units []unit, parts [][]int) ([]ratelimit.Result, error) {
-	answers := make([]answer, len(units))
+// takeInSeveral decides items that are in several slots, by one script for each of parts.
+// If one of the scripts denies or fails, it gives back what the others have charged.
+func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int) ([]ratelimit.Result, error) {
+	answers := make([]answer, len(items))
 	errs := make([]error, len(parts))
-	each(len(parts), func(i int) {
-		some := make([]unit, len(parts[i]))
+	inParallel(len(parts), func(i int) {
+		some := make([]item, len(parts[i]))
 		for j, place := range parts[i] {
-			some[j] = units[place]
+			some[j] = items[place]
 		}
 		var got []answer
 		var reply any
@@ -129,39 +131,39 @@ func (s *Store) takeApart(ctx context.Context, units []unit, parts [][]int) ([]r
 			answers[parts[i][j]] = got[j]
 		}
 	})
-	err := failed(ctx, errs, units, parts)
+	err := joinFailures(ctx, errs, items, parts)
 	passes := err == nil
 	for i := range answers {
-		passes = passes && (units[i].shadow || answers[i].granted)
+		passes = passes && (items[i].shadow || answers[i].granted)
 	}
 	if !passes {
-		s.giveBack(ctx, units, answers, parts)
+		s.giveBack(ctx, items, answers, parts)
 	}
 	if err != nil {
 		return nil, err
 	}
-	results := make([]ratelimit.Result, len(units))
+	results := make([]ratelimit.Result, len(items))
 	for i := range answers {
 		a := &answers[i]
 		if !passes {
 			a.left, a.reset = a.leftBefore, a.resetBefore
 		}
-		results[i] = a.result(units[i].limit)
+		results[i] = a.result(items[i].limit)
 	}
 	return results, nil
 }
 
-// giveBack gives back what answers say was charged, even if ctx is over. What can
-// not be given back stays taken.
-func (s *Store) giveBack(ctx context.Context, units []unit, answers []answer, parts [][]int) {
+// giveBack gives back the charges that answers report, even if ctx has ended. What cannot
+// be given back stays charged.
+func (s *Store) giveBack(ctx context.Context, items []item, answers []answer, parts [][]int) {
 	ctx = context.WithoutCancel(ctx)
-	each(len(parts), func(i int) {
+	inParallel(len(parts), func(i int) {
 		var keys []string
 		var args []any
 		for _, place := range parts[i] {
 			if a := &answers[place]; a.charged() {
-				keys = append(keys, units[place].key.text)
-				args = append(args, string(units[place].kind), units[place].n, a.at, a.before, a.after)
+				keys = append(keys, items[place].key.text)
+				args = append(args, string(items[place].kind), items[place].n, a.at, a.before, a.after)
 			}
 		}
 		if len(keys) > 0 {

@@ -17,17 +17,17 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// wrapped is a client of which nothing is known.
+// wrapped hides the type of a client.
 type wrapped struct{ redis.UniversalClient }
 
-// TestUnknownClient checks all that a Store promises over a client of which it is not
-// known where keys are: a script for each hash tag.
+// TestUnknownClient checks all promises of a Store on a client of an unknown kind. Such a
+// store runs one script for each hash tag.
 func TestUnknownClient(t *testing.T) {
 	client := startReal(t).client(t)
 	conform(t, wrapped{client}, ratelimittest.StoreConfig{Schedules: schedules(30), Steps: 40, Seed: 3})
 }
 
-// apart returns asks for one unit at r, each in another slot.
+// apart returns n asks for one unit at r, each in another slot.
 func apart(a ratelimit.Algorithm, r ratelimit.Rate, n int) []ratelimit.Ask {
 	var asks []ratelimit.Ask
 	for i := range n {
@@ -37,8 +37,9 @@ func apart(a ratelimit.Algorithm, r ratelimit.Rate, n int) []ratelimit.Ask {
 	return asks
 }
 
-// TestGivenBack has a decision be denied in one slot: what was charged in the others
-// is given back to the byte, and answered as if each ask were alone.
+// TestGivenBack makes a decision that is denied in one slot. It checks that the charges in
+// the other slots are given back, to the byte, and that each ask is answered as if it were
+// the only one.
 func TestGivenBack(t *testing.T) {
 	client := startReal(t).client(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
@@ -47,7 +48,7 @@ func TestGivenBack(t *testing.T) {
 		asks := apart(a, ratelimit.PerMinute(3), 3)
 		_, err := s.Take(context.Background(), asks[:2])
 		require.NoError(t, err)
-		clock.Advance(time.Second) // a log gets another entry
+		clock.Advance(time.Second) // so that a log gets a second entry
 		used := asks[1]
 		used.N = 2
 		require.True(t, take(t, s, used).Allowed)
@@ -55,15 +56,15 @@ func TestGivenBack(t *testing.T) {
 		held := dump(t, client)
 		results, err := s.Take(context.Background(), asks)
 		require.NoError(t, err)
-		assert.Equal(t, want, results[0], "%s: fits alone", a)
-		assert.False(t, results[1].Allowed, "%s: has none left", a)
-		assert.Equal(t, 3, results[2].Remaining, "%s: is new", a)
+		assert.Equal(t, want, results[0], "%s: would fit if it were the only ask", a)
+		assert.False(t, results[1].Allowed, "%s: has no unit left", a)
+		assert.Equal(t, 3, results[2].Remaining, "%s: a new key", a)
 		assert.Equal(t, held, dump(t, client), a)
 	}
 }
 
-// TestHungPart has one of three masters hang: decisions that need it fail in time,
-// and what the others have charged is given back.
+// TestHungPart stops one of three masters. It checks that decisions that need that master
+// fail in time, and that the charges at the other masters are given back.
 func TestHungPart(t *testing.T) {
 	servers, client := startCluster(t)
 	const timeout = 300 * time.Millisecond
@@ -95,7 +96,7 @@ func TestHungPart(t *testing.T) {
 		}
 	}
 	assert.Positive(t, reached, "the other masters answer")
-	assert.Less(t, reached, len(asks), "some of it was on the one that hangs")
+	assert.Less(t, reached, len(asks), "some asks were on the master that hangs")
 	servers[0].signal(t, syscall.SIGCONT)
 	until(t, func(ctx context.Context) error {
 		if s.CallsUnderWay() > 0 {
@@ -107,8 +108,8 @@ func TestHungPart(t *testing.T) {
 	t.Logf("%d of %d asks were on masters that answered, and were given back", reached, len(asks))
 }
 
-// TestDeadPart has one of three masters hang: a limiter answers for the keys of that
-// by its policy, without asking it, and for no others.
+// TestDeadPart stops one of three masters. It checks that a limiter answers for the keys of
+// that master by its failure policy, without a call, and for no other keys.
 func TestDeadPart(t *testing.T) {
 	servers, client := startNodes(t, 3, "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no")
 	s, err := redisstore.New(client, redisstore.WithTimeout(300*time.Millisecond))
@@ -134,7 +135,7 @@ func TestDeadPart(t *testing.T) {
 	}
 	servers[0].signal(t, syscall.SIGSTOP)
 	for i := range clients {
-		eachOf(8, 8, func(int) { // five in a row open the breaker of a part
+		eachOf(8, 8, func(int) { // five failures in a row open the breaker of a part
 			res, err := check(i)
 			assert.Equal(t, dead[i], res.Degraded, "client %d", i)
 			assert.Equal(t, dead[i], err != nil, "client %d", i)

@@ -9,40 +9,41 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A plan is a rate as the script wants it.
+// A plan is a rate in the numbers that the scripts compute with.
 //
-// The numbers of a bucket are its rate in lowest terms: gain parts of a token
-// drain in a microsecond, unit parts are a token. Those of a window are the
-// requests and the microseconds of its length.
+// For a bucket, a token is divided into unit parts, of which gain drain in a microsecond:
+// the rate in lowest terms. For a window, gain is the requests that it grants, and unit is
+// its length in microseconds.
 type plan struct {
-	kind       byte // the algorithm, in a key and in the script
+	kind       byte // the letter of the algorithm, in keys and scripts
 	gain, unit int64
 	burst      int64 // 0 for a window
-	limit      int64 // most granted at once
+	limit      int64 // most units that are ever granted at once
 }
 
-// A planner makes plans. It keeps the last: most asks are at one rate.
-type planner struct{ last atomic.Pointer[planned] }
+// A planCache makes plans and keeps the last one, because most asks have the same rate.
+type planCache struct{ last atomic.Pointer[cachedPlan] }
 
-// A planned is a plan, what it is for, and what the scripts for one key are told of it.
-type planned struct {
+// A cachedPlan is the plan for a rate and an algorithm, with the arguments that describe it
+// to the scripts for one key.
+type cachedPlan struct {
 	algorithm ratelimit.Algorithm
 	rate      ratelimit.Rate
 	plan      plan
 	args      []any
 }
 
-// planOf returns the plan for r by a, or why there is none.
-func (m *planner) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (*planned, error) {
-	if p := m.last.Load(); p != nil && p.algorithm == a && p.rate == r {
+// planOf returns the plan for r by algorithm a, or an error that says why there is none.
+func (c *planCache) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (*cachedPlan, error) {
+	if p := c.last.Load(); p != nil && p.algorithm == a && p.rate == r {
 		return p, nil
 	}
 	plan, err := planOf(a, r)
 	if err != nil {
 		return nil, err
 	}
-	p := &planned{a, r, plan, plan.args()}
-	m.last.Store(p)
+	p := &cachedPlan{a, r, plan, plan.args()}
+	c.last.Store(p)
 	return p, nil
 }
 
@@ -55,16 +56,16 @@ var algorithms = map[ratelimit.Algorithm]byte{
 }
 
 const (
-	// most is the largest number that the script computes with: small
-	// enough that a few of them add up exactly in a double.
-	most = 1 << 50
+	// maxNumber is the largest number that the scripts are given. It is small enough that
+	// the sum of a few such numbers is exact in a double.
+	maxNumber = 1 << 50
 
-	// mostLogged is how many requests a log may have to store for one key.
-	mostLogged = 1 << 16
+	// maxLogged is how many requests a sliding window log may have to store for one key.
+	maxLogged = 1 << 16
 )
 
-// planOf returns the plan for r by a, or why there is none. Such an error matches
-// [ratelimit.ErrInvalidConfig].
+// planOf returns the plan for r by algorithm a, or an error that says why there is none and
+// matches [ratelimit.ErrInvalidConfig].
 func planOf(a ratelimit.Algorithm, r ratelimit.Rate) (plan, error) {
 	kind, ok := algorithms[a]
 	if !ok {
@@ -98,14 +99,14 @@ func bucketPlan(kind byte, r ratelimit.Rate) (plan, error) {
 	p.limit = p.burst
 	d := gcd(int64(r.Requests), int64(r.Per))
 	p.gain, p.unit = int64(r.Requests)/d, int64(r.Per)/d
-	// Per nanosecond until here. A thousand times as much drains in a
-	// microsecond, and what 1000 and unit share cancels out.
+	// Until here gain and unit are for a nanosecond. In a microsecond a thousand times as
+	// many parts drain. The common divisor of 1000 and unit is divided out.
 	d = gcd(1000, p.unit)
-	if p.gain > most/(1000/d) {
+	if p.gain > maxNumber/(1000/d) {
 		return plan{}, unsupported("requests", r.Requests, "must be at most 2^50 a microsecond, in lowest terms, in a Redis store")
 	}
 	p.gain, p.unit = p.gain*(1000/d), p.unit/d
-	if p.unit > most {
+	if p.unit > maxNumber {
 		return plan{}, unsupported("per", r.Per, "must be at most 2^50 microseconds, in lowest terms, in a Redis store")
 	}
 	return p, nil
@@ -113,9 +114,9 @@ func bucketPlan(kind byte, r ratelimit.Rate) (plan, error) {
 
 func windowPlan(kind byte, r ratelimit.Rate) (plan, error) {
 	p := plan{kind: kind, gain: int64(r.Requests), unit: r.Per.Microseconds(), limit: int64(r.Requests)}
-	bound := int64(most)
+	bound := int64(maxNumber)
 	if kind == 's' {
-		bound = mostLogged
+		bound = maxLogged
 	}
 	switch {
 	case r.Burst != 0:
@@ -124,7 +125,7 @@ func windowPlan(kind byte, r ratelimit.Rate) (plan, error) {
 		return plan{}, unsupported("requests", r.Requests, "must be at most %d in a Redis store", bound)
 	case r.Per%time.Microsecond != 0:
 		return plan{}, unsupported("per", r.Per, "must be whole microseconds in a Redis store: its clock has no finer ones")
-	case p.unit > most:
+	case p.unit > maxNumber:
 		return plan{}, unsupported("per", r.Per, "must be at most 2^50 microseconds in a Redis store")
 	}
 	return p, nil

@@ -17,17 +17,18 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// worker is the variable that has TestProcesses be one of the processes, which asks
-// the server at that address.
+// worker is the environment variable that makes TestProcesses run as one of the processes.
+// Its value is the address of the server.
 const worker = "RATELIMIT_TEST_WORKER"
 
 const (
 	processes, goroutines, asksEach = 3, 8, 25
-	shared                          = 150 // the limit that they share, of 600 asks
-	ahead                           = 12  // units that each may take ahead, if it does
+	shared                          = 150 // the limit of all processes together, out of 600 asks
+	ahead                           = 12  // units that a process may take ahead, if it does so
 )
 
-// sharing returns what is asked for by stores that take units ahead, or do not.
+// sharing returns the ask that the processes make, for stores that take units ahead or do
+// not.
 func sharing(a ratelimit.Algorithm, leases bool) ratelimit.Ask {
 	u := ask(a, ratelimit.PerDay(shared), 1)
 	if leases {
@@ -36,9 +37,10 @@ func sharing(a ratelimit.Algorithm, leases bool) ratelimit.Ask {
 	return u
 }
 
-// TestProcesses has processes, of several goroutines each, ask for one key at one
-// instant: they are granted just the limit. Those that take units ahead are granted no
-// more than that and what they may have taken, and give back what they have not spent.
+// TestProcesses starts several processes, of several goroutines each, that ask for one key
+// at one instant. It checks that exactly the limit is granted. Processes that take units
+// ahead may grant less by the units that they hold, and must give back what they have not
+// spent.
 func TestProcesses(t *testing.T) {
 	if addr := os.Getenv(worker); addr != "" {
 		work(t, addr)
@@ -89,8 +91,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// work is what one of the processes does: it waits for its turn, asks, and tells the
-// server what it was granted.
+// work is the work of one process: it waits for the signal, asks, and reports to the server
+// how many units were granted.
 func work(t *testing.T, addr string) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = client.Close() }()
@@ -101,7 +103,7 @@ func work(t *testing.T, addr string) {
 	}
 }
 
-// workFor asks s for u, and tells the server how often that was granted.
+// workFor asks s for u, and reports to the server how often that was granted.
 func workFor(t *testing.T, client *redis.Client, s *redisstore.Store, u ratelimit.Ask) {
 	var granted atomic.Int64
 	eachOf(goroutines, goroutines*asksEach, func(int) {

@@ -11,28 +11,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A fault is what a proxy does with the reply to a script.
+// A fault says what a proxy does with the reply to a script.
 type fault int32
 
 const (
-	loses  fault = iota // ends the connection instead
-	resets              // resets it amidst the reply
-	drops               // says nothing
-	delays              // passes it on after delay
+	loses  fault = iota // closes the connection instead of replying
+	resets              // resets the connection in the middle of the reply
+	drops               // never replies
+	delays              // replies after delay
 )
 
-// delay is longer than stores wait that are behind a proxy which delays.
+// delay is longer than the timeout of the stores that are behind a delaying proxy.
 const delay = 200 * time.Millisecond
 
-// A proxy passes bytes to a server and back, but for faults.
+// A proxy passes bytes between a client and a server, and causes faults.
 type proxy struct {
 	addr  string
 	fault atomic.Int32
-	left  atomic.Int64 // how many more replies meet it
-	met   atomic.Int64 // how many have
+	left  atomic.Int64 // how many more replies get the fault
+	met   atomic.Int64 // how many replies have got it
 }
 
-// startProxy starts a proxy of a server, which ends with the test.
+// startProxy starts a proxy of a server. It ends with the test.
 func startProxy(t testing.TB, server string) *proxy {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -51,15 +51,15 @@ func startProxy(t testing.TB, server string) *proxy {
 	return p
 }
 
-// will has the next n replies to scripts meet f.
+// will makes the next n replies to scripts get the fault f.
 func (p *proxy) will(f fault, n int) {
 	p.fault.Store(int32(f))
 	p.met.Store(0)
 	p.left.Store(int64(n))
 }
 
-// serve passes what client asks to the server, and the replies back, until one of
-// the two ends it.
+// serve passes requests from client to the server, and replies back, until one of the two
+// closes the connection.
 func (p *proxy) serve(client *net.TCPConn, addr string) {
 	defer func() { _ = client.Close() }()
 	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", addr)
@@ -67,7 +67,7 @@ func (p *proxy) serve(client *net.TCPConn, addr string) {
 		return
 	}
 	defer func() { _ = server.Close() }()
-	var script atomic.Bool // whether a script was asked for, and has no reply
+	var script atomic.Bool // whether the reply to a script is outstanding
 	go func() {
 		defer func() { _ = server.Close() }()
 		pass(client, func(request []byte) bool {
@@ -88,7 +88,7 @@ func (p *proxy) serve(client *net.TCPConn, addr string) {
 	})
 }
 
-// meet does to a reply what f is, and reports whether to go on.
+// meet applies f to a reply, and reports whether the connection goes on.
 func (f fault) meet(client *net.TCPConn, reply []byte) bool {
 	switch f {
 	case drops:
@@ -104,7 +104,7 @@ func (f fault) meet(client *net.TCPConn, reply []byte) bool {
 	return false
 }
 
-// pass calls to with what comes from a connection, while it says so.
+// pass calls to with the bytes that come from a connection, as long as to returns true.
 func pass(from net.Conn, to func([]byte) bool) {
 	buffer := make([]byte, 1<<16)
 	for {

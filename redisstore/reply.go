@@ -9,14 +9,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An answer is what the script says of one ask.
+// An answer is what a script says of one ask.
 type answer struct {
 	granted             bool
 	left                int64
 	retry, reset, delay time.Duration
 
-	// Of a decision of several parts, what it would be without the charge;
-	// and if there was one, the instant of it and the state before and after.
+	// Set if the charges of the script may have to be given back: what would be left
+	// without the charge, and if there was a charge, its instant and the stored state
+	// before and after it.
 	leftBefore        int64
 	resetBefore       time.Duration
 	at, before, after string
@@ -24,7 +25,7 @@ type answer struct {
 
 func (a *answer) charged() bool { return a.at != "" }
 
-// result returns a as the answer of a limit.
+// result returns a as the result of a rule with this limit.
 func (a *answer) result(limit int64) ratelimit.Result {
 	return ratelimit.Result{
 		Allowed:    a.granted,
@@ -36,7 +37,7 @@ func (a *answer) result(limit int64) ratelimit.Result {
 	}
 }
 
-// answersIn returns the answers to n asks that reply holds.
+// answersIn returns the answers to n asks that reply contains.
 func answersIn(reply any, n int, returnable bool) ([]answer, error) {
 	width := 5
 	if returnable {
@@ -64,10 +65,10 @@ func answersIn(reply any, n int, returnable bool) ([]answer, error) {
 // A reader reads the items of a reply one after the other.
 type reader struct {
 	items []any
-	err   error // the first that there was
+	err   error // the first error
 }
 
-// answer reads what is said of each ask.
+// answer reads the five items that every answer begins with.
 func (r *reader) answer() (a answer) {
 	a.granted, a.left = r.number() == 1, r.number()
 	a.retry, a.reset, a.delay = r.duration(), r.duration(), r.duration()
@@ -80,7 +81,7 @@ func (r *reader) next() any {
 	return item
 }
 
-// number reads an integer: as such, or its digits where a double has not enough.
+// number reads an integer. A script sends an integer that a double cannot hold as text.
 func (r *reader) number() int64 {
 	switch v := r.next().(type) {
 	case int64:
@@ -97,7 +98,8 @@ func (r *reader) number() int64 {
 	return 0
 }
 
-// duration reads microseconds. What a Duration can not hold never comes.
+// duration reads a number of microseconds. A script sends -1, and this returns Never, for a
+// time that is too long for a Duration.
 func (r *reader) duration() time.Duration {
 	if us := r.number(); us >= 0 && us <= math.MaxInt64/1000 {
 		return time.Duration(us) * time.Microsecond

@@ -18,8 +18,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// TestReplyLost has replies to decisions be lost: each decision is charged once, and
-// is an error.
+// TestReplyLost loses replies to decisions. It checks that each decision is charged once,
+// and returns an error.
 func TestReplyLost(t *testing.T) {
 	t.Run("standalone", func(t *testing.T) {
 		srv := start(t)
@@ -47,15 +47,15 @@ func TestReplyLost(t *testing.T) {
 	})
 }
 
-// loseReplies has s, which is behind proxies, lose so many replies in a row for each
-// algorithm, and looks by direct what has been charged.
+// loseReplies makes the proxies of s lose so many replies in a row, for each algorithm, and
+// checks by direct, which has no proxy, what was charged.
 func loseReplies(t *testing.T, s, direct *redisstore.Store, proxies ...*proxy) {
 	for _, lose := range []int{1, 2, 3, 10} {
 		calls, charges := 0, 0
 		for _, a := range all {
 			u := ask(a, ratelimit.PerDay(100), 1)
 			require.NoError(t, direct.Reset(context.Background(), []ratelimit.Ask{u}))
-			require.Equal(t, 99, take(t, s, u).Remaining, "the script is there, and a connection")
+			require.Equal(t, 99, take(t, s, u).Remaining, "the server knows the script, and a connection is open")
 			for _, p := range proxies {
 				p.will(loses, lose)
 			}
@@ -75,7 +75,7 @@ func loseReplies(t *testing.T, s, direct *redisstore.Store, proxies ...*proxy) {
 	}
 }
 
-// met returns how many replies have met a fault at proxies.
+// met returns how many replies have got a fault at proxies.
 func met(proxies []*proxy) (n int) {
 	for _, p := range proxies {
 		n += int(p.met.Load())
@@ -83,8 +83,8 @@ func met(proxies []*proxy) (n int) {
 	return n
 }
 
-// TestRepliesLate has replies come too late, never, or in half: a call fails by its
-// deadline, and is charged once.
+// TestRepliesLate makes replies come too late, never, or in part. It checks that a call
+// fails by its deadline, and is charged once.
 func TestRepliesLate(t *testing.T) {
 	const timeout, calls = 50 * time.Millisecond, 5
 	srv := start(t)
@@ -121,8 +121,8 @@ func TestRepliesLate(t *testing.T) {
 	}
 }
 
-// warm looks, so that there is a connection and the script is known; it fails while
-// something of before goes on.
+// warm makes a look, so that a connection is open and the server knows the script. It
+// returns an error while earlier calls are under way.
 func warm(ctx context.Context, s *redisstore.Store, u ratelimit.Ask) error {
 	if s.CallsUnderWay() > 0 {
 		return errors.New("calls are under way")
@@ -132,15 +132,15 @@ func warm(ctx context.Context, s *redisstore.Store, u ratelimit.Ask) error {
 	return err
 }
 
-// A broken connection is one that the server has ended.
+// A broken connection looks as if the server had closed it.
 type broken struct{ net.Conn }
 
 func (b broken) Write([]byte) (int, error) {
 	return 0, &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}
 }
 
-// TestGreetingFails has connections break as the client greets the server: that is
-// known for what it is.
+// TestGreetingFails breaks connections while the client sets them up, and checks the class
+// of the error.
 func TestGreetingFails(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
 		end, _ := net.Pipe()

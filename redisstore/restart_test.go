@@ -15,8 +15,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// TestRestart has the server be killed under load, and start again with nothing. The
-// store grants no more than the limit once more, and the policy what it says.
+// TestRestart kills the server under load, and starts it again without data. It checks that
+// the store then grants at most the limit once more, and that the failure policy answers in
+// between.
 func TestRestart(t *testing.T) {
 	program(t, "redis-server")
 	for _, p := range []ratelimit.FailurePolicy{ratelimit.FailClosed, ratelimit.FailLocal(1)} {
@@ -63,7 +64,7 @@ func restart(t *testing.T, p ratelimit.FailurePolicy) {
 		"errors %v; it answers %v after the server; no connection and no goroutine left", p, had, limit, l.granted, l.local, l.failed, back.Round(time.Millisecond))
 }
 
-// TestScriptsFlushed has the server forget its scripts every 50 ms under load.
+// TestScriptsFlushed makes the server forget its scripts every 50 ms under load.
 func TestScriptsFlushed(t *testing.T) {
 	client := startReal(t).client(t)
 	s := newStore(t, client)
@@ -86,7 +87,7 @@ func TestScriptsFlushed(t *testing.T) {
 	t.Logf("%d flushes of the scripts, %d decisions: %d errors", flushes, l.granted+l.denied, l.errors())
 }
 
-// TestServerComesLater has a store be made before there is a server.
+// TestServerComesLater makes a store before its server runs.
 func TestServerComesLater(t *testing.T) {
 	srv := startReal(t)
 	srv.kill(t)
@@ -101,8 +102,8 @@ func TestServerComesLater(t *testing.T) {
 	t.Logf("a store made without a server: answers %v after there is one", time.Since(up))
 }
 
-// TestBecomesReplica has the server be a replica for a while, under load: it refuses
-// what is to be charged, and goes on as a master with all that it has granted.
+// TestBecomesReplica makes the server a replica for a while, under load. It checks that the
+// server refuses charges in that time, and afterwards has everything that it granted.
 func TestBecomesReplica(t *testing.T) {
 	const limit = 1 << 20
 	client := startReal(t).client(t)
@@ -118,13 +119,13 @@ func TestBecomesReplica(t *testing.T) {
 	back := l.answered(t).Sub(master)
 	l.stop()
 	assert.Len(t, l.failed, 1, "%v", l.failed)
-	assert.Equal(t, limit-l.granted, left(t, s, u), "what was refused was not charged")
-	t.Logf("a replica for a while: errors %v, %d granted, %d charged; it answers %v after it is a master",
+	assert.Equal(t, limit-l.granted, left(t, s, u), "a refused request is not charged")
+	t.Logf("the server was a replica for a while: errors %v, %d granted, %d charged; it answers %v after it is a master",
 		l.failed, l.granted, limit-left(t, s, u), back)
 }
 
-// TestLoading has the server start again with a dump, which takes it a while to read:
-// a call that can wait for it does.
+// TestLoading starts the server again with a dump that takes a while to read. It checks
+// that a call that can wait that long succeeds.
 func TestLoading(t *testing.T) {
 	srv := startReal(t, "--enable-debug-command", "yes")
 	client := srv.client(t)
@@ -144,9 +145,9 @@ func TestLoading(t *testing.T) {
 	})
 	short, err := redisstore.New(client, redisstore.WithTimeout(100*time.Millisecond), frozen())
 	require.NoError(t, err)
-	// The last try may be under way when time is over.
+	// The last try may still be under way when the timeout ends.
 	fails(t, short, []ratelimit.Ask{u}, 100*time.Millisecond, redisstore.ClassLoading, redisstore.ClassTimeout)
 	began := time.Now()
 	assert.Equal(t, 8, take(t, s, u).Remaining, "the call that failed was not charged")
-	t.Logf("while the server loads: a call with 100 ms fails by loading, one with 10 s succeeds after %v, charged once", time.Since(began))
+	t.Logf("while the server loads: a call with a timeout of 100 ms fails with loading, one with 10 s succeeds after %v, charged once", time.Since(began))
 }

@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"crypto/sha1"
-	_ "embed" // the scripts
+	_ "embed" // for the scripts
 	"encoding/hex"
 	"strings"
 
@@ -39,8 +39,9 @@ var (
 	takeTogetherLua string
 )
 
-// A family is a bit for each file of algorithms. A script has those that its asks
-// need: what defines the others would take longer than a decision.
+// A family is a set of the files that contain algorithms, one bit for each file. A script
+// has only the files that its asks need, because running the definitions of the other
+// algorithms would take longer than the decision.
 type family uint8
 
 const (
@@ -48,12 +49,12 @@ const (
 	windows
 	logs
 
-	families = 1 << iota // how many sets of them there are
+	families = 1 << iota // number of possible sets
 )
 
 var familyOf = map[byte]family{'t': buckets, 'l': buckets, 'f': windows, 'c': windows, 's': logs}
 
-// takeScripts are the scripts for each set of families.
+// takeScripts are the scripts that decide several asks, by the families that these need.
 var takeScripts = func() (scripts [families]*script) {
 	for f := range scripts {
 		text := []string{startLua, takeTogetherLua, exactLua}
@@ -72,10 +73,11 @@ var takeScripts = func() (scripts [families]*script) {
 
 var giveBackScript = newScript(exactLua + bucketLua + windowLua + logLua + giveBackLua)
 
-// A script is one that the server knows by its hash, once it has been sent.
+// A script is Lua text that runs on the server. Once it has been sent, the server knows it
+// by its hash.
 type script struct {
 	text string
-	hash any // a string
+	hash any // holds a string
 }
 
 func newScript(text string) *script {
@@ -83,9 +85,9 @@ func newScript(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// once is a command that the client does not send again by itself: its reply may
-// have been lost, not it.
-type once struct{ *redis.Cmd }
+// noRetry is a command that the client must not send a second time by itself. If only the
+// reply was lost, the first command has already been charged.
+type noRetry struct{ *redis.Cmd }
 
-// NoRetry returns true.
-func (once) NoRetry() bool { return true }
+// NoRetry tells the client not to repeat the command.
+func (noRetry) NoRetry() bool { return true }

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startSentinel starts a master, a replica of it and three sentinels, which know of
-// each other, and returns the first two, a client of a sentinel and one of the master.
+// startSentinel starts a master, its replica, and three sentinels that know of each other.
+// It returns the master, the replica, a client of one sentinel, and a client of the current
+// master.
 func startSentinel(t testing.TB) (master, replica *server, sentinel *redis.SentinelClient, client *redis.Client) {
 	t.Helper()
 	master = startReal(t, "--repl-diskless-sync-delay", "0")
@@ -47,7 +48,8 @@ func startSentinel(t testing.TB) (master, replica *server, sentinel *redis.Senti
 	return master, replica, sentinel, client
 }
 
-// replicates returns why the server of c is not an up to date replica, or nil.
+// replicates returns nil if the server of c is a replica that is up to date, and otherwise
+// an error.
 func replicates(ctx context.Context, c *redis.Client) error {
 	info, err := c.Info(ctx, "replication").Result()
 	if err == nil && !strings.Contains(info, "master_link_status:up") {

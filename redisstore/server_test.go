@@ -24,8 +24,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// TestMain fails if a goroutine is left at the end. What the client has to say is in
-// its errors.
+// TestMain fails if a goroutine is left at the end. The log of the client is off, because
+// its errors say the same.
 func TestMain(m *testing.M) {
 	logging.Disable()
 	goleak.VerifyTestMain(m)
@@ -36,11 +36,11 @@ type server struct {
 	addr string
 	log  string
 	args []string
-	cmd  *exec.Cmd // nil if it does not run, or is a fake
+	cmd  *exec.Cmd // nil if the server does not run, or is a fake
 }
 
-// program returns the path of a program of Redis, or skips the test. With
-// RATELIMIT_REQUIRE_REDIS=1 in the environment the test fails without it.
+// program returns the path of a program of Redis. If there is none it skips the test, or
+// fails it if the environment has RATELIMIT_REQUIRE_REDIS=1.
 func program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -48,14 +48,15 @@ func program(t testing.TB, name string) string {
 		return path
 	}
 	if os.Getenv("RATELIMIT_REQUIRE_REDIS") == "1" {
-		t.Fatalf("RATELIMIT_REQUIRE_REDIS is set, and there is no %s", name)
+		t.Fatalf("RATELIMIT_REQUIRE_REDIS is set, but there is no %s on this machine", name)
 	}
-	t.Skipf("no %s on this machine: the test needs one of its own", name)
+	t.Skipf("no %s on this machine: the test needs to start one", name)
 	return ""
 }
 
-// freePort returns a port of the loopback that nobody listens on. It is below those
-// that connections are given: a server that is started again finds its own free.
+// freePort returns a port of the loopback interface on which no program listens. It is
+// below the ports that the system gives to connections, so that a server finds it free when
+// it is started again.
 func freePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -70,8 +71,8 @@ func freePort(t testing.TB) string {
 	return ""
 }
 
-// start starts a server that ends with the test. On a machine without redis-server
-// it is a fake in this process, which is enough where a test only asks.
+// start starts a server that ends with the test. On a machine without redis-server it
+// starts a fake in this process, which is enough for a test that only sends commands.
 func start(t testing.TB) *server {
 	t.Helper()
 	_, err := exec.LookPath("redis-server")
@@ -87,7 +88,7 @@ func startReal(t testing.TB, args ...string) *server {
 	return startWith(t, append([]string{"--save", "", "--appendonly", "no"}, args...)...)
 }
 
-// startWith starts a redis-server, of whatever kind, that ends with the test.
+// startWith starts a redis-server with exactly these arguments. It ends with the test.
 func startWith(t testing.TB, args ...string) *server {
 	t.Helper()
 	program(t, "redis-server")
@@ -107,7 +108,7 @@ func startWith(t testing.TB, args ...string) *server {
 	return s
 }
 
-// run starts the program of s, with more arguments than the first time if there are.
+// run starts the program of s, with further arguments if more has any.
 func (s *server) run(t testing.TB, more ...string) {
 	t.Helper()
 	args := append(slices.Clone(s.args), more...)
@@ -139,7 +140,7 @@ func (s *server) signal(t testing.TB, sig syscall.Signal) {
 	require.NoError(t, s.cmd.Process.Signal(sig))
 }
 
-// until calls do until it succeeds.
+// until calls do until it returns nil, and fails the test after 20 seconds.
 func until(t testing.TB, do func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -154,19 +155,19 @@ func until(t testing.TB, do func(context.Context) error) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			require.NoError(t, err, "not within 20 s")
+			require.NoError(t, err, "it must succeed within 20 s")
 		}
 	}
 }
 
-// client returns a client of s that is closed with the test.
+// client returns a client of s that is closed when the test ends.
 func (s *server) client(t testing.TB) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: s.addr})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-// newStore returns a store on client with time enough for a busy machine.
+// newStore returns a store on client with a timeout that is long enough for a busy machine.
 func newStore(t testing.TB, client redis.UniversalClient, opts ...redisstore.Option) *redisstore.Store {
 	t.Helper()
 	s, err := redisstore.New(client, append([]redisstore.Option{redisstore.WithTimeout(10 * time.Second)}, opts...)...)
@@ -174,7 +175,7 @@ func newStore(t testing.TB, client redis.UniversalClient, opts ...redisstore.Opt
 	return s
 }
 
-// number returns the field of that name of a section of INFO.
+// number returns the value of one field in a section of INFO.
 func number(t testing.TB, c *redis.Client, section, name string) int {
 	t.Helper()
 	info, err := c.Info(context.Background(), section).Result()
@@ -195,12 +196,12 @@ func atoi(t testing.TB, digits string) int {
 	return n
 }
 
-// ask is for n units of the key a.
+// ask returns an ask for n units of the key "a".
 func ask(a ratelimit.Algorithm, r ratelimit.Rate, n int) ratelimit.Ask {
 	return ratelimit.Ask{Rule: "rule", Key: "a", Client: "a", Algorithm: a, Rate: r, N: n}
 }
 
-// take takes what one ask wants.
+// take takes one ask, and returns its result.
 func take(t testing.TB, s *redisstore.Store, a ratelimit.Ask) ratelimit.Result {
 	t.Helper()
 	results, err := s.Take(context.Background(), []ratelimit.Ask{a})

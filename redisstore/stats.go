@@ -6,39 +6,44 @@ import (
 	"sync/atomic"
 )
 
-// Stats is what a [Store] has done since it was made.
+// Stats counts what a [Store] has done since it was made. [Store.Stats] returns it.
 type Stats struct {
-	// Decisions is how many were asked for, those included that failed.
+	// Decisions is the number of decisions that were asked for, including those that
+	// failed.
 	Decisions uint64
 
-	// RoundTrips is how often something was sent and replied to, Calls how many
-	// commands that was: Calls / RoundTrips is how many went together.
+	// RoundTrips is how many times the store has sent commands and waited for the replies.
+	// Calls is how many commands these were; Calls / RoundTrips is the average number of
+	// commands sent together.
 	RoundTrips, Calls uint64
 
-	// Coalesced is how many decisions were made by a call of another one, for
-	// the same key.
+	// Coalesced is the number of decisions that shared the call of another decision for the
+	// same key.
 	Coalesced uint64
 
-	// CacheHits is how many were denied without a call; see [WithDenialCache].
+	// CacheHits is the number of denials that were made without a call; see
+	// [WithDenialCache].
 	CacheHits uint64
 
-	// LeaseHits is how many were granted by units that had been taken ahead,
-	// Leased how many units were, and Returned how many of those were given
-	// back; see [WithLeases].
+	// LeaseHits is the number of decisions that were granted from units taken ahead. Leased
+	// is the number of units that were taken ahead, and Returned the number of those that
+	// were given back; see [WithLeases].
 	LeaseHits, Leased, Returned uint64
 
-	// NoScripts is how often the server did not know a script, and was sent it.
+	// NoScripts is how many times the server did not know a script by its hash, so that the
+	// text of the script was sent.
 	NoScripts uint64
 
-	// Retries is how many calls were made again, as they were sure not to have
-	// run.
+	// Retries is the number of calls that were repeated because the server had certainly
+	// not run them.
 	Retries uint64
 
-	// Errors is how many decisions and resets failed, by the class of it.
+	// Errors is the number of decisions and resets that failed, by class of failure.
 	Errors map[Class]uint64
 }
 
-// counters counts for Stats. Its decisions are those that were not made here.
+// counters holds the numbers of Stats. Its decisions leave out those that were answered
+// without a call.
 type counters struct {
 	decisions, roundTrips, calls, coalesced, cacheHits atomic.Uint64
 	leaseHits, leased, returned, noScripts, retries    atomic.Uint64
@@ -47,7 +52,7 @@ type counters struct {
 	errors map[Class]uint64
 }
 
-func (c *counters) failed(class Class) {
+func (c *counters) countError(class Class) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.errors == nil {
@@ -56,7 +61,7 @@ func (c *counters) failed(class Class) {
 	c.errors[class]++
 }
 
-// Stats returns what s has done.
+// Stats returns what s has done since it was made.
 func (s *Store) Stats() Stats {
 	if s == nil || s.conn == nil {
 		return Stats{}

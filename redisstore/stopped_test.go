@@ -18,9 +18,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// TestStopped has the server hang: a call takes no longer than the timeout, and
-// once the breaker is open a decision takes next to nothing. Afterwards there are as
-// many goroutines and connections as before.
+// TestStopped stops the server. It checks that a call takes no longer than the timeout,
+// that a decision returns at once when the breaker is open, and that afterwards there are
+// as many goroutines and connections as before.
 func TestStopped(t *testing.T) {
 	const timeout = 50 * time.Millisecond // the default
 	srv := startReal(t)
@@ -31,7 +31,7 @@ func TestStopped(t *testing.T) {
 	ask := limited(t, s, "a", 1000, ratelimit.FailClosed)
 	_, err = ask(0)
 	require.NoError(t, err)
-	conns, pool := 2, client.PoolStats().TotalConns // that of observer, and one
+	conns, pool := 2, client.PoolStats().TotalConns // one of observer, one of client
 	settled(t, s, client, observer, pool, conns)
 	goroutines := goleak.IgnoreCurrent()
 	srv.signal(t, syscall.SIGSTOP)
@@ -57,12 +57,12 @@ func TestStopped(t *testing.T) {
 		timeout, calls[len(calls)/2], calls[len(calls)-1], refused[len(refused)/2], refused[len(refused)-1], answers, pool)
 }
 
-// settled waits until the pool of client, and the server, have so many connections.
+// settled waits until the pool of client has pool connections, and the server has conns.
 func settled(t testing.TB, s *redisstore.Store, client, observer *redis.Client, pool uint32, conns int) {
 	t.Helper()
 	idle(t, s)
 	until(t, func(context.Context) error {
-		runtime.GC() // closes those whose greeting failed: see go-redis issue 3982
+		runtime.GC() // closes connections that failed while they were set up: see go-redis issue 3982
 		if p, c := client.PoolStats().TotalConns, number(t, observer, "clients", "connected_clients"); p != pool || c != conns {
 			return fmt.Errorf("%d connections in the pool, not %d; %d in the server, not %d", p, pool, c, conns)
 		}
@@ -70,7 +70,7 @@ func settled(t testing.TB, s *redisstore.Store, client, observer *redis.Client, 
 	})
 }
 
-// measure returns how long n calls of do take, in order of that.
+// measure returns how long n calls of do take, sorted.
 func measure(n int, do func()) []time.Duration {
 	took := make([]time.Duration, n)
 	for i := range took {
@@ -82,7 +82,7 @@ func measure(n int, do func()) []time.Duration {
 	return took
 }
 
-// askFor is for a unit of a bucket of that name.
+// askFor returns an ask for one unit of the token bucket of key.
 func askFor(key string) ratelimit.Ask {
 	return ratelimit.Ask{Rule: "rule", Key: key, Client: key, Algorithm: ratelimit.AlgorithmTokenBucket, Rate: yearly(1000), N: 1}
 }

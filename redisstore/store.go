@@ -11,23 +11,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Store is a [ratelimit.Store] in Redis or Valkey. Make one with [New].
+// A Store is a [ratelimit.Store] that keeps its states in Redis or Valkey. Make one with
+// [New], and give it to a limiter with [ratelimit.WithStore].
 type Store struct {
 	settings
 	conn    *conn
 	routing routing
-	planner planner
+	plans   planCache
 }
 
 var _ ratelimit.Store = (*Store)(nil)
 
-// New returns a Store that asks client, and asks it nothing yet: the server need
-// not be there. Hooks of client do not see the calls: they are made by a copy of it,
-// of the same connections, that keeps to [WithTimeout]. The errors match
-// [ratelimit.ErrInvalidConfig].
+// New returns a Store that uses client. It does not contact the server, which need not be
+// running yet. The Store makes its calls through a copy of client that shares its
+// connections and obeys [WithTimeout]; hooks that were added to client do not see them. The
+// errors of New match [ratelimit.ErrInvalidConfig].
 //
-// The server must be Redis 6.2 or later, or Valkey. It should have a maxmemory-policy
-// of noeviction: a key that is evicted forgets what was used.
+// The server must be Redis 6.2 or later, or Valkey. Its maxmemory-policy should be
+// noeviction: if the server evicts a key, the units used of that key are forgotten.
 func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
 	set := newSettings(opts)
 	err := set.validate()
@@ -42,7 +43,8 @@ func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Supports returns why the store can not grant r by a, or nil.
+// Supports returns nil if the store can decide exactly by algorithm a at rate r, and
+// otherwise an error that says why it cannot.
 func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 	_, err := planOf(a, r)
 	var field *ratelimit.ConfigError
@@ -52,13 +54,16 @@ func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 	return err
 }
 
-// Take charges all asks or, in the end, none; see [ratelimit.Store].
+// Take charges all asks or none, and returns one result for each; see [ratelimit.Store].
+// Where the asks are in several slots of a Cluster, a denied decision holds units until
+// they have been given back.
 //
-// It takes at most as long as [WithTimeout] says, and as long again if something
-// has to be given back. Its errors match [ratelimit.ErrStore] and are an [*Error],
-// or match [ratelimit.ErrInvalidConfig], [ratelimit.ErrInvalidCount] or ctx's.
+// Take returns within the time of [WithTimeout], or twice that if it has to give units
+// back. An error of the server or of the connection is an [*Error] and matches
+// [ratelimit.ErrStore]. Other errors match [ratelimit.ErrInvalidConfig] or
+// [ratelimit.ErrInvalidCount], or are the error of ctx.
 func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
-	ctx, err := s.begin(ctx)
+	ctx, err := s.checkContext(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,24 +71,25 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 		return s.takeOne(ctx, &asks[0])
 	}
 	s.conn.stats.decisions.Add(1)
-	units := make([]unit, len(asks))
+	items := make([]item, len(asks))
 	for i := range asks {
-		if units[i], err = s.unit(&asks[i]); err != nil {
+		if items[i], err = s.item(&asks[i]); err != nil {
 			return nil, err
 		}
 	}
 	s.conn.denials.forget(asks)
-	switch parts := s.routing.parts(units); len(parts) {
+	switch parts := s.routing.parts(items); len(parts) {
 	case 0:
 		return []ratelimit.Result{}, nil
 	case 1:
-		return s.takeTogether(ctx, units)
+		return s.takeInOne(ctx, items)
 	default:
-		return s.takeApart(ctx, units, parts)
+		return s.takeInSeveral(ctx, items, parts)
 	}
 }
 
-// Denied answers a without a call, if it is sure to be denied; see [WithDenialCache].
+// Denied reports whether a is certain to be denied by what this process remembers of
+// earlier denials, and if so returns the result. It makes no call; see [WithDenialCache].
 func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
 	if s == nil || s.conn == nil {
 		return res, false
@@ -92,7 +98,8 @@ func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
 	return res, denied
 }
 
-// takeOne decides about one ask, together with those of others for the same key.
+// takeOne decides one ask, in one call with the asks that other callers make for the same
+// key at the same time.
 func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Result, error) {
 	var known ratelimit.Result
 	if s.conn.denied(a, &known) {
@@ -103,46 +110,47 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 		return []ratelimit.Result{res}, nil
 	}
 	s.conn.stats.decisions.Add(1)
-	u, err := s.unit(a)
+	u, err := s.item(a)
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.conn.lane(ctx, u.key.text).ask(ctx, &u)
+	res, err := s.conn.sender(ctx, u.key.text).ask(ctx, &u)
 	if err != nil {
 		return nil, err
 	}
 	return []ratelimit.Result{res}, nil
 }
 
-// Reset makes the keys of asks as good as new. Its errors are as those of Take.
+// Reset deletes the states of asks, so that their keys are as good as new. It fails with
+// the same errors as [Store.Take].
 func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
-	ctx, err := s.begin(ctx)
+	ctx, err := s.checkContext(ctx)
 	if err != nil {
 		return err
 	}
-	units := make([]unit, len(asks))
+	items := make([]item, len(asks))
 	for i := range asks {
 		if algorithms[asks[i].Algorithm] == 0 {
 			return noAlgorithm(asks[i].Algorithm)
 		}
-		units[i].key = s.keyOf(&asks[i])
+		items[i].key = s.keyOf(&asks[i])
 	}
 	s.conn.leases.forget(asks)
 	defer s.conn.denials.reset(asks)
-	parts := s.routing.parts(units)
+	parts := s.routing.parts(items)
 	errs := make([]error, len(parts))
-	each(len(parts), func(i int) {
+	inParallel(len(parts), func(i int) {
 		var keys []string
 		for _, j := range parts[i] {
-			keys = append(keys, units[j].key.text)
+			keys = append(keys, items[j].key.text)
 		}
 		errs[i] = s.conn.del(ctx, keys)
 	})
-	return failed(ctx, errs, units, parts)
+	return joinFailures(ctx, errs, items, parts)
 }
 
-// Close gives back what was taken ahead; see [WithLeases]. The store still works, and
-// takes nothing ahead any more. It leaves the client open.
+// Close gives back the units that were taken ahead; see [WithLeases]. The store can still
+// be used afterwards, but takes no more units ahead. Close does not close the client.
 func (s *Store) Close() error {
 	if s == nil || s.conn == nil {
 		return nil
@@ -150,8 +158,9 @@ func (s *Store) Close() error {
 	return s.conn.leases.close()
 }
 
-// begin returns the context of a call that may be made.
-func (s *Store) begin(ctx context.Context) (context.Context, error) {
+// checkContext returns ctx, or a background context in place of nil, and an error if no
+// call can be made: s is a zero Store, or ctx has ended.
+func (s *Store) checkContext(ctx context.Context) (context.Context, error) {
 	if s == nil || s.conn == nil {
 		return nil, &ratelimit.ConfigError{Field: "store", Value: "the zero value", Reason: "must be made by New"}
 	}
@@ -161,57 +170,59 @@ func (s *Store) begin(ctx context.Context) (context.Context, error) {
 	return ctx, ctx.Err()
 }
 
-// A unit is an ask as the script wants it.
-type unit struct {
+// An item is an ask, prepared for the script: its key and its plan.
+type item struct {
 	ask *ratelimit.Ask
 	key key
 	plan
-	args   []any // what the scripts for one key are told of the plan
+	args   []any // arguments that describe the plan to the scripts for one key
 	n      int64
 	shadow bool
 }
 
-func (s *Store) unit(a *ratelimit.Ask) (unit, error) {
+func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	if a.N < 0 {
-		return unit{}, ratelimit.ErrInvalidCount
+		return item{}, ratelimit.ErrInvalidCount
 	}
-	p, err := s.planner.planOf(a.Algorithm, a.Rate)
+	p, err := s.plans.planOf(a.Algorithm, a.Rate)
 	if err != nil {
-		return unit{}, err
+		return item{}, err
 	}
-	// What never fits is all the same to a double.
+	// An ask for more than the limit never fits. One more than the limit says the same, and
+	// is a number that a double holds.
 	n := min(int64(a.N), p.plan.limit+1)
-	return unit{a, s.keyOf(a), p.plan, p.args, n, a.Shadow}, nil
+	return item{a, s.keyOf(a), p.plan, p.args, n, a.Shadow}, nil
 }
 
-// takeTogether has one script decide.
-func (s *Store) takeTogether(ctx context.Context, units []unit) ([]ratelimit.Result, error) {
-	reply, err := s.take(ctx, units, false)
+// takeInOne decides items, which are in one slot, by one script.
+func (s *Store) takeInOne(ctx context.Context, items []item) ([]ratelimit.Result, error) {
+	reply, err := s.take(ctx, items, false)
 	if err != nil {
 		return nil, err
 	}
-	if results, err := straight(units, reply); results != nil || err != nil {
+	if results, err := fastResults(items, reply); results != nil || err != nil {
 		return results, err
 	}
-	answers, err := answersIn(reply, len(units), false)
+	answers, err := answersIn(reply, len(items), false)
 	if err != nil {
 		return nil, err
 	}
-	results := make([]ratelimit.Result, len(units))
+	results := make([]ratelimit.Result, len(items))
 	for i := range answers {
-		results[i] = answers[i].result(units[i].limit)
+		results[i] = answers[i].result(items[i].limit)
 	}
 	return results, nil
 }
 
-// take runs the script that decides about units, which are in one slot.
-func (s *Store) take(ctx context.Context, units []unit, returnable bool) (any, error) {
-	keys := make([]string, len(units))
-	args := make([]any, 0, 2+6*len(units))
+// take runs the script that decides items, which are in one slot, and returns its reply. If
+// returnable is true, the reply has what is needed to give the charges back.
+func (s *Store) take(ctx context.Context, items []item, returnable bool) (any, error) {
+	keys := make([]string, len(items))
+	args := make([]any, 0, 2+6*len(items))
 	args = append(args, s.env(), flag(returnable))
 	var needs family
-	for i := range units {
-		u := &units[i]
+	for i := range items {
+		u := &items[i]
 		needs |= familyOf[u.kind]
 		keys[i] = u.key.text
 		args = append(args, string(u.kind), u.n, flag(u.shadow), u.gain, u.unit, u.burst)
@@ -226,5 +237,5 @@ func flag(on bool) string {
 	return "0"
 }
 
-// defaultPad is how much longer than necessary a key is kept.
+// defaultPad is how much longer than necessary the server keeps a key.
 const defaultPad = time.Second

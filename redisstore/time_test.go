@@ -12,8 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// TestServerTime asks as fast as it can by the server's clock: no more is granted
-// than the bound of the algorithm, and not much less.
+// TestServerTime makes requests as fast as it can, by the server's clock. It checks that no
+// more is granted than the bound of the algorithm, and not much less.
 func TestServerTime(t *testing.T) {
 	client := start(t).client(t)
 	s := newStore(t, client)
@@ -29,15 +29,15 @@ func TestServerTime(t *testing.T) {
 		took := time.Since(began)
 		bound := burst + int(took*perSecond/time.Second)
 		assert.LessOrEqual(t, granted, bound, "%s in %v", a, took)
-		assert.Greater(t, granted, burst+perSecond/10, "%s in %v: it earns", a, took)
-		t.Logf("%s: %d granted in %v, and %d could be", a, granted, took, bound)
+		assert.Greater(t, granted, burst+perSecond/10, "%s in %v: units must come back", a, took)
+		t.Logf("%s: %d granted in %v, the bound is %d", a, granted, took, bound)
 	}
 }
 
-// TestServerWindow has a window end by the server's clock.
+// TestServerWindow checks that a window ends by the server's clock.
 func TestServerWindow(t *testing.T) {
 	client := start(t).client(t)
-	s := newStore(t, client, redisstore.WithDenialCache(0)) // whose answers may come a round trip late
+	s := newStore(t, client, redisstore.WithDenialCache(0)) // a cached denial may give a RetryAfter that is a round trip too long
 	for _, a := range all[2:] {
 		u := ask(a, ratelimit.Rate{Requests: 3, Per: 200 * time.Millisecond}, 3)
 		require.True(t, take(t, s, u).Allowed, a)
@@ -50,7 +50,7 @@ func TestServerWindow(t *testing.T) {
 			return nil
 		})
 		if !res.Allowed {
-			assert.GreaterOrEqual(t, time.Since(began), res.RetryAfter, "%s: no sooner than it says", a)
+			assert.GreaterOrEqual(t, time.Since(began), res.RetryAfter, "%s: granted before its RetryAfter had passed", a)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// dump returns what the server holds, by key.
+// dump returns everything that the server stores, by key.
 func dump(t testing.TB, c *redis.Client) map[string]string {
 	t.Helper()
 	ctx := context.Background()
@@ -31,12 +31,12 @@ func dump(t testing.TB, c *redis.Client) map[string]string {
 	return held
 }
 
-// TestNothingWritten has a denial, a look and what never fits leave the server as it
-// was, by the bytes it holds and by its own count of changes.
+// TestNothingWritten checks that a denial, a look, and an ask that never fits leave the
+// server as it was, by the bytes that it stores and by its own count of changes.
 func TestNothingWritten(t *testing.T) {
 	client := startReal(t).client(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
-	store := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0)) // the server is to deny
+	store := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0)) // so that the server denies
 	rate := ratelimit.Rate{Requests: 2, Per: time.Minute}
 	for _, a := range all {
 		look := take(t, store, ask(a, rate, 0))
@@ -59,8 +59,8 @@ func TestNothingWritten(t *testing.T) {
 	assert.Equal(t, changes, number(t, client, "persistence", "rdb_changes_since_last_save"))
 }
 
-// TestExpiry has every key expire, no earlier than its state is as good as new and
-// not much later: by the server's clock.
+// TestExpiry checks that every key expires by the server's clock, not before its state is
+// as good as new, and not much later.
 func TestExpiry(t *testing.T) {
 	client := start(t).client(t)
 	store := newStore(t, client)
@@ -78,7 +78,7 @@ func TestExpiry(t *testing.T) {
 			res := take(t, store, u)
 			left, err := client.PTTL(ctx, store.KeyOf(u)).Result()
 			require.NoError(t, err)
-			assert.Greater(t, left, res.ResetAfter, "%s, %v: 1 s is added, and the test has less than that", a, rate)
+			assert.Greater(t, left, res.ResetAfter, "%s, %v: the key expires 1 s late, and the test takes less than that", a, rate)
 			atMost := res.ResetAfter + rate.Per/time.Duration(rate.Requests) + rate.Per + 2*time.Second
 			assert.Less(t, left, atMost, "%s, %v", a, rate)
 		}
@@ -86,10 +86,10 @@ func TestExpiry(t *testing.T) {
 	keys, err := client.Keys(ctx, "*").Result()
 	require.NoError(t, err)
 	assert.Len(t, keys, len(rates)*len(all))
-	t.Logf("%d keys, each expires", len(keys))
+	t.Logf("%d keys, each of which expires", len(keys))
 }
 
-// TestKeysVanish has the server be empty in the end.
+// TestKeysVanish checks that the server is empty in the end.
 func TestKeysVanish(t *testing.T) {
 	client := startReal(t).client(t)
 	store := newStore(t, client)
@@ -105,8 +105,8 @@ func TestKeysVanish(t *testing.T) {
 	})
 }
 
-// TestLimitHolds has goroutines ask for one key at one instant: they are granted
-// just the limit.
+// TestLimitHolds asks for one key from many goroutines at one instant, and checks that
+// exactly the limit is granted.
 func TestLimitHolds(t *testing.T) {
 	client := start(t).client(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
@@ -130,7 +130,7 @@ func TestLimitHolds(t *testing.T) {
 	}
 }
 
-// TestScriptsForgotten has the server forget its scripts before each call.
+// TestScriptsForgotten makes the server forget its scripts before each call.
 func TestScriptsForgotten(t *testing.T) {
 	client := start(t).client(t)
 	store := newStore(t, client)
@@ -141,8 +141,8 @@ func TestScriptsForgotten(t *testing.T) {
 	}
 }
 
-// TestClockHeals has a server's clock that was far ahead do no lasting harm: what was
-// used then counts as used when the clock is right again.
+// TestClockHeals moves the server's clock far ahead and back again. It checks that no
+// lasting harm is done, and that units used in between stay used.
 func TestClockHeals(t *testing.T) {
 	client := startReal(t).client(t)
 	right := time.Unix(1772323200, 0)
@@ -160,7 +160,7 @@ func TestClockHeals(t *testing.T) {
 		assert.Equal(t, held, dump(t, client), "%s: a look writes nothing", a)
 		res = take(t, store, ask(a, rate, 2))
 		assert.False(t, res.Allowed, a)
-		assert.LessOrEqual(t, res.RetryAfter, 2*time.Minute, "%s: no longer than the window", a)
+		assert.LessOrEqual(t, res.RetryAfter, 2*time.Minute, "%s: the wait is no longer than two windows", a)
 		clock.Advance(res.RetryAfter - time.Microsecond)
 		assert.False(t, take(t, store, ask(a, rate, 2)).Allowed, "%s: a microsecond early", a)
 		clock.Advance(time.Microsecond)
@@ -168,8 +168,8 @@ func TestClockHeals(t *testing.T) {
 	}
 }
 
-// TestClockStands has a server's clock that was a little ahead stand still, as in
-// memory.
+// TestClockStands moves the server's clock a little ahead and back again. It checks that
+// the state does not change until the clock has caught up, as in memory.
 func TestClockStands(t *testing.T) {
 	client := start(t).client(t)
 	right := time.Unix(1772323200, 0)

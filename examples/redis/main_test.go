@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWithoutServer has nobody listen: the program says so, and limits all the same.
+// TestWithoutServer checks that the program reports that no server answers, and still
+// limits.
 func TestWithoutServer(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, run(context.Background(), &out, "redis://127.0.0.1:1/0"))

@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// filled returns a table of one shard at its bound: n keys that all owe until
-// the same instant.
+// filled returns a table of one shard that holds as many keys as it may. All n keys owe
+// until the same instant.
 func filled(tb testing.TB, n int, until Instant) *debts {
 	tb.Helper()
 	table := newDebts(n)
-	table.grow.Lock() // no shard splits
+	table.grow.Lock() // so that no shard splits
 	defer table.grow.Unlock()
 	for i := range n {
 		owe(table, spread(i, n), at(0), time.Duration(until.Since(at(0))))
@@ -44,9 +44,9 @@ func TestUnseenKeysShareOneDebtAtTheBound(t *testing.T) {
 	first, second := Hash{Hi: 11, Lo: 1}, Hash{Hi: 12, Lo: 2}
 	assert.Zero(t, owed(table, first, at(0)), "the first unseen key finds no debt")
 	owe(table, first, at(0), 300)
-	assert.Equal(t, at(300), owed(table, second, at(0)), "another unseen key owes what the first does")
+	assert.Equal(t, at(300), owed(table, second, at(0)), "another unseen key owes what the first one does")
 	owe(table, second, at(0), 200)
-	assert.Equal(t, at(500), owed(table, first, at(0)), "and the first what the other does")
+	assert.Equal(t, at(500), owed(table, first, at(0)), "the first unseen key owes what the other does")
 	assert.Equal(t, at(1000), owed(table, spread(3, 20), at(0)), "a key with a slot has its own debt")
 	assert.Equal(t, Counts{Overflowed: 2}, table.Counts())
 	table.check(t)
@@ -58,10 +58,10 @@ func TestIdleKeysMakeRoom(t *testing.T) {
 	require.Equal(t, spread(0, 20), table.shards()[0].slots[0].hash)
 
 	owe(table, Hash{Hi: 11}, at(39), 300)
-	assert.False(t, has(table, Hash{Hi: 11}), "one nanosecond early: nobody is as good as new")
+	assert.False(t, has(table, Hash{Hi: 11}), "one nanosecond early, no key is as good as new")
 	owe(table, Hash{Hi: 12}, at(40), 300)
 	assert.True(t, has(table, Hash{Hi: 12}), "at the instant at which a key is as good as new, it makes room")
-	assert.False(t, has(table, spread(0, 20)), "the idle key is the one that goes")
+	assert.False(t, has(table, spread(0, 20)), "the idle key is the one that is evicted")
 	assert.Equal(t, at(639), owed(table, Hash{Hi: 12}, at(40)), "the newcomer inherits the shared debt, and adds its own")
 	assert.Equal(t, at(339), owed(table, Hash{Hi: 13}, at(40)), "the shared debt stays as it was")
 	assert.Equal(t, Counts{Evicted: 1, Overflowed: 1}, table.Counts())
@@ -69,8 +69,8 @@ func TestIdleKeysMakeRoom(t *testing.T) {
 }
 
 func TestASearchForIdleKeysGoesOn(t *testing.T) {
-	// More slots than one search looks at, and the only idle key behind
-	// them: newcomers find it in the end.
+	// There are more slots than one search looks at, and the only idle key is behind them.
+	// New keys must find it after some searches.
 	const n = 20 * sweepSlots
 	table := filled(t, n, at(1000))
 	s := table.shards()[0]
@@ -93,7 +93,7 @@ func TestResetWithoutOverflowFreesTheSlot(t *testing.T) {
 	reset(table, spread(7, 20))
 	table.check(t)
 	assert.Equal(t, 19, table.Len())
-	assert.Zero(t, owed(table, spread(7, 20), at(0)), "as good as new")
+	assert.Zero(t, owed(table, spread(7, 20), at(0)), "the key is as good as new")
 	owe(table, Hash{Hi: 5}, at(0), 1)
 	assert.True(t, has(table, Hash{Hi: 5}), "another key takes the slot")
 	assert.Equal(t, Counts{}, table.Counts(), "a reset is no eviction")
@@ -105,7 +105,7 @@ func TestResetWithOverflowKeepsTheSlot(t *testing.T) {
 	reset(table, spread(7, 20))
 	table.check(t)
 	assert.Equal(t, 20, table.Len())
-	assert.Zero(t, owed(table, spread(7, 20), at(0)), "it does not inherit what others owe")
+	assert.Zero(t, owed(table, spread(7, 20), at(0)), "a key that is reset does not inherit what others owe")
 
 	reset(table, Hash{Hi: 5})
 	assert.Equal(t, at(300), owed(table, Hash{Hi: 5}, at(0)), "a reset of a key without a slot does nothing")
@@ -113,8 +113,8 @@ func TestResetWithOverflowKeepsTheSlot(t *testing.T) {
 }
 
 func TestNobodyWinsByEviction(t *testing.T) {
-	// The clock steps back to before a key was evicted. Had it been kept,
-	// its debt would have been over only at 40.
+	// The clock steps back to before a key was evicted. If the key had been kept, its debt
+	// would end only at 40.
 	table := filled(t, 1, at(40))
 	owe(table, Hash{Hi: 5}, at(40), 100)
 	require.True(t, has(table, Hash{Hi: 5}))
@@ -142,7 +142,7 @@ func TestASplitKeepsFloorAndOverflow(t *testing.T) {
 	s.mu.Unlock()
 	table.check(t)
 	halves := table.shards()
-	require.Len(t, halves, 2, "64 keys and at most two shards")
+	require.Len(t, halves, 2, "64 keys must fit into at most two shards")
 	for i, half := range halves {
 		h := Hash{Hi: uint64(i)<<63 + 9}
 		assert.Equal(t, at(330), owed(table, h, at(0)), "half %d shares the debt", i)
@@ -152,8 +152,8 @@ func TestASplitKeepsFloorAndOverflow(t *testing.T) {
 		assert.Equal(t, at(30), now, "half %d keeps the instant of the eviction", i)
 	}
 	owe(table, Hash{Hi: 9}, at(40), 100)
-	assert.Equal(t, at(430), owed(table, Hash{Hi: 10}, at(40)), "new debt is that of one half")
-	assert.Equal(t, at(330), owed(table, Hash{Hi: 1<<63 + 10}, at(40)), "and not of the other")
+	assert.Equal(t, at(430), owed(table, Hash{Hi: 10}, at(40)), "a new debt is added to one half only")
+	assert.Equal(t, at(330), owed(table, Hash{Hi: 1<<63 + 10}, at(40)), "a new debt is not added to the other half")
 }
 
 func TestReconfigureConvertsWhatIsShared(t *testing.T) {

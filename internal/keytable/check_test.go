@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A debt drains by itself: a key that owes nothing beyond now is as good as new.
+// A debt is a state that drains by itself. A key that owes nothing beyond now is as good as
+// new.
 type debt struct {
 	until   Instant
-	version int // of the configuration that wrote it; 0 if none did
+	version int // of the configuration that wrote it; 0 if unused
 }
 
-// A drain is the configuration that decides on debts.
+// A drain is a configuration of debts.
 type drain struct{ version int }
 
 func (*drain) Idle(s *debt, now Instant) bool  { return now >= s.until }
@@ -24,10 +25,10 @@ type debts = Table[debt, *drain]
 
 func newDebts(maxKeys int) *debts { return New[debt](&drain{version: 1}, maxKeys) }
 
-// at is an Instant a few nanoseconds after the start.
+// at returns the Instant that is ns nanoseconds after the start.
 func at(ns int) Instant { return InstantAt(time.Duration(ns)) }
 
-// owe makes h owe d more from now on, as a granted request does.
+// owe adds d to the debt of h, as a granted request does.
 func owe(t *debts, h Hash, now Instant, d time.Duration) {
 	s := t.Lock(h)
 	defer s.Unlock()
@@ -43,7 +44,7 @@ func owe(t *debts, h Hash, now Instant, d time.Duration) {
 	}
 }
 
-// owed returns until when h is in debt: what it is decided on at now.
+// owed returns until when h is in debt, as a decision at now would see it.
 func owed(t *debts, h Hash, now Instant) Instant {
 	s := t.Lock(h)
 	defer s.Unlock()
@@ -68,7 +69,7 @@ func reset(t *debts, h Hash) {
 	s.Reset(h)
 }
 
-// spread returns the i-th of n hashes that lie evenly over all there are.
+// spread returns the i-th of n hashes that are spread evenly over all possible hashes.
 func spread(i, n int) Hash {
 	return Hash{Hi: uint64(i)*(^uint64(0)/uint64(n)) + 1, Lo: uint64(i)}
 }
@@ -79,7 +80,7 @@ func (t *Table[S, A]) shards() (all []*Shard[S, A]) {
 	return all
 }
 
-// check walks all of t and verifies its invariants.
+// check verifies the invariants of the whole table.
 func (t *Table[S, A]) check(tb testing.TB) {
 	tb.Helper()
 	dir := t.dir.Load()
@@ -145,7 +146,7 @@ func TestEmptyTable(t *testing.T) {
 	table.check(t)
 	assert.Zero(t, table.Len())
 	assert.Equal(t, Counts{}, table.Counts())
-	assert.Zero(t, owed(table, Hash{1, 1}, at(0)), "a key that nobody has used owes nothing")
+	assert.Zero(t, owed(table, Hash{1, 1}, at(0)), "a key that was never used owes nothing")
 	assert.False(t, has(table, Hash{1, 1}))
 	reset(table, Hash{1, 1})
 	table.check(t)

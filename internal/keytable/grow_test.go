@@ -16,8 +16,8 @@ import (
 
 func TestGrowthMovesFewKeysAtATime(t *testing.T) {
 	const keys = 200_000
-	// A shard of less than fullKeys gets slots for this many, and one more
-	// splits it.
+	// A shard of fewer than fullKeys keys gets slots for bound of them. One more key splits
+	// it.
 	bound := capacity(sizeFor(fullKeys - 1))
 	table := newDebts(1 << 20)
 	most := 0
@@ -27,7 +27,7 @@ func TestGrowthMovesFewKeysAtATime(t *testing.T) {
 		_, now := s.Owed(at(i))
 		state := s.Newcomer(now)
 		state.until = math.MaxUint64
-		most = max(most, s.count+1) // what a rebuild would move
+		most = max(most, s.count+1) // number of keys that a rebuild would move
 		s.Keep(h, state, now)
 		s.Unlock()
 		if i%50_000 == 0 {
@@ -46,8 +46,8 @@ func TestGrowthMovesFewKeysAtATime(t *testing.T) {
 }
 
 func TestAFewKeysSplitEarly(t *testing.T) {
-	// Hot keys should not share a lock: a table has eight shards for each
-	// processor before a shard grows large.
+	// Hot keys should not share a lock. A table therefore has eight shards for each
+	// processor before one of its shards grows large.
 	table := newDebts(1 << 20)
 	want := 8 * runtime.GOMAXPROCS(0)
 	for i := range 16 * want {
@@ -58,7 +58,8 @@ func TestAFewKeysSplitEarly(t *testing.T) {
 }
 
 func TestSmallBoundsKeepShardsLarge(t *testing.T) {
-	// Room is made within one shard, so a shard holds enough keys for that.
+	// Room is made within one shard, so each shard must hold enough keys to find an idle
+	// one.
 	for _, maxKeys := range []int{1, 31, 32, 63, 64, 100, 1000, 5000} {
 		table := newDebts(maxKeys)
 		for i := range maxKeys {
@@ -86,7 +87,7 @@ func TestConcurrentInsertsFindTheirShards(t *testing.T) {
 	const callers, each = 4, 2000
 	for seed := range uint64(10) {
 		table := newDebts(1 << 20)
-		table.minDepth = 12 // shards split all the time
+		table.minDepth = 12 // so that shards split often
 		var wg sync.WaitGroup
 		for c := range uint64(callers) {
 			wg.Go(func() {
@@ -125,7 +126,7 @@ func TestCountsAddUp(t *testing.T) {
 func TestReconfigureReachesEachStateOnce(t *testing.T) {
 	const callers, changes = 3, 50
 	table := newDebts(1 << 20)
-	table.minDepth = 12 // shards split all the time
+	table.minDepth = 12 // so that shards split often
 	var calls, done atomic.Int64
 	var wg sync.WaitGroup
 	for c := range uint64(callers) {
@@ -163,7 +164,7 @@ func TestReconfigureReachesEachStateOnce(t *testing.T) {
 	}
 }
 
-// wide is a state of the size of the largest one.
+// wide is a state as large as the largest state that is used.
 type wide [8]uint64
 
 type wideConfig struct{}
@@ -180,7 +181,7 @@ func TestATableWithoutKeysIsSmall(t *testing.T) {
 		kept[i] = New[wide](&wideConfig{}, 1<<20)
 	}
 	runtime.ReadMemStats(&after)
-	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/tables, uint64(1024), "bytes of a table")
+	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/tables, uint64(1024), "bytes that a table takes")
 	runtime.KeepAlive(kept)
 }
 
@@ -192,14 +193,14 @@ func TestShardsFillEvenly(t *testing.T) {
 	}
 	mean := keys / shards
 	for i, n := range count {
-		assert.LessOrEqual(t, n, mean+5*int(math.Sqrt(float64(mean))), "shard %d has more than chance explains", i)
+		assert.LessOrEqual(t, n, mean+5*int(math.Sqrt(float64(mean))), "shard %d has more keys than chance explains", i)
 	}
 }
 
 func TestSweepDoesNotAllocate(t *testing.T) {
 	table := newDebts(1 << 20)
 	for i := range 1000 {
-		owe(table, Hash{Hi: uint64(i) + 1}, at(0), time.Hour) // all in one shard
+		owe(table, Hash{Hi: uint64(i) + 1}, at(0), time.Hour) // so that all keys are in one shard
 	}
 	s := table.shards()[0]
 	require.Greater(t, s.count, 500)

@@ -2,35 +2,36 @@ package keytable
 
 import "hash/maphash"
 
-// A Hash is the identity of a key: two hashes of it, of 64 bits each, under two
+// A Hash identifies a key. It is two hashes of the key, of 64 bits each, made with two
 // random seeds of this process.
 //
-// The table stores the Hash in place of the key. That keeps a slot of fixed
-// size and free of pointers (16 bytes instead of a string header and the
-// bytes), and no caller's string is ever kept alive. The price is that two keys
-// may share a Hash, and then a budget: among n keys with probability below
-// n^2/2^129, which is 2^-89 for a million keys. The seeds never leave the
-// process, so nobody can look for such keys.
+// The table stores the Hash in place of the key. A slot therefore has a fixed size and no
+// pointers: it takes 16 bytes instead of a string header and the bytes, and never keeps a
+// caller's string alive. The price is that two keys may have the same Hash, and then they
+// share a budget. Among n keys the probability of that is below n^2/2^129, which is 2^-89
+// for a million keys. The seeds never leave the process, so nobody can search for such
+// keys.
 type Hash struct {
-	Hi uint64 // never zero, which marks an empty slot
-	Lo uint64 // any
+	Hi uint64 // never zero: zero marks an empty slot
+	Lo uint64 // may have any value
 }
 
 var seedHi, seedLo = maphash.MakeSeed(), maphash.MakeSeed()
 
-// HashOf returns the identity of key.
+// HashOf returns the Hash of key.
 func HashOf(key string) Hash {
 	return hash(maphash.String(seedHi, key), maphash.String(seedLo, key))
 }
 
-// HashOfPair returns the identity of the pair of a and b. Two pairs have the same
-// one only if two keys might: where a ends matters.
+// HashOfPair returns the Hash of the pair a and b. It depends on where a ends, so two pairs
+// have the same Hash only as often as two keys do.
 func HashOfPair(a, b string) Hash {
 	type pair struct{ a, b string }
 	return hash(maphash.Comparable(seedHi, pair{a, b}), maphash.Comparable(seedLo, pair{a, b}))
 }
 
-// With returns the identity of the keys of h and of the key other of the n-th table.
+// With returns the Hash of a key that consists of the key of h and the key of other.
+// Different n give different hashes.
 func (h Hash) With(n uint64, other Hash) Hash {
 	type more struct {
 		n uint64

@@ -28,8 +28,8 @@ func TestHashOf(t *testing.T) {
 }
 
 func TestHalvesOfAHashAreIndependent(t *testing.T) {
-	// A key that collides in one half must not collide in the other, or the
-	// second half adds nothing to the identity.
+	// Keys that collide in one half must not collide in the other: otherwise the second
+	// half would add nothing to the identity.
 	equal := 0
 	for i := range 10_000 {
 		if h := HashOf(strconv.Itoa(i)); h.Hi == h.Lo {

@@ -5,32 +5,31 @@ import (
 	"time"
 )
 
-// An Instant is nanoseconds since 2^63 ns before a limiter's start.
+// An Instant is a point in time, in nanoseconds since 2^63 ns before the start of a
+// limiter.
 //
-// The offset makes every representable instant non-negative, so that the zero
-// Instant is earlier than all of them: the zero state of a key is one whose
-// clock has never been moved.
+// Because of this offset every instant that can be represented is positive or zero, and the
+// zero Instant is earlier than all others. The zero state of a key thus means that its
+// clock was never moved.
 type Instant uint64
 
-// The Instants that have names.
+// Named instants.
 const (
-	// Start is the Instant of a limiter's start.
+	// Start is the Instant at which a limiter starts.
 	Start Instant = 1 << 63
 
-	// End is the last Instant, 292 years later.
+	// End is the last Instant, 292 years after Start.
 	End Instant = math.MaxUint64
 )
 
-// InstantAt returns the Instant that lies d after the start, or before it if d
-// is negative.
+// InstantAt returns the Instant that is d after the start, or before it if d is negative.
 func InstantAt(d time.Duration) Instant { return Start + Instant(d) }
 
-// Since returns the nanoseconds from earlier to t. It must not be called with
-// an Instant after t.
+// Since returns the nanoseconds from earlier to t. earlier must not be after t.
 func (t Instant) Since(earlier Instant) uint64 { return uint64(t - earlier) }
 
-// Add returns the Instant that lies d after t, or the last there is. It must not
-// be called with a negative d.
+// Add returns the Instant that is d after t, or End if that is too far away. d must not be
+// negative.
 func (t Instant) Add(d time.Duration) Instant {
 	if sum := t + Instant(d); sum >= t {
 		return sum

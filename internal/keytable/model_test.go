@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A family makes hashes that a table might find hard.
+// A family makes hashes that may be difficult for a table.
 type family struct {
 	name string
 	hash func(r *rand.Rand) Hash
@@ -33,15 +33,15 @@ var families = []family{
 	}},
 }
 
-// A model is a plain map of what every key owes, and of what keys owe that share
-// a debt. It never forgets.
+// A model is a plain map of what every key owes, and of what the keys owe that share a
+// debt. It never forgets a key.
 type model struct {
 	own     map[Hash]Instant
-	strict  bool // whether no key has ever shared a debt
+	strict  bool // whether no key has shared a debt yet
 	version int
 }
 
-// TestModel makes random calls and compares with the model what every key owes.
+// TestModel makes random calls, and compares with the model what every key owes.
 func TestModel(t *testing.T) {
 	for _, f := range families {
 		for _, maxKeys := range []int{1, 7, 200, 1 << 20} {
@@ -78,7 +78,7 @@ func play(t *testing.T, f family, maxKeys int, r *rand.Rand) {
 		case op < 90:
 			now = now.Add(time.Duration(r.IntN(100)))
 		case op < 91:
-			now = now.Add(time.Duration(r.IntN(50_000))) // most keys become idle
+			now = now.Add(time.Duration(r.IntN(50_000))) // sometimes so much that most keys become idle
 		case op < 92:
 			m.reconfigure(t, table)
 		default:
@@ -91,7 +91,7 @@ func play(t *testing.T, f family, maxKeys int, r *rand.Rand) {
 	}
 }
 
-// owe makes h owe d more, in the table and in the model.
+// owe adds d to the debt of h, in the table and in the model.
 func (m *model) owe(t *testing.T, table *debts, h Hash, now Instant, d time.Duration) {
 	full, before, known := table.Len() >= int(table.maxKeys), owed(table, h, now), has(table, h)
 	owe(table, h, now, d)
@@ -104,11 +104,11 @@ func (m *model) owe(t *testing.T, table *debts, h Hash, now Instant, d time.Dura
 	require.GreaterOrEqual(t, owed(table, h, now), max(before, now).Add(d), "a charge is lost")
 }
 
-// compare verifies that the table has not forgiven h anything.
+// compare verifies that the table has not forgotten any debt of h.
 func (m *model) compare(t *testing.T, table *debts, h Hash, now Instant) {
 	got, want := owed(table, h, now), m.own[h]
 	if want <= now {
-		want = 0 // it may have been forgotten
+		want = 0 // the key may have been forgotten
 	}
 	if m.strict && got > now {
 		require.Equal(t, want, got, "key %x", h)
@@ -116,14 +116,14 @@ func (m *model) compare(t *testing.T, table *debts, h Hash, now Instant) {
 	require.GreaterOrEqual(t, got, want, "key %x was forgiven a debt", h)
 }
 
-// reconfigure changes the configuration and verifies that every state that has been
-// used has been converted exactly once.
+// reconfigure changes the configuration, and verifies that every state that has been used
+// is converted exactly once.
 func (m *model) reconfigure(t *testing.T, table *debts) {
 	from := m.version
 	m.version++
 	converted := 0
 	table.Reconfigure(&drain{m.version}, func(s *debt, _ bool) {
-		require.Contains(t, []int{0, from}, s.version, "a state is converted twice, or was left out before")
+		require.Contains(t, []int{0, from}, s.version, "a state was converted twice, or was left out before")
 		s.version = m.version
 		converted++
 	})
@@ -134,7 +134,7 @@ func (m *model) reconfigure(t *testing.T, table *debts) {
 			switch at := s.slots[i]; {
 			case at.hash.Hi == 0:
 			case at.state == debt{}:
-				unused++ // it was reset
+				unused++ // the key was reset
 			default:
 				require.Equal(t, m.version, at.state.version, "a key was left out")
 			}

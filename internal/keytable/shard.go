@@ -3,64 +3,63 @@ package keytable
 import "sync"
 
 const (
-	// earlyKeys is how many keys a shard takes before it splits while the
-	// table has few shards: a handful of hot keys should not share a lock.
+	// earlyKeys is how many keys a shard takes before it splits, as long as the table has
+	// few shards. It is small so that a few hot keys do not share a lock.
 	earlyKeys = 4
 
-	// fullKeys is how many keys a shard takes before it splits later on.
-	// It bounds what one caller may have to move.
+	// fullKeys is how many keys a shard takes before it splits, once the table has many
+	// shards. It limits how much a single call may have to move.
 	fullKeys = 1024
 
-	// leastKeys is how many keys a shard holds on average, at the least,
-	// when the table is at its bound: enough for one that can make room to
-	// be found among them.
+	// leastKeys is how many keys a shard holds on average, at least, when the table is
+	// full. It is large enough that one of them is usually idle and can make room.
 	leastKeys = 32
 
-	// sweepSlots is how many slots are searched for a key to evict.
+	// sweepSlots is how many slots one call searches for a key to evict.
 	sweepSlots = 32
 )
 
-// A Shard holds the states of the keys whose hashes begin with one prefix.
+// A Shard holds the states of all keys whose hashes begin with one prefix.
 //
-// The slots are an open-addressed table in which a key lies at its home or
-// after it, and all keys are sorted by hash. A home is the hash's place when
-// the range of the shard is spread evenly over the slots, so a search is a short
-// walk, a split is a cut, and a rebuild copies from left to right.
+// The slots are an open-addressed table. The home of a hash is its place if the range of
+// the shard is spread evenly over the slots. A key lies at its home or after it, and all
+// keys are sorted by hash. A search is therefore a short walk from the home, a split cuts
+// the sorted keys in two, and a rebuild copies the keys from left to right.
 //
-// Invariant: the last slot is empty, and every walk ends there at the latest.
+// Invariant: the last slot is empty, so that every walk ends there at the latest.
 type Shard[S any, A Algorithm[S]] struct {
 	mu sync.Mutex
 
-	// All that follows is guarded by mu.
+	// The fields below are guarded by mu.
 
-	// Algorithm is the configuration that this shard decides by.
+	// Algorithm is the configuration of this shard.
 	Algorithm A
 
-	shift  uint8  // 64 - the number of bits in prefix
-	prefix uint64 // the first bits of every hash in this shard
-	size   uint64 // number of homes; the slots behind them take what is pushed out
-	count  int    // slots in use
+	shift  uint8  // 64 minus the number of bits in prefix
+	prefix uint64 // first bits of every hash in this shard
+	size   uint64 // number of homes; the slots after them take keys that found their home full
+	count  int    // number of slots in use
 	slots  []slot[S]
 
-	latest Instant // the latest reading of a clock that never steps back
+	latest Instant // latest reading of a clock that never steps back
 	counts Counts
 
-	floor    Instant // the latest instant at which a key was evicted; 0 if none was
-	cursor   int     // slot at which the search for a key to evict goes on
-	overflow S       // debt shared by keys without a slot
+	floor    Instant // latest instant at which a key was evicted; 0 if none was
+	cursor   int     // slot at which the next search for a key to evict begins
+	overflow S       // debt that keys without a slot share
 	shared   bool    // whether overflow may differ from the zero S
-	newcomer S       // state of the key being decided on, which has no slot yet, or a copy
+	newcomer S       // state that Newcomer or Scratch returned
 
 	table *Table[S, A]
 }
 
-// Unlock ends what Table.Lock began.
+// Unlock unlocks the shard that Table.Lock has returned.
 func (s *Shard[S, A]) Unlock() { s.mu.Unlock() }
 
-// Latest returns now, which was read from a clock that never steps back before the
-// shard was locked, or the latest such reading that the shard has seen. So time
-// follows the order of the lock, and the lock need not be held while the clock is
-// read.
+// Latest returns the time at which a decision counts. now was read from a clock that never
+// steps back, before the shard was locked; if the shard has seen a later reading, Latest
+// returns that one. Time therefore follows the order in which the lock is taken, although
+// the clock is read without the lock.
 func (s *Shard[S, A]) Latest(now Instant) Instant {
 	s.latest = max(s.latest, now)
 	return s.latest
@@ -74,30 +73,30 @@ func (s *Shard[S, A]) Find(h Hash) *S {
 	return nil
 }
 
-// Owed returns the debt that a key without a slot shares with others, and the
-// instant that it counts now as.
+// Owed returns the debt that keys without a slot share, and the instant as which now counts
+// for such a key.
 func (s *Shard[S, A]) Owed(now Instant) (*S, Instant) {
-	// A key that was evicted at the floor may be this one. It would not
-	// have accepted an earlier time, or it would not have been as new.
+	// This key may have been evicted at the floor. Its own state would not have accepted an
+	// earlier time than that: otherwise it would not have been as good as new.
 	return &s.overflow, max(now, s.floor)
 }
 
-// Newcomer returns the state that a key without a slot starts from if it gets one.
-// It is valid until Unlock.
+// Newcomer returns the state with which a key without a slot begins if it gets one. The
+// state is valid until Unlock.
 func (s *Shard[S, A]) Newcomer(now Instant) *S {
 	s.newcomer = s.Algorithm.Inherit(&s.overflow, now)
 	return &s.newcomer
 }
 
-// Scratch returns a copy of state that a step may change, on no one's heap. It is
-// valid until Unlock, or until Scratch or Newcomer is called again.
+// Scratch returns a copy of state that a caller may change, without an allocation. The copy
+// is valid until Unlock, or until the next call of Scratch or Newcomer.
 func (s *Shard[S, A]) Scratch(state S) *S {
 	s.newcomer = state
 	return &s.newcomer
 }
 
-// Keep gives h, which has no slot, one for state. At the bound, where no key can
-// make room, it reports false: h is then to be charged to the debt that it shares.
+// Keep gives h, which has no slot, a slot with state. It returns false if the table is full
+// and no key can make room. The caller must then charge the debt that h shares.
 func (s *Shard[S, A]) Keep(h Hash, state *S, now Instant) bool {
 	if s.insert(h, *state, now) {
 		return true
@@ -116,10 +115,10 @@ func (s *Shard[S, A]) Count(allowed bool) {
 	}
 }
 
-// CountShadowed adds a denial that denied nothing to the totals.
+// CountShadowed adds to the totals a denial by a shadow rule, which denies no request.
 func (s *Shard[S, A]) CountShadowed() { s.counts.Shadowed++ }
 
-// CountGivenBack takes a decision that was counted as allowed off the totals.
+// CountGivenBack removes from the totals a decision that was counted as allowed.
 func (s *Shard[S, A]) CountGivenBack() { s.counts.Allowed-- }
 
 // Reset makes h as good as new. It does nothing if h has no slot.
@@ -128,7 +127,7 @@ func (s *Shard[S, A]) Reset(h Hash) {
 	switch {
 	case !ok:
 	case s.shared:
-		// Without its slot the key would inherit what others owe.
+		// The key keeps its slot. Without one it would share the debt of others.
 		s.slots[i] = slot[S]{hash: h}
 	default:
 		s.remove(i)
@@ -136,8 +135,8 @@ func (s *Shard[S, A]) Reset(h Hash) {
 	}
 }
 
-// insert gives h a slot for state. It reports false if the table is at its
-// bound and no key could be evicted.
+// insert gives h a slot with state. It returns false if the table is full and no key could
+// be evicted.
 func (s *Shard[S, A]) insert(h Hash, state S, now Instant) bool {
 	if !s.table.reserve() {
 		i := s.idleSlot(now)
@@ -154,8 +153,8 @@ func (s *Shard[S, A]) insert(h Hash, state S, now Instant) bool {
 	return true
 }
 
-// idleSlot returns the slot of a key that is as good as new, or -1 if there is
-// none among the next few.
+// idleSlot returns the slot of a key that is as good as new, or -1 if there is none among
+// the next sweepSlots.
 func (s *Shard[S, A]) idleSlot(now Instant) int {
 	for i := range min(sweepSlots, len(s.slots)) {
 		at := s.cursor + i
@@ -173,7 +172,7 @@ func (s *Shard[S, A]) idleSlot(now Instant) int {
 	return -1
 }
 
-// evicted notes that n keys were forgotten at now.
+// evicted records that n keys were forgotten at now.
 func (s *Shard[S, A]) evicted(n int, now Instant) {
 	s.counts.Evicted += uint64(n)
 	s.floor = max(s.floor, now)

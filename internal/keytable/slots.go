@@ -2,18 +2,17 @@ package keytable
 
 import "math/bits"
 
-// A slot holds one key's state, or none if hash.Hi is zero.
+// A slot holds the state of one key, or is empty if hash.Hi is zero.
 type slot[S any] struct {
 	hash  Hash
 	state S
 }
 
-// sizeFor returns the number of homes for n keys, so that a new set of slots is
-// five eighths full.
+// sizeFor returns the number of homes for n keys. New slots are thus five eighths full.
 func sizeFor(n int) uint64 { return max(uint64(n)*8/5, 5) }
 
-// capacity returns how many keys size homes take. Beyond four fifths the walks
-// grow long.
+// capacity returns how many keys fit into size homes. When more than four fifths are in
+// use, walks become long.
 func capacity(size uint64) int { return int(size * 4 / 5) }
 
 // home returns the slot at which the walk for a hash begins.
@@ -22,7 +21,7 @@ func (s *Shard[S, A]) home(hi uint64) int {
 	return int(i)
 }
 
-// search returns the slot of h, or else the slot that h belongs at.
+// search returns the slot of h or, if ok is false, the slot where h belongs.
 func (s *Shard[S, A]) search(h Hash) (i int, ok bool) {
 	for i = s.home(h.Hi); ; i++ {
 		at := &s.slots[i].hash
@@ -35,7 +34,7 @@ func (s *Shard[S, A]) search(h Hash) (i int, ok bool) {
 	}
 }
 
-// put gives h a slot for state. h must not have one.
+// put gives h, which must not have one, a slot with state.
 func (s *Shard[S, A]) put(h Hash, state S) {
 	i, _ := s.search(h)
 	free := i
@@ -50,8 +49,8 @@ func (s *Shard[S, A]) put(h Hash, state S) {
 	s.count++
 }
 
-// remove empties slot i and moves back those that it had pushed out of their
-// homes.
+// remove empties slot i, and moves back the keys that were pushed out of their homes
+// because of it.
 func (s *Shard[S, A]) remove(i int) {
 	end := i + 1
 	for s.slots[end].hash.Hi != 0 && s.home(s.slots[end].hash.Hi) < end {
@@ -62,9 +61,8 @@ func (s *Shard[S, A]) remove(i int) {
 	s.count--
 }
 
-// rebuild drops the keys that are as good as new. If that does not leave a quarter
-// of the capacity free, it gives the rest new slots: in two shards if there are
-// many.
+// rebuild drops the keys that are as good as new. If less than a quarter of the capacity is
+// free afterwards, it gives the remaining keys new slots: in two shards if there are many.
 func (s *Shard[S, A]) rebuild(now Instant) {
 	s.sweep(now)
 	if s.count <= capacity(s.size)*3/4 {
@@ -76,7 +74,8 @@ func (s *Shard[S, A]) rebuild(now Instant) {
 			keys = append(keys, s.slots[i])
 		}
 	}
-	// Without the lock, all shards are being visited: split another time.
+	// If grow is locked, another caller splits a shard or visits all of them. This shard
+	// then splits at a later rebuild.
 	if len(keys) >= s.table.splitAt(64-s.shift) && s.table.grow.TryLock() {
 		s.split(keys, now)
 		s.table.grow.Unlock()
@@ -85,8 +84,8 @@ func (s *Shard[S, A]) rebuild(now Instant) {
 	s.fill(keys)
 }
 
-// sweep drops the keys that are as good as new and moves the others back as far
-// as that allows.
+// sweep drops the keys that are as good as new, and moves the others back as far as
+// possible.
 func (s *Shard[S, A]) sweep(now Instant) {
 	count, next := 0, 0
 	for i := range s.slots {
@@ -99,7 +98,7 @@ func (s *Shard[S, A]) sweep(now Instant) {
 		if idle {
 			continue
 		}
-		next = max(next, s.home(at.hash.Hi)) // at most i
+		next = max(next, s.home(at.hash.Hi)) // never more than i
 		s.slots[next] = at
 		next++
 		count++

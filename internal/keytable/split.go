@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// splitAt returns how many keys a shard whose prefix has depth bits takes
-// before it splits.
+// splitAt returns how many keys a shard takes before it splits, if its prefix has depth
+// bits.
 func (t *Table[S, A]) splitAt(depth uint8) int {
 	switch {
 	case depth >= t.maxDepth:
@@ -17,8 +17,8 @@ func (t *Table[S, A]) splitAt(depth uint8) int {
 	return fullKeys
 }
 
-// split moves the upper half of the hashes to a new shard and distributes keys,
-// which are sorted, among the two. It must be called with s and t.grow locked.
+// split makes a new shard for the upper half of the hashes, and distributes keys, which are
+// sorted, over the two. The caller must hold the locks of s and t.grow.
 func (s *Shard[S, A]) split(keys []slot[S], now Instant) {
 	upper := &Shard[S, A]{
 		table:     s.table,
@@ -37,7 +37,7 @@ func (s *Shard[S, A]) split(keys []slot[S], now Instant) {
 	upper.fill(keys[cut:])
 	s.fill(keys[:cut])
 
-	// From here on others may find upper, which is whole.
+	// From here on other goroutines may find upper, which is complete.
 	dir := s.table.dir.Load()
 	if upper.shift < dir.shift {
 		dir = dir.doubled()
@@ -49,8 +49,8 @@ func (s *Shard[S, A]) split(keys []slot[S], now Instant) {
 	}
 }
 
-// doubled returns a directory with one bit more, in which each shard stands in
-// twice as many entries.
+// doubled returns a directory for prefixes that are one bit longer. Each shard has twice as
+// many entries in it.
 func (d *directory[S, A]) doubled() *directory[S, A] {
 	twice := newDirectory[S, A](64 - d.shift + 1)
 	for i := range d.shards {

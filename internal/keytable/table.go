@@ -1,15 +1,15 @@
-// Package keytable keeps one small state per key: bounded, sharded, and
-// without forgiving anybody's debt.
+// Package keytable keeps one small state for each key. It limits the number of keys,
+// spreads them over many locks, and never forgets a debt.
 //
-// States lie inline in the slots of a shard, sorted by the keys' hashes. A
-// shard is small and splits in two when it is full, so that no caller ever
-// waits for more than one small shard to be rebuilt; the directory of shards
-// doubles when needed, as in extendible hashing. There is no goroutine: a shard
-// drops the keys that are as good as new whenever it is about to grow.
+// States lie in the slots of a shard, sorted by the hashes of their keys. A shard is small,
+// and splits in two when it is full, so that no call waits for more than the rebuild of one
+// small shard. The directory of shards doubles when it must, as in extendible hashing.
+// There is no goroutine: a shard drops keys that are as good as new when it is about to
+// grow.
 //
-// At the bound on keys, a key without a slot shares a debt with the other such
-// keys of its shard, and inherits that debt if it gets a slot later. So nobody
-// can win anything by flooding the table with keys.
+// When the table is full, the keys of a shard that have no slot share one debt. A key that
+// gets a slot later begins with that debt. Flooding the table with keys therefore gains a
+// client nothing.
 package keytable
 
 import (
@@ -19,39 +19,37 @@ import (
 	"sync/atomic"
 )
 
-// An Algorithm is the configuration of one limiter, with what a table must know
-// of the states that it decides on. The zero S is the state of a key that has
-// never been used.
+// An Algorithm is the configuration of one limiter, and tells the table what it must know
+// about the states of that limiter. The zero S is the state of a key that was never used.
 type Algorithm[S any] interface {
-	// Idle reports whether s at now equals the state of a key that has
-	// never been used.
+	// Idle reports whether s at now equals the state of a key that was never used.
 	Idle(s *S, now Instant) bool
 
-	// Inherit returns the state that a key starts from when it leaves the
-	// shared debt s for a slot of its own. It must not share memory with s.
+	// Inherit returns the state with which a key begins that gets a slot of its own and
+	// shared the debt s before. It must not share memory with s.
 	Inherit(s *S, now Instant) S
 }
 
-// A Table maps hashes to states. Its zero value is not ready for use.
+// A Table maps hashes to states. The zero Table is not ready for use; call New.
 type Table[S any, A Algorithm[S]] struct {
 	maxKeys  int64
 	minDepth uint8 // shards split early until there are 2^minDepth
-	maxDepth uint8 // and never beyond 2^maxDepth
+	maxDepth uint8 // there are never more than 2^maxDepth shards
 
 	dir  atomic.Pointer[directory[S, A]]
 	keys atomic.Int64 // keys that have a slot; at most maxKeys
 
-	grow sync.Mutex // held while shards split or all are visited; taken after a shard's lock only by TryLock
+	grow sync.Mutex // held while a shard splits or all are visited; taken after the lock of a shard only by TryLock
 }
 
-// A directory maps the first bits of a hash to a shard. A shard that has not
-// split as often as others stands in several neighbouring entries.
+// A directory maps the first bits of a hash to a shard. A shard that has split less often
+// than others is in several neighbouring entries.
 type directory[S any, A Algorithm[S]] struct {
-	shift  uint8 // 64 - the number of bits
+	shift  uint8 // 64 minus the number of bits
 	shards []atomic.Pointer[Shard[S, A]]
 }
 
-// New returns a table for at most maxKeys keys, under the configuration alg.
+// New returns a table for at most maxKeys keys, with the configuration alg.
 func New[S any, A Algorithm[S]](alg A, maxKeys int) *Table[S, A] {
 	t := &Table[S, A]{
 		maxKeys:  int64(maxKeys),
@@ -68,7 +66,7 @@ func newDirectory[S any, A Algorithm[S]](depth uint8) *directory[S, A] {
 	return &directory[S, A]{shift: 64 - depth, shards: make([]atomic.Pointer[Shard[S, A]], 1<<depth)}
 }
 
-// Lock returns the shard that h belongs to, locked. The caller unlocks it.
+// Lock returns the shard of h, locked. The caller must unlock it.
 func (t *Table[S, A]) Lock(h Hash) *Shard[S, A] {
 	for {
 		dir := t.dir.Load()
@@ -77,19 +75,19 @@ func (t *Table[S, A]) Lock(h Hash) *Shard[S, A] {
 		if h.Hi>>s.shift == s.prefix {
 			return s
 		}
-		s.mu.Unlock() // it has split since; look again
+		s.mu.Unlock() // the shard has split since it was found; look again
 	}
 }
 
 // Len returns how many keys have a slot.
 func (t *Table[S, A]) Len() int { return int(t.keys.Load()) }
 
-// Counts are a table's totals since it was made.
+// Counts are the totals of a table since it was made.
 type Counts struct {
 	Allowed, Denied uint64 // decisions, without looks
-	Shadowed        uint64 // denials that denied nothing
+	Shadowed        uint64 // denials by a shadow rule, which denied no request
 	Evicted         uint64 // keys forgotten because they were as good as new
-	Overflowed      uint64 // decisions granted from a debt shared at the bound on keys
+	Overflowed      uint64 // decisions granted from a shared debt when the table was full
 }
 
 // Counts returns the totals over all shards.
@@ -104,21 +102,21 @@ func (t *Table[S, A]) Counts() (sum Counts) {
 	return sum
 }
 
-// Reconfigure replaces the configuration of all shards by alg, one shard at a
-// time. It calls convert for every state that has been used, those shared at the
-// bound included; of these shared is true.
+// Reconfigure gives all shards the configuration alg, one shard after the other. It calls
+// convert for every state that has been used, including the shared debts, for which shared
+// is true.
 func (t *Table[S, A]) Reconfigure(alg A, convert func(s *S, shared bool)) {
 	t.visit(func(s *Shard[S, A]) {
 		for i := range s.slots {
-			// Idle before all time is the state that Reset leaves.
+			// A state that is idle even at the earliest instant is one that Reset has left.
 			if at := &s.slots[i]; at.hash.Hi != 0 && !s.Algorithm.Idle(&at.state, 0) {
 				convert(&at.state, false)
 			}
 		}
 		s.Algorithm = alg
-		// A key that was evicted is a key that had a slot: had it kept
-		// it, its state would be converted too. So long as none was, a
-		// key without a slot has never been used.
+		// A key that was evicted is a key that had a slot. If it had kept the slot, its
+		// state would be converted too. As long as no key was evicted, a key without a slot
+		// was never used.
 		if s.floor > 0 || s.shared {
 			convert(&s.overflow, true)
 			s.shared = true
@@ -126,7 +124,7 @@ func (t *Table[S, A]) Reconfigure(alg A, convert func(s *S, shared bool)) {
 	})
 }
 
-// visit calls f for each shard, locked, while none can split.
+// visit calls f for each shard, which it locks. No shard can split in the meantime.
 func (t *Table[S, A]) visit(f func(*Shard[S, A])) {
 	t.grow.Lock()
 	defer t.grow.Unlock()
@@ -140,7 +138,7 @@ func (t *Table[S, A]) visit(f func(*Shard[S, A])) {
 	}
 }
 
-// reserve counts one more key, if that is within the bound.
+// reserve counts one more key, and returns false if there would be too many.
 func (t *Table[S, A]) reserve() bool {
 	for {
 		n := t.keys.Load()

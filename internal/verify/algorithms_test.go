@@ -14,7 +14,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// A limiter is what the five algorithms have in common.
+// A limiter has the methods that the five algorithms have in common.
 type limiter interface {
 	ratelimit.Limiter
 	Peek(key string) ratelimit.Result
@@ -24,10 +24,10 @@ type limiter interface {
 	Len() int
 }
 
-// An algorithm is one of the five, with what its answers are compared to.
+// An algorithm is one of the five, with the models that its answers are compared with.
 type algorithm struct {
 	name   string
-	bucket bool // takes a burst
+	bucket bool // whether its rate may have a burst
 	make   func(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error)
 	model  func(start time.Time, r ratelimit.Rate) ratelimittest.Model
 	fits   constraint
@@ -79,7 +79,7 @@ func constructor[L limiter](f func(ratelimit.Rate, ...ratelimit.Option) (L, erro
 	}
 }
 
-// each runs f for the five algorithms, in parallel.
+// each runs f for each of the five algorithms, in parallel.
 func each(t *testing.T, f func(t *testing.T, a algorithm)) {
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func (a algorithm) start(t require.TestingT, r ratelimit.Rate, opts ...ratelimit
 	return l
 }
 
-// rate returns r, without its burst if a takes none.
+// rate returns r, without its burst if a does not accept one.
 func (a algorithm) rate(r ratelimit.Rate) ratelimit.Rate {
 	if !a.bucket {
 		r.Burst = 0
@@ -104,7 +104,7 @@ func (a algorithm) rate(r ratelimit.Rate) ratelimit.Rate {
 	return r
 }
 
-// accepts reports whether a can be made at the rate r.
+// accepts reports whether a limiter of a can be made at the rate r.
 func (a algorithm) accepts(r ratelimit.Rate) bool {
 	_, err := a.make(r)
 	if err != nil && !errors.Is(err, ratelimit.ErrInvalidConfig) {
@@ -113,7 +113,7 @@ func (a algorithm) accepts(r ratelimit.Rate) bool {
 	return err == nil
 }
 
-// those returns the rates that a accepts, each once.
+// those returns the rates that a accepts, each of them once.
 func (a algorithm) those(rates []ratelimit.Rate) (accepted []ratelimit.Rate) {
 	seen := make(map[ratelimit.Rate]bool)
 	for _, r := range rates {
@@ -125,7 +125,7 @@ func (a algorithm) those(rates []ratelimit.Rate) (accepted []ratelimit.Rate) {
 	return accepted
 }
 
-// A manualClock moves only when told to. It is not for concurrent use.
+// A manualClock moves only when it is told to. It is not safe for concurrent use.
 type manualClock struct{ now time.Time }
 
 func (c *manualClock) Now() time.Time { return c.now }
@@ -135,11 +135,11 @@ const (
 	year = 366 * day
 )
 
-// count returns n as an int, or the largest int if that is less.
+// count returns n as an int, or the largest int if n is larger.
 func count(n int64) int { return int(min(n, math.MaxInt)) }
 
-// everydayRates are mostly small, so that many calls meet at the instants at
-// which something changes.
+// everydayRates are mostly small, so that calls often fall on the instants at which
+// something changes.
 var everydayRates = []ratelimit.Rate{
 	{Requests: 1, Per: 1},
 	{Requests: 1, Per: 10},
@@ -158,7 +158,7 @@ var everydayRates = []ratelimit.Rate{
 	{Requests: 5, Per: 10 * time.Second, Burst: 1},
 }
 
-// extremeRates reach to the ends of what a Rate can say.
+// extremeRates are at the limits of what a Rate can express.
 var extremeRates = []ratelimit.Rate{
 	{Requests: 1, Per: day},
 	{Requests: 3, Per: time.Second},
@@ -182,7 +182,7 @@ var extremeRates = []ratelimit.Rate{
 	{Requests: math.MaxInt - 1, Per: 366*day - 1, Burst: math.MaxInt},
 }
 
-// allRates are both.
+// allRates are the everyday rates and the extreme rates.
 var allRates = slices.Concat(everydayRates, extremeRates)
 
 // starts are the instants at which limiters are made.

@@ -11,8 +11,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A faulty limiter is a token bucket that follows the sequential specification,
-// made wrong or right in how it locks.
+// A faulty limiter is a token bucket that follows the sequential specification. Its decide
+// function locks rightly or wrongly.
 type faulty struct {
 	clock *hostileClock
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ func (f *faulty) Take(_ context.Context, key string, n int) (ratelimit.Result, e
 	return f.take(f, &f.keys[i], int64(n)), nil
 }
 
-// insideTheLock is right: it reads the clock where it decides.
+// insideTheLock is right: it reads the clock under the lock under which it decides.
 func insideTheLock(f *faulty, s *seqState, n int64) (res ratelimit.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,8 +37,8 @@ func insideTheLock(f *faulty, s *seqState, n int64) (res ratelimit.Result) {
 	return res
 }
 
-// clampedAtTheLock is right too: a reading that another has overtaken counts as
-// the other.
+// clampedAtTheLock is right too: if another reading came to the lock first and is later, it
+// counts in place of its own.
 func clampedAtTheLock(f *faulty, s *seqState, n int64) (res ratelimit.Result) {
 	now := f.clock.Now().UnixNano()
 	f.mu.Lock()
@@ -48,8 +48,8 @@ func clampedAtTheLock(f *faulty, s *seqState, n int64) (res ratelimit.Result) {
 	return res
 }
 
-// rewinding lets a reading that another has overtaken move the key's clock back,
-// so that the time in between is earned twice.
+// rewinding is wrong: a reading that comes to the lock late moves the key's clock back, so
+// that the time in between is earned twice.
 func rewinding(f *faulty, s *seqState, n int64) (res ratelimit.Result) {
 	now := f.clock.Now().UnixNano()
 	f.mu.Lock()
@@ -59,8 +59,8 @@ func rewinding(f *faulty, s *seqState, n int64) (res ratelimit.Result) {
 	return res
 }
 
-// notClamped does not earn twice, but a denial or a look that another overtook
-// answers for an instant that is over.
+// notClamped is wrong: it does not earn time twice, but if its reading comes to the lock
+// late, a denial or a look answers for an instant that has passed.
 func notClamped(f *faulty, s *seqState, n int64) (res ratelimit.Result) {
 	now := f.clock.Now().UnixNano()
 	f.mu.Lock()
@@ -70,28 +70,28 @@ func notClamped(f *faulty, s *seqState, n int64) (res ratelimit.Result) {
 	return res
 }
 
-// actsAfterUnlock decides under the lock and charges under it, but lets others in
-// between.
+// actsAfterUnlock is wrong: it decides under the lock and charges under the lock, but
+// unlocks in between.
 func actsAfterUnlock(f *faulty, s *seqState, n int64) ratelimit.Result {
 	f.mu.Lock()
 	s.now = f.clock.Now().UnixNano()
 	next, res := seqBucket(*s, n, false)
 	f.mu.Unlock()
-	f.clock.Now() // others run
+	f.clock.Now() // lets other goroutines run
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	*s = next
 	return res
 }
 
-// TestLinearizabilityCheckerFindsFaults requires that histories of wrong limiters are found
-// illegal and those of right ones are not.
+// TestLinearizabilityCheckerFindsFaults requires that the checker rejects histories of
+// wrong limiters, and accepts those of right ones.
 func TestLinearizabilityCheckerFindsFaults(t *testing.T) {
 	const histories = 60
 	for _, c := range []struct {
 		name  string
 		take  func(f *faulty, s *seqState, n int64) ratelimit.Result
-		least int // histories found illegal
+		least int // at least so many histories must be rejected
 		most  int
 		why   string
 	}{

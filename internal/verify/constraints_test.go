@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// bucketFits is the constraint of token and leaky bucket: no closed interval that
-// ends now holds more than the burst and what its length earns.
+// bucketFits is the constraint of token and leaky bucket: no closed interval that ends now
+// holds more than the burst and what is earned in it.
 func bucketFits(o *oracle, u, n *big.Rat) bool {
 	burst, taken := rat(o.limit()), n
 	if less(burst, taken) {
@@ -23,7 +23,7 @@ func bucketFits(o *oracle, u, n *big.Rat) bool {
 	return true
 }
 
-// window returns the number of the aligned window that holds u.
+// window returns the number of the aligned window that contains u.
 func (o *oracle) window(u *big.Rat) *big.Rat { return floor(div(u, rat(o.rate.Per))) }
 
 // inWindow returns the units granted in window w.
@@ -37,14 +37,14 @@ func (o *oracle) inWindow(w *big.Rat) *big.Rat {
 	return sum
 }
 
-// fixedWindowFits is the constraint of a fixed window: its window holds no more
-// than the limit.
+// fixedWindowFits is the constraint of a fixed window: the window of u holds no more than
+// the limit.
 func fixedWindowFits(o *oracle, u, n *big.Rat) bool {
 	return !less(rat(o.limit()), add(o.inWindow(o.window(u)), n))
 }
 
-// slidingLogFits is the constraint of a sliding window log: the half-open Per that
-// ends now holds no more than the limit.
+// slidingLogFits is the constraint of a sliding window log: the half-open Per that ends now
+// holds no more than the limit.
 func slidingLogFits(o *oracle, u, n *big.Rat) bool {
 	return !less(rat(o.limit()), add(o.inPer(u), n))
 }
@@ -60,27 +60,27 @@ func (o *oracle) inPer(u *big.Rat) *big.Rat {
 	return sum
 }
 
-// slidingCounterFits is the constraint of a sliding window counter: the estimate
-// is no more than the limit.
+// slidingCounterFits is the constraint of a sliding window counter: the estimate is no more
+// than the limit.
 func slidingCounterFits(o *oracle, u, n *big.Rat) bool {
 	previous, current, elapsed := o.counted(u)
 	estimate := add(mul(previous, sub(rat(1), elapsed)), current)
 	return !less(rat(o.limit()), add(estimate, n))
 }
 
-// counted returns the units granted in the window before that of u and in the
-// latter, and how much of the latter is over, as a fraction.
+// counted returns the units granted in the window before that of u, those granted in the
+// window of u, and the fraction of the latter that has passed.
 func (o *oracle) counted(u *big.Rat) (previous, current, elapsed *big.Rat) {
 	w := o.window(u)
 	return o.inWindow(sub(w, rat(1))), o.inWindow(w), sub(div(u, rat(o.rate.Per)), w)
 }
 
-// A law says which stretch of all that was granted breaks a bound, or returns "".
-// Unlike a constraint it looks at the whole history at once.
+// A law returns a text that says which part of the grants breaks a bound, or "". Unlike a
+// constraint it looks at the whole history at once.
 type law func(o *oracle) string
 
-// noIntervalAboveBurstAndRate holds for token and leaky bucket: any closed
-// interval of length T holds at most burst + T·rate.
+// noIntervalAboveBurstAndRate holds for token and leaky bucket: any closed interval of
+// length T holds at most burst + T·rate.
 func noIntervalAboveBurstAndRate(o *oracle) string {
 	for i, first := range o.grants {
 		taken := rat(0)
@@ -95,10 +95,10 @@ func noIntervalAboveBurstAndRate(o *oracle) string {
 	return ""
 }
 
-// departuresAreSpaced holds for a leaky bucket: each departure is at least as long
-// after an earlier one as the units between them take, also as reported in whole
-// nanoseconds but for less than one; the order is kept; none is later than a full
-// bucket takes, and none is later than it must be.
+// departuresAreSpaced holds for a leaky bucket. Each departure is at least as long after an
+// earlier one as the units between them take; in the reported whole nanoseconds, less than
+// one nanosecond may be missing. The order of the departures is kept. None is later than a
+// full bucket takes to drain, and none is later than necessary.
 func departuresAreSpaced(o *oracle) string {
 	for i, last := range o.grants {
 		between := rat(0)
@@ -106,29 +106,29 @@ func departuresAreSpaced(o *oracle) string {
 			first := o.grants[k]
 			between = add(between, mul(first.n, o.perUnit()))
 			if less(sub(last.left, first.left), between) {
-				return "two asks leave closer to each other than their units take"
+				return "the units of two asks leave closer to each other than the rate permits"
 			}
 			reported := sub(ceil(last.left), ceil(first.left))
 			if reported.Cmp(sub(between, rat(1))) <= 0 {
-				return "two asks are told to leave closer than their units take, by a nanosecond or more"
+				return "the Delays of two asks are closer to each other than the rate permits, by a nanosecond or more"
 			}
 		}
 		waits := sub(last.left, last.at)
 		if waits.Sign() < 0 || less(mul(sub(rat(o.limit()), last.n), o.perUnit()), waits) {
-			return "an ask waits for less than nothing or for more than a full bucket"
+			return "the wait of an ask is negative, or longer than a full bucket takes to drain"
 		}
 		if waits.Sign() > 0 {
 			before := o.grants[i-1]
 			if last.left.Cmp(add(before.left, mul(before.n, o.perUnit()))) != 0 {
-				return "an ask waits although nothing is leaving"
+				return "an ask that waits does not leave at the instant at which the grant before it has left"
 			}
 		}
 	}
 	return ""
 }
 
-// noWindowAboveLimit holds for fixed window and sliding counter: each aligned
-// window holds at most the limit.
+// noWindowAboveLimit holds for fixed window and sliding window counter: each aligned window
+// holds at most the limit.
 func noWindowAboveLimit(o *oracle) string {
 	for _, g := range o.grants {
 		if used := o.inWindow(g.in); less(rat(o.limit()), used) {
@@ -138,8 +138,8 @@ func noWindowAboveLimit(o *oracle) string {
 	return ""
 }
 
-// noIntervalAboveItsWindows is what a fixed window comes to: a closed interval of
-// length T holds at most limit·(⌈T/Per⌉ + 1), and a half-open Per twice the limit.
+// noIntervalAboveItsWindows holds for a fixed window: a closed interval of length T holds
+// at most limit·(⌈T/Per⌉ + 1), and a half-open Per holds at most twice the limit.
 func noIntervalAboveItsWindows(o *oracle) string {
 	for i, first := range o.grants {
 		taken := rat(0)
@@ -154,10 +154,12 @@ func noIntervalAboveItsWindows(o *oracle) string {
 	return noPerAbove(o, mul(rat(2), rat(o.limit())))
 }
 
-// noPerAboveLimit holds for a sliding window log.
+// noPerAboveLimit holds for a sliding window log: any half-open Per holds at most the
+// limit.
 func noPerAboveLimit(o *oracle) string { return noPerAbove(o, rat(o.limit())) }
 
-// noPerAboveTwiceTheLimitLessOne holds for a sliding window counter.
+// noPerAboveTwiceTheLimitLessOne holds for a sliding window counter: any half-open Per
+// holds at most 2·limit - 1.
 func noPerAboveTwiceTheLimitLessOne(o *oracle) string {
 	return noPerAbove(o, sub(mul(rat(2), rat(o.limit())), rat(1)))
 }
@@ -171,9 +173,9 @@ func noPerAbove(o *oracle, most *big.Rat) string {
 	return ""
 }
 
-// estimateErrsWithinItsBounds holds for a sliding window counter: the estimate is
-// above the truth by at most the weight that the previous window has, and below by
-// at most the weight that it has lost.
+// estimateErrsWithinItsBounds holds for a sliding window counter. The estimate is above the
+// true count by at most the weight that the previous window still has, and below it by at
+// most the weight that it has lost.
 func estimateErrsWithinItsBounds(o *oracle) string {
 	for i, g := range o.grants {
 		then := *o

@@ -12,13 +12,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// TestDrift takes all that is to be had, a million times and more, at uneven
-// instants that leave a fraction of a unit each time. In the end exactly the burst
-// and what the whole time has earned must have been granted: a fraction that is
-// lost or won anywhere would show.
+// TestDrift takes all units that are available, a million times and more, at uneven
+// instants that leave a fraction of a unit each time. In the end exactly the burst, and
+// what the whole time has earned, must have been granted. A fraction that is lost or gained
+// anywhere would show.
 //
-// The clock runs for a million Per, or, where that is longer, for all of the 584
-// years around its start that a limiter can tell apart.
+// The clock runs for a million Per, or at most for the 584 years around its start that a
+// limiter can tell apart.
 func TestDrift(t *testing.T) {
 	periods := int64(scaled(1_000_000))
 	for _, a := range []algorithm{algorithms[0], algorithms[4]} {
@@ -34,12 +34,12 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// mostBurst is the largest burst that a bucket takes.
+// mostBurst is the largest burst that a bucket accepts.
 const mostBurst = math.MaxInt32
 
 func drift(t *testing.T, a algorithm, r ratelimit.Rate, periods int64) {
-	// Nothing may be wasted on a full bucket: it has room for what two steps
-	// earn, of which a fast rate needs several for each Per.
+	// A full bucket must never waste what is earned, so it needs room for what two steps
+	// earn. A fast rate therefore needs several steps for each Per.
 	steps := periods
 	for 2*int64(r.Requests)*periods > mostBurst*steps {
 		steps *= 2
@@ -58,8 +58,7 @@ func drift(t *testing.T, a algorithm, r ratelimit.Rate, periods int64) {
 	origin := starts[0].Add(math.MinInt64)
 	admitted := int64(0)
 	for i := range steps + 1 {
-		// An instant lies up to half a step beside its place, but for the
-		// first and the last.
+		// Each instant, except the first and the last, is moved by up to half a step.
 		clock.now = origin
 		if i > 0 && i < steps {
 			clock.now = origin.Add(time.Duration(random.Int64N(step) - step/2))

@@ -13,28 +13,28 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A pair is two ways to keep the same keys: one table that keeps forgetting some,
-// and a limiter for each key alone, which never does.
+// A pair keeps the same keys in two ways: in one limiter, whose table keeps forgetting some
+// of them, and in a separate limiter for each key, which never forgets.
 type pair struct {
 	algorithm algorithm
 	clock     *manualClock
 	rate      ratelimit.Rate
 	crowded   limiter
 	alone     map[string]limiter
-	noise     int // keys that were asked for to crowd the table
+	noise     int // number of further keys, which crowd the table
 }
 
-// own returns the limiter that key has for itself.
+// own returns the separate limiter of key.
 func (p *pair) own(t require.TestingT, key string) limiter {
 	if p.alone[key] == nil {
-		// It is made at the instant at which the crowded one was, and reads
-		// the same clock from then on.
+		// It is made at the instant at which the crowded limiter was made, and from then on
+		// reads the same clock.
 		p.alone[key] = p.algorithm.start(t, p.rate, ratelimit.WithClock(&sinceStart{p.clock, false}))
 	}
 	return p.alone[key]
 }
 
-// A sinceStart is a clock whose first reading is starts[0], and all others those of
+// A sinceStart is a clock whose first reading is starts[0]. All other readings are those of
 // another clock.
 type sinceStart struct {
 	*manualClock
@@ -49,7 +49,7 @@ func (c *sinceStart) Now() time.Time {
 	return c.manualClock.Now()
 }
 
-// ask asks both for n units and compares.
+// ask asks both limiters for n units, and compares the answers.
 func (p *pair) ask(t require.TestingT, key string, n int) ratelimit.Result {
 	want, err := p.own(t, key).Take(context.Background(), key, n)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func (p *pair) ask(t require.TestingT, key string, n int) ratelimit.Result {
 	return got
 }
 
-// grow asks for up to n keys that were never asked for.
+// grow asks for up to n keys that were never asked for before.
 func (p *pair) grow(t require.TestingT, n int) {
 	for range n {
 		p.noise++
@@ -67,8 +67,8 @@ func (p *pair) grow(t require.TestingT, n int) {
 	}
 }
 
-// squeeze asks for one key that was never asked for, if the one before is as good
-// as new, so that the keys that are not never outnumber the slots.
+// squeeze asks for one key that was never asked for before, if the one before it is as good
+// as new. The keys that are not as good as new thus never outnumber the slots.
 func (p *pair) squeeze(t require.TestingT) {
 	before := "noise" + strconv.Itoa(p.noise)
 	if p.noise > 0 && p.own(t, before).Peek(before).ResetAfter > 0 {
@@ -77,8 +77,8 @@ func (p *pair) squeeze(t require.TestingT) {
 	p.grow(t, 1)
 }
 
-// TestPropertiesOfEviction requires that a table that forgets keys answers as
-// limiters that forget none do, as long as the clock does not step back.
+// TestPropertiesOfEviction requires that a table that forgets keys answers as limiters that
+// do not forget, as long as the clock does not step back.
 func TestPropertiesOfEviction(t *testing.T) {
 	const observed, calls = 4, 60
 	each(t, func(t *testing.T, a algorithm) {
@@ -132,9 +132,9 @@ func TestPropertiesOfEviction(t *testing.T) {
 	})
 }
 
-// TestForgottenTimeIsNotGivenBack takes all that a key has, lets it be forgotten
-// once it is as good as new, and turns the clock back. The key may have all of it
-// again, but not twice: it is as if its clock had stood still.
+// TestForgottenTimeIsNotGivenBack takes all units of a key, lets the key be forgotten once
+// it is as good as new, and turns the clock back. The key may then get all units once more,
+// but not twice: as if its clock had stood still.
 func TestForgottenTimeIsNotGivenBack(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -143,7 +143,7 @@ func TestForgottenTimeIsNotGivenBack(t *testing.T) {
 		others  int
 		why     string
 	}{
-		{"growth", 1 << 20, 30, 200, "a table that grows drops what is as good as new, also in shards that have split since"},
+		{"growth", 1 << 20, 30, 200, "a table that grows drops keys that are as good as new, also in shards that have split since"},
 		{"bound", 1, 1, 1, "a full table makes room"},
 		{"two slots", 2, 1, 2, "a full table makes room, and the key gets a slot again"},
 	} {
@@ -178,8 +178,8 @@ func TestForgottenTimeIsNotGivenBack(t *testing.T) {
 	}
 }
 
-// TestRaisedBurstAfterEviction shows what a key without a slot has after a raise
-// of the burst: what it had before, as if it had been kept.
+// TestRaisedBurstAfterEviction shows what a key without a slot has left after the burst is
+// raised: what it had before, as if it had kept its slot.
 func TestRaisedBurstAfterEviction(t *testing.T) {
 	for _, a := range []algorithm{algorithms[0], algorithms[4]} {
 		clock := &manualClock{starts[0]}
@@ -188,7 +188,7 @@ func TestRaisedBurstAfterEviction(t *testing.T) {
 			require.True(t, l.Allow(strconv.Itoa(i)).Allowed)
 			clock.now = clock.now.Add(time.Minute)
 		}
-		require.Less(t, l.Len(), 200, "some were forgotten")
+		require.Less(t, l.Len(), 200, "some keys must have been forgotten")
 		require.NoError(t, l.SetRate(ratelimit.PerMinute(6).WithBurst(5)))
 		for i := range 199 {
 			require.Equal(t, 2, l.Peek(strconv.Itoa(i)).Remaining, "%s: key %d", a.name, i)

@@ -12,8 +12,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// mostBytes is what a key may take on average, with the free space around it. A log
-// that starts from a shared debt has two entries at once, and so a ring of four.
+// mostBytes is how many bytes a key may take on average, including the free space around
+// it. A log that begins with a shared debt has two entries at once, and therefore a ring of
+// four.
 func mostBytes(a algorithm) float64 {
 	if a.name == "SlidingWindowLog" {
 		return 128 + 4*16
@@ -21,9 +22,9 @@ func mostBytes(a algorithm) float64 {
 	return 128
 }
 
-// TestFlood asks for two million random keys with room for a hundred thousand. The
-// table never has more, a key that was there before gets exactly what it would get
-// alone, and the memory stays within a bound.
+// TestFlood asks for two million random keys of a limiter that has room for a hundred
+// thousand. It checks that the table never holds more, that a key which was there before
+// gets exactly what it would get alone, and that the memory stays within a bound.
 func TestFlood(t *testing.T) {
 	flood, room := 2_000_000, 100_000
 	if raceEnabled || testing.Short() {
@@ -41,7 +42,7 @@ func TestFlood(t *testing.T) {
 			for i := range flood {
 				clock.now = clock.now.Add(time.Microsecond)
 				if i%10000 == 0 {
-					// Never as good as new, so it never makes room.
+					// The key is never as good as new, so it never makes room.
 					clock.now = clock.now.Add(time.Second)
 					got, want := l.Allow(victim), alone.Allow(victim)
 					if got.Allowed && !want.Allowed {
@@ -65,7 +66,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// heap returns the bytes in use after a collection.
+// heap returns the bytes in use after a garbage collection.
 func heap() float64 {
 	runtime.GC()
 	var stats runtime.MemStats

@@ -14,7 +14,7 @@ import (
 // callBytes is how many bytes encode a call.
 const callBytes = 6
 
-// decode makes a schedule of at most 200 calls from data.
+// decode makes a schedule of at most 200 calls out of data.
 func decode(data []byte) (schedule []call) {
 	for len(data) >= callBytes && len(schedule) < 200 {
 		schedule = append(schedule, call{
@@ -29,8 +29,8 @@ func decode(data []byte) (schedule []call) {
 	return schedule
 }
 
-// FuzzSchedule plays a schedule that is encoded in bytes to one of the limiters,
-// its models and its oracles.
+// FuzzSchedule plays a schedule that is encoded in bytes on one of the limiters, its models
+// and its oracles.
 func FuzzSchedule(f *testing.F) {
 	f.Add(uint8(0), uint8(0), uint8(0), []byte("\x00\x00\x00\x00\x00\x00\x00\x04\x00\x01\x00\x00"))
 	f.Fuzz(func(t *testing.T, which, first, made uint8, data []byte) {
@@ -42,7 +42,7 @@ func FuzzSchedule(f *testing.F) {
 	})
 }
 
-// FuzzRate makes a limiter at any rate. It is refused with a reason, or it is exact.
+// FuzzRate makes a limiter at any rate, which must be refused with a reason or be exact.
 func FuzzRate(f *testing.F) {
 	f.Add(uint8(0), int64(1), int64(1), int64(0), []byte("\x00\x00\x00\x00\x00\x06\x00\x04\x00\x01\x00\x00"))
 	f.Fuzz(func(t *testing.T, which uint8, requests, per, burst int64, data []byte) {
@@ -61,8 +61,8 @@ func FuzzRate(f *testing.F) {
 	})
 }
 
-// FuzzKeys takes all that one key has. Another key has all of its own, unless it is
-// the same.
+// FuzzKeys takes all units of one key. Another key must still have all of its own, unless
+// it is the same key.
 func FuzzKeys(f *testing.F) {
 	f.Add("a:b", "a_b")
 	f.Add("", "\x00")
@@ -83,8 +83,7 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// TestRatesAtTheEnds makes limiters at the ends of what is promised to be accepted
-// on every machine.
+// TestRatesAtTheEnds makes limiters at the limits of what every machine promises to accept.
 func TestRatesAtTheEnds(t *testing.T) {
 	for _, a := range algorithms {
 		for _, requests := range []int{1, 65536, math.MaxInt32} {

@@ -19,7 +19,8 @@ import (
 
 const shardBits = 6
 
-// craftedKeys returns n keys that FNV-1a, which has no seed, puts into one shard.
+// craftedKeys returns n keys that FNV-1a, a hash function without a seed, puts into one
+// shard.
 func craftedKeys(n int) (keys []string) {
 	for i := 0; len(keys) < n; i++ {
 		key := strconv.Itoa(i)
@@ -32,8 +33,8 @@ func craftedKeys(n int) (keys []string) {
 	return keys
 }
 
-// TestKeysSpread requires that keys, also those made for a known hash function,
-// lie evenly over the shards, by both halves of their identity.
+// TestKeysSpread requires that keys are spread evenly over the shards by both halves of
+// their identity, even keys that were made against a known hash function.
 func TestKeysSpread(t *testing.T) {
 	const n = 1000
 	mean := float64(n) / (1 << shardBits)
@@ -70,8 +71,8 @@ func consecutive(n int) (keys []string) {
 
 const printHash = "RATELIMIT_VERIFY_PRINT_HASH"
 
-// TestSeedIsNewInEachProcess runs itself in two processes and compares what one
-// key's identity is.
+// TestSeedIsNewInEachProcess runs itself in two processes, and requires that one key has
+// different identities in them.
 func TestSeedIsNewInEachProcess(t *testing.T) {
 	if os.Getenv(printHash) != "" {
 		fmt.Println("identity", keytable.HashOf("key"))
@@ -89,8 +90,8 @@ func TestSeedIsNewInEachProcess(t *testing.T) {
 	require.NotEqual(t, seen[0], seen[1])
 }
 
-// TestIdentitiesAreDistinct requires that keys which look alike have identities,
-// and so budgets, of their own.
+// TestIdentitiesAreDistinct requires that keys which look alike have different identities,
+// and so different budgets.
 func TestIdentitiesAreDistinct(t *testing.T) {
 	seen := make(map[keytable.Hash]string)
 	for _, key := range []string{
@@ -110,15 +111,15 @@ func TestIdentitiesAreDistinct(t *testing.T) {
 	}
 }
 
-// TestLooksLeaveNoTrace requires that looks and denials of what never fits keep no
-// key, whatever they are made by.
+// TestLooksLeaveNoTrace requires that no look, and no denial of a request that never fits,
+// creates a key, whichever method makes it.
 func TestLooksLeaveNoTrace(t *testing.T) {
 	for _, a := range algorithms {
 		const kept = 3
 		l := a.start(t, a.rate(ratelimit.PerHour(3).WithBurst(3)), ratelimit.WithClock(&manualClock{starts[0]}))
 		for i := range 1000 {
 			key := strconv.Itoa(i)
-			if i < kept { // so that there is a table at all
+			if i < kept { // so that there is a table
 				require.True(t, l.Allow(key).Allowed)
 				continue
 			}
@@ -132,21 +133,21 @@ func TestLooksLeaveNoTrace(t *testing.T) {
 			require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
 			require.Equal(t, kept, l.Len(), a.name)
 		}
-		require.NoError(t, l.Reset("never seen"))
+		require.NoError(t, l.Reset("this key was never used"))
 		require.Equal(t, kept, l.Len(), a.name)
 	}
 }
 
-// A clockless is a table's algorithm of states that are never as good as new, so
-// that all of them are kept.
+// A clockless is an algorithm of a table whose states are never as good as new, so that the
+// table keeps all of them.
 type clockless struct{}
 
 func (clockless) Idle(*int, keytable.Instant) bool       { return false }
 func (clockless) Inherit(s *int, _ keytable.Instant) int { return *s }
 
-// TestReadingsFollowTheLock requires that a reading of the machine's clock that was
-// taken before another one, but comes to the lock of its key after it, counts as
-// that one: also if the shard has split in between.
+// TestReadingsFollowTheLock requires the following of a reading of the machine's clock that
+// was taken before another one, but comes to the lock of its key after it: it counts as the
+// other one, even if the shard has split in between.
 func TestReadingsFollowTheLock(t *testing.T) {
 	table := keytable.New[int](clockless{}, 1<<20)
 	early, late := keytable.InstantAt(time.Second), keytable.InstantAt(2*time.Second)

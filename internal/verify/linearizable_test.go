@@ -16,9 +16,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A hostileClock stands still unless it is advanced. Between reading the time and
-// returning it, it lets other goroutines run, which is when a limiter that reads
-// it at the wrong place goes wrong.
+// A hostileClock stands still unless it is advanced. Between reading the time and returning
+// it, it lets other goroutines run. A limiter that reads the clock at a wrong place then
+// decides wrongly.
 type hostileClock struct{ now atomic.Int64 }
 
 func (c *hostileClock) Now() time.Time {
@@ -29,13 +29,13 @@ func (c *hostileClock) Now() time.Time {
 	return time.Unix(0, now)
 }
 
-// An asker is what a history is recorded of.
+// An asker is a limiter whose history is recorded.
 type asker interface {
 	Take(ctx context.Context, key string, n int) (ratelimit.Result, error)
 }
 
-// A request is one operation of a history: an ask for n units of a key, or an
-// advance of the clock, which all keys see.
+// A request is one operation of a history: an ask for n units of a key, or an advance of
+// the clock, which affects all keys.
 type request struct {
 	key     int
 	n       int
@@ -48,8 +48,8 @@ const (
 	checkTimeout   = 5 * time.Second
 )
 
-// history runs random requests against l from several goroutines and returns what
-// each was answered, and when it was called and returned on one common counter.
+// history makes random requests of l from several goroutines. It returns the answer to
+// each, with the times of its call and its return on one common counter.
 func history(l asker, clock *hostileClock, seed uint64) []porcupine.Operation {
 	var stamp atomic.Int64
 	var done sync.WaitGroup
@@ -85,8 +85,8 @@ func history(l asker, clock *hostileClock, seed uint64) []porcupine.Operation {
 	return all
 }
 
-// sequential is the model of one key: its state moves by step, and every Result
-// must be as step says, as a whole.
+// sequential is the model of one key. step changes its state, and every whole Result must
+// be that of step.
 func sequential(step seqStep) porcupine.Model {
 	return porcupine.Model{
 		Partition: byKey,
@@ -103,8 +103,8 @@ func sequential(step seqStep) porcupine.Model {
 	}
 }
 
-// byKey returns the requests for each key, with the advances of the clock in all
-// of them. If the whole is linearizable, so is each of these.
+// byKey returns the requests for each key, with all advances of the clock. If the whole
+// history is linearizable, so is each of these.
 func byKey(all []porcupine.Operation) [][]porcupine.Operation {
 	var parts [3][]porcupine.Operation
 	for _, op := range all {
@@ -118,7 +118,7 @@ func byKey(all []porcupine.Operation) [][]porcupine.Operation {
 	return parts[:]
 }
 
-// A verdict counts what the checker found.
+// A verdict counts what the checker has found.
 type verdict struct {
 	histories, operations, illegal, unknown int
 	slowest                                 time.Duration
@@ -144,9 +144,9 @@ func examine(a algorithm, histories int, start func(clock *hostileClock) asker) 
 	return v
 }
 
-// TestLinearizable requires that what goroutines are answered at the same time is
-// what they could have been answered one after another, each at what the clock
-// read at some instant between its call and its return.
+// TestLinearizable requires that the answers to concurrent requests are possible for the
+// same requests one after the other, each decided at a time that the clock showed between
+// its call and its return.
 func TestLinearizable(t *testing.T) {
 	const histories = 200
 	for _, a := range algorithms {

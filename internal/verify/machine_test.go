@@ -13,12 +13,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// A machine is a limiter of many keys, with a model for each key that was asked
-// for.
+// A machine is a limiter of many keys, with a model for each key that was asked for.
 //
-// A table of more than a few keys forgets those that are as good as new. That is
-// invisible as long as the clock does not step back and the burst is not raised,
-// so the machine has either many keys, or few and freer moves.
+// A table that is not small forgets keys that are as good as new. That is invisible as long
+// as the clock does not step back and the burst is not raised. The machine therefore has
+// either many keys, or few keys and freer moves.
 type machine struct {
 	algorithm algorithm
 	limiter   limiter
@@ -27,15 +26,15 @@ type machine struct {
 	rates     []ratelimit.Rate
 	models    map[string]ratelimittest.Model
 	keys      *rapid.Generator[string]
-	free      bool // few keys
+	free      bool // whether it has few keys
 	last      ratelimit.Result
 	acts      map[string]int
 }
 
-const fewKeys = 4 // a table keeps as many without forgetting any
+const fewKeys = 4 // a table keeps so many keys without forgetting any
 
 var (
-	// oneBurst are rates that differ in all but the burst.
+	// oneBurst are rates that differ in everything except the burst.
 	oneBurst = []ratelimit.Rate{
 		{Requests: 3, Per: 10, Burst: 5},
 		{Requests: 1, Per: 7, Burst: 5},
@@ -54,7 +53,7 @@ func (m *machine) model(key string) ratelimittest.Model {
 	return m.models[key]
 }
 
-// ask asks for n units and compares the whole answer.
+// ask asks for n units, and compares the whole answer.
 func (m *machine) ask(t *rapid.T, key string, n int) {
 	res, err := m.limiter.Take(context.Background(), key, n)
 	require.NoError(t, err)
@@ -128,8 +127,8 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 	return acts
 }
 
-// TestPropertiesOfManyKeys does random things in a random order and compares all keys with
-// their models after each.
+// TestPropertiesOfManyKeys makes random calls in a random order, and after each compares
+// all keys with their models.
 func TestPropertiesOfManyKeys(t *testing.T) {
 	each(t, func(t *testing.T, a algorithm) {
 		acts := make(map[string]int)

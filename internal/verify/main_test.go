@@ -8,16 +8,16 @@ import (
 	"go.uber.org/goleak"
 )
 
-// fullChecks is how many random schedules a plain run makes of each kind and for
-// each algorithm, and stepsEach how many calls each of them has.
+// fullChecks is how many random schedules of each kind a plain run makes for each
+// algorithm. stepsEach is how many calls each of them has.
 const (
 	fullChecks = 2000
 	raceChecks = 200
 	stepsEach  = 60
 )
 
-// TestMain sets the defaults of rapid's flags, unless they were given, and fails
-// if a goroutine is left at the end.
+// TestMain sets the defaults of rapid's flags, unless they were given, and fails if a
+// goroutine is left at the end.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	checks := fullChecks
@@ -41,7 +41,7 @@ func unlessGiven(name, value string) {
 	}
 }
 
-// scaled returns n, or less of it under the race detector and with -short.
+// scaled returns n, or less under the race detector and with -short.
 func scaled(n int) int {
 	switch {
 	case testing.Short():
@@ -52,15 +52,15 @@ func scaled(n int) int {
 	return n
 }
 
-// wantChecks is how many schedules rapid has to have run by now for a property
-// to count as checked.
+// wantChecks is how many schedules rapid must have run by now for a property to count as
+// checked.
 func wantChecks() int {
 	n, err := strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
 	if err != nil {
 		panic(err)
 	}
 	if testing.Short() {
-		n /= 5 // as rapid does
+		n /= 5 // rapid does the same
 	}
 	return n
 }

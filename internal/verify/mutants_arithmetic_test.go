@@ -100,7 +100,7 @@ var bucketMutants = []mutant{
 	},
 }
 
-// windowMutants are faults in the three algorithms of windows.
+// windowMutants are faults in the three algorithms that count in windows.
 var windowMutants = []mutant{
 	{
 		name: "boundary inclusive in a fixed window", file: "fixedwindow.go",

@@ -18,11 +18,11 @@ import (
 // root is the root of the repository.
 const root = "../.."
 
-// mutantName is the variable of the environment that names the mutant that the binary
-// of buildMutants is to be.
+// mutantName is the environment variable that tells the binary of buildMutants which mutant
+// to be.
 const mutantName = "RATELIMIT_MUTANT"
 
-// mutantFile is the file that each package with mutants gets.
+// mutantFile is a file that is added to each package with mutants.
 const mutantFile = `package %s
 
 import "os"
@@ -30,8 +30,8 @@ import "os"
 var activeMutant = os.Getenv(%q)
 `
 
-// buildMutants compiles the tests once with all mutants in it, each behind a switch, and
-// returns the binary. To compile takes far longer than to find a fault.
+// buildMutants compiles the tests once, with all mutants behind switches, and returns the
+// binary. One compilation takes far longer than it takes to find one mutant.
 func buildMutants(t *testing.T, all []mutant) (binary string) {
 	dir := t.TempDir()
 	replace := make(map[string]string)
@@ -67,16 +67,16 @@ func byFile(all []mutant) map[string][]mutant {
 	return files
 }
 
-// withMutants returns the source of the file at path, and its package. In front of the
-// body of each function that one of some changes is the body that the mutant gives it,
-// for when it is active.
+// withMutants returns the source of the file at path, with mutants, and its package. At the
+// beginning of each function that a mutant of some changes, it inserts the changed body of
+// that mutant, which runs if the mutant is active.
 func withMutants(t *testing.T, path string, some []mutant) (source, pkg string) {
 	text, err := os.ReadFile(filepath.Join(root, path))
 	require.NoError(t, err)
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, text, parser.SkipObjectResolution)
 	require.NoError(t, err)
-	bodies := make(map[int]string) // by where they go
+	bodies := make(map[int]string) // text to insert, by place
 	for _, m := range some {
 		at, body := m.body(t, string(text), fset, file)
 		bodies[at] += fmt.Sprintf("\nif activeMutant == %q {%s}\n", m.name, body)
@@ -89,8 +89,8 @@ func withMutants(t *testing.T, path string, some []mutant) (source, pkg string) 
 	return b.String(), file.Name.Name
 }
 
-// body returns where the body begins, in the source of m's file, of the function that m
-// changes, and what m makes of it. A mutant changes nothing else.
+// body returns where the body begins of the function that m changes, in the source of m's
+// file, and the body that m makes of it. A mutant may change nothing outside of that body.
 func (m mutant) body(t *testing.T, source string, fset *token.FileSet, file *ast.File) (at int, body string) {
 	require.Equal(t, 1, strings.Count(source, m.old), "%s: what it replaces must occur once in %s:\n%s", m.name, m.file, m.old)
 	end := strings.Index(source, m.old) + len(m.old)
@@ -107,7 +107,7 @@ func (m mutant) body(t *testing.T, source string, fset *token.FileSet, file *ast
 		}
 		body = mutated[from:to]
 		if f.Type.Results == nil {
-			body += "\nreturn\n" // else it ends with one
+			body += "\nreturn\n" // a function with results ends with its own return
 		}
 		return from, body
 	}

@@ -1,6 +1,6 @@
 package verify
 
-// decisionMutants are faults in the way of a decision.
+// decisionMutants are faults on the way of a decision from a call to the arithmetic.
 var decisionMutants = []mutant{
 	{
 		name: "clock read before the lock, not clamped", file: "internal/engine/limiter.go",

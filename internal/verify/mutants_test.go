@@ -15,22 +15,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A mutant is one fault that is put into the parent module's source.
+// A mutant is one fault that is put into the source of the parent module.
 type mutant struct {
 	name string
-	file string // from the root of the repository
-	old  string // occurs once in the file
+	file string // path from the root of the repository
+	old  string // must occur once in the file
 	new  string
-	by   string // the tests that must fail, as a pattern
-	why  string // they must
+	by   string // pattern of the tests that must fail
+	why  string // why these tests must fail
 
-	// timeout is how long the tests may take, of a mutant that makes them hang.
+	// timeout is how long the tests may take with a mutant that makes them hang.
 	timeout string
 }
 
-// runTests has binary run the tests that pattern matches, as the mutant of this name,
-// in the fewest schedules that find every mutant. It returns what they print, and an
-// error if one fails.
+// runTests runs the tests of binary that pattern matches, with the mutant of this name
+// active and with the fewest schedules that find every mutant. It returns their output, and
+// an error if a test fails.
 func runTests(t *testing.T, binary, pattern, name, timeout string) (output string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -47,7 +47,7 @@ func runTests(t *testing.T, binary, pattern, name, timeout string) (output strin
 	return output, err
 }
 
-// tests returns the pattern of all tests that find a mutant.
+// tests returns a pattern of all tests that must find a mutant.
 func tests() string {
 	names := make(map[string]bool)
 	for _, m := range mutants() {
@@ -59,8 +59,8 @@ func tests() string {
 
 const mutantsSwitch = "RATELIMIT_MUTANTS"
 
-// TestMutants puts one fault at a time into the source and requires that the tests
-// find it. It takes a while, so it only runs when told to.
+// TestMutants puts one fault at a time into the source, and requires that the tests find
+// it. It takes a while, so it runs only when the environment asks for it.
 func TestMutants(t *testing.T) {
 	if os.Getenv(mutantsSwitch) != "1" {
 		t.Skipf("takes half a minute: set %s=1 to run the %d mutants", mutantsSwitch, len(mutants()))
@@ -91,8 +91,8 @@ func TestMutants(t *testing.T) {
 	require.EqualValues(t, len(all), killed.Load())
 }
 
-// TestMutantsApply requires that every mutant still has its place in the source, so
-// that none is left behind unnoticed when the source changes.
+// TestMutantsApply requires that the text of every mutant still occurs in the source, so
+// that a change of the source cannot leave a mutant behind unnoticed.
 func TestMutantsApply(t *testing.T) {
 	names := make(map[string]bool)
 	for _, m := range mutants() {

@@ -8,26 +8,26 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An oracle knows what one key was granted and when, and nothing else. It judges
-// a Result by trying out which asks would break the algorithm's constraint: it
-// has no running state, and it never computes an answer of its own.
+// An oracle knows only what one key was granted, and when. It judges a Result by trying
+// which asks would break the constraint of the algorithm. It has no running state, and
+// never computes an answer of its own.
 type oracle struct {
 	rate   ratelimit.Rate
-	made   time.Time // when the limiter was
+	made   time.Time // when the limiter was made
 	fits   constraint
 	grants []grant
 }
 
-// A grant is one admitted ask.
+// A grant is one request that was granted.
 type grant struct {
-	at   *big.Rat // nanoseconds since the Unix epoch
-	n    *big.Rat // units
-	in   *big.Rat // number of the aligned window that holds at
+	at   *big.Rat // in nanoseconds since the Unix epoch
+	n    *big.Rat // in units
+	in   *big.Rat // number of the aligned window that contains at
 	left *big.Rat // when the last unit before it has left a leaky bucket
 }
 
-// A constraint reports whether n more units at the instant u, which is not before
-// the last grant, are within what the algorithm allows.
+// A constraint reports whether the algorithm allows n more units at the instant u, which is
+// not before the last grant.
 type constraint func(o *oracle, u, n *big.Rat) bool
 
 func rat[N int | int64 | time.Duration](n N) *big.Rat { return new(big.Rat).SetInt64(int64(n)) }
@@ -39,7 +39,7 @@ func less(a, b *big.Rat) bool                         { return a.Cmp(b) < 0 }
 
 // floor returns the largest whole number that is not above a.
 func floor(a *big.Rat) *big.Rat {
-	// Euclidean division rounds down, as a denominator is positive.
+	// Euclidean division rounds down, because a denominator is positive.
 	return new(big.Rat).SetInt(new(big.Int).Div(a.Num(), a.Denom()))
 }
 
@@ -62,8 +62,8 @@ func (o *oracle) limit() int {
 // perUnit returns the nanoseconds in which one unit is earned.
 func (o *oracle) perUnit() *big.Rat { return div(rat(o.rate.Per), rat(o.rate.Requests)) }
 
-// instant returns when an ask at the reading at counts: not before the last
-// grant, and not further than a Duration reaches from when the limiter was made.
+// instant returns the instant at which an ask at the reading at counts. It is not before
+// the last grant, and not further than a Duration reaches from when the limiter was made.
 func (o *oracle) instant(at time.Time) *big.Rat {
 	u := add(epoch(o.made), rat(at.Sub(o.made)))
 	if n := len(o.grants); n > 0 && less(u, o.grants[n-1].at) {
@@ -72,13 +72,13 @@ func (o *oracle) instant(at time.Time) *big.Rat {
 	return u
 }
 
-// grant remembers n units at u.
+// grant records a grant of n units at u.
 func (o *oracle) grant(u, n *big.Rat) {
 	o.grants = append(o.grants, grant{u, n, o.window(u), o.departure(u)})
 }
 
-// departure returns when the units of an ask at u begin to leave a leaky bucket:
-// once those of the grant before have left, each in its time.
+// departure returns when the units of an ask at u begin to leave a leaky bucket: when those
+// of the grant before have left.
 func (o *oracle) departure(u *big.Rat) *big.Rat {
 	if n := len(o.grants); n > 0 {
 		before := o.grants[n-1]
@@ -89,8 +89,8 @@ func (o *oracle) departure(u *big.Rat) *big.Rat {
 	return u
 }
 
-// judge says what is wrong with res, the answer to an ask for n units at the
-// reading at, or returns "". It remembers what was granted.
+// judge returns a text that says what is wrong with res, the answer to an ask for n units
+// at the reading at, or "". It records what was granted.
 func (o *oracle) judge(at time.Time, n int, res ratelimit.Result, leaky bool) string {
 	u := o.instant(at)
 	asked := rat(max(n, 1))
@@ -118,7 +118,7 @@ func (o *oracle) judge(at time.Time, n int, res ratelimit.Result, leaky bool) st
 	return o.judgeReset(u, res)
 }
 
-// judgeRetry requires RetryAfter to be the shortest wait that is long enough.
+// judgeRetry requires that RetryAfter is the shortest wait that is long enough.
 func (o *oracle) judgeRetry(u, n *big.Rat, res ratelimit.Result) string {
 	never := res.RetryAfter == ratelimit.Never
 	switch {
@@ -144,8 +144,8 @@ func (o *oracle) judgeRetry(u, n *big.Rat, res ratelimit.Result) string {
 	return ""
 }
 
-// judgeReset requires ResetAfter to be the shortest time after which the whole
-// limit would be granted at once.
+// judgeReset requires that ResetAfter is the shortest time after which the whole limit
+// would be granted at once.
 func (o *oracle) judgeReset(u *big.Rat, res ratelimit.Result) string {
 	then, all := add(u, rat(res.ResetAfter)), rat(o.limit())
 	if res.ResetAfter < 0 || res.ResetAfter != ratelimit.Never && !o.fits(o, then, all) {
@@ -157,7 +157,7 @@ func (o *oracle) judgeReset(u *big.Rat, res ratelimit.Result) string {
 	return ""
 }
 
-// judgeDelay requires Delay to be the time to the departure, rounded up.
+// judgeDelay requires that Delay is the time until the departure, rounded up.
 func (o *oracle) judgeDelay(u *big.Rat, res ratelimit.Result, leaky bool) string {
 	want := rat(0)
 	if leaky && res.Allowed {
@@ -172,7 +172,7 @@ func (o *oracle) judgeDelay(u *big.Rat, res ratelimit.Result, leaky bool) string
 	return ""
 }
 
-// broken says which law the grants break, or returns "".
+// broken returns a text that says which of laws the grants break, or "".
 func (o *oracle) broken(laws []law) string {
 	for _, l := range laws {
 		if problem := l(o); problem != "" {

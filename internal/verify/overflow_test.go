@@ -15,8 +15,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// A crowd is a limiter with fewer slots than it is asked for keys, and what each
-// key was granted.
+// A crowd is a limiter that is asked for more keys than it has slots, with what each key
+// was granted.
 type crowd struct {
 	algorithm algorithm
 	limiter   limiter
@@ -24,14 +24,14 @@ type crowd struct {
 	rate      ratelimit.Rate
 	granted   map[string]*oracle
 
-	victim  ratelimittest.Model // of the key that was asked for first
-	tracked bool                // whether the victim has had its slot ever since
-	victims int                 // answers for it that were compared
+	victim  ratelimittest.Model // model of the key that was asked for first
+	tracked bool                // whether that key has kept its slot ever since
+	victims int                 // number of answers for it that were compared
 }
 
 const victim = "victim"
 
-// ask asks for n units of key, and compares the answer if key is the victim.
+// ask asks for n units of key. If key is the victim, it compares the answer.
 func (c *crowd) ask(t require.TestingT, key string, n int) ratelimit.Result {
 	res, err := c.limiter.Take(context.Background(), key, n)
 	require.NoError(t, err)
@@ -49,13 +49,13 @@ func (c *crowd) ask(t require.TestingT, key string, n int) ratelimit.Result {
 		require.Equal(t, c.victim.Ask(c.clock.now, n), res, "a key that has a slot is not affected by others")
 		c.victims++
 	case c.victim.Ask(c.clock.now, 0).ResetAfter == 0:
-		c.tracked = false // it may have made room
+		c.tracked = false // the victim's slot may have been given away
 	}
 	return res
 }
 
-// sound requires that a lone ask for a unit is granted after RetryAfter, and not a
-// nanosecond earlier.
+// sound requires that an ask for one unit is granted after RetryAfter if no other came
+// first, and denied one nanosecond earlier.
 func (c *crowd) sound(t require.TestingT, key string, res ratelimit.Result) {
 	now := c.clock.now
 	defer func() { c.clock.now = now }()
@@ -65,8 +65,8 @@ func (c *crowd) sound(t require.TestingT, key string, res ratelimit.Result) {
 	require.False(t, c.limiter.Peek(key).Allowed, "denied just before RetryAfter %d", res.RetryAfter)
 }
 
-// TestPropertiesOfOverflow asks for more keys than there are slots. No key, with
-// a slot or without, is granted more than a limiter of its own would ever grant.
+// TestPropertiesOfOverflow asks for more keys than there are slots. No key, with a slot or
+// without, may be granted more than a limiter of its own would grant.
 func TestPropertiesOfOverflow(t *testing.T) {
 	const calls = 60
 	each(t, func(t *testing.T, a algorithm) {
@@ -106,9 +106,9 @@ func TestPropertiesOfOverflow(t *testing.T) {
 	})
 }
 
-// TestPropertiesOfOverflowUnderAClockThatStepsBack does the same with a clock that goes either
-// way. A key's bound then holds from its earliest reading to the latest reading of
-// anybody.
+// TestPropertiesOfOverflowUnderAClockThatStepsBack does the same with a clock that also
+// steps back. The bound of a key then holds from its earliest reading to the latest reading
+// of any key.
 func TestPropertiesOfOverflowUnderAClockThatStepsBack(t *testing.T) {
 	for _, a := range []algorithm{algorithms[0], algorithms[4]} {
 		t.Run(a.name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestPropertiesOfOverflowUnderAClockThatStepsBack(t *testing.T) {
 	}
 }
 
-// greedy2 takes all that is to be had for key, in two asks.
+// greedy2 takes all units of key, in two asks.
 func greedy2(t require.TestingT, l limiter, key string) (taken int) {
 	for _, n := range []int{(l.Peek(key).Remaining + 1) / 2, l.Peek(key).Remaining / 2} {
 		res, err := l.Take(context.Background(), key, n)
@@ -147,9 +147,9 @@ func greedy2(t require.TestingT, l limiter, key string) (taken int) {
 	return taken
 }
 
-// TestOverflowIsInherited fills the only slot, lets another key use up what keys
-// without a slot share, and frees the slot: the other key gets it, but nothing
-// more, while the one that was reset is as good as new.
+// TestOverflowIsInherited fills the only slot, lets another key use up what keys without a
+// slot share, and frees the slot. The other key gets the slot, but nothing more; the key
+// that was reset is as good as new.
 func TestOverflowIsInherited(t *testing.T) {
 	for _, a := range algorithms {
 		r := a.rate(ratelimit.Rate{Requests: 4, Per: time.Hour, Burst: 4})
@@ -157,7 +157,7 @@ func TestOverflowIsInherited(t *testing.T) {
 		l := a.start(t, r, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
 		require.Equal(t, 4, greedy(t, l, "holder"), a.name)
 		require.Equal(t, 4, greedy(t, l, "other"), "%s: keys without a slot share a whole limit", a.name)
-		require.Equal(t, 0, greedy(t, l, "third"), "%s: and share it only once", a.name)
+		require.Equal(t, 0, greedy(t, l, "third"), "%s: keys without a slot share the limit only once", a.name)
 		require.Equal(t, 0, greedy(t, l, "holder"), a.name)
 
 		require.NoError(t, l.Reset("holder"))
@@ -166,7 +166,7 @@ func TestOverflowIsInherited(t *testing.T) {
 		require.Equal(t, 1, l.Len(), a.name)
 
 		clock.now = clock.now.Add(l.Peek("other").RetryAfter)
-		require.True(t, l.Allow("other").Allowed, "%s: and no more than that", a.name)
+		require.True(t, l.Allow("other").Allowed, "%s: a key owes no more than what it shared", a.name)
 		require.LessOrEqual(t, l.Peek("holder").Remaining, 4, a.name)
 
 		l = a.start(t, r, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
@@ -175,13 +175,13 @@ func TestOverflowIsInherited(t *testing.T) {
 			require.True(t, l.Allow("other").Allowed, a.name)
 		}
 		require.NoError(t, l.Reset("holder"))
-		require.True(t, l.Allow("other").Allowed, "%s: the fourth of four, for which it gets the slot", a.name)
-		require.Equal(t, 0, l.Peek("other").Remaining, "%s: the slot holds what it shared before", a.name)
+		require.True(t, l.Allow("other").Allowed, "%s: the fourth of four units, with which the key gets the slot", a.name)
+		require.Equal(t, 0, l.Peek("other").Remaining, "%s: the slot holds what the key shared before", a.name)
 	}
 }
 
-// TestNewcomersAreNotLockedOut floods a full table whose keys all stay in debt. A
-// newcomer is told how long to wait and then gets its unit, again and again.
+// TestNewcomersAreNotLockedOut floods a full table whose keys all stay in debt. A new key
+// must be told how long to wait and then get its unit, again and again.
 func TestNewcomersAreNotLockedOut(t *testing.T) {
 	for _, a := range algorithms {
 		r := a.rate(ratelimit.Rate{Requests: 10, Per: time.Minute, Burst: 10})
@@ -205,9 +205,9 @@ func TestNewcomersAreNotLockedOut(t *testing.T) {
 	}
 }
 
-// TestOverflowOfALogKeepsItsEntries lets a slot come free while keys without one
-// share three entries of different age. A key that is denied then is told when the
-// oldest of them leaves, as it would be told if the slot were still taken.
+// TestOverflowOfALogKeepsItsEntries frees a slot while keys without one share three entries
+// of different ages. A key that is then denied must be told when the oldest entry leaves,
+// as if the slot were still taken.
 func TestOverflowOfALogKeepsItsEntries(t *testing.T) {
 	clock := &manualClock{starts[0]}
 	l := algorithms[2].start(t, ratelimit.Rate{Requests: 3, Per: 10}, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(2))

@@ -10,16 +10,16 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// A player makes the calls of a schedule to a limiter, to one model per key and,
-// as long as the rate is the first one, to one oracle per key.
+// A player makes the calls of a schedule on a limiter and on one model for each key. As
+// long as the rate is the first one, it also asks one oracle for each key.
 type player struct {
 	algorithm algorithm
 	limiter   limiter
 	clock     *manualClock
 	made      time.Time
 	rate      ratelimit.Rate
-	rates     []ratelimit.Rate // to change to
-	changed   bool             // the rate, which ends what an oracle can judge
+	rates     []ratelimit.Rate // rates to change to
+	changed   bool             // whether the rate has changed, so that oracles can no longer judge
 	seats     map[string]*seat
 
 	calls, judged int
@@ -29,19 +29,19 @@ type player struct {
 type seat struct {
 	model  ratelimittest.Model
 	oracle *oracle
-	asked  time.Time // the reading of the last ask
+	asked  time.Time // time of the last ask
 	last   ratelimit.Result
 }
 
-// ended is a context that is over.
+// ended is a context that has ended.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// newPlayer returns a player of a, for a limiter that is made at the instant made
-// with the first of rates.
+// newPlayer returns a player of a limiter of a, which is made at the instant made with the
+// rate first.
 func newPlayer(a algorithm, made time.Time, first ratelimit.Rate, rates []ratelimit.Rate) (*player, error) {
 	p := &player{algorithm: a, made: made, rate: first, rates: rates, seats: make(map[string]*seat)}
 	p.clock = &manualClock{made}
@@ -62,7 +62,7 @@ func newPlayer(a algorithm, made time.Time, first ratelimit.Rate, rates []rateli
 
 func (p *player) key(c call) string { return keys[int(c.Key)%len(keys)] }
 
-// play makes the calls, and then checks the laws over all that was granted.
+// play makes the calls, and then checks the laws over everything that was granted.
 func (p *player) play(schedule []call) error {
 	for i, c := range schedule {
 		if err := p.do(c); err != nil {
@@ -77,7 +77,7 @@ func (p *player) play(schedule []call) error {
 	return nil
 }
 
-// obeyed checks the laws over what s was granted.
+// obeyed checks the laws over what the key of s was granted.
 func (p *player) obeyed(s *seat) error {
 	if problem := s.oracle.broken(p.algorithm.laws); problem != "" {
 		return fmt.Errorf("%s at %#v: %s", p.algorithm.name, p.rate, problem)
@@ -85,7 +85,7 @@ func (p *player) obeyed(s *seat) error {
 	return nil
 }
 
-// do makes one call and compares the answers.
+// do makes one call, and compares the answers.
 func (p *player) do(c call) error {
 	p.calls++
 	p.clock.now = p.moved(c)
@@ -120,8 +120,8 @@ func (p *player) do(c call) error {
 	return p.compare(s, c, n, res)
 }
 
-// compare compares the whole of res, an answer for n units, with what the model
-// says, and lets the oracle judge it.
+// compare compares the whole of res, an answer for n units, with that of the model, and
+// lets the oracle judge it.
 func (p *player) compare(s *seat, c call, n int, res ratelimit.Result) error {
 	s.asked, s.last = p.clock.now, res
 	if want := s.model.Ask(p.clock.now, n); res != want {
@@ -163,7 +163,7 @@ func (p *player) change(r ratelimit.Rate) error {
 	return nil
 }
 
-// refused requires that nothing was decided, for the reason want.
+// refused requires that nothing was decided, and that the error is want.
 func refused(res ratelimit.Result, err, want error) error {
 	if !errors.Is(err, want) || res != (ratelimit.Result{}) {
 		return fmt.Errorf("got %+v and the error %w, want the zero Result and %w", res, err, want)

@@ -10,19 +10,19 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// TestProperties plays random schedules at small and everyday rates. Every answer,
-// as a whole, is that of the model, and what was granted breaks no constraint.
+// TestProperties plays random schedules at small and everyday rates. Every whole answer
+// must be that of the model, and the grants may break no constraint.
 func TestProperties(t *testing.T) {
 	each(t, func(t *testing.T, a algorithm) { playAll(t, a, a.those(everydayRates)) })
 }
 
-// TestPropertiesOfExtremes does the same at the ends of what a Rate can say.
+// TestPropertiesOfExtremes does the same at the limits of what a Rate can express.
 func TestPropertiesOfExtremes(t *testing.T) {
 	each(t, func(t *testing.T, a algorithm) { playAll(t, a, a.those(extremeRates)) })
 }
 
-// playAll plays random schedules of a, each of which begins at one of rates and
-// may change to another.
+// playAll plays random schedules of a. Each of them begins at one of rates, and may change
+// to another.
 func playAll(t *testing.T, a algorithm, rates []ratelimit.Rate) {
 	schedules, calls, judged := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -46,9 +46,10 @@ func playAll(t *testing.T, a algorithm, rates []ratelimit.Rate) {
 	require.Equal(t, schedules*stepsEach, calls)
 }
 
-// TestPropertiesTokenAndLeakyBucketShare plays the same random schedules to both: but
-// for the Delay their answers are the same, call by call, as long as the rate is.
-// A change of it counts what is queued in the one and what is owed in the other.
+// TestPropertiesTokenAndLeakyBucketShare plays the same random schedules on both. As long
+// as the rate does not change, their answers are the same, call by call, except for the
+// Delay. A change of the rate counts what is queued in one of them, and what is owed in the
+// other.
 func TestPropertiesTokenAndLeakyBucketShare(t *testing.T) {
 	t.Parallel()
 	token, leaky := algorithms[0], algorithms[4]
@@ -71,7 +72,7 @@ func TestPropertiesTokenAndLeakyBucketShare(t *testing.T) {
 	require.GreaterOrEqual(t, schedules, wantChecks())
 }
 
-// same makes a call to the player's limiter and to other, and compares.
+// same makes a call on the player's limiter and on other, and compares the answers.
 func (p *player) same(other limiter, c call) error {
 	p.clock.now = p.moved(c)
 	key := p.key(c)
@@ -89,7 +90,7 @@ func (p *player) same(other limiter, c call) error {
 	return expect(answer{got, err}, answer{want, wantErr})
 }
 
-// An answer is what Take returns.
+// An answer is what Take has returned.
 type answer struct {
 	res ratelimit.Result
 	err error

@@ -2,6 +2,6 @@
 
 package verify
 
-// raceEnabled reports whether the race detector is on, which makes a run about
-// ten times as slow.
+// raceEnabled reports whether the race detector is on, which makes a run about ten times as
+// slow.
 const raceEnabled = false

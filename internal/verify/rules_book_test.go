@@ -10,26 +10,26 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// An account is what one key of one rule has used, in a slow and obvious form.
+// An account is what one key of one rule has used, kept in a slow and obvious way.
 type account interface {
 	ratelimittest.Model
 
-	// wish says at which rate the asks from here on are. Nobody announces it.
+	// wish sets the rate of the asks from here on. The change is not announced.
 	wish(r ratelimit.Rate)
 
-	// met says that the key was asked for at the instant at, and not charged.
+	// met records that the key was asked for at the instant at, and not charged.
 	met(at time.Time)
 }
 
-// A plain account is at one rate, unless a change of it is announced.
+// A plain account has one rate, except for announced changes.
 type plain struct{ ratelimittest.Model }
 
 func (plain) wish(ratelimit.Rate) {}
 func (plain) met(time.Time)       {}
 
-// A book is the reference of a RateLimiter: the rules in order, and an account for
-// each key of each of them. What several rules come to is put together from what
-// each of them says alone.
+// A book is the reference of a RateLimiter: the rules in order, and an account for each key
+// of each rule. It puts the answer of several rules together from what each of them says as
+// the only rule.
 type book struct {
 	made     time.Time
 	rules    []bookRule
@@ -38,7 +38,7 @@ type book struct {
 	stats    map[string]*ratelimit.RuleStats
 }
 
-// A bookRule is a rule without empty fields that stand for something.
+// A bookRule is a rule in which every default is written out.
 type bookRule struct {
 	ratelimit.Rule
 	isDefault bool
@@ -70,7 +70,7 @@ func named(name ratelimit.Algorithm) algorithm {
 	return algorithms[i]
 }
 
-// suits says how well r matches endpoint: 0 if not at all.
+// suits returns how well r matches endpoint: 0 if it does not match.
 func (r bookRule) suits(endpoint string) int {
 	text, isPrefix := strings.CutSuffix(r.Endpoint, "*")
 	switch {
@@ -86,8 +86,8 @@ func (r bookRule) suits(endpoint string) int {
 	return 0
 }
 
-// those returns the rules for req, in order, or false if it names one that does not
-// exist.
+// those returns the rules for req, in order. It returns false if req names a rule that does
+// not exist.
 func (b *book) those(req ratelimit.Request) (those []bookRule, ok bool) {
 	if len(req.Rules) > 0 {
 		for _, r := range b.rules {
@@ -114,7 +114,7 @@ func (b *book) those(req ratelimit.Request) (those []bookRule, ok bool) {
 	return those, true
 }
 
-// rate returns what r grants to who makes req.
+// rate returns the rate at which r decides req.
 func (r bookRule) rate(req ratelimit.Request) ratelimit.Rate {
 	if r.Resolve != nil {
 		if rate, ok := r.Resolve(req); ok {
@@ -127,7 +127,7 @@ func (r bookRule) rate(req ratelimit.Request) ratelimit.Rate {
 	return r.Rate
 }
 
-// account returns the account of r that req takes from.
+// account returns the account of r that req is charged to.
 func (b *book) account(r bookRule, req ratelimit.Request) account {
 	key := map[ratelimit.KeyType][3]string{
 		ratelimit.KeyUser:         {"user", req.Client},
@@ -144,8 +144,8 @@ func (b *book) account(r bookRule, req ratelimit.Request) account {
 	return all[key]
 }
 
-// ask answers req at the instant at, or looks. It reports false if req names a rule
-// that does not exist.
+// ask answers req at the instant at, or only looks if take is false. It returns false if
+// req names a rule that does not exist.
 func (b *book) ask(at time.Time, req ratelimit.Request, take bool) (ratelimit.Result, bool) {
 	those, ok := b.those(req)
 	if !ok {
@@ -169,8 +169,8 @@ func (b *book) ask(at time.Time, req ratelimit.Request, take bool) (ratelimit.Re
 	return together(those, answers, passes), true
 }
 
-// settle charges r for req if it has enough and the request passes, and returns what
-// it says to it; look is what it said to a look.
+// settle charges r for req if r has enough and the request passes, and returns the answer
+// of r. look is the answer of r to a look.
 func (b *book) settle(at time.Time, r bookRule, req ratelimit.Request, look ratelimit.Result, fits, passes bool) ratelimit.Result {
 	account, stats := b.account(r, req), b.stats[r.Name]
 	switch {
@@ -187,8 +187,8 @@ func (b *book) settle(at time.Time, r bookRule, req ratelimit.Request, look rate
 	return account.Ask(at, max(req.Cost, 1))
 }
 
-// together returns the answer to a request to which rules, in their order, gave
-// answers.
+// together returns the answer to a request from answers, which are those of rules in their
+// order.
 func together(rules []bookRule, answers []ratelimit.Result, passes bool) ratelimit.Result {
 	res := ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}
 	first := true

@@ -13,16 +13,16 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A ledger is an account that knows what it was granted, and at which rates.
+// A ledger is an account that also remembers what it was granted, and at which rates.
 type ledger struct {
 	account
 	bucket bool
 	grants []grant
-	bursts []int // in force at each of grants
+	bursts []int // burst in force at each of grants
 	rates  []ratesince
 }
 
-// A ratesince is a rate and when it came into force.
+// A ratesince is a rate, with the instant since which it is in force.
 type ratesince struct {
 	at   *big.Rat
 	rate ratelimit.Rate
@@ -52,7 +52,7 @@ func (l *ledger) Reset() {
 	l.grants, l.bursts = nil, nil
 }
 
-// earned returns what the rates in force from a to b come to.
+// earned returns what the rates in force from a to b earn.
 func (l *ledger) earned(a, b *big.Rat) *big.Rat {
 	earned := rat(0)
 	for i, r := range l.rates {
@@ -70,8 +70,8 @@ func (l *ledger) earned(a, b *big.Rat) *big.Rat {
 	return earned
 }
 
-// broken says which interval holds more than the burst in force when it begins and
-// what the rates in force meanwhile earn, or returns "".
+// broken returns a text that says which interval holds more than the burst at its beginning
+// and what the rates in force then earn, or "".
 func (l *ledger) broken() string {
 	if !l.bucket {
 		return ""
@@ -96,10 +96,10 @@ func (b *book) setRate(at time.Time, r *bookRule, rate ratelimit.Rate) {
 	r.Rate = rate
 }
 
-// A changer changes the rules of a table while it is asked.
+// A changer changes the rules of a table while the table is asked.
 type changer struct {
 	*table
-	made int // rules that were added
+	made int // number of rules that were added
 	done map[string]int
 }
 
@@ -135,7 +135,7 @@ func (c *changer) change(t *rapid.T) {
 	}
 }
 
-// update changes one rate. Of a bucket, nobody has more than before.
+// update changes one rate. In a bucket, no key may have more than before.
 func (c *changer) update(t *rapid.T, r *bookRule, rate ratelimit.Rate) {
 	before := c.looks(t, ratelimit.Request{})
 	require.NoError(t, c.limiter.UpdateRate(r.Name, rate))
@@ -174,7 +174,7 @@ func (c *changer) replace(t *rapid.T) {
 	require.NoError(t, c.limiter.Replace(list, defaultRule))
 }
 
-// renew makes r a rule that counts differently: its keys start anew.
+// renew changes r into a rule that counts differently, so that its keys begin anew.
 func (c *changer) renew(t *rapid.T, r *bookRule) {
 	algorithm, key := r.Algorithm, r.Key
 	r.Algorithm = rapid.SampledFrom(algorithmNames).Draw(t, "algorithm")
@@ -206,7 +206,7 @@ func (c *changer) setDefault(t *rapid.T) {
 	require.NoError(t, c.limiter.SetDefaultRule(*defaultRule))
 }
 
-// add adds a rule behind all others but the default one.
+// add adds a rule after all others except the default rule.
 func (c *changer) add(t *rapid.T) {
 	if len(c.book.rules) > 6 {
 		return
@@ -234,10 +234,9 @@ func (c *changer) remove(t *rapid.T, r *bookRule) {
 	delete(c.book.stats, name)
 }
 
-// TestPropertiesOfChanges plays random schedules with changes of the rules. Every
-// answer is what models say that are told of each change of a rate, and no bucket
-// grants more in any interval than the burst that it begins with and what the rates
-// earn.
+// TestPropertiesOfChanges plays random schedules with changes of the rules. Every answer
+// must be that of models that are told of each change of a rate. No bucket may grant more
+// in any interval than the burst at its beginning and what the rates earn.
 func TestPropertiesOfChanges(t *testing.T) {
 	t.Parallel()
 	schedules, calls, total := 0, 0, make(map[string]int)

@@ -11,8 +11,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A faultyPair decides by two rules that follow the sequential specification, made
-// wrong or right in how it puts them together.
+// A faultyPair decides by two rules that follow the sequential specification. Its decide
+// function combines them rightly or wrongly.
 type faultyPair struct {
 	clock *hostileClock
 	mu    sync.Mutex
@@ -40,7 +40,7 @@ func (f *faultyPair) ask(client string, n int) ratelimit.Result {
 	return f.take(f, request{key: key, n: n})
 }
 
-// one asks one of the two rules, as a limiter of its own would answer.
+// one asks one of the two rules, as a limiter of its own would be asked.
 func (f *faultyPair) one(of func(*pairState) *seqState, n int) (res ratelimit.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +53,7 @@ func (f *faultyPair) one(of func(*pairState) *seqState, n int) (res ratelimit.Re
 func (req request) own(s *pairState) *seqState { return &s.own[req.key] }
 func (request) all(s *pairState) *seqState     { return &s.all }
 
-// withBothLocks is right.
+// withBothLocks is right: it locks both rules and reads the clock once.
 func withBothLocks(f *faultyPair, req request) (res ratelimit.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +63,7 @@ func withBothLocks(f *faultyPair, req request) (res ratelimit.Result) {
 	return res
 }
 
-// withTwoReadings locks both and reads the clock for each.
+// withTwoReadings is wrong: it locks both rules, but reads the clock for each.
 func withTwoReadings(f *faultyPair, req request) (res ratelimit.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,14 +75,14 @@ func withTwoReadings(f *faultyPair, req request) (res ratelimit.Result) {
 	return res
 }
 
-// withRefund asks one limiter after the other, and gives back what the first has
+// withRefund is wrong: it asks one rule after the other, and gives back what the first has
 // granted if the second denies.
 func withRefund(f *faultyPair, req request) ratelimit.Result {
 	own := f.one(req.own, req.n)
 	if !own.Allowed {
 		return both(own, f.one(req.all, 0), false)
 	}
-	f.clock.Now() // others run
+	f.clock.Now() // lets other goroutines run
 	all := f.one(req.all, req.n)
 	if !all.Allowed {
 		f.clock.Now()
@@ -95,7 +95,7 @@ func withRefund(f *faultyPair, req request) ratelimit.Result {
 	return both(own, all, all.Allowed)
 }
 
-// withoutRefund keeps what the first has granted.
+// withoutRefund is wrong: it keeps what the first rule has granted.
 func withoutRefund(f *faultyPair, req request) ratelimit.Result {
 	own := f.one(req.own, req.n)
 	if !own.Allowed {
@@ -105,20 +105,20 @@ func withoutRefund(f *faultyPair, req request) ratelimit.Result {
 	return both(own, all, all.Allowed)
 }
 
-// TestLinearizableRulesCheckerFindsFaults requires that histories of wrong ways to
-// decide by two rules are found illegal, and those of a right one are not.
+// TestLinearizableRulesCheckerFindsFaults requires that the checker rejects histories of
+// wrong ways to decide by two rules, and accepts those of the right one.
 func TestLinearizableRulesCheckerFindsFaults(t *testing.T) {
 	const histories = 60
 	for _, c := range []struct {
 		name  string
 		take  func(f *faultyPair, req request) ratelimit.Result
-		least int // histories found illegal
+		least int // at least so many histories must be rejected
 		most  int
 		why   string
 	}{
 		{"both locks, one reading", withBothLocks, 0, 0, "it is linearizable"},
 		{"both locks, two readings", withTwoReadings, 5, histories, "the two rules answer for two instants"},
-		{"one after the other, with a refund", withRefund, 50, histories, "others see what is given back later"},
+		{"one after the other, with a refund", withRefund, 50, histories, "other requests are denied units that are given back later"},
 		{"one after the other, without a refund", withoutRefund, 50, histories, "a denial takes something"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// TestPropertiesOfMixedOverflowWithChanges asks for more clients than there are
-// slots, each at the rate of a tier that it stays in, while the rates of tiers change.
-// No bucket grants a client more in any interval than its burst and what the rates of
-// its tier earn meanwhile: also of clients that share a debt, of whom one may become
-// the slowest that was not.
+// TestPropertiesOfMixedOverflowWithChanges asks for more clients than there are slots. Each
+// client stays in its tier, while the rates of tiers change. No bucket may grant a client
+// more in any interval than its burst and what the rates of its tier earn in it. That also
+// holds for clients that share a debt, among whom a change may make another client the
+// slowest.
 func TestPropertiesOfMixedOverflowWithChanges(t *testing.T) {
 	for _, a := range []algorithm{algorithms[0], algorithms[4]} {
 		t.Run(a.name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestPropertiesOfMixedOverflowWithChanges(t *testing.T) {
 	}
 }
 
-// A tierCrowd is a rule with fewer slots than clients, each of which is in a tier.
+// A tierCrowd is a rule with more clients than slots. Each client is in a tier.
 type tierCrowd struct {
 	limiter *ratelimit.RateLimiter
 	clock   *manualClock
@@ -54,7 +54,7 @@ type tierCrowd struct {
 	ledgers map[int]*ledger
 }
 
-// crowdTiers are the tiers of clients, by turns. No rule knows the first.
+// crowdTiers are the tiers of clients, in rotation. No rule knows the first of them.
 var crowdTiers = []string{"", "free", "paid"}
 
 func newTierCrowd(t *rapid.T, a algorithm) *tierCrowd {
@@ -68,8 +68,8 @@ func newTierCrowd(t *rapid.T, a algorithm) *tierCrowd {
 	return c
 }
 
-// draw gives the rule new rates. No two are the same: what only some of those who
-// are at one rate are to have, none of them is told.
+// draw gives the rule new rates, all of them different. If two tiers had one rate and only
+// one of them changed, that change would be announced to no key.
 func (c *tierCrowd) draw(t *rapid.T) {
 	rates := rapid.Permutation([]ratelimit.Rate{oneBurst[0], oneBurst[1], oneBurst[2], oneBurst[4]}).Draw(t, "rates")
 	c.rule.Rate = rates[0]
@@ -81,7 +81,7 @@ func (c *tierCrowd) rateOf(client int) ratelimit.Rate {
 	return bookRule{Rule: c.rule}.rate(ratelimit.Request{Tier: crowdTiers[client%3]})
 }
 
-// take takes n units for a client, if they are there.
+// take takes n units for a client, if they are available.
 func (c *tierCrowd) take(t require.TestingT, client, n int) {
 	req := ratelimit.Request{Client: strconv.Itoa(client), Tier: crowdTiers[client%3], Endpoint: "/", Cost: n}
 	res, err := c.limiter.Check(context.Background(), req)

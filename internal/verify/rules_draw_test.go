@@ -8,7 +8,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// algorithmNames are the five, the default one first.
+// algorithmNames are the names of the five algorithms, the default first.
 var algorithmNames = []ratelimit.Algorithm{
 	ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog,
 	ratelimit.AlgorithmSlidingWindowCounter, ratelimit.AlgorithmLeakyBucket,
@@ -18,8 +18,8 @@ var keyTypes = []ratelimit.KeyType{
 	ratelimit.KeyUser, ratelimit.KeyEndpoint, ratelimit.KeyUserEndpoint, ratelimit.KeyIP, ratelimit.KeyGlobal,
 }
 
-// What requests are made of. A table keeps fewKeys keys without forgetting any, so
-// the first two of each are what few keys are made of.
+// Parts of requests. A table keeps fewKeys keys without forgetting any; requests with few
+// keys are made of the first two of each part.
 var (
 	clients   = []string{"", "ann", "bob", "\xff\x00", "eve", "/a"}
 	endpoints = []string{"/a", "/a/b", "/a/bc", "/b", ""}
@@ -27,7 +27,7 @@ var (
 	patterns  = []string{"/a", "/a", "/a", "/a/*", "/a/*", "/a/b*", "/a*", "*", "/a/b", ""}
 )
 
-// aFew returns one of all, or of the first two if keys are to be few.
+// aFew returns one of all or, if few is true, one of the first two.
 func aFew[V any](t *rapid.T, few bool, all []V, label string) V {
 	if few {
 		all = all[:2]
@@ -35,7 +35,7 @@ func aFew[V any](t *rapid.T, few bool, all []V, label string) V {
 	return rapid.SampledFrom(all).Draw(t, label)
 }
 
-// drawRules returns 2 to 5 rules, some of them for the same endpoints.
+// drawRules returns 2 to 5 rules, some of which have the same endpoint.
 func drawRules(t *rapid.T) (rules []bookRule) {
 	some := rapid.IntRange(2, 5).Draw(t, "rules")
 	special := rapid.Bool().Draw(t, "special")
@@ -68,7 +68,7 @@ func drawRate(t *rapid.T, a ratelimit.Algorithm) ratelimit.Rate {
 	return named(a).rate(rapid.SampledFrom(everydayRates[:12]).Draw(t, "rate"))
 }
 
-// makeSpecial makes r one that is not decided by the short way, perhaps.
+// makeSpecial sometimes makes r a rule that the short way does not decide.
 func makeSpecial(t *rapid.T, r *bookRule) {
 	switch rapid.IntRange(0, 5).Draw(t, "kind") {
 	case 0, 1:
@@ -81,7 +81,7 @@ func makeSpecial(t *rapid.T, r *bookRule) {
 	}
 }
 
-// written returns the rules as a user may write them: without what is the default.
+// written returns the rules as a user may write them, without values that are the default.
 func written(rules []bookRule) (list []ratelimit.Rule, defaultRule *ratelimit.Rule) {
 	for _, r := range rules {
 		rule := r.Rule

@@ -50,8 +50,8 @@ func (t *tally) add(o *tally) {
 	t.allowed, t.denied = t.allowed+o.allowed, t.denied+o.denied
 }
 
-// hammerSet returns many rules that earn nothing while a test runs. Every fourth is
-// one for all, so that callers meet in it, and has a limit that they reach.
+// hammerSet returns many rules that earn nothing while a test runs. Every fourth rule is
+// one that all clients share, with a limit that they reach.
 func hammerSet() (rules []ratelimit.Rule) {
 	for i := range hammerRules {
 		r := ratelimit.Rule{
@@ -75,8 +75,8 @@ func hammerKey(r ratelimit.Rule, client string) string {
 	return client
 }
 
-// strike makes random requests by random rules in a random order, one of which is
-// named twice.
+// strike makes random requests by random rules in a random order. One of the rules is named
+// twice.
 func strike(l *ratelimit.RateLimiter, rules []ratelimit.Rule, asks int, random *rand.Rand) *tally {
 	mine := newTally()
 	for range asks {
@@ -102,8 +102,9 @@ func strike(l *ratelimit.RateLimiter, rules []ratelimit.Rule, asks int, random *
 	return mine
 }
 
-// TestRulesHammer asks from many goroutines by overlapping rules in random orders.
-// It ends, and what each rule has left then is what nobody was granted.
+// TestRulesHammer makes requests from many goroutines, by overlapping rules in random
+// orders. It requires that all of them end, and that what each rule has left is exactly
+// what was not granted.
 func TestRulesHammer(t *testing.T) {
 	asks := scaled(10_000)
 	for _, c := range []struct {
@@ -130,7 +131,7 @@ func TestRulesHammer(t *testing.T) {
 	}
 }
 
-// hammer strikes from all goroutines at once.
+// hammer calls strike from all goroutines at once.
 func hammer(l *ratelimit.RateLimiter, rules []ratelimit.Rule, asks int) *tally {
 	var done sync.WaitGroup
 	tallies := make([]*tally, hammerCallers)
@@ -164,8 +165,8 @@ func accounts(t *testing.T, l *ratelimit.RateLimiter, rules []ratelimit.Rule, al
 	}
 }
 
-// TestRulesHammerShortWay does the same through Allow, by rules that share prefixes
-// in different orders of their making.
+// TestRulesHammerShortWay does the same through Allow. The rules share prefixes, and were
+// made in different orders.
 func TestRulesHammerShortWay(t *testing.T) {
 	asks := scaled(10_000)
 	rule := func(name, endpoint string, key ratelimit.KeyType) ratelimit.Rule {
@@ -201,12 +202,13 @@ func TestRulesHammerShortWay(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 8*asks-mine, res.Remaining)
 		}
-		require.Equal(t, 5*asks, sum, "the rule for all grants just its limit")
+		require.Equal(t, 5*asks, sum, "the rule that all clients share grants exactly its limit")
 		require.EqualValues(t, 3*asks, l.Stats()[0].Denied)
 	}
 }
 
-// TestRulesNamedOften charges a rule once, however often it is named.
+// TestRulesNamedOften requires that a rule is charged once, however often a request names
+// it.
 func TestRulesNamedOften(t *testing.T) {
 	clock := &manualClock{starts[0]}
 	l, err := ratelimit.New([]ratelimit.Rule{{Name: "r", Rate: ratelimit.PerHour(10)}, {Name: "s", Rate: ratelimit.PerHour(8)}}, nil, ratelimit.WithClock(clock))

@@ -15,8 +15,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An arbiter is what a history of decisions by two rules is recorded of: one rule
-// for each client, and one for all.
+// An arbiter decides by two rules, and its history is recorded. One rule has a key for each
+// client, the other one key for all.
 type arbiter interface {
 	Allow(clientID, endpoint string) ratelimit.Result
 	Check(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error)
@@ -24,9 +24,9 @@ type arbiter interface {
 }
 
 const (
-	pairClients = 4  // goroutines
-	pairSteps   = 30 // asks of each
-	pairUsers   = 2  // keys of the one rule; the other has one
+	pairClients = 4  // number of goroutines
+	pairSteps   = 30 // asks of each goroutine
+	pairUsers   = 2  // keys of the first rule; the second has one
 )
 
 // The names of the two rules, in their order.
@@ -35,7 +35,7 @@ const (
 	allRule = "all"
 )
 
-// A pairState is the state of three keys.
+// A pairState is the state of the three keys.
 type pairState struct {
 	own [pairUsers]seqState
 	all seqState
@@ -65,7 +65,7 @@ func pairOf(own, all seqStep) func(s pairState, req request) (pairState, ratelim
 	}
 }
 
-// uncharged returns res as it is if nothing is taken although it grants.
+// uncharged returns res as it would be if the units that it grants were not taken.
 func uncharged(step seqStep, s seqState, res ratelimit.Result) ratelimit.Result {
 	if res.Allowed {
 		_, res = step(s, 0)
@@ -73,7 +73,7 @@ func uncharged(step seqStep, s seqState, res ratelimit.Result) ratelimit.Result 
 	return res
 }
 
-// both returns the answer to which the two rules came.
+// both returns the answer of a decision from those of the two rules.
 func both(own, all ratelimit.Result, passes bool) ratelimit.Result {
 	own.Rule, all.Rule = ownRule, allRule
 	res := own
@@ -89,7 +89,7 @@ func both(own, all ratelimit.Result, passes bool) ratelimit.Result {
 	return res
 }
 
-// decidePair makes one request, in one of the ways there are.
+// decidePair makes one request, by Allow or by Check.
 func decidePair(l arbiter, req request, byAllow bool) (res ratelimit.Result) {
 	r := ratelimit.Request{Client: strconv.Itoa(req.key), Endpoint: "/e", Cost: req.n}
 	switch {
@@ -103,8 +103,8 @@ func decidePair(l arbiter, req request, byAllow bool) (res ratelimit.Result) {
 	return res
 }
 
-// pairHistory runs random requests against l from several goroutines, of which one
-// mostly advances the clock.
+// pairHistory makes random requests of l from several goroutines. One of them mostly
+// advances the clock.
 func pairHistory(l arbiter, clock *hostileClock, seed uint64) (ops []porcupine.Operation) {
 	var stamp atomic.Int64
 	var done sync.WaitGroup
@@ -122,7 +122,7 @@ func pairHistory(l arbiter, clock *hostileClock, seed uint64) (ops []porcupine.O
 				byAllow := random.IntN(3) > 0
 				op := porcupine.Operation{ClientId: client, Input: req, Call: stamp.Add(1)}
 				if req.advance > 0 {
-					clock.Now() // others run
+					clock.Now() // lets other goroutines run
 					clock.now.Add(req.advance)
 				} else {
 					op.Output = decidePair(l, req, byAllow)
@@ -140,8 +140,8 @@ func pairHistory(l arbiter, clock *hostileClock, seed uint64) (ops []porcupine.O
 	return ops
 }
 
-// examinePairs checks histories of the arbiters that start makes, each as a whole:
-// what one key says depends on the other.
+// examinePairs checks histories of the arbiters that start makes. Each history is checked
+// as a whole, because the answer for one key depends on the other.
 func examinePairs(own, all algorithm, histories int, start func(clock *hostileClock) arbiter) (v verdict) {
 	step := pairOf(seqSteps[own.name], seqSteps[all.name])
 	model := porcupine.Model{
@@ -174,9 +174,8 @@ func examinePairs(own, all algorithm, histories int, start func(clock *hostileCl
 	return v
 }
 
-// startPair returns a RateLimiter of two rules. A rule that is added later is locked
-// later too: with swapped set, the rules are locked the other way round than they
-// are listed.
+// startPair returns a RateLimiter of two rules. A rule that is added later is also locked
+// later: if swapped is true, the rules are locked in the opposite order of the list.
 func startPair(t *testing.T, own, all algorithm, clock ratelimit.Clock, swapped bool) *ratelimit.RateLimiter {
 	rules := []ratelimit.Rule{
 		{Name: ownRule, Endpoint: "/e", Algorithm: ratelimit.Algorithm(own.name), Rate: seqRateOf(own)},
@@ -192,8 +191,8 @@ func startPair(t *testing.T, own, all algorithm, clock ratelimit.Clock, swapped 
 	return l
 }
 
-// TestLinearizableRules requires that decisions by two rules, made at the same time,
-// are what they could have been one after another, in every field of every answer.
+// TestLinearizableRules requires that concurrent decisions by two rules have answers, in
+// every field, that are possible for the same decisions one after the other.
 func TestLinearizableRules(t *testing.T) {
 	histories := 200
 	if testing.Short() {

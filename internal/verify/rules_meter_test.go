@@ -12,21 +12,21 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// A meter is an account of a bucket whose rate may change without anybody saying
-// since when: at the first ask under the new rate, the time since it was written
-// counts at the slower of the two. All it knows are rational numbers.
+// A meter is an account of a bucket whose rate may change without it being known since
+// when. At the first ask under the new rate, the time since the state was written counts at
+// the slower of the two rates. A meter computes with rational numbers only.
 type meter struct {
 	made         time.Time
 	leaky        bool
 	rate, wished ratelimit.Rate
 	last         *big.Rat // when it was written, in nanoseconds since the Unix epoch; nil if never
 	owed         *big.Rat // units that the bucket lacks
-	queued       *big.Rat // units that have yet to leave a leaky bucket
-	idle         *big.Rat // whole units of owed that nobody took
+	queued       *big.Rat // units that have not yet left a leaky bucket
+	idle         *big.Rat // whole units of owed that no request took
 }
 
-// A tier is an account of a window whose limit may change so. Nothing drains, so it
-// is the model that is told each time.
+// A tier is an account of a window whose limit may change without notice. A window does not
+// drain, so it is enough to tell the model of each change.
 type tier struct {
 	ratelimittest.Model
 	rate, wished ratelimit.Rate
@@ -47,7 +47,7 @@ func (m *tier) wish(r ratelimit.Rate) { m.wished = r }
 
 func (m *tier) met(at time.Time) { m.SetRate(at, m.wished) }
 
-// SetRate changes the rate at the instant at, which everybody knows.
+// SetRate makes an announced change of the rate at the instant at.
 func (m *tier) SetRate(at time.Time, r ratelimit.Rate) {
 	m.Model.SetRate(at, r)
 	m.rate = r
@@ -79,7 +79,7 @@ func highest(a, b *big.Rat) *big.Rat {
 	return a
 }
 
-// same reports whether a bucket can not tell a from b.
+// same reports whether a bucket cannot tell the rates a and b apart.
 func same(a, b ratelimit.Rate) bool {
 	return paceOf(a).Cmp(paceOf(b)) == 0 && burstOf(a).Cmp(burstOf(b)) == 0
 }
@@ -90,10 +90,10 @@ func (m *meter) wish(r ratelimit.Rate) { m.wished = r }
 
 func (m *meter) met(at time.Time) { *m = m.converted(m.instant(at), m.wished, true) }
 
-// SetRate changes the rate at the instant at, which everybody knows.
+// SetRate makes an announced change of the rate at the instant at.
 func (m *meter) SetRate(at time.Time, r ratelimit.Rate) { *m = m.converted(m.instant(at), r, false) }
 
-// instant returns when an ask at the reading at counts.
+// instant returns the instant at which an ask at the reading at counts.
 func (m *meter) instant(at time.Time) *big.Rat {
 	u := add(epoch(m.made), rat(at.Sub(m.made)))
 	if m.last != nil {
@@ -102,7 +102,7 @@ func (m *meter) instant(at time.Time) *big.Rat {
 	return u
 }
 
-// drained returns what is left of level at u, at the pace given.
+// drained returns what is left of level at u, if it drains at pace.
 func (m *meter) drained(level, u, pace *big.Rat) *big.Rat {
 	if m.last == nil {
 		return rat(0)
@@ -110,8 +110,8 @@ func (m *meter) drained(level, u, pace *big.Rat) *big.Rat {
 	return highest(rat(0), sub(level, mul(pace, sub(u, m.last))))
 }
 
-// converted returns m at the rate r since u, or, unless that was announced, since an
-// instant between the one at which it was written and u.
+// converted returns m with the rate r since u. If unannounced is true, the rate may have
+// changed at any instant between the one at which m was written and u.
 func (m *meter) converted(u *big.Rat, r ratelimit.Rate, unannounced bool) meter {
 	c := *m
 	c.rate = r
@@ -122,7 +122,8 @@ func (m *meter) converted(u *big.Rat, r ratelimit.Rate, unannounced bool) meter 
 	if unannounced {
 		pace = lowest(pace, paceOf(r))
 	}
-	// A level is in parts of a unit that a nanosecond earns a whole number of.
+	// A level is counted in parts of a unit, so small that a nanosecond earns a whole
+	// number of them.
 	parts := rat(0).SetInt(paceOf(r).Denom())
 	c.owed = div(ceil(mul(m.drained(m.owed, u, pace), parts)), parts)
 	c.queued = div(ceil(mul(m.drained(m.queued, u, pace), parts)), parts)
@@ -137,7 +138,7 @@ func (m *meter) converted(u *big.Rat, r ratelimit.Rate, unannounced bool) meter 
 	return c
 }
 
-// Ask takes n units at the wished rate, or looks.
+// Ask takes n units at the rate that wish has set, or looks if n is 0.
 func (m *meter) Ask(at time.Time, n int) ratelimit.Result {
 	u := m.instant(at)
 	s := m.converted(u, m.wished, true)
@@ -172,8 +173,8 @@ func (m *meter) Ask(at time.Time, n int) ratelimit.Result {
 	return res
 }
 
-// TestPropertiesOfMeters plays the same schedules to meters and to the models of buckets,
-// whose changes are announced.
+// TestPropertiesOfMeters plays the same schedules on meters and on the models of buckets.
+// All changes are announced.
 func TestPropertiesOfMeters(t *testing.T) {
 	each(t, func(t *testing.T, a algorithm) {
 		if !a.bucket {

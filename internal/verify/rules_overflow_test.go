@@ -13,8 +13,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// A mixedCrowd is a rule with fewer slots than it is asked for clients, each of which
-// has a rate of its own.
+// A mixedCrowd is a rule that is asked for more clients than it has slots. Each client has
+// a rate of its own.
 type mixedCrowd struct {
 	algorithm algorithm
 	limiter   *ratelimit.RateLimiter
@@ -22,12 +22,12 @@ type mixedCrowd struct {
 	rates     map[string]ratelimit.Rate
 	granted   map[string]*oracle
 
-	victim  ratelimittest.Model // of the client that was asked for first
-	tracked bool                // whether it has had its slot ever since
+	victim  ratelimittest.Model // model of the client that was asked for first
+	tracked bool                // whether that client has kept its slot ever since
 	victims int
 }
 
-// drawCrowd returns a rule of one algorithm and its clients' rates.
+// drawCrowd returns a rule of one algorithm, and the rates of its clients.
 func drawCrowd(t *rapid.T, a algorithm, clients int) *mixedCrowd {
 	c := &mixedCrowd{
 		algorithm: a, clock: &manualClock{starts[0]}, tracked: true,
@@ -52,8 +52,8 @@ func drawCrowd(t *rapid.T, a algorithm, clients int) *mixedCrowd {
 	return c
 }
 
-// ask asks for n units of a client, or looks, and compares the answer if it is the
-// victim.
+// ask asks for n units of a client, or looks if n is 0. If the client is the victim, it
+// compares the answer.
 func (c *mixedCrowd) ask(t require.TestingT, client string, n int) ratelimit.Result {
 	req := ratelimit.Request{Client: client, Endpoint: "/", Cost: n}
 	var res ratelimit.Result
@@ -79,13 +79,13 @@ func (c *mixedCrowd) ask(t require.TestingT, client string, n int) ratelimit.Res
 		require.Equal(t, want, res, "a client that has a slot is not affected by others")
 		c.victims++
 	case c.victim.Ask(c.clock.now, 0).ResetAfter == 0:
-		c.tracked = false // it may have made room
+		c.tracked = false // the victim's slot may have been given away
 	}
 	return res
 }
 
-// sound requires that a lone ask for n units is granted after RetryAfter, and not a
-// nanosecond earlier.
+// sound requires that an ask for n units is granted after RetryAfter if no other came
+// first, and denied one nanosecond earlier.
 func (c *mixedCrowd) sound(t require.TestingT, client string, n int, res ratelimit.Result) {
 	now := c.clock.now
 	defer func() { c.clock.now = now }()
@@ -101,8 +101,8 @@ func (c *mixedCrowd) sound(t require.TestingT, client string, n int, res ratelim
 	require.Less(t, earlier.Remaining, n, "denied just before RetryAfter %d: %+v", res.RetryAfter, earlier)
 }
 
-// TestPropertiesOfMixedOverflow asks for more clients than there are slots, each at a rate of
-// its own. None, with a slot or without, is granted more than its own rate ever
+// TestPropertiesOfMixedOverflow asks for more clients than there are slots, each at a rate
+// of its own. No client, with a slot or without, may be granted more than its own rate ever
 // grants.
 func TestPropertiesOfMixedOverflow(t *testing.T) {
 	each(t, func(t *testing.T, a algorithm) {
@@ -138,9 +138,9 @@ func TestPropertiesOfMixedOverflow(t *testing.T) {
 	})
 }
 
-// TestPropertiesOfMixedOverflowUnderAClockThatStepsBack does the same with a clock
-// that goes either way. The bound of a client of a bucket then holds from the earliest
-// reading to the latest.
+// TestPropertiesOfMixedOverflowUnderAClockThatStepsBack does the same with a clock that
+// also steps back. The bound of a client of a bucket then holds from the earliest reading
+// to the latest.
 func TestPropertiesOfMixedOverflowUnderAClockThatStepsBack(t *testing.T) {
 	for _, a := range []algorithm{algorithms[0], algorithms[4]} {
 		t.Run(a.name, func(t *testing.T) {

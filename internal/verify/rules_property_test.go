@@ -12,20 +12,20 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A table is a RateLimiter and its reference, asked the same.
+// A table is a RateLimiter with its reference. Both are asked the same.
 type table struct {
 	limiter *ratelimit.RateLimiter
 	book    *book
 	clock   *manualClock
-	few     bool     // keys, of which none is ever forgotten
+	few     bool     // so few keys that none is ever forgotten
 	free    bool     // the clock may also step back; then keys must be few
-	tiers   []string // of requests
+	tiers   []string // tiers of requests
 	last    ratelimit.Result
-	asked   time.Time // when last was answered
+	asked   time.Time // time of the call that last is the answer to
 	counts  map[string]int
 }
 
-// newTable returns a RateLimiter with these rules and its reference.
+// newTable returns a RateLimiter with these rules, and its reference.
 func newTable(t require.TestingT, made time.Time, rules []bookRule, opts ...ratelimit.Option) *table {
 	b := &table{book: newBook(made, rules), clock: &manualClock{made}, asked: made, counts: make(map[string]int)}
 	list, defaultRule := written(rules)
@@ -87,7 +87,7 @@ func (b *table) request(t *rapid.T) ratelimit.Request {
 	return req
 }
 
-// ask makes one call of the limiter and compares the whole answer.
+// ask makes one call of the limiter, and compares the whole answer.
 func (b *table) ask(t *rapid.T) {
 	b.move(t)
 	req := b.request(t)
@@ -142,7 +142,7 @@ func (b *table) note(verb string, req ratelimit.Request, res ratelimit.Result) {
 	}
 }
 
-// looks returns what each rule says to a look, each asked by name.
+// looks returns the answer of each rule to a look. It asks each rule by name.
 func (b *table) looks(t *rapid.T, req ratelimit.Request) (all []ratelimit.Result) {
 	for _, r := range b.book.rules {
 		req.Rules = []string{r.Name}
@@ -153,7 +153,7 @@ func (b *table) looks(t *rapid.T, req ratelimit.Request) (all []ratelimit.Result
 	return all
 }
 
-// refuse makes asks that must be refused, and take nothing.
+// refuse makes requests that must be refused, and must take nothing.
 func (b *table) refuse(t *rapid.T, req ratelimit.Request) {
 	res, err := b.limiter.Check(ended, req)
 	require.NoError(t, refused(res, err, context.Canceled))
@@ -167,14 +167,14 @@ func (b *table) refuse(t *rapid.T, req ratelimit.Request) {
 	require.NoError(t, refused(res, err, ratelimit.ErrUnknownRule))
 }
 
-// deaf hears of decisions and does nothing.
+// deaf is an observer that does nothing.
 type deaf struct{}
 
 func (deaf) Observe(ratelimit.Decision) {}
 
-// TestPropertiesOfRules plays random schedules to limiters of several rules. Every
-// answer, as a whole, is what the models of all rules come to, and a denial leaves
-// each of them as it was.
+// TestPropertiesOfRules plays random schedules on limiters of several rules. Every whole
+// answer must be the one that follows from the models of all rules, and a denial must leave
+// each model as it was.
 func TestPropertiesOfRules(t *testing.T) {
 	t.Parallel()
 	schedules, total := 0, make(map[string]int)

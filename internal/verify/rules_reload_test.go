@@ -17,7 +17,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A version is what one set of rules says of one of them.
+// A version is what one set of rules says of one of its rules.
 type version struct {
 	set  int
 	rate ratelimit.Rate
@@ -31,10 +31,10 @@ type edition struct {
 
 const reloadCallers = 4
 
-// editions returns the sets that follow one another, and all that they say of
-// each rule. The first two have rules of the same names, and differ in each rate;
-// the others have others. Each set has a shadow rule that names it, if there are to
-// be any: without, decisions go the short way.
+// editions returns sets of rules that follow one another, and everything that they say of
+// each rule. The first two sets have rules of the same names, which differ in each rate;
+// the other sets have other rules. If shadows is true, each set has a shadow rule that
+// names the set. Without shadow rules, decisions go the short way.
 func editions(shadows bool) (all []edition, versions map[string][]version) {
 	versions = make(map[string][]version)
 	slow := ratelimit.Rate{Requests: 1, Per: time.Hour, Burst: 1}
@@ -68,7 +68,8 @@ func editions(shadows bool) (all []edition, versions map[string][]version) {
 	return all, versions
 }
 
-// torn says why res can not be the answer of one version of its rule, or returns "".
+// torn returns a text that says why res cannot be the answer of a single version of its
+// rule, or "".
 func torn(res ratelimit.Result, versions map[string][]version) string {
 	i := slices.IndexFunc(versions[res.Rule], func(v version) bool {
 		limit := v.rate.Burst
@@ -81,13 +82,13 @@ func torn(res ratelimit.Result, versions map[string][]version) string {
 			res.Allowed == (res.RetryAfter == 0)
 	})
 	if i < 0 {
-		return fmt.Sprintf("no version of its rule can say: %+v", res)
+		return fmt.Sprintf("no version of its rule can give this answer: %+v", res)
 	}
 	return ""
 }
 
-// A watcher checks that all that it hears of one request is of one set of rules. A
-// request names its goroutine.
+// A watcher checks that everything that it observes about one request belongs to one set of
+// rules. A request names its goroutine.
 type watcher struct {
 	versions map[string][]version
 	binding  [reloadCallers]ratelimit.Decision // of the request that is being observed
@@ -114,8 +115,8 @@ func (w *watcher) Observe(d ratelimit.Decision) {
 	w.problem.Store(&problem)
 }
 
-// decideUntil makes requests until stop is set, and some more, and returns how many,
-// and the first answer that is of no version, or "".
+// decideUntil makes requests until stop is set, and some more. It returns how many it made,
+// and the first answer that belongs to no version, or "".
 func decideUntil(l *ratelimit.RateLimiter, g int, stop *atomic.Bool, versions map[string][]version) (n int, problem string) {
 	random := rand.New(rand.NewPCG(3, uint64(g)))
 	for ; !stop.Load() || n < 1000; n++ {
@@ -140,8 +141,9 @@ func decideUntil(l *ratelimit.RateLimiter, g int, stop *atomic.Bool, versions ma
 	return n, ""
 }
 
-// TestRulesReload replaces the rules a thousand times while others decide. Each answer is one
-// that one version of one rule can give, and each decision is by one set of rules.
+// TestRulesReload replaces the rules a thousand times while other goroutines decide. Each
+// answer must be possible for one version of one rule, and each decision must be made by
+// one set of rules.
 func TestRulesReload(t *testing.T) {
 	for _, observed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("observed=%v", observed), func(t *testing.T) {
@@ -174,8 +176,8 @@ func TestRulesReload(t *testing.T) {
 	}
 }
 
-// whileDeciding calls change some times while others decide, and returns how
-// often they did.
+// whileDeciding calls change several times while other goroutines decide. It returns how
+// many decisions they made.
 func whileDeciding(t *testing.T, l *ratelimit.RateLimiter, times int, versions map[string][]version, change func(i int)) (decisions int) {
 	var stop atomic.Bool
 	var done sync.WaitGroup
@@ -198,7 +200,7 @@ func whileDeciding(t *testing.T, l *ratelimit.RateLimiter, times int, versions m
 	return decisions
 }
 
-// TestRulesChangeOneByOne does the same with the calls that change one rule.
+// TestRulesChangeOneByOne does the same with the methods that change one rule.
 func TestRulesChangeOneByOne(t *testing.T) {
 	_, versions := editions(false)
 	slow, fast := versions["user"][0].rate, versions["user"][1].rate

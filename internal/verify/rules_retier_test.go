@@ -10,11 +10,12 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A role is a rate that a rule grants, and what a change of the rule makes of it.
+// A role is a rate that a rule grants, and the rate that it becomes when the rule is
+// changed.
 type role struct{ from, to ratelimit.Rate }
 
-// roles returns the rates of old, its own and those of its tiers, and what they are
-// in r.
+// roles returns the rates of old, its own and those of its tiers, with the rates that they
+// become in r.
 func roles(old, r bookRule) []role {
 	all := []role{{old.Rate, r.Rate}}
 	for tier, rate := range old.Tiers {
@@ -28,8 +29,8 @@ func roles(old, r bookRule) []role {
 }
 
 // became returns the rate that a change of old to r announces to a key that was last
-// charged at rate, or false if it announces none: because no tier has that rate, or
-// because several had it and now differ.
+// charged at rate. It returns false if the change announces none: because no tier has that
+// rate, or because several have it and become different.
 func became(old, r bookRule, rate ratelimit.Rate) (to ratelimit.Rate, announced bool) {
 	alike := func(a, b ratelimit.Rate) bool {
 		return a == b || named(r.Algorithm).bucket && same(a, b)
@@ -40,7 +41,7 @@ func became(old, r bookRule, rate ratelimit.Rate) (to ratelimit.Rate, announced 
 	case len(all) > 0 && !slices.ContainsFunc(all, differs):
 		return all[0].to, true
 	case !named(r.Algorithm).bucket && r.Rate.Per != rate.Per:
-		return r.Rate, true // a window has one length
+		return r.Rate, true // all rates of a window have one length
 	}
 	return rate, false
 }
@@ -61,8 +62,8 @@ func (b *book) rerate(t *table, old, r bookRule) {
 	}
 }
 
-// retier changes the rates of some rules, their own or those of tiers, and replaces
-// the rules, or updates the rate of one.
+// retier changes the rates of some rules, their own or those of tiers. It replaces the
+// rules, or updates the rate of one.
 func (b *table) retier(t *rapid.T) {
 	if rapid.Bool().Draw(t, "update") {
 		i := rapid.IntRange(0, len(b.book.rules)-1).Draw(t, "rule")
@@ -97,16 +98,16 @@ func (b *table) retier(t *rapid.T) {
 	require.NoError(t, b.limiter.Replace(list, defaultRule))
 }
 
-// TestPropertiesOfChangedTiers changes the rates of rules and of their tiers, while
-// keys are asked for at tiers that change. Who is at a rate that is changed for all
-// that have it is told so; who is not comes upon the new rate unannounced.
+// TestPropertiesOfChangedTiers changes the rates of rules and of their tiers, while keys
+// are asked for at tiers that change. If a rate becomes the same new rate for all tiers
+// that have it, keys at that rate are told. Other keys meet the new rate unannounced.
 func TestPropertiesOfChangedTiers(t *testing.T) {
 	t.Parallel()
 	schedules, changes := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		rules := drawTieredRules(t, false)
 		for i := range rules {
-			rules[i].Resolve = nil // it would have to keep the Per
+			rules[i].Resolve = nil // Resolve would have to keep the Per
 		}
 		b := newTable(t, rapid.SampledFrom(starts[:5]).Draw(t, "made"), rules)
 		b.few, b.free = true, rapid.Bool().Draw(t, "back")

@@ -12,10 +12,10 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// tierNames are the tiers of requests. No rule knows the last one.
+// tierNames are the tiers of requests. No rule knows the last of them.
 var tierNames = []string{"", "free", "paid", "gold", "unknown"}
 
-// drawTiers returns rates that a rule may have beside its own.
+// drawTiers returns rates that a rule may have in addition to its own.
 func drawTiers(t *rapid.T, r bookRule, names []string) map[string]ratelimit.Rate {
 	tiers := make(map[string]ratelimit.Rate)
 	for _, name := range names {
@@ -27,8 +27,8 @@ func drawTiers(t *rapid.T, r bookRule, names []string) map[string]ratelimit.Rate
 	return tiers
 }
 
-// drawTieredRules returns rules of which most have several rates: by tier, or by
-// client if steady.
+// drawTieredRules returns rules, most of which have several rates: by client if steady is
+// true, and otherwise by tier.
 func drawTieredRules(t *rapid.T, steady bool) (rules []bookRule) {
 	rules = drawRules(t)
 	for i := range rules {
@@ -58,7 +58,7 @@ func drawTieredRules(t *rapid.T, steady bool) (rules []bookRule) {
 	return rules
 }
 
-// playTiers plays random schedules to rules of several rates.
+// playTiers plays random schedules on rules of several rates.
 func playTiers(t *testing.T, steady bool) {
 	schedules, total := 0, make(map[string]int)
 	rapid.Check(t, func(t *rapid.T) {
@@ -80,23 +80,23 @@ func playTiers(t *testing.T, steady bool) {
 	require.GreaterOrEqual(t, schedules, wantChecks())
 }
 
-// TestPropertiesOfTiers gives each client a rate of its own, which it keeps. Every
-// answer is what the models at those rates come to.
+// TestPropertiesOfTiers gives each client a rate that it keeps. Every answer must be the
+// one that follows from the models at those rates.
 func TestPropertiesOfTiers(t *testing.T) {
 	t.Parallel()
 	playTiers(t, true)
 }
 
-// TestPropertiesOfChangingTiers asks for the same keys at rates that change without
-// notice. A key keeps what it has used, and the time since it was written counts at
-// the slower rate; a look computes the same and leaves it as it was.
+// TestPropertiesOfChangingTiers asks for the same keys at rates that change without notice.
+// A key must keep what it has used, and the time since it was written must count at the
+// slower rate. A look is answered the same, and changes nothing.
 func TestPropertiesOfChangingTiers(t *testing.T) {
 	t.Parallel()
 	playTiers(t, false)
 }
 
-// TestInvalidResolvedRates requires that a rule whose Resolve gives an invalid rate
-// grants its own, and says so.
+// TestInvalidResolvedRates requires that a rule whose Resolve returns an invalid rate
+// decides by its own rate, and reports an error.
 func TestInvalidResolvedRates(t *testing.T) {
 	for _, a := range algorithms {
 		for _, wrong := range []ratelimit.Rate{
@@ -124,18 +124,18 @@ func TestInvalidResolvedRates(t *testing.T) {
 			}
 			want := model.Ask(clock.now, 1)
 			want.Rule = "r"
-			require.Equal(t, want, l.Allow("", "/"), "Allow drops the error")
+			require.Equal(t, want, l.Allow("", "/"), "Allow returns no error, only the result")
 		}
 	}
 }
 
-// TestManyResolvedRates asks at more rates than a rule keeps. Those beyond it are
-// refused, and the rule's own rate stands in; those before it are still granted, and
-// a rate that means the same as another is no other.
+// TestManyResolvedRates asks at more rates than a rule keeps. The rates that are too many
+// must be refused, with the rule's own rate in their place. The earlier rates must still be
+// granted. A rate that is equal to another in lowest terms does not count.
 func TestManyResolvedRates(t *testing.T) {
 	const (
 		most  = 1 << 16
-		prime = 1e9 + 7 // nanoseconds, so that no two rates mean the same
+		prime = 1e9 + 7 // nanoseconds, so that no two rates are equal in lowest terms
 	)
 	requests := 0
 	l, err := ratelimit.New([]ratelimit.Rule{{

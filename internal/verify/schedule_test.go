@@ -10,9 +10,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A call is one step of a schedule. It says where the clock goes and what is
-// asked relative to the answers so far, so that a schedule that is cut short still
-// asks at the instants and for the counts at which something changes.
+// A call is one step of a schedule. It says where the clock goes, and what is asked,
+// relative to the answers so far. Even a schedule that is shortened thus asks at the
+// instants, and for the counts, at which something changes.
 type call struct {
 	Key   uint8
 	Move  uint8 // one of the moves
@@ -21,7 +21,7 @@ type call struct {
 	Count uint8 // one of the counts
 }
 
-// keys are what schedules ask for. Any bytes are a key.
+// keys are the keys that schedules ask for. Any bytes are a valid key.
 var keys = []string{"a", "", "\xff\x00"}
 
 // The verbs, by how often they occur.
@@ -38,22 +38,22 @@ const (
 // The moves of the clock.
 const (
 	stay       uint8 = iota
-	nudge            // on by 0 to 3 ns
-	wander           // on by up to two windows
-	earn             // on by up to four units' worth
-	toRetry          // to the instant that RetryAfter named, or a nanosecond beside it
+	nudge            // forward by 0 to 3 ns
+	wander           // forward by up to two windows
+	earn             // forward by what up to four units take to be earned
+	toRetry          // to the instant that RetryAfter named, or a nanosecond before or after it
 	toReset          // the same for ResetAfter
 	toDelay          // the same for Delay
-	toEdge           // to the next multiple of Per since the epoch, or a nanosecond beside it
+	toEdge           // to the next multiple of Per since the epoch, or a nanosecond before or after it
 	nudgeBack        // back by 0 to 3 ns
 	wanderBack       // back by up to two windows
-	home             // to where the limiter was made
-	jump             // by an hour to a century, either way
-	leave            // beyond what the limiter can represent, either way
+	home             // to the instant at which the limiter was made
+	jump             // by an hour to a century, forward or back
+	leave            // beyond what the limiter can represent, forward or back
 	moves
 )
 
-// The counts that are asked for.
+// The counts of units that are asked for.
 const (
 	one uint8 = iota
 	look
@@ -68,7 +68,7 @@ const (
 	counts
 )
 
-// callGen makes calls. Most come at the instant of the one before or at an
+// callGen makes calls. Most of them come at the instant of the call before, or at an
 // instant at which something changes.
 var callGen = rapid.Custom(func(t *rapid.T) call {
 	return call{
@@ -93,8 +93,8 @@ var (
 	}, counts)
 )
 
-// weighted returns the values below n, each as often as often says, so that
-// earlier ones, towards which a failing schedule shrinks, come first.
+// weighted returns the values below n, each as many times as often says. Values that come
+// earlier are simpler: a failing schedule shrinks towards them.
 func weighted(often map[uint8]int, n uint8) (list []uint8) {
 	for v := range n {
 		for range often[v] {
@@ -104,7 +104,7 @@ func weighted(often map[uint8]int, n uint8) (list []uint8) {
 	return list
 }
 
-// moved returns where the clock of p goes.
+// moved returns the time to which c moves the clock of p.
 func (p *player) moved(c call) time.Time {
 	s := p.seats[p.key(c)]
 	size := time.Duration(c.Size)
@@ -143,12 +143,12 @@ func (p *player) moved(c call) time.Time {
 	return p.clock.now
 }
 
-// share returns up to twice d, the more the larger size is.
+// share returns up to twice d. The larger size is, the more it returns.
 func share(d time.Duration, size uint16) time.Duration {
 	return time.Duration(float64(min(d, math.MaxInt64/4)) * float64(size) / math.MaxUint16 * 2)
 }
 
-// later returns a + b, or the longest Duration if that is less.
+// later returns a + b, or the longest Duration if that does not fit.
 func later(a, b time.Duration) time.Duration {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -191,8 +191,8 @@ func (p *player) counted(c call) int {
 	return 1
 }
 
-// nextRate returns the rate that c changes to: one of those that the player was
-// given, the present one, or one near it.
+// nextRate returns the rate to which c changes: one of those that the player was given, the
+// present one, or one near it.
 func (p *player) nextRate(c call) ratelimit.Rate {
 	r, size := p.rate, int(c.Size)
 	switch size % 8 {

@@ -10,9 +10,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The linearizability checker tries out many orders, so it needs a small state
-// that it can compare: the sequential specification at one small rate in plain
-// integers. TestSequential compares it with the models.
+// The linearizability checker tries many orders, so it needs a small state that it can
+// compare. The sequential specification is written for one small rate, in plain integers.
+// TestSequential compares it with the models.
 const (
 	seqLimit = 4
 	seqGain  = 3 // units in every
@@ -21,8 +21,8 @@ const (
 
 var seqRate = ratelimit.Rate{Requests: seqGain, Per: seqPer, Burst: seqLimit}
 
-// seqRateOf returns the rate that the specification of a is for. Windows have no
-// burst, so theirs has seqLimit requests.
+// seqRateOf returns the rate that the specification of a is written for. Windows have no
+// burst, so their rate has seqLimit requests.
 func seqRateOf(a algorithm) ratelimit.Rate {
 	if a.bucket {
 		return seqRate
@@ -30,19 +30,19 @@ func seqRateOf(a algorithm) ratelimit.Rate {
 	return ratelimit.Rate{Requests: seqLimit, Per: seqPer}
 }
 
-// A seqState is the state of one key. Instants are nanoseconds since the Unix
-// epoch, at which the limiter is made.
+// A seqState is the state of one key. Instants are nanoseconds since the Unix epoch, at
+// which the limiter is made.
 type seqState struct {
-	now  int64 // what the clock reads
+	now  int64 // time of the clock
 	last int64 // of the last grant
 	debt int64 // of a bucket: what it lacks, in units of 1/seqPer
-	prev int64 // of a window: units in the one before that of last
-	cur  int64 // and in it
+	prev int64 // of a window: units in the window before that of last
+	cur  int64 // of a window: units in the window of last
 	log  [seqLimit]int64
 	held int64 // entries of log, oldest first
 }
 
-// seqStep asks for n units, or looks if n is 0.
+// A seqStep asks for n units, or looks if n is 0.
 type seqStep func(s seqState, n int64) (seqState, ratelimit.Result)
 
 var seqSteps = map[string]seqStep{
@@ -160,8 +160,8 @@ func seqLog(s seqState, n int64) (seqState, ratelimit.Result) {
 	return s, res
 }
 
-// TestSequential plays random asks at instants close together to the sequential
-// specifications and to the models.
+// TestSequential plays random asks, at instants close together, on the sequential
+// specifications and on the models.
 func TestSequential(t *testing.T) {
 	each(t, func(t *testing.T, a algorithm) {
 		step, made := seqSteps[a.name], time.Unix(0, 0)

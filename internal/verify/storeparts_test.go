@@ -20,11 +20,11 @@ const partCount = 3
 type blame int
 
 const (
-	blamesAll    blame = iota // the dead ones that were asked
+	blamesAll    blame = iota // all dead parts that were asked
 	blamesFirst               // the first of those
-	blamesNone                // an error that says nothing
-	blamesOthers              // only one that was not asked
-	givesUp                   // none: the caller has
+	blamesNone                // the error names no part
+	blamesOthers              // only a part that was not asked
+	givesUp                   // no part: the caller has given up
 	waysToBlame  = iota
 )
 
@@ -37,8 +37,8 @@ func (partsError) Error() string  { return errDead.Error() }
 func (e partsError) Parts() []int { return e }
 func (partsError) Unwrap() error  { return errDead }
 
-// A partedStore is a store in parts of which some are dead. The last byte of a key says
-// where it is.
+// A partedStore is a store in parts, of which some are dead. The last byte of a key says in
+// which part it is.
 type partedStore struct {
 	ratelimit.Store
 	dead   [partCount]bool
@@ -47,14 +47,14 @@ type partedStore struct {
 
 	calls  int
 	blamed []int // by the last call
-	failed bool  // whether that failed
+	failed bool  // whether the last call failed
 }
 
 func (s *partedStore) Part(a ratelimit.Ask) int { return partOf(a.Key) }
 
 func partOf(key string) int { return int(key[len(key)-1] - '0') }
 
-// fail says how a call for asks ends, if it fails.
+// fail returns the error of a call for asks, or nil.
 func (s *partedStore) fail(asks []ratelimit.Ask) error {
 	s.calls, s.blamed, s.failed = s.calls+1, nil, false
 	var dead, asked []int
@@ -103,8 +103,8 @@ func (s *partedStore) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	return s.Store.Reset(ctx, asks)
 }
 
-// A partModel is what the breaker of a part is to do. Pauses are shortened by chance: it
-// knows when one is over at the earliest and at the latest.
+// A partModel says what the breaker of a part must do. Its pauses are shortened at random,
+// so the model knows the earliest and the latest end of each pause.
 type partModel struct {
 	asked    bool
 	failures int
@@ -115,7 +115,7 @@ type partModel struct {
 func (p *partModel) refuses(now time.Time) bool { return p.length > 0 && now.Sub(p.from) <= p.length/2 }
 func (p *partModel) admits(now time.Time) bool  { return now.Sub(p.from) >= p.length }
 
-// fail says that the part has failed, and reports whether its pauses begin.
+// fail records that the part has failed, and reports whether its pauses begin.
 func (p *partModel) fail(now time.Time) bool {
 	switch p.failures++; {
 	case p.length > 0:
@@ -153,7 +153,7 @@ func newPartsPlayer(t require.TestingT) *partsPlayer {
 	return p
 }
 
-// decide makes one decision, or resets, and compares.
+// decide makes one decision, or one reset, and compares the outcome.
 func (p *partsPlayer) decide(t *rapid.T) {
 	if ms := rapid.SampledFrom([]int{0, 0, 0, 0, 10, 25, 50, 100, 300, 500}).Draw(t, "ms"); ms > 0 {
 		p.clock.Advance(time.Duration(ms) * time.Millisecond)
@@ -251,8 +251,8 @@ func (p *partsPlayer) stats(t *rapid.T) {
 }
 
 // TestPropertiesOfParts makes random decisions about a store of several parts, which die
-// and come back. A part is asked if and only if its breaker, and those of the parts that
-// the same decision asks, let it.
+// and come back. A part must be asked if and only if its breaker, and those of the other
+// parts of the same decision, permit it.
 func TestPropertiesOfParts(t *testing.T) {
 	t.Parallel()
 	schedules, decisions, spanning, refused, opened := 0, 0, 0, 0, uint64(0)

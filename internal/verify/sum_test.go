@@ -14,19 +14,19 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// TestSum asks from many goroutines while the clock stands still. Whatever the
-// order, exactly as many units are granted as there are, or as are asked for.
+// TestSum makes requests from many goroutines while the clock stands still. Whatever their
+// order, exactly as many units must be granted as there are, or as are asked for.
 func TestSum(t *testing.T) {
 	asks := scaled(2000)
 	for _, c := range []struct {
 		goroutines, units, limit int
 		why                      string
 	}{
-		{8, 1, 1000, "fewer are there than are asked for"},
-		{8, 1, 1 << 16, "all that are asked for are there"},
-		{8, 3, 1000, "the last unit is too few for anybody"},
+		{8, 1, 1000, "fewer units are there than are asked for"},
+		{8, 1, 1 << 16, "all units that are asked for are there"},
+		{8, 3, 1000, "one unit is left, which is too few for any request"},
 		{3, 7, 700, "the last ask takes the last unit"},
-		{16, 1, 1, "there is one unit"},
+		{16, 1, 1, "there is only one unit"},
 	} {
 		for _, procs := range []int{1, 2, 4} {
 			t.Run(c.why+"/procs="+strconv.Itoa(procs), func(t *testing.T) {
@@ -41,8 +41,9 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestSumOnTheMachinesClock does the same without a Clock, at rates that earn
-// nothing while the test runs. Aligned windows are left out, as one might end.
+// TestSumOnTheMachinesClock does the same on the machine's clock, at rates that earn
+// nothing while the test runs. Aligned windows are left out, because one might end in the
+// meantime.
 func TestSumOnTheMachinesClock(t *testing.T) {
 	asks := scaled(2000)
 	for _, a := range algorithms {
@@ -53,8 +54,8 @@ func TestSumOnTheMachinesClock(t *testing.T) {
 	}
 }
 
-// granted returns how many asks for units, made at once from all goroutines, are
-// granted at a limit that earns less than one unit meanwhile.
+// granted makes asks for units from all goroutines at once, and returns how many are
+// granted. The limit earns less than one unit in the meantime.
 func granted(t *testing.T, a algorithm, limit, goroutines, asks, units int, opts ...ratelimit.Option) int {
 	l := a.start(t, a.rate(ratelimit.Rate{Requests: limit, Per: 10000 * day}), opts...)
 	var sum atomic.Int64
@@ -79,8 +80,8 @@ func granted(t *testing.T, a algorithm, limit, goroutines, asks, units int, opts
 	return int(sum.Load())
 }
 
-// TestSumOverGrowth asks for many keys at once, so that shards split meanwhile:
-// nobody gets more or less than the limit.
+// TestSumOverGrowth asks for many keys at once, so that shards split in the meantime. No
+// key may get more or less than the limit.
 func TestSumOverGrowth(t *testing.T) {
 	const perKey = 3
 	for _, a := range algorithms {

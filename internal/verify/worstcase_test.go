@@ -10,7 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// greedy takes all that is to be had for key, and returns how much that was.
+// greedy takes all units of key, and returns how many these were.
 func greedy(t *testing.T, l limiter, key string) int {
 	n := l.Peek(key).Remaining
 	if n == 0 {
@@ -26,7 +26,7 @@ func greedy(t *testing.T, l limiter, key string) int {
 }
 
 // TestWorstCaseOfFixedWindowIsTwiceItsLimit takes the limit at the last instant of one
-// window and again at the first instant of the next.
+// window, and again at the first instant of the next.
 func TestWorstCaseOfFixedWindowIsTwiceItsLimit(t *testing.T) {
 	for _, limit := range []int{1, 2, 3, 10, 100} {
 		clock := &manualClock{time.Unix(0, 0)}
@@ -42,8 +42,8 @@ func TestWorstCaseOfFixedWindowIsTwiceItsLimit(t *testing.T) {
 	}
 }
 
-// TestWorstCaseOfSlidingCounterIsItsBound takes the limit at the last instant of a
-// window, and then each unit as soon as it is free.
+// TestWorstCaseOfSlidingCounterIsItsBound takes the limit at the last instant of a window,
+// and then each unit as soon as it is free.
 func TestWorstCaseOfSlidingCounterIsItsBound(t *testing.T) {
 	for _, limit := range []int{1, 2, 3, 6, 10, 100} {
 		for _, per := range []time.Duration{2 * time.Duration(limit), time.Minute} {
@@ -69,7 +69,7 @@ func TestWorstCaseOfSlidingCounterIsItsBound(t *testing.T) {
 }
 
 // TestWorstCaseOfSlidingCounterNeedsTime shows that a Per of fewer than 2·limit ns is too
-// short to reach the bound.
+// short for the bound to be reached.
 func TestWorstCaseOfSlidingCounterNeedsTime(t *testing.T) {
 	const limit, per = 10, 19
 	clock := &manualClock{time.Unix(0, per-1)}
@@ -82,7 +82,8 @@ func TestWorstCaseOfSlidingCounterNeedsTime(t *testing.T) {
 	require.Less(t, taken, 2*limit-1)
 }
 
-// TestWorstCaseOfSlidingLogIsItsLimit does to a log what breaks the others.
+// TestWorstCaseOfSlidingLogIsItsLimit does with a log what leads the others to their worst
+// case.
 func TestWorstCaseOfSlidingLogIsItsLimit(t *testing.T) {
 	for _, limit := range []int{1, 2, 10, 100} {
 		const per = time.Minute
@@ -91,14 +92,14 @@ func TestWorstCaseOfSlidingLogIsItsLimit(t *testing.T) {
 		taken := greedy(t, l, "k")
 		clock.now = clock.now.Add(per - 1)
 		taken += greedy(t, l, "k")
-		require.Equal(t, limit, taken, "a half-open Per")
+		require.Equal(t, limit, taken, "at most the limit in a half-open Per")
 		clock.now = clock.now.Add(1)
-		require.Equal(t, limit, greedy(t, l, "k"), "what is exactly Per old is out")
+		require.Equal(t, limit, greedy(t, l, "k"), "an entry that is exactly Per old does not count")
 	}
 }
 
-// TestWorstCaseOfBucketsIsBurstAndWhatIsEarned takes the burst, and then all that the
-// time earns, in closed intervals of several lengths.
+// TestWorstCaseOfBucketsIsBurstAndWhatIsEarned takes the burst, and then everything that
+// the time earns, in closed intervals of several lengths.
 func TestWorstCaseOfBucketsIsBurstAndWhatIsEarned(t *testing.T) {
 	for _, a := range []algorithm{algorithms[0], algorithms[4]} {
 		for _, c := range []struct {

@@ -1,25 +1,27 @@
--- Token bucket and leaky bucket: a debt that grows by what is taken and drains by
--- gain parts of 1/unit unit each microsecond.
+-- Token bucket and leaky bucket: a debt that grows by the tokens that are taken and drains
+-- as time passes. A token is divided into unit parts, of which gain drain each microsecond.
 --
--- A level is {whole, frac, fine}: whole units; parts, less than unit; and parts of
--- a part, less than grain. A microsecond drains whole parts: fine is what rounding
--- leaves when a level is converted from another rate, as exactly as by nanoseconds.
+-- An amount of debt is a level {whole, frac, fine}: whole tokens; parts, fewer than unit;
+-- and fine parts, fewer than grain, which divide a part further. Only whole parts drain in
+-- a microsecond. Fine parts appear when a level is converted from another rate, and make
+-- the conversion as exact as one that counts nanoseconds.
 --
--- Stored as a string of decimal numbers with a space between:
+-- A state is stored as decimal numbers, separated by spaces:
 --
---   either        gain unit burst  seconds micros  parts
+--   short form    gain unit burst  seconds micros  parts
 --   token bucket  gain unit burst  seconds micros  whole frac fine  idle
 --   leaky bucket  gain unit burst  seconds micros  whole frac fine  whole frac fine
 --
--- gain, unit and burst are the rate, in lowest terms, that it was written under;
--- seconds and micros are when the levels were true. The first level is the debt. The
--- second is the queue: what has yet to leave. idle is how many units of the debt
--- nobody took, because the burst was raised by them. The first form is that of all
--- states that it can say: the debt is that many parts, less than 2^53 and no fine
--- ones, the queue is the debt, and idle is 0.
+-- gain, unit and burst are the rate, in lowest terms, under which the state was written.
+-- seconds and micros are the instant at which the levels were true. The first level is the
+-- debt. The second level is the queue of a leaky bucket: what has not left yet. idle is the
+-- part of a token bucket's debt that no request took, in tokens: when the burst is raised,
+-- the debt grows by as much. The short form is used wherever it can express the state: when
+-- the debt is fewer than 2^53 parts and has no fine parts, the queue equals the debt, and
+-- idle is 0.
 
--- grain returns how many parts make a part at the rate of gain: all of them together
--- are those that a nanosecond drains whole numbers of.
+-- grain returns into how many fine parts a part is divided at the rate of gain: so many
+-- that a whole number of them drains in a nanosecond.
 local function grain(gain)
   local a, b = 1000, gain
   while b > 0 do
@@ -38,7 +40,7 @@ local function below(a, b)
   return false
 end
 
--- minus returns the level a without b, and nothing if b is more.
+-- minus returns the level a minus b, or zero if b is more than a.
 local function minus(s, a, b)
   local whole, frac, fine = a[1] - b[1], a[2] - b[2], a[3] - b[3]
   if fine < 0 then frac, fine = frac - 1, fine + grain(s.gain) end
@@ -58,8 +60,8 @@ local function drained(s, level, elapsed)
   return {whole, frac, level[3]}
 end
 
--- to_drain returns how many microseconds it takes to drain whole units and the
--- fraction of a level of s, rounded up.
+-- to_drain returns in how many microseconds whole tokens and the fraction of level will
+-- have drained, rounded up.
 local function to_drain(s, whole, level)
   local parts = whole * s.unit + level[2]
   local half, rest = 0, parts
@@ -72,8 +74,8 @@ local function to_drain(s, whole, level)
   return twice(half, q)
 end
 
--- scaled returns n times a fraction, of frac parts and fine ones: whole units, and
--- the parts that are left.
+-- scaled multiplies a fraction of frac parts and fine fine parts by n. It returns the whole
+-- tokens of the product, and the parts and fine parts that remain.
 local function scaled(frac, fine, unit, grain, n)
   if fine == 0 then
     local q, r = muldiv(frac, n, unit)
@@ -91,7 +93,7 @@ local function scaled(frac, fine, unit, grain, n)
   return q, r, f
 end
 
--- converted returns a level of s in parts of gain and unit, rounded up.
+-- converted returns a level of s in the parts of another rate, gain and unit, rounded up.
 local function converted(s, level, gain, unit)
   local from, to = grain(s.gain), grain(gain)
   if s.unit == unit and from == to then return level end
@@ -104,7 +106,7 @@ local function converted(s, level, gain, unit)
   return {whole, frac, fine}
 end
 
--- carry makes s, which drained at its rate until now, drain at gain/unit.
+-- carry drains s at its rate until now, and then sets its rate to gain and unit.
 local function carry(s, gain, unit, now)
   now = max(now, s.last)
   local elapsed = now - s.last
@@ -113,8 +115,8 @@ local function carry(s, gain, unit, now)
   s.gain, s.unit, s.last = gain, unit, now
 end
 
--- resize makes s, of another burst, one of burst: a higher one grants nothing, a
--- lower one leaves no more than itself less what was used.
+-- resize changes the burst of s. A higher burst grants nothing at once. A lower burst
+-- leaves the new burst minus what was used, and nothing more.
 local function resize(s, burst)
   local used = s.queue or minus(s, s.debt, {s.idle, 0, 0})
   local debt = {s.debt[1] + burst - s.burst, s.debt[2], s.debt[3]}
@@ -124,19 +126,19 @@ local function resize(s, burst)
   s.debt, s.burst = debt, burst
 end
 
--- A bucket is what the two have in common.
+-- bucket holds the functions that both algorithms share.
 local bucket = {}
 
--- heal reads a time so far ahead that an empty bucket would be full by then as now:
--- the clock was wrong when it was written.
+-- heal moves a state to now if its time is so far ahead that an empty bucket would be full
+-- by then: the clock must have been wrong when the state was written.
 function bucket.heal(s, now)
   if (s.last - now) * s.gain <= s.burst * s.unit then return false end
   s.last = now
   return true
 end
 
--- adopt brings s to the rate of c, and reports whether that is another. Nobody has
--- said since when it holds, so the time since counts at the slower of the two.
+-- adopt changes s to the rate of c, and reports whether that is a new rate. It is not known
+-- when the rate changed, so the time since the last charge counts at the slower of the two.
 function bucket.adopt(s, c, now)
   local gain, unit, burst = c[1], c[2], c[3]
   if s.gain == gain and s.unit == unit and s.burst == burst then return false end
@@ -146,7 +148,7 @@ function bucket.adopt(s, c, now)
   return true
 end
 
--- show says in a what debt leaves, and when it and the queue will have drained.
+-- show sets in a what debt leaves, and when both it and the queue will have drained.
 local function show(a, s, debt, queue)
   a.left = s.burst - debt[1]
   if debt[2] > 0 or debt[3] > 0 then a.left = a.left - 1 end
@@ -154,7 +156,7 @@ local function show(a, s, debt, queue)
   a.reset = to_drain(s, debt[1], debt)
 end
 
--- look answers a for want units at now.
+-- look decides in a whether want tokens fit at now, and charges nothing.
 function bucket.look(a, s, now, want)
   local elapsed = now - s.last
   a.debt = drained(s, s.debt, elapsed)
@@ -170,10 +172,10 @@ function bucket.look(a, s, now, want)
   end
 end
 
--- plus returns a level and n units.
+-- plus returns a level plus n tokens.
 local function plus(level, n) return {level[1] + n, level[2], level[3]} end
 
--- charge takes n units at now, which look has found to fit.
+-- charge charges n tokens at now. look has found that they fit.
 function bucket.charge(a, s, now, n)
   if s.idle then s.idle = min(s.idle, a.debt[1]) end
   s.last, s.debt = now, plus(a.debt, n)
@@ -187,15 +189,15 @@ function bucket.save(key, s, now, pad)
   call('SET', key, s.encode(s), 'PX', expiry(s.last - now + whole * s.unit / s.gain, pad))
 end
 
--- give_back takes back a charge of n units at instant.
+-- give_back gives back a charge of n tokens that was made at instant.
 function bucket.give_back(s, instant, n)
   local still = drained(s, {n, 0, 0}, s.last - instant)
   s.debt = minus(s, s.debt, still)
   if s.queue then s.queue = minus(s, s.queue, still) end
 end
 
--- encode returns s as it is stored: in the first form if short says that it may be,
--- else with the numbers that follow.
+-- encode returns s as it is stored: in the short form if short allows that and the debt
+-- fits, and otherwise with the further numbers.
 local function encode(s, short, ...)
   local seconds, micros = divide(s.last, 1e6)
   local head = format('%.0f %.0f %.0f %.0f %.0f ', s.gain, s.unit, s.burst, seconds, micros)
@@ -214,11 +216,12 @@ local function encode_leaky(s)
   return encode(s, same, queue[1], queue[2], queue[3])
 end
 
--- sound reports whether s may have such a level.
+-- sound reports whether level is possible at the rate of s.
 local function sound(s, level) return level[2] < s.unit and level[3] < grain(s.gain) end
 
--- read returns the state that key holds, if it may have been written by this script,
--- and the numbers after the debt. Those match pattern if it is not the first form.
+-- read_bucket returns the state in v, the value of key, and the numbers after its debt.
+-- pattern is that of the long form. If this script cannot have written v, the decision
+-- ends.
 local function read_bucket(key, v, encode, pattern)
   local s, x, y, z = {encode = encode, debt = {0, 0, 0}}
   local debt, seconds, micros, parts = s.debt

@@ -1,23 +1,23 @@
 -- Exact integer arithmetic on doubles, which hold every integer up to 2^53.
 --
--- Instants are microseconds since the Unix epoch. Counts, gains, units and lengths
--- of windows are at most 2^50: the store refuses what is larger. A product of two
--- such numbers need not fit, and is then never formed: it is divided as it is
--- built up, bit by bit.
+-- Instants are microseconds since the Unix epoch. Counts, gains, units and lengths of
+-- windows are at most 2^50; the store refuses larger ones. A product of two such numbers
+-- may not fit into a double. It is then never computed as a whole: muldiv divides it while
+-- it builds it up, bit by bit.
 
 local floor, fmod, max, min = math.floor, math.fmod, math.max, math.min
 local format, match, call = string.format, string.match, redis.call
 local EXACT = 9007199254740992
 
--- divide returns a/b, rounded down, and the rest. b is positive.
+-- divide returns a/b, rounded down, and the remainder. b is positive.
 local function divide(a, b)
-  local rest = fmod(a, b) + 0 -- not -0, which is written otherwise
+  local rest = fmod(a, b) + 0 -- +0, because -0 is written with its sign
   if rest < 0 then rest = rest + b end
   return (a - rest) / b, rest
 end
 
--- muldiv returns a*b/c, rounded down, and the rest. c is at most 2^51. A quotient
--- above 2^53 is only near the true one.
+-- muldiv returns a*b/c, rounded down, and the remainder. c is at most 2^51. A quotient
+-- above 2^53 is not exact.
 local function muldiv(a, b, c)
   local product = a * b
   if product < EXACT then return divide(product, c) end
@@ -37,8 +37,8 @@ local function muldiv(a, b, c)
   return q, r
 end
 
--- less reports whether a*b < c*d. Rounding keeps the order of two products, but may
--- make them equal.
+-- less reports whether a*b < c*d. If the rounded products differ, they are in the right
+-- order. If they are equal, the exact products are compared.
 local function less(a, b, c, d)
   local ab, cd = a * b, c * d
   if ab ~= cd or ab < EXACT then return ab < cd end
@@ -47,8 +47,8 @@ local function less(a, b, c, d)
   return q1 < q2 or q1 == q2 and r1 < r2
 end
 
--- twice returns 2*half + q: a number, digits if it is not one that a double holds,
--- or -1 if it is longer than any answer.
+-- twice returns 2*half + q. It returns text if a double cannot hold the number, and -1 if
+-- the number is longer than any answer.
 local function twice(half, q)
   if half > 4611686018427388 then return -1 end
   if 2 * half + q < EXACT then return 2 * half + q end
@@ -58,8 +58,8 @@ local function twice(half, q)
   return format('%.0f%08.0f', 2 * high + carry, low)
 end
 
--- numbers returns its arguments, digits, as numbers, or nothing if one of them is
--- missing or too large.
+-- numbers converts its arguments, which are digits, to numbers. It returns nil if one of
+-- them is missing or too large.
 local function numbers(...)
   local all = {...}
   if #all == 0 then return nil end
@@ -70,27 +70,28 @@ local function numbers(...)
   return unpack(all)
 end
 
--- instant returns a time as the scripts count it, or nothing if it is none.
+-- instant returns a time in microseconds, or nil if it is not a valid one.
 local function instant(seconds, micros)
   local us = seconds * 1e6 + micros
   if micros < 1e6 and us < EXACT and us > -EXACT then return us end
 end
 
--- expiry returns PX for a state that is as good as new after us microseconds. It
--- may be rounded: pad, in milliseconds, is more than that. Redis takes no more than
--- 300 million years; the longest is 31,000.
+-- expiry returns the argument of PX for a state that is as good as new after us
+-- microseconds. Rounding may lose less than pad, which is in milliseconds. Redis accepts at
+-- most 300 million years; the longest here is 31,000.
 local function expiry(us, pad)
   return format('%.0f', min(math.ceil(max(us, 0) / 1000) + pad, 1e15))
 end
 
--- corrupt gives the decision up: what key holds is none of these states.
+-- corrupt ends the script with an error: key holds a value that is none of these states.
 local function corrupt(key) error('CORRUPT state in ' .. key, 0) end
 
--- kinds are the algorithms, by letter. Each file adds its own.
+-- kinds are the algorithms, by their letters. The file of each algorithm adds its own.
 local kinds = {}
 
--- renew brings s, a state of kind, to the rate of c at now, and reports whether it was
--- other than this before. How far ahead is too far is up to the rate.
+-- renew prepares s, a state of this kind, for the rate of c at now, and reports whether
+-- that changed it. Which times are too far ahead depends on the rate, so it heals before
+-- and after the rate changes.
 local function renew(kind, s, c, now, heals)
   local changed = heals and kind.heal(s, now)
   changed = kind.adopt(s, c, now) or changed

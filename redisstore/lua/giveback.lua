@@ -1,8 +1,8 @@
--- Gives back what was taken when another part of the decision denied it. A state
--- that nobody has changed since is again what it was before; of another one, what
--- has not drained or left since is taken off.
+-- Gives back what was charged, because another part of the decision denied it. A state that
+-- no other decision has changed since becomes what it was before the charge. From a state
+-- that has changed, only what has not yet drained or left is taken off.
 --
--- ARGV for each key: kind, n, the instant of the charge, the state before and after.
+-- ARGV for each key: kind, n, the instant of the charge, the state before and after it.
 
 local function give_back(key, kind, n, instant, before, after)
   local v = call('GET', key)
@@ -17,15 +17,15 @@ local function give_back(key, kind, n, instant, before, after)
   call('SET', key, s.encode(s), 'KEEPTTL')
 end
 
--- write stores that entry i of the list of s is of that time and total.
+-- write stores the time and the total of entry i of the list of s.
 local function write(s, i, when, units)
   call('LSET', s.key, 1 + 2 * i, format('%.0f', when))
   call('LSET', s.key, 2 + 2 * i, format('%.0f', units))
 end
 
--- give_back_entry takes n units off the entry at instant, if it has so many. The
--- entries after it are those of one round trip: where there are more than a
--- thousand, the units stay taken until they leave.
+-- give_back_entry takes n units off the entry at instant, if that has so many. The later
+-- entries, whose totals must be lowered, are those of one round trip. If there are more
+-- than a thousand, the units stay charged until they leave the window.
 local function give_back_entry(key, n, instant, before, after)
   local s = log.load(key)
   if not s then return end

@@ -1,19 +1,19 @@
--- Sliding window log: when units were granted. Units of one instant are one entry.
+-- Sliding window log: when units were granted. Units granted at one instant are one entry.
 --
--- Stored as a list: a header, then an instant and a total for each entry, oldest
--- first. The header is a string of decimal numbers with a space between:
+-- A state is stored as a list: a header, then an instant and a total for each entry, oldest
+-- first. The header is decimal numbers, separated by spaces:
 --
 --   per clock base
 --
--- per is the length of the window that it was written under, clock the instant of
--- the last charge or change of that, if it is later than the newest entry, base the
--- total before the oldest entry. A
--- total is what was ever granted, up to and with its entry: what a span of entries
--- adds up to is a difference, and is found by bisection.
+-- per is the length of the window under which the state was written. clock is the instant
+-- of the last charge or change of per, if that is later than the newest entry. base is the
+-- total before the oldest entry. A total is all that was ever granted, up to and including
+-- its entry: the units of several adjacent entries are a difference of two totals, and an
+-- entry is found by bisection.
 
 local log = {}
 
--- at returns the instant of the i-th oldest entry, from 0 on.
+-- at returns the instant of the i-th oldest entry. i begins at 0.
 local function at(s, i)
   if i == s.len - 1 then return s.newest end
   return numbers(call('LINDEX', s.key, 1 + 2 * (s.drop + i))) or corrupt(s.key)
@@ -26,8 +26,8 @@ local function total(s, i)
   return numbers(call('LINDEX', s.key, 2 + 2 * (s.drop + i))) or corrupt(s.key)
 end
 
--- first returns the first of the entries from low on, but for the newest, that
--- holds; else the newest.
+-- first returns the first entry, from low on, for which holds returns true. If there is
+-- none, it returns the newest entry.
 local function first(s, low, holds)
   local high = s.len - 1
   while low < high do
@@ -37,7 +37,8 @@ local function first(s, low, holds)
   return low
 end
 
--- used returns how many entries are a window old at now, and the units of the others.
+-- used returns how many entries are a window old at now, and the units of the other
+-- entries.
 local function used(s, now)
   if s.len == 0 or now - s.newest >= s.per then return s.len, 0 end
   if now - s.oldest < s.per then return 0, s.total - s.base end
@@ -45,7 +46,7 @@ local function used(s, now)
   return gone, s.total - total(s, gone - 1)
 end
 
--- forget drops the oldest gone entries.
+-- forget drops the oldest entries, as many as gone says.
 local function forget(s, gone)
   if gone == 0 then return end
   s.base = total(s, gone - 1)
@@ -78,7 +79,7 @@ function log.load(key)
   return s
 end
 
--- heal makes what is used at a time far ahead one entry at now.
+-- heal moves a state whose time is far ahead to now: what is used becomes one entry at now.
 function log.heal(s, now)
   if s.clock - now <= 2 * s.per then return false end
   local _, units = used(s, s.clock)
@@ -88,8 +89,8 @@ function log.heal(s, now)
   return true
 end
 
--- adopt brings s to the length of c, and reports whether that is another. Entries
--- that have left do not come back.
+-- adopt changes s to the length of c, and reports whether that is a new length. Entries
+-- that have left the window do not come back.
 function log.adopt(s, c, now)
   if s.per == c[2] then return false end
   now = max(now, s.clock)
@@ -112,9 +113,9 @@ function log.look(a, s, now, want)
   end
 end
 
--- charge takes n units at now. Entries that had left by the last charge, and only
--- those, are dropped: this one may be given back, and no later clock is sure until
--- then.
+-- charge charges n units at now. It drops only the entries that had left the window by the
+-- last charge before this one. It must not go by now: if this charge is given back, the
+-- clock goes back to that earlier instant, where the other entries still count.
 function log.charge(a, s, now, n)
   forget(s, (used(s, s.clock)))
   s.clock, s.last = now, now
@@ -130,7 +131,7 @@ end
 
 function log.save(key, s, now, pad)
   if s.drop == s.stored then
-    if s.exists then call('DEL', key) end -- else that would be written where no memory is left
+    if s.exists then call('DEL', key) end -- only then: after any write, Redis accepts the push without memory
     call('RPUSH', key, header(s))
   elseif s.drop > 0 then
     call('LPOP', key, 1 + 2 * s.drop)
@@ -148,7 +149,8 @@ function log.save(key, s, now, pad)
   call('PEXPIRE', key, expiry(ends - now, pad))
 end
 
--- snapshot is what tells whether anything has been granted since.
+-- encode returns what tells this state apart from others of the same list: whether anything
+-- has been granted since.
 function log.encode(s)
   if s.len == 0 then return header(s) end
   return header(s) .. ' ' .. format('%.0f %.0f', s.newest, s.total)

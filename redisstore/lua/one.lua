@@ -1,23 +1,23 @@
 
--- Decides for callers of one key, as if they had asked one after the other at one
--- instant; or for a caller each of several keys of one rate, each by itself.
+-- Decides for several callers of one key, as if they had asked one after the other at one
+-- instant. With several keys of one rate, decides for one caller of each, each by itself.
 --
--- ARGV: see start.lua; what a state of this rate begins with; further numbers of the
--- rate; the cost of the caller, or of that of each key. If there is more to say of one
--- key, then instead of one cost: how many units to take ahead, how many to leave, the
--- costs of all callers. A cost of 0 looks. Units are taken ahead if all callers are
--- granted.
+-- ARGV: one argument for start.lua; the beginning of every state of this rate; further
+-- numbers of the rate; then the cost of the caller of each key. For one key with several
+-- callers, or with units to take ahead: how many units to take ahead, how many to leave,
+-- and the costs of all callers. A cost of 0 looks. Units are taken ahead only if all
+-- callers are granted.
 --
--- Returns a string if the straight way was taken: the seconds and microseconds of now,
--- and the state as it was stored, if there was one. What each caller is told follows
--- from that. Else a list: how many units were taken ahead; the instant of the charge;
--- for how long time stands still for the state, as that is ahead of now, or -1 if what
--- the answers are by was not stored; and for each caller what take.lua returns for a
--- key.
+-- For one key, the fast path returns a string: the seconds and microseconds of now, and the
+-- state as it was stored, if there was one. The result of each caller follows from that.
+-- The general code returns a list: how many units were taken ahead; the instant of the
+-- charge; how long the state does not change because it is ahead of now, or -1 if the state
+-- that the answers are based on was not stored; and for each caller what take.lua returns
+-- for a key.
 --
--- Of several keys, not of logs, it returns now and then for each key the state as it
--- was stored, or '', or nothing: then that key is not decided about, as the straight
--- way can not be taken.
+-- For several keys, which cannot be logs, it returns now, and for each key the state as it
+-- was stored, or '' if there was none, or nil if the fast path did not apply. In that last
+-- case the key has not been decided.
 
 local now = s * 1e6 + us
 local config = {tonumber(ARGV[3]), tonumber(ARGV[2])}

@@ -1,6 +1,7 @@
 
--- States of this rate in the short form, which are not ahead of now. All products
--- are less than 2^53, or so large that rounding does not matter.
+-- The fast path of one.lua for buckets. It applies to states in the short form that were
+-- written under this rate, and not ahead of now. All products are less than 2^53, or so
+-- large that rounding does not matter.
 local from, many = 6, KEYS[2] and {s .. ' ' .. us}
 do
   local prefix, gain, unit, burst = ARGV[2], ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0

@@ -1,14 +1,15 @@
 
--- A state of this length of the window, which is not ahead of now, of which up to
--- three entries are a window old and at least one is not; and costs that fit, or do as
--- soon as the oldest of the others leaves. It is returned by the totals before that
--- entry and with the newest, and the instants of both.
+-- The fast path of one.lua for sliding window logs. It applies to a log that was written
+-- under this length of the window and not ahead of now, of which at most three entries are
+-- a window old and at least one is not; and to costs that fit now, or will fit as soon as
+-- the oldest remaining entry leaves. It returns such a log as the total before that entry,
+-- the total with the newest entry, and the instants of the two entries.
 local from = 4
 do
   local key, prefix, limit = KEYS[1], ARGV[2], ARGV[3] + 0
   local per, now = prefix + 0, s * 1e6 + us
   local head, i, base, total = call('LRANGE', key, 0, 7), 2, '0', '0'
-  local size, tail, clock, oldest = 9007199254740992 -- size is how many units leave first
+  local size, tail, clock, oldest = 9007199254740992 -- size: the units of the entry that leaves first
   if head[1] and sub(head[1], 1, #prefix) == prefix then
     clock, base = match(head[1], '^(-?%d+) (%d+)$', #prefix + 1)
     tail = call('LRANGE', key, -2, -1)
@@ -24,7 +25,7 @@ do
     end
   end
   if oldest or not head[1] then
-    local used, straight, all, ahead = total - base, true, true, ARGV[5] and ARGV[4]
+    local used, fast, all, ahead = total - base, true, true, ARGV[5] and ARGV[4]
     local after = used
     for j = ahead and 6 or 4, #ARGV do
       local n = ARGV[j] + 0
@@ -34,10 +35,10 @@ do
         after = after + n
       else
         all = all and n == 0
-        straight = straight and (must <= size or want > limit)
+        fast = fast and (must <= size or want > limit)
       end
     end
-    if straight then
+    if fast then
       if all and ahead then after = after + math.max(0, math.min(ahead, limit - after - ARGV[5])) end
       if after > used then
         local sum, ms = total + after - used, per / 1000 + pad

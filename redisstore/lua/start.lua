@@ -1,9 +1,10 @@
--- What is usual is decided by straight-line code, which makes no function and only the
--- tables that it must; the general code below it decides the rest, and is not come to
--- otherwise.
+-- The beginning of every script that charges: it reads the time. After it comes a fast
+-- path, straight-line code that decides the usual states; it creates no function, and only
+-- the tables that it cannot do without. If the fast path does not apply, the general code
+-- after it decides.
 --
--- ARGV[1]: '', or for tests the seconds and microseconds of now, the pad of expiry and
--- whether times far ahead are read as now.
+-- ARGV[1]: '', or in tests: the seconds and microseconds of now, the pad of expiry, and 1
+-- if states far ahead of now are moved to now.
 
 local call, pcall, format, sub, match = redis.call, redis.pcall, string.format, string.sub, string.match
 local s, us, pad, heals

@@ -1,17 +1,18 @@
--- Takes what several asks want, of all or of none.
+-- Decides several asks: charges all of them, or none.
 --
--- ARGV: see start.lua; whether the charges may be given back. Then for each key: kind,
--- n (0 looks), whether it is a shadow, requests or gain, per or unit, burst.
+-- ARGV: one argument for start.lua; 1 if the charges may have to be given back. Then for
+-- each key: kind, n (0 looks), 1 for a shadow rule, requests or gain, per or unit, burst.
 --
--- If the straight way was taken, returns the seconds and microseconds of now, and for
--- each key the state as it was stored, or ''. Else for each key: 1 if it is granted, the units left, and the microseconds of
--- RetryAfter, ResetAfter and Delay; -1 is longer than any. If the charges may be
--- given back, further: the units left and the ResetAfter without the charge, and if
--- there was one, the instant of it and the state before and after, else ''.
+-- The fast path returns the seconds and microseconds of now and, for each key, the state as
+-- it was stored, or '' if there was none. The general code returns for each key: 1 if it is
+-- granted, the units left, and the microseconds of RetryAfter, ResetAfter and Delay, where
+-- -1 means longer than any answer. If the charges may have to be given back, five more
+-- follow: the units left and the ResetAfter without the charge, and if there was a charge,
+-- its instant and the stored state before and after it; otherwise three times ''.
 
 local now, returnable = s * 1e6 + us, ARGV[2] == '1'
 
--- read returns the ask of the i-th key, answered as if it were alone.
+-- read returns the ask of the i-th key, decided as if it were the only one.
 local function read(i, key)
   local v = 6 * i - 4
   local a = {kind = kinds[ARGV[v + 1]], n = tonumber(ARGV[v + 2]), shadow = ARGV[v + 3] == '1'}
@@ -28,11 +29,11 @@ local function read(i, key)
   return a
 end
 
--- encoded returns the state of a as it is stored; that of a list, what tells it from
--- another.
+-- encoded returns the state of a as it is stored. Of a list it returns only what tells it
+-- apart from other states of the same list.
 local function encoded(a) return (a.kind.encode or a.state.encode)(a.state) end
 
--- All is read before anything is written: an error leaves nothing half done.
+-- All states are read before any is written, so that an error leaves nothing half done.
 local asks, passes = {}, true
 for i, key in ipairs(KEYS) do
   local a = read(i, key)

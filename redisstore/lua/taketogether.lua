@@ -1,8 +1,9 @@
 
--- States of these rates, not ahead of now, of which all products are less than 2^53 as
--- one.lua has them, and charges that need not be given back.
+-- The fast path of take.lua. It applies if every state was written under the rate that is
+-- asked for and not ahead of now, if all products are less than 2^53, as in one.lua, and if
+-- the charges need not be given back.
 if ARGV[2] == '0' then
-  local now, straight, passes = s * 1e6 + us, true, true
+  local now, fast, passes = s * 1e6 + us, true, true
   local reply, values, expires = {s .. ' ' .. us}, {}, {}
   for i = 1, #KEYS do
     local j = 6 * i - 4
@@ -13,15 +14,15 @@ if ARGV[2] == '0' then
     if v then
       local s0, us0
       if sub(v, 1, #prefix) == prefix then s0, us0, used, cur = match(v, '^(%d+) (%d+) (%d+) ?(%d*)$', #prefix + 1) end
-      straight = s0 and (kind == 'c') == (cur ~= '')
-      if not straight then break end
+      fast = s0 and (kind == 'c') == (cur ~= '')
+      if not fast then break end
       ago, used, cur = now - (s0 * 1e6 + us0), used + 0, kind == 'c' and cur + 0
     end
     local value, fits, ms, middle = used, true, 0, ' '
     local want = n > 0 and n or 1
     if bucket then
       local full = y * ARGV[j + 6]
-      straight = used <= full and full + 2 * y < 9007199254740992
+      fast = used <= full and full + 2 * y < 9007199254740992
       value = used - ago * x
       if value < 0 then value = 0 end
       value = value + want * y
@@ -34,7 +35,7 @@ if ARGV[2] == '0' then
         if ago > offset then prev, count = ago - offset <= per and count or 0, 0 end
         local weight = prev * (per - offset)
         local rest = weight % per
-        straight = weight < 9007199254740992
+        fast = weight < 9007199254740992
         value, ms, middle = count + want, ms + per / 1000, format(' %.0f ', prev)
         fits = value + (weight - rest) / per + (rest > 0 and 1 or 0) <= x + 0
       else
@@ -42,15 +43,15 @@ if ARGV[2] == '0' then
         fits = value <= x + 0
       end
     end
-    straight = straight and ago >= 0 and used < 9007199254740992 and (cur or 0) < 9007199254740992
-    if not straight then break end
+    fast = fast and ago >= 0 and used < 9007199254740992 and (cur or 0) < 9007199254740992
+    if not fast then break end
     if n > 0 and fits then
       ms = ms + pad
       values[i], expires[i] = prefix .. s .. ' ' .. us .. middle .. format('%.0f', value), ms - ms % 1
     end
     reply[i + 1], passes = v or '', passes and (fits or ARGV[j + 3] == '1')
   end
-  if straight then
+  if fast then
     for i = 1, passes and #KEYS or 0 do
       if values[i] then call('SET', KEYS[i], values[i], 'PX', expires[i]) end
     end

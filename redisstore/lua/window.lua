@@ -1,14 +1,15 @@
--- Fixed window and sliding window counter: counts of windows of length per, which
--- begin at multiples of per since the Unix epoch.
+-- Fixed window and sliding window counter: counts of windows of length per, which begin at
+-- multiples of per since the Unix epoch.
 --
--- Stored as a string of decimal numbers with a space between:
+-- A state is stored as decimal numbers, separated by spaces:
 --
 --   fixed window            per  seconds micros  used
 --   sliding window counter  per  seconds micros  prev cur
 --
--- per is the length that it was written under; how many requests that grants does
--- not matter to a count. seconds and micros are the instant of the last charge; used
--- and cur are of the window that holds it, prev is of the one before.
+-- per is the length of the window under which the state was written. How many requests the
+-- rate grants does not matter to a count, and is not stored. seconds and micros are the
+-- instant of the last charge. used and cur count the window that contains it; prev counts
+-- the window before.
 
 local function window_heal(s, now)
   if s.last - now <= 2 * s.per then return false end
@@ -35,16 +36,16 @@ function fixed.load(key)
   return s
 end
 
--- used returns what s has used of the window that holds now, and how far into it
--- now lies.
+-- used returns what s has used of the window that contains now, and how far now is into
+-- that window.
 function fixed.used(s, now)
   local _, offset = divide(now, s.per)
   if now - s.last > offset then return 0, offset end
   return s.used, offset
 end
 
--- adopt brings s to the length of c, and reports whether that is another. The count
--- goes into the window that now lies in.
+-- adopt changes s to the length of c, and reports whether that is a new length. The count
+-- goes into the window that contains now.
 function fixed.adopt(s, c, now)
   if s.per == c[2] then return false end
   now = max(now, s.last)
@@ -99,8 +100,8 @@ function counter.load(key)
   return s
 end
 
--- counts returns the counts of the window before the one that holds now and of
--- that, and how far into it now lies.
+-- counts returns the count of the window before the one that contains now, the count of
+-- that one, and how far now is into it.
 function counter.counts(s, now)
   local _, offset = divide(now, s.per)
   local ago = now - s.last
@@ -109,16 +110,16 @@ function counter.counts(s, now)
   return 0, 0, offset
 end
 
--- weighted returns prev times the share of its window that is less than one window
--- ago, rounded up.
+-- weighted returns prev times the share of its window that is less than one window old,
+-- rounded up.
 function counter.weighted(s, prev, offset)
   local q, r = muldiv(prev, s.per - offset, s.per)
   if r > 0 then q = q + 1 end
   return q
 end
 
--- adopt brings s to the length of c, and reports whether that is another. The
--- estimate goes into the window that now lies in.
+-- adopt changes s to the length of c, and reports whether that is a new length. The
+-- estimate goes into the window that contains now.
 function counter.adopt(s, c, now)
   if s.per == c[2] then return false end
   now = max(now, s.last)
@@ -128,9 +129,9 @@ function counter.adopt(s, c, now)
   return true
 end
 
--- wait returns how long it takes until want units fit, which do not now: while cur
--- leaves room for them, until the weight of prev has fallen to what is then left,
--- else until cur has become the previous count and its weight has.
+-- wait returns in how many microseconds want units will fit, which do not fit now. If cur
+-- leaves room for them, the weight of prev must fall to that room. Otherwise cur must first
+-- become the previous count, and then its weight must fall.
 function counter.wait(a, s, prev, cur, offset, want)
   local ends, fading, room = s.per, prev, a.config[1] - cur - want
   if room < 0 then

@@ -8,31 +8,31 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A wanderer makes up when to ask next, and for how much.
-type wanderer struct {
+// A chooser makes up when to ask next, and for how much.
+type chooser struct {
 	*rand.Rand
-	unit time.Duration // of which all instants are multiples
-	span time.Duration // the furthest from the start
+	unit time.Duration // all instants are multiples of it
+	span time.Duration // furthest distance from the start
 	now  time.Duration // since the start
 }
 
-// newWanderer returns the wanderer of schedule number i.
-func newWanderer(seed uint64, i int, unit, span time.Duration) wanderer {
-	return wanderer{Rand: rand.New(rand.NewPCG(seed, uint64(i))), unit: unit, span: span}
+// newChooser returns the chooser of schedule number i.
+func newChooser(seed uint64, i int, unit, span time.Duration) chooser {
+	return chooser{Rand: rand.New(rand.NewPCG(seed, uint64(i))), unit: unit, span: span}
 }
 
-// A state is what a wanderer knows of a key.
+// A state is what a chooser knows of a key.
 type state struct {
-	admitted time.Duration // the instant of the last admitted ask
-	asked    time.Duration // the instant that the last ask counted at
+	admitted time.Duration // instant of the last granted request
+	asked    time.Duration // instant at which the last request counted
 	limit    int
 	left     int
-	waits    [3]time.Duration // of the last answer: RetryAfter, ResetAfter, Delay
+	waits    [3]time.Duration // RetryAfter, ResetAfter and Delay of the last answer
 }
 
 func newState() *state { return &state{admitted: math.MinInt64, limit: 1} }
 
-// note remembers what the answer to an ask at the instant at shows.
+// note remembers the answer to a request at the instant at.
 func (s *state) note(at time.Duration, res ratelimit.Result, admitted bool) {
 	s.asked = max(at, s.admitted)
 	if admitted {
@@ -42,25 +42,24 @@ func (s *state) note(at time.Duration, res ratelimit.Result, admitted bool) {
 	s.waits = [3]time.Duration{res.RetryAfter, res.ResetAfter, res.Delay}
 }
 
-// start returns one of starts, which is most often the first.
-func (w *wanderer) start(starts []time.Time) time.Time {
+// start returns one of starts, most often the first.
+func (w *chooser) start(starts []time.Time) time.Time {
 	if w.IntN(2) == 0 {
 		return starts[w.IntN(len(starts))]
 	}
 	return starts[0]
 }
 
-// move moves the clock to where an ask of a key that is known as s comes next, at
-// the rate r, and returns that: a third of all calls come at the instant of the one
-// before.
-func (w *wanderer) move(r ratelimit.Rate, s *state) time.Duration {
+// move moves the clock to the instant of the next request for a key in state s at the rate
+// r, and returns that instant. For a third of all calls the clock does not move.
+func (w *chooser) move(r ratelimit.Rate, s *state) time.Duration {
 	w.now = min(max(w.next(r, s), -w.span), w.span)
 	w.now -= w.now % w.unit
 	return w.now
 }
 
-// next returns where the clock goes next, on the grid or not.
-func (w *wanderer) next(r ratelimit.Rate, s *state) time.Duration {
+// next returns the next instant. It may not be a multiple of the unit.
+func (w *chooser) next(r ratelimit.Rate, s *state) time.Duration {
 	const year = 366 * 24 * time.Hour
 	switch p := w.IntN(120); {
 	case p < 40:
@@ -88,13 +87,13 @@ func (w *wanderer) next(r ratelimit.Rate, s *state) time.Duration {
 	return 0
 }
 
-// upTo returns a random multiple of the resolution, at most d or one.
-func (w *wanderer) upTo(d time.Duration) time.Duration {
+// upTo returns a random multiple of the unit, at most d or one unit.
+func (w *chooser) upTo(d time.Duration) time.Duration {
 	return time.Duration(w.Int64N(int64(max(d/w.unit, 1))+1)) * w.unit
 }
 
 // count makes up how many units to ask for.
-func (w *wanderer) count(s *state) int {
+func (w *chooser) count(s *state) int {
 	switch p := w.IntN(100); {
 	case p < 45:
 		return 1

@@ -18,7 +18,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// A crowd is callers who wait at once for a server that stands still.
+// A crowd is a number of callers that wait at the same time for a server that is stopped.
 type crowd struct {
 	t       *testing.T
 	srv     *server
@@ -33,7 +33,7 @@ func gather(t *testing.T, srv *server, store *redisstore.Store, size int) *crowd
 	return &crowd{t: t, srv: srv, store: store, answers: make([]ratelimit.Result, size), errs: make([]error, size)}
 }
 
-// asks has the i-th caller ask, and waits until it waits.
+// asks starts the i-th caller, and returns when that caller waits.
 func (c *crowd) asks(ctx context.Context, i int, a ratelimit.Ask) {
 	before := c.store.Waiting()
 	c.all.Go(func() {
@@ -45,24 +45,24 @@ func (c *crowd) asks(ctx context.Context, i int, a ratelimit.Ask) {
 	c.until(before + 1)
 }
 
-// until waits until so many wait.
+// until waits until exactly so many callers wait.
 func (c *crowd) until(waiting int) {
 	until(c.t, func(context.Context) error {
 		if c.store.Waiting() != waiting {
-			return fmt.Errorf("%d wait, not %d", c.store.Waiting(), waiting)
+			return fmt.Errorf("%d callers wait, not %d", c.store.Waiting(), waiting)
 		}
 		return nil
 	})
 }
 
-// goes has the server go on, and waits for the answers.
+// goes starts the server again, and waits for all answers.
 func (c *crowd) goes() {
 	c.srv.signal(c.t, syscall.SIGCONT)
 	c.all.Wait()
 }
 
-// TestJoined has callers of one key wait at once: they are decided about by two
-// calls, as if they had asked one after the other.
+// TestJoined makes callers of one key wait at the same time. It checks that two calls
+// decide for all, with the answers that the callers would get one after the other.
 func TestJoined(t *testing.T) {
 	srv := startReal(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 250))
@@ -96,8 +96,8 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-// TestRatesNotJoined has callers of one key ask under two rates in turn: each asks
-// under its own.
+// TestRatesNotJoined makes callers ask for one key under two rates, alternately. It checks
+// that each is answered by its own rate.
 func TestRatesNotJoined(t *testing.T) {
 	srv := startReal(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
@@ -112,11 +112,11 @@ func TestRatesNotJoined(t *testing.T) {
 		require.NoError(t, c.errs[i])
 		assert.Equal(t, rates[i/2%2].Requests, res.Limit, i)
 	}
-	assert.Equal(t, 50-12, c.answers[11].Remaining, "nobody gets more than the slower rate leaves")
+	assert.Equal(t, 50-12, c.answers[11].Remaining, "no caller gets more than the slower rate leaves")
 }
 
-// TestLeftWhileJoined has some callers leave before their call is sent: at once, and
-// uncharged.
+// TestLeftWhileJoined ends the contexts of some callers before their call is sent. It
+// checks that they return at once and are not charged.
 func TestLeftWhileJoined(t *testing.T) {
 	srv := startReal(t)
 	store := newStore(t, srv.client(t))
@@ -146,7 +146,8 @@ func TestLeftWhileJoined(t *testing.T) {
 	assert.Equal(t, 100-1-11, take(t, store, ask(u.Algorithm, day, 0)).Remaining)
 }
 
-// TestAllLeft has everybody leave a call that was not sent: it is not made.
+// TestAllLeft ends the contexts of all callers of a call before it is sent, and checks that
+// the call is not made.
 func TestAllLeft(t *testing.T) {
 	srv := startReal(t)
 	store := newStore(t, srv.client(t))
@@ -165,18 +166,19 @@ func TestAllLeft(t *testing.T) {
 	assert.Equal(t, 97, take(t, store, u).Remaining)
 }
 
-// TestSentTogether has callers of different keys wait at once: their calls go together.
+// TestSentTogether makes callers of different keys wait at the same time, and checks that
+// their calls are sent together.
 func TestSentTogether(t *testing.T) {
 	srv := startReal(t)
 	store := newStore(t, srv.client(t))
 	day := ratelimit.PerDay(100)
-	const callers = 3*redisstore.MostTogether + redisstore.MostFlights
+	const callers = 3*redisstore.MaxPipelineCalls + redisstore.MaxPipelines
 	named := func(i int) ratelimit.Ask {
 		name := fmt.Sprint("client", i)
 		return ratelimit.Ask{Rule: "rule", Key: name, Client: name, Algorithm: all[i%len(all)], Rate: day, N: 1}
 	}
 	for i := range all {
-		take(t, store, named(i)) // the server has the scripts
+		take(t, store, named(i)) // so that the server knows the scripts
 	}
 	before := store.Stats()
 	c := gather(t, srv, store, callers)
@@ -185,8 +187,8 @@ func TestSentTogether(t *testing.T) {
 	}
 	c.goes()
 	after := store.Stats()
-	assert.EqualValues(t, redisstore.MostFlights+3, after.RoundTrips-before.RoundTrips, "some alone, and the others as soon as one is back")
-	assert.Less(t, after.Calls-before.Calls, uint64(callers/2), "keys of one rate are one script, but for logs")
+	assert.EqualValues(t, redisstore.MaxPipelines+3, after.RoundTrips-before.RoundTrips, "the first calls go one by one, the others together as soon as a reply comes")
+	assert.Less(t, after.Calls-before.Calls, uint64(callers/2), "one script decides all keys of one rate, except logs")
 	for i := range callers {
 		require.NoError(t, c.errs[i])
 		left := 99
@@ -197,8 +199,8 @@ func TestSentTogether(t *testing.T) {
 	}
 }
 
-// TestForgottenScripts has the server forget its scripts while calls wait to go
-// together: each is made once.
+// TestForgottenScripts makes the server forget its scripts while calls wait to be sent
+// together. It checks that each call is charged once.
 func TestForgottenScripts(t *testing.T) {
 	srv := startReal(t)
 	client := srv.client(t)
@@ -219,12 +221,13 @@ func TestForgottenScripts(t *testing.T) {
 	assert.Zero(t, store.Stats().Retries)
 }
 
-// TestBatchUndecided has callers of different keys wait at once, under two rates, some
-// of keys that are of neither yet: each is charged by its own.
+// TestBatchUndecided makes callers of different keys wait at the same time, under two
+// rates. Some of the keys have a state of a third rate. It checks that each key is charged
+// by its own rate.
 func TestBatchUndecided(t *testing.T) {
 	srv := startReal(t)
 	store := newStore(t, srv.client(t), frozen())
-	asks := apart(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(10), 3*redisstore.MostFlights)
+	asks := apart(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(10), 3*redisstore.MaxPipelines)
 	for i := range asks {
 		if i%4 < 2 {
 			take(t, store, asks[i])
@@ -247,7 +250,7 @@ func TestBatchUndecided(t *testing.T) {
 	}
 }
 
-// A hanging connection keeps to no deadline while on is true, until ends is closed.
+// A hanging connection ignores deadlines while on is true, until ends is closed.
 type hanging struct {
 	net.Conn
 	on   *atomic.Bool
@@ -261,9 +264,9 @@ func (h hanging) Write(b []byte) (int, error) {
 	return h.Conn.Write(b)
 }
 
-// TestHungFlight has calls hang that the client does not end: others are made in their
-// place.
-func TestHungFlight(t *testing.T) {
+// TestHungPipeline makes calls hang that the client does not end, and checks that other
+// calls are made in their place.
+func TestHungPipeline(t *testing.T) {
 	on, ends := new(atomic.Bool), make(chan struct{})
 	client := redis.NewClient(&redis.Options{Addr: start(t).addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
@@ -272,18 +275,18 @@ func TestHungFlight(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	s, err := redisstore.New(client, redisstore.WithTimeout(100*time.Millisecond))
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background()) // so that no caller makes its call itself
+	ctx, cancel := context.WithCancel(context.Background()) // a context that can end, so that no caller makes a direct call
 	defer cancel()
-	asks := apart(all[0], ratelimit.PerDay(5), redisstore.MostFlights+1)
+	asks := apart(all[0], ratelimit.PerDay(5), redisstore.MaxPipelines+1)
 	on.Store(true)
-	for i := range redisstore.MostFlights {
+	for i := range redisstore.MaxPipelines {
 		_, err := s.Take(ctx, asks[i:i+1])
 		assert.ErrorIs(t, err, ratelimit.ErrStore)
 	}
 	on.Store(false)
-	_, err = s.Take(ctx, asks[redisstore.MostFlights:])
+	_, err = s.Take(ctx, asks[redisstore.MaxPipelines:])
 	assert.NoError(t, err)
-	assert.Equal(t, redisstore.MostFlights, s.CallsUnderWay())
+	assert.Equal(t, redisstore.MaxPipelines, s.CallsUnderWay())
 	close(ends)
 	idle(t, s)
 }

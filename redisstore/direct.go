@@ -1,0 +1,71 @@
+package redisstore
+
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A directCall is a call that is made by the goroutine of its caller. Where no other call
+// is under way, starting a goroutine for the call would take longer than all other work in
+// this process. The parts of the call are held here, so that they need no allocation.
+type directCall struct {
+	pipeline pipeline
+	call     call
+	shared   shared
+	calls    [1]*call
+	keys     [1]string
+	costs    [1]int64
+}
+
+// startDirect returns a call for u that the calling goroutine may make itself, or nil if
+// other calls are under way. The sender has only one directCall, which is enough: while it
+// is in use, another call is under way.
+func (s *sender) startDirect(u *item) *directCall {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls.first != nil || len(s.pipelines) > 0 || s.abandoned > 0 {
+		return nil
+	}
+	m, deadline := &s.direct, time.Now().Add(s.conn.set.timeout)
+	*m = directCall{keys: [1]string{u.key.text}, costs: [1]int64{u.n}}
+	m.shared = shared{keyQueue: new(keyQueue), item: *u, costs: m.costs[:]}
+	m.call = call{keys: m.keys[:], shared: &m.shared, deadline: deadline, sent: true}
+	m.calls[0] = &m.call
+	m.pipeline = pipeline{calls: m.calls[:], deadline: deadline}
+	s.calls.add(&m.call)
+	m.shared.keyQueue.calls = append(m.shared.keyQueue.calls, &m.call)
+	s.keyQueues[u.key.text] = m.shared.keyQueue
+	s.pipelines = append(s.pipelines, &m.pipeline)
+	s.arm(s.conn.set.timeout)
+	return m
+}
+
+// makeDirect makes the call m, returns its result, and starts the calls that came in the
+// meantime.
+func (s *sender) makeDirect(m *directCall) (ratelimit.Result, error) {
+	s.waiting.Add(1)
+	defer s.waiting.Add(-1)
+	c := &m.call
+	for {
+		c.tries++
+		s.conn.send(s.client, m.calls[:])
+		if c.err == nil || !c.retries(time.Now()) {
+			break
+		}
+		s.conn.retry(c)
+		pause := time.NewTimer(c.pause())
+		<-pause.C
+	}
+	s.conn.learnRoutes(c)
+	results := s.conn.results(c)
+	err := c.err
+	s.finish(&m.pipeline)
+	if next := s.successor(&m.pipeline); next != nil { // from here on m may hold the call of another caller
+		go s.runPipeline(next)
+	}
+	if err != nil {
+		return ratelimit.Result{}, s.conn.countFailure(err)
+	}
+	return results[0], nil
+}
