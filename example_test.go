@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,4 +206,66 @@ func ExampleParseRate() {
 	// 10/2m <nil>
 	// 100/m burst 20 <nil>
 	// 0/0s ratelimit: rate is "1/month": its time must be in ns, us, ms, s, m (minutes), h, d or w
+}
+
+// A program that calls somebody else's API keeps to the API's limit: there is one limit for
+// the whole program, and each call waits for its turn.
+func ExampleTokenBucket_Wait() {
+	limiter, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1000).WithBurst(10))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	for range 3 {
+		if _, err := limiter.Wait(ctx, "", 1); err != nil {
+			panic(err)
+		}
+		fmt.Println("call")
+	}
+	// Output:
+	// call
+	// call
+	// call
+}
+
+// limit returns HTTP middleware that limits requests by what key returns.
+func limit(limiter ratelimit.Limiter, key func(*http.Request) string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			res := limiter.Allow(key(r))
+			if !res.Allowed {
+				if s, ok := res.RetryAfterSeconds(); ok {
+					w.Header().Set("Retry-After", strconv.FormatInt(s, 10))
+				}
+				http.Error(w, "too many requests", http.StatusTooManyRequests)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// byUser returns the user that an authentication before the limit has found.
+func byUser(r *http.Request) string { return r.Header.Get("X-User") }
+
+// Any Limiter can limit an http.Handler.
+func ExampleLimiter() {
+	limiter, err := ratelimit.NewSlidingWindowCounter(ratelimit.PerHour(100))
+	if err != nil {
+		panic(err)
+	}
+	handler := limit(limiter, byUser)(http.NotFoundHandler())
+
+	for range 102 {
+		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
+		r.Header.Set("X-User", "alice")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if w.Code != http.StatusNotFound {
+			fmt.Println(w.Code)
+		}
+	}
+	// Output:
+	// 429
+	// 429
 }
