@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Rules arrive as maps, from JSON, YAML or anything else; code may be attached to
-// them before a limiter is made.
+// DecodeRules reads rules from maps, as JSON and YAML decode to. The service can attach
+// code to the rules, such as a Resolve, before it makes a limiter of them.
 func ExampleDecodeRules() {
 	var configs []map[string]any
 	err := json.Unmarshal([]byte(`[
@@ -32,7 +32,7 @@ func ExampleDecodeRules() {
 	// /login SlidingWindowLog 5/m map[paid:20/m]
 }
 
-// All that is wrong is said at once.
+// The error reports every problem of all the maps, each with its path.
 func ExampleDecodeRules_problems() {
 	_, _, err := ratelimit.DecodeRules([]map[string]any{
 		{"endpoint": "/a", "algorithm": "TokenBuket", "algoConfig": map[string]any{"capacity": 10, "refillRatePerSecond": 0.3333333333333333}},
@@ -46,7 +46,7 @@ func ExampleDecodeRules_problems() {
 	// ratelimit: configs[1].algoConfig.maxRequests is 3.7: must be a whole number, at least 1
 }
 
-// A factory makes a limiter of a config.
+// A Factory makes one limiter from one map.
 func ExampleFactory_Create() {
 	factory := ratelimit.NewFactory(ratelimit.WithMaxKeys(100_000))
 	limiter, err := factory.Create(map[string]any{
@@ -61,13 +61,13 @@ func ExampleFactory_Create() {
 	// 1
 }
 
-// An office grants everything while it is open, by the clock that it was given.
+// An office is a Limiter that grants every request during office hours, by its clock.
 type office struct {
 	clock       ratelimit.Clock
 	open, close int // hours
 }
 
-// newOffice is a ratelimit.BuildFunc.
+// newOffice is a ratelimit.BuildFunc: it makes an office from an algoConfig.
 func newOffice(algoConfig map[string]any, env ratelimit.Env) (ratelimit.Limiter, error) {
 	open, ok := algoConfig["open"].(int)
 	if !ok {
@@ -98,7 +98,7 @@ func (o *office) Take(ctx context.Context, key string, n int) (ratelimit.Result,
 	return o.Allow(key), nil
 }
 
-// An algorithm of one's own stands in configs like any other.
+// A registered algorithm is named in a config like one of the five.
 func ExampleFactory_Register() {
 	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 17, 30, 0, 0, time.UTC))
 	factory := ratelimit.NewFactory(ratelimit.WithClock(clock))

@@ -18,23 +18,47 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// January is the clock of the examples.
+// january returns the clock of the examples, which stands still.
 func january() *ratelimit.FakeClock {
 	return ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 }
 
-// rulesFile is what an operator writes.
+// rulesFile is a file that an operator writes. The limit of /login is a sliding window
+// log: a fixed window would grant up to twice the limit within a short time around its
+// edge.
 const rulesFile = `{
 	"rules": [
 		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": {"capacity": 10, "refillRatePerSecond": 1}},
-		{"endpoint": "/login", "key": "user_endpoint", "algorithm": "FixedWindow", "algoConfig": {"rate": "3/m"}},
+		{"endpoint": "/login", "key": "user_endpoint", "algorithm": "SlidingWindowLog", "algoConfig": {"rate": "3/m"}},
 		{"endpoint": "/api/*", "algorithm": "SlidingWindowCounter", "algoConfig": {"maxRequests": 1000, "windowSeconds": 60}}
 	],
 	"default": {"algorithm": "TokenBucket", "algoConfig": {"rate": "100/m", "burst": 20}}
 }`
 
-// Rules are read from maps, as JSON and YAML decode to. All that is wrong with them is
-// reported at once.
+// A rule is for one endpoint, or for all endpoints that begin with a prefix. The default
+// rule is for the other requests.
+func ExampleNew() {
+	limiter, err := ratelimit.New([]ratelimit.Rule{
+		{Endpoint: "/search", Rate: ratelimit.PerMinute(60).WithBurst(10)},
+		{Endpoint: "/login", Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerMinute(5)},
+		{Endpoint: "/api/*", Key: ratelimit.KeyUserEndpoint, Rate: ratelimit.PerHour(1000)},
+	}, &ratelimit.Rule{Rate: ratelimit.PerMinute(100)})
+	if err != nil {
+		panic(err)
+	}
+	for _, endpoint := range []string{"/search", "/login", "/api/users", "/"} {
+		res := limiter.Allow("alice", endpoint)
+		fmt.Println(endpoint, res.Rule, res.Limit)
+	}
+	// Output:
+	// /search /search 10
+	// /login /login 5
+	// /api/users /api/* 1000
+	// / default 100
+}
+
+// Rules are read from maps, as JSON and YAML decode to. The error reports every problem
+// with them.
 func ExampleNewFromConfig() {
 	var file struct {
 		Rules   []map[string]any
@@ -60,7 +84,8 @@ func ExampleNewFromConfig() {
 	// /api/* default
 }
 
-// An inline limiter: a handler asks, and answers who asks too often.
+// A handler calls Allow for each request, and answers a denied one with status 429 and
+// a Retry-After header.
 func ExampleRateLimiter_Allow() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/search", Rate: ratelimit.PerMinute(60).WithBurst(1)},
@@ -92,13 +117,13 @@ func ExampleRateLimiter_Allow() {
 	// 429 "1"
 }
 
-// Two rules on one endpoint: a request passes if both let it, and then both are
-// charged.
+// Two rules have one endpoint. A request passes if both rules grant it, and then both
+// are charged; a denied request charges neither.
 func ExampleRateLimiter_Check() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
-		{Name: "per user", Endpoint: "/search", Rate: ratelimit.PerMinute(2)},
-		{Name: "all together", Endpoint: "/search", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerMinute(3)},
-	}, nil, ratelimit.WithClock(january()))
+		{Name: "per user", Endpoint: "/search", Rate: ratelimit.PerHour(2)},
+		{Name: "all together", Endpoint: "/search", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(3)},
+	}, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -117,8 +142,8 @@ func ExampleRateLimiter_Check() {
 	// carol false all together
 }
 
-// Plans as data: the caller knows the client's tier. One that changes keeps what it
-// has used.
+// Tiers are the rates of the clients' plans. The caller says which plan a client has. A
+// client whose plan changes keeps what it has used.
 func ExampleRule_tiers() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{{
 		Endpoint: "*",
@@ -127,7 +152,7 @@ func ExampleRule_tiers() {
 			"free": ratelimit.PerMinute(60),
 			"paid": ratelimit.PerMinute(600),
 		},
-	}}, nil, ratelimit.WithClock(january()))
+	}}, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -144,7 +169,7 @@ func ExampleRule_tiers() {
 	// 599 of 600
 }
 
-// Plans as code: a rate for each request, from wherever the service keeps it.
+// Resolve finds the rate of a request in code: here in a map of the service.
 func ExampleRule_resolve() {
 	plans := map[string]ratelimit.Rate{"alice": ratelimit.PerMinute(600)}
 	limiter, err := ratelimit.New([]ratelimit.Rule{{
@@ -162,12 +187,13 @@ func ExampleRule_resolve() {
 	// Output: 600 60
 }
 
-// A shadow rule decides and counts, and denies nothing: what would it do?
+// A shadow rule decides and counts but denies nothing. Its statistics say how many
+// requests it would have denied.
 func ExampleMode_shadow() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
-		{Name: "now", Endpoint: "/search", Rate: ratelimit.PerMinute(100)},
-		{Name: "planned", Endpoint: "/search", Rate: ratelimit.PerMinute(5), Mode: ratelimit.ModeShadow},
-	}, nil, ratelimit.WithClock(january()))
+		{Name: "now", Endpoint: "/search", Rate: ratelimit.PerHour(100)},
+		{Name: "planned", Endpoint: "/search", Rate: ratelimit.PerHour(5), Mode: ratelimit.ModeShadow},
+	}, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -182,7 +208,8 @@ func ExampleMode_shadow() {
 	// planned 5 0 15
 }
 
-// Rules change while they are in use. What every key has used stays used.
+// UpdateRate changes the rate of a rule while it is used. Every key keeps what it has
+// used. An invalid rate changes nothing.
 func ExampleRateLimiter_UpdateRate() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/search", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(10)},
@@ -207,7 +234,8 @@ func ExampleRateLimiter_UpdateRate() {
 	// 10
 }
 
-// A reload that has anything wrong changes nothing, and says all of it.
+// Reload replaces all rules by those of a new config. A config with any problem changes
+// nothing; the error reports every problem.
 func ExampleRateLimiter_Reload() {
 	limiter, err := ratelimit.NewFromConfig([]map[string]any{
 		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "5/m"}},
@@ -231,7 +259,8 @@ func ExampleRateLimiter_Reload() {
 	// <nil> 1
 }
 
-// A service waits for its turn, here for the two rules of what it calls.
+// Wait blocks until both rules of the endpoint grant the request. The second call fails
+// at once: the provider's limit would grant it in an hour, after the deadline.
 func ExampleRateLimiter_Wait() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Name: "tenant", Endpoint: "mail", Rate: ratelimit.PerSecond(1000)},
@@ -251,7 +280,8 @@ func ExampleRateLimiter_Wait() {
 	// true
 }
 
-// Two processes, here two limiters, share what is in a store.
+// Two limiters with the same store and the same name share their limit. In production
+// the limiters are in two processes and the store is a server.
 func ExampleWithStore() {
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(january()))
 	if err != nil {
@@ -270,7 +300,7 @@ func ExampleWithStore() {
 	// true false
 }
 
-// brokenStore is a store that nobody reaches.
+// brokenStore is a store that cannot be reached.
 type brokenStore struct{}
 
 func (brokenStore) Take(context.Context, []ratelimit.Ask) ([]ratelimit.Result, error) {
@@ -281,12 +311,16 @@ func (brokenStore) Reset(context.Context, []ratelimit.Ask) error {
 	return errors.New("connection refused")
 }
 
-// While a store does not answer, each rule's failure policy does.
+// While the store does not answer, the failure policy of each rule answers. /login denies
+// everything; /search grants a quarter of its limit, as one of four replicas. The limit
+// of /login is a sliding window log: a fixed window would grant up to twice the limit
+// within a short time around its edge.
 func ExampleFailLocal() {
+	store := brokenStore{}
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/search", Rate: ratelimit.PerMinute(100)},
-		{Endpoint: "/login", Rate: ratelimit.PerMinute(5), OnStoreError: ratelimit.FailClosed},
-	}, nil, ratelimit.WithStore(brokenStore{}), ratelimit.WithFailurePolicy(ratelimit.FailLocal(4)))
+		{Endpoint: "/login", Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerMinute(5), OnStoreError: ratelimit.FailClosed},
+	}, nil, ratelimit.WithStore(store), ratelimit.WithFailurePolicy(ratelimit.FailLocal(4)))
 	if err != nil {
 		panic(err)
 	}
@@ -299,22 +333,22 @@ func ExampleFailLocal() {
 	// false 1s true
 }
 
-// denials counts what is denied, by rule.
+// denials is an Observer that counts the denied requests of each rule.
 type denials map[string]int
 
-// Observe is called after each decision.
+// Observe is called once for each decision, after it was made.
 func (d denials) Observe(decision ratelimit.Decision) {
 	if !decision.Result.Allowed {
 		d[decision.Rule]++
 	}
 }
 
-// An observer is told of every decision; here for a counter of one's own.
+// An Observer is called with every decision, for example to count denied requests.
 func ExampleObserver() {
 	denied := denials{}
 	limiter, err := ratelimit.New([]ratelimit.Rule{
-		{Endpoint: "/search", Rate: ratelimit.PerMinute(2)},
-	}, nil, ratelimit.WithObserver(denied), ratelimit.WithClock(january()))
+		{Endpoint: "/search", Rate: ratelimit.PerHour(2)},
+	}, nil, ratelimit.WithObserver(denied))
 	if err != nil {
 		panic(err)
 	}
@@ -325,7 +359,8 @@ func ExampleObserver() {
 	// Output: map[/search:3]
 }
 
-// One denial a minute is written, with how many were left out.
+// SlogObserver writes at most one denial of a rule in each minute, with the number of
+// denials that it left out since the one before.
 func ExampleSlogObserver() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -346,10 +381,10 @@ func ExampleSlogObserver() {
 	// Output: level=INFO msg="rate limit: denied" rule=TokenBucket key_type=user cost=1 allowed=false limit=1 source=memory skipped=0
 }
 
-// Mailer is a service that limits what it sends.
+// Mailer limits how many mails it sends to one address.
 type Mailer struct{ limiter *ratelimit.RateLimiter }
 
-// NewMailer returns a Mailer. Its tests pass WithClock.
+// NewMailer returns a Mailer. A test passes WithClock.
 func NewMailer(opts ...ratelimit.Option) (*Mailer, error) {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "mail", Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerHour(2)},
@@ -357,13 +392,14 @@ func NewMailer(opts ...ratelimit.Option) (*Mailer, error) {
 	return &Mailer{limiter}, err
 }
 
-// Send reports whether the mail was sent, or when to try again.
+// Send reports whether the mail was sent and, if it was not, how long to wait.
 func (m *Mailer) Send(to string) (sent bool, retry time.Duration) {
 	res := m.limiter.Allow(to, "mail")
 	return res.Allowed, res.RetryAfter
 }
 
-// TestMailer is how a user tests such a service: time passes when it is told to.
+// TestMailer shows how to test such a service: time passes only when the test advances
+// its clock.
 func TestMailer(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	mailer, err := NewMailer(ratelimit.WithClock(clock))
@@ -379,7 +415,7 @@ func TestMailer(t *testing.T) {
 
 	clock.Advance(retry - 1)
 	sent, _ = mailer.Send("alice")
-	require.False(t, sent, "a nanosecond early")
+	require.False(t, sent, "one nanosecond early")
 	clock.Advance(1)
 	sent, _ = mailer.Send("alice")
 	require.True(t, sent)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +16,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A bucket lets a burst through at once and then what it earns.
+// A token bucket grants a burst at once, and then as many requests as it earns tokens.
 func ExampleTokenBucket() {
 	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	limiter, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(10).WithBurst(2), ratelimit.WithClock(clock))
@@ -33,8 +36,8 @@ func ExampleTokenBucket() {
 	// true
 }
 
-// A window grants its quota whenever it is asked for, and again from the next
-// full minute on.
+// A fixed window grants its limit at any time within the minute, and grants it again
+// from the start of the next full minute.
 func ExampleFixedWindow() {
 	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 59, 0, time.UTC))
 	limiter, err := ratelimit.NewFixedWindow(ratelimit.PerMinute(2), ratelimit.WithClock(clock))
@@ -54,8 +57,8 @@ func ExampleFixedWindow() {
 	// true
 }
 
-// A log grants a unit exactly one minute after it granted the one that it
-// replaces.
+// A sliding window log remembers when it granted each request. A request leaves the
+// log exactly one minute later, and makes room for the next one.
 func ExampleSlidingWindowLog() {
 	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 50, 0, time.UTC))
 	limiter, err := ratelimit.NewSlidingWindowLog(ratelimit.PerMinute(2), ratelimit.WithClock(clock))
@@ -75,7 +78,8 @@ func ExampleSlidingWindowLog() {
 	// true
 }
 
-// A counter lets what was used in the previous minute fade.
+// A sliding window counter weighs the requests of the previous minute by how much of
+// that minute still lies within the last 60 seconds: here half of it.
 func ExampleSlidingWindowCounter() {
 	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 59, 0, time.UTC))
 	limiter, err := ratelimit.NewSlidingWindowCounter(ratelimit.PerMinute(100), ratelimit.WithClock(clock))
@@ -91,8 +95,8 @@ func ExampleSlidingWindowCounter() {
 	// 50
 }
 
-// A leaky bucket tells each request how long to hold on, so that they leave
-// evenly spaced.
+// A leaky bucket tells each granted request how long to wait before it goes on. If
+// every caller waits for the Delay, requests go on evenly spaced.
 func ExampleLeakyBucket() {
 	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	limiter, err := ratelimit.NewLeakyBucket(ratelimit.PerSecond(10).WithBurst(3), ratelimit.WithClock(clock))
@@ -110,8 +114,8 @@ func ExampleLeakyBucket() {
 	// false 0s 100ms
 }
 
-// Wait takes what it asks for as soon as it is there, and fails at once if that
-// would be too late.
+// Wait returns as soon as the limiter grants the request. It fails at once, without
+// waiting, if that would be after the deadline of its context.
 func ExampleWait() {
 	limiter, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1000).WithBurst(1))
 	if err != nil {
@@ -137,12 +141,12 @@ func ExampleWait() {
 	// true <nil>
 }
 
-// A tenant's own clock: anything with a method Now.
+// skewedClock is the machine's clock moved by a constant.
 type skewedClock struct{ ahead time.Duration }
 
 func (c skewedClock) Now() time.Time { return time.Now().Add(c.ahead) }
 
-// Any type with a method Now is a Clock.
+// Any type with a method Now is a Clock; no type of this package is needed.
 func ExampleWithClock() {
 	limiter, err := ratelimit.NewFixedWindow(ratelimit.PerDay(100), ratelimit.WithClock(skewedClock{ahead: 2 * time.Hour}))
 	if err != nil {
@@ -153,16 +157,18 @@ func ExampleWithClock() {
 	// 99
 }
 
-// Login is a service that wants to be tested.
+// Login limits how often a user may try a password.
 type Login struct{ attempts ratelimit.Limiter }
 
 // Try reports whether user may try another password.
 func (l *Login) Try(user string) bool { return l.attempts.Allow(user).Allowed }
 
-// A unit test moves a FakeClock instead of sleeping.
+// A test moves a FakeClock forward instead of sleeping. Attempts to log in are limited
+// by a sliding window log: a fixed window would grant up to twice the limit within a
+// short time around its edge.
 func ExampleFakeClock() {
 	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	limiter, err := ratelimit.NewFixedWindow(ratelimit.PerHour(3), ratelimit.WithClock(clock))
+	limiter, err := ratelimit.NewSlidingWindowLog(ratelimit.PerHour(3), ratelimit.WithClock(clock))
 	if err != nil {
 		panic(err)
 	}
@@ -175,7 +181,7 @@ func ExampleFakeClock() {
 	// true
 }
 
-// In a synctest bubble no clock is needed: the bubble's time is the machine's.
+// In a testing/synctest bubble a limiter needs no clock: it reads the bubble's time.
 func TestExampleSynctest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, err := ratelimit.NewTokenBucket(ratelimit.PerMinute(1))
@@ -189,7 +195,7 @@ func TestExampleSynctest(t *testing.T) {
 	})
 }
 
-// ParseRate reads what people write.
+// ParseRate reads a rate as people write it in a file or a flag.
 func ExampleParseRate() {
 	for _, text := range []string{"100/m", "10 per 2 minutes", "100/m burst 20", "1/month"} {
 		rate, err := ratelimit.ParseRate(text)
@@ -200,4 +206,66 @@ func ExampleParseRate() {
 	// 10/2m <nil>
 	// 100/m burst 20 <nil>
 	// 0/0s ratelimit: rate is "1/month": its time must be in ns, us, ms, s, m (minutes), h, d or w
+}
+
+// A program that calls somebody else's API keeps to the API's limit: there is one limit for
+// the whole program, and each call waits for its turn.
+func ExampleTokenBucket_Wait() {
+	limiter, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1000).WithBurst(10))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	for range 3 {
+		if _, err := limiter.Wait(ctx, "", 1); err != nil {
+			panic(err)
+		}
+		fmt.Println("call")
+	}
+	// Output:
+	// call
+	// call
+	// call
+}
+
+// limit returns HTTP middleware that limits requests by what key returns.
+func limit(limiter ratelimit.Limiter, key func(*http.Request) string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			res := limiter.Allow(key(r))
+			if !res.Allowed {
+				if s, ok := res.RetryAfterSeconds(); ok {
+					w.Header().Set("Retry-After", strconv.FormatInt(s, 10))
+				}
+				http.Error(w, "too many requests", http.StatusTooManyRequests)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// byUser returns the user that an authentication before the limit has found.
+func byUser(r *http.Request) string { return r.Header.Get("X-User") }
+
+// Any Limiter can limit an http.Handler.
+func ExampleLimiter() {
+	limiter, err := ratelimit.NewSlidingWindowCounter(ratelimit.PerHour(100))
+	if err != nil {
+		panic(err)
+	}
+	handler := limit(limiter, byUser)(http.NotFoundHandler())
+
+	for range 102 {
+		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
+		r.Header.Set("X-User", "alice")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if w.Code != http.StatusNotFound {
+			fmt.Println(w.Code)
+		}
+	}
+	// Output:
+	// 429
+	// 429
 }

@@ -42,7 +42,7 @@ func newLimiter() (l *ratelimit.RateLimiter, err error) {
 func makeLimiter(l **ratelimit.RateLimiter) error {
 	limiter, err := ratelimit.NewFromConfig([]map[string]any{
 		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": map[string]any{"capacity": 20, "refillRatePerSecond": 0.5}},
-		{"endpoint": "/login", "algorithm": "FixedWindow", "algoConfig": map[string]any{"maxRequests": 3, "windowSeconds": 60}},
+		{"endpoint": "/login", "algorithm": "SlidingWindowLog", "algoConfig": map[string]any{"maxRequests": 3, "windowSeconds": 60}},
 	}, nil)
 	if err != nil {
 		return err

@@ -1,4 +1,5 @@
-// Quickstart shows rules read from JSON, a denial with its retry time, and a recovery.
+// Quickstart reads a rule from JSON, sends requests until one is denied, waits as long as
+// the denial says, and sends another, which is granted.
 package main
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWithoutServer checks that the program reports that no server answers, and still
-// limits.
+// TestWithoutServer names an address where no server listens. The program reports that,
+// and limits requests all the same.
 func TestWithoutServer(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, run(context.Background(), &out, "redis://127.0.0.1:1/0"))
