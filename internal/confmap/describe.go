@@ -1,4 +1,4 @@
-package ratelimit
+package confmap
 
 import (
 	"encoding/json"
@@ -11,8 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// textOf returns v if it is a string. A json.Number is none.
-func textOf(v any) (string, bool) {
+// TextOf returns v if it is a string, of whichever string type. A json.Number is a
+// number, though its type is one.
+func TextOf(v any) (s string, ok bool) {
 	switch v := v.(type) {
 	case string:
 		return v, true
@@ -25,19 +26,14 @@ func textOf(v any) (string, bool) {
 	return "", false
 }
 
-// How much is shown of a value and of a path, in bytes.
-const (
-	maxShown = 60
-	maxField = 240
-)
-
-// shown returns what an error says of v: a short text without control characters.
-func shown(v any) string {
-	if s, ok := textOf(v); ok {
-		return quoted(s)
+// Describe returns what an error says of the value v: a number as it was written, a
+// string in quotes, or what kind of value it is. It is short and printable.
+func Describe(v any) string {
+	if s, ok := TextOf(v); ok {
+		return Quote(s)
 	}
-	if x, ok := numberOf(v); ok {
-		return x.text()
+	if x, ok := NumberOf(v); ok {
+		return x.String()
 	}
 	if d, ok := v.(time.Duration); ok {
 		return d.String()
@@ -55,23 +51,24 @@ func shown(v any) string {
 			return "a map"
 		}
 		return "a list"
-	case reflect.Float32, reflect.Float64:
-		return strconv.FormatFloat(r.Float(), 'g', -1, 64) // not finite
-	case reflect.String: // of a json.Number that is no number
-		return quoted(r.String())
+	case reflect.Float32, reflect.Float64: // NaN or infinite
+		return strconv.FormatFloat(r.Float(), 'g', -1, 64)
+	case reflect.String: // a json.Number that is no number
+		return Quote(r.String())
 	}
-	return cut(fmt.Sprintf("a %T", v), maxShown)
+	return Truncate(fmt.Sprintf("a %T", v), MaxValue)
 }
 
-// quoted returns s in quotes, the beginning of it if it is long.
-func quoted(s string) string {
-	const most = maxShown - len(`..."`)
+// Quote returns s in quotes, as Go writes it, in at most MaxValue bytes: of a long
+// string the beginning, then "...".
+func Quote(s string) string {
+	const most = MaxValue - len(`..."`)
 	b := strings.Builder{}
 	b.WriteByte('"')
 	for rest := s; rest != ""; {
 		_, size := utf8.DecodeRuneInString(rest)
 		char := strconv.Quote(rest[:size])
-		char = char[1 : len(char)-1]
+		char = char[1 : len(char)-1] // without its quotes
 		if b.Len()+len(char) > most {
 			return b.String() + `..."`
 		}
@@ -81,9 +78,9 @@ func quoted(s string) string {
 	return b.String() + `"`
 }
 
-// cut returns the beginning of s if it is longer than most bytes, without control
-// characters.
-func cut(s string, most int) string {
+// Truncate returns s in at most so many bytes: of a long string the beginning, then
+// "...". What is not printable becomes a space, so that the text stays on one line.
+func Truncate(s string, most int) string {
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most-len("...")], "") + "..."
 	}
