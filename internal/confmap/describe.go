@@ -79,7 +79,9 @@ func Quote(s string) string {
 }
 
 // Truncate returns s in at most so many bytes: of a long string the beginning, then
-// "...". What is not printable becomes a space, so that the text stays on one line.
+// "...". What is not printable becomes a space, so that the text stays on one line. A
+// byte that is not UTF-8 becomes U+FFFD, of three bytes; only for these is a short text
+// longer than it was.
 func Truncate(s string, most int) string {
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most-len("...")], "") + "..."
