@@ -32,7 +32,10 @@ var (
 
 // DecodeRules reads rules from maps, as encoding/json and the YAML decoders make them
 // of a file. It returns the rules of configs, in their order, and the default rule of
-// defaultConfig, which is nil if defaultConfig is. There must be at least one.
+// defaultConfig, which is nil if defaultConfig is. There must be at least one rule.
+//
+// The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint,
+// name, key, mode, tiers and onStoreError. An unknown field is an error.
 //
 // [NewFromConfig] makes a [RateLimiter] of the same maps at once. DecodeRules is for a
 // caller that adds code to the rules first, such as a Resolve function, and then calls

@@ -33,18 +33,19 @@ type Factory struct {
 // have.
 //
 // The BuildFunc may keep and change algoConfig: the map, and all maps and lists in it,
-// are copies; other values are as they came. An error that is a [*ConfigError], or
-// several joined, is reported under the path of algoConfig and Field; any other error
-// as the reason why algoConfig is refused. A panic is reported as an error.
+// are copies; other values are as they came. If it returns a [*ConfigError], or several
+// joined, each is reported as a problem with that field of algoConfig; any other error
+// is reported as the reason why algoConfig is refused. A panic is recovered and reported.
 type BuildFunc func(algoConfig map[string]any, env Env) (Limiter, error)
 
-// An Env says in what surroundings a [BuildFunc] is to make a limiter, by the options
-// of the [Factory] or the [RateLimiter] that the limiter is made for.
+// An Env is what a [BuildFunc] is given besides the config of the limiter: the clock and
+// the number of keys that are set by the options of the [Factory] or, for a rule, by
+// those of the [RateLimiter].
 type Env struct {
 	// Clock is the clock that the limiter reads. It is never nil.
 	Clock Clock
 
-	// MaxKeys is the number of keys that the limiter keeps state for at most,
+	// MaxKeys is the largest number of keys that the limiter keeps state for,
 	// see [WithMaxKeys].
 	MaxKeys int
 }
