@@ -115,7 +115,7 @@ func manyFields(n int) fields {
 	return m
 }
 
-// TestBadMaps has the configs that JSON can not express, and the large ones. What
+// TestBadMaps has the configs that JSON cannot express, and the large ones. What
 // each costs is bounded.
 func TestBadMaps(t *testing.T) {
 	const (

@@ -1,5 +1,7 @@
 package ratelimit
 
+import "github.com/ratelimit-go/ratelimit/internal/confmap"
+
 // CheckRules returns what is wrong with rules, as a RateLimiter that is made of them
 // finds it.
 func CheckRules(rules []Rule, defaultRule *Rule, opts ...Option) error {
@@ -19,6 +21,6 @@ func CustomOf(r Rule) (algoConfig map[string]any, l Limiter) {
 const (
 	MaxRules    = maxRules
 	MaxTiers    = maxTiers
-	MaxProblems = maxProblems
-	MaxDepth    = maxDepth
+	MaxProblems = confmap.MaxProblems
+	MaxDepth    = confmap.MaxDepth
 )

@@ -8,31 +8,45 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// A Factory makes limiters of config maps, by the algorithms of this package and
-// by those that are registered with it.
+// A Factory makes limiters from config maps. It knows the five algorithms of this
+// package by their names, such as "TokenBucket", and custom algorithms by the names
+// under which [Factory.Register] added them. [Factory.Create] makes a limiter of a map;
+// [WithFactory] lets the rules of a [RateLimiter] that is read from maps name the custom
+// algorithms too.
 //
-// It is safe for concurrent use by multiple goroutines. The zero Factory, and a
-// nil one, know the algorithms of this package; nothing can be registered with a
-// nil one.
+// A Factory is safe for concurrent use by multiple goroutines. The zero Factory knows
+// the algorithms of this package and has no options; so does a nil one, with which
+// nothing can be registered.
 type Factory struct {
 	opts []Option
 
 	mu         sync.RWMutex
-	registered map[string]algorithmEntry // by plain name
+	registered map[string]algorithmEntry // by folded name; nil if nothing is registered
 }
 
-// A BuildFunc makes a limiter of a custom algorithm. It may keep and change
-// algoConfig, which is a copy: maps and lists are copied, all else is as it came.
+// A BuildFunc makes a limiter of a custom algorithm. algoConfig is the map that says
+// what the limit is, and env the clock and the number of keys that the limiter is to
+// have.
+//
+// The BuildFunc may keep and change algoConfig: the map, and all maps and lists in it,
+// are copies; other values are as they came. If it returns a [*ConfigError], or several
+// joined, each is reported as a problem with that field of algoConfig; any other error
+// is reported as the reason why algoConfig is refused. A panic is recovered and reported.
 type BuildFunc func(algoConfig map[string]any, env Env) (Limiter, error)
 
-// An Env is what a limiter runs in.
+// An Env is what a [BuildFunc] is given besides the config of the limiter: the clock and
+// the number of keys that are set by the options of the [Factory] or, for a rule, by
+// those of the [RateLimiter].
 type Env struct {
-	// Clock is what the limiter reads. It is never nil.
+	// Clock is the clock that the limiter reads. It is never nil.
 	Clock Clock
 
-	// MaxKeys is how many keys to keep state for, see [WithMaxKeys].
+	// MaxKeys is the largest number of keys that the limiter keeps state for,
+	// see [WithMaxKeys].
 	MaxKeys int
 }
 
@@ -42,8 +56,8 @@ type algorithmEntry struct {
 	build     BuildFunc // nil for the algorithms of this package
 }
 
-// knownAlgorithms are the algorithms of this package by plain name, and what else
-// they are called.
+// knownAlgorithms are the algorithms of this package by folded name, some of which
+// have two.
 var knownAlgorithms = map[string]algorithmEntry{
 	"tokenbucket":          {AlgorithmTokenBucket, nil},
 	"fixedwindow":          {AlgorithmFixedWindow, nil},
@@ -55,31 +69,32 @@ var knownAlgorithms = map[string]algorithmEntry{
 	"leakybucket":          {AlgorithmLeakyBucket, nil},
 }
 
-// NewFactory returns a Factory whose limiters run in what opts say. What is wrong
-// with opts is returned by each Create.
+// NewFactory returns a Factory that gives each limiter it makes these options. Options
+// that are invalid are reported by [Factory.Create].
 func NewFactory(opts ...Option) *Factory {
 	return &Factory{opts: slices.Clone(opts)}
 }
 
-// Register makes an algorithm known to f. Its name is read as those of this
-// package are: without regard to case, "_" and "-". A name that is taken is
-// refused. Errors match [ErrInvalidConfig].
+// Register adds a custom algorithm to f: from now on, build makes the limiters of the
+// configs that name it. Names are compared without regard to case, "_" and "-". An
+// empty or long name, and one that f knows, is an error, which matches
+// [ErrInvalidConfig].
 func (f *Factory) Register(algorithm string, build BuildFunc) error {
-	name := plain(algorithm)
+	name := confmap.Fold(algorithm)
 	switch {
 	case f == nil:
 		return &ConfigError{"factory", "nil", "must be made by NewFactory"}
 	case name == "":
-		return &ConfigError{"algorithm", quoted(algorithm), "must be a name"}
-	case len(algorithm) > maxName:
-		return &ConfigError{"algorithm", quoted(algorithm), fmt.Sprintf("must be at most %d bytes long", maxName)}
+		return &ConfigError{"algorithm", confmap.Quote(algorithm), "must be a name"}
+	case len(algorithm) > confmap.MaxName:
+		return &ConfigError{"algorithm", confmap.Quote(algorithm), fmt.Sprintf("must be at most %d bytes long", confmap.MaxName)}
 	case build == nil:
 		return &ConfigError{"build", "nil", "must be a function that makes a limiter"}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e, ok := f.findLocked(name); ok {
-		return &ConfigError{"algorithm", quoted(algorithm), "must be another name: this one is that of " + quoted(string(e.algorithm))}
+		return &ConfigError{"algorithm", confmap.Quote(algorithm), "must be another name: this one is that of " + confmap.Quote(string(e.algorithm))}
 	}
 	if f.registered == nil {
 		f.registered = maps.Clone(knownAlgorithms)
@@ -88,71 +103,77 @@ func (f *Factory) Register(algorithm string, build BuildFunc) error {
 	return nil
 }
 
-// Create makes a limiter of its own of the algorithm and the algoConfig in config.
-// The fields of a rule that may stand beside them are ignored. With [WithStore],
-// the limiter's name is that in config, or else that of [WithName]. All that is
-// wrong is returned at once; errors match [ErrInvalidConfig].
+// Create makes a limiter with state of its own. config has two fields: "algorithm", the
+// name of an algorithm that f knows, and "algoConfig", a map that says what the limit
+// is. The other fields of a rule's config are allowed, and ignored; any further field
+// is an error.
+//
+// If f has the option [WithStore], the limiter needs a name: the field "name" or, if
+// there is none, that of [WithName]. Its state is then shared with all limiters of that
+// name in the store.
+//
+// The error lists all problems at once and matches [ErrInvalidConfig].
 func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	var opts []Option
 	if f != nil {
 		opts = f.opts
 	}
 	set, invalid := newSettings(opts)
-	d := decoder{factory: f, env: set.env()}
-	if config == nil {
-		d.bad("config", "nil", "must be a map that has algorithm and algoConfig")
-		return nil, errors.Join(d.err(), invalid)
+	d := newDecoder(f, set.env())
+	n, ok := confmap.NodeOf("", config)
+	if !ok {
+		d.Reject("config", "nil", ruleForm)
+		return nil, errors.Join(d.Err(), invalid)
 	}
-	n := &node{fields: config}
-	d.unknown(n, ruleFields, rateFields, "it belongs in algoConfig")
+	d.Unknown(n, ruleFields, rateFields, "it belongs in algoConfig")
 	entry := d.algorithm(n)
 	if set.store != nil {
 		opts = append(slices.Clip(opts), d.storeOptions(n, entry, set.name)...)
 	}
-	child, ok := d.child(n, "algoConfig", algoConfigForm)
+	algoConfig, ok := d.Child(n, "algoConfig", algoConfigForm)
 	if !ok || entry.algorithm == "" {
-		return nil, errors.Join(d.err(), invalid)
+		return nil, errors.Join(d.Err(), invalid)
 	}
 	if entry.build != nil {
 		if invalid != nil {
-			return nil, errors.Join(d.err(), invalid)
+			return nil, errors.Join(d.Err(), invalid)
 		}
-		custom := d.custom(n, child, entry)
-		if err := d.err(); err != nil {
+		custom := d.custom(n, algoConfig, entry)
+		if err := d.Err(); err != nil {
 			return nil, err
 		}
 		return custom.limiter, nil
 	}
-	r := d.rate(child, entry.algorithm)
-	if err := errors.Join(d.err(), invalid); err != nil {
+	r := d.rate(algoConfig, entry.algorithm)
+	if err := errors.Join(d.Err(), invalid); err != nil {
 		return nil, err
 	}
 	return algorithms[entry.algorithm].limiter(r, opts...)
 }
 
-// storeOptions returns what a limiter in a store needs beside the options of the
-// factory, whose own name is given.
-func (d *decoder) storeOptions(n *node, entry algorithmEntry, given string) []Option {
+// storeOptions returns the options that a limiter in a store needs beside those of the
+// factory, among which the name is given.
+func (d *decoder) storeOptions(n *confmap.Node, entry algorithmEntry, given string) []Option {
 	if entry.build != nil {
-		d.bad(n.field("algorithm"), quoted(string(entry.algorithm)), "must be one of "+list(algorithmNames())+": the state is in a store")
+		d.Reject(n.Field("algorithm"), confmap.Quote(string(entry.algorithm)), "must be one of "+list(algorithmNames())+": the state is in a store")
 	}
-	name, ok := d.text(n, "name")
+	name, ok := d.Text(n, "name")
 	switch {
 	case !ok:
 		return nil
 	case name == "" && given == "":
-		d.bad(n.field("name"), "missing", "must be given: it is a part of every key in the store")
+		d.Reject(n.Field("name"), "missing", "must be given: it is a part of every key in the store")
 		return nil
 	case name == "":
 		return nil
 	case strings.Contains(name, ":"):
-		d.bad(n.field("name"), quoted(name), `must not have a ":"`)
+		d.Reject(n.Field("name"), confmap.Quote(name), `must not have a ":"`)
 		return nil
 	}
 	return []Option{WithName(name)}
 }
 
-// find returns what f knows of the algorithm with a plain name.
+// find returns what f knows of the algorithm with a folded name.
 func (f *Factory) find(name string) (algorithmEntry, bool) {
 	if f != nil {
 		f.mu.RLock()
@@ -192,7 +213,7 @@ func (f *Factory) names() []string {
 	return append(names, registered...)
 }
 
-// env returns what a custom limiter runs in.
+// env returns what a custom limiter is made with.
 func (s *settings) env() Env {
 	env := Env{s.clock, s.maxKeys}
 	if env.Clock == nil {
@@ -206,23 +227,95 @@ type machineClock struct{}
 
 func (machineClock) Now() time.Time { return time.Now() }
 
-// plain returns name without what its spellings differ in. It reads no more than a
-// name may have; one that has more is to be refused.
-func plain(name string) string {
-	name = name[:min(len(name), maxName)]
-	if !strings.ContainsFunc(name, func(r rune) bool { return r == '_' || r == '-' || 'A' <= r && r <= 'Z' }) {
-		return name
+// maxCause is how much an error shows of what a BuildFunc says, in bytes.
+const maxCause = 500
+
+// custom makes the limiter of the rule at n, whose algorithm is a custom one, from its
+// algoConfig. It returns nil if there is a problem, which is reported.
+func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *customLimiter {
+	kept, ok := d.Copy(algoConfig) // to be compared with that of a later reload
+	if !ok {
+		return nil
 	}
-	var b strings.Builder
-	b.Grow(len(name))
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c == '_' || c == '-':
-		case 'A' <= c && c <= 'Z':
-			b.WriteByte(c + 'a' - 'A')
-		default:
-			b.WriteByte(c)
+	handed, ok := d.Copy(algoConfig) // which the BuildFunc may change
+	if !ok {
+		return nil
+	}
+	l, misdeed, err := d.build(entry, handed)
+	switch {
+	case misdeed != "":
+		d.Report(&buildError{&ConfigError{n.Field("algorithm"), confmap.Quote(string(entry.algorithm)), "its BuildFunc " + misdeed}, err})
+		return nil
+	case err != nil:
+		d.reportBuild(algoConfig, entry, err)
+		return nil
+	}
+	return &customLimiter{kept, l}
+}
+
+// build calls the BuildFunc of entry. If that does what a BuildFunc must not do,
+// misdeed says what it was; err is then the error that it panicked with, if any.
+func (d *decoder) build(entry algorithmEntry, algoConfig map[string]any) (l Limiter, misdeed string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			misdeed = "panicked: " + confmap.Truncate(fmt.Sprint(p), maxCause)
+			err, _ = p.(error)
 		}
+	}()
+	l, err = entry.build(algoConfig, d.env)
+	if err == nil && isNil(l) {
+		misdeed = "returned neither a limiter nor an error"
 	}
-	return b.String()
+	return l, misdeed, err
+}
+
+// reportBuild reports the error of a BuildFunc: as problems with fields of algoConfig,
+// if it is nothing but these; otherwise, as the reason why algoConfig is refused.
+func (d *decoder) reportBuild(algoConfig *confmap.Node, entry algorithmEntry, err error) {
+	fields, ok := fieldErrors(err)
+	if !ok {
+		d.Report(&buildError{&ConfigError{algoConfig.Path, "refused by " + confmap.Quote(string(entry.algorithm)), confmap.Truncate(err.Error(), maxCause)}, err})
+		return
+	}
+	for _, e := range fields {
+		value := confmap.Truncate(fmt.Sprint(e.Value), confmap.MaxValue)
+		d.Report(&buildError{&ConfigError{algoConfig.Path + "." + confmap.Truncate(e.Field, confmap.MaxPath), value, confmap.Truncate(e.Reason, maxCause)}, e.cause})
+	}
+}
+
+// fieldErrors returns the problems with fields that err is, or that are joined in it,
+// and reports whether err says nothing else.
+func fieldErrors(err error) (all []*buildError, ok bool) {
+	switch e := any(err).(type) { // not errors.As: an error that wraps a ConfigError says more
+	case *ConfigError:
+		return []*buildError{{e, e}}, e != nil
+	case *buildError: // of another Factory, which the BuildFunc has called
+		return []*buildError{{e.ConfigError, e}}, true
+	case interface{ Unwrap() []error }:
+		var texts []string
+		for _, part := range e.Unwrap() {
+			some, ok := fieldErrors(part)
+			if !ok {
+				return nil, false
+			}
+			all = append(all, some...)
+			texts = append(texts, part.Error())
+		}
+		return all, len(all) > 0 && strings.Join(texts, "\n") == err.Error()
+	}
+	return nil, false
+}
+
+// A buildError is a ConfigError and the error of a BuildFunc that it reports.
+type buildError struct {
+	*ConfigError
+	cause error // may be nil
+}
+
+// Unwrap returns the ConfigError and its cause.
+func (e *buildError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{e.ConfigError}
+	}
+	return []error{e.ConfigError, e.cause}
 }

@@ -113,7 +113,7 @@ func TestFactoryRefuses(t *testing.T) {
 	}
 }
 
-// A deadStore can not be asked.
+// A deadStore fails each call.
 type deadStore struct{}
 
 func (deadStore) Take(context.Context, []ratelimit.Ask) ([]ratelimit.Result, error) {

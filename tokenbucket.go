@@ -69,7 +69,9 @@ type tokenBucketState struct {
 }
 
 // debt returns how much more a full bucket has.
-func (s *tokenBucketState) debt() exact.Level { return exact.Level{Whole: int64(s.whole), Frac: s.frac} }
+func (s *tokenBucketState) debt() exact.Level {
+	return exact.Level{Whole: int64(s.whole), Frac: s.frac}
+}
 
 // Step takes n tokens at now and charges them if told to, or explains why not.
 func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {

@@ -1,0 +1,320 @@
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+)
+
+// maxTiers bounds how many tiers the config of a rule has.
+const maxTiers = 10_000
+
+// ruleFields are the fields of a rule's config, in the order in which they are
+// read.
+var ruleFields = []string{"endpoint", "name", "key", "mode", "algorithm", "algoConfig", "tiers", "onStoreError"}
+
+// What a field of a rule's config must be.
+const (
+	ruleForm       = "must be a map that has algorithm and algoConfig"
+	algoConfigForm = "must be a map that says what the limit is"
+	tiersForm      = `must be a map of rates, such as {"paid": "600/m"}`
+	tierForm       = `must be a rate such as "600/m", or a map as an algoConfig is`
+	policyForm     = `must be "open", "closed", "local" or, of 4 replicas, "local:4"`
+)
+
+var (
+	keyForm  = "must be one of " + list(keyTypes)
+	modeForm = "must be one of " + list(modes)
+)
+
+// DecodeRules reads rules from maps, as encoding/json and the YAML decoders make them
+// of a file. It returns the rules of configs, in their order, and the default rule of
+// defaultConfig, which is nil if defaultConfig is. There must be at least one rule.
+//
+// The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint,
+// name, key, mode, tiers and onStoreError. An unknown field is an error.
+//
+// [NewFromConfig] makes a [RateLimiter] of the same maps at once. DecodeRules is for a
+// caller that adds code to the rules first, such as a Resolve function, and then calls
+// [New]. Of the options, [WithFactory] gives the custom algorithms that the maps may
+// name, and [WithStore] the store that must support the rates.
+//
+// The error lists all problems at once, each with the path of its field, such as
+// configs[3].algoConfig.capacity; beyond 100, they are only counted. It matches
+// [ErrInvalidConfig]. The maps are neither kept nor changed.
+func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ...Option) ([]Rule, *Rule, error) {
+	set, invalid := newSettings(opts)
+	rules, defaultRule, err := decodeRules(configs, defaultConfig, &set)
+	if err := errors.Join(err, invalid); err != nil {
+		return nil, nil, err
+	}
+	return rules, defaultRule, nil
+}
+
+// decodeRules is DecodeRules with the options applied.
+func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *settings) ([]Rule, *Rule, error) {
+	d := newDecoder(set.factory, set.env())
+	switch {
+	case len(configs) > maxRules:
+		d.Reject("configs", fmt.Sprintf("a list of %d", len(configs)), fmt.Sprintf("must have at most %d", maxRules))
+		return nil, nil, d.Err()
+	case len(configs) == 0 && defaultConfig == nil:
+		d.Reject("configs", "empty", "must have at least one config, or there be a default config")
+		return nil, nil, d.Err()
+	}
+	var rules []Rule
+	var defaultRule *Rule
+	check := newRuleCheck(set)
+	for i, config := range configs {
+		path := "configs[" + strconv.Itoa(i) + "]"
+		n, ok := confmap.NodeOf(path, config)
+		if !ok {
+			d.Reject(path, "nil", ruleForm)
+			continue
+		}
+		rules = append(rules, d.rule(n, check, false))
+	}
+	if n, ok := confmap.NodeOf("defaultConfig", defaultConfig); ok {
+		r := d.rule(n, check, true)
+		defaultRule = &r
+	}
+	if err := d.Err(); err != nil {
+		return nil, nil, err
+	}
+	return rules, defaultRule, nil
+}
+
+// A decoder reads rules and rates from configs, with the algorithms that factory
+// knows. Its Reader collects the problems.
+type decoder struct {
+	*confmap.Reader
+	factory *Factory // may be nil
+	env     Env      // what custom limiters are made with
+}
+
+func newDecoder(factory *Factory, env Env) *decoder {
+	problem := func(field, value, reason string) error { return &ConfigError{field, value, reason} }
+	more := func(n int) error { return moreProblems(n) }
+	return &decoder{confmap.NewReader(problem, more), factory, env}
+}
+
+// moreProblems says how many problems an error does not list.
+type moreProblems int
+
+func (m moreProblems) Error() string {
+	return "ratelimit: and " + strconv.Itoa(int(m)) + " more"
+}
+
+// Unwrap returns [ErrInvalidConfig].
+func (m moreProblems) Unwrap() error { return ErrInvalidConfig }
+
+// rule reads the rule at n. If it can be read, check looks at it as at a rule that is
+// written in code; check has seen the rules before it.
+func (d *decoder) rule(n *confmap.Node, check *ruleCheck, isDefault bool) (r Rule) {
+	before := d.Found()
+	d.Unknown(n, ruleFields, rateFields, "it belongs in algoConfig")
+	var endpointOK, nameOK, keyOK bool
+	r.Endpoint, endpointOK = d.Text(n, "endpoint")
+	r.Name, nameOK = d.Text(n, "name")
+	r.Key, keyOK = confmap.Choice(d.Reader, n, "key", keyForm, keyTypes)
+	r.Mode, _ = confmap.Choice(d.Reader, n, "mode", modeForm, modes)
+	d.limit(n, &r)
+	r.OnStoreError = d.policy(n)
+	if d.Found() == before {
+		check.add(n.Path, r, isDefault)
+		d.reportCheck(n.Path, check)
+		return r
+	}
+	if endpointOK && nameOK && keyOK && !n.Misspelt("endpoint", "name") {
+		d.checkIdentity(n.Path, r, check, isDefault)
+	}
+	return r
+}
+
+// checkIdentity checks only what the rule r is told from other rules by: its endpoint,
+// name and key. It is for a rule that has other problems, which have been reported and
+// which a full check would report again.
+//
+// Without it, two rules with one name, of which the first has a bad rate, would be
+// found to share the name only after that rate is mended. So check is given a rule that
+// has r's endpoint, name and key, and a rate that is valid. That reports an earlier rule
+// with the same name, and lets a later one be reported.
+func (d *decoder) checkIdentity(path string, r Rule, check *ruleCheck, isDefault bool) {
+	withoutStore := *check // shares the names that are taken
+	withoutStore.supports = nil
+	withoutStore.add(path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key, Rate: PerSecond(1)}, isDefault)
+	check.problems = withoutStore.problems
+	d.reportCheck(path, check)
+}
+
+// reportCheck reports the problems that check has with the rule at path, and removes
+// them from check. Those with its rate are found in the algoConfig.
+func (d *decoder) reportCheck(path string, check *ruleCheck) {
+	for _, err := range check.problems {
+		var e *ConfigError
+		if errors.As(err, &e) {
+			field := e.Field
+			if rest, ok := strings.CutPrefix(field, path+".rate"); ok {
+				field = path + ".algoConfig" + rest
+			}
+			err = &ConfigError{confmap.Truncate(field, confmap.MaxPath), describeChecked(e.Value), e.Reason}
+		}
+		d.Report(err)
+	}
+	check.problems = nil
+}
+
+// describeChecked returns what an error says of the value in an error of a ruleCheck,
+// in which strings are quoted in full.
+func describeChecked(value any) string {
+	text := ""
+	switch v := value.(type) {
+	case string:
+		text = v
+		if raw, err := strconv.Unquote(v); err == nil {
+			text = confmap.Quote(raw)
+		}
+	case fmt.Stringer:
+		text = v.String()
+	default:
+		text = confmap.Describe(v)
+	}
+	return confmap.Truncate(text, confmap.MaxValue)
+}
+
+// limit reads what the rule at n limits to: its algorithm, and the rate and the tiers
+// or, of a custom algorithm, the limiter.
+func (d *decoder) limit(n *confmap.Node, r *Rule) {
+	entry := d.algorithm(n)
+	config, ok := d.Child(n, "algoConfig", algoConfigForm)
+	r.Algorithm = entry.algorithm
+	switch {
+	case entry.build != nil:
+		if ok {
+			if r.custom = d.custom(n, config, entry); r.custom != nil {
+				r.Limiter = r.custom.limiter
+			}
+		}
+		if _, ok := n.Get("tiers"); ok {
+			d.Reject(n.Field("tiers"), n.Describe("tiers"), "must be left out: "+string(entry.algorithm)+" has rates of its own")
+		}
+	case entry.algorithm != "":
+		if ok {
+			r.Rate = d.rate(config, entry.algorithm)
+		}
+		r.Tiers = d.tiers(n, entry.algorithm)
+	}
+}
+
+// algorithm reads the algorithm of the rule at n. It returns the zero entry if the
+// algorithm is not known. If it is one of this package misspelt, that is reported, and
+// the entry is that one's, so that the algoConfig can be read as well.
+func (d *decoder) algorithm(n *confmap.Node) algorithmEntry {
+	name, ok := d.algorithmName(n)
+	if !ok {
+		return algorithmEntry{}
+	}
+	entry, known := d.factory.find(confmap.Fold(name))
+	if known && len(name) <= confmap.MaxName {
+		return entry
+	}
+	names := d.factory.names()
+	near := confmap.Nearest(name, names)
+	if near == "" {
+		d.Reject(n.Field("algorithm"), confmap.Quote(name), "unknown algorithm: must be one of "+list(names))
+		return algorithmEntry{}
+	}
+	d.Reject(n.Field("algorithm"), confmap.Quote(name), "unknown algorithm; did you mean "+confmap.Quote(near)+"?")
+	if entry, _ := d.factory.find(confmap.Fold(near)); entry.build == nil {
+		return entry
+	}
+	return algorithmEntry{}
+}
+
+// algorithmName reads the name of the algorithm of the rule at n. A name that is
+// missing, or is no string, is reported.
+func (d *decoder) algorithmName(n *confmap.Node) (name string, ok bool) {
+	const field = "algorithm"
+	v, given := n.Get(field)
+	if !given {
+		if !n.Misspelt(field) {
+			d.Reject(n.Field(field), "missing", "must be one of "+list(d.factory.names()))
+		}
+		return "", false
+	}
+	if name, ok = confmap.TextOf(v); !ok {
+		d.Reject(n.Field(field), confmap.Describe(v), "must be one of "+list(d.factory.names()))
+	}
+	return name, ok
+}
+
+// tiers reads the tiers of the rule at n, in the order of their names.
+func (d *decoder) tiers(n *confmap.Node, a Algorithm) map[string]Rate {
+	if _, ok := n.Get("tiers"); !ok {
+		return nil
+	}
+	all, ok := d.Child(n, "tiers", tiersForm)
+	if !ok || !d.StringKeys(all) {
+		return nil
+	}
+	if all.Len() > maxTiers {
+		d.Reject(all.Path, fmt.Sprintf("a map of %d", all.Len()), fmt.Sprintf("must have at most %d", maxTiers))
+		return nil
+	}
+	if all.Len() == 0 {
+		return nil
+	}
+	tiers := make(map[string]Rate, all.Len())
+	for _, name := range all.Names() {
+		value, _ := all.Get(name)
+		tiers[strings.Clone(name)] = d.tier(all.Path+"["+confmap.Quote(name)+"]", name, value, a)
+	}
+	return tiers
+}
+
+// tier reads the rate of one tier, which is found at path.
+func (d *decoder) tier(path, name string, value any, a Algorithm) Rate {
+	if len(name) > confmap.MaxText {
+		d.Reject(path, confmap.Describe(value), fmt.Sprintf("must have a name of at most %d bytes", confmap.MaxText))
+		return Rate{}
+	}
+	if config, ok := confmap.NodeOf(path, value); ok {
+		return d.rate(config, a)
+	}
+	if _, ok := confmap.TextOf(value); !ok {
+		d.Reject(path, confmap.Describe(value), tierForm)
+		return Rate{}
+	}
+	return d.rate(confmap.Inline(path, "rate", value), a) // a string is the rate of an algoConfig
+}
+
+// policy reads the failure policy of the rule at n.
+func (d *decoder) policy(n *confmap.Node) FailurePolicy {
+	v, ok := n.Get("onStoreError")
+	if !ok {
+		return FailurePolicy{}
+	}
+	switch text, _ := confmap.TextOf(v); text {
+	case "open":
+		return FailOpen
+	case "closed":
+		return FailClosed
+	case "local":
+		return FailLocal(1)
+	default:
+		reason := policyForm
+		replicas, local := strings.CutPrefix(text, "local:")
+		if count, err := strconv.ParseUint(replicas, 10, 31); local && err == nil {
+			p := FailLocal(int(count))
+			if p.validate("") == nil {
+				return p
+			}
+			reason = "must have at least 1 replica"
+		}
+		d.Reject(n.Field("onStoreError"), n.Describe("onStoreError"), reason)
+		return FailurePolicy{}
+	}
+}

@@ -1,0 +1,112 @@
+package confmap
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// MaxDepth is how deep maps and lists may lie within each other in a map that is
+// copied.
+const MaxDepth = 100
+
+// What the copies of one Reader may cost together. A map or a list costs more than a
+// number does, for it takes more memory.
+const (
+	maxValues  = 1 << 19 // values in the maps that are copied
+	maxCopies  = 2       // of each: the caller keeps one and gives one away
+	costOfList = 8       // values that a map or list counts for, beside its own
+)
+
+// tooLarge is what is said of a map that is too large to be copied.
+var tooLarge = fmt.Sprintf("must be smaller: at most %d maps and lists within each other and, over all configs, %d values, each map or list counting as %d",
+	MaxDepth, maxValues, costOfList)
+
+// Copy returns a copy of the map of n, in which the maps and lists are new and all
+// other values are as they were. A map with keys that are not strings is reported, and
+// so is one that is too large or too deep, as a map within itself is; ok is then
+// false.
+func (r *Reader) Copy(n *Node) (fields map[string]any, ok bool) {
+	if !r.StringKeys(n) {
+		return nil, false
+	}
+	if !r.pay(n.Len()) {
+		r.Reject(n.Path, "a map", tooLarge)
+		return nil, false
+	}
+	fields = make(map[string]any, n.Len())
+	for key, value := range n.all() {
+		name := key.(string)
+		v, ok := r.copyValue(reflect.ValueOf(value), 1)
+		if !ok {
+			r.Reject(n.Path, "a map", tooLarge)
+			return nil, false
+		}
+		fields[name] = nil
+		if v.IsValid() {
+			fields[name] = v.Interface()
+		}
+	}
+	return fields, true
+}
+
+// pay adds the cost of a map or list of so many values, and reports whether the
+// copies may still cost as much.
+func (r *Reader) pay(values int) bool {
+	r.copied += costOfList + values
+	return r.copied <= maxCopies*maxValues
+}
+
+// copyValue returns a copy of v, which lies so deep in the map, and reports whether it
+// may be copied. The copy of nil is the zero reflect.Value.
+func (r *Reader) copyValue(v reflect.Value, depth int) (c reflect.Value, ok bool) {
+	if v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Map && v.Kind() != reflect.Slice || v.IsNil() {
+		return v, true
+	}
+	if !r.pay(v.Len()) || depth > MaxDepth {
+		return v, false
+	}
+	if v.Kind() == reflect.Slice {
+		return r.copyList(v, depth)
+	}
+	return r.copyMap(v, depth)
+}
+
+// copyMap is copyValue for a map.
+func (r *Reader) copyMap(v reflect.Value, depth int) (c reflect.Value, ok bool) {
+	c = reflect.MakeMapWithSize(v.Type(), v.Len())
+	for it := v.MapRange(); it.Next(); {
+		value, ok := r.copyValue(it.Value(), depth+1)
+		if !ok {
+			return v, false
+		}
+		if !value.IsValid() {
+			value = it.Value() // nil; the zero reflect.Value would delete the key
+		}
+		c.SetMapIndex(it.Key(), value)
+	}
+	return c, true
+}
+
+// copyList is copyValue for a list.
+func (r *Reader) copyList(v reflect.Value, depth int) (c reflect.Value, ok bool) {
+	c = reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+	switch v.Type().Elem().Kind() {
+	case reflect.Interface, reflect.Map, reflect.Slice:
+	default: // nothing in it has to be new
+		reflect.Copy(c, v)
+		return c, true
+	}
+	for i := range v.Len() {
+		value, ok := r.copyValue(v.Index(i), depth+1)
+		if !ok {
+			return v, false
+		}
+		if value.IsValid() {
+			c.Index(i).Set(value)
+		}
+	}
+	return c, true
+}

@@ -1,0 +1,178 @@
+package confmap
+
+import (
+	"encoding/json"
+	"math/big"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Decimal is a finite number as it was written in a config, exactly: ±digits · 10^exp.
+// The zero Decimal is 0.
+//
+// Invariant: digits begins and ends with a digit other than 0; that of 0 is empty.
+type Decimal struct {
+	neg    bool
+	digits string
+	exp    int
+	single bool // it was a float32, which has fewer digits than a float64
+}
+
+// maxExp bounds exponents. Any number with a larger one is too large, or too small, in
+// the same way.
+const maxExp = 100_000_000
+
+// NumberOf returns v as a Decimal, and reports whether v is a finite number of one of
+// Go's types, or a json.Number. A float means the shortest decimal that reads back as
+// that float, which is what was written in the config. A time.Duration is no number:
+// it has a unit, and so has the field, perhaps another one.
+func NumberOf(v any) (Decimal, bool) {
+	switch v := v.(type) {
+	case json.Number:
+		return parseDecimal(string(v))
+	case time.Duration:
+		return Decimal{}, false
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return parseDecimal(strconv.FormatInt(r.Int(), 10))
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return parseDecimal(strconv.FormatUint(r.Uint(), 10))
+	case reflect.Float32:
+		x, ok := parseDecimal(strconv.FormatFloat(r.Float(), 'e', -1, 32))
+		x.single = true
+		return x, ok
+	case reflect.Float64:
+		return parseDecimal(strconv.FormatFloat(r.Float(), 'e', -1, 64))
+	}
+	return Decimal{}, false
+}
+
+// parseDecimal reads a number as JSON writes it, with any number of zeros in front.
+func parseDecimal(s string) (x Decimal, ok bool) {
+	s, x.neg = strings.CutPrefix(s, "-")
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		if x.exp, ok = parseExponent(s[i+1:]); !ok {
+			return Decimal{}, false
+		}
+		s = s[:i]
+	}
+	whole, decimals, point := strings.Cut(s, ".")
+	if whole == "" || point && decimals == "" || !onlyDigits(whole) || !onlyDigits(decimals) {
+		return Decimal{}, false
+	}
+	x.exp -= len(decimals)
+	x.digits = strings.TrimLeft(whole+decimals, "0")
+	written := len(x.digits)
+	x.digits = strings.TrimRight(x.digits, "0")
+	x.exp += written - len(x.digits)
+	if x.digits == "" {
+		x.exp = 0
+	}
+	return x, true
+}
+
+// parseExponent reads what follows the "e" of a number.
+func parseExponent(s string) (exp int, ok bool) {
+	digits := strings.TrimPrefix(s, "+")
+	digits, neg := strings.CutPrefix(digits, "-")
+	if digits == "" || len(s)-len(digits) > 1 || !onlyDigits(digits) {
+		return 0, false
+	}
+	for _, c := range digits {
+		exp = min(exp*10+int(c-'0'), maxExp)
+	}
+	if neg {
+		return -exp, true
+	}
+	return exp, true
+}
+
+func onlyDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
+
+// mostShown is the number of digits of a Decimal that are shown.
+const mostShown = 40
+
+// String returns x as an error shows it, which is short: a long number is cut.
+func (x Decimal) String() string {
+	sign := ""
+	if x.neg {
+		sign = "-"
+	}
+	switch point := x.Point(); {
+	case x.digits == "":
+		return sign + "0"
+	case max(x.exp, -x.exp) > maxExp/2:
+		return "a number with a huge exponent"
+	case x.exp >= 0 && point <= 21:
+		return sign + x.digits + strings.Repeat("0", x.exp)
+	case point > 0 && point < len(x.digits) && len(x.digits) <= mostShown:
+		return sign + x.digits[:point] + "." + x.digits[point:]
+	case point <= 0 && point > -6 && len(x.digits) <= mostShown:
+		return sign + "0." + strings.Repeat("0", -point) + x.digits
+	default:
+		s := sign + x.digits[:1]
+		if len(x.digits) > mostShown {
+			s += "." + x.digits[1:mostShown] + "..."
+		} else if len(x.digits) > 1 {
+			s += "." + x.digits[1:]
+		}
+		return s + "e" + strconv.Itoa(point-1)
+	}
+}
+
+// Positive reports whether x is above 0.
+func (x Decimal) Positive() bool { return !x.neg && x.digits != "" }
+
+// Point returns the number of digits before the decimal point; below 0, it is the
+// number of zeros that follow the point, negated. x is less than 10^Point.
+func (x Decimal) Point() int { return len(x.digits) + x.exp }
+
+// Places returns the number of digits behind the decimal point; below 0, it is the
+// number of zeros at the end of a whole number, negated.
+func (x Decimal) Places() int { return -x.exp }
+
+// Scaled returns x · 10^shift, and reports whether that is a whole number and whether
+// it is at most most. n is 0 unless both are true. x is above 0.
+func (x Decimal) Scaled(shift int, most int64) (n int64, whole, fits bool) {
+	exp := x.exp + shift
+	switch {
+	case len(x.digits)+exp > 19: // 10^19 is beyond an int64
+		return 0, exp >= 0, false
+	case exp < 0:
+		return 0, false, true
+	}
+	u, err := strconv.ParseUint(x.digits+strings.Repeat("0", exp), 10, 63)
+	if err != nil || u > uint64(most) {
+		return 0, true, false
+	}
+	return int64(u), true, true
+}
+
+// Rat returns x exactly. The work grows with Point and Places; a caller that does not
+// know them to be small looks at them first.
+func (x Decimal) Rat() *big.Rat { return x.leading(len(x.digits)) }
+
+// leading returns the number that x would be if all but its first so many digits
+// were 0.
+func (x Decimal) leading(first int) *big.Rat {
+	n, ok := new(big.Int).SetString(x.digits[:first], 10)
+	if !ok {
+		return new(big.Rat) // there are no digits: it is 0
+	}
+	if x.neg {
+		n.Neg(n)
+	}
+	exp := x.exp + len(x.digits) - first
+	if exp >= 0 {
+		return new(big.Rat).SetInt(n.Mul(n, tenTo(exp)))
+	}
+	return new(big.Rat).SetFrac(n, tenTo(-exp))
+}
+
+// tenTo returns 10^n.
+func tenTo(n int) *big.Int {
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
+}

@@ -1,0 +1,95 @@
+package confmap
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// TextOf returns v if it is a string, of whichever string type. A json.Number is a
+// number, though its type is one.
+func TextOf(v any) (s string, ok bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case json.Number:
+		return "", false
+	}
+	if r := reflect.ValueOf(v); r.Kind() == reflect.String {
+		return r.String(), true
+	}
+	return "", false
+}
+
+// Describe returns what an error says of the value v: a number as it was written, a
+// string in quotes, or what kind of value it is. It is short and printable.
+func Describe(v any) string {
+	if s, ok := TextOf(v); ok {
+		return Quote(s)
+	}
+	if x, ok := NumberOf(v); ok {
+		return x.String()
+	}
+	if d, ok := v.(time.Duration); ok {
+		return d.String()
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Invalid:
+		return "nil"
+	case reflect.Bool:
+		return strconv.FormatBool(r.Bool())
+	case reflect.Map, reflect.Slice, reflect.Array:
+		if r.Kind() != reflect.Array && r.IsNil() {
+			return "nil"
+		}
+		if r.Kind() == reflect.Map {
+			return "a map"
+		}
+		return "a list"
+	case reflect.Float32, reflect.Float64: // NaN or infinite
+		return strconv.FormatFloat(r.Float(), 'g', -1, 64)
+	case reflect.String: // a json.Number that is no number
+		return Quote(r.String())
+	}
+	return Truncate(fmt.Sprintf("a %T", v), MaxValue)
+}
+
+// Quote returns s in quotes, as Go writes it, in at most MaxValue bytes: of a long
+// string the beginning, then "...".
+func Quote(s string) string {
+	const most = MaxValue - len(`..."`)
+	b := strings.Builder{}
+	b.WriteByte('"')
+	for rest := s; rest != ""; {
+		_, size := utf8.DecodeRuneInString(rest)
+		char := strconv.Quote(rest[:size])
+		char = char[1 : len(char)-1] // without its quotes
+		if b.Len()+len(char) > most {
+			return b.String() + `..."`
+		}
+		b.WriteString(char)
+		rest = rest[size:]
+	}
+	return b.String() + `"`
+}
+
+// Truncate returns s in at most so many bytes: of a long string the beginning, then
+// "...". What is not printable becomes a space, so that the text stays on one line. A
+// byte that is not UTF-8 becomes U+FFFD, of three bytes; only for these is a short text
+// longer than it was.
+func Truncate(s string, most int) string {
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most-len("...")], "") + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,94 @@
+package confmap
+
+import "strings"
+
+// Fold returns name as it is compared with others: its letters from A to Z in lower
+// case, without "_" and "-", so that TokenBucket, token_bucket and TOKEN-BUCKET are
+// one name. Only the first MaxName bytes are looked at; a name that is longer is to be
+// refused.
+func Fold(name string) string {
+	name = name[:min(len(name), MaxName)]
+	if !strings.ContainsFunc(name, func(r rune) bool { return r == '_' || r == '-' || 'A' <= r && r <= 'Z' }) {
+		return name
+	}
+	var b strings.Builder
+	b.Grow(len(name))
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '_' || c == '-':
+		case 'A' <= c && c <= 'Z':
+			b.WriteByte(c + 'a' - 'A')
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// longestCompared is how long a name may be, in bytes, to be compared with others
+// letter by letter.
+const longestCompared = 50
+
+// Nearest returns the one of names that name was probably meant to be, or nothing. It
+// is the first of those that the fewest typing errors lead to, if that is at most one
+// in three letters; otherwise the first one that name is a part of, such as "bucket"
+// of TokenBucket. Spelling does not count, see [Fold].
+func Nearest[S ~string](name string, names []S) (best S) {
+	wrong := Fold(name)
+	if wrong == "" || len(name) > longestCompared {
+		return ""
+	}
+	fewest := max(1, len(wrong)/3) + 1
+	for _, s := range names {
+		if len(s) > longestCompared {
+			continue
+		}
+		known := Fold(string(s))
+		if len(known)+fewest <= len(wrong) || len(known) >= len(wrong)+fewest {
+			continue // each letter of the difference is an error
+		}
+		if errors := typingErrors(wrong, known); errors < fewest {
+			best, fewest = s, errors
+		}
+	}
+	if best != "" || len(wrong) < 4 {
+		return best
+	}
+	for _, s := range names {
+		if strings.Contains(Fold(string(s)), wrong) {
+			return s
+		}
+	}
+	return ""
+}
+
+// typingErrors returns the number of typing errors that make a of b: letters that are
+// missing, too many or wrong, and pairs of neighbours in the wrong order. Neither is
+// longer than longestCompared.
+//
+// After the loop over j, row[j] is the number of errors that make the first i+1
+// letters of a of the first j letters of b; last and before are the rows of i and i-1
+// letters.
+func typingErrors(a, b string) int {
+	var rows [3][longestCompared + 1]int
+	before, last, row := &rows[0], &rows[1], &rows[2]
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before, last, row = last, row, before
+		row[0] = i + 1
+		for j := range len(b) {
+			row[j+1] = min(last[j+1], row[j]) + 1
+			if a[i] == b[j] {
+				row[j+1] = min(row[j+1], last[j])
+			} else {
+				row[j+1] = min(row[j+1], last[j]+1)
+			}
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}
