@@ -36,6 +36,11 @@ var mayImport = map[string][]string{
 func TestImports(t *testing.T) {
 	listed := goList(t, `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...")
 	require.NotEmpty(t, listed)
+	for pkg, allowed := range mayImport {
+		if strings.HasPrefix(pkg, "internal/") {
+			assert.NotContains(t, allowed, ".", "package %s is internal: the root gives it what it needs", pkg)
+		}
+	}
 	for _, line := range listed {
 		paths := strings.Fields(line)
 		pkg := inModule(paths[0])
