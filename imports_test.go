@@ -41,9 +41,11 @@ func TestImports(t *testing.T) {
 			assert.NotContains(t, allowed, ".", "package %s is internal: the root gives it what it needs", pkg)
 		}
 	}
+	var found []string
 	for _, line := range listed {
 		paths := strings.Fields(line)
 		pkg := inModule(paths[0])
+		found = append(found, pkg)
 		allowed, known := mayImport[pkg]
 		if !assert.True(t, known, "package %s is not in mayImport: say whom it may import", pkg) {
 			continue
@@ -54,6 +56,9 @@ func TestImports(t *testing.T) {
 			}
 			assert.True(t, slices.Contains(allowed, inModule(path)), "package %s may not import %s", pkg, path)
 		}
+	}
+	for pkg := range mayImport {
+		assert.Contains(t, found, pkg, "mayImport has a package that does not exist")
 	}
 }
 
