@@ -5,8 +5,8 @@ go 1.25.0
 require (
 	github.com/go-chi/httprate v0.16.1
 	github.com/go-redis/redis_rate/v10 v10.0.1
-	github.com/ratelimit-go/ratelimit v0.0.0
-	github.com/ratelimit-go/ratelimit/redisstore v0.0.0
+	github.com/ratelimit-go/ratelimit v0.1.0
+	github.com/ratelimit-go/ratelimit/redisstore v0.1.0
 	github.com/redis/go-redis/v9 v9.19.0
 	github.com/sethvargo/go-limiter v1.1.0
 	github.com/stretchr/testify v1.12.1

@@ -4,7 +4,7 @@ go 1.25.0
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/ratelimit-go/ratelimit v0.0.0
+	github.com/ratelimit-go/ratelimit v0.1.0
 	github.com/redis/go-redis/v9 v9.19.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0

@@ -3,8 +3,8 @@ module github.com/ratelimit-go/ratelimit/examples/redis
 go 1.25.0
 
 require (
-	github.com/ratelimit-go/ratelimit v0.0.0
-	github.com/ratelimit-go/ratelimit/redisstore v0.0.0
+	github.com/ratelimit-go/ratelimit v0.1.0
+	github.com/ratelimit-go/ratelimit/redisstore v0.1.0
 	github.com/redis/go-redis/v9 v9.19.0
 	github.com/stretchr/testify v1.12.1
 )

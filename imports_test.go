@@ -1,0 +1,94 @@
+package ratelimit_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/ratelimit-go/ratelimit"
+
+// mayImport says which packages of this module each package of it may import, beside the
+// standard library. "." is the root. Imports run one way, and nothing internal knows a
+// type of the root.
+var mayImport = map[string][]string{
+	".": {
+		"internal/breaker", "internal/confmap", "internal/engine",
+		"internal/exact", "internal/keytable", "internal/waitline",
+	},
+	"internal/engine":   {"internal/exact", "internal/keytable"},
+	"internal/exact":    {"internal/keytable"},
+	"internal/waitline": {"internal/keytable"},
+	"internal/breaker":  {"internal/keytable"},
+	"internal/keytable": {},
+	"internal/confmap":  {},
+
+	"ratelimittest":       {"."},
+	"examples/quickstart": {"."},
+}
+
+// TestImports compares what each package of the module imports, in files that are not
+// tests, with mayImport.
+func TestImports(t *testing.T) {
+	listed := goList(t, `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...")
+	require.NotEmpty(t, listed)
+	for pkg, allowed := range mayImport {
+		if strings.HasPrefix(pkg, "internal/") {
+			assert.NotContains(t, allowed, ".", "package %s is internal: the root gives it what it needs", pkg)
+		}
+	}
+	var found []string
+	for _, line := range listed {
+		paths := strings.Fields(line)
+		pkg := inModule(paths[0])
+		found = append(found, pkg)
+		allowed, known := mayImport[pkg]
+		if !assert.True(t, known, "package %s is not in mayImport: say whom it may import", pkg) {
+			continue
+		}
+		for _, path := range paths[1:] {
+			if host, _, _ := strings.Cut(path, "/"); !strings.Contains(host, ".") {
+				continue // of the standard library
+			}
+			assert.True(t, slices.Contains(allowed, inModule(path)), "package %s may not import %s", pkg, path)
+		}
+	}
+	for pkg := range mayImport {
+		assert.Contains(t, found, pkg, "mayImport has a package that does not exist")
+	}
+}
+
+// inModule returns path as mayImport has it. The path of a package of another module
+// stays as it is.
+func inModule(path string) string {
+	if path == module {
+		return "."
+	}
+	return strings.TrimPrefix(path, module+"/")
+}
+
+// TestDependencies keeps everything but the standard library out of what a user
+// of the root package, or of the conformance kit, builds.
+func TestDependencies(t *testing.T) {
+	for _, pkg := range []string{".", "./ratelimittest"} {
+		deps := goList(t, "{{if not .Standard}}{{.ImportPath}}{{end}}", "-deps", pkg)
+		require.Contains(t, deps, module)
+		for _, dep := range deps {
+			assert.True(t, dep == module || strings.HasPrefix(dep, module+"/"), "%s imports %s", pkg, dep)
+		}
+	}
+}
+
+// goList returns the lines that go list prints of packages of this module by itself.
+func goList(t *testing.T, format string, args ...string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-f", format}, args...)...)
+	cmd.Env = append(cmd.Environ(), "GOWORK=off")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
+}
