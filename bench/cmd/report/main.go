@@ -95,7 +95,7 @@ func report(out, progress io.Writer, o options) (kept bool, err error) {
 	}
 	var header bytes.Buffer
 	writeHeader(&header, os.Args[1:], time.Now())
-	fmt.Fprint(out, header.String())
+	fmt.Fprintf(out, "%s", header.String())
 	writeRows(out, rows)
 	writeMisses(out, rows)
 	writeSamples(out, lab)

@@ -86,11 +86,11 @@ func writeMisses(out io.Writer, rows []row) {
 	judged := slices.ContainsFunc(rows, func(r row) bool { return r.verdict == meets || r.verdict == misses })
 	switch {
 	case !judged:
-		fmt.Fprint(out, "\nNothing was judged.\n")
+		fmt.Fprintln(out, "\nNothing was judged.")
 	case allKept(rows):
-		fmt.Fprint(out, "\nNo line misses.\n")
+		fmt.Fprintln(out, "\nNo line misses.")
 	default:
-		fmt.Fprint(out, "\nThe lines that miss:\n\n")
+		fmt.Fprintf(out, "\nThe lines that miss:\n\n")
 	}
 	for _, r := range rows {
 		if r.verdict == misses {
