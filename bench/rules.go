@@ -90,10 +90,10 @@ func (s *checked) Allow(key string) bool {
 	return res.Allowed && err == nil
 }
 
-// newChecker returns a checked that asks for the endpoint of the i-th rule.
-func newChecker(rules []ratelimit.Rule, i int, tier string, opts []ratelimit.Option) (Subject, error) {
+// newChecker returns a checked that asks for the endpoint of the rule in the middle.
+func newChecker(rules []ratelimit.Rule, tier string, opts []ratelimit.Option) (Subject, error) {
 	limiter, err := ratelimit.New(rules, nil, opts...)
-	request := ratelimit.Request{Endpoint: rules[i].Endpoint, Tier: tier}
+	request := ratelimit.Request{Endpoint: rules[len(rules)/2].Endpoint, Tier: tier}
 	return &checked{limiter, context.Background(), request}, err
 }
 
@@ -109,12 +109,12 @@ func everyEndpoint(rule ratelimit.Rule) (rules []ratelimit.Rule) {
 // newChecked returns what makes a checked of a hundred rules by key.
 func newChecked(key ratelimit.KeyType) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
-		return newChecker(everyEndpoint(ratelimit.Rule{Key: key, Rate: l.bucket()}), ruleCount/2, "", l.options())
+		return newChecker(everyEndpoint(ratelimit.Rule{Key: key, Rate: l.bucket()}), "", l.options())
 	}
 }
 
 func newCheckedTwoRules(l Limit) (Subject, error) {
-	return newChecker(twoRules(l), ruleCount/2, "", l.options())
+	return newChecker(twoRules(l), "", l.options())
 }
 
 // newTiered makes a checked whose rules have three plans each. The client's plan has
@@ -127,13 +127,13 @@ func newTiered(l Limit) (Subject, error) {
 			"paid":       l.bucket(),
 			"enterprise": ratelimit.PerSecond(300).WithBurst(1000),
 		},
-	}), ruleCount/2, "paid", l.options())
+	}), "paid", l.options())
 }
 
 // newObserved makes a checked that tells an observer of every decision.
 func newObserved(l Limit) (Subject, error) {
 	rules := everyEndpoint(ratelimit.Rule{Rate: l.bucket()})
-	return newChecker(rules, ruleCount/2, "", l.options(ratelimit.WithObserver(new(tally))))
+	return newChecker(rules, "", l.options(ratelimit.WithObserver(new(tally))))
 }
 
 // A tally is an observer that does little: it counts who is denied.
@@ -155,7 +155,7 @@ func newShadowed(l Limit) (Subject, error) {
 			rules[i].Mode = ratelimit.ModeShadow
 		}
 	}
-	return newChecker(rules, ruleCount/2, "", l.options())
+	return newChecker(rules, "", l.options())
 }
 
 // counted is a ruled whose statistics are read once in statsEvery decisions, which is

@@ -59,7 +59,8 @@ func run(ctx context.Context, path string, args []string) ([]byte, error) {
 	c := exec.CommandContext(ctx, path, args...)
 	c.Stderr = os.Stderr
 	out, err := c.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
 		err = nil
 	}
 	if err != nil {
