@@ -31,7 +31,7 @@ func BenchmarkAllow(b *testing.B) {
 }
 
 func benchmarkOutcomes(b *testing.B, s Spec, keys int) {
-	for _, outcome := range []Outcome{Allowed, Denied} {
+	for _, outcome := range []Outcome{Allowed, Denied, Mixed} {
 		w := Workload{Keys: keys, Outcome: outcome}
 		if !s.Can(w) {
 			continue
@@ -52,8 +52,37 @@ func benchmarkOutcomes(b *testing.B, s Spec, keys int) {
 	}
 }
 
+func BenchmarkLongKeys(b *testing.B) {
+	for _, s := range Specs() {
+		if w := (Workload{Keys: 1, Names: Long, Outcome: Allowed}); s.Can(w) {
+			b.Run("algo="+s.Name, func(b *testing.B) {
+				subject, err := s.Start(w)
+				require.NoError(b, err)
+				benchmarkSerial(b, s, w, subject)
+			})
+		}
+	}
+}
+
+// BenchmarkWindows has windows that turn while it runs.
+func BenchmarkWindows(b *testing.B) {
+	for _, s := range Specs() {
+		for _, w := range turning() {
+			if !s.Can(w) {
+				continue
+			}
+			b.Run("algo="+s.Name+"/"+w.String(), func(b *testing.B) {
+				r, err := NewRun(s, w)
+				require.NoError(b, err)
+				require.NoError(b, Turn(r))
+				benchmarkSerial(b, s, w, r.subject)
+			})
+		}
+	}
+}
+
 func benchmarkSerial(b *testing.B, s Spec, w Workload, subject Subject) {
-	keys := NewKeys(w.Keys, 1)
+	keys := w.keys(1)
 	allowed := 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -68,7 +97,7 @@ func benchmarkParallel(b *testing.B, s Spec, w Workload, subject Subject) {
 	var allowed, seed atomic.Int64
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		keys := NewKeys(w.Keys, uint64(seed.Add(1)))
+		keys := w.keys(uint64(seed.Add(1)))
 		n := 0
 		for pb.Next() {
 			if subject.Allow(keys.Next()) {

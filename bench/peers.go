@@ -128,7 +128,7 @@ func (h *httpWindow) Allow(key string) bool {
 	return !h.limiter.OnLimit(nil, h.request, key)
 }
 
-// spacer is go.uber.org/ratelimit, which has no keys and can not deny: it
+// spacer is go.uber.org/ratelimit, which has no keys and cannot deny: it
 // sleeps. At one unit a nanosecond it has nothing to sleep for, and what is
 // left is its clock and its bookkeeping. It is no peer to compare with, as it
 // looks nothing up.

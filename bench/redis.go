@@ -100,7 +100,7 @@ func storedBucket(c *redis.Client, l Limit, opts ...redisstore.Option) (*ratelim
 	if err != nil {
 		return nil, err
 	}
-	return ratelimit.NewTokenBucket(l.bucket(), ratelimit.WithStore(store), ratelimit.WithName("bench"), l.room())
+	return ratelimit.NewTokenBucket(l.bucket(), l.options(ratelimit.WithStore(store), ratelimit.WithName("bench"))...)
 }
 
 // newStore returns what makes a store with the options and asks it for one unit by
@@ -191,9 +191,9 @@ func DeniedByStore(s *RedisServer, opts ...redisstore.Option) (limiter, store Su
 	if err != nil {
 		return nil, nil, err
 	}
-	asks := []ratelimit.Ask{l.ask(ratelimit.AlgorithmTokenBucket, Key(0))}
+	asks := []ratelimit.Ask{l.ask(ratelimit.AlgorithmTokenBucket, Varied.Key(0))}
 	limiter, store = storedAllow{bucket}, &storedAsk{direct, context.Background(), asks}
-	Fill(limiter, 1)
-	Fill(store, 1)
+	Fill(limiter, Varied, 1)
+	Fill(store, Varied, 1)
 	return limiter, store, nil
 }

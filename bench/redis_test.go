@@ -113,8 +113,8 @@ func TestDeniedByStore(t *testing.T) {
 	limiter, store, err := DeniedByStore(startRedis(t))
 	require.NoError(t, err)
 	for range 10 {
-		assert.False(t, limiter.Allow(Key(0)))
-		assert.False(t, store.Allow(Key(0)))
+		assert.False(t, limiter.Allow(Varied.Key(0)))
+		assert.False(t, store.Allow(Varied.Key(0)))
 	}
 }
 
@@ -201,7 +201,7 @@ func BenchmarkRedisDenied(b *testing.B) {
 	require.NoError(b, err)
 	for name, s := range map[string]Subject{"limiter": limiter, "store": store} {
 		b.Run("algo="+name, func(b *testing.B) {
-			keys := NewKeys(1, 0)
+			keys := NewKeys(Varied, 1, 0)
 			allowed := 0
 			b.ReportAllocs()
 			for b.Loop() {

@@ -50,7 +50,7 @@ func NewRedisRun(server *RedisServer, s RedisSpec, w RedisWork) (*RedisRun, erro
 	}
 	r := &RedisRun{server: server, client: client, name: s.Name, ask: ask, asks: make([][]time.Duration, w.Callers)}
 	for i := range w.Callers {
-		r.keys = append(r.keys, NewKeys(w.Keys, uint64(i)+1))
+		r.keys = append(r.keys, NewKeys(Varied, w.Keys, uint64(i)+1))
 	}
 	return r, r.fill(w)
 }
@@ -62,7 +62,7 @@ func (r *RedisRun) Close() { _ = r.client.Close() }
 func (r *RedisRun) fill(w RedisWork) error {
 	return r.each(func(caller int) error {
 		for i := caller; i < w.Keys; i += w.Callers {
-			if err := r.ask.granted(context.Background(), Key(i)); err != nil {
+			if err := r.ask.granted(context.Background(), Varied.Key(i)); err != nil {
 				return fmt.Errorf("bench: %s: %w", r.name, err)
 			}
 		}
@@ -163,7 +163,7 @@ func RedisBytes(server *RedisServer, s RedisSpec, units int) (int64, error) {
 		return 0, fmt.Errorf("bench: %s: %w", s.Name, err)
 	}
 	for range units {
-		if err := ask.granted(ctx, Key(0)); err != nil {
+		if err := ask.granted(ctx, Varied.Key(0)); err != nil {
 			return 0, fmt.Errorf("bench: %s: %w", s.Name, err)
 		}
 	}

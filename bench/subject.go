@@ -14,20 +14,23 @@ type Subject interface {
 	Allow(key string) bool
 }
 
-// An Outcome is what every ask of a workload is answered with.
+// An Outcome is what the asks of a workload are answered with.
 type Outcome string
 
-// The two outcomes.
+// The outcomes.
 const (
-	Allowed Outcome = "allowed"
-	Denied  Outcome = "denied"
+	Allowed Outcome = "allowed" // every ask
+	Denied  Outcome = "denied"  // every ask; in windows that turn, most of them
+	Mixed   Outcome = "mixed"   // some are allowed, some denied, in turns
 )
 
 // A Workload says what a subject is asked.
 type Workload struct {
-	Keys     int     // how many different keys, drawn uniformly
-	Outcome  Outcome // what each ask is answered with
-	Parallel bool    // asked by all cores at once, or by one
+	Keys     int           // how many different keys, drawn uniformly
+	Names    Names         // what the keys look like
+	Outcome  Outcome       // what the asks are answered with
+	Parallel bool          // asked by all cores at once, or by one
+	Window   time.Duration // the length of windows that turn; 0 if none does
 }
 
 // String returns the workload as it is written in the name of a benchmark.
@@ -36,7 +39,14 @@ func (w Workload) String() string {
 	if w.Parallel {
 		cpus = "all"
 	}
-	return fmt.Sprintf("keys=%s/outcome=%s/cpus=%s", Count(w.Keys), w.Outcome, cpus)
+	text := fmt.Sprintf("keys=%s/outcome=%s/cpus=%s", Count(w.Keys), w.Outcome, cpus)
+	if w.Names != Varied {
+		text += "/names=" + w.Names.String()
+	}
+	if w.Window > 0 {
+		text += "/window=" + w.Window.String()
+	}
+	return text
 }
 
 // Count writes a number of keys in short: 1, 100k, 10M.
@@ -48,63 +58,6 @@ func Count(n int) string {
 		return fmt.Sprintf("%dk", n/1000)
 	}
 	return fmt.Sprint(n)
-}
-
-// A Limit is what a subject is configured with. Each field is read by the
-// subjects that have such a thing.
-type Limit struct {
-	Rate    int           // units per Per: of a bucket its refill, of a window its limit
-	Per     time.Duration // what Rate counts in
-	Burst   int           // units at once, of a bucket
-	MaxKeys int           // the most keys that a limiter of this module may hold
-}
-
-// forever is longer than a run, and short enough for every subject's arithmetic.
-const forever = 30 * 24 * time.Hour
-
-// defaultRoom is how many keys a limiter of this module may hold unless it is
-// told otherwise. A workload with more keys tells it.
-const defaultRoom = 1 << 20
-
-func room(w Workload) int { return max(w.Keys, defaultRoom) }
-
-// plenty is a quota that lasts twenty seconds and more of asks for one key
-// without a pause.
-const plenty = 1 << 30
-
-// bucketLimit and windowLimit return what makes every ask of w, after the
-// first of each key, have the outcome of w.
-//
-// Allowed: a quota of 2^30 that goes down by one with each ask. A bucket is
-// then neither full nor empty and earns a part of a unit between two asks,
-// which is its usual and longest way. A subject that denies all the same ends
-// the run with an error.
-//
-// Denied: one unit in thirty days.
-func bucketLimit(w Workload) Limit {
-	if w.Outcome == Denied {
-		return Limit{Rate: 1, Per: forever, Burst: 1, MaxKeys: room(w)}
-	}
-	return Limit{Rate: 1, Per: time.Second, Burst: plenty, MaxKeys: room(w)}
-}
-
-func windowLimit(w Workload) Limit {
-	if w.Outcome == Denied {
-		return Limit{Rate: 1, Per: forever, MaxKeys: room(w)}
-	}
-	return Limit{Rate: plenty, Per: forever, MaxKeys: room(w)}
-}
-
-// logLimit is windowLimit for a sliding window log, which remembers each unit
-// and therefore can not have a quota that outlasts the run. One thousand in ten
-// microseconds is more than can be asked: allowed for ever. Under one hot key
-// the log holds a hundred entries or more, and each ask drops an old one and
-// adds a new one; under many keys it holds one or two.
-func logLimit(w Workload) Limit {
-	if w.Outcome == Denied {
-		return windowLimit(w)
-	}
-	return Limit{Rate: 1000, Per: 10 * time.Microsecond, MaxKeys: room(w)}
 }
 
 // A Kind says what a subject is there for.
@@ -138,6 +91,7 @@ func Specs() []Spec {
 		{"slidingwindowlog", Ours, logLimit, newSlidingWindowLog},
 		{"slidingwindowcounter", Ours, windowLimit, newSlidingWindowCounter},
 		{"leakybucket", Ours, bucketLimit, newLeakyBucket},
+		{"tokenbucket-take-5", Ours, bucketLimit, newTaker},
 
 		{"rules-user", Rules, bucketLimit, newRules(ratelimit.KeyUser)},
 		{"rules-endpoint", Rules, bucketLimit, newRules(ratelimit.KeyEndpoint)},
@@ -145,7 +99,16 @@ func Specs() []Spec {
 		{"rules-ip", Rules, bucketLimit, newRules(ratelimit.KeyIP)},
 		{"rules-global", Rules, bucketLimit, newRules(ratelimit.KeyGlobal)},
 		{"rules-two", Rules, bucketLimit, newTwoRules},
+		{"rules-check-user", Rules, bucketLimit, newChecked(ratelimit.KeyUser)},
+		{"rules-check-endpoint", Rules, bucketLimit, newChecked(ratelimit.KeyEndpoint)},
+		{"rules-check-user-endpoint", Rules, bucketLimit, newChecked(ratelimit.KeyUserEndpoint)},
+		{"rules-check-ip", Rules, bucketLimit, newChecked(ratelimit.KeyIP)},
+		{"rules-check-global", Rules, bucketLimit, newChecked(ratelimit.KeyGlobal)},
+		{"rules-check-two", Rules, bucketLimit, newCheckedTwoRules},
+		{"rules-every-endpoint", Rules, bucketLimit, newEveryEndpoint},
 		{"rules-tiers", Rules, bucketLimit, newTiered},
+		{"rules-observer", Rules, bucketLimit, newObserved},
+		{"rules-shadow", Rules, bucketLimit, newShadowed},
 		{"rules-stats", Rules, bucketLimit, newCounted},
 		{"rules-dead-store", Rules, bucketLimit, newRules(ratelimit.KeyUser, ratelimit.WithStore(dead{}))},
 
@@ -161,6 +124,10 @@ func Specs() []Spec {
 // Can reports whether the subject is able to do w at all.
 func (s Spec) Can(w Workload) bool {
 	switch {
+	case w.Window > 0:
+		return w.Keys == 1 && !w.Parallel && s.turns(w)
+	case w.Outcome == Mixed && (w.Keys > 1 || w.Parallel):
+		return false // the rate is one for a single key, asked by one core
 	case s.Kind == Unkeyed:
 		return w.Keys == 1 && w.Outcome == Allowed
 	case s.Kind == Rules:
@@ -169,6 +136,20 @@ func (s Spec) Can(w Workload) bool {
 		return !w.Parallel // it has no lock
 	}
 	return true
+}
+
+// turns reports whether the subject can be asked in windows that turn. Peers have
+// windows too, but none that begin where this module's do.
+func (s Spec) turns(w Workload) bool {
+	switch s.Name {
+	case "floor":
+		return true
+	case "fixedwindow", "slidingwindowcounter":
+		return w.Outcome != Mixed
+	case "slidingwindowlog":
+		return w.Outcome == Denied || w.Outcome == Allowed && w.Window <= longestLog
+	}
+	return false
 }
 
 // Find returns the Spec of that name.

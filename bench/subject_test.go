@@ -2,6 +2,7 @@ package bench
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,7 @@ func TestSubjectsLimitEachKey(t *testing.T) {
 				assert.False(t, subject.Allow(key), "third of two for %q", key)
 			}
 			for i := range 50 {
-				assert.True(t, subject.Allow(Key(i)), "first for key %d", i)
+				assert.True(t, subject.Allow(Varied.Key(i)), "first for key %d", i)
 			}
 		})
 	}
@@ -50,7 +51,7 @@ func TestFloorKeepsKeys(t *testing.T) {
 	require.NoError(t, err)
 	f := subject.(*floor)
 	for range 3 {
-		Fill(f, 1000)
+		Fill(f, Varied, 1000)
 	}
 	keys := 0
 	for i := range f.shards {
@@ -73,7 +74,7 @@ func TestEverySubjectDoesItsWorkloads(t *testing.T) {
 				r, err := NewRun(s, w)
 				require.NoError(t, err)
 				_, err = r.Time(2000)
-				require.NoError(t, err, "every ask has the workload's outcome")
+				require.NoError(t, err, "every ask has the workload's outcome, if that is one")
 			})
 		}
 	}
@@ -83,11 +84,15 @@ func workloads() (ws []Workload) {
 	for _, keys := range []int{1, 300} {
 		for _, outcome := range []Outcome{Allowed, Denied} {
 			for _, parallel := range []bool{false, true} {
-				ws = append(ws, Workload{keys, outcome, parallel})
+				ws = append(ws, Workload{Keys: keys, Outcome: outcome, Parallel: parallel})
 			}
 		}
 	}
-	return ws
+	return append(ws,
+		Workload{Keys: 1, Outcome: Mixed},
+		Workload{Keys: 1, Names: Long, Outcome: Allowed},
+		Workload{Keys: 300, Names: Even, Outcome: Denied},
+	)
 }
 
 func TestCan(t *testing.T) {
@@ -96,12 +101,27 @@ func TestCan(t *testing.T) {
 		require.NoError(t, err)
 		return s.Can(w)
 	}
-	assert.True(t, can("uber", Workload{1, Allowed, true}))
-	assert.False(t, can("uber", Workload{1, Denied, true}), "it can not deny")
-	assert.False(t, can("uber", Workload{2, Allowed, true}), "it has no keys")
-	assert.True(t, can("map", Workload{5, Denied, false}))
-	assert.False(t, can("map", Workload{5, Allowed, true}), "it has no lock")
-	assert.True(t, can("tokenbucket", Workload{5, Denied, true}))
+	assert.True(t, can("uber", Workload{Keys: 1, Outcome: Allowed, Parallel: true}))
+	assert.False(t, can("uber", Workload{Keys: 1, Outcome: Denied, Parallel: true}), "it cannot deny")
+	assert.False(t, can("uber", Workload{Keys: 2, Outcome: Allowed, Parallel: true}), "it has no keys")
+	assert.True(t, can("map", Workload{Keys: 5, Outcome: Denied}))
+	assert.False(t, can("map", Workload{Keys: 5, Outcome: Allowed, Parallel: true}), "it has no lock")
+	assert.True(t, can("tokenbucket", Workload{Keys: 5, Outcome: Denied, Parallel: true}))
+
+	assert.True(t, can("tokenbucket", Workload{Keys: 1, Outcome: Mixed}))
+	assert.False(t, can("tokenbucket", Workload{Keys: 2, Outcome: Mixed}), "the rate is one key's")
+	assert.False(t, can("tokenbucket", Workload{Keys: 1, Outcome: Mixed, Parallel: true}), "asked by one core")
+	for _, outcome := range []Outcome{Allowed, Denied} {
+		second := Workload{Keys: 1, Outcome: outcome, Window: time.Second}
+		assert.True(t, can("floor", second))
+		assert.True(t, can("fixedwindow", second))
+		assert.True(t, can("slidingwindowcounter", second))
+		assert.False(t, can("tokenbucket", second), "it has no windows")
+		assert.False(t, can("sethvargo", second), "its windows begin elsewhere")
+		assert.Equal(t, outcome == Denied, can("slidingwindowlog", second), "a log cannot allow millions")
+	}
+	assert.True(t, can("slidingwindowlog", Workload{Keys: 1, Outcome: Allowed, Window: time.Millisecond}))
+	assert.False(t, can("fixedwindow", Workload{Keys: 2, Outcome: Denied, Window: time.Second}))
 }
 
 func TestCheck(t *testing.T) {
@@ -113,6 +133,14 @@ func TestCheck(t *testing.T) {
 	assert.NoError(t, peer.check(denied, 0, 10))
 	assert.Error(t, peer.check(denied, 1, 10), "one was allowed")
 	assert.NoError(t, floor.check(denied, 10, 10), "the floor denies nothing")
+
+	mixed, turning := Workload{Outcome: Mixed}, Workload{Outcome: Denied, Window: 1}
+	for allowed := range 11 {
+		assert.NoError(t, ours.check(mixed, allowed, 10), "a batch may be too short")
+		assert.NoError(t, ours.check(turning, allowed, 10), "a batch may lie at the beginning of a window")
+	}
+	turning.Outcome = Allowed
+	assert.EqualError(t, ours.check(turning, 9, 10), "bench: /keys=0/outcome=allowed/cpus=1/window=1ns: 9 of 10 asks were allowed, not 10")
 }
 
 func TestFind(t *testing.T) {
@@ -123,9 +151,18 @@ func TestFind(t *testing.T) {
 	assert.ErrorContains(t, err, `"ceiling"`)
 }
 
+func TestTimingShares(t *testing.T) {
+	timing := Timing{Took: 100, Asks: 4, Allowed: 1}
+	assert.Equal(t, 25.0, timing.Each())
+	assert.Equal(t, 0.25, timing.Share())
+}
+
 func TestWorkloadString(t *testing.T) {
-	assert.Equal(t, "keys=1M/outcome=denied/cpus=all", Workload{1_000_000, Denied, true}.String())
-	assert.Equal(t, "keys=1k/outcome=allowed/cpus=1", Workload{1000, Allowed, false}.String())
+	assert.Equal(t, "keys=1/outcome=allowed/cpus=1/names=long", Workload{Keys: 1, Names: Long, Outcome: Allowed}.String())
+	assert.Equal(t, "keys=1/outcome=denied/cpus=1/window=10ms",
+		Workload{Keys: 1, Outcome: Denied, Window: 10 * time.Millisecond}.String())
+	assert.Equal(t, "keys=1M/outcome=denied/cpus=all", Workload{Keys: 1_000_000, Outcome: Denied, Parallel: true}.String())
+	assert.Equal(t, "keys=1k/outcome=allowed/cpus=1", Workload{Keys: 1000, Outcome: Allowed}.String())
 	for n, want := range map[int]string{1: "1", 999: "999", 1500: "1500", 100_000: "100k", 10_000_000: "10M"} {
 		assert.Equal(t, want, Count(n))
 	}

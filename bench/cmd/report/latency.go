@@ -52,7 +52,7 @@ func slowestFlooded(work string, count int, bound time.Duration) line {
 			if err != nil {
 				return pass{}, err
 			}
-			bench.Fill(subject, count)
+			bench.Fill(subject, bench.Varied, count)
 			all = all.and(watch(subject, count, 3*count))
 		}
 		return all, nil
@@ -76,8 +76,8 @@ func empty(outcome bench.Outcome, count int) (bench.Subject, error) {
 
 // slowest is a line about the slowest ask of a pass.
 func slowest(work string, bound time.Duration, asks func() (pass, error)) line {
-	return line{work, "< " + millis(bound) + " beyond an empty loop", float64(bound) - 1, nil,
-		func(l *lab) (reading, error) {
+	return line{work: work, target: "< " + millis(bound) + " beyond an empty loop", bound: float64(bound) - 1,
+		read: func(l *lab) (reading, error) {
 			defer debug.SetGCPercent(debug.SetGCPercent(100))
 			var mine, idle []pass
 			for range l.runs {
@@ -135,7 +135,7 @@ func slowestOf(passes []pass) (worst time.Duration) {
 
 // watch asks s for the keys from up to to, reading the clock after each ask.
 func watch(s bench.Subject, from, to int) pass {
-	keys := bench.NewKeys(1, 0)
+	keys := bench.NewKeys(bench.Varied, 1, 0)
 	var p pass
 	start := time.Now()
 	for piece := range windows {
@@ -157,7 +157,7 @@ func (nothing) Allow(string) bool { return true }
 // watchIdle is watch without work, in so many pieces that together take d.
 func watchIdle(d time.Duration, pieces int) pass {
 	var s bench.Subject = nothing{}
-	keys := bench.NewKeys(1, 0)
+	keys := bench.NewKeys(bench.Varied, 1, 0)
 	var p pass
 	start := time.Now()
 	for piece := range pieces {

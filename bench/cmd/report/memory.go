@@ -12,20 +12,20 @@ import (
 
 // allocations promises that an ask for a known key allocates nothing.
 func allocations(work string) line {
-	return line{work, "0", 0, nil, func(*lab) (reading, error) {
+	return line{work: work, target: "0", bound: 0, read: func(*lab) (reading, error) {
 		var worst float64
 		var which []string
 		for _, s := range bench.Specs() {
 			if s.Kind != bench.Ours && s.Kind != bench.Rules {
 				continue
 			}
-			for _, outcome := range []bench.Outcome{bench.Allowed, bench.Denied} {
-				got, err := allocs(s, outcome)
+			for _, w := range known(s) {
+				got, err := allocs(s, w)
 				if err != nil {
 					return reading{}, err
 				}
 				if got > 0 {
-					which = append(which, fmt.Sprintf("%s %s %g", s.Name, outcome, got))
+					which = append(which, fmt.Sprintf("%s/%v %g", s.Name, w, got))
 				}
 				worst = max(worst, got)
 			}
@@ -38,14 +38,29 @@ func allocations(work string) line {
 	}}
 }
 
-// allocs returns how many allocations an ask of s makes.
-func allocs(s bench.Spec, outcome bench.Outcome) (float64, error) {
-	w := bench.Workload{Keys: 100, Outcome: outcome}
+// known returns workloads of s that are to allocate nothing: each outcome, and windows
+// that turn.
+func known(s bench.Spec) []bench.Workload {
+	works := []bench.Workload{{Keys: 100, Outcome: bench.Allowed}, {Keys: 100, Outcome: bench.Denied}}
+	for _, w := range []bench.Workload{
+		{Keys: 1, Outcome: bench.Mixed},
+		{Keys: 1, Outcome: bench.Allowed, Window: time.Millisecond},
+		{Keys: 1, Outcome: bench.Denied, Window: time.Millisecond},
+	} {
+		if s.Can(w) {
+			works = append(works, w)
+		}
+	}
+	return works
+}
+
+// allocs returns how many allocations an ask of s makes under w.
+func allocs(s bench.Spec, w bench.Workload) (float64, error) {
 	subject, err := s.Start(w)
 	if err != nil {
 		return 0, err
 	}
-	keys := bench.NewKeys(w.Keys, 1)
+	keys := bench.NewKeys(w.Names, w.Keys, 1)
 	return testing.AllocsPerRun(10_000, func() { subject.Allow(keys.Next()) }), nil
 }
 
@@ -53,7 +68,7 @@ func allocs(s bench.Spec, outcome bench.Outcome) (float64, error) {
 // keys: its own and all that hangs on it, after collections. Each key has
 // taken its one unit for thirty days, so that none may be forgotten.
 func bytesPerKey(work string, count int, bound float64) line {
-	return line{work, fmt.Sprintf("≤ %g", bound), bound, nil, func(l *lab) (reading, error) {
+	return line{work: work, target: fmt.Sprintf("≤ %g", bound), bound: bound, read: func(l *lab) (reading, error) {
 		var mine float64
 		var peers []string
 		for _, s := range bench.Specs() {
@@ -77,13 +92,13 @@ func bytesPerKey(work string, count int, bound float64) line {
 	}}
 }
 
-// filled returns a subject of s that holds count keys.
+// filled returns a subject of s that holds count keys of 24 bytes each.
 func filled(s bench.Spec, count int) (bench.Subject, error) {
-	subject, err := s.New(s.Limit(bench.Workload{Keys: count, Outcome: bench.Denied}))
+	subject, err := s.New(s.Limit(bench.Workload{Keys: count, Names: bench.Even, Outcome: bench.Denied}))
 	if err != nil {
 		return nil, err
 	}
-	bench.Fill(subject, count)
+	bench.Fill(subject, bench.Even, count)
 	return subject, holds(subject, count)
 }
 
@@ -109,7 +124,7 @@ func heap() int64 {
 // collection promises how much longer a collection takes while a token bucket
 // holds count keys.
 func collection(work string, count int, bound time.Duration) line {
-	return line{work, "≤ " + millis(bound), float64(bound), nil, func(l *lab) (reading, error) {
+	return line{work: work, target: "≤ " + millis(bound), bound: float64(bound), read: func(l *lab) (reading, error) {
 		s, err := bench.Find("tokenbucket")
 		if err != nil {
 			return reading{}, err

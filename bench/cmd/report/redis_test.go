@@ -99,7 +99,7 @@ func TestReportWithoutRedis(t *testing.T) {
 func TestRedisIsStartedForItsLines(t *testing.T) {
 	l := newLab(quick, io.Discard)
 	defer l.redis.close()
-	_, err := take(l, []line{allocations("Allocations")}, false)
+	_, err := take(l, []line{collection("collection", 10, time.Second)}, false)
 	require.NoError(t, err)
 	assert.Nil(t, l.redis.server)
 

@@ -135,9 +135,6 @@ const (
 	deniedStore   = "store"
 )
 
-// oneDenied is asking one caller's denied key over and over.
-var oneDenied = bench.Workload{Keys: 1, Outcome: bench.Denied}
-
 // redisDenied times the denials of a limiter with a store, and of the store, and the
 // floor, in turns. It is done once.
 func (l *lab) redisDenied() (*lab, error) {
@@ -185,7 +182,7 @@ func (l *lab) redisDenied() (*lab, error) {
 // no round trip.
 func perAsk(s bench.Subject, batch time.Duration) (ns float64, allowed int) {
 	const chunk = 100
-	keys := bench.NewKeys(1, 1)
+	keys := bench.NewKeys(bench.Varied, 1, 1)
 	begin := time.Now()
 	for time.Since(begin) < batch/4 {
 		allowed += bench.Serial(s, keys, chunk)

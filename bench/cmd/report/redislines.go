@@ -25,7 +25,7 @@ func redisLines(s sizes) []line {
 		wide = bench.RedisWork{Keys: s.redisKeys, Callers: callers}
 	)
 	return []line{
-		faster("Redis: TokenBucket.Take, one hot key, 64 callers", hot, 4),
+		faster("Redis: TokenBucket.Take, one hot key, 64 callers", hot, 4).inSummary(),
 		faster("Redis: TokenBucket.Take, "+bench.Count(s.redisKeys)+" keys, uniform, 64 callers", wide, 2),
 		overRedis("Redis: TokenBucket.Take, one key, one caller", one, latency, 1.1),
 		overRedis("Redis: server time in scripts per decision, one key, one caller", one, scripts, 1.1),
@@ -38,8 +38,8 @@ func redisLines(s sizes) []line {
 
 // faster promises at least bound times as many decisions in a second as the peer.
 func faster(work string, w bench.RedisWork, bound float64) line {
-	return line{work, fmt.Sprintf("≥ %.4g × %s", bound, redisPeer), 1 / bound, nil,
-		func(l *lab) (reading, error) {
+	return line{work: work, target: fmt.Sprintf("≥ %.4g × %s", bound, redisPeer), bound: 1 / bound,
+		read: func(l *lab) (reading, error) {
 			samples, err := l.redisWork(w)
 			if err != nil {
 				return reading{}, err
@@ -54,8 +54,8 @@ func faster(work string, w bench.RedisWork, bound float64) line {
 
 // overRedis promises at most bound times the peer's f.
 func overRedis(work string, w bench.RedisWork, f figure, bound float64) line {
-	return line{work, fmt.Sprintf("≤ %.4g × %s", bound, redisPeer), bound, nil,
-		func(l *lab) (reading, error) {
+	return line{work: work, target: fmt.Sprintf("≤ %.4g × %s", bound, redisPeer), bound: bound,
+		read: func(l *lab) (reading, error) {
 			samples, err := l.redisWork(w)
 			if err != nil {
 				return reading{}, err
@@ -85,8 +85,8 @@ func side(samples map[string][]bench.RedisSample, f figure, write func(float64) 
 // in memory does.
 func deniedOverFloor(work, algo string, bound float64) line {
 	mine, floor := cell{algo, oneDenied}, cell{"floor", oneDenied}
-	return line{work, fmt.Sprintf("≤ %.4g × floor", bound), bound, nil,
-		func(l *lab) (reading, error) {
+	return line{work: work, target: fmt.Sprintf("≤ %.4g × floor", bound), bound: bound,
+		read: func(l *lab) (reading, error) {
 			denied, err := l.redisDenied()
 			if err != nil {
 				return reading{}, err
@@ -103,8 +103,8 @@ func deniedOverFloor(work, algo string, bound float64) line {
 // redisBytes promises that a token bucket takes at most bound times the memory in
 // Redis that the peer does, and shows the other algorithms.
 func redisBytes(work string, bound float64) line {
-	return line{work, fmt.Sprintf("≤ %.4g × %s", bound, redisPeer), bound, nil,
-		func(l *lab) (reading, error) {
+	return line{work: work, target: fmt.Sprintf("≤ %.4g × %s", bound, redisPeer), bound: bound,
+		read: func(l *lab) (reading, error) {
 			if err := l.redis.start(); err != nil {
 				return reading{}, err
 			}

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"io"
 	"math"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -35,8 +38,8 @@ func TestVerdict(t *testing.T) {
 func TestRowIsJudgedOnlyOnRequest(t *testing.T) {
 	l := line{work: "work", target: "≤ 1 × it", bound: 1}
 	bad := reading{value: 2, measured: "2 ns", ratio: "2.00"}
-	assert.Equal(t, row{"work", "≤ 1 × it", "2 ns", "2.00", misses}, newRow(l, bad, true))
-	assert.Equal(t, row{"work", "≤ 1 × it", "2 ns", "2.00", notJudged}, newRow(l, bad, false))
+	assert.Equal(t, row{"work", "≤ 1 × it", "2 ns", "2.00", misses, false}, newRow(l, bad, true))
+	assert.Equal(t, row{"work", "≤ 1 × it", "2 ns", "2.00", notJudged, false}, newRow(l, bad, false))
 	assert.False(t, allKept([]row{{verdict: meets}, newRow(l, bad, true)}))
 	assert.True(t, allKept([]row{{verdict: meets}, newRow(l, bad, false)}))
 }
@@ -139,7 +142,7 @@ func TestWatchAsksForEveryKey(t *testing.T) {
 	assert.Len(t, p.slowest, windows)
 	assert.Len(t, seen, 1000)
 	for i := 5; i < 1005; i++ {
-		assert.Equal(t, 1, seen[bench.Key(i)])
+		assert.Equal(t, 1, seen[bench.Varied.Key(i)])
 	}
 }
 
@@ -153,8 +156,8 @@ func (c counter) Allow(key string) bool {
 func TestTables(t *testing.T) {
 	var out bytes.Buffer
 	writeRows(&out, []row{
-		{"Allow", "≤ 1.15 × floor", "50.0 ns; floor 48.0 ns", "1.04", meets},
-		{"Memory", "≤ 72", "80.0", "", misses},
+		{"Allow", "≤ 1.15 × floor", "50.0 ns; floor 48.0 ns", "1.04", meets, true},
+		{"Memory", "≤ 72", "80.0", "", misses, false},
 	})
 	assert.Equal(t, strings.Join([]string{
 		"| work | to reach | measured median | ratio | verdict |",
@@ -175,18 +178,108 @@ func TestTables(t *testing.T) {
 	writeSamples(&out, l)
 	assert.Equal(t, strings.Join([]string{
 		"",
-		"| nanoseconds per ask, median | keys=1 outcome=allowed cpus=1 | keys=1 outcome=allowed cpus=all |",
-		"|---|---|---|",
-		"| floor | 48.0 |  |",
-		"| tokenbucket | 50.0 | 123 |",
+		"| workload | nanoseconds per ask, median |",
+		"|---|---|",
+		"| keys=1 outcome=allowed cpus=1 | floor 48.0, tokenbucket 50.0 |",
+		"| keys=1 outcome=allowed cpus=all | tokenbucket 123 |",
 		"",
 	}, "\n"), out.String())
 }
 
+func TestMissesAreListed(t *testing.T) {
+	written := func(rows ...row) string {
+		var out bytes.Buffer
+		writeMisses(&out, rows)
+		return out.String()
+	}
+	kept := row{work: "Allow", target: "≤ 1.15 × floor", ratio: "1.04", verdict: meets}
+	missed := row{work: "Take", target: "≤ 1.15 × floor", measured: "60 ns; floor 48 ns", ratio: "1.25", verdict: misses}
+	plain := row{work: "Memory", target: "≤ 72", measured: "80.0", verdict: misses}
+	assert.Equal(t, "\nNo line misses.\n", written(kept))
+	assert.Equal(t, "\nNothing was judged.\n", written(row{verdict: notJudged}, row{verdict: notMeasured}))
+	assert.Equal(t, strings.Join([]string{
+		"",
+		"The lines that miss:",
+		"",
+		"- Take: 1.25, to reach ≤ 1.15 × floor",
+		"- Memory: 80.0, to reach ≤ 72",
+		"",
+	}, "\n"), written(kept, missed, plain))
+}
+
+func TestSummary(t *testing.T) {
+	var out bytes.Buffer
+	writeSummary(&out, []row{
+		{"Allow", "≤ 1.15 × floor", "50.0 ns; floor 48.0 ns", "1.04", meets, true},
+		{"Memory", "≤ 72", "80.0", "", misses, false},
+	})
+	assert.Equal(t, strings.Join([]string{
+		"| work | measured median | ratio | to reach |",
+		"|---|---|---|---|",
+		"| Allow | 50.0 ns; floor 48.0 ns | 1.04 | ≤ 1.15 × floor |",
+		"",
+	}, "\n"), out.String())
+
+	chosen := 0
+	for _, l := range lines(full) {
+		if l.chosen {
+			chosen++
+		}
+	}
+	assert.Equal(t, 9, chosen)
+}
+
+// A family of lines is found by a word, in any case, and no two lines are the same.
+func TestFamilies(t *testing.T) {
+	table := lines(full)
+	count := func(word string) (n int) {
+		pattern := regexp.MustCompile("(?i)" + word)
+		for _, l := range table {
+			if pattern.MatchString(l.work) {
+				n++
+			}
+		}
+		return n
+	}
+	for word, want := range map[string]int{
+		"windows": 11, "mixed": 3, "tiers": 2, "shadow": 2, "observer": 2, "long keys": 2,
+		"slidingwindowcounter": 6, "redis": 8, "bytes|collection|allocations": 4 + 2,
+	} {
+		assert.Equal(t, want, count(word), word)
+	}
+	seen := make(map[string]bool)
+	for _, l := range table {
+		assert.False(t, seen[l.work+l.target], l.work)
+		seen[l.work+l.target] = true
+	}
+}
+
+// The share is shown where it is neither none nor all.
+func TestShares(t *testing.T) {
+	c := cell{"tokenbucket", bench.Workload{Keys: 1, Outcome: bench.Mixed}}
+	l := newLab(full, io.Discard)
+	assert.Empty(t, l.share(c))
+	for share, want := range map[float64]string{0: "", 1: "", 0.05: "; 5 % allowed", 0.184: "; 18 % allowed"} {
+		l.shares[c] = []float64{share}
+		assert.Equal(t, want, l.share(c))
+	}
+
+	spec, err := bench.Find("tokenbucket")
+	require.NoError(t, err)
+	l.shares[c] = []float64{0.99, 0.99, 0.5}
+	assert.EqualError(t, l.checkShares(c.work, []bench.Spec{spec}),
+		"tokenbucket/keys=1/outcome=mixed/cpus=1: 99 % of the asks were allowed, not 2 % to 98 %")
+	l.shares[c] = []float64{0.99, 0.5, 0.5}
+	assert.NoError(t, l.checkShares(c.work, []bench.Spec{spec}), "in one round the machine stood still")
+	l.strict = false
+	l.shares[c] = []float64{1}
+	assert.NoError(t, l.checkShares(c.work, []bench.Spec{spec}), "not judged")
+}
+
 func TestHeaderSaysWhereAndHow(t *testing.T) {
 	var out bytes.Buffer
-	writeHeader(&out, []string{"-lines", "hot"}, time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
-	assert.Contains(t, out.String(), " · 2026-01-02 · `go run ./bench/cmd/report -lines hot`")
+	writeHeader(&out, []string{"-lines", "hot", "-lines=it's|hot"}, time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	assert.Contains(t, out.String(), " · 2026-01-02 · `go run ./bench/cmd/report -lines hot '-lines=it'\\''s|hot'`")
 	assert.Contains(t, out.String(), " cores, ")
 	assert.Contains(t, out.String(), " · go")
 }
@@ -219,10 +312,16 @@ func TestEveryLineIsTaken(t *testing.T) {
 
 func TestReportSelectsLines(t *testing.T) {
 	var out bytes.Buffer
-	kept, err := report(&out, io.Discard, options{quick: true, pattern: "^Allocations"})
+	summary := filepath.Join(t.TempDir(), "summary")
+	kept, err := report(&out, io.Discard, options{quick: true, pattern: "^extra time|^bytes", summary: summary})
 	require.NoError(t, err)
 	assert.True(t, kept)
-	assert.Equal(t, 1, strings.Count(out.String(), notJudged))
+	assert.Equal(t, 2, strings.Count(out.String(), notJudged))
+	written, err := os.ReadFile(summary)
+	require.NoError(t, err)
+	assert.Equal(t, 3, strings.Count(string(written), "\n|"), "the head of a table and one line")
+	header, _, _ := strings.Cut(out.String(), "\n")
+	assert.True(t, strings.HasPrefix(string(written), header), "of the same run")
 
 	_, err = report(&out, io.Discard, options{pattern: "no such line"})
 	assert.ErrorContains(t, err, `"no such line"`)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/ratelimit-go/ratelimit/bench"
 )
@@ -15,6 +16,7 @@ import (
 // A row is a judged line.
 type row struct {
 	work, target, measured, ratio, verdict string
+	chosen                                 bool // whether it is one of the summary
 }
 
 // The verdicts.
@@ -31,7 +33,7 @@ func newRow(l line, r reading, judge bool) row {
 	if judge {
 		verdict = verdictOn(r.value, l.bound)
 	}
-	return row{l.work, l.target, r.measured, r.ratio, verdict}
+	return row{l.work, l.target, r.measured, r.ratio, verdict, l.chosen}
 }
 
 // verdictOn compares a value with the most that it may be. A value that is no
@@ -50,11 +52,24 @@ func allKept(rows []row) bool {
 
 // writeHeader says where, when, with what and how the figures were taken.
 func writeHeader(out io.Writer, args []string, now time.Time) {
-	command := strings.Join(append([]string{"go run ./bench/cmd/report"}, args...), " ")
+	command := "go run ./bench/cmd/report"
+	for _, arg := range args {
+		command += " " + quoted(arg)
+	}
 	fmt.Fprintf(out, "%s, %d cores, at once %.2f × as fast as one · %s %s/%s · %s · `%s`\n\n",
 		cpu(), runtime.GOMAXPROCS(0), speedup(),
 		runtime.Version(), runtime.GOOS, runtime.GOARCH,
 		now.UTC().Format(time.DateOnly), command)
+}
+
+// quoted returns arg as a shell takes it.
+func quoted(arg string) string {
+	if strings.ContainsFunc(arg, func(r rune) bool {
+		return !strings.ContainsRune("-_=./:,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
+		return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	}
+	return arg
 }
 
 // writeRows writes the promises.
@@ -66,8 +81,41 @@ func writeRows(out io.Writer, rows []row) {
 	writeTable(out, cells)
 }
 
+// writeMisses lists the rows that miss, if any row was judged.
+func writeMisses(out io.Writer, rows []row) {
+	judged := slices.ContainsFunc(rows, func(r row) bool { return r.verdict == meets || r.verdict == misses })
+	switch {
+	case !judged:
+		fmt.Fprintln(out, "\nNothing was judged.")
+	case allKept(rows):
+		fmt.Fprintln(out, "\nNo line misses.")
+	default:
+		fmt.Fprintf(out, "\nThe lines that miss:\n\n")
+	}
+	for _, r := range rows {
+		if r.verdict == misses {
+			got := r.ratio
+			if got == "" {
+				got = r.measured
+			}
+			fmt.Fprintf(out, "- %s: %s, to reach %s\n", r.work, got, r.target)
+		}
+	}
+}
+
+// writeSummary writes the few rows that a README shows.
+func writeSummary(out io.Writer, rows []row) {
+	cells := [][]string{{"work", "measured median", "ratio", "to reach"}}
+	for _, r := range rows {
+		if r.chosen {
+			cells = append(cells, []string{r.work, r.measured, r.ratio, r.target})
+		}
+	}
+	writeTable(out, cells)
+}
+
 // writeSamples writes the median of everything that was timed, in nanoseconds
-// per ask.
+// per ask: a row for each workload.
 func writeSamples(out io.Writer, l *lab) {
 	var works []bench.Workload
 	for _, c := range l.order {
@@ -78,25 +126,16 @@ func writeSamples(out io.Writer, l *lab) {
 	if len(works) == 0 {
 		return
 	}
-	head := []string{"nanoseconds per ask, median"}
+	cells := [][]string{{"workload", "nanoseconds per ask, median"}}
 	for _, w := range works {
-		head = append(head, strings.ReplaceAll(w.String(), "/", " "))
-	}
-	cells := [][]string{head}
-	for _, s := range bench.Specs() {
-		r := []string{title(s.Name)}
-		timed := false
-		for _, w := range works {
-			text := ""
-			if xs := l.samples[cell{s.Name, w}]; len(xs) > 0 {
-				text = strings.TrimSuffix(nanos(median(xs)), " ns")
-				timed = true
+		var timed []string
+		for _, s := range bench.Specs() {
+			c := cell{s.Name, w}
+			if len(l.samples[c]) > 0 {
+				timed = append(timed, title(s.Name)+" "+strings.TrimSuffix(nanos(l.median(c)), " ns"))
 			}
-			r = append(r, text)
 		}
-		if timed {
-			cells = append(cells, r)
-		}
+		cells = append(cells, []string{strings.ReplaceAll(w.String(), "/", " "), strings.Join(timed, ", ")})
 	}
 	fmt.Fprintln(out)
 	writeTable(out, cells)

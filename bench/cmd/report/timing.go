@@ -28,12 +28,13 @@ type lab struct {
 	sizes
 	progress io.Writer
 	samples  map[cell][]float64 // nanoseconds per ask, by round
+	shares   map[cell][]float64 // the share of asks that was allowed, by round
 	order    []cell             // the keys of samples, as they were timed
 	redis    redisLab
 }
 
 func newLab(s sizes, progress io.Writer) *lab {
-	l := &lab{sizes: s, progress: progress, samples: make(map[cell][]float64)}
+	l := &lab{sizes: s, progress: progress, samples: make(map[cell][]float64), shares: make(map[cell][]float64)}
 	l.redis.samples = make(map[bench.RedisWork]map[string][]bench.RedisSample)
 	return l
 }
@@ -74,6 +75,10 @@ type timer struct {
 	n    int // asks on each core in a batch; 0 until calibrated
 }
 
+// brief is the longest window of which several turn while a batch is timed. Longer
+// ones turn between the rounds.
+const brief = 20 * time.Millisecond
+
 // sampleWorkload times specs under w, in turns.
 func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	l.say(w.String())
@@ -82,16 +87,53 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 		timers[i] = &timer{spec: s}
 		l.order = append(l.order, cell{s.Name, w})
 	}
+	batch := l.batch
+	if w.Window <= brief {
+		batch = max(batch, 2*w.Window)
+	}
 	for round := range l.rounds {
 		runtime.GC()
+		// A round takes less than this, and must not outlast the window.
+		enough := 2 * batch * time.Duration(len(timers))
+		if w.Window > brief && (round == 0 || w.UntilTurn() < enough) {
+			if err := turnAll(timers, w); err != nil {
+				return err
+			}
+		}
 		for i := range timers {
 			t := timers[(i+round)%len(timers)]
-			ns, err := t.sample(w, l.batch)
+			got, err := t.sample(w, batch)
 			if err != nil {
 				return err
 			}
 			c := cell{t.spec.Name, w}
-			l.samples[c] = append(l.samples[c], ns)
+			l.samples[c] = append(l.samples[c], got.Each())
+			l.shares[c] = append(l.shares[c], got.Share())
+		}
+	}
+	return l.checkShares(w, specs)
+}
+
+// turnAll makes all timers anew and brings them to the beginning of a window, with a
+// count in the window before.
+func turnAll(timers []*timer, w bench.Workload) error {
+	var runs []*bench.Run
+	for _, t := range timers {
+		if err := t.make(w); err != nil {
+			return err
+		}
+		runs = append(runs, t.run)
+	}
+	return bench.Turn(runs...)
+}
+
+// checkShares reports whether each of specs was allowed what w claims, in most rounds.
+// What is not judged may be too short to show it.
+func (l *lab) checkShares(w bench.Workload, specs []bench.Spec) error {
+	for _, s := range specs {
+		least, most := s.Claims(w)
+		if share := median(l.shares[cell{s.Name, w}]); l.strict && (share < least || share > most) {
+			return fmt.Errorf("%s/%v: %s of the asks were allowed, not %s to %s", s.Name, w, percent(share), percent(least), percent(most))
 		}
 	}
 	return nil
@@ -101,38 +143,55 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 // its memory comes to lie and how its hash is seeded then vary as well.
 const cheap = 1000
 
-// sample times one batch and returns nanoseconds per ask: the time that passed
-// over the asks of all cores together.
-func (t *timer) sample(w bench.Workload, batch time.Duration) (float64, error) {
-	if t.run == nil || w.Keys <= cheap {
-		run, err := bench.NewRun(t.spec, w)
-		if err != nil {
-			return 0, err
+// make makes the subject anew.
+func (t *timer) make(w bench.Workload) (err error) {
+	t.run, err = bench.NewRun(t.spec, w)
+	return err
+}
+
+// sample times one batch.
+func (t *timer) sample(w bench.Workload, batch time.Duration) (bench.Timing, error) {
+	if t.run == nil || w.Keys <= cheap && w.Window <= brief {
+		if err := t.make(w); err != nil {
+			return bench.Timing{}, err
 		}
-		t.run = run
 	}
 	if t.n == 0 {
 		if err := t.calibrate(batch); err != nil {
-			return 0, err
+			return bench.Timing{}, err
 		}
 	}
-	// The others have used the caches since: begin without timing.
-	if _, err := t.run.Time(t.n/4 + 1); err != nil {
-		return 0, err
+	if err := t.warmUp(w); err != nil {
+		return bench.Timing{}, err
 	}
-	took, err := t.run.Time(t.n)
-	return float64(took.Nanoseconds()) / float64(t.run.Asks(t.n)), err
+	return t.run.Time(t.n)
+}
+
+// warmUp asks without timing, as the others have used the caches since. In a long
+// window it takes what is left first, where most asks are to be denied; a short one
+// it brings to its beginning.
+func (t *timer) warmUp(w bench.Workload) error {
+	switch {
+	case w.Window > brief:
+		t.run.Spend()
+	case w.Window > 0:
+		if err := bench.Turn(t.run); err != nil {
+			return err
+		}
+	}
+	_, err := t.run.Time(t.n/4 + 1)
+	return err
 }
 
 // calibrate finds how many asks take as long as batch.
 func (t *timer) calibrate(batch time.Duration) error {
 	for n := 1000; ; n *= 2 {
-		took, err := t.run.Time(n)
+		got, err := t.run.Time(n)
 		if err != nil {
 			return err
 		}
-		if took >= batch/4 {
-			t.n = int(float64(n) * float64(batch) / float64(took))
+		if got.Took >= batch/4 {
+			t.n = int(float64(n) * float64(batch) / float64(got.Took))
 			return nil
 		}
 	}
@@ -140,6 +199,16 @@ func (t *timer) calibrate(batch time.Duration) error {
 
 // median returns the median of c in nanoseconds per ask.
 func (l *lab) median(c cell) float64 { return median(l.samples[c]) }
+
+// share says what share of the asks of c was allowed, where that is neither none nor
+// all: "; 5 % allowed".
+func (l *lab) share(c cell) string {
+	share := median(l.shares[c])
+	if share > 0 && share < 1 { // not so if there is none
+		return "; " + percent(share) + " allowed"
+	}
+	return ""
+}
 
 // ratio returns the median over the rounds of what c cost against what base
 // cost in the same round.
