@@ -263,7 +263,9 @@ func TestLargeDocuments(t *testing.T) {
 	}
 }
 
-// cheap checks that f takes less than 64 MB, and less than ten times 100 ms.
+// cheap checks that f takes less than 64 MB, and less than 10 s: it takes about 0.1 s on a
+// machine that does nothing else, and would take hours if it took time in the square of its
+// input.
 func cheap(t *testing.T, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -274,7 +276,7 @@ func cheap(t *testing.T, f func()) {
 	runtime.ReadMemStats(&after)
 	t.Logf("%v, %d KB", took, (after.TotalAlloc-before.TotalAlloc)>>10)
 	if !raceEnabled {
-		require.Less(t, took, time.Second)
+		require.Less(t, took, 10*time.Second)
 	}
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
 }

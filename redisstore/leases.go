@@ -2,12 +2,12 @@ package redisstore
 
 import (
 	"errors"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
 // leases holds the units that were taken ahead for keys that are asked for often. They have
@@ -22,7 +22,7 @@ type leases struct {
 	back     func(key string, l lot) error // gives units back to the server
 
 	mu     sync.Mutex
-	held   map[keytable.Hash]*lease
+	held   map[stateID]*lease
 	closed bool
 	errs   []error
 	giving sync.WaitGroup
@@ -69,12 +69,24 @@ func newLeases(maxUnits int64, back func(string, lot) error) *leases {
 	if maxUnits == 0 {
 		return nil
 	}
-	return &leases{maxUnits: maxUnits, back: back, held: make(map[keytable.Hash]*lease)}
+	return &leases{maxUnits: maxUnits, back: back, held: make(map[stateID]*lease)}
+}
+
+// A stateID stands for the rule and key of a state: two hashes of them, of 64 bits each,
+// under two random seeds of this process. Keys may be long, and are not kept.
+type stateID [2]uint64
+
+var stateSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+// stateIDOf returns the identity of the state that a names.
+func stateIDOf(a *ratelimit.Ask) stateID {
+	state := struct{ rule, key string }{a.Rule, a.Key}
+	return stateID{maphash.Comparable(stateSeeds[0], state), maphash.Comparable(stateSeeds[1], state)}
 }
 
 // of returns the lease for a, or nil if there is none. The caller must hold ls.mu.
 func (ls *leases) of(a *ratelimit.Ask) *lease {
-	l := ls.held[keytable.HashOfPair(a.Rule, a.Key)]
+	l := ls.held[stateIDOf(a)]
 	if l == nil || l.ask.Algorithm != a.Algorithm || l.ask.Rate != a.Rate {
 		return nil
 	}
@@ -140,7 +152,7 @@ func (ls *leases) ahead(j *shared) (units, reserve int64) {
 // replace puts l in the place of the lease of the same key. If there is none and leases is
 // full, an arbitrary lease makes room. The caller must hold ls.mu.
 func (ls *leases) replace(l *lease) {
-	h := keytable.HashOfPair(l.ask.Rule, l.ask.Key)
+	h := stateIDOf(&l.ask)
 	out := h
 	if ls.held[h] == nil && len(ls.held) == maxLeases {
 		for out = range ls.held {
@@ -220,7 +232,7 @@ func (ls *leases) forget(asks []ratelimit.Ask) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for i := range asks {
-		if l := ls.held[keytable.HashOfPair(asks[i].Rule, asks[i].Key)]; l != nil {
+		if l := ls.held[stateIDOf(&asks[i])]; l != nil {
 			l.lots, l.units = nil, 0
 		}
 	}
