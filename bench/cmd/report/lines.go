@@ -90,8 +90,8 @@ func limiterLines() []line {
 		overPeers("TokenBucket.Allow, mixed: "+rateOf("tokenbucket", mixed), mixed, 0.85),
 		overFloor("TokenBucket.Allow, long keys of 64 bytes", "tokenbucket", long, 1.3),
 		overPeers("TokenBucket.Allow, long keys of 64 bytes", long, 0.85),
-		overFloor("TokenBucket.Take of 5 units", "tokenbucket-take-5", one, 1.3),
-		overFloor("TokenBucket.Take of 5 units, denied", "tokenbucket-take-5", oneDenied, 1.3),
+		overFloor("TokenBucket.Take of 5 units", "tokenbucket-take-5", one, 1.5),
+		overFloor("TokenBucket.Take of 5 units, denied", "tokenbucket-take-5", oneDenied, 1.5),
 	}
 }
 
