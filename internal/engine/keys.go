@@ -43,8 +43,12 @@ type Keys interface {
 	lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant)
 
 	// step takes n units from the key, whose shard is s, at the rate that want asks
-	// for; err says why that rate is not granted, and the rule's own is.
-	step(s lockedShard, h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, err error)
+	// for.
+	step(s lockedShard, h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration)
+
+	// refusal returns why the rate that want asks for is not granted, and the rule's
+	// own is in its place, or nil. The key's shard is s.
+	refusal(s lockedShard, want Wanted) error
 
 	// charged returns the instant at which the key, whose shard is s, was charged
 	// last.
@@ -53,10 +57,7 @@ type Keys interface {
 
 // A lockedShard is a locked shard of the keys of any rule.
 type lockedShard interface {
-	Latest(now keytable.Instant) keytable.Instant
-	Count(allowed bool)
-	CountShadowed()
-	Unlock()
+	Finish(now keytable.Instant, t keytable.Tally)
 }
 
 // An Intent is what a step is to do.
@@ -94,7 +95,7 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64) (v Verdi
 	if k.time.clock == nil {
 		now = keytable.InstantAt(time.Since(k.time.start))
 	}
-	shard := k.table.Lock(h)
+	shard, state := k.table.Open(h)
 	if k.time.clock == nil {
 		now = shard.Latest(now)
 	} else {
@@ -102,10 +103,10 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64) (v Verdi
 	}
 	ps := shard.Algorithm
 	p := ps.ofTier(tier)
-	if state := shard.Find(h); state != nil {
-		v, delay = ps.step(shard, state, p, now, n, true, true)
+	if state != nil && state.plan == p.id {
+		v, delay = p.config.Step(&state.state, p.config, now, n, true)
 	} else {
-		v, delay = ps.takeUnseen(shard, h, p, now, n)
+		v, delay = ps.step(shard, state, h, p, now, n, Take)
 	}
 	shard.Count(v.RetryAfter == 0)
 	shard.Unlock()
@@ -115,8 +116,7 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64) (v Verdi
 func (k *ratedKeys[S, C]) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
-	v, delay, _ := k.step(shard, h, want, now, n, do)
-	return v, delay
+	return k.step(shard, h, want, now, n, do)
 }
 
 func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant) {
@@ -127,19 +127,23 @@ func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedSha
 	return shard, now
 }
 
-func (k *ratedKeys[S, C]) step(s lockedShard, h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, err error) {
+func (k *ratedKeys[S, C]) step(s lockedShard, h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
 	shard := s.(*ratedShard[S, C])
 	ps := shard.Algorithm
-	p, err := ps.pick(want)
-	if state := shard.Find(h); state != nil {
-		v, delay = ps.step(shard, state, p, now, n, do == Take, do != Look)
-	} else if do == Take {
-		v, delay = ps.takeUnseen(shard, h, p, now, n)
-	} else {
-		owed, seen := shard.Owed(now)
-		v, delay = ps.stepShared(shard, owed, p, seen, n, false)
+	p := ps.ofTier(want.Tier)
+	if want.Rate != nil {
+		p, _ = ps.pick(want)
 	}
-	return v, delay, err
+	if state := shard.Find(h); state != nil && state.plan == p.id {
+		return p.config.Step(&state.state, p.config, now, n, do == Take)
+	} else {
+		return ps.step(shard, state, h, p, now, n, do)
+	}
+}
+
+func (k *ratedKeys[S, C]) refusal(s lockedShard, want Wanted) error {
+	_, err := s.(*ratedShard[S, C]).Algorithm.pick(want)
+	return err
 }
 
 // chargedTo returns the state that the key with hash h is charged to.

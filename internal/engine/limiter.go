@@ -39,13 +39,13 @@ func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, del
 		now = keytable.InstantAt(time.Since(l.time.start))
 	}
 	h := keytable.HashOf(key)
-	shard := l.table.Lock(h)
+	shard, state := l.table.Open(h)
 	if l.time.clock == nil {
 		now = shard.Latest(now)
 	} else {
 		now = l.time.nowLocked(shard)
 	}
-	if state := shard.Find(h); state != nil {
+	if state != nil {
 		v, delay = shard.Algorithm.Step(state, shard.Algorithm, now, n, charge)
 	} else {
 		owed, now := shard.Owed(now)

@@ -23,18 +23,24 @@ func (ps *ratePlans[S, C]) of(s *ratedState[S]) *ratePlan[C] {
 	return (*ps.byID.Load())[s.plan-1]
 }
 
-// step takes n units for the key with state s at plan p; see [Algorithm]. If s was
-// written under another plan, it is brought to p first, and stays so if keep is set,
-// whatever the answer.
-func (ps *ratePlans[S, C]) step(shard *ratedShard[S, C], s *ratedState[S], p *ratePlan[C], now keytable.Instant, n int64, charge, keep bool) (v Verdict, delay time.Duration) {
-	if s.plan != p.id && s.plan != 0 {
-		from := ps.of(s)
-		if !keep {
+// step takes n units at plan p for the key with hash h, whose state is s, or nil if it has
+// none. If s was written under another plan, it is brought to p first, and stays so if the
+// step may change that, whatever the answer.
+func (ps *ratePlans[S, C]) step(shard *ratedShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
+	switch {
+	case s == nil && do == Take:
+		return ps.takeUnseen(shard, h, p, now, n)
+	case s == nil:
+		owed, seen := shard.Owed(now)
+		return ps.stepShared(shard, owed, p, seen, n, false)
+	}
+	if from := ps.of(s); from != nil && from != p {
+		if do == Look {
 			s = shard.Scratch(*s)
 		}
 		ps.adopt(s, from, p, now)
 	}
-	if v, delay = p.config.Step(&s.state, p.config, now, n, charge); charge && v.RetryAfter == 0 {
+	if v, delay = p.config.Step(&s.state, p.config, now, n, do == Take); do == Take && v.RetryAfter == 0 {
 		s.plan = p.id
 	}
 	return v, delay

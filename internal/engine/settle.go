@@ -17,21 +17,22 @@ type Part struct {
 	Want   Wanted        // the rate to decide at
 	Shadow bool          // it never denies the others, and is charged if it fits and they allow
 
+	taken bool           // whether the key was charged
+	tally keytable.Tally // what the decision counts as
+	shard lockedShard    // while it is locked
+
 	Verdict                  // the answer
 	Delay   time.Duration    // how long to hold the request, if it is granted
-	Err     error            // why the wanted rate was not granted
 	Then    keytable.Instant // when the key was charged, if Order.Revocable
-
-	shard lockedShard // while it is locked
-	taken bool
+	Err     error            // why the wanted rate was not granted
 }
 
 // An Order is what a decision is to do.
 type Order struct {
 	N         int64         // units, at least 1
+	Within    time.Duration // a request with a longer Delay is not charged; see [AnyDelay]
 	Take      bool          // or only look
 	Revocable bool          // whether what is taken may be given back
-	Within    time.Duration // a request with a longer Delay is not charged; see [AnyDelay]
 	AskAgain  bool          // whether a denial is no decision, as the caller will ask again
 }
 
@@ -41,9 +42,9 @@ const AnyDelay time.Duration = math.MaxInt64
 // An Outcome is what a decision comes to.
 type Outcome struct {
 	Now       keytable.Instant // the one reading of the clock
+	DelayThen time.Duration    // of a denial that is asked again: the Delay when it would pass
 	Passes    bool             // whether all rules that are no shadows grant the request
 	Late      bool             // whether it passes, but was not charged as a Delay is too long
-	DelayThen time.Duration    // of a denial that is asked again: the Delay when it would pass
 }
 
 // Settle decides by all parts at once. It locks their keys, in the order of parts, which
@@ -53,25 +54,7 @@ type Outcome struct {
 // began is a reading of the machine's clock that was made for this decision, or 0; it is
 // not used if t has another clock.
 func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) (out Outcome) {
-	if t.clock != nil {
-		began = 0
-	} else if began == 0 {
-		began = t.Now()
-	}
-	out.Now = began
-	last := -1 // the last part that is no shadow
-	for i := range parts {
-		p := &parts[i]
-		if p.Keys != nil {
-			p.shard, out.Now = p.Keys.lock(p.Hash, out.Now)
-		}
-		if !p.Shadow {
-			last = i
-		}
-	}
-	if t.clock != nil {
-		out.Now = readLocked(t, parts)
-	}
+	last := lock(t, parts, began, &out)
 
 	// Of those that may deny, the last one may take at once if all others grant:
 	// if it denies, nobody has taken anything.
@@ -99,9 +82,6 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) (out
 	count := charge || order.Take && !out.Passes && !order.AskAgain
 	for i := range parts {
 		p := &parts[i]
-		if p.Keys == nil {
-			continue
-		}
 		switch {
 		case charge && !p.taken && (p.Shadow || p.RetryAfter == 0):
 			p.step(out.Now, order.N, Take)
@@ -122,31 +102,82 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) (out
 	return out
 }
 
+// lock locks the keys of parts and notes in out the reading of the clock that is then the
+// time. It returns the index of the last part that is no shadow, or -1.
+func lock(t *Timeline, parts []Part, began keytable.Instant, out *Outcome) (last int) {
+	last = -1
+	if t.clock == nil {
+		if out.Now = began; began == 0 {
+			out.Now = keytable.InstantAt(time.Since(t.start))
+		}
+	}
+	for i := range parts {
+		p := &parts[i]
+		if p.Keys != nil {
+			p.shard, out.Now = p.Keys.lock(p.Hash, out.Now)
+		}
+		if !p.Shadow {
+			last = i
+		}
+	}
+	if t.clock != nil {
+		out.Now = readLocked(t, parts)
+	}
+	return last
+}
+
+// readLocked reads the clock while all parts are locked. A clock that panics leaves them
+// unlocked, and the decision is counted nowhere.
+func readLocked(t *Timeline, parts []Part) keytable.Instant {
+	panicked := true
+	defer func() {
+		if panicked {
+			unlock(t, parts, 0)
+		}
+	}()
+	now := t.Now()
+	panicked = false
+	return now
+}
+
+// unlock counts the decision and unlocks all parts. Where the machine's clock was read
+// before they were locked, it tells each shard of the latest reading that any of them has
+// seen.
+func unlock(t *Timeline, parts []Part, now keytable.Instant) {
+	if t.clock != nil {
+		now = 0
+	}
+	for i := range parts {
+		if p := &parts[i]; p.shard != nil {
+			p.shard.Finish(now, p.tally)
+			p.shard = nil
+		}
+	}
+}
+
 // step has the part's keys asked, if it has any.
 func (p *Part) step(now keytable.Instant, n int64, do Intent) {
 	if p.Keys == nil {
 		return
 	}
-	var err error
-	p.Verdict, p.Delay, err = p.Keys.step(p.shard, p.Hash, p.Want, now, n, do)
-	if err != nil {
-		p.Err = err
+	p.Verdict, p.Delay = p.Keys.step(p.shard, p.Hash, p.Want, now, n, do)
+	if p.Want.Rate != nil {
+		p.Err = p.Keys.refusal(p.shard, p.Want)
 	}
 	p.taken = do == Take && p.RetryAfter == 0
 }
 
-// count adds the decision to the totals of the part's rule. A request that only other
-// rules denied is in none of them.
+// count notes what the decision counts as in the totals of the part's rule.
 func (p *Part) count(passes bool) {
 	switch {
 	case p.RetryAfter == 0:
-		if passes {
-			p.shard.Count(true)
+		if passes { // otherwise only other rules have denied
+			p.tally = keytable.Allowed
 		}
 	case p.Shadow:
-		p.shard.CountShadowed()
+		p.tally = keytable.Shadowed
 	default:
-		p.shard.Count(false)
+		p.tally = keytable.Denied
 	}
 }
 
@@ -164,39 +195,9 @@ func delayThen(parts []Part, now keytable.Instant, n int64) (delay time.Duration
 	}
 	for i := range parts {
 		if p := &parts[i]; p.Keys != nil && !p.Shadow {
-			_, d, _ := p.Keys.step(p.shard, p.Hash, p.Want, now.Add(wait), n, Look)
+			_, d := p.Keys.step(p.shard, p.Hash, p.Want, now.Add(wait), n, Look)
 			delay = max(delay, d)
 		}
 	}
 	return delay
-}
-
-// readLocked reads the clock while all parts are locked. A clock that panics leaves them
-// unlocked.
-func readLocked(t *Timeline, parts []Part) keytable.Instant {
-	panicked := true
-	defer func() {
-		if panicked {
-			unlock(t, parts, 0)
-		}
-	}()
-	now := t.Now()
-	panicked = false
-	return now
-}
-
-// unlock unlocks all parts. Where the machine's clock was read before they were locked,
-// it tells each shard of the latest reading that any of them has seen.
-func unlock(t *Timeline, parts []Part, now keytable.Instant) {
-	for i := range parts {
-		p := &parts[i]
-		if p.shard == nil {
-			continue
-		}
-		if t.clock == nil {
-			p.shard.Latest(now)
-		}
-		p.shard.Unlock()
-		p.shard = nil
-	}
 }

@@ -1,7 +1,6 @@
 package exact
 
 import (
-	"math"
 	"math/bits"
 	"time"
 
@@ -17,14 +16,14 @@ type Window struct {
 	Requests int64  // units granted in each interval
 	Per      uint64 // nanoseconds, above 0
 
-	phase   uint64 // nanoseconds from the start of its interval to the zero Instant
-	inverse uint64 // 2^64/Per, rounded down: to divide by Per is to multiply by it
+	phase uint64  // nanoseconds from the start of its interval to the zero Instant
+	byPer divisor // divides by Per
 }
 
 // NewWindow returns the window of requests units every per, for a limiter that was
 // started at start. Both are positive.
 func NewWindow(requests int64, per time.Duration, start time.Time) Window {
-	w := Window{Requests: requests, Per: uint64(per), inverse: math.MaxUint64 / uint64(per)}
+	w := Window{Requests: requests, Per: uint64(per), byPer: newDivisor(uint64(per))}
 	// How far start lies into its interval, from its seconds and nanoseconds
 	// since the epoch: their sum in nanoseconds need not fit 64 bits.
 	sec := start.Unix() % int64(w.Per)
@@ -40,23 +39,11 @@ func NewWindow(requests int64, per time.Duration, start time.Time) Window {
 
 // Offset returns how many nanoseconds of its interval have passed at now.
 func (w *Window) Offset(now keytable.Instant) uint64 {
-	_, rest := w.divide(uint64(now))
+	_, rest := w.byPer.divide(uint64(now))
 	if rest += w.phase; rest >= w.Per {
 		rest -= w.Per
 	}
 	return rest
-}
-
-// divide returns n/Per, rounded down, and the rest.
-//
-// n·inverse/2^64 is at most n/Per, and less than 1 below it: inverse is less than 1
-// below 2^64/Per, and n is below 2^64. So the quotient is right or 1 too small.
-func (w *Window) divide(n uint64) (quotient, rest uint64) {
-	quotient, _ = bits.Mul64(n, w.inverse)
-	if rest = n - quotient*w.Per; rest >= w.Per {
-		return quotient + 1, rest - w.Per
-	}
-	return quotient, rest
 }
 
 // Weighted returns the part of count units, spread evenly over an interval, that lies
@@ -69,7 +56,7 @@ func (w *Window) Weighted(count int64, offset uint64) int64 {
 	hi, lo := bits.Mul64(uint64(count), w.Per-offset)
 	var quotient, rest uint64
 	if hi == 0 {
-		quotient, rest = w.divide(lo)
+		quotient, rest = w.byPer.divide(lo)
 	} else {
 		quotient, rest = bits.Div64(hi, lo, w.Per) // fits: the quotient is at most count
 	}

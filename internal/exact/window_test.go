@@ -32,28 +32,6 @@ func TestWindowOffset(t *testing.T) {
 	}
 }
 
-// TestDivideByWindow compares division by multiplication with division, at and around
-// the multiples of the length, where a quotient that is 1 too small would show.
-func TestDivideByWindow(t *testing.T) {
-	r := rand.New(rand.NewPCG(7, 8))
-	for range 300_000 {
-		per := uint64(edgy(r, math.MaxInt64))
-		w := NewWindow(1, time.Duration(per), time.Unix(0, 0))
-		n := r.Uint64()
-		switch r.IntN(4) {
-		case 0:
-			n = n/per*per + uint64(r.IntN(3)) - 1
-		case 1:
-			n = math.MaxUint64 - uint64(r.IntN(3))
-		case 2:
-			n = uint64(edgy(r, math.MaxInt64))
-		}
-		quotient, rest := w.divide(n)
-		require.Equal(t, n/per, quotient, "%d/%d", n, per)
-		require.Equal(t, n%per, rest, "%d/%d", n, per)
-	}
-}
-
 // TestWeighted compares the weight of a count with math/big, and checks that it fades to
 // any room exactly when Faded says.
 func TestWeighted(t *testing.T) {

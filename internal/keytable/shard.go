@@ -106,7 +106,33 @@ func (s *Shard[S, A]) Keep(h Hash, state *S, now Instant) bool {
 	return false
 }
 
-// Count adds a decision to the totals.
+// A Tally says which total a decision is added to.
+type Tally uint8
+
+// What a decision may be.
+const (
+	Uncounted Tally = iota // a look, or a request that only other rules denied
+	Allowed                // a grant
+	Denied                 // a denial
+	Shadowed               // a denial by a shadow rule, which denies no request
+)
+
+// Finish adds a decision to the totals and unlocks the shard. It notes that now was read
+// from a clock that never steps back; now is 0 if there is no such clock.
+func (s *Shard[S, A]) Finish(now Instant, t Tally) {
+	s.latest = max(s.latest, now)
+	switch t {
+	case Allowed:
+		s.counts.Allowed++
+	case Denied:
+		s.counts.Denied++
+	case Shadowed:
+		s.counts.Shadowed++
+	}
+	s.mu.Unlock()
+}
+
+// Count adds to the totals a decision that is not a shadow rule's.
 func (s *Shard[S, A]) Count(allowed bool) {
 	if allowed {
 		s.counts.Allowed++
@@ -114,9 +140,6 @@ func (s *Shard[S, A]) Count(allowed bool) {
 		s.counts.Denied++
 	}
 }
-
-// CountShadowed adds to the totals a denial by a shadow rule, which denies no request.
-func (s *Shard[S, A]) CountShadowed() { s.counts.Shadowed++ }
 
 // CountGivenBack removes from the totals a decision that was counted as allowed.
 func (s *Shard[S, A]) CountGivenBack() { s.counts.Allowed-- }

@@ -79,6 +79,24 @@ func (t *Table[S, A]) Lock(h Hash) *Shard[S, A] {
 	}
 }
 
+// Open returns the shard that h belongs to, locked, and the state of h, or nil if h has no
+// slot. It is Lock and Find in one call.
+func (t *Table[S, A]) Open(h Hash) (*Shard[S, A], *S) {
+	for {
+		dir := t.dir.Load()
+		s := dir.shards[h.Hi>>dir.shift].Load()
+		s.mu.Lock()
+		if h.Hi>>s.shift != s.prefix {
+			s.mu.Unlock() // it has split since; look again
+			continue
+		}
+		if i, ok := s.search(h); ok {
+			return s, &s.slots[i].state
+		}
+		return s, nil
+	}
+}
+
 // Len returns how many keys have a slot.
 func (t *Table[S, A]) Len() int { return int(t.keys.Load()) }
 
