@@ -41,23 +41,22 @@ type Keys interface {
 	// if that is what the rule reads, and is returned as the latest one that the
 	// shard has seen.
 	lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant)
-
-	// step takes n units from the key, whose shard is s, at the rate that want asks
-	// for.
-	step(s lockedShard, h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration)
-
-	// refusal returns why the rate that want asks for is not granted, and the rule's
-	// own is in its place, or nil. The key's shard is s.
-	refusal(s lockedShard, want Wanted) error
-
-	// charged returns the instant at which the key, whose shard is s, was charged
-	// last.
-	charged(s lockedShard, h keytable.Hash) keytable.Instant
 }
 
 // A lockedShard is a locked shard of the keys of any rule.
 type lockedShard interface {
-	Finish(now keytable.Instant, t keytable.Tally)
+	// step takes n units from the key with hash h, at the rate that want asks for.
+	step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration)
+
+	// refusal returns why the rate that want asks for is not granted, and the rule's
+	// own is in its place, or nil.
+	refusal(want Wanted) error
+
+	// charged returns the instant at which the key with hash h was charged last.
+	charged(h keytable.Hash) keytable.Instant
+
+	// finish counts the decision and unlocks the shard; see keytable.Shard.Finish.
+	finish(now keytable.Instant, t keytable.Tally)
 }
 
 // An Intent is what a step is to do.
@@ -116,7 +115,7 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64) (v Verdi
 func (k *ratedKeys[S, C]) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
-	return k.step(shard, h, want, now, n, do)
+	return (*ratedShard[S, C])(shard).step(h, want, now, n, do)
 }
 
 func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant) {
@@ -124,47 +123,13 @@ func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedSha
 	if k.time.clock == nil {
 		now = shard.Latest(now)
 	}
-	return shard, now
-}
-
-func (k *ratedKeys[S, C]) step(s lockedShard, h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
-	shard := s.(*ratedShard[S, C])
-	ps := shard.Algorithm
-	p := ps.ofTier(want.Tier)
-	if want.Rate != nil {
-		p, _ = ps.pick(want)
-	}
-	if state := shard.Find(h); state != nil && state.plan == p.id {
-		return p.config.Step(&state.state, p.config, now, n, do == Take)
-	} else {
-		return ps.step(shard, state, h, p, now, n, do)
-	}
-}
-
-func (k *ratedKeys[S, C]) refusal(s lockedShard, want Wanted) error {
-	_, err := s.(*ratedShard[S, C]).Algorithm.pick(want)
-	return err
-}
-
-// chargedTo returns the state that the key with hash h is charged to.
-func chargedTo[S any, C Algorithm[S, C]](shard *ratedShard[S, C], h keytable.Hash) *ratedState[S] {
-	state := shard.Find(h)
-	if state == nil {
-		state, _ = shard.Owed(0)
-	}
-	return state
-}
-
-func (k *ratedKeys[S, C]) charged(s lockedShard, h keytable.Hash) keytable.Instant {
-	shard := s.(*ratedShard[S, C])
-	state := chargedTo(shard, h)
-	return shard.Algorithm.of(state).config.Charged(&state.state)
+	return (*ratedShard[S, C])(shard), now
 }
 
 func (k *ratedKeys[S, C]) GiveBack(h keytable.Hash, then keytable.Instant, n int64) (Verdict, time.Duration) {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
-	state, p := chargedTo(shard, h), shard.Algorithm.base
+	state, p := (*ratedShard[S, C])(shard).chargedTo(h), shard.Algorithm.base
 	if at := shard.Algorithm.of(state); at != nil { // else the key was reset meanwhile
 		p = at
 		p.config.GiveBack(&state.state, then, n)

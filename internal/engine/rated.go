@@ -12,8 +12,49 @@ type ratedState[S any] struct {
 	plan  uint32 // the id of the plan that state was written under; 0 if it never was
 }
 
-// A ratedShard is a shard of the keys of a rule.
-type ratedShard[S any, C Algorithm[S, C]] = keytable.Shard[ratedState[S], *ratePlans[S, C]]
+// A tableShard is a shard of the keys of a rule, as the table knows it.
+type tableShard[S any, C Algorithm[S, C]] = keytable.Shard[ratedState[S], *ratePlans[S, C]]
+
+// A ratedShard is a tableShard that decides.
+type ratedShard[S any, C Algorithm[S, C]] tableShard[S, C]
+
+func (s *ratedShard[S, C]) step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {
+	ps := s.Algorithm
+	p := ps.ofTier(want.Tier)
+	if want.Rate != nil {
+		p, _ = ps.pick(want)
+	}
+	shard := (*tableShard[S, C])(s)
+	state := shard.Find(h)
+	if state != nil && state.plan == p.id {
+		return p.config.Step(&state.state, p.config, now, n, do == Take)
+	}
+	return ps.step(shard, state, h, p, now, n, do)
+}
+
+func (s *ratedShard[S, C]) refusal(want Wanted) error {
+	_, err := s.Algorithm.pick(want)
+	return err
+}
+
+func (s *ratedShard[S, C]) charged(h keytable.Hash) keytable.Instant {
+	state := s.chargedTo(h)
+	return s.Algorithm.of(state).config.Charged(&state.state)
+}
+
+// chargedTo returns the state that the key with hash h is charged to.
+func (s *ratedShard[S, C]) chargedTo(h keytable.Hash) *ratedState[S] {
+	shard := (*tableShard[S, C])(s)
+	state := shard.Find(h)
+	if state == nil {
+		state, _ = shard.Owed(0)
+	}
+	return state
+}
+
+func (s *ratedShard[S, C]) finish(now keytable.Instant, t keytable.Tally) {
+	(*tableShard[S, C])(s).Finish(now, t)
+}
 
 // of returns the plan that s was written under, or nil.
 func (ps *ratePlans[S, C]) of(s *ratedState[S]) *ratePlan[C] {
@@ -26,7 +67,7 @@ func (ps *ratePlans[S, C]) of(s *ratedState[S]) *ratePlan[C] {
 // step takes n units at plan p for the key with hash h, whose state is s, or nil if it has
 // none. If s was written under another plan, it is brought to p first, and stays so if the
 // step may change that, whatever the answer.
-func (ps *ratePlans[S, C]) step(shard *ratedShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
+func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
 	switch {
 	case s == nil && do == Take:
 		return ps.takeUnseen(shard, h, p, now, n)
@@ -61,7 +102,7 @@ func (ps *ratePlans[S, C]) adopt(s *ratedState[S], from, to *ratePlan[C], now ke
 }
 
 // takeUnseen takes n units at now for the key with hash h, which has no state yet.
-func (ps *ratePlans[S, C]) takeUnseen(shard *ratedShard[S, C], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64) (Verdict, time.Duration) {
+func (ps *ratePlans[S, C]) takeUnseen(shard *tableShard[S, C], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64) (Verdict, time.Duration) {
 	owed, seen := shard.Owed(now)
 	v, delay := ps.stepShared(shard, owed, p, seen, n, false)
 	if v.RetryAfter != 0 {
@@ -96,7 +137,7 @@ func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[C], now keytab
 }
 
 // stepShared takes n units at plan p for a key without a state.
-func (ps *ratePlans[S, C]) stepShared(shard *ratedShard[S, C], owed *ratedState[S], p *ratePlan[C], now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration) {
+func (ps *ratePlans[S, C]) stepShared(shard *tableShard[S, C], owed *ratedState[S], p *ratePlan[C], now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration) {
 	s := shard.Scratch(*owed)
 	ps.share(s, p, now)
 	v, delay = p.config.Step(&s.state, ps.of(s).config, now, n, charge)

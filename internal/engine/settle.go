@@ -17,9 +17,7 @@ type Part struct {
 	Want   Wanted        // the rate to decide at
 	Shadow bool          // it never denies the others, and is charged if it fits and they allow
 
-	taken bool           // whether the key was charged
-	tally keytable.Tally // what the decision counts as
-	shard lockedShard    // while it is locked
+	shard lockedShard // that of the key, while it is locked
 
 	Verdict                  // the answer
 	Delay   time.Duration    // how long to hold the request, if it is granted
@@ -49,81 +47,80 @@ type Outcome struct {
 
 // Settle decides by all parts at once. It locks their keys, in the order of parts, which
 // must be the same in all decisions; reads the clock once; asks all; and charges all that
-// fit if every part that is no shadow fits, or else none.
+// fit if every part that is no shadow fits, or else none. Each shard then learns of the
+// reading, so that time follows the order of its lock.
 //
 // began is a reading of the machine's clock that was made for this decision, or 0; it is
 // not used if t has another clock.
-func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) (out Outcome) {
-	last := lock(t, parts, began, &out)
-
-	// Of those that may deny, the last one may take at once if all others grant:
-	// if it denies, nobody has taken anything.
-	ask := Look
-	if order.Take {
-		ask = Probe
-	}
-	out.Passes = true
-	for i := range parts {
-		p := &parts[i]
-		if p.Shadow {
-			continue
-		}
-		do := ask
-		if i == last && out.Passes && order.Take && order.Within == AnyDelay {
-			do = Take
-		}
-		p.step(out.Now, order.N, do)
-		out.Passes = out.Passes && p.RetryAfter == 0
-		out.Late = out.Late || p.Delay > order.Within
-	}
-	out.Late = out.Late && out.Passes
-
-	charge := order.Take && out.Passes && !out.Late
-	count := charge || order.Take && !out.Passes && !order.AskAgain
-	for i := range parts {
-		p := &parts[i]
-		switch {
-		case charge && !p.taken && (p.Shadow || p.RetryAfter == 0):
-			p.step(out.Now, order.N, Take)
-		case p.Shadow:
-			p.step(out.Now, order.N, ask)
-		}
-		if count {
-			p.count(out.Passes)
-		}
-		if order.Revocable && p.taken {
-			p.Then = p.Keys.charged(p.shard, p.Hash)
-		}
-	}
-	if order.AskAgain && !out.Passes {
-		out.DelayThen = delayThen(parts, out.Now, order.N)
-	}
-	unlock(t, parts, out.Now)
-	return out
-}
-
-// lock locks the keys of parts and notes in out the reading of the clock that is then the
-// time. It returns the index of the last part that is no shadow, or -1.
-func lock(t *Timeline, parts []Part, began keytable.Instant, out *Outcome) (last int) {
-	last = -1
-	if t.clock == nil {
-		if out.Now = began; began == 0 {
-			out.Now = keytable.InstantAt(time.Since(t.start))
-		}
+func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outcome {
+	now, last := began, -1 // last is the last part that is no shadow
+	if t.clock == nil && now == 0 {
+		now = keytable.InstantAt(time.Since(t.start))
 	}
 	for i := range parts {
 		p := &parts[i]
 		if p.Keys != nil {
-			p.shard, out.Now = p.Keys.lock(p.Hash, out.Now)
+			p.shard, now = p.Keys.lock(p.Hash, now)
 		}
 		if !p.Shadow {
 			last = i
 		}
 	}
+	latest := now
 	if t.clock != nil {
-		out.Now = readLocked(t, parts)
+		now, latest = readLocked(t, parts), 0
 	}
-	return last
+
+	ask := Look
+	if order.Take {
+		ask = Probe
+	}
+	passes, late, taken := true, false, -1
+	for i := range parts {
+		p := &parts[i]
+		if p.Shadow {
+			continue
+		}
+		if p.shard != nil {
+			do := ask
+			if i == last && passes && order.Take && order.Within == AnyDelay {
+				// If it denies now, no part has taken anything; if it grants, all do.
+				do, taken = Take, i
+			}
+			p.Verdict, p.Delay = p.shard.step(p.Hash, p.Want, now, order.N, do)
+		}
+		passes = passes && p.RetryAfter == 0
+		late = late || p.Delay > order.Within
+	}
+	late = late && passes
+
+	out := Outcome{Now: now, Passes: passes, Late: late}
+	if order.AskAgain && !passes {
+		out.DelayThen = delayThen(parts, now, order.N)
+	}
+	charge := order.Take && passes && !late
+	counted := charge || order.Take && !passes && !order.AskAgain
+	for i := range parts {
+		p := &parts[i]
+		if p.shard == nil {
+			continue
+		}
+		switch {
+		case charge && i != taken && (p.Shadow || p.RetryAfter == 0):
+			p.Verdict, p.Delay = p.shard.step(p.Hash, p.Want, now, order.N, Take)
+		case p.Shadow:
+			p.Verdict, p.Delay = p.shard.step(p.Hash, p.Want, now, order.N, ask)
+		}
+		if p.Want.Rate != nil {
+			p.Err = p.shard.refusal(p.Want)
+		}
+		if order.Revocable && charge && p.RetryAfter == 0 {
+			p.Then = p.shard.charged(p.Hash)
+		}
+		p.shard.finish(latest, tally(counted, passes, p.RetryAfter == 0, p.Shadow))
+		p.shard = nil
+	}
+	return out
 }
 
 // readLocked reads the clock while all parts are locked. A clock that panics leaves them
@@ -131,8 +128,10 @@ func lock(t *Timeline, parts []Part, began keytable.Instant, out *Outcome) (last
 func readLocked(t *Timeline, parts []Part) keytable.Instant {
 	panicked := true
 	defer func() {
-		if panicked {
-			unlock(t, parts, 0)
+		for i := range parts {
+			if p := &parts[i]; panicked && p.shard != nil {
+				p.shard.finish(0, keytable.Uncounted)
+			}
 		}
 	}()
 	now := t.Now()
@@ -140,45 +139,19 @@ func readLocked(t *Timeline, parts []Part) keytable.Instant {
 	return now
 }
 
-// unlock counts the decision and unlocks all parts. Where the machine's clock was read
-// before they were locked, it tells each shard of the latest reading that any of them has
-// seen.
-func unlock(t *Timeline, parts []Part, now keytable.Instant) {
-	if t.clock != nil {
-		now = 0
-	}
-	for i := range parts {
-		if p := &parts[i]; p.shard != nil {
-			p.shard.Finish(now, p.tally)
-			p.shard = nil
-		}
-	}
-}
-
-// step has the part's keys asked, if it has any.
-func (p *Part) step(now keytable.Instant, n int64, do Intent) {
-	if p.Keys == nil {
-		return
-	}
-	p.Verdict, p.Delay = p.Keys.step(p.shard, p.Hash, p.Want, now, n, do)
-	if p.Want.Rate != nil {
-		p.Err = p.Keys.refusal(p.shard, p.Want)
-	}
-	p.taken = do == Take && p.RetryAfter == 0
-}
-
-// count notes what the decision counts as in the totals of the part's rule.
-func (p *Part) count(passes bool) {
+// tally returns what a decision counts as in the totals of a rule, if it is counted at
+// all. passes says whether the request does, and granted whether the rule alone would
+// grant it.
+func tally(counted, passes, granted, shadow bool) keytable.Tally {
 	switch {
-	case p.RetryAfter == 0:
-		if passes { // otherwise only other rules have denied
-			p.tally = keytable.Allowed
-		}
-	case p.Shadow:
-		p.tally = keytable.Shadowed
-	default:
-		p.tally = keytable.Denied
+	case !counted || granted && !passes: // only other rules have denied it
+		return keytable.Uncounted
+	case granted:
+		return keytable.Allowed
+	case shadow:
+		return keytable.Shadowed
 	}
+	return keytable.Denied
 }
 
 // delayThen returns the Delay that a denied request would have at the instant at which
@@ -194,8 +167,8 @@ func delayThen(parts []Part, now keytable.Instant, n int64) (delay time.Duration
 		return 0
 	}
 	for i := range parts {
-		if p := &parts[i]; p.Keys != nil && !p.Shadow {
-			_, d := p.Keys.step(p.shard, p.Hash, p.Want, now.Add(wait), n, Look)
+		if p := &parts[i]; p.shard != nil && !p.Shadow {
+			_, d := p.shard.step(p.Hash, p.Want, now.Add(wait), n, Look)
 			delay = max(delay, d)
 		}
 	}
