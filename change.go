@@ -183,7 +183,7 @@ func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
 			commit(now)
 		}
 	}
-	l.set.Store(newRuleSet(active, l.settings.observer != nil))
+	l.set.Store(newRuleSet(active))
 	l.waiters.WakeAll()
 	return nil
 }
@@ -191,7 +191,10 @@ func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
 // activate returns r at work, and how to make its rates those in force for the keys
 // that it takes over from old, if it does.
 func (l *RateLimiter) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, func(now instant), error) {
-	a := &activeRule{Rule: r, isDefault: isDefault, keyed: kindOf(r.Key)}
+	a := &activeRule{Rule: r, isDefault: isDefault, title: r.Name, keyed: kindOf(r.Key)}
+	if l.settings.solo {
+		a.title = ""
+	}
 	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil)
 	if keeps {
 		a.serial, a.totals = old.serial, old.totals

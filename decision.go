@@ -20,7 +20,7 @@ import (
 type decision struct {
 	request Request
 	order   engine.Order
-	began   instant // the limiter's reading of the machine's clock, made early to time the decision, or 0
+	watch   stopwatch // running if there is an observer
 
 	rules   []*activeRule // in the order of locks; the one with a custom limiter comes last
 	named   []*activeRule // what rules are, if the request names them
@@ -34,7 +34,7 @@ type decision struct {
 
 // An origin says where the answer of a rule comes from.
 type origin struct {
-	source   Source      // empty if the rule was not asked
+	by       answerer    // 0 if the rule was not asked
 	rate     Rate        // what a store is asked for
 	resolved engine.Rate // what Resolve has given; the part's Want points to it
 }
@@ -72,14 +72,9 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if set == nil {
 		return unlimited, nil
 	}
-	var began time.Time
 	observed := d.order.Take && l.settings.observer != nil
-	switch {
-	case !observed:
-	case l.time.Machine():
-		d.began = l.time.Now() // it serves as the decision's own reading too
-	default:
-		began = time.Now()
+	if observed {
+		d.watch = startWatch(&l.time)
 	}
 	if err := d.prepare(set); err != nil {
 		return Result{}, err
@@ -97,18 +92,9 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 		return Result{}, err
 	}
 	binding := d.answer(&res)
-	if l.settings.solo {
-		res.Rule = "" // it has no rules
-	}
 	err = d.problems()
 	if observed && d.decided() {
-		took := time.Duration(0)
-		if l.time.Machine() {
-			took = time.Duration(l.time.Now().Since(d.began))
-		} else {
-			took = time.Since(began)
-		}
-		l.tell(d, &res, binding, err, took)
+		l.tell(&d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins}, binding, &res, err, d.watch.took(&l.time))
 	}
 	return res, err
 }
@@ -145,7 +131,7 @@ func (d *decision) prepare(set *ruleSet) error {
 		p.Keys, p.Hash, p.Shadow = r.keys, r.keyed.hash(&d.request), !r.enforces()
 		p.Want.Tier = d.request.Tier
 		if r.keys != nil {
-			o.source = SourceMemory
+			o.by = byMemory
 		}
 		if r.Resolve != nil {
 			if rate, ok := r.Resolve(d.request); ok {
@@ -165,7 +151,7 @@ func (d *decision) decideHere(t *engine.Timeline) {
 		parts = parts[:d.custom]
 		d.order.Revocable = d.order.Take
 	}
-	d.Outcome = engine.Settle(t, parts, d.order, d.began)
+	d.Outcome = engine.Settle(t, parts, d.order, d.watch.began)
 }
 
 // askCustom asks the custom limiter, if there is one, after all other rules have taken
@@ -189,7 +175,7 @@ func (d *decision) askCustom(ctx context.Context) error {
 		// What it has taken cannot be given back: look first.
 		if res, err := limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.order.Within {
 			setResult(p, res)
-			o.source = SourceLimiter
+			o.by = byLimiter
 			d.Late = true
 			return nil
 		}
@@ -205,9 +191,9 @@ func (d *decision) askCustom(ctx context.Context) error {
 	}
 	setResult(p, res)
 	p.Err = err
-	o.source = SourceLimiter
+	o.by = byLimiter
 	if res.Degraded {
-		o.source = SourcePolicy
+		o.by = byPolicy
 	}
 	d.Passes = res.Allowed || p.Shadow
 	keep = d.Passes
@@ -262,12 +248,12 @@ func (t *totals) count(shadow, allowed bool) {
 // binding rule, or -1 if no rule enforces.
 func (d *decision) answer(res *Result) (binding int) {
 	n := len(d.rules)
-	if d.custom >= 0 && d.origins[d.custom].source == "" {
+	if d.custom >= 0 && d.origins[d.custom].by == 0 {
 		n = d.custom // it was not asked
 	}
 	binding = answer(d.rules[:n], d.parts[:n], d.Passes, res)
 	for i := range d.origins[:n] {
-		if d.origins[i].source == SourcePolicy && !d.parts[i].Shadow {
+		if d.origins[i].by == byPolicy && !d.parts[i].Shadow {
 			res.Degraded = true
 		}
 	}
@@ -296,7 +282,7 @@ func answer(rules []*activeRule, parts []engine.Part, passes bool, res *Result) 
 		return binding
 	}
 	fill(res, &parts[binding].Verdict)
-	res.Allowed, res.Remaining, res.Rule = passes, int(int64(left)), rules[binding].Name
+	res.Allowed, res.Remaining, res.Rule = passes, int(int64(left)), rules[binding].title
 	if passes {
 		res.Delay = delay
 	}

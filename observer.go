@@ -62,35 +62,85 @@ type Decision struct {
 	Request Request
 }
 
-// tell tells the observer of d: of the answer, and of what each shadow rule would have
-// answered.
-func (l *RateLimiter) tell(d *decision, res *Result, binding int, err error, took time.Duration) {
-	told := Decision{Cost: int(d.order.N), Source: SourceNone, Err: err, Took: took}
-	if l.settings.observeRequests {
-		told.Request = d.request
+// A stopwatch measures how long a decision takes, on the machine's clock.
+type stopwatch struct {
+	began instant   // by the limiter's clock, if that is the machine's; else 0
+	start time.Time // if the limiter has another clock
+}
+
+// startWatch returns a stopwatch for a limiter with the timeline t. If that is the
+// machine's, the decision may go by the same reading.
+func startWatch(t *engine.Timeline) stopwatch {
+	if t.Machine() {
+		return stopwatch{began: t.Now()}
 	}
-	if binding >= 0 || len(d.rules) == 0 {
+	return stopwatch{start: time.Now()}
+}
+
+// took returns the time since w was started.
+func (w stopwatch) took(t *engine.Timeline) time.Duration {
+	if t.Machine() {
+		return time.Duration(t.Now().Since(w.began))
+	}
+	return time.Since(w.start)
+}
+
+// An answerer is a Source, or 0 where nothing has answered. It is a number, so that what
+// is told to the observer does not hold on to the memory of the decision.
+type answerer uint8
+
+const (
+	byMemory answerer = 1 + iota
+	byStore
+	byPolicy
+	byLimiter
+)
+
+var sources = [...]Source{byMemory: SourceMemory, byStore: SourceStore, byPolicy: SourcePolicy, byLimiter: SourceLimiter}
+
+// verdicts are what the rules of a request have said.
+type verdicts struct {
+	parts   []engine.Part
+	origins []origin // of parts, or nil: by has answered for all
+	by      answerer
+}
+
+// from returns what has answered for the i-th part.
+func (vs *verdicts) from(i int) answerer {
+	if vs.origins != nil {
+		return vs.origins[i].by
+	}
+	return vs.by
+}
+
+// tell tells the observer of a decision on req by rules: of the answer res, which is that of
+// the binding rule, and of what each shadow rule would have answered.
+func (l *RateLimiter) tell(req *Request, rules []*activeRule, vs *verdicts, binding int, res *Result, err error, took time.Duration) {
+	told := Decision{Cost: max(req.Cost, 1), Source: SourceNone, Err: err, Took: took}
+	if l.settings.observeRequests {
+		told.Request = *req
+	}
+	if binding >= 0 || len(rules) == 0 {
 		told.Result = *res
 		if binding >= 0 {
-			told.of(d, binding)
+			told.of(rules[binding], vs.from(binding))
 		}
 		observe(l.settings.observer, &told)
 	}
-	for i := range d.parts {
-		p := &d.parts[i]
-		if !p.Shadow || d.origins[i].source == "" {
+	for i := range vs.parts {
+		p, by := &vs.parts[i], vs.from(i)
+		if !p.Shadow || by == 0 {
 			continue
 		}
-		told.of(d, i)
-		told.Result = shadowResult(d.rules[i].Name, p, told.Source == SourcePolicy)
+		told.of(rules[i], by)
+		told.Result = shadowResult(rules[i].Name, p, by == byPolicy)
 		observe(l.settings.observer, &told)
 	}
 }
 
-// of makes t what the i-th rule of d has decided, but for the Result.
-func (t *Decision) of(d *decision, i int) {
-	r := d.rules[i]
-	t.Rule, t.KeyType, t.Mode, t.Source = r.Name, r.Key, r.Mode, d.origins[i].source
+// of makes t what the rule r has decided, but for the Result.
+func (t *Decision) of(r *activeRule, by answerer) {
+	t.Rule, t.KeyType, t.Mode, t.Source = r.Name, r.Key, r.Mode, sources[by]
 }
 
 // shadowResult returns what the rule of this name, whose part is p, would have answered.

@@ -141,32 +141,62 @@ const maxPlain = 4
 // res points. It reports whether it has: if there is a store, it has only if that would
 // not be asked. err then says why the failure policy has answered.
 //
-// It allocates nothing, and it keeps what a decision needs on the stack.
+// It allocates nothing: what a decision needs is on the stack.
 func (l *RateLimiter) takePlain(g *ruleGroup, req *Request, res *Result) (done bool, err error) {
-	n := int64(max(req.Cost, 1))
 	if l.settings.store != nil {
 		if err = l.refusal(g, req); err == nil {
-			return l.deniedAtOnce(g, req, int(n), res), nil
+			return l.deniedAtOnce(g, req, res), nil
 		}
 	}
-	if r := g.only; r != nil {
-		var v engine.Verdict
-		v, res.Delay = r.local.Decide(r.keyed.hash(req), req.Tier, n)
-		fill(res, &v)
-		res.Rule, res.Degraded = r.Name, err != nil
-		return true, err
+	r, observed := g.only, l.settings.observer != nil
+	var watch stopwatch
+	if observed {
+		watch = startWatch(&l.time)
 	}
-	var parts [maxPlain]engine.Part
+	switch {
+	case r != nil:
+		var v engine.Verdict
+		v, res.Delay = r.local.Decide(r.keyed.hash(req), req.Tier, int64(max(req.Cost, 1)), watch.began)
+		fill(res, &v)
+		res.Rule, res.Degraded = r.title, err != nil
+		if observed {
+			l.tellPlain(g, req, nil, 0, res, err, watch)
+		}
+	case len(g.rules) <= 2:
+		// To zero the larger array would take a tenth of the decision's time.
+		var parts [2]engine.Part
+		l.settlePlain(g, req, parts[:len(g.rules)], res, err, watch)
+	default:
+		var parts [maxPlain]engine.Part
+		l.settlePlain(g, req, parts[:len(g.rules)], res, err, watch)
+	}
+	return true, err
+}
+
+// settlePlain is takePlain for a group of several rules. parts are zero, one for each rule.
+func (l *RateLimiter) settlePlain(g *ruleGroup, req *Request, parts []engine.Part, res *Result, err error, watch stopwatch) {
 	for i, r := range g.rules {
 		p := &parts[i]
 		p.Keys, p.Hash, p.Shadow = r.local, r.keyed.hash(req), !r.enforces()
 		p.Want.Tier = req.Tier
 	}
-	outcome := engine.Settle(&l.time, parts[:len(g.rules)], engine.Order{N: n, Take: true, Within: engine.AnyDelay}, 0)
-	if binding := answer(g.rules, parts[:len(g.rules)], outcome.Passes, res); binding >= 0 {
-		res.Degraded = err != nil
+	order := engine.Order{N: int64(max(req.Cost, 1)), Take: true, Within: engine.AnyDelay}
+	outcome := engine.Settle(&l.time, parts, order, watch.began)
+	binding := answer(g.rules, parts, outcome.Passes, res)
+	res.Degraded = err != nil && binding >= 0
+	if l.settings.observer != nil {
+		l.tellPlain(g, req, parts, binding, res, err, watch)
 	}
-	return true, err
+}
+
+// tellPlain tells the observer of a decision by the rules of g. parts may be nil if there
+// is one rule. err says why the store was not asked, if there is one.
+func (l *RateLimiter) tellPlain(g *ruleGroup, req *Request, parts []engine.Part, binding int, res *Result, err error, watch stopwatch) {
+	by := byMemory
+	if err != nil {
+		by = byPolicy
+	}
+	l.tell(req, g.rules, &verdicts{parts: parts, by: by}, binding, res, err, watch.took(&l.time))
 }
 
 // Reset makes clientID as good as new for endpoint, and wakes the waiters, who try again.

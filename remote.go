@@ -85,18 +85,18 @@ func (l *RateLimiter) refusal(g *ruleGroup, req *Request) error {
 	return l.breakers.Refusal(parts, l.time.Now())
 }
 
-// deniedAtOnce answers a request for n units from the group g, which is plain, by res if
-// the store denies it without being asked, and reports whether it does.
-func (l *RateLimiter) deniedAtOnce(g *ruleGroup, req *Request, n int, res *Result) (denied bool) {
+// deniedAtOnce answers req by res if the store, without being called, denies it by the
+// rules of g, which is plain. It reports whether it does.
+func (l *RateLimiter) deniedAtOnce(g *ruleGroup, req *Request, res *Result) (denied bool) {
 	r := g.only
 	if l.denier == nil || r == nil || len(r.Tiers) > 0 {
 		return false
 	}
 	ask := r.ask(req, r.Rate)
-	ask.N = n
+	ask.N = max(req.Cost, 1)
 	if *res, denied = l.denier.Denied(ask); denied {
 		r.totals.denied.Add(1)
-		res.Rule = r.Name
+		res.Rule = r.title
 	}
 	return denied
 }
@@ -254,7 +254,7 @@ func (d *decision) setResults(results []Result) {
 	for i, r := range d.rules {
 		p, res := &d.parts[i], results[i]
 		setResult(p, res)
-		d.origins[i].source = SourceStore
+		d.origins[i].by = byStore
 		if !p.Shadow {
 			d.Passes = d.Passes && res.Allowed
 			d.Late = d.Late || p.Delay > d.order.Within
@@ -275,7 +275,7 @@ func (d *decision) setResults(results []Result) {
 func (l *RateLimiter) fallBack(d *decision) {
 	for i, r := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
-		o.source = SourcePolicy
+		o.by = byPolicy
 		switch remote := r.remote; remote.policy.kind {
 		case failOpenly:
 			p.Verdict = engine.Verdict{Limit: -1, Left: -1}

@@ -16,6 +16,7 @@ type activeRule struct {
 	Rule // completed
 
 	isDefault bool
+	title     string      // the name in results: Name, or empty for a limiter by itself
 	index     int         // place in the order of rules
 	serial    uint64      // place in the order of locks: that in which the keys were made
 	keyed     keyKind     // of Key
@@ -62,7 +63,7 @@ type ruleGroup struct {
 	rules []*activeRule // in the order of locks; those with a Limiter come last
 
 	// plain says that only keys in this process decide, at rates that are known
-	// beforehand, and that there is no observer: see RateLimiter.takePlain.
+	// beforehand; see RateLimiter.takePlain.
 	plain bool
 
 	// only is the one rule of the group, if that is plain and enforces.
@@ -76,8 +77,8 @@ type prefix struct {
 	parent int // the longest other prefix that text begins with, or -1
 }
 
-// newRuleSet returns the set of rules. observed says that there is an observer.
-func newRuleSet(rules []*activeRule, observed bool) *ruleSet {
+// newRuleSet returns the set of rules.
+func newRuleSet(rules []*activeRule) *ruleSet {
 	s := &ruleSet{
 		rules:    rules,
 		byName:   make(map[string]*activeRule, len(rules)),
@@ -101,12 +102,12 @@ func newRuleSet(rules []*activeRule, observed bool) *ruleSet {
 		s.prefixes = append(s.prefixes, prefix{text, group, -1})
 	}
 	s.nest()
-	s.fallback.classify(observed)
+	s.fallback.classify()
 	for _, group := range s.exact {
-		group.classify(observed)
+		group.classify()
 	}
 	for _, p := range s.prefixes {
-		p.group.classify(observed)
+		p.group.classify()
 	}
 	return s
 }
@@ -119,11 +120,10 @@ func into(groups map[string]*ruleGroup, text string, r *activeRule) {
 	groups[text].rules = append(groups[text].rules, r)
 }
 
-// classify sorts the rules of g and finds out what deciding by them takes. observed says
-// that there is an observer.
-func (g *ruleGroup) classify(observed bool) {
+// classify sorts the rules of g and finds out what deciding by them takes.
+func (g *ruleGroup) classify() {
 	inLockOrder(g.rules)
-	g.plain = !observed && len(g.rules) > 0 && len(g.rules) <= maxPlain
+	g.plain = len(g.rules) > 0 && len(g.rules) <= maxPlain
 	for _, r := range g.rules {
 		g.plain = g.plain && r.local != nil && r.Resolve == nil
 	}

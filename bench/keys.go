@@ -31,11 +31,11 @@ func (n Names) String() string {
 	return fmt.Sprintf("Names(%d)", uint8(n))
 }
 
-const (
-	// KeyLen is the length, in bytes, of an even key, of key number 0 of the
-	// varied ones, and of all the varied ones on average.
-	KeyLen = 24
+// KeyLen is the length, in bytes, of an even key, of key number 0 of the varied ones, and
+// of all the varied ones on average.
+const KeyLen = 24
 
+const (
 	shortest, longest = 8, 40 // of varied keys
 	longLen           = 64    // of long keys
 )

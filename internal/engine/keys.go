@@ -11,8 +11,8 @@ import (
 // algorithm, so that rules of several can take part in one decision.
 type Keys interface {
 	// Decide takes n units for the key with hash h, at the rate of tier. It is the
-	// whole decision where one rule decides by itself.
-	Decide(h keytable.Hash, tier string, n int64) (Verdict, time.Duration)
+	// whole decision where one rule decides by itself. For began see [Settle].
+	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (Verdict, time.Duration)
 
 	// Ask looks at the key, or takes n units from it, at now; see [Intent].
 	Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration)
@@ -89,9 +89,9 @@ func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, config
 }
 
 // Decide is, for a rule, what [Limiter.Decide] is for a limiter.
-func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64) (v Verdict, delay time.Duration) {
-	var now keytable.Instant
-	if k.time.clock == nil {
+func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration) {
+	now := began
+	if k.time.clock == nil && now == 0 {
 		now = keytable.InstantAt(time.Since(k.time.start))
 	}
 	shard, state := k.table.Open(h)
