@@ -1,14 +1,11 @@
 package ratelimit
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/exact"
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
 // An Algorithm names how a rule counts. The empty Algorithm is
@@ -113,30 +110,4 @@ var refusals = engine.Refusals{
 // errOtherWindow says that r cannot be a rate of a rule whose Per is another.
 func errOtherWindow(r Rate) error {
 	return &ConfigError{"per", r.Per, "must be that of the rule's rate: a window has one length"}
-}
-
-// An instant is a reading of a limiter's clock.
-type instant = keytable.Instant
-
-// newTimeline returns the timeline of c, or of the machine's clock if c is nil.
-func newTimeline(c Clock) engine.Timeline {
-	if fake, ok := c.(*FakeClock); ok {
-		return engine.NewTimeline(fake, fake.alarm)
-	}
-	return engine.NewTimeline(c, nil)
-}
-
-// bucketOf returns the bucket that grants r, or all the problems that r has, joined.
-func bucketOf(r Rate) (exact.Bucket, error) {
-	err := r.Validate()
-	switch burst := int64(r.burst()); {
-	case burst > exact.MaxBurst && r.Burst == 0:
-		err = errors.Join(err, &ConfigError{"requests", r.Requests, "must be at most 4294967295 without a burst"})
-	case burst > exact.MaxBurst:
-		err = errors.Join(err, &ConfigError{"burst", r.Burst, "must be at most 4294967295"})
-	}
-	if err != nil {
-		return exact.Bucket{}, err
-	}
-	return exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst())), nil
 }

@@ -3,6 +3,9 @@ package ratelimit
 import (
 	"sync"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
 // A Clock tells a limiter the time.
@@ -105,4 +108,15 @@ func (c *FakeClock) setLocked(t time.Time) {
 			delete(c.alarms, a)
 		}
 	}
+}
+
+// An instant is a reading of a limiter's clock.
+type instant = keytable.Instant
+
+// newTimeline returns the timeline of c, or of the machine's clock if c is nil.
+func newTimeline(c Clock) engine.Timeline {
+	if fake, ok := c.(*FakeClock); ok {
+		return engine.NewTimeline(fake, fake.alarm)
+	}
+	return engine.NewTimeline(c, nil)
 }

@@ -32,13 +32,6 @@ type decision struct {
 	failed error // why the store did not answer
 }
 
-// An origin says where the answer of a rule comes from.
-type origin struct {
-	by       answerer    // 0 if the rule was not asked
-	rate     Rate        // what a store is asked for
-	resolved engine.Rate // what Resolve has given; the part's Want points to it
-}
-
 var decisions = sync.Pool{New: func() any { return new(decision) }}
 
 // newDecision returns a decision on req that takes, or looks.

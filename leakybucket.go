@@ -52,7 +52,7 @@ type leakyBucketKeys struct {
 type leakyBucketConfig struct{ exact.Bucket }
 
 func newLeakyBucketConfig(r Rate, _ time.Time) (*leakyBucketConfig, error) {
-	b, err := bucketOf(r)
+	b, err := r.bucket()
 	if err != nil {
 		return nil, err
 	}

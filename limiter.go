@@ -172,15 +172,6 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	fill(res, &v)
 }
 
-// fill makes res say what v does.
-func fill(res *Result, v *engine.Verdict) {
-	res.Allowed = v.RetryAfter == 0
-	res.Limit = int(v.Limit)
-	res.Remaining = int(v.Left)
-	res.RetryAfter = v.RetryAfter
-	res.ResetAfter = v.ResetAfter
-}
-
 // decideSolo is decide for a limiter that has a store or an observer, and for the zero
 // value.
 func (k *keyed[S, C]) decideSolo(key string, n int, charge bool, res *Result) {

@@ -98,6 +98,13 @@ const (
 
 var sources = [...]Source{byMemory: SourceMemory, byStore: SourceStore, byPolicy: SourcePolicy, byLimiter: SourceLimiter}
 
+// An origin says where the answer of a rule comes from.
+type origin struct {
+	by       answerer    // 0 if the rule was not asked
+	rate     Rate        // what a store is asked for
+	resolved engine.Rate // what Resolve has given; the part's Want points to it
+}
+
 // verdicts are what the rules of a request have said.
 type verdicts struct {
 	parts   []engine.Part

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
 // A Rate is what a limit is: Requests units granted every Per.
@@ -65,6 +67,21 @@ func (r Rate) burst() int {
 		return r.Requests
 	}
 	return r.Burst
+}
+
+// bucket returns the bucket that grants r, or all the problems that r has, joined.
+func (r Rate) bucket() (exact.Bucket, error) {
+	err := r.Validate()
+	switch burst := int64(r.burst()); {
+	case burst > exact.MaxBurst && r.Burst == 0:
+		err = errors.Join(err, &ConfigError{"requests", r.Requests, "must be at most 4294967295 without a burst"})
+	case burst > exact.MaxBurst:
+		err = errors.Join(err, &ConfigError{"burst", r.Burst, "must be at most 4294967295"})
+	}
+	if err != nil {
+		return exact.Bucket{}, err
+	}
+	return exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst())), nil
 }
 
 // withoutBurst returns the problems that r has with an algorithm that has no

@@ -36,9 +36,6 @@ type RateLimiter struct {
 	made     uint64     // keys of rules made; guarded by changing
 }
 
-// unlimited is the answer where no limit applies.
-var unlimited = Result{Allowed: true, Limit: -1, Remaining: -1}
-
 // New returns a RateLimiter with these rules. Requests that no rule matches are for
 // the default rule, or pass if it is nil. New reports all that is wrong with the
 // rules at once; its errors match [ErrInvalidConfig].
@@ -133,9 +130,6 @@ func (l *RateLimiter) check(ctx context.Context, req *Request, take bool) (Resul
 	defer d.free()
 	return l.run(ctx, d)
 }
-
-// maxPlain is how many rules a plain group has at most.
-const maxPlain = 4
 
 // takePlain decides on req by the rules of g, which is plain, and puts the answer where
 // res points. It reports whether it has: if there is a store, it has only if that would

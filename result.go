@@ -3,6 +3,8 @@ package ratelimit
 import (
 	"math"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
 // Never is the RetryAfter of a request that no wait is long enough for: it
@@ -70,4 +72,16 @@ func (r Result) retryIn(unit time.Duration) (int64, bool) {
 	}
 	// Subtracting first keeps the sum below the largest Duration.
 	return int64((r.RetryAfter-1)/unit) + 1, true
+}
+
+// unlimited is the answer where no limit applies.
+var unlimited = Result{Allowed: true, Limit: -1, Remaining: -1}
+
+// fill makes res say what v does.
+func fill(res *Result, v *engine.Verdict) {
+	res.Allowed = v.RetryAfter == 0
+	res.Limit = int(v.Limit)
+	res.Remaining = int(v.Left)
+	res.RetryAfter = v.RetryAfter
+	res.ResetAfter = v.ResetAfter
 }

@@ -58,6 +58,9 @@ type ruleSet struct {
 	fallback *ruleGroup // of the default rule; empty if there is none
 }
 
+// maxPlain is how many rules a plain group has at most.
+const maxPlain = 4
+
 // A ruleGroup is the rules that apply to an endpoint.
 type ruleGroup struct {
 	rules []*activeRule // in the order of locks; those with a Limiter come last

@@ -51,7 +51,7 @@ type tokenBucketKeys struct {
 type tokenBucketConfig struct{ exact.Bucket }
 
 func newTokenBucketConfig(r Rate, _ time.Time) (*tokenBucketConfig, error) {
-	b, err := bucketOf(r)
+	b, err := r.bucket()
 	if err != nil {
 		return nil, err
 	}
