@@ -228,12 +228,12 @@ type StoreStats struct {
 }
 
 // StoreStats returns how the store answers, or the zero StoreStats if there is none.
-func (l *RateLimiter) StoreStats() StoreStats {
-	if l.breakers == nil {
-		return StoreStats{}
+func (l *RateLimiter) StoreStats() (s StoreStats) {
+	if l.breakers != nil {
+		stats := l.breakers.Stats()
+		s = StoreStats{Parts: stats.Asked, Open: stats.Open, Opened: stats.Opened, LastError: stats.Last}
 	}
-	s := l.breakers.Stats()
-	return StoreStats{Parts: s.Asked, Open: s.Open, Opened: s.Opened, LastError: s.Last}
+	return s
 }
 
 // SlogObserver returns an [Observer] that writes what went wrong to log: denials, also

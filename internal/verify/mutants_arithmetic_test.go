@@ -147,7 +147,7 @@ var windowMutants = []mutant{
 	{
 		name: "estimate in float64", file: "internal/exact/window.go",
 		old: "hi, lo := bits.Mul64(uint64(count), w.Per-offset)\n\tvar quotient, rest uint64",
-		new: "if count > 0 {\n\t\treturn int64(math.Ceil(float64(count) * (float64(w.Per-offset) / float64(w.Per))))\n\t}\n" +
+		new: "if f := float64(count) * (float64(w.Per-offset) / float64(w.Per)); float64(int64(f)) < f {\n\t\treturn int64(f) + 1\n\t} else if count > 0 {\n\t\treturn int64(f)\n\t}\n" +
 			"\thi, lo := bits.Mul64(uint64(count), w.Per-offset)\n\tvar quotient, rest uint64",
 		by: "^TestProperties(OfExtremes)?$/SlidingWindowCounter", why: "the quotient of two whole numbers is not exact in 53 bits",
 	},
@@ -164,9 +164,9 @@ var windowMutants = []mutant{
 		by:  "^TestProperties$/SlidingWindowCounter", why: "RetryAfter is a nanosecond short",
 	},
 	{
-		name: "a quotient that is 1 too small stays so", file: "internal/exact/window.go",
-		old: "if rest = n - quotient*w.Per; rest >= w.Per {",
-		new: "if rest = n - quotient*w.Per; rest > 2*w.Per {",
+		name: "a quotient that is 1 too small stays so", file: "internal/exact/divisor.go",
+		old: "if rest = n - quotient*d.by; rest >= d.by {",
+		new: "if rest = n - quotient*d.by; rest > 2*d.by {",
 		by:  "^TestProperties$/FixedWindow", why: "an instant would lie behind the end of its window",
 	},
 	{

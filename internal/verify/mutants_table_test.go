@@ -4,8 +4,8 @@ package verify
 var decisionMutants = []mutant{
 	{
 		name: "clock read before the lock, not clamped", file: "internal/engine/limiter.go",
-		old: "shard := l.table.Lock(h)\n\tif l.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t} else {\n\t\tnow = l.time.nowLocked(shard)\n\t}",
-		new: "if l.time.clock != nil {\n\t\tnow = l.time.Now()\n\t}\n\tshard := l.table.Lock(h)\n\tif l.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t}",
+		old: "shard, state := l.table.Open(h)\n\tif l.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t} else {\n\t\tnow = l.time.nowLocked(shard)\n\t}",
+		new: "if l.time.clock != nil {\n\t\tnow = l.time.Now()\n\t}\n\tshard, state := l.table.Open(h)\n\tif l.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t}",
 		by:  "^TestLinearizable$", why: "an answer is for an instant before one already answered for",
 	},
 	{
@@ -118,8 +118,8 @@ var tableMutants = []mutant{
 	},
 	{
 		name: "time does not follow the lock", file: "internal/keytable/shard.go",
-		old: "s.latest = max(s.latest, now)",
-		new: "s.latest = now",
+		old: "s.latest = max(s.latest, now)\n\treturn",
+		new: "s.latest = now\n\treturn",
 		by:  "^TestReadingsFollowTheLock$", why: "a reading that was overtaken decides",
 	},
 	{
