@@ -135,6 +135,18 @@ var rulesMutants = []mutant{
 		by:  "^TestPropertiesOfRules$", why: "the totals are of all decisions",
 	},
 	{
+		name: "a key at another rate is stepped at that", file: "internal/engine/keys.go",
+		old: "if state != nil && state.plan == p.id {",
+		new: "if state != nil {",
+		by:  "^TestPropertiesOfChangingTiers$", why: "what is owed is measured in other parts of a token",
+	},
+	{
+		name: "a key at another rate is stepped at that, among several rules", file: "internal/engine/rated.go",
+		old: "if state != nil && state.plan == p.id {",
+		new: "if state != nil {",
+		by:  "^TestPropertiesOf(Rules|ChangingTiers|Changes)$", why: "what is owed is measured in other parts of a token",
+	},
+	{
 		name: "one rule forgets the tier", file: "ratelimit.go",
 		old: "r.local.Decide(r.keyed.hash(req), req.Tier,",
 		new: "r.local.Decide(r.keyed.hash(req), \"\",",

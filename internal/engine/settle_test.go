@@ -1,0 +1,257 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// A quota is the simplest Algorithm: a key is granted limit units, ever. A grant is to be
+// held for a nanosecond for each unit granted before.
+type quota struct{ limit int64 }
+
+type quotaState struct {
+	last keytable.Instant
+	used int64
+}
+
+func (q *quota) Step(s *quotaState, _ *quota, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration) {
+	now = max(now, s.last)
+	v.Limit, v.Left = q.limit, q.limit-s.used
+	switch {
+	case n > v.Left:
+		v.RetryAfter = Never
+		return v, 0
+	case charge:
+		delay = time.Duration(s.used)
+		s.last, s.used = now, s.used+n
+		v.Left -= n
+		return v, delay
+	}
+	return v, time.Duration(s.used)
+}
+
+func (q *quota) Carry(*quotaState, *quota, keytable.Instant)          {}
+func (q *quota) Resize(*quotaState, *quota)                           {}
+func (q *quota) Slower(*quota) bool                                   { return false }
+func (q *quota) Charged(s *quotaState) keytable.Instant               { return s.last }
+func (q *quota) GiveBack(s *quotaState, _ keytable.Instant, n int64)  { s.used -= n }
+func (q *quota) Idle(s *quotaState, _ keytable.Instant) bool          { return s.used == 0 }
+func (q *quota) Inherit(s *quotaState, _ keytable.Instant) quotaState { return *s }
+
+var errRate = errors.New("no such rate")
+
+// quotas returns the keys of a rule that grants each key limit units. Rates below 1 are
+// refused.
+func quotas(t *testing.T, line *Timeline, limit int) *ratedKeys[quotaState, *quota] {
+	t.Helper()
+	configure := func(r Rate) (*quota, error) {
+		if r.Requests < 1 {
+			return nil, errRate
+		}
+		return &quota{int64(r.Requests)}, nil
+	}
+	keys, err := NewKeys[quotaState](line, Rates{Base: Rate{limit, time.Second, 0}, MayGrow: true}, 100, configure, &Refusals{})
+	require.NoError(t, err)
+	return keys.(*ratedKeys[quotaState, *quota])
+}
+
+// handClock is a Clock that is set by hand, and panics if it is to.
+type handClock struct {
+	now    time.Time
+	panics bool
+}
+
+func (c *handClock) Now() time.Time {
+	if c.panics {
+		panic("no time")
+	}
+	return c.now
+}
+
+var (
+	alice = keytable.HashOf("alice")
+	bob   = keytable.HashOf("bob")
+)
+
+// left returns what the key has left.
+func left(k Keys, h keytable.Hash) int64 {
+	v, _ := k.Ask(h, Wanted{}, keytable.Start, 1, Look)
+	return v.Left
+}
+
+// TestSettle plays decisions of three rules, the last of which is a shadow: two of them
+// grant alice 5 units, 3 units and, the shadow, 2.
+func TestSettle(t *testing.T) {
+	for _, row := range []struct {
+		order                  Order
+		used                   int64 // units of the second rule that alice has had before
+		want                   Outcome
+		leftA, leftB, leftS    int64 // after the decision
+		tallyA, tallyB, tallyS string
+		why                    string
+	}{
+		{Order{N: 2, Take: true, Within: AnyDelay}, 0, Outcome{Passes: true}, 3, 1, 0, "a", "a", "a", "all grant, and all are charged"},
+		{Order{N: 3, Take: true, Within: AnyDelay}, 0, Outcome{Passes: true}, 2, 0, 2, "a", "a", "s", "a shadow that does not fit denies nobody"},
+		{Order{N: 4, Take: true, Within: AnyDelay}, 0, Outcome{}, 5, 3, 2, "", "d", "s", "one denies, and none is charged; the first has no part in it"},
+		{Order{N: 2, Take: true, Within: AnyDelay}, 2, Outcome{}, 5, 1, 2, "", "d", "", "a shadow is charged only with the request"},
+		{Order{N: 2, Within: AnyDelay}, 0, Outcome{Passes: true}, 5, 3, 2, "", "", "", "a look charges and counts nothing"},
+		{Order{N: 4, Within: AnyDelay}, 0, Outcome{}, 5, 3, 2, "", "", "", "nor does a look that would be denied"},
+		{Order{N: 1, Take: true, Within: 0}, 1, Outcome{Passes: true, Late: true}, 5, 2, 2, "", "", "", "a Delay that is too long takes nothing"},
+		{Order{N: 1, Take: true, Within: 1}, 1, Outcome{Passes: true}, 4, 1, 1, "a", "a", "a", "one that is just short enough does"},
+		{Order{N: 4, Take: true, Within: AnyDelay, AskAgain: true}, 0, Outcome{}, 5, 3, 2, "", "", "", "a denial that is no decision is not counted"},
+	} {
+		for _, machine := range []bool{false, true} {
+			clock := &handClock{now: time.Unix(1, 0)}
+			line := NewTimeline(clock, nil)
+			if machine {
+				line = NewTimeline(nil, nil)
+			}
+			a, b, s := quotas(t, &line, 5), quotas(t, &line, 3), quotas(t, &line, 2)
+			if row.used > 0 {
+				b.Ask(alice, Wanted{}, keytable.Start, row.used, Take)
+			}
+			parts := []Part{{Keys: a, Hash: alice}, {Keys: b, Hash: alice}, {Keys: s, Hash: alice, Shadow: true}}
+			got := Settle(&line, parts, row.order, 0)
+			if !machine {
+				require.Equal(t, keytable.Start, got.Now, row.why)
+			}
+			got.Now = 0
+			require.Equal(t, row.want, got, row.why)
+			require.Equal(t, []int64{row.leftA, row.leftB, row.leftS}, []int64{left(a, alice), left(b, alice), left(s, alice)}, row.why)
+			require.Equal(t, []string{row.tallyA, row.tallyB, row.tallyS}, []string{tallies(a), tallies(b), tallies(s)}, row.why)
+			require.EqualValues(t, 5, left(a, bob), "%s: another key has its own", row.why)
+		}
+	}
+}
+
+// tallies says what k has counted: a for allowed, d for denied, s for shadowed.
+func tallies(k Keys) (s string) {
+	c := k.Counts()
+	for range c.Allowed {
+		s += "a"
+	}
+	for range c.Denied {
+		s += "d"
+	}
+	for range c.Shadowed {
+		s += "s"
+	}
+	return s
+}
+
+// TestSettleWithOthers has parts that something else has answered for.
+func TestSettleWithOthers(t *testing.T) {
+	line := NewTimeline(&handClock{now: time.Unix(1, 0)}, nil)
+	k := quotas(t, &line, 5)
+	denial := Part{Verdict: Verdict{Limit: 1, RetryAfter: time.Second}}
+	parts := []Part{{Keys: k, Hash: alice}, denial}
+	out := Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay}, 0)
+	assert.False(t, out.Passes, "it denies like any other")
+	assert.Equal(t, denial.Verdict, parts[1].Verdict, "and keeps its answer")
+	assert.EqualValues(t, 5, left(k, alice), "so nothing is charged")
+
+	grant := Part{Verdict: Verdict{Limit: -1, Left: -1}}
+	parts = []Part{{Keys: k, Hash: alice}, grant}
+	out = Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
+	assert.True(t, out.Passes)
+	assert.EqualValues(t, 4, parts[0].Left)
+	assert.Equal(t, out.Now, parts[0].Then, "what may be given back knows when it was taken")
+	k.GiveBack(alice, parts[0].Then, 1)
+	assert.EqualValues(t, 5, left(k, alice))
+	assert.Empty(t, tallies(k), "what was given back was not allowed")
+}
+
+// TestSettleAtOtherRates asks for rates that the rule has, and for one that it has not.
+func TestSettleAtOtherRates(t *testing.T) {
+	line := NewTimeline(&handClock{now: time.Unix(1, 0)}, nil)
+	k := quotas(t, &line, 5)
+	for _, row := range []struct {
+		rate *Rate
+		left int64
+		err  error
+		why  string
+	}{
+		{nil, 4, nil, "the rule's own"},
+		{&Rate{Requests: 9, Per: time.Second}, 7, nil, "a rate that is asked for"},
+		{&Rate{Per: time.Second}, 2, errRate, "an invalid one means the rule's own, and an error"},
+	} {
+		parts := []Part{{Keys: k, Hash: alice, Want: Wanted{Rate: row.rate}}}
+		require.True(t, Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay}, 0).Passes, row.why)
+		require.Equal(t, row.left, parts[0].Left, row.why)
+		require.Equal(t, row.err, parts[0].Err, row.why)
+	}
+}
+
+// TestSettleHandsTheLatestReadingOn checks that time follows the locks of all rules of a
+// decision: where one shard has seen a later reading than the decision's own, that is the
+// decision's time, and all its shards have seen it from then on.
+func TestSettleHandsTheLatestReadingOn(t *testing.T) {
+	line := NewTimeline(nil, nil)
+	a, b := quotas(t, &line, 5), quotas(t, &line, 5)
+	later := line.Now().Add(time.Hour)
+	s := a.table.Lock(alice)
+	s.Latest(later)
+	s.Unlock()
+	for _, parts := range [][]Part{
+		{{Keys: a, Hash: alice}, {Keys: b, Hash: alice}},
+		{{Keys: b, Hash: bob}, {Keys: a, Hash: alice}},
+	} {
+		out := Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay}, 0)
+		require.Equal(t, later, out.Now)
+		s := b.table.Lock(alice)
+		require.Equal(t, later, s.Latest(0), "the other rule's shard has seen it too")
+		s.Unlock()
+	}
+	began := later.Add(time.Hour)
+	out := Settle(&line, []Part{{Keys: a, Hash: alice}}, Order{N: 1, Within: AnyDelay}, began)
+	require.Equal(t, began, out.Now, "a reading that was made before serves")
+}
+
+// TestSettleWhenTheClockPanics checks that no shard stays locked.
+func TestSettleWhenTheClockPanics(t *testing.T) {
+	clock := &handClock{now: time.Unix(1, 0)}
+	line := NewTimeline(clock, nil)
+	a, b := quotas(t, &line, 5), quotas(t, &line, 5)
+	parts := []Part{{Keys: a, Hash: alice}, {Keys: b, Hash: alice}}
+	clock.panics = true
+	require.Panics(t, func() { Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay}, 0) })
+	clock.panics = false
+	require.EqualValues(t, 5, left(a, alice))
+	require.EqualValues(t, 5, left(b, alice))
+	require.Empty(t, tallies(a)+tallies(b))
+}
+
+// TestClaim plays the tries of a waiter.
+func TestClaim(t *testing.T) {
+	for _, row := range []struct {
+		n        int64
+		turn     bool
+		patience time.Duration
+		taken    bool
+		left     int64
+		why      string
+	}{
+		{1, true, AnyDelay, true, 2, "it is there"},
+		{1, false, AnyDelay, false, 3, "it is not the caller's turn"},
+		{1, true, 1, false, 3, "the Delay is too long"},
+		{1, true, 2, true, 2, "the Delay is just short enough"},
+		{4, true, AnyDelay, false, 3, "it is not there"},
+	} {
+		var l Limiter[quotaState, *quota]
+		require.False(t, l.Ready())
+		l.Init(NewTimeline(&handClock{now: time.Unix(1, 0)}, nil), &quota{5}, 10)
+		require.True(t, l.Ready())
+		l.Decide("alice", 2, true)
+		c := l.Claim(alice, row.n, row.turn, row.patience)
+		require.Equal(t, row.taken, c.Taken, row.why)
+		v, _ := l.Decide("alice", 1, false)
+		require.Equal(t, row.left, v.Left, row.why)
+		require.Equal(t, keytable.Start, c.Now, row.why)
+	}
+}
