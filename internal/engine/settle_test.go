@@ -193,18 +193,21 @@ func TestSettleAtOtherRates(t *testing.T) {
 // decision's time, and all its shards have seen it from then on.
 func TestSettleHandsTheLatestReadingOn(t *testing.T) {
 	line := NewTimeline(nil, nil)
-	a, b := quotas(t, &line, 5), quotas(t, &line, 5)
 	later := line.Now().Add(time.Hour)
-	s := a.table.Lock(alice)
-	s.Latest(later)
-	s.Unlock()
-	for _, parts := range [][]Part{
-		{{Keys: a, Hash: alice}, {Keys: b, Hash: alice}},
-		{{Keys: b, Hash: bob}, {Keys: a, Hash: alice}},
-	} {
+	var a *ratedKeys[quotaState, *quota]
+	for _, first := range []bool{true, false} {
+		a = quotas(t, &line, 5)
+		b := quotas(t, &line, 5)
+		s := a.table.Lock(alice)
+		s.Latest(later)
+		s.Unlock()
+		parts := []Part{{Keys: a, Hash: alice}, {Keys: b, Hash: alice}}
+		if !first {
+			parts[0], parts[1] = parts[1], parts[0]
+		}
 		out := Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay}, 0)
 		require.Equal(t, later, out.Now)
-		s := b.table.Lock(alice)
+		s = b.table.Lock(alice)
 		require.Equal(t, later, s.Latest(0), "the other rule's shard has seen it too")
 		s.Unlock()
 	}
