@@ -139,18 +139,18 @@ func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 // the rule's own, and p says why.
 func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin) {
 	o.rate = r.Rate
-	switch want := p.Want.Rate; {
-	case want == nil:
+	want := p.Want.Rate
+	if want == nil {
 		if rate, ok := r.Tiers[p.Want.Tier]; ok {
 			o.rate = rate
 		}
-	default:
-		if p.Err = checkResolved(r, Rate(*want), supportsOf(l.settings.store)); p.Err != nil {
-			p.Want = engine.Wanted{}
-			return
-		}
-		o.rate = Rate(*want)
+		return
 	}
+	if p.Err = checkResolved(r, Rate(*want), supportsOf(l.settings.store)); p.Err != nil {
+		p.Want = engine.Wanted{}
+		return
+	}
+	o.rate = Rate(*want)
 }
 
 // checkResolved returns why rate cannot be one of the rates of r, or nil.

@@ -39,12 +39,13 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	var programs [2]program
 	for i, path := range flag.Args()[:2] {
 		programs[i] = func() ([]byte, error) { return run(ctx, path, flag.Args()[2:]) }
 	}
-	if err := alternate(os.Stdout, os.Stderr, programs, *rounds); err != nil {
+	err := alternate(os.Stdout, os.Stderr, programs, *rounds)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "alternate:", err)
 		os.Exit(1)
 	}

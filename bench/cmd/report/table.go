@@ -52,14 +52,14 @@ func allKept(rows []row) bool {
 
 // writeHeader says where, when, with what and how the figures were taken.
 func writeHeader(out io.Writer, args []string, now time.Time) {
-	command := "go run ./bench/cmd/report"
+	command := []string{"go run ./bench/cmd/report"}
 	for _, arg := range args {
-		command += " " + quoted(arg)
+		command = append(command, quoted(arg))
 	}
 	fmt.Fprintf(out, "%s, %d cores, at once %.2f × as fast as one · %s %s/%s · %s · `%s`\n\n",
 		cpu(), runtime.GOMAXPROCS(0), speedup(),
 		runtime.Version(), runtime.GOOS, runtime.GOARCH,
-		now.UTC().Format(time.DateOnly), command)
+		now.UTC().Format(time.DateOnly), strings.Join(command, " "))
 }
 
 // quoted returns arg as a shell takes it.
