@@ -56,9 +56,9 @@ const (
 )
 
 // bucketLimit and windowLimit return what gives the asks of w, after the first of
-// each key, the outcome of w. All rates are such that Requests over Per in
-// nanoseconds is no fraction with a 1 above it: a bucket then divides where it
-// would only have copied.
+// each key, the outcome of w. Unless w is even, the rates are such that Requests over
+// Per in nanoseconds is no fraction with a 1 above it: a bucket then divides where it
+// would only have copied. Most rates that people choose are even.
 //
 // Allowed: a quota of 2^30 that goes down by one with each ask. A bucket is
 // then neither full nor empty and earns a part of a unit between two asks,
@@ -70,10 +70,14 @@ const (
 // Mixed: 3,500,000 a second. A bucket of 100 is soon empty, and then has a unit
 // every 286 ns.
 func bucketLimit(w Workload) Limit {
-	switch w.Outcome {
-	case Denied:
+	switch {
+	case w.Even && w.Outcome == Denied:
+		return Limit{Rate: 10, Per: forever, Burst: 1, MaxKeys: room(w)}
+	case w.Even && w.Outcome == Allowed:
+		return Limit{Rate: 100, Per: time.Second, Burst: plenty, MaxKeys: room(w)}
+	case w.Outcome == Denied:
 		return Limit{Rate: 7, Per: forever, Burst: 1, MaxKeys: room(w)}
-	case Mixed:
+	case w.Outcome == Mixed:
 		return Limit{Rate: 1000 * mixedPerMs, Per: time.Second, Burst: mixedBurst, MaxKeys: room(w)}
 	}
 	return Limit{Rate: 7, Per: 3 * time.Second, Burst: plenty, MaxKeys: room(w)}

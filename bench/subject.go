@@ -31,6 +31,7 @@ type Workload struct {
 	Outcome  Outcome       // what the asks are answered with
 	Parallel bool          // asked by all cores at once, or by one
 	Window   time.Duration // the length of windows that turn; 0 if none does
+	Even     bool          // whether a unit takes a whole number of nanoseconds, as of 100/s
 }
 
 // String returns the workload as it is written in the name of a benchmark.
@@ -45,6 +46,9 @@ func (w Workload) String() string {
 	}
 	if w.Window > 0 {
 		text += "/window=" + w.Window.String()
+	}
+	if w.Even {
+		text += "/rate=even"
 	}
 	return text
 }

@@ -115,16 +115,23 @@ func TestSharesOfMixedAsks(t *testing.T) {
 }
 
 // The rates make a bucket divide: with Requests over Per in its lowest terms,
-// Requests is not 1.
+// Requests is not 1. It is 1 where the workload is even.
 func TestRatesAreFractions(t *testing.T) {
-	for _, outcome := range []Outcome{Allowed, Denied, Mixed} {
-		l := bucketLimit(Workload{Keys: 1, Outcome: outcome})
+	lowest := func(w Workload) int64 {
+		l := bucketLimit(w)
 		a, b := int64(l.Rate), int64(l.Per)
 		for b != 0 {
 			a, b = b, a%b
 		}
-		assert.Greater(t, int64(l.Rate)/a, int64(1), string(outcome))
+		return int64(l.Rate) / a
 	}
+	for _, outcome := range []Outcome{Allowed, Denied, Mixed} {
+		assert.Greater(t, lowest(Workload{Keys: 1, Outcome: outcome}), int64(1), string(outcome))
+	}
+	for _, outcome := range []Outcome{Allowed, Denied} {
+		assert.EqualValues(t, 1, lowest(Workload{Keys: 1, Outcome: outcome, Even: true}), string(outcome))
+	}
+	assert.Equal(t, "keys=1/outcome=denied/cpus=1/rate=even", Workload{Keys: 1, Outcome: Denied, Even: true}.String())
 }
 
 // weighs tells a previous count from none, and from one of this window beside it.
