@@ -1,6 +1,9 @@
 package ratelimit
 
-import "github.com/ratelimit-go/ratelimit/internal/keytable"
+import (
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
 
 // Waiting returns how many calls of Wait stand in line, for whatever key.
 func (k *keyed[S, C]) Waiting() (n int) { return k.waiters.Len() }
@@ -17,3 +20,26 @@ func (c *FakeClock) Alarms() int {
 
 // Counts returns how many decisions the limiter has made.
 func (k *keyed[S, C]) Counts() keytable.Counts { return k.engine.Counts() }
+
+// CheckRules returns what is wrong with rules, as a RateLimiter that is made of them
+// finds it.
+func CheckRules(rules []Rule, defaultRule *Rule, opts ...Option) error {
+	set, err := newSettings(opts)
+	if err != nil {
+		return err
+	}
+	return checkRules(rules, defaultRule, &set)
+}
+
+// CustomOf returns what a Factory made the Limiter of r from, and that Limiter.
+func CustomOf(r Rule) (algoConfig map[string]any, l Limiter) {
+	return r.custom.algoConfig, r.custom.limiter
+}
+
+// What a config may have at most.
+const (
+	MaxRules    = maxRules
+	MaxTiers    = maxTiers
+	MaxProblems = confmap.MaxProblems
+	MaxDepth    = confmap.MaxDepth
+)

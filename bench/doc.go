@@ -7,8 +7,8 @@
 // and a new build of it, or of the benchmarks, in turns and compares their figures.
 //
 // The workloads are those of ordinary use. Keys are of 8 to 40 bytes and written
-// anew for each ask. Rates do not reduce to one unit in so many nanoseconds, so a
-// bucket divides. Windows turn, and the one before has left a count. Buckets run dry
+// anew for each ask. Rates are even, as 100/s is, or uneven, as 7/3s is, where a
+// bucket divides; the name of the line says which. Windows turn, and the one before has left a count. Buckets run dry
 // and refill. Each workload says in a comment which share of its asks is allowed, a
 // test checks it on a clock that is set by hand, and the report shows it where it is
 // neither none nor all.
