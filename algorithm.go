@@ -75,8 +75,7 @@ type algorithm struct {
 // algorithmNames returns the names of the algorithms of this package, sorted.
 func algorithmNames() []Algorithm { return slices.Sorted(maps.Keys(algorithms)) }
 
-// validateBy returns the field validate of an algorithm with this constructor of
-// configurations.
+// validateBy returns the field validate of an algorithm, by its constructor of configurations.
 func validateBy[C any](configure func(Rate, time.Time) (C, error)) func(Rate) error {
 	return func(r Rate) error {
 		_, err := configure(r, time.Time{})
@@ -84,14 +83,14 @@ func validateBy[C any](configure func(Rate, time.Time) (C, error)) func(Rate) er
 	}
 }
 
-// keysBy returns the field keys of an algorithm with this constructor of configurations.
+// keysBy returns the field keys of an algorithm, by its constructor of configurations.
 func keysBy[S any, C engine.Algorithm[S, C]](configure func(Rate, time.Time) (C, error)) func(*engine.Timeline, engine.Rates, int) (engine.Keys, error) {
 	return func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
 		return engine.NewKeys[S](t, r, maxKeys, func(r engine.Rate) (C, error) { return configure(Rate(r), t.Start()) }, &refusals)
 	}
 }
 
-// limiterBy returns the field limiter of an algorithm with this constructor of limiters.
+// limiterBy returns the field limiter of an algorithm, by its constructor of limiters.
 func limiterBy[L Limiter](construct func(Rate, ...Option) (L, error)) func(Rate, ...Option) (Limiter, error) {
 	return func(r Rate, opts ...Option) (Limiter, error) {
 		l, err := construct(r, opts...)

@@ -166,8 +166,7 @@ func (d *decision) askCustom(ctx context.Context) error {
 	}()
 	limiter, key := rule.Limiter, rule.keyed.text(&d.request)
 	if d.order.Take && d.order.Within < engine.AnyDelay && !p.Shadow {
-		// Units that it has taken cannot be given back, so the first call only looks
-		// whether the Delay is short enough.
+		// It cannot give units back, so a first call looks at the Delay.
 		if res, err := limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.order.Within {
 			setResult(p, res)
 			o.by = byLimiter
@@ -221,8 +220,7 @@ func setResult(p *engine.Part, res Result) {
 	case res.Allowed:
 		p.RetryAfter = 0
 	case res.RetryAfter <= 0:
-		// A limiter that denies without a RetryAfter is not called in a busy
-		// loop.
+		// A limiter that denies without a RetryAfter is not called in a busy loop.
 		p.RetryAfter = time.Millisecond
 	}
 }

@@ -21,8 +21,7 @@ var (
 	// would have to wait for more than 292 years.
 	ErrExceedsLimit = errors.New("ratelimit: count exceeds the limit")
 
-	// ErrUnknownRule is matched by the error for the name of a rule that does
-	// not exist.
+	// ErrUnknownRule is matched by the error for the name of a rule that does not exist.
 	ErrUnknownRule = errors.New("ratelimit: unknown rule")
 
 	// ErrStore is matched by the error for a [Store] that could not be

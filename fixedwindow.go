@@ -7,9 +7,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// A FixedWindow is a [Limiter] that counts the units of each key in windows of length Per
-// and grants Requests units in each window. The windows begin at multiples of Per since the
-// Unix epoch. Requests and Per are fields of a [Rate].
+// A FixedWindow is a [Limiter] that counts the units of each key in windows of length
+// [Rate.Per] and grants [Rate.Requests] units in each window. The windows begin at multiples
+// of Per since the Unix epoch.
 //
 // Bound: a key is granted at most Requests units in each window. In an interval of length
 // Per that lies in two windows, it is granted at most 2·Requests, and a client that sends
@@ -24,13 +24,11 @@ import (
 // twice the limit around a boundary does no harm. If it does harm, choose a
 // [SlidingWindowCounter] or a [SlidingWindowLog].
 //
-// [NewFixedWindow] makes a FixedWindow, which is safe for concurrent use by multiple
-// goroutines. The zero FixedWindow denies everything.
+// The zero FixedWindow denies everything; [NewFixedWindow] makes one to use.
 type FixedWindow struct{ fixedWindowKeys }
 
-// NewFixedWindow returns a FixedWindow that grants the rate r, which must have no Burst, to
-// each key. The error lists everything that is wrong with r and opts, and matches
-// [ErrInvalidConfig].
+// NewFixedWindow returns a FixedWindow that grants the rate r, which must have no Burst. An
+// error matches [ErrInvalidConfig].
 func NewFixedWindow(r Rate, opts ...Option) (*FixedWindow, error) {
 	l := new(FixedWindow)
 	if err := l.init(AlgorithmFixedWindow, r, opts, newFixedWindowConfig); err != nil {

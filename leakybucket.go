@@ -8,9 +8,9 @@ import (
 )
 
 // A LeakyBucket is a [Limiter] that spaces requests evenly. It keeps a queue of at most
-// Burst units for each key, and Requests units leave the queue every Per. [Result.Delay]
-// says for how long the caller should hold a granted request; [LeakyBucket.Wait] holds it
-// for the caller. Requests, Per and Burst are the fields of a [Rate].
+// [Rate.Burst] units for each key, and [Rate.Requests] units leave it every [Rate.Per].
+// [Result.Delay] says for how long the caller should hold a granted request;
+// [LeakyBucket.Wait] holds it for the caller.
 //
 // Bound: in any closed interval of length T, a key is granted at most
 // Burst + T·Requests/Per units, as by a [TokenBucket]. If all requests are held for their
@@ -25,12 +25,11 @@ import (
 // Choose a LeakyBucket to protect something that bursts would harm. Choose a [TokenBucket]
 // if callers will not hold requests for their Delay.
 //
-// [NewLeakyBucket] makes a LeakyBucket, which is safe for concurrent use by multiple
-// goroutines. The zero LeakyBucket denies everything.
+// The zero LeakyBucket denies everything; [NewLeakyBucket] makes one to use.
 type LeakyBucket struct{ leakyBucketKeys }
 
-// NewLeakyBucket returns a LeakyBucket that grants the rate r to each key. The error lists
-// everything that is wrong with r and opts, and matches [ErrInvalidConfig].
+// NewLeakyBucket returns a LeakyBucket that grants the rate r. An error matches
+// [ErrInvalidConfig].
 func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
 	l := new(LeakyBucket)
 	if err := l.init(AlgorithmLeakyBucket, r, opts, newLeakyBucketConfig); err != nil {

@@ -19,8 +19,7 @@ import (
 // A key may have any bytes. The empty key is a key like any other. A Limiter is safe for
 // concurrent use by multiple goroutines.
 type Limiter interface {
-	// Allow takes one unit for key if the key has one left. A denial changes
-	// nothing.
+	// Allow takes one unit for key if the key has one left. A denial changes nothing.
 	Allow(key string) Result
 
 	// Take takes n units for key if the key has that many left; otherwise it

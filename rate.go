@@ -22,9 +22,8 @@ type Rate struct {
 	// Per is the time in which Requests units are granted. It is above 0.
 	Per time.Duration
 
-	// Burst is the largest number of units granted at once; 0 means Requests.
-	// Only [TokenBucket] and [LeakyBucket] have a burst; for the other
-	// algorithms it must be 0.
+	// Burst is the largest number of units granted at once; 0 means Requests. Only
+	// [TokenBucket] and [LeakyBucket] have a burst; for the other algorithms it must be 0.
 	Burst int
 }
 

@@ -145,12 +145,9 @@ func (l *RateLimiter) check(ctx context.Context, req *Request, take bool) (Resul
 }
 
 // takePlain decides on req by the rules of g, which is plain, and writes the answer to res.
-// done reports whether it has decided. Without a store, it always has. With a store, it has
-// only if the store need not be called: the store's own Denied has denied the request, or
-// the breakers refuse the call. In the second case the rules' keys in this process decide,
-// as FailLocal says, and err is the reason.
-//
-// It allocates nothing: what a decision needs is on the stack.
+// done is false if a store must be called to decide. If there is a store, takePlain decides
+// only if the store's own Denied denies the request, or if the breakers refuse the call: the
+// keys for FailLocal then decide, and err is the refusal. It allocates nothing.
 func (l *RateLimiter) takePlain(g *ruleGroup, req *Request, res *Result) (done bool, err error) {
 	if l.settings.store != nil {
 		if err = l.refusal(g, req); err == nil {

@@ -113,8 +113,7 @@ func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 	d.Now = l.time.Now()
 	pass, err := l.breakers.Admit(parts, d.Now)
 	if err == nil && leaky && d.order.Take && d.order.Within < engine.AnyDelay {
-		// Units that a store has taken cannot be given back, so the first call only
-		// looks whether the Delay is short enough.
+		// A store cannot give units back, so a first call looks at the Delay.
 		if err = l.callStore(ctx, d, pass, false); err == nil && d.Late {
 			return nil
 		}

@@ -23,8 +23,7 @@ type Request struct {
 	// a budget for each IP.
 	IP string
 
-	// Tier is the client's plan, such as "paid". It selects the rate among
-	// [Rule.Tiers].
+	// Tier is the client's plan, such as "paid". It selects the rate among [Rule.Tiers].
 	Tier string
 
 	// Rules are the names of the rules that apply to the request, in place of

@@ -40,9 +40,8 @@ type Result struct {
 	// been used, if no further request for it comes.
 	ResetAfter time.Duration
 
-	// Delay is how long the caller should hold a granted request before it
-	// lets it proceed, so that requests leave evenly spaced. Only
-	// [LeakyBucket] sets it.
+	// Delay is how long the caller should hold a granted request before it lets it proceed,
+	// so that requests leave evenly spaced. Only [LeakyBucket] sets it.
 	Delay time.Duration
 
 	// Rule is the name of the rule that the other fields describe. It is
@@ -67,8 +66,7 @@ func (r Result) RetryAfterSeconds() (s int64, ok bool) {
 	return r.retryIn(time.Second)
 }
 
-// retryIn returns RetryAfter in units, rounded up: rounded down, a client would come too
-// early and be denied.
+// retryIn rounds RetryAfter up: rounded down, the client would come too early.
 func (r Result) retryIn(unit time.Duration) (int64, bool) {
 	if r.Allowed || r.RetryAfter <= 0 || r.RetryAfter == Never {
 		return 0, false

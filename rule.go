@@ -15,13 +15,8 @@ type Mode string
 
 // The values of [Rule.Mode].
 const (
-	// ModeEnforce denies the requests that exceed the rule's limit.
-	ModeEnforce Mode = "enforce"
-
-	// ModeShadow denies nothing. The rule decides, its decisions are counted
-	// and shown to the [Observer], and it is charged for requests that pass.
-	// It is a way to try a limit before it is enforced.
-	ModeShadow Mode = "shadow"
+	ModeEnforce Mode = "enforce" // denies the requests that exceed the rule's limit
+	ModeShadow  Mode = "shadow"  // denies nothing; decides, and is charged, counted and observed
 )
 
 // A Rule says which requests are limited, and what the limit is.
@@ -52,10 +47,9 @@ type Rule struct {
 	// Rate is the limit of each key.
 	Rate Rate
 
-	// Tiers are other limits for some plans, by the name in [Request.Tier].
-	// A request whose tier is not among them has Rate. A client whose tier
-	// changes keeps what it has used. If the algorithm counts in windows,
-	// all rates must have the Per of Rate.
+	// Tiers are other limits for some plans, by the name in [Request.Tier]. A request whose
+	// tier is not among them has Rate. A client whose tier changes keeps what it has used.
+	// If the algorithm counts in windows, all rates must have the Per of Rate.
 	Tiers map[string]Rate
 
 	// Resolve, if it is not nil, returns the limit for a request, or false if

@@ -24,9 +24,8 @@ import (
 // The zero Cooldown denies everything.
 type Cooldown struct{ cooldownKeys }
 
-// NewCooldown returns a Cooldown that grants the rate r, which must have no Burst, to each
-// key. The error lists everything that is wrong with r and opts, and matches
-// [ErrInvalidConfig].
+// NewCooldown returns a Cooldown that grants the rate r, which must have no Burst. An error
+// matches [ErrInvalidConfig].
 func NewCooldown(r Rate, opts ...Option) (*Cooldown, error) {
 	l := new(Cooldown)
 	if err := l.init("Cooldown", r, opts, newCooldownConfig); err != nil {

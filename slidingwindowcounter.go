@@ -10,11 +10,10 @@ import (
 )
 
 // A SlidingWindowCounter is a [Limiter] that estimates how many units a key was granted
-// within the last Per, and grants while the estimate is at most Requests. It counts units in
-// windows of length Per, which begin at multiples of Per since the Unix epoch. The estimate
-// is the count of the current window, and the part of the previous count that is
-// proportional to how much of the previous window lies within the last Per. Requests and Per
-// are fields of a [Rate].
+// within the last [Rate.Per], and grants while the estimate is at most [Rate.Requests]. It
+// counts units in windows of length Per, which begin at multiples of Per since the Unix
+// epoch. The estimate is the count of the current window, plus the count of the previous one
+// weighted by how much of that window lies within the last Per.
 //
 // Bound: a key is granted at most 2·Requests - 1 units in any half-open interval of length
 // Per, and at most Requests units in each of the counted windows. The first bound can be
@@ -29,13 +28,11 @@ import (
 // Choose a SlidingWindowCounter for many keys or a large limit. Choose a [SlidingWindowLog]
 // if no interval of length Per may have more than Requests units.
 //
-// [NewSlidingWindowCounter] makes a SlidingWindowCounter, which is safe for concurrent use by
-// multiple goroutines. The zero SlidingWindowCounter denies everything.
+// The zero SlidingWindowCounter denies everything; [NewSlidingWindowCounter] makes one to use.
 type SlidingWindowCounter struct{ slidingCounterKeys }
 
-// NewSlidingWindowCounter returns a SlidingWindowCounter that grants the rate r to each key.
-// r must have no Burst, and its Per must be at most 146 years. The error lists everything
-// that is wrong with r and opts, and matches [ErrInvalidConfig].
+// NewSlidingWindowCounter returns a SlidingWindowCounter that grants the rate r, which must
+// have no Burst and a Per of at most 146 years. An error matches [ErrInvalidConfig].
 func NewSlidingWindowCounter(r Rate, opts ...Option) (*SlidingWindowCounter, error) {
 	l := new(SlidingWindowCounter)
 	if err := l.init(AlgorithmSlidingWindowCounter, r, opts, newSlidingCounterConfig); err != nil {

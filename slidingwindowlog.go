@@ -13,8 +13,7 @@ import (
 const maxLogRequests = 1 << 16
 
 // A SlidingWindowLog is a [Limiter] that keeps the instant of each granted unit, and grants
-// while a key has at most Requests units within the last Per. Requests and Per are fields of
-// a [Rate].
+// while a key has at most [Rate.Requests] units within the last [Rate.Per].
 //
 // Bound: a key is granted at most Requests units in any half-open interval of length Per. No
 // request within that bound is denied.
@@ -28,13 +27,11 @@ const maxLogRequests = 1 << 16
 // Choose a SlidingWindowLog for a small limit that must hold in every interval of length
 // Per. Choose a [SlidingWindowCounter] for a large limit.
 //
-// [NewSlidingWindowLog] makes a SlidingWindowLog, which is safe for concurrent use by
-// multiple goroutines. The zero SlidingWindowLog denies everything.
+// The zero SlidingWindowLog denies everything; [NewSlidingWindowLog] makes one to use.
 type SlidingWindowLog struct{ slidingLogKeys }
 
-// NewSlidingWindowLog returns a SlidingWindowLog that grants the rate r to each key. r must
-// have no Burst, and its Requests must be at most 65,536. The error lists everything that is
-// wrong with r and opts, and matches [ErrInvalidConfig].
+// NewSlidingWindowLog returns a SlidingWindowLog that grants the rate r, which must have no
+// Burst and at most 65,536 Requests. An error matches [ErrInvalidConfig].
 func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 	l := new(SlidingWindowLog)
 	if err := l.init(AlgorithmSlidingWindowLog, r, opts, newSlidingLogConfig); err != nil {

@@ -44,13 +44,11 @@ type Store interface {
 	// unit would get. If the states lie on several nodes, a denied decision
 	// may hold units for the time of one round trip.
 	//
-	// A denial is a Result, never an error. An error means that it is not
-	// known whether any ask was charged. If ctx has ended the call, the error
-	// must match that of ctx.
+	// A denial is a Result, never an error. An error means that it is not known whether any
+	// ask was charged. If ctx has ended the call, the error must match that of ctx.
 	Take(ctx context.Context, asks []Ask) ([]Result, error)
 
-	// Reset makes the state that each ask names as if it had never been used.
-	// It ignores N.
+	// Reset makes the state that each ask names as if it had never been used. It ignores N.
 	Reset(ctx context.Context, asks []Ask) error
 }
 
@@ -61,10 +59,9 @@ type Ask struct {
 	// may have any bytes, so no separator can join them unambiguously.
 	Rule, Key string
 
-	// Client is the client that the state belongs to, or empty if it belongs
-	// to more than one. A Store may keep the states of one Client together,
-	// for example by a hash tag in a cluster. All asks about one state have
-	// the same Client.
+	// Client is the client that the state belongs to, or empty if it belongs to more than
+	// one. A Store may keep the states of one Client together, for example by a hash tag in
+	// a cluster. All asks about one state have the same Client.
 	Client string
 
 	// Algorithm is one of the five of this package.

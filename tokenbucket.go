@@ -8,8 +8,8 @@ import (
 )
 
 // A TokenBucket is a [Limiter] that keeps a bucket of tokens for each key. The bucket holds
-// at most Burst tokens and is full at first. It earns Requests tokens every Per, and each
-// granted unit takes one token. Requests, Per and Burst are the fields of a [Rate].
+// at most [Rate.Burst] tokens and is full at first. It earns [Rate.Requests] tokens every
+// [Rate.Per], and each granted unit takes one token.
 //
 // Bound: in any closed interval of length T, a key is granted at most
 // Burst + T·Requests/Per units.
@@ -23,12 +23,11 @@ import (
 // would do harm. Choose a [SlidingWindowLog] if no interval of length Per may have more than
 // Requests units.
 //
-// [NewTokenBucket] makes a TokenBucket, which is safe for concurrent use by multiple
-// goroutines. The zero TokenBucket denies everything.
+// The zero TokenBucket denies everything; [NewTokenBucket] makes one to use.
 type TokenBucket struct{ tokenBucketKeys }
 
-// NewTokenBucket returns a TokenBucket that grants the rate r to each key. The error lists
-// everything that is wrong with r and opts, and matches [ErrInvalidConfig].
+// NewTokenBucket returns a TokenBucket that grants the rate r. An error matches
+// [ErrInvalidConfig].
 func NewTokenBucket(r Rate, opts ...Option) (*TokenBucket, error) {
 	l := new(TokenBucket)
 	if err := l.init(AlgorithmTokenBucket, r, opts, newTokenBucketConfig); err != nil {

@@ -19,8 +19,7 @@ import (
 // Wait fails at once, without waiting, if n is negative (the error matches
 // [ErrInvalidCount]), if n is more than the limit ([ErrExceedsLimit]), or if the units will
 // not be there before the deadline of ctx ([context.DeadlineExceeded]). In the last two
-// cases, the Result is the denial. If ctx ends during the wait, Wait returns the error of
-// ctx.
+// cases, the Result is the denial. If ctx ends during the wait, the error is that of ctx.
 //
 // A deadline is compared with the machine's clock. If it has passed there although ctx has
 // not ended, it belongs to a fake clock, and is compared with the limiter's clock.
@@ -50,8 +49,7 @@ func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 		if err := impossible(res, res.RetryAfter, real.Patience(ctx)); err != nil {
 			return res, err
 		}
-		// A Limiter that denies without a RetryAfter is not called in
-		// a busy loop.
+		// A Limiter that denies without a RetryAfter is not called in a busy loop.
 		if err := real.Sleep(ctx, 0, max(res.RetryAfter, time.Millisecond), nil); err != nil {
 			return Result{}, err
 		}
@@ -149,8 +147,7 @@ func (t *try) finish(taken bool, delayThen, patience time.Duration) {
 			t.wait = res.RetryAfter + delayThen
 		}
 	case !taken:
-		// The Delay is too long now. The later the request is granted, the
-		// shorter its Delay.
+		// The Delay is too long now. It becomes shorter with time.
 		t.wait = res.Delay
 		res.Allowed, res.RetryAfter, res.Delay = false, max(res.Delay-max(patience, 0), 1), 0
 	}
