@@ -175,7 +175,7 @@ func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
 		r = r.completed(isDefault)
 		a, commit, err := l.activate(r, isDefault, old[r.Name])
 		if err != nil {
-			problems = append(problems, at("rules["+strconv.Quote(r.Name)+"].rate", err)...)
+			problems = append(problems, atPath("rules["+strconv.Quote(r.Name)+"].rate", err)...)
 		}
 		if commit != nil {
 			commits = append(commits, commit)
@@ -206,16 +206,16 @@ func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
 // return a function that brings those keys to the rates of r, to be called once all rules
 // are ready.
 func (l *RateLimiter) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, func(now instant), error) {
-	a := &activeRule{Rule: r, isDefault: isDefault, title: r.Name, keyed: kindOf(r.Key)}
+	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, keyKind: kindOf(r.Key)}
 	if l.settings.solo {
-		a.title = ""
+		a.resultName = ""
 	}
 	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil)
 	if keeps {
 		a.serial, a.totals = old.serial, old.totals
 	} else {
-		l.made++
-		a.serial, a.totals = l.made, new(totals)
+		l.lastSerial++
+		a.serial, a.totals = l.lastSerial, new(totals)
 	}
 	var err error
 	switch {

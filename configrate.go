@@ -61,7 +61,7 @@ func (d *decoder) rate(n *confmap.Node, a Algorithm) Rate {
 	if d.Found() > before {
 		return Rate{}
 	}
-	for _, err := range at("", algorithms[a].validate(r.rate)) {
+	for _, err := range atPath("", algorithms[a].validate(r.rate)) {
 		var e *ConfigError
 		if errors.As(err, &e) {
 			name := r.from[strings.TrimPrefix(e.Field, ".")]

@@ -88,7 +88,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	binding := d.answer(&res)
 	err = d.problems()
 	if observed && d.decided() {
-		l.tell(&d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins}, binding, &res, err, d.watch.took(&l.time))
+		l.tell(&d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins}, binding, &res, err, d.watch.elapsed(&l.time))
 	}
 	return res, err
 }
@@ -123,7 +123,7 @@ func (d *decision) prepare(set *ruleSet) error {
 	d.origins = slices.Grow(d.origins, n)[:n]
 	for i, r := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
-		p.Keys, p.Hash, p.Shadow = r.keys, r.keyed.hash(&d.request), !r.enforces()
+		p.Keys, p.Hash, p.Shadow = r.keys, r.keyKind.hash(&d.request), !r.enforces()
 		p.Want.Tier = d.request.Tier
 		if r.keys != nil {
 			o.by = byMemory
@@ -164,7 +164,7 @@ func (d *decision) askCustom(ctx context.Context) error {
 			d.giveBack()
 		}
 	}()
-	limiter, key := rule.Limiter, rule.keyed.text(&d.request)
+	limiter, key := rule.Limiter, rule.keyKind.text(&d.request)
 	if d.order.Take && d.order.Within < engine.AnyDelay && !p.Shadow {
 		// It cannot give units back, so a first call looks at the Delay.
 		if res, err := limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.order.Within {
@@ -276,7 +276,7 @@ func answer(rules []*activeRule, parts []engine.Part, passes bool, res *Result) 
 		return binding
 	}
 	fill(res, &parts[binding].Verdict)
-	res.Allowed, res.Remaining, res.Rule = passes, int(int64(left)), rules[binding].title
+	res.Allowed, res.Remaining, res.Rule = passes, int(int64(left)), rules[binding].resultName
 	if passes {
 		res.Delay = delay
 	}
@@ -303,7 +303,7 @@ func (d *decision) problems() error {
 	for i := range d.parts {
 		if p := &d.parts[i]; p.Err != nil {
 			path := "rules[" + strconv.Quote(d.rules[i].Name) + "].resolve"
-			err = errors.Join(append([]error{err}, at(path, p.Err)...)...)
+			err = errors.Join(append([]error{err}, atPath(path, p.Err)...)...)
 		}
 	}
 	return err

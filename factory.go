@@ -241,10 +241,10 @@ func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *cus
 	if !ok {
 		return nil
 	}
-	l, misdeed, err := d.build(entry, handed)
+	l, misuse, err := d.build(entry, handed)
 	switch {
-	case misdeed != "":
-		d.Report(&buildError{&ConfigError{n.Field("algorithm"), confmap.Quote(string(entry.algorithm)), "its BuildFunc " + misdeed}, err})
+	case misuse != "":
+		d.Report(&buildError{&ConfigError{n.Field("algorithm"), confmap.Quote(string(entry.algorithm)), "its BuildFunc " + misuse}, err})
 		return nil
 	case err != nil:
 		d.reportBuild(algoConfig, entry, err)
@@ -254,19 +254,19 @@ func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *cus
 }
 
 // build calls the BuildFunc of entry. If the BuildFunc panics or returns neither a limiter
-// nor an error, misdeed says so. If it panics with an error, err is that error.
-func (d *decoder) build(entry algorithmEntry, algoConfig map[string]any) (l Limiter, misdeed string, err error) {
+// nor an error, misuse says so. If it panics with an error, err is that error.
+func (d *decoder) build(entry algorithmEntry, algoConfig map[string]any) (l Limiter, misuse string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			misdeed = "panicked: " + confmap.Truncate(fmt.Sprint(p), maxCause)
+			misuse = "panicked: " + confmap.Truncate(fmt.Sprint(p), maxCause)
 			err, _ = p.(error)
 		}
 	}()
 	l, err = entry.build(algoConfig, d.env)
 	if err == nil && isNil(l) {
-		misdeed = "returned neither a limiter nor an error"
+		misuse = "returned neither a limiter nor an error"
 	}
-	return l, misdeed, err
+	return l, misuse, err
 }
 
 // reportBuild reports the error of a BuildFunc. If that consists only of ConfigErrors, they

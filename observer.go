@@ -80,8 +80,8 @@ func startWatch(t *engine.Timeline) stopwatch {
 	return stopwatch{start: time.Now()}
 }
 
-// took returns the time since w was started.
-func (w stopwatch) took(t *engine.Timeline) time.Duration {
+// elapsed returns the time since w was started.
+func (w stopwatch) elapsed(t *engine.Timeline) time.Duration {
 	if t.Machine() {
 		return time.Duration(t.Now().Since(w.began))
 	}
@@ -133,7 +133,7 @@ func (l *RateLimiter) tell(req *Request, rules []*activeRule, vs *verdicts, bind
 	if binding >= 0 || len(rules) == 0 {
 		told.Result = *res
 		if binding >= 0 {
-			told.of(rules[binding], vs.from(binding))
+			told.setRule(rules[binding], vs.from(binding))
 		}
 		observe(l.settings.observer, &told)
 	}
@@ -142,14 +142,14 @@ func (l *RateLimiter) tell(req *Request, rules []*activeRule, vs *verdicts, bind
 		if !p.Shadow || by == 0 {
 			continue
 		}
-		told.of(rules[i], by)
+		told.setRule(rules[i], by)
 		told.Result = shadowResult(rules[i].Name, p, by == byPolicy)
 		observe(l.settings.observer, &told)
 	}
 }
 
-// of sets the fields of t that say which rule has decided, and what has answered for it.
-func (t *Decision) of(r *activeRule, by answerer) {
+// setRule sets the fields of t that say which rule has decided, and what has answered for it.
+func (t *Decision) setRule(r *activeRule, by answerer) {
 	t.Rule, t.KeyType, t.Mode, t.Source = r.Name, r.Key, r.Mode, sources[by]
 }
 
@@ -287,7 +287,7 @@ func (o *slogObserver) Observe(d Decision) {
 	case d.Mode == ModeShadow:
 		message = "rate limit: would have denied"
 	}
-	skipped, ok := o.turn(slogKind{d.Rule, message}, time.Now())
+	skipped, ok := o.due(slogKind{d.Rule, message}, time.Now())
 	if !ok {
 		return
 	}
@@ -310,9 +310,9 @@ func (o *slogObserver) Observe(d Decision) {
 	o.log.LogAttrs(context.Background(), level, message, attrs...)
 }
 
-// turn reports whether a line of this kind is to be written at now, and how many were
+// due reports whether a line of this kind is to be written at now, and how many were
 // skipped since the last one.
-func (o *slogObserver) turn(kind slogKind, now time.Time) (skipped int, ok bool) {
+func (o *slogObserver) due(kind slogKind, now time.Time) (skipped int, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := o.written[kind]

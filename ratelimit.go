@@ -26,15 +26,15 @@ import (
 type RateLimiter struct {
 	set atomic.Pointer[ruleSet] // nil in the zero value
 
-	settings settings
-	time     engine.Timeline
-	denier   denier                       // the store, or nil if that has no Denied
-	parted   interface{ Part(a Ask) int } // the store, or nil if that has no Part
-	breakers *breaker.Set                 // nil without a store
-	waiters  waitline.Lines
+	settings    settings
+	time        engine.Timeline
+	denier      denier                       // the store, or nil if that has no Denied
+	partitioned interface{ Part(a Ask) int } // the store, or nil if that has no Part
+	breakers    *breaker.Set                 // nil without a store
+	waiters     waitline.Lines
 
-	changing sync.Mutex // held while the rules change
-	made     uint64     // the serial given out last; guarded by changing
+	changing   sync.Mutex // held while the rules change
+	lastSerial uint64     // the highest serial of a rule so far; guarded by changing
 }
 
 // New returns a RateLimiter with these rules. defaultRule applies to the requests that no
@@ -162,9 +162,9 @@ func (l *RateLimiter) takePlain(g *ruleGroup, req *Request, res *Result) (done b
 	switch {
 	case r != nil:
 		var v engine.Verdict
-		v, res.Delay = r.local.Decide(r.keyed.hash(req), req.Tier, int64(max(req.Cost, 1)), watch.began)
+		v, res.Delay = r.local.Decide(r.keyKind.hash(req), req.Tier, int64(max(req.Cost, 1)), watch.began)
 		fill(res, &v)
-		res.Rule, res.Degraded = r.title, err != nil
+		res.Rule, res.Degraded = r.resultName, err != nil
 		if observed {
 			l.tellPlain(g, req, nil, 0, res, err, watch)
 		}
@@ -184,7 +184,7 @@ func (l *RateLimiter) takePlain(g *ruleGroup, req *Request, res *Result) (done b
 func (l *RateLimiter) settlePlain(g *ruleGroup, req *Request, parts []engine.Part, res *Result, err error, watch stopwatch) {
 	for i, r := range g.rules {
 		p := &parts[i]
-		p.Keys, p.Hash, p.Shadow = r.local, r.keyed.hash(req), !r.enforces()
+		p.Keys, p.Hash, p.Shadow = r.local, r.keyKind.hash(req), !r.enforces()
 		p.Want.Tier = req.Tier
 	}
 	order := engine.Order{N: int64(max(req.Cost, 1)), Take: true, Within: engine.AnyDelay}
@@ -203,7 +203,7 @@ func (l *RateLimiter) tellPlain(g *ruleGroup, req *Request, parts []engine.Part,
 	if err != nil {
 		by = byPolicy
 	}
-	l.tell(req, g.rules, &verdicts{parts: parts, by: by}, binding, res, err, watch.took(&l.time))
+	l.tell(req, g.rules, &verdicts{parts: parts, by: by}, binding, res, err, watch.elapsed(&l.time))
 }
 
 // Reset forgets what clientID has used of the rules for endpoint: its keys are as if they
@@ -220,20 +220,20 @@ func (l *RateLimiter) Reset(clientID, endpoint string) error {
 	var asks []Ask
 	var problems []error
 	for _, r := range set.match(endpoint).rules {
-		if !r.keyed.ofClient() {
+		if !r.keyKind.ofClient() {
 			continue
 		}
 		switch {
 		case r.remote != nil:
 			asks = append(asks, r.ask(&req, r.Rate))
 			if r.local != nil {
-				r.local.Reset(r.keyed.hash(&req))
+				r.local.Reset(r.keyKind.hash(&req))
 			}
 		case r.keys != nil:
-			r.keys.Reset(r.keyed.hash(&req))
+			r.keys.Reset(r.keyKind.hash(&req))
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
-				problems = append(problems, custom.Reset(r.keyed.text(&req)))
+				problems = append(problems, custom.Reset(r.keyKind.text(&req)))
 			}
 		}
 	}

@@ -23,8 +23,8 @@ func (l *RateLimiter) setStore(st Store) {
 		return
 	}
 	parts := 1
-	if parted, ok := st.(interface{ Part(a Ask) int }); ok {
-		l.parted, parts = parted, breaker.MaxParts
+	if partitioned, ok := st.(interface{ Part(a Ask) int }); ok {
+		l.partitioned, parts = partitioned, breaker.MaxParts
 	}
 	l.denier, _ = st.(denier)
 	l.breakers = breaker.New(parts, storeError)
@@ -46,8 +46,8 @@ func (l *RateLimiter) newRemoteRule(r *activeRule, policy FailurePolicy) (*remot
 
 // ask returns the Ask for the store on req by the rule r at rate. Its N is 0.
 func (r *activeRule) ask(req *Request, rate Rate) Ask {
-	ask := Ask{Rule: r.remote.name, Key: r.keyed.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces()}
-	if r.keyed.ofClient() {
+	ask := Ask{Rule: r.remote.name, Key: r.keyKind.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces()}
+	if r.keyKind.ofClient() {
 		ask.Client = req.Client
 	}
 	return ask
@@ -55,10 +55,10 @@ func (r *activeRule) ask(req *Request, rate Rate) Ask {
 
 // partOf returns the part of the store that has the state of a, as a bit.
 func (l *RateLimiter) partOf(a Ask) uint64 {
-	if l.parted == nil {
+	if l.partitioned == nil {
 		return 1
 	}
-	return breaker.Bit(l.parted.Part(a))
+	return breaker.Bit(l.partitioned.Part(a))
 }
 
 // partsOf returns the parts of the store that have the states of asks, as bits.
@@ -76,7 +76,7 @@ func (l *RateLimiter) refusal(g *ruleGroup, req *Request) error {
 		return nil
 	}
 	parts := uint64(1)
-	if l.parted != nil {
+	if l.partitioned != nil {
 		parts = 0
 		for _, r := range g.rules {
 			parts |= l.partOf(r.ask(req, r.Rate))
@@ -96,7 +96,7 @@ func (l *RateLimiter) deniedAtOnce(g *ruleGroup, req *Request, res *Result) (den
 	ask.N = max(req.Cost, 1)
 	if *res, denied = l.denier.Denied(ask); denied {
 		r.totals.denied.Add(1)
-		res.Rule = r.title
+		res.Rule = r.resultName
 	}
 	return denied
 }

@@ -54,17 +54,17 @@ var keyTypes = []KeyType{KeyUser, KeyEndpoint, KeyUserEndpoint, KeyIP, KeyGlobal
 type keyKind uint8
 
 const (
-	byUser keyKind = iota
-	byEndpoint
-	byUserEndpoint
-	byIP
-	globally
+	kindUser keyKind = iota
+	kindEndpoint
+	kindUserEndpoint
+	kindIP
+	kindGlobal
 )
 
 func kindOf(k KeyType) keyKind { return keyKind(slices.Index(keyTypes, k)) }
 
 // ofClient reports whether each key belongs to one Client alone.
-func (k keyKind) ofClient() bool { return k == byUser || k == byUserEndpoint }
+func (k keyKind) ofClient() bool { return k == kindUser || k == kindUserEndpoint }
 
 // globalHash is the hash of the one key of a global rule.
 var globalHash = keytable.Hash{Hi: 1}
@@ -72,13 +72,13 @@ var globalHash = keytable.Hash{Hi: 1}
 // hash returns the hash of the key that req takes from. States are found by it.
 func (k keyKind) hash(req *Request) keytable.Hash {
 	switch k {
-	case byUser:
+	case kindUser:
 		return keytable.HashOf(req.Client)
-	case byEndpoint:
+	case kindEndpoint:
 		return keytable.HashOf(req.Endpoint)
-	case byUserEndpoint:
+	case kindUserEndpoint:
 		return keytable.HashOfPair(req.Client, req.Endpoint)
-	case byIP:
+	case kindIP:
 		return keytable.HashOf(req.IP)
 	}
 	return globalHash
@@ -88,13 +88,13 @@ func (k keyKind) hash(req *Request) keytable.Hash {
 // have the same text if and only if they share a budget.
 func (k keyKind) text(req *Request) string {
 	switch k {
-	case byUser:
+	case kindUser:
 		return req.Client
-	case byEndpoint:
+	case kindEndpoint:
 		return req.Endpoint
-	case byUserEndpoint:
+	case kindUserEndpoint:
 		return strconv.Itoa(len(req.Client)) + ":" + req.Client + req.Endpoint
-	case byIP:
+	case kindIP:
 		return req.IP
 	}
 	return ""

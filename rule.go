@@ -182,7 +182,7 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 		field := path + ".tiers[" + strconv.Quote(tier) + "]"
 		c.rate(field, r, r.Tiers[tier])
 		if algorithm.windowed && r.Tiers[tier].Per != r.Rate.Per {
-			c.problems = append(c.problems, at(field, errOtherWindow(r.Tiers[tier]))...)
+			c.problems = append(c.problems, atPath(field, errOtherWindow(r.Tiers[tier]))...)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func (c *ruleCheck) addLimiter(path string, r Rule) {
 func (c *ruleCheck) rate(path string, r Rule, rate Rate) {
 	algorithm := algorithms[r.Algorithm]
 	if err := algorithm.validate(rate); err != nil {
-		c.problems = append(c.problems, at(path, err)...)
+		c.problems = append(c.problems, atPath(path, err)...)
 		return
 	}
 	if c.supports != nil {
@@ -244,15 +244,15 @@ func (c *ruleCheck) rate(path string, r Rule, rate Rate) {
 	}
 }
 
-// at returns the errors that are joined in err, with path put before their fields.
-func at(path string, err error) (problems []error) {
+// atPath returns the errors that are joined in err, with path put before their fields.
+func atPath(path string, err error) (problems []error) {
 	switch e := any(err).(type) { // not errors.As: an error that wraps a ConfigError says more
 	case nil:
 	case *ConfigError:
 		problems = append(problems, &ConfigError{path + "." + e.Field, e.Value, e.Reason})
 	case interface{ Unwrap() []error }:
 		for _, part := range e.Unwrap() {
-			problems = append(problems, at(path, part)...)
+			problems = append(problems, atPath(path, part)...)
 		}
 	default:
 		problems = append(problems, fmt.Errorf("%s: %w", path, err))

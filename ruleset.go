@@ -16,15 +16,15 @@ import (
 type activeRule struct {
 	Rule // with its defaults filled in
 
-	isDefault bool
-	title     string      // Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
-	index     int         // place among the rules, in the order in which they were given
-	serial    uint64      // keys are locked in the order of serials: the one made first has the lowest
-	keyed     keyKind     // of Key
-	keys      engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
-	remote    *remoteRule // nil without a store
-	local     engine.Keys // keys, or with a store the keys for FailLocal; nil if there are neither
-	totals    *totals
+	isDefault  bool
+	resultName string      // Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
+	index      int         // place among the rules, in the order in which they were given
+	serial     uint64      // keys are locked in the order of serials: the one made first has the lowest
+	keyKind    keyKind     // of Key
+	keys       engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
+	remote     *remoteRule // nil without a store
+	local      engine.Keys // keys, or with a store the keys for FailLocal; nil if there are neither
+	totals     *totals
 }
 
 // totals are the counts of a rule that its keys do not keep.
@@ -99,9 +99,9 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 		case r.isDefault:
 			s.fallback.rules = append(s.fallback.rules, r)
 		case isPrefix:
-			into(prefixes, text, r)
+			addTo(prefixes, text, r)
 		case r.Endpoint != "":
-			into(s.exact, r.Endpoint, r)
+			addTo(s.exact, r.Endpoint, r)
 		}
 	}
 	for text, group := range prefixes {
@@ -118,8 +118,8 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 	return s
 }
 
-// into adds r to the group of text.
-func into(groups map[string]*ruleGroup, text string, r *activeRule) {
+// addTo adds r to the group of text.
+func addTo(groups map[string]*ruleGroup, text string, r *activeRule) {
 	if groups[text] == nil {
 		groups[text] = new(ruleGroup)
 	}

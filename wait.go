@@ -46,7 +46,7 @@ func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 		if err != nil && !errors.Is(err, ErrStore) || res.Allowed || n == 0 {
 			return res, err
 		}
-		if err := impossible(res, res.RetryAfter, real.Patience(ctx)); err != nil {
+		if err := waitError(res, res.RetryAfter, real.Patience(ctx)); err != nil {
 			return res, err
 		}
 		// A Limiter that denies without a RetryAfter is not called in a busy loop.
@@ -194,7 +194,7 @@ func queue(ctx context.Context, t *engine.Timeline, lines *waitline.Lines, h key
 			a.wait = max(a.wait, time.Duration(min(ahead.Since(a.now), math.MaxInt64)))
 			a.res.RetryAfter = max(a.res.RetryAfter, a.wait)
 		}
-		if refusal := impossible(a.res, a.wait, patience); refusal != nil {
+		if refusal := waitError(a.res, a.wait, patience); refusal != nil {
 			if a.err != nil { // the failure policy has denied the request
 				refusal = errors.Join(refusal, a.err)
 			}
@@ -215,9 +215,9 @@ func queue(ctx context.Context, t *engine.Timeline, lines *waitline.Lines, h key
 	}
 }
 
-// impossible returns the error for a request that cannot be granted within patience, or nil.
+// waitError returns the error for a request that cannot be granted within patience, or nil.
 // res is its denial, and wait the time until it could be granted.
-func impossible(res Result, wait, patience time.Duration) error {
+func waitError(res Result, wait, patience time.Duration) error {
 	switch {
 	case res.RetryAfter == Never:
 		return ErrExceedsLimit
