@@ -244,7 +244,7 @@ func (d *decision) answer(res *Result) (binding int) {
 	if d.custom >= 0 && d.origins[d.custom].by == 0 {
 		n = d.custom // the custom limiter was not asked
 	}
-	binding = answer(d.rules[:n], d.parts[:n], d.Passes, res)
+	binding = combine(d.rules[:n], d.parts[:n], d.Passes, res)
 	for i := range d.origins[:n] {
 		if d.origins[i].by == byPolicy && !d.parts[i].Shadow {
 			res.Degraded = true
@@ -253,11 +253,11 @@ func (d *decision) answer(res *Result) (binding int) {
 	return binding
 }
 
-// answer writes the answer to a request to res. parts are the answers of rules, one for
+// combine writes the answer to a request to res. parts are the answers of rules, one for
 // each. The answer is that of the binding rule, but Remaining is the smallest of all and
 // Delay the largest. It returns the index of the binding rule. If no rule enforces, that is
 // -1, and no limit applies.
-func answer(rules []*activeRule, parts []engine.Part, passes bool, res *Result) (binding int) {
+func combine(rules []*activeRule, parts []engine.Part, passes bool, res *Result) (binding int) {
 	binding = -1
 	left, delay := uint64(math.MaxUint64), time.Duration(0)
 	for i := range parts {

@@ -120,7 +120,7 @@ var units = map[string]time.Duration{
 // minutes", "100/90s", "5/1h30m" or "100/m burst 20". It reads everything that [Rate.String]
 // writes. An error matches [ErrInvalidConfig].
 func ParseRate(s string) (Rate, error) {
-	bad := func(reason string) (Rate, error) {
+	reject := func(reason string) (Rate, error) {
 		return Rate{}, &ConfigError{"rate", strconv.Quote(s), reason}
 	}
 	text, burst, hasBurst := strings.Cut(s, " burst ")
@@ -129,19 +129,19 @@ func ParseRate(s string) (Rate, error) {
 		count, per, ok = strings.Cut(text, " per ")
 	}
 	if !ok {
-		return bad(rateForm)
+		return reject(rateForm)
 	}
 	var r Rate
 	var err error
 	if r.Requests, err = parseCount(count); err != nil {
-		return bad("its count " + err.Error())
+		return reject("its count " + err.Error())
 	}
 	if r.Per, err = parsePer(per); err != nil {
-		return bad("its time " + err.Error())
+		return reject("its time " + err.Error())
 	}
 	if hasBurst {
 		if r.Burst, err = parseCount(burst); err != nil {
-			return bad("its burst " + err.Error())
+			return reject("its burst " + err.Error())
 		}
 	}
 	return r, nil

@@ -189,7 +189,7 @@ func (l *RateLimiter) settlePlain(g *ruleGroup, req *Request, parts []engine.Par
 	}
 	order := engine.Order{N: int64(max(req.Cost, 1)), Take: true, Within: engine.AnyDelay}
 	outcome := engine.Settle(&l.time, parts, order, watch.began)
-	binding := answer(g.rules, parts, outcome.Passes, res)
+	binding := combine(g.rules, parts, outcome.Passes, res)
 	res.Degraded = err != nil && binding >= 0
 	if l.settings.observer != nil {
 		l.tellPlain(g, req, parts, binding, res, err, watch)

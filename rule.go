@@ -145,24 +145,24 @@ func checkRules(rules []Rule, defaultRule *Rule, set *settings) error {
 
 // add checks the rule r, whose path in the errors is path.
 func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
-	bad := func(field string, value any, reason string) {
+	reject := func(field string, value any, reason string) {
 		c.problems = append(c.problems, &ConfigError{path + "." + field, value, reason})
 	}
 	named := r.Name != ""
 	r = r.completed(isDefault)
 	switch {
 	case isDefault && r.Endpoint != "":
-		bad("endpoint", strconv.Quote(r.Endpoint), "must be empty: the default rule is for the endpoints that no other matches")
+		reject("endpoint", strconv.Quote(r.Endpoint), "must be empty: the default rule is for the endpoints that no other matches")
 	case !isDefault && r.Endpoint == "" && !named:
-		bad("endpoint", `""`, "must be set, or a name to ask for the rule by")
+		reject("endpoint", `""`, "must be set, or a name to ask for the rule by")
 	case strings.Contains(strings.TrimSuffix(r.Endpoint, "*"), "*"):
-		bad("endpoint", strconv.Quote(r.Endpoint), `must have a "*" at the end only`)
+		reject("endpoint", strconv.Quote(r.Endpoint), `must have a "*" at the end only`)
 	}
 	if r.Key != KeyUser && !slices.Contains(keyTypes, r.Key) {
-		bad("key", strconv.Quote(string(r.Key)), "must be one of "+list(keyTypes))
+		reject("key", strconv.Quote(string(r.Key)), "must be one of "+list(keyTypes))
 	}
 	if r.Mode != ModeEnforce && r.Mode != ModeShadow {
-		bad("mode", strconv.Quote(string(r.Mode)), "must be one of "+list(modes))
+		reject("mode", strconv.Quote(string(r.Mode)), "must be one of "+list(modes))
 	}
 	if err := r.OnStoreError.validate(path + ".onStoreError"); err != nil {
 		c.problems = append(c.problems, err)
@@ -174,7 +174,7 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 	}
 	algorithm, ok := algorithms[r.Algorithm]
 	if !ok {
-		bad("algorithm", strconv.Quote(string(r.Algorithm)), "must be one of "+list(algorithmNames())+", or the rule have a limiter")
+		reject("algorithm", strconv.Quote(string(r.Algorithm)), "must be one of "+list(algorithmNames())+", or the rule have a limiter")
 		return
 	}
 	c.rate(path+".rate", r, r.Rate)
@@ -205,26 +205,26 @@ func (c *ruleCheck) unique(path string, r Rule, named bool) {
 
 // addLimiter checks r, which has a custom Limiter.
 func (c *ruleCheck) addLimiter(path string, r Rule) {
-	bad := func(field string, value any, reason string) {
+	reject := func(field string, value any, reason string) {
 		c.problems = append(c.problems, &ConfigError{path + "." + field, value, reason})
 	}
 	if isNil(r.Limiter) {
-		bad("limiter", r.Limiter, "must not be a nil pointer")
+		reject("limiter", r.Limiter, "must not be a nil pointer")
 	}
 	if len(r.Tiers) > 0 {
-		bad("tiers", r.Tiers, "must be empty: a limiter of one's own has its own rates")
+		reject("tiers", r.Tiers, "must be empty: a limiter of one's own has its own rates")
 	}
 	if r.Resolve != nil {
-		bad("resolve", "set", "must be nil: a limiter of one's own has its own rates")
+		reject("resolve", "set", "must be nil: a limiter of one's own has its own rates")
 	}
 	if c.set.store != nil {
-		bad("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: the state is in a store")
+		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: the state is in a store")
 	}
 	if r.Endpoint == "" {
 		return // a request names it, and is refused if it names two of them
 	}
 	if first, ok := c.custom[r.Endpoint]; ok {
-		bad("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+first+", of the same endpoint, has one, and a decision asks one")
+		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+first+", of the same endpoint, has one, and a decision asks one")
 		return
 	}
 	c.custom[r.Endpoint] = path

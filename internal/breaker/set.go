@@ -113,13 +113,13 @@ func (s *Set) Succeeded(p Pass) {
 // parts of p, because the store may have given up before it asked them. If Failed took them to
 // have answered, more calls would go to parts that may not answer.
 func (s *Set) Failed(p Pass, now keytable.Instant, err error, blamed uint64) {
-	bad := p.parts
+	failing := p.parts
 	if blamed &= p.parts; blamed != 0 {
-		bad = blamed
+		failing = blamed
 	}
-	s.Abandoned(Pass{p.parts &^ bad, p.probes &^ bad})
+	s.Abandoned(Pass{p.parts &^ failing, p.probes &^ failing})
 	opened := 0
-	for part := range each(bad) {
+	for part := range each(failing) {
 		if s.list[part].failed(p.to(part), now, err, s.wrap) {
 			opened++
 		}

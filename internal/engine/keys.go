@@ -136,7 +136,7 @@ func (k *ratedKeys[S, C]) GiveBack(h keytable.Hash, then keytable.Instant, n int
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	state, p := (*ratedShard[S, C])(shard).chargedTo(h), shard.Algorithm.base
-	if at := shard.Algorithm.of(state); at != nil { // it is nil if the key was reset meanwhile
+	if at := shard.Algorithm.planOf(state); at != nil { // it is nil if the key was reset meanwhile
 		p = at
 		p.config.GiveBack(&state.state, then, n)
 		shard.CountGivenBack()

@@ -39,7 +39,7 @@ func (s *ratedShard[S, C]) refusal(want Wanted) error {
 
 func (s *ratedShard[S, C]) charged(h keytable.Hash) keytable.Instant {
 	state := s.chargedTo(h)
-	return s.Algorithm.of(state).config.Charged(&state.state)
+	return s.Algorithm.planOf(state).config.Charged(&state.state)
 }
 
 // chargedTo returns the state that the key with hash h is charged to: its own or, if it has
@@ -57,8 +57,8 @@ func (s *ratedShard[S, C]) finish(now keytable.Instant, t keytable.Tally) {
 	(*tableShard[S, C])(s).Finish(now, t)
 }
 
-// of returns the plan that s was written under, or nil if s is unused.
-func (ps *ratePlans[S, C]) of(s *ratedState[S]) *ratePlan[C] {
+// planOf returns the plan that s was written under, or nil if s is unused.
+func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[C] {
 	if s.plan == 0 {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h key
 		owed, seen := shard.Owed(now)
 		return ps.stepShared(shard, owed, p, seen, n, false)
 	}
-	if from := ps.of(s); from != nil && from != p {
+	if from := ps.planOf(s); from != nil && from != p {
 		if do == Look {
 			s = shard.Scratch(*s)
 		}
@@ -109,7 +109,7 @@ func (ps *ratePlans[S, C]) takeUnseen(shard *tableShard[S, C], h keytable.Hash, 
 		return v, delay
 	}
 	state := shard.Newcomer(seen)
-	if from := ps.of(state); from != nil && from != p {
+	if from := ps.planOf(state); from != nil && from != p {
 		p.config.Carry(&state.state, from.config, seen)
 	}
 	v, delay = p.config.Step(&state.state, p.config, seen, n, true)
@@ -124,7 +124,7 @@ func (ps *ratePlans[S, C]) takeUnseen(shard *tableShard[S, C], h keytable.Hash, 
 // at plan p can be decided by it. A shared debt drains at the slowest rate of the keys that
 // share it.
 func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[C], now keytable.Instant) {
-	from := ps.of(owed)
+	from := ps.planOf(owed)
 	switch {
 	case from == nil || from == p:
 		owed.plan = p.id
@@ -142,9 +142,9 @@ func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[C], now keytab
 func (ps *ratePlans[S, C]) stepShared(shard *tableShard[S, C], owed *ratedState[S], p *ratePlan[C], now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration) {
 	s := shard.Scratch(*owed)
 	ps.share(s, p, now)
-	v, delay = p.config.Step(&s.state, ps.of(s).config, now, n, charge)
+	v, delay = p.config.Step(&s.state, ps.planOf(s).config, now, n, charge)
 	v.Left = max(v.Left, 0) // together, the keys may owe more than this key's burst
-	if from := ps.of(owed); from != nil && from.id != s.plan && v.RetryAfter != 0 && n <= v.Limit {
+	if from := ps.planOf(owed); from != nil && from.id != s.plan && v.RetryAfter != 0 && n <= v.Limit {
 		// This key is slower than those that share the debt, so RetryAfter is for a
 		// debt that drains at this key's rate. But the key has not joined them: the
 		// debt drains at their rate, and once it is 0, the key finds none.
@@ -160,13 +160,13 @@ func (ps *ratePlans[S, C]) stepShared(shard *tableShard[S, C], owed *ratedState[
 
 // Idle reports whether s equals the state of a key that has never been used.
 func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
-	p := ps.of(s)
+	p := ps.planOf(s)
 	return p == nil || p.config.Idle(&s.state, now)
 }
 
 // Inherit returns the state that a key starts from when it leaves the shared debt s.
 func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) ratedState[S] {
-	if p := ps.of(s); p != nil {
+	if p := ps.planOf(s); p != nil {
 		return ratedState[S]{p.config.Inherit(&s.state, now), s.plan}
 	}
 	return ratedState[S]{}
@@ -202,7 +202,7 @@ func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan
 //	shared by several keys   several                  the slowest of all that the keys may have
 func (ps *ratePlans[S, C]) retag(s *ratedState[S], old *ratePlans[S, C], successors map[uint32]*ratePlan[C], now keytable.Instant, shared bool) {
 	oneRate := ps.hasOneRate() && old.hasOneRate()
-	from := old.of(s)
+	from := old.planOf(s)
 	if from == nil {
 		if !oneRate {
 			return
@@ -212,7 +212,7 @@ func (ps *ratePlans[S, C]) retag(s *ratedState[S], old *ratePlans[S, C], success
 	to := successors[from.id]
 	if to == nil {
 		var err error
-		if to, err = ps.at(from.rate); err != nil { // its window has another length
+		if to, err = ps.planFor(from.rate); err != nil { // its window has another length
 			to = ps.base
 		}
 	}
@@ -235,7 +235,7 @@ func (ps *ratePlans[S, C]) retag(s *ratedState[S], old *ratePlans[S, C], success
 // plans of the rule and, if requests could ask for rates of their own, of from's rate.
 func (ps *ratePlans[S, C]) slowest(to, from *ratePlan[C], hadGrown bool) *ratePlan[C] {
 	if hadGrown {
-		if same, err := ps.at(from.rate); err == nil && same.config.Slower(to.config) {
+		if same, err := ps.planFor(from.rate); err == nil && same.config.Slower(to.config) {
 			to = same
 		}
 	}

@@ -93,14 +93,14 @@ func newRatePlans[S any, C Algorithm[S, C]](r Rates, configure func(Rate) (C, er
 	ps.byID.Store(new([]*ratePlan[C]))
 	entries := make([]atomic.Pointer[rateEntry[C]], 2)
 	ps.entries.Store(&entries)
-	if ps.base, err = ps.at(r.Base); err != nil {
+	if ps.base, err = ps.planFor(r.Base); err != nil {
 		return nil, err
 	}
 	if len(r.Tiers) > 0 {
 		ps.tiers = make(map[string]*ratePlan[C], len(r.Tiers))
 	}
 	for tier, rate := range r.Tiers {
-		if ps.tiers[tier], err = ps.at(rate); err != nil {
+		if ps.tiers[tier], err = ps.planFor(rate); err != nil {
 			return nil, err
 		}
 	}
@@ -127,16 +127,16 @@ func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[C], err error) {
 	if want.Rate == nil {
 		return ps.ofTier(want.Tier), nil
 	}
-	if p, err = ps.at(*want.Rate); err != nil {
+	if p, err = ps.planFor(*want.Rate); err != nil {
 		return ps.base, err
 	}
 	return p, nil
 }
 
-// at returns the plan for rate, and adds it if there is none yet. It returns an error if the
+// planFor returns the plan for rate, and adds it if there is none yet. It returns an error if the
 // rule cannot use the rate.
-func (ps *ratePlans[S, C]) at(rate Rate) (*ratePlan[C], error) {
-	if p := ps.known(rate); p != nil {
+func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[C], error) {
+	if p := ps.knownPlan(rate); p != nil {
 		return p, nil
 	}
 	config, err := ps.configure(rate)
@@ -152,7 +152,7 @@ func (ps *ratePlans[S, C]) at(rate Rate) (*ratePlan[C], error) {
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	p, byID := ps.known(same), *ps.byID.Load()
+	p, byID := ps.knownPlan(same), *ps.byID.Load()
 	switch {
 	case p == nil && len(byID) >= maxPlans, ps.count >= 2*maxPlans:
 		return nil, ps.refusals.TooMany(rate)
@@ -166,9 +166,9 @@ func (ps *ratePlans[S, C]) at(rate Rate) (*ratePlan[C], error) {
 	return p, nil
 }
 
-// known returns the plan for rate if there is an entry for it, or nil.
-func (ps *ratePlans[S, C]) known(rate Rate) *ratePlan[C] {
-	if e := place(*ps.entries.Load(), rate).Load(); e != nil {
+// knownPlan returns the plan for rate if there is an entry for it, or nil.
+func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[C] {
+	if e := slot(*ps.entries.Load(), rate).Load(); e != nil {
 		return e.plan
 	}
 	return nil
@@ -176,7 +176,7 @@ func (ps *ratePlans[S, C]) known(rate Rate) *ratePlan[C] {
 
 // addLocked adds an entry for rate with the plan p. The caller holds ps.mu.
 func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[C]) {
-	if ps.known(rate) != nil {
+	if ps.knownPlan(rate) != nil {
 		return
 	}
 	entries := *ps.entries.Load()
@@ -184,19 +184,19 @@ func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[C]) {
 		entries = make([]atomic.Pointer[rateEntry[C]], 2*len(entries))
 		for i := range *ps.entries.Load() {
 			if e := (*ps.entries.Load())[i].Load(); e != nil {
-				place(entries, e.rate).Store(e)
+				slot(entries, e.rate).Store(e)
 			}
 		}
 	}
-	place(entries, rate).Store(&rateEntry[C]{rate, p})
+	slot(entries, rate).Store(&rateEntry[C]{rate, p})
 	ps.entries.Store(&entries)
 }
 
 var rateSeed = maphash.MakeSeed()
 
-// place returns the slot of entries that has the entry for rate or, if there is none, the free
+// slot returns the slot of entries that has the entry for rate or, if there is none, the free
 // slot for it.
-func place[C any](entries []atomic.Pointer[rateEntry[C]], rate Rate) *atomic.Pointer[rateEntry[C]] {
+func slot[C any](entries []atomic.Pointer[rateEntry[C]], rate Rate) *atomic.Pointer[rateEntry[C]] {
 	for i := maphash.Comparable(rateSeed, rate); ; i++ {
 		at := &entries[i&uint64(len(entries)-1)]
 		if e := at.Load(); e == nil || e.rate == rate {
