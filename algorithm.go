@@ -8,11 +8,12 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// An Algorithm names how a rule counts. The empty Algorithm is
-// [AlgorithmTokenBucket].
+// An Algorithm is the name of the algorithm by which a [Rule] decides. The empty Algorithm
+// is [AlgorithmTokenBucket].
 type Algorithm string
 
-// The algorithms of this package. A [Factory] may know more.
+// The names of the five algorithms of this package. A [Factory] may have custom algorithms
+// beside them.
 const (
 	AlgorithmTokenBucket          Algorithm = "TokenBucket"          // see [TokenBucket]
 	AlgorithmFixedWindow          Algorithm = "FixedWindow"          // see [FixedWindow]
@@ -21,7 +22,7 @@ const (
 	AlgorithmLeakyBucket          Algorithm = "LeakyBucket"          // see [LeakyBucket]
 )
 
-// algorithms are the algorithms of this package.
+// algorithms is the table of the five algorithms.
 var algorithms = map[Algorithm]algorithm{
 	AlgorithmTokenBucket: {
 		validate: validateBy(newTokenBucketConfig),
@@ -53,27 +54,28 @@ var algorithms = map[Algorithm]algorithm{
 	},
 }
 
-// An algorithm is what the package knows of one of its algorithms.
+// An algorithm is an entry of the table: what rules, configs and stores need to know of an
+// algorithm.
 type algorithm struct {
-	// validate returns all the problems of r with the algorithm, joined, or
-	// nil. Their fields are those of a Rate.
+	// validate returns everything that is wrong with r for this algorithm,
+	// joined, or nil. The errors name the fields of a Rate.
 	validate func(r Rate) error
 
-	// windowed reports whether the algorithm counts in windows: it has no
-	// burst, and the rates of one rule must have the same Per.
+	// windowed is true if the algorithm counts in windows. Then it has no
+	// burst, and all rates of one rule must have the same Per.
 	windowed bool
 
-	// keys makes the keys of a rule in this process.
+	// keys makes the keys of a rule, for state in this process.
 	keys func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error)
 
-	// limiter makes a limiter of the algorithm.
+	// limiter makes a limiter by the algorithm's constructor.
 	limiter func(r Rate, opts ...Option) (Limiter, error)
 }
 
 // algorithmNames returns the names of the algorithms of this package, sorted.
 func algorithmNames() []Algorithm { return slices.Sorted(maps.Keys(algorithms)) }
 
-// validateBy makes algorithm.validate of the function that makes a configuration.
+// validateBy returns the field validate of an algorithm, by its constructor of configurations.
 func validateBy[C any](configure func(Rate, time.Time) (C, error)) func(Rate) error {
 	return func(r Rate) error {
 		_, err := configure(r, time.Time{})
@@ -81,14 +83,14 @@ func validateBy[C any](configure func(Rate, time.Time) (C, error)) func(Rate) er
 	}
 }
 
-// keysBy makes algorithm.keys of the function that makes a configuration.
+// keysBy returns the field keys of an algorithm, by its constructor of configurations.
 func keysBy[S any, C engine.Algorithm[S, C]](configure func(Rate, time.Time) (C, error)) func(*engine.Timeline, engine.Rates, int) (engine.Keys, error) {
 	return func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
 		return engine.NewKeys[S](t, r, maxKeys, func(r engine.Rate) (C, error) { return configure(Rate(r), t.Start()) }, &refusals)
 	}
 }
 
-// limiterBy makes algorithm.limiter of a constructor.
+// limiterBy returns the field limiter of an algorithm, by its constructor of limiters.
 func limiterBy[L Limiter](construct func(Rate, ...Option) (L, error)) func(Rate, ...Option) (Limiter, error) {
 	return func(r Rate, opts ...Option) (Limiter, error) {
 		l, err := construct(r, opts...)
@@ -99,7 +101,7 @@ func limiterBy[L Limiter](construct func(Rate, ...Option) (L, error)) func(Rate,
 	}
 }
 
-// refusals say why a rule does not grant a rate that a request has asked for.
+// refusals makes the errors for a rate of Rule.Resolve that a rule cannot use.
 var refusals = engine.Refusals{
 	OtherPer: func(r engine.Rate) error { return errOtherWindow(Rate(r)) },
 	TooMany: func(r engine.Rate) error {
@@ -107,7 +109,7 @@ var refusals = engine.Refusals{
 	},
 }
 
-// errOtherWindow says that r cannot be a rate of a rule whose Per is another.
+// errOtherWindow is the error for a rate r whose Per is not that of its rule.
 func errOtherWindow(r Rate) error {
 	return &ConfigError{"per", r.Per, "must be that of the rule's rate: a window has one length"}
 }

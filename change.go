@@ -8,17 +8,18 @@ import (
 	"strconv"
 )
 
-// AddRule adds r behind the other rules. It is an error if there is a rule of its
-// name.
+// AddRule adds the rule r after the other rules. If r is invalid, or if there is a rule with
+// its name already, AddRule changes nothing and returns an error that matches
+// [ErrInvalidConfig].
 func (l *RateLimiter) AddRule(r Rule) error {
 	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
 		return append(rules, r), defaultRule, nil
 	})
 }
 
-// RemoveRule removes the rule of this name, and forgets what its keys have used. If
-// no rule is named "default", that is the default rule, whatever its name. The error
-// matches [ErrUnknownRule] if there is no such rule.
+// RemoveRule removes the rule with this name and forgets what its keys have used in this
+// process. The name "default" also stands for the default rule, unless another rule has that
+// name. If there is no such rule, the error matches [ErrUnknownRule].
 func (l *RateLimiter) RemoveRule(name string) error {
 	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
 		if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name }); i >= 0 {
@@ -31,19 +32,23 @@ func (l *RateLimiter) RemoveRule(name string) error {
 	})
 }
 
-// SetDefaultRule makes r the rule for the endpoints that no other matches. If the
-// default rule was of the same name, its keys keep what they have used, as by
-// [RateLimiter.Replace].
+// SetDefaultRule makes r the default rule: it applies to the endpoints that no other rule
+// matches. If the default rule before had the same name, its keys keep what they have used,
+// as [RateLimiter.Replace] says. If r is invalid, SetDefaultRule changes nothing and returns
+// an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) SetDefaultRule(r Rule) error {
 	return l.edit(func(rules []Rule, _ *Rule) ([]Rule, *Rule, error) {
 		return rules, &r, nil
 	})
 }
 
-// UpdateRate changes the rate of a rule for all keys at one instant between call and
-// return. Each key keeps what it has used: it may have more than before only because
-// a higher limit leaves more beside that. Its tiers keep their rates. A custom
-// [Limiter] is told by its SetRate(Rate) error, if it has one.
+// UpdateRate changes [Rule.Rate] of the rule with this name to r. It takes effect for all of
+// its keys at one instant between call and return. Each key keeps what it has used, as
+// [TokenBucket.SetRate] says. The rule's Tiers stay as they are. A custom [Limiter] is not
+// called and keeps its own rate.
+//
+// If there is no such rule, the error matches [ErrUnknownRule]; if r is invalid for the rule,
+// it matches [ErrInvalidConfig]. In both cases nothing changes.
 func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
 		for i := range rules {
@@ -60,20 +65,27 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 	})
 }
 
-// Replace makes these the rules, all of them or, if anything is wrong with any, none.
+// Replace replaces all rules and the default rule by these. If anything is wrong with any of
+// them, it changes nothing and returns an error that lists everything that is wrong and
+// matches [ErrInvalidConfig].
 //
-// A rule that had the same name, Algorithm and Key before keeps its keys' state, and
-// a rate that is another is changed as by UpdateRate. All others start with new keys.
+// If there was a rule with the same name, Algorithm and Key before, its keys keep what they
+// have used, and a new Rate takes effect as by [RateLimiter.UpdateRate]. The keys of all
+// other rules start as new.
 func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
 	return l.edit(func([]Rule, *Rule) ([]Rule, *Rule, error) {
 		return rules, defaultRule, nil
 	})
 }
 
-// Reload makes the rules those that configs say, as [RateLimiter.Replace] does, or
-// reports all that is wrong with them and changes nothing. A rule keeps the Resolve,
-// and the Limiter, that code has given to the rule of its name; a Limiter that a
-// [Factory] has made is kept if it would be made of the same algoConfig.
+// Reload replaces all rules and the default rule by those that it reads from maps, as
+// [DecodeRules] does. Keys keep what they have used, as [RateLimiter.Replace] says. If
+// anything is wrong with the maps, Reload changes nothing and returns an error that lists
+// everything that is wrong and matches [ErrInvalidConfig].
+//
+// A rule keeps what code has given to the old rule with its name: its Resolve, and its
+// Limiter. If a [Factory] has made the old Limiter, the rule keeps it only if its algorithm
+// and algoConfig have not changed.
 func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
 	return l.edit(func(old []Rule, oldDefault *Rule) ([]Rule, *Rule, error) {
 		rules, defaultRule, err := decodeRules(configs, defaultConfig, &l.settings)
@@ -97,7 +109,8 @@ func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]
 	})
 }
 
-// keepCode gives r what code has given to old, the rule of its name.
+// keepCode copies to r the functions and the Limiter of old, which is the rule that has had
+// its name, or nil if there was none.
 func (r *Rule) keepCode(old *Rule) {
 	if old == nil {
 		return
@@ -113,7 +126,7 @@ func (r *Rule) keepCode(old *Rule) {
 	}
 }
 
-// edit replaces the rules by what change makes of copies of them.
+// edit replaces the rules by those that change returns. change gets copies of the rules.
 func (l *RateLimiter) edit(change func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error)) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
@@ -131,7 +144,8 @@ func (l *RateLimiter) edit(change func(rules []Rule, defaultRule *Rule) ([]Rule,
 	return l.replace(rules, defaultRule)
 }
 
-// copies returns the rules of s, which are complete, and its default rule.
+// copies returns copies of the rules of s, with their defaults filled in, and of its default
+// rule.
 func (s *ruleSet) copies() (rules []Rule, defaultRule *Rule) {
 	for _, r := range s.rules {
 		if r.isDefault {
@@ -147,8 +161,8 @@ func (s *ruleSet) copies() (rules []Rule, defaultRule *Rule) {
 	return rules, defaultRule
 }
 
-// replace makes these the rules, which have been checked. It must be called with
-// l.changing held, but for a new RateLimiter.
+// replace makes these the rules of l. They have been checked. The caller holds l.changing,
+// unless l is new.
 func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
 	var old map[string]*activeRule
 	if set := l.set.Load(); set != nil {
@@ -161,7 +175,7 @@ func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
 		r = r.completed(isDefault)
 		a, commit, err := l.activate(r, isDefault, old[r.Name])
 		if err != nil {
-			problems = append(problems, at("rules["+strconv.Quote(r.Name)+"].rate", err)...)
+			problems = append(problems, atPath("rules["+strconv.Quote(r.Name)+"].rate", err)...)
 		}
 		if commit != nil {
 			commits = append(commits, commit)
@@ -188,19 +202,20 @@ func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
 	return nil
 }
 
-// activate returns r at work, and how to make its rates those in force for the keys
-// that it takes over from old, if it does.
+// activate returns the activeRule for r. If that takes over the keys of old, it may also
+// return a function that brings those keys to the rates of r, to be called once all rules
+// are ready.
 func (l *RateLimiter) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, func(now instant), error) {
-	a := &activeRule{Rule: r, isDefault: isDefault, title: r.Name, keyed: kindOf(r.Key)}
+	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, keyKind: kindOf(r.Key)}
 	if l.settings.solo {
-		a.title = ""
+		a.resultName = ""
 	}
 	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil)
 	if keeps {
 		a.serial, a.totals = old.serial, old.totals
 	} else {
-		l.made++
-		a.serial, a.totals = l.made, new(totals)
+		l.lastSerial++
+		a.serial, a.totals = l.lastSerial, new(totals)
 	}
 	var err error
 	switch {
@@ -218,7 +233,8 @@ func (l *RateLimiter) activate(r Rule, isDefault bool, old *activeRule) (*active
 	return a, nil, err
 }
 
-// activateRemote is activate for a rule whose state is in a store.
+// activateRemote is activate for a rule whose state is in a store. keeps says whether the
+// rule is still the one that old was made for.
 func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (*activeRule, func(now instant), error) {
 	policy := a.OnStoreError.or(l.settings.policy)
 	if keeps && old.remote.policy == policy && old.remote.local != nil {

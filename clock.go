@@ -8,34 +8,36 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Clock tells a limiter the time.
+// A Clock tells a limiter the time. A limiter gets one by [WithClock]; without it, the
+// limiter reads the machine's monotonic clock. For tests, there is [FakeClock].
 //
-// Now is called once for each decision while a lock is held, so it must be
-// safe for concurrent use and must not call the limiter back. A limiter without
-// a Clock reads the machine's monotonic clock.
+// A limiter calls Now once for each decision, while it holds a lock. So Now must be safe for
+// concurrent use by multiple goroutines and must not call the limiter.
 //
-// A Clock may also have the method After(time.Duration) <-chan time.Time, as
-// [FakeClock] and the clocks of github.com/benbjohnson/clock do; Wait then
-// waits on it, else on real time.
+// A Clock may also have the method After(time.Duration) <-chan time.Time, as [FakeClock] and
+// the clocks of github.com/benbjohnson/clock have. Then the Wait methods wait until the
+// Clock says that the time has passed; otherwise they wait in real time.
 type Clock interface {
-	// Now returns the time. It may step back.
+	// Now returns the time. The time may step back: for a key, it then stands
+	// still until it has caught up.
 	Now() time.Time
 }
 
-// A FakeClock is a Clock that moves only when it is told to and never sleeps.
+// A FakeClock is a [Clock] for tests. It moves only when the test calls [FakeClock.Advance]
+// or [FakeClock.Set]; nothing sleeps. [WithClock] gives it to a limiter.
 //
-// It is safe for concurrent use by multiple goroutines. The zero FakeClock
-// stands at the zero time.Time.
+// A FakeClock is safe for concurrent use by multiple goroutines. The zero FakeClock stands
+// at the zero [time.Time].
 type FakeClock struct {
 	mu     sync.Mutex
 	now    time.Time
 	alarms map[*alarm]struct{}
 }
 
-// An alarm is a channel that receives the time once the clock reaches at.
+// An alarm is a channel that receives the time once the clock has reached at.
 type alarm struct {
 	at time.Time
-	c  chan time.Time // buffered, so that ringing never blocks
+	c  chan time.Time // buffered, so that sending to it never blocks
 }
 
 // NewFakeClock returns a FakeClock that stands at start.
@@ -48,32 +50,32 @@ func (c *FakeClock) Now() time.Time {
 	return c.now
 }
 
-// Advance moves the clock by d, backwards if d is negative, and ends the waits
-// that are then due.
+// Advance moves the clock by d, backwards if d is negative. It ends the waits on this clock
+// whose time has come.
 func (c *FakeClock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setLocked(c.now.Add(d))
 }
 
-// Set moves the clock to t, which may lie in its past, and ends the waits that
-// are then due.
+// Set moves the clock to t, which may be earlier than the time it stands at. It ends the
+// waits on this clock whose time has come.
 func (c *FakeClock) Set(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setLocked(t)
 }
 
-// After returns a channel that receives the clock's time once it has moved on
-// by d: at once if d is not positive.
+// After returns a channel that receives the clock's time once the clock has moved on by d.
+// If d is zero or negative, the channel has received it already.
 func (c *FakeClock) After(d time.Duration) <-chan time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.alarmLocked(c.now.Add(d)).c
 }
 
-// alarm is After for an instant instead of a distance, so that a move of the
-// clock before the call is not lost. The second result forgets the alarm.
+// alarm is After for a time instead of a duration: it does not matter whether the clock
+// moves before the call. stop removes the alarm.
 func (c *FakeClock) alarm(at time.Time) (rings <-chan time.Time, stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +112,7 @@ func (c *FakeClock) setLocked(t time.Time) {
 	}
 }
 
-// An instant is a reading of a limiter's clock.
+// An instant is a reading of a limiter's clock, in nanoseconds.
 type instant = keytable.Instant
 
 // newTimeline returns the timeline of c, or of the machine's clock if c is nil.

@@ -9,14 +9,13 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// maxTiers bounds how many tiers the config of a rule has.
+// maxTiers is the largest number of tiers in the config of a rule.
 const maxTiers = 10_000
 
-// ruleFields are the fields of a rule's config, in the order in which they are
-// read.
+// ruleFields are the fields of a rule's config, in the order in which they are read.
 var ruleFields = []string{"endpoint", "name", "key", "mode", "algorithm", "algoConfig", "tiers", "onStoreError"}
 
-// What a field of a rule's config must be.
+// The reasons in the errors for fields of a rule's config.
 const (
 	ruleForm       = "must be a map that has algorithm and algoConfig"
 	algoConfigForm = "must be a map that says what the limit is"
@@ -30,21 +29,21 @@ var (
 	modeForm = "must be one of " + list(modes)
 )
 
-// DecodeRules reads rules from maps, as encoding/json and the YAML decoders make them
-// of a file. It returns the rules of configs, in their order, and the default rule of
-// defaultConfig, which is nil if defaultConfig is. There must be at least one rule.
+// DecodeRules reads rules from maps, such as those that encoding/json or a YAML decoder makes
+// of a file. It returns the rules of configs in their order, and the rule of defaultConfig,
+// which is nil if defaultConfig is nil. There must be at least one rule.
 //
-// The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint,
-// name, key, mode, tiers and onStoreError. An unknown field is an error.
+// The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name,
+// key, mode, tiers and onStoreError. Any other field is an error.
 //
-// [NewFromConfig] makes a [RateLimiter] of the same maps at once. DecodeRules is for a
-// caller that adds code to the rules first, such as a Resolve function, and then calls
-// [New]. Of the options, [WithFactory] gives the custom algorithms that the maps may
-// name, and [WithStore] the store that must support the rates.
+// [NewFromConfig] makes a [RateLimiter] of the same maps in one step. DecodeRules is for a
+// caller that adds code to the rules first, such as [Rule.Resolve], and then calls [New].
+// Two options have an effect here: the maps may name the custom algorithms of [WithFactory],
+// and the store of [WithStore] must support all rates.
 //
-// The error lists all problems at once, each with the path of its field, such as
-// configs[3].algoConfig.capacity; beyond 100, they are only counted. It matches
-// [ErrInvalidConfig]. The maps are neither kept nor changed.
+// The error lists everything that is wrong, each problem with the path of its field, such as
+// configs[3].algoConfig.capacity. Of more than 100 problems, the others are only counted. The
+// error matches [ErrInvalidConfig]. DecodeRules neither keeps nor changes the maps.
 func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ...Option) ([]Rule, *Rule, error) {
 	set, invalid := newSettings(opts)
 	rules, defaultRule, err := decodeRules(configs, defaultConfig, &set)
@@ -54,7 +53,7 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 	return rules, defaultRule, nil
 }
 
-// decodeRules is DecodeRules with the options applied.
+// decodeRules is DecodeRules after the options have been applied to set.
 func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *settings) ([]Rule, *Rule, error) {
 	d := newDecoder(set.factory, set.env())
 	switch {
@@ -87,12 +86,11 @@ func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *se
 	return rules, defaultRule, nil
 }
 
-// A decoder reads rules and rates from configs, with the algorithms that factory
-// knows. Its Reader collects the problems.
+// A decoder reads rules and rates from configs. Its Reader collects everything that is wrong.
 type decoder struct {
 	*confmap.Reader
-	factory *Factory // may be nil
-	env     Env      // what custom limiters are made with
+	factory *Factory // finds algorithms by name; may be nil
+	env     Env      // for custom limiters
 }
 
 func newDecoder(factory *Factory, env Env) *decoder {
@@ -101,7 +99,7 @@ func newDecoder(factory *Factory, env Env) *decoder {
 	return &decoder{confmap.NewReader(problem, more), factory, env}
 }
 
-// moreProblems says how many problems an error does not list.
+// moreProblems is the error that says how many problems are not listed.
 type moreProblems int
 
 func (m moreProblems) Error() string {
@@ -111,8 +109,8 @@ func (m moreProblems) Error() string {
 // Unwrap returns [ErrInvalidConfig].
 func (m moreProblems) Unwrap() error { return ErrInvalidConfig }
 
-// rule reads the rule at n. If it can be read, check looks at it as at a rule that is
-// written in code; check has seen the rules before it.
+// rule reads the rule at n. If its config has no problem, check checks it like a rule that is
+// written in code. check has seen the rules before it.
 func (d *decoder) rule(n *confmap.Node, check *ruleCheck, isDefault bool) (r Rule) {
 	before := d.Found()
 	d.Unknown(n, ruleFields, rateFields, "it belongs in algoConfig")
@@ -134,24 +132,23 @@ func (d *decoder) rule(n *confmap.Node, check *ruleCheck, isDefault bool) (r Rul
 	return r
 }
 
-// checkIdentity checks only what the rule r is told from other rules by: its endpoint,
-// name and key. It is for a rule that has other problems, which have been reported and
-// which a full check would report again.
+// checkIdentity checks only the endpoint, the name and the key of the rule r. It is for a
+// rule whose other problems have been reported: a full check would report them again.
 //
-// Without it, two rules with one name, of which the first has a bad rate, would be
-// found to share the name only after that rate is mended. So check is given a rule that
-// has r's endpoint, name and key, and a rate that is valid. That reports an earlier rule
-// with the same name, and lets a later one be reported.
+// Without it, two rules with one name, of which the first has a bad rate, would be found to
+// share the name only after somebody has corrected that rate. So check gets a rule with the
+// endpoint, name and key of r and a valid rate. It reports if an earlier rule has the same
+// name, and can report a later one.
 func (d *decoder) checkIdentity(path string, r Rule, check *ruleCheck, isDefault bool) {
-	withoutStore := *check // shares the names that are taken
+	withoutStore := *check // shares the maps of names and custom limiters
 	withoutStore.supports = nil
 	withoutStore.add(path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key, Rate: PerSecond(1)}, isDefault)
 	check.problems = withoutStore.problems
 	d.reportCheck(path, check)
 }
 
-// reportCheck reports the problems that check has with the rule at path, and removes
-// them from check. Those with its rate are found in the algoConfig.
+// reportCheck moves the problems of check to the Reader. They are those of the rule at path.
+// A config has no field rate, so the path of a problem with the rate becomes algoConfig.
 func (d *decoder) reportCheck(path string, check *ruleCheck) {
 	for _, err := range check.problems {
 		var e *ConfigError
@@ -167,8 +164,8 @@ func (d *decoder) reportCheck(path string, check *ruleCheck) {
 	check.problems = nil
 }
 
-// describeChecked returns what an error says of the value in an error of a ruleCheck,
-// in which strings are quoted in full.
+// describeChecked returns the short text that shows value in an error. value comes from an
+// error of a ruleCheck, which quotes strings in full.
 func describeChecked(value any) string {
 	text := ""
 	switch v := value.(type) {
@@ -185,8 +182,8 @@ func describeChecked(value any) string {
 	return confmap.Truncate(text, confmap.MaxValue)
 }
 
-// limit reads what the rule at n limits to: its algorithm, and the rate and the tiers
-// or, of a custom algorithm, the limiter.
+// limit reads the limit of the rule at n: its algorithm and, for one of this package, its
+// rate and tiers. For a custom algorithm, it makes the limiter.
 func (d *decoder) limit(n *confmap.Node, r *Rule) {
 	entry := d.algorithm(n)
 	config, ok := d.Child(n, "algoConfig", algoConfigForm)
@@ -209,9 +206,9 @@ func (d *decoder) limit(n *confmap.Node, r *Rule) {
 	}
 }
 
-// algorithm reads the algorithm of the rule at n. It returns the zero entry if the
-// algorithm is not known. If it is one of this package misspelt, that is reported, and
-// the entry is that one's, so that the algoConfig can be read as well.
+// algorithm reads the algorithm of the rule at n. It returns the zero entry if the algorithm
+// is not known. If the name is nearly that of an algorithm of this package, it reports the
+// spelling and returns that entry, so that the algoConfig can be checked as well.
 func (d *decoder) algorithm(n *confmap.Node) algorithmEntry {
 	name, ok := d.algorithmName(n)
 	if !ok {
@@ -234,8 +231,8 @@ func (d *decoder) algorithm(n *confmap.Node) algorithmEntry {
 	return algorithmEntry{}
 }
 
-// algorithmName reads the name of the algorithm of the rule at n. A name that is
-// missing, or is no string, is reported.
+// algorithmName reads the name of the algorithm of the rule at n. It reports a name that is
+// missing or no string, and then ok is false.
 func (d *decoder) algorithmName(n *confmap.Node) (name string, ok bool) {
 	const field = "algorithm"
 	v, given := n.Get(field)
@@ -275,7 +272,7 @@ func (d *decoder) tiers(n *confmap.Node, a Algorithm) map[string]Rate {
 	return tiers
 }
 
-// tier reads the rate of one tier, which is found at path.
+// tier reads the rate of the tier with this name and value. path is its path in errors.
 func (d *decoder) tier(path, name string, value any, a Algorithm) Rate {
 	if len(name) > confmap.MaxText {
 		d.Reject(path, confmap.Describe(value), fmt.Sprintf("must have a name of at most %d bytes", confmap.MaxText))
@@ -288,7 +285,7 @@ func (d *decoder) tier(path, name string, value any, a Algorithm) Rate {
 		d.Reject(path, confmap.Describe(value), tierForm)
 		return Rate{}
 	}
-	return d.rate(confmap.Inline(path, "rate", value), a) // a string is the rate of an algoConfig
+	return d.rate(confmap.Inline(path, "rate", value), a) // "600/m" is short for {"rate": "600/m"}
 }
 
 // policy reads the failure policy of the rule at n.

@@ -19,14 +19,14 @@ var rateFields = []string{
 	"burst", "burstSize",
 }
 
-// A rate is written in one of three forms, each of which has fields of its own.
+// A rate is written in one of three forms. Each form has fields of its own.
 var (
-	bucketForm = rateFields[0:3] // a capacity, and units a second
-	windowForm = rateFields[3:7] // requests, and a length of time
-	textForm   = rateFields[7:8] // as ParseRate reads it
+	bucketForm = rateFields[0:3] // a capacity, and a number of units a second
+	windowForm = rateFields[3:7] // a number of requests, and a length of time
+	textForm   = rateFields[7:8] // a text that ParseRate reads
 )
 
-// sameFields are the fields that are two names, or two units, for one thing.
+// sameFields are the pairs of fields that set the same thing, by two names or in two units.
 var sameFields = [][2]string{
 	{"refillRatePerSecond", "leakRatePerSecond"},
 	{"maxRequests", "limit"},
@@ -34,7 +34,7 @@ var sameFields = [][2]string{
 	{"burst", "burstSize"},
 }
 
-// formsOf says in which forms the rate of an algorithm may be written.
+// formsOf returns a text with the fields by which the rate of an algorithm may be written.
 func formsOf(a Algorithm) string {
 	const windowOrText = "maxRequests and windowMs, or rate"
 	switch {
@@ -46,7 +46,8 @@ func formsOf(a Algorithm) string {
 	return "capacity and refillRatePerSecond, or " + windowOrText
 }
 
-// rate reads the algoConfig n of an algorithm of this package.
+// rate reads the algoConfig n of an algorithm of this package. It returns the zero Rate if a
+// field is wrong.
 func (d *decoder) rate(n *confmap.Node, a Algorithm) Rate {
 	before := d.Found()
 	d.Unknown(n, rateFields, ruleFields, "it belongs beside algoConfig")
@@ -60,7 +61,7 @@ func (d *decoder) rate(n *confmap.Node, a Algorithm) Rate {
 	if d.Found() > before {
 		return Rate{}
 	}
-	for _, err := range at("", algorithms[a].validate(r.rate)) {
+	for _, err := range atPath("", algorithms[a].validate(r.rate)) {
 		var e *ConfigError
 		if errors.As(err, &e) {
 			name := r.from[strings.TrimPrefix(e.Field, ".")]
@@ -71,7 +72,7 @@ func (d *decoder) rate(n *confmap.Node, a Algorithm) Rate {
 	return r.rate
 }
 
-// forms reports which fields of n do not go together, and which are missing.
+// forms reports the fields of n that must not stand together, and those that are missing.
 func (d *decoder) forms(n *confmap.Node, a Algorithm) {
 	reject := func(name, reason string) { d.Reject(n.Field(name), n.Describe(name), reason) }
 	for _, same := range sameFields {
@@ -107,8 +108,8 @@ func (d *decoder) forms(n *confmap.Node, a Algorithm) {
 	}
 }
 
-// counterpart reports the field that is missing beside the one that n has, such as
-// windowMs beside maxRequests.
+// counterpart reports a field that is missing beside another one, such as windowMs beside
+// maxRequests.
 func (d *decoder) counterpart(n *confmap.Node, a Algorithm) {
 	refill := "refillRatePerSecond"
 	if a == AlgorithmLeakyBucket {
@@ -136,10 +137,10 @@ type rateReader struct {
 	node      *confmap.Node // the algoConfig
 	algorithm Algorithm
 	rate      Rate
-	from      map[string]string // the field of node, by the field of the Rate that it gave
+	from      map[string]string // by a field of the Rate, the field of node that has set it
 }
 
-// read reads the field with name, whose value is v.
+// read reads the field with this name, whose value is v.
 func (r *rateReader) read(name string, v any) {
 	switch name {
 	case "capacity":
@@ -165,7 +166,7 @@ func (r *rateReader) read(name string, v any) {
 	}
 }
 
-// text reads the field "rate", which ParseRate reads. Its value is v.
+// text reads the field "rate", whose value is v, by ParseRate.
 func (r *rateReader) text(v any) {
 	field := r.node.Field("rate")
 	text, ok := confmap.TextOf(v)
@@ -187,7 +188,8 @@ func (r *rateReader) text(v any) {
 	r.from["requests"], r.from["per"], r.from["burst"] = "rate", "rate", "rate"
 }
 
-// burst reads the burst that stands beside one of the other forms.
+// burst reads the field with this name, "burst" or "burstSize", which may stand beside
+// requests and a time, or beside a rate without a burst.
 func (r *rateReader) burst(name string) {
 	reason := ""
 	switch _, capacity := r.node.Get("capacity"); {
@@ -206,8 +208,8 @@ func (r *rateReader) burst(name string) {
 	r.from["burst"] = name
 }
 
-// window reads a length of time in a unit of 10^shift ns. It returns 0 if the field is
-// wrong.
+// window reads the field with this name as a length of time in a unit of 10^shift
+// nanoseconds. It returns 0 if the field is wrong.
 func (r *rateReader) window(name, unit string, shift int) time.Duration {
 	x, ok := r.Number(r.node, name, "must be a number of "+unit+", above 0", "must be above 0")
 	if !ok {
@@ -223,8 +225,8 @@ func (r *rateReader) window(name, unit string, shift int) time.Duration {
 	return time.Duration(per)
 }
 
-// unitsPerSecond reads how many units a second a field grants. It returns the zero
-// Rate if the field is wrong.
+// unitsPerSecond reads the field with this name as a number of units a second. It returns the
+// zero Rate if the field is wrong.
 func (r *rateReader) unitsPerSecond(name string) Rate {
 	x, ok := r.Number(r.node, name, "must be a number of units a second, above 0", "must be above 0")
 	if !ok {
@@ -237,24 +239,24 @@ func (r *rateReader) unitsPerSecond(name string) Rate {
 	return rate
 }
 
-// Numbers of units a second for which there may be a Rate. Beyond these bounds there
-// is none, and no large power of ten has to be worked out to see that.
+// Bounds for the number of units a second. Beyond them there is no Rate, and a config with a
+// huge exponent is refused before a large power of ten is computed.
 const (
-	mostPoint  = 28 // digits before the point: there are at most MaxInt units a nanosecond
-	leastPoint = -9 // 0.0000000001 a second is one unit in 317 years
-	mostPlaces = 63 // digits behind the point: 2^63 and 5^63 do not fit a Per
+	mostPoint  = 28 // digits before the point: a Rate has at most MaxInt units a nanosecond
+	leastPoint = -9 // as Decimal.Point: 0.0000000001 a second is one unit in 317 years
+	mostPlaces = 63 // digits after the point: a Per cannot hold a denominator of 2^63 or 5^63
 )
 
-// Why there is no Rate of so many units a second.
+// The reasons why there is no Rate for a number of units a second.
 const (
 	tooMany = "must be smaller: it is beyond what can be counted"
 	tooSlow = "must be larger: one unit would take more than 292 years"
 	tooFine = "must have fewer decimals: they take a count, or a time, beyond what can be counted"
 )
 
-// rateOf returns the Rate of exactly x units a second, x being the positive number in a
-// field of that name, or the reason why there is none. That of 0.3333333333 a second,
-// say, is that a third was meant.
+// rateOf returns the Rate of exactly x units a second, or the reason why there is none. x is
+// above 0, and name is its field. For 0.3333333333 a second, for example, the reason says
+// that 1/3 was probably meant.
 func rateOf(x confmap.Decimal, name string) (r Rate, reason string) {
 	if x.Point() > mostPoint {
 		return Rate{}, tooMany
@@ -286,13 +288,13 @@ func rateOf(x confmap.Decimal, name string) (r Rate, reason string) {
 	return Rate{}, tooFine
 }
 
-// inSeconds returns the Rate of x units a second, and reports whether there is one.
-// Its Per is in whole seconds if it can be; otherwise, in nanoseconds.
+// inSeconds returns the Rate of x units a second, and reports whether there is one. Its Per is
+// a whole number of seconds if possible, and of nanoseconds otherwise.
 func inSeconds(x *big.Rat) (Rate, bool) {
 	requests, per := x.Num(), new(big.Int).Mul(x.Denom(), big.NewInt(int64(time.Second)))
 	if !fitRate(requests, per) {
 		d := new(big.Int).GCD(nil, nil, requests, per)
-		requests, per = new(big.Int).Quo(requests, d), per.Quo(per, d) // nothing is rounded
+		requests, per = new(big.Int).Quo(requests, d), per.Quo(per, d) // d divides both
 	}
 	if !fitRate(requests, per) {
 		return Rate{}, false
@@ -300,7 +302,8 @@ func inSeconds(x *big.Rat) (Rate, bool) {
 	return Rate{Requests: int(requests.Int64()), Per: time.Duration(per.Int64())}, true
 }
 
-// fitRate reports whether a Rate can hold requests, and per in nanoseconds.
+// fitRate reports whether a Rate can hold this number of requests and this Per, which is in
+// nanoseconds.
 func fitRate(requests, per *big.Int) bool {
 	return requests.IsInt64() && requests.Int64() <= math.MaxInt && per.IsInt64()
 }

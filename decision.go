@@ -13,28 +13,29 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// A decision is one request and what its rules say to it. Its way is run: find the rules
-// and rates, settle here or in the store, ask a custom limiter, answer, tell the observer.
+// A decision is one request and the answers of its rules. The method run makes it, step by
+// step: find the rules and their rates, decide in this process or in the store, ask the
+// custom limiter, put the answer together, tell the observer.
 //
-// Decisions are used again, so that deciding allocates nothing.
+// Decisions are kept in a pool, so that a decision allocates nothing.
 type decision struct {
 	request Request
 	order   engine.Order
-	watch   stopwatch // running if there is an observer
+	watch   stopwatch // started if there is an observer
 
-	rules   []*activeRule // in the order of locks; the one with a custom limiter comes last
-	named   []*activeRule // what rules are, if the request names them
-	parts   []engine.Part // what each of rules says
-	origins []origin      // where each of parts comes from
+	rules   []*activeRule // in the order of inLockOrder: a rule with a custom limiter comes last
+	named   []*activeRule // memory for rules, used if the request names them
+	parts   []engine.Part // the answers of rules, one for each
+	origins []origin      // where the answers come from, one for each of rules
 	custom  int           // the index of the rule with a custom limiter, or -1
 
 	engine.Outcome
-	failed error // why the store did not answer
+	failed error // why the store did not answer, or nil
 }
 
 var decisions = sync.Pool{New: func() any { return new(decision) }}
 
-// newDecision returns a decision on req that takes, or looks.
+// newDecision returns a decision on req from the pool. If take is false, it only looks.
 func newDecision(req *Request, take bool) *decision {
 	d := decisions.Get().(*decision)
 	d.request = *req
@@ -42,7 +43,7 @@ func newDecision(req *Request, take bool) *decision {
 	return d
 }
 
-// free hands d back. It must not be used after.
+// free puts d back into the pool. The caller must not use d afterwards.
 func (d *decision) free() {
 	clear(d.named)
 	clear(d.parts)
@@ -51,7 +52,7 @@ func (d *decision) free() {
 	decisions.Put(d)
 }
 
-// run makes the decision d.
+// run decides d and returns its answer.
 func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err error) {
 	if d.request.Cost < 0 {
 		return Result{}, ErrInvalidCount
@@ -87,12 +88,13 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	binding := d.answer(&res)
 	err = d.problems()
 	if observed && d.decided() {
-		l.tell(&d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins}, binding, &res, err, d.watch.took(&l.time))
+		l.tell(&d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins}, binding, &res, err, d.watch.elapsed(&l.time))
 	}
 	return res, err
 }
 
-// prepare finds the rules that apply, and asks code for the rates that it sets.
+// prepare finds the rules that apply to the request, and calls Resolve of those that have
+// one.
 func (d *decision) prepare(set *ruleSet) error {
 	if len(d.request.Rules) == 0 {
 		d.rules = set.match(d.request.Endpoint).rules
@@ -121,7 +123,7 @@ func (d *decision) prepare(set *ruleSet) error {
 	d.origins = slices.Grow(d.origins, n)[:n]
 	for i, r := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
-		p.Keys, p.Hash, p.Shadow = r.keys, r.keyed.hash(&d.request), !r.enforces()
+		p.Keys, p.Hash, p.Shadow = r.keys, r.keyKind.hash(&d.request), !r.enforces()
 		p.Want.Tier = d.request.Tier
 		if r.keys != nil {
 			o.by = byMemory
@@ -136,8 +138,7 @@ func (d *decision) prepare(set *ruleSet) error {
 	return nil
 }
 
-// decideHere makes the decision by what is known in this process: all but a custom
-// limiter.
+// decideHere decides by all rules in this process, except for the one with a custom limiter.
 func (d *decision) decideHere(t *engine.Timeline) {
 	parts := d.parts
 	if d.custom >= 0 {
@@ -147,8 +148,8 @@ func (d *decision) decideHere(t *engine.Timeline) {
 	d.Outcome = engine.Settle(t, parts, d.order, d.watch.began)
 }
 
-// askCustom asks the custom limiter, if there is one, after all other rules have taken
-// what they were asked for. If it denies, they are given it back.
+// askCustom asks the custom limiter, if there is one, after all other rules were charged. If
+// it denies, they get their units back.
 func (d *decision) askCustom(ctx context.Context) error {
 	if d.custom < 0 || !d.Passes || d.Late {
 		return nil
@@ -163,9 +164,9 @@ func (d *decision) askCustom(ctx context.Context) error {
 			d.giveBack()
 		}
 	}()
-	limiter, key := rule.Limiter, rule.keyed.text(&d.request)
+	limiter, key := rule.Limiter, rule.keyKind.text(&d.request)
 	if d.order.Take && d.order.Within < engine.AnyDelay && !p.Shadow {
-		// What it has taken cannot be given back: look first.
+		// It cannot give units back, so a first call looks at the Delay.
 		if res, err := limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.order.Within {
 			setResult(p, res)
 			o.by = byLimiter
@@ -178,7 +179,7 @@ func (d *decision) askCustom(ctx context.Context) error {
 	case err == nil || errors.Is(err, ErrStore):
 	case !p.Shadow || ctx.Err() != nil:
 		return err
-	default: // a shadow rule denies nobody, not even by an error
+	default: // a shadow rule denies no request, also if it fails
 		keep, p.Err = true, storeError(err)
 		return nil
 	}
@@ -196,7 +197,7 @@ func (d *decision) askCustom(ctx context.Context) error {
 	return nil
 }
 
-// giveBack gives back what was taken from the keys in this process.
+// giveBack gives back the units that d has taken from keys in this process.
 func (d *decision) giveBack() {
 	for i := range d.parts {
 		if p := &d.parts[i]; p.Keys != nil && p.Granted() {
@@ -205,13 +206,13 @@ func (d *decision) giveBack() {
 	}
 }
 
-// decided reports whether d, which takes, is a decision: not if the caller will ask again,
-// as it was denied, or not charged because of its Delay.
+// decided reports whether d, which takes, is to be counted and observed. It is not if it was
+// not charged because of its Delay, or was denied and the caller, who waits, will try again.
 func (d *decision) decided() bool {
 	return !d.Late && (d.Passes || !d.order.AskAgain)
 }
 
-// setResult makes res what p has to say.
+// setResult makes res the answer of p.
 func setResult(p *engine.Part, res Result) {
 	p.Verdict = engine.Verdict{Limit: int64(res.Limit), Left: int64(res.Remaining), RetryAfter: res.RetryAfter, ResetAfter: res.ResetAfter}
 	p.Delay = res.Delay
@@ -219,13 +220,12 @@ func setResult(p *engine.Part, res Result) {
 	case res.Allowed:
 		p.RetryAfter = 0
 	case res.RetryAfter <= 0:
-		// A limiter that denies without saying for how long is not to be asked
-		// without pause.
+		// A limiter that denies without a RetryAfter is not called in a busy loop.
 		p.RetryAfter = time.Millisecond
 	}
 }
 
-// count counts a decision of a rule whose keys do not.
+// count counts a decision of a store or a custom limiter.
 func (t *totals) count(shadow, allowed bool) {
 	switch {
 	case allowed:
@@ -237,14 +237,14 @@ func (t *totals) count(shadow, allowed bool) {
 	}
 }
 
-// answer puts the answer to the request where res points, and returns the index of the
-// binding rule, or -1 if no rule enforces.
+// answer writes the answer to the request to res. It returns the index of the binding rule,
+// or -1 if no rule enforces.
 func (d *decision) answer(res *Result) (binding int) {
 	n := len(d.rules)
 	if d.custom >= 0 && d.origins[d.custom].by == 0 {
-		n = d.custom // it was not asked
+		n = d.custom // the custom limiter was not asked
 	}
-	binding = answer(d.rules[:n], d.parts[:n], d.Passes, res)
+	binding = combine(d.rules[:n], d.parts[:n], d.Passes, res)
 	for i := range d.origins[:n] {
 		if d.origins[i].by == byPolicy && !d.parts[i].Shadow {
 			res.Degraded = true
@@ -253,10 +253,11 @@ func (d *decision) answer(res *Result) (binding int) {
 	return binding
 }
 
-// answer puts the answer to a request where res points: that of the binding one of rules,
-// and what parts, which are what rules have said, come to together. It returns the index of
-// the binding rule, or -1 if no rule enforces, and then no limit applies.
-func answer(rules []*activeRule, parts []engine.Part, passes bool, res *Result) (binding int) {
+// combine writes the answer to a request to res. parts are the answers of rules, one for
+// each. The answer is that of the binding rule, but Remaining is the smallest of all and
+// Delay the largest. It returns the index of the binding rule. If no rule enforces, that is
+// -1, and no limit applies.
+func combine(rules []*activeRule, parts []engine.Part, passes bool, res *Result) (binding int) {
 	binding = -1
 	left, delay := uint64(math.MaxUint64), time.Duration(0)
 	for i := range parts {
@@ -267,7 +268,7 @@ func answer(rules []*activeRule, parts []engine.Part, passes bool, res *Result) 
 		if binding < 0 || binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
 			binding = i
 		}
-		// Where no limit applies, Left is -1, which as a uint64 is more than any.
+		// If no limit applies, Left is -1. As a uint64, that is the largest number.
 		left, delay = min(left, uint64(p.Left)), max(delay, p.Delay)
 	}
 	if binding < 0 {
@@ -275,15 +276,16 @@ func answer(rules []*activeRule, parts []engine.Part, passes bool, res *Result) 
 		return binding
 	}
 	fill(res, &parts[binding].Verdict)
-	res.Allowed, res.Remaining, res.Rule = passes, int(int64(left)), rules[binding].title
+	res.Allowed, res.Remaining, res.Rule = passes, int(int64(left)), rules[binding].resultName
 	if passes {
 		res.Delay = delay
 	}
 	return binding
 }
 
-// binds reports whether a binds rather than b: of a denied request the rule that has to be
-// waited for longest, of a granted one that with least left, and of equal ones the earlier.
+// binds reports whether the rule of a binds rather than that of b. For a denied request, the
+// one with the longer RetryAfter binds; for a granted one, the one with fewer units left. Of
+// two that are equal in this, the earlier one binds.
 func binds(a, b *engine.Part, passes, earlier bool) bool {
 	switch {
 	case !passes && a.RetryAfter != b.RetryAfter:
@@ -294,13 +296,14 @@ func binds(a, b *engine.Part, passes, earlier bool) bool {
 	return earlier
 }
 
-// problems returns why something in the decision is not as was asked for, or nil.
+// problems returns the error that comes with the answer, or nil: the store has failed, or a
+// rule could not use the rate that Resolve returned.
 func (d *decision) problems() error {
 	err := d.failed
 	for i := range d.parts {
 		if p := &d.parts[i]; p.Err != nil {
 			path := "rules[" + strconv.Quote(d.rules[i].Name) + "].resolve"
-			err = errors.Join(append([]error{err}, at(path, p.Err)...)...)
+			err = errors.Join(append([]error{err}, atPath(path, p.Err)...)...)
 		}
 	}
 	return err

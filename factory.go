@@ -12,15 +12,14 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// A Factory makes limiters from config maps. It knows the five algorithms of this
-// package by their names, such as "TokenBucket", and custom algorithms by the names
-// under which [Factory.Register] added them. [Factory.Create] makes a limiter of a map;
-// [WithFactory] lets the rules of a [RateLimiter] that is read from maps name the custom
-// algorithms too.
+// A Factory makes limiters from config maps, see [Factory.Create]. It knows the five
+// algorithms of this package by their names, such as "TokenBucket", and custom algorithms by
+// the names under which [Factory.Register] added them. With [WithFactory], the configs of a
+// [RateLimiter] can name the custom algorithms too.
 //
-// A Factory is safe for concurrent use by multiple goroutines. The zero Factory knows
-// the algorithms of this package and has no options; so does a nil one, with which
-// nothing can be registered.
+// A Factory is safe for concurrent use by multiple goroutines. The zero Factory and a nil
+// *Factory know the five algorithms and have no options. A nil *Factory cannot register
+// algorithms.
 type Factory struct {
 	opts []Option
 
@@ -28,25 +27,24 @@ type Factory struct {
 	registered map[string]algorithmEntry // by folded name; nil if nothing is registered
 }
 
-// A BuildFunc makes a limiter of a custom algorithm. algoConfig is the map that says
-// what the limit is, and env the clock and the number of keys that the limiter is to
-// have.
+// A BuildFunc makes a limiter of a custom algorithm; [Factory.Register] adds it to a
+// [Factory]. algoConfig is the part of the config that says what the limit is. env has the
+// clock that the limiter must read and the number of keys that it may keep.
 //
-// The BuildFunc may keep and change algoConfig: the map, and all maps and lists in it,
-// are copies; other values are as they came. If it returns a [*ConfigError], or several
-// joined, each is reported as a problem with that field of algoConfig; any other error
-// is reported as the reason why algoConfig is refused. A panic is recovered and reported.
+// The BuildFunc may keep and change algoConfig: the map, and all maps and lists in it, are
+// copies. If it returns a [*ConfigError], or several that are joined, each is reported for
+// that field of algoConfig. Any other error is reported as the reason why algoConfig is
+// refused. A panic is recovered and reported as an error.
 type BuildFunc func(algoConfig map[string]any, env Env) (Limiter, error)
 
-// An Env is what a [BuildFunc] is given besides the config of the limiter: the clock and
-// the number of keys that are set by the options of the [Factory] or, for a rule, by
-// those of the [RateLimiter].
+// An Env is what a [BuildFunc] gets besides the config of the limiter. Its values come from
+// the options of the [Factory] or, for a rule, from those of the [RateLimiter].
 type Env struct {
-	// Clock is the clock that the limiter reads. It is never nil.
+	// Clock is the clock that the limiter must read. It is never nil.
 	Clock Clock
 
-	// MaxKeys is the largest number of keys that the limiter keeps state for,
-	// see [WithMaxKeys].
+	// MaxKeys is the largest number of keys that the limiter may keep state
+	// for, see [WithMaxKeys].
 	MaxKeys int
 }
 
@@ -56,8 +54,8 @@ type algorithmEntry struct {
 	build     BuildFunc // nil for the algorithms of this package
 }
 
-// knownAlgorithms are the algorithms of this package by folded name, some of which
-// have two.
+// knownAlgorithms are the five algorithms of this package by folded name. Some have two
+// names.
 var knownAlgorithms = map[string]algorithmEntry{
 	"tokenbucket":          {AlgorithmTokenBucket, nil},
 	"fixedwindow":          {AlgorithmFixedWindow, nil},
@@ -69,16 +67,16 @@ var knownAlgorithms = map[string]algorithmEntry{
 	"leakybucket":          {AlgorithmLeakyBucket, nil},
 }
 
-// NewFactory returns a Factory that gives each limiter it makes these options. Options
-// that are invalid are reported by [Factory.Create].
+// NewFactory returns a Factory whose limiters have these options. If an option is invalid,
+// [Factory.Create] returns the error.
 func NewFactory(opts ...Option) *Factory {
 	return &Factory{opts: slices.Clone(opts)}
 }
 
-// Register adds a custom algorithm to f: from now on, build makes the limiters of the
-// configs that name it. Names are compared without regard to case, "_" and "-". An
-// empty or long name, and one that f knows, is an error, which matches
-// [ErrInvalidConfig].
+// Register adds a custom algorithm with this name to f: for a config that names it, build
+// makes the limiter. Names are compared without regard to case, "_" and "-". If the name is
+// empty, longer than 100 bytes or already known to f, or if build is nil, Register changes
+// nothing and returns an error that matches [ErrInvalidConfig].
 func (f *Factory) Register(algorithm string, build BuildFunc) error {
 	name := confmap.Fold(algorithm)
 	switch {
@@ -103,16 +101,17 @@ func (f *Factory) Register(algorithm string, build BuildFunc) error {
 	return nil
 }
 
-// Create makes a limiter with state of its own. config has two fields: "algorithm", the
-// name of an algorithm that f knows, and "algoConfig", a map that says what the limit
-// is. The other fields of a rule's config are allowed, and ignored; any further field
-// is an error.
+// Create makes a limiter with state of its own. config has two fields: "algorithm" is the
+// name of an algorithm that f knows, and "algoConfig" is a map that says what the limit is,
+// such as {"capacity": 100, "refillRatePerSecond": 10}. The other fields of a rule's config
+// are allowed and ignored, see [DecodeRules]. Any further field is an error.
 //
-// If f has the option [WithStore], the limiter needs a name: the field "name" or, if
-// there is none, that of [WithName]. Its state is then shared with all limiters of that
-// name in the store.
+// If f has the option [WithStore], the limiter needs a name: the field "name" or, if there is
+// none, that of [WithName]. It then shares its state with all limiters of that name in the
+// [Store].
 //
-// The error lists all problems at once and matches [ErrInvalidConfig].
+// The error lists everything that is wrong with config and with the options of f, and
+// matches [ErrInvalidConfig].
 func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	var opts []Option
 	if f != nil {
@@ -152,7 +151,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 }
 
 // storeOptions returns the options that a limiter in a store needs beside those of the
-// factory, among which the name is given.
+// factory. given is the name in the latter, or empty. The config at n may have another name.
 func (d *decoder) storeOptions(n *confmap.Node, entry algorithmEntry, given string) []Option {
 	if entry.build != nil {
 		d.Reject(n.Field("algorithm"), confmap.Quote(string(entry.algorithm)), "must be one of "+list(algorithmNames())+": the state is in a store")
@@ -173,7 +172,8 @@ func (d *decoder) storeOptions(n *confmap.Node, entry algorithmEntry, given stri
 	return []Option{WithName(name)}
 }
 
-// find returns what f knows of the algorithm with a folded name.
+// find returns the entry of the algorithm with this folded name, and reports whether f has
+// one.
 func (f *Factory) find(name string) (algorithmEntry, bool) {
 	if f != nil {
 		f.mu.RLock()
@@ -182,7 +182,7 @@ func (f *Factory) find(name string) (algorithmEntry, bool) {
 	return f.findLocked(name)
 }
 
-// findLocked is find for a caller that holds f.mu.
+// findLocked is find. The caller holds f.mu.
 func (f *Factory) findLocked(name string) (algorithmEntry, bool) {
 	known := knownAlgorithms
 	if f != nil && f.registered != nil {
@@ -213,7 +213,7 @@ func (f *Factory) names() []string {
 	return append(names, registered...)
 }
 
-// env returns what a custom limiter is made with.
+// env returns the Env of custom limiters that are made with the settings s.
 func (s *settings) env() Env {
 	env := Env{s.clock, s.maxKeys}
 	if env.Clock == nil {
@@ -227,24 +227,24 @@ type machineClock struct{}
 
 func (machineClock) Now() time.Time { return time.Now() }
 
-// maxCause is how much an error shows of what a BuildFunc says, in bytes.
+// maxCause is how much of an error or a panic of a BuildFunc is shown, in bytes.
 const maxCause = 500
 
 // custom makes the limiter of the rule at n, whose algorithm is a custom one, from its
 // algoConfig. It returns nil if there is a problem, which is reported.
 func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *customLimiter {
-	kept, ok := d.Copy(algoConfig) // to be compared with that of a later reload
+	kept, ok := d.Copy(algoConfig) // for a later Reload to compare with
 	if !ok {
 		return nil
 	}
-	handed, ok := d.Copy(algoConfig) // which the BuildFunc may change
+	handed, ok := d.Copy(algoConfig) // for the BuildFunc, which may change it
 	if !ok {
 		return nil
 	}
-	l, misdeed, err := d.build(entry, handed)
+	l, misuse, err := d.build(entry, handed)
 	switch {
-	case misdeed != "":
-		d.Report(&buildError{&ConfigError{n.Field("algorithm"), confmap.Quote(string(entry.algorithm)), "its BuildFunc " + misdeed}, err})
+	case misuse != "":
+		d.Report(&buildError{&ConfigError{n.Field("algorithm"), confmap.Quote(string(entry.algorithm)), "its BuildFunc " + misuse}, err})
 		return nil
 	case err != nil:
 		d.reportBuild(algoConfig, entry, err)
@@ -253,24 +253,25 @@ func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *cus
 	return &customLimiter{kept, l}
 }
 
-// build calls the BuildFunc of entry. If that does what a BuildFunc must not do,
-// misdeed says what it was; err is then the error that it panicked with, if any.
-func (d *decoder) build(entry algorithmEntry, algoConfig map[string]any) (l Limiter, misdeed string, err error) {
+// build calls the BuildFunc of entry. If the BuildFunc panics or returns neither a limiter
+// nor an error, misuse says so. If it panics with an error, err is that error.
+func (d *decoder) build(entry algorithmEntry, algoConfig map[string]any) (l Limiter, misuse string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			misdeed = "panicked: " + confmap.Truncate(fmt.Sprint(p), maxCause)
+			misuse = "panicked: " + confmap.Truncate(fmt.Sprint(p), maxCause)
 			err, _ = p.(error)
 		}
 	}()
 	l, err = entry.build(algoConfig, d.env)
 	if err == nil && isNil(l) {
-		misdeed = "returned neither a limiter nor an error"
+		misuse = "returned neither a limiter nor an error"
 	}
-	return l, misdeed, err
+	return l, misuse, err
 }
 
-// reportBuild reports the error of a BuildFunc: as problems with fields of algoConfig,
-// if it is nothing but these; otherwise, as the reason why algoConfig is refused.
+// reportBuild reports the error of a BuildFunc. If that consists only of ConfigErrors, they
+// are reported for the fields of algoConfig. Otherwise, the error is reported as the reason
+// why algoConfig is refused.
 func (d *decoder) reportBuild(algoConfig *confmap.Node, entry algorithmEntry, err error) {
 	fields, ok := fieldErrors(err)
 	if !ok {
@@ -283,13 +284,13 @@ func (d *decoder) reportBuild(algoConfig *confmap.Node, entry algorithmEntry, er
 	}
 }
 
-// fieldErrors returns the problems with fields that err is, or that are joined in it,
-// and reports whether err says nothing else.
+// fieldErrors returns the ConfigErrors that are joined in err, or err itself if it is one. It
+// reports whether err has nothing to say beside them.
 func fieldErrors(err error) (all []*buildError, ok bool) {
 	switch e := any(err).(type) { // not errors.As: an error that wraps a ConfigError says more
 	case *ConfigError:
 		return []*buildError{{e, e}}, e != nil
-	case *buildError: // of another Factory, which the BuildFunc has called
+	case *buildError: // the BuildFunc has called Create of another Factory
 		return []*buildError{{e.ConfigError, e}}, true
 	case interface{ Unwrap() []error }:
 		var texts []string
@@ -312,7 +313,7 @@ type buildError struct {
 	cause error // may be nil
 }
 
-// Unwrap returns the ConfigError and its cause.
+// Unwrap returns the ConfigError and, if there is one, its cause.
 func (e *buildError) Unwrap() []error {
 	if e.cause == nil {
 		return []error{e.ConfigError}

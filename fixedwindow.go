@@ -7,27 +7,28 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// A FixedWindow counts the units of each key in windows of length Per, which
-// begin at multiples of Per since the Unix epoch, and grants Requests in each.
+// A FixedWindow is a [Limiter] that counts the units of each key in windows of length
+// [Rate.Per] and grants [Rate.Requests] units in each window. The windows begin at multiples
+// of Per since the Unix epoch.
 //
-// Bound: a key is granted at most Requests units in each window, hence at most
-// 2·Requests in any interval of length Per, and a client that asks on both sides
-// of an edge gets them.
+// Bound: a key is granted at most Requests units in each window. In an interval of length
+// Per that lies in two windows, it is granted at most 2·Requests, and a client that sends
+// requests just before and just after a boundary is granted that many.
 //
 // Memory: 32 bytes per key, and up to four fifths as much again for the table around it.
 //
-// At a boundary the count of every key starts again from zero, at the same
-// instant for all keys and all processes.
+// At a boundary, the count of every key starts again from zero. That happens at the same
+// instant for all keys and in all processes.
 //
-// Choose it where people know the limit by the clock, as in "1000 per day", and
-// twice the limit around an edge does no harm. Choose [SlidingWindowCounter] or
-// [SlidingWindowLog] if it does.
+// Choose a FixedWindow for a limit that people know by the clock, such as 1000 a day, if
+// twice the limit around a boundary does no harm. If it does harm, choose a
+// [SlidingWindowCounter] or a [SlidingWindowLog].
 //
-// The zero FixedWindow denies everything.
+// The zero FixedWindow denies everything; [NewFixedWindow] makes one to use.
 type FixedWindow struct{ fixedWindowKeys }
 
-// NewFixedWindow returns a FixedWindow that grants r, which has no burst. Its
-// errors match [ErrInvalidConfig].
+// NewFixedWindow returns a FixedWindow that grants the rate r, which must have no Burst. An
+// error matches [ErrInvalidConfig].
 func NewFixedWindow(r Rate, opts ...Option) (*FixedWindow, error) {
 	l := new(FixedWindow)
 	if err := l.init(AlgorithmFixedWindow, r, opts, newFixedWindowConfig); err != nil {
@@ -36,18 +37,19 @@ func NewFixedWindow(r Rate, opts ...Option) (*FixedWindow, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if its window has one left. A denial changes nothing.
+// Allow takes one unit for key if the key has one left in the current window. A denial
+// changes nothing.
 func (l *FixedWindow) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
 }
 
-// fixedWindowKeys has the methods that all algorithms share.
+// fixedWindowKeys has the methods that all five limiters share.
 type fixedWindowKeys struct {
 	keyed[fixedWindowState, *fixedWindowConfig]
 }
 
-// fixedWindowConfig decides for all keys of one rate.
+// fixedWindowConfig decides for all keys that have the same rate.
 type fixedWindowConfig struct{ exact.Window }
 
 func newFixedWindowConfig(r Rate, start time.Time) (*fixedWindowConfig, error) {
@@ -59,11 +61,11 @@ func newFixedWindowConfig(r Rate, start time.Time) (*fixedWindowConfig, error) {
 
 // fixedWindowState is the state of one key. The zero state has used nothing.
 type fixedWindowState struct {
-	last instant // of the last unit granted; never decreases
-	used int64   // units granted in the window of last
+	last instant // when the last unit was granted; never decreases
+	used int64   // units granted in the window that last lies in
 }
 
-// Step takes n units at now and charges them if told to, or explains why not.
+// Step decides on n units at now, and counts them if they fit and charge is set.
 func (c *fixedWindowConfig) Step(s *fixedWindowState, _ *fixedWindowConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.last)
 	offset := c.Offset(now)
@@ -78,14 +80,14 @@ func (c *fixedWindowConfig) Step(s *fixedWindowState, _ *fixedWindowConfig, now 
 		used += n
 		*s = fixedWindowState{now, used}
 	}
-	v.Left = max(c.Requests-used, 0) // a lower limit may have been set
+	v.Left = max(c.Requests-used, 0) // negative if the limit was lowered
 	if used > 0 {
 		v.ResetAfter = time.Duration(c.Per - offset)
 	}
 	return v, 0
 }
 
-// used returns what s has used of the window that began offset before now.
+// used returns how many units s has used of the window that began offset before now.
 func (c *fixedWindowConfig) used(s *fixedWindowState, now instant, offset uint64) int64 {
 	if now.Since(s.last) > offset {
 		return 0
@@ -93,8 +95,8 @@ func (c *fixedWindowConfig) used(s *fixedWindowState, now instant, offset uint64
 	return s.used
 }
 
-// Carry makes s, which was decided on by from until now, a state of c. With
-// another length, the count goes into the window that now lies in.
+// Carry brings s, which from has decided on until now, to the windows of c. If their length
+// differs, the count goes into the window that now lies in.
 func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, now instant) {
 	if c.Per == from.Per {
 		return
@@ -103,13 +105,13 @@ func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, 
 	*s = fixedWindowState{now, from.used(s, now, from.Offset(now))}
 }
 
-// Resize leaves s alone: a count is what it is under any limit.
+// Resize leaves s as it is: a count means the same under any limit.
 func (c *fixedWindowConfig) Resize(*fixedWindowState, *fixedWindowConfig) {}
 
-// Slower reports false: nothing drains within a window.
+// Slower reports false: within a window, no count drains.
 func (c *fixedWindowConfig) Slower(*fixedWindowConfig) bool { return false }
 
-// Charged returns the instant of the last charge.
+// Charged returns the instant at which s was charged last.
 func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant { return s.last }
 
 // GiveBack takes back a charge of n units at then, if its window has not ended.
@@ -119,10 +121,10 @@ func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, then instant, n int64)
 	}
 }
 
-// Idle reports whether nothing is used of the window that now lies in.
+// Idle reports whether the key has used nothing of the window that now lies in.
 func (c *fixedWindowConfig) Idle(s *fixedWindowState, now instant) bool {
 	return now >= s.last && c.used(s, now, c.Offset(now)) == 0
 }
 
-// Inherit returns s: a count is owed alike by all who share it.
+// Inherit returns s: a key that leaves the shared count keeps all of it.
 func (c *fixedWindowConfig) Inherit(s *fixedWindowState, _ instant) fixedWindowState { return *s }

@@ -7,27 +7,28 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// A LeakyBucket queues up to Burst units for each key and lets Requests of them
-// leave every Per, evenly spaced: each granted request is told how long to hold
-// on, in [Result.Delay], or is held by Wait.
+// A LeakyBucket is a [Limiter] that spaces requests evenly. It keeps a queue of at most
+// [Rate.Burst] units for each key, and [Rate.Requests] units leave it every [Rate.Per].
+// [Result.Delay] says for how long the caller should hold a granted request;
+// [LeakyBucket.Wait] holds it for the caller.
 //
 // Bound: in any closed interval of length T, a key is granted at most
-// Burst + T·Requests/Per units, as by a [TokenBucket]; held by their Delay, they
-// leave no closer than n·Per/Requests after a request for n, to within 1 ns,
-// which does not add up.
+// Burst + T·Requests/Per units, as by a [TokenBucket]. If all requests are held for their
+// Delay, the one after a request for n units leaves at least n·Per/Requests later, to within
+// 1 ns. These errors do not add up.
 //
 // Memory: 56 bytes per key, and up to four fifths as much again for the table around it.
 //
-// There are no boundaries: the queue drains continuously and exactly, to the
-// nanosecond and without rounding.
+// There are no boundaries: the queue drains continuously and exactly, to the nanosecond
+// and without rounding.
 //
-// Choose it to shield something that suffers from bursts. Choose [TokenBucket]
-// if nobody will honour the Delay.
+// Choose a LeakyBucket to protect something that bursts would harm. Choose a [TokenBucket]
+// if callers will not hold requests for their Delay.
 //
-// The zero LeakyBucket denies everything.
+// The zero LeakyBucket denies everything; [NewLeakyBucket] makes one to use.
 type LeakyBucket struct{ leakyBucketKeys }
 
-// NewLeakyBucket returns a LeakyBucket that grants r. Its errors match
+// NewLeakyBucket returns a LeakyBucket that grants the rate r. An error matches
 // [ErrInvalidConfig].
 func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
 	l := new(LeakyBucket)
@@ -37,18 +38,19 @@ func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if the bucket has room for it. A denial changes nothing.
+// Allow takes one unit for key if its queue has room for one more. The caller should then
+// hold the request for [Result.Delay]. A denial changes nothing.
 func (l *LeakyBucket) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
 }
 
-// leakyBucketKeys has the methods that all algorithms share.
+// leakyBucketKeys has the methods that all five limiters share.
 type leakyBucketKeys struct {
 	keyed[leakyBucketState, *leakyBucketConfig]
 }
 
-// leakyBucketConfig decides for all keys of one rate.
+// leakyBucketConfig decides for all keys that have the same rate.
 type leakyBucketConfig struct{ exact.Bucket }
 
 func newLeakyBucketConfig(r Rate, _ time.Time) (*leakyBucketConfig, error) {
@@ -61,17 +63,17 @@ func newLeakyBucketConfig(r Rate, _ time.Time) (*leakyBucketConfig, error) {
 
 // leakyBucketState is the state of one key. The zero state is empty.
 //
-// The two levels differ only after a change of the burst, which moves what may
-// be admitted but not what waits to leave.
+// The two levels differ only after a change of the burst. That changes how many units the
+// key may still be granted, but not how many are in the queue.
 //
 // Invariant: debt is at most the burst.
 type leakyBucketState struct {
-	last  instant     // when both levels were true; never decreases
-	debt  exact.Level // tokens that an empty bucket would admit more
-	queue exact.Level // tokens that have yet to leave
+	last  instant     // the instant for which both levels hold; never decreases
+	debt  exact.Level // units by which less than the burst may be granted
+	queue exact.Level // units that have yet to leave the queue
 }
 
-// Step admits n tokens at now and charges them if told to, or explains why not.
+// Step decides on n units at now, and queues them if there is room and charge is set.
 func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.last)
 	hi, lo := pace.Earned(now.Since(s.last))
@@ -100,7 +102,7 @@ func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, n
 	return v, delay
 }
 
-// Carry makes s, which drained at the pace of from until now, drain at that of c.
+// Carry brings s, which drained at the rate of from until now, to the units of c.
 func (c *leakyBucketConfig) Carry(s *leakyBucketState, from *leakyBucketConfig, now instant) {
 	now = max(now, s.last)
 	elapsed := now.Since(s.last)
@@ -109,18 +111,18 @@ func (c *leakyBucketConfig) Carry(s *leakyBucketState, from *leakyBucketConfig, 
 	*s = leakyBucketState{now, debt, queue}
 }
 
-// Resize makes s, a state of the limit of from, one of the limit of c. What is
-// queued is what was used.
+// Resize brings s from the burst of from to that of c. The key has used what is in its
+// queue.
 func (c *leakyBucketConfig) Resize(s *leakyBucketState, from *leakyBucketConfig) {
 	s.debt = c.Converted(s.debt, s.queue, &from.Bucket)
 }
 
-// Slower reports whether the bucket leaks slower than under than.
+// Slower reports whether a queue drains more slowly under c than under than.
 func (c *leakyBucketConfig) Slower(than *leakyBucketConfig) bool {
 	return c.Bucket.Slower(&than.Bucket)
 }
 
-// Charged returns the instant of the last charge.
+// Charged returns the instant at which s was charged last.
 func (c *leakyBucketConfig) Charged(s *leakyBucketState) instant { return s.last }
 
 // GiveBack takes back a charge of n units at then.
@@ -129,12 +131,12 @@ func (c *leakyBucketConfig) GiveBack(s *leakyBucketState, then instant, n int64)
 	s.debt, s.queue = c.Minus(s.debt, still), c.Minus(s.queue, still)
 }
 
-// Idle reports whether nothing is owed and nothing waits to leave.
+// Idle reports whether both levels have drained to zero by now.
 func (c *leakyBucketConfig) Idle(s *leakyBucketState, now instant) bool {
 	return now >= s.last &&
 		c.Drained(s.debt, now.Since(s.last)) == exact.Level{} &&
 		c.Drained(s.queue, now.Since(s.last)) == exact.Level{}
 }
 
-// Inherit returns s: a debt is owed alike by all who share it.
+// Inherit returns s: a key that leaves the shared debt owes all of it.
 func (c *leakyBucketConfig) Inherit(s *leakyBucketState, _ instant) leakyBucketState { return *s }

@@ -12,38 +12,41 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// A Limiter grants units to keys. Each key has a budget of its own.
+// A Limiter grants or denies units to keys, such as clients. Each key has a budget of its
+// own. [TokenBucket], [FixedWindow], [SlidingWindowLog], [SlidingWindowCounter] and
+// [LeakyBucket] are Limiters. The package ratelimittest checks a Limiter that you write.
 //
-// A key is any sequence of bytes; the empty key is a key like any other. The
-// algorithms of this package and a user's own are all Limiters, and the package
-// ratelimittest checks that they keep what is promised here.
+// A key may have any bytes. The empty key is a key like any other. A Limiter is safe for
+// concurrent use by multiple goroutines.
 type Limiter interface {
-	// Allow takes one unit for key if it is to be had now, and reports
-	// whether it was.
+	// Allow takes one unit for key if the key has one left. A denial changes nothing.
 	Allow(key string) Result
 
-	// Take takes n units for key, all or nothing. It takes nothing and
-	// returns the zero Result if n is negative, with [ErrInvalidCount], or
-	// if ctx is over, with its error. With n 0 it looks: it answers as for
-	// one unit, takes nothing and leaves Remaining unreduced.
+	// Take takes n units for key if the key has that many left; otherwise it
+	// takes none. With n 0, it takes nothing and returns the answer that one
+	// unit would get; Remaining still counts that unit.
+	//
+	// If n is negative, Take returns the zero Result and [ErrInvalidCount]. If
+	// ctx has ended, it returns the zero Result and the error of ctx. In both
+	// cases it takes nothing.
 	Take(ctx context.Context, key string, n int) (Result, error)
 }
 
-// keyed makes a limiter of an algorithm. Its methods are those of the five limiters,
-// which embed it.
+// keyed is what the five limiters embed: with an algorithm's state S and configuration C, it
+// has the methods that all limiters share.
 type keyed[S any, C engine.Algorithm[S, C]] struct {
-	engine  engine.Limiter[S, C] // decides; not ready in the zero value, or if there is solo
+	engine  engine.Limiter[S, C] // decides; not ready if solo is set, or in the zero value
 	waiters waitline.Lines
 	solo    *solo // decides in place of engine if there is a store or an observer
 
 	configure func(r Rate, start time.Time) (C, error) // nil in the zero value
-	start     time.Time                                // of the limiter, by its clock
+	start     time.Time                                // when the limiter was made, by its clock
 
 	changing sync.Mutex // held by SetRate
 	rate     atomic.Pointer[Rate]
 }
 
-// init makes k ready for use.
+// init makes k ready for use. The error is everything that is wrong with r and opts, joined.
 func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Rate, time.Time) (C, error)) error {
 	set, err := newSettings(opts)
 	t := newTimeline(set.clock)
@@ -61,8 +64,13 @@ func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Ra
 	return nil
 }
 
-// Take takes n units for key, all or nothing; with n 0 it looks, as Peek does. It
-// takes nothing if n is negative or ctx is over. A nil ctx is never over.
+// Take takes n units for key if the key has that many left; otherwise it takes none. A
+// denial is a Result, not an error. With n 0, Take answers as Peek does.
+//
+// Take takes nothing and returns the zero Result with [ErrInvalidCount] if n is negative,
+// and with the error of ctx if ctx has ended. ctx may be nil. With an error that matches
+// [ErrStore], the Result is the answer of the [FailurePolicy]: the caller should act on
+// [Result.Allowed] and log the error.
 func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (res Result, err error) {
 	if k.solo != nil {
 		return k.solo.take(ctx, key, n)
@@ -73,13 +81,16 @@ func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (res Result, 
 	return
 }
 
-// Peek answers as Allow would, takes nothing and leaves Remaining unreduced.
+// Peek returns what Allow would return now, but takes nothing: Remaining still counts the
+// unit that Allow would have taken. An [Observer] does not see it.
 func (k *keyed[S, C]) Peek(key string) (res Result) {
 	k.decide(key, 1, false, &res)
 	return
 }
 
-// Reset makes key as good as new and wakes its first waiter, who tries again.
+// Reset forgets what key has used: the key is as if it had never been used. The first caller
+// of Wait for key, if there is one, tries again. If the [Store] cannot be reached, the error
+// matches [ErrStore].
 func (k *keyed[S, C]) Reset(key string) error {
 	if k.solo != nil {
 		return k.solo.reset(key)
@@ -93,15 +104,16 @@ func (k *keyed[S, C]) Reset(key string) error {
 	return nil
 }
 
-// SetRate changes the rate for all keys at one instant between call and return, and
-// wakes the first waiter of each key, who tries again. Its errors match
-// [ErrInvalidConfig] and change nothing.
+// SetRate changes the limit of all keys to r. It takes effect for all of them at one instant
+// between call and return, and the callers of Wait try again. If r is invalid, SetRate
+// returns an error that matches [ErrInvalidConfig] and changes nothing.
 //
-// Every key keeps what it has used. A bucket keeps the tokens that it has, or, of a
-// smaller burst, what is left beside those used; it earns the rest of a larger one.
-// A window or log keeps its count, so a larger limit leaves more at once; with
-// another Per the count goes into the window that holds then, and units that had
-// left a log do not come back.
+// Every key keeps what it has used. If a bucket gets a larger burst, its key has no more
+// tokens than before, and earns the rest at the new rate. If it gets a smaller burst, the
+// key has at most the new burst less the tokens that it has used. Windows and logs keep
+// their counts: Remaining is the new limit less the count, so a larger limit grants more at
+// once. If Per changes, the count goes into the window of the new length that is current at
+// that instant. Units that are older than the old Per do not count again.
 func (k *keyed[S, C]) SetRate(r Rate) error {
 	if k.configure == nil {
 		return errZeroLimiter
@@ -126,7 +138,8 @@ func (k *keyed[S, C]) SetRate(r Rate) error {
 	return nil
 }
 
-// Rate returns the rate in force.
+// Rate returns the limit of each key: that of the constructor, or the last one that SetRate
+// has set.
 func (k *keyed[S, C]) Rate() Rate {
 	if k.configure == nil {
 		return Rate{}
@@ -134,8 +147,9 @@ func (k *keyed[S, C]) Rate() Rate {
 	return *k.rate.Load()
 }
 
-// Len returns how many keys the limiter keeps state for: those that are not as
-// good as new, and some that are and have not been forgotten yet.
+// Len returns the number of keys that the limiter keeps state for in this process. Some of
+// them may be as if they had never been used, because the limiter forgets such keys only
+// when it needs the room, see [WithMaxKeys].
 func (k *keyed[S, C]) Len() int {
 	switch {
 	case k.solo != nil:
@@ -146,7 +160,7 @@ func (k *keyed[S, C]) Len() int {
 	return k.engine.Len()
 }
 
-// refusal returns why a request is not decided at all, or nil.
+// refusal returns the error for a request that is not decided at all, or nil.
 func (k *keyed[S, C]) refusal(ctx context.Context, n int) error {
 	switch {
 	case !k.engine.Ready():
@@ -159,9 +173,8 @@ func (k *keyed[S, C]) refusal(ctx context.Context, n int) error {
 	return nil
 }
 
-// decide takes n units, at least 1, for key, charges them if charge is set, and puts the
-// answer where res points: a Result that is returned would be copied by each caller on
-// the way.
+// decide decides on n units, at least 1, for key, and takes them only if charge is set. It
+// writes the answer to res, because each caller would copy a Result that it returns.
 func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	if !k.engine.Ready() {
 		k.decideSolo(key, int(n), charge, res)
@@ -172,8 +185,8 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	fill(res, &v)
 }
 
-// decideSolo is decide for a limiter that has a store or an observer, and for the zero
-// value.
+// decideSolo is decide for a limiter that has a solo, and for the zero value, which denies
+// everything.
 func (k *keyed[S, C]) decideSolo(key string, n int, charge bool, res *Result) {
 	switch {
 	case k.solo == nil:
@@ -187,13 +200,14 @@ func (k *keyed[S, C]) decideSolo(key string, n int, charge bool, res *Result) {
 	}
 }
 
-// A solo is a RateLimiter of one rule, behind a limiter that has a store or an observer.
+// A solo is a RateLimiter with one rule. It decides for a limiter outside a RateLimiter that
+// has a store or an observer, so that there is one way to call these.
 type solo struct {
 	limiter *RateLimiter
 	rule    string
 }
 
-// newSolo returns a limiter of algorithm a at the rate r, which is valid.
+// newSolo returns the solo for a limiter of algorithm a at the rate r, which is valid.
 func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
 	if set.store != nil && set.name == "" {
 		return nil, &ConfigError{"name", `""`, "must be set by WithName: it tells the limiters in a store apart"}

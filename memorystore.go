@@ -9,11 +9,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A MemoryStore is a [Store] in this process. It decides as any other Store does,
-// and as limiters without one do: for tests of what a store is used by, and for
-// limiters that share state under one name.
+// A MemoryStore is a [Store] that keeps its state in this process. It gives the same answers
+// as a limiter without a Store. It is for tests of programs that use a Store, and for
+// several limiters in one process that share state by [WithName].
 //
-// It is safe for concurrent use by multiple goroutines, which it serves one at a
+// A MemoryStore is safe for concurrent use by multiple goroutines. It serves them one at a
 // time.
 type MemoryStore struct {
 	time    engine.Timeline
@@ -23,14 +23,15 @@ type MemoryStore struct {
 	keys map[stateName]engine.Keys // guarded by mu
 }
 
-// A stateName says which keys belong together.
+// A stateName says in which of the engine's Keys the state of an Ask is.
 type stateName struct {
 	rule      string
 	algorithm Algorithm
 }
 
-// NewMemoryStore returns an empty MemoryStore. Of the options, [WithClock] and
-// [WithMaxKeys], for each rule, mean something to it; others are errors.
+// NewMemoryStore returns an empty MemoryStore. It accepts the options [WithClock] and
+// [WithMaxKeys], whose number is for each rule and algorithm. Any other option is an error,
+// which matches [ErrInvalidConfig].
 func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	set, err := newSettings(opts)
 	if set.store != nil || set.name != "" || set.observer != nil || set.observeRequests || set.factory != nil || set.policy != FailLocal(1) {
@@ -42,8 +43,10 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	return &MemoryStore{time: newTimeline(set.clock), maxKeys: set.maxKeys, keys: make(map[stateName]engine.Keys)}, nil
 }
 
-// Take charges all asks or none; see [Store]. Its errors match [ErrInvalidConfig],
-// [ErrInvalidCount] or ctx's.
+// Take charges all asks or none and returns a Result for each, as [Store] says. If it
+// returns an error, it has charged nothing. The error matches [ErrInvalidConfig] for an
+// unknown algorithm or an invalid rate, [ErrInvalidCount] for a negative N, or is that of ctx
+// if ctx has ended.
 func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 	if ctx != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -75,7 +78,8 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 	return results, nil
 }
 
-// Reset makes the keys of asks as good as new.
+// Reset makes the state that each ask names as if it had never been used. If ctx has ended,
+// it changes nothing and returns the error of ctx.
 func (m *MemoryStore) Reset(ctx context.Context, asks []Ask) error {
 	if ctx != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -93,8 +97,8 @@ func (m *MemoryStore) Reset(ctx context.Context, asks []Ask) error {
 	return nil
 }
 
-// partsLocked returns the asks as the parts of a decision. It must be called with m.mu
-// held.
+// partsLocked returns the asks as the engine has them, one Part for each. The caller holds
+// m.mu.
 func (m *MemoryStore) partsLocked(asks []Ask) ([]engine.Part, error) {
 	if m.keys == nil {
 		return nil, errZeroStore
@@ -125,5 +129,5 @@ func (m *MemoryStore) partsLocked(asks []Ask) ([]engine.Part, error) {
 	return parts, nil
 }
 
-// errZeroStore is what the methods of a zero MemoryStore return.
+// errZeroStore is the error of the methods of a zero MemoryStore.
 var errZeroStore error = &ConfigError{"store", "the zero value", "must be made by NewMemoryStore"}

@@ -9,67 +9,70 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// An Observer is told of every decision, by [WithObserver].
+// An Observer sees every decision of a limiter, for logs and metrics. [WithObserver] gives
+// it to a limiter; [SlogObserver] is one that writes a log.
 //
-// It is called by the goroutine that asked, when nothing is locked any more. It
-// may call the limiter. A panic in it is dropped and harms nothing.
+// The goroutine that calls the limiter also calls the Observer, after all locks are released.
+// So an Observer may call the limiter. It must be safe for concurrent use by multiple
+// goroutines. A panic in an Observer is recovered and dropped; the decision stands.
 type Observer interface {
-	// Observe is told of d.
+	// Observe is called with each decision.
 	Observe(d Decision)
 }
 
-// A Source is what made a decision.
+// A Source says what has made a [Decision].
 type Source string
 
-// The sources of decisions.
+// The values of [Decision.Source].
 const (
 	SourceMemory  Source = "memory"  // state in this process
 	SourceStore   Source = "store"   // a [Store]
-	SourcePolicy  Source = "policy"  // a [FailurePolicy], as the store could not
-	SourceLimiter Source = "limiter" // a custom [Limiter], if it decided alone
-	SourceNone    Source = "none"    // no rule: the request passes
+	SourcePolicy  Source = "policy"  // a [FailurePolicy], because the store could not be reached
+	SourceLimiter Source = "limiter" // the custom [Limiter] of a rule
+	SourceNone    Source = "none"    // no rule applies, so the request is granted
 )
 
-// A Decision is what an [Observer] is told. Looks are not decisions.
+// A Decision is what an [Observer] sees of one decision. Peek, and Take with n 0, make no
+// Decision. A call of Wait makes one only if it is granted.
 //
-// A request is one Decision, in the name of the binding rule. Each shadow rule
-// that took part is one more, with what it would have answered. A request that
-// only shadow rules saw is those alone.
+// There is one Decision for each request, with the name of the binding rule, see
+// [RateLimiter.Check]. There is one more for each rule in [ModeShadow] that applies to the
+// request. If only such rules apply, theirs are the only ones.
 type Decision struct {
-	Rule    string  // the rule's name; empty if none applied
-	KeyType KeyType // the rule's
-	Mode    Mode    // the rule's
+	Rule    string  // name of the rule; empty if no rule applies
+	KeyType KeyType // [Rule.Key] of that rule
+	Mode    Mode    // [Rule.Mode] of that rule
 
-	// Cost is how many units were asked for.
+	// Cost is how many units the request needs. It is at least 1.
 	Cost int
 
-	// Result is what the caller was told; of a shadow rule, what it would
-	// have been.
+	// Result is the answer that the caller gets. For a rule in [ModeShadow],
+	// it is the answer that this rule would have given.
 	Result Result
 
-	// Source says what decided.
+	// Source says what has decided.
 	Source Source
 
-	// Err is why the store could not be asked, or why a resolved rate was
-	// not used, or nil.
+	// Err is the error that the caller gets beside the Result, or nil.
+	// It matches [ErrStore] or [ErrInvalidConfig].
 	Err error
 
 	// Took is how long the decision took, on the machine's clock.
 	Took time.Duration
 
-	// Request is what was asked. It is the zero Request, but for
-	// [WithObservedRequests]: keys are often personal data.
+	// Request is the request that was decided on. It is the zero Request
+	// unless the limiter has the option [WithObservedRequests].
 	Request Request
 }
 
 // A stopwatch measures how long a decision takes, on the machine's clock.
 type stopwatch struct {
-	began instant   // by the limiter's clock, if that is the machine's; else 0
-	start time.Time // if the limiter has another clock
+	began instant   // the start, if the limiter reads the machine's clock; otherwise 0
+	start time.Time // the start, if the limiter has another clock
 }
 
-// startWatch returns a stopwatch for a limiter with the timeline t. If that is the
-// machine's, the decision may go by the same reading.
+// startWatch returns a stopwatch for a limiter with the timeline t. If that is the machine's
+// clock, the decision can use the reading began and need not read the clock again.
 func startWatch(t *engine.Timeline) stopwatch {
 	if t.Machine() {
 		return stopwatch{began: t.Now()}
@@ -77,16 +80,16 @@ func startWatch(t *engine.Timeline) stopwatch {
 	return stopwatch{start: time.Now()}
 }
 
-// took returns the time since w was started.
-func (w stopwatch) took(t *engine.Timeline) time.Duration {
+// elapsed returns the time since w was started.
+func (w stopwatch) elapsed(t *engine.Timeline) time.Duration {
 	if t.Machine() {
 		return time.Duration(t.Now().Since(w.began))
 	}
 	return time.Since(w.start)
 }
 
-// An answerer is a Source, or 0 where nothing has answered. It is a number, so that what
-// is told to the observer does not hold on to the memory of the decision.
+// An answerer is a Source as a number, or 0 if nothing has answered. If it were a string,
+// which reaches the observer, the compiler would move the parts beside it to the heap.
 type answerer uint8
 
 const (
@@ -98,17 +101,17 @@ const (
 
 var sources = [...]Source{byMemory: SourceMemory, byStore: SourceStore, byPolicy: SourcePolicy, byLimiter: SourceLimiter}
 
-// An origin says where the answer of a rule comes from.
+// An origin says where the answer of a rule comes from, and at which rate it was asked for.
 type origin struct {
 	by       answerer    // 0 if the rule was not asked
-	rate     Rate        // what a store is asked for
-	resolved engine.Rate // what Resolve has given; the part's Want points to it
+	rate     Rate        // the rate in the Ask for a store
+	resolved engine.Rate // the rate that Resolve has returned; the part's Want points to it
 }
 
-// verdicts are what the rules of a request have said.
+// verdicts are the answers of the rules of a request.
 type verdicts struct {
 	parts   []engine.Part
-	origins []origin // of parts, or nil: by has answered for all
+	origins []origin // one for each of parts; if nil, by has answered for all
 	by      answerer
 }
 
@@ -120,8 +123,8 @@ func (vs *verdicts) from(i int) answerer {
 	return vs.by
 }
 
-// tell tells the observer of a decision on req by rules: of the answer res, which is that of
-// the binding rule, and of what each shadow rule would have answered.
+// tell calls the observer with a decision on req by rules: once with the answer res, which is
+// that of the binding rule, and once for each shadow rule that was asked.
 func (l *RateLimiter) tell(req *Request, rules []*activeRule, vs *verdicts, binding int, res *Result, err error, took time.Duration) {
 	told := Decision{Cost: max(req.Cost, 1), Source: SourceNone, Err: err, Took: took}
 	if l.settings.observeRequests {
@@ -130,7 +133,7 @@ func (l *RateLimiter) tell(req *Request, rules []*activeRule, vs *verdicts, bind
 	if binding >= 0 || len(rules) == 0 {
 		told.Result = *res
 		if binding >= 0 {
-			told.of(rules[binding], vs.from(binding))
+			told.setRule(rules[binding], vs.from(binding))
 		}
 		observe(l.settings.observer, &told)
 	}
@@ -139,51 +142,52 @@ func (l *RateLimiter) tell(req *Request, rules []*activeRule, vs *verdicts, bind
 		if !p.Shadow || by == 0 {
 			continue
 		}
-		told.of(rules[i], by)
+		told.setRule(rules[i], by)
 		told.Result = shadowResult(rules[i].Name, p, by == byPolicy)
 		observe(l.settings.observer, &told)
 	}
 }
 
-// of makes t what the rule r has decided, but for the Result.
-func (t *Decision) of(r *activeRule, by answerer) {
+// setRule sets the fields of t that say which rule has decided, and what has answered for it.
+func (t *Decision) setRule(r *activeRule, by answerer) {
 	t.Rule, t.KeyType, t.Mode, t.Source = r.Name, r.Key, r.Mode, sources[by]
 }
 
-// shadowResult returns what the rule of this name, whose part is p, would have answered.
+// shadowResult returns the answer that the rule with this name would have given. p is its
+// part.
 func shadowResult(rule string, p *engine.Part, degraded bool) (res Result) {
 	fill(&res, &p.Verdict)
 	res.Delay, res.Rule, res.Degraded = p.Delay, rule, degraded
 	return res
 }
 
-// observe tells o of d. A panic in o must not change what is decided.
+// observe calls o with d. A panic in o must not change what is decided.
 func observe(o Observer, d *Decision) {
 	defer func() { _ = recover() }()
 	o.Observe(*d)
 }
 
-// RuleStats are the totals of one rule since it was made. A change that keeps its
-// keys' state keeps its totals.
+// RuleStats are the totals of one rule, from [RateLimiter.Stats]. They count from the time
+// when the rule was made. A change of the rule that keeps what its keys have used keeps its
+// totals too.
 type RuleStats struct {
 	Rule string // the rule's name
 
-	// A request that only other rules denied is in none of these.
-	Allowed      uint64 // requests charged to the rule
-	Denied       uint64 // requests that it denied
-	ShadowDenied uint64 // requests that it would have denied, in [ModeShadow]
+	// A request that only other rules have denied is in none of these three.
+	Allowed      uint64 // requests that were charged to the rule
+	Denied       uint64 // requests that the rule denied
+	ShadowDenied uint64 // requests that the rule would have denied, in [ModeShadow]
 
-	Degraded uint64 // requests that its failure policy answered
-	Errors   uint64 // calls of the store for it that failed
+	Degraded uint64 // requests that the rule's [FailurePolicy] answered
+	Errors   uint64 // calls of the [Store] for the rule that failed
 
-	LiveKeys   int    // keys that have state in this process
-	Evicted    uint64 // keys that were forgotten, being as good as new
-	Overflowed uint64 // requests charged to what unseen keys share at the bound on keys
+	LiveKeys   int    // keys that have state in this process now
+	Evicted    uint64 // keys that were forgotten because they were as if never used
+	Overflowed uint64 // requests charged to the budget that keys share beyond [WithMaxKeys]
 }
 
-// Stats returns the totals of each rule, in the order of the rules; the default rule
-// comes last. It costs nothing to those who ask: they are kept where a decision
-// writes anyway.
+// Stats returns the totals of each rule, in the order of the rules. The default rule comes
+// last. The totals are counted in any case, so Stats does not make decisions slower.
 func (l *RateLimiter) Stats() []RuleStats {
 	set := l.set.Load()
 	if set == nil {
@@ -212,22 +216,26 @@ func (r *activeRule) stats() RuleStats {
 	s.Allowed += counts.Allowed
 	s.Denied += counts.Denied
 	s.ShadowDenied += counts.Shadowed
-	if r.remote != nil { // while the store did not answer
+	if r.remote != nil { // its keys in this process decide only while the store does not
 		s.Degraded += counts.Allowed + counts.Denied + counts.Shadowed
 	}
 	s.LiveKeys, s.Evicted, s.Overflowed = r.local.Len(), counts.Evicted, counts.Overflowed
 	return s
 }
 
-// StoreStats say how a [Store] answers. A store without a method Part is one part.
+// StoreStats are the totals of a [Store], from [RateLimiter.StoreStats]. A part is what the
+// method Part of the Store returns; a Store without that method is one part. Each part has a
+// circuit breaker: after several failed calls in a row it opens, and then lets through only
+// one call from time to time, to find out whether the part answers again.
 type StoreStats struct {
-	Parts     int    // parts that have been asked
-	Open      int    // of these, parts that are not asked but to find out whether they are back
-	Opened    uint64 // how often that began, of all parts together
-	LastError error  // why it last did, or nil; it matches ErrStore
+	Parts     int    // parts that have been called
+	Open      int    // parts whose breaker is open now
+	Opened    uint64 // how often a breaker has opened, of all parts together
+	LastError error  // the error for which a breaker opened last, or nil; it matches [ErrStore]
 }
 
-// StoreStats returns how the store answers, or the zero StoreStats if there is none.
+// StoreStats returns the totals of the limiter's [Store]. It returns the zero StoreStats if
+// there is no Store.
 func (l *RateLimiter) StoreStats() (s StoreStats) {
 	if l.breakers != nil {
 		stats := l.breakers.Stats()
@@ -236,13 +244,14 @@ func (l *RateLimiter) StoreStats() (s StoreStats) {
 	return s
 }
 
-// SlogObserver returns an [Observer] that writes what went wrong to log: denials, also
-// those of shadow rules, at level Info, and errors and the failure policy's answers at
-// level Warn. Granted requests are not written.
+// SlogObserver returns an [Observer] that writes to log. It writes denials, including those
+// that a rule in [ModeShadow] would have made, at level Info. It writes errors, and answers
+// of the [FailurePolicy], at level Warn. It does not write other granted requests.
 //
-// It samples: of each rule it writes one of each kind every interval of the machine's
-// time, with how many it left out since the last. An interval of 0 writes all. Keys
-// are written only if the limiter has [WithObservedRequests].
+// For each rule and kind of message, it writes at most one line in the time every, by the
+// machine's clock, or all lines if every is 0. The attribute "skipped" says how many were
+// left out since the last one. The client, endpoint and IP of a request are written only if
+// the limiter has the option [WithObservedRequests].
 func SlogObserver(log *slog.Logger, every time.Duration) Observer {
 	return &slogObserver{log: log, every: every, written: make(map[slogKind]*slogSample)}
 }
@@ -255,19 +264,19 @@ type slogObserver struct {
 	written map[slogKind]*slogSample
 }
 
-// A slogKind is what one sample is taken of.
+// A slogKind is a kind of lines. Each kind is sampled by itself.
 type slogKind struct {
 	rule    string
 	message string
 }
 
-// A slogSample is when one of a kind was last written.
+// A slogSample says when a line was last written, and how many were skipped since.
 type slogSample struct {
 	at      time.Time
 	skipped int
 }
 
-// Observe writes d, if it is the turn of its kind.
+// Observe writes a line for d, if d is one to be written and it is the turn of its kind.
 func (o *slogObserver) Observe(d Decision) {
 	level, message := slog.LevelInfo, "rate limit: denied"
 	switch {
@@ -278,7 +287,7 @@ func (o *slogObserver) Observe(d Decision) {
 	case d.Mode == ModeShadow:
 		message = "rate limit: would have denied"
 	}
-	skipped, ok := o.turn(slogKind{d.Rule, message}, time.Now())
+	skipped, ok := o.due(slogKind{d.Rule, message}, time.Now())
 	if !ok {
 		return
 	}
@@ -301,9 +310,9 @@ func (o *slogObserver) Observe(d Decision) {
 	o.log.LogAttrs(context.Background(), level, message, attrs...)
 }
 
-// turn reports whether one of kind is to be written at now, and how many were not
-// since the last.
-func (o *slogObserver) turn(kind slogKind, now time.Time) (skipped int, ok bool) {
+// due reports whether a line of this kind is to be written at now, and how many were
+// skipped since the last one.
+func (o *slogObserver) due(kind slogKind, now time.Time) (skipped int, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := o.written[kind]

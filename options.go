@@ -8,27 +8,30 @@ import (
 	"strings"
 )
 
-// An Option says what a limiter runs in, never what its limit is.
+// An Option says what surrounds a limiter, such as its clock, its store and its observer. It
+// never says what the limit is; that is a [Rate]. An invalid Option is reported by the
+// constructor that gets it, with an error that matches [ErrInvalidConfig].
 type Option func(*settings)
 
-// settings is what the Options of one constructor call add up to.
+// settings is what the Options of one constructor call say together.
 type settings struct {
-	clock           Clock // nil: the machine's monotonic clock
+	clock           Clock // nil for the machine's monotonic clock
 	maxKeys         int
-	store           Store // nil: this process
+	store           Store // nil for state in this process
 	name            string
 	policy          FailurePolicy // never the zero value
-	observer        Observer      // nil: nobody
+	observer        Observer      // may be nil
 	observeRequests bool
-	factory         *Factory // nil: the algorithms of this package alone
-	solo            bool     // whether this is for a limiter by itself, see solo
+	factory         *Factory // nil if there are no custom algorithms
+	solo            bool     // true for the RateLimiter in a solo
 
 	problems []error
 }
 
 const defaultMaxKeys = 1 << 20
 
-// WithClock makes a limiter read c instead of the machine's monotonic clock.
+// WithClock makes a limiter read the time from c instead of the machine's monotonic clock.
+// A test passes a [FakeClock]. A limiter with a [Store] decides by the store's clock.
 func WithClock(c Clock) Option {
 	return func(s *settings) {
 		if isNil(c) {
@@ -39,10 +42,12 @@ func WithClock(c Clock) Option {
 	}
 }
 
-// WithMaxKeys bounds how many keys a limiter keeps state for; the default is
-// 1,048,576. A key that is as good as new makes room for another. Where there
-// is none, unseen keys share a budget, so that no key ever gets more than its
-// own.
+// WithMaxKeys makes a limiter keep the state of at most n keys, which bounds its memory; in a
+// [RateLimiter], n is for each rule. n is at least 1, and without this option 1,048,576.
+//
+// To make room for a new key, a limiter forgets only keys whose state is as if they had
+// never been used. While there is no such key, new keys share one budget between them, so
+// that no key is ever granted more than its limit.
 func WithMaxKeys(n int) Option {
 	return func(s *settings) {
 		if n < 1 {
@@ -53,9 +58,10 @@ func WithMaxKeys(n int) Option {
 	}
 }
 
-// WithStore makes a limiter keep its state in st, where other processes share it;
-// the default is this process. The store's clock then decides. A limiter outside a
-// [RateLimiter] needs a name as well, see [WithName].
+// WithStore makes a limiter keep its state in st, where other processes share it. The
+// store's clock then decides. Without this option, the state is in this process. A limiter
+// outside a [RateLimiter] needs [WithName] as well. [WithFailurePolicy] says what happens
+// while the store cannot be reached.
 func WithStore(st Store) Option {
 	return func(s *settings) {
 		if isNil(st) {
@@ -66,9 +72,9 @@ func WithStore(st Store) Option {
 	}
 }
 
-// WithName makes name a part of every key in the store, so that limiters in one
-// store do not share state. Limiters of the same name do: that is how processes
-// share a limit.
+// WithName makes name a part of every key in the [Store]. Limiters with different names do
+// not share state there. Limiters with the same name do, and so several processes share one
+// limit. name must not be empty or contain a colon.
 func WithName(name string) Option {
 	return func(s *settings) {
 		if name == "" || strings.Contains(name, ":") {
@@ -79,8 +85,8 @@ func WithName(name string) Option {
 	}
 }
 
-// WithFailurePolicy says how to answer while the store can not; the default is
-// FailLocal(1).
+// WithFailurePolicy makes a limiter answer by p while its [Store] cannot be reached. Without
+// this option, it answers by [FailLocal](1). [Rule.OnStoreError] sets a policy for one rule.
 func WithFailurePolicy(p FailurePolicy) Option {
 	return func(s *settings) {
 		if err := p.validate("failurePolicy"); err != nil {
@@ -91,7 +97,7 @@ func WithFailurePolicy(p FailurePolicy) Option {
 	}
 }
 
-// WithObserver makes a limiter tell o of every decision.
+// WithObserver makes a limiter call o for every decision, see [Observer].
 func WithObserver(o Observer) Option {
 	return func(s *settings) {
 		if isNil(o) {
@@ -102,14 +108,15 @@ func WithObserver(o Observer) Option {
 	}
 }
 
-// WithObservedRequests makes a limiter tell its observer whom a decision was
-// about, in [Decision.Request].
+// WithObservedRequests makes a limiter show its [Observer] the request of each decision, in
+// [Decision.Request]. Without this option, that field is empty, because the names and
+// addresses of clients are often personal data.
 func WithObservedRequests() Option {
 	return func(s *settings) { s.observeRequests = true }
 }
 
-// WithFactory makes the algorithms that are registered with f known to the configs
-// that a [RateLimiter] is made of.
+// WithFactory lets the configs of [NewFromConfig], [DecodeRules] and [RateLimiter.Reload]
+// name the custom algorithms that are registered with f.
 func WithFactory(f *Factory) Option {
 	return func(s *settings) {
 		if f == nil {
@@ -120,14 +127,14 @@ func WithFactory(f *Factory) Option {
 	}
 }
 
-// isNil reports whether v is nil or a nil pointer in an interface.
+// isNil reports whether v is a nil interface or holds a nil pointer.
 func isNil(v any) bool {
 	r := reflect.ValueOf(v)
 	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-// newSettings applies opts to the defaults and returns all their problems,
-// joined.
+// newSettings applies opts to the defaults. The error is everything that is wrong with
+// opts, joined.
 func newSettings(opts []Option) (settings, error) {
 	s := settings{maxKeys: defaultMaxKeys, policy: FailLocal(1)}
 	for i, opt := range opts {

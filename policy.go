@@ -10,14 +10,16 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// A FailurePolicy says how to answer while a [Store] can not. It compares with
-// ==. The zero FailurePolicy inherits: a rule's the limiter's, a limiter's
-// FailLocal(1).
+// A FailurePolicy says how a limiter answers while its [Store] cannot be reached. The
+// policies are [FailOpen], [FailClosed] and [FailLocal]. An answer of a policy has
+// [Result.Degraded] set.
 //
-// What it answered says so in [Result.Degraded].
+// The zero FailurePolicy inherits: in [Rule.OnStoreError] it means the policy of the
+// limiter, and in [WithFailurePolicy] it means FailLocal(1). Policies can be compared
+// with ==.
 type FailurePolicy struct {
 	kind     failureKind
-	replicas int // of failLocally
+	replicas int // for failLocally
 }
 
 type failureKind uint8
@@ -29,28 +31,31 @@ const (
 	failLocally
 )
 
-// The policies that need no state.
+// The policies that give every request the same answer. [FailLocal] is the third one.
 var (
-	// FailOpen grants everything: Limit and Remaining are -1.
+	// FailOpen grants every request. Limit and Remaining are -1.
 	FailOpen = FailurePolicy{kind: failOpenly}
 
-	// FailClosed denies everything, for a second at a time.
+	// FailClosed denies every request. RetryAfter is one second.
 	FailClosed = FailurePolicy{kind: failClosedly}
 )
 
-// closedFor is the RetryAfter of FailClosed.
+// closedFor is the RetryAfter of FailClosed, and its ResetAfter.
 const closedFor = time.Second
 
-// FailLocal enforces the share of one of so many replicas in this process: the
-// limit and the burst divided by replicas, rounded down but at least 1, and a
-// bucket's refill divided exactly. A key starts from its share of what the store
-// last said to remain, and full if the store was never asked about it. Fewer than
-// 1 replica is an error where the policy is used.
+// FailLocal returns the policy that enforces a part of the limit in this process, without
+// the [Store]. replicas is the number of processes that share the limit; each then grants
+// its share. The limit and the burst are divided by replicas, rounded down but to at least
+// 1; the rate at which a bucket refills is divided exactly.
+//
+// A key starts with its share of the units that the store last said were left for it, or
+// with a full share if the store has never answered for it. A policy with fewer than 1
+// replica is refused by the option or rule that it is given to.
 func FailLocal(replicas int) FailurePolicy {
 	return FailurePolicy{kind: failLocally, replicas: replicas}
 }
 
-// or returns p, or q if p inherits.
+// or returns p, or q if p is the zero policy, which inherits.
 func (p FailurePolicy) or(q FailurePolicy) FailurePolicy {
 	if p.kind == failInherit {
 		return q
@@ -66,7 +71,8 @@ func (p FailurePolicy) validate(field string) error {
 	return nil
 }
 
-// String returns the policy as a config has it: "open", "closed", "local:4".
+// String returns the policy as a config spells it, such as "open", "closed" or "local:4".
+// It returns "inherit" for the zero FailurePolicy.
 func (p FailurePolicy) String() string {
 	switch p.kind {
 	case failOpenly:
@@ -79,8 +85,8 @@ func (p FailurePolicy) String() string {
 	return "inherit"
 }
 
-// share returns the rate of one of p's replicas. It divides the refill of a bucket
-// exactly, or, where that takes longer than a Duration can say, rounds it down.
+// share returns the rate that one of p's replicas enforces. It divides the refill of a
+// bucket exactly. If the quotient needs a Per beyond a Duration, it is rounded down.
 func (p FailurePolicy) share(r Rate, windowed bool) Rate {
 	n := p.replicas
 	if windowed {
@@ -90,9 +96,9 @@ func (p FailurePolicy) share(r Rate, windowed bool) Rate {
 	d := int(exact.GCD(int64(r.Requests), int64(n)))
 	requests, hi, lo := uint64(r.Requests/d), uint64(0), uint64(0)
 	if hi, lo = bits.Mul64(uint64(r.Per), uint64(n/d)); hi > 0 || lo > math.MaxInt64 {
-		// So many in 292 years, if that is one at least.
+		// The quotient as a number of units in 292 years, or 1 if it is smaller.
 		top, low := bits.Mul64(requests, math.MaxInt64)
-		for hi > 0 { // both halve alike, and rounding is against the client
+		for hi > 0 { // halve both: Per is rounded up and the count down, against the client
 			hi, lo = hi>>1, hi<<63|lo>>1|lo&1
 			top, low = top>>1, top<<63|low>>1
 		}
@@ -103,7 +109,7 @@ func (p FailurePolicy) share(r Rate, windowed bool) Rate {
 	return share
 }
 
-// shares returns the rates of one of p's replicas.
+// shares returns the rates that one of p's replicas enforces, in place of r.
 func (p FailurePolicy) shares(r engine.Rates) engine.Rates {
 	share := func(rate engine.Rate) engine.Rate { return engine.Rate(p.share(Rate(rate), r.Windows)) }
 	r.Base = share(r.Base)

@@ -11,19 +11,19 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// A Rate is what a limit is: Requests units granted every Per.
+// A Rate is a limit: Requests units are granted every Per, such as 100 a minute.
 //
-// A Rate is plain data: it compares with ==, and [Rate.String] and [ParseRate]
-// are inverses. The zero Rate is invalid.
+// [PerSecond], [PerMinute], [PerHour], [PerDay] and [ParseRate] make a Rate. Rates can be
+// compared with ==. The zero Rate is invalid.
 type Rate struct {
 	// Requests is how many units are granted every Per. It is at least 1.
 	Requests int
 
-	// Per is the time in which Requests units are granted. It is positive.
+	// Per is the time in which Requests units are granted. It is above 0.
 	Per time.Duration
 
-	// Burst is the most units granted at once; 0 means Requests. Only
-	// [TokenBucket] and [LeakyBucket] take one.
+	// Burst is the largest number of units granted at once; 0 means Requests. Only
+	// [TokenBucket] and [LeakyBucket] have a burst; for the other algorithms it must be 0.
 	Burst int
 }
 
@@ -39,14 +39,15 @@ func PerHour(n int) Rate { return Rate{Requests: n, Per: time.Hour} }
 // PerDay returns the Rate of n units every 24 hours.
 func PerDay(n int) Rate { return Rate{Requests: n, Per: day} }
 
-// WithBurst returns r with at most n units granted at once.
+// WithBurst returns r with a Burst of n: at most n units are granted at once.
 func (r Rate) WithBurst(n int) Rate {
 	r.Burst = n
 	return r
 }
 
-// Validate returns all the problems that r would have with any algorithm,
-// joined, or nil.
+// Validate returns everything that makes r invalid for every algorithm, joined, or nil. Each
+// problem is a [*ConfigError]. A rate that Validate accepts may still be refused by one
+// algorithm, such as a Burst by [FixedWindow].
 func (r Rate) Validate() error {
 	var errs []error
 	if r.Requests < 1 {
@@ -61,7 +62,7 @@ func (r Rate) Validate() error {
 	return errors.Join(errs...)
 }
 
-// burst returns the most units that r grants at once.
+// burst returns the largest number of units that r grants at once.
 func (r Rate) burst() int {
 	if r.Burst == 0 {
 		return r.Requests
@@ -69,7 +70,7 @@ func (r Rate) burst() int {
 	return r.Burst
 }
 
-// bucket returns the bucket that grants r, or all the problems that r has, joined.
+// bucket returns the bucket that grants r, or everything that is wrong with r, joined.
 func (r Rate) bucket() (exact.Bucket, error) {
 	err := r.Validate()
 	switch burst := int64(r.burst()); {
@@ -84,8 +85,8 @@ func (r Rate) bucket() (exact.Bucket, error) {
 	return exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst())), nil
 }
 
-// withoutBurst returns the problems that r has with an algorithm that has no
-// burst: what it grants at once is Requests.
+// withoutBurst returns what is wrong with r for an algorithm that has no burst, joined, or
+// nil. Such an algorithm grants at most Requests units at once.
 func (r Rate) withoutBurst(algorithm string) error {
 	if r.Burst <= 0 {
 		return r.Validate()
@@ -98,11 +99,11 @@ const (
 	week = 7 * day
 )
 
-// rateForm says what ParseRate reads, for its errors.
+// rateForm is the reason in the error for a text that has no form that ParseRate reads.
 const rateForm = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
 
-// units are the names of lengths of time; m is a minute, and no name means a
-// month, whose length differs.
+// units are the units of time by name. "m" is a minute. There is no month, because months
+// differ in length.
 var units = map[string]time.Duration{
 	"ns": 1, "nanosecond": 1, "nanoseconds": 1,
 	"us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
@@ -115,11 +116,11 @@ var units = map[string]time.Duration{
 	"w": week, "week": week, "weeks": week,
 }
 
-// ParseRate reads a rate such as "100/m", "100/min", "10 per 2 minutes",
-// "100/90s", "5/1h30m" or "100/m burst 20". It is the inverse of [Rate.String].
-// Its errors match [ErrInvalidConfig].
+// ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2
+// minutes", "100/90s", "5/1h30m" or "100/m burst 20". It reads everything that [Rate.String]
+// writes. An error matches [ErrInvalidConfig].
 func ParseRate(s string) (Rate, error) {
-	bad := func(reason string) (Rate, error) {
+	reject := func(reason string) (Rate, error) {
 		return Rate{}, &ConfigError{"rate", strconv.Quote(s), reason}
 	}
 	text, burst, hasBurst := strings.Cut(s, " burst ")
@@ -128,25 +129,25 @@ func ParseRate(s string) (Rate, error) {
 		count, per, ok = strings.Cut(text, " per ")
 	}
 	if !ok {
-		return bad(rateForm)
+		return reject(rateForm)
 	}
 	var r Rate
 	var err error
 	if r.Requests, err = parseCount(count); err != nil {
-		return bad("its count " + err.Error())
+		return reject("its count " + err.Error())
 	}
 	if r.Per, err = parsePer(per); err != nil {
-		return bad("its time " + err.Error())
+		return reject("its time " + err.Error())
 	}
 	if hasBurst {
 		if r.Burst, err = parseCount(burst); err != nil {
-			return bad("its burst " + err.Error())
+			return reject("its burst " + err.Error())
 		}
 	}
 	return r, nil
 }
 
-// parseCount reads a whole number from 1 on.
+// parseCount returns the whole number that s spells, which must be at least 1.
 func parseCount(s string) (int, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, strconv.IntSize-1)
 	if err != nil || n == 0 {
@@ -155,8 +156,8 @@ func parseCount(s string) (int, error) {
 	return int(n), nil
 }
 
-// parsePer reads a length of time: a unit, a number and a unit, or several of
-// these run together.
+// parsePer returns the length of time that s spells: a unit such as "m", a number and a unit
+// such as "90s", or several of the latter together such as "1h30m".
 func parsePer(s string) (time.Duration, error) {
 	s = strings.TrimSpace(s)
 	if d, ok := units[s]; ok {
@@ -193,8 +194,8 @@ func parsePer(s string) (time.Duration, error) {
 
 var errTooLong = fmt.Errorf("must be at most 292 years")
 
-// scaled returns number units, which must be whole nanoseconds. number is a
-// decimal with digits and at most one point.
+// scaled returns number times unit, which must be a whole number of nanoseconds. number has
+// only digits and points.
 func scaled(number string, unit time.Duration) (time.Duration, error) {
 	whole, decimals, _ := strings.Cut(number, ".")
 	if whole == "" || strings.Contains(decimals, ".") {
@@ -219,8 +220,8 @@ func scaled(number string, unit time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// String returns r in the shortest form that ParseRate reads, such as "100/m" or
-// "100/90s burst 20". The text of an invalid Rate can not be read back.
+// String returns r in a short form that [ParseRate] reads, such as "100/m" or "100/90s burst
+// 20". ParseRate cannot read the text of an invalid Rate.
 func (r Rate) String() string {
 	s := strconv.Itoa(r.Requests) + "/" + formatPer(r.Per)
 	if r.Burst != 0 {
@@ -229,8 +230,8 @@ func (r Rate) String() string {
 	return s
 }
 
-// formatPer returns d in the largest unit that it is a whole number of, and the
-// unit alone if it is one.
+// formatPer returns d as a whole number of the largest unit possible. If the number is 1, it
+// returns the unit alone.
 func formatPer(d time.Duration) string {
 	for _, u := range []struct {
 		name string
@@ -246,7 +247,8 @@ func formatPer(d time.Duration) string {
 	return d.String() // not positive
 }
 
-// MarshalText returns [Rate.String]. Its errors match [ErrInvalidConfig].
+// MarshalText returns the text of [Rate.String]. For an invalid rate, it returns an error
+// that matches [ErrInvalidConfig].
 func (r Rate) MarshalText() ([]byte, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
@@ -254,7 +256,8 @@ func (r Rate) MarshalText() ([]byte, error) {
 	return []byte(r.String()), nil
 }
 
-// UnmarshalText is [ParseRate]. It leaves r unchanged if it fails.
+// UnmarshalText sets r to the rate that [ParseRate] reads from text. If that fails, it
+// returns the error of ParseRate and leaves r unchanged.
 func (r *Rate) UnmarshalText(text []byte) error {
 	parsed, err := ParseRate(string(text))
 	if err != nil {

@@ -11,41 +11,44 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// A RateLimiter finds the rules for a request and decides by all of them at once:
-// the request passes if and only if each of them alone would let it, and either all
-// of them are charged or none.
+// A RateLimiter finds the rules for a request and decides by all of them at once. The
+// request is granted if and only if each rule alone would grant it. Either all rules are
+// charged or none is.
 //
-// The rules for a request are those whose Endpoint it names, else those of the
-// longest prefix that its endpoint begins with, else the default rule. A request
-// without rules passes, with Limit and Remaining -1. All that a decision is made by
-// is of one set of rules, also while they change.
+// The rules for a request are those whose [Rule.Endpoint] equals its endpoint. If there
+// are none, they are those with the longest prefix that its endpoint begins with, and if
+// there are none of these either, the default rule. A request without rules is granted,
+// with Limit and Remaining -1. While rules change, each decision is made by the old rules
+// or by the new ones, never by some of each.
 //
-// A RateLimiter is safe for concurrent use by multiple goroutines. The zero
-// RateLimiter passes everything.
+// [New] makes a RateLimiter of rules, and [NewFromConfig] one of maps. A RateLimiter is
+// safe for concurrent use by multiple goroutines. The zero RateLimiter grants everything.
 type RateLimiter struct {
 	set atomic.Pointer[ruleSet] // nil in the zero value
 
-	settings settings
-	time     engine.Timeline
-	denier   denier                       // the store, if it is one
-	parted   interface{ Part(a Ask) int } // the store, if it has parts
-	breakers *breaker.Set                 // nil without a store
-	waiters  waitline.Lines
+	settings    settings
+	time        engine.Timeline
+	denier      denier                       // the store, or nil if that has no Denied
+	partitioned interface{ Part(a Ask) int } // the store, or nil if that has no Part
+	breakers    *breaker.Set                 // nil without a store
+	waiters     waitline.Lines
 
-	changing sync.Mutex // held while the rules change
-	made     uint64     // keys of rules made; guarded by changing
+	changing   sync.Mutex // held while the rules change
+	lastSerial uint64     // the highest serial of a rule so far; guarded by changing
 }
 
-// New returns a RateLimiter with these rules. Requests that no rule matches are for
-// the default rule, or pass if it is nil. New reports all that is wrong with the
-// rules at once; its errors match [ErrInvalidConfig].
+// New returns a RateLimiter with these rules. defaultRule applies to the requests that no
+// other rule matches; if it is nil, they are granted. The error lists everything that is
+// wrong with the rules and the options, and matches [ErrInvalidConfig].
 func New(rules []Rule, defaultRule *Rule, opts ...Option) (*RateLimiter, error) {
 	set, err := newSettings(opts)
 	return newRateLimiter(rules, defaultRule, set, err)
 }
 
-// NewFromConfig returns a RateLimiter whose rules are read from maps, as JSON and
-// YAML decode to, see [DecodeRules]. There must be at least one, or a default.
+// NewFromConfig returns a RateLimiter whose rules are read from maps, such as those that
+// encoding/json decodes a file to. [DecodeRules] says what the maps may have. There must
+// be at least one map in configs, or defaultConfig must not be nil. The error lists
+// everything that is wrong, and matches [ErrInvalidConfig].
 func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts ...Option) (*RateLimiter, error) {
 	set, err := newSettings(opts)
 	rules, defaultRule, invalid := decodeRules(configs, defaultConfig, &set)
@@ -55,7 +58,8 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 	return newRateLimiter(rules, defaultRule, set, err)
 }
 
-// newRateLimiter is New with the options applied; err is what is wrong with them.
+// newRateLimiter is New after the options have been applied to set. err says what is
+// wrong with the options, or is nil.
 func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*RateLimiter, error) {
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
 	l.setStore(set.store)
@@ -68,9 +72,10 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 	return l, nil
 }
 
-// Allow takes one unit for a request of clientID for endpoint, if each rule for it
-// lets it. A denial changes nothing. Where a [Store] can not be asked, the failure
-// policy answers.
+// Allow takes one unit from each rule for a request of clientID for endpoint, if every one
+// of them has a unit left. A denial changes nothing. If the [Store] cannot be reached, the
+// [FailurePolicy] answers, and [Result.Degraded] is set. For the error behind that, and for
+// requests with a cost, an IP or a tier, see [RateLimiter.Check].
 func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	set := l.set.Load()
 	if set == nil {
@@ -87,19 +92,26 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	return
 }
 
-// Check takes req.Cost units from each rule for req, if each has them. The Result is
-// that of the binding rule: of a denied request the one that has to be waited for
-// longest, of a granted one that which leaves least. Remaining is the smallest of
-// all, Delay the largest.
+// Check takes req.Cost units from each rule for req, if every one of them has that many
+// left. A denial changes nothing.
 //
-// An error that matches [ErrUnknownRule] or [ErrInvalidCount], or that of ctx, comes
-// with the zero Result and takes nothing. With [ErrStore] the Result is the failure
-// policy's answer, and with [ErrInvalidConfig], if a rule's Resolve gave an invalid
-// rate, it is that of the rule's Rate: act on Allowed and log the error.
+// The Result is that of the binding rule. For a denied request, this is the rule with the
+// longest RetryAfter; for a granted one, the rule with the fewest units left. Remaining is
+// the smallest of all rules, and Delay the largest. Rules in [ModeShadow] have no part in
+// the Result.
 //
-// If a rule has a [Limiter] of its own, that is asked last, and the other rules get
-// back what they were charged if it denies. More than one for a request is an error
-// that matches [ErrInvalidConfig].
+// Check takes nothing and returns the zero Result with an error that matches
+// [ErrUnknownRule] or [ErrInvalidCount], and with the error of ctx if ctx has ended. With
+// the following two errors, the Result is an answer: the caller should act on
+// [Result.Allowed] and log the error. With [ErrStore], the [FailurePolicy] has answered.
+// With [ErrInvalidConfig], [Rule.Resolve] has returned an invalid rate, and the rule has
+// decided by its own Rate.
+//
+// If one of the rules has a custom [Limiter], Check calls it last, after the other rules
+// were charged. If it denies, or returns an error that does not match [ErrStore], the other
+// rules get their units back; Check returns such an error with the zero Result. If two of
+// the rules have a custom Limiter, Check takes nothing and returns the zero Result and an
+// error that matches [ErrInvalidConfig].
 func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err error) {
 	if set := l.set.Load(); set != nil && len(req.Rules) == 0 && req.Cost >= 0 {
 		if ctx != nil && ctx.Err() != nil {
@@ -114,8 +126,9 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 	return l.check(ctx, &req, true)
 }
 
-// Peek answers as Check would for a cost of 1, takes nothing and leaves Remaining
-// unreduced. Nobody is told of it.
+// Peek returns what [RateLimiter.Check] would return for req with a cost of 1, but takes
+// nothing: Remaining still counts the unit that Check would have taken. The [Observer] does
+// not see it, and [RuleStats] do not count it.
 func (l *RateLimiter) Peek(ctx context.Context, req Request) (Result, error) {
 	if req.Cost > 0 {
 		req.Cost = 1
@@ -123,19 +136,18 @@ func (l *RateLimiter) Peek(ctx context.Context, req Request) (Result, error) {
 	return l.check(ctx, &req, false)
 }
 
-// check decides on req, or looks. It is the way of every request that takePlain does not
-// decide.
+// check decides on req, or only looks if take is false. It decides all requests that
+// takePlain does not.
 func (l *RateLimiter) check(ctx context.Context, req *Request, take bool) (Result, error) {
 	d := newDecision(req, take)
 	defer d.free()
 	return l.run(ctx, d)
 }
 
-// takePlain decides on req by the rules of g, which is plain, and puts the answer where
-// res points. It reports whether it has: if there is a store, it has only if that would
-// not be asked. err then says why the failure policy has answered.
-//
-// It allocates nothing: what a decision needs is on the stack.
+// takePlain decides on req by the rules of g, which is plain, and writes the answer to res.
+// done is false if a store must be called to decide. If there is a store, takePlain decides
+// only if the store's own Denied denies the request, or if the breakers refuse the call: the
+// keys for FailLocal then decide, and err is the refusal. It allocates nothing.
 func (l *RateLimiter) takePlain(g *ruleGroup, req *Request, res *Result) (done bool, err error) {
 	if l.settings.store != nil {
 		if err = l.refusal(g, req); err == nil {
@@ -150,9 +162,9 @@ func (l *RateLimiter) takePlain(g *ruleGroup, req *Request, res *Result) (done b
 	switch {
 	case r != nil:
 		var v engine.Verdict
-		v, res.Delay = r.local.Decide(r.keyed.hash(req), req.Tier, int64(max(req.Cost, 1)), watch.began)
+		v, res.Delay = r.local.Decide(r.keyKind.hash(req), req.Tier, int64(max(req.Cost, 1)), watch.began)
 		fill(res, &v)
-		res.Rule, res.Degraded = r.title, err != nil
+		res.Rule, res.Degraded = r.resultName, err != nil
 		if observed {
 			l.tellPlain(g, req, nil, 0, res, err, watch)
 		}
@@ -167,35 +179,38 @@ func (l *RateLimiter) takePlain(g *ruleGroup, req *Request, res *Result) (done b
 	return true, err
 }
 
-// settlePlain is takePlain for a group of several rules. parts are zero, one for each rule.
+// settlePlain is takePlain for a group without an only rule: several rules, or one shadow
+// rule. parts has one zero Part for each rule.
 func (l *RateLimiter) settlePlain(g *ruleGroup, req *Request, parts []engine.Part, res *Result, err error, watch stopwatch) {
 	for i, r := range g.rules {
 		p := &parts[i]
-		p.Keys, p.Hash, p.Shadow = r.local, r.keyed.hash(req), !r.enforces()
+		p.Keys, p.Hash, p.Shadow = r.local, r.keyKind.hash(req), !r.enforces()
 		p.Want.Tier = req.Tier
 	}
 	order := engine.Order{N: int64(max(req.Cost, 1)), Take: true, Within: engine.AnyDelay}
 	outcome := engine.Settle(&l.time, parts, order, watch.began)
-	binding := answer(g.rules, parts, outcome.Passes, res)
+	binding := combine(g.rules, parts, outcome.Passes, res)
 	res.Degraded = err != nil && binding >= 0
 	if l.settings.observer != nil {
 		l.tellPlain(g, req, parts, binding, res, err, watch)
 	}
 }
 
-// tellPlain tells the observer of a decision by the rules of g. parts may be nil if there
-// is one rule. err says why the store was not asked, if there is one.
+// tellPlain tells the observer of a decision by the rules of g. parts is nil if g has an
+// only rule. If err is not nil, the failure policy has answered, and err says why.
 func (l *RateLimiter) tellPlain(g *ruleGroup, req *Request, parts []engine.Part, binding int, res *Result, err error, watch stopwatch) {
 	by := byMemory
 	if err != nil {
 		by = byPolicy
 	}
-	l.tell(req, g.rules, &verdicts{parts: parts, by: by}, binding, res, err, watch.took(&l.time))
+	l.tell(req, g.rules, &verdicts{parts: parts, by: by}, binding, res, err, watch.elapsed(&l.time))
 }
 
-// Reset makes clientID as good as new for endpoint, and wakes the waiters, who try again.
-// It reaches the client's own state only: that of the rules for endpoint whose Key
-// is [KeyUser] or [KeyUserEndpoint].
+// Reset forgets what clientID has used of the rules for endpoint: its keys are as if they
+// had never been used. It wakes the callers of [RateLimiter.Wait], and each tries again. It
+// resets only state that belongs to this client alone, which is that of rules whose Key is
+// [KeyUser] or [KeyUserEndpoint]. An error of the [Store] matches [ErrStore]; an error of a
+// custom [Limiter] is returned as it is. Keys of other rules are reset all the same.
 func (l *RateLimiter) Reset(clientID, endpoint string) error {
 	set := l.set.Load()
 	if set == nil {
@@ -205,20 +220,20 @@ func (l *RateLimiter) Reset(clientID, endpoint string) error {
 	var asks []Ask
 	var problems []error
 	for _, r := range set.match(endpoint).rules {
-		if !r.keyed.ofClient() {
+		if !r.keyKind.ofClient() {
 			continue
 		}
 		switch {
 		case r.remote != nil:
 			asks = append(asks, r.ask(&req, r.Rate))
 			if r.local != nil {
-				r.local.Reset(r.keyed.hash(&req))
+				r.local.Reset(r.keyKind.hash(&req))
 			}
 		case r.keys != nil:
-			r.keys.Reset(r.keyed.hash(&req))
+			r.keys.Reset(r.keyKind.hash(&req))
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
-				problems = append(problems, custom.Reset(r.keyed.text(&req)))
+				problems = append(problems, custom.Reset(r.keyKind.text(&req)))
 			}
 		}
 	}

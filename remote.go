@@ -10,27 +10,27 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A remoteRule is what a rule whose state is in a store has in this process.
+// A remoteRule is what this process keeps for a rule whose state is in a store.
 type remoteRule struct {
-	name   string // of the rule in the store
+	name   string // Ask.Rule
 	policy FailurePolicy
-	local  engine.Keys // the share of this process, for FailLocal; else nil
+	local  engine.Keys // the share of this process, for FailLocal; otherwise nil
 }
 
-// setStore makes st, which may be nil, the store of l.
+// setStore makes st the store of l. If st is nil, l has none.
 func (l *RateLimiter) setStore(st Store) {
 	if st == nil {
 		return
 	}
 	parts := 1
-	if parted, ok := st.(interface{ Part(a Ask) int }); ok {
-		l.parted, parts = parted, breaker.MaxParts
+	if partitioned, ok := st.(interface{ Part(a Ask) int }); ok {
+		l.partitioned, parts = partitioned, breaker.MaxParts
 	}
 	l.denier, _ = st.(denier)
 	l.breakers = breaker.New(parts, storeError)
 }
 
-// newRemoteRule returns the part in this process of the rule r.
+// newRemoteRule returns the remoteRule of r, with new keys if the policy is FailLocal.
 func (l *RateLimiter) newRemoteRule(r *activeRule, policy FailurePolicy) (*remoteRule, error) {
 	remote := &remoteRule{policy: policy}
 	if remote.name = l.settings.name + ":" + r.Name; l.settings.solo {
@@ -44,24 +44,24 @@ func (l *RateLimiter) newRemoteRule(r *activeRule, policy FailurePolicy) (*remot
 	return remote, err
 }
 
-// ask returns what the rule asks a store for, at rate, but for the number of units.
+// ask returns the Ask for the store on req by the rule r at rate. Its N is 0.
 func (r *activeRule) ask(req *Request, rate Rate) Ask {
-	ask := Ask{Rule: r.remote.name, Key: r.keyed.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces()}
-	if r.keyed.ofClient() {
+	ask := Ask{Rule: r.remote.name, Key: r.keyKind.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces()}
+	if r.keyKind.ofClient() {
 		ask.Client = req.Client
 	}
 	return ask
 }
 
-// partOf returns which part of the store an ask is about, as a bit.
+// partOf returns the part of the store that has the state of a, as a bit.
 func (l *RateLimiter) partOf(a Ask) uint64 {
-	if l.parted == nil {
+	if l.partitioned == nil {
 		return 1
 	}
-	return breaker.Bit(l.parted.Part(a))
+	return breaker.Bit(l.partitioned.Part(a))
 }
 
-// partsOf returns which parts of the store asks are about, as bits.
+// partsOf returns the parts of the store that have the states of asks, as bits.
 func (l *RateLimiter) partsOf(asks []Ask) (parts uint64) {
 	for i := range asks {
 		parts |= l.partOf(asks[i])
@@ -69,14 +69,14 @@ func (l *RateLimiter) partsOf(asks []Ask) (parts uint64) {
 	return parts
 }
 
-// refusal returns why the store is not asked now by the rules of g, which is plain, or nil
-// if it would be.
+// refusal returns the error with which the breakers refuse a call of the store for req by
+// the rules of g, which is plain. It returns nil if they let the call through.
 func (l *RateLimiter) refusal(g *ruleGroup, req *Request) error {
 	if !l.breakers.Refusing() {
 		return nil
 	}
 	parts := uint64(1)
-	if l.parted != nil {
+	if l.partitioned != nil {
 		parts = 0
 		for _, r := range g.rules {
 			parts |= l.partOf(r.ask(req, r.Rate))
@@ -85,8 +85,8 @@ func (l *RateLimiter) refusal(g *ruleGroup, req *Request) error {
 	return l.breakers.Refusal(parts, l.time.Now())
 }
 
-// deniedAtOnce answers req by res if the store, without being called, denies it by the
-// rules of g, which is plain. It reports whether it does.
+// deniedAtOnce asks the store's own Denied whether it knows that req would be denied. If so,
+// it writes the denial to res and returns true. g is plain.
 func (l *RateLimiter) deniedAtOnce(g *ruleGroup, req *Request, res *Result) (denied bool) {
 	r := g.only
 	if l.denier == nil || r == nil || len(r.Tiers) > 0 {
@@ -96,13 +96,13 @@ func (l *RateLimiter) deniedAtOnce(g *ruleGroup, req *Request, res *Result) (den
 	ask.N = max(req.Cost, 1)
 	if *res, denied = l.denier.Denied(ask); denied {
 		r.totals.denied.Add(1)
-		res.Rule = r.title
+		res.Rule = r.resultName
 	}
 	return denied
 }
 
-// decideInStore makes the decision d by the store, or, where that does not answer, by
-// each rule's failure policy.
+// decideInStore decides d by the store or, if the store does not answer, by the failure
+// policy of each rule.
 func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 	parts, leaky := uint64(0), false
 	for i, r := range d.rules {
@@ -113,7 +113,7 @@ func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 	d.Now = l.time.Now()
 	pass, err := l.breakers.Admit(parts, d.Now)
 	if err == nil && leaky && d.order.Take && d.order.Within < engine.AnyDelay {
-		// What a store has taken cannot be given back: look first.
+		// A store cannot give units back, so a first call looks at the Delay.
 		if err = l.callStore(ctx, d, pass, false); err == nil && d.Late {
 			return nil
 		}
@@ -135,8 +135,8 @@ func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 	return nil
 }
 
-// resolve finds the rate that p, the part of r, asks a store for. If that is invalid, it is
-// the rule's own, and p says why.
+// resolve sets o.rate to the rate at which the store decides by r, whose part is p. If
+// Resolve has returned an invalid rate, that is the rule's own rate, and p.Err says why.
 func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin) {
 	o.rate = r.Rate
 	want := p.Want.Rate
@@ -153,7 +153,8 @@ func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin) {
 	o.rate = Rate(*want)
 }
 
-// checkResolved returns why rate cannot be one of the rates of r, or nil.
+// checkResolved returns the error for a rate that Resolve has returned and r cannot use, or
+// nil.
 func checkResolved(r *activeRule, rate Rate, supports func(Algorithm, Rate) error) error {
 	algorithm := algorithms[r.Algorithm]
 	if err := algorithm.validate(rate); err != nil {
@@ -170,7 +171,8 @@ func checkResolved(r *activeRule, rate Rate, supports func(Algorithm, Rate) erro
 	return nil
 }
 
-// callStore makes the decision d by the store, or only looks.
+// callStore calls Take of the store once for all rules of d. If take is false, the asks take
+// nothing. It returns the error of the call.
 func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.Pass, take bool) error {
 	asks := make([]Ask, len(d.rules))
 	for i, r := range d.rules {
@@ -190,7 +192,7 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.P
 	switch {
 	case err == nil:
 		d.setResults(results)
-		d.Late = d.Late && !take // what is taken is taken
+		d.Late = d.Late && !take // Late says that nothing was charged
 	case ctx.Err() == nil:
 		for _, r := range d.rules {
 			r.totals.errors.Add(1)
@@ -199,7 +201,7 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.P
 	return err
 }
 
-// resetStore has the store make the keys of asks as good as new.
+// resetStore calls Reset of the store. Its error matches ErrStore.
 func (l *RateLimiter) resetStore(asks []Ask) error {
 	pass, err := l.breakers.Admit(l.partsOf(asks), l.time.Now())
 	if err != nil {
@@ -212,8 +214,8 @@ func (l *RateLimiter) resetStore(asks []Ask) error {
 	return nil
 }
 
-// guarded makes a call of the store, which pass allows, and tells the breakers how that
-// went: also if the store panics.
+// guarded calls the store by call, which pass allows, and tells the breakers whether the
+// call has succeeded. If the store panics, the call has failed, and the panic goes on.
 func (l *RateLimiter) guarded(ctx context.Context, pass breaker.Pass, call func() error) error {
 	returned := false
 	defer func() {
@@ -234,7 +236,8 @@ func (l *RateLimiter) guarded(ctx context.Context, pass breaker.Pass, call func(
 	return err
 }
 
-// blamedBy returns the parts of the store that err says have failed, as bits.
+// blamedBy returns the parts of the store that have failed according to err, as bits. They
+// are 0 if err does not say.
 func blamedBy(err error) (parts uint64) {
 	var blaming interface{ Parts() []int }
 	if errors.As(err, &blaming) {
@@ -245,10 +248,11 @@ func blamedBy(err error) (parts uint64) {
 	return parts
 }
 
-// errPanicked is what the breakers are told of a store that panicked.
+// errPanicked is the error that the breakers get for a store that has panicked.
 var errPanicked = errors.New("it panicked")
 
-// setResults makes results the answers to d, and notes for FailLocal what is left.
+// setResults copies the results of the store to the parts of d. For rules with FailLocal, it
+// notes how many units each key has left, so that the key starts with its share of them.
 func (d *decision) setResults(results []Result) {
 	d.Passes, d.Late = true, false
 	for i, r := range d.rules {
@@ -271,7 +275,7 @@ func (d *decision) setResults(results []Result) {
 	d.Late = d.Late && d.Passes
 }
 
-// fallBack makes the decision d by each rule's failure policy.
+// fallBack decides d by the failure policy of each rule.
 func (l *RateLimiter) fallBack(d *decision) {
 	for i, r := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
@@ -291,7 +295,7 @@ func (l *RateLimiter) fallBack(d *decision) {
 	d.decideHere(&l.time)
 }
 
-// addCounts adds what the keys that stood in for the store, and are no more, have counted.
+// addCounts adds the counts of keys for FailLocal that a change of the rule has replaced.
 func (t *totals) addCounts(c keytable.Counts) {
 	t.allowed.Add(c.Allowed)
 	t.denied.Add(c.Denied)
@@ -299,11 +303,11 @@ func (t *totals) addCounts(c keytable.Counts) {
 	t.degraded.Add(c.Allowed + c.Denied + c.Shadowed)
 }
 
-// countRemote counts the decision d for the rules whose keys have not.
+// countRemote counts d in the totals of those rules whose keys do not count it.
 func (d *decision) countRemote() {
 	for i, r := range d.rules {
 		p := &d.parts[i]
-		if p.Keys != nil || p.Granted() && !d.Passes { // only other rules deny
+		if p.Keys != nil || p.Granted() && !d.Passes { // only other rules have denied it
 			continue
 		}
 		r.totals.count(p.Shadow, p.Granted())

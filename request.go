@@ -7,92 +7,94 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Request is what a [RateLimiter] decides on.
+// A Request describes one request to a [RateLimiter]: who sends it, what it is for, and how
+// much it costs.
 type Request struct {
-	// Client is who asks: a user, an API key. The empty Client is one shared
-	// key.
+	// Client identifies the sender of the request, such as a user name or an
+	// API key. All requests with an empty Client share one key.
 	Client string
 
-	// Endpoint is what it asks for. It picks the rules, and is the key of
-	// some.
+	// Endpoint is what the request is for, such as a path. The rules that
+	// apply are those whose [Rule.Endpoint] matches it. Rules with
+	// [KeyEndpoint] or [KeyUserEndpoint] keep a budget for each Endpoint.
 	Endpoint string
 
-	// IP is where it asks from, for [KeyIP].
+	// IP is the address that the request comes from. Rules with [KeyIP] keep
+	// a budget for each IP.
 	IP string
 
-	// Tier is the client's plan, for [Rule.Tiers].
+	// Tier is the client's plan, such as "paid". It selects the rate among [Rule.Tiers].
 	Tier string
 
-	// Rules are the names of the rules to apply, in place of those that match
-	// Endpoint. One that is listed twice applies once.
+	// Rules are the names of the rules that apply to the request, in place of
+	// those that match Endpoint. A rule that is named twice applies once.
 	Rules []string
 
-	// Cost is how many units it takes; 0 means 1.
+	// Cost is how many units the request takes from each rule; 0 means 1.
 	Cost int
 }
 
-// A KeyType says whose budget a request takes from. The empty KeyType is
-// [KeyUser].
+// A KeyType says what a [Rule] keeps a separate budget for. The empty KeyType is [KeyUser].
 type KeyType string
 
-// What a rule keeps a budget for.
+// The values of [Rule.Key]. Each is followed by what has a budget of its own.
 const (
-	KeyUser         KeyType = "user"          // each Client
-	KeyEndpoint     KeyType = "endpoint"      // each Endpoint, as the request names it
+	KeyUser         KeyType = "user"          // each [Request.Client]
+	KeyEndpoint     KeyType = "endpoint"      // each [Request.Endpoint], not each [Rule.Endpoint]
 	KeyUserEndpoint KeyType = "user_endpoint" // each pair of Client and Endpoint
-	KeyIP           KeyType = "ip"            // each IP
-	KeyGlobal       KeyType = "global"        // one budget for all
+	KeyIP           KeyType = "ip"            // each [Request.IP]
+	KeyGlobal       KeyType = "global"        // the rule: all requests share one budget
 )
 
-// keyTypes are what a rule's Key may be.
+// keyTypes are the values that a rule's Key may have.
 var keyTypes = []KeyType{KeyUser, KeyEndpoint, KeyUserEndpoint, KeyIP, KeyGlobal}
 
-// A keyKind is the place of a KeyType in keyTypes: a switch on a small number is faster
+// A keyKind is the index of a KeyType in keyTypes: a switch on a small number is faster
 // than one on a string.
 type keyKind uint8
 
 const (
-	byUser keyKind = iota
-	byEndpoint
-	byUserEndpoint
-	byIP
-	globally
+	kindUser keyKind = iota
+	kindEndpoint
+	kindUserEndpoint
+	kindIP
+	kindGlobal
 )
 
 func kindOf(k KeyType) keyKind { return keyKind(slices.Index(keyTypes, k)) }
 
-// ofClient reports whether each key belongs to one Client.
-func (k keyKind) ofClient() bool { return k == byUser || k == byUserEndpoint }
+// ofClient reports whether each key belongs to one Client alone.
+func (k keyKind) ofClient() bool { return k == kindUser || k == kindUserEndpoint }
 
-// globalHash is the identity of the one key of a global rule.
+// globalHash is the hash of the one key of a global rule.
 var globalHash = keytable.Hash{Hi: 1}
 
-// hash returns the identity of the key that req takes from.
+// hash returns the hash of the key that req takes from. States are found by it.
 func (k keyKind) hash(req *Request) keytable.Hash {
 	switch k {
-	case byUser:
+	case kindUser:
 		return keytable.HashOf(req.Client)
-	case byEndpoint:
+	case kindEndpoint:
 		return keytable.HashOf(req.Endpoint)
-	case byUserEndpoint:
+	case kindUserEndpoint:
 		return keytable.HashOfPair(req.Client, req.Endpoint)
-	case byIP:
+	case kindIP:
 		return keytable.HashOf(req.IP)
 	}
 	return globalHash
 }
 
 // text returns the key that req takes from, for a store or a custom limiter. Two requests
-// have the same one only if they share a budget.
+// have the same text if and only if they share a budget.
 func (k keyKind) text(req *Request) string {
 	switch k {
-	case byUser:
+	case kindUser:
 		return req.Client
-	case byEndpoint:
+	case kindEndpoint:
 		return req.Endpoint
-	case byUserEndpoint:
+	case kindUserEndpoint:
 		return strconv.Itoa(len(req.Client)) + ":" + req.Client + req.Endpoint
-	case byIP:
+	case kindIP:
 		return req.IP
 	}
 	return ""

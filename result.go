@@ -7,65 +7,66 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// Never is the RetryAfter of a request that no wait is long enough for: it
-// asks for more than the limit, or for a wait beyond what a time.Duration can
-// hold, 292 years.
+// Never is the value of [Result.RetryAfter] if no wait is long enough: the request needs
+// more units than the limit can ever grant at once, or it would have to wait for longer
+// than a [time.Duration] can hold, which is 292 years.
 const Never time.Duration = math.MaxInt64
 
-// A Result reports one decision.
+// A Result is the answer to one request.
 //
-// For every Result but the zero one, Allowed is true if and only if RetryAfter
-// is zero. The zero Result accompanies an error that prevented a decision.
+// For every Result but the zero one, Allowed is true if and only if RetryAfter is zero. The
+// zero Result is returned beside an error that prevented a decision. It denies.
 type Result struct {
-	// Allowed reports whether the units may be used. They have been taken
-	// if it is true; nothing has changed if it is false.
+	// Allowed reports whether the request is granted. If it is true, the
+	// units have been taken; if it is false, nothing has changed.
 	Allowed bool
 
-	// Limit is the most units that could ever be granted at once. It is -1
-	// where no limit applies.
+	// Limit is the largest number of units that could ever be granted at
+	// once. It is -1 if no limit applies.
 	Limit int
 
-	// Remaining is how many units would be granted now, after this
-	// decision. It is in [0, Limit], or -1 where no limit applies.
+	// Remaining is the number of units that would be granted now, after this
+	// decision. It is from 0 to Limit, or -1 if no limit applies.
 	Remaining int
 
-	// RetryAfter is the shortest wait after which the same request is
-	// granted if no other request for the key comes first: one nanosecond
-	// less would be denied. It is zero if the request was granted and
-	// [Never] if no wait is long enough.
+	// RetryAfter is how long the client must wait before it sends the same
+	// request again. After that wait, the request is granted if no other
+	// request for the key came first; one nanosecond earlier, it would be
+	// denied (with a [Store], one microsecond). RetryAfter is zero if this
+	// request was granted, and [Never] if no wait is long enough.
 	RetryAfter time.Duration
 
-	// ResetAfter is how long the key takes, left alone, to be as good as
-	// new.
+	// ResetAfter is how long it takes until the key is as if it had never
+	// been used, if no further request for it comes.
 	ResetAfter time.Duration
 
-	// Delay is how long to hold a granted request so that requests leave
-	// evenly spaced. Only [LeakyBucket] sets it.
+	// Delay is how long the caller should hold a granted request before it lets it proceed,
+	// so that requests leave evenly spaced. Only [LeakyBucket] sets it.
 	Delay time.Duration
 
-	// Rule names the rule that decided. It is empty for a limiter used on
-	// its own.
+	// Rule is the name of the rule that the other fields describe. It is
+	// empty for a limiter outside a [RateLimiter].
 	Rule string
 
-	// Degraded reports that the store could not be asked and the failure
-	// policy answered.
+	// Degraded reports whether the [FailurePolicy] has answered because the
+	// [Store] could not be reached.
 	Degraded bool
 }
 
-// RetryAfterMs returns RetryAfter in milliseconds, rounded up. It reports
-// false if the request was granted or no wait is long enough.
+// RetryAfterMs returns RetryAfter in milliseconds, rounded up. ok is false, and ms 0, if the
+// request was granted or RetryAfter is [Never].
 func (r Result) RetryAfterMs() (ms int64, ok bool) {
 	return r.retryIn(time.Millisecond)
 }
 
-// RetryAfterSeconds returns RetryAfter in seconds, rounded up, as the HTTP
-// header of that name wants it. It reports false if the request was granted or
-// no wait is long enough.
+// RetryAfterSeconds returns RetryAfter in whole seconds, rounded up, as the HTTP header
+// Retry-After wants it. ok is false, and s 0, if the request was granted or RetryAfter is
+// [Never].
 func (r Result) RetryAfterSeconds() (s int64, ok bool) {
 	return r.retryIn(time.Second)
 }
 
-// retryIn rounds up: a client that waits a whole unit less would be denied.
+// retryIn rounds RetryAfter up: rounded down, the client would come too early.
 func (r Result) retryIn(unit time.Duration) (int64, bool) {
 	if r.Allowed || r.RetryAfter <= 0 || r.RetryAfter == Never {
 		return 0, false
@@ -74,10 +75,10 @@ func (r Result) retryIn(unit time.Duration) (int64, bool) {
 	return int64((r.RetryAfter-1)/unit) + 1, true
 }
 
-// unlimited is the answer where no limit applies.
+// unlimited is the answer to a request to which no limit applies.
 var unlimited = Result{Allowed: true, Limit: -1, Remaining: -1}
 
-// fill makes res say what v does.
+// fill copies the verdict v to the fields of res that it has a value for.
 func fill(res *Result, v *engine.Verdict) {
 	res.Allowed = v.RetryAfter == 0
 	res.Limit = int(v.Limit)

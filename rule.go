@@ -9,66 +9,72 @@ import (
 	"strings"
 )
 
-// A Mode says what a rule's denials do. The empty Mode is [ModeEnforce].
+// A Mode says whether a [Rule] denies requests or only watches them. The empty Mode is
+// [ModeEnforce].
 type Mode string
 
-// What a rule does.
+// The values of [Rule.Mode].
 const (
-	ModeEnforce Mode = "enforce" // denies what does not fit
-	ModeShadow  Mode = "shadow"  // decides, counts and is observed, and denies nothing
+	ModeEnforce Mode = "enforce" // denies the requests that exceed the rule's limit
+	ModeShadow  Mode = "shadow"  // denies nothing; decides, and is charged, counted and observed
 )
 
-// A Rule says which requests are limited, by what, and to what.
+// A Rule says which requests are limited, and what the limit is.
 //
-// A rule with an Endpoint applies to the requests for it; one with a Name alone
-// applies where [Request.Rules] names it. A Rule is data: once handed over it is
-// copied, and changes to it have no effect.
+// A rule with an Endpoint applies to the requests for that endpoint. A rule with only a Name
+// applies to the requests that name it in [Request.Rules]. A Rule is data: a [RateLimiter]
+// copies it, so later changes to it have no effect.
 type Rule struct {
-	// Name identifies the rule in results, statistics and changes. Empty
-	// means the Endpoint, and for the default rule "default". It occurs once.
+	// Name identifies the rule in results and statistics, and in calls that
+	// change it. If it is empty, the Endpoint is the name; the default rule
+	// is then called "default". No two rules have the same name.
 	Name string
 
-	// Endpoint is what [Request.Endpoint] must be, or, with a final "*", begin
-	// with. Rules may share one if they have names; then all apply. The default
-	// rule has none.
+	// Endpoint is the [Request.Endpoint] that the rule applies to. If it ends
+	// in "*", the rule applies to all endpoints that begin with the text
+	// before the "*". Several rules may have the same Endpoint if they have
+	// different names; all of them then apply. The default rule has none.
 	Endpoint string
 
-	// Key says whose budget a request takes from.
+	// Key says what has a budget of its own: each client, each IP and so on.
+	// Empty means [KeyUser].
 	Key KeyType
 
-	// Algorithm is how the rule counts.
+	// Algorithm is the name of the algorithm that decides. Empty means
+	// [AlgorithmTokenBucket].
 	Algorithm Algorithm
 
-	// Rate is what it grants.
+	// Rate is the limit of each key.
 	Rate Rate
 
-	// Tiers are the rates of plans, by [Request.Tier]; a tier that is not
-	// among them has Rate. A client whose tier changes keeps what it has used.
-	// The rates of a window algorithm must have Rate's Per.
+	// Tiers are other limits for some plans, by the name in [Request.Tier]. A request whose
+	// tier is not among them has Rate. A client whose tier changes keeps what it has used.
+	// If the algorithm counts in windows, all rates must have the Per of Rate.
 	Tiers map[string]Rate
 
-	// Resolve is the same in code: it gives a request a rate, or reports false
-	// to keep that of Tiers and Rate. It is called before anything is locked,
-	// once for each decision and by several goroutines at a time. An invalid
-	// rate means Rate, with an error that matches [ErrInvalidConfig].
+	// Resolve, if it is not nil, returns the limit for a request, or false if
+	// Tiers and Rate decide as usual. It is called once for each decision,
+	// before any lock is taken, and must be safe for concurrent use by
+	// multiple goroutines. If it returns an invalid rate, Rate is the limit,
+	// and the caller gets an error that matches [ErrInvalidConfig].
 	Resolve func(Request) (Rate, bool)
 
-	// Limiter decides in place of Algorithm and Rate. A decision may ask one
-	// such Limiter, and does so last; see [RateLimiter.Check].
+	// Limiter, if it is not nil, decides in place of Algorithm and Rate. At
+	// most one rule for a request may have one; see [RateLimiter.Check].
 	Limiter Limiter
 
-	// Mode says whether the rule denies.
+	// Mode says whether the rule denies requests. Empty means [ModeEnforce].
 	Mode Mode
 
-	// OnStoreError answers for the rule while its store can not. The zero
-	// value means the limiter's, see [WithFailurePolicy].
+	// OnStoreError is the policy that answers for this rule while the [Store]
+	// cannot be reached. The zero value means that of [WithFailurePolicy].
 	OnStoreError FailurePolicy
 
-	custom *customLimiter // what made Limiter, if that was a Factory
+	custom *customLimiter // set if a Factory has made Limiter
 }
 
-// A customLimiter is what a Factory made a Limiter of, so that a reload can tell
-// whether it would make the same one.
+// A customLimiter is a Limiter that a Factory has made, and the algoConfig that it was made
+// of. A reload with an equal algoConfig keeps the Limiter.
 type customLimiter struct {
 	algoConfig map[string]any
 	limiter    Limiter
@@ -77,7 +83,7 @@ type customLimiter struct {
 // defaultName is the name of a default rule that has none.
 const defaultName = "default"
 
-// completed returns r with its defaults filled in and with maps of its own.
+// completed returns r with its defaults filled in and with its maps copied.
 func (r Rule) completed(isDefault bool) Rule {
 	switch {
 	case r.Name != "":
@@ -99,17 +105,17 @@ func (r Rule) completed(isDefault bool) Rule {
 	return r
 }
 
-// maxRules bounds how many rules a RateLimiter has, its default rule aside.
+// maxRules is the largest number of rules of a RateLimiter, without the default rule.
 const maxRules = 10_000
 
-// A ruleCheck collects all that is wrong with a list of rules. The errors that it
-// collects name each rule by the path that it was given.
+// A ruleCheck collects everything that is wrong with a list of rules. Its errors name each
+// rule by the path that was given to add.
 type ruleCheck struct {
 	problems []error
-	names    map[string]string // the path of the rule that has a name
-	custom   map[string]string // the path of the rule with a Limiter, by endpoint
+	names    map[string]string // paths of the rules so far, by name
+	custom   map[string]string // paths of the rules so far that have a Limiter, by endpoint
 	set      *settings
-	supports func(Algorithm, Rate) error
+	supports func(Algorithm, Rate) error // of the store, or nil
 }
 
 func newRuleCheck(set *settings) *ruleCheck {
@@ -122,7 +128,7 @@ func newRuleCheck(set *settings) *ruleCheck {
 	return c
 }
 
-// checkRules returns all that is wrong with rules and the default rule, joined.
+// checkRules returns everything that is wrong with rules and the default rule, joined.
 func checkRules(rules []Rule, defaultRule *Rule, set *settings) error {
 	c := newRuleCheck(set)
 	if len(rules) > maxRules {
@@ -137,26 +143,26 @@ func checkRules(rules []Rule, defaultRule *Rule, set *settings) error {
 	return errors.Join(c.problems...)
 }
 
-// add checks r, which is found at path.
+// add checks the rule r, whose path in the errors is path.
 func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
-	bad := func(field string, value any, reason string) {
+	reject := func(field string, value any, reason string) {
 		c.problems = append(c.problems, &ConfigError{path + "." + field, value, reason})
 	}
 	named := r.Name != ""
 	r = r.completed(isDefault)
 	switch {
 	case isDefault && r.Endpoint != "":
-		bad("endpoint", strconv.Quote(r.Endpoint), "must be empty: the default rule is for the endpoints that no other matches")
+		reject("endpoint", strconv.Quote(r.Endpoint), "must be empty: the default rule is for the endpoints that no other matches")
 	case !isDefault && r.Endpoint == "" && !named:
-		bad("endpoint", `""`, "must be set, or a name to ask for the rule by")
+		reject("endpoint", `""`, "must be set, or a name to ask for the rule by")
 	case strings.Contains(strings.TrimSuffix(r.Endpoint, "*"), "*"):
-		bad("endpoint", strconv.Quote(r.Endpoint), `must have a "*" at the end only`)
+		reject("endpoint", strconv.Quote(r.Endpoint), `must have a "*" at the end only`)
 	}
 	if r.Key != KeyUser && !slices.Contains(keyTypes, r.Key) {
-		bad("key", strconv.Quote(string(r.Key)), "must be one of "+list(keyTypes))
+		reject("key", strconv.Quote(string(r.Key)), "must be one of "+list(keyTypes))
 	}
 	if r.Mode != ModeEnforce && r.Mode != ModeShadow {
-		bad("mode", strconv.Quote(string(r.Mode)), "must be one of "+list(modes))
+		reject("mode", strconv.Quote(string(r.Mode)), "must be one of "+list(modes))
 	}
 	if err := r.OnStoreError.validate(path + ".onStoreError"); err != nil {
 		c.problems = append(c.problems, err)
@@ -168,7 +174,7 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 	}
 	algorithm, ok := algorithms[r.Algorithm]
 	if !ok {
-		bad("algorithm", strconv.Quote(string(r.Algorithm)), "must be one of "+list(algorithmNames())+", or the rule have a limiter")
+		reject("algorithm", strconv.Quote(string(r.Algorithm)), "must be one of "+list(algorithmNames())+", or the rule have a limiter")
 		return
 	}
 	c.rate(path+".rate", r, r.Rate)
@@ -176,15 +182,15 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 		field := path + ".tiers[" + strconv.Quote(tier) + "]"
 		c.rate(field, r, r.Tiers[tier])
 		if algorithm.windowed && r.Tiers[tier].Per != r.Rate.Per {
-			c.problems = append(c.problems, at(field, errOtherWindow(r.Tiers[tier]))...)
+			c.problems = append(c.problems, atPath(field, errOtherWindow(r.Tiers[tier]))...)
 		}
 	}
 }
 
-// unique checks that r can be told from the rules before it.
+// unique checks that no rule before r has its name.
 func (c *ruleCheck) unique(path string, r Rule, named bool) {
 	if r.Name == "" {
-		return // add has said what is missing
+		return // add has reported that the endpoint is missing
 	}
 	first, taken := c.names[r.Name]
 	switch {
@@ -199,36 +205,36 @@ func (c *ruleCheck) unique(path string, r Rule, named bool) {
 
 // addLimiter checks r, which has a custom Limiter.
 func (c *ruleCheck) addLimiter(path string, r Rule) {
-	bad := func(field string, value any, reason string) {
+	reject := func(field string, value any, reason string) {
 		c.problems = append(c.problems, &ConfigError{path + "." + field, value, reason})
 	}
 	if isNil(r.Limiter) {
-		bad("limiter", r.Limiter, "must not be a nil pointer")
+		reject("limiter", r.Limiter, "must not be a nil pointer")
 	}
 	if len(r.Tiers) > 0 {
-		bad("tiers", r.Tiers, "must be empty: a limiter of one's own has its own rates")
+		reject("tiers", r.Tiers, "must be empty: a limiter of one's own has its own rates")
 	}
 	if r.Resolve != nil {
-		bad("resolve", "set", "must be nil: a limiter of one's own has its own rates")
+		reject("resolve", "set", "must be nil: a limiter of one's own has its own rates")
 	}
 	if c.set.store != nil {
-		bad("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: the state is in a store")
+		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: the state is in a store")
 	}
 	if r.Endpoint == "" {
-		return // what it meets is known when a request names it
+		return // a request names it, and is refused if it names two of them
 	}
 	if first, ok := c.custom[r.Endpoint]; ok {
-		bad("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+first+", of the same endpoint, has one, and a decision asks one")
+		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+first+", of the same endpoint, has one, and a decision asks one")
 		return
 	}
 	c.custom[r.Endpoint] = path
 }
 
-// rate checks one rate of r.
+// rate checks one rate of r, whose path in the errors is path.
 func (c *ruleCheck) rate(path string, r Rule, rate Rate) {
 	algorithm := algorithms[r.Algorithm]
 	if err := algorithm.validate(rate); err != nil {
-		c.problems = append(c.problems, at(path, err)...)
+		c.problems = append(c.problems, atPath(path, err)...)
 		return
 	}
 	if c.supports != nil {
@@ -238,15 +244,15 @@ func (c *ruleCheck) rate(path string, r Rule, rate Rate) {
 	}
 }
 
-// at returns the problems that are joined in err, their fields behind path.
-func at(path string, err error) (problems []error) {
-	switch e := any(err).(type) { // itself: what wraps a problem has more to say
+// atPath returns the errors that are joined in err, with path put before their fields.
+func atPath(path string, err error) (problems []error) {
+	switch e := any(err).(type) { // not errors.As: an error that wraps a ConfigError says more
 	case nil:
 	case *ConfigError:
 		problems = append(problems, &ConfigError{path + "." + e.Field, e.Value, e.Reason})
 	case interface{ Unwrap() []error }:
 		for _, part := range e.Unwrap() {
-			problems = append(problems, at(path, part)...)
+			problems = append(problems, atPath(path, part)...)
 		}
 	default:
 		problems = append(problems, fmt.Errorf("%s: %w", path, err))
@@ -254,10 +260,10 @@ func at(path string, err error) (problems []error) {
 	return problems
 }
 
-// modes are what a rule's Mode may be.
+// modes are the values that a rule's Mode may have.
 var modes = []Mode{ModeEnforce, ModeShadow}
 
-// list returns "a", "b" and so on.
+// list returns names in quotes, separated by commas.
 func list[S ~string](names []S) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {

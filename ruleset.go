@@ -10,32 +10,33 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// An activeRule is a rule at work. A change of a rule makes a new activeRule, which shares
-// the keys and totals of the old one if it has the same name, key and algorithm.
+// An activeRule is a rule and what it decides by. A change of a rule makes a new
+// activeRule, which shares the keys and totals of the old one if the rule still has the
+// same name, key type and algorithm.
 type activeRule struct {
-	Rule // completed
+	Rule // with its defaults filled in
 
-	isDefault bool
-	title     string      // the name in results: Name, or empty for a limiter by itself
-	index     int         // place in the order of rules
-	serial    uint64      // place in the order of locks: that in which the keys were made
-	keyed     keyKind     // of Key
-	keys      engine.Keys // in this process; nil if the rule has a Limiter, or a store
-	remote    *remoteRule // if there is a store
-	local     engine.Keys // keys, or those that stand in for the store while it does not answer
-	totals    *totals
+	isDefault  bool
+	resultName string      // Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
+	index      int         // place among the rules, in the order in which they were given
+	serial     uint64      // keys are locked in the order of serials: the one made first has the lowest
+	keyKind    keyKind     // of Key
+	keys       engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
+	remote     *remoteRule // nil without a store
+	local      engine.Keys // keys, or with a store the keys for FailLocal; nil if there are neither
+	totals     *totals
 }
 
-// totals are what is counted of a rule beside its keys.
+// totals are the counts of a rule that its keys do not keep.
 type totals struct {
-	allowed, denied, shadowed atomic.Uint64 // where keys do not count
+	allowed, denied, shadowed atomic.Uint64 // decisions of a store or of a custom Limiter
 	degraded, errors          atomic.Uint64
 }
 
 // enforces reports whether the rule denies.
 func (r *activeRule) enforces() bool { return r.Mode != ModeShadow }
 
-// rates returns what r grants to whom.
+// rates returns the rates of r and of its tiers, as the engine has them.
 func (r *activeRule) rates() engine.Rates {
 	windowed := algorithms[r.Algorithm].windowed
 	rates := engine.Rates{Base: engine.Rate(r.Rate), MayGrow: r.Resolve != nil, Windows: windowed, SamePer: windowed}
@@ -48,39 +49,41 @@ func (r *activeRule) rates() engine.Rates {
 	return rates
 }
 
-// A ruleSet is all the rules of a RateLimiter at one time. It does not change.
+// A ruleSet is all the rules of a RateLimiter at one time. It never changes: a change of
+// the rules makes another one, so a decision that has loaded a ruleSet needs no lock.
 type ruleSet struct {
 	rules  []*activeRule // in order; the default rule last
 	byName map[string]*activeRule
 
 	exact    map[string]*ruleGroup
 	prefixes []prefix   // sorted by text
-	fallback *ruleGroup // of the default rule; empty if there is none
+	fallback *ruleGroup // the default rule alone; empty if there is no default rule
 }
 
-// maxPlain is how many rules a plain group has at most.
+// maxPlain is the largest number of rules in a plain group.
 const maxPlain = 4
 
 // A ruleGroup is the rules that apply to an endpoint.
 type ruleGroup struct {
-	rules []*activeRule // in the order of locks; those with a Limiter come last
+	rules []*activeRule // in the order of inLockOrder
 
-	// plain says that only keys in this process decide, at rates that are known
-	// beforehand; see RateLimiter.takePlain.
+	// plain is true if the group has 1 to maxPlain rules and keys in this process can
+	// decide by each of them without code of the user's; see RateLimiter.takePlain.
 	plain bool
 
-	// only is the one rule of the group, if that is plain and enforces.
+	// only is the group's rule if the group is plain and has exactly one, which
+	// enforces. It is nil otherwise.
 	only *activeRule
 }
 
-// A prefix is the group of the endpoints that begin with text.
+// A prefix is the group of rules for the endpoints that begin with text.
 type prefix struct {
 	text   string
 	group  *ruleGroup
-	parent int // the longest other prefix that text begins with, or -1
+	parent int // index of the longest other prefix that text begins with, or -1
 }
 
-// newRuleSet returns the set of rules.
+// newRuleSet returns the set of these rules, and sets their indexes.
 func newRuleSet(rules []*activeRule) *ruleSet {
 	s := &ruleSet{
 		rules:    rules,
@@ -96,9 +99,9 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 		case r.isDefault:
 			s.fallback.rules = append(s.fallback.rules, r)
 		case isPrefix:
-			into(prefixes, text, r)
+			addTo(prefixes, text, r)
 		case r.Endpoint != "":
-			into(s.exact, r.Endpoint, r)
+			addTo(s.exact, r.Endpoint, r)
 		}
 	}
 	for text, group := range prefixes {
@@ -115,15 +118,15 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 	return s
 }
 
-// into adds r to the group of text.
-func into(groups map[string]*ruleGroup, text string, r *activeRule) {
+// addTo adds r to the group of text.
+func addTo(groups map[string]*ruleGroup, text string, r *activeRule) {
 	if groups[text] == nil {
 		groups[text] = new(ruleGroup)
 	}
 	groups[text].rules = append(groups[text].rules, r)
 }
 
-// classify sorts the rules of g and finds out what deciding by them takes.
+// classify sorts the rules of g and sets plain and only.
 func (g *ruleGroup) classify() {
 	inLockOrder(g.rules)
 	g.plain = len(g.rules) > 0 && len(g.rules) <= maxPlain
@@ -135,8 +138,8 @@ func (g *ruleGroup) classify() {
 	}
 }
 
-// inLockOrder sorts rules so that their keys may be locked one after another: all
-// decisions lock in the same order. Those with a Limiter, which lock nothing, come last.
+// inLockOrder sorts rules into the one order in which all decisions lock keys, so that no
+// two decisions wait for each other. Rules with a Limiter lock nothing and come last.
 func inLockOrder(rules []*activeRule) {
 	slices.SortFunc(rules, func(a, b *activeRule) int {
 		if custom := a.Limiter != nil; custom != (b.Limiter != nil) {
@@ -149,11 +152,11 @@ func inLockOrder(rules []*activeRule) {
 	})
 }
 
-// nest sorts the prefixes and finds the parent of each. Sorted, a prefix comes
-// before all that begin with it, and they follow one another.
+// nest sorts the prefixes and finds the parent of each. In sorted order, all prefixes that
+// begin with a given prefix follow it directly.
 func (s *ruleSet) nest() {
 	slices.SortFunc(s.prefixes, func(a, b prefix) int { return strings.Compare(a.text, b.text) })
-	var stack []int // the prefix before this one, last, and those that it begins with
+	var stack []int // the previous prefix, on top, and below it the prefixes that it begins with
 	for i, p := range s.prefixes {
 		for len(stack) > 0 && !strings.HasPrefix(p.text, s.prefixes[stack[len(stack)-1]].text) {
 			stack = stack[:len(stack)-1]
@@ -165,8 +168,8 @@ func (s *ruleSet) nest() {
 	}
 }
 
-// match returns the rules for endpoint: those of just that, else of the longest
-// prefix, else the default one.
+// match returns the rules for endpoint: those of exactly this endpoint; if there are none,
+// those of the longest prefix that it begins with; otherwise the default rule.
 func (s *ruleSet) match(endpoint string) *ruleGroup {
 	if g := s.exact[endpoint]; g != nil {
 		return g
@@ -174,8 +177,8 @@ func (s *ruleSet) match(endpoint string) *ruleGroup {
 	if len(s.prefixes) == 0 {
 		return s.fallback
 	}
-	// The last prefix that is not after endpoint begins with the longest one
-	// that endpoint begins with, or is it.
+	// Sorted, the last prefix that does not come after endpoint is the longest one that
+	// endpoint begins with, or a prefix that begins with that one: a parent is the answer.
 	i := sort.Search(len(s.prefixes), func(i int) bool { return s.prefixes[i].text > endpoint }) - 1
 	for ; i >= 0; i = s.prefixes[i].parent {
 		if strings.HasPrefix(endpoint, s.prefixes[i].text) {

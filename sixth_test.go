@@ -6,15 +6,26 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// Cooldown is the sixth algorithm of CONTRIBUTING.md: it grants one unit, and the
-// next one no sooner than Per/Requests later. It stands here to show that this
-// one file is all that an algorithm takes.
+// A Cooldown is a [Limiter] that grants one unit to a key, and the next one no sooner than
+// Per/Requests later. It is the sixth algorithm of CONTRIBUTING.md: it is here to show that
+// an algorithm is one file, and to be copied.
 //
 // Bound: in any closed interval of length T, a key is granted at most
 // 1 + T·Requests/Per units.
+//
+// Memory: 32 bytes per key, and up to four fifths as much again for the table around it.
+//
+// There are no boundaries: the time that a key has to wait runs from the last unit that it
+// was granted.
+//
+// Choose a Cooldown for an action that may be repeated only after a pause, such as sending a
+// code again. Choose a [TokenBucket] if a key may also have several units at once.
+//
+// The zero Cooldown denies everything.
 type Cooldown struct{ cooldownKeys }
 
-// NewCooldown returns a Cooldown that grants r, which has no burst.
+// NewCooldown returns a Cooldown that grants the rate r, which must have no Burst. An error
+// matches [ErrInvalidConfig].
 func NewCooldown(r Rate, opts ...Option) (*Cooldown, error) {
 	l := new(Cooldown)
 	if err := l.init("Cooldown", r, opts, newCooldownConfig); err != nil {
@@ -23,19 +34,20 @@ func NewCooldown(r Rate, opts ...Option) (*Cooldown, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if it has cooled down.
+// Allow takes one unit for key if the last one was granted long enough ago. A denial changes
+// nothing.
 func (l *Cooldown) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
 }
 
-// cooldownKeys has the methods that all algorithms share.
+// cooldownKeys has the methods that all limiters share.
 type cooldownKeys struct {
 	keyed[cooldownState, *cooldownConfig]
 }
 
-// cooldownConfig decides for all keys of one rate.
-type cooldownConfig struct{ gap time.Duration }
+// cooldownConfig decides for all keys that have the same rate.
+type cooldownConfig struct{ gap time.Duration } // the shortest time between two units
 
 func newCooldownConfig(r Rate, _ time.Time) (*cooldownConfig, error) {
 	if err := r.withoutBurst("cooldown"); err != nil {
@@ -45,12 +57,13 @@ func newCooldownConfig(r Rate, _ time.Time) (*cooldownConfig, error) {
 	return &cooldownConfig{gap: (r.Per-1)/requests + 1}, nil // rounded up, against the client
 }
 
-// cooldownState is the state of one key. The zero state is cool.
+// cooldownState is the state of one key. A key with the zero state gets a unit at once.
 type cooldownState struct {
-	last instant // of the last unit granted; never decreases
-	cool instant // when the next one is granted
+	last instant // when the last unit was granted; never decreases
+	cool instant // the first instant at which the next unit is granted
 }
 
+// Step decides on n units at now, and takes them if there are so many and charge is set.
 func (c *cooldownConfig) Step(s *cooldownState, _ *cooldownConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.last)
 	v.Limit = 1
@@ -70,27 +83,28 @@ func (c *cooldownConfig) Step(s *cooldownState, _ *cooldownConfig, now instant, 
 	return v, 0
 }
 
-// Carry leaves s as it is: a key that waits to cool down does so at the old rate.
+// Carry leaves s as it is: the time that a key has to wait is that of the old rate.
 func (c *cooldownConfig) Carry(*cooldownState, *cooldownConfig, instant) {}
 
-// Resize leaves s as it is: the limit is 1 at any rate.
+// Resize leaves s as it is: at any rate, the limit is 1.
 func (c *cooldownConfig) Resize(*cooldownState, *cooldownConfig) {}
 
-// Slower reports whether it takes longer to cool down than under than.
+// Slower reports whether a key has to wait for longer under c than under than.
 func (c *cooldownConfig) Slower(than *cooldownConfig) bool { return c.gap > than.gap }
 
-// Charged returns the instant of the last charge.
+// Charged returns the instant at which s was charged last.
 func (c *cooldownConfig) Charged(s *cooldownState) instant { return s.last }
 
-// GiveBack cools the key down, unless a later charge has heated it again.
+// GiveBack takes back the charge at then: the next unit is granted at once. If the key was
+// charged again since, s stays as it is.
 func (c *cooldownConfig) GiveBack(s *cooldownState, then instant, _ int64) {
 	if s.last == then {
 		s.cool = then
 	}
 }
 
-// Idle reports whether s has cooled down.
+// Idle reports whether the next unit is granted at now.
 func (c *cooldownConfig) Idle(s *cooldownState, now instant) bool { return now >= max(s.last, s.cool) }
 
-// Inherit returns s: all the keys that share it wait equally long.
+// Inherit returns s: a key that leaves the shared state waits as long as the others.
 func (c *cooldownConfig) Inherit(s *cooldownState, _ instant) cooldownState { return *s }

@@ -9,31 +9,30 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// A SlidingWindowCounter counts the units of each key in windows of length Per,
-// which begin at multiples of Per since the Unix epoch, and estimates the last
-// Per from two of them: the current count, and the previous one weighted by how
-// much of its window still lies within the last Per. It grants while the estimate
-// stays within Requests.
+// A SlidingWindowCounter is a [Limiter] that estimates how many units a key was granted
+// within the last [Rate.Per], and grants while the estimate is at most [Rate.Requests]. It
+// counts units in windows of length Per, which begin at multiples of Per since the Unix
+// epoch. The estimate is the count of the current window, plus the count of the previous one
+// weighted by how much of that window lies within the last Per.
 //
-// Bound: a key is granted at most 2·Requests - 1 units in any half-open window of
-// length Per, reached when Per is at least 2·Requests ns, and Requests in each
-// aligned window. The estimate is exact if the previous window's units were spread
-// evenly.
+// Bound: a key is granted at most 2·Requests - 1 units in any half-open interval of length
+// Per, and at most Requests units in each of the counted windows. The first bound can be
+// reached if Per is at least 2·Requests ns. The estimate is exact if the units of the
+// previous window were spread evenly.
 //
 // Memory: 40 bytes per key, and up to four fifths as much again for the table around it.
 //
-// At a boundary nothing is forgotten: the current count becomes the previous one,
-// at its full weight, which then fades.
+// At a boundary, the current count becomes the previous one. It counts in full at first, and
+// less and less until the window ends.
 //
-// Choose it for a sliding limit on many keys or a large limit. Choose
-// [SlidingWindowLog] if no window may see more than Requests.
+// Choose a SlidingWindowCounter for many keys or a large limit. Choose a [SlidingWindowLog]
+// if no interval of length Per may have more than Requests units.
 //
-// The zero SlidingWindowCounter denies everything.
+// The zero SlidingWindowCounter denies everything; [NewSlidingWindowCounter] makes one to use.
 type SlidingWindowCounter struct{ slidingCounterKeys }
 
-// NewSlidingWindowCounter returns a SlidingWindowCounter that grants r, which
-// has no burst and whose Per is at most 146 years. Its errors match
-// [ErrInvalidConfig].
+// NewSlidingWindowCounter returns a SlidingWindowCounter that grants the rate r, which must
+// have no Burst and a Per of at most 146 years. An error matches [ErrInvalidConfig].
 func NewSlidingWindowCounter(r Rate, opts ...Option) (*SlidingWindowCounter, error) {
 	l := new(SlidingWindowCounter)
 	if err := l.init(AlgorithmSlidingWindowCounter, r, opts, newSlidingCounterConfig); err != nil {
@@ -42,18 +41,19 @@ func NewSlidingWindowCounter(r Rate, opts ...Option) (*SlidingWindowCounter, err
 	return l, nil
 }
 
-// Allow takes one unit for key if the estimate has room for it. A denial changes nothing.
+// Allow takes one unit for key if the estimate is then at most Requests. A denial changes
+// nothing.
 func (l *SlidingWindowCounter) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
 }
 
-// slidingCounterKeys has the methods that all algorithms share.
+// slidingCounterKeys has the methods that all five limiters share.
 type slidingCounterKeys struct {
 	keyed[slidingCounterState, *slidingCounterConfig]
 }
 
-// slidingCounterConfig decides for all keys of one rate.
+// slidingCounterConfig decides for all keys that have the same rate.
 type slidingCounterConfig struct{ exact.Window }
 
 func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, error) {
@@ -69,11 +69,11 @@ func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, er
 
 // slidingCounterState is the state of one key. The zero state has used nothing.
 type slidingCounterState struct {
-	last      instant // of the last unit granted; never decreases
-	prev, cur int64   // units granted in the window before that of last, and in it
+	last      instant // when the last unit was granted; never decreases
+	prev, cur int64   // units granted in the window before the one that last lies in, and in that one
 }
 
-// Step takes n units at now and charges them if told to, or explains why not.
+// Step decides on n units at now, and counts them if they fit and charge is set.
 func (c *slidingCounterConfig) Step(s *slidingCounterState, _ *slidingCounterConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.last)
 	offset := c.Offset(now)
@@ -90,7 +90,7 @@ func (c *slidingCounterConfig) Step(s *slidingCounterState, _ *slidingCounterCon
 		left -= n
 		*s = slidingCounterState{now, prev, cur}
 	}
-	v.Left = max(left, 0) // a lower limit may have been set
+	v.Left = max(left, 0) // negative if the limit was lowered
 	switch {
 	case cur > 0:
 		v.ResetAfter = time.Duration(2*c.Per - offset)
@@ -100,8 +100,8 @@ func (c *slidingCounterConfig) Step(s *slidingCounterState, _ *slidingCounterCon
 	return v, 0
 }
 
-// counts returns the units granted in the window before the one that began
-// offset before now, and in it.
+// counts returns the units granted in the window that began offset before now, as cur, and
+// in the window before it, as prev.
 func (c *slidingCounterConfig) counts(s *slidingCounterState, now instant, offset uint64) (prev, cur int64) {
 	switch ago := now.Since(s.last); {
 	case ago <= offset:
@@ -112,11 +112,11 @@ func (c *slidingCounterConfig) counts(s *slidingCounterState, now instant, offse
 	return 0, 0
 }
 
-// retryAfter returns how long it takes until n units fit, which do not now.
+// retryAfter returns how long it takes until n units fit, which do not fit now.
 //
-// While cur leaves room for n, that is when the weight of prev has fallen to what
-// is then left; else it is when cur has become the previous count and its own
-// weight has.
+// If cur alone leaves room for n, that is when the weighted prev has fallen to the room that
+// is left beside cur and n. Otherwise, it is in the next window: cur is then the previous
+// count, and its weight must fall in the same way.
 func (c *slidingCounterConfig) retryAfter(prev, cur int64, offset uint64, n int64) time.Duration {
 	end, fading, room := c.Per, prev, c.Requests-cur-n
 	if room < 0 {
@@ -125,8 +125,8 @@ func (c *slidingCounterConfig) retryAfter(prev, cur int64, offset uint64, n int6
 	return time.Duration(end - c.Faded(fading, room) - offset)
 }
 
-// Carry makes s, which was decided on by from until now, a state of c. With
-// another length, the estimate goes into the window that now lies in.
+// Carry brings s, which from has decided on until now, to the windows of c. If their length
+// differs, the estimate becomes the count of the window that now lies in.
 func (c *slidingCounterConfig) Carry(s *slidingCounterState, from *slidingCounterConfig, now instant) {
 	if c.Per == from.Per {
 		return
@@ -137,16 +137,17 @@ func (c *slidingCounterConfig) Carry(s *slidingCounterState, from *slidingCounte
 	*s = slidingCounterState{last: now, cur: cur + from.Weighted(prev, offset)}
 }
 
-// Resize leaves s alone: a count is what it is under any limit.
+// Resize leaves s as it is: a count means the same under any limit.
 func (c *slidingCounterConfig) Resize(*slidingCounterState, *slidingCounterConfig) {}
 
-// Slower reports false: nothing drains within a window.
+// Slower reports false: at any rate with this Per, a count fades alike.
 func (c *slidingCounterConfig) Slower(*slidingCounterConfig) bool { return false }
 
-// Charged returns the instant of the last charge.
+// Charged returns the instant at which s was charged last.
 func (c *slidingCounterConfig) Charged(s *slidingCounterState) instant { return s.last }
 
-// GiveBack takes back a charge of n units at then, from the window that it lies in.
+// GiveBack takes back a charge of n units at then, from the count of the window that then
+// lies in.
 func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, then instant, n int64) {
 	switch ago, offset := s.last.Since(then), c.Offset(s.last); {
 	case ago <= offset:
@@ -156,7 +157,7 @@ func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, then instant, n 
 	}
 }
 
-// Idle reports whether neither count matters at now.
+// Idle reports whether both counts are zero at now.
 func (c *slidingCounterConfig) Idle(s *slidingCounterState, now instant) bool {
 	if now < s.last {
 		return false
@@ -165,7 +166,7 @@ func (c *slidingCounterConfig) Idle(s *slidingCounterState, now instant) bool {
 	return prev == 0 && cur == 0
 }
 
-// Inherit returns s: a count is owed alike by all who share it.
+// Inherit returns s: a key that leaves the shared count keeps all of it.
 func (c *slidingCounterConfig) Inherit(s *slidingCounterState, _ instant) slidingCounterState {
 	return *s
 }

@@ -8,31 +8,30 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// maxLogRequests bounds what one key of a SlidingWindowLog can make it store.
+// maxLogRequests is the largest Requests of a SlidingWindowLog. It bounds the memory of one
+// key.
 const maxLogRequests = 1 << 16
 
-// A SlidingWindowLog remembers when each key was granted units and grants while
-// there are at most Requests of them within the last Per.
+// A SlidingWindowLog is a [Limiter] that keeps the instant of each granted unit, and grants
+// while a key has at most [Rate.Requests] units within the last [Rate.Per].
 //
-// Bound: a key is granted at most Requests units in any half-open window of
-// length Per, and never fewer than that allows.
+// Bound: a key is granted at most Requests units in any half-open interval of length Per. No
+// request within that bound is denied.
 //
-// Memory: 72 bytes per key, up to four fifths as much again for the table around it,
-// and 16 for each distinct instant within the last Per but the newest, in a ring that
-// grows by doubling. Requests is therefore at most 65,536.
+// Memory: 72 bytes per key, up to four fifths as much again for the table around it, and 16
+// bytes for each distinct instant within the last Per except the newest, in a ring that grows
+// by doubling. Therefore, Requests is at most 65,536.
 //
-// There are no boundaries: units leave one by one, each exactly Per after it was
-// granted, at which instant it no longer counts.
+// There are no boundaries: each unit stops counting exactly Per after it was granted.
 //
-// Choose it for small limits that must hold in every window. Choose
-// [SlidingWindowCounter] for large ones.
+// Choose a SlidingWindowLog for a small limit that must hold in every interval of length
+// Per. Choose a [SlidingWindowCounter] for a large limit.
 //
-// The zero SlidingWindowLog denies everything.
+// The zero SlidingWindowLog denies everything; [NewSlidingWindowLog] makes one to use.
 type SlidingWindowLog struct{ slidingLogKeys }
 
-// NewSlidingWindowLog returns a SlidingWindowLog that grants r, which has no
-// burst and whose Requests is at most 65,536. Its errors match
-// [ErrInvalidConfig].
+// NewSlidingWindowLog returns a SlidingWindowLog that grants the rate r, which must have no
+// Burst and at most 65,536 Requests. An error matches [ErrInvalidConfig].
 func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 	l := new(SlidingWindowLog)
 	if err := l.init(AlgorithmSlidingWindowLog, r, opts, newSlidingLogConfig); err != nil {
@@ -41,18 +40,19 @@ func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if the last Per has room for it. A denial changes nothing.
+// Allow takes one unit for key if the key then has at most Requests units within the last
+// Per. A denial changes nothing.
 func (l *SlidingWindowLog) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
 }
 
-// slidingLogKeys has the methods that all algorithms share.
+// slidingLogKeys has the methods that all five limiters share.
 type slidingLogKeys struct {
 	keyed[slidingLogState, *slidingLogConfig]
 }
 
-// slidingLogConfig decides for all keys of one rate.
+// slidingLogConfig decides for all keys that have the same rate.
 type slidingLogConfig struct {
 	requests int64  // units in any window
 	per      uint64 // nanoseconds
@@ -72,26 +72,27 @@ func newSlidingLogConfig(r Rate, _ time.Time) (*slidingLogConfig, error) {
 
 // slidingLogState is the state of one key. The zero state has used nothing.
 //
-// Units granted at one instant are one entry. The newest entry lies in the state
-// itself, the older ones in the ring. Entries hold running totals, so that what
-// a span of them adds up to is a difference, and is found by bisection.
+// Units granted at one instant are one entry. The newest entry is in the state itself, the
+// older ones are in the ring. Entries hold running totals, so the units of several entries
+// in a row are the difference of two totals, and a binary search finds where a given number
+// of units is reached.
 type slidingLogState struct {
-	clock instant // never decreases; that of last, or of a change of the rate since
+	clock instant // last, or the time of a change of the rate after it; never decreases
 	last  instant // of the newest entry
 	total uint32  // units ever granted, modulo 2^32
 	base  uint32  // total before the oldest entry that is kept
 	ring  []logEntry
-	first uint32 // place of the oldest entry in the ring, whose length is a power of two
-	older uint32 // entries in the ring
+	first uint32 // index of the oldest entry in the ring, whose length is a power of two
+	older uint32 // number of entries in the ring
 }
 
 // A logEntry is an instant at which units were granted.
 type logEntry struct {
 	at    instant
-	total uint32 // units ever granted, up to and with these, modulo 2^32
+	total uint32 // units ever granted, including those of this entry, modulo 2^32
 }
 
-// entry returns the i-th oldest entry; the last one is the newest.
+// entry returns the entry that i entries are older than. Entry number s.older is the newest.
 func (s *slidingLogState) entry(i uint32) logEntry {
 	if i == s.older {
 		return logEntry{s.last, s.total}
@@ -99,7 +100,7 @@ func (s *slidingLogState) entry(i uint32) logEntry {
 	return s.ring[(s.first+i)&uint32(len(s.ring)-1)]
 }
 
-// Step takes n units at now and charges them if told to, or explains why not.
+// Step decides on n units at now, and adds them to the log if they fit and charge is set.
 func (c *slidingLogConfig) Step(s *slidingLogState, _ *slidingLogConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.clock)
 	gone, used := c.used(s, now)
@@ -114,15 +115,14 @@ func (c *slidingLogConfig) Step(s *slidingLogState, _ *slidingLogConfig, now ins
 		s.add(now, uint32(n))
 		used += n
 	}
-	v.Left = max(c.requests-used, 0) // a lower limit may have been set
+	v.Left = max(c.requests-used, 0) // negative if the limit was lowered
 	if used > 0 {
 		v.ResetAfter = time.Duration(c.per - now.Since(s.last))
 	}
 	return v, 0
 }
 
-// used returns how many entries are a window old at now, and the units of the
-// others.
+// used returns how many entries are at least per old at now, and the units of the others.
 func (c *slidingLogConfig) used(s *slidingLogState, now instant) (gone uint32, units int64) {
 	if now.Since(s.last) >= c.per {
 		return s.older + 1, 0
@@ -137,8 +137,8 @@ func (c *slidingLogConfig) used(s *slidingLogState, now instant) (gone uint32, u
 	return gone, int64(s.total - base)
 }
 
-// retryAfter returns how long it takes until the units after base that must leave
-// have left. The entries before the first have left already.
+// retryAfter returns how long it takes until must units have left the last per. They are the
+// oldest ones after the total base. The entries before the entry first have left already.
 func (c *slidingLogConfig) retryAfter(s *slidingLogState, now instant, first, base, must uint32) time.Duration {
 	i := sort.Search(int(s.older-first), func(i int) bool {
 		return s.entry(first+uint32(i)).total-base >= must
@@ -146,17 +146,17 @@ func (c *slidingLogConfig) retryAfter(s *slidingLogState, now instant, first, ba
 	return time.Duration(c.per - now.Since(s.entry(first+uint32(i)).at))
 }
 
-// forget drops the oldest gone entries, after which used units are left.
+// forget drops the oldest gone entries. The others have used units.
 func (s *slidingLogState) forget(gone, used uint32) {
 	s.base = s.total - used
 	if used == 0 {
-		gone = s.older // the newest has no place in the ring
+		gone = s.older // the newest entry is gone too, and is not in the ring
 	}
 	s.first += gone
 	s.older -= gone
 }
 
-// add makes n units at now, which is not before the newest entry, the newest.
+// add adds n units at now, which is not before the newest entry.
 func (s *slidingLogState) add(now instant, n uint32) {
 	if s.total != s.base && now != s.last {
 		if int(s.older) == len(s.ring) {
@@ -169,7 +169,7 @@ func (s *slidingLogState) add(now instant, n uint32) {
 	s.total += n
 }
 
-// grow doubles the ring.
+// grow doubles the length of the ring.
 func (s *slidingLogState) grow() {
 	ring := make([]logEntry, max(2*len(s.ring), 4))
 	for i := range s.older {
@@ -178,8 +178,8 @@ func (s *slidingLogState) grow() {
 	s.ring, s.first = ring, 0
 }
 
-// Carry makes s, which was decided on by from until now, a state of c. With
-// another length, entries that have left do not come back.
+// Carry brings s, which from has decided on until now, to the per of c. Entries that are
+// older than the per of from do not count again.
 func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now instant) {
 	if c.per == from.per {
 		return
@@ -189,17 +189,17 @@ func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now
 	s.forget(gone, uint32(used))
 }
 
-// Resize leaves s alone: a count is what it is under any limit.
+// Resize leaves s as it is: a log means the same under any limit.
 func (c *slidingLogConfig) Resize(*slidingLogState, *slidingLogConfig) {}
 
-// Slower reports false: nothing drains within a window.
+// Slower reports false: at any rate with this per, entries leave at the same instants.
 func (c *slidingLogConfig) Slower(*slidingLogConfig) bool { return false }
 
-// Charged returns the instant of the last charge.
+// Charged returns the instant at which s was charged last.
 func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.last }
 
-// GiveBack takes back a charge of n units at then, if they are still an entry, or a
-// part of one.
+// GiveBack takes back a charge of n units at then, if the log still has an entry for that
+// instant with so many units.
 func (c *slidingLogConfig) GiveBack(s *slidingLogState, then instant, n int64) {
 	at := uint32(sort.Search(int(s.older), func(i int) bool { return s.entry(uint32(i)).at >= then }))
 	before := s.base
@@ -218,10 +218,10 @@ func (c *slidingLogConfig) GiveBack(s *slidingLogState, then instant, n int64) {
 	}
 }
 
-// drop removes the i-th oldest entry, which has no units.
+// drop removes entry number i, which has no units any more.
 func (s *slidingLogState) drop(i uint32) {
 	if s.older == 0 {
-		return // a newest entry without units is none
+		return // the log is empty: total equals base
 	}
 	for ; i+1 < s.older; i++ {
 		s.ring[(s.first+i)&uint32(len(s.ring)-1)] = s.entry(i + 1)
@@ -234,7 +234,7 @@ func (s *slidingLogState) drop(i uint32) {
 	s.last = s.ring[(s.first+s.older)&uint32(len(s.ring)-1)].at
 }
 
-// Idle reports whether all entries are a window old.
+// Idle reports whether all entries are at least per old at now.
 func (c *slidingLogConfig) Idle(s *slidingLogState, now instant) bool {
 	if now < s.clock {
 		return false
@@ -243,8 +243,8 @@ func (c *slidingLogConfig) Idle(s *slidingLogState, now instant) bool {
 	return used == 0
 }
 
-// Inherit returns one entry with all that s holds at its newest instant: the
-// newcomer can not know which of it is its own.
+// Inherit returns a log with one entry: all units of s, at its newest instant. A key that
+// leaves the shared log cannot know which of the entries are its own.
 func (c *slidingLogConfig) Inherit(s *slidingLogState, now instant) slidingLogState {
 	_, used := c.used(s, max(now, s.clock))
 	return slidingLogState{clock: s.clock, last: s.last, total: uint32(used)}

@@ -6,74 +6,85 @@ import (
 	"fmt"
 )
 
-// A Store keeps the state of limiters outside this process, so that several
-// processes share it.
+// A Store keeps the state of limiters outside this process, so that several processes share
+// one limit. [WithStore] gives it to a limiter. The module redisstore has one for Redis and
+// Valkey, [MemoryStore] is one for tests, and the package ratelimittest checks one that you
+// write.
 //
-// It decides by its own clock, and bounds its own calls: nothing here sets a
-// deadline for it. It must be safe for concurrent use by multiple goroutines.
+// A Store decides by its own clock. It must limit the duration of its calls itself: this
+// package sets no deadline. It must be safe for concurrent use by multiple goroutines.
 //
-// A Store may also have a method Supports(Algorithm, Rate) error. Then what it can
-// not decide exactly is refused when a rule is made or changed.
+// A Store may have further methods:
 //
-// A Store of parts that fail independently, such as the nodes of a cluster, may have a
-// method Part(Ask) int. It says which part has the state that the ask names, from 0 to
-// 63; other numbers count by their lowest six bits. It is called for each ask, is quick,
-// and goes by what names the state. Then a [RateLimiter] whose store answers for some
-// parts asks for those on, and leaves to its failure policies only decisions with an ask
-// about a part that does not answer. An error of Take or Reset may have a method
-// Parts() []int, which [errors.As] finds, that says which parts have failed. Without it,
-// or if it names none that were asked, all that were asked have.
+// Supports(Algorithm, Rate) error returns why the Store cannot decide exactly by that
+// algorithm and rate, or nil. A rule or limiter with such a rate is refused when it is made
+// or changed.
 //
-// A Store that knows of denials without asking anybody may have a method
-// Denied(Ask) (Result, bool). It answers an ask by itself that is sure to be denied, and
-// else reports false, having done nothing. A [RateLimiter] calls it first where that
-// saves it most of its own work: for a request of one rule without tiers.
+// Part(Ask) int is for a Store of parts that fail independently, such as the nodes of a
+// cluster. It returns the number of the part that has the state of the ask, from 0 to 63; of
+// another number, the lowest six bits count. It is called for each ask, must be quick, and
+// may depend only on the fields that name the state. While some parts do not answer, a
+// [RateLimiter] goes on to call the Store for the others; a [FailurePolicy] answers only
+// those requests that need a part that does not answer. An error of Take or Reset may have a
+// method Parts() []int, which is found by [errors.As] and returns the parts that have
+// failed. Without it, or if it returns none of the parts that the call was about, all of
+// these count as failed.
+//
+// Denied(Ask) (Result, bool) is for a Store that sometimes knows, without a call to the
+// server, that an ask would be denied. It then returns that denial and true; otherwise it
+// returns false and changes nothing. A [RateLimiter] calls it before Take for a request to
+// which a single rule without tiers applies.
 type Store interface {
-	// Take charges all asks, no two of which are about the same state, or in
-	// the end none, and answers each as if it were alone. It charges none if any of them, shadows aside, does not fit.
-	// An ask whose N is 0 looks: it answers as for one unit and is charged
-	// nothing. Where the state of one decision lies on several nodes, a
-	// denied decision may hold units for one round trip.
+	// Take decides on all asks together and returns a Result for each, in the
+	// same order. It charges every ask if every ask that is no Shadow has
+	// enough units left; otherwise it charges none. Each Result is what the
+	// ask would get alone. No two asks are about the same state.
 	//
-	// A denial is an answer, never an error. An error means that nothing is
-	// known about any of the asks; one that comes of ctx must match ctx's.
+	// An ask whose N is 0 is charged nothing and gets the answer that one
+	// unit would get. If the states lie on several nodes, a denied decision
+	// may hold units for the time of one round trip.
+	//
+	// A denial is a Result, never an error. An error means that it is not known whether any
+	// ask was charged. If ctx has ended the call, the error must match that of ctx.
 	Take(ctx context.Context, asks []Ask) ([]Result, error)
 
-	// Reset makes the keys of asks as good as new. It ignores their N.
+	// Reset makes the state that each ask names as if it had never been used. It ignores N.
 	Reset(ctx context.Context, asks []Ask) error
 }
 
-// An Ask is what one rule wants of a [Store].
+// An Ask is what a [Store] needs to know to decide on one request by one rule.
 type Ask struct {
-	// Rule and Key name the state: the same pair, and Algorithm, is the
-	// same state. Both are any bytes, and not to be joined by a separator.
+	// Rule and Key, together with Algorithm, name the state: two asks are
+	// about the same state if and only if all three are equal. Rule and Key
+	// may have any bytes, so no separator can join them unambiguously.
 	Rule, Key string
 
-	// Client is whom the state is about, or empty where it is about more
-	// than one. Asks about one Client may be kept together, such as under a
-	// hash tag of a cluster. The same state is always asked for with the same
-	// Client.
+	// Client is the client that the state belongs to, or empty if it belongs to more than
+	// one. A Store may keep the states of one Client together, for example by a hash tag in
+	// a cluster. All asks about one state have the same Client.
 	Client string
 
 	// Algorithm is one of the five of this package.
 	Algorithm Algorithm
 
-	// Rate is in force from this ask on. If it is not the one that the state
-	// was last charged under, the time since counts at the slower of the two.
+	// Rate is the limit from this ask on. If the state was last charged under
+	// another Rate, the time since then counts at the slower of the two.
 	Rate Rate
 
-	// N is how many units to take, all or none; 0 looks.
+	// N is how many units to take, all or none. If it is 0, the ask takes
+	// nothing and gets the answer that one unit would get.
 	N int
 
-	// Shadow makes an ask that never denies the others. It is charged if it
-	// fits and they do.
+	// Shadow is true for an ask of a rule in [ModeShadow]. Such an ask never
+	// causes the others to be denied. It is charged if it has enough units
+	// left and the others are charged.
 	Shadow bool
 }
 
-// A denier is a store that knows of denials.
+// A denier is a store that has the method Denied; see Store.
 type denier interface{ Denied(a Ask) (Result, bool) }
 
-// supportsOf returns the method of s that says what it cannot do, or nil.
+// supportsOf returns the method Supports of s, or nil if s has none.
 func supportsOf(s Store) func(Algorithm, Rate) error {
 	if s, ok := s.(interface {
 		Supports(Algorithm, Rate) error
@@ -83,10 +94,10 @@ func supportsOf(s Store) func(Algorithm, Rate) error {
 	return nil
 }
 
-// notSupported is what a store's own reason follows.
+// notSupported is the beginning of a Reason; the store's own text follows it.
 const notSupported = "is not supported by the store: "
 
-// storeError returns err as an error that matches ErrStore.
+// storeError returns err, wrapped if need be so that it matches ErrStore.
 func storeError(err error) error {
 	if errors.Is(err, ErrStore) {
 		return err

@@ -7,26 +7,26 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// A TokenBucket holds up to Burst tokens for each key, earns Requests of them
-// every Per, and takes one for each unit granted. A new key starts full.
+// A TokenBucket is a [Limiter] that keeps a bucket of tokens for each key. The bucket holds
+// at most [Rate.Burst] tokens and is full at first. It earns [Rate.Requests] tokens every
+// [Rate.Per], and each granted unit takes one token.
 //
 // Bound: in any closed interval of length T, a key is granted at most
 // Burst + T·Requests/Per units.
 //
 // Memory: 40 bytes per key, and up to four fifths as much again for the table around it.
 //
-// There are no boundaries: tokens are earned continuously and exactly, to the
-// nanosecond and without rounding, so no instant is better to ask at than the one
-// before.
+// There are no boundaries: a key earns tokens continuously and exactly, to the nanosecond
+// and without rounding.
 //
-// It is the one to choose when in doubt. Choose another if a burst right after
-// an idle time does harm ([LeakyBucket]), or if no window of length Per may see
-// more than Requests ([SlidingWindowLog]).
+// Choose a TokenBucket when in doubt. Choose a [LeakyBucket] if a burst after an idle time
+// would do harm. Choose a [SlidingWindowLog] if no interval of length Per may have more than
+// Requests units.
 //
-// The zero TokenBucket denies everything.
+// The zero TokenBucket denies everything; [NewTokenBucket] makes one to use.
 type TokenBucket struct{ tokenBucketKeys }
 
-// NewTokenBucket returns a TokenBucket that grants r. Its errors match
+// NewTokenBucket returns a TokenBucket that grants the rate r. An error matches
 // [ErrInvalidConfig].
 func NewTokenBucket(r Rate, opts ...Option) (*TokenBucket, error) {
 	l := new(TokenBucket)
@@ -36,18 +36,18 @@ func NewTokenBucket(r Rate, opts ...Option) (*TokenBucket, error) {
 	return l, nil
 }
 
-// Allow takes one token for key if it is there. A denial changes nothing.
+// Allow takes one unit for key if its bucket has a token left. A denial changes nothing.
 func (l *TokenBucket) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
 }
 
-// tokenBucketKeys has the methods that all algorithms share.
+// tokenBucketKeys has the methods that all five limiters share.
 type tokenBucketKeys struct {
 	keyed[tokenBucketState, *tokenBucketConfig]
 }
 
-// tokenBucketConfig decides for all keys of one rate.
+// tokenBucketConfig decides for all keys that have the same rate.
 type tokenBucketConfig struct{ exact.Bucket }
 
 func newTokenBucketConfig(r Rate, _ time.Time) (*tokenBucketConfig, error) {
@@ -58,22 +58,23 @@ func newTokenBucketConfig(r Rate, _ time.Time) (*tokenBucketConfig, error) {
 	return &tokenBucketConfig{b}, nil
 }
 
-// tokenBucketState is the state of one key. The zero state is full.
+// tokenBucketState is the state of one key. It keeps the debt: the tokens that are missing
+// from a full bucket. The zero state is full.
 //
 // Invariant: debt() is at most the burst.
 type tokenBucketState struct {
-	last  instant // when debt() was true; never decreases
-	frac  int64   // parts of a token, and
-	whole uint32  // tokens, that a full bucket has more
-	idle  uint32  // tokens in debt() that nobody took: the burst was raised by them
+	last  instant // the instant for which debt() holds; never decreases
+	frac  int64   // parts of a token in the debt, beside whole
+	whole uint32  // whole tokens in the debt
+	idle  uint32  // whole tokens in the debt that were not taken: a raise of the burst added them
 }
 
-// debt returns how much more a full bucket has.
+// debt returns the tokens that are missing from a full bucket.
 func (s *tokenBucketState) debt() exact.Level {
 	return exact.Level{Whole: int64(s.whole), Frac: s.frac}
 }
 
-// Step takes n tokens at now and charges them if told to, or explains why not.
+// Step decides on n tokens at now, and takes them if they are there and charge is set.
 func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	now = max(now, s.last)
 	hi, lo := pace.Earned(now.Since(s.last))
@@ -93,14 +94,14 @@ func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, n
 	return v, 0
 }
 
-// Carry makes s, which drained at the pace of from until now, drain at that of c.
+// Carry brings s, whose debt drained at the rate of from until now, to the units of c.
 func (c *tokenBucketConfig) Carry(s *tokenBucketState, from *tokenBucketConfig, now instant) {
 	now = max(now, s.last)
 	debt := c.Rescaled(from.Drained(s.debt(), now.Since(s.last)), &from.Bucket)
 	*s = tokenBucketState{now, debt.Frac, uint32(debt.Whole), s.idle}
 }
 
-// Resize makes s, a state of the limit of from, one of the limit of c.
+// Resize brings s from the burst of from to that of c.
 func (c *tokenBucketConfig) Resize(s *tokenBucketState, from *tokenBucketConfig) {
 	debt := s.debt()
 	used := c.Minus(debt, exact.Level{Whole: int64(s.idle)})
@@ -109,12 +110,12 @@ func (c *tokenBucketConfig) Resize(s *tokenBucketState, from *tokenBucketConfig)
 	*s = tokenBucketState{s.last, debt.Frac, uint32(debt.Whole), uint32(idle)}
 }
 
-// Slower reports whether tokens are earned slower than under than.
+// Slower reports whether a bucket earns tokens more slowly under c than under than.
 func (c *tokenBucketConfig) Slower(than *tokenBucketConfig) bool {
 	return c.Bucket.Slower(&than.Bucket)
 }
 
-// Charged returns the instant of the last charge.
+// Charged returns the instant at which s was charged last.
 func (c *tokenBucketConfig) Charged(s *tokenBucketState) instant { return s.last }
 
 // GiveBack takes back a charge of n tokens at then.
@@ -123,10 +124,10 @@ func (c *tokenBucketConfig) GiveBack(s *tokenBucketState, then instant, n int64)
 	s.whole, s.frac = uint32(debt.Whole), debt.Frac
 }
 
-// Idle reports whether the bucket is full.
+// Idle reports whether the bucket is full at now.
 func (c *tokenBucketConfig) Idle(s *tokenBucketState, now instant) bool {
 	return now >= s.last && c.Drained(s.debt(), now.Since(s.last)) == exact.Level{}
 }
 
-// Inherit returns s: a debt is owed alike by all who share it.
+// Inherit returns s: a key that leaves the shared debt owes all of it.
 func (c *tokenBucketConfig) Inherit(s *tokenBucketState, _ instant) tokenBucketState { return *s }

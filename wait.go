@@ -12,20 +12,22 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// Wait takes n units for key as soon as l has them, and returns when it did. A
-// failed Wait has taken nothing, with one exception that [LeakyBucket] has.
+// Wait waits until l has n units left for key, takes them, and returns. With n 0, it returns
+// the answer of l at once and takes nothing. If Wait fails, it has taken nothing, but for
+// one case: see Wait of [LeakyBucket].
 //
-// It fails at once, without waiting, if n is negative ([ErrInvalidCount]), if n is
-// more than the limit ([ErrExceedsLimit]), or if the units will not be there
-// before ctx's deadline (an error that matches [context.DeadlineExceeded]); the
-// Result is then the denial. It returns ctx's error if ctx ends while it waits. A
-// deadline is one of the machine's time, or, if that has passed it although ctx has
-// not ended, of the limiter's clock.
+// Wait fails at once, without waiting, if n is negative (the error matches
+// [ErrInvalidCount]), if n is more than the limit ([ErrExceedsLimit]), or if the units will
+// not be there before the deadline of ctx ([context.DeadlineExceeded]). In the last two
+// cases, the Result is the denial. If ctx ends during the wait, the error is that of ctx.
 //
-// The limiters of this package serve the waiters of one key in the order in which
-// they came, and wait on the limiter's clock. Allow and Take do not queue: a call that
-// comes in between may take what it finds. Any other Limiter is asked again after
-// each RetryAfter, on real time.
+// A deadline is compared with the machine's clock. If it has passed there although ctx has
+// not ended, it belongs to a fake clock, and is compared with the limiter's clock.
+//
+// The limiters of this package serve the callers that wait for one key in the order in which
+// they came, and wait on the limiter's clock. Allow and Take do not queue: they may take
+// units that a caller of Wait is waiting for. For any other [Limiter], Wait calls Take again
+// after each RetryAfter, in real time.
 func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 	switch l := l.(type) {
 	case nil:
@@ -44,23 +46,23 @@ func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 		if err != nil && !errors.Is(err, ErrStore) || res.Allowed || n == 0 {
 			return res, err
 		}
-		if err := impossible(res, res.RetryAfter, real.Patience(ctx)); err != nil {
+		if err := waitError(res, res.RetryAfter, real.Patience(ctx)); err != nil {
 			return res, err
 		}
-		// A Limiter that denies without saying for how long is not to
-		// be asked without pause.
+		// A Limiter that denies without a RetryAfter is not called in a busy loop.
 		if err := real.Sleep(ctx, 0, max(res.RetryAfter, time.Millisecond), nil); err != nil {
 			return Result{}, err
 		}
 	}
 }
 
-// Wait takes n units for key as soon as they are to be had, in the order of
-// arrival among the waiters of key; see the function [Wait] for when it fails.
+// Wait waits until key has n units left, takes them, and returns. The callers that wait for
+// one key are served in the order in which they came. The function [Wait] says when it
+// fails.
 //
-// A LeakyBucket's Wait returns after the request's Delay. It fails uncharged if
-// the Delay outlasts ctx's deadline; but if ctx is cancelled during the Delay, the
-// request keeps its place in the bucket.
+// Wait of a [LeakyBucket] returns only after the request's Delay. If the Delay would end
+// after the deadline of ctx, it fails at once and takes nothing. But if ctx is cancelled
+// during the Delay, the units stay taken.
 func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (Result, error) {
 	if k.solo != nil {
 		return k.solo.wait(ctx, key, n)
@@ -82,11 +84,13 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (Result, erro
 	})
 }
 
-// Wait takes req.Cost units from each rule for req as soon as all have them, and
-// returns when it did; see the function [Wait] for when it fails. Requests that take
-// from the same keys of the same rules are served in the order in which they came.
+// Wait waits until every rule for req has req.Cost units left, takes them from each, and
+// returns. Requests that take from the same keys of the same rules are served in the order
+// in which they came. The function [Wait] says when it fails, and [RateLimiter.Check] says
+// which further errors there are.
 //
-// A [LeakyBucket]'s Delay is waited for too, as by its own Wait.
+// If the Result has a Delay, which a rule with [AlgorithmLeakyBucket] sets, Wait returns
+// only after it, as Wait of a [LeakyBucket] does.
 func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 	if l.set.Load() == nil || req.Cost < 0 || ctx != nil && ctx.Err() != nil {
 		return l.check(ctx, &req, true)
@@ -107,7 +111,8 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 	})
 }
 
-// lineOf returns the identity of the line that req waits in.
+// lineOf returns the hash of the line that req waits in: requests that take from the same
+// keys of the same rules share a line.
 func (l *RateLimiter) lineOf(req *Request) (keytable.Hash, error) {
 	d := newDecision(req, false)
 	defer d.free()
@@ -121,36 +126,37 @@ func (l *RateLimiter) lineOf(req *Request) (keytable.Hash, error) {
 	return h, nil
 }
 
-// A try is one attempt of a waiter to take what it wants.
+// A try is one attempt of a waiter to take its units.
 type try struct {
 	res  Result
 	err  error
-	now  instant       // the reading of the clock that it was made at
-	wait time.Duration // if it failed: how long the units, and after them their Delay, are away
+	now  instant       // the reading of the clock that decided
+	wait time.Duration // of a failed try: the time until the units are there and their Delay is over
 }
 
-// finish makes t, which has a Result, an attempt that succeeded if and only if the units
-// were taken. delayThen is the Delay of a denied attempt when it would be granted, and
-// patience is how long the waiter may wait.
+// finish sets the wait of t, whose Result is that of the decision, and turns a Result whose
+// units were not taken into a denial. delayThen is the Delay that a denied request would
+// have when it is granted. patience is how long the waiter may wait.
 func (t *try) finish(taken bool, delayThen, patience time.Duration) {
 	switch res := &t.res; {
 	case !res.Allowed:
 		if t.now == keytable.End {
-			res.RetryAfter = Never // the clock cannot be seen to move on
+			res.RetryAfter = Never // the clock is at its last instant: no wait ends
 		}
 		if t.wait = Never; res.RetryAfter <= Never-delayThen {
 			t.wait = res.RetryAfter + delayThen
 		}
 	case !taken:
-		// Granted later, it would have to wait for less.
+		// The Delay is too long now. It becomes shorter with time.
 		t.wait = res.Delay
 		res.Allowed, res.RetryAfter, res.Delay = false, max(res.Delay-max(patience, 0), 1), 0
 	}
 }
 
-// waitInLine makes attempts, in the order of arrival in the line for h, until one
-// succeeds or it is known that none can, and then waits for the Delay. attempt takes the
-// units only if turn is set, and only with a Delay that is within patience.
+// waitInLine joins the line for h and calls attempt, each time that it may help, until an
+// attempt takes the units or it is known that none can. Then it waits for the Delay. attempt
+// may take the units only if turn is set, which means that nobody in the line is ahead, and
+// only if their Delay is at most patience.
 func waitInLine(ctx context.Context, t *engine.Timeline, lines *waitline.Lines, h keytable.Hash,
 	attempt func(ctx context.Context, turn bool, patience time.Duration) try) (Result, error) {
 	if ctx == nil {
@@ -167,8 +173,8 @@ func waitInLine(ctx context.Context, t *engine.Timeline, lines *waitline.Lines, 
 	return res, err
 }
 
-// queue is waitInLine without the Delay. It returns the reading of the clock at which the
-// units were taken.
+// queue is waitInLine up to the Delay. Beside the answer, it returns the reading of the clock
+// at which the units were taken.
 func queue(ctx context.Context, t *engine.Timeline, lines *waitline.Lines, h keytable.Hash,
 	attempt func(ctx context.Context, turn bool, patience time.Duration) try) (Result, instant, error) {
 	w := lines.Join(h)
@@ -183,13 +189,13 @@ func queue(ctx context.Context, t *engine.Timeline, lines *waitline.Lines, h key
 		if undecided := a.err != nil && a.res == (Result{}); undecided || turn && a.res.Allowed {
 			return a.res, a.now, a.err
 		}
-		// Nobody is served before the one ahead is.
+		// This request is not served before the first one in the line.
 		if ahead > a.now {
 			a.wait = max(a.wait, time.Duration(min(ahead.Since(a.now), math.MaxInt64)))
 			a.res.RetryAfter = max(a.res.RetryAfter, a.wait)
 		}
-		if refusal := impossible(a.res, a.wait, patience); refusal != nil {
-			if a.err != nil { // the denial is the failure policy's
+		if refusal := waitError(a.res, a.wait, patience); refusal != nil {
+			if a.err != nil { // the failure policy has denied the request
 				refusal = errors.Join(refusal, a.err)
 			}
 			a.res.Delay = 0
@@ -209,9 +215,9 @@ func queue(ctx context.Context, t *engine.Timeline, lines *waitline.Lines, h key
 	}
 }
 
-// impossible returns why a request that was answered by res, and will be granted
-// after wait, is not worth waiting for, or nil.
-func impossible(res Result, wait, patience time.Duration) error {
+// waitError returns the error for a request that cannot be granted within patience, or nil.
+// res is its denial, and wait the time until it could be granted.
+func waitError(res Result, wait, patience time.Duration) error {
 	switch {
 	case res.RetryAfter == Never:
 		return ErrExceedsLimit

@@ -11,46 +11,47 @@ import (
 )
 
 const (
-	// failuresToOpen is how many calls in a row fail before no more are made.
+	// failuresToOpen is how many calls in a row must fail for a breaker to open.
 	failuresToOpen = 5
 
-	// firstPause is how long none are made then. Each failed probe doubles it,
-	// up to lastPause.
+	// firstPause is how long a breaker that has opened refuses all calls. Each
+	// failed probe doubles it, up to lastPause.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
 )
 
-// A breaker decides whether calls of one part of a store are made. It lets all through
-// until several in a row have failed. Then it refuses them, but lets one at a time
-// through, after a pause, to find out whether that part answers again: a probe. Pauses
-// double, and each is shortened at random by up to a half, so that processes do not all
-// probe at once.
+// A breaker decides whether calls of one part of a store are made. It is closed at first and
+// permits all calls. When several calls in a row have failed, it opens: it refuses all calls for
+// a pause, and then permits one call, a probe. If the probe succeeds, the breaker closes. If it
+// fails, the next pause is twice as long. Each pause is shortened at random by up to a half, so
+// that several processes do not probe at the same time.
 //
-// The zero breaker lets calls through.
+// The zero breaker is closed.
 type breaker struct {
-	pause    atomic.Pointer[pause] // nil while calls are let through
-	failures atomic.Int32          // in a row, while calls are let through
+	pause    atomic.Pointer[pause] // nil while the breaker is closed
+	failures atomic.Int32          // failed calls in a row, while the breaker is closed
 
 	mu      sync.Mutex // held while the pause changes
-	probing bool       // whether a probe is under way
+	probing bool       // whether a probe is under way; guarded by mu
 }
 
-// A pause is a time in which no calls are made.
+// A pause is a time in which a breaker refuses all calls.
 type pause struct {
 	from, to keytable.Instant
 	length   time.Duration // before it was shortened
-	refusal  error         // what callers get
+	refusal  error         // the error for callers that are refused
 }
 
-// A passage is the right to make one call.
+// A passage is the permission to make one call.
 type passage struct {
-	probe bool // whether the call finds out whether the part answers again
+	probe bool // whether the call is a probe
 }
 
-// admit lets a call through at now, or says why not. The caller tells by succeeded,
-// failed or abandoned what became of the call.
+// admit permits a call at now, or returns the error for the caller. After the call, its caller
+// must call succeeded, failed or abandoned.
 func (b *breaker) admit(now keytable.Instant) (passage, error) {
-	// A clock that has stepped back does not say when the pause is over.
+	// If the clock has stepped back to before the pause, the pause counts as over:
+	// it might otherwise last for very long.
 	switch p := b.pause.Load(); {
 	case p == nil:
 		return passage{}, nil
@@ -70,7 +71,7 @@ func (b *breaker) admit(now keytable.Instant) (passage, error) {
 	return passage{probe: true}, nil
 }
 
-// refusal returns why no call is made at now, or nil if one may be.
+// refusal returns the error with which a call at now is refused, or nil if it may be permitted.
 func (b *breaker) refusal(now keytable.Instant) error {
 	if p := b.pause.Load(); p != nil && now >= p.from && now < p.to {
 		return p.refusal
@@ -78,7 +79,7 @@ func (b *breaker) refusal(now keytable.Instant) error {
 	return nil
 }
 
-// succeeded says that the part has answered.
+// succeeded says that the call of p has succeeded.
 func (b *breaker) succeeded(p passage) {
 	if b.failures.Load() > 0 {
 		b.failures.Store(0)
@@ -91,9 +92,8 @@ func (b *breaker) succeeded(p passage) {
 	}
 }
 
-// failed says that the part has not answered, by now, because of err. It reports whether
-// that ends a time in which calls were let through. wrap makes what callers get of why
-// they are refused.
+// failed says that the call of p has failed with err at now. It reports whether a closed breaker
+// opens because of that. wrap is applied to the error for callers that are refused.
 func (b *breaker) failed(p passage, now keytable.Instant, err error, wrap func(error) error) (opens bool) {
 	if !p.probe && b.failures.Add(1) < failuresToOpen {
 		return false
@@ -102,7 +102,7 @@ func (b *breaker) failed(p passage, now keytable.Instant, err error, wrap func(e
 	defer b.mu.Unlock()
 	last := b.pause.Load()
 	if last != nil && !p.probe {
-		return false // a call that was let through before the pause
+		return false // the call was permitted before the breaker opened
 	}
 	length := firstPause
 	if last != nil {
@@ -119,7 +119,7 @@ func (b *breaker) failed(p passage, now keytable.Instant, err error, wrap func(e
 	return last == nil
 }
 
-// abandoned says that nobody knows whether the part would have answered.
+// abandoned says that it is not known whether the part would have answered.
 func (b *breaker) abandoned(p passage) {
 	if p.probe {
 		b.mu.Lock()

@@ -1,5 +1,5 @@
-// Package breaker keeps the parts of a store that do not answer from holding up
-// decisions: each part has a circuit breaker of its own.
+// Package breaker keeps decisions from waiting for a store that does not answer. Each part of
+// the store, such as a node of a cluster, has a circuit breaker of its own.
 package breaker
 
 import (
@@ -11,29 +11,30 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// MaxParts is how many parts of a store are told apart.
+// MaxParts is the largest number of parts of a store.
 const MaxParts = 64
 
-// A Set is the breakers of one store. Sets of parts are written as bits, see [Bit].
+// A Set is the breakers of one store. Several parts are passed as the bits of a uint64, see
+// [Bit]. A breaker is open while it refuses calls.
 type Set struct {
-	list []breaker // of the parts
-	wrap func(error) error
+	list []breaker         // by number of the part
+	wrap func(error) error // see New
 
-	asked     atomic.Uint64 // parts that calls have been let through to
-	openCount atomic.Int32  // breakers that refuse calls
+	asked     atomic.Uint64 // the parts for which a call was let through, as bits
+	openCount atomic.Int32  // how many breakers are open
 
 	mu     sync.Mutex
-	opened uint64 // how often a breaker has begun to refuse calls; guarded by mu
-	last   error  // why the last one has; guarded by mu
+	opened uint64 // how often a breaker has opened; guarded by mu
+	last   error  // why a breaker opened last, or nil; guarded by mu
 }
 
-// New returns the breakers of a store that has this many parts, at most [MaxParts]. wrap
-// makes the errors of the store, and the refusals, what callers get.
+// New returns the breakers of a store with this number of parts, which is at most [MaxParts].
+// wrap is applied to the errors that callers get: those of the store, and the refusals.
 func New(parts int, wrap func(error) error) *Set {
 	return &Set{list: make([]breaker, parts), wrap: wrap}
 }
 
-// Bit returns the part of this number as a bit.
+// Bit returns the bit of the part with this number.
 func Bit(part int) uint64 { return 1 << (uint(part) % MaxParts) }
 
 // each yields the numbers of parts in order.
@@ -47,24 +48,24 @@ func each(parts uint64) iter.Seq[int] {
 	}
 }
 
-// A Pass is the right to make one call of several parts.
+// A Pass is the permission to make one call of the store, which is about some of its parts.
 type Pass struct {
 	parts  uint64
-	probes uint64 // those of which the call finds out whether they answer again
+	probes uint64 // the parts whose breaker is open: the call finds out whether they answer again
 }
 
-// Probed returns p without its probes, for the next call of a caller whose first call
-// has found out what they are for.
+// Probed returns p without its probes. It is for a second call of the store by one caller: the
+// first call was the probe.
 func (p Pass) Probed() Pass { return Pass{parts: p.parts} }
 
-// to returns the passage to one of the parts of p.
+// to returns the permission of p for one of its parts.
 func (p Pass) to(part int) passage { return passage{probe: p.probes&Bit(part) != 0} }
 
-// Admit lets a call of parts through at now, or says why not. The caller says by
-// Succeeded, Failed or Abandoned what became of the call.
+// Admit permits a call of these parts at now, or returns the error for the caller. After the
+// call, its caller must call Succeeded, Failed or Abandoned with the Pass.
 //
-// Nobody waits, and all callers try the parts in the same order: of several that find
-// the pauses of all their parts over, one gets through.
+// Admit does not wait. All callers try the parts in the same order, so if several of them find
+// that the pauses of all their parts are over, one of them gets a Pass.
 func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	for part := range each(parts) {
 		one, err := s.list[part].admit(now)
@@ -83,11 +84,11 @@ func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	return p, nil
 }
 
-// Refusing reports whether calls of some part are refused. It is quick.
+// Refusing reports whether any breaker is open. It takes one atomic load.
 func (s *Set) Refusing() bool { return s.openCount.Load() != 0 }
 
-// Refusal returns why calls of one of parts are refused at now, or nil if none are. It
-// admits nothing.
+// Refusal returns the error with which a call of these parts is refused at now, or nil if
+// Admit may permit it. It permits nothing itself.
 func (s *Set) Refusal(parts uint64, now keytable.Instant) error {
 	for part := range each(parts) {
 		if err := s.list[part].refusal(now); err != nil {
@@ -97,7 +98,7 @@ func (s *Set) Refusal(parts uint64, now keytable.Instant) error {
 	return nil
 }
 
-// Succeeded says that the store has answered, and so have all parts.
+// Succeeded says that the call of p has succeeded: all its parts have answered.
 func (s *Set) Succeeded(p Pass) {
 	for part := range each(p.parts) {
 		s.list[part].succeeded(p.to(part))
@@ -107,18 +108,18 @@ func (s *Set) Succeeded(p Pass) {
 	}
 }
 
-// Failed says that the store has not answered, by now, because of err, for which the parts
-// blamed are to blame; if none of those that were asked are, all are. Nothing is known of
-// the other parts: the store may have given up before it asked them. To take them to
-// answer again would send more calls to parts that may not.
+// Failed says that the call of p has failed with err at now. blamed are the parts that have
+// failed; if none of the parts of p is among them, all have. Nothing is known of the other
+// parts of p, because the store may have given up before it asked them. If Failed took them to
+// have answered, more calls would go to parts that may not answer.
 func (s *Set) Failed(p Pass, now keytable.Instant, err error, blamed uint64) {
-	bad := p.parts
+	failing := p.parts
 	if blamed &= p.parts; blamed != 0 {
-		bad = blamed
+		failing = blamed
 	}
-	s.Abandoned(Pass{p.parts &^ bad, p.probes &^ bad})
+	s.Abandoned(Pass{p.parts &^ failing, p.probes &^ failing})
 	opened := 0
-	for part := range each(bad) {
+	for part := range each(failing) {
 		if s.list[part].failed(p.to(part), now, err, s.wrap) {
 			opened++
 		}
@@ -133,22 +134,22 @@ func (s *Set) Failed(p Pass, now keytable.Instant, err error, blamed uint64) {
 	s.last = s.wrap(err)
 }
 
-// Abandoned says that nobody knows whether the parts would have answered.
+// Abandoned says that it is not known whether the parts of p would have answered.
 func (s *Set) Abandoned(p Pass) {
 	for part := range each(p.probes) {
 		s.list[part].abandoned(p.to(part))
 	}
 }
 
-// Stats are totals of a Set.
+// Stats are the totals of a Set.
 type Stats struct {
-	Asked  int    // parts that calls have been let through to
-	Open   int    // of these, parts whose calls are refused, probes aside
-	Opened uint64 // how often that began, of all parts together
-	Last   error  // why it last did, or nil
+	Asked  int    // parts for which a call was permitted
+	Open   int    // of these, parts whose breaker is open now
+	Opened uint64 // how often a breaker has opened, of all parts together
+	Last   error  // why a breaker opened last, or nil
 }
 
-// Stats returns the totals.
+// Stats returns the totals of s.
 func (s *Set) Stats() (stats Stats) {
 	for part := range each(s.asked.Load()) {
 		stats.Asked++

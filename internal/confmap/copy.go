@@ -5,26 +5,24 @@ import (
 	"reflect"
 )
 
-// MaxDepth is how deep maps and lists may lie within each other in a map that is
-// copied.
+// MaxDepth is how many maps and lists may be nested in each other in a map that is copied.
 const MaxDepth = 100
 
-// What the copies of one Reader may cost together. A map or a list costs more than a
-// number does, for it takes more memory.
+// The bounds on the cost of all copies of one Reader together. Values have a cost of 1. A map
+// or list costs more, because it takes more memory.
 const (
-	maxValues  = 1 << 19 // values in the maps that are copied
-	maxCopies  = 2       // of each: the caller keeps one and gives one away
-	costOfList = 8       // values that a map or list counts for, beside its own
+	maxValues  = 1 << 19 // cost of the maps that are copied
+	maxCopies  = 2       // copies of each map: the caller keeps one and gives one away
+	costOfList = 8       // cost of a map or list, beside that of its values
 )
 
-// tooLarge is what is said of a map that is too large to be copied.
+// tooLarge is the reason in the error for a map that is too large to be copied.
 var tooLarge = fmt.Sprintf("must be smaller: at most %d maps and lists within each other and, over all configs, %d values, each map or list counting as %d",
 	MaxDepth, maxValues, costOfList)
 
-// Copy returns a copy of the map of n, in which the maps and lists are new and all
-// other values are as they were. A map with keys that are not strings is reported, and
-// so is one that is too large or too deep, as a map within itself is; ok is then
-// false.
+// Copy returns a copy of the map of n. Maps and lists in it are copied as well; all other values
+// are the same. A map that has keys that are not strings, or is too large or too deep, is
+// reported, and ok is false. A map that contains itself is too deep.
 func (r *Reader) Copy(n *Node) (fields map[string]any, ok bool) {
 	if !r.StringKeys(n) {
 		return nil, false
@@ -49,15 +47,15 @@ func (r *Reader) Copy(n *Node) (fields map[string]any, ok bool) {
 	return fields, true
 }
 
-// pay adds the cost of a map or list of so many values, and reports whether the
-// copies may still cost as much.
+// pay adds the cost of a map or list with this number of values. It reports whether the cost of
+// all copies is still within its bound.
 func (r *Reader) pay(values int) bool {
 	r.copied += costOfList + values
 	return r.copied <= maxCopies*maxValues
 }
 
-// copyValue returns a copy of v, which lies so deep in the map, and reports whether it
-// may be copied. The copy of nil is the zero reflect.Value.
+// copyValue returns a copy of v, and reports whether v may be copied. depth is the number of maps
+// and lists that v is in. The copy of nil is the zero reflect.Value.
 func (r *Reader) copyValue(v reflect.Value, depth int) (c reflect.Value, ok bool) {
 	if v.Kind() == reflect.Interface {
 		v = v.Elem()
@@ -83,7 +81,7 @@ func (r *Reader) copyMap(v reflect.Value, depth int) (c reflect.Value, ok bool) 
 			return v, false
 		}
 		if !value.IsValid() {
-			value = it.Value() // nil; the zero reflect.Value would delete the key
+			value = it.Value() // that is nil; the zero reflect.Value would delete the key
 		}
 		c.SetMapIndex(it.Key(), value)
 	}
@@ -95,7 +93,7 @@ func (r *Reader) copyList(v reflect.Value, depth int) (c reflect.Value, ok bool)
 	c = reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 	switch v.Type().Elem().Kind() {
 	case reflect.Interface, reflect.Map, reflect.Slice:
-	default: // nothing in it has to be new
+	default: // the elements are neither maps nor lists
 		reflect.Copy(c, v)
 		return c, true
 	}

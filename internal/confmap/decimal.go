@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// A Decimal is a finite number as it was written in a config, exactly: ±digits · 10^exp.
-// The zero Decimal is 0.
+// A Decimal is a finite number exactly as it was written in a config: ±digits · 10^exp. The zero
+// Decimal is 0.
 //
-// Invariant: digits begins and ends with a digit other than 0; that of 0 is empty.
+// Invariant: digits begins and ends with a digit other than 0. For the number 0, it is empty.
 type Decimal struct {
 	neg    bool
 	digits string
 	exp    int
-	single bool // it was a float32, which has fewer digits than a float64
+	single bool // the number was a float32, which has fewer digits than a float64
 }
 
-// maxExp bounds exponents. Any number with a larger one is too large, or too small, in
-// the same way.
+// maxExp is the largest exponent that is kept. A larger one is replaced by it, because numbers
+// with such exponents are all too large, or all too small, for any use.
 const maxExp = 100_000_000
 
-// NumberOf returns v as a Decimal, and reports whether v is a finite number of one of
-// Go's types, or a json.Number. A float means the shortest decimal that reads back as
-// that float, which is what was written in the config. A time.Duration is no number:
-// it has a unit, and so has the field, perhaps another one.
+// NumberOf returns v as a Decimal, and reports whether v is a finite number of one of Go's types,
+// or a json.Number. A float means the shortest decimal that reads back as that float, which is
+// what was written in the config. A time.Duration is not accepted: it has a unit, and the field
+// may have another one.
 func NumberOf(v any) (Decimal, bool) {
 	switch v := v.(type) {
 	case json.Number:
@@ -50,7 +50,7 @@ func NumberOf(v any) (Decimal, bool) {
 	return Decimal{}, false
 }
 
-// parseDecimal reads a number as JSON writes it, with any number of zeros in front.
+// parseDecimal reads a number in the syntax of JSON. Zeros in front are allowed too.
 func parseDecimal(s string) (x Decimal, ok bool) {
 	s, x.neg = strings.CutPrefix(s, "-")
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
@@ -74,7 +74,7 @@ func parseDecimal(s string) (x Decimal, ok bool) {
 	return x, true
 }
 
-// parseExponent reads what follows the "e" of a number.
+// parseExponent reads the exponent of a number, without the "e".
 func parseExponent(s string) (exp int, ok bool) {
 	digits := strings.TrimPrefix(s, "+")
 	digits, neg := strings.CutPrefix(digits, "-")
@@ -92,10 +92,10 @@ func parseExponent(s string) (exp int, ok bool) {
 
 func onlyDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
-// mostShown is the number of digits of a Decimal that are shown.
+// mostShown is the largest number of digits that String shows.
 const mostShown = 40
 
-// String returns x as an error shows it, which is short: a long number is cut.
+// String returns x as an error shows it. It cuts off the end of a long number.
 func (x Decimal) String() string {
 	sign := ""
 	if x.neg {
@@ -126,16 +126,16 @@ func (x Decimal) String() string {
 // Positive reports whether x is above 0.
 func (x Decimal) Positive() bool { return !x.neg && x.digits != "" }
 
-// Point returns the number of digits before the decimal point; below 0, it is the
-// number of zeros that follow the point, negated. x is less than 10^Point.
+// Point returns the number of digits before the decimal point. If x begins with zeros after the
+// point, it returns their number, negated. x is less than 10^Point.
 func (x Decimal) Point() int { return len(x.digits) + x.exp }
 
-// Places returns the number of digits behind the decimal point; below 0, it is the
-// number of zeros at the end of a whole number, negated.
+// Places returns the number of digits after the decimal point. If x is a whole number that ends
+// with zeros, it returns their number, negated.
 func (x Decimal) Places() int { return -x.exp }
 
-// Scaled returns x · 10^shift, and reports whether that is a whole number and whether
-// it is at most most. n is 0 unless both are true. x is above 0.
+// Scaled returns x · 10^shift, and reports whether that is a whole number and whether it is at
+// most most. If one of these is false, n is 0. x is above 0.
 func (x Decimal) Scaled(shift int, most int64) (n int64, whole, fits bool) {
 	exp := x.exp + shift
 	switch {
@@ -151,12 +151,12 @@ func (x Decimal) Scaled(shift int, most int64) (n int64, whole, fits bool) {
 	return int64(u), true, true
 }
 
-// Rat returns x exactly. The work grows with Point and Places; a caller that does not
-// know them to be small looks at them first.
+// Rat returns x exactly. Its time and memory grow with Point and Places, so a caller must check
+// first that they are small.
 func (x Decimal) Rat() *big.Rat { return x.leading(len(x.digits)) }
 
-// leading returns the number that x would be if all but its first so many digits
-// were 0.
+// leading returns the number that x would be if all digits after the first ones were 0. first is
+// how many digits stay.
 func (x Decimal) leading(first int) *big.Rat {
 	n, ok := new(big.Int).SetString(x.digits[:first], 10)
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// TextOf returns v if it is a string, of whichever string type. A json.Number is a
-// number, though its type is one.
+// TextOf returns v as a string, and reports whether its type is a string type. A json.Number is
+// of a string type, but counts as a number.
 func TextOf(v any) (s string, ok bool) {
 	switch v := v.(type) {
 	case string:
@@ -26,8 +26,8 @@ func TextOf(v any) (s string, ok bool) {
 	return "", false
 }
 
-// Describe returns what an error says of the value v: a number as it was written, a
-// string in quotes, or what kind of value it is. It is short and printable.
+// Describe returns a short, printable text that shows v in an error: a number as it was written,
+// a string in quotes, or the kind of value, such as "a map".
 func Describe(v any) string {
 	if s, ok := TextOf(v); ok {
 		return Quote(s)
@@ -53,14 +53,14 @@ func Describe(v any) string {
 		return "a list"
 	case reflect.Float32, reflect.Float64: // NaN or infinite
 		return strconv.FormatFloat(r.Float(), 'g', -1, 64)
-	case reflect.String: // a json.Number that is no number
+	case reflect.String: // a json.Number whose text is not a number
 		return Quote(r.String())
 	}
 	return Truncate(fmt.Sprintf("a %T", v), MaxValue)
 }
 
-// Quote returns s in quotes, as Go writes it, in at most MaxValue bytes: of a long
-// string the beginning, then "...".
+// Quote returns s as a quoted Go string, in at most MaxValue bytes. Of a long string, it returns
+// the beginning and then "...".
 func Quote(s string) string {
 	const most = MaxValue - len(`..."`)
 	b := strings.Builder{}
@@ -78,10 +78,10 @@ func Quote(s string) string {
 	return b.String() + `"`
 }
 
-// Truncate returns s in at most so many bytes: of a long string the beginning, then
-// "...". What is not printable becomes a space, so that the text stays on one line. A
-// byte that is not UTF-8 becomes U+FFFD, of three bytes; only for these is a short text
-// longer than it was.
+// Truncate returns s in at most most bytes. Of a longer string, it returns the beginning and then
+// "...". Characters that are not printable become spaces, so that the text stays on one line. A
+// byte that is not UTF-8 becomes U+FFFD, which has three bytes; only by these can the text be
+// longer than most.
 func Truncate(s string, most int) string {
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most-len("...")], "") + "..."

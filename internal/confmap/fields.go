@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// The methods below read one field each. form says what a good value is, for the
-// error of a field that has another.
+// The methods below read one field each. Their parameter form is the reason in the error for a
+// field that is wrong: it says what a good value is.
 
-// Child returns the map in a field. A field that is missing, or is no map, is
-// reported.
+// Child returns the map in a field. It reports a field that is missing or no map, and then ok is
+// false.
 func (r *Reader) Child(n *Node, name, form string) (child *Node, ok bool) {
 	v, given := n.Get(name)
 	if !given {
@@ -27,8 +27,9 @@ func (r *Reader) Child(n *Node, name, form string) (child *Node, ok bool) {
 	return child, true
 }
 
-// Text returns a copy of the string in a field, which may be missing: then it is
-// empty, and ok is true. A value that is no string, or a long one, is reported.
+// Text returns a copy of the string in a field. If the field is missing, it returns the empty
+// string, and ok is true. It reports a value that is no string or a long one, and then ok is
+// false.
 func (r *Reader) Text(n *Node, name string) (s string, ok bool) {
 	v, given := n.Get(name)
 	if !given {
@@ -42,12 +43,12 @@ func (r *Reader) Text(n *Node, name string) (s string, ok bool) {
 		r.Reject(n.Field(name), Describe(v), fmt.Sprintf("must be at most %d bytes long", MaxText))
 		return "", false
 	}
-	return strings.Clone(s), ok // the document that s is a part of need not stay in memory
+	return strings.Clone(s), ok // s may be a part of a large document, which can now be freed
 }
 
-// Choice returns the one of names that a field has, in any spelling, see [Fold]. The
-// field may be missing: then the choice is empty, and ok is true unless the field is
-// there misspelt. A value that is not among names is reported.
+// Choice returns the one of names that is the value of a field, in any spelling that [Fold] makes
+// equal. If the field is missing, the choice is empty, and ok is true unless a misspelt name was
+// taken for the field. Choice reports a value that is not among names, and then ok is false.
 func Choice[S ~string](r *Reader, n *Node, name, form string, names []S) (chosen S, ok bool) {
 	v, given := n.Get(name)
 	if !given {
@@ -72,9 +73,9 @@ func Choice[S ~string](r *Reader, n *Node, name, form string, names []S) (chosen
 	return "", false
 }
 
-// Number returns the number in a field that the node has, which must be above 0; ok
-// is false if it is not, and that is reported. form is for a value that is no number,
-// tooSmall for a number that is not above 0.
+// Number returns the number in a field that n has. It must be above 0. Number reports any other
+// value, and then ok is false. form is the reason for a value that is no number, and tooSmall for
+// a number that is not above 0.
 func (r *Reader) Number(n *Node, name, form, tooSmall string) (x Decimal, ok bool) {
 	v, _ := n.Get(name)
 	x, isNumber := NumberOf(v)
@@ -92,8 +93,8 @@ func (r *Reader) Number(n *Node, name, form, tooSmall string) (x Decimal, ok boo
 	return Decimal{}, false
 }
 
-// Count returns the whole number in a field that the node has, which is from 1 to the
-// largest int. It is 0 if the field has another value, which is reported.
+// Count returns the whole number in a field that n has. It must be from 1 to the largest int.
+// Count reports any other value and returns 0.
 func (r *Reader) Count(n *Node, name string) int {
 	const form = "must be a whole number, at least 1"
 	x, ok := r.Number(n, name, form, "must be at least 1")

@@ -2,21 +2,21 @@ package confmap
 
 import "math/big"
 
-// usedDigits is the number of digits of a Decimal that are compared with fractions. It
-// is more than the shortest decimal of any float64 has.
+// usedDigits is the number of digits of a Decimal that are compared with fractions. The shortest
+// decimal of any float64 has fewer.
 const usedDigits = 40
 
-// RoundedFraction returns the fraction that x is a rounded decimal of, such as 1/3 for
-// 0.3333333333333333. It returns nil if x is to be taken as it is written: it has few
-// decimals, or it is no such fraction, or it is one exactly. x is above 0, and its
-// Point is small, see [Decimal.Rat].
+// RoundedFraction returns the fraction that was probably rounded to x, such as 1/3 for
+// 0.3333333333333333. It returns nil if x is to be taken as it is written, because it has few
+// decimals, is close to no such fraction, or equals one. x is above 0, and its Point is small,
+// see [Decimal.Rat].
 //
-// Some fraction is close to any decimal, so only those with a small denominator count.
-// Of all decimals with n digits, a share of about q²/10^n is by chance as close to a
-// fraction with a denominator of at most q as a rounded one would be. The bounds below
-// keep that share at one in 1,000 or less.
+// Every decimal is close to some fraction, so only fractions with a small denominator count. Of
+// all decimals with n digits, a share of about q²/10^n is by chance as close to a fraction with
+// a denominator of at most q as a rounded one would be. The bounds below keep that share at one
+// in 1,000 or less.
 func (x Decimal) RoundedFraction() *big.Rat {
-	significant := min(x.Places(), len(x.digits)) // without the zeros after the point
+	significant := min(x.Places(), len(x.digits)) // decimals without zeros right after the point
 	asWritten, largest := 9, int64(1000)          // decimals, denominator
 	switch {
 	case x.single:
@@ -36,12 +36,12 @@ func (x Decimal) RoundedFraction() *big.Rat {
 	return near
 }
 
-// slack returns how far from a fraction its rounded decimal may be. value is the
-// number that is compared, which has so many decimals.
+// slack returns the largest distance between a fraction and a decimal that was rounded from it.
+// value is the decimal, and decimals is how many digits it has after the point.
 //
-// A float is at most an ulp from the fraction, and so is the shortest decimal of that
-// float. What was rounded by hand, or cut off, is at most one of its last decimal from
-// the fraction.
+// A float is at most one ulp, the distance to the next float, from the fraction; so is the
+// shortest decimal of that float. A decimal that was rounded by hand or cut off is at most one
+// unit of its last digit from the fraction.
 func (x Decimal) slack(value *big.Rat, decimals int) *big.Rat {
 	mantissa := uint(52) // bits of a float64
 	if x.single {
@@ -56,11 +56,11 @@ func (x Decimal) slack(value *big.Rat, decimals int) *big.Rat {
 	return ulp
 }
 
-// nearestFraction returns the simplest of the convergents of x that is above 0 and
-// within slack of x, or nil if its denominator would be beyond largest.
+// nearestFraction returns the first convergent of x that is above 0 and at most slack from x, or
+// nil if its denominator would be larger than largest.
 //
-// The convergents are the fractions that end the continued fraction of x after each of
-// its terms; each is closer to x than any fraction with a smaller denominator.
+// The convergents of x are the fractions that its continued fraction has if it is cut off after
+// each of its terms. Each is closer to x than any fraction with a smaller denominator.
 func nearestFraction(x, slack *big.Rat, largest *big.Int) *big.Rat {
 	a, b := new(big.Int).Set(x.Num()), new(big.Int).Set(x.Denom())
 	p, q := big.NewInt(1), big.NewInt(0)       // the convergent p/q

@@ -2,10 +2,9 @@ package confmap
 
 import "strings"
 
-// Fold returns name as it is compared with others: its letters from A to Z in lower
-// case, without "_" and "-", so that TokenBucket, token_bucket and TOKEN-BUCKET are
-// one name. Only the first MaxName bytes are looked at; a name that is longer is to be
-// refused.
+// Fold returns name in the form in which names are compared: the letters from A to Z in lower
+// case, and without "_" and "-", so that TokenBucket, token_bucket and TOKEN-BUCKET are equal. It
+// reads only the first MaxName bytes; the caller must refuse a longer name.
 func Fold(name string) string {
 	name = name[:min(len(name), MaxName)]
 	if !strings.ContainsFunc(name, func(r rune) bool { return r == '_' || r == '-' || 'A' <= r && r <= 'Z' }) {
@@ -25,14 +24,13 @@ func Fold(name string) string {
 	return b.String()
 }
 
-// longestCompared is how long a name may be, in bytes, to be compared with others
-// letter by letter.
+// longestCompared is the length, in bytes, up to which Nearest compares names letter by letter.
 const longestCompared = 50
 
-// Nearest returns the one of names that name was probably meant to be, or nothing. It
-// is the first of those that the fewest typing errors lead to, if that is at most one
-// in three letters; otherwise the first one that name is a part of, such as "bucket"
-// of TokenBucket. Spelling does not count, see [Fold].
+// Nearest returns the one of names that name was probably meant to be, or the empty string. It is
+// the one with the fewest typing errors, if these are at most one in three letters. Otherwise, it
+// is the first one that contains name, as TokenBucket contains "bucket". Names that [Fold] makes
+// equal are the same.
 func Nearest[S ~string](name string, names []S) (best S) {
 	wrong := Fold(name)
 	if wrong == "" || len(name) > longestCompared {
@@ -62,9 +60,9 @@ func Nearest[S ~string](name string, names []S) (best S) {
 	return ""
 }
 
-// typingErrors returns the number of typing errors that make a of b: letters that are
-// missing, too many or wrong, and pairs of neighbours in the wrong order. Neither is
-// longer than longestCompared.
+// typingErrors returns the smallest number of typing errors that make a out of b. A typing error
+// is a letter that is missing, too many or wrong, or two neighbours in the wrong order. Neither a
+// nor b is longer than longestCompared.
 //
 // After the loop over j, row[j] is the number of errors that make the first i+1
 // letters of a of the first j letters of b; last and before are the rows of i and i-1

@@ -7,21 +7,20 @@ import (
 	"strings"
 )
 
-// A Node is one map of a config: a map[string]any, or a map[any]any, as older YAML
-// decoders make them. It is not changed.
+// A Node is one map of a config: a map[string]any, or a map[any]any, which older YAML decoders
+// make. The map is never changed.
 type Node struct {
-	// Path is where the map is found, such as "configs[3].algoConfig". It is
-	// empty if the map is the whole config.
+	// Path is the path of the map in the config, such as
+	// "configs[3].algoConfig". It is empty if the map is the whole config.
 	Path string
 
-	fields map[string]any  // one of fields and mixed is nil
-	mixed  map[any]any     // may have keys that are not strings
+	fields map[string]any  // the map; nil if mixed is not
+	mixed  map[any]any     // the map, if it may have keys that are not strings
 	inline bool            // see Inline
-	typos  map[string]bool // names of fields that are given misspelt, see Unknown
+	typos  map[string]bool // the known names of fields that were given misspelt, see Unknown
 }
 
-// NodeOf returns the map v as a Node, and reports whether v is a map that a Node can
-// be. A nil map is not.
+// NodeOf returns a Node for the map v, and reports whether v is such a map. A nil map is not.
 func NodeOf(path string, v any) (*Node, bool) {
 	switch m := v.(type) {
 	case map[string]any:
@@ -41,9 +40,9 @@ func NodeOf(path string, v any) (*Node, bool) {
 	return nil, false
 }
 
-// Inline returns a Node that has one field, for a value that stands in the place of a
-// map with that field alone. Problems with the field are reported under path itself,
-// for in the config there is no such field.
+// Inline returns a Node with one field. It is for a value in a config that is short for a map
+// with that field alone. Problems with the field are reported with the path itself, because the
+// config has no such field.
 func Inline(path, name string, value any) *Node {
 	return &Node{Path: path, fields: map[string]any{name: value}, inline: true}
 }
@@ -58,8 +57,7 @@ func (n *Node) Get(name string) (v any, ok bool) {
 	return v, ok
 }
 
-// First returns the first of names that the node has a field for, and whether there
-// is one.
+// First returns the first of names that is a field of the node, and reports whether there is one.
 func (n *Node) First(names []string) (name string, ok bool) {
 	for _, name := range names {
 		if _, ok := n.Get(name); ok {
@@ -72,8 +70,7 @@ func (n *Node) First(names []string) (name string, ok bool) {
 // Len returns the number of fields.
 func (n *Node) Len() int { return len(n.fields) + len(n.mixed) }
 
-// Names returns the names of the fields, sorted. Keys that are not strings are left
-// out.
+// Names returns the names of the fields, sorted. It leaves out keys that are not strings.
 func (n *Node) Names() []string {
 	var names []string
 	for key := range n.all() {
@@ -85,7 +82,7 @@ func (n *Node) Names() []string {
 	return names
 }
 
-// all returns the keys and values of the map, in no order.
+// all yields the keys and values of the map, in no particular order.
 func (n *Node) all() iter.Seq2[any, any] {
 	return func(yield func(any, any) bool) {
 		for key, value := range n.fields {
@@ -101,11 +98,11 @@ func (n *Node) all() iter.Seq2[any, any] {
 	}
 }
 
-// longestInPath is the length up to which a name stands in a path as it is, in bytes.
+// longestInPath is the length, in bytes, up to which a name is written into a path as it is.
 const longestInPath = 40
 
-// Field returns the path of a field: "path.name", or path["name"] if the name is long
-// or has characters that could be taken for a part of the path.
+// Field returns the path of a field: path.name, or path["name"] if the name is long or has
+// characters that would make the path ambiguous.
 func (n *Node) Field(name string) string {
 	const plain = "_-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	switch {
@@ -119,19 +116,20 @@ func (n *Node) Field(name string) string {
 	return n.Path + "." + name
 }
 
-// Describe returns what an error says of the value of a field.
+// Describe returns the text that shows the value of a field in an error; see the function
+// [Describe].
 func (n *Node) Describe(name string) string {
 	v, _ := n.Get(name)
 	return Describe(v)
 }
 
-// Misspelt reports whether one of names was given with a typing error. That has been
-// reported, so the field need not be reported as missing too.
+// Misspelt reports whether one of the fields with these names was given with a typing error. The
+// error has been reported, so the field need not be reported as missing too.
 func (n *Node) Misspelt(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return n.typos[name] })
 }
 
-// misspelt notes that the field with name was given with a typing error.
+// misspelt notes that the field with this name was given with a typing error.
 func (n *Node) misspelt(name string) {
 	if n.typos == nil {
 		n.typos = make(map[string]bool)

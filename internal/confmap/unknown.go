@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// notString is what is said of a key that is not a string.
+// notString is the reason in the error for a key that is not a string.
 const notString = "must have a string for its key"
 
-// Unknown reports the fields of n that are not among known, and the keys that are not
-// strings. A name among elsewhere is that of a field that belongs to another map; hint
-// says to which one. A name that is nearly a known one counts as that one misspelt,
-// see [Node.Misspelt].
+// Unknown reports the fields of n that are not among known, and the keys that are not strings.
+// elsewhere are names of fields that belong to another map, and hint says to which one. A name
+// that is nearly a known one counts as that field misspelt, see [Node.Misspelt].
 func (r *Reader) Unknown(n *Node, known, elsewhere []string, hint string) {
 	var unknown shortlist
 	for key, value := range n.all() {
@@ -37,7 +36,7 @@ func (r *Reader) Unknown(n *Node, known, elsewhere []string, hint string) {
 	}
 }
 
-// StringKeys reports the keys of n that are not strings, and returns whether all are.
+// StringKeys reports the keys of n that are not strings. It returns true if there are none.
 func (r *Reader) StringKeys(n *Node) bool {
 	var others shortlist
 	for key, value := range n.mixed {
@@ -51,15 +50,15 @@ func (r *Reader) StringKeys(n *Node) bool {
 	return others.total == 0
 }
 
-// A stray is a field that does not belong where it is.
+// A stray is a field of a map that must not have it.
 type stray struct {
-	name   string // or the description of a key that is not a string
-	kind   string // the type of such a key
+	name   string // the key or, if it is not a string, its description
+	kind   string // the type of a key that is not a string
 	isName bool   // whether the key is a string
 	value  any
 }
 
-// strayOf returns the stray with a key and a value.
+// strayOf returns the stray with this key and value.
 func strayOf(key, value any) stray {
 	if name, ok := key.(string); ok {
 		return stray{name: name, isName: true, value: value}
@@ -75,7 +74,7 @@ func (s stray) path(n *Node) string {
 	return n.Path + "[" + s.name + "]"
 }
 
-// compare orders strays by name, and those of one name by type.
+// compare orders strays by name, and those with the same name by the type of the key.
 func (s stray) compare(other stray) int {
 	if s.name != other.name {
 		return strings.Compare(s.name, other.name)
@@ -83,20 +82,19 @@ func (s stray) compare(other stray) int {
 	return strings.Compare(s.kind, other.kind)
 }
 
-// A shortlist keeps those of the strays added to it that are to be listed: the first
-// MaxProblems in order. A map of a million unknown fields is neither copied nor sorted
-// as a whole.
+// A shortlist keeps the strays that an error lists: of all that are added, the first MaxProblems
+// in sorted order. So a map with a million unknown fields is neither copied nor sorted as a
+// whole.
 //
-// Strays gather behind the first ones until there are four times as many as are
-// kept; then they are sorted, and all but the first are dropped. From then on, a stray
-// that comes after all of the first is not even added.
+// When the list has four times as many strays as it must keep, it sorts them and drops all but
+// the first MaxProblems. From then on, it does not add a stray that comes after all of these.
 type shortlist struct {
 	strays []stray
-	sorted bool // the first MaxProblems are in order, and come before all dropped
-	total  int  // strays that were to be added
+	sorted bool // the first MaxProblems are sorted, and come before all that were dropped
+	total  int  // calls of add
 }
 
-// add adds s, unless it cannot be among the first.
+// add adds s, unless the list has MaxProblems that come before it.
 func (l *shortlist) add(s stray) {
 	l.total++
 	if l.sorted && s.compare(l.strays[MaxProblems-1]) > 0 {
@@ -108,7 +106,7 @@ func (l *shortlist) add(s stray) {
 	}
 }
 
-// trim sorts the strays and drops all but the first.
+// trim sorts the strays and drops all but the first MaxProblems.
 func (l *shortlist) trim() {
 	slices.SortFunc(l.strays, stray.compare)
 	if len(l.strays) > MaxProblems {
@@ -117,8 +115,8 @@ func (l *shortlist) trim() {
 	}
 }
 
-// listed returns the strays in l that are to be listed, in order. The others are
-// counted as problems.
+// listed returns the strays of l that are to be listed, sorted. It counts the others as problems
+// that are not listed.
 func (r *Reader) listed(l *shortlist) []stray {
 	l.trim()
 	r.skip(l.total - len(l.strays))

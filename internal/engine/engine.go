@@ -1,9 +1,9 @@
-// Package engine decides for keys: it joins an algorithm, which is pure arithmetic on
-// one small state, with the table of states and the clock.
+// Package engine decides for keys: it joins an algorithm, which is arithmetic on the state of
+// one key, with the table of states and the clock.
 //
-// A [Limiter] decides for the keys of one limiter, all at one rate. [Keys] are those of
-// one rule, which may have several rates. [Settle] decides by several rules at once: it
-// charges all of them or none. Nothing of the user's is called while keys are locked,
+// A [Limiter] decides for the keys of one limiter, which all have the same rate. [Keys] are
+// those of one rule, which may have several rates. [Settle] decides by several rules at once:
+// it charges all of them or none. While keys are locked, no code of the user's is called
 // except Clock.Now.
 package engine
 
@@ -13,50 +13,51 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Never is the wait of a request that no wait is long enough for.
+// Never is the RetryAfter of a request that is denied after any wait.
 const Never time.Duration = 1<<63 - 1
 
-// An Algorithm is a configuration that decides on states S. C is the configuration's
-// own type, a pointer. A configuration does not change once it is made.
+// An Algorithm is the configuration of an algorithm for one rate. It decides by states of type
+// S. C is the configuration's own type, a pointer. A configuration never changes.
 type Algorithm[S, C any] interface {
-	// Step takes n units, at least 1, for the key with state s, or says why not. It
-	// changes s only if it grants them and charge is set. A now before the last
-	// charge counts as the time of that charge. What s owes drains at the pace of
-	// pace: that is this configuration itself, except for a debt that keys of
-	// several rates share. delay is how long to hold a request that is granted.
+	// Step decides on n units, at least 1, for the key with state s. It changes s
+	// only if it grants them and charge is set. A now before the last charge counts
+	// as the time of that charge. The debt of s drains at the rate of pace: that is
+	// this configuration itself, except for a debt that keys of several rates
+	// share. delay is how long the caller should hold a granted request.
 	Step(s *S, pace C, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration)
 
-	// Carry makes s, which drained at the pace of from until now, a state that
-	// drains at the pace of this configuration. What is owed stays owed.
+	// Carry brings s to the rate of this configuration: until now s drained at the
+	// rate of from, and from now on it drains at this one. Its debt stays the same.
+	// It is the first step of a change of the rate; Resize is the second.
 	Carry(s *S, from C, now keytable.Instant)
 
-	// Resize makes s, a state of the limit of from and the pace of this
-	// configuration, one of its limit too. The key keeps what it has used: it may
-	// have more than before only because a higher limit leaves more beside that.
+	// Resize brings s, after Carry, from the limit of from to that of this
+	// configuration. The key keeps what it has used: it can have more left than
+	// before only by as much as the limit of a window or log is higher.
 	Resize(s *S, from C)
 
-	// Slower reports whether a debt drains slower than under the configuration
-	// than.
+	// Slower reports whether a debt drains more slowly under this configuration
+	// than under the configuration than.
 	Slower(than C) bool
 
 	// Charged returns the instant at which s was charged last.
 	Charged(s *S) keytable.Instant
 
-	// GiveBack takes back a charge of n units that was made at then, as far as they
-	// have not drained.
+	// GiveBack takes back a charge of n units that was made at then, except for what
+	// has drained since.
 	GiveBack(s *S, then keytable.Instant, n int64)
 
-	// Algorithm is what the table of states asks.
+	// The methods that the table of states calls.
 	keytable.Algorithm[S]
 }
 
-// A Verdict is what a step finds.
+// A Verdict is the answer of a step.
 type Verdict struct {
-	Limit      int64         // units that could ever be granted at once
+	Limit      int64         // the largest number of units that could be granted at once
 	Left       int64         // units that would be granted now, after this decision
-	RetryAfter time.Duration // 0 if granted
-	ResetAfter time.Duration // until the key is as good as new
+	RetryAfter time.Duration // 0 if the units are granted
+	ResetAfter time.Duration // how long until the key is as if it had never been used
 }
 
-// Granted reports whether the units were there.
+// Granted reports whether the units are granted.
 func (v *Verdict) Granted() bool { return v.RetryAfter == 0 }

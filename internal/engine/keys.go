@@ -7,28 +7,30 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Keys are the keys of one rule and what each has used. Their methods do not say by which
-// algorithm, so that rules of several can take part in one decision.
+// Keys are the keys of one rule and what each has used. The interface is the same for all
+// algorithms, so that rules of several algorithms can take part in one decision.
 type Keys interface {
-	// Decide takes n units for the key with hash h, at the rate of tier. It is the
-	// whole decision where one rule decides by itself. For began see [Settle].
+	// Decide decides on n units for the key with hash h, at the rate of tier, and
+	// takes them if they are granted. It is the whole decision if the rule is the
+	// only one. For began see [Settle].
 	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (Verdict, time.Duration)
 
-	// Ask looks at the key, or takes n units from it, at now; see [Intent].
+	// Ask decides on n units for the key with hash h at now, at the rate that want
+	// asks for. do says whether it takes them.
 	Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration)
 
-	// GiveBack takes back a charge of n units that was made at then, and answers as
-	// for a look at that instant.
+	// GiveBack takes back a charge of n units that was made at then. It returns the
+	// answer to a request for n units at that instant, and takes none.
 	GiveBack(h keytable.Hash, then keytable.Instant, n int64) (Verdict, time.Duration)
 
-	// Remember makes the key one that has remaining units left.
+	// Remember gives the key with hash h a state in which remaining units are left.
 	Remember(h keytable.Hash, want Wanted, remaining int64)
 
-	// Reset makes the key as good as new.
+	// Reset makes the key with hash h as if it had never been used.
 	Reset(h keytable.Hash)
 
-	// Change returns a function that makes r the rates in force from now on, or the
-	// problem with them. Calls of Change and of that function are made one at a time.
+	// Change returns a function that makes r the rates of the keys, or the error if
+	// r is invalid. Change and that function are called one at a time.
 	Change(r Rates) (commit func(now keytable.Instant), err error)
 
 	// Len returns how many keys have a state.
@@ -37,36 +39,38 @@ type Keys interface {
 	// Counts returns the totals of all decisions.
 	Counts() keytable.Counts
 
-	// lock returns the shard of h, locked. now is a reading of the machine's clock,
-	// if that is what the rule reads, and is returned as the latest one that the
-	// shard has seen.
+	// lock locks the shard of h and returns it. If the rule reads the machine's
+	// clock, now is a reading of it. lock returns the later one of now and the
+	// latest reading that the shard has seen. With another clock, it returns now.
 	lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant)
 }
 
-// A lockedShard is a locked shard of the keys of any rule.
+// A lockedShard is a locked shard of the keys of a rule.
 type lockedShard interface {
-	// step takes n units from the key with hash h, at the rate that want asks for.
+	// step decides on n units for the key with hash h, at the rate that want asks
+	// for. do says whether it takes them.
 	step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration)
 
-	// refusal returns why the rate that want asks for is not granted, and the rule's
-	// own is in its place, or nil.
+	// refusal returns the error for the rate that want asks for, if the rule's own
+	// rate is used in its place. Otherwise it returns nil.
 	refusal(want Wanted) error
 
 	// charged returns the instant at which the key with hash h was charged last.
 	charged(h keytable.Hash) keytable.Instant
 
-	// finish counts the decision and unlocks the shard; see keytable.Shard.Finish.
+	// finish counts the decision as t says and unlocks the shard; see
+	// keytable.Shard.Finish.
 	finish(now keytable.Instant, t keytable.Tally)
 }
 
-// An Intent is what a step is to do.
+// An Intent says what a step may change.
 type Intent uint8
 
-// What a step may do.
+// The values of an Intent.
 const (
-	Look  Intent = iota // change nothing
-	Probe               // change nothing but the rate that the key is at
-	Take                // charge the key, if it has enough
+	Look  Intent = iota // nothing
+	Probe               // the rate under which the key's state is kept
+	Take                // that rate, and the key is charged if the units are granted
 )
 
 // ratedKeys implements Keys for one algorithm.
@@ -75,10 +79,11 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 	table     *keytable.Table[ratedState[S], *ratePlans[S, C]]
 	configure func(Rate) (C, error)
 	refusals  *Refusals
-	plans     *ratePlans[S, C] // used by Change alone; each shard has its own
+	plans     *ratePlans[S, C] // for Change only; each shard has a copy of the pointer
 }
 
-// NewKeys returns the keys of a rule that grants r, at most maxKeys of them.
+// NewKeys returns the keys of a rule with the rates r. At most maxKeys of them have a state
+// of their own. configure makes the configuration of the algorithm for a rate.
 func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, configure func(Rate) (C, error), refusals *Refusals) (Keys, error) {
 	plans, err := newRatePlans[S](r, configure, refusals)
 	if err != nil {
@@ -88,7 +93,8 @@ func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, config
 	return &ratedKeys[S, C]{t, table, configure, refusals, plans}, nil
 }
 
-// Decide is, for a rule, what [Limiter.Decide] is for a limiter.
+// Decide does for a rule what [Limiter.Decide] does for a limiter: the difference is that it
+// finds the plan for the tier. The two stay side by side, because joined they would be slower.
 func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration) {
 	now := began
 	if k.time.clock == nil && now == 0 {
@@ -130,7 +136,7 @@ func (k *ratedKeys[S, C]) GiveBack(h keytable.Hash, then keytable.Instant, n int
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	state, p := (*ratedShard[S, C])(shard).chargedTo(h), shard.Algorithm.base
-	if at := shard.Algorithm.of(state); at != nil { // else the key was reset meanwhile
+	if at := shard.Algorithm.planOf(state); at != nil { // it is nil if the key was reset meanwhile
 		p = at
 		p.config.GiveBack(&state.state, then, n)
 		shard.CountGivenBack()

@@ -7,16 +7,17 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Limiter decides for the keys of one limiter, which are all at one rate.
+// A Limiter decides for the keys of one limiter, which all have the same rate.
 //
-// The zero Limiter is not ready for use.
+// The zero Limiter is not ready for use: call Init first.
 type Limiter[S any, C Algorithm[S, C]] struct {
 	time   Timeline
 	table  *keytable.Table[S, C]
-	config C // used by SetConfig alone; each shard has its own copy, guarded by its lock
+	config C // for SetConfig only; each shard has a copy, guarded by the shard's lock
 }
 
-// Init makes l ready to decide by config, on the clock of t, for at most maxKeys keys.
+// Init makes l ready to decide by config, on the clock of t. At most maxKeys keys have a state
+// of their own.
 func (l *Limiter[S, C]) Init(t Timeline, config C, maxKeys int) {
 	l.time, l.config = t, config
 	l.table = keytable.New[S](config, maxKeys)
@@ -28,12 +29,13 @@ func (l *Limiter[S, C]) Time() *Timeline { return &l.time }
 // Ready reports whether Init was called.
 func (l *Limiter[S, C]) Ready() bool { return l.table != nil }
 
-// Decide takes n units, at least 1, for key, and charges them if charge is set. This is
-// the way of every decision of a limiter by itself: a shard's lock, one reading of the
-// clock, the key's state, the algorithm's step.
+// Decide decides on n units, at least 1, for key, and takes them if they are granted and
+// charge is set. It locks the key's shard, reads the clock once, finds the key's state and
+// calls the algorithm's Step.
 func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, delay time.Duration) {
-	// The machine's clock never steps back, so it is read before the lock, and
-	// the shard keeps the order of time. Any other is read under the lock.
+	// The machine's clock never steps back. It is read before the lock is taken,
+	// so that the lock is held for a shorter time; Latest then returns a later
+	// reading if the shard has seen one. Any other clock is read under the lock.
 	var now keytable.Instant
 	if l.time.clock == nil {
 		now = keytable.InstantAt(time.Since(l.time.start))
@@ -61,8 +63,9 @@ func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, del
 	return v, delay
 }
 
-// admit charges n units at now to the key with hash h, which has no state yet: to a
-// state of its own, or, at the bound on keys, to what it shares with others.
+// admit charges n units at now to the key with hash h, which has no state yet. It charges a
+// new state of the key or, if the table has no room for one, the debt that the keys without
+// a state share.
 func admit[S any, C Algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Hash, now keytable.Instant, n int64) (Verdict, time.Duration) {
 	state := shard.Newcomer(now)
 	v, delay := shard.Algorithm.Step(state, shard.Algorithm, now, n, true)
@@ -73,10 +76,8 @@ func admit[S any, C Algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Has
 	return shard.Algorithm.Step(owed, shard.Algorithm, now, n, true)
 }
 
-// Claim looks whether n units are there for the key with hash h. It takes them if so, if
-// turn says that it is the caller's turn, and if the Delay is within patience. It returns
-// the verdict, the reading of the clock that it was made at, and how long the units, and
-// after them their Delay, are away.
+// Claim is one try of a waiter to take n units for the key with hash h. It takes them if they
+// are granted, turn is set, and their Delay is at most patience. Otherwise it changes nothing.
 func (l *Limiter[S, C]) Claim(h keytable.Hash, n int64, turn bool, patience time.Duration) (c Claim) {
 	shard := l.table.Lock(h)
 	defer shard.Unlock()
@@ -108,24 +109,25 @@ func (l *Limiter[S, C]) Claim(h keytable.Hash, n int64, turn bool, patience time
 	return c
 }
 
-// A Claim is one try of a waiter.
+// A Claim is the answer to one try of a waiter.
 type Claim struct {
-	Verdict                    // of the try
-	Delay     time.Duration    // how long to hold what was granted
-	Now       keytable.Instant // the reading of the clock that the try was made at
+	Verdict
+	Delay     time.Duration    // how long to hold the request, if it is granted
+	Now       keytable.Instant // the reading of the clock that decided
 	Taken     bool             // whether the units were taken
-	DelayThen time.Duration    // of a denied try: the Delay if it were made again when it would be granted
+	DelayThen time.Duration    // if it is denied: the Delay that it would have after RetryAfter
 }
 
-// Reset makes the key with hash h as good as new.
+// Reset makes the key with hash h as if it had never been used.
 func (l *Limiter[S, C]) Reset(h keytable.Hash) {
 	shard := l.table.Lock(h)
 	shard.Reset(h)
 	shard.Unlock()
 }
 
-// SetConfig makes all keys work by config from one instant between call and return. It
-// reports whether config is another than before. Its callers take turns.
+// SetConfig makes config the configuration for all keys, at one instant between call and
+// return. It returns false, and changes nothing, if config equals the one before. It must
+// not be called concurrently.
 func (l *Limiter[S, C]) SetConfig(config C) bool {
 	from, now := l.config, l.time.Now()
 	if reflect.DeepEqual(config, from) {

@@ -9,13 +9,13 @@ import (
 // A ratedState is the state of one key of a rule.
 type ratedState[S any] struct {
 	state S
-	plan  uint32 // the id of the plan that state was written under; 0 if it never was
+	plan  uint32 // the id of the plan that state was last written under; 0 if it is unused
 }
 
-// A tableShard is a shard of the keys of a rule, as the table knows it.
+// A tableShard is a shard of the table of a rule's keys.
 type tableShard[S any, C Algorithm[S, C]] = keytable.Shard[ratedState[S], *ratePlans[S, C]]
 
-// A ratedShard is a tableShard that decides.
+// A ratedShard is a tableShard with the methods of a lockedShard.
 type ratedShard[S any, C Algorithm[S, C]] tableShard[S, C]
 
 func (s *ratedShard[S, C]) step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {
@@ -39,10 +39,11 @@ func (s *ratedShard[S, C]) refusal(want Wanted) error {
 
 func (s *ratedShard[S, C]) charged(h keytable.Hash) keytable.Instant {
 	state := s.chargedTo(h)
-	return s.Algorithm.of(state).config.Charged(&state.state)
+	return s.Algorithm.planOf(state).config.Charged(&state.state)
 }
 
-// chargedTo returns the state that the key with hash h is charged to.
+// chargedTo returns the state that the key with hash h is charged to: its own or, if it has
+// none, the debt that the keys without a state share.
 func (s *ratedShard[S, C]) chargedTo(h keytable.Hash) *ratedState[S] {
 	shard := (*tableShard[S, C])(s)
 	state := shard.Find(h)
@@ -56,17 +57,17 @@ func (s *ratedShard[S, C]) finish(now keytable.Instant, t keytable.Tally) {
 	(*tableShard[S, C])(s).Finish(now, t)
 }
 
-// of returns the plan that s was written under, or nil.
-func (ps *ratePlans[S, C]) of(s *ratedState[S]) *ratePlan[C] {
+// planOf returns the plan that s was written under, or nil if s is unused.
+func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[C] {
 	if s.plan == 0 {
 		return nil
 	}
 	return (*ps.byID.Load())[s.plan-1]
 }
 
-// step takes n units at plan p for the key with hash h, whose state is s, or nil if it has
-// none. If s was written under another plan, it is brought to p first, and stays so if the
-// step may change that, whatever the answer.
+// step decides on n units at the rate of p for the key with hash h. s is the key's state, or
+// nil if it has none. If s was written under another plan, it is first brought to p. Unless
+// do is Look, it stays brought to p, also if the units are denied.
 func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
 	switch {
 	case s == nil && do == Take:
@@ -75,7 +76,7 @@ func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h key
 		owed, seen := shard.Owed(now)
 		return ps.stepShared(shard, owed, p, seen, n, false)
 	}
-	if from := ps.of(s); from != nil && from != p {
+	if from := ps.planOf(s); from != nil && from != p {
 		if do == Look {
 			s = shard.Scratch(*s)
 		}
@@ -87,12 +88,11 @@ func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h key
 	return v, delay
 }
 
-// adopt brings s from one plan to another. Nobody has said at which instant since the
-// last charge the other came into force, so the time since then counts at the slower of
-// the two.
+// adopt brings s from one plan to another. It is not known when, since the last charge, the
+// other plan came into force, so the time since then counts at the slower of the two rates.
 func (ps *ratePlans[S, C]) adopt(s *ratedState[S], from, to *ratePlan[C], now keytable.Instant) {
 	if to.config.Slower(from.config) {
-		to.config.Carry(&s.state, from.config, 0) // a now before its last charge: nothing drains
+		to.config.Carry(&s.state, from.config, 0) // 0 is before the last charge, so nothing drains
 		to.config.Carry(&s.state, to.config, now)
 	} else {
 		to.config.Carry(&s.state, from.config, now)
@@ -109,7 +109,7 @@ func (ps *ratePlans[S, C]) takeUnseen(shard *tableShard[S, C], h keytable.Hash, 
 		return v, delay
 	}
 	state := shard.Newcomer(seen)
-	if from := ps.of(state); from != nil && from != p {
+	if from := ps.planOf(state); from != nil && from != p {
 		p.config.Carry(&state.state, from.config, seen)
 	}
 	v, delay = p.config.Step(&state.state, p.config, seen, n, true)
@@ -120,10 +120,11 @@ func (ps *ratePlans[S, C]) takeUnseen(shard *tableShard[S, C], h keytable.Hash, 
 	return ps.stepShared(shard, owed, p, seen, n, true)
 }
 
-// share makes owed, a copy of the debt that keys without a state share, the debt that a
-// key at plan p finds: it drains at the slowest pace of those who share it.
+// share changes owed, a copy of the debt that the keys without a state share, so that a key
+// at plan p can be decided by it. A shared debt drains at the slowest rate of the keys that
+// share it.
 func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[C], now keytable.Instant) {
-	from := ps.of(owed)
+	from := ps.planOf(owed)
 	switch {
 	case from == nil || from == p:
 		owed.plan = p.id
@@ -136,15 +137,17 @@ func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[C], now keytab
 	}
 }
 
-// stepShared takes n units at plan p for a key without a state.
+// stepShared decides on n units at plan p for a key without a state, by the debt owed that
+// such keys share.
 func (ps *ratePlans[S, C]) stepShared(shard *tableShard[S, C], owed *ratedState[S], p *ratePlan[C], now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration) {
 	s := shard.Scratch(*owed)
 	ps.share(s, p, now)
-	v, delay = p.config.Step(&s.state, ps.of(s).config, now, n, charge)
-	v.Left = max(v.Left, 0) // the keys may owe more together than fits into this key's burst
-	if from := ps.of(owed); from != nil && from.id != s.plan && v.RetryAfter != 0 && n <= v.Limit {
-		// It would drain slower with this key among those who share it. But once
-		// nothing is owed any more, nobody shares it.
+	v, delay = p.config.Step(&s.state, ps.planOf(s).config, now, n, charge)
+	v.Left = max(v.Left, 0) // together, the keys may owe more than this key's burst
+	if from := ps.planOf(owed); from != nil && from.id != s.plan && v.RetryAfter != 0 && n <= v.Limit {
+		// This key is slower than those that share the debt, so RetryAfter is for a
+		// debt that drains at this key's rate. But the key has not joined them: the
+		// debt drains at their rate, and once it is 0, the key finds none.
 		others, _ := from.config.Step(&owed.state, from.config, now, 1, false)
 		v.RetryAfter = min(v.RetryAfter, others.ResetAfter)
 		v.ResetAfter = min(v.ResetAfter, others.ResetAfter)
@@ -157,22 +160,22 @@ func (ps *ratePlans[S, C]) stepShared(shard *tableShard[S, C], owed *ratedState[
 
 // Idle reports whether s equals the state of a key that has never been used.
 func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
-	p := ps.of(s)
+	p := ps.planOf(s)
 	return p == nil || p.config.Idle(&s.state, now)
 }
 
 // Inherit returns the state that a key starts from when it leaves the shared debt s.
 func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) ratedState[S] {
-	if p := ps.of(s); p != nil {
+	if p := ps.planOf(s); p != nil {
 		return ratedState[S]{p.config.Inherit(&s.state, now), s.plan}
 	}
 	return ratedState[S]{}
 }
 
-// successors returns which plan of ps each plan of old has become, when the rule's rates
-// are changed: that of the rule's own rate and those of its tiers. A plan of old that
-// several tiers had, and that has become several, is not among them: a key under it
-// is at whichever rate it asks for next, unannounced.
+// successors returns, for a change of the rule's rates, which plan of ps follows each plan of
+// old, by id. The rule's own rate follows its own rate, and the rate of each tier that of the
+// same tier. A plan of old that several tiers shared, and that different plans follow, is
+// left out: it is not known from which tier a key under that plan came.
 func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan[C] {
 	became := map[uint32]*ratePlan[C]{old.base.id: ps.base}
 	ambiguous := make(map[uint32]bool)
@@ -189,17 +192,17 @@ func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan
 	return became
 }
 
-// retag makes s, a state under the plans old until now, one under ps; successors says
-// what they have become.
+// retag brings s, a state under the plans old until now, to a plan of ps. successors are the
+// plans that follow those of old. shared is set if several keys share s.
 //
-//	s                          rates of the rule        becomes
-//	never written              one, before and after    the successor of the old rate
-//	never written              several                  stays: nobody knows whose it was
-//	written under a plan       any                      its successor, or the same rate
-//	shared by several keys     several                  the slowest of them all
+//	s                        rates of the rule        plan of s afterwards
+//	unused                   one, before and after    the successor of the old rate
+//	unused                   several                  none: s stays as it is
+//	written under a plan     any                      its successor, or that of the same rate
+//	shared by several keys   several                  the slowest of all that the keys may have
 func (ps *ratePlans[S, C]) retag(s *ratedState[S], old *ratePlans[S, C], successors map[uint32]*ratePlan[C], now keytable.Instant, shared bool) {
 	oneRate := ps.hasOneRate() && old.hasOneRate()
-	from := old.of(s)
+	from := old.planOf(s)
 	if from == nil {
 		if !oneRate {
 			return
@@ -209,7 +212,7 @@ func (ps *ratePlans[S, C]) retag(s *ratedState[S], old *ratePlans[S, C], success
 	to := successors[from.id]
 	if to == nil {
 		var err error
-		if to, err = ps.at(from.rate); err != nil { // a window of another length
+		if to, err = ps.planFor(from.rate); err != nil { // its window has another length
 			to = ps.base
 		}
 	}
@@ -226,12 +229,13 @@ func (ps *ratePlans[S, C]) retag(s *ratedState[S], old *ratePlans[S, C], success
 	}
 }
 
-// slowest returns the plan at which a debt drains that keys share who may be at any
-// rate: to is what from, the slowest of theirs, has become. Each of their plans may have
-// become slower than that one, and rates that requests had asked for have stayed.
+// slowest returns the plan for a shared debt after a change of the rule's rates. from was the
+// slowest plan of the keys that share it, and to is its successor. Other plans of these keys
+// may have successors that are slower than to. So slowest returns the slowest of to, of all
+// plans of the rule and, if requests could ask for rates of their own, of from's rate.
 func (ps *ratePlans[S, C]) slowest(to, from *ratePlan[C], hadGrown bool) *ratePlan[C] {
 	if hadGrown {
-		if same, err := ps.at(from.rate); err == nil && same.config.Slower(to.config) {
+		if same, err := ps.planFor(from.rate); err == nil && same.config.Slower(to.config) {
 			to = same
 		}
 	}

@@ -9,20 +9,20 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// maxPlans bounds how many distinct rates a rule grants, from one change of the
-// rule to the next.
+// maxPlans is the largest number of distinct rates of a rule, from one change of the rule to
+// the next.
 const maxPlans = 1 << 16
 
-// A Rate is what a limit is: Requests units granted every Per, and at most Burst at
-// once; a Burst of 0 means Requests.
+// A Rate is a limit: Requests units are granted every Per, and at most Burst units at once. A
+// Burst of 0 means Requests. It has the fields of the Rate of the root package.
 type Rate struct {
 	Requests int           // at least 1
 	Per      time.Duration // above 0
 	Burst    int           // at least 0
 }
 
-// reduced returns the rate with the smallest Requests and Per that a bucket cannot tell
-// from r. r is valid.
+// reduced returns the rate with the smallest Requests and Per that means the same as r to a
+// bucket. r is valid.
 func (r Rate) reduced() Rate {
 	burst := r.Burst
 	if burst == 0 {
@@ -32,41 +32,41 @@ func (r Rate) reduced() Rate {
 	return Rate{r.Requests / int(d), r.Per / time.Duration(d), burst}
 }
 
-// Rates are what the keys of one rule are granted.
+// Rates are the rates of one rule.
 type Rates struct {
-	Base    Rate            // where nothing else is asked for
+	Base    Rate            // the rule's own rate
 	Tiers   map[string]Rate // by name
 	MayGrow bool            // whether a request may ask for a rate that is not among them
-	SamePer bool            // whether that must have the Per of Base
-	Windows bool            // whether Per is the length of a window, not a part of a quotient
+	SamePer bool            // whether that rate must have the Per of Base
+	Windows bool            // whether 10 per second and 20 per 2 seconds differ, as windows do
 }
 
-// Refusals make the errors that say why a rate is not granted.
+// Refusals make the errors for a rate that a request asks for and does not get.
 type Refusals struct {
-	OtherPer func(Rate) error // its Per is not that of the rule
+	OtherPer func(Rate) error // the rate's Per is not that of the rule
 	TooMany  func(Rate) error // the rule has too many rates already
 }
 
-// Wanted says at which rate a request is to be decided: at Rate if that is set, else at
-// that of Tier, else at the rule's own.
+// Wanted says at which rate a request is decided: at Rate if that is not nil; otherwise at the
+// rate of Tier if the rule has that tier; otherwise at the rule's own rate.
 type Wanted struct {
-	Tier string // name of a tier of the rule, or of none
+	Tier string // may be a name that is no tier of the rule
 	Rate *Rate  // may be nil
 }
 
-// A ratePlan is one of the rates of a rule, ready to decide by.
+// A ratePlan is one of the rates of a rule, with its configuration ready to decide by.
 type ratePlan[C any] struct {
-	id     uint32 // its place among the rule's plans, from 1 on
-	rate   Rate   // of the rates that mean the same, the reduced one
+	id     uint32 // 1 for the first plan of the rule, and so on
+	rate   Rate   // reduced, if the algorithm is a bucket
 	config C
 }
 
-// ratePlans are the plans of one rule: of its own rate, of its tiers, and of the rates
-// that requests have asked for. Each shard works by one ratePlans, and is handed another
+// ratePlans are the plans of one rule: for its own rate, for those of its tiers, and for the
+// rates that requests have asked for. Each shard decides by one ratePlans, and gets another
 // one when the rule is changed.
 //
-// A plan is added when its rate is first met, and never dropped. It is found without
-// a lock.
+// A plan is added when a request first asks for its rate, and never removed. Finding a plan
+// takes no lock.
 type ratePlans[S any, C Algorithm[S, C]] struct {
 	rates     Rates
 	refusals  *Refusals
@@ -77,41 +77,40 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	mu    sync.Mutex // held while an entry is added
 	count int        // entries; guarded by mu
 
-	byID    atomic.Pointer[[]*ratePlan[C]]
-	entries atomic.Pointer[[]atomic.Pointer[rateEntry[C]]] // open-addressed by rate, at most half full
+	byID    atomic.Pointer[[]*ratePlan[C]]                 // plan number id is at index id-1
+	entries atomic.Pointer[[]atomic.Pointer[rateEntry[C]]] // a hash table, open-addressed by rate and at most half full
 }
 
-// A rateEntry says which plan a rate has. Rates that mean the same have one plan.
+// A rateEntry says which plan a rate has. Rates that mean the same share one plan.
 type rateEntry[C any] struct {
 	rate Rate
 	plan *ratePlan[C]
 }
 
-// newRatePlans returns the plans of a rule that grants r, or the problem with one of its
-// rates.
+// newRatePlans returns the plans of a rule with the rates r, or the error if one is invalid.
 func newRatePlans[S any, C Algorithm[S, C]](r Rates, configure func(Rate) (C, error), refusals *Refusals) (ps *ratePlans[S, C], err error) {
 	ps = &ratePlans[S, C]{rates: r, configure: configure, refusals: refusals}
 	ps.byID.Store(new([]*ratePlan[C]))
 	entries := make([]atomic.Pointer[rateEntry[C]], 2)
 	ps.entries.Store(&entries)
-	if ps.base, err = ps.at(r.Base); err != nil {
+	if ps.base, err = ps.planFor(r.Base); err != nil {
 		return nil, err
 	}
 	if len(r.Tiers) > 0 {
 		ps.tiers = make(map[string]*ratePlan[C], len(r.Tiers))
 	}
 	for tier, rate := range r.Tiers {
-		if ps.tiers[tier], err = ps.at(rate); err != nil {
+		if ps.tiers[tier], err = ps.planFor(rate); err != nil {
 			return nil, err
 		}
 	}
 	return ps, nil
 }
 
-// hasOneRate reports whether there is one plan, and can be no other.
+// hasOneRate reports whether the rule can have no other rate than its own.
 func (ps *ratePlans[S, C]) hasOneRate() bool { return ps.tiers == nil && !ps.rates.MayGrow }
 
-// ofTier returns the plan of a tier, or that of the rule's own rate if there is no such
+// ofTier returns the plan of a tier, or that of the rule's own rate if the rule has no such
 // tier.
 func (ps *ratePlans[S, C]) ofTier(tier string) *ratePlan[C] {
 	if ps.tiers != nil {
@@ -122,21 +121,22 @@ func (ps *ratePlans[S, C]) ofTier(tier string) *ratePlan[C] {
 	return ps.base
 }
 
-// pick returns the plan for want. If that asks for an invalid rate, it is the plan of
-// the rule's own, and err says why.
+// pick returns the plan that want asks for. If it asks for a rate that the rule cannot use,
+// pick returns the plan of the rule's own rate, and err says why.
 func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[C], err error) {
 	if want.Rate == nil {
 		return ps.ofTier(want.Tier), nil
 	}
-	if p, err = ps.at(*want.Rate); err != nil {
+	if p, err = ps.planFor(*want.Rate); err != nil {
 		return ps.base, err
 	}
 	return p, nil
 }
 
-// at returns the plan of rate.
-func (ps *ratePlans[S, C]) at(rate Rate) (*ratePlan[C], error) {
-	if p := ps.known(rate); p != nil {
+// planFor returns the plan for rate, and adds it if there is none yet. It returns an error if the
+// rule cannot use the rate.
+func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[C], error) {
+	if p := ps.knownPlan(rate); p != nil {
 		return p, nil
 	}
 	config, err := ps.configure(rate)
@@ -152,7 +152,7 @@ func (ps *ratePlans[S, C]) at(rate Rate) (*ratePlan[C], error) {
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	p, byID := ps.known(same), *ps.byID.Load()
+	p, byID := ps.knownPlan(same), *ps.byID.Load()
 	switch {
 	case p == nil && len(byID) >= maxPlans, ps.count >= 2*maxPlans:
 		return nil, ps.refusals.TooMany(rate)
@@ -166,17 +166,17 @@ func (ps *ratePlans[S, C]) at(rate Rate) (*ratePlan[C], error) {
 	return p, nil
 }
 
-// known returns the plan that rate is known to have, or nil.
-func (ps *ratePlans[S, C]) known(rate Rate) *ratePlan[C] {
-	if e := place(*ps.entries.Load(), rate).Load(); e != nil {
+// knownPlan returns the plan for rate if there is an entry for it, or nil.
+func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[C] {
+	if e := slot(*ps.entries.Load(), rate).Load(); e != nil {
 		return e.plan
 	}
 	return nil
 }
 
-// addLocked notes that rate has the plan p. It must be called with ps.mu held.
+// addLocked adds an entry for rate with the plan p. The caller holds ps.mu.
 func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[C]) {
-	if ps.known(rate) != nil {
+	if ps.knownPlan(rate) != nil {
 		return
 	}
 	entries := *ps.entries.Load()
@@ -184,18 +184,19 @@ func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[C]) {
 		entries = make([]atomic.Pointer[rateEntry[C]], 2*len(entries))
 		for i := range *ps.entries.Load() {
 			if e := (*ps.entries.Load())[i].Load(); e != nil {
-				place(entries, e.rate).Store(e)
+				slot(entries, e.rate).Store(e)
 			}
 		}
 	}
-	place(entries, rate).Store(&rateEntry[C]{rate, p})
+	slot(entries, rate).Store(&rateEntry[C]{rate, p})
 	ps.entries.Store(&entries)
 }
 
 var rateSeed = maphash.MakeSeed()
 
-// place returns where the entry of rate is, or is to be put.
-func place[C any](entries []atomic.Pointer[rateEntry[C]], rate Rate) *atomic.Pointer[rateEntry[C]] {
+// slot returns the slot of entries that has the entry for rate or, if there is none, the free
+// slot for it.
+func slot[C any](entries []atomic.Pointer[rateEntry[C]], rate Rate) *atomic.Pointer[rateEntry[C]] {
 	for i := maphash.Comparable(rateSeed, rate); ; i++ {
 		at := &entries[i&uint64(len(entries)-1)]
 		if e := at.Load(); e == nil || e.rate == rate {

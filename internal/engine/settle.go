@@ -7,53 +7,54 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Part is what one rule has to say in a decision.
+// A Part is one rule in a decision: what it is asked, and its answer.
 //
-// A Part without Keys takes part with the Verdict that it already has: something else
-// has answered for its rule.
+// A Part without Keys has its answer already, from a failure policy or another limiter. It
+// takes part in the decision with that.
 type Part struct {
-	Keys   Keys          // those of the rule, or nil
-	Hash   keytable.Hash // of the key
+	Keys   Keys          // the keys of the rule, or nil
+	Hash   keytable.Hash // of the key that the request takes from
 	Want   Wanted        // the rate to decide at
-	Shadow bool          // it never denies the others, and is charged if it fits and they allow
+	Shadow bool          // never denies the request; charged if it grants and the request passes
 
-	shard lockedShard // that of the key, while it is locked
+	shard lockedShard // the key's shard while it is locked, otherwise nil
 
 	Verdict                  // the answer
 	Delay   time.Duration    // how long to hold the request, if it is granted
-	Then    keytable.Instant // when the key was charged, if Order.Revocable
-	Err     error            // why the wanted rate was not granted
+	Then    keytable.Instant // when the key was charged, if Order.Revocable is set
+	Err     error            // why the rule's own rate was used and not the one in Want, or nil
 }
 
-// An Order is what a decision is to do.
+// An Order says what a decision is to do.
 type Order struct {
 	N         int64         // units, at least 1
 	Within    time.Duration // a request with a longer Delay is not charged; see [AnyDelay]
-	Take      bool          // or only look
-	Revocable bool          // whether what is taken may be given back
-	AskAgain  bool          // whether a denial is no decision, as the caller will ask again
+	Take      bool          // whether to charge; otherwise, the decision only looks
+	Revocable bool          // whether the caller may give units back
+	AskAgain  bool          // whether a denied caller will try again, so that a denial is not counted
 }
 
-// AnyDelay is an Order's Within where any Delay will do.
+// AnyDelay is the value of Order.Within for a request that is charged whatever its Delay.
 const AnyDelay time.Duration = math.MaxInt64
 
-// An Outcome is what a decision comes to.
+// An Outcome is the result of a decision.
 type Outcome struct {
 	Now       keytable.Instant // the one reading of the clock
-	DelayThen time.Duration    // of a denial that is asked again: the Delay when it would pass
-	Passes    bool             // whether all rules that are no shadows grant the request
-	Late      bool             // whether it passes, but was not charged as a Delay is too long
+	DelayThen time.Duration    // if denied, and Order.AskAgain: the Delay when it would be granted
+	Passes    bool             // whether all parts that are no shadows grant the request
+	Late      bool             // whether it passes, but was not charged because of a Delay beyond Within
 }
 
-// Settle decides by all parts at once. It locks their keys, in the order of parts, which
-// must be the same in all decisions; reads the clock once; asks all; and charges all that
-// fit if every part that is no shadow fits, or else none. Each shard then learns of the
-// reading, so that time follows the order of its lock.
+// Settle decides by all parts at once. It locks their keys in the order of parts, which must be
+// the same in all decisions. It reads the clock once and asks all parts. If every part that is
+// no shadow grants the request, it charges every part that grants it; otherwise it charges
+// none. Then it tells each shard the reading, so that no later decision of the shard goes by an
+// earlier one.
 //
-// began is a reading of the machine's clock that was made for this decision, or 0; it is
-// not used if t has another clock.
+// began is a reading of the machine's clock that was made for this decision, or 0 if there is
+// none. It is not used if t has another clock.
 func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outcome {
-	now, last := began, -1 // last is the last part that is no shadow
+	now, last := began, -1 // last is the index of the last part that is no shadow
 	if t.clock == nil && now == 0 {
 		now = keytable.InstantAt(time.Since(t.start))
 	}
@@ -84,7 +85,9 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 		if p.shard != nil {
 			do := ask
 			if i == last && passes && order.Take && order.Within == AnyDelay {
-				// If it denies now, no part has taken anything; if it grants, all do.
+				// All parts before it grant the request. So if this part
+				// grants it, all do, and if it denies it, none is charged:
+				// it can be charged in the same step.
 				do, taken = Take, i
 			}
 			p.Verdict, p.Delay = p.shard.step(p.Hash, p.Want, now, order.N, do)
@@ -123,8 +126,8 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 	return out
 }
 
-// readLocked reads the clock while all parts are locked. A clock that panics leaves them
-// unlocked, and the decision is counted nowhere.
+// readLocked reads the clock while the keys of all parts are locked. If the clock panics,
+// readLocked unlocks them, and the decision is not counted.
 func readLocked(t *Timeline, parts []Part) keytable.Instant {
 	panicked := true
 	defer func() {
@@ -139,12 +142,12 @@ func readLocked(t *Timeline, parts []Part) keytable.Instant {
 	return now
 }
 
-// tally returns what a decision counts as in the totals of a rule, if it is counted at
-// all. passes says whether the request does, and granted whether the rule alone would
+// tally returns what a decision counts as in the totals of a rule. counted says whether it is
+// counted at all, passes whether the request passes, and granted whether this rule alone would
 // grant it.
 func tally(counted, passes, granted, shadow bool) keytable.Tally {
 	switch {
-	case !counted || granted && !passes: // only other rules have denied it
+	case !counted || granted && !passes: // only other rules have denied the request
 		return keytable.Uncounted
 	case granted:
 		return keytable.Allowed
@@ -154,8 +157,8 @@ func tally(counted, passes, granted, shadow bool) keytable.Tally {
 	return keytable.Denied
 }
 
-// delayThen returns the Delay that a denied request would have at the instant at which
-// it would be granted.
+// delayThen returns the Delay that a denied request would have at the instant at which it would
+// be granted.
 func delayThen(parts []Part, now keytable.Instant, n int64) (delay time.Duration) {
 	var wait time.Duration
 	for i := range parts {

@@ -14,20 +14,19 @@ type Clock interface {
 	Now() time.Time
 }
 
-// An Alarm sets an alarm of a clock that is moved by hand: rings receives once the
-// clock has reached at, and stop gives the alarm up.
+// An Alarm sets an alarm of a clock that is moved by hand: rings receives once the clock has
+// reached at, and stop removes the alarm.
 type Alarm func(at time.Time) (rings <-chan time.Time, stop func())
 
-// A Timeline turns the readings of a limiter's clock into instants, and waits on that
-// clock.
+// A Timeline turns the readings of a limiter's clock into instants, and waits on that clock.
 type Timeline struct {
-	clock Clock // nil: the machine's monotonic clock
-	start time.Time
-	alarm Alarm // nil: the clock's After, or else a timer of the machine
+	clock Clock     // nil for the machine's monotonic clock
+	start time.Time // the reading of the clock when the timeline was made
+	alarm Alarm     // nil for the clock's After or, if it has none, a timer of the machine
 }
 
-// NewTimeline returns the timeline of c, or of the machine's monotonic clock if c is
-// nil. It reads the clock once. alarm may be nil.
+// NewTimeline returns the timeline of c, or of the machine's monotonic clock if c is nil. It
+// reads the clock once. alarm may be nil.
 func NewTimeline(c Clock, alarm Alarm) Timeline {
 	if c == nil {
 		return Timeline{start: time.Now()}
@@ -38,9 +37,9 @@ func NewTimeline(c Clock, alarm Alarm) Timeline {
 // Start returns the time at which the timeline was made.
 func (t *Timeline) Start() time.Time { return t.start }
 
-// Now reads the clock. Differences keep the monotonic reading where the clock has one,
-// so that a step of the wall clock does not reach the limiter, and saturate 292 years
-// from the start.
+// Now reads the clock. If the clock has a monotonic reading, the instant is made of that, so
+// that a step of the wall clock has no effect. An instant is at most 292 years from the start:
+// a reading beyond counts as that.
 func (t *Timeline) Now() keytable.Instant {
 	if t.clock == nil {
 		return keytable.InstantAt(time.Since(t.start))
@@ -48,8 +47,8 @@ func (t *Timeline) Now() keytable.Instant {
 	return keytable.InstantAt(t.clock.Now().Sub(t.start))
 }
 
-// nowLocked reads the clock while l is held, so that time follows the order of the
-// lock. A clock that panics leaves l unlocked.
+// nowLocked reads the clock while the caller holds l, so that decisions under l follow each
+// other in time. If the clock panics, nowLocked unlocks l.
 func (t *Timeline) nowLocked(l interface{ Unlock() }) keytable.Instant {
 	panicked := true
 	defer func() {
@@ -62,8 +61,8 @@ func (t *Timeline) nowLocked(l interface{ Unlock() }) keytable.Instant {
 	return now
 }
 
-// ring returns a channel that receives once d has passed since now, a reading of the
-// clock, and a function that gives the alarm up.
+// ring returns a channel that receives once d has passed since now, which is a reading of the
+// clock, and a function that removes the alarm.
 func (t *Timeline) ring(now keytable.Instant, d time.Duration) (rings <-chan time.Time, stop func()) {
 	if t.alarm != nil {
 		return t.alarm(t.start.Add(now.Duration()).Add(d))
@@ -77,13 +76,14 @@ func (t *Timeline) ring(now keytable.Instant, d time.Duration) (rings <-chan tim
 	return timer.C, func() { timer.Stop() }
 }
 
-// after sets an alarm by a clock whose After counts from the call instead of from now.
-// If such a clock is moved by hand between now and the call, the alarm would ring too
-// late, or never. So the alarm is set first and the clock read after that; if the clock
-// has moved, the alarm is set again. A clock that has moved at each of several readings,
-// but no further than the machine's, runs by itself: its alarm is late by the time that
-// a reading takes, and that is accepted. So is the alarm of a clock that never stops
-// moving.
+// after sets an alarm by set, the After of a clock, which counts from the call and not from
+// now. If the clock is moved by hand between now and the call, the alarm would ring too late or
+// never. So after sets the alarm first and reads the clock afterwards; if the clock has moved,
+// it sets the alarm again.
+//
+// A clock may also run by itself. after takes it to do so if the clock has moved at each of
+// several readings, but no further than the machine's. The alarm is then late by the time that
+// one reading takes, which is accepted. After 100 rounds, any alarm is accepted.
 func (t *Timeline) after(set func(time.Duration) <-chan time.Time, now keytable.Instant, d time.Duration) <-chan time.Time {
 	var rings <-chan time.Time
 	for round, running := 0, 0; round < 100 && running < 3; round++ {
@@ -102,8 +102,8 @@ func (t *Timeline) after(set func(time.Duration) <-chan time.Time, now keytable.
 	return rings
 }
 
-// Sleep waits until d has passed since now, a reading of the clock, or something comes
-// from wake. It returns ctx's error if ctx ends first.
+// Sleep waits until d has passed since now, which is a reading of the clock, or until wake
+// receives. It returns the error of ctx if ctx ends first.
 func (t *Timeline) Sleep(ctx context.Context, now keytable.Instant, d time.Duration, wake <-chan struct{}) error {
 	rings, stop := t.ring(now, d)
 	defer stop()
@@ -117,7 +117,8 @@ func (t *Timeline) Sleep(ctx context.Context, now keytable.Instant, d time.Durat
 	}
 }
 
-// Patience returns how long ctx allows to wait.
+// Patience returns how long a caller with ctx may wait: the time to the deadline of ctx, or
+// the longest Duration if it has none.
 func (t *Timeline) Patience(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -125,11 +126,11 @@ func (t *Timeline) Patience(ctx context.Context) time.Duration {
 	}
 	left := time.Until(deadline)
 	if left <= 0 && t.clock != nil {
-		// ctx has not ended, so its deadline is of another clock's time.
+		// ctx has not ended, so its deadline is not a time of the machine's clock.
 		left = deadline.Sub(t.clock.Now())
 	}
 	return left
 }
 
-// Machine reports whether the clock is the machine's.
+// Machine reports whether the clock is the machine's monotonic clock.
 func (t *Timeline) Machine() bool { return t.clock == nil }

@@ -6,49 +6,49 @@ import (
 	"time"
 )
 
-// Never stands for a wait that is longer than a time.Duration can hold, 292 years.
+// Never is the result for a wait that is longer than a time.Duration can hold, 292 years.
 const Never time.Duration = math.MaxInt64
 
-// A Level is an exact amount of tokens: whole tokens and a fraction.
+// A Level is an exact number of tokens: whole tokens and a fraction.
 //
-// Invariant: Whole >= 0 and 0 <= Frac < the unit of the bucket it belongs to.
+// Invariant: Whole >= 0 and 0 <= Frac < Unit of the bucket that the level belongs to.
 type Level struct {
-	Whole int64 // tokens, at most 2^32
-	Frac  int64 // parts of a token, of which unit make one
+	Whole int64 // whole tokens, at most 2^32
+	Frac  int64 // parts of a token; Unit parts are a token
 }
 
-// A Bucket is the arithmetic that token and leaky bucket share: a debt that
-// grows by what is taken and drains at an exact rational rate.
+// A Bucket is the arithmetic that token bucket and leaky bucket share: a debt that grows by the
+// tokens taken and drains at an exact rational rate.
 //
-// With Requests/Per reduced to gain/unit, a nanosecond drains exactly gain parts
-// of 1/unit token. Products take 128 bits, so nothing rounds and nothing
-// overflows, whatever the rate.
+// Gain/Unit is Requests/Per, reduced by their greatest common divisor. A token has Unit parts,
+// and each nanosecond drains exactly Gain parts. Products are computed in 128 bits, so nothing
+// is rounded and nothing overflows, whatever the rate.
 type Bucket struct {
 	Burst int64 // tokens
-	Gain  int64 // parts of a token drained in a nanosecond
-	Unit  int64 // parts in a token
+	Gain  int64 // parts of a token that a nanosecond drains
+	Unit  int64 // parts of a token in a token
 }
 
 // MaxBurst is the largest burst: a token bucket keeps whole tokens in 32 bits.
 const MaxBurst = math.MaxUint32
 
-// NewBucket returns the bucket that drains requests tokens every per nanoseconds and
-// holds burst of them. All three are positive, and burst is at most [MaxBurst].
+// NewBucket returns the bucket that drains requests tokens every per nanoseconds and holds
+// burst tokens. All three are positive, and burst is at most [MaxBurst].
 func NewBucket(requests, per, burst int64) Bucket {
 	d := GCD(requests, per)
 	return Bucket{Burst: burst, Gain: requests / d, Unit: per / d}
 }
 
-// Earned returns what drains in elapsed nanoseconds: hi·2^64 + lo parts of a token.
+// Earned returns how much drains in elapsed nanoseconds: hi·2^64 + lo parts of a token.
 func (b *Bucket) Earned(elapsed uint64) (hi, lo uint64) {
 	return bits.Mul64(elapsed, uint64(b.Gain))
 }
 
-// Less returns what is left of debt without hi·2^64 + lo parts of a token.
+// Less returns debt less hi·2^64 + lo parts of a token, or zero if debt is smaller.
 func (b *Bucket) Less(debt Level, hi, lo uint64) Level {
 	if hi > 0 || lo >= uint64(b.Unit) {
 		if hi >= uint64(b.Unit) {
-			return Level{} // 2^64 tokens and more
+			return Level{} // the parts are 2^64 tokens or more
 		}
 		var whole uint64
 		whole, lo = bits.Div64(hi, lo, uint64(b.Unit))
@@ -71,10 +71,10 @@ func (b *Bucket) Parts(debt Level) (hi, lo uint64) {
 	return hi + carry, lo
 }
 
-// ToDrain returns how long hi·2^64 + lo parts of a token take to drain, rounded up:
-// a nanosecond less would leave a part of them.
+// ToDrain returns how long hi·2^64 + lo parts of a token take to drain, rounded up: one
+// nanosecond earlier, some of them would be left.
 func (b *Bucket) ToDrain(hi, lo uint64) time.Duration {
-	if b.Gain != 1 { // a division is most of the cost
+	if b.Gain != 1 { // the division takes most of the time
 		var carry uint64
 		lo, carry = bits.Add64(lo, uint64(b.Gain-1), 0)
 		if hi += carry; hi >= uint64(b.Gain) {
@@ -89,14 +89,14 @@ func (b *Bucket) ToDrain(hi, lo uint64) time.Duration {
 	return time.Duration(lo)
 }
 
-// Drained returns what is left of debt after elapsed nanoseconds. The steps spell
-// it out: it is too large to be inlined, and its parts are not.
+// Drained returns what is left of debt after elapsed nanoseconds. The steps of the algorithms
+// call Earned and Less themselves, because the compiler inlines these but not Drained.
 func (b *Bucket) Drained(debt Level, elapsed uint64) Level {
 	hi, lo := b.Earned(elapsed)
 	return b.Less(debt, hi, lo)
 }
 
-// Left returns how many whole tokens may be taken at once beside debt.
+// Left returns how many whole tokens may be taken at once if debt is owed.
 func (b *Bucket) Left(debt Level) int64 {
 	if debt.Frac > 0 {
 		return b.Burst - debt.Whole - 1
@@ -104,8 +104,8 @@ func (b *Bucket) Left(debt Level) int64 {
 	return b.Burst - debt.Whole
 }
 
-// TimeToFit returns how long it takes until n tokens fit into a burst beside debt,
-// which do not now.
+// TimeToFit returns how long it takes until debt has drained so far that n tokens can be taken
+// and the debt is then at most burst. They cannot be taken now.
 func (b *Bucket) TimeToFit(debt Level, n, burst int64) time.Duration {
 	if n > burst {
 		return Never
@@ -113,8 +113,7 @@ func (b *Bucket) TimeToFit(debt Level, n, burst int64) time.Duration {
 	return b.ToDrain(b.Parts(Level{debt.Whole + n - burst, debt.Frac}))
 }
 
-// Minus returns what is left of debt without the part off, and nothing if off is
-// more.
+// Minus returns debt less off, or zero if debt is smaller.
 func (b *Bucket) Minus(debt, off Level) Level {
 	switch {
 	case debt.Whole < off.Whole || debt.Whole == off.Whole && debt.Frac <= off.Frac:
@@ -125,14 +124,14 @@ func (b *Bucket) Minus(debt, off Level) Level {
 	return Level{debt.Whole - off.Whole, debt.Frac - off.Frac}
 }
 
-// Slower reports whether less drains in a nanosecond than from a bucket like than.
+// Slower reports whether a nanosecond drains less of a token from b than from than.
 func (b *Bucket) Slower(than *Bucket) bool {
 	hi, lo := bits.Mul64(uint64(b.Gain), uint64(than.Unit))
 	thanHi, thanLo := bits.Mul64(uint64(than.Gain), uint64(b.Unit))
 	return hi < thanHi || hi == thanHi && lo < thanLo
 }
 
-// Rescaled returns debt, measured in the parts of from, in those of b. It rounds
+// Rescaled returns debt, whose Frac is in parts of from, with its Frac in parts of b. It rounds
 // up, against the client.
 func (b *Bucket) Rescaled(debt Level, from *Bucket) Level {
 	if b.Unit == from.Unit {
@@ -149,9 +148,10 @@ func (b *Bucket) Rescaled(debt Level, from *Bucket) Level {
 	return Level{debt.Whole, int64(frac)}
 }
 
-// Converted returns the debt under b of a key that owes debt under from, of which
-// it has used the part used: both in parts of b. A raise of the burst grants
-// nothing, a cut leaves no more than the new burst less what was used.
+// Converted returns the debt that a key has after a change of the burst from that of from to
+// that of b. debt is its debt before, and used is the part of debt that was taken. Both are in
+// parts of b. If the burst grows, the debt grows as much: the key is granted nothing. If the
+// burst shrinks, the debt shrinks, but is at least used.
 func (b *Bucket) Converted(debt, used Level, from *Bucket) Level {
 	debt.Whole += b.Burst - from.Burst
 	if debt.Whole < used.Whole || debt.Whole == used.Whole && debt.Frac < used.Frac {

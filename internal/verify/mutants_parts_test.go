@@ -10,20 +10,20 @@ var partsMutants = []mutant{
 	},
 	{
 		name: "a probe of a part that is not blamed is lost", file: "internal/breaker/set.go",
-		old: "s.Abandoned(Pass{p.parts &^ bad, p.probes &^ bad})",
+		old: "s.Abandoned(Pass{p.parts &^ failing, p.probes &^ failing})",
 		new: "",
 		by:  "^TestPropertiesOfParts$", why: "nobody would find out any more whether that part is back",
 	},
 	{
 		name: "a part that is not blamed has answered", file: "internal/breaker/set.go",
-		old: "s.Abandoned(Pass{p.parts &^ bad, p.probes &^ bad})",
-		new: "s.Succeeded(Pass{p.parts &^ bad, p.probes &^ bad})",
+		old: "s.Abandoned(Pass{p.parts &^ failing, p.probes &^ failing})",
+		new: "s.Succeeded(Pass{p.parts &^ failing, p.probes &^ failing})",
 		by:  "^TestPropertiesOfParts$", why: "the store may have given up before it asked that part",
 	},
 	{
 		name: "all parts are blamed", file: "internal/breaker/set.go",
-		old: "bad = blamed",
-		new: "bad |= blamed",
+		old: "failing = blamed",
+		new: "failing |= blamed",
 		by:  "^TestPropertiesOfParts$", why: "a dead part would have live ones left alone",
 	},
 	{

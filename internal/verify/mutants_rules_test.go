@@ -148,8 +148,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "one rule forgets the tier", file: "ratelimit.go",
-		old: "r.local.Decide(r.keyed.hash(req), req.Tier,",
-		new: "r.local.Decide(r.keyed.hash(req), \"\",",
+		old: "r.local.Decide(r.keyKind.hash(req), req.Tier,",
+		new: "r.local.Decide(r.keyKind.hash(req), \"\",",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a client of a tier has that tier's rate",
 	},
 	{

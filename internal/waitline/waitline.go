@@ -1,8 +1,8 @@
-// Package waitline keeps the goroutines that wait for a limiter in order of arrival.
+// Package waitline keeps the callers that wait for a limiter in order of arrival.
 //
-// Each key, or each set of keys, that somebody waits for has a line. Only the first
-// waiter in a line tries to take what it wants, and has a timer; the others are parked
-// until they are the first.
+// A line is a queue of waiters. There is one for each key, or each set of keys, that a caller
+// waits for. Only the first waiter in a line tries to take its units and has a timer. The
+// others sleep until they are the first.
 package waitline
 
 import (
@@ -17,19 +17,19 @@ type Lines struct {
 	lines map[keytable.Hash]*line
 }
 
-// A line is the waiters of one key. Lines.mu guards it and what is in it.
+// A line is the waiters for one key or set of keys. Lines.mu guards it and its waiters.
 type line struct {
 	first, last *Waiter
-	grant       keytable.Instant // when first expects to be served; 0 if it has not tried
+	grant       keytable.Instant // when first expects to get its units; 0 if that is not known
 }
 
-// A Waiter is one call of Wait.
+// A Waiter is one call of Wait that stands in a line.
 type Waiter struct {
 	hash         keytable.Hash
 	line         *line
-	ahead, after *Waiter
+	ahead, after *Waiter // its neighbours in the line, or nil at the ends
 
-	wake chan struct{} // holds one signal to try again
+	wake chan struct{} // has room for one signal to try again
 }
 
 // Join returns a new waiter, at the end of the line for h.
@@ -54,11 +54,11 @@ func (ls *Lines) Join(h keytable.Hash) *Waiter {
 	return w
 }
 
-// Wakes returns the channel that receives when w is to try again: when it has become the
-// first in its line, or when something has changed that the first one waits for.
+// Wakes returns the channel that receives when w should try again: w has become the first in
+// its line, or w is the first and something has changed that it waits for.
 func (w *Waiter) Wakes() <-chan struct{} { return w.wake }
 
-// Leave takes w out of its line. If it was the first, the next one is woken.
+// Leave takes w out of its line. If w was the first, Leave wakes the next one.
 func (ls *Lines) Leave(w *Waiter) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -79,8 +79,8 @@ func (ls *Lines) Leave(w *Waiter) {
 	l.wake()
 }
 
-// Place reports whether w is the first in its line. If it is not, ahead is when the
-// first one expects to be served, or 0 if that is not known.
+// Place reports whether w is the first in its line. If it is not, ahead is the instant at which
+// the first one expects to get its units, or 0 if that is not known.
 func (ls *Lines) Place(w *Waiter) (first bool, ahead keytable.Instant) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -90,14 +90,14 @@ func (ls *Lines) Place(w *Waiter) (first bool, ahead keytable.Instant) {
 	return false, w.line.grant
 }
 
-// Expect notes when w, the first in its line, expects to be served.
+// Expect notes the instant at which w, the first in its line, expects to get its units.
 func (ls *Lines) Expect(w *Waiter, grant keytable.Instant) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	w.line.grant = grant
 }
 
-// Wake makes the first waiter for h try again.
+// Wake makes the first waiter in the line for h try again.
 func (ls *Lines) Wake(h keytable.Hash) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -115,17 +115,17 @@ func (ls *Lines) WakeAll() {
 	}
 }
 
-// wake makes the first waiter try again: the instant at which it expected to be served
-// is no longer known. It must be called with Lines.mu held.
+// wake makes the first waiter try again. The instant at which it expected to get its units does
+// not count any more. The caller holds Lines.mu.
 func (l *line) wake() {
 	l.grant = 0
 	select {
 	case l.first.wake <- struct{}{}:
-	default: // it has a signal already
+	default: // the channel has a signal already
 	}
 }
 
-// Len returns how many waiters there are. It panics if a line is not whole.
+// Len returns the number of waiters in all lines. It panics if the links of a line are wrong.
 func (ls *Lines) Len() (n int) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
