@@ -87,7 +87,7 @@ func (r *RedisRun) each(f func(caller int) error) error {
 }
 
 // Time has all callers ask for as long as batch. It fails if an ask is denied,
-// because the figures would then be those of something else.
+// because the figures would then be those of other work.
 func (r *RedisRun) Time(ctx context.Context, batch time.Duration) (RedisSample, error) {
 	before, err := r.server.Effort(ctx)
 	if err != nil {

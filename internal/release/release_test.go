@@ -90,7 +90,7 @@ func TestVersions(t *testing.T) {
 	assert.EqualError(t, err, "no go.mod file requires a version of "+rootPath)
 }
 
-// TestSnippets writes what a snippet needs, and nothing else.
+// TestSnippets writes only what a snippet needs.
 func TestSnippets(t *testing.T) {
 	root, dir := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{

@@ -147,13 +147,13 @@ var rulesMutants = []mutant{
 		by:  "^TestPropertiesOf(Rules|ChangingTiers|Changes)$", why: "what is owed is measured in other parts of a token",
 	},
 	{
-		name: "one rule forgets the tier", file: "ratelimit.go",
+		name: "one rule forgets the tier", file: "plain.go",
 		old: "r.local.Decide(r.keyKind.hash(req), req.Tier,",
 		new: "r.local.Decide(r.keyKind.hash(req), \"\",",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a client of a tier has that tier's rate",
 	},
 	{
-		name: "several rules forget the tier", file: "ratelimit.go",
+		name: "several rules forget the tier", file: "plain.go",
 		old: "p.Want.Tier = req.Tier",
 		new: "p.Want.Tier = \"\"",
 		by:  "^TestPropertiesOf", why: "a client of a tier has that tier's rate",
