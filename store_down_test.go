@@ -370,3 +370,21 @@ func TestPartsUnderConcurrency(t *testing.T) {
 	require.Equal(t, 3, stats.Parts)
 	t.Logf("a part was left alone %d times", stats.Opened)
 }
+
+// TestALimiterNamesNoRule proves that a limiter by itself, which has no rules, names none in
+// its Results: not while its store answers, nor once the breaker keeps it from being called.
+func TestALimiterNamesNoRule(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	l, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1000), ratelimit.WithStore(store), ratelimit.WithName("l"), ratelimit.WithClock(store.clock))
+	require.NoError(t, err)
+	require.Empty(t, l.Allow("c").Rule)
+	store.from(errsBefore)
+	for i := range 10 {
+		res := l.Allow("c")
+		require.True(t, res.Degraded, i)
+		require.Empty(t, res.Rule, i)
+		res, err = l.Take(t.Context(), "c", 1)
+		require.ErrorIs(t, err, ratelimit.ErrStore, i)
+		require.Empty(t, res.Rule, i)
+	}
+}
