@@ -145,7 +145,7 @@ func (d *decision) decideHere(t *engine.Timeline) {
 		parts = parts[:d.custom]
 		d.order.Revocable = d.order.Take
 	}
-	d.Outcome = engine.Settle(t, parts, d.order, d.watch.began)
+	d.Outcome = engine.Settle(t, parts, d.order, 0)
 }
 
 // askCustom asks the custom limiter, if there is one, after all other rules were charged. If
@@ -269,7 +269,7 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, res *Result)
 			binding = i
 		}
 		// If no limit applies, Left is -1. As a uint64, that is the largest number.
-		left, delay = min(left, uint64(p.Left)), max(delay, p.Delay)
+		left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)
 	}
 	if binding < 0 {
 		*res = unlimited

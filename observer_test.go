@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -265,6 +267,39 @@ func TestObserverOfLimiters(t *testing.T) {
 			require.Equal(t, twin.Allow("key"), l.Allow("key"), row.why)
 			require.NoError(t, l.Reset("key"))
 			require.Equal(t, 3, l.Peek("key").Remaining)
+		}
+	})
+}
+
+// seen is an Observer that counts.
+type seen struct{ n int }
+
+func (s *seen) Observe(ratelimit.Decision) { s.n++ }
+
+// TestObserverSeesDenialsThatTheStoreKnows proves that an observer misses no decision of a
+// store that answers denials without a call.
+func TestObserverSeesDenialsThatTheStoreKnows(t *testing.T) {
+	store, o := newDenyingStore(t), new(seen)
+	store.denies = func(ratelimit.Ask) bool { return true }
+	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerHour(5)}, ratelimit.WithStore(store), ratelimit.WithName("n"), ratelimit.WithObserver(o))
+	l.Allow("c", "/e")
+	_, err := l.Check(t.Context(), ratelimit.Request{Client: "c"})
+	require.NoError(t, err)
+	require.Equal(t, 2, o.n)
+	require.Empty(t, store.seen, "the store decides, and the observer hears of it")
+}
+
+// TestObservedDecisionsAreMadeAfterResolve proves that a Resolve that takes its time does not
+// set back the instant of the decision, whether somebody observes it or not.
+func TestObservedDecisionsAreMadeAfterResolve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule := ratelimit.Rule{Rate: ratelimit.PerSecond(1), Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) {
+			pass(time.Second)
+			return ratelimit.Rate{}, false
+		}}
+		l := newRules(t, nil, &rule, ratelimit.WithObserver(new(seen)))
+		for range 3 {
+			require.True(t, l.Allow("c", "/e").Allowed)
 		}
 	})
 }

@@ -89,7 +89,7 @@ func (l *RateLimiter) refusal(g *ruleGroup, req *Request) error {
 // it writes the denial to res and returns true. g is plain.
 func (l *RateLimiter) deniedAtOnce(g *ruleGroup, req *Request, res *Result) (denied bool) {
 	r := g.only
-	if l.denier == nil || r == nil || len(r.Tiers) > 0 {
+	if l.denier == nil || r == nil || len(r.Tiers) > 0 || l.settings.observer != nil {
 		return false
 	}
 	ask := r.ask(req, r.Rate)
@@ -147,7 +147,7 @@ func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin) {
 		return
 	}
 	if p.Err = checkResolved(r, Rate(*want), supportsOf(l.settings.store)); p.Err != nil {
-		p.Want = engine.Wanted{}
+		p.Want.Rate = nil
 		return
 	}
 	o.rate = Rate(*want)

@@ -139,6 +139,7 @@ type try struct {
 // have when it is granted. patience is how long the waiter may wait.
 func (t *try) finish(taken bool, delayThen, patience time.Duration) {
 	switch res := &t.res; {
+	case t.err != nil && *res == (Result{}): // nothing was decided
 	case !res.Allowed:
 		if t.now == keytable.End {
 			res.RetryAfter = Never // the clock is at its last instant: no wait ends

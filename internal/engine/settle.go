@@ -115,7 +115,9 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 			p.Verdict, p.Delay = p.shard.step(p.Hash, p.Want, now, order.N, ask)
 		}
 		if p.Want.Rate != nil {
-			p.Err = p.shard.refusal(p.Want)
+			if err := p.shard.refusal(p.Want); err != nil {
+				p.Err = err
+			}
 		}
 		if order.Revocable && charge && p.RetryAfter == 0 {
 			p.Then = p.shard.charged(p.Hash)

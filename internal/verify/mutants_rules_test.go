@@ -70,14 +70,14 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "Remaining of the binding rule", file: "decision.go",
-		old: "left, delay = min(left, uint64(p.Left)), max(delay, p.Delay)",
+		old: "left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)",
 		new: "left, delay = uint64(parts[binding].Left), max(delay, p.Delay)",
 		by:  "^TestPropertiesOfRules$", why: "of a denied request another rule may have less left",
 	},
 	{
 		name: "Delay of the binding rule", file: "decision.go",
-		old: "left, delay = min(left, uint64(p.Left)), max(delay, p.Delay)",
-		new: "left, delay = min(left, uint64(p.Left)), parts[binding].Delay",
+		old: "left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)",
+		new: "left, delay = min(left, uint64(max(p.Left, -1))), parts[binding].Delay",
 		by:  "^TestPropertiesOfRules$", why: "another rule's queue may be longer",
 	},
 	{
