@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -387,4 +388,19 @@ func TestWaitForACustomLeakyBucket(t *testing.T) {
 		require.Zero(t, res.Delay)
 		require.Equal(t, 3*sec, time.Since(began), "Wait has waited out the Delay")
 	})
+}
+
+// TestManyClientsBesideACustomLimiter proves that a rule of this package beside a custom limiter
+// serves many clients: their states make the table of keys grow while they are charged.
+func TestManyClientsBesideACustomLimiter(t *testing.T) {
+	custom, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(5))
+	require.NoError(t, err)
+	l, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "a", Endpoint: "/a", Rate: ratelimit.PerSecond(5)},
+		{Name: "b", Endpoint: "/a", Limiter: custom},
+	}, nil)
+	require.NoError(t, err)
+	for i := range 1000 {
+		require.True(t, l.Allow(strconv.Itoa(i), "/a").Allowed, i)
+	}
 }

@@ -151,7 +151,7 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 	p, _ := shard.Algorithm.pick(want)
 	s := shard.Scratch(ratedState[S]{})
 	v, _ := p.config.Step(&s.state, p.config, now, 1, false)
-	if used := v.Limit - remaining; used > 0 {
+	if used := v.Limit - max(remaining, 0); used > 0 {
 		p.config.Step(&s.state, p.config, now, used, true)
 		s.plan = p.id
 	}

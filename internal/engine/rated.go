@@ -38,7 +38,13 @@ func (s *ratedShard[S, C]) refusal(want Wanted) error {
 }
 
 func (s *ratedShard[S, C]) charged(h keytable.Hash) keytable.Instant {
-	state := s.chargedTo(h)
+	shard := (*tableShard[S, C])(s)
+	state := shard.Find(h)
+	if state == nil {
+		// The key had no state when it was charged. If it got one, the shard may have
+		// split since, and the state may lie in the half that is not locked.
+		state = shard.Latter()
+	}
 	return s.Algorithm.planOf(state).config.Charged(&state.state)
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -50,13 +51,19 @@ var errRate = errors.New("no such rate")
 // refused.
 func quotas(t *testing.T, line *Timeline, limit int) *ratedKeys[quotaState, *quota] {
 	t.Helper()
+	return quotasOf(t, line, limit, 100)
+}
+
+// quotasOf is quotas for a number of keys.
+func quotasOf(t *testing.T, line *Timeline, limit, maxKeys int) *ratedKeys[quotaState, *quota] {
+	t.Helper()
 	configure := func(r Rate) (*quota, error) {
 		if r.Requests < 1 {
 			return nil, errRate
 		}
 		return &quota{int64(r.Requests)}, nil
 	}
-	keys, err := NewKeys[quotaState](line, Rates{Base: Rate{limit, time.Second, 0}, MayGrow: true}, 100, configure, &Refusals{})
+	keys, err := NewKeys[quotaState](line, Rates{Base: Rate{limit, time.Second, 0}, MayGrow: true}, maxKeys, configure, &Refusals{})
 	require.NoError(t, err)
 	return keys.(*ratedKeys[quotaState, *quota])
 }
@@ -257,4 +264,39 @@ func TestClaim(t *testing.T) {
 		require.Equal(t, row.left, v.Left, row.why)
 		require.Equal(t, keytable.Start, c.Now, row.why)
 	}
+}
+
+// TestChargedWhileAShardSplits checks that a charge that may be given back knows when it was
+// made, also of a key whose state makes its shard split, and of a key that gets no state.
+func TestChargedWhileAShardSplits(t *testing.T) {
+	clock := &handClock{now: time.Unix(1, 0)}
+	line := NewTimeline(clock, nil)
+	for _, maxKeys := range []int{100, 1 << 20} {
+		k := quotasOf(t, &line, 5, maxKeys)
+		for i := range 300 {
+			clock.now = clock.now.Add(time.Second)
+			parts := []Part{{Keys: k, Hash: keytable.HashOf(fmt.Sprint("client", i))}}
+			out := Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
+			if out.Passes {
+				require.Equal(t, out.Now, parts[0].Then, i)
+			}
+		}
+		require.Equal(t, min(maxKeys, 300), k.Len())
+	}
+}
+
+// TestRememberLessThanNothing has a store say that less than nothing remains, and then drops
+// the rate that the key was at.
+func TestRememberLessThanNothing(t *testing.T) {
+	line := NewTimeline(&handClock{now: time.Unix(1, 0)}, nil)
+	k := quotas(t, &line, 5)
+	rate := Rate{Requests: 9, Per: time.Second}
+	k.Ask(alice, Wanted{Rate: &rate}, keytable.Start, 1, Take)
+	k.Remember(alice, Wanted{Rate: &rate}, -3)
+	v, _ := k.Ask(alice, Wanted{Rate: &rate}, keytable.Start, 1, Look)
+	require.Zero(t, v.Left, "nothing is left")
+	commit, err := k.Change(Rates{Base: Rate{Requests: 4, Per: time.Second}})
+	require.NoError(t, err)
+	commit(keytable.Start)
+	require.NotPanics(t, func() { k.Ask(alice, Wanted{}, keytable.Start, 1, Take) })
 }

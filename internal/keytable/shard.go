@@ -95,6 +95,10 @@ func (s *Shard[S, A]) Scratch(state S) *S {
 	return &s.newcomer
 }
 
+// Latter returns the state that Newcomer or Scratch returned last, as the caller has left it.
+// It is valid until Unlock.
+func (s *Shard[S, A]) Latter() *S { return &s.newcomer }
+
 // Keep gives h, which has no slot, a slot with state. It returns false if the table is full
 // and no key can make room. The caller must then charge the debt that h shares.
 func (s *Shard[S, A]) Keep(h Hash, state *S, now Instant) bool {
