@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -50,6 +51,7 @@ func TestCustomLimiterAlone(t *testing.T) {
 		{delayed(sec, yes(7, 3, sec)), delayed(sec, yes(7, 3, sec)), "a Delay"},
 		{unlimited, unlimited, "no limit applies"},
 		{degraded(yes(7, 3, sec)), degraded(yes(7, 3, sec)), "a failure policy of its own has answered"},
+		{yes(7, -5, sec), yes(7, -1, sec), "a negative Remaining means that no limit applies"},
 		{by("its own", no(7, 1, ratelimit.Never, mins)), no(7, 1, ratelimit.Never, mins), "the rule's name replaces the limiter's own"},
 	} {
 		answer = row.answer
@@ -403,4 +405,18 @@ func TestManyClientsBesideACustomLimiter(t *testing.T) {
 	for i := range 1000 {
 		require.True(t, l.Allow(strconv.Itoa(i), "/a").Allowed, i)
 	}
+}
+
+// TestACustomLimitersErrorAtTheEndOfTheClock proves that Wait returns the error of a custom
+// limiter as it is, also where the clock cannot move on.
+func TestACustomLimitersErrorAtTheEndOfTheClock(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	boom := errors.New("boom")
+	l := newRules(t, []ratelimit.Rule{{Endpoint: "/e", Limiter: custom(func(context.Context, string, int) (ratelimit.Result, error) {
+		return ratelimit.Result{}, boom
+	})}}, nil, ratelimit.WithClock(clock))
+	clock.Advance(math.MaxInt64)
+	res, err := l.Wait(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
+	require.Equal(t, boom, err)
+	require.Zero(t, res)
 }

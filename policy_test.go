@@ -354,3 +354,19 @@ func TestStoreThatPanics(t *testing.T) {
 	require.NoError(t, err, "nothing is left locked")
 	require.Equal(t, by("default", yes(5, 4, 12*sec)), res)
 }
+
+// TestAnInvalidResolvedRateKeepsTheTierOfTheShare proves that, while a store is down, a request
+// whose resolved rate is invalid is decided by this process's share of the rate of its tier.
+func TestAnInvalidResolvedRateKeepsTheTierOfTheShare(t *testing.T) {
+	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
+	store.from(errsBefore)
+	l := newRules(t, nil, &ratelimit.Rule{
+		Rate:    ratelimit.PerSecond(5),
+		Tiers:   map[string]ratelimit.Rate{"paid": ratelimit.PerSecond(50)},
+		Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.PerSecond(-1), true },
+	}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+	res, err := l.Check(t.Context(), ratelimit.Request{Client: "c", Tier: "paid"})
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.Equal(t, 50, res.Limit)
+}
