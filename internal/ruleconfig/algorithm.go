@@ -5,9 +5,9 @@ import "github.com/ratelimit-go/ratelimit/internal/confmap"
 // An Algorithm is what the fields of a rule's config depend on. The zero Algorithm is none.
 type Algorithm struct {
 	Name     string // as it is written in rules
-	Windowed bool // counts in windows, and has no burst
-	Leaks    bool // may have leakRatePerSecond
-	Custom   bool // is not one of the five; its algoConfig is Caller.Build's
+	Windowed bool   // counts in windows, and has no burst
+	Leaks    bool   // may have leakRatePerSecond
+	Custom   bool   // is not one of the five; its algoConfig is Caller.Build's
 }
 
 // builtin are the algorithms that are not custom.
