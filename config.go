@@ -24,6 +24,9 @@ const (
 	policyForm     = `must be "open", "closed", "local" or, of 4 replicas, "local:4"`
 )
 
+// keyTypes are the values that the field key may have.
+var keyTypes = []KeyType{KeyUser, KeyEndpoint, KeyUserEndpoint, KeyIP, KeyGlobal}
+
 var (
 	keyForm  = "must be one of " + list(keyTypes)
 	modeForm = "must be one of " + list(modes)
