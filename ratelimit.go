@@ -84,7 +84,7 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	req := Request{Client: clientID, Endpoint: endpoint}
 	group := set.match(endpoint)
 	if group.plain {
-		if done, _ := l.takePlain(group, &req, &res); done {
+		if done, _ := l.takePlain(context.Background(), group, &req, &res); done {
 			return
 		}
 	}
@@ -118,7 +118,7 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 			return res, ctx.Err()
 		}
 		if group := set.match(req.Endpoint); group.plain {
-			if done, err := l.takePlain(group, &req, &res); done {
+			if done, err := l.takePlain(ctx, group, &req, &res); done {
 				return res, err
 			}
 		}

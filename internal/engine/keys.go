@@ -12,8 +12,8 @@ import (
 type Keys interface {
 	// Decide decides on n units for the key with hash h, at the rate of tier, and
 	// takes them if they are granted. It is the whole decision if the rule is the
-	// only one. For began see [Settle].
-	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (Verdict, time.Duration)
+	// only one. For began see [Settle]. It also returns the reading of the clock.
+	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (Verdict, time.Duration, keytable.Instant)
 
 	// Ask decides on n units for the key with hash h at now, at the rate that want
 	// asks for. do says whether it takes them.
@@ -95,8 +95,8 @@ func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, config
 
 // Decide does for a rule what [Limiter.Decide] does for a limiter: the difference is that it
 // finds the plan for the tier. The two stay side by side, because joined they would be slower.
-func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration) {
-	now := began
+func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant) {
+	now = began
 	if k.time.clock == nil && now == 0 {
 		now = keytable.InstantAt(time.Since(k.time.start))
 	}
@@ -115,7 +115,7 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began ke
 	}
 	shard.Count(v.RetryAfter == 0)
 	shard.Unlock()
-	return v, delay
+	return v, delay, now
 }
 
 func (k *ratedKeys[S, C]) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {

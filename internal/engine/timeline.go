@@ -47,6 +47,9 @@ func (t *Timeline) Now() keytable.Instant {
 	return keytable.InstantAt(t.clock.Now().Sub(t.start))
 }
 
+// Time returns the time at which the clock read now.
+func (t *Timeline) Time(now keytable.Instant) time.Time { return t.start.Add(now.Duration()) }
+
 // nowLocked reads the clock while the caller holds l, so that decisions under l follow each
 // other in time. If the clock panics, nowLocked unlocks l.
 func (t *Timeline) nowLocked(l interface{ Unlock() }) keytable.Instant {
