@@ -66,6 +66,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if set == nil {
 		return unlimited, nil
 	}
+	l.time.Renew()
 	observed := d.order.Take && l.settings.observer != nil
 	if observed {
 		d.watch = startWatch(&l.time)

@@ -12,6 +12,7 @@ import (
 // keys for FailLocal then decide, and err is the refusal. It allocates nothing.
 func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request, res *Result) (done bool, err error) {
 	if l.settings.store != nil {
+		l.time.Renew()
 		if err = l.refusal(g, req); err == nil {
 			return l.deniedAtOnce(g, req, res), nil
 		}

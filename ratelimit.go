@@ -62,6 +62,7 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 // wrong with the options, or is nil.
 func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*RateLimiter, error) {
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
+	l.time.OnRestart(l.restart)
 	l.setStore(set.store)
 	if err := errors.Join(err, checkRules(rules, defaultRule, &set)); err != nil {
 		return nil, err
@@ -70,6 +71,18 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 		return nil, err
 	}
 	return l, nil
+}
+
+// restart makes every key in this process as new, after the clock was set to a usual time.
+func (l *RateLimiter) restart() {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	for _, r := range l.set.Load().rules {
+		if r.local != nil {
+			r.local.Restart()
+		}
+	}
+	l.waiters.WakeAll()
 }
 
 // Allow takes one unit from each rule for a request of clientID for endpoint, if every one

@@ -33,6 +33,10 @@ type Keys interface {
 	// r is invalid. Change and that function are called one at a time.
 	Change(r Rates) (commit func(now keytable.Instant), err error)
 
+	// Restart makes every key as if it had never been used, and the configurations
+	// again. It is called as Change is.
+	Restart()
+
 	// Len returns how many keys have a state.
 	Len() int
 
@@ -100,6 +104,7 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began ke
 	if k.time.clock == nil && now == 0 {
 		now = keytable.InstantAt(time.Since(k.time.start))
 	}
+	k.time.Renew()
 	shard, state := k.table.Open(h)
 	if k.time.clock == nil {
 		now = shard.Latest(now)
@@ -183,6 +188,14 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 		successors := ps.successors(old)
 		k.table.Reconfigure(ps, func(s *ratedState[S], shared bool) { ps.retag(s, old, successors, now, shared) })
 	}, nil
+}
+
+func (k *ratedKeys[S, C]) Restart() {
+	// The rates were valid before, and no rate is valid at one start only.
+	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals); err == nil {
+		k.plans = ps
+		k.table.Restart(ps)
+	}
 }
 
 func (k *ratedKeys[S, C]) Len() int                { return k.table.Len() }
