@@ -18,14 +18,16 @@ const module = "github.com/ratelimit-go/ratelimit"
 var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
-		"internal/exact", "internal/keytable", "internal/waitline",
+		"internal/exact", "internal/keytable", "internal/ratetext", "internal/ruleconfig", "internal/waitline",
 	},
-	"internal/engine":   {"internal/exact", "internal/keytable"},
-	"internal/exact":    {"internal/keytable"},
-	"internal/waitline": {"internal/keytable"},
-	"internal/breaker":  {"internal/keytable"},
-	"internal/keytable": {},
-	"internal/confmap":  {},
+	"internal/engine":     {"internal/exact", "internal/keytable"},
+	"internal/exact":      {"internal/keytable"},
+	"internal/waitline":   {"internal/keytable"},
+	"internal/breaker":    {"internal/keytable"},
+	"internal/keytable":   {},
+	"internal/confmap":    {},
+	"internal/ratetext":   {},
+	"internal/ruleconfig": {"internal/confmap", "internal/ratetext"},
 
 	"ratelimittest":       {"."},
 	"examples/quickstart": {"."},
