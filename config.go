@@ -77,6 +77,9 @@ func newDecoder(factory *Factory, env Env) *decoder {
 	return d
 }
 
+// keyTypes are the values that the field key may have.
+var keyTypes = []KeyType{KeyUser, KeyEndpoint, KeyUserEndpoint, KeyIP, KeyGlobal}
+
 // texts returns names as strings.
 func texts[S ~string](names []S) []string {
 	all := make([]string, len(names))

@@ -124,7 +124,7 @@ func (d *decision) prepare(set *ruleSet) error {
 	d.origins = slices.Grow(d.origins, n)[:n]
 	for i, r := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
-		p.Keys, p.Hash, p.Shadow = r.keys, r.keyKind.hash(&d.request), !r.enforces()
+		p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), !r.enforces()
 		p.Want.Tier = d.request.Tier
 		if r.keys != nil {
 			o.by = byMemory
@@ -165,7 +165,7 @@ func (d *decision) askCustom(ctx context.Context) error {
 			d.giveBack()
 		}
 	}()
-	limiter, key := rule.Limiter, rule.keyKind.text(&d.request)
+	limiter, key := rule.Limiter, rule.key.text(&d.request)
 	if d.order.Take && d.order.Within < engine.AnyDelay && !p.Shadow {
 		// It cannot give units back, so a first call looks at the Delay.
 		if res, err := limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.order.Within {

@@ -18,7 +18,8 @@ const module = "github.com/ratelimit-go/ratelimit"
 var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
-		"internal/exact", "internal/keytable", "internal/ratetext", "internal/ruleconfig", "internal/waitline",
+		"internal/exact", "internal/keyspec", "internal/keytable", "internal/ratetext",
+		"internal/ruleconfig", "internal/waitline",
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable"},
 	"internal/exact":      {"internal/keytable"},
@@ -26,6 +27,7 @@ var mayImport = map[string][]string{
 	"internal/breaker":    {"internal/keytable"},
 	"internal/keytable":   {},
 	"internal/confmap":    {},
+	"internal/keyspec":    {},
 	"internal/ratetext":   {},
 	"internal/ruleconfig": {"internal/confmap", "internal/ratetext"},
 

@@ -24,7 +24,7 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 	}
 	switch {
 	case r != nil:
-		hash := r.keyKind.hash(req)
+		hash := r.key.hash(req)
 		v, delay, now := r.local.Decide(hash, req.Tier, int64(max(req.Cost, 1)), watch.began)
 		res.Delay = delay
 		fill(res, &v)
@@ -48,7 +48,7 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 func (l *RateLimiter) settlePlain(ctx context.Context, g *ruleGroup, req *Request, parts []engine.Part, res *Result, err error, watch stopwatch) {
 	for i, r := range g.rules {
 		p := &parts[i]
-		p.Keys, p.Hash, p.Shadow = r.local, r.keyKind.hash(req), !r.enforces()
+		p.Keys, p.Hash, p.Shadow = r.local, r.key.hash(req), !r.enforces()
 		p.Want.Tier = req.Tier
 	}
 	order := engine.Order{N: int64(max(req.Cost, 1)), Take: true, Within: engine.AnyDelay}

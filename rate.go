@@ -25,6 +25,14 @@ type Rate struct {
 	Burst int
 }
 
+// Unlimited is the Rate of a tier, or one that [Rule.Resolve] returns, for requests that the
+// rule does not limit: they pass, nothing is charged, and Limit and Remaining are -1 if no
+// other rule limits them. Its text is "unlimited". It is invalid as the Rate of a limiter or
+// rule.
+var Unlimited = unlimitedRate
+
+var unlimitedRate = Rate(ratetext.Unlimited)
+
 // PerSecond returns the Rate of n units a second.
 func PerSecond(n int) Rate { return Rate{Requests: n, Per: time.Second} }
 
@@ -49,6 +57,9 @@ func (r Rate) WithBurst(n int) Rate {
 // problem is a [*ConfigError]. A rate that Validate accepts may still be refused by one
 // algorithm, such as a Burst by [FixedWindow].
 func (r Rate) Validate() error {
+	if r == unlimitedRate {
+		return &ConfigError{"requests", r, "must be a number: only a tier or Resolve makes a request unlimited"}
+	}
 	var errs []error
 	if r.Requests < 1 {
 		errs = append(errs, &ConfigError{"requests", r.Requests, "must be at least 1"})
@@ -96,7 +107,7 @@ func (r Rate) withoutBurst(algorithm string) error {
 
 // ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2
 // minutes", "100/90s", "5/1h30m" or "100/m burst 20". It reads everything that [Rate.String]
-// writes. An error matches [ErrInvalidConfig].
+// writes. The text "unlimited" is [Unlimited]. An error matches [ErrInvalidConfig].
 func ParseRate(s string) (Rate, error) {
 	r, err := ratetext.Parse(s)
 	if err != nil {
@@ -112,7 +123,7 @@ func (r Rate) String() string { return ratetext.Rate(r).String() }
 // MarshalText returns the text of [Rate.String]. For an invalid rate, it returns an error
 // that matches [ErrInvalidConfig].
 func (r Rate) MarshalText() ([]byte, error) {
-	if err := r.Validate(); err != nil {
+	if err := r.Validate(); err != nil && r != unlimitedRate {
 		return nil, err
 	}
 	return []byte(r.String()), nil

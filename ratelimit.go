@@ -171,20 +171,20 @@ func (l *RateLimiter) Reset(clientID, endpoint string) error {
 	var asks []Ask
 	var problems []error
 	for _, r := range set.match(endpoint).rules {
-		if !r.keyKind.ofClient() {
+		if !r.key.ofClient() {
 			continue
 		}
 		switch {
 		case r.remote != nil:
 			asks = append(asks, r.ask(&req, r.Rate))
 			if r.local != nil {
-				r.local.Reset(r.keyKind.hash(&req))
+				r.local.Reset(r.key.hash(&req))
 			}
 		case r.keys != nil:
-			r.keys.Reset(r.keyKind.hash(&req))
+			r.keys.Reset(r.key.hash(&req))
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
-				problems = append(problems, custom.Reset(r.keyKind.text(&req)))
+				problems = append(problems, custom.Reset(r.key.text(&req)))
 			}
 		}
 	}

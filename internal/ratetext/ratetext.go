@@ -18,6 +18,11 @@ type Rate struct {
 	Burst    int           // units granted at once, or 0
 }
 
+// Unlimited is the rate of the text "unlimited".
+var Unlimited = Rate{-1, -1, -1}
+
+const unlimited = "unlimited"
+
 // Form is the reason why a text that has no known form is refused.
 const Form = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
 
@@ -45,6 +50,9 @@ var units = map[string]time.Duration{
 
 // Parse returns the rate that s spells. The text of an error says what a good text is.
 func Parse(s string) (r Rate, err error) {
+	if strings.TrimSpace(s) == unlimited {
+		return Unlimited, nil
+	}
 	text, burst, hasBurst := strings.Cut(s, " burst ")
 	count, per, ok := strings.Cut(text, "/")
 	if !ok {
@@ -143,6 +151,9 @@ func scaled(number string, unit time.Duration) (time.Duration, error) {
 // String returns r in a short form that [Parse] reads, such as "100/m" or "100/90s burst 20".
 // Parse cannot read the text of a rate that is not valid.
 func (r Rate) String() string {
+	if r == Unlimited {
+		return unlimited
+	}
 	s := strconv.Itoa(r.Requests) + "/" + formatPer(r.Per)
 	if r.Burst != 0 {
 		s += " burst " + strconv.Itoa(r.Burst)
