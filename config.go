@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
@@ -64,8 +65,8 @@ type decoder struct {
 func newDecoder(factory *Factory, env Env) *decoder {
 	d := &decoder{factory: factory, env: env}
 	d.Reader = ruleconfig.NewReader(ruleconfig.Caller{
-		Problem:     func(field, value, reason string) error { return &ConfigError{field, value, reason} },
-		More:        func(n int) error { return moreProblems(n) },
+		Problem:     problem,
+		More:        more,
 		Custom:      factory.custom,
 		CustomNames: factory.names,
 		Build:       d.custom,
@@ -95,6 +96,12 @@ func refusedRate(a ruleconfig.Algorithm, r ratetext.Rate) (faults []ruleconfig.F
 	}
 	return faults
 }
+
+// problem makes the error for one field of a config.
+func problem(field, value, reason string) error { return &ConfigError{field, value, reason} }
+
+// more makes the error that says how many problems are not listed.
+func more(n int) error { return moreProblems(n) }
 
 // moreProblems is the error that says how many problems are not listed.
 type moreProblems int
@@ -186,3 +193,45 @@ func describeChecked(value any) string {
 	}
 	return confmap.Truncate(text, confmap.MaxValue)
 }
+
+// A ConfigReader reads the algoConfig of a custom algorithm for a [BuildFunc]. It reads what
+// any decoder makes of a field: a number may be an int, a float64 or a json.Number. The names
+// of fields are read without regard to case, "_" and "-".
+//
+// Each method but Has reads the field with this name, which must be there, and returns zero
+// if something is wrong with it. [ConfigReader.Err] then says what. A ConfigReader must be
+// used by one goroutine only.
+type ConfigReader struct {
+	fields *ruleconfig.Fields
+}
+
+// ReadConfig returns a ConfigReader for algoConfig.
+func ReadConfig(algoConfig map[string]any) *ConfigReader {
+	return &ConfigReader{ruleconfig.NewFields(algoConfig, problem, more)}
+}
+
+// Has reports whether the config has a field. It is for fields that may be left out.
+func (c *ConfigReader) Has(name string) bool { return c.fields.Has(name) }
+
+// Int reads a whole number.
+func (c *ConfigReader) Int(name string) int { return c.fields.Int(name) }
+
+// Float reads a number.
+func (c *ConfigReader) Float(name string) float64 { return c.fields.Float(name) }
+
+// String reads a text of at most 1,024 bytes.
+func (c *ConfigReader) String(name string) string { return c.fields.String(name) }
+
+// Bool reads true or false.
+func (c *ConfigReader) Bool(name string) bool { return c.fields.Bool(name) }
+
+// Duration reads a time with its unit, such as "90s", "1h30m" or "2 days". It is above 0.
+func (c *ConfigReader) Duration(name string) time.Duration { return c.fields.Duration(name) }
+
+// Rate reads a text as [ParseRate] does. It is not [Unlimited].
+func (c *ConfigReader) Rate(name string) Rate { return Rate(c.fields.Rate(name)) }
+
+// Err returns everything that was wrong with the fields that have been read, and the fields
+// of the config that nobody has asked for, joined, or nil. Each problem is a [*ConfigError]. A
+// BuildFunc returns the error as it is.
+func (c *ConfigReader) Err() error { return c.fields.Err() }

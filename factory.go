@@ -38,7 +38,7 @@ type Factory struct {
 type BuildFunc func(algoConfig map[string]any, env Env) (Limiter, error)
 
 // An Env is what a [BuildFunc] gets besides the config of the limiter. Its values come from
-// the options of the [Factory] or, for a rule, from those of the [RateLimiter].
+// the options of the [Factory] and, for a rule, from those of the [RateLimiter].
 type Env struct {
 	// Clock is the clock that the limiter must read. It is never nil.
 	Clock Clock
@@ -54,8 +54,8 @@ type customAlgorithm struct {
 	build BuildFunc
 }
 
-// NewFactory returns a Factory whose limiters have these options. If an option is invalid,
-// [Factory.Create] returns the error.
+// NewFactory returns a Factory whose limiters have these options. A [RateLimiter] that is made
+// [WithFactory] has them too. If an option is invalid, [Factory.Create] returns the error.
 func NewFactory(opts ...Option) *Factory {
 	return &Factory{opts: slices.Clone(opts)}
 }
@@ -108,7 +108,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	if f != nil {
 		opts = f.opts
 	}
-	set, invalid := newSettings(opts)
+	set, invalid := f.settings().withDefaults()
 	d := newDecoder(f, set.env())
 	n, ok := confmap.NodeOf("", config)
 	if !ok {
@@ -138,6 +138,18 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 		return nil, err
 	}
 	return algorithms[Algorithm(a.Name)].limiter(Rate(r), opts...)
+}
+
+// settings returns what the options of f say.
+func (f *Factory) settings() (s settings) {
+	if f == nil {
+		return s
+	}
+	s = s.with(f.opts)
+	if s.factory != nil {
+		s.problems = append(s.problems, &ConfigError{"factory", "set", "must not be an option of a Factory"})
+	}
+	return s
 }
 
 // storeOptions returns the options that a limiter in a store needs beside those of the
