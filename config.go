@@ -1,6 +1,9 @@
 package ratelimit
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -38,7 +41,7 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 
 // decodeRules is DecodeRules after the options have been applied to set.
 func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *settings) (rules []Rule, defaultRule *Rule, err error) {
-	d := newDecoder(set.factory, set.env())
+	d := newDecoder(set.factory, set.env(), "")
 	check := newRuleCheck(set)
 	d.Rules(configs, defaultConfig, func(path string, read ruleconfig.Rule, isDefault bool) {
 		r := d.checked(path, read, check, isDefault)
@@ -62,7 +65,9 @@ type decoder struct {
 	env     Env      // for custom limiters
 }
 
-func newDecoder(factory *Factory, env Env) *decoder {
+// newDecoder returns a decoder. implied is the algorithm of a config that has none; if it is
+// empty, such a config is refused.
+func newDecoder(factory *Factory, env Env, implied Algorithm) *decoder {
 	d := &decoder{factory: factory, env: env}
 	d.Reader = ruleconfig.NewReader(ruleconfig.Caller{
 		Problem:     problem,
@@ -73,6 +78,8 @@ func newDecoder(factory *Factory, env Env) *decoder {
 		Refused:     refusedRate,
 		Modes:       texts(modes),
 		MaxRules:    maxRules,
+
+		DefaultAlgorithm: string(implied),
 	})
 	return d
 }
@@ -192,6 +199,91 @@ func describeChecked(value any) string {
 		text = confmap.Describe(v)
 	}
 	return confmap.Truncate(text, confmap.MaxValue)
+}
+
+// UnmarshalJSON sets r to the rule that data has as a config map, see [DecodeRules]. So a
+// []Rule can be decoded from JSON. The algorithm may be left out, which means
+// [AlgorithmTokenBucket], and must not be a custom one. Errors call a rule by its name or
+// endpoint, and match [ErrInvalidConfig].
+func (r *Rule) UnmarshalJSON(data []byte) error {
+	return r.UnmarshalYAML(func(config any) error {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.UseNumber()
+		return d.Decode(config)
+	})
+}
+
+// UnmarshalYAML is UnmarshalJSON for the YAML decoders that call a method of this form.
+func (r *Rule) UnmarshalYAML(unmarshal func(any) error) error {
+	var config map[string]any
+	if err := unmarshal(&config); err != nil {
+		return err
+	}
+	path := "rule"
+	if name := ruleconfig.NameOf(config); name != "" {
+		path = "rules[" + confmap.Quote(name) + "]"
+	}
+	d := newDecoder(nil, Env{}, AlgorithmTokenBucket)
+	n, ok := confmap.NodeOf(path, config)
+	if !ok {
+		d.Reject(path, "nil", ruleconfig.RuleForm)
+		return d.Err()
+	}
+	read := d.Rule(n)
+	rule := d.checked(path, read, newRuleCheck(&settings{}), read.Name == "" && read.Endpoint == "")
+	if err := d.Err(); err != nil {
+		return err
+	}
+	*r = rule
+	return nil
+}
+
+// MarshalJSON returns r as a config map that UnmarshalJSON reads. The rule of a custom
+// algorithm that a [Factory] has read is written as it was given, for [DecodeRules]. A rule
+// with code, such as a Resolve, is an error that matches [ErrInvalidConfig].
+func (r Rule) MarshalJSON() ([]byte, error) {
+	made := r.custom != nil && same(r.custom.limiter, r.Limiter)
+	if r.Resolve != nil || r.Limiter != nil && !made {
+		return nil, &ConfigError{"rules[" + confmap.Quote(cmp.Or(r.Name, r.Endpoint)) + "]", "a rule with code", "must have no Resolve and no Limiter to be written as JSON"}
+	}
+	config := struct {
+		Endpoint     string          `json:"endpoint,omitempty"`
+		Name         string          `json:"name,omitempty"`
+		Key          KeyType         `json:"key,omitempty"`
+		Mode         Mode            `json:"mode,omitempty"`
+		Additional   bool            `json:"additional,omitempty"`
+		Algorithm    Algorithm       `json:"algorithm"`
+		AlgoConfig   any             `json:"algoConfig"`
+		Tiers        map[string]Rate `json:"tiers,omitempty"`
+		OnStoreError FailurePolicy   `json:"onStoreError,omitzero"`
+	}{r.Endpoint, r.Name, r.Key, r.Mode, r.Additional, cmp.Or(r.Algorithm, AlgorithmTokenBucket), map[string]Rate{"rate": r.Rate}, r.Tiers, r.OnStoreError}
+	if made {
+		config.AlgoConfig = r.custom.algoConfig
+	}
+	return json.Marshal(config)
+}
+
+// UnmarshalText sets k to the key type that text spells, such as "ip" or "ip+endpoint". For
+// any other text, it returns an error that matches [ErrInvalidConfig] and leaves k unchanged.
+func (k *KeyType) UnmarshalText(text []byte) error {
+	key, reason := ruleconfig.ParseKey(string(text))
+	if reason != "" && len(text) > 0 {
+		return &ConfigError{"key", confmap.Quote(string(text)), reason}
+	}
+	*k = KeyType(key)
+	return nil
+}
+
+// UnmarshalText sets m to the mode that text spells. For any other text, it returns an error
+// that matches [ErrInvalidConfig] and leaves m unchanged.
+func (m *Mode) UnmarshalText(text []byte) error {
+	for _, mode := range append(modes, "") {
+		if len(text) <= confmap.MaxName && confmap.Fold(string(text)) == string(mode) {
+			*m = mode
+			return nil
+		}
+	}
+	return &ConfigError{"mode", confmap.Quote(string(text)), "must be one of " + list(modes)}
 }
 
 // A ConfigReader reads the algoConfig of a custom algorithm for a [BuildFunc]. It reads what

@@ -109,7 +109,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 		opts = f.opts
 	}
 	set, invalid := f.settings().withDefaults()
-	d := newDecoder(f, set.env())
+	d := newDecoder(f, set.env(), "")
 	n, ok := confmap.NodeOf("", config)
 	if !ok {
 		d.Reject("config", "nil", ruleconfig.RuleForm)
@@ -272,9 +272,23 @@ func (d *decoder) reportBuild(algoConfig *confmap.Node, algorithm string, err er
 		return
 	}
 	for _, e := range fields {
+		if m, ok := e.cause.(moreProblems); ok {
+			for range int(m) {
+				d.Report(m) // to be counted: there are too many to be listed
+			}
+			continue
+		}
 		value := confmap.Truncate(fmt.Sprint(e.Value), confmap.MaxValue)
-		d.Report(&buildError{&ConfigError{algoConfig.Path + "." + confmap.Truncate(e.Field, confmap.MaxPath), value, confmap.Truncate(e.Reason, maxCause)}, e.cause})
+		d.Report(&buildError{&ConfigError{within(algoConfig.Path, confmap.Truncate(e.Field, confmap.MaxPath)), value, confmap.Truncate(e.Reason, maxCause)}, e.cause})
 	}
+}
+
+// within returns the path of a field of the map at path.
+func within(path, field string) string {
+	if strings.HasPrefix(field, "[") {
+		return path + field
+	}
+	return path + "." + field
 }
 
 // fieldErrors returns the ConfigErrors that are joined in err, or err itself if it is one. It
@@ -283,6 +297,8 @@ func fieldErrors(err error) (all []*buildError, ok bool) {
 	switch e := any(err).(type) { // not errors.As: an error that wraps a ConfigError says more
 	case *ConfigError:
 		return []*buildError{{e, e}}, e != nil
+	case moreProblems: // of a ConfigReader
+		return []*buildError{{nil, e}}, true
 	case *buildError: // the BuildFunc has called Create of another Factory
 		return []*buildError{{e.ConfigError, e}}, true
 	case interface{ Unwrap() []error }:

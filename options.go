@@ -200,13 +200,16 @@ func (s *settings) conflicts(own *settings) (problems []error) {
 		case nil, 0, "", FailurePolicy{}:
 			continue
 		}
-		if reflect.ValueOf(option.f).Comparable() && option.f == option.l {
+		if same(option.f, option.l) {
 			continue
 		}
 		problems = append(problems, &ConfigError{"factory." + option.field, shown(option.f), "must not differ from that of the limiter, which is " + shown(option.l)})
 	}
 	return problems
 }
+
+// same reports whether a and b are equal. Values that cannot be compared are not.
+func same(a, b any) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
 // shown returns the text that shows the value of an option in an error. Of a clock, a store
 // or an observer, it is the type, because others may be changing the value.

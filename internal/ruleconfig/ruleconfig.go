@@ -161,6 +161,23 @@ func (r *Reader) Rule(n *confmap.Node) (rule Rule) {
 	return rule
 }
 
+// NameOf returns the name by which errors call the rule of a config: its name or, if there is
+// none, its endpoint. It returns an empty text if the config has neither.
+func NameOf(config map[string]any) string {
+	n, ok := confmap.NodeOf("", config)
+	if !ok {
+		return ""
+	}
+	n.Match(ruleSchema)
+	for _, field := range []string{"name", "endpoint"} {
+		v, _ := n.Get(field)
+		if text, _ := confmap.TextOf(v); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
 // Fields finds the fields of the rule at n, and reports those that a rule's config does not
 // have. It must be called before the other methods. The fields of an algoConfig may stand in
 // the rule itself if it has no algoConfig and its algorithm is not custom.
