@@ -70,15 +70,11 @@ func newDecoder(factory *Factory, env Env) *decoder {
 		CustomNames: factory.names,
 		Build:       d.custom,
 		Refused:     refusedRate,
-		Keys:        texts(keyTypes),
 		Modes:       texts(modes),
 		MaxRules:    maxRules,
 	})
 	return d
 }
-
-// keyTypes are the values that the field key may have.
-var keyTypes = []KeyType{KeyUser, KeyEndpoint, KeyUserEndpoint, KeyIP, KeyGlobal}
 
 // texts returns names as strings.
 func texts[S ~string](names []S) []string {
@@ -119,6 +115,7 @@ func ruleOf(read ruleconfig.Rule) Rule {
 		Algorithm:    Algorithm(read.Algorithm.Name),
 		Rate:         Rate(read.Rate),
 		Mode:         Mode(read.Mode),
+		Additional:   read.Additional,
 		OnStoreError: policyOf(read.OnStoreError),
 	}
 	if read.Tiers != nil {

@@ -49,7 +49,36 @@ var units = map[string]time.Duration{
 }
 
 // Parse returns the rate that s spells. The text of an error says what a good text is.
-func Parse(s string) (r Rate, err error) {
+func Parse(s string) (Rate, error) {
+	r, err := parse(s)
+	if err == nil {
+		return r, nil
+	}
+	if meant, ok := misspelt(s); ok {
+		return Rate{}, errors.New("must be written " + strconv.Quote(meant.String()))
+	}
+	return Rate{}, err
+}
+
+// misspelt returns the rate that s was probably meant to be, such as 100/m burst 20 for
+// "100/M, burst=20". It reports whether there is one.
+func misspelt(s string) (Rate, bool) {
+	if len(s) > longestCompared {
+		return Rate{}, false
+	}
+	text, burst, ok := strings.Cut(strings.ToLower(s), "burst")
+	if !ok {
+		return Rate{}, false
+	}
+	const between = " \t,;:=()"
+	r, err := parse(strings.TrimRight(text, between) + " burst " + strings.Trim(burst, between))
+	return r, err == nil
+}
+
+// longestCompared is the length, in bytes, up to which a text is compared with other forms.
+const longestCompared = 100
+
+func parse(s string) (r Rate, err error) {
 	if strings.TrimSpace(s) == unlimited {
 		return Unlimited, nil
 	}
