@@ -91,6 +91,10 @@ func (k *keyed[S, C]) Peek(key string) (res Result) {
 // Reset forgets what key has used: the key is as if it had never been used. The first caller
 // of Wait for key, if there is one, tries again. If the [Store] cannot be reached, the error
 // matches [ErrStore].
+//
+// A key that was never used can be reset. But if the limiter has no room for its state, and
+// it is denied because of the budget that such keys share, nothing changes and the error
+// matches [ErrNotReset]; see [WithMaxKeys].
 func (k *keyed[S, C]) Reset(key string) error {
 	if k.solo != nil {
 		return k.solo.reset(key)
@@ -99,7 +103,9 @@ func (k *keyed[S, C]) Reset(key string) error {
 		return errZeroLimiter
 	}
 	h := keytable.HashOf(key)
-	k.engine.Reset(h)
+	if !k.engine.Reset(h) {
+		return errOverflown
+	}
 	k.waiters.Wake(h)
 	return nil
 }
