@@ -48,6 +48,7 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 	set, invalid := newSettings(opts)
 	rules, defaultRule, err := decodeRules(configs, defaultConfig, &set)
 	if err := errors.Join(err, invalid); err != nil {
+		closeUnused(nil, customsOf(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
@@ -55,7 +56,26 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 
 // decodeRules is DecodeRules after the options have been applied to set.
 func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *settings) ([]Rule, *Rule, error) {
-	d := newDecoder(set.factory, set.env())
+	return newDecoder(set.factory, set.env()).rules(configs, defaultConfig, set)
+}
+
+// only reads the rule of one config, whose path is path.
+func (d *decoder) only(path string, config map[string]any, set *settings) (Rule, error) {
+	n, ok := confmap.NodeOf(path, config)
+	if !ok {
+		d.Reject(path, "nil", ruleForm)
+		return Rule{}, d.Err()
+	}
+	r := d.rule(n, newRuleCheck(set), false)
+	err := d.Err()
+	if err != nil {
+		closeUnused(nil, r.custom)
+	}
+	return r, err
+}
+
+// rules reads the rules of configs and of defaultConfig.
+func (d *decoder) rules(configs []map[string]any, defaultConfig map[string]any, set *settings) ([]Rule, *Rule, error) {
 	switch {
 	case len(configs) > maxRules:
 		d.Reject("configs", fmt.Sprintf("a list of %d", len(configs)), fmt.Sprintf("must have at most %d", maxRules))
@@ -81,6 +101,7 @@ func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *se
 		defaultRule = &r
 	}
 	if err := d.Err(); err != nil {
+		closeUnused(nil, customsOf(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
@@ -91,12 +112,17 @@ type decoder struct {
 	*confmap.Reader
 	factory *Factory // finds algorithms by name; may be nil
 	env     Env      // for custom limiters
+	name    string   // of the rule that is read
+
+	// keeps returns the limiter that the rule with this name has and will keep, or nil if
+	// one must be made. It may be nil.
+	keeps func(name string, a Algorithm, algoConfig map[string]any) Limiter
 }
 
 func newDecoder(factory *Factory, env Env) *decoder {
 	problem := func(field, value, reason string) error { return &ConfigError{field, value, reason} }
 	more := func(n int) error { return moreProblems(n) }
-	return &decoder{confmap.NewReader(problem, more), factory, env}
+	return &decoder{Reader: confmap.NewReader(problem, more), factory: factory, env: env}
 }
 
 // moreProblems is the error that says how many problems are not listed.
@@ -119,6 +145,7 @@ func (d *decoder) rule(n *confmap.Node, check *ruleCheck, isDefault bool) (r Rul
 	r.Name, nameOK = d.Text(n, "name")
 	r.Key, keyOK = confmap.Choice(d.Reader, n, "key", keyForm, keyTypes)
 	r.Mode, _ = confmap.Choice(d.Reader, n, "mode", modeForm, modes)
+	d.name = r.completed(isDefault).Name
 	d.limit(n, &r)
 	r.OnStoreError = d.policy(n)
 	if d.Found() == before {

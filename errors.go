@@ -55,5 +55,8 @@ func (e *ConfigError) Error() string {
 // Unwrap returns [ErrInvalidConfig].
 func (e *ConfigError) Unwrap() error { return ErrInvalidConfig }
 
+// errOverflown is the error of a Reset of a key that the shared budget denies.
+var errOverflown = fmt.Errorf("%w: the key has no state of its own, and the budget that such keys share denies it", ErrNotReset)
+
 // errZeroLimiter is the error of the methods of a zero limiter.
 var errZeroLimiter error = &ConfigError{"limiter", "the zero value", "must be made by its constructor"}

@@ -139,6 +139,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 		}
 		custom := d.custom(n, algoConfig, entry)
 		if err := d.Err(); err != nil {
+			closeUnused(nil, custom)
 			return nil, err
 		}
 		return custom.limiter, nil
@@ -237,6 +238,14 @@ func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *cus
 	if !ok {
 		return nil
 	}
+	if d.keeps != nil {
+		if l := d.keeps(d.name, entry.algorithm, kept); l != nil {
+			return &customLimiter{algoConfig: kept, limiter: l, build: func() (*customLimiter, error) {
+				later := newDecoder(d.factory, d.env)
+				return later.custom(n, algoConfig, entry), later.Err()
+			}}
+		}
+	}
 	handed, ok := d.Copy(algoConfig) // for the BuildFunc, which may change it
 	if !ok {
 		return nil
@@ -250,7 +259,7 @@ func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *cus
 		d.reportBuild(algoConfig, entry, err)
 		return nil
 	}
-	return &customLimiter{kept, l}
+	return &customLimiter{algoConfig: kept, limiter: l}
 }
 
 // build calls the BuildFunc of entry. If the BuildFunc panics or returns neither a limiter

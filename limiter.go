@@ -227,7 +227,7 @@ func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
 	if rule.Name == "" {
 		rule.Name = string(a)
 	}
-	set.solo = true
+	set.solo, set.required = true, nil
 	l, err := newRateLimiter(nil, &rule, set, nil)
 	if err != nil {
 		return nil, err
@@ -250,7 +250,9 @@ func (s *solo) wait(ctx context.Context, key string, n int) (Result, error) {
 	return s.limiter.Wait(ctx, Request{Client: key, Cost: n})
 }
 
-func (s *solo) reset(key string) error { return s.limiter.Reset(key, "") }
+func (s *solo) reset(key string) error {
+	return s.limiter.resetKeys(context.Background(), s.limiter.set.Load().rules, &Request{Client: key})
+}
 
 func (s *solo) setRate(r Rate) error { return s.limiter.UpdateRate(s.rule, r) }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,6 +24,7 @@ type settings struct {
 	observer        Observer      // may be nil
 	observeRequests bool
 	factory         *Factory // nil if there are no custom algorithms
+	required        []string // names of rules that must exist
 	solo            bool     // true for the RateLimiter in a solo
 
 	problems []error
@@ -125,6 +127,25 @@ func WithFactory(f *Factory) Option {
 		}
 		s.factory = f
 	}
+}
+
+// WithRequiredRules names rules that must exist in a [RateLimiter], such as those that code
+// names in [Request.Rules]. [New] without one of them is an error, and so is a change that would
+// drop one, such as a Reload of a config that lacks it. The error matches [ErrInvalidConfig]
+// and names the rule; nothing changes. The option has no effect on a limiter by itself.
+func WithRequiredRules(names ...string) Option {
+	return func(s *settings) { s.required = append(slices.Clip(s.required), names...) }
+}
+
+// requires returns an error that names the rules that must exist and are not in set.
+func (s *settings) requires(set *ruleSet) error {
+	var problems []error
+	for _, name := range s.required {
+		if set.byName[name] == nil {
+			problems = append(problems, &ConfigError{"rules[" + strconv.Quote(name) + "]", "missing", "must exist: WithRequiredRules names it"})
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // isNil reports whether v is a nil interface or holds a nil pointer.

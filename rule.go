@@ -73,13 +73,6 @@ type Rule struct {
 	custom *customLimiter // set if a Factory has made Limiter
 }
 
-// A customLimiter is a Limiter that a Factory has made, and the algoConfig that it was made
-// of. A reload with an equal algoConfig keeps the Limiter.
-type customLimiter struct {
-	algoConfig map[string]any
-	limiter    Limiter
-}
-
 // defaultName is the name of a default rule that has none.
 const defaultName = "default"
 
@@ -128,11 +121,13 @@ func newRuleCheck(set *settings) *ruleCheck {
 	return c
 }
 
-// checkRules returns everything that is wrong with rules and the default rule, joined.
-func checkRules(rules []Rule, defaultRule *Rule, set *settings) error {
-	c := newRuleCheck(set)
+// errTooManyRules is the error for n rules, which is more than maxRules.
+func errTooManyRules(n int) error { return &ConfigError{"rules", n, "must be at most 10000"} }
+
+// all returns everything that is wrong with rules and the default rule, joined.
+func (c *ruleCheck) all(rules []Rule, defaultRule *Rule) error {
 	if len(rules) > maxRules {
-		return &ConfigError{"rules", len(rules), "must be at most 10000"}
+		return errTooManyRules(len(rules))
 	}
 	for i, r := range rules {
 		c.add(fmt.Sprintf("rules[%d]", i), r, false)
@@ -216,6 +211,9 @@ func (c *ruleCheck) addLimiter(path string, r Rule) {
 	}
 	if r.Resolve != nil {
 		reject("resolve", "set", "must be nil: a limiter of one's own has its own rates")
+	}
+	if r.OnStoreError.kind == failLocally {
+		reject("onStoreError", r.OnStoreError, "must be open or closed: a limiter of one's own has no share for this process")
 	}
 	if c.set.store != nil {
 		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: the state is in a store")

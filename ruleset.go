@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -58,6 +59,10 @@ type ruleSet struct {
 	exact    map[string]*ruleGroup
 	prefixes []prefix   // sorted by text
 	fallback *ruleGroup // the default rule alone; empty if there is no default rule
+
+	listing       sync.Once // makes the two below, which RateLimiter.Rules returns
+	listed        []Rule
+	listedDefault *Rule
 }
 
 // maxPlain is the largest number of rules in a plain group.
@@ -116,6 +121,39 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 		p.group.classify()
 	}
 	return s
+}
+
+// with returns s with new in the place of old; see swap.
+func (s *ruleSet) with(old, new *activeRule) *ruleSet {
+	rules := slices.Clone(s.rules)
+	at := slices.Index(rules, old)
+	switch {
+	case at < 0 && new.isDefault:
+		rules = append(rules, new)
+	case at < 0:
+		rules = slices.Insert(rules, len(rules)-s.defaults(), new)
+	case new == nil:
+		rules = slices.Delete(rules, at, at+1)
+	default:
+		rules[at] = new
+	}
+	return newRuleSet(rules)
+}
+
+// defaultRule returns the default rule, or nil if there is none.
+func (s *ruleSet) defaultRule() *activeRule {
+	if n := len(s.rules); n > 0 && s.rules[n-1].isDefault {
+		return s.rules[n-1]
+	}
+	return nil
+}
+
+// defaults returns the number of default rules, which is 0 or 1.
+func (s *ruleSet) defaults() int {
+	if s.defaultRule() == nil {
+		return 0
+	}
+	return 1
 }
 
 // addTo adds r to the group of text.

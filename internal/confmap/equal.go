@@ -74,3 +74,40 @@ func number(v reflect.Value) (Decimal, bool) {
 	}
 	return Decimal{}, false
 }
+
+// Same reports whether a and b are one and the same value: equal by ==, or, if their type has no
+// ==, with the same pointers in them. It follows no pointer, so others may use what these point
+// to.
+func Same(a, b any) bool { return same(reflect.ValueOf(a), reflect.ValueOf(b)) }
+
+func same(a, b reflect.Value) bool {
+	if !a.IsValid() || !b.IsValid() || a.Type() != b.Type() {
+		return a.IsValid() == b.IsValid() && !a.IsValid()
+	}
+	if a.Comparable() && b.Comparable() {
+		return a.Equal(b)
+	}
+	switch a.Kind() {
+	case reflect.Map, reflect.Func:
+		return a.UnsafePointer() == b.UnsafePointer()
+	case reflect.Slice:
+		return a.UnsafePointer() == b.UnsafePointer() && a.Len() == b.Len()
+	case reflect.Interface:
+		return same(a.Elem(), b.Elem())
+	case reflect.Array:
+		for i := range a.Len() {
+			if !same(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if !same(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}

@@ -64,3 +64,39 @@ func TestEqual(t *testing.T) {
 		assert.Equal(t, row.want, Equal(row.b, row.a), "the other way round: %s", row.why)
 	}
 }
+
+// TestSame proves that values whose type has no == are told apart by the pointers in them.
+func TestSame(t *testing.T) {
+	type holder struct {
+		list []int
+		more any
+		two  [2]func()
+	}
+	one, other := new(int), new(int)
+	list, m, f, g := []int{1, 2}, map[string]int{}, func() { *one++ }, func() { *other++ }
+	for _, row := range []struct {
+		a, b any
+		want bool
+		why  string
+	}{
+		{nil, nil, true, "nothing"},
+		{nil, one, false, "nothing and a pointer"},
+		{one, one, true, "a pointer"},
+		{one, other, false, "another pointer to an equal value"},
+		{1, int64(1), false, "another type"},
+		{list, list, true, "a list"},
+		{list, list[:1], false, "a part of it"},
+		{list, []int{1, 2}, false, "an equal list"},
+		{m, m, true, "a map"},
+		{m, map[string]int{}, false, "an equal map"},
+		{f, f, true, "a function"},
+		{f, g, false, "another function"},
+		{holder{list, m, [2]func(){f, g}}, holder{list, m, [2]func(){f, g}}, true, "all fields"},
+		{holder{list, m, [2]func(){f, g}}, holder{list, m, [2]func(){f, f}}, false, "deep inside"},
+		{holder{list, list, [2]func(){}}, holder{list, m, [2]func(){}}, false, "another type inside"},
+		{holder{list, nil, [2]func(){}}, holder{list, m, [2]func(){}}, false, "nothing inside"},
+	} {
+		assert.Equal(t, row.want, Same(row.a, row.b), row.why)
+		assert.Equal(t, row.want, Same(row.b, row.a), "the other way round: %s", row.why)
+	}
+}
