@@ -41,7 +41,7 @@ func (l *RateLimiter) SetConfig(config map[string]any) error {
 		return err
 	}
 	return l.edit(func(c *change) error {
-		c.made = []*customLimiter{r.custom}
+		c.made = []*hooks.Made{r.custom}
 		kept := r
 		if err := c.keepCode(&kept, false); err != nil {
 			return err
@@ -91,8 +91,10 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 		}
 		updated := old.Rule
 		updated.Rate = r
-		if old.Limiter != nil {
-			c.tell(old, r)
+		if old.Limiter != nil && r == old.Rate {
+			if err := c.tell(old, r); err != nil { // it may have got another rate by itself
+				return err
+			}
 		}
 		return c.put("rules["+strconv.Quote(rule)+"]", old, updated, old.isDefault)
 	})
@@ -128,7 +130,7 @@ func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]
 		return err
 	}
 	return l.edit(func(c *change) (err error) {
-		c.made = customsOf(rules, defaultRule)
+		c.made = madeFor(rules, defaultRule)
 		kept, keptDefault := slices.Clone(rules), defaultRule
 		for i := range kept {
 			err = errors.Join(err, c.keepCode(&kept[i], false))
@@ -153,17 +155,15 @@ type change struct {
 	l     *RateLimiter
 	calls hooks.Calls
 
-	// The plan, which begins anew with each try.
-	set     *ruleSet            // the rules that the plan changes
-	swaps   []swap              // what becomes of single rules
-	all     []*activeRule       // if replaces is set: all rules
-	commits []func(now instant) // bring keys to new rates
-	telling []*told             // the limiters that must know their new rates
+	made []*hooks.Made // what may be of no use to any rule when the change has ended
 
+	// The plan, which begins anew with each try.
+	set      *ruleSet      // the rules that the plan changes
+	swaps    []swap        // what becomes of single rules
+	all      []*activeRule // if replaces is set: all rules
 	replaces bool
-	told     []*told          // the limiters that know a new rate already
-	made     []*customLimiter // what BuildFuncs have made for this change
-	unused   []*customLimiter // what rules had that are gone
+	commits  []func(now instant) // bring keys to new rates
+	rates    hooks.Teller[*activeRule, Rate]
 }
 
 // A swap puts one rule in the place of another. If old is nil, it adds one after the others; if
@@ -197,7 +197,8 @@ func (c *change) try(plan func(c *change) error) (done bool, err error) {
 	l.changing.Lock()
 	defer l.changing.Unlock()
 	c.calls.Begin()
-	c.set, c.swaps, c.all, c.commits, c.telling, c.replaces = l.set.Load(), nil, nil, nil, nil, false
+	c.rates.Begin()
+	c.set, c.swaps, c.all, c.commits, c.replaces = l.set.Load(), nil, nil, nil, false
 	err = plan(c)
 	if c.calls.Missing() {
 		return false, nil
@@ -209,11 +210,8 @@ func (c *change) try(plan func(c *change) error) (done bool, err error) {
 	if err := l.settings.requires(next); err != nil {
 		return true, err
 	}
-	for _, t := range c.telling {
-		err = errors.Join(err, c.askTo(t))
-	}
-	if err != nil || c.calls.Missing() {
-		return err != nil && !c.calls.Missing(), err
+	if err := c.rates.Ask(&c.calls); err != nil || c.calls.Missing() {
+		return !c.calls.Missing(), err
 	}
 	c.commit(next)
 	return true, nil
@@ -222,6 +220,12 @@ func (c *change) try(plan func(c *change) error) (done bool, err error) {
 // next returns the rules as they are after c.
 func (c *change) next() *ruleSet {
 	if c.replaces {
+		for _, r := range c.set.rules {
+			c.swaps = append(c.swaps, swap{old: r})
+		}
+		for _, r := range c.all {
+			c.swaps = append(c.swaps, swap{new: r})
+		}
 		return newRuleSet(c.all)
 	}
 	next := c.set
@@ -243,7 +247,17 @@ func (c *change) commit(next *ruleSet) {
 	}
 	l.set.Store(next)
 	l.waiters.WakeAll()
-	c.count()
+	c.rates.Keep()
+	for _, s := range c.swaps {
+		if s.new != nil {
+			s.new.made().Use(1)
+		}
+		if s.old != nil {
+			made := s.old.made()
+			made.Use(-1)
+			c.made = append(c.made, made)
+		}
+	}
 }
 
 // put plans to put r, whose path in errors is path, in the place of the rule old or, if old is
@@ -323,23 +337,21 @@ func (c *change) pathOf(r *activeRule) string {
 	return "rules[" + strconv.Itoa(slices.Index(c.set.rules, r)) + "]"
 }
 
-// ruleAt returns the path, in errors, of a field of the rule with this name.
-func ruleAt(name, field string) string { return "rules[" + strconv.Quote(name) + "]." + field }
-
 // activate returns the activeRule for r. If that takes over the keys of old, the rule that has
 // its name, then c will bring those keys to the rates of r.
 func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, error) {
 	l := c.l
 	r = r.completed(isDefault)
 	r.OnStoreError = r.policy(l.settings.policy)
-	if old != nil && old.Limiter != nil && confmap.Same(old.Limiter, r.Limiter) {
-		if r.Rate == (Rate{}) {
-			r.Rate = old.Rate
-		} else if r.Rate != old.Rate {
-			c.tell(old, r.Rate)
-		}
+	var untold error
+	switch {
+	case old == nil || r.Limiter == nil || !confmap.Same(old.Limiter, r.Limiter):
+	case r.Rate == (Rate{}):
+		r.Rate = old.Rate
+	case r.Rate != old.Rate:
+		untold = c.tell(old, r.Rate)
 	}
-	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, keyKind: kindOf(r.Key)}
+	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: newKeyMaker(r.Key)}
 	if l.settings.solo {
 		a.resultName = ""
 	}
@@ -366,7 +378,7 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 	if commit != nil {
 		c.commits = append(c.commits, commit)
 	}
-	return a, errors.Join(atPath(ruleAt(r.Name, "rate"), err)...)
+	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), untold)...)
 }
 
 // activateRemote makes a, whose state is in a store, ready for use. keeps says whether the rule

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -153,7 +154,7 @@ func TestReplaceIsAllOrNothing(t *testing.T) {
 ratelimit: rules[1].rate.requests is 0: must be at least 1
 ratelimit: rules[1].rate.per is 0s: must be longer than zero
 ratelimit: rules[2].endpoint is "a*b": must have a "*" at the end only
-ratelimit: rules[2].key is "users": must be one of "user", "endpoint", "user_endpoint", "ip", "global"
+ratelimit: rules[2].key is "users": must be one of "user", "endpoint", "user_endpoint", "ip", "global", "attr:NAME", or several of them joined by "+"
 ratelimit: rules[3].endpoint is "": must be set, or a name to ask for the rule by
 ratelimit: rules[4].endpoint is "/search": is that of rules[0]: rules that share an endpoint need names
 ratelimit: rules[5].onStoreError is local:0: must have at least 1 replica
@@ -248,7 +249,7 @@ func TestResetOfAClient(t *testing.T) {
 	l.Allow("ann", "/")
 	l.Allow("bob", "/")
 	l.Allow("ann", "/b")
-	require.NoError(t, l.Reset("ann", "/"))
+	require.NoError(t, l.Reset(context.Background(), ratelimit.Request{Client: "ann", Endpoint: "/"}))
 	left := func(client, endpoint, rule string) int {
 		return peek(t, l, ratelimit.Request{Client: client, Endpoint: endpoint, Rules: []string{rule}}).Remaining
 	}

@@ -24,6 +24,9 @@ const (
 	policyForm     = `must be "open", "closed", "local" or, of 4 replicas, "local:4"`
 )
 
+// keyTypes are the values that the field key may have.
+var keyTypes = []KeyType{KeyUser, KeyEndpoint, KeyUserEndpoint, KeyIP, KeyGlobal}
+
 var (
 	keyForm  = "must be one of " + list(keyTypes)
 	modeForm = "must be one of " + list(modes)
@@ -48,7 +51,7 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 	set, invalid := newSettings(opts)
 	rules, defaultRule, err := decodeRules(configs, defaultConfig, &set)
 	if err := errors.Join(err, invalid); err != nil {
-		closeUnused(nil, customsOf(rules, defaultRule)...)
+		closeMade(madeFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
@@ -69,7 +72,7 @@ func (d *decoder) only(path string, config map[string]any, set *settings) (Rule,
 	r := d.rule(n, newRuleCheck(set), false)
 	err := d.Err()
 	if err != nil {
-		closeUnused(nil, r.custom)
+		closeMade(r.custom)
 	}
 	return r, err
 }
@@ -101,7 +104,7 @@ func (d *decoder) rules(configs []map[string]any, defaultConfig map[string]any, 
 		defaultRule = &r
 	}
 	if err := d.Err(); err != nil {
-		closeUnused(nil, customsOf(rules, defaultRule)...)
+		closeMade(madeFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
@@ -219,7 +222,7 @@ func (d *decoder) limit(n *confmap.Node, r *Rule) {
 	case entry.build != nil:
 		if ok {
 			if r.custom = d.custom(n, config, entry); r.custom != nil {
-				r.Limiter = r.custom.limiter
+				r.Limiter = r.custom.Value.(Limiter)
 			}
 		}
 		if _, ok := n.Get("tiers"); ok {

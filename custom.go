@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"sync/atomic"
+	"strconv"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
 )
 
 // askCustom asks the custom limiter, if there is one, after all other rules were charged. If
@@ -29,7 +29,7 @@ func (d *decision) askCustom(ctx context.Context) error {
 			d.giveBack()
 		}
 	}()
-	key := rule.keyKind.text(&d.request)
+	key := rule.key.text(&d.request)
 	if d.order.Take && d.order.Within < engine.AnyDelay && !p.Shadow {
 		// It cannot give units back, so a first call looks at the Delay.
 		if res, err := rule.Limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.order.Within {
@@ -59,7 +59,7 @@ func (d *decision) askCustom(ctx context.Context) error {
 // rule has denied the request. It changes nothing in the answer to the request itself.
 func (d *decision) lookAtCustom(ctx context.Context) {
 	rule := d.rules[d.custom]
-	res, _, refused := rule.takeCustom(ctx, rule.keyKind.text(&d.request), 0)
+	res, _, refused := rule.takeCustom(ctx, rule.key.text(&d.request), 0)
 	if refused != nil {
 		res = rule.policyAnswer()
 	}
@@ -116,49 +116,36 @@ func setResult(p *engine.Part, res Result) {
 	}
 }
 
-// A customLimiter is a Limiter that a BuildFunc has made, and the algoConfig that it was made
-// of. While the algoConfig of a rule does not change, the rule keeps the Limiter.
-type customLimiter struct {
-	algoConfig map[string]any
-	limiter    Limiter
-
-	// build is nil once the limiter is made. A config that is read again makes none if the
-	// rule will keep its own, which limiter is until then.
-	build func() (*customLimiter, error)
-
-	uses   atomic.Int64 // rules of RateLimiters that have the limiter
-	closed atomic.Bool
-}
-
-// finish calls the BuildFunc.
-func (m *customLimiter) finish() error {
-	built, err := m.build()
-	if err == nil {
-		m.limiter, m.build = built.limiter, nil
-	}
-	return err
-}
-
-// made returns the customLimiter of r, or nil if r has none or code has given it another Limiter.
-func (r *Rule) made() *customLimiter {
-	if r.custom == nil || !confmap.Same(r.custom.limiter, r.Limiter) {
+// made returns what has made the Limiter of r, or nil if that was no BuildFunc but code.
+func (r *Rule) made() *hooks.Made {
+	if r.custom == nil || !confmap.Same(r.custom.Value, r.Limiter) {
 		return nil
 	}
 	return r.custom
 }
 
-// customsOf returns the customLimiters of rules that were read from configs.
-func customsOf(rules []Rule, defaultRule *Rule) (customs []*customLimiter) {
-	for i := range rules {
-		customs = append(customs, rules[i].custom)
-	}
-	if defaultRule != nil {
-		customs = append(customs, defaultRule.custom)
-	}
-	return customs
+// keeps reports whether r keeps its Limiter when its config is read again: code has given it, or
+// the config has not changed.
+func (r *Rule) keeps(a Algorithm, algoConfig map[string]any) bool {
+	made := r.made()
+	return made == nil || r.Algorithm == a && confmap.Equal(made.Config, algoConfig)
 }
 
-// newDecoder returns a decoder that makes no limiter for a rule that keeps its own.
+// madeFor returns what BuildFuncs have made for rules that were read from configs.
+func madeFor(rules []Rule, defaultRule *Rule) (all []*hooks.Made) {
+	for i := range rules {
+		all = append(all, rules[i].custom)
+	}
+	if defaultRule != nil {
+		all = append(all, defaultRule.custom)
+	}
+	return all
+}
+
+// closeMade closes what BuildFuncs have made for rules that are not used after all.
+func closeMade(made ...*hooks.Made) { hooks.CloseUnused(func(any) bool { return false }, made...) }
+
+// newDecoder returns a decoder that makes no Limiter for a rule that keeps its own.
 func (l *RateLimiter) newDecoder() *decoder {
 	d, set := newDecoder(l.settings.factory, l.settings.env()), l.set.Load()
 	d.keeps = func(name string, a Algorithm, algoConfig map[string]any) Limiter {
@@ -170,13 +157,6 @@ func (l *RateLimiter) newDecoder() *decoder {
 	return d
 }
 
-// keeps reports whether the Limiter of r stays when its config is read again: code has given it,
-// or the config has not changed.
-func (r *Rule) keeps(a Algorithm, algoConfig map[string]any) bool {
-	made := r.made()
-	return made == nil || r.Algorithm == a && confmap.Equal(made.algoConfig, algoConfig)
-}
-
 // keepCode gives r, which was read from a config, the functions and the Limiter of the rule that
 // has its name now, if there is one. If r needs a Limiter of its own, keepCode asks for it.
 func (c *change) keepCode(r *Rule, isDefault bool) error {
@@ -184,7 +164,7 @@ func (c *change) keepCode(r *Rule, isDefault bool) error {
 		r.Resolve = old.Resolve
 		switch made := old.made(); {
 		case old.Limiter == nil:
-		case made == nil, r.custom != nil && old.keeps(r.Algorithm, r.custom.algoConfig):
+		case made == nil, r.custom != nil && old.keeps(r.Algorithm, r.custom.Config):
 			r.Limiter, r.custom = old.Limiter, made
 			return nil
 		}
@@ -192,120 +172,59 @@ func (c *change) keepCode(r *Rule, isDefault bool) error {
 	if r.custom == nil {
 		return nil
 	}
-	if custom := r.custom; custom.build != nil {
-		if err := c.calls.Ask(custom, custom.finish); err != nil {
+	if r.custom.Build != nil {
+		if err := c.calls.Ask(r.custom, r.custom.Finish); err != nil {
 			return err
 		}
 	}
-	r.Limiter = r.custom.limiter
+	r.Limiter = r.custom.Value.(Limiter)
 	return nil
 }
 
-// A told is a custom limiter that is told the rate of its rule.
-type told struct {
-	old    *activeRule // the rule before the change
-	rate   Rate
-	before Rate // the limiter's rate before; zero if that is not known
-	kept   bool // whether the change was made, and the rate stays
+// A ratedRule is a rule whose custom Limiter has a rate of its own.
+type ratedRule struct {
+	*activeRule
+	limiter interface{ SetRate(r Rate) error }
 }
 
-// tell plans to tell the custom limiter of old the rate r.
-func (c *change) tell(old *activeRule, r Rate) {
-	if !slices.ContainsFunc(c.telling, func(t *told) bool { return t.old == old }) {
-		c.telling = append(c.telling, &told{old: old, rate: r})
+// Rate returns the rate of the Limiter. If it does not say, it is that of its rule.
+func (r ratedRule) Rate() Rate {
+	if has, ok := r.Limiter.(interface{ Rate() Rate }); ok {
+		return has.Rate()
 	}
+	return r.activeRule.Rate
 }
 
-// askTo asks the hook that tells t its rate. If another change of the same rule comes between,
-// that one may have told the limiter another rate, so the key of the hook is that very rule.
-func (c *change) askTo(t *told) error {
-	name, limiter := t.old.Name, t.old.Limiter
-	setter, ok := limiter.(interface{ SetRate(r Rate) error })
+// SetRate tells the Limiter a rate. Its error is that of a bad rate of the rule.
+func (r ratedRule) SetRate(rate Rate) error {
+	err := errors.Join(atPath("rules["+strconv.Quote(r.Name)+"].rate", r.limiter.SetRate(rate))...)
+	if err != nil && !errors.Is(err, ErrInvalidConfig) {
+		err = fmt.Errorf("%w: %w", ErrInvalidConfig, err)
+	}
+	return err
+}
+
+// tell plans to tell the custom Limiter of old its new rate.
+func (c *change) tell(old *activeRule, r Rate) error {
+	limiter, ok := old.Limiter.(interface{ SetRate(r Rate) error })
 	if !ok {
-		return &ConfigError{ruleAt(name, "limiter"), fmt.Sprintf("%T", limiter), "must have a method SetRate(Rate) error: its rule gets another rate"}
+		return &ConfigError{"rules[" + strconv.Quote(old.Name) + "].limiter", fmt.Sprintf("%T", old.Limiter), "must have a method SetRate(Rate) error: the rule gets another rate"}
 	}
-	return c.calls.Ask(told{old: t.old, rate: t.rate}, func() error {
-		if has, ok := limiter.(interface{ Rate() Rate }); ok {
-			t.before = has.Rate()
-		} else {
-			t.before = t.old.Rate
-		}
-		c.told = append(c.told, t) // also if SetRate panics
-		err := setter.SetRate(t.rate)
-		if err == nil {
-			return nil
-		}
-		c.told = c.told[:len(c.told)-1]
-		err = errors.Join(atPath(ruleAt(name, "rate"), err)...)
-		if !errors.Is(err, ErrInvalidConfig) {
-			err = fmt.Errorf("%w: %w", ErrInvalidConfig, err)
-		}
-		return err
-	})
+	c.rates.Plan(old, ratedRule{old, limiter}, r)
+	return nil
 }
 
-// count notes which customLimiters rules have now. The caller holds RateLimiter.changing.
-func (c *change) count() {
-	for _, t := range c.telling {
-		for _, done := range c.told {
-			done.kept = done.kept || done.old == t.old && done.rate == t.rate
-		}
-	}
-	swaps := c.swaps
-	if c.replaces {
-		for _, r := range c.set.rules {
-			swaps = append(swaps, swap{old: r})
-		}
-		for _, r := range c.all {
-			swaps = append(swaps, swap{new: r})
-		}
-	}
-	for _, s := range swaps {
-		if s.new != nil && s.new.made() != nil {
-			s.new.custom.uses.Add(1)
-		}
-		if s.old != nil && s.old.made() != nil {
-			s.old.custom.uses.Add(-1)
-			c.unused = append(c.unused, s.old.custom)
-		}
-	}
-}
-
-// settle ends c, made or not: limiters that know a rate which no rule has get the one before, and
-// limiters that no rule uses any more are closed.
+// settle ends c, made or not: Limiters that know a rate which no rule has get the one before, and
+// Limiters that no rule has any more are closed.
 func (c *change) settle() {
-	for _, t := range c.told {
-		if t.kept {
-			continue
+	c.rates.Undo(func(old *activeRule) (rate Rate, other bool) {
+		now := c.l.set.Load().byName[old.Name]
+		if now == nil || now == old || !confmap.Same(now.Limiter, old.Limiter) {
+			return Rate{}, false
 		}
-		rate := t.before
-		if now := c.l.set.Load().byName[t.old.Name]; now != nil && now != t.old && confmap.Same(now.Limiter, t.old.Limiter) {
-			rate = now.Rate // of another change, which was made meanwhile
-		}
-		if rate != (Rate{}) {
-			_ = t.old.Limiter.(interface{ SetRate(r Rate) error }).SetRate(rate)
-		}
-	}
-	closeUnused(c.l, append(c.made, c.unused...)...)
-}
-
-// closeUnused closes those of customs that no rule uses. A BuildFunc may return one limiter for
-// several rules, so closeUnused leaves out the limiters that a rule of l has. l may be nil.
-func closeUnused(l *RateLimiter, customs ...*customLimiter) {
-	for _, m := range customs {
-		if m == nil || m.build != nil || m.uses.Load() > 0 {
-			continue
-		}
-		closer, ok := m.limiter.(io.Closer)
-		used := func(r *activeRule) bool { return confmap.Same(r.Limiter, m.limiter) }
-		if ok && (l == nil || !slices.ContainsFunc(l.set.Load().rules, used)) && m.closed.CompareAndSwap(false, true) {
-			closeQuietly(closer)
-		}
-	}
-}
-
-// closeQuietly closes c. The change has been made, so neither an error nor a panic can stop it.
-func closeQuietly(c io.Closer) {
-	defer func() { _ = recover() }()
-	_ = c.Close()
+		return now.Rate, true // of another change, which was made meanwhile
+	})
+	hooks.CloseUnused(func(limiter any) bool {
+		return slices.ContainsFunc(c.l.set.Load().rules, func(r *activeRule) bool { return confmap.Same(r.Limiter, limiter) })
+	}, c.made...)
 }

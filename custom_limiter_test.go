@@ -284,13 +284,13 @@ func TestResetReachesCustomLimiters(t *testing.T) {
 		{Endpoint: "/plain", Limiter: plain},
 	}, nil)
 	for _, endpoint := range []string{"/user", "/pair", "/global", "/plain"} {
-		require.NoError(t, l.Reset("c", endpoint))
+		require.NoError(t, l.Reset(context.Background(), ratelimit.Request{Client: "c", Endpoint: endpoint}))
 	}
 	require.Equal(t, []string{"c"}, user.keys)
 	require.Equal(t, []string{"1:c/pair"}, pair.keys, "Reset uses the key that Take is called with")
 	require.Empty(t, global.keys, "a reset reaches the client's own state only")
 	user.err = errFault
-	require.ErrorIs(t, l.Reset("c", "/user"), errFault)
+	require.ErrorIs(t, l.Reset(context.Background(), ratelimit.Request{Client: "c", Endpoint: "/user"}), errFault)
 }
 
 // TestWaitForACustomLimiter proves that a RateLimiter's Wait waits for a custom limiter,

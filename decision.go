@@ -134,7 +134,7 @@ func (d *decision) prepare(set *ruleSet) error {
 	d.origins = slices.Grow(d.origins, n)[:n]
 	for i, r := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
-		p.Keys, p.Hash, p.Shadow = r.keys, r.keyKind.hash(&d.request), !r.enforces()
+		p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), !r.enforces()
 		p.Want.Tier = d.request.Tier
 		if r.keys != nil {
 			o.by = byMemory

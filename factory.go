@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
 )
 
 // A Factory makes limiters from config maps, see [Factory.Create]. It knows the five
@@ -139,10 +140,10 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 		}
 		custom := d.custom(n, algoConfig, entry)
 		if err := d.Err(); err != nil {
-			closeUnused(nil, custom)
+			closeMade(custom)
 			return nil, err
 		}
-		return custom.limiter, nil
+		return custom.Value.(Limiter), nil
 	}
 	r := d.rate(algoConfig, entry.algorithm)
 	if err := errors.Join(d.Err(), invalid); err != nil {
@@ -233,16 +234,19 @@ const maxCause = 500
 
 // custom makes the limiter of the rule at n, whose algorithm is a custom one, from its
 // algoConfig. It returns nil if there is a problem, which is reported.
-func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *customLimiter {
+func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *hooks.Made {
 	kept, ok := d.Copy(algoConfig) // for a later Reload to compare with
 	if !ok {
 		return nil
 	}
 	if d.keeps != nil {
 		if l := d.keeps(d.name, entry.algorithm, kept); l != nil {
-			return &customLimiter{algoConfig: kept, limiter: l, build: func() (*customLimiter, error) {
+			return &hooks.Made{Config: kept, Value: l, Build: func() (any, error) {
 				later := newDecoder(d.factory, d.env)
-				return later.custom(n, algoConfig, entry), later.Err()
+				if made := later.custom(n, algoConfig, entry); made != nil {
+					return made.Value, nil
+				}
+				return nil, later.Err()
 			}}
 		}
 	}
@@ -259,7 +263,7 @@ func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *cus
 		d.reportBuild(algoConfig, entry, err)
 		return nil
 	}
-	return &customLimiter{algoConfig: kept, limiter: l}
+	return &hooks.Made{Config: kept, Value: l}
 }
 
 // build calls the BuildFunc of entry. If the BuildFunc panics or returns neither a limiter

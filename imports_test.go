@@ -18,7 +18,7 @@ const module = "github.com/ratelimit-go/ratelimit"
 var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
-		"internal/exact", "internal/hooks", "internal/keytable", "internal/waitline",
+		"internal/exact", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/waitline",
 	},
 	"internal/engine":   {"internal/exact", "internal/keytable"},
 	"internal/exact":    {"internal/keytable"},
@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"internal/keytable": {},
 	"internal/confmap":  {},
 	"internal/hooks":    {},
+	"internal/keyspec":  {},
 
 	"ratelimittest":       {"."},
 	"examples/quickstart": {"."},

@@ -20,7 +20,7 @@ func (l *RateLimiter) takePlain(g *ruleGroup, req *Request, res *Result) (done b
 	switch {
 	case r != nil:
 		var v engine.Verdict
-		v, res.Delay = r.local.Decide(r.keyKind.hash(req), req.Tier, int64(max(req.Cost, 1)), watch.began)
+		v, res.Delay = r.local.Decide(r.key.hash(req), req.Tier, int64(max(req.Cost, 1)), watch.began)
 		fill(res, &v)
 		res.Rule, res.Degraded = r.resultName, err != nil
 		if observed {
@@ -42,7 +42,7 @@ func (l *RateLimiter) takePlain(g *ruleGroup, req *Request, res *Result) (done b
 func (l *RateLimiter) settlePlain(g *ruleGroup, req *Request, parts []engine.Part, res *Result, err error, watch stopwatch) {
 	for i, r := range g.rules {
 		p := &parts[i]
-		p.Keys, p.Hash, p.Shadow = r.local, r.keyKind.hash(req), !r.enforces()
+		p.Keys, p.Hash, p.Shadow = r.local, r.key.hash(req), !r.enforces()
 		p.Want.Tier = req.Tier
 	}
 	order := engine.Order{N: int64(max(req.Cost, 1)), Take: true, Within: engine.AnyDelay}

@@ -27,6 +27,16 @@ type Rate struct {
 	Burst int
 }
 
+// Unlimited is the Rate of a tier, or one that [Rule.Resolve] returns, for requests that the
+// rule does not limit: they pass, nothing is charged, and Limit and Remaining are -1 if no
+// other rule limits them. Its text is "unlimited". It is invalid as the Rate of a limiter or
+// rule.
+var Unlimited = unlimitedRate
+
+var unlimitedRate = Rate{Requests: -1, Per: -1, Burst: -1}
+
+const unlimitedText = "unlimited"
+
 // PerSecond returns the Rate of n units a second.
 func PerSecond(n int) Rate { return Rate{Requests: n, Per: time.Second} }
 
@@ -49,6 +59,9 @@ func (r Rate) WithBurst(n int) Rate {
 // problem is a [*ConfigError]. A rate that Validate accepts may still be refused by one
 // algorithm, such as a Burst by [FixedWindow].
 func (r Rate) Validate() error {
+	if r == unlimitedRate {
+		return &ConfigError{"requests", unlimitedText, "must be a number: only a tier or Resolve makes a request unlimited"}
+	}
 	var errs []error
 	if r.Requests < 1 {
 		errs = append(errs, &ConfigError{"requests", r.Requests, "must be at least 1"})
@@ -118,8 +131,11 @@ var units = map[string]time.Duration{
 
 // ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2
 // minutes", "100/90s", "5/1h30m" or "100/m burst 20". It reads everything that [Rate.String]
-// writes. An error matches [ErrInvalidConfig].
+// writes. The text "unlimited" is [Unlimited]. An error matches [ErrInvalidConfig].
 func ParseRate(s string) (Rate, error) {
+	if strings.TrimSpace(s) == unlimitedText {
+		return unlimitedRate, nil
+	}
 	reject := func(reason string) (Rate, error) {
 		return Rate{}, &ConfigError{"rate", strconv.Quote(s), reason}
 	}
@@ -223,6 +239,9 @@ func scaled(number string, unit time.Duration) (time.Duration, error) {
 // String returns r in a short form that [ParseRate] reads, such as "100/m" or "100/90s burst
 // 20". ParseRate cannot read the text of an invalid Rate.
 func (r Rate) String() string {
+	if r == unlimitedRate {
+		return unlimitedText
+	}
 	s := strconv.Itoa(r.Requests) + "/" + formatPer(r.Per)
 	if r.Burst != 0 {
 		s += " burst " + strconv.Itoa(r.Burst)
@@ -250,7 +269,7 @@ func formatPer(d time.Duration) string {
 // MarshalText returns the text of [Rate.String]. For an invalid rate, it returns an error
 // that matches [ErrInvalidConfig].
 func (r Rate) MarshalText() ([]byte, error) {
-	if err := r.Validate(); err != nil {
+	if err := r.Validate(); err != nil && r != unlimitedRate {
 		return nil, err
 	}
 	return []byte(r.String()), nil

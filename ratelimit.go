@@ -10,6 +10,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
@@ -59,7 +60,7 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 	}
 	l, err := newRateLimiter(rules, defaultRule, set, err)
 	if err != nil {
-		closeUnused(nil, customsOf(rules, defaultRule)...)
+		closeMade(madeFor(rules, defaultRule)...)
 	}
 	return l, err
 }
@@ -248,24 +249,20 @@ func (l *RateLimiter) Reset(ctx context.Context, req Request) error {
 
 // resets reports whether a Reset of req, which meets r or asks for all rules, resets its key.
 func (r *activeRule) resets(req *Request) bool {
-	own := false
-	for part := range r.keyParts() {
-		name, isAttr := strings.CutPrefix(string(part), "attr:")
+	own := false // whether the key belongs to the sender of req alone
+	for _, part := range r.key.parts {
 		given := true
-		switch {
-		case isAttr:
-			_, given = req.Attrs[name]
-			own = true
-		case part == KeyUser:
-			given, own = req.Client != "", true
-		case part == KeyIP:
-			given, own = req.IP != "", true
-		case part == KeyEndpoint:
-			given = req.Endpoint != ""
+		switch part.Kind {
+		case keyspec.Attr:
+			_, given = req.Attrs[part.Name]
+		case keyspec.Global:
+		default:
+			given = req.part(part) != ""
 		}
 		if !given {
 			return false
 		}
+		own = own || part.Kind != keyspec.Global && part.Kind != keyspec.Endpoint
 	}
 	return own || slices.Contains(req.Rules, r.Name)
 }
@@ -282,17 +279,17 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 		case r.remote != nil:
 			asks = append(asks, r.ask(req, r.Rate))
 			if r.local != nil {
-				r.local.Reset(r.keyKind.hash(req), want)
+				r.local.Reset(r.key.hash(req), want)
 			}
 			done = true
 		case r.keys != nil:
-			if !r.keys.Reset(r.keyKind.hash(req), want) {
+			if !r.keys.Reset(r.key.hash(req), want) {
 				problems = append(problems, fmt.Errorf("rule %q: %w", r.Name, errOverflown))
 			}
 			done = true
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
-				problems = append(problems, custom.Reset(r.keyKind.text(req)))
+				problems = append(problems, custom.Reset(r.key.text(req)))
 				done = true
 			}
 		}

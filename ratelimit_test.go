@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -264,7 +265,7 @@ func TestZeroRateLimiter(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Equal(t, unlimited, res)
 	assert.Empty(t, l.Stats())
-	assert.NoError(t, l.Reset("ann", "/"))
+	assert.NoError(t, l.Reset(context.Background(), ratelimit.Request{Client: "ann", Endpoint: "/"}))
 	rule := ratelimit.Rule{Endpoint: "/", Rate: ratelimit.PerHour(1)}
 	for name, change := range map[string]func() error{
 		"AddRule":        func() error { return l.AddRule(rule) },
