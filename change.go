@@ -131,6 +131,7 @@ func (l *RateLimiter) edit(change func(rules []Rule, defaultRule *Rule) ([]Rule,
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
+	l.time.Renew()
 	l.changing.Lock()
 	defer l.changing.Unlock()
 	rules, defaultRule := l.set.Load().copies()
