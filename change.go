@@ -36,7 +36,7 @@ func (l *RateLimiter) SetConfig(config map[string]any) error {
 		return errZeroLimiter
 	}
 	d := l.newDecoder()
-	r, err := d.only("config", config, &l.settings)
+	r, err := d.decodeOne("config", config, &l.settings)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	rules, defaultRule, err := l.newDecoder().rules(configs, defaultConfig, &l.settings)
+	rules, defaultRule, err := l.newDecoder().decode(configs, defaultConfig, &l.settings)
 	if err != nil {
 		return err
 	}
@@ -180,6 +180,7 @@ func (l *RateLimiter) edit(plan func(c *change) error) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
+	l.time.Renew()
 	c := &change{l: l}
 	defer c.settle()
 	for range maxTries {

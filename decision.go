@@ -69,6 +69,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if set == nil {
 		return unlimited, nil
 	}
+	l.time.Renew()
 	observed := d.order.Take && l.settings.observer != nil
 	if observed {
 		d.watch = startWatch(&l.time)
@@ -78,7 +79,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	}
 	switch {
 	case len(d.rules) == 0:
-		d.Passes = true
+		d.Passes, d.Now = true, l.time.Now()
 	case l.settings.store != nil:
 		err = l.decideInStore(ctx, d)
 	default:
@@ -91,7 +92,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	binding := d.answer(&res)
 	err = d.problems()
 	if observed && d.decided() {
-		l.tell(&d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins}, binding, &res, err, d.watch.elapsed(&l.time))
+		l.tell(ctx, &d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins, now: d.Now}, binding, &res, err, d.watch.elapsed(&l.time))
 	}
 	return res, err
 }
