@@ -271,11 +271,11 @@ func (d *decision) problems() error {
 	err := d.failed
 	for i := range d.parts {
 		if p := &d.parts[i]; p.Err != nil {
-			field := "].resolve"
+			path := "rules[" + strconv.Quote(d.rules[i].Name) + "].resolve"
 			if i == d.custom {
-				field = "].limiter"
+				err = errors.Join(err, fmt.Errorf("rules[%q].limiter: %w", d.rules[i].Name, p.Err))
+				continue
 			}
-			path := "rules[" + strconv.Quote(d.rules[i].Name) + field
 			err = errors.Join(append([]error{err}, atPath(path, p.Err)...)...)
 		}
 	}

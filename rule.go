@@ -133,6 +133,29 @@ func newRuleCheck(set *settings) *ruleCheck {
 // errTooManyRules is the error for n rules, which is more than maxRules.
 func errTooManyRules(n int) error { return &ConfigError{"rules", n, "must be at most 10000"} }
 
+// newCheck returns a ruleCheck that asks Supports of the store as a hook.
+func (c *change) newCheck() *ruleCheck {
+	check := newRuleCheck(&c.l.settings)
+	if supports := check.supports; supports != nil {
+		type question struct {
+			algorithm Algorithm
+			rate      Rate
+		}
+		check.supports = func(a Algorithm, r Rate) error {
+			return c.calls.Ask(question{a, r}, func() error { return supports(a, r) })
+		}
+	}
+	return check
+}
+
+// pathOf returns the path of r, which is one of the rules, in errors.
+func (c *change) pathOf(r *activeRule) string {
+	if r.isDefault {
+		return "defaultRule"
+	}
+	return "rules[" + strconv.Itoa(slices.Index(c.set.rules, r)) + "]"
+}
+
 // all returns everything that is wrong with rules and the default rule, joined.
 func (c *ruleCheck) all(rules []Rule, defaultRule *Rule) error {
 	if len(rules) > maxRules {

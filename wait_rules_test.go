@@ -166,7 +166,7 @@ func TestRuleWaitFailsAtOnce(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the waiter ahead is not served by then")
 		require.False(t, res.Allowed)
 		require.Equal(t, began, time.Now())
-		require.NoError(t, l.Reset(context.Background(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
+		require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
 		w.served(t)
 	})
 }
@@ -232,7 +232,7 @@ func TestRuleWaitersAreWoken(t *testing.T) {
 		why    string
 	}{
 		{func(l *ratelimit.RateLimiter) error {
-			return l.Reset(context.Background(), ratelimit.Request{Client: "c", Endpoint: "/e"})
+			return l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
 		}, "Reset"},
 		{func(l *ratelimit.RateLimiter) error { return l.RemoveRule("a") }, "RemoveRule"},
 		{func(l *ratelimit.RateLimiter) error { return l.Replace(nil, nil) }, "Replace"},

@@ -8,8 +8,8 @@ import (
 // A Made is a value that a hook has made of a config. Rules share it, and once none has it any
 // more it is closed.
 type Made struct {
-	Config map[string]any
-	Value  any
+	Config map[string]any // what it was made of
+	Value  any            // what the hook has made
 
 	// Build is nil once Value is made. If a config is read again, and what it had made before
 	// will stay, Value is that, and Build is called only if it does not stay after all.

@@ -7,8 +7,8 @@ import (
 
 // A Rated is code of the user's that has a rate of its own.
 type Rated[R comparable] interface {
-	Rate() R // the zero R if that is not known
-	SetRate(r R) error
+	Rate() R           // the zero R if that is not known
+	SetRate(r R) error // changes nothing if it returns an error
 }
 
 // A Teller tells Rateds the rates that a change gives them. If the change fails, it tells them
