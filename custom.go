@@ -210,7 +210,7 @@ func (c *change) tell(old *activeRule, r Rate) error {
 	if !ok {
 		return &ConfigError{"rules[" + strconv.Quote(old.Name) + "].limiter", fmt.Sprintf("%T", old.Limiter), "must have a method SetRate(Rate) error: the rule gets another rate"}
 	}
-	c.rates.Plan(old, ratedRule{old, limiter}, r)
+	c.rates.Plan(old.Name, old, ratedRule{old, limiter}, r)
 	return nil
 }
 

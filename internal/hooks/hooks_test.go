@@ -118,8 +118,8 @@ func TestTeller(t *testing.T) {
 	plan := func(state string) error {
 		calls.Begin()
 		teller.Begin()
-		teller.Plan(state, a, 5)
-		teller.Plan("b", b, 6)
+		teller.Plan("a", state, a, 5)
+		teller.Plan("b", "b", b, 6)
 		return teller.Ask(&calls)
 	}
 	assert.NoError(t, plan("a"))
@@ -134,7 +134,7 @@ func TestTeller(t *testing.T) {
 	assert.Equal(t, []int{1, 5, 5}, a.rates)
 	assert.Equal(t, []int{6}, b.rates)
 
-	teller.Plan("refusing", refusing, 7)
+	teller.Plan("refusing", "refusing", refusing, 7)
 	assert.NoError(t, teller.Ask(&calls))
 	calls.Run()
 	assert.ErrorIs(t, teller.Ask(&calls), refusing.err)
@@ -150,7 +150,7 @@ func TestTeller(t *testing.T) {
 	teller.Undo(unchanged)
 	assert.Equal(t, []int{1, 5}, a.rates, "the change is made")
 	teller.Begin()
-	teller.Plan("a", a, 9)
+	teller.Plan("a", "a", a, 9)
 	calls.Begin()
 	assert.NoError(t, teller.Ask(&calls))
 	calls.Run()

@@ -22,6 +22,7 @@ type Teller[K, R comparable] struct {
 
 // A telling is one rate for one Rated.
 type telling[K, R comparable] struct {
+	name   string
 	of     question[K, R]
 	rated  Rated[R]
 	before R
@@ -36,9 +37,9 @@ type question[K, R comparable] struct {
 // Begin forgets what is planned.
 func (t *Teller[K, R]) Begin() { t.plan = nil }
 
-// Plan adds to the plan that rated is told rate, for the state key.
-func (t *Teller[K, R]) Plan(key K, rated Rated[R], rate R) {
-	t.plan = append(t.plan, telling[K, R]{of: question[K, R]{key, rate}, rated: rated})
+// Plan adds to the plan that rated is told rate, for the state key of what has this name.
+func (t *Teller[K, R]) Plan(name string, key K, rated Rated[R], rate R) {
+	t.plan = append(t.plan, telling[K, R]{name: name, of: question[K, R]{key, rate}, rated: rated})
 }
 
 // Ask asks calls for all that is planned. It returns the errors of SetRate, joined.
@@ -58,11 +59,12 @@ func (t *Teller[K, R]) Ask(calls *Calls) error {
 	return errors.Join(problems...)
 }
 
-// Keep says that the change is made as it was planned.
+// Keep says that the change is made as it was planned. What was told before for the same names
+// has been replaced by that.
 func (t *Teller[K, R]) Keep() {
 	for _, done := range t.told {
 		for _, p := range t.plan {
-			done.kept = done.kept || done.of == p.of
+			done.kept = done.kept || done.name == p.name
 		}
 	}
 }
