@@ -6,11 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
@@ -34,6 +33,7 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 	set, invalid := newSettings(opts)
 	rules, defaultRule, err := decodeRules(configs, defaultConfig, &set)
 	if err := errors.Join(err, invalid); err != nil {
+		closeMade(madeFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
@@ -41,7 +41,11 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 
 // decodeRules is DecodeRules after the options have been applied to set.
 func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *settings) (rules []Rule, defaultRule *Rule, err error) {
-	d := newDecoder(set.factory, set.env(), "")
+	return newDecoder(set.factory, set.env()).decode(configs, defaultConfig, set)
+}
+
+// decode reads the rules of configs and of defaultConfig.
+func (d *decoder) decode(configs []map[string]any, defaultConfig map[string]any, set *settings) (rules []Rule, defaultRule *Rule, err error) {
 	check := newRuleCheck(set)
 	d.Rules(configs, defaultConfig, func(path string, read ruleconfig.Rule, isDefault bool) {
 		r := d.checked(path, read, check, isDefault)
@@ -52,9 +56,25 @@ func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *se
 		rules = append(rules, r)
 	})
 	if err := d.Err(); err != nil {
+		closeMade(madeFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
+}
+
+// decodeOne reads the rule of one config, whose path is path.
+func (d *decoder) decodeOne(path string, config map[string]any, set *settings) (Rule, error) {
+	n, ok := confmap.NodeOf(path, config)
+	if !ok {
+		d.Reject(path, "nil", ruleconfig.RuleForm)
+		return Rule{}, d.Err()
+	}
+	r := d.checked(path, d.Rule(n), newRuleCheck(set), false)
+	err := d.Err()
+	if err != nil {
+		closeMade(r.custom)
+	}
+	return r, err
 }
 
 // A decoder reads rules and limiters from configs. Its Reader collects everything that is
@@ -63,14 +83,27 @@ type decoder struct {
 	*ruleconfig.Reader
 	factory *Factory // has the custom algorithms; may be nil
 	env     Env      // for custom limiters
+
+	// keeps returns the limiter that the rule with this name has and will keep, or nil if
+	// one must be made. It may be nil.
+	keeps func(name string, a Algorithm, algoConfig map[string]any) Limiter
 }
 
-// newDecoder returns a decoder. implied is the algorithm of a config that has none; if it is
-// empty, such a config is refused.
-func newDecoder(factory *Factory, env Env, implied Algorithm) *decoder {
+// nameOf returns the name of the rule at n.
+func nameOf(n *confmap.Node) string {
+	var r Rule
+	name, _ := n.Get("name")
+	endpoint, _ := n.Get("endpoint")
+	r.Name, _ = confmap.TextOf(name)
+	r.Endpoint, _ = confmap.TextOf(endpoint)
+	return r.completed(n.Path == "defaultConfig").Name
+}
+
+func newDecoder(factory *Factory, env Env) *decoder {
 	d := &decoder{factory: factory, env: env}
 	d.Reader = ruleconfig.NewReader(ruleconfig.Caller{
 		Problem:     problem,
+		Field:       fieldOf,
 		More:        more,
 		Custom:      factory.custom,
 		CustomNames: factory.names,
@@ -78,8 +111,6 @@ func newDecoder(factory *Factory, env Env, implied Algorithm) *decoder {
 		Refused:     refusedRate,
 		Modes:       texts(modes),
 		MaxRules:    maxRules,
-
-		DefaultAlgorithm: string(implied),
 	})
 	return d
 }
@@ -96,9 +127,8 @@ func texts[S ~string](names []S) []string {
 // refusedRate returns what is wrong with r for the algorithm a of this package.
 func refusedRate(a ruleconfig.Algorithm, r ratetext.Rate) (faults []ruleconfig.Fault) {
 	for _, err := range atPath("", algorithms[Algorithm(a.Name)].validate(Rate(r))) {
-		var e *ConfigError
-		if errors.As(err, &e) {
-			faults = append(faults, ruleconfig.Fault{Field: strings.TrimPrefix(e.Field, "."), Reason: e.Reason})
+		if field, _, reason, ok := fieldOf(err); ok {
+			faults = append(faults, ruleconfig.Fault{Field: strings.TrimPrefix(field, "."), Reason: reason})
 		}
 	}
 	return faults
@@ -107,18 +137,25 @@ func refusedRate(a ruleconfig.Algorithm, r ratetext.Rate) (faults []ruleconfig.F
 // problem makes the error for one field of a config.
 func problem(field, value, reason string) error { return &ConfigError{field, value, reason} }
 
-// more makes the error that says how many problems are not listed.
-func more(n int) error { return moreProblems(n) }
+// fieldOf returns the parts of err, and reports whether it is a ConfigError.
+func fieldOf(err error) (field string, value any, reason string, ok bool) {
+	e, ok := any(err).(*ConfigError) // not errors.As: an error that wraps one says more
+	if !ok || e == nil {
+		return "", nil, "", false
+	}
+	return e.Field, e.Value, e.Reason, true
+}
 
 // moreProblems is the error that says how many problems are not listed.
 type moreProblems int
 
-func (m moreProblems) Error() string {
-	return "ratelimit: and " + strconv.Itoa(int(m)) + " more"
-}
+func (m moreProblems) Error() string { return fmt.Sprintf("ratelimit: and %d more", int(m)) }
 
 // Unwrap returns [ErrInvalidConfig].
 func (m moreProblems) Unwrap() error { return ErrInvalidConfig }
+
+// more makes a moreProblems.
+func more(n int) error { return moreProblems(n) }
 
 // ruleOf returns the Rule that read is.
 func ruleOf(read ruleconfig.Rule) Rule {
@@ -138,8 +175,8 @@ func ruleOf(read ruleconfig.Rule) Rule {
 			r.Tiers[tier] = Rate(rate)
 		}
 	}
-	if c, ok := read.Custom.(*customLimiter); ok {
-		r.custom, r.Limiter = c, c.limiter
+	if made, ok := read.Custom.(*hooks.Made); ok {
+		r.custom, r.Limiter = made, made.Value.(Limiter)
 	}
 	return r
 }
@@ -162,43 +199,9 @@ func (d *decoder) checked(path string, read ruleconfig.Rule, check *ruleCheck, i
 		withoutStore.add(path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key, Rate: PerSecond(1)}, isDefault)
 		check.problems = withoutStore.problems
 	}
-	d.reportCheck(path, check)
-	return r
-}
-
-// reportCheck moves the problems of check to the Reader. They are those of the rule at path.
-// A config has no field rate, so the path of a problem with the rate becomes algoConfig.
-func (d *decoder) reportCheck(path string, check *ruleCheck) {
-	for _, err := range check.problems {
-		var e *ConfigError
-		if errors.As(err, &e) {
-			field := e.Field
-			if rest, ok := strings.CutPrefix(field, path+".rate"); ok {
-				field = path + ".algoConfig" + rest
-			}
-			err = &ConfigError{confmap.Truncate(field, confmap.MaxPath), describeChecked(e.Value), e.Reason}
-		}
-		d.Report(err)
-	}
+	d.ReportChecked(path, check.problems)
 	check.problems = nil
-}
-
-// describeChecked returns the short text that shows value in an error. value comes from an
-// error of a ruleCheck, which quotes strings in full.
-func describeChecked(value any) string {
-	text := ""
-	switch v := value.(type) {
-	case string:
-		text = v
-		if raw, err := strconv.Unquote(v); err == nil {
-			text = confmap.Quote(raw)
-		}
-	case fmt.Stringer:
-		text = v.String()
-	default:
-		text = confmap.Describe(v)
-	}
-	return confmap.Truncate(text, confmap.MaxValue)
+	return r
 }
 
 // UnmarshalJSON sets r to the rule that data has as a config map, see [DecodeRules]. So a
@@ -223,7 +226,8 @@ func (r *Rule) UnmarshalYAML(unmarshal func(any) error) error {
 	if name := ruleconfig.NameOf(config); name != "" {
 		path = "rules[" + confmap.Quote(name) + "]"
 	}
-	d := newDecoder(nil, Env{}, AlgorithmTokenBucket)
+	d := newDecoder(nil, Env{})
+	d.Implied = string(AlgorithmTokenBucket)
 	n, ok := confmap.NodeOf(path, config)
 	if !ok {
 		d.Reject(path, "nil", ruleconfig.RuleForm)
@@ -242,8 +246,8 @@ func (r *Rule) UnmarshalYAML(unmarshal func(any) error) error {
 // algorithm that a [Factory] has read is written as it was given, for [DecodeRules]. A rule
 // with code, such as a Resolve, is an error that matches [ErrInvalidConfig].
 func (r Rule) MarshalJSON() ([]byte, error) {
-	made := r.custom != nil && same(r.custom.limiter, r.Limiter)
-	if r.Resolve != nil || r.Limiter != nil && !made {
+	made := r.made()
+	if r.Resolve != nil || r.Limiter != nil && made == nil {
 		return nil, &ConfigError{"rules[" + confmap.Quote(cmp.Or(r.Name, r.Endpoint)) + "]", "a rule with code", "must have no Resolve and no Limiter to be written as JSON"}
 	}
 	config := struct {
@@ -257,8 +261,8 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 		Tiers        map[string]Rate `json:"tiers,omitempty"`
 		OnStoreError FailurePolicy   `json:"onStoreError,omitzero"`
 	}{r.Endpoint, r.Name, r.Key, r.Mode, r.Additional, cmp.Or(r.Algorithm, AlgorithmTokenBucket), map[string]Rate{"rate": r.Rate}, r.Tiers, r.OnStoreError}
-	if made {
-		config.AlgoConfig = r.custom.algoConfig
+	if made != nil {
+		config.AlgoConfig = made.Config
 	}
 	return json.Marshal(config)
 }
@@ -285,45 +289,3 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	}
 	return &ConfigError{"mode", confmap.Quote(string(text)), "must be one of " + list(modes)}
 }
-
-// A ConfigReader reads the algoConfig of a custom algorithm for a [BuildFunc]. It reads what
-// any decoder makes of a field: a number may be an int, a float64 or a json.Number. The names
-// of fields are read without regard to case, "_" and "-".
-//
-// Each method but Has reads the field with this name, which must be there, and returns zero
-// if something is wrong with it. [ConfigReader.Err] then says what. A ConfigReader must be
-// used by one goroutine only.
-type ConfigReader struct {
-	fields *ruleconfig.Fields
-}
-
-// ReadConfig returns a ConfigReader for algoConfig.
-func ReadConfig(algoConfig map[string]any) *ConfigReader {
-	return &ConfigReader{ruleconfig.NewFields(algoConfig, problem, more)}
-}
-
-// Has reports whether the config has a field. It is for fields that may be left out.
-func (c *ConfigReader) Has(name string) bool { return c.fields.Has(name) }
-
-// Int reads a whole number.
-func (c *ConfigReader) Int(name string) int { return c.fields.Int(name) }
-
-// Float reads a number.
-func (c *ConfigReader) Float(name string) float64 { return c.fields.Float(name) }
-
-// String reads a text of at most 1,024 bytes.
-func (c *ConfigReader) String(name string) string { return c.fields.String(name) }
-
-// Bool reads true or false.
-func (c *ConfigReader) Bool(name string) bool { return c.fields.Bool(name) }
-
-// Duration reads a time with its unit, such as "90s", "1h30m" or "2 days". It is above 0.
-func (c *ConfigReader) Duration(name string) time.Duration { return c.fields.Duration(name) }
-
-// Rate reads a text as [ParseRate] does. It is not [Unlimited].
-func (c *ConfigReader) Rate(name string) Rate { return Rate(c.fields.Rate(name)) }
-
-// Err returns everything that was wrong with the fields that have been read, and the fields
-// of the config that nobody has asked for, joined, or nil. Each problem is a [*ConfigError]. A
-// BuildFunc returns the error as it is.
-func (c *ConfigReader) Err() error { return c.fields.Err() }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
 // An Option says what surrounds a limiter, such as its clock, its store and its observer. It
@@ -24,6 +27,7 @@ type settings struct {
 	observer        Observer      // may be nil
 	observeRequests bool
 	factory         *Factory // nil if there are no custom algorithms
+	required        []string // names of rules that must exist
 	solo            bool     // true for the RateLimiter in a solo
 
 	problems []error
@@ -132,6 +136,25 @@ func WithFactory(f *Factory) Option {
 	}
 }
 
+// WithRequiredRules names rules that must exist in a [RateLimiter], such as those that code
+// names in [Request.Rules]. [New] without one of them is an error, and so is a change that would
+// drop one, such as a Reload of a config that lacks it. The error matches [ErrInvalidConfig]
+// and names the rule; nothing changes. The option has no effect on a limiter by itself.
+func WithRequiredRules(names ...string) Option {
+	return func(s *settings) { s.required = append(slices.Clip(s.required), names...) }
+}
+
+// requires returns an error that names the rules that must exist and are not in set.
+func (s *settings) requires(set *ruleSet) error {
+	var problems []error
+	for _, name := range s.required {
+		if set.byName[name] == nil {
+			problems = append(problems, &ConfigError{"rules[" + strconv.Quote(name) + "]", "missing", "must exist: WithRequiredRules names it"})
+		}
+	}
+	return errors.Join(problems...)
+}
+
 // isNil reports whether v is a nil interface or holds a nil value, such as a nil pointer or a
 // nil func.
 func isNil(v any) bool {
@@ -200,16 +223,13 @@ func (s *settings) conflicts(own *settings) (problems []error) {
 		case nil, 0, "", FailurePolicy{}:
 			continue
 		}
-		if same(option.f, option.l) {
+		if confmap.Same(option.f, option.l) {
 			continue
 		}
 		problems = append(problems, &ConfigError{"factory." + option.field, shown(option.f), "must not differ from that of the limiter, which is " + shown(option.l)})
 	}
 	return problems
 }
-
-// same reports whether a and b are equal. Values that cannot be compared are not.
-func same(a, b any) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
 // shown returns the text that shows the value of an option in an error. Of a clock, a store
 // or an observer, it is the type, because others may be changing the value.

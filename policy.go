@@ -65,6 +65,15 @@ func (p FailurePolicy) or(q FailurePolicy) FailurePolicy {
 	return p
 }
 
+// policy returns the policy that answers for r, which is that of the limiter, p, if r has none.
+// FailLocal has no meaning for a custom Limiter, so such a rule inherits FailOpen in its place.
+func (r *Rule) policy(p FailurePolicy) FailurePolicy {
+	if p = r.OnStoreError.or(p); p.kind == failLocally && r.Limiter != nil {
+		return FailOpen
+	}
+	return p
+}
+
 // validate returns the problem with p, which is found at field, or nil.
 func (p FailurePolicy) validate(field string) error {
 	if p.kind == failLocally && p.replicas < 1 {

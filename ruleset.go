@@ -2,11 +2,15 @@ package ratelimit
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
@@ -58,6 +62,10 @@ type ruleSet struct {
 	exact    map[string]*ruleGroup
 	prefixes []prefix   // sorted by text
 	fallback *ruleGroup // the default rule alone; empty if there is no default rule
+
+	listing       sync.Once // makes the two below, which RateLimiter.Rules returns
+	listed        []Rule
+	listedDefault *Rule
 }
 
 // maxPlain is the largest number of rules in a plain group.
@@ -116,6 +124,39 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 		p.group.classify()
 	}
 	return s
+}
+
+// with returns s with new in the place of old; see swap.
+func (s *ruleSet) with(old, new *activeRule) *ruleSet {
+	rules := slices.Clone(s.rules)
+	at := slices.Index(rules, old)
+	switch {
+	case at < 0 && new.isDefault:
+		rules = append(rules, new)
+	case at < 0:
+		rules = slices.Insert(rules, len(rules)-s.defaults(), new)
+	case new == nil:
+		rules = slices.Delete(rules, at, at+1)
+	default:
+		rules[at] = new
+	}
+	return newRuleSet(rules)
+}
+
+// defaultRule returns the default rule, or nil if there is none.
+func (s *ruleSet) defaultRule() *activeRule {
+	if n := len(s.rules); n > 0 && s.rules[n-1].isDefault {
+		return s.rules[n-1]
+	}
+	return nil
+}
+
+// defaults returns the number of default rules, which is 0 or 1.
+func (s *ruleSet) defaults() int {
+	if s.defaultRule() == nil {
+		return 0
+	}
+	return 1
 }
 
 // addTo adds r to the group of text.
@@ -186,4 +227,71 @@ func (s *ruleSet) match(endpoint string) *ruleGroup {
 		}
 	}
 	return s.fallback
+}
+
+// activate returns the activeRule for r. If that takes over the keys of old, the rule that has
+// its name, then c will bring those keys to the rates of r.
+func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, error) {
+	l := c.l
+	r = r.completed(isDefault)
+	r.OnStoreError = r.policy(l.settings.policy)
+	var untold error
+	switch {
+	case old == nil || r.Limiter == nil || !confmap.Same(old.Limiter, r.Limiter):
+	case r.Rate == (Rate{}):
+		r.Rate = old.Rate
+	case r.Rate != old.Rate:
+		untold = c.tell(old, r.Rate)
+	}
+	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: newKeyMaker(r.Key)}
+	if l.settings.solo {
+		a.resultName = ""
+	}
+	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil)
+	if keeps {
+		a.serial, a.totals = old.serial, old.totals
+	} else {
+		l.lastSerial++
+		a.serial, a.totals = l.lastSerial, new(totals)
+	}
+	var commit func(now instant)
+	var err error
+	switch {
+	case r.Limiter != nil:
+	case l.settings.store != nil:
+		commit, err = l.activateRemote(a, old, keeps)
+	case keeps:
+		a.keys, a.local = old.keys, old.keys
+		commit, err = a.keys.Change(a.rates())
+	default:
+		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
+		a.local = a.keys
+	}
+	if commit != nil {
+		c.commits = append(c.commits, commit)
+	}
+	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), untold)...)
+}
+
+// activateRemote makes a, whose state is in a store, ready for use. keeps says whether the rule
+// is still the one that old was made for. It may return a function to be called when the rules
+// change.
+func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (commit func(now instant), err error) {
+	policy := a.OnStoreError
+	if keeps && old.remote.policy == policy && old.remote.local != nil {
+		a.remote, a.local = old.remote, old.local
+		return a.remote.local.Change(policy.shares(a.rates()))
+	}
+	remote, err := l.newRemoteRule(a, policy)
+	if err != nil {
+		return nil, err
+	}
+	a.remote = remote
+	if remote.local != nil {
+		a.local = remote.local
+	}
+	if keeps && old.local != nil {
+		return func(instant) { a.totals.addCounts(old.local.Counts()) }, nil
+	}
+	return nil, nil
 }

@@ -25,8 +25,18 @@ func NewFields(algoConfig map[string]any, problem func(field, value, reason stri
 	if !ok {
 		node, _ = confmap.NodeOf("", map[string]any{})
 	}
-	return &Fields{reader: confmap.NewReader(problem, more), node: node, missing: make(map[string]string)}
+	counted := func(n int) error { return &moreFields{more(n), n} }
+	return &Fields{reader: confmap.NewReader(problem, counted), node: node, missing: make(map[string]string)}
 }
+
+// A moreFields is the error that says that n problems are not listed.
+type moreFields struct {
+	error
+	n int
+}
+
+// Unwrap returns the caller's error.
+func (m *moreFields) Unwrap() error { return m.error }
 
 // Has reports whether the config has a field.
 func (f *Fields) Has(name string) bool {
