@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
+	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
 // AddRule adds the rule r after the other rules. If r is invalid, or if there is a rule with
@@ -55,7 +56,7 @@ func (l *RateLimiter) SetConfig(config map[string]any) error {
 // names the rule, it stays, and the error matches [ErrInvalidConfig].
 func (l *RateLimiter) RemoveRule(name string) error {
 	return l.edit(func(c *change) error {
-		old := c.set.byName[name]
+		old := c.set.named(name)
 		if old == nil && name == defaultName {
 			old = c.set.defaultRule()
 		}
@@ -84,7 +85,7 @@ func (l *RateLimiter) SetDefaultRule(r Rule) error {
 // it matches [ErrInvalidConfig]. In both cases nothing changes.
 func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 	return l.edit(func(c *change) error {
-		old := c.set.byName[rule]
+		old := c.set.named(rule)
 		if old == nil {
 			return fmt.Errorf("%w %q", ErrUnknownRule, rule)
 		}
@@ -264,16 +265,16 @@ func (c *change) commit(next *ruleSet) {
 // nil, after the others. It returns everything that is wrong with r. It does not look at the
 // other rules, but for those that r may be in conflict with.
 func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error {
-	check, named := c.newCheck(), c.set.byName[r.completed(isDefault).Name]
+	check, named := c.newCheck(), c.set.named(r.completed(isDefault).Name)
 	if named != nil && named != old {
 		check.names[named.Name] = c.pathOf(named)
 	}
-	for _, other := range c.set.rules {
-		if r.Limiter == nil || r.Endpoint == "" {
-			break
-		}
-		if other != old && other.Limiter != nil && other.Endpoint == r.Endpoint {
-			check.custom[r.Endpoint] = c.pathOf(other)
+	if r.Limiter != nil && c.set.custom > 0 {
+		place := (&activeRule{Rule: r, isDefault: isDefault}).Place()
+		for _, other := range c.set.rules {
+			if other != old && other.Limiter != nil && match.Meet(place, other.Place()) {
+				check.custom = append(check.custom, customRule{c.pathOf(other), other.Place()})
+			}
 		}
 	}
 	if old == nil && !isDefault && len(c.set.rules)-c.set.defaults() >= maxRules {
@@ -290,7 +291,7 @@ func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error
 // setRule plans to put r in the place of the rule with its name or, if there is none, after the
 // others. path is its path in errors.
 func (c *change) setRule(path string, r Rule) error {
-	old := c.set.byName[r.completed(false).Name]
+	old := c.set.named(r.completed(false).Name)
 	return c.put(path, old, r, old != nil && old.isDefault)
 }
 
@@ -302,7 +303,7 @@ func (c *change) replace(rules []Rule, defaultRule *Rule) error {
 	c.replaces = true
 	var problems []error
 	add := func(r Rule, isDefault bool) {
-		a, err := c.activate(r, isDefault, c.set.byName[r.completed(isDefault).Name])
+		a, err := c.activate(r, isDefault, c.set.named(r.completed(isDefault).Name))
 		c.all, problems = append(c.all, a), append(problems, err)
 	}
 	for _, r := range rules {

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,36 @@ func (d *decision) askCustom(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// appendEach appends to each the answer of each rule that enforces, in the order of the rules.
+func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
+	n := len(d.rules)
+	rule := func(i int) *activeRule {
+		if i < n {
+			return d.rules[i]
+		}
+		return d.exempt[i-n]
+	}
+	for i := range n + len(d.exempt) {
+		if rule(i).enforces() {
+			d.sorted = append(d.sorted, i)
+		}
+	}
+	slices.SortFunc(d.sorted, func(a, b int) int { return cmp.Compare(rule(a).index, rule(b).index) })
+	for _, i := range d.sorted {
+		res := unlimited
+		if i < n {
+			if i == d.custom && d.origins[i].by == 0 {
+				d.lookAtCustom(ctx)
+			}
+			fill(&res, &d.parts[i].Verdict)
+			res.Delay, res.Degraded = d.parts[i].Delay, d.origins[i].by == byPolicy
+		}
+		res.Rule = rule(i).resultName
+		each = append(each, res)
+	}
+	return each
 }
 
 // lookAtCustom gets the answer of the custom limiter for [RateLimiter.CheckAll], after another
@@ -149,7 +180,7 @@ func closeMade(made ...*hooks.Made) { hooks.CloseUnused(func(any) bool { return 
 func (l *RateLimiter) newDecoder() *decoder {
 	d, set := newDecoder(l.settings.factory, l.settings.env()), l.set.Load()
 	d.keeps = func(name string, a Algorithm, algoConfig map[string]any) Limiter {
-		if old := set.byName[name]; old != nil && old.Limiter != nil && old.keeps(a, algoConfig) {
+		if old := set.named(name); old != nil && old.Limiter != nil && old.keeps(a, algoConfig) {
 			return old.Limiter
 		}
 		return nil
@@ -160,7 +191,7 @@ func (l *RateLimiter) newDecoder() *decoder {
 // keepCode gives r, which was read from a config, the functions and the Limiter of the rule that
 // has its name now, if there is one. If r needs a Limiter of its own, keepCode asks for it.
 func (c *change) keepCode(r *Rule, isDefault bool) error {
-	if old := c.set.byName[r.completed(isDefault).Name]; old != nil {
+	if old := c.set.named(r.completed(isDefault).Name); old != nil {
 		r.Resolve = old.Resolve
 		switch made := old.made(); {
 		case old.Limiter == nil:
@@ -218,7 +249,7 @@ func (c *change) tell(old *activeRule, r Rate) error {
 // Limiters that no rule has any more are closed.
 func (c *change) settle() {
 	c.rates.Undo(func(old *activeRule) (rate Rate, other bool) {
-		now := c.l.set.Load().byName[old.Name]
+		now := c.l.set.Load().named(old.Name)
 		if now == nil || now == old || !confmap.Same(now.Limiter, old.Limiter) {
 			return Rate{}, false
 		}

@@ -148,7 +148,7 @@ func WithRequiredRules(names ...string) Option {
 func (s *settings) requires(set *ruleSet) error {
 	var problems []error
 	for _, name := range s.required {
-		if set.byName[name] == nil {
+		if set.named(name) == nil {
 			problems = append(problems, &ConfigError{"rules[" + strconv.Quote(name) + "]", "missing", "must exist: WithRequiredRules names it"})
 		}
 	}

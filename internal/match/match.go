@@ -7,6 +7,7 @@
 package match
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -24,9 +25,48 @@ type Place struct {
 // enforces reports whether a rule at p can be the best match.
 func (p Place) enforces() bool { return !p.Shadow && !p.Additional }
 
+// depth returns the text of the pattern without a "*" and a number that is larger for narrower
+// patterns: of two patterns that cover one endpoint, the one with the larger number is narrower.
+// The number is 0 if the rule has no pattern.
+func (p Place) depth() (text string, depth int) {
+	text, isPrefix := strings.CutSuffix(p.Endpoint, "*")
+	switch {
+	case p.Default:
+		return "", 1
+	case isPrefix:
+		return text, 2 + len(text)
+	case text != "":
+		return text, math.MaxInt
+	}
+	return "", 0
+}
+
+// Meet reports whether there may be an endpoint to which two rules at a and b both apply,
+// whatever other rules there are. Rules without a pattern are not known to meet any.
+func Meet(a, b Place) bool {
+	textA, depthA := a.depth()
+	textB, depthB := b.depth()
+	if depthA > depthB {
+		a, b, textA, textB, depthA, depthB = b, a, textB, textA, depthB, depthA
+	}
+	switch {
+	case depthA == 0:
+		return false
+	case depthA == math.MaxInt:
+		return textA == textB
+	case !strings.HasPrefix(textB, textA):
+		return false
+	}
+	// The pattern of a covers that of b. If b enforces, a gives way to it, unless it is
+	// additional or has the same pattern.
+	return depthA == depthB || a.Additional || b.Additional || b.Shadow
+}
+
 // A Rule is what this package needs to know of a rule.
 type Rule interface {
 	comparable
+
+	// Place returns to which endpoints the rule applies. It never changes.
 	Place() Place
 }
 
