@@ -24,7 +24,8 @@ type decision struct {
 	watch   stopwatch // started if there is an observer
 
 	rules   []*activeRule // in the order of inLockOrder: a rule with a custom limiter comes last
-	named   []*activeRule // memory for rules, used if the request names them
+	named   []*activeRule // memory for rules, used unless they are those of a group
+	exempt  []*activeRule // rules for which the request is unlimited: they are not among rules
 	parts   []engine.Part // the answers of rules, one for each
 	origins []origin      // where the answers come from, one for each of rules
 	custom  int           // the index of the rule with a custom limiter, or -1
@@ -46,9 +47,10 @@ func newDecision(req *Request, take bool) *decision {
 // free puts d back into the pool. The caller must not use d afterwards.
 func (d *decision) free() {
 	clear(d.named)
+	clear(d.exempt)
 	clear(d.parts)
 	clear(d.origins)
-	*d = decision{named: d.named[:0], parts: d.parts[:0], origins: d.origins[:0]}
+	*d = decision{named: d.named[:0], exempt: d.exempt[:0], parts: d.parts[:0], origins: d.origins[:0]}
 	decisions.Put(d)
 }
 
@@ -86,6 +88,11 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if err != nil {
 		return Result{}, err
 	}
+	if d.order.Take && d.Passes && d.decided() {
+		for _, r := range d.exempt {
+			r.totals.allowed.Add(1)
+		}
+	}
 	binding := d.answer(&res)
 	err = d.problems()
 	if observed && d.decided() {
@@ -101,40 +108,52 @@ func (d *decision) prepare(set *ruleSet) error {
 		d.rules = set.match(d.request.Endpoint).rules
 	} else {
 		for _, name := range d.request.Rules {
-			r := set.byName[name]
+			r := set.named(name)
 			if r == nil {
 				return fmt.Errorf("%w %q", ErrUnknownRule, name)
 			}
 			d.named = append(d.named, r)
 		}
+		d.named = append(d.named, set.match(d.request.Endpoint).additional...)
 		inLockOrder(d.named)
 		d.named = slices.Compact(d.named)
 		d.rules = d.named
 	}
 	n := len(d.rules)
-	d.custom = -1
-	if n > 0 && d.rules[n-1].Limiter != nil {
-		d.custom = n - 1
-	}
 	if n > 1 && d.rules[n-2].Limiter != nil {
 		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
 		return &ConfigError{"rules", fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name), "must have one limiter of one's own among them"}
 	}
 	d.parts = slices.Grow(d.parts, n)[:n]
 	d.origins = slices.Grow(d.origins, n)[:n]
+	kept := 0
 	for i, r := range d.rules {
-		p, o := &d.parts[i], &d.origins[i]
+		rate, resolved, exempt := r.resolved(&d.request)
+		if exempt {
+			if d.exempt = append(d.exempt, r); len(d.named) == 0 {
+				d.named = append(d.named, d.rules...) // the group's own list must not change
+				d.rules = d.named
+			}
+			continue
+		}
+		p, o := &d.parts[kept], &d.origins[kept]
 		p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), !r.enforces()
 		p.Want.Tier = d.request.Tier
 		if r.keys != nil {
 			o.by = byMemory
 		}
-		if r.Resolve != nil {
-			if rate, ok := r.Resolve(d.request); ok {
-				o.resolved = engine.Rate(rate)
-				p.Want.Rate = &o.resolved
-			}
+		if resolved {
+			o.resolved = engine.Rate(rate)
+			p.Want.Rate = &o.resolved
 		}
+		if kept++; kept <= i {
+			d.rules[kept-1] = r
+		}
+	}
+	d.rules, d.parts, d.origins = d.rules[:kept], d.parts[:kept], d.origins[:kept]
+	d.custom = -1
+	if kept > 0 && d.rules[kept-1].Limiter != nil {
+		d.custom = kept - 1
 	}
 	return nil
 }

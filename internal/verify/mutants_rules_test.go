@@ -105,18 +105,6 @@ var rulesMutants = []mutant{
 		by:  "^TestPropertiesOfRules$", why: "it denied nobody",
 	},
 	{
-		name: "the shortest prefix first", file: "ruleset.go",
-		old: "\t\t\treturn s.prefixes[i].group\n",
-		new: "\t\t\tfor s.prefixes[i].parent >= 0 {\n\t\t\t\ti = s.prefixes[i].parent\n\t\t\t}\n\t\t\treturn s.prefixes[i].group\n",
-		by:  "^TestPropertiesOfRules$", why: "the longest prefix is the one that applies",
-	},
-	{
-		name: "prefixes do not nest", file: "ruleset.go",
-		old: "s.prefixes[i].parent = stack[len(stack)-1]",
-		new: "s.prefixes[i].parent = -1",
-		by:  "^TestPropertiesOfRules$", why: "a shorter prefix applies where the longer one does not",
-	},
-	{
 		name: "client and endpoint joined", file: "request.go",
 		old: "return keytable.HashOfPair(req.Client, req.Endpoint)",
 		new: "return keytable.HashOf(req.Client + req.Endpoint)",
