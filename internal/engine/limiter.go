@@ -121,11 +121,19 @@ type Claim struct {
 	DelayThen time.Duration    // if it is denied: the Delay that it would have after RetryAfter
 }
 
-// Reset makes the key with hash h as if it had never been used.
-func (l *Limiter[S, C]) Reset(h keytable.Hash) {
+// Reset makes the key with hash h as if it had never been used. It returns false if it cannot:
+// the key has no state, and is denied because of the debt that such keys share.
+func (l *Limiter[S, C]) Reset(h keytable.Hash) bool {
+	now := l.time.Now()
 	shard := l.table.Lock(h)
+	defer shard.Unlock()
+	if shard.Find(h) == nil {
+		owed, seen := shard.Owed(now)
+		v, _ := shard.Algorithm.Step(owed, shard.Algorithm, seen, 1, false)
+		return v.RetryAfter == 0
+	}
 	shard.Reset(h)
-	shard.Unlock()
+	return true
 }
 
 // SetConfig makes config the configuration for all keys, at one instant between call and
