@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 )
 
@@ -12,8 +11,12 @@ import (
 // its name already, AddRule changes nothing and returns an error that matches
 // [ErrInvalidConfig].
 func (l *RateLimiter) AddRule(r Rule) error {
-	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
-		return append(rules, r), defaultRule, nil
+	return l.editOne(func(set *ruleSet) error {
+		n := len(set.rules) - set.defaults()
+		if n >= maxRules {
+			return &ConfigError{"rules", n + 1, "must be at most 10000"}
+		}
+		return l.put(set, "rules["+strconv.Itoa(n)+"]", nil, r, false)
 	})
 }
 
@@ -21,14 +24,16 @@ func (l *RateLimiter) AddRule(r Rule) error {
 // process. The name "default" also stands for the default rule, unless another rule has that
 // name. If there is no such rule, the error matches [ErrUnknownRule].
 func (l *RateLimiter) RemoveRule(name string) error {
-	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
-		if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name }); i >= 0 {
-			return slices.Delete(rules, i, i+1), defaultRule, nil
+	return l.editOne(func(set *ruleSet) error {
+		old := set.named(name)
+		if old == nil && name == defaultName {
+			old = set.defaultRule()
 		}
-		if defaultRule == nil || name != defaultRule.Name && name != defaultName {
-			return nil, nil, fmt.Errorf("%w %q", ErrUnknownRule, name)
+		if old == nil {
+			return fmt.Errorf("%w %q", ErrUnknownRule, name)
 		}
-		return rules, nil, nil
+		l.set.Store(set.with(old, nil))
+		return nil
 	})
 }
 
@@ -50,18 +55,14 @@ func (l *RateLimiter) SetDefaultRule(r Rule) error {
 // If there is no such rule, the error matches [ErrUnknownRule]; if r is invalid for the rule,
 // it matches [ErrInvalidConfig]. In both cases nothing changes.
 func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
-	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
-		for i := range rules {
-			if rules[i].Name == rule {
-				rules[i].Rate = r
-				return rules, defaultRule, nil
-			}
+	return l.editOne(func(set *ruleSet) error {
+		old := set.named(rule)
+		if old == nil {
+			return fmt.Errorf("%w %q", ErrUnknownRule, rule)
 		}
-		if defaultRule != nil && defaultRule.Name == rule {
-			defaultRule.Rate = r
-			return rules, defaultRule, nil
-		}
-		return nil, nil, fmt.Errorf("%w %q", ErrUnknownRule, rule)
+		updated := old.Rule
+		updated.Rate = r
+		return l.put(set, set.pathOf(old), old, updated, old.isDefault)
 	})
 }
 
@@ -143,6 +144,41 @@ func (l *RateLimiter) edit(change func(rules []Rule, defaultRule *Rule) ([]Rule,
 		return err
 	}
 	return l.replace(rules, defaultRule)
+}
+
+// editOne calls change, which may make another set of rules than set, by a change of one rule.
+func (l *RateLimiter) editOne(change func(set *ruleSet) error) error {
+	if l.set.Load() == nil {
+		return errZeroLimiter
+	}
+	l.time.Renew()
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	if err := change(l.set.Load()); err != nil {
+		return err
+	}
+	l.waiters.WakeAll()
+	return nil
+}
+
+// put makes the set of rules that has r, whose path in errors is path, in place of old or, if
+// old is nil, after the others. The caller holds l.changing.
+func (l *RateLimiter) put(set *ruleSet, path string, old *activeRule, r Rule, isDefault bool) error {
+	check := newRuleCheck(&l.settings)
+	check.against(set, old, r.completed(isDefault))
+	if check.add(path, r, isDefault); len(check.problems) > 0 {
+		return errors.Join(check.problems...)
+	}
+	r = r.completed(isDefault)
+	a, commit, err := l.activate(r, isDefault, set.named(r.Name))
+	if err != nil {
+		return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"].rate", err)...)
+	}
+	if commit != nil {
+		commit(l.time.Now())
+	}
+	l.set.Store(set.with(old, a))
+	return nil
 }
 
 // copies returns copies of the rules of s, with their defaults filled in, and of its default

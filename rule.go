@@ -137,6 +137,22 @@ func newRuleCheck(set *settings) *ruleCheck {
 	return &ruleCheck{names: make(map[string]string), set: set, supports: supportsOf(set.store)}
 }
 
+// against makes c check r against the rules of set, except for old, which r replaces. It looks
+// only at the rules that r may be in conflict with.
+func (c *ruleCheck) against(set *ruleSet, old *activeRule, r Rule) {
+	if other := set.named(r.Name); other != nil && other != old {
+		c.names[r.Name] = set.pathOf(other)
+	}
+	if r.Limiter == nil || set.custom == 0 {
+		return
+	}
+	for _, other := range set.rules {
+		if other != old && other.Limiter != nil {
+			c.custom = append(c.custom, customRule{set.pathOf(other), other.Place()})
+		}
+	}
+}
+
 // checkRules returns everything that is wrong with rules and the default rule, joined.
 func checkRules(rules []Rule, defaultRule *Rule, set *settings) error {
 	c := newRuleCheck(set)

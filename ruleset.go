@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -14,18 +15,20 @@ import (
 // activeRule, which shares the keys and totals of the old one if the rule still has the
 // same name, key type and algorithm.
 type activeRule struct {
+	// These are first and together, because every decision reads them.
+	local      engine.Keys // keys, or with a store the keys for FailLocal; nil if there are neither
+	resultName string      // Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
+	key        keyMaker    // of Key
+
 	Rule // with its defaults filled in
 
-	isDefault  bool
-	resultName string      // Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
-	index      int         // grows in the order in which the rules were given
-	exempts    bool        // whether one of Tiers is Unlimited
-	serial     uint64      // keys are locked in the order of serials: the one made first has the lowest
-	key        keyMaker    // of Key
-	keys       engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
-	remote     *remoteRule // nil without a store
-	local      engine.Keys // keys, or with a store the keys for FailLocal; nil if there are neither
-	totals     *totals
+	isDefault bool
+	index     int         // grows in the order in which the rules were given
+	exempts   bool        // whether one of Tiers is Unlimited
+	serial    uint64      // keys are locked in the order of serials: the one made first has the lowest
+	keys      engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
+	remote    *remoteRule // nil without a store
+	totals    *totals
 }
 
 // totals are the counts of a rule that its keys do not keep.
@@ -82,8 +85,6 @@ const maxPlain = 4
 
 // A ruleGroup is the rules that apply to an endpoint.
 type ruleGroup struct {
-	rules []*activeRule // in the order of inLockOrder
-
 	// plain is true if the group has 1 to maxPlain rules and keys in this process can
 	// decide by each of them without code of the user's; see RateLimiter.takePlain.
 	plain bool
@@ -92,6 +93,7 @@ type ruleGroup struct {
 	// enforces. It is nil otherwise.
 	only *activeRule
 
+	rules      []*activeRule // in the order of inLockOrder
 	additional []*activeRule // those of rules that also apply to a request that names others
 }
 
@@ -172,6 +174,14 @@ func (s *ruleSet) position(r *activeRule) int {
 	}
 	i, _ := slices.BinarySearchFunc(s.rules, r.index, func(r *activeRule, index int) int { return cmp.Compare(r.index, index) })
 	return i
+}
+
+// pathOf returns the path of r, which is one of the rules of s, in errors.
+func (s *ruleSet) pathOf(r *activeRule) string {
+	if r.isDefault {
+		return "defaultRule"
+	}
+	return "rules[" + strconv.Itoa(s.position(r)) + "]"
 }
 
 // named returns the rule with this name, or nil.
