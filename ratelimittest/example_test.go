@@ -47,9 +47,6 @@ func (c *cooldown) Take(ctx context.Context, key string, n int) (ratelimit.Resul
 	defer c.mu.Unlock()
 	now := c.clock.Now()
 	last, used := c.last[key]
-	if used && now.Before(last) {
-		now = last
-	}
 	res := ratelimit.Result{Allowed: true, Limit: 1, Remaining: 1}
 	if left := c.wait - now.Sub(last); used && left > 0 {
 		res = ratelimit.Result{Limit: 1, RetryAfter: left, ResetAfter: left}

@@ -62,7 +62,7 @@ func TestTokenBucketModel(t *testing.T) {
 		{at: 0, n: 1, retryAfter: 100 * ms, resetAfter: 300 * ms, why: "empty"},
 		{at: 100*ms - 1, n: 1, retryAfter: 1, resetAfter: 200*ms + 1, why: "one nanosecond early"},
 		{at: 100 * ms, n: 1, allowed: true, resetAfter: 300 * ms, why: "exactly on time"},
-		{at: 50 * ms, n: 1, retryAfter: 100 * ms, resetAfter: 300 * ms, why: "a clock that steps back counts as standing still"},
+		{at: 50 * ms, n: 1, retryAfter: 150 * ms, resetAfter: 350 * ms, why: "a clock that steps back counts as standing still, and the step is waited for too"},
 		{at: 160 * ms, n: 1, retryAfter: 40 * ms, resetAfter: 240 * ms, why: "a denial later"},
 		{at: 120 * ms, n: 0, retryAfter: 80 * ms, resetAfter: 280 * ms, why: "the denial has not moved the key's clock"},
 		{at: 300 * ms, rate: ratelimit.Rate{Requests: 10, Per: s, Burst: 6}, why: "two units available"},

@@ -75,7 +75,8 @@ type Config struct {
 //     remaining.
 //   - never: a request for more than Limit is denied with [ratelimit.Never].
 //   - clock: a clock that has stepped back behind the key's last granted
-//     request counts as standing still at the instant of that request.
+//     request counts as standing still at the instant of that request. RetryAfter
+//     and ResetAfter include the time until the clock is there again.
 //   - keys: requests for one key change no answer for another key.
 //   - split: units that are granted at once would also be granted one by one,
 //     with the same state afterwards.
