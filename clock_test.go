@@ -425,7 +425,11 @@ func TestClockSetLater(t *testing.T) {
 				late.Set(today)
 				require.Equal(t, want.Allow("key"), l.Allow("key"), "as new at the first reading of today")
 				require.Equal(t, want.Len(), l.Len())
-				require.Equal(t, answers(t, want, right.Advance), answers(t, l, late.Advance))
+				for range 40 {
+					require.Equal(t, want.Allow("key"), l.Allow("key"))
+					late.Advance(per / 7)
+					right.Advance(per / 7)
+				}
 				late.Set(start)
 				right.Set(start)
 				require.Equal(t, want.Allow("key"), l.Allow("key"), "back outside: the origin stays")

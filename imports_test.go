@@ -18,13 +18,14 @@ const module = "github.com/ratelimit-go/ratelimit"
 var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
-		"internal/exact", "internal/keytable", "internal/waitline",
+		"internal/exact", "internal/keytable", "internal/sample", "internal/waitline",
 	},
 	"internal/engine":   {"internal/exact", "internal/keytable"},
 	"internal/exact":    {"internal/keytable"},
 	"internal/waitline": {"internal/keytable"},
 	"internal/breaker":  {"internal/keytable"},
 	"internal/keytable": {},
+	"internal/sample":   {},
 	"internal/confmap":  {},
 
 	"ratelimittest":       {"."},
