@@ -106,7 +106,6 @@ func newDecoder(factory *Factory, env Env) *decoder {
 		CustomNames: factory.names,
 		Build:       d.custom,
 		Refused:     refusedRate,
-		Keys:        texts(keyTypes),
 		Modes:       texts(modes),
 		MaxRules:    maxRules,
 	})
@@ -152,6 +151,7 @@ func ruleOf(read ruleconfig.Rule) Rule {
 		Algorithm:    Algorithm(read.Algorithm.Name),
 		Rate:         Rate(read.Rate),
 		Mode:         Mode(read.Mode),
+		Additional:   read.Additional,
 		OnStoreError: policyOf(read.OnStoreError),
 	}
 	if read.Tiers != nil {

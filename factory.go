@@ -135,7 +135,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	case a.Custom:
 		return nil, errors.Join(d.Err(), invalid)
 	}
-	r := d.Rate(algoConfig, a)
+	r := d.Rate(n, algoConfig, a)
 	if err := errors.Join(d.Err(), invalid); err != nil {
 		return nil, err
 	}

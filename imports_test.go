@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"internal/confmap":    {},
 	"internal/hooks":      {},
 	"internal/ratetext":   {},
-	"internal/ruleconfig": {"internal/confmap", "internal/ratetext"},
+	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
 
 	"ratelimittest":       {"."},
 	"examples/quickstart": {"."},

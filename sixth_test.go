@@ -92,6 +92,9 @@ func (c *cooldownConfig) Resize(*cooldownState, *cooldownConfig) {}
 // Slower reports whether a key has to wait for longer under c than under than.
 func (c *cooldownConfig) Slower(than *cooldownConfig) bool { return c.gap > than.gap }
 
+// Fills reports false.
+func (c *cooldownConfig) Fills(*cooldownConfig) bool { return false }
+
 // Charged returns the instant at which s was charged last.
 func (c *cooldownConfig) Charged(s *cooldownState) instant { return s.last }
 
