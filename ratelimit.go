@@ -62,6 +62,7 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 // wrong with the options, or is nil.
 func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*RateLimiter, error) {
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
+	l.time.OnRestart(l.restart)
 	l.setStore(set.store)
 	if err := errors.Join(err, checkRules(rules, defaultRule, &set)); err != nil {
 		return nil, err
@@ -70,6 +71,18 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 		return nil, err
 	}
 	return l, nil
+}
+
+// restart makes every key in this process as new, after the clock was set to a usual time.
+func (l *RateLimiter) restart() {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	for _, r := range l.set.Load().rules {
+		if r.local != nil {
+			r.local.Restart()
+		}
+	}
+	l.waiters.WakeAll()
 }
 
 // Allow takes one unit from each rule for a request of clientID for endpoint, if every one
@@ -84,7 +97,7 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	req := Request{Client: clientID, Endpoint: endpoint}
 	group := set.match(endpoint)
 	if group.plain {
-		if done, _ := l.takePlain(group, &req, &res); done {
+		if done, _ := l.takePlain(context.Background(), group, &req, &res); done {
 			return
 		}
 	}
@@ -118,7 +131,7 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 			return res, ctx.Err()
 		}
 		if group := set.match(req.Endpoint); group.plain {
-			if done, err := l.takePlain(group, &req, &res); done {
+			if done, err := l.takePlain(ctx, group, &req, &res); done {
 				return res, err
 			}
 		}
@@ -158,20 +171,20 @@ func (l *RateLimiter) Reset(clientID, endpoint string) error {
 	var asks []Ask
 	var problems []error
 	for _, r := range set.match(endpoint).rules {
-		if !r.keyKind.ofClient() {
+		if !r.key.ofClient() {
 			continue
 		}
 		switch {
 		case r.remote != nil:
 			asks = append(asks, r.ask(&req, r.Rate))
 			if r.local != nil {
-				r.local.Reset(r.keyKind.hash(&req))
+				r.local.Reset(r.key.hash(&req))
 			}
 		case r.keys != nil:
-			r.keys.Reset(r.keyKind.hash(&req))
+			r.keys.Reset(r.key.hash(&req))
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
-				problems = append(problems, custom.Reset(r.keyKind.text(&req)))
+				problems = append(problems, custom.Reset(r.key.text(&req)))
 			}
 		}
 	}

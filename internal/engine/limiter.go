@@ -39,6 +39,8 @@ func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, del
 	var now keytable.Instant
 	if l.time.clock == nil {
 		now = keytable.InstantAt(time.Since(l.time.start))
+	} else {
+		l.time.Renew()
 	}
 	h := keytable.HashOf(key)
 	shard, state := l.table.Open(h)
@@ -79,6 +81,7 @@ func admit[S any, C Algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Has
 // Claim is one try of a waiter to take n units for the key with hash h. It takes them if they
 // are granted, turn is set, and their Delay is at most patience. Otherwise it changes nothing.
 func (l *Limiter[S, C]) Claim(h keytable.Hash, n int64, turn bool, patience time.Duration) (c Claim) {
+	l.time.Renew()
 	shard := l.table.Lock(h)
 	defer shard.Unlock()
 	c.Now = l.time.Now()
@@ -139,6 +142,13 @@ func (l *Limiter[S, C]) SetConfig(config C) bool {
 		config.Resize(s, from)
 	})
 	return true
+}
+
+// Restart makes config the configuration and every key as if it had never been used. It must not
+// be called concurrently with SetConfig.
+func (l *Limiter[S, C]) Restart(config C) {
+	l.config = config
+	l.table.Restart(config)
 }
 
 // Len returns how many keys have a state.
