@@ -22,8 +22,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "a later reading of the clock to charge by", file: "internal/engine/settle.go",
-		old: "p.shard.step(p.Hash, p.Want, now, order.N, Take)",
-		new: "p.shard.step(p.Hash, p.Want, t.Now()+1, order.N, Take)",
+		old: "p.shard.step(p.Hash, p.Want, now, order.N, take)",
+		new: "p.shard.step(p.Hash, p.Want, t.Now()+1, order.N, take)",
 		by:  "^TestPropertiesOfRules$", why: "a rule is charged for another instant than it answered for",
 	},
 	{

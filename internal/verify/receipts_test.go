@@ -295,3 +295,73 @@ func TestPropertiesOfReceipts(t *testing.T) {
 
 // resetKey makes the key of a client as good as new.
 func resetKey(l *ratelimit.RateLimiter, client string) error { return l.Reset(client, "/") }
+
+// during makes a RateLimiter of the rule r, "ours", whose request for n units is revoked by a
+// custom limiter after it has done what do says.
+func during(t *testing.T, r ratelimit.Rule, n int, do func(l *ratelimit.RateLimiter, clock *manualClock)) (*ratelimit.RateLimiter, *manualClock) {
+	clock := &manualClock{starts[0]}
+	s, r2 := &returning{}, r
+	r2.Name = "ours"
+	l, err := ratelimit.New([]ratelimit.Rule{r2, {Name: "custom", Limiter: s}}, nil, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	s.decide = func() bool { do(l, clock); return false }
+	res, err := l.Check(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours", "custom"}, Cost: n})
+	require.NoError(t, err)
+	require.False(t, res.Allowed)
+	return l, clock
+}
+
+func askOurs(t *testing.T, l *ratelimit.RateLimiter, tier string, n int) ratelimit.Result {
+	res, err := l.Check(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Tier: tier, Cost: n})
+	require.NoError(t, err)
+	return res
+}
+
+// TestTwoNeverLeaveAtOnce requires that a request that was told its Delay keeps its place when a
+// charge before it is given back.
+func TestTwoNeverLeaveAtOnce(t *testing.T) {
+	rule := ratelimit.Rule{Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerSecond(1).WithBurst(10)}
+	var told time.Duration
+	l, _ := during(t, rule, 2, func(l *ratelimit.RateLimiter, _ *manualClock) { told = askOurs(t, l, "", 1).Delay })
+	require.Equal(t, 2*time.Second, told)
+	require.Equal(t, 3*time.Second, askOurs(t, l, "", 1).Delay)
+}
+
+// TestLooksLeaveReceiptsAlone requires that a look at another tier does not change what is given
+// back.
+func TestLooksLeaveReceiptsAlone(t *testing.T) {
+	rule := ratelimit.Rule{
+		Rate:  ratelimit.Rate{Requests: 1, Per: 10, Burst: 9},
+		Tiers: map[string]ratelimit.Rate{"other": {Requests: 1, Per: 1000, Burst: 20}},
+	}
+	l, _ := during(t, rule, 5, func(l *ratelimit.RateLimiter, clock *manualClock) {
+		clock.now = clock.now.Add(5)
+		_, err := l.Peek(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Tier: "other"})
+		require.NoError(t, err)
+		require.True(t, askOurs(t, l, "", 2).Allowed)
+	})
+	require.Equal(t, 6, askOurs(t, l, "", 1).Remaining)
+}
+
+// TestAnotherPerEndsReceipts requires that nothing is given back to a window of another length.
+func TestAnotherPerEndsReceipts(t *testing.T) {
+	rule := ratelimit.Rule{Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(9)}
+	l, _ := during(t, rule, 5, func(l *ratelimit.RateLimiter, _ *manualClock) {
+		require.NoError(t, l.UpdateRate("ours", ratelimit.PerHour(9)))
+	})
+	require.Equal(t, 3, askOurs(t, l, "", 1).Remaining)
+}
+
+// TestRememberedIsNotOverflow requires that only charges are counted as overflow.
+func TestRememberedIsNotOverflow(t *testing.T) {
+	clock := &manualClock{starts[0]}
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerHour(10)}, ratelimit.WithStore(store),
+		ratelimit.WithName("n"), ratelimit.WithMaxKeys(1), ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	for i := range 100 {
+		require.True(t, l.Allow(fmt.Sprint(i), "/").Allowed)
+	}
+	require.Zero(t, l.Stats()[0].Overflowed)
+}
