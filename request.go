@@ -99,18 +99,23 @@ const (
 	anyParts // see keyMaker.parts
 )
 
-var keyKinds = map[KeyType]keyKind{
-	KeyUser: kindUser, KeyEndpoint: kindEndpoint, KeyUserEndpoint: kindUserEndpoint, KeyIP: kindIP, KeyGlobal: kindGlobal,
-}
+// keyMakers are the keyMakers of the key types that are most used, which rules share.
+var keyMakers = func() map[KeyType]keyMaker {
+	made := make(map[KeyType]keyMaker)
+	for kind, k := range []KeyType{KeyUser, KeyEndpoint, KeyUserEndpoint, KeyIP, KeyGlobal} {
+		parts, _ := keyspec.Parse(string(k))
+		made[k] = keyMaker{keyKind(kind), parts}
+	}
+	return made
+}()
 
 // newKeyMaker returns the keyMaker of k, which is valid.
 func newKeyMaker(k KeyType) keyMaker {
-	kind, ok := keyKinds[k]
-	if !ok {
-		kind = anyParts
+	if made, ok := keyMakers[k]; ok {
+		return made
 	}
 	parts, _ := keyspec.Parse(string(k))
-	return keyMaker{kind, parts}
+	return keyMaker{anyParts, parts}
 }
 
 // ofClient reports whether each key belongs to one Client alone.

@@ -98,7 +98,9 @@ func (r Rule) completed(isDefault bool) Rule {
 	if r.Key == "" {
 		r.Key = KeyUser
 	}
-	r.Key = KeyOf(r.Key) // in the one spelling that it has in Decision.KeyType
+	if _, usual := keyMakers[r.Key]; !usual {
+		r.Key = KeyOf(r.Key) // in the one spelling that it has in Decision.KeyType
+	}
 	if r.Mode == "" {
 		r.Mode = ModeEnforce
 	}
