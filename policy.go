@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
@@ -93,6 +94,26 @@ func (p FailurePolicy) String() string {
 		return "local:" + strconv.Itoa(p.replicas)
 	}
 	return "inherit"
+}
+
+// MarshalText returns the text of [FailurePolicy.String].
+func (p FailurePolicy) MarshalText() ([]byte, error) {
+	return []byte(p.String()), p.validate("failurePolicy")
+}
+
+// UnmarshalText sets p to the policy that text spells: "open", "closed", "local", "local:4",
+// or "inherit" for the zero FailurePolicy. For any other text, it returns an error that
+// matches [ErrInvalidConfig] and leaves p unchanged.
+func (p *FailurePolicy) UnmarshalText(text []byte) error {
+	read, reason := ruleconfig.Policy{}, ""
+	if string(text) != "inherit" {
+		read, reason = ruleconfig.ParsePolicy(string(text))
+	}
+	if reason != "" {
+		return &ConfigError{"failurePolicy", confmap.Quote(string(text)), reason}
+	}
+	*p = policyOf(read)
+	return nil
 }
 
 // share returns the rate that one of p's replicas enforces. It divides the refill of a

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -246,7 +247,8 @@ func (c *ruleCheck) addLimiter(path string, r Rule, isDefault bool) {
 		c.problems = append(c.problems, &ConfigError{path + "." + field, value, reason})
 	}
 	if isNil(r.Limiter) {
-		reject("limiter", r.Limiter, "must not be a nil pointer")
+		kind := reflect.ValueOf(r.Limiter).Kind().String()
+		reject("limiter", nil, "must not be a nil "+strings.Replace(kind, "ptr", "pointer", 1))
 	}
 	if len(r.Tiers) > 0 {
 		reject("tiers", r.Tiers, "must be empty: a limiter of one's own has its own rates")
