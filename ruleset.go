@@ -207,11 +207,12 @@ func (s *ruleSet) defaults() int {
 
 // match returns the rules for endpoint.
 func (s *ruleSet) match(endpoint string) *ruleGroup {
-	// Find does the same, but it is generic, and so slower.
-	if g := s.groups.Exact.Whole[endpoint]; g != nil {
-		if v := g.Value(); v != nil {
-			return v
-		}
+	g := s.groups.Exact.Whole[endpoint] // Find does the same, but it is generic, and so slower
+	if g == nil {
+		return s.groups.FindElsewhere(endpoint)
+	}
+	if v := g.Value(); v != nil {
+		return v
 	}
 	return s.groups.Find(endpoint)
 }

@@ -179,15 +179,32 @@ func (s *Set[R, G]) Find(endpoint string) *G { return &s.group(endpoint).value }
 // Additional returns the additional rules for endpoint.
 func (s *Set[R, G]) Additional(endpoint string) []R { return s.group(endpoint).additional }
 
+// FindElsewhere is Find for an endpoint that Exact.Whole does not have.
+func (s *Set[R, G]) FindElsewhere(endpoint string) *G { return &s.elsewhere(endpoint).value }
+
 // group returns the group for endpoint, with its value made.
 func (s *Set[R, G]) group(endpoint string) *Group[R, G] {
-	g, ok := s.Exact.Get(endpoint)
-	if !ok {
-		g = s.fallback
-		if s.root.prefixes > 0 {
-			g = s.root.find(endpoint, g)
+	if g := s.Exact.Whole[endpoint]; g != nil {
+		return s.made(g)
+	}
+	return s.elsewhere(endpoint)
+}
+
+// elsewhere is group for an endpoint that Exact.Whole does not have.
+func (s *Set[R, G]) elsewhere(endpoint string) *Group[R, G] {
+	if s.Exact.parts != nil {
+		if g, ok := s.Exact.getInParts(endpoint); ok {
+			return s.made(g)
 		}
 	}
+	if s.root.prefixes == 0 {
+		return s.made(s.fallback)
+	}
+	return s.made(s.root.find(endpoint, s.fallback))
+}
+
+// made returns g after its value was made.
+func (s *Set[R, G]) made(g *Group[R, G]) *Group[R, G] {
 	if !g.ready.Load() {
 		s.make(g)
 	}
