@@ -260,6 +260,73 @@ func ExampleRateLimiter_Reset() {
 
 // UpdateRate changes the rate of a rule while it is used. Every key keeps what it has
 // used. An invalid rate changes nothing.
+func ExampleRule_additional() {
+	limiter, err := ratelimit.New([]ratelimit.Rule{
+		{Endpoint: "/search", Rate: ratelimit.PerHour(3)},
+		{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(5)},
+	}, nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, client := range []string{"alice", "alice", "alice", "alice", "bob", "carol", "dave"} {
+		res := limiter.Allow(client, "/search")
+		fmt.Println(client, res.Allowed, res.Rule)
+	}
+	// Output:
+	// alice true /search
+	// alice true /search
+	// alice true /search
+	// alice false /search
+	// bob true all
+	// carol true all
+	// dave false all
+}
+
+func ExampleKeyOf() {
+	limiter, err := ratelimit.New([]ratelimit.Rule{{
+		Endpoint: "*",
+		Key:      ratelimit.KeyOf(ratelimit.KeyAttr("tenant"), ratelimit.KeyUser),
+		Rate:     ratelimit.PerMinute(60),
+	}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	req := ratelimit.Request{Client: "alice", Endpoint: "/search"}
+	for _, tenant := range []string{"acme", "acme", "globex"} {
+		req.Attrs = map[string]string{"tenant": tenant}
+		res, err := limiter.Check(context.Background(), req)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(tenant, res.Remaining)
+	}
+	// Output:
+	// acme 59
+	// acme 58
+	// globex 59
+}
+
+func ExampleRule_unlimited() {
+	limiter, err := ratelimit.New([]ratelimit.Rule{{
+		Endpoint: "/search",
+		Rate:     ratelimit.PerMinute(60),
+		Tiers:    map[string]ratelimit.Rate{"internal": ratelimit.Unlimited},
+	}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, tier := range []string{"", "internal"} {
+		res, err := limiter.Check(context.Background(), ratelimit.Request{Client: "alice", Endpoint: "/search", Tier: tier})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(res.Allowed, res.Limit, res.Remaining)
+	}
+	// Output:
+	// true 60 59
+	// true -1 -1
+}
+
 func ExampleRateLimiter_UpdateRate() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/search", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(10)},
