@@ -116,7 +116,7 @@ func (d *decision) find(set *ruleSet) error {
 		}
 		d.named = append(d.named, r)
 	}
-	d.named = append(d.named, set.match(d.request.Endpoint).additional...)
+	d.named = append(d.named, set.groups.Additional(d.request.Endpoint)...)
 	inLockOrder(d.named)
 	d.named = slices.Compact(d.named)
 	d.rules = d.named
