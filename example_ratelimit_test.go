@@ -297,7 +297,7 @@ func ExampleRateLimiter_UpdateRate() {
 	fmt.Println(limiter.Allow("alice", "/search").Remaining)
 	// Output:
 	// 11
-	// ratelimit: rules[0].rate.requests is 0: must be at least 1
+	// ratelimit: rules["/search"].rate.requests is 0: must be at least 1
 	// 10
 }
 
@@ -318,7 +318,7 @@ func ExampleRateLimiter_Reload() {
 	fmt.Println(err != nil, limiter.Allow("alice", "/search").Remaining)
 
 	err = limiter.Reload([]map[string]any{
-		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "4/m"}},
+		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "2/m"}},
 	}, nil)
 	fmt.Println(err, limiter.Allow("alice", "/search").Remaining)
 	// Output:

@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/exact"
@@ -32,9 +31,7 @@ type Rate struct {
 // rule.
 var Unlimited = unlimitedRate
 
-var unlimitedRate = Rate{Requests: -1, Per: -1, Burst: -1}
-
-const unlimitedText = "unlimited"
+var unlimitedRate = Rate(ratetext.Unlimited)
 
 // PerSecond returns the Rate of n units a second.
 func PerSecond(n int) Rate { return Rate{Requests: n, Per: time.Second} }
@@ -61,7 +58,7 @@ func (r Rate) WithBurst(n int) Rate {
 // algorithm, such as a Burst by [FixedWindow].
 func (r Rate) Validate() error {
 	if r == unlimitedRate {
-		return &ConfigError{"requests", unlimitedText, "must be a number: only a tier or Resolve makes a request unlimited"}
+		return &ConfigError{"requests", r, "must be a number: only a tier or Resolve makes a request unlimited"}
 	}
 	var errs []error
 	if r.Requests < 1 {
@@ -112,9 +109,6 @@ func (r Rate) withoutBurst(algorithm string) error {
 // minutes", "100/90s", "5/1h30m" or "100/m burst 20". It reads everything that [Rate.String]
 // writes. The text "unlimited" is [Unlimited]. An error matches [ErrInvalidConfig].
 func ParseRate(s string) (Rate, error) {
-	if strings.TrimSpace(s) == unlimitedText {
-		return unlimitedRate, nil
-	}
 	r, err := ratetext.Parse(s)
 	if err != nil {
 		return Rate{}, &ConfigError{"rate", strconv.Quote(s), err.Error()}
@@ -124,12 +118,7 @@ func ParseRate(s string) (Rate, error) {
 
 // String returns r in a short form that [ParseRate] reads, such as "100/m" or "100/90s burst
 // 20". ParseRate cannot read the text of an invalid Rate.
-func (r Rate) String() string {
-	if r == unlimitedRate {
-		return unlimitedText
-	}
-	return ratetext.Rate(r).String()
-}
+func (r Rate) String() string { return ratetext.Rate(r).String() }
 
 // MarshalText returns the text of [Rate.String]. For an invalid rate, it returns an error
 // that matches [ErrInvalidConfig].

@@ -2,11 +2,14 @@ package ratelimit
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/match"
 )
@@ -15,20 +18,18 @@ import (
 // activeRule, which shares the keys and totals of the old one if the rule still has the
 // same name, key type and algorithm.
 type activeRule struct {
-	// These are first and together, because every decision reads them.
-	local      engine.Keys // keys, or with a store the keys for FailLocal; nil if there are neither
-	resultName string      // Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
-	key        keyMaker    // of Key
-
 	Rule // with its defaults filled in
 
-	isDefault bool
-	index     int         // grows in the order in which the rules were given
-	exempts   bool        // whether one of Tiers is Unlimited
-	serial    uint64      // keys are locked in the order of serials: the one made first has the lowest
-	keys      engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
-	remote    *remoteRule // nil without a store
-	totals    *totals
+	isDefault  bool
+	resultName string      // Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
+	index      int         // grows in the order in which the rules were given
+	exempts    bool        // whether one of Tiers is Unlimited
+	serial     uint64      // keys are locked in the order of serials: the one made first has the lowest
+	key        keyMaker    // of Key
+	keys       engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
+	remote     *remoteRule // nil without a store
+	local      engine.Keys // keys, or with a store the keys for FailLocal; nil if there are neither
+	totals     *totals
 }
 
 // totals are the counts of a rule that its keys do not keep.
@@ -78,6 +79,10 @@ type ruleSet struct {
 	byName match.Map[*activeRule]
 	rules  []*activeRule // in order; the default rule last
 	custom int           // how many have a Limiter
+
+	listing       sync.Once // makes the two below, which RateLimiter.Rules returns
+	listed        []Rule
+	listedDefault *Rule
 }
 
 // maxPlain is the largest number of rules in a plain group.
@@ -175,14 +180,6 @@ func (s *ruleSet) position(r *activeRule) int {
 	return i
 }
 
-// pathOf returns the path of r, which is one of the rules of s, in errors.
-func (s *ruleSet) pathOf(r *activeRule) string {
-	if r.isDefault {
-		return "defaultRule"
-	}
-	return "rules[" + strconv.Itoa(s.position(r)) + "]"
-}
-
 // named returns the rule with this name, or nil.
 func (s *ruleSet) named(name string) *activeRule {
 	r, _ := s.byName.Get(name)
@@ -243,4 +240,71 @@ func inLockOrder(rules []*activeRule) {
 		}
 		return cmp.Compare(a.serial, b.serial)
 	})
+}
+
+// activate returns the activeRule for r. If that takes over the keys of old, the rule that has
+// its name, then c will bring those keys to the rates of r.
+func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, error) {
+	l := c.l
+	r = r.completed(isDefault)
+	r.OnStoreError = r.policy(l.settings.policy)
+	var untold error
+	switch {
+	case old == nil || r.Limiter == nil || !confmap.Same(old.Limiter, r.Limiter):
+	case r.Rate == (Rate{}):
+		r.Rate = old.Rate
+	case r.Rate != old.Rate:
+		untold = c.tell(old, r.Rate)
+	}
+	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: newKeyMaker(r.Key)}
+	if l.settings.solo {
+		a.resultName = ""
+	}
+	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil)
+	if keeps {
+		a.serial, a.totals = old.serial, old.totals
+	} else {
+		l.lastSerial++
+		a.serial, a.totals = l.lastSerial, new(totals)
+	}
+	var commit func(now instant)
+	var err error
+	switch {
+	case r.Limiter != nil:
+	case l.settings.store != nil:
+		commit, err = l.activateRemote(a, old, keeps)
+	case keeps:
+		a.keys, a.local = old.keys, old.keys
+		commit, err = a.keys.Change(a.rates())
+	default:
+		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
+		a.local = a.keys
+	}
+	if commit != nil {
+		c.commits = append(c.commits, commit)
+	}
+	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), untold)...)
+}
+
+// activateRemote makes a, whose state is in a store, ready for use. keeps says whether the rule
+// is still the one that old was made for. It may return a function to be called when the rules
+// change.
+func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (commit func(now instant), err error) {
+	policy := a.OnStoreError
+	if keeps && old.remote.policy == policy && old.remote.local != nil {
+		a.remote, a.local = old.remote, old.local
+		return a.remote.local.Change(policy.shares(a.rates()))
+	}
+	remote, err := l.newRemoteRule(a, policy)
+	if err != nil {
+		return nil, err
+	}
+	a.remote = remote
+	if remote.local != nil {
+		a.local = remote.local
+	}
+	if keeps && old.local != nil {
+		return func(instant) { a.totals.addCounts(old.local.Counts()) }, nil
+	}
+	return nil, nil
 }

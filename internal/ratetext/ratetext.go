@@ -18,6 +18,11 @@ type Rate struct {
 	Burst    int           // units granted at once, or 0
 }
 
+// Unlimited is the rate of the text "unlimited".
+var Unlimited = Rate{-1, -1, -1}
+
+const unlimited = "unlimited"
+
 // Form is the reason why a text that has no known form is refused.
 const Form = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
 
@@ -44,7 +49,39 @@ var units = map[string]time.Duration{
 }
 
 // Parse returns the rate that s spells. The text of an error says what a good text is.
-func Parse(s string) (r Rate, err error) {
+func Parse(s string) (Rate, error) {
+	r, err := parse(s)
+	if err == nil {
+		return r, nil
+	}
+	if meant, ok := misspelt(s); ok {
+		return Rate{}, errors.New("must be written " + strconv.Quote(meant.String()))
+	}
+	return Rate{}, err
+}
+
+// misspelt returns the rate that s was probably meant to be, such as 100/m burst 20 for
+// "100/M, burst=20". It reports whether there is one.
+func misspelt(s string) (Rate, bool) {
+	if len(s) > longestCompared {
+		return Rate{}, false
+	}
+	text, burst, ok := strings.Cut(strings.ToLower(s), "burst")
+	if !ok {
+		return Rate{}, false
+	}
+	const between = " \t,;:=()"
+	r, err := parse(strings.TrimRight(text, between) + " burst " + strings.Trim(burst, between))
+	return r, err == nil
+}
+
+// longestCompared is the length, in bytes, up to which a text is compared with other forms.
+const longestCompared = 100
+
+func parse(s string) (r Rate, err error) {
+	if strings.TrimSpace(s) == unlimited {
+		return Unlimited, nil
+	}
 	text, burst, hasBurst := strings.Cut(s, " burst ")
 	count, per, ok := strings.Cut(text, "/")
 	if !ok {
@@ -143,6 +180,9 @@ func scaled(number string, unit time.Duration) (time.Duration, error) {
 // String returns r in a short form that [Parse] reads, such as "100/m" or "100/90s burst 20".
 // Parse cannot read the text of a rate that is not valid.
 func (r Rate) String() string {
+	if r == Unlimited {
+		return unlimited
+	}
 	s := strconv.Itoa(r.Requests) + "/" + formatPer(r.Per)
 	if r.Burst != 0 {
 		s += " burst " + strconv.Itoa(r.Burst)

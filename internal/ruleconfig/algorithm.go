@@ -1,6 +1,10 @@
 package ruleconfig
 
-import "github.com/ratelimit-go/ratelimit/internal/confmap"
+import (
+	"strings"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+)
 
 // An Algorithm is what the fields of a rule's config depend on. The zero Algorithm is none.
 type Algorithm struct {
@@ -24,7 +28,11 @@ var otherNames = map[string]string{
 	"fixedwindowcounter": "FixedWindow",
 	"slidinglog":         "SlidingWindowLog",
 	"slidingcounter":     "SlidingWindowCounter",
+	"gcra":               "TokenBucket",
 }
+
+// suffix is the end of further names: TokenBucketLimiter is TokenBucket.
+const suffix = "limiter"
 
 // Builtin returns the algorithm that is not custom and has this name, in any spelling that
 // confmap.Fold makes equal.
@@ -32,7 +40,7 @@ func Builtin(name string) (a Algorithm, ok bool) {
 	if len(name) > confmap.MaxName {
 		return Algorithm{}, false
 	}
-	name = confmap.Fold(name)
+	name = strings.TrimSuffix(confmap.Fold(name), suffix)
 	for _, a := range builtin {
 		if name == confmap.Fold(a.Name) || a.Name == otherNames[name] {
 			return a, true
@@ -64,37 +72,41 @@ func (r *Reader) find(name string) (Algorithm, bool) {
 // not known. If the name is nearly that of an algorithm that is not custom, it reports the
 // spelling and returns that one, so that the algoConfig can be checked as well.
 func (r *Reader) Algorithm(n *confmap.Node) Algorithm {
-	name, ok := r.algorithmName(n)
-	if !ok {
+	const field = "algorithm"
+	v, given := n.Get(field)
+	name, isText := confmap.TextOf(v)
+	switch {
+	case !given && n.Misspelt(field):
+		return Algorithm{}
+	case !given && r.Implied != "":
+		name = r.Implied
+	case !given:
+		r.Reject(n.Field(field), "missing", "must be one of "+list(r.algorithms()))
+		return Algorithm{}
+	case !isText:
+		r.Reject(n.Field(field), confmap.Describe(v), "must be one of "+list(r.algorithms()))
 		return Algorithm{}
 	}
-	if a, known := r.find(name); known {
+	a, known := r.find(name)
+	if known {
 		return a
 	}
-	names := r.algorithms()
-	near := confmap.Nearest(name, names)
-	if near == "" {
-		r.Reject(n.Field("algorithm"), confmap.Quote(name), "unknown algorithm: must be one of "+list(names))
-		return Algorithm{}
+	a, reason := r.unknown(name)
+	if p := policyIn(v); p != "" && n.Written(field) != field {
+		a, reason = Algorithm{}, "unknown algorithm; did you mean onStoreError: "+confmap.Quote(p)+"?"
 	}
-	r.Reject(n.Field("algorithm"), confmap.Quote(name), "unknown algorithm; did you mean "+confmap.Quote(near)+"?")
-	a, _ := Builtin(near)
+	r.Reject(n.Field(field), confmap.Quote(name), reason)
 	return a
 }
 
-// algorithmName reads the name of the algorithm of the rule at n. It reports a name that is
-// missing or no string, and then ok is false.
-func (r *Reader) algorithmName(n *confmap.Node) (name string, ok bool) {
-	const field = "algorithm"
-	v, given := n.Get(field)
-	if !given {
-		if !n.Misspelt(field) {
-			r.Reject(n.Field(field), "missing", "must be one of "+list(r.algorithms()))
-		}
-		return "", false
+// unknown returns the reason why an unknown name is refused, and the algorithm that was
+// probably meant.
+func (r *Reader) unknown(name string) (meant Algorithm, reason string) {
+	names := r.algorithms()
+	near := confmap.Nearest(name, names)
+	if near == "" {
+		return Algorithm{}, "unknown algorithm: must be one of " + list(names)
 	}
-	if name, ok = confmap.TextOf(v); !ok {
-		r.Reject(n.Field(field), confmap.Describe(v), "must be one of "+list(r.algorithms()))
-	}
-	return name, ok
+	meant, _ = Builtin(near)
+	return meant, "unknown algorithm; did you mean " + confmap.Quote(near) + "?"
 }

@@ -47,3 +47,14 @@ func (r *Reader) policy(n *confmap.Node) Policy {
 	}
 	return p
 }
+
+// policyIn returns the policy that the value of another field spells, such as "closed" for
+// "FAIL_CLOSED", or an empty text.
+func policyIn(value any) string {
+	text, _ := confmap.TextOf(value)
+	text = strings.TrimPrefix(confmap.Fold(text), "fail")
+	if _, reason := ParsePolicy(text); reason != "" {
+		return ""
+	}
+	return text
+}

@@ -25,27 +25,32 @@ const (
 	tooFine = "must have fewer decimals: they take a count, or a time, beyond what can be counted"
 )
 
-// rateOf returns the Rate of exactly x units a second, or the reason why there is none. x is
-// above 0, and name is its field. For 0.3333333333 a second, for example, the reason says
-// that 1/3 was probably meant.
-func rateOf(x confmap.Decimal, name string) (r ratetext.Rate, reason string) {
-	if x.Point() > mostPoint {
+// rateOf returns the Rate of exactly x · 10^shift units a second, or the reason why there is
+// none. x is above 0, and fields are the names of the fields of the config. For 0.3333333333 a
+// second, for example, the reason says that 1/3 was probably meant.
+func rateOf(x confmap.Decimal, shift int, fields string) (r ratetext.Rate, reason string) {
+	if x.Point()+shift > mostPoint {
 		return ratetext.Rate{}, tooMany
 	}
-	if x.Point() < leastPoint {
+	if x.Point()+shift < leastPoint {
 		return ratetext.Rate{}, tooSlow
 	}
+	unit := big.NewRat(1, 1)
+	for range shift {
+		unit.Mul(unit, big.NewRat(10, 1))
+	}
 	if meant := x.RoundedFraction(); meant != nil {
-		in, ok := inSeconds(meant)
+		in, ok := inSeconds(new(big.Rat).Mul(meant, unit))
 		if !ok {
 			return ratetext.Rate{}, tooFine
 		}
-		return ratetext.Rate{}, "must be exact, and is " + meant.RatString() + " rounded: give rate: " + strconv.Quote(in.String()) + " and burst in place of capacity and " + name
+		return ratetext.Rate{}, "must be exact, and is " + meant.RatString() + " rounded: give rate: " + strconv.Quote(in.String()) + " and burst in place of " + fields
 	}
-	if x.Places() > mostPlaces {
+	if x.Places()-shift > mostPlaces {
 		return ratetext.Rate{}, tooFine
 	}
 	exact := x.Rat()
+	exact.Mul(exact, unit)
 	if r, ok := inSeconds(exact); ok {
 		return r, ""
 	}

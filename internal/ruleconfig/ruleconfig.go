@@ -8,6 +8,7 @@ package ruleconfig
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,8 +21,9 @@ import (
 type Rule struct {
 	Name         string                   // as in the config
 	Endpoint     string                   // as in the config
-	Key          string                   // one of Caller.Keys
+	Key          string                   // as ParseKey returns it
 	Mode         string                   // one of Caller.Modes
+	Additional   bool                     // as in the config
 	Algorithm    Algorithm                // zero if it is not known
 	Rate         ratetext.Rate            // zero for a custom algorithm
 	Tiers        map[string]ratetext.Rate // by name
@@ -36,6 +38,9 @@ type Rule struct {
 type Caller struct {
 	// Problem makes the error for one field, see confmap.NewReader.
 	Problem func(field, value, reason string) error
+
+	// Field returns the parts of an error for one field, and reports whether err is one.
+	Field func(err error) (field string, value any, reason string, ok bool)
 
 	// More makes the error that says that there are n more problems.
 	More func(n int) error
@@ -53,7 +58,6 @@ type Caller struct {
 	// Refused returns what is wrong with r for an algorithm that is not custom.
 	Refused func(a Algorithm, r ratetext.Rate) []Fault
 
-	Keys     []string // the values of the field key
 	Modes    []string // the values of the field mode
 	MaxRules int      // the largest number of rules, without the default rule
 }
@@ -68,11 +72,15 @@ type Fault struct {
 type Reader struct {
 	*confmap.Reader
 	caller Caller
+
+	// Implied is the algorithm of a rule whose config has none. If it is empty, such a config
+	// is refused.
+	Implied string
 }
 
 // NewReader returns a Reader for this caller.
 func NewReader(c Caller) *Reader {
-	return &Reader{confmap.NewReader(c.Problem, c.More), c}
+	return &Reader{Reader: confmap.NewReader(c.Problem, c.More), caller: c}
 }
 
 // MaxTiers is the largest number of tiers of a rule.
@@ -86,8 +94,18 @@ const (
 	tierForm       = `must be a rate such as "600/m", or a map as an algoConfig is`
 )
 
-// ruleFields are the fields of a rule's config, in the order in which they are read.
-var ruleFields = []string{"endpoint", "name", "key", "mode", "algorithm", "algoConfig", "tiers", "onStoreError"}
+// ruleSchema has the fields of a rule's config, in the order in which they are read.
+var ruleSchema = confmap.NewSchema(
+	[]string{"endpoint", "name", "key", "mode", "additional", "algorithm", "algoConfig", "tiers", "onStoreError"},
+	map[string]string{
+		"keyType": "key",
+		"policy":  "algorithm", "strategy": "algorithm",
+		"config": "algoConfig", "algorithmConfig": "algoConfig",
+	},
+)
+
+// flatFields are the fields of a rule's config that has no algoConfig.
+var flatFields = slices.Concat(ruleSchema.Fields, rateSchema.Fields)
 
 // Rules reads a list of rules and the default rule. It calls each for every rule, in order,
 // with the path of its config.
@@ -121,8 +139,9 @@ func (r *Reader) Rule(n *confmap.Node) (rule Rule) {
 	var endpointOK, nameOK, keyOK bool
 	rule.Endpoint, endpointOK = r.Text(n, "endpoint")
 	rule.Name, nameOK = r.Text(n, "name")
-	rule.Key, keyOK = confmap.Choice(r.Reader, n, "key", "must be one of "+list(r.caller.Keys), r.caller.Keys)
+	rule.Key, keyOK = r.key(n)
 	rule.Mode, _ = confmap.Choice(r.Reader, n, "mode", "must be one of "+list(r.caller.Modes), r.caller.Modes)
+	rule.Additional = r.Bool(n, "additional")
 	rule.Algorithm = r.Algorithm(n)
 	config, ok := r.Config(n)
 	switch {
@@ -130,12 +149,12 @@ func (r *Reader) Rule(n *confmap.Node) (rule Rule) {
 		if ok {
 			rule.Custom = r.caller.Build(n, config, rule.Algorithm)
 		}
-		if _, ok := n.Get("tiers"); ok {
+		if n.Has("tiers") {
 			r.Reject(n.Field("tiers"), n.Describe("tiers"), "must be left out: "+rule.Algorithm.Name+" has rates of its own")
 		}
 	case rule.Algorithm.Name != "":
 		if ok {
-			rule.Rate = r.Rate(config, rule.Algorithm)
+			rule.Rate = r.Rate(n, config, rule.Algorithm)
 		}
 		rule.Tiers = r.tiers(n, rule.Algorithm)
 	}
@@ -145,20 +164,74 @@ func (r *Reader) Rule(n *confmap.Node) (rule Rule) {
 	return rule
 }
 
-// Fields reports the fields of n that a rule's config does not have.
-func (r *Reader) Fields(n *confmap.Node) {
-	r.Unknown(n, ruleFields, rateFields, "it belongs in algoConfig")
+// NameOf returns the name by which errors call the rule of a config: its name or, if there is
+// none, its endpoint. It returns an empty text if the config has neither.
+func NameOf(config map[string]any) string {
+	n, ok := confmap.NodeOf("", config)
+	if !ok {
+		return ""
+	}
+	n.Match(ruleSchema)
+	for _, field := range []string{"name", "endpoint"} {
+		v, _ := n.Get(field)
+		if text, _ := confmap.TextOf(v); text != "" {
+			return text
+		}
+	}
+	return ""
 }
 
-// Config returns the algoConfig of the rule at n. It reports one that is missing or no map, and
-// then ok is false.
+// Fields finds the fields of the rule at n, and reports those that a rule's config does not
+// have. It must be called before the other methods. The fields of an algoConfig may stand in
+// the rule itself if it has no algoConfig and its algorithm is not custom.
+func (r *Reader) Fields(n *confmap.Node) {
+	n.Match(ruleSchema, rateSchema)
+	algorithm, _ := n.Get("algorithm")
+	name, _ := confmap.TextOf(algorithm)
+	a, _ := r.find(name)
+	if n.Has("algoConfig") || a.Custom {
+		n.Drop(rateSchema)
+		r.Unknown(n, ruleSchema.Fields, func(name string, value any) (string, []string) {
+			if _, ok := rateSchema.Field(name); ok {
+				return "unknown field; it belongs in algoConfig", nil
+			}
+			return policyHint(name, value), nil
+		})
+		return
+	}
+	windows := windowHint(n)
+	r.Unknown(n, flatFields, func(name string, value any) (string, []string) {
+		if reason := policyHint(name, value); reason != "" {
+			return reason, nil
+		}
+		return windows(name, value)
+	})
+}
+
+// policyHint returns the reason why a second name of the algorithm is refused if its value is
+// a failure policy, and otherwise an empty text.
+func policyHint(name string, value any) string {
+	if field, _ := ruleSchema.Field(name); field != "algorithm" || policyIn(value) == "" {
+		return ""
+	}
+	return "must not stand beside algorithm; did you mean onStoreError: " + confmap.Quote(policyIn(value)) + "?"
+}
+
+// Config returns the algoConfig of the rule at n, which is n itself if the fields of an
+// algoConfig stand there. It reports one that is missing or no map, and then ok is false.
 func (r *Reader) Config(n *confmap.Node) (config *confmap.Node, ok bool) {
+	if _, flat := n.First(rateSchema.Fields); flat {
+		return n, true
+	}
+	if !n.Has("algoConfig") && n.Misspelt(rateSchema.Fields...) {
+		return nil, false
+	}
 	return r.Child(n, "algoConfig", algoConfigForm)
 }
 
 // tiers reads the tiers of the rule at n, in the order of their names.
 func (r *Reader) tiers(n *confmap.Node, a Algorithm) map[string]ratetext.Rate {
-	if _, ok := n.Get("tiers"); !ok {
+	if !n.Has("tiers") {
 		return nil
 	}
 	all, ok := r.Child(n, "tiers", tiersForm)
@@ -186,14 +259,15 @@ func (r *Reader) tier(path, name string, value any, a Algorithm) ratetext.Rate {
 		r.Reject(path, confmap.Describe(value), fmt.Sprintf("must have a name of at most %d bytes", confmap.MaxText))
 		return ratetext.Rate{}
 	}
-	if config, ok := confmap.NodeOf(path, value); ok {
-		return r.Rate(config, a)
+	config, ok := confmap.NodeOf(path, value)
+	if !ok {
+		if _, ok := confmap.TextOf(value); !ok {
+			r.Reject(path, confmap.Describe(value), tierForm)
+			return ratetext.Rate{}
+		}
+		config = confmap.Inline(path, "rate", value) // "600/m" is short for {"rate": "600/m"}
 	}
-	if _, ok := confmap.TextOf(value); !ok {
-		r.Reject(path, confmap.Describe(value), tierForm)
-		return ratetext.Rate{}
-	}
-	return r.Rate(confmap.Inline(path, "rate", value), a) // "600/m" is short for {"rate": "600/m"}
+	return r.Rate(nil, config, a)
 }
 
 // list returns names in quotes, separated by commas.

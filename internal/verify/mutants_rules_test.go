@@ -10,8 +10,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "locks in the order of the request", file: "decision.go",
-		old: "inLockOrder(d.named)\n\t\td.named = slices.Compact(d.named)",
-		new: "seen := make(map[*activeRule]bool)\n\t\td.named = slices.DeleteFunc(d.named, func(r *activeRule) bool { was := seen[r]; seen[r] = true; return was })",
+		old: "inLockOrder(d.named)\n\td.named = slices.Compact(d.named)",
+		new: "seen := make(map[*activeRule]bool)\n\td.named = slices.DeleteFunc(d.named, func(r *activeRule) bool { was := seen[r]; seen[r] = true; return was })",
 		by:  "^TestRulesHammer$", why: "two requests wait for each other", timeout: "20s",
 	},
 	{
@@ -152,20 +152,20 @@ var rulesMutants = []mutant{
 var ratesMutants = []mutant{
 	{
 		name: "converted at the faster of two rates", file: "internal/engine/rated.go",
-		old: "if to.config.Slower(from.config) {",
-		new: "if from.config.Slower(to.config) {",
+		old: "slow := from\n\tif p.config.Slower(from.config) {",
+		new: "slow := from\n\tif from.config.Slower(p.config) {",
 		by:  "^TestPropertiesOfChangingTiers$", why: "nobody knows since when the faster one holds",
 	},
 	{
 		name: "not converted", file: "internal/engine/rated.go",
-		old: "\t\tps.adopt(s, from, p, now)\n",
-		new: "",
+		old: "\t\tif slow := ps.slower(s, from, p, now); slow != p {\n\t\t\tp.config.Carry(&s.state, from.config, now)\n\t\t}\n\t\tp.config.Resize",
+		new: "\t\tp.config.Resize",
 		by:  "^TestPropertiesOfChangingTiers$", why: "what is owed is measured in other parts of a token",
 	},
 	{
 		name: "not resized", file: "internal/engine/rated.go",
-		old: "to.config.Resize(&s.state, from.config)\n\ts.plan = to.id",
-		new: "s.plan = to.id",
+		old: "p.config.Resize(&s.state, from.config)\n\t\ts.plan = p.id",
+		new: "s.plan = p.id",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a better tier would grant its whole burst at once",
 	},
 	{
