@@ -96,7 +96,7 @@ func (r *Reader) Int(n *Node, name string) int {
 	i, whole, fits := x.Scaled(0, math.MaxInt)
 	switch {
 	case !fits:
-		r.Reject(n.Field(name), x.String(), "must be at most "+strconv.Itoa(math.MaxInt))
+		r.Reject(n.Field(name), x.String(), "must be closer to 0: it is beyond what can be counted")
 	case !whole:
 		r.Reject(n.Field(name), x.String(), "must be a whole number")
 	case x.neg:
