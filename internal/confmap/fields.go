@@ -90,7 +90,7 @@ func (r *Reader) Bool(n *Node, name string) bool {
 // other value and returns 0.
 func (r *Reader) Int(n *Node, name string) int {
 	x, ok := r.number(n, name, "must be a whole number")
-	if !ok {
+	if !ok || x.digits == "" {
 		return 0
 	}
 	i, whole, fits := x.Scaled(0, math.MaxInt)
