@@ -64,14 +64,14 @@ var configMutants = []mutant{
 	},
 	{
 		name: "the bad options of a Factory are dropped", file: "options.go",
-		old: `append(own.problems, atPath("factory", errors.Join(s.problems...))...)`,
-		new: "own.problems",
+		old: `slices.Concat(own.problems, atPath("factory", errors.Join(s.problems...)), s.conflicts(&own))`,
+		new: "slices.Concat(own.problems, s.conflicts(&own))",
 		by:  "^TestFactoryOptionsCount$", why: "they would have no effect",
 	},
 	{
 		name: "a limiter overrules its Factory", file: "options.go",
-		old: "problems = append(problems, s.conflicts(&own)...)",
-		new: "",
+		old: `slices.Concat(own.problems, atPath("factory", errors.Join(s.problems...)), s.conflicts(&own))`,
+		new: `slices.Concat(own.problems, atPath("factory", errors.Join(s.problems...)))`,
 		by:  "^TestFactoryOptionsCount$", why: "one of two options would be ignored",
 	},
 }
