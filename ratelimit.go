@@ -96,7 +96,8 @@ func (l *RateLimiter) restart() {
 // Allow takes one unit from each rule for a request of clientID for endpoint, if every one
 // of them has a unit left. A denial changes nothing. If the [Store] cannot be reached, the
 // [FailurePolicy] answers, and [Result.Degraded] is set. For the error behind that, and for
-// requests with a cost, an IP or a tier, see [RateLimiter.Check].
+// requests with a cost, an IP or a tier, see [RateLimiter.Check]. The request has no IP, so in
+// a rule by [KeyIP] it shares one key with all others that have none.
 func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	set := l.set.Load()
 	if set == nil {
