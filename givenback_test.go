@@ -73,7 +73,7 @@ func TestGivenBackForgivesNothingElse(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		r := newRevoker(t, ratelimit.Rule{Endpoint: "/a", Algorithm: byName[a.name], Rate: ratelimit.PerHour(8)})
 		r.revoked(t, "a", 5, func() {
-			require.NoError(t, r.Reset("a", "/a"))
+			require.NoError(t, r.Reset(t.Context(), ratelimit.Request{Client: "a", Endpoint: "/a"}))
 			require.True(t, r.take(t, "a", 8).Allowed)
 		})
 		require.Zero(t, r.more(t, "a"), "8 later units after a Reset")

@@ -18,16 +18,19 @@ const module = "github.com/ratelimit-go/ratelimit"
 var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
-		"internal/exact", "internal/keyspec", "internal/keytable", "internal/ratetext",
-		"internal/ruleconfig", "internal/waitline",
+		"internal/exact", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
+		"internal/ratetext", "internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable"},
 	"internal/exact":      {"internal/keytable"},
 	"internal/waitline":   {"internal/keytable"},
 	"internal/breaker":    {"internal/keytable"},
 	"internal/keytable":   {},
-	"internal/confmap":    {},
 	"internal/keyspec":    {},
+	"internal/match":      {},
+	"internal/confmap":    {},
+	"internal/hooks":      {},
+	"internal/sample":     {},
 	"internal/ratetext":   {},
 	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
 

@@ -100,6 +100,10 @@ func (k *keyed[S, C]) Peek(key string) (res Result) {
 // Reset forgets what key has used: the key is as if it had never been used. The first caller
 // of Wait for key, if there is one, tries again. If the [Store] cannot be reached, the error
 // matches [ErrStore].
+//
+// A key that was never used can be reset. But if the limiter has no room for its state, and
+// it is denied because of the budget that such keys share, nothing changes and the error
+// matches [ErrNotReset]; see [WithMaxKeys].
 func (k *keyed[S, C]) Reset(key string) error {
 	if k.solo != nil {
 		return k.solo.reset(key)
@@ -108,7 +112,9 @@ func (k *keyed[S, C]) Reset(key string) error {
 		return errZeroLimiter
 	}
 	h := keytable.HashOf(key)
-	k.engine.Reset(h)
+	if !k.engine.Reset(h) {
+		return errOverflown
+	}
 	k.waiters.Wake(h)
 	return nil
 }
@@ -231,7 +237,7 @@ func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
 	if rule.Name == "" {
 		rule.Name = string(a)
 	}
-	set.solo = true
+	set.solo, set.required = true, nil
 	l, err := newRateLimiter(nil, &rule, set, nil)
 	if err != nil {
 		return nil, err
@@ -254,7 +260,9 @@ func (s *solo) wait(ctx context.Context, key string, n int) (Result, error) {
 	return s.limiter.Wait(ctx, Request{Client: key, Cost: n})
 }
 
-func (s *solo) reset(key string) error { return s.limiter.Reset(key, "") }
+func (s *solo) reset(key string) error {
+	return s.limiter.resetKeys(context.Background(), s.limiter.set.Load().rules, &Request{Client: key})
+}
 
 func (s *solo) setRate(r Rate) error { return s.limiter.UpdateRate(s.rule, r) }
 

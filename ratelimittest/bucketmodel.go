@@ -96,18 +96,21 @@ func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	if !adopted.change(u, r, true) {
 		return adopted.peek(at, n)
 	}
-	res := adopted.peek(at, n)
+	res, ahead := adopted.peek(at, n), sub(u, m.since(at))
+	res.ResetAfter = 0
 	if res.RetryAfter > 0 && n <= res.Limit {
 		units := num(int64(max(n, 1)))
-		res.RetryAfter = m.until(u, r, func(b *bucket, u *big.Int) bool { return units.Cmp(b.free(u)) <= 0 })
+		res.RetryAfter = duration(add(ahead, m.until(u, r, func(b *bucket, u *big.Int) bool { return units.Cmp(b.free(u)) <= 0 })))
 	}
-	res.ResetAfter = m.until(u, r, func(b *bucket, u *big.Int) bool { return b.renewal(u).Sign() == 0 })
+	if full := m.until(u, r, func(b *bucket, u *big.Int) bool { return b.renewal(u).Sign() == 0 }); full.Sign() > 0 {
+		res.ResetAfter = duration(add(ahead, full))
+	}
 	return res
 }
 
 // until returns how long it takes from u until holds is true for the bucket that adopts the
 // rate r at that instant. It is true once the bucket is full.
-func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) time.Duration {
+func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) *big.Int {
 	slow := m.copy()
 	slow.slowDown(r)
 	early, late := num(0), slow.renewal(u)
@@ -121,7 +124,7 @@ func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *bi
 			early = add(middle, num(1))
 		}
 	}
-	return duration(late)
+	return late
 }
 
 // slowDown makes m drain at the speed of r since the last grant or change, if that is slower.

@@ -32,8 +32,10 @@ type Keys interface {
 	// Remember gives the key with hash h a state in which remaining units are left.
 	Remember(h keytable.Hash, want Wanted, remaining int64)
 
-	// Reset makes the key with hash h as if it had never been used.
-	Reset(h keytable.Hash)
+	// Reset makes the key with hash h as if it had never been used. It returns false
+	// if it cannot: the key has no state, and a request for one unit by want is
+	// denied because of the debt that such keys share.
+	Reset(h keytable.Hash, want Wanted) bool
 
 	// Change returns a function that makes r the rates of the keys, or the error if
 	// r is invalid. Change and that function are called one at a time.
@@ -88,17 +90,19 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 	configure func(Rate) (C, error)
 	refusals  *Refusals
 	plans     *ratePlans[S, C] // for Change only; each shard has a copy of the pointer
+	held      heldReceipts
 }
 
 // NewKeys returns the keys of a rule with the rates r. At most maxKeys of them have a state
 // of their own. configure makes the configuration of the algorithm for a rate.
 func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, configure func(Rate) (C, error), refusals *Refusals) (Keys, error) {
-	plans, err := newRatePlans[S](r, configure, refusals, new(receipts))
-	if err != nil {
+	k := &ratedKeys[S, C]{time: t, configure: configure, refusals: refusals}
+	var err error
+	if k.plans, err = newRatePlans[S](r, configure, refusals, &k.held); err != nil {
 		return nil, err
 	}
-	table := keytable.New[ratedState[S]](plans, maxKeys)
-	return &ratedKeys[S, C]{t, table, configure, refusals, plans}, nil
+	k.table = keytable.New[ratedState[S]](k.plans, maxKeys)
+	return k, nil
 }
 
 // Decide does for a rule what [Limiter.Decide] does for a limiter: the difference is that it
@@ -157,14 +161,17 @@ func (k *ratedKeys[S, C]) Revoke(h keytable.Hash, id Receipt, then keytable.Inst
 	ps, state := shard.Algorithm, shard.Find(h)
 	ps.settle(state, id, 0)
 	shard.CountGivenBack()
+	seen := then
 	if state == nil {
-		state, then = shard.Owed(then)
+		state, seen = shard.Owed(then)
 	}
 	p := ps.planOf(state)
 	if p == nil {
 		p = ps.base // the key was reset meanwhile
 	}
-	return p.config.Step(&state.state, p.config, then, n, false)
+	v, delay := p.config.Step(&state.state, p.config, seen, n, false)
+	v.await(seen, then)
+	return v, delay
 }
 
 func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64) {
@@ -186,14 +193,20 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 	}
 }
 
-func (k *ratedKeys[S, C]) Reset(h keytable.Hash) {
+func (k *ratedKeys[S, C]) Reset(h keytable.Hash, want Wanted) bool {
+	now := k.time.Now()
 	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	if shard.Find(h) == nil {
+		v, _, _ := (*ratedShard[S, C])(shard).step(h, want, now, 1, Look)
+		return v.RetryAfter == 0
+	}
 	shard.Reset(h)
-	shard.Unlock()
+	return true
 }
 
 func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
-	ps, err := newRatePlans[S](r, k.configure, k.refusals, k.plans.held)
+	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.held)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +223,7 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 
 func (k *ratedKeys[S, C]) Restart() {
 	// The rates were valid before, and no rate is valid at one start only.
-	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals, k.plans.held); err == nil {
+	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals, &k.held); err == nil {
 		k.plans = ps
 		k.table.Restart(ps)
 	}

@@ -52,11 +52,12 @@ func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, del
 	if state != nil {
 		v, delay = shard.Algorithm.Step(state, shard.Algorithm, now, n, charge)
 	} else {
-		owed, now := shard.Owed(now)
-		v, delay = shard.Algorithm.Step(owed, shard.Algorithm, now, n, false)
+		owed, seen := shard.Owed(now)
+		v, delay = shard.Algorithm.Step(owed, shard.Algorithm, seen, n, false)
 		if v.RetryAfter == 0 && charge {
-			v, delay = admit(shard, h, now, n)
+			v, delay = admit(shard, h, seen, n)
 		}
+		v.await(seen, now)
 	}
 	if charge {
 		shard.Count(v.RetryAfter == 0)
@@ -74,7 +75,7 @@ func admit[S any, C Algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Has
 	if shard.Keep(h, state, now) {
 		return v, delay
 	}
-	owed, now := shard.Owed(now)
+	owed, _ := shard.Owed(now)
 	return shard.Algorithm.Step(owed, shard.Algorithm, now, n, true)
 }
 
@@ -94,6 +95,7 @@ func (l *Limiter[S, C]) Claim(h keytable.Hash, n int64, turn bool, patience time
 		state, seen = shard.Owed(c.Now)
 	}
 	c.Verdict, c.Delay = shard.Algorithm.Step(state, shard.Algorithm, seen, n, false)
+	defer func() { c.await(seen, c.Now) }()
 	switch {
 	case c.RetryAfter == Never:
 		return c
@@ -121,11 +123,19 @@ type Claim struct {
 	DelayThen time.Duration    // if it is denied: the Delay that it would have after RetryAfter
 }
 
-// Reset makes the key with hash h as if it had never been used.
-func (l *Limiter[S, C]) Reset(h keytable.Hash) {
+// Reset makes the key with hash h as if it had never been used. It returns false if it cannot:
+// the key has no state, and is denied because of the debt that such keys share.
+func (l *Limiter[S, C]) Reset(h keytable.Hash) bool {
+	now := l.time.Now()
 	shard := l.table.Lock(h)
+	defer shard.Unlock()
+	if shard.Find(h) == nil {
+		owed, seen := shard.Owed(now)
+		v, _ := shard.Algorithm.Step(owed, shard.Algorithm, seen, 1, false)
+		return v.RetryAfter == 0
+	}
 	shard.Reset(h)
-	shard.Unlock()
+	return true
 }
 
 // SetConfig makes config the configuration for all keys, at one instant between call and

@@ -55,13 +55,13 @@ func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[C] {
 // nil if it has none. If s was written under another plan, it is first brought to p. Unless
 // do is Look, it stays brought to p, also if the units are denied. stepCut is the exception.
 func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
-	switch {
-	case s == nil && do >= Take:
-		return ps.takeUnseen(shard, h, p, now, n, do)
-	case s == nil:
+	if s == nil {
 		owed, seen := shard.Owed(now)
-		v, delay = ps.stepShared(shard, owed, p, seen, n, false)
-		return v, delay, 0
+		if v, delay = ps.stepShared(shard, owed, p, seen, n, false); do >= Take && v.RetryAfter == 0 {
+			v, delay, id = ps.admit(shard, owed, h, p, seen, n, do)
+		}
+		v.await(seen, now)
+		return v, delay, id
 	}
 	if from := ps.planOf(s); from != nil && from != p {
 		if p.config.Fills(from.config) {
@@ -114,13 +114,10 @@ func (ps *ratePlans[S, C]) stepCut(shard *tableShard[S, C], s *ratedState[S], fr
 	return p.config.Step(&to.state, slow.config, now, n, false)
 }
 
-// takeUnseen takes n units at now for the key with hash h, which has no state yet. A charge of
-// a shared debt has no receipt: it is final.
-func (ps *ratePlans[S, C]) takeUnseen(shard *tableShard[S, C], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
-	owed, seen := shard.Owed(now)
-	if v, delay = ps.stepShared(shard, owed, p, seen, n, false); v.RetryAfter != 0 {
-		return v, delay, 0
-	}
+// admit charges n units at seen, which owed leaves room for, to the key with hash h, which has no
+// state yet: to a new state of the key or, if the table has no room for one, to owed. A charge of
+// owed has no receipt: it is final.
+func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h keytable.Hash, p *ratePlan[C], seen keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
 	state := shard.Newcomer(seen)
 	if from := ps.planOf(state); from != nil && from != p {
 		p.config.Carry(&state.state, from.config, seen)
@@ -131,7 +128,7 @@ func (ps *ratePlans[S, C]) takeUnseen(shard *tableShard[S, C], h keytable.Hash, 
 		return v, delay, id
 	}
 	if id != 0 {
-		ps.held.settle(new(uint32), id, 0, nil)
+		ps.held.get().settle(new(uint32), id, 0, nil)
 	}
 	v, delay = ps.stepShared(shard, owed, p, seen, n, true)
 	return v, delay, 0

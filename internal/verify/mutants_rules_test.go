@@ -10,8 +10,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "locks in the order of the request", file: "decision.go",
-		old: "inLockOrder(d.named)\n\t\td.named = slices.Compact(d.named)",
-		new: "seen := make(map[*activeRule]bool)\n\t\td.named = slices.DeleteFunc(d.named, func(r *activeRule) bool { was := seen[r]; seen[r] = true; return was })",
+		old: "inLockOrder(d.named)\n\td.named = slices.Compact(d.named)",
+		new: "seen := make(map[*activeRule]bool)\n\td.named = slices.DeleteFunc(d.named, func(r *activeRule) bool { was := seen[r]; seen[r] = true; return was })",
 		by:  "^TestRulesHammer$", why: "two requests wait for each other", timeout: "20s",
 	},
 	{
@@ -103,18 +103,6 @@ var rulesMutants = []mutant{
 		old: "return keytable.Shadowed",
 		new: "return keytable.Denied",
 		by:  "^TestPropertiesOfRules$", why: "it denied nobody",
-	},
-	{
-		name: "the shortest prefix first", file: "ruleset.go",
-		old: "\t\t\treturn s.prefixes[i].group\n",
-		new: "\t\t\tfor s.prefixes[i].parent >= 0 {\n\t\t\t\ti = s.prefixes[i].parent\n\t\t\t}\n\t\t\treturn s.prefixes[i].group\n",
-		by:  "^TestPropertiesOfRules$", why: "the longest prefix is the one that applies",
-	},
-	{
-		name: "prefixes do not nest", file: "ruleset.go",
-		old: "s.prefixes[i].parent = stack[len(stack)-1]",
-		new: "s.prefixes[i].parent = -1",
-		by:  "^TestPropertiesOfRules$", why: "a shorter prefix applies where the longer one does not",
 	},
 	{
 		name: "client and endpoint joined", file: "request.go",

@@ -294,7 +294,10 @@ func TestPropertiesOfReceipts(t *testing.T) {
 }
 
 // resetKey makes the key of a client as good as new.
-func resetKey(l *ratelimit.RateLimiter, client string) error { return l.Reset(client, "/") }
+func resetKey(l *ratelimit.RateLimiter, client string) error {
+	err := l.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: "/"})
+	return err
+}
 
 // during makes a RateLimiter of the rule r, "ours", whose request for n units is revoked by a
 // custom limiter after it has done what do says.
