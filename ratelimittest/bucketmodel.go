@@ -92,24 +92,25 @@ func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 		return meet(m, at, r, n)
 	}
 	u := m.instant(at)
+	ahead := sub(u, m.since(at)) // nothing changes until the clock has reached u
 	adopted := m.copy()
 	if !adopted.change(u, r, true) {
 		return adopted.peek(at, n)
 	}
-	res, ahead := adopted.peek(at, n), sub(u, m.since(at))
-	res.ResetAfter = 0
+	res := adopted.peek(at, n)
 	if res.RetryAfter > 0 && n <= res.Limit {
 		units := num(int64(max(n, 1)))
 		res.RetryAfter = duration(add(ahead, m.until(u, r, func(b *bucket, u *big.Int) bool { return units.Cmp(b.free(u)) <= 0 })))
 	}
-	if full := m.until(u, r, func(b *bucket, u *big.Int) bool { return b.renewal(u).Sign() == 0 }); full.Sign() > 0 {
-		res.ResetAfter = duration(add(ahead, full))
+	res.ResetAfter = 0
+	if renewal := m.until(u, r, func(b *bucket, u *big.Int) bool { return b.renewal(u).Sign() == 0 }); renewal.Sign() > 0 {
+		res.ResetAfter = duration(add(ahead, renewal))
 	}
 	return res
 }
 
-// until returns how long it takes from u until holds is true for the bucket that adopts the
-// rate r at that instant. It is true once the bucket is full.
+// until returns how many nanoseconds it takes from u until holds is true for the bucket that
+// adopts the rate r at that instant. It is true once the bucket is full.
 func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) *big.Int {
 	slow := m.copy()
 	slow.slowDown(r)
