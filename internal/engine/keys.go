@@ -90,17 +90,19 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 	configure func(Rate) (C, error)
 	refusals  *Refusals
 	plans     *ratePlans[S, C] // for Change only; each shard has a copy of the pointer
+	held      heldReceipts
 }
 
 // NewKeys returns the keys of a rule with the rates r. At most maxKeys of them have a state
 // of their own. configure makes the configuration of the algorithm for a rate.
 func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, configure func(Rate) (C, error), refusals *Refusals) (Keys, error) {
-	plans, err := newRatePlans[S](r, configure, refusals, new(receipts))
-	if err != nil {
+	k := &ratedKeys[S, C]{time: t, configure: configure, refusals: refusals}
+	var err error
+	if k.plans, err = newRatePlans[S](r, configure, refusals, &k.held); err != nil {
 		return nil, err
 	}
-	table := keytable.New[ratedState[S]](plans, maxKeys)
-	return &ratedKeys[S, C]{t, table, configure, refusals, plans}, nil
+	k.table = keytable.New[ratedState[S]](k.plans, maxKeys)
+	return k, nil
 }
 
 // Decide does for a rule what [Limiter.Decide] does for a limiter: the difference is that it
@@ -204,7 +206,7 @@ func (k *ratedKeys[S, C]) Reset(h keytable.Hash, want Wanted) bool {
 }
 
 func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
-	ps, err := newRatePlans[S](r, k.configure, k.refusals, k.plans.held)
+	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.held)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +223,7 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 
 func (k *ratedKeys[S, C]) Restart() {
 	// The rates were valid before, and no rate is valid at one start only.
-	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals, k.plans.held); err == nil {
+	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals, &k.held); err == nil {
 		k.plans = ps
 		k.table.Restart(ps)
 	}

@@ -128,7 +128,7 @@ func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h
 		return v, delay, id
 	}
 	if id != 0 {
-		ps.held.settle(new(uint32), id, 0, nil)
+		ps.held.get().settle(new(uint32), id, 0, nil)
 	}
 	v, delay = ps.stepShared(shard, owed, p, seen, n, true)
 	return v, delay, 0

@@ -71,7 +71,7 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	rates     Rates
 	refusals  *Refusals
 	configure func(Rate) (C, error)
-	held      *receipts // the same for all plans that the rule ever has
+	held      *heldReceipts // the same for all plans that the rule ever has
 	base      *ratePlan[C]
 	tiers     map[string]*ratePlan[C]
 
@@ -89,7 +89,7 @@ type rateEntry[C any] struct {
 }
 
 // newRatePlans returns the plans of a rule with the rates r, or the error if one is invalid.
-func newRatePlans[S any, C Algorithm[S, C]](r Rates, configure func(Rate) (C, error), refusals *Refusals, held *receipts) (ps *ratePlans[S, C], err error) {
+func newRatePlans[S any, C Algorithm[S, C]](r Rates, configure func(Rate) (C, error), refusals *Refusals, held *heldReceipts) (ps *ratePlans[S, C], err error) {
 	ps = &ratePlans[S, C]{rates: r, configure: configure, refusals: refusals, held: held}
 	ps.byID.Store(new([]*ratePlan[C]))
 	entries := make([]atomic.Pointer[rateEntry[C]], 2)

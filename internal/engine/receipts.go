@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/exact"
@@ -43,6 +44,16 @@ type receipts struct {
 	free   uint32    // guarded by mu; the first of the entries not in use, which prev joins
 	issued uint32    // guarded by mu; how many receipts there were, modulo 2^32
 	open   int       // guarded by mu; how many are not settled
+}
+
+// A heldReceipts is the receipts of one rule, made when they are first needed.
+type heldReceipts struct{ made atomic.Pointer[receipts] }
+
+func (h *heldReceipts) get() *receipts {
+	if h.made.Load() == nil {
+		h.made.CompareAndSwap(nil, new(receipts))
+	}
+	return h.made.Load()
 }
 
 // A receipt is one charge.
@@ -180,10 +191,10 @@ func (ps *ratePlans[S, C]) charge(s *ratedState[S], p *ratePlan[C], now keytable
 		return v, delay, 0
 	}
 	if s.newest != 0 {
-		ps.held.lower(s.newest, before, do == Take)
+		ps.held.get().lower(s.newest, before, do == Take)
 	}
 	if do == Hold {
-		id = ps.held.issue(&s.newest, p.config.Charged(&s.state), n, ps.debt(s, p, 0))
+		id = ps.held.get().issue(&s.newest, p.config.Charged(&s.state), n, ps.debt(s, p, 0))
 		s.plan |= withReceipts
 	}
 	return v, delay, id
@@ -203,13 +214,13 @@ func (ps *ratePlans[S, C]) resize(s *ratedState[S], from, to *ratePlan[C]) {
 		return
 	}
 	before := d.Debt(&s.state, 0)
-	ps.held.rescale(s.newest, d.Arithmetic(), debtor[S](from).Arithmetic())
-	ps.held.lower(s.newest, before, false)
+	ps.held.get().rescale(s.newest, d.Arithmetic(), debtor[S](from).Arithmetic())
+	ps.held.get().lower(s.newest, before, false)
 	to.config.Resize(&s.state, from.config)
 	before.Whole += d.Arithmetic().Burst - debtor[S](from).Arithmetic().Burst
 	if d.Debt(&s.state, 0) != before {
 		// A part of the debt was forgiven. It is not known whether it was that of a receipt.
-		ps.held.lower(s.newest, exact.Level{}, false)
+		ps.held.get().lower(s.newest, exact.Level{}, false)
 	}
 }
 
@@ -224,7 +235,7 @@ func (ps *ratePlans[S, C]) settle(s *ratedState[S], id Receipt, actual int64) {
 	if d := debtor[S](p); d != nil {
 		b = d.Arithmetic()
 	}
-	back, found := ps.held.settle(newest, id, actual, b)
+	back, found := ps.held.get().settle(newest, id, actual, b)
 	if found && s.newest == 0 {
 		s.drop()
 	}

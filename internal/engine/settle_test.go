@@ -284,12 +284,12 @@ func TestGivenBackWhileAShardSplits(t *testing.T) {
 			}
 		}
 		require.Equal(t, min(maxKeys, 300), k.Len())
-		require.Equal(t, min(maxKeys, 300), k.plans.held.open)
+		require.Equal(t, min(maxKeys, 300), k.held.get().open)
 		for i, p := range parts {
 			v, _ := k.Revoke(p.Hash, p.Receipt, line.Now(), 1)
 			require.Equal(t, i < maxKeys, v.Left == 5, "client %d", i)
 		}
-		require.Zero(t, k.plans.held.open)
+		require.Zero(t, k.held.get().open)
 	}
 }
 
@@ -317,8 +317,8 @@ func TestGivenBackLeavesNoReceipts(t *testing.T) {
 		Settle(&line, one, Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
 		*at = one[0]
 	}
-	require.LessOrEqual(t, k.plans.held.open, len(open))
-	require.LessOrEqual(t, len(k.plans.held.all), 1+len(open))
+	require.LessOrEqual(t, k.held.get().open, len(open))
+	require.LessOrEqual(t, len(k.held.get().all), 1+len(open))
 }
 
 // TestGivenBackOnce settles a receipt twice, and one that there never was.

@@ -29,7 +29,7 @@ var tokenMutants = []mutant{
 	{
 		name: "the wait under a smaller burst counts at its own rate", file: "internal/engine/rated.go",
 		old: "return p.config.Step(&to.state, slow.config, now, n, false)",
-		new: "return p.config.Step(&to.state, p.config, now, n, false)",
+		new: "_ = slow\n\treturn p.config.Step(&to.state, p.config, now, n, false)",
 		by:  "^TestPropertiesOfChangingTiers$", why: "until the key is charged, it earns at the slower rate",
 	},
 }
