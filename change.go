@@ -191,14 +191,14 @@ func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	if len(commits) > 0 {
-		now := l.time.Now()
+	next := newRuleSet(active)
+	l.waiters.Change(func(now instant) {
 		for _, commit := range commits {
 			commit(now)
 		}
-	}
-	l.set.Store(newRuleSet(active))
-	l.waiters.WakeAll()
+		l.set.Store(next)
+	}, nil)
+	l.asking.Wake()
 	return nil
 }
 

@@ -23,11 +23,14 @@ type decision struct {
 	order   engine.Order
 	watch   stopwatch // started if there is an observer
 
-	rules   []*activeRule // in the order of inLockOrder: a rule with a custom limiter comes last
-	named   []*activeRule // memory for rules, used if the request names them
-	parts   []engine.Part // the answers of rules, one for each
-	origins []origin      // where the answers come from, one for each of rules
-	custom  int           // the index of the rule with a custom limiter, or -1
+	rules   []*activeRule          // in the order of inLockOrder: a rule with a custom limiter comes last
+	named   []*activeRule          // memory for rules, used if the request names them
+	spots   []engine.Spot          // of the parts with keys in this process, while others wait for one of them
+	parts   []engine.Part          // the answers of rules, one for each
+	origins []origin               // where the answers come from, one for each of rules
+	kept    map[string]engine.Rate // what Resolve has returned before, by rule; nil if it must be called
+	binding int                    // the index of the binding rule, or -1
+	custom  int                    // the index of the rule with a custom limiter, or -1
 
 	engine.Outcome
 	failed error // why the store did not answer, or nil
@@ -47,8 +50,9 @@ func newDecision(req *Request, take bool) *decision {
 func (d *decision) free() {
 	clear(d.named)
 	clear(d.parts)
+	clear(d.spots)
 	clear(d.origins)
-	*d = decision{named: d.named[:0], parts: d.parts[:0], origins: d.origins[:0]}
+	*d = decision{named: d.named[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0]}
 	decisions.Put(d)
 }
 
@@ -66,12 +70,24 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if set == nil {
 		return unlimited, nil
 	}
-	observed := d.order.Take && l.settings.observer != nil
-	if observed {
+	if d.order.Take && l.settings.observer != nil {
 		d.watch = startWatch(&l.time)
 	}
 	if err := d.prepare(set); err != nil {
 		return Result{}, err
+	}
+	return l.decide(ctx, d)
+}
+
+// decide decides d, which is prepared, and returns its answer.
+func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err error) {
+	if !d.order.AskAgain {
+		if _, denied := l.behindAsking(d); denied {
+			if d.order.Take {
+				d.countDenied()
+			}
+			return l.answered(d)
+		}
 	}
 	switch {
 	case len(d.rules) == 0:
@@ -79,16 +95,23 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	case l.settings.store != nil:
 		err = l.decideInStore(ctx, d)
 	default:
-		d.decideHere(&l.time)
+		for d.decideHere(&l.time); d.Queued && !l.behind(d); {
+			d.decideHere(&l.time)
+		}
 		err = d.askCustom(ctx)
 	}
 	if err != nil {
 		return Result{}, err
 	}
-	binding := d.answer(&res)
+	return l.answered(d)
+}
+
+// answered returns the answer of d, which is decided, and tells it to the observer.
+func (l *RateLimiter) answered(d *decision) (res Result, err error) {
+	d.binding = d.answer(&res)
 	err = d.problems()
-	if observed && d.decided() {
-		l.tell(&d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins}, binding, &res, err, d.watch.elapsed(&l.time))
+	if d.order.Take && l.settings.observer != nil && d.decided() {
+		l.tell(&d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins}, d.binding, &res, err, d.watch.elapsed(&l.time))
 	}
 	return res, err
 }
@@ -128,7 +151,11 @@ func (d *decision) prepare(set *ruleSet) error {
 		if r.keys != nil {
 			o.by = byMemory
 		}
-		if r.Resolve != nil {
+		if rate, ok := d.kept[r.Name]; ok {
+			o.resolved = rate
+			p.Want.Rate = &o.resolved
+		}
+		if r.Resolve != nil && d.kept == nil {
 			if rate, ok := r.Resolve(d.request); ok {
 				o.resolved = engine.Rate(rate)
 				p.Want.Rate = &o.resolved
@@ -222,18 +249,6 @@ func setResult(p *engine.Part, res Result) {
 	case res.RetryAfter <= 0:
 		// A limiter that denies without a RetryAfter is not called in a busy loop.
 		p.RetryAfter = time.Millisecond
-	}
-}
-
-// count counts a decision of a store or a custom limiter.
-func (t *totals) count(shadow, allowed bool) {
-	switch {
-	case allowed:
-		t.allowed.Add(1)
-	case shadow:
-		t.shadowed.Add(1)
-	default:
-		t.denied.Add(1)
 	}
 }
 

@@ -21,6 +21,10 @@ var (
 	// would have to wait for more than 292 years.
 	ErrExceedsLimit = errors.New("ratelimit: count exceeds the limit")
 
+	// ErrTooManyWaiters is matched by the error of a Wait that would have to
+	// wait although as many callers wait as [WithMaxWaiters] allows.
+	ErrTooManyWaiters = errors.New("ratelimit: too many callers wait")
+
 	// ErrUnknownRule is matched by the error for the name of a rule that does not exist.
 	ErrUnknownRule = errors.New("ratelimit: unknown rule")
 

@@ -17,6 +17,7 @@ type Option func(*settings)
 type settings struct {
 	clock           Clock // nil for the machine's monotonic clock
 	maxKeys         int
+	maxWaiters      int
 	store           Store // nil for state in this process
 	name            string
 	policy          FailurePolicy // never the zero value
@@ -28,7 +29,10 @@ type settings struct {
 	problems []error
 }
 
-const defaultMaxKeys = 1 << 20
+const (
+	defaultMaxKeys    = 1 << 20
+	defaultMaxWaiters = 1 << 16
+)
 
 // WithClock makes a limiter read the time from c instead of the machine's monotonic clock.
 // A test passes a [FakeClock]. A limiter with a [Store] decides by the store's clock.
@@ -55,6 +59,23 @@ func WithMaxKeys(n int) Option {
 			return
 		}
 		s.maxKeys = n
+	}
+}
+
+// WithMaxWaiters lets at most n callers of Wait wait in line at the same time; in a
+// [RateLimiter], n is for all rules together. One more is refused at once, with
+// [ErrTooManyWaiters]. n is at least 1, and without this option 65,536. A caller that only
+// waits for the Delay of a [LeakyBucket] does not count.
+//
+// A caller that waits costs about 5 KB, nearly all of it for its goroutine: 65,536 of them
+// take 320 MB.
+func WithMaxWaiters(n int) Option {
+	return func(s *settings) {
+		if n < 1 {
+			s.problems = append(s.problems, &ConfigError{"maxWaiters", n, "must be at least 1"})
+			return
+		}
+		s.maxWaiters = n
 	}
 }
 
@@ -136,7 +157,7 @@ func isNil(v any) bool {
 // newSettings applies opts to the defaults. The error is everything that is wrong with
 // opts, joined.
 func newSettings(opts []Option) (settings, error) {
-	s := settings{maxKeys: defaultMaxKeys, policy: FailLocal(1)}
+	s := settings{maxKeys: defaultMaxKeys, maxWaiters: defaultMaxWaiters, policy: FailLocal(1)}
 	for i, opt := range opts {
 		if opt == nil {
 			s.problems = append(s.problems, &ConfigError{fmt.Sprintf("options[%d]", i), nil, "must not be nil"})

@@ -32,6 +32,7 @@ type RateLimiter struct {
 	partitioned interface{ Part(a Ask) int } // the store, or nil if that has no Part
 	breakers    *breaker.Set                 // nil without a store
 	waiters     waitline.Lines
+	asking      waitline.Asks // who waits for a store or a custom limiter
 
 	changing   sync.Mutex // held while the rules change
 	lastSerial uint64     // the highest serial of a rule so far; guarded by changing
@@ -63,6 +64,7 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*RateLimiter, error) {
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
 	l.setStore(set.store)
+	l.waiters.Init(&l.time, set.maxWaiters, l.matchAgain)
 	if err := errors.Join(err, checkRules(rules, defaultRule, &set)); err != nil {
 		return nil, err
 	}
@@ -168,7 +170,8 @@ func (l *RateLimiter) Reset(clientID, endpoint string) error {
 				r.local.Reset(r.keyKind.hash(&req))
 			}
 		case r.keys != nil:
-			r.keys.Reset(r.keyKind.hash(&req))
+			h := r.keyKind.hash(&req)
+			l.waiters.Change(func(instant) { r.keys.Reset(h) }, func(w *waitline.Waiter) bool { return w.Touches(r.keys, h) })
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
 				problems = append(problems, custom.Reset(r.keyKind.text(&req)))
@@ -178,6 +181,6 @@ func (l *RateLimiter) Reset(clientID, endpoint string) error {
 	if len(asks) > 0 {
 		problems = append(problems, l.resetStore(asks))
 	}
-	l.waiters.WakeAll()
+	l.asking.Wake()
 	return errors.Join(problems...)
 }

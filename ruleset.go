@@ -33,6 +33,18 @@ type totals struct {
 	degraded, errors          atomic.Uint64
 }
 
+// count counts a decision of a store or a custom limiter.
+func (t *totals) count(shadow, allowed bool) {
+	switch {
+	case allowed:
+		t.allowed.Add(1)
+	case shadow:
+		t.shadowed.Add(1)
+	default:
+		t.denied.Add(1)
+	}
+}
+
 // enforces reports whether the rule denies.
 func (r *activeRule) enforces() bool { return r.Mode != ModeShadow }
 

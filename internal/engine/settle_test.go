@@ -41,6 +41,8 @@ func (q *quota) Carry(*quotaState, *quota, keytable.Instant)          {}
 func (q *quota) Resize(*quotaState, *quota)                           {}
 func (q *quota) Slower(*quota) bool                                   { return false }
 func (q *quota) Charged(s *quotaState) keytable.Instant               { return s.last }
+func (q *quota) Reached(s *quotaState) keytable.Instant               { return s.last }
+func (q *quota) Clone(s *quotaState) quotaState                       { return *s }
 func (q *quota) GiveBack(s *quotaState, _ keytable.Instant, n int64)  { s.used -= n }
 func (q *quota) Idle(s *quotaState, _ keytable.Instant) bool          { return s.used == 0 }
 func (q *quota) Inherit(s *quotaState, _ keytable.Instant) quotaState { return *s }

@@ -76,7 +76,7 @@ var tableMutants = []mutant{
 	},
 	{
 		name: "what is reset inherits", file: "internal/keytable/shard.go",
-		old: "case s.shared:",
+		old: "case s.shared, s.Marked(h):",
 		new: "case s.shared && s.count < 0:",
 		by:  "^TestOverflowIsInherited$", why: "a reset key would owe what others share",
 	},
