@@ -131,6 +131,7 @@ func (l *RateLimiter) edit(change func(rules []Rule, defaultRule *Rule) ([]Rule,
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
+	l.time.Renew()
 	l.changing.Lock()
 	defer l.changing.Unlock()
 	rules, defaultRule := l.set.Load().copies()
@@ -206,7 +207,7 @@ func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
 // return a function that brings those keys to the rates of r, to be called once all rules
 // are ready.
 func (l *RateLimiter) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, func(now instant), error) {
-	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, keyKind: kindOf(r.Key)}
+	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: newKeyMaker(r.Key)}
 	if l.settings.solo {
 		a.resultName = ""
 	}

@@ -153,7 +153,7 @@ func TestReplaceIsAllOrNothing(t *testing.T) {
 ratelimit: rules[1].rate.requests is 0: must be at least 1
 ratelimit: rules[1].rate.per is 0s: must be longer than zero
 ratelimit: rules[2].endpoint is "a*b": must have a "*" at the end only
-ratelimit: rules[2].key is "users": must be one of "user", "endpoint", "user_endpoint", "ip", "global"
+ratelimit: rules[2].key is "users": must be one of "user", "endpoint", "user_endpoint", "ip", "global", "attr:NAME", or several of them joined by "+"
 ratelimit: rules[3].endpoint is "": must be set, or a name to ask for the rule by
 ratelimit: rules[4].endpoint is "/search": is that of rules[0]: rules that share an endpoint need names
 ratelimit: rules[5].onStoreError is local:0: must have at least 1 replica

@@ -104,6 +104,74 @@ func TestDecodeRule(t *testing.T) {
 
 type namedMap map[string]any
 
+// TestDecodeNames has the names by which fields and algorithms are known. Each config
+// means the same rule as the one that is written out.
+func TestDecodeNames(t *testing.T) {
+	rule := func(a ratelimit.Algorithm, requests int, per time.Duration, burst int) ratelimit.Rule {
+		return ratelimit.Rule{Endpoint: "/a", Algorithm: a, Rate: ratelimit.Rate{Requests: requests, Per: per, Burst: burst}}
+	}
+	token, window := rule("TokenBucket", 2, sec, 10), rule("FixedWindow", 5, mins, 0)
+	keyed := func(key ratelimit.KeyType) ratelimit.Rule {
+		r := window
+		r.Key = key
+		return r
+	}
+	flat := func(more fields) fields {
+		return with(fields{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "5/m"}, more)
+	}
+	for _, tt := range []struct {
+		why    string
+		config fields
+		want   ratelimit.Rule
+	}{
+		{"upper case", fields{"ENDPOINT": "/a", "ALGORITHM": "TOKEN_BUCKET", "ALGO_CONFIG": fields{"CAPACITY": 10, "REFILL_RATE_PER_SECOND": 2}}, token},
+		{"lower case", fields{"endpoint": "/a", "algorithm": "token_bucket", "algo_config": fields{"capacity": 10, "refill_rate_per_second": 2}}, token},
+		{"dashes", fields{"Endpoint": "/a", "Algorithm": "token-bucket", "algo-config": fields{"capacity": 10, "refill-rate-per-second": 2}}, token},
+		{"policy and config", fields{"endpoint": "/a", "policy": "TokenBucket", "config": fields{"capacity": 10, "requestsPerSecond": 2}}, token},
+		{"strategy and algorithmConfig", fields{"endpoint": "/a", "strategy": "GCRA", "algorithmConfig": fields{"capacity": 10, "refillRatePerSecond": 2}}, token},
+		{"a refill per millisecond", ruleOf("TokenBucketLimiter", fields{"capacity": 10, "refillPerMs": 0.002}), token},
+		{"which may be whole", ruleOf("leaky_bucket_limiter", fields{"capacity": 10, "refill_per_ms": 2}), rule("LeakyBucket", 2000, sec, 10)},
+		{"flat fields of a bucket", fields{"endpoint": "/a", "algorithm": "TokenBucket", "capacity": 10, "refill_rate_per_second": 2}, token},
+		{"flat fields with a burst", fields{"endpoint": "/a", "algorithm": "TokenBucket", "rate": "2/s", "burst": 10}, token},
+		{"flat fields of a window", fields{"endpoint": "/a", "algorithm": "FIXED_WINDOW", "max_requests": 5, "window_ms": 60_000}, window},
+		{"requestsPerWindow", ruleOf("FixedWindowCounter", fields{"requestsPerWindow": 5, "windowSeconds": 60}), window},
+		{"a number for a rate beside a window", ruleOf("FixedWindow", fields{"rate": 5, "window_seconds": 60}), window},
+		{"a number for a flat rate", fields{"endpoint": "/a", "algorithm": "FixedWindowLimiter", "Rate": 5.0, "windowMs": 60_000}, window},
+		{"keyType", flat(fields{"keyType": "ip"}), keyed(ratelimit.KeyIP)},
+		{"a key of parts", flat(fields{"key": "Endpoint + IP"}), keyed(ratelimit.KeyOf(ratelimit.KeyIP, ratelimit.KeyEndpoint))},
+		{"a list of parts", flat(fields{"key": []any{"ip", "endpoint"}}), keyed("ip+endpoint")},
+		{"a list of texts", flat(fields{"key": []string{"user", "endpoint"}}), keyed(ratelimit.KeyUserEndpoint)},
+		{"an attribute, whose case is kept", flat(fields{"key": "ATTR:Tenant_ID+user"}), keyed("attr:Tenant_ID+user")},
+		{"an attribute in a list", flat(fields{"key": []any{"user", "attr:tenant"}}), keyed(ratelimit.KeyOf(ratelimit.KeyAttr("tenant"), ratelimit.KeyUser))},
+		{"a map of numbers", ruleOf("FixedWindow", map[string]int{"limit": 5, "windowMs": 60_000}), window},
+		{"a map of texts", ruleOf("FixedWindow", map[string]string{"rate": "5/m"}), window},
+	} {
+		t.Run(tt.why, func(t *testing.T) { require.Equal(t, tt.want, decoded(t, tt.config)) })
+	}
+	tiers := map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(600), "free": ratelimit.PerMinute(1)}
+	for _, config := range []any{
+		map[string]string{"paid": "600/m", "free": "1/m"},
+		fields{"paid": "600/m", "free": map[string]int{"limit": 1, "window_seconds": 60}},
+	} {
+		r := decoded(t, flat(fields{"Tiers": config, "additional": true}))
+		require.Equal(t, tiers, r.Tiers)
+		require.True(t, r.Additional)
+	}
+	_, err := ratelimit.NewFromConfig(nil, flat(fields{"endpoint": ""}))
+	require.NoError(t, err, "a flat default rule")
+	l, err := ratelimit.NewFactory().Create(fields{"algorithm": "token_bucket", "capacity": 3, "refillRatePerSecond": 1})
+	require.NoError(t, err, "a flat config of a limiter")
+	require.Equal(t, 3, l.Allow("key").Limit)
+	_, err = ratelimit.NewFactory().Create(fields{"algorithm": "FixedWindow", "limit": 5, "window": "1m"})
+	require.EqualError(t, err, `ratelimit: window is "1m": unknown field; did you mean rate: "5/m" in place of limit and window?`)
+	_, err = ratelimit.NewFactory().Create(fields{"algorithm": "TokenBucket", "burst": 5})
+	require.EqualError(t, err, "ratelimit: config is a map: must have capacity and refillRatePerSecond, or maxRequests and windowMs, or rate")
+	_, _, err = ratelimit.DecodeRules([]fields{{"endpoint": "/a", "algorithm": "Custom", "limit": 5, "endpiont": "/b"}}, nil, withCustom(t))
+	require.EqualError(t, err, `ratelimit: configs[0].endpiont is "/b": unknown field; did you mean "endpoint"?`+"\n"+
+		"ratelimit: configs[0].limit is 5: unknown field; it belongs in algoConfig\n"+
+		"ratelimit: configs[0].algoConfig is missing: must be a map that says what the limit is", "a custom algorithm has no flat fields")
+}
+
 func TestDecodeChoices(t *testing.T) {
 	config := ruleOf("TokenBucket", fields{"rate": "1/s"})
 	for want, spellings := range map[ratelimit.KeyType][]string{

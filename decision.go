@@ -70,6 +70,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if set == nil {
 		return unlimited, nil
 	}
+	l.time.Renew()
 	if d.order.Take && l.settings.observer != nil {
 		d.watch = startWatch(&l.time)
 	}
@@ -86,12 +87,12 @@ func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err 
 			if d.order.Take {
 				d.countDenied()
 			}
-			return l.answered(d)
+			return l.answered(ctx, d)
 		}
 	}
 	switch {
 	case len(d.rules) == 0:
-		d.Passes = true
+		d.Passes, d.Now = true, l.time.Now()
 	case l.settings.store != nil:
 		err = l.decideInStore(ctx, d)
 	default:
@@ -103,15 +104,15 @@ func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err 
 	if err != nil {
 		return Result{}, err
 	}
-	return l.answered(d)
+	return l.answered(ctx, d)
 }
 
 // answered returns the answer of d, which is decided, and tells it to the observer.
-func (l *RateLimiter) answered(d *decision) (res Result, err error) {
+func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, err error) {
 	d.binding = d.answer(&res)
 	err = d.problems()
 	if d.order.Take && l.settings.observer != nil && d.decided() {
-		l.tell(&d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins}, d.binding, &res, err, d.watch.elapsed(&l.time))
+		l.tell(ctx, &d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins, now: d.Now}, d.binding, &res, err, d.watch.elapsed(&l.time))
 	}
 	return res, err
 }
@@ -146,7 +147,7 @@ func (d *decision) prepare(set *ruleSet) error {
 	d.origins = slices.Grow(d.origins, n)[:n]
 	for i, r := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
-		p.Keys, p.Hash, p.Shadow = r.keys, r.keyKind.hash(&d.request), !r.enforces()
+		p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), !r.enforces()
 		p.Want.Tier = d.request.Tier
 		if r.keys != nil {
 			o.by = byMemory
@@ -191,7 +192,7 @@ func (d *decision) askCustom(ctx context.Context) error {
 			d.giveBack()
 		}
 	}()
-	limiter, key := rule.Limiter, rule.keyKind.text(&d.request)
+	limiter, key := rule.Limiter, rule.key.text(&d.request)
 	if d.order.Take && d.order.Within < engine.AnyDelay && !p.Shadow {
 		// It cannot give units back, so a first call looks at the Delay.
 		if res, err := limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.order.Within {

@@ -36,14 +36,14 @@ func ExampleDecodeRules() {
 func ExampleDecodeRules_problems() {
 	_, _, err := ratelimit.DecodeRules([]map[string]any{
 		{"endpoint": "/a", "algorithm": "TokenBuket", "algoConfig": map[string]any{"capacity": 10, "refillRatePerSecond": 0.3333333333333333}},
-		{"endpoint": "/b", "algorithm": "FixedWindow", "algoConfig": map[string]any{"maxRequests": 3.7, "windowMS": 1000}},
+		{"endpoint": "/b", "algorithm": "FixedWindow", "algoConfig": map[string]any{"max_requests": 3.7, "window": 60}},
 	}, nil)
 	fmt.Println(err)
 	// Output:
 	// ratelimit: configs[0].algorithm is "TokenBuket": unknown algorithm; did you mean "TokenBucket"?
 	// ratelimit: configs[0].algoConfig.refillRatePerSecond is 0.3333333333333333: must be exact, and is 1/3 rounded: give rate: "1/3s" and burst in place of capacity and refillRatePerSecond
-	// ratelimit: configs[1].algoConfig.windowMS is 1000: unknown field; did you mean "windowMs"?
-	// ratelimit: configs[1].algoConfig.maxRequests is 3.7: must be a whole number, at least 1
+	// ratelimit: configs[1].algoConfig.window is 60: unknown field; did you mean "windowSeconds"?
+	// ratelimit: configs[1].algoConfig.max_requests is 3.7: must be a whole number, at least 1
 }
 
 // A Factory makes one limiter from one map.

@@ -337,7 +337,7 @@ func ExampleFailLocal() {
 type denials map[string]int
 
 // Observe is called once for each decision, after it was made.
-func (d denials) Observe(decision ratelimit.Decision) {
+func (d denials) Observe(_ context.Context, decision ratelimit.Decision) {
 	if !decision.Result.Allowed {
 		d[decision.Rule]++
 	}

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // Waiting returns how many calls of Wait stand in line, for whatever key.
@@ -39,7 +40,7 @@ func CustomOf(r Rule) (algoConfig map[string]any, l Limiter) {
 // What a config may have at most.
 const (
 	MaxRules    = maxRules
-	MaxTiers    = maxTiers
+	MaxTiers    = ruleconfig.MaxTiers
 	MaxProblems = confmap.MaxProblems
 	MaxDepth    = confmap.MaxDepth
 )

@@ -3,13 +3,13 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A Factory makes limiters from config maps, see [Factory.Create]. It knows the five
@@ -24,7 +24,7 @@ type Factory struct {
 	opts []Option
 
 	mu         sync.RWMutex
-	registered map[string]algorithmEntry // by folded name; nil if nothing is registered
+	registered map[string]customAlgorithm // by folded name; nil if nothing is registered
 }
 
 // A BuildFunc makes a limiter of a custom algorithm; [Factory.Register] adds it to a
@@ -48,23 +48,10 @@ type Env struct {
 	MaxKeys int
 }
 
-// An algorithmEntry is what a Factory knows of an algorithm.
-type algorithmEntry struct {
-	algorithm Algorithm
-	build     BuildFunc // nil for the algorithms of this package
-}
-
-// knownAlgorithms are the five algorithms of this package by folded name. Some have two
-// names.
-var knownAlgorithms = map[string]algorithmEntry{
-	"tokenbucket":          {AlgorithmTokenBucket, nil},
-	"fixedwindow":          {AlgorithmFixedWindow, nil},
-	"fixedwindowcounter":   {AlgorithmFixedWindow, nil},
-	"slidingwindowlog":     {AlgorithmSlidingWindowLog, nil},
-	"slidinglog":           {AlgorithmSlidingWindowLog, nil},
-	"slidingwindowcounter": {AlgorithmSlidingWindowCounter, nil},
-	"slidingcounter":       {AlgorithmSlidingWindowCounter, nil},
-	"leakybucket":          {AlgorithmLeakyBucket, nil},
+// A customAlgorithm is an algorithm that is registered with a Factory.
+type customAlgorithm struct {
+	name  Algorithm
+	build BuildFunc
 }
 
 // NewFactory returns a Factory whose limiters have these options. If an option is invalid,
@@ -91,13 +78,17 @@ func (f *Factory) Register(algorithm string, build BuildFunc) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e, ok := f.findLocked(name); ok {
-		return &ConfigError{"algorithm", confmap.Quote(algorithm), "must be another name: this one is that of " + confmap.Quote(string(e.algorithm))}
+	known, taken := ruleconfig.Builtin(algorithm)
+	if c, ok := f.registered[name]; ok {
+		known.Name, taken = string(c.name), true
+	}
+	if taken {
+		return &ConfigError{"algorithm", confmap.Quote(algorithm), "must be another name: this one is that of " + confmap.Quote(known.Name)}
 	}
 	if f.registered == nil {
-		f.registered = maps.Clone(knownAlgorithms)
+		f.registered = make(map[string]customAlgorithm)
 	}
-	f.registered[name] = algorithmEntry{Algorithm(strings.Clone(algorithm)), build}
+	f.registered[name] = customAlgorithm{Algorithm(strings.Clone(algorithm)), build}
 	return nil
 }
 
@@ -121,40 +112,39 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	d := newDecoder(f, set.env())
 	n, ok := confmap.NodeOf("", config)
 	if !ok {
-		d.Reject("config", "nil", ruleForm)
+		d.Reject("config", "nil", ruleconfig.RuleForm)
 		return nil, errors.Join(d.Err(), invalid)
 	}
-	d.Unknown(n, ruleFields, rateFields, "it belongs in algoConfig")
-	entry := d.algorithm(n)
+	d.Fields(n)
+	a := d.Algorithm(n)
 	if set.store != nil {
-		opts = append(slices.Clip(opts), d.storeOptions(n, entry, set.name)...)
+		opts = append(slices.Clip(opts), d.storeOptions(n, a, set.name)...)
 	}
-	algoConfig, ok := d.Child(n, "algoConfig", algoConfigForm)
-	if !ok || entry.algorithm == "" {
+	algoConfig, ok := d.Config(n)
+	switch {
+	case !ok || a.Name == "":
 		return nil, errors.Join(d.Err(), invalid)
-	}
-	if entry.build != nil {
-		if invalid != nil {
-			return nil, errors.Join(d.Err(), invalid)
-		}
-		custom := d.custom(n, algoConfig, entry)
+	case a.Custom && invalid == nil:
+		made, _ := d.custom(n, algoConfig, a).(*customLimiter)
 		if err := d.Err(); err != nil {
 			return nil, err
 		}
-		return custom.limiter, nil
+		return made.limiter, nil
+	case a.Custom:
+		return nil, errors.Join(d.Err(), invalid)
 	}
-	r := d.rate(algoConfig, entry.algorithm)
+	r := d.Rate(n, algoConfig, a)
 	if err := errors.Join(d.Err(), invalid); err != nil {
 		return nil, err
 	}
-	return algorithms[entry.algorithm].limiter(r, opts...)
+	return algorithms[Algorithm(a.Name)].limiter(Rate(r), opts...)
 }
 
 // storeOptions returns the options that a limiter in a store needs beside those of the
 // factory. given is the name in the latter, or empty. The config at n may have another name.
-func (d *decoder) storeOptions(n *confmap.Node, entry algorithmEntry, given string) []Option {
-	if entry.build != nil {
-		d.Reject(n.Field("algorithm"), confmap.Quote(string(entry.algorithm)), "must be one of "+list(algorithmNames())+": the state is in a store")
+func (d *decoder) storeOptions(n *confmap.Node, a ruleconfig.Algorithm, given string) []Option {
+	if a.Custom {
+		d.Reject(n.Field("algorithm"), confmap.Quote(a.Name), "must be one of "+list(algorithmNames())+": the state is in a store")
 	}
 	name, ok := d.Text(n, "name")
 	switch {
@@ -172,45 +162,35 @@ func (d *decoder) storeOptions(n *confmap.Node, entry algorithmEntry, given stri
 	return []Option{WithName(name)}
 }
 
-// find returns the entry of the algorithm with this folded name, and reports whether f has
-// one.
-func (f *Factory) find(name string) (algorithmEntry, bool) {
-	if f != nil {
-		f.mu.RLock()
-		defer f.mu.RUnlock()
-	}
-	return f.findLocked(name)
-}
-
-// findLocked is find. The caller holds f.mu.
-func (f *Factory) findLocked(name string) (algorithmEntry, bool) {
-	known := knownAlgorithms
-	if f != nil && f.registered != nil {
-		known = f.registered
-	}
-	e, ok := known[name]
-	return e, ok
-}
-
-// names returns the names of the algorithms that f knows: those of this package,
-// then those that are registered, both sorted.
-func (f *Factory) names() []string {
-	var names, registered []string
-	for _, a := range algorithmNames() {
-		names = append(names, string(a))
-	}
+// find returns the algorithm that is registered with f under this name.
+func (f *Factory) find(name string) (c customAlgorithm, ok bool) {
 	if f == nil {
-		return names
+		return customAlgorithm{}, false
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	for _, e := range f.registered {
-		if e.build != nil {
-			registered = append(registered, string(e.algorithm))
-		}
+	c, ok = f.registered[confmap.Fold(name)]
+	return c, ok
+}
+
+// custom is find for the reader of configs.
+func (f *Factory) custom(name string) (a ruleconfig.Algorithm, ok bool) {
+	c, ok := f.find(name)
+	return ruleconfig.Algorithm{Name: string(c.name), Custom: ok}, ok
+}
+
+// names returns the names of the algorithms that are registered with f, sorted.
+func (f *Factory) names() (names []string) {
+	if f == nil {
+		return nil
 	}
-	slices.Sort(registered)
-	return append(names, registered...)
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, c := range f.registered {
+		names = append(names, string(c.name))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // env returns the Env of custom limiters that are made with the settings s.
@@ -231,8 +211,8 @@ func (machineClock) Now() time.Time { return time.Now() }
 const maxCause = 500
 
 // custom makes the limiter of the rule at n, whose algorithm is a custom one, from its
-// algoConfig. It returns nil if there is a problem, which is reported.
-func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *customLimiter {
+// algoConfig. It returns a *customLimiter, or nil if there is a problem, which is reported.
+func (d *decoder) custom(n, algoConfig *confmap.Node, a ruleconfig.Algorithm) any {
 	kept, ok := d.Copy(algoConfig) // for a later Reload to compare with
 	if !ok {
 		return nil
@@ -241,28 +221,29 @@ func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *cus
 	if !ok {
 		return nil
 	}
-	l, misuse, err := d.build(entry, handed)
+	l, misuse, err := d.build(a.Name, handed)
 	switch {
 	case misuse != "":
-		d.Report(&buildError{&ConfigError{n.Field("algorithm"), confmap.Quote(string(entry.algorithm)), "its BuildFunc " + misuse}, err})
+		d.Report(&buildError{&ConfigError{n.Field("algorithm"), confmap.Quote(a.Name), "its BuildFunc " + misuse}, err})
 		return nil
 	case err != nil:
-		d.reportBuild(algoConfig, entry, err)
+		d.reportBuild(algoConfig, a.Name, err)
 		return nil
 	}
 	return &customLimiter{kept, l}
 }
 
-// build calls the BuildFunc of entry. If the BuildFunc panics or returns neither a limiter
+// build calls the BuildFunc of a custom algorithm. If the BuildFunc panics or returns neither a limiter
 // nor an error, misuse says so. If it panics with an error, err is that error.
-func (d *decoder) build(entry algorithmEntry, algoConfig map[string]any) (l Limiter, misuse string, err error) {
+func (d *decoder) build(algorithm string, algoConfig map[string]any) (l Limiter, misuse string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			misuse = "panicked: " + confmap.Truncate(fmt.Sprint(p), maxCause)
 			err, _ = p.(error)
 		}
 	}()
-	l, err = entry.build(algoConfig, d.env)
+	c, _ := d.factory.find(algorithm)
+	l, err = c.build(algoConfig, d.env)
 	if err == nil && isNil(l) {
 		misuse = "returned neither a limiter nor an error"
 	}
@@ -272,10 +253,10 @@ func (d *decoder) build(entry algorithmEntry, algoConfig map[string]any) (l Limi
 // reportBuild reports the error of a BuildFunc. If that consists only of ConfigErrors, they
 // are reported for the fields of algoConfig. Otherwise, the error is reported as the reason
 // why algoConfig is refused.
-func (d *decoder) reportBuild(algoConfig *confmap.Node, entry algorithmEntry, err error) {
+func (d *decoder) reportBuild(algoConfig *confmap.Node, algorithm string, err error) {
 	fields, ok := fieldErrors(err)
 	if !ok {
-		d.Report(&buildError{&ConfigError{algoConfig.Path, "refused by " + confmap.Quote(string(entry.algorithm)), confmap.Truncate(err.Error(), maxCause)}, err})
+		d.Report(&buildError{&ConfigError{algoConfig.Path, "refused by " + confmap.Quote(algorithm), confmap.Truncate(err.Error(), maxCause)}, err})
 		return
 	}
 	for _, e := range fields {

@@ -40,10 +40,8 @@ type keyed[S any, C engine.Algorithm[S, C]] struct {
 	solo    *solo // decides in place of engine if there is a store or an observer
 
 	configure func(r Rate, start time.Time) (C, error) // nil in the zero value
-	start     time.Time                                // when the limiter was made, by its clock
-
-	changing sync.Mutex // held by SetRate
-	rate     atomic.Pointer[Rate]
+	changing  sync.Mutex                               // held by SetRate
+	rate      atomic.Pointer[Rate]
 }
 
 // init makes k ready for use. The error is everything that is wrong with r and opts, joined.
@@ -54,15 +52,25 @@ func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Ra
 	if err := errors.Join(invalid, err); err != nil {
 		return err
 	}
-	k.configure, k.start = configure, t.Start()
+	k.configure = configure
 	k.rate.Store(&r)
 	if set.store != nil || set.observer != nil {
 		k.solo, err = newSolo(a, r, set)
 		return err
 	}
+	t.OnRestart(k.restart)
 	k.engine.Init(t, config, set.maxKeys)
 	k.waiters.Init(k.engine.Time(), set.maxWaiters, nil)
 	return nil
+}
+
+// restart makes every key as new, after the clock was set to a usual time.
+func (k *keyed[S, C]) restart() {
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	if config, err := k.configure(*k.rate.Load(), k.engine.Time().Start()); err == nil {
+		k.waiters.Restart(func() { k.engine.Restart(config) })
+	}
 }
 
 // Take takes n units for key if the key has that many left; otherwise it takes none. A
@@ -99,6 +107,7 @@ func (k *keyed[S, C]) Reset(key string) error {
 	if !k.engine.Ready() {
 		return errZeroLimiter
 	}
+	k.engine.Time().Renew()
 	h := keytable.HashOf(key)
 	k.waiters.Change(func(instant) { k.engine.Reset(h) }, func(w *waitline.Waiter) bool { return w.Set == h })
 	return nil
@@ -119,12 +128,13 @@ func (k *keyed[S, C]) SetRate(r Rate) error {
 	if k.configure == nil {
 		return errZeroLimiter
 	}
-	config, err := k.configure(r, k.start)
+	k.engine.Time().Renew()
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	config, err := k.configure(r, k.engine.Time().Start())
 	if err != nil {
 		return err
 	}
-	k.changing.Lock()
-	defer k.changing.Unlock()
 	if k.solo != nil {
 		if err = k.solo.setRate(r); err == nil {
 			k.rate.Store(&r)

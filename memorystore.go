@@ -40,7 +40,18 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &MemoryStore{time: newTimeline(set.clock), maxKeys: set.maxKeys, keys: make(map[stateName]engine.Keys)}, nil
+	m := &MemoryStore{time: newTimeline(set.clock), maxKeys: set.maxKeys, keys: make(map[stateName]engine.Keys)}
+	m.time.OnRestart(m.restart)
+	return m, nil
+}
+
+// restart makes every key as new, after the clock was set to a usual time.
+func (m *MemoryStore) restart() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, keys := range m.keys {
+		keys.Restart()
+	}
 }
 
 // Take charges all asks or none and returns a Result for each, as [Store] says. If it
@@ -51,6 +62,7 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 	if ctx != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	m.time.Renew()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	parts, err := m.partsLocked(asks)

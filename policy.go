@@ -8,6 +8,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A FailurePolicy says how a limiter answers while its [Store] cannot be reached. The
@@ -119,4 +120,17 @@ func (p FailurePolicy) shares(r engine.Rates) engine.Rates {
 	}
 	r.Tiers = tiers
 	return r
+}
+
+// policyOf returns the FailurePolicy that p is.
+func policyOf(p ruleconfig.Policy) FailurePolicy {
+	switch p.Name {
+	case "open":
+		return FailOpen
+	case "closed":
+		return FailClosed
+	case "local":
+		return FailLocal(p.Replicas)
+	}
+	return FailurePolicy{}
 }

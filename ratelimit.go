@@ -63,6 +63,7 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 // wrong with the options, or is nil.
 func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*RateLimiter, error) {
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
+	l.time.OnRestart(l.restart)
 	l.setStore(set.store)
 	l.waiters.Init(&l.time, set.maxWaiters, l.matchAgain)
 	if err := errors.Join(err, checkRules(rules, defaultRule, &set)); err != nil {
@@ -72,6 +73,20 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 		return nil, err
 	}
 	return l, nil
+}
+
+// restart makes every key in this process as new, after the clock was set to a usual time.
+func (l *RateLimiter) restart() {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	l.waiters.Restart(func() {
+		for _, r := range l.set.Load().rules {
+			if r.local != nil {
+				r.local.Restart()
+			}
+		}
+	})
+	l.asking.Wake()
 }
 
 // Allow takes one unit from each rule for a request of clientID for endpoint, if every one
@@ -86,7 +101,7 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	req := Request{Client: clientID, Endpoint: endpoint}
 	group := set.match(endpoint)
 	if group.plain {
-		if done, _ := l.takePlain(group, &req, &res); done {
+		if done, _ := l.takePlain(context.Background(), group, &req, &res); done {
 			return
 		}
 	}
@@ -120,7 +135,7 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 			return res, ctx.Err()
 		}
 		if group := set.match(req.Endpoint); group.plain {
-			if done, err := l.takePlain(group, &req, &res); done {
+			if done, err := l.takePlain(ctx, group, &req, &res); done {
 				return res, err
 			}
 		}
@@ -156,25 +171,26 @@ func (l *RateLimiter) Reset(clientID, endpoint string) error {
 	if set == nil {
 		return nil
 	}
+	l.time.Renew()
 	req := Request{Client: clientID, Endpoint: endpoint}
 	var asks []Ask
 	var problems []error
 	for _, r := range set.match(endpoint).rules {
-		if !r.keyKind.ofClient() {
+		if !r.key.ofClient() {
 			continue
 		}
 		switch {
 		case r.remote != nil:
 			asks = append(asks, r.ask(&req, r.Rate))
 			if r.local != nil {
-				r.local.Reset(r.keyKind.hash(&req))
+				r.local.Reset(r.key.hash(&req))
 			}
 		case r.keys != nil:
-			h := r.keyKind.hash(&req)
+			h := r.key.hash(&req)
 			l.waiters.Change(func(instant) { r.keys.Reset(h) }, func(w *waitline.Waiter) bool { return w.Touches(r.keys, h) })
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
-				problems = append(problems, custom.Reset(r.keyKind.text(&req)))
+				problems = append(problems, custom.Reset(r.key.text(&req)))
 			}
 		}
 	}

@@ -36,8 +36,14 @@ type Rule struct {
 	// different names; all of them then apply. The default rule has none.
 	Endpoint string
 
+	// Additional makes the rule apply beside the rules that match best, to
+	// every request whose endpoint its Endpoint covers, also to one that names
+	// other rules in [Request.Rules]. A limit on all requests together is an
+	// Additional rule with the Endpoint "*" and the Key [KeyGlobal].
+	Additional bool
+
 	// Key says what has a budget of its own: each client, each IP and so on.
-	// Empty means [KeyUser].
+	// Empty means [KeyUser]. [KeyOf] makes a key of several parts.
 	Key KeyType
 
 	// Algorithm is the name of the algorithm that decides. Empty means
@@ -95,6 +101,7 @@ func (r Rule) completed(isDefault bool) Rule {
 	if r.Key == "" {
 		r.Key = KeyUser
 	}
+	r.Key = KeyOf(r.Key) // in the one spelling that it has in Decision.KeyType
 	if r.Mode == "" {
 		r.Mode = ModeEnforce
 	}
@@ -158,8 +165,8 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 	case strings.Contains(strings.TrimSuffix(r.Endpoint, "*"), "*"):
 		reject("endpoint", strconv.Quote(r.Endpoint), `must have a "*" at the end only`)
 	}
-	if r.Key != KeyUser && !slices.Contains(keyTypes, r.Key) {
-		reject("key", strconv.Quote(string(r.Key)), "must be one of "+list(keyTypes))
+	if problem := r.Key.problem(); problem != "" {
+		reject("key", strconv.Quote(string(r.Key)), problem)
 	}
 	if r.Mode != ModeEnforce && r.Mode != ModeShadow {
 		reject("mode", strconv.Quote(string(r.Mode)), "must be one of "+list(modes))

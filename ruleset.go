@@ -20,7 +20,7 @@ type activeRule struct {
 	resultName string      // Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
 	index      int         // place among the rules, in the order in which they were given
 	serial     uint64      // keys are locked in the order of serials: the one made first has the lowest
-	keyKind    keyKind     // of Key
+	key        keyMaker    // of Key
 	keys       engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
 	remote     *remoteRule // nil without a store
 	local      engine.Keys // keys, or with a store the keys for FailLocal; nil if there are neither

@@ -58,7 +58,7 @@ func (w *ruleWait) wait() (Result, error) {
 	}
 	d.learn()
 	d.Now, d.Passes = in.At, err == nil
-	res, problems := l.answered(d)
+	res, problems := l.answered(w.ctx, d)
 	if err == nil {
 		return w.hold(res, in.At, problems)
 	}
@@ -207,10 +207,10 @@ func (d *decision) countDenied() {
 }
 
 // refused is the answer to a Wait that d has denied and that cannot wait, because of err.
-func (l *RateLimiter) refused(d *decision, err error) (Result, error) {
+func (l *RateLimiter) refused(ctx context.Context, d *decision, err error) (Result, error) {
 	d.order.AskAgain, d.Late = false, false
 	d.countDenied()
-	res, problems := l.answered(d)
+	res, problems := l.answered(ctx, d)
 	return res, errors.Join(err, problems)
 }
 
@@ -295,7 +295,7 @@ func (w *ruleWait) ask(newcomer bool) (res Result, at instant, again *waitline.D
 	if newcomer {
 		if wait, behind := l.behindAsking(d); behind {
 			if err := w.refusal(wait, wait, patience); err != nil {
-				res, err := l.refused(d, err)
+				res, err := l.refused(w.ctx, d, err)
 				return res, 0, nil, err
 			}
 			return Result{}, 0, &waitline.Denial{}, nil
@@ -325,7 +325,7 @@ func (w *ruleWait) ask(newcomer bool) (res Result, at instant, again *waitline.D
 		}
 	}
 	if refusal := w.refusal(res.RetryAfter, wait, patience); refusal != nil {
-		res, err := l.refused(d, refusal)
+		res, err := l.refused(w.ctx, d, refusal)
 		return res, 0, nil, err
 	}
 	answer := asked{res: res, by: d.origins[d.binding].by, rule: d.rules[d.binding].Name}

@@ -90,7 +90,7 @@ func TestSlogObserverWrites(t *testing.T) {
 		}), []string{head + " client=c endpoint=/e ip=192.0.2.1"}, "keys, if there are any"},
 	} {
 		j, log := newJournal()
-		ratelimit.SlogObserver(log, 0).Observe(row.d)
+		ratelimit.SlogObserver(log, 0).Observe(t.Context(), row.d)
 		require.Equal(t, row.want, j.lines(), row.why)
 	}
 }
@@ -125,7 +125,7 @@ func TestSlogObserverSamples(t *testing.T) {
 		} {
 			pass(row.after)
 			for range row.times {
-				o.Observe(row.d)
+				o.Observe(t.Context(), row.d)
 			}
 			lines := j.lines()
 			require.Len(t, lines, len(row.want), row.why)
@@ -177,7 +177,7 @@ func TestSlogObserverIsSafeForConcurrentUse(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for i := range 100 {
-				o.Observe(deniedBy(string(rune('a' + i%3))))
+				o.Observe(t.Context(), deniedBy(string(rune('a'+i%3))))
 			}
 		})
 	}

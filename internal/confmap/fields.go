@@ -3,6 +3,7 @@ package confmap
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -71,6 +72,18 @@ func Choice[S ~string](r *Reader, n *Node, name, form string, names []S) (chosen
 	}
 	r.Reject(n.Field(name), Quote(text), form)
 	return "", false
+}
+
+// Bool returns the truth value in a field, and false if the field is missing. It reports any other
+// value.
+func (r *Reader) Bool(n *Node, name string) bool {
+	v, given := n.Get(name)
+	b := reflect.ValueOf(v)
+	if !given || b.Kind() == reflect.Bool {
+		return given && b.Bool()
+	}
+	r.Reject(n.Field(name), Describe(v), "must be true or false")
+	return false
 }
 
 // Number returns the number in a field that n has. It must be above 0. Number reports any other

@@ -12,9 +12,9 @@ import (
 type Keys interface {
 	// Decide decides on n units for the key with hash h, at the rate of tier, and
 	// takes them if they are granted. It is the whole decision if the rule is the
-	// only one. For began see [Settle]. If callers wait for the key, Decide decides
-	// nothing and sets queued.
-	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, queued bool)
+	// only one. For began see [Settle]. It also returns the reading of the clock. If
+	// callers wait for the key, Decide decides nothing and sets queued.
+	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool)
 
 	// Ask decides on n units for the key with hash h at now, at the rate that want
 	// asks for. do says whether it takes them.
@@ -36,6 +36,9 @@ type Keys interface {
 
 	// Fresh returns the Future of a key that was never used, at the rule's own rate.
 	Fresh() Future
+	// Restart makes every key as if it had never been used, and the configurations
+	// again. It is called as Change is.
+	Restart()
 
 	// Len returns how many keys have a state.
 	Len() int
@@ -121,15 +124,16 @@ func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, config
 
 // Decide does for a rule what [Limiter.Decide] does for a limiter: the difference is that it
 // finds the plan for the tier. The two stay side by side, because joined they would be slower.
-func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, queued bool) {
-	now := began
+func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool) {
+	now = began
 	if k.time.clock == nil && now == 0 {
 		now = keytable.InstantAt(time.Since(k.time.start))
 	}
+	k.time.Renew()
 	shard, state := k.table.Open(h)
 	if shard.Marked(h) {
 		shard.Unlock()
-		return v, 0, true
+		return v, 0, now, true
 	}
 	if k.time.clock == nil {
 		now = shard.Latest(now)
@@ -145,7 +149,7 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began ke
 	}
 	shard.Count(v.RetryAfter == 0)
 	shard.Unlock()
-	return v, delay, false
+	return v, delay, now, false
 }
 
 func (k *ratedKeys[S, C]) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {
@@ -216,6 +220,13 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 }
 
 func (k *ratedKeys[S, C]) Fresh() Future { return &ratedFuture[S, C]{plans: k.plans} }
+func (k *ratedKeys[S, C]) Restart() {
+	// The rates were valid before, and no rate is valid at one start only.
+	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals); err == nil {
+		k.plans = ps
+		k.table.Restart(ps)
+	}
+}
 
 func (k *ratedKeys[S, C]) Len() int                { return k.table.Len() }
 func (k *ratedKeys[S, C]) Counts() keytable.Counts { return k.table.Counts() }

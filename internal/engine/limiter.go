@@ -40,6 +40,8 @@ func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, del
 	var now keytable.Instant
 	if l.time.clock == nil {
 		now = keytable.InstantAt(time.Since(l.time.start))
+	} else {
+		l.time.Renew()
 	}
 	h := keytable.HashOf(key)
 	shard, state := l.table.Open(h)
@@ -102,6 +104,13 @@ func (l *Limiter[S, C]) SetConfig(config C, now keytable.Instant) bool {
 		config.Resize(s, from)
 	})
 	return true
+}
+
+// Restart makes config the configuration and every key as if it had never been used. It must not
+// be called concurrently with SetConfig.
+func (l *Limiter[S, C]) Restart(config C) {
+	l.config = config
+	l.table.Restart(config)
 }
 
 // Len returns how many keys have a state.

@@ -239,35 +239,6 @@ func TestSettleWhenTheClockPanics(t *testing.T) {
 	require.Empty(t, tallies(a)+tallies(b))
 }
 
-// TestClaim plays the tries of a waiter.
-func TestClaim(t *testing.T) {
-	for _, row := range []struct {
-		n        int64
-		turn     bool
-		patience time.Duration
-		taken    bool
-		left     int64
-		why      string
-	}{
-		{1, true, AnyDelay, true, 2, "it is there"},
-		{1, false, AnyDelay, false, 3, "it is not the caller's turn"},
-		{1, true, 1, false, 3, "the Delay is too long"},
-		{1, true, 2, true, 2, "the Delay is just short enough"},
-		{4, true, AnyDelay, false, 3, "it is not there"},
-	} {
-		var l Limiter[quotaState, *quota]
-		require.False(t, l.Ready())
-		l.Init(NewTimeline(&handClock{now: time.Unix(1, 0)}, nil), &quota{5}, 10)
-		require.True(t, l.Ready())
-		l.Decide("alice", 2, true)
-		c := l.Claim(alice, row.n, row.turn, row.patience)
-		require.Equal(t, row.taken, c.Taken, row.why)
-		v, _ := l.Decide("alice", 1, false)
-		require.Equal(t, row.left, v.Left, row.why)
-		require.Equal(t, keytable.Start, c.Now, row.why)
-	}
-}
-
 // TestChargedWhileAShardSplits checks that a charge that may be given back knows when it was
 // made, also of a key whose state makes its shard split, and of a key that gets no state.
 func TestChargedWhileAShardSplits(t *testing.T) {

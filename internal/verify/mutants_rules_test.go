@@ -148,8 +148,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "one rule forgets the tier", file: "plain.go",
-		old: "r.local.Decide(r.keyKind.hash(req), req.Tier,",
-		new: "r.local.Decide(r.keyKind.hash(req), \"\",",
+		old: "r.local.Decide(hash, req.Tier,",
+		new: "r.local.Decide(hash, \"\",",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a client of a tier has that tier's rate",
 	},
 	{

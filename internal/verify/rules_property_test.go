@@ -170,7 +170,7 @@ func (b *table) refuse(t *rapid.T, req ratelimit.Request) {
 // deaf is an observer that does nothing.
 type deaf struct{}
 
-func (deaf) Observe(ratelimit.Decision) {}
+func (deaf) Observe(context.Context, ratelimit.Decision) {}
 
 // TestPropertiesOfRules plays random schedules on limiters of several rules. Every whole
 // answer must be the one that follows from the models of all rules, and a denial must leave

@@ -244,7 +244,7 @@ func (m *waitModel) join(w *modelWaiter, now time.Time) {
 func TestWaitModel(t *testing.T) {
 	schedules := 60 // enough for every mutant
 	if !testing.Short() {
-		schedules = 2000
+		schedules = 300
 	}
 	for _, a := range waitAlgorithms {
 		for _, rule := range []bool{false, true} {

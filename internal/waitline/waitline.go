@@ -203,6 +203,7 @@ func (ls *Lines) sleep(ctx context.Context, w *Waiter) error {
 // decides nothing and returns false: the caller then decides without the Lines. set
 // identifies the keys. counted says whether the denial is added to the totals of the rules.
 func (ls *Lines) Deny(set keytable.Hash, spots []engine.Spot, n int64, counted bool) (now keytable.Instant, denied bool) {
+	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now = ls.settleLocked()
@@ -218,7 +219,8 @@ func (ls *Lines) Deny(set keytable.Hash, spots []engine.Spot, n int64, counted b
 // instant of the change. Callers that are due are served before. Afterwards, those in lines for
 // which touched returns true of the head, and those who stand at a queue with them, are placed
 // anew in order of arrival, as if they came now. If touched is nil, the rules have changed,
-// and all callers are placed anew by them. A caller without a key that can deny is served.
+// and all callers are placed anew by them. A caller without a key that can deny is served. The
+// caller of Change has called Renew of the timeline.
 func (ls *Lines) Change(commit func(now keytable.Instant), touched func(*Waiter) bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -250,6 +252,7 @@ func (ls *Lines) Freed(keys engine.Lockable, h keytable.Hash) {
 	if ls.Len() == 0 {
 		return
 	}
+	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now := ls.settleLocked()
@@ -279,6 +282,7 @@ func (w *Waiter) Touches(keys engine.Lockable, h keytable.Hash) bool {
 
 // enter places w, which has just come.
 func (ls *Lines) enter(w *Waiter) {
+	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now := ls.settleLocked()
@@ -300,6 +304,9 @@ func (ls *Lines) enter(w *Waiter) {
 
 // leave takes w out of its line, unless it is over. It reports whether it did.
 func (ls *Lines) leave(w *Waiter, read bool) bool {
+	if read {
+		ls.time.Renew()
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now := ls.last
@@ -328,8 +335,24 @@ func (ls *Lines) leave(w *Waiter, read bool) bool {
 	return true
 }
 
+// Restart calls commit, which makes all keys as new after the clock was set to a usual time. The
+// instants before are not comparable with those after. All callers are placed anew.
+func (ls *Lines) Restart(commit func()) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	commit()
+	ls.last = ls.time.Now()
+	for _, w := range ls.remove(nil) {
+		w.since = ls.last
+		ls.place(w, ls.last)
+		ls.judgeAll(ls.last)
+	}
+	ls.unmark()
+}
+
 // settle serves the callers that are due.
 func (ls *Lines) settle() {
+	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.settleLocked()
