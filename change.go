@@ -165,16 +165,16 @@ func (s *ruleSet) copies() (rules []Rule, defaultRule *Rule) {
 // replace makes these the rules of l. They have been checked. The caller holds l.changing,
 // unless l is new.
 func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
-	var old map[string]*activeRule
-	if set := l.set.Load(); set != nil {
-		old = set.byName
+	set := l.set.Load()
+	if set == nil {
+		set = newRuleSet(nil)
 	}
 	active := make([]*activeRule, 0, len(rules)+1)
 	var commits []func(now instant)
 	var problems []error
 	add := func(r Rule, isDefault bool) {
 		r = r.completed(isDefault)
-		a, commit, err := l.activate(r, isDefault, old[r.Name])
+		a, commit, err := l.activate(r, isDefault, set.named(r.Name))
 		if err != nil {
 			problems = append(problems, atPath("rules["+strconv.Quote(r.Name)+"].rate", err)...)
 		}

@@ -53,11 +53,11 @@ func TestDefaultRule(t *testing.T) {
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Rate: ratelimit.PerHour(3)}))
 	require.Equal(t, by("default", yes(3, 2, 20*mins)), l.Allow("ann", "/a"))
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "default", Rate: ratelimit.PerHour(2)}))
-	require.Equal(t, by("default", yes(2, 0, time.Hour)), l.Allow("ann", "/b"), "the same name: what was used stays used")
+	require.Equal(t, by("default", yes(2, 1, 30*mins)), l.Allow("ann", "/b"), "the same name: two were left")
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
 	require.Equal(t, by("rest", yes(2, 1, 30*mins)), l.Allow("ann", "/b"), "another name: another rule")
 	require.NoError(t, l.UpdateRate("rest", ratelimit.PerHour(1)))
-	require.Equal(t, by("rest", no(1, 0, time.Hour, time.Hour)), l.Allow("ann", "/b"))
+	require.Equal(t, by("rest", yes(1, 0, time.Hour)), l.Allow("ann", "/b"), "one was left")
 	require.NoError(t, l.RemoveRule("rest"))
 	require.Equal(t, unlimited, l.Allow("ann", "/b"))
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
@@ -84,13 +84,13 @@ func TestUpdateRate(t *testing.T) {
 	require.Equal(t, by("/search", yes(100, 39, 36*mins+36*sec)), check(t, l, ratelimit.Request{Client: "eve", Endpoint: "/search", Tier: "paid"}),
 		"a tier keeps its rate")
 	require.NoError(t, l.UpdateRate("/search", ratelimit.PerHour(8)))
-	require.Equal(t, by("/search", yes(8, 0, time.Hour)), l.Allow("ann", "/search"), "a cut leaves the new limit less what was used")
+	require.Equal(t, by("/search", yes(8, 2, 45*mins)), l.Allow("ann", "/search"), "a cut leaves the three that were left")
 	clock.Advance(15 * mins)
-	require.Equal(t, by("/search", yes(8, 1, 52*mins+30*sec)), l.Allow("ann", "/search"))
+	require.Equal(t, by("/search", yes(8, 3, 37*mins+30*sec)), l.Allow("ann", "/search"))
 
 	assert.ErrorIs(t, l.UpdateRate("no such", ratelimit.PerHour(1)), ratelimit.ErrUnknownRule)
 	assert.EqualError(t, l.UpdateRate("/search", ratelimit.Rate{Requests: 1}), "ratelimit: rules[0].rate.per is 0s: must be longer than zero")
-	require.Equal(t, by("/search", yes(8, 0, time.Hour)), l.Allow("ann", "/search"), "what is refused changes nothing")
+	require.Equal(t, by("/search", yes(8, 2, 45*mins)), l.Allow("ann", "/search"), "what is refused changes nothing")
 }
 
 // TestReplaceKeepsState proves, for each kind of change, what Replace keeps of what a key
@@ -111,7 +111,7 @@ func TestReplaceKeepsState(t *testing.T) {
 	}{
 		{bucket, bucket, yes(4, 0, time.Hour), "the same rule"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(6) }), yes(6, 0, time.Hour), "a raise: 1 of 4 was left"},
-		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(3) }), no(3, 0, 20*mins, time.Hour), "a cut: all 3 are used"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(3) }), yes(3, 0, time.Hour), "a cut: 1 of 4 was left"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.Rate{Requests: 2, Per: 30 * mins, Burst: 4} }), yes(4, 0, time.Hour), "the same rate in other words"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Algorithm = ratelimit.AlgorithmLeakyBucket }), yes(4, 3, 15*mins), "another algorithm: new keys"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Key = ratelimit.KeyUserEndpoint }), yes(4, 3, 15*mins), "another key: new keys"},

@@ -23,14 +23,15 @@ type decision struct {
 	order   engine.Order
 	watch   stopwatch // started if there is an observer
 
-	rules   []*activeRule          // in the order of inLockOrder: a rule with a custom limiter comes last
-	named   []*activeRule          // memory for rules, used if the request names them
-	spots   []engine.Spot          // of the parts with keys in this process, while others wait for one of them
-	parts   []engine.Part          // the answers of rules, one for each
-	origins []origin               // where the answers come from, one for each of rules
-	kept    map[string]engine.Rate // what Resolve has returned before, by rule; nil if it must be called
-	binding int                    // the index of the binding rule, or -1
-	custom  int                    // the index of the rule with a custom limiter, or -1
+	rules   []*activeRule   // in the order of inLockOrder: a rule with a custom limiter comes last
+	named   []*activeRule   // memory for rules, used unless they are those of a group
+	exempt  []*activeRule   // rules for which the request is unlimited: they are not among rules
+	kept    map[string]Rate // what Resolve has returned before, by rule; nil if it must be called
+	spots   []engine.Spot   // of the parts with keys in this process, while others wait for one of them
+	parts   []engine.Part   // the answers of rules, one for each
+	origins []origin        // where the answers come from, one for each of rules
+	binding int             // the index of the binding rule, or -1
+	custom  int             // the index of the rule with a custom limiter, or -1
 
 	engine.Outcome
 	failed error // why the store did not answer, or nil
@@ -49,10 +50,11 @@ func newDecision(req *Request, take bool) *decision {
 // free puts d back into the pool. The caller must not use d afterwards.
 func (d *decision) free() {
 	clear(d.named)
+	clear(d.exempt)
 	clear(d.parts)
 	clear(d.spots)
 	clear(d.origins)
-	*d = decision{named: d.named[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0]}
+	*d = decision{named: d.named[:0], exempt: d.exempt[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0]}
 	decisions.Put(d)
 }
 
@@ -109,6 +111,11 @@ func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err 
 
 // answered returns the answer of d, which is decided, and tells it to the observer.
 func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, err error) {
+	if d.order.Take && d.Passes && d.decided() {
+		for _, r := range d.exempt {
+			r.totals.allowed.Add(1)
+		}
+	}
 	d.binding = d.answer(&res)
 	err = d.problems()
 	if d.order.Take && l.settings.observer != nil && d.decided() {
@@ -124,44 +131,52 @@ func (d *decision) prepare(set *ruleSet) error {
 		d.rules = set.match(d.request.Endpoint).rules
 	} else {
 		for _, name := range d.request.Rules {
-			r := set.byName[name]
+			r := set.named(name)
 			if r == nil {
 				return fmt.Errorf("%w %q", ErrUnknownRule, name)
 			}
 			d.named = append(d.named, r)
 		}
+		d.named = append(d.named, set.match(d.request.Endpoint).additional...)
 		inLockOrder(d.named)
 		d.named = slices.Compact(d.named)
 		d.rules = d.named
 	}
 	n := len(d.rules)
-	d.custom = -1
-	if n > 0 && d.rules[n-1].Limiter != nil {
-		d.custom = n - 1
-	}
 	if n > 1 && d.rules[n-2].Limiter != nil {
 		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
 		return &ConfigError{"rules", fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name), "must have one limiter of one's own among them"}
 	}
 	d.parts = slices.Grow(d.parts, n)[:n]
 	d.origins = slices.Grow(d.origins, n)[:n]
+	kept := 0
 	for i, r := range d.rules {
-		p, o := &d.parts[i], &d.origins[i]
+		rate, resolved, exempt := r.resolved(&d.request, d.kept)
+		if exempt {
+			if d.exempt = append(d.exempt, r); len(d.named) == 0 {
+				d.named = append(d.named, d.rules...) // the group's own list must not change
+				d.rules = d.named
+			}
+			continue
+		}
+		p, o := &d.parts[kept], &d.origins[kept]
 		p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), !r.enforces()
 		p.Want.Tier = d.request.Tier
 		if r.keys != nil {
 			o.by = byMemory
 		}
-		if rate, ok := d.kept[r.Name]; ok {
-			o.resolved = rate
+		if resolved {
+			o.resolved = engine.Rate(rate)
 			p.Want.Rate = &o.resolved
 		}
-		if r.Resolve != nil && d.kept == nil {
-			if rate, ok := r.Resolve(d.request); ok {
-				o.resolved = engine.Rate(rate)
-				p.Want.Rate = &o.resolved
-			}
+		if kept++; kept <= i {
+			d.rules[kept-1] = r
 		}
+	}
+	d.rules, d.parts, d.origins = d.rules[:kept], d.parts[:kept], d.origins[:kept]
+	d.custom = -1
+	if kept > 0 && d.rules[kept-1].Limiter != nil {
+		d.custom = kept - 1
 	}
 	return nil
 }

@@ -251,7 +251,7 @@ func ExampleRateLimiter_Reload() {
 	fmt.Println(err != nil, limiter.Allow("alice", "/search").Remaining)
 
 	err = limiter.Reload([]map[string]any{
-		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "4/m"}},
+		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "2/m"}},
 	}, nil)
 	fmt.Println(err, limiter.Allow("alice", "/search").Remaining)
 	// Output:

@@ -108,6 +108,9 @@ func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, 
 // Resize leaves s as it is: a count means the same under any limit.
 func (c *fixedWindowConfig) Resize(*fixedWindowState, *fixedWindowConfig) {}
 
+// Fills reports false: a change of the limit changes no count.
+func (c *fixedWindowConfig) Fills(*fixedWindowConfig) bool { return false }
+
 // Slower reports false: within a window, no count drains.
 func (c *fixedWindowConfig) Slower(*fixedWindowConfig) bool { return false }
 

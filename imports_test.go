@@ -18,16 +18,17 @@ const module = "github.com/ratelimit-go/ratelimit"
 var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
-		"internal/exact", "internal/keyspec", "internal/keytable", "internal/ratetext",
-		"internal/ruleconfig", "internal/waitline",
+		"internal/exact", "internal/keyspec", "internal/keytable", "internal/match",
+		"internal/ratetext", "internal/ruleconfig", "internal/waitline",
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable"},
 	"internal/exact":      {"internal/keytable"},
 	"internal/waitline":   {"internal/engine", "internal/keytable"},
 	"internal/breaker":    {"internal/keytable"},
 	"internal/keytable":   {},
-	"internal/confmap":    {},
 	"internal/keyspec":    {},
+	"internal/match":      {},
+	"internal/confmap":    {},
 	"internal/ratetext":   {},
 	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
 

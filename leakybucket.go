@@ -117,6 +117,9 @@ func (c *leakyBucketConfig) Resize(s *leakyBucketState, from *leakyBucketConfig)
 	s.debt = c.Converted(s.debt, s.queue, &from.Bucket)
 }
 
+// Fills reports false: the queue stays as it is.
+func (c *leakyBucketConfig) Fills(*leakyBucketConfig) bool { return false }
+
 // Slower reports whether a queue drains more slowly under c than under than.
 func (c *leakyBucketConfig) Slower(than *leakyBucketConfig) bool {
 	return c.Bucket.Slower(&than.Bucket)

@@ -28,7 +28,7 @@ func TestNewFromConfig(t *testing.T) {
 	clock.Advance(500 * ms)
 	require.Equal(t, by("/search", yes(10, 8, 1500*ms)), l.Allow("ann", "/search"))
 	require.Equal(t, by("/login", yes(3, 2, 59500*ms)), l.Allow("ann", "/login"))
-	require.Equal(t, unlimited, l.Allow("ann", "/shadow"))
+	require.Equal(t, by("default", yes(2, 1, sec)), l.Allow("bob", "/shadow"), "a shadow rule does not stand in for the default rule")
 	require.Equal(t, by("default", yes(2, 1, sec)), l.Allow("ann", "/"))
 
 	onlyDefault, err := ratelimit.NewFromConfig(nil, map[string]any{"algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "1/h"}})

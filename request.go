@@ -53,6 +53,9 @@ const (
 	KeyGlobal       KeyType = "global"        // the rule: all requests share one budget
 )
 
+// keyTypes are the key types that have a name of their own.
+var keyTypes = []KeyType{KeyUser, KeyEndpoint, KeyUserEndpoint, KeyIP, KeyGlobal}
+
 // KeyOf returns the KeyType of a key that is made of all these parts: requests share a budget
 // if they are equal in each part. The order of the parts has no meaning, so KeyOf(KeyUser,
 // KeyEndpoint) and KeyOf(KeyEndpoint, KeyUser) are both [KeyUserEndpoint]. A rule with a part

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
 // A Mode says whether a [Rule] denies requests or only watches them. The empty Mode is
@@ -120,19 +122,19 @@ const maxRules = 10_000
 type ruleCheck struct {
 	problems []error
 	names    map[string]string // paths of the rules so far, by name
-	custom   map[string]string // paths of the rules so far that have a Limiter, by endpoint
+	custom   []customRule      // the rules so far that have a Limiter
 	set      *settings
 	supports func(Algorithm, Rate) error // of the store, or nil
 }
 
+// A customRule is a rule with a Limiter: its path in errors, and to which endpoints it applies.
+type customRule struct {
+	path  string
+	place match.Place
+}
+
 func newRuleCheck(set *settings) *ruleCheck {
-	c := &ruleCheck{
-		names:  make(map[string]string),
-		custom: make(map[string]string),
-		set:    set,
-	}
-	c.supports = supportsOf(set.store)
-	return c
+	return &ruleCheck{names: make(map[string]string), set: set, supports: supportsOf(set.store)}
 }
 
 // checkRules returns everything that is wrong with rules and the default rule, joined.
@@ -165,6 +167,12 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 	case strings.Contains(strings.TrimSuffix(r.Endpoint, "*"), "*"):
 		reject("endpoint", strconv.Quote(r.Endpoint), `must have a "*" at the end only`)
 	}
+	switch {
+	case r.Additional && isDefault:
+		reject("additional", true, `must be false: the default rule is for what no other rule matches; for all endpoints, add a rule with the endpoint "*"`)
+	case r.Additional && r.Endpoint == "":
+		reject("additional", true, "must be false, or the rule have an endpoint: it applies to what that covers")
+	}
 	if problem := r.Key.problem(); problem != "" {
 		reject("key", strconv.Quote(string(r.Key)), problem)
 	}
@@ -176,7 +184,7 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 	}
 	c.unique(path, r, named)
 	if r.Limiter != nil {
-		c.addLimiter(path, r)
+		c.addLimiter(path, r, isDefault)
 		return
 	}
 	algorithm, ok := algorithms[r.Algorithm]
@@ -186,6 +194,9 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 	}
 	c.rate(path+".rate", r, r.Rate)
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+		if r.Tiers[tier] == unlimitedRate {
+			continue
+		}
 		field := path + ".tiers[" + strconv.Quote(tier) + "]"
 		c.rate(field, r, r.Tiers[tier])
 		if algorithm.windowed && r.Tiers[tier].Per != r.Rate.Per {
@@ -211,7 +222,7 @@ func (c *ruleCheck) unique(path string, r Rule, named bool) {
 }
 
 // addLimiter checks r, which has a custom Limiter.
-func (c *ruleCheck) addLimiter(path string, r Rule) {
+func (c *ruleCheck) addLimiter(path string, r Rule, isDefault bool) {
 	reject := func(field string, value any, reason string) {
 		c.problems = append(c.problems, &ConfigError{path + "." + field, value, reason})
 	}
@@ -227,19 +238,28 @@ func (c *ruleCheck) addLimiter(path string, r Rule) {
 	if c.set.store != nil {
 		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: the state is in a store")
 	}
-	if r.Endpoint == "" {
-		return // a request names it, and is refused if it names two of them
+	// A rule without a place is named by requests, which are refused if they name two.
+	place := (&activeRule{Rule: r, isDefault: isDefault}).Place()
+	for _, other := range c.custom {
+		if match.Meet(place, other.place) {
+			which := ", which may apply to the same request,"
+			if place.Endpoint == other.place.Endpoint {
+				which = ", of the same endpoint,"
+			}
+			reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+other.path+which+" has one, and a decision asks one")
+			return
+		}
 	}
-	if first, ok := c.custom[r.Endpoint]; ok {
-		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+first+", of the same endpoint, has one, and a decision asks one")
-		return
-	}
-	c.custom[r.Endpoint] = path
+	c.custom = append(c.custom, customRule{path, place})
 }
 
 // rate checks one rate of r, whose path in the errors is path.
 func (c *ruleCheck) rate(path string, r Rule, rate Rate) {
 	algorithm := algorithms[r.Algorithm]
+	if rate == unlimitedRate {
+		c.problems = append(c.problems, &ConfigError{path, rate, "must be a limit: only a tier, or Resolve, makes a request unlimited"})
+		return
+	}
 	if err := algorithm.validate(rate); err != nil {
 		c.problems = append(c.problems, atPath(path, err)...)
 		return

@@ -16,8 +16,8 @@ type ruleWait struct {
 	ctx     context.Context
 	req     *Request
 	set     *ruleSet
-	version uint64                 // Lines.Version, read before set
-	kept    map[string]engine.Rate // what Resolve has returned, by rule; nil until it was called
+	version uint64          // Lines.Version, read before set
+	kept    map[string]Rate // what Resolve has returned, by rule; nil until it was called
 }
 
 // errAnew is the error for a request that has to wait in another way, by rules that have
@@ -80,7 +80,7 @@ func (l *RateLimiter) matchAgain(in *waitline.Waiter) {
 	d.kept = d.resolved()
 	clear(d.parts)
 	clear(d.origins)
-	d.named, d.parts, d.origins = d.named[:0], d.parts[:0], d.origins[:0]
+	d.named, d.exempt, d.parts, d.origins = d.named[:0], d.exempt[:0], d.parts[:0], d.origins[:0]
 	if in.Refused = d.prepare(l.set.Load()); in.Refused == nil && d.asks(l) && d.denies() {
 		in.Refused = errAnew
 	}
@@ -103,24 +103,23 @@ func (d *decision) denies() bool {
 }
 
 // resolved returns the rates that Resolve has returned, by the name of the rule.
-func (d *decision) resolved() map[string]engine.Rate {
-	kept := d.kept
+func (d *decision) resolved() map[string]Rate {
+	if d.kept != nil {
+		return d.kept
+	}
+	kept := make(map[string]Rate)
 	for i := range d.parts {
 		if rate := d.parts[i].Want.Rate; rate != nil {
-			if kept == nil {
-				kept = make(map[string]engine.Rate)
-			}
-			kept[d.rules[i].Name] = *rate
+			kept[d.rules[i].Name] = Rate(*rate)
 		}
 	}
-	if kept == nil {
-		kept = noRates
+	for _, r := range d.exempt {
+		if r.Resolve != nil {
+			kept[r.Name] = Unlimited
+		}
 	}
 	return kept
 }
-
-// noRates says that Resolve was called and has returned no rate. Nothing is added to it.
-var noRates = map[string]engine.Rate{}
 
 // gather makes the spots of d, and returns the hash of its line: requests that take from the
 // same keys of the same rules share a line.

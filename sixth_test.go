@@ -98,6 +98,9 @@ func (c *cooldownConfig) Reached(s *cooldownState) instant { return s.last }
 // Clone returns a copy of s.
 func (c *cooldownConfig) Clone(s *cooldownState) cooldownState { return *s }
 
+// Fills reports false.
+func (c *cooldownConfig) Fills(*cooldownConfig) bool { return false }
+
 // Charged returns the instant at which s was charged last.
 func (c *cooldownConfig) Charged(s *cooldownState) instant { return s.last }
 

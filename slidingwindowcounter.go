@@ -140,6 +140,9 @@ func (c *slidingCounterConfig) Carry(s *slidingCounterState, from *slidingCounte
 // Resize leaves s as it is: a count means the same under any limit.
 func (c *slidingCounterConfig) Resize(*slidingCounterState, *slidingCounterConfig) {}
 
+// Fills reports false: a change of the limit changes no count.
+func (c *slidingCounterConfig) Fills(*slidingCounterConfig) bool { return false }
+
 // Slower reports false: at any rate with this Per, a count fades alike.
 func (c *slidingCounterConfig) Slower(*slidingCounterConfig) bool { return false }
 

@@ -193,6 +193,9 @@ func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now
 // Resize leaves s as it is: a log means the same under any limit.
 func (c *slidingLogConfig) Resize(*slidingLogState, *slidingLogConfig) {}
 
+// Fills reports false: a change of the limit changes no log.
+func (c *slidingLogConfig) Fills(*slidingLogConfig) bool { return false }
+
 // Slower reports false: at any rate with this per, entries leave at the same instants.
 func (c *slidingLogConfig) Slower(*slidingLogConfig) bool { return false }
 

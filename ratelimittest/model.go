@@ -40,6 +40,11 @@ type keeper interface {
 	// slower of the old and the new rate. For the rest it is as SetRate.
 	adopt(at time.Time, r ratelimit.Rate)
 
+	// meet answers as peek does, at the rate r that nobody has announced. If n is above 0,
+	// the state adopts r. Only a token bucket whose burst r would cut stays as it is: it
+	// adopts r when it is charged.
+	meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result
+
 	// clone returns a copy that shares nothing with the original.
 	clone() keeper
 }
@@ -82,6 +87,15 @@ func (h *history) carry(u, n *big.Int) {
 	if n.Sign() > 0 {
 		h.grants = []grant{{u, n}}
 	}
+}
+
+// meet is the method meet of m, except for a token bucket whose burst r would cut.
+func meet(m keeper, at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
+	if n == 0 {
+		m = m.clone()
+	}
+	m.adopt(at, r)
+	return m.peek(at, n)
 }
 
 // A budget is what distinguishes one algorithm from another. Each method answers for the

@@ -36,6 +36,10 @@ type Algorithm[S, C any] interface {
 	// before only by as much as the limit of a window or log is higher.
 	Resize(s *S, from C)
 
+	// Fills reports whether Carry and Resize, from a state of from, may make a key as
+	// good as new that is not.
+	Fills(from C) bool
+
 	// Slower reports whether a debt drains more slowly under this configuration
 	// than under the configuration than.
 	Slower(than C) bool

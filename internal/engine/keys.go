@@ -98,7 +98,7 @@ type Intent uint8
 // The values of an Intent.
 const (
 	Look  Intent = iota // nothing
-	Probe               // the rate under which the key's state is kept
+	Probe               // the length of the window by which the key's units are counted
 	Take                // that rate, and the key is charged if the units are granted
 )
 

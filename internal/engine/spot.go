@@ -180,11 +180,23 @@ func (f *ratedFuture[S, C]) Charge(want Wanted, at keytable.Instant, n int64) {
 }
 
 // step decides on n units at the rate that want asks for, by the copy s of f.state or by that
-// itself. It brings s to that rate.
+// itself, as step of ratePlans does.
 func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	p, _ := f.plans.pick(want)
+	do := Look
+	if charge {
+		do = Take
+	}
 	if from := f.plans.planOf(s); from != nil && from != p {
-		f.plans.adopt(s, from, p, at)
+		if p.config.Fills(from.config) {
+			to := *s
+			return f.plans.stepCut(s, &to, from, p, at, n, do)
+		}
+		if slow := f.plans.slower(s, from, p, at); slow != p {
+			p.config.Carry(&s.state, from.config, at)
+		}
+		p.config.Resize(&s.state, from.config)
+		s.plan = p.id
 	}
 	v, delay := p.config.Step(&s.state, p.config, at, n, charge)
 	if charge && v.RetryAfter == 0 {

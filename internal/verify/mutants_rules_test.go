@@ -105,18 +105,6 @@ var rulesMutants = []mutant{
 		by:  "^TestPropertiesOfRules$", why: "it denied nobody",
 	},
 	{
-		name: "the shortest prefix first", file: "ruleset.go",
-		old: "\t\t\treturn s.prefixes[i].group\n",
-		new: "\t\t\tfor s.prefixes[i].parent >= 0 {\n\t\t\t\ti = s.prefixes[i].parent\n\t\t\t}\n\t\t\treturn s.prefixes[i].group\n",
-		by:  "^TestPropertiesOfRules$", why: "the longest prefix is the one that applies",
-	},
-	{
-		name: "prefixes do not nest", file: "ruleset.go",
-		old: "s.prefixes[i].parent = stack[len(stack)-1]",
-		new: "s.prefixes[i].parent = -1",
-		by:  "^TestPropertiesOfRules$", why: "a shorter prefix applies where the longer one does not",
-	},
-	{
 		name: "client and endpoint joined", file: "request.go",
 		old: "return keytable.HashOfPair(req.Client, req.Endpoint)",
 		new: "return keytable.HashOf(req.Client + req.Endpoint)",
@@ -164,20 +152,20 @@ var rulesMutants = []mutant{
 var ratesMutants = []mutant{
 	{
 		name: "converted at the faster of two rates", file: "internal/engine/rated.go",
-		old: "if to.config.Slower(from.config) {",
-		new: "if from.config.Slower(to.config) {",
+		old: "slow := from\n\tif p.config.Slower(from.config) {",
+		new: "slow := from\n\tif from.config.Slower(p.config) {",
 		by:  "^TestPropertiesOfChangingTiers$", why: "nobody knows since when the faster one holds",
 	},
 	{
 		name: "not converted", file: "internal/engine/rated.go",
-		old: "\t\tps.adopt(s, from, p, now)\n",
-		new: "",
+		old: "\t\tif slow := ps.slower(s, from, p, now); slow != p {\n\t\t\tp.config.Carry(&s.state, from.config, now)\n\t\t}\n\t\tp.config.Resize",
+		new: "\t\tp.config.Resize",
 		by:  "^TestPropertiesOfChangingTiers$", why: "what is owed is measured in other parts of a token",
 	},
 	{
 		name: "not resized", file: "internal/engine/rated.go",
-		old: "to.config.Resize(&s.state, from.config)\n\ts.plan = to.id",
-		new: "s.plan = to.id",
+		old: "p.config.Resize(&s.state, from.config)\n\t\ts.plan = p.id",
+		new: "s.plan = p.id",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a better tier would grant its whole burst at once",
 	},
 	{

@@ -55,9 +55,10 @@ if all and ahead > 0 then
     charged, reply[1] = true, n
   end
 end
-if charged or changed and wanted then
-  kind.save(key, state, now, tonumber(pad))
-  changed = false
+local store = kept(state, charged)
+if store and (charged or changed and wanted) then
+  kind.save(key, store, now, tonumber(pad))
+  changed = store ~= state
 end
 reply[3] = changed and -1 or at - now
 return reply

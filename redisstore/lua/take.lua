@@ -45,7 +45,7 @@ for _, a in ipairs(asks) do
   local left, reset, before, after, instant = a.left, a.reset, '', '', ''
   a.charged = passes and a.n > 0 and a.retry == 0
   if a.charged then
-    if returnable and a.known then before = encoded(a) end
+    if returnable and a.known then before = a.state.before and a.state.encode(a.state.before) or encoded(a) end
     a.kind.charge(a, a.state, a.now, a.n)
     if returnable then after, instant = encoded(a), format('%.0f', a.now) end
   end
@@ -60,6 +60,7 @@ for _, a in ipairs(asks) do
 end
 
 for i, a in ipairs(asks) do
-  if a.charged or a.changed and a.n > 0 then a.kind.save(KEYS[i], a.state, now, tonumber(pad)) end
+  local store = kept(a.state, a.charged)
+  if store and (a.charged or a.changed and a.n > 0) then a.kind.save(KEYS[i], store, now, tonumber(pad)) end
 end
 return reply
