@@ -20,10 +20,6 @@ type ruleWait struct {
 	kept    map[string]Rate // what Resolve has returned, by rule; nil until it was called
 }
 
-// errAnew is the error for a request that has to wait in another way, by rules that have
-// changed.
-var errAnew = errors.New("ratelimit: wait anew")
-
 // prepared returns a decision by the rules of w, and the line that it waits in.
 func (w *ruleWait) prepared() (d *decision, line keytable.Hash, err error) {
 	d = newDecision(w.req, true)
@@ -81,8 +77,13 @@ func (l *RateLimiter) matchAgain(in *waitline.Waiter) {
 	clear(d.parts)
 	clear(d.origins)
 	d.named, d.exempt, d.parts, d.origins = d.named[:0], d.exempt[:0], d.parts[:0], d.origins[:0]
-	if in.Refused = d.prepare(l.set.Load()); in.Refused == nil && d.asks(l) && d.denies() {
-		in.Refused = errAnew
+	in.Set, in.Spots = keytable.Hash{}, nil
+	if in.Refused = d.prepare(l.set.Load()); in.Refused != nil {
+		return
+	}
+	if d.asks(l) && d.denies() {
+		in.Refused = waitline.ErrChanged
+		return
 	}
 	in.Set = d.gather()
 	in.Spots = d.spots
@@ -213,68 +214,21 @@ func (l *RateLimiter) refused(ctx context.Context, d *decision, err error) (Resu
 	return res, errors.Join(err, problems)
 }
 
-// waitAsking waits for the answer of a store or a custom limiter. While nobody is known to
-// wait with the same keys, it asks at once. Of those that were denied, only the first asks
-// again.
-func (w *ruleWait) waitAsking(line keytable.Hash) (Result, error) {
-	l := w.limiter
-	var a *waitline.Asker
-	served := false
-	defer func() {
-		if a != nil {
-			l.asking.Leave(a, served)
-		}
-	}()
-	for {
-		if err := w.ctx.Err(); err != nil {
-			return Result{}, err
-		}
-		if a != nil {
-			if l.waiters.Version() != w.version {
-				return Result{}, errAnew
-			}
-			if asks, err := w.turn(a); err != nil || !asks {
-				continue // the loop returns the error of the context
-			}
-		}
-		res, at, denial, err := w.ask(a == nil)
-		switch {
-		case denial == nil && res.Allowed:
-			if served = true; a != nil { // it stands in no line during its Delay
-				l.asking.Leave(a, served)
-				a = nil
-			}
-			return w.hold(res, at, err)
-		case denial == nil:
-			return res, err
-		}
-		switch head := false; {
-		case a == nil:
-			a = l.asking.Join(line, int64(max(w.req.Cost, 1)), *denial)
-		default:
-			if head, _ = l.asking.Place(a); head {
-				l.asking.Denied(a, *denial)
-			}
-		}
+// waitAsking waits for the answer of a store or a custom limiter.
+func (w *ruleWait) waitAsking(line keytable.Hash) (res Result, err error) {
+	l, at := w.limiter, instant(0)
+	changed := func() bool { return l.waiters.Version() != w.version }
+	ended := l.asking.Wait(w.ctx, &l.time, line, int64(max(w.req.Cost, 1)), changed, func(newcomer bool) (d *waitline.Denial, served bool) {
+		res, at, d, err = w.ask(newcomer)
+		return d, res.Allowed
+	})
+	switch {
+	case ended != nil:
+		return Result{}, ended
+	case res.Allowed:
+		return w.hold(res, at, err)
 	}
-}
-
-// turn waits until a, who may not be the first in its line, should look again. It reports
-// whether a asks now.
-func (w *ruleWait) turn(a *waitline.Asker) (asks bool, err error) {
-	head, due := w.limiter.asking.Place(a)
-	if !head {
-		select {
-		case <-a.Wakes():
-		case <-w.ctx.Done():
-		}
-		return false, nil
-	}
-	now := w.limiter.time.Now()
-	if now >= due {
-		return true, nil
-	}
-	return false, w.limiter.time.Sleep(w.ctx, now, time.Duration(due.Since(now)), a.Wakes())
+	return res, err
 }
 
 // ask is one attempt to take the units. It returns the answer of Wait or, if the caller has to

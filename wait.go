@@ -109,7 +109,7 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 		if w.set = l.set.Load(); w.set == nil || req.Cost < 0 || w.ctx.Err() != nil {
 			return l.check(w.ctx, &req, true)
 		}
-		if res, err := w.wait(); err != errAnew {
+		if res, err := w.wait(); err != waitline.ErrChanged {
 			return res, err
 		}
 	}

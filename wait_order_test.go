@@ -366,3 +366,116 @@ func TestAFollowerDoesNotBelieveAnOldGrant(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoIsTooLateIsToldAtOnce has a hundred callers with ten seconds of patience wait for one
+// unit a second: ten are served, and ninety are refused at once.
+func TestWhoIsTooLateIsToldAtOnce(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		rule := ratelimit.Rule{Name: "one", Endpoint: "/e", Algorithm: algorithmNamed[a.name], Rate: ratelimit.PerSecond(1)}
+		for _, row := range []struct {
+			name string
+			wait func(t *testing.T) func(ctx context.Context) (ratelimit.Result, error)
+		}{
+			{"limiter", func(t *testing.T) func(ctx context.Context) (ratelimit.Result, error) {
+				l := a.start(t, ratelimit.PerSecond(1))
+				return func(ctx context.Context) (ratelimit.Result, error) { return l.Wait(ctx, "key", 1) }
+			}},
+			{"rule", func(t *testing.T) func(ctx context.Context) (ratelimit.Result, error) {
+				l := newRules(t, []ratelimit.Rule{rule}, nil)
+				return func(ctx context.Context) (ratelimit.Result, error) {
+					return l.Wait(ctx, ratelimit.Request{Client: "key", Endpoint: "/e"})
+				}
+			}},
+			{"MemoryStore", func(t *testing.T) func(ctx context.Context) (ratelimit.Result, error) {
+				store, err := ratelimit.NewMemoryStore()
+				require.NoError(t, err)
+				l := newRules(t, []ratelimit.Rule{rule}, nil, ratelimit.WithStore(store), ratelimit.WithName("n"))
+				return func(ctx context.Context) (ratelimit.Result, error) {
+					return l.Wait(ctx, ratelimit.Request{Client: "key", Endpoint: "/e"})
+				}
+			}},
+		} {
+			t.Run(row.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					wait := row.wait(t)
+					ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
+					defer cancel()
+					began := time.Now()
+					var served, refused atomic.Int64
+					for range 100 {
+						go func() {
+							switch res, err := wait(ctx); {
+							case err == nil:
+								served.Add(1)
+							case time.Since(began) == 0 && !res.Allowed:
+								assert.ErrorIs(t, err, context.DeadlineExceeded)
+								refused.Add(1)
+							}
+						}()
+						synctest.Wait()
+					}
+					pass(10*sec - 1)
+					synctest.Wait()
+					want := int64(10)
+					if a.name == "sliding window counter" {
+						want = 5 // by its own count: a unit counts for two windows
+					}
+					require.Equal(t, want, served.Load())
+					require.Equal(t, 100-want, refused.Load())
+				})
+			})
+		}
+	})
+}
+
+// algorithmNamed are the names that rules know the algorithms by.
+var algorithmNamed = map[string]ratelimit.Algorithm{
+	"token bucket": ratelimit.AlgorithmTokenBucket, "fixed window": ratelimit.AlgorithmFixedWindow,
+	"sliding window log": ratelimit.AlgorithmSlidingWindowLog, "sliding window counter": ratelimit.AlgorithmSlidingWindowCounter,
+	"leaky bucket": ratelimit.AlgorithmLeakyBucket,
+}
+
+// TestAWaitForTwoIsServedBesideAllow has somebody ask Allow ten times a second, at ten a second:
+// the waiter for two gets its units after 200 ms, and so does everybody who comes behind it.
+func TestAWaitForTwoIsServedBesideAllow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := algorithms[0].start(t, ratelimit.PerSecond(10).WithBurst(2))
+		require.True(t, take(t, l, "key", 2).Allowed)
+		w := startWait(t.Context(), l, "key", 2)
+		synctest.Wait()
+		pass(100 * ms)
+		denied(t, l, "key")
+		require.False(t, w.over())
+		pass(100 * ms)
+		synctest.Wait()
+		require.True(t, w.over(), "served at 200 ms")
+		denied(t, l, "key")
+		pass(100 * ms)
+		spend(t, l, "key", 1)
+	})
+}
+
+// TestOneMoreThanMayWait proves that WithMaxWaiters limits how many wait, and that one more is
+// refused at once with the denial.
+func TestOneMoreThanMayWait(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		synctest.Test(t, func(t *testing.T) {
+			l := a.start(t, ratelimit.PerMinute(1), ratelimit.WithMaxWaiters(2))
+			spend(t, l, "key", 1)
+			spend(t, l, "other", 1)
+			q, other := line(t, l, "key", 1), line(t, l, "other", 1)
+			look := l.Peek("key")
+			res, err := l.Wait(t.Context(), "key", 1)
+			require.ErrorIs(t, err, ratelimit.ErrTooManyWaiters)
+			require.Equal(t, look, res, "it is answered as a look is")
+			q.giveUp(t, 0)
+			q = line(t, l, "key", 1)
+			require.Equal(t, 2, waiting(l), "there is room for one again")
+			q.giveUp(t, 0)
+			other.giveUp(t, 0)
+		})
+	})
+	_, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1), ratelimit.WithMaxWaiters(0))
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.ErrorContains(t, err, "maxWaiters")
+}

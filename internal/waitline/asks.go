@@ -1,8 +1,11 @@
 package waitline
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -38,7 +41,7 @@ type Denial struct {
 
 // An Asker is one caller that waits.
 type Asker struct {
-	N int64
+	N int64 // units
 
 	set          keytable.Hash
 	line         *askLine
@@ -80,6 +83,64 @@ func (l *askLine) charge(n int64) {
 	if at, _, _ := l.future.Ahead(engine.Wanted{}, l.denial.Due, n); at != keytable.End {
 		l.future.Charge(engine.Wanted{}, at, n)
 	}
+}
+
+// Wait waits until ask needs no more to be called: it returns nil then. While nobody is known
+// to wait for set, it calls ask at once, with newcomer set. Of those for whom ask has returned
+// a denial, only the head of the line calls it again, once it is due. If ask returns that the
+// caller is served, the next one asks at once. Wait returns the error of ctx if ctx ends, and
+// ErrChanged if a caller that waits finds that changed is true.
+func (as *Asks) Wait(ctx context.Context, t *engine.Timeline, set keytable.Hash, n int64, changed func() bool, ask func(newcomer bool) (d *Denial, served bool)) error {
+	var a *Asker
+	served := false
+	defer func() {
+		if a != nil { // also if a store, a context or a clock has panicked
+			as.Leave(a, served)
+		}
+	}()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if a != nil {
+			if changed() {
+				return ErrChanged
+			}
+			if !as.turn(ctx, t, a) {
+				continue
+			}
+		}
+		var d *Denial
+		switch d, served = ask(a == nil); {
+		case d == nil:
+			return nil
+		case a == nil:
+			a = as.Join(set, n, *d)
+		default:
+			as.Denied(a, *d)
+		}
+	}
+}
+
+// ErrChanged says that the rules have changed: the caller waits anew, by the new ones.
+var ErrChanged = errors.New("waitline: the rules have changed")
+
+// turn waits until a should look again. It reports whether a, which is then the head of its
+// line, asks now.
+func (as *Asks) turn(ctx context.Context, t *engine.Timeline, a *Asker) bool {
+	head, due := as.Place(a)
+	if !head {
+		select {
+		case <-a.wake:
+		case <-ctx.Done():
+		}
+		return false
+	}
+	now := t.Now()
+	if now < due {
+		_ = t.Sleep(ctx, now, time.Duration(due.Since(now)), a.wake)
+	}
+	return now >= due
 }
 
 // Join puts a caller for n units at the end of the line of set. If nobody is there, denial is
@@ -153,11 +214,7 @@ func (as *Asks) Denied(a *Asker, d Denial) {
 	a.line.denial, a.line.future = d, nil
 }
 
-// Wakes returns the channel that receives when a should look at its place again, or ask at once.
-func (a *Asker) Wakes() <-chan struct{} { return a.wake }
-
-// Wake makes all callers for whom chosen returns true of their set look again: the heads ask at
-// once.
+// Wake makes all callers look again: the heads ask at once.
 func (as *Asks) Wake() {
 	as.mu.Lock()
 	defer as.mu.Unlock()

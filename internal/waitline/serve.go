@@ -1,7 +1,6 @@
 package waitline
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -168,48 +167,6 @@ func delayAt(spots []engine.Spot, at keytable.Instant, n int64) (delay time.Dura
 	return delay
 }
 
-// stand puts l into the queue of s, whose shard is locked.
-func (ls *Lines) stand(l *line, s *engine.Spot) {
-	q := ls.queues[keyOf(s)]
-	if q == nil {
-		q = &queue{key: keyOf(s)}
-		ls.queues[q.key] = q
-		s.Mark(true)
-	}
-	var before *line
-	if len(q.lines) > 0 {
-		before = q.first()
-	}
-	st := &stand{line: l, queue: q}
-	q.lines.push(st)
-	l.stands = append(l.stands, st)
-	if q.first() != l {
-		return
-	}
-	if q.due = l.need; q.inDue == 0 {
-		ls.due.push(q)
-	} else {
-		ls.due.fix(q)
-	}
-	if before != nil {
-		ls.setAlarm(before)
-	}
-}
-
-// vacate takes l out of the queues that it stands in, and returns them.
-func (ls *Lines) vacate(l *line) (stood []*queue) {
-	for _, s := range l.stands {
-		q := s.queue
-		if q.first() == l {
-			ls.due.remove(q)
-		}
-		q.lines.remove(s)
-		stood = append(stood, q)
-	}
-	l.stands = l.stands[:0]
-	return stood
-}
-
 // left sees to the queues that l stood in before it was decided on: a queue whose first line
 // has no due instant has to get one, and an empty one loses its mark in the end.
 func (ls *Lines) left(l *line, stood []*queue) {
@@ -234,11 +191,6 @@ func (ls *Lines) left(l *line, stood []*queue) {
 		w.tail.tail.drop()
 		w.tail = nil
 	}
-}
-
-// standsAt reports whether l stands in q.
-func (l *line) standsAt(q *queue) bool {
-	return slices.ContainsFunc(l.stands, func(s *stand) bool { return s.queue == q })
 }
 
 // setAlarm sets the instant at which the head of l has to look at the clock: the earliest one
@@ -298,50 +250,4 @@ func (ls *Lines) goOn(l *line, stood []*queue) {
 			ls.work.push(q.first())
 		}
 	}
-}
-
-// remove takes out of the lines, in order of arrival, all callers in lines that are touched,
-// and in those that stand at a queue with them.
-func (ls *Lines) remove(touched func(*Waiter) bool) (waiters []*Waiter) {
-	var lines []*line
-	chosen := make(map[*line]bool)
-	choose := func(l *line) {
-		if !chosen[l] {
-			chosen[l] = true
-			lines = append(lines, l)
-		}
-	}
-	for _, l := range ls.lines {
-		if touched == nil || touched(l.first) {
-			choose(l)
-		}
-	}
-	for i := 0; i < len(lines); i++ {
-		for _, s := range lines[i].stands {
-			for _, other := range s.queue.lines {
-				choose(other.line)
-			}
-		}
-		for w := lines[i].first; w != nil; w = w.after {
-			waiters = append(waiters, w)
-		}
-	}
-	for _, w := range waiters { // before anything changes, as a clock may panic
-		w.until = ls.patience(w, ls.last)
-	}
-	for _, l := range lines {
-		for _, q := range ls.vacate(l) {
-			q.tail.drop()
-			if len(q.lines) == 0 {
-				ls.emptied = append(ls.emptied, q)
-			}
-		}
-		delete(ls.lines, l.set)
-	}
-	for _, w := range waiters {
-		w.line, w.ahead, w.after = nil, nil, nil
-		w.due.Store(0)
-	}
-	slices.SortFunc(waiters, func(a, b *Waiter) int { return cmp.Compare(a.arrival, b.arrival) })
-	return waiters
 }

@@ -94,50 +94,6 @@ var (
 	ErrFull  = errors.New("waitline: too many callers wait already")
 )
 
-// A line is the callers that wait for one set of keys.
-type line struct {
-	set         keytable.Hash
-	first, last *Waiter
-	size        int
-
-	need   keytable.Instant // when its head can be served, as it was last decided on
-	stands []*stand         // its places in queues
-	was    bool             // whether its head is due now
-	inWork int              // index for Lines.work
-
-	future copies // the state of each key that denies once all in the line are served
-}
-
-func (l *line) before(other *line) bool { return l.first.arrival < other.first.arrival }
-func (l *line) index() *int             { return &l.inWork }
-
-// A queue is the lines whose heads wait at one key. One caller after the other goes on from
-// here, by arrival.
-type queue struct {
-	key   key
-	lines heap[*stand]
-	due   keytable.Instant // of the first line; valid while the queue is in Lines.due
-	inDue int              // index for Lines.due; 0 if the first line must be decided on
-
-	tail copies // the state of the key once those who stand here are served
-}
-
-func (q *queue) before(other *queue) bool {
-	return q.due < other.due || q.due == other.due && q.first().before(other.first())
-}
-func (q *queue) index() *int  { return &q.inDue }
-func (q *queue) first() *line { return q.lines[0].line }
-
-// A stand is the place of a line in a queue.
-type stand struct {
-	line    *line
-	queue   *queue
-	inQueue int // index for queue.lines
-}
-
-func (s *stand) before(other *stand) bool { return s.line.before(other.line) }
-func (s *stand) index() *int              { return &s.inQueue }
-
 // Init makes ls ready for use, on the clock of t. At most most callers wait. When the rules have
 // changed, again is called for each caller that waits: it sets Set and Spots by the new rules,
 // or Refused.
@@ -215,70 +171,8 @@ func (ls *Lines) Deny(set keytable.Hash, spots []engine.Spot, n int64, counted b
 	return now, true
 }
 
-// Change calls commit, which changes the rules, the rates or the states of keys, with the
-// instant of the change. Callers that are due are served before. Afterwards, those in lines for
-// which touched returns true of the head, and those who stand at a queue with them, are placed
-// anew in order of arrival, as if they came now. If touched is nil, the rules have changed,
-// and all callers are placed anew by them. A caller without a key that can deny is served. The
-// caller of Change has called Renew of the timeline.
-func (ls *Lines) Change(commit func(now keytable.Instant), touched func(*Waiter) bool) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	now := ls.settleLocked()
-	commit(now)
-	if touched == nil {
-		ls.version.Add(1)
-	}
-	if ls.Len() == 0 {
-		return
-	}
-	for _, w := range ls.remove(touched) {
-		if touched == nil && ls.again != nil {
-			ls.again(w)
-		}
-		if w.Refused != nil || !denies(w.Spots) {
-			ls.conclude(w, now)
-			continue
-		}
-		ls.place(w, now)
-		ls.judgeAll(now)
-	}
-	ls.judgeAll(now)
-	ls.unmark()
-}
-
-// Freed decides again on those who wait for the key of hash h of keys: it has got units back.
-func (ls *Lines) Freed(keys engine.Lockable, h keytable.Hash) {
-	if ls.Len() == 0 {
-		return
-	}
-	ls.time.Renew()
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	now := ls.settleLocked()
-	if q := ls.queues[key{keys, h}]; q != nil {
-		q.tail.drop()
-		for _, s := range q.lines {
-			s.line.future.drop()
-		}
-		ls.work.push(q.first())
-		ls.judgeAll(now)
-		ls.unmark()
-	}
-}
-
 // Version returns how often the rules have changed.
 func (ls *Lines) Version() uint64 { return ls.version.Load() }
-
-// Touches reports whether w waits for the key of hash h of keys.
-func (w *Waiter) Touches(keys engine.Lockable, h keytable.Hash) bool {
-	for i := range w.Spots {
-		if s := &w.Spots[i]; s.Keys == keys && s.Hash == h {
-			return true
-		}
-	}
-	return false
-}
 
 // enter places w, which has just come.
 func (ls *Lines) enter(w *Waiter) {
@@ -333,21 +227,6 @@ func (ls *Lines) leave(w *Waiter, read bool) bool {
 		ls.unmark()
 	}
 	return true
-}
-
-// Restart calls commit, which makes all keys as new after the clock was set to a usual time. The
-// instants before are not comparable with those after. All callers are placed anew.
-func (ls *Lines) Restart(commit func()) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	commit()
-	ls.last = ls.time.Now()
-	for _, w := range ls.remove(nil) {
-		w.since = ls.last
-		ls.place(w, ls.last)
-		ls.judgeAll(ls.last)
-	}
-	ls.unmark()
 }
 
 // settle serves the callers that are due.
@@ -419,37 +298,6 @@ func (ls *Lines) queueAt(s *engine.Spot) *queue {
 		return q
 	}
 	return nil
-}
-
-// append puts w at the end of l.
-func (l *line) append(w *Waiter) {
-	w.line, w.ahead, w.after = l, l.last, nil
-	if l.last != nil {
-		l.last.after = w
-	} else {
-		l.first = w
-	}
-	l.last = w
-	l.size++
-}
-
-// unlink takes w out of its line. If it is the head, the line stands nowhere.
-func (ls *Lines) unlink(w *Waiter) {
-	l := w.line
-	if w.after != nil {
-		w.after.ahead = w.ahead
-	} else {
-		l.last = w.ahead
-	}
-	if w.ahead != nil {
-		w.ahead.after = w.after
-	} else {
-		l.first = w.after
-	}
-	w.line, w.ahead, w.after = nil, nil, nil
-	if l.size--; l.size == 0 {
-		delete(ls.lines, l.set)
-	}
 }
 
 // conclude ends the wait of w, which is in no line any more.
