@@ -100,7 +100,7 @@ func TestTokenBucketSetRate(t *testing.T) {
 		at(4).set(ratelimit.Rate{Requests: 1, Per: 2, Burst: 2}).
 		look(yes(2, 1, 2), "1.33 tokens become 1 and no half: rounded down").
 		at(5).look(yes(2, 1, 1), "it grows by a half in 1 ns").
-		at(3).look(yes(2, 1, 2), "a change moves the key's clock: back is the instant of the change")
+		at(3).look(yes(2, 1, 3), "a change moves the key's clock: the time back to it is waited for too")
 	begin(t, tokenBucket, ten).
 		take(10, yes(10, 0, sec), "empty").
 		at(100*ms).set(ratelimit.PerSecond(10).WithBurst(10)).

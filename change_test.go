@@ -89,7 +89,7 @@ func TestUpdateRate(t *testing.T) {
 	require.Equal(t, by("/search", yes(8, 3, 37*mins+30*sec)), l.Allow("ann", "/search"))
 
 	assert.ErrorIs(t, l.UpdateRate("no such", ratelimit.PerHour(1)), ratelimit.ErrUnknownRule)
-	assert.EqualError(t, l.UpdateRate("/search", ratelimit.Rate{Requests: 1}), "ratelimit: rules[0].rate.per is 0s: must be longer than zero")
+	assert.EqualError(t, l.UpdateRate("/search", ratelimit.Rate{Requests: 1}), `ratelimit: rules["/search"].rate.per is 0s: must be longer than zero`)
 	require.Equal(t, by("/search", yes(8, 2, 45*mins)), l.Allow("ann", "/search"), "what is refused changes nothing")
 }
 
@@ -248,7 +248,7 @@ func TestResetOfAClient(t *testing.T) {
 	l.Allow("ann", "/")
 	l.Allow("bob", "/")
 	l.Allow("ann", "/b")
-	require.NoError(t, l.Reset("ann", "/"))
+	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "ann", Endpoint: "/"}))
 	left := func(client, endpoint, rule string) int {
 		return peek(t, l, ratelimit.Request{Client: client, Endpoint: endpoint, Rules: []string{rule}}).Remaining
 	}

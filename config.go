@@ -1,12 +1,15 @@
 package ratelimit
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
@@ -30,6 +33,7 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 	set, invalid := newSettings(opts)
 	rules, defaultRule, err := decodeRules(configs, defaultConfig, &set)
 	if err := errors.Join(err, invalid); err != nil {
+		closeMade(madeFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
@@ -37,7 +41,11 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 
 // decodeRules is DecodeRules after the options have been applied to set.
 func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *settings) (rules []Rule, defaultRule *Rule, err error) {
-	d := newDecoder(set.factory, set.env())
+	return newDecoder(set.factory, set.env()).decode(configs, defaultConfig, set)
+}
+
+// decode reads the rules of configs and of defaultConfig.
+func (d *decoder) decode(configs []map[string]any, defaultConfig map[string]any, set *settings) (rules []Rule, defaultRule *Rule, err error) {
 	check := newRuleCheck(set)
 	d.Rules(configs, defaultConfig, func(path string, read ruleconfig.Rule, isDefault bool) {
 		r := d.checked(path, read, check, isDefault)
@@ -48,9 +56,25 @@ func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *se
 		rules = append(rules, r)
 	})
 	if err := d.Err(); err != nil {
+		closeMade(madeFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
+}
+
+// decodeOne reads the rule of one config, whose path is path.
+func (d *decoder) decodeOne(path string, config map[string]any, set *settings) (Rule, error) {
+	n, ok := confmap.NodeOf(path, config)
+	if !ok {
+		d.Reject(path, "nil", ruleconfig.RuleForm)
+		return Rule{}, d.Err()
+	}
+	r := d.checked(path, d.Rule(n), newRuleCheck(set), false)
+	err := d.Err()
+	if err != nil {
+		closeMade(r.custom)
+	}
+	return r, err
 }
 
 // A decoder reads rules and limiters from configs. Its Reader collects everything that is
@@ -59,13 +83,28 @@ type decoder struct {
 	*ruleconfig.Reader
 	factory *Factory // has the custom algorithms; may be nil
 	env     Env      // for custom limiters
+
+	// keeps returns the limiter that the rule with this name has and will keep, or nil if
+	// one must be made. It may be nil.
+	keeps func(name string, a Algorithm, algoConfig map[string]any) Limiter
+}
+
+// nameOf returns the name of the rule at n.
+func nameOf(n *confmap.Node) string {
+	var r Rule
+	name, _ := n.Get("name")
+	endpoint, _ := n.Get("endpoint")
+	r.Name, _ = confmap.TextOf(name)
+	r.Endpoint, _ = confmap.TextOf(endpoint)
+	return r.completed(n.Path == "defaultConfig").Name
 }
 
 func newDecoder(factory *Factory, env Env) *decoder {
 	d := &decoder{factory: factory, env: env}
 	d.Reader = ruleconfig.NewReader(ruleconfig.Caller{
-		Problem:     func(field, value, reason string) error { return &ConfigError{field, value, reason} },
-		More:        func(n int) error { return moreProblems(n) },
+		Problem:     problem,
+		Field:       fieldOf,
+		More:        more,
 		Custom:      factory.custom,
 		CustomNames: factory.names,
 		Build:       d.custom,
@@ -88,23 +127,35 @@ func texts[S ~string](names []S) []string {
 // refusedRate returns what is wrong with r for the algorithm a of this package.
 func refusedRate(a ruleconfig.Algorithm, r ratetext.Rate) (faults []ruleconfig.Fault) {
 	for _, err := range atPath("", algorithms[Algorithm(a.Name)].validate(Rate(r))) {
-		var e *ConfigError
-		if errors.As(err, &e) {
-			faults = append(faults, ruleconfig.Fault{Field: strings.TrimPrefix(e.Field, "."), Reason: e.Reason})
+		if field, _, reason, ok := fieldOf(err); ok {
+			faults = append(faults, ruleconfig.Fault{Field: strings.TrimPrefix(field, "."), Reason: reason})
 		}
 	}
 	return faults
 }
 
+// problem makes the error for one field of a config.
+func problem(field, value, reason string) error { return &ConfigError{field, value, reason} }
+
+// fieldOf returns the parts of err, and reports whether it is a ConfigError.
+func fieldOf(err error) (field string, value any, reason string, ok bool) {
+	e, ok := any(err).(*ConfigError) // not errors.As: an error that wraps one says more
+	if !ok || e == nil {
+		return "", nil, "", false
+	}
+	return e.Field, e.Value, e.Reason, true
+}
+
 // moreProblems is the error that says how many problems are not listed.
 type moreProblems int
 
-func (m moreProblems) Error() string {
-	return "ratelimit: and " + strconv.Itoa(int(m)) + " more"
-}
+func (m moreProblems) Error() string { return fmt.Sprintf("ratelimit: and %d more", int(m)) }
 
 // Unwrap returns [ErrInvalidConfig].
 func (m moreProblems) Unwrap() error { return ErrInvalidConfig }
+
+// more makes a moreProblems.
+func more(n int) error { return moreProblems(n) }
 
 // ruleOf returns the Rule that read is.
 func ruleOf(read ruleconfig.Rule) Rule {
@@ -124,8 +175,8 @@ func ruleOf(read ruleconfig.Rule) Rule {
 			r.Tiers[tier] = Rate(rate)
 		}
 	}
-	if c, ok := read.Custom.(*customLimiter); ok {
-		r.custom, r.Limiter = c, c.limiter
+	if made, ok := read.Custom.(*hooks.Made); ok {
+		r.custom, r.Limiter = made, made.Value.(Limiter)
 	}
 	return r
 }
@@ -148,41 +199,93 @@ func (d *decoder) checked(path string, read ruleconfig.Rule, check *ruleCheck, i
 		withoutStore.add(path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key, Rate: PerSecond(1)}, isDefault)
 		check.problems = withoutStore.problems
 	}
-	d.reportCheck(path, check)
+	d.ReportChecked(path, check.problems)
+	check.problems = nil
 	return r
 }
 
-// reportCheck moves the problems of check to the Reader. They are those of the rule at path.
-// A config has no field rate, so the path of a problem with the rate becomes algoConfig.
-func (d *decoder) reportCheck(path string, check *ruleCheck) {
-	for _, err := range check.problems {
-		var e *ConfigError
-		if errors.As(err, &e) {
-			field := e.Field
-			if rest, ok := strings.CutPrefix(field, path+".rate"); ok {
-				field = path + ".algoConfig" + rest
-			}
-			err = &ConfigError{confmap.Truncate(field, confmap.MaxPath), describeChecked(e.Value), e.Reason}
-		}
-		d.Report(err)
-	}
-	check.problems = nil
+// UnmarshalJSON sets r to the rule that data has as a config map, see [DecodeRules]. So a
+// []Rule can be decoded from JSON. The algorithm may be left out, which means
+// [AlgorithmTokenBucket], and must not be a custom one. Errors call a rule by its name or
+// endpoint, and match [ErrInvalidConfig].
+func (r *Rule) UnmarshalJSON(data []byte) error {
+	return r.UnmarshalYAML(func(config any) error {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.UseNumber()
+		return d.Decode(config)
+	})
 }
 
-// describeChecked returns the short text that shows value in an error. value comes from an
-// error of a ruleCheck, which quotes strings in full.
-func describeChecked(value any) string {
-	text := ""
-	switch v := value.(type) {
-	case string:
-		text = v
-		if raw, err := strconv.Unquote(v); err == nil {
-			text = confmap.Quote(raw)
-		}
-	case fmt.Stringer:
-		text = v.String()
-	default:
-		text = confmap.Describe(v)
+// UnmarshalYAML is UnmarshalJSON for the YAML decoders that call a method of this form.
+func (r *Rule) UnmarshalYAML(unmarshal func(any) error) error {
+	var config map[string]any
+	if err := unmarshal(&config); err != nil {
+		return err
 	}
-	return confmap.Truncate(text, confmap.MaxValue)
+	path := "rule"
+	if name := ruleconfig.NameOf(config); name != "" {
+		path = "rules[" + confmap.Quote(name) + "]"
+	}
+	d := newDecoder(nil, Env{})
+	d.Implied = string(AlgorithmTokenBucket)
+	n, ok := confmap.NodeOf(path, config)
+	if !ok {
+		d.Reject(path, "nil", ruleconfig.RuleForm)
+		return d.Err()
+	}
+	read := d.Rule(n)
+	rule := d.checked(path, read, newRuleCheck(&settings{}), read.Name == "" && read.Endpoint == "")
+	if err := d.Err(); err != nil {
+		return err
+	}
+	*r = rule
+	return nil
+}
+
+// MarshalJSON returns r as a config map that UnmarshalJSON reads. The rule of a custom
+// algorithm that a [Factory] has read is written as it was given, for [DecodeRules]. A rule
+// with code, such as a Resolve, is an error that matches [ErrInvalidConfig].
+func (r Rule) MarshalJSON() ([]byte, error) {
+	made := r.made()
+	if r.Resolve != nil || r.Limiter != nil && made == nil {
+		return nil, &ConfigError{"rules[" + confmap.Quote(cmp.Or(r.Name, r.Endpoint)) + "]", "a rule with code", "must have no Resolve and no Limiter to be written as JSON"}
+	}
+	config := struct {
+		Endpoint     string          `json:"endpoint,omitempty"`
+		Name         string          `json:"name,omitempty"`
+		Key          KeyType         `json:"key,omitempty"`
+		Mode         Mode            `json:"mode,omitempty"`
+		Additional   bool            `json:"additional,omitempty"`
+		Algorithm    Algorithm       `json:"algorithm"`
+		AlgoConfig   any             `json:"algoConfig"`
+		Tiers        map[string]Rate `json:"tiers,omitempty"`
+		OnStoreError FailurePolicy   `json:"onStoreError,omitzero"`
+	}{r.Endpoint, r.Name, r.Key, r.Mode, r.Additional, cmp.Or(r.Algorithm, AlgorithmTokenBucket), map[string]Rate{"rate": r.Rate}, r.Tiers, r.OnStoreError}
+	if made != nil {
+		config.AlgoConfig = made.Config
+	}
+	return json.Marshal(config)
+}
+
+// UnmarshalText sets k to the key type that text spells, such as "ip" or "ip+endpoint". For
+// any other text, it returns an error that matches [ErrInvalidConfig] and leaves k unchanged.
+func (k *KeyType) UnmarshalText(text []byte) error {
+	key, reason := ruleconfig.ParseKey(string(text))
+	if reason != "" && len(text) > 0 {
+		return &ConfigError{"key", confmap.Quote(string(text)), reason}
+	}
+	*k = KeyType(key)
+	return nil
+}
+
+// UnmarshalText sets m to the mode that text spells. For any other text, it returns an error
+// that matches [ErrInvalidConfig] and leaves m unchanged.
+func (m *Mode) UnmarshalText(text []byte) error {
+	for _, mode := range append(modes, "") {
+		if len(text) <= confmap.MaxName && confmap.Fold(string(text)) == string(mode) {
+			*m = mode
+			return nil
+		}
+	}
+	return &ConfigError{"mode", confmap.Quote(string(text)), "must be one of " + list(modes)}
 }

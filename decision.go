@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
@@ -34,6 +33,8 @@ type decision struct {
 
 	engine.Outcome
 	failed error // why the store did not answer, or nil
+
+	sorted []int // memory for appendEach
 }
 
 var decisions = sync.Pool{New: func() any { return new(decision) }}
@@ -53,7 +54,7 @@ func (d *decision) free() {
 	clear(d.parts)
 	clear(d.spots)
 	clear(d.origins)
-	*d = decision{named: d.named[:0], exempt: d.exempt[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0]}
+	*d = decision{named: d.named[:0], exempt: d.exempt[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0], sorted: d.sorted[:0]}
 	decisions.Put(d)
 }
 
@@ -123,23 +124,31 @@ func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, er
 	return res, err
 }
 
+// find finds the rules that apply to the request.
+func (d *decision) find(set *ruleSet) error {
+	if len(d.request.Rules) == 0 {
+		d.rules = set.match(d.request.Endpoint).rules
+		return nil
+	}
+	for _, name := range d.request.Rules {
+		r := set.named(name)
+		if r == nil {
+			return fmt.Errorf("%w %q", ErrUnknownRule, name)
+		}
+		d.named = append(d.named, r)
+	}
+	d.named = append(d.named, set.match(d.request.Endpoint).additional...)
+	inLockOrder(d.named)
+	d.named = slices.Compact(d.named)
+	d.rules = d.named
+	return nil
+}
+
 // prepare finds the rules that apply to the request, and calls Resolve of those that have
 // one.
 func (d *decision) prepare(set *ruleSet) error {
-	if len(d.request.Rules) == 0 {
-		d.rules = set.match(d.request.Endpoint).rules
-	} else {
-		for _, name := range d.request.Rules {
-			r := set.named(name)
-			if r == nil {
-				return fmt.Errorf("%w %q", ErrUnknownRule, name)
-			}
-			d.named = append(d.named, r)
-		}
-		d.named = append(d.named, set.match(d.request.Endpoint).additional...)
-		inLockOrder(d.named)
-		d.named = slices.Compact(d.named)
-		d.rules = d.named
+	if err := d.find(set); err != nil {
+		return err
 	}
 	n := len(d.rules)
 	if n > 1 && d.rules[n-2].Limiter != nil {
@@ -190,55 +199,6 @@ func (d *decision) decideHere(t *engine.Timeline) {
 	d.Outcome = engine.Settle(t, parts, d.order, 0)
 }
 
-// askCustom asks the custom limiter, if there is one, after all other rules were charged. If
-// it denies, they get their units back.
-func (d *decision) askCustom(ctx context.Context) error {
-	if d.custom < 0 || !d.Passes || d.Late {
-		return nil
-	}
-	rule, p, o, n := d.rules[d.custom], &d.parts[d.custom], &d.origins[d.custom], 0
-	if d.order.Take {
-		n = int(d.order.N)
-	}
-	keep := false // whether the other rules keep what they have taken
-	defer func() {
-		if !keep && d.order.Take {
-			d.giveBack()
-		}
-	}()
-	limiter, key := rule.Limiter, rule.key.text(&d.request)
-	if d.order.Take && d.order.Within < engine.AnyDelay && !p.Shadow {
-		// It cannot give units back, so a first call looks at the Delay.
-		if res, err := limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.order.Within {
-			setResult(p, res)
-			o.by = byLimiter
-			d.Late = true
-			return nil
-		}
-	}
-	res, err := limiter.Take(ctx, key, n)
-	switch {
-	case err == nil || errors.Is(err, ErrStore):
-	case !p.Shadow || ctx.Err() != nil:
-		return err
-	default: // a shadow rule denies no request, also if it fails
-		keep, p.Err = true, storeError(err)
-		return nil
-	}
-	setResult(p, res)
-	p.Err = err
-	o.by = byLimiter
-	if res.Degraded {
-		o.by = byPolicy
-	}
-	d.Passes = res.Allowed || p.Shadow
-	keep = d.Passes
-	if d.order.Take && d.decided() {
-		rule.totals.count(p.Shadow, res.Allowed)
-	}
-	return nil
-}
-
 // giveBack gives back the units that d has taken from keys in this process.
 func (d *decision) giveBack() {
 	for i := range d.parts {
@@ -252,19 +212,6 @@ func (d *decision) giveBack() {
 // not charged because of its Delay, or was denied and the caller, who waits, will try again.
 func (d *decision) decided() bool {
 	return !d.Late && (d.Passes || !d.order.AskAgain)
-}
-
-// setResult makes res the answer of p.
-func setResult(p *engine.Part, res Result) {
-	p.Verdict = engine.Verdict{Limit: int64(res.Limit), Left: int64(res.Remaining), RetryAfter: res.RetryAfter, ResetAfter: res.ResetAfter}
-	p.Delay = res.Delay
-	switch {
-	case res.Allowed:
-		p.RetryAfter = 0
-	case res.RetryAfter <= 0:
-		// A limiter that denies without a RetryAfter is not called in a busy loop.
-		p.RetryAfter = time.Millisecond
-	}
 }
 
 // answer writes the answer to the request to res. It returns the index of the binding rule,
@@ -290,6 +237,10 @@ func (d *decision) problems() error {
 	for i := range d.parts {
 		if p := &d.parts[i]; p.Err != nil {
 			path := "rules[" + strconv.Quote(d.rules[i].Name) + "].resolve"
+			if i == d.custom {
+				err = errors.Join(err, fmt.Errorf("rules[%q].limiter: %w", d.rules[i].Name, p.Err))
+				continue
+			}
 			err = errors.Join(append([]error{err}, atPath(path, p.Err)...)...)
 		}
 	}

@@ -230,7 +230,7 @@ func ExampleRateLimiter_UpdateRate() {
 	fmt.Println(limiter.Allow("alice", "/search").Remaining)
 	// Output:
 	// 11
-	// ratelimit: rules[0].rate.requests is 0: must be at least 1
+	// ratelimit: rules["/search"].rate.requests is 0: must be at least 1
 	// 10
 }
 

@@ -29,12 +29,12 @@ func CheckRules(rules []Rule, defaultRule *Rule, opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	return checkRules(rules, defaultRule, &set)
+	return newRuleCheck(&set).all(rules, defaultRule)
 }
 
 // CustomOf returns what a Factory made the Limiter of r from, and that Limiter.
 func CustomOf(r Rule) (algoConfig map[string]any, l Limiter) {
-	return r.custom.algoConfig, r.custom.limiter
+	return r.custom.Config, r.custom.Value.(Limiter)
 }
 
 // What a config may have at most.

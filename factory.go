@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -38,7 +39,7 @@ type Factory struct {
 type BuildFunc func(algoConfig map[string]any, env Env) (Limiter, error)
 
 // An Env is what a [BuildFunc] gets besides the config of the limiter. Its values come from
-// the options of the [Factory] or, for a rule, from those of the [RateLimiter].
+// the options of the [Factory] and, for a rule, from those of the [RateLimiter].
 type Env struct {
 	// Clock is the clock that the limiter must read. It is never nil.
 	Clock Clock
@@ -54,8 +55,8 @@ type customAlgorithm struct {
 	build BuildFunc
 }
 
-// NewFactory returns a Factory whose limiters have these options. If an option is invalid,
-// [Factory.Create] returns the error.
+// NewFactory returns a Factory whose limiters have these options. A [RateLimiter] that is made
+// [WithFactory] has them too. If an option is invalid, [Factory.Create] returns the error.
 func NewFactory(opts ...Option) *Factory {
 	return &Factory{opts: slices.Clone(opts)}
 }
@@ -108,7 +109,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	if f != nil {
 		opts = f.opts
 	}
-	set, invalid := newSettings(opts)
+	set, invalid := f.settings().withDefaults()
 	d := newDecoder(f, set.env())
 	n, ok := confmap.NodeOf("", config)
 	if !ok {
@@ -125,11 +126,12 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	case !ok || a.Name == "":
 		return nil, errors.Join(d.Err(), invalid)
 	case a.Custom && invalid == nil:
-		made, _ := d.custom(n, algoConfig, a).(*customLimiter)
+		made, _ := d.custom(n, algoConfig, a).(*hooks.Made)
 		if err := d.Err(); err != nil {
+			closeMade(made)
 			return nil, err
 		}
-		return made.limiter, nil
+		return made.Value.(Limiter), nil
 	case a.Custom:
 		return nil, errors.Join(d.Err(), invalid)
 	}
@@ -138,6 +140,18 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 		return nil, err
 	}
 	return algorithms[Algorithm(a.Name)].limiter(Rate(r), opts...)
+}
+
+// settings returns what the options of f say.
+func (f *Factory) settings() (s settings) {
+	if f == nil {
+		return s
+	}
+	s = s.with(f.opts)
+	if s.factory != nil {
+		s.problems = append(s.problems, &ConfigError{"factory", "set", "must not be an option of a Factory"})
+	}
+	return s
 }
 
 // storeOptions returns the options that a limiter in a store needs beside those of the
@@ -207,97 +221,80 @@ type machineClock struct{}
 
 func (machineClock) Now() time.Time { return time.Now() }
 
-// maxCause is how much of an error or a panic of a BuildFunc is shown, in bytes.
-const maxCause = 500
-
 // custom makes the limiter of the rule at n, whose algorithm is a custom one, from its
-// algoConfig. It returns a *customLimiter, or nil if there is a problem, which is reported.
+// algoConfig. It returns a *hooks.Made, or nil if there is a problem, which is reported.
 func (d *decoder) custom(n, algoConfig *confmap.Node, a ruleconfig.Algorithm) any {
 	kept, ok := d.Copy(algoConfig) // for a later Reload to compare with
 	if !ok {
 		return nil
 	}
+	if d.keeps != nil {
+		if l := d.keeps(nameOf(n), Algorithm(a.Name), kept); l != nil {
+			return &hooks.Made{Config: kept, Value: l, Build: func() (any, error) {
+				later := newDecoder(d.factory, d.env)
+				if made, ok := later.custom(n, algoConfig, a).(*hooks.Made); ok {
+					return made.Value, nil
+				}
+				return nil, later.Err()
+			}}
+		}
+	}
 	handed, ok := d.Copy(algoConfig) // for the BuildFunc, which may change it
 	if !ok {
 		return nil
 	}
-	l, misuse, err := d.build(a.Name, handed)
-	switch {
-	case misuse != "":
-		d.Report(&buildError{&ConfigError{n.Field("algorithm"), confmap.Quote(a.Name), "its BuildFunc " + misuse}, err})
-		return nil
-	case err != nil:
-		d.reportBuild(algoConfig, a.Name, err)
-		return nil
-	}
-	return &customLimiter{kept, l}
-}
-
-// build calls the BuildFunc of a custom algorithm. If the BuildFunc panics or returns neither a limiter
-// nor an error, misuse says so. If it panics with an error, err is that error.
-func (d *decoder) build(algorithm string, algoConfig map[string]any) (l Limiter, misuse string, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			misuse = "panicked: " + confmap.Truncate(fmt.Sprint(p), maxCause)
-			err, _ = p.(error)
+	made := d.Made(n, algoConfig, a, func() (any, error) {
+		c, _ := d.factory.find(a.Name)
+		l, err := c.build(handed, d.env)
+		if isNil(l) {
+			return nil, err
 		}
-	}()
-	c, _ := d.factory.find(algorithm)
-	l, err = c.build(algoConfig, d.env)
-	if err == nil && isNil(l) {
-		misuse = "returned neither a limiter nor an error"
+		return l, err
+	})
+	if made == nil {
+		return nil
 	}
-	return l, misuse, err
+	return &hooks.Made{Config: kept, Value: made}
 }
 
-// reportBuild reports the error of a BuildFunc. If that consists only of ConfigErrors, they
-// are reported for the fields of algoConfig. Otherwise, the error is reported as the reason
-// why algoConfig is refused.
-func (d *decoder) reportBuild(algoConfig *confmap.Node, algorithm string, err error) {
-	fields, ok := fieldErrors(err)
-	if !ok {
-		d.Report(&buildError{&ConfigError{algoConfig.Path, "refused by " + confmap.Quote(algorithm), confmap.Truncate(err.Error(), maxCause)}, err})
-		return
-	}
-	for _, e := range fields {
-		value := confmap.Truncate(fmt.Sprint(e.Value), confmap.MaxValue)
-		d.Report(&buildError{&ConfigError{algoConfig.Path + "." + confmap.Truncate(e.Field, confmap.MaxPath), value, confmap.Truncate(e.Reason, maxCause)}, e.cause})
-	}
+// A ConfigReader reads the algoConfig of a custom algorithm for a [BuildFunc]. It reads what
+// any decoder makes of a field: a number may be an int, a float64 or a json.Number. The names
+// of fields are read without regard to case, "_" and "-".
+//
+// Each method but Has reads the field with this name, which must be there, and returns zero
+// if something is wrong with it. [ConfigReader.Err] then says what. A ConfigReader must be
+// used by one goroutine only.
+type ConfigReader struct {
+	fields *ruleconfig.Fields
 }
 
-// fieldErrors returns the ConfigErrors that are joined in err, or err itself if it is one. It
-// reports whether err has nothing to say beside them.
-func fieldErrors(err error) (all []*buildError, ok bool) {
-	switch e := any(err).(type) { // not errors.As: an error that wraps a ConfigError says more
-	case *ConfigError:
-		return []*buildError{{e, e}}, e != nil
-	case *buildError: // the BuildFunc has called Create of another Factory
-		return []*buildError{{e.ConfigError, e}}, true
-	case interface{ Unwrap() []error }:
-		var texts []string
-		for _, part := range e.Unwrap() {
-			some, ok := fieldErrors(part)
-			if !ok {
-				return nil, false
-			}
-			all = append(all, some...)
-			texts = append(texts, part.Error())
-		}
-		return all, len(all) > 0 && strings.Join(texts, "\n") == err.Error()
-	}
-	return nil, false
+// ReadConfig returns a ConfigReader for algoConfig.
+func ReadConfig(algoConfig map[string]any) *ConfigReader {
+	return &ConfigReader{ruleconfig.NewFields(algoConfig, problem, more)}
 }
 
-// A buildError is a ConfigError and the error of a BuildFunc that it reports.
-type buildError struct {
-	*ConfigError
-	cause error // may be nil
-}
+// Has reports whether the config has a field. It is for fields that may be left out.
+func (c *ConfigReader) Has(name string) bool { return c.fields.Has(name) }
 
-// Unwrap returns the ConfigError and, if there is one, its cause.
-func (e *buildError) Unwrap() []error {
-	if e.cause == nil {
-		return []error{e.ConfigError}
-	}
-	return []error{e.ConfigError, e.cause}
-}
+// Int reads a whole number.
+func (c *ConfigReader) Int(name string) int { return c.fields.Int(name) }
+
+// Float reads a number.
+func (c *ConfigReader) Float(name string) float64 { return c.fields.Float(name) }
+
+// String reads a text of at most 1,024 bytes.
+func (c *ConfigReader) String(name string) string { return c.fields.String(name) }
+
+// Bool reads true or false.
+func (c *ConfigReader) Bool(name string) bool { return c.fields.Bool(name) }
+
+// Duration reads a time with its unit, such as "90s", "1h30m" or "2 days". It is above 0.
+func (c *ConfigReader) Duration(name string) time.Duration { return c.fields.Duration(name) }
+
+// Rate reads a text as [ParseRate] does. It is not [Unlimited].
+func (c *ConfigReader) Rate(name string) Rate { return Rate(c.fields.Rate(name)) }
+
+// Err returns everything that was wrong with the fields that have been read, and the fields
+// of the config that nobody has asked for, joined, or nil. Each problem is a [*ConfigError]. A
+// BuildFunc returns the error as it is.
+func (c *ConfigReader) Err() error { return c.fields.Err() }

@@ -18,8 +18,8 @@ const module = "github.com/ratelimit-go/ratelimit"
 var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
-		"internal/exact", "internal/keyspec", "internal/keytable", "internal/match",
-		"internal/ratetext", "internal/ruleconfig", "internal/waitline",
+		"internal/exact", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
+		"internal/ratetext", "internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable"},
 	"internal/exact":      {"internal/keytable"},
@@ -29,6 +29,8 @@ var mayImport = map[string][]string{
 	"internal/keyspec":    {},
 	"internal/match":      {},
 	"internal/confmap":    {},
+	"internal/hooks":      {},
+	"internal/sample":     {},
 	"internal/ratetext":   {},
 	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
 

@@ -100,6 +100,10 @@ func (k *keyed[S, C]) Peek(key string) (res Result) {
 // Reset forgets what key has used: the key is as if it had never been used. The callers of
 // Wait for key are then served as if they came now, in the same order. If the [Store] cannot be reached, the error
 // matches [ErrStore].
+//
+// A key that was never used can be reset. But if the limiter has no room for its state, and
+// it is denied because of the budget that such keys share, nothing changes and the error
+// matches [ErrNotReset]; see [WithMaxKeys].
 func (k *keyed[S, C]) Reset(key string) error {
 	if k.solo != nil {
 		return k.solo.reset(key)
@@ -109,7 +113,11 @@ func (k *keyed[S, C]) Reset(key string) error {
 	}
 	k.engine.Time().Renew()
 	h := keytable.HashOf(key)
-	k.waiters.Change(func(instant) { k.engine.Reset(h) }, func(w *waitline.Waiter) bool { return w.Set == h })
+	done := false
+	k.waiters.Change(func(instant) { done = k.engine.Reset(h) }, func(w *waitline.Waiter) bool { return w.Set == h })
+	if !done {
+		return errOverflown
+	}
 	return nil
 }
 
@@ -245,7 +253,7 @@ func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
 	if rule.Name == "" {
 		rule.Name = string(a)
 	}
-	set.solo = true
+	set.solo, set.required = true, nil
 	l, err := newRateLimiter(nil, &rule, set, nil)
 	if err != nil {
 		return nil, err
@@ -268,7 +276,9 @@ func (s *solo) wait(ctx context.Context, key string, n int) (Result, error) {
 	return s.limiter.Wait(ctx, Request{Client: key, Cost: n})
 }
 
-func (s *solo) reset(key string) error { return s.limiter.Reset(key, "") }
+func (s *solo) reset(key string) error {
+	return s.limiter.resetKeys(context.Background(), s.limiter.set.Load().rules, &Request{Client: key})
+}
 
 func (s *solo) setRate(r Rate) error { return s.limiter.UpdateRate(s.rule, r) }
 

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -101,12 +102,14 @@ func (m *MemoryStore) Reset(ctx context.Context, asks []Ask) error {
 	if m.keys == nil {
 		return errZeroStore
 	}
+	var problems []error
 	for i := range asks {
-		if keys := m.keys[stateName{asks[i].Rule, asks[i].Algorithm}]; keys != nil {
-			keys.Reset(keytable.HashOf(asks[i].Key))
+		keys := m.keys[stateName{asks[i].Rule, asks[i].Algorithm}]
+		if keys != nil && !keys.Reset(keytable.HashOf(asks[i].Key), engine.Wanted{}) {
+			problems = append(problems, fmt.Errorf("rule %q: %w", asks[i].Rule, errOverflown))
 		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 // partsLocked returns the asks as the engine has them, one Part for each. The caller holds

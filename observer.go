@@ -34,7 +34,8 @@ const (
 )
 
 // A Decision is what an [Observer] sees of one decision. Peek, and Take with n 0, make no
-// Decision. A call of Wait makes one only if it is granted.
+// Decision. A call of Wait makes one, however often it tries: a grant when it has its units,
+// or a denial if it is refused, which is also when its deadline would pass first.
 //
 // There is one Decision for each request, with the name of the binding rule, see
 // [RateLimiter.Check]. There is one more for each rule in [ModeShadow] that applies to the
@@ -216,12 +217,13 @@ func observe(ctx context.Context, o Observer, d *Decision) {
 type RuleStats struct {
 	Rule string // the rule's name
 
-	// A request that only other rules have denied is in none of these three.
-	Allowed      uint64 // requests that were charged to the rule
-	Denied       uint64 // requests that the rule denied
+	// A request that only other rules have denied is in none of these three. A call
+	// of Wait counts once, when it is granted or refused.
+	Allowed      uint64 // requests that the rule granted, also without a charge: by a tier without a limit, or by [FailOpen]
+	Denied       uint64 // requests that the rule denied, also by [FailClosed]
 	ShadowDenied uint64 // requests that the rule would have denied, in [ModeShadow]
 
-	Degraded uint64 // requests that the rule's [FailurePolicy] answered
+	Degraded uint64 // of all these, requests that the rule's [FailurePolicy] answered
 	Errors   uint64 // calls of the [Store] for the rule that failed
 
 	LiveKeys   int    // keys that have state in this process now

@@ -125,7 +125,7 @@ func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
 			require.Empty(t, seen.told(t), row.why)
 		}
 	}
-	require.NoError(t, l.Reset("c", "/e"))
+	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
 	require.Empty(t, seen.told(t), "a reset")
 	l.Allow("c", "/e")
 	l.Allow("c", "/e")
@@ -139,7 +139,7 @@ func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
 	require.False(t, refused[0].Result.Allowed, "what Wait refuses is denied, and seen once")
 	require.Equal(t, checked(l.Peek(t.Context(), req)).RetryAfter, refused[0].Result.RetryAfter)
 	w := startRuleWait(t.Context(), l, req)
-	require.NoError(t, l.Reset("c", "/e"))
+	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
 	_ = w
 }
 
@@ -215,7 +215,7 @@ func TestObserverIsCalledAfterUnlock(t *testing.T) {
 			l.Allow("c", "/e")
 			_, _ = l.Peek(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
 			l.Stats()
-			require.NoError(t, l.Reset("c", "/e"))
+			require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
 			require.NoError(t, l.UpdateRate("a", ratelimit.PerMinute(7)))
 			require.NoError(t, l.AddRule(ratelimit.Rule{Name: "b", Endpoint: "/b", Rate: ratelimit.PerMinute(7)}))
 		}

@@ -72,7 +72,7 @@ func TestReloadKeepsCode(t *testing.T) {
 	require.NoError(t, l.Reload(changed, fallback))
 	assert.Equal(t, 3, l.Allow("ann", "/resolved").Limit, "the code of the rule of that name")
 	assert.Equal(t, 20, l.Allow("bob", "/resolved").Limit, "beside the new rate")
-	assert.Equal(t, 7, l.Allow("ann", "/custom").Limit)
+	assert.Equal(t, 20, l.Allow("ann", "/custom").Limit, "a limiter that code has given is told the new rate")
 	assert.Equal(t, by("/plain", yes(20, 8, 36*mins)), l.Allow("ann", "/plain"))
 	assert.Equal(t, by("/new", yes(20, 19, 3*mins)), l.Allow("ann", "/new"))
 	assert.Equal(t, 3, l.Allow("ann", "/other").Limit)

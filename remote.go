@@ -202,16 +202,26 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.P
 }
 
 // resetStore calls Reset of the store. Its error matches ErrStore.
-func (l *RateLimiter) resetStore(asks []Ask) error {
+// An error that says that a key cannot be reset is the store's answer, and no failure.
+func (l *RateLimiter) resetStore(ctx context.Context, asks []Ask) (notReset error) {
 	pass, err := l.breakers.Admit(l.partsOf(asks), l.time.Now())
 	if err != nil {
 		return err
 	}
-	ctx := context.Background()
-	if err = l.guarded(ctx, pass, func() error { return l.settings.store.Reset(ctx, asks) }); err != nil {
-		return storeError(err)
+	err = l.guarded(ctx, pass, func() error {
+		err := l.settings.store.Reset(ctx, asks)
+		if errors.Is(err, ErrNotReset) {
+			notReset, err = err, nil
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+		return notReset
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
-	return nil
+	return storeError(err)
 }
 
 // guarded calls the store by call, which pass allows, and tells the breakers whether the

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
@@ -78,14 +80,7 @@ type Rule struct {
 	// cannot be reached. The zero value means that of [WithFailurePolicy].
 	OnStoreError FailurePolicy
 
-	custom *customLimiter // set if a Factory has made Limiter
-}
-
-// A customLimiter is a Limiter that a Factory has made, and the algoConfig that it was made
-// of. A reload with an equal algoConfig keeps the Limiter.
-type customLimiter struct {
-	algoConfig map[string]any
-	limiter    Limiter
+	custom *hooks.Made // set if a BuildFunc has made Limiter, and shared by the copies of the rule
 }
 
 // defaultName is the name of a default rule that has none.
@@ -137,11 +132,36 @@ func newRuleCheck(set *settings) *ruleCheck {
 	return &ruleCheck{names: make(map[string]string), set: set, supports: supportsOf(set.store)}
 }
 
-// checkRules returns everything that is wrong with rules and the default rule, joined.
-func checkRules(rules []Rule, defaultRule *Rule, set *settings) error {
-	c := newRuleCheck(set)
+// errTooManyRules is the error for n rules, which is more than maxRules.
+func errTooManyRules(n int) error { return &ConfigError{"rules", n, "must be at most 10000"} }
+
+// newCheck returns a ruleCheck that asks Supports of the store as a hook.
+func (c *change) newCheck() *ruleCheck {
+	check := newRuleCheck(&c.l.settings)
+	if supports := check.supports; supports != nil {
+		type question struct {
+			algorithm Algorithm
+			rate      Rate
+		}
+		check.supports = func(a Algorithm, r Rate) error {
+			return c.calls.Ask(question{a, r}, func() error { return supports(a, r) })
+		}
+	}
+	return check
+}
+
+// pathOf returns the path of r, which is one of the rules, in errors.
+func (c *change) pathOf(r *activeRule) string {
+	if r.isDefault {
+		return "defaultRule"
+	}
+	return "rules[" + strconv.Itoa(c.set.position(r)) + "]"
+}
+
+// all returns everything that is wrong with rules and the default rule, joined.
+func (c *ruleCheck) all(rules []Rule, defaultRule *Rule) error {
 	if len(rules) > maxRules {
-		return &ConfigError{"rules", len(rules), "must be at most 10000"}
+		return errTooManyRules(len(rules))
 	}
 	for i, r := range rules {
 		c.add(fmt.Sprintf("rules[%d]", i), r, false)
@@ -227,13 +247,17 @@ func (c *ruleCheck) addLimiter(path string, r Rule, isDefault bool) {
 		c.problems = append(c.problems, &ConfigError{path + "." + field, value, reason})
 	}
 	if isNil(r.Limiter) {
-		reject("limiter", r.Limiter, "must not be a nil pointer")
+		kind := reflect.ValueOf(r.Limiter).Kind().String()
+		reject("limiter", nil, "must not be a nil "+strings.Replace(kind, "ptr", "pointer", 1))
 	}
 	if len(r.Tiers) > 0 {
 		reject("tiers", r.Tiers, "must be empty: a limiter of one's own has its own rates")
 	}
 	if r.Resolve != nil {
 		reject("resolve", "set", "must be nil: a limiter of one's own has its own rates")
+	}
+	if r.OnStoreError.kind == failLocally {
+		reject("onStoreError", r.OnStoreError, "must be open or closed: a limiter of one's own has no share for this process")
 	}
 	if c.set.store != nil {
 		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: the state is in a store")

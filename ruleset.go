@@ -2,10 +2,14 @@ package ratelimit
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
+	"strconv"
+	"sync"
 	"sync/atomic"
 
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/match"
 )
@@ -93,6 +97,10 @@ type ruleSet struct {
 	byName match.Map[*activeRule]
 	rules  []*activeRule // in order; the default rule last
 	custom int           // how many have a Limiter
+
+	listing       sync.Once // makes the two below, which RateLimiter.Rules returns
+	listed        []Rule
+	listedDefault *Rule
 }
 
 // maxPlain is the largest number of rules in a plain group.
@@ -243,4 +251,71 @@ func inLockOrder(rules []*activeRule) {
 		}
 		return cmp.Compare(a.serial, b.serial)
 	})
+}
+
+// activate returns the activeRule for r. If that takes over the keys of old, the rule that has
+// its name, then c will bring those keys to the rates of r.
+func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, error) {
+	l := c.l
+	r = r.completed(isDefault)
+	r.OnStoreError = r.policy(l.settings.policy)
+	var untold error
+	switch {
+	case old == nil || r.Limiter == nil || !confmap.Same(old.Limiter, r.Limiter):
+	case r.Rate == (Rate{}):
+		r.Rate = old.Rate
+	case r.Rate != old.Rate:
+		untold = c.tell(old, r.Rate)
+	}
+	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: newKeyMaker(r.Key)}
+	if l.settings.solo {
+		a.resultName = ""
+	}
+	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil)
+	if keeps {
+		a.serial, a.totals = old.serial, old.totals
+	} else {
+		l.lastSerial++
+		a.serial, a.totals = l.lastSerial, new(totals)
+	}
+	var commit func(now instant)
+	var err error
+	switch {
+	case r.Limiter != nil:
+	case l.settings.store != nil:
+		commit, err = l.activateRemote(a, old, keeps)
+	case keeps:
+		a.keys, a.local = old.keys, old.keys
+		commit, err = a.keys.Change(a.rates())
+	default:
+		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
+		a.local = a.keys
+	}
+	if commit != nil {
+		c.commits = append(c.commits, commit)
+	}
+	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), untold)...)
+}
+
+// activateRemote makes a, whose state is in a store, ready for use. keeps says whether the rule
+// is still the one that old was made for. It may return a function to be called when the rules
+// change.
+func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (commit func(now instant), err error) {
+	policy := a.OnStoreError
+	if keeps && old.remote.policy == policy && old.remote.local != nil {
+		a.remote, a.local = old.remote, old.local
+		return a.remote.local.Change(policy.shares(a.rates()))
+	}
+	remote, err := l.newRemoteRule(a, policy)
+	if err != nil {
+		return nil, err
+	}
+	a.remote = remote
+	if remote.local != nil {
+		a.local = remote.local
+	}
+	if keeps && old.local != nil {
+		return func(instant) { a.totals.addCounts(old.local.Counts()) }, nil
+	}
+	return nil, nil
 }

@@ -65,7 +65,9 @@ type cooldownState struct {
 
 // Step decides on n units at now, and takes them if there are so many and charge is set.
 func (c *cooldownConfig) Step(s *cooldownState, _ *cooldownConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
-	now = max(now, s.last)
+	if now < s.last {
+		return engine.StepAhead(c, s, c, s.last, now, n, charge)
+	}
 	v.Limit = 1
 	switch {
 	case n > 1:

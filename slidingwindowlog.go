@@ -103,7 +103,9 @@ func (s *slidingLogState) entry(i uint32) logEntry {
 
 // Step decides on n units at now, and adds them to the log if they fit and charge is set.
 func (c *slidingLogConfig) Step(s *slidingLogState, _ *slidingLogConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
-	now = max(now, s.clock)
+	if now < s.clock {
+		return engine.StepAhead(c, s, c, s.clock, now, n, charge)
+	}
 	gone, used := c.used(s, now)
 	v.Limit = c.requests
 	switch left := c.requests - used; {

@@ -75,7 +75,9 @@ func (s *tokenBucketState) debt() exact.Level {
 
 // Step decides on n tokens at now, and takes them if they are there and charge is set.
 func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
-	now = max(now, s.last)
+	if now < s.last {
+		return engine.StepAhead(c, s, pace, s.last, now, n, charge)
+	}
 	hi, lo := pace.Earned(now.Since(s.last))
 	debt := pace.Less(s.debt(), hi, lo)
 	v.Left = c.Left(debt)

@@ -13,7 +13,7 @@ import (
 //
 // The models of this package remember what they have granted and when, and decide from that
 // alone. A request at an instant before the last granted request counts as made at the
-// instant of that request. A Model need not be safe for concurrent use.
+// instant of that request, and RetryAfter and ResetAfter include the time until then. A Model need not be safe for concurrent use.
 type Model interface {
 	// Ask takes n units at the instant at, or none if they do not all fit. If n is 0 it
 	// only looks: it answers as for one unit, takes nothing, and leaves Remaining
@@ -65,12 +65,14 @@ type history struct {
 // instant returns the instant at which a request made at at counts, in nanoseconds since
 // the start.
 func (h *history) instant(at time.Time) *big.Int {
-	u := num(int64(at.Sub(h.start)))
 	if h.last == nil {
-		return u
+		return h.since(at)
 	}
-	return largest(u, h.last)
+	return largest(h.since(at), h.last)
 }
+
+// since returns at in nanoseconds since the start.
+func (h *history) since(at time.Time) *big.Int { return num(int64(at.Sub(h.start))) }
 
 // Reset makes the key as good as new.
 func (h *history) Reset() { h.last, h.grants = nil, nil }
@@ -127,6 +129,7 @@ func ask(b budget, h *history, at time.Time, n int) ratelimit.Result {
 // decide makes one decision, and if charge is true charges what it grants.
 func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Result {
 	u := h.instant(at)
+	ahead := sub(u, h.since(at)) // nothing changes until the clock has reached u
 	want := max(n, 1)
 	units := num(int64(want))
 	res := ratelimit.Result{Limit: b.limit()}
@@ -134,7 +137,7 @@ func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Re
 	case want > res.Limit:
 		res.RetryAfter = ratelimit.Never
 	case units.Cmp(b.free(u)) > 0:
-		res.RetryAfter = duration(b.wait(u, units))
+		res.RetryAfter = duration(add(ahead, b.wait(u, units)))
 	default:
 		res.Allowed = true
 		res.Delay = duration(b.delay(u))
@@ -144,6 +147,8 @@ func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Re
 		}
 	}
 	res.Remaining = int(largest(num(0), b.free(u)).Int64())
-	res.ResetAfter = duration(b.renewal(u))
+	if renewal := b.renewal(u); renewal.Sign() > 0 {
+		res.ResetAfter = duration(add(ahead, renewal))
+	}
 	return res
 }

@@ -27,8 +27,10 @@ type Keys interface {
 	// Remember gives the key with hash h a state in which remaining units are left.
 	Remember(h keytable.Hash, want Wanted, remaining int64)
 
-	// Reset makes the key with hash h as if it had never been used.
-	Reset(h keytable.Hash)
+	// Reset makes the key with hash h as if it had never been used. It returns false
+	// if it cannot: the key has no state, and a request for one unit by want is
+	// denied because of the debt that such keys share.
+	Reset(h keytable.Hash, want Wanted) bool
 
 	// Change returns a function that makes r the rates of the keys, or the error if
 	// r is invalid. Change and that function are called one at a time.
@@ -197,10 +199,16 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 	}
 }
 
-func (k *ratedKeys[S, C]) Reset(h keytable.Hash) {
+func (k *ratedKeys[S, C]) Reset(h keytable.Hash, want Wanted) bool {
+	now := k.time.Now()
 	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	if shard.Find(h) == nil {
+		v, _ := (*ratedShard[S, C])(shard).step(h, want, now, 1, Look)
+		return v.RetryAfter == 0
+	}
 	shard.Reset(h)
-	shard.Unlock()
+	return true
 }
 
 func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {

@@ -57,11 +57,12 @@ func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, del
 	if state != nil {
 		v, delay = shard.Algorithm.Step(state, shard.Algorithm, now, n, charge)
 	} else {
-		owed, now := shard.Owed(now)
-		v, delay = shard.Algorithm.Step(owed, shard.Algorithm, now, n, false)
+		owed, seen := shard.Owed(now)
+		v, delay = shard.Algorithm.Step(owed, shard.Algorithm, seen, n, false)
 		if v.RetryAfter == 0 && charge {
-			v, delay = admit(shard, h, now, n)
+			v, delay = admit(shard, h, seen, n)
 		}
+		v.await(seen, now)
 	}
 	if charge {
 		shard.Count(v.RetryAfter == 0)
@@ -79,15 +80,23 @@ func admit[S any, C Algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Has
 	if shard.Keep(h, state, now) {
 		return v, delay
 	}
-	owed, now := shard.Owed(now)
+	owed, _ := shard.Owed(now)
 	return shard.Algorithm.Step(owed, shard.Algorithm, now, n, true)
 }
 
-// Reset makes the key with hash h as if it had never been used.
-func (l *Limiter[S, C]) Reset(h keytable.Hash) {
+// Reset makes the key with hash h as if it had never been used. It returns false if it cannot:
+// the key has no state, and is denied because of the debt that such keys share.
+func (l *Limiter[S, C]) Reset(h keytable.Hash) bool {
+	now := l.time.Now()
 	shard := l.table.Lock(h)
+	defer shard.Unlock()
+	if shard.Find(h) == nil {
+		owed, seen := shard.Owed(now)
+		v, _ := shard.Algorithm.Step(owed, shard.Algorithm, seen, 1, false)
+		return v.RetryAfter == 0
+	}
 	shard.Reset(h)
-	shard.Unlock()
+	return true
 }
 
 // SetConfig makes config the configuration for all keys from now on, which is a reading of

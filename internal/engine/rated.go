@@ -75,12 +75,13 @@ func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[C] {
 // nil if it has none. If s was written under another plan, it is first brought to p. Unless
 // do is Look, it stays brought to p, also if the units are denied. stepCut is the exception.
 func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
-	switch {
-	case s == nil && do == Take:
-		return ps.takeUnseen(shard, h, p, now, n)
-	case s == nil:
+	if s == nil {
 		owed, seen := shard.Owed(now)
-		return ps.stepShared(shard, owed, p, seen, n, false)
+		if v, delay = ps.stepShared(shard, owed, p, seen, n, false); do == Take && v.RetryAfter == 0 {
+			v, delay = ps.admit(shard, owed, h, p, seen, n)
+		}
+		v.await(seen, now)
+		return v, delay
 	}
 	if from := ps.planOf(s); from != nil && from != p {
 		if p.config.Fills(from.config) {
@@ -137,18 +138,14 @@ func (ps *ratePlans[S, C]) stepCut(s, to *ratedState[S], from, p *ratePlan[C], n
 	return charged, delay
 }
 
-// takeUnseen takes n units at now for the key with hash h, which has no state yet.
-func (ps *ratePlans[S, C]) takeUnseen(shard *tableShard[S, C], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64) (Verdict, time.Duration) {
-	owed, seen := shard.Owed(now)
-	v, delay := ps.stepShared(shard, owed, p, seen, n, false)
-	if v.RetryAfter != 0 {
-		return v, delay
-	}
+// admit charges n units at seen, which owed leaves room for, to the key with hash h, which has no
+// state yet: to a new state of the key or, if the table has no room for one, to owed.
+func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h keytable.Hash, p *ratePlan[C], seen keytable.Instant, n int64) (Verdict, time.Duration) {
 	state := shard.Newcomer(seen)
 	if from := ps.planOf(state); from != nil && from != p {
 		p.config.Carry(&state.state, from.config, seen)
 	}
-	v, delay = p.config.Step(&state.state, p.config, seen, n, true)
+	v, delay := p.config.Step(&state.state, p.config, seen, n, true)
 	state.plan = p.id
 	if shard.Keep(h, state, seen) {
 		return v, delay

@@ -76,9 +76,9 @@ type Rule interface {
 // A change of rules replaces the groups whose G it changes, and no others. So G can be made
 // when it is first needed, by any Set that has the group.
 type Group[R Rule, G any] struct {
+	ready atomic.Bool // whether value is made; beside it, because both are read together
 	value G
-	ready atomic.Bool // whether value is made
-	mu    sync.Mutex  // held while value is made
+	mu    sync.Mutex // held while value is made
 
 	text     string // the pattern, without a "*"
 	exact    bool   // whether the pattern is one endpoint

@@ -7,26 +7,36 @@ import "strings"
 // never changes.
 type node[R Rule, G any] struct {
 	label    string
-	children []*node[R, G]
 	first    string // the first byte of the label of each child
+	children []*node[R, G]
 	prefix   *Group[R, G]
 	exact    *Group[R, G]
 
 	// Of this node and all nodes below it:
-	prefixes int // the groups of prefixes
-	open     int // the groups without a rule that can be the best match
+	prefixes int32 // the groups of prefixes
+	open     int32 // the groups without a rule that can be the best match
 }
 
 // find returns the group of the longest prefix at n or below it that text begins with, or
 // best if there is none.
 func (n *node[R, G]) find(text string, best *Group[R, G]) *Group[R, G] {
-	for n != nil && n.prefixes > 0 {
+	for {
 		if n.prefix != nil {
 			best = n.prefix
 		}
-		n, text = n.child(text)
+		if text == "" {
+			return best
+		}
+		i := strings.IndexByte(n.first, text[0])
+		if i < 0 {
+			return best
+		}
+		n = n.children[i]
+		if len(n.label) > 1 && !strings.HasPrefix(text, n.label) {
+			return best
+		}
+		text = text[len(n.label):]
 	}
-	return best
 }
 
 // child returns the child of n whose label text begins with, and the rest of text. It returns

@@ -78,8 +78,8 @@ func (r *Reader) Algorithm(n *confmap.Node) Algorithm {
 	switch {
 	case !given && n.Misspelt(field):
 		return Algorithm{}
-	case !given && r.caller.DefaultAlgorithm != "":
-		name = r.caller.DefaultAlgorithm
+	case !given && r.Implied != "":
+		name = r.Implied
 	case !given:
 		r.Reject(n.Field(field), "missing", "must be one of "+list(r.algorithms()))
 		return Algorithm{}

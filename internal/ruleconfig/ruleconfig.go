@@ -39,6 +39,9 @@ type Caller struct {
 	// Problem makes the error for one field, see confmap.NewReader.
 	Problem func(field, value, reason string) error
 
+	// Field returns the parts of an error for one field, and reports whether err is one.
+	Field func(err error) (field string, value any, reason string, ok bool)
+
 	// More makes the error that says that there are n more problems.
 	More func(n int) error
 
@@ -57,10 +60,6 @@ type Caller struct {
 
 	Modes    []string // the values of the field mode
 	MaxRules int      // the largest number of rules, without the default rule
-
-	// DefaultAlgorithm is the algorithm of a rule whose config has none. If it is empty, such
-	// a config is refused.
-	DefaultAlgorithm string
 }
 
 // A Fault is one thing that is wrong with a rate.
@@ -73,11 +72,15 @@ type Fault struct {
 type Reader struct {
 	*confmap.Reader
 	caller Caller
+
+	// Implied is the algorithm of a rule whose config has none. If it is empty, such a config
+	// is refused.
+	Implied string
 }
 
 // NewReader returns a Reader for this caller.
 func NewReader(c Caller) *Reader {
-	return &Reader{confmap.NewReader(c.Problem, c.More), c}
+	return &Reader{Reader: confmap.NewReader(c.Problem, c.More), caller: c}
 }
 
 // MaxTiers is the largest number of tiers of a rule.
@@ -159,6 +162,23 @@ func (r *Reader) Rule(n *confmap.Node) (rule Rule) {
 	rule.Whole = r.Found() == before
 	rule.Identified = endpointOK && nameOK && keyOK && !n.Misspelt("endpoint", "name")
 	return rule
+}
+
+// NameOf returns the name by which errors call the rule of a config: its name or, if there is
+// none, its endpoint. It returns an empty text if the config has neither.
+func NameOf(config map[string]any) string {
+	n, ok := confmap.NodeOf("", config)
+	if !ok {
+		return ""
+	}
+	n.Match(ruleSchema)
+	for _, field := range []string{"name", "endpoint"} {
+		v, _ := n.Get(field)
+		if text, _ := confmap.TextOf(v); text != "" {
+			return text
+		}
+	}
+	return ""
 }
 
 // Fields finds the fields of the rule at n, and reports those that a rule's config does not

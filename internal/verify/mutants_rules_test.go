@@ -10,8 +10,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "locks in the order of the request", file: "decision.go",
-		old: "inLockOrder(d.named)\n\t\td.named = slices.Compact(d.named)",
-		new: "seen := make(map[*activeRule]bool)\n\t\td.named = slices.DeleteFunc(d.named, func(r *activeRule) bool { was := seen[r]; seen[r] = true; return was })",
+		old: "inLockOrder(d.named)\n\td.named = slices.Compact(d.named)",
+		new: "seen := make(map[*activeRule]bool)\n\td.named = slices.DeleteFunc(d.named, func(r *activeRule) bool { was := seen[r]; seen[r] = true; return was })",
 		by:  "^TestRulesHammer$", why: "two requests wait for each other", timeout: "20s",
 	},
 	{

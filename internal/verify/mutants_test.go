@@ -110,7 +110,7 @@ func TestMutantsApply(t *testing.T) {
 
 // mutants returns all mutants.
 func mutants() (all []mutant) {
-	for _, some := range [][]mutant{bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, tokenMutants} {
+	for _, some := range [][]mutant{bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, tokenMutants, mutantsOfTime} {
 		all = append(all, some...)
 	}
 	return all

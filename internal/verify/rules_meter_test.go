@@ -104,12 +104,15 @@ func (m *meter) SetRate(at time.Time, r ratelimit.Rate) { *m = m.converted(m.ins
 
 // instant returns the instant at which an ask at the reading at counts.
 func (m *meter) instant(at time.Time) *big.Rat {
-	u := add(epoch(m.made), rat(at.Sub(m.made)))
+	u := m.reading(at)
 	if m.last != nil {
 		return highest(u, m.last)
 	}
 	return u
 }
+
+// reading returns the reading at of the clock.
+func (m *meter) reading(at time.Time) *big.Rat { return add(epoch(m.made), rat(at.Sub(m.made))) }
 
 // drained returns what is left of level at u, if it drains at pace.
 func (m *meter) drained(level, u, pace *big.Rat) *big.Rat {
@@ -185,7 +188,7 @@ func (m *meter) Ask(at time.Time, n int) ratelimit.Result {
 	if s.leaky {
 		res.ResetAfter = wait(highest(owed, queued))
 	}
-	return res
+	return ahead(res, sub(u, m.reading(at)).Num().Int64())
 }
 
 // TestPropertiesOfMeters plays the same schedules on meters and on the models of buckets.

@@ -190,7 +190,7 @@ func TestPropertiesOfRules(t *testing.T) {
 			b.ask(t)
 			if rapid.IntRange(0, 29).Draw(t, "reset") == 29 {
 				client, endpoint := aFew(t, b.few, clients, "client"), aFew(t, b.few, endpoints, "endpoint")
-				require.NoError(t, b.limiter.Reset(client, endpoint))
+				require.NoError(t, b.limiter.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: endpoint}))
 				b.book.reset(client, endpoint)
 			}
 		}

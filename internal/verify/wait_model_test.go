@@ -47,7 +47,9 @@ func (o oneRule) Reset(key string) error         { return resetKey(o.l, key) }
 func (o oneRule) SetRate(r ratelimit.Rate) error { return o.l.UpdateRate("one", r) }
 
 // resetKey resets the keys of client for the endpoint of the rules of these tests.
-func resetKey(l *ratelimit.RateLimiter, client string) error { return l.Reset(client, "/e") }
+func resetKey(l *ratelimit.RateLimiter, client string) error {
+	return l.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: "/e"})
+}
 
 // newWaiting makes a waitingLimiter of the algorithm a.
 func newWaiting(t *testing.T, a ratelimit.Algorithm, rule bool, r ratelimit.Rate, clock ratelimit.Clock) waitingLimiter {

@@ -58,6 +58,13 @@ local function twice(half, q)
   return format('%.0f%08.0f', 2 * high + carry, low)
 end
 
+-- later returns t, a time that is not 0 and begins ahead of now, as it is from now on. The
+-- clock has stepped back: until it has caught up, nothing changes for the key.
+local function later(t, ahead)
+  if ahead == 0 or t == 0 or t == -1 then return t end
+  return twice(0, tonumber(t) + ahead)
+end
+
 -- numbers converts its arguments, which are digits, to numbers. It returns nil if one of
 -- them is missing or too large.
 local function numbers(...)

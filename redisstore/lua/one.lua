@@ -44,7 +44,7 @@ for i = from, #ARGV do
     if granted then kind.charge(a, state, at, n) end
   end
   reply[size + 1], reply[size + 2] = granted and 1 or 0, a.left
-  reply[size + 3], reply[size + 4], reply[size + 5] = a.retry, a.reset, a.delay
+  reply[size + 3], reply[size + 4], reply[size + 5] = later(a.retry, at - now), later(a.reset, at - now), a.delay
   size = size + 5
 end
 if all and ahead > 0 then

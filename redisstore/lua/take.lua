@@ -50,10 +50,10 @@ for _, a in ipairs(asks) do
     if returnable then after, instant = encoded(a), format('%.0f', a.now) end
   end
   reply[size + 1], reply[size + 2] = a.retry == 0 and 1 or 0, a.left
-  reply[size + 3], reply[size + 4], reply[size + 5] = a.retry, a.reset, a.delay
+  reply[size + 3], reply[size + 4], reply[size + 5] = later(a.retry, a.now - now), later(a.reset, a.now - now), a.delay
   size = size + 5
   if returnable then
-    reply[size + 1], reply[size + 2] = left, reset
+    reply[size + 1], reply[size + 2] = left, later(reset, a.now - now)
     reply[size + 3], reply[size + 4], reply[size + 5] = instant, before, after
     size = size + 5
   end
