@@ -299,7 +299,7 @@ func (c *change) replace(rules []Rule, defaultRule *Rule) error {
 	if err := c.newCheck().all(rules, defaultRule); err != nil || c.calls.Missing() {
 		return err
 	}
-	c.replaces = true
+	c.replaces, c.all = true, make([]*activeRule, 0, len(rules)+1)
 	var problems []error
 	add := func(r Rule, isDefault bool) {
 		a, err := c.activate(r, isDefault, c.set.named(r.completed(isDefault).Name))

@@ -21,9 +21,9 @@ type activeRule struct {
 	Rule // with its defaults filled in
 
 	isDefault  bool
+	exempts    bool        // whether one of Tiers is Unlimited
 	resultName string      // Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
 	index      int         // grows in the order in which the rules were given
-	exempts    bool        // whether one of Tiers is Unlimited
 	serial     uint64      // keys are locked in the order of serials: the one made first has the lowest
 	key        keyMaker    // of Key
 	keys       engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
@@ -178,7 +178,7 @@ func (s *ruleSet) with(from, to *activeRule) *ruleSet {
 		next.rules = append(s.rules, to) // an older set does not see it: its rules are fewer
 	default:
 		to.enter(s.nextIndex())
-		next.rules = slices.Insert(slices.Clone(s.rules), last, to)
+		next.rules = slices.Concat(s.rules[:last], []*activeRule{to}, s.rules[last:])
 	}
 	return next
 }

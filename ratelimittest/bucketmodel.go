@@ -92,6 +92,7 @@ func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 		return meet(m, at, r, n)
 	}
 	u := m.instant(at)
+	ahead := sub(u, m.since(at)) // nothing changes until the clock has reached u
 	adopted := m.copy()
 	if !adopted.change(u, r, true) {
 		return adopted.peek(at, n)
@@ -99,15 +100,18 @@ func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	res := adopted.peek(at, n)
 	if res.RetryAfter > 0 && n <= res.Limit {
 		units := num(int64(max(n, 1)))
-		res.RetryAfter = m.until(u, r, func(b *bucket, u *big.Int) bool { return units.Cmp(b.free(u)) <= 0 })
+		res.RetryAfter = duration(add(ahead, m.until(u, r, func(b *bucket, u *big.Int) bool { return units.Cmp(b.free(u)) <= 0 })))
 	}
-	res.ResetAfter = m.until(u, r, func(b *bucket, u *big.Int) bool { return b.renewal(u).Sign() == 0 })
+	res.ResetAfter = 0
+	if renewal := m.until(u, r, func(b *bucket, u *big.Int) bool { return b.renewal(u).Sign() == 0 }); renewal.Sign() > 0 {
+		res.ResetAfter = duration(add(ahead, renewal))
+	}
 	return res
 }
 
-// until returns how long it takes from u until holds is true for the bucket that adopts the
-// rate r at that instant. It is true once the bucket is full.
-func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) time.Duration {
+// until returns how many nanoseconds it takes from u until holds is true for the bucket that
+// adopts the rate r at that instant. It is true once the bucket is full.
+func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) *big.Int {
 	slow := m.copy()
 	slow.slowDown(r)
 	early, late := num(0), slow.renewal(u)
@@ -121,7 +125,7 @@ func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *bi
 			early = add(middle, num(1))
 		}
 	}
-	return duration(late)
+	return late
 }
 
 // slowDown makes m drain at the speed of r since the last grant or change, if that is slower.

@@ -13,7 +13,8 @@ import (
 //
 // The models of this package remember what they have granted and when, and decide from that
 // alone. A request at an instant before the last granted request counts as made at the
-// instant of that request, and RetryAfter and ResetAfter include the time until then. A Model need not be safe for concurrent use.
+// instant of that request, and RetryAfter and ResetAfter include the time until then. A Model
+// need not be safe for concurrent use.
 type Model interface {
 	// Ask takes n units at the instant at, or none if they do not all fit. If n is 0 it
 	// only looks: it answers as for one unit, takes nothing, and leaves Remaining

@@ -110,8 +110,9 @@ func (rec record) ask(a ratelimit.Ask, now time.Time) ratelimit.Result {
 
 // until returns how long it takes until holds is true for the result of a, if a is not charged.
 func (rec record) until(a ratelimit.Ask, now time.Time, holds func(ratelimit.Result) bool) time.Duration {
+	var ahead time.Duration // nothing changes until the clock has reached rec.last
 	if now.Before(rec.last) {
-		now = rec.last
+		ahead, now = rec.last.Sub(now), rec.last
 	}
 	at := func(d time.Duration) bool { return holds(rec.under(a, now.Add(d)).ask(a, now.Add(d))) }
 	early, late := time.Duration(0), time.Duration(1)
@@ -125,7 +126,10 @@ func (rec record) until(a ratelimit.Ask, now time.Time, holds func(ratelimit.Res
 			early = middle + 1
 		}
 	}
-	return late
+	if late == 0 {
+		return 0
+	}
+	return later(late, ahead)
 }
 
 // under returns rec after a change to the rate of a.

@@ -217,13 +217,13 @@ var ratesMutants = []mutant{
 		by:  "^TestPropertiesOfMixedOverflowWithChanges$", why: "another rate may have become slower",
 	},
 	{
-		name: "a change of the rules drops states", file: "change.go",
+		name: "a change of the rules drops states", file: "ruleset.go",
 		old: "case keeps:",
 		new: "case keeps && l == nil:",
 		by:  "^TestPropertiesOfChanges$", why: "everybody would get the limit again",
 	},
 	{
-		name: "a rule that counts differently keeps states", file: "change.go",
+		name: "a rule that counts differently keeps states", file: "ruleset.go",
 		old: "keeps := old != nil && old.Key == r.Key &&",
 		new: "keeps := old != nil &&",
 		by:  "^TestPropertiesOfChanges$", why: "other keys have used nothing yet",
