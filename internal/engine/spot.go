@@ -104,7 +104,9 @@ func (v *Verdict) finish(at, from keytable.Instant, delay time.Duration, step fu
 		due = from.Add(v.RetryAfter)
 	}
 	gap := from.Since(at)
-	v.ResetAfter = time.Duration(min(uint64(v.ResetAfter)+min(gap, uint64(Never)), uint64(Never)))
+	if v.ResetAfter > 0 { // 0 stays: the key is as new already
+		v.ResetAfter = time.Duration(min(uint64(v.ResetAfter)+min(gap, uint64(Never)), uint64(Never)))
+	}
 	switch wait := due.Since(at); {
 	case v.RetryAfter == Never || due == keytable.End || wait >= uint64(Never):
 		v.RetryAfter = Never // no instant after the last one can be told apart
@@ -222,11 +224,12 @@ func (s *limiterShard[S, C]) step(h keytable.Hash, _ Wanted, now keytable.Instan
 	if state != nil {
 		return s.Algorithm.Step(state, s.Algorithm, now, n, do == Take)
 	}
-	state, now = shard.Owed(now)
-	v, delay = s.Algorithm.Step(state, s.Algorithm, now, n, false)
+	state, seen := shard.Owed(now)
+	v, delay = s.Algorithm.Step(state, s.Algorithm, seen, n, false)
 	if v.RetryAfter == 0 && do == Take {
-		v, delay = admit(shard, h, now, n)
+		v, delay = admit(shard, h, seen, n)
 	}
+	v.await(seen, now)
 	return v, delay
 }
 
