@@ -29,7 +29,7 @@ var rulesMutants = []mutant{
 	{
 		name: "decided, unlocked, charged", file: "internal/engine/settle.go",
 		old: "charge := order.Take && passes && !late",
-		new: "for i := range parts {\n\t\tif p := &parts[i]; p.Keys != nil {\n\t\t\tp.shard.finish(latest, keytable.Uncounted)\n\t\t}\n\t}\n\tt.Now()\n\tfor i := range parts {\n\t\tif p := &parts[i]; p.Keys != nil {\n\t\t\tp.shard, _ = p.Keys.lock(p.Hash, 0)\n\t\t}\n\t}\n\tcharge := order.Take && passes && !late",
+		new: "for i := range parts {\n\t\tif p := &parts[i]; p.Keys != nil {\n\t\t\tp.shard.finish(latest, keytable.Uncounted)\n\t\t}\n\t}\n\tt.Now()\n\tfor i := range parts {\n\t\tif p := &parts[i]; p.Keys != nil {\n\t\t\tp.shard, _, _ = p.Keys.lock(p.Hash, 0)\n\t\t}\n\t}\n\tcharge := order.Take && passes && !late",
 		by:  "^TestLinearizableRules$", why: "others see one rule charged and the other not",
 	},
 	{

@@ -116,7 +116,7 @@ func TestMarksSurviveSplits(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		for i := range 5000 {
+		for i := range 60_000 { // several splits of each shard
 			l.Allow(fmt.Sprint(i))
 		}
 		for i := range waiters {
@@ -148,6 +148,7 @@ func TestAWaitedForKeyKeepsItsSlot(t *testing.T) {
 		synctest.Wait()
 		clock.Advance(time.Second)
 		require.True(t, l.Allow("another").Allowed, "it shares the debt of those that have no slot")
+		require.False(t, l.Allow("a third").Allowed, "and so does this one")
 		synctest.Wait()
 		require.True(t, served(done), "the waiter is served when it is due")
 	})
