@@ -240,14 +240,13 @@ func (c *change) next() *ruleSet {
 // l.changing.
 func (c *change) commit(next *ruleSet) {
 	l := c.l
-	if len(c.commits) > 0 {
-		now := l.time.Now()
+	l.waiters.Change(func(now instant) {
 		for _, commit := range c.commits {
 			commit(now)
 		}
-	}
-	l.set.Store(next)
-	l.waiters.WakeAll()
+		l.set.Store(next)
+	}, nil)
+	l.asking.Wake()
 	c.rates.Keep()
 	for _, s := range c.swaps {
 		if s.new != nil {

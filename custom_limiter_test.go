@@ -386,7 +386,7 @@ func TestResetReachesCustomLimiters(t *testing.T) {
 }
 
 // TestWaitForACustomLimiter proves that a RateLimiter's Wait waits for a custom limiter,
-// and that failed attempts take and count nothing.
+// that a refusal takes nothing and is counted, and that asking again is not.
 func TestWaitForACustomLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner, err := ratelimit.NewFixedWindow(ratelimit.Rate{Requests: 1, Per: 10 * sec})
@@ -407,8 +407,8 @@ func TestWaitForACustomLimiter(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, res.Allowed)
 		require.Equal(t, wait, time.Since(began))
-		require.Equal(t, []ratelimit.RuleStats{{Rule: "custom", Allowed: 2}, {Rule: "ours", Allowed: 2, LiveKeys: 1},
-			{Rule: "shadow", Allowed: 2, LiveKeys: 1}, {Rule: "watch"}}, l.Stats(), "failed attempts are not counted")
+		require.Equal(t, []ratelimit.RuleStats{{Rule: "custom", Allowed: 2, Denied: 1}, {Rule: "ours", Allowed: 2, LiveKeys: 1},
+			{Rule: "shadow", Allowed: 2, LiveKeys: 1}, {Rule: "watch"}}, l.Stats(), "the refusal is counted once, and asking again is not")
 	})
 }
 

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
@@ -23,12 +21,15 @@ type decision struct {
 	order   engine.Order
 	watch   stopwatch // started if there is an observer
 
-	rules   []*activeRule // in the order of inLockOrder: a rule with a custom limiter comes last
-	named   []*activeRule // memory for rules, used unless they are those of a group
-	exempt  []*activeRule // rules for which the request is unlimited: they are not among rules
-	parts   []engine.Part // the answers of rules, one for each
-	origins []origin      // where the answers come from, one for each of rules
-	custom  int           // the index of the rule with a custom limiter, or -1
+	rules   []*activeRule   // in the order of inLockOrder: a rule with a custom limiter comes last
+	named   []*activeRule   // memory for rules, used unless they are those of a group
+	exempt  []*activeRule   // rules for which the request is unlimited: they are not among rules
+	kept    map[string]Rate // what Resolve has returned before, by rule; nil if it must be called
+	spots   []engine.Spot   // of the parts with keys in this process, while others wait for one of them
+	parts   []engine.Part   // the answers of rules, one for each
+	origins []origin        // where the answers come from, one for each of rules
+	binding int             // the index of the binding rule, or -1
+	custom  int             // the index of the rule with a custom limiter, or -1
 
 	engine.Outcome
 	failed error // why the store did not answer, or nil
@@ -51,8 +52,9 @@ func (d *decision) free() {
 	clear(d.named)
 	clear(d.exempt)
 	clear(d.parts)
+	clear(d.spots)
 	clear(d.origins)
-	*d = decision{named: d.named[:0], exempt: d.exempt[:0], parts: d.parts[:0], origins: d.origins[:0], sorted: d.sorted[:0]}
+	*d = decision{named: d.named[:0], exempt: d.exempt[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0], sorted: d.sorted[:0]}
 	decisions.Put(d)
 }
 
@@ -71,12 +73,24 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 		return unlimited, nil
 	}
 	l.time.Renew()
-	observed := d.order.Take && l.settings.observer != nil
-	if observed {
+	if d.order.Take && l.settings.observer != nil {
 		d.watch = startWatch(&l.time)
 	}
 	if err := d.prepare(set); err != nil {
 		return Result{}, err
+	}
+	return l.decide(ctx, d)
+}
+
+// decide decides d, which is prepared, and returns its answer.
+func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err error) {
+	if !d.order.AskAgain {
+		if _, denied := l.behindAsking(d); denied {
+			if d.order.Take {
+				d.countDenied()
+			}
+			return l.answered(ctx, d)
+		}
 	}
 	switch {
 	case len(d.rules) == 0:
@@ -84,21 +98,28 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	case l.settings.store != nil:
 		err = l.decideInStore(ctx, d)
 	default:
-		d.decideHere(&l.time)
+		for d.decideHere(&l.time); d.Queued && !l.behind(d); {
+			d.decideHere(&l.time)
+		}
 		err = d.askCustom(ctx)
 	}
 	if err != nil {
 		return Result{}, err
 	}
+	return l.answered(ctx, d)
+}
+
+// answered returns the answer of d, which is decided, and tells it to the observer.
+func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, err error) {
 	if d.order.Take && d.Passes && d.decided() {
 		for _, r := range d.exempt {
 			r.totals.allowed.Add(1)
 		}
 	}
-	binding := d.answer(&res)
+	d.binding = d.answer(&res)
 	err = d.problems()
-	if observed && d.decided() {
-		l.tell(ctx, &d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins, now: d.Now}, binding, &res, err, d.watch.elapsed(&l.time))
+	if d.order.Take && l.settings.observer != nil && d.decided() {
+		l.tell(ctx, &d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins, now: d.Now}, d.binding, &res, err, d.watch.elapsed(&l.time))
 	}
 	return res, err
 }
@@ -138,7 +159,7 @@ func (d *decision) prepare(set *ruleSet) error {
 	d.origins = slices.Grow(d.origins, n)[:n]
 	kept := 0
 	for i, r := range d.rules {
-		rate, resolved, exempt := r.resolved(&d.request)
+		rate, resolved, exempt := r.resolved(&d.request, d.kept)
 		if exempt {
 			if d.exempt = append(d.exempt, r); len(d.named) == 0 {
 				d.named = append(d.named, d.rules...) // the group's own list must not change
@@ -198,18 +219,6 @@ func (d *decision) decided() bool {
 	return !d.Late && (d.Passes || !d.order.AskAgain)
 }
 
-// count counts a decision of a store or a custom limiter.
-func (t *totals) count(shadow, allowed bool) {
-	switch {
-	case allowed:
-		t.allowed.Add(1)
-	case shadow:
-		t.shadowed.Add(1)
-	default:
-		t.denied.Add(1)
-	}
-}
-
 // answer writes the answer to the request to res. It returns the index of the binding rule,
 // or -1 if no rule enforces.
 func (d *decision) answer(res *Result) (binding int) {
@@ -224,49 +233,6 @@ func (d *decision) answer(res *Result) (binding int) {
 		}
 	}
 	return binding
-}
-
-// combine writes the answer to a request to res. parts are the answers of rules, one for
-// each. The answer is that of the binding rule, but Remaining is the smallest of all and
-// Delay the largest. It returns the index of the binding rule. If no rule enforces, that is
-// -1, and no limit applies.
-func combine(rules []*activeRule, parts []engine.Part, passes bool, res *Result) (binding int) {
-	binding = -1
-	left, delay := uint64(math.MaxUint64), time.Duration(0)
-	for i := range parts {
-		p := &parts[i]
-		if p.Shadow {
-			continue
-		}
-		if binding < 0 || binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
-			binding = i
-		}
-		// If no limit applies, Left is -1. As a uint64, that is the largest number.
-		left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)
-	}
-	if binding < 0 {
-		*res = unlimited
-		return binding
-	}
-	fill(res, &parts[binding].Verdict)
-	res.Allowed, res.Remaining, res.Rule = passes, int(int64(left)), rules[binding].resultName
-	if passes {
-		res.Delay = delay
-	}
-	return binding
-}
-
-// binds reports whether the rule of a binds rather than that of b. For a denied request, the
-// one with the longer RetryAfter binds; for a granted one, the one with fewer units left. Of
-// two that are equal in this, the earlier one binds.
-func binds(a, b *engine.Part, passes, earlier bool) bool {
-	switch {
-	case !passes && a.RetryAfter != b.RetryAfter:
-		return a.RetryAfter > b.RetryAfter
-	case passes && a.Left != b.Left:
-		return uint64(a.Left) < uint64(b.Left)
-	}
-	return earlier
 }
 
 // problems returns the error that comes with the answer, or nil: the store has failed, or a

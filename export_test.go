@@ -10,7 +10,7 @@ import (
 func (k *keyed[S, C]) Waiting() (n int) { return k.waiters.Len() }
 
 // InLine returns how many calls of Wait stand in line, for whatever rules and keys.
-func (l *RateLimiter) InLine() (n int) { return l.waiters.Len() }
+func (l *RateLimiter) InLine() (n int) { return l.waiters.Len() + l.asking.Len() }
 
 // Alarms returns how many alarms the clock has yet to ring.
 func (c *FakeClock) Alarms() int {

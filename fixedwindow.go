@@ -116,6 +116,12 @@ func (c *fixedWindowConfig) Fills(*fixedWindowConfig) bool { return false }
 // Slower reports false: within a window, no count drains.
 func (c *fixedWindowConfig) Slower(*fixedWindowConfig) bool { return false }
 
+// Reached returns the instant that the clock of s stands at.
+func (c *fixedWindowConfig) Reached(s *fixedWindowState) instant { return s.last }
+
+// Clone returns a copy of s.
+func (c *fixedWindowConfig) Clone(s *fixedWindowState) fixedWindowState { return *s }
+
 // Charged returns the instant at which s was charged last.
 func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant { return s.last }
 

@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable"},
 	"internal/exact":      {"internal/keytable"},
-	"internal/waitline":   {"internal/keytable"},
+	"internal/waitline":   {"internal/engine", "internal/keytable"},
 	"internal/breaker":    {"internal/keytable"},
 	"internal/keytable":   {},
 	"internal/keyspec":    {},

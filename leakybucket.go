@@ -127,6 +127,12 @@ func (c *leakyBucketConfig) Slower(than *leakyBucketConfig) bool {
 	return c.Bucket.Slower(&than.Bucket)
 }
 
+// Reached returns the instant that the clock of s stands at.
+func (c *leakyBucketConfig) Reached(s *leakyBucketState) instant { return s.last }
+
+// Clone returns a copy of s.
+func (c *leakyBucketConfig) Clone(s *leakyBucketState) leakyBucketState { return *s }
+
 // Charged returns the instant at which s was charged last.
 func (c *leakyBucketConfig) Charged(s *leakyBucketState) instant { return s.last }
 

@@ -60,6 +60,7 @@ func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Ra
 	}
 	t.OnRestart(k.restart)
 	k.engine.Init(t, config, set.maxKeys)
+	k.waiters.Init(k.engine.Time(), set.maxWaiters, nil)
 	return nil
 }
 
@@ -68,9 +69,8 @@ func (k *keyed[S, C]) restart() {
 	k.changing.Lock()
 	defer k.changing.Unlock()
 	if config, err := k.configure(*k.rate.Load(), k.engine.Time().Start()); err == nil {
-		k.engine.Restart(config)
+		k.waiters.Restart(func() { k.engine.Restart(config) })
 	}
-	k.waiters.WakeAll()
 }
 
 // Take takes n units for key if the key has that many left; otherwise it takes none. A
@@ -97,8 +97,8 @@ func (k *keyed[S, C]) Peek(key string) (res Result) {
 	return
 }
 
-// Reset forgets what key has used: the key is as if it had never been used. The first caller
-// of Wait for key, if there is one, tries again. If the [Store] cannot be reached, the error
+// Reset forgets what key has used: the key is as if it had never been used. The callers of
+// Wait for key are then served as if they came now, in the same order. If the [Store] cannot be reached, the error
 // matches [ErrStore].
 //
 // A key that was never used can be reset. But if the limiter has no room for its state, and
@@ -111,16 +111,19 @@ func (k *keyed[S, C]) Reset(key string) error {
 	if !k.engine.Ready() {
 		return errZeroLimiter
 	}
+	k.engine.Time().Renew()
 	h := keytable.HashOf(key)
-	if !k.engine.Reset(h) {
+	done := false
+	k.waiters.Change(func(instant) { done = k.engine.Reset(h) }, func(w *waitline.Waiter) bool { return w.Set == h })
+	if !done {
 		return errOverflown
 	}
-	k.waiters.Wake(h)
 	return nil
 }
 
 // SetRate changes the limit of all keys to r. It takes effect for all of them at one instant
-// between call and return, and the callers of Wait try again. If r is invalid, SetRate
+// between call and return. The callers of Wait are then served as if they came now, in the same
+// order: one whose units would come too late, or never, is refused at once. If r is invalid, SetRate
 // returns an error that matches [ErrInvalidConfig] and changes nothing.
 //
 // Every key keeps what it has used. If a bucket gets a larger burst, its key has no more
@@ -146,11 +149,8 @@ func (k *keyed[S, C]) SetRate(r Rate) error {
 		}
 		return err
 	}
-	changed := k.engine.SetConfig(config)
+	k.waiters.Change(func(now instant) { k.engine.SetConfig(config, now) }, nil)
 	k.rate.Store(&r)
-	if changed {
-		k.waiters.WakeAll()
-	}
 	return nil
 }
 
@@ -196,9 +196,25 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 		k.decideSolo(key, int(n), charge, res)
 		return
 	}
-	var v engine.Verdict
-	v, res.Delay = k.engine.Decide(key, n, charge)
+	v, delay, queued := k.engine.Decide(key, n, charge)
+	if queued {
+		v, delay = k.decideBehind(key, n, charge)
+	}
+	res.Delay = delay
 	fill(res, &v)
+}
+
+// decideBehind is decide for a key that others wait for: they are served before.
+func (k *keyed[S, C]) decideBehind(key string, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+	h := keytable.HashOf(key)
+	spots := [1]engine.Spot{{Keys: &k.engine, Hash: h}}
+	for queued := true; queued; {
+		if _, denied := k.waiters.Deny(h, spots[:], n, charge); denied {
+			return spots[0].Verdict, 0
+		}
+		v, delay, queued = k.engine.Decide(key, n, charge) // they have gone since
+	}
+	return v, delay
 }
 
 // decideSolo is decide for a limiter that has a solo, and for the zero value, which denies

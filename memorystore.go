@@ -35,7 +35,7 @@ type stateName struct {
 // which matches [ErrInvalidConfig].
 func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	set, err := newSettings(opts)
-	if set.store != nil || set.name != "" || set.observer != nil || set.observeRequests || set.factory != nil || set.policy != FailLocal(1) {
+	if set.store != nil || set.name != "" || set.observer != nil || set.observeRequests || set.factory != nil || set.maxWaiters != defaultMaxWaiters || set.policy != FailLocal(1) {
 		err = errors.Join(err, &ConfigError{"options", "others", "must be WithClock or WithMaxKeys"})
 	}
 	if err != nil {

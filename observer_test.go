@@ -134,7 +134,13 @@ func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
 	defer cancel()
 	_, err = l.Wait(ctx, req)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Empty(t, seen.told(t), "a Wait that fails")
+	refused := seen.told(t)
+	require.NotEmpty(t, refused)
+	require.False(t, refused[0].Result.Allowed, "what Wait refuses is denied, and seen once")
+	require.Equal(t, checked(l.Peek(t.Context(), req)).RetryAfter, refused[0].Result.RetryAfter)
+	w := startRuleWait(t.Context(), l, req)
+	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
+	_ = w
 }
 
 // TestObserverSeesWhomItWasAbout proves that an observer sees the Request only if

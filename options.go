@@ -21,6 +21,7 @@ type Option func(*settings)
 type settings struct {
 	clock           Clock // nil for the machine's monotonic clock
 	maxKeys         int
+	maxWaiters      int
 	store           Store // nil for state in this process
 	name            string
 	policy          FailurePolicy // not the zero value once the defaults are filled in
@@ -33,7 +34,10 @@ type settings struct {
 	problems []error
 }
 
-const defaultMaxKeys = 1 << 20
+const (
+	defaultMaxKeys    = 1 << 20
+	defaultMaxWaiters = 1 << 16
+)
 
 // WithClock makes a limiter read the time from c instead of the machine's monotonic clock.
 // A test passes a [FakeClock]. A limiter with a [Store] decides by the store's clock.
@@ -60,6 +64,23 @@ func WithMaxKeys(n int) Option {
 			return
 		}
 		s.maxKeys = n
+	}
+}
+
+// WithMaxWaiters lets at most n callers of Wait wait in line at the same time; in a
+// [RateLimiter], n is for all rules together. One more is refused at once, with
+// [ErrTooManyWaiters]. n is at least 1, and without this option 65,536. A caller that only
+// waits for the Delay of a [LeakyBucket] does not count.
+//
+// A caller that waits costs about 5 KB, nearly all of it for its goroutine: 65,536 of them
+// take 320 MB.
+func WithMaxWaiters(n int) Option {
+	return func(s *settings) {
+		if n < 1 {
+			s.problems = append(s.problems, &ConfigError{"maxWaiters", n, "must be at least 1"})
+			return
+		}
+		s.maxWaiters = n
 	}
 }
 
@@ -196,6 +217,7 @@ func (s settings) with(opts []Option) settings {
 // withDefaults returns s with its defaults filled in, and everything that is wrong, joined.
 func (s settings) withDefaults() (settings, error) {
 	s.maxKeys = cmp.Or(s.maxKeys, defaultMaxKeys)
+	s.maxWaiters = cmp.Or(s.maxWaiters, defaultMaxWaiters)
 	s.policy = s.policy.or(FailLocal(1))
 	return s, errors.Join(s.problems...)
 }
@@ -209,6 +231,7 @@ func (s *settings) conflicts(own *settings) (problems []error) {
 	}{
 		{"clock", s.clock, own.clock},
 		{"maxKeys", s.maxKeys, own.maxKeys},
+		{"maxWaiters", s.maxWaiters, own.maxWaiters},
 		{"store", s.store, own.store},
 		{"name", s.name, own.name},
 		{"failurePolicy", s.policy, own.policy},

@@ -35,6 +35,7 @@ type RateLimiter struct {
 	partitioned interface{ Part(a Ask) int } // the store, or nil if that has no Part
 	breakers    *breaker.Set                 // nil without a store
 	waiters     waitline.Lines
+	asking      waitline.Asks // who waits for a store or a custom limiter
 
 	changing   sync.Mutex // held while the rules change
 	lastSerial uint64     // the highest serial of a rule so far; guarded by changing
@@ -71,6 +72,7 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
 	l.time.OnRestart(l.restart)
 	l.setStore(set.store)
+	l.waiters.Init(&l.time, set.maxWaiters, l.matchAgain)
 	if err != nil {
 		return nil, errors.Join(err, newRuleCheck(&set).all(rules, defaultRule))
 	}
@@ -85,12 +87,14 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 func (l *RateLimiter) restart() {
 	l.changing.Lock()
 	defer l.changing.Unlock()
-	for _, r := range l.set.Load().rules {
-		if r.local != nil {
-			r.local.Restart()
+	l.waiters.Restart(func() {
+		for _, r := range l.set.Load().rules {
+			if r.local != nil {
+				r.local.Restart()
+			}
 		}
-	}
-	l.waiters.WakeAll()
+	})
+	l.asking.Wake()
 }
 
 // Allow takes one unit from each rule for a request of clientID for endpoint, if every one
@@ -299,7 +303,9 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 			}
 			done = true
 		case r.keys != nil:
-			if !r.keys.Reset(r.key.hash(req), want) {
+			h := r.key.hash(req)
+			l.waiters.Change(func(instant) { done = r.keys.Reset(h, want) }, func(w *waitline.Waiter) bool { return w.Touches(r.keys, h) })
+			if !done {
 				problems = append(problems, fmt.Errorf("rule %q: %w", r.Name, errOverflown))
 			}
 			done = true
@@ -316,6 +322,6 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	if !done {
 		problems = append(problems, fmt.Errorf("%w: the limiter has no method Reset", ErrNotReset))
 	}
-	l.waiters.WakeAll()
+	l.asking.Wake()
 	return errors.Join(problems...)
 }

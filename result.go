@@ -86,3 +86,46 @@ func fill(res *Result, v *engine.Verdict) {
 	res.RetryAfter = v.RetryAfter
 	res.ResetAfter = v.ResetAfter
 }
+
+// combine writes the answer to a request to res. parts are the answers of rules, one for
+// each. The answer is that of the binding rule, but Remaining is the smallest of all and
+// Delay the largest. It returns the index of the binding rule. If no rule enforces, that is
+// -1, and no limit applies.
+func combine(rules []*activeRule, parts []engine.Part, passes bool, res *Result) (binding int) {
+	binding = -1
+	left, delay := uint64(math.MaxUint64), time.Duration(0)
+	for i := range parts {
+		p := &parts[i]
+		if p.Shadow {
+			continue
+		}
+		if binding < 0 || binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
+			binding = i
+		}
+		// If no limit applies, Left is -1. As a uint64, that is the largest number.
+		left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)
+	}
+	if binding < 0 {
+		*res = unlimited
+		return binding
+	}
+	fill(res, &parts[binding].Verdict)
+	res.Allowed, res.Remaining, res.Rule = passes, int(int64(left)), rules[binding].resultName
+	if passes {
+		res.Delay = delay
+	}
+	return binding
+}
+
+// binds reports whether the rule of a binds rather than that of b. For a denied request, the
+// one with the longer RetryAfter binds; for a granted one, the one with fewer units left. Of
+// two that are equal in this, the earlier one binds.
+func binds(a, b *engine.Part, passes, earlier bool) bool {
+	switch {
+	case !passes && a.RetryAfter != b.RetryAfter:
+		return a.RetryAfter > b.RetryAfter
+	case passes && a.Left != b.Left:
+		return uint64(a.Left) < uint64(b.Left)
+	}
+	return earlier
+}

@@ -38,6 +38,18 @@ type totals struct {
 	degraded, errors          atomic.Uint64
 }
 
+// count counts a decision of a store or a custom limiter.
+func (t *totals) count(shadow, allowed bool) {
+	switch {
+	case allowed:
+		t.allowed.Add(1)
+	case shadow:
+		t.shadowed.Add(1)
+	default:
+		t.denied.Add(1)
+	}
+}
+
 // enforces reports whether the rule denies.
 func (r *activeRule) enforces() bool { return r.Mode != ModeShadow }
 
@@ -57,12 +69,18 @@ func (r *activeRule) rates() engine.Rates {
 }
 
 // resolved returns the rate that Resolve returns for req, and whether there is one. exempt is
-// true if the rule does not limit req. It calls Resolve once.
-func (r *activeRule) resolved(req *Request) (rate Rate, ok, exempt bool) {
-	if r.Resolve != nil {
-		if rate, ok = r.Resolve(*req); ok {
-			return rate, true, rate == unlimitedRate
-		}
+// true if the rule does not limit req. kept are the rates that Resolve has returned for req before,
+// by rule; it is called, once, if kept is nil.
+func (r *activeRule) resolved(req *Request, kept map[string]Rate) (rate Rate, ok, exempt bool) {
+	switch {
+	case r.Resolve == nil:
+	case kept != nil:
+		rate, ok = kept[r.Name]
+	default:
+		rate, ok = r.Resolve(*req)
+	}
+	if ok {
+		return rate, true, rate == unlimitedRate
 	}
 	return rate, false, r.exempts && r.Tiers[req.Tier] == unlimitedRate
 }

@@ -94,6 +94,12 @@ func (c *cooldownConfig) Resize(*cooldownState, *cooldownConfig) {}
 // Slower reports whether a key has to wait for longer under c than under than.
 func (c *cooldownConfig) Slower(than *cooldownConfig) bool { return c.gap > than.gap }
 
+// Reached returns the instant that the clock of s stands at.
+func (c *cooldownConfig) Reached(s *cooldownState) instant { return s.last }
+
+// Clone returns a copy of s.
+func (c *cooldownConfig) Clone(s *cooldownState) cooldownState { return *s }
+
 // Fills reports false.
 func (c *cooldownConfig) Fills(*cooldownConfig) bool { return false }
 

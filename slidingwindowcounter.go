@@ -148,6 +148,12 @@ func (c *slidingCounterConfig) Fills(*slidingCounterConfig) bool { return false 
 // Slower reports false: at any rate with this Per, a count fades alike.
 func (c *slidingCounterConfig) Slower(*slidingCounterConfig) bool { return false }
 
+// Reached returns the instant that the clock of s stands at.
+func (c *slidingCounterConfig) Reached(s *slidingCounterState) instant { return s.last }
+
+// Clone returns a copy of s.
+func (c *slidingCounterConfig) Clone(s *slidingCounterState) slidingCounterState { return *s }
+
 // Charged returns the instant at which s was charged last.
 func (c *slidingCounterConfig) Charged(s *slidingCounterState) instant { return s.last }
 

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"errors"
+	"slices"
 	"sort"
 	"time"
 
@@ -199,6 +200,16 @@ func (c *slidingLogConfig) Fills(*slidingLogConfig) bool { return false }
 
 // Slower reports false: at any rate with this per, entries leave at the same instants.
 func (c *slidingLogConfig) Slower(*slidingLogConfig) bool { return false }
+
+// Reached returns the instant that the clock of s stands at.
+func (c *slidingLogConfig) Reached(s *slidingLogState) instant { return s.clock }
+
+// Clone returns a copy of s with a ring of its own.
+func (c *slidingLogConfig) Clone(s *slidingLogState) slidingLogState {
+	clone := *s
+	clone.ring = slices.Clone(s.ring)
+	return clone
+}
 
 // Charged returns the instant at which s was charged last.
 func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.last }

@@ -118,6 +118,12 @@ func (c *tokenBucketConfig) Slower(than *tokenBucketConfig) bool {
 	return c.Bucket.Slower(&than.Bucket)
 }
 
+// Reached returns the instant that the clock of s stands at.
+func (c *tokenBucketConfig) Reached(s *tokenBucketState) instant { return s.last }
+
+// Clone returns a copy of s.
+func (c *tokenBucketConfig) Clone(s *tokenBucketState) tokenBucketState { return *s }
+
 // Charged returns the instant at which s was charged last.
 func (c *tokenBucketConfig) Charged(s *tokenBucketState) instant { return s.last }
 

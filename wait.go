@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -63,7 +62,7 @@ func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 // Wait of a [LeakyBucket] returns only after the request's Delay. If the Delay would end
 // after the deadline of ctx, it fails at once and takes nothing. But if ctx is cancelled
 // during the Delay, the units stay taken.
-func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (Result, error) {
+func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, err error) {
 	if k.solo != nil {
 		return k.solo.wait(ctx, key, n)
 	}
@@ -74,14 +73,15 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (Result, erro
 		return k.Peek(key), nil
 	}
 	h := keytable.HashOf(key)
-	return waitInLine(ctx, k.engine.Time(), &k.waiters, h, func(_ context.Context, turn bool, patience time.Duration) try {
-		c := k.engine.Claim(h, int64(n), turn, patience)
-		t := try{now: c.Now}
-		fill(&t.res, &c.Verdict)
-		t.res.Delay = c.Delay
-		t.finish(c.Taken, c.DelayThen, patience)
-		return t
-	})
+	spots := [1]engine.Spot{{Keys: &k.engine, Hash: h}}
+	w := waitline.Waiter{Set: h, Spots: spots[:], N: int64(n), Counted: true}
+	if err = await(ctx, &k.waiters, &w); err == nil {
+		err = hold(ctx, k.engine.Time(), w.At, spots[0].Delay)
+	}
+	if err == nil || w.Refused != nil {
+		fill(&res, &spots[0].Verdict)
+	}
+	return res, err
 }
 
 // Wait waits until every rule for req has req.Cost units left, takes them from each, and
@@ -89,131 +89,65 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (Result, erro
 // in which they came. The function [Wait] says when it fails, and [RateLimiter.Check] says
 // which further errors there are.
 //
+// A request stops others only at the key that it lacks longest: while it waits for the budget
+// of its own client, it does not hold up others at a budget that all share. If a rule has a
+// [Store] or a custom [Limiter] decide, the first request in a line is decided again after
+// each RetryAfter, and those behind it wait for that.
+//
+// If the rules change, the requests that wait are matched with the new ones, in the order in
+// which they came. [Rule.Resolve] is not called again.
+//
 // If the Result has a Delay, which a rule with [AlgorithmLeakyBucket] sets, Wait returns
 // only after it, as Wait of a [LeakyBucket] does.
 func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
-	if l.set.Load() == nil || req.Cost < 0 || ctx != nil && ctx.Err() != nil {
-		return l.check(ctx, &req, true)
+	w := ruleWait{limiter: l, req: &req}
+	if w.ctx = ctx; ctx == nil {
+		w.ctx = context.Background()
 	}
-	h, err := l.lineOf(&req)
-	if err != nil {
-		return Result{}, err
-	}
-	return waitInLine(ctx, &l.time, &l.waiters, h, func(ctx context.Context, turn bool, patience time.Duration) try {
-		d := newDecision(&req, turn)
-		defer d.free()
-		d.order.Within, d.order.AskAgain = max(patience, 0), true
-		var t try
-		t.res, t.err = l.run(ctx, d)
-		t.now = d.Now
-		t.finish(turn && !d.Late, d.DelayThen, patience)
-		return t
-	})
-}
-
-// lineOf returns the hash of the line that req waits in: requests that take from the same
-// keys of the same rules share a line.
-func (l *RateLimiter) lineOf(req *Request) (keytable.Hash, error) {
-	d := newDecision(req, false)
-	defer d.free()
-	h := globalHash
-	if err := d.prepare(l.set.Load()); err != nil {
-		return h, err
-	}
-	for i, r := range d.rules {
-		h = h.With(r.serial, d.parts[i].Hash)
-	}
-	return h, nil
-}
-
-// A try is one attempt of a waiter to take its units.
-type try struct {
-	res  Result
-	err  error
-	now  instant       // the reading of the clock that decided
-	wait time.Duration // of a failed try: the time until the units are there and their Delay is over
-}
-
-// finish sets the wait of t, whose Result is that of the decision, and turns a Result whose
-// units were not taken into a denial. delayThen is the Delay that a denied request would
-// have when it is granted. patience is how long the waiter may wait.
-func (t *try) finish(taken bool, delayThen, patience time.Duration) {
-	switch res := &t.res; {
-	case t.err != nil && *res == (Result{}): // nothing was decided
-	case !res.Allowed:
-		if t.now == keytable.End {
-			res.RetryAfter = Never // the clock is at its last instant: no wait ends
+	for {
+		w.version = l.waiters.Version() // before the rules are read
+		if w.set = l.set.Load(); w.set == nil || req.Cost < 0 || w.ctx.Err() != nil {
+			return l.check(w.ctx, &req, true)
 		}
-		if t.wait = Never; res.RetryAfter <= Never-delayThen {
-			t.wait = res.RetryAfter + delayThen
+		if res, err := w.wait(); err != waitline.ErrChanged {
+			return res, err
 		}
-	case !taken:
-		// The Delay is too long now. It becomes shorter with time.
-		t.wait = res.Delay
-		res.Allowed, res.RetryAfter, res.Delay = false, max(res.Delay-max(patience, 0), 1), 0
 	}
 }
 
-// waitInLine joins the line for h and calls attempt, each time that it may help, until an
-// attempt takes the units or it is known that none can. Then it waits for the Delay. attempt
-// may take the units only if turn is set, which means that nobody in the line is ahead, and
-// only if their Delay is at most patience.
-func waitInLine(ctx context.Context, t *engine.Timeline, lines *waitline.Lines, h keytable.Hash,
-	attempt func(ctx context.Context, turn bool, patience time.Duration) try) (Result, error) {
+// await waits in line as w, and returns the error for a refusal or that of ctx.
+func await(ctx context.Context, lines *waitline.Lines, w *waitline.Waiter) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	res, now, err := queue(ctx, t, lines, h, attempt)
-	if res.Delay == 0 {
-		return res, err
+	if err := lines.Wait(ctx, w); err != nil {
+		return err
 	}
-	if err := t.Sleep(ctx, now, res.Delay, nil); err != nil {
-		return Result{}, err
+	switch w.Refused {
+	case waitline.ErrNever:
+		return ErrExceedsLimit
+	case waitline.ErrLate:
+		return errTooLate(w.Wait)
+	case waitline.ErrFull:
+		return ErrTooManyWaiters
 	}
-	res.Delay = 0
-	return res, err
+	return w.Refused
 }
 
-// queue is waitInLine up to the Delay. Beside the answer, it returns the reading of the clock
-// at which the units were taken.
-func queue(ctx context.Context, t *engine.Timeline, lines *waitline.Lines, h keytable.Hash,
-	attempt func(ctx context.Context, turn bool, patience time.Duration) try) (Result, instant, error) {
-	w := lines.Join(h)
-	defer lines.Leave(w)
-	for {
-		if err := ctx.Err(); err != nil {
-			return Result{}, 0, err
-		}
-		turn, ahead := lines.Place(w)
-		patience := t.Patience(ctx)
-		a := attempt(ctx, turn, patience)
-		if undecided := a.err != nil && a.res == (Result{}); undecided || turn && a.res.Allowed {
-			return a.res, a.now, a.err
-		}
-		// This request is not served before the first one in the line.
-		if ahead > a.now {
-			a.wait = max(a.wait, time.Duration(min(ahead.Since(a.now), math.MaxInt64)))
-			a.res.RetryAfter = max(a.res.RetryAfter, a.wait)
-		}
-		if refusal := waitError(a.res, a.wait, patience); refusal != nil {
-			if a.err != nil { // the failure policy has denied the request
-				refusal = errors.Join(refusal, a.err)
-			}
-			a.res.Delay = 0
-			return a.res, 0, refusal
-		}
-		if !turn {
-			select {
-			case <-w.Wakes():
-			case <-ctx.Done():
-			}
-			continue
-		}
-		lines.Expect(w, a.now.Add(a.wait))
-		if err := t.Sleep(ctx, a.now, a.res.RetryAfter, w.Wakes()); err != nil {
-			return Result{}, 0, err
-		}
+// hold waits until delay has passed since the instant at. It returns the error of ctx if ctx
+// ends first.
+func hold(ctx context.Context, t *engine.Timeline, at instant, delay time.Duration) error {
+	if delay == 0 {
+		return nil
 	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	now, end := t.Now(), at.Add(delay)
+	if now >= end {
+		return nil
+	}
+	return t.Sleep(ctx, now, time.Duration(end.Since(now)), nil)
 }
 
 // waitError returns the error for a request that cannot be granted within patience, or nil.
@@ -222,8 +156,13 @@ func waitError(res Result, wait, patience time.Duration) error {
 	switch {
 	case res.RetryAfter == Never:
 		return ErrExceedsLimit
-	case wait > patience:
-		return fmt.Errorf("ratelimit: a wait of %v outlasts the deadline: %w", wait, context.DeadlineExceeded)
+	case wait >= patience:
+		return errTooLate(wait)
 	}
 	return nil
+}
+
+// errTooLate is the error for a wait that does not end before the deadline.
+func errTooLate(wait time.Duration) error {
+	return fmt.Errorf("ratelimit: a wait of %v outlasts the deadline: %w", wait, context.DeadlineExceeded)
 }

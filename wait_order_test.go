@@ -118,7 +118,7 @@ func TestALateJoinerWaitsBehindTheOthers(t *testing.T) {
 			l := a.start(t, ratelimit.PerMinute(4), ratelimit.WithClock(clock))
 			spend(t, l, "key", 3)
 			q := line(t, l, "key", 4, 1)
-			require.Equal(t, 1, l.Peek("key").Remaining)
+			require.Equal(t, 0, l.Peek("key").Remaining, "a look comes behind both")
 			require.Zero(t, q.served(t), "the second wants no more than the unit that is left, but is not first")
 			q.giveUp(t, 0)
 			if a.name == "leaky bucket" {
@@ -136,9 +136,9 @@ func TestAFollowerThatCanNotBeServedInTimeFailsAtOnce(t *testing.T) {
 	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerMinute(4), opts...)
 		spend(t, l, "key", 3)
-		q := line(t, l, "key", 4)
 		head := take(t, l, "key", 4)
 		require.False(t, head.Allowed)
+		q := line(t, l, "key", 4)
 
 		started := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), head.RetryAfter-1)
@@ -149,7 +149,7 @@ func TestAFollowerThatCanNotBeServedInTimeFailsAtOnce(t *testing.T) {
 		assert.GreaterOrEqual(t, res.RetryAfter, head.RetryAfter, "a retry makes sense only when the first waiter has been served")
 		assert.Equal(t, started, time.Now(), "Wait fails at once")
 		assert.Equal(t, 1, waiting(l), "the first goes on waiting")
-		assert.Equal(t, 1, l.Peek("key").Remaining, "nothing is taken")
+		assert.Equal(t, res, l.Peek("key"), "nothing is taken, and a look is answered as the Wait was")
 
 		_, err = l.Wait(t.Context(), "key", 5)
 		assert.ErrorIs(t, err, ratelimit.ErrExceedsLimit, "a count above the limit does not join the line")
@@ -228,27 +228,28 @@ type byHand struct {
 
 func (c *byHand) After(time.Duration) <-chan time.Time { return c.rings }
 
-// TestAnAllowInBetweenTakesWhatItFinds proves that Allow may take a unit before the first
-// waiter hears of it, and that the waiter keeps its place.
-func TestAnAllowInBetweenTakesWhatItFinds(t *testing.T) {
+// TestAnAllowInBetweenServesTheFirst proves that an Allow that comes before the first waiter
+// hears of its unit does not take it, but serves the waiter.
+func TestAnAllowInBetweenServesTheFirst(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		synctest.Test(t, func(t *testing.T) {
 			clock := &byHand{ratelimit.NewFakeClock(epoch), make(chan time.Time)}
 			l := a.start(t, ratelimit.PerMinute(1), ratelimit.WithClock(clock))
 			spend(t, l, "key", 1)
+			due := l.Peek("key").RetryAfter
 			q := line(t, l, "key", 1, 1)
-			for range 3 {
-				clock.Advance(l.Peek("key").RetryAfter)
-				spend(t, l, "key", 1) // before the first waiter hears of it
-				clock.rings <- clock.Now()
-				require.Zero(t, q.served(t), "the first waiter has to go on waiting")
-				require.Equal(t, 2, waiting(l))
+			clock.Advance(due)
+			denied(t, l, "key") // before the first waiter hears of it
+			if a.name != "leaky bucket" {
+				require.Equal(t, 1, q.served(t), "the unit is that of the first, which needs no alarm")
 			}
-			for i := range 2 {
-				clock.Advance(l.Peek("key").RetryAfter)
-				clock.rings <- clock.Now()
-				require.Equal(t, i+1, q.served(t), "the waiters are served in their order")
-			}
+			require.Equal(t, 1, waiting(l))
+			clock.Advance(l.Peek("key").RetryAfter)
+			spend(t, l, "key", 1) // RetryAfter counts the second
+			require.Zero(t, waiting(l), "both have been charged before")
+			clock.Advance(time.Hour)
+			close(clock.rings)
+			require.Equal(t, 2, q.served(t))
 		})
 	})
 }
@@ -364,4 +365,117 @@ func TestAFollowerDoesNotBelieveAnOldGrant(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestWhoIsTooLateIsToldAtOnce has a hundred callers with ten seconds of patience wait for one
+// unit a second: ten are served, and ninety are refused at once.
+func TestWhoIsTooLateIsToldAtOnce(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		rule := ratelimit.Rule{Name: "one", Endpoint: "/e", Algorithm: algorithmNamed[a.name], Rate: ratelimit.PerSecond(1)}
+		for _, row := range []struct {
+			name string
+			wait func(t *testing.T) func(ctx context.Context) (ratelimit.Result, error)
+		}{
+			{"limiter", func(t *testing.T) func(ctx context.Context) (ratelimit.Result, error) {
+				l := a.start(t, ratelimit.PerSecond(1))
+				return func(ctx context.Context) (ratelimit.Result, error) { return l.Wait(ctx, "key", 1) }
+			}},
+			{"rule", func(t *testing.T) func(ctx context.Context) (ratelimit.Result, error) {
+				l := newRules(t, []ratelimit.Rule{rule}, nil)
+				return func(ctx context.Context) (ratelimit.Result, error) {
+					return l.Wait(ctx, ratelimit.Request{Client: "key", Endpoint: "/e"})
+				}
+			}},
+			{"MemoryStore", func(t *testing.T) func(ctx context.Context) (ratelimit.Result, error) {
+				store, err := ratelimit.NewMemoryStore()
+				require.NoError(t, err)
+				l := newRules(t, []ratelimit.Rule{rule}, nil, ratelimit.WithStore(store), ratelimit.WithName("n"))
+				return func(ctx context.Context) (ratelimit.Result, error) {
+					return l.Wait(ctx, ratelimit.Request{Client: "key", Endpoint: "/e"})
+				}
+			}},
+		} {
+			t.Run(row.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					wait := row.wait(t)
+					ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
+					defer cancel()
+					began := time.Now()
+					var served, refused atomic.Int64
+					for range 100 {
+						go func() {
+							switch res, err := wait(ctx); {
+							case err == nil:
+								served.Add(1)
+							case time.Since(began) == 0 && !res.Allowed:
+								assert.ErrorIs(t, err, context.DeadlineExceeded)
+								refused.Add(1)
+							}
+						}()
+						synctest.Wait()
+					}
+					pass(10*sec - 1)
+					synctest.Wait()
+					want := int64(10)
+					if a.name == "sliding window counter" {
+						want = 5 // by its own count: a unit counts for two windows
+					}
+					require.Equal(t, want, served.Load())
+					require.Equal(t, 100-want, refused.Load())
+				})
+			})
+		}
+	})
+}
+
+// algorithmNamed are the names that rules know the algorithms by.
+var algorithmNamed = map[string]ratelimit.Algorithm{
+	"token bucket": ratelimit.AlgorithmTokenBucket, "fixed window": ratelimit.AlgorithmFixedWindow,
+	"sliding window log": ratelimit.AlgorithmSlidingWindowLog, "sliding window counter": ratelimit.AlgorithmSlidingWindowCounter,
+	"leaky bucket": ratelimit.AlgorithmLeakyBucket,
+}
+
+// TestAWaitForTwoIsServedBesideAllow has somebody ask Allow ten times a second, at ten a second:
+// the waiter for two gets its units after 200 ms, and so does everybody who comes behind it.
+func TestAWaitForTwoIsServedBesideAllow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := algorithms[0].start(t, ratelimit.PerSecond(10).WithBurst(2))
+		require.True(t, take(t, l, "key", 2).Allowed)
+		w := startWait(t.Context(), l, "key", 2)
+		synctest.Wait()
+		pass(100 * ms)
+		denied(t, l, "key")
+		require.False(t, w.over())
+		pass(100 * ms)
+		synctest.Wait()
+		require.True(t, w.over(), "served at 200 ms")
+		denied(t, l, "key")
+		pass(100 * ms)
+		spend(t, l, "key", 1)
+	})
+}
+
+// TestOneMoreThanMayWait proves that WithMaxWaiters limits how many wait, and that one more is
+// refused at once with the denial.
+func TestOneMoreThanMayWait(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		synctest.Test(t, func(t *testing.T) {
+			l := a.start(t, ratelimit.PerMinute(1), ratelimit.WithMaxWaiters(2))
+			spend(t, l, "key", 1)
+			spend(t, l, "other", 1)
+			q, other := line(t, l, "key", 1), line(t, l, "other", 1)
+			look := l.Peek("key")
+			res, err := l.Wait(t.Context(), "key", 1)
+			require.ErrorIs(t, err, ratelimit.ErrTooManyWaiters)
+			require.Equal(t, look, res, "it is answered as a look is")
+			q.giveUp(t, 0)
+			q = line(t, l, "key", 1)
+			require.Equal(t, 2, waiting(l), "there is room for one again")
+			q.giveUp(t, 0)
+			other.giveUp(t, 0)
+		})
+	})
+	_, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1), ratelimit.WithMaxWaiters(0))
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.ErrorContains(t, err, "maxWaiters")
 }

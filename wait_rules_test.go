@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -116,7 +117,7 @@ func TestRuleWaitersForOtherKeysAreNotHeldUp(t *testing.T) {
 }
 
 // TestRuleWaitFailsAtOnce proves when a RateLimiter's Wait returns an error without
-// waiting, and that it takes and counts nothing then.
+// waiting, that it takes nothing then, and that what it refuses counts as denied.
 func TestRuleWaitFailsAtOnce(t *testing.T) {
 	rules := []ratelimit.Rule{
 		{Name: "a", Endpoint: "/e", Rate: ratelimit.PerMinute(2)},
@@ -157,7 +158,13 @@ func TestRuleWaitFailsAtOnce(t *testing.T) {
 			require.ErrorIs(t, err, row.err, row.why)
 			require.Equal(t, row.want, res, row.why)
 			require.Equal(t, began, time.Now(), "%s: Wait returns at once", row.why)
-			require.Equal(t, before, l.Stats(), "%s: nothing is taken or counted", row.why)
+			if res != (ratelimit.Result{}) { // it was decided
+				before[0].Denied++
+				if row.req.Cost == 3 {
+					before[1].Denied++
+				}
+			}
+			require.Equal(t, before, l.Stats(), "%s: nothing is taken, and what is refused counts as denied", row.why)
 			require.Zero(t, l.InLine(), row.why)
 		}
 		w := startRuleWait(t.Context(), l, req)
@@ -197,7 +204,8 @@ func TestRuleWaitHonoursTheDelay(t *testing.T) {
 		require.Equal(t, 1*time.Nanosecond, res.RetryAfter, "a nanosecond later the Delay would not outlast it")
 		require.Equal(t, began, time.Now(), "Wait fails at once")
 		require.Equal(t, 2, checked(l.Peek(t.Context(), req)).Remaining, "nothing is charged")
-		require.Equal(t, before, l.Stats())
+		before[0].Denied++
+		require.Equal(t, before, l.Stats(), "what Wait refuses counts as denied")
 
 		advance(sec)
 		synctest.Wait()
@@ -380,4 +388,249 @@ func TestRuleWaitThatProbesTheStore(t *testing.T) {
 		require.NoError(t, err, "the look has closed the breaker, and one failure does not open it again")
 		require.False(t, res.Degraded)
 	})
+}
+
+// TestNobodyIsStoppedForAnothersRule has alice wait an hour for her own rule: bob passes the
+// global one, which she will need too.
+func TestNobodyIsStoppedForAnothersRule(t *testing.T) {
+	rules := []ratelimit.Rule{
+		{Name: "own", Endpoint: "*", Rate: ratelimit.PerHour(1)},
+		{Name: "global", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(1)},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newRules(t, rules, nil)
+		require.True(t, l.Allow("alice", "/e").Allowed)
+		alice := startRuleWait(t.Context(), l, ratelimit.Request{Client: "alice", Endpoint: "/e"})
+		pass(sec)
+		require.True(t, l.Allow("bob", "/e").Allowed, "the global rule has a unit, and alice does not wait for it")
+		carol := startRuleWait(t.Context(), l, ratelimit.Request{Client: "carol", Endpoint: "/e"})
+		synctest.Wait()
+		res := l.Allow("dave", "/e")
+		require.Equal(t, by("global", no(1, 0, 2*sec, 2*sec)), res, "a newcomer comes behind carol, and not behind alice")
+		res = l.Allow("alice", "/e")
+		require.Equal(t, "own", res.Rule, "the rule that is waited for")
+		require.Equal(t, 2*time.Hour-sec, res.RetryAfter, "it counts the alice who waits")
+		pass(sec)
+		carol.served(t)
+		require.False(t, alice.over())
+		pass(time.Hour)
+		alice.served(t)
+	})
+}
+
+// TestWaitersFollowTheRules proves that requests that wait are matched with rules that change,
+// in order of arrival.
+func TestWaitersFollowTheRules(t *testing.T) {
+	hourly := []ratelimit.Rule{{Name: "all", Endpoint: "/*", Rate: ratelimit.PerHour(1)}, {Name: "named", Rate: ratelimit.PerHour(1)}}
+	for _, row := range []struct {
+		change func(l *ratelimit.RateLimiter) error
+		first  error // how the waiter for /x ends at once; errFault if it goes on waiting
+		second error // the same of that for /y
+		named  error // the same of that for the rule by its name
+		why    string
+	}{
+		{func(l *ratelimit.RateLimiter) error {
+			return l.AddRule(ratelimit.Rule{Endpoint: "/y", Rate: ratelimit.PerSecond(1000)})
+		}, errFault, nil, errFault, "/y does not wait behind /x any more"},
+		{func(l *ratelimit.RateLimiter) error { return l.RemoveRule("all") }, nil, nil, errFault, "without a rule, both are served at once"},
+		{func(l *ratelimit.RateLimiter) error { return l.RemoveRule("named") }, errFault, errFault, ratelimit.ErrUnknownRule, "a rule that is named is gone"},
+		{func(l *ratelimit.RateLimiter) error { return l.UpdateRate("all", ratelimit.PerHour(2)) }, nil, errFault, errFault, "a higher rate serves the first"},
+		{func(l *ratelimit.RateLimiter) error {
+			return l.SetDefaultRule(ratelimit.Rule{Name: "d", Rate: ratelimit.PerHour(9)})
+		}, errFault, errFault, errFault, "a rule that concerns nobody changes nothing"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			set := hourly
+			if row.why == "a higher rate serves the first" {
+				set = []ratelimit.Rule{{Name: "all", Endpoint: "/*", Rate: ratelimit.PerHour(1), Algorithm: ratelimit.AlgorithmFixedWindow}, hourly[1]}
+			}
+			l := newRules(t, set, nil, ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
+			ctx, cancel := context.WithCancel(t.Context())
+			require.True(t, l.Allow("c", "/x").Allowed)
+			checked(l.Check(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"named"}}))
+			var ws []*waiter
+			for _, req := range []ratelimit.Request{{Client: "c", Endpoint: "/x"}, {Client: "c", Endpoint: "/y"}, {Client: "c", Rules: []string{"named"}}} {
+				ws = append(ws, startRuleWait(ctx, l, req))
+				synctest.Wait()
+			}
+			require.Equal(t, 3, l.InLine())
+			require.NoError(t, row.change(l), row.why)
+			synctest.Wait()
+			for i, want := range []error{row.first, row.second, row.named} {
+				require.Equal(t, want != errFault, ws[i].over(), "%s: waiter %d", row.why, i)
+				if want != errFault {
+					require.ErrorIs(t, ws[i].err, want, row.why)
+				}
+			}
+			cancel()
+			synctest.Wait()
+			require.Zero(t, l.InLine())
+		})
+	}
+}
+
+// TestNobodyOvertakesWhenARuleIsAdded proves that a request that comes after a rule was added
+// is served after those that waited before.
+func TestNobodyOvertakesWhenARuleIsAdded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := ratelimit.NewFakeClock(epoch)
+		l := newRules(t, []ratelimit.Rule{{Name: "one", Endpoint: "/x", Rate: ratelimit.PerHour(1)}}, nil, ratelimit.WithClock(clock))
+		require.True(t, l.Allow("c", "/x").Allowed)
+		var ws []*waiter
+		for i := range 3 {
+			ws = append(ws, startRuleWait(t.Context(), l, ratelimit.Request{Client: "c", Endpoint: "/x"}))
+			synctest.Wait()
+			if i == 1 {
+				require.NoError(t, l.AddRule(ratelimit.Rule{Name: "two", Endpoint: "/x", Rate: ratelimit.PerSecond(1000)}))
+			}
+		}
+		for i := range 3 {
+			clock.Advance(time.Hour)
+			synctest.Wait()
+			for j, w := range ws {
+				require.Equal(t, j <= i, w.over(), "after %d hours, waiter %d", i+1, j)
+			}
+		}
+	})
+}
+
+// interfering is a context that calls f once, when its deadline is asked for.
+type interfering struct {
+	context.Context
+	f func()
+}
+
+func (c *interfering) Deadline() (time.Time, bool) {
+	if c.f != nil {
+		f := c.f
+		c.f = nil
+		f()
+	}
+	return c.Context.Deadline()
+}
+
+// TestRequestsWithoutRulesNeverQueue proves that a rule that is added while a request is on its
+// way into a line does not stop requests to which no rule applies, and that the request waits
+// for the new rule.
+func TestRequestsWithoutRulesNeverQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newRules(t, []ratelimit.Rule{{Endpoint: "/x", Rate: ratelimit.PerHour(1)}}, nil, ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
+		require.True(t, l.Allow("a", "/x").Allowed)
+		ctx, cancel := context.WithCancel(t.Context())
+		w := startRuleWait(&interfering{Context: ctx, f: func() {
+			assert.NoError(t, l.RemoveRule("/x"))
+			assert.NoError(t, l.AddRule(ratelimit.Rule{Name: "new", Endpoint: "/x", Rate: ratelimit.PerMinute(1)}))
+			assert.True(t, l.Allow("a", "/x").Allowed)
+		}}, l, ratelimit.Request{Client: "a", Endpoint: "/x"})
+		synctest.Wait()
+		require.False(t, w.over(), "it waits by the rule that was added")
+		require.Equal(t, by("new", no(1, 0, 2*mins, 2*mins)), l.Allow("a", "/x"))
+		soon, stop := context.WithTimeout(t.Context(), ms)
+		defer stop()
+		for _, req := range []ratelimit.Request{{Client: "a", Endpoint: "/none"}, {Client: "b", Endpoint: "/none"}} {
+			require.Equal(t, unlimited, checked(l.Wait(soon, req)))
+			require.Equal(t, unlimited, l.Allow(req.Client, req.Endpoint))
+		}
+		cancel()
+		synctest.Wait()
+		require.True(t, w.over())
+	})
+}
+
+// TestResolveIsAskedOnceByWait proves that a request that waits keeps the rate that Resolve has
+// returned when it came, and that a request that a rule exempts is not stopped by its line.
+func TestResolveIsAskedOnceByWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		l := newRules(t, []ratelimit.Rule{{
+			Name: "r", Endpoint: "/e", Rate: ratelimit.PerHour(9), Key: ratelimit.KeyGlobal,
+			Tiers: map[string]ratelimit.Rate{"free": ratelimit.Unlimited},
+			Resolve: func(req ratelimit.Request) (ratelimit.Rate, bool) {
+				asked++
+				return ratelimit.PerMinute(1), req.Tier == ""
+			},
+		}}, nil)
+		require.True(t, l.Allow("c", "/e").Allowed)
+		asked = 0
+		w := startRuleWait(t.Context(), l, ratelimit.Request{Client: "c", Endpoint: "/e"})
+		synctest.Wait()
+		require.NoError(t, l.AddRule(ratelimit.Rule{Name: "other", Rate: ratelimit.PerHour(1)}))
+		synctest.Wait()
+		require.Equal(t, 1, asked, "Resolve is called when the request comes, and not again")
+		free := ratelimit.Request{Client: "d", Endpoint: "/e", Tier: "free"}
+		require.Equal(t, unlimited, checked(l.Check(t.Context(), free)), "a request that the rule exempts stands in no line")
+		require.Equal(t, unlimited, checked(l.Wait(t.Context(), free)))
+		require.False(t, l.Allow("d", "/e").Allowed)
+		pass(mins)
+		w.served(t)
+	})
+}
+
+// panicking is a context that panics when its end is asked for.
+type panicking struct{ context.Context }
+
+func (panicking) Done() <-chan struct{} { panic("no channel") }
+
+// TestAPanicLeavesTheLine proves that a context that panics leaves nobody in line.
+func TestAPanicLeavesTheLine(t *testing.T) {
+	rules := []ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerMinute(1)}}
+	inBubbles(t, rules, func(t *testing.T, l *ratelimit.RateLimiter, advance func(time.Duration)) {
+		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
+		require.True(t, l.Allow("c", "/e").Allowed)
+		require.Panics(t, func() { _, _ = l.Wait(panicking{t.Context()}, req) })
+		require.Zero(t, l.InLine())
+		w := startRuleWait(t.Context(), l, req)
+		synctest.Wait()
+		advance(mins)
+		w.served(t)
+	})
+}
+
+// TestOneWaiterAsksTheStore proves that of many callers that wait for a store, one asks it at a
+// time, that those who come behind are answered without a call, and that a rule that is added
+// counts for all of them.
+func TestOneWaiterAsksTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		store := &countingStore{Store: must(ratelimit.NewMemoryStore()), calls: &calls}
+		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithStore(store), ratelimit.WithName("n"))
+		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
+		require.True(t, l.Allow("c", "/e").Allowed)
+		calls = 0
+		var ws []*waiter
+		for range 5 {
+			ws = append(ws, startRuleWait(t.Context(), l, req))
+			synctest.Wait()
+		}
+		require.Equal(t, 1, calls, "only the first has asked")
+		require.Equal(t, by("default", no(1, 0, 6*mins, mins*6)), l.Allow("c", "/e"), "a newcomer comes behind all five")
+		require.Equal(t, 1, calls)
+		require.True(t, l.Allow("d", "/e").Allowed, "another key has no line")
+		for i := range ws {
+			pass(mins)
+			synctest.Wait()
+			require.True(t, ws[i].over())
+		}
+		require.LessOrEqual(t, calls, 2+2*5, "the head asks when it is due, and the next one at once")
+		require.Zero(t, l.InLine())
+	})
+}
+
+// A countingStore counts the calls of its Take.
+type countingStore struct {
+	ratelimit.Store
+	calls *int
+}
+
+func (s *countingStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	*s.calls++
+	return s.Store.Take(ctx, asks)
+}
+
+// must returns v. It panics if err is not nil.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

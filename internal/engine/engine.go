@@ -51,6 +51,13 @@ type Algorithm[S, C any] interface {
 	// GiveBack takes units that were charged off s, as far as they still count.
 	GiveBack(s *S, back Returned)
 
+	// Reached returns the instant that the clock of s stands at: a reading before it
+	// counts as that.
+	Reached(s *S) keytable.Instant
+
+	// Clone returns a copy of s that shares no memory with it.
+	Clone(s *S) S
+
 	// The methods that the table of states calls.
 	keytable.Algorithm[S]
 }

@@ -12,8 +12,9 @@ import (
 type Keys interface {
 	// Decide decides on n units for the key with hash h, at the rate of tier, and
 	// takes them if they are granted. It is the whole decision if the rule is the
-	// only one. For began see [Settle]. It also returns the reading of the clock.
-	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (Verdict, time.Duration, keytable.Instant)
+	// only one. For began see [Settle]. It also returns the reading of the clock. If
+	// callers wait for the key, Decide decides nothing and sets queued.
+	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool)
 
 	// Ask decides on n units for the key with hash h at now, at the rate that want
 	// asks for. do says whether it takes them.
@@ -41,6 +42,8 @@ type Keys interface {
 	// r is invalid. Change and that function are called one at a time.
 	Change(r Rates) (commit func(now keytable.Instant), err error)
 
+	// Fresh returns the Future of a key that was never used, at the rule's own rate.
+	Fresh() Future
 	// Restart makes every key as if it had never been used, and the configurations
 	// again. It is called as Change is.
 	Restart()
@@ -51,10 +54,17 @@ type Keys interface {
 	// Counts returns the totals of all decisions.
 	Counts() keytable.Counts
 
+	Lockable
+}
+
+// Lockable are the keys of a rule or of a limiter, as far as a decision by several keys, or a
+// caller that waits for a key, has to do with them.
+type Lockable interface {
 	// lock locks the shard of h and returns it. If the rule reads the machine's
 	// clock, now is a reading of it. lock returns the later one of now and the
 	// latest reading that the shard has seen. With another clock, it returns now.
-	lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant)
+	// queued reports whether callers wait for the key.
+	lock(h keytable.Hash, now keytable.Instant) (s lockedShard, latest keytable.Instant, queued bool)
 }
 
 // A lockedShard is a locked shard of the keys of a rule.
@@ -66,6 +76,21 @@ type lockedShard interface {
 	// refusal returns the error for the rate that want asks for, if the rule's own
 	// rate is used in its place. Otherwise it returns nil.
 	refusal(want Wanted) error
+
+	// ahead returns the instant from which on n units are there for the key with
+	// hash h if nobody else takes any: at itself if they are there now, and
+	// [keytable.End] if they never are. v is the verdict, counted from at, and delay
+	// the Delay of the request when it is granted.
+	ahead(h keytable.Hash, want Wanted, at keytable.Instant, n int64) (due keytable.Instant, v Verdict, delay time.Duration)
+
+	// delay returns the Delay that n units have, if they are there, at the instant at.
+	delay(h keytable.Hash, want Wanted, at keytable.Instant, n int64) time.Duration
+
+	// future returns a copy of the state of the key with hash h.
+	future(h keytable.Hash, at keytable.Instant) Future
+
+	// mark notes whether callers wait for the key with hash h.
+	mark(h keytable.Hash, marked bool)
 
 	// finish counts the decision as t says and unlocks the shard; see
 	// keytable.Shard.Finish.
@@ -107,13 +132,17 @@ func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, config
 
 // Decide does for a rule what [Limiter.Decide] does for a limiter: the difference is that it
 // finds the plan for the tier. The two stay side by side, because joined they would be slower.
-func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant) {
+func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool) {
 	now = began
 	if k.time.clock == nil && now == 0 {
 		now = keytable.InstantAt(time.Since(k.time.start))
 	}
 	k.time.Renew()
 	shard, state := k.table.Open(h)
+	if shard.Marked(h) {
+		shard.Unlock()
+		return v, 0, now, true
+	}
 	if k.time.clock == nil {
 		now = shard.Latest(now)
 	} else {
@@ -128,7 +157,7 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began ke
 	}
 	shard.Count(v.RetryAfter == 0)
 	shard.Unlock()
-	return v, delay, now
+	return v, delay, now, false
 }
 
 func (k *ratedKeys[S, C]) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {
@@ -138,12 +167,12 @@ func (k *ratedKeys[S, C]) Ask(h keytable.Hash, want Wanted, now keytable.Instant
 	return v, delay
 }
 
-func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant) {
+func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant, bool) {
 	shard := k.table.Lock(h)
 	if k.time.clock == nil {
 		now = shard.Latest(now)
 	}
-	return (*ratedShard[S, C])(shard), now
+	return (*ratedShard[S, C])(shard), now, shard.Marked(h)
 }
 
 func (k *ratedKeys[S, C]) Settle(h keytable.Hash, id Receipt, actual int64) {
@@ -221,6 +250,7 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 	}, nil
 }
 
+func (k *ratedKeys[S, C]) Fresh() Future { return &ratedFuture[S, C]{plans: k.plans} }
 func (k *ratedKeys[S, C]) Restart() {
 	// The rates were valid before, and no rate is valid at one start only.
 	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals, &k.held); err == nil {

@@ -31,8 +31,9 @@ func (l *Limiter[S, C]) Ready() bool { return l.table != nil }
 
 // Decide decides on n units, at least 1, for key, and takes them if they are granted and
 // charge is set. It locks the key's shard, reads the clock once, finds the key's state and
-// calls the algorithm's Step.
-func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, delay time.Duration) {
+// calls the algorithm's Step. If callers wait for the key, Decide decides nothing and sets
+// queued.
+func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, delay time.Duration, queued bool) {
 	// The machine's clock never steps back. It is read before the lock is taken,
 	// so that the lock is held for a shorter time; Latest then returns a later
 	// reading if the shard has seen one. Any other clock is read under the lock.
@@ -44,6 +45,10 @@ func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, del
 	}
 	h := keytable.HashOf(key)
 	shard, state := l.table.Open(h)
+	if shard.Marked(h) {
+		shard.Unlock()
+		return v, 0, true
+	}
 	if l.time.clock == nil {
 		now = shard.Latest(now)
 	} else {
@@ -63,7 +68,7 @@ func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, del
 		shard.Count(v.RetryAfter == 0)
 	}
 	shard.Unlock()
-	return v, delay
+	return v, delay, false
 }
 
 // admit charges n units at now to the key with hash h, which has no state yet. It charges a
@@ -77,50 +82,6 @@ func admit[S any, C Algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Has
 	}
 	owed, _ := shard.Owed(now)
 	return shard.Algorithm.Step(owed, shard.Algorithm, now, n, true)
-}
-
-// Claim is one try of a waiter to take n units for the key with hash h. It takes them if they
-// are granted, turn is set, and their Delay is at most patience. Otherwise it changes nothing.
-func (l *Limiter[S, C]) Claim(h keytable.Hash, n int64, turn bool, patience time.Duration) (c Claim) {
-	l.time.Renew()
-	shard := l.table.Lock(h)
-	defer shard.Unlock()
-	c.Now = l.time.Now()
-	if l.time.clock == nil {
-		c.Now = shard.Latest(c.Now)
-	}
-	state, seen := shard.Find(h), c.Now
-	known := state != nil
-	if !known {
-		state, seen = shard.Owed(c.Now)
-	}
-	c.Verdict, c.Delay = shard.Algorithm.Step(state, shard.Algorithm, seen, n, false)
-	defer func() { c.await(seen, c.Now) }()
-	switch {
-	case c.RetryAfter == Never:
-		return c
-	case c.RetryAfter > 0:
-		_, c.DelayThen = shard.Algorithm.Step(state, shard.Algorithm, seen.Add(c.RetryAfter), n, false)
-		return c
-	case !turn || c.Delay > patience:
-		return c
-	case known:
-		c.Verdict, c.Delay = shard.Algorithm.Step(state, shard.Algorithm, seen, n, true)
-	default:
-		c.Verdict, c.Delay = admit(shard, h, seen, n)
-	}
-	c.Taken = true
-	shard.Count(true)
-	return c
-}
-
-// A Claim is the answer to one try of a waiter.
-type Claim struct {
-	Verdict
-	Delay     time.Duration    // how long to hold the request, if it is granted
-	Now       keytable.Instant // the reading of the clock that decided
-	Taken     bool             // whether the units were taken
-	DelayThen time.Duration    // if it is denied: the Delay that it would have after RetryAfter
 }
 
 // Reset makes the key with hash h as if it had never been used. It returns false if it cannot:
@@ -138,11 +99,11 @@ func (l *Limiter[S, C]) Reset(h keytable.Hash) bool {
 	return true
 }
 
-// SetConfig makes config the configuration for all keys, at one instant between call and
-// return. It returns false, and changes nothing, if config equals the one before. It must
+// SetConfig makes config the configuration for all keys from now on, which is a reading of
+// the clock. It returns false, and changes nothing, if config equals the one before. It must
 // not be called concurrently.
-func (l *Limiter[S, C]) SetConfig(config C) bool {
-	from, now := l.config, l.time.Now()
+func (l *Limiter[S, C]) SetConfig(config C, now keytable.Instant) bool {
+	from := l.config
 	if reflect.DeepEqual(config, from) {
 		return false
 	}

@@ -65,7 +65,7 @@ func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h key
 	}
 	if from := ps.planOf(s); from != nil && from != p {
 		if p.config.Fills(from.config) {
-			if v, delay = ps.stepCut(shard, s, from, p, now, n); do < Take || v.RetryAfter != 0 {
+			if v, delay = ps.stepCut(shard.Scratch(*s), from, p, now, n); do < Take || v.RetryAfter != 0 {
 				return v, delay, 0
 			}
 		}
@@ -102,12 +102,12 @@ func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[C], now ke
 	return slow
 }
 
-// stepCut decides on n units at plan p for a key whose state s was written under another plan,
+// stepCut decides on n units at plan p for a key whose state was written under another plan,
 // from, if the change may make the key as good as new. Then only a charge brings s to p.
 // Otherwise a client of two rates could let its key become full under the smaller burst, and
-// then find it full under the larger one, by requests that cost nothing.
-func (ps *ratePlans[S, C]) stepCut(shard *tableShard[S, C], s *ratedState[S], from, p *ratePlan[C], now keytable.Instant, n int64) (v Verdict, delay time.Duration) {
-	to := shard.Scratch(*s)
+// then find it full under the larger one, by requests that cost nothing. to is a copy of the
+// state, which stepCut may change. It charges nothing.
+func (ps *ratePlans[S, C]) stepCut(to *ratedState[S], from, p *ratePlan[C], now keytable.Instant, n int64) (v Verdict, delay time.Duration) {
 	slow := ps.slower(to, from, p, now)
 	p.config.Resize(&to.state, from.config)
 	// As long as the key is not charged, its debt drains at the slower rate.

@@ -42,6 +42,7 @@ type Outcome struct {
 	Now       keytable.Instant // the one reading of the clock
 	DelayThen time.Duration    // if denied, and Order.AskAgain: the Delay when it would be granted
 	Passes    bool             // whether all parts that are no shadows grant the request
+	Queued    bool             // whether nothing was decided, because callers wait for one of the keys
 	Late      bool             // whether it passes, but was not charged because of a Delay beyond Within
 }
 
@@ -49,7 +50,8 @@ type Outcome struct {
 // the same in all decisions. It reads the clock once and asks all parts. If every part that is
 // no shadow grants the request, it charges every part that grants it; otherwise it charges
 // none. Then it tells each shard the reading, so that no later decision of the shard goes by an
-// earlier one.
+// earlier one. If callers wait for a key of a part that is no shadow, Settle decides nothing
+// and sets Queued in the Outcome.
 //
 // began is a reading of the machine's clock that was made for this decision, or 0 if there is
 // none. It is not used if t has another clock.
@@ -59,14 +61,25 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 	if t.clock == nil && now == 0 {
 		now = keytable.InstantAt(time.Since(t.start))
 	}
+	queued := false
 	for i := range parts {
-		p := &parts[i]
+		p, marked := &parts[i], false
 		if p.Keys != nil {
-			p.shard, now = p.Keys.lock(p.Hash, now)
+			p.shard, now, marked = p.Keys.lock(p.Hash, now)
 		}
 		if !p.Shadow {
 			last = i
+			queued = queued || marked
 		}
+	}
+	if queued {
+		for i := range parts {
+			if p := &parts[i]; p.shard != nil {
+				p.shard.finish(0, keytable.Uncounted)
+				p.shard = nil
+			}
+		}
+		return Outcome{Queued: true}
 	}
 	latest := now
 	if t.clock != nil {

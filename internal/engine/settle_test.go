@@ -42,6 +42,8 @@ func (q *quota) Resize(*quotaState, *quota)                           {}
 func (q *quota) Fills(*quota) bool                                    { return false }
 func (q *quota) Slower(*quota) bool                                   { return false }
 func (q *quota) Charged(s *quotaState) keytable.Instant               { return s.last }
+func (q *quota) Reached(s *quotaState) keytable.Instant               { return s.last }
+func (q *quota) Clone(s *quotaState) quotaState                       { return *s }
 func (q *quota) GiveBack(s *quotaState, back Returned)                { s.used -= back.N }
 func (q *quota) Idle(s *quotaState, _ keytable.Instant) bool          { return s.used == 0 }
 func (q *quota) Inherit(s *quotaState, _ keytable.Instant) quotaState { return *s }
@@ -236,35 +238,6 @@ func TestSettleWhenTheClockPanics(t *testing.T) {
 	require.EqualValues(t, 5, left(a, alice))
 	require.EqualValues(t, 5, left(b, alice))
 	require.Empty(t, tallies(a)+tallies(b))
-}
-
-// TestClaim plays the tries of a waiter.
-func TestClaim(t *testing.T) {
-	for _, row := range []struct {
-		n        int64
-		turn     bool
-		patience time.Duration
-		taken    bool
-		left     int64
-		why      string
-	}{
-		{1, true, AnyDelay, true, 2, "it is there"},
-		{1, false, AnyDelay, false, 3, "it is not the caller's turn"},
-		{1, true, 1, false, 3, "the Delay is too long"},
-		{1, true, 2, true, 2, "the Delay is just short enough"},
-		{4, true, AnyDelay, false, 3, "it is not there"},
-	} {
-		var l Limiter[quotaState, *quota]
-		require.False(t, l.Ready())
-		l.Init(NewTimeline(&handClock{now: time.Unix(1, 0)}, nil), &quota{5}, 10)
-		require.True(t, l.Ready())
-		l.Decide("alice", 2, true)
-		c := l.Claim(alice, row.n, row.turn, row.patience)
-		require.Equal(t, row.taken, c.Taken, row.why)
-		v, _ := l.Decide("alice", 1, false)
-		require.Equal(t, row.left, v.Left, row.why)
-		require.Equal(t, keytable.Start, c.Now, row.why)
-	}
 }
 
 // TestGivenBackWhileAShardSplits checks that a charge has a receipt also if the key's state makes

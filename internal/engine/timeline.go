@@ -78,9 +78,9 @@ func (t *Timeline) nowLocked(l interface{ Unlock() }) keytable.Instant {
 	return now
 }
 
-// ring returns a channel that receives once d has passed since now, which is a reading of the
+// Ring returns a channel that receives once d has passed since now, which is a reading of the
 // clock, and a function that removes the alarm.
-func (t *Timeline) ring(now keytable.Instant, d time.Duration) (rings <-chan time.Time, stop func()) {
+func (t *Timeline) Ring(now keytable.Instant, d time.Duration) (rings <-chan time.Time, stop func()) {
 	if t.alarm != nil {
 		return t.alarm(t.Time(now).Add(d))
 	}
@@ -122,7 +122,7 @@ func (t *Timeline) after(set func(time.Duration) <-chan time.Time, now keytable.
 // Sleep waits until d has passed since now, which is a reading of the clock, or until wake
 // receives. It returns the error of ctx if ctx ends first.
 func (t *Timeline) Sleep(ctx context.Context, now keytable.Instant, d time.Duration, wake <-chan struct{}) error {
-	rings, stop := t.ring(now, d)
+	rings, stop := t.Ring(now, d)
 	defer stop()
 	select {
 	case <-rings:
@@ -141,9 +141,14 @@ func (t *Timeline) Patience(ctx context.Context) time.Duration {
 	if !ok {
 		return math.MaxInt64
 	}
+	return t.TimeTo(deadline)
+}
+
+// TimeTo returns the time that is left until the deadline of a context that has not ended.
+func (t *Timeline) TimeTo(deadline time.Time) time.Duration {
 	left := time.Until(deadline)
 	if left <= 0 && t.clock != nil {
-		// ctx has not ended, so its deadline is not a time of the machine's clock.
+		// The context has not ended, so its deadline is not a time of the machine's clock.
 		left = deadline.Sub(t.clock.Now())
 	}
 	return left

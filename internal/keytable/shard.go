@@ -50,6 +50,8 @@ type Shard[S any, A Algorithm[S]] struct {
 	shared   bool    // whether overflow may differ from the zero S
 	newcomer S       // state that Newcomer or Scratch returned
 
+	marks map[Hash]struct{} // keys that somebody waits for; nil if there are none
+
 	table *Table[S, A]
 }
 
@@ -153,7 +155,7 @@ func (s *Shard[S, A]) Reset(h Hash) {
 	i, ok := s.search(h)
 	switch {
 	case !ok:
-	case s.shared:
+	case s.shared, s.Marked(h):
 		// The key keeps its slot. Without one it would share the debt of others.
 		s.slots[i] = slot[S]{hash: h}
 	default:
@@ -188,7 +190,7 @@ func (s *Shard[S, A]) idleSlot(now Instant) int {
 		if at >= len(s.slots) {
 			at -= len(s.slots)
 		}
-		if s.slots[at].hash.Hi != 0 && s.Algorithm.Idle(&s.slots[at].state, now) {
+		if s.slots[at].hash.Hi != 0 && !s.Marked(s.slots[at].hash) && s.Algorithm.Idle(&s.slots[at].state, now) {
 			s.cursor = at
 			return at
 		}
@@ -203,4 +205,28 @@ func (s *Shard[S, A]) idleSlot(now Instant) int {
 func (s *Shard[S, A]) evicted(n int, now Instant) {
 	s.counts.Evicted += uint64(n)
 	s.floor = max(s.floor, now)
+}
+
+// Marked reports whether h is marked: somebody waits for it.
+func (s *Shard[S, A]) Marked(h Hash) bool {
+	if s.marks == nil {
+		return false
+	}
+	_, marked := s.marks[h]
+	return marked
+}
+
+// Mark marks h, or removes its mark. A marked key that has a slot keeps it: otherwise it
+// could come to share the debt of others while somebody waits for it.
+func (s *Shard[S, A]) Mark(h Hash, marked bool) {
+	switch {
+	case !marked:
+		if delete(s.marks, h); len(s.marks) == 0 {
+			s.marks = nil
+		}
+	case s.marks == nil:
+		s.marks = map[Hash]struct{}{h: {}}
+	default:
+		s.marks[h] = struct{}{}
+	}
 }

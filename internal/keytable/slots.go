@@ -92,7 +92,7 @@ func (s *Shard[S, A]) sweep(now Instant) {
 		if s.slots[i].hash.Hi == 0 {
 			continue
 		}
-		idle := s.Algorithm.Idle(&s.slots[i].state, now)
+		idle := !s.Marked(s.slots[i].hash) && s.Algorithm.Idle(&s.slots[i].state, now)
 		at := s.slots[i]
 		s.slots[i] = slot[S]{}
 		if idle {

@@ -36,6 +36,12 @@ func (s *Shard[S, A]) split(keys []slot[S], now Instant) {
 	cut := sort.Search(len(keys), func(i int) bool { return keys[i].hash.Hi>>upper.shift == upper.prefix })
 	upper.fill(keys[cut:])
 	s.fill(keys[:cut])
+	for h := range s.marks {
+		if h.Hi>>upper.shift == upper.prefix {
+			upper.Mark(h, true)
+			s.Mark(h, false)
+		}
+	}
 
 	// From here on other goroutines may find upper, which is complete.
 	dir := s.table.dir.Load()

@@ -29,7 +29,7 @@ var rulesMutants = []mutant{
 	{
 		name: "decided, unlocked, charged", file: "internal/engine/settle.go",
 		old: "charge := order.Take && passes && !late",
-		new: "for i := range parts {\n\t\tif p := &parts[i]; p.Keys != nil {\n\t\t\tp.shard.finish(latest, keytable.Uncounted)\n\t\t}\n\t}\n\tt.Now()\n\tfor i := range parts {\n\t\tif p := &parts[i]; p.Keys != nil {\n\t\t\tp.shard, _ = p.Keys.lock(p.Hash, 0)\n\t\t}\n\t}\n\tcharge := order.Take && passes && !late",
+		new: "for i := range parts {\n\t\tif p := &parts[i]; p.Keys != nil {\n\t\t\tp.shard.finish(latest, keytable.Uncounted)\n\t\t}\n\t}\n\tt.Now()\n\tfor i := range parts {\n\t\tif p := &parts[i]; p.Keys != nil {\n\t\t\tp.shard, _, _ = p.Keys.lock(p.Hash, 0)\n\t\t}\n\t}\n\tcharge := order.Take && passes && !late",
 		by:  "^TestLinearizableRules$", why: "others see one rule charged and the other not",
 	},
 	{
@@ -51,31 +51,31 @@ var rulesMutants = []mutant{
 		by:  "^TestPropertiesOfRules$", why: "a denial takes nothing",
 	},
 	{
-		name: "ties broken by the order of locks", file: "decision.go",
+		name: "ties broken by the order of locks", file: "result.go",
 		old: "rules[i].index < rules[binding].index",
 		new: "rules[i].serial < rules[binding].serial",
 		by:  "^TestPropertiesOfChanges$", why: "rules may have been listed in another order since",
 	},
 	{
-		name: "the shortest wait binds", file: "decision.go",
+		name: "the shortest wait binds", file: "result.go",
 		old: "return a.RetryAfter > b.RetryAfter",
 		new: "return a.RetryAfter < b.RetryAfter",
 		by:  "^TestPropertiesOfRules$", why: "after it the other rule still denies",
 	},
 	{
-		name: "the most left binds", file: "decision.go",
+		name: "the most left binds", file: "result.go",
 		old: "return uint64(a.Left) < uint64(b.Left)",
 		new: "return uint64(a.Left) > uint64(b.Left)",
 		by:  "^TestPropertiesOfRules$", why: "the other rule will deny first",
 	},
 	{
-		name: "Remaining of the binding rule", file: "decision.go",
+		name: "Remaining of the binding rule", file: "result.go",
 		old: "left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)",
 		new: "left, delay = uint64(parts[binding].Left), max(delay, p.Delay)",
 		by:  "^TestPropertiesOfRules$", why: "of a denied request another rule may have less left",
 	},
 	{
-		name: "Delay of the binding rule", file: "decision.go",
+		name: "Delay of the binding rule", file: "result.go",
 		old: "left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)",
 		new: "left, delay = min(left, uint64(max(p.Left, -1))), parts[binding].Delay",
 		by:  "^TestPropertiesOfRules$", why: "another rule's queue may be longer",
@@ -93,7 +93,7 @@ var rulesMutants = []mutant{
 		by:  "^TestPropertiesOfRules$", why: "it would count what did not pass",
 	},
 	{
-		name: "a shadow rule binds", file: "decision.go",
+		name: "a shadow rule binds", file: "result.go",
 		old: "if p.Shadow {\n\t\t\tcontinue\n\t\t}\n\t\tif binding",
 		new: "if binding",
 		by:  "^TestPropertiesOfRules$", why: "it has no part in the Result",

@@ -4,8 +4,8 @@ package verify
 var decisionMutants = []mutant{
 	{
 		name: "clock read before the lock, not clamped", file: "internal/engine/limiter.go",
-		old: "shard, state := l.table.Open(h)\n\tif l.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t} else {\n\t\tnow = l.time.nowLocked(shard)\n\t}",
-		new: "if l.time.clock != nil {\n\t\tnow = l.time.Now()\n\t}\n\tshard, state := l.table.Open(h)\n\tif l.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t}",
+		old: "shard, state := l.table.Open(h)\n\tif shard.Marked(h) {\n\t\tshard.Unlock()\n\t\treturn v, 0, true\n\t}\n\tif l.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t} else {\n\t\tnow = l.time.nowLocked(shard)\n\t}",
+		new: "if l.time.clock != nil {\n\t\tnow = l.time.Now()\n\t}\n\tshard, state := l.table.Open(h)\n\tif shard.Marked(h) {\n\t\tshard.Unlock()\n\t\treturn v, 0, true\n\t}\n\tif l.time.clock == nil {\n\t\tnow = shard.Latest(now)\n\t}",
 		by:  "^TestLinearizable$", why: "an answer is for an instant before one already answered for",
 	},
 	{
@@ -76,7 +76,7 @@ var tableMutants = []mutant{
 	},
 	{
 		name: "what is reset inherits", file: "internal/keytable/shard.go",
-		old: "case s.shared:",
+		old: "case s.shared, s.Marked(h):",
 		new: "case s.shared && s.count < 0:",
 		by:  "^TestOverflowIsInherited$", why: "a reset key would owe what others share",
 	},

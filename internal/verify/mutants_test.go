@@ -112,7 +112,7 @@ func TestMutantsApply(t *testing.T) {
 func mutants() (all []mutant) {
 	for _, some := range [][]mutant{
 		bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, tokenMutants,
-		mutantsOfTime, apiMutants, receiptMutants, matchMutants, configMutants,
+		mutantsOfTime, apiMutants, receiptMutants, matchMutants, configMutants, waitMutants,
 	} {
 		all = append(all, some...)
 	}

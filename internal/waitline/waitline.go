@@ -1,146 +1,325 @@
-// Package waitline keeps the callers that wait for a limiter in order of arrival.
+// Package waitline serves the callers that wait for a limiter in order of arrival.
 //
-// A line is a queue of waiters. There is one for each key, or each set of keys, that a caller
-// waits for. Only the first waiter in a line tries to take its units and has a timer. The
-// others sleep until they are the first.
+// A key is one key of one rule that denies requests, or of a limiter. A line is the callers
+// that wait for the same set of keys, in the order in which they came. Only its first caller,
+// the head, is ever decided on. A head waits at the queue of one key at a time: that of the key
+// that it lacks longest. The first line in a queue is due at a known instant.
+//
+// Whoever comes to the [Lines] at that instant or later charges the head there: a caller that
+// waits, or one that asks for a key that others wait for. So a caller that wakes up late costs
+// nothing. A key that has a queue is marked in its table, and all requests for it come here.
 package waitline
 
 import (
+	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Lines are the lines of one limiter. The zero Lines is ready for use.
+// Lines are the lines of one limiter, or of one set of rules. The zero Lines has no clock:
+// call Init first.
 type Lines struct {
-	mu    sync.Mutex
-	lines map[keytable.Hash]*line
+	time *engine.Timeline
+	most int
+
+	again func(*Waiter)
+
+	waiting atomic.Int64  // callers in all lines
+	version atomic.Uint64 // how often the rules have changed; written while mu is held
+
+	mu sync.Mutex
+
+	// The fields below are guarded by mu, and so are lines, queues and waiters. It is taken
+	// before the lock of a shard.
+
+	arrivals uint64 // of all callers so far
+	lines    map[keytable.Hash]*line
+	queues   map[key]*queue
+	due      heap[*queue]     // the queues whose first line has a due instant
+	work     heap[*line]      // the lines whose heads have to be decided on
+	emptied  []*queue         // queues that were left by their last line: their marks are still set
+	last     keytable.Instant // the last reading of the clock
+	walked   int              // callers that were charged again to make copies; tests read it
 }
 
-// A line is the waiters for one key or set of keys. Lines.mu guards it and its waiters.
-type line struct {
-	first, last *Waiter
-	grant       keytable.Instant // when first expects to get its units; 0 if that is not known
+// A key identifies a key of a rule or of a limiter.
+type key struct {
+	keys engine.Lockable
+	hash keytable.Hash
 }
 
-// A Waiter is one call of Wait that stands in a line.
+func keyOf(s *engine.Spot) key { return key{s.Keys, s.Hash} }
+
+// A Waiter is one caller that waits. The fields up to the channel are the caller's.
 type Waiter struct {
-	hash         keytable.Hash
+	Set      keytable.Hash // identifies the keys of Spots that are no shadows
+	Spots    []engine.Spot // the keys, in the order of locking; when it is over, their answers
+	N        int64         // units, at least 1
+	Deadline time.Time     // of the caller, if HasDeadline is set
+	HasDeadline,
+	Counted bool // whether a refusal is added to the totals of the rules
+	Version uint64 // Lines.Version before Spots were made
+	Owner   any    // what the caller keeps with it
+
+	// The outcome, once Wait has returned nil.
+	At      keytable.Instant // when it was decided: if Refused is nil, the units were taken then
+	Refused error            // ErrNever, ErrLate, ErrFull, or what Again has set
+	Wait    time.Duration    // if Refused is ErrLate: how long it would have lasted
+
 	line         *line
 	ahead, after *Waiter // its neighbours in the line, or nil at the ends
 
-	wake chan struct{} // has room for one signal to try again
+	arrival uint64
+	since   keytable.Instant // when it came
+	until   keytable.Instant // its deadline, as it was when it was placed
+
+	foretold keytable.Instant // when it is charged, in the copies of its line
+	tail     *queue           // the queue in whose tail it is charged, or nil
+	tailAt   keytable.Instant // when it is charged in that tail
+
+	wake chan struct{}
+	due  atomic.Uint64 // the instant at which it has to look at the clock; 0 if another caller does
+	over atomic.Bool   // set last: from then on, only its own goroutine uses the Waiter
 }
 
-// Join returns a new waiter, at the end of the line for h.
-func (ls *Lines) Join(h keytable.Hash) *Waiter {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l := ls.lines[h]
-	if l == nil {
-		if ls.lines == nil {
-			ls.lines = make(map[keytable.Hash]*line)
+// The reasons for which a caller does not wait.
+var (
+	ErrNever = errors.New("waitline: the units will never be there")
+	ErrLate  = errors.New("waitline: the units will be there too late")
+	ErrFull  = errors.New("waitline: too many callers wait already")
+)
+
+// Init makes ls ready for use, on the clock of t. At most most callers wait. When the rules have
+// changed, again is called for each caller that waits: it sets Set and Spots by the new rules,
+// or Refused.
+func (ls *Lines) Init(t *engine.Timeline, most int, again func(*Waiter)) {
+	ls.time, ls.most, ls.again = t, most, again
+	ls.lines, ls.queues = make(map[keytable.Hash]*line), make(map[key]*queue)
+}
+
+// Len returns the number of callers that wait.
+func (ls *Lines) Len() int { return int(ls.waiting.Load()) }
+
+// Wait waits until the units of w are taken, or it is known that they are not there in time. It
+// returns the error of ctx if ctx ends before. w must be new.
+func (ls *Lines) Wait(ctx context.Context, w *Waiter) (err error) {
+	w.Deadline, w.HasDeadline = ctx.Deadline()
+	w.wake = make(chan struct{}, 1)
+	ls.enter(w)
+	ended := false
+	defer func() {
+		if !ended { // a clock or a context has panicked
+			ls.leave(w, false)
 		}
-		l = new(line)
-		ls.lines[h] = l
+	}()
+	for !w.over.Load() {
+		if err = ls.sleep(ctx, w); err != nil && ls.leave(w, true) {
+			break
+		}
+		err = nil
 	}
-	w := &Waiter{hash: h, line: l, ahead: l.last, wake: make(chan struct{}, 1)}
-	if l.last != nil {
-		l.last.after = w
-	} else {
-		l.first = w
-	}
-	l.last = w
-	return w
+	ended = true
+	return err
 }
 
-// Wakes returns the channel that receives when w should try again: w has become the first in
-// its line, or w is the first and something has changed that it waits for.
-func (w *Waiter) Wakes() <-chan struct{} { return w.wake }
-
-// Leave takes w out of its line. If w was the first, Leave wakes the next one.
-func (ls *Lines) Leave(w *Waiter) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l := w.line
-	if w.after != nil {
-		w.after.ahead = w.ahead
-	} else {
-		l.last = w.ahead
-	}
-	if w.ahead != nil {
-		w.ahead.after = w.after
-		return
-	}
-	if l.first = w.after; l.first == nil {
-		delete(ls.lines, w.hash)
-		return
-	}
-	l.wake()
-}
-
-// Place reports whether w is the first in its line. If it is not, ahead is the instant at which
-// the first one expects to get its units, or 0 if that is not known.
-func (ls *Lines) Place(w *Waiter) (first bool, ahead keytable.Instant) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if w.line.first == w {
-		return true, 0
-	}
-	return false, w.line.grant
-}
-
-// Expect notes the instant at which w, the first in its line, expects to get its units.
-func (ls *Lines) Expect(w *Waiter, grant keytable.Instant) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	w.line.grant = grant
-}
-
-// Wake makes the first waiter in the line for h try again.
-func (ls *Lines) Wake(h keytable.Hash) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if l := ls.lines[h]; l != nil {
-		l.wake()
-	}
-}
-
-// WakeAll makes the first waiter of every line try again.
-func (ls *Lines) WakeAll() {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for _, l := range ls.lines {
-		l.wake()
-	}
-}
-
-// wake makes the first waiter try again. The instant at which it expected to get its units does
-// not count any more. The caller holds Lines.mu.
-func (l *line) wake() {
-	l.grant = 0
+// sleep waits until w should look again, or its context ends.
+func (ls *Lines) sleep(ctx context.Context, w *Waiter) error {
 	select {
-	case l.first.wake <- struct{}{}:
-	default: // the channel has a signal already
+	case <-w.wake: // the signal to look at due, which happens here
+	default:
+	}
+	var rings <-chan time.Time
+	if due := keytable.Instant(w.due.Load()); due != 0 {
+		now := ls.time.Now()
+		if now >= due {
+			ls.settle()
+			return ctx.Err()
+		}
+		var stop func()
+		rings, stop = ls.time.Ring(now, time.Duration(due.Since(now)))
+		defer stop()
+	}
+	select {
+	case <-rings:
+		ls.settle()
+	case <-w.wake:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// Deny answers a request for n units of spots if somebody waits for one of its keys. It writes
+// the answers to spots and returns the instant that they are for, and true. Otherwise, it
+// decides nothing and returns false: the caller then decides without the Lines. set
+// identifies the keys. counted says whether the denial is added to the totals of the rules.
+func (ls *Lines) Deny(set keytable.Hash, spots []engine.Spot, n int64, counted bool) (now keytable.Instant, denied bool) {
+	ls.time.Renew()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	now = ls.settleLocked()
+	if !ls.behind(set, spots) {
+		return now, false
+	}
+	ls.foretell(set, spots, n, now)
+	engine.Unlock(spots, counted, false)
+	return now, true
+}
+
+// Version returns how often the rules have changed.
+func (ls *Lines) Version() uint64 { return ls.version.Load() }
+
+// enter places w, which has just come.
+func (ls *Lines) enter(w *Waiter) {
+	ls.time.Renew()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	now := ls.settleLocked()
+	w.until = ls.patience(w, now)
+	ls.arrivals++
+	w.arrival, w.since = ls.arrivals, now
+	ls.waiting.Add(1)
+	if w.Version != ls.version.Load() && ls.again != nil {
+		ls.again(w)
+	}
+	if w.Refused != nil || !denies(w.Spots) {
+		ls.conclude(w, now)
+		return
+	}
+	ls.place(w, now)
+	ls.judgeAll(now)
+	ls.unmark()
+}
+
+// leave takes w out of its line, unless it is over. It reports whether it did.
+func (ls *Lines) leave(w *Waiter, read bool) bool {
+	if read {
+		ls.time.Renew()
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	now := ls.last
+	if read {
+		now = ls.settleLocked()
+	}
+	if w.over.Load() || w.line == nil {
+		return false
+	}
+	l, head := w.line, w.line.first == w
+	var stood []*queue
+	if head {
+		stood = ls.vacate(l)
+	}
+	l.future.left(w.foretold != 0)
+	if w.tail != nil {
+		w.tail.tail.left(true)
+	}
+	ls.unlink(w)
+	ls.waiting.Add(-1)
+	if head {
+		ls.goOn(l, stood)
+		ls.judgeAll(now)
+		ls.unmark()
+	}
+	return true
+}
+
+// settle serves the callers that are due.
+func (ls *Lines) settle() {
+	ls.time.Renew()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.settleLocked()
+}
+
+// settleLocked reads the clock and serves the callers that are due.
+func (ls *Lines) settleLocked() keytable.Instant {
+	now := ls.time.Now()
+	ls.last = now
+	for len(ls.due) > 0 && ls.due[0].due <= now {
+		q := ls.due[0]
+		l, at := q.first(), q.due
+		l.was = true
+		ls.work.push(l)
+		ls.judgeAll(at)
+	}
+	ls.unmark()
+	return now
+}
+
+// unmark removes the marks of the keys whose queues have stayed empty. This comes last: a
+// request cannot take units between two callers that wait.
+func (ls *Lines) unmark() {
+	for _, q := range ls.emptied {
+		if len(q.lines) > 0 || ls.queues[q.key] != q {
+			continue
+		}
+		delete(ls.queues, q.key)
+		spot := [1]engine.Spot{{Keys: q.key.keys, Hash: q.key.hash}}
+		engine.Lock(spot[:], 0)
+		spot[0].Mark(false)
+		engine.Unlock(spot[:], false, false)
+	}
+	clear(ls.emptied)
+	ls.emptied = ls.emptied[:0]
+}
+
+// denies reports whether a key of spots can deny.
+func denies(spots []engine.Spot) bool {
+	for i := range spots {
+		if !spots[i].Shadow {
+			return true
+		}
+	}
+	return false
+}
+
+// behind reports whether a request comes behind callers that wait.
+func (ls *Lines) behind(set keytable.Hash, spots []engine.Spot) bool {
+	if ls.lines[set] != nil {
+		return true
+	}
+	for i := range spots {
+		if q := ls.queueAt(&spots[i]); q != nil && !spots[i].Shadow {
+			return true
+		}
+	}
+	return false
+}
+
+// queueAt returns the queue of the key of s, or nil if nobody stands there.
+func (ls *Lines) queueAt(s *engine.Spot) *queue {
+	if q := ls.queues[keyOf(s)]; q != nil && len(q.lines) > 0 {
+		return q
+	}
+	return nil
+}
+
+// conclude ends the wait of w, which is in no line any more.
+func (ls *Lines) conclude(w *Waiter, at keytable.Instant) {
+	w.At = at
+	ls.waiting.Add(-1)
+	w.over.Store(true)
+	w.nudge()
+}
+
+// nudge makes the goroutine of w look again.
+func (w *Waiter) nudge() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it has yet to look for another reason
 	}
 }
 
-// Len returns the number of waiters in all lines. It panics if the links of a line are wrong.
-func (ls *Lines) Len() (n int) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for hash, l := range ls.lines {
-		var ahead *Waiter
-		for w := l.first; w != nil; w = w.after {
-			if w.ahead != ahead || w.line != l || w.hash != hash {
-				panic("waitline: a waiter stands in a wrong place")
-			}
-			ahead = w
-			n++
-		}
-		if ahead == nil || l.last != ahead {
-			panic("waitline: a line has a wrong end")
-		}
+// patience returns the instant before which w must be served and its Delay be over.
+func (ls *Lines) patience(w *Waiter, now keytable.Instant) keytable.Instant {
+	if !w.HasDeadline {
+		return keytable.End
 	}
-	return n
+	return now.Add(max(ls.time.TimeTo(w.Deadline), 0))
 }

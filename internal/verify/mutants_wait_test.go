@@ -1,0 +1,62 @@
+package verify
+
+// waitMutants are faults in the lines of those who wait. The tests that find them run in a
+// synctest bubble and wait until all goroutines are idle after each step, so that chance has no
+// part in them.
+var waitMutants = []mutant{
+	{
+		name: "a key that is waited for is not marked", file: "internal/waitline/line.go",
+		old: "s.Mark(true)", new: "s.Mark(false)",
+		by: "^TestWaitModel$", why: "a newcomer takes the unit of the first", timeout: "60s",
+	},
+	{
+		name: "a split forgets who waits", file: "internal/keytable/split.go",
+		old: "upper.Mark(h, true)", new: "",
+		by: "^TestMarksSurviveSplits$", why: "a newcomer takes the unit of the first", timeout: "60s",
+	},
+	{
+		name: "a key that is waited for is evicted", file: "internal/keytable/shard.go",
+		old: "!s.Marked(s.slots[at].hash) && ", new: "",
+		by: "^TestAWaitedForKeyKeepsItsSlot$", why: "the waiter shares the debt of others", timeout: "60s",
+	},
+	{
+		name: "charged when it wakes up", file: "internal/waitline/waitline.go",
+		old: "l, at := q.first(), q.due", new: "l, at := q.first(), now",
+		by: "^TestWaitModel$", why: "a late wake-up costs throughput", timeout: "60s",
+	},
+	{
+		name: "a newcomer does not count those ahead", file: "internal/waitline/foretell.go",
+		old: "later(&l.future, k, l.need)", new: "later(&l.future, k, l.need)\n\t\t\tdue, waits, s.RetryAfter = l.need, true, 1",
+		by: "^TestWaitModel$", why: "RetryAfter counts those ahead", timeout: "60s",
+	},
+	{
+		name: "who has left counts for ever", file: "internal/waitline/foretell.go",
+		old: "if c.gone > 0 && stale*c.gone >= c.size {", new: "if c.gone < 0 {",
+		by: "^TestWaitModel$", why: "up to 64 in line, the time foretold is exact", timeout: "60s",
+	},
+	{
+		name: "the next does not follow one that leaves", file: "internal/waitline/waitline.go",
+		old: "if head {\n\t\tls.goOn(l, stood)", new: "if false {\n\t\tls.goOn(l, stood)",
+		by: "^TestWaitModel$", why: "the next one is forgotten", timeout: "60s",
+	},
+	{
+		name: "who waits keeps the old rules", file: "internal/waitline/change.go",
+		old: "if touched == nil && ls.again != nil {", new: "if touched != nil && ls.again != nil {",
+		by: "^TestWaitMachine$", why: "a rule that was added is not charged", timeout: "60s",
+	},
+	{
+		name: "rates change under who waits", file: "internal/waitline/change.go",
+		old: "for _, w := range ls.remove(touched) {", new: "for _, w := range ls.remove(func(*Waiter) bool { return false }) {",
+		by: "^TestWaitModel$", why: "whom the new limit cannot serve must be refused", timeout: "60s",
+	},
+	{
+		name: "the last to come is the first in a queue", file: "internal/waitline/line.go",
+		old: "return l.first.arrival < other.first.arrival", new: "return l.first.arrival > other.first.arrival",
+		by: "^TestQueueOfAKey$", why: "lines that share a key are served by arrival", timeout: "60s",
+	},
+	{
+		name: "nobody holds a place", file: "internal/waitline/serve.go",
+		old: "hold := was && ", new: "hold := was && false && ",
+		by: "^TestNobodyStarves$", why: "who needs two busy keys is never served", timeout: "60s",
+	},
+}

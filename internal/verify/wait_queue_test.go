@@ -1,0 +1,155 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// twoBusyRules are two rules that requests name. Each has one budget.
+func twoBusyRules(t *testing.T, opts ...ratelimit.Option) *ratelimit.RateLimiter {
+	l, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "a", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(1)},
+		{Name: "b", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(1)},
+		{Name: "c", Rate: ratelimit.PerSecond(1000)},
+	}, nil, opts...)
+	require.NoError(t, err)
+	return l
+}
+
+// queueUp starts a Wait and returns a channel that is closed when it is served.
+func queueUp(t *testing.T, l *ratelimit.RateLimiter, client string, rules ...string) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err := l.Wait(context.Background(), ratelimit.Request{Client: client, Rules: rules})
+		require.NoError(t, err)
+	}()
+	synctest.Wait()
+	return done
+}
+
+func served(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestQueueOfAKey has requests with different keys wait for one that they share: they are served
+// in order of arrival.
+func TestQueueOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := ratelimit.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+		l := twoBusyRules(t, ratelimit.WithClock(clock))
+		_, err := l.Check(t.Context(), ratelimit.Request{Rules: []string{"a"}})
+		require.NoError(t, err)
+		var all []<-chan struct{}
+		for i := range 9 {
+			all = append(all, queueUp(t, l, fmt.Sprint(i), "a", "c"))
+		}
+		res, err := l.Check(t.Context(), ratelimit.Request{Client: "x", Rules: []string{"a", "c"}})
+		require.NoError(t, err)
+		require.Equal(t, 10*time.Second, res.RetryAfter, "it counts all who wait there")
+		for i := range all {
+			clock.Advance(time.Second)
+			synctest.Wait()
+			for j, done := range all {
+				require.Equal(t, j <= i, served(done), "after %d seconds, waiter %d", i+1, j)
+			}
+		}
+	})
+}
+
+// TestNobodyStarves has a request wait for two keys whose units come at different times, while
+// others wait for one of them each: it is served all the same.
+func TestNobodyStarves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := ratelimit.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+		l := twoBusyRules(t, ratelimit.WithClock(clock))
+		for _, rule := range []string{"a", "b"} {
+			_, err := l.Check(t.Context(), ratelimit.Request{Rules: []string{rule}})
+			require.NoError(t, err)
+			clock.Advance(500 * time.Millisecond)
+		}
+		both := queueUp(t, l, "", "a", "b")
+		one := map[string]<-chan struct{}{}
+		for i := 0; !served(both); i++ {
+			require.Less(t, i, 20, "it starves")
+			for _, rule := range []string{"a", "b"} {
+				for _, n := range []string{"1", "2"} {
+					if done := one[rule+n]; done == nil || served(done) {
+						one[rule+n] = queueUp(t, l, "", rule)
+					}
+				}
+			}
+			clock.Advance(500 * time.Millisecond)
+			synctest.Wait()
+		}
+		clock.Advance(time.Minute)
+		synctest.Wait()
+	})
+}
+
+// TestMarksSurviveSplits has many keys waited for while the table grows: nobody overtakes
+// those who wait, although the keys lie in other shards then.
+func TestMarksSurviveSplits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := ratelimit.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+		l, err := ratelimit.NewTokenBucket(ratelimit.PerHour(1), ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		const waiters = 64
+		for i := range waiters {
+			key := fmt.Sprint("waiter ", i)
+			require.True(t, l.Allow(key).Allowed)
+			go func() {
+				_, err := l.Wait(context.Background(), key, 1)
+				require.NoError(t, err)
+			}()
+		}
+		synctest.Wait()
+		for i := range 60_000 { // several splits of each shard
+			l.Allow(fmt.Sprint(i))
+		}
+		for i := range waiters {
+			require.Equal(t, 2*time.Hour, l.Peek(fmt.Sprint("waiter ", i)).RetryAfter, "a look comes behind the waiter")
+		}
+		clock.Advance(time.Hour)
+		for i := range waiters {
+			require.False(t, l.Allow(fmt.Sprint("waiter ", i)).Allowed, "the unit is the waiter's")
+		}
+		synctest.Wait()
+	})
+}
+
+// TestAWaitedForKeyKeepsItsSlot fills the table while somebody waits, and has other keys come
+// right when the key that is waited for is as good as new: it is not forgotten, and the waiter
+// does not come to share the debt of others.
+func TestAWaitedForKeyKeepsItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := ratelimit.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+		l, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1), ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
+		require.NoError(t, err)
+		require.True(t, l.Allow("waiter").Allowed)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, err := l.Wait(context.Background(), "waiter", 1)
+			require.NoError(t, err)
+		}()
+		synctest.Wait()
+		clock.Advance(time.Second)
+		require.True(t, l.Allow("another").Allowed, "it shares the debt of those that have no slot")
+		require.False(t, l.Allow("a third").Allowed, "and so does this one")
+		synctest.Wait()
+		require.True(t, served(done), "the waiter is served when it is due")
+	})
+}

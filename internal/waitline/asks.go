@@ -1,0 +1,234 @@
+package waitline
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// Asks are the lines for keys whose state cannot be looked at ahead of time, because it is in
+// a store or in a limiter of the user's. Only the head of a line asks again, once it is due.
+// The zero Asks is ready for use.
+type Asks struct {
+	waiting atomic.Int64
+
+	mu    sync.Mutex
+	lines map[keytable.Hash]*askLine
+}
+
+// An askLine is the callers that were denied, or came after one that was.
+type askLine struct {
+	first, last *Asker
+	denial      Denial
+	future      engine.Future // what is known of the binding key, once all in the line are served
+}
+
+// A Denial is the last answer to the head of a line.
+type Denial struct {
+	Due    keytable.Instant // when the head asks again; while it asks, when it did so
+	At     keytable.Instant // when it was denied
+	Answer any              // the answer itself
+
+	// Fresh returns a copy of the binding key as it is at Due, once the head is served. It
+	// is nil if nothing is known of it.
+	Fresh func() engine.Future
+}
+
+// An Asker is one caller that waits.
+type Asker struct {
+	N int64 // units
+
+	set          keytable.Hash
+	line         *askLine
+	ahead, after *Asker
+	wake         chan struct{}
+}
+
+// Len returns the number of callers that wait.
+func (as *Asks) Len() int { return int(as.waiting.Load()) }
+
+// Ahead returns the last denial of the line of set, and the instant at which a request for n
+// units that comes now is served, as far as it is known. If nobody waits there, behind is
+// false.
+func (as *Asks) Ahead(set keytable.Hash, now keytable.Instant, n int64) (at keytable.Instant, d Denial, behind bool) {
+	if as.Len() == 0 {
+		return 0, d, false
+	}
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	l := as.lines[set]
+	if l == nil {
+		return 0, d, false
+	}
+	if at = l.denial.Due; l.denial.Fresh != nil {
+		if l.future == nil {
+			l.future = l.denial.Fresh()
+			for a := l.first.after; a != nil; a = a.after {
+				l.charge(a.N)
+			}
+		}
+		due, _, _ := l.future.Ahead(engine.Wanted{}, at, n)
+		at = max(at, due)
+	}
+	return at, l.denial, true
+}
+
+// charge charges a caller that waits to the future of l.
+func (l *askLine) charge(n int64) {
+	if at, _, _ := l.future.Ahead(engine.Wanted{}, l.denial.Due, n); at != keytable.End {
+		l.future.Charge(engine.Wanted{}, at, n)
+	}
+}
+
+// Wait waits until ask needs no more to be called: it returns nil then. While nobody is known
+// to wait for set, it calls ask at once, with newcomer set. Of those for whom ask has returned
+// a denial, only the head of the line calls it again, once it is due. If ask returns that the
+// caller is served, the next one asks at once. Wait returns the error of ctx if ctx ends, and
+// ErrChanged if a caller that waits finds that changed is true.
+func (as *Asks) Wait(ctx context.Context, t *engine.Timeline, set keytable.Hash, n int64, changed func() bool, ask func(newcomer bool) (d *Denial, served bool)) error {
+	var a *Asker
+	served := false
+	defer func() {
+		if a != nil { // also if a store, a context or a clock has panicked
+			as.Leave(a, served)
+		}
+	}()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if a != nil {
+			if changed() {
+				return ErrChanged
+			}
+			if !as.turn(ctx, t, a) {
+				continue
+			}
+		}
+		var d *Denial
+		switch d, served = ask(a == nil); {
+		case d == nil:
+			return nil
+		case a == nil:
+			a = as.Join(set, n, *d)
+		default:
+			as.Denied(a, *d)
+		}
+	}
+}
+
+// ErrChanged says that the rules have changed: the caller waits anew, by the new ones.
+var ErrChanged = errors.New("waitline: the rules have changed")
+
+// turn waits until a should look again. It reports whether a, which is then the head of its
+// line, asks now.
+func (as *Asks) turn(ctx context.Context, t *engine.Timeline, a *Asker) bool {
+	head, due := as.Place(a)
+	if !head {
+		select {
+		case <-a.wake:
+		case <-ctx.Done():
+		}
+		return false
+	}
+	now := t.Now()
+	if now < due {
+		_ = t.Sleep(ctx, now, time.Duration(due.Since(now)), a.wake)
+	}
+	return now >= due
+}
+
+// Join puts a caller for n units at the end of the line of set. If nobody is there, denial is
+// its own; otherwise it may be zero.
+func (as *Asks) Join(set keytable.Hash, n int64, denial Denial) *Asker {
+	as.waiting.Add(1)
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	l := as.lines[set]
+	if l == nil {
+		if as.lines == nil {
+			as.lines = make(map[keytable.Hash]*askLine)
+		}
+		l = &askLine{denial: denial}
+		as.lines[set] = l
+	} else if l.future != nil {
+		l.charge(n)
+	}
+	a := &Asker{N: n, set: set, line: l, ahead: l.last, wake: make(chan struct{}, 1)}
+	if l.last != nil {
+		l.last.after = a
+	} else {
+		l.first = a
+	}
+	l.last = a
+	return a
+}
+
+// Leave takes a out of its line. If a was the head, the next one is told: to ask at once if a
+// was served.
+func (as *Asks) Leave(a *Asker, served bool) {
+	as.waiting.Add(-1)
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	l := a.line
+	if a.after != nil {
+		a.after.ahead = a.ahead
+	} else {
+		l.last = a.ahead
+	}
+	if a.ahead != nil {
+		a.ahead.after = a.after
+	} else {
+		l.first = a.after
+	}
+	switch {
+	case l.first == nil:
+		delete(as.lines, a.set)
+	case a.ahead == nil:
+		if served {
+			l.denial.Due = 0
+		}
+		l.first.nudge()
+	}
+	if a.ahead != nil || !served {
+		l.future = nil
+	}
+}
+
+// Place reports whether a is the head of its line. If so, due is when it asks.
+func (as *Asks) Place(a *Asker) (head bool, due keytable.Instant) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	return a.line.first == a, a.line.denial.Due
+}
+
+// Denied notes that a, the head of its line, was denied again.
+func (as *Asks) Denied(a *Asker, d Denial) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	a.line.denial, a.line.future = d, nil
+}
+
+// Wake makes all callers look again: the heads ask at once.
+func (as *Asks) Wake() {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	for _, l := range as.lines {
+		l.denial.Due = 0
+		for a := l.first; a != nil; a = a.after {
+			a.nudge()
+		}
+	}
+}
+
+func (a *Asker) nudge() {
+	select {
+	case a.wake <- struct{}{}:
+	default: // it has yet to look for another reason
+	}
+}
