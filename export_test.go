@@ -9,6 +9,10 @@ import (
 // Waiting returns how many calls of Wait stand in line, for whatever key.
 func (k *keyed[S, C]) Waiting() (n int) { return k.waiters.Len() }
 
+// Walked returns how many callers of Wait were charged again so far, to foretell when one that
+// comes later is served.
+func (k *keyed[S, C]) Walked() int { return k.waiters.Walked() }
+
 // InLine returns how many calls of Wait stand in line, for whatever rules and keys.
 func (l *RateLimiter) InLine() (n int) { return l.waiters.Len() + l.asking.Len() }
 

@@ -479,3 +479,37 @@ func TestOneMoreThanMayWait(t *testing.T) {
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 	require.ErrorContains(t, err, "maxWaiters")
 }
+
+// TestTheWorkOfManyWaiters counts the work of a line in which callers join and leave, with a
+// newcomer after each: it grows with their number, and not with its square.
+func TestTheWorkOfManyWaiters(t *testing.T) {
+	const waiters = 5000
+	synctest.Test(t, func(t *testing.T) {
+		l := algorithms[0].start(t, ratelimit.PerHour(1), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
+		spend(t, l, "key", 1)
+		cancels := make([]context.CancelFunc, waiters)
+		for i := range cancels {
+			var ctx context.Context
+			ctx, cancels[i] = context.WithCancel(t.Context())
+			startWait(ctx, l, "key", 1)
+		}
+		synctest.Wait()
+		for i, cancel := range cancels {
+			cancel()
+			if i%10 == 0 {
+				synctest.Wait()
+			}
+			denied(t, l, "key")
+			if i == waiters-100 {
+				break
+			}
+		}
+		synctest.Wait()
+		require.Less(t, l.(interface{ Walked() int }).Walked(), 150*waiters, "each caller is foretold some 64 times, whatever their number")
+		for _, cancel := range cancels {
+			cancel()
+		}
+		synctest.Wait()
+		require.Zero(t, waiting(l))
+	})
+}

@@ -44,7 +44,7 @@ type Lines struct {
 	work     heap[*line]      // the lines whose heads have to be decided on
 	emptied  []*queue         // queues that were left by their last line: their marks are still set
 	last     keytable.Instant // the last reading of the clock
-	walked   int              // callers that were charged again to make copies; tests read it
+	walked   int              // callers that were charged again to make copies
 }
 
 // A key identifies a key of a rule or of a limiter.
@@ -104,6 +104,13 @@ func (ls *Lines) Init(t *engine.Timeline, most int, again func(*Waiter)) {
 
 // Len returns the number of callers that wait.
 func (ls *Lines) Len() int { return int(ls.waiting.Load()) }
+
+// Walked returns how many callers were charged again so far, to make copies of states.
+func (ls *Lines) Walked() int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.walked
+}
 
 // Wait waits until the units of w are taken, or it is known that they are not there in time. It
 // returns the error of ctx if ctx ends before. w must be new.
