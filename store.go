@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/ratelimit-go/ratelimit/internal/breaker"
 )
 
 // A Store keeps the state of limiters outside this process, so that several processes share
@@ -29,6 +31,18 @@ import (
 // method Parts() []int, which is found by [errors.As] and returns the parts that have
 // failed. Without it, or if it returns none of the parts that the call was about, all of
 // these count as failed.
+//
+// The errors of a Store may have three more methods, which [errors.As] finds too. They keep a
+// healthy Store in use, and notice a Store that is down:
+//
+//   - Answered() bool returns true if the server has answered, and the error is about these
+//     asks only. The [FailurePolicy] then answers this request, and the Store counts as healthy.
+//   - Call() uint64 returns the same number, which is not 0, for all callers of one call of the
+//     server. If that call fails, it counts as one failure.
+//   - Later(f func(error)) is for the error of a caller whose context has ended while the call
+//     goes on. The Store must call f once, soon and without a lock held: with nil or the error
+//     of the call when that has ended, also by the time limit of the Store; or with the error
+//     of the context if the call was never made.
 //
 // Denied(Ask) (Result, bool) is for a Store that sometimes knows, without a call to the
 // server, that an ask would be denied. It then returns that denial and true; otherwise it
@@ -104,3 +118,18 @@ func storeError(err error) error {
 	}
 	return fmt.Errorf("%w: %w", ErrStore, err)
 }
+
+// blamedBy returns the parts of the store that have failed according to err, as bits. They
+// are 0 if err does not say.
+func blamedBy(err error) (parts uint64) {
+	var blaming interface{ Parts() []int }
+	if errors.As(err, &blaming) {
+		for _, part := range blaming.Parts() {
+			parts |= breaker.Bit(part)
+		}
+	}
+	return parts
+}
+
+// errPanicked is the error that the breakers get for a store that has panicked.
+var errPanicked = errors.New("it panicked")

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ type call struct {
 	waiters  []*waiter
 	deadline time.Time // of the waiter whose deadline is last
 	sent     bool      // no caller can join any more
+	pipeline uint64    // the number of the pipeline that has c, if sent
 	tries    int
 
 	before, behind *call // neighbours in the list of the sender
@@ -51,6 +53,7 @@ type waiter struct {
 	settled atomic.Bool
 	outcome outcome // set before done receives
 	done    chan struct{}
+	later   atomic.Pointer[func(outcome)] // told the outcome if the caller has left; nil until then
 }
 
 // settle gives w the outcome of its call, unless w has one already.
@@ -61,11 +64,54 @@ func (w *waiter) settle(o outcome) {
 	}
 }
 
+// tell tells the outcome of w to its later, if both are there and that has not been done. No
+// mutex may be held.
+func (w *waiter) tell() {
+	if later := w.later.Load(); later != nil {
+		select {
+		case <-w.done:
+			(*later)(w.outcome)
+		default:
+		}
+	}
+}
+
 // An outcome is how a call has ended for one of its callers.
 type outcome struct {
 	reply  any
 	result ratelimit.Result // if the call was shared
 	err    error
+	call   uint64 // the number of the pipeline that the call was in, or that it waited for
+}
+
+// errNotMade is the error of a call that was not made because its callers had left.
+var errNotMade = errors.New("not made: the callers have left")
+
+// A leftError is the error of the context of a caller that has left its call.
+type leftError struct {
+	error
+	conn *conn
+	w    *waiter
+}
+
+// Unwrap returns the error of the context.
+func (e *leftError) Unwrap() error { return e.error }
+
+// Later calls f when the call has ended, with its error or nil; see [ratelimit.Store]. If the
+// call was never made, the error is that of the context.
+func (e *leftError) Later(f func(error)) {
+	later := func(o outcome) {
+		switch {
+		case o.err == nil:
+			f(nil)
+		case errors.Is(o.err, errNotMade):
+			f(e.error)
+		default:
+			f(e.conn.countFailure(o))
+		}
+	}
+	e.w.later.Store(&later)
+	e.w.tell()
 }
 
 func newWaiter(cost int64) *waiter { return &waiter{cost: cost, done: make(chan struct{}, 1)} }
@@ -119,7 +165,13 @@ func newSharedCall(u *item) (*call, *keyQueue) {
 // freeze removes the waiters that have left, after which no caller can join c. It reports
 // whether a waiter remains. The caller must hold the mutex of the sender.
 func (c *call) freeze() bool {
-	c.waiters = slices.DeleteFunc(c.waiters, func(w *waiter) bool { return w.gone })
+	c.waiters = slices.DeleteFunc(c.waiters, func(w *waiter) bool {
+		if w.gone && !w.settled.Load() {
+			w.settle(outcome{err: errNotMade})
+			go w.tell() // not here, as the caller holds the mutex
+		}
+		return w.gone
+	})
 	if len(c.waiters) == 0 {
 		return false
 	}

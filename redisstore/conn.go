@@ -24,6 +24,8 @@ type conn struct {
 	// of them together.
 	oneServer bool
 
+	lastPipeline atomic.Uint64 // the number of the pipeline that was started last
+
 	denials *denials // nil if there is no denial cache
 	leases  *leases  // nil if no units are taken ahead
 	stats   counters
@@ -201,7 +203,7 @@ func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
 		for _, call := range calls {
 			call.began, call.ended, call.resets = began, ended, resets
 			if p != nil {
-				call.reply, call.err = nil, &Error{ClassOther, fmt.Errorf("panic: %v", p)}
+				call.reply, call.err = nil, newError(ClassOther, fmt.Errorf("panic: %v", p))
 			}
 		}
 	}()
@@ -241,12 +243,13 @@ func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, who
 	}
 }
 
-// countFailure counts err, and returns it as an [*Error].
-func (c *conn) countFailure(err error) error {
-	failed := errorOf(err)
+// countFailure counts the failure o, and returns its error as an [*Error].
+func (c *conn) countFailure(o outcome) error {
+	failed := *errorOf(o.err) // a copy, because callers have the error in common
+	failed.call = o.call
 	c.stats.countError(failed.Class)
 	c.reloadRoutes(failed.Class)
-	return failed
+	return &failed
 }
 
 // clock returns the time since c was made or, in a test, the time of the server.
@@ -311,10 +314,11 @@ func (c *conn) results(call *call) []ratelimit.Result {
 func (c *conn) answer(call *call) {
 	results := c.results(call)
 	for i, w := range call.waiters {
-		o := outcome{reply: call.reply, err: call.err}
+		o := outcome{reply: call.reply, err: call.err, call: call.pipeline}
 		if results != nil {
 			o.result = results[i]
 		}
 		w.settle(o)
+		w.tell()
 	}
 }

@@ -30,9 +30,10 @@ func (s *sender) startDirect(u *item) *directCall {
 	m, deadline := &s.direct, time.Now().Add(s.conn.set.timeout)
 	*m = directCall{keys: [1]string{u.key.text}, costs: [1]int64{u.n}}
 	m.shared = shared{keyQueue: new(keyQueue), item: *u, costs: m.costs[:]}
-	m.call = call{keys: m.keys[:], shared: &m.shared, deadline: deadline, sent: true}
+	number := s.conn.lastPipeline.Add(1)
+	m.call = call{keys: m.keys[:], shared: &m.shared, deadline: deadline, sent: true, pipeline: number}
 	m.calls[0] = &m.call
-	m.pipeline = pipeline{calls: m.calls[:], deadline: deadline}
+	m.pipeline = pipeline{number: number, calls: m.calls[:], deadline: deadline}
 	s.calls.add(&m.call)
 	m.shared.keyQueue.calls = append(m.shared.keyQueue.calls, &m.call)
 	s.keyQueues[u.key.text] = m.shared.keyQueue
@@ -59,13 +60,13 @@ func (s *sender) makeDirect(m *directCall) (ratelimit.Result, error) {
 	}
 	s.conn.learnRoutes(c)
 	results := s.conn.results(c)
-	err := c.err
+	failed := outcome{err: c.err, call: c.pipeline}
 	s.finish(&m.pipeline)
 	if next := s.successor(&m.pipeline); next != nil { // from here on m may hold the call of another caller
 		go s.runPipeline(next)
 	}
-	if err != nil {
-		return ratelimit.Result{}, s.conn.countFailure(err)
+	if failed.err != nil {
+		return ratelimit.Result{}, s.conn.countFailure(failed)
 	}
 	return results[0], nil
 }

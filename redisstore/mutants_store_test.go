@@ -56,7 +56,7 @@ var storeMutants = []mutant{
 		by: "TestKeysInjective", why: "different names have different keys"},
 	{name: "parts-all-blamed", file: "parts.go",
 		old: "if err == nil {\n\t\t\tcontinue\n\t\t}\n\t\tif ctx.Err()",
-		new: "if err == nil {\n\t\t\tp.parts = append(p.parts, partOf(items[parts[i][0]].key))\n\t\t\tcontinue\n\t\t}\n\t\tif ctx.Err()",
+		new: "if err == nil {\n\t\t\tfailed.parts = append(failed.parts, partOf(items[parts[i][0]].key))\n\t\t\tcontinue\n\t\t}\n\t\tif ctx.Err()",
 		by:  "TestHungPart", why: "the parts that have answered are not blamed"},
 	{name: "parts-not-given-back", file: "parts.go",
 		old: "if !passes {\n\t\ts.giveBack(ctx, items, answers, parts)\n\t}\n", new: "",
@@ -71,6 +71,6 @@ var storeMutants = []mutant{
 		old: "l.units < int64(max(a.N, 1))", new: "l.units < 1",
 		by: "TestLeasesOfCosts", why: "no more is spent than was taken ahead"},
 	{name: "waiters-gone", file: "call.go",
-		old: "return w.gone })", new: "return false })",
+		old: "\t\treturn w.gone\n", new: "\t\treturn false\n",
 		by: "TestLeftWhileJoined", why: "a caller that has left is not charged"},
 }

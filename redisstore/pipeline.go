@@ -9,6 +9,7 @@ import (
 // A pipeline is a group of calls that are sent together, and whose replies are read
 // together.
 type pipeline struct {
+	number    uint64
 	calls     []*call
 	deadline  time.Time // after which no caller waits for it
 	finished  bool      // whether its calls have ended, and their callers are being answered
@@ -38,7 +39,7 @@ func (s *sender) nextPipeline() *pipeline {
 // fillPipeline takes calls from the front of the queue and returns a pipeline of them. It
 // drops calls that no caller waits for. The caller must hold s.mu.
 func (s *sender) fillPipeline() *pipeline {
-	p := new(pipeline)
+	p := &pipeline{number: s.conn.lastPipeline.Add(1)}
 	n := 0
 	for ; n < len(s.queue) && len(p.calls) < s.maxCalls; n++ {
 		c := s.queue[n]
@@ -46,6 +47,7 @@ func (s *sender) fillPipeline() *pipeline {
 			s.end(c)
 			continue
 		}
+		c.pipeline = p.number
 		p.calls = append(p.calls, c)
 		if c.deadline.After(p.deadline) {
 			p.deadline = c.deadline

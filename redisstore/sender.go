@@ -128,7 +128,7 @@ func (s *sender) end(c *call) {
 func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o outcome) {
 	defer s.waiting.Add(-1)
 	if s.waiting.Add(1) > maxWaiting {
-		return outcome{err: s.conn.countFailure(&Error{ClassBusy, fmt.Errorf("%d callers wait for the server", maxWaiting)})}
+		return outcome{err: s.conn.countFailure(outcome{err: newError(ClassBusy, fmt.Errorf("%d callers wait for the server", maxWaiting))})}
 	}
 	s.mu.Lock()
 	c := choose()
@@ -145,15 +145,16 @@ func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o ou
 		s.mu.Lock()
 		w.gone = true
 		s.mu.Unlock()
-		return outcome{err: ctx.Err()}
+		return outcome{err: &leftError{ctx.Err(), s.conn, w}}
 	}
 	if o.err == nil {
 		return o
 	}
 	if ctx.Err() != nil {
-		return outcome{err: ctx.Err()}
+		w.done <- struct{}{} // for Later
+		return outcome{err: &leftError{ctx.Err(), s.conn, w}}
 	}
-	return outcome{err: s.conn.countFailure(o.err)}
+	return outcome{err: s.conn.countFailure(o)}
 }
 
 // arm sets the alarm to go off after d, unless it is set already. The caller must hold
@@ -170,19 +171,28 @@ func (s *sender) arm(d time.Duration) {
 }
 
 // expire is what the alarm does. It answers the callers that have waited for the whole
-// timeout, and abandons pipelines that no caller waits for, so that others can start. If
-// callers still wait, it sets the alarm for the next of their deadlines.
+// timeout, and tells it of those that have left before. It abandons pipelines that no caller
+// waits for, so that others can start.
 func (s *sender) expire() {
+	for _, w := range s.expired() {
+		w.tell()
+	}
+}
+
+// expired does what expire does, except that it returns the callers to tell it of. If callers
+// still wait, it sets the alarm for the next of their deadlines.
+func (s *sender) expired() (late []*waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, next := time.Now(), time.Time{}
 	for c := s.calls.first; c != nil; c = c.behind {
 		for _, w := range c.waiters {
 			switch {
-			case w.gone:
+			case w.settled.Load():
 			case !now.Before(w.deadline):
 				w.gone = true
-				w.settle(outcome{err: s.tooLate(c)})
+				w.settle(s.tooLate(c))
+				late = append(late, w)
 			case next.IsZero() || w.deadline.Before(next):
 				next = w.deadline
 			}
@@ -204,12 +214,21 @@ func (s *sender) expire() {
 	if !next.IsZero() {
 		s.arm(next.Sub(now))
 	}
+	return late
 }
 
-// tooLate returns the error for callers that have waited for c for the whole timeout.
-func (s *sender) tooLate(c *call) error {
+// tooLate returns the outcome for callers that have waited for c for the whole timeout. A call
+// that was not sent has failed together with a pipeline that it waited for. The caller must hold
+// s.mu.
+func (s *sender) tooLate(c *call) outcome {
 	if c.sent {
-		return &Error{ClassTimeout, fmt.Errorf("no answer within %v", s.conn.set.timeout)}
+		return outcome{err: newError(ClassTimeout, fmt.Errorf("no answer within %v", s.conn.set.timeout)), call: c.pipeline}
 	}
-	return &Error{ClassBusy, fmt.Errorf("not sent within %v: the server is slow to answer others", s.conn.set.timeout)}
+	before := s.conn.lastPipeline.Load()
+	if c.shared != nil && c.shared.keyQueue.calls[0].sent {
+		before = c.shared.keyQueue.calls[0].pipeline
+	} else if len(s.pipelines) > 0 {
+		before = s.pipelines[0].number
+	}
+	return outcome{err: newError(ClassBusy, fmt.Errorf("not sent within %v: the server is slow to answer others", s.conn.set.timeout)), call: before}
 }

@@ -138,7 +138,7 @@ func TestLeftWhileJoined(t *testing.T) {
 	c.goes()
 	for i := 1; i < 20; i++ {
 		if i%2 == 0 {
-			assert.Equal(t, context.Canceled, c.errs[i])
+			assert.ErrorIs(t, c.errs[i], context.Canceled)
 		} else {
 			assert.True(t, c.answers[i].Allowed)
 		}
