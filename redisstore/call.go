@@ -24,6 +24,8 @@ type call struct {
 	deadline time.Time // of the waiter whose deadline is last
 	sent     bool      // no caller can join any more
 	pipeline uint64    // the number of the pipeline that has c, if sent
+	in       *pipeline // that pipeline
+	dropped  bool      // whether waiters have left after the arguments were made
 	tries    int
 
 	before, behind *call // neighbours in the list of the sender
@@ -81,7 +83,9 @@ type outcome struct {
 	reply  any
 	result ratelimit.Result // if the call was shared
 	err    error
+
 	call   uint64 // the number of the pipeline that the call was in, or that it waited for
+	unsent bool   // whether the call was certainly not sent
 }
 
 // errNotMade is the error of a call that was not made because its callers had left.
@@ -175,7 +179,7 @@ func (c *call) freeze() bool {
 	if len(c.waiters) == 0 {
 		return false
 	}
-	c.sent = true
+	c.sent, c.dropped = true, false
 	c.tries++
 	if c.shared != nil {
 		c.shared.costs = c.shared.costs[:0]
@@ -197,7 +201,8 @@ func (c *call) retries(now time.Time) bool {
 
 // command returns c as a command of the client. It names the script by its hash, or
 // contains its text if whole is true.
-func (c *call) command(ctx context.Context, env string, whole bool) noRetry {
+// The client calls sending when it sends the command.
+func (c *call) command(ctx context.Context, env string, whole bool, sending func()) noRetry {
 	if c.shared != nil {
 		c.script = oneScripts[c.shared.kind]
 	}
@@ -219,5 +224,41 @@ func (c *call) command(ctx context.Context, env string, whole bool) noRetry {
 	}
 	cmd := redis.NewCmd(ctx, append(all, c.args...)...)
 	cmd.SetFirstKeyPos(int8(first))
-	return noRetry{cmd}
+	return noRetry{cmd, c, sending}
+}
+
+// drop makes c ask for nothing for the waiters that have left. The caller must hold the mutex of
+// the sender.
+func (c *call) drop() {
+	for i, w := range c.waiters {
+		if w.gone {
+			c.dropped = true
+			if c.shared != nil {
+				c.shared.costs[i] = 0 // it looks
+			}
+		}
+	}
+}
+
+// without returns args, which are those of c, without what dropped waiters wanted.
+func (c *call) without(args []any) []any {
+	switch {
+	case !c.dropped && !slices.ContainsFunc(c.members, func(m *call) bool { return m.dropped }):
+		return args
+	case c.shared != nil:
+		args = slices.Clone(args)
+		last := args[len(args)-len(c.shared.costs):]
+		for i, n := range c.shared.costs {
+			last[i] = n
+		}
+	case len(c.members) > 0:
+		args = slices.Clone(args)
+		last := args[len(args)-len(c.members):]
+		for i, m := range c.members {
+			last[i] = m.shared.costs[0]
+		}
+	default: // the only caller has left, and the connection is of use to the next
+		args = []any{"ping"}
+	}
+	return args
 }

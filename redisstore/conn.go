@@ -31,9 +31,10 @@ type conn struct {
 	stats   counters
 	origin  time.Time
 
+	callContext, connectingContext contexts
+
 	anyServer   *sender
-	routesKnown atomic.Bool // whether the client knows which server of the cluster serves which slot
-	callContext atomic.Pointer[callContext]
+	routesKnown atomic.Bool  // whether the client knows which server of the cluster serves which slot
 	reloaded    atomic.Int64 // when the client was last told to ask for the state of the cluster, in Unix nanoseconds
 
 	mu      sync.Mutex
@@ -58,6 +59,14 @@ const (
 	// does not delay the calls to the others.
 	maxSeparateCalls = 1024
 
+	// maxConnecting is how long a connection may take to make, beyond the timeout of the calls
+	// that it was made for.
+	maxConnecting = time.Second
+
+	// stepTimeouts is how many timeouts one step may take, such as a command of the handshake.
+	// Callers do not wait for more than one; a connection that is only slow is worth keeping.
+	stepTimeouts = 2
+
 	// maxSenders is how many senders are kept. When there are more, all are dropped and
 	// made again as they are needed.
 	maxSenders = 256
@@ -75,7 +84,7 @@ func newConn(client redis.UniversalClient, set *settings) *conn {
 	switch client := client.(type) {
 	case *redis.Client:
 		c.oneServer = true
-		c.client = client.WithTimeout(set.timeout) // the client gives up when no caller waits any more
+		c.client = client.WithTimeout(stepTimeouts * set.timeout) // the client gives up some time after the callers
 		c.anyServer = newSender(c, c.client, maxPipelines, maxPipelineCalls)
 		return c
 	case *redis.ClusterClient:
@@ -102,7 +111,7 @@ func (c *conn) sender(ctx context.Context, key string) *sender {
 		if len(c.masters) >= maxSenders {
 			clear(c.masters) // calls that are under way end nevertheless
 		}
-		l = newSender(c, master.WithTimeout(c.set.timeout), maxPipelines, maxPipelineCalls)
+		l = newSender(c, master.WithTimeout(stepTimeouts*c.set.timeout), maxPipelines, maxPipelineCalls)
 		c.masters[master] = l
 	}
 	return l
@@ -137,38 +146,56 @@ type callContext struct {
 
 // context returns a context for a call that is made now. It ends when the call must have
 // ended, or up to a tenth of the timeout later, so that several calls can use one context.
-func (c *conn) context() context.Context {
+func (c *conn) context() context.Context { return c.callContext.get(c.set.timeout, c.set.timeout/10) }
+
+// connectContext returns a context for a pipeline that starts now and may have to wait for a
+// connection. The connection is made to the end, although its callers will have left.
+func (c *conn) connectContext() context.Context {
+	return c.connectingContext.get(c.set.timeout+maxConnecting, maxConnecting/10)
+}
+
+// contexts keeps the last context that it has made.
+type contexts struct{ last atomic.Pointer[callContext] }
+
+// get returns a context that ends after d, or up to slack later.
+func (c *contexts) get(d, slack time.Duration) context.Context {
 	now := time.Now()
-	if b := c.callContext.Load(); b != nil && b.deadline.Sub(now) >= c.set.timeout {
+	if b := c.last.Load(); b != nil && b.deadline.Sub(now) >= d {
 		return b.ctx
 	}
-	b := &callContext{deadline: now.Add(c.set.timeout + c.set.timeout/10)}
+	b := &callContext{deadline: now.Add(d + slack)}
 	b.ctx, b.cancel = context.WithDeadline(context.Background(), b.deadline)
-	c.callContext.Store(b)
+	c.last.Store(b)
 	return b.ctx
 }
 
-// send makes calls by client, and sets the reply and the error of each.
-func (c *conn) send(client processor, calls []*call) {
-	ctx := c.context()
+// A sending is one attempt to make calls by a client.
+type sending struct {
+	ctx    context.Context
+	client processor
+	wrote  func() // called when the client writes the first of the calls, and perhaps again
+}
+
+// send makes calls, and sets the reply and the error of each.
+func (c *conn) send(by sending, calls []*call) {
 	for _, call := range calls {
 		if j := call.shared; j != nil {
 			j.ahead, j.reserve = c.leases.ahead(j)
 		}
 	}
 	direct, rerouted := calls, []*call(nil)
-	if c.cluster != nil && client != c.client {
+	if c.cluster != nil && by.client != c.client {
 		// The server of this sender has failed a call that is repeated, so the cluster's
 		// client looks for the server that has its key now.
 		direct, rerouted = firstTries(calls)
 	}
 	var undecided []*call
 	sent := c.batched(direct)
-	c.exchange(ctx, client, sent)
+	c.exchange(by, sent)
 	for _, call := range sent {
 		undecided = append(undecided, call.split()...)
 	}
-	c.exchange(ctx, client, undecided)
+	c.exchange(by, undecided)
 	for _, call := range direct {
 		if c.cluster != nil && isRedirect(call.err) {
 			rerouted = append(rerouted, call)
@@ -176,7 +203,8 @@ func (c *conn) send(client processor, calls []*call) {
 	}
 	// The cluster's client follows a key that is moving, but only in a call that is sent by
 	// itself. So each call is sent separately.
-	inParallel(len(rerouted), func(i int) { c.exchange(ctx, c.client, rerouted[i:i+1]) })
+	by.client = c.client
+	inParallel(len(rerouted), func(i int) { c.exchange(by, rerouted[i:i+1]) })
 }
 
 // firstTries separates the calls that are made for the first time from the others.
@@ -191,9 +219,9 @@ func firstTries(calls []*call) (first, others []*call) {
 	return first, others
 }
 
-// exchange makes calls by client. Where the server does not know a script by its hash, it
+// exchange makes calls. Where the server does not know a script by its hash, it
 // sends the call again with the text. A panic of the client becomes the error of the calls.
-func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
+func (c *conn) exchange(by sending, calls []*call) {
 	if len(calls) == 0 {
 		return
 	}
@@ -207,7 +235,7 @@ func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
 			}
 		}
 	}()
-	c.tryOnce(ctx, client, calls, false)
+	c.tryOnce(by, calls, false)
 	var unknown []*call
 	for _, call := range calls {
 		if redis.HasErrorPrefix(call.err, "NOSCRIPT") {
@@ -216,28 +244,28 @@ func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
 	}
 	if len(unknown) > 0 {
 		c.stats.noScripts.Add(uint64(len(unknown)))
-		c.tryOnce(ctx, client, unknown, true)
+		c.tryOnce(by, unknown, true)
 	}
 }
 
 // tryOnce sends calls and reads their replies. Scripts are named by their hash, or sent as
 // text if whole is true.
-func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, whole bool) {
+func (c *conn) tryOnce(by sending, calls []*call, whole bool) {
 	c.stats.roundTrips.Add(1)
 	c.stats.calls.Add(uint64(len(calls)))
 	if len(calls) == 1 {
-		cmd := calls[0].command(ctx, c.set.env(), whole)
-		_ = client.Process(ctx, cmd)
+		cmd := calls[0].command(by.ctx, c.set.env(), whole, by.wrote)
+		_ = by.client.Process(by.ctx, cmd)
 		calls[0].reply, calls[0].err = cmd.Result()
 		return
 	}
-	pipe := client.Pipeline()
+	pipe := by.client.Pipeline()
 	commands := make([]noRetry, len(calls))
 	for i, call := range calls {
-		commands[i] = call.command(ctx, c.set.env(), whole)
-		_ = pipe.Process(ctx, commands[i])
+		commands[i] = call.command(by.ctx, c.set.env(), whole, by.wrote)
+		_ = pipe.Process(by.ctx, commands[i])
 	}
-	_, _ = pipe.Exec(ctx)
+	_, _ = pipe.Exec(by.ctx)
 	for i, call := range calls {
 		call.reply, call.err = commands[i].Result()
 	}
@@ -247,6 +275,7 @@ func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, who
 func (c *conn) countFailure(o outcome) error {
 	failed := *errorOf(o.err) // a copy, because callers have the error in common
 	failed.call = o.call
+	failed.notSent = failed.notSent || o.unsent
 	c.stats.countError(failed.Class)
 	c.reloadRoutes(failed.Class)
 	return &failed
@@ -314,7 +343,7 @@ func (c *conn) results(call *call) []ratelimit.Result {
 func (c *conn) answer(call *call) {
 	results := c.results(call)
 	for i, w := range call.waiters {
-		o := outcome{reply: call.reply, err: call.err, call: call.pipeline}
+		o := outcome{reply: call.reply, err: call.err, call: call.pipeline, unsent: !call.in.written.Load()}
 		if results != nil {
 			o.result = results[i]
 		}

@@ -17,7 +17,8 @@ import (
 type Class string
 
 // The classes of failures. A call that failed with ClassTimeout, ClassConnection or
-// ClassOther may nevertheless have been charged. With any other class it was not.
+// ClassOther may nevertheless have been charged, unless [Error.NotSent] reports true. With any
+// other class it was not.
 const (
 	ClassTimeout     Class = "timeout"     // the server did not answer in time
 	ClassConnection  Class = "connection"  // the connection broke during the call
@@ -52,7 +53,8 @@ type Error struct {
 	Class Class // the kind of failure
 	Err   error // the error of the client, or of the server
 
-	call uint64 // see Call
+	call    uint64 // see Call
+	notSent bool   // see NotSent
 }
 
 func newError(c Class, err error) *Error { return &Error{Class: c, Err: err} }
@@ -67,6 +69,12 @@ func (e *Error) Unwrap() []error { return []error{ratelimit.ErrStore, e.Err} }
 // lack of memory for them, are why the request has failed; see [ratelimit.Store].
 func (e *Error) Answered() bool {
 	return e.Class == ClassWrongType || e.Class == ClassCorrupt || e.Class == ClassOOM
+}
+
+// NotSent reports whether the request was certainly not sent to the server, so that nothing was
+// charged. If it was sent, it was charged at most once.
+func (e *Error) NotSent() bool {
+	return e.notSent || e.Class == ClassDial || e.Class == ClassPool || e.Class == ClassBusy || e.Class == ClassClosed
 }
 
 // Call returns a number that the callers have in common whose requests were sent together, or

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -172,6 +173,30 @@ func TestShortContexts(t *testing.T) {
 			idle(t, s)
 		})
 	}
+}
+
+// TestShortContextsHung is TestShortContexts for a client that ignores every deadline.
+func TestShortContextsHung(t *testing.T) {
+	on, ends := new(atomic.Bool), make(chan struct{})
+	client := redis.NewClient(&redis.Options{Addr: start(t).addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return hanging{conn, on, ends}, err
+	}})
+	defer func() { _ = client.Close() }()
+	s, err := redisstore.New(client)
+	require.NoError(t, err)
+	l := rules(t, s, 1_000_000, ratelimit.FailOpen)
+	on.Store(true)
+	until(t, func(context.Context) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if res, _ := l.Check(ctx, ratelimit.Request{Client: "c"}); !res.Degraded {
+			return assert.AnError
+		}
+		return nil
+	})
+	close(ends)
+	idle(t, s)
 }
 
 // TestShortContextsOfParts is TestShortContexts for a decision in several slots of a Cluster.

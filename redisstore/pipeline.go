@@ -3,6 +3,7 @@ package redisstore
 import (
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,6 +15,20 @@ type pipeline struct {
 	deadline  time.Time // after which no caller waits for it
 	finished  bool      // whether its calls have ended, and their callers are being answered
 	abandoned bool
+	written   atomic.Bool // whether it may have been sent; until then the client has no connection for it
+}
+
+// write records that p is about to be sent. It may be called more than once.
+func (s *sender) write(p *pipeline) {
+	if p.written.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range p.calls {
+		c.drop()
+	}
+	p.written.Store(true)
 }
 
 // startPipelines starts as many pipelines as may be under way and have calls to send. The
@@ -47,7 +62,7 @@ func (s *sender) fillPipeline() *pipeline {
 			s.end(c)
 			continue
 		}
-		c.pipeline = p.number
+		c.pipeline, c.in = p.number, p
 		p.calls = append(p.calls, c)
 		if c.deadline.After(p.deadline) {
 			p.deadline = c.deadline
@@ -61,7 +76,7 @@ func (s *sender) fillPipeline() *pipeline {
 // the calls that have come in the meantime.
 func (s *sender) runPipeline(p *pipeline) {
 	for p != nil {
-		s.conn.send(s.client, p.calls)
+		s.makeCalls(p)
 		for _, c := range p.calls {
 			s.conn.learnRoutes(c)
 		}

@@ -87,7 +87,18 @@ func newScript(text string) *script {
 
 // noRetry is a command that the client must not send a second time by itself. If only the
 // reply was lost, the first command has already been charged.
-type noRetry struct{ *redis.Cmd }
+type noRetry struct {
+	*redis.Cmd
+	call    *call
+	sending func() // called when the client has a connection and writes the command
+}
+
+// Args returns what the client writes. The client calls it when it has a connection, which may
+// be long after the command was made: what callers wanted who have left since is not asked for.
+func (c noRetry) Args() []any {
+	c.sending()
+	return c.call.without(c.Cmd.Args())
+}
 
 // NoRetry tells the client not to repeat the command.
 func (noRetry) NoRetry() bool { return true }

@@ -24,11 +24,15 @@ import (
 type sender struct {
 	conn         *conn
 	client       processor
-	bounded      bool // whether the client obeys the deadline of a call
-	maxPipelines int  // pipelines under way at the same time
-	maxCalls     int  // calls in one pipeline
+	pool         *redis.Client // the client, if it is one of a single server, whose operations each obey the timeout; else nil
+	lone         *redis.Client // as pool, but all operations of a call together obey the deadline of its context
+	maxPipelines int           // pipelines under way at the same time
+	maxCalls     int           // calls in one pipeline
 
-	waiting atomic.Int64 // number of callers that wait
+	waiting   atomic.Int64 // number of callers that wait
+	warm      atomic.Bool  // whether the server has answered the last call
+	searching atomic.Bool  // whether findCause is under way
+	cause     atomic.Pointer[cause]
 
 	mu        sync.Mutex
 	calls     list // those that have not ended
@@ -55,8 +59,12 @@ const (
 )
 
 func newSender(c *conn, client processor, maxPipelines, maxCalls int) *sender {
-	_, bounded := client.(*redis.Client)
-	return &sender{conn: c, client: client, bounded: bounded, maxPipelines: maxPipelines, maxCalls: maxCalls, keyQueues: make(map[string]*keyQueue)}
+	s := &sender{conn: c, client: client, maxPipelines: maxPipelines, maxCalls: maxCalls, keyQueues: make(map[string]*keyQueue)}
+	if pool, ok := client.(*redis.Client); ok {
+		s.pool, s.lone = pool, pool.WithTimeout(c.set.timeout)
+		s.lone.Options().ContextTimeoutEnabled = true // of this copy only
+	}
+	return s
 }
 
 // A keyQueue holds the shared calls of one key, in order. The first of them is in the
@@ -76,7 +84,7 @@ func (s *sender) do(ctx context.Context, c *call) (any, error) {
 
 // ask decides u, in one call with the other callers that ask for the same key.
 func (s *sender) ask(ctx context.Context, u *item) (ratelimit.Result, error) {
-	if ctx.Done() == nil && s.bounded {
+	if ctx.Done() == nil && s.pool != nil {
 		if m := s.startDirect(u); m != nil {
 			return s.makeDirect(m)
 		}
@@ -221,14 +229,16 @@ func (s *sender) expired() (late []*waiter) {
 // that was not sent has failed together with a pipeline that it waited for. The caller must hold
 // s.mu.
 func (s *sender) tooLate(c *call) outcome {
-	if c.sent {
+	if c.sent && c.in.written.Load() {
 		return outcome{err: newError(ClassTimeout, fmt.Errorf("no answer within %v", s.conn.set.timeout)), call: c.pipeline}
 	}
 	before := s.conn.lastPipeline.Load()
-	if c.shared != nil && c.shared.keyQueue.calls[0].sent {
+	if c.sent {
+		before = c.pipeline
+	} else if c.shared != nil && c.shared.keyQueue.calls[0].sent {
 		before = c.shared.keyQueue.calls[0].pipeline
 	} else if len(s.pipelines) > 0 {
 		before = s.pipelines[0].number
 	}
-	return outcome{err: newError(ClassBusy, fmt.Errorf("not sent within %v: the server is slow to answer others", s.conn.set.timeout)), call: before}
+	return outcome{err: s.unsent(!s.unwritten()), call: before}
 }
