@@ -45,8 +45,10 @@ const (
 // A lease is what is known of one key that has been asked for, with the units that were
 // taken ahead for it.
 type lease struct {
-	ask    ratelimit.Ask
-	key    string
+	algorithm ratelimit.Algorithm
+	rate      ratelimit.Rate
+
+	key    string // in the server
 	limit  int64
 	want   int64     // how many units to take the next time
 	asked  time.Time // when the server was last asked
@@ -87,7 +89,7 @@ func stateIDOf(a *ratelimit.Ask) stateID {
 // of returns the lease for a, or nil if there is none. The caller must hold ls.mu.
 func (ls *leases) of(a *ratelimit.Ask) *lease {
 	l := ls.held[stateIDOf(a)]
-	if l == nil || l.ask.Algorithm != a.Algorithm || l.ask.Rate != a.Rate {
+	if l == nil || l.algorithm != a.Algorithm || l.rate != a.Rate {
 		return nil
 	}
 	return l
@@ -136,7 +138,7 @@ func (ls *leases) ahead(j *shared) (units, reserve int64) {
 	}
 	l := ls.of(j.ask)
 	if l == nil {
-		ls.replace(&lease{ask: *j.ask, key: j.key.text, limit: j.limit, asked: now})
+		ls.replace(stateIDOf(j.ask), &lease{algorithm: j.ask.Algorithm, rate: j.ask.Rate, key: j.key.text, limit: j.limit, asked: now})
 		return 0, 0
 	}
 	if now.Sub(l.asked) <= soon {
@@ -149,21 +151,25 @@ func (ls *leases) ahead(j *shared) (units, reserve int64) {
 	return units, (leaseShare - 1) * units
 }
 
-// replace puts l in the place of the lease of the same key. If there is none and leases is
-// full, an arbitrary lease makes room. The caller must hold ls.mu.
-func (ls *leases) replace(l *lease) {
-	h := stateIDOf(&l.ask)
-	out := h
-	if ls.held[h] == nil && len(ls.held) == maxLeases {
-		for out = range ls.held {
-			break
+// replace puts l in the place of the lease of the state with this identity. If there is none, it
+// looks at two leases in no particular order, and drops those of keys that have not been asked for
+// of late; if leases is full, it drops one in any case. The caller must hold ls.mu.
+func (ls *leases) replace(id stateID, l *lease) {
+	if old := ls.held[id]; old != nil {
+		ls.giveBack(old)
+	} else {
+		looked := 0
+		for other, old := range ls.held {
+			if l.asked.Sub(old.asked) > 2*leaseTerm || len(ls.held) == maxLeases {
+				ls.giveBack(old)
+				delete(ls.held, other)
+			}
+			if looked++; looked == 2 {
+				break
+			}
 		}
 	}
-	if ls.held[out] != nil {
-		ls.giveBack(ls.held[out])
-		delete(ls.held, out)
-	}
-	ls.held[h] = l
+	ls.held[id] = l
 }
 
 // fill records that a call for j took units ahead, charged at an instant of the server's

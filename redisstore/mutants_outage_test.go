@@ -35,4 +35,10 @@ var outageMutants = []mutant{
 	{name: "ping-no-script", file: "connect.go",
 		old: "\treturn s.pingScripts(ctx, client)\n", new: "\treturn client.Ping(ctx).Err()\n",
 		by: "TestPing", why: "a user who may not run scripts is found out at the start"},
+	{name: "denials-kept-stale", file: "denials.go",
+		old: "stale || len(shard.held) == maxDenials", new: "stale && len(shard.held) == maxDenials",
+		by: "TestStaleDropped", why: "what is not believed any more is dropped"},
+	{name: "keys-of-full-size", file: "key.go",
+		old: "min(len(a.Key), maxPlainText)", new: "len(a.Key)",
+		by: "TestLeasedKeysInBytes", why: "a name in the server is short, and so is the memory that holds it"},
 }
