@@ -63,6 +63,9 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*RateLimiter, error) {
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
 	l.setStore(set.store)
+	if err == nil {
+		err = set.named()
+	}
 	if err := errors.Join(err, checkRules(rules, defaultRule, &set)); err != nil {
 		return nil, err
 	}

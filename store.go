@@ -71,6 +71,9 @@ type Ask struct {
 	// Rule and Key, together with Algorithm, name the state: two asks are
 	// about the same state if and only if all three are equal. Rule and Key
 	// may have any bytes, so no separator can join them unambiguously.
+	//
+	// Rule is the name of the limiter, see [WithName], and for a rule of a [RateLimiter] a
+	// colon and the name of the rule after it, such as "shop:search".
 	Rule, Key string
 
 	// Client is the client that the state belongs to, or empty if it belongs to more than

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -189,4 +190,36 @@ func (s *sender) unwritten() bool {
 		}
 	}
 	return true
+}
+
+// A callContext is a context that calls made at about the same time have in common.
+type callContext struct {
+	ctx      context.Context
+	cancel   context.CancelFunc
+	deadline time.Time
+}
+
+// context returns a context for a call that is made now. It ends when the call must have
+// ended, or up to a tenth of the timeout later, so that several calls can use one context.
+func (c *conn) context() context.Context { return c.callContext.get(c.set.timeout, c.set.timeout/10) }
+
+// connectContext returns a context for a pipeline that starts now and may have to wait for a
+// connection. The connection is made to the end, although its callers will have left.
+func (c *conn) connectContext() context.Context {
+	return c.connectingContext.get(c.set.timeout+maxConnecting, maxConnecting/10)
+}
+
+// contexts keeps the last context that it has made.
+type contexts struct{ last atomic.Pointer[callContext] }
+
+// get returns a context that ends after d, or up to slack later.
+func (c *contexts) get(d, slack time.Duration) context.Context {
+	now := time.Now()
+	if b := c.last.Load(); b != nil && b.deadline.Sub(now) >= d {
+		return b.ctx
+	}
+	b := &callContext{deadline: now.Add(d + slack)}
+	b.ctx, b.cancel = context.WithDeadline(context.Background(), b.deadline)
+	c.last.Store(b)
+	return b.ctx
 }

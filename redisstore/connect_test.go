@@ -114,6 +114,8 @@ func causes(t *testing.T) map[string]struct {
 	}
 	refused := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + freePort(t)})
 	t.Cleanup(func() { _ = refused.Close() })
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
 	unknown := &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "cache", IsNotFound: true}}
 	full := redis.NewClient(&redis.Options{Addr: srv.addr, PoolSize: 1})
 	t.Cleanup(func() { _ = full.Close() })
@@ -130,8 +132,11 @@ func causes(t *testing.T) map[string]struct {
 		"no such host":   {dials(func(context.Context) (net.Conn, error) { return nil, unknown }), redisstore.ClassDial, unknown, "no such host"},
 		"pool exhausted": {full, redisstore.ClassPool, nil, "all connections of the client are in use"},
 		"timed out": {dials(func(ctx context.Context) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
+			select {
+			case <-ctx.Done():
+			case <-over: // the client goes on to try after it was closed
+			}
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
 		}), redisstore.ClassDial, nil, "context deadline exceeded"},
 	}
 }

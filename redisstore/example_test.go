@@ -20,7 +20,7 @@ func ExampleNew() {
 	}
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/search", Rate: ratelimit.PerMinute(100)},
-	}, nil, ratelimit.WithStore(store))
+	}, nil, ratelimit.WithStore(store), ratelimit.WithName("shop"))
 	if err != nil {
 		panic(err)
 	}

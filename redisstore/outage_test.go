@@ -229,3 +229,12 @@ func TestShortContextsOfParts(t *testing.T) {
 	until(t, func(ctx context.Context) error { _, err := l.Check(ctx, req); return err })
 	idle(t, s)
 }
+
+// TestRing checks that a Ring is refused, and that the error says why.
+func TestRing(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer func() { _ = ring.Close() }()
+	_, err := redisstore.New(ring)
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.ErrorContains(t, err, "client is a *redis.Ring: must not be a Ring: when it drops a server")
+}

@@ -148,7 +148,7 @@ func newPartsPlayer(t require.TestingT) *partsPlayer {
 	p.limiter, err = ratelimit.New([]ratelimit.Rule{
 		{Name: "client", Endpoint: "both*", Rate: rate},
 		{Name: "endpoint", Endpoint: "both*", Rate: rate, Key: ratelimit.KeyUserEndpoint, Algorithm: ratelimit.AlgorithmLeakyBucket},
-	}, &ratelimit.Rule{Rate: rate}, ratelimit.WithStore(p.store), ratelimit.WithClock(p.clock))
+	}, &ratelimit.Rule{Rate: rate}, ratelimit.WithStore(p.store), ratelimit.WithName("test"), ratelimit.WithClock(p.clock))
 	require.NoError(t, err)
 	return p
 }
