@@ -44,6 +44,7 @@ type shared struct {
 	costs []int64 // the units that each waiter wants; set when the call is sent
 
 	ahead, reserve int64 // units to take ahead, and how many must be left afterwards
+	lease          leaseCall
 }
 
 // A waiter is a caller that waits for a call to end.
@@ -203,26 +204,31 @@ func (c *call) retries(now time.Time) bool {
 // contains its text if whole is true.
 // The client calls sending when it sends the command.
 func (c *call) command(ctx context.Context, env string, whole bool, sending func()) noRetry {
-	if c.shared != nil {
-		c.script = oneScripts[c.shared.kind]
+	keys, tail := c.keys, c.args
+	if j := c.shared; j != nil {
+		c.script = oneScripts[j.kind]
+		if j.ahead > 0 {
+			c.script = aheadScripts[j.kind]
+			keys, tail = append(keys[:1:1], aheadKey(keys[0])), j.lease.args()
+		}
 	}
-	all := make([]any, 0, 11+len(c.keys)+len(c.args))
+	all := make([]any, 0, 13+len(keys)+len(tail))
 	switch {
 	case c.script == nil:
 		all = append(all, "del")
 	case whole:
-		all = append(all, "eval", c.script.text, len(c.keys))
+		all = append(all, "eval", c.script.text, len(keys))
 	default:
-		all = append(all, "evalsha", c.script.hash, len(c.keys))
+		all = append(all, "evalsha", c.script.hash, len(keys))
 	}
 	first := len(all)
-	for _, k := range c.keys {
+	for _, k := range keys {
 		all = append(all, k)
 	}
 	if j := c.shared; j != nil {
 		all = oneArgs(all, env, &j.item, j.costs, j.ahead, j.reserve)
 	}
-	cmd := redis.NewCmd(ctx, append(all, c.args...)...)
+	cmd := redis.NewCmd(ctx, append(all, tail...)...)
 	cmd.SetFirstKeyPos(int8(first))
 	return noRetry{cmd, c, sending}
 }
@@ -248,6 +254,9 @@ func (c *call) without(args []any) []any {
 	case c.shared != nil:
 		args = slices.Clone(args)
 		last := args[len(args)-len(c.shared.costs):]
+		if c.shared.ahead > 0 {
+			last = args[len(args)-len(c.shared.costs)-len(c.shared.lease.args()):]
+		}
 		for i, n := range c.shared.costs {
 			last[i] = n
 		}

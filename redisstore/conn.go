@@ -80,7 +80,7 @@ const (
 
 func newConn(client redis.UniversalClient, set *settings) *conn {
 	c := &conn{set: set, client: client, denials: newDenials(set), origin: time.Now()}
-	c.leases = newLeases(set.leases, c.giveBack)
+	c.leases = newLeases(set, c.giveBack, c.note)
 	switch client := client.(type) {
 	case *redis.Client:
 		c.oneServer = true
@@ -128,13 +128,21 @@ func (c *conn) del(ctx context.Context, keys []string) error {
 	return err
 }
 
-// giveBack gives back the units of l, which were taken ahead of key.
+// giveBack gives back the units of l, which were taken ahead of key, unless that was reset.
 func (c *conn) giveBack(key string, l lot) error {
-	_, err := c.run(context.Background(), giveBackScript, []string{key}, []any{string(l.kind), l.units, l.at, "", ""})
-	if err == nil {
+	args := append([]any{string(l.kind), l.units, l.at, "", ""}, l.call.args()...)
+	reply, err := c.run(context.Background(), aheadBackScript, []string{key, aheadKey(key)}, args)
+	if err == nil && reply == int64(0) {
 		c.stats.returned.Add(uint64(l.units))
 	}
 	return err
+}
+
+// note returns what the last call of this process has noted that took units ahead of key.
+func (c *conn) note(key, process string) (string, error) {
+	reply, err := c.run(context.Background(), aheadNoteScript, []string{aheadKey(key)}, []any{process})
+	text, _ := reply.(string)
+	return text, err
 }
 
 // A sending is one attempt to make calls by a client.
@@ -148,7 +156,7 @@ type sending struct {
 func (c *conn) send(by sending, calls []*call) {
 	for _, call := range calls {
 		if j := call.shared; j != nil {
-			j.ahead, j.reserve = c.leases.ahead(j)
+			j.ahead, j.reserve, j.lease = c.leases.ahead(j)
 		}
 	}
 	direct, rerouted := calls, []*call(nil)
@@ -293,6 +301,9 @@ func (c *conn) learnRoutes(call *call) {
 func (c *conn) results(call *call) []ratelimit.Result {
 	j := call.shared
 	if j == nil || call.err != nil {
+		if j != nil && j.ahead > 0 && call.in.written.Load() {
+			c.leases.lose(j, classOf(call.err))
+		}
 		return nil
 	}
 	results, state, taken, err := readOne(&j.plan, call.reply, j.costs, j.ahead, j.reserve)

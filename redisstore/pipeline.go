@@ -80,7 +80,10 @@ func (s *sender) runPipeline(p *pipeline) {
 		for _, c := range p.calls {
 			s.conn.learnRoutes(c)
 		}
-		done, again := s.finish(p)
+		done, again, late := s.finish(p)
+		for _, c := range late {
+			s.conn.results(c) // what it has taken ahead is not lost
+		}
 		for _, c := range again {
 			s.conn.retry(c)
 			time.AfterFunc(c.pause(), func() { s.requeue(c) })
@@ -97,13 +100,14 @@ func (s *sender) runPipeline(p *pipeline) {
 	}
 }
 
-// finish returns the calls of p that have ended, and those that are to be repeated.
-func (s *sender) finish(p *pipeline) (done, again []*call) {
+// finish returns the calls of p that have ended, those that are to be repeated, and those that
+// have ended when p had been abandoned.
+func (s *sender) finish(p *pipeline) (done, again, late []*call) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.abandoned {
-		return nil, nil
+		return nil, nil, p.calls
 	}
 	p.finished = true
 	for _, c := range p.calls {
@@ -114,7 +118,7 @@ func (s *sender) finish(p *pipeline) (done, again []*call) {
 		s.end(c)
 		done = append(done, c)
 	}
-	return done, again
+	return done, again, nil
 }
 
 // successor returns the pipeline that starts in the place of p, or nil if there is none.

@@ -37,6 +37,13 @@ var (
 	oneLua string
 	//go:embed lua/taketogether.lua
 	takeTogetherLua string
+
+	//go:embed lua/ahead.lua
+	aheadLua string
+	//go:embed lua/aheadend.lua
+	aheadEndLua string
+	//go:embed lua/aheadback.lua
+	aheadBackLua string
 )
 
 // A family is a set of the files that contain algorithms, one bit for each file. A script
@@ -72,6 +79,23 @@ var takeScripts = func() (scripts [families]*script) {
 }()
 
 var giveBackScript = newScript(exactLua + bucketLua + windowLua + logLua + giveBackLua)
+
+// aheadScripts are the oneScripts for calls that take units ahead, aheadBackScript gives such
+// units back, and aheadNoteScript returns what the last of these calls of a process has noted.
+var (
+	aheadScripts = func() map[byte]*script {
+		scripts := make(map[byte]*script)
+		for kind, one := range oneScripts {
+			scripts[kind] = newScript(aheadLua + one.text + aheadEndLua)
+		}
+		return scripts
+	}()
+	aheadBackScript = newScript(aheadBackLua + giveBackScript.text)
+	aheadNoteScript = newScript("return redis.call('HGET', KEYS[1], ARGV[1]) or ''")
+)
+
+// aheadKey returns the name of the hash beside key in which processes note what they take ahead.
+func aheadKey(key string) string { return key + ":a" }
 
 // A script is Lua text that runs on the server. Once it has been sent, the server knows it
 // by its hash.

@@ -149,7 +149,7 @@ func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	inParallel(len(parts), func(i int) {
 		var keys []string
 		for _, j := range parts[i] {
-			keys = append(keys, items[j].key.text)
+			keys = append(keys, items[j].key.text, aheadKey(items[j].key.text))
 		}
 		errs[i] = s.conn.del(ctx, keys)
 	})
