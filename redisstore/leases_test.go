@@ -332,9 +332,17 @@ func TestLeasesLateCall(t *testing.T) {
 		_, err = store.Take(context.Background(), []ratelimit.Ask{u})
 		got++
 	}
-	idle(t, store)
 	require.ErrorIs(t, err, ratelimit.ErrStore)
-	<-time.After(400 * time.Millisecond) // the note has been looked for once, in vain
+	until(t, func(context.Context) error { // until the note has been looked for once, in vain
+		failed := uint64(0)
+		for _, n := range store.Stats().Errors {
+			failed += n
+		}
+		if failed < 2 {
+			return fmt.Errorf("%d calls have failed", failed)
+		}
+		return nil
+	})
 	srv.signal(t, syscall.SIGCONT)
 	direct := newStore(t, client, redisstore.WithClock(clock))
 	until(t, func(context.Context) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -237,4 +239,61 @@ func TestRing(t *testing.T) {
 	_, err := redisstore.New(ring)
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 	require.ErrorContains(t, err, "client is a *redis.Ring: must not be a Ring: when it drops a server")
+}
+
+// TestAccessList makes the server accept nothing but the commands that docs/redis.md lists, and
+// checks that everything works.
+func TestAccessList(t *testing.T) {
+	text, err := os.ReadFile("../docs/redis.md")
+	require.NoError(t, err)
+	_, list, found := strings.Cut(string(text), "\nACL SETUSER limiter ")
+	require.True(t, found)
+	list, _, _ = strings.Cut(list, "\n")
+	command := []any{"ACL", "SETUSER", "limiter"}
+	for word := range strings.FieldsSeq(list) {
+		command = append(command, word)
+	}
+	srv := startReal(t)
+	servers, _ := startCluster(t)
+	for _, s := range append(servers, srv) {
+		require.NoError(t, s.client(t).Do(t.Context(), command...).Err())
+	}
+	var addrs []string
+	for _, s := range servers {
+		addrs = append(addrs, s.addr)
+	}
+	one := redis.NewClient(&redis.Options{Addr: srv.addr, Username: "limiter", Password: "secret"})
+	defer func() { _ = one.Close() }()
+	many := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Username: "limiter", Password: "secret"})
+	defer func() { _ = many.Close() }()
+	for _, client := range []redis.UniversalClient{one, many} {
+		store := newStore(t, client, redisstore.WithLeases(10))
+		require.NoError(t, store.Ping(t.Context()))
+		var asks []ratelimit.Ask
+		for i, a := range all {
+			u := ask(a, ratelimit.Rate{Requests: 1000, Per: 200 * time.Millisecond}, 1)
+			u.Rule = fmt.Sprint("rule", i)
+			asks = append(asks, u)
+		}
+		for range 3 { // windows end, entries leave
+			for range 30 {
+				_, err := store.Take(t.Context(), asks)
+				require.NoError(t, err)
+				for _, u := range asks {
+					take(t, store, u)
+				}
+			}
+			<-time.After(250 * time.Millisecond)
+		}
+		apart := apart(all[0], ratelimit.PerDay(1), 3)
+		for range 2 { // the second is denied, and gives back
+			_, err := store.Take(t.Context(), apart[:2])
+			require.NoError(t, err)
+			_, err = store.Take(t.Context(), apart)
+			require.NoError(t, err)
+		}
+		require.NoError(t, store.Close())
+		require.NoError(t, store.Reset(t.Context(), asks))
+		assert.Empty(t, store.Stats().Errors)
+	}
 }
