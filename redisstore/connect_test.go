@@ -49,7 +49,6 @@ func TestSlowHandshake(t *testing.T) {
 
 		idle(t, s) // until the connection is made
 		p.slow.Store(0)
-		began = time.Now()
 		assert.Equal(t, 99, take(t, s, u).Remaining, "%s: the first call was not charged, as it said", row.name)
 		if row.idle == 0 {
 			assert.EqualValues(t, 1, p.conns.Load(), "%s: the connection serves the second call", row.name)

@@ -233,11 +233,12 @@ func (s *sender) tooLate(c *call) outcome {
 		return outcome{err: newError(ClassTimeout, fmt.Errorf("no answer within %v", s.conn.set.timeout)), call: c.pipeline}
 	}
 	before := s.conn.lastPipeline.Load()
-	if c.sent {
+	switch {
+	case c.sent:
 		before = c.pipeline
-	} else if c.shared != nil && c.shared.keyQueue.calls[0].sent {
+	case c.shared != nil && c.shared.keyQueue.calls[0].sent:
 		before = c.shared.keyQueue.calls[0].pipeline
-	} else if len(s.pipelines) > 0 {
+	case len(s.pipelines) > 0:
 		before = s.pipelines[0].number
 	}
 	return outcome{err: s.unsent(!s.unwritten()), call: before}
