@@ -128,23 +128,6 @@ func (c *conn) del(ctx context.Context, keys []string) error {
 	return err
 }
 
-// giveBack gives back the units of l, which were taken ahead of key, unless that was reset.
-func (c *conn) giveBack(key string, l lot) error {
-	args := append([]any{string(l.kind), l.units, l.at, "", ""}, l.call.args()...)
-	reply, err := c.run(context.Background(), aheadBackScript, []string{key, aheadKey(key)}, args)
-	if err == nil && reply == int64(0) {
-		c.stats.returned.Add(uint64(l.units))
-	}
-	return err
-}
-
-// note returns what the last call of this process has noted that took units ahead of key.
-func (c *conn) note(key, process string) (string, error) {
-	reply, err := c.run(context.Background(), aheadNoteScript, []string{aheadKey(key)}, []any{process})
-	text, _ := reply.(string)
-	return text, err
-}
-
 // A sending is one attempt to make calls by a client.
 type sending struct {
 	ctx    context.Context
