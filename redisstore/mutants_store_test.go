@@ -72,5 +72,5 @@ var storeMutants = []mutant{
 		by: "TestLeasesOfCosts", why: "no more is spent than was taken ahead"},
 	{name: "waiters-gone", file: "call.go",
 		old: "\t\treturn w.gone\n", new: "\t\treturn false\n",
-		by: "TestLeftWhileJoined", why: "a caller that has left is not charged"},
+		by: "TestAllLeft", why: "a call that all callers have left is not made"},
 }

@@ -185,7 +185,7 @@ func TestShortContextsHung(t *testing.T) {
 		return hanging{conn, on, ends}, err
 	}})
 	defer func() { _ = client.Close() }()
-	s, err := redisstore.New(client)
+	s, err := redisstore.New(client, redisstore.WithTimeout(time.Second)) // so that callers have left for long
 	require.NoError(t, err)
 	l := rules(t, s, 1_000_000, ratelimit.FailOpen)
 	on.Store(true)

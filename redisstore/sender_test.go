@@ -162,6 +162,7 @@ func TestAllLeft(t *testing.T) {
 	c.until(1)
 	before := store.Stats().Calls
 	c.goes()
+	idle(t, store)
 	assert.Equal(t, before, store.Stats().Calls)
 	assert.Equal(t, 97, take(t, store, u).Remaining)
 }
