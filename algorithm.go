@@ -5,7 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // An Algorithm is the name of the algorithm by which a [Rule] decides. The empty Algorithm
@@ -21,6 +23,18 @@ const (
 	AlgorithmSlidingWindowCounter Algorithm = "SlidingWindowCounter" // see [SlidingWindowCounter]
 	AlgorithmLeakyBucket          Algorithm = "LeakyBucket"          // see [LeakyBucket]
 )
+
+// UnmarshalText sets a to the algorithm of this package that text names, in any spelling that
+// a config may have. For any other name, it returns an error that matches [ErrInvalidConfig]
+// and leaves a unchanged. A custom algorithm is known only to its [Factory], see [DecodeRules].
+func (a *Algorithm) UnmarshalText(text []byte) error {
+	known, ok := ruleconfig.Builtin(string(text))
+	if !ok && len(text) > 0 {
+		return &ConfigError{"algorithm", confmap.Quote(string(text)), "must be one of " + list(algorithmNames())}
+	}
+	*a = Algorithm(known.Name)
+	return nil
+}
 
 // algorithms is the table of the five algorithms.
 var algorithms = map[Algorithm]algorithm{

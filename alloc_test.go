@@ -170,6 +170,49 @@ func TestNoAllocsOfRules(t *testing.T) {
 	}
 }
 
+// TestKeysOfPartsAllocateNothing proves it for keys of up to five parts, alone and beside an
+// additional rule.
+func TestKeysOfPartsAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	tenant, region := ratelimit.KeyAttr("tenant"), ratelimit.KeyAttr("region")
+	for _, key := range []ratelimit.KeyType{
+		tenant,
+		ratelimit.KeyOf(tenant, ratelimit.KeyUser),
+		ratelimit.KeyOf(tenant, ratelimit.KeyUser, ratelimit.KeyIP),
+		ratelimit.KeyOf(tenant, region, ratelimit.KeyUser, ratelimit.KeyIP),
+		ratelimit.KeyOf(tenant, region, ratelimit.KeyUser, ratelimit.KeyIP, ratelimit.KeyEndpoint),
+	} {
+		rs := []ratelimit.Rule{{Endpoint: "/e", Key: key, Rate: ratelimit.PerHour(30_000)}}
+		global := ratelimit.Rule{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(30_000)}
+		req := ratelimit.Request{Client: "c", Endpoint: "/e", IP: "192.0.2.1", Attrs: map[string]string{"tenant": "acme", "region": "eu"}}
+		for _, rs := range [][]ratelimit.Rule{rs, append(rs, global)} {
+			l := newRules(t, rs, nil, ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
+			for _, names := range [][]string{nil, {"/e"}} {
+				req.Rules = names
+				checked(l.Check(t.Context(), req))
+				assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, checked(l.Check(t.Context(), req)), true) }), "%s: Check", key)
+				assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, checked(l.Peek(t.Context(), req)), true) }), "%s: Peek", key)
+			}
+			assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, l.Allow("c", "/e"), true) }), "%s: Allow", key)
+		}
+	}
+}
+
+// TestUnlimitedAllocatesNothing proves it for a tier that one of two rules does not limit.
+func TestUnlimitedAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	vip := ratelimit.Rule{Name: "vip", Endpoint: "/e", Rate: ratelimit.PerHour(1), Tiers: map[string]ratelimit.Rate{"vip": ratelimit.Unlimited}}
+	other := ratelimit.Rule{Name: "other", Endpoint: "/e", Rate: ratelimit.PerHour(30_000)}
+	l := newRules(t, []ratelimit.Rule{vip, other}, nil, ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
+	req := ratelimit.Request{Client: "c", Endpoint: "/e", Tier: "vip"}
+	checked(l.Check(t.Context(), req))
+	assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, checked(l.Check(t.Context(), req)), true) }))
+}
+
 // TestNoAllocsWhileTheStoreIsDown proves that a decision does not allocate while the
 // breaker keeps the store from being asked.
 func TestNoAllocsWhileTheStoreIsDown(t *testing.T) {

@@ -143,7 +143,7 @@ func TestBadMaps(t *testing.T) {
 		{"a nil algoConfig of an old YAML decoder", ruleOf("TokenBucket", map[any]any(nil)), ".algoConfig is nil: " + form},
 		{"a nil algoConfig of a named type", ruleOf("TokenBucket", namedMap(nil)), ".algoConfig is nil: " + form},
 		{"nil tiers", with(ruleOf("TokenBucket", good), fields{"tiers": fields(nil)}), `.tiers is nil: must be a map of rates, such as {"paid": "600/m"}`},
-		{"a map of strings", ruleOf("TokenBucket", map[string]string{"rate": "1/s"}), ".algoConfig is a map: " + form},
+		{"a map of numbers", ruleOf("TokenBucket", map[int]string{1: "1/s"}), ".algoConfig is a map: " + form},
 		{"keys that are no strings", ruleOf("TokenBucket", map[any]any{"rate": "1/s", 1: 2, true: nil, 1.5: "x", int8(1): 3}),
 			".algoConfig[1] is 2: must have a string for its key\n.algoConfig[1] is 3: must have a string for its key\n" +
 				".algoConfig[1.5] is \"x\": must have a string for its key\n.algoConfig[true] is nil: must have a string for its key"},
@@ -175,7 +175,7 @@ func TestBadMaps(t *testing.T) {
 			`.algoConfig.limit is "` + shown + "\": must be a whole number, at least 1\n.algoConfig.windowMs is \"" + shown + `": must be a number of milliseconds, above 0`},
 		{"a long name", with(ruleOf("TokenBucket", good), fields{"name": long}), `.name is "` + shown + `": must be at most 1024 bytes long`},
 		{"a long key", with(ruleOf("TokenBucket", good), fields{"key": long, "mode": long}),
-			`.key is "` + shown + "\": must be one of \"user\", \"endpoint\", \"user_endpoint\", \"ip\", \"global\"\n.mode is \"" + shown + `": must be one of "enforce", "shadow"`},
+			`.key is "` + shown + "\": must be at most 1024 bytes long\n.mode is \"" + shown + `": must be one of "enforce", "shadow"`},
 		{"a long field", with(ruleOf("TokenBucket", good), fields{long: long}), `["` + shown + `"] is "` + shown + `": unknown field`},
 		{"a long json.Number", ruleOf("TokenBucket", fields{"capacity": json.Number(strings.Repeat("7", mega)), "refillRatePerSecond": json.Number("0." + strings.Repeat("3", mega))}),
 			".algoConfig.capacity is 7." + strings.Repeat("7", 39) + "...e1048575: must be at most {maxInt}\n" +

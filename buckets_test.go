@@ -46,6 +46,32 @@ func TestTokenBucketExtremes(t *testing.T) {
 		at(math.MaxInt64).take(1, yes(1, 0, ratelimit.Never), "the last instant of all")
 }
 
+// TestTokenBucketKeepsItsTokens proves that a change of the burst leaves a key the tokens that it
+// has, as far as they fit, and that a full bucket stays full.
+func TestTokenBucketKeepsItsTokens(t *testing.T) {
+	hundred := ratelimit.PerSecond(10).WithBurst(100)
+	begin(t, tokenBucket, hundred).
+		take(70, yes(100, 30, 7*sec), "30 of 100").
+		set(hundred.WithBurst(50)).
+		look(yes(50, 30, 2*sec), "stay 30 of 50").
+		set(hundred).
+		look(yes(100, 30, 7*sec), "and a raise adds none")
+	begin(t, tokenBucket, hundred).
+		take(10, yes(100, 90, sec), "90 of 100").
+		set(hundred.WithBurst(50)).
+		look(yes(50, 50, 0), "become 50 of 50").
+		take(1, yes(50, 49, 100*ms), "one is taken").
+		set(hundred).
+		look(yes(100, 49, 5100*ms), "and a raise adds none").
+		at(5100*ms-1).set(hundred.WithBurst(200)).
+		look(yes(200, 99, 10*sec+1), "a nanosecond before it is full, a raise adds none")
+	begin(t, tokenBucket, hundred).
+		take(10, yes(100, 90, sec), "90 of 100").
+		at(sec).set(hundred.WithBurst(200)).
+		look(yes(200, 200, 0), "full at the change: as a key that was never seen").
+		at(0).take(200, yes(200, 0, 21*sec), "and a clock that steps back takes nothing from it")
+}
+
 // TestTokenBucketSetRate proves that a change of the rate grants nothing, and loses nothing
 // when it is taken back.
 func TestTokenBucketSetRate(t *testing.T) {
@@ -56,10 +82,11 @@ func TestTokenBucketSetRate(t *testing.T) {
 		look(yes(20, 6, 700*ms), "a raise grants nothing").
 		set(ten).
 		look(yes(10, 6, 400*ms), "and back: nothing is lost").
-		set(ratelimit.PerSecond(5)).
-		look(yes(5, 1, 800*ms), "a cut leaves the new burst less what was used").
+		set(ratelimit.PerSecond(7)).
+		look(yes(7, 6, 142_857_143), "a cut leaves what fits").
 		set(ratelimit.PerSecond(3)).
-		take(1, no(3, 0, 333_333_334, sec), "a cut leaves nothing if more was used than the new burst").
+		take(3, yes(3, 0, sec), "a deeper cut leaves the new burst").
+		take(1, no(3, 0, 333_333_334, sec), "and no more").
 		at(333_333_334).take(1, yes(3, 0, sec), "a third of a second, rounded up")
 	begin(t, tokenBucket, ten).
 		take(4, yes(10, 6, 400*ms), "4 of 10 used").
@@ -67,13 +94,13 @@ func TestTokenBucketSetRate(t *testing.T) {
 		at(250*ms).look(yes(20, 11, 450*ms), "five earned at the new rate").
 		take(5, yes(20, 6, 700*ms), "five used").
 		set(ten).
-		look(yes(10, 5, 500*ms), "of ten, five are left beside the five used")
+		look(yes(10, 6, 400*ms), "six are left, and fit")
 	begin(t, tokenBucket, ratelimit.Rate{Requests: 1, Per: 3, Burst: 2}).
 		take(2, yes(2, 0, 6), "empty").
 		at(4).set(ratelimit.Rate{Requests: 1, Per: 2, Burst: 2}).
 		look(yes(2, 1, 2), "1.33 tokens become 1 and no half: rounded down").
 		at(5).look(yes(2, 1, 1), "it grows by a half in 1 ns").
-		at(3).look(yes(2, 1, 2), "a change moves the key's clock: back is the instant of the change")
+		at(3).look(yes(2, 1, 3), "a change moves the key's clock: the time back to it is waited for too")
 	begin(t, tokenBucket, ten).
 		take(10, yes(10, 0, sec), "empty").
 		at(100*ms).set(ratelimit.PerSecond(10).WithBurst(10)).

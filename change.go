@@ -3,32 +3,68 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
+
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
+	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
 // AddRule adds the rule r after the other rules. If r is invalid, or if there is a rule with
 // its name already, AddRule changes nothing and returns an error that matches
 // [ErrInvalidConfig].
 func (l *RateLimiter) AddRule(r Rule) error {
-	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
-		return append(rules, r), defaultRule, nil
+	return l.edit(func(c *change) error {
+		return c.put("rules["+strconv.Itoa(len(c.set.rules)-c.set.defaults())+"]", nil, r, false)
+	})
+}
+
+// SetRule adds the rule r after the other rules or, if there is a rule with its name, puts r
+// in the place of that one, as [RateLimiter.Replace] does: its keys keep what they have used,
+// if it has the same Algorithm and Key. A rule with the name of the default rule replaces the
+// default rule. If r is invalid, SetRule changes nothing and returns an error that matches
+// [ErrInvalidConfig].
+func (l *RateLimiter) SetRule(r Rule) error {
+	return l.edit(func(c *change) error { return c.setRule("rule", r) })
+}
+
+// SetConfig does what [RateLimiter.SetRule] does, for the rule that it reads from config as
+// [DecodeRules] does. The rule keeps what code has given to the old rule with its name, as
+// [RateLimiter.Reload] says.
+func (l *RateLimiter) SetConfig(config map[string]any) error {
+	if l.set.Load() == nil {
+		return errZeroLimiter
+	}
+	d := l.newDecoder()
+	r, err := d.decodeOne("config", config, &l.settings)
+	if err != nil {
+		return err
+	}
+	return l.edit(func(c *change) error {
+		c.made = []*hooks.Made{r.custom}
+		kept := r
+		if err := c.keepCode(&kept, false); err != nil {
+			return err
+		}
+		return c.setRule("config", kept)
 	})
 }
 
 // RemoveRule removes the rule with this name and forgets what its keys have used in this
 // process. The name "default" also stands for the default rule, unless another rule has that
-// name. If there is no such rule, the error matches [ErrUnknownRule].
+// name. If there is no such rule, the error matches [ErrUnknownRule]. If [WithRequiredRules]
+// names the rule, it stays, and the error matches [ErrInvalidConfig].
 func (l *RateLimiter) RemoveRule(name string) error {
-	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
-		if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name }); i >= 0 {
-			return slices.Delete(rules, i, i+1), defaultRule, nil
+	return l.edit(func(c *change) error {
+		old := c.set.named(name)
+		if old == nil && name == defaultName {
+			old = c.set.defaultRule()
 		}
-		if defaultRule == nil || name != defaultRule.Name && name != defaultName {
-			return nil, nil, fmt.Errorf("%w %q", ErrUnknownRule, name)
+		if old == nil {
+			return fmt.Errorf("%w %q", ErrUnknownRule, name)
 		}
-		return rules, nil, nil
+		c.swaps = append(c.swaps, swap{old: old})
+		return nil
 	})
 }
 
@@ -37,31 +73,30 @@ func (l *RateLimiter) RemoveRule(name string) error {
 // as [RateLimiter.Replace] says. If r is invalid, SetDefaultRule changes nothing and returns
 // an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) SetDefaultRule(r Rule) error {
-	return l.edit(func(rules []Rule, _ *Rule) ([]Rule, *Rule, error) {
-		return rules, &r, nil
-	})
+	return l.edit(func(c *change) error { return c.put("defaultRule", c.set.defaultRule(), r, true) })
 }
 
 // UpdateRate changes [Rule.Rate] of the rule with this name to r. It takes effect for all of
 // its keys at one instant between call and return. Each key keeps what it has used, as
-// [TokenBucket.SetRate] says. The rule's Tiers stay as they are. A custom [Limiter] is not
-// called and keeps its own rate.
+// [TokenBucket.SetRate] says. The rule's Tiers stay as they are. A custom [Limiter] is told r
+// by its method SetRate(Rate) error; without that method, UpdateRate is an error.
 //
 // If there is no such rule, the error matches [ErrUnknownRule]; if r is invalid for the rule,
 // it matches [ErrInvalidConfig]. In both cases nothing changes.
 func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
-	return l.edit(func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error) {
-		for i := range rules {
-			if rules[i].Name == rule {
-				rules[i].Rate = r
-				return rules, defaultRule, nil
+	return l.edit(func(c *change) error {
+		old := c.set.named(rule)
+		if old == nil {
+			return fmt.Errorf("%w %q", ErrUnknownRule, rule)
+		}
+		updated := old.Rule
+		updated.Rate = r
+		if old.Limiter != nil && r == old.Rate {
+			if err := c.tell(old, r); err != nil { // it may have got another rate by itself
+				return err
 			}
 		}
-		if defaultRule != nil && defaultRule.Name == rule {
-			defaultRule.Rate = r
-			return rules, defaultRule, nil
-		}
-		return nil, nil, fmt.Errorf("%w %q", ErrUnknownRule, rule)
+		return c.put("rules["+strconv.Quote(rule)+"]", old, updated, old.isDefault)
 	})
 }
 
@@ -70,12 +105,11 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 // matches [ErrInvalidConfig].
 //
 // If there was a rule with the same name, Algorithm and Key before, its keys keep what they
-// have used, and a new Rate takes effect as by [RateLimiter.UpdateRate]. The keys of all
-// other rules start as new.
+// have used, and a new Rate takes effect as by [RateLimiter.UpdateRate]. That is so for a
+// custom [Limiter] too, if the rule had the same one before. The keys of all other rules
+// start as new.
 func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
-	return l.edit(func([]Rule, *Rule) ([]Rule, *Rule, error) {
-		return rules, defaultRule, nil
-	})
+	return l.edit(func(c *change) error { return c.replace(rules, defaultRule) })
 }
 
 // Reload replaces all rules and the default rule by those that it reads from maps, as
@@ -85,102 +119,192 @@ func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
 //
 // A rule keeps what code has given to the old rule with its name: its Resolve, and its
 // Limiter. If a [Factory] has made the old Limiter, the rule keeps it only if its algorithm
-// and algoConfig have not changed.
+// and algoConfig have not changed; then no other one is made. A Limiter that a [BuildFunc]
+// has made and that no rule uses any more is closed if it is an [io.Closer].
 func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
-	return l.edit(func(old []Rule, oldDefault *Rule) ([]Rule, *Rule, error) {
-		rules, defaultRule, err := decodeRules(configs, defaultConfig, &l.settings)
-		if err != nil {
-			return nil, nil, err
-		}
-		known := make(map[string]*Rule, len(old)+1)
-		for i := range old {
-			known[old[i].Name] = &old[i]
-		}
-		if oldDefault != nil {
-			known[oldDefault.Name] = oldDefault
-		}
-		for i := range rules {
-			rules[i].keepCode(known[rules[i].completed(false).Name])
-		}
-		if defaultRule != nil {
-			defaultRule.keepCode(known[defaultRule.completed(true).Name])
-		}
-		return rules, defaultRule, nil
-	})
-}
-
-// keepCode copies to r the functions and the Limiter of old, which is the rule that has had
-// its name, or nil if there was none.
-func (r *Rule) keepCode(old *Rule) {
-	if old == nil {
-		return
-	}
-	r.Resolve = old.Resolve
-	made := old.custom != nil && old.custom.limiter == old.Limiter // by a Factory
-	switch {
-	case old.Limiter == nil:
-	case !made:
-		r.Limiter, r.custom = old.Limiter, nil
-	case r.custom != nil && r.Algorithm == old.Algorithm && reflect.DeepEqual(r.custom.algoConfig, old.custom.algoConfig):
-		r.Limiter, r.custom = old.Limiter, old.custom
-	}
-}
-
-// edit replaces the rules by those that change returns. change gets copies of the rules.
-func (l *RateLimiter) edit(change func(rules []Rule, defaultRule *Rule) ([]Rule, *Rule, error)) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	rules, defaultRule := l.set.Load().copies()
-	rules, defaultRule, err := change(rules, defaultRule)
+	rules, defaultRule, err := l.newDecoder().decode(configs, defaultConfig, &l.settings)
 	if err != nil {
 		return err
 	}
-	if err := checkRules(rules, defaultRule, &l.settings); err != nil {
+	return l.edit(func(c *change) (err error) {
+		c.made = madeFor(rules, defaultRule)
+		kept, keptDefault := slices.Clone(rules), defaultRule
+		for i := range kept {
+			err = errors.Join(err, c.keepCode(&kept[i], false))
+		}
+		if defaultRule != nil {
+			copied := *defaultRule
+			keptDefault = &copied
+			err = errors.Join(err, c.keepCode(keptDefault, true))
+		}
+		if err != nil {
+			return err
+		}
+		return c.replace(kept, keptDefault)
+	})
+}
+
+// A change is one call of a method that changes the rules. It is planned while
+// RateLimiter.changing is held, and all code of the user's runs while it is not: [hooks] says
+// how. So other changes may come between; the plan is then made anew, on the rules that there
+// are.
+type change struct {
+	l     *RateLimiter
+	calls hooks.Calls
+
+	made []*hooks.Made // what may be of no use to any rule when the change has ended
+
+	// The plan, which begins anew with each try.
+	set      *ruleSet      // the rules that the plan changes
+	swaps    []swap        // what becomes of single rules
+	all      []*activeRule // if replaces is set: all rules
+	replaces bool
+	commits  []func(now instant) // bring keys to new rates
+	rates    hooks.Teller[*activeRule, Rate]
+}
+
+// A swap puts one rule in the place of another. If old is nil, it adds one after the others; if
+// new is nil, it removes one.
+type swap struct{ old, new *activeRule }
+
+// maxTries is how often a change is planned. Each further try means that another change has
+// come between; so many can only be made by the SetRate that the change itself calls.
+const maxTries = 100
+
+// edit makes the change that plan plans. plan calls no code of the user's. If it returns an
+// error, nothing has changed.
+func (l *RateLimiter) edit(plan func(c *change) error) error {
+	if l.set.Load() == nil {
+		return errZeroLimiter
+	}
+	l.time.Renew()
+	c := &change{l: l}
+	defer c.settle()
+	for range maxTries {
+		if done, err := c.try(plan); done {
+			return err
+		}
+		c.calls.Run()
+	}
+	return &ConfigError{"rules", "changed " + strconv.Itoa(maxTries) + " times", "must not be changed by each SetRate that the change calls"}
+}
+
+// try plans c once and makes it, unless code of the user's must be called first.
+func (c *change) try(plan func(c *change) error) (done bool, err error) {
+	l := c.l
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	c.calls.Begin()
+	c.rates.Begin()
+	c.set, c.swaps, c.all, c.commits, c.replaces = l.set.Load(), nil, nil, nil, false
+	err = plan(c)
+	if c.calls.Missing() {
+		return false, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	next := c.next()
+	if err := l.settings.requires(next); err != nil {
+		return true, err
+	}
+	if err := c.rates.Ask(&c.calls); err != nil || c.calls.Missing() {
+		return !c.calls.Missing(), err
+	}
+	c.commit(next)
+	return true, nil
+}
+
+// next returns the rules as they are after c.
+func (c *change) next() *ruleSet {
+	if c.replaces {
+		for _, r := range c.set.rules {
+			c.swaps = append(c.swaps, swap{old: r})
+		}
+		for _, r := range c.all {
+			c.swaps = append(c.swaps, swap{new: r})
+		}
+		return newRuleSet(c.all)
+	}
+	next := c.set
+	for _, s := range c.swaps {
+		next = next.with(s.old, s.new)
+	}
+	return next
+}
+
+// commit makes next the rules. It is the one place where the rules change. The caller holds
+// l.changing.
+func (c *change) commit(next *ruleSet) {
+	l := c.l
+	if len(c.commits) > 0 {
+		now := l.time.Now()
+		for _, commit := range c.commits {
+			commit(now)
+		}
+	}
+	l.set.Store(next)
+	l.waiters.WakeAll()
+	c.rates.Keep()
+	for _, s := range c.swaps {
+		if s.new != nil {
+			s.new.made().Use(1)
+		}
+		if s.old != nil {
+			made := s.old.made()
+			made.Use(-1)
+			c.made = append(c.made, made)
+		}
+	}
+}
+
+// put plans to put r, whose path in errors is path, in the place of the rule old or, if old is
+// nil, after the others. It returns everything that is wrong with r. It does not look at the
+// other rules, but for those that r may be in conflict with.
+func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error {
+	check, named := c.newCheck(), c.set.named(r.completed(isDefault).Name)
+	if named != nil && named != old {
+		check.names[named.Name] = c.pathOf(named)
+	}
+	if r.Limiter != nil && c.set.custom > 0 {
+		place := (&activeRule{Rule: r, isDefault: isDefault}).Place()
+		for _, other := range c.set.rules {
+			if other != old && other.Limiter != nil && match.Meet(place, other.Place()) {
+				check.custom = append(check.custom, customRule{c.pathOf(other), other.Place()})
+			}
+		}
+	}
+	if old == nil && !isDefault && len(c.set.rules)-c.set.defaults() >= maxRules {
+		return errTooManyRules(maxRules + 1)
+	}
+	if check.add(path, r, isDefault); len(check.problems) > 0 {
+		return errors.Join(check.problems...)
+	}
+	a, err := c.activate(r, isDefault, named)
+	c.swaps = append(c.swaps, swap{old, a})
+	return err
+}
+
+// setRule plans to put r in the place of the rule with its name or, if there is none, after the
+// others. path is its path in errors.
+func (c *change) setRule(path string, r Rule) error {
+	old := c.set.named(r.completed(false).Name)
+	return c.put(path, old, r, old != nil && old.isDefault)
+}
+
+// replace plans to replace all rules by these.
+func (c *change) replace(rules []Rule, defaultRule *Rule) error {
+	if err := c.newCheck().all(rules, defaultRule); err != nil || c.calls.Missing() {
 		return err
 	}
-	return l.replace(rules, defaultRule)
-}
-
-// copies returns copies of the rules of s, with their defaults filled in, and of its default
-// rule.
-func (s *ruleSet) copies() (rules []Rule, defaultRule *Rule) {
-	for _, r := range s.rules {
-		if r.isDefault {
-			defaultRule = &r.Rule
-			continue
-		}
-		rules = append(rules, r.Rule)
-	}
-	if defaultRule != nil {
-		copied := *defaultRule
-		defaultRule = &copied
-	}
-	return rules, defaultRule
-}
-
-// replace makes these the rules of l. They have been checked. The caller holds l.changing,
-// unless l is new.
-func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
-	var old map[string]*activeRule
-	if set := l.set.Load(); set != nil {
-		old = set.byName
-	}
-	active := make([]*activeRule, 0, len(rules)+1)
-	var commits []func(now instant)
+	c.replaces, c.all = true, make([]*activeRule, 0, len(rules)+1)
 	var problems []error
 	add := func(r Rule, isDefault bool) {
-		r = r.completed(isDefault)
-		a, commit, err := l.activate(r, isDefault, old[r.Name])
-		if err != nil {
-			problems = append(problems, atPath("rules["+strconv.Quote(r.Name)+"].rate", err)...)
-		}
-		if commit != nil {
-			commits = append(commits, commit)
-		}
-		active = append(active, a)
+		a, err := c.activate(r, isDefault, c.set.named(r.completed(isDefault).Name))
+		c.all, problems = append(c.all, a), append(problems, err)
 	}
 	for _, r := range rules {
 		add(r, false)
@@ -188,70 +312,5 @@ func (l *RateLimiter) replace(rules []Rule, defaultRule *Rule) error {
 	if defaultRule != nil {
 		add(*defaultRule, true)
 	}
-	if err := errors.Join(problems...); err != nil {
-		return err
-	}
-	if len(commits) > 0 {
-		now := l.time.Now()
-		for _, commit := range commits {
-			commit(now)
-		}
-	}
-	l.set.Store(newRuleSet(active))
-	l.waiters.WakeAll()
-	return nil
-}
-
-// activate returns the activeRule for r. If that takes over the keys of old, it may also
-// return a function that brings those keys to the rates of r, to be called once all rules
-// are ready.
-func (l *RateLimiter) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, func(now instant), error) {
-	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, keyKind: kindOf(r.Key)}
-	if l.settings.solo {
-		a.resultName = ""
-	}
-	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil)
-	if keeps {
-		a.serial, a.totals = old.serial, old.totals
-	} else {
-		l.lastSerial++
-		a.serial, a.totals = l.lastSerial, new(totals)
-	}
-	var err error
-	switch {
-	case r.Limiter != nil:
-		return a, nil, nil
-	case l.settings.store != nil:
-		return l.activateRemote(a, old, keeps)
-	case keeps:
-		a.keys, a.local = old.keys, old.keys
-		commit, err := a.keys.Change(a.rates())
-		return a, commit, err
-	}
-	a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
-	a.local = a.keys
-	return a, nil, err
-}
-
-// activateRemote is activate for a rule whose state is in a store. keeps says whether the
-// rule is still the one that old was made for.
-func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (*activeRule, func(now instant), error) {
-	policy := a.OnStoreError.or(l.settings.policy)
-	if keeps && old.remote.policy == policy && old.remote.local != nil {
-		a.remote, a.local = old.remote, old.local
-		commit, err := a.remote.local.Change(policy.shares(a.rates()))
-		return a, commit, err
-	}
-	remote, err := l.newRemoteRule(a, policy)
-	if err != nil {
-		return a, nil, err
-	}
-	a.remote = remote
-	if remote.local != nil {
-		a.local = remote.local
-	}
-	if keeps && old.local != nil {
-		return a, func(instant) { a.totals.addCounts(old.local.Counts()) }, nil
-	}
-	return a, nil, nil
+	return errors.Join(problems...)
 }

@@ -1,6 +1,8 @@
 package ratelimit_test
 
 import (
+	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -53,11 +55,11 @@ func TestDefaultRule(t *testing.T) {
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Rate: ratelimit.PerHour(3)}))
 	require.Equal(t, by("default", yes(3, 2, 20*mins)), l.Allow("ann", "/a"))
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "default", Rate: ratelimit.PerHour(2)}))
-	require.Equal(t, by("default", yes(2, 0, time.Hour)), l.Allow("ann", "/b"), "the same name: what was used stays used")
+	require.Equal(t, by("default", yes(2, 1, 30*mins)), l.Allow("ann", "/b"), "the same name: two were left")
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
 	require.Equal(t, by("rest", yes(2, 1, 30*mins)), l.Allow("ann", "/b"), "another name: another rule")
 	require.NoError(t, l.UpdateRate("rest", ratelimit.PerHour(1)))
-	require.Equal(t, by("rest", no(1, 0, time.Hour, time.Hour)), l.Allow("ann", "/b"))
+	require.Equal(t, by("rest", yes(1, 0, time.Hour)), l.Allow("ann", "/b"), "one was left")
 	require.NoError(t, l.RemoveRule("rest"))
 	require.Equal(t, unlimited, l.Allow("ann", "/b"))
 	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
@@ -84,13 +86,13 @@ func TestUpdateRate(t *testing.T) {
 	require.Equal(t, by("/search", yes(100, 39, 36*mins+36*sec)), check(t, l, ratelimit.Request{Client: "eve", Endpoint: "/search", Tier: "paid"}),
 		"a tier keeps its rate")
 	require.NoError(t, l.UpdateRate("/search", ratelimit.PerHour(8)))
-	require.Equal(t, by("/search", yes(8, 0, time.Hour)), l.Allow("ann", "/search"), "a cut leaves the new limit less what was used")
+	require.Equal(t, by("/search", yes(8, 2, 45*mins)), l.Allow("ann", "/search"), "a cut leaves the three that were left")
 	clock.Advance(15 * mins)
-	require.Equal(t, by("/search", yes(8, 1, 52*mins+30*sec)), l.Allow("ann", "/search"))
+	require.Equal(t, by("/search", yes(8, 3, 37*mins+30*sec)), l.Allow("ann", "/search"))
 
 	assert.ErrorIs(t, l.UpdateRate("no such", ratelimit.PerHour(1)), ratelimit.ErrUnknownRule)
-	assert.EqualError(t, l.UpdateRate("/search", ratelimit.Rate{Requests: 1}), "ratelimit: rules[0].rate.per is 0s: must be longer than zero")
-	require.Equal(t, by("/search", yes(8, 0, time.Hour)), l.Allow("ann", "/search"), "what is refused changes nothing")
+	assert.EqualError(t, l.UpdateRate("/search", ratelimit.Rate{Requests: 1}), `ratelimit: rules["/search"].rate.per is 0s: must be longer than zero`)
+	require.Equal(t, by("/search", yes(8, 2, 45*mins)), l.Allow("ann", "/search"), "what is refused changes nothing")
 }
 
 // TestReplaceKeepsState proves, for each kind of change, what Replace keeps of what a key
@@ -111,7 +113,7 @@ func TestReplaceKeepsState(t *testing.T) {
 	}{
 		{bucket, bucket, yes(4, 0, time.Hour), "the same rule"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(6) }), yes(6, 0, time.Hour), "a raise: 1 of 4 was left"},
-		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(3) }), no(3, 0, 20*mins, time.Hour), "a cut: all 3 are used"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(3) }), yes(3, 0, time.Hour), "a cut: 1 of 4 was left"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.Rate{Requests: 2, Per: 30 * mins, Burst: 4} }), yes(4, 0, time.Hour), "the same rate in other words"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Algorithm = ratelimit.AlgorithmLeakyBucket }), yes(4, 3, 15*mins), "another algorithm: new keys"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Key = ratelimit.KeyUserEndpoint }), yes(4, 3, 15*mins), "another key: new keys"},
@@ -153,7 +155,7 @@ func TestReplaceIsAllOrNothing(t *testing.T) {
 ratelimit: rules[1].rate.requests is 0: must be at least 1
 ratelimit: rules[1].rate.per is 0s: must be longer than zero
 ratelimit: rules[2].endpoint is "a*b": must have a "*" at the end only
-ratelimit: rules[2].key is "users": must be one of "user", "endpoint", "user_endpoint", "ip", "global"
+ratelimit: rules[2].key is "users": must be one of "user", "endpoint", "user_endpoint", "ip", "global", "attr:NAME", or several of them joined by "+"
 ratelimit: rules[3].endpoint is "": must be set, or a name to ask for the rule by
 ratelimit: rules[4].endpoint is "/search": is that of rules[0]: rules that share an endpoint need names
 ratelimit: rules[5].onStoreError is local:0: must have at least 1 replica
@@ -248,7 +250,7 @@ func TestResetOfAClient(t *testing.T) {
 	l.Allow("ann", "/")
 	l.Allow("bob", "/")
 	l.Allow("ann", "/b")
-	require.NoError(t, l.Reset("ann", "/"))
+	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "ann", Endpoint: "/"}))
 	left := func(client, endpoint, rule string) int {
 		return peek(t, l, ratelimit.Request{Client: client, Endpoint: endpoint, Rules: []string{rule}}).Remaining
 	}
@@ -260,4 +262,166 @@ func TestResetOfAClient(t *testing.T) {
 	assert.Equal(t, 3, left("ann", "/", "ip"))
 	assert.Equal(t, 3, left("ann", "/", "global"))
 	assert.Equal(t, 4, left("ann", "/b", "elsewhere"), "another endpoint's rule keeps its count")
+}
+
+// TestSetRule proves that SetRule adds a rule, replaces one in its place, and replaces the
+// default rule by its name.
+func TestSetRule(t *testing.T) {
+	l, _ := rules(t, []ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerHour(4)}, {Endpoint: "/b", Rate: ratelimit.PerHour(4)}}, &ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(4)})
+	for _, endpoint := range []string{"/a", "/b", "/x"} {
+		l.Allow("ann", endpoint)
+	}
+	require.NoError(t, l.SetRule(ratelimit.Rule{Endpoint: "/a", Rate: ratelimit.PerHour(2)}))
+	require.NoError(t, l.SetRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
+	require.NoError(t, l.SetRule(ratelimit.Rule{Endpoint: "/c", Rate: ratelimit.PerHour(2)}))
+	require.Equal(t, []string{"/a", "/b", "/c", "rest"}, names(l), "a rule keeps its place, and a new one comes after the others")
+	require.Equal(t, by("/a", yes(2, 1, 30*mins)), l.Allow("ann", "/a"), "its keys keep their tokens: 3 of 4 are 2 of 2")
+	require.Equal(t, by("rest", yes(2, 1, 30*mins)), l.Allow("ann", "/x"), "those of the default rule too")
+	require.Equal(t, by("/c", yes(2, 1, 30*mins)), l.Allow("ann", "/c"))
+
+	require.NoError(t, l.SetRule(ratelimit.Rule{Name: "/a", Endpoint: "/moved", Rate: ratelimit.PerHour(2)}))
+	require.Equal(t, by("rest", yes(2, 0, time.Hour)), l.Allow("ann", "/a"), "it is for another endpoint now")
+	require.Equal(t, by("/a", yes(2, 0, time.Hour)), l.Allow("ann", "/moved"))
+	require.NoError(t, l.SetRule(ratelimit.Rule{Name: "default", Rate: ratelimit.PerHour(9)}))
+	require.Equal(t, []string{"/a", "/b", "/c", "default", "rest"}, names(l), "the default rule has another name, so this one is a rule to be named")
+
+	for _, row := range []struct {
+		rule ratelimit.Rule
+		want string
+	}{
+		{ratelimit.Rule{Rate: ratelimit.PerHour(1)}, `ratelimit: rule.endpoint is "": must be set, or a name to ask for the rule by`},
+		{ratelimit.Rule{Endpoint: "/b"}, "ratelimit: rule.rate.requests is 0: must be at least 1\nratelimit: rule.rate.per is 0s: must be longer than zero"},
+		{ratelimit.Rule{Name: "rest", Endpoint: "/b", Rate: ratelimit.PerHour(1)}, `ratelimit: rule.endpoint is "/b": must be empty: the default rule is for the endpoints that no other matches`},
+	} {
+		err := l.SetRule(row.rule)
+		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+		assert.EqualError(t, err, row.want)
+	}
+	require.Equal(t, by("/b", yes(4, 2, 30*mins)), l.Allow("ann", "/b"), "what is refused changes nothing")
+}
+
+// TestSetConfig proves that SetConfig sets one rule as Reload sets all: with what code has given.
+func TestSetConfig(t *testing.T) {
+	limiter := newGauge()
+	l, _ := rules(t, []ratelimit.Rule{
+		{Endpoint: "/a", Rate: ratelimit.PerHour(4), Resolve: func(r ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.PerHour(3), r.Client == "bob" }},
+		{Endpoint: "/custom", Limiter: limiter, Rate: ratelimit.PerHour(4)},
+	}, &ratelimit.Rule{Rate: ratelimit.PerHour(4)})
+	l.Allow("ann", "/a")
+	require.NoError(t, l.SetConfig(config("/a", "2/h")))
+	require.NoError(t, l.SetConfig(config("/custom", "2/h")))
+	require.NoError(t, l.SetConfig(config("/new", "2/h")))
+	require.NoError(t, l.SetConfig(map[string]any{"name": "default", "algorithm": "TOKEN_BUCKET", "algoConfig": map[string]any{"rate": "2/h"}}))
+	require.Equal(t, []string{"/a", "/custom", "/new", "default"}, names(l))
+	require.Equal(t, by("/a", yes(2, 1, 30*mins)), l.Allow("ann", "/a"), "its keys keep their state")
+	require.Equal(t, 3, l.Allow("bob", "/a").Limit, "the rule keeps its Resolve")
+	require.Equal(t, by("/custom", yes(7, 3, sec)), l.Allow("ann", "/custom"), "and its Limiter")
+	require.Equal(t, []ratelimit.Rate{ratelimit.PerHour(2)}, limiter.told)
+	require.Equal(t, by("default", yes(2, 1, 30*mins)), l.Allow("ann", "/x"))
+
+	assert.EqualError(t, l.SetConfig(config("/a", "1/x")), `ratelimit: config.algoConfig.rate is "1/x": its time must be in ns, us, ms, s, m (minutes), h, d or w`)
+	assert.EqualError(t, l.SetConfig(nil), "ratelimit: config is nil: must be a map that has algorithm and algoConfig")
+	require.Equal(t, by("/a", yes(2, 0, time.Hour)), l.Allow("ann", "/a"))
+}
+
+// TestRules proves that Rules returns complete rules, that a change does not change what it has
+// returned, and that it allocates nothing.
+func TestRules(t *testing.T) {
+	store, err := ratelimit.NewMemoryStore()
+	require.NoError(t, err)
+	l := newRules(t, []ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerHour(4), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(9)}}},
+		&ratelimit.Rule{Rate: ratelimit.PerHour(5), OnStoreError: ratelimit.FailClosed},
+		ratelimit.WithStore(store), ratelimit.WithName("shop"), ratelimit.WithFailurePolicy(ratelimit.FailLocal(3)))
+	want := ratelimit.Rule{Name: "/a", Endpoint: "/a", Key: ratelimit.KeyUser, Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerHour(4),
+		Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(9)}, Mode: ratelimit.ModeEnforce, OnStoreError: ratelimit.FailLocal(3)}
+	wantDefault := ratelimit.Rule{Name: "default", Key: ratelimit.KeyUser, Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerHour(5),
+		Mode: ratelimit.ModeEnforce, OnStoreError: ratelimit.FailClosed}
+	rules, defaultRule := l.Rules()
+	require.Equal(t, []ratelimit.Rule{want}, rules)
+	require.Equal(t, &wantDefault, defaultRule)
+
+	require.NoError(t, l.UpdateRate("/a", ratelimit.PerHour(6)))
+	require.NoError(t, l.AddRule(ratelimit.Rule{Endpoint: "/b", Rate: ratelimit.PerHour(1)}))
+	require.NoError(t, l.RemoveRule("default"))
+	require.Equal(t, []ratelimit.Rule{want}, rules, "what was returned is of its time")
+	require.Equal(t, &wantDefault, defaultRule)
+	rules, defaultRule = l.Rules()
+	require.Equal(t, ratelimit.PerHour(6), rules[0].Rate)
+	require.Equal(t, []string{"/a", "/b"}, names(l))
+	require.Nil(t, defaultRule)
+	require.NoError(t, l.Replace(rules, defaultRule), "they can be given back")
+	if !raceEnabled {
+		require.Zero(t, testing.AllocsPerRun(100, func() { rules, defaultRule = l.Rules() }))
+	}
+}
+
+// TestRequiredRules proves that no change drops a rule that must exist.
+func TestRequiredRules(t *testing.T) {
+	const want = `ratelimit: rules["login"] is missing: must exist: WithRequiredRules names it`
+	login, rest := ratelimit.Rule{Name: "login", Rate: ratelimit.PerHour(2)}, ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}
+	_, err := ratelimit.New(nil, nil, ratelimit.WithRequiredRules("login", "rest"))
+	require.EqualError(t, err, want+"\n"+`ratelimit: rules["rest"] is missing: must exist: WithRequiredRules names it`)
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	l := newRules(t, []ratelimit.Rule{login}, &rest, ratelimit.WithRequiredRules("login"), ratelimit.WithRequiredRules("rest"))
+	check(t, l, ratelimit.Request{Client: "c", Rules: []string{"login"}})
+	for name, change := range map[string]func() error{
+		"RemoveRule": func() error { return l.RemoveRule("login") },
+		"Replace":    func() error { return l.Replace(nil, &rest) },
+		"Reload": func() error {
+			return l.Reload([]map[string]any{config("/login", "1/h")}, map[string]any{"name": "rest", "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "1/h"}})
+		},
+	} {
+		err := change()
+		assert.EqualError(t, err, want, name)
+		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, name)
+	}
+	assert.ErrorContains(t, l.RemoveRule("default"), `"rest"`)
+	assert.ErrorContains(t, l.SetDefaultRule(ratelimit.Rule{Rate: ratelimit.PerHour(9)}), `"rest"`, "the default rule would have another name")
+	require.Equal(t, []string{"login", "rest"}, names(l))
+	require.Equal(t, 1, peekAt(t, l, "login", "c").Remaining, "what is refused changes nothing")
+	require.NoError(t, l.Replace([]ratelimit.Rule{rest, login}, nil), "it may be any rule")
+	_, err = ratelimit.NewTokenBucket(ratelimit.PerHour(1), ratelimit.WithRequiredRules("login"), ratelimit.WithObserver(observing(func(ratelimit.Decision) {})))
+	require.NoError(t, err, "a limiter by itself has no rules")
+}
+
+// TestManyRules proves that a change costs what it changes: it asks Supports of the store about
+// the rates of its own rule alone, and allocates about as much with many rules as with few.
+func TestManyRules(t *testing.T) {
+	asked := 0
+	store := &askedStore{faultyStore: newFaultyStore(t, nil), supports: func(ratelimit.Algorithm, ratelimit.Rate) error {
+		asked++
+		return nil
+	}}
+	rule := func(i int) ratelimit.Rule {
+		return ratelimit.Rule{Endpoint: "/" + strconv.Itoa(i), Rate: ratelimit.PerHour(i + 1)}
+	}
+	l := newRules(t, nil, nil, ratelimit.WithStore(store), ratelimit.WithName("shop"))
+	changes := func() float64 {
+		n := 20_000
+		return testing.AllocsPerRun(20, func() {
+			n++
+			require.NoError(t, errors.Join(l.AddRule(rule(n)), l.UpdateRate("/1", ratelimit.PerHour(n)), l.RemoveRule("/"+strconv.Itoa(n))))
+		})
+	}
+	for i := range 10 {
+		require.NoError(t, l.AddRule(rule(i)))
+	}
+	few := changes()
+	for i := 10; i < 4_999; i++ {
+		require.NoError(t, l.AddRule(rule(i)))
+	}
+	asked = 0
+	many := changes()
+	require.Equal(t, 21*2, asked, "once for AddRule and once for UpdateRate, in 21 rounds")
+	require.Less(t, many, 2*few+100, "with 10 rules, a round allocates %v times", few)
+	require.NoError(t, l.RemoveRule("/3"))
+	require.EqualError(t, l.AddRule(rule(4_000)), `ratelimit: rules[4998].endpoint is "/4000": is that of rules[3999]: rules that share an endpoint need names`)
+
+	full := make([]ratelimit.Rule, 10_000)
+	for i := range full {
+		full[i] = rule(i)
+	}
+	l = newRules(t, full, nil)
+	require.EqualError(t, l.AddRule(rule(10_000)), "ratelimit: rules is 10001: must be at most 10000")
+	require.NoError(t, l.SetRule(rule(1)), "a rule that is replaced is none more")
 }

@@ -19,7 +19,10 @@ import (
 // Clock says that the time has passed; otherwise they wait in real time.
 type Clock interface {
 	// Now returns the time. The time may step back: for a key, it then stands
-	// still until it has caught up.
+	// still until it has caught up, and [Result.RetryAfter] includes that wait.
+	//
+	// A clock may be set late: if it stands outside the years 1678 to 2262 when
+	// the limiter is made, all keys are as new at the first reading inside.
 	Now() time.Time
 }
 

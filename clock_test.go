@@ -74,7 +74,7 @@ func TestBenbjohnsonMockBackwards(t *testing.T) {
 		spend(t, l, "key", 3)
 		want := l.Peek("key")
 		mock.Add(-time.Hour)
-		assert.Equal(t, want, l.Peek("key"), "a clock that steps back is read as standing still")
+		assert.Equal(t, behind(want, time.Hour), l.Peek("key"), "a clock that steps back is read as standing still until it has caught up")
 		mock.Set(epoch)
 		assert.Equal(t, want, l.Peek("key"), "what was stepped over is not earned twice")
 	})
@@ -130,8 +130,20 @@ func TestNoInstantIsSpecial(t *testing.T) {
 	}
 }
 
+// behind adds ahead to the times in res, the answer on a clock that had stepped back so far.
+func behind(res ratelimit.Result, ahead time.Duration) ratelimit.Result {
+	if res.RetryAfter > 0 && res.RetryAfter < ratelimit.Never {
+		res.RetryAfter += ahead
+	}
+	if res.ResetAfter > 0 {
+		res.ResetAfter += ahead
+	}
+	return res
+}
+
 // TestClockBackwards proves that a key's clock never goes back. Only a grant moves it, so
-// the answers equal those on a clock that never shows less than at the last grant.
+// the answers equal those on a clock that never shows less than at the last grant, but the time
+// until that grant is waited for too.
 func TestClockBackwards(t *testing.T) {
 	overAll(t, func(t *testing.T, a algorithm) {
 		raw, held := ratelimit.NewFakeClock(epoch), ratelimit.NewFakeClock(epoch)
@@ -147,7 +159,7 @@ func TestClockBackwards(t *testing.T) {
 			}
 			n := r.IntN(4)
 			res := take(t, l, "key", n)
-			require.Equal(t, take(t, want, "key", n), res)
+			require.Equal(t, behind(take(t, want, "key", n), held.Now().Sub(raw.Now())), res)
 			if res.Allowed && n > 0 {
 				granted = held.Now()
 			}
@@ -393,4 +405,143 @@ func TestFakeClockConcurrently(t *testing.T) {
 		}
 	}
 	assert.Zero(t, clock.Alarms())
+}
+
+// TestClockSetLater is a regression test for issue 10: a limiter whose clock stands at the zero
+// time when it is made, or elsewhere outside 1678-2262, and is set to today later, answers as one
+// that is made today: 20,000 of 20,000 requests at its rate are granted, and windows are aligned.
+func TestClockSetLater(t *testing.T) {
+	today := epoch.Add(17*sec + 1)
+	for _, start := range []time.Time{{}, time.Date(1677, 12, 31, 23, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		overAll(t, func(t *testing.T, a algorithm) {
+			for _, per := range []time.Duration{mins, 7*sec + 13} {
+				r := ratelimit.Rate{Requests: 3, Per: per}
+				late, right := ratelimit.NewFakeClock(start), ratelimit.NewFakeClock(today)
+				l, want := a.start(t, r, ratelimit.WithClock(late), ratelimit.WithMaxKeys(2)), a.start(t, r, ratelimit.WithClock(right), ratelimit.WithMaxKeys(2))
+				for _, key := range []string{"key", "b", "c", "d"} { // the last ones share a debt
+					for l.Allow(key).Allowed {
+					}
+				}
+				late.Set(today)
+				require.Equal(t, want.Allow("key"), l.Allow("key"), "as new at the first reading of today")
+				require.Equal(t, want.Len(), l.Len())
+				for range 40 {
+					require.Equal(t, want.Allow("key"), l.Allow("key"))
+					late.Advance(per / 7)
+					right.Advance(per / 7)
+				}
+				late.Set(start)
+				right.Set(start)
+				require.Equal(t, want.Allow("key"), l.Allow("key"), "back outside: the origin stays")
+			}
+		})
+	}
+	clock := new(ratelimit.FakeClock)
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	rules := []ratelimit.Rule{
+		{Name: "a", Endpoint: "*", Rate: ratelimit.PerSecond(1)},
+		{Name: "b", Endpoint: "*", Rate: ratelimit.PerSecond(1), Algorithm: ratelimit.AlgorithmFixedWindow, Tiers: map[string]ratelimit.Rate{"t": ratelimit.PerSecond(2)}},
+	}
+	for _, l := range []*ratelimit.RateLimiter{
+		newRules(t, rules[:1], nil, ratelimit.WithClock(clock)),
+		newRules(t, rules, nil, ratelimit.WithClock(clock)),
+		newRules(t, rules, nil, ratelimit.WithClock(clock), ratelimit.WithStore(store), ratelimit.WithName("n")),
+	} {
+		clock.Set(time.Time{})
+		l.Allow("alice", "/")
+		clock.Set(today)
+		for range 20_000 {
+			require.True(t, l.Allow("alice", "/").Allowed)
+			require.False(t, l.Allow("alice", "/").Allowed)
+			clock.Advance(sec)
+		}
+	}
+}
+
+// TestClockSetLaterConcurrently sets the clock while many goroutines decide. Nothing is granted
+// beyond the limit before it was set and once more after it.
+func TestClockSetLaterConcurrently(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		clock := new(ratelimit.FakeClock)
+		l := a.start(t, ratelimit.PerHour(5), ratelimit.WithClock(clock))
+		var granted atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				for j := range 200 {
+					if i == 0 && j == 100 {
+						clock.Set(epoch)
+					}
+					if l.Allow("key").Allowed {
+						granted.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		assert.GreaterOrEqual(t, granted.Load(), int64(5))
+		denied(t, l, "key")
+	})
+}
+
+// TestWaitOnAClockSetLater proves that alarms on a clock that was set later ring at the right
+// time.
+func TestWaitOnAClockSetLater(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		synctest.Test(t, func(t *testing.T) {
+			clock := new(ratelimit.FakeClock)
+			l := a.start(t, ratelimit.Rate{Requests: 1, Per: time.Hour}, ratelimit.WithClock(clock))
+			clock.Set(epoch)
+			spend(t, l, "key", 1)
+			wait := l.Peek("key").RetryAfter
+			done := make(chan error, 1)
+			go func() { _, err := l.Wait(t.Context(), "key", 1); done <- err }()
+			synctest.Wait()
+			clock.Advance(wait - 1)
+			synctest.Wait()
+			require.Empty(t, done, "a nanosecond early")
+			clock.Advance(1)
+			synctest.Wait()
+			require.Len(t, done, 1)
+			require.NoError(t, <-done)
+		})
+	})
+}
+
+// TestRetryAfterWhenTheClockHasSteppedBack is a regression test for issue 10: on a clock that is
+// behind a key's last grant, RetryAfter and ResetAfter say when the request is granted, and when
+// the key is as new, by that clock.
+func TestRetryAfterWhenTheClockHasSteppedBack(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		for _, shared := range []bool{false, true} {
+			clock := ratelimit.NewFakeClock(epoch.Add(20 * sec))
+			l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
+			if shared {
+				spend(t, l, "other", 3) // has the only slot, so that key has none
+			}
+			spend(t, l, "key", 3)
+			now := l.Peek("key")
+			for _, gap := range []time.Duration{1, 10 * sec, time.Hour} {
+				clock.Set(epoch.Add(20*sec - gap))
+				res := l.Peek("key")
+				require.Equal(t, behind(now, gap), res)
+				clock.Advance(res.RetryAfter - 1)
+				denied(t, l, "key")
+				require.Equal(t, time.Duration(1), l.Peek("key").RetryAfter)
+				clock.Advance(1)
+				require.True(t, l.Peek("key").Allowed, "granted at RetryAfter, not later")
+			}
+		}
+		clock := ratelimit.NewFakeClock(epoch.Add(20 * sec))
+		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(clock))
+		spend(t, l, "key", 1)
+		clock.Advance(-10 * sec)
+		res := l.Allow("key")
+		require.True(t, res.Allowed)
+		clock.Advance(res.ResetAfter - 1)
+		require.Equal(t, time.Duration(1), l.Peek("key").ResetAfter, "the gap is part of ResetAfter also of a grant")
+		clock.Advance(1)
+		require.Zero(t, l.Peek("key").ResetAfter)
+	})
 }

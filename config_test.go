@@ -104,6 +104,74 @@ func TestDecodeRule(t *testing.T) {
 
 type namedMap map[string]any
 
+// TestDecodeNames has the names by which fields and algorithms are known. Each config
+// means the same rule as the one that is written out.
+func TestDecodeNames(t *testing.T) {
+	rule := func(a ratelimit.Algorithm, requests int, per time.Duration, burst int) ratelimit.Rule {
+		return ratelimit.Rule{Endpoint: "/a", Algorithm: a, Rate: ratelimit.Rate{Requests: requests, Per: per, Burst: burst}}
+	}
+	token, window := rule("TokenBucket", 2, sec, 10), rule("FixedWindow", 5, mins, 0)
+	keyed := func(key ratelimit.KeyType) ratelimit.Rule {
+		r := window
+		r.Key = key
+		return r
+	}
+	flat := func(more fields) fields {
+		return with(fields{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "5/m"}, more)
+	}
+	for _, tt := range []struct {
+		why    string
+		config fields
+		want   ratelimit.Rule
+	}{
+		{"upper case", fields{"ENDPOINT": "/a", "ALGORITHM": "TOKEN_BUCKET", "ALGO_CONFIG": fields{"CAPACITY": 10, "REFILL_RATE_PER_SECOND": 2}}, token},
+		{"lower case", fields{"endpoint": "/a", "algorithm": "token_bucket", "algo_config": fields{"capacity": 10, "refill_rate_per_second": 2}}, token},
+		{"dashes", fields{"Endpoint": "/a", "Algorithm": "token-bucket", "algo-config": fields{"capacity": 10, "refill-rate-per-second": 2}}, token},
+		{"policy and config", fields{"endpoint": "/a", "policy": "TokenBucket", "config": fields{"capacity": 10, "requestsPerSecond": 2}}, token},
+		{"strategy and algorithmConfig", fields{"endpoint": "/a", "strategy": "GCRA", "algorithmConfig": fields{"capacity": 10, "refillRatePerSecond": 2}}, token},
+		{"a refill per millisecond", ruleOf("TokenBucketLimiter", fields{"capacity": 10, "refillPerMs": 0.002}), token},
+		{"which may be whole", ruleOf("leaky_bucket_limiter", fields{"capacity": 10, "refill_per_ms": 2}), rule("LeakyBucket", 2000, sec, 10)},
+		{"flat fields of a bucket", fields{"endpoint": "/a", "algorithm": "TokenBucket", "capacity": 10, "refill_rate_per_second": 2}, token},
+		{"flat fields with a burst", fields{"endpoint": "/a", "algorithm": "TokenBucket", "rate": "2/s", "burst": 10}, token},
+		{"flat fields of a window", fields{"endpoint": "/a", "algorithm": "FIXED_WINDOW", "max_requests": 5, "window_ms": 60_000}, window},
+		{"requestsPerWindow", ruleOf("FixedWindowCounter", fields{"requestsPerWindow": 5, "windowSeconds": 60}), window},
+		{"a number for a rate beside a window", ruleOf("FixedWindow", fields{"rate": 5, "window_seconds": 60}), window},
+		{"a number for a flat rate", fields{"endpoint": "/a", "algorithm": "FixedWindowLimiter", "Rate": 5.0, "windowMs": 60_000}, window},
+		{"keyType", flat(fields{"keyType": "ip"}), keyed(ratelimit.KeyIP)},
+		{"a key of parts", flat(fields{"key": "Endpoint + IP"}), keyed(ratelimit.KeyOf(ratelimit.KeyIP, ratelimit.KeyEndpoint))},
+		{"a list of parts", flat(fields{"key": []any{"ip", "endpoint"}}), keyed("ip+endpoint")},
+		{"a list of texts", flat(fields{"key": []string{"user", "endpoint"}}), keyed(ratelimit.KeyUserEndpoint)},
+		{"an attribute, whose case is kept", flat(fields{"key": "ATTR:Tenant_ID+user"}), keyed("attr:Tenant_ID+user")},
+		{"an attribute in a list", flat(fields{"key": []any{"user", "attr:tenant"}}), keyed(ratelimit.KeyOf(ratelimit.KeyAttr("tenant"), ratelimit.KeyUser))},
+		{"a map of numbers", ruleOf("FixedWindow", map[string]int{"limit": 5, "windowMs": 60_000}), window},
+		{"a map of texts", ruleOf("FixedWindow", map[string]string{"rate": "5/m"}), window},
+	} {
+		t.Run(tt.why, func(t *testing.T) { require.Equal(t, tt.want, decoded(t, tt.config)) })
+	}
+	tiers := map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(600), "free": ratelimit.PerMinute(1)}
+	for _, config := range []any{
+		map[string]string{"paid": "600/m", "free": "1/m"},
+		fields{"paid": "600/m", "free": map[string]int{"limit": 1, "window_seconds": 60}},
+	} {
+		r := decoded(t, flat(fields{"Tiers": config, "additional": true}))
+		require.Equal(t, tiers, r.Tiers)
+		require.True(t, r.Additional)
+	}
+	_, err := ratelimit.NewFromConfig(nil, flat(fields{"endpoint": ""}))
+	require.NoError(t, err, "a flat default rule")
+	l, err := ratelimit.NewFactory().Create(fields{"algorithm": "token_bucket", "capacity": 3, "refillRatePerSecond": 1})
+	require.NoError(t, err, "a flat config of a limiter")
+	require.Equal(t, 3, l.Allow("key").Limit)
+	_, err = ratelimit.NewFactory().Create(fields{"algorithm": "FixedWindow", "limit": 5, "window": "1m"})
+	require.EqualError(t, err, `ratelimit: window is "1m": unknown field; did you mean rate: "5/m" in place of limit and window?`)
+	_, err = ratelimit.NewFactory().Create(fields{"algorithm": "TokenBucket", "burst": 5})
+	require.EqualError(t, err, "ratelimit: config is a map: must have capacity and refillRatePerSecond, or maxRequests and windowMs, or rate")
+	_, _, err = ratelimit.DecodeRules([]fields{{"endpoint": "/a", "algorithm": "Custom", "limit": 5, "endpiont": "/b"}}, nil, withCustom(t))
+	require.EqualError(t, err, `ratelimit: configs[0].endpiont is "/b": unknown field; did you mean "endpoint"?`+"\n"+
+		"ratelimit: configs[0].limit is 5: unknown field; it belongs in algoConfig\n"+
+		"ratelimit: configs[0].algoConfig is missing: must be a map that says what the limit is", "a custom algorithm has no flat fields")
+}
+
 func TestDecodeChoices(t *testing.T) {
 	config := ruleOf("TokenBucket", fields{"rate": "1/s"})
 	for want, spellings := range map[ratelimit.KeyType][]string{
@@ -370,3 +438,144 @@ func TestDecodeBeyond32Bits(t *testing.T) {
 
 // A sameLimiter is a custom limiter that nobody asks.
 type sameLimiter struct{ ratelimit.Limiter }
+
+// TestRuleDecodes proves that a []Rule can be decoded from JSON, and from YAML by the decoders
+// that call UnmarshalYAML, and that what a config must not have is an error there too.
+func TestRuleDecodes(t *testing.T) {
+	const document = `[
+		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": {"capacity": 1000, "refillRatePerSecond": 0.1}},
+		{"Endpoint": "/login", "Key": ["ip", "endpoint"], "Mode": "Shadow", "Algorithm": "sliding_log", "rate": "5/m",
+			"Tiers": {"paid": "20/m"}, "OnStoreError": "local:4", "Additional": true},
+		{"Name": "Go", "Rate": "4294967295/h"}
+	]`
+	want := []ratelimit.Rule{
+		{Endpoint: "/search", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.Rate{Requests: 1, Per: 10 * sec, Burst: 1000}},
+		{Endpoint: "/login", Key: "ip+endpoint", Mode: ratelimit.ModeShadow, Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerMinute(5),
+			Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(20)}, OnStoreError: ratelimit.FailLocal(4), Additional: true},
+		{Name: "Go", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerHour(4294967295)},
+	}
+	var rules []ratelimit.Rule
+	require.NoError(t, json.Unmarshal([]byte(document), &rules))
+	require.Equal(t, want, rules)
+	again, err := json.Marshal(rules)
+	require.NoError(t, err)
+	var back []ratelimit.Rule
+	require.NoError(t, json.Unmarshal(again, &back))
+	require.Equal(t, want, back, "%s", again)
+	var configs []fields
+	require.NoError(t, json.Unmarshal(again, &configs))
+	back, _, err = ratelimit.DecodeRules(configs, nil)
+	require.NoError(t, err, "what MarshalJSON writes is a config")
+	require.Equal(t, want, back)
+
+	for _, tt := range []struct {
+		config any
+		want   string
+		why    string
+	}{
+		{fields{"endpoint": "/a", "algorithm": "TokenBucket", "algoConfig": fields{"capacity": 0}, "limits": 5},
+			`ratelimit: rules["/a"].limits is 5: unknown field` + "\n" +
+				`ratelimit: rules["/a"].algoConfig.refillRatePerSecond is missing: must be given beside capacity` + "\n" +
+				`ratelimit: rules["/a"].algoConfig.capacity is 0: must be at least 1`, "problems of a config"},
+		{fields{"NAME": "n", "endpoint": "/a", "rate": "5/m", "onStoreError": "shut"}, `ratelimit: rules["n"].onStoreError is "shut": must be "open", "closed", "local" or, of 4 replicas, "local:4"`, "the name comes first"},
+		{fields{"algorithm": "FixedWindow", "rate": "5/m burst 7"}, `ratelimit: rule.rate is "5/m burst 7": must have no burst: FixedWindow has none`, "a default rule"},
+		{fields{"endpoint": "/a", "algorithm": "Custom", "algoConfig": fields{}},
+			`ratelimit: rules["/a"].algorithm is "Custom": unknown algorithm: must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket"`, "custom algorithms need a Factory"},
+		{fields{"endpoint": "a*b", "rate": "5/m"}, `ratelimit: rules["a*b"].endpoint is "a*b": must have a "*" at the end only`, "what no rule may have"},
+		{fields{"endpoint": "/a", "rate": "70000/m", "algorithm": "SlidingWindowLog"}, `ratelimit: rules["/a"].rate is "70000/m": must be at most 65536: each is stored; a sliding window counter has no such bound`, "what no log may have"},
+		{nil, "ratelimit: rule is nil: must be a map that has algorithm and algoConfig", "null"},
+	} {
+		text, err := json.Marshal([]any{tt.config})
+		require.NoError(t, err)
+		kept := []ratelimit.Rule{{Name: "before"}}
+		require.EqualError(t, json.Unmarshal(text, &kept), tt.want, tt.why)
+		r := ratelimit.Rule{Name: "before"}
+		err = r.UnmarshalYAML(func(v any) error {
+			text, err := json.Marshal(tt.config)
+			require.NoError(t, err)
+			return json.Unmarshal(text, v)
+		})
+		require.EqualError(t, err, tt.want, tt.why)
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+		require.Equal(t, ratelimit.Rule{Name: "before"}, r, "it stays as it was")
+	}
+	require.Error(t, json.Unmarshal([]byte(`[[]]`), &rules))
+	var r ratelimit.Rule
+	require.ErrorIs(t, r.UnmarshalYAML(func(any) error { return errTenant }), errTenant)
+	require.NoError(t, r.UnmarshalYAML(func(v any) error { // as older YAML decoders do
+		*v.(*map[string]any) = fields{"endpoint": "/a", "algoConfig": map[any]any{"limit": 5, "windowSeconds": 60}}
+		return nil
+	}))
+	require.Equal(t, ratelimit.Rule{Endpoint: "/a", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerMinute(5)}, r)
+}
+
+// TestRuleMarshals has rules that are no data, or were read with a Factory.
+func TestRuleMarshals(t *testing.T) {
+	r := ratelimit.Rule{Endpoint: "/a", Rate: ratelimit.PerSecond(1), Tiers: map[string]ratelimit.Rate{"staff": ratelimit.Unlimited}}
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.Equal(t, `{"endpoint":"/a","algorithm":"TokenBucket","algoConfig":{"rate":"1/s"},"tiers":{"staff":"unlimited"}}`, string(text))
+	r.Limiter = sameLimiter{}
+	_, err = json.Marshal(r)
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.ErrorContains(t, err, `ratelimit: rules["/a"] is a rule with code: must have no Resolve and no Limiter to be written as JSON`)
+	r.Limiter, r.Resolve = nil, func(ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.Rate{}, false }
+	_, err = json.Marshal(r)
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	_, err = json.Marshal(ratelimit.Rule{Name: "n"})
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "a rate that no text can say")
+
+	made := decoded(t, ruleOf("Custom", fields{"x": []any{1, "y"}}), withCustom(t))
+	text, err = json.Marshal(made)
+	require.NoError(t, err)
+	require.Equal(t, `{"endpoint":"/a","algorithm":"Custom","algoConfig":{"x":[1,"y"]}}`, string(text))
+}
+
+// TestTexts has the values of a rule that are read from texts and refuse what they do not know.
+func TestTexts(t *testing.T) {
+	type all struct {
+		Key       ratelimit.KeyType
+		Mode      ratelimit.Mode
+		Algorithm ratelimit.Algorithm
+		Policy    ratelimit.FailurePolicy
+		Rate      ratelimit.Rate
+	}
+	for _, tt := range []struct {
+		text string
+		want all
+		err  string
+		why  string
+	}{
+		{`{"Key": "IP + attr:Tenant", "Mode": "SHADOW", "Algorithm": "GCRA", "Policy": "local", "Rate": "100/m burst 20"}`,
+			all{"attr:Tenant+ip", ratelimit.ModeShadow, ratelimit.AlgorithmTokenBucket, ratelimit.FailLocal(1), ratelimit.PerMinute(100).WithBurst(20)}, "", "all of them"},
+		{`{"Key": "", "Mode": "", "Algorithm": "", "Policy": "inherit"}`, all{}, "", "nothing"},
+		{`{"Policy": "local:4"}`, all{Policy: ratelimit.FailLocal(4)}, "", "four replicas"},
+		{`{"Key": "tenant"}`, all{}, `ratelimit: key is "tenant": must be one of "user", "endpoint", "user_endpoint", "ip", "global", "attr:NAME", or several of them joined by "+"`, "an unknown key"},
+		{`{"Mode": "off"}`, all{}, `ratelimit: mode is "off": must be one of "enforce", "shadow"`, "an unknown mode"},
+		{`{"Mode": "` + strings.Repeat("-", 101) + `"}`, all{}, `ratelimit: mode is "` + strings.Repeat("-", 55) + `...": must be one of "enforce", "shadow"`, "a long mode"},
+		{`{"Algorithm": "Bucket"}`, all{}, `ratelimit: algorithm is "Bucket": must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket"`, "an unknown algorithm"},
+		{`{"Policy": "shut"}`, all{}, `ratelimit: failurePolicy is "shut": must be "open", "closed", "local" or, of 4 replicas, "local:4"`, "an unknown policy"},
+		{`{"Policy": "local:0"}`, all{}, `ratelimit: failurePolicy is "local:0": must have at least 1 replica`, "no replica"},
+		{`{"Rate": "100/m burst=20"}`, all{}, `ratelimit: rate is "100/m burst=20": must be written "100/m burst 20"`, "another form"},
+	} {
+		var got all
+		err := json.Unmarshal([]byte(tt.text), &got)
+		if tt.err != "" {
+			require.EqualError(t, err, tt.err, tt.why)
+			require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, tt.why)
+		} else {
+			require.NoError(t, err, tt.why)
+		}
+		require.Equal(t, tt.want, got, tt.why)
+	}
+	for _, p := range []ratelimit.FailurePolicy{{}, ratelimit.FailOpen, ratelimit.FailClosed, ratelimit.FailLocal(1), ratelimit.FailLocal(7)} {
+		text, err := p.MarshalText()
+		require.NoError(t, err)
+		require.Equal(t, p.String(), string(text))
+		back := ratelimit.FailLocal(99)
+		require.NoError(t, back.UnmarshalText(text))
+		require.Equal(t, p, back)
+	}
+	_, err := ratelimit.FailLocal(0).MarshalText()
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+}

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -176,7 +177,7 @@ func TestYearIdleGivesFullQuota(t *testing.T) {
 // unmoved is an observer that does nothing.
 type unmoved struct{}
 
-func (unmoved) Observe(ratelimit.Decision) {}
+func (unmoved) Observe(context.Context, ratelimit.Decision) {}
 
 // exemplars holds the reference model and the bound of each algorithm.
 var exemplars = map[string]struct {

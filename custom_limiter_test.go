@@ -117,35 +117,57 @@ func TestCustomLimiterIsAskedLast(t *testing.T) {
 }
 
 // TestCustomLimiterThatFails proves what a request gets when a custom limiter returns an
-// error, with and without ErrStore, enforcing and in shadow.
+// error: which errors are the caller's, which the rule's policy answers, and which come with an
+// answer of their own, enforcing and in shadow.
 func TestCustomLimiterThatFails(t *testing.T) {
 	failed := errors.New("no such tenant")
 	store := fmt.Errorf("reading: %w", ratelimit.ErrStore)
 	granted, refused := degraded(yes(7, 2, sec)), degraded(no(7, 0, sec, sec))
+	closed := degraded(no(0, 0, sec, sec))
+	inherit, open, shadow := ratelimit.FailurePolicy{}, ratelimit.FailOpen, ratelimit.ModeShadow
+	stats := func(allowed, denied, shadowed, degraded, errors uint64) ratelimit.RuleStats {
+		return ratelimit.RuleStats{Rule: "custom", Allowed: allowed, Denied: denied, ShadowDenied: shadowed, Degraded: degraded, Errors: errors}
+	}
 	overAll(t, func(t *testing.T, a algorithm) {
 		for _, row := range []struct {
-			mode ratelimit.Mode
-			res  ratelimit.Result
-			err  error
-			want ratelimit.Result
-			left int // of 5, after a request for 2 and one for 1
-			why  string
+			mode   ratelimit.Mode
+			policy ratelimit.FailurePolicy
+			res    ratelimit.Result
+			err    error
+			want   ratelimit.Result // without what depends on the algorithm beside it
+			left   int              // of 5, after a request for 2 and one for 1
+			stats  ratelimit.RuleStats
+			why    string
 		}{
-			{"", ratelimit.Result{}, failed, ratelimit.Result{}, 3, "the caller gets the error, and the other rules get their units back"},
-			{"", granted, store, by("custom", granted), 2, "an error that is ErrStore comes with an answer"},
-			{"", refused, store, by("custom", refused), 3, "the answer beside ErrStore may be a denial"},
-			{ratelimit.ModeShadow, ratelimit.Result{}, failed, by("ours", yes(5, 2, 0)), 2, "a shadow that fails denies nothing"},
-			{ratelimit.ModeShadow, refused, store, by("ours", yes(5, 2, 0)), 2, "a shadow whose policy denies does not deny either"},
-			{ratelimit.ModeShadow, granted, store, by("ours", yes(5, 2, 0)), 2, "a shadow whose policy grants changes nothing"},
+			{"", inherit, ratelimit.Result{}, failed, by("ours", degraded(yes(5, 2, 0))), 2, stats(2, 0, 0, 1, 1), "a FailLocal that is inherited is FailOpen"},
+			{"", open, ratelimit.Result{}, failed, by("ours", degraded(yes(5, 2, 0))), 2, stats(2, 0, 0, 1, 1), "FailOpen grants"},
+			{"", ratelimit.FailClosed, ratelimit.Result{}, failed, by("custom", closed), 3, stats(1, 1, 0, 1, 1), "FailClosed denies, and the other rules get their units back"},
+			{"", ratelimit.FailClosed, granted, failed, by("custom", closed), 3, stats(1, 1, 0, 1, 1), "what it says beside an error is no answer"},
+			{"", ratelimit.FailClosed, yes(7, 2, sec), store, by("custom", closed), 3, stats(1, 1, 0, 1, 1), "nor beside ErrStore, if it is not degraded"},
+			{"", ratelimit.FailClosed, granted, store, by("custom", granted), 2, stats(2, 0, 0, 1, 1), "its own policy has answered"},
+			{"", open, refused, store, by("custom", refused), 3, stats(1, 1, 0, 1, 1), "and may deny"},
+			{"", open, ratelimit.Result{}, ratelimit.ErrInvalidCount, ratelimit.Result{}, 3, stats(1, 0, 0, 0, 0), "the caller is told that the count is wrong"},
+			{"", open, ratelimit.Result{}, ratelimit.ErrExceedsLimit, ratelimit.Result{}, 3, stats(1, 0, 0, 0, 0), "and that it can never fit"},
+			{"", open, ratelimit.Result{}, context.Canceled, by("ours", degraded(yes(5, 2, 0))), 2, stats(2, 0, 0, 1, 1), "a context of its own is not the caller's"},
+			{shadow, open, ratelimit.Result{}, failed, by("ours", yes(5, 2, 0)), 2, stats(2, 0, 0, 1, 1), "a shadow that fails denies nothing"},
+			{shadow, ratelimit.FailClosed, ratelimit.Result{}, failed, by("ours", yes(5, 2, 0)), 2, stats(1, 0, 1, 1, 1), "a shadow whose policy denies, neither"},
+			{shadow, open, refused, store, by("ours", yes(5, 2, 0)), 2, stats(1, 0, 1, 1, 1), "nor one whose own policy denies"},
+			{shadow, open, granted, store, by("ours", yes(5, 2, 0)), 2, stats(2, 0, 0, 1, 1), "a shadow whose own policy grants changes nothing"},
+			{shadow, open, ratelimit.Result{}, ratelimit.ErrInvalidCount, by("ours", yes(5, 2, 0)), 2, stats(2, 0, 0, 1, 1), "no error of a shadow is the caller's"},
 		} {
-			clock := ratelimit.NewFakeClock(epoch)
 			answer, problem := yes(7, 3, sec), error(nil)
-			l := newRules(t, beside(a, custom(func(context.Context, string, int) (ratelimit.Result, error) {
+			var seen []ratelimit.Decision
+			rules := beside(a, custom(func(context.Context, string, int) (ratelimit.Result, error) {
 				return answer, problem
-			}), row.mode), nil, ratelimit.WithClock(clock))
+			}), row.mode)
+			rules[0].OnStoreError = row.policy
+			l := newRules(t, rules, nil, ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithObserver(observing(func(d ratelimit.Decision) {
+				if d.Source == ratelimit.SourcePolicy {
+					seen = append(seen, d)
+				}
+			})))
 			req := ratelimit.Request{Client: "c", Endpoint: "/e", Cost: 2}
-			_, err := l.Check(t.Context(), req)
-			require.NoError(t, err, row.why)
+			check(t, l, req)
 			before := peekAt(t, l, "ours", "c")
 			require.Equal(t, 3, before.Remaining)
 
@@ -153,25 +175,95 @@ func TestCustomLimiterThatFails(t *testing.T) {
 			req.Cost = 1
 			res, err := l.Check(t.Context(), req)
 			require.ErrorIs(t, err, row.err, row.why)
+			require.Equal(t, row.want != ratelimit.Result{}, errors.Is(err, ratelimit.ErrStore), "%s: there is an answer beside ErrStore alone", row.why)
 			after := peekAt(t, l, "ours", "c")
 			require.Equal(t, row.left, after.Remaining, row.why)
-			switch {
-			case row.left == 3:
+			if row.left == 3 {
 				require.Equal(t, before, after, row.why)
-			case row.want.Rule == "ours":
+			}
+			if res.Rule == "ours" {
 				row.want.ResetAfter = after.ResetAfter
-				row.want.Delay = before.Delay
-			}
-			if row.want.Allowed {
-				require.ErrorIs(t, err, ratelimit.ErrStore, "%s: the request is allowed, and the error is there to be logged", row.why)
-			}
-			if row.want.Rule == "custom" {
+			} else {
 				row.want.Remaining = min(row.want.Remaining, after.Remaining)
-				res.Delay = 0
 			}
+			res.Delay = 0
 			require.Equal(t, row.want, res, row.why)
+			require.Equal(t, row.stats, l.Stats()[0], row.why)
+			wantSeen := 0
+			if row.stats.Degraded > 0 && (res.Rule == "custom" || row.mode == shadow) {
+				wantSeen = 1
+			}
+			require.Len(t, seen, wantSeen, row.why)
+			for _, d := range seen {
+				require.Equal(t, "custom", d.Rule, row.why)
+				require.ErrorIs(t, d.Err, row.err, row.why)
+				require.True(t, d.Result.Degraded, row.why)
+			}
 		}
 	})
+}
+
+// TestCustomLimiterThatFailsLeavesATrace proves that Allow, which returns no error, answers by
+// the policy, and that the error is counted and observed.
+func TestCustomLimiterThatFailsLeavesATrace(t *testing.T) {
+	for _, row := range []struct {
+		policy ratelimit.FailurePolicy
+		want   ratelimit.Result
+		stats  ratelimit.RuleStats
+	}{
+		{ratelimit.FailurePolicy{}, by("/e", degraded(unlimited)), ratelimit.RuleStats{Rule: "/e", Allowed: 1, Degraded: 1, Errors: 1}},
+		{ratelimit.FailClosed, by("/e", degraded(no(4, 0, sec, sec))), ratelimit.RuleStats{Rule: "/e", Denied: 1, Degraded: 1, Errors: 1}},
+	} {
+		var seen []ratelimit.Decision
+		l := newRules(t, []ratelimit.Rule{{Endpoint: "/e", Rate: ratelimit.PerHour(4), Limiter: answering(ratelimit.Result{}, errFault), OnStoreError: row.policy}}, nil,
+			ratelimit.WithObserver(observing(func(d ratelimit.Decision) { seen = append(seen, d) })))
+		require.Equal(t, row.want, l.Allow("c", "/e"))
+		require.Equal(t, []ratelimit.RuleStats{row.stats}, l.Stats())
+		require.Len(t, seen, 1)
+		require.Equal(t, row.want, seen[0].Result)
+		require.Equal(t, ratelimit.SourcePolicy, seen[0].Source)
+		require.ErrorIs(t, seen[0].Err, errFault)
+		require.EqualError(t, seen[0].Err, `rules["/e"].limiter: ratelimit: store failed: `+errFault.Error())
+	}
+}
+
+// TestCustomLimiterWhenTheCallerLeaves proves that the ended context of the caller is no failure
+// of a custom limiter: it is returned, takes nothing, and is counted nowhere.
+func TestCustomLimiterWhenTheCallerLeaves(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		for _, mode := range []ratelimit.Mode{ratelimit.ModeEnforce, ratelimit.ModeShadow} {
+			ctx, cancel := context.WithCancel(t.Context())
+			l := newRules(t, beside(a, custom(func(ctx context.Context, _ string, _ int) (ratelimit.Result, error) {
+				cancel()
+				return ratelimit.Result{}, fmt.Errorf("asking: %w", ctx.Err())
+			}), mode), nil, ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
+			res, each, err := l.CheckAll(ctx, ratelimit.Request{Client: "c", Endpoint: "/e"}, nil)
+			require.Equal(t, context.Canceled, err)
+			require.Zero(t, res)
+			require.Empty(t, each)
+			require.Equal(t, 5, peekAt(t, l, "ours", "c").Remaining)
+			require.Equal(t, ratelimit.RuleStats{Rule: "custom"}, l.Stats()[0])
+		}
+	})
+}
+
+// TestPolicyOfACustomLimiter proves that FailLocal, which has no meaning for a custom limiter, is
+// refused where it is set, and is FailOpen where it is inherited.
+func TestPolicyOfACustomLimiter(t *testing.T) {
+	rule := ratelimit.Rule{Endpoint: "/e", Limiter: answering(unlimited, nil), OnStoreError: ratelimit.FailLocal(2)}
+	_, err := ratelimit.New([]ratelimit.Rule{rule}, nil)
+	require.EqualError(t, err, "ratelimit: rules[0].onStoreError is local:2: must be open or closed: a limiter of one's own has no share for this process")
+	rule.OnStoreError = ratelimit.FailurePolicy{}
+	for _, row := range []struct{ given, want ratelimit.FailurePolicy }{
+		{ratelimit.FailurePolicy{}, ratelimit.FailOpen},
+		{ratelimit.FailLocal(4), ratelimit.FailOpen},
+		{ratelimit.FailClosed, ratelimit.FailClosed},
+		{ratelimit.FailOpen, ratelimit.FailOpen},
+	} {
+		l := newRules(t, []ratelimit.Rule{rule}, nil, ratelimit.WithFailurePolicy(row.given))
+		rules, _ := l.Rules()
+		require.Equal(t, row.want, rules[0].OnStoreError, "inherited: %v", row.given)
+	}
 }
 
 // TestCustomLimiterThatPanics proves that the panic of a custom limiter reaches the caller,
@@ -283,14 +375,14 @@ func TestResetReachesCustomLimiters(t *testing.T) {
 		{Endpoint: "/global", Limiter: global, Key: ratelimit.KeyGlobal},
 		{Endpoint: "/plain", Limiter: plain},
 	}, nil)
-	for _, endpoint := range []string{"/user", "/pair", "/global", "/plain"} {
-		require.NoError(t, l.Reset("c", endpoint))
+	for endpoint, want := range map[string]error{"/user": nil, "/pair": nil, "/global": ratelimit.ErrNotReset, "/plain": ratelimit.ErrNotReset} {
+		require.ErrorIs(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: endpoint}), want, endpoint)
 	}
 	require.Equal(t, []string{"c"}, user.keys)
 	require.Equal(t, []string{"1:c/pair"}, pair.keys, "Reset uses the key that Take is called with")
 	require.Empty(t, global.keys, "a reset reaches the client's own state only")
 	user.err = errFault
-	require.ErrorIs(t, l.Reset("c", "/user"), errFault)
+	require.ErrorIs(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/user"}), errFault)
 }
 
 // TestWaitForACustomLimiter proves that a RateLimiter's Wait waits for a custom limiter,
@@ -326,11 +418,13 @@ func TestWaitForACustomLimiterThatDoesNotWork(t *testing.T) {
 	for _, row := range []struct {
 		limiter ratelimit.Limiter
 		err     error
+		left    int
 		why     string
 	}{
-		{new(ratelimit.TokenBucket), ratelimit.ErrInvalidConfig, "the zero limiter"},
-		{answering(ratelimit.Result{}, errFault), errFault, "an error of its own"},
-		{answering(no(1, 0, ratelimit.Never, 0), nil), ratelimit.ErrExceedsLimit, "a denial for ever"},
+		{new(ratelimit.TokenBucket), ratelimit.ErrInvalidConfig, 4, "the zero limiter: its policy grants"},
+		{answering(ratelimit.Result{}, errFault), errFault, 4, "an error of its own: its policy grants"},
+		{answering(ratelimit.Result{}, ratelimit.ErrExceedsLimit), ratelimit.ErrExceedsLimit, 5, "an error that is the caller's"},
+		{answering(no(1, 0, ratelimit.Never, 0), nil), ratelimit.ErrExceedsLimit, 5, "a denial for ever"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newRules(t, beside(algorithms[0], row.limiter, ""), nil)
@@ -340,7 +434,7 @@ func TestWaitForACustomLimiterThatDoesNotWork(t *testing.T) {
 			_, err := l.Wait(ctx, ratelimit.Request{Client: "c", Endpoint: "/e"})
 			require.ErrorIs(t, err, row.err, row.why)
 			require.Equal(t, began, time.Now(), "%s: Wait returns at once", row.why)
-			require.Equal(t, 5, peekAt(t, l, "ours", "c").Remaining, row.why)
+			require.Equal(t, row.left, peekAt(t, l, "ours", "c").Remaining, row.why)
 		})
 	}
 }
@@ -407,8 +501,8 @@ func TestManyClientsBesideACustomLimiter(t *testing.T) {
 	}
 }
 
-// TestACustomLimitersErrorAtTheEndOfTheClock proves that Wait returns the error of a custom
-// limiter as it is, also where the clock cannot move on.
+// TestACustomLimitersErrorAtTheEndOfTheClock proves that Wait returns what a custom limiter's
+// policy answers to its error, also where the clock cannot move on.
 func TestACustomLimitersErrorAtTheEndOfTheClock(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	boom := errors.New("boom")
@@ -417,6 +511,7 @@ func TestACustomLimitersErrorAtTheEndOfTheClock(t *testing.T) {
 	})}}, nil, ratelimit.WithClock(clock))
 	clock.Advance(math.MaxInt64)
 	res, err := l.Wait(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
-	require.Equal(t, boom, err)
-	require.Zero(t, res)
+	require.ErrorIs(t, err, boom)
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	require.Equal(t, by("/e", degraded(unlimited)), res, "its policy, which is FailOpen, has answered")
 }

@@ -24,13 +24,16 @@ type decision struct {
 	watch   stopwatch // started if there is an observer
 
 	rules   []*activeRule // in the order of inLockOrder: a rule with a custom limiter comes last
-	named   []*activeRule // memory for rules, used if the request names them
+	named   []*activeRule // memory for rules, used unless they are those of a group
+	exempt  []*activeRule // rules for which the request is unlimited: they are not among rules
 	parts   []engine.Part // the answers of rules, one for each
 	origins []origin      // where the answers come from, one for each of rules
 	custom  int           // the index of the rule with a custom limiter, or -1
 
 	engine.Outcome
 	failed error // why the store did not answer, or nil
+
+	sorted []int // memory for appendEach
 }
 
 var decisions = sync.Pool{New: func() any { return new(decision) }}
@@ -46,9 +49,10 @@ func newDecision(req *Request, take bool) *decision {
 // free puts d back into the pool. The caller must not use d afterwards.
 func (d *decision) free() {
 	clear(d.named)
+	clear(d.exempt)
 	clear(d.parts)
 	clear(d.origins)
-	*d = decision{named: d.named[:0], parts: d.parts[:0], origins: d.origins[:0]}
+	*d = decision{named: d.named[:0], exempt: d.exempt[:0], parts: d.parts[:0], origins: d.origins[:0], sorted: d.sorted[:0]}
 	decisions.Put(d)
 }
 
@@ -66,6 +70,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if set == nil {
 		return unlimited, nil
 	}
+	l.time.Renew()
 	observed := d.order.Take && l.settings.observer != nil
 	if observed {
 		d.watch = startWatch(&l.time)
@@ -75,7 +80,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	}
 	switch {
 	case len(d.rules) == 0:
-		d.Passes = true
+		d.Passes, d.Now = true, l.time.Now()
 	case l.settings.store != nil:
 		err = l.decideInStore(ctx, d)
 	default:
@@ -85,55 +90,80 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if err != nil {
 		return Result{}, err
 	}
+	if d.order.Take && d.Passes && d.decided() {
+		for _, r := range d.exempt {
+			r.totals.allowed.Add(1)
+		}
+	}
 	binding := d.answer(&res)
 	err = d.problems()
 	if observed && d.decided() {
-		l.tell(&d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins}, binding, &res, err, d.watch.elapsed(&l.time))
+		l.tell(ctx, &d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins, now: d.Now}, binding, &res, err, d.watch.elapsed(&l.time))
 	}
 	return res, err
+}
+
+// find finds the rules that apply to the request.
+func (d *decision) find(set *ruleSet) error {
+	if len(d.request.Rules) == 0 {
+		d.rules = set.match(d.request.Endpoint).rules
+		return nil
+	}
+	for _, name := range d.request.Rules {
+		r := set.named(name)
+		if r == nil {
+			return fmt.Errorf("%w %q", ErrUnknownRule, name)
+		}
+		d.named = append(d.named, r)
+	}
+	d.named = append(d.named, set.match(d.request.Endpoint).additional...)
+	inLockOrder(d.named)
+	d.named = slices.Compact(d.named)
+	d.rules = d.named
+	return nil
 }
 
 // prepare finds the rules that apply to the request, and calls Resolve of those that have
 // one.
 func (d *decision) prepare(set *ruleSet) error {
-	if len(d.request.Rules) == 0 {
-		d.rules = set.match(d.request.Endpoint).rules
-	} else {
-		for _, name := range d.request.Rules {
-			r := set.byName[name]
-			if r == nil {
-				return fmt.Errorf("%w %q", ErrUnknownRule, name)
-			}
-			d.named = append(d.named, r)
-		}
-		inLockOrder(d.named)
-		d.named = slices.Compact(d.named)
-		d.rules = d.named
+	if err := d.find(set); err != nil {
+		return err
 	}
 	n := len(d.rules)
-	d.custom = -1
-	if n > 0 && d.rules[n-1].Limiter != nil {
-		d.custom = n - 1
-	}
 	if n > 1 && d.rules[n-2].Limiter != nil {
 		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
 		return &ConfigError{"rules", fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name), "must have one limiter of one's own among them"}
 	}
 	d.parts = slices.Grow(d.parts, n)[:n]
 	d.origins = slices.Grow(d.origins, n)[:n]
+	kept := 0
 	for i, r := range d.rules {
-		p, o := &d.parts[i], &d.origins[i]
-		p.Keys, p.Hash, p.Shadow = r.keys, r.keyKind.hash(&d.request), !r.enforces()
+		rate, resolved, exempt := r.resolved(&d.request)
+		if exempt {
+			if d.exempt = append(d.exempt, r); len(d.named) == 0 {
+				d.named = append(d.named, d.rules...) // the group's own list must not change
+				d.rules = d.named
+			}
+			continue
+		}
+		p, o := &d.parts[kept], &d.origins[kept]
+		p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), !r.enforces()
 		p.Want.Tier = d.request.Tier
 		if r.keys != nil {
 			o.by = byMemory
 		}
-		if r.Resolve != nil {
-			if rate, ok := r.Resolve(d.request); ok {
-				o.resolved = engine.Rate(rate)
-				p.Want.Rate = &o.resolved
-			}
+		if resolved {
+			o.resolved = engine.Rate(rate)
+			p.Want.Rate = &o.resolved
 		}
+		if kept++; kept <= i {
+			d.rules[kept-1] = r
+		}
+	}
+	d.rules, d.parts, d.origins = d.rules[:kept], d.parts[:kept], d.origins[:kept]
+	d.custom = -1
+	if kept > 0 && d.rules[kept-1].Limiter != nil {
+		d.custom = kept - 1
 	}
 	return nil
 }
@@ -146,55 +176,6 @@ func (d *decision) decideHere(t *engine.Timeline) {
 		d.order.Revocable = d.order.Take
 	}
 	d.Outcome = engine.Settle(t, parts, d.order, 0)
-}
-
-// askCustom asks the custom limiter, if there is one, after all other rules were charged. If
-// it denies, they get their units back.
-func (d *decision) askCustom(ctx context.Context) error {
-	if d.custom < 0 || !d.Passes || d.Late {
-		return nil
-	}
-	rule, p, o, n := d.rules[d.custom], &d.parts[d.custom], &d.origins[d.custom], 0
-	if d.order.Take {
-		n = int(d.order.N)
-	}
-	keep := false // whether the other rules keep what they have taken
-	defer func() {
-		if !keep && d.order.Take {
-			d.giveBack()
-		}
-	}()
-	limiter, key := rule.Limiter, rule.keyKind.text(&d.request)
-	if d.order.Take && d.order.Within < engine.AnyDelay && !p.Shadow {
-		// It cannot give units back, so a first call looks at the Delay.
-		if res, err := limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.order.Within {
-			setResult(p, res)
-			o.by = byLimiter
-			d.Late = true
-			return nil
-		}
-	}
-	res, err := limiter.Take(ctx, key, n)
-	switch {
-	case err == nil || errors.Is(err, ErrStore):
-	case !p.Shadow || ctx.Err() != nil:
-		return err
-	default: // a shadow rule denies no request, also if it fails
-		keep, p.Err = true, storeError(err)
-		return nil
-	}
-	setResult(p, res)
-	p.Err = err
-	o.by = byLimiter
-	if res.Degraded {
-		o.by = byPolicy
-	}
-	d.Passes = res.Allowed || p.Shadow
-	keep = d.Passes
-	if d.order.Take && d.decided() {
-		rule.totals.count(p.Shadow, res.Allowed)
-	}
-	return nil
 }
 
 // giveBack gives back the units that d has taken from keys in this process.
@@ -210,19 +191,6 @@ func (d *decision) giveBack() {
 // not charged because of its Delay, or was denied and the caller, who waits, will try again.
 func (d *decision) decided() bool {
 	return !d.Late && (d.Passes || !d.order.AskAgain)
-}
-
-// setResult makes res the answer of p.
-func setResult(p *engine.Part, res Result) {
-	p.Verdict = engine.Verdict{Limit: int64(res.Limit), Left: int64(res.Remaining), RetryAfter: res.RetryAfter, ResetAfter: res.ResetAfter}
-	p.Delay = res.Delay
-	switch {
-	case res.Allowed:
-		p.RetryAfter = 0
-	case res.RetryAfter <= 0:
-		// A limiter that denies without a RetryAfter is not called in a busy loop.
-		p.RetryAfter = time.Millisecond
-	}
 }
 
 // count counts a decision of a store or a custom limiter.
@@ -303,6 +271,10 @@ func (d *decision) problems() error {
 	for i := range d.parts {
 		if p := &d.parts[i]; p.Err != nil {
 			path := "rules[" + strconv.Quote(d.rules[i].Name) + "].resolve"
+			if i == d.custom {
+				err = errors.Join(err, fmt.Errorf("rules[%q].limiter: %w", d.rules[i].Name, p.Err))
+				continue
+			}
 			err = errors.Join(append([]error{err}, atPath(path, p.Err)...)...)
 		}
 	}

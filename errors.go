@@ -28,6 +28,15 @@ var (
 	// reached. If a Result comes with it, the [FailurePolicy] has answered:
 	// the caller should act on [Result.Allowed] and log the error.
 	ErrStore = errors.New("ratelimit: store failed")
+
+	// ErrNotReset is matched by the error of a Reset that has not done what it was asked
+	// for: no rule has a key that belongs to the request, or a key has no state of its own
+	// and is denied because of the budget that such keys share, see [WithMaxKeys].
+	ErrNotReset = errors.New("ratelimit: not reset")
+
+	// ErrTooManyWaiters is returned by a Wait that finds as many callers
+	// waiting as there may be, see [WithMaxWaiters].
+	ErrTooManyWaiters = errors.New("ratelimit: too many waiters")
 )
 
 // A ConfigError says what is wrong with one field of a config, a rule, a rate or the
@@ -45,6 +54,9 @@ func (e *ConfigError) Error() string {
 
 // Unwrap returns [ErrInvalidConfig].
 func (e *ConfigError) Unwrap() error { return ErrInvalidConfig }
+
+// errOverflown is the error of a Reset of a key that the shared budget denies.
+var errOverflown = fmt.Errorf("%w: the key has no state of its own, and the budget that such keys share denies it", ErrNotReset)
 
 // errZeroLimiter is the error of the methods of a zero limiter.
 var errZeroLimiter error = &ConfigError{"limiter", "the zero value", "must be made by its constructor"}

@@ -36,14 +36,14 @@ func ExampleDecodeRules() {
 func ExampleDecodeRules_problems() {
 	_, _, err := ratelimit.DecodeRules([]map[string]any{
 		{"endpoint": "/a", "algorithm": "TokenBuket", "algoConfig": map[string]any{"capacity": 10, "refillRatePerSecond": 0.3333333333333333}},
-		{"endpoint": "/b", "algorithm": "FixedWindow", "algoConfig": map[string]any{"maxRequests": 3.7, "windowMS": 1000}},
+		{"endpoint": "/b", "algorithm": "FixedWindow", "algoConfig": map[string]any{"max_requests": 3.7, "window": 60}},
 	}, nil)
 	fmt.Println(err)
 	// Output:
 	// ratelimit: configs[0].algorithm is "TokenBuket": unknown algorithm; did you mean "TokenBucket"?
 	// ratelimit: configs[0].algoConfig.refillRatePerSecond is 0.3333333333333333: must be exact, and is 1/3 rounded: give rate: "1/3s" and burst in place of capacity and refillRatePerSecond
-	// ratelimit: configs[1].algoConfig.windowMS is 1000: unknown field; did you mean "windowMs"?
-	// ratelimit: configs[1].algoConfig.maxRequests is 3.7: must be a whole number, at least 1
+	// ratelimit: configs[1].algoConfig.window is 60: unknown field; did you mean "windowSeconds"?
+	// ratelimit: configs[1].algoConfig.max_requests is 3.7: must be a whole number, at least 1
 }
 
 // A Factory makes one limiter from one map.
@@ -69,11 +69,15 @@ type office struct {
 
 // newOffice is a ratelimit.BuildFunc: it makes an office from an algoConfig.
 func newOffice(algoConfig map[string]any, env ratelimit.Env) (ratelimit.Limiter, error) {
-	open, ok := algoConfig["open"].(int)
-	if !ok {
-		return nil, &ratelimit.ConfigError{Field: "open", Value: algoConfig["open"], Reason: "must be an hour"}
+	config := ratelimit.ReadConfig(algoConfig)
+	o := &office{clock: env.Clock, open: config.Int("open"), close: 17}
+	if config.Has("close") {
+		o.close = config.Int("close")
 	}
-	return &office{env.Clock, open, open + 8}, nil
+	if err := config.Err(); err != nil {
+		return nil, err
+	}
+	return o, nil
 }
 
 func (o *office) Allow(string) ratelimit.Result {
@@ -118,5 +122,24 @@ func ExampleFactory_Register() {
 	fmt.Println(err)
 	// Output:
 	// 15h30m0s
-	// ratelimit: algoConfig.open is early: must be an hour
+	// ratelimit: algoConfig.open is "early": must be a whole number
+}
+
+// ReadConfig reads numbers of any type that a decoder makes, and reports everything that is
+// wrong at once, also fields that nobody has asked for.
+func ExampleReadConfig() {
+	var algoConfig map[string]any
+	err := json.Unmarshal([]byte(`{"open_hour": 9, "pause": "1h30m", "rate": "100/m", "weekends": 1, "clsoe": 17}`), &algoConfig)
+	if err != nil {
+		panic(err)
+	}
+	config := ratelimit.ReadConfig(algoConfig)
+	fmt.Println(config.Int("openHour"), config.Duration("pause"), config.Rate("rate"))
+	fmt.Println(config.Bool("weekends"), config.Int("close"), config.Has("zone"))
+	fmt.Println(config.Err())
+	// Output:
+	// 9 1h30m0s 100/m
+	// false 0 false
+	// ratelimit: weekends is 1: must be true or false
+	// ratelimit: clsoe is 17: unknown field; did you mean "close"?
 }

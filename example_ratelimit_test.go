@@ -230,7 +230,7 @@ func ExampleRateLimiter_UpdateRate() {
 	fmt.Println(limiter.Allow("alice", "/search").Remaining)
 	// Output:
 	// 11
-	// ratelimit: rules[0].rate.requests is 0: must be at least 1
+	// ratelimit: rules["/search"].rate.requests is 0: must be at least 1
 	// 10
 }
 
@@ -251,7 +251,7 @@ func ExampleRateLimiter_Reload() {
 	fmt.Println(err != nil, limiter.Allow("alice", "/search").Remaining)
 
 	err = limiter.Reload([]map[string]any{
-		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "4/m"}},
+		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "2/m"}},
 	}, nil)
 	fmt.Println(err, limiter.Allow("alice", "/search").Remaining)
 	// Output:
@@ -337,7 +337,7 @@ func ExampleFailLocal() {
 type denials map[string]int
 
 // Observe is called once for each decision, after it was made.
-func (d denials) Observe(decision ratelimit.Decision) {
+func (d denials) Observe(_ context.Context, decision ratelimit.Decision) {
 	if !decision.Result.Allowed {
 		d[decision.Rule]++
 	}

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // Waiting returns how many calls of Wait stand in line, for whatever key.
@@ -28,18 +29,18 @@ func CheckRules(rules []Rule, defaultRule *Rule, opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	return checkRules(rules, defaultRule, &set)
+	return newRuleCheck(&set).all(rules, defaultRule)
 }
 
 // CustomOf returns what a Factory made the Limiter of r from, and that Limiter.
 func CustomOf(r Rule) (algoConfig map[string]any, l Limiter) {
-	return r.custom.algoConfig, r.custom.limiter
+	return r.custom.Config, r.custom.Value.(Limiter)
 }
 
 // What a config may have at most.
 const (
 	MaxRules    = maxRules
-	MaxTiers    = maxTiers
+	MaxTiers    = ruleconfig.MaxTiers
 	MaxProblems = confmap.MaxProblems
 	MaxDepth    = confmap.MaxDepth
 )

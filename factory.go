@@ -3,13 +3,14 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A Factory makes limiters from config maps, see [Factory.Create]. It knows the five
@@ -24,7 +25,7 @@ type Factory struct {
 	opts []Option
 
 	mu         sync.RWMutex
-	registered map[string]algorithmEntry // by folded name; nil if nothing is registered
+	registered map[string]customAlgorithm // by folded name; nil if nothing is registered
 }
 
 // A BuildFunc makes a limiter of a custom algorithm; [Factory.Register] adds it to a
@@ -38,7 +39,7 @@ type Factory struct {
 type BuildFunc func(algoConfig map[string]any, env Env) (Limiter, error)
 
 // An Env is what a [BuildFunc] gets besides the config of the limiter. Its values come from
-// the options of the [Factory] or, for a rule, from those of the [RateLimiter].
+// the options of the [Factory] and, for a rule, from those of the [RateLimiter].
 type Env struct {
 	// Clock is the clock that the limiter must read. It is never nil.
 	Clock Clock
@@ -48,27 +49,14 @@ type Env struct {
 	MaxKeys int
 }
 
-// An algorithmEntry is what a Factory knows of an algorithm.
-type algorithmEntry struct {
-	algorithm Algorithm
-	build     BuildFunc // nil for the algorithms of this package
+// A customAlgorithm is an algorithm that is registered with a Factory.
+type customAlgorithm struct {
+	name  Algorithm
+	build BuildFunc
 }
 
-// knownAlgorithms are the five algorithms of this package by folded name. Some have two
-// names.
-var knownAlgorithms = map[string]algorithmEntry{
-	"tokenbucket":          {AlgorithmTokenBucket, nil},
-	"fixedwindow":          {AlgorithmFixedWindow, nil},
-	"fixedwindowcounter":   {AlgorithmFixedWindow, nil},
-	"slidingwindowlog":     {AlgorithmSlidingWindowLog, nil},
-	"slidinglog":           {AlgorithmSlidingWindowLog, nil},
-	"slidingwindowcounter": {AlgorithmSlidingWindowCounter, nil},
-	"slidingcounter":       {AlgorithmSlidingWindowCounter, nil},
-	"leakybucket":          {AlgorithmLeakyBucket, nil},
-}
-
-// NewFactory returns a Factory whose limiters have these options. If an option is invalid,
-// [Factory.Create] returns the error.
+// NewFactory returns a Factory whose limiters have these options. A [RateLimiter] that is made
+// [WithFactory] has them too. If an option is invalid, [Factory.Create] returns the error.
 func NewFactory(opts ...Option) *Factory {
 	return &Factory{opts: slices.Clone(opts)}
 }
@@ -91,13 +79,17 @@ func (f *Factory) Register(algorithm string, build BuildFunc) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e, ok := f.findLocked(name); ok {
-		return &ConfigError{"algorithm", confmap.Quote(algorithm), "must be another name: this one is that of " + confmap.Quote(string(e.algorithm))}
+	known, taken := ruleconfig.Builtin(algorithm)
+	if c, ok := f.registered[name]; ok {
+		known.Name, taken = string(c.name), true
+	}
+	if taken {
+		return &ConfigError{"algorithm", confmap.Quote(algorithm), "must be another name: this one is that of " + confmap.Quote(known.Name)}
 	}
 	if f.registered == nil {
-		f.registered = maps.Clone(knownAlgorithms)
+		f.registered = make(map[string]customAlgorithm)
 	}
-	f.registered[name] = algorithmEntry{Algorithm(strings.Clone(algorithm)), build}
+	f.registered[name] = customAlgorithm{Algorithm(strings.Clone(algorithm)), build}
 	return nil
 }
 
@@ -117,44 +109,56 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	if f != nil {
 		opts = f.opts
 	}
-	set, invalid := newSettings(opts)
+	set, invalid := f.settings().withDefaults()
 	d := newDecoder(f, set.env())
 	n, ok := confmap.NodeOf("", config)
 	if !ok {
-		d.Reject("config", "nil", ruleForm)
+		d.Reject("config", "nil", ruleconfig.RuleForm)
 		return nil, errors.Join(d.Err(), invalid)
 	}
-	d.Unknown(n, ruleFields, rateFields, "it belongs in algoConfig")
-	entry := d.algorithm(n)
+	d.Fields(n)
+	a := d.Algorithm(n)
 	if set.store != nil {
-		opts = append(slices.Clip(opts), d.storeOptions(n, entry, set.name)...)
+		opts = append(slices.Clip(opts), d.storeOptions(n, a, set.name)...)
 	}
-	algoConfig, ok := d.Child(n, "algoConfig", algoConfigForm)
-	if !ok || entry.algorithm == "" {
+	algoConfig, ok := d.Config(n)
+	switch {
+	case !ok || a.Name == "":
 		return nil, errors.Join(d.Err(), invalid)
-	}
-	if entry.build != nil {
-		if invalid != nil {
-			return nil, errors.Join(d.Err(), invalid)
-		}
-		custom := d.custom(n, algoConfig, entry)
+	case a.Custom && invalid == nil:
+		made, _ := d.custom(n, algoConfig, a).(*hooks.Made)
 		if err := d.Err(); err != nil {
+			closeMade(made)
 			return nil, err
 		}
-		return custom.limiter, nil
+		return made.Value.(Limiter), nil
+	case a.Custom:
+		return nil, errors.Join(d.Err(), invalid)
 	}
-	r := d.rate(algoConfig, entry.algorithm)
+	r := d.Rate(n, algoConfig, a)
 	if err := errors.Join(d.Err(), invalid); err != nil {
 		return nil, err
 	}
-	return algorithms[entry.algorithm].limiter(r, opts...)
+	return algorithms[Algorithm(a.Name)].limiter(Rate(r), opts...)
+}
+
+// settings returns what the options of f say.
+func (f *Factory) settings() (s settings) {
+	if f == nil {
+		return s
+	}
+	s = s.with(f.opts)
+	if s.factory != nil {
+		s.problems = append(s.problems, &ConfigError{"factory", "set", "must not be an option of a Factory"})
+	}
+	return s
 }
 
 // storeOptions returns the options that a limiter in a store needs beside those of the
 // factory. given is the name in the latter, or empty. The config at n may have another name.
-func (d *decoder) storeOptions(n *confmap.Node, entry algorithmEntry, given string) []Option {
-	if entry.build != nil {
-		d.Reject(n.Field("algorithm"), confmap.Quote(string(entry.algorithm)), "must be one of "+list(algorithmNames())+": the state is in a store")
+func (d *decoder) storeOptions(n *confmap.Node, a ruleconfig.Algorithm, given string) []Option {
+	if a.Custom {
+		d.Reject(n.Field("algorithm"), confmap.Quote(a.Name), "must be one of "+list(algorithmNames())+": the state is in a store")
 	}
 	name, ok := d.Text(n, "name")
 	switch {
@@ -172,45 +176,35 @@ func (d *decoder) storeOptions(n *confmap.Node, entry algorithmEntry, given stri
 	return []Option{WithName(name)}
 }
 
-// find returns the entry of the algorithm with this folded name, and reports whether f has
-// one.
-func (f *Factory) find(name string) (algorithmEntry, bool) {
-	if f != nil {
-		f.mu.RLock()
-		defer f.mu.RUnlock()
-	}
-	return f.findLocked(name)
-}
-
-// findLocked is find. The caller holds f.mu.
-func (f *Factory) findLocked(name string) (algorithmEntry, bool) {
-	known := knownAlgorithms
-	if f != nil && f.registered != nil {
-		known = f.registered
-	}
-	e, ok := known[name]
-	return e, ok
-}
-
-// names returns the names of the algorithms that f knows: those of this package,
-// then those that are registered, both sorted.
-func (f *Factory) names() []string {
-	var names, registered []string
-	for _, a := range algorithmNames() {
-		names = append(names, string(a))
-	}
+// find returns the algorithm that is registered with f under this name.
+func (f *Factory) find(name string) (c customAlgorithm, ok bool) {
 	if f == nil {
-		return names
+		return customAlgorithm{}, false
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	for _, e := range f.registered {
-		if e.build != nil {
-			registered = append(registered, string(e.algorithm))
-		}
+	c, ok = f.registered[confmap.Fold(name)]
+	return c, ok
+}
+
+// custom is find for the reader of configs.
+func (f *Factory) custom(name string) (a ruleconfig.Algorithm, ok bool) {
+	c, ok := f.find(name)
+	return ruleconfig.Algorithm{Name: string(c.name), Custom: ok}, ok
+}
+
+// names returns the names of the algorithms that are registered with f, sorted.
+func (f *Factory) names() (names []string) {
+	if f == nil {
+		return nil
 	}
-	slices.Sort(registered)
-	return append(names, registered...)
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, c := range f.registered {
+		names = append(names, string(c.name))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // env returns the Env of custom limiters that are made with the settings s.
@@ -227,96 +221,80 @@ type machineClock struct{}
 
 func (machineClock) Now() time.Time { return time.Now() }
 
-// maxCause is how much of an error or a panic of a BuildFunc is shown, in bytes.
-const maxCause = 500
-
 // custom makes the limiter of the rule at n, whose algorithm is a custom one, from its
-// algoConfig. It returns nil if there is a problem, which is reported.
-func (d *decoder) custom(n, algoConfig *confmap.Node, entry algorithmEntry) *customLimiter {
+// algoConfig. It returns a *hooks.Made, or nil if there is a problem, which is reported.
+func (d *decoder) custom(n, algoConfig *confmap.Node, a ruleconfig.Algorithm) any {
 	kept, ok := d.Copy(algoConfig) // for a later Reload to compare with
 	if !ok {
 		return nil
+	}
+	if d.keeps != nil {
+		if l := d.keeps(nameOf(n), Algorithm(a.Name), kept); l != nil {
+			return &hooks.Made{Config: kept, Value: l, Build: func() (any, error) {
+				later := newDecoder(d.factory, d.env)
+				if made, ok := later.custom(n, algoConfig, a).(*hooks.Made); ok {
+					return made.Value, nil
+				}
+				return nil, later.Err()
+			}}
+		}
 	}
 	handed, ok := d.Copy(algoConfig) // for the BuildFunc, which may change it
 	if !ok {
 		return nil
 	}
-	l, misuse, err := d.build(entry, handed)
-	switch {
-	case misuse != "":
-		d.Report(&buildError{&ConfigError{n.Field("algorithm"), confmap.Quote(string(entry.algorithm)), "its BuildFunc " + misuse}, err})
-		return nil
-	case err != nil:
-		d.reportBuild(algoConfig, entry, err)
-		return nil
-	}
-	return &customLimiter{kept, l}
-}
-
-// build calls the BuildFunc of entry. If the BuildFunc panics or returns neither a limiter
-// nor an error, misuse says so. If it panics with an error, err is that error.
-func (d *decoder) build(entry algorithmEntry, algoConfig map[string]any) (l Limiter, misuse string, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			misuse = "panicked: " + confmap.Truncate(fmt.Sprint(p), maxCause)
-			err, _ = p.(error)
+	made := d.Made(n, algoConfig, a, func() (any, error) {
+		c, _ := d.factory.find(a.Name)
+		l, err := c.build(handed, d.env)
+		if isNil(l) {
+			return nil, err
 		}
-	}()
-	l, err = entry.build(algoConfig, d.env)
-	if err == nil && isNil(l) {
-		misuse = "returned neither a limiter nor an error"
+		return l, err
+	})
+	if made == nil {
+		return nil
 	}
-	return l, misuse, err
+	return &hooks.Made{Config: kept, Value: made}
 }
 
-// reportBuild reports the error of a BuildFunc. If that consists only of ConfigErrors, they
-// are reported for the fields of algoConfig. Otherwise, the error is reported as the reason
-// why algoConfig is refused.
-func (d *decoder) reportBuild(algoConfig *confmap.Node, entry algorithmEntry, err error) {
-	fields, ok := fieldErrors(err)
-	if !ok {
-		d.Report(&buildError{&ConfigError{algoConfig.Path, "refused by " + confmap.Quote(string(entry.algorithm)), confmap.Truncate(err.Error(), maxCause)}, err})
-		return
-	}
-	for _, e := range fields {
-		value := confmap.Truncate(fmt.Sprint(e.Value), confmap.MaxValue)
-		d.Report(&buildError{&ConfigError{algoConfig.Path + "." + confmap.Truncate(e.Field, confmap.MaxPath), value, confmap.Truncate(e.Reason, maxCause)}, e.cause})
-	}
+// A ConfigReader reads the algoConfig of a custom algorithm for a [BuildFunc]. It reads what
+// any decoder makes of a field: a number may be an int, a float64 or a json.Number. The names
+// of fields are read without regard to case, "_" and "-".
+//
+// Each method but Has reads the field with this name, which must be there, and returns zero
+// if something is wrong with it. [ConfigReader.Err] then says what. A ConfigReader must be
+// used by one goroutine only.
+type ConfigReader struct {
+	fields *ruleconfig.Fields
 }
 
-// fieldErrors returns the ConfigErrors that are joined in err, or err itself if it is one. It
-// reports whether err has nothing to say beside them.
-func fieldErrors(err error) (all []*buildError, ok bool) {
-	switch e := any(err).(type) { // not errors.As: an error that wraps a ConfigError says more
-	case *ConfigError:
-		return []*buildError{{e, e}}, e != nil
-	case *buildError: // the BuildFunc has called Create of another Factory
-		return []*buildError{{e.ConfigError, e}}, true
-	case interface{ Unwrap() []error }:
-		var texts []string
-		for _, part := range e.Unwrap() {
-			some, ok := fieldErrors(part)
-			if !ok {
-				return nil, false
-			}
-			all = append(all, some...)
-			texts = append(texts, part.Error())
-		}
-		return all, len(all) > 0 && strings.Join(texts, "\n") == err.Error()
-	}
-	return nil, false
+// ReadConfig returns a ConfigReader for algoConfig.
+func ReadConfig(algoConfig map[string]any) *ConfigReader {
+	return &ConfigReader{ruleconfig.NewFields(algoConfig, problem, more)}
 }
 
-// A buildError is a ConfigError and the error of a BuildFunc that it reports.
-type buildError struct {
-	*ConfigError
-	cause error // may be nil
-}
+// Has reports whether the config has a field. It is for fields that may be left out.
+func (c *ConfigReader) Has(name string) bool { return c.fields.Has(name) }
 
-// Unwrap returns the ConfigError and, if there is one, its cause.
-func (e *buildError) Unwrap() []error {
-	if e.cause == nil {
-		return []error{e.ConfigError}
-	}
-	return []error{e.ConfigError, e.cause}
-}
+// Int reads a whole number.
+func (c *ConfigReader) Int(name string) int { return c.fields.Int(name) }
+
+// Float reads a number.
+func (c *ConfigReader) Float(name string) float64 { return c.fields.Float(name) }
+
+// String reads a text of at most 1,024 bytes.
+func (c *ConfigReader) String(name string) string { return c.fields.String(name) }
+
+// Bool reads true or false.
+func (c *ConfigReader) Bool(name string) bool { return c.fields.Bool(name) }
+
+// Duration reads a time with its unit, such as "90s", "1h30m" or "2 days". It is above 0.
+func (c *ConfigReader) Duration(name string) time.Duration { return c.fields.Duration(name) }
+
+// Rate reads a text as [ParseRate] does. It is not [Unlimited].
+func (c *ConfigReader) Rate(name string) Rate { return Rate(c.fields.Rate(name)) }
+
+// Err returns everything that was wrong with the fields that have been read, and the fields
+// of the config that nobody has asked for, joined, or nil. Each problem is a [*ConfigError]. A
+// BuildFunc returns the error as it is.
+func (c *ConfigReader) Err() error { return c.fields.Err() }

@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -188,6 +189,140 @@ func TestBuildEnv(t *testing.T) {
 	require.Equal(t, got[0], got[1])
 	require.Equal(t, ratelimit.Env{Clock: clock, MaxKeys: 7}, got[2])
 	require.Equal(t, got[2], got[3])
+}
+
+// TestFactoryOptions proves that a RateLimiter takes the options of its Factory, and refuses
+// those that differ from its own.
+func TestFactoryOptions(t *testing.T) {
+	clock, other := ratelimit.NewFakeClock(epoch), ratelimit.NewFakeClock(epoch)
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	custom := ruleOf("Custom", fields{})
+	one := fields{"algorithm": "FixedWindow", "rate": "1/h"}
+	var env ratelimit.Env
+	factory := func(opts ...ratelimit.Option) ratelimit.Option {
+		f := ratelimit.NewFactory(opts...)
+		require.NoError(t, f.Register("Custom", func(_ fields, e ratelimit.Env) (ratelimit.Limiter, error) {
+			env = e
+			return sameLimiter{}, nil
+		}))
+		return ratelimit.WithFactory(f)
+	}
+	for _, tt := range []struct {
+		why  string
+		opts []ratelimit.Option
+		want ratelimit.Env
+	}{
+		{"those of the Factory", []ratelimit.Option{factory(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7))}, ratelimit.Env{Clock: clock, MaxKeys: 7}},
+		{"those of the limiter", []ratelimit.Option{ratelimit.WithClock(clock), factory(), ratelimit.WithMaxKeys(7)}, ratelimit.Env{Clock: clock, MaxKeys: 7}},
+		{"one of each", []ratelimit.Option{factory(ratelimit.WithMaxKeys(7)), ratelimit.WithClock(clock)}, ratelimit.Env{Clock: clock, MaxKeys: 7}},
+		{"the same in both", []ratelimit.Option{factory(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7)), ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7)}, ratelimit.Env{Clock: clock, MaxKeys: 7}},
+	} {
+		env = ratelimit.Env{}
+		_, err := ratelimit.NewFromConfig([]fields{custom}, nil, tt.opts...)
+		require.NoError(t, err, tt.why)
+		require.Equal(t, tt.want, env, tt.why)
+	}
+	l, err := ratelimit.NewFromConfig(nil, one, factory(ratelimit.WithClock(clock), ratelimit.WithStore(store), ratelimit.WithName("shared")))
+	require.NoError(t, err)
+	require.True(t, l.Allow("alice", "/").Allowed)
+	l, err = ratelimit.NewFromConfig(nil, one, ratelimit.WithStore(store), ratelimit.WithName("shared"))
+	require.NoError(t, err)
+	require.False(t, l.Allow("alice", "/").Allowed, "the first one had the store of its Factory")
+	l, err = ratelimit.NewFromConfig(nil, one, factory(ratelimit.WithClock(clock)))
+	require.NoError(t, err)
+	require.True(t, l.Allow("alice", "/").Allowed)
+	clock.Advance(time.Hour)
+	require.True(t, l.Allow("alice", "/").Allowed, "all rules have its clock")
+
+	for _, tt := range []struct {
+		why  string
+		f    ratelimit.Option
+		opts []ratelimit.Option
+		want string
+	}{
+		{"everything differs", factory(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7), ratelimit.WithStore(store), ratelimit.WithName("f"), ratelimit.WithFailurePolicy(ratelimit.FailOpen)),
+			[]ratelimit.Option{ratelimit.WithClock(other), ratelimit.WithMaxKeys(8), ratelimit.WithStore(deadStore{}), ratelimit.WithName("l"), ratelimit.WithFailurePolicy(ratelimit.FailClosed)},
+			"factory.clock is a *ratelimit.FakeClock: must not differ from that of the limiter, which is a *ratelimit.FakeClock\n" +
+				"factory.maxKeys is 7: must not differ from that of the limiter, which is 8\n" +
+				"factory.store is a *ratelimit.MemoryStore: must not differ from that of the limiter, which is a ratelimit_test.deadStore\n" +
+				"factory.name is \"f\": must not differ from that of the limiter, which is \"l\"\n" +
+				"factory.failurePolicy is open: must not differ from that of the limiter, which is closed"},
+		{"the options of either are bad", factory(ratelimit.WithMaxKeys(0), nil), []ratelimit.Option{ratelimit.WithMaxKeys(-1)},
+			"maxKeys is -1: must be at least 1\nfactory.maxKeys is 0: must be at least 1\nfactory.options[1] is <nil>: must not be nil"},
+		{"a Factory in a Factory", factory(factory()), nil, "factory.factory is set: must not be an option of a Factory"},
+	} {
+		_, err := ratelimit.New(nil, nil, append(tt.opts, tt.f)...)
+		require.EqualError(t, err, "ratelimit: "+strings.ReplaceAll(tt.want, "\n", "\nratelimit: "), tt.why)
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, tt.why)
+	}
+	_, err = ratelimit.NewFactory(factory()).Create(one)
+	require.EqualError(t, err, "ratelimit: factory is set: must not be an option of a Factory")
+}
+
+// A funcLimiter, a mapLimiter, a sliceLimiter and a chanLimiter are Limiters whose nil is no
+// nil interface.
+type (
+	funcLimiter  func()
+	mapLimiter   map[string]int
+	sliceLimiter []int
+	chanLimiter  chan int
+)
+
+func (funcLimiter) Allow(string) (res ratelimit.Result)  { return }
+func (mapLimiter) Allow(string) (res ratelimit.Result)   { return }
+func (sliceLimiter) Allow(string) (res ratelimit.Result) { return }
+func (chanLimiter) Allow(string) (res ratelimit.Result)  { return }
+
+func (funcLimiter) Take(context.Context, string, int) (res ratelimit.Result, err error)  { return }
+func (mapLimiter) Take(context.Context, string, int) (res ratelimit.Result, err error)   { return }
+func (sliceLimiter) Take(context.Context, string, int) (res ratelimit.Result, err error) { return }
+func (chanLimiter) Take(context.Context, string, int) (res ratelimit.Result, err error)  { return }
+
+// A funcClock is a Clock whose nil is no nil interface.
+type funcClock func() time.Time
+
+func (f funcClock) Now() time.Time { return f() }
+
+func TestTypedNilsAreRefused(t *testing.T) {
+	for kind, l := range map[string]ratelimit.Limiter{
+		"pointer": (*ratelimit.TokenBucket)(nil), "func": funcLimiter(nil), "map": mapLimiter(nil), "slice": sliceLimiter(nil), "chan": chanLimiter(nil),
+	} {
+		_, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/a", Limiter: l}}, nil)
+		require.EqualError(t, err, "ratelimit: rules[0].limiter is <nil>: must not be a nil "+kind)
+		f := ratelimit.NewFactory()
+		require.NoError(t, f.Register("Custom", func(fields, ratelimit.Env) (ratelimit.Limiter, error) { return l, nil }))
+		_, err = f.Create(ruleOf("Custom", fields{}))
+		require.EqualError(t, err, `ratelimit: algorithm is "Custom": its BuildFunc returned neither a limiter nor an error`, kind)
+	}
+	_, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/a", Limiter: mapLimiter{}}}, nil)
+	require.NoError(t, err, "an empty map is not nil")
+	_, err = ratelimit.NewTokenBucket(ratelimit.PerSecond(1), ratelimit.WithClock(funcClock(nil)))
+	require.EqualError(t, err, "ratelimit: clock is <nil>: must not be nil")
+}
+
+// TestReadConfig proves that a BuildFunc reads fields as configs are read.
+func TestReadConfig(t *testing.T) {
+	f := ratelimit.NewFactory()
+	require.NoError(t, f.Register("Custom", func(algoConfig fields, _ ratelimit.Env) (ratelimit.Limiter, error) {
+		c := ratelimit.ReadConfig(algoConfig)
+		c.Int("open")
+		if c.Has("a b") {
+			c.Float("a b")
+		}
+		return sameLimiter{}, c.Err()
+	}))
+	for _, open := range []any{9, 9.0, int64(9), json.Number("9"), json.Number("9.0"), uint8(9)} {
+		_, err := f.Create(ruleOf("Custom", map[string]any{"Open": open}))
+		require.NoError(t, err, "%T", open)
+	}
+	_, err := f.Create(ruleOf("Custom", fields{"opn": 9, "a b": "x"}))
+	require.EqualError(t, err, `ratelimit: algoConfig["a b"] is "x": must be a number`+"\n"+`ratelimit: algoConfig.opn is 9: unknown field; did you mean "open"?`)
+	_, err = f.Create(ruleOf("Custom", with(fields{"open": 9}, manyFields(2*ratelimit.MaxProblems))))
+	require.ErrorContains(t, err, "ratelimit: algoConfig.f0000099 is 99: unknown field\nratelimit: and 100 more")
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.Error(t, ratelimit.ReadConfig(fields{"x": 1}).Err())
+	require.NoError(t, ratelimit.ReadConfig(nil).Err())
 }
 
 var errTenant = errors.New("no such tenant")

@@ -67,7 +67,9 @@ type fixedWindowState struct {
 
 // Step decides on n units at now, and counts them if they fit and charge is set.
 func (c *fixedWindowConfig) Step(s *fixedWindowState, _ *fixedWindowConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
-	now = max(now, s.last)
+	if now < s.last {
+		return engine.StepAhead(c, s, c, s.last, now, n, charge)
+	}
 	offset := c.Offset(now)
 	used := c.used(s, now, offset)
 	v.Limit = c.Requests
@@ -107,6 +109,9 @@ func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, 
 
 // Resize leaves s as it is: a count means the same under any limit.
 func (c *fixedWindowConfig) Resize(*fixedWindowState, *fixedWindowConfig) {}
+
+// Fills reports false: a change of the limit changes no count.
+func (c *fixedWindowConfig) Fills(*fixedWindowConfig) bool { return false }
 
 // Slower reports false: within a window, no count drains.
 func (c *fixedWindowConfig) Slower(*fixedWindowConfig) bool { return false }

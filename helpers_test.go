@@ -273,7 +273,7 @@ func checked(res ratelimit.Result, err error) ratelimit.Result {
 // observing is an Observer that is a function.
 type observing func(d ratelimit.Decision)
 
-func (f observing) Observe(d ratelimit.Decision) { f(d) }
+func (f observing) Observe(_ context.Context, d ratelimit.Decision) { f(d) }
 
 // A custom is a user's own Limiter, made of a function.
 type custom func(ctx context.Context, key string, n int) (ratelimit.Result, error)

@@ -75,7 +75,9 @@ type leakyBucketState struct {
 
 // Step decides on n units at now, and queues them if there is room and charge is set.
 func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
-	now = max(now, s.last)
+	if now < s.last {
+		return engine.StepAhead(c, s, pace, s.last, now, n, charge)
+	}
 	hi, lo := pace.Earned(now.Since(s.last))
 	debt := pace.Less(s.debt, hi, lo)
 	queue := debt
@@ -116,6 +118,9 @@ func (c *leakyBucketConfig) Carry(s *leakyBucketState, from *leakyBucketConfig, 
 func (c *leakyBucketConfig) Resize(s *leakyBucketState, from *leakyBucketConfig) {
 	s.debt = c.Converted(s.debt, s.queue, &from.Bucket)
 }
+
+// Fills reports false: the queue stays as it is.
+func (c *leakyBucketConfig) Fills(*leakyBucketConfig) bool { return false }
 
 // Slower reports whether a queue drains more slowly under c than under than.
 func (c *leakyBucketConfig) Slower(than *leakyBucketConfig) bool {

@@ -40,10 +40,8 @@ type keyed[S any, C engine.Algorithm[S, C]] struct {
 	solo    *solo // decides in place of engine if there is a store or an observer
 
 	configure func(r Rate, start time.Time) (C, error) // nil in the zero value
-	start     time.Time                                // when the limiter was made, by its clock
-
-	changing sync.Mutex // held by SetRate
-	rate     atomic.Pointer[Rate]
+	changing  sync.Mutex                               // held by SetRate
+	rate      atomic.Pointer[Rate]
 }
 
 // init makes k ready for use. The error is everything that is wrong with r and opts, joined.
@@ -54,14 +52,25 @@ func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Ra
 	if err := errors.Join(invalid, err); err != nil {
 		return err
 	}
-	k.configure, k.start = configure, t.Start()
+	k.configure = configure
 	k.rate.Store(&r)
 	if set.store != nil || set.observer != nil {
 		k.solo, err = newSolo(a, r, set)
 		return err
 	}
+	t.OnRestart(k.restart)
 	k.engine.Init(t, config, set.maxKeys)
 	return nil
+}
+
+// restart makes every key as new, after the clock was set to a usual time.
+func (k *keyed[S, C]) restart() {
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	if config, err := k.configure(*k.rate.Load(), k.engine.Time().Start()); err == nil {
+		k.engine.Restart(config)
+	}
+	k.waiters.WakeAll()
 }
 
 // Take takes n units for key if the key has that many left; otherwise it takes none. A
@@ -91,6 +100,10 @@ func (k *keyed[S, C]) Peek(key string) (res Result) {
 // Reset forgets what key has used: the key is as if it had never been used. The first caller
 // of Wait for key, if there is one, tries again. If the [Store] cannot be reached, the error
 // matches [ErrStore].
+//
+// A key that was never used can be reset. But if the limiter has no room for its state, and
+// it is denied because of the budget that such keys share, nothing changes and the error
+// matches [ErrNotReset]; see [WithMaxKeys].
 func (k *keyed[S, C]) Reset(key string) error {
 	if k.solo != nil {
 		return k.solo.reset(key)
@@ -99,7 +112,9 @@ func (k *keyed[S, C]) Reset(key string) error {
 		return errZeroLimiter
 	}
 	h := keytable.HashOf(key)
-	k.engine.Reset(h)
+	if !k.engine.Reset(h) {
+		return errOverflown
+	}
 	k.waiters.Wake(h)
 	return nil
 }
@@ -118,12 +133,13 @@ func (k *keyed[S, C]) SetRate(r Rate) error {
 	if k.configure == nil {
 		return errZeroLimiter
 	}
-	config, err := k.configure(r, k.start)
+	k.engine.Time().Renew()
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	config, err := k.configure(r, k.engine.Time().Start())
 	if err != nil {
 		return err
 	}
-	k.changing.Lock()
-	defer k.changing.Unlock()
 	if k.solo != nil {
 		if err = k.solo.setRate(r); err == nil {
 			k.rate.Store(&r)
@@ -221,7 +237,7 @@ func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
 	if rule.Name == "" {
 		rule.Name = string(a)
 	}
-	set.solo = true
+	set.solo, set.required = true, nil
 	l, err := newRateLimiter(nil, &rule, set, nil)
 	if err != nil {
 		return nil, err
@@ -244,7 +260,9 @@ func (s *solo) wait(ctx context.Context, key string, n int) (Result, error) {
 	return s.limiter.Wait(ctx, Request{Client: key, Cost: n})
 }
 
-func (s *solo) reset(key string) error { return s.limiter.Reset(key, "") }
+func (s *solo) reset(key string) error {
+	return s.limiter.resetKeys(context.Background(), s.limiter.set.Load().rules, &Request{Client: key})
+}
 
 func (s *solo) setRate(r Rate) error { return s.limiter.UpdateRate(s.rule, r) }
 

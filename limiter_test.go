@@ -286,7 +286,11 @@ func TestSetRateNeverGrants(t *testing.T) {
 			require.Equal(t, to.Requests, after.Limit)
 			used := from.Requests - before.Remaining
 			switch {
-			case strings.HasSuffix(a.name, "bucket"):
+			case a.name == "token bucket" && before.ResetAfter == 0:
+				require.Equal(t, to.Requests, after.Remaining, "%v to %v: full stays full", from, to)
+			case a.name == "token bucket":
+				require.Equal(t, min(before.Remaining, to.Requests), after.Remaining, "%v to %v with %v left", from, to, before)
+			case a.name == "leaky bucket":
 				want := before.Remaining - max(from.Requests-to.Requests, 0)
 				require.Equal(t, max(want, 0), after.Remaining, "%v to %v with %v left", from, to, before)
 			case a.name == "sliding window log" && to.Per < from.Per:
@@ -318,8 +322,8 @@ func TestSetRateAtAnInstant(t *testing.T) {
 			"a larger burst has to be earned"},
 		{"leaky bucket", leakyBucket, per(1, sec).WithBurst(4), per(1, sec).WithBurst(9), 3, 0, delayed(3*sec, peeked(9, 1, 8*sec)),
 			"a larger burst has to be earned, and the Delay stays"},
-		{"token bucket", tokenBucket, per(1, sec).WithBurst(9), per(1, sec).WithBurst(4), 3, 0, peeked(4, 1, 3*sec),
-			"what was used counts under a smaller burst"},
+		{"token bucket", tokenBucket, per(1, sec).WithBurst(9), per(1, sec).WithBurst(4), 6, 0, peeked(4, 3, 1*sec),
+			"the tokens stay, as far as they fit"},
 		{"fixed window", fixedWindow, per(5, mins), per(8, mins), 5, 20 * sec, peeked(8, 3, 40*sec),
 			"what was used counts under a larger limit"},
 		{"fixed window", fixedWindow, per(5, mins), per(3, mins), 5, 20 * sec, no(3, 0, 40*sec, 40*sec),

@@ -33,8 +33,8 @@ func TestKeysShareADebtAtMaxKeys(t *testing.T) {
 		spend(t, l, "third", 1)
 		denied(t, l, "second")
 		denied(t, l, "third")
-		require.NoError(t, l.Reset("third"))
-		denied(t, l, "third") // it has no slot, so there is nothing of its own to reset
+		require.ErrorIs(t, l.Reset("third"), ratelimit.ErrNotReset, "it has no slot, so there is nothing of its own to reset")
+		denied(t, l, "third")
 
 		clock.Advance(24 * time.Hour)
 		for _, key := range []string{"second", "third"} {

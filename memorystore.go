@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -40,7 +41,18 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &MemoryStore{time: newTimeline(set.clock), maxKeys: set.maxKeys, keys: make(map[stateName]engine.Keys)}, nil
+	m := &MemoryStore{time: newTimeline(set.clock), maxKeys: set.maxKeys, keys: make(map[stateName]engine.Keys)}
+	m.time.OnRestart(m.restart)
+	return m, nil
+}
+
+// restart makes every key as new, after the clock was set to a usual time.
+func (m *MemoryStore) restart() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, keys := range m.keys {
+		keys.Restart()
+	}
 }
 
 // Take charges all asks or none and returns a Result for each, as [Store] says. If it
@@ -51,6 +63,7 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 	if ctx != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	m.time.Renew()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	parts, err := m.partsLocked(asks)
@@ -89,12 +102,14 @@ func (m *MemoryStore) Reset(ctx context.Context, asks []Ask) error {
 	if m.keys == nil {
 		return errZeroStore
 	}
+	var problems []error
 	for i := range asks {
-		if keys := m.keys[stateName{asks[i].Rule, asks[i].Algorithm}]; keys != nil {
-			keys.Reset(keytable.HashOf(asks[i].Key))
+		keys := m.keys[stateName{asks[i].Rule, asks[i].Algorithm}]
+		if keys != nil && !keys.Reset(keytable.HashOf(asks[i].Key), engine.Wanted{}) {
+			problems = append(problems, fmt.Errorf("rule %q: %w", asks[i].Rule, errOverflown))
 		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 // partsLocked returns the asks as the engine has them, one Part for each. The caller holds

@@ -2,11 +2,10 @@ package ratelimit
 
 import (
 	"context"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
 // An Observer sees every decision of a limiter, for logs and metrics. [WithObserver] gives
@@ -16,8 +15,10 @@ import (
 // So an Observer may call the limiter. It must be safe for concurrent use by multiple
 // goroutines. A panic in an Observer is recovered and dropped; the decision stands.
 type Observer interface {
-	// Observe is called with each decision.
-	Observe(d Decision)
+	// Observe is called with each decision. ctx is the one that the caller gave to the
+	// limiter, so that a log line or a trace can belong to the caller's request.
+	// Allow has none, and gives [context.Background].
+	Observe(ctx context.Context, d Decision)
 }
 
 // A Source says what has made a [Decision].
@@ -33,15 +34,31 @@ const (
 )
 
 // A Decision is what an [Observer] sees of one decision. Peek, and Take with n 0, make no
-// Decision. A call of Wait makes one only if it is granted.
+// Decision. A call of Wait makes one, however often it tries: a grant when it has its units,
+// or a denial if it is refused, which is also when its deadline would pass first.
 //
 // There is one Decision for each request, with the name of the binding rule, see
 // [RateLimiter.Check]. There is one more for each rule in [ModeShadow] that applies to the
 // request. If only such rules apply, theirs are the only ones.
 type Decision struct {
-	Rule    string  // name of the rule; empty if no rule applies
-	KeyType KeyType // [Rule.Key] of that rule
-	Mode    Mode    // [Rule.Mode] of that rule
+	Rule      string    // name of the rule; empty if no rule applies
+	Algorithm Algorithm // [Rule.Algorithm] of that rule
+	KeyType   KeyType   // [Rule.Key] of that rule
+	Mode      Mode      // [Rule.Mode] of that rule
+
+	// Tier is the [Request.Tier], if the rule has decided by its entry in
+	// [Rule.Tiers]; otherwise it is empty.
+	Tier string
+
+	// Rate is the rate by which the rule has decided: that of the Tier, one that
+	// [Rule.Resolve] has returned, or [Rule.Rate]. It is the zero Rate if no rule
+	// applies, and for a rule with a custom [Limiter].
+	Rate Rate
+
+	// Key is a number for the key that the request took from. Decisions by one rule
+	// on one key have the same Key, which tells the key to nobody: it is a hash with
+	// a random seed of this process. It is 0 if no rule applies.
+	Key uint64
 
 	// Cost is how many units the request needs. It is at least 1.
 	Cost int
@@ -56,6 +73,10 @@ type Decision struct {
 	// Err is the error that the caller gets beside the Result, or nil.
 	// It matches [ErrStore] or [ErrInvalidConfig].
 	Err error
+
+	// Time is when the decision was made, by the limiter's clock. It does not follow
+	// steps of the machine's wall clock that are later than the limiter.
+	Time time.Time
 
 	// Took is how long the decision took, on the machine's clock.
 	Took time.Duration
@@ -113,6 +134,8 @@ type verdicts struct {
 	parts   []engine.Part
 	origins []origin // one for each of parts; if nil, by has answered for all
 	by      answerer
+	hash    keytable.Hash // of the key, if parts is nil: only one rule was asked
+	now     instant       // the reading of the clock that decided
 }
 
 // from returns what has answered for the i-th part.
@@ -125,32 +148,53 @@ func (vs *verdicts) from(i int) answerer {
 
 // tell calls the observer with a decision on req by rules: once with the answer res, which is
 // that of the binding rule, and once for each shadow rule that was asked.
-func (l *RateLimiter) tell(req *Request, rules []*activeRule, vs *verdicts, binding int, res *Result, err error, took time.Duration) {
-	told := Decision{Cost: max(req.Cost, 1), Source: SourceNone, Err: err, Took: took}
+func (l *RateLimiter) tell(ctx context.Context, req *Request, rules []*activeRule, vs *verdicts, binding int, res *Result, err error, took time.Duration) {
+	told := Decision{Cost: max(req.Cost, 1), Source: SourceNone, Err: err, Time: l.time.Time(vs.now), Took: took}
 	if l.settings.observeRequests {
 		told.Request = *req
 	}
 	if binding >= 0 || len(rules) == 0 {
 		told.Result = *res
 		if binding >= 0 {
-			told.setRule(rules[binding], vs.from(binding))
+			told.setRule(rules[binding], req, vs, binding)
 		}
-		observe(l.settings.observer, &told)
+		observe(ctx, l.settings.observer, &told)
 	}
 	for i := range vs.parts {
 		p, by := &vs.parts[i], vs.from(i)
 		if !p.Shadow || by == 0 {
 			continue
 		}
-		told.setRule(rules[i], by)
+		told.setRule(rules[i], req, vs, i)
 		told.Result = shadowResult(rules[i].Name, p, by == byPolicy)
-		observe(l.settings.observer, &told)
+		observe(ctx, l.settings.observer, &told)
 	}
 }
 
-// setRule sets the fields of t that say which rule has decided, and what has answered for it.
-func (t *Decision) setRule(r *activeRule, by answerer) {
-	t.Rule, t.KeyType, t.Mode, t.Source = r.Name, r.Key, r.Mode, sources[by]
+// setRule sets the fields of t that say which rule has decided, by which rate, and what has
+// answered for it. r is the i-th rule that was asked.
+func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) {
+	t.Rule, t.Algorithm, t.KeyType, t.Mode, t.Source = r.Name, r.Algorithm, r.Key, r.Mode, sources[vs.from(i)]
+	t.Tier, t.Rate, t.Key = "", r.Rate, vs.hash.Hi
+	if vs.parts != nil {
+		p := &vs.parts[i]
+		t.Key = p.Hash.Hi
+		switch {
+		case p.Err != nil: // by r.Rate, because the rate that Resolve has returned is invalid
+			return
+		case p.Want.Rate != nil && vs.origins[i].rate == Rate{}:
+			t.Rate = Rate(*p.Want.Rate)
+			return
+		case p.Want.Rate != nil: // asked of a store; the Want may be a share of it
+			t.Rate = vs.origins[i].rate
+			return
+		}
+	}
+	if len(r.Tiers) > 0 {
+		if rate, ok := r.Tiers[req.Tier]; ok {
+			t.Tier, t.Rate = req.Tier, rate
+		}
+	}
 }
 
 // shadowResult returns the answer that the rule with this name would have given. p is its
@@ -162,9 +206,9 @@ func shadowResult(rule string, p *engine.Part, degraded bool) (res Result) {
 }
 
 // observe calls o with d. A panic in o must not change what is decided.
-func observe(o Observer, d *Decision) {
+func observe(ctx context.Context, o Observer, d *Decision) {
 	defer func() { _ = recover() }()
-	o.Observe(*d)
+	o.Observe(ctx, *d)
 }
 
 // RuleStats are the totals of one rule, from [RateLimiter.Stats]. They count from the time
@@ -173,12 +217,13 @@ func observe(o Observer, d *Decision) {
 type RuleStats struct {
 	Rule string // the rule's name
 
-	// A request that only other rules have denied is in none of these three.
-	Allowed      uint64 // requests that were charged to the rule
-	Denied       uint64 // requests that the rule denied
+	// A request that only other rules have denied is in none of these three. A call
+	// of Wait counts once, when it is granted or refused.
+	Allowed      uint64 // requests that the rule granted, also without a charge: by a tier without a limit, or by [FailOpen]
+	Denied       uint64 // requests that the rule denied, also by [FailClosed]
 	ShadowDenied uint64 // requests that the rule would have denied, in [ModeShadow]
 
-	Degraded uint64 // requests that the rule's [FailurePolicy] answered
+	Degraded uint64 // of all these, requests that the rule's [FailurePolicy] answered
 	Errors   uint64 // calls of the [Store] for the rule that failed
 
 	LiveKeys   int    // keys that have state in this process now
@@ -242,89 +287,4 @@ func (l *RateLimiter) StoreStats() (s StoreStats) {
 		s = StoreStats{Parts: stats.Asked, Open: stats.Open, Opened: stats.Opened, LastError: stats.Last}
 	}
 	return s
-}
-
-// SlogObserver returns an [Observer] that writes to log. It writes denials, including those
-// that a rule in [ModeShadow] would have made, at level Info. It writes errors, and answers
-// of the [FailurePolicy], at level Warn. It does not write other granted requests.
-//
-// For each rule and kind of message, it writes at most one line in the time every, by the
-// machine's clock, or all lines if every is 0. The attribute "skipped" says how many were
-// left out since the last one. The client, endpoint and IP of a request are written only if
-// the limiter has the option [WithObservedRequests].
-func SlogObserver(log *slog.Logger, every time.Duration) Observer {
-	return &slogObserver{log: log, every: every, written: make(map[slogKind]*slogSample)}
-}
-
-type slogObserver struct {
-	log   *slog.Logger
-	every time.Duration
-
-	mu      sync.Mutex
-	written map[slogKind]*slogSample
-}
-
-// A slogKind is a kind of lines. Each kind is sampled by itself.
-type slogKind struct {
-	rule    string
-	message string
-}
-
-// A slogSample says when a line was last written, and how many were skipped since.
-type slogSample struct {
-	at      time.Time
-	skipped int
-}
-
-// Observe writes a line for d, if d is one to be written and it is the turn of its kind.
-func (o *slogObserver) Observe(d Decision) {
-	level, message := slog.LevelInfo, "rate limit: denied"
-	switch {
-	case d.Err != nil || d.Result.Degraded:
-		level, message = slog.LevelWarn, "rate limit: not decided as configured"
-	case d.Result.Allowed:
-		return
-	case d.Mode == ModeShadow:
-		message = "rate limit: would have denied"
-	}
-	skipped, ok := o.due(slogKind{d.Rule, message}, time.Now())
-	if !ok {
-		return
-	}
-	attrs := []slog.Attr{
-		slog.String("rule", d.Rule),
-		slog.String("key_type", string(d.KeyType)),
-		slog.Int("cost", d.Cost),
-		slog.Bool("allowed", d.Result.Allowed),
-		slog.Int("limit", d.Result.Limit),
-		slog.Duration("retry_after", d.Result.RetryAfter),
-		slog.String("source", string(d.Source)),
-		slog.Int("skipped", skipped),
-	}
-	if d.Err != nil {
-		attrs = append(attrs, slog.Any("error", d.Err))
-	}
-	if r := d.Request; r.Client != "" || r.Endpoint != "" || r.IP != "" {
-		attrs = append(attrs, slog.String("client", r.Client), slog.String("endpoint", r.Endpoint), slog.String("ip", r.IP))
-	}
-	o.log.LogAttrs(context.Background(), level, message, attrs...)
-}
-
-// due reports whether a line of this kind is to be written at now, and how many were
-// skipped since the last one.
-func (o *slogObserver) due(kind slogKind, now time.Time) (skipped int, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	s := o.written[kind]
-	switch {
-	case s == nil:
-		o.written[kind] = &slogSample{at: now}
-		return 0, true
-	case now.Sub(s.at) < o.every:
-		s.skipped++
-		return 0, false
-	}
-	skipped = s.skipped
-	*s = slogSample{at: now}
-	return skipped, true
 }

@@ -15,16 +15,17 @@ import (
 // A record is an Observer that keeps every Decision.
 type record struct{ seen []ratelimit.Decision }
 
-func (r *record) Observe(d ratelimit.Decision) { r.seen = append(r.seen, d) }
+func (r *record) Observe(_ context.Context, d ratelimit.Decision) { r.seen = append(r.seen, d) }
 
-// told returns the decisions since the last call of told, with Took set to zero.
+// told returns the decisions since the last call of told, with Took and Key set to zero.
 func (r *record) told(t *testing.T) []ratelimit.Decision {
 	t.Helper()
 	seen := r.seen
 	r.seen = nil
 	for i := range seen {
 		require.GreaterOrEqual(t, seen[i].Took, 0*sec)
-		seen[i].Took = 0
+		require.Equal(t, seen[i].Rule == "", seen[i].Key == 0)
+		seen[i].Took, seen[i].Key = 0, 0
 	}
 	return seen
 }
@@ -48,8 +49,14 @@ func watched(t *testing.T, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *r
 func TestObserverIsToldOfEveryDecision(t *testing.T) {
 	l, seen := watched(t)
 	req := ratelimit.Request{Client: "c", Endpoint: "/e"}
-	all := ratelimit.Decision{Rule: "all", KeyType: ratelimit.KeyGlobal, Mode: ratelimit.ModeEnforce, Cost: 1, Source: ratelimit.SourceMemory}
-	trial := ratelimit.Decision{Rule: "trial", KeyType: ratelimit.KeyEndpoint, Mode: ratelimit.ModeShadow, Cost: 1, Source: ratelimit.SourceMemory}
+	all := ratelimit.Decision{
+		Rule: "all", Algorithm: ratelimit.AlgorithmFixedWindow, KeyType: ratelimit.KeyGlobal, Mode: ratelimit.ModeEnforce,
+		Rate: ratelimit.PerMinute(2), Source: ratelimit.SourceMemory, Time: epoch,
+	}
+	trial := ratelimit.Decision{
+		Rule: "trial", Algorithm: ratelimit.AlgorithmTokenBucket, KeyType: ratelimit.KeyEndpoint, Mode: ratelimit.ModeShadow,
+		Rate: ratelimit.PerMinute(1), Source: ratelimit.SourceMemory, Time: epoch,
+	}
 	with := func(d ratelimit.Decision, cost int, res ratelimit.Result) ratelimit.Decision {
 		d.Cost, d.Result = cost, by(d.Rule, res)
 		return d
@@ -69,12 +76,13 @@ func TestObserverIsToldOfEveryDecision(t *testing.T) {
 			return checked(l.Check(t.Context(), ratelimit.Request{Rules: []string{"all"}, Cost: 3}))
 		}, []ratelimit.Decision{with(all, 3, no(2, 0, ratelimit.Never, mins))}, "more than the limit"},
 		{func() ratelimit.Result { return l.Allow("c", "/none") },
-			[]ratelimit.Decision{{Cost: 1, Source: ratelimit.SourceNone, Result: unlimited}}, "no rule applies"},
+			[]ratelimit.Decision{{Cost: 1, Source: ratelimit.SourceNone, Result: unlimited, Time: epoch}}, "no rule applies"},
 		{func() ratelimit.Result {
 			return checked(l.Wait(t.Context(), ratelimit.Request{Client: "d", Rules: []string{"user"}}))
 		},
 			[]ratelimit.Decision{with(ratelimit.Decision{
-				Rule: "user", KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce, Source: ratelimit.SourceMemory,
+				Rule: "user", Algorithm: ratelimit.AlgorithmTokenBucket, KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce,
+				Rate: ratelimit.PerMinute(5), Source: ratelimit.SourceMemory, Time: epoch,
 			}, 1, yes(5, 4, 12*sec))}, "a Wait that is served is a decision"},
 	} {
 		res := row.do()
@@ -87,7 +95,8 @@ func TestObserverIsToldOfEveryDecision(t *testing.T) {
 	got := seen.told(t)
 	shadow := got[len(got)-1]
 	require.Equal(t, with(ratelimit.Decision{
-		Rule: "shadow", KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeShadow, Source: ratelimit.SourceMemory,
+		Rule: "shadow", Algorithm: ratelimit.AlgorithmTokenBucket, KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeShadow,
+		Rate: ratelimit.PerMinute(1), Source: ratelimit.SourceMemory, Time: epoch,
 	}, 1, yes(1, 0, mins)), shadow, "a shadow by itself")
 }
 
@@ -116,7 +125,7 @@ func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
 			require.Empty(t, seen.told(t), row.why)
 		}
 	}
-	require.NoError(t, l.Reset("c", "/e"))
+	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
 	require.Empty(t, seen.told(t), "a reset")
 	l.Allow("c", "/e")
 	l.Allow("c", "/e")
@@ -181,7 +190,7 @@ func TestObserverSources(t *testing.T) {
 	l.Allow("c", "/e")
 	require.Equal(t, []ratelimit.Decision{{
 		Rule: "own", KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce, Cost: 1, Source: ratelimit.SourceLimiter,
-		Result: by("own", no(1, 0, sec, sec)),
+		Result: by("own", no(1, 0, sec, sec)), Time: epoch,
 	}}, seen.told(t))
 	l.Allow("c", "/bad")
 	got := seen.told(t)
@@ -200,7 +209,7 @@ func TestObserverIsCalledAfterUnlock(t *testing.T) {
 			l.Allow("c", "/e")
 			_, _ = l.Peek(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
 			l.Stats()
-			require.NoError(t, l.Reset("c", "/e"))
+			require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
 			require.NoError(t, l.UpdateRate("a", ratelimit.PerMinute(7)))
 			require.NoError(t, l.AddRule(ratelimit.Rule{Name: "b", Endpoint: "/b", Rate: ratelimit.PerMinute(7)}))
 		}
@@ -252,7 +261,8 @@ func TestObserverOfLimiters(t *testing.T) {
 				want := twin.Allow("key")
 				require.Equal(t, want, l.Allow("key"), row.why)
 				require.Equal(t, []ratelimit.Decision{{
-					Rule: row.rule, KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce, Cost: 1, Source: ratelimit.SourceMemory,
+					Rule: row.rule, Algorithm: byName[a.name], KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce,
+					Rate: ratelimit.PerMinute(2), Cost: 1, Source: ratelimit.SourceMemory, Time: clock.Now(),
 					Result: want, Request: ratelimit.Request{Client: "key", Cost: 1},
 				}}, seen.told(t), row.why)
 			}
@@ -274,7 +284,7 @@ func TestObserverOfLimiters(t *testing.T) {
 // seen is an Observer that counts.
 type seen struct{ n int }
 
-func (s *seen) Observe(ratelimit.Decision) { s.n++ }
+func (s *seen) Observe(context.Context, ratelimit.Decision) { s.n++ }
 
 // TestObserverSeesDenialsThatTheStoreKnows proves that an observer misses no decision of a
 // store that answers denials without a call.

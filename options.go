@@ -1,11 +1,15 @@
 package ratelimit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
 // An Option says what surrounds a limiter, such as its clock, its store and its observer. It
@@ -19,10 +23,11 @@ type settings struct {
 	maxKeys         int
 	store           Store // nil for state in this process
 	name            string
-	policy          FailurePolicy // never the zero value
+	policy          FailurePolicy // not the zero value once the defaults are filled in
 	observer        Observer      // may be nil
 	observeRequests bool
 	factory         *Factory // nil if there are no custom algorithms
+	required        []string // names of rules that must exist
 	solo            bool     // true for the RateLimiter in a solo
 
 	problems []error
@@ -118,6 +123,10 @@ func WithObservedRequests() Option {
 
 // WithFactory lets the configs of [NewFromConfig], [DecodeRules] and [RateLimiter.Reload]
 // name the custom algorithms that are registered with f.
+//
+// The limiter also takes the options of f, such as its clock and its store, so that all rules
+// run in what f was made for. An option that the limiter is given itself must not differ from
+// that of f.
 func WithFactory(f *Factory) Option {
 	return func(s *settings) {
 		if f == nil {
@@ -136,16 +145,54 @@ func (s *settings) named() error {
 	return nil
 }
 
-// isNil reports whether v is a nil interface or holds a nil pointer.
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
+// WithRequiredRules names rules that must exist in a [RateLimiter], such as those that code
+// names in [Request.Rules]. [New] without one of them is an error, and so is a change that would
+// drop one, such as a Reload of a config that lacks it. The error matches [ErrInvalidConfig]
+// and names the rule; nothing changes. The option has no effect on a limiter by itself.
+func WithRequiredRules(names ...string) Option {
+	return func(s *settings) { s.required = append(slices.Clip(s.required), names...) }
 }
 
-// newSettings applies opts to the defaults. The error is everything that is wrong with
-// opts, joined.
+// requires returns an error that names the rules that must exist and are not in set.
+func (s *settings) requires(set *ruleSet) error {
+	var problems []error
+	for _, name := range s.required {
+		if set.named(name) == nil {
+			problems = append(problems, &ConfigError{"rules[" + strconv.Quote(name) + "]", "missing", "must exist: WithRequiredRules names it"})
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// isNil reports whether v is a nil interface or holds a nil value, such as a nil pointer or a
+// nil func.
+func isNil(v any) bool {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
+		return r.IsNil()
+	}
+	return false
+}
+
+// newSettings applies opts, and those of the Factory among them, to the defaults. The error
+// is everything that is wrong with the options, joined.
 func newSettings(opts []Option) (settings, error) {
-	s := settings{maxKeys: defaultMaxKeys, policy: FailLocal(1)}
+	s := settings{}.with(opts)
+	if s.factory != nil {
+		own := s
+		s = s.factory.settings()
+		problems := append(own.problems, atPath("factory", errors.Join(s.problems...))...)
+		problems = append(problems, s.conflicts(&own)...)
+		s = s.with(opts)
+		s.problems = problems
+	}
+	return s.withDefaults()
+}
+
+// with returns s after the opts have been applied.
+func (s settings) with(opts []Option) settings {
 	for i, opt := range opts {
 		if opt == nil {
 			s.problems = append(s.problems, &ConfigError{fmt.Sprintf("options[%d]", i), nil, "must not be nil"})
@@ -153,5 +200,54 @@ func newSettings(opts []Option) (settings, error) {
 		}
 		opt(&s)
 	}
+	return s
+}
+
+// withDefaults returns s with its defaults filled in, and everything that is wrong, joined.
+func (s settings) withDefaults() (settings, error) {
+	s.maxKeys = cmp.Or(s.maxKeys, defaultMaxKeys)
+	s.policy = s.policy.or(FailLocal(1))
 	return s, errors.Join(s.problems...)
+}
+
+// conflicts returns an error for each option of a Factory, in s, that a limiter was given
+// another one of. own are the limiter's own options.
+func (s *settings) conflicts(own *settings) (problems []error) {
+	for _, option := range []struct {
+		field string
+		f, l  any // of the Factory and of the limiter
+	}{
+		{"clock", s.clock, own.clock},
+		{"maxKeys", s.maxKeys, own.maxKeys},
+		{"store", s.store, own.store},
+		{"name", s.name, own.name},
+		{"failurePolicy", s.policy, own.policy},
+		{"observer", s.observer, own.observer},
+	} {
+		switch option.f {
+		case nil, 0, "", FailurePolicy{}:
+			continue
+		}
+		switch option.l {
+		case nil, 0, "", FailurePolicy{}:
+			continue
+		}
+		if confmap.Same(option.f, option.l) {
+			continue
+		}
+		problems = append(problems, &ConfigError{"factory." + option.field, shown(option.f), "must not differ from that of the limiter, which is " + shown(option.l)})
+	}
+	return problems
+}
+
+// shown returns the text that shows the value of an option in an error. Of a clock, a store
+// or an observer, it is the type, because others may be changing the value.
+func shown(v any) string {
+	switch v := v.(type) {
+	case int, FailurePolicy:
+		return fmt.Sprint(v)
+	case string:
+		return strconv.Quote(v)
+	}
+	return fmt.Sprintf("a %T", v)
 }

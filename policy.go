@@ -6,8 +6,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A FailurePolicy says how a limiter answers while its [Store] cannot be reached. The
@@ -63,6 +65,15 @@ func (p FailurePolicy) or(q FailurePolicy) FailurePolicy {
 	return p
 }
 
+// policy returns the policy that answers for r, which is that of the limiter, p, if r has none.
+// FailLocal has no meaning for a custom Limiter, so such a rule inherits FailOpen in its place.
+func (r *Rule) policy(p FailurePolicy) FailurePolicy {
+	if p = r.OnStoreError.or(p); p.kind == failLocally && r.Limiter != nil {
+		return FailOpen
+	}
+	return p
+}
+
 // validate returns the problem with p, which is found at field, or nil.
 func (p FailurePolicy) validate(field string) error {
 	if p.kind == failLocally && p.replicas < 1 {
@@ -83,6 +94,26 @@ func (p FailurePolicy) String() string {
 		return "local:" + strconv.Itoa(p.replicas)
 	}
 	return "inherit"
+}
+
+// MarshalText returns the text of [FailurePolicy.String].
+func (p FailurePolicy) MarshalText() ([]byte, error) {
+	return []byte(p.String()), p.validate("failurePolicy")
+}
+
+// UnmarshalText sets p to the policy that text spells: "open", "closed", "local", "local:4",
+// or "inherit" for the zero FailurePolicy. For any other text, it returns an error that
+// matches [ErrInvalidConfig] and leaves p unchanged.
+func (p *FailurePolicy) UnmarshalText(text []byte) error {
+	read, reason := ruleconfig.Policy{}, ""
+	if string(text) != "inherit" {
+		read, reason = ruleconfig.ParsePolicy(string(text))
+	}
+	if reason != "" {
+		return &ConfigError{"failurePolicy", confmap.Quote(string(text)), reason}
+	}
+	*p = policyOf(read)
+	return nil
 }
 
 // share returns the rate that one of p's replicas enforces. It divides the refill of a
@@ -119,4 +150,17 @@ func (p FailurePolicy) shares(r engine.Rates) engine.Rates {
 	}
 	r.Tiers = tiers
 	return r
+}
+
+// policyOf returns the FailurePolicy that p is.
+func policyOf(p ruleconfig.Policy) FailurePolicy {
+	switch p.Name {
+	case "open":
+		return FailOpen
+	case "closed":
+		return FailClosed
+	case "local":
+		return FailLocal(p.Replicas)
+	}
+	return FailurePolicy{}
 }

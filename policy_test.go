@@ -53,7 +53,7 @@ func TestFailLocalOfNobodyIsRefused(t *testing.T) {
 			require.Equal(t, by("good", yes(5, 4, 12*sec)), res, row.why)
 			require.Equal(t, unlimited, l.Allow("c", "/other"), "%s: no default rule", row.why)
 		}
-		require.NoError(t, l.Reset("c", "/e"))
+		require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
 	}
 }
 

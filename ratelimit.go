@@ -3,11 +3,14 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
@@ -55,24 +58,42 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 	if invalid != nil {
 		return nil, errors.Join(err, invalid)
 	}
-	return newRateLimiter(rules, defaultRule, set, err)
+	l, err := newRateLimiter(rules, defaultRule, set, err)
+	if err != nil {
+		closeMade(madeFor(rules, defaultRule)...)
+	}
+	return l, err
 }
 
 // newRateLimiter is New after the options have been applied to set. err says what is
 // wrong with the options, or is nil.
 func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*RateLimiter, error) {
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
+	l.time.OnRestart(l.restart)
 	l.setStore(set.store)
 	if err == nil {
 		err = set.named()
 	}
-	if err := errors.Join(err, checkRules(rules, defaultRule, &set)); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, errors.Join(err, newRuleCheck(&set).all(rules, defaultRule))
 	}
-	if err := l.replace(rules, defaultRule); err != nil {
+	l.set.Store(newRuleSet(nil))
+	if err := l.Replace(rules, defaultRule); err != nil {
 		return nil, err
 	}
 	return l, nil
+}
+
+// restart makes every key in this process as new, after the clock was set to a usual time.
+func (l *RateLimiter) restart() {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	for _, r := range l.set.Load().rules {
+		if r.local != nil {
+			r.local.Restart()
+		}
+	}
+	l.waiters.WakeAll()
 }
 
 // Allow takes one unit from each rule for a request of clientID for endpoint, if every one
@@ -87,7 +108,7 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	req := Request{Client: clientID, Endpoint: endpoint}
 	group := set.match(endpoint)
 	if group.plain {
-		if done, _ := l.takePlain(group, &req, &res); done {
+		if done, _ := l.takePlain(context.Background(), group, &req, &res); done {
 			return
 		}
 	}
@@ -121,12 +142,35 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 			return res, ctx.Err()
 		}
 		if group := set.match(req.Endpoint); group.plain {
-			if done, err := l.takePlain(group, &req, &res); done {
+			if done, err := l.takePlain(ctx, group, &req, &res); done {
 				return res, err
 			}
 		}
 	}
 	return l.check(ctx, &req, true)
+}
+
+// CheckAll decides as [RateLimiter.Check] does. It also appends to each the Result of each
+// rule that enforces, and returns the extended slice. They are in the order in which the
+// rules were given, the default rule last, and [Result.Rule] names the rule. A rule that does
+// not limit the request is among them, with Limit and Remaining -1. If each has the capacity,
+// CheckAll allocates nothing.
+//
+// The Result of a rule is what it would have answered alone. If the request was denied, a rule
+// that alone would grant it has Allowed set, and Remaining is not reduced, because nothing was
+// taken. A custom [Limiter] is not asked for units that another rule denies: CheckAll calls its
+// Take with 0 units, so its Result is the answer that one unit would get. If that call fails,
+// the rule's [FailurePolicy] answers, and [RuleStats] count the error.
+//
+// If Check would return the zero Result with an error, CheckAll appends nothing.
+func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) (Result, []Result, error) {
+	d := newDecision(&req, true)
+	defer d.free()
+	res, err := l.run(ctx, d)
+	if err == nil || res != (Result{}) {
+		each = d.appendEach(ctx, each)
+	}
+	return res, each, err
 }
 
 // Peek returns what [RateLimiter.Check] would return for req with a cost of 1, but takes
@@ -147,39 +191,130 @@ func (l *RateLimiter) check(ctx context.Context, req *Request, take bool) (Resul
 	return l.run(ctx, d)
 }
 
-// Reset forgets what clientID has used of the rules for endpoint: its keys are as if they
-// had never been used. It wakes the callers of [RateLimiter.Wait], and each tries again. It
-// resets only state that belongs to this client alone, which is that of rules whose Key is
-// [KeyUser] or [KeyUserEndpoint]. An error of the [Store] matches [ErrStore]; an error of a
-// custom [Limiter] is returned as it is. Keys of other rules are reset all the same.
-func (l *RateLimiter) Reset(clientID, endpoint string) error {
+// Rules returns the rules in their order, and the default rule, or nil if there is none. They
+// are complete: what was left empty is filled in, and an OnStoreError that inherits is the
+// policy that it inherits. The result is shared by all callers and must not be changed, nor
+// must the maps in it. A change of the rules does not change it. After a change, the first
+// call of Rules makes it anew; the others allocate nothing.
+func (l *RateLimiter) Rules() (rules []Rule, defaultRule *Rule) {
 	set := l.set.Load()
 	if set == nil {
-		return nil
+		return nil, nil
 	}
-	req := Request{Client: clientID, Endpoint: endpoint}
+	set.listing.Do(func() {
+		for _, r := range set.rules {
+			if r.isDefault {
+				set.listedDefault = &r.Rule
+			} else {
+				set.listed = append(set.listed, r.Rule)
+			}
+		}
+		set.listed = slices.Clip(set.listed)
+	})
+	return set.listed, set.listedDefault
+}
+
+// Reset forgets what the sender of req has used: those of its keys are as if they had never
+// been used. The callers of [RateLimiter.Wait] try again.
+//
+// Reset is about the rules that apply to a request for req.Endpoint, or to one that names
+// req.Rules. If req has neither, it is about all rules. Of these, it resets
+//   - the keys that are made of req.Client, req.IP or req.Attrs, alone or with req.Endpoint;
+//   - the keys that the request shares with others, which are those of [KeyEndpoint] and
+//     [KeyGlobal], only if req.Rules names the rule.
+//
+// It skips a rule whose Key has a part that req does not have: without an IP, those by IP, and
+// without an Endpoint, those by client and endpoint. A custom [Limiter] is reset by its method
+// Reset(key string) error, and skipped if it has none. Tier and Cost have no meaning here.
+//
+// A key that was never used can be reset. If there is no key at all that Reset could reset,
+// or if one has no state of its own and is denied because of the budget that such keys share,
+// the error matches [ErrNotReset]. It matches [ErrUnknownRule] if req.Rules has an unknown
+// name, and then nothing is reset. An error of the [Store] matches [ErrStore]; an error of a
+// custom Limiter is returned as it is. All other keys are reset all the same.
+func (l *RateLimiter) Reset(ctx context.Context, req Request) error {
+	if ctx == nil {
+		ctx = context.Background()
+	} else if err := ctx.Err(); err != nil {
+		return err
+	}
+	set := l.set.Load()
+	if set == nil {
+		return fmt.Errorf("%w: there are no rules", ErrNotReset)
+	}
+	rules := set.rules
+	if len(req.Rules) > 0 || req.Endpoint != "" {
+		d := newDecision(&req, false)
+		defer d.free()
+		if err := d.find(set); err != nil {
+			return err
+		}
+		rules = d.rules
+	}
+	var own []*activeRule
+	for _, r := range rules {
+		if r.resets(&req) {
+			own = append(own, r)
+		}
+	}
+	if len(own) == 0 {
+		return fmt.Errorf("%w: no rule has a key that belongs to the request alone, or that it names and has all parts of", ErrNotReset)
+	}
+	return l.resetKeys(ctx, own, &req)
+}
+
+// resets reports whether a Reset of req, which meets r or asks for all rules, resets its key.
+func (r *activeRule) resets(req *Request) bool {
+	own := false // whether the key belongs to the sender of req alone
+	for _, part := range r.key.parts {
+		given := true
+		switch part.Kind {
+		case keyspec.Attr:
+			_, given = req.Attrs[part.Name]
+		case keyspec.Global:
+		default:
+			given = req.part(part) != ""
+		}
+		if !given {
+			return false
+		}
+		own = own || part.Kind != keyspec.Global && part.Kind != keyspec.Endpoint
+	}
+	return own || slices.Contains(req.Rules, r.Name)
+}
+
+// resetKeys resets the keys of req in rules. It is the one place where keys are reset while
+// callers wait for them.
+func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *Request) error {
 	var asks []Ask
 	var problems []error
-	for _, r := range set.match(endpoint).rules {
-		if !r.keyKind.ofClient() {
-			continue
-		}
+	want := engine.Wanted{Tier: req.Tier}
+	done := false // whether there was anything to reset
+	for _, r := range rules {
 		switch {
 		case r.remote != nil:
-			asks = append(asks, r.ask(&req, r.Rate))
+			asks = append(asks, r.ask(req, r.Rate))
 			if r.local != nil {
-				r.local.Reset(r.keyKind.hash(&req))
+				r.local.Reset(r.key.hash(req), want)
 			}
+			done = true
 		case r.keys != nil:
-			r.keys.Reset(r.keyKind.hash(&req))
+			if !r.keys.Reset(r.key.hash(req), want) {
+				problems = append(problems, fmt.Errorf("rule %q: %w", r.Name, errOverflown))
+			}
+			done = true
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
-				problems = append(problems, custom.Reset(r.keyKind.text(&req)))
+				problems = append(problems, custom.Reset(r.key.text(req)))
+				done = true
 			}
 		}
 	}
 	if len(asks) > 0 {
-		problems = append(problems, l.resetStore(asks))
+		problems = append(problems, l.resetStore(ctx, asks))
+	}
+	if !done {
+		problems = append(problems, fmt.Errorf("%w: the limiter has no method Reset", ErrNotReset))
 	}
 	l.waiters.WakeAll()
 	return errors.Join(problems...)

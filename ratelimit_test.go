@@ -264,13 +264,22 @@ func TestZeroRateLimiter(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Equal(t, unlimited, res)
 	assert.Empty(t, l.Stats())
-	assert.NoError(t, l.Reset("ann", "/"))
+	assert.ErrorIs(t, l.Reset(t.Context(), ratelimit.Request{Client: "ann", Endpoint: "/"}), ratelimit.ErrNotReset)
+	listed, listedDefault := l.Rules()
+	assert.Empty(t, listed)
+	assert.Nil(t, listedDefault)
+	res, each, err := l.CheckAll(t.Context(), ratelimit.Request{Client: "ann"}, nil)
+	assert.NoError(t, err)
+	assert.Equal(t, unlimited, res)
+	assert.Empty(t, each)
 	rule := ratelimit.Rule{Endpoint: "/", Rate: ratelimit.PerHour(1)}
 	for name, change := range map[string]func() error{
 		"AddRule":        func() error { return l.AddRule(rule) },
 		"RemoveRule":     func() error { return l.RemoveRule("/") },
 		"SetDefaultRule": func() error { return l.SetDefaultRule(ratelimit.Rule{Rate: rule.Rate}) },
 		"UpdateRate":     func() error { return l.UpdateRate("/", rule.Rate) },
+		"SetRule":        func() error { return l.SetRule(rule) },
+		"SetConfig":      func() error { return l.SetConfig(config("/", "1/h")) },
 		"Replace":        func() error { return l.Replace([]ratelimit.Rule{rule}, nil) },
 		"Reload": func() error {
 			return l.Reload(nil, map[string]any{"algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "1/s"}})

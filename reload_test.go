@@ -28,7 +28,7 @@ func TestNewFromConfig(t *testing.T) {
 	clock.Advance(500 * ms)
 	require.Equal(t, by("/search", yes(10, 8, 1500*ms)), l.Allow("ann", "/search"))
 	require.Equal(t, by("/login", yes(3, 2, 59500*ms)), l.Allow("ann", "/login"))
-	require.Equal(t, unlimited, l.Allow("ann", "/shadow"))
+	require.Equal(t, by("default", yes(2, 1, sec)), l.Allow("bob", "/shadow"), "a shadow rule does not stand in for the default rule")
 	require.Equal(t, by("default", yes(2, 1, sec)), l.Allow("ann", "/"))
 
 	onlyDefault, err := ratelimit.NewFromConfig(nil, map[string]any{"algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "1/h"}})
@@ -72,7 +72,7 @@ func TestReloadKeepsCode(t *testing.T) {
 	require.NoError(t, l.Reload(changed, fallback))
 	assert.Equal(t, 3, l.Allow("ann", "/resolved").Limit, "the code of the rule of that name")
 	assert.Equal(t, 20, l.Allow("bob", "/resolved").Limit, "beside the new rate")
-	assert.Equal(t, 7, l.Allow("ann", "/custom").Limit)
+	assert.Equal(t, 20, l.Allow("ann", "/custom").Limit, "a limiter that code has given is told the new rate")
 	assert.Equal(t, by("/plain", yes(20, 8, 36*mins)), l.Allow("ann", "/plain"))
 	assert.Equal(t, by("/new", yes(20, 19, 3*mins)), l.Allow("ann", "/new"))
 	assert.Equal(t, 3, l.Allow("ann", "/other").Limit)

@@ -46,8 +46,8 @@ func (l *RateLimiter) newRemoteRule(r *activeRule, policy FailurePolicy) (*remot
 
 // ask returns the Ask for the store on req by the rule r at rate. Its N is 0.
 func (r *activeRule) ask(req *Request, rate Rate) Ask {
-	ask := Ask{Rule: r.remote.name, Key: r.keyKind.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces()}
-	if r.keyKind.ofClient() {
+	ask := Ask{Rule: r.remote.name, Key: r.key.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces()}
+	if r.key.ofClient() {
 		ask.Client = req.Client
 	}
 	return ask
@@ -203,13 +203,23 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.P
 
 // resetStore calls Reset of the store, also if a breaker refuses calls: the state to be reset may
 // be why they fail. Its error matches ErrStore.
-func (l *RateLimiter) resetStore(asks []Ask) error {
+// An error that says that a key cannot be reset is the store's answer, and no failure.
+func (l *RateLimiter) resetStore(ctx context.Context, asks []Ask) (notReset error) {
 	pass, _ := l.breakers.Admit(l.partsOf(asks), l.time.Now()) // if refused, it is about no part
-	ctx := context.Background()
-	if err := l.guarded(ctx, pass, func() error { return l.settings.store.Reset(ctx, asks) }); err != nil {
-		return storeError(err)
+	err := l.guarded(ctx, pass, func() error {
+		err := l.settings.store.Reset(ctx, asks)
+		if errors.Is(err, ErrNotReset) {
+			notReset, err = err, nil
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+		return notReset
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
-	return nil
+	return storeError(err)
 }
 
 // guarded calls the store by call, which pass allows, and tells the breakers whether the

@@ -1,9 +1,9 @@
 package ratelimit
 
 import (
-	"slices"
 	"strconv"
 
+	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
@@ -26,6 +26,10 @@ type Request struct {
 	// Tier is the client's plan, such as "paid". It selects the rate among [Rule.Tiers].
 	Tier string
 
+	// Attrs are further properties of the request by name, such as its tenant
+	// or region. Rules whose key has a [KeyAttr] keep a budget for each value.
+	Attrs map[string]string
+
 	// Rules are the names of the rules that apply to the request, in place of
 	// those that match Endpoint. A rule that is named twice applies once.
 	Rules []string
@@ -35,6 +39,9 @@ type Request struct {
 }
 
 // A KeyType says what a [Rule] keeps a separate budget for. The empty KeyType is [KeyUser].
+//
+// A KeyType lists the parts of a request that make a key, such as "user", "ip+endpoint" or
+// "attr:tenant+user". [KeyOf] joins parts, and [KeyAttr] is a part of the caller's own.
 type KeyType string
 
 // The values of [Rule.Key]. Each is followed by what has a budget of its own.
@@ -46,11 +53,41 @@ const (
 	KeyGlobal       KeyType = "global"        // the rule: all requests share one budget
 )
 
-// keyTypes are the values that a rule's Key may have.
+// keyTypes are the key types that have a name of their own.
 var keyTypes = []KeyType{KeyUser, KeyEndpoint, KeyUserEndpoint, KeyIP, KeyGlobal}
 
-// A keyKind is the index of a KeyType in keyTypes: a switch on a small number is faster
-// than one on a string.
+// KeyOf returns the KeyType of a key that is made of all these parts: requests share a budget
+// if they are equal in each part. The order of the parts has no meaning, so KeyOf(KeyUser,
+// KeyEndpoint) and KeyOf(KeyEndpoint, KeyUser) are both [KeyUserEndpoint]. A rule with a part
+// that is listed twice, or with [KeyGlobal] beside another part, is refused.
+func KeyOf(parts ...KeyType) KeyType {
+	texts := make([]string, len(parts))
+	for i, part := range parts {
+		texts[i] = string(part)
+	}
+	return KeyType(keyspec.Join(texts...))
+}
+
+// KeyAttr returns the KeyType of a key that is the value of the attribute with this name in
+// [Request.Attrs]. Requests without the attribute share the budget of the empty value. A rule
+// is refused if the name is empty or has a "+".
+func KeyAttr(name string) KeyType { return KeyType(keyspec.AttrText(name)) }
+
+// problem returns what k must be to be the Key of a rule, or an empty text if it can be one.
+func (k KeyType) problem() string {
+	_, problem := keyspec.Parse(string(k))
+	return problem
+}
+
+// A keyMaker makes the keys of a rule from requests. It is what a KeyType says, in a form in
+// which it need not be read for each request.
+type keyMaker struct {
+	kind  keyKind
+	parts []keyspec.Part
+}
+
+// A keyKind is one of the key types that are most used, or anyParts: a switch on a small
+// number is faster than one on a string.
 type keyKind uint8
 
 const (
@@ -59,19 +96,39 @@ const (
 	kindUserEndpoint
 	kindIP
 	kindGlobal
+	anyParts // see keyMaker.parts
 )
 
-func kindOf(k KeyType) keyKind { return keyKind(slices.Index(keyTypes, k)) }
+var keyKinds = map[KeyType]keyKind{
+	KeyUser: kindUser, KeyEndpoint: kindEndpoint, KeyUserEndpoint: kindUserEndpoint, KeyIP: kindIP, KeyGlobal: kindGlobal,
+}
+
+// newKeyMaker returns the keyMaker of k, which is valid.
+func newKeyMaker(k KeyType) keyMaker {
+	kind, ok := keyKinds[k]
+	if !ok {
+		kind = anyParts
+	}
+	parts, _ := keyspec.Parse(string(k))
+	return keyMaker{kind, parts}
+}
 
 // ofClient reports whether each key belongs to one Client alone.
-func (k keyKind) ofClient() bool { return k == kindUser || k == kindUserEndpoint }
+func (k *keyMaker) ofClient() bool {
+	for _, part := range k.parts {
+		if part.Kind == keyspec.User {
+			return true
+		}
+	}
+	return false
+}
 
 // globalHash is the hash of the one key of a global rule.
 var globalHash = keytable.Hash{Hi: 1}
 
 // hash returns the hash of the key that req takes from. States are found by it.
-func (k keyKind) hash(req *Request) keytable.Hash {
-	switch k {
+func (k *keyMaker) hash(req *Request) keytable.Hash {
+	switch k.kind {
 	case kindUser:
 		return keytable.HashOf(req.Client)
 	case kindEndpoint:
@@ -80,22 +137,50 @@ func (k keyKind) hash(req *Request) keytable.Hash {
 		return keytable.HashOfPair(req.Client, req.Endpoint)
 	case kindIP:
 		return keytable.HashOf(req.IP)
+	case kindGlobal:
+		return globalHash
 	}
-	return globalHash
+	return k.hashOfParts(req)
+}
+
+// hashOfParts is hash for a key of any parts. Each part is hashed by itself, so it matters
+// where a part ends.
+func (k *keyMaker) hashOfParts(req *Request) keytable.Hash {
+	h := keytable.HashOf(req.part(k.parts[0]))
+	for i, part := range k.parts[1:] {
+		h = h.With(uint64(i), keytable.HashOf(req.part(part)))
+	}
+	return h
+}
+
+// part returns the value that part has in the request.
+func (req *Request) part(part keyspec.Part) string {
+	switch part.Kind {
+	case keyspec.Attr:
+		return req.Attrs[part.Name]
+	case keyspec.IP:
+		return req.IP
+	case keyspec.User:
+		return req.Client
+	case keyspec.Endpoint:
+		return req.Endpoint
+	}
+	return ""
 }
 
 // text returns the key that req takes from, for a store or a custom limiter. Two requests
-// have the same text if and only if they share a budget.
-func (k keyKind) text(req *Request) string {
-	switch k {
-	case kindUser:
-		return req.Client
-	case kindEndpoint:
-		return req.Endpoint
-	case kindUserEndpoint:
-		return strconv.Itoa(len(req.Client)) + ":" + req.Client + req.Endpoint
-	case kindIP:
-		return req.IP
+// have the same text if and only if they share a budget: each part but the last has its
+// length before it.
+func (k *keyMaker) text(req *Request) string {
+	last := len(k.parts) - 1
+	if last == 0 {
+		return req.part(k.parts[0])
 	}
-	return ""
+	var text []byte
+	for _, part := range k.parts[:last] {
+		value := req.part(part)
+		text = append(strconv.AppendInt(text, int64(len(value)), 10), ':')
+		text = append(text, value...)
+	}
+	return string(append(text, req.part(k.parts[last])...))
 }

@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
+	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
 // A Mode says whether a [Rule] denies requests or only watches them. The empty Mode is
@@ -36,8 +40,14 @@ type Rule struct {
 	// different names; all of them then apply. The default rule has none.
 	Endpoint string
 
+	// Additional makes the rule apply beside the rules that match best, to
+	// every request whose endpoint its Endpoint covers, also to one that names
+	// other rules in [Request.Rules]. A limit on all requests together is an
+	// Additional rule with the Endpoint "*" and the Key [KeyGlobal].
+	Additional bool
+
 	// Key says what has a budget of its own: each client, each IP and so on.
-	// Empty means [KeyUser].
+	// Empty means [KeyUser]. [KeyOf] makes a key of several parts.
 	Key KeyType
 
 	// Algorithm is the name of the algorithm that decides. Empty means
@@ -70,14 +80,7 @@ type Rule struct {
 	// cannot be reached. The zero value means that of [WithFailurePolicy].
 	OnStoreError FailurePolicy
 
-	custom *customLimiter // set if a Factory has made Limiter
-}
-
-// A customLimiter is a Limiter that a Factory has made, and the algoConfig that it was made
-// of. A reload with an equal algoConfig keeps the Limiter.
-type customLimiter struct {
-	algoConfig map[string]any
-	limiter    Limiter
+	custom *hooks.Made // set if a BuildFunc has made Limiter, and shared by the copies of the rule
 }
 
 // defaultName is the name of a default rule that has none.
@@ -95,6 +98,7 @@ func (r Rule) completed(isDefault bool) Rule {
 	if r.Key == "" {
 		r.Key = KeyUser
 	}
+	r.Key = KeyOf(r.Key) // in the one spelling that it has in Decision.KeyType
 	if r.Mode == "" {
 		r.Mode = ModeEnforce
 	}
@@ -113,26 +117,51 @@ const maxRules = 10_000
 type ruleCheck struct {
 	problems []error
 	names    map[string]string // paths of the rules so far, by name
-	custom   map[string]string // paths of the rules so far that have a Limiter, by endpoint
+	custom   []customRule      // the rules so far that have a Limiter
 	set      *settings
 	supports func(Algorithm, Rate) error // of the store, or nil
 }
 
-func newRuleCheck(set *settings) *ruleCheck {
-	c := &ruleCheck{
-		names:  make(map[string]string),
-		custom: make(map[string]string),
-		set:    set,
-	}
-	c.supports = supportsOf(set.store)
-	return c
+// A customRule is a rule with a Limiter: its path in errors, and to which endpoints it applies.
+type customRule struct {
+	path  string
+	place match.Place
 }
 
-// checkRules returns everything that is wrong with rules and the default rule, joined.
-func checkRules(rules []Rule, defaultRule *Rule, set *settings) error {
-	c := newRuleCheck(set)
+func newRuleCheck(set *settings) *ruleCheck {
+	return &ruleCheck{names: make(map[string]string), set: set, supports: supportsOf(set.store)}
+}
+
+// errTooManyRules is the error for n rules, which is more than maxRules.
+func errTooManyRules(n int) error { return &ConfigError{"rules", n, "must be at most 10000"} }
+
+// newCheck returns a ruleCheck that asks Supports of the store as a hook.
+func (c *change) newCheck() *ruleCheck {
+	check := newRuleCheck(&c.l.settings)
+	if supports := check.supports; supports != nil {
+		type question struct {
+			algorithm Algorithm
+			rate      Rate
+		}
+		check.supports = func(a Algorithm, r Rate) error {
+			return c.calls.Ask(question{a, r}, func() error { return supports(a, r) })
+		}
+	}
+	return check
+}
+
+// pathOf returns the path of r, which is one of the rules, in errors.
+func (c *change) pathOf(r *activeRule) string {
+	if r.isDefault {
+		return "defaultRule"
+	}
+	return "rules[" + strconv.Itoa(c.set.position(r)) + "]"
+}
+
+// all returns everything that is wrong with rules and the default rule, joined.
+func (c *ruleCheck) all(rules []Rule, defaultRule *Rule) error {
 	if len(rules) > maxRules {
-		return &ConfigError{"rules", len(rules), "must be at most 10000"}
+		return errTooManyRules(len(rules))
 	}
 	for i, r := range rules {
 		c.add(fmt.Sprintf("rules[%d]", i), r, false)
@@ -158,8 +187,14 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 	case strings.Contains(strings.TrimSuffix(r.Endpoint, "*"), "*"):
 		reject("endpoint", strconv.Quote(r.Endpoint), `must have a "*" at the end only`)
 	}
-	if r.Key != KeyUser && !slices.Contains(keyTypes, r.Key) {
-		reject("key", strconv.Quote(string(r.Key)), "must be one of "+list(keyTypes))
+	switch {
+	case r.Additional && isDefault:
+		reject("additional", true, `must be false: the default rule is for what no other rule matches; for all endpoints, add a rule with the endpoint "*"`)
+	case r.Additional && r.Endpoint == "":
+		reject("additional", true, "must be false, or the rule have an endpoint: it applies to what that covers")
+	}
+	if problem := r.Key.problem(); problem != "" {
+		reject("key", strconv.Quote(string(r.Key)), problem)
 	}
 	if r.Mode != ModeEnforce && r.Mode != ModeShadow {
 		reject("mode", strconv.Quote(string(r.Mode)), "must be one of "+list(modes))
@@ -169,7 +204,7 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 	}
 	c.unique(path, r, named)
 	if r.Limiter != nil {
-		c.addLimiter(path, r)
+		c.addLimiter(path, r, isDefault)
 		return
 	}
 	algorithm, ok := algorithms[r.Algorithm]
@@ -179,6 +214,9 @@ func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
 	}
 	c.rate(path+".rate", r, r.Rate)
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+		if r.Tiers[tier] == unlimitedRate {
+			continue
+		}
 		field := path + ".tiers[" + strconv.Quote(tier) + "]"
 		c.rate(field, r, r.Tiers[tier])
 		if algorithm.windowed && r.Tiers[tier].Per != r.Rate.Per {
@@ -204,12 +242,13 @@ func (c *ruleCheck) unique(path string, r Rule, named bool) {
 }
 
 // addLimiter checks r, which has a custom Limiter.
-func (c *ruleCheck) addLimiter(path string, r Rule) {
+func (c *ruleCheck) addLimiter(path string, r Rule, isDefault bool) {
 	reject := func(field string, value any, reason string) {
 		c.problems = append(c.problems, &ConfigError{path + "." + field, value, reason})
 	}
 	if isNil(r.Limiter) {
-		reject("limiter", r.Limiter, "must not be a nil pointer")
+		kind := reflect.ValueOf(r.Limiter).Kind().String()
+		reject("limiter", nil, "must not be a nil "+strings.Replace(kind, "ptr", "pointer", 1))
 	}
 	if len(r.Tiers) > 0 {
 		reject("tiers", r.Tiers, "must be empty: a limiter of one's own has its own rates")
@@ -217,22 +256,34 @@ func (c *ruleCheck) addLimiter(path string, r Rule) {
 	if r.Resolve != nil {
 		reject("resolve", "set", "must be nil: a limiter of one's own has its own rates")
 	}
+	if r.OnStoreError.kind == failLocally {
+		reject("onStoreError", r.OnStoreError, "must be open or closed: a limiter of one's own has no share for this process")
+	}
 	if c.set.store != nil {
 		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: the state is in a store")
 	}
-	if r.Endpoint == "" {
-		return // a request names it, and is refused if it names two of them
+	// A rule without a place is named by requests, which are refused if they name two.
+	place := (&activeRule{Rule: r, isDefault: isDefault}).Place()
+	for _, other := range c.custom {
+		if match.Meet(place, other.place) {
+			which := ", which may apply to the same request,"
+			if place.Endpoint == other.place.Endpoint {
+				which = ", of the same endpoint,"
+			}
+			reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+other.path+which+" has one, and a decision asks one")
+			return
+		}
 	}
-	if first, ok := c.custom[r.Endpoint]; ok {
-		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+first+", of the same endpoint, has one, and a decision asks one")
-		return
-	}
-	c.custom[r.Endpoint] = path
+	c.custom = append(c.custom, customRule{path, place})
 }
 
 // rate checks one rate of r, whose path in the errors is path.
 func (c *ruleCheck) rate(path string, r Rule, rate Rate) {
 	algorithm := algorithms[r.Algorithm]
+	if rate == unlimitedRate {
+		c.problems = append(c.problems, &ConfigError{path, rate, "must be a limit: only a tier, or Resolve, makes a request unlimited"})
+		return
+	}
 	if err := algorithm.validate(rate); err != nil {
 		c.problems = append(c.problems, atPath(path, err)...)
 		return

@@ -2,12 +2,16 @@ package ratelimit
 
 import (
 	"cmp"
+	"errors"
+	"math"
 	"slices"
-	"sort"
-	"strings"
+	"strconv"
+	"sync"
 	"sync/atomic"
 
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
 // An activeRule is a rule and what it decides by. A change of a rule makes a new
@@ -17,10 +21,11 @@ type activeRule struct {
 	Rule // with its defaults filled in
 
 	isDefault  bool
+	exempts    bool        // whether one of Tiers is Unlimited
 	resultName string      // Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
-	index      int         // place among the rules, in the order in which they were given
+	index      int         // grows in the order in which the rules were given
 	serial     uint64      // keys are locked in the order of serials: the one made first has the lowest
-	keyKind    keyKind     // of Key
+	key        keyMaker    // of Key
 	keys       engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
 	remote     *remoteRule // nil without a store
 	local      engine.Keys // keys, or with a store the keys for FailLocal; nil if there are neither
@@ -44,20 +49,40 @@ func (r *activeRule) rates() engine.Rates {
 		rates.Tiers = make(map[string]engine.Rate, len(r.Tiers))
 	}
 	for tier, rate := range r.Tiers {
-		rates.Tiers[tier] = engine.Rate(rate)
+		if rate != unlimitedRate {
+			rates.Tiers[tier] = engine.Rate(rate)
+		}
 	}
 	return rates
+}
+
+// resolved returns the rate that Resolve returns for req, and whether there is one. exempt is
+// true if the rule does not limit req. It calls Resolve once.
+func (r *activeRule) resolved(req *Request) (rate Rate, ok, exempt bool) {
+	if r.Resolve != nil {
+		if rate, ok = r.Resolve(*req); ok {
+			return rate, true, rate == unlimitedRate
+		}
+	}
+	return rate, false, r.exempts && r.Tiers[req.Tier] == unlimitedRate
+}
+
+// Place returns to which endpoints r applies.
+func (r *activeRule) Place() match.Place {
+	return match.Place{Endpoint: r.Endpoint, Default: r.isDefault, Additional: r.Additional, Shadow: !r.enforces()}
 }
 
 // A ruleSet is all the rules of a RateLimiter at one time. It never changes: a change of
 // the rules makes another one, so a decision that has loaded a ruleSet needs no lock.
 type ruleSet struct {
+	groups match.Set[*activeRule, ruleGroup]
+	byName match.Map[*activeRule]
 	rules  []*activeRule // in order; the default rule last
-	byName map[string]*activeRule
+	custom int           // how many have a Limiter
 
-	exact    map[string]*ruleGroup
-	prefixes []prefix   // sorted by text
-	fallback *ruleGroup // the default rule alone; empty if there is no default rule
+	listing       sync.Once // makes the two below, which RateLimiter.Rules returns
+	listed        []Rule
+	listedDefault *Rule
 }
 
 // maxPlain is the largest number of rules in a plain group.
@@ -74,68 +99,126 @@ type ruleGroup struct {
 	// only is the group's rule if the group is plain and has exactly one, which
 	// enforces. It is nil otherwise.
 	only *activeRule
+
+	additional []*activeRule // those of rules that also apply to a request that names others
 }
 
-// A prefix is the group of rules for the endpoints that begin with text.
-type prefix struct {
-	text   string
-	group  *ruleGroup
-	parent int // index of the longest other prefix that text begins with, or -1
-}
-
-// newRuleSet returns the set of these rules, and sets their indexes.
+// newRuleSet returns the set of these rules, which are not in use yet. The default rule is the
+// last one.
 func newRuleSet(rules []*activeRule) *ruleSet {
-	s := &ruleSet{
-		rules:    rules,
-		byName:   make(map[string]*activeRule, len(rules)),
-		exact:    make(map[string]*ruleGroup),
-		fallback: &ruleGroup{},
-	}
-	prefixes := make(map[string]*ruleGroup)
+	s := &ruleSet{rules: rules}
+	byName := make(map[string]*activeRule, len(rules))
 	for i, r := range rules {
-		r.index = i
-		s.byName[r.Name] = r
-		switch text, isPrefix := strings.CutSuffix(r.Endpoint, "*"); {
-		case r.isDefault:
-			s.fallback.rules = append(s.fallback.rules, r)
-		case isPrefix:
-			addTo(prefixes, text, r)
-		case r.Endpoint != "":
-			addTo(s.exact, r.Endpoint, r)
+		r.enter(i)
+		byName[r.Name] = r
+		if r.Limiter != nil {
+			s.custom++
 		}
 	}
-	for text, group := range prefixes {
-		s.prefixes = append(s.prefixes, prefix{text, group, -1})
-	}
-	s.nest()
-	s.fallback.classify()
-	for _, group := range s.exact {
-		group.classify()
-	}
-	for _, p := range s.prefixes {
-		p.group.classify()
-	}
+	s.byName = match.MapOf(byName)
+	s.groups = match.New(rules, newRuleGroup)
 	return s
 }
 
-// addTo adds r to the group of text.
-func addTo(groups map[string]*ruleGroup, text string, r *activeRule) {
-	if groups[text] == nil {
-		groups[text] = new(ruleGroup)
+// enter prepares r to be the rule of a set that has this index.
+func (r *activeRule) enter(index int) {
+	if r.index = index; r.isDefault {
+		r.index = math.MaxInt
 	}
-	groups[text].rules = append(groups[text].rules, r)
+	for _, rate := range r.Tiers {
+		r.exempts = r.exempts || rate == unlimitedRate
+	}
 }
 
-// classify sorts the rules of g and sets plain and only.
-func (g *ruleGroup) classify() {
+// with returns the set that has the rule to in place of from. If from is nil, it adds to after
+// the other rules; if to is nil, it removes from. It copies only what this changes, but for the
+// list of the rules. to is not in use yet, and s must be the newest set.
+func (s *ruleSet) with(from, to *activeRule) *ruleSet {
+	next := &ruleSet{groups: s.groups.Replace(from, to), byName: s.byName, rules: s.rules, custom: s.custom}
+	if from != nil {
+		next.byName = next.byName.Without(from.Name)
+		if from.Limiter != nil {
+			next.custom--
+		}
+	}
+	if to != nil {
+		next.byName = next.byName.With(to.Name, to)
+		if to.Limiter != nil {
+			next.custom++
+		}
+	}
+	last := len(s.rules) - s.defaults()
+	switch i := s.position(from); {
+	case to == nil:
+		next.rules = slices.Concat(s.rules[:i], s.rules[i+1:])
+	case from != nil:
+		to.enter(from.index)
+		next.rules = slices.Clone(s.rules)
+		next.rules[i] = to
+	case to.isDefault || last == len(s.rules):
+		to.enter(s.nextIndex())
+		next.rules = append(s.rules, to) // an older set does not see it: its rules are fewer
+	default:
+		to.enter(s.nextIndex())
+		next.rules = slices.Concat(s.rules[:last], []*activeRule{to}, s.rules[last:])
+	}
+	return next
+}
+
+// nextIndex returns the index of a rule that comes after all others.
+func (s *ruleSet) nextIndex() int {
+	if n := len(s.rules) - s.defaults(); n > 0 {
+		return s.rules[n-1].index + 1
+	}
+	return 0
+}
+
+// position returns where r is among the rules of s.
+func (s *ruleSet) position(r *activeRule) int {
+	if r == nil {
+		return -1
+	}
+	i, _ := slices.BinarySearchFunc(s.rules, r.index, func(r *activeRule, index int) int { return cmp.Compare(r.index, index) })
+	return i
+}
+
+// named returns the rule with this name, or nil.
+func (s *ruleSet) named(name string) *activeRule {
+	r, _ := s.byName.Get(name)
+	return r
+}
+
+// defaultRule returns the default rule, or nil if there is none.
+func (s *ruleSet) defaultRule() *activeRule {
+	if n := len(s.rules); n > 0 && s.rules[n-1].isDefault {
+		return s.rules[n-1]
+	}
+	return nil
+}
+
+// defaults returns the number of default rules, which is 0 or 1.
+func (s *ruleSet) defaults() int {
+	if s.defaultRule() == nil {
+		return 0
+	}
+	return 1
+}
+
+// match returns the rules for endpoint.
+func (s *ruleSet) match(endpoint string) *ruleGroup { return s.groups.Find(endpoint) }
+
+// newRuleGroup returns the group of these rules. additional are those that are Additional.
+func newRuleGroup(rules, additional []*activeRule) ruleGroup {
+	g := ruleGroup{rules: rules, additional: additional}
 	inLockOrder(g.rules)
 	g.plain = len(g.rules) > 0 && len(g.rules) <= maxPlain
 	for _, r := range g.rules {
-		g.plain = g.plain && r.local != nil && r.Resolve == nil
+		g.plain = g.plain && r.local != nil && r.Resolve == nil && !r.exempts
 	}
 	if g.plain && len(g.rules) == 1 && g.rules[0].enforces() {
 		g.only = g.rules[0]
 	}
+	return g
 }
 
 // inLockOrder sorts rules into the one order in which all decisions lock keys, so that no
@@ -152,38 +235,69 @@ func inLockOrder(rules []*activeRule) {
 	})
 }
 
-// nest sorts the prefixes and finds the parent of each. In sorted order, all prefixes that
-// begin with a given prefix follow it directly.
-func (s *ruleSet) nest() {
-	slices.SortFunc(s.prefixes, func(a, b prefix) int { return strings.Compare(a.text, b.text) })
-	var stack []int // the previous prefix, on top, and below it the prefixes that it begins with
-	for i, p := range s.prefixes {
-		for len(stack) > 0 && !strings.HasPrefix(p.text, s.prefixes[stack[len(stack)-1]].text) {
-			stack = stack[:len(stack)-1]
-		}
-		if len(stack) > 0 {
-			s.prefixes[i].parent = stack[len(stack)-1]
-		}
-		stack = append(stack, i)
+// activate returns the activeRule for r. If that takes over the keys of old, the rule that has
+// its name, then c will bring those keys to the rates of r.
+func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, error) {
+	l := c.l
+	r = r.completed(isDefault)
+	r.OnStoreError = r.policy(l.settings.policy)
+	var untold error
+	switch {
+	case old == nil || r.Limiter == nil || !confmap.Same(old.Limiter, r.Limiter):
+	case r.Rate == (Rate{}):
+		r.Rate = old.Rate
+	case r.Rate != old.Rate:
+		untold = c.tell(old, r.Rate)
 	}
+	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: newKeyMaker(r.Key)}
+	if l.settings.solo {
+		a.resultName = ""
+	}
+	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil)
+	if keeps {
+		a.serial, a.totals = old.serial, old.totals
+	} else {
+		l.lastSerial++
+		a.serial, a.totals = l.lastSerial, new(totals)
+	}
+	var commit func(now instant)
+	var err error
+	switch {
+	case r.Limiter != nil:
+	case l.settings.store != nil:
+		commit, err = l.activateRemote(a, old, keeps)
+	case keeps:
+		a.keys, a.local = old.keys, old.keys
+		commit, err = a.keys.Change(a.rates())
+	default:
+		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
+		a.local = a.keys
+	}
+	if commit != nil {
+		c.commits = append(c.commits, commit)
+	}
+	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), untold)...)
 }
 
-// match returns the rules for endpoint: those of exactly this endpoint; if there are none,
-// those of the longest prefix that it begins with; otherwise the default rule.
-func (s *ruleSet) match(endpoint string) *ruleGroup {
-	if g := s.exact[endpoint]; g != nil {
-		return g
+// activateRemote makes a, whose state is in a store, ready for use. keeps says whether the rule
+// is still the one that old was made for. It may return a function to be called when the rules
+// change.
+func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (commit func(now instant), err error) {
+	policy := a.OnStoreError
+	if keeps && old.remote.policy == policy && old.remote.local != nil {
+		a.remote, a.local = old.remote, old.local
+		return a.remote.local.Change(policy.shares(a.rates()))
 	}
-	if len(s.prefixes) == 0 {
-		return s.fallback
+	remote, err := l.newRemoteRule(a, policy)
+	if err != nil {
+		return nil, err
 	}
-	// Sorted, the last prefix that does not come after endpoint is the longest one that
-	// endpoint begins with, or a prefix that begins with that one: a parent is the answer.
-	i := sort.Search(len(s.prefixes), func(i int) bool { return s.prefixes[i].text > endpoint }) - 1
-	for ; i >= 0; i = s.prefixes[i].parent {
-		if strings.HasPrefix(endpoint, s.prefixes[i].text) {
-			return s.prefixes[i].group
-		}
+	a.remote = remote
+	if remote.local != nil {
+		a.local = remote.local
 	}
-	return s.fallback
+	if keeps && old.local != nil {
+		return func(instant) { a.totals.addCounts(old.local.Counts()) }, nil
+	}
+	return nil, nil
 }

@@ -65,7 +65,9 @@ type cooldownState struct {
 
 // Step decides on n units at now, and takes them if there are so many and charge is set.
 func (c *cooldownConfig) Step(s *cooldownState, _ *cooldownConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
-	now = max(now, s.last)
+	if now < s.last {
+		return engine.StepAhead(c, s, c, s.last, now, n, charge)
+	}
 	v.Limit = 1
 	switch {
 	case n > 1:
@@ -91,6 +93,9 @@ func (c *cooldownConfig) Resize(*cooldownState, *cooldownConfig) {}
 
 // Slower reports whether a key has to wait for longer under c than under than.
 func (c *cooldownConfig) Slower(than *cooldownConfig) bool { return c.gap > than.gap }
+
+// Fills reports false.
+func (c *cooldownConfig) Fills(*cooldownConfig) bool { return false }
 
 // Charged returns the instant at which s was charged last.
 func (c *cooldownConfig) Charged(s *cooldownState) instant { return s.last }

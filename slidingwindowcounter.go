@@ -75,7 +75,9 @@ type slidingCounterState struct {
 
 // Step decides on n units at now, and counts them if they fit and charge is set.
 func (c *slidingCounterConfig) Step(s *slidingCounterState, _ *slidingCounterConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
-	now = max(now, s.last)
+	if now < s.last {
+		return engine.StepAhead(c, s, c, s.last, now, n, charge)
+	}
 	offset := c.Offset(now)
 	prev, cur := c.counts(s, now, offset)
 	left := c.Requests - c.Weighted(prev, offset) - cur
@@ -139,6 +141,9 @@ func (c *slidingCounterConfig) Carry(s *slidingCounterState, from *slidingCounte
 
 // Resize leaves s as it is: a count means the same under any limit.
 func (c *slidingCounterConfig) Resize(*slidingCounterState, *slidingCounterConfig) {}
+
+// Fills reports false: a change of the limit changes no count.
+func (c *slidingCounterConfig) Fills(*slidingCounterConfig) bool { return false }
 
 // Slower reports false: at any rate with this Per, a count fades alike.
 func (c *slidingCounterConfig) Slower(*slidingCounterConfig) bool { return false }

@@ -102,7 +102,9 @@ func (s *slidingLogState) entry(i uint32) logEntry {
 
 // Step decides on n units at now, and adds them to the log if they fit and charge is set.
 func (c *slidingLogConfig) Step(s *slidingLogState, _ *slidingLogConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
-	now = max(now, s.clock)
+	if now < s.clock {
+		return engine.StepAhead(c, s, c, s.clock, now, n, charge)
+	}
 	gone, used := c.used(s, now)
 	v.Limit = c.requests
 	switch left := c.requests - used; {
@@ -191,6 +193,9 @@ func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now
 
 // Resize leaves s as it is: a log means the same under any limit.
 func (c *slidingLogConfig) Resize(*slidingLogState, *slidingLogConfig) {}
+
+// Fills reports false: a change of the limit changes no log.
+func (c *slidingLogConfig) Fills(*slidingLogConfig) bool { return false }
 
 // Slower reports false: at any rate with this per, entries leave at the same instants.
 func (c *slidingLogConfig) Slower(*slidingLogConfig) bool { return false }

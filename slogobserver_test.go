@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"sync"
@@ -80,17 +81,26 @@ func TestSlogObserverWrites(t *testing.T) {
 		{with(func(d *ratelimit.Decision) { d.Mode = ratelimit.ModeShadow; d.Result = yes(5, 4, sec) }), nil, "a shadow's grant is not written"},
 		{with(func(d *ratelimit.Decision) {
 			d.Err, d.Source, d.Result = errFault, ratelimit.SourcePolicy, degraded(yes(5, 4, sec))
-		}), []string{`level=WARN msg="rate limit: not decided as configured" rule=a key_type=user cost=2 allowed=true limit=5 retry_after=0s source=policy skipped=0 error="connection refused"`},
+		}), []string{`level=WARN msg="rate limit: allowed although the store failed" rule=a key_type=user cost=2 allowed=true limit=5 retry_after=0s source=policy skipped=0 error="connection refused"`},
 			"an answer of the failure policy, even if it grants"},
 		{with(func(d *ratelimit.Decision) { d.Err = errFault }),
-			[]string{`level=WARN msg="rate limit: not decided as configured" rule=a key_type=user cost=2 allowed=false limit=5 retry_after=12s source=memory skipped=0 error="connection refused"`},
+			[]string{`level=WARN msg="rate limit: denied because the store failed" rule=a key_type=user cost=2 allowed=false limit=5 retry_after=12s source=memory skipped=0 error="connection refused"`},
 			"an error"},
+		{with(func(d *ratelimit.Decision) { d.Err, d.Source, d.Tier = errFault, ratelimit.SourceLimiter, "paid" }),
+			[]string{`level=WARN msg="rate limit: denied because the rule's limiter failed" rule=a key_type=user cost=2 allowed=false limit=5 retry_after=12s source=limiter skipped=0 tier=paid error="connection refused"`},
+			"a custom limiter"},
+		{with(func(d *ratelimit.Decision) { d.Err, d.Result = ratelimit.ErrInvalidConfig, yes(5, 4, sec) }),
+			[]string{`level=WARN msg="rate limit: allowed although Resolve returned an invalid rate" rule=a key_type=user cost=2 allowed=true limit=5 retry_after=0s source=memory skipped=0 error="ratelimit: invalid config"`},
+			"an invalid rate"},
+		{with(func(d *ratelimit.Decision) { d.Err, d.Mode = errFault, ratelimit.ModeShadow }),
+			[]string{`level=WARN msg="rate limit: would have denied because the store failed" rule=a key_type=user cost=2 allowed=false limit=5 retry_after=12s source=memory skipped=0 error="connection refused"`},
+			"a shadow that could not be asked"},
 		{with(func(d *ratelimit.Decision) {
 			d.Request = ratelimit.Request{Client: "c", Endpoint: "/e", IP: "192.0.2.1", Tier: "paid"}
 		}), []string{head + " client=c endpoint=/e ip=192.0.2.1"}, "keys, if there are any"},
 	} {
 		j, log := newJournal()
-		ratelimit.SlogObserver(log, 0).Observe(row.d)
+		ratelimit.SlogObserver(log, 0).Observe(t.Context(), row.d)
 		require.Equal(t, row.want, j.lines(), row.why)
 	}
 }
@@ -125,7 +135,7 @@ func TestSlogObserverSamples(t *testing.T) {
 		} {
 			pass(row.after)
 			for range row.times {
-				o.Observe(row.d)
+				o.Observe(t.Context(), row.d)
 			}
 			lines := j.lines()
 			require.Len(t, lines, len(row.want), row.why)
@@ -158,7 +168,7 @@ func TestSlogObserverOfALimiter(t *testing.T) {
 		require.Len(t, lines, 2, "a denial and a failure")
 		require.Contains(t, lines[0], `level=INFO msg="rate limit: denied" rule=default`)
 		require.Contains(t, lines[0], "source=store")
-		require.Contains(t, lines[1], `level=WARN msg="rate limit: not decided as configured" rule=default`)
+		require.Contains(t, lines[1], `level=WARN msg="rate limit: denied because the store failed" rule=default`)
 		require.Contains(t, lines[1], "source=policy")
 		require.Contains(t, lines[1], "connection refused")
 		for _, line := range lines {
@@ -177,10 +187,75 @@ func TestSlogObserverIsSafeForConcurrentUse(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for i := range 100 {
-				o.Observe(deniedBy(string(rune('a' + i%3))))
+				o.Observe(t.Context(), deniedBy(string(rune('a'+i%3))))
 			}
 		})
 	}
 	wg.Wait()
 	require.Len(t, j.lines(), 3, "one line for each rule")
 }
+
+// TestSlogObserverTellsClientsApart is a regression test for issue 10: alice, who is denied all the
+// time, does not hide that bob is denied. A logger that is missing is refused.
+func TestSlogObserverTellsClientsApart(t *testing.T) {
+	j, log := newJournal()
+	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerHour(1)}, ratelimit.WithObserver(ratelimit.SlogObserver(log, time.Hour)))
+	for range 100 {
+		l.Allow("alice", "/")
+	}
+	l.Allow("bob", "/")
+	l.Allow("bob", "/")
+	lines := j.lines()
+	require.Len(t, lines, 2, "one line for alice, and one for bob")
+	require.NotContains(t, strings.Join(lines, ""), "alice", "names are private")
+	require.PanicsWithValue(t, "ratelimit: SlogObserver: the logger must not be nil; slog.Default() returns one", func() { ratelimit.SlogObserver(nil, 0) })
+}
+
+// TestObserverGetsTheContext proves that an observer gets the caller's context, and is told the
+// tier and the rate that decided, and the key as a number.
+func TestObserverGetsTheContext(t *testing.T) {
+	var ctxs []context.Context
+	var told []ratelimit.Decision
+	clock := ratelimit.NewFakeClock(epoch)
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	o := ctxObserver(func(ctx context.Context, d ratelimit.Decision) { ctxs, told = append(ctxs, ctx), append(told, d) })
+	paid, special := ratelimit.PerMinute(9), ratelimit.PerMinute(7)
+	rule := ratelimit.Rule{Rate: ratelimit.PerMinute(1), Tiers: map[string]ratelimit.Rate{"paid": paid}}
+	resolved := rule
+	resolved.Resolve = func(req ratelimit.Request) (ratelimit.Rate, bool) { return special, req.Client == "special" }
+	type name struct{}
+	ctx := context.WithValue(t.Context(), name{}, 1)
+	for _, l := range []*ratelimit.RateLimiter{
+		newRules(t, nil, &rule, ratelimit.WithClock(clock), ratelimit.WithObserver(o)),
+		newRules(t, nil, &resolved, ratelimit.WithClock(clock), ratelimit.WithObserver(o)),
+		newRules(t, nil, &resolved, ratelimit.WithClock(clock), ratelimit.WithObserver(o), ratelimit.WithStore(store), ratelimit.WithName("n")),
+	} {
+		ctxs, told = nil, nil
+		clock.Advance(sec)
+		l.Allow("c", "/")
+		checked(l.Check(ctx, ratelimit.Request{Client: "c", Tier: "paid"}))
+		checked(l.Check(ctx, ratelimit.Request{Client: "d", Tier: "none"}))
+		checked(l.Check(nil, ratelimit.Request{Client: "special", Tier: "paid"})) //nolint:staticcheck // nil is allowed
+		require.Equal(t, []context.Context{context.Background(), ctx, ctx, context.Background()}, ctxs)
+		require.Equal(t, []string{"", "paid", ""}, []string{told[0].Tier, told[1].Tier, told[2].Tier})
+		require.Equal(t, []ratelimit.Rate{rule.Rate, paid, rule.Rate}, []ratelimit.Rate{told[0].Rate, told[1].Rate, told[2].Rate})
+		if told[3].Tier == "" {
+			require.Equal(t, special, told[3].Rate)
+		} else {
+			require.Equal(t, paid, told[3].Rate, "without Resolve")
+		}
+		for _, d := range told {
+			require.Equal(t, clock.Now(), d.Time)
+			require.Equal(t, ratelimit.AlgorithmTokenBucket, d.Algorithm)
+			require.NotZero(t, d.Key)
+		}
+		require.Equal(t, told[0].Key, told[1].Key, "one client")
+		require.NotEqual(t, told[0].Key, told[2].Key, "another client")
+	}
+}
+
+// A ctxObserver is an Observer that is a function.
+type ctxObserver func(ctx context.Context, d ratelimit.Decision)
+
+func (f ctxObserver) Observe(ctx context.Context, d ratelimit.Decision) { f(ctx, d) }

@@ -67,7 +67,7 @@ func TestStats(t *testing.T) {
 	want[0].Denied++
 	require.Equal(t, want, l.Stats(), "a request counts once, whatever its cost, and however often it names a rule")
 
-	require.NoError(t, l.Reset("a", "/e"))
+	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "a", Endpoint: "/e"}))
 	want[0].LiveKeys--
 	require.Equal(t, want, l.Stats(), "a reset is not counted")
 }

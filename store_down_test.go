@@ -242,8 +242,8 @@ func TestPartsOfAStoreFailAlone(t *testing.T) {
 		res, err := l.Check(t.Context(), ratelimit.Request{Client: "1"})
 		require.ErrorIs(t, err, ratelimit.ErrStore)
 		require.True(t, res.Degraded)
-		require.ErrorIs(t, l.Reset("1", ""), ratelimit.ErrStore)
-		require.NoError(t, l.Reset("0", ""))
+		require.ErrorIs(t, l.Reset(t.Context(), ratelimit.Request{Client: "1", Endpoint: ""}), ratelimit.ErrStore)
+		require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "0", Endpoint: ""}))
 		require.Equal(t, [3]int{1, 1, 0}, store.called(), "a Reset goes through an open breaker")
 		require.Equal(t, 1, l.StoreStats().Open)
 
@@ -345,7 +345,7 @@ func TestPartsUnderConcurrency(t *testing.T) {
 				case 0:
 					l.Allow(client, "2")
 				case 1:
-					_ = l.Reset(client, "2")
+					_ = l.Reset(t.Context(), ratelimit.Request{Client: client, Endpoint: "2"})
 				default:
 					if res := l.Allow(client, ""); res.Degraded && client != "1" {
 						t.Errorf("part %s is live", client)

@@ -57,7 +57,7 @@ func TestStoreIsAskedOnceForAllRules(t *testing.T) {
 		require.NoError(t, err, row.why)
 		require.Equal(t, [][]ratelimit.Ask{asks(row.prefix, 3), asks(row.prefix, 0)}, store.calls, row.why)
 
-		require.NoError(t, l.Reset("c", "/e"))
+		require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
 		own := asks(row.prefix, 0)
 		require.Equal(t, [][]ratelimit.Ask{{own[0], own[2], own[5]}}, store.resets, "%s: a reset reaches the client's own state", row.why)
 	}
@@ -186,10 +186,10 @@ func TestStoreThatDoesNotSupportARate(t *testing.T) {
 	} {
 		require.ErrorIs(t, row.change(), ratelimit.ErrInvalidConfig, row.why)
 		store.called()
-		res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/e"})
+		res, err := l.Check(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
 		require.NoError(t, err, row.why)
 		require.Equal(t, by("a", yes(5, 4, 12*sec)), res, "%s: nothing is changed", row.why)
-		require.NoError(t, l.Reset("", "/e"))
+		require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
 	}
 	res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/resolved"})
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "a rate that Resolve returns is checked too")
@@ -205,7 +205,7 @@ func TestStoreResetReachesTheShare(t *testing.T) {
 		l.Allow("c", "")
 		l.Allow("d", "")
 	}
-	require.NoError(t, l.Reset("c", ""))
+	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: ""}))
 	store.from(errsBefore)
 	require.Equal(t, by("default", degraded(yes(5, 4, 12*sec))), l.Allow("c", ""), "the local share of the key is as good as new")
 	require.Equal(t, by("default", degraded(yes(5, 1, 48*sec))), l.Allow("d", ""), "the share of another key is not")
@@ -218,11 +218,11 @@ func TestStoreResetThatFails(t *testing.T) {
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
 	require.True(t, l.Allow("c", "").Allowed)
 	store.resetErr = errFault
-	err := l.Reset("c", "")
+	err := l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: ""})
 	require.ErrorIs(t, err, ratelimit.ErrStore)
 	require.ErrorIs(t, err, errFault)
 	store.resetErr = nil
-	require.NoError(t, l.Reset("c", ""))
+	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: ""}))
 	require.Equal(t, 4, l.Allow("c", "").Remaining)
 }
 

@@ -66,7 +66,6 @@ type tokenBucketState struct {
 	last  instant // the instant for which debt() holds; never decreases
 	frac  int64   // parts of a token in the debt, beside whole
 	whole uint32  // whole tokens in the debt
-	idle  uint32  // whole tokens in the debt that were not taken: a raise of the burst added them
 }
 
 // debt returns the tokens that are missing from a full bucket.
@@ -76,7 +75,9 @@ func (s *tokenBucketState) debt() exact.Level {
 
 // Step decides on n tokens at now, and takes them if they are there and charge is set.
 func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
-	now = max(now, s.last)
+	if now < s.last {
+		return engine.StepAhead(c, s, pace, s.last, now, n, charge)
+	}
 	hi, lo := pace.Earned(now.Since(s.last))
 	debt := pace.Less(s.debt(), hi, lo)
 	v.Left = c.Left(debt)
@@ -85,9 +86,8 @@ func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, n
 		v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)
 	case charge:
 		v.Left -= n
-		idle := min(s.idle, uint32(debt.Whole))
 		debt.Whole += n
-		*s = tokenBucketState{now, debt.Frac, uint32(debt.Whole), idle}
+		*s = tokenBucketState{now, debt.Frac, uint32(debt.Whole)}
 	}
 	v.Limit = c.Burst
 	v.ResetAfter = pace.ToDrain(pace.Parts(debt))
@@ -98,17 +98,20 @@ func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, n
 func (c *tokenBucketConfig) Carry(s *tokenBucketState, from *tokenBucketConfig, now instant) {
 	now = max(now, s.last)
 	debt := c.Rescaled(from.Drained(s.debt(), now.Since(s.last)), &from.Bucket)
-	*s = tokenBucketState{now, debt.Frac, uint32(debt.Whole), s.idle}
+	*s = tokenBucketState{now, debt.Frac, uint32(debt.Whole)}
 }
 
-// Resize brings s from the burst of from to that of c.
+// Resize brings s from the burst of from to that of c. The key keeps its tokens, as far as they
+// fit. A full bucket stays full: nobody can tell it from one that was never used.
 func (c *tokenBucketConfig) Resize(s *tokenBucketState, from *tokenBucketConfig) {
-	debt := s.debt()
-	used := c.Minus(debt, exact.Level{Whole: int64(s.idle)})
-	debt = c.Converted(debt, used, &from.Bucket)
-	idle := c.Minus(debt, used).Whole
-	*s = tokenBucketState{s.last, debt.Frac, uint32(debt.Whole), uint32(idle)}
+	if s.whole > 0 || s.frac > 0 {
+		debt := c.Converted(s.debt(), exact.Level{}, &from.Bucket)
+		s.whole, s.frac = uint32(debt.Whole), debt.Frac
+	}
 }
+
+// Fills reports whether a smaller burst may make a bucket full that was not.
+func (c *tokenBucketConfig) Fills(from *tokenBucketConfig) bool { return c.Burst < from.Burst }
 
 // Slower reports whether a bucket earns tokens more slowly under c than under than.
 func (c *tokenBucketConfig) Slower(than *tokenBucketConfig) bool {

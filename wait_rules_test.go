@@ -166,7 +166,7 @@ func TestRuleWaitFailsAtOnce(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the waiter ahead is not served by then")
 		require.False(t, res.Allowed)
 		require.Equal(t, began, time.Now())
-		require.NoError(t, l.Reset("c", "/e"))
+		require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"}))
 		w.served(t)
 	})
 }
@@ -231,7 +231,9 @@ func TestRuleWaitersAreWoken(t *testing.T) {
 		change func(l *ratelimit.RateLimiter) error
 		why    string
 	}{
-		{func(l *ratelimit.RateLimiter) error { return l.Reset("c", "/e") }, "Reset"},
+		{func(l *ratelimit.RateLimiter) error {
+			return l.Reset(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
+		}, "Reset"},
 		{func(l *ratelimit.RateLimiter) error { return l.RemoveRule("a") }, "RemoveRule"},
 		{func(l *ratelimit.RateLimiter) error { return l.Replace(nil, nil) }, "Replace"},
 	} {

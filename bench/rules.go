@@ -140,7 +140,7 @@ func newObserved(l Limit) (Subject, error) {
 type tally struct{ denied int }
 
 // Observe counts d.
-func (t *tally) Observe(d ratelimit.Decision) {
+func (t *tally) Observe(_ context.Context, d ratelimit.Decision) {
 	if !d.Result.Allowed {
 		t.denied++
 	}

@@ -37,7 +37,6 @@ type bucket struct {
 	burst    int
 
 	changed *carried // the state at the last change of the rate; nil if there was none
-	idle    *big.Int // whole tokens that the bucket lacks although no request took them
 }
 
 // carried is the state of a bucket at a change of its rate, in place of the grants before
@@ -56,20 +55,15 @@ func (m *bucket) setRate(r ratelimit.Rate) {
 }
 
 // Ask takes n units at the instant at.
-func (m *bucket) Ask(at time.Time, n int) ratelimit.Result {
-	before := m.owed(m.instant(at))
-	res := ask(m, &m.history, at, n)
-	if res.Allowed && n > 0 && m.idle != nil {
-		m.idle = least(m.idle, floorDiv(before, m.per))
-	}
-	return res
-}
+func (m *bucket) Ask(at time.Time, n int) ratelimit.Result { return ask(m, &m.history, at, n) }
 
 func (m *bucket) peek(at time.Time, n int) ratelimit.Result {
 	return decide(m, &m.history, at, n, false)
 }
 
-func (m *bucket) clone() keeper {
+func (m *bucket) clone() keeper { return m.copy() }
+
+func (m *bucket) copy() *bucket {
 	c := *m
 	c.history = m.copied()
 	return &c
@@ -78,50 +72,95 @@ func (m *bucket) clone() keeper {
 // Reset makes the key as good as new.
 func (m *bucket) Reset() {
 	m.history.Reset()
-	m.changed, m.idle = nil, nil
+	m.changed = nil
 }
 
-// SetRate changes the rate and keeps what the bucket holds, rounded down. A higher burst
-// thus grants nothing. A lower burst leaves at most the new burst minus what was used. The
-// queue of a leaky bucket keeps its length, so that a higher burst does not delay a request
-// either.
-//
-// What was used is, for a leaky bucket, its queue. For a token bucket it is what the bucket
-// lacks, minus what it lacks only because the burst was raised. That last part is counted
-// in whole tokens, and is rounded down at each grant.
-func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) { m.change(at, r, false) }
+// SetRate changes the rate and keeps what the bucket holds, rounded down and at most the new
+// burst. A higher burst thus grants nothing, except that a token bucket that is full by then
+// stays full. The queue of a leaky bucket keeps its length, and takes its room of a lower burst.
+func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) { m.change(m.instant(at), r, false) }
 
 // adopt drains the bucket at the slower of the two rates since the last grant or change,
 // and then does what SetRate does.
-func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(at, r, true) }
+func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(m.instant(at), r, true) }
 
-// change sets the rate at the instant at. Until then the old rate was in force, or, if
-// slower is true, whichever of the two is slower.
-func (m *bucket) change(at time.Time, r ratelimit.Rate, slower bool) {
+// meet answers as peek does, at the rate r that nobody has announced. Under a smaller burst, the
+// bucket stays as it is. So until a later request finds enough and is charged, it drains at the
+// slower rate.
+func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
+	if m.leaky || burst(r) >= m.burst {
+		return meet(m, at, r, n)
+	}
+	u := m.instant(at)
+	ahead := sub(u, m.since(at)) // nothing changes until the clock has reached u
+	adopted := m.copy()
+	if !adopted.change(u, r, true) {
+		return adopted.peek(at, n)
+	}
+	res := adopted.peek(at, n)
+	if res.RetryAfter > 0 && n <= res.Limit {
+		units := num(int64(max(n, 1)))
+		res.RetryAfter = duration(add(ahead, m.until(u, r, func(b *bucket, u *big.Int) bool { return units.Cmp(b.free(u)) <= 0 })))
+	}
+	res.ResetAfter = 0
+	if renewal := m.until(u, r, func(b *bucket, u *big.Int) bool { return b.renewal(u).Sign() == 0 }); renewal.Sign() > 0 {
+		res.ResetAfter = duration(add(ahead, renewal))
+	}
+	return res
+}
+
+// until returns how many nanoseconds it takes from u until holds is true for the bucket that
+// adopts the rate r at that instant. It is true once the bucket is full.
+func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) *big.Int {
+	slow := m.copy()
+	slow.slowDown(r)
+	early, late := num(0), slow.renewal(u)
+	for early.Cmp(late) < 0 {
+		middle := floorDiv(add(early, late), num(2))
+		b, at := m.copy(), add(u, middle)
+		b.change(at, r, true)
+		if holds(b, at) {
+			late = middle
+		} else {
+			early = add(middle, num(1))
+		}
+	}
+	return late
+}
+
+// slowDown makes m drain at the speed of r since the last grant or change, if that is slower.
+func (m *bucket) slowDown(r ratelimit.Rate) {
+	var to bucket
+	to.setRate(r)
+	if mul(to.requests, m.per).Cmp(mul(m.requests, to.per)) < 0 {
+		m.drainAs(&to)
+	}
+}
+
+// change sets the rate at the instant u, and returns false if that changes nothing. Until then
+// the old rate was in force, or, if slower is true, whichever of the two is slower.
+func (m *bucket) change(u *big.Int, r ratelimit.Rate, slower bool) bool {
 	old := *m
 	m.setRate(r)
 	same := m.requests.Cmp(old.requests) == 0 && m.per.Cmp(old.per) == 0 && m.burst == old.burst
 	if m.last == nil || same {
-		return
+		return false
 	}
-	u := old.instant(at)
-	if slower && mul(m.requests, old.per).Cmp(mul(old.requests, m.per)) < 0 {
-		old.drainAs(m)
+	if slower {
+		old.slowDown(r)
 	}
 	owed := ceilDiv(mul(old.owed(u), m.per), old.per)
 	queued := ceilDiv(mul(old.queued(u), m.per), old.per)
-	used := queued
-	if !m.leaky {
-		used = owed
-		if m.idle != nil {
-			used = largest(num(0), sub(owed, mul(m.idle, m.per)))
-		}
+	m.changed = &carried{at: u, owed: owed, queued: queued}
+	if m.carry(u, num(0)); owed.Sign() == 0 && !m.leaky {
+		return true // full
 	}
-	available := sub(mul(num(int64(old.burst)), m.per), owed)
-	available = largest(num(0), least(available, sub(m.full(), used)))
-	m.changed = &carried{at: u, owed: sub(m.full(), available), queued: queued}
-	m.idle = largest(num(0), floorDiv(sub(m.changed.owed, used), m.per))
-	m.carry(u, num(0))
+	holds := largest(num(0), sub(mul(num(int64(old.burst)), m.per), owed))
+	if m.leaky {
+		holds = least(holds, sub(m.full(), queued))
+	}
+	m.changed.owed = sub(m.full(), largest(num(0), least(holds, m.full())))
+	return true
 }
 
 // drainAs makes m drain at the speed of b, in the units of b, since the last grant or

@@ -70,7 +70,7 @@ func (s *windowStore) answer(a ratelimit.Ask, n int) ratelimit.Result {
 	if state.last.Before(begin) {
 		state.used = 0
 	}
-	left := begin.Add(time.Hour).Sub(now)
+	left := begin.Add(time.Hour).Sub(s.clock.Now())
 	res := ratelimit.Result{Limit: a.Rate.Requests, Remaining: max(a.Rate.Requests-state.used, 0)}
 	switch {
 	case max(a.N, 1) > res.Limit:

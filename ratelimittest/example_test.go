@@ -47,11 +47,15 @@ func (c *cooldown) Take(ctx context.Context, key string, n int) (ratelimit.Resul
 	defer c.mu.Unlock()
 	now := c.clock.Now()
 	last, used := c.last[key]
+	ahead := time.Duration(0) // how far the clock has stepped back behind last
 	if used && now.Before(last) {
-		now = last
+		ahead, now = last.Sub(now), last
 	}
 	res := ratelimit.Result{Allowed: true, Limit: 1, Remaining: 1}
 	if left := c.wait - now.Sub(last); used && left > 0 {
+		if left += ahead; left < 0 { // too far for a Duration
+			left = ratelimit.Never
+		}
 		res = ratelimit.Result{Limit: 1, RetryAfter: left, ResetAfter: left}
 	}
 	if n > 1 {

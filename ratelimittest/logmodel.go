@@ -35,6 +35,10 @@ func (m *slidingLog) clone() keeper { return &slidingLog{m.copied(), m.rate} }
 // change.
 func (m *slidingLog) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
+func (m *slidingLog) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
+	return meet(m, at, r, n)
+}
+
 // SetRate changes the rate. With another Per it forgets the grants that no longer count at
 // that instant: neither a longer Per nor a clock that steps back brings them back.
 func (m *slidingLog) SetRate(at time.Time, r ratelimit.Rate) {

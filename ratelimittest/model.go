@@ -13,7 +13,8 @@ import (
 //
 // The models of this package remember what they have granted and when, and decide from that
 // alone. A request at an instant before the last granted request counts as made at the
-// instant of that request. A Model need not be safe for concurrent use.
+// instant of that request, and RetryAfter and ResetAfter include the time until then. A Model
+// need not be safe for concurrent use.
 type Model interface {
 	// Ask takes n units at the instant at, or none if they do not all fit. If n is 0 it
 	// only looks: it answers as for one unit, takes nothing, and leaves Remaining
@@ -40,6 +41,11 @@ type keeper interface {
 	// slower of the old and the new rate. For the rest it is as SetRate.
 	adopt(at time.Time, r ratelimit.Rate)
 
+	// meet answers as peek does, at the rate r that nobody has announced. If n is above 0,
+	// the state adopts r. Only a token bucket whose burst r would cut stays as it is: it
+	// adopts r when it is charged.
+	meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result
+
 	// clone returns a copy that shares nothing with the original.
 	clone() keeper
 }
@@ -60,12 +66,14 @@ type history struct {
 // instant returns the instant at which a request made at at counts, in nanoseconds since
 // the start.
 func (h *history) instant(at time.Time) *big.Int {
-	u := num(int64(at.Sub(h.start)))
 	if h.last == nil {
-		return u
+		return h.since(at)
 	}
-	return largest(u, h.last)
+	return largest(h.since(at), h.last)
 }
+
+// since returns at in nanoseconds since the start.
+func (h *history) since(at time.Time) *big.Int { return num(int64(at.Sub(h.start))) }
 
 // Reset makes the key as good as new.
 func (h *history) Reset() { h.last, h.grants = nil, nil }
@@ -82,6 +90,15 @@ func (h *history) carry(u, n *big.Int) {
 	if n.Sign() > 0 {
 		h.grants = []grant{{u, n}}
 	}
+}
+
+// meet is the method meet of m, except for a token bucket whose burst r would cut.
+func meet(m keeper, at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
+	if n == 0 {
+		m = m.clone()
+	}
+	m.adopt(at, r)
+	return m.peek(at, n)
 }
 
 // A budget is what distinguishes one algorithm from another. Each method answers for the
@@ -113,6 +130,7 @@ func ask(b budget, h *history, at time.Time, n int) ratelimit.Result {
 // decide makes one decision, and if charge is true charges what it grants.
 func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Result {
 	u := h.instant(at)
+	ahead := sub(u, h.since(at)) // nothing changes until the clock has reached u
 	want := max(n, 1)
 	units := num(int64(want))
 	res := ratelimit.Result{Limit: b.limit()}
@@ -120,7 +138,7 @@ func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Re
 	case want > res.Limit:
 		res.RetryAfter = ratelimit.Never
 	case units.Cmp(b.free(u)) > 0:
-		res.RetryAfter = duration(b.wait(u, units))
+		res.RetryAfter = duration(add(ahead, b.wait(u, units)))
 	default:
 		res.Allowed = true
 		res.Delay = duration(b.delay(u))
@@ -130,6 +148,8 @@ func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Re
 		}
 	}
 	res.Remaining = int(largest(num(0), b.free(u)).Int64())
-	res.ResetAfter = duration(b.renewal(u))
+	if renewal := b.renewal(u); renewal.Sign() > 0 {
+		res.ResetAfter = duration(add(ahead, renewal))
+	}
 	return res
 }

@@ -25,7 +25,7 @@ type faults struct {
 	id    func(a ratelimit.Ask) stateID
 	fresh func(s *slowStore, a ratelimit.Ask) keeper
 	adopt func(m keeper, at time.Time, r ratelimit.Rate)
-	keeps func(a ratelimit.Ask, passes bool) bool // whether an adopted rate is kept
+	keeps func(a ratelimit.Ask, cut, charged bool) bool // whether an adopted rate is kept
 	now   func(s *slowStore, a ratelimit.Ask) time.Time
 	edit  func(res ratelimit.Result, a ratelimit.Ask) ratelimit.Result
 	take  func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error)
@@ -61,15 +61,19 @@ func (s *slowStore) decide(asks []ratelimit.Ask) []ratelimit.Result {
 	var results []ratelimit.Result
 	for _, a := range asks {
 		m := s.open(a)
-		var res ratelimit.Result
-		if passes && a.N > 0 {
-			res = m.Ask(s.at(a), a.N)
-		} else {
-			res = m.peek(s.at(a), a.N)
-		}
-		keeps := a.N > 0
+		res := m.peek(s.at(a), a.N)
+		charged := passes && a.N > 0 && res.Allowed
+		before, isBucket := s.states[s.name(a)].(*bucket)
+		cut := isBucket && !before.leaky && burst(a.Rate) < before.burst
+		keeps := charged || a.N > 0 && !cut
 		if s.keeps != nil {
-			keeps = s.keeps(a, passes && res.Allowed)
+			keeps = s.keeps(a, cut, charged)
+		}
+		switch {
+		case charged:
+			res = m.Ask(s.at(a), a.N)
+		case cut && !keeps && s.adopt == nil:
+			res = before.meet(s.at(a), a.Rate, a.N)
 		}
 		if keeps {
 			s.states[s.name(a)] = m

@@ -67,15 +67,23 @@ func (s *replayStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelim
 	results := make([]ratelimit.Result, len(asks))
 	passes := true
 	for i, a := range asks {
-		rec := s.states[idOf(a)].under(a, now)
+		before := s.states[idOf(a)]
+		rec := before.under(a, now)
 		results[i] = rec.ask(a, now)
 		passes = passes && (a.Shadow || results[i].Allowed)
-		if a.N > 0 {
+		switch cut := algorithmNamed(a.Algorithm).bursts && len(before.told) > 0 && burst(a.Rate) < burst(before.rate); {
+		case a.N > 0 && !cut:
 			s.states[idOf(a)] = rec
+		case cut:
+			results[i].ResetAfter = before.until(a, now, func(res ratelimit.Result) bool { return res.ResetAfter == 0 })
+			if !results[i].Allowed {
+				results[i].RetryAfter = before.until(a, now, func(res ratelimit.Result) bool { return res.Allowed })
+			}
 		}
 	}
 	for i, a := range asks {
-		if rec := s.states[idOf(a)]; passes && a.N > 0 && results[i].Allowed {
+		if passes && a.N > 0 && results[i].Allowed {
+			rec := s.states[idOf(a)].under(a, now)
 			var err error
 			if results[i], err = rec.limiter(a.Algorithm, now).Take(ctx, "", a.N); err != nil {
 				return nil, err
@@ -98,6 +106,30 @@ func (rec record) ask(a ratelimit.Ask, now time.Time) ratelimit.Result {
 	}
 	res, _ := l.Take(context.Background(), "", a.N)
 	return res
+}
+
+// until returns how long it takes until holds is true for the result of a, if a is not charged.
+func (rec record) until(a ratelimit.Ask, now time.Time, holds func(ratelimit.Result) bool) time.Duration {
+	var ahead time.Duration // nothing changes until the clock has reached rec.last
+	if now.Before(rec.last) {
+		ahead, now = rec.last.Sub(now), rec.last
+	}
+	at := func(d time.Duration) bool { return holds(rec.under(a, now.Add(d)).ask(a, now.Add(d))) }
+	early, late := time.Duration(0), time.Duration(1)
+	for late < ratelimit.Never && !at(late) {
+		early, late = late+1, late+min(late, ratelimit.Never-late)
+	}
+	for early < late {
+		if middle := early + (late-early)/2; at(middle) {
+			late = middle
+		} else {
+			early = middle + 1
+		}
+	}
+	if late == 0 {
+		return 0
+	}
+	return later(late, ahead)
 }
 
 // under returns rec after a change to the rate of a.

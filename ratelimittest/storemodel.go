@@ -68,26 +68,19 @@ func newModelStore(start time.Time) *modelStore {
 // take answers asks at the instant at. It charges all of them or none; a shadow that does
 // not fit is left out.
 //
-// A state adopts the rate of an ask for units, even if that ask or another one is denied. A
-// look is answered as if the state adopted its rate.
+// A state adopts the rate of an ask for units, even if that ask or another one is denied; see
+// [keeper] for the exception. A look is answered the same, and changes nothing.
 func (s *modelStore) take(at time.Time, asks []ratelimit.Ask) []ratelimit.Result {
-	models := make([]keeper, len(asks))
+	results := make([]ratelimit.Result, len(asks))
 	passes := true
 	for i, a := range asks {
-		m := s.state(a)
-		if a.N == 0 {
-			m = m.clone()
-		}
-		m.adopt(at, a.Rate)
-		models[i] = m
-		passes = passes && (a.Shadow || m.peek(at, a.N).Allowed)
+		results[i] = s.state(a).meet(at, a.Rate, a.N)
+		passes = passes && (a.Shadow || results[i].Allowed)
 	}
-	results := make([]ratelimit.Result, len(asks))
 	for i, a := range asks {
-		if passes {
-			results[i] = models[i].Ask(at, a.N)
-		} else {
-			results[i] = models[i].peek(at, a.N)
+		if m := s.state(a); passes && a.N > 0 && results[i].Allowed {
+			m.adopt(at, a.Rate)
+			results[i] = m.Ask(at, a.N)
 		}
 	}
 	return results

@@ -210,11 +210,14 @@ var storeMutants = []struct {
 		w := m.(*slidingCounter)
 		w.setRate(w.instant(at), r, func(u *big.Int) *big.Int { return floorDiv(w.estimate(u), w.per()) })
 	}}},
-	{"a denial keeps the old rate", "rate-change/TokenBucket", faults{keeps: func(a ratelimit.Ask, charged bool) bool { return a.N > 0 && charged }}},
-	{"a denial keeps the old rate, a leaky one", "rate-change/LeakyBucket", faults{keeps: func(a ratelimit.Ask, charged bool) bool { return a.N > 0 && charged }}},
-	{"what can never fit keeps the old rate", "rate-change/TokenBucket", faults{keeps: func(a ratelimit.Ask, charged bool) bool { return a.N > 0 && a.N <= burst(a.Rate) }}},
-	{"a shadow keeps the old rate", "rate-change/TokenBucket", faults{keeps: func(a ratelimit.Ask, charged bool) bool { return a.N > 0 && (charged || !a.Shadow) }}},
-	{"a look changes the rate", "rate-change/TokenBucket", faults{keeps: func(ratelimit.Ask, bool) bool { return true }}},
+	{"a denial keeps the old rate", "rate-change/TokenBucket", faults{keeps: func(_ ratelimit.Ask, _, charged bool) bool { return charged }}},
+	{"a denial keeps the old rate, a leaky one", "rate-change/LeakyBucket", faults{keeps: func(_ ratelimit.Ask, _, charged bool) bool { return charged }}},
+	{"a denial under a smaller burst changes the rate", "rate-change/TokenBucket", faults{keeps: func(a ratelimit.Ask, _, _ bool) bool { return a.N > 0 }}},
+	{"what can never fit keeps the old rate", "rate-change/TokenBucket", faults{keeps: func(a ratelimit.Ask, cut, charged bool) bool {
+		return charged || a.N > 0 && a.N <= burst(a.Rate) && !cut
+	}}},
+	{"a shadow keeps the old rate", "rate-change/TokenBucket", faults{keeps: func(a ratelimit.Ask, cut, charged bool) bool { return charged || a.N > 0 && !a.Shadow && !cut }}},
+	{"a look changes the rate", "rate-change/TokenBucket", faults{keeps: func(_ ratelimit.Ask, cut, charged bool) bool { return charged || !cut }}},
 	{"Reset does nothing", "reset", faults{reset: func(*slowStore, context.Context, []ratelimit.Ask) error { return nil }}},
 	{"Reset does one", "reset", faults{reset: func(s *slowStore, _ context.Context, asks []ratelimit.Ask) error {
 		delete(s.states, s.name(asks[0]))
@@ -240,7 +243,7 @@ var storeMutants = []struct {
 	{"Reset keeps the time", "reset", faults{reset: func(s *slowStore, _ context.Context, asks []ratelimit.Ask) error {
 		for _, a := range asks {
 			if m, ok := s.states[s.name(a)].(*bucket); ok {
-				m.grants, m.changed, m.idle = nil, nil, nil
+				m.grants, m.changed = nil, nil
 			} else {
 				delete(s.states, s.name(a))
 			}

@@ -75,7 +75,8 @@ type Config struct {
 //     remaining.
 //   - never: a request for more than Limit is denied with [ratelimit.Never].
 //   - clock: a clock that has stepped back behind the key's last granted
-//     request counts as standing still at the instant of that request.
+//     request counts as standing still at the instant of that request. RetryAfter
+//     and ResetAfter include the time until the clock is there again.
 //   - keys: requests for one key change no answer for another key.
 //   - split: units that are granted at once would also be granted one by one,
 //     with the same state afterwards.
@@ -89,6 +90,9 @@ type Config struct {
 //   - same-rate: setting the rate that is in force changes nothing.
 //   - bound: c.Bound holds.
 //   - model: the whole Result equals that of c.Model.
+//   - has-Peek, has-Reset, has-SetRate, has-Wait, has-Len: the method, if the
+//     limiter has it, does what that of [ratelimit.TokenBucket] does, in short.
+//     What the limiter does not have is skipped, and the subtest says so.
 //   - concurrent: the units that many goroutines take at one instant add up to
 //     what remained.
 //
@@ -106,8 +110,22 @@ func TestLimiter(t *testing.T, c Config) {
 			if p.name == "model" && c.Model == nil || p.name == "bound" && c.Bound == nil {
 				t.Skip("the Config has none")
 			}
+			if why := k.lacking(p.name); why != "" {
+				t.Skip(why)
+			}
 			if f, ok := broken[p.name]; ok {
 				t.Error(f)
+			}
+		})
+	}
+	for _, x := range extras {
+		t.Run("has-"+x.name, func(t *testing.T) {
+			skip, err := k.extra(x)
+			if skip != "" {
+				t.Skip(skip)
+			}
+			if err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -13,10 +13,10 @@ func retryAfter(k *kit, t *trace) *breach {
 	}, func(i int) *breach {
 		c := t.calls[i]
 		wait := up(t.answers[i].res.RetryAfter, k.Resolution)
-		c.at = later(t.moments[i].at, wait)
+		c.at = later(t.calls[i].at, wait)
 		switch {
 		case wait == ratelimit.Never:
-			c.at = min(k.Span, later(t.moments[i].at, wait-k.Resolution))
+			c.at = min(k.Span, later(t.calls[i].at, wait-k.Resolution))
 			c.at -= c.at % k.Resolution
 		case !k.within(c.at):
 			return nil
@@ -26,7 +26,7 @@ func retryAfter(k *kit, t *trace) *breach {
 			}
 			c.at -= k.Resolution
 		}
-		if a := k.after(t, i, c); c.at > t.moments[i].at && a.res.Allowed {
+		if a := k.after(t, i, c); c.at > t.calls[i].at && a.res.Allowed {
 			return breachf(i, "asked again at %v, before RetryAfter: %v", c.at, a)
 		}
 		return nil
@@ -36,7 +36,7 @@ func retryAfter(k *kit, t *trace) *breach {
 func resetAfter(k *kit, t *trace) *breach {
 	return k.sample(t, func(i int) bool { return true }, func(i int) *breach {
 		c := t.calls[i].look()
-		c.at = later(t.moments[i].at, up(t.answers[i].res.ResetAfter, k.Resolution))
+		c.at = later(t.calls[i].at, up(t.answers[i].res.ResetAfter, k.Resolution))
 		if !k.within(c.at) || t.answers[i].res.ResetAfter == math.MaxInt64 {
 			return nil
 		}

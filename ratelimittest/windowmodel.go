@@ -83,6 +83,10 @@ func (m *fixedWindow) clone() keeper { return &fixedWindow{m.copied()} }
 // change.
 func (m *fixedWindow) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
+func (m *fixedWindow) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
+	return meet(m, at, r, n)
+}
+
 // SetRate changes the rate and carries the count over.
 func (m *fixedWindow) SetRate(at time.Time, r ratelimit.Rate) {
 	m.setRate(m.instant(at), r, m.used)
@@ -120,6 +124,10 @@ func (m *slidingCounter) clone() keeper { return &slidingCounter{m.copied()} }
 // adopt does what SetRate does: a window does not drain, and the old Per counts until the
 // change.
 func (m *slidingCounter) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
+
+func (m *slidingCounter) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
+	return meet(m, at, r, n)
+}
 
 // SetRate changes the rate and carries the estimate over, rounded up.
 func (m *slidingCounter) SetRate(at time.Time, r ratelimit.Rate) {

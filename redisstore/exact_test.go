@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -172,4 +173,43 @@ func TestSupports(t *testing.T) {
 			assert.Contains(t, err.Error(), row.says, row.why)
 		}
 	}
+}
+
+// TestBurstChanges checks that a token bucket on a real server keeps its tokens when its burst
+// changes, that a full one stays full, and that under a smaller burst only a charge changes it.
+func TestBurstChanges(t *testing.T) {
+	client := startReal(t).client(t)
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	store := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+	of := func(burst int) ratelimit.Rate { return ratelimit.PerSecond(10).WithBurst(burst) }
+	left := func(burst, n int) ratelimit.Result {
+		return take(t, store, ask(ratelimit.AlgorithmTokenBucket, of(burst), n))
+	}
+	require.Equal(t, 30, left(100, 70).Remaining)
+	assert.Equal(t, 30, left(50, 0).Remaining, "30 of 100 stay 30 of 50")
+	assert.Equal(t, 29, left(50, 1).Remaining, "and the charge is under the new burst")
+	assert.Equal(t, 28, left(100, 1).Remaining, "a raise adds none")
+	clock.Advance(6 * time.Second)
+	assert.Equal(t, 88, left(100, 0).Remaining)
+	assert.Equal(t, 50, left(50, 0).Remaining, "88 of 100 become 50 of 50")
+	assert.Equal(t, 49, left(50, 1).Remaining)
+	assert.Equal(t, 49, left(200, 0).Remaining, "a raise adds none")
+	clock.Advance(100 * time.Millisecond)
+	assert.Equal(t, 200, left(200, 0).Remaining, "full at the change, so as a new key")
+
+	require.Equal(t, 0, left(200, 200).Remaining)
+	held := dump(t, client)
+	assert.Equal(t, ratelimit.Result{Limit: 50, RetryAfter: 100 * time.Millisecond, ResetAfter: 5 * time.Second}, left(50, 1))
+	clock.Advance(5 * time.Second)
+	assert.False(t, left(50, 51).Allowed, "never fits")
+	assert.Equal(t, 50, left(50, 0).Remaining)
+	assert.Equal(t, held, dump(t, client), "denials and looks under a smaller burst change nothing")
+	assert.Equal(t, 50, left(200, 0).Remaining, "full under the smaller burst is not full under the larger one")
+
+	// A value that an earlier version has written: its last number is dropped.
+	for key := range held {
+		value := fmt.Sprintf("1 100000 200 %d 100000 150 0 0 30", clock.Now().Unix())
+		require.NoError(t, client.Set(t.Context(), key, value, time.Minute).Err())
+	}
+	assert.Equal(t, ratelimit.Result{Allowed: true, Limit: 200, Remaining: 50, ResetAfter: 15 * time.Second}, left(200, 0), "150 are missing")
 }

@@ -55,7 +55,7 @@ func TestLimiters(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 8, granted["alice"]+granted["bob"], "the limit that both clients share: %v", granted)
-	require.NoError(t, limiters[0].Reset("alice", "/search"))
+	require.NoError(t, limiters[0].Reset(context.Background(), ratelimit.Request{Client: "alice", Endpoint: "/search"}))
 }
 
 // TestRefused checks that the constructor of a limiter refuses a rate that the store cannot

@@ -105,11 +105,11 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 			break
 		}
 		r := reader{items: reply}
-		taken, s := r.number(), snapshot{at: r.number(), behind: r.number()}
+		taken, s, behind := r.number(), snapshot{at: r.number()}, r.number()
 		for i, n := range costs {
 			a := r.answer()
 			results[i] = a.result(p.limit)
-			if !a.granted && n <= 1 && s.behind >= 0 { // then nothing is left, and no later cost was granted
+			if !a.granted && n <= 1 && behind >= 0 { // then nothing is left, and no later cost was granted
 				s.recordDenial(&a)
 			}
 		}

@@ -56,7 +56,7 @@ func TestPoisonedKey(t *testing.T) {
 	assert.Zero(t, l.StoreStats().Opened)
 	t.Logf("one poisoned key in ten: %d of 2000 good calls degraded", degraded)
 
-	require.NoError(t, l.Reset("bad", ""))
+	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "bad", Endpoint: "/"}))
 	assert.False(t, l.Allow("bad", "").Degraded, "a Reset clears the key")
 }
 

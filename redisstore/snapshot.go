@@ -11,10 +11,9 @@ type snapshot struct {
 	// level is the state after the charges, if known is 'l'.
 	level level
 
-	// If known is 'd', one unit is denied. For behind microseconds the state does not
-	// change, because it is ahead of the clock; retry and reset count from the end of that
-	// time.
-	behind, retry, reset int64
+	// If known is 'd', one unit is denied. retry and reset include the time for which the
+	// state does not change, if it is ahead of the clock.
+	retry, reset int64
 }
 
 // snapshotOf returns what l says.
@@ -57,8 +56,8 @@ func (s *snapshot) deny(p *plan, n, longest, shortest int64, res *ratelimit.Resu
 			res.RetryAfter = micros(l.wait(p, n))
 		}
 		return true
-	case s.known == 'd' && n == 1 && max(longest-s.behind, 0) < s.retry:
-		passed := max(shortest-s.behind, 0)
+	case s.known == 'd' && n == 1 && longest < s.retry:
+		passed := shortest
 		res.Limit, res.RetryAfter, res.ResetAfter = int(p.limit), micros(s.retry-passed), micros(s.reset-passed)
 		return true
 	}

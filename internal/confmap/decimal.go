@@ -1,6 +1,7 @@
 package confmap
 
 import (
+	"cmp"
 	"encoding/json"
 	"math/big"
 	"reflect"
@@ -135,7 +136,8 @@ func (x Decimal) Point() int { return len(x.digits) + x.exp }
 func (x Decimal) Places() int { return -x.exp }
 
 // Scaled returns x · 10^shift, and reports whether that is a whole number and whether it is at
-// most most. If one of these is false, n is 0. x is above 0.
+// most most. If one of these is false, n is 0. The sign
+// of x does not matter.
 func (x Decimal) Scaled(shift int, most int64) (n int64, whole, fits bool) {
 	exp := x.exp + shift
 	switch {
@@ -149,6 +151,15 @@ func (x Decimal) Scaled(shift int, most int64) (n int64, whole, fits bool) {
 		return 0, true, false
 	}
 	return int64(u), true, true
+}
+
+// Float returns the float64 that is nearest to x, or an error if x is too large for one.
+func (x Decimal) Float() (float64, error) {
+	s := cmp.Or(x.digits, "0") + "e" + strconv.Itoa(x.exp)
+	if x.neg {
+		s = "-" + s
+	}
+	return strconv.ParseFloat(s, 64)
 }
 
 // Rat returns x exactly. Its time and memory grow with Point and Places, so a caller must check

@@ -3,6 +3,7 @@ package confmap
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -73,24 +74,77 @@ func Choice[S ~string](r *Reader, n *Node, name, form string, names []S) (chosen
 	return "", false
 }
 
-// Number returns the number in a field that n has. It must be above 0. Number reports any other
-// value, and then ok is false. form is the reason for a value that is no number, and tooSmall for
-// a number that is not above 0.
-func (r *Reader) Number(n *Node, name, form, tooSmall string) (x Decimal, ok bool) {
+// Bool returns the truth value in a field, and false if the field is missing. It reports any other
+// value.
+func (r *Reader) Bool(n *Node, name string) bool {
+	v, given := n.Get(name)
+	b := reflect.ValueOf(v)
+	if !given || b.Kind() == reflect.Bool {
+		return given && b.Bool()
+	}
+	r.Reject(n.Field(name), Describe(v), "must be true or false")
+	return false
+}
+
+// Int returns the whole number in a field that n has, which may be 0 or negative. It reports any
+// other value and returns 0.
+func (r *Reader) Int(n *Node, name string) int {
+	x, ok := r.number(n, name, "must be a whole number")
+	if !ok {
+		return 0
+	}
+	i, whole, fits := x.Scaled(0, math.MaxInt)
+	switch {
+	case !fits:
+		r.Reject(n.Field(name), x.String(), "must be at most "+strconv.Itoa(math.MaxInt))
+	case !whole:
+		r.Reject(n.Field(name), x.String(), "must be a whole number")
+	case x.neg:
+		return -int(i)
+	}
+	return int(i)
+}
+
+// Float returns the number in a field that n has. It reports any other value, and a number that is
+// too large for a float64, and returns 0.
+func (r *Reader) Float(n *Node, name string) float64 {
+	x, ok := r.number(n, name, "must be a number")
+	if !ok {
+		return 0
+	}
+	f, err := x.Float()
+	if err != nil {
+		r.Reject(n.Field(name), x.String(), "must be closer to 0")
+		return 0
+	}
+	return f
+}
+
+// number returns the number in a field that n has. It reports any other value, with this reason,
+// and then ok is false.
+func (r *Reader) number(n *Node, name, form string) (x Decimal, ok bool) {
 	v, _ := n.Get(name)
-	x, isNumber := NumberOf(v)
-	switch text, isText := TextOf(v); {
-	case isNumber && x.Positive():
+	if x, ok = NumberOf(v); ok {
 		return x, true
-	case isNumber:
-		form = tooSmall
-	case isText:
+	}
+	if text, isText := TextOf(v); isText {
 		if _, ok := parseDecimal(strings.TrimSpace(text)); ok {
 			form = "must be a number, not a string: drop the quotes"
 		}
 	}
 	r.Reject(n.Field(name), Describe(v), form)
 	return Decimal{}, false
+}
+
+// Number returns the number in a field that n has. It must be above 0. Number reports any other
+// value, and then ok is false. form is the reason for a value that is no number, and tooSmall for
+// a number that is not above 0.
+func (r *Reader) Number(n *Node, name, form, tooSmall string) (x Decimal, ok bool) {
+	if x, ok = r.number(n, name, form); ok && !x.Positive() {
+		r.Reject(n.Field(name), n.Describe(name), tooSmall)
+		return Decimal{}, false
+	}
+	return x, ok
 }
 
 // Count returns the whole number in a field that n has. It must be from 1 to the largest int.

@@ -10,18 +10,21 @@ func Fold(name string) string {
 	if !strings.ContainsFunc(name, func(r rune) bool { return r == '_' || r == '-' || 'A' <= r && r <= 'Z' }) {
 		return name
 	}
-	var b strings.Builder
-	b.Grow(len(name))
+	return string(appendFolded(make([]byte, 0, len(name)), name))
+}
+
+// appendFolded appends name to b in the form of [Fold].
+func appendFolded(b []byte, name string) []byte {
 	for i := range len(name) {
 		switch c := name[i]; {
 		case c == '_' || c == '-':
 		case 'A' <= c && c <= 'Z':
-			b.WriteByte(c + 'a' - 'A')
+			b = append(b, c+'a'-'A')
 		default:
-			b.WriteByte(c)
+			b = append(b, c)
 		}
 	}
-	return b.String()
+	return b
 }
 
 // longestCompared is the length, in bytes, up to which Nearest compares names letter by letter.

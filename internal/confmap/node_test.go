@@ -26,8 +26,10 @@ func TestNodeOf(t *testing.T) {
 		{fields(nil), false, "a nil map"},
 		{map[any]any(nil), false, "a nil map of the other kind"},
 		{namedMap(nil), false, "a nil map of a named type"},
-		{map[string]int{"a": 1}, false, "its values are no interfaces"},
-		{map[namedString]any{"a": 1}, false, "its keys are of a named type"},
+		{map[string]int{"a": 1}, true, "its values are no interfaces"},
+		{map[namedString]any{"a": 1}, true, "its keys are of a named type"},
+		{map[string]int(nil), false, "a nil map whose values are no interfaces"},
+		{map[int]any{1: 1}, false, "its keys are no strings"},
 		{&fields{"a": 1}, false, "a pointer to a map"},
 		{[]any{"a", 1}, false, "a list"},
 		{"a", false, "a string"},
@@ -49,6 +51,7 @@ func TestNodeOf(t *testing.T) {
 func TestNodeFields(t *testing.T) {
 	for _, v := range []any{
 		fields{"b": nil, "a": 1.5, "": "x"},
+		map[namedString]any{"b": nil, "a": 1.5, "": "x"},
 		map[any]any{"b": nil, "a": 1.5, "": "x"},
 	} {
 		n := nodeOf(t, v)

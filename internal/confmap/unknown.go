@@ -9,30 +9,38 @@ import (
 // notString is the reason in the error for a key that is not a string.
 const notString = "must have a string for its key"
 
-// Unknown reports the fields of n that are not among known, and the keys that are not strings.
-// elsewhere are names of fields that belong to another map, and hint says to which one. A name
-// that is nearly a known one counts as that field misspelt, see [Node.Misspelt].
-func (r *Reader) Unknown(n *Node, known, elsewhere []string, hint string) {
-	var unknown shortlist
-	for key, value := range n.all() {
-		if name, ok := key.(string); !ok || !slices.Contains(known, name) {
-			unknown.add(strayOf(key, value))
+// A Hint returns the reason why a key that names no field is refused, or an empty text for the
+// usual reason. meant are the fields that were probably meant: they count as misspelt, see
+// [Node.Misspelt].
+type Hint func(name string, value any) (reason string, meant []string)
+
+// Unknown reports the keys of n that name no field, those that are not strings, and the fields
+// that are given twice. [Node.Match] has found them. A name that is nearly one of known counts as
+// that field misspelt.
+func (r *Reader) Unknown(n *Node, known []string, hint Hint) {
+	for _, s := range r.listed(&n.strays) {
+		if !s.isName {
+			r.Reject(s.path(n), Describe(s.value), notString)
+			continue
 		}
-	}
-	for _, s := range r.listed(&unknown) {
-		reason := "unknown field"
+		value, _ := n.value(s.name)
+		reason, meant := hint(s.name, value)
+		first, twice := n.given[s.field]
 		switch {
-		case !s.isName:
-			reason = notString
-		case slices.Contains(elsewhere, s.name):
-			reason += "; " + hint
+		case reason != "":
+		case twice:
+			reason = "must not stand beside " + first + ": give one of them"
 		default:
+			reason = "unknown field"
 			if near := Nearest(s.name, known); near != "" {
-				n.misspelt(near)
+				meant = []string{near}
 				reason += "; did you mean " + Quote(near) + "?"
 			}
 		}
-		r.Reject(s.path(n), Describe(s.value), reason)
+		for _, field := range meant {
+			n.misspelt(field)
+		}
+		r.Reject(s.path(n), Describe(value), reason)
 	}
 }
 
@@ -55,7 +63,8 @@ type stray struct {
 	name   string // the key or, if it is not a string, its description
 	kind   string // the type of a key that is not a string
 	isName bool   // whether the key is a string
-	value  any
+	field  string // the field that the key names, if it is given twice or dropped
+	value  any    // of a key that is not a string
 }
 
 // strayOf returns the stray with this key and value.
@@ -69,7 +78,7 @@ func strayOf(key, value any) stray {
 // path returns the path of a stray of n.
 func (s stray) path(n *Node) string {
 	if s.isName {
-		return n.Field(s.name)
+		return n.path(s.name)
 	}
 	return n.Path + "[" + s.name + "]"
 }

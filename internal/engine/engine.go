@@ -21,7 +21,8 @@ const Never time.Duration = 1<<63 - 1
 type Algorithm[S, C any] interface {
 	// Step decides on n units, at least 1, for the key with state s. It changes s
 	// only if it grants them and charge is set. A now before the last charge counts
-	// as the time of that charge. The debt of s drains at the rate of pace: that is
+	// as the time of that charge, and v includes the time until then, see
+	// [StepAhead]. The debt of s drains at the rate of pace: that is
 	// this configuration itself, except for a debt that keys of several rates
 	// share. delay is how long the caller should hold a granted request.
 	Step(s *S, pace C, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration)
@@ -35,6 +36,10 @@ type Algorithm[S, C any] interface {
 	// configuration. The key keeps what it has used: it can have more left than
 	// before only by as much as the limit of a window or log is higher.
 	Resize(s *S, from C)
+
+	// Fills reports whether Carry and Resize, from a state of from, may make a key as
+	// good as new that is not.
+	Fills(from C) bool
 
 	// Slower reports whether a debt drains more slowly under this configuration
 	// than under the configuration than.
@@ -57,6 +62,26 @@ type Verdict struct {
 	Left       int64         // units that would be granted now, after this decision
 	RetryAfter time.Duration // 0 if the units are granted
 	ResetAfter time.Duration // how long until the key is as if it had never been used
+}
+
+// StepAhead is Step for a key whose clock stands at last, which is after now: the limiter's clock
+// has stepped back. Until that has reached last again, time stands still for the key.
+func StepAhead[S any, C Algorithm[S, C]](alg C, s *S, pace C, last, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration) {
+	v, delay = alg.Step(s, pace, last, n, charge)
+	v.await(last, now)
+	return v, delay
+}
+
+// await adds the time from now to seen, at which v was decided, to the times that v gives. A
+// ResetAfter of 0 stays: the key is as new already.
+func (v *Verdict) await(seen, now keytable.Instant) {
+	ahead := min(seen.Since(now), uint64(Never))
+	if v.RetryAfter > 0 {
+		v.RetryAfter = time.Duration(min(uint64(v.RetryAfter)+ahead, uint64(Never)))
+	}
+	if v.ResetAfter > 0 {
+		v.ResetAfter = time.Duration(min(uint64(v.ResetAfter)+ahead, uint64(Never)))
+	}
 }
 
 // Granted reports whether the units are granted.

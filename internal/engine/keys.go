@@ -12,8 +12,8 @@ import (
 type Keys interface {
 	// Decide decides on n units for the key with hash h, at the rate of tier, and
 	// takes them if they are granted. It is the whole decision if the rule is the
-	// only one. For began see [Settle].
-	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (Verdict, time.Duration)
+	// only one. For began see [Settle]. It also returns the reading of the clock.
+	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (Verdict, time.Duration, keytable.Instant)
 
 	// Ask decides on n units for the key with hash h at now, at the rate that want
 	// asks for. do says whether it takes them.
@@ -26,12 +26,18 @@ type Keys interface {
 	// Remember gives the key with hash h a state in which remaining units are left.
 	Remember(h keytable.Hash, want Wanted, remaining int64)
 
-	// Reset makes the key with hash h as if it had never been used.
-	Reset(h keytable.Hash)
+	// Reset makes the key with hash h as if it had never been used. It returns false
+	// if it cannot: the key has no state, and a request for one unit by want is
+	// denied because of the debt that such keys share.
+	Reset(h keytable.Hash, want Wanted) bool
 
 	// Change returns a function that makes r the rates of the keys, or the error if
 	// r is invalid. Change and that function are called one at a time.
 	Change(r Rates) (commit func(now keytable.Instant), err error)
+
+	// Restart makes every key as if it had never been used, and the configurations
+	// again. It is called as Change is.
+	Restart()
 
 	// Len returns how many keys have a state.
 	Len() int
@@ -69,7 +75,7 @@ type Intent uint8
 // The values of an Intent.
 const (
 	Look  Intent = iota // nothing
-	Probe               // the rate under which the key's state is kept
+	Probe               // the length of the window by which the key's units are counted
 	Take                // that rate, and the key is charged if the units are granted
 )
 
@@ -95,11 +101,12 @@ func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, config
 
 // Decide does for a rule what [Limiter.Decide] does for a limiter: the difference is that it
 // finds the plan for the tier. The two stay side by side, because joined they would be slower.
-func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration) {
-	now := began
+func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant) {
+	now = began
 	if k.time.clock == nil && now == 0 {
 		now = keytable.InstantAt(time.Since(k.time.start))
 	}
+	k.time.Renew()
 	shard, state := k.table.Open(h)
 	if k.time.clock == nil {
 		now = shard.Latest(now)
@@ -115,7 +122,7 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began ke
 	}
 	shard.Count(v.RetryAfter == 0)
 	shard.Unlock()
-	return v, delay
+	return v, delay, now
 }
 
 func (k *ratedKeys[S, C]) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {
@@ -163,10 +170,16 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 	}
 }
 
-func (k *ratedKeys[S, C]) Reset(h keytable.Hash) {
+func (k *ratedKeys[S, C]) Reset(h keytable.Hash, want Wanted) bool {
+	now := k.time.Now()
 	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	if shard.Find(h) == nil {
+		v, _ := (*ratedShard[S, C])(shard).step(h, want, now, 1, Look)
+		return v.RetryAfter == 0
+	}
 	shard.Reset(h)
-	shard.Unlock()
+	return true
 }
 
 func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
@@ -183,6 +196,14 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 		successors := ps.successors(old)
 		k.table.Reconfigure(ps, func(s *ratedState[S], shared bool) { ps.retag(s, old, successors, now, shared) })
 	}, nil
+}
+
+func (k *ratedKeys[S, C]) Restart() {
+	// The rates were valid before, and no rate is valid at one start only.
+	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals); err == nil {
+		k.plans = ps
+		k.table.Restart(ps)
+	}
 }
 
 func (k *ratedKeys[S, C]) Len() int                { return k.table.Len() }

@@ -39,6 +39,8 @@ func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, del
 	var now keytable.Instant
 	if l.time.clock == nil {
 		now = keytable.InstantAt(time.Since(l.time.start))
+	} else {
+		l.time.Renew()
 	}
 	h := keytable.HashOf(key)
 	shard, state := l.table.Open(h)
@@ -50,11 +52,12 @@ func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, del
 	if state != nil {
 		v, delay = shard.Algorithm.Step(state, shard.Algorithm, now, n, charge)
 	} else {
-		owed, now := shard.Owed(now)
-		v, delay = shard.Algorithm.Step(owed, shard.Algorithm, now, n, false)
+		owed, seen := shard.Owed(now)
+		v, delay = shard.Algorithm.Step(owed, shard.Algorithm, seen, n, false)
 		if v.RetryAfter == 0 && charge {
-			v, delay = admit(shard, h, now, n)
+			v, delay = admit(shard, h, seen, n)
 		}
+		v.await(seen, now)
 	}
 	if charge {
 		shard.Count(v.RetryAfter == 0)
@@ -72,13 +75,14 @@ func admit[S any, C Algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Has
 	if shard.Keep(h, state, now) {
 		return v, delay
 	}
-	owed, now := shard.Owed(now)
+	owed, _ := shard.Owed(now)
 	return shard.Algorithm.Step(owed, shard.Algorithm, now, n, true)
 }
 
 // Claim is one try of a waiter to take n units for the key with hash h. It takes them if they
 // are granted, turn is set, and their Delay is at most patience. Otherwise it changes nothing.
 func (l *Limiter[S, C]) Claim(h keytable.Hash, n int64, turn bool, patience time.Duration) (c Claim) {
+	l.time.Renew()
 	shard := l.table.Lock(h)
 	defer shard.Unlock()
 	c.Now = l.time.Now()
@@ -91,6 +95,7 @@ func (l *Limiter[S, C]) Claim(h keytable.Hash, n int64, turn bool, patience time
 		state, seen = shard.Owed(c.Now)
 	}
 	c.Verdict, c.Delay = shard.Algorithm.Step(state, shard.Algorithm, seen, n, false)
+	defer func() { c.await(seen, c.Now) }()
 	switch {
 	case c.RetryAfter == Never:
 		return c
@@ -118,11 +123,19 @@ type Claim struct {
 	DelayThen time.Duration    // if it is denied: the Delay that it would have after RetryAfter
 }
 
-// Reset makes the key with hash h as if it had never been used.
-func (l *Limiter[S, C]) Reset(h keytable.Hash) {
+// Reset makes the key with hash h as if it had never been used. It returns false if it cannot:
+// the key has no state, and is denied because of the debt that such keys share.
+func (l *Limiter[S, C]) Reset(h keytable.Hash) bool {
+	now := l.time.Now()
 	shard := l.table.Lock(h)
+	defer shard.Unlock()
+	if shard.Find(h) == nil {
+		owed, seen := shard.Owed(now)
+		v, _ := shard.Algorithm.Step(owed, shard.Algorithm, seen, 1, false)
+		return v.RetryAfter == 0
+	}
 	shard.Reset(h)
-	shard.Unlock()
+	return true
 }
 
 // SetConfig makes config the configuration for all keys, at one instant between call and
@@ -139,6 +152,13 @@ func (l *Limiter[S, C]) SetConfig(config C) bool {
 		config.Resize(s, from)
 	})
 	return true
+}
+
+// Restart makes config the configuration and every key as if it had never been used. It must not
+// be called concurrently with SetConfig.
+func (l *Limiter[S, C]) Restart(config C) {
+	l.config = config
+	l.table.Restart(config)
 }
 
 // Len returns how many keys have a state.

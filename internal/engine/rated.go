@@ -73,20 +73,28 @@ func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[C] {
 
 // step decides on n units at the rate of p for the key with hash h. s is the key's state, or
 // nil if it has none. If s was written under another plan, it is first brought to p. Unless
-// do is Look, it stays brought to p, also if the units are denied.
+// do is Look, it stays brought to p, also if the units are denied. stepCut is the exception.
 func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
-	switch {
-	case s == nil && do == Take:
-		return ps.takeUnseen(shard, h, p, now, n)
-	case s == nil:
+	if s == nil {
 		owed, seen := shard.Owed(now)
-		return ps.stepShared(shard, owed, p, seen, n, false)
+		if v, delay = ps.stepShared(shard, owed, p, seen, n, false); do == Take && v.RetryAfter == 0 {
+			v, delay = ps.admit(shard, owed, h, p, seen, n)
+		}
+		v.await(seen, now)
+		return v, delay
 	}
 	if from := ps.planOf(s); from != nil && from != p {
+		if p.config.Fills(from.config) {
+			return ps.stepCut(shard, s, from, p, now, n, do)
+		}
 		if do == Look {
 			s = shard.Scratch(*s)
 		}
-		ps.adopt(s, from, p, now)
+		if slow := ps.slower(s, from, p, now); slow != p {
+			p.config.Carry(&s.state, from.config, now)
+		}
+		p.config.Resize(&s.state, from.config)
+		s.plan = p.id
 	}
 	if v, delay = p.config.Step(&s.state, p.config, now, n, do == Take); do == Take && v.RetryAfter == 0 {
 		s.plan = p.id
@@ -94,31 +102,50 @@ func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h key
 	return v, delay
 }
 
-// adopt brings s from one plan to another. It is not known when, since the last charge, the
-// other plan came into force, so the time since then counts at the slower of the two rates.
-func (ps *ratePlans[S, C]) adopt(s *ratedState[S], from, to *ratePlan[C], now keytable.Instant) {
-	if to.config.Slower(from.config) {
-		to.config.Carry(&s.state, from.config, 0) // 0 is before the last charge, so nothing drains
-		to.config.Carry(&s.state, to.config, now)
-	} else {
-		to.config.Carry(&s.state, from.config, now)
+// slower brings s from the plan from to the slower one of from and p, and returns that plan.
+// It is not known when, since the last charge, p came into force, so the time since then counts
+// at the slower of the two rates.
+func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[C], now keytable.Instant) *ratePlan[C] {
+	slow := from
+	if p.config.Slower(from.config) {
+		slow = p
+		p.config.Carry(&s.state, from.config, 0) // 0 is before the last charge, so nothing drains
 	}
-	to.config.Resize(&s.state, from.config)
-	s.plan = to.id
+	slow.config.Carry(&s.state, slow.config, now)
+	return slow
 }
 
-// takeUnseen takes n units at now for the key with hash h, which has no state yet.
-func (ps *ratePlans[S, C]) takeUnseen(shard *tableShard[S, C], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64) (Verdict, time.Duration) {
-	owed, seen := shard.Owed(now)
-	v, delay := ps.stepShared(shard, owed, p, seen, n, false)
-	if v.RetryAfter != 0 {
+// stepCut decides on n units at plan p for a key whose state s was written under another plan,
+// from, if the change may make the key as good as new. Then only a charge brings s to p.
+// Otherwise a client of two rates could let its key become full under the smaller burst, and
+// then find it full under the larger one, by requests that cost nothing.
+func (ps *ratePlans[S, C]) stepCut(shard *tableShard[S, C], s *ratedState[S], from, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
+	to := shard.Scratch(*s)
+	slow := ps.slower(to, from, p, now)
+	p.config.Resize(&to.state, from.config)
+	// As long as the key is not charged, its debt drains at the slower rate.
+	if v, _ = p.config.Step(&to.state, slow.config, now, n, false); v.RetryAfter != 0 {
+		return v, 0
+	}
+	if slow != p {
+		p.config.Carry(&to.state, from.config, now)
+	}
+	charged, delay := p.config.Step(&to.state, p.config, now, n, do == Take)
+	if do != Take {
 		return v, delay
 	}
+	*s = ratedState[S]{to.state, p.id}
+	return charged, delay
+}
+
+// admit charges n units at seen, which owed leaves room for, to the key with hash h, which has no
+// state yet: to a new state of the key or, if the table has no room for one, to owed.
+func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h keytable.Hash, p *ratePlan[C], seen keytable.Instant, n int64) (Verdict, time.Duration) {
 	state := shard.Newcomer(seen)
 	if from := ps.planOf(state); from != nil && from != p {
 		p.config.Carry(&state.state, from.config, seen)
 	}
-	v, delay = p.config.Step(&state.state, p.config, seen, n, true)
+	v, delay := p.config.Step(&state.state, p.config, seen, n, true)
 	state.plan = p.id
 	if shard.Keep(h, state, seen) {
 		return v, delay

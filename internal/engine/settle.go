@@ -54,6 +54,7 @@ type Outcome struct {
 // began is a reading of the machine's clock that was made for this decision, or 0 if there is
 // none. It is not used if t has another clock.
 func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outcome {
+	t.Renew()
 	now, last := began, -1 // last is the index of the last part that is no shadow
 	if t.clock == nil && now == 0 {
 		now = keytable.InstantAt(time.Since(t.start))

@@ -23,19 +23,33 @@ type Timeline struct {
 	clock Clock     // nil for the machine's monotonic clock
 	start time.Time // the reading of the clock when the timeline was made
 	alarm Alarm     // nil for the clock's After or, if it has none, a timer of the machine
+	late  *origin   // what counts in place of start; nil if the clock stood at a usual time
 }
 
 // NewTimeline returns the timeline of c, or of the machine's monotonic clock if c is nil. It
-// reads the clock once. alarm may be nil.
+// reads the clock once. alarm may be nil. If the clock stands outside the years 1678 to 2262,
+// the timeline begins anew at the first reading inside, see [Timeline.OnRestart].
 func NewTimeline(c Clock, alarm Alarm) Timeline {
 	if c == nil {
 		return Timeline{start: time.Now()}
 	}
-	return Timeline{c, c.Now(), alarm}
+	t := Timeline{clock: c, start: c.Now(), alarm: alarm}
+	if !usual(t.start) {
+		t.late = new(origin)
+		t.late.start.Store(&t.start)
+		t.late.pending.Store(true)
+	}
+	return t
 }
 
-// Start returns the time at which the timeline was made.
-func (t *Timeline) Start() time.Time { return t.start }
+// Start returns the time at which the timeline begins: the reading of the clock when it was
+// made, or the first one inside the years 1678 to 2262.
+func (t *Timeline) Start() time.Time {
+	if t.late != nil {
+		return *t.late.start.Load()
+	}
+	return t.start
+}
 
 // Now reads the clock. If the clock has a monotonic reading, the instant is made of that, so
 // that a step of the wall clock has no effect. An instant is at most 292 years from the start:
@@ -44,8 +58,11 @@ func (t *Timeline) Now() keytable.Instant {
 	if t.clock == nil {
 		return keytable.InstantAt(time.Since(t.start))
 	}
-	return keytable.InstantAt(t.clock.Now().Sub(t.start))
+	return keytable.InstantAt(t.clock.Now().Sub(t.Start()))
 }
+
+// Time returns the time at which the clock read now.
+func (t *Timeline) Time(now keytable.Instant) time.Time { return t.Start().Add(now.Duration()) }
 
 // nowLocked reads the clock while the caller holds l, so that decisions under l follow each
 // other in time. If the clock panics, nowLocked unlocks l.
@@ -65,7 +82,7 @@ func (t *Timeline) nowLocked(l interface{ Unlock() }) keytable.Instant {
 // clock, and a function that removes the alarm.
 func (t *Timeline) ring(now keytable.Instant, d time.Duration) (rings <-chan time.Time, stop func()) {
 	if t.alarm != nil {
-		return t.alarm(t.start.Add(now.Duration()).Add(d))
+		return t.alarm(t.Time(now).Add(d))
 	}
 	if c, ok := t.clock.(interface {
 		After(d time.Duration) <-chan time.Time

@@ -149,13 +149,13 @@ func (b *Bucket) Rescaled(debt Level, from *Bucket) Level {
 }
 
 // Converted returns the debt that a key has after a change of the burst from that of from to
-// that of b. debt is its debt before, and used is the part of debt that was taken. Both are in
-// parts of b. If the burst grows, the debt grows as much: the key is granted nothing. If the
-// burst shrinks, the debt shrinks, but is at least used.
-func (b *Bucket) Converted(debt, used Level, from *Bucket) Level {
+// that of b. debt is its debt before, in parts of b. The key keeps what it may still take, as far
+// as b allows: if the burst grows, the debt grows as much. The debt does not become less than
+// least.
+func (b *Bucket) Converted(debt, least Level, from *Bucket) Level {
 	debt.Whole += b.Burst - from.Burst
-	if debt.Whole < used.Whole || debt.Whole == used.Whole && debt.Frac < used.Frac {
-		debt = used
+	if debt.Whole < least.Whole || debt.Whole == least.Whole && debt.Frac < least.Frac {
+		debt = least
 	}
 	if debt.Whole >= b.Burst {
 		return Level{b.Burst, 0}

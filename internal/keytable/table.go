@@ -142,6 +142,17 @@ func (t *Table[S, A]) Reconfigure(alg A, convert func(s *S, shared bool)) {
 	})
 }
 
+// Restart gives all shards the configuration alg and forgets all states, one shard after the
+// other, as if there had never been any. The totals stay.
+func (t *Table[S, A]) Restart(alg A) {
+	t.visit(func(s *Shard[S, A]) {
+		var unused S
+		t.keys.Add(-int64(s.count))
+		s.fill(nil)
+		s.Algorithm, s.overflow, s.shared, s.floor, s.latest = alg, unused, false, 0, 0
+	})
+}
+
 // visit calls f for each shard, which it locks. No shard can split in the meantime.
 func (t *Table[S, A]) visit(f func(*Shard[S, A])) {
 	t.grow.Lock()

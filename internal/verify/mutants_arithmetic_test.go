@@ -70,8 +70,8 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "last rewinds", file: "tokenbucket.go",
-		old: "charge bool) (v engine.Verdict, delay time.Duration) {\n\tnow = max(now, s.last)",
-		new: "charge bool) (v engine.Verdict, delay time.Duration) {\n\ts.last = min(s.last, now)",
+		old: "charge bool) (v engine.Verdict, delay time.Duration) {\n\tif now < s.last {",
+		new: "charge bool) (v engine.Verdict, delay time.Duration) {\n\ts.last = min(s.last, now)\n\tif now < s.last {",
 		by:  "^TestProperties$/TokenBucket", why: "the time stepped over is earned twice",
 	},
 	{

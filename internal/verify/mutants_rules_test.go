@@ -10,8 +10,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "locks in the order of the request", file: "decision.go",
-		old: "inLockOrder(d.named)\n\t\td.named = slices.Compact(d.named)",
-		new: "seen := make(map[*activeRule]bool)\n\t\td.named = slices.DeleteFunc(d.named, func(r *activeRule) bool { was := seen[r]; seen[r] = true; return was })",
+		old: "inLockOrder(d.named)\n\td.named = slices.Compact(d.named)",
+		new: "seen := make(map[*activeRule]bool)\n\td.named = slices.DeleteFunc(d.named, func(r *activeRule) bool { was := seen[r]; seen[r] = true; return was })",
 		by:  "^TestRulesHammer$", why: "two requests wait for each other", timeout: "20s",
 	},
 	{
@@ -105,18 +105,6 @@ var rulesMutants = []mutant{
 		by:  "^TestPropertiesOfRules$", why: "it denied nobody",
 	},
 	{
-		name: "the shortest prefix first", file: "ruleset.go",
-		old: "\t\t\treturn s.prefixes[i].group\n",
-		new: "\t\t\tfor s.prefixes[i].parent >= 0 {\n\t\t\t\ti = s.prefixes[i].parent\n\t\t\t}\n\t\t\treturn s.prefixes[i].group\n",
-		by:  "^TestPropertiesOfRules$", why: "the longest prefix is the one that applies",
-	},
-	{
-		name: "prefixes do not nest", file: "ruleset.go",
-		old: "s.prefixes[i].parent = stack[len(stack)-1]",
-		new: "s.prefixes[i].parent = -1",
-		by:  "^TestPropertiesOfRules$", why: "a shorter prefix applies where the longer one does not",
-	},
-	{
 		name: "client and endpoint joined", file: "request.go",
 		old: "return keytable.HashOfPair(req.Client, req.Endpoint)",
 		new: "return keytable.HashOf(req.Client + req.Endpoint)",
@@ -148,8 +136,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "one rule forgets the tier", file: "plain.go",
-		old: "r.local.Decide(r.keyKind.hash(req), req.Tier,",
-		new: "r.local.Decide(r.keyKind.hash(req), \"\",",
+		old: "r.local.Decide(hash, req.Tier,",
+		new: "r.local.Decide(hash, \"\",",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a client of a tier has that tier's rate",
 	},
 	{
@@ -164,20 +152,20 @@ var rulesMutants = []mutant{
 var ratesMutants = []mutant{
 	{
 		name: "converted at the faster of two rates", file: "internal/engine/rated.go",
-		old: "if to.config.Slower(from.config) {",
-		new: "if from.config.Slower(to.config) {",
+		old: "slow := from\n\tif p.config.Slower(from.config) {",
+		new: "slow := from\n\tif from.config.Slower(p.config) {",
 		by:  "^TestPropertiesOfChangingTiers$", why: "nobody knows since when the faster one holds",
 	},
 	{
 		name: "not converted", file: "internal/engine/rated.go",
-		old: "\t\tps.adopt(s, from, p, now)\n",
-		new: "",
+		old: "\t\tif slow := ps.slower(s, from, p, now); slow != p {\n\t\t\tp.config.Carry(&s.state, from.config, now)\n\t\t}\n\t\tp.config.Resize",
+		new: "\t\tp.config.Resize",
 		by:  "^TestPropertiesOfChangingTiers$", why: "what is owed is measured in other parts of a token",
 	},
 	{
 		name: "not resized", file: "internal/engine/rated.go",
-		old: "to.config.Resize(&s.state, from.config)\n\ts.plan = to.id",
-		new: "s.plan = to.id",
+		old: "p.config.Resize(&s.state, from.config)\n\t\ts.plan = p.id",
+		new: "s.plan = p.id",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a better tier would grant its whole burst at once",
 	},
 	{
@@ -229,13 +217,13 @@ var ratesMutants = []mutant{
 		by:  "^TestPropertiesOfMixedOverflowWithChanges$", why: "another rate may have become slower",
 	},
 	{
-		name: "a change of the rules drops states", file: "change.go",
+		name: "a change of the rules drops states", file: "ruleset.go",
 		old: "case keeps:",
 		new: "case keeps && l == nil:",
 		by:  "^TestPropertiesOfChanges$", why: "everybody would get the limit again",
 	},
 	{
-		name: "a rule that counts differently keeps states", file: "change.go",
+		name: "a rule that counts differently keeps states", file: "ruleset.go",
 		old: "keeps := old != nil && old.Key == r.Key &&",
 		new: "keeps := old != nil &&",
 		by:  "^TestPropertiesOfChanges$", why: "other keys have used nothing yet",

@@ -110,7 +110,7 @@ func TestMutantsApply(t *testing.T) {
 
 // mutants returns all mutants.
 func mutants() (all []mutant) {
-	for _, some := range [][]mutant{bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants} {
+	for _, some := range [][]mutant{bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, tokenMutants, mutantsOfTime, apiMutants} {
 		all = append(all, some...)
 	}
 	return all

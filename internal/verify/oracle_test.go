@@ -62,10 +62,17 @@ func (o *oracle) limit() int {
 // perUnit returns the nanoseconds in which one unit is earned.
 func (o *oracle) perUnit() *big.Rat { return div(rat(o.rate.Per), rat(o.rate.Requests)) }
 
-// instant returns the instant at which an ask at the reading at counts. It is not before
-// the last grant, and not further than a Duration reaches from when the limiter was made.
-func (o *oracle) instant(at time.Time) *big.Rat {
-	u := add(epoch(o.made), rat(at.Sub(o.made)))
+// instant returns the instant at which an ask at the reading at counts.
+func (o *oracle) instant(at time.Time) *big.Rat { return o.held(o.reading(at)) }
+
+// reading returns the reading at, not further than a Duration reaches from when the limiter
+// was made.
+func (o *oracle) reading(at time.Time) *big.Rat {
+	return add(epoch(o.made), rat(at.Sub(o.made)))
+}
+
+// held returns the instant at which an ask at the reading u counts: not before the last grant.
+func (o *oracle) held(u *big.Rat) *big.Rat {
 	if n := len(o.grants); n > 0 && less(u, o.grants[n-1].at) {
 		return o.grants[n-1].at
 	}
@@ -100,7 +107,7 @@ func (o *oracle) judge(at time.Time, n int, res ratelimit.Result, leaky bool) st
 	if admits := o.fits(o, u, asked); res.Allowed != admits {
 		return fmt.Sprintf("Allowed should be %v", admits)
 	}
-	if problem := o.judgeRetry(u, asked, res); problem != "" {
+	if problem := o.judgeRetry(o.reading(at), asked, res); problem != "" {
 		return problem
 	}
 	if problem := o.judgeDelay(u, res, leaky); problem != "" {
@@ -115,10 +122,11 @@ func (o *oracle) judge(at time.Time, n int, res ratelimit.Result, leaky bool) st
 	if res.Remaining < res.Limit && o.fits(o, u, add(rat(res.Remaining), rat(1))) {
 		return "Remaining is too low"
 	}
-	return o.judgeReset(u, res)
+	return o.judgeReset(o.reading(at), res)
 }
 
-// judgeRetry requires that RetryAfter is the shortest wait that is long enough.
+// judgeRetry requires that RetryAfter is the shortest wait, from the reading u of the clock, that
+// is long enough.
 func (o *oracle) judgeRetry(u, n *big.Rat, res ratelimit.Result) string {
 	never := res.RetryAfter == ratelimit.Never
 	switch {
@@ -135,23 +143,23 @@ func (o *oracle) judgeRetry(u, n *big.Rat, res ratelimit.Result) string {
 		return "RetryAfter should be positive"
 	}
 	then := add(u, rat(res.RetryAfter))
-	if !never && !o.fits(o, then, n) {
+	if !never && !o.fits(o, o.held(then), n) {
 		return "RetryAfter is too short"
 	}
-	if o.fits(o, sub(then, rat(1)), n) {
+	if o.fits(o, o.held(sub(then, rat(1))), n) {
 		return "RetryAfter is too long"
 	}
 	return ""
 }
 
 // judgeReset requires that ResetAfter is the shortest time after which the whole limit
-// would be granted at once.
+// would be granted at once. u is the reading of the clock.
 func (o *oracle) judgeReset(u *big.Rat, res ratelimit.Result) string {
 	then, all := add(u, rat(res.ResetAfter)), rat(o.limit())
-	if res.ResetAfter < 0 || res.ResetAfter != ratelimit.Never && !o.fits(o, then, all) {
+	if res.ResetAfter < 0 || res.ResetAfter != ratelimit.Never && !o.fits(o, o.held(then), all) {
 		return "ResetAfter is too short"
 	}
-	if res.ResetAfter > 0 && o.fits(o, sub(then, rat(1)), all) {
+	if res.ResetAfter > 0 && o.fits(o, o.held(sub(then, rat(1))), all) {
 		return "ResetAfter is too long"
 	}
 	return ""

@@ -50,15 +50,39 @@ func newPlayer(a algorithm, made time.Time, first ratelimit.Rate, rates []rateli
 		return nil, err
 	}
 	p.limiter = l
+	p.seat(made)
+	return p, nil
+}
+
+// seat makes every key new, for a limiter that is made at the instant made.
+func (p *player) seat(made time.Time) {
+	p.made = made
 	for _, key := range keys {
 		p.seats[key] = &seat{
-			model:  a.model(made, first),
-			oracle: &oracle{rate: first, made: made, fits: a.fits},
+			model:  p.algorithm.model(made, p.rate),
+			oracle: &oracle{rate: p.rate, made: made, fits: p.algorithm.fits},
 			asked:  made,
 		}
 	}
-	return p, nil
 }
+
+// reads must be called before the limiter reads the clock. If the limiter was made at a time
+// outside the years 1678 to 2262, all its keys are as new at the first reading inside.
+func (p *player) reads() error {
+	if usual(p.made) || !usual(p.clock.now) {
+		return nil
+	}
+	for _, key := range keys {
+		if err := p.obeyed(p.seats[key]); err != nil {
+			return err
+		}
+	}
+	p.changed = false
+	p.seat(p.clock.now)
+	return nil
+}
+
+func usual(t time.Time) bool { return 1678 <= t.Year() && t.Year() <= 2262 }
 
 func (p *player) key(c call) string { return keys[int(c.Key)%len(keys)] }
 
@@ -90,6 +114,11 @@ func (p *player) do(c call) error {
 	p.calls++
 	p.clock.now = p.moved(c)
 	key := p.key(c)
+	if verb := c.Verb % verbs; verb != reset && verb != takeEnded && (verb != take || p.counted(c) >= 0) {
+		if err := p.reads(); err != nil {
+			return err
+		}
+	}
 	s := p.seats[key]
 	switch c.Verb % verbs {
 	case allow:

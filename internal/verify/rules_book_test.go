@@ -89,29 +89,31 @@ func (r bookRule) suits(endpoint string) int {
 // those returns the rules for req, in order. It returns false if req names a rule that does
 // not exist.
 func (b *book) those(req ratelimit.Request) (those []bookRule, ok bool) {
-	if len(req.Rules) > 0 {
-		for _, r := range b.rules {
-			if slices.Contains(req.Rules, r.Name) {
-				those = append(those, r)
-			}
+	for _, name := range req.Rules {
+		if b.accounts[name] == nil {
+			return nil, false
 		}
-		for _, name := range req.Rules {
-			if b.accounts[name] == nil {
-				return nil, false
-			}
-		}
-		return those, true
 	}
+	return applying(b.rules, req), true
+}
+
+// applying returns those of rules that apply to req, in order: it asks each rule by itself.
+func applying(rules []bookRule, req ratelimit.Request) (those []bookRule) {
 	best := 1
-	for _, r := range b.rules {
-		best = max(best, r.suits(req.Endpoint))
+	for _, r := range rules {
+		if r.Mode != ratelimit.ModeShadow && !r.Additional {
+			best = max(best, r.suits(req.Endpoint))
+		}
 	}
-	for _, r := range b.rules {
-		if r.suits(req.Endpoint) == best {
+	for _, r := range rules {
+		suits := r.suits(req.Endpoint)
+		if len(req.Rules) > 0 && slices.Contains(req.Rules, r.Name) ||
+			len(req.Rules) == 0 && suits >= best ||
+			r.Additional && suits > 0 {
 			those = append(those, r)
 		}
 	}
-	return those, true
+	return those
 }
 
 // rate returns the rate at which r decides req.

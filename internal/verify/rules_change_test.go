@@ -26,11 +26,12 @@ type ledger struct {
 type ratesince struct {
 	at   *big.Rat
 	rate ratelimit.Rate
+	gift *big.Rat // what the change gave: a token bucket that is full stays full
 }
 
 func newLedger(made time.Time, r bookRule, rate ratelimit.Rate) account {
 	a := named(r.Algorithm)
-	return &ledger{account: plain{a.model(made, rate)}, bucket: a.bucket, rates: []ratesince{{epoch(made), rate}}}
+	return &ledger{account: plain{a.model(made, rate)}, bucket: a.bucket, rates: []ratesince{{epoch(made), rate, rat(0)}}}
 }
 
 func (l *ledger) Ask(at time.Time, n int) ratelimit.Result {
@@ -43,8 +44,12 @@ func (l *ledger) Ask(at time.Time, n int) ratelimit.Result {
 }
 
 func (l *ledger) SetRate(at time.Time, r ratelimit.Rate) {
+	gift, was := rat(0), l.account.Ask(at, 0)
 	l.account.SetRate(at, r)
-	l.rates = append(l.rates, ratesince{epoch(at), r})
+	if is := l.account.Ask(at, 0); was.ResetAfter == 0 && is.ResetAfter == 0 {
+		gift = rat(max(is.Limit-was.Limit, 0))
+	}
+	l.rates = append(l.rates, ratesince{epoch(at), r, gift})
 }
 
 func (l *ledger) Reset() {
@@ -52,7 +57,8 @@ func (l *ledger) Reset() {
 	l.grants, l.bursts = nil, nil
 }
 
-// earned returns what the rates in force from a to b earn.
+// earned returns what the rates in force from a to b earn, and what the changes give in that
+// time to a key that is full.
 func (l *ledger) earned(a, b *big.Rat) *big.Rat {
 	earned := rat(0)
 	for i, r := range l.rates {
@@ -62,6 +68,8 @@ func (l *ledger) earned(a, b *big.Rat) *big.Rat {
 		}
 		if less(from, a) {
 			from = a
+		} else if !less(b, from) {
+			earned = add(earned, r.gift)
 		}
 		if less(from, to) {
 			earned = add(earned, div(sub(to, from), (&oracle{rate: r.rate}).perUnit()))
@@ -236,7 +244,8 @@ func (c *changer) remove(t *rapid.T, r *bookRule) {
 
 // TestPropertiesOfChanges plays random schedules with changes of the rules. Every answer
 // must be that of models that are told of each change of a rate. No bucket may grant more
-// in any interval than the burst at its beginning and what the rates earn.
+// in any interval than the burst at its beginning and what the rates earn, unless it is full
+// when its burst is raised.
 func TestPropertiesOfChanges(t *testing.T) {
 	t.Parallel()
 	schedules, calls, total := 0, 0, make(map[string]int)

@@ -91,7 +91,7 @@ func (c *tierCrowd) take(t require.TestingT, client, n int) {
 	}
 	l := c.ledgers[client]
 	if l == nil {
-		l = &ledger{bucket: true, rates: []ratesince{{epoch(c.clock.now), c.rateOf(client)}}}
+		l = &ledger{bucket: true, rates: []ratesince{{epoch(c.clock.now), c.rateOf(client), rat(0)}}}
 		c.ledgers[client] = l
 	}
 	l.grants = append(l.grants, grant{at: epoch(c.clock.now), n: rat(n)})
@@ -100,9 +100,23 @@ func (c *tierCrowd) take(t require.TestingT, client, n int) {
 
 // change changes the rates.
 func (c *tierCrowd) change(t *rapid.T) {
+	look := func(client int) ratelimit.Result {
+		req := ratelimit.Request{Client: strconv.Itoa(client), Tier: crowdTiers[client%3], Endpoint: "/"}
+		res, err := c.limiter.Peek(context.Background(), req)
+		require.NoError(t, err)
+		return res
+	}
+	before := make(map[int]ratelimit.Result)
+	for client := range c.ledgers {
+		before[client] = look(client)
+	}
 	c.draw(t)
 	require.NoError(t, c.limiter.Replace([]ratelimit.Rule{c.rule}, nil))
 	for client, l := range c.ledgers {
-		l.rates = append(l.rates, ratesince{epoch(c.clock.now), c.rateOf(client)})
+		gift, is := rat(0), look(client)
+		if before[client].ResetAfter == 0 && is.ResetAfter == 0 {
+			gift = rat(max(is.Limit-before[client].Limit, 0))
+		}
+		l.rates = append(l.rates, ratesince{epoch(c.clock.now), c.rateOf(client), gift})
 	}
 }

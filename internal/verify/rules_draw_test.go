@@ -58,6 +58,7 @@ func drawRules(t *rapid.T) (rules []bookRule) {
 		r.Rate = drawRate(t, r.Algorithm)
 		if special {
 			makeSpecial(t, &r)
+			r.Additional = r.Endpoint != "" && rapid.IntRange(0, 3).Draw(t, "additional") == 0
 		}
 		rules = append(rules, r)
 	}

@@ -22,7 +22,6 @@ type meter struct {
 	last         *big.Rat // when it was written, in nanoseconds since the Unix epoch; nil if never
 	owed         *big.Rat // units that the bucket lacks
 	queued       *big.Rat // units that have not yet left a leaky bucket
-	idle         *big.Rat // whole units of owed that no request took
 }
 
 // A tier is an account of a window whose limit may change without notice. A window does not
@@ -84,23 +83,36 @@ func same(a, b ratelimit.Rate) bool {
 	return paceOf(a).Cmp(paceOf(b)) == 0 && burstOf(a).Cmp(burstOf(b)) == 0
 }
 
-func (m *meter) Reset() { m.last, m.owed, m.queued, m.idle = nil, rat(0), rat(0), rat(0) }
+func (m *meter) Reset() { m.last, m.owed, m.queued = nil, rat(0), rat(0) }
 
 func (m *meter) wish(r ratelimit.Rate) { m.wished = r }
 
-func (m *meter) met(at time.Time) { *m = m.converted(m.instant(at), m.wished, true) }
+func (m *meter) met(at time.Time) {
+	if !m.cut() {
+		*m = m.converted(m.instant(at), m.wished, true)
+	}
+}
+
+// cut reports whether the wished rate has a smaller burst than a token bucket was written under.
+// It then applies only when the key is charged.
+func (m *meter) cut() bool {
+	return m.last != nil && !m.leaky && less(burstOf(m.wished), burstOf(m.rate))
+}
 
 // SetRate makes an announced change of the rate at the instant at.
 func (m *meter) SetRate(at time.Time, r ratelimit.Rate) { *m = m.converted(m.instant(at), r, false) }
 
 // instant returns the instant at which an ask at the reading at counts.
 func (m *meter) instant(at time.Time) *big.Rat {
-	u := add(epoch(m.made), rat(at.Sub(m.made)))
+	u := m.reading(at)
 	if m.last != nil {
 		return highest(u, m.last)
 	}
 	return u
 }
+
+// reading returns the reading at of the clock.
+func (m *meter) reading(at time.Time) *big.Rat { return add(epoch(m.made), rat(at.Sub(m.made))) }
 
 // drained returns what is left of level at u, if it drains at pace.
 func (m *meter) drained(level, u, pace *big.Rat) *big.Rat {
@@ -127,14 +139,13 @@ func (m *meter) converted(u *big.Rat, r ratelimit.Rate, unannounced bool) meter 
 	parts := rat(0).SetInt(paceOf(r).Denom())
 	c.owed = div(ceil(mul(m.drained(m.owed, u, pace), parts)), parts)
 	c.queued = div(ceil(mul(m.drained(m.queued, u, pace), parts)), parts)
-	used := c.queued
-	if !m.leaky {
-		used = highest(rat(0), sub(c.owed, m.idle))
-	}
-	c.owed = add(c.owed, sub(burstOf(r), burstOf(m.rate)))
-	c.owed = lowest(burstOf(r), highest(c.owed, used))
-	c.idle = highest(rat(0), floor(sub(c.owed, used)))
 	c.last = u
+	switch kept := add(c.owed, sub(burstOf(r), burstOf(m.rate))); {
+	case m.leaky:
+		c.owed = lowest(burstOf(r), highest(kept, c.queued))
+	case c.owed.Sign() > 0:
+		c.owed = lowest(burstOf(r), highest(kept, rat(0)))
+	}
 	return c
 }
 
@@ -157,20 +168,27 @@ func (m *meter) Ask(at time.Time, n int) ratelimit.Result {
 			res.Delay = wait(queued)
 		}
 		if n > 0 {
-			s.idle = lowest(s.idle, floor(owed))
 			owed, queued = add(owed, want), add(queued, want)
 			s.last, s.owed, s.queued = u, owed, queued
 		}
 	}
-	if n > 0 {
+	res.Remaining = int(floor(sub(burst, owed)).Num().Int64())
+	switch charged := n > 0 && res.Allowed; {
+	case m.cut() && !charged:
+		// The bucket stays as it is, and drains at the slower rate until it is charged.
+		pace = lowest(paceOf(m.rate), paceOf(m.wished))
+		owed = highest(rat(0), add(m.drained(m.owed, u, pace), sub(burst, burstOf(m.rate))))
+		if over := sub(add(owed, want), burst); over.Sign() > 0 && !less(burst, want) {
+			res.RetryAfter = wait(over)
+		}
+	case n > 0:
 		*m = s
 	}
-	res.Remaining = int(floor(sub(burst, owed)).Num().Int64())
 	res.ResetAfter = wait(owed)
 	if s.leaky {
 		res.ResetAfter = wait(highest(owed, queued))
 	}
-	return res
+	return ahead(res, sub(u, m.reading(at)).Num().Int64())
 }
 
 // TestPropertiesOfMeters plays the same schedules on meters and on the models of buckets.

@@ -170,7 +170,7 @@ func (b *table) refuse(t *rapid.T, req ratelimit.Request) {
 // deaf is an observer that does nothing.
 type deaf struct{}
 
-func (deaf) Observe(ratelimit.Decision) {}
+func (deaf) Observe(context.Context, ratelimit.Decision) {}
 
 // TestPropertiesOfRules plays random schedules on limiters of several rules. Every whole
 // answer must be the one that follows from the models of all rules, and a denial must leave
@@ -190,7 +190,7 @@ func TestPropertiesOfRules(t *testing.T) {
 			b.ask(t)
 			if rapid.IntRange(0, 29).Draw(t, "reset") == 29 {
 				client, endpoint := aFew(t, b.few, clients, "client"), aFew(t, b.few, endpoints, "endpoint")
-				require.NoError(t, b.limiter.Reset(client, endpoint))
+				require.NoError(t, b.limiter.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: endpoint}))
 				b.book.reset(client, endpoint)
 			}
 		}

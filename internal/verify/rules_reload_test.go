@@ -96,7 +96,7 @@ type watcher struct {
 	problem  atomic.Pointer[string]
 }
 
-func (w *watcher) Observe(d ratelimit.Decision) {
+func (w *watcher) Observe(_ context.Context, d ratelimit.Decision) {
 	g, err := strconv.Atoi(d.Request.Client)
 	if err != nil || g >= reloadCallers {
 		return

@@ -53,10 +53,21 @@ var seqSteps = map[string]seqStep{
 	"SlidingWindowLog":     seqLog,
 }
 
+// ahead adds to the times in res how many nanoseconds the key's clock is ahead of the limiter's.
+func ahead(res ratelimit.Result, ns int64) ratelimit.Result {
+	if res.RetryAfter > 0 && res.RetryAfter < ratelimit.Never {
+		res.RetryAfter += time.Duration(ns)
+	}
+	if res.ResetAfter > 0 {
+		res.ResetAfter += time.Duration(ns)
+	}
+	return res
+}
+
 func up(a, b int64) int64 { return (a + b - 1) / b }
 
 func seqBucket(s seqState, n int64, leaky bool) (seqState, ratelimit.Result) {
-	u := max(s.now, s.last)
+	now, u := s.now, max(s.now, s.last)
 	debt := max(s.debt-(u-s.last)*seqGain, 0)
 	res := ratelimit.Result{Limit: seqLimit}
 	switch units := max(n, 1) * seqPer; {
@@ -76,11 +87,11 @@ func seqBucket(s seqState, n int64, leaky bool) (seqState, ratelimit.Result) {
 	}
 	res.Remaining = int(seqLimit - up(debt, seqPer))
 	res.ResetAfter = time.Duration(up(debt, seqGain))
-	return s, res
+	return s, ahead(res, u-now)
 }
 
 func seqWindow(s seqState, n int64, sliding bool) (seqState, ratelimit.Result) {
-	u := max(s.now, s.last)
+	now, u := s.now, max(s.now, s.last)
 	prev, cur := s.prev, s.cur
 	switch u/seqPer - s.last/seqPer {
 	case 0:
@@ -126,11 +137,11 @@ func seqWindow(s seqState, n int64, sliding bool) (seqState, ratelimit.Result) {
 	case cur > 0 || prev > 0:
 		res.ResetAfter = time.Duration(end - u)
 	}
-	return s, res
+	return s, ahead(res, u-now)
 }
 
 func seqLog(s seqState, n int64) (seqState, ratelimit.Result) {
-	u := max(s.now, s.last)
+	now, u := s.now, max(s.now, s.last)
 	var in []int64
 	for _, at := range s.log[:s.held] {
 		if u-at < seqPer {
@@ -157,7 +168,7 @@ func seqLog(s seqState, n int64) (seqState, ratelimit.Result) {
 	if len(in) > 0 {
 		res.ResetAfter = time.Duration(in[len(in)-1] + seqPer - u)
 	}
-	return s, res
+	return s, ahead(res, u-now)
 }
 
 // TestSequential plays random asks, at instants close together, on the sequential

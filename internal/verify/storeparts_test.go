@@ -178,7 +178,7 @@ func (p *partsPlayer) decide(t *rapid.T) {
 		if p.store.blame == givesUp {
 			p.store.blame = blamesAll // Reset has no context
 		}
-		answered = p.limiter.Reset(client, endpoint) == nil
+		answered = p.limiter.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: endpoint}) == nil
 	case 1, 2:
 		res, err := p.limiter.Check(ctx, ratelimit.Request{Client: client, Endpoint: endpoint})
 		answered = err == nil

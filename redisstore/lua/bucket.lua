@@ -9,16 +9,15 @@
 -- A state is stored as decimal numbers, separated by spaces:
 --
 --   short form    gain unit burst  seconds micros  parts
---   token bucket  gain unit burst  seconds micros  whole frac fine  idle
+--   token bucket  gain unit burst  seconds micros  whole frac fine
 --   leaky bucket  gain unit burst  seconds micros  whole frac fine  whole frac fine
 --
 -- gain, unit and burst are the rate, in lowest terms, under which the state was written.
 -- seconds and micros are the instant at which the levels were true. The first level is the
--- debt. The second level is the queue of a leaky bucket: what has not left yet. idle is the
--- part of a token bucket's debt that no request took, in tokens: when the burst is raised,
--- the debt grows by as much. The short form is used wherever it can express the state: when
--- the debt is fewer than 2^53 parts and has no fine parts, the queue equals the debt, and
--- idle is 0.
+-- debt. The second level is the queue of a leaky bucket: what has not left yet. The short form
+-- is used wherever it can express the state: when the debt is fewer than 2^53 parts and has no
+-- fine parts, and the queue equals the debt. Scripts of before wrote one number more for a
+-- token bucket, which is read and dropped.
 
 -- grain returns into how many fine parts a part is divided at the rate of gain: so many
 -- that a whole number of them drains in a nanosecond.
@@ -38,15 +37,6 @@ local function below(a, b)
     if a[i] ~= b[i] then return a[i] < b[i] end
   end
   return false
-end
-
--- minus returns the level a minus b, or zero if b is more than a.
-local function minus(s, a, b)
-  local whole, frac, fine = a[1] - b[1], a[2] - b[2], a[3] - b[3]
-  if fine < 0 then frac, fine = frac - 1, fine + grain(s.gain) end
-  if frac < 0 then whole, frac = whole - 1, frac + s.unit end
-  if whole < 0 then return {0, 0, 0} end
-  return {whole, frac, fine}
 end
 
 -- drained returns what is left of a level of s after elapsed microseconds.
@@ -115,15 +105,26 @@ local function carry(s, gain, unit, now)
   s.gain, s.unit, s.last = gain, unit, now
 end
 
--- resize changes the burst of s. A higher burst grants nothing at once. A lower burst
--- leaves the new burst minus what was used, and nothing more.
+-- resize changes the burst of s. The tokens stay, as far as they fit, so a higher burst grants
+-- nothing at once. But a token bucket that is full stays full. The queue of a leaky bucket takes
+-- its room of a lower burst.
 local function resize(s, burst)
-  local used = s.queue or minus(s, s.debt, {s.idle, 0, 0})
-  local debt = {s.debt[1] + burst - s.burst, s.debt[2], s.debt[3]}
-  if below(debt, used) then debt = used end
-  if debt[1] >= burst then debt = {burst, 0, 0} end
-  if s.idle then s.idle = minus(s, debt, used)[1] end
+  local debt, used = s.debt, s.queue or {0, 0, 0}
+  if s.queue or below(used, debt) then
+    debt = {debt[1] + burst - s.burst, debt[2], debt[3]}
+    if below(debt, used) then debt = used end
+    if debt[1] >= burst then debt = {burst, 0, 0} end
+  end
   s.debt, s.burst = debt, burst
+end
+
+-- minus returns the level a minus b, or zero if b is more than a.
+local function minus(s, a, b)
+  local whole, frac, fine = a[1] - b[1], a[2] - b[2], a[3] - b[3]
+  if fine < 0 then frac, fine = frac - 1, fine + grain(s.gain) end
+  if frac < 0 then whole, frac = whole - 1, frac + s.unit end
+  if whole < 0 then return {0, 0, 0} end
+  return {whole, frac, fine}
 end
 
 -- bucket holds the functions that both algorithms share.
@@ -134,6 +135,7 @@ local bucket = {}
 function bucket.heal(s, now)
   if (s.last - now) * s.gain <= s.burst * s.unit then return false end
   s.last = now
+  if s.before then s.before.last, s.before.healed, s.slow.last = now, true, now end
   return true
 end
 
@@ -146,6 +148,11 @@ function bucket.adopt(s, c, now)
   carry(s, gain, unit, now)
   resize(s, burst)
   return true
+end
+
+-- copy returns a copy of s, a token bucket.
+local function copy(s)
+  return {encode = s.encode, gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt}
 end
 
 -- show sets in a what debt leaves, and when both it and the queue will have drained.
@@ -163,10 +170,15 @@ function bucket.look(a, s, now, want)
   a.queue = s.queue and drained(s, s.queue, elapsed) or a.debt
   show(a, s, a.debt, a.queue)
   a.retry, a.delay = 0, 0
+  local slow, debt = s.slow or s, a.debt
+  if s.slow then
+    debt = drained(slow, slow.debt, now - slow.last)
+    a.reset = to_drain(slow, debt[1], debt)
+  end
   if want > s.burst then
     a.retry = -1
   elseif want > a.left then
-    a.retry = to_drain(s, a.debt[1] + want - s.burst, a.debt)
+    a.retry = to_drain(slow, debt[1] + want - s.burst, debt)
   elseif s.queue then
     a.delay = to_drain(s, a.queue[1], a.queue)
   end
@@ -177,7 +189,7 @@ local function plus(level, n) return {level[1] + n, level[2], level[3]} end
 
 -- charge charges n tokens at now. look has found that they fit.
 function bucket.charge(a, s, now, n)
-  if s.idle then s.idle = min(s.idle, a.debt[1]) end
+  s.before, s.slow = nil, nil
   s.last, s.debt = now, plus(a.debt, n)
   if s.queue then s.queue = plus(a.queue, n) end
   show(a, s, s.debt, s.queue or s.debt)
@@ -204,11 +216,11 @@ local function encode(s, short, ...)
   local debt, more = s.debt, {...}
   local parts = debt[1] * s.unit + debt[2]
   if short and debt[3] == 0 and parts < EXACT then return head .. format('%.0f', parts) end
-  for i = 1, #more do more[i] = format('%.0f', more[i]) end
-  return head .. format('%.0f %.0f %.0f ', debt[1], debt[2], debt[3]) .. table.concat(more, ' ')
+  for i = 1, #more do more[i] = format(' %.0f', more[i]) end
+  return head .. format('%.0f %.0f %.0f', debt[1], debt[2], debt[3]) .. table.concat(more)
 end
 
-local function encode_token(s) return encode(s, s.idle == 0, s.idle) end
+local function encode_token(s) return encode(s, true) end
 
 local function encode_leaky(s)
   local debt, queue = s.debt, s.queue
@@ -239,15 +251,28 @@ end
 local token = setmetatable({}, {__index = bucket})
 
 function token.fresh(c, now)
-  return {encode = encode_token, gain = c[1], unit = c[2], burst = c[3], last = now, debt = {0, 0, 0}, idle = 0}
+  return {encode = encode_token, gain = c[1], unit = c[2], burst = c[3], last = now, debt = {0, 0, 0}}
 end
 
 function token.load(key)
-  local v, s = call('GET', key)
+  local v = call('GET', key)
   if not v then return nil end
-  s, v = read_bucket(key, v, encode_token, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-  s.idle = v or 0
-  return s
+  return (read_bucket(key, v, encode_token, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+) ?%d*$'))
+end
+
+-- adopt changes s to the rate of c. If c has a smaller burst, that holds only once s is charged;
+-- otherwise a client of two rates could let its key become full under the smaller burst, and
+-- then find it full under the larger one, by requests that cost nothing. Until then s.before is
+-- what stays stored, and the debt drains as that of s.slow: at the slower of the two rates.
+function token.adopt(s, c, now)
+  if c[3] >= s.burst then return bucket.adopt(s, c, now) end
+  local before, slow = copy(s), copy(s)
+  if less(c[1], s.unit, s.gain, c[2]) then carry(slow, c[1], c[2], s.last) end
+  carry(slow, slow.gain, slow.unit, now)
+  resize(slow, c[3])
+  bucket.adopt(s, c, now)
+  s.before, s.slow = before, slow
+  return true
 end
 
 local leaky = setmetatable({}, {__index = bucket})

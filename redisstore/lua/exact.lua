@@ -58,6 +58,13 @@ local function twice(half, q)
   return format('%.0f%08.0f', 2 * high + carry, low)
 end
 
+-- later returns t, a time that is not 0 and begins ahead of now, as it is from now on. The
+-- clock has stepped back: until it has caught up, nothing changes for the key.
+local function later(t, ahead)
+  if ahead == 0 or t == 0 or t == -1 then return t end
+  return twice(0, tonumber(t) + ahead)
+end
+
 -- numbers converts its arguments, which are digits, to numbers. It returns nil if one of
 -- them is missing or too large.
 local function numbers(...)
@@ -86,6 +93,13 @@ end
 -- corrupt ends the script with an error: key holds a value that is none of these states.
 local function corrupt(key) error('CORRUPT state in ' .. key, 0) end
 
+-- kept returns the state to store for s, whose rate was changed: s itself or, if it must not be
+-- changed without a charge, what it was before. It returns nil if that is stored already.
+local function kept(s, charged)
+  if charged or not s.before then return s end
+  return s.before.healed and s.before
+end
+
 -- kinds are the algorithms, by their letters. The file of each algorithm adds its own.
 local kinds = {}
 
@@ -93,7 +107,8 @@ local kinds = {}
 -- that changed it. Which times are too far ahead depends on the rate, so it heals before
 -- and after the rate changes.
 local function renew(kind, s, c, now, heals)
-  local changed = heals and kind.heal(s, now)
-  changed = kind.adopt(s, c, now) or changed
+  local healed = heals and kind.heal(s, now)
+  local changed = kind.adopt(s, c, now) or healed
+  if s.before then s.before.healed = healed end
   return heals and kind.heal(s, now) or changed
 end

@@ -44,7 +44,7 @@ for i = from, #ARGV do
     if granted then kind.charge(a, state, at, n) end
   end
   reply[size + 1], reply[size + 2] = granted and 1 or 0, a.left
-  reply[size + 3], reply[size + 4], reply[size + 5] = a.retry, a.reset, a.delay
+  reply[size + 3], reply[size + 4], reply[size + 5] = later(a.retry, at - now), later(a.reset, at - now), a.delay
   size = size + 5
 end
 if all and ahead > 0 then
@@ -55,9 +55,10 @@ if all and ahead > 0 then
     charged, reply[1] = true, n
   end
 end
-if charged or changed and wanted then
-  kind.save(key, state, now, tonumber(pad))
-  changed = false
+local store = kept(state, charged)
+if store and (charged or changed and wanted) then
+  kind.save(key, store, now, tonumber(pad))
+  changed = store ~= state
 end
 reply[3] = changed and -1 or at - now
 return reply

@@ -45,21 +45,22 @@ for _, a in ipairs(asks) do
   local left, reset, before, after, instant = a.left, a.reset, '', '', ''
   a.charged = passes and a.n > 0 and a.retry == 0
   if a.charged then
-    if returnable and a.known then before = encoded(a) end
+    if returnable and a.known then before = a.state.before and a.state.encode(a.state.before) or encoded(a) end
     a.kind.charge(a, a.state, a.now, a.n)
     if returnable then after, instant = encoded(a), format('%.0f', a.now) end
   end
   reply[size + 1], reply[size + 2] = a.retry == 0 and 1 or 0, a.left
-  reply[size + 3], reply[size + 4], reply[size + 5] = a.retry, a.reset, a.delay
+  reply[size + 3], reply[size + 4], reply[size + 5] = later(a.retry, a.now - now), later(a.reset, a.now - now), a.delay
   size = size + 5
   if returnable then
-    reply[size + 1], reply[size + 2] = left, reset
+    reply[size + 1], reply[size + 2] = left, later(reset, a.now - now)
     reply[size + 3], reply[size + 4], reply[size + 5] = instant, before, after
     size = size + 5
   end
 end
 
 for i, a in ipairs(asks) do
-  if a.charged or a.changed and a.n > 0 then a.kind.save(KEYS[i], a.state, now, tonumber(pad)) end
+  local store = kept(a.state, a.charged)
+  if store and (a.charged or a.changed and a.n > 0) then a.kind.save(KEYS[i], store, now, tonumber(pad)) end
 end
 return reply

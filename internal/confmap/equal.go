@@ -1,0 +1,113 @@
+package confmap
+
+import (
+	"encoding/json"
+	"reflect"
+)
+
+// Equal reports whether a and b mean the same in a config. Numbers are equal if they have the
+// same value, whatever their types: the int 10, the float64 10 and the json.Number "10.0" are
+// equal. Maps and lists are equal if their values are, also if they have different types, such
+// as map[string]any and map[string]int. All other values must be deeply equal. A value in which
+// maps and lists are nested too deeply, such as one that contains itself, is equal to none.
+func Equal(a, b any) bool { return equal(reflect.ValueOf(a), reflect.ValueOf(b), 0) }
+
+// equal is Equal for values that are in this many maps and lists.
+func equal(a, b reflect.Value, depth int) bool {
+	a, b = within(a), within(b)
+	if !a.IsValid() || !b.IsValid() || depth > MaxDepth {
+		return a.IsValid() == b.IsValid() && depth <= MaxDepth
+	}
+	if x, ok := number(a); ok {
+		y, ok := number(b)
+		x.single, y.single = false, false
+		return ok && (x == y || x.digits == "" && y.digits == "") // -0 is 0
+	}
+	switch kind := a.Kind(); {
+	case kind != b.Kind():
+		return false
+	case kind == reflect.Map:
+		return equalMaps(a, b, depth)
+	case kind == reflect.Slice && a.IsNil() == b.IsNil() && a.Len() == b.Len():
+		for i := range a.Len() {
+			if !equal(a.Index(i), b.Index(i), depth+1) {
+				return false
+			}
+		}
+		return true
+	case kind == reflect.Slice:
+		return false
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
+}
+
+// equalMaps is equal for two maps. Their keys may have different types, such as string and any.
+func equalMaps(a, b reflect.Value, depth int) bool {
+	if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
+		return false
+	}
+	values := make(map[any]reflect.Value, a.Len())
+	for it := a.MapRange(); it.Next(); {
+		values[within(it.Key()).Interface()] = it.Value()
+	}
+	for it := b.MapRange(); it.Next(); {
+		value, ok := values[within(it.Key()).Interface()]
+		if !ok || !equal(value, it.Value(), depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// within returns the value in v if v is an interface, and otherwise v.
+func within(v reflect.Value) reflect.Value {
+	if v.Kind() == reflect.Interface {
+		return v.Elem()
+	}
+	return v
+}
+
+// number is NumberOf for a reflect.Value. It makes no copy of a value that is no number.
+func number(v reflect.Value) (Decimal, bool) {
+	if v.CanInt() || v.CanUint() || v.CanFloat() || v.Type() == reflect.TypeFor[json.Number]() {
+		return NumberOf(v.Interface())
+	}
+	return Decimal{}, false
+}
+
+// Same reports whether a and b are one and the same value: equal by ==, or, if their type has no
+// ==, with the same pointers in them. It follows no pointer, so others may use what these point
+// to.
+func Same(a, b any) bool { return same(reflect.ValueOf(a), reflect.ValueOf(b)) }
+
+func same(a, b reflect.Value) bool {
+	if !a.IsValid() || !b.IsValid() || a.Type() != b.Type() {
+		return a.IsValid() == b.IsValid() && !a.IsValid()
+	}
+	if a.Comparable() && b.Comparable() {
+		return a.Equal(b)
+	}
+	switch a.Kind() {
+	case reflect.Map, reflect.Func:
+		return a.UnsafePointer() == b.UnsafePointer()
+	case reflect.Slice:
+		return a.UnsafePointer() == b.UnsafePointer() && a.Len() == b.Len()
+	case reflect.Interface:
+		return same(a.Elem(), b.Elem())
+	case reflect.Array:
+		for i := range a.Len() {
+			if !same(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if !same(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}

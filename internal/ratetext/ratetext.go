@@ -1,0 +1,208 @@
+// Package ratetext reads and writes rates as texts, such as "100/m burst 20".
+package ratetext
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Rate is what a text says: Requests units every Per, and at most Burst at once. A Burst of
+// 0 is none.
+type Rate struct {
+	Requests int           // units granted every Per
+	Per      time.Duration // above 0
+	Burst    int           // units granted at once, or 0
+}
+
+// Unlimited is the rate of the text "unlimited".
+var Unlimited = Rate{-1, -1, -1}
+
+const unlimited = "unlimited"
+
+// Form is the reason why a text that has no known form is refused.
+const Form = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
+
+// TooLong is the reason why a length of time beyond a time.Duration is refused.
+const TooLong = "must be at most 292 years"
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+// units are the units of time by name. "m" is a minute. There is no month, because months
+// differ in length.
+var units = map[string]time.Duration{
+	"ns": 1, "nanosecond": 1, "nanoseconds": 1,
+	"us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
+	"microsecond": time.Microsecond, "microseconds": time.Microsecond,
+	"ms": time.Millisecond, "millisecond": time.Millisecond, "milliseconds": time.Millisecond,
+	"s": time.Second, "sec": time.Second, "second": time.Second, "seconds": time.Second,
+	"m": time.Minute, "min": time.Minute, "minute": time.Minute, "minutes": time.Minute,
+	"h": time.Hour, "hr": time.Hour, "hour": time.Hour, "hours": time.Hour,
+	"d": day, "day": day, "days": day,
+	"w": week, "week": week, "weeks": week,
+}
+
+// Parse returns the rate that s spells. The text of an error says what a good text is.
+func Parse(s string) (Rate, error) {
+	r, err := parse(s)
+	if err == nil {
+		return r, nil
+	}
+	if meant, ok := misspelt(s); ok {
+		return Rate{}, errors.New("must be written " + strconv.Quote(meant.String()))
+	}
+	return Rate{}, err
+}
+
+// misspelt returns the rate that s was probably meant to be, such as 100/m burst 20 for
+// "100/M, burst=20". It reports whether there is one.
+func misspelt(s string) (Rate, bool) {
+	if len(s) > longestCompared {
+		return Rate{}, false
+	}
+	text, burst, ok := strings.Cut(strings.ToLower(s), "burst")
+	if !ok {
+		return Rate{}, false
+	}
+	const between = " \t,;:=()"
+	r, err := parse(strings.TrimRight(text, between) + " burst " + strings.Trim(burst, between))
+	return r, err == nil
+}
+
+// longestCompared is the length, in bytes, up to which a text is compared with other forms.
+const longestCompared = 100
+
+func parse(s string) (r Rate, err error) {
+	if strings.TrimSpace(s) == unlimited {
+		return Unlimited, nil
+	}
+	text, burst, hasBurst := strings.Cut(s, " burst ")
+	count, per, ok := strings.Cut(text, "/")
+	if !ok {
+		count, per, ok = strings.Cut(text, " per ")
+	}
+	if !ok {
+		return Rate{}, errors.New(Form)
+	}
+	if r.Requests, err = parseCount(count); err != nil {
+		return Rate{}, fmt.Errorf("its count %w", err)
+	}
+	if r.Per, err = ParsePer(per); err != nil {
+		return Rate{}, fmt.Errorf("its time %w", err)
+	}
+	if hasBurst {
+		if r.Burst, err = parseCount(burst); err != nil {
+			return Rate{}, fmt.Errorf("its burst %w", err)
+		}
+	}
+	return r, nil
+}
+
+// parseCount returns the whole number that s spells, which must be at least 1.
+func parseCount(s string) (int, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, strconv.IntSize-1)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("must be a whole number from 1 to %d", math.MaxInt)
+	}
+	return int(n), nil
+}
+
+// ParsePer returns the length of time that s spells: a unit such as "m", a number and a unit
+// such as "90s", or several of the latter together such as "1h30m".
+func ParsePer(s string) (time.Duration, error) {
+	s = strings.TrimSpace(s)
+	if d, ok := units[s]; ok {
+		return d, nil
+	}
+	var sum time.Duration
+	for rest := s; rest != ""; {
+		end := len(rest) - len(strings.TrimLeft(rest, "0123456789."))
+		number := rest[:end]
+		rest = strings.TrimLeft(rest[end:], " ")
+		end = strings.IndexAny(rest, "0123456789. ")
+		if end < 0 {
+			end = len(rest)
+		}
+		unit, ok := units[rest[:end]]
+		if !ok {
+			return 0, errors.New(`must be in ns, us, ms, s, m (minutes), h, d or w`)
+		}
+		rest = strings.TrimLeft(rest[end:], " ")
+		d, err := scaled(number, unit)
+		if err != nil {
+			return 0, err
+		}
+		if sum > math.MaxInt64-d {
+			return 0, errTooLong
+		}
+		sum += d
+	}
+	if sum <= 0 {
+		return 0, errors.New("must be longer than zero")
+	}
+	return sum, nil
+}
+
+var errTooLong = errors.New(TooLong)
+
+// scaled returns number times unit, which must be a whole number of nanoseconds. number has
+// only digits and points.
+func scaled(number string, unit time.Duration) (time.Duration, error) {
+	whole, decimals, _ := strings.Cut(number, ".")
+	if whole == "" || strings.Contains(decimals, ".") {
+		return 0, errors.New("must have a number before each unit")
+	}
+	n, err := strconv.ParseUint(whole, 10, 63)
+	if err != nil || n > uint64(math.MaxInt64/unit) {
+		return 0, errTooLong
+	}
+	d := time.Duration(n) * unit
+	for _, digit := range strings.TrimRight(decimals, "0") {
+		if unit%10 != 0 {
+			return 0, errors.New("must be whole nanoseconds")
+		}
+		unit /= 10
+		part := time.Duration(digit-'0') * unit
+		if d > math.MaxInt64-part {
+			return 0, errTooLong
+		}
+		d += part
+	}
+	return d, nil
+}
+
+// String returns r in a short form that [Parse] reads, such as "100/m" or "100/90s burst 20".
+// Parse cannot read the text of a rate that is not valid.
+func (r Rate) String() string {
+	if r == Unlimited {
+		return unlimited
+	}
+	s := strconv.Itoa(r.Requests) + "/" + formatPer(r.Per)
+	if r.Burst != 0 {
+		s += " burst " + strconv.Itoa(r.Burst)
+	}
+	return s
+}
+
+// formatPer returns d as a whole number of the largest unit possible. If the number is 1, it
+// returns the unit alone.
+func formatPer(d time.Duration) string {
+	for _, u := range []struct {
+		name string
+		unit time.Duration
+	}{{"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}, {"ns", 1}} {
+		switch {
+		case d == u.unit:
+			return u.name
+		case d > 0 && d%u.unit == 0:
+			return strconv.FormatInt(int64(d/u.unit), 10) + u.name
+		}
+	}
+	return d.String() // not positive
+}

@@ -1,0 +1,148 @@
+package ruleconfig
+
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/ratetext"
+)
+
+// Fields reads the algoConfig of a custom algorithm, field by field, and collects everything that
+// is wrong. Each method that reads a field reports it if it is missing, and returns zero if it is
+// wrong.
+type Fields struct {
+	reader  *confmap.Reader
+	node    *confmap.Node
+	known   []string          // the fields that have been asked for
+	missing map[string]string // of these, those that must be there and are not: what each must be
+	done    bool              // whether Err has been called
+}
+
+// NewFields returns the Fields of this algoConfig. problem and more make errors, see
+// confmap.NewReader.
+func NewFields(algoConfig map[string]any, problem func(field, value, reason string) error, more func(n int) error) *Fields {
+	node, ok := confmap.NodeOf("", algoConfig)
+	if !ok {
+		node, _ = confmap.NodeOf("", map[string]any{})
+	}
+	counted := func(n int) error { return &moreFields{more(n), n} }
+	return &Fields{reader: confmap.NewReader(problem, counted), node: node, missing: make(map[string]string)}
+}
+
+// A moreFields is the error that says that n problems are not listed.
+type moreFields struct {
+	error
+	n int
+}
+
+// Unwrap returns the caller's error.
+func (m *moreFields) Unwrap() error { return m.error }
+
+// Has reports whether the config has a field.
+func (f *Fields) Has(name string) bool {
+	f.known = append(f.known, name)
+	f.node.Match(confmap.NewSchema([]string{name}, nil))
+	return f.node.Has(name)
+}
+
+// given is Has for a field that must be there. form says what it must be.
+func (f *Fields) given(name, form string) bool {
+	ok := f.Has(name)
+	if !ok {
+		f.missing[name] = form
+	}
+	return ok
+}
+
+// Err returns everything that is wrong, joined: also fields that have not been asked for.
+func (f *Fields) Err() error {
+	if f.done {
+		return f.reader.Err()
+	}
+	f.done = true
+	f.node.Match(confmap.NewSchema(f.known, nil))
+	f.reader.Unknown(f.node, f.known, func(string, any) (string, []string) { return "", nil })
+	for _, name := range f.known {
+		form, missing := f.missing[name]
+		if missing && !f.node.Misspelt(name) {
+			f.reader.Reject(name, "missing", form)
+			delete(f.missing, name)
+		}
+	}
+	return f.reader.Err()
+}
+
+const (
+	durationForm = `must be a time with its unit, such as "90s"`
+	rateForm     = `must be a rate such as "100/m"`
+)
+
+// Int reads a whole number.
+func (f *Fields) Int(name string) int {
+	if !f.given(name, "must be a whole number") {
+		return 0
+	}
+	return f.reader.Int(f.node, name)
+}
+
+// Float reads a number.
+func (f *Fields) Float(name string) float64 {
+	if !f.given(name, "must be a number") {
+		return 0
+	}
+	return f.reader.Float(f.node, name)
+}
+
+// String reads a text.
+func (f *Fields) String(name string) string {
+	if !f.given(name, "must be a string") {
+		return ""
+	}
+	s, _ := f.reader.Text(f.node, name)
+	return s
+}
+
+// Bool reads a truth value.
+func (f *Fields) Bool(name string) bool {
+	return f.given(name, "must be true or false") && f.reader.Bool(f.node, name)
+}
+
+// Duration reads a time with its unit, above 0.
+func (f *Fields) Duration(name string) time.Duration {
+	if !f.given(name, durationForm) {
+		return 0
+	}
+	v, _ := f.node.Get(name)
+	if d, ok := v.(time.Duration); ok && d > 0 {
+		return d
+	}
+	text, ok := confmap.TextOf(v)
+	if ok && len(text) <= confmap.MaxText {
+		if d, err := ratetext.ParsePer(text); err == nil {
+			return d
+		}
+	}
+	f.reader.Reject(f.node.Field(name), f.node.Describe(name), durationForm)
+	return 0
+}
+
+// Rate reads a rate as a text.
+func (f *Fields) Rate(name string) ratetext.Rate {
+	if !f.given(name, rateForm) {
+		return ratetext.Rate{}
+	}
+	v, _ := f.node.Get(name)
+	text, ok := confmap.TextOf(v)
+	reason := rateForm
+	if ok && len(text) <= confmap.MaxText {
+		rate, err := ratetext.Parse(text)
+		if err == nil && rate != ratetext.Unlimited {
+			return rate
+		}
+		if err != nil {
+			reason = err.Error()
+		}
+	}
+	f.reader.Reject(f.node.Field(name), f.node.Describe(name), reason)
+	return ratetext.Rate{}
+}

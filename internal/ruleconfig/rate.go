@@ -1,0 +1,321 @@
+package ruleconfig
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/ratetext"
+)
+
+// rateSchema has the fields of an algoConfig, in the order in which they are read.
+var rateSchema = confmap.NewSchema(
+	[]string{
+		"capacity", "refillRatePerSecond", "leakRatePerSecond", "refillPerMs",
+		"maxRequests", "limit", "windowMs", "windowSeconds",
+		"rate",
+		"burst", "burstSize",
+	},
+	map[string]string{"requestsPerSecond": "refillRatePerSecond", "requestsPerWindow": "maxRequests"},
+)
+
+// A rate is written in one of three forms. Each form has fields of its own.
+var (
+	bucketForm = rateSchema.Fields[0:4] // a capacity, and a number of units in a time
+	windowForm = rateSchema.Fields[4:8] // a number of requests, and a length of time
+	textForm   = rateSchema.Fields[8:9] // a text that ratetext reads
+)
+
+// Parts of windowForm.
+var (
+	countFields  = windowForm[:2]
+	windowFields = windowForm[2:]
+)
+
+// sameFields are the pairs of fields that set the same thing, by two names or in two units.
+var sameFields = [][2]string{
+	{"refillRatePerSecond", "leakRatePerSecond"},
+	{"refillRatePerSecond", "refillPerMs"},
+	{"leakRatePerSecond", "refillPerMs"},
+	{"maxRequests", "limit"},
+	{"windowMs", "windowSeconds"},
+	{"burst", "burstSize"},
+}
+
+// formsOf returns a text with the fields by which the rate of an algorithm may be written.
+func formsOf(a Algorithm) string {
+	const windowOrText = "maxRequests and windowMs, or rate"
+	switch {
+	case a.Windowed:
+		return windowOrText
+	case a.Leaks:
+		return "capacity and leakRatePerSecond, or " + windowOrText
+	}
+	return "capacity and refillRatePerSecond, or " + windowOrText
+}
+
+// Rate reads the algoConfig of an algorithm that is not custom. config is its node: that of the
+// rule if its fields stand there, see Config. rule is the node of the rule, and nil for the
+// config of a tier, which may be unlimited. Rate returns the zero Rate if a field is wrong.
+func (r *Reader) Rate(rule, config *confmap.Node, a Algorithm) ratetext.Rate {
+	before := r.Found()
+	if config != rule {
+		config.Match(rateSchema)
+		windows := windowHint(config)
+		r.Unknown(config, rateSchema.Fields, func(name string, value any) (string, []string) {
+			if _, ok := ruleSchema.Field(name); ok {
+				return "unknown field; it belongs beside algoConfig", nil
+			}
+			return windows(name, value)
+		})
+	}
+	r.countByRate(config)
+	r.forms(config, a)
+	read := rateReader{Reader: r, node: config, algorithm: a, from: make(map[string]string)}
+	for _, name := range rateSchema.Fields {
+		if v, ok := config.Get(name); ok {
+			read.field(name, v)
+		}
+	}
+	if r.Found() > before || config.Misspelt(rateSchema.Fields...) {
+		return ratetext.Rate{}
+	}
+	if rule == nil && read.rate == ratetext.Unlimited {
+		return read.rate
+	}
+	for _, fault := range r.caller.Refused(a, read.rate) {
+		name := read.from[fault.Field]
+		r.Reject(config.Field(name), config.Describe(name), fault.Reason)
+	}
+	return read.rate
+}
+
+// countByRate takes the field "rate" for the count of a window if it is a number and there is a
+// window. It reports a further count.
+func (r *Reader) countByRate(n *confmap.Node) {
+	v, _ := n.Get("rate")
+	count, given := n.First(countFields)
+	_, window := n.First(windowFields)
+	if _, ok := confmap.NumberOf(v); !ok || !window {
+		return
+	}
+	if given {
+		r.Reject(n.Field("rate"), n.Describe("rate"), "must not stand beside "+n.Written(count)+": give one of them")
+		n.Rename("rate", "")
+		return
+	}
+	n.Rename("rate", "maxRequests")
+}
+
+// otherWindows are names, as confmap.Fold makes them, that are given to the length of a window.
+var otherWindows = []string{"window", "windowsize", "windowlength", "windowduration", "period", "interval", "duration", "per"}
+
+// windowHint returns the hint for a length of time in n by a name that does not say its unit.
+func windowHint(n *confmap.Node) confmap.Hint {
+	return func(name string, value any) (reason string, meant []string) {
+		if !slices.Contains(otherWindows, confmap.Fold(name)) || len(name) > confmap.MaxName {
+			return "", nil
+		}
+		if rate := rateByWindow(n, name, value); rate != "" {
+			return "unknown field; did you mean " + rate + "?", windowFields
+		}
+		return `unknown field; did you mean "windowSeconds"?`, windowFields
+	}
+}
+
+// rateByWindow returns the field "rate" that says the same as the count of n and a window whose
+// value is a text with a unit, such as "1m". It returns an empty text if value is no such text.
+// name is the name by which the window is given.
+func rateByWindow(n *confmap.Node, name string, value any) string {
+	text, ok := confmap.TextOf(value)
+	per, err := ratetext.ParsePer(text[:min(len(text), confmap.MaxName)])
+	if !ok || err != nil {
+		return ""
+	}
+	field, given := n.First(countFields)
+	count, _ := n.Get(field)
+	if x, ok := confmap.NumberOf(count); ok && given {
+		if requests, whole, fits := x.Scaled(0, math.MaxInt); whole && fits && x.Positive() {
+			rate := ratetext.Rate{Requests: int(requests), Per: per}
+			return "rate: " + strconv.Quote(rate.String()) + " in place of " + n.Written(field) + " and " + name
+		}
+	}
+	return "rate: " + strconv.Quote(ratetext.Rate{Requests: 100, Per: per}.String())
+}
+
+// forms reports the fields of n that must not stand together, and those that are missing.
+func (r *Reader) forms(n *confmap.Node, a Algorithm) {
+	reject := func(name, reason string) { r.Reject(n.Field(name), n.Describe(name), reason) }
+	for _, same := range sameFields {
+		if n.Has(same[0]) && n.Has(same[1]) {
+			reject(same[1], "must not stand beside "+n.Written(same[0])+": give one of them")
+		}
+	}
+	var given []string // the first field of each form
+	for _, form := range [][]string{bucketForm, windowForm, textForm} {
+		if name, ok := n.First(form); ok {
+			given = append(given, name)
+		}
+	}
+	if name, ok := n.First(bucketForm); ok && a.Windowed {
+		reject(name, "must be left out: it is for TokenBucket and LeakyBucket; "+a.Name+" has "+formsOf(a))
+		return
+	}
+	if n.Has("leakRatePerSecond") && !a.Leaks {
+		reject("leakRatePerSecond", "must be left out: it is for LeakyBucket; "+a.Name+" has refillRatePerSecond")
+	}
+	switch len(given) {
+	case 0:
+		if !n.Misspelt(bucketForm...) && !n.Misspelt(windowForm...) && !n.Misspelt(textForm...) {
+			r.Reject(cmp.Or(n.Path, "config"), "a map", "must have "+formsOf(a))
+		}
+	case 1:
+		r.counterpart(n, a)
+	default:
+		for _, name := range given[1:] {
+			reject(name, "must not stand beside "+n.Written(given[0])+": give "+formsOf(a))
+		}
+	}
+}
+
+// counterpart reports a field that is missing beside another one, such as windowMs beside
+// maxRequests.
+func (r *Reader) counterpart(n *confmap.Node, a Algorithm) {
+	refill := "refillRatePerSecond"
+	if a.Leaks {
+		refill = "leakRatePerSecond"
+	}
+	for _, pair := range []struct {
+		given, other []string
+		missing      string
+	}{
+		{bucketForm[:1], bucketForm[1:], refill},
+		{bucketForm[1:], bucketForm[:1], "capacity"},
+		{countFields, windowFields, "windowMs"},
+		{windowFields, countFields, "maxRequests"},
+	} {
+		name, has := n.First(pair.given)
+		if _, ok := n.First(pair.other); has && !ok && !n.Misspelt(pair.other...) {
+			r.Reject(n.Field(pair.missing), "missing", "must be given beside "+n.Written(name))
+		}
+	}
+}
+
+// A rateReader puts a Rate together from the fields of an algoConfig.
+type rateReader struct {
+	*Reader
+	node      *confmap.Node // the algoConfig
+	algorithm Algorithm
+	rate      ratetext.Rate
+	from      map[string]string // by a field of the Rate, the field of node that has set it
+}
+
+// field reads the field with this name, whose value is v.
+func (r *rateReader) field(name string, v any) {
+	switch name {
+	case "capacity":
+		r.rate.Burst = r.Count(r.node, name)
+		r.from["burst"] = name
+	case "refillRatePerSecond", "leakRatePerSecond", "refillPerMs":
+		exact := r.refill(name)
+		r.rate.Requests, r.rate.Per = exact.Requests, exact.Per
+		r.from["requests"], r.from["per"] = name, name
+	case "maxRequests", "limit":
+		r.rate.Requests = r.Count(r.node, name)
+		r.from["requests"] = name
+	case "windowMs":
+		r.rate.Per = r.window(name, "milliseconds", 6)
+		r.from["per"] = name
+	case "windowSeconds":
+		r.rate.Per = r.window(name, "seconds", 9)
+		r.from["per"] = name
+	case "rate":
+		r.text(v)
+	case "burst", "burstSize":
+		r.burst(name)
+	}
+}
+
+// text reads the field "rate", whose value is v, as a rate.
+func (r *rateReader) text(v any) {
+	field := r.node.Field("rate")
+	text, ok := confmap.TextOf(v)
+	if !ok || len(text) > confmap.MaxText {
+		r.Reject(field, confmap.Describe(v), ratetext.Form)
+		return
+	}
+	parsed, err := ratetext.Parse(text)
+	if err != nil {
+		r.Reject(field, confmap.Quote(text), err.Error())
+		return
+	}
+	if parsed.Burst > 0 && r.algorithm.Windowed {
+		r.Reject(field, confmap.Quote(text), "must have no burst: "+r.algorithm.Name+" has none")
+		return
+	}
+	r.rate = parsed
+	r.from["requests"], r.from["per"], r.from["burst"] = "rate", "rate", "rate"
+}
+
+// burst reads the field with this name, "burst" or "burstSize", which may stand beside
+// requests and a time, or beside a rate without a burst.
+func (r *rateReader) burst(name string) {
+	reason := ""
+	switch {
+	case r.algorithm.Windowed:
+		reason = "must be left out: " + r.algorithm.Name + " has no burst"
+	case r.node.Has("capacity"):
+		reason = "must not stand beside " + r.node.Written("capacity") + ": that is the burst"
+	case r.from["burst"] == "rate" && r.rate.Burst != 0:
+		reason = "must not be given twice: rate has a burst"
+	}
+	if reason != "" {
+		r.Reject(r.node.Field(name), r.node.Describe(name), reason)
+		return
+	}
+	r.rate.Burst = r.Count(r.node, name)
+	r.from["burst"] = name
+}
+
+// window reads the field with this name as a length of time in a unit of 10^shift
+// nanoseconds. It returns 0 if the field is wrong.
+func (r *rateReader) window(name, unit string, shift int) time.Duration {
+	form := "must be a number of " + unit + ", above 0"
+	v, _ := r.node.Get(name)
+	if rate := rateByWindow(r.node, r.node.Written(name), v); rate != "" {
+		form += "; for a time with a unit, give " + rate
+	}
+	x, ok := r.Number(r.node, name, form, "must be above 0")
+	if !ok {
+		return 0
+	}
+	per, whole, fits := x.Scaled(shift, math.MaxInt64)
+	switch {
+	case !fits:
+		r.Reject(r.node.Field(name), x.String(), ratetext.TooLong)
+	case !whole:
+		r.Reject(r.node.Field(name), x.String(), "must be whole nanoseconds")
+	}
+	return time.Duration(per)
+}
+
+// refill reads the field with this name as a number of units a second, or a millisecond. It
+// returns the zero Rate if the field is wrong.
+func (r *rateReader) refill(name string) ratetext.Rate {
+	unit, shift := "second", 0
+	if name == "refillPerMs" {
+		unit, shift = "millisecond", 3
+	}
+	x, ok := r.Number(r.node, name, "must be a number of units a "+unit+", above 0", "must be above 0")
+	if !ok {
+		return ratetext.Rate{}
+	}
+	rate, reason := rateOf(x, shift, r.node.Written("capacity")+" and "+r.node.Written(name))
+	if reason != "" {
+		r.Reject(r.node.Field(name), x.String(), reason)
+	}
+	return rate
+}

@@ -1,0 +1,85 @@
+package ruleconfig
+
+import (
+	"math"
+	"math/big"
+	"strconv"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/ratetext"
+)
+
+// Bounds for the number of units a second. Beyond them there is no Rate, and a config with a
+// huge exponent is refused before a large power of ten is computed.
+const (
+	mostPoint  = 28 // digits before the point: a Rate has at most MaxInt units a nanosecond
+	leastPoint = -9 // as Decimal.Point: 0.0000000001 a second is one unit in 317 years
+	mostPlaces = 63 // digits after the point: a Per cannot hold a denominator of 2^63 or 5^63
+)
+
+// The reasons why there is no Rate for a number of units a second.
+const (
+	tooMany = "must be smaller: it is beyond what can be counted"
+	tooSlow = "must be larger: one unit would take more than 292 years"
+	tooFine = "must have fewer decimals: they take a count, or a time, beyond what can be counted"
+)
+
+// rateOf returns the Rate of exactly x · 10^shift units a second, or the reason why there is
+// none. x is above 0, and fields are the names of the fields of the config. For 0.3333333333 a
+// second, for example, the reason says that 1/3 was probably meant.
+func rateOf(x confmap.Decimal, shift int, fields string) (r ratetext.Rate, reason string) {
+	if x.Point()+shift > mostPoint {
+		return ratetext.Rate{}, tooMany
+	}
+	if x.Point()+shift < leastPoint {
+		return ratetext.Rate{}, tooSlow
+	}
+	unit := big.NewRat(1, 1)
+	for range shift {
+		unit.Mul(unit, big.NewRat(10, 1))
+	}
+	if meant := x.RoundedFraction(); meant != nil {
+		in, ok := inSeconds(new(big.Rat).Mul(meant, unit))
+		if !ok {
+			return ratetext.Rate{}, tooFine
+		}
+		return ratetext.Rate{}, "must be exact, and is " + meant.RatString() + " rounded: give rate: " + strconv.Quote(in.String()) + " and burst in place of " + fields
+	}
+	if x.Places()-shift > mostPlaces {
+		return ratetext.Rate{}, tooFine
+	}
+	exact := x.Rat()
+	exact.Mul(exact, unit)
+	if r, ok := inSeconds(exact); ok {
+		return r, ""
+	}
+	const longest = math.MaxInt64 / int64(time.Second) // the longest Per in whole seconds
+	switch {
+	case exact.Cmp(big.NewRat(1, longest)) < 0:
+		return ratetext.Rate{}, tooSlow
+	case exact.IsInt():
+		return ratetext.Rate{}, tooMany
+	}
+	return ratetext.Rate{}, tooFine
+}
+
+// inSeconds returns the Rate of x units a second, and reports whether there is one. Its Per is
+// a whole number of seconds if possible, and of nanoseconds otherwise.
+func inSeconds(x *big.Rat) (ratetext.Rate, bool) {
+	requests, per := x.Num(), new(big.Int).Mul(x.Denom(), big.NewInt(int64(time.Second)))
+	if !fitRate(requests, per) {
+		d := new(big.Int).GCD(nil, nil, requests, per)
+		requests, per = new(big.Int).Quo(requests, d), per.Quo(per, d) // d divides both
+	}
+	if !fitRate(requests, per) {
+		return ratetext.Rate{}, false
+	}
+	return ratetext.Rate{Requests: int(requests.Int64()), Per: time.Duration(per.Int64())}, true
+}
+
+// fitRate reports whether a Rate can hold this number of requests and this Per, which is in
+// nanoseconds.
+func fitRate(requests, per *big.Int) bool {
+	return requests.IsInt64() && requests.Int64() <= math.MaxInt && per.IsInt64()
+}

@@ -1,0 +1,138 @@
+package verify
+
+// apiMutants are faults in what is told of each rule, in resetting, in how custom limiters are
+// asked, and in how the rules change.
+var apiMutants = []mutant{
+	{
+		name: "each answer in the order of locks", file: "custom.go",
+		old: "return cmp.Compare(rule(a).index, rule(b).index)",
+		new: "return cmp.Compare(rule(a).serial, rule(b).serial)",
+		by:  "^TestEachAnswer$", why: "the rules may have been listed in another order since",
+	},
+	{
+		name: "a custom limiter that is not asked is not looked at", file: "custom.go",
+		old: "if i == d.custom && d.origins[i].by == 0 {",
+		new: "if i == d.custom && d.origins[i].by != 0 {",
+		by:  "^TestErrorsOfCustomLimiters$", why: "its entry must be an answer",
+	},
+	{
+		name: "a look that takes", file: "custom.go",
+		old: "rule.takeCustom(ctx, rule.key.text(&d.request), 0)",
+		new: "rule.takeCustom(ctx, rule.key.text(&d.request), int(d.order.N))",
+		by:  "^TestErrorsOfCustomLimiters$", why: "another rule has denied the request",
+	},
+	{
+		name: "the error of a custom limiter denies", file: "custom.go",
+		old: "if r.OnStoreError == FailClosed {",
+		new: "if r.OnStoreError != FailurePolicy{} {",
+		by:  "^TestErrorsOfCustomLimiters$", why: "FailOpen grants",
+	},
+	{
+		name: "the error of a custom limiter is not counted", file: "custom.go",
+		old: "r.totals.errors.Add(1)",
+		new: "r.totals.errors.Add(0)",
+		by:  "^TestErrorsOfCustomLimiters$", why: "it leaves no trace",
+	},
+	{
+		name: "an answer of a custom limiter's policy is not counted", file: "custom.go",
+		old: "rule.totals.degraded.Add(1)",
+		new: "rule.totals.degraded.Add(0)",
+		by:  "^TestErrorsOfCustomLimiters$", why: "it leaves no trace",
+	},
+	{
+		name: "a wrong count is answered by the policy", file: "custom.go",
+		old: "case r.enforces() && (errors.Is(err, ErrInvalidCount)",
+		new: "case !r.enforces() && (errors.Is(err, ErrInvalidCount)",
+		by:  "^TestErrorsOfCustomLimiters$", why: "it is the caller's mistake",
+	},
+	{
+		name: "units are kept when a custom limiter's policy denies", file: "custom.go",
+		old: "keep = d.Passes\n",
+		new: "keep = d.Passes || failed != nil\n",
+		by:  "^TestErrorsOfCustomLimiters$", why: "the request was denied",
+	},
+	{
+		name: "FailLocal is inherited by a custom limiter", file: "policy.go",
+		old: "p.kind == failLocally && r.Limiter != nil {\n\t\treturn FailOpen",
+		new: "p.kind == failLocally && r.Limiter != nil {\n\t\treturn FailClosed",
+		by:  "^TestErrorsOfCustomLimiters$", why: "it is FailOpen",
+	},
+	{
+		name: "a shared budget is reset unasked", file: "ratelimit.go",
+		old: "return own || slices.Contains(req.Rules, r.Name)",
+		new: "return own || req.Endpoint != \"\"",
+		by:  "^TestResetsOfRequests$", why: "it belongs to others too",
+	},
+	{
+		name: "a key is reset though the request lacks a part", file: "ratelimit.go",
+		old: "given = req.part(part) != \"\"",
+		new: "given = part.Kind != keyspec.Endpoint || req.Client != \"\"",
+		by:  "^TestResetsOfRequests$", why: "another key would be reset, and no error be returned",
+	},
+	{
+		name: "an attribute that is not given is reset", file: "ratelimit.go",
+		old: "_, given = req.Attrs[part.Name]",
+		new: "given = true",
+		by:  "^TestResetsOfRequests$", why: "a Reset with nothing to reset returns no error",
+	},
+	{
+		name: "a shared debt goes unnoticed by Reset of a rule", file: "internal/engine/keys.go",
+		old: "if shard.Find(h) == nil {",
+		new: "if shard.Find(h) == nil && now < 0 {",
+		by:  "^TestResetsOfRequests$", why: "the key stays denied",
+	},
+	{
+		name: "a shared debt goes unnoticed by Reset of a limiter", file: "internal/engine/limiter.go",
+		old: "if shard.Find(h) == nil {",
+		new: "if shard.Find(h) == nil && now < 0 {",
+		by:  "^TestResetsOfRequests$", why: "the key stays denied",
+	},
+	{
+		name: "a limiter is not told its rate", file: "custom.go",
+		old: "c.rates.Plan(old.Name, old, ratedRule{old, limiter}, r)",
+		new: "_ = limiter",
+		by:  "^TestHooksOfChanges$", why: "it goes on with the rate before",
+	},
+	{
+		name: "a rate that was told is not taken back", file: "custom.go",
+		old: "return Rate{}, false",
+		new: "return Rate{}, true",
+		by:  "^TestHooksOfChanges$", why: "the change has failed",
+	},
+	{
+		name: "a limiter that was told is told again", file: "change.go",
+		old: "c.rates.Keep()",
+		new: "_ = c.rates.Keep",
+		by:  "^TestHooksOfChanges$", why: "the change is made",
+	},
+	{
+		name: "a required rule is dropped", file: "change.go",
+		old: "if err := l.settings.requires(next); err != nil {",
+		new: "if err := l.settings.requires(c.set); err != nil && next == nil {",
+		by:  "^TestHooksOfChanges$", why: "code names it",
+	},
+	{
+		name: "configs are compared with the types of their numbers", file: "internal/confmap/equal.go",
+		old: "if x, ok := number(a); ok {",
+		new: "if x, ok := number(a); ok && a.Kind() == b.Kind() {",
+		by:  "^TestHooksOfChanges$", why: "a decoder makes another type of the same number",
+	},
+	{
+		name: "a limiter that is dropped stays open", file: "change.go",
+		old: "made.Use(-1)",
+		new: "made.Use(0)",
+		by:  "^TestHooksOfChanges$", why: "nobody else can close it",
+	},
+	{
+		name: "a limiter that is used is closed", file: "change.go",
+		old: "s.new.made().Use(1)",
+		new: "s.new.made().Use(0)",
+		by:  "^TestHooksOfChanges$", why: "rules decide by it",
+	},
+	{
+		name: "hooks are called under the lock", file: "change.go",
+		old: "if c.calls.Missing() {\n\t\treturn false, nil",
+		new: "if c.calls.Missing() {\n\t\tc.calls.Run()\n\t\treturn false, nil",
+		by:  "^TestHooksInsideHooks$", why: "a hook that changes the rules waits for itself", timeout: "10s",
+	},
+}

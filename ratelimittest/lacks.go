@@ -1,0 +1,158 @@
+package ratelimittest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// Further methods that a limiter may have.
+type (
+	waiter interface {
+		Wait(ctx context.Context, key string, n int) (ratelimit.Result, error)
+	}
+	counter interface{ Len() int }
+)
+
+// An extra is a method that a limiter may have beside those of ratelimit.Limiter.
+type extra struct {
+	name   string   // of the method
+	proven []string // the promises that say something only if there is the method
+	has    func(l ratelimit.Limiter) bool
+
+	// check returns what is wrong with the method, or nil. l is new and has the rate r.
+	check func(k *kit, l ratelimit.Limiter, r ratelimit.Rate) error
+}
+
+// has reports whether l has the methods of M.
+func has[M any](l ratelimit.Limiter) bool { _, ok := l.(M); return ok }
+
+// extras are the methods that TestLimiter knows. Where a limiter does not have one, a subtest
+// says so by being skipped.
+var extras = []extra{
+	{"Peek", nil, has[peeker], checkPeek},
+	{"Reset", []string{"reset"}, has[resetter], checkReset},
+	{"SetRate", []string{"rate-change", "same-rate"}, has[rateSetter], checkSetRate},
+	{"Wait", nil, has[waiter], checkWait},
+	{"Len", nil, has[counter], checkLen},
+}
+
+// lacking returns why the limiter cannot show whether it keeps the promise of this name, or "".
+func (k *kit) lacking(promise string) string {
+	for _, x := range extras {
+		for _, name := range x.proven {
+			if name != promise {
+				continue
+			}
+			if l, err := k.New(k.Rates[0], &manualClock{k.Starts[0]}); err == nil && !x.has(l) {
+				return "the limiter has no " + x.name
+			}
+			if k.KeepRate && x.name == "SetRate" {
+				return "the Config has KeepRate"
+			}
+		}
+	}
+	return ""
+}
+
+// extra checks the method x. skip says why there is nothing to check, or is empty.
+func (k *kit) extra(x extra) (skip string, err error) {
+	for _, r := range k.Rates {
+		l, err := k.New(r, &manualClock{k.Starts[0]})
+		if err != nil {
+			return "", err
+		}
+		if !x.has(l) {
+			return "the limiter has no " + x.name, nil
+		}
+		if k.KeepRate && x.name == "SetRate" {
+			return "the Config has KeepRate", nil
+		}
+		if err := x.check(k, l, r); err != nil {
+			return "", fmt.Errorf("at %#v: %w", r, err)
+		}
+	}
+	return "", nil
+}
+
+// look returns what l would answer to a request for one unit.
+func look(l ratelimit.Limiter) ratelimit.Result {
+	res, _ := l.Take(context.Background(), "a", 0)
+	return res
+}
+
+func checkPeek(_ *kit, l ratelimit.Limiter, _ ratelimit.Rate) error {
+	if got, want := l.(peeker).Peek("a"), look(l); got != want {
+		return fmt.Errorf("Peek returns %+v, and Take of 0 units %+v", got, want)
+	}
+	return nil
+}
+
+func checkReset(_ *kit, l ratelimit.Limiter, _ ratelimit.Rate) error {
+	before := look(l).Remaining
+	l.Allow("a")
+	if err := l.(resetter).Reset("a"); err != nil {
+		return fmt.Errorf("Reset: %w", err)
+	}
+	if got := look(l).Remaining; got != before {
+		return fmt.Errorf("%d remain after Allow and Reset, and %d before", got, before)
+	}
+	return nil
+}
+
+func checkSetRate(k *kit, l ratelimit.Limiter, r ratelimit.Rate) error {
+	for _, to := range k.Rates {
+		other, err := k.New(to, &manualClock{k.Starts[0]})
+		if err != nil {
+			return err
+		}
+		want := look(other).Limit
+		if to.Per != r.Per || look(l).Limit == want {
+			continue
+		}
+		if err := l.(rateSetter).SetRate(to); err != nil {
+			return fmt.Errorf("SetRate(%#v): %w", to, err)
+		}
+		if got := look(l).Limit; got != want {
+			return fmt.Errorf("the Limit is %d after SetRate(%#v), and should be %d", got, to, want)
+		}
+		return nil
+	}
+	return nil
+}
+
+func checkWait(_ *kit, l ratelimit.Limiter, _ ratelimit.Rate) error {
+	before := look(l)
+	if _, err := l.(waiter).Wait(context.Background(), "a", -1); !errors.Is(err, ratelimit.ErrInvalidCount) {
+		return fmt.Errorf("Wait for -1 units returns the error %w", err)
+	}
+	if _, err := l.(waiter).Wait(ended, "a", 1); !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("Wait with a context that has ended returns the error %w", err)
+	}
+	if !before.Allowed || before.Delay > 0 {
+		return nil
+	}
+	res, err := l.(waiter).Wait(context.Background(), "a", 1)
+	if err != nil || !res.Allowed {
+		return fmt.Errorf("Wait for a unit that is there returns %+v and the error %w", res, err)
+	}
+	if got := look(l); before.Limit >= 0 && got.Remaining != before.Remaining-1 {
+		return fmt.Errorf("%d remain after Wait for one unit, and %d before", got.Remaining, before.Remaining)
+	}
+	return nil
+}
+
+func checkLen(_ *kit, l ratelimit.Limiter, _ ratelimit.Rate) error {
+	if n := l.(counter).Len(); n != 0 {
+		return fmt.Errorf("Len is %d before any request", n)
+	}
+	if l.Allow("a").Limit < 0 {
+		return nil
+	}
+	if n := l.(counter).Len(); n != 1 {
+		return fmt.Errorf("Len is %d after a request for one key", n)
+	}
+	return nil
+}
