@@ -342,7 +342,7 @@ func TestTwoCustomLimiters(t *testing.T) {
 func TestCustomLimiterBesideAStore(t *testing.T) {
 	store := newFaultyStore(t, nil)
 	rule := ratelimit.Rule{Name: "one", Endpoint: "/e", Limiter: answering(yes(7, 3, sec), nil)}
-	_, err := ratelimit.New([]ratelimit.Rule{rule}, nil, ratelimit.WithStore(store))
+	_, err := ratelimit.New([]ratelimit.Rule{rule}, nil, ratelimit.WithStore(store), ratelimit.WithName("test"))
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 	l := newRules(t, nil, nil, ratelimit.WithStore(store))
 	require.ErrorIs(t, l.AddRule(rule), ratelimit.ErrInvalidConfig)

@@ -437,7 +437,7 @@ func ExampleFailLocal() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/search", Rate: ratelimit.PerMinute(100)},
 		{Endpoint: "/login", Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerMinute(5), OnStoreError: ratelimit.FailClosed},
-	}, nil, ratelimit.WithStore(store), ratelimit.WithFailurePolicy(ratelimit.FailLocal(4)))
+	}, nil, ratelimit.WithStore(store), ratelimit.WithName("shop"), ratelimit.WithFailurePolicy(ratelimit.FailLocal(4)))
 	if err != nil {
 		panic(err)
 	}

@@ -223,6 +223,7 @@ func pass(d time.Duration) { <-time.After(d) }
 // newRules makes a RateLimiter and fails the test if that is refused.
 func newRules(t testing.TB, rules []ratelimit.Rule, defaultRule *ratelimit.Rule, opts ...ratelimit.Option) *ratelimit.RateLimiter {
 	t.Helper()
+	opts = append([]ratelimit.Option{ratelimit.WithName("test")}, opts...) // for those that have a store
 	l, err := ratelimit.New(rules, defaultRule, opts...)
 	require.NoError(t, err)
 	return l

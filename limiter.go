@@ -241,8 +241,8 @@ type solo struct {
 
 // newSolo returns the solo for a limiter of algorithm a at the rate r, which is valid.
 func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
-	if set.store != nil && set.name == "" {
-		return nil, &ConfigError{"name", `""`, "must be set by WithName: it tells the limiters in a store apart"}
+	if err := set.named(); err != nil {
+		return nil, err
 	}
 	if supports := supportsOf(set.store); supports != nil {
 		if err := supports(a, r); err != nil {

@@ -85,9 +85,9 @@ func WithMaxWaiters(n int) Option {
 }
 
 // WithStore makes a limiter keep its state in st, where other processes share it. The
-// store's clock then decides. Without this option, the state is in this process. A limiter
-// outside a [RateLimiter] needs [WithName] as well. [WithFailurePolicy] says what happens
-// while the store cannot be reached.
+// store's clock then decides. Without this option, the state is in this process. A limiter with
+// a store needs [WithName] as well, so that two services on one store share nothing by
+// accident. [WithFailurePolicy] says what happens while the store cannot be reached.
 func WithStore(st Store) Option {
 	return func(s *settings) {
 		if isNil(st) {
@@ -100,7 +100,8 @@ func WithStore(st Store) Option {
 
 // WithName makes name a part of every key in the [Store]. Limiters with different names do
 // not share state there. Limiters with the same name do, and so several processes share one
-// limit. name must not be empty or contain a colon.
+// limit. A rule of a [RateLimiter] has the name of the limiter, a colon and its own name there,
+// see [Ask]. name must not be empty or contain a colon.
 func WithName(name string) Option {
 	return func(s *settings) {
 		if name == "" || strings.Contains(name, ":") {
@@ -155,6 +156,14 @@ func WithFactory(f *Factory) Option {
 		}
 		s.factory = f
 	}
+}
+
+// named returns the error for a limiter that has a store but no name, or nil.
+func (s *settings) named() error {
+	if s.store != nil && s.name == "" {
+		return &ConfigError{"name", `""`, "must be set by WithName: it tells the limiters in a store apart"}
+	}
+	return nil
 }
 
 // WithRequiredRules names rules that must exist in a [RateLimiter], such as those that code

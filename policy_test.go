@@ -23,7 +23,7 @@ func TestFailLocalOfNobodyIsRefused(t *testing.T) {
 		return r
 	}
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
-	for _, opts := range [][]ratelimit.Option{nil, {ratelimit.WithStore(store)}} {
+	for _, opts := range [][]ratelimit.Option{nil, {ratelimit.WithStore(store), ratelimit.WithName("test")}} {
 		_, err := ratelimit.New([]ratelimit.Rule{with(good, bad)}, nil, opts...)
 		require.EqualError(t, err, "ratelimit: rules[0].onStoreError is local:0: must have at least 1 replica", "a rule")
 		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)

@@ -73,6 +73,9 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 	l.time.OnRestart(l.restart)
 	l.setStore(set.store)
 	l.waiters.Init(&l.time, set.maxWaiters, l.matchAgain)
+	if err == nil {
+		err = set.named()
+	}
 	if err != nil {
 		return nil, errors.Join(err, newRuleCheck(&set).all(rules, defaultRule))
 	}

@@ -201,14 +201,12 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.P
 	return err
 }
 
-// resetStore calls Reset of the store. Its error matches ErrStore.
+// resetStore calls Reset of the store, also if a breaker refuses calls: the state to be reset may
+// be why they fail. Its error matches ErrStore.
 // An error that says that a key cannot be reset is the store's answer, and no failure.
 func (l *RateLimiter) resetStore(ctx context.Context, asks []Ask) (notReset error) {
-	pass, err := l.breakers.Admit(l.partsOf(asks), l.time.Now())
-	if err != nil {
-		return err
-	}
-	err = l.guarded(ctx, pass, func() error {
+	pass, _ := l.breakers.Admit(l.partsOf(asks), l.time.Now()) // if refused, it is about no part
+	err := l.guarded(ctx, pass, func() error {
 		err := l.settings.store.Reset(ctx, asks)
 		if errors.Is(err, ErrNotReset) {
 			notReset, err = err, nil
@@ -230,36 +228,40 @@ func (l *RateLimiter) guarded(ctx context.Context, pass breaker.Pass, call func(
 	returned := false
 	defer func() {
 		if !returned {
-			l.breakers.Failed(pass, l.time.Now(), errPanicked, 0)
+			l.breakers.Failed(pass, l.time.Now(), errPanicked, 0, 0)
 		}
 	}()
 	err := call()
 	returned = true
+	var later interface{ Later(func(error)) }
 	switch {
-	case err == nil:
-		l.breakers.Succeeded(pass)
-	case ctx.Err() != nil:
-		l.breakers.Abandoned(pass)
+	case ctx.Err() == nil:
+		l.ended(pass, err, false)
+	case errors.As(err, &later):
+		left := ctx.Err()
+		later.Later(func(err error) { l.ended(pass, err, errors.Is(err, left)) })
 	default:
-		l.breakers.Failed(pass, l.time.Now(), err, blamedBy(err))
+		l.ended(pass, err, true)
 	}
 	return err
 }
 
-// blamedBy returns the parts of the store that have failed according to err, as bits. They
-// are 0 if err does not say.
-func blamedBy(err error) (parts uint64) {
-	var blaming interface{ Parts() []int }
-	if errors.As(err, &blaming) {
-		for _, part := range blaming.Parts() {
-			parts |= breaker.Bit(part)
-		}
+// ended tells the breakers that the call of pass has ended with err. If left is true, err is not
+// nil because the caller has left, and does not say whether the store would have answered.
+func (l *RateLimiter) ended(pass breaker.Pass, err error, left bool) {
+	var answering interface{ Answered() bool }
+	var shared interface{ Call() uint64 }
+	switch {
+	case err == nil || errors.As(err, &answering) && answering.Answered():
+		l.breakers.Succeeded(pass)
+	case left:
+		l.breakers.Abandoned(pass)
+	case errors.As(err, &shared):
+		l.breakers.Failed(pass, l.time.Now(), err, blamedBy(err), shared.Call())
+	default:
+		l.breakers.Failed(pass, l.time.Now(), err, blamedBy(err), 0)
 	}
-	return parts
 }
-
-// errPanicked is the error that the breakers get for a store that has panicked.
-var errPanicked = errors.New("it panicked")
 
 // setResults copies the results of the store to the parts of d. For rules with FailLocal, it
 // notes how many units each key has left, so that the key starts with its share of them.

@@ -244,7 +244,8 @@ func TestPartsOfAStoreFailAlone(t *testing.T) {
 		require.True(t, res.Degraded)
 		require.ErrorIs(t, l.Reset(t.Context(), ratelimit.Request{Client: "1", Endpoint: ""}), ratelimit.ErrStore)
 		require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "0", Endpoint: ""}))
-		require.Equal(t, [3]int{1, 0, 0}, store.called())
+		require.Equal(t, [3]int{1, 1, 0}, store.called(), "a Reset goes through an open breaker")
+		require.Equal(t, 1, l.StoreStats().Open)
 
 		store.die()
 		store.clock.Advance(50 * ms)
@@ -387,4 +388,135 @@ func TestALimiterNamesNoRule(t *testing.T) {
 		require.ErrorIs(t, err, ratelimit.ErrStore, i)
 		require.Empty(t, res.Rule, i)
 	}
+}
+
+// A spokenStore is a MemoryStore whose calls fail with err, which says more than that.
+type spokenStore struct {
+	*ratelimit.MemoryStore
+	err   error
+	leave func() // called before a call fails, if it is not nil
+}
+
+func (s *spokenStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	if s.leave != nil {
+		s.leave()
+	}
+	if s.err != nil {
+		return nil, fmt.Errorf("take: %w", s.err)
+	}
+	return s.MemoryStore.Take(ctx, asks)
+}
+
+// spoken returns a spokenStore and a RateLimiter on it, with the clock that both go by.
+func spoken(t *testing.T) (*spokenStore, *ratelimit.RateLimiter, *ratelimit.FakeClock) {
+	clock := ratelimit.NewFakeClock(epoch)
+	memory, err := newMemory(clock)
+	require.NoError(t, err)
+	store := &spokenStore{MemoryStore: memory}
+	rule := &ratelimit.Rule{Rate: ratelimit.PerSecond(1000), OnStoreError: ratelimit.FailClosed}
+	return store, newRules(t, nil, rule, ratelimit.WithStore(store), ratelimit.WithClock(clock), ratelimit.WithName("n")), clock
+}
+
+type answeredError bool
+
+func (answeredError) Error() string    { return "a foreign value" }
+func (e answeredError) Answered() bool { return bool(e) }
+
+// TestAnswersAreNoFailures proves that an error with which the store has answered opens no
+// breaker, and that the store is back when a probe gets such an error.
+func TestAnswersAreNoFailures(t *testing.T) {
+	store, l, clock := spoken(t)
+	store.err = answeredError(true)
+	for range 20 {
+		require.Equal(t, by("default", degraded(no(1000, 0, sec, sec))), l.Allow("c", ""), "the failure policy answers")
+	}
+	require.Zero(t, l.StoreStats().Opened)
+	store.err = answeredError(false)
+	for range 5 {
+		l.Allow("c", "")
+	}
+	require.Equal(t, 1, l.StoreStats().Open, "an error that says no is a failure")
+	store.err = answeredError(true)
+	clock.Advance(50 * ms)
+	require.True(t, l.Allow("c", "").Degraded)
+	require.Zero(t, l.StoreStats().Open, "the probe was answered")
+}
+
+type sharedError uint64
+
+func (sharedError) Error() string  { return "the reply was lost" }
+func (e sharedError) Call() uint64 { return uint64(e) }
+
+// TestALostCallCountsOnce proves that callers who shared one call of the store report one
+// failure, also if those of several calls report in turn.
+func TestALostCallCountsOnce(t *testing.T) {
+	store, l, _ := spoken(t)
+	for range 40 {
+		for call := range 4 {
+			store.err = sharedError(call + 1)
+			require.True(t, l.Allow("c", "").Degraded)
+		}
+	}
+	require.Zero(t, l.StoreStats().Opened, "four calls were lost")
+	store.err = sharedError(5)
+	l.Allow("c", "")
+	require.EqualValues(t, 1, l.StoreStats().Opened, "the fifth opens the breaker")
+
+	store, l, _ = spoken(t)
+	store.err = sharedError(0)
+	for range 5 {
+		l.Allow("c", "")
+	}
+	require.EqualValues(t, 1, l.StoreStats().Opened, "0 is no number of a call")
+}
+
+// A leftError says that the caller has left, and takes what is to be told when the call ends.
+type leftError struct {
+	error
+	tell *func(error)
+}
+
+func (e leftError) Later(f func(error)) { *e.tell = f }
+func (e leftError) Unwrap() error       { return e.error }
+
+// TestCallsThatEndLater proves that a call whose caller has left counts when it ends: as a
+// failure, as a success, or not at all.
+func TestCallsThatEndLater(t *testing.T) {
+	store, l, clock := spoken(t)
+	var tell func(error)
+	leave := func(end error) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		store.err, store.leave = leftError{context.Canceled, &tell}, cancel
+		res, err := l.Check(ctx, ratelimit.Request{Client: "c"})
+		require.Equal(t, context.Canceled, err)
+		require.Equal(t, ratelimit.Result{}, res)
+		tell(end)
+	}
+	for range 4 {
+		leave(errFault)
+	}
+	for range 10 {
+		leave(fmt.Errorf("never made: %w", context.Canceled))
+	}
+	require.Zero(t, l.StoreStats().Opened, "four calls have failed, and ten were never made")
+	leave(errFault)
+	require.Equal(t, 1, l.StoreStats().Open, "the fifth has failed")
+
+	clock.Advance(50 * ms)
+	leave(context.Canceled)
+	require.Equal(t, 1, l.StoreStats().Open, "a probe that was never made tells nothing")
+	leave(errFault)
+	clock.Advance(50 * ms)
+	store.err, store.leave = errFault, nil
+	require.True(t, l.Allow("c", "").Degraded, "a probe that fails later doubles the pause")
+	clock.Advance(50 * ms)
+	leave(nil)
+	require.Zero(t, l.StoreStats().Open, "the store has answered the probe, although its caller had left")
+	for range 4 {
+		leave(errFault)
+	}
+	leave(answeredError(true))
+	leave(errFault)
+	require.Zero(t, l.StoreStats().Open, "an answer comes between the failures")
 }

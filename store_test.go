@@ -45,7 +45,7 @@ func TestStoreIsAskedOnceForAllRules(t *testing.T) {
 		prefix string
 		why    string
 	}{
-		{nil, ":", "without a name"},
+		{nil, "test:", "the name of newRules"},
 		{[]ratelimit.Option{ratelimit.WithName("billing")}, "billing:", "a name goes before every rule's own"},
 	} {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
@@ -79,7 +79,7 @@ func TestStoreIsAskedForTheResolvedRate(t *testing.T) {
 			}
 			return ratelimit.Rate{}, false
 		},
-	}}, nil, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+	}}, nil, ratelimit.WithStore(store), ratelimit.WithName("test"), ratelimit.WithClock(store.clock))
 	for _, row := range []struct {
 		req  ratelimit.Request
 		want ratelimit.Rate
@@ -163,11 +163,11 @@ func TestStoreThatDoesNotSupportARate(t *testing.T) {
 	tiered := rule("tiered", good)
 	tiered.Tiers = map[string]ratelimit.Rate{"paid": bad}
 	for _, rules := range [][]ratelimit.Rule{{rule("a", bad)}, {rule("a", good), rule("b", bad)}, {tiered}} {
-		_, err := ratelimit.New(rules, nil, ratelimit.WithStore(newStore()))
+		_, err := ratelimit.New(rules, nil, ratelimit.WithStore(newStore()), ratelimit.WithName("test"))
 		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 		require.ErrorContains(t, err, errChoosy.Error())
 	}
-	_, err := ratelimit.New(nil, &ratelimit.Rule{Rate: bad}, ratelimit.WithStore(newStore()))
+	_, err := ratelimit.New(nil, &ratelimit.Rule{Rate: bad}, ratelimit.WithStore(newStore()), ratelimit.WithName("test"))
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 
 	store := newStore()
@@ -251,8 +251,13 @@ func TestStoreOptions(t *testing.T) {
 			require.Nil(t, l)
 		}
 	}
-	_, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store))
-	require.NoError(t, err, "the rules of a RateLimiter have names of their own")
+	rule := &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}
+	_, err := ratelimit.New(nil, rule, ratelimit.WithStore(store))
+	require.EqualError(t, err, `ratelimit: name is "": must be set by WithName: it tells the limiters in a store apart`)
+	_, err = ratelimit.New(nil, rule, ratelimit.WithStore(store), ratelimit.WithName("a:b"))
+	require.EqualError(t, err, `ratelimit: name is "a:b": must not be empty or have a ":"`, "one problem is said once")
+	_, err = ratelimit.NewFromConfig(nil, map[string]any{"algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "5/m"}}, ratelimit.WithStore(store))
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "two services on one server share nothing by accident")
 	for _, a := range algorithms {
 		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithName("n"))
 		require.Equal(t, 4, l.Allow("key").Remaining, "%s: without a store, a name changes nothing", a.name)
@@ -330,7 +335,7 @@ func newDenyingStore(t *testing.T) *denyingStore {
 func TestDeniedAtOnce(t *testing.T) {
 	store := newDenyingStore(t)
 	store.denies = func(a ratelimit.Ask) bool { return a.Key == "alice" }
-	limiter, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/search", Rate: ratelimit.PerMinute(5)}}, nil, ratelimit.WithStore(store))
+	limiter, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/search", Rate: ratelimit.PerMinute(5)}}, nil, ratelimit.WithStore(store), ratelimit.WithName("test"))
 	require.NoError(t, err)
 	want := ratelimit.Result{Limit: 5, RetryAfter: time.Minute, ResetAfter: time.Hour, Rule: "/search"}
 	assert.Equal(t, want, limiter.Allow("alice", "/search"))
@@ -382,7 +387,7 @@ func TestDeniedTheLongWay(t *testing.T) {
 	for name, rules := range rules {
 		store := newDenyingStore(t)
 		store.denies = deny
-		limiter, err := ratelimit.New(rules, nil, ratelimit.WithStore(store))
+		limiter, err := ratelimit.New(rules, nil, ratelimit.WithStore(store), ratelimit.WithName("test"))
 		require.NoError(t, err)
 		assert.True(t, limiter.Allow("alice", "/").Allowed, name)
 		assert.Equal(t, 1, store.asked, name)

@@ -114,7 +114,7 @@ func Specs() []Spec {
 		{"rules-observer", Rules, bucketLimit, newObserved},
 		{"rules-shadow", Rules, bucketLimit, newShadowed},
 		{"rules-stats", Rules, bucketLimit, newCounted},
-		{"rules-dead-store", Rules, bucketLimit, newRules(ratelimit.KeyUser, ratelimit.WithStore(dead{}))},
+		{"rules-dead-store", Rules, bucketLimit, newRules(ratelimit.KeyUser, ratelimit.WithStore(dead{}), ratelimit.WithName("test"))},
 
 		{"xtime", Peer, bucketLimit, newXTime},
 		{"sethvargo", Peer, windowLimit, newSethvargo},

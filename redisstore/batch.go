@@ -47,7 +47,7 @@ func (b *call) split() (undecided []*call) {
 	}
 	items, _ := b.reply.([]any)
 	if b.err == nil && len(items) != 1+len(b.members) {
-		b.err = &Error{ClassOther, errors.New("the script replied something else")}
+		b.err = newError(ClassOther, errors.New("the script replied something else"))
 	}
 	for i, call := range b.members {
 		call.began, call.ended, call.resets, call.err = b.began, b.ended, b.resets, b.err

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,9 @@ type call struct {
 	waiters  []*waiter
 	deadline time.Time // of the waiter whose deadline is last
 	sent     bool      // no caller can join any more
+	pipeline uint64    // the number of the pipeline that has c, if sent
+	in       *pipeline // that pipeline
+	dropped  bool      // whether waiters have left after the arguments were made
 	tries    int
 
 	before, behind *call // neighbours in the list of the sender
@@ -40,6 +44,7 @@ type shared struct {
 	costs []int64 // the units that each waiter wants; set when the call is sent
 
 	ahead, reserve int64 // units to take ahead, and how many must be left afterwards
+	lease          leaseCall
 }
 
 // A waiter is a caller that waits for a call to end.
@@ -51,6 +56,7 @@ type waiter struct {
 	settled atomic.Bool
 	outcome outcome // set before done receives
 	done    chan struct{}
+	later   atomic.Pointer[func(outcome)] // told the outcome if the caller has left; nil until then
 }
 
 // settle gives w the outcome of its call, unless w has one already.
@@ -61,11 +67,56 @@ func (w *waiter) settle(o outcome) {
 	}
 }
 
+// tell tells the outcome of w to its later, if both are there and that has not been done. No
+// mutex may be held.
+func (w *waiter) tell() {
+	if later := w.later.Load(); later != nil {
+		select {
+		case <-w.done:
+			(*later)(w.outcome)
+		default:
+		}
+	}
+}
+
 // An outcome is how a call has ended for one of its callers.
 type outcome struct {
 	reply  any
 	result ratelimit.Result // if the call was shared
 	err    error
+
+	call   uint64 // the number of the pipeline that the call was in, or that it waited for
+	unsent bool   // whether the call was certainly not sent
+}
+
+// errNotMade is the error of a call that was not made because its callers had left.
+var errNotMade = errors.New("not made: the callers have left")
+
+// A leftError is the error of the context of a caller that has left its call.
+type leftError struct {
+	error
+	conn *conn
+	w    *waiter
+}
+
+// Unwrap returns the error of the context.
+func (e *leftError) Unwrap() error { return e.error }
+
+// Later calls f when the call has ended, with its error or nil; see [ratelimit.Store]. If the
+// call was never made, the error is that of the context.
+func (e *leftError) Later(f func(error)) {
+	later := func(o outcome) {
+		switch {
+		case o.err == nil:
+			f(nil)
+		case errors.Is(o.err, errNotMade):
+			f(e.error)
+		default:
+			f(e.conn.countFailure(o))
+		}
+	}
+	e.w.later.Store(&later)
+	e.w.tell()
 }
 
 func newWaiter(cost int64) *waiter { return &waiter{cost: cost, done: make(chan struct{}, 1)} }
@@ -119,11 +170,17 @@ func newSharedCall(u *item) (*call, *keyQueue) {
 // freeze removes the waiters that have left, after which no caller can join c. It reports
 // whether a waiter remains. The caller must hold the mutex of the sender.
 func (c *call) freeze() bool {
-	c.waiters = slices.DeleteFunc(c.waiters, func(w *waiter) bool { return w.gone })
+	c.waiters = slices.DeleteFunc(c.waiters, func(w *waiter) bool {
+		if w.gone && !w.settled.Load() {
+			w.settle(outcome{err: errNotMade})
+			go w.tell() // not here, as the caller holds the mutex
+		}
+		return w.gone
+	})
 	if len(c.waiters) == 0 {
 		return false
 	}
-	c.sent = true
+	c.sent, c.dropped = true, false
 	c.tries++
 	if c.shared != nil {
 		c.shared.costs = c.shared.costs[:0]
@@ -145,27 +202,72 @@ func (c *call) retries(now time.Time) bool {
 
 // command returns c as a command of the client. It names the script by its hash, or
 // contains its text if whole is true.
-func (c *call) command(ctx context.Context, env string, whole bool) noRetry {
-	if c.shared != nil {
-		c.script = oneScripts[c.shared.kind]
+// The client calls sending when it sends the command.
+func (c *call) command(ctx context.Context, env string, whole bool, sending func()) noRetry {
+	keys, tail := c.keys, c.args
+	if j := c.shared; j != nil {
+		c.script = oneScripts[j.kind]
+		if j.ahead > 0 {
+			c.script = aheadScripts[j.kind]
+			keys, tail = append(keys[:1:1], aheadKey(keys[0])), j.lease.args()
+		}
 	}
-	all := make([]any, 0, 11+len(c.keys)+len(c.args))
+	all := make([]any, 0, 13+len(keys)+len(tail))
 	switch {
 	case c.script == nil:
 		all = append(all, "del")
 	case whole:
-		all = append(all, "eval", c.script.text, len(c.keys))
+		all = append(all, "eval", c.script.text, len(keys))
 	default:
-		all = append(all, "evalsha", c.script.hash, len(c.keys))
+		all = append(all, "evalsha", c.script.hash, len(keys))
 	}
 	first := len(all)
-	for _, k := range c.keys {
+	for _, k := range keys {
 		all = append(all, k)
 	}
 	if j := c.shared; j != nil {
 		all = oneArgs(all, env, &j.item, j.costs, j.ahead, j.reserve)
 	}
-	cmd := redis.NewCmd(ctx, append(all, c.args...)...)
+	cmd := redis.NewCmd(ctx, append(all, tail...)...)
 	cmd.SetFirstKeyPos(int8(first))
-	return noRetry{cmd}
+	return noRetry{cmd, c, sending}
+}
+
+// drop makes c ask for nothing for the waiters that have left. The caller must hold the mutex of
+// the sender.
+func (c *call) drop() {
+	for i, w := range c.waiters {
+		if w.gone {
+			c.dropped = true
+			if c.shared != nil {
+				c.shared.costs[i] = 0 // it looks
+			}
+		}
+	}
+}
+
+// without returns args, which are those of c, without what dropped waiters wanted.
+func (c *call) without(args []any) []any {
+	switch {
+	case !c.dropped && !slices.ContainsFunc(c.members, func(m *call) bool { return m.dropped }):
+		return args
+	case c.shared != nil:
+		args = slices.Clone(args)
+		last := args[len(args)-len(c.shared.costs):]
+		if c.shared.ahead > 0 {
+			last = args[len(args)-len(c.shared.costs)-len(c.shared.lease.args()):]
+		}
+		for i, n := range c.shared.costs {
+			last[i] = n
+		}
+	case len(c.members) > 0:
+		args = slices.Clone(args)
+		last := args[len(args)-len(c.members):]
+		for i, m := range c.members {
+			last[i] = m.shared.costs[0]
+		}
+	default: // the only caller has left, and the connection is of use to the next
+		args = []any{"ping"}
+	}
+	return args
 }

@@ -24,14 +24,17 @@ type conn struct {
 	// of them together.
 	oneServer bool
 
+	lastPipeline atomic.Uint64 // the number of the pipeline that was started last
+
 	denials *denials // nil if there is no denial cache
 	leases  *leases  // nil if no units are taken ahead
 	stats   counters
 	origin  time.Time
 
+	callContext, connectingContext contexts
+
 	anyServer   *sender
-	routesKnown atomic.Bool // whether the client knows which server of the cluster serves which slot
-	callContext atomic.Pointer[callContext]
+	routesKnown atomic.Bool  // whether the client knows which server of the cluster serves which slot
 	reloaded    atomic.Int64 // when the client was last told to ask for the state of the cluster, in Unix nanoseconds
 
 	mu      sync.Mutex
@@ -56,6 +59,14 @@ const (
 	// does not delay the calls to the others.
 	maxSeparateCalls = 1024
 
+	// maxConnecting is how long a connection may take to make, beyond the timeout of the calls
+	// that it was made for.
+	maxConnecting = time.Second
+
+	// stepTimeouts is how many timeouts one step may take, such as a command of the handshake.
+	// Callers do not wait for more than one; a connection that is only slow is worth keeping.
+	stepTimeouts = 2
+
 	// maxSenders is how many senders are kept. When there are more, all are dropped and
 	// made again as they are needed.
 	maxSenders = 256
@@ -69,11 +80,11 @@ const (
 
 func newConn(client redis.UniversalClient, set *settings) *conn {
 	c := &conn{set: set, client: client, denials: newDenials(set), origin: time.Now()}
-	c.leases = newLeases(set.leases, c.giveBack)
+	c.leases = newLeases(set, c.giveBack, c.note)
 	switch client := client.(type) {
 	case *redis.Client:
 		c.oneServer = true
-		c.client = client.WithTimeout(set.timeout) // the client gives up when no caller waits any more
+		c.client = client.WithTimeout(stepTimeouts * set.timeout) // the client gives up some time after the callers
 		c.anyServer = newSender(c, c.client, maxPipelines, maxPipelineCalls)
 		return c
 	case *redis.ClusterClient:
@@ -100,7 +111,7 @@ func (c *conn) sender(ctx context.Context, key string) *sender {
 		if len(c.masters) >= maxSenders {
 			clear(c.masters) // calls that are under way end nevertheless
 		}
-		l = newSender(c, master.WithTimeout(c.set.timeout), maxPipelines, maxPipelineCalls)
+		l = newSender(c, master.WithTimeout(stepTimeouts*c.set.timeout), maxPipelines, maxPipelineCalls)
 		c.masters[master] = l
 	}
 	return l
@@ -117,56 +128,33 @@ func (c *conn) del(ctx context.Context, keys []string) error {
 	return err
 }
 
-// giveBack gives back the units of l, which were taken ahead of key.
-func (c *conn) giveBack(key string, l lot) error {
-	_, err := c.run(context.Background(), giveBackScript, []string{key}, []any{string(l.kind), l.units, l.at, "", ""})
-	if err == nil {
-		c.stats.returned.Add(uint64(l.units))
-	}
-	return err
+// A sending is one attempt to make calls by a client.
+type sending struct {
+	ctx    context.Context
+	client processor
+	wrote  func() // called when the client writes the first of the calls, and perhaps again
 }
 
-// A callContext is a context that calls made at about the same time have in common.
-type callContext struct {
-	ctx      context.Context
-	cancel   context.CancelFunc
-	deadline time.Time
-}
-
-// context returns a context for a call that is made now. It ends when the call must have
-// ended, or up to a tenth of the timeout later, so that several calls can use one context.
-func (c *conn) context() context.Context {
-	now := time.Now()
-	if b := c.callContext.Load(); b != nil && b.deadline.Sub(now) >= c.set.timeout {
-		return b.ctx
-	}
-	b := &callContext{deadline: now.Add(c.set.timeout + c.set.timeout/10)}
-	b.ctx, b.cancel = context.WithDeadline(context.Background(), b.deadline)
-	c.callContext.Store(b)
-	return b.ctx
-}
-
-// send makes calls by client, and sets the reply and the error of each.
-func (c *conn) send(client processor, calls []*call) {
-	ctx := c.context()
+// send makes calls, and sets the reply and the error of each.
+func (c *conn) send(by sending, calls []*call) {
 	for _, call := range calls {
 		if j := call.shared; j != nil {
-			j.ahead, j.reserve = c.leases.ahead(j)
+			j.ahead, j.reserve, j.lease = c.leases.ahead(j)
 		}
 	}
 	direct, rerouted := calls, []*call(nil)
-	if c.cluster != nil && client != c.client {
+	if c.cluster != nil && by.client != c.client {
 		// The server of this sender has failed a call that is repeated, so the cluster's
 		// client looks for the server that has its key now.
 		direct, rerouted = firstTries(calls)
 	}
 	var undecided []*call
 	sent := c.batched(direct)
-	c.exchange(ctx, client, sent)
+	c.exchange(by, sent)
 	for _, call := range sent {
 		undecided = append(undecided, call.split()...)
 	}
-	c.exchange(ctx, client, undecided)
+	c.exchange(by, undecided)
 	for _, call := range direct {
 		if c.cluster != nil && isRedirect(call.err) {
 			rerouted = append(rerouted, call)
@@ -174,7 +162,8 @@ func (c *conn) send(client processor, calls []*call) {
 	}
 	// The cluster's client follows a key that is moving, but only in a call that is sent by
 	// itself. So each call is sent separately.
-	inParallel(len(rerouted), func(i int) { c.exchange(ctx, c.client, rerouted[i:i+1]) })
+	by.client = c.client
+	inParallel(len(rerouted), func(i int) { c.exchange(by, rerouted[i:i+1]) })
 }
 
 // firstTries separates the calls that are made for the first time from the others.
@@ -189,9 +178,9 @@ func firstTries(calls []*call) (first, others []*call) {
 	return first, others
 }
 
-// exchange makes calls by client. Where the server does not know a script by its hash, it
+// exchange makes calls. Where the server does not know a script by its hash, it
 // sends the call again with the text. A panic of the client becomes the error of the calls.
-func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
+func (c *conn) exchange(by sending, calls []*call) {
 	if len(calls) == 0 {
 		return
 	}
@@ -201,11 +190,11 @@ func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
 		for _, call := range calls {
 			call.began, call.ended, call.resets = began, ended, resets
 			if p != nil {
-				call.reply, call.err = nil, &Error{ClassOther, fmt.Errorf("panic: %v", p)}
+				call.reply, call.err = nil, newError(ClassOther, fmt.Errorf("panic: %v", p))
 			}
 		}
 	}()
-	c.tryOnce(ctx, client, calls, false)
+	c.tryOnce(by, calls, false)
 	var unknown []*call
 	for _, call := range calls {
 		if redis.HasErrorPrefix(call.err, "NOSCRIPT") {
@@ -214,39 +203,41 @@ func (c *conn) exchange(ctx context.Context, client processor, calls []*call) {
 	}
 	if len(unknown) > 0 {
 		c.stats.noScripts.Add(uint64(len(unknown)))
-		c.tryOnce(ctx, client, unknown, true)
+		c.tryOnce(by, unknown, true)
 	}
 }
 
 // tryOnce sends calls and reads their replies. Scripts are named by their hash, or sent as
 // text if whole is true.
-func (c *conn) tryOnce(ctx context.Context, client processor, calls []*call, whole bool) {
+func (c *conn) tryOnce(by sending, calls []*call, whole bool) {
 	c.stats.roundTrips.Add(1)
 	c.stats.calls.Add(uint64(len(calls)))
 	if len(calls) == 1 {
-		cmd := calls[0].command(ctx, c.set.env(), whole)
-		_ = client.Process(ctx, cmd)
+		cmd := calls[0].command(by.ctx, c.set.env(), whole, by.wrote)
+		_ = by.client.Process(by.ctx, cmd)
 		calls[0].reply, calls[0].err = cmd.Result()
 		return
 	}
-	pipe := client.Pipeline()
+	pipe := by.client.Pipeline()
 	commands := make([]noRetry, len(calls))
 	for i, call := range calls {
-		commands[i] = call.command(ctx, c.set.env(), whole)
-		_ = pipe.Process(ctx, commands[i])
+		commands[i] = call.command(by.ctx, c.set.env(), whole, by.wrote)
+		_ = pipe.Process(by.ctx, commands[i])
 	}
-	_, _ = pipe.Exec(ctx)
+	_, _ = pipe.Exec(by.ctx)
 	for i, call := range calls {
 		call.reply, call.err = commands[i].Result()
 	}
 }
 
-// countFailure counts err, and returns it as an [*Error].
-func (c *conn) countFailure(err error) error {
-	failed := errorOf(err)
+// countFailure counts the failure o, and returns its error as an [*Error].
+func (c *conn) countFailure(o outcome) error {
+	failed := *errorOf(o.err) // a copy, because callers have the error in common
+	failed.call = o.call
+	failed.notSent = failed.notSent || o.unsent
 	c.stats.countError(failed.Class)
 	c.reloadRoutes(failed.Class)
-	return failed
+	return &failed
 }
 
 // clock returns the time since c was made or, in a test, the time of the server.
@@ -293,6 +284,9 @@ func (c *conn) learnRoutes(call *call) {
 func (c *conn) results(call *call) []ratelimit.Result {
 	j := call.shared
 	if j == nil || call.err != nil {
+		if j != nil && j.ahead > 0 && call.in.written.Load() {
+			c.leases.lose(j, classOf(call.err))
+		}
 		return nil
 	}
 	results, state, taken, err := readOne(&j.plan, call.reply, j.costs, j.ahead, j.reserve)
@@ -311,10 +305,11 @@ func (c *conn) results(call *call) []ratelimit.Result {
 func (c *conn) answer(call *call) {
 	results := c.results(call)
 	for i, w := range call.waiters {
-		o := outcome{reply: call.reply, err: call.err}
+		o := outcome{reply: call.reply, err: call.err, call: call.pipeline, unsent: !call.in.written.Load()}
 		if results != nil {
 			o.result = results[i]
 		}
 		w.settle(o)
+		w.tell()
 	}
 }

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,11 +26,8 @@ type denials struct {
 
 type denialShard struct {
 	mu   sync.Mutex
-	held map[stateName]*denial
+	held map[stateID]*denial
 }
-
-// A stateName identifies a state, except for its algorithm.
-type stateName struct{ rule, key string }
 
 const (
 	denialShards = 16
@@ -59,15 +55,8 @@ func newDenials(set *settings) *denials {
 	return &denials{limit: set.denials}
 }
 
-// shard returns the shard for the state of a. It goes by the end of the key, where keys
-// mostly differ.
-func (d *denials) shard(a *ratelimit.Ask) *denialShard {
-	sum := len(a.Key)
-	for _, c := range []byte(a.Key[max(len(a.Key)-4, 0):]) {
-		sum = 31*sum + int(c)
-	}
-	return &d.shards[sum%denialShards]
-}
+// shard returns the shard for the state with this identity.
+func (d *denials) shard(id stateID) *denialShard { return &d.shards[id[0]%denialShards] }
 
 // denied reports whether a is certain to be denied, and if so sets res to the result.
 func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
@@ -75,7 +64,8 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	if d == nil || d.size.Load() == 0 || a.N < 0 {
 		return false
 	}
-	shard, id := d.shard(a), stateName{a.Rule, a.Key}
+	id := stateIDOf(a)
+	shard := d.shard(id)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	held := shard.held[id]
@@ -109,7 +99,8 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 		return
 	}
 	a := c.shared.ask
-	shard, id := d.shard(a), stateName{a.Rule, a.Key}
+	id := stateIDOf(a)
+	shard := d.shard(id)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	if shard.held[id] == nil {
@@ -117,21 +108,28 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 			return
 		}
 		if shard.held == nil {
-			shard.held = make(map[stateName]*denial)
+			shard.held = make(map[stateID]*denial)
 		}
-		if len(shard.held) == maxDenials {
-			for other := range shard.held {
-				delete(shard.held, other)
-				d.size.Add(-1)
-				break
-			}
-		}
+		d.makeRoom(shard, c.ended)
 		d.size.Add(1)
 	}
-	if shard.held[id] == nil {
-		id = stateName{strings.Clone(a.Rule), strings.Clone(a.Key)} // the strings may be parts of large ones, which must not be kept alive
-	}
 	shard.held[id] = &denial{a.Algorithm, a.Rate, c.shared.plan, state, c.began, c.ended}
+}
+
+// makeRoom makes room for one state in shard at now, a time of the clock of the conn. It looks at
+// two states in no particular order, and drops those that are not believed any more, so that all
+// of these are dropped in the end. If shard is full, it drops one in any case.
+func (d *denials) makeRoom(shard *denialShard, now time.Duration) {
+	looked := 0
+	for id, other := range shard.held {
+		if stale := now-other.received > d.limit; stale || len(shard.held) == maxDenials {
+			delete(shard.held, id)
+			d.size.Add(-1)
+		}
+		if looked++; looked == 2 {
+			return
+		}
+	}
 }
 
 // resetCount returns how many Resets there have been.
@@ -156,7 +154,8 @@ func (d *denials) forget(asks []ratelimit.Ask) {
 		return
 	}
 	for i := range asks {
-		shard, id := d.shard(&asks[i]), stateName{asks[i].Rule, asks[i].Key}
+		id := stateIDOf(&asks[i])
+		shard := d.shard(id)
 		shard.mu.Lock()
 		if shard.held[id] != nil {
 			delete(shard.held, id)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -22,6 +23,9 @@ type directCall struct {
 // other calls are under way. The sender has only one directCall, which is enough: while it
 // is in use, another call is under way.
 func (s *sender) startDirect(u *item) *directCall {
+	if !s.ready() {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls.first != nil || len(s.pipelines) > 0 || s.abandoned > 0 {
@@ -30,9 +34,10 @@ func (s *sender) startDirect(u *item) *directCall {
 	m, deadline := &s.direct, time.Now().Add(s.conn.set.timeout)
 	*m = directCall{keys: [1]string{u.key.text}, costs: [1]int64{u.n}}
 	m.shared = shared{keyQueue: new(keyQueue), item: *u, costs: m.costs[:]}
-	m.call = call{keys: m.keys[:], shared: &m.shared, deadline: deadline, sent: true}
+	number := s.conn.lastPipeline.Add(1)
+	m.call = call{keys: m.keys[:], shared: &m.shared, deadline: deadline, sent: true, pipeline: number, in: &m.pipeline}
 	m.calls[0] = &m.call
-	m.pipeline = pipeline{calls: m.calls[:], deadline: deadline}
+	m.pipeline.number, m.pipeline.calls, m.pipeline.deadline = number, m.calls[:], deadline
 	s.calls.add(&m.call)
 	m.shared.keyQueue.calls = append(m.shared.keyQueue.calls, &m.call)
 	s.keyQueues[u.key.text] = m.shared.keyQueue
@@ -47,25 +52,30 @@ func (s *sender) makeDirect(m *directCall) (ratelimit.Result, error) {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
 	c := &m.call
+	by := sending{s.conn.context(), s.lone, func() { m.pipeline.written.Store(true) }}
 	for {
 		c.tries++
-		s.conn.send(s.client, m.calls[:])
+		s.conn.send(by, m.calls[:])
+		s.learn(c.err)
 		if c.err == nil || !c.retries(time.Now()) {
 			break
 		}
 		s.conn.retry(c)
 		pause := time.NewTimer(c.pause())
 		<-pause.C
+		ctx, cancel := context.WithDeadline(context.Background(), c.deadline)
+		defer cancel()
+		by.ctx = ctx
 	}
 	s.conn.learnRoutes(c)
 	results := s.conn.results(c)
-	err := c.err
+	failed := outcome{err: c.err, call: c.pipeline, unsent: !m.pipeline.written.Load()}
 	s.finish(&m.pipeline)
 	if next := s.successor(&m.pipeline); next != nil { // from here on m may hold the call of another caller
 		go s.runPipeline(next)
 	}
-	if err != nil {
-		return ratelimit.Result{}, s.conn.countFailure(err)
+	if failed.err != nil {
+		return ratelimit.Result{}, s.conn.countFailure(failed)
 	}
 	return results[0], nil
 }

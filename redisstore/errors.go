@@ -17,7 +17,8 @@ import (
 type Class string
 
 // The classes of failures. A call that failed with ClassTimeout, ClassConnection or
-// ClassOther may nevertheless have been charged. With any other class it was not.
+// ClassOther may nevertheless have been charged, unless [Error.NotSent] reports true. With any
+// other class it was not.
 const (
 	ClassTimeout     Class = "timeout"     // the server did not answer in time
 	ClassConnection  Class = "connection"  // the connection broke during the call
@@ -51,13 +52,34 @@ func (c Class) transient() bool {
 type Error struct {
 	Class Class // the kind of failure
 	Err   error // the error of the client, or of the server
+
+	call    uint64 // see Call
+	notSent bool   // see NotSent
 }
+
+func newError(c Class, err error) *Error { return &Error{Class: c, Err: err} }
 
 // Error returns the class and the cause as text.
 func (e *Error) Error() string { return fmt.Sprintf("redisstore: %s: %v", e.Class, e.Err) }
 
 // Unwrap returns [ratelimit.ErrStore] and the cause, for [errors.Is] and [errors.As].
 func (e *Error) Unwrap() []error { return []error{ratelimit.ErrStore, e.Err} }
+
+// Answered reports whether the server has answered, and only the keys of this request, or its
+// lack of memory for them, are why the request has failed; see [ratelimit.Store].
+func (e *Error) Answered() bool {
+	return e.Class == ClassWrongType || e.Class == ClassCorrupt || e.Class == ClassOOM
+}
+
+// NotSent reports whether the request was certainly not sent to the server, so that nothing was
+// charged. If it was sent, it was charged at most once.
+func (e *Error) NotSent() bool {
+	return e.notSent || e.Class == ClassDial || e.Class == ClassPool || e.Class == ClassBusy || e.Class == ClassClosed
+}
+
+// Call returns a number that the callers have in common whose requests were sent together, or
+// waited for the same reply; see [ratelimit.Store].
+func (e *Error) Call() uint64 { return e.call }
 
 // errorOf returns err as an Error, with its class.
 func errorOf(err error) *Error {
@@ -71,7 +93,7 @@ func errorOf(err error) *Error {
 		// match context.DeadlineExceeded.
 		err = fmt.Errorf("no answer in time: %s", err.Error())
 	}
-	return &Error{c, err}
+	return newError(c, err)
 }
 
 func classOf(err error) Class {

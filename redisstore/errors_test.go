@@ -163,7 +163,7 @@ func TestHung(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), timeout/5)
 			_, err = s.Take(ctx, []ratelimit.Ask{u})
-			assert.Equal(t, context.DeadlineExceeded, err, "the caller's context ends before the timeout")
+			assert.ErrorIs(t, err, context.DeadlineExceeded, "the caller's context ends before the timeout")
 			cancel()
 			for _, srv := range hung.servers {
 				srv.signal(t, syscall.SIGCONT)

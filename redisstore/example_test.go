@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,7 +22,7 @@ func ExampleNew() {
 	}
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/search", Rate: ratelimit.PerMinute(100)},
-	}, nil, ratelimit.WithStore(store))
+	}, nil, ratelimit.WithStore(store), ratelimit.WithName("shop"))
 	if err != nil {
 		panic(err)
 	}
@@ -44,4 +46,38 @@ func ExampleError() {
 		log.Print("the server has no memory left: ", failed)
 	}
 	fmt.Println(res.Allowed) // the decision of the store or, after an error, of the failure policy
+}
+
+// An outage gives an error to every request. One line when it begins and one when it ends are
+// enough.
+func Example_outage() {
+	limiter, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(100)})
+	if err != nil {
+		panic(err)
+	}
+	open := 0
+	for range time.Tick(time.Second) {
+		if stats := limiter.StoreStats(); (stats.Open > 0) != (open > 0) {
+			open = stats.Open
+			log.Printf("store: %d of %d parts do not answer: %v", stats.Open, stats.Parts, stats.LastError)
+		}
+	}
+}
+
+// A denial by FailClosed is a fault of the service, and not of the client.
+func Example_status() {
+	limiter, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(100)})
+	if err != nil {
+		panic(err)
+	}
+	_ = func(w http.ResponseWriter, r *http.Request) {
+		client := r.Header.Get("X-Client")
+		res, err := limiter.Check(r.Context(), ratelimit.Request{Client: client, Endpoint: r.URL.Path})
+		switch {
+		case res.Degraded && !res.Allowed:
+			http.Error(w, "try again later", http.StatusServiceUnavailable)
+		case !res.Allowed && err == nil:
+			http.Error(w, "too many requests", http.StatusTooManyRequests)
+		}
+	}
 }

@@ -19,6 +19,9 @@ func WithClock(c ratelimit.Clock) Option {
 // WithHealing moves states far ahead to now, also under WithClock.
 func WithHealing() Option { return func(s *settings) { s.heals = true } }
 
+// WithLeaseTerm sets how long units are kept that no request spends.
+func WithLeaseTerm(d time.Duration) Option { return func(s *settings) { s.leaseTerm = d } }
+
 // KeyOf returns the key under which the state of a is stored.
 func (s *Store) KeyOf(a ratelimit.Ask) string { return s.keyOf(&a).text }
 

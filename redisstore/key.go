@@ -36,7 +36,7 @@ const maxPlainText = 64
 
 func (s *settings) keyOf(a *ratelimit.Ask) key {
 	var b strings.Builder
-	b.Grow(len(s.prefix) + len(a.Rule) + len(a.Key) + len(a.Client) + 12)
+	b.Grow(len(s.prefix) + min(len(a.Rule), maxPlainText) + min(len(a.Key), maxPlainText) + min(len(a.Client), maxPlainText) + 12)
 	b.WriteString(s.prefix)
 	b.WriteString(":{")
 	start := b.Len()

@@ -3,7 +3,9 @@ package redisstore
 import (
 	"errors"
 	"hash/maphash"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -20,8 +22,13 @@ import (
 type leases struct {
 	maxUnits int64                         // most units that one key may have here
 	back     func(key string, l lot) error // gives units back to the server
+	note     func(key, process string) (string, error)
+	process  string        // the name of this store in the server
+	term     time.Duration // how long units are kept that no request spends
 
 	mu     sync.Mutex
+	calls  int64                // the number of the last call that takes units ahead
+	lost   map[int64]*aheadCall // those whose replies were lost, by number
 	held   map[stateID]*lease
 	closed bool
 	errs   []error
@@ -32,7 +39,7 @@ const (
 	// soon is how soon after another a call must come for the number of units to double.
 	soon = 100 * time.Millisecond
 
-	// leaseTerm is how long units are kept that no request spends.
+	// leaseTerm is the usual term of leases.
 	leaseTerm = 500 * time.Millisecond
 
 	// maxLeases is how many keys have a lease.
@@ -45,8 +52,10 @@ const (
 // A lease is what is known of one key that has been asked for, with the units that were
 // taken ahead for it.
 type lease struct {
-	ask    ratelimit.Ask
-	key    string
+	algorithm ratelimit.Algorithm
+	rate      ratelimit.Rate
+
+	key    string // in the server
 	limit  int64
 	want   int64     // how many units to take the next time
 	asked  time.Time // when the server was last asked
@@ -56,6 +65,7 @@ type lease struct {
 	left   int       // what remained in the server at that time
 	reset  time.Duration
 	expiry *time.Timer
+	lost   int // number of calls whose replies were lost, and of which it is not known yet what they have taken
 }
 
 // A lot is a number of units that were charged together, at an instant of the server's
@@ -63,13 +73,15 @@ type lease struct {
 type lot struct {
 	kind      byte
 	units, at int64
+	call      leaseCall
 }
 
-func newLeases(maxUnits int64, back func(string, lot) error) *leases {
-	if maxUnits == 0 {
+func newLeases(set *settings, back func(string, lot) error, note func(key, process string) (string, error)) *leases {
+	if set.leases == 0 {
 		return nil
 	}
-	return &leases{maxUnits: maxUnits, back: back, held: make(map[stateID]*lease)}
+	process := strconv.FormatUint(rand.Uint64(), 36)
+	return &leases{maxUnits: set.leases, term: set.leaseTerm, back: back, note: note, process: process, held: make(map[stateID]*lease), lost: make(map[int64]*aheadCall)}
 }
 
 // A stateID stands for the rule and key of a state: two hashes of them, of 64 bits each,
@@ -87,7 +99,7 @@ func stateIDOf(a *ratelimit.Ask) stateID {
 // of returns the lease for a, or nil if there is none. The caller must hold ls.mu.
 func (ls *leases) of(a *ratelimit.Ask) *lease {
 	l := ls.held[stateIDOf(a)]
-	if l == nil || l.ask.Algorithm != a.Algorithm || l.ask.Rate != a.Rate {
+	if l == nil || l.algorithm != a.Algorithm || l.rate != a.Rate {
 		return nil
 	}
 	return l
@@ -122,22 +134,22 @@ func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 
 // ahead returns how many units the next call for j is to take ahead, and how many must be
 // left in the server afterwards.
-func (ls *leases) ahead(j *shared) (units, reserve int64) {
+func (ls *leases) ahead(j *shared) (units, reserve int64, call leaseCall) {
 	// Each unit of a leaky bucket has its own time to leave, so none can be taken for
 	// later. A call that only looks charges nothing, not even ahead.
 	if ls == nil || j.kind == 'l' || slices.Max(j.costs) == 0 {
-		return 0, 0
+		return 0, 0, call
 	}
 	now := time.Now()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.closed {
-		return 0, 0
+		return 0, 0, call
 	}
 	l := ls.of(j.ask)
 	if l == nil {
-		ls.replace(&lease{ask: *j.ask, key: j.key.text, limit: j.limit, asked: now})
-		return 0, 0
+		ls.replace(stateIDOf(j.ask), &lease{algorithm: j.ask.Algorithm, rate: j.ask.Rate, key: j.key.text, limit: j.limit, asked: now})
+		return 0, 0, call
 	}
 	if now.Sub(l.asked) <= soon {
 		l.want = min(2*l.want+1, ls.maxUnits)
@@ -145,25 +157,32 @@ func (ls *leases) ahead(j *shared) (units, reserve int64) {
 		l.want /= 2
 	}
 	l.asked = now
-	units = min(l.want, ls.maxUnits-l.units)
-	return units, (leaseShare - 1) * units
+	if units = min(l.want, ls.maxUnits-l.units); units <= 0 || l.lost > 0 {
+		return 0, 0, call // another call would note its reply in the place of the lost one
+	}
+	ls.calls++
+	return units, (leaseShare - 1) * units, leaseCall{ls.process, ls.calls}
 }
 
-// replace puts l in the place of the lease of the same key. If there is none and leases is
-// full, an arbitrary lease makes room. The caller must hold ls.mu.
-func (ls *leases) replace(l *lease) {
-	h := stateIDOf(&l.ask)
-	out := h
-	if ls.held[h] == nil && len(ls.held) == maxLeases {
-		for out = range ls.held {
-			break
+// replace puts l in the place of the lease of the state with this identity. If there is none, it
+// looks at two leases in no particular order, and drops those of keys that have not been asked for
+// of late; if leases is full, it drops one in any case. The caller must hold ls.mu.
+func (ls *leases) replace(id stateID, l *lease) {
+	if old := ls.held[id]; old != nil {
+		ls.giveBack(old)
+	} else {
+		looked := 0
+		for other, old := range ls.held {
+			if l.asked.Sub(old.asked) > 2*ls.term || len(ls.held) == maxLeases {
+				ls.giveBack(old)
+				delete(ls.held, other)
+			}
+			if looked++; looked == 2 {
+				break
+			}
 		}
 	}
-	if ls.held[out] != nil {
-		ls.giveBack(ls.held[out])
-		delete(ls.held, out)
-	}
-	ls.held[h] = l
+	ls.held[id] = l
 }
 
 // fill records that a call for j took units ahead, charged at an instant of the server's
@@ -172,7 +191,7 @@ func (ls *leases) fill(j *shared, units, at int64, res ratelimit.Result) {
 	if units == 0 {
 		return
 	}
-	taken := lot{j.kind, units, at}
+	taken := lot{j.kind, units, at, j.lease}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.of(j.ask)
@@ -185,20 +204,20 @@ func (ls *leases) fill(j *shared, units, at int64, res ratelimit.Result) {
 		return
 	}
 	if over := l.units + units - ls.maxUnits; over > 0 { // two calls for the key were under way
-		ls.giveBack(&lease{key: l.key, lots: []lot{{j.kind, over, at}}})
+		ls.giveBack(&lease{key: l.key, lots: []lot{{j.kind, over, at, j.lease}}})
 		taken.units -= over
 	}
 	l.lots = append(l.lots, taken)
 	l.units += taken.units
 	l.left, l.reset, l.filled = res.Remaining-int(units), res.ResetAfter, time.Now()
 	if l.expiry == nil {
-		l.expiry = time.AfterFunc(leaseTerm, func() {
+		l.expiry = time.AfterFunc(ls.term, func() {
 			ls.mu.Lock()
 			defer ls.mu.Unlock()
 			ls.giveBack(l)
 		})
 	} else {
-		l.expiry.Reset(leaseTerm)
+		l.expiry.Reset(ls.term)
 	}
 }
 
@@ -250,6 +269,11 @@ func (ls *leases) close() error {
 		ls.giveBack(l)
 	}
 	clear(ls.held)
+	for _, c := range ls.lost {
+		if c.timer.Stop() {
+			ls.giving.Go(func() { ls.find(c) })
+		}
+	}
 	ls.mu.Unlock()
 	ls.giving.Wait()
 	ls.mu.Lock()

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -217,4 +219,137 @@ func TestLeasesReset(t *testing.T) {
 	granted(t, stores, u, 300)
 	require.NoError(t, stores[0].Reset(context.Background(), []ratelimit.Ask{u}))
 	assert.Equal(t, 999, take(t, stores[0], u).Remaining)
+}
+
+// hold makes store take units of u ahead until it holds some, and returns how many were granted.
+func hold(t *testing.T, store *redisstore.Store, u ratelimit.Ask) (got int) {
+	t.Helper()
+	for stats := store.Stats(); stats.Leased == stats.LeaseHits+stats.Returned; stats = store.Stats() {
+		require.True(t, take(t, store, u).Allowed)
+		got++
+	}
+	return got
+}
+
+// TestLeasesLostReply loses the reply to a call that takes units ahead. It checks that these are
+// given back in the end, and that the request itself was charged once.
+func TestLeasesLostReply(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	srv := start(t)
+	p := startProxy(t, srv.addr)
+	direct := newStore(t, srv.client(t), redisstore.WithClock(clock))
+	for _, closes := range []bool{true, false} {
+		for _, a := range leased {
+			client := redis.NewClient(&redis.Options{Addr: p.addr})
+			store := newStore(t, client, redisstore.WithClock(clock), redisstore.WithLeases(50))
+			u := ask(a, ratelimit.PerHour(10_000), 1)
+			require.NoError(t, direct.Reset(context.Background(), []ratelimit.Ask{u}))
+			got := hold(t, store, u)
+			for range 20 { // the next calls take more
+				require.True(t, take(t, store, u).Allowed)
+				got++
+			}
+			p.will(loses, 1)
+			for p.met.Load() == 0 {
+				_, err := store.Take(context.Background(), []ratelimit.Ask{u})
+				if got++; p.met.Load() == 0 {
+					require.NoError(t, err)
+				}
+			}
+			if closes {
+				require.NoError(t, store.Close())
+			}
+			until(t, func(context.Context) error {
+				if n := left(t, direct, u); n != 10_000-got {
+					return fmt.Errorf("%s: %d are left, not %d", a, n, 10_000-got)
+				}
+				return nil
+			})
+			require.True(t, take(t, store, u).Allowed, "%s: the key is of use", a)
+			require.NoError(t, store.Close())
+			assert.Equal(t, 10_000-got-1, left(t, direct, u), a)
+			idle(t, store)
+			require.NoError(t, client.Close())
+		}
+	}
+}
+
+// TestLeasesResetElsewhere resets a key in another process than that which has taken units of it
+// ahead. It checks that these units are not given back to the new state.
+func TestLeasesResetElsewhere(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	for _, a := range leased {
+		stores := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(100), redisstore.WithLeaseTerm(time.Hour))
+		other := newStore(t, stores[0].Client(), redisstore.WithClock(clock))
+		u := ask(a, ratelimit.PerHour(1000), 1)
+		hold(t, stores[0], u)
+		require.NoError(t, other.Reset(context.Background(), []ratelimit.Ask{u}))
+		u.N = 990
+		require.True(t, take(t, other, u).Allowed)
+		require.NoError(t, stores[0].Close())
+		granted := 990
+		for u.N = 1; take(t, other, u).Allowed; {
+			granted++
+		}
+		assert.Equal(t, 1000, granted, "%s: of 1,000", a)
+		t.Logf("%s: after a Reset elsewhere, %d of 1,000 were granted", a, granted)
+	}
+}
+
+// TestLeasesAfterResetElsewhere is as TestLeasesResetElsewhere, but the process has taken further
+// units ahead after the Reset. It checks that only these are given back.
+func TestLeasesAfterResetElsewhere(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	for _, a := range leased {
+		store := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(50), redisstore.WithLeaseTerm(time.Hour))[0]
+		other := newStore(t, store.Client(), redisstore.WithClock(clock))
+		u := ask(a, ratelimit.PerHour(10_000), 1)
+		hold(t, store, u)
+		require.NoError(t, other.Reset(context.Background(), []ratelimit.Ask{u}))
+		spent := 0
+		for before := store.Stats().Leased; store.Stats().Leased == before; spent += u.N {
+			u.N = 60 // more than it holds
+			require.True(t, take(t, store, u).Allowed)
+		}
+		require.NoError(t, store.Close())
+		assert.Equal(t, 10_000-spent, left(t, other, u), a)
+	}
+}
+
+// TestLeasesLateCall stops the server while a call takes units ahead, so that the call is run long
+// after its caller has left. It checks that the units come back.
+func TestLeasesLateCall(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	srv := startReal(t)
+	client := srv.client(t)
+	store, err := redisstore.New(client, redisstore.WithClock(clock), redisstore.WithLeases(50), redisstore.WithTimeout(300*time.Millisecond))
+	require.NoError(t, err)
+	u := ask(ratelimit.AlgorithmTokenBucket, ratelimit.PerHour(10_000), 1)
+	until(t, func(ctx context.Context) error { return warm(ctx, store, u) })
+	got := hold(t, store, u)
+	srv.signal(t, syscall.SIGSTOP)
+	for err == nil {
+		_, err = store.Take(context.Background(), []ratelimit.Ask{u})
+		got++
+	}
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	until(t, func(context.Context) error { // until the note has been looked for once, in vain
+		failed := uint64(0)
+		for _, n := range store.Stats().Errors {
+			failed += n
+		}
+		if failed < 2 {
+			return fmt.Errorf("%d calls have failed", failed)
+		}
+		return nil
+	})
+	srv.signal(t, syscall.SIGCONT)
+	direct := newStore(t, client, redisstore.WithClock(clock))
+	until(t, func(context.Context) error {
+		if n := left(t, direct, u); n != 10_000-got {
+			return fmt.Errorf("%d are left, not %d", n, 10_000-got)
+		}
+		return nil
+	})
+	require.NoError(t, store.Close())
 }

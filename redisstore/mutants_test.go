@@ -110,4 +110,4 @@ func TestMutantsApply(t *testing.T) {
 }
 
 // mutants returns all mutants.
-func mutants() []mutant { return slices.Concat(scriptMutants, storeMutants) }
+func mutants() []mutant { return slices.Concat(scriptMutants, storeMutants, outageMutants) }

@@ -87,7 +87,7 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 	case fastReply:
 		l, err := levelIn(p, reply)
 		if err != nil {
-			return nil, snapshot{}, 0, &Error{ClassOther, err}
+			return nil, snapshot{}, 0, newError(ClassOther, err)
 		}
 		all := true
 		for i, n := range costs {
@@ -114,11 +114,11 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 			}
 		}
 		if r.err != nil {
-			return nil, snapshot{}, 0, &Error{ClassOther, r.err}
+			return nil, snapshot{}, 0, newError(ClassOther, r.err)
 		}
 		return results, s, taken, nil
 	}
-	return nil, snapshot{}, 0, &Error{ClassOther, errors.New("the script replied something else")}
+	return nil, snapshot{}, 0, newError(ClassOther, errors.New("the script replied something else"))
 }
 
 // fastResults returns the results of items if reply came from the fast path, and nil if it
@@ -135,7 +135,7 @@ func fastResults(items []item, reply any) ([]ratelimit.Result, error) {
 		state, _ := parts[1+i].(string)
 		var err error
 		if levels[i], err = levelIn(&u.plan, fastReply{now, state}); err != nil {
-			return nil, &Error{ClassOther, err}
+			return nil, newError(ClassOther, err)
 		}
 		passes = passes && (u.shadow || max(u.n, 1) <= levels[i].left(&u.plan))
 	}

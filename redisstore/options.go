@@ -20,6 +20,8 @@ type settings struct {
 	leases  int64         // most units of one key that are taken ahead
 	invalid error         // what is wrong with the Options themselves
 
+	leaseTerm time.Duration // how long units are kept that no request spends; the default, except in tests
+
 	// For tests only. A store whose now is set decides by now and not by the clock of the
 	// server. Keys still expire by the server's clock, so pad must be long.
 	now   func() time.Time
@@ -28,7 +30,7 @@ type settings struct {
 }
 
 func newSettings(opts []Option) settings {
-	set := settings{prefix: "ratelimit", timeout: 50 * time.Millisecond, denials: time.Second, pad: defaultPad, heals: true}
+	set := settings{prefix: "ratelimit", timeout: 50 * time.Millisecond, denials: time.Second, leaseTerm: leaseTerm, pad: defaultPad, heals: true}
 	for i, o := range opts {
 		if o == nil {
 			nilOption := &ratelimit.ConfigError{Field: fmt.Sprintf("options[%d]", i), Value: nil, Reason: "must not be nil"}

@@ -2,8 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/redis/go-redis/v9"
@@ -77,27 +79,76 @@ func (p *partial) Parts() []int { return p.parts }
 // Unwrap returns the error of the first part that has failed.
 func (p *partial) Unwrap() error { return p.error }
 
-// joinFailures returns nil if none of errs is an error. Otherwise it returns the error of
-// ctx if ctx has ended, or else the first of errs as a partial that names all failed parts.
+// joinFailures returns nil if none of errs is an error. Otherwise it returns one that matches
+// the error of ctx if ctx has ended, or else the first of errs as a partial that names all parts
+// that have failed. A part that has answered with an error has failed only if all have answered.
 // The i-th error is that of the call about parts[i], which are indexes of items.
 func joinFailures(ctx context.Context, errs []error, items []item, parts [][]int) error {
-	var p partial
+	var failed, answered partial
 	for i, err := range errs {
 		if err == nil {
 			continue
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return &leftParts{ctx.Err(), errs, items, parts}
+		}
+		p := &failed
+		if e := (*Error)(nil); errors.As(err, &e) && e.Answered() {
+			p = &answered
 		}
 		if p.error == nil {
 			p.error = err
 		}
 		p.parts = append(p.parts, partOf(items[parts[i][0]].key))
 	}
-	if p.error == nil {
-		return nil
+	switch {
+	case failed.error != nil:
+		return &failed
+	case answered.error != nil:
+		return &answered
 	}
-	return &p
+	return nil
+}
+
+// A leftParts is the error of the context of a caller that has left its calls about parts. The
+// other fields are what joinFailures was called with.
+type leftParts struct {
+	error
+	errs  []error
+	items []item
+	parts [][]int
+}
+
+// Unwrap returns the error of the context.
+func (e *leftParts) Unwrap() error { return e.error }
+
+// Later calls f when all calls have ended; see [leftError.Later].
+func (e *leftParts) Later(f func(error)) {
+	var open atomic.Int64
+	open.Store(int64(len(e.errs)))
+	ended := func(i int, err error) {
+		e.errs[i] = err
+		if open.Add(-1) > 0 {
+			return
+		}
+		var unknown error
+		for i, err := range e.errs {
+			if errors.Is(err, e.error) { // it was never made, and says nothing of its part
+				e.errs[i], unknown = nil, e.error
+			}
+		}
+		if err = joinFailures(context.Background(), e.errs, e.items, e.parts); err == nil {
+			err = unknown
+		}
+		f(err)
+	}
+	for i, err := range e.errs {
+		if later := (*leftError)(nil); errors.As(err, &later) {
+			later.Later(func(err error) { ended(i, err) })
+		} else {
+			ended(i, err)
+		}
+	}
 }
 
 // inParallel calls do with 0 to n-1, each in its own goroutine, and waits for all of them.

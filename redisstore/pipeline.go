@@ -3,16 +3,32 @@ package redisstore
 import (
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
 // A pipeline is a group of calls that are sent together, and whose replies are read
 // together.
 type pipeline struct {
+	number    uint64
 	calls     []*call
 	deadline  time.Time // after which no caller waits for it
 	finished  bool      // whether its calls have ended, and their callers are being answered
 	abandoned bool
+	written   atomic.Bool // whether it may have been sent; until then the client has no connection for it
+}
+
+// write records that p is about to be sent. It may be called more than once.
+func (s *sender) write(p *pipeline) {
+	if p.written.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range p.calls {
+		c.drop()
+	}
+	p.written.Store(true)
 }
 
 // startPipelines starts as many pipelines as may be under way and have calls to send. The
@@ -38,7 +54,7 @@ func (s *sender) nextPipeline() *pipeline {
 // fillPipeline takes calls from the front of the queue and returns a pipeline of them. It
 // drops calls that no caller waits for. The caller must hold s.mu.
 func (s *sender) fillPipeline() *pipeline {
-	p := new(pipeline)
+	p := &pipeline{number: s.conn.lastPipeline.Add(1)}
 	n := 0
 	for ; n < len(s.queue) && len(p.calls) < s.maxCalls; n++ {
 		c := s.queue[n]
@@ -46,6 +62,7 @@ func (s *sender) fillPipeline() *pipeline {
 			s.end(c)
 			continue
 		}
+		c.pipeline, c.in = p.number, p
 		p.calls = append(p.calls, c)
 		if c.deadline.After(p.deadline) {
 			p.deadline = c.deadline
@@ -59,11 +76,14 @@ func (s *sender) fillPipeline() *pipeline {
 // the calls that have come in the meantime.
 func (s *sender) runPipeline(p *pipeline) {
 	for p != nil {
-		s.conn.send(s.client, p.calls)
+		s.makeCalls(p)
 		for _, c := range p.calls {
 			s.conn.learnRoutes(c)
 		}
-		done, again := s.finish(p)
+		done, again, late := s.finish(p)
+		for _, c := range late {
+			s.conn.results(c) // what it has taken ahead is not lost
+		}
 		for _, c := range again {
 			s.conn.retry(c)
 			time.AfterFunc(c.pause(), func() { s.requeue(c) })
@@ -80,13 +100,14 @@ func (s *sender) runPipeline(p *pipeline) {
 	}
 }
 
-// finish returns the calls of p that have ended, and those that are to be repeated.
-func (s *sender) finish(p *pipeline) (done, again []*call) {
+// finish returns the calls of p that have ended, those that are to be repeated, and those that
+// have ended when p had been abandoned.
+func (s *sender) finish(p *pipeline) (done, again, late []*call) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.abandoned {
-		return nil, nil
+		return nil, nil, p.calls
 	}
 	p.finished = true
 	for _, c := range p.calls {
@@ -97,7 +118,7 @@ func (s *sender) finish(p *pipeline) (done, again []*call) {
 		s.end(c)
 		done = append(done, c)
 	}
-	return done, again
+	return done, again, nil
 }
 
 // successor returns the pipeline that starts in the place of p, or nil if there is none.

@@ -30,6 +30,8 @@ type proxy struct {
 	fault atomic.Int32
 	left  atomic.Int64 // how many more replies get the fault
 	met   atomic.Int64 // how many replies have got it
+	conns atomic.Int64 // how many connections clients have made
+	slow  atomic.Int64 // how much later each reply comes, in nanoseconds
 }
 
 // startProxy starts a proxy of a server. It ends with the test.
@@ -45,6 +47,7 @@ func startProxy(t testing.TB, server string) *proxy {
 			if err != nil {
 				return
 			}
+			p.conns.Add(1)
 			go p.serve(client.(*net.TCPConn), server)
 		}
 	}()
@@ -79,6 +82,9 @@ func (p *proxy) serve(client *net.TCPConn, addr string) {
 		})
 	}()
 	pass(server, func(reply []byte) bool {
+		if slow := time.Duration(p.slow.Load()); slow > 0 {
+			<-time.After(slow)
+		}
 		if script.Swap(false) && p.left.Load() > 0 && p.left.Add(-1) >= 0 {
 			p.met.Add(1)
 			return fault(p.fault.Load()).meet(client, reply)

@@ -45,7 +45,7 @@ func answersIn(reply any, n int, returnable bool) ([]answer, error) {
 	}
 	items, ok := reply.([]any)
 	if !ok || len(items) != n*width {
-		return nil, &Error{ClassOther, fmt.Errorf("the script replied %d items for %d asks", len(items), n)}
+		return nil, newError(ClassOther, fmt.Errorf("the script replied %d items for %d asks", len(items), n))
 	}
 	r := reader{items: items}
 	answers := make([]answer, n)
@@ -57,7 +57,7 @@ func answersIn(reply any, n int, returnable bool) ([]answer, error) {
 		}
 	}
 	if r.err != nil {
-		return nil, &Error{ClassOther, r.err}
+		return nil, newError(ClassOther, r.err)
 	}
 	return answers, nil
 }

@@ -37,6 +37,13 @@ var (
 	oneLua string
 	//go:embed lua/taketogether.lua
 	takeTogetherLua string
+
+	//go:embed lua/ahead.lua
+	aheadLua string
+	//go:embed lua/aheadend.lua
+	aheadEndLua string
+	//go:embed lua/aheadback.lua
+	aheadBackLua string
 )
 
 // A family is a set of the files that contain algorithms, one bit for each file. A script
@@ -73,6 +80,23 @@ var takeScripts = func() (scripts [families]*script) {
 
 var giveBackScript = newScript(exactLua + bucketLua + windowLua + logLua + giveBackLua)
 
+// aheadScripts are the oneScripts for calls that take units ahead, aheadBackScript gives such
+// units back, and aheadNoteScript returns what the last of these calls of a process has noted.
+var (
+	aheadScripts = func() map[byte]*script {
+		scripts := make(map[byte]*script)
+		for kind, one := range oneScripts {
+			scripts[kind] = newScript(aheadLua + one.text + aheadEndLua)
+		}
+		return scripts
+	}()
+	aheadBackScript = newScript(aheadBackLua + giveBackScript.text)
+	aheadNoteScript = newScript("return redis.call('HGET', KEYS[1], ARGV[1]) or ''")
+)
+
+// aheadKey returns the name of the hash beside key in which processes note what they take ahead.
+func aheadKey(key string) string { return key + ":a" }
+
 // A script is Lua text that runs on the server. Once it has been sent, the server knows it
 // by its hash.
 type script struct {
@@ -87,7 +111,18 @@ func newScript(text string) *script {
 
 // noRetry is a command that the client must not send a second time by itself. If only the
 // reply was lost, the first command has already been charged.
-type noRetry struct{ *redis.Cmd }
+type noRetry struct {
+	*redis.Cmd
+	call    *call
+	sending func() // called when the client has a connection and writes the command
+}
+
+// Args returns what the client writes. The client calls it when it has a connection, which may
+// be long after the command was made: what callers wanted who have left since is not asked for.
+func (c noRetry) Args() []any {
+	c.sending()
+	return c.call.without(c.Cmd.Args())
+}
 
 // NoRetry tells the client not to repeat the command.
 func (noRetry) NoRetry() bool { return true }

@@ -24,11 +24,15 @@ import (
 type sender struct {
 	conn         *conn
 	client       processor
-	bounded      bool // whether the client obeys the deadline of a call
-	maxPipelines int  // pipelines under way at the same time
-	maxCalls     int  // calls in one pipeline
+	pool         *redis.Client // the client, if it is one of a single server, whose operations each obey the timeout; else nil
+	lone         *redis.Client // as pool, but all operations of a call together obey the deadline of its context
+	maxPipelines int           // pipelines under way at the same time
+	maxCalls     int           // calls in one pipeline
 
-	waiting atomic.Int64 // number of callers that wait
+	waiting   atomic.Int64 // number of callers that wait
+	warm      atomic.Bool  // whether the server has answered the last call
+	searching atomic.Bool  // whether findCause is under way
+	cause     atomic.Pointer[cause]
 
 	mu        sync.Mutex
 	calls     list // those that have not ended
@@ -55,8 +59,12 @@ const (
 )
 
 func newSender(c *conn, client processor, maxPipelines, maxCalls int) *sender {
-	_, bounded := client.(*redis.Client)
-	return &sender{conn: c, client: client, bounded: bounded, maxPipelines: maxPipelines, maxCalls: maxCalls, keyQueues: make(map[string]*keyQueue)}
+	s := &sender{conn: c, client: client, maxPipelines: maxPipelines, maxCalls: maxCalls, keyQueues: make(map[string]*keyQueue)}
+	if pool, ok := client.(*redis.Client); ok {
+		s.pool, s.lone = pool, pool.WithTimeout(c.set.timeout)
+		s.lone.Options().ContextTimeoutEnabled = true // of this copy only
+	}
+	return s
 }
 
 // A keyQueue holds the shared calls of one key, in order. The first of them is in the
@@ -76,7 +84,7 @@ func (s *sender) do(ctx context.Context, c *call) (any, error) {
 
 // ask decides u, in one call with the other callers that ask for the same key.
 func (s *sender) ask(ctx context.Context, u *item) (ratelimit.Result, error) {
-	if ctx.Done() == nil && s.bounded {
+	if ctx.Done() == nil && s.pool != nil {
 		if m := s.startDirect(u); m != nil {
 			return s.makeDirect(m)
 		}
@@ -128,7 +136,7 @@ func (s *sender) end(c *call) {
 func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o outcome) {
 	defer s.waiting.Add(-1)
 	if s.waiting.Add(1) > maxWaiting {
-		return outcome{err: s.conn.countFailure(&Error{ClassBusy, fmt.Errorf("%d callers wait for the server", maxWaiting)})}
+		return outcome{err: s.conn.countFailure(outcome{err: newError(ClassBusy, fmt.Errorf("%d callers wait for the server", maxWaiting))})}
 	}
 	s.mu.Lock()
 	c := choose()
@@ -145,15 +153,16 @@ func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o ou
 		s.mu.Lock()
 		w.gone = true
 		s.mu.Unlock()
-		return outcome{err: ctx.Err()}
+		return outcome{err: &leftError{ctx.Err(), s.conn, w}}
 	}
 	if o.err == nil {
 		return o
 	}
 	if ctx.Err() != nil {
-		return outcome{err: ctx.Err()}
+		w.done <- struct{}{} // for Later
+		return outcome{err: &leftError{ctx.Err(), s.conn, w}}
 	}
-	return outcome{err: s.conn.countFailure(o.err)}
+	return outcome{err: s.conn.countFailure(o)}
 }
 
 // arm sets the alarm to go off after d, unless it is set already. The caller must hold
@@ -170,19 +179,28 @@ func (s *sender) arm(d time.Duration) {
 }
 
 // expire is what the alarm does. It answers the callers that have waited for the whole
-// timeout, and abandons pipelines that no caller waits for, so that others can start. If
-// callers still wait, it sets the alarm for the next of their deadlines.
+// timeout, and tells it of those that have left before. It abandons pipelines that no caller
+// waits for, so that others can start.
 func (s *sender) expire() {
+	for _, w := range s.expired() {
+		w.tell()
+	}
+}
+
+// expired does what expire does, except that it returns the callers to tell it of. If callers
+// still wait, it sets the alarm for the next of their deadlines.
+func (s *sender) expired() (late []*waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, next := time.Now(), time.Time{}
 	for c := s.calls.first; c != nil; c = c.behind {
 		for _, w := range c.waiters {
 			switch {
-			case w.gone:
+			case w.settled.Load():
 			case !now.Before(w.deadline):
 				w.gone = true
-				w.settle(outcome{err: s.tooLate(c)})
+				w.settle(s.tooLate(c))
+				late = append(late, w)
 			case next.IsZero() || w.deadline.Before(next):
 				next = w.deadline
 			}
@@ -204,12 +222,24 @@ func (s *sender) expire() {
 	if !next.IsZero() {
 		s.arm(next.Sub(now))
 	}
+	return late
 }
 
-// tooLate returns the error for callers that have waited for c for the whole timeout.
-func (s *sender) tooLate(c *call) error {
-	if c.sent {
-		return &Error{ClassTimeout, fmt.Errorf("no answer within %v", s.conn.set.timeout)}
+// tooLate returns the outcome for callers that have waited for c for the whole timeout. A call
+// that was not sent has failed together with a pipeline that it waited for. The caller must hold
+// s.mu.
+func (s *sender) tooLate(c *call) outcome {
+	if c.sent && c.in.written.Load() {
+		return outcome{err: newError(ClassTimeout, fmt.Errorf("no answer within %v", s.conn.set.timeout)), call: c.pipeline}
 	}
-	return &Error{ClassBusy, fmt.Errorf("not sent within %v: the server is slow to answer others", s.conn.set.timeout)}
+	before := s.conn.lastPipeline.Load()
+	switch {
+	case c.sent:
+		before = c.pipeline
+	case c.shared != nil && c.shared.keyQueue.calls[0].sent:
+		before = c.shared.keyQueue.calls[0].pipeline
+	case len(s.pipelines) > 0:
+		before = s.pipelines[0].number
+	}
+	return outcome{err: s.unsent(!s.unwritten()), call: before}
 }

@@ -138,7 +138,7 @@ func TestLeftWhileJoined(t *testing.T) {
 	c.goes()
 	for i := 1; i < 20; i++ {
 		if i%2 == 0 {
-			assert.Equal(t, context.Canceled, c.errs[i])
+			assert.ErrorIs(t, c.errs[i], context.Canceled)
 		} else {
 			assert.True(t, c.answers[i].Allowed)
 		}
@@ -162,6 +162,7 @@ func TestAllLeft(t *testing.T) {
 	c.until(1)
 	before := store.Stats().Calls
 	c.goes()
+	idle(t, store)
 	assert.Equal(t, before, store.Stats().Calls)
 	assert.Equal(t, 97, take(t, store, u).Remaining)
 }

@@ -27,6 +27,9 @@ var _ ratelimit.Store = (*Store)(nil)
 // connections and obeys [WithTimeout]; hooks that were added to client do not see them. The
 // errors of New match [ratelimit.ErrInvalidConfig].
 //
+// A [redis.Ring] is refused: when a server does not answer, it moves the keys of that server to
+// others, where every limit starts anew, and moves them back later.
+//
 // The server must be Redis 6.2 or later, or Valkey. Its maxmemory-policy should be
 // noeviction: if the server evicts a key, the units used of that key are forgotten.
 func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
@@ -34,6 +37,10 @@ func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
 	err := set.validate()
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		err = errors.Join(err, &ratelimit.ConfigError{Field: "client", Value: client, Reason: "must not be nil"})
+	}
+	if _, ok := client.(*redis.Ring); ok {
+		err = errors.Join(err, &ratelimit.ConfigError{Field: "client", Value: "a *redis.Ring", Reason: "must not be a Ring: " +
+			"when it drops a server that does not answer, it moves keys to others, which know nothing of what was used"})
 	}
 	if err != nil {
 		return nil, err
@@ -142,7 +149,7 @@ func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	inParallel(len(parts), func(i int) {
 		var keys []string
 		for _, j := range parts[i] {
-			keys = append(keys, items[j].key.text)
+			keys = append(keys, items[j].key.text, aheadKey(items[j].key.text))
 		}
 		errs[i] = s.conn.del(ctx, keys)
 	})

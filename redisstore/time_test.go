@@ -2,6 +2,9 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +54,77 @@ func TestServerWindow(t *testing.T) {
 		})
 		if !res.Allowed {
 			assert.GreaterOrEqual(t, time.Since(began), res.RetryAfter, "%s: granted before its RetryAfter had passed", a)
+		}
+	}
+}
+
+// TestLogLeaves lets 65,000 entries leave a log at once. It checks that the server does not take
+// time for each of them.
+func TestLogLeaves(t *testing.T) {
+	client := startReal(t).client(t)
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	s := newStore(t, client, redisstore.WithClock(clock))
+	ctx := context.Background()
+	u := ask(ratelimit.AlgorithmSlidingWindowLog, ratelimit.Rate{Requests: 65_536, Per: time.Minute}, 1)
+	const entries = 65_000
+	now := clock.Now().UnixMicro()
+	values := []any{fmt.Sprintf("%d %d 0", time.Minute.Microseconds(), now)}
+	for i := range entries + 10 { // the last ten stay
+		at := now + int64(i)
+		if i >= entries {
+			at += 30 * time.Second.Microseconds()
+		}
+		values = append(values, at, i+1)
+	}
+	for part := range slices.Chunk(values, 10_000) {
+		require.NoError(t, client.RPush(ctx, s.KeyOf(u), part...).Err())
+	}
+	clock.Advance(75 * time.Second) // the entries stay in the list until the charge after the next
+	require.True(t, take(t, s, u).Allowed)
+	clock.Advance(time.Second)
+	require.NoError(t, client.ConfigResetStat(ctx).Err())
+	res := take(t, s, u)
+	assert.Equal(t, 65_536-12, res.Remaining)
+	assert.EqualValues(t, 1+2*12, client.LLen(ctx, s.KeyOf(u)).Val())
+	stats, err := client.Info(ctx, "commandstats").Result()
+	require.NoError(t, err)
+	assert.NotContains(t, stats, "cmdstat_lpop", "it takes time for each entry")
+	_, trim, _ := strings.Cut(stats, "cmdstat_ltrim:")
+	trim, _, _ = strings.Cut(trim, "\r\n")
+	t.Logf("65,000 entries leave a log: LTRIM %s", trim)
+}
+
+// TestManyKeysOutOfMemory makes callers of different keys wait at the same time, and the server
+// run out of memory. It checks that those keys are denied that are used up, although the others
+// cannot be stored.
+func TestManyKeysOutOfMemory(t *testing.T) {
+	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowCounter} {
+		srv := startReal(t)
+		client := srv.client(t)
+		store := newStore(t, client, frozen(), redisstore.WithDenialCache(0))
+		asks := apart(a, ratelimit.PerDay(3), 4*redisstore.MaxPipelines)
+		used := func(i int) bool { return i%2 == 0 }
+		for i, u := range asks {
+			if u.N = 3; used(i) {
+				require.True(t, take(t, store, u).Allowed)
+			}
+		}
+		require.NoError(t, client.ConfigSet(context.Background(), "maxmemory", "1").Err())
+		c := gather(t, srv, store, len(asks))
+		for i, u := range asks {
+			c.asks(context.Background(), i, u)
+		}
+		c.goes()
+		for i := range asks {
+			if used(i) {
+				assert.NoError(t, c.errs[i], "%s, key %d", a, i)
+				assert.False(t, c.answers[i].Allowed, "%s, key %d", a, i)
+				continue
+			}
+			var failed *redisstore.Error
+			if assert.ErrorAs(t, c.errs[i], &failed, "%s, key %d", a, i) {
+				assert.Equal(t, redisstore.ClassOOM, failed.Class)
+			}
 		}
 	}
 }

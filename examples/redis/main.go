@@ -42,7 +42,7 @@ func run(ctx context.Context, w io.Writer, url string) error {
 		Algorithm: ratelimit.AlgorithmSlidingWindowCounter,
 		Rate:      ratelimit.Rate{Requests: 5, Per: 10 * time.Second},
 	}
-	limiter, err := ratelimit.New([]ratelimit.Rule{search}, nil, ratelimit.WithStore(store))
+	limiter, err := ratelimit.New([]ratelimit.Rule{search}, nil, ratelimit.WithStore(store), ratelimit.WithName("example"))
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package breaker
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,8 +32,9 @@ type breaker struct {
 	pause    atomic.Pointer[pause] // nil while the breaker is closed
 	failures atomic.Int32          // failed calls in a row, while the breaker is closed
 
-	mu      sync.Mutex // held while the pause changes
-	probing bool       // whether a probe is under way; guarded by mu
+	mu      sync.Mutex             // held while the pause changes
+	probing bool                   // whether a probe is under way; guarded by mu
+	counted [failuresToOpen]uint64 // the calls that failures counts, or 0 where unknown; guarded by mu
 }
 
 // A pause is a time in which a breaker refuses all calls.
@@ -94,15 +96,19 @@ func (b *breaker) succeeded(p passage) {
 
 // failed says that the call of p has failed with err at now. It reports whether a closed breaker
 // opens because of that. wrap is applied to the error for callers that are refused.
-func (b *breaker) failed(p passage, now keytable.Instant, err error, wrap func(error) error) (opens bool) {
-	if !p.probe && b.failures.Add(1) < failuresToOpen {
-		return false
-	}
+//
+// Several callers may have shared the call. call is the same number for all of them, so that it
+// counts once. If call is 0, the caller was the only one.
+func (b *breaker) failed(p passage, now keytable.Instant, err error, call uint64, wrap func(error) error) (opens bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last := b.pause.Load()
-	if last != nil && !p.probe {
-		return false // the call was permitted before the breaker opened
+	switch {
+	case p.probe:
+	case last != nil: // the call was permitted before the breaker opened
+		return false
+	case !b.enough(call):
+		return false
 	}
 	length := firstPause
 	if last != nil {
@@ -117,6 +123,17 @@ func (b *breaker) failed(p passage, now keytable.Instant, err error, wrap func(e
 		refusal: wrap(fmt.Errorf("not asked, as it has failed too often: %w", err)),
 	})
 	return last == nil
+}
+
+// enough counts a failed call, and reports whether so many in a row have failed that a closed
+// breaker opens. The caller must hold b.mu.
+func (b *breaker) enough(call uint64) bool {
+	n := b.failures.Load()
+	if call != 0 && slices.Contains(b.counted[:n], call) {
+		return false
+	}
+	b.counted[n] = call
+	return b.failures.Add(1) == failuresToOpen
 }
 
 // abandoned says that it is not known whether the part would have answered.

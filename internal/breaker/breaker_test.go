@@ -40,7 +40,7 @@ func fail(t *testing.T, b *breaker, d time.Duration, n int) {
 	for range n {
 		p, err := b.admit(later(d))
 		require.NoError(t, err)
-		b.failed(p, later(d), errDown, asStoreError)
+		b.failed(p, later(d), errDown, 0, asStoreError)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestBreakerLetsOneProbeThrough(t *testing.T) {
 	require.True(t, letsThrough(t, &b, at), "nobody knows: another one finds out")
 	p, err = b.admit(later(at))
 	require.NoError(t, err)
-	b.failed(p, later(at), errDown, asStoreError)
+	b.failed(p, later(at), errDown, 0, asStoreError)
 	require.False(t, letsThrough(t, &b, at+firstPause), "the next pause is twice as long")
 	p, err = b.admit(later(at + 2*firstPause))
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestBreakerHearsOfOldCalls(t *testing.T) {
 	fail(t, &b, 0, failuresToOpen)
 	opened := b.pause.Load()
 	for _, p := range old[:15] {
-		b.failed(p, later(10*time.Millisecond), errDown, asStoreError)
+		b.failed(p, later(10*time.Millisecond), errDown, 0, asStoreError)
 	}
 	require.Same(t, opened, b.pause.Load(), "calls from before the pause do not prolong it")
 	b.succeeded(old[15])
@@ -136,11 +136,11 @@ func TestBreakerHearsOfOldCalls(t *testing.T) {
 
 	p, err := b.admit(later(firstPause))
 	require.NoError(t, err)
-	b.failed(old[17], later(firstPause), errDown, asStoreError)
+	b.failed(old[17], later(firstPause), errDown, 0, asStoreError)
 	b.abandoned(old[18])
 	require.False(t, letsThrough(t, &b, firstPause), "nor do they stand for the probe")
 	b.succeeded(p)
-	b.failed(old[19], later(firstPause), errDown, asStoreError)
+	b.failed(old[19], later(firstPause), errDown, 0, asStoreError)
 	require.True(t, letsThrough(t, &b, firstPause), "one more old failure is one failure")
 }
 
@@ -160,7 +160,7 @@ func TestBreakerAtTheEndOfTime(t *testing.T) {
 	for range failuresToOpen {
 		p, err := b.admit(end)
 		require.NoError(t, err)
-		b.failed(p, end, errDown, asStoreError)
+		b.failed(p, end, errDown, 0, asStoreError)
 	}
 	_, err := b.admit(end)
 	require.NoError(t, err, "a clock that cannot move on does not keep it shut")

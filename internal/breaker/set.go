@@ -111,8 +111,9 @@ func (s *Set) Succeeded(p Pass) {
 // Failed says that the call of p has failed with err at now. blamed are the parts that have
 // failed; if none of the parts of p is among them, all have. Nothing is known of the other
 // parts of p, because the store may have given up before it asked them. If Failed took them to
-// have answered, more calls would go to parts that may not answer.
-func (s *Set) Failed(p Pass, now keytable.Instant, err error, blamed uint64) {
+// have answered, more calls would go to parts that may not answer. call is the number of the call
+// if several callers have shared it, and otherwise 0: each part counts a call once.
+func (s *Set) Failed(p Pass, now keytable.Instant, err error, blamed, call uint64) {
 	failing := p.parts
 	if blamed &= p.parts; blamed != 0 {
 		failing = blamed
@@ -120,7 +121,7 @@ func (s *Set) Failed(p Pass, now keytable.Instant, err error, blamed uint64) {
 	s.Abandoned(Pass{p.parts &^ failing, p.probes &^ failing})
 	opened := 0
 	for part := range each(failing) {
-		if s.list[part].failed(p.to(part), now, err, s.wrap) {
+		if s.list[part].failed(p.to(part), now, err, call, s.wrap) {
 			opened++
 		}
 	}

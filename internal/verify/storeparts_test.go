@@ -148,7 +148,7 @@ func newPartsPlayer(t require.TestingT) *partsPlayer {
 	p.limiter, err = ratelimit.New([]ratelimit.Rule{
 		{Name: "client", Endpoint: "both*", Rate: rate},
 		{Name: "endpoint", Endpoint: "both*", Rate: rate, Key: ratelimit.KeyUserEndpoint, Algorithm: ratelimit.AlgorithmLeakyBucket},
-	}, &ratelimit.Rule{Rate: rate}, ratelimit.WithStore(p.store), ratelimit.WithClock(p.clock))
+	}, &ratelimit.Rule{Rate: rate}, ratelimit.WithStore(p.store), ratelimit.WithName("test"), ratelimit.WithClock(p.clock))
 	require.NoError(t, err)
 	return p
 }
@@ -178,7 +178,17 @@ func (p *partsPlayer) decide(t *rapid.T) {
 		if p.store.blame == givesUp {
 			p.store.blame = blamesAll // Reset has no context
 		}
+		must, mustNot := p.permitted(parts)
+		if !must && !mustNot {
+			p.clock.Advance(500 * time.Millisecond) // the longest pause is over
+		}
 		answered = p.limiter.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: endpoint}) == nil
+		if mustNot { // it goes through, and tells the breakers nothing
+			require.Equal(t, 1, p.store.calls)
+			require.Equal(t, !p.store.failed, answered)
+			p.refused++
+			return
+		}
 	case 1, 2:
 		res, err := p.limiter.Check(ctx, ratelimit.Request{Client: client, Endpoint: endpoint})
 		answered = err == nil
@@ -194,13 +204,21 @@ func (p *partsPlayer) decide(t *rapid.T) {
 	p.compare(t, parts, answered)
 }
 
+// permitted reports whether the breakers of parts must permit a call now, and whether they must
+// not.
+func (p *partsPlayer) permitted(parts []int) (must, mustNot bool) {
+	must = true
+	for _, i := range parts {
+		must = must && p.models[i].admits(p.clock.Now())
+		mustNot = mustNot || p.models[i].refuses(p.clock.Now())
+	}
+	return must, mustNot
+}
+
 // compare requires that a decision about parts went as it had to.
 func (p *partsPlayer) compare(t *rapid.T, parts []int, answered bool) {
-	now, must, mustNot := p.clock.Now(), true, false
-	for _, i := range parts {
-		must = must && p.models[i].admits(now)
-		mustNot = mustNot || p.models[i].refuses(now)
-	}
+	now := p.clock.Now()
+	must, mustNot := p.permitted(parts)
 	require.LessOrEqual(t, p.store.calls, 1)
 	switch called := p.store.calls == 1; {
 	case mustNot:

@@ -128,3 +128,11 @@ func (ls *Lines) vacate(l *line) (stood []*queue) {
 func (l *line) standsAt(q *queue) bool {
 	return slices.ContainsFunc(l.stands, func(s *stand) bool { return s.queue == q })
 }
+
+// patience returns the instant before which w must be served and its Delay be over.
+func (ls *Lines) patience(w *Waiter, now keytable.Instant) keytable.Instant {
+	if !w.HasDeadline {
+		return keytable.End
+	}
+	return now.Add(max(ls.time.TimeTo(w.Deadline), 0))
+}

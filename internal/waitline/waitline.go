@@ -322,11 +322,3 @@ func (w *Waiter) nudge() {
 	default: // it has yet to look for another reason
 	}
 }
-
-// patience returns the instant before which w must be served and its Delay be over.
-func (ls *Lines) patience(w *Waiter, now keytable.Instant) keytable.Instant {
-	if !w.HasDeadline {
-		return keytable.End
-	}
-	return now.Add(max(ls.time.TimeTo(w.Deadline), 0))
-}

@@ -134,7 +134,7 @@ function log.save(key, s, now, pad)
     if s.exists then call('DEL', key) end -- only then: after any write, Redis accepts the push without memory
     call('RPUSH', key, header(s))
   elseif s.drop > 0 then
-    call('LPOP', key, 1 + 2 * s.drop)
+    call('LTRIM', key, 1 + 2 * s.drop, -1) -- LPOP would take time for each entry
     call('LPUSH', key, header(s))
   else
     call('LSET', key, 0, header(s))

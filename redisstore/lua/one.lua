@@ -16,8 +16,8 @@
 -- for a key.
 --
 -- For several keys, which cannot be logs, it returns now, and for each key the state as it
--- was stored, or '' if there was none, or nil if the fast path did not apply. In that last
--- case the key has not been decided.
+-- was stored, or '' if there was none, or nil if the fast path did not apply or the state could
+-- not be stored. In that last case the key has not been decided.
 
 local now = s * 1e6 + us
 local config = {tonumber(ARGV[3]), tonumber(ARGV[2])}

@@ -7,6 +7,7 @@ do
   local prefix, gain, unit, burst = ARGV[2], ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
   local full, now, pattern = burst * unit, s .. ' ' .. us, '^' .. prefix .. '(%d+) (%d+) (%d+)$'
   local plain, s, us, head = full + 2 * unit < 9007199254740992, s + 0, us + 0, prefix .. now .. ' '
+  local save = many and pcall or call
   for k = 1, #KEYS do
     local key, v, debt = KEYS[k], pcall('GET', KEYS[k]), plain and 0
     if v then
@@ -24,6 +25,7 @@ do
       end
     end
     if debt then
+      local failed
       local after, all, ahead, first, last = debt, true, ARGV[7] and ARGV[6], 6, #ARGV
       if many then ahead, first, last = nil, 5 + k, 5 + k elseif ahead then first = 8 end
       for i = first, last do
@@ -37,11 +39,11 @@ do
       end
       if after > debt then
         local ms = after / gain / 1000 + pad
-        call('SET', key, head .. format(after < 2147483648 and '%d' or '%.0f', after), 'PX',
-          ms < 2147483648 and format('%d', ms) or ms - ms % 1)
+        failed = save('SET', key, head .. format(after < 2147483648 and '%d' or '%.0f', after), 'PX',
+          ms < 2147483648 and format('%d', ms) or ms - ms % 1).err
       end
       if many then
-        many[k + 1] = v or ''
+        many[k + 1] = not failed and (v or '') -- it fails by itself, without the others
       else
         return now .. (v and ' ' .. v or '')
       end

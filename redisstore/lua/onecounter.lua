@@ -7,6 +7,7 @@ do
   local prefix, limit, size = ARGV[2], ARGV[3] + 0, #ARGV[2]
   local per, now = prefix + 0, s * 1e6 + us
   local offset = now % per
+  local save = many and pcall or call
   for k = 1, #KEYS do
     local key, v, prev, cur = KEYS[k], pcall('GET', KEYS[k]), '0', 0
     if v then
@@ -30,6 +31,7 @@ do
       local rest = weight % per
       local used = (weight - rest) / per + cur
       if rest > 0 then used = used + 1 end
+      local failed
       local after, all, ahead, first, last = used, true, ARGV[5] and ARGV[4], 4, #ARGV
       if many then ahead, first, last = nil, 3 + k, 3 + k elseif ahead then first = 6 end
       for i = first, last do
@@ -40,10 +42,10 @@ do
       if after > used then
         local ms = (2 * per - offset) / 1000 + pad
         local value = prefix .. s .. ' ' .. us .. ' ' .. prev .. ' ' .. format('%.0f', cur + after - used)
-        call('SET', key, value, 'PX', ms - ms % 1)
+        failed = save('SET', key, value, 'PX', ms - ms % 1).err
       end
       if many then
-        many[k + 1] = v or ''
+        many[k + 1] = not failed and (v or '') -- it fails by itself, without the others
       else
         return s .. ' ' .. us .. (v and ' ' .. v or '')
       end

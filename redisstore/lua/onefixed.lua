@@ -6,6 +6,7 @@ do
   local prefix, limit, size = ARGV[2], ARGV[3] + 0, #ARGV[2]
   local per, now = prefix + 0, s * 1e6 + us
   local offset = now % per
+  local save = many and pcall or call
   for k = 1, #KEYS do
     local key, v, used = KEYS[k], pcall('GET', KEYS[k]), 0
     if v then
@@ -20,6 +21,7 @@ do
       end
     end
     if used then
+      local failed
       local after, all, ahead, first, last = used, true, ARGV[5] and ARGV[4], 4, #ARGV
       if many then ahead, first, last = nil, 3 + k, 3 + k elseif ahead then first = 6 end
       for i = first, last do
@@ -29,10 +31,10 @@ do
       if all and ahead then after = after + math.max(0, math.min(ahead, limit - after - ARGV[5])) end
       if after > used then
         local ms = (per - offset) / 1000 + pad
-        call('SET', key, prefix .. s .. ' ' .. us .. ' ' .. format('%.0f', after), 'PX', ms - ms % 1)
+        failed = save('SET', key, prefix .. s .. ' ' .. us .. ' ' .. format('%.0f', after), 'PX', ms - ms % 1).err
       end
       if many then
-        many[k + 1] = v or ''
+        many[k + 1] = not failed and (v or '') -- it fails by itself, without the others
       else
         return s .. ' ' .. us .. (v and ' ' .. v or '')
       end

@@ -1,0 +1,17 @@
+-- Wraps a script of one.lua for a call that takes units ahead, see WithLeases. It notes the reply
+-- in a hash beside the key, so that the process can find out later what a call has taken whose
+-- reply was lost. A Reset deletes the hash with the key: units that were taken before it are then
+-- known to be gone, and are not given back.
+--
+-- KEYS: the key; the hash. ARGV: as for one.lua; then the name of the process, and the number of
+-- the call.
+--
+-- The hash has a field for each process: the number of its first call since the hash was made,
+-- the number of its last call, and the reply to that.
+
+local marker, process, id = KEYS[2], ARGV[#ARGV - 1], ARGV[#ARGV]
+KEYS[2], ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil, nil
+local known = redis.pcall('HGET', marker, process)
+local first = type(known) == 'string' and string.match(known, '^%d+') or id
+
+local function decide()
