@@ -19,7 +19,9 @@ import (
 // which is nil if defaultConfig is nil. There must be at least one rule.
 //
 // The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name,
-// key, mode, tiers and onStoreError. Any other field is an error.
+// key, mode, additional, tiers and onStoreError. The fields of algoConfig may also stand beside
+// algorithm, without an algoConfig. Names are read without regard to case, "_" and "-". Any
+// other field is an error, and so is a field that is given twice.
 //
 // [NewFromConfig] makes a [RateLimiter] of the same maps in one step. DecodeRules is for a
 // caller that adds code to the rules first, such as [Rule.Resolve], and then calls [New].

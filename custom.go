@@ -26,8 +26,8 @@ func (d *decision) askCustom(ctx context.Context) error {
 	}
 	keep := false // whether the other rules keep what they have taken
 	defer func() {
-		if !keep && d.order.Take {
-			d.giveBack()
+		if d.order.Take {
+			d.settle(keep)
 		}
 	}()
 	key := rule.key.text(&d.request)

@@ -101,7 +101,9 @@ func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err 
 		for d.decideHere(&l.time); d.Queued && !l.behind(d); {
 			d.decideHere(&l.time)
 		}
-		err = d.askCustom(ctx)
+		if err = d.askCustom(ctx); d.custom >= 0 && l.waiters.Len() > 0 {
+			l.freed(d)
+		}
 	}
 	if err != nil {
 		return Result{}, err
@@ -137,7 +139,7 @@ func (d *decision) find(set *ruleSet) error {
 		}
 		d.named = append(d.named, r)
 	}
-	d.named = append(d.named, set.match(d.request.Endpoint).additional...)
+	d.named = append(d.named, set.groups.Additional(d.request.Endpoint)...)
 	inLockOrder(d.named)
 	d.named = slices.Compact(d.named)
 	d.rules = d.named
@@ -199,11 +201,16 @@ func (d *decision) decideHere(t *engine.Timeline) {
 	d.Outcome = engine.Settle(t, parts, d.order, 0)
 }
 
-// giveBack gives back the units that d has taken from keys in this process.
-func (d *decision) giveBack() {
+// settle ends the receipts of what d has charged in this process. If keep is not set, it is
+// given back.
+func (d *decision) settle(keep bool) {
 	for i := range d.parts {
-		if p := &d.parts[i]; p.Keys != nil && p.Granted() {
-			p.Verdict, p.Delay = p.Keys.GiveBack(p.Hash, p.Then, d.order.N)
+		switch p := &d.parts[i]; {
+		case p.Keys == nil || !p.Granted():
+		case keep:
+			p.Keys.Settle(p.Hash, p.Receipt, d.order.N)
+		default:
+			p.Verdict, p.Delay = p.Keys.Revoke(p.Hash, p.Receipt, d.Now, d.order.N)
 		}
 	}
 }

@@ -143,3 +143,23 @@ func ExampleReadConfig() {
 	// ratelimit: weekends is 1: must be true or false
 	// ratelimit: clsoe is 17: unknown field; did you mean "close"?
 }
+
+// A []Rule can be decoded directly. Each rule is read as a config map.
+func ExampleRule() {
+	document := []byte(`[
+		{"endpoint": "*", "name": "all", "additional": true, "key": "global", "rate": "1000/s"},
+		{"endpoint": "/login", "key": ["ip", "endpoint"], "algorithm": "FixedWindow", "rate": "5/m"}
+	]`)
+	var rules []ratelimit.Rule
+	if err := json.Unmarshal(document, &rules); err != nil {
+		panic(err)
+	}
+	for _, r := range rules {
+		fmt.Println(r.Endpoint, r.Key, r.Algorithm, r.Rate)
+	}
+	fmt.Println(json.Unmarshal([]byte(`[{"endpoint": "/login", "key": "tenant", "rate": "5/m"}]`), &rules))
+	// Output:
+	// * global TokenBucket 1000/s
+	// /login ip+endpoint FixedWindow 5/m
+	// ratelimit: rules["/login"].key is "tenant": must be one of "user", "endpoint", "user_endpoint", "ip", "global", "attr:NAME", or several of them joined by "+"
+}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -208,8 +209,124 @@ func ExampleMode_shadow() {
 	// planned 5 0 15
 }
 
+// CheckAll says beside the answer what each rule alone would answer, for a response that shows
+// more than one limit. An entry is found by the name of its rule.
+func ExampleRateLimiter_CheckAll() {
+	limiter, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "per user", Endpoint: "/search", Rate: ratelimit.PerHour(100)},
+		{Name: "all together", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(3)},
+	}, nil, ratelimit.WithClock(january()))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	res, each, err := limiter.CheckAll(ctx, ratelimit.Request{Client: "alice", Endpoint: "/search"}, nil)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(res.Rule, res.Remaining)
+	if i := slices.IndexFunc(each, func(r ratelimit.Result) bool { return r.Rule == "per user" }); i >= 0 {
+		fmt.Println("the client's own:", each[i].Remaining, "of", each[i].Limit)
+	}
+	// Output:
+	// all together 2
+	// the client's own: 99 of 100
+}
+
+// Reset makes a client as good as new: here for one endpoint, and then for all rules.
+func ExampleRateLimiter_Reset() {
+	limiter, err := ratelimit.New([]ratelimit.Rule{
+		{Endpoint: "/search", Rate: ratelimit.PerHour(1)},
+		{Endpoint: "/login", Key: ratelimit.KeyIP, Rate: ratelimit.PerHour(1)},
+	}, nil, ratelimit.WithClock(january()))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	limiter.Allow("alice", "/search")
+	if err := limiter.Reset(ctx, ratelimit.Request{Client: "alice", Endpoint: "/search"}); err != nil {
+		panic(err)
+	}
+	fmt.Println(limiter.Allow("alice", "/search").Allowed)
+
+	err = limiter.Reset(ctx, ratelimit.Request{Client: "alice", Endpoint: "/login"})
+	fmt.Println(errors.Is(err, ratelimit.ErrNotReset)) // the rule is by IP
+	fmt.Println(limiter.Reset(ctx, ratelimit.Request{Client: "alice"}))
+	// Output:
+	// true
+	// true
+	// <nil>
+}
+
 // UpdateRate changes the rate of a rule while it is used. Every key keeps what it has
 // used. An invalid rate changes nothing.
+func ExampleRule_additional() {
+	limiter, err := ratelimit.New([]ratelimit.Rule{
+		{Endpoint: "/search", Rate: ratelimit.PerHour(3)},
+		{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(5)},
+	}, nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, client := range []string{"alice", "alice", "alice", "alice", "bob", "carol", "dave"} {
+		res := limiter.Allow(client, "/search")
+		fmt.Println(client, res.Allowed, res.Rule)
+	}
+	// Output:
+	// alice true /search
+	// alice true /search
+	// alice true /search
+	// alice false /search
+	// bob true all
+	// carol true all
+	// dave false all
+}
+
+func ExampleKeyOf() {
+	limiter, err := ratelimit.New([]ratelimit.Rule{{
+		Endpoint: "*",
+		Key:      ratelimit.KeyOf(ratelimit.KeyAttr("tenant"), ratelimit.KeyUser),
+		Rate:     ratelimit.PerMinute(60),
+	}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	req := ratelimit.Request{Client: "alice", Endpoint: "/search"}
+	for _, tenant := range []string{"acme", "acme", "globex"} {
+		req.Attrs = map[string]string{"tenant": tenant}
+		res, err := limiter.Check(context.Background(), req)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(tenant, res.Remaining)
+	}
+	// Output:
+	// acme 59
+	// acme 58
+	// globex 59
+}
+
+func ExampleRule_unlimited() {
+	limiter, err := ratelimit.New([]ratelimit.Rule{{
+		Endpoint: "/search",
+		Rate:     ratelimit.PerMinute(60),
+		Tiers:    map[string]ratelimit.Rate{"internal": ratelimit.Unlimited},
+	}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, tier := range []string{"", "internal"} {
+		res, err := limiter.Check(context.Background(), ratelimit.Request{Client: "alice", Endpoint: "/search", Tier: tier})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(res.Allowed, res.Limit, res.Remaining)
+	}
+	// Output:
+	// true 60 59
+	// true -1 -1
+}
+
 func ExampleRateLimiter_UpdateRate() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/search", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(10)},

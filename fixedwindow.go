@@ -125,10 +125,10 @@ func (c *fixedWindowConfig) Clone(s *fixedWindowState) fixedWindowState { return
 // Charged returns the instant at which s was charged last.
 func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant { return s.last }
 
-// GiveBack takes back a charge of n units at then, if its window has not ended.
-func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, then instant, n int64) {
-	if s.last.Since(then) <= c.Offset(s.last) {
-		s.used = max(s.used-n, 0)
+// GiveBack takes units off the count if their window has not ended.
+func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, back engine.Returned) {
+	if s.last.Since(back.At) <= c.Offset(s.last) {
+		s.used = max(s.used-back.N, 0)
 	}
 }
 

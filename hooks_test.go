@@ -238,7 +238,7 @@ func TestHooksThatPanic(t *testing.T) {
 // all changes which would need it are errors if it cannot be told.
 func TestRatesOfCustomLimiters(t *testing.T) {
 	one, five := ratelimit.PerHour(1), ratelimit.PerHour(5)
-	deaf := custom(answering(yes(7, 3, sec), nil))
+	deaf := answering(yes(7, 3, sec), nil)
 	for _, row := range []struct {
 		change func(l *ratelimit.RateLimiter, r ratelimit.Rule) error
 		told   []ratelimit.Rate

@@ -136,10 +136,18 @@ func (c *leakyBucketConfig) Clone(s *leakyBucketState) leakyBucketState { return
 // Charged returns the instant at which s was charged last.
 func (c *leakyBucketConfig) Charged(s *leakyBucketState) instant { return s.last }
 
-// GiveBack takes back a charge of n units at then.
-func (c *leakyBucketConfig) GiveBack(s *leakyBucketState, then instant, n int64) {
-	still := c.Drained(exact.Level{Whole: n}, s.last.Since(then))
-	s.debt, s.queue = c.Minus(s.debt, still), c.Minus(s.queue, still)
+// Debt returns what s owes at now or, if that is later, at its last charge.
+func (c *leakyBucketConfig) Debt(s *leakyBucketState, now instant) exact.Level {
+	return c.Drained(s.debt, max(now, s.last).Since(s.last))
+}
+
+// GiveBack takes off the debt what is still owed for units that are given back. The queue shrinks
+// only if no unit came after them: a request that was told its Delay keeps its place.
+func (c *leakyBucketConfig) GiveBack(s *leakyBucketState, back engine.Returned) {
+	s.debt = c.Minus(s.debt, back.Debt)
+	if back.Last {
+		s.queue = c.Minus(s.queue, exact.Level{Whole: back.N})
+	}
 }
 
 // Idle reports whether both levels have drained to zero by now.

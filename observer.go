@@ -224,7 +224,7 @@ type RuleStats struct {
 	ShadowDenied uint64 // requests that the rule would have denied, in [ModeShadow]
 
 	Degraded uint64 // of all these, requests that the rule's [FailurePolicy] answered
-	Errors   uint64 // calls of the [Store] for the rule that failed
+	Errors   uint64 // calls of the [Store], or of a custom [Limiter], for the rule that failed
 
 	LiveKeys   int    // keys that have state in this process now
 	Evicted    uint64 // keys that were forgotten because they were as if never used

@@ -195,8 +195,7 @@ func newSettings(opts []Option) (settings, error) {
 	if s.factory != nil {
 		own := s
 		s = s.factory.settings()
-		problems := append(own.problems, atPath("factory", errors.Join(s.problems...))...)
-		problems = append(problems, s.conflicts(&own)...)
+		problems := slices.Concat(own.problems, atPath("factory", errors.Join(s.problems...)), s.conflicts(&own))
 		s = s.with(opts)
 		s.problems = problems
 	}

@@ -21,7 +21,8 @@ type Rate struct {
 	Per time.Duration
 
 	// Burst is the largest number of units granted at once; 0 means Requests. Only
-	// [TokenBucket] and [LeakyBucket] have a burst; for the other algorithms it must be 0.
+	// [TokenBucket] and [LeakyBucket] have a burst, of at most 4,294,967,295 (2^32-1); for
+	// the other algorithms it must be 0.
 	Burst int
 }
 

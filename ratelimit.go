@@ -100,7 +100,8 @@ func (l *RateLimiter) restart() {
 // Allow takes one unit from each rule for a request of clientID for endpoint, if every one
 // of them has a unit left. A denial changes nothing. If the [Store] cannot be reached, the
 // [FailurePolicy] answers, and [Result.Degraded] is set. For the error behind that, and for
-// requests with a cost, an IP or a tier, see [RateLimiter.Check].
+// requests with a cost, an IP or a tier, see [RateLimiter.Check]. The request has no IP, so in
+// a rule by [KeyIP] it shares one key with all others that have none.
 func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	set := l.set.Load()
 	if set == nil {
@@ -133,8 +134,10 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 // decided by its own Rate.
 //
 // If one of the rules has a custom [Limiter], Check calls it last, after the other rules
-// were charged. If it denies, or returns an error that does not match [ErrStore], the other
-// rules get their units back; Check returns such an error with the zero Result. If two of
+// were charged. If it denies, the other rules get their units back. Its [ErrInvalidCount] and
+// [ErrExceedsLimit] are returned with the zero Result. Any other error matches [ErrStore], and
+// the rule's [FailurePolicy] answers, unless the limiter itself has answered with a Result that
+// is Degraded. If two of
 // the rules have a custom Limiter, Check takes nothing and returns the zero Result and an
 // error that matches [ErrInvalidConfig].
 func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err error) {

@@ -49,12 +49,9 @@ const (
 	KeyUser         KeyType = "user"          // each [Request.Client]
 	KeyEndpoint     KeyType = "endpoint"      // each [Request.Endpoint], not each [Rule.Endpoint]
 	KeyUserEndpoint KeyType = "user_endpoint" // each pair of Client and Endpoint
-	KeyIP           KeyType = "ip"            // each [Request.IP]
+	KeyIP           KeyType = "ip"            // each [Request.IP]; one for all requests without an IP, such as those by Allow
 	KeyGlobal       KeyType = "global"        // the rule: all requests share one budget
 )
-
-// keyTypes are the key types that have a name of their own.
-var keyTypes = []KeyType{KeyUser, KeyEndpoint, KeyUserEndpoint, KeyIP, KeyGlobal}
 
 // KeyOf returns the KeyType of a key that is made of all these parts: requests share a budget
 // if they are equal in each part. The order of the parts has no meaning, so KeyOf(KeyUser,
@@ -99,18 +96,23 @@ const (
 	anyParts // see keyMaker.parts
 )
 
-var keyKinds = map[KeyType]keyKind{
-	KeyUser: kindUser, KeyEndpoint: kindEndpoint, KeyUserEndpoint: kindUserEndpoint, KeyIP: kindIP, KeyGlobal: kindGlobal,
-}
+// keyMakers are the keyMakers of the key types that are most used, which rules share.
+var keyMakers = func() map[KeyType]keyMaker {
+	made := make(map[KeyType]keyMaker)
+	for kind, k := range []KeyType{KeyUser, KeyEndpoint, KeyUserEndpoint, KeyIP, KeyGlobal} {
+		parts, _ := keyspec.Parse(string(k))
+		made[k] = keyMaker{keyKind(kind), parts}
+	}
+	return made
+}()
 
 // newKeyMaker returns the keyMaker of k, which is valid.
 func newKeyMaker(k KeyType) keyMaker {
-	kind, ok := keyKinds[k]
-	if !ok {
-		kind = anyParts
+	if made, ok := keyMakers[k]; ok {
+		return made
 	}
 	parts, _ := keyspec.Parse(string(k))
-	return keyMaker{kind, parts}
+	return keyMaker{anyParts, parts}
 }
 
 // ofClient reports whether each key belongs to one Client alone.

@@ -77,7 +77,9 @@ type Rule struct {
 	Mode Mode
 
 	// OnStoreError is the policy that answers for this rule while the [Store]
-	// cannot be reached. The zero value means that of [WithFailurePolicy].
+	// cannot be reached, or if its Limiter returns an error. The zero value
+	// means that of [WithFailurePolicy]. A rule with a Limiter cannot have
+	// [FailLocal], and has [FailOpen] if it inherits that.
 	OnStoreError FailurePolicy
 
 	custom *hooks.Made // set if a BuildFunc has made Limiter, and shared by the copies of the rule
@@ -98,7 +100,9 @@ func (r Rule) completed(isDefault bool) Rule {
 	if r.Key == "" {
 		r.Key = KeyUser
 	}
-	r.Key = KeyOf(r.Key) // in the one spelling that it has in Decision.KeyType
+	if _, usual := keyMakers[r.Key]; !usual {
+		r.Key = KeyOf(r.Key) // in the one spelling that it has in Decision.KeyType
+	}
 	if r.Mode == "" {
 		r.Mode = ModeEnforce
 	}

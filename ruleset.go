@@ -108,8 +108,6 @@ const maxPlain = 4
 
 // A ruleGroup is the rules that apply to an endpoint.
 type ruleGroup struct {
-	rules []*activeRule // in the order of inLockOrder
-
 	// plain is true if the group has 1 to maxPlain rules and keys in this process can
 	// decide by each of them without code of the user's; see RateLimiter.takePlain.
 	plain bool
@@ -118,7 +116,7 @@ type ruleGroup struct {
 	// enforces. It is nil otherwise.
 	only *activeRule
 
-	additional []*activeRule // those of rules that also apply to a request that names others
+	rules []*activeRule // in the order of inLockOrder
 }
 
 // newRuleSet returns the set of these rules, which are not in use yet. The default rule is the
@@ -223,11 +221,20 @@ func (s *ruleSet) defaults() int {
 }
 
 // match returns the rules for endpoint.
-func (s *ruleSet) match(endpoint string) *ruleGroup { return s.groups.Find(endpoint) }
+func (s *ruleSet) match(endpoint string) *ruleGroup {
+	g := s.groups.Exact.Whole[endpoint] // Find does the same, but it is generic, and so slower
+	if g == nil {
+		return s.groups.FindElsewhere(endpoint)
+	}
+	if v := g.Value(); v != nil {
+		return v
+	}
+	return s.groups.Find(endpoint)
+}
 
-// newRuleGroup returns the group of these rules. additional are those that are Additional.
-func newRuleGroup(rules, additional []*activeRule) ruleGroup {
-	g := ruleGroup{rules: rules, additional: additional}
+// newRuleGroup returns the group of these rules.
+func newRuleGroup(rules []*activeRule) ruleGroup {
+	g := ruleGroup{rules: rules}
 	inLockOrder(g.rules)
 	g.plain = len(g.rules) > 0 && len(g.rules) <= maxPlain
 	for _, r := range g.rules {

@@ -161,6 +161,15 @@ func (l *RateLimiter) behind(d *decision) bool {
 	return denied
 }
 
+// freed has those decided on again who wait for keys of d, which d may have given units back to.
+func (l *RateLimiter) freed(d *decision) {
+	for i := range d.parts {
+		if p := &d.parts[i]; p.Keys != nil && !p.Shadow {
+			l.waiters.Freed(p.Keys, p.Hash)
+		}
+	}
+}
+
 // An asked is the answer to the head of a line that asks a store or a custom limiter.
 type asked struct {
 	rule string // the binding rule

@@ -108,9 +108,9 @@ func (c *cooldownConfig) Charged(s *cooldownState) instant { return s.last }
 
 // GiveBack takes back the charge at then: the next unit is granted at once. If the key was
 // charged again since, s stays as it is.
-func (c *cooldownConfig) GiveBack(s *cooldownState, then instant, _ int64) {
-	if s.last == then {
-		s.cool = then
+func (c *cooldownConfig) GiveBack(s *cooldownState, back engine.Returned) {
+	if s.last == back.At {
+		s.cool = back.At
 	}
 }
 

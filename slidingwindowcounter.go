@@ -157,14 +157,13 @@ func (c *slidingCounterConfig) Clone(s *slidingCounterState) slidingCounterState
 // Charged returns the instant at which s was charged last.
 func (c *slidingCounterConfig) Charged(s *slidingCounterState) instant { return s.last }
 
-// GiveBack takes back a charge of n units at then, from the count of the window that then
-// lies in.
-func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, then instant, n int64) {
-	switch ago, offset := s.last.Since(then), c.Offset(s.last); {
+// GiveBack takes units off the count of the window in which they were charged.
+func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, back engine.Returned) {
+	switch ago, offset := s.last.Since(back.At), c.Offset(s.last); {
 	case ago <= offset:
-		s.cur = max(s.cur-n, 0)
+		s.cur = max(s.cur-back.N, 0)
 	case ago-offset <= c.Per:
-		s.prev = max(s.prev-n, 0)
+		s.prev = max(s.prev-back.N, 0)
 	}
 }
 

@@ -214,10 +214,14 @@ func (c *slidingLogConfig) Clone(s *slidingLogState) slidingLogState {
 // Charged returns the instant at which s was charged last.
 func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.last }
 
-// GiveBack takes back a charge of n units at then, if the log still has an entry for that
-// instant with so many units.
-func (c *slidingLogConfig) GiveBack(s *slidingLogState, then instant, n int64) {
+// GiveBack takes units off the entry of the instant at which they were charged, if the log still
+// has that and no more than maxMoved later ones.
+func (c *slidingLogConfig) GiveBack(s *slidingLogState, back engine.Returned) {
+	then, n := back.At, back.N
 	at := uint32(sort.Search(int(s.older), func(i int) bool { return s.entry(uint32(i)).at >= then }))
+	if s.older-at > maxMoved {
+		return
+	}
 	before := s.base
 	if at > 0 {
 		before = s.entry(at - 1).total
@@ -233,6 +237,9 @@ func (c *slidingLogConfig) GiveBack(s *slidingLogState, then instant, n int64) {
 		s.drop(at)
 	}
 }
+
+// maxMoved is how many entries are changed at most when units are given back.
+const maxMoved = 4096
 
 // drop removes entry number i, which has no units any more.
 func (s *slidingLogState) drop(i uint32) {

@@ -127,9 +127,14 @@ func (c *tokenBucketConfig) Clone(s *tokenBucketState) tokenBucketState { return
 // Charged returns the instant at which s was charged last.
 func (c *tokenBucketConfig) Charged(s *tokenBucketState) instant { return s.last }
 
-// GiveBack takes back a charge of n tokens at then.
-func (c *tokenBucketConfig) GiveBack(s *tokenBucketState, then instant, n int64) {
-	debt := c.Minus(s.debt(), c.Drained(exact.Level{Whole: n}, s.last.Since(then)))
+// Debt returns what s owes at now or, if that is later, at its last charge.
+func (c *tokenBucketConfig) Debt(s *tokenBucketState, now instant) exact.Level {
+	return c.Drained(s.debt(), max(now, s.last).Since(s.last))
+}
+
+// GiveBack takes off the debt what is still owed for units that are given back.
+func (c *tokenBucketConfig) GiveBack(s *tokenBucketState, back engine.Returned) {
+	debt := c.Minus(s.debt(), back.Debt)
 	s.whole, s.frac = uint32(debt.Whole), debt.Frac
 }
 

@@ -90,13 +90,13 @@ func (r *Reader) Bool(n *Node, name string) bool {
 // other value and returns 0.
 func (r *Reader) Int(n *Node, name string) int {
 	x, ok := r.number(n, name, "must be a whole number")
-	if !ok {
+	if !ok || x.digits == "" {
 		return 0
 	}
 	i, whole, fits := x.Scaled(0, math.MaxInt)
 	switch {
 	case !fits:
-		r.Reject(n.Field(name), x.String(), "must be at most "+strconv.Itoa(math.MaxInt))
+		r.Reject(n.Field(name), x.String(), "must be closer to 0: it is beyond what can be counted")
 	case !whole:
 		r.Reject(n.Field(name), x.String(), "must be a whole number")
 	case x.neg:

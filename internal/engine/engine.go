@@ -48,9 +48,8 @@ type Algorithm[S, C any] interface {
 	// Charged returns the instant at which s was charged last.
 	Charged(s *S) keytable.Instant
 
-	// GiveBack takes back a charge of n units that was made at then, except for what
-	// has drained since.
-	GiveBack(s *S, then keytable.Instant, n int64)
+	// GiveBack takes units that were charged off s, as far as they still count.
+	GiveBack(s *S, back Returned)
 
 	// Reached returns the instant that the clock of s stands at: a reading before it
 	// counts as that.

@@ -20,9 +20,15 @@ type Keys interface {
 	// asks for. do says whether it takes them.
 	Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration)
 
-	// GiveBack takes back a charge of n units that was made at then. It returns the
-	// answer to a request for n units at that instant, and takes none.
-	GiveBack(h keytable.Hash, then keytable.Instant, n int64) (Verdict, time.Duration)
+	// Settle ends the receipt id of the key with hash h: of its units, actual stay
+	// charged, and the others are given back. Nothing is given back if the key was
+	// forgotten or reset since, or if id is 0.
+	Settle(h keytable.Hash, id Receipt, actual int64)
+
+	// Revoke is Settle for a request that is denied after all: nothing stays charged,
+	// and the decision is no longer counted as a grant. It returns the answer to a
+	// request for n units at then, and takes none.
+	Revoke(h keytable.Hash, id Receipt, then keytable.Instant, n int64) (Verdict, time.Duration)
 
 	// Remember gives the key with hash h a state in which remaining units are left.
 	Remember(h keytable.Hash, want Wanted, remaining int64)
@@ -64,15 +70,12 @@ type Lockable interface {
 // A lockedShard is a locked shard of the keys of a rule.
 type lockedShard interface {
 	// step decides on n units for the key with hash h, at the rate that want asks
-	// for. do says whether it takes them.
-	step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration)
+	// for. do says whether it takes them, and whether for a receipt.
+	step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt)
 
 	// refusal returns the error for the rate that want asks for, if the rule's own
 	// rate is used in its place. Otherwise it returns nil.
 	refusal(want Wanted) error
-
-	// charged returns the instant at which the key with hash h was charged last.
-	charged(h keytable.Hash) keytable.Instant
 
 	// ahead returns the instant from which on n units are there for the key with
 	// hash h if nobody else takes any: at itself if they are there now, and
@@ -102,6 +105,7 @@ const (
 	Look  Intent = iota // nothing
 	Probe               // the length of the window by which the key's units are counted
 	Take                // that rate, and the key is charged if the units are granted
+	Hold                // the same, and the charge has a receipt
 )
 
 // ratedKeys implements Keys for one algorithm.
@@ -111,17 +115,19 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 	configure func(Rate) (C, error)
 	refusals  *Refusals
 	plans     *ratePlans[S, C] // for Change only; each shard has a copy of the pointer
+	held      heldReceipts
 }
 
 // NewKeys returns the keys of a rule with the rates r. At most maxKeys of them have a state
 // of their own. configure makes the configuration of the algorithm for a rate.
 func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, configure func(Rate) (C, error), refusals *Refusals) (Keys, error) {
-	plans, err := newRatePlans[S](r, configure, refusals)
-	if err != nil {
+	k := &ratedKeys[S, C]{time: t, configure: configure, refusals: refusals}
+	var err error
+	if k.plans, err = newRatePlans[S](r, configure, refusals, &k.held); err != nil {
 		return nil, err
 	}
-	table := keytable.New[ratedState[S]](plans, maxKeys)
-	return &ratedKeys[S, C]{t, table, configure, refusals, plans}, nil
+	k.table = keytable.New[ratedState[S]](k.plans, maxKeys)
+	return k, nil
 }
 
 // Decide does for a rule what [Limiter.Decide] does for a limiter: the difference is that it
@@ -147,7 +153,7 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began ke
 	if state != nil && state.plan == p.id {
 		v, delay = p.config.Step(&state.state, p.config, now, n, true)
 	} else {
-		v, delay = ps.step(shard, state, h, p, now, n, Take)
+		v, delay, _ = ps.step(shard, state, h, p, now, n, Take)
 	}
 	shard.Count(v.RetryAfter == 0)
 	shard.Unlock()
@@ -157,7 +163,8 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began ke
 func (k *ratedKeys[S, C]) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
-	return (*ratedShard[S, C])(shard).step(h, want, now, n, do)
+	v, delay, _ := (*ratedShard[S, C])(shard).step(h, want, now, n, do)
+	return v, delay
 }
 
 func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant, bool) {
@@ -168,16 +175,32 @@ func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedSha
 	return (*ratedShard[S, C])(shard), now, shard.Marked(h)
 }
 
-func (k *ratedKeys[S, C]) GiveBack(h keytable.Hash, then keytable.Instant, n int64) (Verdict, time.Duration) {
+func (k *ratedKeys[S, C]) Settle(h keytable.Hash, id Receipt, actual int64) {
+	if id == 0 {
+		return
+	}
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
-	state, p := (*ratedShard[S, C])(shard).chargedTo(h), shard.Algorithm.base
-	if at := shard.Algorithm.planOf(state); at != nil { // it is nil if the key was reset meanwhile
-		p = at
-		p.config.GiveBack(&state.state, then, n)
-		shard.CountGivenBack()
+	shard.Algorithm.settle(shard.Find(h), id, actual)
+}
+
+func (k *ratedKeys[S, C]) Revoke(h keytable.Hash, id Receipt, then keytable.Instant, n int64) (v Verdict, delay time.Duration) {
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	ps, state := shard.Algorithm, shard.Find(h)
+	ps.settle(state, id, 0)
+	shard.CountGivenBack()
+	seen := then
+	if state == nil {
+		state, seen = shard.Owed(then)
 	}
-	return p.config.Step(&state.state, p.config, then, n, false)
+	p := ps.planOf(state)
+	if p == nil {
+		p = ps.base // the key was reset meanwhile
+	}
+	v, delay = p.config.Step(&state.state, p.config, seen, n, false)
+	v.await(seen, then)
+	return v, delay
 }
 
 func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64) {
@@ -195,7 +218,7 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 	case state != nil:
 		*state = *s
 	case s.plan != 0:
-		shard.Keep(h, s, now)
+		shard.Offer(h, s, now)
 	}
 }
 
@@ -204,7 +227,7 @@ func (k *ratedKeys[S, C]) Reset(h keytable.Hash, want Wanted) bool {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	if shard.Find(h) == nil {
-		v, _ := (*ratedShard[S, C])(shard).step(h, want, now, 1, Look)
+		v, _, _ := (*ratedShard[S, C])(shard).step(h, want, now, 1, Look)
 		return v.RetryAfter == 0
 	}
 	shard.Reset(h)
@@ -212,7 +235,7 @@ func (k *ratedKeys[S, C]) Reset(h keytable.Hash, want Wanted) bool {
 }
 
 func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
-	ps, err := newRatePlans[S](r, k.configure, k.refusals)
+	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.held)
 	if err != nil {
 		return nil, err
 	}
@@ -228,9 +251,10 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 }
 
 func (k *ratedKeys[S, C]) Fresh() Future { return &ratedFuture[S, C]{plans: k.plans} }
+
 func (k *ratedKeys[S, C]) Restart() {
 	// The rates were valid before, and no rate is valid at one start only.
-	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals); err == nil {
+	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals, &k.held); err == nil {
 		k.plans = ps
 		k.table.Restart(ps)
 	}

@@ -8,8 +8,9 @@ import (
 
 // A ratedState is the state of one key of a rule.
 type ratedState[S any] struct {
-	state S
-	plan  uint32 // the id of the plan that state was last written under; 0 if it is unused
+	state  S
+	plan   uint32 // the id of the plan that state was last written under, and withReceipts; 0 if it is unused
+	newest uint32 // the index of the key's newest receipt; 0 if it has none
 }
 
 // A tableShard is a shard of the table of a rule's keys.
@@ -18,7 +19,7 @@ type tableShard[S any, C Algorithm[S, C]] = keytable.Shard[ratedState[S], *rateP
 // A ratedShard is a tableShard with the methods of a lockedShard.
 type ratedShard[S any, C Algorithm[S, C]] tableShard[S, C]
 
-func (s *ratedShard[S, C]) step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {
+func (s *ratedShard[S, C]) step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration, Receipt) {
 	ps := s.Algorithm
 	p := ps.ofTier(want.Tier)
 	if want.Rate != nil {
@@ -26,8 +27,9 @@ func (s *ratedShard[S, C]) step(h keytable.Hash, want Wanted, now keytable.Insta
 	}
 	shard := (*tableShard[S, C])(s)
 	state := shard.Find(h)
-	if state != nil && state.plan == p.id {
-		return p.config.Step(&state.state, p.config, now, n, do == Take)
+	if state != nil && state.plan == p.id && do != Hold {
+		v, delay := p.config.Step(&state.state, p.config, now, n, do == Take)
+		return v, delay, 0
 	}
 	return ps.step(shard, state, h, p, now, n, do)
 }
@@ -35,28 +37,6 @@ func (s *ratedShard[S, C]) step(h keytable.Hash, want Wanted, now keytable.Insta
 func (s *ratedShard[S, C]) refusal(want Wanted) error {
 	_, err := s.Algorithm.pick(want)
 	return err
-}
-
-func (s *ratedShard[S, C]) charged(h keytable.Hash) keytable.Instant {
-	shard := (*tableShard[S, C])(s)
-	state := shard.Find(h)
-	if state == nil {
-		// The key had no state when it was charged. If it got one, the shard may have
-		// split since, and the state may lie in the half that is not locked.
-		state = shard.Latter()
-	}
-	return s.Algorithm.planOf(state).config.Charged(&state.state)
-}
-
-// chargedTo returns the state that the key with hash h is charged to: its own or, if it has
-// none, the debt that the keys without a state share.
-func (s *ratedShard[S, C]) chargedTo(h keytable.Hash) *ratedState[S] {
-	shard := (*tableShard[S, C])(s)
-	state := shard.Find(h)
-	if state == nil {
-		state, _ = shard.Owed(0)
-	}
-	return state
 }
 
 func (s *ratedShard[S, C]) finish(now keytable.Instant, t keytable.Tally) {
@@ -68,38 +48,45 @@ func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[C] {
 	if s.plan == 0 {
 		return nil
 	}
-	return (*ps.byID.Load())[s.plan-1]
+	return (*ps.byID.Load())[s.plan&^withReceipts-1]
 }
 
 // step decides on n units at the rate of p for the key with hash h. s is the key's state, or
 // nil if it has none. If s was written under another plan, it is first brought to p. Unless
 // do is Look, it stays brought to p, also if the units are denied. stepCut is the exception.
-func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
+func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
 	if s == nil {
 		owed, seen := shard.Owed(now)
-		if v, delay = ps.stepShared(shard, owed, p, seen, n, false); do == Take && v.RetryAfter == 0 {
-			v, delay = ps.admit(shard, owed, h, p, seen, n)
+		if v, delay = ps.stepShared(shard, owed, p, seen, n, false); do >= Take && v.RetryAfter == 0 {
+			v, delay, id = ps.admit(shard, owed, h, p, seen, n, do)
 		}
 		v.await(seen, now)
-		return v, delay
+		return v, delay, id
 	}
 	if from := ps.planOf(s); from != nil && from != p {
 		if p.config.Fills(from.config) {
-			return ps.stepCut(s, shard.Scratch(*s), from, p, now, n, do)
+			if v, delay = ps.stepCut(shard.Scratch(*s), from, p, now, n); do < Take || v.RetryAfter != 0 {
+				return v, delay, 0
+			}
 		}
 		if do == Look {
 			s = shard.Scratch(*s)
+			s.drop()
 		}
 		if slow := ps.slower(s, from, p, now); slow != p {
 			p.config.Carry(&s.state, from.config, now)
 		}
-		p.config.Resize(&s.state, from.config)
-		s.plan = p.id
+		ps.resize(s, from, p)
+		s.under(p.id)
 	}
-	if v, delay = p.config.Step(&s.state, p.config, now, n, do == Take); do == Take && v.RetryAfter == 0 {
-		s.plan = p.id
+	if do < Take {
+		v, delay = p.config.Step(&s.state, p.config, now, n, false)
+		return v, delay, 0
 	}
-	return v, delay
+	if v, delay, id = ps.charge(s, p, now, n, do); v.RetryAfter == 0 {
+		s.under(p.id)
+	}
+	return v, delay, id
 }
 
 // slower brings s from the plan from to the slower one of from and p, and returns that plan.
@@ -115,42 +102,36 @@ func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[C], now ke
 	return slow
 }
 
-// stepCut decides on n units at plan p for a key whose state s was written under another plan,
+// stepCut decides on n units at plan p for a key whose state was written under another plan,
 // from, if the change may make the key as good as new. Then only a charge brings s to p.
 // Otherwise a client of two rates could let its key become full under the smaller burst, and
-// then find it full under the larger one, by requests that cost nothing. to is a copy of s that
-// stepCut may change.
-func (ps *ratePlans[S, C]) stepCut(s, to *ratedState[S], from, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
+// then find it full under the larger one, by requests that cost nothing. to is a copy of the
+// state, which stepCut may change.
+func (ps *ratePlans[S, C]) stepCut(to *ratedState[S], from, p *ratePlan[C], now keytable.Instant, n int64) (v Verdict, delay time.Duration) {
 	slow := ps.slower(to, from, p, now)
 	p.config.Resize(&to.state, from.config)
 	// As long as the key is not charged, its debt drains at the slower rate.
-	if v, _ = p.config.Step(&to.state, slow.config, now, n, false); v.RetryAfter != 0 {
-		return v, 0
-	}
-	if slow != p {
-		p.config.Carry(&to.state, from.config, now)
-	}
-	charged, delay := p.config.Step(&to.state, p.config, now, n, do == Take)
-	if do != Take {
-		return v, delay
-	}
-	*s = ratedState[S]{to.state, p.id}
-	return charged, delay
+	return p.config.Step(&to.state, slow.config, now, n, false)
 }
 
 // admit charges n units at seen, which owed leaves room for, to the key with hash h, which has no
-// state yet: to a new state of the key or, if the table has no room for one, to owed.
-func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h keytable.Hash, p *ratePlan[C], seen keytable.Instant, n int64) (Verdict, time.Duration) {
+// state yet: to a new state of the key or, if the table has no room for one, to owed. A charge
+// of a shared debt has no receipt: it is final.
+func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h keytable.Hash, p *ratePlan[C], seen keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
 	state := shard.Newcomer(seen)
 	if from := ps.planOf(state); from != nil && from != p {
 		p.config.Carry(&state.state, from.config, seen)
 	}
-	v, delay := p.config.Step(&state.state, p.config, seen, n, true)
-	state.plan = p.id
+	v, delay, id = ps.charge(state, p, seen, n, do)
+	state.under(p.id)
 	if shard.Keep(h, state, seen) {
-		return v, delay
+		return v, delay, id
 	}
-	return ps.stepShared(shard, owed, p, seen, n, true)
+	if id != 0 {
+		ps.held.get().settle(new(uint32), id, 0, nil)
+	}
+	v, delay = ps.stepShared(shard, owed, p, seen, n, true)
+	return v, delay, 0
 }
 
 // share changes owed, a copy of the debt that the keys without a state share, so that a key
@@ -200,7 +181,7 @@ func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
 // Inherit returns the state that a key starts from when it leaves the shared debt s.
 func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) ratedState[S] {
 	if p := ps.planOf(s); p != nil {
-		return ratedState[S]{p.config.Inherit(&s.state, now), s.plan}
+		return ratedState[S]{state: p.config.Inherit(&s.state, now), plan: s.plan}
 	}
 	return ratedState[S]{}
 }
@@ -252,13 +233,13 @@ func (ps *ratePlans[S, C]) retag(s *ratedState[S], old *ratePlans[S, C], success
 	if shared && !oneRate {
 		to = ps.slowest(to, from, old.rates.MayGrow)
 	}
-	s.plan = to.id
+	s.under(to.id)
 	if to.rate == from.rate {
 		return
 	}
 	to.config.Carry(&s.state, from.config, now)
 	if !shared || oneRate {
-		to.config.Resize(&s.state, from.config)
+		ps.resize(s, from, to)
 	}
 }
 

@@ -71,6 +71,7 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	rates     Rates
 	refusals  *Refusals
 	configure func(Rate) (C, error)
+	held      *heldReceipts // the same for all plans that the rule ever has
 	base      *ratePlan[C]
 	tiers     map[string]*ratePlan[C]
 
@@ -88,8 +89,8 @@ type rateEntry[C any] struct {
 }
 
 // newRatePlans returns the plans of a rule with the rates r, or the error if one is invalid.
-func newRatePlans[S any, C Algorithm[S, C]](r Rates, configure func(Rate) (C, error), refusals *Refusals) (ps *ratePlans[S, C], err error) {
-	ps = &ratePlans[S, C]{rates: r, configure: configure, refusals: refusals}
+func newRatePlans[S any, C Algorithm[S, C]](r Rates, configure func(Rate) (C, error), refusals *Refusals, held *heldReceipts) (ps *ratePlans[S, C], err error) {
+	ps = &ratePlans[S, C]{rates: r, configure: configure, refusals: refusals, held: held}
 	ps.byID.Store(new([]*ratePlan[C]))
 	entries := make([]atomic.Pointer[rateEntry[C]], 2)
 	ps.entries.Store(&entries)

@@ -19,10 +19,10 @@ type Part struct {
 
 	shard lockedShard // the key's shard while it is locked, otherwise nil
 
-	Verdict                  // the answer
-	Delay   time.Duration    // how long to hold the request, if it is granted
-	Then    keytable.Instant // when the key was charged, if Order.Revocable is set
-	Err     error            // why the rule's own rate was used and not the one in Want, or nil
+	Verdict               // the answer
+	Delay   time.Duration // how long to hold the request, if it is granted
+	Receipt Receipt       // of the charge, if Order.Revocable is set
+	Err     error         // why the rule's own rate was used and not the one in Want, or nil
 }
 
 // An Order says what a decision is to do.
@@ -30,7 +30,7 @@ type Order struct {
 	N         int64         // units, at least 1
 	Within    time.Duration // a request with a longer Delay is not charged; see [AnyDelay]
 	Take      bool          // whether to charge; otherwise, the decision only looks
-	Revocable bool          // whether the caller may give units back
+	Revocable bool          // whether the caller may give units back: it settles each Part.Receipt
 	AskAgain  bool          // whether a denied caller will try again, so that a denial is not counted
 }
 
@@ -86,9 +86,12 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 		now, latest = readLocked(t, parts), 0
 	}
 
-	ask := Look
+	ask, take := Look, Take
 	if order.Take {
 		ask = Probe
+	}
+	if order.Revocable {
+		take = Hold
 	}
 	passes, late, taken := true, false, -1
 	for i := range parts {
@@ -102,9 +105,9 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 				// All parts before it grant the request. So if this part
 				// grants it, all do, and if it denies it, none is charged:
 				// it can be charged in the same step.
-				do, taken = Take, i
+				do, taken = take, i
 			}
-			p.Verdict, p.Delay = p.shard.step(p.Hash, p.Want, now, order.N, do)
+			p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, order.N, do)
 		}
 		passes = passes && p.RetryAfter == 0
 		late = late || p.Delay > order.Within
@@ -124,17 +127,14 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 		}
 		switch {
 		case charge && i != taken && (p.Shadow || p.RetryAfter == 0):
-			p.Verdict, p.Delay = p.shard.step(p.Hash, p.Want, now, order.N, Take)
+			p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, order.N, take)
 		case p.Shadow:
-			p.Verdict, p.Delay = p.shard.step(p.Hash, p.Want, now, order.N, ask)
+			p.Verdict, p.Delay, _ = p.shard.step(p.Hash, p.Want, now, order.N, ask)
 		}
 		if p.Want.Rate != nil {
 			if err := p.shard.refusal(p.Want); err != nil {
 				p.Err = err
 			}
-		}
-		if order.Revocable && charge && p.RetryAfter == 0 {
-			p.Then = p.shard.charged(p.Hash)
 		}
 		p.shard.finish(latest, tally(counted, passes, p.RetryAfter == 0, p.Shadow))
 		p.shard = nil
@@ -187,7 +187,7 @@ func delayThen(parts []Part, now keytable.Instant, n int64) (delay time.Duration
 	}
 	for i := range parts {
 		if p := &parts[i]; p.shard != nil && !p.Shadow {
-			_, d := p.shard.step(p.Hash, p.Want, now.Add(wait), n, Look)
+			_, d, _ := p.shard.step(p.Hash, p.Want, now.Add(wait), n, Look)
 			delay = max(delay, d)
 		}
 	}

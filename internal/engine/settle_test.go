@@ -44,7 +44,7 @@ func (q *quota) Slower(*quota) bool                                   { return f
 func (q *quota) Charged(s *quotaState) keytable.Instant               { return s.last }
 func (q *quota) Reached(s *quotaState) keytable.Instant               { return s.last }
 func (q *quota) Clone(s *quotaState) quotaState                       { return *s }
-func (q *quota) GiveBack(s *quotaState, _ keytable.Instant, n int64)  { s.used -= n }
+func (q *quota) GiveBack(s *quotaState, back Returned)                { s.used -= back.N }
 func (q *quota) Idle(s *quotaState, _ keytable.Instant) bool          { return s.used == 0 }
 func (q *quota) Inherit(s *quotaState, _ keytable.Instant) quotaState { return *s }
 
@@ -171,8 +171,8 @@ func TestSettleWithOthers(t *testing.T) {
 	out = Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
 	assert.True(t, out.Passes)
 	assert.EqualValues(t, 4, parts[0].Left)
-	assert.Equal(t, out.Now, parts[0].Then, "what may be given back knows when it was taken")
-	k.GiveBack(alice, parts[0].Then, 1)
+	v, _ := k.Revoke(alice, parts[0].Receipt, out.Now, 1)
+	assert.EqualValues(t, 5, v.Left)
 	assert.EqualValues(t, 5, left(k, alice))
 	assert.Empty(t, tallies(k), "what was given back was not allowed")
 }
@@ -240,23 +240,73 @@ func TestSettleWhenTheClockPanics(t *testing.T) {
 	require.Empty(t, tallies(a)+tallies(b))
 }
 
-// TestChargedWhileAShardSplits checks that a charge that may be given back knows when it was
-// made, also of a key whose state makes its shard split, and of a key that gets no state.
-func TestChargedWhileAShardSplits(t *testing.T) {
+// TestGivenBackWhileAShardSplits checks that a charge has a receipt also if the key's state makes
+// its shard split, that a key without a state has none, and that no receipt stays behind.
+func TestGivenBackWhileAShardSplits(t *testing.T) {
 	clock := &handClock{now: time.Unix(1, 0)}
 	line := NewTimeline(clock, nil)
 	for _, maxKeys := range []int{100, 1 << 20} {
 		k := quotasOf(t, &line, 5, maxKeys)
+		var parts []Part
 		for i := range 300 {
 			clock.now = clock.now.Add(time.Second)
-			parts := []Part{{Keys: k, Hash: keytable.HashOf(fmt.Sprint("client", i))}}
-			out := Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
-			if out.Passes {
-				require.Equal(t, out.Now, parts[0].Then, i)
+			one := []Part{{Keys: k, Hash: keytable.HashOf(fmt.Sprint("client", i))}}
+			if Settle(&line, one, Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0).Passes {
+				require.Equal(t, len(parts) < maxKeys, one[0].Receipt != 0, "client %d", i)
+				parts = append(parts, one...)
 			}
 		}
 		require.Equal(t, min(maxKeys, 300), k.Len())
+		require.Equal(t, min(maxKeys, 300), k.held.get().open)
+		for i, p := range parts {
+			v, _ := k.Revoke(p.Hash, p.Receipt, line.Now(), 1)
+			require.Equal(t, i < maxKeys, v.Left == 5, "client %d", i)
+		}
+		require.Zero(t, k.held.get().open)
 	}
+}
+
+// TestGivenBackLeavesNoReceipts gives a million charges back, of keys that are forgotten and
+// reset meanwhile, and checks that the receipts take no memory beyond those open at a time.
+func TestGivenBackLeavesNoReceipts(t *testing.T) {
+	clock := &handClock{now: time.Unix(1, 0)}
+	line := NewTimeline(clock, nil)
+	k := quotasOf(t, &line, 1000, 100)
+	open := make([]Part, 7)
+	for i := range 1_000_000 {
+		at := &open[i%len(open)]
+		switch {
+		case at.Receipt == 0:
+		case i%3 == 0:
+			k.Reset(at.Hash, Wanted{})
+			fallthrough
+		case i%3 == 1:
+			k.Revoke(at.Hash, at.Receipt, line.Now(), 1)
+		default:
+			k.Settle(at.Hash, at.Receipt, 1)
+		}
+		*at = Part{Keys: k, Hash: keytable.HashOf(fmt.Sprint(i % 150))}
+		one := []Part{*at}
+		Settle(&line, one, Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
+		*at = one[0]
+	}
+	require.LessOrEqual(t, k.held.get().open, len(open))
+	require.LessOrEqual(t, len(k.held.get().all), 1+len(open))
+}
+
+// TestGivenBackOnce settles a receipt twice, and one that there never was.
+func TestGivenBackOnce(t *testing.T) {
+	line := NewTimeline(&handClock{now: time.Unix(1, 0)}, nil)
+	k := quotas(t, &line, 5)
+	parts := []Part{{Keys: k, Hash: alice}}
+	for range 2 {
+		Settle(&line, parts, Order{N: 2, Take: true, Within: AnyDelay, Revocable: true}, 0)
+	}
+	k.Settle(alice, parts[0].Receipt, 0)
+	k.Settle(alice, parts[0].Receipt, 0)
+	k.Settle(alice, 1<<32|99, 0)
+	k.Settle(alice, 0, 0)
+	require.EqualValues(t, 3, left(k, alice), "two of four units were given back, once")
 }
 
 // TestRememberLessThanNothing has a store say that less than nothing remains, and then drops

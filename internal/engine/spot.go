@@ -69,12 +69,12 @@ func (s *Spot) Ahead(at keytable.Instant, n int64) (due keytable.Instant) {
 
 // Take takes n units at the instant at from the key of s, which is locked, if they are there.
 func (s *Spot) Take(at keytable.Instant, n int64) {
-	s.Verdict, s.Delay = s.shard.step(s.Hash, s.Want, at, n, Take)
+	s.Verdict, s.Delay, _ = s.shard.step(s.Hash, s.Want, at, n, Take)
 }
 
 // Look sets the verdict of s, which is locked, to that for n units at the instant at.
 func (s *Spot) Look(at keytable.Instant, n int64) {
-	s.Verdict, s.Delay = s.shard.step(s.Hash, s.Want, at, n, Look)
+	s.Verdict, s.Delay, _ = s.shard.step(s.Hash, s.Want, at, n, Look)
 }
 
 // DelayAt returns the Delay that n units have, if they are there, at the instant at. The key
@@ -129,7 +129,7 @@ func (s *ratedShard[S, C]) ahead(h keytable.Hash, want Wanted, at keytable.Insta
 	if p := s.Algorithm.planOf(state); p != nil {
 		from = max(from, p.config.Reached(&state.state))
 	}
-	if v, delay = s.step(h, want, from, n, Probe); v.RetryAfter == 0 {
+	if v, delay, _ = s.step(h, want, from, n, Probe); v.RetryAfter == 0 {
 		return at, v, delay
 	}
 	due, delay = v.finish(at, from, delay, func(at keytable.Instant) time.Duration { return s.delay(h, want, at, n) })
@@ -137,7 +137,7 @@ func (s *ratedShard[S, C]) ahead(h keytable.Hash, want Wanted, at keytable.Insta
 }
 
 func (s *ratedShard[S, C]) delay(h keytable.Hash, want Wanted, at keytable.Instant, n int64) time.Duration {
-	_, delay := s.step(h, want, at, n, Look)
+	_, delay, _ := s.step(h, want, at, n, Look)
 	return delay
 }
 
@@ -148,7 +148,7 @@ func (s *ratedShard[S, C]) future(h keytable.Hash, at keytable.Instant) Future {
 	shard := (*tableShard[S, C])(s)
 	if state := shard.Find(h); state != nil {
 		if p := s.Algorithm.planOf(state); p != nil {
-			f.state = ratedState[S]{p.config.Clone(&state.state), state.plan}
+			f.state = ratedState[S]{state: p.config.Clone(&state.state), plan: p.id}
 		}
 	} else {
 		owed, seen := shard.Owed(at)
@@ -185,14 +185,12 @@ func (f *ratedFuture[S, C]) Charge(want Wanted, at keytable.Instant, n int64) {
 // itself, as step of ratePlans does.
 func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	p, _ := f.plans.pick(want)
-	do := Look
-	if charge {
-		do = Take
-	}
 	if from := f.plans.planOf(s); from != nil && from != p {
 		if p.config.Fills(from.config) {
 			to := *s
-			return f.plans.stepCut(s, &to, from, p, at, n, do)
+			if v, delay := f.plans.stepCut(&to, from, p, at, n); !charge || v.RetryAfter != 0 {
+				return v, delay
+			}
 		}
 		if slow := f.plans.slower(s, from, p, at); slow != p {
 			p.config.Carry(&s.state, from.config, at)
@@ -218,11 +216,12 @@ func (l *Limiter[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard
 	return (*limiterShard[S, C])(shard), now, shard.Marked(h)
 }
 
-func (s *limiterShard[S, C]) step(h keytable.Hash, _ Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration) {
+func (s *limiterShard[S, C]) step(h keytable.Hash, _ Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, _ Receipt) {
 	shard := (*keytable.Shard[S, C])(s)
 	state := shard.Find(h)
 	if state != nil {
-		return s.Algorithm.Step(state, s.Algorithm, now, n, do == Take)
+		v, delay = s.Algorithm.Step(state, s.Algorithm, now, n, do == Take)
+		return v, delay, 0
 	}
 	state, seen := shard.Owed(now)
 	v, delay = s.Algorithm.Step(state, s.Algorithm, seen, n, false)
@@ -230,7 +229,7 @@ func (s *limiterShard[S, C]) step(h keytable.Hash, _ Wanted, now keytable.Instan
 		v, delay = admit(shard, h, seen, n)
 	}
 	v.await(seen, now)
-	return v, delay
+	return v, delay, 0
 }
 
 func (s *limiterShard[S, C]) ahead(h keytable.Hash, _ Wanted, at keytable.Instant, n int64) (due keytable.Instant, v Verdict, delay time.Duration) {
@@ -251,7 +250,7 @@ func (s *limiterShard[S, C]) ahead(h keytable.Hash, _ Wanted, at keytable.Instan
 }
 
 func (s *limiterShard[S, C]) delay(h keytable.Hash, want Wanted, at keytable.Instant, n int64) time.Duration {
-	_, delay := s.step(h, want, at, n, Look)
+	_, delay, _ := s.step(h, want, at, n, Look)
 	return delay
 }
 
@@ -276,10 +275,6 @@ func (s *limiterShard[S, C]) finish(now keytable.Instant, t keytable.Tally) {
 }
 
 func (*limiterShard[S, C]) refusal(Wanted) error { return nil }
-
-func (s *limiterShard[S, C]) charged(h keytable.Hash) keytable.Instant {
-	panic("engine: a limiter gives nothing back")
-}
 
 // A limiterFuture is the Future of a key of a limiter.
 type limiterFuture[S any, C Algorithm[S, C]] struct {

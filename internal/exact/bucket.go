@@ -148,6 +148,19 @@ func (b *Bucket) Rescaled(debt Level, from *Bucket) Level {
 	return Level{debt.Whole, int64(frac)}
 }
 
+// RescaledDown is [Bucket.Rescaled], but rounds down.
+func (b *Bucket) RescaledDown(debt Level, from *Bucket) Level {
+	if b.Unit == from.Unit {
+		return debt
+	}
+	hi, lo := bits.Mul64(uint64(debt.Frac), uint64(b.Unit))
+	frac, _ := bits.Div64(hi, lo, uint64(from.Unit)) // fits: debt.Frac < from.Unit
+	return Level{debt.Whole, int64(frac)}
+}
+
+// Arithmetic returns b: a type that embeds a Bucket has it as a method.
+func (b *Bucket) Arithmetic() *Bucket { return b }
+
 // Converted returns the debt that a key has after a change of the burst from that of from to
 // that of b. debt is its debt before, in parts of b. The key keeps what it may still take, as far
 // as b allows: if the burst grows, the debt grows as much. The debt does not become less than

@@ -97,9 +97,9 @@ func (s *Shard[S, A]) Scratch(state S) *S {
 	return &s.newcomer
 }
 
-// Latter returns the state that Newcomer or Scratch returned last, as the caller has left it.
-// It is valid until Unlock.
-func (s *Shard[S, A]) Latter() *S { return &s.newcomer }
+// Offer gives h, which has no slot, a slot with state if that is possible. It is for a state
+// that no request has charged.
+func (s *Shard[S, A]) Offer(h Hash, state *S, now Instant) { s.insert(h, *state, now) }
 
 // Keep gives h, which has no slot, a slot with state. It returns false if the table is full
 // and no key can make room. The caller must then charge the debt that h shares.

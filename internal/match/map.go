@@ -8,9 +8,9 @@ import (
 // A Map is a map from strings that never changes: With and Without return another one. A
 // change of a large Map copies a small part of it. The zero Map is empty.
 type Map[V any] struct {
-	// whole has all entries. If it is nil, each entry is in the one of parts that
-	// the hash of its key says.
-	whole map[string]V
+	// Whole has all entries, and must not be changed. If it is nil, each entry is in
+	// the one of parts that the hash of its key says.
+	Whole map[string]V
 	parts *[partCount]map[string]V
 }
 
@@ -27,12 +27,12 @@ var partSeed = maphash.MakeSeed()
 func partOf(key string) uint64 { return maphash.String(partSeed, key) % partCount }
 
 // MapOf returns the Map with the entries of m, which must not change any more.
-func MapOf[V any](m map[string]V) Map[V] { return Map[V]{whole: m} }
+func MapOf[V any](m map[string]V) Map[V] { return Map[V]{Whole: m} }
 
 // Get returns the value of key, and whether there is one.
 func (m *Map[V]) Get(key string) (v V, ok bool) {
 	if m.parts == nil {
-		v, ok = m.whole[key]
+		v, ok = m.Whole[key]
 		return v, ok
 	}
 	return m.getInParts(key)
@@ -53,13 +53,13 @@ func (m Map[V]) WithAll(values []V, keyOf func(V) string) Map[V] {
 	if len(values) == 0 {
 		return m
 	}
-	if m.parts == nil && len(m.whole)+len(values) <= maxWhole {
-		whole := make(map[string]V, len(m.whole)+len(values))
-		maps.Copy(whole, m.whole)
+	if m.parts == nil && len(m.Whole)+len(values) <= maxWhole {
+		whole := make(map[string]V, len(m.Whole)+len(values))
+		maps.Copy(whole, m.Whole)
 		for _, v := range values {
 			whole[keyOf(v)] = v
 		}
-		return Map[V]{whole: whole}
+		return Map[V]{Whole: whole}
 	}
 	m.split()
 	var copied [partCount]bool
@@ -78,9 +78,9 @@ func (m Map[V]) WithAll(values []V, keyOf func(V) string) Map[V] {
 
 // Without returns m without the entry for key.
 func (m Map[V]) Without(key string) Map[V] {
-	if m.parts == nil && len(m.whole) <= maxWhole {
-		m.whole = maps.Clone(m.whole)
-		delete(m.whole, key)
+	if m.parts == nil && len(m.Whole) <= maxWhole {
+		m.Whole = maps.Clone(m.Whole)
+		delete(m.Whole, key)
 		return m
 	}
 	m.split()
@@ -97,12 +97,12 @@ func (m *Map[V]) split() {
 	if m.parts != nil {
 		*parts = *m.parts
 	}
-	for key, v := range m.whole {
+	for key, v := range m.Whole {
 		i := partOf(key)
 		if parts[i] == nil {
 			parts[i] = make(map[string]V)
 		}
 		parts[i][key] = v
 	}
-	m.parts, m.whole = parts, nil
+	m.parts, m.Whole = parts, nil
 }

@@ -76,20 +76,35 @@ type Rule interface {
 // A change of rules replaces the groups whose G it changes, and no others. So G can be made
 // when it is first needed, by any Set that has the group.
 type Group[R Rule, G any] struct {
-	ready atomic.Bool // whether value is made; beside it, because both are read together
-	value G
-	mu    sync.Mutex // held while value is made
+	ready    atomic.Bool // whether value is made; beside it, because both are read together
+	exact    bool        // whether the pattern is one endpoint
+	enforces bool        // whether one of the rules with the pattern can be the best match
+	value    G
+	*members[R]
+}
 
-	text     string // the pattern, without a "*"
-	exact    bool   // whether the pattern is one endpoint
-	own      []R    // the rules with this pattern
-	enforces bool   // whether one of them can be the best match
+// The members of a Group are what is needed of it less often.
+type members[R Rule] struct {
+	text       string     // the pattern, without a "*"
+	own        []R        // the rules with this pattern
+	mu         sync.Mutex // held while the value is made
+	additional []R        // the additional rules among all that apply; made with the value
+}
+
+func newGroup[R Rule, G any](text string, exact bool, own []R) *Group[R, G] {
+	return (&Group[R, G]{exact: exact, members: &members[R]{text: text, own: own}}).counted()
+}
+
+// Value returns the G of g, or nil if it is not made yet.
+func (g *Group[R, G]) Value() *G {
+	if g.ready.Load() {
+		return &g.value
+	}
+	return nil
 }
 
 // anew returns a group like g with the value still to be made.
-func (g *Group[R, G]) anew() *Group[R, G] {
-	return &Group[R, G]{text: g.text, exact: g.exact, own: g.own, enforces: g.enforces}
-}
+func (g *Group[R, G]) anew() *Group[R, G] { return newGroup[R, G](g.text, g.exact, g.own) }
 
 // replace returns g with the rule to in place of from, each of which may be the zero R for
 // none. It returns nil if no rule is left.
@@ -107,7 +122,7 @@ func (g *Group[R, G]) replace(from, to R) *Group[R, G] {
 	if len(own) == 0 {
 		return nil
 	}
-	return (&Group[R, G]{text: g.text, exact: g.exact, own: own}).counted()
+	return newGroup[R, G](g.text, g.exact, own)
 }
 
 // counted returns g after setting enforces.
@@ -119,16 +134,17 @@ func (g *Group[R, G]) counted() *Group[R, G] {
 // A Set is all rules of a limiter that have a pattern. It never changes: a change makes
 // another Set, which shares with the old one what is the same in both.
 type Set[R Rule, G any] struct {
-	exact    Map[*Group[R, G]]
+	Exact Map[*Group[R, G]] // by endpoint, those of single endpoints
+
 	root     *node[R, G] // of the tree of all patterns but the default
 	fallback *Group[R, G]
-	build    func(rules, additional []R) G
+	build    func(rules []R) G
 }
 
-// New returns the Set of rules. build makes a G of the rules that apply to an endpoint and of
-// those among them that are additional. It is called when the G is first needed.
-func New[R Rule, G any](rules []R, build func(rules, additional []R) G) Set[R, G] {
-	s := Set[R, G]{root: new(node[R, G]), fallback: new(Group[R, G]), build: build}
+// New returns the Set of rules. build makes a G of the rules that apply to an endpoint. It is
+// called when the G is first needed.
+func New[R Rule, G any](rules []R, build func(rules []R) G) Set[R, G] {
+	s := Set[R, G]{root: new(node[R, G]), fallback: newGroup[R, G]("", false, nil), build: build}
 	exact := make(map[string]*Group[R, G])
 	for _, r := range rules {
 		place := r.Place()
@@ -139,13 +155,13 @@ func New[R Rule, G any](rules []R, build func(rules, additional []R) G) Set[R, G
 		case isPrefix:
 			n := s.root.insert(text)
 			if n.prefix == nil {
-				n.prefix = &Group[R, G]{text: text}
+				n.prefix = newGroup[R, G](text, false, nil)
 			}
 			n.prefix.own = append(n.prefix.own, r)
 		case text != "":
 			n := s.root.insert(text)
 			if n.exact == nil {
-				n.exact = &Group[R, G]{text: text, exact: true}
+				n.exact = newGroup[R, G](text, true, nil)
 				exact[text] = n.exact
 			}
 			n.exact.own = append(n.exact.own, r)
@@ -153,23 +169,46 @@ func New[R Rule, G any](rules []R, build func(rules, additional []R) G) Set[R, G
 	}
 	s.fallback.counted()
 	s.root.countAll()
-	s.exact = MapOf(exact)
+	s.Exact = MapOf(exact)
 	return s
 }
 
 // Find returns the G for endpoint.
-func (s *Set[R, G]) Find(endpoint string) *G {
-	g, ok := s.exact.Get(endpoint)
-	if !ok {
-		g = s.fallback
-		if s.root.prefixes > 0 {
-			g = s.root.find(endpoint, g)
+func (s *Set[R, G]) Find(endpoint string) *G { return &s.group(endpoint).value }
+
+// Additional returns the additional rules for endpoint.
+func (s *Set[R, G]) Additional(endpoint string) []R { return s.group(endpoint).additional }
+
+// FindElsewhere is Find for an endpoint that Exact.Whole does not have.
+func (s *Set[R, G]) FindElsewhere(endpoint string) *G { return &s.elsewhere(endpoint).value }
+
+// group returns the group for endpoint, with its value made.
+func (s *Set[R, G]) group(endpoint string) *Group[R, G] {
+	if g := s.Exact.Whole[endpoint]; g != nil {
+		return s.made(g)
+	}
+	return s.elsewhere(endpoint)
+}
+
+// elsewhere is group for an endpoint that Exact.Whole does not have.
+func (s *Set[R, G]) elsewhere(endpoint string) *Group[R, G] {
+	if s.Exact.parts != nil {
+		if g, ok := s.Exact.getInParts(endpoint); ok {
+			return s.made(g)
 		}
 	}
+	if s.root.prefixes == 0 {
+		return s.made(s.fallback)
+	}
+	return s.made(s.root.find(endpoint, s.fallback))
+}
+
+// made returns g after its value was made.
+func (s *Set[R, G]) made(g *Group[R, G]) *Group[R, G] {
 	if !g.ready.Load() {
 		s.make(g)
 	}
-	return &g.value
+	return g
 }
 
 // make makes the value of g.
@@ -192,7 +231,7 @@ func (s *Set[R, G]) make(g *Group[R, G]) {
 		}
 		best = best || chain[i].enforces
 	}
-	g.value = s.build(append(rules, additional...), additional)
+	g.value, g.additional = s.build(append(rules, additional...)), additional
 	g.ready.Store(true)
 }
 
@@ -240,13 +279,13 @@ func (s *Set[R, G]) change(place Place, from, to R) {
 	switch {
 	case place.Default:
 		if s.fallback = s.fallback.replace(from, to); s.fallback == nil {
-			s.fallback = new(Group[R, G])
+			s.fallback = newGroup[R, G]("", false, nil)
 		}
 		s.root = r.node(s.root)
 	case isPrefix:
 		s.root = s.root.with(text, func(n *node[R, G]) {
 			if n.prefix == nil {
-				n.prefix = &Group[R, G]{text: text}
+				n.prefix = newGroup[R, G](text, false, nil)
 			}
 			n.prefix = n.prefix.replace(from, to)
 			r.below(n)
@@ -254,10 +293,10 @@ func (s *Set[R, G]) change(place Place, from, to R) {
 	case text != "":
 		s.root = s.root.with(text, func(n *node[R, G]) {
 			if n.exact == nil {
-				n.exact = &Group[R, G]{text: text, exact: true}
+				n.exact = newGroup[R, G](text, true, nil)
 			}
 			if n.exact = n.exact.replace(from, to); n.exact == nil {
-				s.exact = s.exact.Without(text)
+				s.Exact = s.Exact.Without(text)
 				return
 			}
 			r.groups = append(r.groups, n.exact)
@@ -266,7 +305,7 @@ func (s *Set[R, G]) change(place Place, from, to R) {
 	if s.root == nil {
 		s.root = new(node[R, G])
 	}
-	s.exact = s.exact.WithAll(r.groups, func(g *Group[R, G]) string { return g.text })
+	s.Exact = s.Exact.WithAll(r.groups, func(g *Group[R, G]) string { return g.text })
 }
 
 // isAdditional reports whether r is an additional rule; the zero R is none.

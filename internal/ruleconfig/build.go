@@ -91,7 +91,7 @@ func (r *Reader) fieldErrors(err error) (all []fieldError, ok bool) {
 	if found.field, found.value, found.reason, ok = r.caller.Field(err); ok {
 		return []fieldError{found}, true
 	}
-	switch e := err.(type) { // not errors.As: an error that wraps one for a field says more
+	switch e := any(err).(type) { // not errors.As: an error that wraps one for a field says more
 	case *moreFields:
 		return []fieldError{{more: e.n}}, true
 	case *causedError: // build has read another config

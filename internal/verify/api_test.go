@@ -236,6 +236,15 @@ func TestHooksOfChanges(t *testing.T) {
 	require.Equal(t, 1, made[0].closed, "no rule has it")
 	require.ErrorIs(t, l.Reload([]map[string]any{config(3)}, nil), ratelimit.ErrInvalidConfig, "a required rule is not among them")
 	require.Equal(t, []int{0, 1}, []int{made[1].closed, made[2].closed}, "what was made for a change that failed")
+
+	shared, _, err := ratelimit.DecodeRules([]map[string]any{config(4)}, nil, ratelimit.WithFactory(factory))
+	require.NoError(t, err)
+	first, err := ratelimit.New(shared, nil)
+	require.NoError(t, err)
+	_, err = ratelimit.New(shared, nil)
+	require.NoError(t, err)
+	require.NoError(t, first.RemoveRule("/made"))
+	require.Zero(t, made[3].closed, "another RateLimiter has it")
 }
 
 // A changing is a store whose Supports changes the rules, once.

@@ -28,8 +28,78 @@ var tokenMutants = []mutant{
 	},
 	{
 		name: "the wait under a smaller burst counts at its own rate", file: "internal/engine/rated.go",
-		old: "v, _ = p.config.Step(&to.state, slow.config, now, n, false)",
-		new: "v, _ = p.config.Step(&to.state, p.config, now, n, false)",
+		old: "return p.config.Step(&to.state, slow.config, now, n, false)",
+		new: "_ = slow\n\treturn p.config.Step(&to.state, p.config, now, n, false)",
 		by:  "^TestPropertiesOfChangingTiers$", why: "until the key is charged, it earns at the slower rate",
+	},
+}
+
+// receiptMutants are faults in giving back the charge of a denied request.
+var receiptMutants = []mutant{
+	{
+		name: "the least debt is not lowered", file: "internal/engine/receipts.go",
+		old: "e.low = lesser(e.low, debt)",
+		new: "_ = debt",
+		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "what has drained would be given back a second time",
+	},
+	{
+		name: "later receipts do not count", file: "internal/engine/receipts.go",
+		old: "back.Debt = lesser(back.Debt, r.all[*link].low)",
+		new: "_ = back",
+		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "the charge may have drained after the next one",
+	},
+	{
+		name: "its own least debt does not count", file: "internal/engine/receipts.go",
+		old: "back.Debt = lesser(back.Debt, e.low)",
+		new: "_ = e.low",
+		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "the charge may have drained before the next one",
+	},
+	{
+		name: "what was given back stays in the later receipts", file: "internal/engine/receipts.go",
+		old: "r.all[i].low = b.Minus(r.all[i].low, back.Debt)",
+		new: "_ = b",
+		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "two receipts would give the same debt back",
+	},
+	{
+		name: "a receipt that ends is not merged", file: "internal/engine/receipts.go",
+		old: "before.low = lesser(before.low, b.Minus(e.low, back.Debt))",
+		new: "_ = before",
+		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "the one before it knows no longer how low the debt was",
+	},
+	{
+		name: "a receipt is found wherever it is", file: "internal/engine/receipts.go",
+		old: "if found = *link == index; found {",
+		new: "if found = *newest != 0; found && *link == index {",
+		by:  "^TestPropertiesOfReceipts$/(TokenBucket|FixedWindow)", why: "a key that was reset and charged anew has not this charge",
+	},
+	{
+		name: "the queue shrinks before those who came later", file: "internal/engine/receipts.go",
+		old: "Last: *newest == index && !e.followed}",
+		new: "Last: true}",
+		by:  "^TestTwoNeverLeaveAtOnce$", why: "two would leave at one instant",
+	},
+	{
+		name: "a look converts receipts", file: "internal/engine/rated.go",
+		old: "s = shard.Scratch(*s)\n\t\t\ts.drop()",
+		new: "s = shard.Scratch(*s)",
+		by:  "^TestLooksLeaveReceiptsAlone$", why: "a look at another rate changes nothing",
+	},
+	{
+		name: "the short way does not see receipts", file: "internal/engine/receipts.go",
+		old: "s.plan |= withReceipts",
+		new: "_ = withReceipts",
+		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "a charge by one rule alone lowers the debt too",
+	},
+	{
+		name: "a longer window keeps its receipts", file: "internal/engine/receipts.go",
+		old: "to.rate.Per != from.rate.Per {",
+		new: "to.rate.Per < 0 {",
+		by:  "^TestAnotherPerEndsReceipts$", why: "which units of the carried count are whose is not known",
+	},
+	{
+		name: "what a store remembers is counted as overflow", file: "internal/engine/keys.go",
+		old: "shard.Offer(h, s, now)",
+		new: "shard.Keep(h, s, now)",
+		by:  "^TestRememberedIsNotOverflow$", why: "nothing was charged to the shared budget",
 	},
 }

@@ -22,8 +22,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "a later reading of the clock to charge by", file: "internal/engine/settle.go",
-		old: "p.shard.step(p.Hash, p.Want, now, order.N, Take)",
-		new: "p.shard.step(p.Hash, p.Want, t.Now()+1, order.N, Take)",
+		old: "p.shard.step(p.Hash, p.Want, now, order.N, take)",
+		new: "p.shard.step(p.Hash, p.Want, t.Now()+1, order.N, take)",
 		by:  "^TestPropertiesOfRules$", why: "a rule is charged for another instant than it answered for",
 	},
 	{
@@ -130,8 +130,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "a key at another rate is stepped at that, among several rules", file: "internal/engine/rated.go",
-		old: "if state != nil && state.plan == p.id {",
-		new: "if state != nil {",
+		old: "if state != nil && state.plan == p.id && do != Hold {",
+		new: "if state != nil && do != Hold {",
 		by:  "^TestPropertiesOf(Rules|ChangingTiers|Changes)$", why: "what is owed is measured in other parts of a token",
 	},
 	{
@@ -158,14 +158,14 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "not converted", file: "internal/engine/rated.go",
-		old: "\t\tif slow := ps.slower(s, from, p, now); slow != p {\n\t\t\tp.config.Carry(&s.state, from.config, now)\n\t\t}\n\t\tp.config.Resize",
-		new: "\t\tp.config.Resize",
+		old: "\t\tif slow := ps.slower(s, from, p, now); slow != p {\n\t\t\tp.config.Carry(&s.state, from.config, now)\n\t\t}\n\t\tps.resize",
+		new: "\t\tps.resize",
 		by:  "^TestPropertiesOfChangingTiers$", why: "what is owed is measured in other parts of a token",
 	},
 	{
 		name: "not resized", file: "internal/engine/rated.go",
-		old: "p.config.Resize(&s.state, from.config)\n\t\ts.plan = p.id",
-		new: "s.plan = p.id",
+		old: "ps.resize(s, from, p)\n\t\ts.under(p.id)",
+		new: "s.under(p.id)",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a better tier would grant its whole burst at once",
 	},
 	{

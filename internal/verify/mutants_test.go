@@ -110,7 +110,10 @@ func TestMutantsApply(t *testing.T) {
 
 // mutants returns all mutants.
 func mutants() (all []mutant) {
-	for _, some := range [][]mutant{bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, waitMutants, tokenMutants, mutantsOfTime, apiMutants} {
+	for _, some := range [][]mutant{
+		bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, tokenMutants,
+		mutantsOfTime, apiMutants, receiptMutants, matchMutants, configMutants, waitMutants,
+	} {
 		all = append(all, some...)
 	}
 	return all

@@ -221,13 +221,19 @@ func together(rules []bookRule, answers []ratelimit.Result, passes bool) ratelim
 	return res
 }
 
-// reset makes client as good as new for endpoint.
-func (b *book) reset(client, endpoint string) {
+// reset makes client as good as new for endpoint or, if that is empty, by every rule whose key is
+// the client alone. It returns false if no such rule has a key that is the client's own.
+func (b *book) reset(client, endpoint string) (own bool) {
 	req := ratelimit.Request{Client: client, Endpoint: endpoint}
 	those, _ := b.those(req)
+	if endpoint == "" {
+		those = b.rules
+	}
 	for _, r := range those {
-		if r.Key == ratelimit.KeyUser || r.Key == ratelimit.KeyUserEndpoint {
+		if client != "" && (r.Key == ratelimit.KeyUser || r.Key == ratelimit.KeyUserEndpoint && endpoint != "") {
 			b.account(r, req).Reset()
+			own = true
 		}
 	}
+	return own
 }

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -21,10 +22,11 @@ type matcher struct {
 	counts  map[string]uint64 // how often each rule was charged
 }
 
-// draw returns a random rule whose limit is never reached.
+// draw returns a random rule whose limit is never reached. Each rule has a smaller limit than
+// those before it, so that it is known which one binds.
 func (m *matcher) draw() (r bookRule) {
 	m.made++
-	r.Name, r.Rate, r.Mode = fmt.Sprint("r", m.made), ratelimit.PerSecond(1_000_000), ratelimit.ModeEnforce
+	r.Name, r.Rate, r.Mode = fmt.Sprint("r", m.made), ratelimit.PerSecond(1_000_000-1000*m.made), ratelimit.ModeEnforce
 	if m.random.IntN(3) == 0 {
 		r.Mode = ratelimit.ModeShadow
 	}
@@ -106,10 +108,10 @@ func (m *matcher) ask(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, res.Allowed)
 	var want, got []string
-	binding := ""
+	binding, least := "", math.MaxInt
 	for _, r := range applying(m.rules, req) {
-		if want = append(want, r.Name); binding == "" && r.Mode != ratelimit.ModeShadow {
-			binding = r.Name
+		if want = append(want, r.Name); r.Mode != ratelimit.ModeShadow && r.Rate.Requests < least {
+			binding, least = r.Name, r.Rate.Requests
 		}
 	}
 	counts := make(map[string]uint64)
@@ -119,9 +121,9 @@ func (m *matcher) ask(t *testing.T) {
 		}
 	}
 	m.counts = counts
-	if !slices.Equal(want, got) || (binding == "") != (res.Rule == "") {
+	if !slices.Equal(want, got) || binding != res.Rule {
 		require.Equal(t, want, got, "%+v with the rules %+v", req, m.rules)
-		require.Equal(t, binding == "", res.Rule == "", "%+v with the rules %+v", req, m.rules)
+		require.Equal(t, binding, res.Rule, "%+v with the rules %+v", req, m.rules)
 	}
 }
 

@@ -190,8 +190,12 @@ func TestPropertiesOfRules(t *testing.T) {
 			b.ask(t)
 			if rapid.IntRange(0, 29).Draw(t, "reset") == 29 {
 				client, endpoint := aFew(t, b.few, clients, "client"), aFew(t, b.few, endpoints, "endpoint")
-				require.NoError(t, b.limiter.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: endpoint}))
-				b.book.reset(client, endpoint)
+				err := b.limiter.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: endpoint})
+				if b.book.reset(client, endpoint) {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, ratelimit.ErrNotReset)
+				}
 			}
 		}
 		for i, s := range b.limiter.Stats() {

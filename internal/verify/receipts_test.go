@@ -1,0 +1,374 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/ratelimittest"
+)
+
+// An event is something that happened to a key and that its account is replayed from: a charge
+// or, if n is 0, a change of the rate.
+type event struct {
+	at   time.Time
+	n    int
+	rate ratelimit.Rate
+}
+
+// A replayed account is a model, and the events that it is made of.
+type replayed struct {
+	ratelimittest.Model
+	events []*event
+	weak   bool // whether the key may have less left than the model
+}
+
+// A returning plays one schedule on a rule beside a custom limiter that does a few steps and
+// then denies, or grants.
+type returning struct {
+	t       *testing.T
+	r       *rand.Rand
+	a       algorithm
+	l       *ratelimit.RateLimiter
+	clock   *manualClock
+	rate    ratelimit.Rate
+	changes int // 0: the rate never changes; 1: its speed changes; 2: the burst or the limit too
+	full    bool
+	keys    map[string]*replayed
+	decide  func() bool
+	depth   int
+	steps   int
+
+	charged, returned, lost, allowed int
+}
+
+// Take makes a returning the custom limiter of its rule.
+func (s *returning) Take(context.Context, string, int) (ratelimit.Result, error) {
+	if s.decide() {
+		return ratelimit.Result{Allowed: true, Limit: 1 << 30, Remaining: 1 << 30}, nil
+	}
+	return ratelimit.Result{Limit: 1, RetryAfter: time.Hour}, nil
+}
+
+// Allow is not used.
+func (s *returning) Allow(string) ratelimit.Result { return ratelimit.Result{} }
+
+// account returns the account of a key. If the table is full, the keys without a slot share one.
+func (s *returning) account(key string) *replayed {
+	if s.full && key != "holder" {
+		key = "shared"
+	}
+	if s.keys[key] == nil {
+		k := &replayed{Model: s.a.model(starts[0], s.first())}
+		if s.keys[key] = k; s.rate != s.first() {
+			k.events = append(k.events, &event{s.clock.now, 0, s.rate})
+			k.SetRate(s.clock.now, s.rate)
+		}
+	}
+	return s.keys[key]
+}
+
+// replay makes the model of k anew from its events.
+func (s *returning) replay(k *replayed) {
+	k.Model = s.a.model(starts[0], s.first())
+	for _, e := range k.events {
+		if e.n == 0 {
+			k.SetRate(e.at, e.rate)
+		} else {
+			require.True(s.t, k.Ask(e.at, e.n).Allowed, "what was granted is granted without the charge that was given back")
+		}
+	}
+}
+
+// agree requires that key has what its account says.
+func (s *returning) agree(key string) {
+	k := s.account(key)
+	got, err := s.l.Peek(context.Background(), ratelimit.Request{Client: key, Rules: []string{"ours"}})
+	require.NoError(s.t, err)
+	want := k.Ask(s.clock.now, 0)
+	if k.weak {
+		require.LessOrEqual(s.t, got.Remaining, want.Remaining, "%s never has more than without the charge", key)
+		return
+	}
+	require.Equal(s.t, []any{want.Allowed, want.Remaining, want.RetryAfter}, []any{got.Allowed, got.Remaining, got.RetryAfter},
+		"%s at %v: it is as if the charge had not been made", key, s.clock.now.Sub(starts[0]))
+}
+
+// charge asks for n units, beside the custom limiter if inner is not nil: that then grants them
+// if inner returns true.
+func (s *returning) charge(key string, n int, inner func() bool) {
+	rules := []string{"ours"}
+	if inner != nil {
+		rules = append(rules, "custom")
+	}
+	k, e, entered := s.account(key), &event{s.clock.now, n, ratelimit.Rate{}}, false
+	enter := func() {
+		// From here on the units are charged.
+		entered = true
+		s.charged += n
+		s.allowed++
+		k.events = append(k.events, e)
+		if res := k.Ask(e.at, n); !k.weak {
+			require.True(s.t, res.Allowed, key)
+		}
+	}
+	s.decide = func() bool {
+		enter()
+		return inner()
+	}
+	before := k.Ask(s.clock.now, 0).Remaining
+	res, err := s.l.Check(context.Background(), ratelimit.Request{Client: key, Rules: rules, Cost: n})
+	require.NoError(s.t, err)
+	switch {
+	case !entered && !res.Allowed:
+		require.True(s.t, k.weak || n > before, "%s is denied %d of %d", key, n, before)
+		return
+	case !entered:
+		enter()
+		return
+	case res.Allowed:
+		return
+	}
+	s.allowed--
+	for i, other := range k.events {
+		if other != e || s.account(key) != k {
+			continue
+		}
+		if s.full && key != "holder" {
+			s.lost += n // final
+			return
+		}
+		s.returned += n
+		k.events = append(k.events[:i:i], k.events[i+1:]...)
+		if s.a.name == "LeakyBucket" && s.changes > 0 {
+			// After a change, the queue of those who keep their place takes room, and an
+			// empty bucket is not one that was never used.
+			k.weak = true
+		}
+		for _, later := range k.events[i:] {
+			// A bucket may be full without the charge when its burst is raised.
+			k.weak = k.weak || later.n == 0 && s.a.bucket && s.changes == 2
+		}
+		s.replay(k)
+		return
+	}
+	s.lost += n // the key was reset
+}
+
+// first returns the rate at which every account begins.
+func (s *returning) first() ratelimit.Rate {
+	return ratelimit.Rate{Requests: 3, Per: receiptPer, Burst: s.burst(5)}
+}
+
+const receiptPer = 997 // a prime, so that no change of the rate rounds
+
+func (s *returning) burst(n int) int {
+	if s.a.bucket {
+		return n
+	}
+	return 0
+}
+
+// step does one thing at random.
+func (s *returning) step() {
+	if s.steps == 0 {
+		return
+	}
+	s.steps--
+	key := fmt.Sprint("k", s.r.IntN(3))
+	if s.full && s.r.IntN(2) == 0 {
+		key = "holder"
+	}
+	switch act := s.r.IntN(20); {
+	case act < 8 && s.depth < 4:
+		s.depth++
+		grant, steps := s.r.IntN(3) == 0, s.r.IntN(5)
+		s.charge(key, 1+s.r.IntN(3), func() bool {
+			for range steps {
+				s.step()
+			}
+			return grant
+		})
+		s.depth--
+	case act < 13:
+		s.charge(key, 1+s.r.IntN(3), nil)
+	case act < 16:
+		s.clock.now = s.clock.now.Add(time.Duration(s.r.IntN(receiptPer)))
+	case act == 16 && !s.full:
+		require.NoError(s.t, resetKey(s.l, key))
+		delete(s.keys, key)
+	case act == 17 && !s.full:
+		// Enough new keys that those that owe nothing are forgotten.
+		for range 30 {
+			_, err := s.l.Check(context.Background(), ratelimit.Request{Client: fmt.Sprint("noise", s.r.Uint64()), Rules: []string{"ours"}})
+			require.NoError(s.t, err)
+			s.allowed++
+		}
+	case act == 18 && s.changes > 0 && !s.full:
+		s.change()
+	}
+	if s.full && s.account("holder").Ask(s.clock.now, 0).ResetAfter < receiptPer {
+		s.charge("holder", 1, nil) // so that it keeps the only slot
+	}
+	for key := range s.keys {
+		if key != "shared" {
+			s.agree(key)
+		} else {
+			s.agree("k0")
+		}
+	}
+}
+
+func (s *returning) change() {
+	old := s.rate
+	s.rate = ratelimit.Rate{Requests: 1 + s.r.IntN(9), Per: receiptPer, Burst: old.Burst}
+	switch {
+	case s.changes == 2 && s.a.bucket:
+		s.rate.Burst = 1 + s.r.IntN(9)
+	case s.changes == 1 && !s.a.bucket:
+		s.rate = old
+	}
+	require.NoError(s.t, s.l.UpdateRate("ours", s.rate))
+	for _, k := range s.keys {
+		if s.rate != old {
+			k.events = append(k.events, &event{s.clock.now, 0, s.rate})
+			k.SetRate(s.clock.now, s.rate)
+		}
+	}
+}
+
+// TestPropertiesOfReceipts plays random schedules of charges that a custom limiter revokes or
+// keeps, nested in each other, with denials, keys that are forgotten, a table that is full,
+// resets and changes of the rate in between. Each key must be as a model that replays its
+// history without the charges that were given back.
+//
+// Where the burst of a bucket changes, the key may be full in that history but not with the
+// charge, and stays full there. Then it must never have more than the model. The same holds for
+// a leaky bucket whose rate changes at all.
+func TestPropertiesOfReceipts(t *testing.T) {
+	schedules := 2000
+	if testing.Short() {
+		schedules = 400
+	}
+	each(t, func(t *testing.T, a algorithm) {
+		steps, charged, returned, lost := 0, 0, 0, 0
+		for seed := range uint64(schedules) {
+			s := &returning{t: t, r: rand.New(rand.NewPCG(seed, 9)), a: a, clock: &manualClock{starts[0]}, keys: make(map[string]*replayed), steps: 60}
+			s.changes, s.full = int(seed%3), seed%4 == 3
+			s.rate = s.first()
+			opts := []ratelimit.Option{ratelimit.WithClock(s.clock)}
+			if a.name == "LeakyBucket" {
+				// When its burst is raised, a queue that was never used has all of it, and
+				// one that was forgotten must earn the difference.
+				s.changes = min(s.changes, 1)
+			}
+			if s.full {
+				s.changes = 0
+				opts = append(opts, ratelimit.WithMaxKeys(1))
+			}
+			l, err := ratelimit.New([]ratelimit.Rule{
+				{Name: "ours", Endpoint: "/", Algorithm: ratelimit.Algorithm(a.name), Rate: s.rate}, {Name: "custom", Limiter: s},
+			}, nil, opts...)
+			require.NoError(t, err)
+			s.l = l
+			if s.full {
+				s.charge("holder", 1, nil)
+			}
+			for s.steps > 0 {
+				s.step()
+				steps++
+			}
+			stats := l.Stats()[0]
+			require.EqualValues(t, s.allowed, stats.Allowed, "what is given back is not counted")
+			charged, returned, lost = charged+s.charged, returned+s.returned, lost+s.lost
+		}
+		t.Logf("%d schedules, %d units charged, %d given back exactly, %d final: 0 counterexamples", schedules, charged, returned, lost)
+		require.Positive(t, returned)
+		require.Positive(t, lost)
+	})
+}
+
+// resetKey makes the key of a client as good as new, unless it shares the debt of others.
+func resetKey(l *ratelimit.RateLimiter, client string) error {
+	err := l.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: "/"})
+	if errors.Is(err, ratelimit.ErrNotReset) {
+		return nil
+	}
+	return err
+}
+
+// during makes a RateLimiter of the rule r, "ours", whose request for n units is revoked by a
+// custom limiter after it has done what do says.
+func during(t *testing.T, r ratelimit.Rule, n int, do func(l *ratelimit.RateLimiter, clock *manualClock)) (*ratelimit.RateLimiter, *manualClock) {
+	clock := &manualClock{starts[0]}
+	s, r2 := &returning{}, r
+	r2.Name = "ours"
+	l, err := ratelimit.New([]ratelimit.Rule{r2, {Name: "custom", Limiter: s}}, nil, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	s.decide = func() bool { do(l, clock); return false }
+	res, err := l.Check(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours", "custom"}, Cost: n})
+	require.NoError(t, err)
+	require.False(t, res.Allowed)
+	return l, clock
+}
+
+func askOurs(t *testing.T, l *ratelimit.RateLimiter, tier string, n int) ratelimit.Result {
+	res, err := l.Check(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Tier: tier, Cost: n})
+	require.NoError(t, err)
+	return res
+}
+
+// TestTwoNeverLeaveAtOnce requires that a request that was told its Delay keeps its place when a
+// charge before it is given back.
+func TestTwoNeverLeaveAtOnce(t *testing.T) {
+	rule := ratelimit.Rule{Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerSecond(1).WithBurst(10)}
+	var told time.Duration
+	l, _ := during(t, rule, 2, func(l *ratelimit.RateLimiter, _ *manualClock) { told = askOurs(t, l, "", 1).Delay })
+	require.Equal(t, 2*time.Second, told)
+	require.Equal(t, 3*time.Second, askOurs(t, l, "", 1).Delay)
+}
+
+// TestLooksLeaveReceiptsAlone requires that a look at another tier does not change what is given
+// back.
+func TestLooksLeaveReceiptsAlone(t *testing.T) {
+	rule := ratelimit.Rule{
+		Rate:  ratelimit.Rate{Requests: 1, Per: 10, Burst: 9},
+		Tiers: map[string]ratelimit.Rate{"other": {Requests: 1, Per: 1000, Burst: 20}},
+	}
+	l, _ := during(t, rule, 5, func(l *ratelimit.RateLimiter, clock *manualClock) {
+		clock.now = clock.now.Add(5)
+		_, err := l.Peek(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Tier: "other"})
+		require.NoError(t, err)
+		require.True(t, askOurs(t, l, "", 2).Allowed)
+	})
+	require.Equal(t, 6, askOurs(t, l, "", 1).Remaining)
+}
+
+// TestAnotherPerEndsReceipts requires that nothing is given back to a window of another length.
+func TestAnotherPerEndsReceipts(t *testing.T) {
+	rule := ratelimit.Rule{Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(9)}
+	l, _ := during(t, rule, 5, func(l *ratelimit.RateLimiter, _ *manualClock) {
+		require.NoError(t, l.UpdateRate("ours", ratelimit.PerHour(9)))
+	})
+	require.Equal(t, 3, askOurs(t, l, "", 1).Remaining)
+}
+
+// TestRememberedIsNotOverflow requires that only charges are counted as overflow.
+func TestRememberedIsNotOverflow(t *testing.T) {
+	clock := &manualClock{starts[0]}
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerHour(10)}, ratelimit.WithStore(store),
+		ratelimit.WithName("n"), ratelimit.WithMaxKeys(1), ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	for i := range 100 {
+		require.True(t, l.Allow(fmt.Sprint(i), "/").Allowed)
+	}
+	require.Zero(t, l.Stats()[0].Overflowed)
+}
