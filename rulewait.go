@@ -49,7 +49,7 @@ func (w *ruleWait) wait() (Result, error) {
 	}
 	in := waitline.Waiter{Set: line, Spots: d.spots, N: d.order.N, Counted: true, Version: w.version, Owner: d}
 	err = await(w.ctx, &l.waiters, &in)
-	if err != nil && (in.Refused == nil || in.Refused == err) { // the context has ended, or no rules decide
+	if err != nil && (in.Refused == nil || errors.Is(err, in.Refused)) { // the context has ended, or no rules decide
 		return Result{}, err
 	}
 	d.learn()

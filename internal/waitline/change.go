@@ -104,7 +104,10 @@ func (ls *Lines) remove(touched func(*Waiter) bool) (waiters []*Waiter) {
 			choose(l)
 		}
 	}
-	for i := 0; i < len(lines); i++ {
+	for i := 0; ; i++ {
+		if i == len(lines) { // lines grows meanwhile
+			break
+		}
 		for _, s := range lines[i].stands {
 			for _, other := range s.queue.lines {
 				choose(other.line)
