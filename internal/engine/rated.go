@@ -106,7 +106,7 @@ func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[C], now ke
 // from, if the change may make the key as good as new. Then only a charge brings s to p.
 // Otherwise a client of two rates could let its key become full under the smaller burst, and
 // then find it full under the larger one, by requests that cost nothing. to is a copy of the
-// state, which stepCut may change.
+// state, which stepCut may change. It charges nothing.
 func (ps *ratePlans[S, C]) stepCut(to *ratedState[S], from, p *ratePlan[C], now keytable.Instant, n int64) (v Verdict, delay time.Duration) {
 	slow := ps.slower(to, from, p, now)
 	p.config.Resize(&to.state, from.config)

@@ -24,7 +24,7 @@ var apiMutants = []mutant{
 	{
 		name: "the error of a custom limiter denies", file: "custom.go",
 		old: "if r.OnStoreError == FailClosed {",
-		new: "if r.OnStoreError.kind != failInherit {",
+		new: "if r.OnStoreError != (FailurePolicy{}) {",
 		by:  "^TestErrorsOfCustomLimiters$", why: "FailOpen grants",
 	},
 	{

@@ -201,7 +201,7 @@ func (s *returning) step() {
 	case act < 16:
 		s.clock.now = s.clock.now.Add(time.Duration(s.r.IntN(receiptPer)))
 	case act == 16 && !s.full:
-		require.NoError(s.t, resetKey(s.l, key))
+		require.NoError(s.t, resetOwn(s.l, key))
 		delete(s.keys, key)
 	case act == 17 && !s.full:
 		// Enough new keys that those that owe nothing are forgotten.
@@ -294,8 +294,8 @@ func TestPropertiesOfReceipts(t *testing.T) {
 	})
 }
 
-// resetKey makes the key of a client as good as new, unless it shares the debt of others.
-func resetKey(l *ratelimit.RateLimiter, client string) error {
+// resetOwn makes the key of a client as good as new, unless it shares the debt of others.
+func resetOwn(l *ratelimit.RateLimiter, client string) error {
 	err := l.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: "/"})
 	if errors.Is(err, ratelimit.ErrNotReset) {
 		return nil
