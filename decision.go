@@ -101,7 +101,9 @@ func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err 
 		for d.decideHere(&l.time); d.Queued && !l.behind(d); {
 			d.decideHere(&l.time)
 		}
-		err = d.askCustom(ctx)
+		if err = d.askCustom(ctx); d.custom >= 0 && l.waiters.Len() > 0 {
+			l.freed(d)
+		}
 	}
 	if err != nil {
 		return Result{}, err

@@ -49,7 +49,7 @@ func (w *ruleWait) wait() (Result, error) {
 	}
 	in := waitline.Waiter{Set: line, Spots: d.spots, N: d.order.N, Counted: true, Version: w.version, Owner: d}
 	err = await(w.ctx, &l.waiters, &in)
-	if err != nil && (in.Refused == nil || in.Refused == err) { // the context has ended, or no rules decide
+	if err != nil && (in.Refused == nil || errors.Is(err, in.Refused)) { // the context has ended, or no rules decide
 		return Result{}, err
 	}
 	d.learn()
@@ -159,6 +159,15 @@ func (l *RateLimiter) behind(d *decision) bool {
 		d.Outcome = engine.Outcome{Now: now}
 	}
 	return denied
+}
+
+// freed has those decided on again who wait for keys of d, which d may have given units back to.
+func (l *RateLimiter) freed(d *decision) {
+	for i := range d.parts {
+		if p := &d.parts[i]; p.Keys != nil && !p.Shadow {
+			l.waiters.Freed(p.Keys, p.Hash)
+		}
+	}
 }
 
 // An asked is the answer to the head of a line that asks a store or a custom limiter.

@@ -109,7 +109,7 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 		if w.set = l.set.Load(); w.set == nil || req.Cost < 0 || w.ctx.Err() != nil {
 			return l.check(w.ctx, &req, true)
 		}
-		if res, err := w.wait(); err != waitline.ErrChanged {
+		if res, err := w.wait(); !errors.Is(err, waitline.ErrChanged) {
 			return res, err
 		}
 	}
@@ -123,12 +123,12 @@ func await(ctx context.Context, lines *waitline.Lines, w *waitline.Waiter) error
 	if err := lines.Wait(ctx, w); err != nil {
 		return err
 	}
-	switch w.Refused {
-	case waitline.ErrNever:
+	switch {
+	case errors.Is(w.Refused, waitline.ErrNever):
 		return ErrExceedsLimit
-	case waitline.ErrLate:
+	case errors.Is(w.Refused, waitline.ErrLate):
 		return errTooLate(w.Wait)
-	case waitline.ErrFull:
+	case errors.Is(w.Refused, waitline.ErrFull):
 		return ErrTooManyWaiters
 	}
 	return w.Refused

@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -457,8 +458,8 @@ func TestWaitersFollowTheRules(t *testing.T) {
 			require.NoError(t, row.change(l), row.why)
 			synctest.Wait()
 			for i, want := range []error{row.first, row.second, row.named} {
-				require.Equal(t, want != errFault, ws[i].over(), "%s: waiter %d", row.why, i)
-				if want != errFault {
+				require.Equal(t, !errors.Is(want, errFault), ws[i].over(), "%s: waiter %d", row.why, i)
+				if !errors.Is(want, errFault) {
 					require.ErrorIs(t, ws[i].err, want, row.why)
 				}
 			}

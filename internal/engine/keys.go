@@ -251,6 +251,7 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 }
 
 func (k *ratedKeys[S, C]) Fresh() Future { return &ratedFuture[S, C]{plans: k.plans} }
+
 func (k *ratedKeys[S, C]) Restart() {
 	// The rates were valid before, and no rate is valid at one start only.
 	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals, &k.held); err == nil {

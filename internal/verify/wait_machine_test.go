@@ -165,7 +165,7 @@ func (m *waitMachine) step() {
 		m.rate, m.burst = max(m.rate, rate), max(m.burst, burst)
 		require.NoError(m.t, m.l.UpdateRate("global", ratelimit.PerSecond(rate).WithBurst(burst)), m.why)
 	case do < 18:
-		require.NoError(m.t, resetKey(m.l, m.request().Client), m.why)
+		require.NoError(m.t, resetWaited(m.l, m.request().Client), m.why)
 	case do < 19:
 		rule := ratelimit.Rule{Name: "b", Endpoint: "/b", Key: ratelimit.KeyEndpoint, Rate: ratelimit.PerSecond(2),
 			Algorithm: m.algorithm()}

@@ -43,11 +43,11 @@ func (o oneRule) Wait(ctx context.Context, key string, n int) (ratelimit.Result,
 	return res, err
 }
 
-func (o oneRule) Reset(key string) error         { return resetKey(o.l, key) }
+func (o oneRule) Reset(key string) error         { return resetWaited(o.l, key) }
 func (o oneRule) SetRate(r ratelimit.Rate) error { return o.l.UpdateRate("one", r) }
 
-// resetKey resets the keys of client for the endpoint of the rules of these tests.
-func resetKey(l *ratelimit.RateLimiter, client string) error {
+// resetWaited resets the keys of client for the endpoint of the rules of these tests.
+func resetWaited(l *ratelimit.RateLimiter, client string) error {
 	return l.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: "/e"})
 }
 

@@ -60,6 +60,9 @@ func (ls *Lines) Freed(keys engine.Lockable, h keytable.Hash) {
 	}
 }
 
+// Version returns how often the rules have changed.
+func (ls *Lines) Version() uint64 { return ls.version.Load() }
+
 // Restart calls commit, which makes all keys as new after the clock was set to a usual time. The
 // instants before are not comparable with those after. All callers are placed anew.
 func (ls *Lines) Restart(commit func()) {
@@ -101,7 +104,10 @@ func (ls *Lines) remove(touched func(*Waiter) bool) (waiters []*Waiter) {
 			choose(l)
 		}
 	}
-	for i := 0; i < len(lines); i++ {
+	for i := 0; ; i++ {
+		if i == len(lines) { // lines grows meanwhile
+			break
+		}
 		for _, s := range lines[i].stands {
 			for _, other := range s.queue.lines {
 				choose(other.line)

@@ -124,7 +124,7 @@ func (ls *Lines) judge(l *line, at keytable.Instant, fresh bool) {
 		ls.finish(l, stood, at, nil)
 		return
 	case fresh || need == keytable.End:
-		if err := ls.refusal(w, at, need, delayAt(w.Spots, need, w.N)); err != nil && (fresh || err == ErrNever) {
+		if err := ls.refusal(w, at, need, delayAt(w.Spots, need, w.N)); err != nil && (fresh || need == keytable.End) {
 			engine.Unlock(w.Spots, w.Counted, false)
 			ls.finish(l, stood, at, err)
 			return

@@ -178,9 +178,6 @@ func (ls *Lines) Deny(set keytable.Hash, spots []engine.Spot, n int64, counted b
 	return now, true
 }
 
-// Version returns how often the rules have changed.
-func (ls *Lines) Version() uint64 { return ls.version.Load() }
-
 // enter places w, which has just come.
 func (ls *Lines) enter(w *Waiter) {
 	ls.time.Renew()
