@@ -305,7 +305,7 @@ func resetOwn(l *ratelimit.RateLimiter, client string) error {
 
 // during makes a RateLimiter of the rule r, "ours", whose request for n units is revoked by a
 // custom limiter after it has done what do says.
-func during(t *testing.T, r ratelimit.Rule, n int, do func(l *ratelimit.RateLimiter, clock *manualClock)) (*ratelimit.RateLimiter, *manualClock) {
+func during(t *testing.T, r ratelimit.Rule, n int, do func(l *ratelimit.RateLimiter, clock *manualClock)) *ratelimit.RateLimiter {
 	clock := &manualClock{starts[0]}
 	s, r2 := &returning{}, r
 	r2.Name = "ours"
@@ -315,11 +315,11 @@ func during(t *testing.T, r ratelimit.Rule, n int, do func(l *ratelimit.RateLimi
 	res, err := l.Check(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours", "custom"}, Cost: n})
 	require.NoError(t, err)
 	require.False(t, res.Allowed)
-	return l, clock
+	return l
 }
 
-func askOurs(t *testing.T, l *ratelimit.RateLimiter, tier string, n int) ratelimit.Result {
-	res, err := l.Check(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Tier: tier, Cost: n})
+func askOurs(t *testing.T, l *ratelimit.RateLimiter, n int) ratelimit.Result {
+	res, err := l.Check(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Cost: n})
 	require.NoError(t, err)
 	return res
 }
@@ -329,9 +329,9 @@ func askOurs(t *testing.T, l *ratelimit.RateLimiter, tier string, n int) ratelim
 func TestTwoNeverLeaveAtOnce(t *testing.T) {
 	rule := ratelimit.Rule{Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerSecond(1).WithBurst(10)}
 	var told time.Duration
-	l, _ := during(t, rule, 2, func(l *ratelimit.RateLimiter, _ *manualClock) { told = askOurs(t, l, "", 1).Delay })
+	l := during(t, rule, 2, func(l *ratelimit.RateLimiter, _ *manualClock) { told = askOurs(t, l, 1).Delay })
 	require.Equal(t, 2*time.Second, told)
-	require.Equal(t, 3*time.Second, askOurs(t, l, "", 1).Delay)
+	require.Equal(t, 3*time.Second, askOurs(t, l, 1).Delay)
 }
 
 // TestLooksLeaveReceiptsAlone requires that a look at another tier does not change what is given
@@ -341,22 +341,22 @@ func TestLooksLeaveReceiptsAlone(t *testing.T) {
 		Rate:  ratelimit.Rate{Requests: 1, Per: 10, Burst: 9},
 		Tiers: map[string]ratelimit.Rate{"other": {Requests: 1, Per: 1000, Burst: 20}},
 	}
-	l, _ := during(t, rule, 5, func(l *ratelimit.RateLimiter, clock *manualClock) {
+	l := during(t, rule, 5, func(l *ratelimit.RateLimiter, clock *manualClock) {
 		clock.now = clock.now.Add(5)
 		_, err := l.Peek(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Tier: "other"})
 		require.NoError(t, err)
-		require.True(t, askOurs(t, l, "", 2).Allowed)
+		require.True(t, askOurs(t, l, 2).Allowed)
 	})
-	require.Equal(t, 6, askOurs(t, l, "", 1).Remaining)
+	require.Equal(t, 6, askOurs(t, l, 1).Remaining)
 }
 
 // TestAnotherPerEndsReceipts requires that nothing is given back to a window of another length.
 func TestAnotherPerEndsReceipts(t *testing.T) {
 	rule := ratelimit.Rule{Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(9)}
-	l, _ := during(t, rule, 5, func(l *ratelimit.RateLimiter, _ *manualClock) {
+	l := during(t, rule, 5, func(l *ratelimit.RateLimiter, _ *manualClock) {
 		require.NoError(t, l.UpdateRate("ours", ratelimit.PerHour(9)))
 	})
-	require.Equal(t, 3, askOurs(t, l, "", 1).Remaining)
+	require.Equal(t, 3, askOurs(t, l, 1).Remaining)
 }
 
 // TestRememberedIsNotOverflow requires that only charges are counted as overflow.
