@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -348,6 +349,89 @@ func TestLooksLeaveReceiptsAlone(t *testing.T) {
 		require.True(t, askOurs(t, l, 2).Allowed)
 	})
 	require.Equal(t, 6, askOurs(t, l, 1).Remaining)
+
+	rule = ratelimit.Rule{
+		Algorithm: ratelimit.AlgorithmLeakyBucket,
+		Rate:      ratelimit.PerMinute(20),
+		Tiers:     map[string]ratelimit.Rate{"other": ratelimit.PerMinute(20).WithBurst(9)},
+	}
+	l = during(t, rule, 5, func(l *ratelimit.RateLimiter, _ *manualClock) {
+		_, err := l.Peek(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Tier: "other"})
+		require.NoError(t, err)
+	})
+	require.Equal(t, 19, askOurs(t, l, 1).Remaining, "its room is that of the burst of 20")
+}
+
+// A slowLimiter is a custom limiter that answers when it is told to.
+type slowLimiter struct{ asked chan chan bool }
+
+func (s slowLimiter) Take(context.Context, string, int) (ratelimit.Result, error) {
+	answer := make(chan bool)
+	s.asked <- answer
+	if <-answer {
+		return ratelimit.Result{Allowed: true, Limit: 9, Remaining: 9}, nil
+	}
+	return ratelimit.Result{Limit: 9, RetryAfter: time.Hour}, nil
+}
+
+// Allow is not used.
+func (s slowLimiter) Allow(string) ratelimit.Result { return ratelimit.Result{} }
+
+// TestReceiptsEndInAnyOrder has requests that a custom limiter is asked about at the same time,
+// and that it denies in the order in which they came.
+func TestReceiptsEndInAnyOrder(t *testing.T) {
+	for _, row := range []struct {
+		play func(open func(n int) (deny func()), l *ratelimit.RateLimiter, clock *manualClock)
+		left int
+		why  string
+	}{
+		{func(open func(n int) func(), l *ratelimit.RateLimiter, clock *manualClock) {
+			first := open(5)
+			open(1)
+			clock.now = clock.now.Add(6 * time.Second)
+			require.True(t, askOurs(t, l, 4).Allowed)
+			first()
+		}, 6, "all of the first had drained when the last came"},
+		{func(open func(n int) func(), l *ratelimit.RateLimiter, clock *manualClock) {
+			first, second := open(5), open(3)
+			clock.now = clock.now.Add(4 * time.Second)
+			require.True(t, askOurs(t, l, 1).Allowed)
+			first()
+			second()
+		}, 9, "what is given back for the first is not given back for the second again"},
+		{func(open func(n int) func(), l *ratelimit.RateLimiter, _ *manualClock) {
+			first := open(5)
+			require.NoError(t, resetOwn(l, "c"))
+			open(3)
+			first()
+		}, 7, "the key was reset, and does not owe the first any more"},
+	} {
+		clock, s := &manualClock{starts[0]}, slowLimiter{asked: make(chan chan bool)}
+		rules := []ratelimit.Rule{{Name: "ours", Endpoint: "/", Rate: ratelimit.PerSecond(1).WithBurst(10)}, {Name: "custom", Limiter: s}}
+		l, err := ratelimit.New(rules, nil, ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		var left []func()
+		row.play(func(n int) func() {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = l.Check(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours", "custom"}, Cost: n})
+			}()
+			answer := <-s.asked
+			deny := sync.OnceFunc(func() {
+				answer <- false
+				<-done
+			})
+			left = append(left, deny)
+			return deny
+		}, l, clock)
+		res, err := l.Peek(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}})
+		require.NoError(t, err)
+		require.Equal(t, row.left, res.Remaining, row.why)
+		for _, deny := range left {
+			deny()
+		}
+	}
 }
 
 // TestAnotherPerEndsReceipts requires that nothing is given back to a window of another length.
