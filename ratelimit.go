@@ -222,7 +222,7 @@ func (l *RateLimiter) Rules() (rules []Rule, defaultRule *Rule) {
 }
 
 // Reset forgets what the sender of req has used: those of its keys are as if they had never
-// been used. The callers of [RateLimiter.Wait] try again.
+// been used. The callers that wait for these are served as if they came now, in their order.
 //
 // Reset is about the rules that apply to a request for req.Endpoint, or to one that names
 // req.Rules. If req has neither, it is about all rules. Of these, it resets

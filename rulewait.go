@@ -49,8 +49,8 @@ func (w *ruleWait) wait() (Result, error) {
 	}
 	in := waitline.Waiter{Set: line, Spots: d.spots, N: d.order.N, Counted: true, Version: w.version, Owner: d}
 	err = await(w.ctx, &l.waiters, &in)
-	if err != nil && (in.Refused == nil || errors.Is(err, in.Refused)) { // the context has ended, or no rules decide
-		return Result{}, err
+	if err != nil && (in.Refused == nil || errors.Is(err, in.Refused)) {
+		return Result{}, err // the context has ended, or no rules decide
 	}
 	d.learn()
 	d.Now, d.Passes = in.At, err == nil
