@@ -355,7 +355,7 @@ func TestLooksLeaveReceiptsAlone(t *testing.T) {
 		Rate:      ratelimit.PerMinute(20),
 		Tiers:     map[string]ratelimit.Rate{"other": ratelimit.PerMinute(20).WithBurst(9)},
 	}
-	l, _ = during(t, rule, 5, func(l *ratelimit.RateLimiter, _ *manualClock) {
+	l = during(t, rule, 5, func(l *ratelimit.RateLimiter, _ *manualClock) {
 		_, err := l.Peek(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Tier: "other"})
 		require.NoError(t, err)
 	})
