@@ -28,7 +28,7 @@ type Source string
 const (
 	SourceMemory  Source = "memory"  // state in this process
 	SourceStore   Source = "store"   // a [Store]
-	SourcePolicy  Source = "policy"  // a [FailurePolicy], because the store could not be reached
+	SourcePolicy  Source = "policy"  // a [FailurePolicy], because the store or a custom limiter has failed
 	SourceLimiter Source = "limiter" // the custom [Limiter] of a rule
 	SourceNone    Source = "none"    // no rule applies, so the request is granted
 )

@@ -140,9 +140,8 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 // were charged. If it denies, the other rules get their units back. Its [ErrInvalidCount] and
 // [ErrExceedsLimit] are returned with the zero Result. Any other error matches [ErrStore], and
 // the rule's [FailurePolicy] answers, unless the limiter itself has answered with a Result that
-// is Degraded. If two of
-// the rules have a custom Limiter, Check takes nothing and returns the zero Result and an
-// error that matches [ErrInvalidConfig].
+// is Degraded. If two of the rules have a custom Limiter, Check takes nothing and returns the
+// zero Result and an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err error) {
 	if set := l.set.Load(); set != nil && len(req.Rules) == 0 && req.Cost >= 0 {
 		if ctx != nil && ctx.Err() != nil {
