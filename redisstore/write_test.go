@@ -198,9 +198,10 @@ func TestClockStandsLong(t *testing.T) {
 	for _, a := range all[:2] {
 		clock.Set(right)
 		require.True(t, take(t, store, ask(a, rate, 290)).Allowed)
-		for _, back := range []time.Duration{0, 1, 2, 3, 289, 290, 291, 150_000_001} {
-			clock.Set(right.Add(-back * time.Microsecond))
-			assert.Equal(t, 290*rate.Per+back*time.Microsecond, take(t, store, ask(a, rate, 0)).ResetAfter, "%s, %d µs back", a, back)
+		for _, back := range []int64{0, 1, 2, 3, 289, 290, 291, 150_000_001} {
+			ahead := time.Duration(back) * time.Microsecond
+			clock.Set(right.Add(-ahead))
+			assert.Equal(t, 290*rate.Per+ahead, take(t, store, ask(a, rate, 0)).ResetAfter, "%s, %d µs back", a, back)
 		}
 	}
 }
