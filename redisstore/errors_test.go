@@ -32,15 +32,15 @@ func fails(t testing.TB, s *redisstore.Store, asks []ratelimit.Ask, within time.
 	assert.Less(t, took, 10*within)
 }
 
-// failsForNow is fails for a state of the server that may pass, so that the store repeats the
+// failsForNow is fails, on a store with a [short] timeout, for a state of the server that may pass, so that the store repeats the
 // call. On a busy machine the last try may still be under way when the timeout ends;
 // failsForNow then calls again.
-func failsForNow(t testing.TB, s *redisstore.Store, asks []ratelimit.Ask, within time.Duration, class redisstore.Class) {
+func failsForNow(t testing.TB, s *redisstore.Store, asks []ratelimit.Ask, class redisstore.Class) {
 	t.Helper()
 	count := func() uint64 { return s.Stats().Errors[class] }
 	before := count()
 	until(t, func(context.Context) error {
-		fails(t, s, asks, within, class, redisstore.ClassTimeout)
+		fails(t, s, asks, short, class, redisstore.ClassTimeout)
 		if count() == before {
 			return errors.New("each call has timed out")
 		}
@@ -124,10 +124,10 @@ func TestOutOfMemory(t *testing.T) {
 
 func TestReadOnly(t *testing.T) {
 	client := startReal(t).client(t)
-	s, err := redisstore.New(client, redisstore.WithTimeout(200*time.Millisecond))
+	s, err := redisstore.New(client, redisstore.WithTimeout(short))
 	require.NoError(t, err)
 	require.NoError(t, client.ReplicaOf(context.Background(), "127.0.0.1", "1").Err())
-	failsForNow(t, s, []ratelimit.Ask{ask(all[0], rate5, 1)}, 200*time.Millisecond, redisstore.ClassReadOnly)
+	failsForNow(t, s, []ratelimit.Ask{ask(all[0], rate5, 1)}, redisstore.ClassReadOnly)
 	require.NoError(t, client.ReplicaOf(context.Background(), "NO", "ONE").Err())
 	until(t, func(ctx context.Context) error {
 		_, err := s.Take(ctx, []ratelimit.Ask{ask(all[0], rate5, 1)})

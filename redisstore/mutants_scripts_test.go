@@ -46,7 +46,7 @@ var scriptMutants = []mutant{
 		by: "TestTogether", why: "units taken ahead leave the reserve"},
 	{name: "later-not-exact", file: "lua/exact.lua",
 		old: "carry, low = divide(low + rest, 1e8)\n  return", new: "carry, low = 0, fmod(low + rest, 1e8)\n  return",
-		by: "TestLater", why: "a time may be longer than a double holds"},
+		by: "TestClockStandsLong", why: "a time may be longer than a double holds"},
 	{name: "later-forgotten", file: "lua/one.lua",
 		old: "later(a.retry, at - now)", new: "a.retry",
 		by: "TestClockStands", why: "RetryAfter has the time until a clock that stepped back has caught up"},

@@ -187,3 +187,21 @@ func TestClockStands(t *testing.T) {
 		assert.Equal(t, want, take(t, store, ask(a, rate, 1)), a)
 	}
 }
+
+// TestClockStandsLong is TestClockStands for times that a double does not hold.
+func TestClockStandsLong(t *testing.T) {
+	client := start(t).client(t)
+	right := time.Unix(1772323200, 0)
+	clock := ratelimit.NewFakeClock(right)
+	store := newStore(t, client, redisstore.WithClock(clock))
+	rate := ratelimit.Rate{Requests: 1, Per: 366*24*time.Hour - time.Microsecond, Burst: 292}
+	for _, a := range all[:2] {
+		clock.Set(right)
+		require.True(t, take(t, store, ask(a, rate, 290)).Allowed)
+		for _, back := range []int64{0, 1, 2, 3, 289, 290, 291, 150_000_001} {
+			ahead := time.Duration(back) * time.Microsecond
+			clock.Set(right.Add(-ahead))
+			assert.Equal(t, 290*rate.Per+ahead, take(t, store, ask(a, rate, 0)).ResetAfter, "%s, %d µs back", a, back)
+		}
+	}
+}
