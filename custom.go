@@ -16,7 +16,7 @@ import (
 
 // askCustom asks the custom limiter, if there is one, after all other rules were charged. If
 // it denies, or panics, they get their units back.
-func (d *decision) askCustom(ctx context.Context) error {
+func (l *RateLimiter) askCustom(ctx context.Context, d *decision) error {
 	if d.custom < 0 || !d.Passes || d.Late {
 		return nil
 	}
@@ -28,6 +28,9 @@ func (d *decision) askCustom(ctx context.Context) error {
 	defer func() {
 		if d.order.Take {
 			d.settle(keep)
+			if !keep && l.waiters.Len() > 0 {
+				l.freed(d)
+			}
 		}
 	}()
 	key := rule.key.text(&d.request)

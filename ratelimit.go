@@ -289,9 +289,9 @@ func (r *activeRule) resets(req *Request) bool {
 	return own || slices.Contains(req.Rules, r.Name)
 }
 
-// resetKeys resets the keys of req in rules. It is the one place where keys are reset while
-// callers wait for them.
+// resetKeys resets the keys of req in rules, also while callers wait for them.
 func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *Request) error {
+	l.time.Renew()
 	var asks []Ask
 	var problems []error
 	want := engine.Wanted{Tier: req.Tier}
