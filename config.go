@@ -49,8 +49,8 @@ func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *se
 // decode reads the rules of configs and of defaultConfig.
 func (d *decoder) decode(configs []map[string]any, defaultConfig map[string]any, set *settings) (rules []Rule, defaultRule *Rule, err error) {
 	check := newRuleCheck(set)
-	d.Rules(configs, defaultConfig, func(path string, read ruleconfig.Rule, isDefault bool) {
-		r := d.checked(path, read, check, isDefault)
+	d.Rules(configs, defaultConfig, func(n *confmap.Node, read ruleconfig.Rule, isDefault bool) {
+		r := d.checked(n, read, check, isDefault)
 		if isDefault {
 			defaultRule = &r
 			return
@@ -71,7 +71,7 @@ func (d *decoder) decodeOne(path string, config map[string]any, set *settings) (
 		d.Reject(path, "nil", ruleconfig.RuleForm)
 		return Rule{}, d.Err()
 	}
-	r := d.checked(path, d.Rule(n), newRuleCheck(set), false)
+	r := d.checked(n, d.Rule(n), newRuleCheck(set), false)
 	err := d.Err()
 	if err != nil {
 		closeMade(r.custom)
@@ -183,25 +183,25 @@ func ruleOf(read ruleconfig.Rule) Rule {
 	return r
 }
 
-// checked returns the Rule that was read from the config at path. If its config has no
+// checked returns the Rule that was read from the config at n. If its config has no
 // problem, check checks it like a rule that is written in code. check has seen the rules
 // before it.
 //
 // Of a rule with problems, only the name and the endpoint are checked: a full check would
 // report the problems again. Without it, two rules with one name, of which the first has a
 // bad rate, would be found to share the name only after somebody has corrected that rate.
-func (d *decoder) checked(path string, read ruleconfig.Rule, check *ruleCheck, isDefault bool) Rule {
+func (d *decoder) checked(n *confmap.Node, read ruleconfig.Rule, check *ruleCheck, isDefault bool) Rule {
 	r := ruleOf(read)
 	switch {
 	case read.Whole:
-		check.add(path, r, isDefault)
+		check.add(n.Path, r, isDefault)
 	case read.Identified:
 		withoutStore := *check // shares the maps of names and custom limiters
 		withoutStore.supports = nil
-		withoutStore.add(path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key, Rate: PerSecond(1)}, isDefault)
+		withoutStore.add(n.Path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key, Rate: PerSecond(1)}, isDefault)
 		check.problems = withoutStore.problems
 	}
-	d.ReportChecked(path, check.problems)
+	d.ReportChecked(n, check.problems)
 	check.problems = nil
 	return r
 }
@@ -236,7 +236,7 @@ func (r *Rule) UnmarshalYAML(unmarshal func(any) error) error {
 		return d.Err()
 	}
 	read := d.Rule(n)
-	rule := d.checked(path, read, newRuleCheck(&settings{}), read.Name == "" && read.Endpoint == "")
+	rule := d.checked(n, read, newRuleCheck(&settings{}), read.Name == "" && read.Endpoint == "")
 	if err := d.Err(); err != nil {
 		return err
 	}

@@ -181,7 +181,7 @@ func TestTwoCustomLimitersThatMeet(t *testing.T) {
 	}
 	fallback := custom("", "", false, "")
 	require.ErrorContains(t, ratelimit.CheckRules([]ratelimit.Rule{custom("a", "/e*", true, "")}, &fallback),
-		"must be nil: rules[0], which may apply to the same request, has one, and a decision asks one")
+		"must be nil: rules[0], which may apply to the same request, has a limiter too, and a decision asks one")
 	require.NoError(t, ratelimit.CheckRules([]ratelimit.Rule{custom("a", "/e*", false, "")}, &fallback))
 
 	named, _ := rules(t, []ratelimit.Rule{custom("a", "", false, ""), custom("b", "*", true, "")}, nil)

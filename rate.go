@@ -59,7 +59,7 @@ func (r Rate) WithBurst(n int) Rate {
 // algorithm, such as a Burst by [FixedWindow].
 func (r Rate) Validate() error {
 	if r == unlimitedRate {
-		return &ConfigError{"requests", r, "must be a number: only a tier or Resolve makes a request unlimited"}
+		return &ConfigError{"requests", r, "must be a limit: only a tier, or Resolve, makes a request unlimited"}
 	}
 	var errs []error
 	if r.Requests < 1 {

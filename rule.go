@@ -274,7 +274,7 @@ func (c *ruleCheck) addLimiter(path string, r Rule, isDefault bool) {
 			if place.Endpoint == other.place.Endpoint {
 				which = ", of the same endpoint,"
 			}
-			reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+other.path+which+" has one, and a decision asks one")
+			reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+other.path+which+" has a limiter too, and a decision asks one")
 			return
 		}
 	}

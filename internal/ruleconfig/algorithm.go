@@ -49,13 +49,16 @@ func Builtin(name string) (a Algorithm, ok bool) {
 	return Algorithm{}, false
 }
 
-// algorithms returns the names of all algorithms, the custom ones last.
-func (r *Reader) algorithms() (names []string) {
+// builtinNames returns the names of the algorithms that are not custom.
+func builtinNames() (names []string) {
 	for _, a := range builtin {
 		names = append(names, a.Name)
 	}
-	return append(names, r.caller.CustomNames()...)
+	return names
 }
+
+// algorithms returns the names of all algorithms, the custom ones last.
+func (r *Reader) algorithms() []string { return append(builtinNames(), r.caller.CustomNames()...) }
 
 // find returns the algorithm that has this name in some spelling.
 func (r *Reader) find(name string) (Algorithm, bool) {

@@ -126,19 +126,42 @@ func (e *causedError) Unwrap() []error {
 	return []error{e.error, e.cause}
 }
 
-// ReportChecked reports the problems that the caller has found in the rule at path, whose config
-// had none before. A config has no field rate, so the path of a problem with the rate becomes
-// algoConfig.
-func (r *Reader) ReportChecked(path string, problems []error) {
+// ReportChecked reports the problems that the caller has found in the rule at n, whose config
+// had none before. The caller names the fields of a Rule. The errors name those of the config, which
+// may have others, or other names for them.
+func (r *Reader) ReportChecked(n *confmap.Node, problems []error) {
 	for _, err := range problems {
 		if field, value, reason, ok := r.caller.Field(err); ok {
-			if rest, ok := strings.CutPrefix(field, path+".rate"); ok {
-				field = path + ".algoConfig" + rest
+			if rest, ok := strings.CutPrefix(field, n.Path+"."); ok {
+				field, value, reason = written(n, rest, value, reason)
 			}
 			err = r.caller.Problem(confmap.Truncate(field, confmap.MaxPath), describeChecked(value), reason)
 		}
 		r.Report(err)
 	}
+}
+
+// written returns the problem with a field of a rule as one of the config at n. rest is the path
+// of the field in the rule.
+func written(n *confmap.Node, rest string, value any, reason string) (string, any, string) {
+	end := strings.IndexAny(rest, ".[")
+	if end < 0 {
+		end = len(rest)
+	}
+	name, rest := rest[:end], rest[end:]
+	switch {
+	case name == "limiter": // of a custom algorithm
+		name, reason = "algorithm", "must be one of "+list(builtinNames())+strings.TrimPrefix(reason, "must be nil")
+	case name != "rate":
+	case n.Has("algoConfig"):
+		return n.Field("algoConfig") + rest, value, reason
+	case !n.Has("rate"): // it is made of several fields of n
+		return n.Path + rest, value, reason
+	}
+	if n.Has(name) && rest == "" {
+		value = n.Describe(name)
+	}
+	return n.Field(name) + rest, value, reason
 }
 
 // describeChecked returns the short text that shows value in an error. value comes from the check

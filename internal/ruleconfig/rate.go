@@ -58,9 +58,14 @@ func formsOf(a Algorithm) string {
 }
 
 // Rate reads the algoConfig of an algorithm that is not custom. config is its node: that of the
-// rule if its fields stand there, see Config. rule is the node of the rule, and nil for the
-// config of a tier, which may be unlimited. Rate returns the zero Rate if a field is wrong.
+// rule if its fields stand there, see Config. Rate returns the zero Rate if a field is wrong.
 func (r *Reader) Rate(rule, config *confmap.Node, a Algorithm) ratetext.Rate {
+	return r.rate(rule, config, a, ratetext.Rate{})
+}
+
+// rate is Rate, also for the config of a tier. rule is then nil, and base the rate of the rule. A
+// tier may be unlimited. If it is a window, it must have the length of that of base.
+func (r *Reader) rate(rule, config *confmap.Node, a Algorithm, base ratetext.Rate) ratetext.Rate {
 	before := r.Found()
 	if config != rule {
 		config.Match(rateSchema)
@@ -86,7 +91,11 @@ func (r *Reader) Rate(rule, config *confmap.Node, a Algorithm) ratetext.Rate {
 	if rule == nil && read.rate == ratetext.Unlimited {
 		return read.rate
 	}
-	for _, fault := range r.caller.Refused(a, read.rate) {
+	faults := r.caller.Refused(a, read.rate)
+	if len(faults) == 0 && a.Windowed && base.Per != 0 && base.Per != read.rate.Per {
+		faults = []Fault{{"per", "must have the window of the rule's rate, " + base.Per.String() + ": a window has one length"}}
+	}
+	for _, fault := range faults {
 		name := read.from[fault.Field]
 		r.Reject(config.Field(name), config.Describe(name), fault.Reason)
 	}

@@ -108,8 +108,8 @@ var ruleSchema = confmap.NewSchema(
 var flatFields = slices.Concat(ruleSchema.Fields, rateSchema.Fields)
 
 // Rules reads a list of rules and the default rule. It calls each for every rule, in order,
-// with the path of its config.
-func (r *Reader) Rules(configs []map[string]any, defaultConfig map[string]any, each func(path string, rule Rule, isDefault bool)) {
+// with the node of its config.
+func (r *Reader) Rules(configs []map[string]any, defaultConfig map[string]any, each func(n *confmap.Node, rule Rule, isDefault bool)) {
 	switch {
 	case len(configs) > r.caller.MaxRules:
 		r.Reject("configs", fmt.Sprintf("a list of %d", len(configs)), fmt.Sprintf("must have at most %d", r.caller.MaxRules))
@@ -125,10 +125,10 @@ func (r *Reader) Rules(configs []map[string]any, defaultConfig map[string]any, e
 			r.Reject(path, "nil", RuleForm)
 			continue
 		}
-		each(path, r.Rule(n), false)
+		each(n, r.Rule(n), false)
 	}
 	if n, ok := confmap.NodeOf("defaultConfig", defaultConfig); ok {
-		each(n.Path, r.Rule(n), true)
+		each(n, r.Rule(n), true)
 	}
 }
 
@@ -156,7 +156,7 @@ func (r *Reader) Rule(n *confmap.Node) (rule Rule) {
 		if ok {
 			rule.Rate = r.Rate(n, config, rule.Algorithm)
 		}
-		rule.Tiers = r.tiers(n, rule.Algorithm)
+		rule.Tiers = r.tiers(n, rule.Algorithm, rule.Rate)
 	}
 	rule.OnStoreError = r.policy(n)
 	rule.Whole = r.Found() == before
@@ -229,8 +229,9 @@ func (r *Reader) Config(n *confmap.Node) (config *confmap.Node, ok bool) {
 	return r.Child(n, "algoConfig", algoConfigForm)
 }
 
-// tiers reads the tiers of the rule at n, in the order of their names.
-func (r *Reader) tiers(n *confmap.Node, a Algorithm) map[string]ratetext.Rate {
+// tiers reads the tiers of the rule at n, in the order of their names. base is the rate of the
+// rule, or zero if that has a problem.
+func (r *Reader) tiers(n *confmap.Node, a Algorithm, base ratetext.Rate) map[string]ratetext.Rate {
 	if !n.Has("tiers") {
 		return nil
 	}
@@ -248,13 +249,13 @@ func (r *Reader) tiers(n *confmap.Node, a Algorithm) map[string]ratetext.Rate {
 	tiers := make(map[string]ratetext.Rate, all.Len())
 	for _, name := range all.Names() {
 		value, _ := all.Get(name)
-		tiers[strings.Clone(name)] = r.tier(all.Path+"["+confmap.Quote(name)+"]", name, value, a)
+		tiers[strings.Clone(name)] = r.tier(all.Path+"["+confmap.Quote(name)+"]", name, value, a, base)
 	}
 	return tiers
 }
 
 // tier reads the rate of the tier with this name and value. path is its path in errors.
-func (r *Reader) tier(path, name string, value any, a Algorithm) ratetext.Rate {
+func (r *Reader) tier(path, name string, value any, a Algorithm, base ratetext.Rate) ratetext.Rate {
 	if len(name) > confmap.MaxText {
 		r.Reject(path, confmap.Describe(value), fmt.Sprintf("must have a name of at most %d bytes", confmap.MaxText))
 		return ratetext.Rate{}
@@ -267,7 +268,7 @@ func (r *Reader) tier(path, name string, value any, a Algorithm) ratetext.Rate {
 		}
 		config = confmap.Inline(path, "rate", value) // "600/m" is short for {"rate": "600/m"}
 	}
-	return r.Rate(nil, config, a)
+	return r.rate(nil, config, a, base)
 }
 
 // list returns names in quotes, separated by commas.

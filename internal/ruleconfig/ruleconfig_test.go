@@ -65,7 +65,7 @@ func reader(build func(algoConfig fields) (any, error)) *ruleconfig.Reader {
 // read returns the rules of configs, and the problems.
 func read(configs []fields, defaultConfig fields) (rules []ruleconfig.Rule, problems string) {
 	r := reader(func(algoConfig fields) (any, error) { return algoConfig["x"], nil })
-	r.Rules(configs, defaultConfig, func(_ string, rule ruleconfig.Rule, _ bool) { rules = append(rules, rule) })
+	r.Rules(configs, defaultConfig, func(_ *confmap.Node, rule ruleconfig.Rule, _ bool) { rules = append(rules, rule) })
 	if err := r.Err(); err != nil {
 		problems = err.Error()
 	}
@@ -157,9 +157,41 @@ func TestMade(t *testing.T) {
 }
 
 func TestReportChecked(t *testing.T) {
-	r := reader(nil)
-	r.ReportChecked("rule", []error{problem("rule.rate.burst", "5", "bad"), problem("rule.endpoint", `"/a"`, "bad"), errRefused})
-	require.EqualError(t, r.Err(), "rule.algoConfig.burst is 5: bad\nrule.endpoint is \"/a\": bad\nrefused")
+	problems := []error{problem("rule.rate.burst", "5", "bad"), problem("rule.endpoint", `"/a"`, "bad"), problem("rule.limiter", "*x", "must be nil: bad"),
+		problem(`rule.tiers["t"]`, "3/m", "bad"), problem("rule.onStoreError", "local:1", "bad"), problem("elsewhere", "1", "bad"), errRefused}
+	const always = "\nelsewhere is 1: bad\nrefused"
+	five := `must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket": bad`
+	for _, row := range []struct {
+		config fields
+		want   string
+	}{
+		{fields{"algorithm": "GCRA", "algoConfig": fields{}}, `rule.algoConfig.burst is 5: bad
+rule.endpoint is "/a": bad
+rule.algorithm is "GCRA": ` + five + `
+rule.tiers["t"] is 3/m: bad
+rule.onStoreError is local:1: bad`},
+		{fields{"policy": "GCRA", "Config": fields{}, "end_point": "/a", "TIERS": fields{}, "on_store_error": "local"}, `rule.Config.burst is 5: bad
+rule.end_point is "/a": bad
+rule.policy is "GCRA": ` + five + `
+rule.TIERS["t"] is 3/m: bad
+rule.on_store_error is "local": bad`},
+		{fields{"algorithm": "GCRA", "rate": "3/m"}, `rule.rate.burst is 5: bad
+rule.endpoint is "/a": bad
+rule.algorithm is "GCRA": ` + five + `
+rule.tiers["t"] is 3/m: bad
+rule.onStoreError is local:1: bad`},
+		{fields{"algorithm": "GCRA", "limit": 3, "windowMs": 5}, `rule.burst is 5: bad
+rule.endpoint is "/a": bad
+rule.algorithm is "GCRA": ` + five + `
+rule.tiers["t"] is 3/m: bad
+rule.onStoreError is local:1: bad`},
+	} {
+		r := reader(nil)
+		n, _ := confmap.NodeOf("rule", row.config)
+		r.Fields(n)
+		r.ReportChecked(n, problems)
+		require.EqualError(t, r.Err(), row.want+always, "a problem is reported for what the config has")
+	}
 }
 
 func TestNameOf(t *testing.T) {
