@@ -120,7 +120,8 @@ func TestBecomesReplica(t *testing.T) {
 	l.stop()
 	idle(t, s)
 	charged, late := limit-left(t, s, u), l.failed[redisstore.ClassTimeout] // the last try may still be under way when the timeout ends
-	assert.Equal(t, l.errors(), late+l.failed[redisstore.ClassReadOnly], "%v", l.failed)
+	unsent := l.failed[redisstore.ClassBusy]                                // a repetition that had no time left
+	assert.Equal(t, l.errors(), late+unsent+l.failed[redisstore.ClassReadOnly], "%v", l.failed)
 	assert.GreaterOrEqual(t, charged, l.granted)
 	assert.LessOrEqual(t, charged, l.granted+late, "a refused request is not charged")
 	t.Logf("the server was a replica for a while: errors %v, %d granted, %d charged; it answers %v after it is a master",
