@@ -32,9 +32,9 @@ func fails(t testing.TB, s *redisstore.Store, asks []ratelimit.Ask, within time.
 	assert.Less(t, took, 10*within)
 }
 
-// failsForNow is fails, on a store with a [short] timeout, for a state of the server that may pass, so that the store repeats the
-// call. On a busy machine the last try may still be under way when the timeout ends;
-// failsForNow then calls again.
+// failsForNow is fails, on a store with a [short] timeout, for a state of the server that may
+// pass, so that the store repeats the call. On a busy machine the last try may still be under way
+// when the timeout ends; failsForNow then calls again.
 func failsForNow(t testing.TB, s *redisstore.Store, asks []ratelimit.Ask, class redisstore.Class) {
 	t.Helper()
 	count := func() uint64 { return s.Stats().Errors[class] }
