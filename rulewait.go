@@ -195,9 +195,9 @@ func (l *RateLimiter) behindAsking(d *decision) (wait time.Duration, denied bool
 	}
 	for i, r := range d.rules {
 		p := &d.parts[i]
-		p.Verdict = engine.Verdict{Limit: int64(answer.res.Limit)}
+		p.Verdict = engine.Verdict{Limit: -1, Left: -1} // it is not known what the rule would answer
 		if r.Name == answer.rule {
-			p.RetryAfter = max(wait, 1)
+			p.Limit, p.Left, p.RetryAfter = int64(answer.res.Limit), 0, max(wait, 1)
 			p.ResetAfter = max(answer.res.ResetAfter-time.Duration(max(now, last.At).Since(last.At)), wait)
 			d.origins[i].by = answer.by
 		}
@@ -256,8 +256,8 @@ func (w *ruleWait) ask(newcomer bool) (res Result, at instant, again *waitline.D
 	}
 	if newcomer {
 		if wait, behind := l.behindAsking(d); behind {
-			if err := w.refusal(wait, wait, patience); err != nil {
-				res, err := l.refused(w.ctx, d, err)
+			if refusal := w.refusal(wait, wait, patience); refusal != nil {
+				res, err = l.refused(w.ctx, d, refusal)
 				return res, 0, nil, err
 			}
 			return Result{}, 0, &waitline.Denial{}, nil
