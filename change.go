@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -61,7 +60,7 @@ func (l *RateLimiter) RemoveRule(name string) error {
 			old = c.set.defaultRule()
 		}
 		if old == nil {
-			return fmt.Errorf("%w %q", ErrUnknownRule, name)
+			return &unknownRule{name, c.set}
 		}
 		c.swaps = append(c.swaps, swap{old: old})
 		return nil
@@ -87,10 +86,13 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 	return l.edit(func(c *change) error {
 		old := c.set.named(rule)
 		if old == nil {
-			return fmt.Errorf("%w %q", ErrUnknownRule, rule)
+			return &unknownRule{rule, c.set}
 		}
 		updated := old.Rule
 		updated.Rate = r
+		if old.Limiter != nil && r == (Rate{}) { // which would mean in a rule that it keeps its rate
+			return errors.Join(atPath("rules["+strconv.Quote(rule)+"].rate", r.Validate())...)
+		}
 		if old.Limiter != nil && r == old.Rate {
 			if err := c.tell(old, r); err != nil { // it may have got another rate by itself
 				return err

@@ -92,6 +92,10 @@ func TestUpdateRate(t *testing.T) {
 	require.Equal(t, by("/search", yes(8, 3, 37*mins+30*sec)), l.Allow("ann", "/search"))
 
 	assert.ErrorIs(t, l.UpdateRate("no such", ratelimit.PerHour(1)), ratelimit.ErrUnknownRule)
+	assert.EqualError(t, l.UpdateRate("/serach", ratelimit.PerHour(1)), `ratelimit: unknown rule "/serach"; did you mean "/search"?`)
+	assert.EqualError(t, l.RemoveRule("Search"), `ratelimit: unknown rule "Search"; did you mean "/search"?`)
+	_, err := l.Check(t.Context(), ratelimit.Request{Rules: []string{"/SEARCH"}})
+	assert.EqualError(t, err, `ratelimit: unknown rule "/SEARCH"; did you mean "/search"?`)
 	assert.EqualError(t, l.UpdateRate("/search", ratelimit.Rate{Requests: 1}), `ratelimit: rules["/search"].rate.per is 0s: must be longer than zero`)
 	require.Equal(t, by("/search", yes(8, 2, 45*mins)), l.Allow("ann", "/search"), "what is refused changes nothing")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -204,6 +205,45 @@ func TestCheckAllBesideACustomLimiter(t *testing.T) {
 		require.False(t, res.Degraded)
 		require.Equal(t, by("custom", degraded(unlimited)), each[0], "its policy answers")
 		require.EqualValues(t, 1, l.Stats()[0].Errors, "and the error is counted")
+
+		for i, kind := range []error{ratelimit.ErrInvalidCount, ratelimit.ErrExceedsLimit} {
+			problem = kind
+			_, each, err = l.CheckAll(nil, req, nil) //nolint:staticcheck // a nil context is never over
+			require.NoError(t, err, kind)
+			require.Equal(t, by("custom", degraded(unlimited)), each[0], kind)
+			require.EqualValues(t, 2+i, l.Stats()[0].Errors, kind)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		l = newRules(t, beside(a, custom(func(ctx context.Context, _ string, _ int) (ratelimit.Result, error) {
+			leave()
+			return ratelimit.Result{}, ctx.Err()
+		}), ""), nil)
+		req.Cost = 6
+		_, each, err = l.CheckAll(ctx, req, nil)
+		require.NoError(t, err)
+		require.Equal(t, by("custom", degraded(unlimited)), each[0], "the caller has left during the look")
+		require.Zero(t, l.Stats()[0].Errors, "which is no failure")
+	})
+}
+
+// TestCheckAllBehindWaiters proves that nothing is said about the rules of which a store was not
+// asked because others wait for it.
+func TestCheckAllBehindWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newRules(t, []ratelimit.Rule{
+			{Name: "many", Endpoint: "/e", Rate: ratelimit.PerMinute(100)},
+			{Name: "one", Endpoint: "/e", Rate: ratelimit.PerMinute(1)},
+		}, nil, ratelimit.WithStore(must(ratelimit.NewMemoryStore())), ratelimit.WithName("n"))
+		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
+		require.True(t, l.Allow("c", "/e").Allowed)
+		w := startRuleWait(t.Context(), l, req)
+		synctest.Wait()
+		res, each := checkAll(t, l, req)
+		require.Equal(t, by("one", no(1, 0, 2*mins, 2*mins)), res)
+		require.Equal(t, []ratelimit.Result{by("many", unlimited), res}, each)
+		pass(mins)
+		synctest.Wait()
+		require.True(t, w.over())
 	})
 }
 

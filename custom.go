@@ -15,7 +15,7 @@ import (
 )
 
 // askCustom asks the custom limiter, if there is one, after all other rules were charged. If
-// it denies, or panics, they get their units back.
+// it denies, or panics, they get their units back, and those who wait for them are told.
 func (l *RateLimiter) askCustom(ctx context.Context, d *decision) error {
 	if d.custom < 0 || !d.Passes || d.Late {
 		return nil
@@ -92,10 +92,16 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 // lookAtCustom gets the answer of the custom limiter for [RateLimiter.CheckAll], after another
 // rule has denied the request. It changes nothing in the answer to the request itself.
 func (d *decision) lookAtCustom(ctx context.Context) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	rule := d.rules[d.custom]
 	res, _, refused := rule.takeCustom(ctx, rule.key.text(&d.request), 0)
 	if refused != nil {
 		res = rule.policyAnswer()
+		if ctx.Err() == nil {
+			rule.totals.errors.Add(1)
+		}
 	}
 	d.setCustom(res)
 }
@@ -119,6 +125,17 @@ func (r *activeRule) takeCustom(ctx context.Context, key string, n int) (res Res
 	r.totals.errors.Add(1)
 	return res, err, nil
 }
+
+// A limiterError is the error of the custom limiter of a rule.
+type limiterError struct {
+	rule string
+	err  error
+}
+
+func (e *limiterError) Error() string { return fmt.Sprintf("rules[%q].limiter: %v", e.rule, e.err) }
+
+// Unwrap returns the error of the limiter.
+func (e *limiterError) Unwrap() error { return e.err }
 
 // policyAnswer returns the answer of the policy of r, which is FailOpen or FailClosed.
 func (r *activeRule) policyAnswer() Result {

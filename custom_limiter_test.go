@@ -222,6 +222,7 @@ func TestCustomLimiterThatFailsLeavesATrace(t *testing.T) {
 		require.Len(t, seen, 1)
 		require.Equal(t, row.want, seen[0].Result)
 		require.Equal(t, ratelimit.SourcePolicy, seen[0].Source)
+		require.Zero(t, seen[0].Rate, "a custom limiter has a rate of its own")
 		require.ErrorIs(t, seen[0].Err, errFault)
 		require.EqualError(t, seen[0].Err, `rules["/e"].limiter: ratelimit: store failed: `+errFault.Error())
 	}
@@ -289,6 +290,29 @@ func TestCustomLimiterThatPanics(t *testing.T) {
 			require.True(t, l.Allow("c", "/e").Allowed, "%s: nothing is left locked", mode)
 			require.Equal(t, 4, peekAt(t, l, "ours", "c").Remaining)
 		}
+	})
+}
+
+// TestWaitersHearOfWhatAPanicGivesBack proves that a caller who waits for units which a custom
+// limiter's panic gives back is served at once.
+func TestWaitersHearOfWhatAPanicGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l *ratelimit.RateLimiter
+		var w *waiter
+		l = newRules(t, []ratelimit.Rule{
+			{Name: "ours", Rate: ratelimit.PerHour(1)},
+			{Name: "custom", Limiter: custom(func(context.Context, string, int) (ratelimit.Result, error) {
+				w = startRuleWait(t.Context(), l, ratelimit.Request{Client: "c", Rules: []string{"ours"}})
+				synctest.Wait()
+				require.Equal(t, 1, l.InLine(), "the unit is charged")
+				panic(errFault)
+			})},
+		}, nil)
+		require.PanicsWithValue(t, errFault, func() {
+			_, _ = l.Check(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"ours", "custom"}})
+		})
+		synctest.Wait()
+		require.True(t, w.over())
 	})
 }
 

@@ -133,7 +133,7 @@ func (d *decision) find(set *ruleSet) error {
 	for _, name := range d.request.Rules {
 		r := set.named(name)
 		if r == nil {
-			return fmt.Errorf("%w %q", ErrUnknownRule, name)
+			return &unknownRule{name, set}
 		}
 		d.named = append(d.named, r)
 	}
@@ -272,7 +272,7 @@ func (d *decision) problems() error {
 		if p := &d.parts[i]; p.Err != nil {
 			path := "rules[" + strconv.Quote(d.rules[i].Name) + "].resolve"
 			if i == d.custom {
-				err = errors.Join(err, fmt.Errorf("rules[%q].limiter: %w", d.rules[i].Name, p.Err))
+				err = errors.Join(err, &limiterError{d.rules[i].Name, p.Err})
 				continue
 			}
 			err = errors.Join(append([]error{err}, atPath(path, p.Err)...)...)

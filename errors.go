@@ -3,6 +3,8 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
 // The errors that a caller can act on. Test for them with [errors.Is]: the errors of this
@@ -54,6 +56,29 @@ func (e *ConfigError) Error() string {
 
 // Unwrap returns [ErrInvalidConfig].
 func (e *ConfigError) Unwrap() error { return ErrInvalidConfig }
+
+// An unknownRule is the error for a name that no rule of set has.
+type unknownRule struct {
+	name string
+	set  *ruleSet
+}
+
+// Error returns a text with the name, and with the nearest name that a rule has. It is looked for
+// only here, because that takes time.
+func (e *unknownRule) Error() string {
+	names := make([]string, len(e.set.rules))
+	for i, r := range e.set.rules {
+		names[i] = r.Name
+	}
+	text := ErrUnknownRule.Error() + " " + confmap.Quote(e.name)
+	if near := confmap.Nearest(e.name, names); near != "" {
+		text += "; did you mean " + confmap.Quote(near) + "?"
+	}
+	return text
+}
+
+// Unwrap returns [ErrUnknownRule].
+func (e *unknownRule) Unwrap() error { return ErrUnknownRule }
 
 // errOverflown is the error of a Reset of a key that the shared budget denies.
 var errOverflown = fmt.Errorf("%w: the key has no state of its own, and the budget that such keys share denies it", ErrNotReset)

@@ -267,6 +267,14 @@ func TestRatesOfCustomLimiters(t *testing.T) {
 		rules, _ = l.Rules()
 		require.Equal(t, row.told[0], rules[0].Rate, row.why)
 
+		require.EqualError(t, l.UpdateRate("/a", ratelimit.Rate{}), `ratelimit: rules["/a"].rate.requests is 0: must be at least 1
+ratelimit: rules["/a"].rate.per is 0s: must be longer than zero`, "no rate")
+		for _, invalid := range []ratelimit.Rate{{Requests: -1, Per: sec}, ratelimit.Unlimited} {
+			require.ErrorIs(t, l.UpdateRate("/a", invalid), ratelimit.ErrInvalidConfig, invalid)
+			require.ErrorIs(t, l.SetRule(ratelimit.Rule{Endpoint: "/a", Limiter: g, Rate: invalid}), ratelimit.ErrInvalidConfig, invalid)
+		}
+		require.Len(t, g.told, 2, "%s: an invalid rate is not told", row.why)
+
 		l = newRules(t, []ratelimit.Rule{{Endpoint: "/a", Limiter: deaf, Rate: one}}, nil)
 		err = row.change(l, ratelimit.Rule{Endpoint: "/a", Limiter: deaf, Rate: five})
 		require.EqualError(t, err, `ratelimit: rules["/a"].limiter is ratelimit_test.custom: must have a method SetRate(Rate) error: the rule gets another rate`, row.why)

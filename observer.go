@@ -176,6 +176,9 @@ func (l *RateLimiter) tell(ctx context.Context, req *Request, rules []*activeRul
 func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) {
 	t.Rule, t.Algorithm, t.KeyType, t.Mode, t.Source = r.Name, r.Algorithm, r.Key, r.Mode, sources[vs.from(i)]
 	t.Tier, t.Rate, t.Key = "", r.Rate, vs.hash.Hi
+	if r.Limiter != nil {
+		t.Rate = Rate{} // it has a rate of its own
+	}
 	if vs.parts != nil {
 		p := &vs.parts[i]
 		t.Key = p.Hash.Hi

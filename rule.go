@@ -250,6 +250,9 @@ func (c *ruleCheck) addLimiter(path string, r Rule, isDefault bool) {
 	reject := func(field string, value any, reason string) {
 		c.problems = append(c.problems, &ConfigError{path + "." + field, value, reason})
 	}
+	if r.Rate != (Rate{}) {
+		c.problems = append(c.problems, atPath(path+".rate", r.Rate.Validate())...)
+	}
 	if isNil(r.Limiter) {
 		kind := reflect.ValueOf(r.Limiter).Kind().String()
 		reject("limiter", nil, "must not be a nil "+strings.Replace(kind, "ptr", "pointer", 1))
@@ -266,8 +269,7 @@ func (c *ruleCheck) addLimiter(path string, r Rule, isDefault bool) {
 	if c.set.store != nil {
 		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: the state is in a store")
 	}
-	// A rule without a place is named by requests, which are refused if they name two.
-	place := (&activeRule{Rule: r, isDefault: isDefault}).Place()
+	place := (&activeRule{Rule: r, isDefault: isDefault}).Place() // none if requests name it: they may not name two
 	for _, other := range c.custom {
 		if match.Meet(place, other.place) {
 			which := ", which may apply to the same request,"

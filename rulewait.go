@@ -169,9 +169,9 @@ func (l *RateLimiter) behindAsking(d *decision) (last waitline.Denial, wait time
 	}
 	for i, r := range d.rules {
 		p := &d.parts[i]
-		p.Verdict = engine.Verdict{Limit: int64(answer.res.Limit)}
+		p.Verdict = engine.Verdict{Limit: -1, Left: -1} // it is not known what the rule would answer
 		if r.Name == answer.rule {
-			p.RetryAfter = max(wait, 1)
+			p.Limit, p.Left, p.RetryAfter = int64(answer.res.Limit), 0, max(wait, 1)
 			p.ResetAfter = max(answer.res.ResetAfter-time.Duration(max(now, last.At).Since(last.At)), wait)
 			d.origins[i].by = answer.by
 		}

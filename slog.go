@@ -50,11 +50,13 @@ const (
 	causeLimit   slogCause = ""
 	causeStore   slogCause = "the store failed"
 	causeLimiter slogCause = "the rule's limiter failed"
+	causeOther   slogCause = "the limiter of another rule failed"
 	causeResolve slogCause = "Resolve returned an invalid rate"
 )
 
 // causeOf returns what has gone wrong in the decision d.
 func causeOf(d *Decision) slogCause {
+	var failed *limiterError
 	switch {
 	case d.Err == nil && !d.Result.Degraded:
 		return causeLimit
@@ -62,6 +64,8 @@ func causeOf(d *Decision) slogCause {
 		return causeResolve
 	case d.Source == SourceLimiter || d.Key != 0 && d.Rate == Rate{}:
 		return causeLimiter
+	case errors.As(d.Err, &failed):
+		return causeOther
 	}
 	return causeStore
 }

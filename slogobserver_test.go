@@ -178,6 +178,23 @@ func TestSlogObserverOfALimiter(t *testing.T) {
 	}
 }
 
+// TestSlogObserverOfACustomLimiter proves that a line says whose limiter has failed: a rule's own,
+// also if the rule has a Rate, or that of another rule.
+func TestSlogObserverOfACustomLimiter(t *testing.T) {
+	j, log := newJournal()
+	fails := answering(ratelimit.Result{}, errFault)
+	l := newRules(t, []ratelimit.Rule{
+		{Name: "custom", Endpoint: "*", Rate: ratelimit.PerHour(4), Limiter: fails},
+		{Name: "beside", Endpoint: "/e", Rate: ratelimit.PerHour(4), Additional: true},
+	}, nil, ratelimit.WithObserver(ratelimit.SlogObserver(log, 0)))
+	l.Allow("c", "/alone")
+	l.Allow("c", "/e")
+	lines := j.lines()
+	require.Len(t, lines, 2)
+	require.Contains(t, lines[0], `level=WARN msg="rate limit: allowed although the rule's limiter failed" rule=custom`)
+	require.Contains(t, lines[1], `level=WARN msg="rate limit: allowed although the limiter of another rule failed" rule=beside`)
+}
+
 // TestSlogObserverIsSafeForConcurrentUse proves that concurrent decisions of one rule are
 // written once an interval.
 func TestSlogObserverIsSafeForConcurrentUse(t *testing.T) {
