@@ -60,7 +60,7 @@ func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Ra
 	}
 	t.OnRestart(k.restart)
 	k.engine.Init(t, config, set.maxKeys)
-	k.waiters.Init(k.engine.Time(), set.maxWaiters, nil)
+	k.waiters.Init(k.engine.Time(), set.maxWaiters, nil, nil)
 	return nil
 }
 

@@ -72,7 +72,7 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
 	l.time.OnRestart(l.restart)
 	l.setStore(set.store)
-	l.waiters.Init(&l.time, set.maxWaiters, l.matchAgain)
+	l.waiters.Init(&l.time, set.maxWaiters, &l.asking, l.matchAgain)
 	if err == nil {
 		err = set.named()
 	}

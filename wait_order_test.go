@@ -513,3 +513,27 @@ func TestTheWorkOfManyWaiters(t *testing.T) {
 		require.Zero(t, waiting(l))
 	})
 }
+
+// TestAllWhoWaitCountTowardsTheMost proves that callers that wait for a custom limiter and those that
+// wait for a rule count together, whoever comes first.
+func TestAllWhoWaitCountTowardsTheMost(t *testing.T) {
+	for _, endpoints := range [][2]string{{"/plain", "/custom"}, {"/custom", "/plain"}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newRules(t, []ratelimit.Rule{
+				{Endpoint: "/plain", Rate: ratelimit.PerHour(1)},
+				{Endpoint: "/custom", Limiter: answering(no(1, 0, sec, sec), nil)},
+			}, nil, ratelimit.WithMaxWaiters(2))
+			require.True(t, l.Allow("c", "/plain").Allowed)
+			ctx, cancel := context.WithCancel(t.Context())
+			for range 2 {
+				startRuleWait(ctx, l, ratelimit.Request{Client: "c", Endpoint: endpoints[0]})
+			}
+			synctest.Wait()
+			require.Equal(t, 2, l.InLine())
+			_, err := l.Wait(t.Context(), ratelimit.Request{Client: "c", Endpoint: endpoints[1]})
+			require.ErrorIs(t, err, ratelimit.ErrTooManyWaiters)
+			cancel()
+			synctest.Wait()
+		})
+	}
+}

@@ -130,7 +130,7 @@ func (ls *Lines) remove(touched func(*Waiter) bool) (waiters []*Waiter) {
 		delete(ls.lines, l.set)
 	}
 	for _, w := range waiters {
-		w.line, w.ahead, w.after = nil, nil, nil
+		w.line, w.ahead, w.after, w.anew = nil, nil, nil, true
 		w.due.Store(0)
 	}
 	slices.SortFunc(waiters, func(a, b *Waiter) int { return cmp.Compare(a.arrival, b.arrival) })

@@ -58,7 +58,9 @@ func (ls *Lines) refusal(w *Waiter, now, at keytable.Instant, delay time.Duratio
 	case at.Add(delay) >= w.until:
 		w.Wait = time.Duration(min(at.Add(delay).Since(now), uint64(engine.Never)))
 		return ErrLate
-	case ls.Len() > ls.most:
+	case w.anew: // it is counted already
+		return nil
+	case ls.Len() > ls.most || ls.asks != nil && ls.Len()+ls.asks.Len() > ls.most:
 		return ErrFull
 	}
 	return nil

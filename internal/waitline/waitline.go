@@ -26,6 +26,7 @@ import (
 type Lines struct {
 	time *engine.Timeline
 	most int
+	asks *Asks // callers that count towards most, or nil
 
 	again func(*Waiter)
 
@@ -77,6 +78,7 @@ type Waiter struct {
 	arrival uint64
 	since   keytable.Instant // when it came
 	until   keytable.Instant // its deadline, as it was when it was placed
+	anew    bool             // whether it was placed before
 
 	foretold keytable.Instant // when it is charged, in the copies of its line
 	tail     *queue           // the queue in whose tail it is charged, or nil
@@ -94,11 +96,12 @@ var (
 	ErrFull  = errors.New("waitline: too many callers wait already")
 )
 
-// Init makes ls ready for use, on the clock of t. At most most callers wait. When the rules have
+// Init makes ls ready for use, on the clock of t. At most most callers wait, and those of asks,
+// which may be nil, count. When the rules have
 // changed, again is called for each caller that waits: it sets Set and Spots by the new rules,
 // or Refused.
-func (ls *Lines) Init(t *engine.Timeline, most int, again func(*Waiter)) {
-	ls.time, ls.most, ls.again = t, most, again
+func (ls *Lines) Init(t *engine.Timeline, most int, asks *Asks, again func(*Waiter)) {
+	ls.time, ls.most, ls.asks, ls.again = t, most, asks, again
 	ls.lines, ls.queues = make(map[keytable.Hash]*line), make(map[key]*queue)
 }
 
