@@ -446,13 +446,13 @@ func TestRuleDecodes(t *testing.T) {
 		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": {"capacity": 1000, "refillRatePerSecond": 0.1}},
 		{"Endpoint": "/login", "Key": ["ip", "endpoint"], "Mode": "Shadow", "Algorithm": "sliding_log", "rate": "5/m",
 			"Tiers": {"paid": "20/m"}, "OnStoreError": "local:4", "Additional": true},
-		{"Name": "Go", "Rate": "4294967295/h"}
+		{"Name": "Go", "Rate": "2147483647/h"}
 	]`
 	want := []ratelimit.Rule{
 		{Endpoint: "/search", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.Rate{Requests: 1, Per: 10 * sec, Burst: 1000}},
 		{Endpoint: "/login", Key: "ip+endpoint", Mode: ratelimit.ModeShadow, Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerMinute(5),
 			Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(20)}, OnStoreError: ratelimit.FailLocal(4), Additional: true},
-		{Name: "Go", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerHour(4294967295)},
+		{Name: "Go", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerHour(math.MaxInt32)},
 	}
 	var rules []ratelimit.Rule
 	require.NoError(t, json.Unmarshal([]byte(document), &rules))

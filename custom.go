@@ -28,9 +28,9 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) error {
 	defer func() {
 		if d.order.Take {
 			d.settle(keep)
-		}
-		if l.waiters.Len() > 0 {
-			l.freed(d)
+			if !keep && l.waiters.Len() > 0 {
+				l.freed(d)
+			}
 		}
 	}()
 	key := rule.key.text(&d.request)

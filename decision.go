@@ -85,7 +85,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 // decide decides d, which is prepared, and returns its answer.
 func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err error) {
 	if !d.order.AskAgain {
-		if _, denied := l.behindAsking(d); denied {
+		if _, _, denied := l.behindAsking(d); denied {
 			if d.order.Take {
 				d.countDenied()
 			}
@@ -187,6 +187,35 @@ func (d *decision) prepare(set *ruleSet) error {
 		d.custom = kept - 1
 	}
 	return nil
+}
+
+// denies reports whether one of the rules of d enforces.
+func (d *decision) denies() bool {
+	for _, r := range d.rules {
+		if r.enforces() {
+			return true
+		}
+	}
+	return false
+}
+
+// resolved returns the rates that Resolve has returned, by the name of the rule.
+func (d *decision) resolved() map[string]Rate {
+	if d.kept != nil {
+		return d.kept
+	}
+	kept := make(map[string]Rate)
+	for i := range d.parts {
+		if rate := d.parts[i].Want.Rate; rate != nil {
+			kept[d.rules[i].Name] = Rate(*rate)
+		}
+	}
+	for _, r := range d.exempt {
+		if r.Resolve != nil {
+			kept[r.Name] = Unlimited
+		}
+	}
+	return kept
 }
 
 // decideHere decides by all rules in this process, except for the one with a custom limiter.

@@ -26,10 +26,9 @@ var (
 	// ErrUnknownRule is matched by the error for the name of a rule that does not exist.
 	ErrUnknownRule = errors.New("ratelimit: unknown rule")
 
-	// ErrStore is matched by the error for a [Store] that could not be
-	// reached, or for a custom [Limiter] that failed. If a Result comes with
-	// it, the [FailurePolicy] has answered: the caller should act on
-	// [Result.Allowed] and log the error.
+	// ErrStore is matched by the error for a [Store] that could not be reached,
+	// or a custom [Limiter] that has failed. If a Result comes with it, the
+	// [FailurePolicy] has answered: act on [Result.Allowed] and log the error.
 	ErrStore = errors.New("ratelimit: store failed")
 
 	// ErrNotReset is matched by the error of a Reset that has not done what it was asked

@@ -34,10 +34,10 @@ func (r *revoker) take(t *testing.T, client string, n int) ratelimit.Result {
 	return check(t, r.RateLimiter, ratelimit.Request{Client: client, Rules: []string{"ours"}, Cost: n})
 }
 
-// revoked asks both rules for n units, which the custom limiter denies after during.
-func (r *revoker) revoked(t *testing.T, client string, n int, during func()) {
+// revoked asks both rules for n units for a, which the custom limiter denies after during.
+func (r *revoker) revoked(t *testing.T, n int, during func()) {
 	r.during = during
-	require.False(t, check(t, r.RateLimiter, ratelimit.Request{Client: client, Rules: []string{"ours", "custom"}, Cost: n}).Allowed)
+	require.False(t, check(t, r.RateLimiter, ratelimit.Request{Client: "a", Rules: []string{"ours", "custom"}, Cost: n}).Allowed)
 }
 
 // more takes single units until one is denied, and returns how many were granted.
@@ -53,7 +53,7 @@ func (r *revoker) more(t *testing.T, client string) (n int) {
 func TestGivenBackForgivesNothingElse(t *testing.T) {
 	t.Run("evicted", func(t *testing.T) {
 		r := newRevoker(t, ratelimit.Rule{Rate: ratelimit.PerSecond(1).WithBurst(10)}, ratelimit.WithMaxKeys(1))
-		r.revoked(t, "a", 4, func() {
+		r.revoked(t, 4, func() {
 			r.clock.Advance(1)
 			require.True(t, r.take(t, "x", 10).Allowed, "of the shared budget")
 			r.clock.Advance(4 * sec)
@@ -63,7 +63,7 @@ func TestGivenBackForgivesNothingElse(t *testing.T) {
 	})
 	t.Run("a lower rate", func(t *testing.T) {
 		r := newRevoker(t, ratelimit.Rule{Rate: ratelimit.PerSecond(5)})
-		r.revoked(t, "a", 5, func() {
+		r.revoked(t, 5, func() {
 			r.clock.Advance(sec)
 			require.True(t, r.take(t, "a", 5).Allowed, "all were back")
 			require.NoError(t, r.UpdateRate("ours", ratelimit.PerHour(5)))
@@ -72,7 +72,7 @@ func TestGivenBackForgivesNothingElse(t *testing.T) {
 	})
 	overAll(t, func(t *testing.T, a algorithm) {
 		r := newRevoker(t, ratelimit.Rule{Endpoint: "/a", Algorithm: byName[a.name], Rate: ratelimit.PerHour(8)})
-		r.revoked(t, "a", 5, func() {
+		r.revoked(t, 5, func() {
 			require.NoError(t, r.Reset(t.Context(), ratelimit.Request{Client: "a", Endpoint: "/a"}))
 			require.True(t, r.take(t, "a", 8).Allowed)
 		})
@@ -81,12 +81,12 @@ func TestGivenBackForgivesNothingElse(t *testing.T) {
 	t.Run("a place in a queue", func(t *testing.T) {
 		r := newRevoker(t, ratelimit.Rule{Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerSecond(1).WithBurst(10)})
 		var told ratelimit.Result
-		r.revoked(t, "a", 3, func() { told = r.take(t, "a", 2) })
+		r.revoked(t, 3, func() { told = r.take(t, "a", 2) })
 		require.Equal(t, 3*sec, told.Delay)
 		next := r.take(t, "a", 1)
 		require.Equal(t, 5*sec, next.Delay, "nobody leaves with the two that keep their place")
 		require.Equal(t, 7, next.Remaining, "but there is room for three more")
-		r.revoked(t, "a", 3, func() {})
+		r.revoked(t, 3, func() {})
 		require.Equal(t, 6*sec, r.take(t, "a", 1).Delay, "if nothing came after it, the queue is as if it had not been")
 	})
 }
@@ -100,9 +100,9 @@ func TestGivenBackExactly(t *testing.T) {
 			x.take(t, "a", 2)
 			x.clock.Advance(sec)
 		}
-		r.revoked(t, "a", 3, func() { r.revoked(t, "a", 1, func() {}) })
+		r.revoked(t, 3, func() { r.revoked(t, 1, func() {}) })
 		require.Equal(t, other.take(t, "a", 1), r.take(t, "a", 1))
-		r.revoked(t, "a", 6, func() {})
+		r.revoked(t, 6, func() {})
 		require.Equal(t, other.more(t, "a"), r.more(t, "a"))
 		stats := func(x *revoker) ratelimit.RuleStats { return x.Stats()[0] }
 		require.Equal(t, stats(other), stats(r), "what was given back is not counted as allowed")

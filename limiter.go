@@ -98,8 +98,8 @@ func (k *keyed[S, C]) Peek(key string) (res Result) {
 }
 
 // Reset forgets what key has used: the key is as if it had never been used. The callers of
-// Wait for key are then served as if they came now, in the same order. If the [Store] cannot be reached, the error
-// matches [ErrStore].
+// Wait for key are then served as if they came now, in the same order. If the [Store] cannot
+// be reached, the error matches [ErrStore].
 //
 // A key that was never used can be reset. But if the limiter has no room for its state, and
 // it is denied because of the budget that such keys share, nothing changes and the error

@@ -28,7 +28,7 @@ type Source string
 const (
 	SourceMemory  Source = "memory"  // state in this process
 	SourceStore   Source = "store"   // a [Store]
-	SourcePolicy  Source = "policy"  // a [FailurePolicy], because the store could not be reached
+	SourcePolicy  Source = "policy"  // a [FailurePolicy], because the store or a custom limiter has failed
 	SourceLimiter Source = "limiter" // the custom [Limiter] of a rule
 	SourceNone    Source = "none"    // no rule applies, so the request is granted
 )
@@ -222,7 +222,7 @@ type RuleStats struct {
 
 	// A request that only other rules have denied is in none of these three. A call
 	// of Wait counts once, when it is granted or refused.
-	Allowed      uint64 // requests that the rule granted, also without a charge: by a tier without a limit, or by [FailOpen]
+	Allowed      uint64 // requests that the rule granted, also by an [Unlimited] tier or by [FailOpen]
 	Denied       uint64 // requests that the rule denied, also by [FailClosed]
 	ShadowDenied uint64 // requests that the rule would have denied, in [ModeShadow]
 

@@ -142,8 +142,8 @@ func WithObservedRequests() Option {
 	return func(s *settings) { s.observeRequests = true }
 }
 
-// WithFactory lets the configs of [NewFromConfig], [DecodeRules] and [RateLimiter.Reload]
-// name the custom algorithms that are registered with f.
+// WithFactory lets the configs of [NewFromConfig], [DecodeRules], [RateLimiter.Reload] and
+// [RateLimiter.SetConfig] name the custom algorithms that are registered with f.
 //
 // The limiter also takes the options of f, such as its clock and its store, so that all rules
 // run in what f was made for. An option that the limiter is given itself must not differ from

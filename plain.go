@@ -7,9 +7,10 @@ import (
 )
 
 // takePlain decides on req by the rules of g, which is plain, and writes the answer to res.
-// done is false if a store must be called to decide, or if others wait for a key. If there is a store, takePlain decides
-// only if the store's own Denied denies the request, or if the breakers refuse the call: the
-// keys for FailLocal then decide, and err is the refusal. It allocates nothing.
+// done is false if a store must be called to decide, or if others wait for a key. If there is
+// a store, takePlain decides only if the store's own Denied denies the request, or if the
+// breakers refuse the call: the keys for FailLocal then decide, and err is the refusal. It
+// allocates nothing.
 func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request, res *Result) (done bool, err error) {
 	if l.settings.store != nil {
 		l.time.Renew()
@@ -70,7 +71,8 @@ func (l *RateLimiter) settlePlain(ctx context.Context, g *ruleGroup, req *Reques
 	return true
 }
 
-// tellPlain tells the observer of a decision by the rules of g. If err is not nil, the failure policy has answered, and err says why.
+// tellPlain tells the observer of a decision by the rules of g. If err is not nil, the failure
+// policy has answered, and err says why.
 func (l *RateLimiter) tellPlain(ctx context.Context, g *ruleGroup, req *Request, vs *verdicts, binding int, res *Result, err error, watch stopwatch) {
 	if ctx == nil {
 		ctx = context.Background()

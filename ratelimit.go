@@ -222,7 +222,7 @@ func (l *RateLimiter) Rules() (rules []Rule, defaultRule *Rule) {
 }
 
 // Reset forgets what the sender of req has used: those of its keys are as if they had never
-// been used. The callers of [RateLimiter.Wait] try again.
+// been used. The callers that wait for these are served as if they came now, in their order.
 //
 // Reset is about the rules that apply to a request for req.Endpoint, or to one that names
 // req.Rules. If req has neither, it is about all rules. Of these, it resets
@@ -290,9 +290,9 @@ func (r *activeRule) resets(req *Request) bool {
 	return own || slices.Contains(req.Rules, r.Name)
 }
 
-// resetKeys resets the keys of req in rules. It is the one place where keys are reset while
-// callers wait for them.
+// resetKeys resets the keys of req in rules, also while callers wait for them.
 func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *Request) error {
+	l.time.Renew()
 	var asks []Ask
 	var problems []error
 	want := engine.Wanted{Tier: req.Tier}

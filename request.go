@@ -49,7 +49,7 @@ const (
 	KeyUser         KeyType = "user"          // each [Request.Client]
 	KeyEndpoint     KeyType = "endpoint"      // each [Request.Endpoint], not each [Rule.Endpoint]
 	KeyUserEndpoint KeyType = "user_endpoint" // each pair of Client and Endpoint
-	KeyIP           KeyType = "ip"            // each [Request.IP]; one for all requests without an IP, such as those by Allow
+	KeyIP           KeyType = "ip"            // each [Request.IP]; Allow gives none, so its requests share one
 	KeyGlobal       KeyType = "global"        // the rule: all requests share one budget
 )
 

@@ -49,7 +49,7 @@ type Result struct {
 	Rule string
 
 	// Degraded reports whether the [FailurePolicy] has answered because the
-	// [Store] could not be reached.
+	// [Store], or a custom [Limiter], has failed.
 	Degraded bool
 }
 

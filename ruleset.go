@@ -173,7 +173,7 @@ func (s *ruleSet) with(from, to *activeRule) *ruleSet {
 		next.rules[i] = to
 	case to.isDefault || last == len(s.rules):
 		to.enter(s.nextIndex())
-		next.rules = append(s.rules, to) // an older set does not see it: its rules are fewer
+		next.rules = append(next.rules, to) // an older set does not see it: its rules are fewer
 	default:
 		to.enter(s.nextIndex())
 		next.rules = slices.Concat(s.rules[:last], []*activeRule{to}, s.rules[last:])

@@ -49,8 +49,8 @@ func (w *ruleWait) wait() (Result, error) {
 	}
 	in := waitline.Waiter{Set: line, Spots: d.spots, N: d.order.N, Counted: true, Version: w.version, Owner: d}
 	err = await(w.ctx, &l.waiters, &in)
-	if err != nil && (in.Refused == nil || errors.Is(err, in.Refused)) { // the context has ended, or no rules decide
-		return Result{}, err
+	if err != nil && (in.Refused == nil || errors.Is(err, in.Refused)) {
+		return Result{}, err // the context has ended, or no rules decide
 	}
 	d.learn()
 	d.Now, d.Passes = in.At, err == nil
@@ -93,35 +93,6 @@ func (l *RateLimiter) matchAgain(in *waitline.Waiter) {
 // looked at ahead of time.
 func (d *decision) asks(l *RateLimiter) bool { return l.settings.store != nil || d.custom >= 0 }
 
-// denies reports whether one of the rules of d enforces.
-func (d *decision) denies() bool {
-	for _, r := range d.rules {
-		if r.enforces() {
-			return true
-		}
-	}
-	return false
-}
-
-// resolved returns the rates that Resolve has returned, by the name of the rule.
-func (d *decision) resolved() map[string]Rate {
-	if d.kept != nil {
-		return d.kept
-	}
-	kept := make(map[string]Rate)
-	for i := range d.parts {
-		if rate := d.parts[i].Want.Rate; rate != nil {
-			kept[d.rules[i].Name] = Rate(*rate)
-		}
-	}
-	for _, r := range d.exempt {
-		if r.Resolve != nil {
-			kept[r.Name] = Unlimited
-		}
-	}
-	return kept
-}
-
 // gather makes the spots of d, and returns the hash of its line: requests that take from the
 // same keys of the same rules share a line.
 func (d *decision) gather() keytable.Hash {
@@ -161,7 +132,7 @@ func (l *RateLimiter) behind(d *decision) bool {
 	return denied
 }
 
-// freed has those decided on again who wait for keys of d, which d may have given units back to.
+// freed has those decided on again who wait for keys of d, which d has given units back to.
 func (l *RateLimiter) freed(d *decision) {
 	for i := range d.parts {
 		if p := &d.parts[i]; p.Keys != nil && !p.Shadow {
@@ -178,19 +149,22 @@ type asked struct {
 }
 
 // behindAsking decides on d if others wait for a store or a custom limiter to grant them what d
-// is for: they are served before. It returns the time until d is served, as far as that is
-// known.
-func (l *RateLimiter) behindAsking(d *decision) (wait time.Duration, denied bool) {
+// is for: they are served before. It returns the last answer to them, and the time until d is
+// served, as far as that is known.
+func (l *RateLimiter) behindAsking(d *decision) (last waitline.Denial, wait time.Duration, denied bool) {
 	if l.asking.Len() == 0 || !d.asks(l) {
-		return 0, false
+		return last, 0, false
 	}
 	now := l.time.Now()
 	at, last, behind := l.asking.Ahead(d.gather(), now, d.order.N)
 	if !behind {
-		return 0, false
+		return last, 0, false
 	}
 	answer := last.Answer.(asked)
-	if wait = answer.res.RetryAfter; at > now { // otherwise, the head is asking
+	switch wait = answer.res.RetryAfter; { // if the head is asking
+	case at == 0: // a Reset or other rules have made the answer out of date
+		wait = time.Millisecond
+	case at > now:
 		wait = time.Duration(min(at.Since(now), uint64(Never)))
 	}
 	for i, r := range d.rules {
@@ -203,7 +177,7 @@ func (l *RateLimiter) behindAsking(d *decision) (wait time.Duration, denied bool
 		}
 	}
 	d.Outcome = engine.Outcome{Now: now}
-	return wait, true
+	return last, wait, true
 }
 
 // countDenied adds the denial of d to the totals of the rules.
@@ -226,8 +200,7 @@ func (l *RateLimiter) refused(ctx context.Context, d *decision, err error) (Resu
 // waitAsking waits for the answer of a store or a custom limiter.
 func (w *ruleWait) waitAsking(line keytable.Hash) (res Result, err error) {
 	l, at := w.limiter, instant(0)
-	changed := func() bool { return l.waiters.Version() != w.version }
-	ended := l.asking.Wait(w.ctx, &l.time, line, int64(max(w.req.Cost, 1)), changed, func(newcomer bool) (d *waitline.Denial, served bool) {
+	ended := l.asking.Wait(w.ctx, &l.time, line, int64(max(w.req.Cost, 1)), func() bool { return w.moves(line) }, func(newcomer bool) (d *waitline.Denial, served bool) {
 		res, at, d, err = w.ask(newcomer)
 		return d, res.Allowed
 	})
@@ -238,6 +211,19 @@ func (w *ruleWait) waitAsking(line keytable.Hash) (res Result, err error) {
 		return w.hold(res, at, err)
 	}
 	return res, err
+}
+
+// moves reads the rules again if they have changed. It reports whether w, which stands in line,
+// has to go to another one.
+func (w *ruleWait) moves(line keytable.Hash) bool {
+	version := w.limiter.waiters.Version()
+	if version == w.version {
+		return false
+	}
+	w.version, w.set = version, w.limiter.set.Load()
+	d, now, err := w.prepared()
+	defer d.free()
+	return err != nil || now != line || !d.denies() || !d.asks(w.limiter)
 }
 
 // ask is one attempt to take the units. It returns the answer of Wait or, if the caller has to
@@ -255,12 +241,13 @@ func (w *ruleWait) ask(newcomer bool) (res Result, at instant, again *waitline.D
 		d.order.Within = max(patience-1, 0)
 	}
 	if newcomer {
-		if wait, behind := l.behindAsking(d); behind {
-			if refusal := w.refusal(wait, wait, patience); refusal != nil {
-				res, err = l.refused(w.ctx, d, refusal)
+		if last, wait, behind := l.behindAsking(d); behind {
+			if err := w.refusal(wait, wait, patience); err != nil {
+				res, err := l.refused(w.ctx, d, err)
 				return res, 0, nil, err
 			}
-			return Result{}, 0, &waitline.Denial{}, nil
+			// If they have gone when it gets there, it is the head, and asks at once.
+			return Result{}, 0, &waitline.Denial{At: last.At, Answer: last.Answer}, nil
 		}
 	}
 	if res, err = l.decide(w.ctx, d); err != nil && res == (Result{}) {

@@ -24,9 +24,9 @@ import (
 // not ended, it belongs to a fake clock, and is compared with the limiter's clock.
 //
 // The limiters of this package serve the callers that wait for one key in the order in which
-// they came, and wait on the limiter's clock. Allow and Take do not queue: they may take
-// units that a caller of Wait is waiting for. For any other [Limiter], Wait calls Take again
-// after each RetryAfter, in real time.
+// they came, and wait on the limiter's clock. Nobody overtakes them: Allow and Take are
+// decided as if all who wait had been served before. With a [Store], that is so within one
+// process. For any other [Limiter], Wait calls Take again after each RetryAfter, in real time.
 func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 	switch l := l.(type) {
 	case nil:

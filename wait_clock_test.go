@@ -361,3 +361,38 @@ func TestARefusedDelayIsADenial(t *testing.T) {
 		require.Equal(t, before, l.Peek("key"), "nothing was taken")
 	})
 }
+
+// TestAResetAfterTheClockWasSet proves that a Reset, if it is the first call after a clock was set
+// that stood at the zero time before, serves those who wait as one at whose time all keys are new.
+func TestAResetAfterTheClockWasSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := new(bare)
+		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithClock(clock))
+		require.True(t, l.Allow("c", "/e").Allowed)
+		ctx, cancel := context.WithCancel(t.Context())
+		var ws []*waiter
+		for range 3 {
+			ws = append(ws, startRuleWait(ctx, l, ratelimit.Request{Client: "c", Endpoint: "/e"}))
+			synctest.Wait()
+		}
+		clock.set(epoch)
+		require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "other"}))
+		synctest.Wait()
+		ws[0].served(t)
+		require.Equal(t, 2, l.InLine())
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// A bare clock is moved by hand, and has nothing but Now.
+type bare struct{ now atomic.Pointer[time.Time] }
+
+func (c *bare) set(t time.Time) { c.now.Store(&t) }
+
+func (c *bare) Now() time.Time {
+	if now := c.now.Load(); now != nil {
+		return *now
+	}
+	return time.Time{}
+}

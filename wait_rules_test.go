@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -634,4 +635,161 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// A gatedStore holds the answers of Take back while it is closed.
+type gatedStore struct {
+	ratelimit.Store
+
+	mu   sync.Mutex
+	free int           // calls that are not held back
+	gate chan struct{} // nil if open
+}
+
+// close holds back the answers of all calls but the next free ones, until open is called.
+func (s *gatedStore) close(free int) (open func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gate := make(chan struct{})
+	s.free, s.gate = free, gate
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.gate = nil
+		close(gate)
+	}
+}
+
+func (s *gatedStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	results, err := s.Store.Take(ctx, asks)
+	s.mu.Lock()
+	gate := s.gate
+	if s.free--; s.free >= 0 {
+		gate = nil
+	}
+	s.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	return results, err
+}
+
+// onGatedStore returns a RateLimiter of one request an hour on a gatedStore, and has a request
+// of client c take the first.
+func onGatedStore(t *testing.T) (l *ratelimit.RateLimiter, store *gatedStore, req ratelimit.Request) {
+	t.Helper()
+	store = &gatedStore{Store: must(ratelimit.NewMemoryStore())}
+	l = newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerHour(1)}, ratelimit.WithStore(store), ratelimit.WithName("n"))
+	require.True(t, l.Allow("c", "/e").Allowed)
+	return l, store, ratelimit.Request{Client: "c", Endpoint: "/e"}
+}
+
+// TestANewcomerWhileTheHeadAsks proves that who comes while the head of a line asks the store,
+// because the one before it was served, is told when it is its turn, and is not refused.
+func TestANewcomerWhileTheHeadAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store, req := onGatedStore(t)
+		var ws []*waiter
+		for range 2 {
+			ws = append(ws, startRuleWait(t.Context(), l, req))
+			synctest.Wait()
+		}
+		open := store.close(1)
+		pass(time.Hour)
+		synctest.Wait()
+		ws[0].served(t)
+		require.Equal(t, by("default", no(1, 0, 2*time.Hour, 2*time.Hour)), l.Allow("c", "/e"), "behind the head, which asks")
+		ws = append(ws, startRuleWait(t.Context(), l, req))
+		synctest.Wait()
+		require.Equal(t, by("default", no(1, 0, 3*time.Hour, 3*time.Hour)), l.Allow("c", "/e"), "behind both")
+		open()
+		for _, w := range ws[1:] {
+			synctest.Wait()
+			require.False(t, w.over())
+			pass(time.Hour)
+			synctest.Wait()
+			w.served(t)
+		}
+	})
+}
+
+// TestAResetWhileAWaiterAsks proves that a Reset is not lost on a caller whose denial, which
+// the store has made before the Reset, is on its way: a newcomer, and the head of a line.
+func TestAResetWhileAWaiterAsks(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l, store, req := onGatedStore(t)
+			open := store.close(0)
+			if waits {
+				open()
+			}
+			w := startRuleWait(t.Context(), l, req)
+			synctest.Wait()
+			if waits { // it is woken, and denied again
+				open = store.close(0)
+				require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "other", Endpoint: "/e"}))
+				synctest.Wait()
+				require.Equal(t, by("default", no(1, 0, ms, time.Hour)), l.Allow("c", "/e"), "nothing is known until the head has asked")
+			}
+			require.NoError(t, l.Reset(t.Context(), req))
+			open()
+			synctest.Wait()
+			w.served(t)
+			require.Zero(t, l.InLine())
+		})
+	}
+}
+
+// TestAskingInOrderWhenRulesChange proves that those who wait for a store keep their order when
+// rules change that are not theirs, and that still only one of them asks.
+func TestAskingInOrderWhenRulesChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		store := &countingStore{Store: must(ratelimit.NewMemoryStore()), calls: &calls}
+		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithStore(store), ratelimit.WithName("n"))
+		require.True(t, l.Allow("c", "/e").Allowed)
+		var ws []*waiter
+		for range 20 {
+			ws = append(ws, startRuleWait(t.Context(), l, ratelimit.Request{Client: "c", Endpoint: "/e"}))
+			synctest.Wait()
+		}
+		calls = 0
+		require.NoError(t, l.AddRule(ratelimit.Rule{Endpoint: "/other", Rate: ratelimit.PerMinute(1)}))
+		synctest.Wait()
+		require.Equal(t, 1, calls, "the head asks by the new rules")
+		for i, w := range ws {
+			require.Equal(t, len(ws)-i, l.InLine())
+			pass(mins)
+			synctest.Wait()
+			w.served(t)
+		}
+	})
+}
+
+// TestALimiterThatPanicsGivesBackToWhoWaits proves that who waits for a unit that a request holds
+// while its custom limiter decides gets it when that limiter panics.
+func TestALimiterThatPanicsGivesBackToWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		l := newRules(t, []ratelimit.Rule{
+			{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(1)},
+			{Endpoint: "/custom", Limiter: custom(func(context.Context, string, int) (ratelimit.Result, error) {
+				<-release
+				panic("the limiter")
+			})},
+		}, nil)
+		panicked := make(chan any)
+		go func() {
+			defer func() { panicked <- recover() }()
+			l.Allow("c", "/custom")
+		}()
+		synctest.Wait()
+		w := startRuleWait(t.Context(), l, ratelimit.Request{Client: "d", Endpoint: "/e"})
+		synctest.Wait()
+		require.False(t, w.over())
+		close(release)
+		require.Equal(t, "the limiter", <-panicked)
+		synctest.Wait()
+		w.served(t)
+	})
 }

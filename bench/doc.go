@@ -8,10 +8,10 @@
 //
 // The workloads are those of ordinary use. Keys are of 8 to 40 bytes and written
 // anew for each ask. Rates are even, as 100/s is, or uneven, as 7/3s is, where a
-// bucket divides; the name of the line says which. Windows turn, and the one before has left a count. Buckets run dry
-// and refill. Each workload says in a comment which share of its asks is allowed, a
-// test checks it on a clock that is set by hand, and the report shows it where it is
-// neither none nor all.
+// bucket divides; the name of the line says which. Windows turn, and the one before has
+// left a count. Buckets run dry and refill. Each workload says in a comment which share
+// of its asks is allowed, a test checks it on a clock that is set by hand, and the report
+// shows it where it is neither none nor all.
 //
 // Two kinds of line show one side only, and stand beside others: all asks are
 // allowed, for a whole run, from a quota that does not run out, or all are denied.

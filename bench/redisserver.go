@@ -48,7 +48,8 @@ func StartRedis(ctx context.Context) (*RedisServer, error) {
 		return nil, err
 	}
 	s := &RedisServer{addr: net.JoinHostPort("127.0.0.1", port), dir: dir, ended: make(chan struct{})}
-	s.process = exec.CommandContext(context.Background(), path, "--port", port, "--bind", "127.0.0.1", // Close ends it
+	// Close ends it.
+	s.process = exec.CommandContext(context.Background(), path, "--port", port, "--bind", "127.0.0.1",
 		"--save", "", "--appendonly", "no", "--dir", dir, "--logfile", "log")
 	if err := s.process.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))

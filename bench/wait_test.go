@@ -68,7 +68,7 @@ func BenchmarkWaitLine(b *testing.B) {
 		for range waiters {
 			all.Go(func() { _, _ = l.Wait(ctx, "key", 1) })
 		}
-		for i := 0; i < 100; i++ { // newcomers, while they leave
+		for i := range 100 { // newcomers, while they leave
 			if i == 50 {
 				cancel()
 			}

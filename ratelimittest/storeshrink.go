@@ -41,7 +41,8 @@ func (k *storeKit) shrink(t *storeTrace, schedule int) *storeFailure {
 		}
 	}
 	for i := range f.calls {
-		for j := 0; i < len(f.calls) && j < len(f.calls[i].asks); { // the call may have become unnecessary and been removed
+		// The call may have become unnecessary and been removed.
+		for j := 0; i < len(f.calls) && j < len(f.calls[i].asks); {
 			if len(f.calls[i].asks) == 1 || !try(f.edited(i, func(c *storeCall) { c.asks = slices.Delete(c.asks, j, j+1) })) {
 				j++
 			}

@@ -16,7 +16,7 @@ type call struct {
 	script *script // nil for DEL
 	keys   []string
 	args   []any
-	shared *shared // if callers of one key share it; else nil
+	shared *shared // if callers of one key share it; otherwise nil
 
 	members []*call // of a call made by batched: those that it stands for
 

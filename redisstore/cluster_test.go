@@ -18,7 +18,7 @@ import (
 // startCluster starts a cluster of three masters, and returns them and a client of it.
 func startCluster(t testing.TB) ([]*server, *redis.ClusterClient) {
 	t.Helper()
-	return startNodes(t, 3, "--cluster-node-timeout", "2000")
+	return startNodes(t, 3, "--cluster-node-timeout", "10000")
 }
 
 // startReplicated starts a cluster of three masters, each with a replica that is up to

@@ -34,8 +34,11 @@ type conn struct {
 	callContext, connectingContext contexts
 
 	anyServer   *sender
-	routesKnown atomic.Bool  // whether the client knows which server of the cluster serves which slot
-	reloaded    atomic.Int64 // when the client was last told to ask for the state of the cluster, in Unix nanoseconds
+	routesKnown atomic.Bool // whether the client knows which server of the cluster serves which slot
+
+	// reloaded is when the client was last told to ask for the state of the cluster, in Unix
+	// nanoseconds.
+	reloaded atomic.Int64
 
 	mu      sync.Mutex
 	masters map[*redis.Client]*sender

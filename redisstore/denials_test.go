@@ -18,7 +18,7 @@ import (
 
 // TestDeniedHere checks that a key that was denied is denied again without a call.
 func TestDeniedHere(t *testing.T) {
-	store := newStore(t, start(t).client(t))
+	store := newStore(t, start(t).client(t), redisstore.WithDenialCache(time.Hour))
 	for _, a := range all {
 		rate := ratelimit.PerDay(3)
 		require.True(t, take(t, store, ask(a, rate, 3)).Allowed)
@@ -156,7 +156,7 @@ func TestDenialsOfRates(t *testing.T) {
 // TestDenialsBounded denies more keys than the cache can hold.
 func TestDenialsBounded(t *testing.T) {
 	client := start(t).client(t)
-	store := newStore(t, client)
+	store := newStore(t, client, redisstore.WithDenialCache(time.Hour))
 	const keys = redisstore.MaxDenials * 5 / 4
 	asks := make([]ratelimit.Ask, keys)
 	for i := range asks {

@@ -102,6 +102,28 @@ func sameProduct(t *testing.T, n []int64, got []string) bool {
 	return assert.Equal(t, us, got[3], "%v", n) && ok
 }
 
+// TestLater compares the sum of two times, as the scripts compute it, with that of integers,
+// mostly where a double does not hold the sum.
+func TestLater(t *testing.T) {
+	const exact = 1 << 53
+	client := start(t).client(t)
+	for _, row := range []struct{ time, ahead, want int64 }{
+		{0, 7, 0}, {-1, 7, -1}, {5, 0, 5}, {5, 7, 12}, {99_999_999, 1, 100_000_000},
+		{exact - 2, 1, exact - 1}, {exact - 1, 1, exact}, {exact - 1, 2, exact + 1}, {exact - 1, exact - 1, 2*exact - 2},
+		{1, exact - 1, exact}, {exact, 0, exact}, {exact + 1, 0, exact + 1}, {exact + 1, 2, exact + 3},
+		{exact + 3, 100_000_000, exact + 100_000_003}, {9_100_000_099_999_999, 3, 9_100_000_100_000_002},
+	} {
+		begins := strconv.FormatInt(row.time, 10)
+		if row.time >= exact {
+			begins = "'" + begins + "'"
+		}
+		script := fmt.Sprintf("local us = later(%s, %d)\nreturn type(us) == 'string' and us or format('%%.0f', us)", begins, row.ahead)
+		sum, err := client.Eval(context.Background(), redisstore.Exact()+script, nil).Text()
+		require.NoError(t, err)
+		assert.Equal(t, strconv.FormatInt(row.want, 10), sum, "%+v", row)
+	}
+}
+
 // extreme returns rates whose products do not fit into a double, and whose tokens do not
 // divide into whole numbers of anything.
 func extreme() map[ratelimit.Algorithm][]ratelimit.Rate {

@@ -322,7 +322,7 @@ func TestLeasesLateCall(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	srv := startReal(t)
 	client := srv.client(t)
-	store, err := redisstore.New(client, redisstore.WithClock(clock), redisstore.WithLeases(50), redisstore.WithTimeout(300*time.Millisecond))
+	store, err := redisstore.New(client, redisstore.WithClock(clock), redisstore.WithLeases(50), redisstore.WithTimeout(time.Second))
 	require.NoError(t, err)
 	u := ask(ratelimit.AlgorithmTokenBucket, ratelimit.PerHour(10_000), 1)
 	until(t, func(ctx context.Context) error { return warm(ctx, store, u) })

@@ -29,7 +29,7 @@ func pair(a ratelimit.Algorithm, limit int) []ratelimit.Ask {
 func TestSlotMoves(t *testing.T) {
 	const few, many = 100, 60_000
 	servers, client := startCluster(t)
-	s, err := redisstore.New(client, redisstore.WithTimeout(2*time.Second), frozen())
+	s, err := redisstore.New(client, redisstore.WithTimeout(10*time.Second), frozen())
 	require.NoError(t, err)
 	m := newMove(t, servers, s.Slot(ask(all[0], ratelimit.PerDay(few), 1)))
 	var loads []*load
@@ -105,10 +105,10 @@ func TestRedirected(t *testing.T) {
 	m.carry(t, one, two)
 	both()
 	assert.Positive(t, refusals(t, servers, "ASK"))
-	fails(t, alone, asks, short, redisstore.ClassClusterDown)
+	failsForNow(t, alone, asks, redisstore.ClassClusterDown)
 	charge(2)
 	m.end(t)
-	fails(t, alone, asks, short, redisstore.ClassClusterDown)
+	failsForNow(t, alone, asks, redisstore.ClassClusterDown)
 	both()
 	assert.Positive(t, refusals(t, servers, "MOVED"))
 	charge(3)
@@ -116,13 +116,13 @@ func TestRedirected(t *testing.T) {
 	m = m.back()
 	m.begin(t)
 	m.carry(t, one)
-	fails(t, newStoreFor(t, client), asks, short, redisstore.ClassClusterDown)
+	failsForNow(t, newStoreFor(t, client), asks, redisstore.ClassClusterDown)
 	meanwhile(t, servers, "TRYAGAIN", both, func() { m.end(t) })
 	charge(4)
 
 	ctx := context.Background()
 	require.NoError(t, m.to.ClusterDelSlots(ctx, m.slot).Err())
-	fails(t, newStoreFor(t, client), asks, short, redisstore.ClassClusterDown)
+	failsForNow(t, newStoreFor(t, client), asks, redisstore.ClassClusterDown)
 	meanwhile(t, servers, "CLUSTERDOWN", both, func() { require.NoError(t, m.to.ClusterAddSlots(ctx, m.slot).Err()) })
 	charge(5)
 	t.Log("MOVED, ASK, TRYAGAIN, CLUSTERDOWN: each decision that can wait until it is over is charged once, each other one fails with clusterdown")

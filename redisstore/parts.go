@@ -79,8 +79,8 @@ func (p *partial) Parts() []int { return p.parts }
 // Unwrap returns the error of the first part that has failed.
 func (p *partial) Unwrap() error { return p.error }
 
-// joinFailures returns nil if none of errs is an error. Otherwise it returns one that matches
-// the error of ctx if ctx has ended, or else the first of errs as a partial that names all parts
+// joinFailures returns nil if none of errs is an error. If ctx has ended, it returns one that
+// matches the error of ctx, and otherwise the first of errs as a partial that names all parts
 // that have failed. A part that has answered with an error has failed only if all have answered.
 // The i-th error is that of the call about parts[i], which are indexes of items.
 func joinFailures(ctx context.Context, errs []error, items []item, parts [][]int) error {

@@ -22,7 +22,7 @@ const (
 )
 
 // delay is longer than the timeout of the stores that are behind a delaying proxy.
-const delay = 200 * time.Millisecond
+const delay = time.Second
 
 // A proxy passes bytes between a client and a server, and causes faults.
 type proxy struct {

@@ -86,7 +86,7 @@ func met(proxies []*proxy) (n int) {
 // TestRepliesLate makes replies come too late, never, or in part. It checks that a call
 // fails by its deadline, and is charged once.
 func TestRepliesLate(t *testing.T) {
-	const timeout, calls = 50 * time.Millisecond, 5
+	const timeout, calls = 500 * time.Millisecond, 3
 	srv := start(t)
 	p := startProxy(t, srv.addr)
 	client := redis.NewClient(&redis.Options{Addr: p.addr})
@@ -100,7 +100,7 @@ func TestRepliesLate(t *testing.T) {
 		fault fault
 		class redisstore.Class
 	}{
-		{"delayed by 200 ms", delays, redisstore.ClassTimeout},
+		{"delayed by 1 s", delays, redisstore.ClassTimeout},
 		{"swallowed, the connection open", drops, redisstore.ClassTimeout},
 		{"cut in half by a reset", resets, redisstore.ClassConnection},
 	} {

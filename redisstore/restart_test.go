@@ -59,7 +59,7 @@ func restart(t *testing.T, p ratelimit.FailurePolicy) {
 	idle(t, s)
 	require.NoError(t, client.Close())
 	goleak.VerifyNone(t, before)
-	settled(t, s, client, observer, 0, 1)
+	assert.Zero(t, settled(t, s, client, observer))
 	t.Logf("policy %s, server killed after %d grants of %d and back empty: %d granted by the store in all, %d without it; "+
 		"errors %v; it answers %v after the server; no connection and no goroutine left", p, had, limit, l.granted, l.local, l.failed, back.Round(time.Millisecond))
 }
@@ -107,7 +107,7 @@ func TestServerComesLater(t *testing.T) {
 func TestBecomesReplica(t *testing.T) {
 	const limit = 1 << 20
 	client := startReal(t).client(t)
-	s, err := redisstore.New(client, redisstore.WithTimeout(500*time.Millisecond), frozen())
+	s, err := redisstore.New(client, redisstore.WithTimeout(time.Second), frozen())
 	require.NoError(t, err)
 	u := ask(all[0], ratelimit.PerDay(limit), 1)
 	l := startLoad(t, 4, taking(s, u))
@@ -118,25 +118,29 @@ func TestBecomesReplica(t *testing.T) {
 	master := l.mark()
 	back := l.answered(t).Sub(master)
 	l.stop()
-	assert.Len(t, l.failed, 1, "%v", l.failed)
-	assert.Equal(t, limit-l.granted, left(t, s, u), "a refused request is not charged")
+	idle(t, s)
+	charged, late := limit-left(t, s, u), l.failed[redisstore.ClassTimeout] // the last try may still be under way when the timeout ends
+	unsent := l.failed[redisstore.ClassBusy]                                // a repetition that had no time left
+	assert.Equal(t, l.errors(), late+unsent+l.failed[redisstore.ClassReadOnly], "%v", l.failed)
+	assert.GreaterOrEqual(t, charged, l.granted)
+	assert.LessOrEqual(t, charged, l.granted+late, "a refused request is not charged")
 	t.Logf("the server was a replica for a while: errors %v, %d granted, %d charged; it answers %v after it is a master",
-		l.failed, l.granted, limit-left(t, s, u), back)
+		l.failed, l.granted, charged, back)
 }
 
-// TestLoading starts the server again with a dump that takes a while to read. It checks
-// that a call that can wait that long succeeds.
+// TestLoading starts the server again with a dump that takes a while to read, until the test
+// makes it faster. It checks that a call that can wait that long succeeds.
 func TestLoading(t *testing.T) {
-	srv := startReal(t, "--enable-debug-command", "yes")
+	srv := startReal(t, "--enable-debug-command", "yes", "--rdbcompression", "no")
 	client := srv.client(t)
 	s := newStore(t, client, frozen())
 	u := ask(all[0], ratelimit.PerDay(10), 1)
 	require.True(t, take(t, s, u).Allowed)
-	require.NoError(t, client.Do(context.Background(), "debug", "populate", 3000).Err())
+	require.NoError(t, client.Do(context.Background(), "debug", "populate", 10_000, "key", 1024).Err())
 	require.NoError(t, client.Save(context.Background()).Err())
 	srv.signal(t, syscall.SIGTERM)
 	_ = srv.cmd.Wait()
-	srv.run(t, "--key-load-delay", "200", "--loading-process-events-interval-bytes", "1024")
+	srv.run(t, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
 	until(t, func(ctx context.Context) error {
 		if err := client.Ping(ctx).Err(); !redis.IsLoadingError(err) {
 			return err
@@ -148,6 +152,7 @@ func TestLoading(t *testing.T) {
 	// The last try may still be under way when the timeout ends.
 	fails(t, short, []ratelimit.Ask{u}, 100*time.Millisecond, redisstore.ClassLoading, redisstore.ClassTimeout)
 	began := time.Now()
+	require.NoError(t, client.ConfigSet(context.Background(), "key-load-delay", "0").Err())
 	assert.Equal(t, 8, take(t, s, u).Remaining, "the call that failed was not charged")
 	t.Logf("while the server loads: a call with a timeout of 100 ms fails with loading, one with 10 s succeeds after %v, charged once", time.Since(began))
 }

@@ -22,12 +22,16 @@ import (
 // way. Callers who ask for the key in the meantime join the next call, which decides for
 // all of them.
 type sender struct {
-	conn         *conn
-	client       processor
-	pool         *redis.Client // the client, if it is one of a single server, whose operations each obey the timeout; else nil
-	lone         *redis.Client // as pool, but all operations of a call together obey the deadline of its context
-	maxPipelines int           // pipelines under way at the same time
-	maxCalls     int           // calls in one pipeline
+	conn   *conn
+	client processor
+
+	// pool and lone are the client, if it is one of a single server, and otherwise nil. Each
+	// operation of pool obeys the timeout. Of lone, all operations of a call together obey the
+	// deadline of its context.
+	pool, lone *redis.Client
+
+	maxPipelines int // pipelines under way at the same time
+	maxCalls     int // calls in one pipeline
 
 	waiting   atomic.Int64 // number of callers that wait
 	warm      atomic.Bool  // whether the server has answered the last call

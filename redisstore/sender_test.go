@@ -274,7 +274,7 @@ func TestHungPipeline(t *testing.T) {
 		return hanging{conn, on, ends}, err
 	}})
 	defer func() { _ = client.Close() }()
-	s, err := redisstore.New(client, redisstore.WithTimeout(100*time.Millisecond))
+	s, err := redisstore.New(client, redisstore.WithTimeout(time.Second))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background()) // a context that can end, so that no caller makes a direct call
 	defer cancel()

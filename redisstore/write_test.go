@@ -169,7 +169,8 @@ func TestClockHeals(t *testing.T) {
 }
 
 // TestClockStands moves the server's clock a little ahead and back again. It checks that
-// the state does not change until the clock has caught up, as in memory.
+// the state does not change until the clock has caught up, and that the answers include that
+// time, as in memory.
 func TestClockStands(t *testing.T) {
 	client := start(t).client(t)
 	right := time.Unix(1772323200, 0)
@@ -181,6 +182,26 @@ func TestClockStands(t *testing.T) {
 		require.True(t, take(t, store, ask(a, rate, 4)).Allowed)
 		want := take(t, store, ask(a, rate, 1))
 		clock.Set(right)
+		want.RetryAfter += 30 * time.Second
+		want.ResetAfter += 30 * time.Second
 		assert.Equal(t, want, take(t, store, ask(a, rate, 1)), a)
+	}
+}
+
+// TestClockStandsLong is TestClockStands for times that a double does not hold.
+func TestClockStandsLong(t *testing.T) {
+	client := start(t).client(t)
+	right := time.Unix(1772323200, 0)
+	clock := ratelimit.NewFakeClock(right)
+	store := newStore(t, client, redisstore.WithClock(clock))
+	rate := ratelimit.Rate{Requests: 1, Per: 366*24*time.Hour - time.Microsecond, Burst: 292}
+	for _, a := range all[:2] {
+		clock.Set(right)
+		require.True(t, take(t, store, ask(a, rate, 290)).Allowed)
+		for _, back := range []int64{0, 1, 2, 3, 289, 290, 291, 150_000_001} {
+			ahead := time.Duration(back) * time.Microsecond
+			clock.Set(right.Add(-ahead))
+			assert.Equal(t, 290*rate.Per+ahead, take(t, store, ask(a, rate, 0)).ResetAfter, "%s, %d µs back", a, back)
+		}
 	}
 }

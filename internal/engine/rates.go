@@ -78,8 +78,10 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	mu    sync.Mutex // held while an entry is added
 	count int        // entries; guarded by mu
 
-	byID    atomic.Pointer[[]*ratePlan[C]]                 // plan number id is at index id-1
-	entries atomic.Pointer[[]atomic.Pointer[rateEntry[C]]] // a hash table, open-addressed by rate and at most half full
+	byID atomic.Pointer[[]*ratePlan[C]] // plan number id is at index id-1
+
+	// entries is a hash table, open-addressed by rate and at most half full.
+	entries atomic.Pointer[[]atomic.Pointer[rateEntry[C]]]
 }
 
 // A rateEntry says which plan a rate has. Rates that mean the same share one plan.

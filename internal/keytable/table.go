@@ -39,7 +39,9 @@ type Table[S any, A Algorithm[S]] struct {
 	dir  atomic.Pointer[directory[S, A]]
 	keys atomic.Int64 // keys that have a slot; at most maxKeys
 
-	grow sync.Mutex // held while a shard splits or all are visited; taken after the lock of a shard only by TryLock
+	// grow is held while a shard splits or all are visited. It is taken after the lock of a
+	// shard only by TryLock.
+	grow sync.Mutex
 }
 
 // A directory maps the first bits of a hash to a shard. A shard that has split less often

@@ -3,6 +3,7 @@ package ratetext_test
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +17,14 @@ import (
 // TestParse has the texts of each form; the tests of the root have the others.
 func TestParse(t *testing.T) {
 	for text, want := range map[string]ratetext.Rate{
-		"100/m":                          {Requests: 100, Per: time.Minute},
-		"10 per 2 minutes":               {Requests: 10, Per: 2 * time.Minute},
-		"5/1h30m burst 7":                {Requests: 5, Per: 90 * time.Minute, Burst: 7},
-		" unlimited\n":                   ratetext.Unlimited,
-		"9223372036854775807/1ns":        {Requests: math.MaxInt64, Per: 1},
-		"1/106751d23h47m16.854775807s":   {Requests: 1, Per: math.MaxInt64},
-		"1/ 9223372036.854775807 s":      {Requests: 1, Per: math.MaxInt64},
-		"4294967295/s burst 4294967295 ": {Requests: math.MaxUint32, Per: time.Second, Burst: math.MaxUint32},
+		"100/m":                            {Requests: 100, Per: time.Minute},
+		"10 per 2 minutes":                 {Requests: 10, Per: 2 * time.Minute},
+		"5/1h30m burst 7":                  {Requests: 5, Per: 90 * time.Minute, Burst: 7},
+		" unlimited\n":                     ratetext.Unlimited,
+		strconv.Itoa(math.MaxInt) + "/1ns": {Requests: math.MaxInt, Per: 1},
+		"1/106751d23h47m16.854775807s":     {Requests: 1, Per: math.MaxInt64},
+		"1/ 9223372036.854775807 s":        {Requests: 1, Per: math.MaxInt64},
+		"2147483647/s burst 2147483647 ":   {Requests: math.MaxInt32, Per: time.Second, Burst: math.MaxInt32},
 	} {
 		got, err := ratetext.Parse(text)
 		require.NoError(t, err, text)
@@ -41,7 +42,7 @@ func TestMisspelt(t *testing.T) {
 		{"100/M BURST 20", form, "upper case"},
 		{"100/mburst20", form, "no spaces"},
 		{"100/m burst", "its time must have a number before each unit", "no burst after the word"},
-		{"100/m burst 0", "its burst must be a whole number from 1 to 9223372036854775807", "a burst of nothing"},
+		{"100/m burst 0", "its burst must be a whole number from 1 to " + strconv.Itoa(math.MaxInt), "a burst of nothing"},
 		{"often burst=20", ratetext.Form, "no rate before the word"},
 		{"100/m " + strings.Repeat(" ", 86) + "burst=20", form, "the longest text that is compared"},
 		{"100/m " + strings.Repeat(" ", 87) + "burst=20", "its time must have a number before each unit", "a longer one"},
@@ -56,7 +57,7 @@ func TestString(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	units := []time.Duration{1, time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}
 	for range 5000 {
-		r := ratetext.Rate{Requests: 1 + random.IntN(1<<random.IntN(60)), Per: units[random.IntN(len(units))] * time.Duration(1+random.IntN(1000))}
+		r := ratetext.Rate{Requests: 1 + random.IntN(1<<random.IntN(strconv.IntSize-4)), Per: units[random.IntN(len(units))] * time.Duration(1+random.IntN(1000))}
 		if random.IntN(2) == 0 {
 			r.Burst = 1 + random.IntN(1000)
 		}

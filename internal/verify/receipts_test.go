@@ -306,7 +306,7 @@ func resetOwn(l *ratelimit.RateLimiter, client string) error {
 
 // during makes a RateLimiter of the rule r, "ours", whose request for n units is revoked by a
 // custom limiter after it has done what do says.
-func during(t *testing.T, r ratelimit.Rule, n int, do func(l *ratelimit.RateLimiter, clock *manualClock)) (*ratelimit.RateLimiter, *manualClock) {
+func during(t *testing.T, r ratelimit.Rule, n int, do func(l *ratelimit.RateLimiter, clock *manualClock)) *ratelimit.RateLimiter {
 	clock := &manualClock{starts[0]}
 	s, r2 := &returning{}, r
 	r2.Name = "ours"
@@ -316,11 +316,11 @@ func during(t *testing.T, r ratelimit.Rule, n int, do func(l *ratelimit.RateLimi
 	res, err := l.Check(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours", "custom"}, Cost: n})
 	require.NoError(t, err)
 	require.False(t, res.Allowed)
-	return l, clock
+	return l
 }
 
-func askOurs(t *testing.T, l *ratelimit.RateLimiter, tier string, n int) ratelimit.Result {
-	res, err := l.Check(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Tier: tier, Cost: n})
+func askOurs(t *testing.T, l *ratelimit.RateLimiter, n int) ratelimit.Result {
+	res, err := l.Check(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Cost: n})
 	require.NoError(t, err)
 	return res
 }
@@ -330,9 +330,9 @@ func askOurs(t *testing.T, l *ratelimit.RateLimiter, tier string, n int) ratelim
 func TestTwoNeverLeaveAtOnce(t *testing.T) {
 	rule := ratelimit.Rule{Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerSecond(1).WithBurst(10)}
 	var told time.Duration
-	l, _ := during(t, rule, 2, func(l *ratelimit.RateLimiter, _ *manualClock) { told = askOurs(t, l, "", 1).Delay })
+	l := during(t, rule, 2, func(l *ratelimit.RateLimiter, _ *manualClock) { told = askOurs(t, l, 1).Delay })
 	require.Equal(t, 2*time.Second, told)
-	require.Equal(t, 3*time.Second, askOurs(t, l, "", 1).Delay)
+	require.Equal(t, 3*time.Second, askOurs(t, l, 1).Delay)
 }
 
 // TestLooksLeaveReceiptsAlone requires that a look at another tier does not change what is given
@@ -342,24 +342,24 @@ func TestLooksLeaveReceiptsAlone(t *testing.T) {
 		Rate:  ratelimit.Rate{Requests: 1, Per: 10, Burst: 9},
 		Tiers: map[string]ratelimit.Rate{"other": {Requests: 1, Per: 1000, Burst: 20}},
 	}
-	l, _ := during(t, rule, 5, func(l *ratelimit.RateLimiter, clock *manualClock) {
+	l := during(t, rule, 5, func(l *ratelimit.RateLimiter, clock *manualClock) {
 		clock.now = clock.now.Add(5)
 		_, err := l.Peek(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Tier: "other"})
 		require.NoError(t, err)
-		require.True(t, askOurs(t, l, "", 2).Allowed)
+		require.True(t, askOurs(t, l, 2).Allowed)
 	})
-	require.Equal(t, 6, askOurs(t, l, "", 1).Remaining)
+	require.Equal(t, 6, askOurs(t, l, 1).Remaining)
 
 	rule = ratelimit.Rule{
 		Algorithm: ratelimit.AlgorithmLeakyBucket,
 		Rate:      ratelimit.PerMinute(20),
 		Tiers:     map[string]ratelimit.Rate{"other": ratelimit.PerMinute(20).WithBurst(9)},
 	}
-	l, _ = during(t, rule, 5, func(l *ratelimit.RateLimiter, _ *manualClock) {
+	l = during(t, rule, 5, func(l *ratelimit.RateLimiter, _ *manualClock) {
 		_, err := l.Peek(context.Background(), ratelimit.Request{Client: "c", Rules: []string{"ours"}, Tier: "other"})
 		require.NoError(t, err)
 	})
-	require.Equal(t, 19, askOurs(t, l, "", 1).Remaining, "its room is that of the burst of 20")
+	require.Equal(t, 19, askOurs(t, l, 1).Remaining, "its room is that of the burst of 20")
 }
 
 // A slowLimiter is a custom limiter that answers when it is told to.
@@ -389,13 +389,13 @@ func TestReceiptsEndInAnyOrder(t *testing.T) {
 			first := open(5)
 			open(1)
 			clock.now = clock.now.Add(6 * time.Second)
-			require.True(t, askOurs(t, l, "", 4).Allowed)
+			require.True(t, askOurs(t, l, 4).Allowed)
 			first()
 		}, 6, "all of the first had drained when the last came"},
 		{func(open func(n int) func(), l *ratelimit.RateLimiter, clock *manualClock) {
 			first, second := open(5), open(3)
 			clock.now = clock.now.Add(4 * time.Second)
-			require.True(t, askOurs(t, l, "", 1).Allowed)
+			require.True(t, askOurs(t, l, 1).Allowed)
 			first()
 			second()
 		}, 9, "what is given back for the first is not given back for the second again"},
@@ -437,10 +437,10 @@ func TestReceiptsEndInAnyOrder(t *testing.T) {
 // TestAnotherPerEndsReceipts requires that nothing is given back to a window of another length.
 func TestAnotherPerEndsReceipts(t *testing.T) {
 	rule := ratelimit.Rule{Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(9)}
-	l, _ := during(t, rule, 5, func(l *ratelimit.RateLimiter, _ *manualClock) {
+	l := during(t, rule, 5, func(l *ratelimit.RateLimiter, _ *manualClock) {
 		require.NoError(t, l.UpdateRate("ours", ratelimit.PerHour(9)))
 	})
-	require.Equal(t, 3, askOurs(t, l, "", 1).Remaining)
+	require.Equal(t, 3, askOurs(t, l, 1).Remaining)
 }
 
 // TestRememberedIsNotOverflow requires that only charges are counted as overflow.

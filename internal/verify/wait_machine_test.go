@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -216,7 +215,7 @@ func (m *waitMachine) check() {
 		case w.err == nil && ok && !m.leaky:
 			require.Fail(m.t, "out of order", "%s: waiter %d was served before waiter %d", m.why, i, first)
 		case w.err != nil && !w.gone:
-			require.True(m.t, errors.Is(w.err, ratelimit.ErrExceedsLimit), "%s: waiter %d: %v", m.why, i, w.err)
+			require.ErrorIs(m.t, w.err, ratelimit.ErrExceedsLimit, "%s: waiter %d: %v", m.why, i, w.err)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -359,11 +358,11 @@ func runWaitModel(t *testing.T, a ratelimit.Algorithm, rule, fake bool, seed uin
 			}
 		}
 	}
-	m.finish(all, now, advance)
+	m.finish(now, advance)
 	for i, w := range all {
 		<-w.done
 		if w.err != nil {
-			require.Truef(t, errors.Is(w.gotErr, w.err), "seed %d, waiter %d: %v, not %v", seed, i, w.gotErr, w.err)
+			require.ErrorIs(t, w.gotErr, w.err, "seed %d, waiter %d", seed, i)
 		} else {
 			require.NoError(t, w.gotErr, "seed %d, waiter %d", seed, i)
 			w.res.Delay = 0
@@ -385,7 +384,7 @@ func (m *waitModel) rejoin(w *modelWaiter, now time.Time) {
 }
 
 // finish moves the clock on until everybody is served.
-func (m *waitModel) finish(all []*modelWaiter, now func() time.Time, advance func(time.Duration)) {
+func (m *waitModel) finish(now func() time.Time, advance func(time.Duration)) {
 	for range 200 {
 		advance(time.Second)
 		synctest.Wait()

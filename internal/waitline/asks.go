@@ -16,6 +16,7 @@ import (
 // The zero Asks is ready for use.
 type Asks struct {
 	waiting atomic.Int64
+	wakes   atomic.Uint64 // calls of Wake
 
 	mu    sync.Mutex
 	lines map[keytable.Hash]*askLine
@@ -25,12 +26,13 @@ type Asks struct {
 type askLine struct {
 	first, last *Asker
 	denial      Denial
+	served      bool          // whether the caller that was denied has been served since: the head asks at once
 	future      engine.Future // what is known of the binding key, once all in the line are served
 }
 
 // A Denial is the last answer to the head of a line.
 type Denial struct {
-	Due    keytable.Instant // when the head asks again; while it asks, when it did so
+	Due    keytable.Instant // when the head asks again; 0 if at once, because the denial is out of date
 	At     keytable.Instant // when it was denied
 	Answer any              // the answer itself
 
@@ -68,7 +70,11 @@ func (as *Asks) Ahead(set keytable.Hash, now keytable.Instant, n int64) (at keyt
 	if at = l.denial.Due; l.denial.Fresh != nil {
 		if l.future == nil {
 			l.future = l.denial.Fresh()
-			for a := l.first.after; a != nil; a = a.after {
+			a := l.first
+			if !l.served {
+				a = a.after // Fresh has counted the head
+			}
+			for ; a != nil; a = a.after {
 				l.charge(a.N)
 			}
 		}
@@ -89,7 +95,7 @@ func (l *askLine) charge(n int64) {
 // to wait for set, it calls ask at once, with newcomer set. Of those for whom ask has returned
 // a denial, only the head of the line calls it again, once it is due. If ask returns that the
 // caller is served, the next one asks at once. Wait returns the error of ctx if ctx ends, and
-// ErrChanged if a caller that waits finds that changed is true.
+// ErrChanged if changed is true when it is a caller's turn to ask again.
 func (as *Asks) Wait(ctx context.Context, t *engine.Timeline, set keytable.Hash, n int64, changed func() bool, ask func(newcomer bool) (d *Denial, served bool)) error {
 	var a *Asker
 	served := false
@@ -103,21 +109,22 @@ func (as *Asks) Wait(ctx context.Context, t *engine.Timeline, set keytable.Hash,
 			return err
 		}
 		if a != nil {
-			if changed() {
-				return ErrChanged
-			}
 			if !as.turn(ctx, t, a) {
 				continue
 			}
+			if changed() {
+				return ErrChanged
+			}
 		}
 		var d *Denial
+		wakes := as.wakes.Load()
 		switch d, served = ask(a == nil); {
 		case d == nil:
 			return nil
 		case a == nil:
-			a = as.Join(set, n, *d)
+			a = as.Join(set, n, *d, wakes)
 		default:
-			as.Denied(a, *d)
+			as.Denied(a, *d, wakes)
 		}
 	}
 }
@@ -144,8 +151,8 @@ func (as *Asks) turn(ctx context.Context, t *engine.Timeline, a *Asker) bool {
 }
 
 // Join puts a caller for n units at the end of the line of set. If nobody is there, denial is
-// its own; otherwise it may be zero.
-func (as *Asks) Join(set keytable.Hash, n int64, denial Denial) *Asker {
+// that of the line. wakes is how often Wake had been called before the caller asked.
+func (as *Asks) Join(set keytable.Hash, n int64, denial Denial, wakes uint64) *Asker {
 	as.waiting.Add(1)
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -154,8 +161,9 @@ func (as *Asks) Join(set keytable.Hash, n int64, denial Denial) *Asker {
 		if as.lines == nil {
 			as.lines = make(map[keytable.Hash]*askLine)
 		}
-		l = &askLine{denial: denial}
+		l = new(askLine)
 		as.lines[set] = l
+		as.deny(l, denial, wakes)
 	} else if l.future != nil {
 		l.charge(n)
 	}
@@ -190,9 +198,7 @@ func (as *Asks) Leave(a *Asker, served bool) {
 	case l.first == nil:
 		delete(as.lines, a.set)
 	case a.ahead == nil:
-		if served {
-			l.denial.Due = 0
-		}
+		l.served = l.served || served
 		l.first.nudge()
 	}
 	if a.ahead != nil || !served {
@@ -204,22 +210,38 @@ func (as *Asks) Leave(a *Asker, served bool) {
 func (as *Asks) Place(a *Asker) (head bool, due keytable.Instant) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	return a.line.first == a, a.line.denial.Due
+	if due = a.line.denial.Due; a.line.served {
+		due = 0
+	}
+	return a.line.first == a, due
 }
 
-// Denied notes that a, the head of its line, was denied again.
-func (as *Asks) Denied(a *Asker, d Denial) {
+// Denied notes that a, the head of its line, was denied again. wakes is how often Wake had been
+// called before it asked.
+func (as *Asks) Denied(a *Asker, d Denial, wakes uint64) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	a.line.denial, a.line.future = d, nil
+	as.deny(a.line, d, wakes)
 }
+
+// deny makes d the denial of l. If Wake was called in the meantime, d may be out of date.
+func (as *Asks) deny(l *askLine, d Denial, wakes uint64) {
+	l.denial, l.served, l.future = d, false, nil
+	if as.wakes.Load() != wakes {
+		l.outdate()
+	}
+}
+
+// outdate makes the head of l ask at once. What the denial foretells does not count any more.
+func (l *askLine) outdate() { l.denial.Due, l.denial.Fresh, l.future = 0, nil, nil }
 
 // Wake makes all callers look again: the heads ask at once.
 func (as *Asks) Wake() {
 	as.mu.Lock()
 	defer as.mu.Unlock()
+	as.wakes.Add(1)
 	for _, l := range as.lines {
-		l.denial.Due = 0
+		l.outdate()
 		for a := l.first; a != nil; a = a.after {
 			a.nudge()
 		}

@@ -59,10 +59,22 @@ local function twice(half, q)
 end
 
 -- later returns t, a time that is not 0 and begins ahead of now, as it is from now on. The
--- clock has stepped back: until it has caught up, nothing changes for the key.
+-- clock has stepped back: until it has caught up, nothing changes for the key. t may be text,
+-- as twice returns it, and so may the result.
 local function later(t, ahead)
   if ahead == 0 or t == 0 or t == -1 then return t end
-  return twice(0, tonumber(t) + ahead)
+  local high, low
+  if type(t) == 'string' then
+    high, low = tonumber(t:sub(1, -9)), tonumber(t:sub(-8))
+  elseif t + ahead < EXACT then
+    return t + ahead
+  else
+    high, low = divide(t, 1e8)
+  end
+  local more, rest = divide(ahead, 1e8)
+  local carry
+  carry, low = divide(low + rest, 1e8)
+  return format('%.0f%08.0f', high + more + carry, low)
 end
 
 -- numbers converts its arguments, which are digits, to numbers. It returns nil if one of
