@@ -209,7 +209,7 @@ func TestCheckAllBesideACustomLimiter(t *testing.T) {
 		for i, kind := range []error{ratelimit.ErrInvalidCount, ratelimit.ErrExceedsLimit} {
 			problem = kind
 			_, each, err = l.CheckAll(nil, req, nil) //nolint:staticcheck // a nil context is never over
-			require.NoError(t, err, kind)
+			require.NoError(t, err, kind.Error())
 			require.Equal(t, by("custom", degraded(unlimited)), each[0], kind)
 			require.EqualValues(t, 2+i, l.Stats()[0].Errors, kind)
 		}

@@ -18,11 +18,11 @@ import (
 // request is granted if and only if each rule alone would grant it. Either all rules are
 // charged or none is.
 //
-// The rules for a request are those whose [Rule.Endpoint] equals its endpoint. If there
-// are none, they are those with the longest prefix that its endpoint begins with, and if
-// there are none of these either, the default rule. A request without rules is granted,
-// with Limit and Remaining -1. While rules change, each decision is made by the old rules
-// or by the new ones, never by some of each.
+// The rules for a request are those whose [Rule.Endpoint] equals its endpoint. If there are none,
+// they are those with the longest prefix that its endpoint begins with, and if there are none of
+// these either, the default rule. Rules that are [Rule.Additional] or in [ModeShadow] are no such
+// match: they apply beside it. A request without rules is granted, with Limit and Remaining -1.
+// While rules change, each decision is made by the old rules or by the new ones.
 //
 // [New] makes a RateLimiter of rules, and [NewFromConfig] one of maps. A RateLimiter is
 // safe for concurrent use by multiple goroutines. The zero RateLimiter grants everything.
@@ -166,7 +166,8 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 // that alone would grant it has Allowed set, and Remaining is not reduced, because nothing was
 // taken. A custom [Limiter] is not asked for units that another rule denies: CheckAll calls its
 // Take with 0 units, so its Result is the answer that one unit would get. If that call fails,
-// the rule's [FailurePolicy] answers, and [RuleStats] count the error.
+// the rule's [FailurePolicy] answers, and [RuleStats] count the error. If others wait for a [Store]
+// or a custom Limiter, it is not asked: all but the binding rule then have Limit and Remaining -1.
 //
 // If Check would return the zero Result with an error, CheckAll appends nothing.
 func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) (Result, []Result, error) {
