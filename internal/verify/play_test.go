@@ -114,7 +114,7 @@ func (p *player) do(c call) error {
 	p.calls++
 	p.clock.now = p.moved(c)
 	key := p.key(c)
-	if verb := c.Verb % verbs; verb != reset && verb != takeEnded && (verb != take || p.counted(c) >= 0) {
+	if verb := c.Verb % verbs; verb != takeEnded && (verb != take || p.counted(c) >= 0) {
 		if err := p.reads(); err != nil {
 			return err
 		}
