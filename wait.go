@@ -92,7 +92,8 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, 
 // A request stops others only at the key that it lacks longest: while it waits for the budget
 // of its own client, it does not hold up others at a budget that all share. If a rule has a
 // [Store] or a custom [Limiter] decide, the first request in a line is decided again after
-// each RetryAfter, and those behind it wait for that.
+// each RetryAfter, and those behind it wait for that. A request that a custom Limiter decides
+// holds no place at the keys of its other rules: while these are busy, others may go before it.
 //
 // If the rules change, the requests that wait are matched with the new ones, in the order in
 // which they came. [Rule.Resolve] is not called again.
