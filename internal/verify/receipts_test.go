@@ -254,7 +254,7 @@ func (s *returning) change() {
 // a leaky bucket whose rate changes at all.
 func TestPropertiesOfReceipts(t *testing.T) {
 	schedules := 2000
-	if testing.Short() {
+	if raceEnabled || testing.Short() {
 		schedules = 400
 	}
 	each(t, func(t *testing.T, a algorithm) {

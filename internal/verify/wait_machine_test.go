@@ -70,9 +70,9 @@ func (m *waitMachine) Observe(_ context.Context, d ratelimit.Decision) {
 // no Allow before them; the global rule must never grant more than its bound; and nobody may
 // be forgotten.
 func TestWaitMachine(t *testing.T) {
-	schedules := 150
-	if !testing.Short() {
-		schedules = 2000
+	schedules := 2000
+	if raceEnabled || testing.Short() {
+		schedules = 150
 	}
 	for seed := range uint64(schedules) {
 		synctest.Test(t, func(t *testing.T) { runWaitMachine(t, seed) })

@@ -244,7 +244,7 @@ func (m *waitModel) join(w *modelWaiter, now time.Time) {
 // get at every step of random schedules what a replay of the history says.
 func TestWaitModel(t *testing.T) {
 	schedules := 60 // enough for every mutant
-	if !testing.Short() {
+	if !raceEnabled && !testing.Short() {
 		schedules = 300
 	}
 	for _, a := range waitAlgorithms {
