@@ -38,6 +38,7 @@ func TestConfigMeans(t *testing.T) {
 		{object{"algorithm": "FixedWindow", "limit": 5, "rate": 5, "windowMs": 60}, window, `config.rate is 5: must not stand beside limit: give one of them`},
 		{object{"policy": "closed", "rate": "5/m"}, window, `config.policy is "closed": unknown algorithm; did you mean onStoreError: "closed"?`},
 		{object{"algorithm": "TokenBucket", "rate": "unlimited"}, window, `config.rate is "unlimited": must be a limit: only a tier, or Resolve, makes a request unlimited`},
+		{object{"algorithm": "TokenBucket", "algoConfig": object{"rate": "unlimited"}}, window, `config.algoConfig.rate is "unlimited": must be a limit: only a tier, or Resolve, makes a request unlimited`},
 		{object{"algorithm": "TokenBucket", "rate": "100/m burst=20"}, window, `config.rate is "100/m burst=20": must be written "100/m burst 20"`},
 		{object{"algorithm": "Own", "limit": 5}, window, "config.limit is 5: unknown field; it belongs in algoConfig\nratelimit: config.algoConfig is missing: must be a map that says what the limit is"},
 		{object{"algorithm": "Own", "algoConfig": object{"hours": "9", "huors": 8}}, window,
