@@ -72,7 +72,7 @@ func TestMutants(t *testing.T) {
 	t.Run("each", func(t *testing.T) {
 		t.Run("none", func(t *testing.T) {
 			t.Parallel()
-			output, err := runTests(t, binary, tests(), "", "100s")
+			output, err := runTests(t, binary, tests(), "", "170s")
 			require.NoError(t, err, "without a mutant the tests must pass:\n%s", output)
 		})
 		for _, m := range all {
