@@ -4,7 +4,7 @@ package redisstore_test
 var scriptMutants = []mutant{
 	{name: "onebucket-last", file: "lua/onebucket.lua",
 		old: "if more <= full then after = more", new: "if more < full then after = more",
-		by: "TestLimitHolds", why: "the last unit must be granted"},
+		by: "TestLastUnit", why: "the last unit must be granted"},
 	{name: "onebucket-no-drain", file: "lua/onebucket.lua",
 		old: "debt = parts - elapsed * gain", new: "debt = parts",
 		by: "TestTogether", why: "a debt drains"},
@@ -19,7 +19,7 @@ var scriptMutants = []mutant{
 		by: "TestExpiry", why: "each key expires"},
 	{name: "onefixed-last", file: "lua/onefixed.lua",
 		old: "if more <= limit then after = more", new: "if more < limit then after = more",
-		by: "TestLimitHolds", why: "the last unit must be granted"},
+		by: "TestLastUnit", why: "the last unit must be granted"},
 	{name: "onefixed-edge", file: "lua/onefixed.lua",
 		old: "ago <= offset and count or 0", new: "ago < offset and count or 0",
 		by: "TestTogether", why: "the first microsecond belongs to the window"},

@@ -130,6 +130,21 @@ func TestLimitHolds(t *testing.T) {
 	}
 }
 
+// TestLastUnit asks for one key again and again, each algorithm alone and in one call, and
+// checks that the last unit is granted and that the next one is not.
+func TestLastUnit(t *testing.T) {
+	client := start(t).client(t)
+	store := newStore(t, client, redisstore.WithClock(ratelimit.NewFakeClock(time.Unix(1772323200, 0))))
+	for _, a := range all {
+		for i := range 5 {
+			res := take(t, store, ask(a, ratelimit.PerHour(5), 1))
+			assert.True(t, res.Allowed, "%s: unit %d", a, i+1)
+			assert.Equal(t, 4-i, res.Remaining, a)
+		}
+		assert.False(t, take(t, store, ask(a, ratelimit.PerHour(5), 1)).Allowed, a)
+	}
+}
+
 // TestScriptsForgotten makes the server forget its scripts before each call.
 func TestScriptsForgotten(t *testing.T) {
 	client := start(t).client(t)
