@@ -59,4 +59,9 @@ var waitMutants = []mutant{
 		old: "hold := was && ", new: "hold := was && false && ",
 		by: "^TestNobodyStarves$", why: "who needs two busy keys is never served", timeout: "60s",
 	},
+	{
+		name: "the next sets its alarm when it is woken", file: "internal/waitline/serve.go",
+		old: "f.at.Since(now) <= uint64(near)", new: "false",
+		by: "^TestAlarmsAreSetAhead$", why: "a fast line stalls", timeout: "60s",
+	},
 }

@@ -8,6 +8,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
+// near is how far ahead of its turn a caller that has others before it sets an alarm. It then
+// needs not be woken to set one when it becomes the head of its line: two wake-ups, one after the
+// other, would stall a fast line for longer than it lasts.
+const near = 10 * time.Millisecond
+
 // place puts w into its line. It serves w if nobody is ahead and the units are there, and
 // refuses w if they will never be there, or not in time, or if too many callers wait.
 func (ls *Lines) place(w *Waiter, now keytable.Instant) {
@@ -26,6 +31,9 @@ func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 		return
 	}
 	engine.Unlock(w.Spots, false, false)
+	if !w.anew && f.at.Since(now) <= uint64(near) {
+		w.due.Store(uint64(f.at))
+	}
 	if q := ls.queueAt(&w.Spots[f.binding]); q != nil && q.tail.keys != nil && (l == nil || l.standsAt(q)) {
 		q.tail.charge(w, f.at, f.binding)
 		w.tail, w.tailAt = q, f.at

@@ -147,7 +147,7 @@ func (ls *Lines) sleep(ctx context.Context, w *Waiter) error {
 	if due := keytable.Instant(w.due.Load()); due != 0 {
 		now := ls.time.Now()
 		if now >= due {
-			ls.settle()
+			ls.look(w)
 			return ctx.Err()
 		}
 		var stop func()
@@ -156,7 +156,7 @@ func (ls *Lines) sleep(ctx context.Context, w *Waiter) error {
 	}
 	select {
 	case <-rings:
-		ls.settle()
+		ls.look(w)
 	case <-w.wake:
 	case <-ctx.Done():
 		return ctx.Err()
@@ -236,12 +236,18 @@ func (ls *Lines) leave(w *Waiter, read bool) bool {
 	return true
 }
 
-// settle serves the callers that are due.
-func (ls *Lines) settle() {
+// look serves the callers that are due, now that w is expected to be one of them. If it is not,
+// and others are ahead of it, it looks again when it is told.
+func (ls *Lines) look(w *Waiter) {
+	if w.over.Load() {
+		return // another caller has served it meanwhile
+	}
 	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.settleLocked()
+	if now := ls.settleLocked(); w.line != nil && w.line.first != w && now >= keytable.Instant(w.due.Load()) {
+		w.due.Store(0)
+	}
 }
 
 // settleLocked reads the clock and serves the callers that are due.
