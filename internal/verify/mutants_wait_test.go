@@ -64,4 +64,19 @@ var waitMutants = []mutant{
 		old: "f.at.Since(now) <= uint64(near)", new: "false",
 		by: "^TestAlarmsAreSetAhead$", why: "a fast line stalls", timeout: "60s",
 	},
+	{
+		name: "what a custom limiter decides lines up when it is due", file: "rulewait.go",
+		old: "Stands: d.custom >= 0 && ", new: "Stands: false && ",
+		by: "^TestACustomLimiterHasAPlaceInLine$", why: "those who came later go before it", timeout: "60s",
+	},
+	{
+		name: "a custom limiter that denies keeps the units", file: "internal/waitline/serve.go",
+		old: "Take(at, w.N, w.Hold)", new: "Take(at, w.N, false)",
+		by: "^TestACustomLimiterThatDeniesGivesItsTurnBack$", why: "the other rules must get them back", timeout: "60s",
+	},
+	{
+		name: "what a custom limiter decides keeps the old rules", file: "wait.go",
+		old: "asks && d.line != line", new: "false && d.line != line",
+		by: "^TestACustomLimiterInLineMeetsOtherRules$", why: "a new rule of its own decides too", timeout: "60s",
+	},
 }

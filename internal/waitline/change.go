@@ -40,16 +40,13 @@ func (ls *Lines) Change(commit func(now keytable.Instant), touched func(*Waiter)
 	ls.unmark()
 }
 
-// Freed decides again on those who wait for the key of hash h of keys: it has got units back.
-func (ls *Lines) Freed(keys engine.Lockable, h keytable.Hash) {
-	if ls.Len() == 0 {
-		return
-	}
+// freed decides again on those who wait for k, which has got units back.
+func (ls *Lines) freed(k key) {
 	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now := ls.settleLocked()
-	if q := ls.queues[key{keys, h}]; q != nil {
+	if q := ls.queues[k]; q != nil {
 		q.tail.drop()
 		for _, s := range q.lines {
 			s.line.future.drop()
@@ -130,7 +127,7 @@ func (ls *Lines) remove(touched func(*Waiter) bool) (waiters []*Waiter) {
 		delete(ls.lines, l.set)
 	}
 	for _, w := range waiters {
-		w.line, w.ahead, w.after, w.anew = nil, nil, nil, true
+		w.line, w.links, w.anew = nil, links[*Waiter]{}, true
 		w.due.Store(0)
 	}
 	slices.SortFunc(waiters, func(a, b *Waiter) int { return cmp.Compare(a.arrival, b.arrival) })

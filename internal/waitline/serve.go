@@ -43,7 +43,7 @@ func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 			l.future.charge(w, f.at, -1)
 			w.foretold = f.at
 		}
-		l.append(w)
+		l.join(w)
 		return
 	}
 	ls.begin(w)
@@ -54,7 +54,7 @@ func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 func (ls *Lines) begin(w *Waiter) {
 	l := &line{set: w.Set}
 	ls.lines[w.Set] = l
-	l.append(w)
+	l.join(w)
 }
 
 // refusal returns the reason for which w does not wait for a grant at the instant at, with
@@ -66,9 +66,9 @@ func (ls *Lines) refusal(w *Waiter, now, at keytable.Instant, delay time.Duratio
 	case at.Add(delay) >= w.until:
 		w.Wait = time.Duration(min(at.Add(delay).Since(now), uint64(engine.Never)))
 		return ErrLate
-	case w.anew: // it is counted already
+	case w.anew || w.Hold: // it is counted already
 		return nil
-	case ls.Len() > ls.most || ls.asks != nil && ls.Len()+ls.asks.Len() > ls.most:
+	case ls.All() > ls.most:
 		return ErrFull
 	}
 	return nil
@@ -127,7 +127,7 @@ func (ls *Lines) judge(l *line, at keytable.Instant, fresh bool) {
 			return
 		}
 		for i := range w.Spots {
-			w.Spots[i].Take(at, w.N)
+			w.Spots[i].Take(at, w.N, w.Hold)
 		}
 		engine.Unlock(w.Spots, true, true)
 		ls.charged(w, stood, at)
