@@ -41,9 +41,15 @@ var matchMutants = []mutant{
 	},
 	{
 		name: "a prefix is compared by its first byte", file: "internal/match/tree.go",
-		old: "if len(n.label) > 1 && !strings.HasPrefix(text, n.label) {",
-		new: "if len(n.label) > len(text) {",
+		old: "if text[0] != n.label[0] || len(n.label) > 1 && !strings.HasPrefix(text, n.label) {",
+		new: "if text[0] != n.label[0] || len(n.label) > len(text) {",
 		by:  "^TestMatchingAgainstAModel$", why: "the endpoint does not begin with it",
+	},
+	{
+		name: "a prefix is taken without its first byte", file: "internal/match/tree.go",
+		old: "if text[0] != n.label[0] || len(n.label) > 1 && !strings.HasPrefix(text, n.label) {",
+		new: "if len(n.label) > 1 && !strings.HasPrefix(text, n.label) {",
+		by:  "^TestMatchingAgainstAModel$", why: "another child is at the place of a byte that no child begins with",
 	},
 	{
 		name: "groups below stay as they were", file: "internal/match/tree.go",
