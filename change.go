@@ -242,12 +242,12 @@ func (c *change) next() *ruleSet {
 // l.changing.
 func (c *change) commit(next *ruleSet) {
 	l := c.l
-	l.waiters.Change(func(now instant) {
+	l.waiters.ChangeRules(func(now instant) {
 		for _, commit := range c.commits {
 			commit(now)
 		}
 		l.set.Store(next)
-	}, nil)
+	}, l.meetsOthers)
 	l.asking.Wake()
 	c.rates.Keep()
 	for _, s := range c.swaps {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -213,6 +214,15 @@ func (l *RateLimiter) matchAgain(in *waitline.Waiter) {
 		return
 	}
 	in.Set, in.Spots = d.plain, d.spots
+}
+
+// meetsOthers reports whether a request that waits has other rules than when it was matched. It may
+// say so of one that is exempt from a rule without need.
+func (l *RateLimiter) meetsOthers(in *waitline.Waiter) bool {
+	d := in.Owner.(*decision)
+	now := newDecision(&d.request, true)
+	defer now.free()
+	return now.find(l.set.Load()) != nil || len(d.exempt) > 0 || !slices.Equal(d.rules, now.rules)
 }
 
 // asks reports whether d is decided by a store or a custom limiter, whose state cannot be

@@ -197,3 +197,46 @@ func TestAlarmsAreSetAhead(t *testing.T) {
 		}
 	})
 }
+
+// TestChangesOfOtherRules changes rules while requests wait in one line. Those whose rules stay the
+// same are not placed anew, which would make them set their alarms again. One that has got other
+// rules is matched with them, although it is not the first in the line.
+func TestChangesOfOtherRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &alarmClock{FakeClock: ratelimit.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
+		rule := ratelimit.Rule{Endpoint: "/a/*", Rate: ratelimit.PerSecond(1)}
+		other := ratelimit.Rule{Endpoint: "/b", Rate: ratelimit.PerSecond(1)}
+		l, err := ratelimit.New([]ratelimit.Rule{rule, other}, nil, ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		require.True(t, l.Allow("", "/a/1").Allowed)
+		var all [3]chan struct{}
+		for i := range all {
+			all[i] = make(chan struct{})
+			go func() {
+				defer close(all[i])
+				_, err := l.Wait(context.Background(), ratelimit.Request{Endpoint: fmt.Sprint("/a/", i)})
+				require.NoError(t, err)
+			}()
+			synctest.Wait()
+		}
+		require.EqualValues(t, 1, clock.alarms.Load())
+		require.NoError(t, l.AddRule(ratelimit.Rule{Endpoint: "/c", Rate: ratelimit.PerSecond(1)}))
+		require.NoError(t, l.UpdateRate("/b", ratelimit.PerSecond(2)))
+		require.NoError(t, l.RemoveRule("/c"))
+		other.Rate = ratelimit.PerSecond(3)
+		require.NoError(t, l.SetRule(other))
+		synctest.Wait()
+		require.EqualValues(t, 1, clock.alarms.Load(), "they concern nobody who waits")
+		require.NoError(t, l.AddRule(ratelimit.Rule{Endpoint: "/a/1", Rate: ratelimit.PerSecond(1)}))
+		synctest.Wait()
+		for i, done := range all {
+			require.Equal(t, i == 1, served(done), "request %d", i)
+		}
+		for i := range 2 {
+			clock.Advance(time.Second)
+			synctest.Wait()
+			require.Equal(t, i == 1, served(all[2]), "after %d s", i+1)
+		}
+		require.True(t, served(all[0]))
+	})
+}

@@ -82,7 +82,7 @@ func (as *Asks) Ahead(set keytable.Hash, now keytable.Instant, n int64) (d Denia
 		at = max(at, due)
 	}
 	switch wait = l.denial.RetryAfter; { // if the head is asking
-	case at == 0: // a Reset or other rules have made the denial out of date
+	case at == 0 && !l.denial.Stands: // a Reset or other rules have made the denial out of date
 		wait = time.Millisecond
 	case at > now:
 		wait = time.Duration(min(at.Since(now), uint64(engine.Never)))
