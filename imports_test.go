@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"internal/waitline":   {"internal/engine", "internal/keytable"},
 	"internal/breaker":    {"internal/keytable"},
 	"internal/keytable":   {},
-	"internal/keyspec":    {},
+	"internal/keyspec":    {"internal/keytable"},
 	"internal/match":      {},
 	"internal/confmap":    {},
 	"internal/hooks":      {},

@@ -100,9 +100,7 @@ func (r Rule) completed(isDefault bool) Rule {
 	if r.Key == "" {
 		r.Key = KeyUser
 	}
-	if _, usual := keyMakers[r.Key]; !usual {
-		r.Key = KeyOf(r.Key) // in the one spelling that it has in Decision.KeyType
-	}
+	r.Key = KeyOf(r.Key) // in the one spelling that it has in Decision.KeyType
 	if r.Mode == "" {
 		r.Mode = ModeEnforce
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
@@ -274,7 +275,7 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 	case r.Rate != old.Rate:
 		untold = c.tell(old, r.Rate)
 	}
-	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: newKeyMaker(r.Key)}
+	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: keyMaker{keyspec.MakerOf(string(r.Key))}}
 	if l.settings.solo {
 		a.resultName = ""
 	}

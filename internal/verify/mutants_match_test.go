@@ -82,19 +82,19 @@ var matchMutants = []mutant{
 		by:  "^TestMatchingAgainstAModel$", why: "the default rule is the last one",
 	},
 	{
-		name: "parts are joined", file: "request.go",
+		name: "parts are joined", file: "internal/keyspec/maker.go",
 		old: "h = h.With(uint64(i), keytable.HashOf(req.part(part)))",
-		new: "h = keytable.HashOf(req.part(k.parts[i]) + req.part(part))",
+		new: "h = keytable.HashOf(req.part(m.parts[i]) + req.part(part))",
 		by:  "^TestKeysOfParts$", why: "different requests share a budget",
 	},
 	{
-		name: "an attribute is not read", file: "request.go",
+		name: "an attribute is not read", file: "internal/keyspec/maker.go",
 		old: "return req.Attrs[part.Name]",
 		new: "return part.Name",
 		by:  "^TestKeysOfParts$", why: "all tenants share one budget",
 	},
 	{
-		name: "a stored key without lengths", file: "request.go",
+		name: "a stored key without lengths", file: "internal/keyspec/maker.go",
 		old: "text = append(strconv.AppendInt(text, int64(len(value)), 10), ':')",
 		new: "text = append(text, ':')",
 		by:  "^TestKeysOfParts$", why: "different requests share a budget in a store",
