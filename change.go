@@ -268,21 +268,21 @@ func (c *change) commit(next *ruleSet) {
 func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error {
 	check, named := c.newCheck(), c.set.named(r.completed(isDefault).Name)
 	if named != nil && named != old {
-		check.names[named.Name] = c.pathOf(named)
+		check.Knows(named.Name, c.pathOf(named))
 	}
 	if r.Limiter != nil && c.set.custom > 0 {
-		place := (&activeRule{Rule: r, isDefault: isDefault}).Place()
+		place := r.place(isDefault)
 		for _, other := range c.set.rules {
 			if other != old && other.Limiter != nil && match.Meet(place, other.Place()) {
-				check.custom = append(check.custom, customRule{c.pathOf(other), other.Place()})
+				check.KnowsLimiter(c.pathOf(other), other.Place())
 			}
 		}
 	}
 	if old == nil && !isDefault && len(c.set.rules)-c.set.defaults() >= maxRules {
 		return errTooManyRules(maxRules + 1)
 	}
-	if check.add(path, r, isDefault); len(check.problems) > 0 {
-		return errors.Join(check.problems...)
+	if check.Add(r.toCheck(path, isDefault)); len(check.Problems) > 0 {
+		return errors.Join(check.Problems...)
 	}
 	a, err := c.activate(r, isDefault, named)
 	c.swaps = append(c.swaps, swap{old, a})
@@ -298,7 +298,7 @@ func (c *change) setRule(path string, r Rule) error {
 
 // replace plans to replace all rules by these.
 func (c *change) replace(rules []Rule, defaultRule *Rule) error {
-	if err := c.newCheck().all(rules, defaultRule); err != nil || c.calls.Missing() {
+	if err := checkRules(c.newCheck(), rules, defaultRule); err != nil || c.calls.Missing() {
 		return err
 	}
 	c.replaces, c.all = true, make([]*activeRule, 0, len(rules)+1)

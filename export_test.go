@@ -33,7 +33,7 @@ func CheckRules(rules []Rule, defaultRule *Rule, opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	return newRuleCheck(&set).all(rules, defaultRule)
+	return checkRules(newRuleCheck(&set), rules, defaultRule)
 }
 
 // CustomOf returns what a Factory made the Limiter of r from, and that Limiter.

@@ -158,7 +158,7 @@ func (f *Factory) settings() (s settings) {
 // factory. given is the name in the latter, or empty. The config at n may have another name.
 func (d *decoder) storeOptions(n *confmap.Node, a ruleconfig.Algorithm, given string) []Option {
 	if a.Custom {
-		d.Reject(n.Field("algorithm"), confmap.Quote(a.Name), "must be one of "+list(algorithmNames())+": the state is in a store")
+		d.Reject(n.Field("algorithm"), confmap.Quote(a.Name), "must be one of "+confmap.List(algorithmNames())+": the state is in a store")
 	}
 	name, ok := d.Text(n, "name")
 	switch {
@@ -246,7 +246,7 @@ func (d *decoder) custom(n, algoConfig *confmap.Node, a ruleconfig.Algorithm) an
 	made := d.Made(n, algoConfig, a, func() (any, error) {
 		c, _ := d.factory.find(a.Name)
 		l, err := c.build(handed, d.env)
-		if isNil(l) {
+		if confmap.IsNil(l) {
 			return nil, err
 		}
 		return l, err

@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
 		"internal/exact", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
-		"internal/ratetext", "internal/ruleconfig", "internal/sample", "internal/waitline",
+		"internal/ratetext", "internal/rulecheck", "internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable"},
 	"internal/exact":      {"internal/keytable"},
@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"internal/hooks":      {},
 	"internal/sample":     {},
 	"internal/ratetext":   {},
+	"internal/rulecheck":  {"internal/confmap", "internal/keyspec", "internal/match"},
 	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
 
 	"ratelimittest":       {"."},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +42,7 @@ const (
 // A test passes a [FakeClock]. A limiter with a [Store] decides by the store's clock.
 func WithClock(c Clock) Option {
 	return func(s *settings) {
-		if isNil(c) {
+		if confmap.IsNil(c) {
 			s.problems = append(s.problems, &ConfigError{"clock", c, "must not be nil"})
 			return
 		}
@@ -90,7 +89,7 @@ func WithMaxWaiters(n int) Option {
 // accident. [WithFailurePolicy] says what happens while the store cannot be reached.
 func WithStore(st Store) Option {
 	return func(s *settings) {
-		if isNil(st) {
+		if confmap.IsNil(st) {
 			s.problems = append(s.problems, &ConfigError{"store", st, "must not be nil"})
 			return
 		}
@@ -127,7 +126,7 @@ func WithFailurePolicy(p FailurePolicy) Option {
 // WithObserver makes a limiter call o for every decision, see [Observer].
 func WithObserver(o Observer) Option {
 	return func(s *settings) {
-		if isNil(o) {
+		if confmap.IsNil(o) {
 			s.problems = append(s.problems, &ConfigError{"observer", o, "must not be nil"})
 			return
 		}
@@ -183,18 +182,6 @@ func (s *settings) requires(set *ruleSet) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// isNil reports whether v is a nil interface or holds a nil value, such as a nil pointer or a
-// nil func.
-func isNil(v any) bool {
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Invalid:
-		return true
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
-		return r.IsNil()
-	}
-	return false
 }
 
 // newSettings applies opts, and those of the Factory among them, to the defaults. The error

@@ -77,7 +77,7 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 		err = set.named()
 	}
 	if err != nil {
-		return nil, errors.Join(err, newRuleCheck(&set).all(rules, defaultRule))
+		return nil, errors.Join(err, checkRules(newRuleCheck(&set), rules, defaultRule))
 	}
 	l.set.Store(newRuleSet(nil))
 	if err := l.Replace(rules, defaultRule); err != nil {

@@ -160,15 +160,10 @@ func checkResolved(r *activeRule, rate Rate, supports func(Algorithm, Rate) erro
 	if err := algorithm.validate(rate); err != nil {
 		return err
 	}
-	if algorithm.windowed && rate.Per != r.Rate.Per {
-		return errOtherWindow(rate)
+	if err := algorithm.otherWindow(r.Rate, rate); err != nil {
+		return err
 	}
-	if supports != nil {
-		if err := supports(r.Algorithm, rate); err != nil {
-			return &ConfigError{"rate", rate, notSupported + err.Error()}
-		}
-	}
-	return nil
+	return unsupported(supports, r.Algorithm, rate)
 }
 
 // callStore calls Take of the store once for all rules of d. If take is false, the asks take

@@ -87,9 +87,7 @@ func (r *activeRule) resolved(req *Request, kept map[string]Rate) (rate Rate, ok
 }
 
 // Place returns to which endpoints r applies.
-func (r *activeRule) Place() match.Place {
-	return match.Place{Endpoint: r.Endpoint, Default: r.isDefault, Additional: r.Additional, Shadow: !r.enforces()}
-}
+func (r *activeRule) Place() match.Place { return r.place(r.isDefault) }
 
 // A ruleSet is all the rules of a RateLimiter at one time. It never changes: a change of
 // the rules makes another one, so a decision that has loaded a ruleSet needs no lock.
