@@ -18,7 +18,7 @@ const module = "github.com/ratelimit-go/ratelimit"
 var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
-		"internal/exact", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
+		"internal/exact", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
 		"internal/ratetext", "internal/rulecheck", "internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable"},
@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"internal/keyspec":    {"internal/keytable"},
 	"internal/match":      {},
 	"internal/confmap":    {},
+	"internal/handclock":  {},
 	"internal/hooks":      {},
 	"internal/sample":     {},
 	"internal/ratetext":   {},
