@@ -125,7 +125,9 @@ func newRuleCheck(set *settings) *ruleCheck {
 		Unlimited:  unlimitedRate,
 		Modes:      texts(modes),
 		Algorithms: texts(algorithmNames()),
-		Stored:     set.store != nil,
+	}
+	if set.store != nil {
+		caller.NoLimiter = "the state is in a store"
 	}
 	if supports := supportsOf(set.store); supports != nil {
 		caller.Supports = func(a string, r Rate) error { return supports(Algorithm(a), r) }

@@ -119,7 +119,7 @@ func (m *Maker) Text(req *Request) string {
 	if last == 0 {
 		return req.part(m.parts[0])
 	}
-	var text []byte
+	text := make([]byte, 0, 128) // on the stack
 	for _, part := range m.parts[:last] {
 		value := req.part(part)
 		text = append(strconv.AppendInt(text, int64(len(value)), 10), ':')

@@ -57,7 +57,7 @@ type Caller[R comparable] struct {
 	Unlimited  R        // the rate that is no limit, which only a tier may have
 	Modes      []string // the values of Rule.Mode
 	Algorithms []string // the names of the algorithms
-	Stored     bool     // whether the state of the rules is in a store
+	NoLimiter  string   // why no rule may have a Limiter, or empty
 }
 
 // A Check collects everything that is wrong with a list of rules.
@@ -111,7 +111,7 @@ func (c *Check[R]) Add(rule Rule[R]) {
 	case !slices.Contains(c.Algorithms, r.Algorithm):
 		c.reject(r, "algorithm", strconv.Quote(r.Algorithm), "must be one of "+confmap.List(c.Algorithms)+", or the rule have a limiter")
 	default:
-		c.rates(r)
+		c.Rates(rule)
 	}
 }
 
@@ -178,8 +178,8 @@ func (c *Check[R]) limiter(r *Rule[R]) {
 	if r.Share != nil {
 		c.reject(r, "onStoreError", r.Share, "must be open or closed: a limiter of one's own has no share for this process")
 	}
-	if c.Stored {
-		c.reject(r, "limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: the state is in a store")
+	if c.NoLimiter != "" {
+		c.reject(r, "limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+c.NoLimiter)
 	}
 	for _, other := range c.custom {
 		if match.Meet(r.Place, other.place) { // never if requests name it: they may not name two
@@ -194,35 +194,35 @@ func (c *Check[R]) limiter(r *Rule[R]) {
 	c.KnowsLimiter(r.Path, r.Place)
 }
 
-// rates checks the rates of r, which has no Limiter.
-func (c *Check[R]) rates(r *Rule[R]) {
-	c.rate(r.Path+".rate", r, r.Rate)
+// Rates checks only the rates of r, which has no Limiter.
+func (c *Check[R]) Rates(r Rule[R]) {
+	c.rate(r.Path+".rate", r.Algorithm, r.Rate)
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
 		rate, path := r.Tiers[tier], r.Path+".tiers["+strconv.Quote(tier)+"]"
 		if rate == c.Unlimited {
 			continue
 		}
-		c.rate(path, r, rate)
+		c.rate(path, r.Algorithm, rate)
 		if err := c.OtherPer(r.Algorithm, r.Rate, rate); err != nil {
 			c.Problems = append(c.Problems, c.Within(path, err)...)
 		}
 	}
 }
 
-// rate checks one rate of r, whose path in errors is path.
-func (c *Check[R]) rate(path string, r *Rule[R], rate R) {
+// rate checks one rate of a rule, whose path in errors is path.
+func (c *Check[R]) rate(path, algorithm string, rate R) {
 	if rate == c.Unlimited {
 		c.Problems = append(c.Problems, c.Problem(path, rate, "must be a limit: only a tier, or Resolve, makes a request unlimited"))
 		return
 	}
-	if err := c.Refused(r.Algorithm, rate); err != nil {
+	if err := c.Refused(algorithm, rate); err != nil {
 		c.Problems = append(c.Problems, c.Within(path, err)...)
 		return
 	}
 	if c.Supports == nil {
 		return
 	}
-	if err := c.Supports(r.Algorithm, rate); err != nil {
+	if err := c.Supports(algorithm, rate); err != nil {
 		c.Problems = append(c.Problems, c.Problem(path, rate, NotSupported+err.Error()))
 	}
 }
