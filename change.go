@@ -14,7 +14,7 @@ import (
 // [ErrInvalidConfig].
 func (l *RateLimiter) AddRule(r Rule) error {
 	return l.edit(func(c *change) error {
-		return c.put("rules["+strconv.Itoa(len(c.set.rules)-c.set.defaults())+"]", nil, r, false)
+		return c.put("rules["+strconv.Itoa(c.set.rules.Usual())+"]", nil, r, false)
 	})
 }
 
@@ -57,7 +57,7 @@ func (l *RateLimiter) RemoveRule(name string) error {
 	return l.edit(func(c *change) error {
 		old := c.set.named(name)
 		if old == nil && name == defaultName {
-			old = c.set.defaultRule()
+			old = c.set.rules.Default()
 		}
 		if old == nil {
 			return &unknownRule{name, c.set}
@@ -72,7 +72,7 @@ func (l *RateLimiter) RemoveRule(name string) error {
 // as [RateLimiter.Replace] says. If r is invalid, SetDefaultRule changes nothing and returns
 // an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) SetDefaultRule(r Rule) error {
-	return l.edit(func(c *change) error { return c.put("defaultRule", c.set.defaultRule(), r, true) })
+	return l.edit(func(c *change) error { return c.put("defaultRule", c.set.rules.Default(), r, true) })
 }
 
 // UpdateRate changes [Rule.Rate] of the rule with this name to r. It takes effect for all of
@@ -278,7 +278,7 @@ func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error
 			}
 		}
 	}
-	if old == nil && !isDefault && len(c.set.rules)-c.set.defaults() >= maxRules {
+	if old == nil && !isDefault && c.set.rules.Usual() >= maxRules {
 		return errTooManyRules(maxRules + 1)
 	}
 	if check.Add(r.toCheck(path, isDefault)); len(check.Problems) > 0 {

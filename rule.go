@@ -155,7 +155,7 @@ func (c *change) pathOf(r *activeRule) string {
 	if r.isDefault {
 		return "defaultRule"
 	}
-	return "rules[" + strconv.Itoa(c.set.position(r)) + "]"
+	return "rules[" + strconv.Itoa(c.set.rules.Position(r)) + "]"
 }
 
 // toCheck returns r, whose path in errors is path, as a ruleCheck reads it.

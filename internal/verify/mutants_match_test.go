@@ -76,9 +76,9 @@ var matchMutants = []mutant{
 		by:  "^TestMatchingAgainstAModel$", why: "its rules are gone",
 	},
 	{
-		name: "an added rule comes last", file: "ruleset.go",
-		old: "next.rules = slices.Concat(s.rules[:last], []*activeRule{to}, s.rules[last:])",
-		new: "next.rules = append(slices.Clone(s.rules), to)",
+		name: "an added rule comes last", file: "internal/match/list.go",
+		old: "return slices.Concat(l[:usual], List[R]{to}, l[usual:]), index",
+		new: "return append(slices.Clone(l), to), index",
 		by:  "^TestMatchingAgainstAModel$", why: "the default rule is the last one",
 	},
 	{
