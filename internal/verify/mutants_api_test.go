@@ -107,8 +107,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a required rule is dropped", file: "change.go",
-		old: "if err := l.settings.requires(next); err != nil {",
-		new: "if err := l.settings.requires(c.set); err != nil && next == nil {",
+		old: "if err := l.settings.requires(c.next); err != nil {",
+		new: "if err := l.settings.requires(c.set); err != nil {",
 		by:  "^TestHooksOfChanges$", why: "code names it",
 	},
 	{
@@ -125,8 +125,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a limiter that is used is closed", file: "change.go",
-		old: "s.new.made().Use(1)",
-		new: "s.new.made().Use(0)",
+		old: "r.made().Use(1)",
+		new: "r.made().Use(0)",
 		by:  "^TestHooksOfChanges$", why: "rules decide by it",
 	},
 	{
