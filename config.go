@@ -107,8 +107,8 @@ func newDecoder(factory *Factory, env Env) *decoder {
 		Problem:     problem,
 		Field:       fieldOf,
 		More:        more,
-		Custom:      factory.custom,
-		CustomNames: factory.names,
+		Custom:      factory.registry().Algorithm,
+		CustomNames: factory.registry().Names,
 		Build:       d.custom,
 		Refused:     refusedRate,
 		Modes:       texts(modes),
@@ -194,15 +194,12 @@ func (d *decoder) checked(n *confmap.Node, read ruleconfig.Rule, check *ruleChec
 	r := ruleOf(read)
 	switch {
 	case read.Whole:
-		check.add(n.Path, r, isDefault)
+		check.Add(r.toCheck(n.Path, isDefault))
 	case read.Identified:
-		withoutStore := *check // shares the maps of names and custom limiters
-		withoutStore.supports = nil
-		withoutStore.add(n.Path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key, Rate: PerSecond(1)}, isDefault)
-		check.problems = withoutStore.problems
+		check.Identify(Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key}.toCheck(n.Path, isDefault))
 	}
-	d.ReportChecked(n, check.problems)
-	check.problems = nil
+	d.ReportChecked(n, check.Problems)
+	check.Problems = nil
 	return r
 }
 
@@ -289,5 +286,5 @@ func (m *Mode) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return &ConfigError{"mode", confmap.Quote(string(text)), "must be one of " + list(modes)}
+	return &ConfigError{"mode", confmap.Quote(string(text)), "must be one of " + confmap.List(modes)}
 }

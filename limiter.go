@@ -244,10 +244,8 @@ func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
 	if err := set.named(); err != nil {
 		return nil, err
 	}
-	if supports := supportsOf(set.store); supports != nil {
-		if err := supports(a, r); err != nil {
-			return nil, &ConfigError{"rate", r, notSupported + err.Error()}
-		}
+	if err := unsupported(supportsOf(set.store), a, r); err != nil {
+		return nil, err
 	}
 	rule := Rule{Name: set.name, Algorithm: a, Rate: r}
 	if rule.Name == "" {

@@ -140,7 +140,7 @@ func (r *Reader) Rule(n *confmap.Node) (rule Rule) {
 	rule.Endpoint, endpointOK = r.Text(n, "endpoint")
 	rule.Name, nameOK = r.Text(n, "name")
 	rule.Key, keyOK = r.key(n)
-	rule.Mode, _ = confmap.Choice(r.Reader, n, "mode", "must be one of "+list(r.caller.Modes), r.caller.Modes)
+	rule.Mode, _ = confmap.Choice(r.Reader, n, "mode", "must be one of "+confmap.List(r.caller.Modes), r.caller.Modes)
 	rule.Additional = r.Bool(n, "additional")
 	rule.Algorithm = r.Algorithm(n)
 	config, ok := r.Config(n)
@@ -269,13 +269,4 @@ func (r *Reader) tier(path, name string, value any, a Algorithm, base ratetext.R
 		config = confmap.Inline(path, "rate", value) // "600/m" is short for {"rate": "600/m"}
 	}
 	return r.rate(nil, config, a, base)
-}
-
-// list returns names in quotes, separated by commas.
-func list(names []string) string {
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = strconv.Quote(name)
-	}
-	return strings.Join(quoted, ", ")
 }
