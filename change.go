@@ -217,12 +217,12 @@ func (c *change) try(plan func(c *change) error) (done bool, err error) {
 // l.changing.
 func (c *change) commit() {
 	l := c.l
-	l.waiters.Change(func(now instant) {
+	l.waiters.ChangeRules(func(now instant) {
 		for _, commit := range c.commits {
 			commit(now)
 		}
 		l.set.Store(c.next)
-	}, nil)
+	}, l.meetsOthers)
 	l.asking.Wake()
 	c.rates.Keep()
 	for _, r := range c.in {
