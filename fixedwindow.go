@@ -50,13 +50,16 @@ type fixedWindowKeys struct {
 }
 
 // fixedWindowConfig decides for all keys that have the same rate.
-type fixedWindowConfig struct{ exact.Window }
+type fixedWindowConfig struct {
+	engine.Counts[fixedWindowState, *fixedWindowConfig]
+	exact.Window
+}
 
 func newFixedWindowConfig(r Rate, start time.Time) (*fixedWindowConfig, error) {
 	if err := r.withoutBurst("fixed window"); err != nil {
 		return nil, err
 	}
-	return &fixedWindowConfig{exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
+	return &fixedWindowConfig{Window: exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
 }
 
 // fixedWindowState is the state of one key. The zero state has used nothing.
@@ -106,15 +109,6 @@ func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, 
 	now = max(now, s.last)
 	*s = fixedWindowState{now, from.used(s, now, from.Offset(now))}
 }
-
-// Resize leaves s as it is: a count means the same under any limit.
-func (c *fixedWindowConfig) Resize(*fixedWindowState, *fixedWindowConfig) {}
-
-// Fills reports false: a change of the limit changes no count.
-func (c *fixedWindowConfig) Fills(*fixedWindowConfig) bool { return false }
-
-// Slower reports false: within a window, no count drains.
-func (c *fixedWindowConfig) Slower(*fixedWindowConfig) bool { return false }
 
 // Reached returns the instant that the clock of s stands at.
 func (c *fixedWindowConfig) Reached(s *fixedWindowState) instant { return s.last }

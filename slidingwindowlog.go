@@ -54,6 +54,8 @@ type slidingLogKeys struct {
 
 // slidingLogConfig decides for all keys that have the same rate.
 type slidingLogConfig struct {
+	engine.Counts[slidingLogState, *slidingLogConfig]
+
 	requests int64  // units in any window
 	per      uint64 // nanoseconds
 }
@@ -67,7 +69,7 @@ func newSlidingLogConfig(r Rate, _ time.Time) (*slidingLogConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &slidingLogConfig{int64(r.Requests), uint64(r.Per)}, nil
+	return &slidingLogConfig{requests: int64(r.Requests), per: uint64(r.Per)}, nil
 }
 
 // slidingLogState is the state of one key. The zero state has used nothing.
@@ -111,15 +113,6 @@ func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now
 	s.clock = max(now, s.clock)
 	s.Keep(s.Recent(s.clock, from.per))
 }
-
-// Resize leaves s as it is: a log means the same under any limit.
-func (c *slidingLogConfig) Resize(*slidingLogState, *slidingLogConfig) {}
-
-// Fills reports false: a change of the limit changes no log.
-func (c *slidingLogConfig) Fills(*slidingLogConfig) bool { return false }
-
-// Slower reports false: at any rate with this per, entries leave at the same instants.
-func (c *slidingLogConfig) Slower(*slidingLogConfig) bool { return false }
 
 // Reached returns the instant that the clock of s stands at.
 func (c *slidingLogConfig) Reached(s *slidingLogState) instant { return s.clock }
