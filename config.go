@@ -111,19 +111,10 @@ func newDecoder(factory *Factory, env Env) *decoder {
 		CustomNames: factory.registry().Names,
 		Build:       d.custom,
 		Refused:     refusedRate,
-		Modes:       texts(modes),
+		Modes:       modes,
 		MaxRules:    maxRules,
 	})
 	return d
-}
-
-// texts returns names as strings.
-func texts[S ~string](names []S) []string {
-	all := make([]string, len(names))
-	for i, name := range names {
-		all[i] = string(name)
-	}
-	return all
 }
 
 // refusedRate returns what is wrong with r for the algorithm a of this package.
@@ -281,8 +272,8 @@ func (k *KeyType) UnmarshalText(text []byte) error {
 // that matches [ErrInvalidConfig] and leaves m unchanged.
 func (m *Mode) UnmarshalText(text []byte) error {
 	for _, mode := range append(modes, "") {
-		if len(text) <= confmap.MaxName && confmap.Fold(string(text)) == string(mode) {
-			*m = mode
+		if len(text) <= confmap.MaxName && confmap.Fold(string(text)) == mode {
+			*m = Mode(mode)
 			return nil
 		}
 	}

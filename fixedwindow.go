@@ -110,14 +110,11 @@ func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, 
 	*s = fixedWindowState{now, from.used(s, now, from.Offset(now))}
 }
 
-// Reached returns the instant that the clock of s stands at.
-func (c *fixedWindowConfig) Reached(s *fixedWindowState) instant { return s.last }
+// The clock of s stands at its last charge, and s points to nothing.
 
-// Clone returns a copy of s.
+func (c *fixedWindowConfig) Reached(s *fixedWindowState) instant        { return s.last }
+func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant        { return s.last }
 func (c *fixedWindowConfig) Clone(s *fixedWindowState) fixedWindowState { return *s }
-
-// Charged returns the instant at which s was charged last.
-func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant { return s.last }
 
 // GiveBack takes units off the count if their window has not ended.
 func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, back engine.Returned) {

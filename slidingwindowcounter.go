@@ -142,14 +142,11 @@ func (c *slidingCounterConfig) Carry(s *slidingCounterState, from *slidingCounte
 	*s = slidingCounterState{last: now, cur: cur + from.Weighted(prev, offset)}
 }
 
-// Reached returns the instant that the clock of s stands at.
-func (c *slidingCounterConfig) Reached(s *slidingCounterState) instant { return s.last }
+// The clock of s stands at its last charge, and s points to nothing.
 
-// Clone returns a copy of s.
+func (c *slidingCounterConfig) Reached(s *slidingCounterState) instant           { return s.last }
+func (c *slidingCounterConfig) Charged(s *slidingCounterState) instant           { return s.last }
 func (c *slidingCounterConfig) Clone(s *slidingCounterState) slidingCounterState { return *s }
-
-// Charged returns the instant at which s was charged last.
-func (c *slidingCounterConfig) Charged(s *slidingCounterState) instant { return s.last }
 
 // GiveBack takes units off the count of the window in which they were charged.
 func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, back engine.Returned) {

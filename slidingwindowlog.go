@@ -119,7 +119,7 @@ func (c *slidingLogConfig) Reached(s *slidingLogState) instant { return s.clock 
 
 // Clone returns a copy of s with a log of its own.
 func (c *slidingLogConfig) Clone(s *slidingLogState) slidingLogState {
-	return slidingLogState{s.clock, s.Log.Clone()}
+	return slidingLogState{s.clock, s.Clone()}
 }
 
 // Charged returns the instant at which s was charged last.
@@ -128,7 +128,7 @@ func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.Last()
 // GiveBack takes units off the entry of the instant at which they were charged, if the log still
 // has that and not too many later ones.
 func (c *slidingLogConfig) GiveBack(s *slidingLogState, back engine.Returned) {
-	s.Log.GiveBack(back.At, back.N)
+	s.GiveBack(back.At, back.N)
 }
 
 // Idle reports whether all entries are at least per old at now.
