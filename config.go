@@ -33,17 +33,12 @@ import (
 // error matches [ErrInvalidConfig]. DecodeRules neither keeps nor changes the maps.
 func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ...Option) ([]Rule, *Rule, error) {
 	set, invalid := newSettings(opts)
-	rules, defaultRule, err := decodeRules(configs, defaultConfig, &set)
+	rules, defaultRule, err := newDecoder(set.factory, set.env()).decode(configs, defaultConfig, &set)
 	if err := errors.Join(err, invalid); err != nil {
 		closeMade(madeFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
-}
-
-// decodeRules is DecodeRules after the options have been applied to set.
-func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *settings) (rules []Rule, defaultRule *Rule, err error) {
-	return newDecoder(set.factory, set.env()).decode(configs, defaultConfig, set)
 }
 
 // decode reads the rules of configs and of defaultConfig.
