@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -87,7 +86,13 @@ type algorithm struct {
 }
 
 // algorithmNames returns the names of the algorithms of this package, sorted.
-func algorithmNames() []Algorithm { return slices.Sorted(maps.Keys(algorithms)) }
+func algorithmNames() (names []string) {
+	for a := range algorithms {
+		names = append(names, string(a))
+	}
+	slices.Sort(names)
+	return names
+}
 
 // validateBy returns the field validate of an algorithm, by its constructor of configurations.
 func validateBy[C any](configure func(Rate, time.Time) (C, error)) func(Rate) error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
@@ -99,7 +98,9 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	d.Fields(n)
 	a := d.Algorithm(n)
 	if set.store != nil {
-		opts = append(slices.Clip(opts), d.storeOptions(n, a, set.name)...)
+		if name := d.StoreName(n, a, set.name); name != "" {
+			opts = append(slices.Clip(opts), WithName(name))
+		}
 	}
 	algoConfig, ok := d.Config(n)
 	switch {
@@ -132,28 +133,6 @@ func (f *Factory) settings() (s settings) {
 		s.problems = append(s.problems, &ConfigError{"factory", "set", "must not be an option of a Factory"})
 	}
 	return s
-}
-
-// storeOptions returns the options that a limiter in a store needs beside those of the
-// factory. given is the name in the latter, or empty. The config at n may have another name.
-func (d *decoder) storeOptions(n *confmap.Node, a ruleconfig.Algorithm, given string) []Option {
-	if a.Custom {
-		d.Reject(n.Field("algorithm"), confmap.Quote(a.Name), "must be one of "+confmap.List(algorithmNames())+": the state is in a store")
-	}
-	name, ok := d.Text(n, "name")
-	switch {
-	case !ok:
-		return nil
-	case name == "" && given == "":
-		d.Reject(n.Field("name"), "missing", "must be given: it is a part of every key in the store")
-		return nil
-	case name == "":
-		return nil
-	case strings.Contains(name, ":"):
-		d.Reject(n.Field("name"), confmap.Quote(name), `must not have a ":"`)
-		return nil
-	}
-	return []Option{WithName(name)}
 }
 
 // registry returns the custom algorithms that f knows.

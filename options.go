@@ -213,11 +213,8 @@ func (s *settings) conflicts(own *settings) (problems []error) {
 // shown returns the text that shows the value of an option in an error. Of a clock, a store
 // or an observer, it is the type, because others may be changing the value.
 func shown(v any) string {
-	switch v := v.(type) {
-	case int, FailurePolicy:
-		return fmt.Sprint(v)
-	case string:
-		return strconv.Quote(v)
+	if p, ok := v.(FailurePolicy); ok {
+		return p.String()
 	}
-	return fmt.Sprintf("a %T", v)
+	return confmap.Describe(v)
 }

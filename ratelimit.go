@@ -55,7 +55,7 @@ func New(rules []Rule, defaultRule *Rule, opts ...Option) (*RateLimiter, error) 
 // everything that is wrong, and matches [ErrInvalidConfig].
 func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts ...Option) (*RateLimiter, error) {
 	set, err := newSettings(opts)
-	rules, defaultRule, invalid := decodeRules(configs, defaultConfig, &set)
+	rules, defaultRule, invalid := newDecoder(set.factory, set.env()).decode(configs, defaultConfig, &set)
 	if invalid != nil {
 		return nil, errors.Join(err, invalid)
 	}

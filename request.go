@@ -68,12 +68,6 @@ func KeyOf(parts ...KeyType) KeyType {
 // is refused if the name is empty or has a "+".
 func KeyAttr(name string) KeyType { return KeyType(keyspec.AttrText(name)) }
 
-// problem returns what k must be to be the Key of a rule, or an empty text if it can be one.
-func (k KeyType) problem() string {
-	_, problem := keyspec.Parse(string(k))
-	return problem
-}
-
 // A keyMaker makes the keys of a rule from requests.
 type keyMaker struct{ keyspec.Maker }
 

@@ -123,8 +123,8 @@ func newRuleCheck(set *settings) *ruleCheck {
 		Refused:    func(a string, r Rate) error { return algorithms[Algorithm(a)].validate(r) },
 		OtherPer:   func(a string, r, tier Rate) error { return algorithms[Algorithm(a)].otherWindow(r, tier) },
 		Unlimited:  unlimitedRate,
-		Modes:      texts(modes),
-		Algorithms: texts(algorithmNames()),
+		Modes:      modes,
+		Algorithms: algorithmNames(),
 	}
 	if set.store != nil {
 		caller.NoLimiter = "the state is in a store"
@@ -221,4 +221,4 @@ func atPath(path string, err error) (problems []error) {
 }
 
 // modes are the values that a rule's Mode may have.
-var modes = []Mode{ModeEnforce, ModeShadow}
+var modes = []string{string(ModeEnforce), string(ModeShadow)}

@@ -54,6 +54,8 @@ type slidingLogKeys struct {
 
 // slidingLogConfig decides for all keys that have the same rate.
 type slidingLogConfig struct {
+	engine.Counts[slidingLogState, *slidingLogConfig]
+
 	requests int64  // units in any window
 	per      uint64 // nanoseconds
 }
@@ -67,7 +69,7 @@ func newSlidingLogConfig(r Rate, _ time.Time) (*slidingLogConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &slidingLogConfig{int64(r.Requests), uint64(r.Per)}, nil
+	return &slidingLogConfig{requests: int64(r.Requests), per: uint64(r.Per)}, nil
 }
 
 // slidingLogState is the state of one key. The zero state has used nothing.
@@ -112,21 +114,12 @@ func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now
 	s.Keep(s.Recent(s.clock, from.per))
 }
 
-// Resize leaves s as it is: a log means the same under any limit.
-func (c *slidingLogConfig) Resize(*slidingLogState, *slidingLogConfig) {}
-
-// Fills reports false: a change of the limit changes no log.
-func (c *slidingLogConfig) Fills(*slidingLogConfig) bool { return false }
-
-// Slower reports false: at any rate with this per, entries leave at the same instants.
-func (c *slidingLogConfig) Slower(*slidingLogConfig) bool { return false }
-
 // Reached returns the instant that the clock of s stands at.
 func (c *slidingLogConfig) Reached(s *slidingLogState) instant { return s.clock }
 
 // Clone returns a copy of s with a log of its own.
 func (c *slidingLogConfig) Clone(s *slidingLogState) slidingLogState {
-	return slidingLogState{s.clock, s.Log.Clone()}
+	return slidingLogState{s.clock, s.Clone()}
 }
 
 // Charged returns the instant at which s was charged last.
@@ -135,7 +128,7 @@ func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.Last()
 // GiveBack takes units off the entry of the instant at which they were charged, if the log still
 // has that and not too many later ones.
 func (c *slidingLogConfig) GiveBack(s *slidingLogState, back engine.Returned) {
-	s.Log.GiveBack(back.At, back.N)
+	s.GiveBack(back.At, back.N)
 }
 
 // Idle reports whether all entries are at least per old at now.

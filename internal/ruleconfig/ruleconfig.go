@@ -229,6 +229,26 @@ func (r *Reader) Config(n *confmap.Node) (config *confmap.Node, ok bool) {
 	return r.Child(n, "algoConfig", algoConfigForm)
 }
 
+// StoreName reads the name of a limiter by itself, of which n is the config, for its keys in a
+// store. It returns an empty text if the config has none, which is a problem unless the limiter
+// was given another name.
+func (r *Reader) StoreName(n *confmap.Node, a Algorithm, given string) string {
+	if a.Custom {
+		r.Reject(n.Field("algorithm"), confmap.Quote(a.Name), "must be one of "+confmap.List(builtinNames())+": the state is in a store")
+	}
+	name, ok := r.Text(n, "name")
+	switch {
+	case !ok:
+		return ""
+	case name == "" && given == "":
+		r.Reject(n.Field("name"), "missing", "must be given: it is a part of every key in the store")
+	case strings.Contains(name, ":"):
+		r.Reject(n.Field("name"), confmap.Quote(name), `must not have a ":"`)
+		return ""
+	}
+	return name
+}
+
 // tiers reads the tiers of the rule at n, in the order of their names. base is the rate of the
 // rule, or zero if that has a problem.
 func (r *Reader) tiers(n *confmap.Node, a Algorithm, base ratetext.Rate) map[string]ratetext.Rate {
