@@ -178,7 +178,7 @@ func (k *keyMaker) text(req *Request) string {
 	if last == 0 {
 		return req.part(k.parts[0])
 	}
-	var text []byte
+	text := make([]byte, 0, 128) // on the stack
 	for _, part := range k.parts[:last] {
 		value := req.part(part)
 		text = append(strconv.AppendInt(text, int64(len(value)), 10), ':')
