@@ -279,8 +279,8 @@ func TestOneStoredRuleAllocatesItsAsk(t *testing.T) {
 		{tiers, ratelimit.FailClosed, nil, "tiers"},
 		{rule, ratelimit.FailOpen, []ratelimit.Option{observed}, "an observer"},
 	} {
-		opts := append(row.opts, ratelimit.WithStore(store), ratelimit.WithName("n"), ratelimit.WithFailurePolicy(row.policy))
-		l := newRules(t, []ratelimit.Rule{row.rule}, nil, opts...)
+		l := newRules(t, []ratelimit.Rule{row.rule}, nil,
+			append(row.opts, ratelimit.WithStore(store), ratelimit.WithName("n"), ratelimit.WithFailurePolicy(row.policy))...)
 		req := ratelimit.Request{Client: "c", Endpoint: "/e", Tier: "paid"}
 		assert.EqualValues(t, 1, testing.AllocsPerRun(1000, func() { ok(t, l.Allow("c", "/e"), true) }), "%s: Allow", row.why)
 		assert.EqualValues(t, 1, testing.AllocsPerRun(1000, func() { ok(t, checked(l.Check(t.Context(), req)), true) }), "%s: Check", row.why)
