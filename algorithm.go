@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -30,7 +29,7 @@ const (
 func (a *Algorithm) UnmarshalText(text []byte) error {
 	known, ok := ruleconfig.Builtin(string(text))
 	if !ok && len(text) > 0 {
-		return &ConfigError{"algorithm", confmap.Quote(string(text)), "must be one of " + list(algorithmNames())}
+		return &ConfigError{"algorithm", confmap.Quote(string(text)), "must be one of " + confmap.List(algorithmNames())}
 	}
 	*a = Algorithm(known.Name)
 	return nil
@@ -87,7 +86,13 @@ type algorithm struct {
 }
 
 // algorithmNames returns the names of the algorithms of this package, sorted.
-func algorithmNames() []Algorithm { return slices.Sorted(maps.Keys(algorithms)) }
+func algorithmNames() (names []string) {
+	for a := range algorithms {
+		names = append(names, string(a))
+	}
+	slices.Sort(names)
+	return names
+}
 
 // validateBy returns the field validate of an algorithm, by its constructor of configurations.
 func validateBy[C any](configure func(Rate, time.Time) (C, error)) func(Rate) error {
@@ -121,6 +126,15 @@ var refusals = engine.Refusals{
 	TooMany: func(r engine.Rate) error {
 		return &ConfigError{"rate", Rate(r), "must be one of the 65,536 rates that a rule has at most"}
 	},
+}
+
+// otherWindow returns the error for a rate of a rule whose Per must be that of base, the rule's
+// Rate, and is not. It returns nil for any other one.
+func (a algorithm) otherWindow(base, r Rate) error {
+	if !a.windowed || r.Per == base.Per {
+		return nil
+	}
+	return errOtherWindow(r)
 }
 
 // errOtherWindow is the error for a rate r whose Per is not that of its rule.

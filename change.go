@@ -14,7 +14,7 @@ import (
 // [ErrInvalidConfig].
 func (l *RateLimiter) AddRule(r Rule) error {
 	return l.edit(func(c *change) error {
-		return c.put("rules["+strconv.Itoa(len(c.set.rules)-c.set.defaults())+"]", nil, r, false)
+		return c.put("rules["+strconv.Itoa(c.set.rules.Usual())+"]", nil, r, false)
 	})
 }
 
@@ -57,12 +57,12 @@ func (l *RateLimiter) RemoveRule(name string) error {
 	return l.edit(func(c *change) error {
 		old := c.set.named(name)
 		if old == nil && name == defaultName {
-			old = c.set.defaultRule()
+			old = c.set.rules.Default()
 		}
 		if old == nil {
 			return &unknownRule{name, c.set}
 		}
-		c.swaps = append(c.swaps, swap{old: old})
+		c.swap(old, nil)
 		return nil
 	})
 }
@@ -72,7 +72,7 @@ func (l *RateLimiter) RemoveRule(name string) error {
 // as [RateLimiter.Replace] says. If r is invalid, SetDefaultRule changes nothing and returns
 // an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) SetDefaultRule(r Rule) error {
-	return l.edit(func(c *change) error { return c.put("defaultRule", c.set.defaultRule(), r, true) })
+	return l.edit(func(c *change) error { return c.put("defaultRule", c.set.rules.Default(), r, true) })
 }
 
 // UpdateRate changes [Rule.Rate] of the rule with this name to r. It takes effect for all of
@@ -160,17 +160,11 @@ type change struct {
 	made []*hooks.Made // what may be of no use to any rule when the change has ended
 
 	// The plan, which begins anew with each try.
-	set      *ruleSet      // the rules that the plan changes
-	swaps    []swap        // what becomes of single rules
-	all      []*activeRule // if replaces is set: all rules
-	replaces bool
-	commits  []func(now instant) // bring keys to new rates
-	rates    hooks.Teller[*activeRule, Rate]
+	set, next *ruleSet            // the rules before and after the change
+	out, in   []*activeRule       // the rules that it removes, and those that it adds
+	commits   []func(now instant) // bring keys to new rates
+	rates     hooks.Teller[*activeRule, Rate]
 }
-
-// A swap puts one rule in the place of another. If old is nil, it adds one after the others; if
-// new is nil, it removes one.
-type swap struct{ old, new *activeRule }
 
 // maxTries is how often a change is planned. Each further try means that another change has
 // come between; so many can only be made by the SetRate that the change itself calls.
@@ -201,7 +195,7 @@ func (c *change) try(plan func(c *change) error) (done bool, err error) {
 	defer l.changing.Unlock()
 	c.calls.Begin()
 	c.rates.Begin()
-	c.set, c.swaps, c.all, c.commits, c.replaces = l.set.Load(), nil, nil, nil, false
+	c.set, c.out, c.in, c.commits = l.set.Load(), nil, nil, nil
 	err = plan(c)
 	if c.calls.Missing() {
 		return false, nil
@@ -209,56 +203,47 @@ func (c *change) try(plan func(c *change) error) (done bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	next := c.next()
-	if err := l.settings.requires(next); err != nil {
+	if err := l.settings.requires(c.next); err != nil {
 		return true, err
 	}
 	if err := c.rates.Ask(&c.calls); err != nil || c.calls.Missing() {
 		return !c.calls.Missing(), err
 	}
-	c.commit(next)
+	c.commit()
 	return true, nil
 }
 
-// next returns the rules as they are after c.
-func (c *change) next() *ruleSet {
-	if c.replaces {
-		for _, r := range c.set.rules {
-			c.swaps = append(c.swaps, swap{old: r})
-		}
-		for _, r := range c.all {
-			c.swaps = append(c.swaps, swap{new: r})
-		}
-		return newRuleSet(c.all)
-	}
-	next := c.set
-	for _, s := range c.swaps {
-		next = next.with(s.old, s.new)
-	}
-	return next
-}
-
-// commit makes next the rules. It is the one place where the rules change. The caller holds
+// commit makes c.next the rules. It is the one place where the rules change. The caller holds
 // l.changing.
-func (c *change) commit(next *ruleSet) {
+func (c *change) commit() {
 	l := c.l
-	l.waiters.Change(func(now instant) {
+	l.waiters.ChangeRules(func(now instant) {
 		for _, commit := range c.commits {
 			commit(now)
 		}
-		l.set.Store(next)
-	}, nil)
+		l.set.Store(c.next)
+	}, l.meetsOthers)
 	l.asking.Wake()
 	c.rates.Keep()
-	for _, s := range c.swaps {
-		if s.new != nil {
-			s.new.made().Use(1)
-		}
-		if s.old != nil {
-			made := s.old.made()
-			made.Use(-1)
-			c.made = append(c.made, made)
-		}
+	for _, r := range c.in {
+		r.made().Use(1)
+	}
+	for _, r := range c.out {
+		made := r.made()
+		made.Use(-1)
+		c.made = append(c.made, made)
+	}
+}
+
+// swap plans to put the rule in, if it is not nil, in the place of the rule out or, if that is
+// nil, after the others.
+func (c *change) swap(out, in *activeRule) {
+	c.next = c.set.with(out, in)
+	if out != nil {
+		c.out = append(c.out, out)
+	}
+	if in != nil {
+		c.in = append(c.in, in)
 	}
 }
 
@@ -268,24 +253,24 @@ func (c *change) commit(next *ruleSet) {
 func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error {
 	check, named := c.newCheck(), c.set.named(r.completed(isDefault).Name)
 	if named != nil && named != old {
-		check.names[named.Name] = c.pathOf(named)
+		check.Knows(named.Name, c.pathOf(named))
 	}
 	if r.Limiter != nil && c.set.custom > 0 {
-		place := (&activeRule{Rule: r, isDefault: isDefault}).Place()
+		place := r.place(isDefault)
 		for _, other := range c.set.rules {
 			if other != old && other.Limiter != nil && match.Meet(place, other.Place()) {
-				check.custom = append(check.custom, customRule{c.pathOf(other), other.Place()})
+				check.KnowsLimiter(c.pathOf(other), other.Place())
 			}
 		}
 	}
-	if old == nil && !isDefault && len(c.set.rules)-c.set.defaults() >= maxRules {
+	if old == nil && !isDefault && c.set.rules.Usual() >= maxRules {
 		return errTooManyRules(maxRules + 1)
 	}
-	if check.add(path, r, isDefault); len(check.problems) > 0 {
-		return errors.Join(check.problems...)
+	if check.Add(r.toCheck(path, isDefault)); len(check.Problems) > 0 {
+		return errors.Join(check.Problems...)
 	}
 	a, err := c.activate(r, isDefault, named)
-	c.swaps = append(c.swaps, swap{old, a})
+	c.swap(old, a)
 	return err
 }
 
@@ -298,14 +283,14 @@ func (c *change) setRule(path string, r Rule) error {
 
 // replace plans to replace all rules by these.
 func (c *change) replace(rules []Rule, defaultRule *Rule) error {
-	if err := c.newCheck().all(rules, defaultRule); err != nil || c.calls.Missing() {
+	if err := checkRules(c.newCheck(), rules, defaultRule); err != nil || c.calls.Missing() {
 		return err
 	}
-	c.replaces, c.all = true, make([]*activeRule, 0, len(rules)+1)
+	c.out, c.in = c.set.rules, make([]*activeRule, 0, len(rules)+1)
 	var problems []error
 	add := func(r Rule, isDefault bool) {
 		a, err := c.activate(r, isDefault, c.set.named(r.completed(isDefault).Name))
-		c.all, problems = append(c.all, a), append(problems, err)
+		c.in, problems = append(c.in, a), append(problems, err)
 	}
 	for _, r := range rules {
 		add(r, false)
@@ -313,5 +298,6 @@ func (c *change) replace(rules []Rule, defaultRule *Rule) error {
 	if defaultRule != nil {
 		add(*defaultRule, true)
 	}
+	c.next = newRuleSet(c.in)
 	return errors.Join(problems...)
 }

@@ -1,10 +1,10 @@
 package ratelimit
 
 import (
-	"sync"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/handclock"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
@@ -31,89 +31,29 @@ type Clock interface {
 //
 // A FakeClock is safe for concurrent use by multiple goroutines. The zero FakeClock stands
 // at the zero [time.Time].
-type FakeClock struct {
-	mu     sync.Mutex
-	now    time.Time
-	alarms map[*alarm]struct{}
-}
-
-// An alarm is a channel that receives the time once the clock has reached at.
-type alarm struct {
-	at time.Time
-	c  chan time.Time // buffered, so that sending to it never blocks
-}
+type FakeClock struct{ clock handclock.Clock }
 
 // NewFakeClock returns a FakeClock that stands at start.
-func NewFakeClock(start time.Time) *FakeClock { return &FakeClock{now: start} }
+func NewFakeClock(start time.Time) *FakeClock {
+	c := new(FakeClock)
+	c.Set(start)
+	return c
+}
 
 // Now returns the time that the clock stands at.
-func (c *FakeClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
+func (c *FakeClock) Now() time.Time { return c.clock.Now() }
 
 // Advance moves the clock by d, backwards if d is negative. It ends the waits on this clock
 // whose time has come.
-func (c *FakeClock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.setLocked(c.now.Add(d))
-}
+func (c *FakeClock) Advance(d time.Duration) { c.clock.Advance(d) }
 
 // Set moves the clock to t, which may be earlier than the time it stands at. It ends the
 // waits on this clock whose time has come.
-func (c *FakeClock) Set(t time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.setLocked(t)
-}
+func (c *FakeClock) Set(t time.Time) { c.clock.Set(t) }
 
 // After returns a channel that receives the clock's time once the clock has moved on by d.
 // If d is zero or negative, the channel has received it already.
-func (c *FakeClock) After(d time.Duration) <-chan time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.alarmLocked(c.now.Add(d)).c
-}
-
-// alarm is After for a time instead of a duration: it does not matter whether the clock
-// moves before the call. stop removes the alarm.
-func (c *FakeClock) alarm(at time.Time) (rings <-chan time.Time, stop func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a := c.alarmLocked(at)
-	return a.c, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.alarms, a)
-	}
-}
-
-// alarmLocked must be called with c.mu held.
-func (c *FakeClock) alarmLocked(at time.Time) *alarm {
-	a := &alarm{at: at, c: make(chan time.Time, 1)}
-	if !at.After(c.now) {
-		a.c <- c.now
-		return a
-	}
-	if c.alarms == nil {
-		c.alarms = make(map[*alarm]struct{})
-	}
-	c.alarms[a] = struct{}{}
-	return a
-}
-
-// setLocked must be called with c.mu held.
-func (c *FakeClock) setLocked(t time.Time) {
-	c.now = t
-	for a := range c.alarms {
-		if !a.at.After(t) {
-			a.c <- t
-			delete(c.alarms, a)
-		}
-	}
-}
+func (c *FakeClock) After(d time.Duration) <-chan time.Time { return c.clock.After(d) }
 
 // An instant is a reading of a limiter's clock, in nanoseconds.
 type instant = keytable.Instant
@@ -121,7 +61,7 @@ type instant = keytable.Instant
 // newTimeline returns the timeline of c, or of the machine's clock if c is nil.
 func newTimeline(c Clock) engine.Timeline {
 	if fake, ok := c.(*FakeClock); ok {
-		return engine.NewTimeline(fake, fake.alarm)
+		return engine.NewTimeline(fake, fake.clock.Alarm)
 	}
 	return engine.NewTimeline(c, nil)
 }

@@ -33,17 +33,12 @@ import (
 // error matches [ErrInvalidConfig]. DecodeRules neither keeps nor changes the maps.
 func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ...Option) ([]Rule, *Rule, error) {
 	set, invalid := newSettings(opts)
-	rules, defaultRule, err := decodeRules(configs, defaultConfig, &set)
+	rules, defaultRule, err := newDecoder(set.factory, set.env()).decode(configs, defaultConfig, &set)
 	if err := errors.Join(err, invalid); err != nil {
 		closeMade(madeFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
-}
-
-// decodeRules is DecodeRules after the options have been applied to set.
-func decodeRules(configs []map[string]any, defaultConfig map[string]any, set *settings) (rules []Rule, defaultRule *Rule, err error) {
-	return newDecoder(set.factory, set.env()).decode(configs, defaultConfig, set)
 }
 
 // decode reads the rules of configs and of defaultConfig.
@@ -107,23 +102,14 @@ func newDecoder(factory *Factory, env Env) *decoder {
 		Problem:     problem,
 		Field:       fieldOf,
 		More:        more,
-		Custom:      factory.custom,
-		CustomNames: factory.names,
+		Custom:      factory.registry().Algorithm,
+		CustomNames: factory.registry().Names,
 		Build:       d.custom,
 		Refused:     refusedRate,
-		Modes:       texts(modes),
+		Modes:       modes,
 		MaxRules:    maxRules,
 	})
 	return d
-}
-
-// texts returns names as strings.
-func texts[S ~string](names []S) []string {
-	all := make([]string, len(names))
-	for i, name := range names {
-		all[i] = string(name)
-	}
-	return all
 }
 
 // refusedRate returns what is wrong with r for the algorithm a of this package.
@@ -194,15 +180,12 @@ func (d *decoder) checked(n *confmap.Node, read ruleconfig.Rule, check *ruleChec
 	r := ruleOf(read)
 	switch {
 	case read.Whole:
-		check.add(n.Path, r, isDefault)
+		check.Add(r.toCheck(n.Path, isDefault))
 	case read.Identified:
-		withoutStore := *check // shares the maps of names and custom limiters
-		withoutStore.supports = nil
-		withoutStore.add(n.Path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key, Rate: PerSecond(1)}, isDefault)
-		check.problems = withoutStore.problems
+		check.Identify(Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key}.toCheck(n.Path, isDefault))
 	}
-	d.ReportChecked(n, check.problems)
-	check.problems = nil
+	d.ReportChecked(n, check.Problems)
+	check.Problems = nil
 	return r
 }
 
@@ -284,10 +267,10 @@ func (k *KeyType) UnmarshalText(text []byte) error {
 // that matches [ErrInvalidConfig] and leaves m unchanged.
 func (m *Mode) UnmarshalText(text []byte) error {
 	for _, mode := range append(modes, "") {
-		if len(text) <= confmap.MaxName && confmap.Fold(string(text)) == string(mode) {
-			*m = mode
+		if len(text) <= confmap.MaxName && confmap.Fold(string(text)) == mode {
+			*m = Mode(mode)
 			return nil
 		}
 	}
-	return &ConfigError{"mode", confmap.Quote(string(text)), "must be one of " + list(modes)}
+	return &ConfigError{"mode", confmap.Quote(string(text)), "must be one of " + confmap.List(modes)}
 }

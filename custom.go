@@ -28,8 +28,8 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) error {
 	defer func() {
 		if d.order.Take {
 			d.settle(keep)
-			if !keep && l.waiters.Len() > 0 {
-				l.freed(d)
+			if !keep {
+				l.waiters.Freed(d.parts)
 			}
 		}
 	}()

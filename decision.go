@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
 // A decision is one request and the answers of its rules. The method run makes it, step by
@@ -26,6 +27,9 @@ type decision struct {
 	exempt  []*activeRule   // rules for which the request is unlimited: they are not among rules
 	kept    map[string]Rate // what Resolve has returned before, by rule; nil if it must be called
 	spots   []engine.Spot   // of the parts with keys in this process, while others wait for one of them
+	line    keytable.Hash   // of its rules and keys; gather sets it
+	plain   keytable.Hash   // line without the rule with a custom limiter
+	held    bool            // whether all rules but the one with a custom limiter are charged already
 	parts   []engine.Part   // the answers of rules, one for each
 	origins []origin        // where the answers come from, one for each of rules
 	binding int             // the index of the binding rule, or -1
@@ -95,6 +99,8 @@ func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err 
 	switch {
 	case len(d.rules) == 0:
 		d.Passes, d.Now = true, l.time.Now()
+	case d.held:
+		err = l.askCustom(ctx, d)
 	case l.settings.store != nil:
 		err = l.decideInStore(ctx, d)
 	default:

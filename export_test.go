@@ -17,11 +17,7 @@ func (k *keyed[S, C]) Walked() int { return k.waiters.Walked() }
 func (l *RateLimiter) InLine() (n int) { return l.waiters.Len() + l.asking.Len() }
 
 // Alarms returns how many alarms the clock has yet to ring.
-func (c *FakeClock) Alarms() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.alarms)
-}
+func (c *FakeClock) Alarms() int { return c.clock.Alarms() }
 
 // Counts returns how many decisions the limiter has made.
 func (k *keyed[S, C]) Counts() keytable.Counts { return k.engine.Counts() }
@@ -33,7 +29,7 @@ func CheckRules(rules []Rule, defaultRule *Rule, opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	return newRuleCheck(&set).all(rules, defaultRule)
+	return checkRules(newRuleCheck(&set), rules, defaultRule)
 }
 
 // CustomOf returns what a Factory made the Limiter of r from, and that Limiter.

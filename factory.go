@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
@@ -22,10 +20,8 @@ import (
 // *Factory know the five algorithms and have no options. A nil *Factory cannot register
 // algorithms.
 type Factory struct {
-	opts []Option
-
-	mu         sync.RWMutex
-	registered map[string]customAlgorithm // by folded name; nil if nothing is registered
+	opts       []Option
+	registered ruleconfig.Registry[BuildFunc]
 }
 
 // A BuildFunc makes a limiter of a custom algorithm; [Factory.Register] adds it to a
@@ -49,12 +45,6 @@ type Env struct {
 	MaxKeys int
 }
 
-// A customAlgorithm is an algorithm that is registered with a Factory.
-type customAlgorithm struct {
-	name  Algorithm
-	build BuildFunc
-}
-
 // NewFactory returns a Factory whose limiters have these options. A [RateLimiter] that is made
 // [WithFactory] has them too. If an option is invalid, [Factory.Create] returns the error.
 func NewFactory(opts ...Option) *Factory {
@@ -66,30 +56,19 @@ func NewFactory(opts ...Option) *Factory {
 // empty, longer than 100 bytes or already known to f, or if build is nil, Register changes
 // nothing and returns an error that matches [ErrInvalidConfig].
 func (f *Factory) Register(algorithm string, build BuildFunc) error {
-	name := confmap.Fold(algorithm)
 	switch {
 	case f == nil:
 		return &ConfigError{"factory", "nil", "must be made by NewFactory"}
-	case name == "":
+	case confmap.Fold(algorithm) == "":
 		return &ConfigError{"algorithm", confmap.Quote(algorithm), "must be a name"}
 	case len(algorithm) > confmap.MaxName:
 		return &ConfigError{"algorithm", confmap.Quote(algorithm), fmt.Sprintf("must be at most %d bytes long", confmap.MaxName)}
 	case build == nil:
 		return &ConfigError{"build", "nil", "must be a function that makes a limiter"}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	known, taken := ruleconfig.Builtin(algorithm)
-	if c, ok := f.registered[name]; ok {
-		known.Name, taken = string(c.name), true
+	if other, taken := f.registered.Add(algorithm, build); taken {
+		return &ConfigError{"algorithm", confmap.Quote(algorithm), "must be another name: this one is that of " + confmap.Quote(other)}
 	}
-	if taken {
-		return &ConfigError{"algorithm", confmap.Quote(algorithm), "must be another name: this one is that of " + confmap.Quote(known.Name)}
-	}
-	if f.registered == nil {
-		f.registered = make(map[string]customAlgorithm)
-	}
-	f.registered[name] = customAlgorithm{Algorithm(strings.Clone(algorithm)), build}
 	return nil
 }
 
@@ -119,7 +98,9 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	d.Fields(n)
 	a := d.Algorithm(n)
 	if set.store != nil {
-		opts = append(slices.Clip(opts), d.storeOptions(n, a, set.name)...)
+		if name := d.StoreName(n, a, set.name); name != "" {
+			opts = append(slices.Clip(opts), WithName(name))
+		}
 	}
 	algoConfig, ok := d.Config(n)
 	switch {
@@ -154,57 +135,12 @@ func (f *Factory) settings() (s settings) {
 	return s
 }
 
-// storeOptions returns the options that a limiter in a store needs beside those of the
-// factory. given is the name in the latter, or empty. The config at n may have another name.
-func (d *decoder) storeOptions(n *confmap.Node, a ruleconfig.Algorithm, given string) []Option {
-	if a.Custom {
-		d.Reject(n.Field("algorithm"), confmap.Quote(a.Name), "must be one of "+list(algorithmNames())+": the state is in a store")
-	}
-	name, ok := d.Text(n, "name")
-	switch {
-	case !ok:
-		return nil
-	case name == "" && given == "":
-		d.Reject(n.Field("name"), "missing", "must be given: it is a part of every key in the store")
-		return nil
-	case name == "":
-		return nil
-	case strings.Contains(name, ":"):
-		d.Reject(n.Field("name"), confmap.Quote(name), `must not have a ":"`)
-		return nil
-	}
-	return []Option{WithName(name)}
-}
-
-// find returns the algorithm that is registered with f under this name.
-func (f *Factory) find(name string) (c customAlgorithm, ok bool) {
-	if f == nil {
-		return customAlgorithm{}, false
-	}
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	c, ok = f.registered[confmap.Fold(name)]
-	return c, ok
-}
-
-// custom is find for the reader of configs.
-func (f *Factory) custom(name string) (a ruleconfig.Algorithm, ok bool) {
-	c, ok := f.find(name)
-	return ruleconfig.Algorithm{Name: string(c.name), Custom: ok}, ok
-}
-
-// names returns the names of the algorithms that are registered with f, sorted.
-func (f *Factory) names() (names []string) {
+// registry returns the custom algorithms that f knows.
+func (f *Factory) registry() *ruleconfig.Registry[BuildFunc] {
 	if f == nil {
 		return nil
 	}
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	for _, c := range f.registered {
-		names = append(names, string(c.name))
-	}
-	slices.Sort(names)
-	return names
+	return &f.registered
 }
 
 // env returns the Env of custom limiters that are made with the settings s.
@@ -244,9 +180,8 @@ func (d *decoder) custom(n, algoConfig *confmap.Node, a ruleconfig.Algorithm) an
 		return nil
 	}
 	made := d.Made(n, algoConfig, a, func() (any, error) {
-		c, _ := d.factory.find(a.Name)
-		l, err := c.build(handed, d.env)
-		if isNil(l) {
+		l, err := d.factory.registry().Build(a.Name)(handed, d.env)
+		if confmap.IsNil(l) {
 			return nil, err
 		}
 		return l, err

@@ -50,13 +50,16 @@ type fixedWindowKeys struct {
 }
 
 // fixedWindowConfig decides for all keys that have the same rate.
-type fixedWindowConfig struct{ exact.Window }
+type fixedWindowConfig struct {
+	engine.Counts[fixedWindowState, *fixedWindowConfig]
+	exact.Window
+}
 
 func newFixedWindowConfig(r Rate, start time.Time) (*fixedWindowConfig, error) {
 	if err := r.withoutBurst("fixed window"); err != nil {
 		return nil, err
 	}
-	return &fixedWindowConfig{exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
+	return &fixedWindowConfig{Window: exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
 }
 
 // fixedWindowState is the state of one key. The zero state has used nothing.
@@ -107,23 +110,11 @@ func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, 
 	*s = fixedWindowState{now, from.used(s, now, from.Offset(now))}
 }
 
-// Resize leaves s as it is: a count means the same under any limit.
-func (c *fixedWindowConfig) Resize(*fixedWindowState, *fixedWindowConfig) {}
+// The clock of s stands at its last charge, and s points to nothing.
 
-// Fills reports false: a change of the limit changes no count.
-func (c *fixedWindowConfig) Fills(*fixedWindowConfig) bool { return false }
-
-// Slower reports false: within a window, no count drains.
-func (c *fixedWindowConfig) Slower(*fixedWindowConfig) bool { return false }
-
-// Reached returns the instant that the clock of s stands at.
-func (c *fixedWindowConfig) Reached(s *fixedWindowState) instant { return s.last }
-
-// Clone returns a copy of s.
+func (c *fixedWindowConfig) Reached(s *fixedWindowState) instant        { return s.last }
+func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant        { return s.last }
 func (c *fixedWindowConfig) Clone(s *fixedWindowState) fixedWindowState { return *s }
-
-// Charged returns the instant at which s was charged last.
-func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant { return s.last }
 
 // GiveBack takes units off the count if their window has not ended.
 func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, back engine.Returned) {

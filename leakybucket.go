@@ -127,14 +127,11 @@ func (c *leakyBucketConfig) Slower(than *leakyBucketConfig) bool {
 	return c.Bucket.Slower(&than.Bucket)
 }
 
-// Reached returns the instant that the clock of s stands at.
-func (c *leakyBucketConfig) Reached(s *leakyBucketState) instant { return s.last }
+// The clock of s stands at its last charge, and s points to nothing.
 
-// Clone returns a copy of s.
+func (c *leakyBucketConfig) Reached(s *leakyBucketState) instant        { return s.last }
+func (c *leakyBucketConfig) Charged(s *leakyBucketState) instant        { return s.last }
 func (c *leakyBucketConfig) Clone(s *leakyBucketState) leakyBucketState { return *s }
-
-// Charged returns the instant at which s was charged last.
-func (c *leakyBucketConfig) Charged(s *leakyBucketState) instant { return s.last }
 
 // Debt returns what s owes at now or, if that is later, at its last charge.
 func (c *leakyBucketConfig) Debt(s *leakyBucketState, now instant) exact.Level {

@@ -106,7 +106,8 @@ func (k *keyed[S, C]) Peek(key string) (res Result) {
 // matches [ErrNotReset]; see [WithMaxKeys].
 func (k *keyed[S, C]) Reset(key string) error {
 	if k.solo != nil {
-		return k.solo.reset(key)
+		l := k.solo.limiter
+		return l.resetKeys(context.Background(), l.set.Load().rules, &Request{Client: key})
 	}
 	if !k.engine.Ready() {
 		return errZeroLimiter
@@ -144,7 +145,7 @@ func (k *keyed[S, C]) SetRate(r Rate) error {
 		return err
 	}
 	if k.solo != nil {
-		if err = k.solo.setRate(r); err == nil {
+		if err = k.solo.limiter.UpdateRate(k.solo.rule, r); err == nil {
 			k.rate.Store(&r)
 		}
 		return err
@@ -169,7 +170,7 @@ func (k *keyed[S, C]) Rate() Rate {
 func (k *keyed[S, C]) Len() int {
 	switch {
 	case k.solo != nil:
-		return k.solo.len()
+		return k.solo.limiter.Stats()[0].LiveKeys
 	case !k.engine.Ready():
 		return 0
 	}
@@ -244,10 +245,8 @@ func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
 	if err := set.named(); err != nil {
 		return nil, err
 	}
-	if supports := supportsOf(set.store); supports != nil {
-		if err := supports(a, r); err != nil {
-			return nil, &ConfigError{"rate", r, notSupported + err.Error()}
-		}
+	if err := unsupported(supportsOf(set.store), a, r); err != nil {
+		return nil, err
 	}
 	rule := Rule{Name: set.name, Algorithm: a, Rate: r}
 	if rule.Name == "" {
@@ -275,11 +274,3 @@ func (s *solo) wait(ctx context.Context, key string, n int) (Result, error) {
 	}
 	return s.limiter.Wait(ctx, Request{Client: key, Cost: n})
 }
-
-func (s *solo) reset(key string) error {
-	return s.limiter.resetKeys(context.Background(), s.limiter.set.Load().rules, &Request{Client: key})
-}
-
-func (s *solo) setRate(r Rate) error { return s.limiter.UpdateRate(s.rule, r) }
-
-func (s *solo) len() int { return s.limiter.Stats()[0].LiveKeys }

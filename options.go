@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,16 +38,19 @@ const (
 	defaultMaxWaiters = 1 << 16
 )
 
+// option returns the Option set. If the value of its field is wrong, it returns one that reports
+// this instead.
+func option(wrong bool, field string, value any, reason string, set Option) Option {
+	if !wrong {
+		return set
+	}
+	return func(s *settings) { s.problems = append(s.problems, &ConfigError{field, value, reason}) }
+}
+
 // WithClock makes a limiter read the time from c instead of the machine's monotonic clock.
 // A test passes a [FakeClock]. A limiter with a [Store] decides by the store's clock.
 func WithClock(c Clock) Option {
-	return func(s *settings) {
-		if isNil(c) {
-			s.problems = append(s.problems, &ConfigError{"clock", c, "must not be nil"})
-			return
-		}
-		s.clock = c
-	}
+	return option(confmap.IsNil(c), "clock", c, "must not be nil", func(s *settings) { s.clock = c })
 }
 
 // WithMaxKeys makes a limiter keep the state of at most n keys, which bounds its memory; in a
@@ -58,13 +60,7 @@ func WithClock(c Clock) Option {
 // never been used. While there is no such key, new keys share one budget between them, so
 // that no key is ever granted more than its limit.
 func WithMaxKeys(n int) Option {
-	return func(s *settings) {
-		if n < 1 {
-			s.problems = append(s.problems, &ConfigError{"maxKeys", n, "must be at least 1"})
-			return
-		}
-		s.maxKeys = n
-	}
+	return option(n < 1, "maxKeys", n, "must be at least 1", func(s *settings) { s.maxKeys = n })
 }
 
 // WithMaxWaiters lets at most n callers of Wait wait in line at the same time; in a
@@ -75,13 +71,7 @@ func WithMaxKeys(n int) Option {
 // A caller that waits costs about 5.5 KB, nearly all of it for its goroutine: 65,536 of them
 // take 360 MB.
 func WithMaxWaiters(n int) Option {
-	return func(s *settings) {
-		if n < 1 {
-			s.problems = append(s.problems, &ConfigError{"maxWaiters", n, "must be at least 1"})
-			return
-		}
-		s.maxWaiters = n
-	}
+	return option(n < 1, "maxWaiters", n, "must be at least 1", func(s *settings) { s.maxWaiters = n })
 }
 
 // WithStore makes a limiter keep its state in st, where other processes share it. The
@@ -89,13 +79,7 @@ func WithMaxWaiters(n int) Option {
 // a store needs [WithName] as well, so that two services on one store share nothing by
 // accident. [WithFailurePolicy] says what happens while the store cannot be reached.
 func WithStore(st Store) Option {
-	return func(s *settings) {
-		if isNil(st) {
-			s.problems = append(s.problems, &ConfigError{"store", st, "must not be nil"})
-			return
-		}
-		s.store = st
-	}
+	return option(confmap.IsNil(st), "store", st, "must not be nil", func(s *settings) { s.store = st })
 }
 
 // WithName makes name a part of every key in the [Store]. Limiters with different names do
@@ -103,13 +87,8 @@ func WithStore(st Store) Option {
 // limit. A rule of a [RateLimiter] has the name of the limiter, a colon and its own name there,
 // see [Ask]. name must not be empty or contain a colon.
 func WithName(name string) Option {
-	return func(s *settings) {
-		if name == "" || strings.Contains(name, ":") {
-			s.problems = append(s.problems, &ConfigError{"name", strconv.Quote(name), `must not be empty or have a ":"`})
-			return
-		}
-		s.name = name
-	}
+	wrong := name == "" || strings.Contains(name, ":")
+	return option(wrong, "name", strconv.Quote(name), `must not be empty or have a ":"`, func(s *settings) { s.name = name })
 }
 
 // WithFailurePolicy makes a limiter answer by p while its [Store] cannot be reached. Without
@@ -126,13 +105,7 @@ func WithFailurePolicy(p FailurePolicy) Option {
 
 // WithObserver makes a limiter call o for every decision, see [Observer].
 func WithObserver(o Observer) Option {
-	return func(s *settings) {
-		if isNil(o) {
-			s.problems = append(s.problems, &ConfigError{"observer", o, "must not be nil"})
-			return
-		}
-		s.observer = o
-	}
+	return option(confmap.IsNil(o), "observer", o, "must not be nil", func(s *settings) { s.observer = o })
 }
 
 // WithObservedRequests makes a limiter show its [Observer] the request of each decision, in
@@ -149,13 +122,7 @@ func WithObservedRequests() Option {
 // run in what f was made for. An option that the limiter is given itself must not differ from
 // that of f.
 func WithFactory(f *Factory) Option {
-	return func(s *settings) {
-		if f == nil {
-			s.problems = append(s.problems, &ConfigError{"factory", f, "must not be nil"})
-			return
-		}
-		s.factory = f
-	}
+	return option(f == nil, "factory", f, "must not be nil", func(s *settings) { s.factory = f })
 }
 
 // named returns the error for a limiter that has a store but no name, or nil.
@@ -183,18 +150,6 @@ func (s *settings) requires(set *ruleSet) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// isNil reports whether v is a nil interface or holds a nil value, such as a nil pointer or a
-// nil func.
-func isNil(v any) bool {
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Invalid:
-		return true
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
-		return r.IsNil()
-	}
-	return false
 }
 
 // newSettings applies opts, and those of the Factory among them, to the defaults. The error
@@ -234,6 +189,7 @@ func (s settings) withDefaults() (settings, error) {
 // conflicts returns an error for each option of a Factory, in s, that a limiter was given
 // another one of. own are the limiter's own options.
 func (s *settings) conflicts(own *settings) (problems []error) {
+	none := []any{nil, 0, "", FailurePolicy{}}
 	for _, option := range []struct {
 		field string
 		f, l  any // of the Factory and of the limiter
@@ -246,15 +202,7 @@ func (s *settings) conflicts(own *settings) (problems []error) {
 		{"failurePolicy", s.policy, own.policy},
 		{"observer", s.observer, own.observer},
 	} {
-		switch option.f {
-		case nil, 0, "", FailurePolicy{}:
-			continue
-		}
-		switch option.l {
-		case nil, 0, "", FailurePolicy{}:
-			continue
-		}
-		if confmap.Same(option.f, option.l) {
+		if slices.Contains(none, option.f) || slices.Contains(none, option.l) || confmap.Same(option.f, option.l) {
 			continue
 		}
 		problems = append(problems, &ConfigError{"factory." + option.field, shown(option.f), "must not differ from that of the limiter, which is " + shown(option.l)})
@@ -265,11 +213,8 @@ func (s *settings) conflicts(own *settings) (problems []error) {
 // shown returns the text that shows the value of an option in an error. Of a clock, a store
 // or an observer, it is the type, because others may be changing the value.
 func shown(v any) string {
-	switch v := v.(type) {
-	case int, FailurePolicy:
-		return fmt.Sprint(v)
-	case string:
-		return strconv.Quote(v)
+	if p, ok := v.(FailurePolicy); ok {
+		return p.String()
 	}
-	return fmt.Sprintf("a %T", v)
+	return confmap.Describe(v)
 }

@@ -55,7 +55,7 @@ func New(rules []Rule, defaultRule *Rule, opts ...Option) (*RateLimiter, error) 
 // everything that is wrong, and matches [ErrInvalidConfig].
 func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts ...Option) (*RateLimiter, error) {
 	set, err := newSettings(opts)
-	rules, defaultRule, invalid := decodeRules(configs, defaultConfig, &set)
+	rules, defaultRule, invalid := newDecoder(set.factory, set.env()).decode(configs, defaultConfig, &set)
 	if invalid != nil {
 		return nil, errors.Join(err, invalid)
 	}
@@ -77,7 +77,7 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 		err = set.named()
 	}
 	if err != nil {
-		return nil, errors.Join(err, newRuleCheck(&set).all(rules, defaultRule))
+		return nil, errors.Join(err, checkRules(newRuleCheck(&set), rules, defaultRule))
 	}
 	l.set.Store(newRuleSet(nil))
 	if err := l.Replace(rules, defaultRule); err != nil {
@@ -272,22 +272,8 @@ func (l *RateLimiter) Reset(ctx context.Context, req Request) error {
 
 // resets reports whether a Reset of req, which meets r or asks for all rules, resets its key.
 func (r *activeRule) resets(req *Request) bool {
-	own := false // whether the key belongs to the sender of req alone
-	for _, part := range r.key.parts {
-		given := true
-		switch part.Kind {
-		case keyspec.Attr:
-			_, given = req.Attrs[part.Name]
-		case keyspec.Global:
-		default:
-			given = req.part(part) != ""
-		}
-		if !given {
-			return false
-		}
-		own = own || part.Kind != keyspec.Global && part.Kind != keyspec.Endpoint
-	}
-	return own || slices.Contains(req.Rules, r.Name)
+	whole, own := r.key.Given((*keyspec.Request)(req))
+	return whole && (own || slices.Contains(req.Rules, r.Name))
 }
 
 // resetKeys resets the keys of req in rules, also while callers wait for them.

@@ -47,7 +47,7 @@ func (l *RateLimiter) newRemoteRule(r *activeRule, policy FailurePolicy) (*remot
 // ask returns the Ask for the store on req by the rule r at rate. Its N is 0.
 func (r *activeRule) ask(req *Request, rate Rate) Ask {
 	ask := Ask{Rule: r.remote.name, Key: r.key.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces()}
-	if r.key.ofClient() {
+	if r.key.OfClient() {
 		ask.Client = req.Client
 	}
 	return ask
@@ -127,15 +127,10 @@ func checkResolved(r *activeRule, rate Rate, supports func(Algorithm, Rate) erro
 	if err := algorithm.validate(rate); err != nil {
 		return err
 	}
-	if algorithm.windowed && rate.Per != r.Rate.Per {
-		return errOtherWindow(rate)
+	if err := algorithm.otherWindow(r.Rate, rate); err != nil {
+		return err
 	}
-	if supports != nil {
-		if err := supports(r.Algorithm, rate); err != nil {
-			return &ConfigError{"rate", rate, notSupported + err.Error()}
-		}
-	}
-	return nil
+	return unsupported(supports, r.Algorithm, rate)
 }
 
 // callStore calls Take of the store once for all rules of d. If take is false, the asks take

@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/match"
+	"github.com/ratelimit-go/ratelimit/internal/rulecheck"
 )
 
 // A Mode says whether a [Rule] denies requests or only watches them. The empty Mode is
@@ -100,9 +98,7 @@ func (r Rule) completed(isDefault bool) Rule {
 	if r.Key == "" {
 		r.Key = KeyUser
 	}
-	if _, usual := keyMakers[r.Key]; !usual {
-		r.Key = KeyOf(r.Key) // in the one spelling that it has in Decision.KeyType
-	}
+	r.Key = KeyOf(r.Key) // in the one spelling that it has in Decision.KeyType
 	if r.Mode == "" {
 		r.Mode = ModeEnforce
 	}
@@ -116,38 +112,38 @@ func (r Rule) completed(isDefault bool) Rule {
 // maxRules is the largest number of rules of a RateLimiter, without the default rule.
 const maxRules = 10_000
 
-// A ruleCheck collects everything that is wrong with a list of rules. Its errors name each
-// rule by the path that was given to add.
-type ruleCheck struct {
-	problems []error
-	names    map[string]string // paths of the rules so far, by name
-	custom   []customRule      // the rules so far that have a Limiter
-	set      *settings
-	supports func(Algorithm, Rate) error // of the store, or nil
-}
-
-// A customRule is a rule with a Limiter: its path in errors, and to which endpoints it applies.
-type customRule struct {
-	path  string
-	place match.Place
-}
+// A ruleCheck collects everything that is wrong with a list of rules.
+type ruleCheck = rulecheck.Check[Rate]
 
 func newRuleCheck(set *settings) *ruleCheck {
-	return &ruleCheck{names: make(map[string]string), set: set, supports: supportsOf(set.store)}
+	caller := rulecheck.Caller[Rate]{
+		Problem:    func(field string, value any, reason string) error { return &ConfigError{field, value, reason} },
+		Within:     atPath,
+		Validate:   Rate.Validate,
+		Refused:    func(a string, r Rate) error { return algorithms[Algorithm(a)].validate(r) },
+		OtherPer:   func(a string, r, tier Rate) error { return algorithms[Algorithm(a)].otherWindow(r, tier) },
+		Unlimited:  unlimitedRate,
+		Modes:      modes,
+		Algorithms: algorithmNames(),
+	}
+	if set.store != nil {
+		caller.NoLimiter = "the state is in a store"
+	}
+	if supports := supportsOf(set.store); supports != nil {
+		caller.Supports = func(a string, r Rate) error { return supports(Algorithm(a), r) }
+	}
+	return rulecheck.New(caller)
 }
-
-// errTooManyRules is the error for n rules, which is more than maxRules.
-func errTooManyRules(n int) error { return &ConfigError{"rules", n, "must be at most 10000"} }
 
 // newCheck returns a ruleCheck that asks Supports of the store as a hook.
 func (c *change) newCheck() *ruleCheck {
 	check := newRuleCheck(&c.l.settings)
-	if supports := check.supports; supports != nil {
+	if supports := check.Supports; supports != nil {
 		type question struct {
-			algorithm Algorithm
+			algorithm string
 			rate      Rate
 		}
-		check.supports = func(a Algorithm, r Rate) error {
+		check.Supports = func(a string, r Rate) error {
 			return c.calls.Ask(question{a, r}, func() error { return supports(a, r) })
 		}
 	}
@@ -159,147 +155,54 @@ func (c *change) pathOf(r *activeRule) string {
 	if r.isDefault {
 		return "defaultRule"
 	}
-	return "rules[" + strconv.Itoa(c.set.position(r)) + "]"
+	return "rules[" + strconv.Itoa(c.set.rules.Position(r)) + "]"
 }
 
-// all returns everything that is wrong with rules and the default rule, joined.
-func (c *ruleCheck) all(rules []Rule, defaultRule *Rule) error {
+// toCheck returns r, whose path in errors is path, as a ruleCheck reads it.
+func (r Rule) toCheck(path string, isDefault bool) rulecheck.Rule[Rate] {
+	named := r.Name != ""
+	r = r.completed(isDefault)
+	c := rulecheck.Rule[Rate]{
+		Path:      path,
+		Name:      r.Name,
+		Named:     named,
+		Place:     r.place(isDefault),
+		Key:       string(r.Key),
+		Mode:      string(r.Mode),
+		Algorithm: string(r.Algorithm),
+		Rate:      r.Rate,
+		Tiers:     r.Tiers,
+		Resolves:  r.Resolve != nil,
+		Limiter:   r.Limiter,
+		Misfit:    r.OnStoreError.validate("onStoreError"),
+	}
+	if r.OnStoreError.kind == failLocally {
+		c.Share = r.OnStoreError
+	}
+	return c
+}
+
+// place returns to which endpoints r applies.
+func (r *Rule) place(isDefault bool) match.Place {
+	return match.Place{Endpoint: r.Endpoint, Default: isDefault, Additional: r.Additional, Shadow: r.Mode == ModeShadow}
+}
+
+// checkRules returns everything that is wrong with rules and the default rule, joined.
+func checkRules(check *ruleCheck, rules []Rule, defaultRule *Rule) error {
 	if len(rules) > maxRules {
 		return errTooManyRules(len(rules))
 	}
 	for i, r := range rules {
-		c.add(fmt.Sprintf("rules[%d]", i), r, false)
+		check.Add(r.toCheck("rules["+strconv.Itoa(i)+"]", false))
 	}
 	if defaultRule != nil {
-		c.add("defaultRule", *defaultRule, true)
+		check.Add(defaultRule.toCheck("defaultRule", true))
 	}
-	return errors.Join(c.problems...)
+	return errors.Join(check.Problems...)
 }
 
-// add checks the rule r, whose path in the errors is path.
-func (c *ruleCheck) add(path string, r Rule, isDefault bool) {
-	reject := func(field string, value any, reason string) {
-		c.problems = append(c.problems, &ConfigError{path + "." + field, value, reason})
-	}
-	named := r.Name != ""
-	r = r.completed(isDefault)
-	switch {
-	case isDefault && r.Endpoint != "":
-		reject("endpoint", strconv.Quote(r.Endpoint), "must be empty: the default rule is for the endpoints that no other matches")
-	case !isDefault && r.Endpoint == "" && !named:
-		reject("endpoint", `""`, "must be set, or a name to ask for the rule by")
-	case strings.Contains(strings.TrimSuffix(r.Endpoint, "*"), "*"):
-		reject("endpoint", strconv.Quote(r.Endpoint), `must have a "*" at the end only`)
-	}
-	switch {
-	case r.Additional && isDefault:
-		reject("additional", true, `must be false: the default rule is for what no other rule matches; for all endpoints, add a rule with the endpoint "*"`)
-	case r.Additional && r.Endpoint == "":
-		reject("additional", true, "must be false, or the rule have an endpoint: it applies to what that covers")
-	}
-	if problem := r.Key.problem(); problem != "" {
-		reject("key", strconv.Quote(string(r.Key)), problem)
-	}
-	if r.Mode != ModeEnforce && r.Mode != ModeShadow {
-		reject("mode", strconv.Quote(string(r.Mode)), "must be one of "+list(modes))
-	}
-	if err := r.OnStoreError.validate(path + ".onStoreError"); err != nil {
-		c.problems = append(c.problems, err)
-	}
-	c.unique(path, r, named)
-	if r.Limiter != nil {
-		c.addLimiter(path, r, isDefault)
-		return
-	}
-	algorithm, ok := algorithms[r.Algorithm]
-	if !ok {
-		reject("algorithm", strconv.Quote(string(r.Algorithm)), "must be one of "+list(algorithmNames())+", or the rule have a limiter")
-		return
-	}
-	c.rate(path+".rate", r, r.Rate)
-	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-		if r.Tiers[tier] == unlimitedRate {
-			continue
-		}
-		field := path + ".tiers[" + strconv.Quote(tier) + "]"
-		c.rate(field, r, r.Tiers[tier])
-		if algorithm.windowed && r.Tiers[tier].Per != r.Rate.Per {
-			c.problems = append(c.problems, atPath(field, errOtherWindow(r.Tiers[tier]))...)
-		}
-	}
-}
-
-// unique checks that no rule before r has its name.
-func (c *ruleCheck) unique(path string, r Rule, named bool) {
-	if r.Name == "" {
-		return // add has reported that the endpoint is missing
-	}
-	first, taken := c.names[r.Name]
-	switch {
-	case !taken:
-		c.names[r.Name] = path
-	case !named && r.Endpoint != "":
-		c.problems = append(c.problems, &ConfigError{path + ".endpoint", strconv.Quote(r.Endpoint), "is that of " + first + ": rules that share an endpoint need names"})
-	default:
-		c.problems = append(c.problems, &ConfigError{path + ".name", strconv.Quote(r.Name), "is that of " + first + ": a name occurs once"})
-	}
-}
-
-// addLimiter checks r, which has a custom Limiter.
-func (c *ruleCheck) addLimiter(path string, r Rule, isDefault bool) {
-	reject := func(field string, value any, reason string) {
-		c.problems = append(c.problems, &ConfigError{path + "." + field, value, reason})
-	}
-	if r.Rate != (Rate{}) {
-		c.problems = append(c.problems, atPath(path+".rate", r.Rate.Validate())...)
-	}
-	if isNil(r.Limiter) {
-		kind := reflect.ValueOf(r.Limiter).Kind().String()
-		reject("limiter", nil, "must not be a nil "+strings.Replace(kind, "ptr", "pointer", 1))
-	}
-	if len(r.Tiers) > 0 {
-		reject("tiers", r.Tiers, "must be empty: a limiter of one's own has its own rates")
-	}
-	if r.Resolve != nil {
-		reject("resolve", "set", "must be nil: a limiter of one's own has its own rates")
-	}
-	if r.OnStoreError.kind == failLocally {
-		reject("onStoreError", r.OnStoreError, "must be open or closed: a limiter of one's own has no share for this process")
-	}
-	if c.set.store != nil {
-		reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: the state is in a store")
-	}
-	place := (&activeRule{Rule: r, isDefault: isDefault}).Place() // none if requests name it: they may not name two
-	for _, other := range c.custom {
-		if match.Meet(place, other.place) {
-			which := ", which may apply to the same request,"
-			if place.Endpoint == other.place.Endpoint {
-				which = ", of the same endpoint,"
-			}
-			reject("limiter", fmt.Sprintf("%T", r.Limiter), "must be nil: "+other.path+which+" has a limiter too, and a decision asks one")
-			return
-		}
-	}
-	c.custom = append(c.custom, customRule{path, place})
-}
-
-// rate checks one rate of r, whose path in the errors is path.
-func (c *ruleCheck) rate(path string, r Rule, rate Rate) {
-	algorithm := algorithms[r.Algorithm]
-	if rate == unlimitedRate {
-		c.problems = append(c.problems, &ConfigError{path, rate, "must be a limit: only a tier, or Resolve, makes a request unlimited"})
-		return
-	}
-	if err := algorithm.validate(rate); err != nil {
-		c.problems = append(c.problems, atPath(path, err)...)
-		return
-	}
-	if c.supports != nil {
-		if err := c.supports(r.Algorithm, rate); err != nil {
-			c.problems = append(c.problems, &ConfigError{path, rate, notSupported + err.Error()})
-		}
-	}
-}
+// errTooManyRules is the error for n rules, which is more than maxRules.
+func errTooManyRules(n int) error { return &ConfigError{"rules", n, "must be at most 10000"} }
 
 // atPath returns the errors that are joined in err, with path put before their fields.
 func atPath(path string, err error) (problems []error) {
@@ -318,13 +221,4 @@ func atPath(path string, err error) (problems []error) {
 }
 
 // modes are the values that a rule's Mode may have.
-var modes = []Mode{ModeEnforce, ModeShadow}
-
-// list returns names in quotes, separated by commas.
-func list[S ~string](names []S) string {
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = strconv.Quote(string(name))
-	}
-	return strings.Join(quoted, ", ")
-}
+var modes = []string{string(ModeEnforce), string(ModeShadow)}

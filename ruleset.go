@@ -11,6 +11,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
@@ -86,17 +87,18 @@ func (r *activeRule) resolved(req *Request, kept map[string]Rate) (rate Rate, ok
 }
 
 // Place returns to which endpoints r applies.
-func (r *activeRule) Place() match.Place {
-	return match.Place{Endpoint: r.Endpoint, Default: r.isDefault, Additional: r.Additional, Shadow: !r.enforces()}
-}
+func (r *activeRule) Place() match.Place { return r.place(r.isDefault) }
+
+// Index returns a number that grows in the order in which the rules were given.
+func (r *activeRule) Index() int { return r.index }
 
 // A ruleSet is all the rules of a RateLimiter at one time. It never changes: a change of
 // the rules makes another one, so a decision that has loaded a ruleSet needs no lock.
 type ruleSet struct {
 	groups match.Set[*activeRule, ruleGroup]
 	byName match.Map[*activeRule]
-	rules  []*activeRule // in order; the default rule last
-	custom int           // how many have a Limiter
+	rules  match.List[*activeRule]
+	custom int // how many have a Limiter
 
 	listing       sync.Once // makes the two below, which RateLimiter.Rules returns
 	listed        []Rule
@@ -151,7 +153,7 @@ func (r *activeRule) enter(index int) {
 // the other rules; if to is nil, it removes from. It copies only what this changes, but for the
 // list of the rules. to is not in use yet, and s must be the newest set.
 func (s *ruleSet) with(from, to *activeRule) *ruleSet {
-	next := &ruleSet{groups: s.groups.Replace(from, to), byName: s.byName, rules: s.rules, custom: s.custom}
+	next := &ruleSet{groups: s.groups.Replace(from, to), byName: s.byName, custom: s.custom}
 	if from != nil {
 		next.byName = next.byName.Without(from.Name)
 		if from.Limiter != nil {
@@ -164,61 +166,17 @@ func (s *ruleSet) with(from, to *activeRule) *ruleSet {
 			next.custom++
 		}
 	}
-	last := len(s.rules) - s.defaults()
-	switch i := s.position(from); {
-	case to == nil:
-		next.rules = slices.Concat(s.rules[:i], s.rules[i+1:])
-	case from != nil:
-		to.enter(from.index)
-		next.rules = slices.Clone(s.rules)
-		next.rules[i] = to
-	case to.isDefault || last == len(s.rules):
-		to.enter(s.nextIndex())
-		next.rules = append(next.rules, to) // an older set does not see it: its rules are fewer
-	default:
-		to.enter(s.nextIndex())
-		next.rules = slices.Concat(s.rules[:last], []*activeRule{to}, s.rules[last:])
+	var index int
+	if next.rules, index = s.rules.With(from, to); to != nil {
+		to.enter(index)
 	}
 	return next
-}
-
-// nextIndex returns the index of a rule that comes after all others.
-func (s *ruleSet) nextIndex() int {
-	if n := len(s.rules) - s.defaults(); n > 0 {
-		return s.rules[n-1].index + 1
-	}
-	return 0
-}
-
-// position returns where r is among the rules of s.
-func (s *ruleSet) position(r *activeRule) int {
-	if r == nil {
-		return -1
-	}
-	i, _ := slices.BinarySearchFunc(s.rules, r.index, func(r *activeRule, index int) int { return cmp.Compare(r.index, index) })
-	return i
 }
 
 // named returns the rule with this name, or nil.
 func (s *ruleSet) named(name string) *activeRule {
 	r, _ := s.byName.Get(name)
 	return r
-}
-
-// defaultRule returns the default rule, or nil if there is none.
-func (s *ruleSet) defaultRule() *activeRule {
-	if n := len(s.rules); n > 0 && s.rules[n-1].isDefault {
-		return s.rules[n-1]
-	}
-	return nil
-}
-
-// defaults returns the number of default rules, which is 0 or 1.
-func (s *ruleSet) defaults() int {
-	if s.defaultRule() == nil {
-		return 0
-	}
-	return 1
 }
 
 // match returns the rules for endpoint.
@@ -276,7 +234,7 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 	case r.Rate != old.Rate:
 		untold = c.tell(old, r.Rate)
 	}
-	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: newKeyMaker(r.Key)}
+	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: keyMaker{keyspec.MakerOf(string(r.Key))}}
 	if l.settings.solo {
 		a.resultName = ""
 	}

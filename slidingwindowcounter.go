@@ -54,7 +54,10 @@ type slidingCounterKeys struct {
 }
 
 // slidingCounterConfig decides for all keys that have the same rate.
-type slidingCounterConfig struct{ exact.Window }
+type slidingCounterConfig struct {
+	engine.Counts[slidingCounterState, *slidingCounterConfig]
+	exact.Window
+}
 
 func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, error) {
 	err := r.withoutBurst("sliding window counter")
@@ -64,7 +67,7 @@ func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, er
 	if err != nil {
 		return nil, err
 	}
-	return &slidingCounterConfig{exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
+	return &slidingCounterConfig{Window: exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
 }
 
 // slidingCounterState is the state of one key. The zero state has used nothing.
@@ -139,23 +142,11 @@ func (c *slidingCounterConfig) Carry(s *slidingCounterState, from *slidingCounte
 	*s = slidingCounterState{last: now, cur: cur + from.Weighted(prev, offset)}
 }
 
-// Resize leaves s as it is: a count means the same under any limit.
-func (c *slidingCounterConfig) Resize(*slidingCounterState, *slidingCounterConfig) {}
+// The clock of s stands at its last charge, and s points to nothing.
 
-// Fills reports false: a change of the limit changes no count.
-func (c *slidingCounterConfig) Fills(*slidingCounterConfig) bool { return false }
-
-// Slower reports false: at any rate with this Per, a count fades alike.
-func (c *slidingCounterConfig) Slower(*slidingCounterConfig) bool { return false }
-
-// Reached returns the instant that the clock of s stands at.
-func (c *slidingCounterConfig) Reached(s *slidingCounterState) instant { return s.last }
-
-// Clone returns a copy of s.
+func (c *slidingCounterConfig) Reached(s *slidingCounterState) instant           { return s.last }
+func (c *slidingCounterConfig) Charged(s *slidingCounterState) instant           { return s.last }
 func (c *slidingCounterConfig) Clone(s *slidingCounterState) slidingCounterState { return *s }
-
-// Charged returns the instant at which s was charged last.
-func (c *slidingCounterConfig) Charged(s *slidingCounterState) instant { return s.last }
 
 // GiveBack takes units off the count of the window in which they were charged.
 func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, back engine.Returned) {

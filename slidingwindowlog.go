@@ -2,11 +2,10 @@ package ratelimit
 
 import (
 	"errors"
-	"slices"
-	"sort"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
 // maxLogRequests is the largest Requests of a SlidingWindowLog. It bounds the memory of one
@@ -55,6 +54,8 @@ type slidingLogKeys struct {
 
 // slidingLogConfig decides for all keys that have the same rate.
 type slidingLogConfig struct {
+	engine.Counts[slidingLogState, *slidingLogConfig]
+
 	requests int64  // units in any window
 	per      uint64 // nanoseconds
 }
@@ -68,37 +69,13 @@ func newSlidingLogConfig(r Rate, _ time.Time) (*slidingLogConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &slidingLogConfig{int64(r.Requests), uint64(r.Per)}, nil
+	return &slidingLogConfig{requests: int64(r.Requests), per: uint64(r.Per)}, nil
 }
 
 // slidingLogState is the state of one key. The zero state has used nothing.
-//
-// Units granted at one instant are one entry. The newest entry is in the state itself, the
-// older ones are in the ring. Entries hold running totals, so the units of several entries
-// in a row are the difference of two totals, and a binary search finds where a given number
-// of units is reached.
 type slidingLogState struct {
-	clock instant // last, or the time of a change of the rate after it; never decreases
-	last  instant // of the newest entry
-	total uint32  // units ever granted, modulo 2^32
-	base  uint32  // total before the oldest entry that is kept
-	ring  []logEntry
-	first uint32 // index of the oldest entry in the ring, whose length is a power of two
-	older uint32 // number of entries in the ring
-}
-
-// A logEntry is an instant at which units were granted.
-type logEntry struct {
-	at    instant
-	total uint32 // units ever granted, including those of this entry, modulo 2^32
-}
-
-// entry returns the entry that i entries are older than. Entry number s.older is the newest.
-func (s *slidingLogState) entry(i uint32) logEntry {
-	if i == s.older {
-		return logEntry{s.last, s.total}
-	}
-	return s.ring[(s.first+i)&uint32(len(s.ring)-1)]
+	clock     instant // when the last unit was granted, or the time of a change of the rate after it; never decreases
+	exact.Log         // of the granted units
 }
 
 // Step decides on n units at now, and adds them to the log if they fit and charge is set.
@@ -106,79 +83,25 @@ func (c *slidingLogConfig) Step(s *slidingLogState, _ *slidingLogConfig, now ins
 	if now < s.clock {
 		return engine.StepAhead(c, s, c, s.clock, now, n, charge)
 	}
-	gone, used := c.used(s, now)
+	recent := s.Recent(now, c.per)
+	used := recent.Units
 	v.Limit = c.requests
 	switch left := c.requests - used; {
 	case n > c.requests:
 		v.RetryAfter = Never
 	case n > left:
-		v.RetryAfter = c.retryAfter(s, now, gone, s.total-uint32(used), uint32(n-left))
+		v.RetryAfter = s.TimeToLeave(recent, n-left, now, c.per)
 	case charge:
-		s.forget(gone, uint32(used))
-		s.add(now, uint32(n))
+		s.Keep(recent)
+		s.Add(now, n)
+		s.clock = now
 		used += n
 	}
 	v.Left = max(c.requests-used, 0) // negative if the limit was lowered
 	if used > 0 {
-		v.ResetAfter = time.Duration(c.per - now.Since(s.last))
+		v.ResetAfter = time.Duration(c.per - now.Since(s.Last()))
 	}
 	return v, 0
-}
-
-// used returns how many entries are at least per old at now, and the units of the others.
-func (c *slidingLogConfig) used(s *slidingLogState, now instant) (gone uint32, units int64) {
-	if now.Since(s.last) >= c.per {
-		return s.older + 1, 0
-	}
-	base := s.base
-	if s.older > 0 && now.Since(s.entry(0).at) >= c.per {
-		gone = uint32(sort.Search(int(s.older), func(i int) bool {
-			return now.Since(s.entry(uint32(i)).at) < c.per
-		}))
-		base = s.entry(gone - 1).total
-	}
-	return gone, int64(s.total - base)
-}
-
-// retryAfter returns how long it takes until must units have left the last per. They are the
-// oldest ones after the total base. The entries before the entry first have left already.
-func (c *slidingLogConfig) retryAfter(s *slidingLogState, now instant, first, base, must uint32) time.Duration {
-	i := sort.Search(int(s.older-first), func(i int) bool {
-		return s.entry(first+uint32(i)).total-base >= must
-	})
-	return time.Duration(c.per - now.Since(s.entry(first+uint32(i)).at))
-}
-
-// forget drops the oldest gone entries. The others have used units.
-func (s *slidingLogState) forget(gone, used uint32) {
-	s.base = s.total - used
-	if used == 0 {
-		gone = s.older // the newest entry is gone too, and is not in the ring
-	}
-	s.first += gone
-	s.older -= gone
-}
-
-// add adds n units at now, which is not before the newest entry.
-func (s *slidingLogState) add(now instant, n uint32) {
-	if s.total != s.base && now != s.last {
-		if int(s.older) == len(s.ring) {
-			s.grow()
-		}
-		s.ring[(s.first+s.older)&uint32(len(s.ring)-1)] = logEntry{s.last, s.total}
-		s.older++
-	}
-	s.clock, s.last = now, now
-	s.total += n
-}
-
-// grow doubles the length of the ring.
-func (s *slidingLogState) grow() {
-	ring := make([]logEntry, max(2*len(s.ring), 4))
-	for i := range s.older {
-		ring[i] = s.entry(i)
-	}
-	s.ring, s.first = ring, 0
 }
 
 // Carry brings s, which from has decided on until now, to the per of c. Entries that are
@@ -188,87 +111,34 @@ func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now
 		return
 	}
 	s.clock = max(now, s.clock)
-	gone, used := from.used(s, s.clock)
-	s.forget(gone, uint32(used))
+	s.Keep(s.Recent(s.clock, from.per))
 }
-
-// Resize leaves s as it is: a log means the same under any limit.
-func (c *slidingLogConfig) Resize(*slidingLogState, *slidingLogConfig) {}
-
-// Fills reports false: a change of the limit changes no log.
-func (c *slidingLogConfig) Fills(*slidingLogConfig) bool { return false }
-
-// Slower reports false: at any rate with this per, entries leave at the same instants.
-func (c *slidingLogConfig) Slower(*slidingLogConfig) bool { return false }
 
 // Reached returns the instant that the clock of s stands at.
 func (c *slidingLogConfig) Reached(s *slidingLogState) instant { return s.clock }
 
-// Clone returns a copy of s with a ring of its own.
+// Clone returns a copy of s with a log of its own.
 func (c *slidingLogConfig) Clone(s *slidingLogState) slidingLogState {
-	clone := *s
-	clone.ring = slices.Clone(s.ring)
-	return clone
+	return slidingLogState{s.clock, s.Clone()}
 }
 
 // Charged returns the instant at which s was charged last.
-func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.last }
+func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.Last() }
 
 // GiveBack takes units off the entry of the instant at which they were charged, if the log still
-// has that and no more than maxMoved later ones.
+// has that and not too many later ones.
 func (c *slidingLogConfig) GiveBack(s *slidingLogState, back engine.Returned) {
-	then, n := back.At, back.N
-	at := uint32(sort.Search(int(s.older), func(i int) bool { return s.entry(uint32(i)).at >= then }))
-	if s.older-at > maxMoved {
-		return
-	}
-	before := s.base
-	if at > 0 {
-		before = s.entry(at - 1).total
-	}
-	if e := s.entry(at); e.at != then || int64(e.total-before) < n {
-		return
-	}
-	for i := at; i < s.older; i++ {
-		s.ring[(s.first+i)&uint32(len(s.ring)-1)].total -= uint32(n)
-	}
-	s.total -= uint32(n)
-	if s.entry(at).total == before {
-		s.drop(at)
-	}
-}
-
-// maxMoved is how many entries are changed at most when units are given back.
-const maxMoved = 4096
-
-// drop removes entry number i, which has no units any more.
-func (s *slidingLogState) drop(i uint32) {
-	if s.older == 0 {
-		return // the log is empty: total equals base
-	}
-	for ; i+1 < s.older; i++ {
-		s.ring[(s.first+i)&uint32(len(s.ring)-1)] = s.entry(i + 1)
-	}
-	if i < s.older {
-		s.older--
-		return
-	}
-	s.older--
-	s.last = s.ring[(s.first+s.older)&uint32(len(s.ring)-1)].at
+	s.GiveBack(back.At, back.N)
 }
 
 // Idle reports whether all entries are at least per old at now.
 func (c *slidingLogConfig) Idle(s *slidingLogState, now instant) bool {
-	if now < s.clock {
-		return false
-	}
-	_, used := c.used(s, now)
-	return used == 0
+	return now >= s.clock && s.Recent(now, c.per).Units == 0
 }
 
 // Inherit returns a log with one entry: all units of s, at its newest instant. A key that
 // leaves the shared log cannot know which of the entries are its own.
 func (c *slidingLogConfig) Inherit(s *slidingLogState, now instant) slidingLogState {
-	_, used := c.used(s, max(now, s.clock))
-	return slidingLogState{clock: s.clock, last: s.last, total: uint32(used)}
+	recent := s.Recent(max(now, s.clock), c.per)
+	return slidingLogState{s.clock, exact.LogOf(s.Last(), recent.Units)}
 }

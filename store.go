@@ -7,8 +7,10 @@ import (
 	"sync"
 
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/rulecheck"
 )
 
 // A Store keeps the state of limiters outside this process, so that several processes share
@@ -114,8 +116,16 @@ func supportsOf(s Store) func(Algorithm, Rate) error {
 	return nil
 }
 
-// notSupported is the beginning of a Reason; the store's own text follows it.
-const notSupported = "is not supported by the store: "
+// unsupported returns the error for a rate that the store cannot decide by, or nil.
+func unsupported(supports func(Algorithm, Rate) error, a Algorithm, r Rate) error {
+	if supports == nil {
+		return nil
+	}
+	if err := supports(a, r); err != nil {
+		return &ConfigError{"rate", r, rulecheck.NotSupported + err.Error()}
+	}
+	return nil
+}
 
 // storeError returns err, wrapped if need be so that it matches ErrStore.
 func storeError(err error) error {
@@ -253,7 +263,7 @@ func (m *MemoryStore) partsLocked(asks []Ask) ([]engine.Part, error) {
 		ask := &asks[i]
 		algorithm, ok := algorithms[ask.Algorithm]
 		if !ok {
-			return nil, &ConfigError{"algorithm", ask.Algorithm, "must be one of " + list(algorithmNames())}
+			return nil, &ConfigError{"algorithm", ask.Algorithm, "must be one of " + confmap.List(algorithmNames())}
 		}
 		if ask.N < 0 {
 			return nil, ErrInvalidCount

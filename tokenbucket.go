@@ -118,14 +118,11 @@ func (c *tokenBucketConfig) Slower(than *tokenBucketConfig) bool {
 	return c.Bucket.Slower(&than.Bucket)
 }
 
-// Reached returns the instant that the clock of s stands at.
-func (c *tokenBucketConfig) Reached(s *tokenBucketState) instant { return s.last }
+// The clock of s stands at its last charge, and s points to nothing.
 
-// Clone returns a copy of s.
+func (c *tokenBucketConfig) Reached(s *tokenBucketState) instant        { return s.last }
+func (c *tokenBucketConfig) Charged(s *tokenBucketState) instant        { return s.last }
 func (c *tokenBucketConfig) Clone(s *tokenBucketState) tokenBucketState { return *s }
-
-// Charged returns the instant at which s was charged last.
-func (c *tokenBucketConfig) Charged(s *tokenBucketState) instant { return s.last }
 
 // Debt returns what s owes at now or, if that is later, at its last charge.
 func (c *tokenBucketConfig) Debt(s *tokenBucketState, now instant) exact.Level {

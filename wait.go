@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -92,8 +93,9 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, 
 // A request stops others only at the key that it lacks longest: while it waits for the budget
 // of its own client, it does not hold up others at a budget that all share. If a rule has a
 // [Store] or a custom [Limiter] decide, the first request in a line is decided again after
-// each RetryAfter, and those behind it wait for that. A request that a custom Limiter decides
-// holds no place at the keys of its other rules: while these are busy, others may go before it.
+// each RetryAfter, and those behind it wait for that. A custom Limiter is asked when the other
+// rules have granted the request: it waits for these in line, like any other. If the Limiter
+// denies, they get their units back, and the request lines up again later.
 //
 // If the rules change, the requests that wait are matched with the new ones, in the order in
 // which they came. [Rule.Resolve] is not called again.
@@ -114,6 +116,146 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 			return res, err
 		}
 	}
+}
+
+// A ruleWait is one call of Wait of a RateLimiter.
+type ruleWait struct {
+	limiter *RateLimiter
+	ctx     context.Context
+	req     *Request
+	set     *ruleSet
+	version uint64          // Lines.Version, read before set
+	kept    map[string]Rate // what Resolve has returned, by rule; nil until it was called
+	last    waitline.Denial // by a store or a custom limiter
+
+	// The answer of Wait, if that has asked a store or a custom limiter.
+	res Result
+	at  instant // when it was granted
+	err error
+}
+
+// prepared returns a decision by the rules of w, with its spots.
+func (w *ruleWait) prepared() (*decision, error) {
+	d := newDecision(w.req, true)
+	d.kept = w.kept
+	if w.limiter.settings.observer != nil {
+		d.watch = startWatch(&w.limiter.time)
+	}
+	err := d.prepare(w.set)
+	if err == nil {
+		w.kept = d.resolved()
+		d.gather()
+	}
+	return d, err
+}
+
+// wait waits by the rules in w.set.
+func (w *ruleWait) wait() (Result, error) {
+	l := w.limiter
+	d, err := w.prepared()
+	defer d.free()
+	switch {
+	case err != nil:
+		return Result{}, err
+	case !d.denies():
+		return l.decide(w.ctx, d)
+	case d.asks(l):
+		return w.waitAsking(d.line)
+	}
+	refused, err := w.stand(d, false)
+	if err != nil && !refused {
+		return Result{}, err
+	}
+	res, problems := l.answered(w.ctx, d)
+	if refused {
+		return res, errors.Join(err, problems)
+	}
+	return w.hold(res, d.Now, problems)
+}
+
+// stand waits in line for the keys of d and charges them: with revocable, so that they can be given
+// back. If refused is set, err comes with the answer in d. Otherwise err is that of a context that
+// has ended, or says that no rules decide, or that others do now.
+func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) {
+	in := waitline.Waiter{Set: d.plain, Spots: d.spots, N: d.order.N, Counted: !revocable, Hold: revocable, Version: w.version, Owner: d}
+	err = await(w.ctx, &w.limiter.waiters, &in)
+	if err != nil && (in.Refused == nil || errors.Is(err, in.Refused)) {
+		return false, err
+	}
+	waitline.Learn(d.parts, d.spots)
+	d.Now, d.Passes = in.At, err == nil
+	d.held = revocable && d.Passes
+	return err != nil, err
+}
+
+// hold waits for the Delay of res, which was decided at the instant at.
+func (w *ruleWait) hold(res Result, at instant, problems error) (Result, error) {
+	if err := hold(w.ctx, &w.limiter.time, at, res.Delay); err != nil {
+		return Result{}, err
+	}
+	res.Delay = 0
+	return res, problems
+}
+
+// matchAgain matches a request that waits with the rules, which have changed.
+func (l *RateLimiter) matchAgain(in *waitline.Waiter) {
+	d := in.Owner.(*decision)
+	d.kept = d.resolved()
+	clear(d.parts)
+	clear(d.origins)
+	d.named, d.exempt, d.parts, d.origins = d.named[:0], d.exempt[:0], d.parts[:0], d.origins[:0]
+	if in.Spots, in.Refused = nil, d.prepare(l.set.Load()); in.Refused != nil {
+		return
+	}
+	line := d.line
+	d.gather()
+	if asks := d.asks(l) && d.denies(); asks != in.Hold || asks && d.line != line {
+		in.Refused = waitline.ErrChanged
+		return
+	}
+	in.Set, in.Spots = d.plain, d.spots
+}
+
+// meetsOthers reports whether a request that waits has other rules than when it was matched. It may
+// say so of one that is exempt from a rule without need.
+func (l *RateLimiter) meetsOthers(in *waitline.Waiter) bool {
+	d := in.Owner.(*decision)
+	now := newDecision(&d.request, true)
+	defer now.free()
+	return now.find(l.set.Load()) != nil || len(d.exempt) > 0 || !slices.Equal(d.rules, now.rules)
+}
+
+// asks reports whether d is decided by a store or a custom limiter, whose state cannot be
+// looked at ahead of time.
+func (d *decision) asks(l *RateLimiter) bool { return l.settings.store != nil || d.custom >= 0 }
+
+// gather makes the spots of d and the hashes of its lines: requests that take from the same keys
+// of the same rules share a line.
+func (d *decision) gather() {
+	d.spots, d.line = waitline.Gather(d.spots[:0], d.parts), globalHash
+	for i, r := range d.rules {
+		if i <= d.custom {
+			d.plain = d.line
+		}
+		if p := &d.parts[i]; !p.Shadow {
+			d.line = d.line.With(r.serial, p.Hash)
+		}
+	}
+	if d.custom < 0 {
+		d.plain = d.line
+	}
+}
+
+// behind decides on d, which found that others wait for one of its keys. It returns false if
+// they have gone since: d is then decided as ever.
+func (l *RateLimiter) behind(d *decision) bool {
+	d.gather()
+	now, denied := l.waiters.Deny(d.plain, d.spots, d.order.N, d.order.Take && !d.order.AskAgain)
+	if denied {
+		waitline.Learn(d.parts, d.spots)
+		d.Outcome = engine.Outcome{Now: now}
+	}
+	return denied
 }
 
 // await waits in line as w, and returns the error for a refusal or that of ctx.

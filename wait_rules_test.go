@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -543,22 +544,22 @@ func TestRequestsWithoutRulesNeverQueue(t *testing.T) {
 // returned when it came, and that a request that a rule exempts is not stopped by its line.
 func TestResolveIsAskedOnceByWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
+		var asked atomic.Int64
 		l := newRules(t, []ratelimit.Rule{{
 			Name: "r", Endpoint: "/e", Rate: ratelimit.PerHour(9), Key: ratelimit.KeyGlobal,
 			Tiers: map[string]ratelimit.Rate{"free": ratelimit.Unlimited},
 			Resolve: func(req ratelimit.Request) (ratelimit.Rate, bool) {
-				asked++
+				asked.Add(1)
 				return ratelimit.PerMinute(1), req.Tier == ""
 			},
 		}}, nil)
 		require.True(t, l.Allow("c", "/e").Allowed)
-		asked = 0
+		asked.Store(0)
 		w := startRuleWait(t.Context(), l, ratelimit.Request{Client: "c", Endpoint: "/e"})
 		synctest.Wait()
 		require.NoError(t, l.AddRule(ratelimit.Rule{Name: "other", Rate: ratelimit.PerHour(1)}))
 		synctest.Wait()
-		require.Equal(t, 1, asked, "Resolve is called when the request comes, and not again")
+		require.EqualValues(t, 1, asked.Load(), "Resolve is called when the request comes, and not again")
 		free := ratelimit.Request{Client: "d", Endpoint: "/e", Tier: "free"}
 		require.Equal(t, unlimited, checked(l.Check(t.Context(), free)), "a request that the rule exempts stands in no line")
 		require.Equal(t, unlimited, checked(l.Wait(t.Context(), free)))
@@ -593,27 +594,26 @@ func TestAPanicLeavesTheLine(t *testing.T) {
 // counts for all of them.
 func TestOneWaiterAsksTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		store := &countingStore{Store: must(ratelimit.NewMemoryStore()), calls: &calls}
+		store := &countingStore{Store: must(ratelimit.NewMemoryStore())}
 		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithStore(store), ratelimit.WithName("n"))
 		req := ratelimit.Request{Client: "c", Endpoint: "/e"}
 		require.True(t, l.Allow("c", "/e").Allowed)
-		calls = 0
+		store.calls.Store(0)
 		var ws []*waiter
 		for range 5 {
 			ws = append(ws, startRuleWait(t.Context(), l, req))
 			synctest.Wait()
 		}
-		require.Equal(t, 1, calls, "only the first has asked")
+		require.EqualValues(t, 1, store.calls.Load(), "only the first has asked")
 		require.Equal(t, by("default", no(1, 0, 6*mins, mins*6)), l.Allow("c", "/e"), "a newcomer comes behind all five")
-		require.Equal(t, 1, calls)
+		require.EqualValues(t, 1, store.calls.Load())
 		require.True(t, l.Allow("d", "/e").Allowed, "another key has no line")
 		for i := range ws {
 			pass(mins)
 			synctest.Wait()
 			require.True(t, ws[i].over())
 		}
-		require.LessOrEqual(t, calls, 2+2*5, "the head asks when it is due, and the next one at once")
+		require.LessOrEqual(t, store.calls.Load(), int64(2+2*5), "the head asks when it is due, and the next one at once")
 		require.Zero(t, l.InLine())
 	})
 }
@@ -621,11 +621,11 @@ func TestOneWaiterAsksTheStore(t *testing.T) {
 // A countingStore counts the calls of its Take.
 type countingStore struct {
 	ratelimit.Store
-	calls *int
+	calls atomic.Int64
 }
 
 func (s *countingStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
-	*s.calls++
+	s.calls.Add(1)
 	return s.Store.Take(ctx, asks)
 }
 
@@ -744,8 +744,7 @@ func TestAResetWhileAWaiterAsks(t *testing.T) {
 // rules change that are not theirs, and that still only one of them asks.
 func TestAskingInOrderWhenRulesChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		store := &countingStore{Store: must(ratelimit.NewMemoryStore()), calls: &calls}
+		store := &countingStore{Store: must(ratelimit.NewMemoryStore())}
 		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithStore(store), ratelimit.WithName("n"))
 		require.True(t, l.Allow("c", "/e").Allowed)
 		var ws []*waiter
@@ -753,10 +752,10 @@ func TestAskingInOrderWhenRulesChange(t *testing.T) {
 			ws = append(ws, startRuleWait(t.Context(), l, ratelimit.Request{Client: "c", Endpoint: "/e"}))
 			synctest.Wait()
 		}
-		calls = 0
+		store.calls.Store(0)
 		require.NoError(t, l.AddRule(ratelimit.Rule{Endpoint: "/other", Rate: ratelimit.PerMinute(1)}))
 		synctest.Wait()
-		require.Equal(t, 1, calls, "the head asks by the new rules")
+		require.EqualValues(t, 1, store.calls.Load(), "the head asks by the new rules")
 		for i, w := range ws {
 			require.Equal(t, len(ws)-i, l.InLine())
 			pass(mins)

@@ -111,3 +111,15 @@ func same(a, b reflect.Value) bool {
 	}
 	return false
 }
+
+// IsNil reports whether v is a nil interface or holds a nil value, such as a nil pointer or a
+// nil func.
+func IsNil(v any) bool {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
+		return r.IsNil()
+	}
+	return false
+}

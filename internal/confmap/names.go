@@ -1,6 +1,9 @@
 package confmap
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Fold returns name in the form in which names are compared: the letters from A to Z in lower
 // case, and without "_" and "-", so that TokenBucket, token_bucket and TOKEN-BUCKET are equal. It
@@ -92,4 +95,13 @@ func typingErrors(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// List returns names in quotes, separated by commas.
+func List[S ~string](names []S) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(string(name))
+	}
+	return strings.Join(quoted, ", ")
 }

@@ -134,10 +134,12 @@ func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, config
 // finds the plan for the tier. The two stay side by side, because joined they would be slower.
 func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool) {
 	now = began
-	if k.time.clock == nil && now == 0 {
+	switch {
+	case k.time.clock != nil:
+		k.time.Renew()
+	case now == 0:
 		now = keytable.InstantAt(time.Since(k.time.start))
 	}
-	k.time.Renew()
 	shard, state := k.table.Open(h)
 	if shard.Marked(h) {
 		shard.Unlock()

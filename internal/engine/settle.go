@@ -142,6 +142,15 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 	return out
 }
 
+// DenyDelays makes the verdicts of parts denials where their Delay is not below most.
+func DenyDelays(parts []Part, most time.Duration) {
+	for i := range parts {
+		if p := &parts[i]; !p.Shadow && p.Delay > 0 && p.Delay >= most {
+			p.RetryAfter, p.Delay = max(p.Delay-most, 1), 0
+		}
+	}
+}
+
 // readLocked reads the clock while the keys of all parts are locked. If the clock panics,
 // readLocked unlocks them, and the decision is not counted.
 func readLocked(t *Timeline, parts []Part) keytable.Instant {

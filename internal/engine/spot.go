@@ -18,6 +18,7 @@ type Spot struct {
 
 	Verdict               // the answer
 	Delay   time.Duration // how long to hold the request when it is granted
+	Receipt Receipt       // of the charge, if it may be given back
 	Err     error         // why the rule's own rate was used and not the one in Want, or nil
 }
 
@@ -67,9 +68,14 @@ func (s *Spot) Ahead(at keytable.Instant, n int64) (due keytable.Instant) {
 	return due
 }
 
-// Take takes n units at the instant at from the key of s, which is locked, if they are there.
-func (s *Spot) Take(at keytable.Instant, n int64) {
-	s.Verdict, s.Delay, _ = s.shard.step(s.Hash, s.Want, at, n, Take)
+// Take takes n units at the instant at from the key of s, which is locked, if they are there. If
+// revocable is set, the caller settles the Receipt.
+func (s *Spot) Take(at keytable.Instant, n int64, revocable bool) {
+	do := Take
+	if revocable {
+		do = Hold
+	}
+	s.Verdict, s.Delay, s.Receipt = s.shard.step(s.Hash, s.Want, at, n, do)
 }
 
 // Look sets the verdict of s, which is locked, to that for n units at the instant at.

@@ -79,6 +79,9 @@ func Parse(text string) (parts []Part, problem string) {
 // text that Join returns.
 func Join(texts ...string) string {
 	joined := strings.Join(texts, separator)
+	if _, ok := usual[joined]; ok {
+		return joined
+	}
 	parts, problem := Parse(joined)
 	if problem != "" {
 		return joined

@@ -109,14 +109,13 @@ func checkTree(t *testing.T, s *Set[*rule, string]) {
 		counted.count()
 		require.Equal(t, counted.prefixes, n.prefixes, "prefixes at %q", text)
 		require.Equal(t, counted.open, n.open, "open groups at %q", text)
-		require.Len(t, n.first, len(n.children))
+		require.Equal(t, len(n.children) > 1, n.places != nil)
 		if n != s.root {
 			require.NotEmpty(t, n.label)
 			require.True(t, n.prefix != nil || n.exact != nil || len(n.children) > 1, "%q is there for nothing", text)
 		}
 		for i, child := range n.children {
-			require.Equal(t, n.first[i], child.label[0])
-			require.Equal(t, i, strings.IndexByte(n.first, child.label[0]), "two children begin alike")
+			require.Equal(t, i, n.place(child.label[0]), "two children begin alike")
 			walk(child, text+child.label)
 		}
 		if n.exact != nil {

@@ -1,20 +1,50 @@
 package match
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // A node is a node of the tree of patterns. The text of a node is the labels of all nodes from
 // the root down to it; the patterns with that text are at the node. A node that a Set has
 // never changes.
 type node[R Rule, G any] struct {
 	label    string
-	first    string // the first byte of the label of each child
 	children []*node[R, G]
+	places   *places // of children; nil if there are fewer than two
 	prefix   *Group[R, G]
 	exact    *Group[R, G]
 
 	// Of this node and all nodes below it:
 	prefixes int32 // the groups of prefixes
 	open     int32 // the groups without a rule that can be the best match
+}
+
+// places has for a byte the index of the child whose label begins with that byte. If there is
+// no such child, the index is that of another one.
+type places [256]uint8
+
+// place returns the index of the child whose label begins with first, or -1 if there is none.
+func (n *node[R, G]) place(first byte) int {
+	i := 0
+	if n.places != nil {
+		i = int(n.places[first])
+	}
+	if len(n.children) == 0 || n.children[i].label[0] != first {
+		return -1
+	}
+	return i
+}
+
+// setChildren gives n these children.
+func (n *node[R, G]) setChildren(children []*node[R, G]) {
+	n.children, n.places = children, nil
+	if len(children) > 1 {
+		n.places = new(places)
+		for i, child := range children {
+			n.places[child.label[0]] = uint8(i) //nolint:gosec // G115: no two labels begin with one byte
+		}
+	}
 }
 
 // find returns the group of the longest prefix at n or below it that text begins with, or
@@ -24,15 +54,15 @@ func (n *node[R, G]) find(text string, best *Group[R, G]) *Group[R, G] {
 		if n.prefix != nil {
 			best = n.prefix
 		}
-		if text == "" {
+		if text == "" || len(n.children) == 0 {
 			return best
 		}
-		i := strings.IndexByte(n.first, text[0])
-		if i < 0 {
-			return best
+		i := uint8(0)
+		if n.places != nil {
+			i = n.places[text[0]]
 		}
 		n = n.children[i]
-		if len(n.label) > 1 && !strings.HasPrefix(text, n.label) {
+		if text[0] != n.label[0] || len(n.label) > 1 && !strings.HasPrefix(text, n.label) {
 			return best
 		}
 		text = text[len(n.label):]
@@ -45,7 +75,7 @@ func (n *node[R, G]) child(text string) (*node[R, G], string) {
 	if text == "" {
 		return nil, ""
 	}
-	i := strings.IndexByte(n.first, text[0])
+	i := n.place(text[0])
 	if i < 0 {
 		return nil, ""
 	}
@@ -77,10 +107,10 @@ func (n *node[R, G]) count() {
 // the nodes in place.
 func (n *node[R, G]) insert(text string) *node[R, G] {
 	for text != "" {
-		i := strings.IndexByte(n.first, text[0])
+		i := n.place(text[0])
 		if i < 0 {
 			child := &node[R, G]{label: text}
-			n.children, n.first = append(n.children, child), n.first+text[:1]
+			n.setChildren(append(n.children, child))
 			return child
 		}
 		shared := sharedLen(text, n.children[i].label)
@@ -111,7 +141,7 @@ func (n *node[R, G]) split(length int) *node[R, G] {
 	}
 	lower := *n
 	lower.label = n.label[length:]
-	upper := &node[R, G]{label: n.label[:length], children: []*node[R, G]{&lower}, first: lower.label[:1]}
+	upper := &node[R, G]{label: n.label[:length], children: []*node[R, G]{&lower}}
 	upper.count()
 	return upper
 }
@@ -123,7 +153,7 @@ func (n *node[R, G]) with(text string, change func(n *node[R, G])) *node[R, G] {
 	if text == "" {
 		change(&c)
 	} else {
-		i := strings.IndexByte(c.first, text[0])
+		i := c.place(text[0])
 		child := &node[R, G]{label: text}
 		shared := len(text)
 		if i >= 0 {
@@ -145,23 +175,19 @@ func (n *node[R, G]) with(text string, change func(n *node[R, G])) *node[R, G] {
 	return &c
 }
 
-// setChild makes child the i-th child of c, a copy whose children others have too. With an i
+// setChild makes child the i-th child of n, a copy whose children others have too. With an i
 // of -1, it adds child; if child is nil, it removes the i-th one.
 func (n *node[R, G]) setChild(i int, child *node[R, G]) {
-	children := make([]*node[R, G], 0, len(n.children)+1)
 	switch {
-	case i < 0 && child != nil:
-		children, n.first = append(append(children, n.children...), child), n.first+child.label[:1]
+	case i < 0 && child == nil:
 	case i < 0:
-		return
-	case child != nil:
-		children = append(children, n.children...)
-		children[i] = child
+		n.setChildren(slices.Concat(n.children, []*node[R, G]{child}))
+	case child == nil:
+		n.setChildren(slices.Concat(n.children[:i], n.children[i+1:]))
 	default:
-		children = append(append(children, n.children[:i]...), n.children[i+1:]...)
-		n.first = n.first[:i] + n.first[i+1:]
+		n.children = slices.Clone(n.children)
+		n.children[i] = child // it begins as the one before did
 	}
-	n.children = children
 }
 
 // sharedLen returns the length of the longest text that a and b both begin with.

@@ -84,10 +84,10 @@ func (r *Reader) Algorithm(n *confmap.Node) Algorithm {
 	case !given && r.Implied != "":
 		name = r.Implied
 	case !given:
-		r.Reject(n.Field(field), "missing", "must be one of "+list(r.algorithms()))
+		r.Reject(n.Field(field), "missing", "must be one of "+confmap.List(r.algorithms()))
 		return Algorithm{}
 	case !isText:
-		r.Reject(n.Field(field), confmap.Describe(v), "must be one of "+list(r.algorithms()))
+		r.Reject(n.Field(field), confmap.Describe(v), "must be one of "+confmap.List(r.algorithms()))
 		return Algorithm{}
 	}
 	a, known := r.find(name)
@@ -108,7 +108,7 @@ func (r *Reader) unknown(name string) (meant Algorithm, reason string) {
 	names := r.algorithms()
 	near := confmap.Nearest(name, names)
 	if near == "" {
-		return Algorithm{}, "unknown algorithm: must be one of " + list(names)
+		return Algorithm{}, "unknown algorithm: must be one of " + confmap.List(names)
 	}
 	meant, _ = Builtin(near)
 	return meant, "unknown algorithm; did you mean " + confmap.Quote(near) + "?"

@@ -151,7 +151,7 @@ func written(n *confmap.Node, rest string, value any, reason string) (string, an
 	name, rest := rest[:end], rest[end:]
 	switch {
 	case name == "limiter": // of a custom algorithm
-		name, reason = "algorithm", "must be one of "+list(builtinNames())+strings.TrimPrefix(reason, "must be nil")
+		name, reason = "algorithm", "must be one of "+confmap.List(builtinNames())+strings.TrimPrefix(reason, "must be nil")
 	case name != "rate":
 	case n.Has("algoConfig"):
 		return n.Field("algoConfig") + rest, value, reason

@@ -140,7 +140,7 @@ func (r *Reader) Rule(n *confmap.Node) (rule Rule) {
 	rule.Endpoint, endpointOK = r.Text(n, "endpoint")
 	rule.Name, nameOK = r.Text(n, "name")
 	rule.Key, keyOK = r.key(n)
-	rule.Mode, _ = confmap.Choice(r.Reader, n, "mode", "must be one of "+list(r.caller.Modes), r.caller.Modes)
+	rule.Mode, _ = confmap.Choice(r.Reader, n, "mode", "must be one of "+confmap.List(r.caller.Modes), r.caller.Modes)
 	rule.Additional = r.Bool(n, "additional")
 	rule.Algorithm = r.Algorithm(n)
 	config, ok := r.Config(n)
@@ -229,6 +229,26 @@ func (r *Reader) Config(n *confmap.Node) (config *confmap.Node, ok bool) {
 	return r.Child(n, "algoConfig", algoConfigForm)
 }
 
+// StoreName reads the name of a limiter by itself, of which n is the config, for its keys in a
+// store. It returns an empty text if the config has none, which is a problem unless the limiter
+// was given another name.
+func (r *Reader) StoreName(n *confmap.Node, a Algorithm, given string) string {
+	if a.Custom {
+		r.Reject(n.Field("algorithm"), confmap.Quote(a.Name), "must be one of "+confmap.List(builtinNames())+": the state is in a store")
+	}
+	name, ok := r.Text(n, "name")
+	switch {
+	case !ok:
+		return ""
+	case name == "" && given == "":
+		r.Reject(n.Field("name"), "missing", "must be given: it is a part of every key in the store")
+	case strings.Contains(name, ":"):
+		r.Reject(n.Field("name"), confmap.Quote(name), `must not have a ":"`)
+		return ""
+	}
+	return name
+}
+
 // tiers reads the tiers of the rule at n, in the order of their names. base is the rate of the
 // rule, or zero if that has a problem.
 func (r *Reader) tiers(n *confmap.Node, a Algorithm, base ratetext.Rate) map[string]ratetext.Rate {
@@ -269,13 +289,4 @@ func (r *Reader) tier(path, name string, value any, a Algorithm, base ratetext.R
 		config = confmap.Inline(path, "rate", value) // "600/m" is short for {"rate": "600/m"}
 	}
 	return r.rate(nil, config, a, base)
-}
-
-// list returns names in quotes, separated by commas.
-func list(names []string) string {
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = strconv.Quote(name)
-	}
-	return strings.Join(quoted, ", ")
 }

@@ -59,18 +59,18 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a shared budget is reset unasked", file: "ratelimit.go",
-		old: "return own || slices.Contains(req.Rules, r.Name)",
-		new: "return own || req.Endpoint != \"\"",
+		old: "return whole && (own || slices.Contains(req.Rules, r.Name))",
+		new: "return whole && (own || req.Endpoint != \"\")",
 		by:  "^TestResetsOfRequests$", why: "it belongs to others too",
 	},
 	{
-		name: "a key is reset though the request lacks a part", file: "ratelimit.go",
+		name: "a key is reset though the request lacks a part", file: "internal/keyspec/maker.go",
 		old: "given = req.part(part) != \"\"",
-		new: "given = part.Kind != keyspec.Endpoint || req.Client != \"\"",
+		new: "given = part.Kind != Endpoint || req.Client != \"\"",
 		by:  "^TestResetsOfRequests$", why: "another key would be reset, and no error be returned",
 	},
 	{
-		name: "an attribute that is not given is reset", file: "ratelimit.go",
+		name: "an attribute that is not given is reset", file: "internal/keyspec/maker.go",
 		old: "_, given = req.Attrs[part.Name]",
 		new: "given = true",
 		by:  "^TestResetsOfRequests$", why: "a Reset with nothing to reset returns no error",
@@ -107,8 +107,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a required rule is dropped", file: "change.go",
-		old: "if err := l.settings.requires(next); err != nil {",
-		new: "if err := l.settings.requires(c.set); err != nil && next == nil {",
+		old: "if err := l.settings.requires(c.next); err != nil {",
+		new: "if err := l.settings.requires(c.set); err != nil {",
 		by:  "^TestHooksOfChanges$", why: "code names it",
 	},
 	{
@@ -125,8 +125,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a limiter that is used is closed", file: "change.go",
-		old: "s.new.made().Use(1)",
-		new: "s.new.made().Use(0)",
+		old: "r.made().Use(1)",
+		new: "r.made().Use(0)",
 		by:  "^TestHooksOfChanges$", why: "rules decide by it",
 	},
 	{

@@ -105,7 +105,7 @@ var rulesMutants = []mutant{
 		by:  "^TestPropertiesOfRules$", why: "it denied nobody",
 	},
 	{
-		name: "client and endpoint joined", file: "request.go",
+		name: "client and endpoint joined", file: "internal/keyspec/maker.go",
 		old: "return keytable.HashOfPair(req.Client, req.Endpoint)",
 		new: "return keytable.HashOf(req.Client + req.Endpoint)",
 		by:  "^TestPropertiesOfRules$", why: "two pairs share one key",

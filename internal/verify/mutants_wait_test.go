@@ -41,12 +41,12 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "who waits keeps the old rules", file: "internal/waitline/change.go",
-		old: "if touched == nil && ls.again != nil {", new: "if touched != nil && ls.again != nil {",
+		old: "if rules {\n\t\t\tls.again(w)", new: "if false {\n\t\t\tls.again(w)",
 		by: "^TestWaitMachine$", why: "a rule that was added is not charged", timeout: "60s",
 	},
 	{
 		name: "rates change under who waits", file: "internal/waitline/change.go",
-		old: "for _, w := range ls.remove(touched) {", new: "for _, w := range ls.remove(func(*Waiter) bool { return false }) {",
+		old: "for _, w := range ls.remove(touched) {", new: "for _, w := range ls.remove(func(*line) bool { return false }) {",
 		by: "^TestWaitModel$", why: "whom the new limit cannot serve must be refused", timeout: "60s",
 	},
 	{
@@ -58,5 +58,35 @@ var waitMutants = []mutant{
 		name: "nobody holds a place", file: "internal/waitline/serve.go",
 		old: "hold := was && ", new: "hold := was && false && ",
 		by: "^TestNobodyStarves$", why: "who needs two busy keys is never served", timeout: "60s",
+	},
+	{
+		name: "the next sets its alarm when it is woken", file: "internal/waitline/serve.go",
+		old: "f.at.Since(now) <= uint64(near)", new: "false",
+		by: "^TestAlarmsAreSetAhead$", why: "a fast line stalls", timeout: "60s",
+	},
+	{
+		name: "what a custom limiter decides lines up when it is due", file: "rulewait.go",
+		old: "Stands: d.custom >= 0 && ", new: "Stands: false && ",
+		by: "^TestACustomLimiterHasAPlaceInLine$", why: "those who came later go before it", timeout: "60s",
+	},
+	{
+		name: "a custom limiter that denies keeps the units", file: "internal/waitline/serve.go",
+		old: "Take(at, w.N, w.Hold)", new: "Take(at, w.N, false)",
+		by: "^TestACustomLimiterThatDeniesGivesItsTurnBack$", why: "the other rules must get them back", timeout: "60s",
+	},
+	{
+		name: "what a custom limiter decides keeps the old rules", file: "wait.go",
+		old: "asks && d.line != line", new: "false && d.line != line",
+		by: "^TestACustomLimiterInLineMeetsOtherRules$", why: "a new rule of its own decides too", timeout: "60s",
+	},
+	{
+		name: "any change of the rules concerns all who wait", file: "internal/waitline/change.go",
+		old: "w != nil && !touched(w)", new: "w != nil && false",
+		by: "^TestChangesOfOtherRules$", why: "those whose rules stay keep what was foretold", timeout: "60s",
+	},
+	{
+		name: "a change of the rules goes by the first in line", file: "internal/waitline/change.go",
+		old: "\t\t\tw = w.after\n\t\t}\n\t\treturn w != nil", new: "\t\t\tw = nil\n\t\t}\n\t\treturn w != nil",
+		by: "^TestChangesOfOtherRules$", why: "another in the line may have got another rule", timeout: "60s",
 	},
 }

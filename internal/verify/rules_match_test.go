@@ -22,6 +22,13 @@ type matcher struct {
 	counts  map[string]uint64 // how often each rule was charged
 }
 
+// What a matcher draws from. Endpoints that differ in their last byte alone tell whether a
+// prefix is compared as a whole.
+var (
+	matchedPatterns  = append(slices.Clone(patterns), "/ab*")
+	matchedEndpoints = append(slices.Clone(endpoints), "/ab", "/ac")
+)
+
 // draw returns a random rule whose limit is never reached. Each rule has a smaller limit than
 // those before it, so that it is known which one binds.
 func (m *matcher) draw() (r bookRule) {
@@ -30,7 +37,7 @@ func (m *matcher) draw() (r bookRule) {
 	if m.random.IntN(3) == 0 {
 		r.Mode = ratelimit.ModeShadow
 	}
-	r.Endpoint = patterns[m.random.IntN(len(patterns))]
+	r.Endpoint = matchedPatterns[m.random.IntN(len(matchedPatterns))]
 	r.Additional = r.Endpoint != "" && m.random.IntN(4) == 0
 	return r
 }
@@ -96,7 +103,7 @@ func (m *matcher) list() (list []ratelimit.Rule, defaultRule *ratelimit.Rule) {
 // that apply.
 func (m *matcher) ask(t *testing.T) {
 	t.Helper()
-	req := ratelimit.Request{Client: "ann", Endpoint: endpoints[m.random.IntN(len(endpoints))]}
+	req := ratelimit.Request{Client: "ann", Endpoint: matchedEndpoints[m.random.IntN(len(matchedEndpoints))]}
 	if m.random.IntN(4) == 0 {
 		for _, r := range m.rules {
 			if m.random.IntN(3) == 0 {
@@ -185,7 +192,7 @@ func TestShadowRulesChangeNoResult(t *testing.T) {
 		for range 200 {
 			clock.Advance(time.Duration(m.random.IntN(1e8)))
 			req := ratelimit.Request{
-				Client: clients[m.random.IntN(len(clients))], Endpoint: endpoints[m.random.IntN(len(endpoints))],
+				Client: clients[m.random.IntN(len(clients))], Endpoint: matchedEndpoints[m.random.IntN(len(matchedEndpoints))],
 				IP: addresses[m.random.IntN(len(addresses))], Cost: m.random.IntN(3),
 			}
 			got, err := all.Check(t.Context(), req)

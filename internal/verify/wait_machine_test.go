@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,10 +23,11 @@ type waitMachine struct {
 	clock *ratelimit.FakeClock
 	l     *ratelimit.RateLimiter
 	all   []*machineWaiter
-	burst int  // the largest burst of the global rule so far
-	rate  int  // its highest rate per second so far
-	leaky bool // whether rules may be leaky buckets: who is in its Delay cannot be told from who waits
-	extra bool // whether there is a rule for /b
+	burst int         // the largest burst of the global rule so far
+	rate  int         // its highest rate per second so far
+	leaky bool        // whether rules may be leaky buckets: who is in its Delay cannot be told from who waits
+	extra bool        // whether there is a rule for /b
+	gate  *everyThird // decides for /c, where it is not nil
 
 	mu     sync.Mutex
 	before time.Time // what the clock read before the last step
@@ -84,6 +86,30 @@ func globalRule(rate, burst int) ratelimit.Rule {
 	return ratelimit.Rule{Name: "global", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(rate).WithBurst(burst)}
 }
 
+// An everyThird is a custom limiter that denies every third time.
+type everyThird struct{ asked atomic.Int32 }
+
+func (e *everyThird) Allow(key string) ratelimit.Result {
+	res, _ := e.Take(context.Background(), key, 1)
+	return res
+}
+
+func (e *everyThird) Take(_ context.Context, _ string, n int) (ratelimit.Result, error) {
+	if n > 0 && e.asked.Add(1)%3 == 0 {
+		return ratelimit.Result{Limit: 9, RetryAfter: 300 * time.Millisecond}, nil
+	}
+	return ratelimit.Result{Allowed: true, Limit: 9, Remaining: 9}, nil
+}
+
+// rules returns the rules of the machine, with own for all endpoints that have no rule.
+func (m *waitMachine) rules(own ratelimit.Rule) []ratelimit.Rule {
+	all := []ratelimit.Rule{own, globalRule(3, 4)}
+	if m.gate != nil {
+		all = append(all, ratelimit.Rule{Name: "gate", Endpoint: "/c", Limiter: m.gate})
+	}
+	return all
+}
+
 func runWaitMachine(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 11))
 	clock := ratelimit.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -91,7 +117,10 @@ func runWaitMachine(t *testing.T, seed uint64) {
 	own := ratelimit.Rule{
 		Name: "own", Endpoint: "/*", Algorithm: m.algorithm(), Rate: ratelimit.PerSecond(2),
 	}
-	l, err := ratelimit.New([]ratelimit.Rule{own, globalRule(3, 4)}, nil, ratelimit.WithClock(clock), ratelimit.WithObserver(m))
+	if seed%3 == 0 {
+		m.gate = new(everyThird)
+	}
+	l, err := ratelimit.New(m.rules(own), nil, ratelimit.WithClock(clock), ratelimit.WithObserver(m))
 	require.NoError(t, err)
 	m.l = l
 	for step := range 60 {
@@ -117,9 +146,13 @@ func runWaitMachine(t *testing.T, seed uint64) {
 
 // request returns a request of one of a few clients for one of a few endpoints.
 func (m *waitMachine) request() ratelimit.Request {
+	endpoints := []string{"/a", "/b", "/c"}
+	if m.gate == nil {
+		endpoints = endpoints[:2]
+	}
 	return ratelimit.Request{
 		Client:   []string{"alice", "bob", "carol"}[m.r.IntN(3)],
-		Endpoint: []string{"/a", "/b"}[m.r.IntN(2)],
+		Endpoint: endpoints[m.r.IntN(len(endpoints))],
 		Cost:     1 + m.r.IntN(2),
 	}
 }
@@ -178,7 +211,7 @@ func (m *waitMachine) step() {
 			Algorithm: m.algorithm()}
 		m.extra = false
 		m.rate, m.burst = max(m.rate, 3), max(m.burst, 4)
-		require.NoError(m.t, m.l.Replace([]ratelimit.Rule{globalRule(3, 4), own}, nil), m.why)
+		require.NoError(m.t, m.l.Replace(m.rules(own), nil), m.why)
 	}
 }
 

@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,5 +152,91 @@ func TestAWaitedForKeyKeepsItsSlot(t *testing.T) {
 		require.False(t, l.Allow("a third").Allowed, "and so does this one")
 		synctest.Wait()
 		require.True(t, served(done), "the waiter is served when it is due")
+	})
+}
+
+// An alarmClock counts the alarms that are set on it.
+type alarmClock struct {
+	*ratelimit.FakeClock
+	alarms atomic.Int32
+}
+
+func (c *alarmClock) After(d time.Duration) <-chan time.Time {
+	c.alarms.Add(1)
+	return c.FakeClock.After(d)
+}
+
+// TestAlarmsAreSetAhead has several wait whose turns come soon. Each has set its alarm when it
+// came: nobody has to be woken by the one before to do so, which would stall a fast line.
+func TestAlarmsAreSetAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &alarmClock{FakeClock: ratelimit.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
+		l, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1000).WithBurst(1), ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		require.True(t, l.Allow("key").Allowed)
+		var all []<-chan struct{}
+		const waiters, soon = 15, 10
+		for i := range waiters {
+			done := make(chan struct{})
+			all = append(all, done)
+			go func() {
+				defer close(done)
+				_, err := l.Wait(context.Background(), "key", 1)
+				require.NoError(t, err)
+			}()
+			synctest.Wait()
+			require.EqualValues(t, min(i+1, soon), clock.alarms.Load(), "whose turn is more than 10 ms away sets none")
+		}
+		for i := range all {
+			clock.Advance(time.Millisecond)
+			synctest.Wait()
+			require.EqualValues(t, min(max(soon, i+2), waiters), clock.alarms.Load(), "whose turn is soon has set it already")
+			for j, done := range all {
+				require.Equal(t, j <= i, served(done), "after %d ms, waiter %d", i+1, j)
+			}
+		}
+	})
+}
+
+// TestChangesOfOtherRules changes rules while requests wait in one line. Those whose rules stay the
+// same are not placed anew, which would make them set their alarms again. One that has got other
+// rules is matched with them, although it is not the first in the line.
+func TestChangesOfOtherRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &alarmClock{FakeClock: ratelimit.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
+		rule := ratelimit.Rule{Endpoint: "/a/*", Rate: ratelimit.PerSecond(1)}
+		other := ratelimit.Rule{Endpoint: "/b", Rate: ratelimit.PerSecond(1)}
+		l, err := ratelimit.New([]ratelimit.Rule{rule, other}, nil, ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		require.True(t, l.Allow("", "/a/1").Allowed)
+		var all [3]chan struct{}
+		for i := range all {
+			all[i] = make(chan struct{})
+			go func() {
+				defer close(all[i])
+				_, err := l.Wait(context.Background(), ratelimit.Request{Endpoint: fmt.Sprint("/a/", i)})
+				require.NoError(t, err)
+			}()
+			synctest.Wait()
+		}
+		require.EqualValues(t, 1, clock.alarms.Load())
+		require.NoError(t, l.AddRule(ratelimit.Rule{Endpoint: "/c", Rate: ratelimit.PerSecond(1)}))
+		require.NoError(t, l.UpdateRate("/b", ratelimit.PerSecond(2)))
+		require.NoError(t, l.RemoveRule("/c"))
+		other.Rate = ratelimit.PerSecond(3)
+		require.NoError(t, l.SetRule(other))
+		synctest.Wait()
+		require.EqualValues(t, 1, clock.alarms.Load(), "they concern nobody who waits")
+		require.NoError(t, l.AddRule(ratelimit.Rule{Endpoint: "/a/1", Rate: ratelimit.PerSecond(1)}))
+		synctest.Wait()
+		for i, done := range all {
+			require.Equal(t, i == 1, served(done), "request %d", i)
+		}
+		for i := range 2 {
+			clock.Advance(time.Second)
+			synctest.Wait()
+			require.Equal(t, i == 1, served(all[2]), "after %d s", i+1)
+		}
+		require.True(t, served(all[0]))
 	})
 }

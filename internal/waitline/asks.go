@@ -24,17 +24,19 @@ type Asks struct {
 
 // An askLine is the callers that were denied, or came after one that was.
 type askLine struct {
-	first, last *Asker
-	denial      Denial
-	served      bool          // whether the caller that was denied has been served since: the head asks at once
-	future      engine.Future // what is known of the binding key, once all in the line are served
+	list[*Asker]
+	denial Denial
+	served bool          // whether the caller that was denied has been served since: the head asks at once
+	future engine.Future // what is known of the binding key, once all in the line are served
 }
 
 // A Denial is the last answer to the head of a line.
 type Denial struct {
-	Due    keytable.Instant // when the head asks again; 0 if at once, because the denial is out of date
-	At     keytable.Instant // when it was denied
-	Answer any              // the answer itself
+	Due        keytable.Instant // when the head asks again; 0 if at once, because the denial is out of date
+	At         keytable.Instant // when it was denied
+	RetryAfter time.Duration    // what it was told
+	Answer     any              // the answer itself
+	Stands     bool             // whether the head asks at once, because asking stands in [Lines]
 
 	// Fresh returns a copy of the binding key as it is at Due, once the head is served. It
 	// is nil if nothing is known of it.
@@ -45,29 +47,27 @@ type Denial struct {
 type Asker struct {
 	N int64 // units
 
-	set          keytable.Hash
-	line         *askLine
-	ahead, after *Asker
-	wake         chan struct{}
+	links[*Asker]
+	set  keytable.Hash
+	line *askLine
+	wake chan struct{}
 }
 
 // Len returns the number of callers that wait.
 func (as *Asks) Len() int { return int(as.waiting.Load()) }
 
-// Ahead returns the last denial of the line of set, and the instant at which a request for n
-// units that comes now is served, as far as it is known. If nobody waits there, behind is
+// Ahead returns the last denial of the line of set, and how long it takes until a request for n
+// units that comes now is served, as far as that is known. If nobody waits there, behind is
 // false.
-func (as *Asks) Ahead(set keytable.Hash, now keytable.Instant, n int64) (at keytable.Instant, d Denial, behind bool) {
-	if as.Len() == 0 {
-		return 0, d, false
-	}
+func (as *Asks) Ahead(set keytable.Hash, now keytable.Instant, n int64) (d Denial, wait time.Duration, behind bool) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	l := as.lines[set]
 	if l == nil {
-		return 0, d, false
+		return d, 0, false
 	}
-	if at = l.denial.Due; l.denial.Fresh != nil {
+	at := l.denial.Due
+	if l.denial.Fresh != nil {
 		if l.future == nil {
 			l.future = l.denial.Fresh()
 			a := l.first
@@ -81,7 +81,13 @@ func (as *Asks) Ahead(set keytable.Hash, now keytable.Instant, n int64) (at keyt
 		due, _, _ := l.future.Ahead(engine.Wanted{}, at, n)
 		at = max(at, due)
 	}
-	return at, l.denial, true
+	switch wait = l.denial.RetryAfter; { // if the head is asking
+	case at == 0 && !l.denial.Stands: // a Reset or other rules have made the denial out of date
+		wait = time.Millisecond
+	case at > now:
+		wait = time.Duration(min(at.Since(now), uint64(engine.Never)))
+	}
+	return l.denial, wait, true
 }
 
 // charge charges a caller that waits to the future of l.
@@ -167,13 +173,8 @@ func (as *Asks) Join(set keytable.Hash, n int64, denial Denial, wakes uint64) *A
 	} else if l.future != nil {
 		l.charge(n)
 	}
-	a := &Asker{N: n, set: set, line: l, ahead: l.last, wake: make(chan struct{}, 1)}
-	if l.last != nil {
-		l.last.after = a
-	} else {
-		l.first = a
-	}
-	l.last = a
+	a := &Asker{N: n, set: set, line: l, wake: make(chan struct{}, 1)}
+	l.append(a)
 	return a
 }
 
@@ -184,24 +185,16 @@ func (as *Asks) Leave(a *Asker, served bool) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	l := a.line
-	if a.after != nil {
-		a.after.ahead = a.ahead
-	} else {
-		l.last = a.ahead
-	}
-	if a.ahead != nil {
-		a.ahead.after = a.after
-	} else {
-		l.first = a.after
-	}
+	head := l.first == a
+	l.unlink(a)
 	switch {
-	case l.first == nil:
+	case l.size == 0:
 		delete(as.lines, a.set)
-	case a.ahead == nil:
+	case head:
 		l.served = l.served || served
 		l.first.nudge()
 	}
-	if a.ahead != nil || !served {
+	if !head || !served {
 		l.future = nil
 	}
 }
@@ -210,7 +203,7 @@ func (as *Asks) Leave(a *Asker, served bool) {
 func (as *Asks) Place(a *Asker) (head bool, due keytable.Instant) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	if due = a.line.denial.Due; a.line.served {
+	if due = a.line.denial.Due; a.line.served || a.line.denial.Stands {
 		due = 0
 	}
 	return a.line.first == a, due

@@ -8,25 +8,40 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Change calls commit, which changes the rules, the rates or the states of keys, with the
-// instant of the change. Callers that are due are served before. Afterwards, those in lines for
-// which touched returns true of the head, and those who stand at a queue with them, are placed
-// anew in order of arrival, as if they came now. If touched is nil, the rules have changed,
-// and all callers are placed anew by them. A caller without a key that can deny is served. The
-// caller of Change has called Renew of the timeline.
+// Change calls commit, which changes rates or the states of keys, with the instant of the change.
+// Callers that are due are served before. Afterwards, those in lines for which touched returns
+// true of the head, and those who stand at a queue with them, are placed anew in order of arrival,
+// as if they came now. If touched is nil, all are. The caller of Change has called Renew of the
+// timeline.
 func (ls *Lines) Change(commit func(now keytable.Instant), touched func(*Waiter) bool) {
+	ls.change(commit, func(l *line) bool { return touched == nil || touched(l.first) }, false)
+}
+
+// ChangeRules is Change for a change of the rules. touched says whether a caller meets other rules
+// than before: its line is placed anew by them. A caller without a key that can deny is served.
+func (ls *Lines) ChangeRules(commit func(now keytable.Instant), touched func(*Waiter) bool) {
+	ls.change(commit, func(l *line) bool {
+		w := l.first
+		for w != nil && !touched(w) {
+			w = w.after
+		}
+		return w != nil
+	}, true)
+}
+
+func (ls *Lines) change(commit func(now keytable.Instant), touched func(*line) bool, rules bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now := ls.settleLocked()
 	commit(now)
-	if touched == nil {
+	if rules {
 		ls.version.Add(1)
 	}
 	if ls.Len() == 0 {
 		return
 	}
 	for _, w := range ls.remove(touched) {
-		if touched == nil && ls.again != nil {
+		if rules {
 			ls.again(w)
 		}
 		if w.Refused != nil || !denies(w.Spots) {
@@ -40,16 +55,13 @@ func (ls *Lines) Change(commit func(now keytable.Instant), touched func(*Waiter)
 	ls.unmark()
 }
 
-// Freed decides again on those who wait for the key of hash h of keys: it has got units back.
-func (ls *Lines) Freed(keys engine.Lockable, h keytable.Hash) {
-	if ls.Len() == 0 {
-		return
-	}
+// freed decides again on those who wait for k, which has got units back.
+func (ls *Lines) freed(k key) {
 	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now := ls.settleLocked()
-	if q := ls.queues[key{keys, h}]; q != nil {
+	if q := ls.queues[k]; q != nil {
 		q.tail.drop()
 		for _, s := range q.lines {
 			s.line.future.drop()
@@ -70,7 +82,7 @@ func (ls *Lines) Restart(commit func()) {
 	defer ls.mu.Unlock()
 	commit()
 	ls.last = ls.time.Now()
-	for _, w := range ls.remove(nil) {
+	for _, w := range ls.remove(func(*line) bool { return true }) {
 		w.since = ls.last
 		ls.place(w, ls.last)
 		ls.judgeAll(ls.last)
@@ -90,7 +102,7 @@ func (w *Waiter) Touches(keys engine.Lockable, h keytable.Hash) bool {
 
 // remove takes out of the lines, in order of arrival, all callers in lines that are touched,
 // and in those that stand at a queue with them.
-func (ls *Lines) remove(touched func(*Waiter) bool) (waiters []*Waiter) {
+func (ls *Lines) remove(touched func(*line) bool) (waiters []*Waiter) {
 	var lines []*line
 	chosen := make(map[*line]bool)
 	choose := func(l *line) {
@@ -100,7 +112,7 @@ func (ls *Lines) remove(touched func(*Waiter) bool) (waiters []*Waiter) {
 		}
 	}
 	for _, l := range ls.lines {
-		if touched == nil || touched(l.first) {
+		if touched(l) {
 			choose(l)
 		}
 	}
@@ -130,7 +142,7 @@ func (ls *Lines) remove(touched func(*Waiter) bool) (waiters []*Waiter) {
 		delete(ls.lines, l.set)
 	}
 	for _, w := range waiters {
-		w.line, w.ahead, w.after, w.anew = nil, nil, nil, true
+		w.line, w.links, w.anew = nil, links[*Waiter]{}, true
 		w.due.Store(0)
 	}
 	slices.SortFunc(waiters, func(a, b *Waiter) int { return cmp.Compare(a.arrival, b.arrival) })

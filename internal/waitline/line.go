@@ -9,9 +9,8 @@ import (
 
 // A line is the callers that wait for one set of keys.
 type line struct {
-	set         keytable.Hash
-	first, last *Waiter
-	size        int
+	list[*Waiter]
+	set keytable.Hash
 
 	need   keytable.Instant // when its head can be served, as it was last decided on
 	stands []*stand         // its places in queues
@@ -51,33 +50,17 @@ type stand struct {
 func (s *stand) before(other *stand) bool { return s.line.before(other.line) }
 func (s *stand) index() *int              { return &s.inQueue }
 
-// append puts w at the end of l.
-func (l *line) append(w *Waiter) {
-	w.line, w.ahead, w.after = l, l.last, nil
-	if l.last != nil {
-		l.last.after = w
-	} else {
-		l.first = w
-	}
-	l.last = w
-	l.size++
+// join puts w at the end of l.
+func (l *line) join(w *Waiter) {
+	l.append(w)
+	w.line = l
 }
 
 // unlink takes w out of its line. If it is the head, the line stands nowhere.
 func (ls *Lines) unlink(w *Waiter) {
 	l := w.line
-	if w.after != nil {
-		w.after.ahead = w.ahead
-	} else {
-		l.last = w.ahead
-	}
-	if w.ahead != nil {
-		w.ahead.after = w.after
-	} else {
-		l.first = w.after
-	}
-	w.line, w.ahead, w.after = nil, nil, nil
-	if l.size--; l.size == 0 {
+	l.list.unlink(w)
+	if w.line = nil; l.size == 0 {
 		delete(ls.lines, l.set)
 	}
 }

@@ -8,6 +8,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
+// near is how far ahead of its turn a caller that has others before it sets an alarm. It then
+// needs not be woken to set one when it becomes the head of its line: two wake-ups, one after the
+// other, would stall a fast line for longer than it lasts.
+const near = 10 * time.Millisecond
+
 // place puts w into its line. It serves w if nobody is ahead and the units are there, and
 // refuses w if they will never be there, or not in time, or if too many callers wait.
 func (ls *Lines) place(w *Waiter, now keytable.Instant) {
@@ -26,6 +31,9 @@ func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 		return
 	}
 	engine.Unlock(w.Spots, false, false)
+	if !w.anew && f.at.Since(now) <= uint64(near) {
+		w.due.Store(uint64(f.at))
+	}
 	if q := ls.queueAt(&w.Spots[f.binding]); q != nil && q.tail.keys != nil && (l == nil || l.standsAt(q)) {
 		q.tail.charge(w, f.at, f.binding)
 		w.tail, w.tailAt = q, f.at
@@ -35,7 +43,7 @@ func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 			l.future.charge(w, f.at, -1)
 			w.foretold = f.at
 		}
-		l.append(w)
+		l.join(w)
 		return
 	}
 	ls.begin(w)
@@ -46,7 +54,7 @@ func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 func (ls *Lines) begin(w *Waiter) {
 	l := &line{set: w.Set}
 	ls.lines[w.Set] = l
-	l.append(w)
+	l.join(w)
 }
 
 // refusal returns the reason for which w does not wait for a grant at the instant at, with
@@ -58,9 +66,9 @@ func (ls *Lines) refusal(w *Waiter, now, at keytable.Instant, delay time.Duratio
 	case at.Add(delay) >= w.until:
 		w.Wait = time.Duration(min(at.Add(delay).Since(now), uint64(engine.Never)))
 		return ErrLate
-	case w.anew: // it is counted already
+	case w.anew || w.Hold: // it is counted already
 		return nil
-	case ls.Len() > ls.most || ls.asks != nil && ls.Len()+ls.asks.Len() > ls.most:
+	case ls.All() > ls.most:
 		return ErrFull
 	}
 	return nil
@@ -119,7 +127,7 @@ func (ls *Lines) judge(l *line, at keytable.Instant, fresh bool) {
 			return
 		}
 		for i := range w.Spots {
-			w.Spots[i].Take(at, w.N)
+			w.Spots[i].Take(at, w.N, w.Hold)
 		}
 		engine.Unlock(w.Spots, true, true)
 		ls.charged(w, stood, at)

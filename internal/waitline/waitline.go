@@ -11,11 +11,9 @@
 package waitline
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -31,6 +29,7 @@ type Lines struct {
 	again func(*Waiter)
 
 	waiting atomic.Int64  // callers in all lines
+	held    atomic.Int64  // those of them that wait in asks too
 	version atomic.Uint64 // how often the rules have changed; written while mu is held
 
 	mu sync.Mutex
@@ -56,39 +55,6 @@ type key struct {
 
 func keyOf(s *engine.Spot) key { return key{s.Keys, s.Hash} }
 
-// A Waiter is one caller that waits. The fields up to the channel are the caller's.
-type Waiter struct {
-	Set      keytable.Hash // identifies the keys of Spots that are no shadows
-	Spots    []engine.Spot // the keys, in the order of locking; when it is over, their answers
-	N        int64         // units, at least 1
-	Deadline time.Time     // of the caller, if HasDeadline is set
-	HasDeadline,
-	Counted bool // whether a refusal is added to the totals of the rules
-	Version uint64 // Lines.Version before Spots were made
-	Owner   any    // what the caller keeps with it
-
-	// The outcome, once Wait has returned nil.
-	At      keytable.Instant // when it was decided: if Refused is nil, the units were taken then
-	Refused error            // ErrNever, ErrLate, ErrFull, or what Again has set
-	Wait    time.Duration    // if Refused is ErrLate: how long it would have lasted
-
-	line         *line
-	ahead, after *Waiter // its neighbours in the line, or nil at the ends
-
-	arrival uint64
-	since   keytable.Instant // when it came
-	until   keytable.Instant // its deadline, as it was when it was placed
-	anew    bool             // whether it was placed before
-
-	foretold keytable.Instant // when it is charged, in the copies of its line
-	tail     *queue           // the queue in whose tail it is charged, or nil
-	tailAt   keytable.Instant // when it is charged in that tail
-
-	wake chan struct{}
-	due  atomic.Uint64 // the instant at which it has to look at the clock; 0 if another caller does
-	over atomic.Bool   // set last: from then on, only its own goroutine uses the Waiter
-}
-
 // The reasons for which a caller does not wait.
 var (
 	ErrNever = errors.New("waitline: the units will never be there")
@@ -108,60 +74,28 @@ func (ls *Lines) Init(t *engine.Timeline, most int, asks *Asks, again func(*Wait
 // Len returns the number of callers that wait.
 func (ls *Lines) Len() int { return int(ls.waiting.Load()) }
 
+// All returns the number of callers that wait here, in asks or in both.
+func (ls *Lines) All() int {
+	n := ls.Len() - int(ls.held.Load())
+	if ls.asks != nil {
+		n += ls.asks.Len()
+	}
+	return n
+}
+
+// count adds 1 or -1 to the callers that wait, because of w.
+func (ls *Lines) count(w *Waiter, change int64) {
+	ls.waiting.Add(change)
+	if w.Hold {
+		ls.held.Add(change)
+	}
+}
+
 // Walked returns how many callers were charged again so far, to make copies of states.
 func (ls *Lines) Walked() int {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.walked
-}
-
-// Wait waits until the units of w are taken, or it is known that they are not there in time. It
-// returns the error of ctx if ctx ends before. w must be new.
-func (ls *Lines) Wait(ctx context.Context, w *Waiter) (err error) {
-	w.Deadline, w.HasDeadline = ctx.Deadline()
-	w.wake = make(chan struct{}, 1)
-	ls.enter(w)
-	ended := false
-	defer func() {
-		if !ended { // a clock or a context has panicked
-			ls.leave(w, false)
-		}
-	}()
-	for !w.over.Load() {
-		if err = ls.sleep(ctx, w); err != nil && ls.leave(w, true) {
-			break
-		}
-		err = nil
-	}
-	ended = true
-	return err
-}
-
-// sleep waits until w should look again, or its context ends.
-func (ls *Lines) sleep(ctx context.Context, w *Waiter) error {
-	select {
-	case <-w.wake: // the signal to look at due, which happens here
-	default:
-	}
-	var rings <-chan time.Time
-	if due := keytable.Instant(w.due.Load()); due != 0 {
-		now := ls.time.Now()
-		if now >= due {
-			ls.settle()
-			return ctx.Err()
-		}
-		var stop func()
-		rings, stop = ls.time.Ring(now, time.Duration(due.Since(now)))
-		defer stop()
-	}
-	select {
-	case <-rings:
-		ls.settle()
-	case <-w.wake:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
 }
 
 // Deny answers a request for n units of spots if somebody waits for one of its keys. It writes
@@ -190,7 +124,7 @@ func (ls *Lines) enter(w *Waiter) {
 	w.until = ls.patience(w, now)
 	ls.arrivals++
 	w.arrival, w.since = ls.arrivals, now
-	ls.waiting.Add(1)
+	ls.count(w, 1)
 	if w.Version != ls.version.Load() && ls.again != nil {
 		ls.again(w)
 	}
@@ -227,21 +161,13 @@ func (ls *Lines) leave(w *Waiter, read bool) bool {
 		w.tail.tail.left(true)
 	}
 	ls.unlink(w)
-	ls.waiting.Add(-1)
+	ls.count(w, -1)
 	if head {
 		ls.goOn(l, stood)
 		ls.judgeAll(now)
 		ls.unmark()
 	}
 	return true
-}
-
-// settle serves the callers that are due.
-func (ls *Lines) settle() {
-	ls.time.Renew()
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.settleLocked()
 }
 
 // settleLocked reads the clock and serves the callers that are due.
@@ -310,15 +236,7 @@ func (ls *Lines) queueAt(s *engine.Spot) *queue {
 // conclude ends the wait of w, which is in no line any more.
 func (ls *Lines) conclude(w *Waiter, at keytable.Instant) {
 	w.At = at
-	ls.waiting.Add(-1)
+	ls.count(w, -1)
 	w.over.Store(true)
 	w.nudge()
-}
-
-// nudge makes the goroutine of w look again.
-func (w *Waiter) nudge() {
-	select {
-	case w.wake <- struct{}{}:
-	default: // it has yet to look for another reason
-	}
 }

@@ -1,0 +1,103 @@
+package exact
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// A plainLog is a Log as a list: the instant of each unit.
+type plainLog []keytable.Instant
+
+// recent returns the units of l that are less than per old at now.
+func (l plainLog) recent(now keytable.Instant, per uint64) plainLog {
+	for i, at := range l {
+		if now.Since(at) < per {
+			return l[i:]
+		}
+	}
+	return nil
+}
+
+// without returns l without n units of the instant at, or l if it has fewer.
+func (l plainLog) without(at keytable.Instant, n int) plainLog {
+	i := slices.Index(l, at)
+	if i < 0 || i+n > len(l) || l[i+n-1] != at {
+		return l
+	}
+	return slices.Concat(l[:i], l[i+n:])
+}
+
+// TestLog compares a Log with a list of units, while time passes and units are granted, given
+// back and forgotten.
+func TestLog(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var log Log
+		var model plainLog
+		var charged plainLog // instants at which units were granted at some time
+		now, per := keytable.Start, 1+r.Uint64N(100)
+		for range 300 {
+			now = now.Add(time.Duration(r.IntN(1 + int(per)/(1+r.IntN(9)))))
+			recent, units := log.Recent(now, per), model.recent(now, per)
+			require.EqualValues(t, len(units), recent.Units, "seed %d", seed)
+			for n, at := range units {
+				require.Equal(t, time.Duration(per-now.Since(at)), log.TimeToLeave(recent, int64(n)+1, now, per), "seed %d", seed)
+			}
+			if len(units) > 0 {
+				require.Equal(t, units[len(units)-1], log.Last(), "seed %d", seed)
+			}
+			switch n := 1 + r.IntN(3); {
+			case r.IntN(3) > 0:
+				before := log.Clone()
+				log.Keep(recent)
+				log.Add(now, int64(n))
+				require.Equal(t, recent, before.Recent(now, per), "seed %d: a clone stays as it is", seed)
+				model = slices.Clone(units)
+				for range n {
+					model = append(model, now)
+				}
+				charged = append(charged, now)
+			case len(charged) > 0:
+				at := charged[r.IntN(len(charged))]
+				log.GiveBack(at, int64(n))
+				model = model.without(at, n)
+			}
+		}
+	}
+}
+
+// TestLogInherits proves that a Log of one entry has its units until they are per old.
+func TestLogInherits(t *testing.T) {
+	log := LogOf(keytable.Start, 5)
+	require.EqualValues(t, 5, log.Recent(keytable.Start.Add(99), 100).Units)
+	require.Zero(t, log.Recent(keytable.Start.Add(100), 100).Units)
+	log = Log{}
+	require.Zero(t, log.Recent(keytable.Start, 1<<62).Units, "the zero Log is empty")
+}
+
+// TestLogGivesBackAtMost proves that units are not given back if that would change too many
+// entries.
+func TestLogGivesBackAtMost(t *testing.T) {
+	for _, c := range []struct {
+		later int
+		want  int64
+		why   string
+	}{
+		{maxMoved, maxMoved, "as many later entries as are changed at most"},
+		{maxMoved + 1, maxMoved + 2, "one more"},
+	} {
+		var log Log
+		for i := range c.later + 1 {
+			log.Add(keytable.Start.Add(time.Duration(i)), 1)
+		}
+		log.GiveBack(keytable.Start, 1)
+		now := keytable.Start.Add(time.Duration(c.later))
+		require.Equal(t, c.want, log.Recent(now, 1<<40).Units, c.why)
+	}
+}
