@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -243,6 +244,46 @@ func TestNoAllocsWhileTheStoreIsDown(t *testing.T) {
 			l.Allow("c", "/e")
 		}
 		assert.Zero(t, testing.AllocsPerRun(1000, func() { ok(t, l.Allow("c", "/e"), true) }), row.why)
+	}
+}
+
+// A promptStore answers every call with the same Result.
+type promptStore struct {
+	ratelimit.Store
+	results []ratelimit.Result
+}
+
+func (s promptStore) Take(context.Context, []ratelimit.Ask) ([]ratelimit.Result, error) {
+	return s.results, nil
+}
+
+// TestOneStoredRuleAllocatesItsAsk proves that a decision by one rule with a store allocates the
+// Ask for the store, and nothing else.
+func TestOneStoredRuleAllocatesItsAsk(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	store := promptStore{results: []ratelimit.Result{{Allowed: true, Limit: 9, Remaining: 8}}}
+	rule := ratelimit.Rule{Name: "a", Endpoint: "/e", Rate: ratelimit.PerHour(9)}
+	tiers := rule
+	tiers.Tiers = map[string]ratelimit.Rate{"paid": ratelimit.PerHour(90_000)}
+	observed := ratelimit.WithObserver(observing(func(ratelimit.Decision) {}))
+	for _, row := range []struct {
+		rule   ratelimit.Rule
+		policy ratelimit.FailurePolicy
+		opts   []ratelimit.Option
+		why    string
+	}{
+		{rule, ratelimit.FailLocal(3), nil, "a local share of a third"},
+		{rule, ratelimit.FailOpen, nil, "a policy that fails open"},
+		{tiers, ratelimit.FailClosed, nil, "tiers"},
+		{rule, ratelimit.FailOpen, []ratelimit.Option{observed}, "an observer"},
+	} {
+		l := newRules(t, []ratelimit.Rule{row.rule}, nil,
+			append(row.opts, ratelimit.WithStore(store), ratelimit.WithName("n"), ratelimit.WithFailurePolicy(row.policy))...)
+		req := ratelimit.Request{Client: "c", Endpoint: "/e", Tier: "paid"}
+		assert.EqualValues(t, 1, testing.AllocsPerRun(1000, func() { ok(t, l.Allow("c", "/e"), true) }), "%s: Allow", row.why)
+		assert.EqualValues(t, 1, testing.AllocsPerRun(1000, func() { ok(t, checked(l.Check(t.Context(), req)), true) }), "%s: Check", row.why)
 	}
 }
 

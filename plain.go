@@ -7,24 +7,22 @@ import (
 )
 
 // takePlain decides on req by the rules of g, which is plain, and writes the answer to res.
-// done is false if a store must be called to decide, or if others wait for a key. If there is
-// a store, takePlain decides only if the store's own Denied denies the request, or if the
-// breakers refuse the call: the keys for FailLocal then decide, and err is the refusal. It
-// allocates nothing.
+// done is false if req must be decided in another way, as if others wait for a key. If the
+// breakers refuse the call of the store, the keys for FailLocal decide, and err is the refusal.
+// Unless it calls the store, takePlain allocates nothing.
 func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request, res *Result) (done bool, err error) {
-	if l.settings.store != nil {
-		l.time.Renew()
-		if l.asking.Len() > 0 {
-			return false, nil
-		}
-		if err = l.refusal(g, req); err == nil {
-			return l.deniedAtOnce(g, req, res), nil
-		}
+	if ctx == nil {
+		ctx = context.Background()
 	}
 	r, observed := g.only, l.settings.observer != nil
 	var watch stopwatch
 	if observed {
 		watch = startWatch(&l.time)
+	}
+	if l.settings.store != nil {
+		if done, err = l.takeStored(ctx, g, req, res, watch); done || err == nil || r.local == nil {
+			return done, err
+		}
 	}
 	switch {
 	case r != nil:
@@ -42,17 +40,68 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 	case len(g.rules) <= 2:
 		// To zero the larger array would take a tenth of the decision's time.
 		var parts [2]engine.Part
-		return l.settlePlain(ctx, g, req, parts[:len(g.rules)], res, err, watch), err
+		return l.settlePlain(ctx, g, req, parts[:len(g.rules)], res, watch), nil
 	default:
 		var parts [maxPlain]engine.Part
-		return l.settlePlain(ctx, g, req, parts[:len(g.rules)], res, err, watch), err
+		return l.settlePlain(ctx, g, req, parts[:len(g.rules)], res, watch), nil
 	}
+	return true, err
+}
+
+// takeStored is takePlain for one rule with a store. It decides as decideInStore does, but without
+// a decision from the pool. If the breakers refuse the call, done is false and err is the refusal.
+func (l *RateLimiter) takeStored(ctx context.Context, g *ruleGroup, req *Request, res *Result, watch stopwatch) (done bool, err error) {
+	l.time.Renew()
+	if l.asking.Len() > 0 {
+		return false, nil
+	}
+	r, observed, now := g.only, l.settings.observer != nil, l.time.Now()
+	parts, from := [1]engine.Part{{Hash: r.key.hash(req), Want: engine.Wanted{Tier: req.Tier}}}, origin{}
+	l.resolve(r, &parts[0], &from)
+	ask := r.ask(req, from.rate)
+	ask.N = max(req.Cost, 1)
+	part := l.partOf(ask)
+	if err = l.breakers.Refusal(part, now); err != nil {
+		return false, err
+	}
+	if l.denier != nil && len(r.Tiers) == 0 && !observed {
+		if known, denied := l.denier.Denied(ask); denied {
+			r.totals.denied.Add(1)
+			*res, res.Rule = known, r.resultName
+			return true, nil
+		}
+	}
+	pass, err := l.breakers.Admit(part, now)
+	if err != nil {
+		return false, nil
+	}
+	results, err := l.takeFrom(ctx, pass, []Ask{ask})
+	switch {
+	case err == nil:
+		r.setAnswer(&parts[0], results[0])
+		r.totals.count(false, results[0].Allowed)
+		binding := combine(g.rules, parts[:], results[0].Allowed, res)
+		if observed {
+			l.tell(ctx, req, g.rules, &verdicts{parts: parts[:], by: byStore, now: now}, binding, res, nil, watch.elapsed(&l.time))
+		}
+		return true, nil
+	case ctx.Err() != nil:
+		return true, ctx.Err()
+	}
+	r.totals.errors.Add(1)
+	d := newDecision(req, true)
+	defer d.free()
+	d.rules, d.parts, d.origins, d.custom = g.rules, append(d.parts, parts[0]), append(d.origins, from), -1
+	d.watch, d.Now = watch, now
+	l.fallBack(d, err)
+	d.countRemote()
+	*res, err = l.answered(ctx, d)
 	return true, err
 }
 
 // settlePlain is takePlain for a group without an only rule: several rules, or one shadow
 // rule. parts has one zero Part for each rule. It returns false if others wait for a key.
-func (l *RateLimiter) settlePlain(ctx context.Context, g *ruleGroup, req *Request, parts []engine.Part, res *Result, err error, watch stopwatch) bool {
+func (l *RateLimiter) settlePlain(ctx context.Context, g *ruleGroup, req *Request, parts []engine.Part, res *Result, watch stopwatch) bool {
 	for i, r := range g.rules {
 		p := &parts[i]
 		p.Keys, p.Hash, p.Shadow = r.local, r.key.hash(req), !r.enforces()
@@ -64,9 +113,8 @@ func (l *RateLimiter) settlePlain(ctx context.Context, g *ruleGroup, req *Reques
 		return false
 	}
 	binding := combine(g.rules, parts, outcome.Passes, res)
-	res.Degraded = err != nil && binding >= 0
 	if l.settings.observer != nil {
-		l.tellPlain(ctx, g, req, &verdicts{parts: parts, now: outcome.Now}, binding, res, err, watch)
+		l.tellPlain(ctx, g, req, &verdicts{parts: parts, now: outcome.Now}, binding, res, nil, watch)
 	}
 	return true
 }
@@ -74,9 +122,6 @@ func (l *RateLimiter) settlePlain(ctx context.Context, g *ruleGroup, req *Reques
 // tellPlain tells the observer of a decision by the rules of g. If err is not nil, the failure
 // policy has answered, and err says why.
 func (l *RateLimiter) tellPlain(ctx context.Context, g *ruleGroup, req *Request, vs *verdicts, binding int, res *Result, err error, watch stopwatch) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	vs.by = byMemory
 	if err != nil {
 		vs.by = byPolicy

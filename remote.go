@@ -69,38 +69,6 @@ func (l *RateLimiter) partsOf(asks []Ask) (parts uint64) {
 	return parts
 }
 
-// refusal returns the error with which the breakers refuse a call of the store for req by
-// the rules of g, which is plain. It returns nil if they let the call through.
-func (l *RateLimiter) refusal(g *ruleGroup, req *Request) error {
-	if !l.breakers.Refusing() {
-		return nil
-	}
-	parts := uint64(1)
-	if l.partitioned != nil {
-		parts = 0
-		for _, r := range g.rules {
-			parts |= l.partOf(r.ask(req, r.Rate))
-		}
-	}
-	return l.breakers.Refusal(parts, l.time.Now())
-}
-
-// deniedAtOnce asks the store's own Denied whether it knows that req would be denied. If so,
-// it writes the denial to res and returns true. g is plain.
-func (l *RateLimiter) deniedAtOnce(g *ruleGroup, req *Request, res *Result) (denied bool) {
-	r := g.only
-	if l.denier == nil || r == nil || len(r.Tiers) > 0 || l.settings.observer != nil {
-		return false
-	}
-	ask := r.ask(req, r.Rate)
-	ask.N = max(req.Cost, 1)
-	if *res, denied = l.denier.Denied(ask); denied {
-		r.totals.denied.Add(1)
-		res.Rule = r.resultName
-	}
-	return denied
-}
-
 // decideInStore decides d by the store or, if the store does not answer, by the failure
 // policy of each rule.
 func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
@@ -126,8 +94,7 @@ func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		d.failed = storeError(err)
-		l.fallBack(d)
+		l.fallBack(d, err)
 	}
 	if d.order.Take && d.decided() {
 		d.countRemote()
@@ -176,14 +143,7 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.P
 			asks[i].N = int(d.order.N)
 		}
 	}
-	var results []Result
-	err := l.guarded(ctx, pass, func() (err error) {
-		results, err = l.settings.store.Take(ctx, asks)
-		if err == nil && len(results) != len(asks) {
-			err = fmt.Errorf("%d results for %d asks", len(results), len(asks))
-		}
-		return err
-	})
+	results, err := l.takeFrom(ctx, pass, asks)
 	switch {
 	case err == nil:
 		d.setResults(results)
@@ -194,6 +154,17 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.P
 		}
 	}
 	return err
+}
+
+// takeFrom calls Take of the store, which pass allows.
+func (l *RateLimiter) takeFrom(ctx context.Context, pass breaker.Pass, asks []Ask) (results []Result, err error) {
+	err = l.guarded(ctx, pass, func() error {
+		if results, err = l.settings.store.Take(ctx, asks); err == nil && len(results) != len(asks) {
+			err = fmt.Errorf("%d results for %d asks", len(results), len(asks))
+		}
+		return err
+	})
+	return results, err
 }
 
 // resetStore calls Reset of the store, also if a breaker refuses calls: the state to be reset may
@@ -227,7 +198,10 @@ func (l *RateLimiter) guarded(ctx context.Context, pass breaker.Pass, call func(
 		}
 	}()
 	err := call()
-	returned = true
+	if returned = true; err == nil {
+		l.breakers.Succeeded(pass)
+		return nil
+	}
 	var later interface{ Later(func(error)) }
 	switch {
 	case ctx.Err() == nil:
@@ -258,32 +232,40 @@ func (l *RateLimiter) ended(pass breaker.Pass, err error, left bool) {
 	}
 }
 
-// setResults copies the results of the store to the parts of d. For rules with FailLocal, it
-// notes how many units each key has left, so that the key starts with its share of them.
+// setResults copies the results of the store to the parts of d.
 func (d *decision) setResults(results []Result) {
 	d.Passes, d.Late = true, false
 	for i, r := range d.rules {
 		p, res := &d.parts[i], results[i]
-		setResult(p, res)
+		r.setAnswer(p, res)
 		d.origins[i].by = byStore
 		if !p.Shadow {
 			d.Passes = d.Passes && res.Allowed
 			d.Late = d.Late || p.Delay > d.order.Within
 		}
-		if remote := r.remote; remote.local != nil && res.Limit >= 0 {
-			want := p.Want
-			if want.Rate != nil {
-				share := engine.Rate(remote.policy.share(Rate(*want.Rate), algorithms[r.Algorithm].windowed))
-				want.Rate = &share
-			}
-			remote.local.Remember(p.Hash, want, int64(res.Remaining/remote.policy.replicas))
-		}
 	}
 	d.Late = d.Late && d.Passes
 }
 
-// fallBack decides d by the failure policy of each rule.
-func (l *RateLimiter) fallBack(d *decision) {
+// setAnswer sets p to res, the result of the store for r. With FailLocal, it notes how many units
+// the key has left, so that the key starts with its share of them.
+func (r *activeRule) setAnswer(p *engine.Part, res Result) {
+	setResult(p, res)
+	remote := r.remote
+	if remote.local == nil || res.Limit < 0 {
+		return
+	}
+	want := p.Want
+	if want.Rate != nil {
+		share := engine.Rate(remote.policy.share(Rate(*want.Rate), algorithms[r.Algorithm].windowed))
+		want.Rate = &share
+	}
+	remote.local.Remember(p.Hash, want, int64(res.Remaining/remote.policy.replicas))
+}
+
+// fallBack decides d by the failure policy of each rule, because the store has failed with err.
+func (l *RateLimiter) fallBack(d *decision, err error) {
+	d.failed = storeError(err)
 	for i, r := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
 		o.by = byPolicy

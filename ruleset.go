@@ -110,8 +110,9 @@ const maxPlain = 4
 
 // A ruleGroup is the rules that apply to an endpoint.
 type ruleGroup struct {
-	// plain is true if the group has 1 to maxPlain rules and keys in this process can
-	// decide by each of them without code of the user's; see RateLimiter.takePlain.
+	// plain is true if RateLimiter.takePlain can decide: the group has 1 to maxPlain rules,
+	// none of which has code of the user's, and their keys are in this process; or it has one
+	// rule, which enforces and whose keys are in a store.
 	plain bool
 
 	// only is the group's rule if the group is plain and has exactly one, which
@@ -195,10 +196,11 @@ func newRuleGroup(rules []*activeRule) ruleGroup {
 	g := ruleGroup{rules: rules}
 	inLockOrder(g.rules)
 	g.plain = len(g.rules) > 0 && len(g.rules) <= maxPlain
+	single := len(g.rules) == 1 && g.rules[0].enforces()
 	for _, r := range g.rules {
-		g.plain = g.plain && r.local != nil && r.Resolve == nil && !r.exempts
+		g.plain = g.plain && (r.keys != nil || single && r.remote != nil) && r.Resolve == nil && !r.exempts
 	}
-	if g.plain && len(g.rules) == 1 && g.rules[0].enforces() {
+	if g.plain && single {
 		g.only = g.rules[0]
 	}
 	return g

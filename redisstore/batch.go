@@ -9,6 +9,8 @@ func (c *conn) batched(calls []*call) []*call {
 		return calls
 	}
 	var made []*call
+	var b *call
+	var of *cachedPlan // the plan of b
 	batches := make(map[plan]*call)
 	for _, call := range calls {
 		j := call.shared
@@ -16,9 +18,11 @@ func (c *conn) batched(calls []*call) []*call {
 			made = append(made, call)
 			continue
 		}
-		b := batches[j.plan]
+		if of != j.cachedPlan { // most have the plan of the call before them
+			b, of = batches[j.plan], j.cachedPlan
+		}
 		if b == nil {
-			b = c.newBatch(&j.item)
+			b = c.newBatch(&j.item, len(calls))
 			batches[j.plan] = b
 			made = append(made, b)
 		}
@@ -34,8 +38,10 @@ func (c *conn) batched(calls []*call) []*call {
 	return made
 }
 
-func (c *conn) newBatch(u *item) *call {
-	return &call{script: oneScripts[u.kind], args: oneArgs(nil, c.set.env(), u, nil, 0, 0)}
+// newBatch returns a batch of the plan of u, with room for n calls.
+func (c *conn) newBatch(u *item, n int) *call {
+	args := oneArgs(make([]any, 0, n+5), c.set.env(), u, nil, 0, 0)
+	return &call{script: oneScripts[u.kind], members: make([]*call, 0, n), keys: make([]string, 0, n), args: args}
 }
 
 // split hands the reply to the batch b to the calls that it stands for. It returns the

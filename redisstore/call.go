@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,7 @@ type call struct {
 // shared is the part of a call that its callers have in common: a key, and what each of
 // them wants of it.
 type shared struct {
-	keyQueue *keyQueue
+	keyQueue *keyQueue // nil for a direct call that no other call waits for
 	item
 	costs []int64 // the units that each waiter wants; set when the call is sent
 
@@ -81,9 +82,9 @@ func (w *waiter) tell() {
 
 // An outcome is how a call has ended for one of its callers.
 type outcome struct {
-	reply  any
-	result ratelimit.Result // if the call was shared
-	err    error
+	reply   any
+	results []ratelimit.Result // the one of the caller, if the call was shared
+	err     error
 
 	call   uint64 // the number of the pipeline that the call was in, or that it waited for
 	unsent bool   // whether the call was certainly not sent
@@ -119,7 +120,21 @@ func (e *leftError) Later(f func(error)) {
 	e.w.tell()
 }
 
-func newWaiter(cost int64) *waiter { return &waiter{cost: cost, done: make(chan struct{}, 1)} }
+var waiters = sync.Pool{New: func() any { return &waiter{done: make(chan struct{}, 1)} }}
+
+func newWaiter(cost int64) *waiter {
+	w := waiters.Get().(*waiter)
+	w.cost = cost
+	return w
+}
+
+// free puts w, whose call was answered, back into the pool. The answerer may still look for a
+// later of w, which it does not have: if the next caller has one, either answerer may tell it.
+func (w *waiter) free() {
+	w.outcome = outcome{}
+	w.settled.Store(false)
+	waiters.Put(w)
+}
 
 // A list is a doubly linked list of calls, in no particular order. The zero list is empty.
 type list struct{ first *call }

@@ -163,6 +163,9 @@ func (c *conn) send(by sending, calls []*call) {
 			rerouted = append(rerouted, call)
 		}
 	}
+	if len(rerouted) == 0 {
+		return
+	}
 	// The cluster's client follows a key that is moving, but only in a call that is sent by
 	// itself. So each call is sent separately.
 	by.client = c.client
@@ -200,7 +203,7 @@ func (c *conn) exchange(by sending, calls []*call) {
 	c.tryOnce(by, calls, false)
 	var unknown []*call
 	for _, call := range calls {
-		if redis.HasErrorPrefix(call.err, "NOSCRIPT") {
+		if call.err != nil && redis.HasErrorPrefix(call.err, "NOSCRIPT") {
 			unknown = append(unknown, call)
 		}
 	}
@@ -310,7 +313,7 @@ func (c *conn) answer(call *call) {
 	for i, w := range call.waiters {
 		o := outcome{reply: call.reply, err: call.err, call: call.pipeline, unsent: !call.in.written.Load()}
 		if results != nil {
-			o.result = results[i]
+			o.results = results[i : i+1 : i+1]
 		}
 		w.settle(o)
 		w.tell()

@@ -17,13 +17,14 @@ type directCall struct {
 	calls    [1]*call
 	keys     [1]string
 	costs    [1]int64
+	active   bool // whether it is under way, and no other call for its key is
 }
 
 // startDirect returns a call for u that the calling goroutine may make itself, or nil if
 // other calls are under way. The sender has only one directCall, which is enough: while it
 // is in use, another call is under way.
 func (s *sender) startDirect(u *item) *directCall {
-	if !s.ready() {
+	if s.waiting.Load() > 0 || !s.ready() {
 		return nil
 	}
 	s.mu.Lock()
@@ -32,15 +33,12 @@ func (s *sender) startDirect(u *item) *directCall {
 		return nil
 	}
 	m, deadline := &s.direct, time.Now().Add(s.conn.set.timeout)
-	*m = directCall{keys: [1]string{u.key.text}, costs: [1]int64{u.n}}
-	m.shared = shared{keyQueue: new(keyQueue), item: *u, costs: m.costs[:]}
 	number := s.conn.lastPipeline.Add(1)
+	m.keys[0], m.costs[0], m.calls[0], m.active = u.key.text, u.n, &m.call, true
+	m.shared = shared{item: *u, costs: m.costs[:]}
 	m.call = call{keys: m.keys[:], shared: &m.shared, deadline: deadline, sent: true, pipeline: number, in: &m.pipeline}
-	m.calls[0] = &m.call
-	m.pipeline.number, m.pipeline.calls, m.pipeline.deadline = number, m.calls[:], deadline
+	m.pipeline = pipeline{number: number, calls: m.calls[:], deadline: deadline}
 	s.calls.add(&m.call)
-	m.shared.keyQueue.calls = append(m.shared.keyQueue.calls, &m.call)
-	s.keyQueues[u.key.text] = m.shared.keyQueue
 	s.pipelines = append(s.pipelines, &m.pipeline)
 	s.arm(s.conn.set.timeout)
 	return m
@@ -48,7 +46,7 @@ func (s *sender) startDirect(u *item) *directCall {
 
 // makeDirect makes the call m, returns its result, and starts the calls that came in the
 // meantime.
-func (s *sender) makeDirect(m *directCall) (ratelimit.Result, error) {
+func (s *sender) makeDirect(m *directCall) ([]ratelimit.Result, error) {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
 	c := &m.call
@@ -75,7 +73,7 @@ func (s *sender) makeDirect(m *directCall) (ratelimit.Result, error) {
 		go s.runPipeline(next)
 	}
 	if failed.err != nil {
-		return ratelimit.Result{}, s.conn.countFailure(failed)
+		return nil, s.conn.countFailure(failed)
 	}
-	return results[0], nil
+	return results, nil
 }

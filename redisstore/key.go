@@ -88,6 +88,10 @@ func writeText(b *strings.Builder, s string) {
 		b.WriteString(base64.RawURLEncoding.EncodeToString(sum[:]))
 		return
 	}
+	if size == len(s) {
+		b.WriteString(s)
+		return
+	}
 	const digits = "0123456789abcdef"
 	for i := range len(s) {
 		if c := s[i]; plain[c] {

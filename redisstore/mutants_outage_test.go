@@ -24,7 +24,7 @@ var outageMutants = []mutant{
 		old: "c.shared.costs[i] = 0 // it looks", new: "_ = i",
 		by: "TestSlowHandshake$", why: "a call that was said not to be sent is not charged"},
 	{name: "handshake-by-caller", file: "direct.go",
-		old: "if !s.ready() {\n\t\treturn nil\n\t}\n", new: "",
+		old: " || !s.ready()", new: "",
 		by: "TestSlowHandshake$", why: "a handshake goes on when the time of its caller is over"},
 	{name: "cause-not-searched", file: "connect.go",
 		old: "if err := tryDial(ctx, s.pool); err != nil {", new: "if err := tryDial(ctx, s.pool); err == nil {",

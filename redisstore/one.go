@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/ratelimit-go/ratelimit"
 )
@@ -62,14 +61,18 @@ func (p *plan) args() []any {
 	return []any{p.prefix(), p.limit}
 }
 
+// numbers returns the numbers that describe p in every state that is written under p.
+func (p *plan) numbers() []int64 {
+	if p.burst > 0 {
+		return []int64{p.gain, p.unit, p.burst}
+	}
+	return []int64{p.unit}
+}
+
 // prefix returns the beginning of every state that is written under p.
 func (p *plan) prefix() string {
-	numbers := []int64{p.gain, p.unit, p.burst}
-	if p.burst == 0 {
-		numbers = []int64{p.unit}
-	}
 	text := make([]byte, 0, 48)
-	for _, n := range numbers {
+	for _, n := range p.numbers() {
 		text = append(strconv.AppendInt(text, n, 10), ' ')
 	}
 	return string(text)
@@ -85,9 +88,12 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 	}
 	switch reply := reply.(type) {
 	case fastReply:
-		l, err := levelIn(p, reply)
-		if err != nil {
-			return nil, snapshot{}, 0, newError(ClassOther, err)
+		l, charged, err := levelIn(p, reply)
+		if err != nil || charged && (len(costs) > 1 || ahead > 0) {
+			return nil, snapshot{}, 0, newError(ClassOther, errors.Join(errNoState, err))
+		}
+		if charged {
+			l.charge(p, -costs[0])
 		}
 		all := true
 		for i, n := range costs {
@@ -134,7 +140,7 @@ func fastResults(items []item, reply any) ([]ratelimit.Result, error) {
 		u := &items[i]
 		state, _ := parts[1+i].(string)
 		var err error
-		if levels[i], err = levelIn(&u.plan, fastReply{now, state}); err != nil {
+		if levels[i], _, err = levelIn(&u.plan, fastReply{now, state}); err != nil {
 			return nil, newError(ClassOther, err)
 		}
 		passes = passes && (u.shadow || max(u.n, 1) <= levels[i].left(&u.plan))
@@ -146,48 +152,65 @@ func fastResults(items []item, reply any) ([]ratelimit.Result, error) {
 	return results, nil
 }
 
-// fastLengths is how many numbers a reply of the fast path has if the key had a state.
-var fastLengths = map[byte]int{'t': 8, 'l': 8, 'f': 6, 'c': 7, 's': 6}
+// stateLengths is how many numbers a state has in the form in which the fast path returns it, by
+// the letter of the algorithm.
+var stateLengths = [...]int{'t': 6, 'l': 6, 'f': 4, 'c': 5, 's': 4}
 
 // A fastReply is a reply of the fast path: the server's time, and the state as it was
-// stored. The first text may be empty; then the second has both.
+// stored. The first text may be empty; then the second has both, or only the state as it is
+// stored now.
 type fastReply struct{ now, state string }
 
 // parse reads the numbers in text, which are separated by spaces, into numbers from index n
 // on. It returns the index after the last, or -1 if text has something else in it.
 func parse(numbers *[8]int64, n int, text string) int {
-	for len(text) > 0 && n >= 0 {
-		field, rest, _ := strings.Cut(text, " ")
-		number, err := strconv.ParseInt(field, 10, 64)
-		if err != nil || n == len(numbers) {
+	for text != "" && n >= 0 {
+		number, i, sign := int64(0), 0, int64(1)
+		if text[0] == '-' {
+			i, sign = 1, -1
+		}
+		first := i
+		for ; i < len(text) && text[i]-'0' <= 9; i++ {
+			number = number*10 + int64(text[i]-'0')
+		}
+		if n == len(numbers) || i == first || i-first > maxDigits || i < len(text) && text[i] != ' ' {
 			return -1
 		}
-		numbers[n] = number
-		n, text = n+1, rest
+		numbers[n] = sign * number
+		n, text = n+1, text[min(i+1, len(text)):]
 	}
 	return n
 }
 
-// levelIn returns the level at the server's time that reply describes.
-func levelIn(p *plan, reply fastReply) (level, error) {
-	var numbers [8]int64 // the server's time, then the state as it was stored
+// maxDigits is how many digits a number of a reply may have: fewer than would not fit.
+const maxDigits = 18
+
+// errNoState is the error for a reply that the fast path does not make.
+var errNoState = errors.New("the script replied something that is no state")
+
+// levelIn returns the level at the server's time that reply describes. charged is true if that
+// is the level after the charge of a lone caller.
+func levelIn(p *plan, reply fastReply) (l level, charged bool, err error) {
+	var numbers [8]int64 // the server's time, unless charged; then the state
 	n := parse(&numbers, parse(&numbers, 0, reply.now), reply.state)
-	now, rest := numbers[0]*1e6+numbers[1], numbers[3:]
+	length, now, state := stateLengths[p.kind], numbers[0]*1e6+numbers[1], numbers[2:]
 	switch {
 	case n == 2:
-		return level{at: now}, nil
-	case n != fastLengths[p.kind]:
-		return level{}, errors.New("the script replied something that is no state")
+		return level{at: now}, false, nil
+	case n == length && p.kind != 's' && reply.now == "":
+		charged, state = true, numbers[:]
+	case n != 2+length:
+		return level{}, false, errNoState
 	case p.kind == 's':
-		total, oldest, newest := numbers[3], numbers[4], numbers[5]
-		return level{at: now, used: total - numbers[2], oldest: oldest, newest: newest}, nil
-	case p.burst > 0:
-		rest = numbers[5:]
+		return level{at: now, used: state[1] - state[0], oldest: state[2], newest: state[3]}, false, nil
 	}
-	l := level{at: rest[0]*1e6 + rest[1], used: rest[2]}
+	state = state[len(p.numbers()):]
+	l = level{at: state[0]*1e6 + state[1], used: state[2]}
 	if p.kind == 'c' {
-		l.prev, l.used = rest[2], rest[3]
+		l.prev, l.used = state[2], state[3]
 	}
-	l.advance(p, now)
-	return l, nil
+	if !charged {
+		l.advance(p, now)
+	}
+	return l, charged, nil
 }

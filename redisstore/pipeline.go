@@ -103,7 +103,6 @@ func (s *sender) runPipeline(p *pipeline) {
 // finish returns the calls of p that have ended, those that are to be repeated, and those that
 // have ended when p had been abandoned.
 func (s *sender) finish(p *pipeline) (done, again, late []*call) {
-	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.abandoned {
@@ -111,7 +110,7 @@ func (s *sender) finish(p *pipeline) (done, again, late []*call) {
 	}
 	p.finished = true
 	for _, c := range p.calls {
-		if c.retries(now) {
+		if c.err != nil && c.retries(time.Now()) {
 			again = append(again, c)
 			continue
 		}

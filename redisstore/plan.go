@@ -21,21 +21,24 @@ type plan struct {
 	limit      int64 // most units that are ever granted at once
 }
 
-// A planCache makes plans and keeps the last one, because most asks have the same rate.
-type planCache struct{ last atomic.Pointer[cachedPlan] }
+// A planCache makes plans and keeps some, because few rates are in use at the same time. The
+// place of a plan follows from its rate; a new one replaces another in its place.
+type planCache [64]atomic.Pointer[cachedPlan]
 
 // A cachedPlan is the plan for a rate and an algorithm, with the arguments that describe it
 // to the scripts for one key.
 type cachedPlan struct {
 	algorithm ratelimit.Algorithm
 	rate      ratelimit.Rate
-	plan      plan
-	args      []any
+	plan
+	args []any
 }
 
 // planOf returns the plan for r by algorithm a, or an error that says why there is none.
 func (c *planCache) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (*cachedPlan, error) {
-	if p := c.last.Load(); p != nil && p.algorithm == a && p.rate == r {
+	hash := uint64(r.Requests)*31 + uint64(r.Burst)*37 + uint64(r.Per) + uint64(algorithms[a])<<8
+	place := &c[hash*0x9e3779b97f4a7c15>>58]
+	if p := place.Load(); p != nil && p.algorithm == a && p.rate == r {
 		return p, nil
 	}
 	plan, err := planOf(a, r)
@@ -43,7 +46,7 @@ func (c *planCache) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (*cachedPlan
 		return nil, err
 	}
 	p := &cachedPlan{a, r, plan, plan.args()}
-	c.last.Store(p)
+	place.Store(p)
 	return p, nil
 }
 

@@ -86,20 +86,25 @@ func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	return o.reply, o.err
 }
 
-// ask decides u, in one call with the other callers that ask for the same key.
-func (s *sender) ask(ctx context.Context, u *item) (ratelimit.Result, error) {
+// ask decides u, in one call with the other callers that ask for the same key. It returns one
+// result.
+func (s *sender) ask(ctx context.Context, u *item) ([]ratelimit.Result, error) {
 	if ctx.Done() == nil && s.pool != nil {
 		if m := s.startDirect(u); m != nil {
 			return s.makeDirect(m)
 		}
 	}
 	o := s.wait(ctx, newWaiter(u.n), func() *call { return s.join(u) })
-	return o.result, o.err
+	return o.results, o.err
 }
 
 // join returns the shared call that will decide u. The caller must hold s.mu.
 func (s *sender) join(u *item) *call {
 	t := s.keyQueues[u.key.text]
+	if m := &s.direct; t == nil && m.active && m.keys[0] == u.key.text {
+		t = &keyQueue{calls: []*call{&m.call}} // few such calls ever get company
+		m.shared.keyQueue, s.keyQueues[u.key.text] = t, t
+	}
 	if t != nil {
 		last := t.calls[len(t.calls)-1]
 		if !last.sent && len(last.waiters) < maxJoined && last.shared.plan == u.plan {
@@ -127,6 +132,12 @@ func (s *sender) end(c *call) {
 		return
 	}
 	t := c.shared.keyQueue
+	if c == &s.direct.call {
+		s.direct.active = false
+	}
+	if t == nil {
+		return
+	}
 	t.calls = t.calls[1:]
 	if len(t.calls) > 0 {
 		s.queue = append(s.queue, t.calls[0])
@@ -160,6 +171,7 @@ func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o ou
 		return outcome{err: &leftError{ctx.Err(), s.conn, w}}
 	}
 	if o.err == nil {
+		w.free()
 		return o
 	}
 	if ctx.Err() != nil {

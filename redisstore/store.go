@@ -121,11 +121,7 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.conn.sender(ctx, u.key.text).ask(ctx, &u)
-	if err != nil {
-		return nil, err
-	}
-	return []ratelimit.Result{res}, nil
+	return s.conn.sender(ctx, u.key.text).ask(ctx, &u)
 }
 
 // Reset deletes the states of asks, so that their keys are as good as new. It fails with
@@ -181,8 +177,7 @@ func (s *Store) checkContext(ctx context.Context) (context.Context, error) {
 type item struct {
 	ask *ratelimit.Ask
 	key key
-	plan
-	args   []any // arguments that describe the plan to the scripts for one key
+	*cachedPlan
 	n      int64
 	shadow bool
 }
@@ -197,8 +192,8 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	}
 	// An ask for more than the limit never fits. One more than the limit says the same, and
 	// is a number that a double holds.
-	n := min(int64(a.N), p.plan.limit+1)
-	return item{a, s.keyOf(a), p.plan, p.args, n, a.Shadow}, nil
+	n := min(int64(a.N), p.limit+1)
+	return item{a, s.keyOf(a), p, n, a.Shadow}, nil
 }
 
 // takeInOne decides items, which are in one slot, by one script.

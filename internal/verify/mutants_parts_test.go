@@ -45,9 +45,9 @@ var partsMutants = []mutant{
 		by:  "^TestPropertiesOfParts$", why: "a part would be asked while it is to be left alone",
 	},
 	{
-		name: "one part that pauses is all, for plain rules", file: "remote.go",
-		old: "parts |= l.partOf(r.ask(req, r.Rate))",
-		new: "_, parts = r, ^uint64(0)",
+		name: "one part that pauses is all, for plain rules", file: "plain.go",
+		old: "part := l.partOf(ask)",
+		new: "part := l.partOf(ask) | ^uint64(0)",
 		by:  "^TestPropertiesOfParts$", why: "the keys of live parts would not be decided by the store",
 	},
 }

@@ -141,6 +141,42 @@ var rulesMutants = []mutant{
 		by:  "^TestPropertiesOfChangingTiers$", why: "a client of a tier has that tier's rate",
 	},
 	{
+		name: "one rule with a store forgets the tier", file: "plain.go",
+		old: "Want: engine.Wanted{Tier: req.Tier}",
+		new: "Want: engine.Wanted{}",
+		by:  "^TestPropertiesOfOneStoredRule$", why: "a client of a tier has that tier's rate",
+	},
+	{
+		name: "one rule with a store does not note what is left", file: "plain.go",
+		old: "r.setAnswer(&parts[0], results[0])",
+		new: "setResult(&parts[0], results[0])",
+		by:  "^TestPropertiesOfOneStoredRule$", why: "each key would start full when the store fails",
+	},
+	{
+		name: "one rule with a store counts denials as grants", file: "plain.go",
+		old: "r.totals.count(false, results[0].Allowed)",
+		new: "r.totals.count(false, true)",
+		by:  "^TestPropertiesOfOneStoredRule$", why: "the totals of the rule would be wrong",
+	},
+	{
+		name: "one rule with a store does not count errors", file: "plain.go",
+		old: "r.totals.errors.Add(1)",
+		new: "_ = r",
+		by:  "^TestPropertiesOfOneStoredRule$", why: "the totals of the rule would be wrong",
+	},
+	{
+		name: "the policy answers a caller who has left", file: "plain.go",
+		old: "case ctx.Err() != nil:",
+		new: "case ctx == nil:",
+		by:  "^TestPropertiesOfOneStoredRule$", why: "the error of the context is to be returned",
+	},
+	{
+		name: "an answer of the policy is not counted, of one rule", file: "plain.go",
+		old: "d.countRemote()",
+		new: "_ = d",
+		by:  "^TestPropertiesOfOneStoredRule$", why: "the totals of the rule would be wrong",
+	},
+	{
 		name: "several rules forget the tier", file: "plain.go",
 		old: "p.Want.Tier = req.Tier",
 		new: "p.Want.Tier = \"\"",

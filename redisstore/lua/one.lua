@@ -9,7 +9,9 @@
 -- callers are granted.
 --
 -- For one key, the fast path returns a string: the seconds and microseconds of now, and the
--- state as it was stored, if there was one. The result of each caller follows from that.
+-- state as it was stored, if there was one. But if it has granted units to one caller and takes
+-- none ahead, it returns the state as it is stored now, unless it is a log: that string is there
+-- already. The result of each caller follows from that.
 -- The general code returns a list: how many units were taken ahead; the instant of the
 -- charge; how long the state does not change because it is ahead of now, or -1 if the state
 -- that the answers are based on was not stored; and for each caller what take.lua returns

@@ -4,18 +4,18 @@
 -- large that rounding does not matter.
 local from, many = 6, KEYS[2] and {s .. ' ' .. us}
 do
-  local prefix, gain, unit, burst = ARGV[2], ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-  local full, now, pattern = burst * unit, s .. ' ' .. us, '^' .. prefix .. '(%d+) (%d+) (%d+)$'
-  local plain, s, us, head = full + 2 * unit < 9007199254740992, s + 0, us + 0, prefix .. now .. ' '
+  local prefix, gain, unit, size = ARGV[2], ARGV[3] + 0, ARGV[4] + 0, #ARGV[2]
+  local full, sec, mic, head = ARGV[5] * unit, s + 0, us + 0, prefix .. s .. ' ' .. us .. ' '
+  local plain = full + 2 * unit < 9007199254740992
   local save = many and pcall or call
   for k = 1, #KEYS do
     local key, v, debt = KEYS[k], pcall('GET', KEYS[k]), plain and 0
     if v then
       debt = nil
-      if plain and type(v) == 'string' then
-        local s0, us0, parts = match(v, pattern)
+      if plain and type(v) == 'string' and sub(v, 1, size) == prefix then
+        local s0, us0, parts = match(v, '^(%d+) (%d+) (%d+)$', size + 1)
         if s0 then
-          local elapsed = (s - s0) * 1e6 + (us - us0)
+          local elapsed = (sec - s0) * 1e6 + (mic - us0)
           parts = parts + 0
           if elapsed >= 0 and parts <= full then
             debt = parts - elapsed * gain
@@ -25,7 +25,7 @@ do
       end
     end
     if debt then
-      local failed
+      local failed, value
       local after, all, ahead, first, last = debt, true, ARGV[7] and ARGV[6], 6, #ARGV
       if many then ahead, first, last = nil, 5 + k, 5 + k elseif ahead then first = 8 end
       for i = first, last do
@@ -39,13 +39,13 @@ do
       end
       if after > debt then
         local ms = after / gain / 1000 + pad
-        failed = save('SET', key, head .. format(after < 2147483648 and '%d' or '%.0f', after), 'PX',
-          ms < 2147483648 and format('%d', ms) or ms - ms % 1).err
+        value = head .. format(after < 2147483648 and '%d' or '%.0f', after)
+        failed = save('SET', key, value, 'PX', ms < 2147483648 and format('%d', ms) or ms - ms % 1).err
       end
       if many then
         many[k + 1] = not failed and (v or '') -- it fails by itself, without the others
       else
-        return now .. (v and ' ' .. v or '')
+        return not ahead and value or s .. ' ' .. us .. (v and ' ' .. v or '')
       end
     elseif many then
       many[k + 1] = false

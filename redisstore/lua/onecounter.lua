@@ -31,7 +31,7 @@ do
       local rest = weight % per
       local used = (weight - rest) / per + cur
       if rest > 0 then used = used + 1 end
-      local failed
+      local failed, value
       local after, all, ahead, first, last = used, true, ARGV[5] and ARGV[4], 4, #ARGV
       if many then ahead, first, last = nil, 3 + k, 3 + k elseif ahead then first = 6 end
       for i = first, last do
@@ -41,13 +41,13 @@ do
       if all and ahead then after = after + math.max(0, math.min(ahead, limit - after - ARGV[5])) end
       if after > used then
         local ms = (2 * per - offset) / 1000 + pad
-        local value = prefix .. s .. ' ' .. us .. ' ' .. prev .. ' ' .. format('%.0f', cur + after - used)
+        value = prefix .. s .. ' ' .. us .. ' ' .. prev .. ' ' .. format('%.0f', cur + after - used)
         failed = save('SET', key, value, 'PX', ms - ms % 1).err
       end
       if many then
         many[k + 1] = not failed and (v or '') -- it fails by itself, without the others
       else
-        return s .. ' ' .. us .. (v and ' ' .. v or '')
+        return not ahead and value or s .. ' ' .. us .. (v and ' ' .. v or '')
       end
     elseif many then
       many[k + 1] = false

@@ -21,7 +21,7 @@ do
       end
     end
     if used then
-      local failed
+      local failed, value
       local after, all, ahead, first, last = used, true, ARGV[5] and ARGV[4], 4, #ARGV
       if many then ahead, first, last = nil, 3 + k, 3 + k elseif ahead then first = 6 end
       for i = first, last do
@@ -31,12 +31,13 @@ do
       if all and ahead then after = after + math.max(0, math.min(ahead, limit - after - ARGV[5])) end
       if after > used then
         local ms = (per - offset) / 1000 + pad
-        failed = save('SET', key, prefix .. s .. ' ' .. us .. ' ' .. format('%.0f', after), 'PX', ms - ms % 1).err
+        value = prefix .. s .. ' ' .. us .. ' ' .. format('%.0f', after)
+        failed = save('SET', key, value, 'PX', ms - ms % 1).err
       end
       if many then
         many[k + 1] = not failed and (v or '') -- it fails by itself, without the others
       else
-        return s .. ' ' .. us .. (v and ' ' .. v or '')
+        return not ahead and value or s .. ' ' .. us .. (v and ' ' .. v or '')
       end
     elseif many then
       many[k + 1] = false

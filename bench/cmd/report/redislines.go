@@ -26,9 +26,9 @@ func redisLines(s sizes) []line {
 	)
 	return []line{
 		faster("Redis: TokenBucket.Take, one hot key, 64 callers", hot, 4).inSummary(),
-		faster("Redis: TokenBucket.Take, "+bench.Count(s.redisKeys)+" keys, uniform, 64 callers", wide, 2),
-		overRedis("Redis: TokenBucket.Take, one key, one caller", one, latency, 1.1),
-		overRedis("Redis: server time in scripts per decision, one key, one caller", one, scripts, 1.1),
+		faster("Redis: TokenBucket.Take, "+bench.Count(s.redisKeys)+" keys, uniform, 64 callers", wide, 2.2),
+		overRedis("Redis: TokenBucket.Take, one key, one caller", one, latency, 1.05),
+		overRedis("Redis: server time in scripts per decision, one key, one caller", one, scripts, 1.05),
 		overRedis("Redis: server time in scripts per decision, one hot key, 64 callers", hot, scripts, 0.6),
 		deniedOverFloor("Redis: TokenBucket.Allow, one key, serial, denied", deniedLimiter, 3),
 		deniedOverFloor("Redis: Store.Take, one key, serial, denied", deniedStore, 3),
