@@ -89,4 +89,9 @@ var waitMutants = []mutant{
 		old: "\t\t\tw = w.after\n\t\t}\n\t\treturn w != nil", new: "\t\t\tw = nil\n\t\t}\n\t\treturn w != nil",
 		by: "^TestChangesOfOtherRules$", why: "another in the line may have got another rule", timeout: "60s",
 	},
+	{
+		name: "the Delay of a custom limiter counts from before it was asked", file: "rulewait.go",
+		old: "d.custom >= 0 && d.parts[d.custom].Delay > 0", new: "false && d.parts[d.custom].Delay > 0",
+		by: "^TestACustomLimiterInLineMisbehaves$", why: "the request would leave too early", timeout: "60s",
+	},
 }

@@ -243,3 +243,126 @@ func TestACustomLimiterInLineIsLate(t *testing.T) {
 		c.advance(time.Minute)
 	})
 }
+
+// A hookLimiter is a custom limiter that is a function.
+type hookLimiter func(ctx context.Context, key string, n int) (ratelimit.Result, error)
+
+func (h hookLimiter) Allow(key string) ratelimit.Result {
+	res, _ := h(context.Background(), key, 1)
+	return res
+}
+
+func (h hookLimiter) Take(ctx context.Context, key string, n int) (ratelimit.Result, error) {
+	return h(ctx, key, n)
+}
+
+// TestACustomLimiterInLineMisbehaves has the custom limiter of a request whose turn has come panic,
+// call the RateLimiter, change the rules and ask for a Delay, and the clock step back meanwhile.
+func TestACustomLimiterInLineMisbehaves(t *testing.T) {
+	for _, mode := range []string{"panic", "callback", "back", "burst", "leaky", "remove in hook"} {
+		t.Run(mode, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock := ratelimit.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+				var l *ratelimit.RateLimiter
+				ask := 0
+				lim := hookLimiter(func(_ context.Context, _ string, n int) (ratelimit.Result, error) {
+					if n == 0 {
+						return ratelimit.Result{Allowed: true, Limit: 3, Remaining: 3, Delay: 5 * time.Second}, nil
+					}
+					ask++
+					switch mode {
+					case "panic":
+						panic("the limiter")
+					case "callback":
+						l.Allow("", "/")
+						l.Allow("", "/c")
+					case "remove in hook":
+						if ask == 1 {
+							_ = l.RemoveRule("gate")
+							return ratelimit.Result{Limit: 3, RetryAfter: time.Hour}, nil
+						}
+					case "leaky":
+						return ratelimit.Result{Allowed: true, Limit: 3, Remaining: 3, Delay: 5 * time.Second}, nil
+					}
+					return ratelimit.Result{Allowed: true, Limit: 3, Remaining: 3}, nil
+				})
+				var err error
+				l, err = ratelimit.New([]ratelimit.Rule{
+					{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(1).WithBurst(3)},
+					{Name: "gate", Endpoint: "/c", Limiter: lim},
+				}, nil, ratelimit.WithClock(clock))
+				require.NoError(t, err)
+				for range 3 {
+					require.True(t, l.Allow("", "/").Allowed)
+				}
+				done := make(chan struct{})
+				var panicked any
+				cost := 1
+				if mode == "burst" {
+					cost = 3
+				}
+				go func() {
+					defer close(done)
+					defer func() { panicked = recover() }()
+					_, err := l.Wait(t.Context(), ratelimit.Request{Endpoint: "/c", Cost: cost})
+					require.NoError(t, err)
+				}()
+				synctest.Wait()
+				plain := make(chan struct{})
+				go func() {
+					defer close(plain)
+					_, err := l.Wait(t.Context(), ratelimit.Request{Endpoint: "/"})
+					require.NoError(t, err)
+				}()
+				synctest.Wait()
+				step := func(d time.Duration) { clock.Advance(d); synctest.Wait() }
+				switch mode {
+				case "panic":
+					step(time.Second)
+					require.True(t, served(done))
+					require.Equal(t, "the limiter", panicked)
+					require.True(t, served(plain))
+				case "callback":
+					step(time.Second)
+					require.True(t, served(done))
+					step(time.Second)
+					require.True(t, served(plain))
+				case "back":
+					step(-10 * time.Second)
+					step(9 * time.Second)
+					require.False(t, served(done))
+					step(time.Second)
+					require.False(t, served(done))
+					step(time.Second)
+					require.True(t, served(done))
+					step(time.Second)
+					require.True(t, served(plain))
+				case "burst":
+					step(2 * time.Second)
+					require.False(t, served(done))
+					require.False(t, served(plain))
+					step(time.Second)
+					require.True(t, served(done))
+					require.False(t, served(plain))
+					step(time.Second)
+					require.True(t, served(plain))
+				case "leaky":
+					step(10 * time.Second)
+					require.False(t, served(done), "delay counts from when it was asked")
+					step(5*time.Second - 1)
+					require.False(t, served(done))
+					step(1)
+					require.True(t, served(done))
+				case "remove in hook":
+					step(time.Second)
+					require.True(t, served(plain))
+					require.False(t, served(done))
+					step(time.Second)
+					require.True(t, served(done))
+				}
+				step(time.Minute)
+				require.True(t, served(plain) && served(done))
+			})
+		})
+	}
+}
