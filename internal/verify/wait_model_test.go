@@ -263,7 +263,11 @@ func TestWaitModel(t *testing.T) {
 // runWaitModel runs one schedule of TestWaitModel.
 func runWaitModel(t *testing.T, a ratelimit.Algorithm, rule, fake bool, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 7))
-	rates := []ratelimit.Rate{ratelimit.PerSecond(1), ratelimit.PerSecond(3), ratelimit.PerSecond(5), {Requests: 4, Per: 3 * time.Second}}
+	unit := time.Second
+	if seed%2 == 1 {
+		unit = time.Millisecond // those in line set their alarms when they come
+	}
+	rates := []ratelimit.Rate{{Requests: 1, Per: unit}, {Requests: 3, Per: unit}, {Requests: 5, Per: unit}, {Requests: 4, Per: 3 * unit}}
 	first := rates[r.IntN(len(rates))]
 	var clock *ratelimit.FakeClock
 	start, now, advance := time.Now(), time.Now, func(d time.Duration) { <-time.After(d) }
@@ -282,7 +286,7 @@ func runWaitModel(t *testing.T, a ratelimit.Algorithm, rule, fake bool, seed uin
 			w := &modelWaiter{n: 1 + r.IntN(3), done: make(chan struct{})}
 			ctx, cancel := context.WithCancel(context.Background())
 			if !fake && r.IntN(2) == 0 {
-				w.until = now().Add(time.Duration(r.Int64N(int64(6*time.Second))) + 1)
+				w.until = now().Add(time.Duration(r.Int64N(int64(6*unit))) + 1)
 				ctx, cancel = context.WithDeadline(context.Background(), w.until)
 			}
 			w.cancel = cancel
@@ -300,7 +304,7 @@ func runWaitModel(t *testing.T, a ratelimit.Algorithm, rule, fake bool, seed uin
 			require.NoError(t, err, why)
 			require.Equal(t, want, res, why)
 		case do < 10:
-			d := time.Duration(r.Int64N(int64(2 * time.Second)))
+			d := time.Duration(r.Int64N(int64(2 * unit)))
 			if r.IntN(3) == 0 { // exactly to the next grant
 				if n := len(m.line); n > 0 {
 					due, _ := m.foretell(nil, m.line[0].n, now())

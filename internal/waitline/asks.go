@@ -186,7 +186,7 @@ func (as *Asks) Leave(a *Asker, served bool) {
 	defer as.mu.Unlock()
 	l := a.line
 	head := l.first == a
-	l.unlink(a)
+	l.remove(a)
 	switch {
 	case l.size == 0:
 		delete(as.lines, a.set)

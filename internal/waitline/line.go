@@ -59,7 +59,7 @@ func (l *line) join(w *Waiter) {
 // unlink takes w out of its line. If it is the head, the line stands nowhere.
 func (ls *Lines) unlink(w *Waiter) {
 	l := w.line
-	l.list.unlink(w)
+	l.remove(w)
 	if w.line = nil; l.size == 0 {
 		delete(ls.lines, l.set)
 	}

@@ -30,8 +30,8 @@ func (l *list[T]) append(x T) {
 	l.size++
 }
 
-// unlink takes x out of l.
-func (l *list[T]) unlink(x T) {
+// remove takes x out of l.
+func (l *list[T]) remove(x T) {
 	var none T
 	at := x.neighbours()
 	if at.after != none {

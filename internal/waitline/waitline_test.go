@@ -72,11 +72,11 @@ func (b *rig) spots(key string) (keytable.Hash, []engine.Spot) {
 	return h, []engine.Spot{{Keys: &b.keys, Hash: h}}
 }
 
-// comes returns a caller that has come for n units of key. It has no goroutine: the test does
+// comes returns a caller that has come for n units. It has no goroutine: the test does
 // what that would do.
-func (b *rig) comes(key string, n int64, hold bool) *Waiter {
+func (b *rig) comes(n int64, hold bool) *Waiter {
 	w := &Waiter{N: n, Hold: hold, wake: make(chan struct{}, 1)}
-	w.Set, w.Spots = b.spots(key)
+	w.Set, w.Spots = b.spots("key")
 	b.enter(w)
 	return w
 }
@@ -103,11 +103,11 @@ func (b *rig) denied(key string, n int64) time.Duration {
 func TestServing(t *testing.T) {
 	const ms = time.Millisecond
 	b := newRig(t, 100)
-	require.True(t, b.comes("key", 1, false).over.Load(), "nobody is ahead")
+	require.True(t, b.comes(1, false).over.Load(), "nobody is ahead")
 	require.EqualValues(t, -1, b.denied("key", 1))
 	var all []*Waiter
 	for i := range 20 {
-		w := b.comes("key", 1, false)
+		w := b.comes(1, false)
 		all = append(all, w)
 		due := time.Duration(i+1) * ms
 		if due > near {
@@ -156,10 +156,10 @@ func TestServing(t *testing.T) {
 // about 64 steps for each of them, however many there are.
 func TestForetellingIsLinear(t *testing.T) {
 	b := newRig(t, 10_000)
-	b.comes("key", 1, false)
+	b.comes(1, false)
 	var all []*Waiter
 	for range 5000 {
-		all = append(all, b.comes("key", 1, false))
+		all = append(all, b.comes(1, false))
 	}
 	b.denied("key", 1)
 	made := b.Walked()
@@ -184,17 +184,17 @@ func TestForetellingIsLinear(t *testing.T) {
 // wait, it counts once.
 func TestHoldersCountOnce(t *testing.T) {
 	b := newRig(t, 2)
-	b.comes("key", 1, false)
+	b.comes(1, false)
 	a := b.asks.Join(keytable.HashOf("set"), 1, Denial{}, 0)
-	held := b.comes("key", 1, true)
+	held := b.comes(1, true)
 	require.NoError(t, held.Refused)
-	require.NoError(t, b.comes("key", 1, false).Refused)
+	require.NoError(t, b.comes(1, false).Refused)
 	require.Equal(t, 2, b.All())
-	require.Equal(t, ErrFull, b.comes("key", 1, false).Refused)
+	require.Equal(t, ErrFull, b.comes(1, false).Refused)
 	b.leave(held, true)
 	b.asks.Leave(a, false)
 	require.Equal(t, 1, b.All())
-	require.Equal(t, ErrNever, b.comes("key", 6, false).Refused)
+	require.Equal(t, ErrNever, b.comes(6, false).Refused)
 }
 
 // A weight is what TestHeap puts into a heap.
@@ -246,7 +246,7 @@ func TestList(t *testing.T) {
 			all = append(all, a)
 		} else {
 			i := r.IntN(len(all))
-			l.unlink(all[i])
+			l.remove(all[i])
 			require.Nil(t, all[i].ahead)
 			require.Nil(t, all[i].after)
 			all = slices.Delete(all, i, i+1)
