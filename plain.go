@@ -55,13 +55,11 @@ func (l *RateLimiter) takeStored(ctx context.Context, g *ruleGroup, req *Request
 	if l.asking.Len() > 0 {
 		return false, nil
 	}
-	r, observed, now := g.only, l.settings.observer != nil, l.time.Now()
-	parts, from := [1]engine.Part{{Hash: r.key.hash(req), Want: engine.Wanted{Tier: req.Tier}}}, origin{}
-	l.resolve(r, &parts[0], &from)
-	ask := r.ask(req, from.rate)
+	r, observed := g.only, l.settings.observer != nil
+	ask := r.ask(req, r.Rate)
 	ask.N = max(req.Cost, 1)
 	part := l.partOf(ask)
-	if err = l.breakers.Refusal(part, now); err != nil {
+	if err = l.breakers.Refusal(part, l.time.Now); err != nil {
 		return false, err
 	}
 	if l.denier != nil && len(r.Tiers) == 0 && !observed {
@@ -71,10 +69,13 @@ func (l *RateLimiter) takeStored(ctx context.Context, g *ruleGroup, req *Request
 			return true, nil
 		}
 	}
+	parts, from, now := [1]engine.Part{{Hash: r.key.hash(req), Want: engine.Wanted{Tier: req.Tier}}}, origin{}, l.time.Now()
 	pass, err := l.breakers.Admit(part, now)
 	if err != nil {
 		return false, nil
 	}
+	l.resolve(r, &parts[0], &from)
+	ask.Rate = from.rate
 	results, err := l.takeFrom(ctx, pass, []Ask{ask})
 	switch {
 	case err == nil:

@@ -110,9 +110,8 @@ const maxPlain = 4
 
 // A ruleGroup is the rules that apply to an endpoint.
 type ruleGroup struct {
-	// plain is true if RateLimiter.takePlain can decide: the group has 1 to maxPlain rules,
-	// none of which has code of the user's, and their keys are in this process; or it has one
-	// rule, which enforces and whose keys are in a store.
+	// plain is true if RateLimiter.takePlain can decide: by 1 to maxPlain rules with keys in
+	// this process, or by one that enforces in a store. None of them has code of the user's.
 	plain bool
 
 	// only is the group's rule if the group is plain and has exactly one, which

@@ -147,6 +147,12 @@ var rulesMutants = []mutant{
 		by:  "^TestPropertiesOfOneStoredRule$", why: "a client of a tier has that tier's rate",
 	},
 	{
+		name: "one rule with a store asks for its own rate", file: "plain.go",
+		old: "ask.Rate = from.rate",
+		new: "_ = from",
+		by:  "^TestPropertiesOfOneStoredRule$", why: "a client of a tier has that tier's rate",
+	},
+	{
 		name: "one rule with a store does not note what is left", file: "plain.go",
 		old: "r.setAnswer(&parts[0], results[0])",
 		new: "setResult(&parts[0], results[0])",
