@@ -255,6 +255,12 @@ func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error
 	if named != nil && named != old {
 		check.Knows(named.Name, c.pathOf(named))
 	}
+	check.Revocable = r.Limiter != nil || c.set.custom > 0
+	for i := 0; r.Limiter != nil && c.set.custom == 0 && c.l.settings.store != nil && i < len(c.set.rules); i++ {
+		if other := c.set.rules[i]; other != old && other != named {
+			check.Rates(other.toCheck(c.pathOf(other), other.isDefault)) // its charges must be revocable now
+		}
+	}
 	if r.Limiter != nil && c.set.custom > 0 {
 		place := r.place(isDefault)
 		for _, other := range c.set.rules {

@@ -29,6 +29,7 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) error {
 		if d.order.Take {
 			d.settle(keep)
 			if !keep {
+				l.settleInStore(ctx, d)
 				l.waiters.Freed(d.parts)
 			}
 		}
@@ -57,6 +58,43 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) error {
 		}
 	}
 	return nil
+}
+
+// revocable is an Ask whose charge can be given back until the custom limiter has answered.
+var revocable = Ask{Receipt: 1, Term: time.Second}
+
+// settleInStore has the store give back what d has charged there, because the custom limiter has
+// denied the request, also if ctx has ended. If it fails, the denial stands, and d.failed says why.
+func (l *RateLimiter) settleInStore(ctx context.Context, d *decision) {
+	var asks []Ask
+	for i, r := range d.stored() {
+		if d.origins[i].by == byStore && d.parts[i].Granted() {
+			ask := r.ask(&d.request, d.origins[i].rate)
+			ask.Receipt, ask.Was = d.receipt, int(d.order.N)
+			asks = append(asks, ask)
+		}
+	}
+	if len(asks) == 0 {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	pass, err := l.breakers.Admit(l.partsOf(asks), l.time.Now())
+	if err == nil {
+		err = l.guarded(ctx, pass, func() error { return l.settings.store.(settler).Settle(ctx, asks) })
+	}
+	if err != nil {
+		d.failed = storeError(err)
+	}
+	for i, r := range d.stored() {
+		switch p := &d.parts[i]; {
+		case !p.Granted():
+		case err != nil:
+			r.totals.errors.Add(1)
+		default:
+			p.Left = min(p.Left+d.order.N, p.Limit)
+			r.remember(p)
+		}
+	}
 }
 
 // appendEach appends to each the answer of each rule that enforces, in the order of the rules.

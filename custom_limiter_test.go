@@ -68,52 +68,63 @@ func TestCustomLimiterAlone(t *testing.T) {
 }
 
 // TestCustomLimiterIsAskedLast proves that a custom limiter is asked only when all other
-// rules grant, and that the others get their units back when it denies.
+// rules grant, and that the others get their units back when it denies, also from a store.
 func TestCustomLimiterIsAskedLast(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
-		clock := ratelimit.NewFakeClock(epoch)
-		asked := 0
-		answer := yes(7, 6, sec)
-		l := newRules(t, beside(a, custom(func(context.Context, string, int) (ratelimit.Result, error) {
-			asked++
-			return answer, nil
-		}), ""), nil, ratelimit.WithClock(clock))
-		ours := func() ratelimit.Result { return peekAt(t, l, "ours", "c") }
-		watch := func() ratelimit.Result { return peekAt(t, l, "watch", "") }
-		ask := func(n int) ratelimit.Result {
-			res, err := l.Check(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e", Cost: n})
-			require.NoError(t, err)
-			return res
-		}
-		require.True(t, ask(2).Allowed)
-		require.Equal(t, 3, ours().Remaining, "both rules are charged")
-		clock.Advance(7 * sec)
-		for _, n := range []int{1, 2, 3} {
-			before, watched := ours(), watch()
-			answer = no(7, 0, mins, mins)
-			res := ask(n)
-			require.False(t, res.Allowed)
-			require.Equal(t, "custom", res.Rule, "it names the longest wait")
-			require.Equal(t, mins, res.RetryAfter)
-			require.Equal(t, 0, res.Remaining)
-			require.Equal(t, before, ours(), "when it denies, the other rules are not charged")
-			require.Equal(t, watched, watch())
-		}
-		asked = 0
-		res := ask(4)
-		require.False(t, res.Allowed)
-		require.Equal(t, "ours", res.Rule)
-		require.Zero(t, asked, "it is not asked for what another rule denies")
-		answer = yes(7, 6, sec)
-		require.True(t, ask(3).Allowed, "units that were given back can be taken")
-		require.Equal(t, 0, ours().Remaining)
-		require.Equal(t, []ratelimit.RuleStats{
-			{Rule: "custom", Allowed: 2, Denied: 3},
-			{Rule: "ours", Allowed: 2, Denied: 1, LiveKeys: 1},
-			{Rule: "shadow", Allowed: 2, LiveKeys: 1},
-			{Rule: "watch"},
-		}, l.Stats(), "a charge that was given back is not counted as allowed")
+	t.Run("here", func(t *testing.T) {
+		overAll(t, func(t *testing.T, a algorithm) { askedLast(t, a, ratelimit.NewFakeClock(epoch)) })
 	})
+	t.Run("store", func(t *testing.T) {
+		overAll(t, func(t *testing.T, a algorithm) {
+			store := newSettlingStore(t, ratelimit.NewFakeClock(epoch))
+			askedLast(t, a, store.clock, ratelimit.WithStore(store))
+			require.Equal(t, 3, store.settled, "each denial of the custom limiter is one call of Settle")
+		})
+	})
+}
+
+// askedLast is TestCustomLimiterIsAskedLast for an algorithm.
+func askedLast(t *testing.T, a algorithm, clock *ratelimit.FakeClock, opts ...ratelimit.Option) {
+	asked := 0
+	answer := yes(7, 6, sec)
+	l := newRules(t, beside(a, custom(func(context.Context, string, int) (ratelimit.Result, error) {
+		asked++
+		return answer, nil
+	}), ""), nil, append(opts, ratelimit.WithClock(clock))...)
+	ours := func() ratelimit.Result { return peekAt(t, l, "ours", "c") }
+	watch := func() ratelimit.Result { return peekAt(t, l, "watch", "") }
+	ask := func(n int) ratelimit.Result {
+		res, err := l.Check(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e", Cost: n})
+		require.NoError(t, err)
+		return res
+	}
+	require.True(t, ask(2).Allowed)
+	require.Equal(t, 3, ours().Remaining, "both rules are charged")
+	clock.Advance(7 * sec)
+	for _, n := range []int{1, 2, 3} {
+		before, watched := ours(), watch()
+		answer = no(7, 0, mins, mins)
+		res := ask(n)
+		require.False(t, res.Allowed)
+		require.Equal(t, "custom", res.Rule, "it names the longest wait")
+		require.Equal(t, mins, res.RetryAfter)
+		require.Equal(t, 0, res.Remaining)
+		require.Equal(t, before, ours(), "when it denies, the other rules are not charged")
+		require.Equal(t, watched, watch())
+	}
+	asked = 0
+	res := ask(4)
+	require.False(t, res.Allowed)
+	require.Equal(t, "ours", res.Rule)
+	require.Zero(t, asked, "it is not asked for what another rule denies")
+	answer = yes(7, 6, sec)
+	require.True(t, ask(3).Allowed, "units that were given back can be taken")
+	require.Equal(t, 0, ours().Remaining)
+	require.Equal(t, []ratelimit.RuleStats{
+		{Rule: "custom", Allowed: 2, Denied: 3},
+		{Rule: "ours", Allowed: 2, Denied: 1, LiveKeys: 1},
+		{Rule: "shadow", Allowed: 2, LiveKeys: 1},
+		{Rule: "watch"},
+	}, l.Stats(), "a charge that was given back is not counted as allowed")
 }
 
 // TestCustomLimiterThatFails proves what a request gets when a custom limiter returns an
@@ -361,19 +372,158 @@ func TestTwoCustomLimiters(t *testing.T) {
 	require.Len(t, l.Stats(), 2)
 }
 
-// TestCustomLimiterBesideAStore proves that a rule with a custom limiter is refused where
-// the other rules are in a store.
+// A settlingStore is a faultyStore that can give back what it has charged.
+type settlingStore struct {
+	*faultyStore
+	accepts func(a ratelimit.Ask) error
+	settled int // calls of Settle
+}
+
+func newSettlingStore(t *testing.T, clock *ratelimit.FakeClock) *settlingStore {
+	return &settlingStore{faultyStore: newFaultyStore(t, clock), accepts: func(ratelimit.Ask) error { return nil }}
+}
+
+func (s *settlingStore) Accepts(a ratelimit.Ask) error { return s.accepts(a) }
+
+func (s *settlingStore) Settle(ctx context.Context, asks []ratelimit.Ask) error {
+	s.settled++
+	f, memory := s.next(asks)
+	switch f {
+	case errsBefore:
+		return errFault
+	case errsAfter:
+		return errors.Join(memory.Settle(ctx, asks), errFault)
+	case panics:
+		panic(errFault)
+	}
+	return memory.Settle(ctx, asks)
+}
+
+// TestCustomLimiterBesideAStore proves beside which stores a rule with a custom limiter is refused:
+// those that cannot give back what they have charged.
 func TestCustomLimiterBesideAStore(t *testing.T) {
 	store := newFaultyStore(t, nil)
 	rule := ratelimit.Rule{Name: "one", Endpoint: "/e", Limiter: answering(yes(7, 3, sec), nil)}
 	_, err := ratelimit.New([]ratelimit.Rule{rule}, nil, ratelimit.WithStore(store), ratelimit.WithName("test"))
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.ErrorContains(t, err, `rules[0].limiter is ratelimit_test.custom: must be nil: the store has no Settle and Accepts`)
 	l := newRules(t, nil, nil, ratelimit.WithStore(store))
 	require.ErrorIs(t, l.AddRule(rule), ratelimit.ErrInvalidConfig)
-	rule.Endpoint = ""
-	require.ErrorIs(t, l.SetDefaultRule(rule), ratelimit.ErrInvalidConfig)
+	byDefault := rule
+	byDefault.Endpoint = ""
+	require.ErrorIs(t, l.SetDefaultRule(byDefault), ratelimit.ErrInvalidConfig)
 	require.ErrorIs(t, l.Replace([]ratelimit.Rule{rule}, nil), ratelimit.ErrInvalidConfig)
 	require.Empty(t, l.Stats())
+
+	// This store gives nothing back at the rates of a rule of two.
+	settling := newSettlingStore(t, nil)
+	settling.accepts = func(a ratelimit.Ask) error {
+		if a.Rate.Requests == 2 && a.Receipt != 0 && a.Term == sec {
+			return errors.New("nothing comes back at 2 a second")
+		}
+		return nil
+	}
+	one, two := ratelimit.Rule{Name: "1", Endpoint: "/", Rate: ratelimit.PerSecond(1)}, ratelimit.Rule{Name: "2", Endpoint: "/", Rate: ratelimit.PerSecond(2)}
+	refused := func(path string, err error) {
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+		require.ErrorContains(t, err, path+" is 2/s: is not supported by the store: nothing comes back at 2 a second")
+	}
+	_, err = ratelimit.New([]ratelimit.Rule{rule, two}, nil, ratelimit.WithStore(settling), ratelimit.WithName("test"))
+	refused("rules[1].rate", err)
+	l = newRules(t, []ratelimit.Rule{one, two}, nil, ratelimit.WithStore(settling))
+	refused("rules[1].rate", l.AddRule(rule))
+	require.NoError(t, l.RemoveRule("2"))
+	require.NoError(t, l.AddRule(rule))
+	refused("rules[2].rate", l.AddRule(two))
+	refused(`rules["1"].rate`, l.UpdateRate("1", two.Rate))
+	refused("rules[0].rate", l.Replace([]ratelimit.Rule{two}, &byDefault))
+	require.True(t, l.Allow("c", "/").Allowed)
+	require.NoError(t, l.Replace([]ratelimit.Rule{one, two}, nil), "without a custom limiter there is nothing to give back")
+}
+
+// TestCustomLimiterBesideAStoreThatFails proves what happens when a custom limiter denies what a
+// store, or a failure policy in its place, has granted, and the store fails.
+func TestCustomLimiterBesideAStoreThatFails(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		for _, row := range []struct {
+			faults []fault // of Take, of Settle, and of the look at what is left
+			policy ratelimit.FailurePolicy
+			want   ratelimit.Result // by the custom limiter, or a policy
+			fails  bool             // whether the error says so
+			asked  int              // how often the custom limiter is asked
+			left   int              // of 5, after a request for 2
+			stats  ratelimit.RuleStats
+			why    string
+		}{
+			{[]fault{sound, sound, sound}, ratelimit.FailOpen, by("custom", no(7, 0, mins, mins)), false, 1, 5, ratelimit.RuleStats{}, "the units come back"},
+			{[]fault{sound, errsBefore, sound}, ratelimit.FailOpen, by("custom", no(7, 0, mins, mins)), true, 1, 3, ratelimit.RuleStats{Errors: 1}, "they do not, and the denial stands"},
+			{[]fault{sound, errsAfter, sound}, ratelimit.FailOpen, by("custom", no(7, 0, mins, mins)), true, 1, 5, ratelimit.RuleStats{Errors: 1}, "only the reply was lost"},
+			{[]fault{errsBefore, errsBefore}, ratelimit.FailLocal(1), degraded(by("custom", no(7, 0, mins, mins))), true, 1, 5, ratelimit.RuleStats{Errors: 2}, "the share gets its units back"},
+			{[]fault{errsBefore, sound}, ratelimit.FailOpen, degraded(by("custom", no(7, 0, mins, mins))), true, 1, 5, ratelimit.RuleStats{Errors: 1}, "a store that has not granted is not asked to give back"},
+			{[]fault{errsBefore, sound}, ratelimit.FailClosed, degraded(by("ours", no(5, 0, sec, sec))), true, 0, 5, ratelimit.RuleStats{Errors: 1, Denied: 1, Degraded: 1}, "what a policy denies, the custom limiter is not asked for"},
+		} {
+			store, asked, seen := newSettlingStore(t, ratelimit.NewFakeClock(epoch)), 0, []ratelimit.Decision(nil)
+			rules := []ratelimit.Rule{
+				{Name: "ours", Endpoint: "/e", Algorithm: byName[a.name], Rate: ratelimit.PerMinute(5), OnStoreError: row.policy},
+				{Name: "custom", Endpoint: "/e", Limiter: custom(func(context.Context, string, int) (ratelimit.Result, error) {
+					asked++
+					return no(7, 0, mins, mins), nil
+				})},
+			}
+			l := newRules(t, rules, nil, ratelimit.WithStore(store), ratelimit.WithClock(store.clock),
+				ratelimit.WithObserver(observing(func(d ratelimit.Decision) { seen = append(seen, d) })))
+			store.do(row.faults...)
+			res, err := l.Check(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e", Cost: 2})
+			require.Equal(t, row.want, res, row.why)
+			require.Equal(t, row.fails, errors.Is(err, ratelimit.ErrStore), row.why)
+			require.Len(t, seen, 1, row.why)
+			require.Equal(t, row.fails, seen[0].Err != nil, row.why)
+			require.Equal(t, row.asked, asked, row.why)
+			look, _ := l.Peek(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"ours"}})
+			require.Equal(t, row.left, look.Remaining, row.why)
+			stats := l.Stats()[0]
+			stats.LiveKeys = 0
+			row.stats.Rule = "ours"
+			require.Equal(t, row.stats, stats, row.why)
+		}
+	})
+}
+
+// TestCustomLimiterThatEndsADecisionInAStore proves that a store gets its units back when a custom
+// limiter panics, when the caller's context ends, and when the Delay is too long.
+func TestCustomLimiterThatEndsADecisionInAStore(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	store := newSettlingStore(t, clock)
+	var answer func() ratelimit.Result
+	l := newRules(t, beside(algorithms[0], custom(func(ctx context.Context, _ string, _ int) (ratelimit.Result, error) { return answer(), ctx.Err() }), ""), nil,
+		ratelimit.WithStore(store), ratelimit.WithClock(clock))
+	req := ratelimit.Request{Client: "c", Endpoint: "/e", Cost: 2}
+	answer = func() ratelimit.Result { panic(errFault) }
+	require.Panics(t, func() { _, _ = l.Check(t.Context(), req) })
+	ctx, cancel := context.WithCancel(t.Context())
+	answer = func() ratelimit.Result {
+		cancel()
+		return yes(7, 6, sec)
+	}
+	_, err := l.Check(ctx, req)
+	require.ErrorIs(t, err, context.Canceled)
+	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(time.Hour))
+	defer cancel()
+	answer = func() ratelimit.Result { return delayed(2*time.Hour, yes(7, 6, sec)) }
+	_, err = l.Wait(ctx, req)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, 3, store.settled)
+	require.Equal(t, 5, peekAt(t, l, "ours", "c").Remaining)
+
+	answer = func() ratelimit.Result { return no(7, 0, mins, mins) }
+	_, each, err := l.CheckAll(t.Context(), req, nil)
+	require.NoError(t, err)
+	require.Equal(t, 5, each[1].Remaining, "a rule that alone would allow has its units")
+	answer = func() ratelimit.Result { return yes(7, 6, sec) }
+	require.True(t, checked(l.Check(t.Context(), req)).Allowed)
+	require.Equal(t, 3, peekAt(t, l, "ours", "c").Remaining)
+	require.Equal(t, 4, store.settled, "what is granted is not settled")
+	require.NoError(t, l.Reset(t.Context(), req))
 }
 
 // A resettable is a custom limiter that can be reset.

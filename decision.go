@@ -36,7 +36,8 @@ type decision struct {
 	custom  int             // the index of the rule with a custom limiter, or -1
 
 	engine.Outcome
-	failed error // why the store did not answer, or nil
+	failed  error  // why the store did not answer, or did not give back what it has charged, or nil
+	receipt uint64 // of the charges in the store, if a custom limiter may deny; otherwise 0
 
 	sorted []int // memory for appendEach
 }

@@ -85,3 +85,14 @@ var errOverflown = fmt.Errorf("%w: the key has no state of its own, and the budg
 
 // errZeroLimiter is the error of the methods of a zero limiter.
 var errZeroLimiter error = &ConfigError{"limiter", "the zero value", "must be made by its constructor"}
+
+// storeError returns err, wrapped if need be so that it matches ErrStore.
+func storeError(err error) error {
+	if errors.Is(err, ErrStore) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrStore, err)
+}
+
+// errPanicked is the error that the breakers get for a store that has panicked.
+var errPanicked = errors.New("it panicked")

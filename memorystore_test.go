@@ -157,6 +157,9 @@ func TestMemoryStoreRefuses(t *testing.T) {
 		{t.Context(), with(func(a *ratelimit.Ask) { a.Algorithm = "Guess" }), ratelimit.ErrInvalidConfig, "an unknown algorithm"},
 		{t.Context(), with(func(a *ratelimit.Ask) { a.Rate = ratelimit.Rate{} }), ratelimit.ErrInvalidConfig, "an invalid rate"},
 		{t.Context(), with(func(a *ratelimit.Ask) { a.N = -1 }), ratelimit.ErrInvalidCount, "a negative count"},
+		{t.Context(), with(func(a *ratelimit.Ask) { a.Receipt = 1 }), ratelimit.ErrInvalidConfig, "a receipt without a term"},
+		{t.Context(), with(func(a *ratelimit.Ask) { a.Receipt, a.Term = 1, time.Microsecond-1 }), ratelimit.ErrInvalidConfig, "a term that is too short"},
+		{t.Context(), with(func(a *ratelimit.Ask) { a.Receipt, a.Term = 1, 366*24*time.Hour+1 }), ratelimit.ErrInvalidConfig, "a term that is too long"},
 		{over(), good, context.Canceled, "the caller has given up"},
 	} {
 		results, err := store.Take(row.ctx, []ratelimit.Ask{good, row.bad})
@@ -174,6 +177,101 @@ func TestMemoryStoreRefuses(t *testing.T) {
 	results, err = store.Take(t.Context(), nil)
 	require.NoError(t, err)
 	require.Empty(t, results, "without asks there are no answers")
+}
+
+// TestMemoryStoreSettles proves what Settle gives back, and which calls of it are refused.
+func TestMemoryStoreSettles(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		clock := ratelimit.NewFakeClock(epoch)
+		var store *ratelimit.MemoryStore
+		ask := func(n int, receipt uint64, term time.Duration) ratelimit.Ask {
+			return ratelimit.Ask{Rule: "r", Key: "k", Algorithm: byName[a.name], Rate: ratelimit.PerDay(5000), N: n, Receipt: receipt, Term: term}
+		}
+		take := func(a ratelimit.Ask) int {
+			results, err := store.Take(t.Context(), []ratelimit.Ask{a})
+			require.NoError(t, err)
+			return results[0].Remaining
+		}
+		settle := func(n, was int, receipt uint64) int {
+			settled := ask(n, receipt, 0)
+			settled.Was = was
+			require.NoError(t, store.Settle(t.Context(), []ratelimit.Ask{settled}))
+			return take(ask(0, 0, 0))
+		}
+		begin := func(opts ...ratelimit.Option) {
+			var err error
+			store, err = ratelimit.NewMemoryStore(append(opts, ratelimit.WithClock(clock))...)
+			require.NoError(t, err)
+		}
+
+		begin()
+		require.Equal(t, 4995, take(ask(5, 1, sec)))
+		require.Equal(t, 4992, take(ask(3, 2, sec)))
+		require.Equal(t, 4992, settle(0, 4, 3), "nobody has that receipt")
+		require.Equal(t, 4994, settle(3, 5, 1), "three of five stay charged")
+		require.Equal(t, 4994, settle(0, 5, 1), "a receipt is settled once")
+		require.NoError(t, store.Reset(t.Context(), []ratelimit.Ask{ask(0, 0, 0)}))
+		require.Equal(t, 4999, take(ask(1, 4, sec)))
+		require.Equal(t, 4999, settle(0, 3, 2), "the state was reset")
+		require.Equal(t, 4998, take(ask(1, 4, sec)))
+		require.Equal(t, 4999, settle(0, 1, 4), "the latest charge of a number that was used twice")
+		require.Equal(t, 4999, settle(0, 1, 4), "the other one has become final")
+
+		begin()
+		require.Equal(t, 4995, take(ask(5, 1, sec)))
+		require.Equal(t, 4992, take(ask(3, 2, 2*sec)))
+		clock.Advance(sec)
+		require.Equal(t, 4995, settle(0, 3, 2))
+		require.Equal(t, 5000, settle(0, 5, 1), "the term has just not passed")
+		require.Equal(t, 4995, take(ask(5, 1, sec)))
+		clock.Advance(sec + 1)
+		require.Equal(t, 4995, settle(0, 5, 1), "it has passed")
+
+		begin()
+		for i := range uint64(1026) {
+			take(ask(1, i+1, mins))
+		}
+		require.Equal(t, 5000-1026, settle(0, 1, 2), "1,024 charges of one state are open: the oldest two have become final")
+		require.Equal(t, 5000-1025, settle(0, 1, 3))
+
+		begin(ratelimit.WithMaxKeys(3))
+		take(ask(1, 1, sec))
+		clock.Advance(sec + 1)
+		for i := range uint64(4) {
+			take(ask(1, i+2, mins))
+		}
+		require.Equal(t, 4995, settle(0, 1, 2), "of a rule, as many as it may have keys: the oldest has become final")
+		require.Equal(t, 4996, settle(0, 1, 3))
+
+		bad := ask(1, 4, 0)
+		for _, row := range []struct {
+			ctx     context.Context
+			n, was  int
+			receipt uint64
+			err     error
+			why     string
+		}{
+			{t.Context(), 0, 1, 0, ratelimit.ErrInvalidConfig, "no receipt"},
+			{t.Context(), -1, 1, 4, ratelimit.ErrInvalidCount, "a negative count"},
+			{t.Context(), 2, 1, 4, ratelimit.ErrInvalidCount, "more than was charged"},
+			{over(), 0, 1, 4, context.Canceled, "the caller has given up"},
+		} {
+			good := ask(0, 5, 0)
+			good.Was, bad.N, bad.Was, bad.Receipt = 1, row.n, row.was, row.receipt
+			require.ErrorIs(t, store.Settle(row.ctx, []ratelimit.Ask{good, bad}), row.err, row.why)
+			require.Equal(t, 4996, take(ask(0, 0, 0)), "a refused call gives nothing back")
+		}
+		other := ask(0, 4, 0)
+		other.Rule = "unknown"
+		require.NoError(t, store.Settle(t.Context(), []ratelimit.Ask{other}), "nothing was charged there")
+
+		begin(ratelimit.WithMaxKeys(1))
+		holder := ask(1, 1, mins)
+		holder.Key = "holder"
+		take(holder)
+		take(ask(3, 7, mins))
+		require.Less(t, settle(0, 3, 7), 4998, "keys without a state of their own share a debt, of which nothing is given back")
+	})
 }
 
 // TestMemoryStoreChargesAllOrNone proves that one Take charges all enforcing asks or none

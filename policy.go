@@ -164,3 +164,17 @@ func policyOf(p ruleconfig.Policy) FailurePolicy {
 	}
 	return FailurePolicy{}
 }
+
+// countRemote counts d in the totals of those rules in a store whose keys do not count it.
+func (d *decision) countRemote() {
+	for i, r := range d.stored() {
+		p := &d.parts[i]
+		if p.Keys != nil || p.Granted() && !d.Passes { // only other rules have denied it
+			continue
+		}
+		r.totals.count(p.Shadow, p.Granted())
+		if d.origins[i].by == byPolicy {
+			r.totals.degraded.Add(1)
+		}
+	}
+}

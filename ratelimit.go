@@ -131,8 +131,8 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 //
 // Check takes nothing and returns the zero Result with an error that matches
 // [ErrUnknownRule] or [ErrInvalidCount], and with the error of ctx if ctx has ended. With
-// the following two errors, the Result is an answer: the caller should act on
-// [Result.Allowed] and log the error. With [ErrStore], the [FailurePolicy] has answered.
+// the following two errors, the Result is an answer: act on [Result.Allowed] and log the error.
+// With [ErrStore], the [FailurePolicy] has answered, or the [Store] has not given units back.
 // With [ErrInvalidConfig], [Rule.Resolve] has returned an invalid rate, and the rule has
 // decided by its own Rate.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -70,18 +71,21 @@ func (l *RateLimiter) partsOf(asks []Ask) (parts uint64) {
 }
 
 // decideInStore decides d by the store or, if the store does not answer, by the failure
-// policy of each rule.
+// policy of each rule, and then by the custom limiter.
 func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 	parts, leaky := uint64(0), false
-	for i, r := range d.rules {
+	for i, r := range d.stored() {
 		l.resolve(r, &d.parts[i], &d.origins[i])
 		parts |= l.partOf(r.ask(&d.request, d.origins[i].rate))
 		leaky = leaky || r.Algorithm == AlgorithmLeakyBucket
 	}
-	d.Now = l.time.Now()
+	d.Now, d.Passes = l.time.Now(), true
+	if len(d.stored()) == 0 {
+		return l.askCustom(ctx, d)
+	}
 	pass, err := l.breakers.Admit(parts, d.Now)
 	if err == nil && leaky && d.order.Take && d.order.Within < engine.AnyDelay {
-		// A store cannot give units back, so a first call looks at the Delay.
+		// Not every store can give units back, so a first call looks at the Delay.
 		if err = l.callStore(ctx, d, pass, false); err == nil && d.Late {
 			return nil
 		}
@@ -96,10 +100,18 @@ func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 	if err != nil {
 		l.fallBack(d, err)
 	}
-	if d.order.Take && d.decided() {
+	if err = l.askCustom(ctx, d); err == nil && d.order.Take && d.decided() {
 		d.countRemote()
 	}
-	return nil
+	return err
+}
+
+// stored returns the rules of d that the store decides by: all but that of a custom limiter.
+func (d *decision) stored() []*activeRule {
+	if d.custom >= 0 {
+		return d.rules[:d.custom]
+	}
+	return d.rules
 }
 
 // resolve sets o.rate to the rate at which the store decides by r, whose part is p. If
@@ -122,7 +134,7 @@ func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin) {
 
 // checkResolved returns the error for a rate that Resolve has returned and r cannot use, or
 // nil.
-func checkResolved(r *activeRule, rate Rate, supports func(Algorithm, Rate) error) error {
+func checkResolved(r *activeRule, rate Rate, supports func(a Ask) error) error {
 	algorithm := algorithms[r.Algorithm]
 	if err := algorithm.validate(rate); err != nil {
 		return err
@@ -136,11 +148,17 @@ func checkResolved(r *activeRule, rate Rate, supports func(Algorithm, Rate) erro
 // callStore calls Take of the store once for all rules of d. If take is false, the asks take
 // nothing. It returns the error of the call.
 func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.Pass, take bool) error {
-	asks := make([]Ask, len(d.rules))
-	for i, r := range d.rules {
+	asks := make([]Ask, len(d.stored()))
+	if take && d.custom >= 0 {
+		d.receipt = max(rand.Uint64(), 1)
+	}
+	for i, r := range d.stored() {
 		asks[i] = r.ask(&d.request, d.origins[i].rate)
 		if take {
 			asks[i].N = int(d.order.N)
+		}
+		if d.receipt != 0 {
+			asks[i].Receipt, asks[i].Term = d.receipt, revocable.Term
 		}
 	}
 	results, err := l.takeFrom(ctx, pass, asks)
@@ -149,7 +167,7 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.P
 		d.setResults(results)
 		d.Late = d.Late && !take // Late says that nothing was charged
 	case ctx.Err() == nil:
-		for _, r := range d.rules {
+		for _, r := range d.stored() {
 			r.totals.errors.Add(1)
 		}
 	}
@@ -226,16 +244,16 @@ func (l *RateLimiter) ended(pass breaker.Pass, err error, left bool) {
 	case left:
 		l.breakers.Abandoned(pass)
 	case errors.As(err, &shared):
-		l.breakers.Failed(pass, l.time.Now(), err, blamedBy(err), shared.Call())
+		l.breakers.Failed(pass, l.time.Now(), err, breaker.Blamed(err), shared.Call())
 	default:
-		l.breakers.Failed(pass, l.time.Now(), err, blamedBy(err), 0)
+		l.breakers.Failed(pass, l.time.Now(), err, breaker.Blamed(err), 0)
 	}
 }
 
 // setResults copies the results of the store to the parts of d.
 func (d *decision) setResults(results []Result) {
 	d.Passes, d.Late = true, false
-	for i, r := range d.rules {
+	for i, r := range d.stored() {
 		p, res := &d.parts[i], results[i]
 		r.setAnswer(p, res)
 		d.origins[i].by = byStore
@@ -247,12 +265,17 @@ func (d *decision) setResults(results []Result) {
 	d.Late = d.Late && d.Passes
 }
 
-// setAnswer sets p to res, the result of the store for r. With FailLocal, it notes how many units
-// the key has left, so that the key starts with its share of them.
+// setAnswer sets p to res, the result of the store for r.
 func (r *activeRule) setAnswer(p *engine.Part, res Result) {
 	setResult(p, res)
+	r.remember(p)
+}
+
+// remember notes for FailLocal how many units the key of p has left in the store, so that the key
+// starts with its share of them.
+func (r *activeRule) remember(p *engine.Part) {
 	remote := r.remote
-	if remote.local == nil || res.Limit < 0 {
+	if remote.local == nil || p.Limit < 0 {
 		return
 	}
 	want := p.Want
@@ -260,13 +283,13 @@ func (r *activeRule) setAnswer(p *engine.Part, res Result) {
 		share := engine.Rate(remote.policy.share(Rate(*want.Rate), algorithms[r.Algorithm].windowed))
 		want.Rate = &share
 	}
-	remote.local.Remember(p.Hash, want, int64(res.Remaining/remote.policy.replicas))
+	remote.local.Remember(p.Hash, want, p.Left/int64(remote.policy.replicas))
 }
 
 // fallBack decides d by the failure policy of each rule, because the store has failed with err.
 func (l *RateLimiter) fallBack(d *decision, err error) {
 	d.failed = storeError(err)
-	for i, r := range d.rules {
+	for i, r := range d.stored() {
 		p, o := &d.parts[i], &d.origins[i]
 		o.by = byPolicy
 		switch remote := r.remote; remote.policy.kind {
@@ -290,18 +313,4 @@ func (t *totals) addCounts(c keytable.Counts) {
 	t.denied.Add(c.Denied)
 	t.shadowed.Add(c.Shadowed)
 	t.degraded.Add(c.Allowed + c.Denied + c.Shadowed)
-}
-
-// countRemote counts d in the totals of those rules whose keys do not count it.
-func (d *decision) countRemote() {
-	for i, r := range d.rules {
-		p := &d.parts[i]
-		if p.Keys != nil || p.Granted() && !d.Passes { // only other rules have denied it
-			continue
-		}
-		r.totals.count(p.Shadow, p.Granted())
-		if d.failed != nil {
-			r.totals.degraded.Add(1)
-		}
-	}
 }

@@ -126,25 +126,27 @@ func newRuleCheck(set *settings) *ruleCheck {
 		Modes:      modes,
 		Algorithms: algorithmNames(),
 	}
-	if set.store != nil {
-		caller.NoLimiter = "the state is in a store"
+	if _, settles := set.store.(settler); set.store != nil && !settles {
+		caller.NoLimiter = "the store has no Settle and Accepts, to give back what is charged when the limiter denies"
 	}
 	if supports := supportsOf(set.store); supports != nil {
-		caller.Supports = func(a string, r Rate) error { return supports(Algorithm(a), r) }
+		caller.Supports = func(a string, r Rate, back bool) error {
+			ask := Ask{Algorithm: Algorithm(a), Rate: r}
+			if back {
+				ask.Receipt, ask.Term = revocable.Receipt, revocable.Term
+			}
+			return supports(ask)
+		}
 	}
 	return rulecheck.New(caller)
 }
 
-// newCheck returns a ruleCheck that asks Supports of the store as a hook.
+// newCheck returns a ruleCheck that asks Accepts and Supports of the store as a hook.
 func (c *change) newCheck() *ruleCheck {
 	check := newRuleCheck(&c.l.settings)
 	if supports := check.Supports; supports != nil {
-		type question struct {
-			algorithm string
-			rate      Rate
-		}
-		check.Supports = func(a string, r Rate) error {
-			return c.calls.Ask(question{a, r}, func() error { return supports(a, r) })
+		check.Supports = func(a string, r Rate, revocable bool) error {
+			return c.calls.Ask([3]any{a, r, revocable}, func() error { return supports(a, r, revocable) })
 		}
 	}
 	return check
@@ -191,6 +193,10 @@ func (r *Rule) place(isDefault bool) match.Place {
 func checkRules(check *ruleCheck, rules []Rule, defaultRule *Rule) error {
 	if len(rules) > maxRules {
 		return errTooManyRules(len(rules))
+	}
+	check.Revocable = defaultRule != nil && defaultRule.Limiter != nil
+	for _, r := range rules {
+		check.Revocable = check.Revocable || r.Limiter != nil
 	}
 	for i, r := range rules {
 		check.Add(r.toCheck("rules["+strconv.Itoa(i)+"]", false))

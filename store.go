@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"time"
 
-	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/rulecheck"
 )
 
@@ -36,6 +34,15 @@ import (
 // method Parts() []int, which is found by [errors.As] and returns the parts that have
 // failed. Without it, or if it returns none of the parts that the call was about, all of
 // these count as failed.
+//
+// Settle(ctx, []Ask) error gives units back. Of the charge that the Receipt of an ask names, N of
+// Was units stay charged, and afterwards the state is as if N had been charged at the time. A
+// charge is settled once: if it was settled before, its Term is over, or the state was reset or
+// forgotten since, Settle changes nothing and returns nil. So it may be repeated after an error.
+//
+// Accepts(Ask) error returns why the Store cannot decide on asks of this Algorithm, Rate, Receipt
+// and Term, or nil. It is called where Supports is, and before that. A Store without Accepts gets
+// no ask with a Receipt.
 //
 // The errors of a Store may have three more methods, which [errors.As] finds too. They keep a
 // healthy Store in use, and notice a Store that is down:
@@ -101,54 +108,58 @@ type Ask struct {
 	// causes the others to be denied. It is charged if it has enough units
 	// left and the others are charged.
 	Shadow bool
+
+	// Receipt names the charge, so that Settle can give units of it back. It is a number that no
+	// other charge of the state has had. If it is 0, the charge is final. A Store may let older
+	// charges than the last 1,024 of a state become final.
+	Receipt uint64
+
+	// Term is for how long the charge can be given back, by the clock of the Store: from a
+	// microsecond to 366 days.
+	Term time.Duration
+
+	// Was is for Settle only: the N of the ask that made the charge.
+	Was int
 }
 
 // A denier is a store that has the method Denied; see Store.
 type denier interface{ Denied(a Ask) (Result, bool) }
 
-// supportsOf returns the method Supports of s, or nil if s has none.
-func supportsOf(s Store) func(Algorithm, Rate) error {
-	if s, ok := s.(interface {
-		Supports(Algorithm, Rate) error
-	}); ok {
-		return s.Supports
+// A settler is a store whose charges can be given back; see Store.
+type settler interface {
+	Accepts(a Ask) error
+	Settle(ctx context.Context, asks []Ask) error
+}
+
+// supportsOf returns a function that returns why s cannot decide on asks like a, or nil. It returns
+// nil if s has neither Accepts nor Supports.
+func supportsOf(s Store) func(a Ask) error {
+	accepting, accepts := s.(interface{ Accepts(a Ask) error })
+	supporting, supports := s.(interface{ Supports(Algorithm, Rate) error })
+	if !accepts && !supports {
+		return nil
 	}
-	return nil
+	return func(a Ask) (err error) {
+		if accepts {
+			err = accepting.Accepts(a)
+		}
+		if err == nil && supports {
+			err = supporting.Supports(a.Algorithm, a.Rate)
+		}
+		return err
+	}
 }
 
 // unsupported returns the error for a rate that the store cannot decide by, or nil.
-func unsupported(supports func(Algorithm, Rate) error, a Algorithm, r Rate) error {
+func unsupported(supports func(a Ask) error, a Algorithm, r Rate) error {
 	if supports == nil {
 		return nil
 	}
-	if err := supports(a, r); err != nil {
+	if err := supports(Ask{Algorithm: a, Rate: r}); err != nil {
 		return &ConfigError{"rate", r, rulecheck.NotSupported + err.Error()}
 	}
 	return nil
 }
-
-// storeError returns err, wrapped if need be so that it matches ErrStore.
-func storeError(err error) error {
-	if errors.Is(err, ErrStore) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrStore, err)
-}
-
-// blamedBy returns the parts of the store that have failed according to err, as bits. They
-// are 0 if err does not say.
-func blamedBy(err error) (parts uint64) {
-	var blaming interface{ Parts() []int }
-	if errors.As(err, &blaming) {
-		for _, part := range blaming.Parts() {
-			parts |= breaker.Bit(part)
-		}
-	}
-	return parts
-}
-
-// errPanicked is the error that the breakers get for a store that has panicked.
-var errPanicked = errors.New("it panicked")
 
 // A MemoryStore is a [Store] that keeps its state in this process. It gives the same answers
 // as a limiter without a Store. It is for tests of programs that use a Store, and for
@@ -157,17 +168,7 @@ var errPanicked = errors.New("it panicked")
 // A MemoryStore is safe for concurrent use by multiple goroutines. It serves them one at a
 // time.
 type MemoryStore struct {
-	time    engine.Timeline
-	maxKeys int
-
-	mu   sync.Mutex
-	keys map[stateName]engine.Keys // guarded by mu
-}
-
-// A stateName says in which of the engine's Keys the state of an Ask is.
-type stateName struct {
-	rule      string
-	algorithm Algorithm
+	book *engine.Book // nil in the zero MemoryStore
 }
 
 // NewMemoryStore returns an empty MemoryStore. It accepts the options [WithClock] and
@@ -181,108 +182,99 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &MemoryStore{time: newTimeline(set.clock), maxKeys: set.maxKeys, keys: make(map[stateName]engine.Keys)}
-	m.time.OnRestart(m.restart)
-	return m, nil
-}
-
-// restart makes every key as new, after the clock was set to a usual time.
-func (m *MemoryStore) restart() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, keys := range m.keys {
-		keys.Restart()
-	}
+	line := newTimeline(set.clock)
+	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate) (*engine.Ledger, error) {
+		algorithm := algorithms[Algorithm(name)]
+		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Windows: algorithm.windowed}, set.maxKeys)
+		return engine.NewLedger(keys, set.maxKeys), err
+	})}, nil
 }
 
 // Take charges all asks or none and returns a Result for each, as [Store] says. If it
 // returns an error, it has charged nothing. The error matches [ErrInvalidConfig] for an
-// unknown algorithm or an invalid rate, [ErrInvalidCount] for a negative N, or is that of ctx
-// if ctx has ended.
+// unknown algorithm, an invalid rate or an invalid Term, [ErrInvalidCount] for a negative N, or
+// is that of ctx if ctx has ended.
 func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
-	if ctx != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
+	charges, err := m.charges(ctx, asks, func(a *Ask) error {
+		if a.N < 0 {
+			return ErrInvalidCount
+		}
+		return m.Accepts(*a)
+	})
+	if err == nil {
+		err = m.book.Take(charges)
 	}
-	m.time.Renew()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	parts, err := m.partsLocked(asks)
 	if err != nil {
 		return nil, err
 	}
-	now, passes := m.time.Now(), true
-	for i := range parts {
-		p, do := &parts[i], engine.Look
-		if asks[i].N > 0 {
-			do = engine.Probe
-		}
-		p.Verdict, p.Delay = p.Keys.Ask(p.Hash, p.Want, now, int64(max(asks[i].N, 1)), do)
-		passes = passes && (p.Shadow || p.Granted())
-	}
 	results := make([]Result, len(asks))
-	for i := range parts {
-		p := &parts[i]
-		if passes && asks[i].N > 0 && p.Granted() {
-			p.Verdict, p.Delay = p.Keys.Ask(p.Hash, p.Want, now, int64(asks[i].N), engine.Take)
-		}
-		fill(&results[i], &p.Verdict)
-		results[i].Delay = p.Delay
+	for i := range charges {
+		fill(&results[i], &charges[i].Verdict)
+		results[i].Delay = charges[i].Delay
 	}
 	return results, nil
+}
+
+// Accepts returns nil if m can decide on asks like a, and otherwise what is wrong with a.
+func (m *MemoryStore) Accepts(a Ask) error {
+	algorithm, ok := algorithms[a.Algorithm]
+	switch {
+	case !ok:
+		return &ConfigError{"algorithm", a.Algorithm, "must be one of " + confmap.List(algorithmNames())}
+	case a.Receipt != 0 && (a.Term < time.Microsecond || a.Term > 366*24*time.Hour):
+		return &ConfigError{"term", a.Term, "must be from a microsecond to 366 days"}
+	}
+	return algorithm.validate(a.Rate)
+}
+
+// Settle lets N units of each charge that an ask names stay charged and gives back the others,
+// as [Store] says. If it returns an error, it has given back nothing. The error matches
+// [ErrInvalidConfig] for an ask without a Receipt, [ErrInvalidCount] for an N that is negative
+// or above Was, or is that of ctx if ctx has ended.
+func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
+	charges, err := m.charges(ctx, asks, func(a *Ask) error {
+		switch {
+		case a.Receipt == 0:
+			return &ConfigError{"receipt", 0, "must name the charge"}
+		case a.N < 0 || a.N > a.Was:
+			return ErrInvalidCount
+		}
+		return nil
+	})
+	if err == nil {
+		m.book.Settle(charges)
+	}
+	return err
 }
 
 // Reset makes the state that each ask names as if it had never been used. If ctx has ended,
 // it changes nothing and returns the error of ctx.
 func (m *MemoryStore) Reset(ctx context.Context, asks []Ask) error {
-	if ctx != nil && ctx.Err() != nil {
-		return ctx.Err()
+	charges, err := m.charges(ctx, asks, func(*Ask) error { return nil })
+	if err != nil {
+		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.keys == nil {
-		return errZeroStore
+	for _, rule := range m.book.Reset(charges) {
+		err = errors.Join(err, fmt.Errorf("rule %q: %w", rule, errOverflown))
 	}
-	var problems []error
-	for i := range asks {
-		keys := m.keys[stateName{asks[i].Rule, asks[i].Algorithm}]
-		if keys != nil && !keys.Reset(keytable.HashOf(asks[i].Key), engine.Wanted{}) {
-			problems = append(problems, fmt.Errorf("rule %q: %w", asks[i].Rule, errOverflown))
-		}
-	}
-	return errors.Join(problems...)
+	return err
 }
 
-// partsLocked returns the asks as the engine has them, one Part for each. The caller holds
-// m.mu.
-func (m *MemoryStore) partsLocked(asks []Ask) ([]engine.Part, error) {
-	if m.keys == nil {
-		return nil, errZeroStore
+// charges returns asks, each of which check has found right, as the engine has them.
+func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask) error) ([]engine.Charge, error) {
+	if ctx != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
-	parts := make([]engine.Part, len(asks))
-	for i := range asks {
-		ask := &asks[i]
-		algorithm, ok := algorithms[ask.Algorithm]
-		if !ok {
-			return nil, &ConfigError{"algorithm", ask.Algorithm, "must be one of " + confmap.List(algorithmNames())}
-		}
-		if ask.N < 0 {
-			return nil, ErrInvalidCount
-		}
-		if err := algorithm.validate(ask.Rate); err != nil {
+	if m.book == nil {
+		return nil, &ConfigError{"store", "the zero value", "must be made by NewMemoryStore"}
+	}
+	charges := make([]engine.Charge, len(asks))
+	for i, a := range asks {
+		if err := check(&a); err != nil {
 			return nil, err
 		}
-		name, rate := stateName{ask.Rule, ask.Algorithm}, engine.Rate(ask.Rate)
-		if m.keys[name] == nil {
-			var err error
-			rates := engine.Rates{Base: rate, MayGrow: true, Windows: algorithm.windowed}
-			if m.keys[name], err = algorithm.keys(&m.time, rates, m.maxKeys); err != nil {
-				return nil, err
-			}
-		}
-		parts[i] = engine.Part{Keys: m.keys[name], Hash: keytable.HashOf(ask.Key), Want: engine.Wanted{Rate: &rate}, Shadow: ask.Shadow}
+		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate),
+			N: int64(a.N), Shadow: a.Shadow, ID: a.Receipt, Term: a.Term}
 	}
-	return parts, nil
+	return charges, nil
 }
-
-// errZeroStore is the error of the methods of a zero MemoryStore.
-var errZeroStore error = &ConfigError{"store", "the zero value", "must be made by NewMemoryStore"}

@@ -3,6 +3,7 @@
 package breaker
 
 import (
+	"errors"
 	"iter"
 	"math/bits"
 	"sync"
@@ -164,4 +165,16 @@ func (s *Set) Stats() (stats Stats) {
 	defer s.mu.Unlock()
 	stats.Opened, stats.Last = s.opened, s.last
 	return stats
+}
+
+// Blamed returns the parts that have failed according to err, which may have a method Parts, as
+// bits. They are 0 if err does not say.
+func Blamed(err error) (parts uint64) {
+	var blaming interface{ Parts() []int }
+	if errors.As(err, &blaming) {
+		for _, part := range blaming.Parts() {
+			parts |= Bit(part)
+		}
+	}
+	return parts
 }

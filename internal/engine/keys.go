@@ -17,8 +17,8 @@ type Keys interface {
 	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool)
 
 	// Ask decides on n units for the key with hash h at now, at the rate that want
-	// asks for. do says whether it takes them.
-	Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration)
+	// asks for. do says whether it takes them, and whether for a receipt.
+	Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration, Receipt)
 
 	// Settle ends the receipt id of the key with hash h: of its units, actual stay
 	// charged, and the others are given back. Nothing is given back if the key was
@@ -162,11 +162,10 @@ func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began ke
 	return v, delay, now, false
 }
 
-func (k *ratedKeys[S, C]) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration) {
+func (k *ratedKeys[S, C]) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration, Receipt) {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
-	v, delay, _ := (*ratedShard[S, C])(shard).step(h, want, now, n, do)
-	return v, delay
+	return (*ratedShard[S, C])(shard).step(h, want, now, n, do)
 }
 
 func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant, bool) {

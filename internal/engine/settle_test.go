@@ -91,7 +91,7 @@ var (
 
 // left returns what the key has left.
 func left(k Keys, h keytable.Hash) int64 {
-	v, _ := k.Ask(h, Wanted{}, keytable.Start, 1, Look)
+	v, _, _ := k.Ask(h, Wanted{}, keytable.Start, 1, Look)
 	return v.Left
 }
 
@@ -317,7 +317,7 @@ func TestRememberLessThanNothing(t *testing.T) {
 	rate := Rate{Requests: 9, Per: time.Second}
 	k.Ask(alice, Wanted{Rate: &rate}, keytable.Start, 1, Take)
 	k.Remember(alice, Wanted{Rate: &rate}, -3)
-	v, _ := k.Ask(alice, Wanted{Rate: &rate}, keytable.Start, 1, Look)
+	v, _, _ := k.Ask(alice, Wanted{Rate: &rate}, keytable.Start, 1, Look)
 	require.Zero(t, v.Left, "nothing is left")
 	commit, err := k.Change(Rates{Base: Rate{Requests: 4, Per: time.Second}})
 	require.NoError(t, err)

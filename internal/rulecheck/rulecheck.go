@@ -50,9 +50,9 @@ type Caller[R comparable] struct {
 	// does not, or nil.
 	OtherPer func(algorithm string, r, tier R) error
 
-	// Supports returns why the store cannot decide by a rate, or nil. It is nil if every
-	// rate is supported.
-	Supports func(algorithm string, r R) error
+	// Supports returns why the store cannot decide by a rate, and if revocable is set give
+	// back what it charges, or nil. Supports is nil if every rate is supported.
+	Supports func(algorithm string, r R, revocable bool) error
 
 	Unlimited  R        // the rate that is no limit, which only a tier may have
 	Modes      []string // the values of Rule.Mode
@@ -64,7 +64,8 @@ type Caller[R comparable] struct {
 type Check[R comparable] struct {
 	Caller[R]
 
-	Problems []error // all so far
+	Problems  []error // all so far
+	Revocable bool    // whether a rule has a Limiter, so that what a store charges may come back
 
 	names  map[string]string // paths of the rules so far, by name
 	custom []custom          // the rules so far that have a Limiter
@@ -222,7 +223,7 @@ func (c *Check[R]) rate(path, algorithm string, rate R) {
 	if c.Supports == nil {
 		return
 	}
-	if err := c.Supports(algorithm, rate); err != nil {
+	if err := c.Supports(algorithm, rate, c.Revocable); err != nil {
 		c.Problems = append(c.Problems, c.Problem(path, rate, NotSupported+err.Error()))
 	}
 }

@@ -252,16 +252,25 @@ func (s *returning) change() {
 // Where the burst of a bucket changes, the key may be full in that history but not with the
 // charge, and stays full there. Then it must never have more than the model. The same holds for
 // a leaky bucket whose rate changes at all.
-func TestPropertiesOfReceipts(t *testing.T) {
+func TestPropertiesOfReceipts(t *testing.T) { returnAtRandom(t, false) }
+
+// TestPropertiesOfReceiptsInAStore is the same beside a MemoryStore, at rates that do not change:
+// 20,000 random steps and more for each algorithm.
+func TestPropertiesOfReceiptsInAStore(t *testing.T) { returnAtRandom(t, true) }
+
+func returnAtRandom(t *testing.T, stored bool) {
 	schedules := 2000
-	if raceEnabled || testing.Short() {
+	if stored {
 		schedules = 400
+	}
+	if raceEnabled || testing.Short() {
+		schedules /= 5
 	}
 	each(t, func(t *testing.T, a algorithm) {
 		steps, charged, returned, lost := 0, 0, 0, 0
 		for seed := range uint64(schedules) {
 			s := &returning{t: t, r: rand.New(rand.NewPCG(seed, 9)), a: a, clock: &manualClock{starts[0]}, keys: make(map[string]*replayed), steps: 60}
-			s.changes, s.full = int(seed%3), seed%4 == 3
+			s.changes, s.full = int(seed%3), seed%4 == 3 && !stored // of one key, a store lets one charge come back
 			s.rate = s.first()
 			opts := []ratelimit.Option{ratelimit.WithClock(s.clock)}
 			if a.name == "LeakyBucket" {
@@ -273,6 +282,12 @@ func TestPropertiesOfReceipts(t *testing.T) {
 				s.changes = 0
 				opts = append(opts, ratelimit.WithMaxKeys(1))
 			}
+			if stored {
+				store, err := ratelimit.NewMemoryStore(opts...)
+				require.NoError(t, err)
+				s.changes = 0
+				opts = append(opts, ratelimit.WithStore(store), ratelimit.WithName("test"))
+			}
 			l, err := ratelimit.New([]ratelimit.Rule{
 				{Name: "ours", Endpoint: "/", Algorithm: ratelimit.Algorithm(a.name), Rate: s.rate}, {Name: "custom", Limiter: s},
 			}, nil, opts...)
@@ -281,15 +296,14 @@ func TestPropertiesOfReceipts(t *testing.T) {
 			if s.full {
 				s.charge("holder", 1, nil)
 			}
-			for s.steps > 0 {
+			for steps += s.steps; s.steps > 0; {
 				s.step()
-				steps++
 			}
 			stats := l.Stats()[0]
 			require.EqualValues(t, s.allowed, stats.Allowed, "what is given back is not counted")
 			charged, returned, lost = charged+s.charged, returned+s.returned, lost+s.lost
 		}
-		t.Logf("%d schedules, %d units charged, %d given back exactly, %d final: 0 counterexamples", schedules, charged, returned, lost)
+		t.Logf("%d schedules, %d steps, %d units charged, %d given back exactly, %d final: 0 counterexamples", schedules, steps, charged, returned, lost)
 		require.Positive(t, returned)
 		require.Positive(t, lost)
 	})

@@ -1,0 +1,108 @@
+package verify
+
+// settleMutants are faults in how a store in memory gives back what it has charged, and in when it
+// is asked to.
+var settleMutants = []mutant{
+	{
+		name: "the term is over early", file: "internal/engine/ledger.go",
+		old: "if open.until < now {",
+		new: "if open.until <= now {",
+		by:  "^TestLedger$", why: "at the end of its term a charge can be given back",
+	},
+	{
+		name: "the term is never over", file: "internal/engine/ledger.go",
+		old: "if open.until < now {",
+		new: "if false {",
+		by:  "^TestLedger$", why: "after its term a charge is final",
+	},
+	{
+		name: "a key has one receipt too many", file: "internal/engine/ledger.go",
+		old: "of.Len() == MaxOpen",
+		new: "of.Len() == MaxOpen+1",
+		by:  "^TestLedger$", why: "a key has 1,024 open charges at most",
+	},
+	{
+		name: "a rule has any number of receipts", file: "internal/engine/ledger.go",
+		old: "l.all.Len() >= l.most ||",
+		new: "false ||",
+		by:  "^TestLedger$", why: "a rule has as many open charges as keys",
+	},
+	{
+		name: "a number is used twice", file: "internal/engine/ledger.go",
+		old: "	if e := l.named[name]; e != nil {\n		l.final(e)\n	}\n",
+		new: "",
+		by:  "^TestLedger$", why: "the earlier charge is final",
+	},
+	{
+		name: "all of a charge comes back", file: "internal/engine/ledger.go",
+		old: "l.Settle(closed.hash, closed.receipt, actual)",
+		new: "l.Settle(closed.hash, closed.receipt, 0*actual)",
+		by:  "^TestLedger$", why: "a part stays charged",
+	},
+	{
+		name: "a denial of a custom limiter stays in the store", file: "custom.go",
+		old: "				l.settleInStore(ctx, d)\n",
+		new: "",
+		by:  "^TestSettleBesideACustomLimiter$", why: "the store's units come back",
+	},
+	{
+		name: "a rule that was not charged is settled", file: "custom.go",
+		old: "if d.origins[i].by == byStore && d.parts[i].Granted() {",
+		new: "if d.origins[i].by == byStore {",
+		by:  "^TestSettleBesideACustomLimiter$", why: "nothing was charged there",
+	},
+	{
+		name: "what a policy has granted is settled", file: "custom.go",
+		old: "if d.origins[i].by == byStore && d.parts[i].Granted() {",
+		new: "if d.parts[i].Granted() {",
+		by:  "^TestSettleBesideACustomLimiter$", why: "the store has charged nothing",
+	},
+	{
+		name: "an answer keeps what came back", file: "custom.go",
+		old: "p.Left = min(p.Left+d.order.N, p.Limit)",
+		new: "",
+		by:  "^TestSettleBesideACustomLimiter$", why: "each rule answers as if it had been asked alone",
+	},
+	{
+		name: "the share does not get back what came back", file: "custom.go",
+		old: "			r.remember(p)\n",
+		new: "",
+		by:  "^TestSettleBesideACustomLimiter$", why: "the share of this process is of what the store has left",
+	},
+	{
+		name: "a settlement that fails is not counted", file: "custom.go",
+		old: "r.totals.errors.Add(1)\n		default:",
+		new: "_ = r\n		default:",
+		by:  "^TestSettleBesideACustomLimiter$", why: "it leaves no trace",
+	},
+	{
+		name: "a settlement that fails is no error", file: "custom.go",
+		old: "		d.failed = storeError(err)\n",
+		new: "		_ = storeError\n",
+		by:  "^TestSettleBesideACustomLimiter$", why: "the caller can log it",
+	},
+	{
+		name: "a charge without a receipt", file: "remote.go",
+		old: "if take && d.custom >= 0 {",
+		new: "if take && d.custom > 9 {",
+		by:  "^TestSettleBesideACustomLimiter$", why: "only a charge with a receipt can be given back",
+	},
+	{
+		name: "a store that takes no receipts, at the start", file: "rule.go",
+		old: "check.Revocable = check.Revocable || r.Limiter != nil",
+		new: "_, check.Revocable = r, false",
+		by:  "^TestNoReceiptsNoCustomLimiter$", why: "its units would not come back",
+	},
+	{
+		name: "a store that takes no receipts, afterwards", file: "change.go",
+		old: "check.Revocable = r.Limiter != nil || c.set.custom > 0",
+		new: "check.Revocable = false",
+		by:  "^TestNoReceiptsNoCustomLimiter$", why: "its units would not come back",
+	},
+	{
+		name: "a custom limiter beside rules that were there", file: "change.go",
+		old: "if other := c.set.rules[i]; other != old && other != named {",
+		new: "if other := c.set.rules[i]; other == old && other != named {",
+		by:  "^TestNoReceiptsNoCustomLimiter$", why: "the units of those rules would not come back",
+	},
+}
