@@ -48,6 +48,9 @@ type keeper interface {
 
 	// clone returns a copy that shares nothing with the original.
 	clone() keeper
+
+	// past returns the history that the answers follow from.
+	past() *history
 }
 
 // A grant is one request that was granted.
@@ -74,6 +77,8 @@ func (h *history) instant(at time.Time) *big.Int {
 
 // since returns at in nanoseconds since the start.
 func (h *history) since(at time.Time) *big.Int { return num(int64(at.Sub(h.start))) }
+
+func (h *history) past() *history { return h }
 
 // Reset makes the key as good as new.
 func (h *history) Reset() { h.last, h.grants = nil, nil }

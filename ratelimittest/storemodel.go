@@ -57,12 +57,17 @@ func idOf(a ratelimit.Ask) stateID { return stateID{a.Algorithm, a.Rule, a.Key} 
 
 // A modelStore is what a store is compared with. It has a model for each state.
 type modelStore struct {
-	start  time.Time
-	states map[stateID]keeper
+	start    time.Time
+	states   map[stateID]keeper
+	accounts map[stateID]*account // only if charges may be given back
 }
 
-func newModelStore(start time.Time) *modelStore {
-	return &modelStore{start, make(map[stateID]keeper)}
+func newModelStore(start time.Time, settles bool) *modelStore {
+	s := &modelStore{start: start, states: make(map[stateID]keeper)}
+	if settles {
+		s.accounts = make(map[stateID]*account)
+	}
+	return s
 }
 
 // take answers asks at the instant at. It charges all of them or none; a shadow that does
@@ -74,13 +79,18 @@ func (s *modelStore) take(at time.Time, asks []ratelimit.Ask) []ratelimit.Result
 	results := make([]ratelimit.Result, len(asks))
 	passes := true
 	for i, a := range asks {
-		results[i] = s.state(a).meet(at, a.Rate, a.N)
+		results[i] = s.lined(at, a, s.state(a).meet(at, a.Rate, a.N))
 		passes = passes && (a.Shadow || results[i].Allowed)
 	}
 	for i, a := range asks {
 		if m := s.state(a); passes && a.N > 0 && results[i].Allowed {
 			m.adopt(at, a.Rate)
-			results[i] = m.Ask(at, a.N)
+			delay := results[i].Delay
+			if results[i] = m.Ask(at, a.N); s.accounts != nil {
+				s.charged(at, a)
+				results[i] = s.lined(at, a, results[i])
+				results[i].Delay = delay
+			}
 		}
 	}
 	return results
@@ -90,6 +100,7 @@ func (s *modelStore) take(at time.Time, asks []ratelimit.Ask) []ratelimit.Result
 func (s *modelStore) reset(asks []ratelimit.Ask) {
 	for _, a := range asks {
 		delete(s.states, idOf(a))
+		delete(s.accounts, idOf(a))
 	}
 }
 

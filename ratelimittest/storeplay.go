@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,10 +13,11 @@ import (
 
 // A storeCall is one call of a method of a store.
 type storeCall struct {
-	at    time.Duration // the time of the clock, since the start
-	reset bool          // a call of Reset; otherwise of Take
-	over  error         // error of the context; nil if it has not ended
-	asks  []ratelimit.Ask
+	at     time.Duration // the time of the clock, since the start
+	reset  bool          // a call of Reset
+	settle bool          // a call of Settle; otherwise of Take
+	over   error         // error of the context; nil if it has not ended
+	asks   []ratelimit.Ask
 }
 
 // late is a context whose deadline has passed.
@@ -59,9 +61,12 @@ func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 		}
 		asks[i] = ask
 	}
-	if c.reset {
+	switch {
+	case c.reset:
 		a.err = k.store.Reset(c.context(), asks)
-	} else {
+	case c.settle:
+		a.err = k.store.(settler).Settle(c.context(), asks)
+	default:
 		a.results, a.err = k.store.Take(c.context(), asks)
 	}
 	return a
@@ -85,7 +90,7 @@ type storeTrace struct {
 // play makes calls about new states, and compares the answers with those of the models.
 func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 	t := &storeTrace{start: start, calls: calls}
-	prefix, models := k.prefix(), newModelStore(start)
+	prefix, models := k.prefix(), newModelStore(start, slices.ContainsFunc(calls, func(c storeCall) bool { return c.settle }))
 	for _, c := range calls {
 		at := start.Add(c.at)
 		k.clock.Set(at)
@@ -100,6 +105,10 @@ func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 			t.broken = "an error without a cause"
 		case c.reset:
 			models.reset(c.asks)
+		case c.settle:
+			for _, ask := range c.asks {
+				models.settle(at, ask)
+			}
 		default:
 			t.broken = k.differs(a.results, models.take(at, c.asks))
 		}
@@ -169,6 +178,8 @@ func (c storeCall) head() string {
 	switch {
 	case c.reset:
 		return "s.Reset(ctx,"
+	case c.settle:
+		return "s.Settle(ctx,"
 	case c.over == nil:
 		return "s.Take(ctx,"
 	case errors.Is(c.over, context.Canceled):
@@ -186,6 +197,15 @@ func askText(a ratelimit.Ask) string {
 	s += fmt.Sprintf("Algorithm: %q, Rate: %#v, N: %d", a.Algorithm, a.Rate, a.N)
 	if a.Shadow {
 		s += ", Shadow: true"
+	}
+	if a.Receipt != 0 {
+		s += fmt.Sprintf(", Receipt: %d", a.Receipt)
+	}
+	if a.Term != 0 {
+		s += fmt.Sprintf(", Term: %d", int64(a.Term))
+	}
+	if a.Was != 0 {
+		s += fmt.Sprintf(", Was: %d", a.Was)
 	}
 	return s + "}"
 }

@@ -19,6 +19,7 @@ type scheduleKind struct {
 	resets     bool
 	names      bool // odd names
 	ends       bool // contexts that have ended
+	settles    bool // charges that are given back
 }
 
 // scheduleKinds returns the kinds of all subtests, in order. The comment of [TestStore]
@@ -39,6 +40,14 @@ func (k *storeKit) scheduleKinds() (all []scheduleKind) {
 		scheduleKind{name: "ended-context", algorithms: k.Algorithms, several: true, changes: true, ends: true})
 }
 
+// settleKinds returns the kinds of the subtests of Settle.
+func (k *storeKit) settleKinds() (all []scheduleKind) {
+	for _, a := range k.Algorithms {
+		all = append(all, scheduleKind{name: "settle/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, resets: true, settles: true})
+	}
+	return all
+}
+
 // A target is a state that a schedule asks for, and what is known of it.
 type target struct {
 	ask   ratelimit.Ask // with N 0 and the rate of the last ask
@@ -54,6 +63,9 @@ type storeWriter struct {
 	scheduleKind
 	targets []*target
 	models  *modelStore
+	open    []openCharge // charges that may be settled
+	issued  uint64       // the last receipt
+	latest  time.Duration
 }
 
 // namesSpan is the Span of the schedules with odd names. An empty Rule is the same in all
@@ -72,8 +84,8 @@ func (k *storeKit) write(f scheduleKind, i int) (time.Time, []storeCall) {
 	if f.names {
 		start = k.Starts[0].Add(time.Duration(4*i) * span)
 	}
-	w.models = newModelStore(start)
-	w.settle()
+	w.models = newModelStore(start, f.settles)
+	w.populate()
 	var calls []storeCall
 	for range k.Steps {
 		c := w.next()
@@ -104,8 +116,8 @@ var oddClients = []string{"", "a", "}", "{}", "{", "\x00", "\xff", ":", long}
 // long is 64 KB long.
 var long = string(slices.Repeat([]byte("x"), 1<<16))
 
-// settle makes up the targets.
-func (w *storeWriter) settle() {
+// populate makes up the targets.
+func (w *storeWriter) populate() {
 	names := [][2]string{{"user", "a"}, {"user", "b"}, {"all", "a"}, {"all", ""}}
 	clients := map[string]string{"a": "a", "b": "b"}
 	algorithms := slices.Clone(w.algorithms)
@@ -135,6 +147,11 @@ func (w *storeWriter) settle() {
 
 // next makes up a call.
 func (w *storeWriter) next() storeCall {
+	if len(w.open) > 0 && w.IntN(3) == 0 {
+		if c, ok := w.settlement(); ok {
+			return c
+		}
+	}
 	chosen := w.choose()
 	first := chosen[0]
 	c := storeCall{at: w.move(first.ask.Rate, first.state)}
@@ -157,6 +174,10 @@ func (w *storeWriter) next() storeCall {
 			a.N = 0
 		case several && !a.Shadow:
 			a.N = max(a.N, 1)
+		}
+		if w.settles && w.IntN(3) > 0 {
+			w.issued++
+			a.Receipt, a.Term = w.issued, w.term(a.Rate)
 		}
 		c.asks = append(c.asks, a)
 	}
@@ -183,6 +204,7 @@ func (w *storeWriter) choose() []*target {
 
 // note remembers the answers of the models to c.
 func (w *storeWriter) note(start time.Time, c storeCall) {
+	w.latest = max(w.latest, c.at)
 	if c.over != nil {
 		return
 	}
@@ -190,7 +212,16 @@ func (w *storeWriter) note(start time.Time, c storeCall) {
 		w.models.reset(c.asks)
 		return
 	}
+	if c.settle {
+		for _, a := range c.asks {
+			w.models.settle(start.Add(c.at), a)
+		}
+		return
+	}
 	for i, res := range w.models.take(start.Add(c.at), c.asks) {
+		if a := c.asks[i]; a.Receipt != 0 && a.N > 0 && a.N < 1<<31 {
+			w.open = append(w.open, openCharge{c.at, a}) // also if it was denied: then there is no such charge
+		}
 		for _, p := range w.targets {
 			if idOf(p.ask) == idOf(c.asks[i]) {
 				p.note(c.at, res, res.Allowed && c.asks[i].N > 0)

@@ -76,6 +76,15 @@ type StoreConfig struct {
 //   - names: asks with different bytes in Rule or Key, or with different
 //     Algorithms, have different states. All bytes are permitted.
 //   - ended-context: the error is that of the context, and nothing is charged.
+//   - settle: if the store has Settle, a charge with a Receipt that is settled
+//     within its Term leaves the state as if the N of the settlement had been
+//     charged at the time: as a Model says that replays the list of all charges,
+//     with that number changed. Only a LeakyBucket keeps its line: who was told
+//     a Delay keeps his place. A charge is settled once, and not after a Reset.
+//   - has-Supports, has-Accepts, has-Settle, has-Part, has-Denied: the method, if the
+//     store has it, refuses what it must refuse, or does what the comment of
+//     [ratelimit.Store] says, in short. What the store does not have is skipped,
+//     and the subtest says so; this also holds for settle.
 //   - concurrent: the units that many goroutines take at one instant add up to
 //     the limit.
 //
@@ -95,6 +104,27 @@ func TestStore(t *testing.T, c StoreConfig) {
 		t.Run(f.name, func(t *testing.T) {
 			if broken := k.run(f); broken != nil {
 				t.Error(broken)
+			}
+		})
+	}
+	for _, f := range k.settleKinds() {
+		t.Run(f.name, func(t *testing.T) {
+			if why := k.unsettled(f.algorithms[0]); why != "" {
+				t.Skip(why)
+			}
+			if broken := k.run(f); broken != nil {
+				t.Error(broken)
+			}
+		})
+	}
+	for _, x := range storeExtras {
+		t.Run("has-"+x.name, func(t *testing.T) {
+			skip, err := k.extra(x)
+			if skip != "" {
+				t.Skip(skip)
+			}
+			if err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -174,6 +204,20 @@ func (k *storeKit) setRates() error {
 		}
 	}
 	return nil
+}
+
+// unsettled returns why the store is not tested for Settle with the rates of an algorithm, or "".
+func (k *storeKit) unsettled(name ratelimit.Algorithm) string {
+	s, ok := k.store.(settler)
+	if !ok {
+		return "the store has no Settle and Accepts"
+	}
+	for _, r := range k.Rates[name] {
+		if err := s.Accepts(ratelimit.Ask{Algorithm: name, Rate: r, Receipt: 1, Term: time.Second}); err != nil {
+			return fmt.Sprintf("the store does not accept a receipt at %#v: %v", r, err)
+		}
+	}
+	return ""
 }
 
 // refuses returns nil if the algorithm and the store accept r, and otherwise an error that
