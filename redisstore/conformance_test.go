@@ -78,14 +78,14 @@ func conform(t *testing.T, client redis.UniversalClient, c ratelimittest.StoreCo
 // TestStandalone checks all promises of a Store on a single server.
 func TestStandalone(t *testing.T) {
 	client := startReal(t).client(t)
-	enough(t, conform(t, client, ratelimittest.StoreConfig{Schedules: schedules(160), Steps: 40}))
+	enough(t, conform(t, client, ratelimittest.StoreConfig{Schedules: soaked(160, 500), Steps: 40}))
 }
 
 // TestCluster checks the same on three masters with a replica each, where the asks of one
 // call are in several slots.
 func TestCluster(t *testing.T) {
 	_, client := startReplicated(t)
-	enough(t, conform(t, client, ratelimittest.StoreConfig{Schedules: schedules(100), Steps: 40, Seed: 1}))
+	enough(t, conform(t, client, ratelimittest.StoreConfig{Schedules: soaked(100, 500), Steps: 40, Seed: 1}))
 }
 
 // enough checks that a full run asked each algorithm at least 20,000 times.

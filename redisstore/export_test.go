@@ -96,7 +96,7 @@ func (s *Store) Fast(ctx context.Context, asks []ratelimit.Ask) (bool, error) {
 			return false, err
 		}
 	}
-	reply, err := s.take(ctx, items, false)
+	reply, err := s.take(ctx, items, 0)
 	if err != nil {
 		return false, err
 	}

@@ -107,8 +107,8 @@ func (c *aheadCall) taken(note string) (lot, bool) {
 
 // giveBack gives back the units of l, which were taken ahead of key, unless that was reset.
 func (c *conn) giveBack(key string, l lot) error {
-	args := append([]any{string(l.kind), l.units, l.at, "", ""}, l.call.args()...)
-	reply, err := c.run(context.Background(), aheadBackScript, []string{key, aheadKey(key)}, args)
+	args := append([]any{"", string(l.kind), 0, l.units, 0, l.at, "", ""}, l.call.args()...)
+	reply, err := c.run(context.Background(), aheadBackScript, []string{key, receiptsKey(key), aheadKey(key)}, args)
 	if err == nil && reply == int64(0) {
 		c.stats.returned.Add(uint64(l.units))
 	}

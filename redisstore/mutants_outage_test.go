@@ -60,7 +60,7 @@ var outageMutants = []mutant{
 		old: "c.leases.lose(j, classOf(call.err))", new: "_ = j",
 		by: "TestLeasesLostReply", why: "what a lost reply has taken ahead comes back", timeout: "15s"},
 	{name: "lease-note-kept", file: "store.go",
-		old: ", aheadKey(items[j].key.text))", new: ")",
+		old: ", aheadKey(items[j].key.text), ", new: ", ",
 		by: "TestLeasesResetElsewhere", why: "nothing is given back to a state that never had it"},
 	{name: "lease-of-before-reset", file: "lua/aheadback.lua",
 		old: "not first or first > tonumber(ARGV[#ARGV])", new: "not first",

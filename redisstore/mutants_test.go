@@ -124,4 +124,6 @@ func TestMutantsApply(t *testing.T) {
 }
 
 // mutants returns all mutants.
-func mutants() []mutant { return slices.Concat(scriptMutants, storeMutants, outageMutants) }
+func mutants() []mutant {
+	return slices.Concat(scriptMutants, settleMutants, storeMutants, outageMutants)
+}

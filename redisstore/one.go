@@ -21,7 +21,7 @@ var oneScripts = map[byte]*script{
 }
 
 func oneScriptOf(kind byte, fast, general string) *script {
-	return newScript(startLua + fast + exactLua + general + "\nlocal kind = kinds." + string(kind) + "\n" + oneLua)
+	return newScript(startLua + fast + exactLua + receiptsLua + general + "\nlocal kind = kinds." + string(kind) + "\n" + oneLua)
 }
 
 // env returns the first argument of the scripts that charge. It is empty, except in a test

@@ -175,7 +175,7 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int) 
 		}
 		var got []answer
 		var reply any
-		if reply, errs[i] = s.take(ctx, some, true); errs[i] == nil {
+		if reply, errs[i] = s.take(ctx, some, returnable); errs[i] == nil {
 			got, errs[i] = answersIn(reply, len(some), true)
 		}
 		for j := range got {
@@ -209,16 +209,12 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int) 
 func (s *Store) giveBack(ctx context.Context, items []item, answers []answer, parts [][]int) {
 	ctx = context.WithoutCancel(ctx)
 	inParallel(len(parts), func(i int) {
-		var keys []string
-		var args []any
+		call := s.newSettlement(len(parts[i]))
 		for _, place := range parts[i] {
 			if a := &answers[place]; a.charged() {
-				keys = append(keys, items[place].key.text)
-				args = append(args, string(items[place].kind), items[place].n, a.at, a.before, a.after)
+				call.add(&items[place], items[place].n, 0, a)
 			}
 		}
-		if len(keys) > 0 {
-			_, _ = s.conn.run(ctx, giveBackScript, keys, args)
-		}
+		_ = call.run(ctx, s.conn)
 	})
 }

@@ -20,8 +20,10 @@ var (
 	logLua string
 	//go:embed lua/take.lua
 	takeLua string
-	//go:embed lua/giveback.lua
-	giveBackLua string
+	//go:embed lua/receipts.lua
+	receiptsLua string
+	//go:embed lua/settle.lua
+	settleLua string
 
 	//go:embed lua/start.lua
 	startLua string
@@ -64,9 +66,9 @@ var familyOf = map[byte]family{'t': buckets, 'l': buckets, 'f': windows, 'c': wi
 // takeScripts are the scripts that decide several asks, by the families that these need.
 var takeScripts = func() (scripts [families]*script) {
 	for f := range scripts {
-		text := []string{startLua, takeTogetherLua, exactLua}
+		text := []string{startLua, takeTogetherLua, exactLua, receiptsLua}
 		if family(f)&logs != 0 {
-			text = []string{startLua, exactLua}
+			text = []string{startLua, exactLua, receiptsLua}
 		}
 		for i, part := range []string{bucketLua, windowLua, logLua} {
 			if f>>i&1 == 1 {
@@ -78,7 +80,8 @@ var takeScripts = func() (scripts [families]*script) {
 	return scripts
 }()
 
-var giveBackScript = newScript(exactLua + bucketLua + windowLua + logLua + giveBackLua)
+// settleScript gives units back.
+var settleScript = newScript(startLua + exactLua + receiptsLua + bucketLua + windowLua + logLua + settleLua)
 
 // aheadScripts are the oneScripts for calls that take units ahead, aheadBackScript gives such
 // units back, and aheadNoteScript returns what the last of these calls of a process has noted.
@@ -90,12 +93,15 @@ var (
 		}
 		return scripts
 	}()
-	aheadBackScript = newScript(aheadBackLua + giveBackScript.text)
+	aheadBackScript = newScript(aheadBackLua + settleScript.text)
 	aheadNoteScript = newScript("return redis.call('HGET', KEYS[1], ARGV[1]) or ''")
 )
 
 // aheadKey returns the name of the hash beside key in which processes note what they take ahead.
 func aheadKey(key string) string { return key + ":a" }
+
+// receiptsKey returns the name of the list beside key that has the receipts of its charges.
+func receiptsKey(key string) string { return key + ";r" }
 
 // A script is Lua text that runs on the server. Once it has been sent, the server knows it
 // by its hash.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -74,7 +75,7 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	if err != nil {
 		return nil, err
 	}
-	if len(asks) == 1 {
+	if len(asks) == 1 && asks[0].Receipt == 0 {
 		return s.takeOne(ctx, &asks[0])
 	}
 	s.conn.stats.decisions.Add(1)
@@ -145,7 +146,7 @@ func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	inParallel(len(parts), func(i int) {
 		var keys []string
 		for _, j := range parts[i] {
-			keys = append(keys, items[j].key.text, aheadKey(items[j].key.text))
+			keys = append(keys, items[j].key.text, aheadKey(items[j].key.text), receiptsKey(items[j].key.text))
 		}
 		errs[i] = s.conn.del(ctx, keys)
 	})
@@ -180,6 +181,8 @@ type item struct {
 	*cachedPlan
 	n      int64
 	shadow bool
+	id     uint64 // of the receipt of the charge, or 0
+	term   int64  // of the receipt, in microseconds
 }
 
 func (s *Store) item(a *ratelimit.Ask) (item, error) {
@@ -193,12 +196,15 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	// An ask for more than the limit never fits. One more than the limit says the same, and
 	// is a number that a double holds.
 	n := min(int64(a.N), p.limit+1)
-	return item{a, s.keyOf(a), p, n, a.Shadow}, nil
+	if err := checkTerm(a); err != nil {
+		return item{}, err
+	}
+	return item{a, s.keyOf(a), p, n, a.Shadow, a.Receipt, a.Term.Microseconds()}, nil
 }
 
 // takeInOne decides items, which are in one slot, by one script.
 func (s *Store) takeInOne(ctx context.Context, items []item) ([]ratelimit.Result, error) {
-	reply, err := s.take(ctx, items, false)
+	reply, err := s.take(ctx, items, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -216,18 +222,34 @@ func (s *Store) takeInOne(ctx context.Context, items []item) ([]ratelimit.Result
 	return results, nil
 }
 
-// take runs the script that decides items, which are in one slot, and returns its reply. If
-// returnable is true, the reply has what is needed to give the charges back.
-func (s *Store) take(ctx context.Context, items []item, returnable bool) (any, error) {
-	keys := make([]string, len(items))
-	args := make([]any, 0, 2+6*len(items))
-	args = append(args, s.env(), flag(returnable))
+// What a script that decides several asks is told about giving back, as a sum.
+const (
+	returnable   = 1 // its reply must have what is needed for that
+	withReceipts = 2 // there are receipts among the asks
+)
+
+// take runs the script that decides items, which are in one slot, and returns its reply. mode is
+// 0 or returnable.
+func (s *Store) take(ctx context.Context, items []item, mode int) (any, error) {
+	width := 6
+	for i := range items {
+		if items[i].id != 0 {
+			mode, width = mode|withReceipts, 8
+		}
+	}
+	keys := make([]string, len(items), 2*len(items))
+	args := make([]any, 0, 2+width*len(items))
+	args = append(args, s.env(), mode)
 	var needs family
 	for i := range items {
 		u := &items[i]
 		needs |= familyOf[u.kind]
 		keys[i] = u.key.text
 		args = append(args, string(u.kind), u.n, flag(u.shadow), u.gain, u.unit, u.burst)
+		if mode&withReceipts != 0 {
+			args = append(args, strconv.FormatUint(u.id, 10), u.term)
+			keys = append(keys, receiptsKey(u.key.text))
+		}
 	}
 	return s.conn.run(ctx, takeScripts[needs], keys, args)
 }

@@ -83,14 +83,15 @@ local function scaled(frac, fine, unit, grain, n)
   return q, r, f
 end
 
--- converted returns a level of s in the parts of another rate, gain and unit, rounded up.
-local function converted(s, level, gain, unit)
+-- converted returns a level of s in the parts of another rate, gain and unit, rounded up or, if
+-- down is true, down.
+local function converted(s, level, gain, unit, down)
   local from, to = grain(s.gain), grain(gain)
   if s.unit == unit and from == to then return level end
   local whole, frac, r, f, fine = level[1]
   frac, r, f = scaled(level[2], level[3], s.unit, from, unit)
   fine, r, f = scaled(r, f, s.unit, from, to)
-  if r > 0 or f > 0 then fine = fine + 1 end
+  if (r > 0 or f > 0) and not down then fine = fine + 1 end
   if fine == to then frac, fine = frac + 1, 0 end
   if frac == unit then whole, frac = whole + 1, 0 end
   return {whole, frac, fine}
@@ -118,13 +119,20 @@ local function resize(s, burst)
   s.debt, s.burst = debt, burst
 end
 
--- minus returns the level a minus b, or zero if b is more than a.
-local function minus(s, a, b)
-  local whole, frac, fine = a[1] - b[1], a[2] - b[2], a[3] - b[3]
-  if fine < 0 then frac, fine = frac - 1, fine + grain(s.gain) end
-  if frac < 0 then whole, frac = whole - 1, frac + s.unit end
-  if whole < 0 then return {0, 0, 0} end
-  return {whole, frac, fine}
+-- lower notes in the newest receipt of s that the key owes debt, before that changes.
+local function lower(s, debt)
+  local e = receipts().newest(s)
+  if e and below(debt, e.low) then e.low, s.touched = debt, true end
+end
+
+-- rescale brings the receipts of s, whose debt was brought to its rate already, from the rate of
+-- gain and unit to that one, rounded down.
+local function rescale(s, gain, unit)
+  local from = {gain = gain, unit = unit}
+  for _, e in ipairs(receipts().every(s)) do
+    e.low, s.rescaled = converted(from, e.low, s.gain, s.unit, true), true
+  end
+  lower(s, s.debt)
 end
 
 -- bucket holds the functions that both algorithms share.
@@ -144,15 +152,21 @@ end
 function bucket.adopt(s, c, now)
   local gain, unit, burst = c[1], c[2], c[3]
   if s.gain == gain and s.unit == unit and s.burst == burst then return false end
+  local old_gain, old_unit, more = s.gain, s.unit, burst - s.burst
   if less(gain, s.unit, s.gain, unit) then carry(s, gain, unit, s.last) end
   carry(s, gain, unit, now)
+  if s.marked then rescale(s, old_gain, old_unit) end
+  local debt = s.debt
   resize(s, burst)
+  if s.marked and (s.debt[1] ~= debt[1] + more or s.debt[2] ~= debt[2] or s.debt[3] ~= debt[3]) then
+    lower(s, {0, 0, 0}) -- a part was forgiven, and it is not known whether it was that of a receipt
+  end
   return true
 end
 
 -- copy returns a copy of s, a token bucket.
 local function copy(s)
-  return {encode = s.encode, gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt}
+  return {encode = s.encode, key = s.key, marked = s.marked, gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt}
 end
 
 -- show sets in a what debt leaves, and when both it and the queue will have drained.
@@ -190,7 +204,9 @@ local function plus(level, n) return {level[1] + n, level[2], level[3]} end
 -- charge charges n tokens at now. look has found that they fit.
 function bucket.charge(a, s, now, n)
   s.before, s.slow = nil, nil
+  if s.marked then lower(s, a.debt) end
   s.last, s.debt = now, plus(a.debt, n)
+  if s.marked or a.receipt then receipts().charge(a, s, now, n, s.debt) end
   if s.queue then s.queue = plus(a.queue, n) end
   show(a, s, s.debt, s.queue or s.debt)
 end
@@ -199,13 +215,7 @@ end
 function bucket.save(key, s, now, pad)
   local whole = max(s.debt[1], s.queue and s.queue[1] or 0) + 1
   call('SET', key, s.encode(s), 'PX', expiry(s.last - now + whole * s.unit / s.gain, pad))
-end
-
--- give_back gives back a charge of n tokens that was made at instant.
-function bucket.give_back(s, instant, n)
-  local still = drained(s, {n, 0, 0}, s.last - instant)
-  s.debt = minus(s, s.debt, still)
-  if s.queue then s.queue = minus(s, s.queue, still) end
+  if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
 -- encode returns s as it is stored: in the short form if short allows that and the debt
@@ -215,9 +225,10 @@ local function encode(s, short, ...)
   local head = format('%.0f %.0f %.0f %.0f %.0f ', s.gain, s.unit, s.burst, seconds, micros)
   local debt, more = s.debt, {...}
   local parts = debt[1] * s.unit + debt[2]
-  if short and debt[3] == 0 and parts < EXACT then return head .. format('%.0f', parts) end
+  local tail = s.marked and mark or ''
+  if short and debt[3] == 0 and parts < EXACT then return head .. format('%.0f', parts) .. tail end
   for i = 1, #more do more[i] = format(' %.0f', more[i]) end
-  return head .. format('%.0f %.0f %.0f', debt[1], debt[2], debt[3]) .. table.concat(more)
+  return head .. format('%.0f %.0f %.0f', debt[1], debt[2], debt[3]) .. table.concat(more) .. tail
 end
 
 local function encode_token(s) return encode(s, true) end
@@ -235,7 +246,8 @@ local function sound(s, level) return level[2] < s.unit and level[3] < grain(s.g
 -- pattern is that of the long form. If this script cannot have written v, the decision
 -- ends.
 local function read_bucket(key, v, encode, pattern)
-  local s, x, y, z = {encode = encode, debt = {0, 0, 0}}
+  local s, x, y, z = {encode = encode, key = key, debt = {0, 0, 0}}
+  v, s.marked = unmarked(v)
   local debt, seconds, micros, parts = s.debt
   s.gain, s.unit, s.burst, seconds, micros, parts = numbers(match(v, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+)$'))
   if not parts then
@@ -250,8 +262,8 @@ end
 
 local token = setmetatable({}, {__index = bucket})
 
-function token.fresh(c, now)
-  return {encode = encode_token, gain = c[1], unit = c[2], burst = c[3], last = now, debt = {0, 0, 0}}
+function token.fresh(c, now, key)
+  return {encode = encode_token, key = key, gain = c[1], unit = c[2], burst = c[3], last = now, debt = {0, 0, 0}}
 end
 
 function token.load(key)
@@ -277,8 +289,8 @@ end
 
 local leaky = setmetatable({}, {__index = bucket})
 
-function leaky.fresh(c, now)
-  return {encode = encode_leaky, gain = c[1], unit = c[2], burst = c[3], last = now, debt = {0, 0, 0}, queue = {0, 0, 0}}
+function leaky.fresh(c, now, key)
+  return {encode = encode_leaky, key = key, gain = c[1], unit = c[2], burst = c[3], last = now, debt = {0, 0, 0}, queue = {0, 0, 0}}
 end
 
 function leaky.load(key)

@@ -54,7 +54,7 @@ local function forget(s, gone)
   if s.len > 0 then s.oldest = at(s, 0) end
 end
 
-local function header(s) return format('%.0f %.0f %.0f', s.per, s.clock, s.base) end
+local function header(s) return format('%.0f %.0f %.0f', s.per, s.clock, s.base) .. (s.marked and mark or '') end
 
 function log.fresh(c, now, key)
   return {key = key, stored = 0, drop = 0, len = 0, per = c[2], clock = now, last = now, base = 0, total = 0}
@@ -66,6 +66,7 @@ function log.load(key)
   local s = {key = key, stored = (items - 1) / 2, drop = 0, exists = true}
   s.len = s.stored
   local head = call('LRANGE', key, 0, 1)
+  head[1], s.marked = unmarked(head[1])
   s.per, s.clock, s.base = numbers(match(head[1], '^(%d+) (-?%d+) (%d+)$'))
   if not s.per or s.per < 1 or items % 2 == 0 then return corrupt(key) end
   s.total = s.base
@@ -82,6 +83,7 @@ end
 -- heal moves a state whose time is far ahead to now: what is used becomes one entry at now.
 function log.heal(s, now)
   if s.clock - now <= 2 * s.per then return false end
+  s.dropped, s.marked = s.dropped or s.marked, nil
   local _, units = used(s, s.clock)
   s.drop, s.len = s.stored, units > 0 and 1 or 0
   s.clock, s.last, s.oldest, s.newest, s.base, s.total = now, now, now, now, 0, units
@@ -93,6 +95,7 @@ end
 -- that have left the window do not come back.
 function log.adopt(s, c, now)
   if s.per == c[2] then return false end
+  s.dropped, s.marked = s.dropped or s.marked, nil -- it is not known any more which entries are those of receipts
   now = max(now, s.clock)
   forget(s, (used(s, now)))
   s.clock, s.last, s.per = now, now, c[2]
@@ -117,6 +120,7 @@ end
 -- last charge before this one. It must not go by now: if this charge is given back, the
 -- clock goes back to that earlier instant, where the other entries still count.
 function log.charge(a, s, now, n)
+  if s.marked or a.receipt then receipts().charge(a, s, now, n, {0, 0, 0}) end
   forget(s, (used(s, s.clock)))
   s.clock, s.last = now, now
   s.total = s.total + n
@@ -147,6 +151,7 @@ function log.save(key, s, now, pad)
   local ends = s.clock
   if s.len > 0 then ends = max(ends, s.newest + s.per) end
   call('PEXPIRE', key, expiry(ends - now, pad))
+  if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
 -- encode returns what tells this state apart from others of the same list: whether anything

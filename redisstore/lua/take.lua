@@ -1,7 +1,10 @@
 -- Decides several asks: charges all of them, or none.
 --
--- ARGV: one argument for start.lua; 1 if the charges may have to be given back. Then for
--- each key: kind, n (0 looks), 1 for a shadow rule, requests or gain, per or unit, burst.
+-- KEYS: the keys; if charges have receipts, then the lists of these.
+--
+-- ARGV: one argument for start.lua; 1 if the charges may have to be given back, 2 if they have
+-- receipts, 3 if both. Then for each key: kind, n (0 looks), 1 for a shadow rule, requests or
+-- gain, per or unit, burst; and with receipts: the number of the receipt, or 0, and its term.
 --
 -- The fast path returns the seconds and microseconds of now and, for each key, the state as
 -- it was stored, or '' if there was none. The general code returns for each key: 1 if it is
@@ -10,13 +13,18 @@
 -- follow: the units left and the ResetAfter without the charge, and if there was a charge,
 -- its instant and the stored state before and after it; otherwise three times ''.
 
-local now, returnable = s * 1e6 + us, ARGV[2] == '1'
+local now, returnable, revocable = s * 1e6 + us, ARGV[2] % 2 == 1, ARGV[2] + 0 >= 2
+local width = revocable and 8 or 6
+for i = revocable and #KEYS / 2 + 1 or #KEYS + 1, #KEYS do KEYS[i] = nil end
 
 -- read returns the ask of the i-th key, decided as if it were the only one.
 local function read(i, key)
-  local v = 6 * i - 4
+  local v = width * (i - 1) + 2
   local a = {kind = kinds[ARGV[v + 1]], n = tonumber(ARGV[v + 2]), shadow = ARGV[v + 3] == '1'}
   a.config = {tonumber(ARGV[v + 4]), tonumber(ARGV[v + 5]), tonumber(ARGV[v + 6])}
+  if revocable and ARGV[v + 7] ~= '0' then
+    a.receipt = {id = ARGV[v + 7], ends = now + ARGV[v + 8]}
+  end
   local s = a.kind.load(key)
   a.known = s ~= nil
   if a.known then
@@ -45,7 +53,11 @@ for _, a in ipairs(asks) do
   local left, reset, before, after, instant = a.left, a.reset, '', '', ''
   a.charged = passes and a.n > 0 and a.retry == 0
   if a.charged then
-    if returnable and a.known then before = a.state.before and a.state.encode(a.state.before) or encoded(a) end
+    if returnable and a.known then
+      local s, e = a.state, a.state.marked and receipts().newest(a.state)
+      if s.before then s.before.marked = nil end -- the charge changes the rate of its receipts
+      before = s.before and s.encode(s.before) or encoded(a) .. (e and '|' .. receipts().text(e) or '')
+    end
     a.kind.charge(a, a.state, a.now, a.n)
     if returnable then after, instant = encoded(a), format('%.0f', a.now) end
   end

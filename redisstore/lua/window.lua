@@ -13,6 +13,7 @@
 
 local function window_heal(s, now)
   if s.last - now <= 2 * s.per then return false end
+  s.dropped, s.marked = s.dropped or s.marked, nil
   s.last = now
   return true
 end
@@ -21,15 +22,16 @@ local fixed = {heal = window_heal}
 
 local function encode_fixed(s)
   local seconds, micros = divide(s.last, 1e6)
-  return format('%.0f %.0f %.0f %.0f', s.per, seconds, micros, s.used)
+  return format('%.0f %.0f %.0f %.0f', s.per, seconds, micros, s.used) .. (s.marked and mark or '')
 end
 
-function fixed.fresh(c, now) return {encode = encode_fixed, per = c[2], last = now, used = 0} end
+function fixed.fresh(c, now, key) return {encode = encode_fixed, key = key, per = c[2], last = now, used = 0} end
 
 function fixed.load(key)
   local v = call('GET', key)
   if not v then return nil end
-  local s, seconds, micros = {encode = encode_fixed}
+  local s, seconds, micros = {encode = encode_fixed, key = key}
+  v, s.marked = unmarked(v)
   s.per, seconds, micros, s.used = numbers(match(v, '^(%d+) (-?%d+) (%d+) (%d+)$'))
   if not s.per or s.per < 1 then return corrupt(key) end
   s.last = instant(seconds, micros) or corrupt(key)
@@ -48,6 +50,7 @@ end
 -- goes into the window that contains now.
 function fixed.adopt(s, c, now)
   if s.per == c[2] then return false end
+  s.dropped, s.marked = s.dropped or s.marked, nil -- units of a window that has another length now cannot be told apart
   now = max(now, s.last)
   s.used, s.last, s.per = fixed.used(s, now), now, c[2]
   return true
@@ -67,6 +70,7 @@ function fixed.look(a, s, now, want)
 end
 
 function fixed.charge(a, s, now, n)
+  if s.marked or a.receipt then receipts().charge(a, s, now, n, {0, 0, 0}) end
   s.last, s.used = now, a.used + n
   a.left, a.reset = a.left - n, a.ends
 end
@@ -74,26 +78,25 @@ end
 function fixed.save(key, s, now, pad)
   local _, offset = divide(s.last, s.per)
   call('SET', key, s.encode(s), 'PX', expiry(s.last - now + s.per - offset, pad))
-end
-
-function fixed.give_back(s, at, n)
-  local _, offset = divide(s.last, s.per)
-  if s.last - at <= offset then s.used = max(s.used - n, 0) end
+  if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
 local counter = {heal = window_heal}
 
 local function encode_counter(s)
   local seconds, micros = divide(s.last, 1e6)
-  return format('%.0f %.0f %.0f %.0f %.0f', s.per, seconds, micros, s.prev, s.cur)
+  return format('%.0f %.0f %.0f %.0f %.0f', s.per, seconds, micros, s.prev, s.cur) .. (s.marked and mark or '')
 end
 
-function counter.fresh(c, now) return {encode = encode_counter, per = c[2], last = now, prev = 0, cur = 0} end
+function counter.fresh(c, now, key)
+  return {encode = encode_counter, key = key, per = c[2], last = now, prev = 0, cur = 0}
+end
 
 function counter.load(key)
   local v = call('GET', key)
   if not v then return nil end
-  local s, seconds, micros = {encode = encode_counter}
+  local s, seconds, micros = {encode = encode_counter, key = key}
+  v, s.marked = unmarked(v)
   s.per, seconds, micros, s.prev, s.cur = numbers(match(v, '^(%d+) (-?%d+) (%d+) (%d+) (%d+)$'))
   if not s.per or s.per < 1 then return corrupt(key) end
   s.last = instant(seconds, micros) or corrupt(key)
@@ -122,6 +125,7 @@ end
 -- estimate goes into the window that contains now.
 function counter.adopt(s, c, now)
   if s.per == c[2] then return false end
+  s.dropped, s.marked = s.dropped or s.marked, nil -- units of a window that has another length now cannot be told apart
   now = max(now, s.last)
   local prev, cur, offset = counter.counts(s, now)
   s.prev, s.cur = 0, cur + counter.weighted(s, prev, offset)
@@ -158,6 +162,7 @@ function counter.look(a, s, now, want)
 end
 
 function counter.charge(a, s, now, n)
+  if s.marked or a.receipt then receipts().charge(a, s, now, n, {0, 0, 0}) end
   s.last, s.prev, s.cur = now, a.prev, a.cur + n
   a.left, a.reset = a.left - n, a.ends
 end
@@ -165,16 +170,7 @@ end
 function counter.save(key, s, now, pad)
   local _, offset = divide(s.last, s.per)
   call('SET', key, s.encode(s), 'PX', expiry(s.last - now + 2 * s.per - offset, pad))
-end
-
-function counter.give_back(s, at, n)
-  local _, offset = divide(s.last, s.per)
-  local ago = s.last - at
-  if ago <= offset then
-    s.cur = max(s.cur - n, 0)
-  elseif ago - offset <= s.per then
-    s.prev = max(s.prev - n, 0)
-  end
+  if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
 kinds.f, kinds.c = fixed, counter
