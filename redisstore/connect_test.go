@@ -16,11 +16,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// TestSlowHandshake makes every reply come 40 ms later, so that setting up a connection takes
-// longer than the timeout of 50 ms. It checks that the first call fails without being charged,
+// TestSlowHandshake makes every reply come 200 ms later, so that setting up a connection takes
+// longer than the timeout of 250 ms. It checks that the first call fails without being charged,
 // and that the connection that was made for it serves the second.
 func TestSlowHandshake(t *testing.T) {
-	const timeout, step = 50 * time.Millisecond, 40 * time.Millisecond
+	const timeout, step = 250 * time.Millisecond, 200 * time.Millisecond
 	srv := startReal(t)
 	require.NoError(t, srv.client(t).ConfigSet(t.Context(), "requirepass", "secret").Err())
 	direct := redis.NewClient(&redis.Options{Addr: srv.addr, Password: "secret"})
