@@ -104,14 +104,14 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 	switch {
 	case newcomer:
 		if last, wait, behind := l.behindAsking(d); behind {
-			if err := w.refusal(wait, wait, patience); err != nil {
+			if err := w.refusal(wait, wait, patience, true); err != nil {
 				return w.refuse(d, err)
 			}
 			last.Due, last.Fresh = 0, nil // if they have gone when it gets there, it asks at once
 			w.last = last
 			return &last
 		}
-	case slices.ContainsFunc(d.rules[:max(d.custom, 0)], (*activeRule).enforces):
+	case l.settings.store == nil && slices.ContainsFunc(d.rules[:max(d.custom, 0)], (*activeRule).enforces):
 		switch refused, err := w.stand(d, true); {
 		case errors.Is(err, waitline.ErrChanged):
 			return &w.last
@@ -126,11 +126,12 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 	if w.res, w.err = l.decide(w.ctx, d); w.err != nil && w.res == (Result{}) {
 		return nil
 	}
-	return w.outcome(d, patience)
+	return w.outcome(d, patience, newcomer)
 }
 
-// outcome completes the answer of Wait by d, which is decided, or returns its denial.
-func (w *ruleWait) outcome(d *decision, patience time.Duration) *waitline.Denial {
+// outcome completes the answer of Wait by d, which is decided, or returns its denial. A caller that
+// is no newcomer waits already.
+func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *waitline.Denial {
 	l, res := w.limiter, &w.res
 	now, wait := d.Now, time.Duration(0)
 	if d.held { // the custom limiter was asked later
@@ -154,7 +155,7 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration) *waitline.Denial
 			wait = res.RetryAfter + d.DelayThen
 		}
 	}
-	if err := w.refusal(res.RetryAfter, wait, patience); err != nil {
+	if err := w.refusal(res.RetryAfter, wait, patience, newcomer); err != nil {
 		return w.refuse(d, err)
 	}
 	due := now.Add(max(res.RetryAfter, time.Millisecond))
@@ -162,7 +163,7 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration) *waitline.Denial
 		Due: due, At: now, RetryAfter: res.RetryAfter, Fresh: l.fresh(d, due),
 		Answer: asked{res: *res, by: d.origins[d.binding].by, rule: d.rules[d.binding].Name},
 		// If its other rules deny, the request stands in line for their keys at once.
-		Stands: d.custom >= 0 && d.origins[d.custom].by == 0,
+		Stands: l.settings.store == nil && d.custom >= 0 && d.origins[d.custom].by == 0,
 	}
 	return &w.last
 }
@@ -177,11 +178,11 @@ func (w *ruleWait) patience(d *decision) time.Duration {
 }
 
 // refusal returns the error for a request that is not served in time, or because too many
-// callers wait already. wait is how long it takes with its Delay.
-func (w *ruleWait) refusal(retryAfter, wait, patience time.Duration) error {
+// callers wait already and it is a newcomer. wait is how long it takes with its Delay.
+func (w *ruleWait) refusal(retryAfter, wait, patience time.Duration, newcomer bool) error {
 	l := w.limiter
 	err := waitError(Result{RetryAfter: retryAfter}, wait, patience)
-	if err == nil && l.waiters.All() >= l.settings.maxWaiters {
+	if err == nil && newcomer && l.waiters.All() >= l.settings.maxWaiters {
 		err = ErrTooManyWaiters
 	}
 	return err

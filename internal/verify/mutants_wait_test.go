@@ -66,8 +66,23 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "what a custom limiter decides lines up when it is due", file: "rulewait.go",
-		old: "Stands: d.custom >= 0 && ", new: "Stands: false && ",
+		old: "Stands: l.settings.store == nil && d.custom >= 0 && ", new: "Stands: false && ",
 		by: "^TestACustomLimiterHasAPlaceInLine$", why: "those who came later go before it", timeout: "60s",
+	},
+	{
+		name: "beside a store, a custom limiter is asked alone", file: "rulewait.go",
+		old: "case l.settings.store == nil && slices.ContainsFunc", new: "case slices.ContainsFunc",
+		by: "^TestACustomLimiterBesideAStoreInLine$", why: "the limit of the store does not hold", timeout: "60s",
+	},
+	{
+		name: "beside a store, it is asked before it is due", file: "rulewait.go",
+		old: "Stands: l.settings.store == nil && d.custom >= 0 && ", new: "Stands: d.custom >= 0 && ",
+		by: "^TestACustomLimiterBesideAStoreInLine$", why: "the store is asked in a busy loop", timeout: "5s",
+	},
+	{
+		name: "who waits is one too many", file: "rulewait.go",
+		old: "err == nil && newcomer && ", new: "err == nil && ",
+		by: "^TestWhoWaitsIsNotOneTooMany$", why: "there is room for him", timeout: "60s",
 	},
 	{
 		name: "a custom limiter that denies keeps the units", file: "internal/waitline/serve.go",

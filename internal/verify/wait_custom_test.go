@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,10 +15,12 @@ import (
 
 // A gate is a custom limiter that denies until it is opened, and asks to come again after retry.
 type gate struct {
-	open  bool
-	asked int
-	retry time.Duration
-	delay time.Duration // of what it grants
+	mu     sync.Mutex // held by Take, which two callers may call between two steps of a test
+	open   bool
+	denies int // how many requests it denies even so
+	asked  int
+	retry  time.Duration
+	delay  time.Duration // of what it grants
 }
 
 func (g *gate) Allow(key string) ratelimit.Result {
@@ -26,10 +29,14 @@ func (g *gate) Allow(key string) ratelimit.Result {
 }
 
 func (g *gate) Take(_ context.Context, _ string, n int) (ratelimit.Result, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if n > 0 {
 		g.asked++
 	}
-	if g.open {
+	if g.denies > 0 && n > 0 {
+		g.denies--
+	} else if g.open {
 		return ratelimit.Result{Allowed: true, Limit: 1, Remaining: 1, Delay: g.delay}, nil
 	}
 	return ratelimit.Result{Limit: 1, RetryAfter: g.retry}, nil
@@ -365,4 +372,50 @@ func TestACustomLimiterInLineMisbehaves(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestACustomLimiterBesideAStoreInLine proves that Wait asks the store each time it asks a custom
+// limiter: the store's units are charged, and come back when the limiter denies.
+func TestACustomLimiterBesideAStoreInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := ratelimit.NewMemoryStore()
+		require.NoError(t, err)
+		g := &gate{open: true, retry: 10 * time.Second}
+		l, err := ratelimit.New([]ratelimit.Rule{
+			{Name: "ours", Endpoint: "/", Rate: ratelimit.PerMinute(1)},
+			{Name: "gate", Endpoint: "/", Limiter: g},
+		}, nil, ratelimit.WithStore(store), ratelimit.WithName("line"))
+		require.NoError(t, err)
+		began := time.Now()
+		for i := range 3 {
+			res, err := l.Wait(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/"})
+			require.NoError(t, err)
+			require.True(t, res.Allowed)
+			require.Equal(t, time.Duration(i)*time.Minute, time.Since(began))
+		}
+		g.denies = 2
+		_, err = l.Wait(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/"})
+		require.NoError(t, err)
+		require.Equal(t, (120+80)*time.Second, time.Since(began), "denied at 60 and 70 s after the third, granted at 80")
+		require.Equal(t, 6, g.asked)
+	})
+}
+
+// TestWhoWaitsIsNotOneTooMany proves that a caller that a custom limiter denies again does not count
+// against itself.
+func TestWhoWaitsIsNotOneTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: true, denies: 5, retry: time.Second}
+		l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/", Limiter: g}}, nil, ratelimit.WithMaxWaiters(1))
+		require.NoError(t, err)
+		var waited error
+		go func() { _, waited = l.Wait(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/"}) }()
+		synctest.Wait()
+		_, err = l.Wait(t.Context(), ratelimit.Request{Client: "d", Endpoint: "/"})
+		require.ErrorIs(t, err, ratelimit.ErrTooManyWaiters)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		require.NoError(t, waited)
+		require.Equal(t, 6, g.asked)
+	})
 }
