@@ -16,7 +16,7 @@ import (
 
 // askCustom asks the custom limiter, if there is one, after all other rules were charged. If
 // it denies, or panics, they get their units back, and those who wait for them are told.
-func (l *RateLimiter) askCustom(ctx context.Context, d *decision) error {
+func (l *RateLimiter) askCustom(ctx context.Context, d *decision) (err error) {
 	if d.custom < 0 || !d.Passes || d.Late {
 		return nil
 	}
@@ -29,7 +29,9 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) error {
 		if d.order.Take {
 			d.settle(keep)
 			if !keep {
-				l.settleInStore(ctx, d)
+				if failed := l.settleInStore(ctx, d); failed != nil && err != nil {
+					err = errors.Join(err, failed) // nothing was decided, but units stay charged
+				}
 				l.waiters.Freed(d.parts)
 			}
 		}
@@ -64,8 +66,9 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) error {
 var revocable = Ask{Receipt: 1, Term: time.Second}
 
 // settleInStore has the store give back what d has charged there, because the custom limiter has
-// denied the request, also if ctx has ended. If it fails, the denial stands, and d.failed says why.
-func (l *RateLimiter) settleInStore(ctx context.Context, d *decision) {
+// denied the request, also if ctx has ended. If it fails, the denial stands, and d.failed, which is
+// returned, says why.
+func (l *RateLimiter) settleInStore(ctx context.Context, d *decision) error {
 	var asks []Ask
 	for i, r := range d.stored() {
 		if d.origins[i].by == byStore && d.parts[i].Granted() {
@@ -75,7 +78,7 @@ func (l *RateLimiter) settleInStore(ctx context.Context, d *decision) {
 		}
 	}
 	if len(asks) == 0 {
-		return
+		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	pass, err := l.breakers.Admit(l.partsOf(asks), l.time.Now())
@@ -83,7 +86,8 @@ func (l *RateLimiter) settleInStore(ctx context.Context, d *decision) {
 		err = l.guarded(ctx, pass, func() error { return l.settings.store.(settler).Settle(ctx, asks) })
 	}
 	if err != nil {
-		d.failed = storeError(err)
+		err = storeError(err)
+		d.failed = err
 	}
 	for i, r := range d.stored() {
 		switch p := &d.parts[i]; {
@@ -91,10 +95,10 @@ func (l *RateLimiter) settleInStore(ctx context.Context, d *decision) {
 		case err != nil:
 			r.totals.errors.Add(1)
 		default:
-			p.Left = min(p.Left+d.order.N, p.Limit)
-			r.remember(p)
+			p.Left = min(p.Left+d.order.N, p.Limit) // not for the share: others may have taken units since
 		}
 	}
+	return err
 }
 
 // appendEach appends to each the answer of each rule that enforces, in the order of the rules.

@@ -439,6 +439,31 @@ func TestCustomLimiterBesideAStore(t *testing.T) {
 	refused("rules[0].rate", l.Replace([]ratelimit.Rule{two}, &byDefault))
 	require.True(t, l.Allow("c", "/").Allowed)
 	require.NoError(t, l.Replace([]ratelimit.Rule{one, two}, nil), "without a custom limiter there is nothing to give back")
+
+	one.Resolve = func(ratelimit.Request) (ratelimit.Rate, bool) { return two.Rate, true }
+	require.NoError(t, l.Replace([]ratelimit.Rule{one, rule}, nil))
+	res, err := l.Check(t.Context(), ratelimit.Request{Client: "d", Endpoint: "/", Rules: []string{"1"}})
+	require.NoError(t, err)
+	require.Equal(t, 2, res.Limit)
+	res, err = l.Check(t.Context(), ratelimit.Request{Client: "e", Rules: []string{"1", "one"}})
+	refused("", err)
+	require.Equal(t, 1, res.Limit, "the rule decides by its own rate")
+}
+
+// TestCustomLimiterThatRefusesBesideAStoreThatFails proves that a request that was refused says so if
+// the store has not given its units back.
+func TestCustomLimiterThatRefusesBesideAStoreThatFails(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		store := newSettlingStore(t, ratelimit.NewFakeClock(epoch))
+		l := newRules(t, beside(a, custom(func(context.Context, string, int) (ratelimit.Result, error) {
+			store.from(errsBefore)
+			return ratelimit.Result{}, ratelimit.ErrExceedsLimit
+		}), ""), nil, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+		res, err := l.Check(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})
+		require.ErrorIs(t, err, ratelimit.ErrExceedsLimit)
+		require.ErrorIs(t, err, ratelimit.ErrStore)
+		require.Zero(t, res)
+	})
 }
 
 // TestCustomLimiterBesideAStoreThatFails proves what happens when a custom limiter denies what a
@@ -688,4 +713,28 @@ func TestACustomLimitersErrorAtTheEndOfTheClock(t *testing.T) {
 	require.ErrorIs(t, err, boom)
 	require.ErrorIs(t, err, ratelimit.ErrStore)
 	require.Equal(t, by("/e", degraded(unlimited)), res, "its policy, which is FailOpen, has answered")
+}
+
+// TestShareAfterACustomLimiterDenies proves that FailLocal goes by no older answer of the store
+// because a custom limiter has denied.
+func TestShareAfterACustomLimiterDenies(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		store, plain := newSettlingStore(t, ratelimit.NewFakeClock(epoch)), ratelimit.Request{Client: "c", Rules: []string{"ours"}}
+		var l *ratelimit.RateLimiter
+		l = newRules(t, beside(a, custom(func(context.Context, string, int) (ratelimit.Result, error) {
+			for range 4 {
+				require.True(t, checked(l.Check(t.Context(), plain)).Allowed)
+			}
+			return no(7, 0, mins, mins), nil
+		}), ""), nil, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
+		require.False(t, checked(l.Check(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})).Allowed)
+		store.from(errsBefore)
+		granted := 0
+		for range 10 {
+			if res, _ := l.Check(t.Context(), plain); res.Allowed {
+				granted++
+			}
+		}
+		require.LessOrEqual(t, granted, 1, "one of 5 was left")
+	})
 }

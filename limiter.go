@@ -245,7 +245,7 @@ func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
 	if err := set.named(); err != nil {
 		return nil, err
 	}
-	if err := unsupported(supportsOf(set.store), a, r); err != nil {
+	if err := unsupported(supportsOf(set.store), Ask{Algorithm: a, Rate: r}); err != nil {
 		return nil, err
 	}
 	rule := Rule{Name: set.name, Algorithm: a, Rate: r}

@@ -74,7 +74,7 @@ func (l *RateLimiter) takeStored(ctx context.Context, g *ruleGroup, req *Request
 	if err != nil {
 		return false, nil
 	}
-	l.resolve(r, &parts[0], &from)
+	l.resolve(r, &parts[0], &from, Ask{})
 	ask.Rate = from.rate
 	results, err := l.takeFrom(ctx, pass, []Ask{ask})
 	switch {

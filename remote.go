@@ -73,9 +73,12 @@ func (l *RateLimiter) partsOf(asks []Ask) (parts uint64) {
 // decideInStore decides d by the store or, if the store does not answer, by the failure
 // policy of each rule, and then by the custom limiter.
 func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
-	parts, leaky := uint64(0), false
+	parts, leaky, like := uint64(0), false, Ask{}
+	if d.custom >= 0 {
+		like = revocable
+	}
 	for i, r := range d.stored() {
-		l.resolve(r, &d.parts[i], &d.origins[i])
+		l.resolve(r, &d.parts[i], &d.origins[i], like)
 		parts |= l.partOf(r.ask(&d.request, d.origins[i].rate))
 		leaky = leaky || r.Algorithm == AlgorithmLeakyBucket
 	}
@@ -115,8 +118,9 @@ func (d *decision) stored() []*activeRule {
 }
 
 // resolve sets o.rate to the rate at which the store decides by r, whose part is p. If
-// Resolve has returned an invalid rate, that is the rule's own rate, and p.Err says why.
-func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin) {
+// Resolve has returned an invalid rate, that is the rule's own rate, and p.Err says why. The ask
+// will have the Receipt and the Term of like.
+func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin, like Ask) {
 	o.rate = r.Rate
 	want := p.Want.Rate
 	if want == nil {
@@ -125,16 +129,16 @@ func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin) {
 		}
 		return
 	}
-	if p.Err = checkResolved(r, Rate(*want), supportsOf(l.settings.store)); p.Err != nil {
+	if p.Err = l.checkResolved(r, Rate(*want), like); p.Err != nil {
 		p.Want.Rate = nil
 		return
 	}
 	o.rate = Rate(*want)
 }
 
-// checkResolved returns the error for a rate that Resolve has returned and r cannot use, or
-// nil.
-func checkResolved(r *activeRule, rate Rate, supports func(a Ask) error) error {
+// checkResolved returns the error for a rate that Resolve has returned and that r cannot use for an
+// ask like this, or nil.
+func (l *RateLimiter) checkResolved(r *activeRule, rate Rate, like Ask) error {
 	algorithm := algorithms[r.Algorithm]
 	if err := algorithm.validate(rate); err != nil {
 		return err
@@ -142,7 +146,8 @@ func checkResolved(r *activeRule, rate Rate, supports func(a Ask) error) error {
 	if err := algorithm.otherWindow(r.Rate, rate); err != nil {
 		return err
 	}
-	return unsupported(supports, r.Algorithm, rate)
+	like.Algorithm, like.Rate = r.Algorithm, rate
+	return unsupported(supportsOf(l.settings.store), like)
 }
 
 // callStore calls Take of the store once for all rules of d. If take is false, the asks take

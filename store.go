@@ -150,13 +150,13 @@ func supportsOf(s Store) func(a Ask) error {
 	}
 }
 
-// unsupported returns the error for a rate that the store cannot decide by, or nil.
-func unsupported(supports func(a Ask) error, a Algorithm, r Rate) error {
+// unsupported returns the error for the rate of a if the store cannot decide on asks like a, or nil.
+func unsupported(supports func(a Ask) error, a Ask) error {
 	if supports == nil {
 		return nil
 	}
-	if err := supports(Ask{Algorithm: a, Rate: r}); err != nil {
-		return &ConfigError{"rate", r, rulecheck.NotSupported + err.Error()}
+	if err := supports(a); err != nil {
+		return &ConfigError{"rate", a.Rate, rulecheck.NotSupported + err.Error()}
 	}
 	return nil
 }
@@ -172,7 +172,8 @@ type MemoryStore struct {
 }
 
 // NewMemoryStore returns an empty MemoryStore. It accepts the options [WithClock] and
-// [WithMaxKeys], whose number is for each rule and algorithm. Any other option is an error,
+// [WithMaxKeys], whose number is for each rule and algorithm: so many keys have states of their
+// own, and so many charges with a Receipt can be given back. Any other option is an error,
 // which matches [ErrInvalidConfig].
 func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	set, err := newSettings(opts)
