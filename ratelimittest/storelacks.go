@@ -3,6 +3,7 @@ package ratelimittest
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -119,7 +120,7 @@ func checkDenied(k *storeKit, a ratelimit.Ask) error {
 	if res, denied := s.Denied(a); denied {
 		return fmt.Errorf("the first unit of a new state: %+v", res)
 	}
-	a.N = min(burst(a.Rate), 1<<31)
+	a.N = min(burst(a.Rate), math.MaxInt32)
 	if _, err := k.store.Take(context.Background(), []ratelimit.Ask{a}); err != nil {
 		return err
 	}

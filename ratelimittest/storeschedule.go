@@ -2,6 +2,7 @@ package ratelimittest
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -219,7 +220,7 @@ func (w *storeWriter) note(start time.Time, c storeCall) {
 		return
 	}
 	for i, res := range w.models.take(start.Add(c.at), c.asks) {
-		if a := c.asks[i]; a.Receipt != 0 && a.N > 0 && a.N < 1<<31 {
+		if a := c.asks[i]; a.Receipt != 0 && a.N > 0 && a.N < math.MaxInt32 {
 			w.open = append(w.open, openCharge{c.at, a}) // also if it was denied: then there is no such charge
 		}
 		for _, p := range w.targets {
