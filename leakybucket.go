@@ -81,7 +81,8 @@ func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, n
 	hi, lo := pace.Earned(now.Since(s.last))
 	debt := pace.Less(s.debt, hi, lo)
 	queue := debt
-	if s.queue != s.debt {
+	apart := s.queue != s.debt
+	if apart {
 		queue = pace.Less(s.queue, hi, lo)
 	}
 	v.Left = c.Left(debt)
@@ -98,7 +99,7 @@ func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, n
 	}
 	v.Limit = c.Burst
 	v.ResetAfter = pace.ToDrain(pace.Parts(debt))
-	if queue != debt {
+	if apart {
 		v.ResetAfter = max(v.ResetAfter, pace.ToDrain(pace.Parts(queue)))
 	}
 	return v, delay

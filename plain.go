@@ -55,34 +55,43 @@ func (l *RateLimiter) takeStored(ctx context.Context, g *ruleGroup, req *Request
 	if l.asking.Len() > 0 {
 		return false, nil
 	}
-	r, observed := g.only, l.settings.observer != nil
-	ask := r.ask(req, r.Rate)
-	ask.N = max(req.Cost, 1)
-	part := l.partOf(ask)
-	if err = l.breakers.Refusal(part, l.time.Now); err != nil {
-		return false, err
+	r := g.only
+	if l.breakers.Refusing() {
+		if err = l.breakers.Refusal(l.partOf(r, req, r.Rate), l.time.Now()); err != nil {
+			return false, err
+		}
 	}
-	if l.denier != nil && len(r.Tiers) == 0 && !observed {
+	if l.denier != nil && len(r.Tiers) == 0 && l.settings.observer == nil {
+		ask := r.ask(req, r.Rate)
+		ask.N = max(req.Cost, 1)
 		if known, denied := l.denier.Denied(ask); denied {
 			r.totals.denied.Add(1)
 			*res, res.Rule = known, r.resultName
 			return true, nil
 		}
 	}
+	return l.callStored(ctx, g, req, res, watch)
+}
+
+// callStored is the part of takeStored that calls the store. It is apart because the usual
+// denial needs little of the stack.
+func (l *RateLimiter) callStored(ctx context.Context, g *ruleGroup, req *Request, res *Result, watch stopwatch) (done bool, err error) {
+	r := g.only
 	parts, from, now := [1]engine.Part{{Hash: r.key.hash(req), Want: engine.Wanted{Tier: req.Tier}}}, origin{}, l.time.Now()
-	pass, err := l.breakers.Admit(part, now)
+	l.resolve(r, &parts[0], &from, Ask{})
+	asks := []Ask{r.ask(req, from.rate)}
+	asks[0].N = max(req.Cost, 1)
+	pass, err := l.breakers.Admit(l.partsOf(asks), now)
 	if err != nil {
 		return false, nil
 	}
-	l.resolve(r, &parts[0], &from, Ask{})
-	ask.Rate = from.rate
-	results, err := l.takeFrom(ctx, pass, []Ask{ask})
+	results, err := l.takeFrom(ctx, pass, asks)
 	switch {
 	case err == nil:
 		r.setAnswer(&parts[0], results[0])
 		r.totals.count(false, results[0].Allowed)
 		binding := combine(g.rules, parts[:], results[0].Allowed, res)
-		if observed {
+		if l.settings.observer != nil {
 			l.tell(ctx, req, g.rules, &verdicts{parts: parts[:], by: byStore, now: now}, binding, res, nil, watch.elapsed(&l.time))
 		}
 		return true, nil

@@ -54,18 +54,21 @@ func (r *activeRule) ask(req *Request, rate Rate) Ask {
 	return ask
 }
 
-// partOf returns the part of the store that has the state of a, as a bit.
-func (l *RateLimiter) partOf(a Ask) uint64 {
+// partOf returns the part of the store that has the state of r for req at rate, as a bit.
+func (l *RateLimiter) partOf(r *activeRule, req *Request, rate Rate) uint64 {
 	if l.partitioned == nil {
 		return 1
 	}
-	return breaker.Bit(l.partitioned.Part(a))
+	return breaker.Bit(l.partitioned.Part(r.ask(req, rate)))
 }
 
 // partsOf returns the parts of the store that have the states of asks, as bits.
 func (l *RateLimiter) partsOf(asks []Ask) (parts uint64) {
+	if l.partitioned == nil {
+		return 1
+	}
 	for i := range asks {
-		parts |= l.partOf(asks[i])
+		parts |= breaker.Bit(l.partitioned.Part(asks[i]))
 	}
 	return parts
 }
@@ -79,7 +82,7 @@ func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 	}
 	for i, r := range d.stored() {
 		l.resolve(r, &d.parts[i], &d.origins[i], like)
-		parts |= l.partOf(r.ask(&d.request, d.origins[i].rate))
+		parts |= l.partOf(r, &d.request, d.origins[i].rate)
 		leaky = leaky || r.Algorithm == AlgorithmLeakyBucket
 	}
 	d.Now, d.Passes = l.time.Now(), true

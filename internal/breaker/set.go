@@ -85,14 +85,12 @@ func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	return p, nil
 }
 
-// Refusal returns the error with which a call of these parts is refused at the time of clock, or
-// nil if Admit may permit it. It permits nothing itself. While no breaker is open, it takes one
-// atomic load.
-func (s *Set) Refusal(parts uint64, clock func() keytable.Instant) error {
-	if s.openCount.Load() == 0 {
-		return nil
-	}
-	now := clock()
+// Refusing reports whether any breaker is open. It takes one atomic load.
+func (s *Set) Refusing() bool { return s.openCount.Load() != 0 }
+
+// Refusal returns the error with which a call of these parts is refused at now, or nil if
+// Admit may permit it. It permits nothing itself.
+func (s *Set) Refusal(parts uint64, now keytable.Instant) error {
 	for part := range each(parts) {
 		if err := s.list[part].refusal(now); err != nil {
 			return err

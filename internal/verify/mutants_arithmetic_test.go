@@ -88,8 +88,8 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "a change of the burst moves the queue", file: "leakybucket.go",
-		old: "if s.queue != s.debt {",
-		new: "if s.queue != s.queue {",
+		old: "apart := s.queue != s.debt",
+		new: "apart := s.queue != s.queue",
 		by:  "^TestProperties$/LeakyBucket", why: "a raise of the burst delays what comes next",
 	},
 	{

@@ -34,8 +34,8 @@ var partsMutants = []mutant{
 	},
 	{
 		name: "the last part stands for all", file: "remote.go",
-		old: "parts |= l.partOf(r.ask(&d.request, d.origins[i].rate))",
-		new: "parts = l.partOf(r.ask(&d.request, d.origins[i].rate))",
+		old: "parts |= l.partOf(r, &d.request, d.origins[i].rate)",
+		new: "parts = l.partOf(r, &d.request, d.origins[i].rate)",
 		by:  "^TestPropertiesOfParts$", why: "a part would be asked while it is to be left alone",
 	},
 	{
@@ -46,8 +46,8 @@ var partsMutants = []mutant{
 	},
 	{
 		name: "one part that pauses is all, for plain rules", file: "plain.go",
-		old: "part := l.partOf(ask)",
-		new: "part := l.partOf(ask) | ^uint64(0)",
+		old: "Refusal(l.partOf(r, req, r.Rate), ",
+		new: "Refusal(^uint64(0), ",
 		by:  "^TestPropertiesOfParts$", why: "the keys of live parts would not be decided by the store",
 	},
 }

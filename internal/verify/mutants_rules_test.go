@@ -148,8 +148,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "one rule with a store asks for its own rate", file: "plain.go",
-		old: "ask.Rate = from.rate",
-		new: "_ = from",
+		old: "asks := []Ask{r.ask(req, from.rate)}",
+		new: "asks := []Ask{r.ask(req, r.Rate)}",
 		by:  "^TestPropertiesOfOneStoredRule$", why: "a client of a tier has that tier's rate",
 	},
 	{
