@@ -85,15 +85,18 @@ func newLeases(set *settings, back func(string, lot) error, note func(key, proce
 }
 
 // A stateID stands for the rule and key of a state: two hashes of them, of 64 bits each,
-// under two random seeds of this process. Keys may be long, and are not kept.
+// under random seeds of this process. Keys may be long, and are not kept.
 type stateID [2]uint64
 
-var stateSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+var (
+	keySeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+	ruleSeed = maphash.MakeSeed()
+)
 
 // stateIDOf returns the identity of the state that a names.
 func stateIDOf(a *ratelimit.Ask) stateID {
-	state := struct{ rule, key string }{a.Rule, a.Key}
-	return stateID{maphash.Comparable(stateSeeds[0], state), maphash.Comparable(stateSeeds[1], state)}
+	rule := maphash.String(ruleSeed, a.Rule) // once: rules are few, and 64 bits tell them apart
+	return stateID{maphash.String(keySeeds[0], a.Key) ^ rule, maphash.String(keySeeds[1], a.Key) ^ rule}
 }
 
 // of returns the lease for a, or nil if there is none. The caller must hold ls.mu.
