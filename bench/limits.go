@@ -29,13 +29,13 @@ func room(w Workload) int { return max(w.Keys, defaultRoom) }
 // without a pause.
 const plenty = 1 << 30
 
-// An ask takes from 50 to 100 ns on a machine of today, which is 10 to 20 million
+// An ask takes from 50 to 500 ns, by the subject and the machine, which is 2 to 20 million
 // in a second. The rates below go by that.
 const (
 	// mixedPerMs is what one key may have in a millisecond where asks are mixed:
-	// about one of five asks of a fast subject is allowed, and four of five of a
+	// about one of twelve asks of a fast subject is allowed, and three of four of a
 	// slow one. A bucket of mixedBurst drains in between.
-	mixedPerMs = 3500
+	mixedPerMs = 1500
 	mixedBurst = 100
 
 	// deniedPerMs is what one key may have in a millisecond where windows turn and
@@ -67,8 +67,8 @@ const (
 //
 // Denied: one unit for weeks.
 //
-// Mixed: 3,500,000 a second. A bucket of 100 is soon empty, and then has a unit
-// every 286 ns.
+// Mixed: 1,500,000 a second. A bucket of 100 is soon empty, and then has a unit
+// every 667 ns.
 func bucketLimit(w Workload) Limit {
 	switch {
 	case w.Even && w.Outcome == Denied:
