@@ -40,8 +40,8 @@ var partsMutants = []mutant{
 	},
 	{
 		name: "the last part of a reset stands for all", file: "remote.go",
-		old: "parts |= l.partOf(asks[i])",
-		new: "parts = l.partOf(asks[i])",
+		old: "parts |= breaker.Bit(l.partitioned.Part(asks[i]))",
+		new: "parts = breaker.Bit(l.partitioned.Part(asks[i]))",
 		by:  "^TestPropertiesOfParts$", why: "a part would be asked while it is to be left alone",
 	},
 	{
