@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -205,10 +206,10 @@ func FuzzIdentity(f *testing.F) {
 			return
 		}
 		// What is left of the client's own entry may be anything: another line, or the beginning of its line.
-		for i := len(lines) - 1; i >= 0; i-- {
-			entries := strings.Split(lines[i], ",")
-			for j := len(entries) - 1; j >= 0; j-- {
-				addr := p.Addr(netip.MustParseAddr("10.0.0.1"), []string{entries[j]})
+		for i, line := range slices.Backward(lines) {
+			entries := strings.Split(line, ",")
+			for j, entry := range slices.Backward(entries) {
+				addr := p.Addr(netip.MustParseAddr("10.0.0.1"), []string{entry})
 				if addr == netip.MustParseAddr("10.0.0.1") || ten[0].Contains(addr) || ten[1].Contains(addr) {
 					continue // it stands for no client, or nothing can be said of it alone
 				}
