@@ -62,7 +62,7 @@ const (
 type shownRule struct {
 	*policy
 	*ratelimit.Result
-	span
+	*span
 }
 
 // reset returns after how long at the latest there are more units than Remaining. ok is false
@@ -112,7 +112,8 @@ func (m *Middleware) mark(v *visit, rules *policies) {
 	var memory [maxShown]shownRule
 	shown := v.pick(rules, &memory)
 	if !v.info.Result.Allowed {
-		v.info.violated = violated(shown)
+		names := violated(shown)
+		v.info.violated = &names
 	}
 	switch m.config.Headers {
 	case HeadersDraft11:
@@ -133,20 +134,26 @@ func (v *visit) draft11(shown []shownRule) {
 		if !v.info.Result.Allowed && s.Allowed {
 			continue
 		}
-		text = appendItem(text, 0, s.item)
+		if len(text) > 0 {
+			text = append(text, ", "...)
+		}
+		text = append(text, s.policy.item...)
 		text = appendParameter(text, ";r=", int64(s.Remaining))
 		if d, ok := s.reset(); ok {
 			text = appendParameter(text, ";t=", seconds(d))
 		}
 	}
+	if len(shown) == 1 && shown[0].Limit == shown[0].limit {
+		v.add(fieldRateLimit, string(text))
+		v.add(fieldPolicy, shown[0].span.item)
+		return
+	}
 	limits := len(text)
 	for i := range shown {
-		s := &shown[i]
-		text = appendItem(text, limits, s.item)
-		text = appendParameter(text, ";q=", int64(s.Limit))
-		if s.window > 0 {
-			text = appendParameter(text, ";w=", s.window)
+		if i > 0 {
+			text = append(text, ", "...)
 		}
+		text = shown[i].appendPolicy(text, shown[i].policy.item, shown[i].Limit)
 	}
 	both := string(text) // one allocation for both
 	v.add(fieldRateLimit, both[:limits])
@@ -205,14 +212,6 @@ func violated(shown []shownRule) string {
 		b.WriteString(shown[i].json)
 	}
 	return b.String()
-}
-
-// appendItem appends an item to the list in text that begins at from.
-func appendItem(text []byte, from int, item string) []byte {
-	if len(text) > from {
-		text = append(text, ", "...)
-	}
-	return append(text, item...)
 }
 
 // appendParameter appends a parameter of an item to text.

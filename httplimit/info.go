@@ -30,7 +30,7 @@ type Info struct {
 	// request was granted.
 	Status int
 
-	violated string // the names of the rules that denied and are shown, as JSON
+	violated *string // the names of the rules that denied and are shown, as JSON, or nil
 }
 
 // FromContext returns the Info about the request whose context is ctx. ok is false if no
@@ -44,18 +44,18 @@ func FromContext(ctx context.Context) (info *Info, ok bool) {
 }
 
 // A visit is one request in one Middleware. It is the context of the request for the next
-// handler.
+// handler, and holds that request, so that both are one allocation.
 type visit struct {
 	context.Context
 
-	owner  *Middleware
-	outer  *visit      // the visit around this one, or nil
-	header http.Header // of the response
-	info   Info
+	request http.Request // for the next handler, made when it is called
+	owner   *Middleware
+	outer   *visit      // the visit around this one, or nil
+	header  http.Header // of the response
+	info    Info
 
-	rules  [4]ratelimit.Result // memory for info.Rules
-	fields [5]string           // memory for the values of header fields
-	used   int                 // how many of fields are used
+	rule   [1]ratelimit.Result // memory for info.Rules
+	fields [2]string           // memory for the values of header fields
 }
 
 // visitKey is the key of the innermost visit.
@@ -100,14 +100,23 @@ func sameHeader(a, b http.Header) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-// set sets a header field, whose name is canonical, without an allocation. A later Add to the
-// field copies it.
+// set sets a header field, whose name is canonical, to value, which is not empty. The first two
+// take no allocation. A later Add to the field copies it.
 func (v *visit) set(name, value string) {
-	if v.used == len(v.fields) {
-		v.header[name] = []string{value}
-		return
+	for i := range v.fields {
+		if v.fields[i] == "" {
+			v.fields[i] = value
+			v.header[name] = v.fields[i : i+1 : i+1]
+			return
+		}
 	}
-	v.fields[v.used] = value
-	v.used++
-	v.header[name] = v.fields[v.used-1 : v.used : v.used]
+	v.header[name] = []string{value}
+}
+
+// memory returns an empty slice for the answers of the rules.
+func (v *visit) memory() []ratelimit.Result {
+	if p := v.owner.shown.Load(); p != nil && len(p.byName) > 1 {
+		return make([]ratelimit.Result, 0, min(len(p.byName), 4))
+	}
+	return v.rule[:0]
 }

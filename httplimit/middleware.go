@@ -98,7 +98,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve calls the next handler with a request that has been granted.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit) {
-	inner := r.WithContext(v)
+	v.request = *r.WithContext(v)
+	inner := &v.request
 	h.next.ServeHTTP(w, inner)
 	if inner.Pattern == r.Pattern {
 		return
@@ -155,7 +156,7 @@ const (
 // decide asks the limiter, and writes the header fields. It answers what does not pass.
 func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit) verdict {
 	info := &v.info
-	res, each, err := m.limiter.CheckAll(r.Context(), info.Request, v.rules[:0])
+	res, each, err := m.limiter.CheckAll(r.Context(), info.Request, v.memory())
 	if err != nil {
 		if res == (ratelimit.Result{}) {
 			return m.fail(w, r, err)

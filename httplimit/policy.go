@@ -23,13 +23,15 @@ type policy struct {
 	hidden bool   // whether the rule is about what others do too
 	closed bool   // whether its failure policy is FailClosed
 	usual  span   // of its Rate
-	tiers  map[string]span
+	tiers  map[string]*span
 }
 
 // A span is how long the units of a rate take to come back.
 type span struct {
 	window int64         // seconds for all units, rounded up; 0 if it is not told
 	unit   time.Duration // at most until there is one unit more; 0 if it is not known
+	limit  int           // how many units these are
+	item   string        // of a rule of this rate in RateLimit-Policy
 }
 
 // policies returns the policies of the rules of now. They are made anew after the rules have
@@ -85,35 +87,58 @@ func newPolicy(r *ratelimit.Rule, showShared bool) *policy {
 		return p // the rate is not known
 	}
 	bucket := r.Algorithm == ratelimit.AlgorithmTokenBucket || r.Algorithm == ratelimit.AlgorithmLeakyBucket
-	p.usual = spanOf(r.Rate, bucket)
+	p.usual = p.spanOf(r.Rate, bucket)
 	for tier, rate := range r.Tiers {
 		if p.tiers == nil {
-			p.tiers = make(map[string]span, len(r.Tiers))
+			p.tiers = make(map[string]*span, len(r.Tiers))
 		}
-		p.tiers[tier] = spanOf(rate, bucket)
+		s := p.spanOf(rate, bucket)
+		p.tiers[tier] = &s
 	}
 	return p
 }
 
 // span returns the span of the rate that a client of this tier has.
-func (p *policy) span(tier string) span {
-	if s, ok := p.tiers[tier]; ok {
-		return s
+func (p *policy) span(tier string) *span {
+	if len(p.tiers) > 0 {
+		if s := p.tiers[tier]; s != nil {
+			return s
+		}
 	}
-	return p.usual
+	return &p.usual
 }
 
-// spanOf returns the span of rate, which is valid or Unlimited.
+// spanOf returns the span of rate, which is valid or Unlimited, with its text.
+func (p *policy) spanOf(rate ratelimit.Rate, bucket bool) span {
+	s := spanOf(rate, bucket)
+	s.item = string(s.appendPolicy(nil, p.item, s.limit))
+	return s
+}
+
+// appendPolicy appends to text an item of RateLimit-Policy, of a rule of this name and limit.
+func (s *span) appendPolicy(text []byte, name string, limit int) []byte {
+	if limit == s.limit && s.item != "" {
+		return append(text, s.item...)
+	}
+	text = appendParameter(append(text, name...), ";q=", int64(limit))
+	if s.window > 0 {
+		text = appendParameter(text, ";w=", s.window)
+	}
+	return text
+}
+
+// spanOf returns the span of rate, without its text.
 func spanOf(rate ratelimit.Rate, bucket bool) (s span) {
 	if rate == ratelimit.Unlimited {
 		return s
 	}
+	s.limit = rate.Requests
+	if rate.Burst != 0 {
+		s.limit = rate.Burst
+	}
 	units, requests, per := uint64(1), uint64(1), uint64(rate.Per)
 	if bucket {
-		units, requests = uint64(rate.Requests), uint64(rate.Requests)
-		if rate.Burst != 0 {
-			units = uint64(rate.Burst)
-		}
+		units, requests = uint64(s.limit), uint64(rate.Requests)
 		s.unit = time.Duration((per-1)/requests + 1)
 	}
 	hi, lo := bits.Mul64(units, per)

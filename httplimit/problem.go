@@ -53,8 +53,8 @@ func writeProblem(w http.ResponseWriter, r *http.Request, status int, kind strin
 		kind, title = "about:blank", http.StatusText(status)
 	}
 	body := `{"type":"` + kind + `","title":"` + title + `","status":` + strconv.Itoa(status)
-	if i != nil && i.violated != "" {
-		body += `,"violated-policies":[` + i.violated + `]`
+	if i != nil && i.violated != nil && *i.violated != "" {
+		body += `,"violated-policies":[` + *i.violated + `]`
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
