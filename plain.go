@@ -48,6 +48,17 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 	return true, err
 }
 
+// checkAll is CheckAll for all requests that takePlain does not decide.
+func (l *RateLimiter) checkAll(ctx context.Context, req *Request, each []Result) (Result, []Result, error) {
+	d := newDecision(req, true)
+	defer d.free()
+	res, err := l.run(ctx, d)
+	if err == nil || res != (Result{}) {
+		each = d.appendEach(ctx, each)
+	}
+	return res, each, err
+}
+
 // takeStored is takePlain for one rule with a store. It decides as decideInStore does, but without
 // a decision from the pool. If the breakers refuse the call, done is false and err is the refusal.
 func (l *RateLimiter) takeStored(ctx context.Context, g *ruleGroup, req *Request, res *Result, watch stopwatch) (done bool, err error) {

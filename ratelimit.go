@@ -170,14 +170,18 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 // or a custom Limiter, it is not asked: all but the binding rule then have Limit and Remaining -1.
 //
 // If Check would return the zero Result with an error, CheckAll appends nothing.
-func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) (Result, []Result, error) {
-	d := newDecision(&req, true)
-	defer d.free()
-	res, err := l.run(ctx, d)
-	if err == nil || res != (Result{}) {
-		each = d.appendEach(ctx, each)
+func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) (res Result, all []Result, err error) {
+	if set := l.set.Load(); set != nil && len(req.Rules) == 0 && req.Cost >= 0 && (ctx == nil || ctx.Err() == nil) {
+		if group := set.match(req.Endpoint); group.plain && group.only != nil {
+			if done, err := l.takePlain(ctx, group, &req, &res); done {
+				if err == nil || res != (Result{}) {
+					each = append(each, res) // the rule's own, as there is no other
+				}
+				return res, each, err
+			}
+		}
 	}
-	return res, each, err
+	return l.checkAll(ctx, &req, each)
 }
 
 // Peek returns what [RateLimiter.Check] would return for req with a cost of 1, but takes

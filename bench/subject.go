@@ -74,6 +74,8 @@ const (
 	Peer                  // another module's limiter, with keys
 	Unkeyed               // another module's limiter, without keys: shown, not compared
 	Rules                 // a RateLimiter of this module
+	HTTP                  // a handler, behind a middleware of this module or none
+	PeerHTTP              // a handler behind another module's middleware
 )
 
 // A Spec names a subject and makes it.
@@ -122,6 +124,16 @@ func Specs() []Spec {
 		{"ulule", Peer, windowLimit, newUlule},
 		{"httprate", Peer, windowLimit, newHTTPRate},
 		{"uber", Unkeyed, bucketLimit, newUber},
+
+		{"http-bare", HTTP, bucketLimit, newServed(bareHandler)},
+		{"http-bare-mux", HTTP, bucketLimit, newServed(bareMux)},
+		{"httplimit", HTTP, bucketLimit, newServed(limitHandler)},
+		{"httplimit-mux", HTTP, bucketLimit, newServed(limitMux)},
+		{"http-httprate", PeerHTTP, windowLimit, newServed(httprateHandler)},
+		{"http-ulule", PeerHTTP, windowLimit, newServed(ululeHandler)},
+		{"http-tollbooth", PeerHTTP, bucketLimit, newServed(tollboothHandler)},
+		{"http-throttled", PeerHTTP, bucketLimit, newServed(throttledHandler)},
+		{"http-sethvargo", PeerHTTP, windowLimit, newServed(sethvargoHandler)},
 	}
 }
 
@@ -134,6 +146,8 @@ func (s Spec) Can(w Workload) bool {
 		return false // the rate is one for a single key, asked by one core
 	case s.Kind == Unkeyed:
 		return w.Keys == 1 && w.Outcome == Allowed
+	case s.Kind == HTTP || s.Kind == PeerHTTP:
+		return w.Keys == 1 && w.Outcome == Allowed && !w.Parallel // it serves one response at a time
 	case s.Kind == Rules:
 		return w.Keys == 1 && !w.Parallel // some have one key, and one counts
 	case s.Name == "map":

@@ -1,0 +1,121 @@
+package bench
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/didip/tollbooth/v7"
+	"github.com/go-chi/httprate"
+	sethvargohttp "github.com/sethvargo/go-limiter/httplimit"
+	"github.com/throttled/throttled/v2"
+	ululehttp "github.com/ulule/limiter/v3/drivers/middleware/stdlib"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/httplimit"
+)
+
+// served is a handler that is asked the same request again and again, by one address. Each
+// response begins with an empty header, as that of a server does; to empty it costs each
+// subject the same. Middlewares limit by the address of the connection, and tell the client
+// what is left in the header fields that they have.
+type served struct {
+	handler http.Handler
+	request *http.Request
+	header  http.Header
+	granted bool
+}
+
+// newServed returns a Spec.New for the handler that wrap makes of the innermost one.
+func newServed(wrap func(l Limit, next http.Handler) (http.Handler, error)) func(Limit) (Subject, error) {
+	return func(l Limit) (Subject, error) {
+		r, err := http.NewRequest(http.MethodGet, "http://example.com/users/7", nil) //nolint:noctx // a server's has one, which costs nothing
+		if err != nil {
+			return nil, err
+		}
+		r.RemoteAddr = "203.0.113.9:1234"
+		s := &served{request: r, header: http.Header{}}
+		s.handler, err = wrap(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.granted = true }))
+		return s, err
+	}
+}
+
+// Allow serves one request. key is not used.
+func (s *served) Allow(string) bool {
+	clear(s.header)
+	s.granted = false
+	s.handler.ServeHTTP(s, s.request)
+	return s.granted
+}
+
+// Header, Write and WriteHeader make s the ResponseWriter as well.
+func (s *served) Header() http.Header { return s.header }
+
+// Write drops p.
+func (s *served) Write(p []byte) (int, error) { return len(p), nil }
+
+// WriteHeader drops the status.
+func (s *served) WriteHeader(int) {}
+
+func bareHandler(_ Limit, next http.Handler) (http.Handler, error) { return next, nil }
+
+// bareMux has the innermost handler behind a route.
+func bareMux(_ Limit, next http.Handler) (http.Handler, error) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /users/{id}", next)
+	return mux, nil
+}
+
+func limitHandler(l Limit, next http.Handler) (http.Handler, error) {
+	lim, err := ratelimit.New(nil, &ratelimit.Rule{Name: "per-client", Rate: l.bucket()}, l.options()...)
+	if err != nil {
+		return nil, err
+	}
+	return httplimit.Handler(next, lim), nil
+}
+
+func limitMux(l Limit, next http.Handler) (http.Handler, error) {
+	mux, err := bareMux(l, next)
+	if err != nil {
+		return nil, err
+	}
+	return limitHandler(l, mux)
+}
+
+func httprateHandler(l Limit, next http.Handler) (http.Handler, error) {
+	return httprate.LimitByIP(l.Rate, l.Per)(next), nil
+}
+
+func ululeHandler(l Limit, next http.Handler) (http.Handler, error) {
+	s, err := newUlule(l)
+	if err != nil {
+		return nil, err
+	}
+	return ululehttp.NewMiddleware(s.(*ululeWindow).limiter).Handler(next), nil
+}
+
+func throttledHandler(l Limit, next http.Handler) (http.Handler, error) {
+	s, err := newThrottled(l)
+	if err != nil {
+		return nil, err
+	}
+	m := throttled.HTTPRateLimiterCtx{RateLimiter: s.(*gcra).limiter, VaryBy: &throttled.VaryBy{RemoteAddr: true}}
+	return m.RateLimit(next), nil
+}
+
+func sethvargoHandler(l Limit, next http.Handler) (http.Handler, error) {
+	s, err := newSethvargo(l)
+	if err != nil {
+		return nil, err
+	}
+	m, err := sethvargohttp.NewMiddleware(s.(*sethvargo).store, sethvargohttp.IPKeyFunc())
+	if err != nil {
+		return nil, err
+	}
+	return m.Handle(next), nil
+}
+
+func tollboothHandler(l Limit, next http.Handler) (http.Handler, error) {
+	lmt := tollbooth.NewLimiter(float64(l.Rate)*float64(time.Second)/float64(l.Per), nil)
+	lmt.SetBurst(l.Burst).SetIPLookups([]string{"RemoteAddr"})
+	return tollbooth.LimitHandler(lmt, next), nil
+}
