@@ -8,6 +8,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/rulecheck"
 )
 
@@ -168,7 +169,8 @@ func unsupported(supports func(a Ask) error, a Ask) error {
 // A MemoryStore is safe for concurrent use by multiple goroutines. It serves them one at a
 // time.
 type MemoryStore struct {
-	book *engine.Book // nil in the zero MemoryStore
+	book    *engine.Book // nil in the zero MemoryStore
+	records *replay.Log
 }
 
 // NewMemoryStore returns an empty MemoryStore. It accepts the options [WithClock] and
@@ -177,18 +179,18 @@ type MemoryStore struct {
 // which matches [ErrInvalidConfig].
 func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	set, err := newSettings(opts)
-	if set.store != nil || set.name != "" || set.observer != nil || set.observeRequests || set.factory != nil || set.maxWaiters != defaultMaxWaiters || set.policy != FailLocal(1) {
+	if set.store != nil || set.name != "" || set.observer != nil || set.observeRequests || set.factory != nil || set.maxWaiters != defaultMaxWaiters || set.policy != FailLocal(1) || set.requestIDs != 0 {
 		err = errors.Join(err, &ConfigError{"options", "others", "must be WithClock or WithMaxKeys"})
 	}
 	if err != nil {
 		return nil, err
 	}
-	line := newTimeline(set.clock)
+	line, records := newTimeline(set.clock), replay.New(set.maxKeys)
 	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate) (*engine.Ledger, error) {
 		algorithm := algorithms[Algorithm(name)]
 		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Windows: algorithm.windowed}, set.maxKeys)
 		return engine.NewLedger(keys, set.maxKeys), err
-	})}, nil
+	}, records.Clear), records}, nil
 }
 
 // Take charges all asks or none and returns a Result for each, as [Store] says. If it
@@ -203,17 +205,22 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 		return m.Accepts(*a)
 	})
 	if err == nil {
-		err = m.book.Take(charges)
+		_, err = m.book.Take(charges, nil, false)
 	}
 	if err != nil {
 		return nil, err
 	}
-	results := make([]Result, len(asks))
+	return resultsOf(charges), nil
+}
+
+// resultsOf returns the answers to charges.
+func resultsOf(charges []engine.Charge) []Result {
+	results := make([]Result, len(charges))
 	for i := range charges {
 		fill(&results[i], &charges[i].Verdict)
 		results[i].Delay = charges[i].Delay
 	}
-	return results, nil
+	return results
 }
 
 // Accepts returns nil if m can decide on asks like a, and otherwise what is wrong with a.
