@@ -45,6 +45,15 @@ import (
 // and Term, or nil. It is called where Supports is, and before that. A Store without Accepts gets
 // no ask with a Receipt.
 //
+// Once(ctx, Once, []Ask) ([]Result, bool, error) does what Take does, but charges the same request
+// once. If asks with the same Rule, Key, Algorithm, N and Shadow, in any order, were granted less
+// than the TTL of that call ago for the same Client and ID, Once charges nothing: it returns the
+// Results that they had, with ResetAfter and Delay less the time since, and true. A Store may
+// forget grants, the oldest first, and answers by one grant at most 100 times; the asks are then
+// decided anew, and a grant takes the place of the one before. The charge and the memory of it
+// must be one step: a call that comes at the same time is charged before it or not at all. A
+// denial is not kept, and a Reset changes nothing. Every N is at least 1.
+//
 // The errors of a Store may have three more methods, which [errors.As] finds too. They keep a
 // healthy Store in use, and notice a Store that is down:
 //

@@ -129,7 +129,8 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 	if order.AskAgain && !passes {
 		out.DelayThen = delayThen(parts, now, order.N)
 	}
-	charge, kept := order.Take && passes && !late, -1
+	charge := order.Take && passes && !late
+	kept := -1
 	if charge && order.Record != nil {
 		kept = len(parts) - 1 // until then, one of the keys is locked
 	}
