@@ -11,6 +11,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/replay"
 )
 
 // A decision is one request and the answers of its rules. The method run makes it, step by
@@ -35,6 +36,11 @@ type decision struct {
 	origins []origin        // where the answers come from, one for each of rules
 	binding int             // the index of the binding rule, or -1
 	custom  int             // the index of the rule with a custom limiter, or -1
+
+	records *replay.Log   // of the limiter
+	ttl     time.Duration // how long records answers
+	id      keytable.Hash // what the request is recorded under in records; zero if it is not
+	waits   bool          // whether the answers are in spots, and not yet in parts
 
 	engine.Outcome
 	failed  error         // why the store did not answer, or did not give back what it has charged, or nil
@@ -79,6 +85,10 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if set == nil {
 		return unlimited, nil
 	}
+	if err := l.takesID(&d.request, d.order.Take); err != nil {
+		return Result{}, err
+	}
+	d.records, d.ttl = l.records, l.settings.requestIDs
 	l.time.Renew()
 	if d.order.Take && l.settings.observer != nil {
 		d.watch = startWatch(&l.time)
@@ -91,8 +101,18 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 
 // decide decides d, which is prepared, and returns its answer.
 func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err error) {
+	if d.id.Hi != 0 && d.custom >= 0 {
+		found, land, err := l.takeOff(ctx, d)
+		if err != nil {
+			return Result{}, err
+		}
+		if found {
+			return l.answered(ctx, d)
+		}
+		defer land()
+	}
 	if !d.order.AskAgain {
-		if _, _, denied := l.behindAsking(d); denied {
+		if _, _, denied := l.behindAsking(ctx, d); denied {
 			if d.order.Take {
 				d.countDenied()
 			}
@@ -120,12 +140,16 @@ func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err 
 
 // answered returns the answer of d, which is decided, and tells it to the observer.
 func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, err error) {
-	if d.order.Take && d.Passes && d.decided() {
+	switch {
+	case d.Replayed:
+		d.countReplayed()
+	case d.order.Take && d.Passes && d.decided():
 		for _, r := range d.exempt {
 			r.totals.allowed.Add(1)
 		}
 	}
 	d.binding = d.answer(&res)
+	d.keepLanded(&res)
 	err = d.problems()
 	if d.order.Take && l.settings.observer != nil && d.decided() {
 		l.tell(ctx, &d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins, now: d.Now}, d.binding, &res, err, d.watch.elapsed(&l.time))
@@ -197,6 +221,9 @@ func (d *decision) prepare(set *ruleSet) error {
 		if d.term > 0 {
 			return errNotReserved(d.rules[d.custom])
 		}
+	}
+	if d.request.ID != "" && d.order.Take {
+		return d.identify()
 	}
 	return nil
 }

@@ -16,6 +16,9 @@ func (k *keyed[S, C]) Walked() int { return k.waiters.Walked() }
 // InLine returns how many calls of Wait stand in line, for whatever rules and keys.
 func (l *RateLimiter) InLine() (n int) { return l.waiters.Len() + l.asking.Len() }
 
+// Records returns how many answers to requests with an ID are kept in this process.
+func (l *RateLimiter) Records() int { return l.records.Len() }
+
 // Alarms returns how many alarms the clock has yet to ring.
 func (c *FakeClock) Alarms() int { return c.clock.Alarms() }
 

@@ -88,12 +88,25 @@ func (s *faultyStore) next(asks []ratelimit.Ask) (fault, *ratelimit.MemoryStore)
 }
 
 func (s *faultyStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	return s.call(ctx, asks, func(memory *ratelimit.MemoryStore) ([]ratelimit.Result, error) { return memory.Take(ctx, asks) })
+}
+
+func (s *faultyStore) Once(ctx context.Context, once ratelimit.Once, asks []ratelimit.Ask) (results []ratelimit.Result, replayed bool, err error) {
+	results, err = s.call(ctx, asks, func(memory *ratelimit.MemoryStore) (results []ratelimit.Result, err error) {
+		results, replayed, err = memory.Once(ctx, once, asks)
+		return results, err
+	})
+	return results, replayed, err
+}
+
+// call calls the method take of a MemoryStore, unless a fault prevents it.
+func (s *faultyStore) call(ctx context.Context, asks []ratelimit.Ask, take func(*ratelimit.MemoryStore) ([]ratelimit.Result, error)) ([]ratelimit.Result, error) {
 	f, memory := s.next(asks)
 	switch f {
 	case errsBefore:
 		return nil, errFault
 	case errsAfter:
-		if _, err := memory.Take(ctx, asks); err != nil {
+		if _, err := take(memory); err != nil {
 			return nil, err
 		}
 		return nil, errFault
@@ -107,7 +120,7 @@ func (s *faultyStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelim
 	case panics:
 		panic(errFault)
 	}
-	results, err := memory.Take(ctx, asks)
+	results, err := take(memory)
 	switch f {
 	case miscounts:
 		results = results[:len(results)-1]

@@ -19,11 +19,12 @@ var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
 		"internal/exact", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
-		"internal/ratetext", "internal/rulecheck", "internal/ruleconfig", "internal/sample", "internal/waitline",
+		"internal/ratetext", "internal/replay", "internal/rulecheck", "internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable"},
 	"internal/exact":      {"internal/keytable"},
 	"internal/waitline":   {"internal/engine", "internal/keytable"},
+	"internal/replay":     {"internal/engine", "internal/keytable"},
 	"internal/breaker":    {"internal/keytable"},
 	"internal/keytable":   {},
 	"internal/keyspec":    {"internal/keytable"},

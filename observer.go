@@ -30,6 +30,7 @@ const (
 	SourceStore   Source = "store"   // a [Store]
 	SourcePolicy  Source = "policy"  // a [FailurePolicy], because the store or a custom limiter has failed
 	SourceLimiter Source = "limiter" // the custom [Limiter] of a rule
+	SourceReplay  Source = "replay"  // an earlier decision on the same [Request.ID]; nothing was charged again
 	SourceNone    Source = "none"    // no rule applies, so the request is granted
 )
 
@@ -118,9 +119,10 @@ const (
 	byStore
 	byPolicy
 	byLimiter
+	byReplay
 )
 
-var sources = [...]Source{byMemory: SourceMemory, byStore: SourceStore, byPolicy: SourcePolicy, byLimiter: SourceLimiter}
+var sources = [...]Source{byMemory: SourceMemory, byStore: SourceStore, byPolicy: SourcePolicy, byLimiter: SourceLimiter, byReplay: SourceReplay}
 
 // An origin says where the answer of a rule comes from, and at which rate it was asked for.
 type origin struct {
@@ -233,6 +235,10 @@ type RuleStats struct {
 	// that a [Store] was told to give back count, also if their term was over there.
 	GivenBack uint64
 
+	// Replayed counts the requests that got the answer that they had before, by their
+	// [Request.ID]. They are in none of the counts above.
+	Replayed uint64
+
 	LiveKeys   int    // keys that have state in this process now
 	Evicted    uint64 // keys that were forgotten because they were as if never used
 	Overflowed uint64 // requests charged to the budget that keys share beyond [WithMaxKeys]
@@ -261,6 +267,7 @@ func (r *activeRule) stats() RuleStats {
 		Degraded:     r.totals.degraded.Load(),
 		Errors:       r.totals.errors.Load(),
 		GivenBack:    r.totals.givenBack.Load(),
+		Replayed:     r.totals.replayed.Load(),
 	}
 	if r.local == nil {
 		return s

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
@@ -26,9 +27,10 @@ type settings struct {
 	policy          FailurePolicy // not the zero value once the defaults are filled in
 	observer        Observer      // may be nil
 	observeRequests bool
-	factory         *Factory // nil if there are no custom algorithms
-	required        []string // names of rules that must exist
-	solo            bool     // true for the RateLimiter in a solo
+	factory         *Factory      // nil if there are no custom algorithms
+	required        []string      // names of rules that must exist
+	requestIDs      time.Duration // how long answers are kept; 0 if requests have no IDs
+	solo            bool          // true for the RateLimiter in a solo
 
 	problems []error
 }
@@ -189,7 +191,7 @@ func (s settings) withDefaults() (settings, error) {
 // conflicts returns an error for each option of a Factory, in s, that a limiter was given
 // another one of. own are the limiter's own options.
 func (s *settings) conflicts(own *settings) (problems []error) {
-	none := []any{nil, 0, "", FailurePolicy{}}
+	none := []any{nil, 0, "", FailurePolicy{}, time.Duration(0)}
 	for _, option := range []struct {
 		field string
 		f, l  any // of the Factory and of the limiter
@@ -201,6 +203,7 @@ func (s *settings) conflicts(own *settings) (problems []error) {
 		{"name", s.name, own.name},
 		{"failurePolicy", s.policy, own.policy},
 		{"observer", s.observer, own.observer},
+		{"requestIDs", s.requestIDs, own.requestIDs},
 	} {
 		if slices.Contains(none, option.f) || slices.Contains(none, option.l) || confmap.Same(option.f, option.l) {
 			continue

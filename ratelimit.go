@@ -11,6 +11,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
+	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
@@ -34,6 +35,8 @@ type RateLimiter struct {
 	denier      denier                       // the store, or nil if that has no Denied
 	partitioned interface{ Part(a Ask) int } // the store, or nil if that has no Part
 	breakers    *breaker.Set                 // nil without a store
+	records     *replay.Log                  // of requests with an ID; nil with a store, and without WithRequestIDs
+	once        oncer                        // the store that has them, or nil
 	waiters     waitline.Lines
 	asking      waitline.Asks // who waits for a store or a custom limiter
 
@@ -74,7 +77,7 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 	l.setStore(set.store)
 	l.waiters.Init(&l.time, set.maxWaiters, &l.asking, l.matchAgain)
 	if err == nil {
-		err = set.named()
+		err = errors.Join(set.named(), l.setRequestIDs())
 	}
 	if err != nil {
 		return nil, errors.Join(err, checkRules(newRuleCheck(&set), rules, defaultRule))
@@ -90,6 +93,9 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 func (l *RateLimiter) restart() {
 	l.changing.Lock()
 	defer l.changing.Unlock()
+	if l.records != nil {
+		l.records.Clear()
+	}
 	l.waiters.Restart(func() {
 		for _, r := range l.set.Load().rules {
 			if r.local != nil {
@@ -143,7 +149,7 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 // is Degraded. If two of the rules have a custom Limiter, Check takes nothing and returns the
 // zero Result and an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err error) {
-	if set := l.set.Load(); set != nil && len(req.Rules) == 0 && req.Cost >= 0 {
+	if set := l.set.Load(); set != nil && len(req.Rules)|len(req.ID) == 0 && req.Cost >= 0 {
 		if ctx != nil && ctx.Err() != nil {
 			return res, ctx.Err()
 		}
@@ -186,7 +192,7 @@ func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) 
 
 // Peek returns what [RateLimiter.Check] would return for req with a cost of 1, but takes
 // nothing: Remaining still counts the unit that Check would have taken. The [Observer] does
-// not see it, and [RuleStats] do not count it.
+// not see it, and [RuleStats] do not count it. It ignores req.ID.
 func (l *RateLimiter) Peek(ctx context.Context, req Request) (Result, error) {
 	if req.Cost > 0 {
 		req.Cost = 1

@@ -91,10 +91,10 @@ func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 	if len(d.stored()) == 0 {
 		return l.askCustom(ctx, d)
 	}
-	pass, err := l.breakers.Admit(parts, d.Now)
+	pass, err := l.breakers.Admit(parts|l.recordPart(d), d.Now)
 	if err == nil && leaky && d.order.Take && d.order.Within < engine.AnyDelay {
 		// Not every store can give units back, so a first call looks at the Delay.
-		if err = l.callStore(ctx, d, pass, false); err == nil && d.Late {
+		if err = l.callStore(ctx, d, pass, false); err == nil && d.Late && !l.recorded(ctx, d) {
 			return nil
 		}
 		pass = pass.Probed()
@@ -108,7 +108,7 @@ func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 	if err != nil {
 		l.fallBack(d, err)
 	}
-	if err = l.askCustom(ctx, d); err == nil && d.order.Take && d.decided() {
+	if err = l.askCustom(ctx, d); err == nil && d.order.Take && d.decided() && !d.Replayed {
 		d.countRemote()
 	}
 	return err
@@ -172,7 +172,7 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.P
 			asks[i].Receipt, asks[i].Term = d.receipt, like.Term
 		}
 	}
-	results, err := l.takeFrom(ctx, pass, asks)
+	results, err := l.takeFor(ctx, pass, d, take, asks)
 	switch {
 	case err == nil:
 		d.setResults(results)
@@ -188,12 +188,18 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.P
 // takeFrom calls Take of the store, which pass allows.
 func (l *RateLimiter) takeFrom(ctx context.Context, pass breaker.Pass, asks []Ask) (results []Result, err error) {
 	err = l.guarded(ctx, pass, func() error {
-		if results, err = l.settings.store.Take(ctx, asks); err == nil && len(results) != len(asks) {
-			err = fmt.Errorf("%d results for %d asks", len(results), len(asks))
-		}
-		return err
+		results, err = l.settings.store.Take(ctx, asks)
+		return complete(results, asks, err)
 	})
 	return results, err
+}
+
+// complete returns err or, if that is nil, the error of a store that has not answered all asks.
+func complete(results []Result, asks []Ask, err error) error {
+	if err == nil && len(results) != len(asks) {
+		err = fmt.Errorf("%d results for %d asks", len(results), len(asks))
+	}
+	return err
 }
 
 // resetStore calls Reset of the store, also if a breaker refuses calls: the state to be reset may
@@ -266,7 +272,9 @@ func (d *decision) setResults(results []Result) {
 	d.Passes, d.Late = true, false
 	for i, r := range d.stored() {
 		p, res := &d.parts[i], results[i]
-		r.setAnswer(p, res)
+		if setResult(p, res); !d.Replayed {
+			r.remember(p)
+		}
 		d.origins[i].by = byStore
 		if !p.Shadow {
 			d.Passes = d.Passes && res.Allowed

@@ -34,6 +34,10 @@ type Request struct {
 
 	// Cost is how many units the request takes from each rule; 0 means 1.
 	Cost int
+
+	// ID names the request, if it is not empty, so that it can be sent again: it then gets
+	// the answer that it had, and is charged once. The limiter needs [WithRequestIDs].
+	ID string
 }
 
 // A KeyType says what a [Rule] keeps a separate budget for. The empty KeyType is [KeyUser].

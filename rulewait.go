@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -19,14 +20,14 @@ type asked struct {
 
 // behindAsking decides on d if others wait for a store or a custom limiter to grant them what d
 // is for: they are served before. It returns the last answer to them, and the time until d is
-// served, as far as that is known.
-func (l *RateLimiter) behindAsking(d *decision) (last waitline.Denial, wait time.Duration, denied bool) {
+// served, as far as that is known. A request that was granted before does not wait.
+func (l *RateLimiter) behindAsking(ctx context.Context, d *decision) (last waitline.Denial, wait time.Duration, denied bool) {
 	if l.asking.Len() == 0 || !d.asks(l) {
 		return last, 0, false
 	}
 	now := l.time.Now()
 	d.gather()
-	if last, wait, denied = l.asking.Ahead(d.line, now, d.order.N); !denied {
+	if last, wait, denied = l.asking.Ahead(d.line, now, d.order.N); !denied || l.recorded(ctx, d) {
 		return last, 0, false
 	}
 	answer := last.Answer.(asked)
@@ -103,7 +104,7 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 	patience := w.patience(d)
 	switch {
 	case newcomer:
-		if last, wait, behind := l.behindAsking(d); behind {
+		if last, wait, behind := l.behindAsking(w.ctx, d); behind {
 			if err := w.refusal(wait, wait, patience, true); err != nil {
 				return w.refuse(d, err)
 			}
@@ -111,7 +112,7 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 			w.last = last
 			return &last
 		}
-	case l.settings.store == nil && slices.ContainsFunc(d.rules[:max(d.custom, 0)], (*activeRule).enforces):
+	case l.settings.store == nil && slices.ContainsFunc(d.rules[:max(d.custom, 0)], (*activeRule).enforces) && !l.recorded(w.ctx, d):
 		switch refused, err := w.stand(d, true); {
 		case errors.Is(err, waitline.ErrChanged):
 			return &w.last

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/rulecheck"
 )
 
@@ -45,6 +46,15 @@ import (
 // Accepts(Ask) error returns why the Store cannot decide on asks of this Algorithm, Rate, Receipt
 // and Term, or nil. It is called where Supports is, and before that. A Store without Accepts gets
 // no ask with a Receipt.
+//
+// Once(ctx, Once, []Ask) ([]Result, bool, error) does what Take does, but charges the same request
+// once. If asks with the same Rule, Key, Algorithm, N and Shadow, in any order, were granted less
+// than the TTL of that call ago for the same Client and ID, Once charges nothing: it returns the
+// Results that they had, with ResetAfter and Delay less the time since, and true. A Store may
+// forget grants, the oldest first, and answers by one grant at most 100 times; the asks are then
+// decided anew, and a grant takes the place of the one before. The charge and the memory of it
+// must be one step: a call that comes at the same time is charged before it or not at all. A
+// denial is not kept, and a Reset changes nothing. Every N is at least 1.
 //
 // The errors of a Store may have three more methods, which [errors.As] finds too. They keep a
 // healthy Store in use, and notice a Store that is down:
@@ -171,7 +181,8 @@ func unsupported(supports func(a Ask) error, a Ask) error {
 // A MemoryStore is safe for concurrent use by multiple goroutines. It serves them one at a
 // time.
 type MemoryStore struct {
-	book *engine.Book // nil in the zero MemoryStore
+	book    *engine.Book // nil in the zero MemoryStore
+	records *replay.Log
 }
 
 // NewMemoryStore returns an empty MemoryStore. It accepts the options [WithClock] and
@@ -180,18 +191,18 @@ type MemoryStore struct {
 // which matches [ErrInvalidConfig].
 func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	set, err := newSettings(opts)
-	if set.store != nil || set.name != "" || set.observer != nil || set.observeRequests || set.factory != nil || set.maxWaiters != defaultMaxWaiters || set.policy != FailLocal(1) {
+	if set.store != nil || set.name != "" || set.observer != nil || set.observeRequests || set.factory != nil || set.maxWaiters != defaultMaxWaiters || set.policy != FailLocal(1) || set.requestIDs != 0 {
 		err = errors.Join(err, &ConfigError{"options", "others", "must be WithClock or WithMaxKeys"})
 	}
 	if err != nil {
 		return nil, err
 	}
-	line := newTimeline(set.clock)
+	line, records := newTimeline(set.clock), replay.New(set.maxKeys)
 	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate) (*engine.Ledger, error) {
 		algorithm := algorithms[Algorithm(name)]
 		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Windows: algorithm.windowed}, set.maxKeys)
 		return engine.NewLedger(keys, set.maxKeys), err
-	})}, nil
+	}, records.Clear), records}, nil
 }
 
 // Take charges all asks or none and returns a Result for each, as [Store] says. If it
@@ -206,17 +217,22 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 		return m.Accepts(*a)
 	})
 	if err == nil {
-		err = m.book.Take(charges)
+		_, err = m.book.Take(charges, nil, false)
 	}
 	if err != nil {
 		return nil, err
 	}
-	results := make([]Result, len(asks))
+	return resultsOf(charges), nil
+}
+
+// resultsOf returns the answers to charges.
+func resultsOf(charges []engine.Charge) []Result {
+	results := make([]Result, len(charges))
 	for i := range charges {
 		fill(&results[i], &charges[i].Verdict)
 		results[i].Delay = charges[i].Delay
 	}
-	return results, nil
+	return results
 }
 
 // Accepts returns nil if m can decide on asks like a, and otherwise what is wrong with a.

@@ -109,7 +109,7 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 	}
 	for {
 		w.version = l.waiters.Version() // before the rules are read
-		if w.set = l.set.Load(); w.set == nil || req.Cost < 0 || w.ctx.Err() != nil {
+		if w.set = l.set.Load(); w.set == nil || req.Cost < 0 || w.ctx.Err() != nil || l.takesID(&req, true) != nil {
 			return l.check(w.ctx, &req, true)
 		}
 		if res, err := w.wait(); !errors.Is(err, waitline.ErrChanged) {
@@ -137,7 +137,7 @@ type ruleWait struct {
 // prepared returns a decision by the rules of w, with its spots.
 func (w *ruleWait) prepared() (*decision, error) {
 	d := newDecision(w.req, true)
-	d.kept = w.kept
+	d.kept, d.records, d.ttl = w.kept, w.limiter.records, w.limiter.settings.requestIDs
 	if w.limiter.settings.observer != nil {
 		d.watch = startWatch(&w.limiter.time)
 	}
@@ -162,7 +162,10 @@ func (w *ruleWait) wait() (Result, error) {
 	case d.asks(l):
 		return w.waitAsking(d.line)
 	}
-	refused, err := w.stand(d, false)
+	refused, err := false, error(nil)
+	if !l.replayed(d) {
+		refused, err = w.stand(d, false)
+	}
 	if err != nil && !refused {
 		return Result{}, err
 	}
@@ -178,7 +181,14 @@ func (w *ruleWait) wait() (Result, error) {
 // has ended, or says that no rules decide, or that others do now.
 func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) {
 	in := waitline.Waiter{Set: d.plain, Spots: d.spots, N: d.order.N, Counted: !revocable, Hold: revocable, Version: w.version, Owner: d}
+	if !revocable {
+		in.Record, d.waits = d.order.Record, true
+	}
 	err = await(w.ctx, &w.limiter.waiters, &in)
+	if errors.Is(in.Refused, waitline.ErrReplayed) {
+		d.Outcome = engine.Outcome{Now: in.At, Passes: true, Replayed: true}
+		return false, nil
+	}
 	if err != nil && (in.Refused == nil || errors.Is(err, in.Refused)) {
 		return false, err
 	}
@@ -250,12 +260,21 @@ func (d *decision) gather() {
 // they have gone since: d is then decided as ever.
 func (l *RateLimiter) behind(d *decision) bool {
 	d.gather()
-	now, denied := l.waiters.Deny(d.plain, d.spots, d.order.N, d.order.Take && !d.order.AskAgain)
-	if denied {
-		waitline.Learn(d.parts, d.spots)
-		d.Outcome = engine.Outcome{Now: now}
+	counts := d.order.Take && !d.order.AskAgain
+	now, denied := l.waiters.Deny(d.plain, d.spots, d.order.N, counts && d.order.Record == nil)
+	switch {
+	case !denied:
+		return false
+	case d.order.Record != nil && d.order.Record.Find(now): // granted just now, as one of those who wait
+		d.Outcome = engine.Outcome{Now: now, Passes: true, Replayed: true}
+		return true
 	}
-	return denied
+	waitline.Learn(d.parts, d.spots)
+	d.Outcome = engine.Outcome{Now: now}
+	if counts && d.order.Record != nil {
+		d.countDenied()
+	}
+	return true
 }
 
 // await waits in line as w, and returns the error for a refusal or that of ctx.

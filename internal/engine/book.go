@@ -12,6 +12,7 @@ import (
 type Book struct {
 	time *Timeline
 	open func(algorithm string, r Rate) (*Ledger, error)
+	anew func()
 
 	mu    sync.Mutex
 	rules map[ruleName]*Ledger // guarded by mu
@@ -39,9 +40,9 @@ type Charge struct {
 func (c *Charge) name() ruleName { return ruleName{c.Rule, c.Algorithm} }
 
 // NewBook returns an empty Book. open makes the keys of a rule that the Book has not had yet, from
-// the algorithm and the rate of the first charge.
-func NewBook(t *Timeline, open func(algorithm string, r Rate) (*Ledger, error)) *Book {
-	b := &Book{time: t, open: open, rules: make(map[ruleName]*Ledger)}
+// the algorithm and the rate of the first charge. anew is called when all keys are made as new.
+func NewBook(t *Timeline, open func(algorithm string, r Rate) (*Ledger, error), anew func()) *Book {
+	b := &Book{time: t, open: open, anew: anew, rules: make(map[ruleName]*Ledger)}
 	t.OnRestart(b.restart)
 	return b
 }
@@ -50,6 +51,7 @@ func NewBook(t *Timeline, open func(algorithm string, r Rate) (*Ledger, error)) 
 func (b *Book) restart() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.anew()
 	for _, keys := range b.rules {
 		keys.Clear()
 		keys.Restart()
@@ -57,31 +59,41 @@ func (b *Book) restart() {
 }
 
 // Take makes all charges, if all that are no shadows are granted, or none, and answers each. A
-// shadow is charged if it is granted and the others are made.
-func (b *Book) Take(charges []Charge) error {
+// shadow is charged if it is granted and the others are made. If look is set, Take makes no charge.
+// It makes none either if r is not nil and has the request, and then returns true.
+func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err error) {
 	b.time.Renew()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range charges {
 		if err := b.enter(&charges[i]); err != nil {
-			return err
+			return false, err
 		}
 	}
 	now, passes := b.time.Now(), true
+	if r != nil && r.Find(now) {
+		return true, nil
+	}
 	for i := range charges {
 		c, do := &charges[i], Look
-		if c.N > 0 {
+		if c.N > 0 && !look {
 			do = Probe
 		}
 		c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, max(c.N, 1), do)
 		passes = passes && (c.Shadow || c.Granted())
+	}
+	if look {
+		return false, nil
 	}
 	for i := range charges {
 		if c := &charges[i]; passes && c.N > 0 && c.Granted() {
 			c.Verdict, c.Delay = b.rules[c.name()].Charge(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, c.ID, c.Term)
 		}
 	}
-	return nil
+	if r != nil && passes {
+		r.Keep(now)
+	}
+	return false, nil
 }
 
 // enter makes the keys that c is about, if there are none yet.

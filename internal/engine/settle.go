@@ -32,6 +32,18 @@ type Order struct {
 	Take      bool          // whether to charge; otherwise, the decision only looks
 	Revocable bool          // whether the caller may give units back: it settles each Part.Receipt
 	AskAgain  bool          // whether a denied caller will try again, so that a denial is not counted
+	Record    Record        // of grants of the same request; may be nil
+}
+
+// A Record remembers that a request was granted. Its methods are called while the keys of the
+// request are locked, so that nobody can decide on the same request in between.
+type Record interface {
+	// Find reports whether the request was granted before, so that it is not charged again. It
+	// then writes the answers that the request had.
+	Find(now keytable.Instant) bool
+
+	// Keep notes that the request was charged. Its answers are written already.
+	Keep(at keytable.Instant)
 }
 
 // AnyDelay is the value of Order.Within for a request that is charged whatever its Delay.
@@ -44,6 +56,7 @@ type Outcome struct {
 	Passes    bool             // whether all parts that are no shadows grant the request
 	Queued    bool             // whether nothing was decided, because callers wait for one of the keys
 	Late      bool             // whether it passes, but was not charged because of a Delay beyond Within
+	Replayed  bool             // whether it passes because Order.Record has it, and was not charged again
 }
 
 // Settle decides by all parts at once. It locks their keys in the order of parts, which must be
@@ -51,7 +64,8 @@ type Outcome struct {
 // no shadow grants the request, it charges every part that grants it; otherwise it charges
 // none. Then it tells each shard the reading, so that no later decision of the shard goes by an
 // earlier one. If callers wait for a key of a part that is no shadow, Settle decides nothing
-// and sets Queued in the Outcome.
+// and sets Queued in the Outcome. If order.Record has the request, it charges nothing
+// either.
 //
 // began is a reading of the machine's clock that was made for this decision, or 0 if there is
 // none. It is not used if t has another clock.
@@ -72,18 +86,15 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 			queued = queued || marked
 		}
 	}
-	if queued {
-		for i := range parts {
-			if p := &parts[i]; p.shard != nil {
-				p.shard.finish(0, keytable.Uncounted)
-				p.shard = nil
-			}
-		}
-		return Outcome{Queued: true}
-	}
 	latest := now
-	if t.clock != nil {
+	if t.clock != nil && (!queued || order.Record != nil) {
 		now, latest = readLocked(t, parts), 0
+	}
+	if queued || order.Record != nil {
+		if found := order.Record != nil && order.Record.Find(now); found || queued {
+			unlock(parts)
+			return Outcome{Now: now, Passes: found, Replayed: found, Queued: !found}
+		}
 	}
 
 	ask, take := Look, Take
@@ -119,6 +130,10 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 		out.DelayThen = delayThen(parts, now, order.N)
 	}
 	charge := order.Take && passes && !late
+	kept := -1
+	if charge && order.Record != nil {
+		kept = len(parts) - 1 // until then, one of the keys is locked
+	}
 	counted := charge || order.Take && !passes && !order.AskAgain
 	for i := range parts {
 		p := &parts[i]
@@ -136,10 +151,23 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 				p.Err = err
 			}
 		}
+		if i == kept {
+			order.Record.Keep(now)
+		}
 		p.shard.finish(latest, tally(counted, passes, p.RetryAfter == 0, p.Shadow))
 		p.shard = nil
 	}
 	return out
+}
+
+// unlock unlocks the keys of parts, which nothing was decided about.
+func unlock(parts []Part) {
+	for i := range parts {
+		if p := &parts[i]; p.shard != nil {
+			p.shard.finish(0, keytable.Uncounted)
+			p.shard = nil
+		}
+	}
 }
 
 // DenyDelays makes the verdicts of parts denials where their Delay is not below most.
@@ -156,10 +184,8 @@ func DenyDelays(parts []Part, most time.Duration) {
 func readLocked(t *Timeline, parts []Part) keytable.Instant {
 	panicked := true
 	defer func() {
-		for i := range parts {
-			if p := &parts[i]; panicked && p.shard != nil {
-				p.shard.finish(0, keytable.Uncounted)
-			}
+		if panicked {
+			unlock(parts)
 		}
 	}()
 	now := t.Now()

@@ -15,6 +15,7 @@ type Request struct {
 	Attrs map[string]string // values of parts
 	Rules []string          // is no part
 	Cost  int               // is no part
+	ID    string            // is no part
 }
 
 // A Maker makes the keys of a rule from requests. It is what a key type says, in a form in

@@ -94,6 +94,11 @@ func (ls *Lines) judge(l *line, at keytable.Instant, fresh bool) {
 	if read := engine.Lock(w.Spots, at); fresh {
 		at = read
 	}
+	if w.Record != nil && w.Record.Find(at) {
+		engine.Unlock(w.Spots, false, false)
+		ls.finish(l, stood, at, ErrReplayed)
+		return
+	}
 	need, binding, fits, blocked := keytable.Instant(0), -1, true, false
 	for i := range w.Spots {
 		s := &w.Spots[i]
@@ -128,6 +133,9 @@ func (ls *Lines) judge(l *line, at keytable.Instant, fresh bool) {
 		}
 		for i := range w.Spots {
 			w.Spots[i].Take(at, w.N, w.Hold)
+		}
+		if w.Record != nil {
+			w.Record.Keep(at)
 		}
 		engine.Unlock(w.Spots, true, true)
 		ls.charged(w, stood, at)

@@ -17,13 +17,14 @@ type Waiter struct {
 	Deadline time.Time     // of the caller, if HasDeadline is set
 	HasDeadline,
 	Counted bool // whether a refusal is added to the totals of the rules
-	Hold    bool   // whether the units may be given back, by the receipts of Spots; it waits in Asks too
-	Version uint64 // Lines.Version before Spots were made
-	Owner   any    // what the caller keeps with it
+	Hold    bool          // whether the units may be given back, by the receipts of Spots; it waits in Asks too
+	Version uint64        // Lines.Version before Spots were made
+	Owner   any           // what the caller keeps with it
+	Record  engine.Record // of grants of the same request; may be nil
 
 	// The outcome, once Wait has returned nil.
 	At      keytable.Instant // when it was decided: if Refused is nil, the units were taken then
-	Refused error            // ErrNever, ErrLate, ErrFull, or what Again has set
+	Refused error            // ErrNever, ErrLate, ErrFull, ErrReplayed, or what Again has set
 	Wait    time.Duration    // if Refused is ErrLate: how long it would have lasted
 
 	links[*Waiter] // in its line

@@ -60,6 +60,9 @@ var (
 	ErrNever = errors.New("waitline: the units will never be there")
 	ErrLate  = errors.New("waitline: the units will be there too late")
 	ErrFull  = errors.New("waitline: too many callers wait already")
+
+	// ErrReplayed says that the request was granted before, so that it is not charged again.
+	ErrReplayed = errors.New("waitline: granted before")
 )
 
 // Init makes ls ready for use, on the clock of t. At most most callers wait, and those of asks,
