@@ -104,6 +104,27 @@ func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, n
 	return v, delay
 }
 
+// StepYoung is Step for a key that has the portion p of the limit: each unit takes as much more
+// room in its queue. So the queue and the rate at which units leave it grow together.
+func (c *leakyBucketConfig) StepYoung(s *leakyBucketState, pace *leakyBucketConfig, p engine.Portion, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+	elapsed, weight := now.Since(s.last), pace.Weight(p.Units, p.Of)
+	debt, queue := pace.Drained(s.debt, elapsed), pace.Drained(s.queue, elapsed)
+	if v.Left = pace.Fit(debt, weight, c.Burst); n > v.Left {
+		v.RetryAfter = Never
+	} else {
+		delay = pace.ToDrain(pace.Parts(queue))
+		if charge {
+			v.Left -= n
+			room := pace.Times(weight, n)
+			debt, queue = pace.Plus(debt, room), pace.Plus(queue, room)
+			*s = leakyBucketState{now, debt, queue}
+		}
+	}
+	v.Limit = c.Burst
+	v.ResetAfter = max(pace.ToDrain(pace.Parts(debt)), pace.ToDrain(pace.Parts(queue)))
+	return v, delay
+}
+
 // Carry brings s, which drained at the rate of from until now, to the units of c.
 func (c *leakyBucketConfig) Carry(s *leakyBucketState, from *leakyBucketConfig, now instant) {
 	now = max(now, s.last)
@@ -143,7 +164,7 @@ func (c *leakyBucketConfig) Debt(s *leakyBucketState, now instant) exact.Level {
 func (c *leakyBucketConfig) GiveBack(s *leakyBucketState, back engine.Returned) {
 	s.debt = c.Minus(s.debt, back.Debt)
 	if back.Last {
-		s.queue = c.Minus(s.queue, exact.Level{Whole: back.N})
+		s.queue = c.Minus(s.queue, back.Paid)
 	}
 }
 

@@ -142,7 +142,15 @@ func (p FailurePolicy) share(r Rate, windowed bool) Rate {
 
 // shares returns the rates that one of p's replicas enforces, in place of r.
 func (p FailurePolicy) shares(r engine.Rates) engine.Rates {
-	share := func(rate engine.Rate) engine.Rate { return engine.Rate(p.share(Rate(rate), r.Windows)) }
+	warms := r.Warmup != nil
+	share := func(rate engine.Rate) engine.Rate { return p.shareOf(rate, r.Windows, warms) }
+	if warms {
+		w := *r.Warmup
+		if w.Share = true; r.Windows {
+			w.From = max(w.From/int64(p.replicas), 1)
+		}
+		r.Warmup = &w
+	}
 	r.Base = share(r.Base)
 	tiers := make(map[string]engine.Rate, len(r.Tiers))
 	for tier, rate := range r.Tiers {
@@ -150,6 +158,18 @@ func (p FailurePolicy) shares(r engine.Rates) engine.Rates {
 	}
 	r.Tiers = tiers
 	return r
+}
+
+// shareOf is share for a rate of the engine. If keys warm up, the share of a bucket has the same
+// Requests as r, if that is possible: so a young key has the same part of the limit.
+func (p FailurePolicy) shareOf(r engine.Rate, windowed, warms bool) engine.Rate {
+	share := p.share(Rate(r), windowed)
+	if warms && !windowed {
+		if times := r.Requests / share.Requests; share.Per <= math.MaxInt64/time.Duration(times) {
+			share.Requests, share.Per = share.Requests*times, share.Per*time.Duration(times)
+		}
+	}
+	return engine.Rate(share)
 }
 
 // policyOf returns the FailurePolicy that p is.

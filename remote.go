@@ -47,7 +47,7 @@ func (l *RateLimiter) newRemoteRule(r *activeRule, policy FailurePolicy) (*remot
 
 // ask returns the Ask for the store on req by the rule r at rate. Its N is 0.
 func (r *activeRule) ask(req *Request, rate Rate) Ask {
-	ask := Ask{Rule: r.remote.name, Key: r.key.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces()}
+	ask := Ask{Rule: r.remote.name, Key: r.key.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces(), Warmup: r.Warmup}
 	if r.key.OfClient() {
 		ask.Client = req.Client
 	}
@@ -143,10 +143,15 @@ func (l *RateLimiter) checkResolved(r *activeRule, rate Rate, like Ask) error {
 	if err := algorithm.validate(rate); err != nil {
 		return err
 	}
+	if r.Warmup != (Warmup{}) {
+		if err := r.Warmup.fits(rate); err != nil {
+			return err
+		}
+	}
 	if err := algorithm.otherWindow(r.Rate, rate); err != nil {
 		return err
 	}
-	like.Algorithm, like.Rate = r.Algorithm, rate
+	like.Algorithm, like.Rate, like.Warmup = r.Algorithm, rate, r.Warmup
 	return unsupported(supportsOf(l.settings.store), like)
 }
 
@@ -285,10 +290,15 @@ func (r *activeRule) remember(p *engine.Part) {
 	}
 	want := p.Want
 	if want.Rate != nil {
-		share := engine.Rate(remote.policy.share(Rate(*want.Rate), algorithms[r.Algorithm].windowed))
+		share := r.shareOf(*want.Rate)
 		want.Rate = &share
 	}
-	remote.local.Remember(p.Hash, want, p.Left/int64(remote.policy.replicas))
+	remote.local.Remember(p.Hash, want, p.Left/int64(remote.policy.replicas), p.ResetAfter)
+}
+
+// shareOf returns what the keys for FailLocal enforce of rate.
+func (r *activeRule) shareOf(rate engine.Rate) engine.Rate {
+	return r.remote.policy.shareOf(rate, algorithms[r.Algorithm].windowed, r.Warmup != (Warmup{}))
 }
 
 // fallBack decides d by the failure policy of each rule, because the store has failed with err.
@@ -305,7 +315,7 @@ func (l *RateLimiter) fallBack(d *decision, err error) {
 		default:
 			p.Keys = remote.local
 			if p.Want.Rate != nil {
-				o.resolved = engine.Rate(remote.policy.share(Rate(*p.Want.Rate), algorithms[r.Algorithm].windowed))
+				o.resolved = r.shareOf(*p.Want.Rate)
 			}
 		}
 	}

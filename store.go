@@ -40,9 +40,9 @@ import (
 // charge is settled once: if it was settled before, its Term is over, or the state was reset or
 // forgotten since, Settle changes nothing and returns nil. So it may be repeated after an error.
 //
-// Accepts(Ask) error returns why the Store cannot decide on asks of this Algorithm, Rate, Receipt
-// and Term, or nil. It is called where Supports is, and before that. A Store without Accepts gets
-// no ask with a Receipt.
+// Accepts(Ask) error returns why the Store cannot decide on asks of this Algorithm, Rate, Warmup,
+// Receipt and Term, or nil. It is called where Supports is, and before that. A Store without
+// Accepts gets no ask with a Warmup or a Receipt.
 //
 // The errors of a Store may have three more methods, which [errors.As] finds too. They keep a
 // healthy Store in use, and notice a Store that is down:
@@ -109,6 +109,11 @@ type Ask struct {
 	// left and the others are charged.
 	Shadow bool
 
+	// Warmup makes the limit of new state lower at first, as [Rule.Warmup] does for a key. State
+	// that was charged with a Warmup and state that was charged without are not the same. Only a
+	// Store that has Accepts gets an ask with one.
+	Warmup Warmup
+
 	// Receipt names the charge, so that Settle can give units of it back. It is a number that no
 	// other charge of the state has had. If it is 0, the charge is final. A Store may let older
 	// charges than the last 1,024 of a state become final.
@@ -124,6 +129,9 @@ type Ask struct {
 
 // A denier is a store that has the method Denied; see Store.
 type denier interface{ Denied(a Ask) (Result, bool) }
+
+// An accepter is a store that knows the fields of an Ask beyond Shadow; see Store.
+type accepter interface{ Accepts(a Ask) error }
 
 // A settler is a store whose charges can be given back; see Store.
 type settler interface {

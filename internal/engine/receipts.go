@@ -18,7 +18,11 @@ type Returned struct {
 	At   keytable.Instant // when the units were charged
 	N    int64            // how many units are given back
 	Debt exact.Level      // of a bucket: how much of them the key still owes
+	Paid exact.Level      // of a bucket: what they have cost
 	Last bool             // whether nothing was charged after them
+
+	First bool             // whether the key was new before them, and none of them stays charged
+	Next  keytable.Instant // if First: when the key was charged next; 0 if it was not
 }
 
 // A Debtor is an [Algorithm] whose keys owe what they were granted until it has drained.
@@ -26,7 +30,7 @@ type Debtor[S any] interface {
 	// Debt returns what s owes at now or, if that is later, at its last charge.
 	Debt(s *S, now keytable.Instant) exact.Level
 
-	// Arithmetic returns the arithmetic of the debts.
+	// Arithmetic returns the arithmetic of the debts. It is nil if the keys owe nothing after all.
 	Arithmetic() *exact.Bucket
 }
 
@@ -66,12 +70,15 @@ type receipt struct {
 	followed bool   // whether units were charged after it that nobody can give back
 	at       keytable.Instant
 	n        int64
-	low      exact.Level // the least debt since; not used for windows
+	low      exact.Level      // the least debt since; not used for windows
+	each     exact.Level      // what a unit has cost; not used for windows
+	first    bool             // whether the key was new before it
+	next     keytable.Instant // if followed: when the first of those units was charged
 }
 
-// issue adds a receipt for a charge of n units at at, after which the key owes debt. It changes
-// *newest, the index in the key's state.
-func (r *receipts) issue(newest *uint32, at keytable.Instant, n int64, debt exact.Level) Receipt {
+// issue adds the receipt e, whose charge was made just now: the key owes e.low. It changes *newest,
+// the index in the key's state.
+func (r *receipts) issue(newest *uint32, e receipt) Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := r.free
@@ -86,20 +93,31 @@ func (r *receipts) issue(newest *uint32, at keytable.Instant, n int64, debt exac
 	}
 	r.issued++
 	r.open++
-	id := Receipt(r.issued)<<32 | Receipt(i)
-	r.all[i] = receipt{id: id, prev: *newest, at: at, n: n, low: debt}
+	e.id, e.prev = Receipt(r.issued)<<32|Receipt(i), *newest
+	r.all[i] = e
 	*newest = i
-	return id
+	return e.id
 }
 
-// lower notes that the key owes debt, before that changes. charged says whether units are
-// charged that nobody can give back.
-func (r *receipts) lower(newest uint32, debt exact.Level, charged bool) {
+// lower notes that the key owes debt, before that changes.
+func (r *receipts) lower(newest uint32, debt exact.Level) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := &r.all[newest]
 	e.low = lesser(e.low, debt)
-	e.followed = e.followed || charged
+}
+
+// follow notes that units were charged at at that nobody can give back.
+func (r *receipts) follow(newest uint32, at keytable.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all[newest].follow(at)
+}
+
+func (e *receipt) follow(at keytable.Instant) {
+	if !e.followed {
+		e.followed, e.next = true, at
+	}
 }
 
 // rescale brings the receipts of a key from the arithmetic of from to that of to, rounded down.
@@ -108,6 +126,7 @@ func (r *receipts) rescale(newest uint32, to, from *exact.Bucket) {
 	defer r.mu.Unlock()
 	for i := newest; i != 0; i = r.all[i].prev {
 		r.all[i].low = to.RescaledDown(r.all[i].low, from)
+		r.all[i].each = to.RescaledDown(r.all[i].each, from)
 	}
 }
 
@@ -123,11 +142,14 @@ func (r *receipts) settle(newest *uint32, id Receipt, actual int64, b *exact.Buc
 	}
 	e := r.all[index]
 	back = Returned{At: e.at, N: max(e.n-actual, 0), Last: *newest == index && !e.followed}
-	back.Debt = exact.Level{Whole: back.N}
-	link := newest
+	if b != nil {
+		back.Paid = b.Times(e.each, back.N)
+	}
+	back.Debt = back.Paid
+	link, after := newest, uint32(0)
 	for *link != 0 && *link != index {
 		back.Debt = lesser(back.Debt, r.all[*link].low)
-		link = &r.all[*link].prev
+		after, link = *link, &r.all[*link].prev
 	}
 	if found = *link == index; found {
 		back.Debt = lesser(back.Debt, e.low)
@@ -139,7 +161,17 @@ func (r *receipts) settle(newest *uint32, id Receipt, actual int64, b *exact.Buc
 			if b != nil {
 				before.low = lesser(before.low, b.Minus(e.low, back.Debt))
 			}
-			before.followed = before.followed || e.followed || actual > 0
+			if actual > 0 {
+				before.follow(e.at)
+			} else if e.followed {
+				before.follow(e.next)
+			}
+		}
+		if back.First = e.first && actual == 0; back.First {
+			back.Next = e.next
+			if !e.followed && after != 0 {
+				r.all[after].first, back.Next = true, r.all[after].at
+			}
 		}
 	}
 	r.all[index] = receipt{prev: r.free}
@@ -167,8 +199,10 @@ func (s *ratedState[S]) drop() { s.newest, s.plan = 0, s.plan&^withReceipts }
 
 // debtor returns p's configuration as a Debtor, or nil.
 func debtor[S any, C Algorithm[S, C]](p *ratePlan[C]) Debtor[S] {
-	d, _ := any(p.config).(Debtor[S])
-	return d
+	if d, ok := any(p.config).(Debtor[S]); ok && d.Arithmetic() != nil {
+		return d
+	}
+	return nil
 }
 
 // debt returns what s owes at now under p, or zero if p counts in windows.
@@ -186,16 +220,25 @@ func (ps *ratePlans[S, C]) charge(s *ratedState[S], p *ratePlan[C], now keytable
 		v, delay = p.config.Step(&s.state, p.config, now, n, true)
 		return v, delay, 0
 	}
-	before := ps.debt(s, p, now)
+	ages, _ := any(p.config).(aging[S])
+	before, young := ps.debt(s, p, now), ages != nil && ages.Unused(&s.state, now)
 	if v, delay = p.config.Step(&s.state, p.config, now, n, true); v.RetryAfter != 0 {
 		return v, delay, 0
 	}
 	if s.newest != 0 {
-		ps.held.get().lower(s.newest, before, do == Take)
+		ps.held.get().lower(s.newest, before)
 	}
-	if do == Hold {
-		id = ps.held.get().issue(&s.newest, p.config.Charged(&s.state), n, ps.debt(s, p, 0))
+	at := p.config.Charged(&s.state)
+	switch {
+	case do == Hold:
+		e := receipt{at: at, n: n, low: ps.debt(s, p, 0), each: exact.Level{Whole: 1}, first: young}
+		if ages != nil {
+			e.each = ages.Cost(&s.state)
+		}
+		id = ps.held.get().issue(&s.newest, e)
 		s.plan |= withReceipts
+	case s.newest != 0:
+		ps.held.get().follow(s.newest, at)
 	}
 	return v, delay, id
 }
@@ -215,12 +258,12 @@ func (ps *ratePlans[S, C]) resize(s *ratedState[S], from, to *ratePlan[C]) {
 	}
 	before := d.Debt(&s.state, 0)
 	ps.held.get().rescale(s.newest, d.Arithmetic(), debtor[S](from).Arithmetic())
-	ps.held.get().lower(s.newest, before, false)
+	ps.held.get().lower(s.newest, before)
 	to.config.Resize(&s.state, from.config)
 	before.Whole += d.Arithmetic().Burst - debtor[S](from).Arithmetic().Burst
 	if d.Debt(&s.state, 0) != before {
 		// A part of the debt was forgiven. It is not known whether it was that of a receipt.
-		ps.held.get().lower(s.newest, exact.Level{}, false)
+		ps.held.get().lower(s.newest, exact.Level{})
 	}
 }
 
