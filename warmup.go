@@ -56,6 +56,14 @@ func (r Rate) leastPortion() int64 {
 	return (requests-1)/burst + 1
 }
 
+// config returns w as the config of a rule has it: nil if w is zero.
+func (w Warmup) config() map[string]any {
+	if w == (Warmup{}) {
+		return nil
+	}
+	return map[string]any{"from": w.From, "over": w.Over.String()}
+}
+
 // fits returns the error for a rate under which a new key would be granted nothing, or nil.
 func (w Warmup) fits(r Rate) error {
 	if int64(min(w.From, r.Requests)) >= r.leastPortion() {
@@ -84,18 +92,11 @@ func (w Warmup) validate() error {
 // checkWarmup returns everything that is wrong with the Warmup of r, whose rates are right, joined,
 // or nil. The errors name the fields of a Rule.
 func (r *Rule) checkWarmup() error {
-	w := r.Warmup
-	if w == (Warmup{}) {
-		return nil
+	w, algorithm := r.Warmup, algorithms[r.Algorithm]
+	errs := atPath("warmup", w.validate())
+	if w.From < 1 || algorithm.validate == nil || algorithm.validate(r.Rate) != nil { // which is reported
+		return errors.Join(errs...)
 	}
-	if err := w.validate(); err != nil {
-		return errors.Join(atPath("warmup", err)...)
-	}
-	algorithm := algorithms[r.Algorithm]
-	if algorithm.validate == nil || algorithm.validate(r.Rate) != nil {
-		return nil // which is reported
-	}
-	var errs []error
 	switch least := r.Rate.leastPortion(); {
 	case w.From > r.Rate.Requests:
 		errs = append(errs, &ConfigError{"warmup.from", w.From, "must be at most " + strconv.Itoa(r.Rate.Requests) + ", the requests of the rule's rate"})

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -143,7 +144,6 @@ func TestWarmupModel(t *testing.T) {
 	}
 }
 
-
 // limitAt returns the limit of a key of this age.
 func limitAt(r ratelimit.Rule, age time.Duration) int {
 	w := r.Warmup
@@ -243,4 +243,101 @@ func TestWarmup(t *testing.T) {
 	w.clock.Advance(1)
 	require.Equal(t, yes(10, 10, 0), w.ask("a", 1, false), "the full limit")
 	require.Equal(t, yes(10, 0, mins), w.ask("a", 10, true))
+}
+
+// TestBadWarmup has everything that can be wrong with a Warmup in code.
+func TestBadWarmup(t *testing.T) {
+	inner, err := ratelimit.NewTokenBucket(ratelimit.PerMinute(5))
+	require.NoError(t, err)
+	hourly := func(n int) ratelimit.Warmup { return ratelimit.Warmup{From: n, Over: time.Hour} }
+	rule := func(r ratelimit.Rate, w ratelimit.Warmup) ratelimit.Rule {
+		return ratelimit.Rule{Name: "r", Rate: r, Warmup: w}
+	}
+	window := rule(ratelimit.PerMinute(10), hourly(11))
+	window.Algorithm = ratelimit.AlgorithmFixedWindow
+	tiered := rule(ratelimit.PerMinute(10), hourly(5))
+	tiered.Tiers = map[string]ratelimit.Rate{
+		"few": ratelimit.PerMinute(3), "big": ratelimit.PerMinute(100).WithBurst(19), "enough": ratelimit.PerMinute(100).WithBurst(20), "all": ratelimit.Unlimited,
+	}
+	for _, row := range []struct {
+		rule ratelimit.Rule
+		want string
+		why  string
+	}{
+		{rule(ratelimit.PerMinute(10), ratelimit.Warmup{Over: time.Hour}), "ratelimit: rules[0].warmup.from is 0: must be at least 1", "no From"},
+		{rule(ratelimit.PerMinute(10), hourly(-1)), "ratelimit: rules[0].warmup.from is -1: must be at least 1", "a From below 1"},
+		{rule(ratelimit.PerMinute(10), hourly(11)), "ratelimit: rules[0].warmup.from is 11: must be at most 10, the requests of the rule's rate", "a From above the limit"},
+		{window, "ratelimit: rules[0].warmup.from is 11: must be at most 10, the requests of the rule's rate", "of a window"},
+		{rule(ratelimit.PerMinute(10), ratelimit.Warmup{From: 1}), "ratelimit: rules[0].warmup.over is 0s: must be from a microsecond to 366 days", "no Over"},
+		{rule(ratelimit.PerMinute(10), ratelimit.Warmup{From: 1, Over: 999}), "ratelimit: rules[0].warmup.over is 999ns: must be from a microsecond to 366 days", "an Over below 1 us"},
+		{rule(ratelimit.PerMinute(10), ratelimit.Warmup{From: 1, Over: 366*24*time.Hour + 1}), "ratelimit: rules[0].warmup.over is 8784h0m0.000000001s: must be from a microsecond to 366 days", "an Over above 366 days"},
+		{rule(ratelimit.PerMinute(10), ratelimit.Warmup{From: 12, Over: -1}), "ratelimit: rules[0].warmup.over is -1ns: must be from a microsecond to 366 days\nratelimit: rules[0].warmup.from is 12: must be at most 10, the requests of the rule's rate", "both"},
+		{rule(ratelimit.PerMinute(10).WithBurst(2), hourly(4)), "ratelimit: rules[0].warmup.from is 4: must be at least 5: with less, a burst of 2 grants a new key nothing", "4 of 10 of a burst of 2 is less than 1"},
+		{tiered, "ratelimit: rules[0].tiers[\"big\"].burst is 19: must be at least 20: with less, a warm-up from 5 of 100 grants a new key nothing", "the same for a tier; one with a limit below From is right"},
+		{ratelimit.Rule{Name: "r", Limiter: inner, Warmup: hourly(1)}, "ratelimit: rules[0].warmup is {1 1h0m0s}: must be left out: a limiter of one's own has its own rates", "beside a Limiter"},
+	} {
+		_, err := ratelimit.New([]ratelimit.Rule{row.rule}, nil)
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, row.why)
+		require.EqualError(t, err, row.want, row.why)
+	}
+	for _, right := range []ratelimit.Warmup{{1, time.Microsecond}, {10, 366 * 24 * time.Hour}} {
+		_, err := ratelimit.New([]ratelimit.Rule{rule(ratelimit.PerMinute(10), right)}, nil)
+		require.NoError(t, err)
+	}
+	_, err = ratelimit.New([]ratelimit.Rule{rule(ratelimit.PerMinute(10).WithBurst(2), hourly(5))}, nil)
+	require.NoError(t, err, "5 of 10 of a burst of 2 is 1")
+}
+
+// TestWarmupConfig reads the same warm-up written in all ways, and writes it as JSON.
+func TestWarmupConfig(t *testing.T) {
+	want := ratelimit.Warmup{From: 3, Over: 90 * mins}
+	config := func(algoConfig fields, warmup any) fields {
+		f := fields{"endpoint": "/a", "algorithm": "FixedWindow", "algoConfig": algoConfig}
+		if warmup != nil {
+			f["WarmUp"] = warmup
+		}
+		return f
+	}
+	for _, f := range []fields{
+		config(fields{"rate": "10/m"}, fields{"from": 3, "over": "1h30m"}),
+		config(fields{"rate": "10/m"}, map[string]string{"FROM": "3"}),
+		config(fields{"rate": "10/m"}, fields{"From": 3.0, "OVER": 90 * mins}),
+		config(fields{"rate": "10/m", "warmupRequests": 3, "warmupDuration": 5400}, nil),
+		config(fields{"rate": "10/m", "WARMUP_REQUESTS": 3, "warmup-duration": json.Number("5.4e3")}, nil),
+		{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "10/m", "warmupRequests": 3, "warmupDuration": 5400},
+	} {
+		if _, text := f["WarmUp"].(map[string]string); text {
+			_, err := ratelimit.NewFromConfig([]map[string]any{f}, nil)
+			require.EqualError(t, err, "ratelimit: configs[0].WarmUp.over is missing: must be a time with its unit, such as \"90s\"\nratelimit: configs[0].WarmUp.FROM is \"3\": must be a number, not a string: drop the quotes")
+			continue
+		}
+		l, err := ratelimit.NewFromConfig([]map[string]any{f}, nil)
+		require.NoError(t, err)
+		rules, _ := l.Rules()
+		require.Equal(t, want, rules[0].Warmup, "Rules reports it")
+		text, err := json.Marshal(rules[0])
+		require.NoError(t, err)
+		require.Contains(t, string(text), `"warmup":{"from":3,"over":"1h30m0s"}`)
+		var again ratelimit.Rule
+		require.NoError(t, json.Unmarshal(text, &again))
+		require.Equal(t, want, again.Warmup)
+	}
+}
+
+// TestCreateRefusesWarmup proves that a limiter by itself cannot warm up: its keys belong to no
+// rule.
+func TestCreateRefusesWarmup(t *testing.T) {
+	f := ratelimit.NewFactory()
+	require.NoError(t, f.Register("Own", func(map[string]any, ratelimit.Env) (ratelimit.Limiter, error) {
+		return ratelimit.NewTokenBucket(ratelimit.PerSecond(1))
+	}))
+	_, err := f.Create(fields{"algorithm": "TokenBucket", "algoConfig": fields{"rate": "10/m", "warmupRequests": 1, "warmup_duration": 60}, "warmup": fields{"from": 1, "over": "1h"}})
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.EqualError(t, err, `ratelimit: warmup is a map: must be left out: only a rule has a warm-up, see NewFromConfig
+ratelimit: algoConfig.warmupRequests is 1: must be left out: only a rule has a warm-up, see NewFromConfig
+ratelimit: algoConfig.warmup_duration is 60: must be left out: only a rule has a warm-up, see NewFromConfig`)
+	_, err = f.Create(fields{"algorithm": "Own", "algoConfig": fields{"warmupRequests": 1}, "warmup": fields{}})
+	require.EqualError(t, err, `ratelimit: warmup is a map: must be left out: only a rule has a warm-up, see NewFromConfig`)
+	_, err = ratelimit.NewFromConfig([]map[string]any{{"endpoint": "/a", "algorithm": "Own", "algoConfig": fields{"warmupRequests": 1}, "warmup": fields{}}}, nil, ratelimit.WithFactory(f))
+	require.EqualError(t, err, `ratelimit: configs[0].warmup is a map: must be left out: Own has rates of its own`)
 }
