@@ -103,9 +103,21 @@ func validateBy[C any](configure func(Rate, time.Time) (C, error)) func(Rate) er
 }
 
 // keysBy returns the field keys of an algorithm, by its constructor of configurations.
-func keysBy[S any, C engine.Algorithm[S, C]](configure func(Rate, time.Time) (C, error)) func(*engine.Timeline, engine.Rates, int) (engine.Keys, error) {
+func keysBy[S any, C engine.Grower[S, C]](configure func(Rate, time.Time) (C, error)) func(*engine.Timeline, engine.Rates, int) (engine.Keys, error) {
 	return func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
-		return engine.NewKeys[S](t, r, maxKeys, func(r engine.Rate) (C, error) { return configure(Rate(r), t.Start()) }, &refusals)
+		if r.Warmup != nil {
+			return engine.NewKeys[engine.Warm[S]](t, r, maxKeys, func(r engine.Rate, w *engine.Warmup) (*engine.WarmConfig[S, C], error) {
+				config, err := configure(Rate(r), t.Start())
+				if err == nil && !w.Share {
+					err = warmupOf(w).fits(Rate(r))
+				}
+				if err != nil {
+					return nil, err
+				}
+				return engine.NewWarm[S](config, *w, int64(r.Requests), Rate(r).leastPortion()), nil
+			}, &refusals)
+		}
+		return engine.NewKeys[S](t, r, maxKeys, func(r engine.Rate, _ *engine.Warmup) (C, error) { return configure(Rate(r), t.Start()) }, &refusals)
 	}
 }
 

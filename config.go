@@ -19,8 +19,8 @@ import (
 // which is nil if defaultConfig is nil. There must be at least one rule.
 //
 // The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name,
-// key, mode, additional, tiers and onStoreError. The fields of algoConfig may also stand beside
-// algorithm, without an algoConfig. Names are read without regard to case, "_" and "-". Any
+// key, mode, additional, tiers, warmup and onStoreError. The fields of algoConfig may also stand
+// beside algorithm, without an algoConfig. Names are read without regard to case, "_" and "-". Any
 // other field is an error, and so is a field that is given twice.
 //
 // [NewFromConfig] makes a [RateLimiter] of the same maps in one step. DecodeRules is for a
@@ -155,6 +155,7 @@ func ruleOf(read ruleconfig.Rule) Rule {
 		Rate:         Rate(read.Rate),
 		Mode:         Mode(read.Mode),
 		Additional:   read.Additional,
+		Warmup:       Warmup(read.Warmup),
 		OnStoreError: policyOf(read.OnStoreError),
 	}
 	if read.Tiers != nil {
@@ -244,8 +245,9 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 		Algorithm    Algorithm       `json:"algorithm"`
 		AlgoConfig   any             `json:"algoConfig"`
 		Tiers        map[string]Rate `json:"tiers,omitempty"`
+		Warmup       map[string]any  `json:"warmup,omitempty"`
 		OnStoreError FailurePolicy   `json:"onStoreError,omitzero"`
-	}{r.Endpoint, r.Name, r.Key, r.Mode, r.Additional, cmp.Or(r.Algorithm, AlgorithmTokenBucket), map[string]Rate{"rate": r.Rate}, r.Tiers, r.OnStoreError}
+	}{r.Endpoint, r.Name, r.Key, r.Mode, r.Additional, cmp.Or(r.Algorithm, AlgorithmTokenBucket), map[string]Rate{"rate": r.Rate}, r.Tiers, r.Warmup.config(), r.OnStoreError}
 	if made != nil {
 		config.AlgoConfig = made.Config
 	}

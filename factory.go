@@ -75,7 +75,8 @@ func (f *Factory) Register(algorithm string, build BuildFunc) error {
 // Create makes a limiter with state of its own. config has two fields: "algorithm" is the
 // name of an algorithm that f knows, and "algoConfig" is a map that says what the limit is,
 // such as {"capacity": 100, "refillRatePerSecond": 10}. The other fields of a rule's config
-// are allowed and ignored, see [DecodeRules]. Any further field is an error.
+// are allowed and ignored, see [DecodeRules], except for a warm-up, which only a rule has. Any
+// further field is an error.
 //
 // If f has the option [WithStore], the limiter needs a name: the field "name" or, if there is
 // none, that of [WithName]. It then shares its state with all limiters of that name in the
@@ -107,6 +108,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	case !ok || a.Name == "":
 		return nil, errors.Join(d.Err(), invalid)
 	case a.Custom && invalid == nil:
+		d.RefuseWarmup(n, algoConfig, a)
 		made, _ := d.custom(n, algoConfig, a).(*hooks.Made)
 		if err := d.Err(); err != nil {
 			closeMade(made)
@@ -117,6 +119,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 		return nil, errors.Join(d.Err(), invalid)
 	}
 	r := d.Rate(n, algoConfig, a)
+	d.RefuseWarmup(n, algoConfig, a)
 	if err := errors.Join(d.Err(), invalid); err != nil {
 		return nil, err
 	}

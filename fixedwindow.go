@@ -92,6 +92,24 @@ func (c *fixedWindowConfig) Step(s *fixedWindowState, _ *fixedWindowConfig, now 
 	return v, 0
 }
 
+// StepYoung is Step for a key that has the portion p of the limit.
+func (c *fixedWindowConfig) StepYoung(s *fixedWindowState, _ *fixedWindowConfig, p engine.Portion, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+	offset := c.Offset(now)
+	used := c.used(s, now, offset)
+	switch {
+	case n > p.Units-used:
+		v.RetryAfter = Never
+	case charge:
+		used += n
+		*s = fixedWindowState{now, used}
+	}
+	v.Limit, v.Left = c.Requests, max(p.Units-used, 0)
+	if used > 0 {
+		v.ResetAfter = time.Duration(c.Per - offset)
+	}
+	return v, 0
+}
+
 // used returns how many units s has used of the window that began offset before now.
 func (c *fixedWindowConfig) used(s *fixedWindowState, now instant, offset uint64) int64 {
 	if now.Since(s.last) > offset {

@@ -106,6 +106,27 @@ func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, n
 	return v, delay
 }
 
+// StepYoung is Step for a key that has the portion p of the limit: each unit takes as much more
+// room in its queue. So the queue and the rate at which units leave it grow together.
+func (c *leakyBucketConfig) StepYoung(s *leakyBucketState, pace *leakyBucketConfig, p engine.Portion, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+	elapsed, weight := now.Since(s.last), pace.Weight(p.Units, p.Of)
+	debt, queue := pace.Drained(s.debt, elapsed), pace.Drained(s.queue, elapsed)
+	if v.Left = pace.Fit(debt, weight, c.Burst); n > v.Left {
+		v.RetryAfter = Never
+	} else {
+		delay = pace.ToDrain(pace.Parts(queue))
+		if charge {
+			v.Left -= n
+			room := pace.Times(weight, n)
+			debt, queue = pace.Plus(debt, room), pace.Plus(queue, room)
+			*s = leakyBucketState{now, debt, queue}
+		}
+	}
+	v.Limit = c.Burst
+	v.ResetAfter = max(pace.ToDrain(pace.Parts(debt)), pace.ToDrain(pace.Parts(queue)))
+	return v, delay
+}
+
 // Carry brings s, which drained at the rate of from until now, to the units of c.
 func (c *leakyBucketConfig) Carry(s *leakyBucketState, from *leakyBucketConfig, now instant) {
 	now = max(now, s.last)
@@ -145,17 +166,21 @@ func (c *leakyBucketConfig) Debt(s *leakyBucketState, now instant) exact.Level {
 func (c *leakyBucketConfig) GiveBack(s *leakyBucketState, back engine.Returned) {
 	s.debt = c.Minus(s.debt, back.Debt)
 	if back.Last {
-		s.queue = c.Minus(s.queue, exact.Level{Whole: back.N})
+		s.queue = c.Minus(s.queue, back.Paid)
 	}
 }
 
 // Exceed charges n units at now, past the burst. They stand in the queue as any others.
 func (c *leakyBucketConfig) Exceed(s *leakyBucketState, now instant, n int64) {
+	c.Owe(s, now, exact.Level{Whole: n})
+}
+
+// Owe adds more to the debt and the queue at now, past the burst.
+func (c *leakyBucketConfig) Owe(s *leakyBucketState, now instant, more exact.Level) {
 	now = max(now, s.last)
 	elapsed := now.Since(s.last)
 	debt, queue := c.Drained(s.debt, elapsed), c.Drained(s.queue, elapsed)
-	debt.Whole, queue.Whole = exact.Beyond(debt.Whole, n, exact.MaxUsed), exact.Beyond(queue.Whole, n, exact.MaxUsed)
-	*s = leakyBucketState{now, debt, queue}
+	*s = leakyBucketState{now, c.Beyond(debt, more), c.Beyond(queue, more)}
 }
 
 // Idle reports whether both levels have drained to zero by now.

@@ -9,6 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -142,7 +143,15 @@ func (p FailurePolicy) share(r Rate, windowed bool) Rate {
 
 // shares returns the rates that one of p's replicas enforces, in place of r.
 func (p FailurePolicy) shares(r engine.Rates) engine.Rates {
-	share := func(rate engine.Rate) engine.Rate { return engine.Rate(p.share(Rate(rate), r.Windows)) }
+	warms := r.Warmup != nil
+	share := func(rate engine.Rate) engine.Rate { return p.shareOf(rate, r.Windows, warms) }
+	if warms {
+		w := *r.Warmup
+		if w.Share = true; r.Windows {
+			w.From = max(w.From/int64(p.replicas), 1)
+		}
+		r.Warmup = &w
+	}
 	r.Base = share(r.Base)
 	tiers := make(map[string]engine.Rate, len(r.Tiers))
 	for tier, rate := range r.Tiers {
@@ -150,6 +159,18 @@ func (p FailurePolicy) shares(r engine.Rates) engine.Rates {
 	}
 	r.Tiers = tiers
 	return r
+}
+
+// shareOf is share for a rate of the engine. If keys warm up, the share of a bucket has the same
+// Requests as r, if that is possible: so a young key has the same part of the limit.
+func (p FailurePolicy) shareOf(r engine.Rate, windowed, warms bool) engine.Rate {
+	share := p.share(Rate(r), windowed)
+	if warms && !windowed {
+		if times := r.Requests / share.Requests; share.Per <= math.MaxInt64/time.Duration(times) {
+			share.Requests, share.Per = share.Requests*times, share.Per*time.Duration(times)
+		}
+	}
+	return engine.Rate(share)
 }
 
 // policyOf returns the FailurePolicy that p is.
@@ -177,4 +198,33 @@ func (d *decision) countRemote() {
 			r.totals.degraded.Add(1)
 		}
 	}
+}
+
+// fallBack decides d by the failure policy of each rule, because the store has failed with err.
+func (l *RateLimiter) fallBack(d *decision, err error) {
+	d.failed = storeError(err)
+	for i, r := range d.stored() {
+		p, o := &d.parts[i], &d.origins[i]
+		o.by = byPolicy
+		switch remote := r.remote; remote.policy.kind {
+		case failOpenly:
+			p.Verdict = engine.Verdict{Limit: -1, Left: -1}
+		case failClosedly:
+			p.Verdict = engine.Verdict{Limit: int64(o.rate.burst()), RetryAfter: closedFor, ResetAfter: closedFor}
+		default:
+			p.Keys = remote.local
+			if p.Want.Rate != nil {
+				o.resolved = r.shareOf(*p.Want.Rate)
+			}
+		}
+	}
+	d.decideHere(&l.time)
+}
+
+// addCounts adds the counts of keys for FailLocal that a change of the rule has replaced.
+func (t *totals) addCounts(c keytable.Counts) {
+	t.allowed.Add(c.Allowed)
+	t.denied.Add(c.Denied)
+	t.shadowed.Add(c.Shadowed)
+	t.degraded.Add(c.Allowed + c.Denied + c.Shadowed)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
 // A remoteRule is what this process keeps for a rule whose state is in a store.
@@ -47,7 +46,7 @@ func (l *RateLimiter) newRemoteRule(r *activeRule, policy FailurePolicy) (*remot
 
 // ask returns the Ask for the store on req by the rule r at rate. Its N is 0.
 func (r *activeRule) ask(req *Request, rate Rate) Ask {
-	ask := Ask{Rule: r.remote.name, Key: r.key.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces()}
+	ask := Ask{Rule: r.remote.name, Key: r.key.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces(), Warmup: r.Warmup}
 	if r.key.OfClient() {
 		ask.Client = req.Client
 	}
@@ -148,10 +147,15 @@ func (l *RateLimiter) checkResolved(r *activeRule, rate Rate, like Ask) error {
 	if err := algorithm.validate(rate); err != nil {
 		return err
 	}
+	if r.Warmup != (Warmup{}) {
+		if err := r.Warmup.fits(rate); err != nil {
+			return err
+		}
+	}
 	if err := algorithm.otherWindow(r.Rate, rate); err != nil {
 		return err
 	}
-	like.Algorithm, like.Rate = r.Algorithm, rate
+	like.Algorithm, like.Rate, like.Warmup = r.Algorithm, rate, r.Warmup
 	return unsupported(supportsOf(l.settings.store), like)
 }
 
@@ -299,37 +303,13 @@ func (r *activeRule) remember(p *engine.Part) {
 	}
 	want := p.Want
 	if want.Rate != nil {
-		share := engine.Rate(remote.policy.share(Rate(*want.Rate), algorithms[r.Algorithm].windowed))
+		share := r.shareOf(*want.Rate)
 		want.Rate = &share
 	}
-	remote.local.Remember(p.Hash, want, p.Left/int64(remote.policy.replicas))
+	remote.local.Remember(p.Hash, want, p.Left/int64(remote.policy.replicas), p.ResetAfter)
 }
 
-// fallBack decides d by the failure policy of each rule, because the store has failed with err.
-func (l *RateLimiter) fallBack(d *decision, err error) {
-	d.failed = storeError(err)
-	for i, r := range d.stored() {
-		p, o := &d.parts[i], &d.origins[i]
-		o.by = byPolicy
-		switch remote := r.remote; remote.policy.kind {
-		case failOpenly:
-			p.Verdict = engine.Verdict{Limit: -1, Left: -1}
-		case failClosedly:
-			p.Verdict = engine.Verdict{Limit: int64(o.rate.burst()), RetryAfter: closedFor, ResetAfter: closedFor}
-		default:
-			p.Keys = remote.local
-			if p.Want.Rate != nil {
-				o.resolved = engine.Rate(remote.policy.share(Rate(*p.Want.Rate), algorithms[r.Algorithm].windowed))
-			}
-		}
-	}
-	d.decideHere(&l.time)
-}
-
-// addCounts adds the counts of keys for FailLocal that a change of the rule has replaced.
-func (t *totals) addCounts(c keytable.Counts) {
-	t.allowed.Add(c.Allowed)
-	t.denied.Add(c.Denied)
-	t.shadowed.Add(c.Shadowed)
-	t.degraded.Add(c.Allowed + c.Denied + c.Shadowed)
+// shareOf returns what the keys for FailLocal enforce of rate.
+func (r *activeRule) shareOf(rate engine.Rate) engine.Rate {
+	return r.remote.policy.shareOf(rate, algorithms[r.Algorithm].windowed, r.Warmup != (Warmup{}))
 }

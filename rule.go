@@ -74,6 +74,12 @@ type Rule struct {
 	// Mode says whether the rule denies requests. Empty means [ModeEnforce].
 	Mode Mode
 
+	// Warmup makes the limit of a new key lower at first. It is not for a rule with a Limiter.
+	// If a tier, or the rate that Resolve returns, has fewer Requests than Warmup.From, its
+	// keys have that limit from the beginning. A key keeps its age when Warmup is changed; but
+	// to add or to remove one makes all keys new.
+	Warmup Warmup
+
 	// OnStoreError is the policy that answers for this rule while the [Store]
 	// cannot be reached, or if its Limiter returns an error. The zero value
 	// means that of [WithFailurePolicy]. A rule with a Limiter cannot have
@@ -129,9 +135,13 @@ func newRuleCheck(set *settings) *ruleCheck {
 	if _, settles := set.store.(settler); set.store != nil && !settles {
 		caller.NoLimiter = "the store has no Settle and Accepts, to give back what is charged when the limiter denies"
 	}
+	if _, accepts := set.store.(accepter); set.store != nil && !accepts {
+		caller.NoWarmup = "the store has no Accepts, to say that it knows warm-up"
+	}
 	if supports := supportsOf(set.store); supports != nil {
-		caller.Supports = func(a string, r Rate, back bool) error {
+		caller.Supports = func(a string, r Rate, warmup any, back bool) error {
 			ask := Ask{Algorithm: Algorithm(a), Rate: r}
+			ask.Warmup, _ = warmup.(Warmup)
 			if back {
 				ask.Receipt, ask.Term = revocable.Receipt, revocable.Term
 			}
@@ -145,8 +155,8 @@ func newRuleCheck(set *settings) *ruleCheck {
 func (c *change) newCheck() *ruleCheck {
 	check := newRuleCheck(&c.l.settings)
 	if supports := check.Supports; supports != nil {
-		check.Supports = func(a string, r Rate, revocable bool) error {
-			return c.calls.Ask([3]any{a, r, revocable}, func() error { return supports(a, r, revocable) })
+		check.Supports = func(a string, r Rate, warmup any, revocable bool) error {
+			return c.calls.Ask([4]any{a, r, warmup, revocable}, func() error { return supports(a, r, warmup, revocable) })
 		}
 	}
 	return check
@@ -177,6 +187,10 @@ func (r Rule) toCheck(path string, isDefault bool) rulecheck.Rule[Rate] {
 		Resolves:  r.Resolve != nil,
 		Limiter:   r.Limiter,
 		Misfit:    r.OnStoreError.validate("onStoreError"),
+		Cold:      r.checkWarmup(),
+	}
+	if r.Warmup != (Warmup{}) {
+		c.Warmup = r.Warmup
 	}
 	if r.OnStoreError.kind == failLocally {
 		c.Share = r.OnStoreError

@@ -59,7 +59,7 @@ func (r *activeRule) enforces() bool { return r.Mode != ModeShadow }
 // rates returns the rates of r and of its tiers, as the engine has them.
 func (r *activeRule) rates() engine.Rates {
 	windowed := algorithms[r.Algorithm].windowed
-	rates := engine.Rates{Base: engine.Rate(r.Rate), MayGrow: r.Resolve != nil, Windows: windowed, SamePer: windowed}
+	rates := engine.Rates{Base: engine.Rate(r.Rate), MayGrow: r.Resolve != nil, Windows: windowed, SamePer: windowed, Warmup: r.Warmup.engine()}
 	if len(r.Tiers) > 0 {
 		rates.Tiers = make(map[string]engine.Rate, len(r.Tiers))
 	}
@@ -239,7 +239,8 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 	if l.settings.solo {
 		a.resultName = ""
 	}
-	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil)
+	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil) &&
+		(old.Warmup == Warmup{}) == (r.Warmup == Warmup{})
 	if keeps {
 		a.serial, a.totals = old.serial, old.totals
 	} else {

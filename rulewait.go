@@ -194,7 +194,7 @@ func (w *ruleWait) refusal(retryAfter, wait, patience time.Duration, newcomer bo
 // returns nil if the key is not that of a store.
 func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 	r, o, n := d.rules[d.binding], d.origins[d.binding], d.order.N
-	if o.by != byStore {
+	if o.by != byStore || r.Warmup != (Warmup{}) { // it is not known how old the key is
 		return nil
 	}
 	return func() engine.Future {

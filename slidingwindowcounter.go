@@ -105,6 +105,34 @@ func (c *slidingCounterConfig) Step(s *slidingCounterState, _ *slidingCounterCon
 	return v, 0
 }
 
+// StepYoung is Step for a key that has the portion p of the limit.
+func (c *slidingCounterConfig) StepYoung(s *slidingCounterState, _ *slidingCounterConfig, p engine.Portion, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+	offset := c.Offset(now)
+	prev, cur := c.counts(s, now, offset)
+	left := p.Units - c.Weighted(prev, offset) - cur
+	switch {
+	case n > left:
+		v.RetryAfter = Never
+	case charge:
+		cur += n
+		left -= n
+		*s = slidingCounterState{now, prev, cur}
+	}
+	v.Limit, v.Left, v.ResetAfter = c.Requests, max(left, 0), c.resetAfter(prev, cur, offset)
+	return v, 0
+}
+
+// resetAfter returns how long it takes until neither count has any weight.
+func (c *slidingCounterConfig) resetAfter(prev, cur int64, offset uint64) time.Duration {
+	switch {
+	case cur > 0:
+		return time.Duration(2*c.Per - offset)
+	case prev > 0:
+		return time.Duration(c.Per - offset)
+	}
+	return 0
+}
+
 // counts returns the units granted in the window that began offset before now, as cur, and
 // in the window before it, as prev.
 func (c *slidingCounterConfig) counts(s *slidingCounterState, now instant, offset uint64) (prev, cur int64) {

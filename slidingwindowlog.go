@@ -104,6 +104,26 @@ func (c *slidingLogConfig) Step(s *slidingLogState, _ *slidingLogConfig, now ins
 	return v, 0
 }
 
+// StepYoung is Step for a key that has the portion p of the limit.
+func (c *slidingLogConfig) StepYoung(s *slidingLogState, _ *slidingLogConfig, p engine.Portion, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+	recent := s.Recent(now, c.per)
+	used := recent.Units
+	switch {
+	case n > p.Units-used:
+		v.RetryAfter = Never
+	case charge:
+		s.Keep(recent)
+		s.Add(now, n)
+		s.clock = now
+		used += n
+	}
+	v.Limit, v.Left = c.requests, max(p.Units-used, 0)
+	if used > 0 {
+		v.ResetAfter = time.Duration(c.per - now.Since(s.Last()))
+	}
+	return v, 0
+}
+
 // Carry brings s, which from has decided on until now, to the per of c. Entries that are
 // older than the per of from do not count again.
 func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now instant) {

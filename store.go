@@ -43,9 +43,9 @@ import (
 // more, N-Was units are charged now, also past the limit, in any of these cases too. Such a call
 // is not repeated. An ask to Settle has no Term and no Shadow.
 //
-// Accepts(Ask) error returns why the Store cannot decide on asks of this Algorithm, Rate, Receipt
-// and Term, or nil. It is called where Supports is, and before that. A Store without Accepts gets
-// no ask with a Receipt.
+// Accepts(Ask) error returns why the Store cannot decide on asks of this Algorithm, Rate, Warmup,
+// Receipt and Term, or nil. It is called where Supports is, and before that. A Store without
+// Accepts gets no ask with a Warmup or a Receipt.
 //
 // Once(ctx, Once, []Ask) ([]Result, bool, error) does what Take does, but charges the same request
 // once. If asks with the same Rule, Key, Algorithm, N and Shadow, in any order, were granted less
@@ -121,6 +121,11 @@ type Ask struct {
 	// left and the others are charged.
 	Shadow bool
 
+	// Warmup makes the limit of new state lower at first, as [Rule.Warmup] does for a key. State
+	// that was charged with a Warmup and state that was charged without are not the same. Only a
+	// Store that has Accepts gets an ask with one.
+	Warmup Warmup
+
 	// Receipt names the charge, so that Settle can give units of it back. It is a number that no
 	// other charge of the state has had. If it is 0, the charge is final. A Store may let older
 	// charges than the last 1,024 of a state become final.
@@ -137,6 +142,9 @@ type Ask struct {
 
 // A denier is a store that has the method Denied; see Store.
 type denier interface{ Denied(a Ask) (Result, bool) }
+
+// An accepter is a store that knows the fields of an Ask beyond Shadow; see Store.
+type accepter interface{ Accepts(a Ask) error }
 
 // A settler is a store whose charges can be given back; see Store.
 type settler interface {

@@ -95,6 +95,24 @@ func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, n
 	return v, 0
 }
 
+// StepYoung is Step for a key that has the portion p of the limit: it pays as much more for each
+// token. So the burst and the rate grow together.
+func (c *tokenBucketConfig) StepYoung(s *tokenBucketState, pace *tokenBucketConfig, p engine.Portion, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+	debt, weight := pace.Drained(s.debt(), now.Since(s.last)), pace.Weight(p.Units, p.Of)
+	v.Left = pace.Fit(debt, weight, c.Burst)
+	switch {
+	case n > v.Left:
+		v.RetryAfter = Never
+	case charge:
+		v.Left -= n
+		debt = pace.Plus(debt, pace.Times(weight, n))
+		*s = tokenBucketState{now, debt.Frac, debt.Whole}
+	}
+	v.Limit = c.Burst
+	v.ResetAfter = pace.ToDrain(pace.Parts(debt))
+	return v, 0
+}
+
 // Carry brings s, whose debt drained at the rate of from until now, to the units of c.
 func (c *tokenBucketConfig) Carry(s *tokenBucketState, from *tokenBucketConfig, now instant) {
 	now = max(now, s.last)
@@ -138,8 +156,13 @@ func (c *tokenBucketConfig) GiveBack(s *tokenBucketState, back engine.Returned) 
 
 // Exceed charges n units at now, past the burst.
 func (c *tokenBucketConfig) Exceed(s *tokenBucketState, now instant, n int64) {
-	debt := c.Debt(s, now)
-	*s = tokenBucketState{max(now, s.last), debt.Frac, exact.Beyond(debt.Whole, n, exact.MaxUsed)}
+	c.Owe(s, now, exact.Level{Whole: n})
+}
+
+// Owe adds more to the debt at now, past the burst.
+func (c *tokenBucketConfig) Owe(s *tokenBucketState, now instant, more exact.Level) {
+	debt := c.Beyond(c.Debt(s, now), more)
+	*s = tokenBucketState{max(now, s.last), debt.Frac, debt.Whole}
 }
 
 // Idle reports whether the bucket is full at now.

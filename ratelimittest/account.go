@@ -65,7 +65,7 @@ func (acc *Account) Reserve(at time.Time, n int) (ratelimit.Result, *Entry) {
 func (acc *Account) Exceed(at time.Time, n int) {
 	h := acc.past()
 	h.last = h.instant(at)
-	h.grants = append(h.grants, grant{h.last, num(int64(n))})
+	h.grants = append(h.grants, grant{at: h.last, n: num(int64(n))})
 	acc.add(&Entry{at: at, n: n, forced: true})
 }
 
@@ -132,7 +132,7 @@ func (acc *Account) replay() {
 			h.last = h.instant(c.at)
 		case c.forced:
 			h.last = h.instant(c.at)
-			h.grants = append(h.grants, grant{h.last, num(int64(c.n))})
+			h.grants = append(h.grants, grant{at: h.last, n: num(int64(c.n))})
 		case !m.Ask(c.at, c.n).Allowed:
 			panic("what was granted fits without the units that were given back")
 		}

@@ -199,7 +199,11 @@ func (m *bucket) queued(u *big.Int) *big.Int {
 func (m *bucket) debt(u, left *big.Int) *big.Int {
 	worst, granted := num(0), num(0)
 	for _, g := range slices.Backward(m.grants) {
-		granted = add(granted, mul(g.n, m.per))
+		cost := g.cost
+		if cost == nil {
+			cost = mul(g.n, m.per)
+		}
+		granted = add(granted, cost)
 		worst = largest(worst, sub(granted, m.earned(g.at, u)))
 	}
 	if left != nil {

@@ -55,8 +55,9 @@ type keeper interface {
 
 // A grant is one request that was granted.
 type grant struct {
-	at *big.Int // in nanoseconds since the start
-	n  *big.Int // in units
+	at   *big.Int // in nanoseconds since the start
+	n    *big.Int // in units
+	cost *big.Int // to a young bucket, in units of 1/per of a token; nil if it is that of n tokens
 }
 
 // A history is what one key has been granted.
@@ -93,7 +94,7 @@ func (h history) copied() history {
 func (h *history) carry(u, n *big.Int) {
 	h.last, h.grants = u, nil
 	if n.Sign() > 0 {
-		h.grants = []grant{{u, n}}
+		h.grants = []grant{{at: u, n: n}}
 	}
 }
 
@@ -149,7 +150,7 @@ func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Re
 		res.Delay = duration(b.delay(u))
 		if charge {
 			h.last = u
-			h.grants = append(h.grants, grant{u, units})
+			h.grants = append(h.grants, grant{at: u, n: units})
 		}
 	}
 	res.Remaining = int(largest(num(0), b.free(u)).Int64())

@@ -19,8 +19,10 @@ func (s *ratedState[S]) drop() { s.chain, s.plan = 0, s.plan&^withReceipts }
 
 // debtor returns p's configuration as a Debtor, or nil.
 func debtor[S any, C Algorithm[S, C]](p *ratePlan[C]) Debtor[S] {
-	d, _ := any(p.config).(Debtor[S])
-	return d
+	if d, ok := any(p.config).(Debtor[S]); ok && d.Arithmetic() != nil {
+		return d
+	}
+	return nil
 }
 
 // debt returns what s owes at now under p, or zero if p counts in windows.
@@ -33,8 +35,8 @@ func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[C], now keytable.I
 
 // lower notes in the receipts of s, the state of h, that it owes debt, before that changes; see
 // receipts.
-func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.Level, charged bool) {
-	if s.chain != 0 && !ps.held.get().lower(s.chain, h, debt, charged) {
+func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.Level) {
+	if s.chain != 0 && !ps.held.get().lower(s.chain, h, debt) {
 		s.drop()
 	}
 }
@@ -46,14 +48,23 @@ func (ps *ratePlans[S, C]) charge(s *ratedState[S], h keytable.Hash, p *ratePlan
 		v, delay = p.config.Step(&s.state, p.config, now, n, true)
 		return v, delay, 0
 	}
-	before := ps.debt(s, p, now)
+	ages, _ := any(p.config).(aging[S])
+	before, young := ps.debt(s, p, now), ages != nil && ages.Unused(&s.state, now)
 	if v, delay = p.config.Step(&s.state, p.config, now, n, true); v.RetryAfter != 0 {
 		return v, delay, 0
 	}
-	ps.lower(s, h, before, do == Take)
-	if do == Hold {
-		id = ps.held.get().issue(&s.chain, h, p.config.Charged(&s.state), n, ps.debt(s, p, 0))
+	ps.lower(s, h, before)
+	at := p.config.Charged(&s.state)
+	switch {
+	case do == Hold:
+		e := receipt{at: at, n: n, low: ps.debt(s, p, 0), each: exact.Level{Whole: 1}, first: young}
+		if ages != nil {
+			e.each = ages.Cost(&s.state)
+		}
+		id = ps.held.get().issue(&s.chain, h, e)
 		s.plan |= withReceipts
+	case s.chain != 0:
+		ps.held.get().follow(s.chain, h, at)
 	}
 	return v, delay, id
 }
@@ -67,8 +78,11 @@ func (ps *ratePlans[S, C]) exceed(shard *tableShard[S, C], s *ratedState[S], h k
 			p, _ = ps.pick(want)
 			s.under(p.id)
 		}
-		ps.lower(s, h, ps.debt(s, p, now), true)
+		ps.lower(s, h, ps.debt(s, p, now))
 		p.config.Exceed(&s.state, now, n)
+		if s.chain != 0 {
+			ps.held.get().follow(s.chain, h, p.config.Charged(&s.state))
+		}
 		return
 	}
 	p, _ := ps.pick(want)
@@ -101,12 +115,12 @@ func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *r
 	}
 	before := d.Debt(&s.state, 0)
 	ps.held.get().rescale(s.chain, h, d.Arithmetic(), debtor[S](from).Arithmetic())
-	ps.lower(s, h, before, false)
+	ps.lower(s, h, before)
 	to.config.Resize(&s.state, from.config)
 	before.Whole += d.Arithmetic().Burst - debtor[S](from).Arithmetic().Burst
 	if d.Debt(&s.state, 0) != before {
 		// A part of the debt was forgiven. It is not known whether it was that of a receipt.
-		ps.lower(s, h, exact.Level{}, false)
+		ps.lower(s, h, exact.Level{})
 	}
 }
 

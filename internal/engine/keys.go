@@ -40,8 +40,9 @@ type Keys interface {
 	// request for n units at then, and takes none.
 	Revoke(h keytable.Hash, id Receipt, then keytable.Instant, n int64) (Verdict, time.Duration)
 
-	// Remember gives the key with hash h a state in which remaining units are left.
-	Remember(h keytable.Hash, want Wanted, remaining int64)
+	// Remember gives the key with hash h a state in which remaining units are left. If rest
+	// is not 0, the key is as good as new after that, if left alone.
+	Remember(h keytable.Hash, want Wanted, remaining int64, rest time.Duration)
 
 	// Reset makes the key with hash h as if it had never been used. It returns false
 	// if it cannot: the key has no state, and a request for one unit by want is
@@ -122,7 +123,7 @@ const (
 type ratedKeys[S any, C Algorithm[S, C]] struct {
 	time      *Timeline
 	table     *keytable.Table[ratedState[S], *ratePlans[S, C]]
-	configure func(Rate) (C, error)
+	configure func(Rate, *Warmup) (C, error)
 	refusals  *Refusals
 	plans     *ratePlans[S, C] // for Change only; each shard has a copy of the pointer
 	held      heldReceipts
@@ -130,8 +131,8 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 }
 
 // NewKeys returns the keys of a rule with the rates r. At most maxKeys of them have a state
-// of their own. configure makes the configuration of the algorithm for a rate.
-func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, configure func(Rate) (C, error), refusals *Refusals) (Keys, error) {
+// of their own. configure makes the configuration of the algorithm for a rate and a Warmup.
+func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, configure func(Rate, *Warmup) (C, error), refusals *Refusals) (Keys, error) {
 	k := &ratedKeys[S, C]{time: t, configure: configure, refusals: refusals, maxKeys: maxKeys}
 	var err error
 	if k.plans, err = newRatePlans[S](r, configure, refusals, &k.held); err != nil {
@@ -228,18 +229,31 @@ func (k *ratedKeys[S, C]) Revoke(h keytable.Hash, id Receipt, then keytable.Inst
 	return v, delay
 }
 
-func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64) {
+func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64, rest time.Duration) {
 	now := k.time.Now()
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	p, _ := shard.Algorithm.pick(want)
-	s := shard.Scratch(ratedState[S]{})
+	s, state := shard.Scratch(ratedState[S]{}), shard.Find(h)
+	if ages, ok := any(p.config).(aging[S]); ok {
+		known := &s.state
+		if state != nil {
+			known = &state.state
+		}
+		if ages.Age(&s.state, known, rest, now); !ages.Unused(&s.state, 0) {
+			// A charge that is given back again makes the key one that was used at now.
+			p.config.Step(&s.state, p.config, now, 1, true)
+			paid := ages.Cost(&s.state)
+			p.config.GiveBack(&s.state, Returned{At: now, N: 1, Debt: paid, Paid: paid, Last: true})
+			s.plan = p.id
+		}
+	}
 	v, _ := p.config.Step(&s.state, p.config, now, 1, false)
-	if used := v.Limit - max(remaining, 0); used > 0 {
+	if used := v.Left - max(remaining, 0); used > 0 {
 		p.config.Step(&s.state, p.config, now, used, true)
 		s.plan = p.id
 	}
-	switch state := shard.Find(h); {
+	switch {
 	case state != nil:
 		*state = *s
 	case s.plan != 0:

@@ -158,7 +158,7 @@ func (ps *ratePlans[S, C]) stepShared(shard *tableShard[S, C], owed *ratedState[
 	ps.share(s, p, now)
 	v, delay = p.config.Step(&s.state, ps.planOf(s).config, now, n, charge)
 	v.Left = max(v.Left, 0) // together, the keys may owe more than this key's burst
-	if from := ps.planOf(owed); from != nil && from.id != s.plan && v.RetryAfter != 0 && n <= v.Limit {
+	if from := ps.planOf(owed); from != nil && from.id != s.plan && v.RetryAfter != 0 && ps.fits(s, p, now, n) {
 		// This key is slower than those that share the debt, so RetryAfter is for a
 		// debt that drains at this key's rate. But the key has not joined them: the
 		// debt drains at their rate, and once it is 0, the key finds none.
@@ -168,8 +168,18 @@ func (ps *ratePlans[S, C]) stepShared(shard *tableShard[S, C], owed *ratedState[
 	}
 	if charge && v.RetryAfter == 0 {
 		*owed = *s
+		if ages, ok := any(p.config).(aging[S]); ok {
+			ages.Renew(&owed.state)
+		}
 	}
 	return v, delay
+}
+
+// fits reports whether n units are granted to a key that was never used. It overwrites s.
+func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[C], now keytable.Instant, n int64) bool {
+	*s = ratedState[S]{}
+	v, _ := p.config.Step(&s.state, p.config, now, n, false)
+	return v.RetryAfter == 0
 }
 
 // Idle reports whether s equals the state of a key that has never been used.
@@ -235,6 +245,9 @@ func (ps *ratePlans[S, C]) retag(h keytable.Hash, s *ratedState[S], old *ratePla
 	}
 	s.under(to.id)
 	if to.rate == from.rate {
+		if ages, ok := any(from.config).(aging[S]); ok {
+			ages.Forget(&s.state, now) // it may have another Over from now on
+		}
 		return
 	}
 	to.config.Carry(&s.state, from.config, now)

@@ -39,6 +39,7 @@ type Rates struct {
 	MayGrow bool            // whether a request may ask for a rate that is not among them
 	SamePer bool            // whether that rate must have the Per of Base
 	Windows bool            // whether 10 per second and 20 per 2 seconds differ, as windows do
+	Warmup  *Warmup         // how the limit of a new key grows; nil if that has the full limit
 }
 
 // Refusals make the errors for a rate that a request asks for and does not get.
@@ -57,7 +58,7 @@ type Wanted struct {
 // A ratePlan is one of the rates of a rule, with its configuration ready to decide by.
 type ratePlan[C any] struct {
 	id     uint32 // 1 for the first plan of the rule, and so on
-	rate   Rate   // reduced, if the algorithm is a bucket
+	rate   Rate   // reduced, if the algorithm is a bucket without a Warmup
 	config C
 }
 
@@ -70,7 +71,7 @@ type ratePlan[C any] struct {
 type ratePlans[S any, C Algorithm[S, C]] struct {
 	rates     Rates
 	refusals  *Refusals
-	configure func(Rate) (C, error)
+	configure func(Rate, *Warmup) (C, error)
 	held      *heldReceipts // the same for all plans that the rule ever has
 	base      *ratePlan[C]
 	tiers     map[string]*ratePlan[C]
@@ -91,7 +92,7 @@ type rateEntry[C any] struct {
 }
 
 // newRatePlans returns the plans of a rule with the rates r, or the error if one is invalid.
-func newRatePlans[S any, C Algorithm[S, C]](r Rates, configure func(Rate) (C, error), refusals *Refusals, held *heldReceipts) (ps *ratePlans[S, C], err error) {
+func newRatePlans[S any, C Algorithm[S, C]](r Rates, configure func(Rate, *Warmup) (C, error), refusals *Refusals, held *heldReceipts) (ps *ratePlans[S, C], err error) {
 	ps = &ratePlans[S, C]{rates: r, configure: configure, refusals: refusals, held: held}
 	ps.byID.Store(new([]*ratePlan[C]))
 	entries := make([]atomic.Pointer[rateEntry[C]], 2)
@@ -142,7 +143,7 @@ func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[C], error) {
 	if p := ps.knownPlan(rate); p != nil {
 		return p, nil
 	}
-	config, err := ps.configure(rate)
+	config, err := ps.configure(rate, ps.rates.Warmup)
 	if err == nil && ps.rates.SamePer && rate.Per != ps.rates.Base.Per {
 		err = ps.refusals.OtherPer(rate)
 	}
@@ -150,7 +151,7 @@ func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[C], error) {
 		return nil, err
 	}
 	same := rate
-	if !ps.rates.Windows {
+	if !ps.rates.Windows && ps.rates.Warmup == nil { // a young key has a part of Requests
 		same = rate.reduced()
 	}
 	ps.mu.Lock()

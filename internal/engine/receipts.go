@@ -17,7 +17,11 @@ type Returned struct {
 	At   keytable.Instant // when the units were charged
 	N    int64            // how many units are given back
 	Debt exact.Level      // of a bucket: how much of them the key still owes
+	Paid exact.Level      // of a bucket: what they have cost
 	Last bool             // whether nothing was charged after them
+
+	First bool             // whether the key was new before them, and none of them stays charged
+	Next  keytable.Instant // if First: when the key was charged next; 0 if it was not
 }
 
 // A Debtor is an [Algorithm] whose keys owe what they were granted until it has drained.
@@ -25,7 +29,11 @@ type Debtor[S any] interface {
 	// Debt returns what s owes at now or, if that is later, at its last charge.
 	Debt(s *S, now keytable.Instant) exact.Level
 
-	// Arithmetic returns the arithmetic of the debts.
+	// Owe adds more to the debt of s at now, also past the burst. A now before the last charge
+	// counts as the time of that charge.
+	Owe(s *S, now keytable.Instant, more exact.Level)
+
+	// Arithmetic returns the arithmetic of the debts. It is nil if the keys owe nothing after all.
 	Arithmetic() *exact.Bucket
 }
 
@@ -83,7 +91,10 @@ type receipt struct {
 	kept       bool   // whether it has a term
 	at         keytable.Instant
 	n          int64
-	low        exact.Level // the least debt since; not used for windows
+	low        exact.Level      // the least debt since; not used for windows
+	each       exact.Level      // what a unit has cost; not used for windows
+	first      bool             // whether the key was new before it
+	then       keytable.Instant // if followed: when the first of those units was charged
 
 	until          keytable.Instant // the last instant at which it may be given back, if it has a term
 	earlier, later uint32           // the indices of those before and after it of all that have a term
@@ -97,9 +108,9 @@ func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 	return &r.chains[index]
 }
 
-// issue adds a receipt for a charge of n units at at, after which the key of hash h owes debt. It
-// changes *link, the index in the key's state.
-func (r *receipts) issue(link *uint32, h keytable.Hash, at keytable.Instant, n int64, debt exact.Level) Receipt {
+// issue adds the receipt e, whose charge to the key of hash h was made just now: the key owes
+// e.low. It changes *link, the index in the key's state.
+func (r *receipts) issue(link *uint32, h keytable.Hash, e receipt) Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := reuse(&r.all, &r.free, func(e *receipt) uint32 { return e.prev })
@@ -111,13 +122,13 @@ func (r *receipts) issue(link *uint32, h keytable.Hash, at keytable.Instant, n i
 	}
 	r.issued++
 	r.open++
-	id := Receipt(r.issued)<<32 | Receipt(i)
-	r.all[i] = receipt{id: id, chain: *link, prev: c.newest, at: at, n: n, low: debt}
+	e.id, e.chain, e.prev = Receipt(r.issued)<<32|Receipt(i), *link, c.newest
+	r.all[i] = e
 	if c.newest != 0 {
 		r.all[c.newest].next = i
 	}
 	c.newest = i
-	return id
+	return e.id
 }
 
 // reuse returns the index of an entry of all that is not in use: the first of the free ones, which
@@ -136,9 +147,8 @@ func reuse[E any](all *[]E, free *uint32, next func(*E) uint32) uint32 {
 }
 
 // lower notes that the key of hash h, whose state has this link, owes debt, before that changes.
-// charged says whether units are charged that nobody can give back. It returns false if the key
-// has no receipts any more.
-func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level, charged bool) bool {
+// It returns false if the key has no receipts any more.
+func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.chainOf(h, link)
@@ -147,8 +157,23 @@ func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level, charged
 	}
 	e := &r.all[c.newest]
 	e.low = lesser(e.low, debt)
-	e.followed = e.followed || charged
 	return true
+}
+
+// follow notes that the key of hash h, whose state has this link, was charged at at units that
+// nobody can give back.
+func (r *receipts) follow(link uint32, h keytable.Hash, at keytable.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.chainOf(h, link); c != nil {
+		r.all[c.newest].follow(at)
+	}
+}
+
+func (e *receipt) follow(at keytable.Instant) {
+	if !e.followed {
+		e.followed, e.then = true, at
+	}
 }
 
 // rescale brings the receipts of a key from the arithmetic of from to that of to, rounded down.
@@ -157,7 +182,8 @@ func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket)
 	defer r.mu.Unlock()
 	if c := r.chainOf(h, link); c != nil {
 		for i := c.newest; i != 0; i = r.all[i].prev {
-			r.all[i].low = to.RescaledDown(r.all[i].low, from)
+			e := &r.all[i]
+			e.low, e.each = to.RescaledDown(e.low, from), to.RescaledDown(e.each, from)
 		}
 	}
 }
@@ -182,7 +208,10 @@ func (r *receipts) settle(link uint32, h keytable.Hash, id Receipt, actual int64
 		actual = e.n
 	}
 	back = Returned{At: e.at, N: max(e.n-actual, 0), Last: e.next == 0 && !e.followed}
-	back.Debt = lesser(exact.Level{Whole: back.N}, e.low)
+	if b != nil {
+		back.Paid = b.Times(e.each, back.N)
+	}
+	back.Debt = lesser(back.Paid, e.low)
 	for i := e.next; i != 0; i = r.all[i].next {
 		back.Debt = lesser(back.Debt, r.all[i].low)
 	}
@@ -193,7 +222,14 @@ func (r *receipts) settle(link uint32, h keytable.Hash, id Receipt, actual int64
 		}
 		low = b.Minus(low, back.Debt)
 	}
-	r.remove(e, low, e.followed || actual > 0)
+	if back.First = e.first && actual == 0; back.First {
+		back.Next = e.then
+		if !e.followed && e.next != 0 {
+			after := &r.all[e.next]
+			after.first, back.Next = true, after.at
+		}
+	}
+	r.remove(e, low, actual > 0)
 	return back, true
 }
 
@@ -206,8 +242,8 @@ func (r *receipts) named(id Receipt) *receipt {
 }
 
 // remove takes e out of its chain. The one before it takes over what holds until the one after it:
-// the least debt and, if that is set, that units followed.
-func (r *receipts) remove(e *receipt, low exact.Level, followed bool) {
+// the least debt, and that units followed, those of e too if any stays charged.
+func (r *receipts) remove(e *receipt, low exact.Level, stays bool) {
 	c, i := &r.chains[e.chain], uint32(e.id)
 	if e.kept {
 		r.forget(e)
@@ -215,7 +251,11 @@ func (r *receipts) remove(e *receipt, low exact.Level, followed bool) {
 	if e.prev != 0 {
 		before := &r.all[e.prev]
 		before.low = lesser(before.low, low)
-		before.followed = before.followed || followed
+		if stays {
+			before.follow(e.at)
+		} else if e.followed {
+			before.follow(e.then)
+		}
 		before.next = e.next
 	} else {
 		c.oldest = e.next

@@ -61,7 +61,7 @@ func quotas(t *testing.T, line *Timeline, limit int) *ratedKeys[quotaState, *quo
 // quotasOf is quotas for a number of keys.
 func quotasOf(t *testing.T, line *Timeline, limit, maxKeys int) *ratedKeys[quotaState, *quota] {
 	t.Helper()
-	configure := func(r Rate) (*quota, error) {
+	configure := func(r Rate, _ *Warmup) (*quota, error) {
 		if r.Requests < 1 {
 			return nil, errRate
 		}
@@ -317,7 +317,7 @@ func TestRememberLessThanNothing(t *testing.T) {
 	k := quotas(t, &line, 5)
 	rate := Rate{Requests: 9, Per: time.Second}
 	k.Ask(alice, Wanted{Rate: &rate}, keytable.Start, 1, Take)
-	k.Remember(alice, Wanted{Rate: &rate}, -3)
+	k.Remember(alice, Wanted{Rate: &rate}, -3, 0)
 	v, _, _ := k.Ask(alice, Wanted{Rate: &rate}, keytable.Start, 1, Look)
 	require.Zero(t, v.Left, "nothing is left")
 	commit, err := k.Change(Rates{Base: Rate{Requests: 4, Per: time.Second}})

@@ -182,6 +182,77 @@ func (b *Bucket) Converted(debt, least Level, from *Bucket) Level {
 	return debt
 }
 
+// Weight returns what one token costs where only units are granted for every of: of/units tokens,
+// rounded up to parts. units is at least 1 and at most of.
+func (b *Bucket) Weight(units, of int64) Level {
+	if units == of {
+		return Level{Whole: 1}
+	}
+	hi, lo := bits.Mul64(uint64(of%units), uint64(b.Unit))
+	frac, rest := bits.Div64(hi, lo, uint64(units)) // fits: of%units < units
+	if rest > 0 {
+		frac++
+	}
+	if frac == uint64(b.Unit) {
+		return Level{of/units + 1, 0}
+	}
+	return Level{of / units, int64(frac)}
+}
+
+// Times returns n times l. The whole tokens of the product must fit an int64.
+func (b *Bucket) Times(l Level, n int64) Level {
+	if l.Frac == 0 {
+		return Level{l.Whole * n, 0}
+	}
+	hi, lo := bits.Mul64(uint64(l.Frac), uint64(n))
+	whole, frac := bits.Div64(hi, lo, uint64(b.Unit)) // fits: l.Frac < Unit
+	return Level{l.Whole*n + int64(whole), int64(frac)}
+}
+
+// Plus returns the sum of two levels.
+func (b *Bucket) Plus(l, more Level) Level {
+	l.Whole += more.Whole
+	if l.Frac >= b.Unit-more.Frac {
+		return Level{l.Whole + 1, l.Frac - (b.Unit - more.Frac)}
+	}
+	l.Frac += more.Frac
+	return l
+}
+
+// Beyond returns the sum of two levels, in which whole tokens saturate at [MaxUsed].
+func (b *Bucket) Beyond(l, more Level) Level {
+	if most := MaxUsed - l.Whole; more.Whole >= most {
+		return Level{max(l.Whole, MaxUsed), l.Frac}
+	}
+	return b.Plus(l, more)
+}
+
+// Fit returns how many times weight, which is at least a token, fits into what debt leaves of
+// burst.
+func (b *Bucket) Fit(debt, weight Level, burst int64) int64 {
+	room := b.Minus(Level{burst, 0}, debt)
+	if weight.Frac == 0 {
+		return room.Whole / weight.Whole
+	}
+	hi, lo := b.Parts(room)
+	wHi, wLo := b.Parts(weight)
+	if wHi == 0 {
+		n, _ := bits.Div64(hi, lo, wLo) // fits: a weight has Unit parts at least, so n is at most burst
+		return int64(n)
+	}
+	// With weight rounded up to its 64 leading bits, the quotient is too small by less than 1.
+	shift := uint(bits.Len64(wHi))
+	n := uint64(0)
+	if top := wHi<<(64-shift) | wLo>>shift; top < math.MaxUint64 {
+		n, _ = bits.Div64(hi>>shift, hi<<(64-shift)|lo>>shift, top+1)
+	}
+	nextHi, nextLo := bits.Mul64(wLo, n+1)
+	if nextHi += wHi * (n + 1); nextHi < hi || nextHi == hi && nextLo <= lo {
+		n++
+	}
+	return int64(n)
+}
+
 // GCD returns the greatest common divisor of a and b, which are positive.
 func GCD(a, b int64) int64 {
 	for b != 0 {

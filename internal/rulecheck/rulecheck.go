@@ -29,6 +29,8 @@ type Rule[R comparable] struct {
 	Resolves  bool         // whether code may choose the rate
 	Limiter   any          // decides in place of an algorithm; nil if there is none
 	Share     any          // the failure policy if it decides by a share of Rate; otherwise nil
+	Warmup    any          // how the limit of a new key grows; nil if it does not
+	Cold      error        // what is wrong with Warmup, if the rates are right, or nil
 	Misfit    error        // what is wrong with the failure policy by itself, or nil
 }
 
@@ -50,14 +52,16 @@ type Caller[R comparable] struct {
 	// does not, or nil.
 	OtherPer func(algorithm string, r, tier R) error
 
-	// Supports returns why the store cannot decide by a rate, and if revocable is set give
-	// back what it charges, or nil. Supports is nil if every rate is supported.
-	Supports func(algorithm string, r R, revocable bool) error
+	// Supports returns why the store cannot decide by a rate and a Rule.Warmup, and if
+	// revocable is set give back what it charges, or nil. Supports is nil if every rate is
+	// supported.
+	Supports func(algorithm string, r R, warmup any, revocable bool) error
 
 	Unlimited  R        // the rate that is no limit, which only a tier may have
 	Modes      []string // the values of Rule.Mode
 	Algorithms []string // the names of the algorithms
 	NoLimiter  string   // why no rule may have a Limiter, or empty
+	NoWarmup   string   // why no rule may have a Warmup, or empty
 }
 
 // A Check collects everything that is wrong with a list of rules.
@@ -173,6 +177,9 @@ func (c *Check[R]) limiter(r *Rule[R]) {
 	if len(r.Tiers) > 0 {
 		c.reject(r, "tiers", r.Tiers, "must be empty: a limiter of one's own has its own rates")
 	}
+	if r.Warmup != nil {
+		c.reject(r, "warmup", r.Warmup, "must be left out: a limiter of one's own has its own rates")
+	}
 	if r.Resolves {
 		c.reject(r, "resolve", "set", "must be nil: a limiter of one's own has its own rates")
 	}
@@ -197,13 +204,19 @@ func (c *Check[R]) limiter(r *Rule[R]) {
 
 // Rates checks only the rates of r, which has no Limiter.
 func (c *Check[R]) Rates(r Rule[R]) {
-	c.rate(r.Path+".rate", r.Algorithm, r.Rate)
+	if r.Cold != nil {
+		c.Problems = append(c.Problems, c.Within(r.Path, r.Cold)...)
+	}
+	if r.Warmup != nil && c.NoWarmup != "" {
+		c.reject(&r, "warmup", r.Warmup, "must be left out: "+c.NoWarmup)
+	}
+	c.rate(r.Path+".rate", &r, r.Rate)
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
 		rate, path := r.Tiers[tier], r.Path+".tiers["+strconv.Quote(tier)+"]"
 		if rate == c.Unlimited {
 			continue
 		}
-		c.rate(path, r.Algorithm, rate)
+		c.rate(path, &r, rate)
 		if err := c.OtherPer(r.Algorithm, r.Rate, rate); err != nil {
 			c.Problems = append(c.Problems, c.Within(path, err)...)
 		}
@@ -211,19 +224,19 @@ func (c *Check[R]) Rates(r Rule[R]) {
 }
 
 // rate checks one rate of a rule, whose path in errors is path.
-func (c *Check[R]) rate(path, algorithm string, rate R) {
+func (c *Check[R]) rate(path string, r *Rule[R], rate R) {
 	if rate == c.Unlimited {
 		c.Problems = append(c.Problems, c.Problem(path, rate, "must be a limit: only a tier, or Resolve, makes a request unlimited"))
 		return
 	}
-	if err := c.Refused(algorithm, rate); err != nil {
+	if err := c.Refused(r.Algorithm, rate); err != nil {
 		c.Problems = append(c.Problems, c.Within(path, err)...)
 		return
 	}
 	if c.Supports == nil {
 		return
 	}
-	if err := c.Supports(algorithm, rate, c.Revocable); err != nil {
+	if err := c.Supports(r.Algorithm, rate, r.Warmup, c.Revocable); err != nil {
 		c.Problems = append(c.Problems, c.Problem(path, rate, NotSupported+err.Error()))
 	}
 }

@@ -152,6 +152,8 @@ func written(n *confmap.Node, rest string, value any, reason string) (string, an
 	switch {
 	case name == "limiter": // of a custom algorithm
 		name, reason = "algorithm", "must be one of "+confmap.List(builtinNames())+strings.TrimPrefix(reason, "must be nil")
+	case name == "warmup":
+		return writtenWarmup(n, rest), value, reason
 	case name != "rate":
 	case n.Has("algoConfig"):
 		return n.Field("algoConfig") + rest, value, reason

@@ -113,14 +113,8 @@ func (f *Fields) Duration(name string) time.Duration {
 		return 0
 	}
 	v, _ := f.node.Get(name)
-	if d, ok := v.(time.Duration); ok && d > 0 {
+	if d, ok := durationOf(v); ok {
 		return d
-	}
-	text, ok := confmap.TextOf(v)
-	if ok && len(text) <= confmap.MaxText {
-		if d, err := ratetext.ParsePer(text); err == nil {
-			return d
-		}
 	}
 	f.reader.Reject(f.node.Field(name), f.node.Describe(name), durationForm)
 	return 0

@@ -68,11 +68,18 @@ func (r *Reader) Rate(rule, config *confmap.Node, a Algorithm) ratetext.Rate {
 func (r *Reader) rate(rule, config *confmap.Node, a Algorithm, base ratetext.Rate) ratetext.Rate {
 	before := r.Found()
 	if config != rule {
-		config.Match(rateSchema)
+		known := ruleRateFields
+		if config.Match(rateSchema, youngSchema); rule == nil {
+			config.Drop(youngSchema)
+			known = rateSchema.Fields
+		}
 		windows := windowHint(config)
-		r.Unknown(config, rateSchema.Fields, func(name string, value any) (string, []string) {
+		r.Unknown(config, known, func(name string, value any) (string, []string) {
 			if _, ok := ruleSchema.Field(name); ok {
 				return "unknown field; it belongs beside algoConfig", nil
+			}
+			if _, ok := youngSchema.Field(name); ok && rule == nil {
+				return "unknown field; a tier has the warm-up of its rule", nil
 			}
 			return windows(name, value)
 		})
@@ -309,22 +316,4 @@ func (r *rateReader) window(name, unit string, shift int) time.Duration {
 		r.Reject(r.node.Field(name), x.String(), "must be whole nanoseconds")
 	}
 	return time.Duration(per)
-}
-
-// refill reads the field with this name as a number of units a second, or a millisecond. It
-// returns the zero Rate if the field is wrong.
-func (r *rateReader) refill(name string) ratetext.Rate {
-	unit, shift := "second", 0
-	if name == "refillPerMs" {
-		unit, shift = "millisecond", 3
-	}
-	x, ok := r.Number(r.node, name, "must be a number of units a "+unit+", above 0", "must be above 0")
-	if !ok {
-		return ratetext.Rate{}
-	}
-	rate, reason := rateOf(x, shift, r.node.Written("capacity")+" and "+r.node.Written(name))
-	if reason != "" {
-		r.Reject(r.node.Field(name), x.String(), reason)
-	}
-	return rate
 }

@@ -83,3 +83,21 @@ func inSeconds(x *big.Rat) (ratetext.Rate, bool) {
 func fitRate(requests, per *big.Int) bool {
 	return requests.IsInt64() && requests.Int64() <= math.MaxInt && per.IsInt64()
 }
+
+// refill reads the field with this name as a number of units a second, or a millisecond. It
+// returns the zero Rate if the field is wrong.
+func (r *rateReader) refill(name string) ratetext.Rate {
+	unit, shift := "second", 0
+	if name == "refillPerMs" {
+		unit, shift = "millisecond", 3
+	}
+	x, ok := r.Number(r.node, name, "must be a number of units a "+unit+", above 0", "must be above 0")
+	if !ok {
+		return ratetext.Rate{}
+	}
+	rate, reason := rateOf(x, shift, r.node.Written("capacity")+" and "+r.node.Written(name))
+	if reason != "" {
+		r.Reject(r.node.Field(name), x.String(), reason)
+	}
+	return rate
+}

@@ -27,6 +27,7 @@ type Rule struct {
 	Algorithm    Algorithm                // zero if it is not known
 	Rate         ratetext.Rate            // zero for a custom algorithm
 	Tiers        map[string]ratetext.Rate // by name
+	Warmup       Warmup                   // zero if there is none
 	OnStoreError Policy                   // zero if there is none
 	Custom       any                      // what Caller.Build has made, for a custom algorithm
 
@@ -96,7 +97,7 @@ const (
 
 // ruleSchema has the fields of a rule's config, in the order in which they are read.
 var ruleSchema = confmap.NewSchema(
-	[]string{"endpoint", "name", "key", "mode", "additional", "algorithm", "algoConfig", "tiers", "onStoreError"},
+	[]string{"endpoint", "name", "key", "mode", "additional", "algorithm", "algoConfig", "tiers", "warmup", "onStoreError"},
 	map[string]string{
 		"keyType": "key",
 		"policy":  "algorithm", "strategy": "algorithm",
@@ -105,7 +106,7 @@ var ruleSchema = confmap.NewSchema(
 )
 
 // flatFields are the fields of a rule's config that has no algoConfig.
-var flatFields = slices.Concat(ruleSchema.Fields, rateSchema.Fields)
+var flatFields = slices.Concat(ruleSchema.Fields, ruleRateFields)
 
 // Rules reads a list of rules and the default rule. It calls each for every rule, in order,
 // with the node of its config.
@@ -158,6 +159,7 @@ func (r *Reader) Rule(n *confmap.Node) (rule Rule) {
 		}
 		rule.Tiers = r.tiers(n, rule.Algorithm, rule.Rate)
 	}
+	rule.Warmup = r.warmup(n, config, rule.Algorithm)
 	rule.OnStoreError = r.policy(n)
 	rule.Whole = r.Found() == before
 	rule.Identified = endpointOK && nameOK && keyOK && !n.Misspelt("endpoint", "name")
@@ -185,15 +187,18 @@ func NameOf(config map[string]any) string {
 // have. It must be called before the other methods. The fields of an algoConfig may stand in
 // the rule itself if it has no algoConfig and its algorithm is not custom.
 func (r *Reader) Fields(n *confmap.Node) {
-	n.Match(ruleSchema, rateSchema)
+	n.Match(ruleSchema, rateSchema, youngSchema)
 	algorithm, _ := n.Get("algorithm")
 	name, _ := confmap.TextOf(algorithm)
 	a, _ := r.find(name)
 	if n.Has("algoConfig") || a.Custom {
 		n.Drop(rateSchema)
+		n.Drop(youngSchema)
 		r.Unknown(n, ruleSchema.Fields, func(name string, value any) (string, []string) {
-			if _, ok := rateSchema.Field(name); ok {
-				return "unknown field; it belongs in algoConfig", nil
+			for _, schema := range []*confmap.Schema{rateSchema, youngSchema} {
+				if _, ok := schema.Field(name); ok {
+					return "unknown field; it belongs in algoConfig", nil
+				}
 			}
 			return policyHint(name, value), nil
 		})

@@ -1,0 +1,145 @@
+package ruleconfig
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/ratetext"
+)
+
+// A Warmup says how the limit of a new key grows. The zero Warmup is none.
+type Warmup struct {
+	From int           // units at first
+	Over time.Duration // until the full limit
+}
+
+// A warm-up is written in one of two ways: as the field "warmup" of a rule, which is a map of the
+// first of these, or in its algoConfig by the fields of the second.
+var (
+	warmupSchema = confmap.NewSchema([]string{"from", "over"}, nil)
+	youngSchema  = confmap.NewSchema([]string{"warmupRequests", "warmupDuration"}, nil)
+)
+
+// ruleRateFields are the fields of the algoConfig of a rule. A tier has those of rateSchema only.
+var ruleRateFields = slices.Concat(rateSchema.Fields, youngSchema.Fields)
+
+const (
+	warmupForm  = `must be a map such as {"from": 10, "over": "1h"}`
+	secondsForm = "must be a number of seconds, above 0"
+)
+
+// warmup reads the warm-up of the rule at n, whose algoConfig is config, or nil if that has a
+// problem. a is its algorithm.
+func (r *Reader) warmup(n, config *confmap.Node, a Algorithm) (w Warmup) {
+	young, given := "", false
+	if config != nil && !a.Custom {
+		young, given = config.First(youngSchema.Fields)
+	}
+	switch {
+	case n.Has("warmup") && a.Custom:
+		r.Reject(n.Field("warmup"), n.Describe("warmup"), "must be left out: "+a.Name+" has rates of its own")
+	case n.Has("warmup") && given:
+		r.Reject(config.Field(young), config.Describe(young), "must not stand beside "+n.Written("warmup")+": give one of them")
+	case n.Has("warmup"):
+		return r.warmupMap(n)
+	case given:
+		for i, name := range youngSchema.Fields {
+			if other := youngSchema.Fields[1-i]; !config.Has(name) && !config.Misspelt(name) {
+				r.Reject(config.Field(name), "missing", "must be given beside "+config.Written(other))
+			}
+		}
+		if config.Has("warmupRequests") {
+			w.From = r.Count(config, "warmupRequests")
+		}
+		if config.Has("warmupDuration") {
+			w.Over = r.seconds(config, "warmupDuration")
+		}
+	}
+	return w
+}
+
+// warmupMap reads the field "warmup" of the rule at n.
+func (r *Reader) warmupMap(n *confmap.Node) (w Warmup) {
+	m, ok := r.Child(n, "warmup", warmupForm)
+	if !ok {
+		return w
+	}
+	m.Match(warmupSchema)
+	r.Unknown(m, warmupSchema.Fields, func(string, any) (string, []string) { return "", nil })
+	for i, form := range []string{"must be a whole number, at least 1", durationForm} {
+		if name := warmupSchema.Fields[i]; !m.Has(name) && !m.Misspelt(name) {
+			r.Reject(m.Field(name), "missing", form)
+		}
+	}
+	if m.Has("from") {
+		w.From = r.Count(m, "from")
+	}
+	if v, ok := m.Get("over"); ok {
+		if w.Over, ok = durationOf(v); !ok {
+			r.Reject(m.Field("over"), m.Describe("over"), durationForm)
+		}
+	}
+	return w
+}
+
+// durationOf returns the time that v is, which is above 0, and reports whether it is one.
+func durationOf(v any) (time.Duration, bool) {
+	if d, ok := v.(time.Duration); ok {
+		return d, d > 0
+	}
+	text, ok := confmap.TextOf(v)
+	if !ok || len(text) > confmap.MaxText {
+		return 0, false
+	}
+	d, err := ratetext.ParsePer(text)
+	return d, err == nil
+}
+
+// seconds reads the field of n with this name as a number of seconds. It returns 0 if the field is
+// wrong.
+func (r *Reader) seconds(n *confmap.Node, name string) time.Duration {
+	x, ok := r.Number(n, name, secondsForm, "must be above 0")
+	if !ok {
+		return 0
+	}
+	d, whole, fits := x.Scaled(9, math.MaxInt64)
+	switch {
+	case !fits:
+		r.Reject(n.Field(name), x.String(), ratetext.TooLong)
+	case !whole:
+		r.Reject(n.Field(name), x.String(), "must be whole nanoseconds")
+	}
+	return time.Duration(d)
+}
+
+// RefuseWarmup reports a warm-up in the config n of a limiter by itself, whose algoConfig is config,
+// or nil if that has a problem.
+func (r *Reader) RefuseWarmup(n, config *confmap.Node, a Algorithm) {
+	const reason = "must be left out: only a rule has a warm-up, see NewFromConfig"
+	if n.Has("warmup") {
+		r.Reject(n.Field("warmup"), n.Describe("warmup"), reason)
+	}
+	for _, name := range youngSchema.Fields {
+		if config != nil && !a.Custom && config.Has(name) {
+			r.Reject(config.Field(name), config.Describe(name), reason)
+		}
+	}
+}
+
+// writtenWarmup returns the path of the field rest of the warm-up of the rule at n.
+func writtenWarmup(n *confmap.Node, rest string) string {
+	if n.Has("warmup") {
+		return n.Field("warmup") + rest
+	}
+	config := n
+	if v, ok := n.Get("algoConfig"); ok {
+		config, _ = confmap.NodeOf(n.Field("algoConfig"), v)
+		config.Match(youngSchema)
+	}
+	if rest == ".over" {
+		return config.Field("warmupDuration")
+	}
+	return config.Field("warmupRequests")
+}
