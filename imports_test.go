@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 
 	"ratelimittest":       {"."},
 	"examples/quickstart": {"."},
+	"examples/llmgateway": {"."},
 }
 
 // TestImports compares what each package of the module imports, in files that are not
