@@ -85,7 +85,7 @@ var settleMutants = []mutant{
 		by: "TestSettleAsMemory", why: "what has drained before units beyond does not come back"},
 	{name: "exceed-not-followed", file: "lua/exceed.lua",
 		old: "  follow(s, now, n)\n  s.last, s.debt", new: "  s.last, s.debt",
-		by: "TestSettleAsMemory", why: "units beyond keep their place in the queue"},
+		by: "TestSettleBeyondKeepsItsPlace", why: "units beyond keep their place in the queue"},
 	{name: "exceed-leaves-at-once", file: "lua/exceed.lua",
 		old: "  if queue then s.queue =", new: "  if queue then queue =",
 		by: "TestSettleAsMemory", why: "units beyond stand in the queue as any others"},

@@ -157,3 +157,17 @@ func TestSettleFullLog(t *testing.T) {
 	require.Equal(t, "4294967295", client.LIndex(ctx, key, -1).Val())
 	require.EqualValues(t, 3, client.LLen(ctx, key).Val())
 }
+
+// TestSettleBeyondKeepsItsPlace requires that a leaky bucket's queue does not shrink before units
+// beyond, when an earlier charge is given back.
+func TestSettleBeyondKeepsItsPlace(t *testing.T) {
+	s := newStore(t, start(t).client(t), frozen())
+	u := func(n int, id uint64) ratelimit.Ask {
+		return revocable(ratelimit.AlgorithmLeakyBucket, ratelimit.PerSecond(1).WithBurst(20), n, id, time.Hour)
+	}
+	take(t, s, u(2, 1))
+	take(t, s, u(3, 2))
+	settle(t, s, u(2, 1), 4)
+	settle(t, s, u(3, 2), 0)
+	require.Equal(t, 7*time.Second, take(t, s, u(1, 3)).Delay)
+}

@@ -201,7 +201,7 @@ func (r *receipts) settle(link uint32, h keytable.Hash, id Receipt, actual int64
 	}
 	c := r.chainOf(h, link)
 	if c == nil || e.chain != link {
-		r.remove(e, e.low, true)
+		r.final(e)
 		return back, false
 	}
 	if e.kept && e.until < now {
