@@ -108,8 +108,12 @@ func (w *storeWriter) withID(c storeCall) storeCall {
 	}
 	c.once.Look = w.IntN(8) == 0
 	if g := w.models.grants[onceText(c.once, c.asks)]; g != nil {
+		end := later(g.at.Sub(w.models.start), g.ttl)
+		if edge := end - time.Duration(w.IntN(2))*w.Resolution; w.IntN(3) == 0 && edge <= w.Span {
+			c.at = edge
+		}
 		// A store may have dropped a grant whose time was over before the clock has stepped back.
-		if end := later(g.at.Sub(w.models.start), g.ttl); c.at < end && end <= w.latest {
+		if c.at < end && end <= w.latest {
 			w.issued++
 			c.once.ID = fmt.Sprintf("new %d", w.issued)
 		}
