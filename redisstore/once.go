@@ -148,7 +148,7 @@ func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 	case err == nil && failed != nil && !unrun(failed):
 		// The charges of the others stay: they may be of a request that was granted.
 	default:
-		r.giveBack(ctx)
+		r.store.giveBack(ctx, r.items, r.answers, r.others)
 	}
 	switch {
 	case replayed && failed == nil:
@@ -168,22 +168,6 @@ func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 		}
 	}
 	return false, nil
-}
-
-// giveBack gives back what was charged in other slots, even if ctx has ended. What cannot be given
-// back stays charged.
-func (r *retryable) giveBack(ctx context.Context) {
-	ctx = context.WithoutCancel(ctx)
-	inParallel(len(r.others), func(i int) {
-		var charged []item
-		for _, place := range r.others[i] {
-			if u := r.items[place]; r.answers[place].charged() {
-				u.n = 0
-				charged = append(charged, u)
-			}
-		}
-		_ = r.store.settle(ctx, charged)
-	})
 }
 
 // unrun reports whether a script that has failed with err has certainly changed nothing.
