@@ -33,6 +33,7 @@ var storeExtras = []storeExtra{
 	{"Supports", storeHas[supporter], checkSupports},
 	{"Accepts", storeHas[settler], checkAccepts},
 	{"Settle", storeHas[settler], checkSettle},
+	{"Once", storeHas[oncer], checkOnce},
 	{"Part", storeHas[partitioned], checkPart},
 	{"Denied", storeHas[denier], checkDenied},
 }

@@ -60,10 +60,11 @@ type modelStore struct {
 	start    time.Time
 	states   map[stateID]keeper
 	accounts map[stateID]*account // only if charges may be given back
+	grants   map[string]*keptGrant
 }
 
 func newModelStore(start time.Time, settles bool) *modelStore {
-	s := &modelStore{start: start, states: make(map[stateID]keeper)}
+	s := &modelStore{start: start, states: make(map[stateID]keeper), grants: make(map[string]*keptGrant)}
 	if settles {
 		s.accounts = make(map[stateID]*account)
 	}

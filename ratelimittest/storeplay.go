@@ -13,10 +13,11 @@ import (
 
 // A storeCall is one call of a method of a store.
 type storeCall struct {
-	at     time.Duration // the time of the clock, since the start
-	reset  bool          // a call of Reset
-	settle bool          // a call of Settle; otherwise of Take
-	over   error         // error of the context; nil if it has not ended
+	at     time.Duration  // the time of the clock, since the start
+	reset  bool           // a call of Reset
+	settle bool           // a call of Settle; otherwise of Take
+	once   ratelimit.Once // what a call of Once is told; the zero value if it is one of Take
+	over   error          // error of the context; nil if it has not ended
 	asks   []ratelimit.Ask
 }
 
@@ -40,8 +41,9 @@ func (c storeCall) context() context.Context {
 
 // A storeAnswer is what a call returned.
 type storeAnswer struct {
-	results []ratelimit.Result
-	err     error
+	results  []ratelimit.Result
+	replayed bool
+	err      error
 }
 
 // do makes the call c, with prefix added to the names of states. A panic becomes the error
@@ -66,6 +68,8 @@ func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 		a.err = k.store.Reset(c.context(), asks)
 	case c.settle:
 		a.err = k.store.(settler).Settle(c.context(), asks)
+	case c.once.ID != "":
+		a.results, a.replayed, a.err = k.store.(oncer).Once(c.context(), c.once, asks)
 	default:
 		a.results, a.err = k.store.Take(c.context(), asks)
 	}
@@ -108,6 +112,11 @@ func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 		case c.settle:
 			for _, ask := range c.asks {
 				models.settle(at, ask)
+			}
+		case c.once.ID != "":
+			want, replayed := models.once(at, c.once, c.asks)
+			if t.broken = k.differs(a.results, want); t.broken == "" && a.replayed != replayed {
+				t.broken = fmt.Sprintf("replayed is %t", a.replayed)
 			}
 		default:
 			t.broken = k.differs(a.results, models.take(at, c.asks))
@@ -180,6 +189,8 @@ func (c storeCall) head() string {
 		return "s.Reset(ctx,"
 	case c.settle:
 		return "s.Settle(ctx,"
+	case c.once.ID != "":
+		return fmt.Sprintf("s.Once(ctx, %#v,", c.once)
 	case c.over == nil:
 		return "s.Take(ctx,"
 	case errors.Is(c.over, context.Canceled):

@@ -21,6 +21,7 @@ type scheduleKind struct {
 	names      bool // odd names
 	ends       bool // contexts that have ended
 	settles    bool // charges that are given back
+	ids        bool // requests that are charged once
 }
 
 // scheduleKinds returns the kinds of all subtests, in order. The comment of [TestStore]
@@ -66,6 +67,7 @@ type storeWriter struct {
 	models  *modelStore
 	open    []openCharge // charges that may be settled
 	issued  uint64       // the last receipt
+	sent    []storeCall  // calls of Once
 	latest  time.Duration
 }
 
@@ -89,7 +91,7 @@ func (k *storeKit) write(f scheduleKind, i int) (time.Time, []storeCall) {
 	w.populate()
 	var calls []storeCall
 	for range k.Steps {
-		c := w.next()
+		c := w.withID(w.next())
 		w.note(start, c)
 		calls = append(calls, c)
 	}
@@ -219,7 +221,15 @@ func (w *storeWriter) note(start time.Time, c storeCall) {
 		}
 		return
 	}
-	for i, res := range w.models.take(start.Add(c.at), c.asks) {
+	var results []ratelimit.Result
+	if c.once.ID != "" {
+		if results, _ = w.models.once(start.Add(c.at), c.once, c.asks); c.once.Look {
+			return
+		}
+	} else {
+		results = w.models.take(start.Add(c.at), c.asks)
+	}
+	for i, res := range results {
 		if a := c.asks[i]; a.Receipt != 0 && a.N > 0 && a.N < math.MaxInt32 {
 			w.open = append(w.open, openCharge{c.at, a}) // also if it was denied: then there is no such charge
 		}

@@ -167,7 +167,10 @@ func (idleStore) Supports(ratelimit.Algorithm, ratelimit.Rate) error { return ni
 func (idleStore) Accepts(ratelimit.Ask) error                        { return nil }
 func (idleStore) Settle(context.Context, []ratelimit.Ask) error      { return nil }
 func (idleStore) Part(a ratelimit.Ask) int                           { return a.N }
-func (idleStore) Denied(ratelimit.Ask) (ratelimit.Result, bool)      { return ratelimit.Result{}, true }
+func (idleStore) Once(context.Context, ratelimit.Once, []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+	return nil, false, nil
+}
+func (idleStore) Denied(ratelimit.Ask) (ratelimit.Result, bool) { return ratelimit.Result{}, true }
 
 // A bareStore has the methods of ratelimit.Store and no others.
 type bareStore struct{ ratelimit.Store }

@@ -81,10 +81,15 @@ type StoreConfig struct {
 //     charged at the time: as a Model says that replays the list of all charges,
 //     with that number changed. Only a LeakyBucket keeps its line: who was told
 //     a Delay keeps his place. A charge is settled once, and not after a Reset.
-//   - has-Supports, has-Accepts, has-Settle, has-Part, has-Denied: the method, if the
-//     store has it, refuses what it must refuse, or does what the comment of
-//     [ratelimit.Store] says, in short. What the store does not have is skipped,
-//     and the subtest says so; this also holds for settle.
+//   - once: if the store has Once, a request that was granted gets the same
+//     answer again, less the time since, and is not charged, while its TTL
+//     lasts: as a map says, from requests to grants, that a Model is behind. The
+//     asks may come in another order. A denial leaves no trace, and a Reset
+//     forgets no grant.
+//   - has-Supports, has-Accepts, has-Settle, has-Once, has-Part, has-Denied: the
+//     method, if the store has it, refuses what it must refuse, or does what the
+//     comment of [ratelimit.Store] says, in short. What the store does not have
+//     is skipped, and the subtest says so; this also holds for settle and once.
 //   - concurrent: the units that many goroutines take at one instant add up to
 //     the limit.
 //
@@ -111,6 +116,16 @@ func TestStore(t *testing.T, c StoreConfig) {
 		t.Run(f.name, func(t *testing.T) {
 			if why := k.unsettled(f.algorithms[0]); why != "" {
 				t.Skip(why)
+			}
+			if broken := k.run(f); broken != nil {
+				t.Error(broken)
+			}
+		})
+	}
+	for _, f := range k.onceKinds() {
+		t.Run(f.name, func(t *testing.T) {
+			if !storeHas[oncer](k.store) {
+				t.Skip("the store has no Once")
 			}
 			if broken := k.run(f); broken != nil {
 				t.Error(broken)

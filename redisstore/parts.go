@@ -36,13 +36,7 @@ func (r routing) parts(items []item) [][]int {
 	var parts [][]int
 	known := make(map[string]int, 1)
 	for i := range items {
-		where := ""
-		switch r {
-		case bySlot:
-			where = strconv.Itoa(slot(items[i].key.tag))
-		case byTag:
-			where = items[i].key.tag
-		}
+		where := r.where(items[i].key)
 		at, ok := known[where]
 		if !ok {
 			at = len(parts)
@@ -52,6 +46,17 @@ func (r routing) parts(items []item) [][]int {
 		parts[at] = append(parts[at], i)
 	}
 	return parts
+}
+
+// where returns a text that is the same for keys that one script may decide together.
+func (r routing) where(k key) string {
+	switch r {
+	case bySlot:
+		return strconv.Itoa(slot(k.tag))
+	case byTag:
+		return k.tag
+	}
+	return ""
 }
 
 // Part returns the number of the part of the store that holds the state of a. In a Cluster,

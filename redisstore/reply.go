@@ -15,6 +15,8 @@ type answer struct {
 	left                int64
 	retry, reset, delay time.Duration
 
+	limit int64 // of the rate; only for a request that is charged once
+
 	// Set if the charges of the script may have to be given back: what would be left
 	// without the charge, and if there was a charge, its instant and the stored state
 	// before and after it.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha1"
 	_ "embed" // for the scripts
 	"encoding/hex"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -26,6 +25,10 @@ var (
 	settleLua string
 	//go:embed lua/exceed.lua
 	exceedLua string
+	//go:embed lua/once.lua
+	onceLua string
+	//go:embed lua/onceend.lua
+	onceEndLua string
 
 	//go:embed lua/start.lua
 	startLua string
@@ -68,19 +71,33 @@ var familyOf = map[byte]family{'t': buckets, 'l': buckets, 'f': windows, 'c': wi
 // takeScripts are the scripts that decide several asks, by the families that these need.
 var takeScripts = func() (scripts [families]*script) {
 	for f := range scripts {
-		text := []string{startLua, takeTogetherLua, exactLua, receiptsLua}
+		fast := takeTogetherLua
 		if family(f)&logs != 0 {
-			text = []string{startLua, exactLua, receiptsLua}
+			fast = ""
 		}
-		for i, part := range []string{bucketLua, windowLua, logLua} {
-			if f>>i&1 == 1 {
-				text = append(text, part)
-			}
-		}
-		scripts[f] = newScript(strings.Join(append(text, takeLua), ""))
+		scripts[f] = newScript(startLua + fast + generalLua(family(f)))
 	}
 	return scripts
 }()
+
+// onceScripts are the takeScripts for requests that are charged once.
+var onceScripts = func() (scripts [families]*script) {
+	for f := range scripts {
+		scripts[f] = newScript(startLua + onceLua + generalLua(family(f)) + onceEndLua)
+	}
+	return scripts
+}()
+
+// generalLua returns the text that decides asks of these families from any state.
+func generalLua(f family) string {
+	text := exactLua + receiptsLua
+	for i, part := range []string{bucketLua, windowLua, logLua} {
+		if f>>i&1 == 1 {
+			text += part
+		}
+	}
+	return text + takeLua
+}
 
 // settleScript gives units back. exceedScript also charges units that were used beyond those that
 // were charged.

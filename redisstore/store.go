@@ -226,21 +226,29 @@ func (s *Store) takeInOne(ctx context.Context, items []item) ([]ratelimit.Result
 const (
 	returnable   = 1 // its reply must have what is needed for that
 	withReceipts = 2 // there are receipts among the asks
+	denied       = 4 // they are denied elsewhere: none is charged
+	looking      = 8 // nothing must change; denied is set too
 )
 
-// take runs the script that decides items, which are in one slot, and returns its reply. mode is
-// 0 or returnable.
+// take runs the script that decides items, which are in one slot, and returns its reply. mode is a
+// sum of the numbers above without withReceipts.
 func (s *Store) take(ctx context.Context, items []item, mode int) (any, error) {
+	keys, args, needs := s.arguments(items, mode)
+	return s.conn.run(ctx, takeScripts[needs], keys, args)
+}
+
+// arguments returns the keys and the arguments of the script that decides items, and which
+// families it needs.
+func (s *Store) arguments(items []item, mode int) (keys []string, args []any, needs family) {
 	width := 6
 	for i := range items {
 		if items[i].id != 0 {
 			mode, width = mode|withReceipts, 8
 		}
 	}
-	keys := make([]string, len(items), 2*len(items))
-	args := make([]any, 0, 2+width*len(items))
+	keys = make([]string, len(items), 2*len(items)+1)
+	args = make([]any, 0, 4+width*len(items))
 	args = append(args, s.env(), mode)
-	var needs family
 	for i := range items {
 		u := &items[i]
 		needs |= familyOf[u.kind]
@@ -251,7 +259,7 @@ func (s *Store) take(ctx context.Context, items []item, mode int) (any, error) {
 			keys = append(keys, receiptsKey(u.key.text))
 		}
 	}
-	return s.conn.run(ctx, takeScripts[needs], keys, args)
+	return keys, args, needs
 }
 
 func flag(on bool) string {

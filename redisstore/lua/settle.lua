@@ -6,7 +6,7 @@
 -- decision, or that was taken ahead: its instant, and the stored state before and after it, as
 -- take.lua returns them. These three may be ''.
 --
--- A state that no other decision has changed since becomes what it was before the charge. From
+-- A state that is still as the charge has left it becomes what it was before the charge. From
 -- a state that has changed, a charge with a receipt is settled: the state is then as if the charge
 -- had never been made. A charge that has no receipt any more is final. For a charge that never
 -- had one, what has not yet drained or left is taken off.
@@ -142,12 +142,20 @@ local function restore(s, kind, id, n, instant, before)
   end
 end
 
+-- newest_is reports whether the newest receipt of s is that of this number, or there is no number.
+-- Charges and settlements of one instant may lead back to the same state, with other receipts.
+local function newest_is(s, id)
+  if id == '0' then return true end
+  local e = receipts().newest(s)
+  return e and e.id == id
+end
+
 for i = 1, #KEYS / 2 do
   local v = 7 * i - 6
   local kind, id, n, stay, instant, before, after =
     kinds[ARGV[v + 1]], ARGV[v + 2], ARGV[v + 3] + 0, ARGV[v + 4] + 0, tonumber(ARGV[v + 5]), ARGV[v + 6], ARGV[v + 7]
   local s = kind.load(KEYS[i])
-  if s and after ~= '' and after == (kind == log and log.encode(s) or call('GET', KEYS[i])) then
+  if s and after ~= '' and after == (kind == log and log.encode(s) or call('GET', KEYS[i])) and newest_is(s, id) then
     restore(s, kind, id, n, instant, before)
   elseif s and id ~= '0' then
     if s.marked then settle(s, kind, id, stay) end

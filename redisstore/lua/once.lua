@@ -1,0 +1,32 @@
+
+-- Wraps take.lua for a request that is charged once. What was granted is kept in a record, in the
+-- step that charges it.
+--
+-- KEYS: as for take.lua, with the lists; then the record. ARGV: as for take.lua; then how many
+-- microseconds a record answers; and what it is to keep: for each key of the request in a fixed
+-- order its limit and the five numbers of its answer, or a ? for those that this script decides.
+--
+-- A record is stored as these numbers, separated by spaces, after three others: the instant of the
+-- grant, how many microseconds it answers, and how often it has answered. If it answers, the
+-- script returns the microseconds since the grant and then the numbers, as one text. Otherwise it
+-- returns what take.lua returns.
+
+local record, ttl, kept = KEYS[#KEYS], ARGV[#ARGV - 1], ARGV[#ARGV]
+KEYS[#KEYS], ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil, nil
+local now, most = s * 1e6 + us, 100
+
+local text = call('GET', record)
+if text then
+  local at, lasts, replays, answers = match(text, '^(-?%d+) (%d+) (%d+) (.+)$')
+  if not at then error('CORRUPT state in ' .. record, 0) end
+  local since = now - at
+  if since < 0 then since = 0 end
+  if since < lasts + 0 and replays + 0 < most then
+    if ARGV[2] + 0 < 8 then
+      call('SET', record, format('%s %s %d %s', at, lasts, replays + 1, answers), 'KEEPTTL')
+    end
+    return format('%.0f ', since) .. answers
+  end
+end
+
+local function decide()
