@@ -192,9 +192,9 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 		return nil, err
 	}
 	line := newTimeline(set.clock)
-	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate) (*engine.Ledger, error) {
+	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate, w *engine.Warmup) (*engine.Ledger, error) {
 		algorithm := algorithms[Algorithm(name)]
-		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Windows: algorithm.windowed}, set.maxKeys)
+		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Windows: algorithm.windowed, Warmup: w}, set.maxKeys)
 		return engine.NewLedger(keys, set.maxKeys), err
 	})}, nil
 }
@@ -233,7 +233,10 @@ func (m *MemoryStore) Accepts(a Ask) error {
 	case a.Receipt != 0 && (a.Term < time.Microsecond || a.Term > 366*24*time.Hour):
 		return &ConfigError{"term", a.Term, "must be from a microsecond to 366 days"}
 	}
-	return algorithm.validate(a.Rate)
+	if err := errors.Join(algorithm.validate(a.Rate), errors.Join(atPath("warmup", a.Warmup.validate())...)); err != nil || a.Warmup == (Warmup{}) {
+		return err
+	}
+	return a.Warmup.fits(a.Rate)
 }
 
 // Settle lets N units of each charge that an ask names stay charged and gives back the others,
@@ -282,7 +285,11 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 		if err := check(&a); err != nil {
 			return nil, err
 		}
-		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate),
+		warmup := a.Warmup.engine()
+		if warmup != nil {
+			warmup.Least = true // Accepts has looked at the rate of the ask; the Book may have others
+		}
+		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate), Warmup: warmup,
 			N: int64(a.N), Shadow: a.Shadow, ID: a.Receipt, Term: a.Term}
 	}
 	return charges, nil

@@ -11,14 +11,18 @@ import (
 // at a time.
 type Book struct {
 	time *Timeline
-	open func(algorithm string, r Rate) (*Ledger, error)
+	open func(algorithm string, r Rate, w *Warmup) (*Ledger, error)
 
 	mu    sync.Mutex
 	rules map[ruleName]*Ledger // guarded by mu
 }
 
-// A ruleName says which keys a charge is about.
-type ruleName struct{ rule, algorithm string }
+// A ruleName says which keys a charge is about. Those that warm up are others than those that do
+// not.
+type ruleName struct {
+	rule, algorithm string
+	warms           bool
+}
 
 // A Charge is what a Book is asked about one key, and its answer.
 type Charge struct {
@@ -26,6 +30,7 @@ type Charge struct {
 	Key             string // which of them
 
 	Rate   Rate          // the limit from now on
+	Warmup *Warmup       // how that of a new key grows from now on; nil if it has all of it
 	N      int64         // units; 0 looks. For Settle: how many stay charged
 	Shadow bool          // whether it never causes the others to be denied
 	ID     uint64        // the number under which the charge is open, or 0
@@ -35,11 +40,11 @@ type Charge struct {
 	Delay   time.Duration // how long to hold the request, if it is granted
 }
 
-func (c *Charge) name() ruleName { return ruleName{c.Rule, c.Algorithm} }
+func (c *Charge) name() ruleName { return ruleName{c.Rule, c.Algorithm, c.Warmup != nil} }
 
 // NewBook returns an empty Book. open makes the keys of a rule that the Book has not had yet, from
-// the algorithm and the rate of the first charge.
-func NewBook(t *Timeline, open func(algorithm string, r Rate) (*Ledger, error)) *Book {
+// the algorithm, the rate and the Warmup of the first charge.
+func NewBook(t *Timeline, open func(algorithm string, r Rate, w *Warmup) (*Ledger, error)) *Book {
 	b := &Book{time: t, open: open, rules: make(map[ruleName]*Ledger)}
 	t.OnRestart(b.restart)
 	return b
@@ -61,16 +66,22 @@ func (b *Book) Take(charges []Charge) error {
 	b.time.Renew()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now, passes := b.time.Now(), true
 	for i := range charges {
-		if c := &charges[i]; b.rules[c.name()] == nil {
-			keys, err := b.open(c.Algorithm, c.Rate)
+		c := &charges[i]
+		switch keys := b.rules[c.name()]; {
+		case keys == nil:
+			opened, err := b.open(c.Algorithm, c.Rate, c.Warmup)
 			if err != nil {
 				return err
 			}
-			b.rules[c.name()] = keys
+			b.rules[c.name()] = opened
+		case c.Warmup != nil:
+			if err := keys.Warm(*c.Warmup, now); err != nil {
+				return err
+			}
 		}
 	}
-	now, passes := b.time.Now(), true
 	for i := range charges {
 		c, do := &charges[i], Look
 		if c.N > 0 {
