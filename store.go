@@ -233,7 +233,7 @@ func (m *MemoryStore) Accepts(a Ask) error {
 	case a.Receipt != 0 && (a.Term < time.Microsecond || a.Term > 366*24*time.Hour):
 		return &ConfigError{"term", a.Term, "must be from a microsecond to 366 days"}
 	}
-	if err := errors.Join(algorithm.validate(a.Rate), errors.Join(atPath("warmup", a.Warmup.validate())...)); err != nil || a.Warmup == (Warmup{}) {
+	if err := errors.Join(algorithm.validate(a.Rate), errors.Join(atPath("warmup", a.Warmup.validate())...)); err != nil {
 		return err
 	}
 	return a.Warmup.fits(a.Rate)

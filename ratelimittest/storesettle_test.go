@@ -98,7 +98,7 @@ func TestSettleSchedules(t *testing.T) {
 		seen := make(map[string]int)
 		for i := range 100 {
 			start, calls := k.write(f, i)
-			models := newModelStore(start, true)
+			models := newModelStore(start, 1, true)
 			for _, c := range calls {
 				at := start.Add(c.at)
 				switch {

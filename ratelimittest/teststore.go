@@ -81,10 +81,13 @@ type StoreConfig struct {
 //     charged at the time: as a Model says that replays the list of all charges,
 //     with that number changed. Only a LeakyBucket keeps its line: who was told
 //     a Delay keeps his place. A charge is settled once, and not after a Reset.
+//   - warm-up: if the store has Accepts, and accepts a Warmup, a state that warms up
+//     gets the answers of [WarmupModel]; its RetryAfter is found by trying every
+//     instant. Such a state is another than that of the same names without a Warmup.
 //   - has-Supports, has-Accepts, has-Settle, has-Part, has-Denied: the method, if the
 //     store has it, refuses what it must refuse, or does what the comment of
 //     [ratelimit.Store] says, in short. What the store does not have is skipped,
-//     and the subtest says so; this also holds for settle.
+//     and the subtest says so; this also holds for settle and warm-up.
 //   - concurrent: the units that many goroutines take at one instant add up to
 //     the limit.
 //
@@ -110,6 +113,16 @@ func TestStore(t *testing.T, c StoreConfig) {
 	for _, f := range k.settleKinds() {
 		t.Run(f.name, func(t *testing.T) {
 			if why := k.unsettled(f.algorithms[0]); why != "" {
+				t.Skip(why)
+			}
+			if broken := k.run(f); broken != nil {
+				t.Error(broken)
+			}
+		})
+	}
+	for _, f := range k.warmKinds() {
+		t.Run(f.name, func(t *testing.T) {
+			if why := k.cold(f.algorithms[0]); why != "" {
 				t.Skip(why)
 			}
 			if broken := k.run(f); broken != nil {

@@ -18,6 +18,8 @@ var (
 	windowLua string
 	//go:embed lua/log.lua
 	logLua string
+	//go:embed lua/warmup.lua
+	warmupLua string
 	//go:embed lua/take.lua
 	takeLua string
 	//go:embed lua/receipts.lua
@@ -57,6 +59,7 @@ const (
 	buckets family = 1 << iota
 	windows
 	logs
+	warms // not a file of an algorithm, but that of the kinds that warm up
 
 	families = 1 << iota // number of possible sets
 )
@@ -70,7 +73,7 @@ var takeScripts = func() (scripts [families]*script) {
 		if family(f)&logs != 0 {
 			text = []string{startLua, exactLua, receiptsLua}
 		}
-		for i, part := range []string{bucketLua, windowLua, logLua} {
+		for i, part := range []string{bucketLua, windowLua, logLua, warmupLua} {
 			if f>>i&1 == 1 {
 				text = append(text, part)
 			}
@@ -80,8 +83,11 @@ var takeScripts = func() (scripts [families]*script) {
 	return scripts
 }()
 
-// settleScript gives units back.
-var settleScript = newScript(startLua + exactLua + receiptsLua + bucketLua + windowLua + logLua + settleLua)
+// settleScript gives units back, and warmSettleScript does so where keys warm up.
+var (
+	settleScript     = newScript(startLua + exactLua + receiptsLua + bucketLua + windowLua + logLua + settleLua)
+	warmSettleScript = newScript(startLua + exactLua + receiptsLua + bucketLua + windowLua + logLua + warmupLua + settleLua)
+)
 
 // aheadScripts are the oneScripts for calls that take units ahead, aheadBackScript gives such
 // units back, and aheadNoteScript returns what the last of these calls of a process has noted.

@@ -18,6 +18,9 @@ func (s *Store) Accepts(a ratelimit.Ask) error {
 	if err := s.Supports(a.Algorithm, a.Rate); err != nil {
 		return err
 	}
+	if err := checkWarmup(&a); err != nil {
+		return err
+	}
 	return checkTerm(&a)
 }
 
@@ -80,25 +83,29 @@ func (s *Store) settle(ctx context.Context, items []item) error {
 
 // A settlement is a call of the script that gives units back.
 type settlement struct {
+	script      *script
 	keys, lists []string
 	args        []any
 }
 
 func (s *Store) newSettlement(n int) *settlement {
-	return &settlement{make([]string, 0, 2*n), make([]string, 0, n), append(make([]any, 0, 1+7*n), s.env())}
+	return &settlement{settleScript, make([]string, 0, 2*n), make([]string, 0, n), append(make([]any, 0, 1+7*n), s.env())}
 }
 
 // add adds a charge of n units by u, of which so many stay. a is the answer to the decision that
 // made it, if the charge was denied by another part of that.
 func (c *settlement) add(u *item, n, stay int64, a *answer) {
 	c.keys, c.lists = append(c.keys, u.key.text), append(c.lists, receiptsKey(u.key.text))
-	c.args = append(c.args, string(u.kind), strconv.FormatUint(u.id, 10), n, stay, a.at, a.before, a.after)
+	if u.warmup != "" {
+		c.script = warmSettleScript
+	}
+	c.args = append(c.args, u.letter(), strconv.FormatUint(u.id, 10), n, stay, a.at, a.before, a.after)
 }
 
 func (c *settlement) run(ctx context.Context, on *conn) error {
 	if len(c.keys) == 0 {
 		return nil
 	}
-	_, err := on.run(ctx, settleScript, append(c.keys, c.lists...), c.args)
+	_, err := on.run(ctx, c.script, append(c.keys, c.lists...), c.args)
 	return err
 }

@@ -2,9 +2,10 @@
 --
 -- KEYS: the keys; if charges have receipts, then the lists of these.
 --
--- ARGV: one argument for start.lua; 1 if the charges may have to be given back, 2 if they have
--- receipts, 3 if both. Then for each key: kind, n (0 looks), 1 for a shadow rule, requests or
--- gain, per or unit, burst; and with receipts: the number of the receipt, or 0, and its term.
+-- ARGV: one argument for start.lua; the sum of 1 if the charges may have to be given back, 2 if they
+-- have receipts, 4 if a key warms up. Then for each key: kind, n (0 looks), 1 for a shadow rule,
+-- requests or gain, per or unit, burst (see warmup.lua for a key that warms up); and with receipts:
+-- the number of the receipt, or 0, and its term.
 --
 -- The fast path returns the seconds and microseconds of now and, for each key, the state as
 -- it was stored, or '' if there was none. The general code returns for each key: 1 if it is
@@ -13,7 +14,7 @@
 -- follow: the units left and the ResetAfter without the charge, and if there was a charge,
 -- its instant and the stored state before and after it; otherwise three times ''.
 
-local now, returnable, revocable = s * 1e6 + us, ARGV[2] % 2 == 1, ARGV[2] + 0 >= 2
+local now, returnable, revocable = s * 1e6 + us, ARGV[2] % 2 == 1, ARGV[2] % 4 >= 2
 local width = revocable and 8 or 6
 for i = revocable and #KEYS / 2 + 1 or #KEYS + 1, #KEYS do KEYS[i] = nil end
 
@@ -22,6 +23,7 @@ local function read(i, key)
   local v = width * (i - 1) + 2
   local a = {kind = kinds[ARGV[v + 1]], n = tonumber(ARGV[v + 2]), shadow = ARGV[v + 3] == '1'}
   a.config = {tonumber(ARGV[v + 4]), tonumber(ARGV[v + 5]), tonumber(ARGV[v + 6])}
+  if not a.config[3] then warmed(a.config, ARGV[v + 6]) end
   if revocable and ARGV[v + 7] ~= '0' then
     a.receipt = {id = ARGV[v + 7], ends = now + ARGV[v + 8]}
   end
