@@ -108,7 +108,7 @@ func keysBy[S any, C engine.Grower[S, C]](configure func(Rate, time.Time) (C, er
 		if r.Warmup != nil {
 			return engine.NewKeys[engine.Warm[S]](t, r, maxKeys, func(r engine.Rate, w *engine.Warmup) (*engine.WarmConfig[S, C], error) {
 				config, err := configure(Rate(r), t.Start())
-				if err == nil && !w.Share {
+				if err == nil && !w.Least {
 					err = warmupOf(w).fits(Rate(r))
 				}
 				if err != nil {

@@ -147,7 +147,7 @@ func (p FailurePolicy) shares(r engine.Rates) engine.Rates {
 	share := func(rate engine.Rate) engine.Rate { return p.shareOf(rate, r.Windows, warms) }
 	if warms {
 		w := *r.Warmup
-		if w.Share = true; r.Windows {
+		if w.Least = true; r.Windows {
 			w.From = max(w.From/int64(p.replicas), 1)
 		}
 		r.Warmup = &w

@@ -147,10 +147,8 @@ func (l *RateLimiter) checkResolved(r *activeRule, rate Rate, like Ask) error {
 	if err := algorithm.validate(rate); err != nil {
 		return err
 	}
-	if r.Warmup != (Warmup{}) {
-		if err := r.Warmup.fits(rate); err != nil {
-			return err
-		}
+	if err := r.Warmup.fits(rate); err != nil {
+		return err
 	}
 	if err := algorithm.otherWindow(r.Rate, rate); err != nil {
 		return err

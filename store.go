@@ -206,9 +206,9 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 		return nil, err
 	}
 	line, records := newTimeline(set.clock), replay.New(set.maxKeys)
-	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate) (*engine.Ledger, error) {
+	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate, w *engine.Warmup) (*engine.Ledger, error) {
 		algorithm := algorithms[Algorithm(name)]
-		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Windows: algorithm.windowed}, set.maxKeys)
+		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Windows: algorithm.windowed, Warmup: w}, set.maxKeys)
 		return engine.NewLedger(keys, set.maxKeys), err
 	}, records.Clear), records}, nil
 }
@@ -252,7 +252,10 @@ func (m *MemoryStore) Accepts(a Ask) error {
 	case a.Receipt != 0 && (a.Term < time.Microsecond || a.Term > 366*24*time.Hour):
 		return &ConfigError{"term", a.Term, "must be from a microsecond to 366 days"}
 	}
-	return algorithm.validate(a.Rate)
+	if err := errors.Join(algorithm.validate(a.Rate), errors.Join(atPath("warmup", a.Warmup.validate())...)); err != nil {
+		return err
+	}
+	return a.Warmup.fits(a.Rate)
 }
 
 // Settle makes each charge that an ask names one of N units, as [Store] says. If it returns an
@@ -303,7 +306,11 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 		if err := check(&a); err != nil {
 			return nil, err
 		}
-		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate),
+		warmup := a.Warmup.engine()
+		if warmup != nil {
+			warmup.Least = true // Accepts has looked at the rate of the ask; the Book may have others
+		}
+		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate), Warmup: warmup,
 			N: int64(a.N), Was: int64(a.Was), Shadow: a.Shadow, ID: a.Receipt, Term: a.Term}
 	}
 	return charges, nil

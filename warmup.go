@@ -66,7 +66,7 @@ func (w Warmup) config() map[string]any {
 
 // fits returns the error for a rate under which a new key would be granted nothing, or nil.
 func (w Warmup) fits(r Rate) error {
-	if int64(min(w.From, r.Requests)) >= r.leastPortion() {
+	if w == (Warmup{}) || int64(min(w.From, r.Requests)) >= r.leastPortion() {
 		return nil
 	}
 	least := (r.Requests-1)/w.From + 1

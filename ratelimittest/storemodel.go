@@ -49,22 +49,28 @@ func algorithmNamed(name ratelimit.Algorithm) *algorithm {
 
 // A stateID identifies one state of a store.
 type stateID struct {
-	algorithm ratelimit.Algorithm
+	algorithm ratelimit.Algorithm // with a mark if the state warms up
 	rule, key string
 }
 
-func idOf(a ratelimit.Ask) stateID { return stateID{a.Algorithm, a.Rule, a.Key} }
+func idOf(a ratelimit.Ask) stateID {
+	if a.Warmup != (ratelimit.Warmup{}) {
+		return stateID{a.Algorithm + ", warming up", a.Rule, a.Key}
+	}
+	return stateID{a.Algorithm, a.Rule, a.Key}
+}
 
 // A modelStore is what a store is compared with. It has a model for each state.
 type modelStore struct {
 	start    time.Time
+	step     time.Duration // between two instants of the clock
 	states   map[stateID]keeper
 	accounts map[stateID]*account // only if charges may be given back
 	grants   map[string]*keptGrant
 }
 
-func newModelStore(start time.Time, settles bool) *modelStore {
-	s := &modelStore{start: start, states: make(map[stateID]keeper), grants: make(map[string]*keptGrant)}
+func newModelStore(start time.Time, step time.Duration, settles bool) *modelStore {
+	s := &modelStore{start: start, step: step, states: make(map[stateID]keeper), grants: make(map[string]*keptGrant)}
 	if settles {
 		s.accounts = make(map[stateID]*account)
 	}
@@ -116,7 +122,11 @@ func (s *modelStore) state(a ratelimit.Ask) keeper {
 		return s.account(a).keeper
 	}
 	id := idOf(a)
-	if s.states[id] == nil {
+	switch {
+	case s.states[id] != nil:
+	case a.Warmup != (ratelimit.Warmup{}):
+		s.states[id] = newWarm(a.Algorithm, s.start, a.Rate, a.Warmup, s.step)
+	default:
 		s.states[id] = algorithmNamed(a.Algorithm).model(s.start, a.Rate).(keeper)
 	}
 	return s.states[id]

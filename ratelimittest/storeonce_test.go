@@ -97,7 +97,7 @@ func TestOnceSchedules(t *testing.T) {
 	seen := make(map[string]int)
 	for i := range 100 {
 		start, calls := k.write(k.onceKinds()[0], i)
-		models := newModelStore(start, false)
+		models := newModelStore(start, 1, false)
 		for _, c := range calls {
 			at := start.Add(c.at)
 			switch {

@@ -94,7 +94,7 @@ type storeTrace struct {
 // play makes calls about new states, and compares the answers with those of the models.
 func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 	t := &storeTrace{start: start, calls: calls}
-	prefix, models := k.prefix(), newModelStore(start, slices.ContainsFunc(calls, func(c storeCall) bool { return c.settle }))
+	prefix, models := k.prefix(), newModelStore(start, k.Resolution, slices.ContainsFunc(calls, func(c storeCall) bool { return c.settle }))
 	for _, c := range calls {
 		at := start.Add(c.at)
 		k.clock.Set(at)
@@ -208,6 +208,9 @@ func askText(a ratelimit.Ask) string {
 	s += fmt.Sprintf("Algorithm: %q, Rate: %#v, N: %d", a.Algorithm, a.Rate, a.N)
 	if a.Shadow {
 		s += ", Shadow: true"
+	}
+	if a.Warmup != (ratelimit.Warmup{}) {
+		s += fmt.Sprintf(", Warmup: %#v", a.Warmup)
 	}
 	if a.Receipt != 0 {
 		s += fmt.Sprintf(", Receipt: %d", a.Receipt)

@@ -22,6 +22,7 @@ type scheduleKind struct {
 	ends       bool // contexts that have ended
 	settles    bool // charges that are given back
 	ids        bool // requests that are charged once
+	warms      bool // states that warm up
 }
 
 // scheduleKinds returns the kinds of all subtests, in order. The comment of [TestStore]
@@ -46,6 +47,14 @@ func (k *storeKit) scheduleKinds() (all []scheduleKind) {
 func (k *storeKit) settleKinds() (all []scheduleKind) {
 	for _, a := range k.Algorithms {
 		all = append(all, scheduleKind{name: "settle/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, resets: true, settles: true})
+	}
+	return all
+}
+
+// warmKinds returns the kinds of the subtests of warm-up.
+func (k *storeKit) warmKinds() (all []scheduleKind) {
+	for _, a := range k.Algorithms {
+		all = append(all, scheduleKind{name: "warm-up/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, resets: true, warms: true})
 	}
 	return all
 }
@@ -87,7 +96,7 @@ func (k *storeKit) write(f scheduleKind, i int) (time.Time, []storeCall) {
 	if f.names {
 		start = k.Starts[0].Add(time.Duration(4*i) * span)
 	}
-	w.models = newModelStore(start, f.settles)
+	w.models = newModelStore(start, k.Resolution, f.settles)
 	w.populate()
 	var calls []storeCall
 	for range k.Steps {
@@ -135,13 +144,20 @@ func (w *storeWriter) populate() {
 		}
 	}
 	for _, a := range algorithms {
+		rates, warmups := make(map[string]ratelimit.Rate), make(map[string]ratelimit.Warmup) // by rule
 		for _, name := range names {
 			r := w.Rates[a][w.IntN(len(w.Rates[a]))]
 			ask := ratelimit.Ask{Rule: name[0], Key: name[1], Algorithm: a, Rate: r}
+			if w.warms {
+				if rates[name[0]].Per == 0 {
+					rates[name[0]], warmups[name[0]] = w.warmup(a)
+				}
+				ask.Rate, ask.Warmup = rates[name[0]], warmups[name[0]]
+			}
 			if name[0] != "all" {
 				ask.Client = clients[name[1]]
 			}
-			w.targets = append(w.targets, &target{ask, []ratelimit.Rate{r}, newState()})
+			w.targets = append(w.targets, &target{ask, []ratelimit.Rate{ask.Rate}, newState()})
 		}
 	}
 	w.Shuffle(len(w.targets), func(i, j int) { w.targets[i], w.targets[j] = w.targets[j], w.targets[i] })

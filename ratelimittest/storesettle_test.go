@@ -116,7 +116,7 @@ func TestSettleSchedules(t *testing.T) {
 		seen := make(map[string]int)
 		for i := range 100 {
 			start, calls := k.write(f, i)
-			models, closed := newModelStore(start, true), make(map[uint64]bool)
+			models, closed := newModelStore(start, 1, true), make(map[uint64]bool)
 			for _, c := range calls {
 				at := start.Add(c.at)
 				switch {

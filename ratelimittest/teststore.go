@@ -86,10 +86,14 @@ type StoreConfig struct {
 //     lasts: as a map says, from requests to grants, that a Model is behind. The
 //     asks may come in another order. A denial leaves no trace, and a Reset
 //     forgets no grant.
+//   - warm-up: if the store has Accepts, and accepts a Warmup, a state that warms up
+//     gets the answers of [WarmupModel]; its RetryAfter is found by trying every
+//     instant. Such a state is another than that of the same names without a Warmup.
 //   - has-Supports, has-Accepts, has-Settle, has-Once, has-Part, has-Denied: the
 //     method, if the store has it, refuses what it must refuse, or does what the
 //     comment of [ratelimit.Store] says, in short. What the store does not have
-//     is skipped, and the subtest says so; this also holds for settle and once.
+//     is skipped, and the subtest says so; this also holds for settle, once and
+//     warm-up.
 //   - concurrent: the units that many goroutines take at one instant add up to
 //     the limit.
 //
@@ -126,6 +130,16 @@ func TestStore(t *testing.T, c StoreConfig) {
 		t.Run(f.name, func(t *testing.T) {
 			if !storeHas[oncer](k.store) {
 				t.Skip("the store has no Once")
+			}
+			if broken := k.run(f); broken != nil {
+				t.Error(broken)
+			}
+		})
+	}
+	for _, f := range k.warmKinds() {
+		t.Run(f.name, func(t *testing.T) {
+			if why := k.cold(f.algorithms[0]); why != "" {
+				t.Skip(why)
 			}
 			if broken := k.run(f); broken != nil {
 				t.Error(broken)

@@ -62,6 +62,9 @@ func (m *warm) setWarmup(at time.Time, w ratelimit.Warmup) {
 }
 
 func (m *warm) adopt(at time.Time, r ratelimit.Rate) {
+	if r == m.rate {
+		return
+	}
 	m.first = m.born(m.past().instant(at))
 	m.full.adopt(at, r)
 	m.rate = r

@@ -17,7 +17,8 @@ import (
 // An ask with a Client has a key of the first form if its Key equals its Client, and
 // otherwise of the second; thus all states of one client are in one slot of a cluster. An
 // ask without a Client has a key of the third form. The 1 is the version of the stored
-// format, which the heads of the scripts describe. The kind is the letter of the algorithm.
+// format, which the heads of the scripts describe. The kind is the letter of the algorithm, which is
+// a capital one for a state that warms up.
 //
 // Letters, digits and the marks in plainBytes stand for themselves; any other byte becomes
 // a % and two hexadecimal digits. A text that would become longer than 64 bytes is replaced
@@ -51,7 +52,7 @@ func (s *settings) keyOf(a *ratelimit.Ask) key {
 	}
 	end := b.Len()
 	b.WriteString("}:" + version)
-	b.WriteByte(algorithms[a.Algorithm])
+	b.WriteByte(letterOf(a))
 	if a.Client != "" {
 		b.WriteByte(':')
 		writeText(&b, a.Rule)

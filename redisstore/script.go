@@ -17,6 +17,8 @@ var (
 	windowLua string
 	//go:embed lua/log.lua
 	logLua string
+	//go:embed lua/warmup.lua
+	warmupLua string
 	//go:embed lua/take.lua
 	takeLua string
 	//go:embed lua/receipts.lua
@@ -62,6 +64,7 @@ const (
 	buckets family = 1 << iota
 	windows
 	logs
+	warms // not a file of an algorithm, but that of the kinds that warm up
 
 	families = 1 << iota // number of possible sets
 )
@@ -91,7 +94,7 @@ var onceScripts = func() (scripts [families]*script) {
 // generalLua returns the text that decides asks of these families from any state.
 func generalLua(f family) string {
 	text := exactLua + receiptsLua
-	for i, part := range []string{bucketLua, windowLua, logLua} {
+	for i, part := range []string{bucketLua, windowLua, logLua, warmupLua} {
 		if f>>i&1 == 1 {
 			text += part
 		}
@@ -99,13 +102,14 @@ func generalLua(f family) string {
 	return text + takeLua
 }
 
-// settleScript gives units back. exceedScript also charges units that were used beyond those that
-// were charged.
+// settleScript gives units back, and warmSettleScript does so where keys warm up. exceedScript also
+// charges units that were used beyond those that were charged.
 var (
-	settleScript = newScript(settlingLua + "return 0\n")
-	exceedScript = newScript(settlingLua + exceedLua)
+	settleScript     = newScript(settlingLua + settleLua + "return 0\n")
+	warmSettleScript = newScript(settlingLua + warmupLua + settleLua + "return 0\n")
+	exceedScript     = newScript(settlingLua + settleLua + exceedLua)
 
-	settlingLua = startLua + exactLua + receiptsLua + bucketLua + windowLua + logLua + settleLua
+	settlingLua = startLua + exactLua + receiptsLua + bucketLua + windowLua + logLua
 )
 
 // aheadScripts are the oneScripts for calls that take units ahead, aheadBackScript gives such

@@ -18,6 +18,9 @@ func (s *Store) Accepts(a ratelimit.Ask) error {
 	if err := s.Supports(a.Algorithm, a.Rate); err != nil {
 		return err
 	}
+	if err := checkWarmup(&a); err != nil {
+		return err
+	}
 	return checkTerm(&a)
 }
 
@@ -90,20 +93,24 @@ func (s *Store) settle(ctx context.Context, items []item) error {
 
 // A settlement is a call of the script that gives units back.
 type settlement struct {
+	script      *script
 	keys, lists []string
 	args, more  []any
 	exceeds     bool // whether units beyond those that were charged are charged now
 }
 
 func (s *Store) newSettlement(n int) *settlement {
-	return &settlement{keys: make([]string, 0, 2*n), lists: make([]string, 0, n), args: append(make([]any, 0, 1+7*n), s.env())}
+	return &settlement{script: settleScript, keys: make([]string, 0, 2*n), lists: make([]string, 0, n), args: append(make([]any, 0, 1+7*n), s.env())}
 }
 
 // add adds a charge of n units by u, of which so many stay. a is the answer to the decision that
 // made it, if the charge was denied by another part of that.
 func (c *settlement) add(u *item, n, stay int64, a *answer) {
 	c.keys, c.lists = append(c.keys, u.key.text), append(c.lists, receiptsKey(u.key.text))
-	c.args = append(c.args, string(u.kind), strconv.FormatUint(u.id, 10), n, stay, a.at, a.before, a.after)
+	if u.warmup != "" {
+		c.script = warmSettleScript
+	}
+	c.args = append(c.args, u.letter(), strconv.FormatUint(u.id, 10), n, stay, a.at, a.before, a.after)
 }
 
 // exceed adds the units that the ask of u, which was added, was not charged.
@@ -117,8 +124,8 @@ func (c *settlement) run(ctx context.Context, on *conn) error {
 	if len(c.keys) == 0 {
 		return nil
 	}
-	script, args := settleScript, c.args
-	if c.exceeds {
+	script, args := c.script, c.args
+	if c.exceeds { // no charge of a key that warms up can be settled
 		script, args = exceedScript, append(c.args[:len(c.args):len(c.args)], c.more...)
 	}
 	_, err := on.run(ctx, script, append(c.keys, c.lists...), args)

@@ -75,7 +75,7 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	if err != nil {
 		return nil, err
 	}
-	if len(asks) == 1 && asks[0].Receipt == 0 {
+	if len(asks) == 1 && asks[0].Receipt == 0 && asks[0].Warmup == (ratelimit.Warmup{}) {
 		return s.takeOne(ctx, &asks[0])
 	}
 	s.conn.stats.decisions.Add(1)
@@ -99,7 +99,7 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 // Denied reports whether a is certain to be denied by what this process remembers of
 // earlier denials, and if so returns the result. It makes no call; see [WithDenialCache].
 func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
-	if s == nil || s.conn == nil {
+	if s == nil || s.conn == nil || a.Warmup != (ratelimit.Warmup{}) {
 		return res, false
 	}
 	denied = s.conn.denied(&a, &res)
@@ -183,6 +183,7 @@ type item struct {
 	shadow bool
 	id     uint64 // of the receipt of the charge, or 0
 	term   int64  // of the receipt, in microseconds
+	warmup string // the numbers of a key that warms up, see warmup.lua; otherwise empty
 }
 
 func (s *Store) item(a *ratelimit.Ask) (item, error) {
@@ -199,7 +200,10 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	if err := checkTerm(a); err != nil {
 		return item{}, err
 	}
-	return item{a, s.keyOf(a), p, n, a.Shadow, a.Receipt, a.Term.Microseconds()}, nil
+	if err := checkWarmup(a); err != nil {
+		return item{}, err
+	}
+	return item{a, s.keyOf(a), p, n, a.Shadow, a.Receipt, a.Term.Microseconds(), warmupOf(a, p.burst)}, nil
 }
 
 // takeInOne decides items, which are in one slot, by one script.
@@ -224,10 +228,11 @@ func (s *Store) takeInOne(ctx context.Context, items []item) ([]ratelimit.Result
 
 // What a script that decides several asks is told about giving back, as a sum.
 const (
-	returnable   = 1 // its reply must have what is needed for that
-	withReceipts = 2 // there are receipts among the asks
-	denied       = 4 // they are denied elsewhere: none is charged
-	looking      = 8 // nothing must change; denied is set too
+	returnable   = 1  // its reply must have what is needed for that
+	withReceipts = 2  // there are receipts among the asks
+	denied       = 4  // they are denied elsewhere: none is charged
+	looking      = 8  // nothing must change; denied is set too
+	withWarmup   = 16 // there are keys that warm up
 )
 
 // take runs the script that decides items, which are in one slot, and returns its reply. mode is a
@@ -245,6 +250,9 @@ func (s *Store) arguments(items []item, mode int) (keys []string, args []any, ne
 		if items[i].id != 0 {
 			mode, width = mode|withReceipts, 8
 		}
+		if items[i].warmup != "" {
+			mode |= withWarmup
+		}
 	}
 	keys = make([]string, len(items), 2*len(items)+1)
 	args = make([]any, 0, 4+width*len(items))
@@ -253,7 +261,12 @@ func (s *Store) arguments(items []item, mode int) (keys []string, args []any, ne
 		u := &items[i]
 		needs |= familyOf[u.kind]
 		keys[i] = u.key.text
-		args = append(args, string(u.kind), u.n, flag(u.shadow), u.gain, u.unit, u.burst)
+		if u.warmup == "" {
+			args = append(args, string(u.kind), u.n, flag(u.shadow), u.gain, u.unit, u.burst)
+		} else {
+			needs |= warms
+			args = append(args, u.letter(), u.n, flag(u.shadow), u.gain, u.unit, u.warmup)
+		}
 		if mode&withReceipts != 0 {
 			args = append(args, strconv.FormatUint(u.id, 10), u.term)
 			keys = append(keys, receiptsKey(u.key.text))

@@ -11,15 +11,19 @@ import (
 // at a time.
 type Book struct {
 	time *Timeline
-	open func(algorithm string, r Rate) (*Ledger, error)
+	open func(algorithm string, r Rate, w *Warmup) (*Ledger, error)
 	anew func()
 
 	mu    sync.Mutex
 	rules map[ruleName]*Ledger // guarded by mu
 }
 
-// A ruleName says which keys a charge is about.
-type ruleName struct{ rule, algorithm string }
+// A ruleName says which keys a charge is about. Those that warm up are others than those that do
+// not.
+type ruleName struct {
+	rule, algorithm string
+	warms           bool
+}
 
 // A Charge is what a Book is asked about one key, and its answer.
 type Charge struct {
@@ -27,6 +31,7 @@ type Charge struct {
 	Key             string // which of them
 
 	Rate   Rate          // the limit from now on
+	Warmup *Warmup       // how that of a new key grows from now on; nil if it has all of it
 	N      int64         // units; 0 looks. For Settle: how many are charged in the end
 	Was    int64         // for Settle: how many were charged
 	Shadow bool          // whether it never causes the others to be denied
@@ -37,11 +42,12 @@ type Charge struct {
 	Delay   time.Duration // how long to hold the request, if it is granted
 }
 
-func (c *Charge) name() ruleName { return ruleName{c.Rule, c.Algorithm} }
+func (c *Charge) name() ruleName { return ruleName{c.Rule, c.Algorithm, c.Warmup != nil} }
 
 // NewBook returns an empty Book. open makes the keys of a rule that the Book has not had yet, from
-// the algorithm and the rate of the first charge. anew is called when all keys are made as new.
-func NewBook(t *Timeline, open func(algorithm string, r Rate) (*Ledger, error), anew func()) *Book {
+// the algorithm, the rate and the Warmup of the first charge. anew is called when all keys are made
+// as new.
+func NewBook(t *Timeline, open func(algorithm string, r Rate, w *Warmup) (*Ledger, error), anew func()) *Book {
 	b := &Book{time: t, open: open, anew: anew, rules: make(map[ruleName]*Ledger)}
 	t.OnRestart(b.restart)
 	return b
@@ -65,12 +71,12 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 	b.time.Renew()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now, passes := b.time.Now(), true
 	for i := range charges {
-		if err := b.enter(&charges[i]); err != nil {
+		if err := b.enter(&charges[i], now); err != nil {
 			return false, err
 		}
 	}
-	now, passes := b.time.Now(), true
 	if r != nil && r.Find(now) {
 		return true, nil
 	}
@@ -96,16 +102,20 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 	return false, nil
 }
 
-// enter makes the keys that c is about, if there are none yet.
-func (b *Book) enter(c *Charge) error {
-	if b.rules[c.name()] != nil {
-		return nil
+// enter makes the keys that c is about, if there are none yet, and gives them the Warmup of c.
+func (b *Book) enter(c *Charge, now keytable.Instant) error {
+	keys := b.rules[c.name()]
+	switch {
+	case keys == nil:
+		opened, err := b.open(c.Algorithm, c.Rate, c.Warmup)
+		if err != nil {
+			return err
+		}
+		b.rules[c.name()] = opened
+	case c.Warmup != nil:
+		return keys.Warm(*c.Warmup, now)
 	}
-	keys, err := b.open(c.Algorithm, c.Rate)
-	if err == nil {
-		b.rules[c.name()] = keys
-	}
-	return err
+	return nil
 }
 
 // Settle makes each charge one of N units, not Was. If N is less, it gives back the others, as long
@@ -114,14 +124,14 @@ func (b *Book) Settle(charges []Charge) error {
 	b.time.Renew()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := b.time.Now()
 	for i := range charges {
 		if c := &charges[i]; c.N > c.Was {
-			if err := b.enter(c); err != nil {
+			if err := b.enter(c, now); err != nil {
 				return err
 			}
 		}
 	}
-	now := b.time.Now()
 	for i := range charges {
 		c, h := &charges[i], keytable.HashOf(charges[i].Key)
 		keys := b.rules[c.name()]

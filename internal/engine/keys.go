@@ -53,6 +53,10 @@ type Keys interface {
 	// r is invalid. Change and that function are called one at a time.
 	Change(r Rates) (commit func(now keytable.Instant), err error)
 
+	// Warm makes w the Warmup of the keys, which have one, from now on. It is called as
+	// Change is.
+	Warm(w Warmup, now keytable.Instant) error
+
 	// Fresh returns the Future of a key that was never used, at the rule's own rate.
 	Fresh() Future
 	// Restart makes every key as if it had never been used, and the configurations
@@ -236,16 +240,16 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 	p, _ := shard.Algorithm.pick(want)
 	s, state := shard.Scratch(ratedState[S]{}), shard.Find(h)
 	if ages, ok := any(p.config).(aging[S]); ok {
-		known := &s.state
+		var known *S
 		if state != nil {
 			known = &state.state
 		}
-		if ages.Age(&s.state, known, rest, now); !ages.Unused(&s.state, 0) {
-			// A charge that is given back again makes the key one that was used at now.
-			p.config.Step(&s.state, p.config, now, 1, true)
-			paid := ages.Cost(&s.state)
-			p.config.GiveBack(&s.state, Returned{At: now, N: 1, Debt: paid, Paid: paid, Last: true})
-			s.plan = p.id
+		// A charge that is given back again makes the key one that was used at now.
+		p.config.Step(&s.state, p.config, now, 1, true)
+		paid := ages.Cost(&s.state)
+		p.config.GiveBack(&s.state, Returned{At: now, N: 1, Debt: paid, Paid: paid, Last: true})
+		if s.plan = p.id; !ages.Age(&s.state, known, rest, now) {
+			*s = ratedState[S]{}
 		}
 	}
 	v, _ := p.config.Step(&s.state, p.config, now, 1, false)
@@ -289,6 +293,19 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 			ps.retag(h, s, old, successors, now, shared)
 		})
 	}, nil
+}
+
+func (k *ratedKeys[S, C]) Warm(w Warmup, now keytable.Instant) error {
+	r := k.plans.rates
+	if *r.Warmup == w {
+		return nil
+	}
+	r.Warmup = &w
+	commit, err := k.Change(r)
+	if err == nil {
+		commit(now)
+	}
+	return err
 }
 
 func (k *ratedKeys[S, C]) Fresh() Future { return &ratedFuture[S, C]{plans: k.plans} }

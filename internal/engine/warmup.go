@@ -13,7 +13,7 @@ import (
 type Warmup struct {
 	From  int64         // at least 1; a limit below it does not grow
 	Over  time.Duration // above 0
-	Share bool          // whether the rates are those of one of several processes, see FailLocal
+	Least bool          // whether From is taken for more where it would grant a new key nothing
 }
 
 // A Portion is the part of its limit that a young key has: Units in place of Of.
@@ -170,14 +170,15 @@ func (c *WarmConfig[S, C]) Carry(s *Warm[S], from *WarmConfig[S, C], now keytabl
 }
 
 // Age gives s, which owes nothing, the age of a key that grows for rest yet or, if rest is 0,
-// that of known, which may be nil. The key was not charged after now.
-func (c *WarmConfig[S, C]) Age(s, known *Warm[S], rest time.Duration, now keytable.Instant) {
-	switch {
+// that of known, which may be nil. It returns false if the key is new.
+func (c *WarmConfig[S, C]) Age(s, known *Warm[S], rest time.Duration, now keytable.Instant) bool {
+	switch s.first = 0; {
 	case rest > 0:
 		s.first = max(now-min(keytable.Instant(max(c.over-rest, 0)), now), 1)
-	case known != nil:
+	case known != nil && !c.Unused(known, now):
 		s.first = min(known.first, now)
 	}
+	return s.first != 0
 }
 
 // Exceed charges n units at now, past the limit. They cost what units cost a key of that age.
@@ -263,6 +264,6 @@ type aging[S any] interface {
 	Unused(s *S, now keytable.Instant) bool
 	Forget(s *S, now keytable.Instant)
 	Renew(s *S)
-	Age(s, known *S, rest time.Duration, now keytable.Instant)
+	Age(s, known *S, rest time.Duration, now keytable.Instant) bool
 	Cost(s *S) exact.Level
 }

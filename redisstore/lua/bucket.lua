@@ -166,7 +166,7 @@ end
 
 -- copy returns a copy of s, a token bucket.
 local function copy(s)
-  return {encode = s.encode, key = s.key, marked = s.marked, gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt}
+  return {encode = s.encode, key = s.key, marked = s.marked, first = s.first, gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt}
 end
 
 -- show sets in a what debt leaves, and when both it and the queue will have drained.
@@ -226,7 +226,7 @@ local function encode(s, short, ...)
   local head = format('%.0f %.0f %.0f %.0f %.0f ', s.gain, s.unit, s.burst, seconds, micros)
   local debt, more = s.debt, {...}
   local parts = debt[1] * s.unit + debt[2]
-  local tail = s.marked and mark or ''
+  local tail = ending(s)
   if short and debt[3] == 0 and parts < EXACT then return head .. format('%.0f', parts) .. tail end
   for i = 1, #more do more[i] = format(' %.0f', more[i]) end
   return head .. format('%.0f %.0f %.0f', debt[1], debt[2], debt[3]) .. table.concat(more) .. tail
@@ -248,7 +248,7 @@ local function sound(s, level) return level[2] < s.unit and level[3] < grain(s.g
 -- ends.
 local function read_bucket(key, v, encode, pattern)
   local s, x, y, z = {encode = encode, key = key, debt = {0, 0, 0}}
-  v, s.marked = unmarked(v)
+  v, s.marked, s.first = unmarked(v)
   local debt, seconds, micros, parts = s.debt
   s.gain, s.unit, s.burst, seconds, micros, parts = numbers(match(v, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+)$'))
   if not parts then

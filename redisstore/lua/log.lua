@@ -54,7 +54,7 @@ local function forget(s, gone)
   if s.len > 0 then s.oldest = at(s, 0) end
 end
 
-local function header(s) return format('%.0f %.0f %.0f', s.per, s.clock, s.base) .. (s.marked and mark or '') end
+local function header(s) return format('%.0f %.0f %.0f', s.per, s.clock, s.base) .. ending(s) end
 
 function log.fresh(c, now, key)
   return {key = key, stored = 0, drop = 0, len = 0, per = c[2], clock = now, last = now, base = 0, total = 0}
@@ -66,7 +66,7 @@ function log.load(key)
   local s = {key = key, stored = (items - 1) / 2, drop = 0, exists = true}
   s.len = s.stored
   local head = call('LRANGE', key, 0, 1)
-  head[1], s.marked = unmarked(head[1])
+  head[1], s.marked, s.first = unmarked(head[1])
   s.per, s.clock, s.base = numbers(match(head[1], '^(%d+) (-?%d+) (%d+)$'))
   if not s.per or s.per < 1 or items % 2 == 0 then return corrupt(key) end
   s.total = s.base

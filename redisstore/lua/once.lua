@@ -22,7 +22,7 @@ if text then
   local since = now - at
   if since < 0 then since = 0 end
   if since < lasts + 0 and replays + 0 < most then
-    if ARGV[2] + 0 < 8 then
+    if ARGV[2] % 16 < 8 then
       call('SET', record, format('%s %s %d %s', at, lasts, replays + 1, answers), 'KEEPTTL')
     end
     return format('%.0f ', since) .. answers

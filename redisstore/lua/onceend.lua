@@ -1,7 +1,7 @@
 end
 
 local reply = decide()
-local passes, answers = ARGV[2] + 0 < 4, {}
+local passes, answers = ARGV[2] % 8 < 4, {}
 for i = 1, #reply / 5 do
   local first = 5 * i - 4
   passes = passes and (reply[first] == 1 or ARGV[8 * i - 3] == '1')

@@ -15,10 +15,21 @@
 -- mark is what a stored state ends in if the key has receipts.
 local mark, pcall, made = ' +', redis.pcall, nil
 
--- unmarked returns the stored text v without the mark, and whether it had one.
+-- unmarked returns the stored text v without its ending: the mark, and for a key that warms up the
+-- instant of its first charge; see warmup.lua. It also returns whether v had the mark, and the instant.
 local function unmarked(v)
-  if v:sub(-2) == mark then return v:sub(1, -3), true end
-  return v
+  local first
+  if v:find('@', 1, true) then
+    local rest, at = match(v, '^(.*) @(-?%d+)$')
+    v, first = rest or v, numbers(at)
+  end
+  if v:sub(-2) == mark then return v:sub(1, -3), true, first end
+  return v, nil, first
+end
+
+-- ending returns the ending of s as it is stored.
+local function ending(s)
+  return (s.marked and mark or '') .. (s.first and format(' @%.0f', s.first) or '')
 end
 
 -- receipts returns the functions for keys that have receipts, or get one. They are made when they

@@ -134,8 +134,8 @@ local function restore(s, kind, id, n, instant, before)
   end
   if before == '' then
     call('DEL', s.key)
-  elseif kind == log then
-    s.marked = tail ~= ''
+  elseif kind.encode then -- a log
+    s.marked, s.first = tail ~= '', numbers(match(before, ' @(-?%d+) '))
     log.settle(s, instant, n, tonumber(match(before, '^%S+ (%S+)')))
   else
     call('SET', s.key, state, 'KEEPTTL')
@@ -155,7 +155,7 @@ for i = 1, #KEYS / 2 do
   local kind, id, n, stay, instant, before, after =
     kinds[ARGV[v + 1]], ARGV[v + 2], ARGV[v + 3] + 0, ARGV[v + 4] + 0, tonumber(ARGV[v + 5]), ARGV[v + 6], ARGV[v + 7]
   local s = kind.load(KEYS[i])
-  if s and after ~= '' and after == (kind == log and log.encode(s) or call('GET', KEYS[i])) and newest_is(s, id) then
+  if s and after ~= '' and after == (kind.encode and kind.encode(s) or call('GET', KEYS[i])) and newest_is(s, id) then
     restore(s, kind, id, n, instant, before)
   elseif s and id ~= '0' then
     if s.marked then settle(s, kind, id, stay) end

@@ -3,8 +3,10 @@
 -- KEYS: the keys; if charges have receipts, then the lists of these.
 --
 -- ARGV: one argument for start.lua; the sum of 1 if the charges may have to be given back, 2 if
--- they have receipts, 4 if they are denied elsewhere, and 8 if nothing must change. Then for each key: kind, n (0 looks), 1 for a shadow rule, requests or
--- gain, per or unit, burst; and with receipts: the number of the receipt, or 0, and its term.
+-- they have receipts, 4 if they are denied elsewhere, 8 if nothing must change, and 16 if a key
+-- warms up. Then for each key: kind, n (0 looks), 1 for a shadow rule, requests or gain, per or
+-- unit, burst (see warmup.lua for a key that warms up); and with receipts: the number of the
+-- receipt, or 0, and its term.
 --
 -- The fast path returns the seconds and microseconds of now and, for each key, the state as
 -- it was stored, or '' if there was none. The general code returns for each key: 1 if it is
@@ -22,6 +24,7 @@ local function read(i, key)
   local v = width * (i - 1) + 2
   local a = {kind = kinds[ARGV[v + 1]], n = tonumber(ARGV[v + 2]), shadow = ARGV[v + 3] == '1'}
   a.config = {tonumber(ARGV[v + 4]), tonumber(ARGV[v + 5]), tonumber(ARGV[v + 6])}
+  if not a.config[3] then warmed(a.config, ARGV[v + 6]) end
   if revocable and ARGV[v + 7] ~= '0' then
     a.receipt = {id = ARGV[v + 7], ends = now + ARGV[v + 8]}
   end
@@ -42,7 +45,7 @@ end
 local function encoded(a) return (a.kind.encode or a.state.encode)(a.state) end
 
 -- All states are read before any is written, so that an error leaves nothing half done.
-local asks, passes = {}, ARGV[2] + 0 < 4
+local asks, passes = {}, ARGV[2] % 8 < 4
 for i, key in ipairs(KEYS) do
   local a = read(i, key)
   asks[i], passes = a, passes and (a.shadow or a.retry == 0)
@@ -73,6 +76,6 @@ end
 
 for i, a in ipairs(asks) do
   local store = kept(a.state, a.charged)
-  if store and (a.charged or a.changed and a.n > 0 and ARGV[2] + 0 < 8) then a.kind.save(KEYS[i], store, now, tonumber(pad)) end
+  if store and (a.charged or a.changed and a.n > 0 and ARGV[2] % 16 < 8) then a.kind.save(KEYS[i], store, now, tonumber(pad)) end
 end
 return reply

@@ -22,7 +22,7 @@ local fixed = {heal = window_heal}
 
 local function encode_fixed(s)
   local seconds, micros = divide(s.last, 1e6)
-  return format('%.0f %.0f %.0f %.0f', s.per, seconds, micros, s.used) .. (s.marked and mark or '')
+  return format('%.0f %.0f %.0f %.0f', s.per, seconds, micros, s.used) .. ending(s)
 end
 
 function fixed.fresh(c, now, key) return {encode = encode_fixed, key = key, per = c[2], last = now, used = 0} end
@@ -31,7 +31,7 @@ function fixed.load(key)
   local v = call('GET', key)
   if not v then return nil end
   local s, seconds, micros = {encode = encode_fixed, key = key}
-  v, s.marked = unmarked(v)
+  v, s.marked, s.first = unmarked(v)
   s.per, seconds, micros, s.used = numbers(match(v, '^(%d+) (-?%d+) (%d+) (%d+)$'))
   if not s.per or s.per < 1 then return corrupt(key) end
   s.last = instant(seconds, micros) or corrupt(key)
@@ -85,7 +85,7 @@ local counter = {heal = window_heal}
 
 local function encode_counter(s)
   local seconds, micros = divide(s.last, 1e6)
-  return format('%.0f %.0f %.0f %.0f %.0f', s.per, seconds, micros, s.prev, s.cur) .. (s.marked and mark or '')
+  return format('%.0f %.0f %.0f %.0f %.0f', s.per, seconds, micros, s.prev, s.cur) .. ending(s)
 end
 
 function counter.fresh(c, now, key)
@@ -96,7 +96,7 @@ function counter.load(key)
   local v = call('GET', key)
   if not v then return nil end
   local s, seconds, micros = {encode = encode_counter, key = key}
-  v, s.marked = unmarked(v)
+  v, s.marked, s.first = unmarked(v)
   s.per, seconds, micros, s.prev, s.cur = numbers(match(v, '^(%d+) (-?%d+) (%d+) (%d+) (%d+)$'))
   if not s.per or s.per < 1 then return corrupt(key) end
   s.last = instant(seconds, micros) or corrupt(key)

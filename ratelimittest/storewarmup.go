@@ -1,0 +1,33 @@
+package ratelimittest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// cold returns why the store is not tested for warm-up by an algorithm, or "".
+func (k *storeKit) cold(name ratelimit.Algorithm) string {
+	s, ok := k.store.(interface{ Accepts(a ratelimit.Ask) error })
+	if !ok {
+		return "the store has no Accepts"
+	}
+	ask := ratelimit.Ask{Algorithm: name, Rate: ratelimit.PerSecond(10), Warmup: ratelimit.Warmup{From: 1, Over: time.Hour}}
+	if err := s.Accepts(ask); err != nil {
+		return fmt.Sprintf("the store does not accept a warm-up: %v", err)
+	}
+	return ""
+}
+
+// warmup makes up a rate and a Warmup. Both are short, because the model tries every instant.
+func (w *storeWriter) warmup(name ratelimit.Algorithm) (ratelimit.Rate, ratelimit.Warmup) {
+	r := ratelimit.Rate{Requests: 1 + w.IntN(12), Per: time.Duration(1+w.IntN(60)) * w.Resolution}
+	least := 1
+	if algorithmNamed(name).bursts {
+		r.Burst = w.IntN(2 * r.Requests)
+		least = (r.Requests-1)/burst(r) + 1
+	}
+	over := up(max(time.Duration(1+w.IntN(90))*w.Resolution, time.Microsecond), w.Resolution)
+	return r, ratelimit.Warmup{From: least + w.IntN(r.Requests-least+1), Over: over}
+}

@@ -1,0 +1,173 @@
+-- Warm-up: kinds whose keys are young at first. A young key has a part of its limit, which grows
+-- with the time since the first charge. The letters of these kinds are T, L, F, C and S.
+--
+-- A state is stored as that of the algorithm, with the instant of the first charge after it: a
+-- space, an @, and microseconds. Of a log, the header has it. A key of which that is missing is new.
+--
+-- The last argument of an ask, the burst, is four numbers, separated by spaces: the burst; the
+-- units of the limit that a new key has; the limit in units; and the microseconds in which the
+-- limit grows.
+
+-- longest is the longest wait that is looked for: 142 years.
+local longest = 4503599627370496
+
+-- warmed reads the four numbers and puts them into the config c.
+local function warmed(c, text)
+  c[3], c.from, c.limit, c.over = numbers(match(text, '^(%d+) (%d+) (%d+) (%d+)$'))
+  c.from = min(c.from, c.limit)
+end
+
+-- sum returns the sum of two levels.
+local function sum(s, a, b)
+  local whole, frac, fine = a[1] + b[1], a[2] + b[2], a[3] + b[3]
+  local fines = grain(s.gain)
+  if fine >= fines then frac, fine = frac + 1, fine - fines end
+  if frac >= s.unit then whole, frac = whole + 1, frac - s.unit end
+  return {whole, frac, fine}
+end
+
+-- times returns n times the level weight.
+local function times(s, weight, n)
+  local q, r, f = scaled(weight[2], weight[3], s.unit, grain(s.gain), n)
+  return {weight[1] * n + q, r, f}
+end
+
+-- weight returns what a unit costs a bucket that has so many units of its limit, rounded up.
+local function weight(s, units, limit)
+  local whole, rest = divide(limit, units)
+  local fines = grain(s.gain)
+  local frac, r = muldiv(rest, s.unit, units)
+  local fine, left = muldiv(r, fines, units)
+  if left > 0 then fine = fine + 1 end
+  if fine == fines then frac, fine = frac + 1, 0 end
+  if frac == s.unit then whole, frac = whole + 1, 0 end
+  return {whole, frac, fine}
+end
+
+-- fit returns how many times weight fits into what debt leaves of the burst.
+local function fit(s, debt, weight)
+  local low, high = 0, s.burst
+  while low < high do
+    local n = floor((low + high + 1) / 2)
+    if below({s.burst, 0, 0}, sum(s, debt, times(s, weight, n))) then high = n - 1 else low = n end
+  end
+  return low
+end
+
+-- beyond reports whether the time t, which may be text, is at least as long as n.
+local function beyond(t, n) return type(t) == 'string' or t == -1 or t >= n end
+
+-- portion returns what a key of this age has of the limit.
+local function portion(c, age)
+  if age >= c.over then return c.limit end
+  return c.from + muldiv(c.limit - c.from, age, c.over)
+end
+
+-- warm returns the kind of the algorithm inner whose keys are young at first.
+local function warm(inner)
+  local kind = setmetatable({}, {__index = inner})
+
+  -- young looks as inner.look does, for a key that has so many units of its limit.
+  local function young(a, s, now, want, units)
+    local c = a.config
+    if not s.gain then -- it counts in windows
+      a.config = {units, c[2]}
+      inner.look(a, s, now, want)
+      a.config = c
+      return
+    end
+    inner.look(a, s, now, 1)
+    a.weight = weight(s, units, c.limit)
+    a.left, a.retry, a.delay = fit(s, a.debt, a.weight), 0, 0
+    if want > a.left then
+      a.retry = 1
+    elseif s.queue then
+      a.delay = to_drain(s, a.queue[1], a.queue)
+    end
+  end
+
+  -- known returns when s was charged first, or nil if it is new again by now.
+  local function known(s, c, now)
+    if s.first and now - c.over >= s.last then
+      local a = {config = c}
+      inner.look(a, s, now - c.over, 1)
+      if a.reset == 0 then return nil end
+    end
+    return s.first
+  end
+
+  -- wait returns in how many microseconds want units will fit, which do not fit now. A key that was
+  -- not charged does not grow.
+  local function wait(a, s, now, want)
+    local c, most = a.config, a.reset
+    if want > (c[3] > 0 and c[3] or c[1]) then return -1 end
+    if beyond(most, longest) then most = longest end
+    if a.first then most = max(most, a.first + c.over - now) end
+    local function granted(later)
+      local b, t = {config = c}, s.slow or s
+      young(b, t, now + later, want, portion(c, a.first and now + later - a.first or 0))
+      return b.retry == 0
+    end
+    if not granted(most) then return -1 end
+    local low = 0
+    while most - low > 1 do
+      local middle = floor((low + most) / 2)
+      if granted(middle) then most = middle else low = middle end
+    end
+    return most
+  end
+
+  -- grow makes the ResetAfter of a at least the time until the key has the full limit.
+  local function grow(a, now)
+    local rest = a.first and a.first + a.config.over - now or 0
+    if not beyond(a.reset, rest) then a.reset = rest end
+  end
+
+  function kind.look(a, s, now, want)
+    local c = a.config
+    a.first, a.weight, s.over = known(s, c, now), nil, c.over
+    if s.before then s.before.over = c.over end
+    local age = a.first and now - a.first or 0
+    if a.first and age >= c.over then return inner.look(a, s, now, want) end
+    young(a, s, now, want, portion(c, age))
+    if a.retry ~= 0 then a.retry = wait(a, s, now, want) end
+    grow(a, now)
+  end
+
+  function kind.charge(a, s, now, n)
+    if a.weight then
+      local debt, queue, cost = a.debt, a.queue, times(s, a.weight, n)
+      inner.charge(a, s, now, 0)
+      s.debt = sum(s, debt, cost)
+      if s.queue then s.queue = sum(s, queue, cost) end
+      local weight = a.weight
+      show(a, s, s.debt, s.queue or s.debt)
+      a.left = fit(s, s.debt, weight)
+    else
+      inner.charge(a, s, now, n)
+    end
+    a.first = a.first or now
+    s.first = a.first
+    grow(a, now)
+  end
+
+  function kind.heal(s, now)
+    if not inner.heal(s, now) then return false end
+    if s.first then s.first = min(s.first, now) end
+    return true
+  end
+
+  -- adopt also makes the key new if it is so by the rate that it had.
+  function kind.adopt(s, c, now)
+    s.first = known(s, c, now)
+    return inner.adopt(s, c, now)
+  end
+
+  function kind.save(key, s, now, pad) inner.save(key, s, now, pad + math.ceil((s.over or 0) / 1000)) end
+
+  return kind
+end
+
+for _, letter in ipairs({'t', 'l', 'f', 'c', 's'}) do
+  if kinds[letter] then kinds[letter:upper()] = warm(kinds[letter]) end
+end
