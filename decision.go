@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -36,8 +37,9 @@ type decision struct {
 	custom  int             // the index of the rule with a custom limiter, or -1
 
 	engine.Outcome
-	failed  error  // why the store did not answer, or did not give back what it has charged, or nil
-	receipt uint64 // of the charges in the store, if a custom limiter may deny; otherwise 0
+	failed  error         // why the store did not answer, or did not give back what it has charged, or nil
+	receipt uint64        // of the charges in the store, if they may be given back; otherwise 0
+	term    time.Duration // of a reservation, otherwise 0
 
 	sorted []int // memory for appendEach
 }
@@ -192,6 +194,9 @@ func (d *decision) prepare(set *ruleSet) error {
 	d.custom = -1
 	if kept > 0 && d.rules[kept-1].Limiter != nil {
 		d.custom = kept - 1
+		if d.term > 0 {
+			return errNotReserved(d.rules[d.custom])
+		}
 	}
 	return nil
 }
@@ -242,7 +247,7 @@ func (d *decision) settle(keep bool) {
 		switch p := &d.parts[i]; {
 		case p.Keys == nil || !p.Granted():
 		case keep:
-			p.Keys.Settle(p.Hash, p.Receipt, d.order.N)
+			p.Keys.Settle(p.Hash, p.Receipt, d.order.N, d.Now)
 		default:
 			p.Verdict, p.Delay = p.Keys.Revoke(p.Hash, p.Receipt, d.Now, d.order.N)
 		}

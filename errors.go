@@ -36,6 +36,9 @@ var (
 	// and is denied because of the budget that such keys share, see [WithMaxKeys].
 	ErrNotReset = errors.New("ratelimit: not reset")
 
+	// ErrSettled is returned by a second Settle of a [Reservation].
+	ErrSettled = errors.New("ratelimit: the reservation is settled already")
+
 	// ErrTooManyWaiters is returned by a Wait that finds as many callers
 	// waiting as there may be, see [WithMaxWaiters].
 	ErrTooManyWaiters = errors.New("ratelimit: too many waiters")

@@ -123,6 +123,12 @@ func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, back engine.Returned) 
 	}
 }
 
+// Exceed charges n units at now, past the limit of the window.
+func (c *fixedWindowConfig) Exceed(s *fixedWindowState, now instant, n int64) {
+	now = max(now, s.last)
+	*s = fixedWindowState{now, exact.Beyond(c.used(s, now, c.Offset(now)), n, max(c.Requests, exact.MaxUsed))}
+}
+
 // Idle reports whether the key has used nothing of the window that now lies in.
 func (c *fixedWindowConfig) Idle(s *fixedWindowState, now instant) bool {
 	return now >= s.last && c.used(s, now, c.Offset(now)) == 0

@@ -87,6 +87,7 @@ func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, n
 	v.Left = c.Left(debt)
 	if n > v.Left {
 		v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)
+		v.Left = max(v.Left, 0) // negative after units beyond the burst
 	} else {
 		delay = pace.ToDrain(pace.Parts(queue))
 		if charge {
@@ -145,6 +146,15 @@ func (c *leakyBucketConfig) GiveBack(s *leakyBucketState, back engine.Returned) 
 	if back.Last {
 		s.queue = c.Minus(s.queue, exact.Level{Whole: back.N})
 	}
+}
+
+// Exceed charges n units at now, past the burst. They stand in the queue as any others.
+func (c *leakyBucketConfig) Exceed(s *leakyBucketState, now instant, n int64) {
+	now = max(now, s.last)
+	elapsed := now.Since(s.last)
+	debt, queue := c.Drained(s.debt, elapsed), c.Drained(s.queue, elapsed)
+	debt.Whole, queue.Whole = exact.Beyond(debt.Whole, n, exact.MaxUsed), exact.Beyond(queue.Whole, n, exact.MaxUsed)
+	*s = leakyBucketState{now, debt, queue}
 }
 
 // Idle reports whether both levels have drained to zero by now.

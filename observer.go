@@ -229,6 +229,10 @@ type RuleStats struct {
 	Degraded uint64 // of all these, requests that the rule's [FailurePolicy] answered
 	Errors   uint64 // calls of the [Store], or of a custom [Limiter], for the rule that failed
 
+	// GivenBack is how many units Settle and Cancel of a [Reservation] have given back. Those
+	// that a [Store] was told to give back count, also if their term was over there.
+	GivenBack uint64
+
 	LiveKeys   int    // keys that have state in this process now
 	Evicted    uint64 // keys that were forgotten because they were as if never used
 	Overflowed uint64 // requests charged to the budget that keys share beyond [WithMaxKeys]
@@ -256,6 +260,7 @@ func (r *activeRule) stats() RuleStats {
 		ShadowDenied: r.totals.shadowed.Load(),
 		Degraded:     r.totals.degraded.Load(),
 		Errors:       r.totals.errors.Load(),
+		GivenBack:    r.totals.givenBack.Load(),
 	}
 	if r.local == nil {
 		return s

@@ -73,14 +73,16 @@ func (l *RateLimiter) partsOf(asks []Ask) (parts uint64) {
 // decideInStore decides d by the store or, if the store does not answer, by the failure
 // policy of each rule, and then by the custom limiter.
 func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
-	parts, leaky, like := uint64(0), false, Ask{}
-	if d.custom >= 0 {
-		like = revocable
-	}
+	parts, leaky, like := uint64(0), false, d.like()
 	for i, r := range d.stored() {
 		l.resolve(r, &d.parts[i], &d.origins[i], like)
 		parts |= l.partOf(r.ask(&d.request, d.origins[i].rate))
 		leaky = leaky || r.Algorithm == AlgorithmLeakyBucket
+		if d.term > 0 {
+			if err := l.reservable(r, d.origins[i].rate, like); err != nil {
+				return err
+			}
+		}
 	}
 	d.Now, d.Passes = l.time.Now(), true
 	if len(d.stored()) == 0 {
@@ -154,7 +156,8 @@ func (l *RateLimiter) checkResolved(r *activeRule, rate Rate, like Ask) error {
 // nothing. It returns the error of the call.
 func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.Pass, take bool) error {
 	asks := make([]Ask, len(d.stored()))
-	if take && d.custom >= 0 {
+	like := d.like()
+	if take && like.Receipt != 0 {
 		d.receipt = max(rand.Uint64(), 1)
 	}
 	for i, r := range d.stored() {
@@ -163,7 +166,7 @@ func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.P
 			asks[i].N = int(d.order.N)
 		}
 		if d.receipt != 0 {
-			asks[i].Receipt, asks[i].Term = d.receipt, revocable.Term
+			asks[i].Receipt, asks[i].Term = d.receipt, like.Term
 		}
 	}
 	results, err := l.takeFrom(ctx, pass, asks)

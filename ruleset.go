@@ -37,6 +37,7 @@ type activeRule struct {
 type totals struct {
 	allowed, denied, shadowed atomic.Uint64 // decisions of a store or of a custom Limiter
 	degraded, errors          atomic.Uint64
+	givenBack                 atomic.Uint64 // units
 }
 
 // count counts a decision of a store or a custom limiter.

@@ -114,6 +114,12 @@ func (c *cooldownConfig) GiveBack(s *cooldownState, back engine.Returned) {
 	}
 }
 
+// Exceed has the next unit wait for n units more.
+func (c *cooldownConfig) Exceed(s *cooldownState, now instant, n int64) {
+	now = max(now, s.last)
+	*s = cooldownState{now, max(now, s.cool).Add(c.gap * time.Duration(min(n, 1<<20)))}
+}
+
 // Idle reports whether the next unit is granted at now.
 func (c *cooldownConfig) Idle(s *cooldownState, now instant) bool { return now >= max(s.last, s.cool) }
 

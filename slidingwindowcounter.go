@@ -158,6 +158,14 @@ func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, back engine.Retu
 	}
 }
 
+// Exceed charges n units at now, past the limit of the window.
+func (c *slidingCounterConfig) Exceed(s *slidingCounterState, now instant, n int64) {
+	now = max(now, s.last)
+	prev, cur := c.counts(s, now, c.Offset(now))
+	most := min(max(c.Requests, exact.MaxUsed), math.MaxInt64-prev) // so that their sum is a number
+	*s = slidingCounterState{now, prev, exact.Beyond(cur, n, most)}
+}
+
 // Idle reports whether both counts are zero at now.
 func (c *slidingCounterConfig) Idle(s *slidingCounterState, now instant) bool {
 	if now < s.last {

@@ -131,6 +131,14 @@ func (c *slidingLogConfig) GiveBack(s *slidingLogState, back engine.Returned) {
 	s.GiveBack(back.At, back.N)
 }
 
+// Exceed charges n units at now, past the limit.
+func (c *slidingLogConfig) Exceed(s *slidingLogState, now instant, n int64) {
+	now = max(now, s.clock)
+	s.Keep(s.Recent(now, c.per))
+	s.Log.Exceed(now, n)
+	s.clock = now
+}
+
 // Idle reports whether all entries are at least per old at now.
 func (c *slidingLogConfig) Idle(s *slidingLogState, now instant) bool {
 	return now >= s.clock && s.Recent(now, c.per).Units == 0

@@ -35,10 +35,12 @@ import (
 // failed. Without it, or if it returns none of the parts that the call was about, all of
 // these count as failed.
 //
-// Settle(ctx, []Ask) error gives units back. Of the charge that the Receipt of an ask names, N of
-// Was units stay charged, and afterwards the state is as if N had been charged at the time. A
-// charge is settled once: if it was settled before, its Term is over, or the state was reset or
-// forgotten since, Settle changes nothing and returns nil. So it may be repeated after an error.
+// Settle(ctx, []Ask) error makes the charge that the Receipt of an ask names one of N units, not
+// Was. If N is less, the state is afterwards as if N had been charged at the time. This is done
+// once: if the charge was settled before, its Term is over, or the state was reset or forgotten
+// since, Settle gives nothing back and returns nil. So it may be repeated after an error. If N is
+// more, N-Was units are charged now, also past the limit, in any of these cases too. Such a call
+// is not repeated. An ask to Settle has no Term and no Shadow.
 //
 // Accepts(Ask) error returns why the Store cannot decide on asks of this Algorithm, Rate, Receipt
 // and Term, or nil. It is called where Supports is, and before that. A Store without Accepts gets
@@ -118,7 +120,8 @@ type Ask struct {
 	// microsecond to 366 days.
 	Term time.Duration
 
-	// Was is for Settle only: the N of the ask that made the charge.
+	// Was is for Settle only: the N of the ask that made the charge. N is then how many units
+	// were used in the end.
 	Was int
 }
 
@@ -228,22 +231,24 @@ func (m *MemoryStore) Accepts(a Ask) error {
 	return algorithm.validate(a.Rate)
 }
 
-// Settle lets N units of each charge that an ask names stay charged and gives back the others,
-// as [Store] says. If it returns an error, it has given back nothing. The error matches
-// [ErrInvalidConfig] for an ask without a Receipt, [ErrInvalidCount] for an N that is negative
-// or above Was, or is that of ctx if ctx has ended.
+// Settle makes each charge that an ask names one of N units, as [Store] says. If it returns an
+// error, it has changed nothing. The error matches [ErrInvalidConfig] for an ask without a
+// Receipt, or with an unknown algorithm or an invalid rate, [ErrInvalidCount] for an N or Was that
+// is negative, or is that of ctx if ctx has ended.
 func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {
 		switch {
 		case a.Receipt == 0:
 			return &ConfigError{"receipt", 0, "must name the charge"}
-		case a.N < 0 || a.N > a.Was:
+		case a.N < 0 || a.Was < 0:
 			return ErrInvalidCount
+		case a.N > a.Was:
+			return m.Accepts(Ask{Algorithm: a.Algorithm, Rate: a.Rate})
 		}
 		return nil
 	})
 	if err == nil {
-		m.book.Settle(charges)
+		err = m.book.Settle(charges)
 	}
 	return err
 }
@@ -275,7 +280,7 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 			return nil, err
 		}
 		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate),
-			N: int64(a.N), Shadow: a.Shadow, ID: a.Receipt, Term: a.Term}
+			N: int64(a.N), Was: int64(a.Was), Shadow: a.Shadow, ID: a.Receipt, Term: a.Term}
 	}
 	return charges, nil
 }

@@ -65,12 +65,12 @@ func newTokenBucketConfig(r Rate, _ time.Time) (*tokenBucketConfig, error) {
 type tokenBucketState struct {
 	last  instant // the instant for which debt() holds; never decreases
 	frac  int64   // parts of a token in the debt, beside whole
-	whole uint32  // whole tokens in the debt
+	whole int64   // whole tokens in the debt
 }
 
 // debt returns the tokens that are missing from a full bucket.
 func (s *tokenBucketState) debt() exact.Level {
-	return exact.Level{Whole: int64(s.whole), Frac: s.frac}
+	return exact.Level{Whole: s.whole, Frac: s.frac}
 }
 
 // Step decides on n tokens at now, and takes them if they are there and charge is set.
@@ -84,10 +84,11 @@ func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, n
 	switch {
 	case n > v.Left:
 		v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)
+		v.Left = max(v.Left, 0) // negative after units beyond the burst
 	case charge:
 		v.Left -= n
 		debt.Whole += n
-		*s = tokenBucketState{now, debt.Frac, uint32(debt.Whole)}
+		*s = tokenBucketState{now, debt.Frac, debt.Whole}
 	}
 	v.Limit = c.Burst
 	v.ResetAfter = pace.ToDrain(pace.Parts(debt))
@@ -98,7 +99,7 @@ func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, n
 func (c *tokenBucketConfig) Carry(s *tokenBucketState, from *tokenBucketConfig, now instant) {
 	now = max(now, s.last)
 	debt := c.Rescaled(from.Drained(s.debt(), now.Since(s.last)), &from.Bucket)
-	*s = tokenBucketState{now, debt.Frac, uint32(debt.Whole)}
+	*s = tokenBucketState{now, debt.Frac, debt.Whole}
 }
 
 // Resize brings s from the burst of from to that of c. The key keeps its tokens, as far as they
@@ -106,7 +107,7 @@ func (c *tokenBucketConfig) Carry(s *tokenBucketState, from *tokenBucketConfig, 
 func (c *tokenBucketConfig) Resize(s *tokenBucketState, from *tokenBucketConfig) {
 	if s.whole > 0 || s.frac > 0 {
 		debt := c.Converted(s.debt(), exact.Level{}, &from.Bucket)
-		s.whole, s.frac = uint32(debt.Whole), debt.Frac
+		s.whole, s.frac = debt.Whole, debt.Frac
 	}
 }
 
@@ -132,7 +133,13 @@ func (c *tokenBucketConfig) Debt(s *tokenBucketState, now instant) exact.Level {
 // GiveBack takes off the debt what is still owed for units that are given back.
 func (c *tokenBucketConfig) GiveBack(s *tokenBucketState, back engine.Returned) {
 	debt := c.Minus(s.debt(), back.Debt)
-	s.whole, s.frac = uint32(debt.Whole), debt.Frac
+	s.whole, s.frac = debt.Whole, debt.Frac
+}
+
+// Exceed charges n units at now, past the burst.
+func (c *tokenBucketConfig) Exceed(s *tokenBucketState, now instant, n int64) {
+	debt := c.Debt(s, now)
+	*s = tokenBucketState{max(now, s.last), debt.Frac, exact.Beyond(debt.Whole, n, exact.MaxUsed)}
 }
 
 // Idle reports whether the bucket is full at now.

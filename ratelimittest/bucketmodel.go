@@ -155,11 +155,11 @@ func (m *bucket) change(u *big.Int, r ratelimit.Rate, slower bool) bool {
 	if m.carry(u, num(0)); owed.Sign() == 0 && !m.leaky {
 		return true // full
 	}
-	holds := largest(num(0), sub(mul(num(int64(old.burst)), m.per), owed))
+	holds := sub(mul(num(int64(old.burst)), m.per), owed) // negative after units beyond the burst
 	if m.leaky {
-		holds = least(holds, sub(m.full(), queued))
+		holds = least(holds, largest(num(0), sub(m.full(), queued)))
 	}
-	m.changed.owed = sub(m.full(), largest(num(0), least(holds, m.full())))
+	m.changed.owed = sub(m.full(), least(holds, m.full()))
 	return true
 }
 

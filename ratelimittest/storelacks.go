@@ -85,9 +85,9 @@ func checkSettle(k *storeKit, a ratelimit.Ask) error {
 		return fmt.Errorf("the first unit is denied: %v, %w", res, err)
 	}
 	a.N, a.Was = 0, 1
-	none, below, above := a, a, a
-	none.Receipt, below.N, above.N = 0, -1, 2
-	for _, bad := range []ratelimit.Ask{none, below, above} {
+	none, below := a, a
+	none.Receipt, below.N = 0, -1
+	for _, bad := range []ratelimit.Ask{none, below} {
 		if s.Settle(context.Background(), []ratelimit.Ask{bad}) == nil {
 			return fmt.Errorf("it takes %s", askText(bad))
 		}

@@ -79,18 +79,23 @@ func (s *modelStore) take(at time.Time, asks []ratelimit.Ask) []ratelimit.Result
 	results := make([]ratelimit.Result, len(asks))
 	passes := true
 	for i, a := range asks {
-		results[i] = s.lined(at, a, s.state(a).meet(at, a.Rate, a.N))
+		if results[i] = s.state(a).meet(at, a.Rate, a.N); s.accounts != nil {
+			results[i] = s.account(a).lined(at, results[i])
+		}
 		passes = passes && (a.Shadow || results[i].Allowed)
 	}
 	for i, a := range asks {
-		if m := s.state(a); passes && a.N > 0 && results[i].Allowed {
-			m.adopt(at, a.Rate)
-			delay := results[i].Delay
-			if results[i] = m.Ask(at, a.N); s.accounts != nil {
-				s.charged(at, a)
-				results[i] = s.lined(at, a, results[i])
-				results[i].Delay = delay
+		switch m := s.state(a); {
+		case !passes || a.N == 0 || !results[i].Allowed:
+		case s.accounts != nil: // at rates that do not change
+			acc := s.account(a)
+			res, c := acc.Reserve(at, a.N)
+			if results[i] = res; a.Receipt != 0 {
+				acc.open = append(acc.open, charge{c, a.Receipt, at.Add(a.Term)})
 			}
+		default:
+			m.adopt(at, a.Rate)
+			results[i] = m.Ask(at, a.N)
 		}
 	}
 	return results
@@ -106,6 +111,9 @@ func (s *modelStore) reset(asks []ratelimit.Ask) {
 
 // state returns the model of the state of a. A new state gets the rate of a.
 func (s *modelStore) state(a ratelimit.Ask) keeper {
+	if s.accounts != nil {
+		return s.account(a).keeper
+	}
 	id := idOf(a)
 	if s.states[id] == nil {
 		s.states[id] = algorithmNamed(a.Algorithm).model(s.start, a.Rate).(keeper)

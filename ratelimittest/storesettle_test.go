@@ -43,6 +43,24 @@ var settleMutants = map[string]givingStore{
 	"the first ask only": {settle: func(s *ratelimit.MemoryStore, asks []ratelimit.Ask) error {
 		return s.Settle(context.Background(), asks[:1])
 	}},
+	"units beyond are dropped": {settle: func(s *ratelimit.MemoryStore, asks []ratelimit.Ask) error {
+		for i := range asks {
+			asks[i].N = min(asks[i].N, asks[i].Was)
+		}
+		return s.Settle(context.Background(), asks)
+	}},
+	"units beyond are charged with the receipt only": {settle: func(s *ratelimit.MemoryStore, asks []ratelimit.Ask) error {
+		for i := range asks {
+			if a := asks[i]; a.N > a.Was {
+				a.Was = a.N
+				a.N = 0
+				if err := s.Settle(context.Background(), []ratelimit.Ask{a}); err != nil {
+					return err
+				}
+			}
+		}
+		return s.Settle(context.Background(), asks)
+	}},
 	"the Term does not end": {take: func(asks []ratelimit.Ask) {
 		for i := range asks {
 			if asks[i].Receipt != 0 {
@@ -98,7 +116,7 @@ func TestSettleSchedules(t *testing.T) {
 		seen := make(map[string]int)
 		for i := range 100 {
 			start, calls := k.write(f, i)
-			models := newModelStore(start, true)
+			models, closed := newModelStore(start, true), make(map[uint64]bool)
 			for _, c := range calls {
 				at := start.Add(c.at)
 				switch {
@@ -111,12 +129,13 @@ func TestSettleSchedules(t *testing.T) {
 					if !c.settle {
 						continue
 					}
-					acc, way := models.accounts[idOf(a)], "never made, or reset"
-					for _, charge := range acc.list() {
+					way, more := "never made, or reset", a.N > a.Was
+					if closed[a.Receipt] {
+						way = "settled before"
+					}
+					for _, charge := range models.account(a).open {
 						switch {
 						case charge.id != a.Receipt:
-						case charge.final:
-							way = "settled before"
 						case at.After(charge.until):
 							way = "too late"
 						case a.N == 0:
@@ -127,22 +146,18 @@ func TestSettleSchedules(t *testing.T) {
 							way = "kept"
 						}
 					}
+					if closed[a.Receipt] = true; more {
+						way += ", and more"
+					}
 					seen[way]++
 					models.settle(at, a)
 				}
 			}
 		}
-		for _, way := range []string{"never made, or reset", "settled before", "too late", "given back", "given back in part", "kept"} {
+		for _, way := range []string{"never made, or reset", "settled before", "too late", "given back", "given back in part", "kept", "kept, and more", "settled before, and more", "too late, and more"} {
 			require.Greater(t, seen[way], 5, "%s: %s", f.name, way)
 		}
 	}
-}
-
-func (a *account) list() []*charge {
-	if a == nil {
-		return nil
-	}
-	return a.charges
 }
 
 // An idleStore has methods that do nothing.

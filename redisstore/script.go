@@ -24,6 +24,8 @@ var (
 	receiptsLua string
 	//go:embed lua/settle.lua
 	settleLua string
+	//go:embed lua/exceed.lua
+	exceedLua string
 
 	//go:embed lua/start.lua
 	startLua string
@@ -80,8 +82,14 @@ var takeScripts = func() (scripts [families]*script) {
 	return scripts
 }()
 
-// settleScript gives units back.
-var settleScript = newScript(startLua + exactLua + receiptsLua + bucketLua + windowLua + logLua + settleLua)
+// settleScript gives units back. exceedScript also charges units that were used beyond those that
+// were charged.
+var (
+	settleScript = newScript(settlingLua + "return 0\n")
+	exceedScript = newScript(settlingLua + exceedLua)
+
+	settlingLua = startLua + exactLua + receiptsLua + bucketLua + windowLua + logLua + settleLua
+)
 
 // aheadScripts are the oneScripts for calls that take units ahead, aheadBackScript gives such
 // units back, and aheadNoteScript returns what the last of these calls of a process has noted.

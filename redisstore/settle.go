@@ -28,9 +28,10 @@ func checkTerm(a *ratelimit.Ask) error {
 	return nil
 }
 
-// Settle gives back all units but N of each charge that an ask names by its Receipt; see
-// [ratelimit.Store]. A charge is settled once, so a call that has failed may be repeated; Settle
-// itself does so once if the connection broke. It fails with the same errors as [Store.Take].
+// Settle makes each charge that an ask names by its Receipt one of N units, not Was; see
+// [ratelimit.Store]. What is given back is given back once, so a call that has failed may be
+// repeated; Settle itself does so once if the connection broke. A call that charges units beyond
+// Was is not repeated. It fails with the same errors as [Store.Take].
 func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {
@@ -45,10 +46,16 @@ func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 			return noAlgorithm(a.Algorithm)
 		case a.Receipt == 0:
 			return &ratelimit.ConfigError{Field: "receipt", Value: 0, Reason: "must name the charge"}
-		case a.N < 0 || a.N > a.Was:
+		case a.N < 0 || a.Was < 0:
 			return ratelimit.ErrInvalidCount
 		}
-		items[i] = item{ask: a, key: s.keyOf(a), cachedPlan: &cachedPlan{plan: plan{kind: kind}}, n: int64(a.N), id: a.Receipt}
+		p := &cachedPlan{plan: plan{kind: kind}}
+		if a.N > a.Was {
+			if p, err = s.plans.planOf(a.Algorithm, a.Rate); err != nil {
+				return err
+			}
+		}
+		items[i] = item{ask: a, key: s.keyOf(a), cachedPlan: p, n: int64(a.N), id: a.Receipt}
 	}
 	defer s.conn.denials.reset(asks)
 	parts := s.routing.parts(items)
@@ -68,11 +75,14 @@ func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 func (s *Store) settle(ctx context.Context, items []item) error {
 	call := s.newSettlement(len(items))
 	for i := range items {
-		call.add(&items[i], 0, items[i].n, &answer{})
+		call.add(&items[i], 0, min(items[i].n, int64(items[i].ask.Was)), &answer{})
+	}
+	for i := range items {
+		call.exceed(&items[i])
 	}
 	err := call.run(ctx, s.conn)
 	var failed *Error
-	if errors.As(err, &failed) && failed.Class == ClassConnection && ctx.Err() == nil {
+	if !call.exceeds && errors.As(err, &failed) && failed.Class == ClassConnection && ctx.Err() == nil {
 		err = call.run(ctx, s.conn) // if the first was run, its charges are settled, and this one does nothing
 	}
 	return err
@@ -81,11 +91,12 @@ func (s *Store) settle(ctx context.Context, items []item) error {
 // A settlement is a call of the script that gives units back.
 type settlement struct {
 	keys, lists []string
-	args        []any
+	args, more  []any
+	exceeds     bool // whether units beyond those that were charged are charged now
 }
 
 func (s *Store) newSettlement(n int) *settlement {
-	return &settlement{make([]string, 0, 2*n), make([]string, 0, n), append(make([]any, 0, 1+7*n), s.env())}
+	return &settlement{keys: make([]string, 0, 2*n), lists: make([]string, 0, n), args: append(make([]any, 0, 1+7*n), s.env())}
 }
 
 // add adds a charge of n units by u, of which so many stay. a is the answer to the decision that
@@ -95,10 +106,21 @@ func (c *settlement) add(u *item, n, stay int64, a *answer) {
 	c.args = append(c.args, string(u.kind), strconv.FormatUint(u.id, 10), n, stay, a.at, a.before, a.after)
 }
 
+// exceed adds the units that the ask of u, which was added, was not charged.
+func (c *settlement) exceed(u *item) {
+	beyond := min(max(u.n-int64(u.ask.Was), 0), maxNumber)
+	c.exceeds = c.exceeds || beyond > 0
+	c.more = append(c.more, beyond, u.gain, u.unit, u.burst)
+}
+
 func (c *settlement) run(ctx context.Context, on *conn) error {
 	if len(c.keys) == 0 {
 		return nil
 	}
-	_, err := on.run(ctx, settleScript, append(c.keys, c.lists...), c.args)
+	script, args := settleScript, c.args
+	if c.exceeds {
+		script, args = exceedScript, append(c.args[:len(c.args):len(c.args)], c.more...)
+	}
+	_, err := on.run(ctx, script, append(c.keys, c.lists...), args)
 	return err
 }

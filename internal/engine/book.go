@@ -26,7 +26,8 @@ type Charge struct {
 	Key             string // which of them
 
 	Rate   Rate          // the limit from now on
-	N      int64         // units; 0 looks. For Settle: how many stay charged
+	N      int64         // units; 0 looks. For Settle: how many are charged in the end
+	Was    int64         // for Settle: how many were charged
 	Shadow bool          // whether it never causes the others to be denied
 	ID     uint64        // the number under which the charge is open, or 0
 	Term   time.Duration // for how long
@@ -62,12 +63,8 @@ func (b *Book) Take(charges []Charge) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range charges {
-		if c := &charges[i]; b.rules[c.name()] == nil {
-			keys, err := b.open(c.Algorithm, c.Rate)
-			if err != nil {
-				return err
-			}
-			b.rules[c.name()] = keys
+		if err := b.enter(&charges[i]); err != nil {
+			return err
 		}
 	}
 	now, passes := b.time.Now(), true
@@ -87,18 +84,43 @@ func (b *Book) Take(charges []Charge) error {
 	return nil
 }
 
-// Settle gives back all units but N of each charge that is open under its ID.
-func (b *Book) Settle(charges []Charge) {
+// enter makes the keys that c is about, if there are none yet.
+func (b *Book) enter(c *Charge) error {
+	if b.rules[c.name()] != nil {
+		return nil
+	}
+	keys, err := b.open(c.Algorithm, c.Rate)
+	if err == nil {
+		b.rules[c.name()] = keys
+	}
+	return err
+}
+
+// Settle makes each charge one of N units, not Was. If N is less, it gives back the others, as long
+// as the charge is open under its ID. If it is more, they are charged in any case.
+func (b *Book) Settle(charges []Charge) error {
 	b.time.Renew()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.time.Now()
 	for i := range charges {
-		c := &charges[i]
-		if keys := b.rules[c.name()]; keys != nil {
-			keys.Close(keytable.HashOf(c.Key), c.ID, c.N, now)
+		if c := &charges[i]; c.N > c.Was {
+			if err := b.enter(c); err != nil {
+				return err
+			}
 		}
 	}
+	now := b.time.Now()
+	for i := range charges {
+		c, h := &charges[i], keytable.HashOf(charges[i].Key)
+		keys := b.rules[c.name()]
+		if keys != nil {
+			keys.Close(h, c.ID, c.N, now)
+		}
+		if c.N > c.Was {
+			keys.Exceed(h, Wanted{Rate: &c.Rate}, now, c.N-c.Was)
+		}
+	}
+	return nil
 }
 
 // Reset makes the keys that charges are about as if they had never been used. It returns the

@@ -51,6 +51,10 @@ type Algorithm[S, C any] interface {
 	// GiveBack takes units that were charged off s, as far as they still count.
 	GiveBack(s *S, back Returned)
 
+	// Exceed charges n units at now, whatever the limit: they were used already. A now
+	// before the last charge counts as the time of that charge.
+	Exceed(s *S, now keytable.Instant, n int64)
+
 	// Reached returns the instant that the clock of s stands at: a reading before it
 	// counts as that.
 	Reached(s *S) keytable.Instant

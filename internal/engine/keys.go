@@ -20,10 +20,20 @@ type Keys interface {
 	// asks for. do says whether it takes them, and whether for a receipt.
 	Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration, Receipt)
 
-	// Settle ends the receipt id of the key with hash h: of its units, actual stay
-	// charged, and the others are given back. Nothing is given back if the key was
-	// forgotten or reset since, or if id is 0.
-	Settle(h keytable.Hash, id Receipt, actual int64)
+	// Keep gives the receipt id a term: it may be given back up to the instant until.
+	// There are at most as many receipts with a term as keys that have a state, and
+	// [MaxOpen] of one key. The oldest become final.
+	Keep(id Receipt, until, now keytable.Instant)
+
+	// Settle ends the receipt id of the key with hash h at now: of its units, actual
+	// stay charged, and the others are given back. It returns how many that are: none
+	// if the key was forgotten or reset since, if the receipt is final, if its term is
+	// over, or if id is 0.
+	Settle(h keytable.Hash, id Receipt, actual int64, now keytable.Instant) (back int64)
+
+	// Exceed charges n units at now to the key with hash h, whatever its limit. If it
+	// has no state, its rate is the one that want asks for.
+	Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64)
 
 	// Revoke is Settle for a request that is denied after all: nothing stays charged,
 	// and the decision is no longer counted as a grant. It returns the answer to a
@@ -116,12 +126,13 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 	refusals  *Refusals
 	plans     *ratePlans[S, C] // for Change only; each shard has a copy of the pointer
 	held      heldReceipts
+	maxKeys   int
 }
 
 // NewKeys returns the keys of a rule with the rates r. At most maxKeys of them have a state
 // of their own. configure makes the configuration of the algorithm for a rate.
 func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, configure func(Rate) (C, error), refusals *Refusals) (Keys, error) {
-	k := &ratedKeys[S, C]{time: t, configure: configure, refusals: refusals}
+	k := &ratedKeys[S, C]{time: t, configure: configure, refusals: refusals, maxKeys: maxKeys}
 	var err error
 	if k.plans, err = newRatePlans[S](r, configure, refusals, &k.held); err != nil {
 		return nil, err
@@ -176,20 +187,33 @@ func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedSha
 	return (*ratedShard[S, C])(shard), now, shard.Marked(h)
 }
 
-func (k *ratedKeys[S, C]) Settle(h keytable.Hash, id Receipt, actual int64) {
+func (k *ratedKeys[S, C]) Keep(id Receipt, until, now keytable.Instant) {
+	k.held.get().keep(id, until, now, k.maxKeys)
+}
+
+func (k *ratedKeys[S, C]) Settle(h keytable.Hash, id Receipt, actual int64, now keytable.Instant) (back int64) {
 	if id == 0 {
-		return
+		return 0
 	}
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
-	shard.Algorithm.settle(shard.Find(h), id, actual)
+	return shard.Algorithm.settle(shard.Find(h), h, id, actual, now)
+}
+
+func (k *ratedKeys[S, C]) Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64) {
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	if k.time.clock == nil {
+		now = shard.Latest(now)
+	}
+	shard.Algorithm.exceed(shard, shard.Find(h), h, want, now, n)
 }
 
 func (k *ratedKeys[S, C]) Revoke(h keytable.Hash, id Receipt, then keytable.Instant, n int64) (v Verdict, delay time.Duration) {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	ps, state := shard.Algorithm, shard.Find(h)
-	ps.settle(state, id, 0)
+	ps.settle(state, h, id, 0, then)
 	shard.CountGivenBack()
 	seen := then
 	if state == nil {
@@ -247,7 +271,9 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 		}
 		k.plans = ps
 		successors := ps.successors(old)
-		k.table.Reconfigure(ps, func(s *ratedState[S], shared bool) { ps.retag(s, old, successors, now, shared) })
+		k.table.Reconfigure(ps, func(h keytable.Hash, s *ratedState[S], shared bool) {
+			ps.retag(h, s, old, successors, now, shared)
+		})
 	}, nil
 }
 

@@ -107,5 +107,5 @@ func (l *Ledger) end(e *list.Element, actual int64) {
 	if of.Remove(closed.ofKey); of.Len() == 0 {
 		delete(l.of, closed.hash)
 	}
-	l.Settle(closed.hash, closed.receipt, actual)
+	l.Settle(closed.hash, closed.receipt, actual, 0)
 }

@@ -108,7 +108,7 @@ func (l *Limiter[S, C]) SetConfig(config C, now keytable.Instant) bool {
 		return false
 	}
 	l.config = config
-	l.table.Reconfigure(config, func(s *S, _ bool) {
+	l.table.Reconfigure(config, func(_ keytable.Hash, s *S, _ bool) {
 		config.Carry(s, from, now)
 		config.Resize(s, from)
 	})

@@ -8,9 +8,9 @@ import (
 
 // A ratedState is the state of one key of a rule.
 type ratedState[S any] struct {
-	state  S
-	plan   uint32 // the id of the plan that state was last written under, and withReceipts; 0 if it is unused
-	newest uint32 // the index of the key's newest receipt; 0 if it has none
+	state S
+	plan  uint32 // the id of the plan that state was last written under, and withReceipts; 0 if it is unused
+	chain uint32 // the index of the chain of the key's receipts; 0 if it has none
 }
 
 // A tableShard is a shard of the table of a rule's keys.
@@ -76,14 +76,14 @@ func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h key
 		if slow := ps.slower(s, from, p, now); slow != p {
 			p.config.Carry(&s.state, from.config, now)
 		}
-		ps.resize(s, from, p)
+		ps.resize(s, h, from, p)
 		s.under(p.id)
 	}
 	if do < Take {
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
 		return v, delay, 0
 	}
-	if v, delay, id = ps.charge(s, p, now, n, do); v.RetryAfter == 0 {
+	if v, delay, id = ps.charge(s, h, p, now, n, do); v.RetryAfter == 0 {
 		s.under(p.id)
 	}
 	return v, delay, id
@@ -122,13 +122,13 @@ func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h
 	if from := ps.planOf(state); from != nil && from != p {
 		p.config.Carry(&state.state, from.config, seen)
 	}
-	v, delay, id = ps.charge(state, p, seen, n, do)
+	v, delay, id = ps.charge(state, h, p, seen, n, do)
 	state.under(p.id)
 	if shard.Keep(h, state, seen) {
 		return v, delay, id
 	}
 	if id != 0 {
-		ps.held.get().settle(new(uint32), id, 0, nil)
+		ps.held.get().settle(0, h, id, 0, 0, nil)
 	}
 	v, delay = ps.stepShared(shard, owed, p, seen, n, true)
 	return v, delay, 0
@@ -206,7 +206,7 @@ func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan
 	return became
 }
 
-// retag brings s, a state under the plans old until now, to a plan of ps. successors are the
+// retag brings s, the state of h under the plans old until now, to a plan of ps. successors are the
 // plans that follow those of old. shared is set if several keys share s.
 //
 //	s                        rates of the rule        plan of s afterwards
@@ -214,7 +214,7 @@ func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan
 //	unused                   several                  none: s stays as it is
 //	written under a plan     any                      its successor, or that of the same rate
 //	shared by several keys   several                  the slowest of all that the keys may have
-func (ps *ratePlans[S, C]) retag(s *ratedState[S], old *ratePlans[S, C], successors map[uint32]*ratePlan[C], now keytable.Instant, shared bool) {
+func (ps *ratePlans[S, C]) retag(h keytable.Hash, s *ratedState[S], old *ratePlans[S, C], successors map[uint32]*ratePlan[C], now keytable.Instant, shared bool) {
 	oneRate := ps.hasOneRate() && old.hasOneRate()
 	from := old.planOf(s)
 	if from == nil {
@@ -239,7 +239,7 @@ func (ps *ratePlans[S, C]) retag(s *ratedState[S], old *ratePlans[S, C], success
 	}
 	to.config.Carry(&s.state, from.config, now)
 	if !shared || oneRate {
-		ps.resize(s, from, to)
+		ps.resize(s, h, from, to)
 	}
 }
 

@@ -3,7 +3,6 @@ package engine
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -30,20 +29,29 @@ type Debtor[S any] interface {
 	Arithmetic() *exact.Bucket
 }
 
-// receipts are the charges of one rule that may be given back, those of one key in a list. A
-// key's state has the index of its newest receipt.
+// receipts are the charges of one rule that may be given back, those of one key in a chain. A
+// key's state has the index of its chain.
 //
-// A receipt belongs to the decision that made the charge, which settles it once. It stays in
-// memory until then, also if its key is forgotten or reset. Then no state leads to it any more,
-// and nothing is given back. So it does not matter what becomes of a state.
+// A receipt stays until it is settled, or until it becomes final because there are too many
+// younger ones; see keep. That may be after its key was forgotten or reset: then no state leads
+// to its chain any more, and nothing is given back. And a state may lead to a chain that has ended
+// and is one of another key now. So whoever comes from a state says whose it is.
 //
-// The caller holds the lock of the key's shard.
+// The caller holds the lock of the key's shard, except for keep.
 type receipts struct {
-	mu     sync.Mutex
-	all    []receipt // guarded by mu; index 0 is not used
-	free   uint32    // guarded by mu; the first of the entries not in use, which prev joins
-	issued uint32    // guarded by mu; how many receipts there were, modulo 2^32
-	open   int       // guarded by mu; how many are not settled
+	mu sync.Mutex
+
+	// The fields below are guarded by mu.
+
+	all       []receipt // index 0 is not used
+	free      uint32    // the first of the receipts not in use, which prev joins
+	chains    []chain   // index 0 is not used
+	freeChain uint32    // the first of the chains not in use, which oldest joins
+	issued    uint32    // how many receipts there were, modulo 2^32
+	open      int       // how many are not settled
+
+	oldest, newest uint32 // of the receipts that have a term, in order of time
+	kept           int    // how many these are
 }
 
 // A heldReceipts is the receipts of one rule, made when they are first needed.
@@ -56,96 +64,221 @@ func (h *heldReceipts) get() *receipts {
 	return h.made.Load()
 }
 
+// A chain is the receipts of one key, from the oldest one to the newest.
+type chain struct {
+	key            keytable.Hash // whose they are
+	oldest, newest uint32        // newest is 0 if the chain is not in use
+	kept           int           // how many of them have a term
+}
+
 // A receipt is one charge.
 //
 // Invariant: low is at most what the key owed at any time since the charge, up to the next
 // charge with a receipt.
 type receipt struct {
-	id       Receipt
-	prev     uint32 // the index of the receipt before it, of the same key; 0 if there is none
-	followed bool   // whether units were charged after it that nobody can give back
-	at       keytable.Instant
-	n        int64
-	low      exact.Level // the least debt since; not used for windows
+	id         Receipt
+	chain      uint32 // the index of its chain
+	prev, next uint32 // the indices of those before and after it in the chain, or 0
+	followed   bool   // whether units were charged after it that nobody can give back
+	kept       bool   // whether it has a term
+	at         keytable.Instant
+	n          int64
+	low        exact.Level // the least debt since; not used for windows
+
+	until          keytable.Instant // the last instant at which it may be given back, if it has a term
+	earlier, later uint32           // the indices of those before and after it of all that have a term
 }
 
-// issue adds a receipt for a charge of n units at at, after which the key owes debt. It changes
-// *newest, the index in the key's state.
-func (r *receipts) issue(newest *uint32, at keytable.Instant, n int64, debt exact.Level) Receipt {
+// chainOf returns the chain with this index if it is that of h, and otherwise nil.
+func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
+	if int(index) >= len(r.chains) || index == 0 || r.chains[index].newest == 0 || r.chains[index].key != h {
+		return nil
+	}
+	return &r.chains[index]
+}
+
+// issue adds a receipt for a charge of n units at at, after which the key of hash h owes debt. It
+// changes *link, the index in the key's state.
+func (r *receipts) issue(link *uint32, h keytable.Hash, at keytable.Instant, n int64, debt exact.Level) Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := r.free
-	if i != 0 {
-		r.free = r.all[i].prev
-	} else {
-		if len(r.all) == 0 {
-			r.all = make([]receipt, 1)
-		}
-		i = uint32(len(r.all))
-		r.all = append(r.all, receipt{})
+	i := reuse(&r.all, &r.free, func(e *receipt) uint32 { return e.prev })
+	c := r.chainOf(h, *link)
+	if c == nil {
+		*link = reuse(&r.chains, &r.freeChain, func(c *chain) uint32 { return c.oldest })
+		c = &r.chains[*link]
+		*c = chain{key: h, oldest: i}
 	}
 	r.issued++
 	r.open++
 	id := Receipt(r.issued)<<32 | Receipt(i)
-	r.all[i] = receipt{id: id, prev: *newest, at: at, n: n, low: debt}
-	*newest = i
+	r.all[i] = receipt{id: id, chain: *link, prev: c.newest, at: at, n: n, low: debt}
+	if c.newest != 0 {
+		r.all[c.newest].next = i
+	}
+	c.newest = i
 	return id
 }
 
-// lower notes that the key owes debt, before that changes. charged says whether units are
-// charged that nobody can give back.
-func (r *receipts) lower(newest uint32, debt exact.Level, charged bool) {
+// reuse returns the index of an entry of all that is not in use: the first of the free ones, which
+// next joins, or a new one.
+func reuse[E any](all *[]E, free *uint32, next func(*E) uint32) uint32 {
+	if i := *free; i != 0 {
+		*free = next(&(*all)[i])
+		return i
+	}
+	var none E
+	if len(*all) == 0 {
+		*all = append(*all, none)
+	}
+	*all = append(*all, none)
+	return uint32(len(*all) - 1)
+}
+
+// lower notes that the key of hash h, whose state has this link, owes debt, before that changes.
+// charged says whether units are charged that nobody can give back. It returns false if the key
+// has no receipts any more.
+func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level, charged bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := &r.all[newest]
+	c := r.chainOf(h, link)
+	if c == nil {
+		return false
+	}
+	e := &r.all[c.newest]
 	e.low = lesser(e.low, debt)
 	e.followed = e.followed || charged
+	return true
 }
 
 // rescale brings the receipts of a key from the arithmetic of from to that of to, rounded down.
-func (r *receipts) rescale(newest uint32, to, from *exact.Bucket) {
+func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := newest; i != 0; i = r.all[i].prev {
-		r.all[i].low = to.RescaledDown(r.all[i].low, from)
+	if c := r.chainOf(h, link); c != nil {
+		for i := c.newest; i != 0; i = r.all[i].prev {
+			r.all[i].low = to.RescaledDown(r.all[i].low, from)
+		}
 	}
 }
 
-// settle ends the receipt id, of whose units actual stay charged. found is false if the key has
-// no such receipt: it was forgotten or reset. Otherwise back is what the caller must take off
-// the key's state. b is the arithmetic of the key's debts, or nil.
-func (r *receipts) settle(newest *uint32, id Receipt, actual int64, b *exact.Bucket) (back Returned, found bool) {
+// settle ends the receipt id, of whose units actual stay charged, or all if its term is over at
+// now. found is false if the key of hash h, whose state has this link, has no such receipt: it was
+// forgotten or reset, or the receipt is final or was settled before. Otherwise back is what the
+// caller must take off the key's state. b is the arithmetic of the key's debts, or nil.
+func (r *receipts) settle(link uint32, h keytable.Hash, id Receipt, actual int64, now keytable.Instant, b *exact.Bucket) (back Returned, found bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	index := uint32(id)
-	if id == 0 || int(index) >= len(r.all) || r.all[index].id != id {
-		return back, false // there is none, or it is settled already
+	e := r.named(id)
+	if e == nil {
+		return back, false
 	}
-	e := r.all[index]
-	back = Returned{At: e.at, N: max(e.n-actual, 0), Last: *newest == index && !e.followed}
-	back.Debt = exact.Level{Whole: back.N}
-	link := newest
-	for *link != 0 && *link != index {
-		back.Debt = lesser(back.Debt, r.all[*link].low)
-		link = &r.all[*link].prev
+	c := r.chainOf(h, link)
+	if c == nil || e.chain != link {
+		r.final(e)
+		return back, false
 	}
-	if found = *link == index; found {
-		back.Debt = lesser(back.Debt, e.low)
-		for i := *newest; b != nil && i != index; i = r.all[i].prev {
+	if e.kept && e.until < now {
+		actual = e.n
+	}
+	back = Returned{At: e.at, N: max(e.n-actual, 0), Last: e.next == 0 && !e.followed}
+	back.Debt = lesser(exact.Level{Whole: back.N}, e.low)
+	for i := e.next; i != 0; i = r.all[i].next {
+		back.Debt = lesser(back.Debt, r.all[i].low)
+	}
+	low := e.low
+	if b != nil {
+		for i := e.next; i != 0; i = r.all[i].next {
 			r.all[i].low = b.Minus(r.all[i].low, back.Debt)
 		}
-		if *link = e.prev; e.prev != 0 {
-			before := &r.all[e.prev]
-			if b != nil {
-				before.low = lesser(before.low, b.Minus(e.low, back.Debt))
-			}
-			before.followed = before.followed || e.followed || actual > 0
+		low = b.Minus(low, back.Debt)
+	}
+	r.remove(e, low, e.followed || actual > 0)
+	return back, true
+}
+
+// named returns the receipt id, or nil if there is none: it was settled already, or is final.
+func (r *receipts) named(id Receipt) *receipt {
+	if i := uint32(id); id != 0 && int(i) < len(r.all) && r.all[i].id == id {
+		return &r.all[i]
+	}
+	return nil
+}
+
+// remove takes e out of its chain. The one before it takes over what holds until the one after it:
+// the least debt and, if that is set, that units followed.
+func (r *receipts) remove(e *receipt, low exact.Level, followed bool) {
+	c, i := &r.chains[e.chain], uint32(e.id)
+	if e.kept {
+		r.forget(e)
+	}
+	if e.prev != 0 {
+		before := &r.all[e.prev]
+		before.low = lesser(before.low, low)
+		before.followed = before.followed || followed
+		before.next = e.next
+	} else {
+		c.oldest = e.next
+	}
+	if e.next != 0 {
+		r.all[e.next].prev = e.prev
+	} else if c.newest = e.prev; c.newest == 0 {
+		*c = chain{oldest: r.freeChain}
+		r.freeChain = e.chain
+	}
+	*e = receipt{prev: r.free}
+	r.free = i
+	r.open--
+}
+
+// keep gives the receipt id a term: until is the last instant at which it may be given back. There
+// are at most most such receipts, and [MaxOpen] of one key. If there are more, the oldest become
+// final, and so do those whose term is over at now, from the oldest one on.
+func (r *receipts) keep(id Receipt, until, now keytable.Instant, most int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.named(id)
+	if e == nil {
+		return
+	}
+	for r.oldest != 0 && (r.kept >= most || r.all[r.oldest].until < now) {
+		r.final(&r.all[r.oldest])
+	}
+	c := &r.chains[e.chain]
+	for i := c.oldest; c.kept >= MaxOpen; i = r.all[i].next {
+		if r.all[i].kept {
+			r.final(&r.all[i])
+			break
 		}
 	}
-	r.all[index] = receipt{prev: r.free}
-	r.free = index
-	r.open--
-	return back, found
+	c.kept++
+	r.kept++
+	e.kept, e.until, e.earlier = true, until, r.newest
+	if r.newest != 0 {
+		r.all[r.newest].later = uint32(id)
+	} else {
+		r.oldest = uint32(id)
+	}
+	r.newest = uint32(id)
+}
+
+// final ends e. All of its units stay charged.
+func (r *receipts) final(e *receipt) { r.remove(e, e.low, true) }
+
+// forget takes e out of those that have a term.
+func (r *receipts) forget(e *receipt) {
+	if e.earlier != 0 {
+		r.all[e.earlier].later = e.later
+	} else {
+		r.oldest = e.later
+	}
+	if e.later != 0 {
+		r.all[e.later].earlier = e.earlier
+	} else {
+		r.newest = e.earlier
+	}
+	r.chains[e.chain].kept--
+	r.kept--
 }
 
 func lesser(a, b exact.Level) exact.Level {
@@ -153,93 +286,4 @@ func lesser(a, b exact.Level) exact.Level {
 		return a
 	}
 	return b
-}
-
-// withReceipts is the bit of ratedState.plan that is set while the key has receipts, so that
-// the shortest way of a decision, which compares the plan, does not apply to it.
-const withReceipts = 1 << 31
-
-// under notes that s is written under the plan p.
-func (s *ratedState[S]) under(id uint32) { s.plan = id | s.plan&withReceipts }
-
-// drop lets s forget its receipts: nothing is given back.
-func (s *ratedState[S]) drop() { s.newest, s.plan = 0, s.plan&^withReceipts }
-
-// debtor returns p's configuration as a Debtor, or nil.
-func debtor[S any, C Algorithm[S, C]](p *ratePlan[C]) Debtor[S] {
-	d, _ := any(p.config).(Debtor[S])
-	return d
-}
-
-// debt returns what s owes at now under p, or zero if p counts in windows.
-func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[C], now keytable.Instant) exact.Level {
-	if d := debtor[S](p); d != nil {
-		return d.Debt(&s.state, now)
-	}
-	return exact.Level{}
-}
-
-// charge takes n units at now from s, under its plan p, if they are granted. With do Hold, it
-// returns a receipt for them.
-func (ps *ratePlans[S, C]) charge(s *ratedState[S], p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
-	if s.newest == 0 && do == Take {
-		v, delay = p.config.Step(&s.state, p.config, now, n, true)
-		return v, delay, 0
-	}
-	before := ps.debt(s, p, now)
-	if v, delay = p.config.Step(&s.state, p.config, now, n, true); v.RetryAfter != 0 {
-		return v, delay, 0
-	}
-	if s.newest != 0 {
-		ps.held.get().lower(s.newest, before, do == Take)
-	}
-	if do == Hold {
-		id = ps.held.get().issue(&s.newest, p.config.Charged(&s.state), n, ps.debt(s, p, 0))
-		s.plan |= withReceipts
-	}
-	return v, delay, id
-}
-
-// resize brings s, after Carry, from the limit of from to that of to, and its receipts with it.
-func (ps *ratePlans[S, C]) resize(s *ratedState[S], from, to *ratePlan[C]) {
-	d := debtor[S](to)
-	switch {
-	case s.newest == 0:
-		to.config.Resize(&s.state, from.config)
-		return
-	case d == nil: // units of a window that has another length now cannot be told apart
-		if to.config.Resize(&s.state, from.config); to.rate.Per != from.rate.Per {
-			s.drop()
-		}
-		return
-	}
-	before := d.Debt(&s.state, 0)
-	ps.held.get().rescale(s.newest, d.Arithmetic(), debtor[S](from).Arithmetic())
-	ps.held.get().lower(s.newest, before, false)
-	to.config.Resize(&s.state, from.config)
-	before.Whole += d.Arithmetic().Burst - debtor[S](from).Arithmetic().Burst
-	if d.Debt(&s.state, 0) != before {
-		// A part of the debt was forgiven. It is not known whether it was that of a receipt.
-		ps.held.get().lower(s.newest, exact.Level{}, false)
-	}
-}
-
-// settle ends the receipt id of s, which may be nil, and gives back all units but actual.
-func (ps *ratePlans[S, C]) settle(s *ratedState[S], id Receipt, actual int64) {
-	p, none := ps.base, uint32(0)
-	newest := &none
-	if s != nil && s.newest != 0 {
-		p, newest = ps.planOf(s), &s.newest
-	}
-	var b *exact.Bucket
-	if d := debtor[S](p); d != nil {
-		b = d.Arithmetic()
-	}
-	back, found := ps.held.get().settle(newest, id, actual, b)
-	if found && s.newest == 0 {
-		s.drop()
-	}
-	if found && back.N > 0 {
-		p.config.GiveBack(&s.state, back)
-	}
 }

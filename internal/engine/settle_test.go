@@ -45,6 +45,7 @@ func (q *quota) Charged(s *quotaState) keytable.Instant               { return s
 func (q *quota) Reached(s *quotaState) keytable.Instant               { return s.last }
 func (q *quota) Clone(s *quotaState) quotaState                       { return *s }
 func (q *quota) GiveBack(s *quotaState, back Returned)                { s.used -= back.N }
+func (q *quota) Exceed(s *quotaState, _ keytable.Instant, n int64)    { s.used += n }
 func (q *quota) Idle(s *quotaState, _ keytable.Instant) bool          { return s.used == 0 }
 func (q *quota) Inherit(s *quotaState, _ keytable.Instant) quotaState { return *s }
 
@@ -283,7 +284,7 @@ func TestGivenBackLeavesNoReceipts(t *testing.T) {
 		case i%3 == 1:
 			k.Revoke(at.Hash, at.Receipt, line.Now(), 1)
 		default:
-			k.Settle(at.Hash, at.Receipt, 1)
+			k.Settle(at.Hash, at.Receipt, 1, 0)
 		}
 		*at = Part{Keys: k, Hash: keytable.HashOf(fmt.Sprint(i % 150))}
 		one := []Part{*at}
@@ -302,10 +303,10 @@ func TestGivenBackOnce(t *testing.T) {
 	for range 2 {
 		Settle(&line, parts, Order{N: 2, Take: true, Within: AnyDelay, Revocable: true}, 0)
 	}
-	k.Settle(alice, parts[0].Receipt, 0)
-	k.Settle(alice, parts[0].Receipt, 0)
-	k.Settle(alice, 1<<32|99, 0)
-	k.Settle(alice, 0, 0)
+	k.Settle(alice, parts[0].Receipt, 0, 0)
+	k.Settle(alice, parts[0].Receipt, 0, 0)
+	k.Settle(alice, 1<<32|99, 0, 0)
+	k.Settle(alice, 0, 0, 0)
 	require.EqualValues(t, 3, left(k, alice), "two of four units were given back, once")
 }
 

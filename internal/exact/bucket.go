@@ -13,7 +13,7 @@ const Never time.Duration = math.MaxInt64
 //
 // Invariant: Whole >= 0 and 0 <= Frac < Unit of the bucket that the level belongs to.
 type Level struct {
-	Whole int64 // whole tokens, at most 2^32
+	Whole int64 // whole tokens, at most 2^51
 	Frac  int64 // parts of a token; Unit parts are a token
 }
 
@@ -29,8 +29,14 @@ type Bucket struct {
 	Unit  int64 // parts of a token in a token
 }
 
-// MaxBurst is the largest burst: a token bucket keeps whole tokens in 32 bits.
+// MaxBurst is the largest burst.
 const MaxBurst = math.MaxUint32
+
+// MaxUsed is where units that are charged past the limit saturate, unless the limit is higher.
+const MaxUsed = 1 << 50
+
+// Beyond returns used and n more units, but no more than most, and never less than used.
+func Beyond(used, n, most int64) int64 { return used + max(min(n, most-used), 0) }
 
 // NewBucket returns the bucket that drains requests tokens every per nanoseconds and holds
 // burst tokens. All three are positive, and burst is at most [MaxBurst].
@@ -52,7 +58,7 @@ func (b *Bucket) Less(debt Level, hi, lo uint64) Level {
 		}
 		var whole uint64
 		whole, lo = bits.Div64(hi, lo, uint64(b.Unit))
-		debt.Whole -= int64(min(whole, MaxBurst+1))
+		debt.Whole -= int64(min(whole, 1<<62))
 	}
 	if debt.Frac -= int64(lo); debt.Frac < 0 {
 		debt.Frac += b.Unit
@@ -164,14 +170,14 @@ func (b *Bucket) Arithmetic() *Bucket { return b }
 // Converted returns the debt that a key has after a change of the burst from that of from to
 // that of b. debt is its debt before, in parts of b. The key keeps what it may still take, as far
 // as b allows: if the burst grows, the debt grows as much. The debt does not become less than
-// least.
+// least, as far as b holds that.
 func (b *Bucket) Converted(debt, least Level, from *Bucket) Level {
 	debt.Whole += b.Burst - from.Burst
-	if debt.Whole < least.Whole || debt.Whole == least.Whole && debt.Frac < least.Frac {
-		debt = least
+	if least.Whole >= b.Burst {
+		least = Level{b.Burst, 0}
 	}
-	if debt.Whole >= b.Burst {
-		return Level{b.Burst, 0}
+	if debt.Whole < least.Whole || debt.Whole == least.Whole && debt.Frac < least.Frac {
+		return least
 	}
 	return debt
 }

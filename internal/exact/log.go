@@ -1,6 +1,7 @@
 package exact
 
 import (
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -111,6 +112,24 @@ func (l *Log) grow() {
 		ring[i] = l.entry(i)
 	}
 	l.ring, l.first = ring, 0
+}
+
+// maxEntries is how many entries there are at most, beside the newest one.
+const maxEntries = 1 << 16
+
+// Exceed adds n units at now, whatever the limit. Keep has been called with what counts at now. If
+// there are maxEntries, the units join the newest entry, which then counts from now on. If there
+// are more units than totals can tell apart, all of them count from now on.
+func (l *Log) Exceed(now keytable.Instant, n int64) {
+	switch units := int64(l.total - l.base); {
+	case units+n > math.MaxUint32:
+		*l = LogOf(now, math.MaxUint32)
+	case l.older >= maxEntries:
+		l.last = now
+		l.total += uint32(n)
+	default:
+		l.Add(now, n)
+	}
 }
 
 // maxMoved is how many entries are changed at most when units are given back.

@@ -157,10 +157,10 @@ func TestASplitKeepsFloorAndOverflow(t *testing.T) {
 }
 
 func TestReconfigureConvertsWhatIsShared(t *testing.T) {
-	double := func(s *debt, _ bool) { s.until = Start.Add(2 * s.until.Duration()) }
+	double := func(_ Hash, s *debt, _ bool) { s.until = Start.Add(2 * s.until.Duration()) }
 
 	table := filled(t, 20, at(1000))
-	table.Reconfigure(&drain{2}, func(s *debt, _ bool) { *s = debt{at(7), 2} })
+	table.Reconfigure(&drain{2}, func(_ Hash, s *debt, _ bool) { *s = debt{at(7), 2} })
 	assert.Zero(t, owed(table, Hash{Hi: 5}, at(0)), "a key that was never used is new under any rate")
 
 	table = filled(t, 20, at(1000))
@@ -172,7 +172,7 @@ func TestReconfigureConvertsWhatIsShared(t *testing.T) {
 
 	table = filled(t, 1, at(40))
 	owe(table, Hash{Hi: 5}, at(40), 100)
-	table.Reconfigure(&drain{2}, func(s *debt, _ bool) { s.until = max(s.until, at(50)) + 5 })
+	table.Reconfigure(&drain{2}, func(_ Hash, s *debt, _ bool) { s.until = max(s.until, at(50)) + 5 })
 	reset(table, Hash{Hi: 5})
 	assert.Equal(t, at(55), owed(table, spread(0, 1), at(40)), "a key that was evicted is converted like one that was not")
 }

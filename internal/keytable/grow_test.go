@@ -143,7 +143,7 @@ func TestReconfigureReachesEachStateOnce(t *testing.T) {
 		for calls.Load() < int64(100*version) {
 			runtime.Gosched()
 		}
-		table.Reconfigure(&drain{version}, func(s *debt, _ bool) {
+		table.Reconfigure(&drain{version}, func(_ Hash, s *debt, _ bool) {
 			if s.version != version-1 && s.version != 0 {
 				strays++
 			}

@@ -122,7 +122,7 @@ func (m *model) reconfigure(t *testing.T, table *debts) {
 	from := m.version
 	m.version++
 	converted := 0
-	table.Reconfigure(&drain{m.version}, func(s *debt, _ bool) {
+	table.Reconfigure(&drain{m.version}, func(_ Hash, s *debt, _ bool) {
 		require.Contains(t, []int{0, from}, s.version, "a state was converted twice, or was left out before")
 		s.version = m.version
 		converted++

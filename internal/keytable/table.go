@@ -124,13 +124,13 @@ func (t *Table[S, A]) Counts() (sum Counts) {
 
 // Reconfigure gives all shards the configuration alg, one shard after the other. It calls
 // convert for every state that has been used, including the shared debts, for which shared
-// is true.
-func (t *Table[S, A]) Reconfigure(alg A, convert func(s *S, shared bool)) {
+// is true and the hash is zero.
+func (t *Table[S, A]) Reconfigure(alg A, convert func(h Hash, s *S, shared bool)) {
 	t.visit(func(s *Shard[S, A]) {
 		for i := range s.slots {
 			// A state that is idle even at the earliest instant is one that Reset has left.
 			if at := &s.slots[i]; at.hash.Hi != 0 && !s.Algorithm.Idle(&at.state, 0) {
-				convert(&at.state, false)
+				convert(at.hash, &at.state, false)
 			}
 		}
 		s.Algorithm = alg
@@ -138,7 +138,7 @@ func (t *Table[S, A]) Reconfigure(alg A, convert func(s *S, shared bool)) {
 		// state would be converted too. As long as no key was evicted, a key without a slot
 		// was never used.
 		if s.floor > 0 || s.shared {
-			convert(&s.overflow, true)
+			convert(Hash{}, &s.overflow, true)
 			s.shared = true
 		}
 	})

@@ -53,13 +53,13 @@ var bucketMutants = []mutant{
 	{
 		name: "a denial moves the time", file: "tokenbucket.go",
 		old: "v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)",
-		new: "v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)\n\t\tif charge && n <= c.Burst {\n\t\t\ts.last, s.frac, s.whole = now, debt.Frac, uint32(debt.Whole)\n\t\t}",
+		new: "v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)\n\t\tif charge && n <= c.Burst {\n\t\t\ts.last, s.frac, s.whole = now, debt.Frac, debt.Whole\n\t\t}",
 		by:  "^TestProperties$/TokenBucket", why: "after a step back, the denied ask would have changed the answer",
 	},
 	{
 		name: "a denial consumes", file: "tokenbucket.go",
 		old: "v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)",
-		new: "v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)\n\t\tif charge && n <= c.Burst {\n\t\t\ts.last, s.frac, s.whole = now, debt.Frac, uint32(debt.Whole+c.Left(debt))\n\t\t}",
+		new: "v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)\n\t\tif charge && n <= c.Burst {\n\t\t\ts.last, s.frac, s.whole = now, debt.Frac, debt.Whole+c.Left(debt)\n\t\t}",
 		by:  "^TestProperties$/TokenBucket", why: "a denied ask costs what there was",
 	},
 	{

@@ -44,14 +44,14 @@ var receiptMutants = []mutant{
 	},
 	{
 		name: "later receipts do not count", file: "internal/engine/receipts.go",
-		old: "back.Debt = lesser(back.Debt, r.all[*link].low)",
+		old: "back.Debt = lesser(back.Debt, r.all[i].low)",
 		new: "_ = back",
 		by:  "^TestReceiptsEndInAnyOrder$", why: "the charge may have drained after the next one",
 	},
 	{
 		name: "its own least debt does not count", file: "internal/engine/receipts.go",
-		old: "back.Debt = lesser(back.Debt, e.low)",
-		new: "_ = e.low",
+		old: "back.Debt = lesser(exact.Level{Whole: back.N}, e.low)",
+		new: "back.Debt = exact.Level{Whole: back.N}",
 		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "the charge may have drained before the next one",
 	},
 	{
@@ -62,19 +62,19 @@ var receiptMutants = []mutant{
 	},
 	{
 		name: "a receipt that ends is not merged", file: "internal/engine/receipts.go",
-		old: "before.low = lesser(before.low, b.Minus(e.low, back.Debt))",
-		new: "_ = before",
+		old: "before.low = lesser(before.low, low)",
+		new: "_ = low",
 		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "the one before it knows no longer how low the debt was",
 	},
 	{
 		name: "a receipt is found wherever it is", file: "internal/engine/receipts.go",
-		old: "if found = *link == index; found {",
-		new: "if found = *newest != 0; found && *link == index {",
+		old: "if c == nil || e.chain != link {",
+		new: "if c == nil {",
 		by:  "^TestReceiptsEndInAnyOrder$", why: "a key that was reset and charged anew has not this charge",
 	},
 	{
 		name: "the queue shrinks before those who came later", file: "internal/engine/receipts.go",
-		old: "Last: *newest == index && !e.followed}",
+		old: "Last: e.next == 0 && !e.followed}",
 		new: "Last: true}",
 		by:  "^TestTwoNeverLeaveAtOnce$", why: "two would leave at one instant",
 	},
@@ -85,13 +85,13 @@ var receiptMutants = []mutant{
 		by:  "^TestLooksLeaveReceiptsAlone$", why: "a look at another rate changes nothing",
 	},
 	{
-		name: "the short way does not see receipts", file: "internal/engine/receipts.go",
+		name: "the short way does not see receipts", file: "internal/engine/held.go",
 		old: "s.plan |= withReceipts",
 		new: "_ = withReceipts",
 		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "a charge by one rule alone lowers the debt too",
 	},
 	{
-		name: "a longer window keeps its receipts", file: "internal/engine/receipts.go",
+		name: "a longer window keeps its receipts", file: "internal/engine/held.go",
 		old: "to.rate.Per != from.rate.Per {",
 		new: "to.rate.Per < 0 {",
 		by:  "^TestAnotherPerEndsReceipts$", why: "which units of the carried count are whose is not known",

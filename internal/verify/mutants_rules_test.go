@@ -206,7 +206,7 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "not resized", file: "internal/engine/rated.go",
-		old: "ps.resize(s, from, p)\n\t\ts.under(p.id)",
+		old: "ps.resize(s, h, from, p)\n\t\ts.under(p.id)",
 		new: "s.under(p.id)",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a better tier would grant its whole burst at once",
 	},

@@ -35,8 +35,8 @@ var settleMutants = []mutant{
 	},
 	{
 		name: "all of a charge comes back", file: "internal/engine/ledger.go",
-		old: "l.Settle(closed.hash, closed.receipt, actual)",
-		new: "l.Settle(closed.hash, closed.receipt, 0*actual)",
+		old: "l.Settle(closed.hash, closed.receipt, actual, 0)",
+		new: "l.Settle(closed.hash, closed.receipt, 0*actual, 0)",
 		by:  "^TestLedger$", why: "a part stays charged",
 	},
 	{
@@ -82,8 +82,8 @@ var settleMutants = []mutant{
 	},
 	{
 		name: "a charge without a receipt", file: "remote.go",
-		old: "if take && d.custom >= 0 {",
-		new: "if take && d.custom > 9 {",
+		old: "if take && like.Receipt != 0 {",
+		new: "if take && like.Receipt > 9 {",
 		by:  "^TestSettleBesideACustomLimiter$", why: "only a charge with a receipt can be given back",
 	},
 	{

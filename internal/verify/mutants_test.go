@@ -119,7 +119,7 @@ func TestMutantsApply(t *testing.T) {
 // mutants returns all mutants.
 func mutants() (all []mutant) {
 	for _, some := range [][]mutant{
-		bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, settleMutants, tokenMutants,
+		reserveMutants, bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, settleMutants, tokenMutants,
 		mutantsOfTime, apiMutants, receiptMutants, matchMutants, configMutants, waitMutants, httpMutants,
 	} {
 		all = append(all, some...)

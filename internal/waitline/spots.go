@@ -1,6 +1,9 @@
 package waitline
 
-import "github.com/ratelimit-go/ratelimit/internal/engine"
+import (
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
 
 // Gather appends to spots those of the keys of parts.
 func Gather(spots []engine.Spot, parts []engine.Part) []engine.Spot {
@@ -29,5 +32,12 @@ func (ls *Lines) Freed(parts []engine.Part) {
 		if p := &parts[i]; ls.Len() > 0 && p.Keys != nil && !p.Shadow {
 			ls.freed(key{p.Keys, p.Hash})
 		}
+	}
+}
+
+// FreedKey decides again on those who wait for a key, which has got units back.
+func (ls *Lines) FreedKey(keys engine.Lockable, h keytable.Hash) {
+	if ls.Len() > 0 {
+		ls.freed(key{keys, h})
 	}
 }

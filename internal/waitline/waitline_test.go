@@ -42,6 +42,7 @@ func (*spacing) Charged(s *spaced) keytable.Instant           { return s.last }
 func (*spacing) Reached(s *spaced) keytable.Instant           { return s.last }
 func (*spacing) Clone(s *spaced) spaced                       { return *s }
 func (*spacing) GiveBack(*spaced, engine.Returned)            {}
+func (*spacing) Exceed(*spaced, keytable.Instant, int64)      {}
 func (*spacing) Idle(s *spaced, now keytable.Instant) bool    { return now >= s.next }
 func (*spacing) Inherit(s *spaced, _ keytable.Instant) spaced { return *s }
 

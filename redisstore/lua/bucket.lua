@@ -113,8 +113,8 @@ local function resize(s, burst)
   local debt, used = s.debt, s.queue or {0, 0, 0}
   if s.queue or below(used, debt) then
     debt = {debt[1] + burst - s.burst, debt[2], debt[3]}
+    if used[1] >= burst then used = {burst, 0, 0} end
     if below(debt, used) then debt = used end
-    if debt[1] >= burst then debt = {burst, 0, 0} end
   end
   s.debt, s.burst = debt, burst
 end
@@ -196,6 +196,7 @@ function bucket.look(a, s, now, want)
   elseif s.queue then
     a.delay = to_drain(s, a.queue[1], a.queue)
   end
+  a.left = max(a.left, 0) -- negative after units beyond the burst
 end
 
 -- plus returns a level plus n tokens.
@@ -256,7 +257,7 @@ local function read_bucket(key, v, encode, pattern)
   if not s.gain or s.gain < 1 or s.unit < 1 then return corrupt(key) end
   if parts then debt[1], debt[2] = divide(parts, s.unit) end
   s.last = instant(seconds, micros)
-  if not s.last or below({s.burst, 0, 0}, debt) or not sound(s, debt) then return corrupt(key) end
+  if not s.last or debt[1] > 2251799813685248 or not sound(s, debt) then return corrupt(key) end
   return s, x, y, z
 end
 

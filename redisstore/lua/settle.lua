@@ -155,4 +155,3 @@ for i = 1, #KEYS / 2 do
     kind.give_back(s, instant, n)
   end
 end
-return 0

@@ -128,7 +128,7 @@ function counter.adopt(s, c, now)
   s.dropped, s.marked = s.dropped or s.marked, nil -- units of a window that has another length now cannot be told apart
   now = max(now, s.last)
   local prev, cur, offset = counter.counts(s, now)
-  s.prev, s.cur = 0, cur + counter.weighted(s, prev, offset)
+  s.prev, s.cur = 0, min(cur + counter.weighted(s, prev, offset), 4503599627370496)
   s.last, s.per = now, c[2]
   return true
 end

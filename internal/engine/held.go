@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// withReceipts is the bit of ratedState.plan that is set while the key may have receipts, so that
+// the shortest way of a decision, which compares the plan, does not apply to it.
+const withReceipts = 1 << 31
+
+// under notes that s is written under the plan p.
+func (s *ratedState[S]) under(id uint32) { s.plan = id | s.plan&withReceipts }
+
+// drop lets s forget its receipts: nothing is given back.
+func (s *ratedState[S]) drop() { s.chain, s.plan = 0, s.plan&^withReceipts }
+
+// debtor returns p's configuration as a Debtor, or nil.
+func debtor[S any, C Algorithm[S, C]](p *ratePlan[C]) Debtor[S] {
+	d, _ := any(p.config).(Debtor[S])
+	return d
+}
+
+// debt returns what s owes at now under p, or zero if p counts in windows.
+func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[C], now keytable.Instant) exact.Level {
+	if d := debtor[S](p); d != nil {
+		return d.Debt(&s.state, now)
+	}
+	return exact.Level{}
+}
+
+// lower notes in the receipts of s, the state of h, that it owes debt, before that changes; see
+// receipts.
+func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.Level, charged bool) {
+	if s.chain != 0 && !ps.held.get().lower(s.chain, h, debt, charged) {
+		s.drop()
+	}
+}
+
+// charge takes n units at now from s, the state of h, under its plan p, if they are granted. With
+// do Hold, it returns a receipt for them.
+func (ps *ratePlans[S, C]) charge(s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
+	if s.chain == 0 && do == Take {
+		v, delay = p.config.Step(&s.state, p.config, now, n, true)
+		return v, delay, 0
+	}
+	before := ps.debt(s, p, now)
+	if v, delay = p.config.Step(&s.state, p.config, now, n, true); v.RetryAfter != 0 {
+		return v, delay, 0
+	}
+	ps.lower(s, h, before, do == Take)
+	if do == Hold {
+		id = ps.held.get().issue(&s.chain, h, p.config.Charged(&s.state), n, ps.debt(s, p, 0))
+		s.plan |= withReceipts
+	}
+	return v, delay, id
+}
+
+// exceed charges n units at now to the key with hash h, whatever its limit. s is the key's state,
+// and decides by the rate that it was written under. If it is nil or unused, it is that of want.
+func (ps *ratePlans[S, C]) exceed(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, want Wanted, now keytable.Instant, n int64) {
+	if s != nil {
+		p := ps.planOf(s)
+		if p == nil {
+			p, _ = ps.pick(want)
+			s.under(p.id)
+		}
+		ps.lower(s, h, ps.debt(s, p, now), true)
+		p.config.Exceed(&s.state, now, n)
+		return
+	}
+	p, _ := ps.pick(want)
+	owed, now := shard.Owed(now)
+	state := shard.Newcomer(now)
+	if from := ps.planOf(state); from != nil && from != p {
+		p.config.Carry(&state.state, from.config, now)
+	}
+	p.config.Exceed(&state.state, now, n)
+	state.under(p.id)
+	if !shard.Keep(h, state, now) {
+		ps.share(owed, p, now)
+		ps.planOf(owed).config.Exceed(&owed.state, now, n)
+	}
+}
+
+// resize brings s, the state of h, after Carry, from the limit of from to that of to, and its
+// receipts with it.
+func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *ratePlan[C]) {
+	d := debtor[S](to)
+	switch {
+	case s.chain == 0:
+		to.config.Resize(&s.state, from.config)
+		return
+	case d == nil: // units of a window that has another length now cannot be told apart
+		if to.config.Resize(&s.state, from.config); to.rate.Per != from.rate.Per {
+			s.drop()
+		}
+		return
+	}
+	before := d.Debt(&s.state, 0)
+	ps.held.get().rescale(s.chain, h, d.Arithmetic(), debtor[S](from).Arithmetic())
+	ps.lower(s, h, before, false)
+	to.config.Resize(&s.state, from.config)
+	before.Whole += d.Arithmetic().Burst - debtor[S](from).Arithmetic().Burst
+	if d.Debt(&s.state, 0) != before {
+		// A part of the debt was forgiven. It is not known whether it was that of a receipt.
+		ps.lower(s, h, exact.Level{}, false)
+	}
+}
+
+// settle ends the receipt id of s, the state of h, which may be nil, at now: of its units, actual
+// stay charged. It returns how many units it has given back.
+func (ps *ratePlans[S, C]) settle(s *ratedState[S], h keytable.Hash, id Receipt, actual int64, now keytable.Instant) int64 {
+	p, link := ps.base, uint32(0)
+	if s != nil && s.chain != 0 {
+		p, link = ps.planOf(s), s.chain
+	}
+	var b *exact.Bucket
+	if d := debtor[S](p); d != nil {
+		b = d.Arithmetic()
+	}
+	back, found := ps.held.get().settle(link, h, id, actual, now, b)
+	if !found {
+		return 0
+	}
+	if back.N > 0 {
+		p.config.GiveBack(&s.state, back)
+	}
+	return back.N
+}

@@ -1,0 +1,72 @@
+
+-- Charges units that were used beyond those that were charged before, whatever the limit.
+--
+-- ARGV: after those of settle.lua, for each key: how many units, or 0; and for a key without a
+-- state requests or gain, per or unit, burst.
+
+local most_used = 1125899906842624
+
+-- beyond returns used and n more units, but no more than most, and never less than used.
+local function beyond(used, n, most) return used + max(min(n, most - used), 0) end
+
+-- follow notes that units are charged to s that nobody can give back.
+local function follow(s, now, n)
+  if s.marked then receipts().charge({}, s, now, n) end
+end
+
+function bucket.exceed(s, now, n)
+  local elapsed = now - s.last
+  local debt, queue = drained(s, s.debt, elapsed), s.queue and drained(s, s.queue, elapsed)
+  if s.marked then lower(s, debt) end
+  follow(s, now, n)
+  s.last, s.debt = now, {beyond(debt[1], n, most_used), debt[2], debt[3]}
+  if queue then s.queue = {beyond(queue[1], n, most_used), queue[2], queue[3]} end
+end
+
+function fixed.exceed(s, now, n, limit)
+  follow(s, now, n)
+  s.last, s.used = now, beyond(fixed.used(s, now), n, max(limit, most_used))
+end
+
+function counter.exceed(s, now, n, limit)
+  follow(s, now, n)
+  local prev, cur = counter.counts(s, now)
+  s.last, s.prev, s.cur = now, prev, beyond(cur, n, max(limit, most_used))
+end
+
+-- exceed adds the units as an entry. If there are too many entries, they join the newest one, which
+-- then counts from now on. If there are too many units, all of them count from now on.
+function log.exceed(s, now, n)
+  follow(s, now, n)
+  local gone, units = used(s, now)
+  forget(s, gone)
+  s.clock, s.last = now, now
+  if units + n > 4294967295 or s.total + n > 4503599627370496 then
+    s.drop, s.len, s.new = s.stored, 1, true
+    s.oldest, s.newest, s.base, s.total = now, now, 0, min(units + n, 4294967295)
+    return
+  end
+  s.total = s.total + n
+  if s.len > 65536 then
+    s.newest, s.merged = now, true
+    call('LSET', s.key, -2, format('%.0f', now))
+  elseif s.len > 0 and s.newest == now then
+    s.merged = true
+  else
+    s.appended, s.len, s.newest = true, s.len + 1, now
+  end
+end
+
+for i = 1, #KEYS / 2 do
+  local key, kind, v = KEYS[i], kinds[ARGV[7 * i - 5]], 7 * #KEYS / 2 + 4 * i - 2
+  local n = ARGV[v] + 0
+  if n > 0 then
+    local config = {tonumber(ARGV[v + 1]), tonumber(ARGV[v + 2]), tonumber(ARGV[v + 3])}
+    local s = kind.load(key)
+    if s and heals then kind.heal(s, now) end
+    s = s or kind.fresh(config, now, key)
+    kind.exceed(s, max(now, s.last), n, config[1])
+    kind.save(key, s, now, tonumber(pad))
+  end
+end
+return 0

@@ -1,0 +1,310 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/waitline"
+)
+
+// The shortest and the longest term of a reservation.
+const (
+	minTerm = time.Microsecond
+	maxTerm = 24 * time.Hour
+)
+
+// A Reservation is what [RateLimiter.Reserve] has charged for a request whose cost is known only
+// afterwards. [Reservation.Settle] replaces the reserved units by those that were used.
+//
+// Whatever happens in between, each key is then as if the units that were used had been charged
+// when the reservation was made, and all other requests as they were. So nothing is given back of
+// units that the key would have got back by itself meanwhile. Units beyond the reserved ones are
+// charged when they are settled, also past the limit: the key then has 0 Remaining, and RetryAfter
+// counts them.
+//
+// A Reservation that is never settled, because the program has crashed, needs no care: its units
+// stay charged, and drain or leave their window as any others.
+//
+// A Reservation is safe for concurrent use by multiple goroutines. A nil or zero Reservation is
+// one that was denied.
+type Reservation struct {
+	limiter *RateLimiter
+	result  Result
+	n       int64 // units that are reserved
+	state   atomic.Uint32
+
+	parts []reserved // charges in this process
+	one   [1]reserved
+
+	asks   []Ask // charges in the store
+	stored []*activeRule
+	ctx    context.Context // of Reserve, for calls of the store
+}
+
+// The values of Reservation.state.
+const (
+	unsettled uint32 = iota
+	settling
+	settled
+)
+
+// A reserved is the charge of a reservation by one rule in this process.
+type reserved struct {
+	rule    *activeRule
+	keys    engine.Keys
+	hash    keytable.Hash
+	receipt engine.Receipt
+	tier    string
+	rate    engine.Rate // that Resolve has returned, or zero
+}
+
+// Reserve takes req.Cost units for req, as [RateLimiter.Check] does, and returns a Reservation of
+// them. Its [Reservation.Result] says whether they were granted; if not, nothing was taken. When
+// the work is done, call [Reservation.Settle] with the units that it has used, or
+// [Reservation.Cancel], which may also be deferred.
+//
+// Units can be given back within term, from a microsecond to 24 hours, by the limiter's clock or
+// that of its [Store]. After that, all units that were reserved stay charged. At most 1,024
+// reservations of a key and [WithMaxKeys] of a rule are open; if there are more, the oldest ones
+// keep their units.
+//
+// An error without an answer comes with a nil Reservation. It matches [ErrInvalidConfig] for
+// another term, a rule with a custom [Limiter], or a Store that cannot give units back,
+// [ErrInvalidCount] or [ErrUnknownRule]; nothing was taken then. Or it is the error of ctx: if
+// that has ended while the Store was called, the text says that the units may be charged. With
+// [ErrStore], and with [ErrInvalidConfig] because of [Rule.Resolve], there is a Reservation with
+// an answer, as Check says; what a [FailurePolicy] has granted, Settle gives back to it.
+func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Duration) (*Reservation, error) {
+	if term < minTerm || term > maxTerm {
+		return nil, &ConfigError{"term", term, "must be from a microsecond to 24 hours"}
+	}
+	if err := l.settles(); err != nil {
+		return nil, err
+	}
+	d := newDecision(&req, true)
+	defer d.free()
+	d.term, d.order.Revocable = term, true
+	res, err := l.run(ctx, d)
+	switch {
+	case err == nil || res != (Result{}):
+		return l.reservation(ctx, d, res), err
+	case d.receipt != 0: // the store was called, and ctx has ended
+		return nil, fmt.Errorf("ratelimit: the units may be charged: %w", err)
+	}
+	return nil, err
+}
+
+// settles returns the error for a store that cannot give units back, or nil.
+func (l *RateLimiter) settles() error {
+	st := l.settings.store
+	if st == nil {
+		return nil
+	}
+	missing := ""
+	if _, ok := st.(interface {
+		Settle(ctx context.Context, asks []Ask) error
+	}); !ok {
+		missing = "Settle(context.Context, []Ask) error"
+	} else if _, ok := st.(settler); !ok {
+		missing = "Accepts(Ask) error"
+	}
+	if missing == "" {
+		return nil
+	}
+	return &ConfigError{"store", fmt.Sprintf("%T", st), "must have a method " + missing + ": units are to be reserved"}
+}
+
+// reservable returns the error for a rule whose charges at this rate the store cannot give back,
+// or nil. The asks would have the Receipt and the Term of like.
+func (l *RateLimiter) reservable(r *activeRule, rate Rate, like Ask) error {
+	like.Algorithm, like.Rate = r.Algorithm, rate
+	return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"]", unsupported(l.settings.store.(settler).Accepts, like))...)
+}
+
+// errNotReserved is the error for a reservation that r, which has a custom limiter, is asked for.
+func errNotReserved(r *activeRule) error {
+	return &ConfigError{"rules[" + strconv.Quote(r.Name) + "].limiter", fmt.Sprintf("%T", r.Limiter), "must not be asked for a reservation: a custom limiter gives no units back"}
+}
+
+// like returns an Ask with the Receipt and the Term that asks to charge for d have. It is zero if
+// the charges are final.
+func (d *decision) like() Ask {
+	if d.custom >= 0 {
+		return revocable
+	}
+	if d.term > 0 {
+		return Ask{Receipt: 1, Term: d.term}
+	}
+	return Ask{}
+}
+
+// reservation returns the Reservation of what d, which is decided, has charged. res is its answer.
+func (l *RateLimiter) reservation(ctx context.Context, d *decision, res Result) *Reservation {
+	r := &Reservation{limiter: l, result: res, n: d.order.N}
+	r.parts = r.one[:0]
+	for i, rule := range d.rules {
+		p, o := &d.parts[i], &d.origins[i]
+		switch {
+		case !d.Passes || !p.Granted():
+		case o.by == byStore:
+			ask := rule.ask(&d.request, o.rate)
+			ask.Receipt, ask.Was, ask.Shadow = d.receipt, int(d.order.N), false
+			r.asks, r.stored = append(r.asks, ask), append(r.stored, rule)
+		case p.Keys != nil:
+			part := reserved{rule: rule, keys: p.Keys, hash: p.Hash, receipt: p.Receipt, tier: p.Want.Tier}
+			if p.Want.Rate != nil {
+				part.rate = *p.Want.Rate
+			}
+			p.Keys.Keep(p.Receipt, d.Now.Add(d.term), d.Now)
+			r.parts = append(r.parts, part)
+		}
+	}
+	if r.asks != nil {
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		r.ctx = context.WithoutCancel(ctx) // settled also when the caller's request is over
+	}
+	return r
+}
+
+// Result returns the answer to the request, as [RateLimiter.Check] would have given it.
+func (r *Reservation) Result() Result {
+	if r == nil {
+		return Result{}
+	}
+	return r.result
+}
+
+// Settle replaces the reserved units by actual, the units that were used. It needs no context: it
+// also works when that of the request has ended. Those who wait for units that come back are
+// served.
+//
+// Settle acts once, also if several goroutines call it. All other calls return [ErrSettled]. If
+// actual is negative or above 2^31-1, the error matches [ErrInvalidCount], and the reservation
+// stays open. If the [Store] cannot be reached, the error matches [ErrStore]; the reservation then
+// stays open, to be settled again with the same number, unless actual is more than was reserved:
+// that is sent only once, so that no unit is charged twice.
+//
+// A reservation that was denied, or that a [FailurePolicy] has granted without charging anything,
+// has nothing to settle. Nor has it in rules that have been removed since, or that have another
+// Algorithm or Key. After a Reset, and after its term, nothing is given back; what was used beyond
+// the reserved units is charged.
+func (r *Reservation) Settle(actual int) error {
+	switch {
+	case actual < 0 || int64(actual) > math.MaxInt32:
+		return fmt.Errorf("%w, nor above 2147483647", ErrInvalidCount)
+	case r == nil || !r.state.CompareAndSwap(unsettled, settling):
+		return ErrSettled
+	}
+	next := settled
+	defer func() { r.state.Store(next) }()
+	if r.limiter == nil {
+		return nil
+	}
+	r.settleHere(int64(actual))
+	sent, err := r.settleInStore(actual)
+	if err != nil && (!sent || int64(actual) <= r.n) {
+		next = unsettled
+	}
+	return err
+}
+
+// Cancel gives all reserved units back, as Settle(0) does. If the reservation was settled already,
+// it returns nil. So it may be deferred, for what ends before it is settled.
+func (r *Reservation) Cancel() error {
+	if err := r.Settle(0); !errors.Is(err, ErrSettled) {
+		return err
+	}
+	return nil
+}
+
+// settleHere settles what was charged in this process.
+func (r *Reservation) settleHere(actual int64) {
+	l := r.limiter
+	if len(r.parts) == 0 {
+		return
+	}
+	l.time.Renew()
+	set, now, exceeds := l.set.Load(), l.time.Now(), actual > r.n
+	for i := range r.parts {
+		p := &r.parts[i]
+		rule := set.named(p.rule.Name)
+		if rule == nil || rule.local != p.keys {
+			p.keys = nil // no rule has them any more
+			continue
+		}
+		if back := p.keys.Settle(p.hash, p.receipt, actual, now); back > 0 {
+			rule.totals.givenBack.Add(uint64(back))
+			l.waiters.FreedKey(p.keys, p.hash)
+		}
+	}
+	if exceeds {
+		l.waiters.Change(func(now instant) { r.exceed(now, actual-r.n) }, r.touches)
+	}
+}
+
+// exceed charges n units more to what was charged in this process.
+func (r *Reservation) exceed(now instant, n int64) {
+	for i := range r.parts {
+		p := &r.parts[i]
+		if p.keys == nil {
+			continue
+		}
+		want := engine.Wanted{Tier: p.tier}
+		if p.rate != (engine.Rate{}) {
+			want.Rate = &p.rate
+		}
+		p.keys.Exceed(p.hash, want, now, n)
+	}
+}
+
+// touches reports whether w waits for a key that r was charged to.
+func (r *Reservation) touches(w *waitline.Waiter) bool {
+	for i := range r.parts {
+		if p := &r.parts[i]; p.keys != nil && w.Touches(p.keys, p.hash) {
+			return true
+		}
+	}
+	return false
+}
+
+// settleInStore settles what was charged in the store. sent is false if the store was not called.
+func (r *Reservation) settleInStore(actual int) (sent bool, err error) {
+	l := r.limiter
+	var asks []Ask
+	var rules []*activeRule
+	for i, a := range r.asks {
+		was := r.stored[i]
+		if rule := l.set.Load().named(was.Name); rule != nil && rule.remote != nil && rule.Algorithm == was.Algorithm && rule.Key == was.Key {
+			a.N = actual
+			asks, rules = append(asks, a), append(rules, rule)
+		}
+	}
+	if len(asks) == 0 {
+		return false, nil
+	}
+	pass, err := l.breakers.Admit(l.partsOf(asks), l.time.Now())
+	if sent = err == nil; sent {
+		err = l.guarded(r.ctx, pass, func() error { return l.settings.store.(settler).Settle(r.ctx, asks) })
+	}
+	for _, rule := range rules {
+		if err != nil {
+			rule.totals.errors.Add(1)
+		} else {
+			rule.totals.givenBack.Add(uint64(max(r.n-int64(actual), 0)))
+		}
+	}
+	if err != nil {
+		return sent, storeError(err)
+	}
+	l.asking.Wake()
+	return sent, nil
+}
