@@ -232,6 +232,8 @@ func ExampleConfig() {
 			}
 			httplimit.Problem(w, r, i)
 		},
+		Count: func(_ *http.Request, status int) bool { return status >= 400 },
+
 		Headers: httplimit.HeadersEpoch, // X-RateLimit-..., as GitHub has them
 	}
 	fmt.Println(c.Headers == httplimit.HeadersEpoch)

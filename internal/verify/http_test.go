@@ -125,3 +125,76 @@ func (c httpCase) run(t *testing.T) {
 		require.Equal(t, c.client, client)
 	}
 }
+
+// TestHTTPCount counts requests by the first final status, of handlers that set it in several
+// ways.
+func TestHTTPCount(t *testing.T) {
+	for path, want := range map[string][]int{
+		"/ok":       {200, 200, 200},
+		"/nothing":  {200, 200, 200},
+		"/early":    {401, 429, 429},
+		"/late":     {200, 200, 200},
+		"/panic":    {-1, 429, 429},
+		"/switched": {101, 101, 101},
+		"/bad":      {400, 429, 429},
+	} {
+		l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerHour(2)})
+		require.NoError(t, err)
+		m, err := httplimit.New(l, httplimit.Config{
+			Count:   func(_ *http.Request, status int) bool { return status >= 400 },
+			Prepare: func(_ *http.Request, q *ratelimit.Request) { q.Cost = 2 },
+		})
+		require.NoError(t, err)
+		h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/ok":
+				_, _ = w.Write([]byte("ok"))
+			case "/early":
+				w.WriteHeader(http.StatusEarlyHints)
+				w.WriteHeader(http.StatusUnauthorized)
+			case "/late":
+				_, _ = w.Write([]byte("ok"))
+				w.WriteHeader(http.StatusUnauthorized)
+			case "/panic":
+				panic(http.ErrAbortHandler)
+			case "/switched":
+				w.WriteHeader(http.StatusSwitchingProtocols)
+				w.WriteHeader(http.StatusBadRequest)
+			case "/bad":
+				w.WriteHeader(http.StatusBadRequest)
+			}
+		}))
+		ask := func() (code int) {
+			w := &firstStatus{ResponseRecorder: httptest.NewRecorder()}
+			defer func() {
+				if recover() != nil {
+					code = -1
+				}
+			}()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+			if w.first == 0 {
+				return http.StatusOK
+			}
+			return w.first
+		}
+		require.Equal(t, want, []int{ask(), ask(), ask()}, path)
+	}
+}
+
+// A firstStatus keeps the first final status, as a server does. A recorder keeps 103 and 101 in
+// another way.
+type firstStatus struct {
+	*httptest.ResponseRecorder
+	first int
+}
+
+func (w *firstStatus) WriteHeader(status int) {
+	if w.first == 0 && status != http.StatusEarlyHints {
+		w.first = status
+	}
+}
+
+func (w *firstStatus) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return len(p), nil
+}

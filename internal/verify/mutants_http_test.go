@@ -134,4 +134,40 @@ var httpMutants = []mutant{
 		new: "return r.URL.Path",
 		by:  "^TestHTTP$", why: "each spelling would have a budget of its own",
 	},
+	{
+		name: "an interim status settles", file: "httplimit/count.go",
+		old: "if status >= http.StatusOK || status == http.StatusSwitchingProtocols {",
+		new: "if status > 0 {",
+		by:  "^TestHTTPCount$", why: "who fails after early hints would be free",
+	},
+	{
+		name: "an upgrade settles at its end", file: "httplimit/count.go",
+		old: "if status >= http.StatusOK || status == http.StatusSwitchingProtocols {",
+		new: "if status >= http.StatusOK {",
+		by:  "^TestHTTPCount$", why: "a websocket is one request",
+	},
+	{
+		name: "a panic is a success", file: "httplimit/count.go",
+		old: "status := http.StatusInternalServerError // if next panics",
+		new: "status := http.StatusOK",
+		by:  "^TestHTTPCount$", why: "who makes a handler panic would be free",
+	},
+	{
+		name: "one unit is settled for all", file: "httplimit/count.go",
+		old: "units := max(c.v.info.Request.Cost, 1)",
+		new: "units := 1",
+		by:  "^TestHTTPCount$", why: "the rest of the cost would be given back",
+	},
+	{
+		name: "the last status settles", file: "httplimit/count.go",
+		old: "c.settle(http.StatusOK)\n\treturn c.ResponseWriter.Write(p)",
+		new: "return c.ResponseWriter.Write(p)",
+		by:  "^TestHTTPCount$", why: "the client has got another status",
+	},
+	{
+		name: "nothing is given back", file: "httplimit/count.go",
+		old: "units = 0",
+		new: "_ = 0",
+		by:  "^TestHTTPCount$", why: "all requests would count",
+	},
 }
