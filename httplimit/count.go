@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -20,7 +21,7 @@ const countTerm = 10 * time.Minute
 func countProblems(l *ratelimit.RateLimiter) (problems []error) {
 	rules, defaultRule := l.Rules()
 	if defaultRule != nil {
-		rules = append(rules[:len(rules):len(rules)], *defaultRule)
+		rules = append(slices.Clip(rules), *defaultRule)
 	}
 	for _, r := range rules {
 		if r.Limiter != nil {

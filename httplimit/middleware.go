@@ -105,6 +105,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit) {
 	} else {
 		h.m.count(w, v, h.next)
 	}
+	if inner.MultipartForm != nil {
+		r.MultipartForm = inner.MultipartForm // the server removes the files of the request that it has made
+	}
 	if inner.Pattern == r.Pattern {
 		return
 	}

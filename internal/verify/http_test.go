@@ -138,7 +138,7 @@ func TestHTTPCount(t *testing.T) {
 		"/switched": {101, 101, 101},
 		"/bad":      {400, 429, 429},
 	} {
-		l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerHour(2)})
+		l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerHour(3)})
 		require.NoError(t, err)
 		m, err := httplimit.New(l, httplimit.Config{
 			Count:   func(_ *http.Request, status int) bool { return status >= 400 },
