@@ -177,7 +177,7 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 //
 // If Check would return the zero Result with an error, CheckAll appends nothing.
 func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) (res Result, all []Result, err error) {
-	if set := l.set.Load(); set != nil && len(req.Rules)|len(req.ID) == 0 && req.Cost >= 0 && (ctx == nil || ctx.Err() == nil) {
+	if set := l.set.Load(); set != nil && l.settings.store == nil && len(req.Rules)|len(req.ID) == 0 && req.Cost >= 0 && (ctx == nil || ctx.Err() == nil) {
 		if group := set.match(req.Endpoint); group.plain && group.only != nil {
 			if done, err := l.takePlain(ctx, group, &req, &res); done {
 				if err == nil || res != (Result{}) {

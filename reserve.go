@@ -82,23 +82,39 @@ type reserved struct {
 // [ErrStore], and with [ErrInvalidConfig] because of [Rule.Resolve], there is a Reservation with
 // an answer, as Check says; what a [FailurePolicy] has granted, Settle gives back to it.
 func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Duration) (*Reservation, error) {
+	r, _, err := l.reserve(ctx, &req, term, nil, false)
+	return r, err
+}
+
+// ReserveAll reserves as [RateLimiter.Reserve] does. It also appends to each the Result of each
+// rule that enforces, and returns the extended slice, as [RateLimiter.CheckAll] does.
+func (l *RateLimiter) ReserveAll(ctx context.Context, req Request, term time.Duration, each []Result) (*Reservation, []Result, error) {
+	return l.reserve(ctx, &req, term, each, true)
+}
+
+// reserve is ReserveAll, or Reserve if all is not set.
+func (l *RateLimiter) reserve(ctx context.Context, req *Request, term time.Duration, each []Result, all bool) (*Reservation, []Result, error) {
 	if term < minTerm || term > maxTerm {
-		return nil, &ConfigError{"term", term, "must be from a microsecond to 24 hours"}
+		return nil, each, &ConfigError{"term", term, "must be from a microsecond to 24 hours"}
 	}
 	if err := l.settles(); err != nil {
-		return nil, err
+		return nil, each, err
 	}
-	d := newDecision(&req, true)
+	d := newDecision(req, true)
 	defer d.free()
 	d.term, d.order.Revocable = term, true
 	res, err := l.run(ctx, d)
 	switch {
 	case err == nil || res != (Result{}):
-		return l.reservation(ctx, d, res), err
+		r := l.reservation(ctx, d, res)
+		if all {
+			each = d.appendEach(ctx, each)
+		}
+		return r, each, err
 	case d.receipt != 0: // the store was called, and ctx has ended
-		return nil, fmt.Errorf("ratelimit: the units may be charged: %w", err)
+		return nil, each, fmt.Errorf("ratelimit: the units may be charged: %w", err)
 	}
-	return nil, err
+	return nil, each, err
 }
 
 // settles returns the error for a store that cannot give units back, or nil.

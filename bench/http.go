@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"net"
 	"net/http"
 	"time"
 
@@ -82,7 +83,11 @@ func limitMux(l Limit, next http.Handler) (http.Handler, error) {
 }
 
 func httprateHandler(l Limit, next http.Handler) (http.Handler, error) {
-	return httprate.LimitByIP(l.Rate, l.Per)(next), nil
+	byPeer := func(r *http.Request) (string, error) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		return httprate.CanonicalizeIP(host), err
+	}
+	return httprate.LimitBy(l.Rate, l.Per, byPeer)(next), nil
 }
 
 func ululeHandler(l Limit, next http.Handler) (http.Handler, error) {

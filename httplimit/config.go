@@ -42,6 +42,15 @@ type Config struct {
 	// as one of [SkipPaths]. If it is nil, no request does.
 	Skip func(*http.Request) bool
 
+	// Count returns true if a request that was answered with this status counts,
+	// and the units of the others are given back, such as of those with a status
+	// below 400. The status is the first final one; 200 if the handler sets none,
+	// 101 if it takes the connection over, and 500 if it panics. The units are
+	// taken when the request comes, so requests at the same time cannot exceed the
+	// limit. Header fields say what was left then. Units can be given back for 10
+	// minutes. If Count is nil, all requests count. It is not about Allow.
+	Count func(r *http.Request, status int) bool
+
 	// Headers says which header fields tell clients of their limits.
 	Headers Headers
 
@@ -97,6 +106,9 @@ func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
 	}
 	if c.Headers < HeadersDraft11 || c.Headers > HeadersNone {
 		problems = append(problems, wrong("headers", int(c.Headers), "must be HeadersDraft11, HeadersDelta, HeadersEpoch or HeadersNone"))
+	}
+	if c.Count != nil && l != nil {
+		problems = append(problems, countProblems(l)...)
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err

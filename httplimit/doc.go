@@ -12,5 +12,5 @@
 // share that identity, until [Config.Proxies] says which proxies may be believed.
 //
 // All types are safe for concurrent use by multiple goroutines. The package starts no
-// goroutine, wraps no ResponseWriter and reads no body.
+// goroutine and reads no body, and wraps a ResponseWriter for [Config.Count] only.
 package httplimit

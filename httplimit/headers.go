@@ -190,7 +190,7 @@ func (v *visit) legacy(shown []shownRule, epoch bool) {
 		after := seconds(reset)
 		if epoch {
 			now := time.Now()
-			after = now.Unix() + seconds(reset+time.Duration(now.Nanosecond()))
+			after = now.Unix() + seconds(min(reset, ratelimit.Never-time.Second)+time.Duration(now.Nanosecond()))
 		}
 		v.set(fieldLimit, decimal(int64(s.Limit)))
 		v.set(fieldRemaining, decimal(int64(s.Remaining)))

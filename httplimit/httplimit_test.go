@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -268,6 +269,33 @@ func TestPatternComesBack(t *testing.T) {
 	assert.Equal(t, "GET /users/{id}", r.Pattern)
 }
 
+// TestUploadsAreRemoved lets the server remove the files of an upload, which it finds in the
+// request that it has made.
+func TestUploadsAreRemoved(t *testing.T) {
+	l, _ := perMinute(t, 100)
+	names := make(chan string, 1)
+	server := serve(t, wrap(t, l, httplimit.Config{}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || !assert.NoError(t, r.ParseMultipartForm(1)) {
+			return
+		}
+		file, _, err := r.FormFile("f")
+		if assert.NoError(t, err) {
+			names <- file.(*os.File).Name()
+			assert.NoError(t, file.Close())
+		}
+	})))
+	body := "--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n" + strings.Repeat("x", 12<<20) + "\r\n--x--\r\n"
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.url, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
+	res, err := server.h1.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	server.get(t, server.h1, "/") // the same connection: the first request is over
+	_, err = os.Stat(<-names)
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
 // TestRouterInside warns once where requests have a route, but not before they are limited.
 func TestRouterInside(t *testing.T) {
 	l, _ := perMinute(t, 100)
@@ -424,6 +452,27 @@ func TestEpoch(t *testing.T) {
 			assert.Equal(t, strconv.FormatInt(want, 10), w.Header().Get("X-RateLimit-Reset"))
 		}
 	})
+}
+
+// TestEpochOfALongWait does not overflow.
+func TestEpochOfALongWait(t *testing.T) {
+	l, _ := limited(t, nil, &ratelimit.Rule{Limiter: denying{}})
+	w := get(t, wrap(t, l, httplimit.Config{Headers: httplimit.HeadersEpoch}, ok), "/", "203.0.113.9:1")
+	assert.Equal(t, 429, w.Code)
+	reset, err := strconv.ParseInt(w.Header().Get("X-RateLimit-Reset"), 10, 64)
+	require.NoError(t, err)
+	assert.Greater(t, reset, int64((ratelimit.Never-1)/time.Second))
+}
+
+// A denying Limiter denies for 292 years.
+type denying struct{}
+
+func (denying) Allow(string) ratelimit.Result {
+	return ratelimit.Result{Limit: 1, RetryAfter: ratelimit.Never - 1, ResetAfter: ratelimit.Never - 1}
+}
+
+func (d denying) Take(context.Context, string, int) (ratelimit.Result, error) {
+	return d.Allow(""), nil
 }
 
 // TestChangedRules tells clients of the rules that decide.

@@ -54,6 +54,8 @@ type visit struct {
 	header  http.Header // of the response
 	info    Info
 
+	reserved *ratelimit.Reservation // what Config.Count is about, or nil
+
 	rule   [1]ratelimit.Result // memory for info.Rules
 	fields [2]string           // memory for the values of header fields
 }

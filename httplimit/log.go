@@ -20,6 +20,7 @@ const (
 	logStore = iota
 	logPassed
 	logRefused
+	logSettle
 	kinds
 )
 
@@ -27,6 +28,7 @@ var troubles = [kinds]string{
 	logStore:   "httplimit: the failure policy has decided, or a rule by its own rate",
 	logPassed:  "httplimit: a request has passed without a decision",
 	logRefused: "httplimit: a request was answered with 500, without a decision",
+	logSettle:  "httplimit: the units of a request that does not count stay charged",
 }
 
 // The warnings.

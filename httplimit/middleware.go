@@ -87,7 +87,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.config.Prepare != nil {
 		m.config.Prepare(r, &v.info.Request)
 	}
-	switch m.decide(w, r, v) {
+	switch m.decide(w, r, v, m.config.Count != nil) {
 	case passed:
 		h.serve(w, r, v)
 	case undecided:
@@ -100,7 +100,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit) {
 	v.request = *r.WithContext(v)
 	inner := &v.request
-	h.next.ServeHTTP(w, inner)
+	if v.reserved == nil {
+		h.next.ServeHTTP(w, inner)
+	} else {
+		h.m.count(w, v, h.next)
+	}
+	if inner.MultipartForm != nil {
+		r.MultipartForm = inner.MultipartForm // the server removes the files of the request that it has made
+	}
 	if inner.Pattern == r.Pattern {
 		return
 	}
@@ -141,7 +148,7 @@ func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit
 		req.Endpoint = endpoint(r)
 	}
 	*own = req
-	return m.decide(w, r, v) != answered
+	return m.decide(w, r, v, false) != answered
 }
 
 // A verdict is what becomes of a request.
@@ -153,10 +160,19 @@ const (
 	undecided                // it could not be decided on, and passes
 )
 
-// decide asks the limiter, and writes the header fields. It answers what does not pass.
-func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit) verdict {
+// decide asks the limiter, and writes the header fields. It answers what does not pass. If
+// reserve is set, the units of what passes can be given back.
+func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, reserve bool) verdict {
 	info := &v.info
-	res, each, err := m.limiter.CheckAll(r.Context(), info.Request, v.memory())
+	var res ratelimit.Result
+	var each []ratelimit.Result
+	var err error
+	if reserve {
+		v.reserved, each, err = m.limiter.ReserveAll(r.Context(), info.Request, countTerm, v.memory())
+		res = v.reserved.Result()
+	} else {
+		res, each, err = m.limiter.CheckAll(r.Context(), info.Request, v.memory())
+	}
 	if err != nil {
 		if res == (ratelimit.Result{}) {
 			return m.fail(w, r, err)
