@@ -24,7 +24,7 @@ type desk struct {
 }
 
 // overDesks runs test in this process and beside a store.
-func overDesks(t *testing.T, ours ratelimit.Rule, test func(t *testing.T, d *desk), opts ...ratelimit.Option) {
+func overDesks(t *testing.T, ours ratelimit.Rule, test func(t *testing.T, d *desk)) {
 	for _, stored := range []bool{false, true} {
 		name := "memory"
 		if stored {
@@ -32,7 +32,7 @@ func overDesks(t *testing.T, ours ratelimit.Rule, test func(t *testing.T, d *des
 		}
 		t.Run(name, func(t *testing.T) {
 			d := &desk{t: t, clock: ratelimit.NewFakeClock(epoch)}
-			set := append([]ratelimit.Option{ratelimit.WithClock(d.clock)}, opts...)
+			set := []ratelimit.Option{ratelimit.WithClock(d.clock)}
 			if stored {
 				d.store = newSettlingStore(t, d.clock)
 				set = append(set, ratelimit.WithStore(d.store))
