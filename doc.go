@@ -14,7 +14,8 @@
 // client and an endpoint, and charges all of them or none. [RateLimiter.Check] takes a
 // whole [Request]. Rules change while the limiter is used, by [RateLimiter.Reload] and the
 // methods beside it, and every key keeps what it has used. [RateLimiter.Reserve] holds units for
-// work whose cost is known only afterwards.
+// work whose cost is known only afterwards. With [WithRequestIDs], a request that is sent again
+// gets the answer that it had, and is charged once.
 //
 // # Configuration
 //

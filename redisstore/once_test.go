@@ -248,6 +248,12 @@ func TestOnceStored(t *testing.T) {
 		}
 	}
 	u := ask(all[0], ratelimit.PerMinute(60), 1)
+	require.NoError(t, client.FlushDB(ctx).Err())
+	_, _, err := s.Once(ctx, ratelimit.Once{Client: strings.Repeat("a", 24), ID: "1", TTL: hourly}, []ratelimit.Ask{u})
+	require.NoError(t, err)
+	bytes, err := client.MemoryUsage(ctx, keys()[0]).Result()
+	require.NoError(t, err)
+	t.Logf("a record of one rule, of a client whose name has 24 bytes, takes %d bytes", bytes)
 	once := ratelimit.Once{Client: "a", ID: "1", TTL: hourly}
 	require.NoError(t, client.FlushDB(ctx).Err())
 	for replay := range 3 {

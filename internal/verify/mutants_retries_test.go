@@ -1,0 +1,110 @@
+package verify
+
+// retryMutants are faults in how requests with an ID are charged once.
+var retryMutants = []mutant{
+	{
+		name: "a grant answers one instant too long", file: "internal/replay/replay.go",
+		old: "since >= r.ttl ||", new: "since > r.ttl ||",
+		by: "^TestRetries$", why: "when its time has passed it does not answer",
+	},
+	{
+		name: "a grant answers any number of times", file: "internal/replay/replay.go",
+		old: "|| r.replays == Most", new: "|| r.replays == -Most",
+		by: "^TestRetries$", why: "it answers 100 times",
+	},
+	{
+		name: "a replay has the ResetAfter of the grant", file: "internal/replay/replay.go",
+		old: "p.ResetAfter = max(p.ResetAfter-since, 0)", new: "p.ResetAfter = max(p.ResetAfter, since-since)",
+		by: "^TestRetries$", why: "time has passed since",
+	},
+	{
+		name: "a replay has the Delay of the grant", file: "internal/replay/replay.go",
+		old: "max(a.delay-since, 0)", new: "a.delay",
+		by: "^TestRetries$", why: "time has passed since",
+	},
+	{
+		name: "a grant is forgotten with the one that it has replaced", file: "internal/replay/replay.go",
+		old: "l.places[id] == l.first {", new: "id == id {",
+		by: "^TestRetriesForgotten$", why: "the newer one is kept",
+	},
+	{
+		name: "one grant too few is kept", file: "internal/replay/replay.go",
+		old: "if l.size == l.most {", new: "if l.size == l.most-1 {",
+		by: "^TestRetriesForgotten$", why: "as many are kept as there may be keys",
+	},
+	{
+		name: "two decide on one request", file: "internal/replay/replay.go",
+		old: "landed, flies := l.flights[id]", new: "landed, flies := l.flights[id], false",
+		by: "^TestRetriesInFlight$", why: "the other waits",
+	},
+	{
+		name: "nothing is recorded", file: "internal/engine/settle.go",
+		old: "order.Record.Keep(now)", new: "_ = now",
+		by: "^TestRetries$", why: "a retry is charged once",
+	},
+	{
+		name: "recorded before the last rule is charged", file: "internal/engine/settle.go",
+		old: "kept = len(parts) - 1 //", new: "kept = 0 //",
+		by: "^TestRetries$", why: "each rule has the answer that it gave",
+	},
+	{
+		name: "the client does not matter", file: "idempotency.go",
+		old: "keytable.HashOfPair(d.request.Client, d.request.ID)", new: "keytable.HashOfPair(\"\", d.request.ID)",
+		by: "^TestRetriesForgotten$", why: "an ID of one client is of no use to another, also at a shared key",
+	},
+	{
+		name: "the cost does not matter", file: "idempotency.go",
+		old: ".With(uint64(d.order.N), globalHash)", new: ".With(0, globalHash)",
+		by: "^TestRetriesOfOthers$", why: "the ID of a cheap request is of no use for an expensive one",
+	},
+	{
+		name: "the rule does not matter", file: "idempotency.go",
+		old: "2*r.serial+mode", new: "0*r.serial+mode",
+		by: "^TestRetriesOfOthers$", why: "another rule is charged",
+	},
+	{
+		name: "the mode does not matter", file: "idempotency.go",
+		old: "			mode = 1\n", new: "			mode = 0\n",
+		by: "^TestRetriesOfOthers$", why: "what a shadow rule has answered is no grant",
+	},
+	{
+		name: "the order of the asks matters", file: "idempotency.go",
+		old: "return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Algorithm, b.Algorithm))", new: "return 0*cmp.Compare(a.Rule, b.Rule)",
+		by: "^TestRetriesInOtherOrders$", why: "processes may have the rules in different orders",
+	},
+	{
+		name: "a policy's answer is recorded", file: "idempotency.go",
+		old: "&& !d.Replayed && !res.Degraded {", new: "&& !d.Replayed {",
+		by: "^TestRetriesInFlight$", why: "it says nothing of the limiter",
+	},
+	{
+		name: "plain rules know no ID", file: "ratelimit.go",
+		old: "len(req.Rules)|len(req.ID) == 0", new: "len(req.Rules) == 0",
+		by: "^TestRetries$", why: "most rules are plain",
+	},
+	{
+		name: "the head of a line is charged in any case", file: "internal/waitline/serve.go",
+		old: "if w.Record != nil && w.Record.Find(at) {", new: "if false {",
+		by: "^TestRetriesInLine$", why: "two who wait with one ID are charged once",
+	},
+	{
+		name: "who has waited is not recorded", file: "internal/waitline/serve.go",
+		old: "			w.Record.Keep(at)\n", new: "",
+		by: "^TestRetriesInLine$", why: "a retry of it is charged once",
+	},
+	{
+		name: "the answer of who has waited is not recorded", file: "idempotency.go",
+		old: "		waitline.Learn(d.parts, d.spots)\n", new: "		_ = waitline.Learn\n",
+		by: "^TestRetriesInLine$", why: "a retry has its answer",
+	},
+	{
+		name: "a retry waits for a store", file: "rulewait.go",
+		old: "!denied || l.recorded(ctx, d) {", new: "!denied {",
+		by: "^TestRetriesInLine$", why: "it was granted before",
+	},
+	{
+		name: "a retry of Wait waits", file: "wait.go",
+		old: "if !l.replayed(d) {", new: "if true {",
+		by: "^TestRetriesInLine$", why: "it was granted before",
+	},
+}

@@ -1,0 +1,286 @@
+package verify
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// retryRules are three rules that enforce, and one in shadow.
+var retryRules = []ratelimit.Rule{
+	{Name: "own", Endpoint: "/", Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerMinute(60).WithBurst(20)},
+	{Name: "all", Endpoint: "/", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerMinute(60).WithBurst(500)},
+	{Name: "more", Endpoint: "/", Key: ratelimit.KeyEndpoint, Rate: ratelimit.PerMinute(60).WithBurst(600)},
+	{Name: "planned", Endpoint: "/", Mode: ratelimit.ModeShadow, Rate: ratelimit.PerMinute(60).WithBurst(30)},
+}
+
+// A retrier sends requests of alice, and compares what is charged and replayed.
+type retrier struct {
+	t     *testing.T
+	clock *ratelimit.FakeClock
+	l     *ratelimit.RateLimiter
+}
+
+// inBothPlaces runs test with the state, and the answers to requests with an ID, in this process and
+// in a store.
+func inBothPlaces(t *testing.T, rules []ratelimit.Rule, test func(r *retrier), opts ...ratelimit.Option) {
+	t.Helper()
+	for _, place := range []string{"memory", "store"} {
+		t.Run(place, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock := ratelimit.NewFakeClock(time.Unix(1e9, 0))
+				all := append(slices.Clone(opts), ratelimit.WithClock(clock), ratelimit.WithRequestIDs(time.Hour))
+				if place == "store" {
+					st, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1000))
+					require.NoError(t, err)
+					all = append(all, ratelimit.WithStore(st), ratelimit.WithName("test"))
+				}
+				l, err := ratelimit.New(rules, nil, all...)
+				require.NoError(t, err)
+				test(&retrier{t, clock, l})
+			})
+		})
+	}
+}
+
+// send sends req, and reports whether it was replayed.
+func (r *retrier) send(req ratelimit.Request) (res ratelimit.Result, each []ratelimit.Result, replayed bool) {
+	r.t.Helper()
+	before := r.l.Stats()[0].Replayed
+	res, each, err := r.l.CheckAll(r.t.Context(), req, nil)
+	require.NoError(r.t, err)
+	return res, each, r.l.Stats()[0].Replayed > before
+}
+
+// TestRetries proves for how long and how often a grant answers, and with what.
+func TestRetries(t *testing.T) {
+	inBothPlaces(t, retryRules, func(r *retrier) {
+		req := ratelimit.Request{Client: "alice", Endpoint: "/", ID: "1", Cost: 10}
+		first, each, replayed := r.send(req)
+		require.False(t, replayed)
+		require.Equal(t, 490, each[1].Remaining)
+		req.ID = "2"
+		second, eachSecond, _ := r.send(req)
+		require.Equal(t, 10*time.Second, second.Delay)
+		r.clock.Advance(4 * time.Second)
+		again, eachAgain, replayed := r.send(req)
+		require.True(t, replayed)
+		for _, res := range []*ratelimit.Result{&second, &eachSecond[0], &eachSecond[1], &eachSecond[2]} {
+			res.ResetAfter -= 4 * time.Second
+			res.Delay = max(res.Delay-4*time.Second, 0)
+		}
+		require.Equal(t, second, again)
+		require.Equal(t, eachSecond, eachAgain)
+		again, err := r.l.Check(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, second, again)
+		r.clock.Advance(time.Hour - 4*time.Second - 1)
+		first.ResetAfter, first.Delay = 0, 0
+		for _, id := range []string{"1", "2"} {
+			req.ID = id
+			got, _, replayed := r.send(req)
+			require.True(t, replayed, "the last instant")
+			require.Zero(t, got.ResetAfter)
+		}
+		r.clock.Advance(1)
+		for i := range 101 {
+			req.ID = "1"
+			_, _, replayed := r.send(req)
+			require.Equal(t, i > 0, replayed, "100 replays")
+		}
+		_, _, replayed = r.send(req)
+		require.False(t, replayed, "and no more")
+		for _, stats := range r.l.Stats() {
+			require.EqualValues(t, 4, stats.Allowed, stats.Rule)
+			require.EqualValues(t, 104, stats.Replayed, stats.Rule)
+		}
+	})
+}
+
+// TestRetriesOfOthers changes one thing after the other of a request.
+func TestRetriesOfOthers(t *testing.T) {
+	inBothPlaces(t, retryRules, func(r *retrier) {
+		base := ratelimit.Request{Client: "alice", Endpoint: "/", ID: "1", Cost: 1}
+		r.send(base)
+		_, _, replayed := r.send(base)
+		require.True(t, replayed)
+		for _, change := range []func(req *ratelimit.Request){
+			func(req *ratelimit.Request) { req.Client = "bob" },
+			func(req *ratelimit.Request) { req.ID = "2" },
+			func(req *ratelimit.Request) { req.Cost = 2 },
+			func(req *ratelimit.Request) { req.Endpoint, req.Rules = "", []string{"own"} },
+			func(req *ratelimit.Request) { req.Endpoint, req.Rules = "", []string{"own", "all"} },
+		} {
+			req := base
+			change(&req)
+			_, _, replayed := r.send(req)
+			require.False(t, replayed, "%+v", req)
+		}
+		rules := slices.Clone(retryRules)
+		slices.Reverse(rules)
+		require.NoError(t, r.l.Replace(rules, nil))
+		res, _, err := r.l.CheckAll(t.Context(), base, nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, r.l.Stats()[0].Replayed, "the order of the rules does not matter: %+v", res)
+		rules[0].Mode = ratelimit.ModeEnforce
+		require.NoError(t, r.l.Replace(rules, nil))
+		_, each, err := r.l.CheckAll(t.Context(), base, nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, r.l.Stats()[0].Replayed, "their modes do")
+		require.Len(t, each, 4)
+	})
+	a, b := retryRules[0], retryRules[1]
+	for _, same := range []ratelimit.KeyType{ratelimit.KeyUser} {
+		a.Key, b.Key = same, same
+		a.Endpoint, b.Endpoint = "/a", "/b"
+	}
+	inBothPlaces(t, []ratelimit.Rule{a, b}, func(r *retrier) {
+		r.send(ratelimit.Request{Client: "alice", Endpoint: "/a", ID: "1"})
+		_, _, replayed := r.send(ratelimit.Request{Client: "alice", Endpoint: "/b", ID: "1"})
+		require.False(t, replayed, "another rule")
+		require.Zero(t, r.l.Stats()[1].Replayed)
+	})
+}
+
+// TestRetriesInOtherOrders has two limiters on one store made their rules in different orders.
+func TestRetriesInOtherOrders(t *testing.T) {
+	st, err := ratelimit.NewMemoryStore()
+	require.NoError(t, err)
+	rules := slices.Clone(retryRules)
+	for range 2 {
+		l, err := ratelimit.New(rules, nil, ratelimit.WithStore(st), ratelimit.WithName("test"), ratelimit.WithRequestIDs(time.Hour))
+		require.NoError(t, err)
+		_, each, err := l.CheckAll(t.Context(), ratelimit.Request{Client: "alice", Endpoint: "/", ID: "1"}, nil)
+		require.NoError(t, err)
+		for _, res := range each {
+			require.Equal(t, map[string]int{"own": 19, "all": 499, "more": 599}[res.Rule], res.Remaining, res.Rule)
+		}
+		slices.Reverse(rules)
+	}
+}
+
+// TestRetriesForgotten proves that the oldest of three grants is forgotten for a fourth, and that a
+// grant which has replaced another is not forgotten with that.
+func TestRetriesForgotten(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1e9, 0))
+	l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(1000)}}, nil,
+		ratelimit.WithClock(clock), ratelimit.WithMaxKeys(3), ratelimit.WithRequestIDs(time.Hour))
+	require.NoError(t, err)
+	r := &retrier{t, clock, l}
+	send := func(id string) bool {
+		_, _, replayed := r.send(ratelimit.Request{Endpoint: "/", ID: id})
+		return replayed
+	}
+	for i := range 100 {
+		require.False(t, send(strconv.Itoa(i)))
+	}
+	require.True(t, send("97") && send("98") && send("99"))
+	require.False(t, send("96"), "it was forgotten; now 97 is")
+	for range 99 {
+		require.True(t, send("99"))
+	}
+	require.False(t, send("99"), "a new grant takes its place; it pushes out 98")
+	require.False(t, send("100"), "which pushes out the first of 99")
+	require.True(t, send("99"))
+	_, _, replayed := r.send(ratelimit.Request{Endpoint: "/", ID: "denied", Client: "99"})
+	require.False(t, replayed)
+	_, _, replayed = r.send(ratelimit.Request{Endpoint: "/", ID: "100", Client: "bob"})
+	require.False(t, replayed, "that of another client")
+	require.False(t, send("96"))
+	require.False(t, send("99"))
+	require.False(t, send("100"))
+	denied, _, _ := r.send(ratelimit.Request{Endpoint: "/", ID: "denied", Cost: 2000})
+	require.False(t, denied.Allowed)
+	require.True(t, send("96") && send("99") && send("100"), "a denial pushes out none")
+}
+
+// TestRetriesInLine has callers wait with IDs.
+func TestRetriesInLine(t *testing.T) {
+	inBothPlaces(t, []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerMinute(1)}}, func(r *retrier) {
+		type answer struct {
+			res ratelimit.Result
+			err error
+		}
+		wait := func(id string) chan answer {
+			done := make(chan answer, 1)
+			go func() {
+				res, err := r.l.Wait(r.t.Context(), ratelimit.Request{Endpoint: "/", ID: id})
+				done <- answer{res, err}
+			}()
+			synctest.Wait()
+			return done
+		}
+		first, _, _ := r.send(ratelimit.Request{Endpoint: "/", ID: "0"})
+		one, same, next := wait("1"), wait("1"), wait("2")
+		res, _, replayed := r.send(ratelimit.Request{Endpoint: "/", ID: "0"})
+		require.True(r.t, replayed, "a request that was granted before does not wait")
+		require.Equal(r.t, first, res)
+		require.Len(r.t, wait("0"), 1)
+		denied, _, _ := r.send(ratelimit.Request{Endpoint: "/", ID: "1"})
+		require.False(r.t, denied.Allowed)
+		r.clock.Advance(time.Minute)
+		synctest.Wait()
+		require.Len(r.t, one, 1)
+		require.Len(r.t, same, 1)
+		require.Empty(r.t, next)
+		granted := <-one
+		require.Equal(r.t, answer{res: first}, granted, "the same as the first had, a minute ago")
+		require.Equal(r.t, granted, <-same)
+		res, _, replayed = r.send(ratelimit.Request{Endpoint: "/", ID: "1"})
+		require.True(r.t, replayed)
+		require.Equal(r.t, first, res)
+		r.clock.Advance(time.Minute)
+		synctest.Wait()
+		require.Len(r.t, next, 1)
+		require.EqualValues(r.t, 3, r.l.Stats()[0].Allowed)
+	})
+}
+
+// TestRetriesInFlight sends a request again while a custom limiter decides on it.
+func TestRetriesInFlight(t *testing.T) {
+	for _, row := range []struct {
+		answer ratelimit.Result
+		err    error
+		calls  int
+		why    string
+	}{
+		{ratelimit.Result{Allowed: true, Limit: 5, Remaining: 4}, nil, 1, "the retry has the answer of the first"},
+		{ratelimit.Result{Limit: 5, RetryAfter: time.Second}, nil, 2, "a denial is not kept"},
+		{ratelimit.Result{}, ratelimit.ErrStore, 2, "nor is the answer of a policy"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			calls, let := make(chan int, 9), make(chan bool)
+			l, err := ratelimit.New([]ratelimit.Rule{
+				{Name: "own", Endpoint: "/", Rate: ratelimit.PerMinute(5)},
+				{Name: "custom", Endpoint: "/", OnStoreError: ratelimit.FailOpen, Limiter: gated(func(ctx context.Context) (ratelimit.Result, error) {
+					calls <- 1
+					<-let
+					return row.answer, row.err
+				})},
+			}, nil, ratelimit.WithRequestIDs(time.Hour))
+			require.NoError(t, err)
+			for range 2 {
+				go func() { _, _ = l.Check(context.Background(), ratelimit.Request{Endpoint: "/", ID: "1"}) }()
+			}
+			synctest.Wait()
+			require.Len(t, calls, 1, "the other waits")
+			close(let)
+			synctest.Wait()
+			require.Len(t, calls, row.calls, row.why)
+		})
+	}
+}
+
+// A gated is a custom limiter that is a function.
+type gated func(ctx context.Context) (ratelimit.Result, error)
+
+func (f gated) Allow(string) ratelimit.Result { return ratelimit.Result{} }
+
+func (f gated) Take(ctx context.Context, _ string, _ int) (ratelimit.Result, error) { return f(ctx) }
