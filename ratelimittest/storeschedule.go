@@ -54,7 +54,7 @@ func (k *storeKit) settleKinds() (all []scheduleKind) {
 // warmKinds returns the kinds of the subtests of warm-up.
 func (k *storeKit) warmKinds() (all []scheduleKind) {
 	for _, a := range k.Algorithms {
-		all = append(all, scheduleKind{name: "warm-up/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, resets: true, warms: true})
+		all = append(all, scheduleKind{name: "warm-up/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, resets: true, changes: true, warms: true})
 	}
 	return all
 }
@@ -261,6 +261,9 @@ func (w *storeWriter) note(start time.Time, c storeCall) {
 // one near the present one.
 func (w *storeWriter) change(p *target) ratelimit.Rate {
 	r := p.ask.Rate
+	if w.warms {
+		return w.warmer(p)
+	}
 	switch w.IntN(10) {
 	case 0, 1, 2:
 		return p.rates[w.IntN(len(p.rates))]

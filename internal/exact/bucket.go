@@ -189,14 +189,14 @@ func (b *Bucket) Weight(units, of int64) Level {
 		return Level{Whole: 1}
 	}
 	hi, lo := bits.Mul64(uint64(of%units), uint64(b.Unit))
-	frac, rest := bits.Div64(hi, lo, uint64(units)) // fits: of%units < units
-	if rest > 0 {
-		frac++
+	parts, left := bits.Div64(hi, lo, uint64(units)) // fits: of%units < units
+	if left > 0 {
+		parts++
 	}
-	if frac == uint64(b.Unit) {
+	if parts == uint64(b.Unit) {
 		return Level{of/units + 1, 0}
 	}
-	return Level{of / units, int64(frac)}
+	return Level{of / units, int64(parts)}
 }
 
 // Times returns n times l. The whole tokens of the product must fit an int64.

@@ -94,8 +94,8 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "Delay counts the ask itself", file: "leakybucket.go",
-		old: "delay = pace.ToDrain(pace.Parts(queue))",
-		new: "delay = pace.ToDrain(pace.Parts(exact.Level{Whole: queue.Whole + n, Frac: queue.Frac}))",
+		old: "v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)\n	} else {\n		delay = pace.ToDrain(pace.Parts(queue))",
+		new: "v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)\n	} else {\n		delay = pace.ToDrain(pace.Parts(exact.Level{Whole: queue.Whole + n, Frac: queue.Frac}))",
 		by:  "^TestProperties$/LeakyBucket", why: "the first one would wait for itself",
 	},
 }

@@ -45,7 +45,7 @@ var configMutants = []mutant{
 		by:  "^TestConfigMeans$", why: "of two counts, one would be ignored",
 	},
 	{
-		name: "units a millisecond are units a second", file: "internal/ruleconfig/rate.go",
+		name: "units a millisecond are units a second", file: "internal/ruleconfig/refill.go",
 		old: `unit, shift = "millisecond", 3`,
 		new: `unit, shift = "millisecond", 0`,
 		by:  "^TestConfigMeans$", why: "the limit would be a thousandth",

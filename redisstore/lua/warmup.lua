@@ -159,8 +159,10 @@ local function warm(inner)
 
   -- adopt also makes the key new if it is so by the rate that it had.
   function kind.adopt(s, c, now)
-    s.first = known(s, c, now)
-    return inner.adopt(s, c, now)
+    local first = known(s, c, now)
+    if not inner.adopt(s, c, now) then return false end
+    s.first = first
+    return true
   end
 
   function kind.save(key, s, now, pad) inner.save(key, s, now, pad + math.ceil((s.over or 0) / 1000)) end

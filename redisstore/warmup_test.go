@@ -1,0 +1,117 @@
+package redisstore_test
+
+import (
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/redisstore"
+)
+
+// warmAsk is an ask for n units of a key that warms up from 2 to 10 in an hour.
+func warmAsk(a ratelimit.Algorithm, n int) ratelimit.Ask {
+	u := ask(a, ratelimit.Rate{Requests: 10, Per: time.Second}, n)
+	u.Warmup = ratelimit.Warmup{From: 2, Over: time.Hour}
+	return u
+}
+
+// TestWarmupIsKept proves that the server keeps a key that warms up for as long as its age counts,
+// under a key of its own, and that another key with the same names and no warm-up is another state.
+func TestWarmupIsKept(t *testing.T) {
+	client := start(t).client(t)
+	clock := ratelimit.NewFakeClock(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
+	s := newStore(t, client, redisstore.WithClock(clock), redisstore.WithPrefix("p"))
+	for i, letter := range []string{"T", "L", "F", "C", "S"} {
+		a := []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket, ratelimit.AlgorithmFixedWindow,
+			ratelimit.AlgorithmSlidingWindowCounter, ratelimit.AlgorithmSlidingWindowLog}[i]
+		require.True(t, take(t, newStore(t, client, redisstore.WithPrefix("real")), warmAsk(a, 1)).Allowed)
+		ttl, err := client.PTTL(t.Context(), "real:{ca}:1"+letter+":rule").Result()
+		require.NoError(t, err)
+		require.Greater(t, ttl, time.Hour, "%s: the idle key is kept", a)
+		require.Less(t, ttl, time.Hour+time.Minute, a)
+		require.True(t, take(t, s, warmAsk(a, 1)).Allowed)
+		require.Equal(t, 9, take(t, s, ask(a, ratelimit.Rate{Requests: 10, Per: time.Second}, 1)).Remaining)
+		clock.Advance(1350 * time.Second) // three eighths of the hour
+		require.Equal(t, 5, take(t, s, warmAsk(a, 0)).Remaining, a)
+		require.NoError(t, s.Reset(t.Context(), []ratelimit.Ask{warmAsk(a, 0)}))
+		require.Equal(t, 2, take(t, s, warmAsk(a, 0)).Remaining, "%s: a key that was reset is new", a)
+	}
+	require.True(t, take(t, s, warmAsk(ratelimit.AlgorithmTokenBucket, 1)).Allowed)
+	value, err := client.Get(t.Context(), "p:{ca}:1T:rule").Result()
+	require.NoError(t, err)
+	first := strconv.FormatInt(clock.Now().UnixMicro(), 10)
+	require.Equal(t, "1 100000 10 "+first[:10]+" 0 500000 @"+first, value)
+}
+
+// TestWarmupRefuses has what the store refuses of a Warmup.
+func TestWarmupRefuses(t *testing.T) {
+	s := newStore(t, start(t).client(t))
+	for _, row := range []struct {
+		change func(a *ratelimit.Ask)
+		want   string
+	}{
+		{func(a *ratelimit.Ask) { a.Warmup.From = 0 }, "ratelimit: warmup.from is 0: must be at least 1"},
+		{func(a *ratelimit.Ask) { a.Rate.Burst = 2; a.Warmup.From = 4 }, "ratelimit: warmup.from is 4: must be at least 5: with less, a burst of 2 grants a new key nothing"},
+		{func(a *ratelimit.Ask) { a.Warmup.Over = 0 }, "ratelimit: warmup.over is 0s: must be from a microsecond to 366 days"},
+		{func(a *ratelimit.Ask) { a.Warmup.Over = 366*24*time.Hour + 1000 }, "ratelimit: warmup.over is 8784h0m0.000001s: must be from a microsecond to 366 days"},
+		{func(a *ratelimit.Ask) { a.Warmup.Over++ }, "ratelimit: warmup.over is 1h0m0.000000001s: must be whole microseconds in a Redis store: its clock has no finer ones"},
+		{func(a *ratelimit.Ask) { a.Receipt, a.Term = 1, time.Minute }, "ratelimit: warmup is {2 1h0m0s}: must be left out in a Redis store if charges may be given back, as beside a limiter of one's own"},
+	} {
+		a := warmAsk(ratelimit.AlgorithmTokenBucket, 1)
+		row.change(&a)
+		require.EqualError(t, s.Accepts(a), row.want)
+		_, err := s.Take(t.Context(), []ratelimit.Ask{a})
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+		require.EqualError(t, err, row.want)
+	}
+	if strconv.IntSize == 64 {
+		a := warmAsk(ratelimit.AlgorithmTokenBucket, 1)
+		requests := int64(math.MaxInt32) << 20
+		a.Rate = ratelimit.Rate{Requests: int(requests), Per: time.Hour, Burst: math.MaxInt32}
+		a.Warmup.From = a.Rate.Requests
+		require.Error(t, s.Accepts(a))
+	}
+	require.NoError(t, s.Accepts(warmAsk(ratelimit.AlgorithmTokenBucket, 1)))
+}
+
+// TestWarmupRules proves that rules that warm up work over the store, and that a custom limiter
+// beside them is refused.
+func TestWarmupRules(t *testing.T) {
+	s := newStore(t, start(t).client(t))
+	warm := ratelimit.Rule{Endpoint: "/e", Rate: ratelimit.PerDay(10), Warmup: ratelimit.Warmup{From: 2, Over: 24 * time.Hour}}
+	opts := []ratelimit.Option{ratelimit.WithStore(s), ratelimit.WithName("n")}
+	l, err := ratelimit.New([]ratelimit.Rule{warm}, nil, opts...)
+	require.NoError(t, err)
+	require.True(t, l.Allow("a", "/e").Allowed)
+	require.True(t, l.Allow("a", "/e").Allowed)
+	res := l.Allow("a", "/e")
+	require.False(t, res.Allowed)
+	require.False(t, res.Degraded)
+	require.Equal(t, 10, res.Limit)
+	require.Less(t, res.RetryAfter, 24*time.Hour)
+
+	inner, err := ratelimit.NewTokenBucket(ratelimit.PerDay(1))
+	require.NoError(t, err)
+	_, err = ratelimit.New([]ratelimit.Rule{warm, {Name: "own", Endpoint: "/f", Limiter: inner}}, nil, opts...)
+	require.EqualError(t, err, "ratelimit: rules[0].rate is 10/d: is not supported by the store: "+
+		"ratelimit: warmup is {2 24h0m0s}: must be left out in a Redis store if charges may be given back, as beside a limiter of one's own")
+}
+
+// TestDenialsDoNotWarmUp proves that what is known of a state without a warm-up does not decide on
+// one of the same names that has one.
+func TestDenialsDoNotWarmUp(t *testing.T) {
+	s := newStore(t, start(t).client(t))
+	plain := ask(ratelimit.AlgorithmFixedWindow, ratelimit.PerDay(10), 10)
+	require.True(t, take(t, s, plain).Allowed)
+	require.False(t, take(t, s, plain).Allowed)
+	_, denied := s.Denied(plain)
+	require.True(t, denied)
+	plain.Warmup = ratelimit.Warmup{From: 10, Over: time.Hour}
+	_, denied = s.Denied(plain)
+	require.False(t, denied)
+	require.True(t, take(t, s, plain).Allowed)
+}
