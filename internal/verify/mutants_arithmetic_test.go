@@ -94,8 +94,8 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "Delay counts the ask itself", file: "leakybucket.go",
-		old: "v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)\n	} else {\n		delay = pace.ToDrain(pace.Parts(queue))",
-		new: "v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)\n	} else {\n		delay = pace.ToDrain(pace.Parts(exact.Level{Whole: queue.Whole + n, Frac: queue.Frac}))",
+		old: "} else {\n		delay = pace.ToDrain(pace.Parts(queue))\n		if charge {\n			v.Left -= n\n			debt",
+		new: "} else {\n		delay = pace.ToDrain(pace.Parts(exact.Level{Whole: queue.Whole + n, Frac: queue.Frac}))\n		if charge {\n			v.Left -= n\n			debt",
 		by:  "^TestProperties$/LeakyBucket", why: "the first one would wait for itself",
 	},
 }

@@ -82,26 +82,26 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "units beyond do not lower the least debt", file: "internal/engine/held.go",
-		old: "ps.lower(s, h, ps.debt(s, p, now), true)",
+		old: "ps.lower(s, h, ps.debt(s, p, now))",
 		new: "_ = h",
 		by:  "^TestBeyondTheLimit$", why: "what has drained before would be given back",
 	},
 	{
 		name: "units beyond are not in the queue", file: "leakybucket.go",
-		old: "exact.Beyond(queue.Whole, n, exact.MaxUsed)\n",
-		new: "queue.Whole\n",
+		old: "c.Beyond(queue, more)",
+		new: "queue",
 		by:  "^TestBeyondTheLimit$", why: "they leave before those who come later",
 	},
 	{
 		name: "units beyond do not hold their place", file: "internal/engine/held.go",
-		old: "ps.debt(s, p, now), true)",
-		new: "ps.debt(s, p, now), false)",
+		old: "ps.held.get().follow(s.chain, h, p.config.Charged(&s.state))",
+		new: "_ = h",
 		by:  "^TestBeyondTheLimitKeepsItsPlace$", why: "who was told a Delay keeps it, and so do they",
 	},
 	{
 		name: "units beyond do not drain first", file: "tokenbucket.go",
-		old: "	debt := c.Debt(s, now)\n",
-		new: "	debt := s.debt()\n",
+		old: "debt := c.Beyond(c.Debt(s, now), more)",
+		new: "debt := c.Beyond(s.debt(), more)",
 		by:  "^TestPropertiesOfReservations$/TokenBucket", why: "the time until then counts",
 	},
 	{

@@ -79,7 +79,7 @@ var retryMutants = []mutant{
 	},
 	{
 		name: "plain rules know no ID", file: "ratelimit.go",
-		old: "len(req.Rules)|len(req.ID) == 0", new: "len(req.Rules) == 0",
+		old: "len(req.Rules)|len(req.ID) == 0 && req.Cost >= 0 {", new: "len(req.Rules) == 0 && req.Cost >= 0 {",
 		by: "^TestRetries$", why: "most rules are plain",
 	},
 	{

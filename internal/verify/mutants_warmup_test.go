@@ -78,7 +78,7 @@ var warmupMutants = []mutant{
 		by: "^TestWarmupModel$", why: "the limit is lower",
 	},
 	{
-		name: "a whole token comes back for a unit", file: "internal/engine/receipts.go",
+		name: "a whole token comes back for a unit", file: "internal/engine/held.go",
 		old: "			e.each = ages.Cost(&s.state)\n", new: "",
 		by: "^TestWarmupReceipts$", why: "a young key had paid more",
 	},
@@ -89,12 +89,12 @@ var warmupMutants = []mutant{
 	},
 	{
 		name: "the second charge did not follow the first", file: "internal/engine/receipts.go",
-		old: "			back.Next = e.next\n", new: "",
+		old: "		back.Next = e.then\n", new: "",
 		by: "^TestWarmupReceipts$", why: "the key is as old as its next charge",
 	},
 	{
 		name: "the next receipt is not the first", file: "internal/engine/receipts.go",
-		old: "r.all[after].first, back.Next = true, r.all[after].at", new: "back.Next = r.all[after].at",
+		old: "after.first, back.Next = true, after.at", new: "back.Next = after.at",
 		by: "^TestWarmupReceipts$", why: "it made the key when the one before it came back",
 	},
 }
