@@ -8,7 +8,6 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
 // A remoteRule is what this process keeps for a rule whose state is in a store.
@@ -85,6 +84,9 @@ func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 	d.Now, d.Passes = l.time.Now(), true
 	if len(d.stored()) == 0 {
 		return l.askCustom(ctx, d)
+	}
+	if d.rehearses() {
+		return l.rehearseInStore(ctx, d, parts)
 	}
 	pass, err := l.breakers.Admit(parts, d.Now)
 	if err == nil && leaky && d.order.Take && d.order.Within < engine.AnyDelay {
@@ -260,7 +262,9 @@ func (d *decision) setResults(results []Result) {
 	d.Passes, d.Late = true, false
 	for i, r := range d.stored() {
 		p, res := &d.parts[i], results[i]
-		r.setAnswer(p, res)
+		if setResult(p, res); !d.rehearses() {
+			r.remember(p)
+		}
 		d.origins[i].by = byStore
 		if !p.Shadow {
 			d.Passes = d.Passes && res.Allowed
@@ -310,12 +314,4 @@ func (l *RateLimiter) fallBack(d *decision, err error) {
 		}
 	}
 	d.decideHere(&l.time)
-}
-
-// addCounts adds the counts of keys for FailLocal that a change of the rule has replaced.
-func (t *totals) addCounts(c keytable.Counts) {
-	t.allowed.Add(c.Allowed)
-	t.denied.Add(c.Denied)
-	t.shadowed.Add(c.Shadowed)
-	t.degraded.Add(c.Allowed + c.Denied + c.Shadowed)
 }

@@ -40,9 +40,9 @@ import (
 // charge is settled once: if it was settled before, its Term is over, or the state was reset or
 // forgotten since, Settle changes nothing and returns nil. So it may be repeated after an error.
 //
-// Accepts(Ask) error returns why the Store cannot decide on asks of this Algorithm, Rate, Receipt
-// and Term, or nil. It is called where Supports is, and before that. A Store without Accepts gets
-// no ask with a Receipt.
+// Accepts(Ask) error returns why the Store cannot decide on asks of this Algorithm, Rate, Look,
+// Receipt and Term, or nil. It is called where Supports is, and before that. A Store without Accepts
+// gets no ask with a Look or a Receipt.
 //
 // The errors of a Store may have three more methods, which [errors.As] finds too. They keep a
 // healthy Store in use, and notice a Store that is down:
@@ -109,6 +109,10 @@ type Ask struct {
 	// left and the others are charged.
 	Shadow bool
 
+	// Look is true for an ask that takes nothing, and gets the answer that it would get if it
+	// took N units: Remaining and ResetAfter are those after that.
+	Look bool
+
 	// Receipt names the charge, so that Settle can give units of it back. It is a number that no
 	// other charge of the state has had. If it is 0, the charge is final. A Store may let older
 	// charges than the last 1,024 of a state become final.
@@ -157,6 +161,29 @@ func unsupported(supports func(a Ask) error, a Ask) error {
 	}
 	if err := supports(a); err != nil {
 		return &ConfigError{"rate", a.Rate, rulecheck.NotSupported + err.Error()}
+	}
+	return nil
+}
+
+// chooseLook decides how to ask the store for Explain, and returns the error if it cannot answer.
+func (l *RateLimiter) chooseLook(d *decision) error {
+	err := errors.New("it has no method Accepts")
+	if accepting, ok := l.settings.store.(interface{ Accepts(a Ask) error }); ok {
+		err = nil
+		for i, r := range d.stored() {
+			ask := r.ask(&d.request, d.origins[i].rate)
+			ask.N, ask.Look = int(d.order.N), true
+			if err = accepting.Accepts(ask); err != nil {
+				break
+			}
+		}
+	}
+	switch {
+	case err == nil:
+	case d.order.N == 1:
+		d.trial.byZero = true
+	default:
+		return &ConfigError{"store", fmt.Sprintf("%T", l.settings.store), "must accept an Ask with Look to explain a cost above 1: " + err.Error()}
 	}
 	return nil
 }
@@ -275,7 +302,7 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 			return nil, err
 		}
 		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate),
-			N: int64(a.N), Shadow: a.Shadow, ID: a.Receipt, Term: a.Term}
+			N: int64(a.N), Shadow: a.Shadow, Look: a.Look, ID: a.Receipt, Term: a.Term}
 	}
 	return charges, nil
 }

@@ -250,7 +250,10 @@ func (d *decision) gather() {
 // they have gone since: d is then decided as ever.
 func (l *RateLimiter) behind(d *decision) bool {
 	d.gather()
-	now, denied := l.waiters.Deny(d.plain, d.spots, d.order.N, d.order.Take && !d.order.AskAgain)
+	for i := range d.spots {
+		d.spots[i].Looks = !d.order.Take || d.rehearses()
+	}
+	now, denied := l.waiters.Deny(d.plain, d.spots, d.order.N, d.order.Take && !d.order.AskAgain && !d.rehearses())
 	if denied {
 		waitline.Learn(d.parts, d.spots)
 		d.Outcome = engine.Outcome{Now: now}

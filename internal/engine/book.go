@@ -28,6 +28,7 @@ type Charge struct {
 	Rate   Rate          // the limit from now on
 	N      int64         // units; 0 looks. For Settle: how many stay charged
 	Shadow bool          // whether it never causes the others to be denied
+	Look   bool          // whether it is not made, and answered as if it were
 	ID     uint64        // the number under which the charge is open, or 0
 	Term   time.Duration // for how long
 
@@ -73,14 +74,18 @@ func (b *Book) Take(charges []Charge) error {
 	now, passes := b.time.Now(), true
 	for i := range charges {
 		c, do := &charges[i], Look
-		if c.N > 0 {
+		if c.N > 0 && !c.Look {
 			do = Probe
 		}
 		c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, max(c.N, 1), do)
 		passes = passes && (c.Shadow || c.Granted())
 	}
 	for i := range charges {
-		if c := &charges[i]; passes && c.N > 0 && c.Granted() {
+		switch c := &charges[i]; {
+		case !passes || c.N == 0 || !c.Granted():
+		case c.Look:
+			c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, Rehearse)
+		default:
 			c.Verdict, c.Delay = b.rules[c.name()].Charge(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, c.ID, c.Term)
 		}
 	}

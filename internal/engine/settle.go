@@ -32,6 +32,7 @@ type Order struct {
 	Take      bool          // whether to charge; otherwise, the decision only looks
 	Revocable bool          // whether the caller may give units back: it settles each Part.Receipt
 	AskAgain  bool          // whether a denied caller will try again, so that a denial is not counted
+	Rehearsal *Rehearsal    // if it is not nil, the decision changes nothing and is not counted
 }
 
 // AnyDelay is the value of Order.Within for a request that is charged whatever its Delay.
@@ -90,7 +91,10 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 	if order.Take {
 		ask = Probe
 	}
-	if order.Revocable {
+	switch {
+	case order.Rehearsal != nil:
+		ask, take = Look, Rehearse
+	case order.Revocable:
 		take = Hold
 	}
 	passes, late, taken := true, false, -1
@@ -119,7 +123,7 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 		out.DelayThen = delayThen(parts, now, order.N)
 	}
 	charge := order.Take && passes && !late
-	counted := charge || order.Take && !passes && !order.AskAgain
+	counted := order.Rehearsal == nil && (charge || order.Take && !passes && !order.AskAgain)
 	for i := range parts {
 		p := &parts[i]
 		if p.shard == nil {
@@ -130,6 +134,9 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 			p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, order.N, take)
 		case p.Shadow:
 			p.Verdict, p.Delay, _ = p.shard.step(p.Hash, p.Want, now, order.N, ask)
+		}
+		if order.Rehearsal != nil {
+			order.Rehearsal.rehearsed(i, p, now, order)
 		}
 		if p.Want.Rate != nil {
 			if err := p.shard.refusal(p.Want); err != nil {

@@ -121,6 +121,7 @@ func mutants() (all []mutant) {
 	for _, some := range [][]mutant{
 		bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, settleMutants, tokenMutants,
 		mutantsOfTime, apiMutants, receiptMutants, matchMutants, configMutants, waitMutants,
+		explainMutants,
 	} {
 		all = append(all, some...)
 	}
