@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
@@ -110,7 +111,8 @@ type Ask struct {
 	Shadow bool
 
 	// Look is true for an ask that takes nothing, and gets the answer that it would get if it
-	// took N units: Remaining and ResetAfter are those after that.
+	// took N units: Remaining and ResetAfter are those after that. Either all asks of one call have
+	// Look, or none has.
 	Look bool
 
 	// Receipt names the charge, so that Settle can give units of it back. It is a number that no
@@ -229,6 +231,9 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 		}
 		return m.Accepts(*a)
 	})
+	if err == nil && slices.ContainsFunc(asks, func(a Ask) bool { return a.Look != asks[0].Look }) {
+		err = &ConfigError{"look", "true and false", "must be the same in all asks of one call"}
+	}
 	if err == nil {
 		err = m.book.Take(charges)
 	}

@@ -8,9 +8,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -74,6 +77,7 @@ func (m moody) Take(_ context.Context, key string, _ int) (ratelimit.Result, err
 type explained struct {
 	*rand.Rand
 	few, stored, flaky, watched, custom bool
+	dense                               bool // most requests for one key, each at another instant
 	rules                               []ratelimit.Rule
 	turns                               int
 	explains, asks                      twin
@@ -86,6 +90,9 @@ func someOf[V any](x *explained, of []V) V { return of[x.IntN(len(of))] }
 // rate returns a rate of a; all have the same Per.
 func (x *explained) rate(a ratelimit.Algorithm) ratelimit.Rate {
 	r := ratelimit.Rate{Requests: 1 + x.IntN(6), Per: 10}
+	if x.dense {
+		r.Requests += 6
+	}
 	if a == ratelimit.AlgorithmTokenBucket || a == ratelimit.AlgorithmLeakyBucket {
 		r.Per, r.Burst = time.Duration(7+x.IntN(9)), 1+x.IntN(6)
 	}
@@ -152,6 +159,10 @@ func (x *explained) start(t *testing.T, w *twin) {
 
 // change changes something of both twins: the clock, a rate, a key, or whether the store answers.
 func (x *explained) change(t *testing.T) {
+	if x.dense {
+		x.explains.clock.Advance(1)
+		x.asks.clock.Advance(1)
+	}
 	d, rule, client := time.Duration(x.IntN(12)), someOf(x, x.rules), someOf(x, clients)
 	rate, what, down := x.rate(rule.Algorithm), x.IntN(20), x.oneIn(2)
 	for _, w := range []*twin{&x.explains, &x.asks} {
@@ -175,6 +186,9 @@ func (x *explained) step(t *testing.T, counts map[string]int) {
 	req := ratelimit.Request{
 		Client: someOf(x, clients), Endpoint: someOf(x, endpoints), IP: someOf(x, addresses),
 		Tier: someOf(x, []string{"", "paid", "free", "own", "none"}), Cost: x.IntN(4),
+	}
+	if x.dense {
+		req = ratelimit.Request{Client: "ann", Endpoint: "/a", Cost: 1}
 	}
 	if x.oneIn(5) {
 		req.Rules = []string{someOf(x, x.rules).Name, someOf(x, x.rules).Name}
@@ -263,6 +277,7 @@ func TestExplain(t *testing.T) {
 	for seed := range worlds {
 		x := &explained{Rand: rand.New(rand.NewPCG(uint64(seed), 12))}
 		x.few, x.stored, x.watched = x.oneIn(2), x.oneIn(3), x.oneIn(2)
+		x.dense = x.oneIn(8)
 		x.flaky = x.stored && x.oneIn(3)
 		x.drawRules()
 		x.start(t, &x.explains)
@@ -280,4 +295,43 @@ func TestExplain(t *testing.T) {
 	} {
 		require.NotZero(t, counts[what], what)
 	}
+}
+
+// TestExplainBehindOthers: while a caller waits for its own key, an explanation or a look for another
+// tier does not bring a key that nobody waits for to the rate of that tier.
+func TestExplainBehindOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := map[string]ratelimit.Rate{"slow": ratelimit.PerHour(10)}
+		l, err := ratelimit.New([]ratelimit.Rule{
+			{Name: "own", Endpoint: "/a", Rate: ratelimit.PerSecond(1)},
+			{Name: "all", Endpoint: "/a", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(10), Tiers: slow},
+		}, nil)
+		require.NoError(t, err)
+		ann, all := ratelimit.Request{Client: "ann", Endpoint: "/a"}, ratelimit.Request{Rules: []string{"all"}, Cost: 9}
+		for _, req := range []ratelimit.Request{ann, all} {
+			res, err := l.Check(t.Context(), req)
+			require.NoError(t, err)
+			require.True(t, res.Allowed)
+		}
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			_, err := l.Wait(t.Context(), ratelimit.Request{Client: "ann", Rules: []string{"own"}})
+			assert.NoError(t, err)
+		})
+		synctest.Wait()
+		<-time.After(time.Second / 2)
+		ann.Tier = "slow"
+		stats := l.Stats()
+		e, err := l.Explain(t.Context(), ann)
+		require.NoError(t, err)
+		require.Equal(t, "tier", e.Rules[1].Source)
+		require.False(t, e.Result.Allowed)
+		_, err = l.Peek(t.Context(), ann)
+		require.NoError(t, err)
+		require.Equal(t, stats, l.Stats())
+		left, err := l.Peek(t.Context(), all)
+		require.NoError(t, err)
+		require.Equal(t, 5, left.Remaining, "what half a second has earned at the rule's own rate")
+		waiting.Wait()
+	})
 }
