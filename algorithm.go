@@ -1,11 +1,13 @@
 package ratelimit
 
 import (
+	"math"
 	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/exact"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -35,35 +37,67 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// MaxIn returns the most units that a key can be granted at the rate r in any closed interval of
+// length d, such as one that begins at the instant of the first grant and ends at that of the last.
+// The number is exact: some schedule of requests is granted so many, and none is granted more. It is
+// [math.MaxInt] if it is larger than that. An interval that is open at one end is a closed one that
+// is a nanosecond shorter.
+//
+// MaxIn is 0 if r is no valid rate of the algorithm or d is negative. It is -1 where no limit is
+// known: for [Unlimited], and for an algorithm that is not of this package. An empty Algorithm is
+// [AlgorithmTokenBucket].
+//
+// The number is for a key whose rate stays the same, and that is not reset. A [Store] that counts
+// in whole microseconds, as one in Redis does, may grant a little less; for the exact number, divide
+// r.Per and d by [time.Microsecond].
+func (a Algorithm) MaxIn(r Rate, d time.Duration) int {
+	if a == "" {
+		a = AlgorithmTokenBucket
+	}
+	algorithm, known := algorithms[a]
+	switch {
+	case !known, r == unlimitedRate:
+		return -1
+	case d < 0 || algorithm.validate(r) != nil:
+		return 0
+	}
+	return int(min(algorithm.most(r, uint64(d)), math.MaxInt))
+}
+
 // algorithms is the table of the five algorithms.
 var algorithms = map[Algorithm]algorithm{
 	AlgorithmTokenBucket: {
 		validate: validateBy(newTokenBucketConfig),
 		keys:     keysBy[tokenBucketState](newTokenBucketConfig),
 		limiter:  limiterBy(NewTokenBucket),
+		most:     mostOfBucket,
 	},
 	AlgorithmFixedWindow: {
 		validate: validateBy(newFixedWindowConfig),
 		keys:     keysBy[fixedWindowState](newFixedWindowConfig),
 		limiter:  limiterBy(NewFixedWindow),
+		most:     mostOf(exact.MostOfWindows),
 		windowed: true,
 	},
 	AlgorithmSlidingWindowLog: {
 		validate: validateBy(newSlidingLogConfig),
 		keys:     keysBy[slidingLogState](newSlidingLogConfig),
 		limiter:  limiterBy(NewSlidingWindowLog),
+		most:     mostOf(exact.MostOfLog),
 		windowed: true,
 	},
 	AlgorithmSlidingWindowCounter: {
 		validate: validateBy(newSlidingCounterConfig),
 		keys:     keysBy[slidingCounterState](newSlidingCounterConfig),
 		limiter:  limiterBy(NewSlidingWindowCounter),
+		most:     mostOf(exact.MostOfCounter),
 		windowed: true,
 	},
 	AlgorithmLeakyBucket: {
 		validate: validateBy(newLeakyBucketConfig),
 		keys:     keysBy[leakyBucketState](newLeakyBucketConfig),
 		limiter:  limiterBy(NewLeakyBucket),
+		most:     mostOfBucket,
 	},
 }
 
@@ -83,6 +117,10 @@ type algorithm struct {
 
 	// limiter makes a limiter by the algorithm's constructor.
 	limiter func(r Rate, opts ...Option) (Limiter, error)
+
+	// most returns the largest number of units that a key is granted in a closed
+	// interval of length nanoseconds, or 2^64-1 if it is larger. r is valid.
+	most func(r Rate, length uint64) uint64
 }
 
 // algorithmNames returns the names of the algorithms of this package, sorted.
@@ -130,6 +168,17 @@ func limiterBy[L Limiter](construct func(Rate, ...Option) (L, error)) func(Rate,
 		}
 		return l, nil
 	}
+}
+
+// mostOfBucket is the field most of the buckets.
+func mostOfBucket(r Rate, length uint64) uint64 {
+	b := exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst()))
+	return b.Most(length)
+}
+
+// mostOf returns the field most of an algorithm that counts in windows.
+func mostOf(most func(requests, per, length uint64) uint64) func(Rate, uint64) uint64 {
+	return func(r Rate, length uint64) uint64 { return most(uint64(r.Requests), uint64(r.Per), length) }
 }
 
 // refusals makes the errors for a rate of Rule.Resolve that a rule cannot use.

@@ -21,12 +21,17 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) (err error) {
 		return nil
 	}
 	rule, p, n := d.rules[d.custom], &d.parts[d.custom], 0
-	if d.order.Take {
+	if d.order.Take && !d.rehearses() {
 		n = int(d.order.N)
 	}
 	keep := false // whether the other rules keep what they have taken
 	defer func() {
-		if d.order.Take {
+		switch {
+		case d.rehearses():
+			if !keep {
+				d.uncharge()
+			}
+		case d.order.Take:
 			d.settle(keep)
 			if !keep {
 				if failed := l.settleInStore(ctx, d); failed != nil && err != nil {
@@ -48,6 +53,9 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) (err error) {
 	res, failed, refused := rule.takeCustom(ctx, key, n)
 	if refused != nil {
 		return refused
+	}
+	if failed != nil && !d.rehearses() {
+		rule.totals.errors.Add(1)
 	}
 	d.setCustom(res)
 	p.Err = failed
@@ -138,18 +146,18 @@ func (d *decision) lookAtCustom(ctx context.Context) {
 		ctx = context.Background()
 	}
 	rule := d.rules[d.custom]
-	res, _, refused := rule.takeCustom(ctx, rule.key.text(&d.request), 0)
+	res, failed, refused := rule.takeCustom(ctx, rule.key.text(&d.request), 0)
 	if refused != nil {
 		res = rule.policyAnswer()
-		if ctx.Err() == nil {
-			rule.totals.errors.Add(1)
-		}
+	}
+	if !d.rehearses() && (failed != nil || refused != nil && ctx.Err() == nil) {
+		rule.totals.errors.Add(1)
 	}
 	d.setCustom(res)
 }
 
 // takeCustom calls Take of the custom limiter of r. If that fails, the rule's policy answers,
-// and failed says why; the answer has Degraded set. If it is the caller who must be told that
+// and failed says why, which the caller counts; the answer has Degraded set. If it is the caller who must be told that
 // nothing was decided, refused is the error for him, and the others are zero.
 func (r *activeRule) takeCustom(ctx context.Context, key string, n int) (res Result, failed, refused error) {
 	res, err := r.Limiter.Take(ctx, key, n)
@@ -164,7 +172,6 @@ func (r *activeRule) takeCustom(ctx context.Context, key string, n int) (res Res
 	default:
 		res, err = r.policyAnswer(), storeError(err)
 	}
-	r.totals.errors.Add(1)
 	return res, err, nil
 }
 

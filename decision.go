@@ -31,6 +31,7 @@ type decision struct {
 	spots   []engine.Spot   // of the parts with keys in this process, while others wait for one of them
 	line    keytable.Hash   // of its rules and keys; gather sets it
 	plain   keytable.Hash   // line without the rule with a custom limiter
+	trial   *trial          // for Explain; otherwise nil
 	held    bool            // whether all rules but the one with a custom limiter are charged already
 	parts   []engine.Part   // the answers of rules, one for each
 	origins []origin        // where the answers come from, one for each of rules
@@ -101,7 +102,10 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 
 // decide decides d, which is prepared, and returns its answer.
 func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err error) {
-	if d.id.Hi != 0 && d.custom >= 0 {
+	if d.rehearses() && l.recalled(ctx, d) {
+		return l.answered(ctx, d)
+	}
+	if d.id.Hi != 0 && d.custom >= 0 && !d.rehearses() {
 		found, land, err := l.takeOff(ctx, d)
 		if err != nil {
 			return Result{}, err
@@ -113,7 +117,7 @@ func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err 
 	}
 	if !d.order.AskAgain {
 		if _, _, denied := l.behindAsking(ctx, d); denied {
-			if d.order.Take {
+			if d.order.Take && !d.rehearses() {
 				d.countDenied()
 			}
 			return l.answered(ctx, d)
@@ -141,6 +145,7 @@ func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err 
 // answered returns the answer of d, which is decided, and tells it to the observer.
 func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, err error) {
 	switch {
+	case d.rehearses():
 	case d.Replayed:
 		d.countReplayed()
 	case d.order.Take && d.Passes && d.decided():
@@ -194,6 +199,9 @@ func (d *decision) prepare(set *ruleSet) error {
 	for i, r := range d.rules {
 		rate, resolved, exempt := r.resolved(&d.request, d.kept)
 		if exempt {
+			if resolved && d.rehearses() {
+				d.trial.byResolve = append(d.trial.byResolve, r)
+			}
 			if d.exempt = append(d.exempt, r); len(d.named) == 0 {
 				d.named = append(d.named, d.rules...) // the group's own list must not change
 				d.rules = d.named
@@ -281,10 +289,24 @@ func (d *decision) settle(keep bool) {
 	}
 }
 
+// uncharge makes the answers of d, which a custom limiter denies, those without the charges.
+func (d *decision) uncharge() {
+	for i := range d.parts {
+		switch p := &d.parts[i]; {
+		case i == d.custom || !p.Granted():
+		case p.Keys != nil:
+			p.Verdict, p.Delay = d.trial.Parts[i].Verdict, d.trial.Parts[i].Delay
+		case d.origins[i].by == byStore:
+			p.Left = min(p.Left+d.order.N, p.Limit)
+		}
+	}
+}
+
 // decided reports whether d, which takes, is to be counted and observed. It is not if it was
-// not charged because of its Delay, or was denied and the caller, who waits, will try again.
+// not charged because of its Delay, or was denied and the caller, who waits, will try again, or if
+// it is for [RateLimiter.Explain].
 func (d *decision) decided() bool {
-	return !d.Late && (d.Passes || !d.order.AskAgain)
+	return !d.Late && (d.Passes || !d.order.AskAgain) && !d.rehearses()
 }
 
 // answer writes the answer to the request to res. It returns the index of the binding rule,
@@ -308,14 +330,18 @@ func (d *decision) answer(res *Result) (binding int) {
 func (d *decision) problems() error {
 	err := d.failed
 	for i := range d.parts {
-		if p := &d.parts[i]; p.Err != nil {
-			path := "rules[" + strconv.Quote(d.rules[i].Name) + "].resolve"
-			if i == d.custom {
-				err = errors.Join(err, &limiterError{d.rules[i].Name, p.Err})
-				continue
-			}
-			err = errors.Join(append([]error{err}, atPath(path, p.Err)...)...)
+		if d.parts[i].Err != nil {
+			err = errors.Join(append([]error{err}, d.problemsOf(i)...)...)
 		}
 	}
 	return err
+}
+
+// problemsOf returns what the i-th rule adds to problems.
+func (d *decision) problemsOf(i int) []error {
+	name, err := d.rules[i].Name, d.parts[i].Err
+	if err != nil && i == d.custom {
+		return []error{&limiterError{name, err}}
+	}
+	return atPath("rules["+strconv.Quote(name)+"].resolve", err)
 }

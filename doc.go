@@ -33,7 +33,9 @@
 // # Watching and extending
 //
 // [RateLimiter.Stats] counts, and an [Observer] is told of each decision; [SlogObserver]
-// writes what went wrong to a log. A limiter of one's own is used by [Rule.Limiter].
+// writes what went wrong to a log. [RateLimiter.Explain] says why a request is granted or denied,
+// and [Algorithm.MaxIn] what is the most that a limit lets through. A limiter of one's own is
+// used by [Rule.Limiter].
 //
 // # Testing
 //

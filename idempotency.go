@@ -98,7 +98,7 @@ func (d *decision) identify() error {
 		}
 		d.id = d.id.With(2*r.serial+mode, d.parts[i].Hash)
 	}
-	if d.custom < 0 {
+	if d.custom < 0 && !d.rehearses() {
 		d.order.Record = d
 	}
 	return nil
@@ -175,18 +175,56 @@ func (l *RateLimiter) recorded(ctx context.Context, d *decision) bool {
 	case l.once == nil:
 		return d.records.Find(d.id, l.time.Now(), nil, false)
 	}
-	asks := make([]Ask, len(d.rules))
-	for i, r := range d.rules {
-		l.resolve(r, &d.parts[i], &d.origins[i], Ask{})
-		asks[i] = r.ask(&d.request, d.origins[i].rate)
-		asks[i].N = int(d.order.N)
-	}
+	asks := l.asksFor(d)
 	pass, err := l.breakers.Admit(l.partsOf(asks)|l.recordPart(d), l.time.Now())
 	if err != nil {
 		return false
 	}
 	_, found, err := l.askOnce(ctx, pass, d, asks, true)
 	return err == nil && found
+}
+
+// asksFor returns the asks for d, which is not decided yet.
+func (l *RateLimiter) asksFor(d *decision) []Ask {
+	asks := make([]Ask, len(d.rules))
+	for i, r := range d.rules {
+		l.resolve(r, &d.parts[i], &d.origins[i], Ask{})
+		asks[i] = r.ask(&d.request, d.origins[i].rate)
+		asks[i].N = int(d.order.N)
+	}
+	return asks
+}
+
+// recalled reports whether the request of d, which is for Explain, was granted before by its ID. If
+// so, it makes that answer the one of d. Nothing changes, and the breakers do not learn of it.
+func (l *RateLimiter) recalled(ctx context.Context, d *decision) bool {
+	now := l.time.Now()
+	switch {
+	case d.request.ID == "":
+		return false
+	case l.once == nil:
+		if !d.records.Find(d.id, now, d.parts, false) {
+			return false
+		}
+	default:
+		asks := l.asksFor(d)
+		if l.breakers.Refusal(l.partsOf(asks)|l.recordPart(d), now) != nil {
+			return false
+		}
+		once := Once{Client: d.request.Client, ID: d.request.ID, TTL: l.settings.requestIDs, Look: true}
+		results, found, err := l.once.Once(ctx, once, asks)
+		if complete(results, asks, err) != nil || !found {
+			return false
+		}
+		for i := range results {
+			setResult(&d.parts[i], results[i])
+		}
+	}
+	for i := range d.origins {
+		d.origins[i].by = byReplay
+	}
+	d.Outcome = engine.Outcome{Now: now, Passes: true, Replayed: true}
+	return true
 }
 
 // recordPart returns the part of the store that has the record of d, as a bit, as far as that is

@@ -18,7 +18,7 @@ const module = "github.com/ratelimit-go/ratelimit"
 var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
-		"internal/exact", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
+		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
 		"internal/ratetext", "internal/replay", "internal/rulecheck", "internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable"},
@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"internal/hooks":      {},
 	"internal/sample":     {},
 	"internal/ratetext":   {},
+	"internal/explained":  {"internal/confmap", "internal/ratetext"},
 	"internal/rulecheck":  {"internal/confmap", "internal/keyspec", "internal/match"},
 	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
 

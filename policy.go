@@ -9,7 +9,6 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -219,12 +218,4 @@ func (l *RateLimiter) fallBack(d *decision, err error) {
 		}
 	}
 	d.decideHere(&l.time)
-}
-
-// addCounts adds the counts of keys for FailLocal that a change of the rule has replaced.
-func (t *totals) addCounts(c keytable.Counts) {
-	t.allowed.Add(c.Allowed)
-	t.denied.Add(c.Denied)
-	t.shadowed.Add(c.Shadowed)
-	t.degraded.Add(c.Allowed + c.Denied + c.Shadowed)
 }

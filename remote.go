@@ -90,6 +90,9 @@ func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
 	if len(d.stored()) == 0 {
 		return l.askCustom(ctx, d)
 	}
+	if d.rehearses() {
+		return l.rehearseInStore(ctx, d, parts)
+	}
 	pass, err := l.breakers.Admit(parts|l.recordPart(d), d.Now)
 	if err == nil && leaky && d.order.Take && d.order.Within < engine.AnyDelay {
 		// Not every store can give units back, so a first call looks at the Delay.
@@ -274,7 +277,7 @@ func (d *decision) setResults(results []Result) {
 	d.Passes, d.Late = true, false
 	for i, r := range d.stored() {
 		p, res := &d.parts[i], results[i]
-		if setResult(p, res); !d.Replayed {
+		if setResult(p, res); !d.Replayed && !d.rehearses() {
 			r.remember(p)
 		}
 		d.origins[i].by = byStore

@@ -12,6 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
@@ -51,6 +52,14 @@ func (t *totals) count(shadow, allowed bool) {
 	default:
 		t.denied.Add(1)
 	}
+}
+
+// addCounts adds the counts of keys for FailLocal that a change of the rule has replaced.
+func (t *totals) addCounts(c keytable.Counts) {
+	t.allowed.Add(c.Allowed)
+	t.denied.Add(c.Denied)
+	t.shadowed.Add(c.Shadowed)
+	t.degraded.Add(c.Allowed + c.Denied + c.Shadowed)
 }
 
 // enforces reports whether the rule denies.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
@@ -44,8 +45,8 @@ import (
 // is not repeated. An ask to Settle has no Term and no Shadow.
 //
 // Accepts(Ask) error returns why the Store cannot decide on asks of this Algorithm, Rate, Warmup,
-// Receipt and Term, or nil. It is called where Supports is, and before that. A Store without
-// Accepts gets no ask with a Warmup or a Receipt.
+// Look, Receipt and Term, or nil. It is called where Supports is, and before that. A Store without
+// Accepts gets no ask with a Warmup, a Look or a Receipt.
 //
 // Once(ctx, Once, []Ask) ([]Result, bool, error) does what Take does, but charges the same request
 // once. If asks with the same Rule, Key, Algorithm, N and Shadow, in any order, were granted less
@@ -126,6 +127,11 @@ type Ask struct {
 	// Store that has Accepts gets an ask with one.
 	Warmup Warmup
 
+	// Look is true for an ask that takes nothing, and gets the answer that it would get if it
+	// took N units: Remaining and ResetAfter are those after that. Either all asks of one call have
+	// Look, or none has.
+	Look bool
+
 	// Receipt names the charge, so that Settle can give units of it back. It is a number that no
 	// other charge of the state has had. If it is 0, the charge is final. A Store may let older
 	// charges than the last 1,024 of a state become final.
@@ -182,6 +188,29 @@ func unsupported(supports func(a Ask) error, a Ask) error {
 	return nil
 }
 
+// chooseLook decides how to ask the store for Explain, and returns the error if it cannot answer.
+func (l *RateLimiter) chooseLook(d *decision) error {
+	err := errors.New("it has no method Accepts")
+	if accepting, ok := l.settings.store.(interface{ Accepts(a Ask) error }); ok {
+		err = nil
+		for i, r := range d.stored() {
+			ask := r.ask(&d.request, d.origins[i].rate)
+			ask.N, ask.Look = int(d.order.N), true
+			if err = accepting.Accepts(ask); err != nil {
+				break
+			}
+		}
+	}
+	switch {
+	case err == nil:
+	case d.order.N == 1:
+		d.trial.byZero = true
+	default:
+		return &ConfigError{"store", fmt.Sprintf("%T", l.settings.store), "must accept an Ask with Look to explain a cost above 1: " + err.Error()}
+	}
+	return nil
+}
+
 // A MemoryStore is a [Store] that keeps its state in this process. It gives the same answers
 // as a limiter without a Store. It is for tests of programs that use a Store, and for
 // several limiters in one process that share state by [WithName].
@@ -224,6 +253,9 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 		}
 		return m.Accepts(*a)
 	})
+	if err == nil && slices.ContainsFunc(asks, func(a Ask) bool { return a.Look != asks[0].Look }) {
+		err = &ConfigError{"look", "true and false", "must be the same in all asks of one call"}
+	}
 	if err == nil {
 		_, err = m.book.Take(charges, nil, false)
 	}
@@ -311,7 +343,7 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 			warmup.Least = true // Accepts has looked at the rate of the ask; the Book may have others
 		}
 		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate), Warmup: warmup,
-			N: int64(a.N), Was: int64(a.Was), Shadow: a.Shadow, ID: a.Receipt, Term: a.Term}
+			N: int64(a.N), Was: int64(a.Was), Shadow: a.Shadow, Look: a.Look, ID: a.Receipt, Term: a.Term}
 	}
 	return charges, nil
 }

@@ -260,7 +260,10 @@ func (d *decision) gather() {
 // they have gone since: d is then decided as ever.
 func (l *RateLimiter) behind(d *decision) bool {
 	d.gather()
-	counts := d.order.Take && !d.order.AskAgain
+	for i := range d.spots {
+		d.spots[i].Looks = !d.order.Take || d.rehearses()
+	}
+	counts := d.order.Take && !d.order.AskAgain && !d.rehearses()
 	now, denied := l.waiters.Deny(d.plain, d.spots, d.order.N, counts && d.order.Record == nil)
 	switch {
 	case !denied:

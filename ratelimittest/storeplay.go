@@ -95,9 +95,14 @@ type storeTrace struct {
 func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 	t := &storeTrace{start: start, calls: calls}
 	prefix, models := k.prefix(), newModelStore(start, k.Resolution, slices.ContainsFunc(calls, func(c storeCall) bool { return c.settle }))
-	for _, c := range calls {
+	for i, c := range calls {
 		at := start.Add(c.at)
 		k.clock.Set(at)
+		looked := i%2 == 0 && k.looks(c)
+		var look storeAnswer
+		if looked {
+			look = k.do(lookOf(c), prefix)
+		}
 		a := k.do(c, prefix)
 		t.answers = append(t.answers, a)
 		switch {
@@ -120,12 +125,33 @@ func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 			}
 		default:
 			t.broken = k.differs(a.results, models.take(at, c.asks))
+			if looked && t.broken == "" && (look.err != nil || !slices.Equal(look.results, a.results)) {
+				t.broken = fmt.Sprintf("asked the same with Look before, it says %v, %v", look.results, look.err)
+			}
 		}
 		if t.broken != "" {
 			break
 		}
 	}
 	return t
+}
+
+// looks reports whether the store can be asked for what c takes without taking it.
+func (k *storeKit) looks(c storeCall) bool {
+	accepting, ok := k.store.(interface{ Accepts(a ratelimit.Ask) error })
+	if !ok || c.reset || c.settle || c.over != nil {
+		return false
+	}
+	return !slices.ContainsFunc(lookOf(c).asks, func(a ratelimit.Ask) bool { return accepting.Accepts(a) != nil })
+}
+
+// lookOf returns c with a Look in each ask.
+func lookOf(c storeCall) storeCall {
+	c.asks = slices.Clone(c.asks)
+	for i := range c.asks {
+		c.asks[i].Look = true
+	}
+	return c
 }
 
 // differs returns a text that says how the results differ from those of the models, or "".

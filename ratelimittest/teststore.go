@@ -71,6 +71,8 @@ type StoreConfig struct {
 //     the slower of the two rates, and for a window by the old Per. An ask for
 //     units converts the state even if it, or another ask of the call, is
 //     denied. A look is answered as if it converted the state, but does not.
+//   - look: if the store's Accepts accepts asks with Look, every second call of
+//     Take is made with Look before, which must answer the same and change nothing.
 //   - reset: afterwards the states of the asks are as good as new. It may
 //     include states that were never used.
 //   - names: asks with different bytes in Rule or Key, or with different

@@ -79,7 +79,7 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	if shortest <= d.limit && longest >= 0 {
 		n := max(int64(a.N), 1)
 		denied := held.state.deny(&held.plan, n, int64(longest/time.Microsecond), int64(shortest/time.Microsecond), res)
-		if denied {
+		if denied && !a.Look {
 			c.stats.cacheHits.Add(1)
 		}
 		if denied || n > 1 { // a request for one unit may still be denied

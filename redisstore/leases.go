@@ -108,7 +108,8 @@ func (ls *leases) of(a *ratelimit.Ask) *lease {
 	return l
 }
 
-// spend grants a from units that were taken ahead, if there are enough of them.
+// spend grants a from units that were taken ahead, if there are enough of them. For a Look, it
+// spends none.
 func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	if ls == nil || a.N < 0 {
 		return ratelimit.Result{}, false
@@ -119,18 +120,21 @@ func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	if l == nil || l.units < int64(max(a.N, 1)) {
 		return ratelimit.Result{}, false
 	}
-	l.units -= int64(a.N)
-	for n := int64(a.N); n > 0; {
-		some := min(n, l.lots[0].units)
-		n -= some
-		if l.lots[0].units -= some; l.lots[0].units == 0 {
-			l.lots = l.lots[1:]
+	left := l.units - int64(a.N)
+	if !a.Look {
+		l.units = left
+		for n := int64(a.N); n > 0; {
+			some := min(n, l.lots[0].units)
+			n -= some
+			if l.lots[0].units -= some; l.lots[0].units == 0 {
+				l.lots = l.lots[1:]
+			}
 		}
 	}
 	return ratelimit.Result{
 		Allowed:    true,
 		Limit:      int(l.limit),
-		Remaining:  l.left + int(l.units),
+		Remaining:  l.left + int(left),
 		ResetAfter: max(l.reset-time.Since(l.filled), 0),
 	}, true
 }

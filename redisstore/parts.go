@@ -169,8 +169,9 @@ func inParallel(n int, do func(i int)) {
 }
 
 // takeInSeveral decides items that are in several slots, by one script for each of parts.
-// If one of the scripts denies or fails, it gives back what the others have charged.
-func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int) ([]ratelimit.Result, error) {
+// If one of the scripts denies or fails, it gives back what the others have charged. mode is 0 or
+// rehearsing.
+func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int, mode int) ([]ratelimit.Result, error) {
 	answers := make([]answer, len(items))
 	errs := make([]error, len(parts))
 	inParallel(len(parts), func(i int) {
@@ -180,7 +181,7 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int) 
 		}
 		var got []answer
 		var reply any
-		if reply, errs[i] = s.take(ctx, some, returnable); errs[i] == nil {
+		if reply, errs[i] = s.take(ctx, some, mode|returnable); errs[i] == nil {
 			got, errs[i] = answersIn(reply, len(some), true)
 		}
 		for j := range got {
@@ -192,7 +193,7 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int) 
 	for i := range answers {
 		passes = passes && (items[i].shadow || answers[i].granted)
 	}
-	if !passes {
+	if !passes && mode != rehearsing {
 		s.giveBack(ctx, items, answers, parts)
 	}
 	if err != nil {

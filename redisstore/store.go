@@ -78,21 +78,35 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	if len(asks) == 1 && asks[0].Receipt == 0 && asks[0].Warmup == (ratelimit.Warmup{}) {
 		return s.takeOne(ctx, &asks[0])
 	}
-	s.conn.stats.decisions.Add(1)
-	items := make([]item, len(asks))
+	items, looks := make([]item, len(asks)), 0
 	for i := range asks {
 		if items[i], err = s.item(&asks[i]); err != nil {
 			return nil, err
 		}
+		if asks[i].Look {
+			looks++
+		}
 	}
-	s.conn.denials.forget(asks)
+	switch looks {
+	case 0:
+		s.conn.stats.decisions.Add(1)
+		s.conn.denials.forget(asks)
+		return s.takeAll(ctx, items, 0)
+	case len(items):
+		return s.takeAll(ctx, items, rehearsing)
+	}
+	return nil, &ratelimit.ConfigError{Field: "look", Value: "true and false", Reason: "must be the same in all asks of one call"}
+}
+
+// takeAll decides items. mode is 0 or rehearsing.
+func (s *Store) takeAll(ctx context.Context, items []item, mode int) ([]ratelimit.Result, error) {
 	switch parts := s.routing.parts(items); len(parts) {
 	case 0:
 		return []ratelimit.Result{}, nil
 	case 1:
-		return s.takeInOne(ctx, items)
+		return s.takeInOne(ctx, items, mode)
 	default:
-		return s.takeInSeveral(ctx, items, parts)
+		return s.takeInSeveral(ctx, items, parts, mode)
 	}
 }
 
@@ -114,11 +128,16 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 		return []ratelimit.Result{known}, nil
 	}
 	if res, granted := s.conn.leases.spend(a); granted {
-		s.conn.stats.leaseHits.Add(1)
+		if !a.Look {
+			s.conn.stats.leaseHits.Add(1)
+		}
 		return []ratelimit.Result{res}, nil
 	}
-	s.conn.stats.decisions.Add(1)
 	u, err := s.item(a)
+	if a.Look && err == nil {
+		return s.takeAll(ctx, []item{u}, rehearsing)
+	}
+	s.conn.stats.decisions.Add(1)
 	if err != nil {
 		return nil, err
 	}
@@ -203,12 +222,16 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	if err := checkWarmup(a); err != nil {
 		return item{}, err
 	}
-	return item{a, s.keyOf(a), p, n, a.Shadow, a.Receipt, a.Term.Microseconds(), warmupOf(a, p.burst)}, nil
+	u := item{a, s.keyOf(a), p, n, a.Shadow, a.Receipt, a.Term.Microseconds(), warmupOf(a, p.burst)}
+	if a.Look {
+		u.id = 0 // no charge is made
+	}
+	return u, nil
 }
 
 // takeInOne decides items, which are in one slot, by one script.
-func (s *Store) takeInOne(ctx context.Context, items []item) ([]ratelimit.Result, error) {
-	reply, err := s.take(ctx, items, 0)
+func (s *Store) takeInOne(ctx context.Context, items []item, mode int) ([]ratelimit.Result, error) {
+	reply, err := s.take(ctx, items, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -226,17 +249,18 @@ func (s *Store) takeInOne(ctx context.Context, items []item) ([]ratelimit.Result
 	return results, nil
 }
 
-// What a script that decides several asks is told about giving back, as a sum.
+// What a script that decides several asks is told beside them, as a sum.
 const (
-	returnable   = 1  // its reply must have what is needed for that
+	returnable   = 1  // its reply must have what is needed to give the charges back
 	withReceipts = 2  // there are receipts among the asks
 	denied       = 4  // they are denied elsewhere: none is charged
 	looking      = 8  // nothing must change; denied is set too
 	withWarmup   = 16 // there are keys that warm up
+	rehearsing   = 32 // it writes nothing, and answers as if it did
 )
 
 // take runs the script that decides items, which are in one slot, and returns its reply. mode is a
-// sum of the numbers above without withReceipts.
+// sum of the numbers above without withReceipts and withWarmup.
 func (s *Store) take(ctx context.Context, items []item, mode int) (any, error) {
 	keys, args, needs := s.arguments(items, mode)
 	return s.conn.run(ctx, takeScripts[needs], keys, args)

@@ -35,6 +35,7 @@ type Charge struct {
 	N      int64         // units; 0 looks. For Settle: how many are charged in the end
 	Was    int64         // for Settle: how many were charged
 	Shadow bool          // whether it never causes the others to be denied
+	Look   bool          // whether it is not made, and answered as if it were
 	ID     uint64        // the number under which the charge is open, or 0
 	Term   time.Duration // for how long
 
@@ -82,7 +83,7 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 	}
 	for i := range charges {
 		c, do := &charges[i], Look
-		if c.N > 0 && !look {
+		if c.N > 0 && !c.Look && !look {
 			do = Probe
 		}
 		c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, max(c.N, 1), do)
@@ -92,7 +93,11 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 		return false, nil
 	}
 	for i := range charges {
-		if c := &charges[i]; passes && c.N > 0 && c.Granted() {
+		switch c := &charges[i]; {
+		case !passes || c.N == 0 || !c.Granted():
+		case c.Look:
+			c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, Rehearse)
+		default:
 			c.Verdict, c.Delay = b.rules[c.name()].Charge(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, c.ID, c.Term)
 		}
 	}

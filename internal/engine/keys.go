@@ -44,6 +44,10 @@ type Keys interface {
 	// is not 0, the key is as good as new after that, if left alone.
 	Remember(h keytable.Hash, want Wanted, remaining int64, rest time.Duration)
 
+	// Place returns where the state of the key with hash h is at now, and how many of
+	// its charges can still be given back.
+	Place(h keytable.Hash, now keytable.Instant) (Place, int)
+
 	// Reset makes the key with hash h as if it had never been used. It returns false
 	// if it cannot: the key has no state, and a request for one unit by want is
 	// denied because of the debt that such keys share.
@@ -95,11 +99,19 @@ type lockedShard interface {
 	// ahead returns the instant from which on n units are there for the key with
 	// hash h if nobody else takes any: at itself if they are there now, and
 	// [keytable.End] if they never are. v is the verdict, counted from at, and delay
-	// the Delay of the request when it is granted.
-	ahead(h keytable.Hash, want Wanted, at keytable.Instant, n int64) (due keytable.Instant, v Verdict, delay time.Duration)
+	// the Delay of the request when it is granted. do is Look or Probe.
+	ahead(h keytable.Hash, want Wanted, at keytable.Instant, n int64, do Intent) (due keytable.Instant, v Verdict, delay time.Duration)
 
 	// delay returns the Delay that n units have, if they are there, at the instant at.
 	delay(h keytable.Hash, want Wanted, at keytable.Instant, n int64) time.Duration
+
+	// place returns where the state of the key with hash h is at now, and how many of its
+	// charges can still be given back.
+	place(h keytable.Hash, now keytable.Instant) (Place, int)
+
+	// revoked returns the answer of Revoke after a charge of n units, which would be
+	// granted.
+	revoked(h keytable.Hash, want Wanted, now keytable.Instant, n int64) (v Verdict, delay time.Duration)
 
 	// future returns a copy of the state of the key with hash h.
 	future(h keytable.Hash, at keytable.Instant) Future
@@ -121,6 +133,8 @@ const (
 	Probe               // the length of the window by which the key's units are counted
 	Take                // that rate, and the key is charged if the units are granted
 	Hold                // the same, and the charge has a receipt
+
+	Rehearse // nothing: the answer is that of Take, by a copy of the state
 )
 
 // ratedKeys implements Keys for one algorithm.

@@ -27,8 +27,12 @@ func (s *ratedShard[S, C]) step(h keytable.Hash, want Wanted, now keytable.Insta
 	}
 	shard := (*tableShard[S, C])(s)
 	state := shard.Find(h)
-	if state != nil && state.plan == p.id && do != Hold {
+	switch {
+	case state != nil && state.plan == p.id && do < Hold:
 		v, delay := p.config.Step(&state.state, p.config, now, n, do == Take)
+		return v, delay, 0
+	case do == Rehearse:
+		v, delay, _, _ := ps.rehearse(shard, state, h, p, now, n)
 		return v, delay, 0
 	}
 	return ps.step(shard, state, h, p, now, n, do)
@@ -118,10 +122,7 @@ func (ps *ratePlans[S, C]) stepCut(to *ratedState[S], from, p *ratePlan[C], now 
 // state yet: to a new state of the key or, if the table has no room for one, to owed. A charge
 // of a shared debt has no receipt: it is final.
 func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h keytable.Hash, p *ratePlan[C], seen keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
-	state := shard.Newcomer(seen)
-	if from := ps.planOf(state); from != nil && from != p {
-		p.config.Carry(&state.state, from.config, seen)
-	}
+	state := ps.newcomer(shard, p, seen)
 	v, delay, id = ps.charge(state, h, p, seen, n, do)
 	state.under(p.id)
 	if shard.Keep(h, state, seen) {
@@ -132,6 +133,15 @@ func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h
 	}
 	v, delay = ps.stepShared(shard, owed, p, seen, n, true)
 	return v, delay, 0
+}
+
+// newcomer returns the state with which a key at plan p begins that gets one at seen.
+func (ps *ratePlans[S, C]) newcomer(shard *tableShard[S, C], p *ratePlan[C], seen keytable.Instant) *ratedState[S] {
+	state := shard.Newcomer(seen)
+	if from := ps.planOf(state); from != nil && from != p {
+		p.config.Carry(&state.state, from.config, seen)
+	}
+	return state
 }
 
 // share changes owed, a copy of the debt that the keys without a state share, so that a key

@@ -33,6 +33,7 @@ type Order struct {
 	Revocable bool          // whether the caller may give units back: it settles each Part.Receipt
 	AskAgain  bool          // whether a denied caller will try again, so that a denial is not counted
 	Record    Record        // of grants of the same request; may be nil
+	Rehearsal *Rehearsal    // if it is not nil, the decision changes nothing and is not counted
 }
 
 // A Record remembers that a request was granted. Its methods are called while the keys of the
@@ -101,7 +102,10 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 	if order.Take {
 		ask = Probe
 	}
-	if order.Revocable {
+	switch {
+	case order.Rehearsal != nil:
+		ask, take = Look, Rehearse
+	case order.Revocable:
 		take = Hold
 	}
 	passes, late, taken := true, false, -1
@@ -134,7 +138,7 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 	if charge && order.Record != nil {
 		kept = len(parts) - 1 // until then, one of the keys is locked
 	}
-	counted := charge || order.Take && !passes && !order.AskAgain
+	counted := order.Rehearsal == nil && (charge || order.Take && !passes && !order.AskAgain)
 	for i := range parts {
 		p := &parts[i]
 		if p.shard == nil {
@@ -145,6 +149,9 @@ func Settle(t *Timeline, parts []Part, order Order, began keytable.Instant) Outc
 			p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, order.N, take)
 		case p.Shadow:
 			p.Verdict, p.Delay, _ = p.shard.step(p.Hash, p.Want, now, order.N, ask)
+		}
+		if order.Rehearsal != nil {
+			order.Rehearsal.rehearsed(i, p, now, order)
 		}
 		if p.Want.Rate != nil {
 			if err := p.shard.refusal(p.Want); err != nil {

@@ -13,6 +13,7 @@ type Spot struct {
 	Hash   keytable.Hash // of the key
 	Want   Wanted        // the rate to decide at
 	Shadow bool          // never denies; charged if it grants and the request passes
+	Looks  bool          // whether nothing of the key changes, not even by a denial at another rate
 
 	shard lockedShard // the key's shard while it is locked, otherwise nil
 
@@ -64,7 +65,11 @@ func Unlock(spots []Spot, counted, passed bool) {
 // Ahead sets the verdict of s, which is locked, to that for n units at the instant at. It
 // returns the instant from which on they are there, or [keytable.End] if they never are.
 func (s *Spot) Ahead(at keytable.Instant, n int64) (due keytable.Instant) {
-	due, s.Verdict, s.Delay = s.shard.ahead(s.Hash, s.Want, at, n)
+	do := Probe
+	if s.Looks {
+		do = Look
+	}
+	due, s.Verdict, s.Delay = s.shard.ahead(s.Hash, s.Want, at, n, do)
 	return due
 }
 
@@ -126,7 +131,7 @@ func (v *Verdict) finish(at, from keytable.Instant, delay time.Duration, step fu
 	return due, delay
 }
 
-func (s *ratedShard[S, C]) ahead(h keytable.Hash, want Wanted, at keytable.Instant, n int64) (due keytable.Instant, v Verdict, delay time.Duration) {
+func (s *ratedShard[S, C]) ahead(h keytable.Hash, want Wanted, at keytable.Instant, n int64, do Intent) (due keytable.Instant, v Verdict, delay time.Duration) {
 	shard := (*tableShard[S, C])(s)
 	from, state := at, shard.Find(h)
 	if state == nil {
@@ -135,7 +140,7 @@ func (s *ratedShard[S, C]) ahead(h keytable.Hash, want Wanted, at keytable.Insta
 	if p := s.Algorithm.planOf(state); p != nil {
 		from = max(from, p.config.Reached(&state.state))
 	}
-	if v, delay, _ = s.step(h, want, from, n, Probe); v.RetryAfter == 0 {
+	if v, delay, _ = s.step(h, want, from, n, do); v.RetryAfter == 0 {
 		return at, v, delay
 	}
 	due, delay = v.finish(at, from, delay, func(at keytable.Instant) time.Duration { return s.delay(h, want, at, n) })
@@ -238,7 +243,7 @@ func (s *limiterShard[S, C]) step(h keytable.Hash, _ Wanted, now keytable.Instan
 	return v, delay, 0
 }
 
-func (s *limiterShard[S, C]) ahead(h keytable.Hash, _ Wanted, at keytable.Instant, n int64) (due keytable.Instant, v Verdict, delay time.Duration) {
+func (s *limiterShard[S, C]) ahead(h keytable.Hash, _ Wanted, at keytable.Instant, n int64, _ Intent) (due keytable.Instant, v Verdict, delay time.Duration) {
 	shard := (*keytable.Shard[S, C])(s)
 	state, from := shard.Find(h), at
 	if state == nil {

@@ -112,6 +112,11 @@ func (s *Shard[S, A]) Keep(h Hash, state *S, now Instant) bool {
 	return false
 }
 
+// HasRoom reports whether Keep would give a key without a slot one at now.
+func (s *Shard[S, A]) HasRoom(now Instant) bool {
+	return s.table.keys.Load() < s.table.maxKeys || s.findIdle(now) >= 0
+}
+
 // A Tally says which total a decision is added to.
 type Tally uint8
 
@@ -185,18 +190,27 @@ func (s *Shard[S, A]) insert(h Hash, state S, now Instant) bool {
 // idleSlot returns the slot of a key that is as good as new, or -1 if there is none among
 // the next sweepSlots.
 func (s *Shard[S, A]) idleSlot(now Instant) int {
+	at := s.findIdle(now)
+	if at >= 0 {
+		s.cursor = at
+		return at
+	}
+	if s.cursor += sweepSlots; s.cursor >= len(s.slots) {
+		s.cursor = 0
+	}
+	return -1
+}
+
+// findIdle returns what idleSlot would return, and changes nothing.
+func (s *Shard[S, A]) findIdle(now Instant) int {
 	for i := range min(sweepSlots, len(s.slots)) {
 		at := s.cursor + i
 		if at >= len(s.slots) {
 			at -= len(s.slots)
 		}
 		if s.slots[at].hash.Hi != 0 && !s.Marked(s.slots[at].hash) && s.Algorithm.Idle(&s.slots[at].state, now) {
-			s.cursor = at
 			return at
 		}
-	}
-	if s.cursor += sweepSlots; s.cursor >= len(s.slots) {
-		s.cursor = 0
 	}
 	return -1
 }

@@ -130,8 +130,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "a key at another rate is stepped at that, among several rules", file: "internal/engine/rated.go",
-		old: "if state != nil && state.plan == p.id && do != Hold {",
-		new: "if state != nil && do != Hold {",
+		old: "case state != nil && state.plan == p.id && do < Hold:",
+		new: "case state != nil && do < Hold:",
 		by:  "^TestPropertiesOf(Rules|ChangingTiers|Changes)$", why: "what is owed is measured in other parts of a token",
 	},
 	{

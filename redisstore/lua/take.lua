@@ -3,10 +3,10 @@
 -- KEYS: the keys; if charges have receipts, then the lists of these.
 --
 -- ARGV: one argument for start.lua; the sum of 1 if the charges may have to be given back, 2 if
--- they have receipts, 4 if they are denied elsewhere, 8 if nothing must change, and 16 if a key
--- warms up. Then for each key: kind, n (0 looks), 1 for a shadow rule, requests or gain, per or
--- unit, burst (see warmup.lua for a key that warms up); and with receipts: the number of the
--- receipt, or 0, and its term.
+-- they have receipts, 4 if they are denied elsewhere, 8 if nothing must change, 16 if a key warms
+-- up, and 32 if nothing is written, which is answered as if it were. Then for each key: kind, n (0
+-- looks), 1 for a shadow rule, requests or gain, per or unit, burst (see warmup.lua for a key that
+-- warms up); and with receipts: the number of the receipt, or 0, and its term.
 --
 -- The fast path returns the seconds and microseconds of now and, for each key, the state as
 -- it was stored, or '' if there was none. The general code returns for each key: 1 if it is
@@ -15,7 +15,7 @@
 -- follow: the units left and the ResetAfter without the charge, and if there was a charge,
 -- its instant and the stored state before and after it; otherwise three times ''.
 
-local now, returnable, revocable = s * 1e6 + us, ARGV[2] % 2 == 1, ARGV[2] % 4 >= 2
+local now, returnable, revocable, looks = s * 1e6 + us, ARGV[2] % 2 == 1, ARGV[2] % 4 >= 2, ARGV[2] % 64 >= 32
 local width = revocable and 8 or 6
 for i = revocable and #KEYS / 2 + 1 or #KEYS + 1, #KEYS do KEYS[i] = nil end
 
@@ -76,6 +76,6 @@ end
 
 for i, a in ipairs(asks) do
   local store = kept(a.state, a.charged)
-  if store and (a.charged or a.changed and a.n > 0 and ARGV[2] % 16 < 8) then a.kind.save(KEYS[i], store, now, tonumber(pad)) end
+  if store and not looks and (a.charged or a.changed and a.n > 0 and ARGV[2] % 16 < 8) then a.kind.save(KEYS[i], store, now, tonumber(pad)) end
 end
 return reply

@@ -1,0 +1,131 @@
+package verify
+
+// explainMutants are faults in what is said of a limit and of a request: MaxIn and Explain.
+var explainMutants = []mutant{
+	{
+		name: "a bucket loses nothing", file: "internal/exact/most.go",
+		old: "if hi > 0 || uint64(b.Gain) <= most {",
+		new: "if hi == 0 || hi > 0 {",
+		by:  "^TestMaxIn$", why: "with a burst of 1, what drains between two instants is lost",
+	},
+	{
+		name: "a bucket loses an instant too late", file: "internal/exact/most.go",
+		old: "length/ratioUp(unit, 1, lost))",
+		new: "length/ratio(unit+lost, 1, lost))",
+		by:  "^TestMaxIn$", why: "where the unit is a multiple of what is lost, the debt is gone an instant earlier",
+	},
+	{
+		name: "windows without an edge", file: "internal/exact/most.go",
+		old: "add(1, ratioUp(length, 1, per))",
+		new: "add(1, length/per)",
+		by:  "^TestMaxIn$", why: "the shortest interval may touch two windows",
+	},
+	{
+		name: "a log is open at the end", file: "internal/exact/most.go",
+		old: "1+length/per)",
+		new: "max(1, ratioUp(length, 1, per)))",
+		by:  "^TestMaxIn$", why: "a unit counts no more exactly Per after it was granted",
+	},
+	{
+		name: "a counter's windows weigh the same", file: "internal/exact/most.go",
+		old: "next := requests - ratioUp(count, 1, per)",
+		new: "next := requests - ratioUp(requests, 1, per)",
+		by:  "^TestMaxIn$", why: "the weight is that of what the window before has granted",
+	},
+	{
+		name: "a counter's last window is whole", file: "internal/exact/most.go",
+		old: "requests-ratioUp(count, per-rest, per))",
+		new: "requests-ratioUp(count, 1+0*rest, per))",
+		by:  "^TestMaxIn$", why: "at the end of the interval, more of the window before may weigh",
+	},
+	{
+		name: "a counter's alternation ends wrong", file: "internal/exact/most.go",
+		old: "if left%2 == 1 {",
+		new: "if left%2 == 0 {",
+		by:  "^TestMaxIn$|^TestMaxInOfExtremes$", why: "what weighs at the end is the count of the last window",
+	},
+	{
+		name: "the most wraps", file: "internal/exact/most.go",
+		old: "	if hi > 0 {\n\t\treturn math.MaxUint64\n\t}\n\treturn lo",
+		new: "	if hi > 1<<62 {\n\t\treturn math.MaxUint64\n\t}\n\treturn lo",
+		by:  "^TestMaxInOfExtremes$", why: "a product beyond 64 bits is not its lowest 64",
+	},
+	{
+		name: "a rehearsal charges", file: "internal/engine/rehearse.go",
+		old: "charged = ps.copyOf(s)",
+		new: "charged = s",
+		by:  "^TestExplain$", why: "Explain takes nothing",
+	},
+	{
+		name: "a rehearsal's copy shares the log", file: "internal/engine/rehearse.go",
+		old: "state: p.config.Clone(&s.state)",
+		new: "state: s.state",
+		by:  "^TestExplain$", why: "what is charged to a copy is not in the log of the key",
+	},
+	{
+		name: "a rehearsal finds room", file: "internal/engine/rehearse.go",
+		old: "if own = shard.HasRoom(seen); own {",
+		new: "if own = true; own {",
+		by:  "^TestExplain$", why: "a charge of a debt that keys share is not given back",
+	},
+	{
+		name: "a rehearsal keeps what is given back", file: "internal/engine/rehearse.go",
+		old: "N: n, Debt: debt, Last: true})",
+		new: "N: 0, Debt: exact.Level{}, Last: debt == debt})",
+		by:  "^TestExplain$", why: "when a custom limiter denies, the others get their units back",
+	},
+	{
+		name: "a rehearsal is counted", file: "internal/engine/settle.go",
+		old: "counted := order.Rehearsal == nil && (",
+		new: "counted := (",
+		by:  "^TestExplain$", why: "Stats count no explanation",
+	},
+	{
+		name: "an explanation is observed", file: "decision.go",
+		old: "(d.Passes || !d.order.AskAgain) && !d.rehearses()",
+		new: "(d.Passes || !d.order.AskAgain)",
+		by:  "^TestExplain$", why: "the observer sees no explanation",
+	},
+	{
+		name: "an explanation's look at a custom limiter is counted", file: "custom.go",
+		old: "if !d.rehearses() && (failed != nil ||",
+		new: "if (failed != nil ||",
+		by:  "^TestExplain$", why: "Stats count no explanation",
+	},
+	{
+		name: "a custom limiter's denial is explained as charged", file: "decision.go",
+		old: "p.Verdict, p.Delay = d.trial.Parts[i].Verdict, d.trial.Parts[i].Delay",
+		new: "_ = p",
+		by:  "^TestExplain$", why: "the other rules get their units back",
+	},
+	{
+		name: "breakers admit explanations", file: "explain.go",
+		old: "err := l.breakers.Refusal(parts, func() instant { return d.Now })",
+		new: "_, err := l.breakers.Admit(parts, d.Now)",
+		by:  "^TestExplain$", why: "a probe that never ends keeps the breaker open",
+	},
+	{
+		name: "explanations are remembered", file: "remote.go",
+		old: "if setResult(p, res); !d.rehearses() {",
+		new: "if setResult(p, res); true {",
+		by:  "^TestExplain$", why: "the share of this process gets a key",
+	},
+	{
+		name: "the source of a rate", file: "explain.go",
+		old: "case tiered:",
+		new: "case !tiered:",
+		by:  "^TestExplain$", why: "the rate of a tier is said to be that of the rule",
+	},
+	{
+		name: "a look behind others converts", file: "wait.go",
+		old: "Looks = !d.order.Take || d.rehearses()",
+		new: "Looks = false",
+		by:  "^TestExplainBehindOthers$", why: "the time since counts at the slower rate, and who waits is late",
+	},
+	{
+		name: "a denial behind others is counted", file: "wait.go",
+		old: "!d.order.AskAgain && !d.rehearses())",
+		new: "!d.order.AskAgain)",
+		by:  "^TestExplainBehindOthers$", why: "Stats count no explanation",
+	},
+}
