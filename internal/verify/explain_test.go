@@ -270,8 +270,11 @@ func readBack(t *testing.T, said ratelimit.Explanation) {
 // nothing: a twin that is never explained answers the same.
 func TestExplain(t *testing.T) {
 	worlds := 400
-	if os.Getenv("RATELIMIT_SOAK") == "1" {
+	switch {
+	case os.Getenv("RATELIMIT_SOAK") == "1":
 		worlds = 6000
+	case raceEnabled:
+		worlds = 100
 	}
 	counts := make(map[string]int)
 	for seed := range worlds {
