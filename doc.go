@@ -15,7 +15,8 @@
 // whole [Request]. Rules change while the limiter is used, by [RateLimiter.Reload] and the
 // methods beside it, and every key keeps what it has used. [RateLimiter.Reserve] holds units for
 // work whose cost is known only afterwards. With [WithRequestIDs], a request that is sent again
-// gets the answer that it had, and is charged once.
+// gets the answer that it had, and is charged once. A [Warmup] lets the limit of a new key grow.
+// [RateLimiter.Explain] says why a request is granted or denied.
 //
 // # Configuration
 //

@@ -15,13 +15,14 @@ import (
 // is [Rate.Requests], once Over has passed since the key's first grant. In between, it grows
 // evenly, in whole units. The zero Warmup means that every key has the full limit at once.
 //
-// A window or a log grants a young key so many units fewer. A bucket charges it as much more for
-// each unit, so that its burst and its rate are both lower, in the same proportion.
+// A window, a counter or a log grants a young key so many units fewer. A bucket charges it as many
+// times more for each unit, rounded up, so that its burst and its rate are lower in the same
+// proportion.
 //
-// Bound, for any interval at whose end the key has the limit l, of L Requests: a bucket grants at
-// most (Burst + T·L/Per)·l/L units in a closed interval of length T; a fixed window at most l
-// units in each window; a log at most l, and a counter at most 2·l - 1, in any half-open interval
-// of length Per.
+// Bound, for any interval since the key was new, at whose end it has the limit l, of L Requests: a
+// bucket grants at most (Burst + T·L/Per)·l/L units in a closed interval of length T; a fixed window
+// at most l units in each window; a log at most l, and a counter at most 2·l - 1, in any half-open
+// interval of length Per.
 //
 // A key ages with time, whether it is used or not. But once a key has been as good as new for Over,
 // its age is forgotten, and it is new again. So [WithMaxKeys] should have room for all clients of

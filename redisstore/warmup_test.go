@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
@@ -114,4 +115,54 @@ func TestDenialsDoNotWarmUp(t *testing.T) {
 	_, denied = s.Denied(plain)
 	require.False(t, denied)
 	require.True(t, take(t, s, plain).Allowed)
+}
+
+// TestWarmupAsMemory compares random asks for keys that warm up with a MemoryStore, which the kit
+// compares with the model. It counts in microseconds here, as the server does.
+func TestWarmupAsMemory(t *testing.T) {
+	client := startReal(t).client(t)
+	for _, a := range all {
+		for round := range schedules(30) {
+			r := rand.New(rand.NewPCG(uint64(round), 7))
+			clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+			memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+			require.NoError(t, err)
+			there := newStore(t, client, redisstore.WithClock(clock))
+			u := ratelimit.Ask{Rule: "rule", Key: strconv.Itoa(round), Algorithm: a, Warmup: ratelimit.Warmup{From: 1 + r.IntN(5), Over: time.Duration(1+r.IntN(3000)) * time.Microsecond}}
+			draw := func() {
+				u.Rate.Requests, u.Rate.Per = 1+r.IntN(12), time.Duration(1+r.IntN(900))*time.Microsecond
+				if a == ratelimit.AlgorithmTokenBucket || a == ratelimit.AlgorithmLeakyBucket {
+					u.Rate.Burst = 12 + r.IntN(12)
+				}
+			}
+			draw()
+			next := time.Duration(0)
+			for step := range 50 {
+				switch r.IntN(9) {
+				case 0:
+					clock.Advance(u.Warmup.Over)
+				case 1, 2:
+					clock.Advance(time.Duration(r.IntN(1000)-100) * time.Microsecond)
+				case 3, 4:
+					clock.Advance(next)
+				case 5:
+					clock.Advance(max(next-time.Microsecond, 0))
+				case 6:
+					if r.IntN(3) == 0 {
+						draw()
+					}
+				}
+				u.N = r.IntN(8)
+				want, err := memory.Take(t.Context(), []ratelimit.Ask{u})
+				require.NoError(t, err)
+				want[0].RetryAfter, want[0].ResetAfter, want[0].Delay = ceil(want[0].RetryAfter), ceil(want[0].ResetAfter), ceil(want[0].Delay)
+				got, err := there.Take(t.Context(), []ratelimit.Ask{u})
+				require.NoError(t, err)
+				require.Equal(t, want[0], got[0], "round %d, step %d: %#v", round, step, u)
+				if next = got[0].RetryAfter; next == 0 || next == ratelimit.Never {
+					next = got[0].ResetAfter
+				}
+			}
+		}
+	}
 }
