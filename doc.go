@@ -13,7 +13,8 @@
 // [New] makes a [RateLimiter] of [Rule] values. [RateLimiter.Allow] finds the rules for a
 // client and an endpoint, and charges all of them or none. [RateLimiter.Check] takes a
 // whole [Request]. Rules change while the limiter is used, by [RateLimiter.Reload] and the
-// methods beside it, and every key keeps what it has used.
+// methods beside it, and every key keeps what it has used. [RateLimiter.Reserve] holds units for
+// work whose cost is known only afterwards.
 //
 // # Configuration
 //

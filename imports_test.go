@@ -39,6 +39,7 @@ var mayImport = map[string][]string{
 	"ratelimittest":       {"."},
 	"httplimit":           {"."},
 	"examples/quickstart": {"."},
+	"examples/llmgateway": {"."},
 }
 
 // TestImports compares what each package of the module imports, in files that are not

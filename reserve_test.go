@@ -24,7 +24,7 @@ type desk struct {
 }
 
 // overDesks runs test in this process and beside a store.
-func overDesks(t *testing.T, ours ratelimit.Rule, test func(t *testing.T, d *desk), opts ...ratelimit.Option) {
+func overDesks(t *testing.T, ours ratelimit.Rule, test func(t *testing.T, d *desk)) {
 	for _, stored := range []bool{false, true} {
 		name := "memory"
 		if stored {
@@ -32,7 +32,7 @@ func overDesks(t *testing.T, ours ratelimit.Rule, test func(t *testing.T, d *des
 		}
 		t.Run(name, func(t *testing.T) {
 			d := &desk{t: t, clock: ratelimit.NewFakeClock(epoch)}
-			set := append([]ratelimit.Option{ratelimit.WithClock(d.clock)}, opts...)
+			set := []ratelimit.Option{ratelimit.WithClock(d.clock)}
 			if stored {
 				d.store = newSettlingStore(t, d.clock)
 				set = append(set, ratelimit.WithStore(d.store))
@@ -680,6 +680,60 @@ func TestReserveWakesWaiters(t *testing.T) {
 		<-w.done
 		require.True(t, w.res.Allowed)
 		require.Equal(t, 30*sec, time.Since(begun), "the 20 units beyond come first")
+	})
+}
+
+// TestReserveConcurrently has many goroutines reserve of one key, settle and cancel, while the rate
+// changes and other keys come and go. What is left in the end is what was not used.
+func TestReserveConcurrently(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		clock := ratelimit.NewFakeClock(epoch)
+		rate := ratelimit.Rate{Requests: 60_000, Per: 997 * time.Hour}
+		l := newRules(t, nil, &ratelimit.Rule{Algorithm: byName[a.name], Rate: rate}, ratelimit.WithClock(clock))
+		var used, back atomic.Int64
+		var all sync.WaitGroup
+		for g := range 8 {
+			all.Go(func() {
+				for i := range 150 {
+					r, err := l.Reserve(t.Context(), ratelimit.Request{Client: "a", Cost: 1 + i%5}, time.Hour)
+					if err != nil || !r.Result().Allowed {
+						t.Error(err, r.Result())
+						return
+					}
+					n := (i * (g + 3)) % 7
+					defer func() { _ = r.Cancel() }()
+					if i%3 == 0 {
+						l.Allow(string(rune('b'+i%9)), "")
+					}
+					if i%4 == 0 {
+						continue // cancelled in the end
+					}
+					var settled atomic.Int64
+					var both sync.WaitGroup
+					for range 2 {
+						both.Go(func() {
+							if r.Settle(n) == nil {
+								settled.Add(1)
+							}
+						})
+					}
+					both.Wait()
+					used.Add(settled.Load() * int64(n))
+					back.Add(int64(max(1+i%5-n, 0)))
+				}
+			})
+		}
+		for range 50 {
+			if err := l.UpdateRate("default", rate); err != nil {
+				t.Error(err)
+			}
+			l.Stats()
+		}
+		all.Wait()
+		res, err := l.Peek(t.Context(), ratelimit.Request{Client: "a"})
+		require.NoError(t, err)
+		require.EqualValues(t, 60_000-used.Load(), res.Remaining)
+		require.Greater(t, l.Stats()[0].GivenBack, uint64(back.Load()), "and those that were cancelled")
 	})
 }
 

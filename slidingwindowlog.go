@@ -135,7 +135,7 @@ func (c *slidingLogConfig) GiveBack(s *slidingLogState, back engine.Returned) {
 func (c *slidingLogConfig) Exceed(s *slidingLogState, now instant, n int64) {
 	now = max(now, s.clock)
 	s.Keep(s.Recent(now, c.per))
-	s.Log.Exceed(now, n)
+	s.Exceed(now, n)
 	s.clock = now
 }
 

@@ -2,6 +2,7 @@ package ratelimittest
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -98,7 +99,7 @@ func (w *storeWriter) settlement() (c storeCall, ok bool) {
 			a.N = w.IntN(a.N + 1)
 		case 1:
 		case 2:
-			a.N += 1 + w.IntN(2*min(burst(a.Rate), 1<<30))
+			a.N += 1 + w.IntN(min(2*min(burst(a.Rate), 1<<29), math.MaxInt32-a.N))
 		default:
 			a.N = 0
 		}

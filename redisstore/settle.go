@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -119,7 +120,7 @@ func (c *settlement) run(ctx context.Context, on *conn) error {
 	}
 	script, args := settleScript, c.args
 	if c.exceeds {
-		script, args = exceedScript, append(c.args[:len(c.args):len(c.args)], c.more...)
+		script, args = exceedScript, slices.Concat(c.args, c.more)
 	}
 	_, err := on.run(ctx, script, append(c.keys, c.lists...), args)
 	return err

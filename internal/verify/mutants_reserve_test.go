@@ -21,10 +21,10 @@ var reserveMutants = []mutant{
 		by:  "^TestReservationsEnd$", why: "a reservation is settled once",
 	},
 	{
-		name: "a rule that was removed is charged", file: "reserve.go",
+		name: "a rule that was made anew gives back", file: "reserve.go",
 		old: "if rule == nil || rule.local != p.keys {",
-		new: "if rule == nil {\n\t\t\trule = p.rule\n\t\t}\n\t\tif false {",
-		by:  "^TestPropertiesOfReservations$|^TestReservationsOfOtherRules$", why: "its keys are gone",
+		new: "if rule == nil {",
+		by:  "^TestReservationsOfOtherRules$", why: "a rule of its name has other keys",
 	},
 	{
 		name: "what comes back is not counted", file: "reserve.go",
@@ -78,13 +78,13 @@ var reserveMutants = []mutant{
 		name: "a chain of another key", file: "internal/engine/receipts.go",
 		old: " || r.chains[index].key != h {",
 		new: " {",
-		by:  "^TestFinalReservationsAreMerged$", why: "a state may lead to a chain that has ended, and is one of another key now",
+		by:  "^TestChainsOfOtherKeys$", why: "a state may lead to a chain that has ended, and is one of another key now",
 	},
 	{
 		name: "units beyond do not lower the least debt", file: "internal/engine/held.go",
 		old: "ps.lower(s, h, ps.debt(s, p, now), true)",
 		new: "_ = h",
-		by:  "^TestPropertiesOfReservations$/TokenBucket", why: "what has drained before would be given back",
+		by:  "^TestBeyondTheLimit$", why: "what has drained before would be given back",
 	},
 	{
 		name: "units beyond are not in the queue", file: "leakybucket.go",

@@ -454,7 +454,7 @@ func TestReservationsOfOtherRules(t *testing.T) {
 	r, err := l.Reserve(context.Background(), ratelimit.Request{Client: "c", Endpoint: "/", Cost: 5}, time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, l.RemoveRule("gone"))
-	require.NoError(t, r.Settle(7))
+	require.NoError(t, r.Settle(9))
 	denied := func() uint64 { return l.Stats()[1].ShadowDenied }
 	before := denied()
 	require.True(t, l.Allow("c", "/").Allowed)
@@ -465,8 +465,8 @@ func TestReservationsOfOtherRules(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.AddRule(rules[2]))
 	require.NoError(t, l.RemoveRule("big"))
-	require.NoError(t, r.Cancel())
 	require.NoError(t, l.AddRule(rules[0]))
+	require.NoError(t, r.Cancel())
 	for _, s := range l.Stats() {
 		require.Zero(t, s.GivenBack, s.Rule)
 	}
@@ -515,13 +515,24 @@ func TestFinalReservationsAreMerged(t *testing.T) {
 	require.NoError(t, <-done)
 	require.Equal(t, 8, left("a"), "the five had drained before")
 
-	// The chain of a is over. Its state leads to that of b.
-	old := reserve("b", 2)
-	require.Equal(t, 6, left("b"))
-	reserve("a", 1)
-	require.NoError(t, old.Cancel())
-	require.Equal(t, 8, left("b"))
-	require.Equal(t, 7, left("a"))
+}
+
+// TestChainsOfOtherKeys requires that the receipts of a key, all of which are settled, are not taken
+// for those of the key that has their place now.
+func TestChainsOfOtherKeys(t *testing.T) {
+	l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(10)}, ratelimit.WithClock(&manualClock{starts[0]}))
+	require.NoError(t, err)
+	reserve := func(client string, n int) *ratelimit.Reservation {
+		r, err := l.Reserve(context.Background(), ratelimit.Request{Client: client, Cost: n}, time.Hour)
+		require.NoError(t, err)
+		return r
+	}
+	require.NoError(t, reserve("a", 1).Settle(1))
+	b := reserve("b", 5)
+	require.Equal(t, 8, l.Allow("a", "").Remaining)
+	require.NoError(t, b.Cancel())
+	require.Equal(t, 9, l.Allow("b", "").Remaining)
+	require.Equal(t, 8, l.Allow("b", "").Remaining)
 }
 
 // A waitsFor is a custom limiter that answers when its caller is told to.
@@ -564,6 +575,20 @@ func TestBeyondTheLimit(t *testing.T) {
 		res, err = l.Check(context.Background(), req)
 		require.NoError(t, err)
 		require.Equal(t, 21*time.Second, res.RetryAfter, a)
+
+		req.Client = "drained"
+		req.Cost = 5
+		first, err := l.Reserve(context.Background(), req, time.Hour)
+		require.NoError(t, err)
+		req.Cost = 1
+		second, err := l.Reserve(context.Background(), req, time.Hour)
+		require.NoError(t, err)
+		clock.now = clock.now.Add(10 * time.Second)
+		require.NoError(t, second.Settle(8))
+		require.NoError(t, first.Cancel())
+		res, err = l.Peek(context.Background(), req)
+		require.NoError(t, err)
+		require.Equal(t, 3, res.Remaining, "the first five had drained, and the seven beyond had not")
 	}
 }
 
