@@ -16,7 +16,6 @@
 // methods beside it, and every key keeps what it has used. [RateLimiter.Reserve] holds units for
 // work whose cost is known only afterwards. With [WithRequestIDs], a request that is sent again
 // gets the answer that it had, and is charged once. A [Warmup] lets the limit of a new key grow.
-// [RateLimiter.Explain] says why a request is granted or denied.
 //
 // # Configuration
 //

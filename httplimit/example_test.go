@@ -41,7 +41,7 @@ func ExampleHandler() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
+	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 	handler := httplimit.Handler(hello, limiter)
 	for range 3 {
 		w := httptest.NewRecorder()

@@ -70,8 +70,8 @@ var explainMutants = []mutant{
 	},
 	{
 		name: "a rehearsal keeps what is given back", file: "internal/engine/rehearse.go",
-		old: "N: n, Debt: debt, Last: true})",
-		new: "N: 0, Debt: exact.Level{}, Last: debt == debt})",
+		old: "p.config.GiveBack(&state.state, back)",
+		new: "_ = back",
 		by:  "^TestExplain$", why: "when a custom limiter denies, the others get their units back",
 	},
 	{
