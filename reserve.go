@@ -88,6 +88,11 @@ func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Durati
 	if err := l.settles(); err != nil {
 		return nil, err
 	}
+	if set := l.set.Load(); set != nil && len(req.Rules) == 0 && req.Cost >= 0 && (ctx == nil || ctx.Err() == nil) {
+		if r := l.reservePlain(set.match(req.Endpoint), &req, term); r != nil {
+			return r, nil
+		}
+	}
 	d := newDecision(&req, true)
 	defer d.free()
 	d.term, d.order.Revocable = term, true
@@ -158,12 +163,7 @@ func (l *RateLimiter) reservation(ctx context.Context, d *decision, res Result) 
 			ask.Receipt, ask.Was, ask.Shadow = d.receipt, int(d.order.N), false
 			r.asks, r.stored = append(r.asks, ask), append(r.stored, rule)
 		case p.Keys != nil:
-			part := reserved{rule: rule, keys: p.Keys, hash: p.Hash, receipt: p.Receipt, tier: p.Want.Tier}
-			if p.Want.Rate != nil {
-				part.rate = *p.Want.Rate
-			}
-			p.Keys.Keep(p.Receipt, d.Now.Add(d.term), d.Now)
-			r.parts = append(r.parts, part)
+			r.keep(rule, p, d.Now, d.term)
 		}
 	}
 	if r.asks != nil {
@@ -173,6 +173,16 @@ func (l *RateLimiter) reservation(ctx context.Context, d *decision, res Result) 
 		r.ctx = context.WithoutCancel(ctx) // settled also when the caller's request is over
 	}
 	return r
+}
+
+// keep notes the charge of p, by a rule in this process, that was made at now.
+func (r *Reservation) keep(rule *activeRule, p *engine.Part, now instant, term time.Duration) {
+	part := reserved{rule: rule, keys: p.Keys, hash: p.Hash, receipt: p.Receipt, tier: p.Want.Tier}
+	if p.Want.Rate != nil {
+		part.rate = *p.Want.Rate
+	}
+	p.Keys.Keep(p.Receipt, now.Add(term), now)
+	r.parts = append(r.parts, part)
 }
 
 // Result returns the answer to the request, as [RateLimiter.Check] would have given it.
