@@ -81,6 +81,8 @@ type StoreConfig struct {
 //     charged at the time: as a Model says that replays the list of all charges,
 //     with that number changed. Only a LeakyBucket keeps its line: who was told
 //     a Delay keeps his place. A charge is settled once, and not after a Reset.
+//     Units beyond those that were charged are charged at once, also past the
+//     limit, and also if there is no such charge any more.
 //   - has-Supports, has-Accepts, has-Settle, has-Part, has-Denied: the method, if the
 //     store has it, refuses what it must refuse, or does what the comment of
 //     [ratelimit.Store] says, in short. What the store does not have is skipped,
