@@ -261,6 +261,15 @@ func TestMemoryStoreSettles(t *testing.T) {
 			require.ErrorIs(t, store.Settle(row.ctx, []ratelimit.Ask{good, bad}), row.err, row.why)
 			require.Equal(t, 4996, take(ask(0, 0, 0)), "a refused call gives nothing back")
 		}
+		bad = ask(2, 4, 0)
+		bad.Was, bad.Rate = 1, ratelimit.Rate{}
+		require.ErrorIs(t, store.Settle(t.Context(), []ratelimit.Ask{bad}), ratelimit.ErrInvalidConfig, "units beyond need a rate")
+		bad.Rate, bad.Algorithm = ratelimit.PerDay(5000), "Guess"
+		require.ErrorIs(t, store.Settle(t.Context(), []ratelimit.Ask{bad}), ratelimit.ErrInvalidConfig)
+		bad.Algorithm, bad.Rule = byName[a.name], "beyond"
+		require.NoError(t, store.Settle(t.Context(), []ratelimit.Ask{bad}), "of a rule that nobody has asked for")
+		bad.N, bad.Receipt = 0, 0
+		require.Equal(t, 4999, take(bad))
 		other := ask(0, 4, 0)
 		other.Rule = "unknown"
 		require.NoError(t, store.Settle(t.Context(), []ratelimit.Ask{other}), "nothing was charged there")

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
@@ -138,6 +139,35 @@ func (l *RateLimiter) settlePlain(ctx context.Context, g *ruleGroup, req *Reques
 		l.tellPlain(ctx, g, req, &verdicts{parts: parts, now: outcome.Now}, binding, res, nil, watch)
 	}
 	return true
+}
+
+// reservePlain is settlePlain for a reservation, without an observer. It returns nil if req must be
+// decided in another way.
+func (l *RateLimiter) reservePlain(g *ruleGroup, req *Request, term time.Duration) *Reservation {
+	if !g.plain || l.settings.store != nil || l.settings.observer != nil {
+		return nil
+	}
+	var all [maxPlain]engine.Part
+	parts := all[:len(g.rules)]
+	for i, rule := range g.rules {
+		p := &parts[i]
+		p.Keys, p.Hash, p.Shadow = rule.local, rule.key.hash(req), !rule.enforces()
+		p.Want = engine.Wanted{Tier: req.Tier}
+	}
+	order := engine.Order{N: int64(max(req.Cost, 1)), Take: true, Within: engine.AnyDelay, Revocable: true}
+	outcome := engine.Settle(&l.time, parts, order, 0)
+	if outcome.Queued {
+		return nil
+	}
+	r := &Reservation{limiter: l, n: order.N}
+	r.parts = r.one[:0]
+	combine(g.rules, parts, outcome.Passes, &r.result)
+	for i, rule := range g.rules {
+		if p := &parts[i]; outcome.Passes && p.Granted() {
+			r.keep(rule, p, outcome.Now, term)
+		}
+	}
+	return r
 }
 
 // tellPlain tells the observer of a decision by the rules of g. If err is not nil, the failure

@@ -39,6 +39,7 @@ type Reservation struct {
 	result  Result
 	n       int64 // units that are reserved
 	state   atomic.Uint32
+	tried   *int // what Settle has failed with, or nil; guarded by state
 
 	parts []reserved // charges in this process
 	one   [1]reserved
@@ -99,6 +100,16 @@ func (l *RateLimiter) reserve(ctx context.Context, req *Request, term time.Durat
 	}
 	if err := l.settles(); err != nil {
 		return nil, each, err
+	}
+	if set := l.set.Load(); set != nil && len(req.Rules)|len(req.ID) == 0 && req.Cost >= 0 && (ctx == nil || ctx.Err() == nil) {
+		if group := set.match(req.Endpoint); !all || group.only != nil {
+			if r := l.reservePlain(group, req, term); r != nil {
+				if all {
+					each = append(each, r.result) // the rule's own, as there is no other
+				}
+				return r, each, nil
+			}
+		}
 	}
 	d := newDecision(req, true)
 	defer d.free()
@@ -168,18 +179,13 @@ func (l *RateLimiter) reservation(ctx context.Context, d *decision, res Result) 
 	for i, rule := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
 		switch {
-		case !d.Passes || !p.Granted():
+		case !d.Passes || d.Replayed || !p.Granted(): // a replay has charged nothing
 		case o.by == byStore:
 			ask := rule.ask(&d.request, o.rate)
 			ask.Receipt, ask.Was, ask.Shadow = d.receipt, int(d.order.N), false
 			r.asks, r.stored = append(r.asks, ask), append(r.stored, rule)
 		case p.Keys != nil:
-			part := reserved{rule: rule, keys: p.Keys, hash: p.Hash, receipt: p.Receipt, tier: p.Want.Tier}
-			if p.Want.Rate != nil {
-				part.rate = *p.Want.Rate
-			}
-			p.Keys.Keep(p.Receipt, d.Now.Add(d.term), d.Now)
-			r.parts = append(r.parts, part)
+			r.keep(rule, p, d.Now, d.term)
 		}
 	}
 	if r.asks != nil {
@@ -189,6 +195,16 @@ func (l *RateLimiter) reservation(ctx context.Context, d *decision, res Result) 
 		r.ctx = context.WithoutCancel(ctx) // settled also when the caller's request is over
 	}
 	return r
+}
+
+// keep notes the charge of p, by a rule in this process, that was made at now.
+func (r *Reservation) keep(rule *activeRule, p *engine.Part, now instant, term time.Duration) {
+	part := reserved{rule: rule, keys: p.Keys, hash: p.Hash, receipt: p.Receipt, tier: p.Want.Tier}
+	if p.Want.Rate != nil {
+		part.rate = *p.Want.Rate
+	}
+	p.Keys.Keep(p.Receipt, now.Add(term), now)
+	r.parts = append(r.parts, part)
 }
 
 // Result returns the answer to the request, as [RateLimiter.Check] would have given it.
@@ -213,7 +229,10 @@ func (r *Reservation) Result() Result {
 // has nothing to settle. Nor has it in rules that have been removed since, or that have another
 // Algorithm or Key. After a Reset, and after its term, nothing is given back; what was used beyond
 // the reserved units is charged.
-func (r *Reservation) Settle(actual int) error {
+func (r *Reservation) Settle(actual int) error { return r.settle(actual, false) }
+
+// settle is Settle, or Cancel if that is set.
+func (r *Reservation) settle(actual int, cancel bool) error {
 	switch {
 	case actual < 0 || int64(actual) > math.MaxInt32:
 		return fmt.Errorf("%w, nor above 2147483647", ErrInvalidCount)
@@ -225,18 +244,22 @@ func (r *Reservation) Settle(actual int) error {
 	if r.limiter == nil {
 		return nil
 	}
+	if cancel && r.tried != nil {
+		actual = *r.tried
+	}
 	r.settleHere(int64(actual))
 	sent, err := r.settleInStore(actual)
 	if err != nil && (!sent || int64(actual) <= r.n) {
-		next = unsettled
+		next, r.tried = unsettled, &actual
 	}
 	return err
 }
 
 // Cancel gives all reserved units back, as Settle(0) does. If the reservation was settled already,
-// it returns nil. So it may be deferred, for what ends before it is settled.
+// it returns nil. So it may be deferred, for what ends before it is settled. After a Settle that has
+// failed, Cancel repeats that, as the units were used.
 func (r *Reservation) Cancel() error {
-	if err := r.Settle(0); !errors.Is(err, ErrSettled) {
+	if err := r.settle(0, true); !errors.Is(err, ErrSettled) {
 		return err
 	}
 	return nil

@@ -737,6 +737,43 @@ func TestReserveConcurrently(t *testing.T) {
 	})
 }
 
+// TestReserveOverARestart has a clock be set from the zero time to today while a reservation is open.
+// All keys are then as new.
+func TestReserveOverARestart(t *testing.T) {
+	overAll(t, func(t *testing.T, a algorithm) {
+		clock := ratelimit.NewFakeClock(time.Time{})
+		l := newRules(t, nil, &ratelimit.Rule{Algorithm: byName[a.name], Rate: ratelimit.PerHour(10)}, ratelimit.WithClock(clock))
+		reserve := func() *ratelimit.Reservation {
+			r, err := l.Reserve(t.Context(), ratelimit.Request{Client: "a", Cost: 4}, mins)
+			require.NoError(t, err)
+			require.True(t, r.Result().Allowed)
+			return r
+		}
+		before, more := reserve(), reserve()
+		clock.Set(epoch)
+		after := reserve()
+		require.NoError(t, before.Cancel())
+		require.NoError(t, more.Settle(6))
+		require.Equal(t, 3, l.Allow("a", "").Remaining, "10 - 4 - 2 - 1: nothing of before comes back")
+		require.NoError(t, after.Cancel())
+		require.Equal(t, 6, l.Allow("a", "").Remaining)
+	})
+}
+
+// TestReserveByAnInvalidRate proves that an invalid resolved rate is an error beside an answer.
+func TestReserveByAnInvalidRate(t *testing.T) {
+	overDesks(t, ratelimit.Rule{Rate: ratelimit.PerHour(10), Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) {
+		return ratelimit.Rate{Requests: -1}, true
+	}}, func(t *testing.T, d *desk) {
+		r, err := d.Reserve(t.Context(), ratelimit.Request{Client: "a", Endpoint: "/o", Cost: 4}, time.Hour)
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+		require.True(t, r.Result().Allowed)
+		require.NoError(t, r.Settle(1))
+		res, _ := d.Peek(t.Context(), ratelimit.Request{Client: "a", Endpoint: "/o"})
+		require.Equal(t, 9, res.Remaining)
+	})
+}
+
 // TestReserveOverflow proves that a charge of the budget that keys share is final, and that units
 // beyond are charged there.
 func TestReserveOverflow(t *testing.T) {

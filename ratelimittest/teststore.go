@@ -83,6 +83,8 @@ type StoreConfig struct {
 //     charged at the time: as a Model says that replays the list of all charges,
 //     with that number changed. Only a LeakyBucket keeps its line: who was told
 //     a Delay keeps his place. A charge is settled once, and not after a Reset.
+//     Units beyond those that were charged are charged at once, also past the
+//     limit, and also if there is no such charge any more.
 //   - once: if the store has Once, a request that was granted gets the same
 //     answer again, less the time since, and is not charged, while its TTL
 //     lasts: as a map says, from requests to grants, that a Model is behind. The

@@ -1,6 +1,7 @@
 package exact
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -100,4 +101,31 @@ func TestLogGivesBackAtMost(t *testing.T) {
 		now := keytable.Start.Add(time.Duration(c.later))
 		require.Equal(t, c.want, log.Recent(now, 1<<40).Units, c.why)
 	}
+}
+
+// TestLogExceeds adds units beyond any limit to a log that has as many entries as it may have, and to
+// one that counts as many units as it can.
+func TestLogExceeds(t *testing.T) {
+	const per = uint64(1e9)
+	at := func(ns int) keytable.Instant { return keytable.Start.Add(time.Duration(ns)) }
+	var log Log
+	for i := range maxEntries + 1 {
+		log.Add(at(i), 1)
+	}
+	require.EqualValues(t, maxEntries, log.older)
+	log.Exceed(at(1<<20), 3)
+	require.EqualValues(t, maxEntries, log.older, "the units join the newest entry")
+	require.Equal(t, at(1<<20), log.Last())
+	require.EqualValues(t, maxEntries+4, log.Recent(at(1<<20), per).Units)
+	require.EqualValues(t, 4, log.Recent(at(1e9+1<<19), per).Units, "which counts from then on")
+
+	log = LogOf(at(0), 1)
+	log.Exceed(at(1), 1<<31-1)
+	log.Exceed(at(2), 1<<31-1)
+	require.EqualValues(t, 2, log.older)
+	require.EqualValues(t, math.MaxUint32, log.Recent(at(2), per).Units)
+	log.Exceed(at(3), 1)
+	require.Zero(t, log.older, "all units count from then on")
+	require.EqualValues(t, math.MaxUint32, log.Recent(at(1e9+2), per).Units)
+	require.Zero(t, log.Recent(at(1e9+3), per).Units)
 }

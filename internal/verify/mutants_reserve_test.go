@@ -39,9 +39,15 @@ var reserveMutants = []mutant{
 		by:  "^TestReservationsOfOtherRules$", why: "a shadow rule that denies has charged nothing",
 	},
 	{
+		name: "a denied reservation by plain rules gives back", file: "plain.go",
+		old: "if p := &parts[i]; outcome.Passes && p.Granted() {",
+		new: "if p := &parts[i]; outcome.Passes {",
+		by:  "^TestReservationsOfOtherRules$", why: "a shadow rule that denies has charged nothing",
+	},
+	{
 		name: "no term", file: "reserve.go",
-		old: "p.Keys.Keep(p.Receipt, d.Now.Add(d.term), d.Now)",
-		new: "_ = d.term",
+		old: "p.Keys.Keep(p.Receipt, now.Add(term), now)",
+		new: "_ = term",
 		by:  "^TestReservationsEnd$", why: "after its term nothing comes back",
 	},
 	{

@@ -444,6 +444,11 @@ func TestReservationsEnd(t *testing.T) {
 // TestReservationsOfOtherRules requires that a rule that was removed, and one in shadow that has
 // denied, are settled by nobody.
 func TestReservationsOfOtherRules(t *testing.T) {
+	t.Run("by endpoint", func(t *testing.T) { reserveOfOtherRules(t) })
+	t.Run("by name", func(t *testing.T) { reserveOfOtherRules(t, "big", "small") })
+}
+
+func reserveOfOtherRules(t *testing.T, names ...string) {
 	rules := []ratelimit.Rule{
 		{Name: "big", Endpoint: "/", Rate: ratelimit.PerDay(100)},
 		{Name: "small", Endpoint: "/", Mode: ratelimit.ModeShadow, Rate: ratelimit.PerDay(3)},
@@ -451,7 +456,8 @@ func TestReservationsOfOtherRules(t *testing.T) {
 	}
 	l, err := ratelimit.New(rules, nil, ratelimit.WithClock(&manualClock{starts[0]}))
 	require.NoError(t, err)
-	r, err := l.Reserve(context.Background(), ratelimit.Request{Client: "c", Endpoint: "/", Cost: 5}, time.Hour)
+	req := ratelimit.Request{Client: "c", Endpoint: "/", Cost: 5, Rules: names}
+	r, err := l.Reserve(context.Background(), req, time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, l.RemoveRule("gone"))
 	require.NoError(t, r.Settle(9))
@@ -461,7 +467,7 @@ func TestReservationsOfOtherRules(t *testing.T) {
 	require.Equal(t, before, denied(), "the small rule has charged nothing, so it has units left")
 	require.Zero(t, l.Stats()[0].GivenBack)
 
-	r, err = l.Reserve(context.Background(), ratelimit.Request{Client: "c", Endpoint: "/", Cost: 5}, time.Hour)
+	r, err = l.Reserve(context.Background(), req, time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, l.AddRule(rules[2]))
 	require.NoError(t, l.RemoveRule("big"))
