@@ -146,7 +146,12 @@ func checkOnce(k *storeKit, a ratelimit.Ask) error {
 	if err != nil {
 		return err
 	}
+	look := good
+	look.Look = true
 	for i := range mostReplays - goroutines + 1 {
+		if _, replayed, err := s.Once(ctx, look, []ratelimit.Ask{a}); err != nil || !replayed {
+			return fmt.Errorf("a look at a grant returns %t, %w", replayed, err)
+		}
 		again, replayed, err := s.Once(ctx, good, []ratelimit.Ask{a})
 		if err != nil || !replayed || !slices.Equal(again, first) {
 			return fmt.Errorf("replay %d is %v, %t, %w, and the first answer %v", goroutines+i, again, replayed, err, first)
