@@ -131,8 +131,9 @@ func TestOnceRepliesLost(t *testing.T) {
 			again, err := check(fmt.Sprint(i))
 			require.NoError(t, err)
 			require.Equal(t, res, again)
-			own, _ = used(t, direct)
+			own, all = used(t, direct)
 			require.Equal(t, i+2, own, "the client is charged once")
+			require.GreaterOrEqual(t, all, own, "and nobody less")
 		}
 		own, all := used(t, direct)
 		require.Equal(t, len(proxies)+1, own)
