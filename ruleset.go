@@ -12,6 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
@@ -54,6 +55,15 @@ func (t *totals) count(shadow, allowed bool) {
 
 // enforces reports whether the rule denies.
 func (r *activeRule) enforces() bool { return r.Mode != ModeShadow }
+
+// identity joins the key of r with the hash h to id.
+func (r *activeRule) identity(id, h keytable.Hash) keytable.Hash {
+	mode := uint64(0)
+	if !r.enforces() {
+		mode = 1
+	}
+	return id.With(2*r.serial+mode, h)
+}
 
 // rates returns the rates of r and of its tiers, as the engine has them.
 func (r *activeRule) rates() engine.Rates {

@@ -139,7 +139,7 @@ func checkOnce(k *storeKit, a ratelimit.Ask) error {
 		{ctx, good, none, ratelimit.ErrInvalidCount}, {ended, good, a, context.Canceled},
 	} {
 		if _, _, err := s.Once(bad.ctx, bad.once, []ratelimit.Ask{bad.ask}); !errors.Is(err, bad.want) {
-			return fmt.Errorf("with %+v and %s, the error is %v", bad.once, askText(bad.ask), err)
+			return fmt.Errorf("with %+v and %s, the error is %w", bad.once, askText(bad.ask), err)
 		}
 	}
 	first, err := onceTogether(s, good, a)

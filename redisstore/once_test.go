@@ -209,7 +209,8 @@ func TestOnceInOtherSlots(t *testing.T) {
 			require.True(t, replayed)
 			require.Equal(t, first, again)
 			own, all := used(t, s)
-			require.Equal(t, [][]int{{1 << 20, 5}, {1 << 20, 1 << 20}}[i], []int{own, all})
+			want := [][]int{{1 << 20, 5}, {1 << 20, 1 << 20}}[i]
+			require.Equal(t, want, []int{own, all})
 			if i == 1 {
 				require.NoError(t, s.Reset(ctx, asks[:1]))
 				other.ID = "3"
