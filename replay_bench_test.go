@@ -18,7 +18,7 @@ func BenchmarkCheckWithID(b *testing.B) {
 		id   func(i int) string
 	}{
 		{"id=none", func(int) string { return "" }},
-		{"id=new", func(i int) string { return strconv.Itoa(i) }},
+		{"id=new", strconv.Itoa},
 		{"id=replayed", func(i int) string { return "x" + strconv.Itoa(i/100%1000) }},
 	} {
 		b.Run(row.name, func(b *testing.B) {
