@@ -90,18 +90,42 @@ func (d *decision) identify() error {
 	default:
 		return nil
 	}
-	d.id = keytable.HashOfPair(d.request.Client, d.request.ID).With(uint64(d.order.N), globalHash)
+	d.id = d.request.identity()
 	for i, r := range d.rules {
-		mode := uint64(0)
-		if d.parts[i].Shadow {
-			mode = 1
-		}
-		d.id = d.id.With(2*r.serial+mode, d.parts[i].Hash)
+		d.id = r.identity(d.id, d.parts[i].Hash)
 	}
 	if d.custom < 0 && !d.rehearses() {
 		d.order.Record = d
 	}
 	return nil
+}
+
+// replayPlain writes the answer to req, which has an ID, to res, if the rules are plain and there is
+// a record. It does what a decision would do, and costs less.
+func (l *RateLimiter) replayPlain(ctx context.Context, req *Request, res *Result) bool {
+	set := l.set.Load()
+	if set == nil || l.records == nil || l.settings.observer != nil || len(req.Rules) > 0 || ctx != nil && ctx.Err() != nil {
+		return false
+	}
+	g := set.match(req.Endpoint)
+	if !g.plain || len(g.rules) > 2 {
+		return false
+	}
+	l.time.Renew()
+	id := req.identity()
+	var parts [2]engine.Part
+	for i, r := range g.rules {
+		id = r.identity(id, r.key.hash(req))
+		parts[i].Shadow = !r.enforces()
+	}
+	if !l.records.Find(id, l.time.Now(), parts[:len(g.rules)], true) {
+		return false
+	}
+	for _, r := range g.rules {
+		r.totals.replayed.Add(1)
+	}
+	combine(g.rules, parts[:len(g.rules)], true, res)
+	return true
 }
 
 // Find makes the answers of the record of d those of d, if there is a record that still answers.

@@ -239,7 +239,10 @@ func TestAMillionIDs(t *testing.T) {
 	}
 	l := newRules(t, []ratelimit.Rule{{Endpoint: "/", Key: ratelimit.KeyEndpoint, Rate: ratelimit.PerSecond(1 << 30)}}, nil, ratelimit.WithMaxKeys(1000), ids())
 	for i := range n {
-		l.Check(t.Context(), ratelimit.Request{Endpoint: "/", ID: strconv.Itoa(i)})
+		res, err := l.Check(t.Context(), ratelimit.Request{Endpoint: "/", ID: strconv.Itoa(i)})
+		if err != nil || !res.Allowed {
+			require.Fail(t, "not granted", "%d: %v, %v", i, res, err)
+		}
 	}
 	require.Equal(t, 1000, l.Records())
 	large := ratelimit.Request{Endpoint: "/", ID: strings.Repeat("x", 1<<20)}

@@ -159,6 +159,9 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 			}
 		}
 	}
+	if req.ID != "" && l.replayPlain(ctx, &req, &res) {
+		return res, nil
+	}
 	return l.check(ctx, &req, true)
 }
 

@@ -40,6 +40,13 @@ type Request struct {
 	ID string
 }
 
+// identity returns what tells req apart from others. The hash of each key is to be joined to it.
+func (req *Request) identity() keytable.Hash {
+	id := keytable.HashOfPair(req.Client, req.ID)
+	id.Lo += uint64(max(req.Cost, 1)) // it is hashed again with the first key
+	return id
+}
+
 // A KeyType says what a [Rule] keeps a separate budget for. The empty KeyType is [KeyUser].
 //
 // A KeyType lists the parts of a request that make a key, such as "user", "ip+endpoint" or

@@ -65,6 +65,15 @@ func (t *totals) addCounts(c keytable.Counts) {
 // enforces reports whether the rule denies.
 func (r *activeRule) enforces() bool { return r.Mode != ModeShadow }
 
+// identity joins the key of r with the hash h to id.
+func (r *activeRule) identity(id, h keytable.Hash) keytable.Hash {
+	mode := uint64(0)
+	if !r.enforces() {
+		mode = 1
+	}
+	return id.With(2*r.serial+mode, h)
+}
+
 // rates returns the rates of r and of its tiers, as the engine has them.
 func (r *activeRule) rates() engine.Rates {
 	windowed := algorithms[r.Algorithm].windowed

@@ -139,14 +139,19 @@ func checkOnce(k *storeKit, a ratelimit.Ask) error {
 		{ctx, good, none, ratelimit.ErrInvalidCount}, {ended, good, a, context.Canceled},
 	} {
 		if _, _, err := s.Once(bad.ctx, bad.once, []ratelimit.Ask{bad.ask}); !errors.Is(err, bad.want) {
-			return fmt.Errorf("with %+v and %s, the error is %v", bad.once, askText(bad.ask), err)
+			return fmt.Errorf("with %+v and %s, the error is %w", bad.once, askText(bad.ask), err)
 		}
 	}
 	first, err := onceTogether(s, good, a)
 	if err != nil {
 		return err
 	}
+	look := good
+	look.Look = true
 	for i := range mostReplays - goroutines + 1 {
+		if _, replayed, err := s.Once(ctx, look, []ratelimit.Ask{a}); err != nil || !replayed {
+			return fmt.Errorf("a look at a grant returns %t, %w", replayed, err)
+		}
 		again, replayed, err := s.Once(ctx, good, []ratelimit.Ask{a})
 		if err != nil || !replayed || !slices.Equal(again, first) {
 			return fmt.Errorf("replay %d is %v, %t, %w, and the first answer %v", goroutines+i, again, replayed, err, first)

@@ -24,7 +24,7 @@ const hourly = time.Hour
 // in two slots of a Cluster.
 func ownAndAll(n int) []ratelimit.Ask {
 	return []ratelimit.Ask{
-		{Rule: "test:own", Key: "a", Client: "a", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerDay(1 << 20), N: n},
+		{Rule: "test:own", Key: "alice", Client: "alice", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerDay(1 << 20), N: n},
 		{Rule: "test:all", Algorithm: ratelimit.AlgorithmSlidingWindowCounter, Rate: ratelimit.PerDay(1 << 20), N: n},
 	}
 }
@@ -76,7 +76,7 @@ func TestRetriesAtOnce(t *testing.T) {
 		ls := []*ratelimit.RateLimiter{retries(t, newStore(t, connect(), frozen())), retries(t, newStore(t, connect(), frozen()))}
 		rounds := soaked(20, 1000)
 		for round := range rounds {
-			req := ratelimit.Request{Client: "a", Endpoint: "/", ID: fmt.Sprint(round)}
+			req := ratelimit.Request{Client: "alice", Endpoint: "/", ID: fmt.Sprint(round)}
 			var results [64]ratelimit.Result
 			var ready, all sync.WaitGroup
 			ready.Add(1)
@@ -108,7 +108,7 @@ func TestRetriesAtOnce(t *testing.T) {
 func TestOnceRepliesLost(t *testing.T) {
 	play := func(t *testing.T, l *ratelimit.RateLimiter, direct *redisstore.Store, proxies ...*proxy) {
 		check := func(id string) (ratelimit.Result, error) {
-			return l.Check(t.Context(), ratelimit.Request{Client: "a", Endpoint: "/", ID: id})
+			return l.Check(t.Context(), ratelimit.Request{Client: "alice", Endpoint: "/", ID: id})
 		}
 		_, err := check("first")
 		require.NoError(t, err, "the servers know the scripts")
@@ -131,8 +131,9 @@ func TestOnceRepliesLost(t *testing.T) {
 			again, err := check(fmt.Sprint(i))
 			require.NoError(t, err)
 			require.Equal(t, res, again)
-			own, _ = used(t, direct)
+			own, all = used(t, direct)
 			require.Equal(t, i+2, own, "the client is charged once")
+			require.GreaterOrEqual(t, all, own, "and nobody less")
 		}
 		own, all := used(t, direct)
 		require.Equal(t, len(proxies)+1, own)
@@ -174,7 +175,7 @@ func TestOnceRepliesLost(t *testing.T) {
 func TestOnceInOtherSlots(t *testing.T) {
 	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
 		s, ctx := newStore(t, connect(), frozen()), t.Context()
-		once := ratelimit.Once{Client: "a", ID: "1", TTL: hourly}
+		once := ratelimit.Once{Client: "alice", ID: "1", TTL: hourly}
 		asks := ownAndAll(5)
 		first, replayed, err := s.Once(ctx, once, asks)
 		require.NoError(t, err)
@@ -208,10 +209,23 @@ func TestOnceInOtherSlots(t *testing.T) {
 			require.True(t, replayed)
 			require.Equal(t, first, again)
 			own, all := used(t, s)
-			require.Equal(t, [][]int{{1 << 20, 5}, {1 << 20, 1 << 20}}[i], []int{own, all})
-			if i == 0 {
+			want := [][]int{{1 << 20, 5}, {1 << 20, 1 << 20}}[i]
+			require.Equal(t, want, []int{own, all})
+			if i == 1 {
 				require.NoError(t, s.Reset(ctx, asks[:1]))
-				require.True(t, take(t, s, ratelimit.Ask{Rule: asks[0].Rule, Key: "a", Client: "a", Algorithm: asks[0].Algorithm, Rate: asks[0].Rate, N: 1 << 20}).Allowed)
+				other.ID = "3"
+				for range 2 {
+					results, replayed, err = s.Once(ctx, other, asks)
+					require.NoError(t, err)
+					require.False(t, replayed, "what another slot denies is not recorded")
+					require.Equal(t, []bool{true, false}, []bool{results[0].Allowed, results[1].Allowed})
+					require.Equal(t, 1<<20, results[0].Remaining)
+				}
+				own, _ = used(t, s)
+				require.Zero(t, own)
+			} else {
+				require.NoError(t, s.Reset(ctx, asks[:1]))
+				require.True(t, take(t, s, ratelimit.Ask{Rule: asks[0].Rule, Key: "alice", Client: "alice", Algorithm: asks[0].Algorithm, Rate: asks[0].Rate, N: 1 << 20}).Allowed)
 			}
 		}
 	})
@@ -254,7 +268,7 @@ func TestOnceStored(t *testing.T) {
 	bytes, err := client.MemoryUsage(ctx, keys()[0]).Result()
 	require.NoError(t, err)
 	t.Logf("a record of one rule, of a client whose name has 24 bytes, takes %d bytes", bytes)
-	once := ratelimit.Once{Client: "a", ID: "1", TTL: hourly}
+	once := ratelimit.Once{Client: "alice", ID: "1", TTL: hourly}
 	require.NoError(t, client.FlushDB(ctx).Err())
 	for replay := range 3 {
 		_, _, err := s.Once(ctx, once, []ratelimit.Ask{u})
@@ -288,7 +302,7 @@ func TestOnceStored(t *testing.T) {
 func TestOnceThatFailsInTheSlotOfTheRecord(t *testing.T) {
 	_, client := startCluster(t)
 	s, ctx := newStore(t, client, frozen()), t.Context()
-	once, asks := ratelimit.Once{Client: "a", ID: "1", TTL: hourly}, ownAndAll(1)
+	once, asks := ratelimit.Once{Client: "alice", ID: "1", TTL: hourly}, ownAndAll(1)
 	require.NoError(t, client.RPush(ctx, s.KeyOf(asks[0]), "x").Err())
 	for range 3 {
 		_, _, err := s.Once(ctx, once, asks)
@@ -325,7 +339,7 @@ func TestOnceAsksTheServer(t *testing.T) {
 	client := startReal(t).client(t)
 	s, ctx := newStore(t, client, redisstore.WithLeases(10)), t.Context()
 	u := ask(all[0], ratelimit.PerDay(100), 1)
-	once := ratelimit.Once{Client: "a", ID: "1", TTL: hourly}
+	once := ratelimit.Once{Client: "alice", ID: "1", TTL: hourly}
 	_, _, err := s.Once(ctx, once, []ratelimit.Ask{u})
 	require.NoError(t, err)
 	for range 30 {
@@ -352,11 +366,13 @@ func TestOnceAsksTheServer(t *testing.T) {
 
 // TestOnceRefuses lists what is refused before a server is asked.
 func TestOnceRefuses(t *testing.T) {
-	s := newStore(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = client.Close() }()
+	s := newStore(t, client)
 	u := ask(all[0], ratelimit.PerDay(100), 1)
 	none, bad := u, u
 	none.N, bad.Algorithm = 0, "Guess"
-	once, ended := ratelimit.Once{Client: "a", ID: "1", TTL: hourly}, func() context.Context {
+	once, ended := ratelimit.Once{Client: "alice", ID: "1", TTL: hourly}, func() context.Context {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		return ctx

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	_ "embed" // for the scripts
 	"encoding/hex"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -93,13 +94,13 @@ var onceScripts = func() (scripts [families]*script) {
 
 // generalLua returns the text that decides asks of these families from any state.
 func generalLua(f family) string {
-	text := exactLua + receiptsLua
+	text := []string{exactLua, receiptsLua}
 	for i, part := range []string{bucketLua, windowLua, logLua, warmupLua} {
 		if f>>i&1 == 1 {
-			text += part
+			text = append(text, part)
 		}
 	}
-	return text + takeLua
+	return strings.Join(append(text, takeLua), "")
 }
 
 // settleScript gives units back, and warmSettleScript does so where keys warm up. exceedScript also

@@ -48,23 +48,23 @@ var retryMutants = []mutant{
 		by: "^TestRetries$", why: "each rule has the answer that it gave",
 	},
 	{
-		name: "the client does not matter", file: "idempotency.go",
-		old: "keytable.HashOfPair(d.request.Client, d.request.ID)", new: "keytable.HashOfPair(\"\", d.request.ID)",
+		name: "the client does not matter", file: "request.go",
+		old: "keytable.HashOfPair(req.Client, req.ID)", new: "keytable.HashOfPair(\"\", req.ID)",
 		by: "^TestRetriesForgotten$", why: "an ID of one client is of no use to another, also at a shared key",
 	},
 	{
-		name: "the cost does not matter", file: "idempotency.go",
-		old: ".With(uint64(d.order.N), globalHash)", new: ".With(0, globalHash)",
+		name: "the cost does not matter", file: "request.go",
+		old: "id.Lo += uint64(max(req.Cost, 1)) //", new: "id.Lo += 0 //",
 		by: "^TestRetriesOfOthers$", why: "the ID of a cheap request is of no use for an expensive one",
 	},
 	{
-		name: "the rule does not matter", file: "idempotency.go",
+		name: "the rule does not matter", file: "ruleset.go",
 		old: "2*r.serial+mode", new: "0*r.serial+mode",
 		by: "^TestRetriesOfOthers$", why: "another rule is charged",
 	},
 	{
-		name: "the mode does not matter", file: "idempotency.go",
-		old: "			mode = 1\n", new: "			mode = 0\n",
+		name: "the mode does not matter", file: "ruleset.go",
+		old: "		mode = 1\n", new: "		mode = 0\n",
 		by: "^TestRetriesOfOthers$", why: "what a shadow rule has answered is no grant",
 	},
 	{

@@ -30,19 +30,19 @@ type retrier struct {
 
 // inBothPlaces runs test with the state, and the answers to requests with an ID, in this process and
 // in a store.
-func inBothPlaces(t *testing.T, rules []ratelimit.Rule, test func(r *retrier), opts ...ratelimit.Option) {
+func inBothPlaces(t *testing.T, rules []ratelimit.Rule, test func(r *retrier)) {
 	t.Helper()
 	for _, place := range []string{"memory", "store"} {
 		t.Run(place, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				clock := ratelimit.NewFakeClock(time.Unix(1e9, 0))
-				all := append(slices.Clone(opts), ratelimit.WithClock(clock), ratelimit.WithRequestIDs(time.Hour))
+				opts := []ratelimit.Option{ratelimit.WithClock(clock), ratelimit.WithRequestIDs(time.Hour)}
 				if place == "store" {
 					st, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1000))
 					require.NoError(t, err)
-					all = append(all, ratelimit.WithStore(st), ratelimit.WithName("test"))
+					opts = append(opts, ratelimit.WithStore(st), ratelimit.WithName("test"))
 				}
-				l, err := ratelimit.New(rules, nil, all...)
+				l, err := ratelimit.New(rules, nil, opts...)
 				require.NoError(t, err)
 				test(&retrier{t, clock, l})
 			})
