@@ -183,12 +183,7 @@ func Load(path string) (*File, error) {
 }
 
 // Open makes a limiter of the file at path, and a Watcher that applies the file to the limiter
-// whenever it changes, while its Run is called:
-//
-//	limiter, watcher, err := configfile.Open("limits.json")
-//	go watcher.Run(ctx)
-//
-// The options are those of [ratelimit.New].
+// whenever it changes, as long as [Watcher.Run] runs. The options are those of [ratelimit.New].
 func Open(path string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *Watcher, error) {
 	data, err := read(path)
 	if err != nil {

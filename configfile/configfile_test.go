@@ -399,3 +399,13 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestCheckConfig runs the check of docs/reload.md.
+func TestCheckConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.json")
+	var out bytes.Buffer
+	require.Equal(t, 1, checkConfig(path, &out))
+	require.Equal(t, path+": no such file or directory\n", out.String())
+	require.NoError(t, os.WriteFile(path, []byte(`[{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "1/s"}]`), 0o600))
+	require.Zero(t, checkConfig(path, &out))
+}
