@@ -120,11 +120,8 @@ func (f *File) take(document any) error {
 		},
 		func(n int) error { return fault(fmt.Sprintf("and %d more", n)) },
 	)
-	var rules any
-	var given bool
-	if rules, f.bare = document.([]any); f.bare {
-		rules, given = document, true
-	} else {
+	rules, given := document, true
+	if _, f.bare = document.([]any); !f.bare {
 		n, ok := confmap.NodeOf("", document)
 		if !ok {
 			return &ratelimit.ConfigError{Field: "rules", Value: confmap.Describe(document), Reason: documentForm}

@@ -19,8 +19,6 @@ import (
 	"github.com/ratelimit-go/ratelimit/configfile"
 )
 
-type fields = map[string]any
-
 const document = `{
   "$schema": "https://example.com/schema.json",
   "rules": [
@@ -32,11 +30,11 @@ const document = `{
 `
 
 // parsed returns the rules of a document.
-func parsed(t testing.TB, text string, opts ...ratelimit.Option) *ratelimit.RateLimiter {
+func parsed(t testing.TB, text string) *ratelimit.RateLimiter {
 	t.Helper()
 	f, err := configfile.Parse("limits.json", []byte(text))
 	require.NoError(t, err)
-	l, err := f.New(opts...)
+	l, err := f.New()
 	require.NoError(t, err)
 	return l
 }

@@ -23,7 +23,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "limits.json")
 	save := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

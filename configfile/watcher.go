@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +22,9 @@ import (
 // keep, and for no events, which a network file system does not send. The path is followed anew
 // each time, so it may lead through symbolic links that are replaced.
 //
-// Whatever is wrong with the file, the rules of the limiter stay as they are. What is applied
-// replaces all rules, also those that code has added; see [File.Apply] for what stays.
+// Whatever is wrong with the file, the rules of the limiter stay as they are. What was refused is
+// tried again when the file changes, or by Look. What is applied replaces all rules, also those
+// that code has added; see [File.Apply] for what stays.
 //
 // The fields must not be changed once a method has been called. The methods are safe for
 // concurrent use by multiple goroutines.
@@ -170,13 +172,12 @@ func sightOf(data []byte, err error) sight {
 
 // settle reads the file until two reads in a row find the same. If that is new, it is applied.
 func (w *Watcher) settle(ctx context.Context) {
-	var sights []sight
-	dealt := -1
+	var found reads
 	for n := range maxReads {
 		if n > 0 && !sleep(ctx, restAfter) {
 			return
 		}
-		r, done := w.read(&sights, &dealt, n == maxReads-1)
+		r, done := w.read(&found, n == maxReads-1)
 		if r != nil {
 			w.tell(ctx, r)
 		}
@@ -186,40 +187,58 @@ func (w *Watcher) settle(ctx context.Context) {
 	}
 }
 
-// read is one read of settle, of which sights are those before. It returns what came of the
-// file, if that was dealt with, and whether settle is done.
-func (w *Watcher) read(sights *[]sight, dealt *int, last bool) (r *result, done bool) {
+// reads are what the reads of one settle have found.
+type reads struct {
+	sights []sight
+	dealt  int // Watcher.dealt when the first was made
+}
+
+// read is one read of settle, beside those that have found what is in found. It returns what
+// came of the file, if that was dealt with, and whether settle is done.
+func (w *Watcher) read(found *reads, last bool) (r *result, done bool) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
 	s := sightOf(read(w.Path))
-	if s.id == w.seen {
-		return nil, true
-	}
-	if *dealt != w.dealt { // Look has been faster: what was read before is old
-		*dealt, *sights = w.dealt, nil
-	}
-	before := *sights
-	*sights = append(before, s)
 	switch {
-	case len(before) > 0 && before[len(before)-1].id == s.id:
-		return w.deal(s), true
-	case !last:
-		return nil, false
+	case s.id == w.seen:
+		return nil, true
+	case s.hash != "" && s.hash == w.Status().Hash:
+		return w.again(s), true
+	case found.dealt != w.dealt: // Look has been faster: what was read before is old
+		*found = reads{dealt: w.dealt}
 	}
-	return w.newest(*sights), true
+	atRest := len(found.sights) > 0 && found.sights[len(found.sights)-1].id == s.id
+	found.sights = append(found.sights, s)
+	switch {
+	case atRest:
+		return w.deal(s), true
+	case last:
+		return w.newest(found.sights), true
+	}
+	return nil, false
 }
 
 // newest deals with the newest of sights that can be applied or, if there is none, with the
 // newest of all.
 func (w *Watcher) newest(sights []sight) *result {
-	for i := len(sights) - 1; i >= 0; i-- {
-		if f, err := w.parse(sights[i]); err == nil {
-			if r := w.apply(sights[i], f); r.err == nil {
+	for _, s := range slices.Backward(sights) {
+		if f, err := w.parse(s); err == nil {
+			if r := w.apply(s, f); r.err == nil {
 				return w.note(r)
 			}
 		}
 	}
 	return w.deal(sights[len(sights)-1])
+}
+
+// again notes that the file, after an error, is again what was applied last. It is not applied
+// once more: that would only take away what code has added since.
+func (w *Watcher) again(s sight) *result {
+	w.seen = s.id
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.Err = nil
+	return &result{sight: s, again: true}
 }
 
 // look reads the file and deals with what it finds.
@@ -234,6 +253,7 @@ type result struct {
 	sight
 	err     error // why it was not applied
 	isNew   bool  // it is not what was dealt with before
+	again   bool  // it is what was applied last, and nothing was done
 	changes changes
 }
 
@@ -292,6 +312,8 @@ func (w *Watcher) tell(ctx context.Context, r *result) {
 		log = slog.Default()
 	}
 	switch {
+	case r.again:
+		log.LogAttrs(ctx, slog.LevelInfo, "ratelimit: the file is again what was applied", slog.String("file", w.Path), slog.String("hash", r.hash))
 	case r.err != nil && r.isNew:
 		var problems []string
 		all := parts(r.err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -166,7 +167,8 @@ func TestRun(t *testing.T) {
 		after(3 * round)
 		require.Equal(t, first, w.Status(), "nothing has changed")
 
-		put(t, path, `[{"name": "b", "algorithm": "FixedWindow", "rate": "1/m"}, {"name": "a", "algorithm": "FixedWindow", "rate": "8/m"}]`)
+		const two = `[{"name": "b", "algorithm": "FixedWindow", "rate": "1/m"}, {"name": "a", "algorithm": "FixedWindow", "rate": "8/m"}]`
+		put(t, path, two)
 		after(round + rest)
 		require.Equal(t, 8, limitOf(l, "a"))
 		s := w.Status()
@@ -195,12 +197,26 @@ func TestRun(t *testing.T) {
 		require.Contains(t, lines[0], "problems=93")
 		require.Equal(t, 10, strings.Count(lines[0], path+":"), "of many problems, the first are logged: %s", lines[0])
 
+		put(t, path, two)
+		after(round + rest)
+		require.Equal(t, configfile.Status{Hash: s.Hash, Applied: s.Applied, Loads: 2, Failures: 2}, w.Status(), "the file is what it was")
+		require.Equal(t, 1, limitOf(l, "code"), "so it is not applied again")
+		require.Equal(t, []string{fmt.Sprintf(`level=INFO msg="ratelimit: the file is again what was applied" file=%s hash=%s`, path, s.Hash)}, log.lines())
+		require.NoError(t, os.Remove(path))
+		after(round + rest)
+		require.ErrorIs(t, w.Status().Err, fs.ErrNotExist)
+		require.Contains(t, log.lines()[0], `hash="" problems=1 errors=`)
+		put(t, path, two)
+		after(round + rest)
+		require.Equal(t, configfile.Status{Hash: s.Hash, Applied: s.Applied, Loads: 2, Failures: 3}, w.Status())
+		require.Len(t, log.lines(), 1)
+
 		put(t, path, rule(9))
 		after(round + rest)
 		require.Equal(t, 9, limitOf(l, "a"))
 		require.Zero(t, limitOf(l, "code"), "the file replaces what code has added")
 		s = w.Status()
-		require.Equal(t, configfile.Status{Hash: s.Hash, Applied: s.Applied, Loads: 3, Failures: 2}, s)
+		require.Equal(t, configfile.Status{Hash: s.Hash, Applied: s.Applied, Loads: 3, Failures: 3}, s)
 		require.Contains(t, log.lines()[0], "added=[] removed=\"[b code]\" changed=[a]")
 	})
 }
@@ -251,9 +267,10 @@ func TestNeverAtRest(t *testing.T) {
 		for w.Status().Loads == 1 && time.Since(begun) < time.Minute {
 			n++
 			text := rule(n)
-			if n%3 == 1 { // of three, one is half done, and one is refused
+			switch n % 3 { // of three, one is half done, and one is refused
+			case 1:
 				text = text[:len(text)/2]
-			} else if n%3 == 2 {
+			case 2:
 				text = `[{"name": "a", "algorithm": "FixedWindow", "rate": "0/m"}]` + strings.Repeat(" ", n)
 			}
 			put(t, path, text)

@@ -66,7 +66,7 @@ var RateFields = []Field{
 // ruleSchema and rateSchema find the fields of a map by their names.
 var ruleSchema, rateSchema = NamesOf(RuleFields), NamesOf(RateFields)
 
-// schemaOf returns the Schema of fields.
+// NamesOf returns the Schema that finds fields by their names.
 func NamesOf(fields []Field) *confmap.Schema {
 	names, aliases := make([]string, len(fields)), make(map[string]string)
 	for i, f := range fields {
