@@ -120,7 +120,7 @@ func TestMutantsApply(t *testing.T) {
 func mutants() (all []mutant) {
 	for _, some := range [][]mutant{
 		bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, settleMutants, tokenMutants,
-		mutantsOfTime, apiMutants, receiptMutants, matchMutants, configMutants, waitMutants,
+		mutantsOfTime, apiMutants, receiptMutants, matchMutants, configMutants, fileMutants, waitMutants,
 	} {
 		all = append(all, some...)
 	}
