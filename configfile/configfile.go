@@ -111,6 +111,9 @@ const (
 	rulesForm    = "must be a list of rules"
 )
 
+// maxRules is the largest number of rules, without the default rule.
+const maxRules = 10_000
+
 // take takes the rules out of a document. It returns all that is wrong, joined, but for the
 // rules themselves.
 func (f *File) take(document any) error {
@@ -141,8 +144,12 @@ func (f *File) take(document any) error {
 	if given && !ok {
 		r.Reject("rules", confmap.Describe(rules), rulesForm)
 	}
-	f.rules = make([]map[string]any, 0, min(len(list), 1<<10))
+	f.rules = make([]map[string]any, 0, len(list))
 	for i, v := range list {
+		if len(list) > maxRules { // which the root reports, before it looks at any of them
+			f.rules = append(f.rules, nil)
+			continue
+		}
 		rule, ok := v.(map[string]any)
 		if !ok {
 			r.Reject("rules["+strconv.Itoa(i)+"]", confmap.Describe(v), ruleconfig.RuleForm)

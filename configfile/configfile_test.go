@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ const document = `{
     {"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": {"capacity": 20, "refillRatePerSecond": 0.1}, "tiers": {"paid": "600/m"}},
     {"name": "login", "key": ["ip"], "algorithm": "SlidingWindowLog", "limit": 3, "windowSeconds": 60, "onStoreError": "closed"}
   ],
-  "default": {"algorithm": "FixedWindow", "rate": "9007199254740993/d"}
+  "default": {"algorithm": "FixedWindow", "rate": "900/d"}
 }
 `
 
@@ -67,14 +68,13 @@ func TestParse(t *testing.T) {
 			Rate: ratelimit.PerMinute(3), OnStoreError: ratelimit.FailClosed,
 		},
 	}
-	if ^uint(0)>>32 == 0 { // an int cannot count so far
-		err := refused(t, document)
-		require.ErrorContains(t, err, "limits.json:7:50: default.rate is")
-		return
-	}
 	got, byDefault := parsed(t, document).Rules()
 	require.Equal(t, rules, got)
-	require.Equal(t, ratelimit.PerDay(9007199254740993), byDefault.Rate, "a float64 would have one less")
+	require.Equal(t, ratelimit.PerDay(900), byDefault.Rate)
+	if strconv.IntSize == 64 {
+		got, _ := parsed(t, `[{"endpoint": "/", "algorithm": "FixedWindow", "limit": 9007199254740993, "windowSeconds": 86400}]`).Rules()
+		require.Equal(t, "9007199254740993/d", got[0].Rate.String(), "a float64 would have one less")
+	}
 
 	list := document[strings.Index(document, "["):strings.Index(document, ",\n  \"default")]
 	for why, text := range map[string]string{
@@ -222,6 +222,13 @@ func TestManyProblems(t *testing.T) {
 			require.Regexp(t, `^limits.json:\d+:\d+: `, line, "%s %d", why, i)
 			require.Less(t, len(line), 1000)
 		}
+	}
+}
+
+// TestTooManyRules has lists that are too long to be read element by element.
+func TestTooManyRules(t *testing.T) {
+	for why, element := range map[string]string{"of rules": "{}", "of no rules": "7"} {
+		require.EqualError(t, refused(t, "{\n\"rules\": [{}"+strings.Repeat(","+element, 50_000)+"]}"), "limits.json:2:1: rules is a list of 50001: must have at most 10000", why)
 	}
 }
 

@@ -188,11 +188,15 @@ func (f *File) places(paths []string) func(path string) int {
 			found[p] = nowhere
 		}
 	}
-	walk := scanner{data: f.data, visit: func(path string, at int) {
+	walk, left := scanner{data: f.data}, len(found)
+	walk.visit = func(path string, at int) {
 		if found[path] == nowhere { // no name that is plain is in brackets here
 			found[path] = at
+			if left--; left == 0 {
+				walk.fail(at, "") // all are found
+			}
 		}
-	}}
+	}
 	walk.next()
 	begin := walk.at
 	if f.bare {

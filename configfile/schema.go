@@ -27,7 +27,7 @@ func Schema(algorithms ...string) []byte {
 		"rate":    rateObject(ruleconfig.RateFields, nil),
 		"rule":    ruleSchema(algorithms, false),
 		"default": ruleSchema(algorithms, true),
-		"rules":   schema{"type": "array", "maxItems": 10000, "items": ref("rule")},
+		"rules":   schema{"type": "array", "maxItems": maxRules, "items": ref("rule")},
 	}
 	document := object(documentFields, func(f ruleconfig.Field) schema {
 		switch f.Name {
