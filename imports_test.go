@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"internal/rulecheck":  {"internal/confmap", "internal/keyspec", "internal/match"},
 	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
 
+	"configfile":          {".", "internal/confmap", "internal/ruleconfig"},
 	"ratelimittest":       {"."},
 	"httplimit":           {"."},
 	"examples/quickstart": {"."},
@@ -85,9 +86,9 @@ func inModule(path string) string {
 }
 
 // TestDependencies keeps everything but the standard library out of what a user
-// of the root package, of httplimit, or of the conformance kit, builds.
+// of the root package, of configfile, of httplimit, or of the conformance kit, builds.
 func TestDependencies(t *testing.T) {
-	for _, pkg := range []string{".", "./httplimit", "./ratelimittest"} {
+	for _, pkg := range []string{".", "./configfile", "./httplimit", "./ratelimittest"} {
 		deps := goList(t, "{{if not .Standard}}{{.ImportPath}}{{end}}", "-deps", pkg)
 		require.Contains(t, deps, module)
 		for _, dep := range deps {

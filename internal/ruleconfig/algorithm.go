@@ -23,16 +23,16 @@ var builtin = []Algorithm{
 	{Name: "TokenBucket"},
 }
 
-// otherNames are further names of the algorithms, as Fold makes them.
-var otherNames = map[string]string{
-	"fixedwindowcounter": "FixedWindow",
-	"slidinglog":         "SlidingWindowLog",
-	"slidingcounter":     "SlidingWindowCounter",
-	"gcra":               "TokenBucket",
+// otherNames are further names of the algorithms.
+var otherNames = []struct{ name, means string }{
+	{"FixedWindowCounter", "FixedWindow"},
+	{"SlidingLog", "SlidingWindowLog"},
+	{"SlidingCounter", "SlidingWindowCounter"},
+	{"GCRA", "TokenBucket"},
 }
 
-// suffix is the end of further names: TokenBucketLimiter is TokenBucket.
-const suffix = "limiter"
+// Suffix is the end of further names: TokenBucketLimiter is TokenBucket.
+const Suffix = "Limiter"
 
 // Builtin returns the algorithm that is not custom and has this name, in any spelling that
 // confmap.Fold makes equal.
@@ -40,9 +40,14 @@ func Builtin(name string) (a Algorithm, ok bool) {
 	if len(name) > confmap.MaxName {
 		return Algorithm{}, false
 	}
-	name = strings.TrimSuffix(confmap.Fold(name), suffix)
+	name = strings.TrimSuffix(confmap.Fold(name), confmap.Fold(Suffix))
+	for _, other := range otherNames {
+		if name == confmap.Fold(other.name) {
+			name = confmap.Fold(other.means)
+		}
+	}
 	for _, a := range builtin {
-		if name == confmap.Fold(a.Name) || a.Name == otherNames[name] {
+		if name == confmap.Fold(a.Name) {
 			return a, true
 		}
 	}

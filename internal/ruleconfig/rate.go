@@ -11,17 +11,6 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
-// rateSchema has the fields of an algoConfig, in the order in which they are read.
-var rateSchema = confmap.NewSchema(
-	[]string{
-		"capacity", "refillRatePerSecond", "leakRatePerSecond", "refillPerMs",
-		"maxRequests", "limit", "windowMs", "windowSeconds",
-		"rate",
-		"burst", "burstSize",
-	},
-	map[string]string{"requestsPerSecond": "refillRatePerSecond", "requestsPerWindow": "maxRequests"},
-)
-
 // A rate is written in one of three forms. Each form has fields of its own.
 var (
 	bucketForm = rateSchema.Fields[0:4] // a capacity, and a number of units in a time
@@ -35,8 +24,8 @@ var (
 	windowFields = windowForm[2:]
 )
 
-// sameFields are the pairs of fields that set the same thing, by two names or in two units.
-var sameFields = [][2]string{
+// SameFields are the pairs of fields that set the same thing, by two names or in two units.
+var SameFields = [][2]string{
 	{"refillRatePerSecond", "leakRatePerSecond"},
 	{"refillRatePerSecond", "refillPerMs"},
 	{"leakRatePerSecond", "refillPerMs"},
@@ -87,9 +76,9 @@ func (r *Reader) rate(rule, config *confmap.Node, a Algorithm, base ratetext.Rat
 	r.countByRate(config)
 	r.forms(config, a)
 	read := rateReader{Reader: r, node: config, algorithm: a, from: make(map[string]string)}
-	for _, name := range rateSchema.Fields {
-		if v, ok := config.Get(name); ok {
-			read.field(name, v)
+	for _, f := range RateFields {
+		if v, ok := config.Get(f.Name); ok {
+			read.field(f, v)
 		}
 	}
 	if r.Found() > before || config.Misspelt(rateSchema.Fields...) {
@@ -165,7 +154,7 @@ func rateByWindow(n *confmap.Node, name string, value any) string {
 // forms reports the fields of n that must not stand together, and those that are missing.
 func (r *Reader) forms(n *confmap.Node, a Algorithm) {
 	reject := func(name, reason string) { r.Reject(n.Field(name), n.Describe(name), reason) }
-	for _, same := range sameFields {
+	for _, same := range SameFields {
 		if n.Has(same[0]) && n.Has(same[1]) {
 			reject(same[1], "must not stand beside "+n.Written(same[0])+": give one of them")
 		}
@@ -229,28 +218,29 @@ type rateReader struct {
 	from      map[string]string // by a field of the Rate, the field of node that has set it
 }
 
-// field reads the field with this name, whose value is v.
-func (r *rateReader) field(name string, v any) {
-	switch name {
-	case "capacity":
+// field reads the field f, whose value is v.
+func (r *rateReader) field(f Field, v any) {
+	name := f.Name
+	switch f.Kind {
+	case Capacity:
 		r.rate.Burst = r.Count(r.node, name)
 		r.from["burst"] = name
-	case "refillRatePerSecond", "leakRatePerSecond", "refillPerMs":
+	case PerSecond, PerMillisecond:
 		exact := r.refill(name)
 		r.rate.Requests, r.rate.Per = exact.Requests, exact.Per
 		r.from["requests"], r.from["per"] = name, name
-	case "maxRequests", "limit":
+	case Requests:
 		r.rate.Requests = r.Count(r.node, name)
 		r.from["requests"] = name
-	case "windowMs":
+	case Milliseconds:
 		r.rate.Per = r.window(name, "milliseconds", 6)
 		r.from["per"] = name
-	case "windowSeconds":
+	case Seconds:
 		r.rate.Per = r.window(name, "seconds", 9)
 		r.from["per"] = name
-	case "rate":
+	case RateText:
 		r.text(v)
-	case "burst", "burstSize":
+	case Burst:
 		r.burst(name)
 	}
 }

@@ -95,16 +95,6 @@ const (
 	tierForm       = `must be a rate such as "600/m", or a map as an algoConfig is`
 )
 
-// ruleSchema has the fields of a rule's config, in the order in which they are read.
-var ruleSchema = confmap.NewSchema(
-	[]string{"endpoint", "name", "key", "mode", "additional", "algorithm", "algoConfig", "tiers", "warmup", "onStoreError"},
-	map[string]string{
-		"keyType": "key",
-		"policy":  "algorithm", "strategy": "algorithm",
-		"config": "algoConfig", "algorithmConfig": "algoConfig",
-	},
-)
-
 // flatFields are the fields of a rule's config that has no algoConfig.
 var flatFields = slices.Concat(ruleSchema.Fields, ruleRateFields)
 

@@ -15,13 +15,6 @@ type Warmup struct {
 	Over time.Duration // until the full limit
 }
 
-// A warm-up is written in one of two ways: as the field "warmup" of a rule, which is a map of the
-// first of these, or in its algoConfig by the fields of the second.
-var (
-	warmupSchema = confmap.NewSchema([]string{"from", "over"}, nil)
-	youngSchema  = confmap.NewSchema([]string{"warmupRequests", "warmupDuration"}, nil)
-)
-
 // ruleRateFields are the fields of the algoConfig of a rule. A tier has those of rateSchema only.
 var ruleRateFields = slices.Concat(rateSchema.Fields, youngSchema.Fields)
 

@@ -1,0 +1,280 @@
+package configfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
+)
+
+//go:generate env RATELIMIT_WRITE=1 go test -count=1 -run ^TestSchemaFile$ .
+
+// Schema returns a JSON Schema (draft 2020-12) of the documents that [Parse] reads, for editors
+// and for checks where no Go program runs. It is made of the table of fields by which rules are
+// read. What it refuses, the library refuses; not all that is wrong with rules can be said in a
+// schema.
+//
+// algorithms are the names of custom algorithms that the rules may have besides; what is in
+// their algoConfig is not checked. The file schema.json of this package has the schema without
+// any.
+func Schema(algorithms ...string) []byte {
+	defs := schema{
+		"rate":    rateObject(ruleconfig.RateFields, nil),
+		"own":     rateObject(slices.Concat(ruleconfig.RateFields, ruleconfig.YoungFields), nil),
+		"rule":    ruleSchema(algorithms, false),
+		"default": ruleSchema(algorithms, true),
+		"rules":   schema{"type": "array", "maxItems": maxRules, "items": ref("rule")},
+	}
+	document := object(documentFields, func(f ruleconfig.Field) schema {
+		switch f.Name {
+		case "rules", "default":
+			return ref(f.Name)
+		}
+		return schema{"type": "string", "maxLength": confmap.MaxText}
+	})
+	document["anyOf"] = []schema{
+		has("default"),
+		{"allOf": []schema{has("rules"), {"patternProperties": schema{spelt("rules"): schema{"minItems": 1}}}}},
+	}
+	all := schema{
+		"$schema": "https://json-schema.org/draft/2020-12/schema",
+		"$id":     "https://github.com/ratelimit-go/ratelimit/configfile/schema.json",
+		"title":   "Rules of a rate limiter",
+		"$defs":   defs,
+		"if":      schema{"type": "array"},
+		"then":    schema{"minItems": 1, "$ref": "#/$defs/rules"},
+		"else":    document,
+	}
+	text, err := json.MarshalIndent(all, "", "\t")
+	if err != nil {
+		panic(err) // it is made of texts, numbers, maps and lists
+	}
+	return append(text, '\n')
+}
+
+// A schema is a JSON Schema, or a part of one.
+type schema = map[string]any
+
+// ref is the schema with this name in $defs.
+func ref(name string) schema { return schema{"$ref": "#/$defs/" + name} }
+
+// ruleSchema returns the schema of a rule, or of the default rule.
+func ruleSchema(algorithms []string, isDefault bool) schema {
+	value := func(f ruleconfig.Field) schema { return valueOf(f, isDefault) }
+	var flat []ruleconfig.Field
+	for _, f := range ruleconfig.RuleFields {
+		if f.Kind != ruleconfig.AlgoConfig {
+			flat = append(flat, f)
+		}
+	}
+	nested := object(ruleconfig.RuleFields, value)
+	inFlat := rateObject(slices.Concat(flat, ruleconfig.RateFields, ruleconfig.YoungFields), value)
+	builtin := schema{"if": has("algoConfig"), "then": nested, "else": inFlat}
+	all := []schema{has("algorithm"), builtin, noBucket()}
+	if len(algorithms) > 0 {
+		isCustom := spelt(algorithms...)
+		custom := object(ruleconfig.RuleFields, func(f ruleconfig.Field) schema {
+			switch f.Kind {
+			case ruleconfig.AlgorithmName:
+				return schema{"type": "string", "anyOf": []schema{{"enum": algorithms}, {"pattern": isCustom}}, "description": f.Says}
+			case ruleconfig.AlgoConfig:
+				return schema{"type": "object", "description": f.Says}
+			case ruleconfig.Tiers, ruleconfig.WarmupMap:
+				return schema{"not": schema{}}
+			}
+			return value(f)
+		})
+		custom["allOf"] = []schema{has("algoConfig")}
+		names := fieldNamed(ruleconfig.RuleFields, "algorithm")
+		all[1] = schema{"if": schema{"patternProperties": schema{spelt(names...): schema{"pattern": isCustom}}}, "then": custom, "else": builtin}
+	}
+	if !isDefault {
+		all = append(all, schema{"anyOf": []schema{has("endpoint"), has("name")}})
+	}
+	return schema{"type": "object", "allOf": all}
+}
+
+// rateObject returns the schema of an object with these fields, some of which are those of a
+// rate.
+func rateObject(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) schema {
+	if value == nil {
+		value = func(f ruleconfig.Field) schema { return valueOf(f, false) }
+	}
+	o := object(fields, value)
+	bucket, window, text := ruleconfig.RateForms[0], ruleconfig.RateForms[1], ruleconfig.RateForms[2][0]
+	rateIs := func(kind string) schema {
+		return schema{"patternProperties": schema{spelt(text...): schema{"type": kind}}}
+	}
+	o["anyOf"] = []schema{
+		{"allOf": []schema{has(bucket[0]...), has(bucket[1]...)}},
+		{"allOf": []schema{has(append(slices.Clip(window[0]), text...)...), has(window[1]...), rateIs("integer")}}, // rate may be the count
+		{"allOf": []schema{has(text...), rateIs("string")}, "not": has(slices.Concat(window...)...)},
+	}
+	never := []schema{
+		{"allOf": []schema{has(slices.Concat(bucket...)...), has(append(slices.Concat(window...), text...)...)}},
+		{"allOf": []schema{has(window[0]...), has(text...)}},
+		{"allOf": []schema{has(bucket[0]...), has(bursts()...)}},
+	}
+	for _, pair := range ruleconfig.SameFields {
+		never = append(never, schema{"allOf": []schema{has(pair[0]), has(pair[1])}})
+	}
+	o["not"] = schema{"anyOf": never}
+	return o
+}
+
+// bursts returns the names of the fields that are a burst beside another form.
+func bursts() (names []string) {
+	for _, f := range ruleconfig.RateFields {
+		if f.Kind == ruleconfig.Burst {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// noBucket is the schema of a rule that has nothing of a bucket, if it counts in windows.
+func noBucket() schema {
+	var windowed []string
+	for _, names := range ruleconfig.AlgorithmNames() {
+		for _, name := range names {
+			if a, _ := ruleconfig.Builtin(name); a.Windowed {
+				windowed = append(windowed, name, name+ruleconfig.Suffix)
+			}
+		}
+	}
+	named := schema{"required": []string{"algorithm"}, "properties": schema{"algorithm": schema{"type": "string", "pattern": spelt(windowed...)}}}
+	none := schema{"not": has(append(slices.Concat(ruleconfig.RateForms[0]...), bursts()...)...)}
+	inside := schema{spelt(fieldNamed(ruleconfig.RuleFields, "algoConfig")...): none}
+	return schema{"if": named, "then": schema{"allOf": []schema{none, {"patternProperties": inside}}}, "else": schema{}}
+}
+
+// object returns the schema of an object that has no fields but these, in any spelling that the
+// library reads.
+func object(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) schema {
+	properties, patterns := schema{}, schema{}
+	for _, f := range fields {
+		v := value(f)
+		if _, ok := v["description"]; !ok && f.Says != "" {
+			v["description"] = f.Says
+		}
+		properties[f.Name] = v
+		patterns[spelt(append([]string{f.Name}, f.Also...)...)] = v
+	}
+	return schema{"type": "object", "properties": properties, "patternProperties": patterns, "additionalProperties": false}
+}
+
+// has is the schema of an object that has one of the fields with these names, in any spelling.
+func has(names ...string) schema {
+	var all []string
+	for _, name := range names {
+		for _, fields := range [][]ruleconfig.Field{documentFields, ruleconfig.RuleFields, ruleconfig.RateFields, ruleconfig.WarmupFields} {
+			all = append(all, fieldNamed(fields, name)...)
+		}
+	}
+	some := []schema{{"not": schema{"propertyNames": schema{"not": schema{"pattern": spelt(all...)}}}}}
+	if len(names) == 1 { // which says it better, where it is so
+		some = append([]schema{{"required": names}}, some...)
+	}
+	return schema{"anyOf": some}
+}
+
+// fieldNamed returns all names of the field with this name.
+func fieldNamed(fields []ruleconfig.Field, name string) []string {
+	for _, f := range fields {
+		if f.Name == name {
+			return append([]string{name}, f.Also...)
+		}
+	}
+	return nil
+}
+
+// valueOf returns the schema of the value of f.
+func valueOf(f ruleconfig.Field, isDefault bool) schema {
+	text := schema{"type": "string", "maxLength": confmap.MaxText}
+	count := schema{"type": "integer", "minimum": 1}
+	number := schema{"type": "number", "exclusiveMinimum": 0}
+	rate := schema{"type": "string", "maxLength": confmap.MaxText, "pattern": `[0-9][\s\S]*[A-Za-zµμ]|[uU][nN]`}
+	switch f.Kind {
+	case ruleconfig.Endpoint:
+		if isDefault {
+			return schema{"const": ""}
+		}
+		text["pattern"] = `^[^*]*\*?$`
+	case ruleconfig.Key:
+		part := `[^+A-Za-z]*(` + folded(ruleconfig.KeyWords()...) + `|[aA][tT][tT][rR]:[^+]+)[^+A-Za-z]*`
+		text["anyOf"] = []schema{{"enum": ruleconfig.KeyWords()}, {"pattern": "^" + part + `(\+` + part + ")*$"}}
+		list := schema{"type": "array", "minItems": 1, "maxItems": confmap.MaxName, "items": schema{"type": "string", "pattern": "^" + part + "$"}}
+		return schema{"anyOf": []schema{text, list}}
+	case ruleconfig.Mode:
+		return choice(string(ratelimit.ModeEnforce), string(ratelimit.ModeShadow))
+	case ruleconfig.Bool:
+		if isDefault {
+			return schema{"const": false}
+		}
+		return schema{"type": "boolean"}
+	case ruleconfig.AlgorithmName:
+		return algorithm()
+	case ruleconfig.AlgoConfig:
+		return ref("own")
+	case ruleconfig.WarmupMap:
+		o := object(ruleconfig.WarmupFields, func(f ruleconfig.Field) schema { return valueOf(f, false) })
+		o["allOf"] = []schema{has("from"), has("over")}
+		return o
+	case ruleconfig.Tiers:
+		return schema{"type": "object", "maxProperties": ruleconfig.MaxTiers, "propertyNames": schema{"maxLength": confmap.MaxText}, "additionalProperties": schema{"anyOf": []schema{rate, ref("rate")}}}
+	case ruleconfig.StoreError:
+		return schema{"type": "string", "anyOf": []schema{{"enum": []string{"open", "closed", "local"}}, {"pattern": "^local:0*[1-9][0-9]*$"}}}
+	case ruleconfig.Capacity, ruleconfig.Requests, ruleconfig.Burst:
+		return count
+	case ruleconfig.PerSecond, ruleconfig.PerMillisecond, ruleconfig.Milliseconds, ruleconfig.Seconds:
+		return number
+	case ruleconfig.RateText:
+		return schema{"anyOf": []schema{rate, count}}
+	}
+	return text
+}
+
+// algorithm is the schema of the name of an algorithm that is not custom.
+func algorithm() schema {
+	var own, all []string
+	for _, names := range ruleconfig.AlgorithmNames() {
+		own = append(own, names[0])
+		for _, name := range names {
+			all = append(all, name, name+ruleconfig.Suffix)
+		}
+	}
+	return schema{"type": "string", "anyOf": []schema{{"enum": own}, {"pattern": spelt(all...)}}}
+}
+
+// choice is the schema of one of names, in any spelling.
+func choice(names ...string) schema {
+	return schema{"type": "string", "anyOf": []schema{{"enum": names}, {"pattern": spelt(names...)}}}
+}
+
+// spelt returns a pattern of all spellings of names, see [confmap.Fold].
+func spelt(names ...string) string { return "^(" + folded(names...) + ")$" }
+
+// folded is spelt for a part of a text.
+func folded(names ...string) string {
+	const between = "[-_]*"
+	all := make([]string, len(names))
+	for i, name := range names {
+		var b strings.Builder
+		b.WriteString(between)
+		for _, r := range confmap.Fold(name) {
+			if 'a' <= r && r <= 'z' {
+				fmt.Fprintf(&b, "[%c%c]", r, r-'a'+'A')
+			} else {
+				b.WriteString(regexp.QuoteMeta(string(r)))
+			}
+			b.WriteString(between)
+		}
+		all[i] = b.String()
+	}
+	return strings.Join(all, "|")
+}
