@@ -123,9 +123,9 @@ func TestLogExceeds(t *testing.T) {
 	log.Exceed(at(1), 1<<31-1)
 	log.Exceed(at(2), 1<<31-1)
 	require.EqualValues(t, 2, log.older)
-	require.EqualValues(t, math.MaxUint32, log.Recent(at(2), per).Units)
+	require.Equal(t, int64(math.MaxUint32), log.Recent(at(2), per).Units)
 	log.Exceed(at(3), 1)
 	require.Zero(t, log.older, "all units count from then on")
-	require.EqualValues(t, math.MaxUint32, log.Recent(at(1e9+2), per).Units)
+	require.Equal(t, int64(math.MaxUint32), log.Recent(at(1e9+2), per).Units)
 	require.Zero(t, log.Recent(at(1e9+3), per).Units)
 }
