@@ -17,8 +17,8 @@ import (
 func warmRate(per time.Duration) ratelimit.Rate { return ratelimit.Rate{Requests: 10, Per: per} }
 
 // warmHour starts a rule of 10 a second that warms up from 2 in an hour.
-func warmHour(t *testing.T, a ratelimit.Algorithm, opts ...ratelimit.Option) *warmup {
-	return startWarmup(t, anHour(a, warmRate(sec)), opts...)
+func warmHour(t *testing.T, a ratelimit.Algorithm) *warmup {
+	return startWarmup(t, anHour(a, warmRate(sec)))
 }
 
 // eachWarm runs test for each algorithm of rules.

@@ -55,12 +55,6 @@ func (m *warm) SetRate(at time.Time, r ratelimit.Rate) {
 	m.rate = r
 }
 
-// setWarmup changes the warm-up at the instant at. The key's age stays.
-func (m *warm) setWarmup(at time.Time, w ratelimit.Warmup) {
-	m.first = m.born(m.past().instant(at))
-	m.warmup = w
-}
-
 func (m *warm) adopt(at time.Time, r ratelimit.Rate) {
 	if r == m.rate {
 		return

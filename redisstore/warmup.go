@@ -37,7 +37,7 @@ func checkWarmup(a *ratelimit.Ask) (err error) {
 	case w.Over%time.Microsecond != 0:
 		reject("warmup.over", w.Over, "must be whole microseconds in a Redis store: its clock has no finer ones")
 	}
-	if r.Requests > maxNumber {
+	if int64(r.Requests) > maxNumber {
 		reject("requests", r.Requests, "must be at most 2^50 with a warm-up in a Redis store")
 	}
 	if a.Receipt != 0 {

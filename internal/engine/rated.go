@@ -97,10 +97,10 @@ func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h key
 // It is not known when, since the last charge, p came into force, so the time since then counts
 // at the slower of the two rates.
 func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[C], now keytable.Instant) *ratePlan[C] {
-	slow := from
 	if ages, ok := any(from.config).(aging[S]); ok {
 		ages.Forget(&s.state, now) // by its own rate, as if it had been evicted
 	}
+	slow := from
 	if p.config.Slower(from.config) {
 		slow = p
 		p.config.Carry(&s.state, from.config, 0) // 0 is before the last charge, so nothing drains
