@@ -36,7 +36,7 @@ func TestAllocations(t *testing.T) {
 		peer  string
 		want  float64
 	}{
-		{"one rule", []ratelimit.Rule{one}, httplimit.Config{}, nothing, "203.0.113.9:80", 4},
+		{"one rule", []ratelimit.Rule{one}, httplimit.Config{}, nothing, "203.0.113.9:80", 3},
 		{"three rules", three, httplimit.Config{}, nothing, "203.0.113.9:80", 4},
 		{"IPv6", three, httplimit.Config{}, nothing, "[2001:db8:1:2:3:4:5:6]:80", 4},
 		{"a proxy", three, httplimit.Config{Proxies: ten}, nothing, proxy, 4},
