@@ -236,35 +236,6 @@ func (d *decision) prepare(set *ruleSet) error {
 	return nil
 }
 
-// denies reports whether one of the rules of d enforces.
-func (d *decision) denies() bool {
-	for _, r := range d.rules {
-		if r.enforces() {
-			return true
-		}
-	}
-	return false
-}
-
-// resolved returns the rates that Resolve has returned, by the name of the rule.
-func (d *decision) resolved() map[string]Rate {
-	if d.kept != nil {
-		return d.kept
-	}
-	kept := make(map[string]Rate)
-	for i := range d.parts {
-		if rate := d.parts[i].Want.Rate; rate != nil {
-			kept[d.rules[i].Name] = Rate(*rate)
-		}
-	}
-	for _, r := range d.exempt {
-		if r.Resolve != nil {
-			kept[r.Name] = Unlimited
-		}
-	}
-	return kept
-}
-
 // decideHere decides by all rules in this process, except for the one with a custom limiter.
 func (d *decision) decideHere(t *engine.Timeline) {
 	parts := d.parts

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
@@ -301,57 +299,10 @@ func (m *MemoryStore) Once(ctx context.Context, once Once, asks []Ask) (results 
 	if err != nil || len(asks) == 0 {
 		return nil, false, err
 	}
-	r := newStoreRecord(m.records, &once, charges)
+	r := replay.NewRecord(m.records, once.Client, once.ID, once.TTL, once.Look, charges)
 	replayed, err = m.book.Take(charges, r, once.Look)
 	if err != nil {
 		return nil, false, err
 	}
 	return resultsOf(charges), replayed, nil
-}
-
-// A storeRecord is the record of a request in a MemoryStore.
-type storeRecord struct {
-	log   *replay.Log
-	once  *Once
-	id    keytable.Hash
-	asked []*engine.Charge // in an order that does not depend on that of the asks
-	parts []engine.Part    // their answers
-}
-
-func newStoreRecord(log *replay.Log, once *Once, charges []engine.Charge) *storeRecord {
-	r := &storeRecord{log: log, once: once, parts: make([]engine.Part, len(charges))}
-	for i := range charges {
-		r.asked = append(r.asked, &charges[i])
-	}
-	slices.SortFunc(r.asked, func(a, b *engine.Charge) int {
-		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Algorithm, b.Algorithm))
-	})
-	r.id = keytable.HashOfPair(once.Client, once.ID)
-	for _, c := range r.asked {
-		kind := keytable.HashOf(c.Algorithm)
-		if c.Shadow {
-			kind = kind.With(0, kind)
-		}
-		r.id = r.id.With(uint64(c.N), keytable.HashOfPair(c.Rule, c.Key)).With(0, kind)
-	}
-	return r
-}
-
-// Find makes the answers of the record those of the charges.
-func (r *storeRecord) Find(now instant) bool {
-	if !r.log.Find(r.id, now, r.parts, !r.once.Look) {
-		return false
-	}
-	for i, c := range r.asked {
-		c.Verdict, c.Delay = r.parts[i].Verdict, r.parts[i].Delay
-	}
-	return true
-}
-
-// Keep records that the charges were made.
-func (r *storeRecord) Keep(at instant) {
-	for i, c := range r.asked {
-		r.parts[i].Verdict, r.parts[i].Delay = c.Verdict, c.Delay
-	}
-	r.log.Keep(r.id, at, r.once.TTL, r.parts)
 }

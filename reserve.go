@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -126,38 +125,6 @@ func (l *RateLimiter) reserve(ctx context.Context, req *Request, term time.Durat
 		return nil, each, fmt.Errorf("ratelimit: the units may be charged: %w", err)
 	}
 	return nil, each, err
-}
-
-// settles returns the error for a store that cannot give units back, or nil.
-func (l *RateLimiter) settles() error {
-	st := l.settings.store
-	if st == nil {
-		return nil
-	}
-	missing := ""
-	if _, ok := st.(interface {
-		Settle(ctx context.Context, asks []Ask) error
-	}); !ok {
-		missing = "Settle(context.Context, []Ask) error"
-	} else if _, ok := st.(settler); !ok {
-		missing = "Accepts(Ask) error"
-	}
-	if missing == "" {
-		return nil
-	}
-	return &ConfigError{"store", fmt.Sprintf("%T", st), "must have a method " + missing + ": units are to be reserved"}
-}
-
-// reservable returns the error for a rule whose charges at this rate the store cannot give back,
-// or nil. The asks would have the Receipt and the Term of like.
-func (l *RateLimiter) reservable(r *activeRule, rate Rate, like Ask) error {
-	like.Algorithm, like.Rate = r.Algorithm, rate
-	return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"]", unsupported(l.settings.store.(settler).Accepts, like))...)
-}
-
-// errNotReserved is the error for a reservation that r, which has a custom limiter, is asked for.
-func errNotReserved(r *activeRule) error {
-	return &ConfigError{"rules[" + strconv.Quote(r.Name) + "].limiter", fmt.Sprintf("%T", r.Limiter), "must not be asked for a reservation: a custom limiter gives no units back"}
 }
 
 // like returns an Ask with the Receipt and the Term that asks to charge for d have. It is zero if

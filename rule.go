@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -242,3 +243,88 @@ func atPath(path string, err error) (problems []error) {
 
 // modes are the values that a rule's Mode may have.
 var modes = []string{string(ModeEnforce), string(ModeShadow)}
+
+// supportsOf returns a function that returns why s cannot decide on asks like a, or nil. It returns
+// nil if s has neither Accepts nor Supports.
+func supportsOf(s Store) func(a Ask) error {
+	accepting, accepts := s.(interface{ Accepts(a Ask) error })
+	supporting, supports := s.(interface{ Supports(Algorithm, Rate) error })
+	if !accepts && !supports {
+		return nil
+	}
+	return func(a Ask) (err error) {
+		if accepts {
+			err = accepting.Accepts(a)
+		}
+		if err == nil && supports {
+			err = supporting.Supports(a.Algorithm, a.Rate)
+		}
+		return err
+	}
+}
+
+// unsupported returns the error for the rate of a if the store cannot decide on asks like a, or nil.
+func unsupported(supports func(a Ask) error, a Ask) error {
+	if supports == nil {
+		return nil
+	}
+	if err := supports(a); err != nil {
+		return &ConfigError{"rate", a.Rate, rulecheck.NotSupported + err.Error()}
+	}
+	return nil
+}
+
+// chooseLook decides how to ask the store for Explain, and returns the error if it cannot answer.
+func (l *RateLimiter) chooseLook(d *decision) error {
+	err := errors.New("it has no method Accepts")
+	if accepting, ok := l.settings.store.(interface{ Accepts(a Ask) error }); ok {
+		err = nil
+		for i, r := range d.stored() {
+			ask := r.ask(&d.request, d.origins[i].rate)
+			ask.N, ask.Look = int(d.order.N), true
+			if err = accepting.Accepts(ask); err != nil {
+				break
+			}
+		}
+	}
+	switch {
+	case err == nil:
+	case d.order.N == 1:
+		d.trial.byZero = true
+	default:
+		return &ConfigError{"store", fmt.Sprintf("%T", l.settings.store), "must accept an Ask with Look to explain a cost above 1: " + err.Error()}
+	}
+	return nil
+}
+
+// settles returns the error for a store that cannot give units back, or nil.
+func (l *RateLimiter) settles() error {
+	st := l.settings.store
+	if st == nil {
+		return nil
+	}
+	missing := ""
+	if _, ok := st.(interface {
+		Settle(ctx context.Context, asks []Ask) error
+	}); !ok {
+		missing = "Settle(context.Context, []Ask) error"
+	} else if _, ok := st.(settler); !ok {
+		missing = "Accepts(Ask) error"
+	}
+	if missing == "" {
+		return nil
+	}
+	return &ConfigError{"store", fmt.Sprintf("%T", st), "must have a method " + missing + ": units are to be reserved"}
+}
+
+// reservable returns the error for a rule whose charges at this rate the store cannot give back,
+// or nil. The asks would have the Receipt and the Term of like.
+func (l *RateLimiter) reservable(r *activeRule, rate Rate, like Ask) error {
+	like.Algorithm, like.Rate = r.Algorithm, rate
+	return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"]", unsupported(l.settings.store.(settler).Accepts, like))...)
+}
+
+// errNotReserved is the error for a reservation that r, which has a custom limiter, is asked for.
+func errNotReserved(r *activeRule) error {
+	return &ConfigError{"rules[" + strconv.Quote(r.Name) + "].limiter", fmt.Sprintf("%T", r.Limiter), "must not be asked for a reservation: a custom limiter gives no units back"}
+}

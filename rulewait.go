@@ -211,3 +211,36 @@ func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 		return f
 	}
 }
+
+// denies reports whether one of the rules of d enforces.
+func (d *decision) denies() bool {
+	for _, r := range d.rules {
+		if r.enforces() {
+			return true
+		}
+	}
+	return false
+}
+
+// resolved returns the rates that Resolve has returned, by the name of the rule.
+func (d *decision) resolved() map[string]Rate {
+	if d.kept != nil {
+		return d.kept
+	}
+	kept := make(map[string]Rate)
+	for i := range d.parts {
+		if rate := d.parts[i].Want.Rate; rate != nil {
+			kept[d.rules[i].Name] = Rate(*rate)
+		}
+	}
+	for _, r := range d.exempt {
+		if r.Resolve != nil {
+			kept[r.Name] = Unlimited
+		}
+	}
+	return kept
+}
+
+// asks reports whether d is decided by a store or a custom limiter, whose state cannot be
+// looked at ahead of time.
+func (d *decision) asks(l *RateLimiter) bool { return l.settings.store != nil || d.custom >= 0 }

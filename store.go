@@ -10,7 +10,6 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
-	"github.com/ratelimit-go/ratelimit/internal/rulecheck"
 )
 
 // A Store keeps the state of limiters outside this process, so that several processes share
@@ -156,59 +155,6 @@ type accepter interface{ Accepts(a Ask) error }
 type settler interface {
 	Accepts(a Ask) error
 	Settle(ctx context.Context, asks []Ask) error
-}
-
-// supportsOf returns a function that returns why s cannot decide on asks like a, or nil. It returns
-// nil if s has neither Accepts nor Supports.
-func supportsOf(s Store) func(a Ask) error {
-	accepting, accepts := s.(interface{ Accepts(a Ask) error })
-	supporting, supports := s.(interface{ Supports(Algorithm, Rate) error })
-	if !accepts && !supports {
-		return nil
-	}
-	return func(a Ask) (err error) {
-		if accepts {
-			err = accepting.Accepts(a)
-		}
-		if err == nil && supports {
-			err = supporting.Supports(a.Algorithm, a.Rate)
-		}
-		return err
-	}
-}
-
-// unsupported returns the error for the rate of a if the store cannot decide on asks like a, or nil.
-func unsupported(supports func(a Ask) error, a Ask) error {
-	if supports == nil {
-		return nil
-	}
-	if err := supports(a); err != nil {
-		return &ConfigError{"rate", a.Rate, rulecheck.NotSupported + err.Error()}
-	}
-	return nil
-}
-
-// chooseLook decides how to ask the store for Explain, and returns the error if it cannot answer.
-func (l *RateLimiter) chooseLook(d *decision) error {
-	err := errors.New("it has no method Accepts")
-	if accepting, ok := l.settings.store.(interface{ Accepts(a Ask) error }); ok {
-		err = nil
-		for i, r := range d.stored() {
-			ask := r.ask(&d.request, d.origins[i].rate)
-			ask.N, ask.Look = int(d.order.N), true
-			if err = accepting.Accepts(ask); err != nil {
-				break
-			}
-		}
-	}
-	switch {
-	case err == nil:
-	case d.order.N == 1:
-		d.trial.byZero = true
-	default:
-		return &ConfigError{"store", fmt.Sprintf("%T", l.settings.store), "must accept an Ask with Look to explain a cost above 1: " + err.Error()}
-	}
-	return nil
 }
 
 // A MemoryStore is a [Store] that keeps its state in this process. It gives the same answers

@@ -235,10 +235,6 @@ func (l *RateLimiter) meetsOthers(in *waitline.Waiter) bool {
 	return now.find(l.set.Load()) != nil || len(d.exempt) > 0 || !slices.Equal(d.rules, now.rules)
 }
 
-// asks reports whether d is decided by a store or a custom limiter, whose state cannot be
-// looked at ahead of time.
-func (d *decision) asks(l *RateLimiter) bool { return l.settings.store != nil || d.custom >= 0 }
-
 // gather makes the spots of d and the hashes of its lines: requests that take from the same keys
 // of the same rules share a line.
 func (d *decision) gather() {
