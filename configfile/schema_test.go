@@ -238,6 +238,13 @@ func TestSchemaTakes(t *testing.T) {
 		`[{"name": "a", "algorithm": "FixedWindow", "algoConfig": {"rate": "5/s", "warmupRequests": 2, "warmupDuration": 60}}]`,
 		`[{"name": "a", "algorithm": "fixed_window", "rate": "1/s", "tiers": {"x": "unlimited", "y": {"LIMIT": 7, "window_seconds": 1}}, "onStoreError": "local:04"}]`,
 	}
+	page, err := os.ReadFile("../docs/reload.md")
+	require.NoError(t, err)
+	for _, snippet := range strings.Split(string(page), "```json\n")[1:] {
+		snippet, _, _ = strings.Cut(snippet, "```")
+		texts = append(texts, snippet)
+	}
+	require.Greater(t, len(texts), 6, "the page has a file")
 	for name, at := range map[string][]ruleconfig.Field{"rule": ruleconfig.RuleFields, "rate": ruleconfig.RateFields} {
 		for _, f := range at {
 			for _, spelling := range append([]string{f.Name, strings.ToUpper(f.Name), "_" + strings.ToLower(f.Name) + "-"}, f.Also...) {

@@ -505,3 +505,48 @@ func TestWhatCodeHasGiven(t *testing.T) {
 	require.Len(t, line, 1, "names are quoted")
 	require.Contains(t, line[0], `r09\n and 15 more]`)
 }
+
+// TestTogether looks from several goroutines while Run runs and the file changes. What was
+// written last is applied in the end, and each look has applied what it has read, or newer.
+func TestTogether(t *testing.T) {
+	path, l, w, _ := opened(t, rule(1))
+	watched(t, w, func(t *testing.T) {
+		var written atomic.Int64
+		written.Store(1)
+		var lookers sync.WaitGroup
+		for range 4 {
+			lookers.Go(func() {
+				for range 50 {
+					least := written.Load()
+					err := w.Look()
+					if n := int64(limitOf(l, "a")); err != nil || n < least {
+						t.Errorf("%v: %d is older than %d", err, n, least)
+					}
+					time.Sleep(70 * time.Millisecond)
+					_ = w.Status()
+				}
+			})
+		}
+		for n := 2; n <= 100; n++ {
+			put(t, path, rule(n))
+			written.Store(int64(n))
+			time.Sleep(40 * time.Millisecond)
+		}
+		lookers.Wait()
+		after(round + rest)
+		require.Equal(t, 100, limitOf(l, "a"))
+		require.Zero(t, w.Status().Failures)
+	})
+}
+
+// TestRequiredRules refuses a file that has lost a rule that code needs.
+func TestRequiredRules(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.json")
+	write(t, path, rule(7))
+	l, w, err := configfile.Open(path, ratelimit.WithRequiredRules("a"))
+	require.NoError(t, err)
+	w.Log = slog.New(slog.DiscardHandler)
+	write(t, path, "\n"+strings.Replace(rule(8), `"a"`, `"b"`, 1))
+	require.EqualError(t, w.Look(), path+`:2:1: rules["a"] is missing: must exist: WithRequiredRules names it`)
+	require.Equal(t, 7, limitOf(l, "a"))
+}
