@@ -291,8 +291,11 @@ func (m *MemoryStore) Once(ctx context.Context, once Once, asks []Ask) (results 
 		return nil, false, &ConfigError{"ttl", once.TTL, ttlRange}
 	}
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {
-		if a.N < 1 {
+		switch {
+		case a.N < 1:
 			return ErrInvalidCount
+		case a.Look:
+			return &ConfigError{"look", true, "must be false: Once has a Look of its own"}
 		}
 		return m.Accepts(*a)
 	})

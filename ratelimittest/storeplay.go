@@ -139,7 +139,7 @@ func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 // looks reports whether the store can be asked for what c takes without taking it.
 func (k *storeKit) looks(c storeCall) bool {
 	accepting, ok := k.store.(interface{ Accepts(a ratelimit.Ask) error })
-	if !ok || c.reset || c.settle || c.over != nil {
+	if !ok || c.reset || c.settle || c.once.ID != "" || c.over != nil {
 		return false
 	}
 	return !slices.ContainsFunc(lookOf(c).asks, func(a ratelimit.Ask) bool { return accepting.Accepts(a) != nil })

@@ -74,8 +74,11 @@ func (s *Store) Once(ctx context.Context, once ratelimit.Once, asks []ratelimit.
 func (s *Store) newRetryable(once *ratelimit.Once, asks []ratelimit.Ask) (*retryable, error) {
 	r := &retryable{Once: once, store: s, answers: make([]answer, len(asks)), places: make([]int, len(asks))}
 	for i := range asks {
-		if asks[i].N < 1 {
+		switch {
+		case asks[i].N < 1:
 			return nil, ratelimit.ErrInvalidCount
+		case asks[i].Look:
+			return nil, &ratelimit.ConfigError{Field: "look", Value: true, Reason: "must be false: Once has a Look of its own"}
 		}
 		r.places[i] = i
 	}
@@ -210,7 +213,8 @@ func (r *retryable) set(part []int, answers []answer) {
 func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	for _, part := range r.others {
 		for _, i := range part {
-			if u := &r.items[i]; u.id == 0 && !r.Look {
+			// A state that warms up has no receipts: it is given back as it was.
+			if u := &r.items[i]; u.id == 0 && u.warmup == "" && !r.Look {
 				u.id, u.term = max(rand.Uint64(), 1), holdFor.Microseconds()
 			}
 		}

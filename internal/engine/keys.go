@@ -309,19 +309,6 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 	}, nil
 }
 
-func (k *ratedKeys[S, C]) Warm(w Warmup, now keytable.Instant) error {
-	r := k.plans.rates
-	if *r.Warmup == w {
-		return nil
-	}
-	r.Warmup = &w
-	commit, err := k.Change(r)
-	if err == nil {
-		commit(now)
-	}
-	return err
-}
-
 func (k *ratedKeys[S, C]) Fresh() Future { return &ratedFuture[S, C]{plans: k.plans} }
 
 func (k *ratedKeys[S, C]) Restart() {

@@ -267,3 +267,16 @@ type aging[S any] interface {
 	Age(s, known *S, rest time.Duration, now keytable.Instant) bool
 	Cost(s *S) exact.Level
 }
+
+func (k *ratedKeys[S, C]) Warm(w Warmup, now keytable.Instant) error {
+	r := k.plans.rates
+	if *r.Warmup == w {
+		return nil
+	}
+	r.Warmup = &w
+	commit, err := k.Change(r)
+	if err == nil {
+		commit(now)
+	}
+	return err
+}

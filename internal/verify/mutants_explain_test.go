@@ -100,14 +100,14 @@ var explainMutants = []mutant{
 	},
 	{
 		name: "breakers admit explanations", file: "explain.go",
-		old: "err := l.breakers.Refusal(parts, func() instant { return d.Now })",
+		old: "err := l.breakers.Refusal(parts, d.Now)",
 		new: "_, err := l.breakers.Admit(parts, d.Now)",
 		by:  "^TestExplain$", why: "a probe that never ends keeps the breaker open",
 	},
 	{
 		name: "explanations are remembered", file: "remote.go",
-		old: "if setResult(p, res); !d.rehearses() {",
-		new: "if setResult(p, res); true {",
+		old: "!d.Replayed && !d.rehearses() {\n			r.remember",
+		new: "!d.Replayed {\n			r.remember",
 		by:  "^TestExplain$", why: "the share of this process gets a key",
 	},
 	{
@@ -124,8 +124,8 @@ var explainMutants = []mutant{
 	},
 	{
 		name: "a denial behind others is counted", file: "wait.go",
-		old: "!d.order.AskAgain && !d.rehearses())",
-		new: "!d.order.AskAgain)",
+		old: "!d.order.AskAgain && !d.rehearses()\n",
+		new: "!d.order.AskAgain\n",
 		by:  "^TestExplainBehindOthers$", why: "Stats count no explanation",
 	},
 }

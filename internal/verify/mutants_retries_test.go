@@ -68,7 +68,7 @@ var retryMutants = []mutant{
 		by: "^TestRetriesOfOthers$", why: "what a shadow rule has answered is no grant",
 	},
 	{
-		name: "the order of the asks matters", file: "idempotency.go",
+		name: "the order of the asks matters", file: "internal/replay/record.go",
 		old: "return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Algorithm, b.Algorithm))", new: "return 0*cmp.Compare(a.Rule, b.Rule)",
 		by: "^TestRetriesInOtherOrders$", why: "processes may have the rules in different orders",
 	},
