@@ -99,7 +99,9 @@ func (w *storeWriter) settlement() (c storeCall, ok bool) {
 			a.N = w.IntN(a.N + 1)
 		case 1:
 		case 2:
-			a.N += 1 + w.IntN(min(2*min(burst(a.Rate), 1<<29), math.MaxInt32-a.N))
+			if int64(burst(a.Rate)) < 1<<49 { // above that, units beyond the limit may saturate
+				a.N += 1 + w.IntN(min(2*min(burst(a.Rate), 1<<29), math.MaxInt32-a.N))
+			}
 		default:
 			a.N = 0
 		}
