@@ -390,8 +390,8 @@ func TestOnceRefuses(t *testing.T) {
 	st, err := ratelimit.NewMemoryStore()
 	require.NoError(t, err)
 	good := ratelimit.Ask{Rule: "r", Key: "a", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerMinute(2), N: 1}
-	none := good
-	none.N = 0
+	none, looking := good, good
+	none.N, looking.Look = 0, true
 	once := ratelimit.Once{Client: "a", ID: "1", TTL: mins}
 	for _, row := range []struct {
 		ctx  context.Context
@@ -403,6 +403,7 @@ func TestOnceRefuses(t *testing.T) {
 		{t.Context(), ratelimit.Once{ID: "1"}, good, "ratelimit: ttl is 0s: must be from a microsecond to 366 days"},
 		{t.Context(), ratelimit.Once{ID: "1", TTL: 366*24*time.Hour + 1}, good, "ratelimit: ttl is 8784h0m0.000000001s: must be from a microsecond to 366 days"},
 		{t.Context(), once, none, ratelimit.ErrInvalidCount.Error()},
+		{t.Context(), once, looking, "ratelimit: look is true: must be false: Once has a Look of its own"},
 		{over(), once, good, context.Canceled.Error()},
 	} {
 		results, replayed, err := st.Once(row.ctx, row.once, []ratelimit.Ask{good, row.ask})

@@ -1,16 +1,25 @@
 // Llmgateway is an HTTP gateway in front of a language model. It holds 4,000 tokens when a
 // request arrives, and settles for those that the answer has used, also if the client leaves
-// before the end. The model here repeats the prompt, a token for each word:
+// before the end. The model here repeats the prompt, a token for each word.
 //
-//	go run ./examples/llmgateway &
+//	go run ./examples/llmgateway
+//
+// sends six requests to a gateway of its own, and says what became of them. With an address, it
+// serves:
+//
+//	go run ./examples/llmgateway -listen 127.0.0.1:8080 &
 //	curl -N -H 'X-Client: alice' -d 'one two three' http://127.0.0.1:8080/v1/chat
 package main
 
 import (
+	"bufio"
 	"context"
+	"flag"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
@@ -93,11 +102,58 @@ func repeat(ctx context.Context, prompt string, emit func(piece string, tokens i
 }
 
 func main() {
+	listen := flag.String("listen", "", "the address to serve at, such as 127.0.0.1:8080")
+	flag.Parse()
 	limiter, err := newLimiter()
 	if err != nil {
-		log.Print(err)
-		os.Exit(1)
+		log.Fatal(err)
 	}
-	server := http.Server{Addr: "127.0.0.1:8080", Handler: &gateway{limiter, repeat}, ReadHeaderTimeout: time.Second}
+	g := &gateway{limiter, repeat}
+	if *listen == "" {
+		if err := g.show(os.Stdout); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	server := http.Server{Addr: *listen, Handler: g, ReadHeaderTimeout: time.Second}
 	log.Print(server.ListenAndServe())
+}
+
+// show sends five requests to g, which together hold all of its 20,000 tokens, and a sixth while
+// they are answered. It writes to out what became of them.
+func (g *gateway) show(out io.Writer) error {
+	server := httptest.NewServer(g)
+	defer server.Close()
+	var answers []*bufio.Reader
+	for range 6 {
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, server.URL+"/v1/chat", strings.NewReader("five words for the model"))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("X-Client", "alice")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = res.Body.Close() }()
+		if res.StatusCode != http.StatusOK {
+			fmt.Fprintf(out, "denied: %s, Retry-After: %s\n", res.Status, res.Header.Get("Retry-After"))
+			continue
+		}
+		answer := bufio.NewReader(res.Body)
+		if _, err := answer.Peek(1); err != nil { // the model has begun
+			return err
+		}
+		answers = append(answers, answer)
+	}
+	for _, answer := range answers {
+		text, err := io.ReadAll(answer)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "answered: %s\n", text)
+	}
+	res, err := g.limiter.Peek(context.Background(), ratelimit.Request{Client: "alice", Endpoint: "/v1/chat"})
+	fmt.Fprintf(out, "%d of 20000 tokens are left\n", res.Remaining)
+	return err
 }

@@ -149,3 +149,31 @@ func TestRepeat(t *testing.T) {
 		require.ErrorIs(t, repeat(t.Context(), "one", func(string, int) error { return io.EOF }), io.EOF)
 	})
 }
+
+// TestShow plays what the program shows without an address: five requests hold all tokens, and are
+// settled for the 25 that they have used.
+func TestShow(t *testing.T) {
+	denied := make(whenDenied)
+	limiter, err := newLimiter(ratelimit.WithClock(ratelimit.NewFakeClock(time.Unix(1772323200, 0))), ratelimit.WithObserver(denied))
+	require.NoError(t, err)
+	g := &gateway{limiter, func(_ context.Context, prompt string, emit func(piece string, tokens int) error) error {
+		if err := emit(prompt[:4], 1); err != nil {
+			return err
+		}
+		<-denied
+		return emit(prompt[4:], 4)
+	}}
+	var out strings.Builder
+	require.NoError(t, g.show(&out))
+	require.Equal(t, "denied: 429 Too Many Requests, Retry-After: 720\n"+
+		strings.Repeat("answered: five words for the model\n", 5)+"19975 of 20000 tokens are left\n", out.String())
+}
+
+// A whenDenied is closed when a request is denied.
+type whenDenied chan struct{}
+
+func (c whenDenied) Observe(_ context.Context, d ratelimit.Decision) {
+	if !d.Result.Allowed {
+		close(c)
+	}
+}
