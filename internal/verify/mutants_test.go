@@ -32,7 +32,7 @@ type mutant struct {
 // active and with the fewest schedules that find every mutant. It returns their output, and
 // an error if a test fails.
 func runTests(t *testing.T, binary, pattern, name, timeout string) (output string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "-test.run="+pattern, "-test.failfast", "-test.short", "-test.timeout="+timeout,
 		"-rapid.checks=2500", "-rapid.seed=1", "-rapid.shrinktime=0s", "-rapid.nofailfile")
@@ -76,7 +76,7 @@ func TestMutants(t *testing.T) {
 	t.Run("each", func(t *testing.T) {
 		t.Run("none", func(t *testing.T) {
 			t.Parallel()
-			output, err := runTests(t, binary, tests(), "", "170s")
+			output, err := runTests(t, binary, tests(), "", "450s")
 			require.NoError(t, err, "without a mutant the tests must pass:\n%s", output)
 		})
 		for _, m := range all {
