@@ -32,7 +32,7 @@ type mutant struct {
 // runTests runs the tests of binary that pattern matches, with the mutant of this name
 // active. It returns their output, and an error if a test fails.
 func runTests(t *testing.T, binary, pattern, name, timeout string) (output string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "-test.run="+pattern, "-test.failfast", "-test.short", "-test.timeout="+timeout)
 	cmd.Env = append(os.Environ(), mutantsSwitch+"=", "RATELIMIT_REQUIRE_REDIS=1", mutantName+"="+name)
@@ -83,7 +83,7 @@ func TestMutants(t *testing.T) {
 		for _, pattern := range killers() {
 			t.Run("none", func(t *testing.T) {
 				t.Parallel()
-				output, err := runTests(t, binary, pattern, "", "170s")
+				output, err := runTests(t, binary, pattern, "", "450s")
 				require.NoError(t, err, "without a mutant the tests must pass:\n%s", output)
 			})
 		}
