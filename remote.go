@@ -130,6 +130,9 @@ func (d *decision) stored() []*activeRule {
 func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin, like Ask) {
 	o.rate = r.Rate
 	want := p.Want.Rate
+	if p.Err != nil { // that Rate was invalid, which another look at d has found
+		return
+	}
 	if want == nil {
 		if rate, ok := r.Tiers[p.Want.Tier]; ok {
 			o.rate = rate

@@ -27,7 +27,7 @@ func (l *RateLimiter) behindAsking(ctx context.Context, d *decision) (last waitl
 	}
 	now := l.time.Now()
 	d.gather()
-	if last, wait, denied = l.asking.Ahead(d.line, now, d.order.N); !denied || l.recorded(ctx, d) {
+	if last, wait, denied = l.asking.Ahead(d.line, now, d.order.N); !denied || !d.rehearses() && l.recorded(ctx, d) {
 		return last, 0, false
 	}
 	answer := last.Answer.(asked)

@@ -1,8 +1,11 @@
 package ratelimit_test
 
 import (
+	"context"
 	"encoding/json"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -129,4 +132,154 @@ func TestYoungKeysSettle(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestASharedDebtDoesNotAge settles a key without a slot for more than was reserved. The debt that
+// such keys share stays new: no key of its own has grown.
+func TestASharedDebtDoesNotAge(t *testing.T) {
+	for _, a := range algorithmsOfRules {
+		t.Run(string(a), func(t *testing.T) {
+			clock := ratelimit.NewFakeClock(epoch)
+			rule := ratelimit.Rule{Endpoint: "/", Algorithm: a, Rate: ratelimit.PerHour(100), Warmup: ratelimit.Warmup{From: 10, Over: time.Hour}}
+			l := newRules(t, []ratelimit.Rule{rule}, nil, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
+			of := func(client string, n int) ratelimit.Request {
+				return ratelimit.Request{Client: client, Endpoint: "/", Cost: n}
+			}
+			require.True(t, check(t, l, of("first", 1)).Allowed)
+			r, err := l.Reserve(t.Context(), of("second", 1), time.Hour)
+			require.NoError(t, err)
+			require.True(t, r.Result().Allowed)
+			require.NoError(t, r.Settle(2))
+			for i := range 120 {
+				clock.Advance(mins)
+				if i%10 == 0 {
+					check(t, l, of("first", 1)) // stays in its slot
+				}
+				require.LessOrEqual(t, peek(t, l, of("third", 1)).Remaining, 10, "after %d min", i+1)
+			}
+		})
+	}
+}
+
+// TestALookWithAnotherWarmup looks at a state of a MemoryStore with another Warmup than it was
+// charged with, as a process does that has other rules. The state keeps its age.
+func TestALookWithAnotherWarmup(t *testing.T) {
+	for _, how := range []string{"none", "look", "zero", "denied", "once"} {
+		t.Run(how, func(t *testing.T) {
+			clock := ratelimit.NewFakeClock(epoch)
+			m, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+			require.NoError(t, err)
+			ask := ratelimit.Ask{
+				Rule: "r", Key: "k", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerSecond(100), N: 1,
+				Warmup: ratelimit.Warmup{From: 10, Over: time.Hour},
+			}
+			_, err = m.Take(t.Context(), []ratelimit.Ask{ask})
+			require.NoError(t, err)
+			clock.Advance(30 * mins)
+			other := ask
+			other.Warmup.Over = time.Minute
+			switch how {
+			case "look":
+				other.Look = true
+			case "zero":
+				other.N = 0
+			case "denied":
+				other.N = 1000
+			}
+			switch how {
+			case "none":
+			case "once":
+				_, _, err = m.Once(t.Context(), ratelimit.Once{ID: "x", TTL: time.Hour, Look: true}, []ratelimit.Ask{other})
+			default:
+				_, err = m.Take(t.Context(), []ratelimit.Ask{other})
+			}
+			require.NoError(t, err)
+			res, err := m.Take(t.Context(), []ratelimit.Ask{ask})
+			require.NoError(t, err)
+			require.Equal(t, 53, res[0].Remaining)
+		})
+	}
+}
+
+// A failingOnce is a store whose Once can fail.
+type failingOnce struct {
+	*ratelimit.MemoryStore
+	fails atomic.Bool
+}
+
+func (s *failingOnce) Once(ctx context.Context, once ratelimit.Once, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+	if s.fails.Load() {
+		return nil, false, errFault
+	}
+	return s.MemoryStore.Once(ctx, once, asks)
+}
+
+// TestExplanationsOpenNoBreaker explains requests with an ID at a key that somebody waits for, while
+// the store fails. It is asked again as soon as it is back.
+func TestExplanationsOpenNoBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := ratelimit.NewFakeClock(epoch)
+		m, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		store := &failingOnce{MemoryStore: m}
+		l := newRules(t, []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerHour(1)}}, nil, ratelimit.WithClock(clock), ratelimit.WithStore(store), ids())
+		req := ratelimit.Request{Client: "a", Endpoint: "/"}
+		check(t, l, req)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = l.Wait(ctx, req) }()
+		synctest.Wait()
+		store.fails.Store(true)
+		req.ID = "x"
+		for range 20 {
+			e, err := l.Explain(t.Context(), req)
+			require.NoError(t, err)
+			require.False(t, e.Result.Allowed)
+		}
+		store.fails.Store(false)
+		req.Client = "b" // for whom nobody waits
+		require.False(t, check(t, l, req).Degraded)
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestExplainAnInvalidRateWithAnID has Resolve return an invalid rate for a client with a tier. The
+// rule's own rate applies, for Explain too.
+func TestExplainAnInvalidRateWithAnID(t *testing.T) {
+	for _, id := range []string{"", "id"} {
+		wherever(t, func(t *testing.T, _ *ratelimit.FakeClock, opts ...ratelimit.Option) {
+			rule := ratelimit.Rule{
+				Endpoint: "/", Rate: ratelimit.PerHour(10), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(1000)},
+				Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.PerHour(-1), true },
+			}
+			l := newRules(t, []ratelimit.Rule{rule}, nil, append(opts, ids())...)
+			req := ratelimit.Request{Client: "a", Endpoint: "/", Tier: "paid", ID: id}
+			e, err := l.Explain(t.Context(), req)
+			require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+			res, err := l.Check(t.Context(), req)
+			require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+			require.Equal(t, 10, res.Limit)
+			require.Equal(t, res, e.Result)
+		})
+	}
+}
+
+// TestAGrownKeyStaysSoInAnOutage uses much of a key that has grown, and then takes the store away: in
+// its share, too, the key has grown.
+func TestAGrownKeyStaysSoInAnOutage(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	store := newSettlingStore(t, clock)
+	rule := ratelimit.Rule{Endpoint: "/", Rate: ratelimit.PerHour(100), Warmup: ratelimit.Warmup{From: 10, Over: 10 * mins}}
+	l := newRules(t, []ratelimit.Rule{rule}, nil, ratelimit.WithClock(clock), ratelimit.WithStore(store))
+	req := ratelimit.Request{Client: "a", Endpoint: "/"}
+	check(t, l, req)
+	clock.Advance(11 * mins)
+	req.Cost = 60
+	require.Equal(t, 40, check(t, l, req).Remaining)
+	store.then = errsBefore
+	req.Cost = 1
+	res, err := l.Check(t.Context(), req)
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	require.True(t, res.Degraded)
+	require.Equal(t, 39, res.Remaining)
 }

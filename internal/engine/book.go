@@ -74,7 +74,7 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 	defer b.mu.Unlock()
 	now, passes := b.time.Now(), true
 	for i := range charges {
-		if err := b.enter(&charges[i], now); err != nil {
+		if err := b.enter(&charges[i]); err != nil {
 			return false, err
 		}
 	}
@@ -108,7 +108,7 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 }
 
 // enter makes the keys that c is about, if there are none yet, and gives them the Warmup of c.
-func (b *Book) enter(c *Charge, now keytable.Instant) error {
+func (b *Book) enter(c *Charge) error {
 	keys := b.rules[c.name()]
 	switch {
 	case keys == nil:
@@ -118,7 +118,7 @@ func (b *Book) enter(c *Charge, now keytable.Instant) error {
 		}
 		b.rules[c.name()] = opened
 	case c.Warmup != nil:
-		return keys.Warm(*c.Warmup, now)
+		return keys.Warm(*c.Warmup)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (b *Book) Settle(charges []Charge) error {
 	now := b.time.Now()
 	for i := range charges {
 		if c := &charges[i]; c.N > c.Was {
-			if err := b.enter(c, now); err != nil {
+			if err := b.enter(c); err != nil {
 				return err
 			}
 		}

@@ -96,6 +96,9 @@ func (ps *ratePlans[S, C]) exceed(shard *tableShard[S, C], s *ratedState[S], h k
 	if !shard.Keep(h, state, now) {
 		ps.share(owed, p, now)
 		ps.planOf(owed).config.Exceed(&owed.state, now, n)
+		if ages, ok := any(p.config).(aging[S]); ok {
+			ages.Renew(&owed.state) // a debt that keys share does not age
+		}
 	}
 }
 

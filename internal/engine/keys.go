@@ -57,9 +57,10 @@ type Keys interface {
 	// r is invalid. Change and that function are called one at a time.
 	Change(r Rates) (commit func(now keytable.Instant), err error)
 
-	// Warm makes w the Warmup of the keys, which have one, from now on. It is called as
+	// Warm makes w the Warmup of the keys, which have one, from now on. Unlike Change, it
+	// changes no key: the next charge decides by w whether the key is new. It is called as
 	// Change is.
-	Warm(w Warmup, now keytable.Instant) error
+	Warm(w Warmup) error
 
 	// Fresh returns the Future of a key that was never used, at the rule's own rate.
 	Fresh() Future

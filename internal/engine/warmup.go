@@ -173,6 +173,8 @@ func (c *WarmConfig[S, C]) Carry(s *Warm[S], from *WarmConfig[S, C], now keytabl
 // that of known, which may be nil. It returns false if the key is new.
 func (c *WarmConfig[S, C]) Age(s, known *Warm[S], rest time.Duration, now keytable.Instant) bool {
 	switch s.first = 0; {
+	case rest > c.over && known != nil && !c.Unused(known, now): // it rests for what it owes
+		s.first = min(known.first, now)
 	case rest > 0:
 		s.first = max(now-min(keytable.Instant(max(c.over-rest, 0)), now), 1)
 	case known != nil && !c.Unused(known, now):
@@ -268,15 +270,26 @@ type aging[S any] interface {
 	Cost(s *S) exact.Level
 }
 
-func (k *ratedKeys[S, C]) Warm(w Warmup, now keytable.Instant) error {
-	r := k.plans.rates
+func (k *ratedKeys[S, C]) Warm(w Warmup) error {
+	old := k.plans
+	r := old.rates
 	if *r.Warmup == w {
 		return nil
 	}
 	r.Warmup = &w
-	commit, err := k.Change(r)
-	if err == nil {
-		commit(now)
+	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.held)
+	if err != nil {
+		return err
 	}
-	return err
+	k.plans = ps
+	k.table.Reconfigure(ps, func(_ keytable.Hash, s *ratedState[S], _ bool) {
+		if from := old.planOf(s); from != nil {
+			to, err := ps.planFor(from.rate)
+			if err != nil {
+				to = ps.base
+			}
+			s.under(to.id)
+		}
+	})
+	return nil
 }
