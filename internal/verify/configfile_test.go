@@ -134,6 +134,7 @@ func TestFileWatched(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, rate("a"), n-7, "the newest that is good")
 		require.GreaterOrEqual(t, n, 1000+int(19*rest/(100*time.Millisecond)), "as long as it may rest")
+		require.Equal(t, 1, w.Status().Failures, "no half of a file was tried")
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
 	})
