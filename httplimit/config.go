@@ -11,13 +11,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Config says who asks, what for, and what is answered. The zero Config is safe: the
+// A Config says who the client is, what it asks for, and what is answered. The zero Config is safe: the
 // address of the connection counts, nothing is skipped, and no header is believed.
 //
 // The functions are called for each request, without a lock, and must be safe for concurrent
 // use by multiple goroutines. If one of them panics, nothing has been charged.
 type Config struct {
-	// Client says who asks, and on which plan, by what was verified, such as a
+	// Client says who the client is, and on which plan, by what was verified, such as a
 	// session, a checked token or a known API key. If it is nil, or returns an
 	// empty client or false, the address counts. See [APIKey].
 	Client func(*http.Request) (client, tier string, ok bool)

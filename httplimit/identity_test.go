@@ -22,7 +22,7 @@ const (
 	client = "203.0.113.9"
 )
 
-// TestIdentity says who asks, for peers, proxies and headers of all kinds. The advisories are
+// TestIdentity finds the client, for peers, proxies and headers of all kinds. The advisories are
 // those of packages that got such a row wrong.
 func TestIdentity(t *testing.T) {
 	none := httplimit.Proxies{}
@@ -48,7 +48,7 @@ func TestIdentity(t *testing.T) {
 		{none, "[2001:db8:1:3::1]:80", nil, "2001:db8:1:3::/64", "another /64"},
 		{none, "[::ffff:203.0.113.9]:80", nil, client, "IPv4 within IPv6, before the mask: CVE-2026-30827, GHSA-46wh-pxpv-q5gq"},
 		{none, "[::ffff:198.51.100.7]:80", nil, "198.51.100.7", "all of them in one budget: tollbooth's CanonicalizeIP"},
-		{none, "[fe80::1%eth0]:80", nil, "fe80::/64", "a zone is no part of who asks"},
+		{none, "[fe80::1%eth0]:80", nil, "fe80::/64", "a zone is no part of the client"},
 		{none, "[64:ff9b::203.0.113.9]:80", nil, client, "NAT64 stands for an IPv4 address"},
 		{none, "[64:ff9b::198.51.100.7]:80", nil, "198.51.100.7", "and another one for another"},
 		{none, "[64:ff9b:1::203.0.113.9]:80", nil, "64:ff9b:1::/64", "but only its well-known prefix"},

@@ -27,7 +27,7 @@ type Explanation struct {
 
 // A Request is the request.
 type Request struct {
-	Client   string            `json:"client,omitempty"`   // who asks
+	Client   string            `json:"client,omitempty"`   // the client
 	Endpoint string            `json:"endpoint,omitempty"` // for what
 	IP       string            `json:"ip,omitempty"`       // from where
 	Tier     string            `json:"tier,omitempty"`     // in which plan
