@@ -156,9 +156,9 @@ func (d *decision) lookAtCustom(ctx context.Context) {
 	d.setCustom(res)
 }
 
-// takeCustom calls Take of the custom limiter of r. If that fails, the rule's policy answers,
-// and failed says why, which the caller counts; the answer has Degraded set. If it is the caller who must be told that
-// nothing was decided, refused is the error for him, and the others are zero.
+// takeCustom calls Take of the custom limiter of r. If that fails, the rule's policy answers, with
+// Degraded set, and failed says why; whoever calls takeCustom counts it. If the user must be told
+// that nothing was decided, refused is the error for that, and the others are zero.
 func (r *activeRule) takeCustom(ctx context.Context, key string, n int) (res Result, failed, refused error) {
 	res, err := r.Limiter.Take(ctx, key, n)
 	switch {

@@ -31,12 +31,13 @@ import (
 // request with an ID cannot have a rule with a custom [Limiter]. The option has no effect on a
 // limiter by itself.
 func WithRequestIDs(ttl time.Duration) Option {
-	return option(!validTTL(ttl), "requestIDs", ttl, ttlRange, func(s *settings) { s.requestIDs = ttl })
+	return option(!validSpan(ttl), "requestIDs", ttl, spanRange, func(s *settings) { s.requestIDs = ttl })
 }
 
-const ttlRange = "must be from a microsecond to 366 days"
+// spanRange says what validSpan asks of a TTL, a term or the time of a warm-up.
+const spanRange = "must be from a microsecond to 366 days"
 
-func validTTL(ttl time.Duration) bool { return ttl >= time.Microsecond && ttl <= 366*24*time.Hour }
+func validSpan(d time.Duration) bool { return d >= time.Microsecond && d <= 366*24*time.Hour }
 
 // Once is what the method Once of a [Store] is told about a request beside its asks.
 type Once struct {
@@ -233,8 +234,7 @@ func (l *RateLimiter) recalled(ctx context.Context, d *decision) bool {
 		if l.breakers.Refusal(l.partsOf(asks)|l.recordPart(d), now) != nil {
 			return false
 		}
-		once := Once{Client: d.request.Client, ID: d.request.ID, TTL: l.settings.requestIDs, Look: true}
-		results, found, err := l.once.Once(ctx, once, asks)
+		results, found, err := l.once.Once(ctx, l.onceFor(d, true), asks)
 		if complete(results, asks, err) != nil || !found {
 			return false
 		}
@@ -269,11 +269,15 @@ func (l *RateLimiter) takeFor(ctx context.Context, pass breaker.Pass, d *decisio
 	return results, err
 }
 
+// onceFor returns what the store is told about the request of d.
+func (l *RateLimiter) onceFor(d *decision, look bool) Once {
+	return Once{Client: d.request.Client, ID: d.request.ID, TTL: l.settings.requestIDs, Look: look}
+}
+
 // askOnce calls Once of the store, which pass allows.
 func (l *RateLimiter) askOnce(ctx context.Context, pass breaker.Pass, d *decision, asks []Ask, look bool) (results []Result, replayed bool, err error) {
-	once := Once{Client: d.request.Client, ID: d.request.ID, TTL: l.settings.requestIDs, Look: look}
 	err = l.guarded(ctx, pass, func() error {
-		results, replayed, err = l.once.Once(ctx, once, asks)
+		results, replayed, err = l.once.Once(ctx, l.onceFor(d, look), asks)
 		return complete(results, asks, err)
 	})
 	return results, replayed && err == nil, err
@@ -287,8 +291,8 @@ func (m *MemoryStore) Once(ctx context.Context, once Once, asks []Ask) (results 
 	switch {
 	case once.ID == "":
 		return nil, false, &ConfigError{"id", `""`, "must not be empty"}
-	case !validTTL(once.TTL):
-		return nil, false, &ConfigError{"ttl", once.TTL, ttlRange}
+	case !validSpan(once.TTL):
+		return nil, false, &ConfigError{"ttl", once.TTL, spanRange}
 	}
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {
 		switch {

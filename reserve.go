@@ -38,7 +38,8 @@ type Reservation struct {
 	result  Result
 	n       int64 // units that are reserved
 	state   atomic.Uint32
-	tried   *int // what Settle has failed with, or nil; guarded by state
+	failed  bool // whether Settle has failed with tried units; both are guarded by state
+	tried   int
 
 	parts []reserved // charges in this process
 	one   [1]reserved
@@ -211,13 +212,13 @@ func (r *Reservation) settle(actual int, cancel bool) error {
 	if r.limiter == nil {
 		return nil
 	}
-	if cancel && r.tried != nil {
-		actual = *r.tried
+	if cancel && r.failed {
+		actual = r.tried
 	}
 	r.settleHere(int64(actual))
 	sent, err := r.settleInStore(actual)
 	if err != nil && (!sent || int64(actual) <= r.n) {
-		next, r.tried = unsettled, &actual
+		next, r.failed, r.tried = unsettled, true, actual
 	}
 	return err
 }

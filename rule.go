@@ -247,7 +247,7 @@ var modes = []string{string(ModeEnforce), string(ModeShadow)}
 // supportsOf returns a function that returns why s cannot decide on asks like a, or nil. It returns
 // nil if s has neither Accepts nor Supports.
 func supportsOf(s Store) func(a Ask) error {
-	accepting, accepts := s.(interface{ Accepts(a Ask) error })
+	accepting, accepts := s.(accepter)
 	supporting, supports := s.(interface{ Supports(Algorithm, Rate) error })
 	if !accepts && !supports {
 		return nil
@@ -277,7 +277,7 @@ func unsupported(supports func(a Ask) error, a Ask) error {
 // chooseLook decides how to ask the store for Explain, and returns the error if it cannot answer.
 func (l *RateLimiter) chooseLook(d *decision) error {
 	err := errors.New("it has no method Accepts")
-	if accepting, ok := l.settings.store.(interface{ Accepts(a Ask) error }); ok {
+	if accepting, ok := l.settings.store.(accepter); ok {
 		err = nil
 		for i, r := range d.stored() {
 			ask := r.ask(&d.request, d.origins[i].rate)

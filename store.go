@@ -153,7 +153,7 @@ type accepter interface{ Accepts(a Ask) error }
 
 // A settler is a store whose charges can be given back; see Store.
 type settler interface {
-	Accepts(a Ask) error
+	accepter
 	Settle(ctx context.Context, asks []Ask) error
 }
 
@@ -227,8 +227,8 @@ func (m *MemoryStore) Accepts(a Ask) error {
 	switch {
 	case !ok:
 		return &ConfigError{"algorithm", a.Algorithm, "must be one of " + confmap.List(algorithmNames())}
-	case a.Receipt != 0 && (a.Term < time.Microsecond || a.Term > 366*24*time.Hour):
-		return &ConfigError{"term", a.Term, "must be from a microsecond to 366 days"}
+	case a.Receipt != 0 && !validSpan(a.Term):
+		return &ConfigError{"term", a.Term, spanRange}
 	}
 	if err := errors.Join(algorithm.validate(a.Rate), errors.Join(atPath("warmup", a.Warmup.validate())...)); err != nil {
 		return err

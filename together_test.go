@@ -283,3 +283,41 @@ func TestAGrownKeyStaysSoInAnOutage(t *testing.T) {
 	require.True(t, res.Degraded)
 	require.Equal(t, 39, res.Remaining)
 }
+
+// TestWaitsByAnInvalidRate has Resolve return an invalid rate for a client with a tier, and waits for
+// a store that is asked again. Each try is by the rule's own rate, and says why.
+func TestWaitsByAnInvalidRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := ratelimit.NewMemoryStore()
+		require.NoError(t, err)
+		rule := ratelimit.Rule{
+			Endpoint: "/", Rate: ratelimit.PerHour(1), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(1000)},
+			Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.PerHour(-1), true },
+		}
+		l := newRules(t, []ratelimit.Rule{rule}, nil, ratelimit.WithStore(m), ids())
+		for i, id := range []string{"", "", "a", "b"} {
+			start := time.Now()
+			res, err := l.Wait(t.Context(), ratelimit.Request{Client: "a", Endpoint: "/", Tier: "paid", ID: id})
+			require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+			require.True(t, res.Allowed)
+			require.Equal(t, 1, res.Limit)
+			if i > 0 {
+				require.Equal(t, time.Hour, time.Since(start))
+			}
+		}
+	})
+}
+
+// TestReserveAllocatesItself counts the allocations of a reservation that is settled: the Reservation
+// is the only one.
+func TestReserveAllocatesItself(t *testing.T) {
+	l := newRules(t, []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerHour(10)}}, nil)
+	ctx, req := t.Context(), ratelimit.Request{Client: "a", Endpoint: "/"}
+	each := testing.AllocsPerRun(1000, func() {
+		r, err := l.Reserve(ctx, req, time.Minute)
+		if err != nil || r.Settle(0) != nil {
+			t.Error("reserve and settle")
+		}
+	})
+	require.LessOrEqual(t, each, 1.0)
+}

@@ -37,9 +37,6 @@ type Warmup struct {
 	Over time.Duration // from the first grant to the full limit; from a microsecond to 366 days
 }
 
-// maxWarmup is the longest Over.
-const maxWarmup = 366 * 24 * time.Hour
-
 // engine returns w as the engine has it: nil if w is zero.
 func (w Warmup) engine() *engine.Warmup {
 	if w == (Warmup{}) {
@@ -84,8 +81,8 @@ func (w Warmup) validate() error {
 	if w.From < 1 {
 		errs = append(errs, &ConfigError{"from", w.From, "must be at least 1"})
 	}
-	if w.Over < time.Microsecond || w.Over > maxWarmup {
-		errs = append(errs, &ConfigError{"over", w.Over, "must be from a microsecond to 366 days"})
+	if !validSpan(w.Over) {
+		errs = append(errs, &ConfigError{"over", w.Over, spanRange})
 	}
 	return errors.Join(errs...)
 }

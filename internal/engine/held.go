@@ -87,10 +87,7 @@ func (ps *ratePlans[S, C]) exceed(shard *tableShard[S, C], s *ratedState[S], h k
 	}
 	p, _ := ps.pick(want)
 	owed, now := shard.Owed(now)
-	state := shard.Newcomer(now)
-	if from := ps.planOf(state); from != nil && from != p {
-		p.config.Carry(&state.state, from.config, now)
-	}
+	state := ps.newcomer(shard, p, now)
 	p.config.Exceed(&state.state, now, n)
 	state.under(p.id)
 	if !shard.Keep(h, state, now) {
