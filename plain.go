@@ -147,6 +147,22 @@ func (l *RateLimiter) reservePlain(g *ruleGroup, req *Request, term time.Duratio
 	if !g.plain || l.settings.store != nil || l.settings.observer != nil {
 		return nil
 	}
+	n := int64(max(req.Cost, 1))
+	if rule := g.only; rule != nil {
+		hash := rule.key.hash(req)
+		v, delay, receipt, queued := rule.local.Hold(hash, req.Tier, n, term)
+		if queued {
+			return nil
+		}
+		r := &Reservation{limiter: l, n: n}
+		r.result.Delay, r.result.Rule = delay, rule.resultName
+		fill(&r.result, &v)
+		if v.Granted() {
+			r.one[0] = reserved{rule: rule, hash: hash, receipt: receipt, tier: req.Tier}
+			r.parts = r.one[:]
+		}
+		return r
+	}
 	var all [maxPlain]engine.Part
 	parts := all[:len(g.rules)]
 	for i, rule := range g.rules {
@@ -154,7 +170,7 @@ func (l *RateLimiter) reservePlain(g *ruleGroup, req *Request, term time.Duratio
 		p.Keys, p.Hash, p.Shadow = rule.local, rule.key.hash(req), !rule.enforces()
 		p.Want = engine.Wanted{Tier: req.Tier}
 	}
-	order := engine.Order{N: int64(max(req.Cost, 1)), Take: true, Within: engine.AnyDelay, Revocable: true}
+	order := engine.Order{N: n, Take: true, Within: engine.AnyDelay, Revocable: true}
 	outcome := engine.Settle(&l.time, parts, order, 0)
 	if outcome.Queued {
 		return nil

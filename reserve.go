@@ -38,15 +38,21 @@ type Reservation struct {
 	result  Result
 	n       int64 // units that are reserved
 	state   atomic.Uint32
-	failed  bool // whether Settle has failed with tried units; both are guarded by state
-	tried   int
 
 	parts []reserved // charges in this process
 	one   [1]reserved
 
-	asks   []Ask // charges in the store
-	stored []*activeRule
-	ctx    context.Context // of Reserve, for calls of the store
+	inStore *storedCharges // nil if there are none
+}
+
+// storedCharges are the charges of a reservation in the store.
+type storedCharges struct {
+	asks  []Ask
+	rules []*activeRule
+	ctx   context.Context // of Reserve
+
+	failed bool // whether Settle has failed with tried units; both are guarded by Reservation.state
+	tried  int
 }
 
 // The values of Reservation.state.
@@ -58,12 +64,11 @@ const (
 
 // A reserved is the charge of a reservation by one rule in this process.
 type reserved struct {
-	rule    *activeRule
-	keys    engine.Keys
+	rule    *activeRule // whose local keys were charged; nil if no rule has them any more
 	hash    keytable.Hash
 	receipt engine.Receipt
 	tier    string
-	rate    engine.Rate // that Resolve has returned, or zero
+	rate    *engine.Rate // that Resolve has returned, or nil
 }
 
 // Reserve takes req.Cost units for req, as [RateLimiter.Check] does, and returns a Reservation of
@@ -144,6 +149,7 @@ func (d *decision) like() Ask {
 func (l *RateLimiter) reservation(ctx context.Context, d *decision, res Result) *Reservation {
 	r := &Reservation{limiter: l, result: res, n: d.order.N}
 	r.parts = r.one[:0]
+	var in storedCharges
 	for i, rule := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
 		switch {
@@ -151,25 +157,27 @@ func (l *RateLimiter) reservation(ctx context.Context, d *decision, res Result) 
 		case o.by == byStore:
 			ask := rule.ask(&d.request, o.rate)
 			ask.Receipt, ask.Was, ask.Shadow = d.receipt, int(d.order.N), false
-			r.asks, r.stored = append(r.asks, ask), append(r.stored, rule)
+			in.asks, in.rules = append(in.asks, ask), append(in.rules, rule)
 		case p.Keys != nil:
 			r.keep(rule, p, d.Now, d.term)
 		}
 	}
-	if r.asks != nil {
+	if in.asks != nil {
 		if ctx == nil {
 			ctx = context.Background()
 		}
-		r.ctx = context.WithoutCancel(ctx) // settled also when the caller's request is over
+		in.ctx = context.WithoutCancel(ctx) // settled also when the caller's request is over
+		r.inStore = &in
 	}
 	return r
 }
 
 // keep notes the charge of p, by a rule in this process, that was made at now.
 func (r *Reservation) keep(rule *activeRule, p *engine.Part, now instant, term time.Duration) {
-	part := reserved{rule: rule, keys: p.Keys, hash: p.Hash, receipt: p.Receipt, tier: p.Want.Tier}
+	part := reserved{rule: rule, hash: p.Hash, receipt: p.Receipt, tier: p.Want.Tier}
 	if p.Want.Rate != nil {
-		part.rate = *p.Want.Rate
+		rate := *p.Want.Rate // p is used again
+		part.rate = &rate
 	}
 	p.Keys.Keep(p.Receipt, now.Add(term), now)
 	r.parts = append(r.parts, part)
@@ -212,13 +220,18 @@ func (r *Reservation) settle(actual int, cancel bool) error {
 	if r.limiter == nil {
 		return nil
 	}
-	if cancel && r.failed {
-		actual = r.tried
+	in := r.inStore
+	if in == nil {
+		r.settleHere(int64(actual))
+		return nil
+	}
+	if cancel && in.failed {
+		actual = in.tried
 	}
 	r.settleHere(int64(actual))
 	sent, err := r.settleInStore(actual)
 	if err != nil && (!sent || int64(actual) <= r.n) {
-		next, r.failed, r.tried = unsettled, true, actual
+		next, in.failed, in.tried = unsettled, true, actual
 	}
 	return err
 }
@@ -243,14 +256,17 @@ func (r *Reservation) settleHere(actual int64) {
 	set, now, exceeds := l.set.Load(), l.time.Now(), actual > r.n
 	for i := range r.parts {
 		p := &r.parts[i]
-		rule := set.named(p.rule.Name)
-		if rule == nil || rule.local != p.keys {
-			p.keys = nil // no rule has them any more
+		if p.rule == nil {
 			continue
 		}
-		if back := p.keys.Settle(p.hash, p.receipt, actual, now); back > 0 {
-			rule.totals.givenBack.Add(uint64(back))
-			l.waiters.FreedKey(p.keys, p.hash)
+		keys := p.rule.local
+		if rule := set.named(p.rule.Name); rule == nil || rule.local != keys {
+			p.rule = nil
+			continue
+		}
+		if back := keys.Settle(p.hash, p.receipt, actual, now); back > 0 {
+			p.rule.totals.givenBack.Add(uint64(back))
+			l.waiters.FreedKey(keys, p.hash)
 		}
 	}
 	if exceeds {
@@ -262,21 +278,16 @@ func (r *Reservation) settleHere(actual int64) {
 func (r *Reservation) exceed(now instant, n int64) {
 	for i := range r.parts {
 		p := &r.parts[i]
-		if p.keys == nil {
-			continue
+		if p.rule != nil {
+			p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, n)
 		}
-		want := engine.Wanted{Tier: p.tier}
-		if p.rate != (engine.Rate{}) {
-			want.Rate = &p.rate
-		}
-		p.keys.Exceed(p.hash, want, now, n)
 	}
 }
 
 // touches reports whether w waits for a key that r was charged to.
 func (r *Reservation) touches(w *waitline.Waiter) bool {
 	for i := range r.parts {
-		if p := &r.parts[i]; p.keys != nil && w.Touches(p.keys, p.hash) {
+		if p := &r.parts[i]; p.rule != nil && w.Touches(p.rule.local, p.hash) {
 			return true
 		}
 	}
@@ -285,11 +296,11 @@ func (r *Reservation) touches(w *waitline.Waiter) bool {
 
 // settleInStore settles what was charged in the store. sent is false if the store was not called.
 func (r *Reservation) settleInStore(actual int) (sent bool, err error) {
-	l := r.limiter
+	l, in := r.limiter, r.inStore
 	var asks []Ask
 	var rules []*activeRule
-	for i, a := range r.asks {
-		was := r.stored[i]
+	for i, a := range in.asks {
+		was := in.rules[i]
 		if rule := l.set.Load().named(was.Name); rule != nil && rule.remote != nil && rule.Algorithm == was.Algorithm && rule.Key == was.Key {
 			a.N = actual
 			asks, rules = append(asks, a), append(rules, rule)
@@ -300,7 +311,7 @@ func (r *Reservation) settleInStore(actual int) (sent bool, err error) {
 	}
 	pass, err := l.breakers.Admit(l.partsOf(asks), l.time.Now())
 	if sent = err == nil; sent {
-		err = l.guarded(r.ctx, pass, func() error { return l.settings.store.(settler).Settle(r.ctx, asks) })
+		err = l.guarded(in.ctx, pass, func() error { return l.settings.store.(settler).Settle(in.ctx, asks) })
 	}
 	for _, rule := range rules {
 		if err != nil {

@@ -17,18 +17,10 @@ func (s *ratedState[S]) under(id uint32) { s.plan = id | s.plan&withReceipts }
 // drop lets s forget its receipts: nothing is given back.
 func (s *ratedState[S]) drop() { s.chain, s.plan = 0, s.plan&^withReceipts }
 
-// debtor returns p's configuration as a Debtor, or nil.
-func debtor[S any, C Algorithm[S, C]](p *ratePlan[C]) Debtor[S] {
-	if d, ok := any(p.config).(Debtor[S]); ok && d.Arithmetic() != nil {
-		return d
-	}
-	return nil
-}
-
 // debt returns what s owes at now under p, or zero if p counts in windows.
-func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[C], now keytable.Instant) exact.Level {
-	if d := debtor[S](p); d != nil {
-		return d.Debt(&s.state, now)
+func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) exact.Level {
+	if p.debts != nil {
+		return p.debts.Debt(&s.state, now)
 	}
 	return exact.Level{}
 }
@@ -43,13 +35,12 @@ func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.L
 
 // charge takes n units at now from s, the state of h, under its plan p, if they are granted. With
 // do Hold, it returns a receipt for them.
-func (ps *ratePlans[S, C]) charge(s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
+func (ps *ratePlans[S, C]) charge(s *ratedState[S], h keytable.Hash, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
 	if s.chain == 0 && do == Take {
 		v, delay = p.config.Step(&s.state, p.config, now, n, true)
 		return v, delay, 0
 	}
-	ages, _ := any(p.config).(aging[S])
-	before, young := ps.debt(s, p, now), ages != nil && ages.Unused(&s.state, now)
+	before, young := ps.debt(s, p, now), p.ages != nil && p.ages.Unused(&s.state, now)
 	if v, delay = p.config.Step(&s.state, p.config, now, n, true); v.RetryAfter != 0 {
 		return v, delay, 0
 	}
@@ -58,8 +49,8 @@ func (ps *ratePlans[S, C]) charge(s *ratedState[S], h keytable.Hash, p *ratePlan
 	switch {
 	case do == Hold:
 		e := receipt{at: at, n: n, low: ps.debt(s, p, 0), each: exact.Level{Whole: 1}, first: young}
-		if ages != nil {
-			e.each = ages.Cost(&s.state)
+		if p.ages != nil {
+			e.each = p.ages.Cost(&s.state)
 		}
 		id = ps.held.get().issue(&s.chain, h, e)
 		s.plan |= withReceipts
@@ -67,6 +58,33 @@ func (ps *ratePlans[S, C]) charge(s *ratedState[S], h keytable.Hash, p *ratePlan
 		ps.held.get().follow(s.chain, h, at)
 	}
 	return v, delay, id
+}
+
+func (k *ratedKeys[S, C]) Hold(h keytable.Hash, tier string, n int64, term time.Duration) (v Verdict, delay time.Duration, id Receipt, queued bool) {
+	var now keytable.Instant
+	if k.time.clock == nil {
+		now = keytable.InstantAt(time.Since(k.time.start))
+	} else {
+		k.time.Renew()
+	}
+	shard, state := k.table.Open(h)
+	if shard.Marked(h) {
+		shard.Unlock()
+		return v, 0, 0, true
+	}
+	if k.time.clock == nil {
+		now = shard.Latest(now)
+	} else {
+		now = k.time.nowLocked(shard)
+	}
+	ps := shard.Algorithm
+	v, delay, id = ps.step(shard, state, h, ps.ofTier(tier), now, n, Hold)
+	if id != 0 {
+		k.Keep(id, now.Add(term), now)
+	}
+	shard.Count(v.RetryAfter == 0)
+	shard.Unlock()
+	return v, delay, id, false
 }
 
 // exceed charges n units at now to the key with hash h, whatever its limit. s is the key's state,
@@ -93,16 +111,16 @@ func (ps *ratePlans[S, C]) exceed(shard *tableShard[S, C], s *ratedState[S], h k
 	if !shard.Keep(h, state, now) {
 		ps.share(owed, p, now)
 		ps.planOf(owed).config.Exceed(&owed.state, now, n)
-		if ages, ok := any(p.config).(aging[S]); ok {
-			ages.Renew(&owed.state) // a debt that keys share does not age
+		if p.ages != nil {
+			p.ages.Renew(&owed.state) // a debt that keys share does not age
 		}
 	}
 }
 
 // resize brings s, the state of h, after Carry, from the limit of from to that of to, and its
 // receipts with it.
-func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *ratePlan[C]) {
-	d := debtor[S](to)
+func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *ratePlan[S, C]) {
+	d := to.debts
 	switch {
 	case s.chain == 0:
 		to.config.Resize(&s.state, from.config)
@@ -114,10 +132,10 @@ func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *r
 		return
 	}
 	before := d.Debt(&s.state, 0)
-	ps.held.get().rescale(s.chain, h, d.Arithmetic(), debtor[S](from).Arithmetic())
+	ps.held.get().rescale(s.chain, h, to.arithmetic(), from.arithmetic())
 	ps.lower(s, h, before)
 	to.config.Resize(&s.state, from.config)
-	before.Whole += d.Arithmetic().Burst - debtor[S](from).Arithmetic().Burst
+	before.Whole += to.arithmetic().Burst - from.arithmetic().Burst
 	if d.Debt(&s.state, 0) != before {
 		// A part of the debt was forgiven. It is not known whether it was that of a receipt.
 		ps.lower(s, h, exact.Level{})
@@ -131,13 +149,12 @@ func (ps *ratePlans[S, C]) settle(s *ratedState[S], h keytable.Hash, id Receipt,
 	if s != nil && s.chain != 0 {
 		p, link = ps.planOf(s), s.chain
 	}
-	var b *exact.Bucket
-	if d := debtor[S](p); d != nil {
-		b = d.Arithmetic()
-	}
-	back, found := ps.held.get().settle(link, h, id, actual, now, b)
+	back, found, last := ps.held.get().settle(link, h, id, actual, now, p.arithmetic())
 	if !found {
 		return 0
+	}
+	if last {
+		s.drop()
 	}
 	if back.N > 0 {
 		p.config.GiveBack(&s.state, back)

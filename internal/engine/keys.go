@@ -16,6 +16,10 @@ type Keys interface {
 	// callers wait for the key, Decide decides nothing and sets queued.
 	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool)
 
+	// Hold is Decide for units that may be given back. If they are granted, it returns a
+	// receipt, with a term as Keep gives it.
+	Hold(h keytable.Hash, tier string, n int64, term time.Duration) (v Verdict, delay time.Duration, id Receipt, queued bool)
+
 	// Ask decides on n units for the key with hash h at now, at the rate that want
 	// asks for. do says whether it takes them, and whether for a receipt.
 	Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration, Receipt)
@@ -254,7 +258,7 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 	defer shard.Unlock()
 	p, _ := shard.Algorithm.pick(want)
 	s, state := shard.Scratch(ratedState[S]{}), shard.Find(h)
-	if ages, ok := any(p.config).(aging[S]); ok {
+	if ages := p.ages; ages != nil {
 		var known *S
 		if state != nil {
 			known = &state.state

@@ -48,7 +48,7 @@ func (s *ratedShard[S, C]) finish(now keytable.Instant, t keytable.Tally) {
 }
 
 // planOf returns the plan that s was written under, or nil if s is unused.
-func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[C] {
+func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[S, C] {
 	if s.plan == 0 {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[C] {
 // step decides on n units at the rate of p for the key with hash h. s is the key's state, or
 // nil if it has none. If s was written under another plan, it is first brought to p. Unless
 // do is Look, it stays brought to p, also if the units are denied. stepCut is the exception.
-func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
+func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
 	if s == nil {
 		owed, seen := shard.Owed(now)
 		if v, delay = ps.stepShared(shard, owed, p, seen, n, false); do >= Take && v.RetryAfter == 0 {
@@ -96,9 +96,9 @@ func (ps *ratePlans[S, C]) step(shard *tableShard[S, C], s *ratedState[S], h key
 // slower brings s from the plan from to the slower one of from and p, and returns that plan.
 // It is not known when, since the last charge, p came into force, so the time since then counts
 // at the slower of the two rates.
-func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[C], now keytable.Instant) *ratePlan[C] {
-	if ages, ok := any(from.config).(aging[S]); ok {
-		ages.Forget(&s.state, now) // by its own rate, as if it had been evicted
+func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
+	if from.ages != nil {
+		from.ages.Forget(&s.state, now) // by its own rate, as if it had been evicted
 	}
 	slow := from
 	if p.config.Slower(from.config) {
@@ -114,7 +114,7 @@ func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[C], now ke
 // Otherwise a client of two rates could let its key become full under the smaller burst, and
 // then find it full under the larger one, by requests that cost nothing. to is a copy of the
 // state, which stepCut may change. It charges nothing.
-func (ps *ratePlans[S, C]) stepCut(to *ratedState[S], from, p *ratePlan[C], now keytable.Instant, n int64) (v Verdict, delay time.Duration) {
+func (ps *ratePlans[S, C]) stepCut(to *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64) (v Verdict, delay time.Duration) {
 	slow := ps.slower(to, from, p, now)
 	p.config.Resize(&to.state, from.config)
 	// As long as the key is not charged, its debt drains at the slower rate.
@@ -124,7 +124,7 @@ func (ps *ratePlans[S, C]) stepCut(to *ratedState[S], from, p *ratePlan[C], now 
 // admit charges n units at seen, which owed leaves room for, to the key with hash h, which has no
 // state yet: to a new state of the key or, if the table has no room for one, to owed. A charge
 // of a shared debt has no receipt: it is final.
-func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h keytable.Hash, p *ratePlan[C], seen keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
+func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h keytable.Hash, p *ratePlan[S, C], seen keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
 	state := ps.newcomer(shard, p, seen)
 	v, delay, id = ps.charge(state, h, p, seen, n, do)
 	state.under(p.id)
@@ -139,7 +139,7 @@ func (ps *ratePlans[S, C]) admit(shard *tableShard[S, C], owed *ratedState[S], h
 }
 
 // newcomer returns the state with which a key at plan p begins that gets one at seen.
-func (ps *ratePlans[S, C]) newcomer(shard *tableShard[S, C], p *ratePlan[C], seen keytable.Instant) *ratedState[S] {
+func (ps *ratePlans[S, C]) newcomer(shard *tableShard[S, C], p *ratePlan[S, C], seen keytable.Instant) *ratedState[S] {
 	state := shard.Newcomer(seen)
 	if from := ps.planOf(state); from != nil && from != p {
 		p.config.Carry(&state.state, from.config, seen)
@@ -150,7 +150,7 @@ func (ps *ratePlans[S, C]) newcomer(shard *tableShard[S, C], p *ratePlan[C], see
 // share changes owed, a copy of the debt that the keys without a state share, so that a key
 // at plan p can be decided by it. A shared debt drains at the slowest rate of the keys that
 // share it.
-func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[C], now keytable.Instant) {
+func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[S, C], now keytable.Instant) {
 	from := ps.planOf(owed)
 	switch {
 	case from == nil || from == p:
@@ -166,7 +166,7 @@ func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[C], now keytab
 
 // stepShared decides on n units at plan p for a key without a state, by the debt owed that
 // such keys share.
-func (ps *ratePlans[S, C]) stepShared(shard *tableShard[S, C], owed *ratedState[S], p *ratePlan[C], now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration) {
+func (ps *ratePlans[S, C]) stepShared(shard *tableShard[S, C], owed *ratedState[S], p *ratePlan[S, C], now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration) {
 	s := shard.Scratch(*owed)
 	ps.share(s, p, now)
 	v, delay = p.config.Step(&s.state, ps.planOf(s).config, now, n, charge)
@@ -181,15 +181,15 @@ func (ps *ratePlans[S, C]) stepShared(shard *tableShard[S, C], owed *ratedState[
 	}
 	if charge && v.RetryAfter == 0 {
 		*owed = *s
-		if ages, ok := any(p.config).(aging[S]); ok {
-			ages.Renew(&owed.state)
+		if p.ages != nil {
+			p.ages.Renew(&owed.state)
 		}
 	}
 	return v, delay
 }
 
 // fits reports whether n units are granted to a key that was never used. It overwrites s.
-func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[C], now keytable.Instant, n int64) bool {
+func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant, n int64) bool {
 	*s = ratedState[S]{}
 	v, _ := p.config.Step(&s.state, p.config, now, n, false)
 	return v.RetryAfter == 0
@@ -213,8 +213,8 @@ func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) rated
 // old, by id. The rule's own rate follows its own rate, and the rate of each tier that of the
 // same tier. A plan of old that several tiers shared, and that different plans follow, is
 // left out: it is not known from which tier a key under that plan came.
-func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan[C] {
-	became := map[uint32]*ratePlan[C]{old.base.id: ps.base}
+func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan[S, C] {
+	became := map[uint32]*ratePlan[S, C]{old.base.id: ps.base}
 	ambiguous := make(map[uint32]bool)
 	for tier, from := range old.tiers {
 		to := ps.ofTier(tier)
@@ -237,7 +237,7 @@ func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan
 //	unused                   several                  none: s stays as it is
 //	written under a plan     any                      its successor, or that of the same rate
 //	shared by several keys   several                  the slowest of all that the keys may have
-func (ps *ratePlans[S, C]) retag(h keytable.Hash, s *ratedState[S], old *ratePlans[S, C], successors map[uint32]*ratePlan[C], now keytable.Instant, shared bool) {
+func (ps *ratePlans[S, C]) retag(h keytable.Hash, s *ratedState[S], old *ratePlans[S, C], successors map[uint32]*ratePlan[S, C], now keytable.Instant, shared bool) {
 	oneRate := ps.hasOneRate() && old.hasOneRate()
 	from := old.planOf(s)
 	if from == nil {
@@ -258,8 +258,8 @@ func (ps *ratePlans[S, C]) retag(h keytable.Hash, s *ratedState[S], old *ratePla
 	}
 	s.under(to.id)
 	if to.rate == from.rate {
-		if ages, ok := any(from.config).(aging[S]); ok {
-			ages.Forget(&s.state, now) // it may have another Over from now on
+		if from.ages != nil {
+			from.ages.Forget(&s.state, now) // it may have another Over from now on
 		}
 		return
 	}
@@ -273,7 +273,7 @@ func (ps *ratePlans[S, C]) retag(h keytable.Hash, s *ratedState[S], old *ratePla
 // slowest plan of the keys that share it, and to is its successor. Other plans of these keys
 // may have successors that are slower than to. So slowest returns the slowest of to, of all
 // plans of the rule and, if requests could ask for rates of their own, of from's rate.
-func (ps *ratePlans[S, C]) slowest(to, from *ratePlan[C], hadGrown bool) *ratePlan[C] {
+func (ps *ratePlans[S, C]) slowest(to, from *ratePlan[S, C], hadGrown bool) *ratePlan[S, C] {
 	if hadGrown {
 		if same, err := ps.planFor(from.rate); err == nil && same.config.Slower(to.config) {
 			to = same

@@ -56,10 +56,30 @@ type Wanted struct {
 }
 
 // A ratePlan is one of the rates of a rule, with its configuration ready to decide by.
-type ratePlan[C any] struct {
+type ratePlan[S, C any] struct {
 	id     uint32 // 1 for the first plan of the rule, and so on
 	rate   Rate   // reduced, if the algorithm is a bucket without a Warmup
 	config C
+	debts  Debtor[S] // config, if keys owe; nil if it counts in windows
+	ages   aging[S]  // config, if it has a Warmup; otherwise nil
+}
+
+// newRatePlan returns the plan of this id for rate, which config decides by.
+func newRatePlan[S any, C Algorithm[S, C]](id uint32, rate Rate, config C) *ratePlan[S, C] {
+	p := &ratePlan[S, C]{id: id, rate: rate, config: config}
+	if d, ok := any(config).(Debtor[S]); ok && d.Arithmetic() != nil {
+		p.debts = d
+	}
+	p.ages, _ = any(config).(aging[S])
+	return p
+}
+
+// arithmetic returns that of the debts of keys at p, or nil if p counts in windows.
+func (p *ratePlan[S, C]) arithmetic() *exact.Bucket {
+	if p.debts == nil {
+		return nil
+	}
+	return p.debts.Arithmetic()
 }
 
 // ratePlans are the plans of one rule: for its own rate, for those of its tiers, and for the
@@ -73,35 +93,35 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	refusals  *Refusals
 	configure func(Rate, *Warmup) (C, error)
 	held      *heldReceipts // the same for all plans that the rule ever has
-	base      *ratePlan[C]
-	tiers     map[string]*ratePlan[C]
+	base      *ratePlan[S, C]
+	tiers     map[string]*ratePlan[S, C]
 
 	mu    sync.Mutex // held while an entry is added
 	count int        // entries; guarded by mu
 
-	byID atomic.Pointer[[]*ratePlan[C]] // plan number id is at index id-1
+	byID atomic.Pointer[[]*ratePlan[S, C]] // plan number id is at index id-1
 
 	// entries is a hash table, open-addressed by rate and at most half full.
-	entries atomic.Pointer[[]atomic.Pointer[rateEntry[C]]]
+	entries atomic.Pointer[[]atomic.Pointer[rateEntry[S, C]]]
 }
 
 // A rateEntry says which plan a rate has. Rates that mean the same share one plan.
-type rateEntry[C any] struct {
+type rateEntry[S, C any] struct {
 	rate Rate
-	plan *ratePlan[C]
+	plan *ratePlan[S, C]
 }
 
 // newRatePlans returns the plans of a rule with the rates r, or the error if one is invalid.
 func newRatePlans[S any, C Algorithm[S, C]](r Rates, configure func(Rate, *Warmup) (C, error), refusals *Refusals, held *heldReceipts) (ps *ratePlans[S, C], err error) {
 	ps = &ratePlans[S, C]{rates: r, configure: configure, refusals: refusals, held: held}
-	ps.byID.Store(new([]*ratePlan[C]))
-	entries := make([]atomic.Pointer[rateEntry[C]], 2)
+	ps.byID.Store(new([]*ratePlan[S, C]))
+	entries := make([]atomic.Pointer[rateEntry[S, C]], 2)
 	ps.entries.Store(&entries)
 	if ps.base, err = ps.planFor(r.Base); err != nil {
 		return nil, err
 	}
 	if len(r.Tiers) > 0 {
-		ps.tiers = make(map[string]*ratePlan[C], len(r.Tiers))
+		ps.tiers = make(map[string]*ratePlan[S, C], len(r.Tiers))
 	}
 	for tier, rate := range r.Tiers {
 		if ps.tiers[tier], err = ps.planFor(rate); err != nil {
@@ -116,7 +136,7 @@ func (ps *ratePlans[S, C]) hasOneRate() bool { return ps.tiers == nil && !ps.rat
 
 // ofTier returns the plan of a tier, or that of the rule's own rate if the rule has no such
 // tier.
-func (ps *ratePlans[S, C]) ofTier(tier string) *ratePlan[C] {
+func (ps *ratePlans[S, C]) ofTier(tier string) *ratePlan[S, C] {
 	if ps.tiers != nil {
 		if p := ps.tiers[tier]; p != nil {
 			return p
@@ -127,7 +147,7 @@ func (ps *ratePlans[S, C]) ofTier(tier string) *ratePlan[C] {
 
 // pick returns the plan that want asks for. If it asks for a rate that the rule cannot use,
 // pick returns the plan of the rule's own rate, and err says why.
-func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[C], err error) {
+func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[S, C], err error) {
 	if want.Rate == nil {
 		return ps.ofTier(want.Tier), nil
 	}
@@ -139,7 +159,7 @@ func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[C], err error) {
 
 // planFor returns the plan for rate, and adds it if there is none yet. It returns an error if the
 // rule cannot use the rate.
-func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[C], error) {
+func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) {
 	if p := ps.knownPlan(rate); p != nil {
 		return p, nil
 	}
@@ -161,7 +181,7 @@ func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[C], error) {
 	case p == nil && len(byID) >= maxPlans, ps.count >= 2*maxPlans:
 		return nil, ps.refusals.TooMany(rate)
 	case p == nil:
-		p = &ratePlan[C]{uint32(len(byID) + 1), same, config}
+		p = newRatePlan[S](uint32(len(byID)+1), same, config)
 		byID = append(byID, p)
 		ps.byID.Store(&byID)
 		ps.addLocked(same, p)
@@ -171,7 +191,7 @@ func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[C], error) {
 }
 
 // knownPlan returns the plan for rate if there is an entry for it, or nil.
-func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[C] {
+func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[S, C] {
 	if e := slot(*ps.entries.Load(), rate).Load(); e != nil {
 		return e.plan
 	}
@@ -179,20 +199,20 @@ func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[C] {
 }
 
 // addLocked adds an entry for rate with the plan p. The caller holds ps.mu.
-func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[C]) {
+func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[S, C]) {
 	if ps.knownPlan(rate) != nil {
 		return
 	}
 	entries := *ps.entries.Load()
 	if ps.count++; 2*ps.count > len(entries) {
-		entries = make([]atomic.Pointer[rateEntry[C]], 2*len(entries))
+		entries = make([]atomic.Pointer[rateEntry[S, C]], 2*len(entries))
 		for i := range *ps.entries.Load() {
 			if e := (*ps.entries.Load())[i].Load(); e != nil {
 				slot(entries, e.rate).Store(e)
 			}
 		}
 	}
-	slot(entries, rate).Store(&rateEntry[C]{rate, p})
+	slot(entries, rate).Store(&rateEntry[S, C]{rate, p})
 	ps.entries.Store(&entries)
 }
 
@@ -200,7 +220,7 @@ var rateSeed = maphash.MakeSeed()
 
 // slot returns the slot of entries that has the entry for rate or, if there is none, the free
 // slot for it.
-func slot[C any](entries []atomic.Pointer[rateEntry[C]], rate Rate) *atomic.Pointer[rateEntry[C]] {
+func slot[S, C any](entries []atomic.Pointer[rateEntry[S, C]], rate Rate) *atomic.Pointer[rateEntry[S, C]] {
 	for i := maphash.Comparable(rateSeed, rate); ; i++ {
 		at := &entries[i&uint64(len(entries)-1)]
 		if e := at.Load(); e == nil || e.rate == rate {

@@ -191,18 +191,19 @@ func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket)
 // settle ends the receipt id, of whose units actual stay charged, or all if its term is over at
 // now. found is false if the key of hash h, whose state has this link, has no such receipt: it was
 // forgotten or reset, or the receipt is final or was settled before. Otherwise back is what the
-// caller must take off the key's state. b is the arithmetic of the key's debts, or nil.
-func (r *receipts) settle(link uint32, h keytable.Hash, id Receipt, actual int64, now keytable.Instant, b *exact.Bucket) (back Returned, found bool) {
+// caller must take off the key's state, and last says that the key has no receipt any more. b is the
+// arithmetic of the key's debts, or nil.
+func (r *receipts) settle(link uint32, h keytable.Hash, id Receipt, actual int64, now keytable.Instant, b *exact.Bucket) (back Returned, found, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.named(id)
 	if e == nil {
-		return back, false
+		return back, false, false
 	}
 	c := r.chainOf(h, link)
 	if c == nil || e.chain != link {
 		r.final(e)
-		return back, false
+		return back, false, false
 	}
 	if e.kept && e.until < now {
 		actual = e.n
@@ -230,7 +231,7 @@ func (r *receipts) settle(link uint32, h keytable.Hash, id Receipt, actual int64
 		}
 	}
 	r.remove(e, low, actual > 0)
-	return back, true
+	return back, true, c.newest == 0
 }
 
 // named returns the receipt id, or nil if there is none: it was settled already, or is final.

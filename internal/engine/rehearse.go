@@ -90,7 +90,7 @@ func (r *receipts) count(link uint32, h keytable.Hash) (n int) {
 // rehearse answers as step with do Take would, but changes only copies. s is the state of the key
 // with hash h, or nil if it has none. charged is the copy that was charged, and own says whether it
 // would be the key's own state.
-func (ps *ratePlans[S, C]) rehearse(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[C], now keytable.Instant, n int64) (v Verdict, delay time.Duration, charged *ratedState[S], own bool) {
+func (ps *ratePlans[S, C]) rehearse(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[S, C], now keytable.Instant, n int64) (v Verdict, delay time.Duration, charged *ratedState[S], own bool) {
 	if s != nil {
 		charged = ps.copyOf(s)
 		v, delay, _ = ps.step(shard, charged, h, p, now, n, Take)
@@ -120,10 +120,10 @@ func (s *ratedShard[S, C]) revoked(h keytable.Hash, want Wanted, now keytable.In
 	_, _, state, own := ps.rehearse(shard, before, h, p, now, n)
 	if own {
 		back := Returned{At: p.config.Charged(&state.state), N: n, Paid: exact.Level{Whole: n}, Last: true}
-		if ages, ok := any(p.config).(aging[S]); ok {
+		if ages := p.ages; ages != nil {
 			back.First = before == nil || ages.Unused(&before.state, now)
-			if d := debtor[S](p); d != nil {
-				back.Paid = d.Arithmetic().Times(ages.Cost(&state.state), n)
+			if b := p.arithmetic(); b != nil {
+				back.Paid = b.Times(ages.Cost(&state.state), n)
 			}
 		}
 		back.Debt = lesser(back.Paid, ps.debt(state, p, 0))
