@@ -243,7 +243,7 @@ func (d *decision) decideHere(t *engine.Timeline) {
 		parts = parts[:d.custom]
 		d.order.Revocable = d.order.Take
 	}
-	d.Outcome = engine.Settle(t, parts, d.order, 0)
+	d.Outcome = engine.Settle(t, parts, &d.order, 0)
 }
 
 // settle ends the receipts of what d has charged in this process. If keep is not set, it is

@@ -148,7 +148,7 @@ func (l *RateLimiter) replayed(d *decision) bool {
 	if !d.Find(now) {
 		return false
 	}
-	d.Outcome = engine.Outcome{Now: now, Passes: true, Replayed: true}
+	d.Outcome = engine.Replayed(now)
 	return true
 }
 
@@ -179,7 +179,10 @@ func (l *RateLimiter) takeOff(ctx context.Context, d *decision) (found bool, lan
 		l.waiters.Freed(d.parts)
 		d.parts, d.held = answers, false
 	}
-	d.Outcome = engine.Outcome{Now: now, Passes: found, Replayed: found}
+	d.Outcome = engine.Outcome{Now: now}
+	if found {
+		d.Outcome = engine.Replayed(now)
+	}
 	return found, nil, err
 }
 
@@ -245,7 +248,7 @@ func (l *RateLimiter) recalled(ctx context.Context, d *decision) bool {
 	for i := range d.origins {
 		d.origins[i].by = byReplay
 	}
-	d.Outcome = engine.Outcome{Now: now, Passes: true, Replayed: true}
+	d.Outcome = engine.Replayed(now)
 	return true
 }
 

@@ -130,7 +130,7 @@ func (l *RateLimiter) settlePlain(ctx context.Context, g *ruleGroup, req *Reques
 		p.Want.Tier = req.Tier
 	}
 	order := engine.Order{N: int64(max(req.Cost, 1)), Take: true, Within: engine.AnyDelay}
-	outcome := engine.Settle(&l.time, parts, order, watch.began)
+	outcome := engine.Settle(&l.time, parts, &order, watch.began)
 	if outcome.Queued {
 		return false
 	}
@@ -171,7 +171,7 @@ func (l *RateLimiter) reservePlain(g *ruleGroup, req *Request, term time.Duratio
 		p.Want = engine.Wanted{Tier: req.Tier}
 	}
 	order := engine.Order{N: n, Take: true, Within: engine.AnyDelay, Revocable: true}
-	outcome := engine.Settle(&l.time, parts, order, 0)
+	outcome := engine.Settle(&l.time, parts, &order, 0)
 	if outcome.Queued {
 		return nil
 	}

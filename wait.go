@@ -186,7 +186,7 @@ func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) 
 	}
 	err = await(w.ctx, &w.limiter.waiters, &in)
 	if errors.Is(in.Refused, waitline.ErrReplayed) {
-		d.Outcome = engine.Outcome{Now: in.At, Passes: true, Replayed: true}
+		d.Outcome = engine.Replayed(in.At)
 		return false, nil
 	}
 	if err != nil && (in.Refused == nil || errors.Is(err, in.Refused)) {
@@ -265,7 +265,7 @@ func (l *RateLimiter) behind(d *decision) bool {
 	case !denied:
 		return false
 	case d.order.Record != nil && d.order.Record.Find(now): // granted just now, as one of those who wait
-		d.Outcome = engine.Outcome{Now: now, Passes: true, Replayed: true}
+		d.Outcome = engine.Replayed(now)
 		return true
 	}
 	waitline.Learn(d.parts, d.spots)

@@ -33,7 +33,7 @@ const (
 )
 
 // rehearsed sets the i-th part of r, which is p; its key is locked.
-func (r *Rehearsal) rehearsed(i int, p *Part, now keytable.Instant, order Order) {
+func (r *Rehearsal) rehearsed(i int, p *Part, now keytable.Instant, order *Order) {
 	for len(r.Parts) <= i { // the parts without keys have the zero Rehearsed
 		r.Parts = append(r.Parts, Rehearsed{})
 	}

@@ -113,7 +113,7 @@ func TestSettle(t *testing.T) {
 		{Order{N: 2, Take: true, Within: AnyDelay}, 2, Outcome{}, 5, 1, 2, "", "d", "", "a shadow is charged only with the request"},
 		{Order{N: 2, Within: AnyDelay}, 0, Outcome{Passes: true}, 5, 3, 2, "", "", "", "a look charges and counts nothing"},
 		{Order{N: 4, Within: AnyDelay}, 0, Outcome{}, 5, 3, 2, "", "", "", "nor does a look that would be denied"},
-		{Order{N: 1, Take: true, Within: 0}, 1, Outcome{Passes: true, Late: true}, 5, 2, 2, "", "", "", "a Delay that is too long takes nothing"},
+		{Order{N: 1, Take: true, Within: 0}, 1, Outcome{Passes: true, Uncharged: Uncharged{Late: true}}, 5, 2, 2, "", "", "", "a Delay that is too long takes nothing"},
 		{Order{N: 1, Take: true, Within: 1}, 1, Outcome{Passes: true}, 4, 1, 1, "a", "a", "a", "one that is just short enough does"},
 		{Order{N: 4, Take: true, Within: AnyDelay, AskAgain: true}, 0, Outcome{}, 5, 3, 2, "", "", "", "a denial that is no decision is not counted"},
 	} {
@@ -128,7 +128,7 @@ func TestSettle(t *testing.T) {
 				b.Ask(alice, Wanted{}, keytable.Start, row.used, Take)
 			}
 			parts := []Part{{Keys: a, Hash: alice}, {Keys: b, Hash: alice}, {Keys: s, Hash: alice, Shadow: true}}
-			got := Settle(&line, parts, row.order, 0)
+			got := Settle(&line, parts, &row.order, 0)
 			if !machine {
 				require.Equal(t, keytable.Start, got.Now, row.why)
 			}
@@ -162,14 +162,14 @@ func TestSettleWithOthers(t *testing.T) {
 	k := quotas(t, &line, 5)
 	denial := Part{Verdict: Verdict{Limit: 1, RetryAfter: time.Second}}
 	parts := []Part{{Keys: k, Hash: alice}, denial}
-	out := Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay}, 0)
+	out := Settle(&line, parts, &Order{N: 1, Take: true, Within: AnyDelay}, 0)
 	assert.False(t, out.Passes, "it denies like any other")
 	assert.Equal(t, denial.Verdict, parts[1].Verdict, "and keeps its answer")
 	assert.EqualValues(t, 5, left(k, alice), "so nothing is charged")
 
 	grant := Part{Verdict: Verdict{Limit: -1, Left: -1}}
 	parts = []Part{{Keys: k, Hash: alice}, grant}
-	out = Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
+	out = Settle(&line, parts, &Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
 	assert.True(t, out.Passes)
 	assert.EqualValues(t, 4, parts[0].Left)
 	v, _ := k.Revoke(alice, parts[0].Receipt, out.Now, 1)
@@ -193,7 +193,7 @@ func TestSettleAtOtherRates(t *testing.T) {
 		{&Rate{Per: time.Second}, 2, errRate, "an invalid one means the rule's own, and an error"},
 	} {
 		parts := []Part{{Keys: k, Hash: alice, Want: Wanted{Rate: row.rate}}}
-		require.True(t, Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay}, 0).Passes, row.why)
+		require.True(t, Settle(&line, parts, &Order{N: 1, Take: true, Within: AnyDelay}, 0).Passes, row.why)
 		require.Equal(t, row.left, parts[0].Left, row.why)
 		require.Equal(t, row.err, parts[0].Err, row.why)
 	}
@@ -216,14 +216,14 @@ func TestSettleHandsTheLatestReadingOn(t *testing.T) {
 		if !first {
 			parts[0], parts[1] = parts[1], parts[0]
 		}
-		out := Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay}, 0)
+		out := Settle(&line, parts, &Order{N: 1, Take: true, Within: AnyDelay}, 0)
 		require.Equal(t, later, out.Now)
 		s = b.table.Lock(alice)
 		require.Equal(t, later, s.Latest(0), "the other rule's shard has seen it too")
 		s.Unlock()
 	}
 	began := later.Add(time.Hour)
-	out := Settle(&line, []Part{{Keys: a, Hash: alice}}, Order{N: 1, Within: AnyDelay}, began)
+	out := Settle(&line, []Part{{Keys: a, Hash: alice}}, &Order{N: 1, Within: AnyDelay}, began)
 	require.Equal(t, began, out.Now, "a reading that was made before serves")
 }
 
@@ -234,7 +234,7 @@ func TestSettleWhenTheClockPanics(t *testing.T) {
 	a, b := quotas(t, &line, 5), quotas(t, &line, 5)
 	parts := []Part{{Keys: a, Hash: alice}, {Keys: b, Hash: alice}}
 	clock.panics = true
-	require.Panics(t, func() { Settle(&line, parts, Order{N: 1, Take: true, Within: AnyDelay}, 0) })
+	require.Panics(t, func() { Settle(&line, parts, &Order{N: 1, Take: true, Within: AnyDelay}, 0) })
 	clock.panics = false
 	require.EqualValues(t, 5, left(a, alice))
 	require.EqualValues(t, 5, left(b, alice))
@@ -252,7 +252,7 @@ func TestGivenBackWhileAShardSplits(t *testing.T) {
 		for i := range 300 {
 			clock.now = clock.now.Add(time.Second)
 			one := []Part{{Keys: k, Hash: keytable.HashOf(fmt.Sprint("client", i))}}
-			if Settle(&line, one, Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0).Passes {
+			if Settle(&line, one, &Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0).Passes {
 				require.Equal(t, len(parts) < maxKeys, one[0].Receipt != 0, "client %d", i)
 				parts = append(parts, one...)
 			}
@@ -288,7 +288,7 @@ func TestGivenBackLeavesNoReceipts(t *testing.T) {
 		}
 		*at = Part{Keys: k, Hash: keytable.HashOf(fmt.Sprint(i % 150))}
 		one := []Part{*at}
-		Settle(&line, one, Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
+		Settle(&line, one, &Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
 		*at = one[0]
 	}
 	require.LessOrEqual(t, k.held.get().open, len(open))
@@ -301,7 +301,7 @@ func TestGivenBackOnce(t *testing.T) {
 	k := quotas(t, &line, 5)
 	parts := []Part{{Keys: k, Hash: alice}}
 	for range 2 {
-		Settle(&line, parts, Order{N: 2, Take: true, Within: AnyDelay, Revocable: true}, 0)
+		Settle(&line, parts, &Order{N: 2, Take: true, Within: AnyDelay, Revocable: true}, 0)
 	}
 	k.Settle(alice, parts[0].Receipt, 0, 0)
 	k.Settle(alice, parts[0].Receipt, 0, 0)

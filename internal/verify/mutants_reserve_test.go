@@ -22,7 +22,7 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "a rule that was made anew gives back", file: "reserve.go",
-		old: "if rule == nil || rule.local != p.keys {",
+		old: "if rule == nil || rule.local != keys {",
 		new: "if rule == nil {",
 		by:  "^TestReservationsOfOtherRules$", why: "a rule of its name has other keys",
 	},
