@@ -64,7 +64,7 @@ const (
 
 // A reserved is the charge of a reservation by one rule in this process.
 type reserved struct {
-	rule    *activeRule // whose local keys were charged; nil if no rule has them any more
+	rule    *activeRule // whose local keys were charged, though no rule may have these any more
 	hash    keytable.Hash
 	receipt engine.Receipt
 	tier    string
@@ -253,23 +253,15 @@ func (r *Reservation) settleHere(actual int64) {
 		return
 	}
 	l.time.Renew()
-	set, now, exceeds := l.set.Load(), l.time.Now(), actual > r.n
+	now := l.time.Now()
 	for i := range r.parts {
 		p := &r.parts[i]
-		if p.rule == nil {
-			continue
-		}
-		keys := p.rule.local
-		if rule := set.named(p.rule.Name); rule == nil || rule.local != keys {
-			p.rule = nil
-			continue
-		}
-		if back := keys.Settle(p.hash, p.receipt, actual, now); back > 0 {
+		if back := p.rule.local.Settle(p.hash, p.receipt, actual, now); back > 0 {
 			p.rule.totals.givenBack.Add(uint64(back))
-			l.waiters.FreedKey(keys, p.hash)
+			l.waiters.FreedKey(p.rule.local, p.hash)
 		}
 	}
-	if exceeds {
+	if actual > r.n {
 		l.waiters.Change(func(now instant) { r.exceed(now, actual-r.n) }, r.touches)
 	}
 }
@@ -278,16 +270,14 @@ func (r *Reservation) settleHere(actual int64) {
 func (r *Reservation) exceed(now instant, n int64) {
 	for i := range r.parts {
 		p := &r.parts[i]
-		if p.rule != nil {
-			p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, n)
-		}
+		p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, n)
 	}
 }
 
 // touches reports whether w waits for a key that r was charged to.
 func (r *Reservation) touches(w *waitline.Waiter) bool {
 	for i := range r.parts {
-		if p := &r.parts[i]; p.rule != nil && w.Touches(p.rule.local, p.hash) {
+		if p := &r.parts[i]; w.Touches(p.rule.local, p.hash) {
 			return true
 		}
 	}

@@ -4,8 +4,8 @@ package verify
 var reserveMutants = []mutant{
 	{
 		name: "units beyond are forgotten", file: "reserve.go",
-		old: "actual > r.n\n",
-		new: "actual < 0\n",
+		old: "if actual > r.n {",
+		new: "if actual < 0 {",
 		by:  "^TestReservationsEnd$", why: "what was used is charged",
 	},
 	{
@@ -21,14 +21,8 @@ var reserveMutants = []mutant{
 		by:  "^TestReservationsEnd$", why: "a reservation is settled once",
 	},
 	{
-		name: "a rule that was made anew gives back", file: "reserve.go",
-		old: "if rule == nil || rule.local != keys {",
-		new: "if rule == nil {",
-		by:  "^TestReservationsOfOtherRules$", why: "a rule of its name has other keys",
-	},
-	{
 		name: "what comes back is not counted", file: "reserve.go",
-		old: "rule.totals.givenBack.Add(uint64(back))",
+		old: "p.rule.totals.givenBack.Add(uint64(back))",
 		new: "_ = back",
 		by:  "^TestReservationsEnd$", why: "RuleStats.GivenBack counts it",
 	},
@@ -48,7 +42,30 @@ var reserveMutants = []mutant{
 		name: "no term", file: "reserve.go",
 		old: "p.Keys.Keep(p.Receipt, now.Add(term), now)",
 		new: "_ = term",
+		by:  "^TestReservationsOfTwoRulesEnd$", why: "after its term nothing comes back",
+	},
+	{
+		name: "no term for a single rule", file: "internal/engine/held.go",
+		old: "k.Keep(id, now.Add(term), now)",
+		new: "_ = term",
 		by:  "^TestReservationsEnd$", why: "after its term nothing comes back",
+	},
+	{
+		name: "a reservation overtakes", file: "internal/engine/held.go",
+		old: "if shard.Marked(h) {",
+		new: "if shard.Marked(h) && n < 0 {",
+		by:  "^TestReservationsQueue$", why: "others wait for the key",
+	},
+	{
+		name: "a reservation is not counted", file: "internal/engine/held.go",
+		old: "	shard.Count(v.RetryAfter == 0)\n",
+		new: "",
+		by:  "^TestReservationsQueue$", why: "it is a decision",
+	},
+	{
+		name: "the first settlement ends all", file: "internal/engine/held.go",
+		old: "	if last {\n", new: "	if last || found {\n",
+		by: "^TestReservationsEnd$", why: "the key has other reservations",
 	},
 	{
 		name: "a reservation ends early", file: "internal/engine/receipts.go",

@@ -44,12 +44,12 @@ var warmupMutants = []mutant{
 	},
 	{
 		name: "a shared debt ages", file: "internal/engine/rated.go",
-		old: "			ages.Renew(&owed.state)\n", new: "			_ = ages\n",
+		old: "			p.ages.Renew(&owed.state)\n", new: "",
 		by: "^TestWarmupOverflow$", why: "keys without a state of their own are new",
 	},
 	{
 		name: "a change of Over keeps who is new", file: "internal/engine/rated.go",
-		old: "			ages.Forget(&s.state, now) // it may have another Over from now on\n", new: "			_ = ages\n",
+		old: "			from.ages.Forget(&s.state, now) // it may have another Over from now on\n", new: "",
 		by: "^TestWarmupChange$", why: "a key that could have been evicted is new",
 	},
 	{
@@ -79,7 +79,7 @@ var warmupMutants = []mutant{
 	},
 	{
 		name: "a whole token comes back for a unit", file: "internal/engine/held.go",
-		old: "			e.each = ages.Cost(&s.state)\n", new: "",
+		old: "			e.each = p.ages.Cost(&s.state)\n", new: "",
 		by: "^TestWarmupReceipts$", why: "a young key had paid more",
 	},
 	{

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -367,6 +368,37 @@ func reserveAtRandom(t *testing.T, stored bool) {
 	})
 }
 
+// TestReservationsQueue requires that a reservation does not overtake those who wait for its key,
+// and that it is counted.
+func TestReservationsQueue(t *testing.T) {
+	each(t, func(t *testing.T, a algorithm) {
+		synctest.Test(t, func(t *testing.T) {
+			l, err := ratelimit.New(nil, &ratelimit.Rule{Algorithm: ratelimit.Algorithm(a.name), Rate: ratelimit.PerDay(10)})
+			require.NoError(t, err)
+			reserve := func(n int) bool {
+				r, err := l.Reserve(t.Context(), ratelimit.Request{Client: "c", Cost: n}, time.Hour)
+				require.NoError(t, err)
+				return r.Result().Allowed
+			}
+			require.True(t, reserve(6))
+			require.False(t, reserve(5))
+			ctx, cancel := context.WithCancel(t.Context())
+			waits := make(chan error)
+			go func() {
+				_, err := l.Wait(ctx, ratelimit.Request{Client: "c", Cost: 8})
+				waits <- err
+			}()
+			synctest.Wait()
+			require.False(t, reserve(1), "4 are left, but another waits for 8")
+			cancel()
+			require.ErrorIs(t, <-waits, context.Canceled)
+			require.True(t, reserve(1))
+			s := l.Stats()[0]
+			require.EqualValues(t, []uint64{2, 2}, []uint64{s.Allowed, s.Denied})
+		})
+	})
+}
+
 // TestReservationsEnd requires that the units of a reservation come back once, within its term, and
 // only while there are not too many younger reservations; and that of what was used beyond them
 // nothing is forgotten.
@@ -523,22 +555,48 @@ func TestFinalReservationsAreMerged(t *testing.T) {
 
 }
 
-// TestChainsOfOtherKeys requires that the receipts of a key, all of which are settled, are not taken
+// TestChainsOfOtherKeys requires that the receipts of a key, whose terms are over, are not taken
 // for those of the key that has their place now.
 func TestChainsOfOtherKeys(t *testing.T) {
-	l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(10)}, ratelimit.WithClock(&manualClock{starts[0]}))
+	clock := &manualClock{starts[0]}
+	l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerDay(10)}, ratelimit.WithClock(clock))
 	require.NoError(t, err)
 	reserve := func(client string, n int) *ratelimit.Reservation {
-		r, err := l.Reserve(context.Background(), ratelimit.Request{Client: client, Cost: n}, time.Hour)
+		r, err := l.Reserve(context.Background(), ratelimit.Request{Client: client, Cost: n}, time.Second)
 		require.NoError(t, err)
 		return r
 	}
-	require.NoError(t, reserve("a", 1).Settle(1))
-	b := reserve("b", 5)
+	reserve("a", 1)
+	clock.now = clock.now.Add(2 * time.Second)
+	reserve("b", 1) // makes that of a final
+	c := reserve("c", 5)
 	require.Equal(t, 8, l.Allow("a", "").Remaining)
-	require.NoError(t, b.Cancel())
-	require.Equal(t, 9, l.Allow("b", "").Remaining)
-	require.Equal(t, 8, l.Allow("b", "").Remaining)
+	require.NoError(t, c.Cancel())
+	require.Equal(t, 9, l.Allow("c", "").Remaining)
+	require.Equal(t, 8, l.Allow("c", "").Remaining)
+}
+
+// TestReservationsOfTwoRulesEnd requires that the term of a reservation holds for each of its rules.
+func TestReservationsOfTwoRulesEnd(t *testing.T) {
+	clock := &manualClock{starts[0]}
+	l, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "own", Endpoint: "/", Rate: ratelimit.PerDay(10)},
+		{Name: "all", Endpoint: "/", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerDay(10)},
+	}, nil, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	reserve := func() *ratelimit.Reservation {
+		r, err := l.Reserve(context.Background(), ratelimit.Request{Client: "c", Endpoint: "/", Cost: 4}, time.Second)
+		require.NoError(t, err)
+		return r
+	}
+	first, late := reserve(), reserve()
+	clock.now = clock.now.Add(time.Second)
+	require.NoError(t, first.Cancel())
+	clock.now = clock.now.Add(1)
+	require.NoError(t, late.Cancel())
+	for _, s := range l.Stats()[:2] {
+		require.EqualValues(t, 4, s.GivenBack, s.Rule)
+	}
 }
 
 // A waitsFor is a custom limiter that answers when its caller is told to.
