@@ -394,7 +394,7 @@ func TestReservationsQueue(t *testing.T) {
 			require.ErrorIs(t, <-waits, context.Canceled)
 			require.True(t, reserve(1))
 			s := l.Stats()[0]
-			require.EqualValues(t, []uint64{2, 2}, []uint64{s.Allowed, s.Denied})
+			require.Equal(t, []uint64{2, 2}, []uint64{s.Allowed, s.Denied})
 		})
 	})
 }
