@@ -71,10 +71,10 @@ func (i *Interceptors) admit(ctx context.Context, method string) error {
 	if i.skips(method) {
 		return nil
 	}
-	denied, err := i.decide(ctx, i.request(ctx, method, true))
-	if denied != nil {
+	wait, err := i.decide(ctx, i.request(ctx, method, true))
+	if wait > 0 {
 		// Without a stream, as in a test of a handler, there is no trailer.
-		_ = grpc.SetTrailer(ctx, i.pushback(ctx, denied.RetryAfter))
+		_ = grpc.SetTrailer(ctx, i.pushback(ctx, wait))
 	}
 	return err
 }
@@ -100,20 +100,21 @@ func (i *Interceptors) prepared(ctx context.Context, req ratelimit.Request) rate
 	return own
 }
 
-// decide asks the limiter. It returns the error for the client, if there is one, and the Result
-// if that is a denial.
-func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request) (denied *ratelimit.Result, err error) {
-	res, each, err := i.limiter.CheckAll(ctx, req, nil)
+// decide asks the limiter. It returns the error for the client, if there is one. If that is a
+// denial, wait is its RetryAfter, which is above 0.
+func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request) (wait time.Duration, err error) {
+	var memory [2]ratelimit.Result // for the usual number of rules
+	res, each, err := i.limiter.CheckAll(ctx, req, memory[:0])
 	if err != nil {
 		if res == (ratelimit.Result{}) {
-			return nil, i.failure(ctx, err, logRefused)
+			return 0, i.failure(ctx, err, logRefused)
 		}
 		i.logs.often(logStore, err)
 	}
 	if res.Allowed {
-		return nil, nil
+		return 0, nil
 	}
-	return &res, i.denial(res, each, false)
+	return res.RetryAfter, i.denial(res, each, false)
 }
 
 // failure returns the error for a call that could not be decided on because of err.

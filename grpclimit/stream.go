@@ -16,9 +16,9 @@ func (i *Interceptors) Stream() grpc.StreamServerInterceptor {
 			return handler(srv, stream)
 		}
 		req := i.request(ctx, method, srv != nil) // a handler for unknown services has no srv
-		if denied, err := i.decide(ctx, req); err != nil {
-			if denied != nil {
-				stream.SetTrailer(i.pushback(ctx, denied.RetryAfter))
+		if wait, err := i.decide(ctx, req); err != nil {
+			if wait > 0 {
+				stream.SetTrailer(i.pushback(ctx, wait))
 			}
 			return err
 		}
@@ -53,8 +53,8 @@ func (s *limitedStream) RecvMsg(m any) error {
 		s.ended = s.limits.wait(ctx, s.req, false)
 		return s.ended
 	}
-	denied, err := s.limits.decide(ctx, s.req)
-	if denied != nil {
+	wait, err := s.limits.decide(ctx, s.req)
+	if wait > 0 {
 		// A retry would send all messages again, and the handler may have acted on them.
 		s.SetTrailer(metadata.MD{pushbackKey: {noRetry}})
 	}
