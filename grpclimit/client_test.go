@@ -114,7 +114,7 @@ func TestClientFails(t *testing.T) {
 // TestClientConfig limits by names of one's own, and skips.
 func TestClientConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: unaryCall, Rate: ratelimit.PerHour(1), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(2)}}}, nil)
+		l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "*", Rate: ratelimit.PerHour(1), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(2)}}}, nil)
 		require.NoError(t, err)
 		name := "alice"
 		c, last := asked(grpclimit.Config{

@@ -25,12 +25,10 @@ const (
 // pushback returns the trailer of a call that was denied for wait. The client should not send it
 // again by itself if it would wait for longer than MaxPushback, or until after its deadline.
 func (i *Interceptors) pushback(ctx context.Context, wait time.Duration) metadata.MD {
-	ms, ok := ratelimit.Result{RetryAfter: wait}.RetryAfterMs()
+	ms, _ := ratelimit.Result{RetryAfter: wait}.RetryAfterMs() // 0 for Never, which is beyond MaxPushback
 	rounded := time.Duration(ms) * time.Millisecond
-	if !ok || wait > i.config.MaxPushback || rounded > longestPushback {
-		return metadata.MD{pushbackKey: {noRetry}}
-	}
-	if deadline, set := ctx.Deadline(); set && rounded > time.Until(deadline) {
+	deadline, set := ctx.Deadline()
+	if wait > i.config.MaxPushback || set && rounded > time.Until(deadline) {
 		return metadata.MD{pushbackKey: {noRetry}}
 	}
 	return metadata.MD{pushbackKey: {strconv.FormatInt(ms, 10)}}

@@ -97,5 +97,5 @@ func peerOf(ctx context.Context) (addr netip.Addr, unix bool) {
 			return netip.Addr{}, local != nil && strings.HasPrefix(local.Network(), "unix")
 		}
 	}
-	return addr.Unmap().WithZone(""), false
+	return addr, false
 }

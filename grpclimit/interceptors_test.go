@@ -300,6 +300,18 @@ func TestQuotaBesideClosed(t *testing.T) {
 	assert.Equal(t, []string{"-1"}, trailer[pushbackKey])
 }
 
+// TestClosedButUp is denied by a rule with FailClosed whose store answers.
+func TestClosedButUp(t *testing.T) {
+	store, err := ratelimit.NewMemoryStore()
+	require.NoError(t, err)
+	l, _ := limited(t, nil, &ratelimit.Rule{Rate: ratelimit.PerHour(1), OnStoreError: ratelimit.FailClosed}, ratelimit.WithStore(store), ratelimit.WithName("test"))
+	w := behind(t, made(t, l, grpclimit.Config{}))
+	call, _ := w.call(t)
+	require.NoError(t, call)
+	call, _ = w.call(t)
+	assert.Equal(t, codes.ResourceExhausted, status.Code(call))
+}
+
 // TestSkip skips the health service, and nothing that looks like it.
 func TestSkip(t *testing.T) {
 	l, _ := perMinute(t, 1)
