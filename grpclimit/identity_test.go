@@ -75,6 +75,8 @@ func TestClient(t *testing.T) {
 		{"another name", tcp("10.0.0.1:80"), httplimit.Proxies{Trusted: trusted.Trusted, Header: "CF-Connecting-IP"}, []string{"cf-connecting-ip", "198.51.100.7", "x-forwarded-for", "6.6.6.6"}, "198.51.100.7"},
 		{"a socket is believed", socket, unix, []string{"x-forwarded-for", "198.51.100.7"}, "198.51.100.7"},
 		{"a socket without a word is local", socket, unix, nil, "local"},
+		{"a socket is believed by hops", socket, httplimit.Proxies{Hops: 1}, []string{"x-forwarded-for", "6.6.6.6, 198.51.100.7"}, "198.51.100.7"},
+		{"a socket is no trusted address", socket, trusted, []string{"x-forwarded-for", "6.6.6.6"}, "local"},
 		{"who is unknown is no socket", address("bufconn"), unix, []string{"x-forwarded-for", "6.6.6.6"}, "unknown"},
 		{"nor has he hops", address("bufconn"), httplimit.Proxies{Hops: 1}, []string{"x-forwarded-for", "6.6.6.6"}, "unknown"},
 		{"x-real-ip is not read", tcp("10.0.0.1:80"), trusted, []string{"x-real-ip", "6.6.6.6", "forwarded", "for=6.6.6.6"}, "10.0.0.1"},

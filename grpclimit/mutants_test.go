@@ -47,7 +47,7 @@ func runTests(t *testing.T, file, source, pattern string) (output string, err er
 	require.NoError(t, err)
 	overlay, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "mutant.test")
 	require.NoError(t, os.WriteFile(overlay, text, 0o600))
-	built, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o="+binary, ".").CombinedOutput()
+	built, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay="+overlay, "-o="+binary, ".").CombinedOutput()
 	require.NoError(t, err, "each mutant must compile:\n%s", built)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -63,7 +63,7 @@ func TestRetryPolicy(t *testing.T) {
 			code: codes.ResourceExhausted, tries: 4,
 		},
 		{
-			name: "a wait beyond the deadline outlasts the call", per: 9 * time.Second, timeout: time.Second,
+			name: "a wait beyond the deadline outlasts the call", per: 9 * time.Second, timeout: 2 * time.Second,
 			outer: context.WithoutCancel, // the interceptor does not see the deadline
 			code:  codes.DeadlineExceeded, trailer: []string{"9000"}, tries: 1,
 		},
