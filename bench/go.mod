@@ -7,6 +7,7 @@ require (
 	github.com/go-chi/httprate v0.16.1
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/ratelimit-go/ratelimit v0.1.0
+	github.com/ratelimit-go/ratelimit/grpclimit v0.1.0
 	github.com/ratelimit-go/ratelimit/redisstore v0.1.0
 	github.com/redis/go-redis/v9 v9.19.0
 	github.com/sethvargo/go-limiter v1.1.0
@@ -15,6 +16,7 @@ require (
 	github.com/ulule/limiter/v3 v3.11.2
 	go.uber.org/ratelimit v0.3.1
 	golang.org/x/time v0.15.0
+	google.golang.org/grpc v1.64.1
 )
 
 require (
@@ -27,9 +29,15 @@ require (
 	github.com/zeebo/xxh3 v1.1.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/net v0.26.0 // indirect
 	golang.org/x/sys v0.30.0 // indirect
+	golang.org/x/text v0.16.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20240318140521-94a12d6c2237 // indirect
+	google.golang.org/protobuf v1.33.0 // indirect
 )
 
 replace github.com/ratelimit-go/ratelimit => ../
+
+replace github.com/ratelimit-go/ratelimit/grpclimit => ../grpclimit
 
 replace github.com/ratelimit-go/ratelimit/redisstore => ../redisstore

@@ -76,6 +76,7 @@ const (
 	Rules                 // a RateLimiter of this module
 	HTTP                  // a handler, behind a middleware of this module or none
 	PeerHTTP              // a handler behind another module's middleware
+	GRPC                  // a handler of gRPC, behind an interceptor of this module or a bare one
 )
 
 // A Spec names a subject and makes it.
@@ -134,6 +135,9 @@ func Specs() []Spec {
 		{"http-tollbooth", PeerHTTP, bucketLimit, newServed(tollboothHandler)},
 		{"http-throttled", PeerHTTP, bucketLimit, newServed(throttledHandler)},
 		{"http-sethvargo", PeerHTTP, windowLimit, newServed(sethvargoHandler)},
+
+		{"grpc-bare", GRPC, bucketLimit, newCalled(bareInterceptor)},
+		{"grpclimit", GRPC, bucketLimit, newCalled(limitInterceptor)},
 	}
 }
 
@@ -146,8 +150,8 @@ func (s Spec) Can(w Workload) bool {
 		return false // the rate is one for a single key, asked by one core
 	case s.Kind == Unkeyed:
 		return w.Keys == 1 && w.Outcome == Allowed
-	case s.Kind == HTTP || s.Kind == PeerHTTP:
-		return w.Keys == 1 && w.Outcome == Allowed && !w.Parallel // it serves one response at a time
+	case s.Kind == HTTP || s.Kind == PeerHTTP || s.Kind == GRPC:
+		return w.Keys == 1 && w.Outcome == Allowed && !w.Parallel // it serves one request at a time
 	case s.Kind == Rules:
 		return w.Keys == 1 && !w.Parallel // some have one key, and one counts
 	case s.Name == "map":

@@ -23,6 +23,7 @@ const rootPath = "github.com/ratelimit-go/ratelimit"
 // imports. They have no version, and no tag.
 var unpublished = map[string]bool{
 	"bench":            true,
+	"examples/grpc":    true,
 	"examples/redis":   true,
 	"internal/release": true,
 	"internal/verify":  true,

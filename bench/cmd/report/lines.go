@@ -58,7 +58,7 @@ var (
 
 // lines is the table of what is promised.
 func lines(s sizes) []line {
-	return slices.Concat(limiterLines(), windowLines(), ruleLines(), httpLines(), tableLines(s), redisLines(s))
+	return slices.Concat(limiterLines(), windowLines(), ruleLines(), httpLines(), grpcLines(), tableLines(s), redisLines(s))
 }
 
 var (

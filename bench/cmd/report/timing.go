@@ -158,7 +158,7 @@ func (t *timer) sample(w bench.Workload, batch time.Duration) (bench.Timing, err
 			return bench.Timing{}, err
 		}
 	}
-	if t.spec.Kind == bench.HTTP || t.spec.Kind == bench.PeerHTTP {
+	if k := t.spec.Kind; k == bench.HTTP || k == bench.PeerHTTP || k == bench.GRPC {
 		defer debug.SetGCPercent(debug.SetGCPercent(100))
 	}
 	if t.n == 0 {
