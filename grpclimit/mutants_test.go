@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +26,28 @@ type mutant struct {
 	why  string // why these tests must fail
 }
 
+// mutantsSwitch is the variable that asks for the mutants: 1 for all, or such as 2/4 for the second
+// quarter of them.
 const mutantsSwitch = "RATELIMIT_MUTANTS"
+
+// chosen returns the mutants that the environment asks for, or none.
+func chosen(t *testing.T) (some []mutant) {
+	text := os.Getenv(mutantsSwitch)
+	if text == "" {
+		return nil
+	}
+	part, parts := 1, 1
+	if text != "1" {
+		n, err := fmt.Sscanf(text, "%d/%d", &part, &parts)
+		require.True(t, err == nil && n == 2 && part >= 1 && part <= parts, "%s is %q: must be 1, or such as 2/4", mutantsSwitch, text)
+	}
+	for i, m := range mutants {
+		if i%parts == part-1 {
+			some = append(some, m)
+		}
+	}
+	return some
+}
 
 // apply returns the source of m's file with m in it.
 func (m mutant) apply(t *testing.T) string {
@@ -66,7 +88,8 @@ func runTests(t *testing.T, file, source, pattern string) (output string, err er
 // TestMutants puts one fault at a time into the source, and requires that the tests find it. It
 // takes a while, so it runs only when the environment asks for it.
 func TestMutants(t *testing.T) {
-	if os.Getenv(mutantsSwitch) != "1" {
+	some := chosen(t)
+	if some == nil {
 		t.Skipf("takes some minutes: set %s=1 to run the %d mutants", mutantsSwitch, len(mutants))
 	}
 	var killed atomic.Int32
@@ -78,7 +101,7 @@ func TestMutants(t *testing.T) {
 			output, err := runTests(t, "log.go", string(source), ".")
 			require.NoError(t, err, "without a mutant the tests must pass:\n%s", output)
 		})
-		for _, m := range mutants {
+		for _, m := range some {
 			t.Run(m.why, func(t *testing.T) {
 				t.Parallel()
 				output, err := runTests(t, m.file, m.apply(t), m.by)
@@ -88,7 +111,7 @@ func TestMutants(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("killed %d of %d", killed.Load(), len(mutants))
+	t.Logf("killed %d of %d, of %d in all", killed.Load(), len(some), len(mutants))
 }
 
 // TestMutantsApply requires that the text of every mutant still occurs in the source, so that a
