@@ -263,6 +263,18 @@ func TestTwoLimiters(t *testing.T) {
 	assert.Equal(t, []int64{1, 2, 1}, []int64{v["rate_limiting.requests a allowed"], v["rate_limiting.requests b allowed"], v["rate_limiting.keys b"]})
 }
 
+// TestRegisteredTwice shows a limiter twice under one name, and the SDK adds what both show.
+func TestRegisteredTwice(t *testing.T) {
+	l := newLimiter(t, "a")
+	reader, meter := newReader(t, metricdata.CumulativeTemporality)
+	for range 2 {
+		_, err := otelmetrics.Register(meter, l, otelmetrics.Options{})
+		require.NoError(t, err)
+	}
+	ask(t, l, "a", 2)
+	assert.Equal(t, int64(4), read(t, reader)["rate_limiting.requests a allowed"])
+}
+
 // TestReadsUnderLoad reads while requests come and rules change.
 func TestReadsUnderLoad(t *testing.T) {
 	l := newLimiter(t, "a", "b")
