@@ -6,8 +6,6 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -62,12 +60,7 @@ func ExampleDurations_severalObservers() {
 }
 
 func ExampleOptions_watcher() {
-	path := filepath.Join(os.TempDir(), "ratelimit-example.json")
-	defer os.Remove(path)
-	if err := os.WriteFile(path, []byte(`[{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "60/m"}]`), 0o600); err != nil {
-		log.Fatal(err)
-	}
-	limiter, watcher, err := configfile.Open(path)
+	limiter, watcher, err := configfile.Open("testdata/limits.json")
 	if err != nil {
 		log.Print(err)
 		return
