@@ -161,10 +161,13 @@ func TestStoreErrors(t *testing.T) {
 	reader, meter := newReader(t, metricdata.CumulativeTemporality)
 	_, err = otelmetrics.Register(meter, l, otelmetrics.Options{})
 	require.NoError(t, err)
-	_, err = l.Check(t.Context(), ratelimit.Request{Client: "alice", Rules: []string{"a"}})
-	require.ErrorIs(t, err, errDown)
-	v := read(t, reader)
-	assert.Equal(t, []int64{1, 1}, []int64{v["rate_limiting.store.errors a"], v["rate_limiting.requests a allowed"]})
+	for range 20 {
+		_, err = l.Check(t.Context(), ratelimit.Request{Client: "alice", Rules: []string{"a"}})
+		require.ErrorIs(t, err, ratelimit.ErrStore)
+	}
+	stats, v := l.Stats()[0], read(t, reader)
+	require.Greater(t, stats.Degraded, stats.Errors, "the store is not called for each request")
+	assert.Equal(t, []int64{int64(stats.Errors), 3, 17}, []int64{v["rate_limiting.store.errors a"], v["rate_limiting.requests a allowed"], v["rate_limiting.requests a denied"]})
 }
 
 // TestRulesChange reads counters while rules come and go, as sums and as differences: none of them

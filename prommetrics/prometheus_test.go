@@ -143,9 +143,14 @@ func TestPrometheus(t *testing.T) {
 	s := newShop(t)
 	p := startPrometheus(t, strings.TrimPrefix(s.server.URL, "http://"))
 	open := map[string]string{} // the queries that have shown nothing yet, by expression, and what asks them
+	labels := map[string][]string{} // what the legends name, by expression
 	for _, panel := range readDashboard(t).Panels {
 		for _, target := range panel.Targets {
-			open[filled(target.Expr)] = panel.Title
+			expr := filled(target.Expr)
+			open[expr] = panel.Title
+			for _, name := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(target.LegendFormat, -1) {
+				labels[expr] = append(labels[expr], name[1])
+			}
 		}
 	}
 	panels := len(open)
@@ -161,8 +166,12 @@ func TestPrometheus(t *testing.T) {
 		require.True(t, time.Now().Before(deadline), "these queries show nothing: %v", open)
 		s.work(t)
 		for expr, asker := range open {
-			if shows(p.query(t, expr), strings.HasPrefix(asker, "Ratelimit")) {
+			samples := p.query(t, expr)
+			if shows(samples, strings.HasPrefix(asker, "Ratelimit")) {
 				delete(open, expr)
+				for _, name := range labels[expr] {
+					assert.Contains(t, samples[0].labels, name, "%s: the legend names a label that %s has not", asker, expr)
+				}
 			}
 		}
 	}
