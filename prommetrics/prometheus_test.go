@@ -142,7 +142,7 @@ func shows(samples []sample, alerts bool) bool {
 func TestPrometheus(t *testing.T) {
 	s := newShop(t)
 	p := startPrometheus(t, strings.TrimPrefix(s.server.URL, "http://"))
-	open := map[string]string{} // the queries that have shown nothing yet, by expression, and what asks them
+	open := map[string]string{}     // the queries that have shown nothing yet, by expression, and what asks them
 	labels := map[string][]string{} // what the legends name, by expression
 	for _, panel := range readDashboard(t).Panels {
 		for _, target := range panel.Targets {
