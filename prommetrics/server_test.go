@@ -45,7 +45,7 @@ func promtool(t testing.TB, stdin string, args ...string) {
 	require.NotContains(t, strings.ToLower(string(out)), "error", args)
 }
 
-// A prometheus is a running Prometheus.
+// A prometheusServer is a running Prometheus.
 type prometheusServer struct {
 	url string
 	log *bytes.Buffer // to be read when it has ended
