@@ -37,8 +37,8 @@ func countProblems(l *ratelimit.RateLimiter) (problems []error) {
 }
 
 // count serves the request of v, and gives its units back if its status does not count.
-func (m *Middleware) count(w http.ResponseWriter, v *visit, next http.Handler) {
-	c := &countedWriter{ResponseWriter: w, m: m, v: v}
+func (m *Middleware) count(w http.ResponseWriter, v *visit, units *ratelimit.Reservation, next http.Handler) {
+	c := &countedWriter{ResponseWriter: w, m: m, v: v, units: units}
 	status := http.StatusInternalServerError // if next panics
 	defer func() { c.settle(status) }()
 	next.ServeHTTP(c.like(w), &v.request)
@@ -51,6 +51,7 @@ type countedWriter struct {
 	http.ResponseWriter
 	m       *Middleware
 	v       *visit
+	units   *ratelimit.Reservation
 	settled bool
 }
 
@@ -64,7 +65,7 @@ func (c *countedWriter) settle(status int) {
 	if !c.m.config.Count(&c.v.request, status) {
 		units = 0
 	}
-	if err := c.v.reserved.Settle(units); err != nil {
+	if err := c.units.Settle(units); err != nil {
 		c.m.logs.often(logSettle, err)
 	}
 }
