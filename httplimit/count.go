@@ -112,10 +112,29 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// ReadFrom copies a file by means of the system.
-func (r readerFrom) ReadFrom(src io.Reader) (int64, error) {
-	r.c.settle(http.StatusOK)
-	return r.c.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+// ReadFrom copies a file by means of the system. The status is 200 from the first byte on: if there
+// is none, as src cannot be read, the handler may still set another.
+func (r readerFrom) ReadFrom(src io.Reader) (n int64, err error) {
+	if !r.c.settled {
+		first, read := make([]byte, 512), 0
+		for read == 0 && err == nil {
+			read, err = src.Read(first)
+		}
+		if read > 0 {
+			written, failed := r.c.Write(first[:read])
+			if n = int64(written); failed != nil {
+				return n, failed
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	rest, err := r.c.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	return n + rest, err
 }
 
 // like returns c with those of the further methods that w has.

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -165,18 +166,56 @@ func (v *visit) draft11(shown []shownRule) {
 	v.add(fieldPolicy, both[limits:])
 }
 
-// add sets a field, or adds a line to it if another Middleware has written it.
+// add sets a field, or adds a line to it if another Middleware has written it. Allow may be called
+// many times for one response: what was said before of the same rules is removed then.
 func (v *visit) add(name, value string) {
 	if value == "" {
 		return
 	}
 	if v.follows() {
-		if before := v.header[name]; len(before) > 0 {
+		before := v.header[name]
+		if v.inside() {
+			before = without(before, value)
+		}
+		if len(before) > 0 {
 			v.header[name] = append(before, value)
 			return
 		}
 	}
 	v.set(name, value)
+}
+
+// without returns lines without the items that have the name of an item in value.
+func without(lines []string, value string) (kept []string) {
+	names := make(map[string]bool)
+	for _, item := range split(value, ',') {
+		names[split(item, ';')[0]] = true
+	}
+	for _, line := range lines {
+		items := slices.DeleteFunc(split(line, ','), func(item string) bool { return names[split(item, ';')[0]] })
+		if len(items) > 0 {
+			kept = append(kept, strings.Join(items, ", "))
+		}
+	}
+	return kept
+}
+
+// split returns the parts of text between separators that are not in a string, without the space
+// around them.
+func split(text string, separator byte) (parts []string) {
+	from, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == separator && !quoted:
+			parts = append(parts, strings.Trim(text[from:i], " \t"))
+			from = i + 1
+		}
+	}
+	return append(parts, strings.Trim(text[from:], " \t"))
 }
 
 // legacy writes the X-RateLimit fields of the rule that has the fewest units left, or in a

@@ -53,7 +53,7 @@ func FromContext(ctx context.Context) (info *Info, ok bool) {
 // handler, and holds that request, so that both are one allocation. It is most of what a request
 // costs in memory, so it has nothing that can be found elsewhere.
 type visit struct {
-	context.Context
+	context.Context // that of the request before; nil in Allow
 
 	request http.Request // for the next handler, made when it is called
 	owner   *Middleware
@@ -100,6 +100,9 @@ func (v *visit) repeats() bool {
 
 // follows reports whether another Middleware has written to the same header.
 func (v *visit) follows() bool { return v.outer != nil && sameHeader(v.outer.header, v.header) }
+
+// inside reports whether v is about a call of Allow, which hands no context on.
+func (v *visit) inside() bool { return v.Context == nil }
 
 // sameHeader reports whether a and b are the same map.
 func sameHeader(a, b http.Header) bool {

@@ -129,9 +129,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units 
 // handler must return. What is empty in req, of Client, IP, Tier and Endpoint, is filled in as
 // for [Middleware.Handler], except that the Endpoint is that of r.Pattern if [Config.Endpoint]
 // is nil. A Client that begins with "ip:" or "id:" gets "id:" before it, as any client's name.
-// Skip and Prepare are not called.
+// Skip and Prepare are not called. Header fields say of each rule what the last call has left.
 func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit.Request) bool {
 	v := newVisit(m, r, w.Header())
+	v.Context = nil
 	m.identify(r, &v.info)
 	own := &v.info.Request
 	switch {
