@@ -34,13 +34,14 @@ var mayImport = map[string][]string{
 	"internal/hooks":      {},
 	"internal/sample":     {},
 	"internal/ratetext":   {},
+	"internal/ratefield":  {},
 	"internal/explained":  {"internal/confmap", "internal/ratetext"},
 	"internal/rulecheck":  {"internal/confmap", "internal/keyspec", "internal/match"},
 	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
 
 	"configfile":          {".", "internal/confmap", "internal/ruleconfig"},
 	"ratelimittest":       {"."},
-	"httplimit":           {"."},
+	"httplimit":           {".", "internal/engine", "internal/keytable", "internal/ratefield"},
 	"examples/quickstart": {"."},
 	"examples/llmgateway": {"."},
 }

@@ -285,6 +285,37 @@ func TestTwoLayers(t *testing.T) {
 	assert.Equal(t, "0", get(t, h, "/", "198.51.100.7:1").Header().Get("X-RateLimit-Remaining"), "the outer one has fewer left")
 }
 
+// TestAllowManyTimes decides many times for one response. Each rule is in its header once, with what
+// it had left at last.
+func TestAllowManyTimes(t *testing.T) {
+	l, _ := perMinute(t, 100, ratelimit.Rule{Name: `odd";, \`, Rate: ratelimit.PerHour(50)})
+	m := made(t, l, httplimit.Config{})
+	outer := made(t, l, httplimit.Config{Client: func(*http.Request) (string, string, bool) { return "other", "", true }})
+	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("RateLimit", "token;r=1")
+		for i := range 3 {
+			require.True(t, m.Allow(w, r, ratelimit.Request{Rules: []string{`odd";, \`}}))
+			require.True(t, m.Allow(w, r, ratelimit.Request{Cost: 10 + i, Rules: []string{`odd";, \`, "per-client"}}))
+		}
+		require.True(t, outer.Allow(w, r, ratelimit.Request{}))
+	}))
+	w := get(t, h, "/", client+":1")
+	assert.Equal(t, []string{"token;r=1", `"odd\";, \\";r=14;t=72`, `"per-client";r=99;t=1`}, w.Header().Values("RateLimit"))
+	assert.Equal(t, []string{`"odd\";, \\";q=50;w=3600`, `"per-client";q=100;w=60`}, w.Header().Values("RateLimit-Policy"))
+
+	// A denial has those of the rules that have denied, and what the others had before.
+	two, _ := perMinute(t, 5, ratelimit.Rule{Name: "tight", Rate: ratelimit.PerMinute(1)})
+	m = made(t, two, httplimit.Config{})
+	h = m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		req := ratelimit.Request{Rules: []string{"tight", "per-client"}}
+		require.True(t, m.Allow(w, r, req))
+		require.False(t, m.Allow(w, r, req))
+	}))
+	w = get(t, h, "/", client+":1")
+	assert.Equal(t, 429, w.Code)
+	assert.Equal(t, []string{`"per-client";r=3;t=12`, `"tight";r=0;t=60`}, w.Header().Values("RateLimit"))
+}
+
 func TestAttack18PartsOfABatch(t *testing.T) {
 	l, _ := perMinute(t, 3)
 	m := made(t, l, httplimit.Config{})

@@ -37,8 +37,8 @@ func countProblems(l *ratelimit.RateLimiter) (problems []error) {
 }
 
 // count serves the request of v, and gives its units back if its status does not count.
-func (m *Middleware) count(w http.ResponseWriter, v *visit, next http.Handler) {
-	c := &countedWriter{ResponseWriter: w, m: m, v: v}
+func (m *Middleware) count(w http.ResponseWriter, v *visit, units *ratelimit.Reservation, next http.Handler) {
+	c := &countedWriter{ResponseWriter: w, m: m, v: v, units: units}
 	status := http.StatusInternalServerError // if next panics
 	defer func() { c.settle(status) }()
 	next.ServeHTTP(c.like(w), &v.request)
@@ -51,6 +51,7 @@ type countedWriter struct {
 	http.ResponseWriter
 	m       *Middleware
 	v       *visit
+	units   *ratelimit.Reservation
 	settled bool
 }
 
@@ -64,7 +65,7 @@ func (c *countedWriter) settle(status int) {
 	if !c.m.config.Count(&c.v.request, status) {
 		units = 0
 	}
-	if err := c.v.reserved.Settle(units); err != nil {
+	if err := c.units.Settle(units); err != nil {
 		c.m.logs.often(logSettle, err)
 	}
 }
@@ -111,10 +112,29 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// ReadFrom copies a file by means of the system.
-func (r readerFrom) ReadFrom(src io.Reader) (int64, error) {
-	r.c.settle(http.StatusOK)
-	return r.c.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+// ReadFrom copies a file by means of the system. The status is 200 from the first byte on: if there
+// is none, as src cannot be read, the handler may still set another.
+func (r readerFrom) ReadFrom(src io.Reader) (n int64, err error) {
+	if !r.c.settled {
+		first, read := make([]byte, 512), 0
+		for read == 0 && err == nil {
+			read, err = src.Read(first)
+		}
+		if read > 0 {
+			written, failed := r.c.Write(first[:read])
+			if n = int64(written); failed != nil {
+				return n, failed
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	rest, err := r.c.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	return n + rest, err
 }
 
 // like returns c with those of the further methods that w has.

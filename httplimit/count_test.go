@@ -187,6 +187,71 @@ func TestAttack22CountedWriters(t *testing.T) {
 	assert.Equal(t, 429, server.get(t, server.h1, "/bad").StatusCode, "which counts")
 }
 
+// A source is a reader that returns these parts, and then an error.
+type source struct {
+	parts []string
+	err   error
+}
+
+func (s *source) Read(p []byte) (n int, err error) {
+	if len(s.parts) == 0 {
+		return 0, s.err
+	}
+	n = copy(p, s.parts[0])
+	if s.parts[0] = s.parts[0][n:]; s.parts[0] == "" {
+		s.parts = s.parts[1:]
+	}
+	if len(s.parts) == 0 {
+		return n, s.err // with the last bytes, as a reader may
+	}
+	return n, nil
+}
+
+// TestCopyThatFails copies from what cannot be read, before and after its first byte, over a real
+// server. The status that counts is the one that the client gets.
+func TestCopyThatFails(t *testing.T) {
+	broken := errors.New("broken")
+	long := strings.Repeat("x", 5000)
+	for _, row := range []struct {
+		why    string
+		src    *source
+		n      int
+		status int
+		body   string
+	}{
+		{"nothing can be read", &source{err: broken}, 0, 502, "no\n"},
+		{"nothing can be read, after an empty part", &source{parts: []string{""}, err: broken}, 0, 502, "no\n"},
+		{"there is nothing", &source{err: io.EOF}, 0, 200, ""},
+		{"it breaks off", &source{parts: []string{"a"}, err: broken}, 1, 200, "ano\n"},
+		{"it breaks off later", &source{parts: []string{"a", long}, err: broken}, 5001, 200, "a" + long + "no\n"},
+		{"all is well", &source{parts: []string{"a", "", long}, err: io.EOF}, 5001, 200, "a" + long},
+	} {
+		l, _ := perMinute(t, 5)
+		var counted []int
+		server := serve(t, wrap(t, l, httplimit.Config{Count: func(_ *http.Request, status int) bool {
+			counted = append(counted, status)
+			return true
+		}}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			n, err := w.(io.ReaderFrom).ReadFrom(row.src)
+			assert.EqualValues(t, row.n, n, row.why)
+			if err != nil {
+				assert.Equal(t, broken, err)
+				http.Error(w, "no", http.StatusBadGateway)
+			}
+		})))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.url, nil)
+		require.NoError(t, err)
+		res, err := server.h1.Do(r)
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		assert.Equal(t, row.body, string(body), row.why)
+		assert.Equal(t, row.status, res.StatusCode, row.why)
+		assert.Equal(t, []int{row.status}, counted, row.why)
+	}
+}
+
 // The methods that a writer may have.
 type (
 	plainWriter struct{ http.ResponseWriter }

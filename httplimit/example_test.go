@@ -2,6 +2,7 @@ package httplimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -239,4 +240,41 @@ func ExampleConfig() {
 	fmt.Println(c.Headers == httplimit.HeadersEpoch)
 	// Output:
 	// true
+}
+
+// A client that sends 5 requests a second, and waits if a server asks it to.
+func ExampleTransport() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "3600") // a client believes 10 minutes of it
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+
+	limiter, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(5)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := &http.Client{Transport: &httplimit.Transport{Limiter: limiter}}
+	for range 2 {
+		r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, server.URL, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		res, err := client.Do(r)
+		var held *httplimit.HoldError
+		if errors.As(err, &held) {
+			fmt.Println("not sent, wait for", held.Wait.Round(time.Minute))
+			continue
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(res.Status)
+		if err := res.Body.Close(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	server.Close()
+	// Output:
+	// 429 Too Many Requests
+	// not sent, wait for 10m0s
 }

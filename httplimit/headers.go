@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,11 +59,15 @@ const (
 	maxInteger = 999_999_999_999_999 // of a structured field
 )
 
-// A shownRule is a rule in the header fields.
+// A shownRule is a rule in the header fields. It has a copy of what is shown of its Result: a pointer
+// to it would take an allocation.
 type shownRule struct {
 	*policy
-	*ratelimit.Result
 	*span
+
+	Allowed                bool
+	Limit, Remaining       int
+	RetryAfter, ResetAfter time.Duration
 }
 
 // reset returns after how long at the latest there are more units than Remaining. ok is false
@@ -80,14 +85,14 @@ func (s *shownRule) reset() (d time.Duration, ok bool) {
 }
 
 // pick returns the rules of v that are shown. Those with the fewest units left come first.
-func (v *visit) pick(rules *policies, memory *[maxShown]shownRule) []shownRule {
+func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown]shownRule) []shownRule {
 	shown := memory[:0]
-	for i := range v.info.Rules {
-		res := &v.info.Rules[i]
+	for i := range each {
+		res := &each[i]
 		if res.Limit < 0 || res.Degraded {
 			continue
 		}
-		p := rules.byName[res.Rule]
+		p := rules.of(res.Rule)
 		if p == nil || p.hidden { // nil: the rule was added after the decision, or removed
 			continue
 		}
@@ -102,15 +107,16 @@ func (v *visit) pick(rules *policies, memory *[maxShown]shownRule) []shownRule {
 			shown = shown[:len(shown)+1]
 		}
 		copy(shown[at+1:], shown[at:])
-		shown[at] = shownRule{p, res, p.span(v.info.Request.Tier)}
+		shown[at] = shownRule{p, p.span(v.info.Request.Tier), res.Allowed, res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter}
 	}
 	return shown
 }
 
-// mark tells the client of its limits in the header of the response.
-func (m *Middleware) mark(v *visit, rules *policies) {
+// mark tells the client of its limits in the header of the response. each are the answers of the
+// rules.
+func (m *Middleware) mark(v *visit, rules *policies, each []ratelimit.Result) {
 	var memory [maxShown]shownRule
-	shown := v.pick(rules, &memory)
+	shown := v.pick(rules, each, &memory)
 	if !v.info.Result.Allowed {
 		names := violated(shown)
 		v.info.violated = &names
@@ -160,16 +166,56 @@ func (v *visit) draft11(shown []shownRule) {
 	v.add(fieldPolicy, both[limits:])
 }
 
-// add sets a field, or adds a line to it if another Middleware has written it.
+// add sets a field, or adds a line to it if another Middleware has written it. Allow may be called
+// many times for one response: what was said before of the same rules is removed then.
 func (v *visit) add(name, value string) {
-	before := v.header[name]
-	switch {
-	case value == "":
-	case v.follows() && len(before) > 0:
-		v.header[name] = append(before, value)
-	default:
-		v.set(name, value)
+	if value == "" {
+		return
 	}
+	if v.follows() {
+		before := v.header[name]
+		if v.inside() {
+			before = without(before, value)
+		}
+		if len(before) > 0 {
+			v.header[name] = append(before, value)
+			return
+		}
+	}
+	v.set(name, value)
+}
+
+// without returns lines without the items that have the name of an item in value.
+func without(lines []string, value string) (kept []string) {
+	names := make(map[string]bool)
+	for _, item := range split(value, ',') {
+		names[split(item, ';')[0]] = true
+	}
+	for _, line := range lines {
+		items := slices.DeleteFunc(split(line, ','), func(item string) bool { return names[split(item, ';')[0]] })
+		if len(items) > 0 {
+			kept = append(kept, strings.Join(items, ", "))
+		}
+	}
+	return kept
+}
+
+// split returns the parts of text between separators that are not in a string, without the space
+// around them.
+func split(text string, separator byte) (parts []string) {
+	from, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == separator && !quoted:
+			parts = append(parts, strings.Trim(text[from:i], " \t"))
+			from = i + 1
+		}
+	}
+	return append(parts, strings.Trim(text[from:], " \t"))
 }
 
 // legacy writes the X-RateLimit fields of the rule that has the fewest units left, or in a

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-
-	"github.com/ratelimit-go/ratelimit"
 )
 
 // forwardedFor is the header field that is read unless Proxies.Header names another one.
@@ -174,28 +172,45 @@ func parseEntry(entry string) (addr netip.Addr, ok bool) {
 // within IPv6 becomes IPv4, and a zone is dropped.
 func normal(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }
 
-// peerOf returns the address that the connection of r comes from, which is normal. If there
-// is none, unix says whether it came by a unix socket.
-func peerOf(r *http.Request) (peer netip.Addr, unix bool) {
+// A peer is where the connection of a request comes from.
+type peer struct {
+	addr netip.Addr // normal; the zero Addr if there is none
+	unix bool       // whether it came by a unix socket, if there is no address
+	text string     // the address as a text, if that is known
+}
+
+// peerOf returns the peer of r.
+func peerOf(r *http.Request) peer {
 	if pair, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		return normal(pair.Addr()), false
+		p := peer{addr: normal(pair.Addr())}
+		if pair.Addr().Is4() { // which has one text only
+			p.text = r.RemoteAddr[:strings.LastIndexByte(r.RemoteAddr, ':')]
+		}
+		return p
 	}
 	if addr, err := netip.ParseAddr(r.RemoteAddr); err == nil {
-		return normal(addr), false
+		return peer{addr: normal(addr)}
 	}
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return netip.Addr{}, local != nil && strings.HasPrefix(local.Network(), "unix")
+	return peer{unix: local != nil && strings.HasPrefix(local.Network(), "unix")}
 }
 
 // identify fills in who sends r.
 func (m *Middleware) identify(r *http.Request, info *Info) {
-	peer, unix := peerOf(r)
-	info.Addr = m.config.Proxies.client(peer, unix, r.Header[m.forwarding])
-	if m.unproxied && (unix || peer.IsPrivate() || peer.IsLoopback()) && forwarded(r.Header) {
+	from := peerOf(r)
+	info.Addr = from.addr
+	if !m.unproxied {
+		info.Addr = m.config.Proxies.client(from.addr, from.unix, r.Header[m.forwarding])
+	} else if (from.unix || from.addr.IsPrivate() || from.addr.IsLoopback()) && forwarded(r.Header) {
 		m.logs.once(warnForwarded)
 	}
-	name := m.addressClient(info.Addr, unix)
-	info.Request = ratelimit.Request{Client: name, IP: name[len(addressPrefix):]}
+	name := ""
+	if from.text != "" && info.Addr == from.addr {
+		name = addressPrefix + from.text
+	} else {
+		name = m.addressClient(info.Addr, from.unix)
+	}
+	info.Request.Client, info.Request.IP = name, name[len(addressPrefix):]
 	if m.config.Client == nil {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"slices"
 
 	"github.com/ratelimit-go/ratelimit"
 )
@@ -40,24 +41,27 @@ func FromContext(ctx context.Context) (info *Info, ok bool) {
 	if v == nil {
 		return nil, false
 	}
-	return &v.info, true
+	if v.info.Rules != nil || v.info.Result.Rule == "" {
+		return &v.info, true
+	}
+	whole := v.info // a copy, as others may read it
+	whole.Rules = []ratelimit.Result{whole.Result}
+	return &whole, true
 }
 
 // A visit is one request in one Middleware. It is the context of the request for the next
-// handler, and holds that request, so that both are one allocation.
+// handler, and holds that request, so that both are one allocation. It is most of what a request
+// costs in memory, so it has nothing that can be found elsewhere.
 type visit struct {
-	context.Context
+	context.Context // that of the request before; nil in Allow
 
 	request http.Request // for the next handler, made when it is called
 	owner   *Middleware
 	outer   *visit      // the visit around this one, or nil
 	header  http.Header // of the response
-	info    Info
+	info    Info        // without its Rules if the only one is its Result
 
-	reserved *ratelimit.Reservation // what Config.Count is about, or nil
-
-	rule   [1]ratelimit.Result // memory for info.Rules
-	fields [2]string           // memory for the values of header fields
+	fields [2]string // memory for the values of header fields
 }
 
 // visitKey is the key of the innermost visit.
@@ -97,6 +101,9 @@ func (v *visit) repeats() bool {
 // follows reports whether another Middleware has written to the same header.
 func (v *visit) follows() bool { return v.outer != nil && sameHeader(v.outer.header, v.header) }
 
+// inside reports whether v is about a call of Allow, which hands no context on.
+func (v *visit) inside() bool { return v.Context == nil }
+
 // sameHeader reports whether a and b are the same map.
 func sameHeader(a, b http.Header) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
@@ -115,10 +122,11 @@ func (v *visit) set(name, value string) {
 	v.header[name] = []string{value}
 }
 
-// memory returns an empty slice for the answers of the rules.
-func (v *visit) memory() []ratelimit.Result {
-	if p := v.owner.shown.Load(); p != nil && len(p.byName) > 1 {
-		return make([]ratelimit.Result, 0, min(len(p.byName), 4))
+// keep notes the answer, and those of the rules. Most requests have one rule, whose answer is the
+// same.
+func (v *visit) keep(res ratelimit.Result, each []ratelimit.Result) {
+	v.info.Result = res
+	if len(each) != 1 || each[0] != res || res.Rule == "" || !res.Allowed {
+		v.info.Rules = slices.Clone(each)
 	}
-	return v.rule[:0]
 }

@@ -87,23 +87,29 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.config.Prepare != nil {
 		m.config.Prepare(r, &v.info.Request)
 	}
-	switch m.decide(w, r, v, m.config.Count != nil) {
+	var units *ratelimit.Reservation
+	reserved := &units
+	if m.config.Count == nil {
+		reserved = nil
+	}
+	switch m.decide(w, r, v, reserved) {
 	case passed:
-		h.serve(w, r, v)
+		h.serve(w, r, v, units)
 	case undecided:
 		h.next.ServeHTTP(w, r)
 	case answered:
 	}
 }
 
-// serve calls the next handler with a request that has been granted.
-func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit) {
+// serve calls the next handler with a request that has been granted. units are what Count is about,
+// or nil.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units *ratelimit.Reservation) {
 	v.request = *r.WithContext(v)
 	inner := &v.request
-	if v.reserved == nil {
+	if units == nil {
 		h.next.ServeHTTP(w, inner)
 	} else {
-		h.m.count(w, v, h.next)
+		h.m.count(w, v, units, h.next)
 	}
 	if inner.MultipartForm != nil {
 		r.MultipartForm = inner.MultipartForm // the server removes the files of the request that it has made
@@ -123,9 +129,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit) {
 // handler must return. What is empty in req, of Client, IP, Tier and Endpoint, is filled in as
 // for [Middleware.Handler], except that the Endpoint is that of r.Pattern if [Config.Endpoint]
 // is nil. A Client that begins with "ip:" or "id:" gets "id:" before it, as any client's name.
-// Skip and Prepare are not called.
+// Skip and Prepare are not called. Header fields say of each rule what the last call has left.
 func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit.Request) bool {
 	v := newVisit(m, r, w.Header())
+	v.Context = nil
 	m.identify(r, &v.info)
 	own := &v.info.Request
 	switch {
@@ -148,7 +155,7 @@ func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit
 		req.Endpoint = endpoint(r)
 	}
 	*own = req
-	return m.decide(w, r, v, false) != answered
+	return m.decide(w, r, v, nil) != answered
 }
 
 // A verdict is what becomes of a request.
@@ -161,17 +168,18 @@ const (
 )
 
 // decide asks the limiter, and writes the header fields. It answers what does not pass. If
-// reserve is set, the units of what passes can be given back.
-func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, reserve bool) verdict {
+// reserved is not nil, it gets the units of what passes, which can be given back.
+func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, reserved **ratelimit.Reservation) verdict {
 	info := &v.info
+	var memory [4]ratelimit.Result
 	var res ratelimit.Result
 	var each []ratelimit.Result
 	var err error
-	if reserve {
-		v.reserved, each, err = m.limiter.ReserveAll(r.Context(), info.Request, countTerm, v.memory())
-		res = v.reserved.Result()
+	if reserved != nil {
+		*reserved, each, err = m.limiter.ReserveAll(r.Context(), info.Request, countTerm, memory[:0])
+		res = (*reserved).Result()
 	} else {
-		res, each, err = m.limiter.CheckAll(r.Context(), info.Request, v.memory())
+		res, each, err = m.limiter.CheckAll(r.Context(), info.Request, memory[:0])
 	}
 	if err != nil {
 		if res == (ratelimit.Result{}) {
@@ -179,9 +187,9 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 		}
 		m.logs.often(logStore, err)
 	}
-	info.Result, info.Rules = res, each
+	v.keep(res, each)
 	rules := m.policies()
-	m.mark(v, rules)
+	m.mark(v, rules, each)
 	if res.Allowed {
 		return passed
 	}

@@ -13,11 +13,16 @@ import (
 type policies struct {
 	rules       []ratelimit.Rule
 	defaultRule *ratelimit.Rule
-	byName      map[string]*policy
+	all         []*policy
+	byName      map[string]*policy // the same; nil if they are few
 }
+
+// few is up to how many policies are compared with a name one by one, which is faster.
+const few = 8
 
 // A policy is what clients are told of one rule.
 type policy struct {
+	name   string
 	item   string // the name, as a string of a structured field
 	json   string // the name, as a string of JSON
 	hidden bool   // whether the rule is about what others do too
@@ -41,12 +46,18 @@ func (m *Middleware) policies() *policies {
 	if p := m.shown.Load(); p != nil && p.are(rules, defaultRule) {
 		return p
 	}
-	p := &policies{rules, defaultRule, make(map[string]*policy, len(rules)+1)}
+	p := &policies{rules: rules, defaultRule: defaultRule}
 	for i := range rules {
-		p.byName[rules[i].Name] = newPolicy(&rules[i], m.config.ShowShared)
+		p.all = append(p.all, newPolicy(&rules[i], m.config.ShowShared))
 	}
 	if defaultRule != nil {
-		p.byName[defaultRule.Name] = newPolicy(defaultRule, m.config.ShowShared)
+		p.all = append(p.all, newPolicy(defaultRule, m.config.ShowShared))
+	}
+	if len(p.all) > few {
+		p.byName = make(map[string]*policy, len(p.all))
+		for _, one := range p.all {
+			p.byName[one.name] = one
+		}
 	}
 	m.shown.Store(p)
 	return p
@@ -57,6 +68,19 @@ func (p *policies) are(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) bool
 	return p.defaultRule == defaultRule && len(p.rules) == len(rules) && (len(rules) == 0 || &p.rules[0] == &rules[0])
 }
 
+// of returns the policy of the rule of this name, or nil if there is none.
+func (p *policies) of(name string) *policy {
+	if p.byName != nil {
+		return p.byName[name]
+	}
+	for _, one := range p.all {
+		if one.name == name {
+			return one
+		}
+	}
+	return nil
+}
+
 // status returns the status of a denial. It is 503 if no rule that denied has counted.
 func (p *policies) status(each []ratelimit.Result) int {
 	status := http.StatusTooManyRequests
@@ -64,7 +88,7 @@ func (p *policies) status(each []ratelimit.Result) int {
 		if each[i].Allowed {
 			continue
 		}
-		if shown := p.byName[each[i].Rule]; shown == nil || !shown.closed || !each[i].Degraded {
+		if shown := p.of(each[i].Rule); shown == nil || !shown.closed || !each[i].Degraded {
 			return http.StatusTooManyRequests
 		}
 		status = http.StatusServiceUnavailable
@@ -78,6 +102,7 @@ func newPolicy(r *ratelimit.Rule, showShared bool) *policy {
 		panic(err) // every string has a JSON text
 	}
 	p := &policy{
+		name:   r.Name,
 		item:   itemOf(r.Name),
 		json:   string(name),
 		hidden: !showShared && (r.Key == ratelimit.KeyGlobal || r.Key == ratelimit.KeyEndpoint),

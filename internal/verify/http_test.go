@@ -3,11 +3,13 @@ package verify
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -137,6 +139,7 @@ func TestHTTPCount(t *testing.T) {
 		"/panic":    {-1, 429, 429},
 		"/switched": {101, 101, 101},
 		"/bad":      {400, 429, 429},
+		"/copy":     {401, 429, 429},
 	} {
 		l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerHour(3)})
 		require.NoError(t, err)
@@ -162,6 +165,10 @@ func TestHTTPCount(t *testing.T) {
 				w.WriteHeader(http.StatusBadRequest)
 			case "/bad":
 				w.WriteHeader(http.StatusBadRequest)
+			case "/copy":
+				if _, err := w.(io.ReaderFrom).ReadFrom(iotest.ErrReader(errors.New("broken"))); err != nil {
+					w.WriteHeader(http.StatusUnauthorized)
+				}
 			}
 		}))
 		ask := func() (code int) {
@@ -194,7 +201,31 @@ func (w *firstStatus) WriteHeader(status int) {
 	}
 }
 
+func (w *firstStatus) ReadFrom(src io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{w}, src)
+}
+
 func (w *firstStatus) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	return len(p), nil
+}
+
+// TestHTTPAllow decides several times for one response. Each rule is in its header once.
+func TestHTTPAllow(t *testing.T) {
+	l, err := ratelimit.New([]ratelimit.Rule{{Name: "a,c", Rate: ratelimit.PerMinute(3)}}, &ratelimit.Rule{Name: "a,b", Rate: ratelimit.PerMinute(9)}, ratelimit.WithClock(ratelimit.NewFakeClock(time.Unix(0, 0))))
+	require.NoError(t, err)
+	m, err := httplimit.New(l, httplimit.Config{})
+	require.NoError(t, err)
+	w := httptest.NewRecorder()
+	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, ok := httplimit.FromContext(r.Context())
+		require.True(t, ok)
+		require.Equal(t, []ratelimit.Result{info.Result}, info.Rules)
+		for range 3 {
+			require.True(t, m.Allow(w, r, ratelimit.Request{}))
+		}
+		require.True(t, m.Allow(w, r, ratelimit.Request{Rules: []string{"a,c"}}))
+	})).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	require.Equal(t, []string{`"a,b";r=5;t=7`, `"a,c";r=2;t=20`}, w.Header().Values("RateLimit"))
+	require.Equal(t, []string{`"a,b";q=9;w=60`, `"a,c";q=3;w=60`}, w.Header().Values("RateLimit-Policy"))
 }

@@ -170,4 +170,28 @@ var httpMutants = []mutant{
 		new: "_ = 0",
 		by:  "^TestHTTPCount$", why: "all requests would count",
 	},
+	{
+		name: "a copy is a success", file: "httplimit/count.go",
+		old: "if read > 0 {",
+		new: "r.c.settle(http.StatusOK)\n\t\tif read > 0 {",
+		by:  "^TestHTTPCount$", why: "the handler may set another status, as no byte was sent",
+	},
+	{
+		name: "Allow appends", file: "httplimit/headers.go",
+		old: "if v.inside() {",
+		new: "if v.outer == nil {",
+		by:  "^TestHTTPAllow$", why: "a rule would be named many times",
+	},
+	{
+		name: "commas in names", file: "httplimit/headers.go",
+		old: "case c == separator && !quoted:",
+		new: "case c == separator:",
+		by:  "^TestHTTPAllow$", why: "the rule would not be found in the header",
+	},
+	{
+		name: "the only rule has no answer", file: "httplimit/info.go",
+		old: "if v.info.Rules != nil || v.info.Result.Rule == \"\" {",
+		new: "if v.info.Request.Client != \"\" {",
+		by:  "^TestHTTPAllow$", why: "a handler looks for the answer of each rule",
+	},
 }
