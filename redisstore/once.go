@@ -213,8 +213,7 @@ func (r *retryable) set(part []int, answers []answer) {
 func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	for _, part := range r.others {
 		for _, i := range part {
-			// A state that warms up has no receipts: it is given back as it was.
-			if u := &r.items[i]; u.id == 0 && u.warmup == "" && !r.Look {
+			if u := &r.items[i]; u.id == 0 && !r.Look {
 				u.id, u.term = max(rand.Uint64(), 1), holdFor.Microseconds()
 			}
 		}

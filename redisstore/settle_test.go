@@ -292,10 +292,11 @@ func TestSettleAcrossWindows(t *testing.T) {
 }
 
 // TestSettleAsMemory compares a Redis server with a MemoryStore, where rates and bursts change
-// between charges and settlements.
+// between charges and settlements. In every other round the keys warm up, and in half of these the
+// rates stay.
 func TestSettleAsMemory(t *testing.T) {
 	client := startReal(t).client(t)
-	rounds := schedules(40)
+	rounds := schedules(80)
 	for _, a := range all {
 		steps, settled := 0, 0
 		for round := range rounds {
@@ -305,14 +306,18 @@ func TestSettleAsMemory(t *testing.T) {
 			require.NoError(t, err)
 			there := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
 			var open []ratelimit.Ask
+			var warmup ratelimit.Warmup
 			rate := ratelimit.Rate{Requests: 3, Per: 997 * time.Microsecond} // a prime, so that no change of the rate rounds
 			if a == ratelimit.AlgorithmTokenBucket || a == ratelimit.AlgorithmLeakyBucket {
 				rate.Burst = 5
 			}
+			if round%2 == 1 {
+				warmup = ratelimit.Warmup{From: 2 + r.IntN(3), Over: time.Duration(1+r.IntN(3000)) * time.Microsecond}
+			}
 			for step := range 60 {
 				steps++
 				u := revocable(a, rate, 1+r.IntN(3), uint64(step+1), time.Hour)
-				u.Key = fmt.Sprint(round)
+				u.Key, u.Warmup = fmt.Sprint(round), warmup
 				both := func(u ratelimit.Ask) {
 					want, err := memory.Take(t.Context(), []ratelimit.Ask{u})
 					require.NoError(t, err)
@@ -330,14 +335,20 @@ func TestSettleAsMemory(t *testing.T) {
 					both(u)
 				case p < 6:
 					clock.Advance(time.Duration(r.IntN(997)) * time.Microsecond)
-				case p < 7:
+				case p < 7 && round%4 != 1:
 					rate.Requests = 1 + r.IntN(9)
-					if rate.Burst > 0 && r.IntN(2) == 0 {
+					if rate.Burst > 0 && (warmup.From > 0 || r.IntN(2) == 0) {
 						rate.Burst = 1 + r.IntN(9)
+					}
+					if warmup.From > 0 && rate.Burst > 0 { // so that a new key is granted something
+						rate.Requests = min(rate.Requests, 2*rate.Burst)
 					}
 				case len(open) > 0:
 					u := open[r.IntN(len(open))]
 					u.Was, u.N = u.N, r.IntN(u.N+3)
+					if round%4 == 3 {
+						u.N = min(u.N, u.Was) // what more units cost follows from the limit of the ask here, from that of the state there
+					}
 					require.NoError(t, memory.Settle(t.Context(), []ratelimit.Ask{u}))
 					require.NoError(t, there.Settle(t.Context(), []ratelimit.Ask{u}))
 					settled++
