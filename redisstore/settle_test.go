@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,33 @@ func TestSettleStored(t *testing.T) {
 		require.Equal(t, 4994, take(t, s, two).Remaining, "%s: a foreign value where the receipts should be", a)
 		settle(t, s, two, 0)
 		require.Equal(t, 4996, left(t, s, two), a)
+	}
+}
+
+// TestSettleBytes measures what receipts take in the server, of keys that warm up too.
+func TestSettleBytes(t *testing.T) {
+	client := startReal(t).client(t)
+	s, ctx := newStore(t, client, redisstore.WithDenialCache(0)), t.Context()
+	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow} {
+		for kind, warmup := range map[string]ratelimit.Warmup{"a key": {}, "a key that warms up": {From: 700, Over: 24 * time.Hour}} {
+			u := revocable(a, ratelimit.PerDay(5000), 1, 0, time.Hour)
+			u.Key, u.Warmup = strings.Repeat("a", 24), warmup
+			u.Client = u.Key
+			bytes := func(receipts int) int64 {
+				for range receipts {
+					u.Receipt = rand.Uint64() | 1<<63
+					require.True(t, take(t, s, u).Allowed)
+				}
+				n, err := client.MemoryUsage(ctx, s.KeyOf(u)+";r", 0).Result()
+				require.NoError(t, err)
+				return n
+			}
+			one := bytes(1)
+			more := float64(bytes(100)-one) / 100
+			assert.Less(t, one, int64(350))
+			assert.Less(t, more, 120.0)
+			t.Logf("%s: the receipts of %s, of a client whose name has 24 bytes, take %d bytes, and %.1f for each after the first", a, kind, one, more)
+		}
 	}
 }
 
