@@ -238,8 +238,9 @@ func (m *MemoryStore) Accepts(a Ask) error {
 
 // Settle makes each charge that an ask names one of N units, as [Store] says. If it returns an
 // error, it has changed nothing. The error matches [ErrInvalidConfig] for an ask without a
-// Receipt, or with an unknown algorithm or an invalid rate, [ErrInvalidCount] for an N or Was that
-// is negative, or is that of ctx if ctx has ended.
+// Receipt or with an invalid Warmup and, if N is more than Was, for an unknown algorithm or an
+// invalid rate, [ErrInvalidCount] for an N or Was that is negative, or is that of ctx if ctx has
+// ended.
 func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {
 		switch {
@@ -248,9 +249,9 @@ func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
 		case a.N < 0 || a.Was < 0:
 			return ErrInvalidCount
 		case a.N > a.Was:
-			return m.Accepts(Ask{Algorithm: a.Algorithm, Rate: a.Rate})
+			return m.Accepts(Ask{Algorithm: a.Algorithm, Rate: a.Rate, Warmup: a.Warmup})
 		}
-		return nil
+		return errors.Join(atPath("warmup", a.Warmup.validate())...)
 	})
 	if err == nil {
 		err = m.book.Settle(charges)

@@ -41,24 +41,33 @@ func TestWarmupInMemoryStore(t *testing.T) {
 	})
 }
 
-// TestMemoryStoreAcceptsWarmup has what a MemoryStore refuses of a Warmup.
+// TestMemoryStoreAcceptsWarmup has what a MemoryStore refuses of a Warmup, in all of its methods.
 func TestMemoryStoreAcceptsWarmup(t *testing.T) {
 	store, err := ratelimit.NewMemoryStore()
 	require.NoError(t, err)
 	ask := ratelimit.Ask{Rule: "r", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerMinute(10).WithBurst(2), Warmup: ratelimit.Warmup{From: 5, Over: sec}}
 	require.NoError(t, store.Accepts(ask))
+	fits := ratelimit.Warmup{From: 4, Over: sec} // other rates
 	for _, row := range []struct {
 		w    ratelimit.Warmup
 		want string
 	}{
 		{ratelimit.Warmup{From: 0, Over: sec}, "ratelimit: warmup.from is 0: must be at least 1"},
 		{ratelimit.Warmup{From: 5}, "ratelimit: warmup.over is 0s: must be from a microsecond to 366 days"},
-		{ratelimit.Warmup{From: 4, Over: sec}, "ratelimit: burst is 2: must be at least 3: with less, a warm-up from 4 of 10 grants a new key nothing"},
+		{fits, "ratelimit: burst is 2: must be at least 3: with less, a warm-up from 4 of 10 grants a new key nothing"},
 	} {
 		ask.Warmup = row.w
 		require.EqualError(t, store.Accepts(ask), row.want)
 		_, err := store.Take(t.Context(), []ratelimit.Ask{ask})
 		require.EqualError(t, err, row.want)
+		more := ask
+		more.Receipt, more.N, more.Was = 1, 3, 2
+		require.EqualError(t, store.Settle(t.Context(), []ratelimit.Ask{more}), row.want)
+		if more.N = 1; row.w != fits {
+			require.EqualError(t, store.Settle(t.Context(), []ratelimit.Ask{more}), row.want)
+		} else {
+			require.NoError(t, store.Settle(t.Context(), []ratelimit.Ask{more}), "what comes back needs no rate")
+		}
 	}
 }
 

@@ -15,11 +15,9 @@ import (
 // The rate of a leaky bucket must not change.
 type Account struct {
 	keeper
-	algorithm *algorithm
-	start     time.Time
-	rate      ratelimit.Rate // the first one
-	events    []*Entry
-	line      line // of a leaky bucket
+	fresh  func() keeper // returns the model of a new key
+	events []*Entry
+	line   line // of a leaky bucket
 }
 
 // An Entry is what an [Account] was charged in one step.
@@ -28,6 +26,9 @@ type Entry struct {
 	n      int
 	forced bool           // whether it was charged whatever the limit
 	rate   ratelimit.Rate // if not zero, the event is a change of the rate to this
+
+	each   *big.Int // what a unit has cost a young bucket, in units of 1/per of a token; otherwise nil
+	renews bool     // whether the key, which warms up, was new before it
 }
 
 // A line is what has not yet left a leaky bucket. It does not follow from the list: after a
@@ -38,7 +39,12 @@ type line struct {
 
 // NewAccount returns the Account of a key of a limiter by this algorithm that was made at start.
 func NewAccount(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate) *Account {
-	acc := &Account{algorithm: algorithmNamed(a), start: start, rate: r}
+	return newAccount(func() keeper { return algorithmNamed(a).model(start, r).(keeper) })
+}
+
+// newAccount returns the Account of a key that is as fresh returns it.
+func newAccount(fresh func() keeper) *Account {
+	acc := &Account{fresh: fresh}
 	acc.Reset()
 	return acc
 }
@@ -51,11 +57,13 @@ func (acc *Account) Ask(at time.Time, n int) ratelimit.Result {
 
 // Reserve does what Ask does, and returns the charge, or nil if there is none.
 func (acc *Account) Reserve(at time.Time, n int) (ratelimit.Result, *Entry) {
+	c := acc.entry(at, n)
 	res := acc.lined(at, acc.keeper.Ask(at, n))
 	if n == 0 || !res.Allowed {
 		return res, nil
 	}
-	c, delay := acc.add(&Entry{at: at, n: n}), res.Delay
+	delay := res.Delay
+	acc.add(c)
 	res = acc.lined(at, res)
 	res.Delay = delay
 	return res, c
@@ -63,10 +71,74 @@ func (acc *Account) Reserve(at time.Time, n int) (ratelimit.Result, *Entry) {
 
 // Exceed charges n units at the instant at, whatever the limit.
 func (acc *Account) Exceed(at time.Time, n int) {
-	h := acc.past()
-	h.last = h.instant(at)
-	h.grants = append(h.grants, grant{at: h.last, n: num(int64(n))})
-	acc.add(&Entry{at: at, n: n, forced: true})
+	c := acc.entry(at, n)
+	c.forced = true
+	c.charge(acc.keeper)
+	acc.add(c)
+}
+
+// model returns the model of a new key.
+func (acc *Account) model() keeper {
+	m := acc.fresh()
+	if w, ok := m.(*warm); ok {
+		if b, ok := w.full.(*bucket); ok && b.leaky {
+			w.queued = func(u *big.Int) *big.Int { return acc.line.left(b, u) }
+		}
+	}
+	return m
+}
+
+// entry returns a charge of n units at the instant at, which is not made yet.
+func (acc *Account) entry(at time.Time, n int) *Entry {
+	c := &Entry{at: at, n: n}
+	if m, ok := acc.keeper.(*warm); ok {
+		u := m.past().instant(at)
+		first := m.born(u)
+		if c.renews = first == nil; acc.bucket() != nil {
+			c.each = m.weight(m.limit(first, u))
+		}
+	}
+	return c
+}
+
+// charge makes the charge c of the key m, whatever the limit. One of no units moves the clock of the
+// key.
+func (c *Entry) charge(m keeper) {
+	h := m.past()
+	h.last = h.instant(c.at)
+	if w, ok := m.(*warm); ok {
+		if c.renews {
+			w.first = nil
+		}
+		if c.n > 0 && w.first == nil {
+			w.first = h.last
+		}
+	}
+	if c.n > 0 {
+		g := grant{at: h.last, n: num(int64(c.n))}
+		if c.each != nil {
+			g.cost = mul(g.n, c.each)
+		}
+		h.grants = append(h.grants, g)
+	}
+}
+
+// bucket returns the bucket that has the history, or nil if the key counts in windows.
+func (acc *Account) bucket() *bucket {
+	m := acc.keeper
+	if w, ok := m.(*warm); ok {
+		m = w.full
+	}
+	b, _ := m.(*bucket)
+	return b
+}
+
+// cost returns what n units of c have cost b.
+func (c *Entry) cost(b *bucket, n int) *big.Int {
+	if c.each != nil {
+		return mul(num(int64(n)), c.each)
+	}
+	return mul(num(int64(n)), b.per)
 }
 
 // Settle makes c, which was charged to the account, a charge of n units, not of as many as it was.
@@ -84,8 +156,8 @@ func (acc *Account) Settle(at time.Time, c *Entry, n int) (back int) {
 	}
 	c.n = n
 	acc.replay()
-	if b, ok := acc.keeper.(*bucket); ok && b.leaky && last {
-		acc.line.level = largest(num(0), sub(acc.line.level, mul(num(int64(was-n)), b.per)))
+	if b := acc.bucket(); b != nil && b.leaky && last {
+		acc.line.level = largest(num(0), sub(acc.line.level, c.cost(b, was-n)))
 	}
 	return was - n
 }
@@ -106,33 +178,31 @@ func (acc *Account) SetRate(at time.Time, r ratelimit.Rate) {
 
 // Reset makes the key as good as new. The rate is the first one again.
 func (acc *Account) Reset() {
-	acc.keeper = acc.algorithm.model(acc.start, acc.rate).(keeper)
+	acc.keeper = acc.model()
 	acc.events, acc.line = nil, line{}
 }
 
 // add notes the charge c, which the model has made.
-func (acc *Account) add(c *Entry) *Entry {
+func (acc *Account) add(c *Entry) {
 	acc.events = append(acc.events, c)
-	if b, ok := acc.keeper.(*bucket); ok && b.leaky {
+	if b := acc.bucket(); b != nil && b.leaky {
 		u := b.last
-		acc.line = line{u, add(acc.line.left(b, u), mul(num(int64(c.n)), b.per))}
+		acc.line = line{u, add(acc.line.left(b, u), c.cost(b, c.n))}
 	}
-	return c
 }
 
 // replay makes the model anew from the list. A charge of no units moves the clock of the key, as it
-// did when it was made.
+// did when it was made. Units of a key that warms up cost what they did then, and it was new where
+// it was so then.
 func (acc *Account) replay() {
-	m := acc.algorithm.model(acc.start, acc.rate).(keeper)
+	m := acc.model()
+	_, warms := m.(*warm)
 	for _, c := range acc.events {
-		switch h := m.past(); {
+		switch {
 		case c.rate != (ratelimit.Rate{}):
 			m.SetRate(c.at, c.rate)
-		case c.n == 0:
-			h.last = h.instant(c.at)
-		case c.forced:
-			h.last = h.instant(c.at)
-			h.grants = append(h.grants, grant{at: h.last, n: num(int64(c.n))})
+		case c.n == 0 || c.forced || warms:
+			c.charge(m)
 		case !m.Ask(c.at, c.n).Allowed:
 			panic("what was granted fits without the units that were given back")
 		}
@@ -151,8 +221,8 @@ func (l line) left(b *bucket, u *big.Int) *big.Int {
 // lined returns res, an answer at the instant at, with the Delay and the ResetAfter of the line of a
 // leaky bucket.
 func (acc *Account) lined(at time.Time, res ratelimit.Result) ratelimit.Result {
-	b, ok := acc.keeper.(*bucket)
-	if !ok || !b.leaky || len(acc.events) == 0 {
+	b := acc.bucket()
+	if b == nil || !b.leaky || len(acc.events) == 0 {
 		return res
 	}
 	u := b.instant(at)

@@ -122,12 +122,16 @@ func (s *modelStore) state(a ratelimit.Ask) keeper {
 		return s.account(a).keeper
 	}
 	id := idOf(a)
-	switch {
-	case s.states[id] != nil:
-	case a.Warmup != (ratelimit.Warmup{}):
-		s.states[id] = newWarm(a.Algorithm, s.start, a.Rate, a.Warmup, s.step)
-	default:
-		s.states[id] = algorithmNamed(a.Algorithm).model(s.start, a.Rate).(keeper)
+	if s.states[id] == nil {
+		s.states[id] = s.fresh(a)
 	}
 	return s.states[id]
+}
+
+// fresh returns the model of a new state with the rate and the Warmup of a.
+func (s *modelStore) fresh(a ratelimit.Ask) keeper {
+	if a.Warmup != (ratelimit.Warmup{}) {
+		return newWarm(a.Algorithm, s.start, a.Rate, a.Warmup, s.step)
+	}
+	return algorithmNamed(a.Algorithm).model(s.start, a.Rate).(keeper)
 }

@@ -48,6 +48,9 @@ func (k *storeKit) settleKinds() (all []scheduleKind) {
 	for _, a := range k.Algorithms {
 		all = append(all, scheduleKind{name: "settle/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, resets: true, settles: true})
 	}
+	for _, a := range k.Algorithms {
+		all = append(all, scheduleKind{name: "settle-warm-up/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, resets: true, settles: true, warms: true})
+	}
 	return all
 }
 

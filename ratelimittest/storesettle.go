@@ -32,7 +32,7 @@ type account struct {
 func (s *modelStore) account(a ratelimit.Ask) *account {
 	acc := s.accounts[idOf(a)]
 	if acc == nil {
-		acc = &account{Account: NewAccount(a.Algorithm, s.start, a.Rate)}
+		acc = &account{Account: newAccount(func() keeper { return s.fresh(a) })}
 		s.accounts[idOf(a)] = acc
 	}
 	return acc

@@ -7,13 +7,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// cold returns why the store is not tested for warm-up by an algorithm, or "".
-func (k *storeKit) cold(name ratelimit.Algorithm) string {
+// cold returns why the store is not tested with asks that are like this one and have a Warmup, or "".
+func (k *storeKit) cold(ask ratelimit.Ask) string {
 	s, ok := k.store.(interface{ Accepts(a ratelimit.Ask) error })
 	if !ok {
 		return "the store has no Accepts"
 	}
-	ask := ratelimit.Ask{Algorithm: name, Rate: ratelimit.PerSecond(10), Warmup: ratelimit.Warmup{From: 1, Over: time.Hour}}
+	ask.Rate, ask.Warmup = ratelimit.PerSecond(10), ratelimit.Warmup{From: 1, Over: time.Hour}
 	if err := s.Accepts(ask); err != nil {
 		return fmt.Sprintf("the store does not accept a warm-up: %v", err)
 	}

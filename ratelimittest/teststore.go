@@ -85,6 +85,9 @@ type StoreConfig struct {
 //     a Delay keeps his place. A charge is settled once, and not after a Reset.
 //     Units beyond those that were charged are charged at once, also past the
 //     limit, and also if there is no such charge any more.
+//   - settle-warm-up: the same for states that warm up, if the store accepts asks with
+//     a Warmup and a Receipt. All other charges keep what they have cost when they were
+//     made. If nothing stays of the first charge of a state, its age counts from the next.
 //   - once: if the store has Once, a request that was granted gets the same
 //     answer again, less the time since, and is not charged, while its TTL
 //     lasts: as a map says, from requests to grants, that a Model is behind. The
@@ -122,7 +125,7 @@ func TestStore(t *testing.T, c StoreConfig) {
 	}
 	for _, f := range k.settleKinds() {
 		t.Run(f.name, func(t *testing.T) {
-			if why := k.unsettled(f.algorithms[0]); why != "" {
+			if why := k.unsettled(f.algorithms[0], f.warms); why != "" {
 				t.Skip(why)
 			}
 			if broken := k.run(f); broken != nil {
@@ -142,7 +145,7 @@ func TestStore(t *testing.T, c StoreConfig) {
 	}
 	for _, f := range k.warmKinds() {
 		t.Run(f.name, func(t *testing.T) {
-			if why := k.cold(f.algorithms[0]); why != "" {
+			if why := k.cold(ratelimit.Ask{Algorithm: f.algorithms[0]}); why != "" {
 				t.Skip(why)
 			}
 			if broken := k.run(f); broken != nil {
@@ -239,11 +242,15 @@ func (k *storeKit) setRates() error {
 	return nil
 }
 
-// unsettled returns why the store is not tested for Settle with the rates of an algorithm, or "".
-func (k *storeKit) unsettled(name ratelimit.Algorithm) string {
+// unsettled returns why the store is not tested for Settle with the rates of an algorithm, or of
+// states that warm up, or "".
+func (k *storeKit) unsettled(name ratelimit.Algorithm, warms bool) string {
 	s, ok := k.store.(settler)
 	if !ok {
 		return "the store has no Settle and Accepts"
+	}
+	if warms {
+		return k.cold(ratelimit.Ask{Algorithm: name, Receipt: 1, Term: time.Second})
 	}
 	for _, r := range k.Rates[name] {
 		if err := s.Accepts(ratelimit.Ask{Algorithm: name, Rate: r, Receipt: 1, Term: time.Second}); err != nil {

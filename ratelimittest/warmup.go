@@ -35,6 +35,10 @@ type warm struct {
 	step   *big.Int // the nanoseconds between two instants that RetryAfter may lead to
 
 	first *big.Int // the instant of the first grant since the key was new; nil if there was none
+
+	// queued returns what has not left a leaky bucket by u, if that does not follow from the
+	// history; otherwise it is nil.
+	queued func(u *big.Int) *big.Int
 }
 
 // Ask takes n units at the instant at.
@@ -81,10 +85,10 @@ func (m *warm) born(u *big.Int) *big.Int {
 		return nil
 	}
 	before := sub(u, num(int64(m.warmup.Over)))
-	if before.Cmp(m.past().last) >= 0 && m.full.renewal(before).Sign() == 0 {
-		return nil
+	if before.Cmp(m.past().last) < 0 || m.full.renewal(before).Sign() > 0 || m.queued != nil && m.queued(before).Sign() > 0 {
+		return m.first
 	}
-	return m.first
+	return nil
 }
 
 // limit returns the units of the limit that a key has at u that was born at the instant first.

@@ -20,6 +20,9 @@ import (
 
 const most = 1 << 50
 
+// atMost returns n as an int, or the largest int if n is larger.
+func atMost(n int64) int { return int(min(n, math.MaxInt)) }
+
 // products is the script of TestProducts. It computes with four numbers at a time.
 const products = `
 local out = {}
@@ -131,21 +134,21 @@ func extreme() map[ratelimit.Algorithm][]ratelimit.Rate {
 	windows := []ratelimit.Rate{
 		{Requests: math.MaxInt32, Per: year},
 		{Requests: math.MaxInt32, Per: year - 7*µs},
-		{Requests: most, Per: year},
-		{Requests: most - 1, Per: most * µs},
+		{Requests: atMost(most), Per: year},
+		{Requests: atMost(most - 1), Per: most * µs},
 		{Requests: 1, Per: most * µs},
 		{Requests: 1e6, Per: 24 * time.Hour},
 	}
 	buckets := []ratelimit.Rate{
-		{Requests: math.MaxInt32, Per: year, Burst: math.MaxUint32},
+		{Requests: math.MaxInt32, Per: year, Burst: atMost(math.MaxUint32)},
 		{Requests: math.MaxInt32, Per: year - 7*µs, Burst: 3},
 		{Requests: 1, Per: year - µs, Burst: math.MaxInt32},
-		{Requests: 1, Per: most * µs, Burst: math.MaxUint32},
+		{Requests: 1, Per: most * µs, Burst: atMost(math.MaxUint32)},
 		{Requests: 3, Per: year - µs, Burst: 293},
 		{Requests: 1, Per: year, Burst: 292},
-		{Requests: math.MaxInt32, Per: µs, Burst: math.MaxUint32},
-		{Requests: most - 1, Per: time.Second - µs, Burst: 5},
-		{Requests: 1 << 40, Per: year - µs, Burst: math.MaxUint32},
+		{Requests: math.MaxInt32, Per: µs, Burst: atMost(math.MaxUint32)},
+		{Requests: atMost(most - 1), Per: time.Second - µs, Burst: 5},
+		{Requests: atMost(1 << 40), Per: year - µs, Burst: atMost(math.MaxUint32)},
 		{Requests: 3, Per: 1500, Burst: 7},
 		{Requests: 7, Per: 13, Burst: 9},
 	}
@@ -169,25 +172,31 @@ func TestSupports(t *testing.T) {
 	s := nowhere(t)
 	const year = 366 * 24 * time.Hour
 	token, fixed, log := ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog
-	for _, row := range []struct {
+	type row struct {
 		algorithm ratelimit.Algorithm
 		rate      ratelimit.Rate
 		says, why string
-	}{
+	}
+	rows := []row{
 		{token, ratelimit.Rate{Requests: math.MaxInt32, Per: year, Burst: math.MaxInt32}, "", "the largest that memory always takes"},
 		{fixed, ratelimit.Rate{Requests: math.MaxInt32, Per: year}, "", "the same of windows"},
 		{token, ratelimit.Rate{Requests: 1, Per: 1500}, "", "a bucket of a fraction of a microsecond is as exact"},
 		{fixed, ratelimit.Rate{Requests: 1, Per: 1500}, "whole microseconds", "a window is not"},
-		{fixed, ratelimit.Rate{Requests: most + 1, Per: year}, "at most 1125899906842624", "no double holds more than a few of these"},
 		{fixed, ratelimit.Rate{Requests: 1, Per: (most + 1) * time.Microsecond}, "2^50", "as long"},
-		{token, ratelimit.Rate{Requests: 1 << 62, Per: 3, Burst: 1}, "2^50", "as fast"},
 		{token, ratelimit.Rate{Requests: 1, Per: math.MaxInt64, Burst: 1}, "2^50", "as slow"},
-		{token, ratelimit.Rate{Requests: 1, Per: 1, Burst: math.MaxUint32 + 1}, "4294967295", "as in memory"},
 		{fixed, ratelimit.Rate{Requests: 1, Per: time.Second, Burst: 2}, "no burst", "as in memory"},
 		{log, ratelimit.Rate{Requests: 65537, Per: time.Second}, "65536", "as in memory"},
 		{"Other", ratelimit.PerSecond(1), "five", "not an algorithm"},
 		{token, ratelimit.Rate{}, "requests", "not a rate"},
-	} {
+	}
+	if strconv.IntSize > 32 {
+		rows = append(rows,
+			row{fixed, ratelimit.Rate{Requests: atMost(most + 1), Per: year}, "at most 1125899906842624", "no double holds more than a few of these"},
+			row{token, ratelimit.Rate{Requests: atMost(1 << 62), Per: 3, Burst: 1}, "2^50", "as fast"},
+			row{token, ratelimit.Rate{Requests: 1, Per: 1, Burst: atMost(math.MaxUint32 + 1)}, "4294967295", "as in memory"},
+		)
+	}
+	for _, row := range rows {
 		err := s.Supports(row.algorithm, row.rate)
 		if row.says == "" {
 			assert.NoError(t, err, row.why)

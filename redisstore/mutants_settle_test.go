@@ -27,7 +27,7 @@ var settleMutants = []mutant{
 		old: "i == #all and not e.followed", new: "true",
 		by: "TestSettleLaterReceipts", why: "a request that was told its Delay keeps its place"},
 	{name: "settle-followed-stays", file: "lua/receipts.lua",
-		old: "before.followed, s.touched = true, true", new: "s.touched = true",
+		old: "before.followed, before.after, s.touched = true, now, true", new: "s.touched = true",
 		by: "TestSettleLaterReceipts", why: "a request that was told its Delay keeps its place"},
 	{name: "settle-not-removed", file: "lua/settle.lua",
 		old: "  table.remove(all, i)\n", new: "",

@@ -209,12 +209,12 @@ func (r *retryable) set(part []int, answers []answer) {
 }
 
 // takeOthers charges the items that are not in the slot of the record, so that they can be given
-// back.
+// back. When the request is granted their receipts stay until they expire: no script about the record
+// reaches them, and to drop them would take one call more for each slot.
 func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	for _, part := range r.others {
 		for _, i := range part {
-			// A state that warms up has no receipts: it is given back as it was.
-			if u := &r.items[i]; u.id == 0 && u.warmup == "" && !r.Look {
+			if u := &r.items[i]; u.id == 0 && !r.Look {
 				u.id, u.term = max(rand.Uint64(), 1), holdFor.Microseconds()
 			}
 		}

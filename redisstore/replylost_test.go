@@ -18,15 +18,16 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// TestReplyLost loses replies to decisions. It checks that each decision is charged once,
-// and returns an error.
-func TestReplyLost(t *testing.T) {
+// throughProxies runs test with a store whose connections go through proxies, which one of a server
+// and one of a Cluster have, and with one whose connections do not.
+func throughProxies(t *testing.T, test func(t *testing.T, s, direct *redisstore.Store, proxies ...*proxy)) {
+	t.Helper()
 	t.Run("standalone", func(t *testing.T) {
 		srv := start(t)
 		p := startProxy(t, srv.addr)
 		client := redis.NewClient(&redis.Options{Addr: p.addr})
 		defer func() { _ = client.Close() }()
-		loseReplies(t, newStore(t, client, frozen()), newStore(t, srv.client(t), frozen()), p)
+		test(t, newStore(t, client, frozen()), newStore(t, srv.client(t), frozen()), p)
 	})
 	t.Run("cluster", func(t *testing.T) {
 		servers, direct := startCluster(t)
@@ -43,9 +44,13 @@ func TestReplyLost(t *testing.T) {
 			},
 		})
 		defer func() { _ = client.Close() }()
-		loseReplies(t, newStore(t, client, frozen()), newStore(t, direct, frozen()), proxies...)
+		test(t, newStore(t, client, frozen()), newStore(t, direct, frozen()), proxies...)
 	})
 }
+
+// TestReplyLost loses replies to decisions. It checks that each decision is charged once,
+// and returns an error.
+func TestReplyLost(t *testing.T) { throughProxies(t, loseReplies) }
 
 // loseReplies makes the proxies of s lose so many replies in a row, for each algorithm, and
 // checks by direct, which has no proxy, what was charged.

@@ -103,12 +103,17 @@ func generalLua(f family) string {
 	return strings.Join(append(text, takeLua), "")
 }
 
-// settleScript gives units back, and warmSettleScript does so where keys warm up. exceedScript also
-// charges units that were used beyond those that were charged.
+// The settleScripts give units back, and the exceedScripts also charge units that were used beyond
+// those that were charged. Those of true are for keys that warm up.
 var (
-	settleScript     = newScript(settlingLua + settleLua + "return 0\n")
-	warmSettleScript = newScript(settlingLua + warmupLua + settleLua + "return 0\n")
-	exceedScript     = newScript(settlingLua + settleLua + exceedLua)
+	settleScripts = map[bool]*script{
+		false: newScript(settlingLua + settleLua + "return 0\n"),
+		true:  newScript(settlingLua + warmupLua + settleLua + "return 0\n"),
+	}
+	exceedScripts = map[bool]*script{
+		false: newScript(settlingLua + settleLua + exceedLua),
+		true:  newScript(settlingLua + warmupLua + settleLua + exceedLua),
+	}
 
 	settlingLua = startLua + exactLua + receiptsLua + bucketLua + windowLua + logLua
 )
@@ -123,7 +128,7 @@ var (
 		}
 		return scripts
 	}()
-	aheadBackScript = newScript(aheadBackLua + settleScript.text)
+	aheadBackScript = newScript(aheadBackLua + settleScripts[false].text)
 	aheadNoteScript = newScript("return redis.call('HGET', KEYS[1], ARGV[1]) or ''")
 )
 

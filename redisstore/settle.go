@@ -58,8 +58,11 @@ func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 			if p, err = s.plans.planOf(a.Algorithm, a.Rate); err != nil {
 				return err
 			}
+			if err = checkWarmup(a); err != nil {
+				return err
+			}
 		}
-		items[i] = item{ask: a, key: s.keyOf(a), cachedPlan: p, n: int64(a.N), id: a.Receipt}
+		items[i] = item{ask: a, key: s.keyOf(a), cachedPlan: p, n: int64(a.N), id: a.Receipt, warmup: warmupOf(a, p.burst)}
 	}
 	defer s.conn.denials.reset(asks)
 	parts := s.routing.parts(items)
@@ -94,23 +97,21 @@ func (s *Store) settle(ctx context.Context, items []item) error {
 
 // A settlement is a call of the script that gives units back.
 type settlement struct {
-	script      *script
+	warms       bool // whether there are keys that warm up
 	keys, lists []string
 	args, more  []any
 	exceeds     bool // whether units beyond those that were charged are charged now
 }
 
 func (s *Store) newSettlement(n int) *settlement {
-	return &settlement{script: settleScript, keys: make([]string, 0, 2*n), lists: make([]string, 0, n), args: append(make([]any, 0, 1+7*n), s.env())}
+	return &settlement{keys: make([]string, 0, 2*n), lists: make([]string, 0, n), args: append(make([]any, 0, 1+7*n), s.env())}
 }
 
 // add adds a charge of n units by u, of which so many stay. a is the answer to the decision that
 // made it, if the charge was denied by another part of that.
 func (c *settlement) add(u *item, n, stay int64, a *answer) {
 	c.keys, c.lists = append(c.keys, u.key.text), append(c.lists, receiptsKey(u.key.text))
-	if u.warmup != "" {
-		c.script = warmSettleScript
-	}
+	c.warms = c.warms || u.warmup != ""
 	c.args = append(c.args, u.letter(), strconv.FormatUint(u.id, 10), n, stay, a.at, a.before, a.after)
 }
 
@@ -118,16 +119,20 @@ func (c *settlement) add(u *item, n, stay int64, a *answer) {
 func (c *settlement) exceed(u *item) {
 	beyond := min(max(u.n-int64(u.ask.Was), 0), maxNumber)
 	c.exceeds = c.exceeds || beyond > 0
-	c.more = append(c.more, beyond, u.gain, u.unit, u.burst)
+	if c.more = append(c.more, beyond, u.gain, u.unit); u.warmup != "" {
+		c.more = append(c.more, u.warmup)
+	} else {
+		c.more = append(c.more, u.burst)
+	}
 }
 
 func (c *settlement) run(ctx context.Context, on *conn) error {
 	if len(c.keys) == 0 {
 		return nil
 	}
-	script, args := c.script, c.args
-	if c.exceeds { // no charge of a key that warms up can be settled
-		script, args = exceedScript, slices.Concat(c.args, c.more)
+	script, args := settleScripts[c.warms], c.args
+	if c.exceeds {
+		script, args = exceedScripts[c.warms], slices.Concat(c.args, c.more)
 	}
 	_, err := on.run(ctx, script, append(c.keys, c.lists...), args)
 	return err

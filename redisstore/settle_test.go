@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,33 @@ func TestSettleStored(t *testing.T) {
 		require.Equal(t, 4994, take(t, s, two).Remaining, "%s: a foreign value where the receipts should be", a)
 		settle(t, s, two, 0)
 		require.Equal(t, 4996, left(t, s, two), a)
+	}
+}
+
+// TestSettleBytes measures what receipts take in the server, of keys that warm up too.
+func TestSettleBytes(t *testing.T) {
+	client := startReal(t).client(t)
+	s, ctx := newStore(t, client, redisstore.WithDenialCache(0)), t.Context()
+	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow} {
+		for kind, warmup := range map[string]ratelimit.Warmup{"a key": {}, "a key that warms up": {From: 700, Over: 24 * time.Hour}} {
+			u := revocable(a, ratelimit.PerDay(5000), 1, 0, time.Hour)
+			u.Key, u.Warmup = strings.Repeat("a", 24), warmup
+			u.Client = u.Key
+			bytes := func(receipts int) int64 {
+				for range receipts {
+					u.Receipt = rand.Uint64() | 1<<63
+					require.True(t, take(t, s, u).Allowed)
+				}
+				n, err := client.MemoryUsage(ctx, s.KeyOf(u)+";r", 0).Result()
+				require.NoError(t, err)
+				return n
+			}
+			one := bytes(1)
+			more := float64(bytes(100)-one) / 100
+			assert.Less(t, one, int64(350))
+			assert.Less(t, more, 120.0)
+			t.Logf("%s: the receipts of %s, of a client whose name has 24 bytes, take %d bytes, and %.1f for each after the first", a, kind, one, more)
+		}
 	}
 }
 
@@ -292,10 +320,11 @@ func TestSettleAcrossWindows(t *testing.T) {
 }
 
 // TestSettleAsMemory compares a Redis server with a MemoryStore, where rates and bursts change
-// between charges and settlements.
+// between charges and settlements. In every other round the keys warm up, and in half of these the
+// rates stay.
 func TestSettleAsMemory(t *testing.T) {
 	client := startReal(t).client(t)
-	rounds := schedules(40)
+	rounds := schedules(80)
 	for _, a := range all {
 		steps, settled := 0, 0
 		for round := range rounds {
@@ -305,14 +334,18 @@ func TestSettleAsMemory(t *testing.T) {
 			require.NoError(t, err)
 			there := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
 			var open []ratelimit.Ask
+			var warmup ratelimit.Warmup
 			rate := ratelimit.Rate{Requests: 3, Per: 997 * time.Microsecond} // a prime, so that no change of the rate rounds
 			if a == ratelimit.AlgorithmTokenBucket || a == ratelimit.AlgorithmLeakyBucket {
 				rate.Burst = 5
 			}
+			if round%2 == 1 {
+				warmup = ratelimit.Warmup{From: 2 + r.IntN(3), Over: time.Duration(1+r.IntN(3000)) * time.Microsecond}
+			}
 			for step := range 60 {
 				steps++
 				u := revocable(a, rate, 1+r.IntN(3), uint64(step+1), time.Hour)
-				u.Key = fmt.Sprint(round)
+				u.Key, u.Warmup = fmt.Sprint(round), warmup
 				both := func(u ratelimit.Ask) {
 					want, err := memory.Take(t.Context(), []ratelimit.Ask{u})
 					require.NoError(t, err)
@@ -330,14 +363,20 @@ func TestSettleAsMemory(t *testing.T) {
 					both(u)
 				case p < 6:
 					clock.Advance(time.Duration(r.IntN(997)) * time.Microsecond)
-				case p < 7:
+				case p < 7 && round%4 != 1:
 					rate.Requests = 1 + r.IntN(9)
-					if rate.Burst > 0 && r.IntN(2) == 0 {
+					if rate.Burst > 0 && (warmup.From > 0 || r.IntN(2) == 0) {
 						rate.Burst = 1 + r.IntN(9)
+					}
+					if warmup.From > 0 && rate.Burst > 0 { // so that a new key is granted something
+						rate.Requests = min(rate.Requests, 2*rate.Burst)
 					}
 				case len(open) > 0:
 					u := open[r.IntN(len(open))]
 					u.Was, u.N = u.N, r.IntN(u.N+3)
+					if round%4 == 3 {
+						u.N = min(u.N, u.Was) // what more units cost follows from the limit of the ask here, from that of the state there
+					}
 					require.NoError(t, memory.Settle(t.Context(), []ratelimit.Ask{u}))
 					require.NoError(t, there.Settle(t.Context(), []ratelimit.Ask{u}))
 					settled++

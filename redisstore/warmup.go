@@ -40,9 +40,6 @@ func checkWarmup(a *ratelimit.Ask) (err error) {
 	if int64(r.Requests) > maxNumber {
 		reject("requests", r.Requests, "must be at most 2^50 with a warm-up in a Redis store")
 	}
-	if a.Receipt != 0 {
-		reject("warmup", w, "must be left out in a Redis store if charges may be given back, as beside a limiter of one's own")
-	}
 	return err
 }
 

@@ -34,6 +34,13 @@ func TestWarmupIsKept(t *testing.T) {
 		require.NoError(t, err)
 		require.Greater(t, ttl, time.Hour, "%s: the idle key is kept", a)
 		require.Less(t, ttl, time.Hour+time.Minute, a)
+		more := warmAsk(a, 2)
+		more.Receipt, more.Was = 1, 1
+		real := newStore(t, client, redisstore.WithPrefix("real"))
+		require.NoError(t, real.Settle(t.Context(), []ratelimit.Ask{more}))
+		ttl, err = client.PTTL(t.Context(), "real:{ca}:1"+letter+":rule").Result()
+		require.NoError(t, err)
+		require.Greater(t, ttl, time.Hour, "%s: also after units beyond", a)
 		require.True(t, take(t, s, warmAsk(a, 1)).Allowed)
 		require.Equal(t, 9, take(t, s, ask(a, ratelimit.Rate{Requests: 10, Per: time.Second}, 1)).Remaining)
 		clock.Advance(1350 * time.Second) // three eighths of the hour
@@ -60,7 +67,6 @@ func TestWarmupRefuses(t *testing.T) {
 		{func(a *ratelimit.Ask) { a.Warmup.Over = 0 }, "ratelimit: warmup.over is 0s: must be from a microsecond to 366 days"},
 		{func(a *ratelimit.Ask) { a.Warmup.Over = 366*24*time.Hour + 1000 }, "ratelimit: warmup.over is 8784h0m0.000001s: must be from a microsecond to 366 days"},
 		{func(a *ratelimit.Ask) { a.Warmup.Over++ }, "ratelimit: warmup.over is 1h0m0.000000001s: must be whole microseconds in a Redis store: its clock has no finer ones"},
-		{func(a *ratelimit.Ask) { a.Receipt, a.Term = 1, time.Minute }, "ratelimit: warmup is {2 1h0m0s}: must be left out in a Redis store if charges may be given back, as beside a limiter of one's own"},
 	} {
 		a := warmAsk(ratelimit.AlgorithmTokenBucket, 1)
 		row.change(&a)
@@ -68,6 +74,8 @@ func TestWarmupRefuses(t *testing.T) {
 		_, err := s.Take(t.Context(), []ratelimit.Ask{a})
 		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 		require.EqualError(t, err, row.want)
+		a.Receipt, a.Was = 1, 0
+		require.EqualError(t, s.Settle(t.Context(), []ratelimit.Ask{a}), row.want)
 	}
 	if strconv.IntSize == 64 {
 		a := warmAsk(ratelimit.AlgorithmTokenBucket, 1)
@@ -79,8 +87,8 @@ func TestWarmupRefuses(t *testing.T) {
 	require.NoError(t, s.Accepts(warmAsk(ratelimit.AlgorithmTokenBucket, 1)))
 }
 
-// TestWarmupRules proves that rules that warm up work over the store, and that a custom limiter
-// beside them is refused.
+// TestWarmupRules proves that rules that warm up work over the store, that they can be reserved of,
+// and that they may stand beside a custom limiter.
 func TestWarmupRules(t *testing.T) {
 	s := newStore(t, start(t).client(t))
 	warm := ratelimit.Rule{Endpoint: "/e", Rate: ratelimit.PerDay(10), Warmup: ratelimit.Warmup{From: 2, Over: 24 * time.Hour}}
@@ -95,11 +103,23 @@ func TestWarmupRules(t *testing.T) {
 	require.Equal(t, 10, res.Limit)
 	require.Less(t, res.RetryAfter, 24*time.Hour)
 
+	reserved, err := l.Reserve(t.Context(), ratelimit.Request{Client: "b", Endpoint: "/e", Cost: 2}, time.Hour)
+	require.NoError(t, err)
+	require.True(t, reserved.Result().Allowed)
+	require.False(t, l.Allow("b", "/e").Allowed)
+	require.NoError(t, reserved.Settle(1))
+	require.True(t, l.Allow("b", "/e").Allowed, "one of two units has come back")
+	require.False(t, l.Allow("b", "/e").Allowed)
+
 	inner, err := ratelimit.NewTokenBucket(ratelimit.PerDay(1))
 	require.NoError(t, err)
-	_, err = ratelimit.New([]ratelimit.Rule{warm, {Name: "own", Endpoint: "/f", Limiter: inner}}, nil, opts...)
-	require.EqualError(t, err, "ratelimit: rules[0].rate is 10/d: is not supported by the store: "+
-		"ratelimit: warmup is {2 24h0m0s}: must be left out in a Redis store if charges may be given back, as beside a limiter of one's own")
+	l, err = ratelimit.New([]ratelimit.Rule{warm, {Name: "own", Endpoint: "/e", Key: ratelimit.KeyGlobal, Limiter: inner}}, nil, opts...)
+	require.NoError(t, err)
+	require.True(t, l.Allow("c", "/e").Allowed)
+	for range 5 {
+		require.Equal(t, "own", l.Allow("c", "/e").Rule, "it denies, and the key that warms up gets its units back")
+	}
+	require.NoError(t, inner.Reset("global"))
 }
 
 // TestDenialsDoNotWarmUp proves that what is known of a state without a warm-up does not decide on
@@ -164,5 +184,109 @@ func TestWarmupAsMemory(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSettleYoung settles charges of young keys, on a server and in a MemoryStore, which are asked the
+// same after each step.
+func TestSettleYoung(t *testing.T) {
+	client := start(t).client(t)
+	for _, a := range all {
+		clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+		memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		there := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+		u, step := warmAsk(a, 0), 0
+		u.Rate = ratelimit.PerDay(10)
+		both := func(u ratelimit.Ask) {
+			want, err := memory.Take(t.Context(), []ratelimit.Ask{u})
+			require.NoError(t, err)
+			want[0].RetryAfter, want[0].ResetAfter, want[0].Delay = ceil(want[0].RetryAfter), ceil(want[0].ResetAfter), ceil(want[0].Delay)
+			got, err := there.Take(t.Context(), []ratelimit.Ask{u})
+			require.NoError(t, err)
+			require.Equal(t, want[0], got[0], "%s, step %d", a, step)
+		}
+		look := func() {
+			step++
+			both(u)
+		}
+		charge := func(n int, receipt uint64) {
+			c := u
+			if c.N, c.Receipt = n, receipt; receipt != 0 {
+				c.Term = 24 * time.Hour
+			}
+			both(c)
+			look()
+		}
+		end := func(receipt uint64, was, n int) {
+			c := u
+			c.Receipt, c.Was, c.N = receipt, was, n
+			require.NoError(t, memory.Settle(t.Context(), []ratelimit.Ask{c}))
+			require.NoError(t, there.Settle(t.Context(), []ratelimit.Ask{c}))
+			look()
+		}
+		wait := func(d time.Duration) {
+			clock.Advance(d)
+			look()
+		}
+		again := func() {
+			require.NoError(t, memory.Reset(t.Context(), []ratelimit.Ask{u}))
+			require.NoError(t, there.Reset(t.Context(), []ratelimit.Ask{u}))
+			look()
+		}
+
+		charge(1, 1) // the first charge comes back, then the second: the key is new
+		wait(30 * time.Minute)
+		charge(1, 2)
+		end(1, 1, 0)
+		wait(20 * time.Minute)
+		end(2, 1, 0)
+		wait(time.Minute)
+		charge(2, 0)
+		again()
+
+		charge(1, 1) // a part of the first stays
+		wait(30 * time.Minute)
+		charge(2, 2)
+		end(2, 2, 1)
+		end(1, 1, 1)
+		wait(20 * time.Minute)
+		again()
+
+		charge(1, 1) // the second has been followed when it comes back, and then the first does
+		charge(1, 2)
+		wait(30 * time.Minute)
+		charge(1, 0)
+		end(2, 1, 0)
+		end(1, 1, 0)
+		wait(20 * time.Minute)
+		again()
+
+		charge(1, 1) // a part of the second stays, and then the first comes back
+		wait(30 * time.Minute)
+		charge(2, 2)
+		end(2, 2, 1)
+		end(1, 1, 0)
+		wait(20 * time.Minute)
+		again()
+
+		end(9, 1, 2) // units beyond are the first of the key, and further ones are beside it
+		for range 12 {
+			wait(7 * time.Minute)
+			end(9, 0, 1)
+		}
+		again()
+
+		charge(1, 1) // under another rate
+		wait(8 * time.Minute)
+		charge(1, 2)
+		u.Rate.Requests = 7
+		wait(time.Minute)
+		charge(0, 0)
+		wait(time.Hour)
+		charge(1, 0)
+		end(2, 1, 0)
+		end(1, 1, 0)
+		again()
 	}
 }

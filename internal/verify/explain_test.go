@@ -47,6 +47,13 @@ func (s *flakyStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimi
 	return s.MemoryStore.Take(ctx, asks)
 }
 
+func (s *flakyStore) Once(ctx context.Context, once ratelimit.Once, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+	if s.down {
+		return nil, false, errDead
+	}
+	return s.MemoryStore.Once(ctx, once, asks)
+}
+
 func (s *flakyStore) Accepts(a ratelimit.Ask) error {
 	if a.Look && !s.knows {
 		return errors.New("what is a Look?")

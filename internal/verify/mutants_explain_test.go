@@ -128,4 +128,14 @@ var explainMutants = []mutant{
 		new: "!d.order.AskAgain\n",
 		by:  "^TestExplainBehindOthers$", why: "Stats count no explanation",
 	},
+	{
+		name: "an explanation behind others asks for its record", file: "rulewait.go",
+		old: "!d.rehearses() && l.recorded(ctx, d)", new: "l.recorded(ctx, d)",
+		by: "^TestExplanationsOpenNoBreaker$", why: "its failures would open the breaker",
+	},
+	{
+		name: "a tier's rate in place of an invalid one", file: "remote.go",
+		old: "if p.Err != nil { // that Rate", new: "if false { // that Rate",
+		by: "^TestExplainAnInvalidRateWithAnID$", why: "the rule's own rate applies",
+	},
 }

@@ -97,4 +97,19 @@ var warmupMutants = []mutant{
 		old: "after.first, back.Next = true, after.at", new: "back.Next = after.at",
 		by: "^TestWarmupReceipts$", why: "it made the key when the one before it came back",
 	},
+	{
+		name: "an overshoot ages the debt that keys share", file: "internal/engine/held.go",
+		old: "ages.Renew(&owed.state) // a debt", new: "_ = ages // a debt",
+		by: "^TestASharedDebtDoesNotAge$", why: "unseen keys would be granted more than From",
+	},
+	{
+		name: "another Warmup makes keys new", file: "internal/engine/warmup.go",
+		old: "			s.under(to.id)\n", new: "			s.under(to.id)\n			any(to.config).(aging[S]).Forget(&s.state, k.time.Now())\n",
+		by: "^TestALookWithAnotherWarmup$", why: "a key that is as new by this Warmup may not be so by that of the next charge",
+	},
+	{
+		name: "a grown key that owes is new in an outage", file: "internal/engine/warmup.go",
+		old: "case rest > c.over && known != nil && !c.Unused(known, now):", new: "case false:",
+		by: "^TestAGrownKeyStaysSoInAnOutage$", why: "it rests for what it owes, not because it is young",
+	},
 }

@@ -2,9 +2,7 @@ package verify
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -30,41 +28,17 @@ type replayed struct {
 	weak   bool // whether the key may have less left than the model
 }
 
-// A returning plays one schedule on a rule beside a custom limiter that does a few steps and
-// then denies, or grants.
+// A returning is a nested schedule of charges that the custom limiter revokes or keeps.
 type returning struct {
-	t       *testing.T
-	r       *rand.Rand
-	a       algorithm
-	l       *ratelimit.RateLimiter
-	clock   *manualClock
-	rate    ratelimit.Rate
-	changes int // 0: the rate never changes; 1: its speed changes; 2: the burst or the limit too
-	full    bool
-	keys    map[string]*replayed
-	decide  func() bool
-	depth   int
-	steps   int
+	*nested
+	keys map[string]*replayed
 
 	charged, returned, lost, allowed int
 }
 
-// Take makes a returning the custom limiter of its rule.
-func (s *returning) Take(context.Context, string, int) (ratelimit.Result, error) {
-	if s.decide() {
-		return ratelimit.Result{Allowed: true, Limit: 1 << 30, Remaining: 1 << 30}, nil
-	}
-	return ratelimit.Result{Limit: 1, RetryAfter: time.Hour}, nil
-}
-
-// Allow is not used.
-func (s *returning) Allow(string) ratelimit.Result { return ratelimit.Result{} }
-
-// account returns the account of a key. If the table is full, the keys without a slot share one.
+// account returns the account of a key.
 func (s *returning) account(key string) *replayed {
-	if s.full && key != "holder" {
-		key = "shared"
-	}
+	key = s.accountOf(key)
 	if s.keys[key] == nil {
 		k := &replayed{Model: s.a.model(starts[0], s.first())}
 		if s.keys[key] = k; s.rate != s.first() {
@@ -162,30 +136,13 @@ func (s *returning) charge(key string, n int, inner func() bool) {
 	s.lost += n // the key was reset
 }
 
-// first returns the rate at which every account begins.
-func (s *returning) first() ratelimit.Rate {
-	return ratelimit.Rate{Requests: 3, Per: receiptPer, Burst: s.burst(5)}
-}
-
-const receiptPer = 997 // a prime, so that no change of the rate rounds
-
-func (s *returning) burst(n int) int {
-	if s.a.bucket {
-		return n
-	}
-	return 0
-}
-
 // step does one thing at random.
 func (s *returning) step() {
 	if s.steps == 0 {
 		return
 	}
 	s.steps--
-	key := fmt.Sprint("k", s.r.IntN(3))
-	if s.full && s.r.IntN(2) == 0 {
-		key = "holder"
-	}
+	key := s.key()
 	switch act := s.r.IntN(20); {
 	case act < 8 && s.depth < 4:
 		s.depth++
@@ -205,42 +162,20 @@ func (s *returning) step() {
 		require.NoError(s.t, resetOwn(s.l, key))
 		delete(s.keys, key)
 	case act == 17 && !s.full:
-		// Enough new keys that those that owe nothing are forgotten.
-		for range 30 {
-			_, err := s.l.Check(context.Background(), ratelimit.Request{Client: fmt.Sprint("noise", s.r.Uint64()), Rules: []string{"ours"}})
-			require.NoError(s.t, err)
-			s.allowed++
-		}
+		s.allowed += s.crowd()
 	case act == 18 && s.changes > 0 && !s.full:
-		s.change()
+		if s.change() {
+			for _, k := range s.keys {
+				k.events = append(k.events, &event{s.clock.now, 0, s.rate})
+				k.SetRate(s.clock.now, s.rate)
+			}
+		}
 	}
 	if s.full && s.account("holder").Ask(s.clock.now, 0).ResetAfter < receiptPer {
 		s.charge("holder", 1, nil) // so that it keeps the only slot
 	}
 	for key := range s.keys {
-		if key != "shared" {
-			s.agree(key)
-		} else {
-			s.agree("k0")
-		}
-	}
-}
-
-func (s *returning) change() {
-	old := s.rate
-	s.rate = ratelimit.Rate{Requests: 1 + s.r.IntN(9), Per: receiptPer, Burst: old.Burst}
-	switch {
-	case s.changes == 2 && s.a.bucket:
-		s.rate.Burst = 1 + s.r.IntN(9)
-	case s.changes == 1 && !s.a.bucket:
-		s.rate = old
-	}
-	require.NoError(s.t, s.l.UpdateRate("ours", s.rate))
-	for _, k := range s.keys {
-		if s.rate != old {
-			k.events = append(k.events, &event{s.clock.now, 0, s.rate})
-			k.SetRate(s.clock.now, s.rate)
-		}
+		s.agree(clientOf(key))
 	}
 }
 
@@ -269,37 +204,14 @@ func returnAtRandom(t *testing.T, stored bool) {
 	each(t, func(t *testing.T, a algorithm) {
 		steps, charged, returned, lost := 0, 0, 0, 0
 		for seed := range uint64(schedules) {
-			s := &returning{t: t, r: rand.New(rand.NewPCG(seed, 9)), a: a, clock: &manualClock{starts[0]}, keys: make(map[string]*replayed), steps: 60}
-			s.changes, s.full = int(seed%3), seed%4 == 3 && !stored // of one key, a store lets one charge come back
-			s.rate = s.first()
-			opts := []ratelimit.Option{ratelimit.WithClock(s.clock)}
-			if a.name == "LeakyBucket" {
-				// When its burst is raised, a queue that was never used has all of it, and
-				// one that was forgotten must earn the difference.
-				s.changes = min(s.changes, 1)
-			}
-			if s.full {
-				s.changes = 0
-				opts = append(opts, ratelimit.WithMaxKeys(1))
-			}
-			if stored {
-				store, err := ratelimit.NewMemoryStore(opts...)
-				require.NoError(t, err)
-				s.changes = 0
-				opts = append(opts, ratelimit.WithStore(store), ratelimit.WithName("test"))
-			}
-			l, err := ratelimit.New([]ratelimit.Rule{
-				{Name: "ours", Endpoint: "/", Algorithm: ratelimit.Algorithm(a.name), Rate: s.rate}, {Name: "custom", Limiter: s},
-			}, nil, opts...)
-			require.NoError(t, err)
-			s.l = l
+			s := &returning{nested: newNested(t, a, seed, 9, stored), keys: make(map[string]*replayed)}
 			if s.full {
 				s.charge("holder", 1, nil)
 			}
 			for steps += s.steps; s.steps > 0; {
 				s.step()
 			}
-			stats := l.Stats()[0]
+			stats := s.l.Stats()[0]
 			require.EqualValues(t, s.allowed, stats.Allowed, "what is given back is not counted")
 			charged, returned, lost = charged+s.charged, returned+s.returned, lost+s.lost
 		}
@@ -309,20 +221,11 @@ func returnAtRandom(t *testing.T, stored bool) {
 	})
 }
 
-// resetOwn makes the key of a client as good as new, unless it shares the debt of others.
-func resetOwn(l *ratelimit.RateLimiter, client string) error {
-	err := l.Reset(context.Background(), ratelimit.Request{Client: client, Endpoint: "/"})
-	if errors.Is(err, ratelimit.ErrNotReset) {
-		return nil
-	}
-	return err
-}
-
 // during makes a RateLimiter of the rule r, "ours", whose request for n units is revoked by a
 // custom limiter after it has done what do says.
 func during(t *testing.T, r ratelimit.Rule, n int, do func(l *ratelimit.RateLimiter, clock *manualClock)) *ratelimit.RateLimiter {
 	clock := &manualClock{starts[0]}
-	s, r2 := &returning{}, r
+	s, r2 := &nested{}, r
 	r2.Name = "ours"
 	l, err := ratelimit.New([]ratelimit.Rule{r2, {Name: "custom", Limiter: s}}, nil, ratelimit.WithClock(clock))
 	require.NoError(t, err)

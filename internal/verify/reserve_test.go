@@ -2,8 +2,6 @@ package verify
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
@@ -37,55 +35,20 @@ type replay struct {
 // A charged is what became of one charge: units that were granted, used beyond them and given back.
 type charged struct{ granted, beyond, back int }
 
-// A reserving plays one schedule of reservations, beside a custom limiter that does a few steps and
-// then denies, or grants.
+// A reserving is a nested schedule of reservations.
 type reserving struct {
-	t       *testing.T
-	r       *rand.Rand
-	a       algorithm
-	l       *ratelimit.RateLimiter
-	clock   *manualClock
-	rate    ratelimit.Rate
-	changes int // 0: the rate never changes; 1: its speed changes; 2: the burst or the limit too
-	full    bool
-	noise   bool
+	*nested
+	noise   bool // whether there are so many other keys at times that those that owe nothing are forgotten
 	keys    map[string]*replay
 	open    []*held
-	decide  func() bool
 	changed int // how often the rate has changed
-	depth   int
-	steps   int
 	settled int
 	back    int // units that reservations gave back
 }
 
-// Take makes a reserving the custom limiter of its rule.
-func (s *reserving) Take(context.Context, string, int) (ratelimit.Result, error) {
-	if s.decide() {
-		return ratelimit.Result{Allowed: true, Limit: 1 << 30, Remaining: 1 << 30}, nil
-	}
-	return ratelimit.Result{Limit: 1, RetryAfter: time.Hour}, nil
-}
-
-// Allow is not used.
-func (s *reserving) Allow(string) ratelimit.Result { return ratelimit.Result{} }
-
-func (s *reserving) first() ratelimit.Rate {
-	return ratelimit.Rate{Requests: 3, Per: receiptPer, Burst: s.burst(5)}
-}
-
-func (s *reserving) burst(n int) int {
-	if s.a.bucket {
-		return n
-	}
-	return 0
-}
-
-// account returns the account of a key. If the table is full, the keys without a slot share one.
+// account returns the account of a key.
 func (s *reserving) account(key string) *replay {
-	if s.full && key != "holder" {
-		key = "shared"
-	}
+	key = s.accountOf(key)
 	if s.keys[key] == nil {
 		k := &replay{Account: ratelimittest.NewAccount(ratelimit.Algorithm(s.a.name), starts[0], s.first())}
 		if s.keys[key] = k; s.rate != s.first() {
@@ -99,11 +62,7 @@ func (s *reserving) account(key string) *replay {
 // were granted and used beyond, less those given back, are charged.
 func (s *reserving) agree() {
 	for key, k := range s.keys {
-		client := key
-		if key == "shared" {
-			client = "k0"
-		}
-		got, err := s.l.Peek(context.Background(), ratelimit.Request{Client: client, Rules: []string{"ours"}})
+		got, err := s.l.Peek(context.Background(), ratelimit.Request{Client: clientOf(key), Rules: []string{"ours"}})
 		require.NoError(s.t, err)
 		want := k.Ask(s.clock.now, 0)
 		sum := 0
@@ -243,10 +202,7 @@ func (s *reserving) step() {
 		return
 	}
 	s.steps--
-	key := fmt.Sprint("k", s.r.IntN(3))
-	if s.full && s.r.IntN(2) == 0 {
-		key = "holder"
-	}
+	key := s.key()
 	switch act := s.r.IntN(24); {
 	case act < 3 && s.depth < 3:
 		s.depth++
@@ -270,36 +226,19 @@ func (s *reserving) step() {
 		require.NoError(s.t, resetOwn(s.l, key))
 		delete(s.keys, key)
 	case act == 21 && s.noise:
-		for range 30 { // those that owe nothing are forgotten
-			_, err := s.l.Check(context.Background(), ratelimit.Request{Client: fmt.Sprint("noise", s.r.Uint64()), Rules: []string{"ours"}})
-			require.NoError(s.t, err)
-		}
+		s.crowd()
 	case act == 22 && s.changes > 0 && !s.full:
-		s.change()
+		if s.change() {
+			for _, k := range s.keys {
+				k.SetRate(s.clock.now, s.rate)
+			}
+			s.changed++
+		}
 	}
 	if s.full && s.account("holder").Ask(s.clock.now, 0).ResetAfter < receiptPer {
 		s.ask("holder", 1, nil) // so that it keeps the only slot
 	}
 	s.agree()
-}
-
-func (s *reserving) change() {
-	old := s.rate
-	s.rate = ratelimit.Rate{Requests: 1 + s.r.IntN(9), Per: receiptPer, Burst: old.Burst}
-	switch {
-	case s.changes == 2 && s.a.bucket:
-		s.rate.Burst = 1 + s.r.IntN(9)
-	case s.changes == 1 && !s.a.bucket:
-		s.rate = old
-	}
-	require.NoError(s.t, s.l.UpdateRate("ours", s.rate))
-	if s.rate == old {
-		return
-	}
-	for _, k := range s.keys {
-		k.SetRate(s.clock.now, s.rate)
-	}
-	s.changed++
 }
 
 // TestPropertiesOfReservations plays random interleavings of reservations, settlements for less and
@@ -326,34 +265,14 @@ func reserveAtRandom(t *testing.T, stored bool) {
 	each(t, func(t *testing.T, a algorithm) {
 		steps, settled, back := 0, 0, 0
 		for seed := range uint64(schedules) {
-			s := &reserving{t: t, r: rand.New(rand.NewPCG(seed, 12)), a: a, clock: &manualClock{starts[0]}, keys: make(map[string]*replay), steps: 60}
-			s.changes, s.full, s.noise = int(seed%3), seed%4 == 3 && !stored, seed%2 == 1
-			s.rate = s.first()
-			opts := []ratelimit.Option{ratelimit.WithClock(s.clock)}
-			if a.name == "LeakyBucket" {
-				s.changes = min(s.changes, 1)
-			}
-			if s.full {
-				s.changes, s.noise = 0, false
-				opts = append(opts, ratelimit.WithMaxKeys(1))
-			}
-			if stored {
-				store, err := ratelimit.NewMemoryStore(opts...)
-				require.NoError(t, err)
-				s.changes = 0
-				opts = append(opts, ratelimit.WithStore(store), ratelimit.WithName("test"))
-			}
-			l, err := ratelimit.New([]ratelimit.Rule{
-				{Name: "ours", Endpoint: "/", Algorithm: ratelimit.Algorithm(a.name), Rate: s.rate}, {Name: "custom", Limiter: s},
-			}, nil, opts...)
-			require.NoError(t, err)
-			if s.l = l; s.full {
+			s := &reserving{nested: newNested(t, a, seed, 12, stored), keys: make(map[string]*replay)}
+			if s.noise = seed%2 == 1 && !s.full; s.full {
 				s.ask("holder", 1, nil)
 			}
 			for steps += s.steps; s.steps > 0; {
 				s.step()
 			}
-			switch given := int(l.Stats()[0].GivenBack); {
+			switch given := int(s.l.Stats()[0].GivenBack); {
 			case stored: // also what the store has not found
 				require.GreaterOrEqual(t, given, s.back)
 			case s.noise: // nothing is given back to a key that was forgotten: it owed nothing

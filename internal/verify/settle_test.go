@@ -107,7 +107,7 @@ func TestSettleBesideACustomLimiter(t *testing.T) {
 		{down, nil, ratelimit.FailOpen, -1, 1},
 	} {
 		clock := &manualClock{starts[0]}
-		store, s := newLedgerStore(t, clock), &returning{decide: func() bool { return false }}
+		store, s := newLedgerStore(t, clock), &nested{decide: func() bool { return false }}
 		store.fails, store.settles = row.fails, row.settles
 		l, err := ratelimit.New([]ratelimit.Rule{
 			{Name: "ours", Rate: ratelimit.PerMinute(5), OnStoreError: row.policy},

@@ -131,6 +131,7 @@ local function rescale(s, gain, unit)
   local from = {gain = gain, unit = unit}
   for _, e in ipairs(receipts().every(s)) do
     e.low, s.rescaled = converted(from, e.low, s.gain, s.unit, true), true
+    if e.each then e.each = converted(from, e.each, s.gain, s.unit, true) end
   end
   lower(s, s.debt)
 end

@@ -2,7 +2,7 @@
 -- Charges units that were used beyond those that were charged before, whatever the limit.
 --
 -- ARGV: after those of settle.lua, for each key: how many units, or 0; and for a key without a
--- state requests or gain, per or unit, burst.
+-- state requests or gain, per or unit, burst, and always for one that warms up; see warmup.lua.
 
 local most_used = 1125899906842624
 
@@ -14,24 +14,34 @@ local function follow(s, now, n)
   if s.marked then receipts().charge({}, s, now, n) end
 end
 
-function bucket.exceed(s, now, n)
+-- raised returns the sum of two levels, with the bound of beyond.
+local function raised(s, level, cost)
+  local whole, frac, fine = beyond(level[1], cost[1], most_used), level[2] + cost[2], level[3] + cost[3]
+  if fine >= grain(s.gain) then frac, fine = frac + 1, fine - grain(s.gain) end
+  if frac >= s.unit then whole, frac = beyond(whole, 1, most_used), frac - s.unit end
+  return {whole, frac, fine}
+end
+
+-- exceed charges n tokens, which have this cost if the key warms up.
+function bucket.exceed(s, now, n, _, cost)
+  cost = cost or {n, 0, 0}
   local elapsed = now - s.last
   local debt, queue = drained(s, s.debt, elapsed), s.queue and drained(s, s.queue, elapsed)
   if s.marked then lower(s, debt) end
   follow(s, now, n)
-  s.last, s.debt = now, {beyond(debt[1], n, most_used), debt[2], debt[3]}
-  if queue then s.queue = {beyond(queue[1], n, most_used), queue[2], queue[3]} end
+  s.last, s.debt = now, raised(s, debt, cost)
+  if queue then s.queue = raised(s, queue, cost) end
 end
 
-function fixed.exceed(s, now, n, limit)
+function fixed.exceed(s, now, n, c)
   follow(s, now, n)
-  s.last, s.used = now, beyond(fixed.used(s, now), n, max(limit, most_used))
+  s.last, s.used = now, beyond(fixed.used(s, now), n, max(c[1], most_used))
 end
 
-function counter.exceed(s, now, n, limit)
+function counter.exceed(s, now, n, c)
   follow(s, now, n)
   local prev, cur = counter.counts(s, now)
-  s.last, s.prev, s.cur = now, prev, beyond(cur, n, max(limit, most_used))
+  s.last, s.prev, s.cur = now, prev, beyond(cur, n, max(c[1], most_used))
 end
 
 -- exceed adds the units as an entry. If there are too many entries, they join the newest one, which
@@ -62,10 +72,11 @@ for i = 1, #KEYS / 2 do
   local n = ARGV[v] + 0
   if n > 0 then
     local config = {tonumber(ARGV[v + 1]), tonumber(ARGV[v + 2]), tonumber(ARGV[v + 3])}
+    if not config[3] then warmed(config, ARGV[v + 3]) end
     local s = kind.load(key)
     if s and heals then kind.heal(s, now) end
     s = s or kind.fresh(config, now, key)
-    kind.exceed(s, max(now, s.last), n, config[1])
+    kind.exceed(s, max(now, s.last), n, config)
     kind.save(key, s, now, tonumber(pad))
   end
 end

@@ -11,6 +11,13 @@
 -- after the instant until. followed is 1 if units were charged after it that nobody can give back.
 -- The last three numbers are, for a bucket, the least that the key has owed since the charge, up
 -- to the next charge with a receipt; see bucket.lua.
+--
+-- That of a key that warms up has more numbers after an @:
+--
+--   first after  whole frac fine
+--
+-- first is 1 if the key was new before the charge. after is the instant of the first of the units
+-- that followed, or - if none did. The others are, for a bucket, what each unit has cost.
 
 -- mark is what a stored state ends in if the key has receipts.
 local mark, pcall, made = ' +', redis.pcall, nil
@@ -44,16 +51,26 @@ local function receipts()
   -- entry returns the receipt that text is, or nil.
   local function entry(text)
     if type(text) ~= 'string' then return nil end
-    local id, rest = match(text, '^(%d+) (.+)$')
-    local ends, at, n, followed, whole, frac, fine = numbers(match(rest or '', '^(-?%d+) (-?%d+) (%d+) ([01]) (%d+) (%d+) (%d+)$'))
+    local old, aged = match(text, '^([^@]+)(.*)$')
+    local id, rest = match(old or '', '^(%d+) (.+)$')
+    local ends, at, n, followed, whole, frac, fine = numbers(match(rest or '', '^(-?%d+) (-?%d+) (%d+) ([01]) (%d+) (%d+) (%d+) ?$'))
     if not fine then return nil end
-    return {id = id, ends = ends, at = at, n = n, followed = followed == 1, low = {whole, frac, fine}}
+    local e = {id = id, ends = ends, at = at, n = n, followed = followed == 1, low = {whole, frac, fine}}
+    if aged ~= '' then
+      local first, after, cost = match(aged, '^@([01]) (-?%d*) (.+)$')
+      e.first, e.after, e.each = first == '1', tonumber(after), {numbers(match(cost or '', '^(%d+) (%d+) (%d+)$'))}
+      if not e.each[3] then return nil end
+    end
+    return e
   end
 
   -- text returns the receipt e as it is stored.
   local function text(e)
-    local low, followed = e.low, e.followed and 1 or 0
-    return format('%s %.0f %.0f %.0f %d %.0f %.0f %.0f', e.id, e.ends, e.at, e.n, followed, low[1], low[2], low[3])
+    local low, followed, each = e.low, e.followed and 1 or 0, e.each
+    local v = format('%s %.0f %.0f %.0f %d %.0f %.0f %.0f', e.id, e.ends, e.at, e.n, followed, low[1], low[2], low[3])
+    if not each then return v end
+    local after = e.after and format('%.0f', e.after) or '-'
+    return format('%s @%d %s %.0f %.0f %.0f', v, e.first and 1 or 0, after, each[1], each[2], each[3])
   end
 
   -- newest returns the newest receipt of s. If there is none, or another kind of value is where
@@ -83,7 +100,7 @@ local function receipts()
   local function charge(a, s, now, n, low)
     local before, e = newest(s), a.receipt
     if not e then
-      if before and not before.followed then before.followed, s.touched = true, true end
+      if before and not before.followed then before.followed, before.after, s.touched = true, now, true end
       return
     end
     if not s.marked then s.dropped = true end

@@ -33,11 +33,11 @@ function bucket.give_back(s, instant, n)
   call('SET', s.key, s.encode(s), 'KEEPTTL')
 end
 
--- settle takes debt off what s owes, for n units that are given back. The queue shrinks only if no
--- unit came after them: a request that was told its Delay keeps its place.
-function bucket.settle(s, _, n, debt, alone)
+-- settle takes debt off what s owes, for units that are given back and have cost paid. The queue
+-- shrinks only if no unit came after them: a request that was told its Delay keeps its place.
+function bucket.settle(s, _, _, debt, paid, alone)
   s.debt = minus(s, s.debt, debt)
-  if s.queue and alone then s.queue = minus(s, s.queue, {n, 0, 0}) end
+  if s.queue and alone then s.queue = minus(s, s.queue, paid) end
   call('SET', s.key, s.encode(s), 'KEEPTTL')
 end
 
@@ -97,6 +97,15 @@ local function save_settled(s, i)
   if i == 1 and left > 0 then call('PEXPIRE', list, left) end
 end
 
+-- grow makes s, whose first charge was that of the i-th receipt, of which nothing stays, as old as
+-- its next charge, or new if there is none.
+local function grow(s, all, i)
+  local e, later = all[i], all[i + 1]
+  local first = e.after
+  if not e.followed and later then first, later.first = later.at, true end
+  if s.first == e.at then s.first = first end
+end
+
 -- settle makes the charge of s with this id one of as many units as stay charged.
 local function settle(s, kind, id, stay)
   local all, i = receipts().every(s), nil
@@ -109,17 +118,20 @@ local function settle(s, kind, id, stay)
   local e = i and all[i]
   if not e or e.ends < now then return end
   local n = max(e.n - stay, 0)
-  local debt, alone = {n, 0, 0}, i == #all and not e.followed
+  local paid = s.gain and e.each and times(s, e.each, n) or {n, 0, 0}
+  local debt, alone = paid, i == #all and not e.followed
+  if e.first and stay == 0 then grow(s, all, i) end
   for j = i, #all do debt = least(all[j].low, debt) end
   for j = i + 1, #all do all[j].low = minus(s, all[j].low, debt) end
   local before = all[i - 1]
   if before then
     before.low = least(minus(s, e.low, debt), before.low)
+    if not before.followed then before.after = stay > 0 and e.at or e.after end
     before.followed = before.followed or e.followed or stay > 0
   end
   table.remove(all, i)
   save_settled(s, max(i - 1, 1))
-  kind.settle(s, e.at, n, debt, alone)
+  kind.settle(s, e.at, n, debt, paid, alone)
 end
 
 -- restore makes key what it was before a charge of n units at instant. before is the stored state,

@@ -135,6 +135,7 @@ local function warm(inner)
   end
 
   function kind.charge(a, s, now, n)
+    local e, new = a.receipt, not a.first
     if a.weight then
       local debt, queue, cost = a.debt, a.queue, times(s, a.weight, n)
       inner.charge(a, s, now, 0)
@@ -148,7 +149,18 @@ local function warm(inner)
     end
     a.first = a.first or now
     s.first = a.first
+    if e then
+      e.n, e.first, e.each, e.low = n, new, a.weight or {1, 0, 0}, s.debt or e.low
+    end
     grow(a, now)
+  end
+
+  -- exceed charges units past the limit. They cost what units cost a key of that age.
+  function kind.exceed(s, now, n, c)
+    local first = known(s, c, now) or now
+    local cost = s.gain and times(s, weight(s, portion(c, now - first), c.limit), n)
+    inner.exceed(s, now, n, c, cost)
+    s.first, s.over = first, c.over
   end
 
   function kind.heal(s, now)

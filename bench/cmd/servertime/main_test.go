@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit/bench"
+)
+
+// TestRun prints a line for each step of each work, and those of some works only.
+func TestRun(t *testing.T) {
+	var out bytes.Buffer
+	err := run(t.Context(), &out, "", "", 1)
+	if errors.Is(err, bench.ErrNoRedis) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	var want, some int
+	for _, w := range append(plain(), extras...) {
+		want += len(w.steps)
+		if strings.Contains(w.name, "Receipts") {
+			some += len(w.steps)
+		}
+	}
+	line := regexp.MustCompile(`^Benchmark[A-Za-z/-]+ 500 [1-9]\d* ns/op [1-9]\d* latency-ns$`)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, lines, want)
+	for _, l := range lines {
+		assert.Regexp(t, line, l)
+	}
+
+	out.Reset()
+	require.NoError(t, run(t.Context(), &out, "", "Receipts", 1))
+	require.Equal(t, some, strings.Count(out.String(), "\n"))
+	require.Equal(t, some, strings.Count(out.String(), "BenchmarkReceipts/"))
+}
+
+// TestRunFails has no server at an address.
+func TestRunFails(t *testing.T) {
+	require.ErrorContains(t, run(t.Context(), &bytes.Buffer{}, "127.0.0.1:1", "", 1), "Take/TokenBucket: ")
+}
