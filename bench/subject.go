@@ -76,6 +76,7 @@ const (
 	Rules                 // a RateLimiter of this module
 	HTTP                  // a handler, behind a middleware of this module or none
 	PeerHTTP              // a handler behind another module's middleware
+	Extras                // a RateLimiter of this module, and what may come with a decision
 	GRPC                  // a handler of gRPC, behind an interceptor of this module or a bare one
 )
 
@@ -119,6 +120,11 @@ func Specs() []Spec {
 		{"rules-stats", Rules, bucketLimit, newCounted},
 		{"rules-dead-store", Rules, bucketLimit, newRules(ratelimit.KeyUser, ratelimit.WithStore(dead{}), ratelimit.WithName("test"))},
 
+		{"rules-reserved", Extras, bucketLimit, newReserved},
+		{"rules-replayed", Extras, bucketLimit, newReplayed},
+		{"rules-grown", Extras, bucketLimit, newWarm(time.Microsecond)},
+		{"rules-young", Extras, bucketLimit, newWarm(366 * 24 * time.Hour)},
+
 		{"xtime", Peer, bucketLimit, newXTime},
 		{"sethvargo", Peer, windowLimit, newSethvargo},
 		{"throttled", Peer, bucketLimit, newThrottled},
@@ -150,7 +156,7 @@ func (s Spec) Can(w Workload) bool {
 		return false // the rate is one for a single key, asked by one core
 	case s.Kind == Unkeyed:
 		return w.Keys == 1 && w.Outcome == Allowed
-	case s.Kind == HTTP || s.Kind == PeerHTTP || s.Kind == GRPC:
+	case s.Kind == HTTP || s.Kind == PeerHTTP || s.Kind == GRPC || s.Kind == Extras:
 		return w.Keys == 1 && w.Outcome == Allowed && !w.Parallel // it serves one request at a time
 	case s.Kind == Rules:
 		return w.Keys == 1 && !w.Parallel // some have one key, and one counts

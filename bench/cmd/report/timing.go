@@ -150,15 +150,15 @@ func (t *timer) make(w bench.Workload) (err error) {
 	return err
 }
 
-// sample times one batch. A handler's response is garbage, and so is what a middleware makes
-// for it: collecting that is a part of what it costs, for ours and for the peers.
+// sample times one batch. A handler's response is garbage, and so are what a middleware makes
+// for it and a reservation: collecting that is a part of what it costs, for ours and for the peers.
 func (t *timer) sample(w bench.Workload, batch time.Duration) (bench.Timing, error) {
 	if t.run == nil || w.Keys <= cheap && w.Window <= brief {
 		if err := t.make(w); err != nil {
 			return bench.Timing{}, err
 		}
 	}
-	if k := t.spec.Kind; k == bench.HTTP || k == bench.PeerHTTP || k == bench.GRPC {
+	if k := t.spec.Kind; k == bench.HTTP || k == bench.PeerHTTP || k == bench.GRPC || k == bench.Extras {
 		defer debug.SetGCPercent(debug.SetGCPercent(100))
 	}
 	if t.n == 0 {
