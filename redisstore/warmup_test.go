@@ -52,7 +52,7 @@ func TestWarmupIsKept(t *testing.T) {
 	value, err := client.Get(t.Context(), "p:{ca}:1T:rule").Result()
 	require.NoError(t, err)
 	first := strconv.FormatInt(clock.Now().UnixMicro(), 10)
-	require.Equal(t, "1 100000 10 "+first[:10]+" 0 500000 @"+first, value)
+	require.Equal(t, "1 100000 10 "+first[:10]+" 0 500000 @"+first+" 10", value)
 }
 
 // TestWarmupRefuses has what the store refuses of a Warmup.
@@ -288,5 +288,65 @@ func TestSettleYoung(t *testing.T) {
 		end(2, 1, 0)
 		end(1, 1, 0)
 		again()
+	}
+}
+
+// TestWarmupOfAnotherLimit asks for units under another limit after a key was idle for long, beside an
+// ask that is denied. The key is new then, also after the clock has stepped back.
+func TestWarmupOfAnotherLimit(t *testing.T) {
+	client := start(t).client(t)
+	for _, a := range all {
+		clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+		memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		there := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+		u, denied := warmAsk(a, 1), warmAsk(a, 11)
+		denied.Key, denied.Client = "other", "other"
+		both := func(asks ...ratelimit.Ask) {
+			want, err := memory.Take(t.Context(), asks)
+			require.NoError(t, err)
+			got, err := there.Take(t.Context(), asks)
+			require.NoError(t, err)
+			for i := range want {
+				require.Equal(t, []int{want[i].Limit, want[i].Remaining}, []int{got[i].Limit, got[i].Remaining}, a)
+			}
+		}
+		both(u)
+		clock.Advance(50 * time.Minute)
+		both(u)
+		clock.Advance(2 * time.Hour)
+		u.Rate.Requests = 8
+		both(u, denied)
+		clock.Advance(-time.Hour - 59*time.Minute)
+		u.N = 0
+		both(u)
+	}
+}
+
+// TestWarmupGivenBack denies a request in another slot. A key whose first charge had been settled to
+// nothing, beside an older receipt that was followed, stays new.
+func TestWarmupGivenBack(t *testing.T) {
+	_, client := startCluster(t)
+	for _, a := range all {
+		clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+		s := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+		held := func(receipt uint64) ratelimit.Ask {
+			u := warmAsk(a, 1)
+			u.Receipt, u.Term = receipt, 24*time.Hour
+			return u
+		}
+		denied := warmAsk(a, 11)
+		denied.Key, denied.Client = "other", "other"
+		take(t, s, held(1))
+		take(t, s, warmAsk(a, 1))
+		clock.Advance(2 * time.Hour)
+		take(t, s, held(2))
+		settle(t, s, held(2), 0)
+		require.Equal(t, 2, left(t, s, warmAsk(a, 0)), a)
+		results, err := s.Take(t.Context(), []ratelimit.Ask{held(3), denied})
+		require.NoError(t, err)
+		require.False(t, results[1].Allowed)
+		clock.Advance(10 * time.Second)
+		require.Equal(t, 2, left(t, s, warmAsk(a, 0)), "%s: it is new", a)
 	}
 }

@@ -167,7 +167,7 @@ end
 
 -- copy returns a copy of s, a token bucket.
 local function copy(s)
-  return {encode = s.encode, key = s.key, marked = s.marked, first = s.first, gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt}
+  return {encode = s.encode, key = s.key, marked = s.marked, first = s.first, limit = s.limit, gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt}
 end
 
 -- show sets in a what debt leaves, and when both it and the queue will have drained.
@@ -249,7 +249,7 @@ local function sound(s, level) return level[2] < s.unit and level[3] < grain(s.g
 -- ends.
 local function read_bucket(key, v, encode, pattern)
   local s, x, y, z = {encode = encode, key = key, debt = {0, 0, 0}}
-  v, s.marked, s.first = unmarked(v)
+  v, s.marked, s.first, s.limit = unmarked(v)
   local debt, seconds, micros, parts = s.debt
   s.gain, s.unit, s.burst, seconds, micros, parts = numbers(match(v, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+)$'))
   if not parts then

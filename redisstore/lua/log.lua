@@ -66,7 +66,7 @@ function log.load(key)
   local s = {key = key, stored = (items - 1) / 2, drop = 0, exists = true}
   s.len = s.stored
   local head = call('LRANGE', key, 0, 1)
-  head[1], s.marked, s.first = unmarked(head[1])
+  head[1], s.marked, s.first, s.limit = unmarked(head[1])
   s.per, s.clock, s.base = numbers(match(head[1], '^(%d+) (-?%d+) (%d+)$'))
   if not s.per or s.per < 1 or items % 2 == 0 then return corrupt(key) end
   s.total = s.base

@@ -23,20 +23,21 @@
 local mark, pcall, made = ' +', redis.pcall, nil
 
 -- unmarked returns the stored text v without its ending: the mark, and for a key that warms up the
--- instant of its first charge; see warmup.lua. It also returns whether v had the mark, and the instant.
+-- instant of its first charge and its limit; see warmup.lua. It also returns whether v had the mark,
+-- and the other two.
 local function unmarked(v)
-  local first
+  local first, limit
   if v:find('@', 1, true) then
-    local rest, at = match(v, '^(.*) @(-?%d+)$')
-    v, first = rest or v, numbers(at)
+    local rest, at, of = match(v, '^(.*) @(-?%d+) (%d+)$')
+    v, first, limit = rest or v, numbers(at, of)
   end
-  if v:sub(-2) == mark then return v:sub(1, -3), true, first end
-  return v, nil, first
+  if v:sub(-2) == mark then return v:sub(1, -3), true, first, limit end
+  return v, nil, first, limit
 end
 
 -- ending returns the ending of s as it is stored.
 local function ending(s)
-  return (s.marked and mark or '') .. (s.first and format(' @%.0f', s.first) or '')
+  return (s.marked and mark or '') .. (s.first and format(' @%.0f %.0f', s.first, s.limit) or '')
 end
 
 -- receipts returns the functions for keys that have receipts, or get one. They are made when they

@@ -147,7 +147,8 @@ local function restore(s, kind, id, n, instant, before)
   if before == '' then
     call('DEL', s.key)
   elseif kind.encode then -- a log
-    s.marked, s.first = tail ~= '', numbers(match(before, ' @(-?%d+)'))
+    s.marked = tail ~= ''
+    s.first, s.limit = numbers(match(state, ' @(-?%d+) (%d+)'))
     log.settle(s, instant, n, tonumber(match(before, '^%S+ (%S+)')))
   else
     call('SET', s.key, state, 'KEEPTTL')

@@ -1,8 +1,9 @@
 -- Warm-up: kinds whose keys are young at first. A young key has a part of its limit, which grows
 -- with the time since the first charge. The letters of these kinds are T, L, F, C and S.
 --
--- A state is stored as that of the algorithm, with the instant of the first charge after it: a
--- space, an @, and microseconds. Of a log, the header has it. A key of which that is missing is new.
+-- A state is stored as that of the algorithm, with the instant of the first charge and the limit after
+-- it: a space, an @, microseconds, a space, and units. Of a log, the header has them. A key of which
+-- they are missing is new.
 --
 -- The last argument of an ask, the burst, is four numbers, separated by spaces: the burst; the
 -- units of the limit that a new key has; the limit in units; and the microseconds in which the
@@ -14,7 +15,6 @@ local longest = 4503599627370496
 -- warmed reads the four numbers and puts them into the config c.
 local function warmed(c, text)
   c[3], c.from, c.limit, c.over = numbers(match(text, '^(%d+) (%d+) (%d+) (%d+)$'))
-  c.from = min(c.from, c.limit)
 end
 
 -- sum returns the sum of two levels.
@@ -59,7 +59,7 @@ local function beyond(t, n) return type(t) == 'string' or t == -1 or t >= n end
 
 -- portion returns what a key of this age has of the limit.
 local function portion(c, age)
-  if age >= c.over then return c.limit end
+  if age >= c.over or c.from >= c.limit then return c.limit end
   return c.from + muldiv(c.limit - c.from, age, c.over)
 end
 
@@ -148,19 +148,20 @@ local function warm(inner)
       inner.charge(a, s, now, n)
     end
     a.first = a.first or now
-    s.first = a.first
+    s.first, s.limit = a.first, a.config.limit
     if e then
       e.n, e.first, e.each, e.low = n, new, a.weight or {1, 0, 0}, s.debt or e.low
     end
     grow(a, now)
   end
 
-  -- exceed charges units past the limit. They cost what units cost a key of that age.
+  -- exceed charges units past the limit. They cost what units cost a key of that age, by the limit
+  -- that it has.
   function kind.exceed(s, now, n, c)
-    local first = known(s, c, now) or now
-    local cost = s.gain and times(s, weight(s, portion(c, now - first), c.limit), n)
-    inner.exceed(s, now, n, c, cost)
-    s.first, s.over = first, c.over
+    local first, limit = known(s, c, now) or now, s.limit or c.limit
+    local units = portion({from = c.from, limit = limit, over = c.over}, now - first)
+    inner.exceed(s, now, n, c, s.gain and times(s, weight(s, units, limit), n))
+    s.first, s.limit, s.over = first, limit, c.over
   end
 
   function kind.heal(s, now)
@@ -169,11 +170,12 @@ local function warm(inner)
     return true
   end
 
-  -- adopt also makes the key new if it is so by the rate that it had.
+  -- adopt also makes the key new if it is so by the rate that it had. Another limit is another rate,
+  -- also where inner does not count by it.
   function kind.adopt(s, c, now)
     local first = known(s, c, now)
-    if not inner.adopt(s, c, now) then return false end
-    s.first = first
+    if not inner.adopt(s, c, now) and (not s.first or s.limit == c.limit) then return false end
+    s.first, s.limit = first, c.limit
     return true
   end
 

@@ -31,7 +31,7 @@ function fixed.load(key)
   local v = call('GET', key)
   if not v then return nil end
   local s, seconds, micros = {encode = encode_fixed, key = key}
-  v, s.marked, s.first = unmarked(v)
+  v, s.marked, s.first, s.limit = unmarked(v)
   s.per, seconds, micros, s.used = numbers(match(v, '^(%d+) (-?%d+) (%d+) (%d+)$'))
   if not s.per or s.per < 1 then return corrupt(key) end
   s.last = instant(seconds, micros) or corrupt(key)
@@ -96,7 +96,7 @@ function counter.load(key)
   local v = call('GET', key)
   if not v then return nil end
   local s, seconds, micros = {encode = encode_counter, key = key}
-  v, s.marked, s.first = unmarked(v)
+  v, s.marked, s.first, s.limit = unmarked(v)
   s.per, seconds, micros, s.prev, s.cur = numbers(match(v, '^(%d+) (-?%d+) (%d+) (%d+) (%d+)$'))
   if not s.per or s.per < 1 then return corrupt(key) end
   s.last = instant(seconds, micros) or corrupt(key)
