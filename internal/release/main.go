@@ -97,12 +97,16 @@ func (c *consumer) create(proxy, cache string) error {
 	return c.run("mod", "init", "example.com/consumer")
 }
 
-// install gets each module, and checks that the version that was packed is what came.
+// install gets the modules, and checks that the versions that were packed are what came. It gets
+// them by one command: if it got one after the other, a later one could raise what an earlier one
+// needs, and go.sum would lack the sum of that.
 func (c *consumer) install(modules []published) error {
+	get := []string{"get"}
 	for _, m := range modules {
-		if err := c.run("get", m.Path); err != nil {
-			return err
-		}
+		get = append(get, m.Path)
+	}
+	if err := c.run(get...); err != nil {
+		return err
 	}
 	for _, m := range modules {
 		got, err := c.capture("list", "-m", "-f", "{{.Path}}@{{.Version}}{{with .Replace}} => {{.}}{{end}}", m.Path)

@@ -39,7 +39,8 @@ type published struct {
 // tag returns the tag that publishes m.
 func (m published) tag() string { return path.Join(m.dir, m.Version.Version) }
 
-// publishedModules returns the published modules of go.work, the root first.
+// publishedModules returns the published modules of go.work, the root first. All have one version
+// number, so a module that no other requires has that of the root.
 func publishedModules(root string) ([]published, error) {
 	text, err := os.ReadFile(filepath.Join(root, "go.work"))
 	if err != nil {
@@ -82,6 +83,9 @@ func publishedModules(root string) ([]published, error) {
 		m := &modules[i]
 		m.Version.Version = required[m.Path]
 		delete(required, m.Path)
+		if m.Version.Version == "" {
+			m.Version.Version = modules[0].Version.Version
+		}
 		if v := m.Version.Version; v == "" || v == "v0.0.0" {
 			return nil, fmt.Errorf("no go.mod file requires a version of %s", m.Path)
 		}
