@@ -26,11 +26,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/configfile"
 	"github.com/ratelimit-go/ratelimit/httplimit"
+	"github.com/ratelimit-go/ratelimit/prommetrics"
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
@@ -46,11 +49,12 @@ func main() {
 
 // A config is what the flags say.
 type config struct {
-	listen, limits string
-	proxies        []netip.Prefix
-	router         func(*httplimit.Middleware) http.Handler
-	redis          string
-	replicas       int
+	listen, metrics string
+	limits          string
+	proxies         []netip.Prefix
+	router          func(*httplimit.Middleware) http.Handler
+	redis           string
+	replicas        int
 }
 
 // parse reads the flags.
@@ -59,6 +63,7 @@ func parse(args []string, out io.Writer) (c config, err error) {
 	flags := flag.NewFlagSet("httpserver", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:8080", "serve the API at this `address`")
+	flags.StringVar(&c.metrics, "metrics", "127.0.0.1:9090", "serve /metrics at this `address`, where no client comes")
 	flags.StringVar(&c.limits, "limits", "limits.json", "the `file` with the rules")
 	flags.StringVar(&c.redis, "redis", "", "share the limits in the server at this `url`, such as redis://127.0.0.1:6379/0")
 	flags.IntVar(&c.replicas, "replicas", 1, "how many processes share them: while Redis does not answer, each enforces its part")
@@ -117,8 +122,14 @@ func run(ctx context.Context, args []string, out io.Writer, opts ...ratelimit.Op
 		return err
 	}
 
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prommetrics.NewCollector(limiter, prommetrics.Options{Watcher: watcher}))
+	metrics := http.NewServeMux()
+	metrics.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+
 	return together(ctx,
-		func(ctx context.Context) error { return serve(ctx, c.listen, c.router(m), out) },
+		func(ctx context.Context) error { return serve(ctx, "the API", c.listen, c.router(m), out) },
+		func(ctx context.Context) error { return serve(ctx, "metrics", c.metrics, metrics, out) },
 		func(ctx context.Context) error { return watch(ctx, watcher) },
 	)
 }
@@ -180,9 +191,9 @@ func watch(ctx context.Context, watcher *configfile.Watcher) error {
 	}
 }
 
-// serve serves handler until ctx ends. Then it takes no more requests, and those that it has taken
+// serve serves handler, which is what, until ctx ends. Then it takes no more requests, and those that it has taken
 // have ten seconds.
-func serve(ctx context.Context, address string, handler http.Handler, out io.Writer) error {
+func serve(ctx context.Context, what, address string, handler http.Handler, out io.Writer) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return err
@@ -190,7 +201,7 @@ func serve(ctx context.Context, address string, handler http.Handler, out io.Wri
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	fmt.Fprintf(out, "serving at http://%s\n", listener.Addr())
+	fmt.Fprintf(out, "serving %s at http://%s\n", what, listener.Addr())
 	select {
 	case err := <-ended:
 		return err

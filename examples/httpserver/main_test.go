@@ -56,8 +56,8 @@ func (l *lines) has(text string) bool {
 
 // An api is the program while it runs in this process.
 type api struct {
-	url  string
-	stop func() error // ends the program and returns what it returns
+	url, metrics string
+	stop         func() error // ends the program and returns what it returns
 }
 
 // start starts the program at a free port of the loopback interface, whose clients it takes for
@@ -68,23 +68,28 @@ func start(t testing.TB, args []string, opts ...ratelimit.Option) *api {
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := run(ctx, append([]string{"-listen", "127.0.0.1:0", "-proxies", "127.0.0.0/8"}, args...), in, opts...)
+		err := run(ctx, append([]string{"-listen", "127.0.0.1:0", "-metrics", "127.0.0.1:0", "-proxies", "127.0.0.0/8"}, args...), in, opts...)
 		_ = in.CloseWithError(err)
 		ended <- err
 	}()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	go func() { _, _ = io.Copy(io.Discard, out) }()
-	url, found := strings.CutPrefix(strings.TrimSpace(line), "serving at ")
-	require.True(t, found, line)
 	var once atomic.Bool
-	a := &api{url: url, stop: func() error {
+	a := &api{stop: func() error {
 		if once.Swap(true) {
 			return nil
 		}
 		cancel()
 		return <-ended
 	}}
+	lines := bufio.NewScanner(out)
+	for a.url == "" || a.metrics == "" {
+		require.True(t, lines.Scan(), lines.Err())
+		if what, url, _ := strings.Cut(lines.Text(), " at "); what == "serving metrics" {
+			a.metrics = url
+		} else {
+			require.Equal(t, "serving the API", what)
+			a.url = url
+		}
+	}
 	t.Cleanup(func() { assert.NoError(t, a.stop()) })
 	return a
 }
@@ -217,6 +222,26 @@ func TestEverybody(t *testing.T) {
 	})
 }
 
+// TestMetrics scrapes what was counted.
+func TestMetrics(t *testing.T) {
+	each(t, func(t *testing.T, a *api, c *http.Client, _ *ratelimit.FakeClock) {
+		for range 6 {
+			a.ask(t, c, http.MethodPost, "/login")
+		}
+		_, body := (&api{url: a.metrics}).ask(t, c, http.MethodGet, "/metrics")
+		for _, line := range []string{
+			`ratelimit_requests_total{limiter="default",result="allowed",rule="/login"} 5`,
+			`ratelimit_requests_total{limiter="default",result="denied",rule="/login"} 1`,
+			`ratelimit_requests_total{limiter="default",result="allowed",rule="everybody"} 5`,
+			`ratelimit_config_last_reload_successful{limiter="default"} 1`,
+		} {
+			assert.Contains(t, body, line+"\n")
+		}
+		res, _ := a.ask(t, c, http.MethodGet, "/metrics")
+		assert.Equal(t, http.StatusNotFound, res.StatusCode, "clients do not see them")
+	})
+}
+
 // TestReload changes the file, by SIGHUP and by waiting. It keeps what was used.
 func TestReload(t *testing.T) {
 	path := copied(t, "limits.json")
@@ -304,7 +329,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"-proxies", "0.0.0.0/0"}, "proxies.trusted[0]"},
 		{[]string{"-redis", "localhost"}, "redis"},
 		{[]string{"-redis", "redis://127.0.0.1:1", "-replicas", "0"}, "local"},
-		{[]string{"-listen", busy.Addr().String()}, "in use"},
+		{[]string{"-listen", busy.Addr().String(), "-metrics", "127.0.0.1:0"}, "in use"},
+		{[]string{"-listen", "127.0.0.1:0", "-metrics", busy.Addr().String()}, "in use"},
 		{[]string{"limits.json"}, `unknown argument "limits.json"`},
 	} {
 		assert.ErrorContains(t, run(t.Context(), row.args, io.Discard), row.want, row.args)

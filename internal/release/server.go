@@ -28,7 +28,7 @@ func (c *consumer) serve(dir, target string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, "-listen", "127.0.0.1:0")
+	cmd := exec.CommandContext(ctx, binary, "-listen", "127.0.0.1:0", "-metrics", "127.0.0.1:0")
 	cmd.Dir, cmd.Stderr = filepath.Join(c.dir, dir), c.out
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -37,13 +37,14 @@ func (c *consumer) serve(dir, target string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err == nil {
-		fmt.Fprintf(c.out, "%s", line)
-		_, url, _ := strings.Cut(strings.TrimSpace(line), "serving at ")
-		err = c.askUntilDenied(ctx, url+target)
+	url, lines := "", bufio.NewScanner(stdout)
+	for url == "" && lines.Scan() {
+		fmt.Fprintln(c.out, lines.Text())
+		if at, found := strings.CutPrefix(lines.Text(), "serving the API at "); found {
+			url = at
+		}
 	}
-	if err == nil {
+	if err = c.askUntilDenied(ctx, url+target); err == nil {
 		err = cmd.Process.Signal(os.Interrupt)
 	}
 	if err != nil {
