@@ -24,6 +24,7 @@ const rootPath = "github.com/ratelimit-go/ratelimit"
 var unpublished = map[string]bool{
 	"bench":               true,
 	"examples/httpserver": true,
+	"examples/recipes":    true,
 	"examples/redis":      true,
 	"internal/release":    true,
 	"internal/verify":     true,
