@@ -30,8 +30,8 @@ type instruments struct {
 }
 
 // Register makes the instruments with m, and lets them show what l counts, until the Registration
-// is unregistered. Register each limiter once, and each with an [Options.Limiter] of its own: if
-// two have the same, readers see the sum of both or only one, whichever the SDK does.
+// is unregistered. Register each limiter once, and each with an [Options.Limiter] of its own: of
+// two that have the same, the OpenTelemetry SDK shows the sum.
 //
 // An error matches [ratelimit.ErrInvalidConfig] if m or l is nil or o is invalid, and otherwise
 // comes from m.

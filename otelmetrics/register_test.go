@@ -161,10 +161,13 @@ func TestStoreErrors(t *testing.T) {
 	reader, meter := newReader(t, metricdata.CumulativeTemporality)
 	_, err = otelmetrics.Register(meter, l, otelmetrics.Options{})
 	require.NoError(t, err)
-	_, err = l.Check(t.Context(), ratelimit.Request{Client: "alice", Rules: []string{"a"}})
-	require.ErrorIs(t, err, errDown)
-	v := read(t, reader)
-	assert.Equal(t, []int64{1, 1}, []int64{v["rate_limiting.store.errors a"], v["rate_limiting.requests a allowed"]})
+	for range 20 {
+		_, err = l.Check(t.Context(), ratelimit.Request{Client: "alice", Rules: []string{"a"}})
+		require.ErrorIs(t, err, ratelimit.ErrStore)
+	}
+	stats, v := l.Stats()[0], read(t, reader)
+	require.Greater(t, stats.Degraded, stats.Errors, "the store is not called for each request")
+	assert.Equal(t, []int64{int64(stats.Errors), 3, 17}, []int64{v["rate_limiting.store.errors a"], v["rate_limiting.requests a allowed"], v["rate_limiting.requests a denied"]})
 }
 
 // TestRulesChange reads counters while rules come and go, as sums and as differences: none of them
@@ -261,6 +264,18 @@ func TestTwoLimiters(t *testing.T) {
 	ask(t, second, "b", 2)
 	v := read(t, reader)
 	assert.Equal(t, []int64{1, 2, 1}, []int64{v["rate_limiting.requests a allowed"], v["rate_limiting.requests b allowed"], v["rate_limiting.keys b"]})
+}
+
+// TestRegisteredTwice shows a limiter twice under one name, and the SDK adds what both show.
+func TestRegisteredTwice(t *testing.T) {
+	l := newLimiter(t, "a")
+	reader, meter := newReader(t, metricdata.CumulativeTemporality)
+	for range 2 {
+		_, err := otelmetrics.Register(meter, l, otelmetrics.Options{})
+		require.NoError(t, err)
+	}
+	ask(t, l, "a", 2)
+	assert.Equal(t, int64(4), read(t, reader)["rate_limiting.requests a allowed"])
 }
 
 // TestReadsUnderLoad reads while requests come and rules change.

@@ -108,6 +108,18 @@ func BenchmarkDurations(b *testing.B) {
 	}
 }
 
+// BenchmarkObserve is one call of the observer.
+func BenchmarkObserve(b *testing.B) {
+	d := prommetrics.NewDurations(prommetrics.Options{})
+	decision := ratelimit.Decision{Source: ratelimit.SourceStore, Took: time.Microsecond}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			d.Observe(context.Background(), decision)
+		}
+	})
+}
+
 // ignoring is an Observer that does nothing.
 type ignoring struct{}
 

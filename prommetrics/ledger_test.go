@@ -140,6 +140,12 @@ func TestOtherByName(t *testing.T) {
 	v := values(t, registered(t, prommetrics.NewCollector(l, prommetrics.Options{MaxRules: 1})))
 	assert.Equal(t, map[string]float64{"_other": 3}, allowedOf(v))
 	assert.NotContains(t, v, `ratelimit_rule_limit_units{rule="_other"}`, "which is not that of all")
+
+	l = newLimiter(t, rulesNamed("a\xff", "a\xfe", "b"), nil)
+	ask(t, l, "a\xff", 1)
+	ask(t, l, "a\xfe", 2)
+	v = values(t, registered(t, prommetrics.NewCollector(l, prommetrics.Options{MaxRules: 1})))
+	assert.Equal(t, map[string]float64{"a\uFFFD": 3, "_other": 0}, allowedOf(v), "a name that is shown is no other")
 }
 
 // TestRulesChange reads counters while rules come and go. A counter never decreases while its name
@@ -185,6 +191,39 @@ func TestRulesChange(t *testing.T) {
 
 	require.NoError(t, l.Replace(nil, nil))
 	require.Empty(t, scrape())
+	require.NoError(t, l.Replace(rulesNamed("d"), nil))
+	ask(t, l, "d", 8)
+	require.Equal(t, map[string]float64{"d": 8}, scrape(), "a scrape did not find d, so it begins again")
+}
+
+// TestKeyCounts has keys that are forgotten, and keys beyond the bound on their number.
+func TestKeyCounts(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1e9, 0))
+	rules := []ratelimit.Rule{{Name: "a", Rate: ratelimit.Rate{Requests: 1000, Per: time.Second}}}
+	l, err := ratelimit.New(rules, nil, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
+	require.NoError(t, err)
+	r := registered(t, prommetrics.NewCollector(l, prommetrics.Options{}))
+	const overflowed, evicted, keys = `ratelimit_overflowed_requests_total{rule="a"}`, `ratelimit_evicted_keys_total{rule="a"}`, `ratelimit_keys{rule="a"}`
+	ask(t, l, "a", 100)
+	stats, v := l.Stats()[0], values(t, r)
+	require.Greater(t, stats.Overflowed, uint64(50), "most clients found no room")
+	require.Zero(t, stats.Evicted)
+	require.Equal(t, []float64{float64(stats.Overflowed), 0, float64(stats.LiveKeys)}, []float64{v[overflowed], v[evicted], v[keys]})
+
+	clock.Advance(time.Hour)
+	_, err = l.Check(t.Context(), ratelimit.Request{Client: "new", Rules: []string{"a"}})
+	require.NoError(t, err)
+	stats, v = l.Stats()[0], values(t, r)
+	require.NotZero(t, stats.Evicted)
+	require.NotEqual(t, stats.Evicted, stats.Overflowed)
+	require.Equal(t, []float64{float64(stats.Overflowed), float64(stats.Evicted), float64(stats.LiveKeys)}, []float64{v[overflowed], v[evicted], v[keys]})
+}
+
+// TestKeyNames has a key of an attribute whose name is not UTF-8.
+func TestKeyNames(t *testing.T) {
+	l := newLimiter(t, []ratelimit.Rule{{Name: "a", Key: "attr:team\xff", Rate: ratelimit.PerHour(1)}}, nil)
+	assert.Contains(t, values(t, registered(t, prommetrics.NewCollector(l, prommetrics.Options{}))),
+		`ratelimit_rule_info{algorithm="TokenBucket",key="attr:team`+"\uFFFD"+`",mode="enforce",rule="a"}`)
 }
 
 // TestEachCount has every counter of a rule begin again.

@@ -1,0 +1,39 @@
+package otelmetrics_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/otelmetrics"
+)
+
+func ExampleRegister() {
+	reader := sdk.NewManualReader() // a service has a periodic one, with an exporter
+	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
+	limiter, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(100)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	meter := provider.Meter("github.com/ratelimit-go/ratelimit/otelmetrics")
+	if _, err := otelmetrics.Register(meter, limiter, otelmetrics.Options{Limiter: "api"}); err != nil {
+		log.Fatal(err)
+	}
+
+	limiter.Allow("alice", "/")
+	var metrics metricdata.ResourceMetrics
+	if err := reader.Collect(context.Background(), &metrics); err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range metrics.ScopeMetrics[0].Metrics {
+		fmt.Println(m.Name, m.Unit)
+	}
+	// Output:
+	// rate_limiting.requests {request}
+	// rate_limiting.store.errors {error}
+	// rate_limiting.keys {key}
+}
