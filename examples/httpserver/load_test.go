@@ -86,6 +86,7 @@ func TestLoad(t *testing.T) {
 	reloaded := reloads()
 
 	require.NoError(t, a.stop())
+	assert.Equal(t, 1, srv.connections(t), "the program has closed its connections to Redis")
 	srv.kill(t)
 	until(t, func() bool { return goleak.Find(before) == nil })
 

@@ -164,6 +164,7 @@ func TestTiers(t *testing.T) {
 // TestLogin has a client that forges addresses behind a proxy.
 func TestLogin(t *testing.T) {
 	each(t, func(t *testing.T, a *api, c *http.Client, clock *ratelimit.FakeClock) {
+		clock.Advance(30 * time.Second)
 		for range 5 {
 			res, _ := a.ask(t, c, http.MethodPost, "/login", address, "6.6.6.6, 203.0.113.9")
 			require.Equal(t, http.StatusOK, res.StatusCode)
@@ -178,7 +179,10 @@ func TestLogin(t *testing.T) {
 		res, _ = a.ask(t, c, http.MethodGet, "/items/7", address, "203.0.113.9")
 		assert.Equal(t, http.StatusOK, res.StatusCode, "the rest of the API has another rule")
 		assert.Equal(t, `"per-client";r=59;t=1`, res.Header.Get("RateLimit"))
-		clock.Advance(time.Minute)
+		clock.Advance(time.Minute - 1)
+		res, _ = a.ask(t, c, http.MethodPost, "/login", address, "203.0.113.9")
+		assert.Equal(t, http.StatusTooManyRequests, res.StatusCode, "the window slides: no new guesses at the full minute")
+		clock.Advance(1)
 		res, _ = a.ask(t, c, http.MethodPost, "/login", address, "203.0.113.9")
 		assert.Equal(t, http.StatusOK, res.StatusCode)
 	})
@@ -292,8 +296,9 @@ func TestStop(t *testing.T) {
 	clock := &gate{FakeClock: newClock(), entered: make(chan struct{}), open: make(chan struct{})}
 	a := start(t, nil, ratelimit.WithClock(clock))
 	clock.armed.Store(true)
-	answered := make(chan int)
+	answered := make(chan int, 1)
 	go func() {
+		defer close(answered) // also if the request is lost
 		res, _ := a.ask(t, client(t), http.MethodGet, "/items/7")
 		answered <- res.StatusCode
 	}()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -60,6 +61,16 @@ func (s *server) kill(t testing.TB) {
 		_ = s.cmd.Wait()
 		s.cmd = nil
 	}
+}
+
+// connections returns how many connections s has, with that which asks.
+func (s *server) connections(t testing.TB) int {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.addr})
+	defer func() { _ = c.Close() }()
+	list, err := c.ClientList(t.Context()).Result()
+	require.NoError(t, err)
+	return strings.Count(strings.TrimSpace(list), "\n") + 1
 }
 
 func (s *server) url() string { return "redis://" + s.addr + "/0" }
