@@ -5,7 +5,8 @@
 // go.mod files name and as the go command would pack it from a tag. Then it does what a
 // user does, in an empty module outside the repository, with an empty module cache: it
 // gets the modules, builds all their packages, compiles and tests the Go snippets of
-// README.md, and builds and runs the examples. No replace directive helps there.
+// README.md, and builds and runs the examples. A server is asked until it denies, and is
+// stopped. No replace directive helps there.
 //
 // It takes the files that git tracks, as they are in the work tree. The example of Redis
 // is run if REDIS_URL names a server.
@@ -136,6 +137,12 @@ func (c *consumer) use(examples []string) error {
 		}
 	}
 	for _, example := range examples {
+		if target, ok := servers[example]; ok {
+			if err := c.serve(example, target); err != nil {
+				return err
+			}
+			continue
+		}
 		if path.Base(example) == "redis" && os.Getenv("REDIS_URL") == "" {
 			fmt.Fprintf(c.out, "\n%s is built, not run: REDIS_URL names no server\n", example)
 			continue

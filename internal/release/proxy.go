@@ -22,11 +22,13 @@ const rootPath = "github.com/ratelimit-go/ratelimit"
 // unpublished are the folders of the modules that nobody outside the repository
 // imports. They have no version, and no tag.
 var unpublished = map[string]bool{
-	"bench":            true,
-	"examples/grpc":    true,
-	"examples/redis":   true,
-	"internal/release": true,
-	"internal/verify":  true,
+	"bench":               true,
+	"examples/grpc":       true,
+	"examples/httpserver": true,
+	"examples/recipes":    true,
+	"examples/redis":      true,
+	"internal/release":    true,
+	"internal/verify":     true,
 }
 
 // A published is a module that users import, at the version that the other modules of

@@ -1,0 +1,213 @@
+// Httpserver is an HTTP API with limits: a tier for each API key, a stricter login by address behind
+// a proxy, and a limit on all requests together. The rules are in limits.json, which is applied again
+// when it changes, and at once on SIGHUP.
+//
+//	cd examples/httpserver
+//	go run . &
+//	curl -i http://127.0.0.1:8080/items/7
+//	curl -i -H 'X-API-Key: k-123' http://127.0.0.1:8080/items/7
+//
+// With -redis, all processes that use the same server share the limits.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/configfile"
+	"github.com/ratelimit-go/ratelimit/httplimit"
+	"github.com/ratelimit-go/ratelimit/prommetrics"
+	"github.com/ratelimit-go/ratelimit/redisstore"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "httpserver:", err)
+		os.Exit(1)
+	}
+}
+
+// A config is what the flags say.
+type config struct {
+	listen, metrics string
+	limits          string
+	proxies         []netip.Prefix
+	router          func(*httplimit.Middleware) http.Handler
+	redis           string
+	replicas        int
+}
+
+// parse reads the flags.
+func parse(args []string, out io.Writer) (c config, err error) {
+	c.router = withServeMux
+	flags := flag.NewFlagSet("httpserver", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.StringVar(&c.listen, "listen", "127.0.0.1:8080", "serve the API at this `address`")
+	flags.StringVar(&c.metrics, "metrics", "127.0.0.1:9090", "serve /metrics at this `address`, where no client comes")
+	flags.StringVar(&c.limits, "limits", "limits.json", "the `file` with the rules")
+	flags.StringVar(&c.redis, "redis", "", "share the limits in the server at this `url`, such as redis://127.0.0.1:6379/0")
+	flags.IntVar(&c.replicas, "replicas", 1, "how many processes share them: while Redis does not answer, each enforces its part")
+	flags.Func("proxies", "believe X-Forwarded-For of these `networks`, such as 10.0.1.0/24,10.0.2.0/24", func(text string) error {
+		for part := range strings.SplitSeq(text, ",") {
+			prefix, err := netip.ParsePrefix(part)
+			if err != nil {
+				return err
+			}
+			c.proxies = append(c.proxies, prefix)
+		}
+		return nil
+	})
+	flags.BoolFunc("chi", "route by chi and not by http.ServeMux", func(string) error {
+		c.router = withChi
+		return nil
+	})
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	if flags.NArg() > 0 {
+		return c, fmt.Errorf("unknown argument %q", flags.Arg(0))
+	}
+	return c, nil
+}
+
+// costs are the units that a request takes, where it is not one.
+var costs = map[string]int{"/search": 5}
+
+// run serves until ctx ends, and then until the requests that have come are answered.
+func run(ctx context.Context, args []string, out io.Writer, opts ...ratelimit.Option) error {
+	c, err := parse(args, out)
+	if err != nil {
+		return err
+	}
+	if c.redis != "" {
+		shared, done, err := c.store(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+		opts = append(opts, shared...)
+	}
+
+	limiter, watcher, err := configfile.Open(c.limits, opts...)
+	if err != nil {
+		return err
+	}
+	m, err := httplimit.New(limiter, httplimit.Config{
+		Client:  httplimit.APIKey("X-API-Key", customerOf),
+		Proxies: httplimit.Proxies{Trusted: c.proxies},
+		Skip:    httplimit.SkipPaths("/healthz"),
+		Prepare: func(_ *http.Request, q *ratelimit.Request) { q.Cost = costs[q.Endpoint] },
+	})
+	if err != nil {
+		return err
+	}
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prommetrics.NewCollector(limiter, prommetrics.Options{Watcher: watcher}))
+	metrics := http.NewServeMux()
+	metrics.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+
+	return together(ctx,
+		func(ctx context.Context) error { return serve(ctx, "the API", c.listen, c.router(m), out) },
+		func(ctx context.Context) error { return serve(ctx, "metrics", c.metrics, metrics, out) },
+		func(ctx context.Context) error { return watch(ctx, watcher) },
+	)
+}
+
+// store returns the options by which a limiter keeps its state in Redis, and what to do in the end.
+func (c *config) store(ctx context.Context) (opts []ratelimit.Option, done func(), err error) {
+	where, err := redis.ParseURL(c.redis)
+	if err != nil {
+		return nil, nil, err
+	}
+	client := redis.NewClient(where)
+	store, err := redisstore.New(client)
+	if err != nil {
+		return nil, nil, errors.Join(err, client.Close())
+	}
+	if err := store.Ping(ctx); err != nil {
+		slog.Warn("until Redis answers, each process limits by itself", "error", err)
+	}
+	return []ratelimit.Option{
+		ratelimit.WithStore(store),
+		ratelimit.WithName("httpserver"),
+		ratelimit.WithFailurePolicy(ratelimit.FailLocal(c.replicas)),
+	}, func() { _ = client.Close() }, nil
+}
+
+// together runs parts until ctx ends or one of them does, and returns when all have ended.
+func together(ctx context.Context, parts ...func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error)
+	for _, part := range parts {
+		go func() { ended <- part(ctx) }()
+	}
+	var errs []error
+	for range parts {
+		errs = append(errs, <-ended)
+		stop()
+	}
+	return errors.Join(errs...)
+}
+
+// watch applies the file of the watcher when it has changed, and at once on SIGHUP.
+func watch(ctx context.Context, watcher *configfile.Watcher) error {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	ended := make(chan error, 1)
+	go func() { ended <- watcher.Run(ctx) }()
+	for {
+		select {
+		case <-hup:
+			_ = watcher.Look() // which logs what is wrong, and keeps the rules
+		case err := <-ended:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// serve serves handler, which is what, until ctx ends. Then it takes no more requests, and those that it has taken
+// have ten seconds.
+func serve(ctx context.Context, what, address string, handler http.Handler, out io.Writer) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	fmt.Fprintf(out, "serving %s at http://%s\n", what, listener.Addr())
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return server.Shutdown(last)
+}
