@@ -116,7 +116,7 @@ func ExampleMiddleware_Allow() {
 	reset := func(w http.ResponseWriter, r *http.Request) {
 		mail := ratelimit.Request{Client: r.FormValue("name"), Rules: []string{"mails by name", "mails by address"}}
 		if m.Allow(w, r, mail) {
-			fmt.Fprint(w, "a mail is on its way")
+			fmt.Fprintln(w, "a mail is on its way")
 		}
 	}
 	handler := m.Handler(http.HandlerFunc(reset))
