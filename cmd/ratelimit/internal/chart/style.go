@@ -47,7 +47,7 @@ func Style() string {
 }
 
 func (t *theme) write(b *strings.Builder) {
-	fmt.Fprintf(b, ".rl .b{fill:%s}.rl .g{stroke:%s}.rl text{fill:%s}.rl .f1{fill:%s}", t.page, t.faint, t.looks[Ink], t.soft)
+	fmt.Fprintf(b, ".rl .b{fill:%s}.rl .a{stroke:%s}.rl text{fill:%s}.rl .f1{fill:%s}", t.page, t.faint, t.looks[Ink], t.soft)
 	for look, colour := range t.looks {
 		fmt.Fprintf(b, ".rl .c%d{stroke:%s}.rl .k%d{fill:%s;stroke:%s}", look, colour, look, colour, colour)
 		if Look(look) != Grey {
@@ -60,18 +60,18 @@ func (t *theme) write(b *strings.Builder) {
 // mark returns the marker of a look, with its middle at x, y.
 func mark(look Look, x, y float64) string {
 	at := func(dx, dy float64) string { return px(x+dx) + " " + px(y+dy) }
-	path := func(class, d string) string {
-		return fmt.Sprintf(`<path class="m %s%d" d="%s"/>`, class, look, d)
+	path := func(d string) string {
+		return fmt.Sprintf(`<path class="m c%d" d="%s"/>`, look, d)
 	}
 	switch look {
 	case Blue:
 		return fmt.Sprintf(`<circle class="k%d" cx="%s" cy="%s" r="2"/>`, look, px(x), px(y))
 	case Orange: // a cross
-		return path("c", "M"+at(-2.5, -2.5)+"L"+at(2.5, 2.5)+"M"+at(-2.5, 2.5)+"L"+at(2.5, -2.5))
+		return path("M" + at(-2.5, -2.5) + "L" + at(2.5, 2.5) + "M" + at(-2.5, 2.5) + "L" + at(2.5, -2.5))
 	case Green: // a triangle
-		return path("c", "M"+at(0, -3)+"L"+at(3, 2.5)+"H"+px(x-3)+"Z")
+		return path("M" + at(0, -3) + "L" + at(3, 2.5) + "H" + px(x-3) + "Z")
 	case Grey: // a bar
-		return path("c", "M"+at(0, -4)+"V"+px(y+4))
+		return path("M" + at(0, -4) + "V" + px(y+4))
 	}
-	return path("c", "M"+at(-2.5, -2.5)+"H"+px(x+2.5)+"V"+px(y+2.5)+"H"+px(x-2.5)+"Z") // a square
+	return path("M" + at(-2.5, -2.5) + "H" + px(x+2.5) + "V" + px(y+2.5) + "H" + px(x-2.5) + "Z") // a square
 }

@@ -53,6 +53,7 @@ type canvas struct {
 	b      strings.Builder
 	width  float64
 	y      float64 // where the free room begins
+	panels int     // drawn so far
 
 	left, right float64 // of all plots
 	least, most float64 // of the horizontal axis
@@ -100,7 +101,7 @@ func (c *canvas) measure() {
 func (p *Panel) ticks() []tick {
 	least, most := p.yRange()
 	return p.Y.ticks(least, most, func(ticks []tick) bool {
-		return len(ticks) < 2 || (ticks[1].at-ticks[0].at)/(most-least)*p.height() >= 1.4*textSize
+		return len(ticks) < 2 || (ticks[1].at-ticks[0].at)/(most-least)*p.height() >= 1.8*textSize
 	})
 }
 
@@ -157,6 +158,9 @@ func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
 // panel draws p, with the texts of the horizontal axis if it is the last.
 func (c *canvas) panel(p *Panel, last bool) {
 	c.y += gap
+	if c.panels++; c.panels > 1 {
+		c.y += 2 * gap
+	}
 	if p.Title != "" {
 		c.lines(p.Title, "p", panelSize, true, margin)
 	}
@@ -168,7 +172,7 @@ func (c *canvas) panel(p *Panel, last bool) {
 	area := &plot{c, c.y, c.y + p.height(), least, most}
 	for _, t := range p.ticks() {
 		y := area.at(t.at)
-		c.line("g", c.left, y, c.right, y)
+		c.line("g a", c.left, y, c.right, y)
 		c.text(c.left-gap, y+4, "end", "", t.text)
 	}
 	lanes := 0
@@ -182,7 +186,7 @@ func (c *canvas) panel(p *Panel, last bool) {
 		c.y += gap
 	}
 	for _, t := range c.ticks {
-		c.line("g", c.x(t.at), area.top, c.x(t.at), c.y)
+		c.line("g a", c.x(t.at), area.top, c.x(t.at), c.y)
 	}
 	lane := area.bottom + gap + laneHeight/2
 	for _, s := range p.Series {
@@ -222,7 +226,7 @@ func (p *plot) series(s Series) {
 	case Area:
 		outline := p.outline(s)
 		fmt.Fprintf(&p.b, `<path class="f%d" d="%sV%sH%sZ"/>`+"\n", s.Look, outline, px(p.bottom), px(p.x(s.Points[0].X)))
-		fmt.Fprintf(&p.b, `<path class="%s" d="%s"/>`+"\n", class, outline)
+		fmt.Fprintf(&p.b, `<path class="g c%d" d="%s"/>`+"\n", s.Look, outline)
 	default:
 		fmt.Fprintf(&p.b, `<path class="%s" d="%s"/>`+"\n", class, p.outline(s))
 	}
@@ -295,7 +299,7 @@ func (c *canvas) legend() {
 			c.b.WriteString(mark(s.Look, x+swatch/2, y) + "\n")
 		case Area:
 			fmt.Fprintf(&c.b, `<rect class="f%d" x="%s" y="%s" width="%d" height="9"/>`+"\n", s.Look, px(x), px(y-4), swatch)
-			c.line(fmt.Sprintf("c%d d%[1]d", s.Look), x, y-4, x+swatch, y-4)
+			c.line(fmt.Sprintf("g c%d", s.Look), x, y-4, x+swatch, y-4)
 		default:
 			c.line(fmt.Sprintf("c%d d%[1]d", s.Look), x, y, x+swatch, y)
 		}

@@ -64,15 +64,15 @@ func (t *Text) String() string {
 			if line == 0 {
 				name = string([]rune(r.Name)[:min(utf8.RuneCountInString(r.Name), gutter-1)])
 			}
-			row := fmt.Sprintf("%-*s ", gutter-1, name)
+			row := []rune(fmt.Sprintf("%-*s ", gutter-1, name))
 			for _, v := range values {
 				eighths := 0
 				if v > 0 && most > 0 {
 					eighths = max(int(math.Round(v/most*float64(8*height))), 1)
 				}
-				row += string(blocks[min(max(eighths-8*line, 0), 8)])
+				row = append(row, blocks[min(max(eighths-8*line, 0), 8)])
 			}
-			b.WriteString(strings.TrimRight(row, " ") + "\n")
+			b.WriteString(strings.TrimRight(string(row), " ") + "\n")
 		}
 	}
 	if t.From != "" || t.To != "" {

@@ -41,7 +41,7 @@ func TextWidth(text string, size int, bold bool) float64 {
 // wrap breaks text into lines that are at most room wide. A word that is wider is broken.
 func wrap(text string, size int, bold bool, room float64) (lines []string) {
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		joined := strings.TrimPrefix(line+" "+word, " ")
 		if TextWidth(joined, size, bold) <= room {
 			line = joined

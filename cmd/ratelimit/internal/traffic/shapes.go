@@ -84,7 +84,7 @@ func onOff(c *Config, s *source) func() time.Duration {
 	return func() time.Duration {
 		busy := scaled(k, c.Per, 2*uint64(c.Requests)) // the time that it has sent for
 		k++
-		return plus(from, plus(busy, busy/on*on))
+		return plus(from, plus(busy, busy-busy%on))
 	}
 }
 

@@ -41,7 +41,9 @@ func instants(requests []traffic.Request) (at []time.Duration) {
 }
 
 // since returns the first requests of one client with this shape.
-func begin(shape traffic.Shape, n int) []time.Duration { return instants(all(config(shape), granted))[:n] }
+func begin(shape traffic.Shape, n int) []time.Duration {
+	return instants(all(config(shape), granted))[:n]
+}
 
 func TestShapes(t *testing.T) {
 	const s = time.Second
