@@ -1,5 +1,7 @@
 package main
 
+//go:generate go run ./internal/pictures ../../docs/pictures
+
 import (
 	_ "embed"
 	"fmt"

@@ -82,7 +82,7 @@ func (s *simulation) summary(outcomes []*sim.Outcome) (tables []grid) {
 	for _, r := range outcomes[0].Rules {
 		most, bound := number(r.Most), number(r.Bound)
 		if r.Mode == ratelimit.ModeShadow {
-			most, bound = "shadow", ""
+			most, bound = "shadow", "-"
 		}
 		rules = append(rules, []string{plain(r.Name), r.Rate.String(), short(r.Window), number(r.Asked), number(r.Denied), most, bound})
 	}

@@ -10,41 +10,41 @@ import (
 
 // A Figure is a column of panels above one another, which share their horizontal axis.
 type Figure struct {
-	ID     string // begins the ids in the SVG, which must be unique in a page of HTML
-	Title  string // the name of the picture
-	Desc   string // what it shows, for those who do not see it
-	Width  int    // in pixels; 0 means 520
-	X      Axis   // of all panels
-	Panels []Panel
-	Inline bool // without the style sheet, for a page of HTML that has Style once
+	ID     string  // begins the ids in the SVG, which must be unique in a page of HTML
+	Title  string  // the name of the picture
+	Desc   string  // what it shows, for those who do not see it
+	Width  int     // in pixels; 0 means 520
+	X      Axis    // of all panels
+	Panels []Panel // from top to bottom
+	Inline bool    // without the style sheet, for a page of HTML that has Style once
 }
 
 // A Panel is one plot.
 type Panel struct {
-	Title  string
-	Height int // of the plot, in pixels; 0 means 90
-	Y      Axis
+	Title  string   // above the plot, if it is not empty
+	Height int      // of the plot, in pixels; 0 means 90
+	Y      Axis     // the vertical one
 	Series []Series // drawn in this order
 }
 
 // An Axis says what its numbers are, and which are shown.
 type Axis struct {
-	Label    string
+	Label    string  // what the numbers are, if it is not empty
 	Min, Max float64 // if they are equal, the axis reaches from 0 to the largest value
 	Seconds  bool    // whether the numbers are seconds, so that they are shown as times
 }
 
 // A Series is some data, and how they are drawn.
 type Series struct {
-	Name   string // in the legend, or beside a lane
-	Kind   Kind
-	Look   Look
+	Name   string  // in the legend, or beside a lane
+	Kind   Kind    // how it is drawn
+	Look   Look    // its colour, dash and marker
 	Points []Point // in the order of X
 }
 
 // A Point is one value.
 type Point struct {
-	X, Y float64
+	X, Y float64 // on the axes of the panel
 }
 
 // A Kind is a way to draw data.

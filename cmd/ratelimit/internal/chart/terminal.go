@@ -9,7 +9,7 @@ import (
 
 // A Text is a chart for a terminal: rows of columns above one another, at one scale.
 type Text struct {
-	Rows   []Row
+	Rows   []Row  // from top to bottom
 	From   string // what the first column is
 	To     string // what the last column is
 	Height int    // of a row in lines; 0 means 1
@@ -18,7 +18,7 @@ type Text struct {
 
 // A Row is one row of columns.
 type Row struct {
-	Name   string
+	Name   string    // to the left of it
 	Values []float64 // none is below 0
 }
 

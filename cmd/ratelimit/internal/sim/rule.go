@@ -10,10 +10,10 @@ import (
 
 // A Rule is what came of the traffic for one rule.
 type Rule struct {
-	Name      string              `json:"name"`
-	Algorithm ratelimit.Algorithm `json:"algorithm"`
-	Rate      ratelimit.Rate      `json:"rate"`
-	Mode      ratelimit.Mode      `json:"mode"`
+	Name      string              `json:"name"`      // that of ratelimit.Rule, as the next three
+	Algorithm ratelimit.Algorithm `json:"algorithm"` // that decides
+	Rate      ratelimit.Rate      `json:"rate"`      // the limit of each key
+	Mode      ratelimit.Mode      `json:"mode"`      // whether it denies
 
 	Asked  int `json:"asked"`  // requests that it applied to
 	Denied int `json:"denied"` // of these, those that it alone would have denied

@@ -31,7 +31,7 @@ type Options struct {
 
 // An Outcome is what came of the traffic.
 type Outcome struct {
-	Name     string `json:"name"`
+	Name     string `json:"name"`     // of the Target
 	Offered  int    `json:"offered"`  // requests, each as often as it was sent
 	Admitted int    `json:"admitted"` // those that were granted
 	Denied   int    `json:"denied"`   // the others
@@ -45,8 +45,8 @@ type Outcome struct {
 	Unserved     int           `json:"unserved"`                // requests that were never granted, however often they were sent
 	LongestDelay time.Duration `json:"longestDelayNanoseconds"` // for which a granted request was to be held
 
-	Rules []*Rule   `json:"rules"`
-	Bins  [Bins]Bin `json:"bins"`
+	Rules []*Rule   `json:"rules"` // the outcomes of the rules, the default rule last
+	Bins  [Bins]Bin `json:"bins"`  // the counts of equal parts of the time
 }
 
 // A Bin counts the requests of a part of the time.

@@ -66,7 +66,7 @@ func Retries() []Retry { return []Retry{None, Obey, Ignore, Mixed} }
 
 // A Config says what traffic to make.
 type Config struct {
-	Shape      Shape
+	Shape      Shape         // of the requests of each client
 	Requests   int           // sent every Per, by each client
 	Per        time.Duration // see Requests
 	Burst      int           // requests at once, for Bursts and Edge
@@ -74,9 +74,9 @@ type Config struct {
 	Endpoints  []string      // each request is for one of them, at random
 	Cost       int           // units of each request
 	Duration   time.Duration // of all of it
-	Retry      Retry
+	Retry      Retry         // what is done by clients that are denied
 	RetryEvery time.Duration // see Ignore
-	Seed       uint64
+	Seed       uint64        // of all that is random
 }
 
 // attackFactor is how many times what a client sends the attacker sends.
