@@ -77,14 +77,14 @@ type simulateFlags struct {
 
 func (f *simulateFlags) define(fs *flag.FlagSet) {
 	f.clients, f.cost = numberFlag{1, traffic.MaxClients}, numberFlag{1, maxRequests}
-	f.duration, f.every = durationFlag(5*time.Minute), durationFlag(time.Second)
+	f.every = durationFlag(time.Second)
 	fs.StringVar(&f.shape, "shape", string(traffic.Bursts), "`shape` of the traffic")
 	fs.StringVar(&f.rate, "rate", "60/m burst 20", "the `limit`")
 	fs.StringVar(&f.algorithms, "algorithm", "all", "`algorithms` to compare, with commas between them")
 	fs.StringVar(&f.config, "config", "", "`file` of rules to simulate, in place of -rate and -algorithm")
 	fs.StringVar(&f.send, "send", "", "`rate` that each client sends at (default twice the limit; 120/m burst 20 with -config)")
 	fs.Var(&f.clients, "clients", "`number` of clients")
-	fs.Var(&f.duration, "duration", "`time` of all traffic")
+	fs.Var(&f.duration, "duration", "`time` of all traffic (default five times that of -rate; 5m with -config)")
 	fs.Uint64Var(&f.seed, "seed", 1, "`number` that random traffic is made of")
 	fs.Var(&f.window, "window", "length of the windows in which \"most\" counts (default the `time` of each limit)")
 	fs.StringVar(&f.retry, "retry", string(traffic.None), "what denied `clients` do")
@@ -162,7 +162,7 @@ func (f *simulateFlags) read(given map[string]bool) (*simulation, error) {
 		return nil, usageError(fmt.Sprintf("-shape is %q: must be one of %s", f.shape, joined(traffic.Shapes())))
 	case !slices.Contains(traffic.Retries(), s.traffic.Retry):
 		return nil, usageError(fmt.Sprintf("-retry is %q: must be one of %s", f.retry, joined(traffic.Retries())))
-	case f.duration <= 0 || s.traffic.Duration > traffic.MaxDuration:
+	case given["duration"] && f.duration <= 0 || s.traffic.Duration > traffic.MaxDuration:
 		return nil, usageError(fmt.Sprintf("-duration is %v: must be above 0 and at most %v", s.traffic.Duration, traffic.MaxDuration))
 	case given["retry-every"] && (s.traffic.Retry == traffic.None || s.traffic.Retry == traffic.Obey):
 		return nil, usageError(fmt.Sprintf("-retry-every is %v, but -retry is %s: must be ignore or mixed", s.traffic.RetryEvery, f.retry))
@@ -186,6 +186,13 @@ func (f *simulateFlags) read(given map[string]bool) (*simulation, error) {
 	}
 	if err := s.setSend(f.send); err != nil {
 		return nil, err
+	}
+	switch {
+	case given["duration"]:
+	case f.config != "":
+		s.traffic.Duration = 5 * time.Minute
+	default:
+		s.traffic.Duration = 5 * min(s.limited.Per, traffic.MaxDuration/5)
 	}
 	if n := s.traffic.Expected(); n > maxRequests {
 		return nil, usageError(fmt.Sprintf("-send, -clients and -duration make about %s requests: must be at most %s", chart.Number(n, 0), chart.Number(maxRequests, 0)))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -96,6 +95,9 @@ func (s *simulation) remarks(outcomes []*sim.Outcome) (remarks []string) {
 	}
 	if s.traffic.Retry != traffic.None {
 		remarks = append(remarks, "through: the longest until a request was granted; never: requests that were not")
+	}
+	if outcomes[0].Offered == 0 {
+		remarks = append(remarks, "nothing was sent: the first request would come after the -duration of "+chart.Duration(s.traffic.Duration))
 	}
 	for _, out := range outcomes {
 		if out.Never > 0 {
@@ -234,15 +236,15 @@ func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 	}}
 	for _, out := range outcomes {
 		for _, r := range out.Rules {
-			record := []string{out.Name}
-			for _, n := range []int{out.Offered, out.Admitted, out.Denied, out.AttackOffered, out.AttackAdmitted, int(out.LongestWait), out.Never, int(out.LongestUntil), out.Unserved} {
-				record = append(record, strconv.Itoa(n))
+			record := []any{
+				plain(out.Name), out.Offered, out.Admitted, out.Denied, out.AttackOffered, out.AttackAdmitted, int64(out.LongestWait), out.Never, int64(out.LongestUntil), out.Unserved,
+				plain(r.Name), r.Algorithm, r.Rate, r.Mode, r.Asked, r.Denied, r.Keys, int64(r.Window), r.Most, r.Bound,
 			}
-			record = append(record, r.Name, string(r.Algorithm), r.Rate.String(), string(r.Mode))
-			for _, n := range []int{r.Asked, r.Denied, r.Keys, int(r.Window), r.Most, r.Bound} {
-				record = append(record, strconv.Itoa(n))
+			texts := make([]string, len(record))
+			for i, v := range record {
+				texts[i] = fmt.Sprint(v)
 			}
-			records = append(records, record)
+			records = append(records, texts)
 		}
 	}
 	return c.WriteAll(records)

@@ -72,12 +72,15 @@ func (s *simulation) useFile(path string) error {
 		return nil
 	}
 	rules, byDefault := l.Rules()
+	others := byDefault != nil // whether there are rules for the endpoints that none names
 	for _, r := range rules {
-		if endpoint := strings.TrimSuffix(r.Endpoint, "*"); !slices.Contains(s.traffic.Endpoints, endpoint) {
+		endpoint := strings.TrimSuffix(r.Endpoint, "*")
+		others = others || endpoint == ""
+		if endpoint != "" && !slices.Contains(s.traffic.Endpoints, endpoint) {
 			s.traffic.Endpoints = append(s.traffic.Endpoints, endpoint)
 		}
 	}
-	if byDefault != nil {
+	if others {
 		s.traffic.Endpoints = append(s.traffic.Endpoints, "/other")
 	}
 	return nil

@@ -74,6 +74,24 @@ func TestSimulateWidth(t *testing.T) {
 	require.NotContains(t, runIn(t, nil, "simulate", "-chart=false").out, "█")
 }
 
+// TestSimulateDefaults requires that what is left out follows from the limit.
+func TestSimulateDefaults(t *testing.T) {
+	files := map[string]string{"limits.json": twoRules, "alone.json": `[{"endpoint": "*", "algorithm": "TokenBucket", "rate": "5/m"}]`}
+	for want, args := range map[string][]string{
+		"bursts for 5d (seed 1)\nfrom: 1 client, which sends 14/d burst 4\nlimit: 7/d burst 2;":                      {"-rate", "7/d burst 2"},
+		"edge for 5h (seed 9)\nfrom: 2 clients, each of which sends 7 before and 7 at each edge of 1h\nlimit: 7/h\n": {"-rate", "7/h", "-shape", "edge", "-clients", "2", "-seed", "9"},
+		"for 5m (seed 1)\nfrom: 1 client, which sends 120/m burst 20\nlimit: limits.json\n":                          {"-config", "limits.json"},
+		"nothing was sent: the first request would come after the -duration of 1h\n":                                 {"-rate", "7/d", "-shape", "edge", "-duration", "1h"},
+		"5/m      1m    600":     {"-config", "alone.json"},
+		"5/m      1m    600 ":    {"-config", "alone.json", "-endpoint", "/a,/b"},
+		"in any window of 10s\n": {"-window", "10s"},
+	} {
+		got := runIn(t, files, append([]string{"simulate"}, args...)...)
+		require.Equal(t, exitOK, got.code, got.err)
+		require.Contains(t, got.out, want)
+	}
+}
+
 func TestSimulateBadInput(t *testing.T) {
 	files := map[string]string{"limits.json": twoRules, "bad.json": `[{"endpoint": 5}]`}
 	for want, args := range map[string][]string{
@@ -91,7 +109,7 @@ func TestSimulateBadInput(t *testing.T) {
 		`-duration is 0s: must be above 0 and at most 8784h0m0s`:                                 {"-duration", "0s"},
 		`-duration is 9000h0m0s: must be`:                                                        {"-duration", "9000h"},
 		`invalid value "x" for flag -duration: must be a length of time, such as 90s`:            {"-duration", "x"},
-		`invalid value "0" for flag -clients: must be a whole number from 1 to 1000000`:          {"-clients", "0"},
+		`invalid value "0" for flag -clients: must be a whole number from 1 to 100000`:           {"-clients", "0"},
 		`invalid value "1.5" for flag -cost: must be a whole number from 1 to 10000000`:          {"-cost", "1.5"},
 		`-window is -1s: must be above 0`:                                                        {"-window", "-1s"},
 		`-retry-every is 0s: must be above 0`:                                                    {"-retry", "ignore", "-retry-every", "0s"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -91,10 +92,7 @@ func (p *play) inWindow() (points []chart.Point, most int) {
 		changes = append(changes, change{at, 1}, change{at + per, -1})
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { // those that leave go first
-		if a.at != b.at {
-			return int(a.at - b.at)
-		}
-		return a.by - b.by
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by))
 	})
 	n := 0
 	for _, c := range changes {

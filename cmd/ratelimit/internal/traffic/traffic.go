@@ -86,7 +86,7 @@ const attackFactor = 10
 const MaxDuration = 366 * 24 * time.Hour
 
 // MaxClients is the largest number of clients.
-const MaxClients = 1_000_000
+const MaxClients = 100_000
 
 // Validate returns everything that is wrong with c, joined, or nil.
 func (c *Config) Validate() error {
