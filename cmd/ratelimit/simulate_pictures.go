@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
@@ -16,8 +17,26 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 )
 
-// countBins is the number of parts of the time of which pictures show the requests.
-const countBins = 60
+// parts returns into how many equal parts pictures divide the time: the number that makes the length of
+// a part easiest to read.
+func (s *simulation) parts() int {
+	best := 60
+	for _, n := range []int{48, 40, 80, 30} {
+		if len(chart.Duration(s.traffic.Duration/time.Duration(n))) < len(chart.Duration(s.traffic.Duration/time.Duration(best))) {
+			best = n
+		}
+	}
+	return best
+}
+
+// partText returns the length of one of n equal parts of the time.
+func (s *simulation) partText(n int) string {
+	part := s.traffic.Duration / time.Duration(n)
+	if text := chart.Duration(part); len(text) <= 7 && s.traffic.Duration%time.Duration(n) == 0 {
+		return text
+	}
+	return "about " + short(part)
+}
 
 // mostDrawn is the number of rules of which pictures show the grants.
 const mostDrawn = 24
@@ -53,16 +72,16 @@ func describe(outcomes []*sim.Outcome) string {
 
 // panels returns those of one outcome: its requests, and the grants of each of its rules.
 func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
-	part := s.traffic.Duration / countBins
-	counts := chart.Panel{Title: plain(out.Name), Y: chart.Axis{Label: "requests in each " + chart.Duration(part)}}
+	parts := s.parts()
+	counts := chart.Panel{Title: plain(out.Name), Y: chart.Axis{Label: "requests in each " + s.partText(parts)}}
 	add := func(name string, kind chart.Kind, look chart.Look, count func(sim.Bin) int) {
-		counts.Series = append(counts.Series, chart.Series{Name: name, Kind: kind, Look: look, Points: s.steps(values(out, countBins, count))})
+		counts.Series = append(counts.Series, chart.Series{Name: name, Kind: kind, Look: look, Points: s.steps(values(out, parts, count))})
 	}
 	add("sent", chart.Area, chart.Grey, offered)
 	add("denied", chart.Steps, chart.Orange, denied)
 	add("granted", chart.Steps, chart.Blue, granted)
 	if r := s.limited; r.Per > 0 && s.traffic.Shape != traffic.Attack {
-		average := float64(r.Requests) * part.Seconds() / r.Per.Seconds() * float64(s.traffic.Clients)
+		average := float64(r.Requests) * s.traffic.Duration.Seconds() / float64(parts) / r.Per.Seconds() * float64(s.traffic.Clients)
 		counts.Series = append(counts.Series, level("limit on average", chart.Ink, average))
 	}
 	panels := []chart.Panel{counts}

@@ -210,7 +210,7 @@ func (s *simulation) textChart(outcomes []*sim.Outcome, width int) string {
 			most = max(most, v)
 		}
 	}
-	return fmt.Sprintf("requests granted and denied in each %s; a full block is %s\n%s", chart.Duration(s.traffic.Duration/time.Duration(bins)), chart.Number(most, 0), t.String())
+	return fmt.Sprintf("requests granted and denied in each %s; a full block is %s\n%s", s.partText(bins), chart.Number(most, 0), t.String())
 }
 
 // The counts of a bin.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart/charttest"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -232,5 +233,17 @@ func TestShort(t *testing.T) {
 	}
 	for d := time.Duration(1); d < 366*24*time.Hour; d = d*9/8 + 1 {
 		require.LessOrEqual(t, len([]rune(short(d))), 8, "%v: %s", d, short(d))
+	}
+}
+
+// TestParts requires that the lengths of parts are short, and said to be rounded if they are.
+func TestParts(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		5 * time.Minute: "5s", 50 * time.Second: "1.25s", time.Hour: "1m", 24 * time.Hour: "24m", 7919: "about 98ns", 3: "about 0s",
+	} {
+		var s simulation
+		s.traffic.Duration = d
+		require.Equal(t, want, s.partText(s.parts()), d)
+		require.Zero(t, sim.Bins%s.parts())
 	}
 }

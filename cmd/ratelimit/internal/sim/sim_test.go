@@ -111,7 +111,7 @@ func TestNeverAboveBound(t *testing.T) {
 	for _, a := range algorithms {
 		reached := 0
 		for range 1000 {
-			rate := ratelimit.Rate{Requests: pick(1, 2, 3, 5, 10), Per: time.Duration(pick(10, 1000, 7919, int(time.Second), int(time.Hour)))}
+			rate := ratelimit.Rate{Requests: pick(1, 2, 3, 5, 10), Per: []time.Duration{10, 1000, 7919, time.Second, time.Hour}[r.IntN(5)]}
 			if a == ratelimit.AlgorithmTokenBucket || a == ratelimit.AlgorithmLeakyBucket {
 				rate.Burst = pick(0, 1, 3, 20)
 			}

@@ -87,7 +87,7 @@ func TestStreams(t *testing.T) {
 	pick := func(n ...int) int { return n[r.IntN(len(n))] }
 	for range 200 {
 		c := traffic.Config{
-			Shape: traffic.Shapes()[r.IntN(7)], Requests: pick(1, 2, 7, 100), Per: time.Duration(pick(1, 100, 7919, int(time.Second), int(time.Hour))),
+			Shape: traffic.Shapes()[r.IntN(7)], Requests: pick(1, 2, 7, 100), Per: []time.Duration{1, 100, 7919, time.Second, time.Hour}[r.IntN(5)],
 			Burst: pick(1, 2, 30), Clients: pick(1, 2, 9), Endpoints: []string{"/a", "/b"}[:pick(1, 2)], Cost: pick(1, 3),
 			Retry: traffic.Retries()[r.IntN(4)], RetryEvery: 50 * time.Millisecond, Seed: r.Uint64(),
 		}
@@ -190,4 +190,15 @@ func first(c traffic.Config, n int) (requests []traffic.Request) {
 		}
 	}
 	return requests
+}
+
+// TestOrder requires that of the requests at one instant, the one that was planned first is sent first.
+func TestOrder(t *testing.T) {
+	c := config(traffic.Edge)
+	c.Clients, c.Burst, c.Retry, c.RetryEvery = 2, 1, traffic.Ignore, 1
+	var sent []string
+	for _, r := range all(c, func(r traffic.Request) (bool, time.Duration) { return r.Try > 0, 0 })[:6] {
+		sent = append(sent, r.Client+" "+time.Duration(r.At-time.Minute).String()+" "+string(rune('0'+r.Try)))
+	}
+	require.Equal(t, []string{"client-1 -1ns 0", "client-2 -1ns 0", "client-1 0s 0", "client-1 0s 1", "client-2 0s 0", "client-2 0s 1"}, sent)
 }
