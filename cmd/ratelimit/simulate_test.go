@@ -144,6 +144,7 @@ func TestSimulateData(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, records, 5, "a head and four rules")
 	require.Equal(t, []string{"limits.json", "600", "600"}, []string{records[1][0], records[1][1], strconv.Itoa(atoi(t, records[1][2]) + atoi(t, records[1][3]))})
+	require.NotContains(t, got.out, "\x1b")
 	require.Equal(t, []string{"new, to be tried", "FixedWindow", "30/m", "shadow"}, records[2][10:14])
 	for _, r := range records {
 		require.Len(t, r, 20)
@@ -204,6 +205,7 @@ func TestSimulatePictures(t *testing.T) {
 			require.False(t, ids[id], "%s is there twice", id)
 			ids[id] = true
 		}
+		require.Equal(t, 1, strings.Count(string(html), "<style>"))
 		require.Len(t, ids, 2*len(drawn), "the title and the description of each picture")
 		for _, banned := range []string{"<script", "<link", "src=", "href=", "url(", "@import", "<together>", "\x1b", "ZgotmplZ"} {
 			require.NotContains(t, string(html), banned)
