@@ -52,8 +52,8 @@ can be granted.
 	run: runSimulate,
 }
 
-// maxRequests is the largest number of requests of a simulation, for each algorithm.
-const maxRequests = 10_000_000
+// maxRequests is the largest number of requests of a simulation, for each algorithm. Tests lower it.
+var maxRequests = 10_000_000
 
 // A simulation is what the flags of simulate say.
 type simulation struct {
@@ -119,6 +119,9 @@ func runSimulate(ctx context.Context, t *terminal, fs *flag.FlagSet, args []stri
 		out, err := sim.Run(ctx, target, traffic.New(s.traffic), sim.Options{
 			Start: sim.AlignedStart(per), Duration: s.traffic.Duration, Window: s.window, Most: maxRequests,
 		})
+		if errors.Is(err, sim.ErrTooMany) {
+			return usageError(fmt.Sprintf("-retry is %s: with the requests that are sent again, there are more than %s: must have a shorter -duration, or a longer -retry-every", f.retry, number(maxRequests)))
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", target.Name, err)
 		}
@@ -194,8 +197,8 @@ func (f *simulateFlags) read(given map[string]bool) (*simulation, error) {
 	default:
 		s.traffic.Duration = 5 * min(s.limited.Per, traffic.MaxDuration/5)
 	}
-	if n := s.traffic.Expected(); n > maxRequests {
-		return nil, usageError(fmt.Sprintf("-send, -clients and -duration make about %s requests: must be at most %s", chart.Number(n, 0), chart.Number(maxRequests, 0)))
+	if n := s.traffic.Expected(); n > float64(maxRequests) {
+		return nil, usageError(fmt.Sprintf("-send, -clients and -duration make about %s requests: must be at most %s", chart.Number(n, 0), number(maxRequests)))
 	}
 	return s, nil
 }

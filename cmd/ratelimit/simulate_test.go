@@ -138,6 +138,15 @@ func TestSimulateBadInput(t *testing.T) {
 	}
 }
 
+func TestSimulateTooMany(t *testing.T) {
+	defer func(most int) { maxRequests = most }(maxRequests)
+	maxRequests = 1000
+	got := runIn(t, nil, "simulate", "-retry", "ignore", "-retry-every", "1ms")
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, "-retry is ignore: with the requests that are sent again, there are more than 1,000: must have a shorter -duration, or a longer -retry-every")
+	require.Empty(t, got.out)
+}
+
 func TestSimulateData(t *testing.T) {
 	got := runIn(t, map[string]string{"limits.json": twoRules}, "simulate", "-config", "limits.json", "-csv")
 	records, err := csv.NewReader(strings.NewReader(got.out)).ReadAll()

@@ -4,7 +4,7 @@ package sim
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -55,6 +55,9 @@ type Bin struct {
 	Admitted int `json:"admitted"` // as in Outcome
 }
 
+// ErrTooMany is returned by Run if there are more requests than Options.Most.
+var ErrTooMany = errors.New("too many requests")
+
 // Run sends the stream to the target.
 func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (*Outcome, error) {
 	clock := ratelimit.NewFakeClock(o.Start)
@@ -81,7 +84,7 @@ func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (
 			return nil, ctx.Err()
 		}
 		if out.Offered == o.Most {
-			return nil, fmt.Errorf("there are more than %d requests, with those that are sent again", o.Most)
+			return nil, ErrTooMany
 		}
 		clock.Set(o.Start.Add(r.At))
 		var res ratelimit.Result

@@ -254,7 +254,7 @@ func TestEnds(t *testing.T) {
 	c := traffic.Config{Shape: traffic.Steady, Requests: 1, Per: time.Second, Burst: 1, Clients: 1, Endpoints: []string{"/"}, Cost: 1, Duration: time.Minute, Retry: traffic.None}
 	o := sim.Options{Start: sim.AlignedStart(0), Duration: c.Duration, Most: 59}
 	_, err := sim.Run(t.Context(), of("", ratelimit.PerMinute(1)), traffic.New(c), o)
-	require.EqualError(t, err, "there are more than 59 requests, with those that are sent again")
+	require.ErrorIs(t, err, sim.ErrTooMany)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = sim.Run(ctx, of("", ratelimit.PerMinute(1)), traffic.New(c), o)

@@ -198,7 +198,7 @@ func TestOrder(t *testing.T) {
 	c.Clients, c.Burst, c.Retry, c.RetryEvery = 2, 1, traffic.Ignore, 1
 	var sent []string
 	for _, r := range all(c, func(r traffic.Request) (bool, time.Duration) { return r.Try > 0, 0 })[:6] {
-		sent = append(sent, r.Client+" "+time.Duration(r.At-time.Minute).String()+" "+string(rune('0'+r.Try)))
+		sent = append(sent, r.Client+" "+(r.At-time.Minute).String()+" "+string(rune('0'+r.Try)))
 	}
 	require.Equal(t, []string{"client-1 -1ns 0", "client-2 -1ns 0", "client-1 0s 0", "client-1 0s 1", "client-2 0s 0", "client-2 0s 1"}, sent)
 }
