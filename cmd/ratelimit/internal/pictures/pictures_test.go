@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -34,6 +35,9 @@ func TestCommitted(t *testing.T) {
 
 // TestPlays requires that the pictures show what the text beside them says.
 func TestPlays(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/algorithms.md")
+	require.NoError(t, err)
+	require.Contains(t, string(text), fmt.Sprintf("sends the same %d requests", len(requests())))
 	for a, want := range map[ratelimit.Algorithm]struct{ granted, most, bound int }{
 		ratelimit.AlgorithmTokenBucket:          {36, 17, 19},
 		ratelimit.AlgorithmLeakyBucket:          {36, 17, 19},
@@ -46,6 +50,7 @@ func TestPlays(t *testing.T) {
 		_, most := p.inWindow()
 		require.Equal(t, want, struct{ granted, most, bound int }{len(p.granted), most, p.bound()}, a)
 		require.Len(t, requests(), len(p.granted)+len(p.denied), a)
+		require.Regexp(t, fmt.Sprintf("\\n\\| [^|]*`%s`[^|]* \\| %d \\| %d \\| %d \\|\\n", a, want.granted, want.most, want.bound), string(text))
 		for i, at := range p.left {
 			if a == ratelimit.AlgorithmTokenBucket {
 				require.Equal(t, int(at.Y), int(limit-p.debt[i].Y+1e-6), "the level is that of Remaining")
