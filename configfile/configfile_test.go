@@ -414,3 +414,22 @@ func TestCheckConfig(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(`[{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "1/s"}]`), 0o600))
 	require.Zero(t, checkConfig(path, &out))
 }
+
+func TestFind(t *testing.T) {
+	f, err := configfile.Parse("limits.json", []byte("{\"rules\": [\n {\"endpoint\": \"/a\", \"algoConfig\": {\"rate\": \"1/s\"}}\n],\n \"default\": {\"key\": \"ip\"}}"))
+	require.NoError(t, err)
+	bare, err := configfile.Parse("limits.json", []byte("[\n {\"endpoint\": \"/a\"}]"))
+	require.NoError(t, err)
+	for _, row := range []struct {
+		file         *configfile.File
+		path         string
+		line, column int
+	}{
+		{f, "rules", 1, 2}, {f, "rules[0]", 2, 2}, {f, "rules[0].endpoint", 2, 3}, {f, "rules[0].algoConfig.rate", 2, 36},
+		{f, "rules[0].mode", 2, 2}, {f, "rules[7]", 1, 2}, {f, "default", 4, 2}, {f, "default.key", 4, 14}, {f, "", 0, 0},
+		{bare, "rules", 1, 1}, {bare, "rules[0]", 2, 2}, {bare, "rules[0].endpoint", 2, 3},
+	} {
+		line, column := row.file.Find(row.path)
+		require.Equal(t, [2]int{row.line, row.column}, [2]int{line, column}, row.path)
+	}
+}

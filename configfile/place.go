@@ -217,3 +217,16 @@ func (f *File) places(paths []string) func(path string) int {
 		return begin
 	}
 }
+
+// Find returns where in the file the value at path is, such as "rules[1].rate" or "default.key": the
+// line and the column of its name or, for a rule, of its first byte, both from 1. If the file has no
+// such value, or another name for it, the place is that of the nearest one around it; it is 0, 0 for
+// the empty path. Of a file that is only a list, the paths begin with "rules" too.
+func (f *File) Find(path string) (line, column int) {
+	at := f.places([]string{path})(path)
+	if at == nowhere {
+		return 0, 0
+	}
+	begin := bytes.LastIndexByte(f.data[:at], '\n') + 1
+	return bytes.Count(f.data[:at], []byte("\n")) + 1, at - begin + 1
+}

@@ -1,0 +1,9 @@
+package main
+
+// commands returns all commands, in the order in which they are listed.
+func commands() []command {
+	return []command{
+		validateCommand,
+		simulateCommand,
+	}
+}

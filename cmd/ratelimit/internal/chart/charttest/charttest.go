@@ -1,0 +1,94 @@
+// Package charttest checks pictures: that their texts fit in and do not overlap.
+package charttest
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
+)
+
+// A Box is where a text of a picture is.
+type Box struct {
+	Text                     string  // what it says
+	Left, Right, Top, Bottom float64 // its edges in pixels
+}
+
+// Texts returns the boxes of the texts of the picture svg, and the size of the picture.
+func Texts(svg []byte) (boxes []Box, width, height float64, err error) {
+	d := xml.NewDecoder(strings.NewReader(string(svg)))
+	var at map[string]string // the attributes of the text that has begun
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return boxes, width, height, nil
+		}
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			attrs := make(map[string]string)
+			for _, a := range token.Attr {
+				attrs[a.Name.Local] = a.Value
+			}
+			switch token.Name.Local {
+			case "svg":
+				width, height = number(attrs["width"]), number(attrs["height"])
+			case "text":
+				at = attrs
+			}
+		case xml.CharData:
+			if at != nil {
+				boxes = append(boxes, box(at, string(token)))
+			}
+		case xml.EndElement:
+			at = nil
+		}
+	}
+}
+
+func number(text string) float64 {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func box(at map[string]string, text string) Box {
+	size := map[string]int{"": 12, "p": 13, "h": 15}[at["class"]]
+	room := chart.TextWidth(text, size, at["class"] != "")
+	left, y := number(at["x"]), number(at["y"])
+	switch at["text-anchor"] {
+	case "middle":
+		left -= room / 2
+	case "end":
+		left -= room
+	}
+	return Box{text, left, left + room, y - 0.8*float64(size), y + 0.2*float64(size)}
+}
+
+// Problems returns what is wrong with the texts of svg: those that are not whole inside, and those
+// that overlap.
+func Problems(svg []byte) (found []string) {
+	boxes, width, height, err := Texts(svg)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for i, a := range boxes {
+		if a.Left < 0 || a.Right > width || a.Top < 0 || a.Bottom > height {
+			found = append(found, fmt.Sprintf("%+v is cut", a))
+		}
+		for _, b := range boxes[:i] {
+			if a.Left < b.Right && b.Left < a.Right && a.Top < b.Bottom && b.Top < a.Bottom {
+				found = append(found, fmt.Sprintf("%+v overlaps %+v", a, b))
+			}
+		}
+	}
+	return found
+}

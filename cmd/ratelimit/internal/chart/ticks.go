@@ -1,0 +1,121 @@
+package chart
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A tick is a number that an axis shows.
+type tick struct {
+	at   float64
+	text string
+}
+
+// maxTicks bounds the ticks of an axis.
+const maxTicks = 12
+
+// ticks returns ticks from least to most with the smallest distance between them for which fits
+// reports true. There are at least the first and, if it fits, one more.
+func (a Axis) ticks(least, most float64, fits func([]tick) bool) []tick {
+	var found []tick
+	for step := range a.steps(most - least) {
+		found = found[:0]
+		for k := math.Ceil(least / step); float64(k*step) <= most+float64(step*1e-9); k++ {
+			at := float64(k * step)
+			found = append(found, tick{at, a.text(at, step)})
+		}
+		if len(found) > 0 && fits(found) {
+			return found
+		}
+	}
+	return found
+}
+
+// steps yields distances between ticks that are easy to read, from the smallest to the first
+// that is longer than span.
+func (a Axis) steps(span float64) func(yield func(float64) bool) {
+	return func(yield func(float64) bool) {
+		least := span / maxTicks
+		give := func(step float64) bool { return step < least || yield(step) && step <= span }
+		if a.Seconds && span > 2 {
+			for _, s := range []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200} {
+				if !give(s) {
+					return
+				}
+			}
+			for days := 1.0; give(days * 86400); days *= 2 {
+			}
+			return
+		}
+		for e := int(math.Floor(math.Log10(least))); ; e++ {
+			for _, m := range []string{"1", "2", "5"} {
+				// The decimal text is exact where a power by multiplication would not be.
+				step, err := strconv.ParseFloat(m+"e"+strconv.Itoa(e), 64)
+				if err != nil || !give(step) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// text returns at as the axis shows it, if ticks are step apart.
+func (a Axis) text(at, step float64) string {
+	if a.Seconds {
+		return Duration(time.Duration(math.Round(at * 1e9)))
+	}
+	if at == 0 {
+		return "0"
+	}
+	digits := 0
+	for s := step; digits < 9 && math.Abs(s-math.Round(s)) > s*1e-9; digits++ {
+		s = float64(s * 10)
+	}
+	return Number(at, digits)
+}
+
+// Number returns n with so many digits after the point and with a comma before each three digits.
+func Number(n float64, digits int) string {
+	text := strconv.FormatFloat(math.Abs(n), 'f', digits, 64)
+	whole, rest, _ := strings.Cut(text, ".")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if rest != "" {
+		whole += "." + rest
+	}
+	if n < 0 && strings.ContainsAny(whole, "123456789") {
+		whole = "-" + whole
+	}
+	return whole
+}
+
+// Duration returns d in few characters, such as 1m30s, 2h, 3d or 250ms. It is exact.
+func Duration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d == 0 {
+		return "0s"
+	}
+	if d < time.Minute {
+		return d.String()
+	}
+	text := ""
+	if days := d / day; days > 0 {
+		text, d = strconv.Itoa(int(days))+"d", d%day
+	}
+	if d > 0 {
+		rest := d.String()
+		if d >= time.Minute {
+			if d%time.Minute == 0 {
+				rest = strings.TrimSuffix(rest, "0s")
+			}
+			if d%time.Hour == 0 {
+				rest = strings.TrimSuffix(rest, "0m")
+			}
+		}
+		text += rest
+	}
+	return text
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart/charttest"
+)
+
+// committed is where the pictures of the documents are.
+const committed = "../../../../docs/pictures"
+
+// TestCommitted requires that the committed pictures are those that the code draws now, byte for byte.
+func TestCommitted(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, drawAll(folder))
+	files, err := os.ReadDir(committed)
+	require.NoError(t, err)
+	require.Len(t, files, len(pictures))
+	for _, file := range files {
+		want, err := os.ReadFile(filepath.Join(folder, file.Name()))
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(committed, file.Name()))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got), "%s: run go generate in cmd/ratelimit", file.Name())
+		require.Empty(t, charttest.Problems(got), file.Name())
+	}
+	require.Error(t, drawAll(filepath.Join(folder, "missing")))
+}
+
+// TestPlays requires that the pictures show what the text beside them says.
+func TestPlays(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/algorithms.md")
+	require.NoError(t, err)
+	require.Contains(t, string(text), fmt.Sprintf("sends the same %d requests", len(requests())))
+	for a, want := range map[ratelimit.Algorithm]struct{ granted, most, bound int }{
+		ratelimit.AlgorithmTokenBucket:          {36, 17, 19},
+		ratelimit.AlgorithmLeakyBucket:          {36, 17, 19},
+		ratelimit.AlgorithmFixedWindow:          {40, 20, 20},
+		ratelimit.AlgorithmSlidingWindowCounter: {31, 16, 19},
+		ratelimit.AlgorithmSlidingWindowLog:     {30, 10, 10},
+	} {
+		p, err := run(a)
+		require.NoError(t, err)
+		_, most := p.inWindow()
+		require.Equal(t, want, struct{ granted, most, bound int }{len(p.granted), most, p.bound()}, a)
+		require.Len(t, requests(), len(p.granted)+len(p.denied), a)
+		require.Regexp(t, fmt.Sprintf("\\n\\| [^|]*`%s`[^|]* \\| %d \\| %d \\| %d \\|\\n", a, want.granted, want.most, want.bound), string(text))
+		for i, at := range p.left {
+			if a == ratelimit.AlgorithmTokenBucket {
+				require.Equal(t, int(at.Y), int(limit-p.debt[i].Y+1e-6), "the level is that of Remaining")
+			}
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package traffic
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// ended is an instant after all traffic.
+const ended = time.Duration(math.MaxInt64)
+
+// A pattern returns a function that returns the instants of the requests of s, one after the other.
+type pattern func(c *Config, s *source) func() time.Duration
+
+// pattern returns that of the shape, or nil if there is none.
+func (c *Config) pattern() pattern {
+	return map[Shape]pattern{
+		Steady: steady, Poisson: poisson, Bursts: bursts, OnOff: onOff, Ramp: ramp, Attack: poisson, Edge: edge,
+	}[c.Shape]
+}
+
+// scaled returns n·per/requests, rounded down, or ended if that is too long.
+func scaled(n uint64, per time.Duration, requests uint64) time.Duration {
+	hi, lo := bits.Mul64(n, uint64(per))
+	if hi >= requests {
+		return ended
+	}
+	at, _ := bits.Div64(hi, lo, requests)
+	return time.Duration(min(at, uint64(ended)))
+}
+
+// phase returns when a client begins: the only one at once, and one of several at random in what lies
+// between two of its requests or bursts.
+func (c *Config) phase(s *source, between time.Duration) time.Duration {
+	if c.Clients == 1 || between < 1 {
+		return 0
+	}
+	return time.Duration(s.random.Uint64N(uint64(between)))
+}
+
+func plus(a, b time.Duration) time.Duration {
+	if a > ended-b {
+		return ended
+	}
+	return a + b
+}
+
+func steady(c *Config, s *source) func() time.Duration {
+	from := c.phase(s, scaled(1, c.Per, uint64(c.Requests)))
+	k := uint64(0)
+	return func() time.Duration {
+		k++
+		return plus(from, scaled(k-1, c.Per, uint64(c.Requests)))
+	}
+}
+
+func poisson(c *Config, s *source) func() time.Duration {
+	mean := float64(c.Per) / float64(c.Requests)
+	if s.Attack {
+		mean /= attackFactor
+	}
+	at := time.Duration(0)
+	return func() time.Duration {
+		wait := math.Min(float64(mean*s.random.ExpFloat64()), float64(MaxDuration))
+		at = plus(at, time.Duration(math.Ceil(wait)))
+		return at
+	}
+}
+
+func bursts(c *Config, s *source) func() time.Duration {
+	from := c.phase(s, scaled(uint64(c.Burst), c.Per, uint64(c.Requests)))
+	k := uint64(0)
+	return func() time.Duration {
+		at := plus(from, scaled(k/uint64(c.Burst)*uint64(c.Burst), c.Per, uint64(c.Requests)))
+		k++
+		return at
+	}
+}
+
+func onOff(c *Config, s *source) func() time.Duration {
+	on := max(c.Duration/10, 1)
+	from := c.phase(s, on)
+	k := uint64(0)
+	return func() time.Duration {
+		busy := scaled(k, c.Per, 2*uint64(c.Requests)) // the time that it has sent for
+		k++
+		return plus(from, plus(busy, busy-busy%on))
+	}
+}
+
+// ramp sends the k-th request when the square of the time has grown to k shares of that of the end.
+func ramp(c *Config, s *source) func() time.Duration {
+	all := float64(c.Duration) / float64(c.Per) * float64(c.Requests)
+	from := c.phase(s, scaled(1, c.Per, uint64(c.Requests)))
+	k := 0.0
+	return func() time.Duration {
+		k++
+		return plus(from, time.Duration(math.Min(float64(c.Duration)*math.Sqrt(k/all), float64(MaxDuration))))
+	}
+}
+
+func edge(c *Config, _ *source) func() time.Duration {
+	k := uint64(0)
+	return func() time.Duration {
+		n := k / uint64(c.Burst)
+		k++
+		at := scaled(n/2+1, c.Per, 1)
+		if n%2 == 0 && at != ended {
+			at--
+		}
+		return at
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A call is what the program has done.
+type call struct {
+	code     int
+	out, err string
+}
+
+// runIn runs the program in a directory with these files, by name.
+func runIn(t *testing.T, files map[string]string, args ...string) call {
+	t.Helper()
+	return runOf(t, files, "", args...)
+}
+
+// runOf is runIn with an input.
+func runOf(t *testing.T, files map[string]string, input string, args ...string) call {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	t.Chdir(dir)
+	var out, errs strings.Builder
+	code := run(t.Context(), &terminal{in: strings.NewReader(input), out: &out, err: &errs, width: 80}, args)
+	return call{code, out.String(), errs.String()}
+}
+
+func TestCalls(t *testing.T) {
+	for _, args := range [][]string{{"-h"}, {"help"}, {"--help"}} {
+		got := runIn(t, nil, args...)
+		require.Equal(t, exitOK, got.code)
+		require.Contains(t, got.out, "validate")
+		require.Empty(t, got.err)
+	}
+	got := runIn(t, nil)
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, "validate")
+	require.Empty(t, got.out)
+	got = runIn(t, nil, "destroy")
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, `no command "destroy"`)
+}
+
+// TestPages requires that the page of each command begins with examples, fits a terminal, and names
+// each flag.
+func TestPages(t *testing.T) {
+	for _, c := range commands() {
+		got := runIn(t, nil, c.name, "-h")
+		require.Equal(t, exitOK, got.code)
+		require.Regexp(t, "^  ratelimit "+c.name, got.out)
+		for line := range strings.Lines(got.out) {
+			require.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 110, line)
+		}
+		got = runIn(t, nil, c.name, "-no-such-flag")
+		require.Equal(t, exitUsage, got.code)
+		require.Contains(t, got.err, "no-such-flag")
+	}
+}
+
+func TestPlain(t *testing.T) {
+	require.Equal(t, `/a "b" ü`, plain(`/a "b" ü`))
+	require.Equal(t, `\x1b[2J"\n\xff`, plain("\x1b[2J\"\n\xff"))
+}
+
+func TestSave(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.svg")
+	write := func(text string, err error) error {
+		return save(path, func(w io.Writer) error {
+			_, _ = w.Write([]byte(text))
+			return err
+		})
+	}
+	require.NoError(t, write("old", nil))
+	require.ErrorIs(t, write("half", os.ErrClosed), os.ErrClosed)
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "old", string(got))
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "no other file is left")
+	require.Error(t, save(filepath.Join(path, "no", "directory"), nil))
+}

@@ -1,0 +1,160 @@
+package main
+
+//go:generate go run ./internal/pictures ../../docs/pictures
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
+)
+
+// parts returns into how many equal parts pictures divide the time: the number that makes the length of
+// a part easiest to read.
+func (s *simulation) parts() int {
+	best := 60
+	for _, n := range []int{48, 40, 80, 30} {
+		if len(chart.Duration(s.traffic.Duration/time.Duration(n))) < len(chart.Duration(s.traffic.Duration/time.Duration(best))) {
+			best = n
+		}
+	}
+	return best
+}
+
+// partText returns the length of one of n equal parts of the time.
+func (s *simulation) partText(n int) string {
+	part := s.traffic.Duration / time.Duration(n)
+	if text := chart.Duration(part); len(text) <= 7 && s.traffic.Duration%time.Duration(n) == 0 {
+		return text
+	}
+	return "about " + short(part)
+}
+
+// mostDrawn is the number of rules of which pictures show the grants.
+const mostDrawn = 24
+
+// figure returns the picture of all outcomes.
+func (s *simulation) figure(outcomes []*sim.Outcome) *chart.Figure {
+	f := s.newFigure("simulation", "What is granted: "+plain(s.limit))
+	for _, out := range outcomes {
+		f.Panels = append(f.Panels, s.panels(out)...)
+	}
+	f.Desc = describe(outcomes)
+	return f
+}
+
+func (s *simulation) newFigure(id, title string) *chart.Figure {
+	return &chart.Figure{ID: id, Title: title, X: chart.Axis{Max: s.traffic.Duration.Seconds(), Seconds: true}}
+}
+
+// describe returns the outcomes in words.
+func describe(outcomes []*sim.Outcome) string {
+	var b strings.Builder
+	for _, out := range outcomes {
+		fmt.Fprintf(&b, "%s: of %s requests, %s were granted and %s denied.", plain(out.Name), number(out.Offered), number(out.Admitted), number(out.Denied))
+		for _, r := range out.Rules {
+			if r.Mode != ratelimit.ModeShadow {
+				fmt.Fprintf(&b, " %s granted a key at most %s units in any %s; the bound is %s.", plain(r.Name), number(r.Most), chart.Duration(r.Window), number(r.Bound))
+			}
+		}
+		b.WriteString("\n")
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// panels returns those of one outcome: its requests, and the grants of each of its rules.
+func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
+	parts := s.parts()
+	counts := chart.Panel{Title: plain(out.Name), Y: chart.Axis{Label: "requests in each " + s.partText(parts)}}
+	add := func(name string, kind chart.Kind, look chart.Look, count func(sim.Bin) int) {
+		counts.Series = append(counts.Series, chart.Series{Name: name, Kind: kind, Look: look, Points: s.steps(values(out, parts, count))})
+	}
+	add("sent", chart.Area, chart.Grey, offered)
+	add("denied", chart.Steps, chart.Orange, denied)
+	add("granted", chart.Steps, chart.Blue, granted)
+	if r := s.limited; r.Per > 0 && s.traffic.Shape != traffic.Attack {
+		average := float64(r.Requests) * s.traffic.Duration.Seconds() / float64(parts) / r.Per.Seconds() * float64(s.traffic.Clients)
+		counts.Series = append(counts.Series, level("limit on average", chart.Ink, average))
+	}
+	panels := []chart.Panel{counts}
+	for i, r := range out.Rules {
+		if r.Mode == ratelimit.ModeShadow || i >= mostDrawn {
+			continue
+		}
+		var peaks []chart.Point
+		for i, peak := range r.Peaks {
+			if peak > 0 {
+				peaks = append(peaks, chart.Point{X: (float64(i) + 0.5) * s.traffic.Duration.Seconds() / sim.Bins, Y: float64(peak)})
+			}
+		}
+		p := chart.Panel{Y: chart.Axis{Label: "most units of one key in any " + chart.Duration(r.Window)}, Series: []chart.Series{
+			{Name: "most in a window that ends here", Kind: chart.Dots, Look: chart.Green, Points: peaks},
+			level("limit", chart.Ink, float64(r.Rate.Requests)),
+			level("bound", chart.Orange, float64(r.Bound)),
+		}}
+		if s.limited.Per == 0 {
+			p.Title = plain(r.Name) + ": " + string(r.Algorithm) + " " + r.Rate.String()
+		}
+		if s.window > 0 {
+			p.Series = append(p.Series[:1], p.Series[2]) // the limit is for another time
+		}
+		panels = append(panels, p)
+	}
+	return panels
+}
+
+func level(name string, look chart.Look, y float64) chart.Series {
+	return chart.Series{Name: name, Kind: chart.Level, Look: look, Points: []chart.Point{{Y: y}}}
+}
+
+// steps returns the points of values that each hold for an equal part of the time.
+func (s *simulation) steps(values []float64) (points []chart.Point) {
+	for i, v := range values {
+		points = append(points, chart.Point{X: float64(i) * s.traffic.Duration.Seconds() / float64(len(values)), Y: v})
+	}
+	return append(points, chart.Point{X: s.traffic.Duration.Seconds(), Y: values[len(values)-1]})
+}
+
+//go:embed page.html
+var pageText string
+
+var page = template.Must(template.New("page").Parse(pageText))
+
+// writePage writes the table and the pictures as a page that needs nothing beside it.
+func (s *simulation) writePage(w io.Writer, outcomes []*sim.Outcome) error {
+	var pictures []template.HTML
+	for i, out := range outcomes {
+		panels := s.panels(out)
+		each := len(panels) // of an algorithm, all are one picture
+		if s.limited.Per == 0 {
+			each = 1
+		}
+		for j, p := range slices.Collect(slices.Chunk(panels, each)) {
+			f := s.newFigure(fmt.Sprintf("p%d-%d", i, j), plain(out.Name))
+			if p[0].Title != "" {
+				f.Title, p[0].Title = p[0].Title, ""
+			}
+			for k := range p {
+				p[k].Height = 120
+			}
+			f.Desc, f.Panels, f.Width, f.Inline = describe(outcomes[i:i+1]), p, 360, true
+			var b strings.Builder
+			if err := f.WriteSVG(&b); err != nil {
+				return err
+			}
+			pictures = append(pictures, template.HTML(b.String())) //nolint:gosec // the texts in it are escaped
+		}
+	}
+	return page.Execute(w, map[string]any{
+		"Title": "What is granted: " + plain(s.limit), "About": s.about(), "Tables": s.summary(outcomes), "Remarks": s.remarks(outcomes),
+		"Pictures": pictures, "Style": template.CSS(chart.Style()), //nolint:gosec // a constant
+	})
+}

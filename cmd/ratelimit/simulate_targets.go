@@ -1,0 +1,172 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
+	"github.com/ratelimit-go/ratelimit/configfile"
+)
+
+// useAlgorithms makes a target of each algorithm, at the rate.
+func (s *simulation) useAlgorithms(rate, names string) (err error) {
+	if s.limited, err = rateOf("-rate", rate); err != nil {
+		return err
+	}
+	s.limit = s.limited.String()
+	all := []ratelimit.Algorithm{
+		ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket, ratelimit.AlgorithmFixedWindow,
+		ratelimit.AlgorithmSlidingWindowCounter, ratelimit.AlgorithmSlidingWindowLog,
+	}
+	var chosen []ratelimit.Algorithm
+	for _, name := range listed(names) {
+		var a ratelimit.Algorithm
+		switch err := a.UnmarshalText([]byte(name)); {
+		case strings.EqualFold(name, "all"):
+			chosen = append(chosen, all...)
+		case err != nil || a == "":
+			return usageError(fmt.Sprintf("-algorithm has %q: must be all, or some of %s", name, joined(all)))
+		case slices.Contains(chosen, a):
+			return usageError(fmt.Sprintf("-algorithm has %q twice: must have each once", name))
+		default:
+			chosen = append(chosen, a)
+		}
+	}
+	if len(chosen) == 0 || len(chosen) > len(all) {
+		return usageError(fmt.Sprintf("-algorithm is %q: must be all, or some of %s", names, joined(all)))
+	}
+	for _, a := range chosen {
+		r := s.limited
+		if r.Burst > 0 && a != ratelimit.AlgorithmTokenBucket && a != ratelimit.AlgorithmLeakyBucket {
+			r.Burst = 0
+			s.limit = s.limited.String() + "; windows and logs have no burst"
+		}
+		target := sim.Target{Name: string(a), New: func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
+			return ratelimit.New(nil, &ratelimit.Rule{Name: string(a), Algorithm: a, Rate: r}, opts...)
+		}}
+		if _, err := target.New(); err != nil {
+			return usageError(fmt.Sprintf("-rate is %q: for %s, %s", rate, a, problemOf(err)))
+		}
+		s.targets = append(s.targets, target)
+	}
+	if len(s.traffic.Endpoints) == 0 {
+		s.traffic.Endpoints = []string{"/"}
+	}
+	return nil
+}
+
+// useFile makes a target of the rules in a file.
+func (s *simulation) useFile(path string) error {
+	policy := ratelimit.WithFailurePolicy(ratelimit.FailClosed) // no rule has a store here
+	f, l, err := loadRules(path, policy)
+	if err != nil {
+		return err
+	}
+	s.limit = path
+	s.targets = []sim.Target{{Name: path, New: fileTarget(f, policy)}}
+	if len(s.traffic.Endpoints) > 0 {
+		return nil
+	}
+	rules, byDefault := l.Rules()
+	others := byDefault != nil // whether there are rules for the endpoints that none names
+	for _, r := range rules {
+		endpoint := strings.TrimSuffix(r.Endpoint, "*")
+		others = others || endpoint == ""
+		if endpoint != "" && !slices.Contains(s.traffic.Endpoints, endpoint) {
+			s.traffic.Endpoints = append(s.traffic.Endpoints, endpoint)
+		}
+	}
+	if others {
+		s.traffic.Endpoints = append(s.traffic.Endpoints, "/other")
+	}
+	return nil
+}
+
+func fileTarget(f *configfile.File, more ratelimit.Option) func(...ratelimit.Option) (*ratelimit.RateLimiter, error) {
+	return func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) { return f.New(append(opts, more)...) }
+}
+
+// setSend sets what each client sends: text, or if that is empty, twice the limit.
+func (s *simulation) setSend(text string) (err error) {
+	switch {
+	case text != "":
+		if s.send, err = rateOf("-send", text); err != nil {
+			return err
+		}
+	case s.limited == (ratelimit.Rate{}):
+		s.send = ratelimit.PerMinute(120).WithBurst(20)
+	case s.traffic.Shape == traffic.Edge:
+		s.send = ratelimit.Rate{Requests: s.limited.Requests, Per: s.limited.Per}
+	default:
+		s.send = ratelimit.Rate{Requests: twice(s.limited.Requests), Per: s.limited.Per, Burst: twice(s.limited.Burst)}
+	}
+	s.traffic.Requests, s.traffic.Per, s.traffic.Burst = s.send.Requests, s.send.Per, s.send.Burst
+	if s.traffic.Burst == 0 {
+		s.traffic.Burst = s.send.Requests
+	}
+	return nil
+}
+
+// twice returns twice n, or n if that is too large for it.
+func twice(n int) int {
+	if n > maxRequests {
+		return n
+	}
+	return 2 * n
+}
+
+// rateOf returns the rate that the value of a flag spells.
+func rateOf(flag, text string) (ratelimit.Rate, error) {
+	r, err := ratelimit.ParseRate(text)
+	if err == nil {
+		err = r.Validate()
+	}
+	if err != nil {
+		return r, usageError(fmt.Sprintf("%s is %q: %s", flag, text, reasonOf(err)))
+	}
+	return r, nil
+}
+
+// reasonOf returns what a good value is, as err says.
+func reasonOf(err error) string {
+	var e *ratelimit.ConfigError
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return err.Error()
+}
+
+// problemOf is reasonOf with the name of the field before it.
+func problemOf(err error) string {
+	var e *ratelimit.ConfigError
+	if errors.As(err, &e) && (strings.HasSuffix(e.Field, ".requests") || strings.HasSuffix(e.Field, ".burst")) {
+		field := map[bool]string{true: "its burst ", false: "its count "}[strings.HasSuffix(e.Field, ".burst")]
+		return field + e.Reason
+	}
+	return reasonOf(err)
+}
+
+// listed returns the texts in a list with commas between them.
+func listed(text string) (list []string) {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			list = append(list, part)
+		}
+	}
+	return list
+}
+
+func joined[T ~string](names []T) string {
+	var b strings.Builder
+	for i, name := range names {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(name))
+	}
+	return b.String()
+}

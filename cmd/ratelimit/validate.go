@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/lint"
+	"github.com/ratelimit-go/ratelimit/configfile"
+)
+
+var validateCommand = command{
+	name:    "validate",
+	summary: "what is wrong with a file of rules, and what may surprise",
+	examples: `
+ratelimit validate limits.json
+ratelimit validate -cost /export=50 limits.json
+ratelimit validate -ignore RL002,RL007 -format github limits.json
+`,
+	about: `
+Reports every problem at once, with line and column. A file without problems is checked for what
+is valid, but may surprise. Each finding has a code that stays the same:
+
+` + codeTable() + `
+The exit code is 1 if there is a problem or a warning. Notes do not change it.
+`,
+	run: runValidate,
+}
+
+func codeTable() string {
+	var b strings.Builder
+	for _, c := range lint.Codes() {
+		fmt.Fprintf(&b, "  %s  %-7s  %s\n", c.Code, c.Severity, c.Means)
+	}
+	return b.String()
+}
+
+// A report is one problem or finding in a file.
+type report struct {
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+	Column   int    `json:"column"`
+	Code     string `json:"code"`
+	Severity string `json:"severity"`
+	Rule     string `json:"rule,omitempty"`
+	Message  string `json:"message"`
+	Advice   string `json:"advice,omitempty"`
+}
+
+// problemCode is the code of what makes a file invalid.
+const problemCode = "RL000"
+
+func runValidate(_ context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
+	costs := make(costFlag)
+	fs.Var(costs, "cost", "the most units that a request takes, as `endpoint=units`; may be repeated")
+	maxKeys := fs.Int("max-keys", 1<<20, "the largest `number` of keys of the limiter, as WithMaxKeys says")
+	ignore := fs.String("ignore", "", "`codes` that are not reported, with commas between them")
+	format := fs.String("format", "text", "`form` of the reports: text, json, or github for annotations")
+	asJSON := fs.Bool("json", false, "the same as -format json")
+	files, err := parse(fs, args, 1, 1000)
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		*format = "json"
+	}
+	print, known := printers[*format]
+	if !known {
+		return usageError(fmt.Sprintf("-format is %q: must be text, json or github", *format))
+	}
+	if *maxKeys < 1 {
+		return usageError(fmt.Sprintf("-max-keys is %d: must be at least 1", *maxKeys))
+	}
+	ignored, err := ignoredCodes(*ignore)
+	if err != nil {
+		return err
+	}
+	reports := []report{}
+	var unread []error
+	for _, path := range files {
+		found, err := validate(path, lint.Options{MaxKeys: *maxKeys, Costs: costs})
+		if err != nil {
+			unread = append(unread, err)
+		}
+		reports = append(reports, slices.DeleteFunc(found, func(r report) bool { return ignored[r.Code] })...)
+	}
+	if err := errors.Join(append(unread, print(t.out, reports))...); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(reports, func(r report) bool { return r.Severity != string(lint.Note) }) {
+		return errFound
+	}
+	if *format == "text" {
+		fmt.Fprintf(t.out, "ok: %d of %d files, %d notes\n", len(files), len(files), len(reports))
+	}
+	return nil
+}
+
+func ignoredCodes(text string) (map[string]bool, error) {
+	ignored := make(map[string]bool)
+	for code := range strings.SplitSeq(text, ",") {
+		if code = strings.TrimSpace(code); code == "" {
+			continue
+		}
+		if !slices.ContainsFunc(lint.Codes(), func(c lint.Code) bool { return c.Code == code }) {
+			return nil, usageError(fmt.Sprintf("-ignore has %q, which is no code", code))
+		}
+		ignored[code] = true
+	}
+	return ignored, nil
+}
+
+// validate returns what is to be said about the file at path. The error is for a file that cannot be
+// read.
+func validate(path string, o lint.Options) ([]report, error) {
+	// A rule that names no policy of its own has this one, which no finding is about.
+	f, l, err := loadRules(path, ratelimit.WithFailurePolicy(ratelimit.FailClosed))
+	if err != nil {
+		reports := problemsOf(err)
+		if f == nil && (reports == nil || reports[0].Line == 0) {
+			return nil, err // it cannot be read
+		}
+		return reports, nil
+	}
+	findings, err := lint.Check(l, o)
+	if err != nil {
+		return nil, err
+	}
+	rules, _ := l.Rules()
+	var reports []report
+	for _, found := range findings {
+		at, name := "default", "default"
+		if found.Rule >= 0 {
+			at, name = "rules["+strconv.Itoa(found.Rule)+"]", rules[found.Rule].Name
+		}
+		line, column := f.Find(at)
+		if found.Field != "" {
+			line, column = f.Find(at + "." + found.Field)
+		}
+		reports = append(reports, report{path, line, column, found.Code, string(found.Severity), name, found.Message, found.Advice})
+	}
+	return reports, nil
+}
+
+// loadRules reads the file of rules at path, and makes a limiter of them.
+func loadRules(path string, opts ...ratelimit.Option) (*configfile.File, *ratelimit.RateLimiter, error) {
+	f, err := configfile.Load(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := f.New(opts...)
+	return f, l, err
+}
+
+// problemsOf returns the problems that err lists, or nil if err is of another kind, such as a file
+// that cannot be read.
+func problemsOf(err error) (reports []report) {
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what wraps it says more
+		all = joined.Unwrap()
+	}
+	for _, err := range all {
+		var e *configfile.Error
+		if !errors.As(err, &e) {
+			return nil
+		}
+		message := strings.TrimPrefix(e.Err.Error(), "ratelimit: ")
+		reports = append(reports, report{File: e.File, Line: e.Line, Column: e.Column, Code: problemCode, Severity: "error", Message: message})
+	}
+	return reports
+}
+
+// printers print reports, by the name of the form.
+var printers = map[string]func(io.Writer, []report) error{
+	"text": func(w io.Writer, reports []report) error {
+		var b strings.Builder
+		for _, r := range reports {
+			fmt.Fprintf(&b, "%s: %s %s: %s\n", r.place(), r.Code, r.Severity, plain(r.Message))
+			if r.Advice != "" {
+				fmt.Fprintf(&b, "    %s\n", plain(r.Advice))
+			}
+		}
+		_, err := io.WriteString(w, b.String())
+		return err
+	},
+	"json": func(w io.Writer, reports []report) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(reports)
+	},
+	"github": func(w io.Writer, reports []report) error {
+		var b strings.Builder
+		for _, r := range reports {
+			kind := map[string]string{"note": "notice"}[r.Severity]
+			if kind == "" {
+				kind = r.Severity
+			}
+			message := r.Message
+			if r.Advice != "" {
+				message += "\n" + r.Advice
+			}
+			fmt.Fprintf(&b, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", kind, annotated(r.File, true), r.Line, r.Column, r.Code, annotated(message, false))
+		}
+		_, err := io.WriteString(w, b.String())
+		return err
+	},
+}
+
+func (r report) place() string {
+	if r.Line == 0 {
+		return plain(r.File)
+	}
+	return fmt.Sprintf("%s:%d:%d", plain(r.File), r.Line, r.Column)
+}
+
+// annotated writes text as a workflow command of GitHub has it: the characters that end it, or a
+// property of it, are encoded.
+func annotated(text string, property bool) string {
+	r := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	if property {
+		r = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	}
+	return r.Replace(text)
+}
+
+// A costFlag is what -cost says: units by endpoint.
+type costFlag map[string]int
+
+func (c costFlag) String() string { return "" }
+
+// Set reads one endpoint and its units.
+func (c costFlag) Set(text string) error {
+	i := strings.LastIndexByte(text, '=')
+	if i < 0 {
+		return errors.New("must be endpoint=units")
+	}
+	n, err := strconv.Atoi(text[i+1:])
+	if err != nil || n < 1 {
+		return errors.New("must be endpoint=units, with at least one unit")
+	}
+	c[text[:i]] = n
+	return nil
+}
