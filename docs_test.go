@@ -21,6 +21,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// The pictures of the documentation are drawn by a module of its own.
+//go:generate go generate ./cmd/ratelimit
+
 // goFiles calls f for each Go file of all modules.
 func goFiles(t *testing.T, f func(path string)) {
 	t.Helper()
