@@ -4,5 +4,6 @@ package main
 func commands() []command {
 	return []command{
 		validateCommand,
+		replayCommand,
 	}
 }

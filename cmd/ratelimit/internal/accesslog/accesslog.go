@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -199,7 +200,7 @@ func (r *Reader) next() (line []byte, tooLong bool, err error) {
 func (r *Reader) begin(line []byte) (isHeader bool, err error) {
 	format := r.options.Format
 	if format == "" || format == Auto {
-		format = guess(line)
+		format = r.guess(line)
 	}
 	r.columns = r.options.Fields.columns(format)
 	r.found = make(found, len(r.columns.names))
@@ -220,15 +221,21 @@ func (r *Reader) begin(line []byte) (isHeader bool, err error) {
 	return isHeader, err
 }
 
-// guess returns the format of a log that begins with line.
-func guess(line []byte) Format {
-	switch {
-	case bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("{")):
+// guess returns the format of a log that begins with line. A CSV begins with a header that names a
+// column for the time.
+func (r *Reader) guess(line []byte) Format {
+	if bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("{")) {
 		return JSON
-	case bytes.Contains(line, []byte(" [")) || !bytes.ContainsAny(line, ",;\t"):
-		return Combined
 	}
-	return CSV
+	times := r.options.Fields["time"]
+	if times == nil {
+		times = Usual(CSV)["time"]
+	}
+	header, err := headerOf(line, r.options.Comma)
+	if err == nil && slices.ContainsFunc(header, func(name string) bool { return slices.Contains(times, name) }) {
+		return CSV
+	}
+	return Combined
 }
 
 // read reads line into e, or says why it cannot.

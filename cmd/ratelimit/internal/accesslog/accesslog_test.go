@@ -179,7 +179,7 @@ func TestCSV(t *testing.T) {
 	require.Equal(t, []accesslog.Entry{{Time: noon, Client: "a", Endpoint: "/x", Cost: 1}}, got)
 
 	for header, want := range map[string]string{"when,client": "no column for the time: must be time or ts", "time,who": "no column for the client", "a,\"b": "the header has a quotation mark"} {
-		r, err := accesslog.NewReader(strings.NewReader(header+"\n1,2\n"), accesslog.Options{})
+		r, err := accesslog.NewReader(strings.NewReader(header+"\n1,2\n"), accesslog.Options{Format: accesslog.CSV})
 		require.NoError(t, err)
 		require.ErrorContains(t, r.Next(new(accesslog.Entry)), want)
 	}
