@@ -5,5 +5,6 @@ func commands() []command {
 	return []command{
 		validateCommand,
 		replayCommand,
+		explainCommand,
 	}
 }

@@ -24,18 +24,22 @@ const speedLimits = `{"rules": [
   {"endpoint": "/api/*", "algorithm": "SlidingWindowCounter", "rate": "100/m"}
 ], "default": {"algorithm": "FixedWindow", "rate": "600/m"}}`
 
-// writeLog writes a log in the combined format with n requests, of up to 50,000 clients.
+// writeLog writes a log in the combined format with n requests, of 20,000 clients. Half of the requests
+// come from a few of them.
 func writeLog(w io.Writer, n int) error {
 	b := bufio.NewWriterSize(w, 1<<20)
 	r := rand.New(rand.NewPCG(1, 2))
-	clients := rand.NewZipf(r, 1.2, 8, 50_000)
+	clients := rand.NewZipf(r, 1.2, 8, 19_999)
 	paths := []string{"/", "/search", "/login", "/api/items", "/api/items/7", "/static/app.js", "/cart", "/checkout"}
 	at := time.Date(2026, 10, 10, 0, 0, 0, 0, time.UTC)
 	for i := range n {
 		if i%20 == 0 {
 			at = at.Add(time.Second)
 		}
-		c := clients.Uint64()
+		c := uint64(i/2) % 20_000
+		if i%2 == 0 {
+			c = clients.Uint64()
+		}
 		fmt.Fprintf(b, "10.%d.%d.%d - - [%s] \"GET %s?q=%d HTTP/1.1\" 200 %d \"https://example.com/\" \"Mozilla/5.0 (X11; Linux x86_64; rv:120.0)\"\n",
 			c>>16, c>>8&255, c&255, at.Format("02/Jan/2006:15:04:05 -0700"), paths[r.IntN(len(paths))], r.IntN(1000), r.IntN(100_000))
 	}
@@ -87,7 +91,7 @@ func TestReplaySpeed(t *testing.T) {
 		t.Logf("%d lines: mawk %v, replay %v, %.2f times that; %d MB at most", n, least[0].Round(time.Millisecond), least[1].Round(time.Millisecond), ratio, memory[i]>>20)
 		require.Less(t, ratio, most)
 	}
-	require.Less(t, memory[1], memory[0]*3/2, "memory does not grow with the lines")
+	require.Less(t, memory[1], memory[0]*5/4, "memory does not grow with the lines")
 }
 
 // BenchmarkReplay measures a request of a log: to read it, to decide, and to count it.

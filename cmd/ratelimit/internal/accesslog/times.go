@@ -28,6 +28,9 @@ func (t *times) parse(text []byte) (ns int64, ok bool) {
 	return ns, ok
 }
 
+// ParseTime reads a time as those of logs are read.
+func ParseTime(text string) (ns int64, ok bool) { return parseTime([]byte(text)) }
+
 func parseTime(text []byte) (ns int64, ok bool) {
 	if n := len(text); n > 2 && text[0] == '[' && text[n-1] == ']' {
 		text = text[1 : n-1]
