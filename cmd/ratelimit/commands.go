@@ -5,6 +5,7 @@ func commands() []command {
 	return []command{
 		validateCommand,
 		replayCommand,
+		suggestCommand,
 		explainCommand,
 	}
 }

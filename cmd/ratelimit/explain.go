@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,10 +21,10 @@ var explainCommand = command{
 	examples: `
 ratelimit explain limits.json -client alice -endpoint /search
 ratelimit explain limits.json -ip 10.0.0.1 -endpoint /login -after access.log
-ratelimit explain limits.json -client bob -endpoint /a -cost 5 -tier paid -json
+ratelimit explain limits.json -client bob -endpoint /a -cost 5 -tier paid
 ratelimit explain limits.json -client bob -endpoint /a -attr tenant=acme
-ratelimit explain limits.json -ip 10.0.0.1 -endpoint /login -after access.log \
-    -at 2026-10-10T12:10:20Z
+ratelimit explain limits.json -ip 10.0.0.1 -endpoint /login \
+    -after access.log -at 2026-10-10T12:10:20Z
 `,
 	about: `
 Says which rules apply to one request, and what each of them answers. Without
@@ -78,18 +77,14 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	if req.Cost < 1 {
 		return usageError(fmt.Sprintf("-cost is %d: must be at least 1", req.Cost))
 	}
-	end, ok := int64(math.MaxInt64), true
-	if *at != "" {
-		if end, ok = accesslog.ParseTime(*at); !ok {
-			return usageError(fmt.Sprintf("-at is %q: must be a time, such as 2026-10-10T12:00:00Z", *at))
-		}
-	}
-	clock := replay.NewClock()
-	if len(after) == 0 {
+	clock, end := replay.NewClock(), int64(math.MaxInt64)
+	switch ns, ok := accesslog.ParseTime(*at); {
+	case ok:
+		end = ns
+	case *at != "":
+		return usageError(fmt.Sprintf("-at is %q: must be a time, such as 2026-10-10T12:00:00Z", *at))
+	case len(after) == 0:
 		clock.Set(time.Now().UnixNano())
-		if *at != "" {
-			clock = replay.NewClock()
-		}
 	}
 	player, err := how.player(clock, paths[0])
 	if err != nil {
@@ -115,9 +110,7 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 		return err
 	}
 	if *asJSON {
-		out := json.NewEncoder(t.out)
-		out.SetIndent("", "  ")
-		err = out.Encode(e)
+		err = t.printJSON(e)
 	} else {
 		err = printExplanation(t, &e, clock.Now())
 	}

@@ -97,9 +97,7 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	}
 	if *asJSON {
 		out.Report = run.Report(*top, maxJSONSpans)
-		e := json.NewEncoder(t.out)
-		e.SetIndent("", "  ")
-		err = e.Encode(out)
+		err = t.printJSON(out)
 	} else {
 		out.Report = run.Report(*top, maxShownSpans)
 		err = printReplay(t, &out)
@@ -218,3 +216,10 @@ func (f *shareFlag) of(n uint64) uint64 {
 
 // exceeded reports whether part is more of n than the share.
 func (f *shareFlag) exceeded(part, n uint64) bool { return part > f.of(n) }
+
+// text returns the share as a percentage.
+func (f *shareFlag) text() string {
+	v := new(big.Rat).Mul(f.share, big.NewRat(100, 1))
+	text := v.FloatString(6)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + " %"
+}
