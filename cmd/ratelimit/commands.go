@@ -7,5 +7,7 @@ func commands() []command {
 		replayCommand,
 		suggestCommand,
 		explainCommand,
+		topCommand,
+		resetCommand,
 	}
 }
