@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"math/rand/v2"
 	"os"
@@ -244,22 +245,27 @@ func TestProgress(t *testing.T) {
 	require.Equal(t, "999 bytes 1.0 kB -1,234 0", size(999)+" "+size(1000)+" "+number(-1234)+" "+number(0))
 }
 
-// A recorder writes each decision as a line of JSON.
-type recorder struct {
-	lines bytes.Buffer
-	all   []ratelimit.Decision
+// A decisionLog is the Observer in docs/tool.md.
+type decisionLog struct{ log *slog.Logger }
+
+func (o decisionLog) Observe(ctx context.Context, d ratelimit.Decision) {
+	if r := d.Request; d.Mode != ratelimit.ModeShadow {
+		o.log.InfoContext(ctx, "decision", "at", d.Time.UnixNano(), "client", r.Client, "endpoint", r.Endpoint,
+			"ip", r.IP, "cost", d.Cost, "tier", r.Tier, "tenant", r.Attrs["tenant"])
+	}
 }
 
-func (r *recorder) Observe(_ context.Context, d ratelimit.Decision) {
-	if d.Mode == ratelimit.ModeShadow {
-		return
+// A recorder also keeps the decisions.
+type recorder struct {
+	decisionLog
+	all []ratelimit.Decision
+}
+
+func (r *recorder) Observe(ctx context.Context, d ratelimit.Decision) {
+	r.decisionLog.Observe(ctx, d)
+	if d.Mode != ratelimit.ModeShadow {
+		r.all = append(r.all, d)
 	}
-	r.all = append(r.all, d)
-	line, _ := json.Marshal(map[string]any{
-		"time": d.Time.UnixNano(), "client": d.Request.Client, "path": d.Request.Endpoint, "address": d.Request.IP,
-		"units": d.Cost, "plan": d.Request.Tier, "attrs": d.Request.Attrs,
-	})
-	r.lines.Write(append(line, '\n'))
 }
 
 // randomRules returns a config of random rules.
@@ -303,7 +309,8 @@ func TestReplayEqualsWhatWasAnswered(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 14))
 		config := randomRules(r)
 		clock := ratelimit.NewFakeClock(time.Unix(0, 1_791_600_000_000_000_000+r.Int64N(1e12)))
-		seen := new(recorder)
+		var written bytes.Buffer
+		seen := &recorder{decisionLog: decisionLog{slog.New(slog.NewJSONHandler(&written, nil))}}
 		dir := t.TempDir()
 		t.Chdir(dir)
 		require.NoError(t, os.WriteFile("limits.json", []byte(config), 0o600))
@@ -326,10 +333,9 @@ func TestReplayEqualsWhatWasAnswered(t *testing.T) {
 		// A request for which only rules in shadow mode decide has no other decision, and no line.
 		require.Greater(t, len(seen.all), requests*3/4)
 		replayed += len(seen.all)
-		require.NoError(t, os.WriteFile("log.json", seen.lines.Bytes(), 0o600))
+		require.NoError(t, os.WriteFile("log.json", written.Bytes(), 0o600))
 		var out, errs strings.Builder
-		code := run(t.Context(), &terminal{out: &out, err: &errs, width: 80}, strings.Fields("replay log.json -config limits.json -decisions out.json"+
-			" -field endpoint=path -field ip=address -field cost=units -field tier=plan -field attr:tenant=attrs.tenant"))
+		code := run(t.Context(), &terminal{out: &out, err: &errs, width: 80}, strings.Fields("replay log.json -config limits.json -decisions out.json -field time=at -field attr:tenant=tenant"))
 		require.Equal(t, exitOK, code, errs.String())
 		text, err := os.ReadFile("out.json")
 		require.NoError(t, err)

@@ -33,11 +33,11 @@ const MaxLine = 1 << 20
 
 // An Entry is one request in a log.
 type Entry struct {
-	Time     int64 // nanoseconds since the Unix epoch
-	Client   string
-	Endpoint string // what the request is for: a path without the query, or any name
-	IP       string
-	Tier     string
+	Time     int64             // nanoseconds since the Unix epoch
+	Client   string            // who sent it
+	Endpoint string            // what the request is for: a path without the query, or any name
+	IP       string            // the address of the client
+	Tier     string            // the client's plan
 	Cost     int               // at least 1
 	Attrs    map[string]string // by name; the next call of Next changes it
 }
@@ -57,9 +57,10 @@ type Options struct {
 type LineError struct {
 	Line   int    // its number; the first is 1
 	Text   string // its beginning
-	Reason string
+	Reason string // why, as in "line 5 is no JSON object"
 }
 
+// Error returns the number, the reason and the text.
 func (e *LineError) Error() string { return fmt.Sprintf("line %d %s: %s", e.Line, e.Reason, e.Text) }
 
 // maxShown is how many lines that cannot be read are kept, and maxText is how much of each.

@@ -14,52 +14,52 @@ import (
 
 // A Report is what a [Run] has found.
 type Report struct {
-	Requests  uint64        `json:"requests"`
-	From      time.Time     `json:"from"`
-	To        time.Time     `json:"to"`
+	Requests  uint64        `json:"requests"`      // requests in the log
+	From      time.Time     `json:"from"`          // the time of the first
+	To        time.Time     `json:"to"`            // the latest time
 	Backward  uint64        `json:"outOfOrder"`    // requests that came before one that is earlier in the log
 	Back      time.Duration `json:"outOfOrderMax"` // by how much at most
 	Unlimited uint64        `json:"unlimited"`     // requests to which no rule applies
 
-	Denied      uint64     `json:"denied"`
-	FirstDenied *time.Time `json:"firstDenied,omitempty"`
-	LastDenied  *time.Time `json:"lastDenied,omitempty"`
-	Clients     Headroom   `json:"clients"` // of which only Exact, Keys and Denied mean something
+	Denied      uint64     `json:"denied"`                // requests that were denied
+	FirstDenied *time.Time `json:"firstDenied,omitempty"` // when the first was
+	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // when the last was
+	Clients     Headroom   `json:"clients"`               // of which only Exact, Keys and Denied mean something
 
-	Rules     []Rule        `json:"rules"`
-	Spans     []Span        `json:"spans"` // those in which there was a request
-	Width     time.Duration `json:"spanLength"`
-	Offenders []Offender    `json:"offenders"`
-	Missed    uint64        `json:"missed"` // the most denials that a client can have that is not counted
+	Rules     []Rule        `json:"rules"`      // in their order
+	Spans     []Span        `json:"spans"`      // those in which there was a request
+	Width     time.Duration `json:"spanLength"` // how long a span is
+	Offenders []Offender    `json:"offenders"`  // the clients that were denied most
+	Missed    uint64        `json:"missed"`     // the most denials that a client can have that is not counted
 
-	Against *Difference `json:"against,omitempty"`
+	Against *Difference `json:"against,omitempty"` // nil if there is no second limiter
 }
 
-// A Rule is what became of one rule. Denied counts the requests that it was the first to deny or,
-// if it is in shadow mode, those that it would have denied.
+// A Rule is what became of one rule. Denied counts the denied requests of which it was the binding
+// rule, or those that it would have denied, if it is in shadow mode.
 type Rule struct {
-	Name        string     `json:"name"`
-	Shadow      bool       `json:"shadow,omitempty"`
-	Requests    uint64     `json:"requests"`
-	Denied      uint64     `json:"denied"`
-	FirstDenied *time.Time `json:"firstDenied,omitempty"`
-	LastDenied  *time.Time `json:"lastDenied,omitempty"`
-	Keys        Headroom   `json:"keys"`
-	Overflowed  uint64     `json:"overflowed"` // requests whose key shared a budget with others, for want of room
+	Name        string     `json:"name"`                  // its name
+	Shadow      bool       `json:"shadow,omitempty"`      // whether it is in shadow mode
+	Requests    uint64     `json:"requests"`              // that it was asked about
+	Denied      uint64     `json:"denied"`                // see above
+	FirstDenied *time.Time `json:"firstDenied,omitempty"` // when the first was denied
+	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // when the last was denied
+	Keys        Headroom   `json:"keys"`                  // how close they came to the limit
+	Overflowed  uint64     `json:"overflowed"`            // requests whose key shared a budget with others, for want of room
 }
 
 // An Offender is a client that a rule has denied: at most Denied times, and at least Denied - Error.
 type Offender struct {
-	Client string `json:"client"`
-	Rule   string `json:"rule"`
-	Denied uint64 `json:"denied"`
-	Error  uint64 `json:"error"`
+	Client string `json:"client"` // its name
+	Rule   string `json:"rule"`   // by which it was denied
+	Denied uint64 `json:"denied"` // how often, at most
+	Error  uint64 `json:"error"`  // by how much that may be too high
 }
 
 // A Difference is how a second limiter has answered the same requests.
 type Difference struct {
-	Denied   uint64 `json:"denied"` // by the second
-	Both     uint64 `json:"both"`
+	Denied   uint64 `json:"denied"`     // by the second
+	Both     uint64 `json:"both"`       // by both
 	OnlyOne  Only   `json:"onlyFirst"`  // what the first denies and the second grants
 	OnlyTwo  Only   `json:"onlySecond"` // the reverse
 	Overflow bool   `json:"overflow"`   // whether keys of the second shared a budget, for want of room
@@ -67,15 +67,15 @@ type Difference struct {
 
 // An Only is what one of two limiters denies and the other grants.
 type Only struct {
-	Denied    uint64       `json:"denied"`
-	Rules     []RuleDenied `json:"rules"`
-	Offenders []Offender   `json:"offenders"`
+	Denied    uint64       `json:"denied"`    // requests
+	Rules     []RuleDenied `json:"rules"`     // those that have denied them, the most first
+	Offenders []Offender   `json:"offenders"` // the clients that were denied most
 }
 
 // A RuleDenied is how many of these requests a rule has denied.
 type RuleDenied struct {
-	Rule   string `json:"rule"`
-	Denied uint64 `json:"denied"`
+	Rule   string `json:"rule"`   // its name
+	Denied uint64 `json:"denied"` // requests
 }
 
 // only counts what one of two limiters denies.

@@ -8,9 +8,9 @@ import (
 
 // A Span is what happened in a part of the time.
 type Span struct {
-	Start    time.Time `json:"start"`
-	Requests uint64    `json:"requests"`
-	Denied   uint64    `json:"denied"`
+	Start    time.Time `json:"start"`    // when it begins
+	Requests uint64    `json:"requests"` // requests in it
+	Denied   uint64    `json:"denied"`   // those that were denied
 }
 
 // widths are the lengths that spans may have. Each is a multiple of the one before. After the last

@@ -74,8 +74,8 @@ func (s *spread) grow() {
 // A Headroom says how many keys came how close to their limit. The numbers are exact if Exact is
 // true, and otherwise estimates, from 32,768 keys or more.
 type Headroom struct {
-	Exact  bool   `json:"exact"`
-	Keys   uint64 `json:"keys"`
+	Exact  bool   `json:"exact"`  // see above
+	Keys   uint64 `json:"keys"`   // all keys
 	Denied uint64 `json:"denied"` // keys that were denied at least once
 	None   uint64 `json:"none"`   // of the others, those that had nothing left
 	Tenth  uint64 `json:"tenth"`  // those that had less than a tenth of their limit left

@@ -14,8 +14,8 @@ import (
 type Request struct {
 	Time     int64  // nanoseconds since the Unix epoch
 	Client   string // whose limit it counts against
-	Endpoint string
-	Cost     int
+	Endpoint string // what it was for
+	Cost     int    // how many units it took
 }
 
 // An event is a request that is kept: 24 bytes.

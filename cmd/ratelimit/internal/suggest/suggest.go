@@ -11,7 +11,7 @@ import (
 
 // A Goal says how much a limit may deny: of n requests, and of n clients.
 type Goal struct {
-	Requests, Clients func(n uint64) uint64
+	Requests, Clients func(n uint64) uint64 // how many of n
 }
 
 // Algorithms are those for which there are suggestions, in the order in which they are shown.

@@ -31,8 +31,8 @@ type entry struct {
 
 // An Item is a name and how often it came: at most Count times, and at least Count - Error times.
 type Item struct {
-	Name         string
-	Count, Error uint64
+	Name         string // what was counted
+	Count, Error uint64 // the most, and by how much that may be too high
 }
 
 // New returns a Counter with this number of counters, which is at least 1.
