@@ -61,8 +61,8 @@ type topKey struct {
 	Key        string        `json:"key"`
 	Limit      int           `json:"limit"`
 	Left       int           `json:"left"`
-	RetryAfter time.Duration `json:"retryAfter"`
-	ResetAfter time.Duration `json:"resetAfter"`
+	RetryAfter time.Duration `json:"retryAfterNs"`
+	ResetAfter time.Duration `json:"resetAfterNs"`
 	name       string        // in the server
 }
 

@@ -14,23 +14,23 @@ import (
 
 // A Report is what a [Run] has found.
 type Report struct {
-	Requests  uint64        `json:"requests"`      // requests in the log
-	From      time.Time     `json:"from"`          // the time of the first
-	To        time.Time     `json:"to"`            // the latest time
-	Backward  uint64        `json:"outOfOrder"`    // requests that came before one that is earlier in the log
-	Back      time.Duration `json:"outOfOrderMax"` // by how much at most
-	Unlimited uint64        `json:"unlimited"`     // requests to which no rule applies
+	Requests  uint64        `json:"requests"`        // requests in the log
+	From      time.Time     `json:"from"`            // the time of the first
+	To        time.Time     `json:"to"`              // the latest time
+	Backward  uint64        `json:"outOfOrder"`      // requests that came before one that is earlier in the log
+	Back      time.Duration `json:"outOfOrderMaxNs"` // by how much at most
+	Unlimited uint64        `json:"unlimited"`       // requests to which no rule applies
 
 	Denied      uint64     `json:"denied"`                // requests that were denied
 	FirstDenied *time.Time `json:"firstDenied,omitempty"` // when the first was
 	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // when the last was
 	Clients     Headroom   `json:"clients"`               // of which only Exact, Keys and Denied mean something
 
-	Rules     []Rule        `json:"rules"`      // in their order
-	Spans     []Span        `json:"spans"`      // those in which there was a request
-	Width     time.Duration `json:"spanLength"` // how long a span is
-	Offenders []Offender    `json:"offenders"`  // the clients that were denied most
-	Missed    uint64        `json:"missed"`     // the most denials that a client can have that is not counted
+	Rules     []Rule        `json:"rules"`        // in their order
+	Spans     []Span        `json:"spans"`        // those in which there was a request
+	Width     time.Duration `json:"spanLengthNs"` // how long a span is
+	Offenders []Offender    `json:"offenders"`    // the clients that were denied most
+	Missed    uint64        `json:"missed"`       // the most denials that a client can have that is not counted
 
 	Against *Difference `json:"against,omitempty"` // nil if there is no second limiter
 }

@@ -169,7 +169,7 @@ type Group struct {
 }
 
 // Groups returns the groups of the top endpoints that came most often, and then that of the rest, if
-// that has a request.
+// that has a request. After that, the Sample is empty.
 func (s *Sample) Groups(top int) []*Group {
 	order := make([]int, len(s.endpoints)-1)
 	for i := range order {
@@ -193,12 +193,23 @@ func (s *Sample) Groups(top int) []*Group {
 	if rest.Requests > 0 {
 		groups = append(groups, rest)
 	}
+	sizes := make(map[*Group]int)
 	for _, part := range s.events {
+		for i := range part {
+			sizes[of[part[i].endpoint]]++
+		}
+	}
+	for g, n := range sizes {
+		g.events = make([]event, 0, n)
+	}
+	for i, part := range s.events {
 		for _, e := range part {
 			g := of[e.endpoint]
 			g.events = append(g.events, e)
 		}
+		s.events[i] = nil // it is kept once
 	}
+	s.events = nil
 	for _, g := range groups {
 		g.number()
 	}
