@@ -5,5 +5,10 @@ func commands() []command {
 	return []command{
 		validateCommand,
 		simulateCommand,
+		replayCommand,
+		suggestCommand,
+		explainCommand,
+		topCommand,
+		resetCommand,
 	}
 }

@@ -126,7 +126,7 @@ func (s *simulation) steps(values []float64) (points []chart.Point) {
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Parse(pageText))
+var reportPage = template.Must(template.New("page").Parse(pageText))
 
 // writePage writes the table and the pictures as a page that needs nothing beside it.
 func (s *simulation) writePage(w io.Writer, outcomes []*sim.Outcome) error {
@@ -153,7 +153,7 @@ func (s *simulation) writePage(w io.Writer, outcomes []*sim.Outcome) error {
 			pictures = append(pictures, template.HTML(b.String())) //nolint:gosec // the texts in it are escaped
 		}
 	}
-	return page.Execute(w, map[string]any{
+	return reportPage.Execute(w, map[string]any{
 		"Title": "What is granted: " + plain(s.limit), "About": s.about(), "Tables": s.summary(outcomes), "Remarks": s.remarks(outcomes),
 		"Pictures": pictures, "Style": template.CSS(chart.Style()), //nolint:gosec // a constant
 	})

@@ -110,8 +110,6 @@ func (s *simulation) remarks(outcomes []*sim.Outcome) (remarks []string) {
 	return remarks
 }
 
-func number(n int) string { return chart.Number(float64(n), 0) }
-
 // short returns d in at most eight characters, rounded up to three digits or a little more.
 func short(d time.Duration) string {
 	unit := time.Nanosecond

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/accesslog"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
+)
+
+var explainCommand = command{
+	name:    "explain",
+	summary: "why one request is granted or denied",
+	examples: `
+ratelimit explain limits.json -client alice -endpoint /search
+ratelimit explain limits.json -ip 10.0.0.1 -endpoint /login -after access.log
+ratelimit explain limits.json -client bob -endpoint /a -cost 5 -tier paid
+ratelimit explain limits.json -client bob -endpoint /a -attr tenant=acme
+ratelimit explain limits.json -ip 10.0.0.1 -endpoint /login \
+    -after access.log -at 2026-10-10T12:10:20Z
+`,
+	about: `
+Says which rules apply to one request, and what each of them answers. Without
+-after, nothing was used before. With it, the requests of that log come first:
+all of them, or those before -at. The time is -at, or that of the last line of
+the log, or now. The exit code is 1 if the request is denied.
+` + aboutLogs,
+	run: runExplain,
+}
+
+// An attrFlag is a set of attributes: values by name.
+type attrFlag map[string]string
+
+func (a attrFlag) String() string { return "" }
+
+// Set reads "name=value".
+func (a attrFlag) Set(text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return errors.New("must be name=value")
+	}
+	a[name] = value
+	return nil
+}
+
+// requestFlags are the flags that describe one request.
+func requestFlags(fs *flag.FlagSet) *ratelimit.Request {
+	r := &ratelimit.Request{Attrs: make(map[string]string)}
+	fs.StringVar(&r.Client, "client", "", "the `client`")
+	fs.StringVar(&r.Endpoint, "endpoint", "", "the `endpoint`, such as a path")
+	fs.StringVar(&r.IP, "ip", "", "the `address` of the client")
+	fs.Var(attrFlag(r.Attrs), "attr", "an attribute, as `name=value`; may be repeated")
+	return r
+}
+
+func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
+	req := requestFlags(fs)
+	fs.StringVar(&req.Tier, "tier", "", "the `plan` of the client")
+	fs.IntVar(&req.Cost, "cost", 1, "how many `units` the request takes")
+	at := fs.String("at", "", "the `time`, in a form that a log may have")
+	asJSON := fs.Bool("json", false, "print JSON")
+	after := listFlag{}
+	fs.Var(&after, "after", "a `log` whose requests come first; may be repeated")
+	how := newRuleFlags(fs)
+	logs := newLogFlags(fs)
+	paths, err := parse(fs, args, 1, 1)
+	if err != nil {
+		return err
+	}
+	if req.Cost < 1 {
+		return usageError(fmt.Sprintf("-cost is %d: must be at least 1", req.Cost))
+	}
+	clock, end := replay.NewClock(), int64(math.MaxInt64)
+	switch ns, ok := accesslog.ParseTime(*at); {
+	case ok:
+		end = ns
+	case *at != "":
+		return usageError(fmt.Sprintf("-at is %q: must be a time, such as 2026-10-10T12:00:00Z", *at))
+	case len(after) == 0:
+		clock.Set(time.Now().UnixNano())
+	}
+	player, err := how.player(clock, paths[0])
+	if err != nil {
+		return err
+	}
+	if len(after) > 0 {
+		run, uncancelled := replay.NewRun(clock, player, nil, nil), context.WithoutCancel(ctx)
+		_, err = logs.read(ctx, t, after, func(e *accesslog.Entry) error {
+			if e.Time >= end {
+				return nil
+			}
+			return run.Add(uncancelled, e)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if *at != "" {
+		clock.Set(end)
+	}
+	e, err := player.Limiter().Explain(ctx, *req)
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		err = t.printJSON(e)
+	} else {
+		err = printExplanation(t, &e, clock.Now())
+	}
+	if err == nil && !e.Result.Allowed {
+		err = errFound
+	}
+	return err
+}
+
+// A listFlag is a flag that may be repeated.
+type listFlag []string
+
+func (l *listFlag) String() string { return "" }
+
+// Set adds a value.
+func (l *listFlag) Set(text string) error {
+	*l = append(*l, text)
+	return nil
+}
+
+func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error {
+	p := &page{width: t.width}
+	req := &e.Request
+	who := "client " + quote(req.Client)
+	if req.Client == "" && req.IP != "" {
+		who = "IP " + quote(req.IP)
+	}
+	p.line("%s for %s, cost %d, at %s UTC", who, quote(req.Endpoint), max(req.Cost, 1), at.UTC().Format("2006-01-02 15:04:05.999999999"))
+	p.line("%s", answer(e.Result))
+	if len(e.Rules) == 0 {
+		p.line("no rule applies")
+	}
+	for i := range e.Rules {
+		r := &e.Rules[i]
+		p.line("")
+		verb := map[bool]string{true: "grants", false: "denies"}[r.Result.Allowed]
+		if r.Mode == ratelimit.ModeShadow {
+			verb = "is in shadow mode, and would " + map[bool]string{true: "grant", false: "deny"}[r.Result.Allowed]
+		}
+		p.line("rule %s %s", quote(r.Name), verb)
+		match := r.Match
+		if r.Pattern != "" {
+			match += " " + quote(r.Pattern)
+		}
+		p.line("  match  %s", match)
+		p.line("  key    %s %s", plain(string(r.KeyType)), quote(r.Key))
+		if r.Result.Limit < 0 {
+			p.line("  limit  none for this client, by its %s", r.Source)
+			continue
+		}
+		rate := plain(string(r.Algorithm)) + " " + r.Rate.String()
+		if r.Source != "rule" {
+			rate += ", by its " + r.Source
+		}
+		p.line("  limit  %s, at most %d in %s", rate, r.MaxIn, r.Rate.Per)
+		p.line("  state  %s: %d of %d left, %s", stateText(r.State), r.Result.Remaining, r.Result.Limit, answer(r.Result))
+		p.line("         as new after %s", wait(r.Result.ResetAfter))
+		if r.Err != nil {
+			p.line("  error  %s", plain(r.Err.Error()))
+		}
+	}
+	_, err := io.WriteString(t.out, p.String())
+	return err
+}
+
+// quote returns text between quotation marks, as it can be printed.
+func quote(text string) string { return `"` + plain(text) + `"` }
+
+func stateText(state string) string {
+	switch state {
+	case "own":
+		return "used before"
+	case "unseen":
+		return "unused"
+	}
+	return state
+}
+
+// answer says what a result says.
+func answer(r ratelimit.Result) string {
+	switch {
+	case r.Allowed && r.Delay > 0:
+		return "granted, to be held for " + r.Delay.String()
+	case r.Allowed:
+		return "granted"
+	case r.RetryAfter == ratelimit.Never:
+		return "denied, and always would be"
+	}
+	return "denied, again after " + wait(r.RetryAfter)
+}
+
+func wait(d time.Duration) string {
+	if d == ratelimit.Never {
+		return "never"
+	}
+	return d.String()
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+const exampleExplain = `IP "203.0.113.9" for "/login", cost 1, at 2026-10-10 12:10:20 UTC
+denied, again after 40s
+
+rule "/login" denies
+  match  exact "/login"
+  key    ip "203.0.113.9"
+  limit  SlidingWindowLog 3/m, at most 6 in 1m0s
+  state  used before: 0 of 3 left, denied, again after 40s
+         as new after 42s
+`
+
+func TestExplain(t *testing.T) {
+	files := map[string]string{"access.log": exampleLog(), "limits.json": exampleLimits, "tiers.json": `{"rules": [
+  {"endpoint": "/a", "algorithm": "LeakyBucket", "rate": "2/m", "tiers": {"paid": "unlimited", "free": "1/m"}},
+  {"name": "tenant", "endpoint": "*", "additional": true, "algorithm": "FixedWindow", "rate": "2/h", "key": "attr:tenant", "mode": "shadow"}]}`,
+		"nano.json": `{"time": 1791633600000000001, "client": "x", "endpoint": "/a"}`}
+	got := runIn(t, files, strings.Fields("explain limits.json -ip 203.0.113.9 -endpoint /login -after access.log -at 2026-10-10T12:10:20Z")...)
+	require.Equal(t, call{exitFound, exampleExplain, ""}, got)
+
+	got = runIn(t, files, strings.Fields("explain limits.json -client x -endpoint /search -at 2026-10-10T12:00:00.000000001Z")...)
+	require.Equal(t, call{exitOK, `client "x" for "/search", cost 1, at 2026-10-10 12:00:00.000000001 UTC
+granted
+
+rule "/search" is in shadow mode, and would grant
+  match  exact "/search"
+  key    user "x"
+  limit  TokenBucket 10/m, at most 20 in 1m0s
+  state  unused: 9 of 10 left, granted
+         as new after 6s
+
+rule "default" grants
+  match  default
+  key    user "x"
+  limit  TokenBucket 20/s, at most 40 in 1s
+  state  unused: 19 of 20 left, granted
+         as new after 50ms
+`, ""}, got)
+
+	got = runIn(t, files, strings.Fields("explain tiers.json -client x\x1b[2J -endpoint /a -tier paid -attr tenant=acme -cost 3 -at 1791633600")...)
+	require.Equal(t, exitOK, got.code)
+	require.Equal(t, `client "x\x1b[2J" for "/a", cost 3, at 2026-10-10 12:00:00 UTC
+granted
+
+rule "/a" grants
+  match  exact "/a"
+  key    user "x\x1b[2J"
+  limit  none for this client, by its tier
+
+rule "tenant" is in shadow mode, and would deny
+  match  additional "*"
+  key    attr:tenant "acme"
+  limit  FixedWindow 2/h, at most 4 in 1h0m0s
+  state  unused: 2 of 2 left, denied, and always would be
+         as new after 0s
+`, got.out)
+
+	// At the time of the last line, which counts; and before it, which does not.
+	got = runIn(t, files, strings.Fields("explain tiers.json -client x -endpoint /a -after nano.json")...)
+	require.Contains(t, got.out, "at 2026-10-10 12:00:00.000000001 UTC\ngranted, to be held for 30s\n")
+	got = runIn(t, files, strings.Fields("explain tiers.json -client x -endpoint /a -after nano.json -at 1791633600000000001")...)
+	require.Contains(t, got.out, "at 2026-10-10 12:00:00.000000001 UTC\ngranted\n")
+	got = runIn(t, files, strings.Fields("explain tiers.json -client x -endpoint /a -tier free -after nano.json")...)
+	require.Equal(t, exitFound, got.code)
+	require.Contains(t, got.out, "LeakyBucket 1/m, by its tier,")
+	got = runIn(t, files, strings.Fields("explain tiers.json -client x -endpoint /none")...)
+	require.Contains(t, got.out, "granted\n\nrule \"tenant\"")
+	got = runIn(t, files, strings.Fields("explain limits.json -client x -endpoint /login -json -cost 4")...)
+	require.Equal(t, exitFound, got.code)
+	var e ratelimit.Explanation
+	require.NoError(t, json.Unmarshal([]byte(got.out), &e))
+	require.Equal(t, ratelimit.Never, e.Result.RetryAfter)
+
+	for args, want := range map[string]string{
+		"explain":                                        "an argument is missing",
+		"explain limits.json -cost 0":                    "-cost is 0",
+		"explain limits.json -at noon":                   `-at is "noon"`,
+		"explain limits.json -attr x":                    "must be name=value",
+		"explain limits.json other.json":                 "one argument too many",
+		"explain limits.json -after a.log -format pages": `-format is "pages"`,
+	} {
+		got := runIn(t, files, strings.Fields(args)...)
+		require.Equal(t, exitUsage, got.code, args)
+		require.Contains(t, got.err, want)
+	}
+	require.Equal(t, exitFailed, runIn(t, files, strings.Fields("explain limits.json -after missing.log")...).code)
+}

@@ -1,0 +1,174 @@
+package accesslog
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// combinedNames are the names of the columns of the combined log format. "path" is that of the
+// request, without the query.
+var combinedNames = []string{"host", "ident", "user", "time", "request", "method", "path", "protocol", "status", "bytes", "referer", "agent"}
+
+// A combined reads the common and the combined log format.
+type combined struct {
+	at    [12]int // where each of combinedNames goes, or -1
+	after bool    // whether what is after the status is wanted
+}
+
+func newCombined(c *columns) (*combined, error) {
+	p := &combined{}
+	for i := range p.at {
+		p.at[i] = -1
+	}
+	for i, want := range c.names {
+		at := slices.Index(combinedNames, want.name)
+		if at < 0 {
+			return nil, fmt.Errorf("the combined log format has no field %q: must be one of %s", want.name, strings.Join(combinedNames, ", "))
+		}
+		p.at[at] = i
+		p.after = p.after || at >= 9
+	}
+	return p, nil
+}
+
+// set sets the column with this index in combinedNames. A dash means an empty text.
+func (p *combined) set(f found, name int, text []byte) {
+	if i := p.at[name]; i >= 0 && (len(text) != 1 || text[0] != '-') {
+		f[i] = text
+	}
+}
+
+func (p *combined) parse(line []byte, into *found) string {
+	const other = "is not in the combined log format"
+	f := *into
+	i := bytes.IndexByte(line, ' ')
+	if i <= 0 {
+		return other
+	}
+	p.set(f, 0, line[:i])
+	line = line[i+1:]
+	if i = bytes.IndexByte(line, ' '); i <= 0 {
+		return other
+	}
+	p.set(f, 1, line[:i])
+	line = line[i+1:]
+	// The name of the user may have spaces.
+	if i = bytes.IndexByte(line, '['); i < 2 || line[i-1] != ' ' {
+		if i = bytes.Index(line, []byte(" [")) + 1; i < 2 {
+			return other
+		}
+	}
+	p.set(f, 2, line[:i-1])
+	line = line[i+1:]
+	if i = bytes.IndexByte(line, ']'); i < 0 || len(line) < i+3 || line[i+1] != ' ' || line[i+2] != '"' {
+		return other
+	}
+	p.set(f, 3, line[:i])
+	line = line[i+3:]
+	if i = quoted(line); i < 0 || len(line) < i+5 || line[i+1] != ' ' || !digits(line[i+2:i+5]) {
+		return other
+	}
+	if !p.request(f, line[:i]) {
+		return "has a request without a path"
+	}
+	p.set(f, 8, line[i+2:i+5])
+	if p.after {
+		p.rest(f, line[i+5:])
+	}
+	return ""
+}
+
+// request sets the columns that are made of a request line, such as "GET /a?b HTTP/1.1".
+func (p *combined) request(f found, line []byte) bool {
+	p.set(f, 4, line)
+	i := bytes.IndexByte(line, ' ')
+	if i <= 0 || i+1 == len(line) {
+		return false
+	}
+	p.set(f, 5, line[:i])
+	target := line[i+1:]
+	if i = bytes.LastIndexByte(target, ' '); i >= 0 && bytes.HasPrefix(target[i+1:], []byte("HTTP/")) {
+		p.set(f, 7, target[i+1:])
+		target = target[:i]
+	}
+	target = pathIn(target)
+	p.set(f, 6, target)
+	return len(target) > 0
+}
+
+// rest sets the columns after the status.
+func (p *combined) rest(f found, line []byte) {
+	line = bytes.TrimPrefix(line, []byte(" "))
+	i := bytes.IndexByte(line, ' ')
+	if i < 0 {
+		p.set(f, 9, line)
+		return
+	}
+	p.set(f, 9, line[:i])
+	for name := 10; name < 12; name++ {
+		line = bytes.TrimPrefix(line[i:], []byte(" "))
+		if len(line) == 0 || line[0] != '"' {
+			return
+		}
+		line = line[1:]
+		if i = quoted(line); i < 0 {
+			return
+		}
+		p.set(f, name, line[:i])
+		i++
+	}
+}
+
+// quoted returns where the quotation mark is that ends text, or -1. A backslash escapes one.
+func quoted(text []byte) int {
+	for i := 0; i < len(text); {
+		end := bytes.IndexByte(text[i:], '"')
+		if end < 0 {
+			return -1
+		}
+		end += i
+		escapes := 0
+		for end-escapes > i && text[end-escapes-1] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return end
+		}
+		i = end + 1
+	}
+	return -1
+}
+
+func digits(text []byte) bool {
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// pathIn returns the path in a request line, a URL, or a path with a query.
+func pathIn(text []byte) []byte {
+	if i := bytes.IndexByte(text, ' '); i > 0 && text[0] != '/' && bytes.IndexByte(text[:i], ':') < 0 {
+		text = text[i+1:] // after the method
+		if i = bytes.LastIndexByte(text, ' '); i >= 0 && bytes.HasPrefix(text[i+1:], []byte("HTTP/")) {
+			text = text[:i]
+		}
+	}
+	if i := bytes.IndexAny(text, "?#"); i >= 0 {
+		text = text[:i]
+	}
+	if len(text) > 0 && text[0] != '/' {
+		if i := bytes.Index(text, []byte("://")); i > 0 {
+			text = text[i+3:]
+			if i = bytes.IndexByte(text, '/'); i < 0 {
+				return []byte("/")
+			}
+			text = text[i:]
+		}
+	}
+	return text
+}

@@ -1,0 +1,114 @@
+package accesslog
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A csvLine reads records with a fixed number of fields. A field may be in quotation marks, in
+// which two stand for one. A record is one line.
+type csvLine struct {
+	comma  byte
+	at     []int // for each field, the index of the column, or -1
+	fields [][]byte
+}
+
+func newCSV(c *columns, header []string, comma byte) (*csvLine, error) {
+	p := &csvLine{comma: comma, at: make([]int, len(header))}
+	for i, name := range header {
+		p.at[i] = slices.IndexFunc(c.names, func(want column) bool { return want.name == name })
+	}
+	for _, want := range []struct {
+		p    part
+		name string
+	}{{toTime, "time"}, {toClient, "client"}} {
+		if !slices.ContainsFunc(c.of[want.p], func(i int) bool { return slices.Contains(p.at, i) }) {
+			var names []string
+			for _, i := range c.of[want.p] {
+				names = append(names, c.names[i].name)
+			}
+			return nil, fmt.Errorf("no column for the %s: must be %s, but the columns are %s", want.name, strings.Join(names, " or "), strings.Join(header, ", "))
+		}
+	}
+	return p, nil
+}
+
+// headerOf returns the names in the header line.
+func headerOf(line []byte, comma byte) (names []string, err error) {
+	p := csvLine{comma: comma}
+	if reason := p.split(line); reason != "" {
+		return nil, fmt.Errorf("the header %s: %s", reason, beginning(line))
+	}
+	for _, field := range p.fields {
+		names = append(names, strings.TrimSpace(string(field)))
+	}
+	return names, nil
+}
+
+func (p *csvLine) parse(line []byte, into *found) string {
+	if reason := p.split(line); reason != "" {
+		return reason
+	}
+	if len(p.fields) != len(p.at) {
+		return fmt.Sprintf("has %d fields, not %d", len(p.fields), len(p.at))
+	}
+	for i, text := range p.fields {
+		if at := p.at[i]; at >= 0 {
+			(*into)[at] = text
+		}
+	}
+	return ""
+}
+
+// split sets the fields to those of line.
+func (p *csvLine) split(line []byte) (reason string) {
+	p.fields = p.fields[:0]
+	for {
+		if len(line) > 0 && line[0] == '"' {
+			text, rest, ok := unquote(line[1:])
+			if !ok {
+				return "has a quotation mark that nothing closes"
+			}
+			p.fields = append(p.fields, text)
+			if len(rest) == 0 {
+				return ""
+			}
+			if rest[0] != p.comma {
+				return "has text after a quotation mark"
+			}
+			line = rest[1:]
+			continue
+		}
+		i := bytes.IndexByte(line, p.comma)
+		if i < 0 {
+			p.fields = append(p.fields, line)
+			return ""
+		}
+		p.fields = append(p.fields, line[:i])
+		line = line[i+1:]
+	}
+}
+
+// unquote returns the text up to the quotation mark that ends it, and what comes after that. It
+// may change line.
+func unquote(line []byte) (text, rest []byte, ok bool) {
+	end := bytes.IndexByte(line, '"')
+	if end < 0 {
+		return nil, nil, false
+	}
+	if end+1 == len(line) || line[end+1] != '"' {
+		return line[:end], line[end+1:], true
+	}
+	for i := 0; i < len(line); i++ {
+		if line[i] == '"' {
+			if i+1 == len(line) || line[i+1] != '"' {
+				return text, line[i+1:], true
+			}
+			i++
+		}
+		text = append(text, line[i])
+	}
+	return nil, nil, false
+}

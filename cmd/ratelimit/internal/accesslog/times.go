@@ -1,0 +1,203 @@
+package accesslog
+
+import (
+	"bytes"
+	"math"
+	"time"
+)
+
+// times read the times of lines. They keep the last one, because many lines in a row have the same.
+type times struct {
+	last   []byte
+	lastNs int64
+}
+
+// parse returns a time in nanoseconds since the Unix epoch. It must be from 1970 to 2262. text is
+//   - 10/Oct/2026:13:55:36 -0700, with or without brackets around it,
+//   - 2026-10-10T13:55:36.5Z, with any number of decimals, a space or a T, and a zone or none, which
+//     is UTC, or
+//   - a number since the Unix epoch: seconds below 1e11, milliseconds below 1e14, microseconds below
+//     1e17, and nanoseconds above.
+func (t *times) parse(text []byte) (ns int64, ok bool) {
+	if len(text) > 0 && bytes.Equal(text, t.last) {
+		return t.lastNs, true
+	}
+	if ns, ok = parseTime(text); ok {
+		t.last, t.lastNs = append(t.last[:0], text...), ns
+	}
+	return ns, ok
+}
+
+// ParseTime reads a time as those of logs are read.
+func ParseTime(text string) (ns int64, ok bool) { return parseTime([]byte(text)) }
+
+func parseTime(text []byte) (ns int64, ok bool) {
+	if n := len(text); n > 2 && text[0] == '[' && text[n-1] == ']' {
+		text = text[1 : n-1]
+	}
+	s := scan{text: text, ok: true}
+	switch {
+	case len(text) > 4 && text[4] == '-':
+		return s.iso()
+	case len(text) > 2 && text[2] == '/':
+		return s.clf()
+	}
+	return s.epoch()
+}
+
+// A scan reads a text from left to right. Once something is missing, ok is false.
+type scan struct {
+	text []byte
+	ok   bool
+}
+
+// number reads a number of n digits.
+func (s *scan) number(n int) (v int) {
+	if len(s.text) < n {
+		s.ok = false
+		return 0
+	}
+	for _, c := range s.text[:n] {
+		s.ok = s.ok && '0' <= c && c <= '9'
+		v = v*10 + int(c-'0')
+	}
+	s.text = s.text[n:]
+	return v
+}
+
+// one reads one of the bytes in any.
+func (s *scan) one(any string) (c byte) {
+	if len(s.text) == 0 || bytes.IndexByte([]byte(any), s.text[0]) < 0 {
+		s.ok = false
+		return 0
+	}
+	c, s.text = s.text[0], s.text[1:]
+	return c
+}
+
+// fraction reads decimals, if there are any, and returns nanoseconds. Further ones are dropped.
+func (s *scan) fraction() (ns int) {
+	if len(s.text) == 0 || s.text[0] != '.' && s.text[0] != ',' {
+		return 0
+	}
+	s.text = s.text[1:]
+	digits, unit := 0, 100_000_000
+	for len(s.text) > 0 && '0' <= s.text[0] && s.text[0] <= '9' {
+		ns += unit * int(s.text[0]-'0')
+		unit /= 10
+		digits++
+		s.text = s.text[1:]
+	}
+	s.ok = s.ok && digits > 0
+	return ns
+}
+
+// zone reads a zone such as Z, -0700 or +02:00, and returns its seconds.
+func (s *scan) zone() (seconds int) {
+	sign := s.one("+-Zz")
+	if sign != '+' && sign != '-' {
+		return 0
+	}
+	hours := s.number(2)
+	if len(s.text) > 0 && s.text[0] == ':' {
+		s.text = s.text[1:]
+	}
+	minutes := 0
+	if len(s.text) > 0 {
+		minutes = s.number(2)
+	}
+	s.ok = s.ok && hours < 24 && minutes < 60
+	if seconds = hours*3600 + minutes*60; sign == '-' {
+		return -seconds
+	}
+	return seconds
+}
+
+const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
+
+func (s *scan) clf() (int64, bool) {
+	day := s.number(2)
+	s.one("/")
+	month := 0
+	if len(s.text) >= 3 {
+		for i := 0; i < len(months); i += 3 {
+			if string(s.text[:3]) == months[i:i+3] {
+				month = i/3 + 1
+			}
+		}
+		s.text = s.text[3:]
+	}
+	s.one("/")
+	year := s.number(4)
+	s.one(":")
+	return s.clock(year, month, day, false)
+}
+
+func (s *scan) iso() (int64, bool) {
+	year := s.number(4)
+	s.one("-")
+	month := s.number(2)
+	s.one("-")
+	day := s.number(2)
+	s.one("Tt ")
+	return s.clock(year, month, day, true)
+}
+
+// clock reads the time of the day, and the zone. The zone may be missing if none is true.
+func (s *scan) clock(year, month, day int, none bool) (int64, bool) {
+	h := s.number(2)
+	s.one(":")
+	m := s.number(2)
+	s.one(":")
+	sec := s.number(2)
+	ns := s.fraction()
+	if len(s.text) > 0 && s.text[0] == ' ' {
+		s.text = s.text[1:]
+	}
+	zone := 0
+	if len(s.text) > 0 || !none {
+		zone = s.zone()
+	}
+	if !s.ok || len(s.text) > 0 || h > 23 || m > 59 || sec > 60 || year < 1969 || year > 2262 || month < 1 || month > 12 || day < 1 {
+		return 0, false
+	}
+	t := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
+	if t.Day() != day { // there is no such day
+		return 0, false
+	}
+	return inRange(t.Unix()+int64(h*3600+m*60+sec-zone), int64(ns))
+}
+
+// epoch reads a number of seconds or of parts of one, with or without decimals.
+func (s *scan) epoch() (int64, bool) {
+	whole, digits := int64(0), 0
+	for len(s.text) > 0 && '0' <= s.text[0] && s.text[0] <= '9' && digits < 19 {
+		if whole > (math.MaxInt64-9)/10 {
+			return 0, false
+		}
+		whole = whole*10 + int64(s.text[0]-'0')
+		digits++
+		s.text = s.text[1:]
+	}
+	ns := int64(s.fraction())
+	if digits == 0 || !s.ok || len(s.text) > 0 {
+		return 0, false
+	}
+	switch {
+	case whole < 1e11:
+		return inRange(whole, ns)
+	case whole < 1e14:
+		return inRange(whole/1e3, whole%1e3*1e6+ns/1e3)
+	case whole < 1e17:
+		return inRange(whole/1e6, whole%1e6*1e3+ns/1e6)
+	}
+	return inRange(whole/1e9, whole%1e9)
+}
+
+// inRange returns a time in nanoseconds, if that is possible. It is not before the Unix epoch.
+func inRange(seconds, ns int64) (int64, bool) {
+	if seconds < 0 || seconds > math.MaxInt64/1_000_000_000-1 {
+		return 0, false
+	}
+	return seconds*1_000_000_000 + ns, true
+}

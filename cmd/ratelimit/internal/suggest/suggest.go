@@ -1,0 +1,133 @@
+package suggest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A Goal says how much a limit may deny: of n requests, and of n clients.
+type Goal struct {
+	Requests, Clients func(n uint64) uint64 // how many of n
+}
+
+// Algorithms are those for which there are suggestions, in the order in which they are shown.
+var Algorithms = []ratelimit.Algorithm{
+	ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket, ratelimit.AlgorithmFixedWindow,
+	ratelimit.AlgorithmSlidingWindowCounter, ratelimit.AlgorithmSlidingWindowLog,
+}
+
+// A clock stands at the time of the request that is decided. It never steps back.
+type clock struct{ now time.Time }
+
+func (c *clock) Now() time.Time { return c.now }
+
+func (c *clock) set(ns int64) {
+	if t := time.Unix(0, ns).UTC(); t.After(c.now) {
+		c.now = t
+	}
+}
+
+// A limiter is one of the five.
+type limiter interface {
+	Take(ctx context.Context, key string, n int) (ratelimit.Result, error)
+	Allow(key string) ratelimit.Result
+}
+
+func newLimiter(a ratelimit.Algorithm, r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
+	switch a {
+	case ratelimit.AlgorithmTokenBucket:
+		return ratelimit.NewTokenBucket(r, opts...)
+	case ratelimit.AlgorithmLeakyBucket:
+		return ratelimit.NewLeakyBucket(r, opts...)
+	case ratelimit.AlgorithmFixedWindow:
+		return ratelimit.NewFixedWindow(r, opts...)
+	case ratelimit.AlgorithmSlidingWindowCounter:
+		return ratelimit.NewSlidingWindowCounter(r, opts...)
+	case ratelimit.AlgorithmSlidingWindowLog:
+		return ratelimit.NewSlidingWindowLog(r, opts...)
+	}
+	return nil, fmt.Errorf("no algorithm %q", a)
+}
+
+// maxLogged is the largest limit of a sliding window log.
+const maxLogged = 65_536
+
+// Smallest returns the smallest limit that meets the goal: with it, no more is denied than that, and
+// with one less, more is. It is 0 if no limit meets it that the algorithm can have.
+func (g *Group) Smallest(ctx context.Context, a ratelimit.Algorithm, per time.Duration, goal Goal) (int, error) {
+	most := int(min(max(g.most, 1), math.MaxInt32))
+	if a == ratelimit.AlgorithmSlidingWindowLog {
+		most = min(most, maxLogged)
+	}
+	low, high := 0, 1 // low is known not to meet the goal
+	for {
+		ok, err := g.meets(ctx, a, ratelimit.Rate{Requests: high, Per: per}, goal)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			break
+		}
+		if high == most {
+			return 0, nil
+		}
+		low, high = high, min(2*high, most)
+	}
+	for high-low > 1 {
+		middle := low + (high-low)/2
+		ok, err := g.meets(ctx, a, ratelimit.Rate{Requests: middle, Per: per}, goal)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high, nil
+}
+
+// meets reports whether a limiter denies no more than the goal allows.
+func (g *Group) meets(ctx context.Context, a ratelimit.Algorithm, r ratelimit.Rate, goal Goal) (bool, error) {
+	c := &clock{time.Unix(0, 0).UTC()}
+	l, err := newLimiter(a, r, ratelimit.WithClock(c), ratelimit.WithMaxKeys(max(g.Clients, 1)))
+	if err != nil {
+		return false, err
+	}
+	denials, clients := goal.Requests(uint64(len(g.events))), goal.Clients(uint64(g.Clients))
+	were := make([]bool, g.Clients) // denied
+	background := context.Background()
+	for i := range g.events {
+		e := &g.events[i]
+		if i%(1<<16) == 0 && ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		c.set(e.time)
+		var res ratelimit.Result
+		if e.cost == 1 {
+			res = l.Allow(g.names[e.client])
+		} else if res, err = l.Take(background, g.names[e.client], int(e.cost)); err != nil {
+			return false, err
+		}
+		if res.Allowed {
+			continue
+		}
+		if denials == 0 {
+			return false, nil
+		}
+		if denials--; were[e.client] {
+			continue
+		}
+		if clients == 0 {
+			return false, nil
+		}
+		clients--
+		were[e.client] = true
+	}
+	return true, nil
+}

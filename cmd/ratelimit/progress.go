@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A progress shows a line that says how much of the logs has been read, if there is a terminal.
+type progress struct {
+	terminal *terminal
+	total    int64 // bytes, or 0 if that is not known
+	read     int64
+	lines    int
+	began    time.Time
+	shown    time.Time // zero if there is no line
+	live     bool
+}
+
+func newProgress(t *terminal, paths []string) *progress {
+	p := &progress{terminal: t, began: time.Now(), live: t.live}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if path == "-" || err != nil || !info.Mode().IsRegular() {
+			p.total = 0
+			break
+		}
+		p.total += info.Size()
+	}
+	return p
+}
+
+// reader returns r, of which each byte counts.
+func (p *progress) reader(r io.Reader) io.Reader { return &counted{r, &p.read} }
+
+type counted struct {
+	io.Reader
+	n *int64
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	*c.n += int64(n)
+	return n, err
+}
+
+// show counts n more lines, and shows the line if it is a fifth of a second old.
+func (p *progress) show(n int) {
+	p.lines += n
+	if !p.live {
+		return
+	}
+	now := time.Now()
+	if now.Sub(p.began) < time.Second/2 || now.Sub(p.shown) < time.Second/5 {
+		return
+	}
+	p.shown = now
+	text := p.text(now.Sub(p.began))
+	fmt.Fprintf(p.terminal.err, "\r%-*s", p.terminal.width-1, fit(text, p.terminal.width-1))
+}
+
+// text returns the line after this time.
+func (p *progress) text(after time.Duration) string {
+	rate := float64(p.lines) / after.Seconds()
+	text := fmt.Sprintf("%s, %s lines, %s lines/s", size(p.read), number(p.lines), number(int(rate)))
+	if p.total > 0 && p.read > 0 {
+		done := float64(p.read) / float64(p.total)
+		left := time.Duration(float64(after) * (1/done - 1)).Round(time.Second)
+		text = fmt.Sprintf("%3.0f %%  %s, %s left", 100*done, text, max(left, 0))
+	}
+	return text
+}
+
+// end removes the line.
+func (p *progress) end() {
+	if !p.shown.IsZero() {
+		fmt.Fprintf(p.terminal.err, "\r%*s\r", p.terminal.width-1, "")
+		p.shown = time.Time{}
+	}
+}
+
+// size returns a number of bytes as people read it.
+func size(n int64) string {
+	units := []string{"bytes", "kB", "MB", "GB", "TB", "PB", "EB"}
+	v, i := float64(n), 0
+	for ; v >= 1000; i++ {
+		v /= 1000
+	}
+	if i == 0 {
+		return strconv.FormatInt(n, 10) + " bytes"
+	}
+	return strconv.FormatFloat(v, 'f', 1, 64) + " " + units[i]
+}
+
+// number returns n with commas between the thousands.
+func number[N int | uint64](n N) string {
+	text := fmt.Sprint(n)
+	var b strings.Builder
+	for i, c := range text {
+		if i > 0 && (len(text)-i)%3 == 0 && text[i-1] != '-' {
+			b.WriteByte(',')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+// fit returns text, cut to a width in columns. What is cut is marked by three dots.
+func fit(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	runes := []rune(text)
+	return string(runes[:max(width-3, 0)]) + "..."
+}

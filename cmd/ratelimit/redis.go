@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/ratelimit-go/ratelimit/redisstore"
+)
+
+// serverFlags are the flags that say how to reach a server.
+type serverFlags struct {
+	timeout *time.Duration
+	prefix  *string
+	name    *string
+}
+
+func newServerFlags(fs *flag.FlagSet) *serverFlags {
+	return &serverFlags{
+		fs.Duration("timeout", 2*time.Second, "how `long` to wait for an answer of the server"),
+		fs.String("prefix", "ratelimit", "the first `word` of the keys, as WithPrefix says"),
+		fs.String("name", "", "the `name` of the limiter, as WithName says"),
+	}
+}
+
+// A server is a Redis server with states.
+type server struct {
+	client  *redis.Client
+	store   *redisstore.Store
+	address string // as it is shown: without a password
+	timeout time.Duration
+}
+
+// defaultURL is the server if none is given.
+const defaultURL = "redis://127.0.0.1:6379/0"
+
+// connect returns the server at a URL, which answers.
+func (f *serverFlags) connect(ctx context.Context, urls []string) (*server, error) {
+	url := defaultURL
+	if len(urls) > 0 {
+		url = urls[0]
+	}
+	o, err := redis.ParseURL(url)
+	switch {
+	case err != nil: // which has the password
+		return nil, usageError("the address must be redis://user:password@host:port/db, rediss://... or unix://path")
+	case *f.timeout <= 0:
+		return nil, usageError(fmt.Sprintf("-timeout is %v: must be above 0", *f.timeout))
+	}
+	logging.Disable() // its errors are returned too
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = *f.timeout, *f.timeout, *f.timeout, *f.timeout
+	o.MaxRetries, o.DialerRetries, o.PoolSize, o.ContextTimeoutEnabled, o.DisableIdentity = -1, 1, 2, true, true
+	s := &server{client: redis.NewClient(o), address: plain(o.Addr), timeout: *f.timeout}
+	if o.Network != "unix" {
+		s.address += fmt.Sprintf("/%d", o.DB)
+	}
+	s.store, err = redisstore.New(s.client, redisstore.WithPrefix(*f.prefix), redisstore.WithTimeout(*f.timeout), redisstore.WithDenialCache(0))
+	if err == nil {
+		err = s.within(ctx, func(ctx context.Context) error { return s.client.Ping(ctx).Err() })
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *server) close() { _ = s.client.Close() }
+
+// within calls do with a context that ends after the timeout, and says what went wrong.
+func (s *server) within(ctx context.Context, do func(ctx context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := do(limited)
+	var reply redis.Error
+	var failed *redisstore.Error
+	var network net.Error
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &failed) && failed.Class == redisstore.ClassTimeout,
+		errors.As(err, &network) && network.Timeout():
+		return fmt.Errorf("%s does not answer within %v", s.address, s.timeout)
+	case errors.As(err, &reply):
+		return fmt.Errorf("%s answers: %s", s.address, plain(reply.Error()))
+	}
+	text := err.Error()
+	if i := strings.LastIndex(text, ": "); errors.As(err, &network) && i >= 0 {
+		text = text[i+2:] // the reason, without the address once more
+	}
+	return fmt.Errorf("%s: %s", s.address, plain(text))
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/accesslog"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
+)
+
+var replayCommand = command{
+	name:    "replay",
+	summary: "who would have been denied, by the requests in a log",
+	examples: `
+ratelimit replay access.log -config limits.json
+ratelimit replay access.log -config limits.json -against stricter.json
+ratelimit replay access.log.2.gz access.log.1 access.log -config limits.json
+zcat app.gz | ratelimit replay - -field client=user_id -config limits.json
+ratelimit replay access.log -config limits.json -enforce -max-denied 0.1%
+`,
+	about: `
+Puts the requests of a log to the limiter, on a clock that follows the log, and
+says which of them it would have denied. Memory does not grow with the log.
+` + aboutLogs + `
+Rules in shadow mode deny nothing. What they would have denied is listed, and
+-enforce makes them deny. The exit code is 1 if more than -max-denied of all
+requests are denied.
+`,
+	run: runReplay,
+}
+
+// A replayJSON is what replay -json prints.
+type replayJSON struct {
+	Config  string   `json:"config"`
+	Against string   `json:"againstConfig,omitempty"`
+	Log     logCount `json:"log"`
+	replay.Report
+}
+
+// maxJSONSpans is the largest number of spans in -json.
+const maxJSONSpans = 2048
+
+func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
+	config := fs.String("config", "", "the `file` of rules")
+	against := fs.String("against", "", "another `file` of rules, to say what differs")
+	top := fs.Int("top", 10, "how many offenders to list, at `most`")
+	maxDenied := shareFlag{}
+	fs.Var(&maxDenied, "max-denied", "the `share` of denied requests above which the exit code is 1")
+	decisions := fs.String("decisions", "", "a `file` for each decision, as a JSON object a line")
+	asJSON := fs.Bool("json", false, "print JSON")
+	how := newRuleFlags(fs)
+	logs := newLogFlags(fs)
+	paths, err := parse(fs, args, 1, 1000)
+	if err != nil {
+		return err
+	}
+	switch {
+	case *config == "":
+		return usageError("-config is missing: the file of rules")
+	case *top < 1 || *top > 1000:
+		return usageError(fmt.Sprintf("-top is %d: must be from 1 to 1000", *top))
+	}
+	clock := replay.NewClock()
+	first, err := how.player(clock, *config)
+	if err != nil {
+		return err
+	}
+	var second *replay.Player
+	if *against != "" {
+		if second, err = how.player(clock, *against); err != nil {
+			return err
+		}
+	}
+	out := replayJSON{Config: *config, Against: *against}
+	var run *replay.Run
+	work := func(each func(*accesslog.Entry, ratelimit.Result) error) error {
+		run = replay.NewRun(clock, first, second, each)
+		uncancelled := context.WithoutCancel(ctx) // read looks at ctx, though not with each request
+		out.Log, err = logs.read(ctx, t, paths, func(e *accesslog.Entry) error { return run.Add(uncancelled, e) })
+		return err
+	}
+	if *decisions == "" {
+		err = work(nil)
+	} else {
+		err = save(*decisions, func(w io.Writer) error { return writeDecisions(w, work) })
+	}
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		out.Report = run.Report(*top, maxJSONSpans)
+		err = t.printJSON(out)
+	} else {
+		out.Report = run.Report(*top, maxShownSpans)
+		err = printReplay(t, &out)
+	}
+	if err != nil {
+		return err
+	}
+	if maxDenied.exceeded(out.Denied, out.Requests) {
+		return errFound
+	}
+	return nil
+}
+
+// ruleFlags are the flags that say how to make a limiter of a file of rules.
+type ruleFlags struct {
+	maxKeys *int
+	enforce *bool
+}
+
+func newRuleFlags(fs *flag.FlagSet) ruleFlags {
+	return ruleFlags{
+		fs.Int("max-keys", 1<<20, "the largest `number` of keys of each rule"),
+		fs.Bool("enforce", false, "make rules in shadow mode deny"),
+	}
+}
+
+// player returns a Player of the limiter of the file at path.
+func (f ruleFlags) player(clock *replay.Clock, path string) (*replay.Player, error) {
+	return replay.NewPlayer(clock, func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) { return f.limiter(path, opts...) })
+}
+
+// limiter returns the limiter of the file at path.
+func (f ruleFlags) limiter(path string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
+	if *f.maxKeys < 1 {
+		return nil, usageError(fmt.Sprintf("-max-keys is %d: must be at least 1", *f.maxKeys))
+	}
+	opts = append(opts, ratelimit.WithMaxKeys(*f.maxKeys))
+	_, l, err := loadRules(path, opts...)
+	if err != nil || !*f.enforce {
+		return l, err
+	}
+	rules, byDefault := l.Rules()
+	rules = append([]ratelimit.Rule(nil), rules...)
+	for i := range rules {
+		rules[i].Mode = ratelimit.ModeEnforce
+	}
+	if byDefault != nil {
+		enforced := *byDefault
+		enforced.Mode, byDefault = ratelimit.ModeEnforce, &enforced
+	}
+	return ratelimit.New(rules, byDefault, opts...)
+}
+
+// A decisionJSON is a line of the file of -decisions.
+type decisionJSON struct {
+	Time       int64             `json:"time"` // nanoseconds since the Unix epoch, as in the log
+	Client     string            `json:"client"`
+	Endpoint   string            `json:"endpoint"`
+	IP         string            `json:"ip,omitempty"`
+	Tier       string            `json:"tier,omitempty"`
+	Attrs      map[string]string `json:"attrs,omitempty"`
+	Cost       int               `json:"cost"`
+	Allowed    bool              `json:"allowed"`
+	Limit      int               `json:"limit"`
+	Remaining  int               `json:"remaining"`
+	RetryAfter time.Duration     `json:"retryAfterNs"`
+	ResetAfter time.Duration     `json:"resetAfterNs"`
+	Delay      time.Duration     `json:"delayNs"`
+	Rule       string            `json:"rule"`
+}
+
+// writeDecisions calls work with a function that writes a line to w.
+func writeDecisions(w io.Writer, work func(each func(*accesslog.Entry, ratelimit.Result) error) error) error {
+	b := bufio.NewWriterSize(w, 1<<16)
+	e := json.NewEncoder(b)
+	err := work(func(in *accesslog.Entry, res ratelimit.Result) error {
+		return e.Encode(decisionJSON{
+			in.Time, in.Client, in.Endpoint, in.IP, in.Tier, in.Attrs, in.Cost,
+			res.Allowed, res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter, res.Delay, res.Rule,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+// A shareFlag is a share such as 0.1%, or 0.001. It is exact.
+type shareFlag struct{ share *big.Rat }
+
+func (f *shareFlag) String() string { return "" }
+
+// Set reads a share.
+func (f *shareFlag) Set(text string) error {
+	digits, percent := strings.CutSuffix(text, "%")
+	r, ok := new(big.Rat).SetString(digits)
+	if ok && percent {
+		r.Quo(r, big.NewRat(100, 1))
+	}
+	if !ok || len(text) > 20 || strings.ContainsAny(text, "eE_xX/") || r.Sign() < 0 || r.Cmp(big.NewRat(1, 1)) > 0 {
+		return fmt.Errorf("must be a share from 0%% to 100%%, such as 0.1%%")
+	}
+	f.share = r
+	return nil
+}
+
+// of returns how many of n the share is, rounded down.
+func (f *shareFlag) of(n uint64) uint64 {
+	if f.share == nil {
+		return n
+	}
+	all := new(big.Int).SetUint64(n)
+	all.Mul(all, f.share.Num())
+	return all.Quo(all, f.share.Denom()).Uint64()
+}
+
+// exceeded reports whether part is more of n than the share.
+func (f *shareFlag) exceeded(part, n uint64) bool { return part > f.of(n) }
+
+// text returns the share as a percentage.
+func (f *shareFlag) text() string {
+	v := new(big.Rat).Mul(f.share, big.NewRat(100, 1))
+	text := v.FloatString(6)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + " %"
+}

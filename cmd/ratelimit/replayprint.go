@@ -1,0 +1,241 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
+)
+
+// maxShownSpans is how many lines say when requests were denied, at most.
+const maxShownSpans = 24
+
+// A page is text that is built line by line, each cut to a width.
+type page struct {
+	strings.Builder
+	width int
+}
+
+// line adds a line.
+func (p *page) line(format string, args ...any) {
+	p.WriteString(strings.TrimRight(fit(fmt.Sprintf(format, args...), p.width), " ") + "\n")
+}
+
+// table adds rows, of which the first is the header. The first column is aligned to the left and is
+// cut where the rows would be too wide, and so are those in left; all others are aligned to the right.
+func (p *page) table(rows [][]string, left ...int) {
+	widths := make([]int, len(rows[0]))
+	total := 2 * (len(widths) - 1)
+	for _, row := range rows {
+		for i, text := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(text))
+		}
+	}
+	for _, w := range widths {
+		total += w
+	}
+	cuts := append([]int{0}, left...)
+	for total > p.width {
+		widest := slices.MaxFunc(cuts, func(a, b int) int { return cmp.Compare(widths[a], widths[b]) })
+		if widths[widest] <= 8 {
+			break
+		}
+		widths[widest]--
+		total--
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		for i, text := range row {
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			if slices.Contains(cuts, i) {
+				fmt.Fprintf(&b, "%-*s", widths[i], fit(text, widths[i]))
+			} else {
+				fmt.Fprintf(&b, "%*s", widths[i], text)
+			}
+		}
+		p.line("%s", b.String())
+	}
+}
+
+// name returns the name of a client or rule as it is printed.
+func name(text string) string {
+	if text == "" {
+		return `""`
+	}
+	return plain(text)
+}
+
+// percent returns part as a percentage of n.
+func percent(part, n uint64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(n))
+}
+
+const timeFormat = "2006-01-02 15:04:05"
+
+func stamp(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.UTC().Format(timeFormat)
+}
+
+func printReplay(t *terminal, r *replayJSON) error {
+	p := &page{width: t.width}
+	p.line("%s requests, %s to %s UTC", number(r.Requests), stamp(&r.From), stamp(&r.To))
+	if r.Log.Broken > 0 {
+		p.line("%s of %s lines could not be read", number(r.Log.Broken), number(r.Log.Lines))
+	}
+	if r.Backward > 0 {
+		p.line("%s requests are out of order, by up to %s: decided at the latest time so far", number(r.Backward), r.Back)
+	}
+	if r.Unlimited > 0 {
+		p.line("%s requests have no rule", number(r.Unlimited))
+	}
+	p.line("denied: %s requests (%s) of %s of %s%s clients", number(r.Denied), percent(r.Denied, r.Requests),
+		number(r.Clients.Denied), about(r.Clients.Exact), number(r.Clients.Keys))
+	printRules(p, r)
+	printSpans(p, r)
+	printOffenders(p, "top offenders", r.Offenders, r.Missed)
+	printHeadroom(p, r)
+	if r.Report.Against != nil {
+		printDifference(p, r)
+	}
+	_, err := io.WriteString(t.out, p.String())
+	return err
+}
+
+func about(exact bool) string {
+	if exact {
+		return ""
+	}
+	return "about "
+}
+
+func printRules(p *page, r *replayJSON) {
+	rows := [][]string{{"rule", "requests", "denied", "", "first", "last"}}
+	shadow := false
+	for _, rule := range r.Rules {
+		text := name(rule.Name)
+		if rule.Shadow {
+			text, shadow = "* "+text, true
+		}
+		rows = append(rows, []string{text, number(rule.Requests), number(rule.Denied), percent(rule.Denied, rule.Requests), stamp(rule.FirstDenied), stamp(rule.LastDenied)})
+	}
+	p.line("")
+	p.table(rows)
+	if shadow {
+		p.line("* in shadow mode: what it would have denied, which is not in the sum above")
+	}
+	for _, rule := range r.Rules {
+		if rule.Overflowed > 0 {
+			p.line("%s has more keys than fit: %s requests shared a budget. Raise -max-keys", name(rule.Name), number(rule.Overflowed))
+		}
+	}
+}
+
+func printSpans(p *page, r *replayJSON) {
+	if r.Denied == 0 {
+		return
+	}
+	format := "2006-01-02 15:04"
+	unit := fmt.Sprintf("%d hours", r.Width/time.Hour)
+	switch days := int(r.Width / (24 * time.Hour)); {
+	case r.Width == time.Hour:
+		unit = "hour"
+	case days == 1:
+		unit, format = "day", "2006-01-02"
+	case days > 1:
+		unit, format = fmt.Sprintf("%d days", days), "2006-01-02"
+	}
+	rows := [][]string{{"by " + unit + ", UTC", "requests", "denied", ""}}
+	most := uint64(1)
+	for _, s := range r.Spans {
+		most = max(most, s.Denied)
+	}
+	for _, s := range r.Spans {
+		bar := strings.Repeat("#", int((s.Denied*30+most-1)/most))
+		rows = append(rows, []string{s.Start.Format(format), number(s.Requests), number(s.Denied), fmt.Sprintf("%-30s", bar)})
+	}
+	p.line("")
+	p.table(rows)
+}
+
+func printOffenders(p *page, title string, list []replay.Offender, missed uint64) {
+	if len(list) == 0 {
+		return
+	}
+	rows := [][]string{{title, "by rule", "denied", "at least"}}
+	exact := true
+	for _, o := range list {
+		rows = append(rows, []string{name(o.Client), name(o.Rule), number(o.Denied), number(o.Denied - o.Error)})
+		exact = exact && o.Error == 0
+	}
+	if exact {
+		for i, row := range rows {
+			rows[i] = row[:3]
+		}
+	}
+	p.line("")
+	p.table(rows, 1)
+	if missed > 0 && !exact {
+		p.line("denied is at most; a client that is not listed was denied at most %s times", number(max(missed, list[len(list)-1].Denied)))
+	}
+}
+
+func printHeadroom(p *page, r *replayJSON) {
+	rows := [][]string{{"keys by the least that was left", "denied", "none", "<10 %", "<25 %", "<50 %", "more"}}
+	exact := true
+	for _, rule := range r.Rules {
+		k := rule.Keys
+		if k.Keys == 0 {
+			continue
+		}
+		exact = exact && k.Exact
+		rows = append(rows, []string{name(rule.Name), number(k.Denied), number(k.None), number(k.Tenth), number(k.Fourth), number(k.Half), number(k.More)})
+	}
+	if len(rows) == 1 {
+		return
+	}
+	p.line("")
+	p.table(rows)
+	if !exact {
+		p.line("estimates, by a part of the keys")
+	}
+}
+
+func printDifference(p *page, r *replayJSON) {
+	d := r.Report.Against
+	one, two := plain(r.Config), plain(r.Against)
+	p.line("")
+	p.line("%s denies %s (%s), %s", two, number(d.Denied), percent(d.Denied, r.Requests), one+" "+number(r.Denied))
+	p.line("denied by both: %s", number(d.Both))
+	for _, side := range []struct {
+		name string
+		replay.Only
+	}{{one, d.OnlyOne}, {two, d.OnlyTwo}} {
+		p.line("")
+		p.line("denied only by %s: %s (%s)", side.name, number(side.Denied), percent(side.Denied, r.Requests))
+		if side.Denied == 0 {
+			continue
+		}
+		rows := [][]string{{"rule", "denied"}}
+		for _, rule := range side.Rules {
+			rows = append(rows, []string{name(rule.Rule), number(rule.Denied)})
+		}
+		p.table(rows)
+		printOffenders(p, "top clients", side.Offenders, 0)
+	}
+	if d.Overflow {
+		p.line("%s has more keys than fit: requests shared a budget. Raise -max-keys", two)
+	}
+}

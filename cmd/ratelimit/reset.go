@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+var resetCommand = command{
+	name:    "reset",
+	summary: "give a client its limit back, in Redis",
+	examples: `
+ratelimit reset redis://127.0.0.1:6379 -config limits.json -name shop \
+    -client alice -endpoint /search
+ratelimit reset -config limits.json -name shop -client alice
+ratelimit reset -config limits.json -name shop -ip 203.0.113.9 -rule /login
+`,
+	about: `
+Makes the keys of one client as good as new, by Reset of the library: in the
+rules that apply to -endpoint, or in those that -rule names, or in all rules.
+A budget that clients share is reset only if -rule names the rule. A process
+that remembers a denial may deny for one second more. The server is
+redis://127.0.0.1:6379/0 if none is given.
+`,
+	run: runReset,
+}
+
+func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
+	config := fs.String("config", "", "the `file` of rules")
+	req := requestFlags(fs)
+	rules := listFlag{}
+	fs.Var(&rules, "rule", "the `name` of a rule; may be repeated")
+	how := newServerFlags(fs)
+	urls, err := parse(fs, args, 0, 1)
+	if err != nil {
+		return err
+	}
+	req.Rules = rules
+	switch {
+	case *config == "":
+		return usageError("-config is missing: the file of rules")
+	case *how.name == "":
+		return usageError("-name is missing: the name of the limiter, as WithName says")
+	case req.Client == "" && req.IP == "" && len(req.Attrs) == 0 && len(rules) == 0:
+		return usageError("-client, -ip, -attr or -rule is missing: whose limit to give back")
+	}
+	if _, _, err := loadRules(*config); err != nil { // before there is a connection
+		return err
+	}
+	s, err := how.connect(ctx, urls)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	_, l, err := loadRules(*config, ratelimit.WithStore(s.store), ratelimit.WithName(*how.name))
+	if err != nil {
+		return err
+	}
+	before, err := s.explain(ctx, l, req)
+	if err != nil {
+		return err
+	}
+	if err := s.reset(ctx, l, req); err != nil {
+		return err
+	}
+	after, err := s.explain(ctx, l, req)
+	if err != nil {
+		return err
+	}
+	if len(before.Rules) == 0 {
+		fmt.Fprintf(t.out, "%s: reset in all rules whose keys are made of what was given\n", s.address)
+		return nil
+	}
+	p := &page{width: t.width}
+	p.line("%s: reset", s.address)
+	rows := [][]string{{"rule", "key", "left before", "now", "of"}}
+	for i, r := range before.Rules {
+		rows = append(rows, []string{name(r.Name), name(r.Key), number(freeIn(before, i)), number(freeIn(after, i)), number(r.Result.Limit)})
+	}
+	p.table(rows, 1)
+	_, err = fmt.Fprint(t.out, p.String())
+	return err
+}
+
+// reset resets the keys of req.
+func (s *server) reset(ctx context.Context, l *ratelimit.RateLimiter, req *ratelimit.Request) error {
+	var refused error
+	err := s.within(ctx, func(ctx context.Context) error {
+		err := l.Reset(ctx, *req)
+		if errors.Is(err, ratelimit.ErrNotReset) || errors.Is(err, ratelimit.ErrUnknownRule) {
+			refused, err = err, nil
+		}
+		return err
+	})
+	if refused != nil {
+		return errors.New(plain(refused.Error()))
+	}
+	return err
+}
+
+// explain returns what the rules that apply to req answer. It returns no rules if it is not said which
+// these are.
+func (s *server) explain(ctx context.Context, l *ratelimit.RateLimiter, req *ratelimit.Request) (e ratelimit.Explanation, err error) {
+	if req.Endpoint == "" && len(req.Rules) == 0 {
+		return e, nil
+	}
+	err = s.within(ctx, func(ctx context.Context) (err error) {
+		e, err = l.Explain(ctx, *req)
+		if errors.Is(err, ratelimit.ErrUnknownRule) {
+			return nil // as Reset says
+		}
+		return err
+	})
+	return e, err
+}
+
+// freeIn returns what is left in a rule before the unit that an explanation is about. If the request
+// is denied, the other rules are not charged for it.
+func freeIn(e ratelimit.Explanation, i int) int {
+	r := e.Rules[i].Result
+	if e.Result.Allowed && r.Allowed && r.Limit > 0 {
+		return r.Remaining + 1
+	}
+	return r.Remaining
+}

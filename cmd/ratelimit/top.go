@@ -1,0 +1,322 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/redisstore"
+)
+
+var topCommand = command{
+	name:    "top",
+	summary: "who is closest to a limit now, in Redis",
+	examples: `
+ratelimit top redis://127.0.0.1:6379 -config limits.json
+ratelimit top redis://:secret@db:6379/2 -config limits.json -name shop -n 5
+ratelimit top -config limits.json -every 0 -json
+`,
+	about: `
+Shows for each rule the keys that have the smallest part of their limit left. In
+a terminal it is shown again every two seconds, until you press Ctrl-C, and in a
+pipe once. The server is redis://127.0.0.1:6379/0 if none is given.
+
+Nothing is written, and no command takes the server long: the names are read by
+SCAN in steps of -count, and after each step there is a pause that is as long as
+the step took. The states are read by scripts that write nothing, 20 keys each.
+Of a Cluster, give the address of each master.
+`,
+	run: runTop,
+}
+
+// A topJSON is what top -json prints.
+type topJSON struct {
+	Server string    `json:"server"`
+	Time   time.Time `json:"time"`
+	Keys   int       `json:"keys"`   // that were looked at
+	Others int       `json:"others"` // that belong to no rule
+	Rules  []topRule `json:"rules"`
+}
+
+// A topRule is one rule of a limiter.
+type topRule struct {
+	Rule      string         `json:"rule"` // with the name of the limiter
+	Algorithm string         `json:"algorithm"`
+	Rate      ratelimit.Rate `json:"-"`
+	RateText  string         `json:"rate"`
+	Keys      int            `json:"keys"`
+	Top       []topKey       `json:"top"`
+}
+
+// A topKey is one key of a rule.
+type topKey struct {
+	Key        string        `json:"key"`
+	Limit      int           `json:"limit"`
+	Left       int           `json:"left"`
+	RetryAfter time.Duration `json:"retryAfterNs"`
+	ResetAfter time.Duration `json:"resetAfterNs"`
+	name       string        // in the server
+}
+
+// A watch looks at the states in a server again and again.
+type watch struct {
+	*server
+	rules map[string]ratelimit.Rule
+	names []string // of the rules, the longest first
+	name  string   // of the limiter, or empty
+	most  int      // keys of each rule
+	count int64
+	pause time.Duration
+}
+
+// lookTogether is how many states one script reads.
+const lookTogether = 20
+
+func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
+	config := fs.String("config", "", "the `file` of rules")
+	n := fs.Int("n", 10, "how many `keys` of each rule")
+	every := fs.Duration("every", -1, "how `often`; 0 is once (2s in a terminal, once in a pipe)")
+	count := fs.Int("count", 200, "how many `names` a step of SCAN looks at")
+	pause := fs.Duration("pause", 5*time.Millisecond, "the shortest `pause` after a step")
+	asJSON := fs.Bool("json", false, "print JSON, once")
+	how := newServerFlags(fs)
+	urls, err := parse(fs, args, 0, 1)
+	if err != nil {
+		return err
+	}
+	switch {
+	case *config == "":
+		return usageError("-config is missing: the file of rules")
+	case *n < 1 || *n > 1000:
+		return usageError(fmt.Sprintf("-n is %d: must be from 1 to 1000", *n))
+	case *count < 1 || *count > 10_000:
+		return usageError(fmt.Sprintf("-count is %d: must be from 1 to 10000", *count))
+	case *pause < 0:
+		return usageError(fmt.Sprintf("-pause is %v: must not be negative", *pause))
+	}
+	w := &watch{name: *how.name, most: *n, count: int64(*count), pause: *pause}
+	if err := w.load(*config); err != nil {
+		return err
+	}
+	if w.server, err = how.connect(ctx, urls); err != nil {
+		return err
+	}
+	defer w.close()
+	live := isTerminal(t.out)
+	if *every < 0 && live {
+		*every = 2 * time.Second
+	}
+	for first := true; ; first = false {
+		found, err := w.pass(ctx)
+		switch {
+		case ctx.Err() != nil && !first:
+			return nil // it was shown, and is not wanted any more
+		case err != nil:
+			return err
+		case *asJSON:
+			return t.printJSON(found)
+		}
+		if err := printTop(t, found, live && *every > 0); err != nil || *every <= 0 {
+			return err
+		}
+		if !sleep(ctx, *every) {
+			return nil
+		}
+	}
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// sleep waits for d, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// load reads the rules.
+func (w *watch) load(path string) error {
+	_, l, err := loadRules(path)
+	if err != nil {
+		return err
+	}
+	rules, byDefault := l.Rules()
+	if byDefault != nil {
+		rules = append(slices.Clip(rules), *byDefault)
+	}
+	w.rules = make(map[string]ratelimit.Rule)
+	for _, r := range rules {
+		w.rules[r.Name] = r
+		w.names = append(w.names, r.Name)
+	}
+	slices.SortFunc(w.names, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	return nil
+}
+
+// rule returns the rule that a state belongs to, by its name, which is that of the limiter, a colon
+// and that of the rule.
+func (w *watch) rule(s *redisstore.Stored) (r ratelimit.Rule, ok bool) {
+	for _, name := range w.names {
+		limiter, ends := strings.CutSuffix(s.Ask.Rule, ":"+name)
+		if ends && (w.name == "" || w.name == limiter) {
+			r, ok = w.rules[name], true
+			break
+		}
+	}
+	return r, ok && r.Algorithm == s.Ask.Algorithm && s.Warms == (r.Warmup != ratelimit.Warmup{})
+}
+
+// pass looks at all states once.
+func (w *watch) pass(ctx context.Context) (*topJSON, error) {
+	found := &topJSON{Server: w.address, Rules: []topRule{}}
+	at := make(map[string]int) // the indexes of the rules
+	for cursor := uint64(0); ; {
+		began := time.Now()
+		var names []string
+		err := w.within(ctx, func(ctx context.Context) (err error) {
+			names, cursor, err = w.client.Scan(ctx, cursor, w.store.Pattern(), w.count).Result()
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		var states []redisstore.Stored
+		for _, name := range names {
+			s, ok := w.store.Stored(name)
+			if !ok {
+				continue
+			}
+			r, ok := w.rule(&s)
+			if !ok {
+				found.Others++
+				continue
+			}
+			s.Ask.Rate, s.Ask.Warmup = r.Rate, r.Warmup
+			states = append(states, s)
+		}
+		for part := range slices.Chunk(states, lookTogether) {
+			if err := w.look(ctx, part, found, at); err != nil {
+				return nil, err
+			}
+		}
+		if cursor == 0 {
+			break
+		}
+		if !sleep(ctx, max(w.pause, time.Since(began))) {
+			return nil, errors.New("interrupted")
+		}
+	}
+	found.Time = time.Now().UTC()
+	slices.SortFunc(found.Rules, func(a, b topRule) int { return strings.Compare(a.Rule, b.Rule) })
+	return found, nil
+}
+
+// look looks at states by one script. If one of them is no state of a limiter, it looks at each alone.
+func (w *watch) look(ctx context.Context, states []redisstore.Stored, found *topJSON, at map[string]int) error {
+	var results []ratelimit.Result
+	foreign := false
+	err := w.within(ctx, func(ctx context.Context) (err error) {
+		results, err = w.store.Look(ctx, states)
+		var failed *redisstore.Error
+		foreign = errors.As(err, &failed) && failed.Answered()
+		return err
+	})
+	switch {
+	case foreign && len(states) == 1:
+		found.Others++
+		return nil
+	case foreign:
+		for i := range states {
+			if err := w.look(ctx, states[i:i+1], found, at); err != nil {
+				return err
+			}
+		}
+		return nil
+	case err != nil:
+		return err
+	}
+	for i := range states {
+		s := &states[i]
+		j, ok := at[s.Ask.Rule]
+		if !ok {
+			j = len(found.Rules)
+			at[s.Ask.Rule] = j
+			found.Rules = append(found.Rules, topRule{Rule: s.Ask.Rule, Algorithm: string(s.Ask.Algorithm), Rate: s.Ask.Rate, RateText: s.Ask.Rate.String(), Top: []topKey{}})
+		}
+		found.Rules[j].add(topKey{s.Ask.Key, results[i].Limit, results[i].Remaining, results[i].RetryAfter, results[i].ResetAfter, s.Name}, w.most)
+		found.Keys++
+	}
+	return nil
+}
+
+// add adds a key, and keeps the most that have the smallest part of their limit left.
+func (r *topRule) add(k topKey, most int) {
+	r.Keys++
+	if slices.ContainsFunc(r.Top, func(other topKey) bool { return other.name == k.name }) {
+		r.Keys-- // SCAN may return a name twice
+		return
+	}
+	compare := func(a, b topKey) int {
+		return cmp.Or(cmp.Compare(int64(a.Left)*int64(b.Limit), int64(b.Left)*int64(a.Limit)), cmp.Compare(b.ResetAfter, a.ResetAfter), strings.Compare(a.name, b.name))
+	}
+	i, _ := slices.BinarySearchFunc(r.Top, k, compare)
+	if r.Top = slices.Insert(r.Top, i, k); len(r.Top) > most {
+		r.Top = r.Top[:most]
+	}
+}
+
+func printTop(t *terminal, found *topJSON, over bool) error {
+	p := &page{width: t.width}
+	if over {
+		p.WriteString("\x1b[H\x1b[2J") // to the beginning of an empty screen
+	}
+	p.line("%s, %s UTC: %s keys", found.Server, found.Time.Format(timeFormat), number(found.Keys))
+	if found.Others > 0 {
+		p.line("%s keys belong to no rule of the file", number(found.Others))
+	}
+	for _, r := range found.Rules {
+		p.line("")
+		p.line("%s: %s %s, %s keys", name(r.Rule), r.Algorithm, r.RateText, number(r.Keys))
+		rows := [][]string{{"key", "left", "of", "denied for", "as new after"}}
+		for _, k := range r.Top {
+			denied := "-"
+			if k.RetryAfter > 0 {
+				denied = wait(rounded(k.RetryAfter))
+			}
+			rows = append(rows, []string{name(k.Key), number(k.Left), number(k.Limit), denied, wait(rounded(k.ResetAfter))})
+		}
+		p.table(rows)
+	}
+	_, err := io.WriteString(t.out, p.String())
+	return err
+}
+
+// rounded returns d, rounded up to tenths of a second.
+func rounded(d time.Duration) time.Duration {
+	if d == ratelimit.Never {
+		return d
+	}
+	const unit = 100 * time.Millisecond
+	return (d + unit - 1).Truncate(unit)
+}
