@@ -49,7 +49,7 @@ func TestStoredNames(t *testing.T) {
 	for _, name := range []string{
 		"", "ratelimit", "other:{ca}:1t:r", "ratelimit:{ca}:1t:r;r", "ratelimit:{ca}:1t:r:a", "ratelimit:{ca}:1i:abc", "ratelimit:{abc}:1i",
 		"ratelimit:{ca}:2t:r", "ratelimit:{ca}:1t", "ratelimit:{ca}:1t:r:k:x", "ratelimit:{kr:v}:1t:r", "ratelimit:{kr}:1t", "ratelimit:{}:1t",
-		"ratelimit:{xa}:1t:r", "ratelimit:{ca}:1x:r", "ratelimit:{ca%}:1t:r", "ratelimit:{ca%GG}:1t:r", "ratelimit:{c a}:1t:r", "ratelimit:{ca}:1tr", "ratelimit:{ca}:1",
+		"ratelimit:{xa}:1t:r", "ratelimit:{xr:v}:1t", "ratelimit:{ca}:1x:r", "ratelimit:{ca%}:1t:r", "ratelimit:{ca%GG}:1t:r", "ratelimit:{c a}:1t:r", "ratelimit:{ca}:1tr", "ratelimit:{ca}:1",
 	} {
 		_, ok := s.Stored(name)
 		require.False(t, ok, name)

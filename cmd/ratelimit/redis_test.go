@@ -107,6 +107,8 @@ func use(t *testing.T, client *redis.Client) *ratelimit.RateLimiter {
 	take(ratelimit.Request{Client: "young", Endpoint: "/new", Cost: 9})
 	require.NoError(t, client.Set(t.Context(), "ratelimit:{cforeign}:1t:shop%3a/search", "what", 0).Err())
 	require.NoError(t, client.Set(t.Context(), "ratelimit:{cother}:1t:shop%3a/gone", "what", 0).Err())
+	require.NoError(t, client.Set(t.Context(), "ratelimit:{cold}:1f:shop%3a/search", "86400000000 1 0 1", 0).Err()) // of another algorithm
+	require.NoError(t, client.Set(t.Context(), "ratelimit:{cold}:1T:shop%3a/search", "1 864000000 100 1 0 5 @1", 0).Err())
 	require.NoError(t, client.Set(t.Context(), "session:1", "x", 0).Err())
 	return l
 }
@@ -152,7 +154,7 @@ func TestTop(t *testing.T) {
 	require.Equal(t, exitOK, got.code, got.err)
 	// What is left is exact, unless the day ends. The times are not.
 	require.Regexp(t, `^127\.0\.0\.1:\d+/0, [-0-9]{10} [:0-9]{8} UTC: 63 keys
-2 keys belong to no rule of the file
+4 keys belong to no rule of the file
 
 shop:/login: SlidingWindowLog 5/d, 2 keys
 key +left  of +denied for +as new after
@@ -198,7 +200,7 @@ $`, got.out)
 	require.Equal(t, "evil\x1b[2J", out.Rules[2].Top[0].Key)
 	require.Len(t, out.Rules[2].Top, 1)
 	got = do(t, "top", url, "-config", "limits.json", "-name", "elsewhere")
-	require.Contains(t, got.out, "0 keys\n65 keys belong to no rule")
+	require.Contains(t, got.out, "0 keys\n67 keys belong to no rule")
 
 	// Again and again, until it is interrupted.
 	ctx, cancel := context.WithCancel(t.Context())

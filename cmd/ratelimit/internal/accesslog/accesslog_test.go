@@ -256,6 +256,25 @@ func TestBroken(t *testing.T) {
 	require.EqualError(t, err, "line 2 is no JSON object: {")
 }
 
+// TestManyTexts reads more different texts than are kept, each several times.
+func TestManyTexts(t *testing.T) {
+	var log strings.Builder
+	var want []string
+	for range 3 {
+		for i := range 20_000 {
+			want = append(want, fmt.Sprint("client", i))
+			fmt.Fprintf(&log, "1,client%d\n", i)
+		}
+	}
+	got, _ := read(t, log.String(), accesslog.Options{Columns: []string{"time", "client"}, Format: accesslog.CSV})
+	require.Len(t, got, len(want))
+	for i, e := range got {
+		if e.Client != want[i] {
+			require.Equal(t, want[i], e.Client)
+		}
+	}
+}
+
 func TestEmpty(t *testing.T) {
 	for _, log := range []string{"", "\n\n\r\n", "\ufeff"} {
 		got, counts := read(t, log, accesslog.Options{})
