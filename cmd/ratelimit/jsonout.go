@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"unicode"
 	"unicode/utf16"
 )
 
 // printJSON prints v as JSON.
-func (t *terminal) printJSON(v any) error {
+func (t *terminal) printJSON(v any) error { return writeJSON(t.out, v) }
+
+// writeJSON writes v to w as JSON.
+func writeJSON(w io.Writer, v any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -17,7 +21,7 @@ func (t *terminal) printJSON(v any) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	_, err := t.out.Write(plainJSON(b.Bytes()))
+	_, err := w.Write(plainJSON(b.Bytes()))
 	return err
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -250,7 +249,7 @@ func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 
 // printJSON prints all that was counted.
 func (s *simulation) printJSON(w io.Writer, outcomes []*sim.Outcome) error {
-	return json.NewEncoder(w).Encode(map[string]any{
+	return writeJSON(w, map[string]any{
 		"shape": s.traffic.Shape, "send": s.send, "clients": s.traffic.Clients, "cost": s.traffic.Cost, "retry": s.traffic.Retry,
 		"durationNanoseconds": s.traffic.Duration, "seed": s.traffic.Seed, "outcomes": outcomes,
 	})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,8 +24,9 @@ ratelimit validate -cost /export=50 limits.json
 ratelimit validate -ignore RL002,RL007 -format github limits.json
 `,
 	about: `
-Reports every problem at once, with line and column. A file without problems is checked for what
-is valid, but may surprise. Each finding has a code that stays the same:
+Reports every problem at once, with line and column. A file without problems is
+checked for what is valid, but may surprise. Each finding has a code that stays
+the same:
 
 ` + codeTable() + `
 The exit code is 1 if there is a problem or a warning. Notes do not change it.
@@ -190,11 +190,7 @@ var printers = map[string]func(io.Writer, []report) error{
 		_, err := io.WriteString(w, b.String())
 		return err
 	},
-	"json": func(w io.Writer, reports []report) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(reports)
-	},
+	"json": func(w io.Writer, reports []report) error { return writeJSON(w, reports) },
 	"github": func(w io.Writer, reports []report) error {
 		var b strings.Builder
 		for _, r := range reports {

@@ -58,6 +58,13 @@ ok: 1 of 1 files, 1 notes
 	require.Len(t, reports, 2, "every problem at once")
 	require.Equal(t, "bad.json", reports[0].File)
 	require.Equal(t, 2, reports[0].Line)
+	escapes := `{"rules": [{"name": "\u001b[2J\u202e", "endpoint": "/login", "algorithm": "FixedWindow", "rate": "5/m"}]}`
+	for _, form := range []string{"text", "json", "github"} {
+		got := runIn(t, map[string]string{"limits.json": escapes}, "validate", "-format", form, "limits.json")
+		require.Equal(t, exitFound, got.code)
+		require.NotContains(t, got.out, "\x1b", form)
+		require.NotContains(t, got.out, "\u202e", form)
+	}
 	require.Equal(t, "[]\n", runIn(t, files, "validate", "-json", "good.json").out)
 	require.Equal(t, "%25%0A:,", annotated("%\n:,", false))
 	require.Equal(t, "%3A%2C", annotated(":,", true))

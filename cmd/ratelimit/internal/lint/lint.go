@@ -42,15 +42,15 @@ type Code struct {
 // Codes returns all kinds of findings.
 func Codes() []Code {
 	return []Code{
-		{"RL001", Warning, "a fixed window limits attempts, such as a login: around its edge, twice the limit passes"},
-		{"RL002", Note, "a fixed window grants twice its limit within one window's length, around its edge"},
+		{"RL001", Warning, "a fixed window limits attempts, such as a login"},
+		{"RL002", Note, "a fixed window grants twice its limit around its edge"},
 		{"RL003", Warning, "a request that costs more than the limit is never granted"},
-		{"RL004", Warning, "a rule never applies: others match every endpoint before it"},
+		{"RL004", Warning, "a rule never applies: others match every endpoint first"},
 		{"RL005", Warning, "a shadow rule is never asked"},
-		{"RL006", Warning, "a limit can never deny, because a stricter one stands before it"},
-		{"RL007", Note, "a window is no whole number of seconds, in which HTTP headers count"},
-		{"RL008", Warning, "sliding logs may take more than 1 GiB, at their limits and the largest number of keys"},
-		{"RL009", Warning, "the policy \"local\" grants each process the whole limit while the store is down"},
+		{"RL006", Warning, "a limit can never deny: a stricter one denies first"},
+		{"RL007", Note, "a window is no whole number of seconds, as headers need"},
+		{"RL008", Warning, "sliding logs may take more than 1 GiB: limit times max-keys"},
+		{"RL009", Warning, "the policy \"local\" grants each process the whole limit"},
 	}
 }
 
