@@ -66,7 +66,7 @@
       const row = document.createElement("tr");
       const cell = (kind, value, room) => {
         const c = document.createElement(kind);
-        c.textContent = value;
+        c.textContent = value.toLocaleString("en-US");
         if (room) c.className = room;
         row.append(c);
         return c;
@@ -91,7 +91,7 @@
 
       const part = strip.appendChild(document.createElement("span"));
       part.append(a.short);
-      part.appendChild(document.createElement("b")).textContent = a.granted;
+      part.appendChild(document.createElement("b")).textContent = a.granted.toLocaleString("en-US");
       part.appendChild(document.createElement("i")).style.setProperty("--share", (100 * a.granted) / a.sent + "%");
 
       if (!$("algorithm").options[i]) $("algorithm").add(new Option(a.name));
@@ -130,9 +130,9 @@
     getSelection().addRange(selected);
     try {
       await navigator.clipboard.writeText($("config").textContent);
-      $("copied").textContent = "Copied";
+      $("copied").textContent = "Copied.";
     } catch {
-      $("copied").textContent = "Selected: copy it with the keyboard";
+      $("copied").textContent = "Selected: copy it with the keyboard.";
     }
   }
 

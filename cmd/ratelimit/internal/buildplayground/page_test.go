@@ -150,6 +150,7 @@ func sliderMoves(t *testing.T, p *chromium.Page) {
 		require.Contains(t, picture, "21/m", names[i])
 	}
 	require.NotEqual(t, before, texts(t, p, "#pictures figure"))
+	require.Equal(t, texts(t, p, "#numbers td:nth-of-type(2)"), texts(t, p, "#strip b"))
 	p.Key("ArrowLeft", 37)
 	p.Eval(nil, frames)
 	require.Equal(t, drawn, pictures(), "the same settings draw the same")
@@ -315,7 +316,7 @@ func keyboard(t *testing.T, p *chromium.Page) {
 	p.Eval(&described, `[...document.querySelectorAll("#pictures svg[role=img]")].filter((e) =>
   e.getAttribute("aria-labelledby").split(" ").every((id) => document.querySelectorAll("#" + id).length === 1)).length`)
 	require.Equal(t, 5, described, "pictures that have a title and a description")
-	require.Equal(t, 1, len(texts(t, p, `#summary[aria-live="polite"]`)))
+	require.Len(t, texts(t, p, `#summary[aria-live="polite"]`), 1)
 }
 
 // layout requires that nothing is wider than the page. RATELIMIT_SCREENSHOTS names a folder to which
@@ -346,6 +347,18 @@ func layout(t *testing.T, p *chromium.Page) {
 			for _, svg := range svgs {
 				require.Empty(t, charttest.Problems([]byte(svg)), "%d px", width)
 			}
+			var cut []string
+			p.Eval(&cut, `[...document.querySelectorAll("select")].filter((e) => {
+  const has = e.getBoundingClientRect().width;
+  e.style.flex = "none";
+  const needs = e.getBoundingClientRect().width;
+  e.style.flex = "";
+  return needs > has + 0.5;
+}).map((e) => e.id)`)
+			require.Empty(t, cut, "%d px: the longest option is cut", width)
+			var strip bool
+			p.Eval(&strip, `document.getElementById("strip").getBoundingClientRect().bottom === innerHeight`)
+			require.Equal(t, width < 560, strip, "%d px: a phone shows what is granted beside the sliders", width)
 			if shots != "" && slices.Contains([]int{390, 800, 1400}, width) {
 				name := fmt.Sprintf("%d-%s", width, [...]string{"light", "dark"}[i])
 				p.Screenshot(filepath.Join(shots, name+".png"), true)

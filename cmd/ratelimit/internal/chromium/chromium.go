@@ -52,7 +52,7 @@ func Start(t testing.TB) *Browser {
 		}
 		t.Skipf("there is no Chromium: %v", err)
 	}
-	profile, err := os.MkdirTemp("", "chromium")
+	profile, err := os.MkdirTemp("", "chromium") //nolint:usetesting // a process of the browser may write to it while it is removed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func Start(t testing.TB) *Browser {
 	}
 	t.Cleanup(func() {
 		stop()
-		_ = os.RemoveAll(profile) // a process of the browser may still write to it
+		_ = os.RemoveAll(profile)
 	})
 	return b
 }

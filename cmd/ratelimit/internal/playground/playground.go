@@ -156,7 +156,7 @@ func rounded(d time.Duration) string {
 	if d >= time.Minute {
 		unit = time.Second
 	}
-	return chart.Duration((d + unit - 1) / unit * unit)
+	return chart.Duration((d + unit - 1).Truncate(unit))
 }
 
 // worst returns the worst case of r in words: of any traffic, not only of this one.
