@@ -149,6 +149,11 @@ func TestInWindow(t *testing.T) {
 			require.Equal(t, r.out.Offered, sent)
 		}
 	}
+	r, err := first.run(ratelimit.AlgorithmFixedWindow)
+	require.NoError(t, err)
+	bins := r.bins()
+	require.Equal(t, [3]int{20, 20, 0}, [3]int{bins[9].Offered, bins[10].Offered, bins[11].Offered}, "just before the first minute, and at it")
+	require.Equal(t, [3]int{0, 20, 20}, [3]int{bins[19].Admitted, bins[20].Admitted, bins[30].Admitted})
 	s := Settings{Per: 1}
 	points := s.inWindow([]time.Duration{time.Second, time.Second, 2 * time.Second, 5*time.Second + 1})
 	var at []float64
