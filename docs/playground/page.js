@@ -43,13 +43,18 @@
     $("seed").disabled = !random;
 
     const asked = JSON.stringify(settings());
-    if (asked === drawn) return;
-    const answer = JSON.parse(globalThis.ratelimitEngine.run(asked));
-    if (answer.error) {
-      fail(answer.error);
-      return;
+    if (asked !== drawn) {
+      const answer = JSON.parse(globalThis.ratelimitEngine.run(asked));
+      if (answer.error) {
+        fail(answer.error);
+        return;
+      }
+      answered(asked, answer);
     }
     $("problem").hidden = true;
+  }
+
+  function answered(asked, answer) {
     drawn = asked;
     view = answer;
     show();

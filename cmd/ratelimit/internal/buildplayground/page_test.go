@@ -115,6 +115,14 @@ func TestPage(t *testing.T) {
 	t.Cleanup(server.Close)
 	file := "file://" + folder + "/"
 
+	t.Run("an old browser", func(t *testing.T) {
+		p := b.NewPage(t)
+		p.Call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": "delete globalThis.DecompressionStream"})
+		p.Open(file + "index.html")
+		p.Eval(nil, started)
+		require.Equal(t, "The engine does not start: DecompressionStream is not defined", texts(t, p, "#problem:not([hidden])")[0])
+	})
+	t.Run("errors", func(t *testing.T) { engineFails(t, open(t, b, file+"index.html")) })
 	for _, from := range []string{file, server.URL + "/"} {
 		t.Run(strings.Split(from, ":")[0], func(t *testing.T) {
 			p := open(t, b, from+"index.html")
@@ -154,6 +162,21 @@ func sliderMoves(t *testing.T, p *chromium.Page) {
 	p.Key("ArrowLeft", 37)
 	p.Eval(nil, frames)
 	require.Equal(t, drawn, pictures(), "the same settings draw the same")
+}
+
+// engineFails requires that an error of the engine is shown, until it answers again.
+func engineFails(t *testing.T, p *chromium.Page) {
+	p.Eval(nil, `globalThis.whole = ratelimitEngine.run; ratelimitEngine.run = () => '{"error":"no"}'`)
+	set(t, p, map[string]any{"load": 50})
+	require.Equal(t, []string{"no"}, texts(t, p, "#problem:not([hidden])"))
+	set(t, p, map[string]any{"load": 100})
+	require.Empty(t, texts(t, p, "#problem:not([hidden])"), "these settings are shown")
+	p.Eval(nil, `ratelimitEngine.run = () => { throw new Error("it has ended"); }`)
+	set(t, p, map[string]any{"load": 60})
+	require.Equal(t, []string{"The engine has failed: it has ended. Load the page again."}, texts(t, p, "#problem:not([hidden])"))
+	p.Eval(nil, `ratelimitEngine.run = whole`)
+	set(t, p, map[string]any{"load": 70})
+	require.Empty(t, texts(t, p, "#problem:not([hidden])"))
 }
 
 // sameAsNatively compares what the engine in the browser answers with what this process does.
