@@ -255,7 +255,7 @@ func (d *decision) settle(keep bool) {
 		case keep:
 			p.Keys.Settle(p.Hash, p.Receipt, d.order.N, d.Now)
 		default:
-			p.Verdict, p.Delay = p.Keys.Revoke(p.Hash, p.Receipt, d.Now, d.order.N)
+			p.Verdict, p.Delay = p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, d.order.N)
 		}
 	}
 }

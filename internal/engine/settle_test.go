@@ -172,7 +172,7 @@ func TestSettleWithOthers(t *testing.T) {
 	out = Settle(&line, parts, &Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
 	assert.True(t, out.Passes)
 	assert.EqualValues(t, 4, parts[0].Left)
-	v, _ := k.Revoke(alice, parts[0].Receipt, out.Now, 1)
+	v, _ := k.Revoke(alice, parts[0].Receipt, Wanted{}, out.Now, 1)
 	assert.EqualValues(t, 5, v.Left)
 	assert.EqualValues(t, 5, left(k, alice))
 	assert.Empty(t, tallies(k), "what was given back was not allowed")
@@ -260,7 +260,7 @@ func TestGivenBackWhileAShardSplits(t *testing.T) {
 		require.Equal(t, min(maxKeys, 300), k.Len())
 		require.Equal(t, min(maxKeys, 300), k.held.get().open)
 		for i, p := range parts {
-			v, _ := k.Revoke(p.Hash, p.Receipt, line.Now(), 1)
+			v, _ := k.Revoke(p.Hash, p.Receipt, Wanted{}, line.Now(), 1)
 			require.Equal(t, i < maxKeys, v.Left == 5, "client %d", i)
 		}
 		require.Zero(t, k.held.get().open)
@@ -282,7 +282,7 @@ func TestGivenBackLeavesNoReceipts(t *testing.T) {
 			k.Reset(at.Hash, Wanted{})
 			fallthrough
 		case i%3 == 1:
-			k.Revoke(at.Hash, at.Receipt, line.Now(), 1)
+			k.Revoke(at.Hash, at.Receipt, Wanted{}, line.Now(), 1)
 		default:
 			k.Settle(at.Hash, at.Receipt, 1, 0)
 		}

@@ -33,6 +33,12 @@ var reserveMutants = []mutant{
 		by:  "^TestReservationsOfOtherRules$", why: "a shadow rule that denies has charged nothing",
 	},
 	{
+		name: "a denied charge is answered at the rule's own rate", file: "decision.go",
+		old: "p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, d.order.N)",
+		new: "p.Keys.Revoke(p.Hash, p.Receipt, engine.Wanted{}, d.Now, d.order.N)",
+		by:  "^TestGivenBackAtItsOwnRate$", why: "the request has a tier",
+	},
+	{
 		name: "a denied reservation by plain rules gives back", file: "plain.go",
 		old: "if p := &parts[i]; outcome.Passes && p.Granted() {",
 		new: "if p := &parts[i]; outcome.Passes {",
