@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -49,4 +50,47 @@ func TestGivenBackAtItsOwnRate(t *testing.T) {
 		require.Equal(t, 9, each[0].Limit, a)
 		require.Less(t, each[0].RetryAfter, ratelimit.Never, "%s: 4 of 9, not of 3", a)
 	}
+}
+
+// TestGivenBackIsNeverCounted reads the totals while a custom limiter decides. A total that counts a
+// grant and takes it back would look to Prometheus as if it had begun again, and be added once more.
+func TestGivenBackIsNeverCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l *ratelimit.RateLimiter
+		allowed := func() (sum uint64) {
+			for _, s := range l.Stats() {
+				sum += s.Allowed
+			}
+			return sum
+		}
+		asked := 0
+		rules := []ratelimit.Rule{
+			{Name: "ours", Rate: ratelimit.PerHour(9)},
+			{Name: "shadow", Rate: ratelimit.PerHour(9), Mode: ratelimit.ModeShadow},
+			{Name: "custom", Limiter: refuser(func() {
+				asked++
+				require.EqualValues(t, 2, allowed(), "ask %d", asked)
+			})},
+		}
+		l, err := ratelimit.New(rules, nil)
+		require.NoError(t, err)
+		check := func(names ...string) bool {
+			res, err := l.Check(t.Context(), ratelimit.Request{Client: "a", Rules: names})
+			require.NoError(t, err)
+			return res.Allowed
+		}
+		require.True(t, check("ours", "shadow"))
+		require.False(t, check("ours", "shadow", "custom"))
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second) // the second try is from the line
+		defer cancel()
+		_, err = l.Wait(ctx, ratelimit.Request{Client: "a", Rules: []string{"ours", "shadow", "custom"}})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 3, asked)
+		require.EqualValues(t, 2, allowed())
+
+		rules[2].Limiter = &gate{open: true}
+		require.NoError(t, l.Replace(rules, nil))
+		require.True(t, check("ours", "shadow", "custom"))
+		require.EqualValues(t, 5, allowed(), "what is granted after all is counted")
+	})
 }
