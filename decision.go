@@ -241,7 +241,7 @@ func (d *decision) decideHere(t *engine.Timeline) {
 	parts := d.parts
 	if d.custom >= 0 {
 		parts = parts[:d.custom]
-		d.order.Revocable = d.order.Take
+		d.order.Revocable, d.order.Unsettled = d.order.Take, d.order.Take
 	}
 	d.Outcome = engine.Settle(t, parts, &d.order, 0)
 }
@@ -253,9 +253,9 @@ func (d *decision) settle(keep bool) {
 		switch p := &d.parts[i]; {
 		case p.Keys == nil || !p.Granted():
 		case keep:
-			p.Keys.Settle(p.Hash, p.Receipt, d.order.N, d.Now)
+			p.Keys.Confirm(p.Hash, p.Receipt, d.order.N, d.Now)
 		default:
-			p.Verdict, p.Delay = p.Keys.Revoke(p.Hash, p.Receipt, d.Now, d.order.N)
+			p.Verdict, p.Delay = p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, d.order.N)
 		}
 	}
 }

@@ -347,6 +347,10 @@ func TestAttack19Panics(t *testing.T) {
 	h := wrap(t, l, httplimit.Config{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { boom() }))
 	assert.PanicsWithValue(t, "boom", func() { get(t, h, "/", "203.0.113.9:1") })
 	assert.Equal(t, 429, get(t, h, "/", "203.0.113.9:1").Code, "who makes a handler panic is charged")
+	l, _ = perMinute(t, 1)
+	h = wrap(t, l, httplimit.Config{Count: func(*http.Request, int) bool { boom(); return false }}, ok)
+	assert.PanicsWithValue(t, "boom", func() { get(t, h, "/", "203.0.113.9:1") })
+	assert.Equal(t, 429, get(t, h, "/", "203.0.113.9:1").Code, "who makes Count panic was served, and is charged")
 }
 
 // A neverRead is a body that must not be read.

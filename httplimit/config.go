@@ -15,7 +15,8 @@ import (
 // address of the connection counts, nothing is skipped, and no header is believed.
 //
 // The functions are called for each request, without a lock, and must be safe for concurrent
-// use by multiple goroutines. If one of them panics, nothing has been charged.
+// use by multiple goroutines. If one of them panics, nothing has been charged; but after a panic of
+// Count, which is called when the request was handled, the request stays charged.
 type Config struct {
 	// Client says who the client is, and on which plan, by what was verified, such as a
 	// session, a checked token or a known API key. If it is nil, or returns an

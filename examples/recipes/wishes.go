@@ -93,11 +93,12 @@ func (m *meter) Write(p []byte) (int, error) {
 func (m *meter) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
 // byKilobyte charges each client for what next has written to it. It holds 100 units until that is
-// known; what is more is charged past the limit, and delays the next request.
-func byKilobyte(limiter *ratelimit.RateLimiter, next http.Handler) http.Handler {
+// known; what is more is charged past the limit, and delays the next request. kilobytes is not the
+// limiter of the requests: a rule for all requests together would be charged for kilobytes there.
+func byKilobyte(kilobytes *ratelimit.RateLimiter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, _ := httplimit.FromContext(r.Context())
-		held, ok := hold(w, r, limiter, ratelimit.Request{Client: info.Request.Client, Cost: 100, Rules: []string{"kilobytes"}})
+		held, ok := hold(w, r, kilobytes, ratelimit.Request{Client: info.Request.Client, Tier: info.Request.Tier, Cost: 100})
 		if !ok {
 			return
 		}
@@ -145,7 +146,7 @@ func echoMessages(limiter *ratelimit.RateLimiter) http.HandlerFunc {
 			if err != nil {
 				return
 			}
-			if _, err := limiter.Wait(r.Context(), ratelimit.Request{Client: info.Request.Client, Rules: []string{"messages"}}); err != nil {
+			if _, err := limiter.Wait(r.Context(), ratelimit.Request{Client: info.Request.Client, Tier: info.Request.Tier, Rules: []string{"messages"}}); err != nil {
 				_ = conn.Close(websocket.StatusTryAgainLater, "too many messages")
 				return
 			}

@@ -88,8 +88,14 @@ func TestCosts(t *testing.T) {
 // TestKilobytes downloads less and more than is held.
 func TestKilobytes(t *testing.T) {
 	clock := newClock()
-	l, err := ratelimit.New([]ratelimit.Rule{{Name: "kilobytes", Rate: ratelimit.PerMinute(600).WithBurst(300)}},
-		&ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithClock(clock))
+	kilobytes, err := ratelimit.New(nil, &ratelimit.Rule{
+		Rate:  ratelimit.PerMinute(600).WithBurst(300),
+		Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(600).WithBurst(700)},
+	}, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	requests, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "everybody", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(7)},
+	}, nil, ratelimit.WithClock(clock))
 	require.NoError(t, err)
 	files := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var size int
@@ -98,9 +104,12 @@ func TestKilobytes(t *testing.T) {
 		_, _ = io.WriteString(w, strings.Repeat("x", size))
 		assert.NoError(t, http.NewResponseController(w).Flush())
 	})
-	url := serve(t, middleware(t, l, httplimit.Config{}).Handler(byKilobyte(l, files)))
+	m := middleware(t, requests, httplimit.Config{Client: httplimit.APIKey("X-API-Key", func(key string) (string, string, bool) {
+		return "shop-" + key, "paid", true
+	})})
+	url := serve(t, m.Handler(byKilobyte(kilobytes, files)))
 	left := func() int {
-		res, err := l.Peek(t.Context(), ratelimit.Request{Client: "ip:127.0.0.1", Rules: []string{"kilobytes"}})
+		res, err := kilobytes.Peek(t.Context(), ratelimit.Request{Client: "ip:127.0.0.1"})
 		require.NoError(t, err)
 		return res.Remaining
 	}
@@ -116,6 +125,16 @@ func TestKilobytes(t *testing.T) {
 	assert.Equal(t, 429, get(1))
 	clock.Advance(1)
 	assert.Equal(t, 200, get(1))
+
+	assert.Equal(t, 200, ask(t, http.MethodGet, url+"/1", "X-API-Key", "7").status)
+	paid := ratelimit.Request{Client: "shop-7", Tier: "paid"}
+	require.Eventually(t, func() bool {
+		res, err := kilobytes.Peek(t.Context(), paid)
+		return err == nil && res.Remaining == 699 && res.Limit == 700
+	}, 10*time.Second, time.Millisecond, "the plan holds for kilobytes too")
+	res, err := requests.Peek(t.Context(), ratelimit.Request{})
+	require.NoError(t, err)
+	assert.Equal(t, 1, res.Remaining, "everybody together is charged for six requests, not for kilobytes")
 }
 
 // TestHold asks for a rule that is gone. That is not the client's fault.

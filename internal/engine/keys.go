@@ -39,10 +39,14 @@ type Keys interface {
 	// has no state, its rate is the one that want asks for.
 	Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64)
 
-	// Revoke is Settle for a request that is denied after all: nothing stays charged,
-	// and the decision is no longer counted as a grant. It returns the answer to a
-	// request for n units at then, and takes none.
-	Revoke(h keytable.Hash, id Receipt, then keytable.Instant, n int64) (Verdict, time.Duration)
+	// Confirm is Settle for a decision with Order.Unsettled that is a grant after all: its n
+	// units stay charged, and it is counted.
+	Confirm(h keytable.Hash, id Receipt, n int64, now keytable.Instant)
+
+	// Revoke is Settle for one that is denied after all: nothing stays charged, and it is not
+	// counted. It returns the answer to a
+	// request for n units at then, at the rate that want asks for, and takes none.
+	Revoke(h keytable.Hash, id Receipt, want Wanted, then keytable.Instant, n int64) (Verdict, time.Duration)
 
 	// Remember gives the key with hash h a state in which remaining units are left. If rest
 	// is not 0, the key is as good as new after that, if left alone.
@@ -233,22 +237,18 @@ func (k *ratedKeys[S, C]) Exceed(h keytable.Hash, want Wanted, now keytable.Inst
 	shard.Algorithm.exceed(shard, shard.Find(h), h, want, now, n)
 }
 
-func (k *ratedKeys[S, C]) Revoke(h keytable.Hash, id Receipt, then keytable.Instant, n int64) (v Verdict, delay time.Duration) {
+func (k *ratedKeys[S, C]) Confirm(h keytable.Hash, id Receipt, n int64, now keytable.Instant) {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
-	ps, state := shard.Algorithm, shard.Find(h)
-	ps.settle(state, h, id, 0, then)
-	shard.CountGivenBack()
-	seen := then
-	if state == nil {
-		state, seen = shard.Owed(then)
-	}
-	p := ps.planOf(state)
-	if p == nil {
-		p = ps.base // the key was reset meanwhile
-	}
-	v, delay = p.config.Step(&state.state, p.config, seen, n, false)
-	v.await(seen, then)
+	shard.Algorithm.settle(shard.Find(h), h, id, n, now)
+	shard.Count(true)
+}
+
+func (k *ratedKeys[S, C]) Revoke(h keytable.Hash, id Receipt, want Wanted, then keytable.Instant, n int64) (v Verdict, delay time.Duration) {
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	shard.Algorithm.settle(shard.Find(h), h, id, 0, then)
+	v, delay, _ = (*ratedShard[S, C])(shard).step(h, want, then, n, Look) // others may have asked at another rate
 	return v, delay
 }
 

@@ -31,6 +31,7 @@ type Order struct {
 	Within    time.Duration // a request with a longer Delay is not charged; see [AnyDelay]
 	Take      bool          // whether to charge; otherwise, the decision only looks
 	Revocable bool          // whether the caller may give units back: it settles each Part.Receipt
+	Unsettled bool          // whether a grant is not counted yet: the caller says Keys.Confirm or Keys.Revoke
 	AskAgain  bool          // whether a denied caller will try again, so that a denial is not counted
 	Record    Record        // of grants of the same request; may be nil
 	Rehearsal *Rehearsal    // if it is not nil, the decision changes nothing and is not counted
@@ -172,7 +173,11 @@ func Settle(t *Timeline, parts []Part, order *Order, began keytable.Instant) Out
 		if i == kept {
 			order.Record.Keep(now)
 		}
-		p.shard.finish(latest, tally(counted, passes, p.RetryAfter == 0, p.Shadow))
+		as := tally(counted, passes, p.RetryAfter == 0, p.Shadow)
+		if order.Unsettled && as == keytable.Allowed {
+			as = keytable.Uncounted
+		}
+		p.shard.finish(latest, as)
 		p.shard = nil
 	}
 	return out

@@ -169,10 +169,10 @@ func TestSettleWithOthers(t *testing.T) {
 
 	grant := Part{Verdict: Verdict{Limit: -1, Left: -1}}
 	parts = []Part{{Keys: k, Hash: alice}, grant}
-	out = Settle(&line, parts, &Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
+	out = Settle(&line, parts, &Order{N: 1, Take: true, Within: AnyDelay, Revocable: true, Unsettled: true}, 0)
 	assert.True(t, out.Passes)
 	assert.EqualValues(t, 4, parts[0].Left)
-	v, _ := k.Revoke(alice, parts[0].Receipt, out.Now, 1)
+	v, _ := k.Revoke(alice, parts[0].Receipt, Wanted{}, out.Now, 1)
 	assert.EqualValues(t, 5, v.Left)
 	assert.EqualValues(t, 5, left(k, alice))
 	assert.Empty(t, tallies(k), "what was given back was not allowed")
@@ -252,7 +252,7 @@ func TestGivenBackWhileAShardSplits(t *testing.T) {
 		for i := range 300 {
 			clock.now = clock.now.Add(time.Second)
 			one := []Part{{Keys: k, Hash: keytable.HashOf(fmt.Sprint("client", i))}}
-			if Settle(&line, one, &Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0).Passes {
+			if Settle(&line, one, &Order{N: 1, Take: true, Within: AnyDelay, Revocable: true, Unsettled: true}, 0).Passes {
 				require.Equal(t, len(parts) < maxKeys, one[0].Receipt != 0, "client %d", i)
 				parts = append(parts, one...)
 			}
@@ -260,7 +260,7 @@ func TestGivenBackWhileAShardSplits(t *testing.T) {
 		require.Equal(t, min(maxKeys, 300), k.Len())
 		require.Equal(t, min(maxKeys, 300), k.held.get().open)
 		for i, p := range parts {
-			v, _ := k.Revoke(p.Hash, p.Receipt, line.Now(), 1)
+			v, _ := k.Revoke(p.Hash, p.Receipt, Wanted{}, line.Now(), 1)
 			require.Equal(t, i < maxKeys, v.Left == 5, "client %d", i)
 		}
 		require.Zero(t, k.held.get().open)
@@ -282,13 +282,13 @@ func TestGivenBackLeavesNoReceipts(t *testing.T) {
 			k.Reset(at.Hash, Wanted{})
 			fallthrough
 		case i%3 == 1:
-			k.Revoke(at.Hash, at.Receipt, line.Now(), 1)
+			k.Revoke(at.Hash, at.Receipt, Wanted{}, line.Now(), 1)
 		default:
 			k.Settle(at.Hash, at.Receipt, 1, 0)
 		}
 		*at = Part{Keys: k, Hash: keytable.HashOf(fmt.Sprint(i % 150))}
 		one := []Part{*at}
-		Settle(&line, one, &Order{N: 1, Take: true, Within: AnyDelay, Revocable: true}, 0)
+		Settle(&line, one, &Order{N: 1, Take: true, Within: AnyDelay, Revocable: true, Unsettled: true}, 0)
 		*at = one[0]
 	}
 	require.LessOrEqual(t, k.held.get().open, len(open))
@@ -301,7 +301,7 @@ func TestGivenBackOnce(t *testing.T) {
 	k := quotas(t, &line, 5)
 	parts := []Part{{Keys: k, Hash: alice}}
 	for range 2 {
-		Settle(&line, parts, &Order{N: 2, Take: true, Within: AnyDelay, Revocable: true}, 0)
+		Settle(&line, parts, &Order{N: 2, Take: true, Within: AnyDelay, Revocable: true, Unsettled: true}, 0)
 	}
 	k.Settle(alice, parts[0].Receipt, 0, 0)
 	k.Settle(alice, parts[0].Receipt, 0, 0)

@@ -16,6 +16,7 @@ type Spot struct {
 	Looks  bool          // whether nothing of the key changes, not even by a denial at another rate
 
 	shard lockedShard // the key's shard while it is locked, otherwise nil
+	held  bool        // whether the charge is counted by Keys.Confirm
 
 	Verdict               // the answer
 	Delay   time.Duration // how long to hold the request when it is granted
@@ -57,7 +58,11 @@ func Unlock(spots []Spot, counted, passed bool) {
 		if s.Want.Rate != nil {
 			s.Err = s.shard.refusal(s.Want)
 		}
-		s.shard.finish(0, tally(counted, passed, s.RetryAfter == 0, s.Shadow))
+		as := tally(counted, passed, s.RetryAfter == 0, s.Shadow)
+		if s.held && as == keytable.Allowed {
+			as = keytable.Uncounted
+		}
+		s.shard.finish(0, as)
 		s.shard = nil
 	}
 }
@@ -74,10 +79,10 @@ func (s *Spot) Ahead(at keytable.Instant, n int64) (due keytable.Instant) {
 }
 
 // Take takes n units at the instant at from the key of s, which is locked, if they are there. If
-// revocable is set, the caller settles the Receipt.
+// revocable is set, the caller says Keys.Confirm or Keys.Revoke.
 func (s *Spot) Take(at keytable.Instant, n int64, revocable bool) {
 	do := Take
-	if revocable {
+	if s.held = revocable; revocable {
 		do = Hold
 	}
 	s.Verdict, s.Delay, s.Receipt = s.shard.step(s.Hash, s.Want, at, n, do)

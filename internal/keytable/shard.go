@@ -152,9 +152,6 @@ func (s *Shard[S, A]) Count(allowed bool) {
 	}
 }
 
-// CountGivenBack removes from the totals a decision that was counted as allowed.
-func (s *Shard[S, A]) CountGivenBack() { s.counts.Allowed-- }
-
 // Reset makes h as good as new. It does nothing if h has no slot.
 func (s *Shard[S, A]) Reset(h Hash) {
 	i, ok := s.search(h)

@@ -33,6 +33,30 @@ var reserveMutants = []mutant{
 		by:  "^TestReservationsOfOtherRules$", why: "a shadow rule that denies has charged nothing",
 	},
 	{
+		name: "a denied charge is answered at the rule's own rate", file: "decision.go",
+		old: "p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, d.order.N)",
+		new: "p.Keys.Revoke(p.Hash, p.Receipt, engine.Wanted{}, d.Now, d.order.N)",
+		by:  "^TestGivenBackAtItsOwnRate$", why: "the request has a tier",
+	},
+	{
+		name: "a grant is counted before the custom limiter has answered", file: "decision.go",
+		old: "d.order.Revocable, d.order.Unsettled = d.order.Take, d.order.Take",
+		new: "d.order.Revocable = d.order.Take",
+		by:  "^TestGivenBackIsNeverCounted$", why: "a total would grow by a request that is denied",
+	},
+	{
+		name: "a grant in line is counted before the custom limiter has answered", file: "internal/engine/spot.go",
+		old: "if s.held && as == keytable.Allowed {",
+		new: "if s.held && as == keytable.Denied {",
+		by:  "^TestGivenBackIsNeverCounted$", why: "a total would grow by a request that is denied",
+	},
+	{
+		name: "what a custom limiter has granted is not counted", file: "internal/engine/keys.go",
+		old: "	shard.Algorithm.settle(shard.Find(h), h, id, n, now)\n	shard.Count(true)",
+		new: "	shard.Algorithm.settle(shard.Find(h), h, id, n, now)",
+		by:  "^TestGivenBackIsNeverCounted$", why: "the other rules have granted it too",
+	},
+	{
 		name: "a denied reservation by plain rules gives back", file: "plain.go",
 		old: "if p := &parts[i]; outcome.Passes && p.Granted() {",
 		new: "if p := &parts[i]; outcome.Passes {",

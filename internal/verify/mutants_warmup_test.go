@@ -99,7 +99,7 @@ var warmupMutants = []mutant{
 	},
 	{
 		name: "an overshoot ages the debt that keys share", file: "internal/engine/held.go",
-		old: "ages.Renew(&owed.state) // a debt", new: "_ = ages // a debt",
+		old: "p.ages.Renew(&owed.state) // a debt", new: "_ = p // a debt",
 		by: "^TestASharedDebtDoesNotAge$", why: "unseen keys would be granted more than From",
 	},
 	{
