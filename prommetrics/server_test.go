@@ -35,7 +35,7 @@ func program(t testing.TB, name string) string {
 	return ""
 }
 
-// promtool runs promtool, and requires that it finds nothing wrong and prints nothing else.
+// promtool runs promtool, and requires that it finds nothing wrong, and prints only that.
 func promtool(t testing.TB, stdin string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program(t, "promtool"), args...)

@@ -28,5 +28,5 @@ var cloudflare = httplimit.Proxies{
 	Header: "CF-Connecting-IP",
 }
 
-// ingress is for pods that are reached by one ingress controller, and by nothing else.
+// ingress is for pods that only one ingress controller reaches.
 var ingress = httplimit.Proxies{Hops: 1}
