@@ -308,7 +308,7 @@ func hold(ctx context.Context, t *engine.Timeline, at instant, delay time.Durati
 	if now >= end {
 		return nil
 	}
-	return t.Sleep(ctx, now, time.Duration(end.Since(now)), nil)
+	return t.Sleep(ctx, now, now.Until(end), nil)
 }
 
 // waitError returns the error for a request that cannot be granted within patience, or nil.

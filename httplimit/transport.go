@@ -215,7 +215,7 @@ func timeTo(until, now keytable.Instant) time.Duration {
 	if until <= now {
 		return 0
 	}
-	return time.Duration(until.Since(now))
+	return now.Until(until)
 }
 
 // waitHeld waits until host is not held.
@@ -229,7 +229,7 @@ func (t *Transport) waitHeld(ctx context.Context, host string, until keytable.In
 		}
 		patience, left := t.time.Patience(ctx), timeTo(until, now)
 		switch {
-		case wait >= patience:
+		case wait >= patience && patience < ratelimit.Never:
 			return &lateError{host, wait}
 		case wait > left:
 			return &HoldError{host, wait}

@@ -28,6 +28,12 @@ func InstantAt(d time.Duration) Instant { return Start + Instant(d) }
 // Since returns the nanoseconds from earlier to t. earlier must not be after t.
 func (t Instant) Since(earlier Instant) uint64 { return uint64(t - earlier) }
 
+// Until returns the time from t to later, or the longest Duration if it is longer than that. t must
+// not be after later.
+func (t Instant) Until(later Instant) time.Duration {
+	return time.Duration(min(later.Since(t), math.MaxInt64))
+}
+
 // Add returns the Instant that is d after t, or End if that is too far away. d must not be
 // negative.
 func (t Instant) Add(d time.Duration) Instant {

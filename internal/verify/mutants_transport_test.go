@@ -3,6 +3,12 @@ package verify
 // transportMutants are faults in how a client waits for a server and for a limiter.
 var transportMutants = []mutant{
 	{
+		name: "a hold beyond 292 years is over", file: "httplimit/transport.go",
+		old: "return now.Until(until)",
+		new: "return time.Duration(until.Since(now))",
+		by:  "^TestTransportClockFarBack$", why: "the request would try again without a pause",
+	},
+	{
 		name: "the longest hint wins", file: "httplimit/hold.go",
 		old: "if d, ok := t.retryAfter(res.Header); ok {\n\t\t\treturn min(d, t.maxHold)\n\t\t}",
 		new: "if d, ok := t.retryAfter(res.Header); ok {\n\t\t\tleft, _ := ratefield.Exhausted(res.Header[fieldRateLimit], maxSeconds)\n\t\t\treturn min(max(d, time.Duration(left)*time.Second), t.maxHold)\n\t\t}",
@@ -118,14 +124,14 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "a deadline is waited for", file: "httplimit/transport.go",
-		old: "case wait >= patience:\n\t\t\treturn &lateError{host, wait}",
-		new: "case wait >= patience:",
+		old: "case wait >= patience && patience < ratelimit.Never:\n\t\t\treturn &lateError{host, wait}",
+		new: "case wait >= patience && patience < ratelimit.Never:",
 		by:  "^TestTransportHolds$", why: "it is known to be too late",
 	},
 	{
 		name: "a deadline is a hold", file: "httplimit/transport.go",
-		old: "case wait >= patience:\n\t\t\treturn &lateError{host, wait}",
-		new: "case wait >= patience:\n\t\t\treturn &HoldError{host, wait}",
+		old: "case wait >= patience && patience < ratelimit.Never:\n\t\t\treturn &lateError{host, wait}",
+		new: "case wait >= patience && patience < ratelimit.Never:\n\t\t\treturn &HoldError{host, wait}",
 		by:  "^TestTransportHolds$", why: "callers ask for context.DeadlineExceeded",
 	},
 	{

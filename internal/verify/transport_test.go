@@ -324,3 +324,32 @@ func TestTransportEnds(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestTransportClockFarBack sets the clock back by 590 years while a server is held. The rest of the
+// hold is longer than a Duration can be.
+func TestTransportClockFarBack(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))
+	f := &far{answers: []string{"200", "429\nRetry-After: 60"}}
+	client := &http.Client{Transport: &httplimit.Transport{Base: f, Clock: clock}}
+	ask := func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://far.example/", nil)
+		require.NoError(t, err)
+		res, err := client.Do(r)
+		if err == nil {
+			require.NoError(t, res.Body.Close())
+		}
+		return err
+	}
+	require.NoError(t, ask(t.Context()))
+	clock.Set(time.Date(2290, 1, 1, 0, 0, 0, 0, time.UTC))
+	require.NoError(t, ask(t.Context()))
+	clock.Set(time.Date(1709, 1, 1, 0, 0, 0, 0, time.UTC))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	defer time.AfterFunc(5*time.Second, cancel).Stop() // so that the test ends if it does not fail at once
+	var held *httplimit.HoldError
+	require.ErrorAs(t, ask(ctx), &held)
+	require.Equal(t, ratelimit.Never, held.Wait)
+	clock.Set(time.Date(2290, 1, 1, 0, 1, 0, 0, time.UTC))
+	require.NoError(t, ask(ctx))
+}

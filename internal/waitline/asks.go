@@ -151,7 +151,7 @@ func (as *Asks) turn(ctx context.Context, t *engine.Timeline, a *Asker) bool {
 	}
 	now := t.Now()
 	if now < due {
-		_ = t.Sleep(ctx, now, time.Duration(due.Since(now)), a.wake)
+		_ = t.Sleep(ctx, now, now.Until(due), a.wake)
 	}
 	return now >= due
 }

@@ -80,7 +80,7 @@ func (ls *Lines) sleep(ctx context.Context, w *Waiter) error {
 			return ctx.Err()
 		}
 		var stop func()
-		rings, stop = ls.time.Ring(now, time.Duration(due.Since(now)))
+		rings, stop = ls.time.Ring(now, now.Until(due))
 		defer stop()
 	}
 	select {
