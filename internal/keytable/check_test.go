@@ -171,6 +171,6 @@ func TestInstant(t *testing.T) {
 	}
 	assert.Equal(t, ^uint64(0), (^Instant(0)).Since(0), "the longest distance has all 64 bits")
 	assert.Equal(t, time.Hour, Start.Until(Start.Add(time.Hour)))
-	assert.EqualValues(t, math.MaxInt64, Instant(0).Until(^Instant(0)), "a longer distance is no Duration")
+	assert.EqualValues(t, int64(math.MaxInt64), Instant(0).Until(^Instant(0)), "a longer distance is no Duration")
 	assert.Equal(t, -time.Hour, InstantAt(-time.Hour).Duration(), "Duration is the inverse of InstantAt")
 }
