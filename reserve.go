@@ -149,7 +149,7 @@ func (d *decision) like() Ask {
 func (l *RateLimiter) reservation(ctx context.Context, d *decision, res Result) *Reservation {
 	r := &Reservation{limiter: l, result: res, n: d.order.N}
 	r.parts = r.one[:0]
-	var in storedCharges
+	var in *storedCharges
 	for i, rule := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
 		switch {
@@ -157,17 +157,20 @@ func (l *RateLimiter) reservation(ctx context.Context, d *decision, res Result) 
 		case o.by == byStore:
 			ask := rule.ask(&d.request, o.rate)
 			ask.Receipt, ask.Was, ask.Shadow = d.receipt, int(d.order.N), false
+			if in == nil {
+				in = new(storedCharges)
+			}
 			in.asks, in.rules = append(in.asks, ask), append(in.rules, rule)
 		case p.Keys != nil:
 			r.keep(rule, p, d.Now, d.term)
 		}
 	}
-	if in.asks != nil {
+	if in != nil {
 		if ctx == nil {
 			ctx = context.Background()
 		}
 		in.ctx = context.WithoutCancel(ctx) // settled also when the caller's request is over
-		r.inStore = &in
+		r.inStore = in
 	}
 	return r
 }

@@ -44,8 +44,8 @@ type Keys interface {
 	Confirm(h keytable.Hash, id Receipt, n int64, now keytable.Instant)
 
 	// Revoke is Settle for one that is denied after all: nothing stays charged, and it is not
-	// counted. It returns the answer to a
-	// request for n units at then, at the rate that want asks for, and takes none.
+	// counted. It returns the answer to a request for n units at then, at the rate that
+	// want asks for, and takes none.
 	Revoke(h keytable.Hash, id Receipt, want Wanted, then keytable.Instant, n int64) (Verdict, time.Duration)
 
 	// Remember gives the key with hash h a state in which remaining units are left. If rest

@@ -173,11 +173,7 @@ func Settle(t *Timeline, parts []Part, order *Order, began keytable.Instant) Out
 		if i == kept {
 			order.Record.Keep(now)
 		}
-		as := tally(counted, passes, p.RetryAfter == 0, p.Shadow)
-		if order.Unsettled && as == keytable.Allowed {
-			as = keytable.Uncounted
-		}
-		p.shard.finish(latest, as)
+		p.shard.finish(latest, tally(counted, passes, p.RetryAfter == 0, p.Shadow, order.Unsettled))
 		p.shard = nil
 	}
 	return out
@@ -218,10 +214,10 @@ func readLocked(t *Timeline, parts []Part) keytable.Instant {
 
 // tally returns what a decision counts as in the totals of a rule. counted says whether it is
 // counted at all, passes whether the request passes, and granted whether this rule alone would
-// grant it.
-func tally(counted, passes, granted, shadow bool) keytable.Tally {
+// grant it. Of one that is not settled, grants are counted later.
+func tally(counted, passes, granted, shadow, unsettled bool) keytable.Tally {
 	switch {
-	case !counted || granted && !passes: // only other rules have denied the request
+	case !counted, granted && unsettled, granted && !passes: // in the last case only other rules have denied it
 		return keytable.Uncounted
 	case granted:
 		return keytable.Allowed

@@ -58,11 +58,7 @@ func Unlock(spots []Spot, counted, passed bool) {
 		if s.Want.Rate != nil {
 			s.Err = s.shard.refusal(s.Want)
 		}
-		as := tally(counted, passed, s.RetryAfter == 0, s.Shadow)
-		if s.held && as == keytable.Allowed {
-			as = keytable.Uncounted
-		}
-		s.shard.finish(0, as)
+		s.shard.finish(0, tally(counted, passed, s.RetryAfter == 0, s.Shadow, s.held))
 		s.shard = nil
 	}
 }

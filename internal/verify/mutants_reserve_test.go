@@ -46,8 +46,8 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "a grant in line is counted before the custom limiter has answered", file: "internal/engine/spot.go",
-		old: "if s.held && as == keytable.Allowed {",
-		new: "if s.held && as == keytable.Denied {",
+		old: "s.Shadow, s.held)",
+		new: "s.Shadow, false)",
 		by:  "^TestGivenBackIsNeverCounted$", why: "a total would grow by a request that is denied",
 	},
 	{
