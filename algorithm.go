@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
@@ -11,12 +10,10 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
-// An Algorithm is the name of the algorithm by which a [Rule] decides. The empty Algorithm
-// is [AlgorithmTokenBucket].
+// An Algorithm is the name of the algorithm by which a [Rule] decides. The empty Algorithm is [AlgorithmTokenBucket].
 type Algorithm string
 
-// The names of the five algorithms of this package. A [Factory] may have custom algorithms
-// beside them.
+// The names of the five algorithms of this package. A [Factory] may know custom algorithms as well.
 const (
 	AlgorithmTokenBucket          Algorithm = "TokenBucket"          // see [TokenBucket]
 	AlgorithmFixedWindow          Algorithm = "FixedWindow"          // see [FixedWindow]
@@ -25,11 +22,25 @@ const (
 	AlgorithmLeakyBucket          Algorithm = "LeakyBucket"          // see [LeakyBucket]
 )
 
-// UnmarshalText sets a to the algorithm of this package that text names, in any spelling that
-// a config may have. For any other name, it returns an error that matches [ErrInvalidConfig]
-// and leaves a unchanged. A custom algorithm is known only to its [Factory], see [DecodeRules].
+// Algorithms returns the names of the five algorithms of this package: first the token bucket and the leaky bucket,
+// then the three that count in windows.
+func Algorithms() (names []Algorithm) {
+	for _, a := range algorithmList {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// Windowed reports whether the algorithm is one of the three in this package that count in windows. Such an algorithm
+// has no [Rate.Burst], and all rates of one [Rule] must have the same Per. The two buckets have a burst, and the rates
+// of a rule may have any Per.
+func (a Algorithm) Windowed() bool { return algorithms[a].windowed }
+
+// UnmarshalText sets *a to the algorithm of this package that has the name text. The name may be spelt in any way that
+// a config allows. For any other name, UnmarshalText returns an error that matches [ErrInvalidConfig] and leaves *a
+// unchanged. It does not know the custom algorithms of a [Factory]; use [DecodeRules] for these.
 func (a *Algorithm) UnmarshalText(text []byte) error {
-	known, ok := ruleconfig.Builtin(string(text))
+	known, ok := ruleconfig.Find(configAlgorithms(), string(text))
 	if !ok && len(text) > 0 {
 		return &ConfigError{"algorithm", confmap.Quote(string(text)), "must be one of " + confmap.List(algorithmNames())}
 	}
@@ -37,19 +48,17 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MaxIn returns the most units that a key can be granted at the rate r in any closed interval of
-// length d, such as one that begins at the instant of the first grant and ends at that of the last.
-// The number is exact: some schedule of requests is granted so many, and none is granted more. It is
-// [math.MaxInt] if it is larger than that. An interval that is open at one end is a closed one that
-// is a nanosecond shorter.
+// MaxIn returns the largest number of units that a key can be granted at the rate r in any closed interval of length
+// d, such as one from the instant of the first grant to the instant of the last. The number is exact: some
+// sequence of requests is granted this many units, and no sequence is granted more. A number above [math.MaxInt] is
+// returned as math.MaxInt. For an interval that excludes its first or last instant, subtract one nanosecond from d.
 //
-// MaxIn is 0 if r is no valid rate of the algorithm or d is negative. It is -1 where no limit is
-// known: for [Unlimited], and for an algorithm that is not of this package. An empty Algorithm is
-// [AlgorithmTokenBucket].
+// MaxIn returns 0 if r is not a valid rate of the algorithm or d is negative. It returns -1 if no limit is known: for
+// [Unlimited], and for a custom algorithm. An empty Algorithm is [AlgorithmTokenBucket].
 //
-// The number is for a key whose rate stays the same, and that is not reset. A [Store] that counts
-// in whole microseconds, as one in Redis does, may grant a little less; for the exact number, divide
-// r.Per and d by [time.Microsecond].
+// The number holds for a key that is not reset and whose rate does not change. A [Store] that counts in whole
+// microseconds, such as one in Redis, may grant a little less; for its exact number, divide r.Per and d by
+// [time.Microsecond].
 func (a Algorithm) MaxIn(r Rate, d time.Duration) int {
 	if a == "" {
 		a = AlgorithmTokenBucket
@@ -61,127 +70,118 @@ func (a Algorithm) MaxIn(r Rate, d time.Duration) int {
 	case d < 0 || algorithm.validate(r) != nil:
 		return 0
 	}
-	return int(min(algorithm.most(r, uint64(d)), math.MaxInt))
+	return int(min(algorithm.maxGranted(r, uint64(d)), math.MaxInt))
 }
 
-// algorithms is the table of the five algorithms.
-var algorithms = map[Algorithm]algorithm{
-	AlgorithmTokenBucket: {
-		validate: validateBy(newTokenBucketConfig),
-		keys:     keysBy[tokenBucketState](newTokenBucketConfig),
-		limiter:  limiterBy(NewTokenBucket),
-		most:     mostOfBucket,
-	},
-	AlgorithmFixedWindow: {
-		validate: validateBy(newFixedWindowConfig),
-		keys:     keysBy[fixedWindowState](newFixedWindowConfig),
-		limiter:  limiterBy(NewFixedWindow),
-		most:     mostOf(exact.MostOfWindows),
-		windowed: true,
-	},
-	AlgorithmSlidingWindowLog: {
-		validate: validateBy(newSlidingLogConfig),
-		keys:     keysBy[slidingLogState](newSlidingLogConfig),
-		limiter:  limiterBy(NewSlidingWindowLog),
-		most:     mostOf(exact.MostOfLog),
-		windowed: true,
-	},
-	AlgorithmSlidingWindowCounter: {
-		validate: validateBy(newSlidingCounterConfig),
-		keys:     keysBy[slidingCounterState](newSlidingCounterConfig),
-		limiter:  limiterBy(NewSlidingWindowCounter),
-		most:     mostOf(exact.MostOfCounter),
-		windowed: true,
-	},
-	AlgorithmLeakyBucket: {
-		validate: validateBy(newLeakyBucketConfig),
-		keys:     keysBy[leakyBucketState](newLeakyBucketConfig),
-		limiter:  limiterBy(NewLeakyBucket),
-		most:     mostOfBucket,
-	},
+// algorithmList is the table of the five algorithms, in the order of Algorithms.
+var algorithmList = []algorithm{
+	newAlgorithm[tokenBucketState](AlgorithmTokenBucket, newTokenBucketConfig, NewTokenBucket, nil),
+	newAlgorithm[leakyBucketState](AlgorithmLeakyBucket, newLeakyBucketConfig, NewLeakyBucket, nil),
+	newAlgorithm[fixedWindowState](AlgorithmFixedWindow, newFixedWindowConfig, NewFixedWindow, exact.MaxOfWindows),
+	newAlgorithm[slidingCounterState](AlgorithmSlidingWindowCounter, newSlidingCounterConfig, NewSlidingWindowCounter, exact.MaxOfCounter),
+	newAlgorithm[slidingLogState](AlgorithmSlidingWindowLog, newSlidingLogConfig, NewSlidingWindowLog, exact.MaxOfLog),
 }
 
-// An algorithm is an entry of the table: what rules, configs and stores need to know of an
-// algorithm.
+// algorithms maps the name of each algorithm to its row in algorithmList.
+var algorithms = byName(algorithmList)
+
+func byName(rows []algorithm) map[Algorithm]algorithm {
+	named := make(map[Algorithm]algorithm)
+	for _, a := range rows {
+		named[a.name] = a
+	}
+	return named
+}
+
+// An algorithm is a row of algorithmList: what rules, configs and stores need to know about one algorithm.
 type algorithm struct {
-	// validate returns everything that is wrong with r for this algorithm,
-	// joined, or nil. The errors name the fields of a Rate.
-	validate func(r Rate) error
+	name Algorithm
 
-	// windowed is true if the algorithm counts in windows. Then it has no
-	// burst, and all rates of one rule must have the same Per.
+	// windowed is true if the algorithm counts in windows. It then has no burst, and all rates of one rule must have
+	// the same Per.
 	windowed bool
 
-	// keys makes the keys of a rule, for state in this process.
+	// validate returns everything that is wrong with the rate r for this algorithm, joined, or nil. The errors name the
+	// fields of a Rate.
+	validate func(r Rate) error
+
+	// keys makes the engine.Keys of a rule, which hold the state of all its keys in this process.
 	keys func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error)
 
-	// limiter makes a limiter by the algorithm's constructor.
+	// limiter calls the algorithm's constructor, such as NewTokenBucket.
 	limiter func(r Rate, opts ...Option) (Limiter, error)
 
-	// most returns the largest number of units that a key is granted in a closed
-	// interval of length nanoseconds, or 2^64-1 if it is larger. r is valid.
-	most func(r Rate, length uint64) uint64
+	// maxGranted returns the largest number of units, at most 2^64-1, that a key can be granted at the valid rate r in
+	// a closed interval of length nanoseconds.
+	maxGranted func(r Rate, length uint64) uint64
 }
 
-// algorithmNames returns the names of the algorithms of this package, sorted.
-func algorithmNames() (names []string) {
-	for a := range algorithms {
-		names = append(names, string(a))
+// newAlgorithm returns the row of algorithmList for the algorithm with this name. The function configure makes the
+// algorithm's configuration for a rate, and construct makes a limiter. The function maxOfWindows computes maxGranted
+// for an algorithm that counts in windows; it is nil for a bucket.
+func newAlgorithm[S any, C engine.Grower[S, C], L Limiter](
+	name Algorithm, configure func(Rate, time.Time) (C, error), construct func(Rate, ...Option) (L, error),
+	maxOfWindows func(requests, per, length uint64) uint64,
+) algorithm {
+	return algorithm{
+		name:     name,
+		windowed: maxOfWindows != nil,
+		validate: func(r Rate) error {
+			_, err := configure(r, time.Time{})
+			return err
+		},
+		keys: func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
+			return newKeys[S](t, r, maxKeys, configure)
+		},
+		limiter: func(r Rate, opts ...Option) (Limiter, error) {
+			l, err := construct(r, opts...)
+			if err != nil {
+				return nil, err
+			}
+			return l, nil
+		},
+		maxGranted: func(r Rate, length uint64) uint64 {
+			if maxOfWindows != nil {
+				return maxOfWindows(uint64(r.Requests), uint64(r.Per), length)
+			}
+			b := exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst()))
+			return b.MaxGranted(length)
+		},
 	}
-	slices.Sort(names)
-	return names
 }
 
-// validateBy returns the field validate of an algorithm, by its constructor of configurations.
-func validateBy[C any](configure func(Rate, time.Time) (C, error)) func(Rate) error {
-	return func(r Rate) error {
-		_, err := configure(r, time.Time{})
-		return err
+// newKeys makes the engine.Keys of a rule. The function configure makes the configuration for each of the rates r.
+func newKeys[S any, C engine.Grower[S, C]](
+	t *engine.Timeline, r engine.Rates, maxKeys int, configure func(Rate, time.Time) (C, error),
+) (engine.Keys, error) {
+	if r.Warmup == nil {
+		plain := func(r engine.Rate, _ *engine.Warmup) (C, error) { return configure(Rate(r), t.Start()) }
+		return engine.NewKeys[S](t, r, maxKeys, plain, &refusals)
 	}
-}
-
-// keysBy returns the field keys of an algorithm, by its constructor of configurations.
-func keysBy[S any, C engine.Grower[S, C]](configure func(Rate, time.Time) (C, error)) func(*engine.Timeline, engine.Rates, int) (engine.Keys, error) {
-	return func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
-		if r.Warmup != nil {
-			return engine.NewKeys[engine.Warm[S]](t, r, maxKeys, func(r engine.Rate, w *engine.Warmup) (*engine.WarmConfig[S, C], error) {
-				config, err := configure(Rate(r), t.Start())
-				if err == nil && !w.Least {
-					err = warmupOf(w).fits(Rate(r))
-				}
-				if err != nil {
-					return nil, err
-				}
-				return engine.NewWarm[S](config, *w, int64(r.Requests), Rate(r).leastPortion()), nil
-			}, &refusals)
+	return engine.NewKeys[engine.Warm[S]](t, r, maxKeys, func(r engine.Rate, w *engine.Warmup) (*engine.WarmConfig[S, C], error) {
+		config, err := configure(Rate(r), t.Start())
+		if err == nil && !w.Raise {
+			err = (Warmup{int(w.From), w.Over}).fits(Rate(r))
 		}
-		return engine.NewKeys[S](t, r, maxKeys, func(r engine.Rate, _ *engine.Warmup) (C, error) { return configure(Rate(r), t.Start()) }, &refusals)
-	}
-}
-
-// limiterBy returns the field limiter of an algorithm, by its constructor of limiters.
-func limiterBy[L Limiter](construct func(Rate, ...Option) (L, error)) func(Rate, ...Option) (Limiter, error) {
-	return func(r Rate, opts ...Option) (Limiter, error) {
-		l, err := construct(r, opts...)
 		if err != nil {
 			return nil, err
 		}
-		return l, nil
+		return engine.NewWarm[S](config, *w, int64(r.Requests), Rate(r).minPortion()), nil
+	}, &refusals)
+}
+
+// algorithmNames returns the names of the algorithms of this package, sorted.
+func algorithmNames() []string { return ruleconfig.NamesIn(configAlgorithms()) }
+
+// configAlgorithms returns the algorithms of this package as values of the type ruleconfig.Algorithm.
+func configAlgorithms() (all []ruleconfig.Algorithm) {
+	for _, a := range algorithmList {
+		all = append(all, ruleconfig.Algorithm{Name: string(a.name), Windowed: a.windowed, Leaks: a.name == AlgorithmLeakyBucket})
 	}
+	return all
 }
 
-// mostOfBucket is the field most of the buckets.
-func mostOfBucket(r Rate, length uint64) uint64 {
-	b := exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst()))
-	return b.Most(length)
-}
-
-// mostOf returns the field most of an algorithm that counts in windows.
-func mostOf(most func(requests, per, length uint64) uint64) func(Rate, uint64) uint64 {
-	return func(r Rate, length uint64) uint64 { return most(uint64(r.Requests), uint64(r.Per), length) }
-}
-
-// refusals makes the errors for a rate of Rule.Resolve that a rule cannot use.
+// refusals makes the errors for a rate that Rule.Resolve returned but that the rule cannot use.
 var refusals = engine.Refusals{
 	OtherPer: func(r engine.Rate) error { return errOtherWindow(Rate(r)) },
 	TooMany: func(r engine.Rate) error {
@@ -189,8 +189,8 @@ var refusals = engine.Refusals{
 	},
 }
 
-// otherWindow returns the error for a rate of a rule whose Per must be that of base, the rule's
-// Rate, and is not. It returns nil for any other one.
+// otherWindow returns an error if the algorithm counts in windows and the Per of r, the rate of a tier, differs from
+// the Per of base, the rate of the rule.
 func (a algorithm) otherWindow(base, r Rate) error {
 	if !a.windowed || r.Per == base.Per {
 		return nil
@@ -198,7 +198,7 @@ func (a algorithm) otherWindow(base, r Rate) error {
 	return errOtherWindow(r)
 }
 
-// errOtherWindow is the error for a rate r whose Per is not that of its rule.
+// errOtherWindow returns the error for a rate r whose Per differs from the Per of the rule's rate.
 func errOtherWindow(r Rate) error {
 	return &ConfigError{"per", r.Per, "must be that of the rule's rate: a window has one length"}
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A badDocument is what a file in testdata/badconfig holds. The text of its error
-// lies beside it, with {maxInt} for the largest int.
+// A badDocument is the content of a file in testdata/badconfig. The text of its error is in a file
+// of the same name, with {maxInt} for the largest int.
 type badDocument struct {
 	Configs       []fields `json:"configs"`
 	DefaultConfig fields   `json:"defaultConfig"`
-	UseNumber     bool     `json:"useNumber"` // a float64 does not hold its numbers
+	UseNumber     bool     `json:"useNumber"` // whether a float64 cannot hold its numbers
 }
 
-// readDocument decodes a document with or without json.Decoder.UseNumber.
+// readDocument decodes a document, with or without json.Decoder.UseNumber.
 func readDocument(t testing.TB, text []byte, useNumber bool) (doc badDocument) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -38,6 +38,7 @@ func readDocument(t testing.TB, text []byte, useNumber bool) (doc badDocument) {
 	return doc
 }
 
+// TestBadDocuments proves which error each document in testdata/badconfig gives.
 func TestBadDocuments(t *testing.T) {
 	paths, err := filepath.Glob("testdata/badconfig/*.json")
 	require.NoError(t, err)
@@ -65,7 +66,7 @@ func TestBadDocuments(t *testing.T) {
 	}
 }
 
-// requireRefused decodes rules twice, which must give the error with text want.
+// requireRefused decodes the rules twice. Both times the error must have the text want.
 func requireRefused(t *testing.T, want string, configs []fields, defaultConfig fields, opts ...ratelimit.Option) {
 	t.Helper()
 	for range 2 {
@@ -78,7 +79,7 @@ func requireRefused(t *testing.T, want string, configs []fields, defaultConfig f
 	}
 }
 
-// requireShort checks that an error can be logged.
+// requireShort fails the test if the text of err is too long for a log.
 func requireShort(t testing.TB, err error) {
 	t.Helper()
 	text := err.Error()
@@ -90,7 +91,7 @@ func requireShort(t testing.TB, err error) {
 	}
 }
 
-// deep returns a map within a map, so many levels.
+// deep returns maps nested to this many levels.
 func deep(levels int) fields {
 	m := fields{}
 	for range levels - 1 {
@@ -99,14 +100,15 @@ func deep(levels int) fields {
 	return m
 }
 
-// withCustom knows the algorithm "Custom", which accepts whatever it is given.
+// withCustom returns the option of a Factory that knows the algorithm "Custom", which accepts any
+// algoConfig.
 func withCustom(t testing.TB) ratelimit.Option {
 	f := ratelimit.NewFactory()
 	require.NoError(t, f.Register("Custom", func(fields, ratelimit.Env) (ratelimit.Limiter, error) { return sameLimiter{}, nil }))
 	return ratelimit.WithFactory(f)
 }
 
-// manyFields returns n fields, all of them unknown.
+// manyFields returns n unknown fields.
 func manyFields(n int) fields {
 	m := make(fields, n)
 	for i := range n {
@@ -115,12 +117,13 @@ func manyFields(n int) fields {
 	return m
 }
 
-// TestBadMaps has the configs that JSON cannot express, and the large ones. What
-// each costs is bounded.
+// TestBadMaps proves which errors configs give that JSON cannot express or that are large, and that
+// decoding them costs little.
 func TestBadMaps(t *testing.T) {
 	const (
 		mega = 1 << 20
-		size = "must be smaller: at most 100 maps and lists within each other and, over all configs, 524288 values, each map or list counting as 8"
+		size = "must be smaller: at most 100 maps and lists within each other and, over all configs, 524288 values, " +
+			"each map or list counting as 8"
 		form = "must be a map that says what the limit is"
 	)
 	list := `"FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket", "Custom"`
@@ -136,13 +139,14 @@ func TestBadMaps(t *testing.T) {
 	for _, tt := range []struct {
 		why    string
 		config fields
-		want   string // lines, less the path of the rule
+		want   string // lines of the error, without the path of the rule
 	}{
 		{"a nil map", nil, " is nil: must be a map that has algorithm and algoConfig"},
 		{"a nil algoConfig", ruleOf("TokenBucket", fields(nil)), ".algoConfig is nil: " + form},
 		{"a nil algoConfig of an old YAML decoder", ruleOf("TokenBucket", map[any]any(nil)), ".algoConfig is nil: " + form},
 		{"a nil algoConfig of a named type", ruleOf("TokenBucket", namedMap(nil)), ".algoConfig is nil: " + form},
-		{"nil tiers", with(ruleOf("TokenBucket", good), fields{"tiers": fields(nil)}), `.tiers is nil: must be a map of rates, such as {"paid": "600/m"}`},
+		{"nil tiers", with(ruleOf("TokenBucket", good), fields{"tiers": fields(nil)}),
+			`.tiers is nil: must be a map of rates, such as {"paid": "600/m"}`},
 		{"a map of numbers", ruleOf("TokenBucket", map[int]string{1: "1/s"}), ".algoConfig is a map: " + form},
 		{"keys that are no strings", ruleOf("TokenBucket", map[any]any{"rate": "1/s", 1: 2, true: nil, 1.5: "x", int8(1): 3}),
 			".algoConfig[1] is 2: must have a string for its key\n.algoConfig[1] is 3: must have a string for its key\n" +
@@ -172,15 +176,19 @@ func TestBadMaps(t *testing.T) {
 		{"a long rate", ruleOf("TokenBucket", fields{"rate": long}),
 			`.algoConfig.rate is "` + shown + `": must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`},
 		{"a long number in quotes", ruleOf("FixedWindow", fields{"limit": long, "windowMs": long}),
-			`.algoConfig.limit is "` + shown + "\": must be a whole number, at least 1\n.algoConfig.windowMs is \"" + shown + `": must be a number of milliseconds, above 0`},
+			`.algoConfig.limit is "` + shown + "\": must be a whole number, at least 1" +
+				"\n.algoConfig.windowMs is \"" + shown + `": must be a number of milliseconds, above 0`},
 		{"a long name", with(ruleOf("TokenBucket", good), fields{"name": long}), `.name is "` + shown + `": must be at most 1024 bytes long`},
 		{"a long key", with(ruleOf("TokenBucket", good), fields{"key": long, "mode": long}),
 			`.key is "` + shown + "\": must be at most 1024 bytes long\n.mode is \"" + shown + `": must be one of "enforce", "shadow"`},
 		{"a long field", with(ruleOf("TokenBucket", good), fields{long: long}), `["` + shown + `"] is "` + shown + `": unknown field`},
-		{"a long json.Number", ruleOf("TokenBucket", fields{"capacity": json.Number(strings.Repeat("7", mega)), "refillRatePerSecond": json.Number("0." + strings.Repeat("3", mega))}),
+		{"a long json.Number", ruleOf("TokenBucket", fields{"capacity": json.Number(strings.Repeat("7", mega)),
+			"refillRatePerSecond": json.Number("0." + strings.Repeat("3", mega))}),
 			".algoConfig.capacity is 7." + strings.Repeat("7", 39) + "...e1048575: must be at most {maxInt}\n" +
-				".algoConfig.refillRatePerSecond is 3." + strings.Repeat("3", 39) + "...e-1: must be exact, and is 1/3 rounded: give rate: \"1/3s\" and burst in place of capacity and refillRatePerSecond"},
-		{"more tiers than are allowed", with(ruleOf("TokenBucket", good), fields{"tiers": manyFields(ratelimit.MaxTiers + 1)}), ".tiers is a map of 10001: must have at most 10000"},
+				".algoConfig.refillRatePerSecond is 3." + strings.Repeat("3", 39) +
+				"...e-1: must be exact, and is 1/3 rounded: give rate: \"1/3s\" and burst in place of capacity and refillRatePerSecond"},
+		{"more tiers than are allowed", with(ruleOf("TokenBucket", good), fields{"tiers": manyFields(ratelimit.MaxTiers + 1)}),
+			".tiers is a map of 10001: must have at most 10000"},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
 			lines := strings.Split(strings.ReplaceAll(tt.want, "{maxInt}", strconv.Itoa(math.MaxInt)), "\n")
@@ -192,6 +200,7 @@ func TestBadMaps(t *testing.T) {
 	}
 }
 
+// TestBadLists proves which errors lists of configs give as a whole.
 func TestBadLists(t *testing.T) {
 	const nothing = "ratelimit: configs is empty: must have at least one config, or there be a default config"
 	requireRefused(t, nothing, nil, nil)
@@ -219,7 +228,7 @@ func TestBadLists(t *testing.T) {
 	cheap(t, func() { requireRefused(t, want+"and 999900 more", configs, nil) })
 }
 
-// TestLargeDocuments bounds what a megabyte of JSON costs once it is decoded.
+// TestLargeDocuments proves that decoding the rules of a megabyte of JSON costs little.
 func TestLargeDocuments(t *testing.T) {
 	fill := func(open, element, closing string) string {
 		return open + strings.Repeat(element+",", (1<<20)/(len(element)+1)) + element + closing
@@ -240,10 +249,14 @@ func TestLargeDocuments(t *testing.T) {
 		{"a list of lists", fill(`{"configs":[{"algoConfig":{"x":[`, `[[]]`, `]}`+tail)},
 		{"a map of numbers", numbered(`{"configs":[{"algoConfig":{"x":{`, `"%d":0`, `}}`+tail, 100_000)},
 		{"unknown fields", numbered(`{"configs":[{`, `"%d":0`, `}]}`, 100_000)},
-		{"rules that are all alike", numbered(`{"configs":[`, `{"endpoint":"/%d","algorithm":"FixedWindow","algoConfig":{"rate":"1/s"}}`, `]}`, ratelimit.MaxRules)},
-		{"rules with nothing right", numbered(`{"configs":[`, `{"endpoint":%d,"algorithm":"FixdWindow","algoConfig":{"capcity":0.33333333333333,"rat":"1"}}`, `]}`, ratelimit.MaxRules)},
-		{"fractions", fill(`{"configs":[{"algorithm":"TokenBucket","algoConfig":{"capacity":1,"refillRatePerSecond":0.3333333333333333}`, `"n":0`, `}]}`)},
-		{"tiers", numbered(`{"configs":[{"algorithm":"TokenBucket","endpoint":"/a","algoConfig":{"rate":"1/s"},"tiers":{`, `"tier %06d":{"capacity":1,"refillRatePerSecond":0.14285714285714285}`, `}}]}`, ratelimit.MaxTiers)},
+		{"rules that are all alike", numbered(`{"configs":[`, `{"endpoint":"/%d","algorithm":"FixedWindow","algoConfig":{"rate":"1/s"}}`, `]}`,
+			ratelimit.MaxRules)},
+		{"rules with nothing right", numbered(`{"configs":[`,
+			`{"endpoint":%d,"algorithm":"FixdWindow","algoConfig":{"capcity":0.33333333333333,"rat":"1"}}`, `]}`, ratelimit.MaxRules)},
+		{"fractions", fill(`{"configs":[{"algorithm":"TokenBucket","algoConfig":{"capacity":1,"refillRatePerSecond":0.3333333333333333}`, `"n":0`,
+			`}]}`)},
+		{"tiers", numbered(`{"configs":[{"algorithm":"TokenBucket","endpoint":"/a","algoConfig":{"rate":"1/s"},"tiers":{`,
+			`"tier %06d":{"capacity":1,"refillRatePerSecond":0.14285714285714285}`, `}}]}`, ratelimit.MaxTiers)},
 		{"nested maps", `{"configs":[{"algoConfig":` + strings.Repeat(`{"m":`, 9000) + "0" + strings.Repeat("}", 9000) + tail},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
@@ -263,9 +276,8 @@ func TestLargeDocuments(t *testing.T) {
 	}
 }
 
-// cheap checks that f takes less than 64 MB, and less than 10 s: it takes about 0.1 s on a
-// machine that does nothing else, and would take hours if it took time in the square of its
-// input.
+// cheap fails the test if f allocates 64 MB or more, or takes 10 s or longer. On an idle machine f
+// takes about 0.1 s; if its time grew with the square of its input, it would take hours.
 func cheap(t *testing.T, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -281,8 +293,8 @@ func cheap(t *testing.T, f func()) {
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
 }
 
-// FuzzConfig decodes any JSON. What comes of it are rules that a RateLimiter takes,
-// each with a limiter that works, or an error that can be shown.
+// FuzzConfig decodes any JSON. The result must be either rules that a RateLimiter accepts, with
+// limiters that work, or an error that can be logged.
 func FuzzConfig(f *testing.F) {
 	paths, err := filepath.Glob("testdata/badconfig/*.json")
 	require.NoError(f, err)
@@ -294,8 +306,10 @@ func FuzzConfig(f *testing.F) {
 	for _, text := range []string{
 		`{"configs":[{"endpoint":"/search","algorithm":"TokenBucket","algoConfig":{"capacity":1000,"refillRatePerSecond":10}}]}`,
 		`{"configs":[{"name":"n","algorithm":"FIXED_WINDOW","algoConfig":{"maxRequests":5,"windowMs":0.5},"key":"ip","mode":"shadow"}]}`,
-		`{"defaultConfig":{"algorithm":"leaky-bucket","algoConfig":{"capacity":5,"leakRatePerSecond":1e-3},"tiers":{"a":"5/s","b":{"rate":"1/s","burst":2}}}}`,
-		`{"configs":[{"endpoint":"/a*","algorithm":"SlidingLog","algoConfig":{"limit":5,"windowSeconds":2},"onStoreError":"local:4"}],"useNumber":true}`,
+		`{"defaultConfig":{"algorithm":"leaky-bucket","algoConfig":{"capacity":5,"leakRatePerSecond":1e-3},` +
+			`"tiers":{"a":"5/s","b":{"rate":"1/s","burst":2}}}}`,
+		`{"configs":[{"endpoint":"/a*","algorithm":"SlidingLog","algoConfig":{"limit":5,"windowSeconds":2},` +
+			`"onStoreError":"local:4"}],"useNumber":true}`,
 		`{"configs":[{"endpoint":"/a","algorithm":"custom","algoConfig":{"x":[{"y":null}]}}]}`,
 	} {
 		f.Add([]byte(text))
@@ -336,7 +350,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// requireGoodError checks that err says what is wrong, in a text that can be logged.
+// requireGoodError fails the test if err does not name a field, or if its text cannot be logged.
 func requireGoodError(t *testing.T, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
@@ -347,7 +361,7 @@ func requireGoodError(t *testing.T, err error) {
 	requireShort(t, err)
 }
 
-// requireWorks asks l twenty times and checks each answer by itself.
+// requireWorks asks l twenty times and checks that each answer is consistent.
 func requireWorks(t *testing.T, l ratelimit.Limiter, clock *ratelimit.FakeClock) {
 	t.Helper()
 	for i := range 20 {

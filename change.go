@@ -2,57 +2,55 @@ package ratelimit
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
+	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
-// AddRule adds the rule r after the other rules. If r is invalid, or if there is a rule with
-// its name already, AddRule changes nothing and returns an error that matches
-// [ErrInvalidConfig].
+// AddRule adds the rule r after all rules of the limiter. If r is invalid, or if the limiter already has a rule with
+// the same name, AddRule changes nothing and returns an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) AddRule(r Rule) error {
 	return l.edit(func(c *change) error {
-		return c.put("rules["+strconv.Itoa(c.set.rules.Usual())+"]", nil, r, false)
+		return c.put("rules["+strconv.Itoa(c.set.rules.NumNamed())+"]", nil, r, false)
 	})
 }
 
-// SetRule adds the rule r after the other rules or, if there is a rule with its name, puts r
-// in the place of that one, as [RateLimiter.Replace] does: its keys keep what they have used,
-// if it has the same Algorithm and Key. A rule with the name of the default rule replaces the
-// default rule. If r is invalid, SetRule changes nothing and returns an error that matches
-// [ErrInvalidConfig].
+// SetRule puts the rule r in the place of the rule with the same name or, if there is none, adds r after all rules. As
+// with [RateLimiter.Replace], the keys of the rule keep what they have used if Algorithm and Key stay the same. A rule
+// with the name of the default rule replaces the default rule. If r is invalid, SetRule changes nothing and returns an
+// error that matches [ErrInvalidConfig].
 func (l *RateLimiter) SetRule(r Rule) error {
 	return l.edit(func(c *change) error { return c.setRule("rule", r) })
 }
 
-// SetConfig does what [RateLimiter.SetRule] does, for the rule that it reads from config as
-// [DecodeRules] does. The rule keeps what code has given to the old rule with its name, as
-// [RateLimiter.Reload] says.
+// SetConfig reads a rule from config, as [DecodeRules] does, and sets it as [RateLimiter.SetRule] does. The rule keeps
+// the Resolve and the Limiter that code gave to the old rule with the same name, see [RateLimiter.Reload].
 func (l *RateLimiter) SetConfig(config map[string]any) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	d := l.newDecoder()
-	r, err := d.decodeOne("config", config, &l.settings)
+	r, err := newRedecoder(&l.settings, l.set.Load()).decodeOne("config", config, false)
 	if err != nil {
 		return err
 	}
 	return l.edit(func(c *change) error {
-		c.made = []*hooks.Made{r.custom}
-		kept := r
-		if err := c.keepCode(&kept, false); err != nil {
+		c.built = []*hooks.Built{r.custom}
+		r, err := c.carryOver(r, false)
+		if err != nil {
 			return err
 		}
-		return c.setRule("config", kept)
+		return c.setRule("config", r)
 	})
 }
 
-// RemoveRule removes the rule with this name and forgets what its keys have used in this
-// process. The name "default" also stands for the default rule, unless another rule has that
-// name. If there is no such rule, the error matches [ErrUnknownRule]. If [WithRequiredRules]
-// names the rule, it stays, and the error matches [ErrInvalidConfig].
+// RemoveRule removes the rule with this name and forgets what its keys have used in this process. The name "default"
+// also stands for the default rule, unless another rule has that name. If there is no such rule, the error matches
+// [ErrUnknownRule]. If [WithRequiredRules] names the rule, the rule stays, and the error matches [ErrInvalidConfig].
 func (l *RateLimiter) RemoveRule(name string) error {
 	return l.edit(func(c *change) error {
 		old := c.set.named(name)
@@ -67,21 +65,20 @@ func (l *RateLimiter) RemoveRule(name string) error {
 	})
 }
 
-// SetDefaultRule makes r the default rule: it applies to the endpoints that no other rule
-// matches. If the default rule before had the same name, its keys keep what they have used,
-// as [RateLimiter.Replace] says. If r is invalid, SetDefaultRule changes nothing and returns
-// an error that matches [ErrInvalidConfig].
+// SetDefaultRule makes r the default rule, which applies to the endpoints that no other rule matches. If the old
+// default rule has the same name, its keys keep what they have used, see [RateLimiter.Replace]. If r is invalid,
+// SetDefaultRule changes nothing and returns an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) SetDefaultRule(r Rule) error {
 	return l.edit(func(c *change) error { return c.put("defaultRule", c.set.rules.Default(), r, true) })
 }
 
-// UpdateRate changes [Rule.Rate] of the rule with this name to r. It takes effect for all of
-// its keys at one instant between call and return. Each key keeps what it has used, as
-// [TokenBucket.SetRate] says. The rule's Tiers stay as they are. A custom [Limiter] is told r
-// by its method SetRate(Rate) error; without that method, UpdateRate is an error.
+// UpdateRate changes [Rule.Rate] of the rule with this name to r. The change takes effect for all keys of the rule at
+// one instant between call and return. Each key keeps what it has used, as [TokenBucket.SetRate] says. The rule's Tiers
+// stay as they are. A custom [Limiter] gets r by its method SetRate(Rate) error; if it has no such method, UpdateRate
+// returns an error.
 //
-// If there is no such rule, the error matches [ErrUnknownRule]; if r is invalid for the rule,
-// it matches [ErrInvalidConfig]. In both cases nothing changes.
+// If there is no such rule, the error matches [ErrUnknownRule]; if r is invalid for the rule, it matches
+// [ErrInvalidConfig]. In both cases nothing changes.
 func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 	return l.edit(func(c *change) error {
 		old := c.set.named(rule)
@@ -90,11 +87,11 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 		}
 		updated := old.Rule
 		updated.Rate = r
-		if old.Limiter != nil && r == (Rate{}) { // which would mean in a rule that it keeps its rate
+		if old.Limiter != nil && r == (Rate{}) { // given a zero rate, put would keep the old rate
 			return errors.Join(atPath("rules["+strconv.Quote(rule)+"].rate", r.Validate())...)
 		}
 		if old.Limiter != nil && r == old.Rate {
-			if err := c.tell(old, r); err != nil { // it may have got another rate by itself
+			if err := c.tell(old, r); err != nil { // needed because other code may have set another rate
 				return err
 			}
 		}
@@ -102,83 +99,77 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 	})
 }
 
-// Replace replaces all rules and the default rule by these. If anything is wrong with any of
-// them, it changes nothing and returns an error that lists everything that is wrong and
-// matches [ErrInvalidConfig].
+// Replace replaces all rules and the default rule by the given ones. If anything is wrong with the given rules,
+// Replace changes nothing and returns an error that lists everything that is wrong and matches [ErrInvalidConfig].
 //
-// If there was a rule with the same name, Algorithm and Key before, its keys keep what they
-// have used, and a new Rate takes effect as by [RateLimiter.UpdateRate]. That is so for a
-// custom [Limiter] too, if the rule had the same one before. The keys of all other rules
-// start as new.
+// If a new rule has the name, the Algorithm and the Key of an old rule, its keys keep what they have used, and a new
+// Rate takes effect as by [RateLimiter.UpdateRate]. This also holds for a rule with a custom [Limiter] if the old rule
+// had the same Limiter. The keys of all other rules start as if they had never been used.
 func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
 	return l.edit(func(c *change) error { return c.replace(rules, defaultRule) })
 }
 
-// Reload replaces all rules and the default rule by those that it reads from maps, as
-// [DecodeRules] does. Keys keep what they have used, as [RateLimiter.Replace] says. If
-// anything is wrong with the maps, Reload changes nothing and returns an error that lists
-// everything that is wrong and matches [ErrInvalidConfig].
+// Reload replaces all rules and the default rule by rules that it reads from maps, as [DecodeRules] does. Keys keep
+// what they have used, as [RateLimiter.Replace] says. If anything is wrong with the maps, Reload changes nothing and
+// returns an error that lists everything that is wrong and matches [ErrInvalidConfig].
 //
-// A rule keeps what code has given to the old rule with its name: its Resolve, and its
-// Limiter. If a [Factory] has made the old Limiter, the rule keeps it only if its algorithm
-// and algoConfig have not changed; then no other one is made. A Limiter that a [BuildFunc]
-// has made and that no rule uses any more is closed if it is an [io.Closer].
+// A new rule keeps the Resolve and the Limiter that code gave to the old rule with the same name. A Limiter that a
+// [BuildFunc] has made is kept if the algorithm and the algoConfig have not changed; otherwise the BuildFunc makes
+// another one. A Limiter that a BuildFunc has made and that no rule uses any more is closed if it is an [io.Closer].
 func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	rules, defaultRule, err := l.newDecoder().decode(configs, defaultConfig, &l.settings)
+	rules, defaultRule, err := newRedecoder(&l.settings, l.set.Load()).decode(configs, defaultConfig)
 	if err != nil {
 		return err
 	}
-	return l.edit(func(c *change) (err error) {
-		c.made = madeFor(rules, defaultRule)
-		kept, keptDefault := slices.Clone(rules), defaultRule
-		for i := range kept {
-			err = errors.Join(err, c.keepCode(&kept[i], false))
+	return l.edit(func(c *change) error {
+		c.built = builtFor(rules, defaultRule)
+		problems := make([]error, len(rules)+1)
+		carried, carriedDefault := make([]Rule, len(rules)), defaultRule
+		for i, r := range rules {
+			carried[i], problems[i] = c.carryOver(r, false)
 		}
 		if defaultRule != nil {
-			copied := *defaultRule
-			keptDefault = &copied
-			err = errors.Join(err, c.keepCode(keptDefault, true))
+			r, err := c.carryOver(*defaultRule, true)
+			carriedDefault, problems[len(rules)] = &r, err
 		}
-		if err != nil {
+		if err := errors.Join(problems...); err != nil {
 			return err
 		}
-		return c.replace(kept, keptDefault)
+		return c.replace(carried, carriedDefault)
 	})
 }
 
-// A change is one call of a method that changes the rules. It is planned while
-// RateLimiter.changing is held, and all code of the user's runs while it is not: [hooks] says
-// how. So other changes may come between; the plan is then made anew, on the rules that there
-// are.
+// A change is one call of a method that changes the rules. The change is planned while the lock RateLimiter.changing is
+// held, but user code runs without that lock (see package hooks). If another change was made while user code ran, the
+// change is planned again.
 type change struct {
 	l     *RateLimiter
 	calls hooks.Calls
+	built []*hooks.Built // custom limiters from BuildFuncs; the method end closes those that no rule uses
 
-	made []*hooks.Made // what may be of no use to any rule when the change has ended
-
-	// The plan, which begins anew with each try.
-	set, next *ruleSet            // the rules before and after the change
-	out, in   []*activeRule       // the rules that it removes, and those that it adds
-	commits   []func(now instant) // bring keys to new rates
-	rates     hooks.Teller[*activeRule, Rate]
+	// The fields below are the plan. Each try starts a new plan.
+	set, next *ruleSet                        // the rules before and after the change
+	out, in   []*activeRule                   // the rules that the change removes, and the rules that it adds
+	commits   []func(now instant)             // each gives the keys of one rule their new rate; called by commit
+	rates     hooks.Teller[*activeRule, Rate] // calls SetRate of custom limiters
 }
 
-// maxTries is how often a change is planned. Each further try means that another change has
-// come between; so many can only be made by the SetRate that the change itself calls.
+// maxTries is how often edit plans a change before it returns an error. It plans the change again if another change was
+// made in the meantime. Only a custom limiter whose method SetRate changes the rules can cause so many tries.
 const maxTries = 100
 
-// edit makes the change that plan plans. plan calls no code of the user's. If it returns an
-// error, nothing has changed.
+// edit makes one change of the rules. The function plan says what to change, and calls no user code itself. If edit
+// returns an error, no rule has changed.
 func (l *RateLimiter) edit(plan func(c *change) error) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
 	l.time.Renew()
 	c := &change{l: l}
-	defer c.settle()
+	defer c.end()
 	for range maxTries {
 		if done, err := c.try(plan); done {
 			return err
@@ -188,7 +179,7 @@ func (l *RateLimiter) edit(plan func(c *change) error) error {
 	return &ConfigError{"rules", "changed " + strconv.Itoa(maxTries) + " times", "must not be changed by each SetRate that the change calls"}
 }
 
-// try plans c once and makes it, unless code of the user's must be called first.
+// try plans the change c and, if nothing is wrong, makes it. done is false if edit must call user code first.
 func (c *change) try(plan func(c *change) error) (done bool, err error) {
 	l := c.l
 	l.changing.Lock()
@@ -213,8 +204,7 @@ func (c *change) try(plan func(c *change) error) (done bool, err error) {
 	return true, nil
 }
 
-// commit makes c.next the rules. It is the one place where the rules change. The caller holds
-// l.changing.
+// commit makes c.next the rules of the limiter. No other function changes the rules. The caller holds l.changing.
 func (c *change) commit() {
 	l := c.l
 	l.waiters.ChangeRules(func(now instant) {
@@ -223,20 +213,20 @@ func (c *change) commit() {
 		}
 		l.set.Store(c.next)
 	}, l.meetsOthers)
-	l.asking.Wake()
-	c.rates.Keep()
+	l.retries.Wake()
+	c.rates.Commit()
 	for _, r := range c.in {
-		r.made().Use(1)
+		r.built().Use(1)
 	}
 	for _, r := range c.out {
-		made := r.made()
-		made.Use(-1)
-		c.made = append(c.made, made)
+		built := r.built()
+		built.Use(-1)
+		c.built = append(c.built, built)
 	}
 }
 
-// swap plans to put the rule in, if it is not nil, in the place of the rule out or, if that is
-// nil, after the others.
+// swap plans an exchange of rules: out is the old rule that is removed, and in is the new rule that takes its place. If
+// out is nil, the new rule comes after all rules. If in is nil, the old rule is only removed.
 func (c *change) swap(out, in *activeRule) {
 	c.next = c.set.with(out, in)
 	if out != nil {
@@ -247,52 +237,41 @@ func (c *change) swap(out, in *activeRule) {
 	}
 }
 
-// put plans to put r, whose path in errors is path, in the place of the rule old or, if old is
-// nil, after the others. It returns everything that is wrong with r. It does not look at the
-// other rules, but for those that r may be in conflict with.
+// put plans that the new rule r takes the place of the current rule old. If old is nil, r comes after all rules. put
+// returns all mistakes in r; path is the name of r in these errors. It compares r only with the current rules that
+// may be in conflict with r.
 func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error {
 	check, named := c.newCheck(), c.set.named(r.completed(isDefault).Name)
 	if named != nil && named != old {
-		check.Knows(named.Name, c.pathOf(named))
+		check.names[named.Name] = c.pathOf(named)
 	}
-	check.Revocable = r.Limiter != nil || c.set.custom > 0
-	for i := 0; r.Limiter != nil && c.set.custom == 0 && c.l.settings.store != nil && i < len(c.set.rules); i++ {
-		if other := c.set.rules[i]; other != old && other != named {
-			check.Rates(other.toCheck(c.pathOf(other), other.isDefault)) // its charges must be revocable now
-		}
+	check.revocable = r.Limiter != nil || c.set.custom > 0
+	if r.Limiter != nil {
+		c.addOthers(check, &r, isDefault, old, named)
 	}
-	if r.Limiter != nil && c.set.custom > 0 {
-		place := r.place(isDefault)
-		for _, other := range c.set.rules {
-			if other != old && other.Limiter != nil && match.Meet(place, other.Place()) {
-				check.KnowsLimiter(c.pathOf(other), other.Place())
-			}
-		}
-	}
-	if old == nil && !isDefault && c.set.rules.Usual() >= maxRules {
+	if old == nil && !isDefault && c.set.rules.NumNamed() >= maxRules {
 		return errTooManyRules(maxRules + 1)
 	}
-	if check.Add(r.toCheck(path, isDefault)); len(check.Problems) > 0 {
-		return errors.Join(check.Problems...)
+	if check.add(path, r, isDefault); len(check.problems) > 0 {
+		return errors.Join(check.problems...)
 	}
 	a, err := c.activate(r, isDefault, named)
 	c.swap(old, a)
 	return err
 }
 
-// setRule plans to put r in the place of the rule with its name or, if there is none, after the
-// others. path is its path in errors.
+// setRule plans that the new rule r takes the place of the rule with the same name. If there is none, r comes after all
+// rules. path is the name of r in errors.
 func (c *change) setRule(path string, r Rule) error {
 	old := c.set.named(r.completed(false).Name)
 	return c.put(path, old, r, old != nil && old.isDefault)
 }
 
-// replace plans to replace all rules by these.
+// replace plans that the given rules take the place of all current rules.
 func (c *change) replace(rules []Rule, defaultRule *Rule) error {
 	if err := checkRules(c.newCheck(), rules, defaultRule); err != nil || c.calls.Missing() {
 		return err
 	}
-	c.out, c.in = c.set.rules, make([]*activeRule, 0, len(rules)+1)
 	var problems []error
 	add := func(r Rule, isDefault bool) {
 		a, err := c.activate(r, isDefault, c.set.named(r.completed(isDefault).Name))
@@ -304,6 +283,161 @@ func (c *change) replace(rules []Rule, defaultRule *Rule) error {
 	if defaultRule != nil {
 		add(*defaultRule, true)
 	}
+	c.out = c.set.rules
 	c.next = newRuleSet(c.in)
 	return errors.Join(problems...)
+}
+
+// addOthers adds to check the current rules that may be in conflict with the new rule r, which has a Limiter. The
+// rule r replaces the rules old and named, which may be nil. If no current rule has a Limiter, addOthers also adds the
+// rates of all rules that stay: the store must now support giving their units back, in case the new Limiter denies.
+func (c *change) addOthers(check *ruleCheck, r *Rule, isDefault bool, old, named *activeRule) {
+	firstCustom, place := c.set.custom == 0 && c.l.remote != nil, r.place(isDefault)
+	for _, other := range c.set.rules {
+		isCustom := other.Limiter != nil && match.Meet(place, other.Place())
+		if other == old || !isCustom && (!firstCustom || other == named) {
+			continue
+		}
+		checked := &checkedRule{other.Rule, c.pathOf(other), true, other.isDefault}
+		if isCustom {
+			check.custom = append(check.custom, checked)
+		} else {
+			check.addRates(checked)
+		}
+	}
+}
+
+// newCheck returns a ruleCheck that calls the store's methods Accepts and Supports only while c holds no lock.
+func (c *change) newCheck() *ruleCheck {
+	check := newRuleCheck(&c.l.settings)
+	if supports := check.supports; supports != nil {
+		check.supports = func(a Ask) error { return c.calls.Ask(a, func() error { return supports(a) }) }
+	}
+	return check
+}
+
+// pathOf returns the path by which errors name the rule r, which is one of the rules before the change.
+func (c *change) pathOf(r *activeRule) string {
+	if r.isDefault {
+		return "defaultRule"
+	}
+	return "rules[" + strconv.Itoa(c.set.rules.Position(r)) + "]"
+}
+
+// carryOver returns the rule r, which was read from a config, with the Resolve and the Limiter of the current rule of
+// the same name. If r needs a Limiter that is not built yet, carryOver plans the call of the BuildFunc.
+func (c *change) carryOver(r Rule, isDefault bool) (Rule, error) {
+	if old := c.set.named(r.completed(isDefault).Name); old != nil {
+		r.Resolve = old.Resolve
+		switch built := old.built(); {
+		case old.Limiter == nil:
+		case built == nil, r.custom != nil && old.keepsLimiter(r.Algorithm, r.custom.Config):
+			r.Limiter, r.custom = old.Limiter, built
+			return r, nil
+		}
+	}
+	if r.custom == nil {
+		return r, nil
+	}
+	if r.custom.Build != nil {
+		if err := c.calls.Ask(r.custom, r.custom.Finish); err != nil {
+			return r, err
+		}
+	}
+	r.Limiter = r.custom.Value.(Limiter)
+	return r, nil
+}
+
+// tell adds a call of SetRate to the plan: the custom Limiter of the rule old gets the rate r.
+func (c *change) tell(old *activeRule, r Rate) error {
+	limiter, ok := old.Limiter.(interface{ SetRate(r Rate) error })
+	if !ok {
+		field := "rules[" + strconv.Quote(old.Name) + "].limiter"
+		return &ConfigError{field, fmt.Sprintf("%T", old.Limiter), "must have a method SetRate(Rate) error: the rule gets another rate"}
+	}
+	c.rates.Plan(old.Name, old, ratedRule{old, limiter}, r)
+	return nil
+}
+
+// end cleans up after the change c, even if it has failed. A Limiter that got a new rate gets the old rate back if
+// its rule did not change. A Limiter that a BuildFunc has made is closed if no rule uses it.
+func (c *change) end() {
+	c.rates.Undo(func(old *activeRule) (rate Rate, other bool) {
+		now := c.l.set.Load().named(old.Name)
+		if now == nil || now == old || !confmap.Same(now.Limiter, old.Limiter) {
+			return Rate{}, false
+		}
+		return now.Rate, true // the rate that a later change has set
+	})
+	hooks.CloseUnused(func(limiter any) bool {
+		return slices.ContainsFunc(c.l.set.Load().rules, func(r *activeRule) bool { return confmap.Same(r.Limiter, limiter) })
+	}, c.built...)
+}
+
+// activate returns the activeRule for the rule r. old is the current rule of the same name, or nil. If the new rule
+// takes over the keys of the old rule, the method commit brings these keys to the rates of r.
+func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, error) {
+	l := c.l
+	r = r.completed(isDefault)
+	r.OnStoreError = r.policy(l.settings.policy)
+	var noSetRate error
+	switch {
+	case old == nil || r.Limiter == nil || !confmap.Same(old.Limiter, r.Limiter):
+	case r.Rate == (Rate{}):
+		r.Rate = old.Rate
+	case r.Rate != old.Rate:
+		noSetRate = c.tell(old, r.Rate)
+	}
+	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: keyMaker{keyspec.MakerOf(string(r.Key))}}
+	if l.settings.single {
+		a.resultName = ""
+	}
+	carriesKeys := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil) &&
+		(old.Warmup == Warmup{}) == (r.Warmup == Warmup{})
+	if carriesKeys {
+		a.serial, a.totals = old.serial, old.totals
+	} else {
+		l.lastSerial++
+		a.serial, a.totals = l.lastSerial, new(totals)
+	}
+	var commit func(now instant)
+	var err error
+	switch {
+	case r.Limiter != nil:
+	case l.remote != nil:
+		commit, err = l.remote.activate(a, old, carriesKeys)
+	case carriesKeys:
+		a.keys, a.local = old.keys, old.keys
+		commit, err = a.keys.Change(a.rates())
+	default:
+		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
+		a.local = a.keys
+	}
+	if commit != nil {
+		c.commits = append(c.commits, commit)
+	}
+	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), noSetRate)...)
+}
+
+// A ratedRule is a rule whose custom Limiter has a method SetRate.
+type ratedRule struct {
+	*activeRule
+	limiter interface{ SetRate(r Rate) error }
+}
+
+// Rate returns the Limiter's own rate if it has a method Rate; otherwise it returns the rate of the rule.
+func (r ratedRule) Rate() Rate {
+	if has, ok := r.Limiter.(interface{ Rate() Rate }); ok {
+		return has.Rate()
+	}
+	return r.activeRule.Rate
+}
+
+// SetRate calls SetRate of the Limiter. Its error has the path of the rule's rate and matches ErrInvalidConfig.
+func (r ratedRule) SetRate(rate Rate) error {
+	err := errors.Join(atPath("rules["+strconv.Quote(r.Name)+"].rate", r.limiter.SetRate(rate))...)
+	if err != nil && !errors.Is(err, ErrInvalidConfig) {
+		err = fmt.Errorf("%w: %w", ErrInvalidConfig, err)
+	}
+	return err
 }

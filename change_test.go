@@ -3,8 +3,9 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
-	"strconv"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,17 +14,18 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// search returns a rule for /search at the rate r.
 func search(r ratelimit.Rate) ratelimit.Rule { return ratelimit.Rule{Endpoint: "/search", Rate: r} }
 
-// TestAddAndRemoveRules proves that AddRule and RemoveRule change one rule and leave the
-// state of the others alone.
+// TestAddAndRemoveRules proves that AddRule and RemoveRule change one rule and keep the state of
+// the others.
 func TestAddAndRemoveRules(t *testing.T) {
 	l, _ := rules(t, []ratelimit.Rule{search(ratelimit.PerHour(2))}, nil)
 	l.Allow("ann", "/search")
 	require.Equal(t, unlimited, l.Allow("ann", "/login"))
 
 	require.NoError(t, l.AddRule(ratelimit.Rule{Endpoint: "/login", Rate: ratelimit.PerHour(5)}))
-	require.Equal(t, by("/login", yes(5, 4, 12*mins)), l.Allow("ann", "/login"))
+	require.Equal(t, by("/login", yes(5, 4, 12*minute)), l.Allow("ann", "/login"))
 	require.Equal(t, by("/search", yes(2, 0, time.Hour)), l.Allow("ann", "/search"), "the other rule keeps its keys")
 
 	for _, tt := range []struct {
@@ -31,50 +33,28 @@ func TestAddAndRemoveRules(t *testing.T) {
 		want string
 		why  string
 	}{
-		{search(ratelimit.PerHour(9)), `ratelimit: rules[2].endpoint is "/search": is that of rules[0]: rules that share an endpoint need names`, "without a name"},
-		{ratelimit.Rule{Name: "/login", Rate: ratelimit.PerHour(9)}, `ratelimit: rules[2].name is "/login": is that of rules[1]: a name occurs once`, "the name is taken"},
-		{ratelimit.Rule{Endpoint: "/new"}, "ratelimit: rules[2].rate.requests is 0: must be at least 1\nratelimit: rules[2].rate.per is 0s: must be longer than zero", "all that is wrong with the rate"},
+		{search(ratelimit.PerHour(9)), `ratelimit: rules[2].endpoint is "/search": is that of rules[0]: rules that share an endpoint need names`,
+			"without a name"},
+		{ratelimit.Rule{Name: "/login", Rate: ratelimit.PerHour(9)},
+			`ratelimit: rules[2].name is "/login": is that of rules[1]: a name occurs once`, "the name is taken"},
+		{ratelimit.Rule{Endpoint: "/new"}, "ratelimit: rules[2].rate.requests is 0: must be at least 1\nratelimit: rules[2].rate.per is 0s: " +
+			"must be longer than zero", "all that is wrong with the rate"},
 	} {
 		err := l.AddRule(tt.rule)
 		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, tt.why)
 		assert.EqualError(t, err, tt.want, tt.why)
 	}
-	require.Equal(t, by("/search", no(2, 0, 30*mins, time.Hour)), l.Allow("ann", "/search"), "what is refused changes nothing")
+	require.Equal(t, by("/search", no(2, 0, 30*minute, time.Hour)), l.Allow("ann", "/search"), "what is refused changes nothing")
 
 	require.NoError(t, l.RemoveRule("/search"))
 	require.Equal(t, unlimited, l.Allow("ann", "/search"))
 	assert.ErrorIs(t, l.RemoveRule("/search"), ratelimit.ErrUnknownRule, "it is gone")
 	require.NoError(t, l.AddRule(search(ratelimit.PerHour(2))))
-	require.Equal(t, by("/search", yes(2, 1, 30*mins)), l.Allow("ann", "/search"), "what was used went with the rule")
+	require.Equal(t, by("/search", yes(2, 1, 30*minute)), l.Allow("ann", "/search"), "what was used went with the rule")
 }
 
-// TestDefaultRule proves that the default rule can be set, renamed, changed and removed,
-// and that its state belongs to its name.
-func TestDefaultRule(t *testing.T) {
-	l, _ := rules(t, nil, nil)
-	assert.ErrorIs(t, l.RemoveRule("default"), ratelimit.ErrUnknownRule)
-	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Rate: ratelimit.PerHour(3)}))
-	require.Equal(t, by("default", yes(3, 2, 20*mins)), l.Allow("ann", "/a"))
-	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "default", Rate: ratelimit.PerHour(2)}))
-	require.Equal(t, by("default", yes(2, 1, 30*mins)), l.Allow("ann", "/b"), "the same name: two were left")
-	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
-	require.Equal(t, by("rest", yes(2, 1, 30*mins)), l.Allow("ann", "/b"), "another name: another rule")
-	require.NoError(t, l.UpdateRate("rest", ratelimit.PerHour(1)))
-	require.Equal(t, by("rest", yes(1, 0, time.Hour)), l.Allow("ann", "/b"), "one was left")
-	require.NoError(t, l.RemoveRule("rest"))
-	require.Equal(t, unlimited, l.Allow("ann", "/b"))
-	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
-	require.NoError(t, l.AddRule(ratelimit.Rule{Name: "default", Rate: ratelimit.PerHour(2)}))
-	require.NoError(t, l.RemoveRule("default"), "the rule of that name is removed")
-	require.Equal(t, "rest", l.Allow("ann", "/b").Rule)
-	require.NoError(t, l.RemoveRule("default"), "then \"default\" means the default rule, whatever its name")
-	require.Equal(t, unlimited, l.Allow("ann", "/b"))
-	err := l.SetDefaultRule(ratelimit.Rule{Endpoint: "/b", Rate: ratelimit.PerHour(1)})
-	assert.EqualError(t, err, `ratelimit: defaultRule.endpoint is "/b": must be empty: the default rule is for the endpoints that no other matches`)
-}
-
-// TestUpdateRate proves that UpdateRate keeps what each key has used, grants nothing by
-// itself, and leaves tiers alone.
+// TestUpdateRate proves that UpdateRate keeps what each key has used, grants nothing, and does not
+// change the rates of tiers.
 func TestUpdateRate(t *testing.T) {
 	tiered := search(ratelimit.PerHour(10))
 	tiered.Tiers = map[string]ratelimit.Rate{"paid": ratelimit.PerHour(100)}
@@ -83,25 +63,26 @@ func TestUpdateRate(t *testing.T) {
 	check(t, l, ratelimit.Request{Client: "eve", Endpoint: "/search", Cost: 60, Tier: "paid"})
 
 	require.NoError(t, l.UpdateRate("/search", ratelimit.PerHour(20)))
-	require.Equal(t, by("/search", yes(20, 3, 51*mins)), l.Allow("ann", "/search"), "a raise has to be earned")
-	require.Equal(t, by("/search", yes(100, 39, 36*mins+36*sec)), check(t, l, ratelimit.Request{Client: "eve", Endpoint: "/search", Tier: "paid"}),
+	require.Equal(t, by("/search", yes(20, 3, 51*minute)), l.Allow("ann", "/search"), "a raise has to be earned")
+	require.Equal(t, by("/search", yes(100, 39, 36*minute+36*sec)), check(t, l,
+		ratelimit.Request{Client: "eve", Endpoint: "/search", Tier: "paid"}),
 		"a tier keeps its rate")
 	require.NoError(t, l.UpdateRate("/search", ratelimit.PerHour(8)))
-	require.Equal(t, by("/search", yes(8, 2, 45*mins)), l.Allow("ann", "/search"), "a cut leaves the three that were left")
-	clock.Advance(15 * mins)
-	require.Equal(t, by("/search", yes(8, 3, 37*mins+30*sec)), l.Allow("ann", "/search"))
+	require.Equal(t, by("/search", yes(8, 2, 45*minute)), l.Allow("ann", "/search"), "a cut leaves the three that were left")
+	clock.Advance(15 * minute)
+	require.Equal(t, by("/search", yes(8, 3, 37*minute+30*sec)), l.Allow("ann", "/search"))
 
 	assert.ErrorIs(t, l.UpdateRate("no such", ratelimit.PerHour(1)), ratelimit.ErrUnknownRule)
 	assert.EqualError(t, l.UpdateRate("/serach", ratelimit.PerHour(1)), `ratelimit: unknown rule "/serach"; did you mean "/search"?`)
 	assert.EqualError(t, l.RemoveRule("Search"), `ratelimit: unknown rule "Search"; did you mean "/search"?`)
 	_, err := l.Check(t.Context(), ratelimit.Request{Rules: []string{"/SEARCH"}})
 	assert.EqualError(t, err, `ratelimit: unknown rule "/SEARCH"; did you mean "/search"?`)
-	assert.EqualError(t, l.UpdateRate("/search", ratelimit.Rate{Requests: 1}), `ratelimit: rules["/search"].rate.per is 0s: must be longer than zero`)
-	require.Equal(t, by("/search", yes(8, 2, 45*mins)), l.Allow("ann", "/search"), "what is refused changes nothing")
+	assert.EqualError(t, l.UpdateRate("/search", ratelimit.Rate{Requests: 1}),
+		`ratelimit: rules["/search"].rate.per is 0s: must be longer than zero`)
+	require.Equal(t, by("/search", yes(8, 2, 45*minute)), l.Allow("ann", "/search"), "what is refused changes nothing")
 }
 
-// TestReplaceKeepsState proves, for each kind of change, what Replace keeps of what a key
-// had used.
+// TestReplaceKeepsState proves which changes of a rule by Replace keep the state of its keys.
 func TestReplaceKeepsState(t *testing.T) {
 	window := func(r ratelimit.Rate) ratelimit.Rule {
 		return ratelimit.Rule{Endpoint: "/", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: r}
@@ -119,15 +100,21 @@ func TestReplaceKeepsState(t *testing.T) {
 		{bucket, bucket, yes(4, 0, time.Hour), "the same rule"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(6) }), yes(6, 0, time.Hour), "a raise: 1 of 4 was left"},
 		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.PerHour(3) }), yes(3, 0, time.Hour), "a cut: 1 of 4 was left"},
-		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.Rate{Requests: 2, Per: 30 * mins, Burst: 4} }), yes(4, 0, time.Hour), "the same rate in other words"},
-		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Algorithm = ratelimit.AlgorithmLeakyBucket }), yes(4, 3, 15*mins), "another algorithm: new keys"},
-		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Key = ratelimit.KeyUserEndpoint }), yes(4, 3, 15*mins), "another key: new keys"},
-		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Name = "other" }), yes(4, 3, 15*mins), "another name: another rule"},
-		{with(bucket, func(r *ratelimit.Rule) { r.Name = "/" }), with(bucket, func(r *ratelimit.Rule) { r.Name, r.Endpoint = "/", "*" }), yes(4, 0, time.Hour), "another endpoint of the same name"},
-		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Tiers = map[string]ratelimit.Rate{"": ratelimit.PerHour(8)} }), yes(8, 0, time.Hour), "a tier that was not there"},
-		{window(ratelimit.PerHour(4)), window(ratelimit.PerHour(9)), yes(9, 5, time.Hour), "a window counts what was used, so a raise leaves more units"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Rate = ratelimit.Rate{Requests: 2, Per: 30 * minute, Burst: 4} }), yes(4, 0, time.Hour),
+			"the same rate in other words"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Algorithm = ratelimit.AlgorithmLeakyBucket }), yes(4, 3, 15*minute),
+			"another algorithm: new keys"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Key = ratelimit.KeyUserEndpoint }), yes(4, 3, 15*minute), "another key: new keys"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Name = "other" }), yes(4, 3, 15*minute), "another name: another rule"},
+		{with(bucket, func(r *ratelimit.Rule) { r.Name = "/" }), with(bucket, func(r *ratelimit.Rule) { r.Name, r.Endpoint = "/", "*" }),
+			yes(4, 0, time.Hour), "another endpoint of the same name"},
+		{bucket, with(bucket, func(r *ratelimit.Rule) { r.Tiers = map[string]ratelimit.Rate{"": ratelimit.PerHour(8)} }), yes(8, 0, time.Hour),
+			"a tier that was not there"},
+		{window(ratelimit.PerHour(4)), window(ratelimit.PerHour(9)), yes(9, 5, time.Hour),
+			"a window counts what was used, so a raise leaves more units"},
 		{window(ratelimit.PerHour(4)), window(ratelimit.PerHour(2)), no(2, 0, time.Hour, time.Hour), "more is used than the new limit"},
-		{window(ratelimit.PerHour(4)), window(ratelimit.PerDay(5)), yes(5, 1, 24*time.Hour), "another length: the count goes into the new window of the present instant"},
+		{window(ratelimit.PerHour(4)), window(ratelimit.PerDay(5)), yes(5, 1, 24*time.Hour),
+			"another length: the count goes into the new window of the present instant"},
 	} {
 		l, _ := rules(t, []ratelimit.Rule{tt.before}, nil)
 		check(t, l, ratelimit.Request{Client: "ann", Endpoint: "/", Cost: 3})
@@ -151,35 +138,39 @@ func TestReplaceIsAllOrNothing(t *testing.T) {
 		{Endpoint: "a*b", Key: "users", Rate: ratelimit.PerHour(1)},
 		{Rate: ratelimit.PerHour(1)},
 		{Endpoint: "/search", Rate: ratelimit.PerHour(1)},
-		{Endpoint: "/w", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(1).WithBurst(2), OnStoreError: ratelimit.FailLocal(0)},
+		{Endpoint: "/w", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(1).WithBurst(2),
+			OnStoreError: ratelimit.FailLocal(0)},
 		{Endpoint: "/v", Algorithm: "Bucket", Rate: ratelimit.PerHour(1)},
-		{Endpoint: "/t", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(1), Tiers: map[string]ratelimit.Rate{"b": ratelimit.PerDay(1), "a": {}}},
+		{Endpoint: "/t", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(1),
+			Tiers: map[string]ratelimit.Rate{"b": ratelimit.PerDay(1), "a": {}}},
 	}, &ratelimit.Rule{Endpoint: "/d", Rate: ratelimit.PerHour(1)})
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 	require.EqualError(t, err, `ratelimit: rules[1].mode is "off": must be one of "enforce", "shadow"
 ratelimit: rules[1].rate.requests is 0: must be at least 1
 ratelimit: rules[1].rate.per is 0s: must be longer than zero
 ratelimit: rules[2].endpoint is "a*b": must have a "*" at the end only
-ratelimit: rules[2].key is "users": must be one of "user", "endpoint", "user_endpoint", "ip", "global", "attr:NAME", or several of them joined by "+"
+ratelimit: rules[2].key is "users": must be one of "user", "endpoint", "user_endpoint", "ip", "global", `+
+		`"attr:NAME", or several of them joined by "+"
 ratelimit: rules[3].endpoint is "": must be set, or a name to ask for the rule by
 ratelimit: rules[4].endpoint is "/search": is that of rules[0]: rules that share an endpoint need names
 ratelimit: rules[5].onStoreError is local:0: must have at least 1 replica
 ratelimit: rules[5].rate.burst is 2: must be 0: a fixed window has no burst
-ratelimit: rules[6].algorithm is "Bucket": must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket", or the rule have a limiter
+ratelimit: rules[6].algorithm is "Bucket": must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", `+
+		`"SlidingWindowLog", "TokenBucket", or the rule have a limiter
 ratelimit: rules[7].tiers["a"].requests is 0: must be at least 1
 ratelimit: rules[7].tiers["a"].per is 0s: must be longer than zero
 ratelimit: rules[7].tiers["a"].per is 0s: must be that of the rule's rate: a window has one length
 ratelimit: rules[7].tiers["b"].per is 24h0m0s: must be that of the rule's rate: a window has one length
 ratelimit: defaultRule.endpoint is "/d": must be empty: the default rule is for the endpoints that no other matches`)
 	require.Equal(t, by("/search", yes(2, 0, time.Hour)), l.Allow("ann", "/search"))
-	require.Equal(t, by("default", yes(4, 3, 15*mins)), l.Allow("ann", "/a"))
+	require.Equal(t, by("default", yes(4, 3, 15*minute)), l.Allow("ann", "/a"))
 
 	many := make([]ratelimit.Rule, 10_001)
 	require.EqualError(t, l.Replace(many, nil), "ratelimit: rules is 10001: must be at most 10000")
 }
 
-// TestRulesAreCopied proves that a RateLimiter does not see what its caller later changes
-// in the rules it was made of.
+// TestRulesAreCopied proves that a RateLimiter copies its rules: later changes of the caller's
+// slice and maps do not reach it.
 func TestRulesAreCopied(t *testing.T) {
 	tiers := map[string]ratelimit.Rate{"paid": ratelimit.PerHour(5)}
 	rs := []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerHour(1), Tiers: tiers}}
@@ -192,87 +183,11 @@ func TestRulesAreCopied(t *testing.T) {
 	assert.Equal(t, 2, l.Allow("ann", "/other").Limit)
 }
 
-// TestTiers proves that a client's tier sets its rate, and that a change of tier grants
-// nothing by itself.
-func TestTiers(t *testing.T) {
-	l, clock := rules(t, []ratelimit.Rule{{
-		Endpoint: "/", Rate: ratelimit.PerMinute(10),
-		Tiers: map[string]ratelimit.Rate{"free": ratelimit.PerMinute(60), "paid": ratelimit.PerMinute(600)},
-	}}, nil)
-	ask := func(client, tier string, cost int) ratelimit.Result {
-		return check(t, l, ratelimit.Request{Client: client, Endpoint: "/", Tier: tier, Cost: cost})
-	}
-	require.Equal(t, by("/", yes(60, 20, 40*sec)), ask("ann", "free", 40))
-	require.Equal(t, by("/", yes(600, 560, 4*sec)), ask("bob", "paid", 40))
-	require.Equal(t, by("/", yes(10, 9, 6*sec)), ask("eve", "", 1), "no tier is the rule's own rate")
-	require.Equal(t, by("/", yes(10, 9, 6*sec)), ask("dan", "gold", 1), "an unknown tier is the rule's own rate too")
-
-	clock.Advance(10 * sec)
-	require.Equal(t, by("/", yes(600, 29, 57100*ms)), ask("ann", "paid", 1), "10 s at the old rate have earned 10; a raise grants nothing")
-	clock.Advance(10 * sec)
-	require.Equal(t, by("/", yes(600, 128, 47200*ms)), ask("ann", "paid", 0), "a cost of 0 is a cost of 1; 10 s at the new rate have earned 100")
-}
-
-// TestResolve proves that a rule's Resolve function overrides tiers and the rule's own
-// rate, and that an invalid rate of it is reported and not used.
-func TestResolve(t *testing.T) {
-	rates := map[string]ratelimit.Rate{
-		"a": ratelimit.PerHour(2), "b": ratelimit.PerHour(3), "zero": {}, "other window": ratelimit.PerDay(2),
-	}
-	l, _ := rules(t, []ratelimit.Rule{{
-		Endpoint: "/", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(4),
-		Tiers:   map[string]ratelimit.Rate{"paid": ratelimit.PerHour(5)},
-		Resolve: func(r ratelimit.Request) (ratelimit.Rate, bool) { rate, ok := rates[r.Client]; return rate, ok },
-	}}, nil)
-	for client, want := range map[string]int{"a": 2, "b": 3, "c": 4, "zero": 4, "other window": 4} {
-		res, err := l.Check(t.Context(), ratelimit.Request{Client: client, Endpoint: "/"})
-		assert.Equal(t, by("/", yes(want, want-1, time.Hour)), res, client)
-		if want == 4 && client != "c" {
-			assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "the rule's own rate holds, and the error says why")
-			assert.ErrorContains(t, err, `ratelimit: rules["/"].resolve.`)
-		} else {
-			assert.NoError(t, err, client)
-		}
-	}
-	assert.Equal(t, 5, check(t, l, ratelimit.Request{Client: "d", Endpoint: "/", Tier: "paid"}).Limit, "Resolve returns false, so the tier's rate holds")
-	assert.Equal(t, 2, check(t, l, ratelimit.Request{Client: "a", Endpoint: "/", Tier: "paid"}).Limit, "Resolve goes before the tier")
-	_, err := l.Check(t.Context(), ratelimit.Request{Client: "zero", Endpoint: "/"})
-	assert.EqualError(t, err, `ratelimit: rules["/"].resolve.requests is 0: must be at least 1
-ratelimit: rules["/"].resolve.per is 0s: must be longer than zero`)
-}
-
-// TestResetOfAClient proves that Reset clears the client's own state and nothing that it
-// shares with other clients or endpoints.
-func TestResetOfAClient(t *testing.T) {
-	l, _ := rules(t, []ratelimit.Rule{
-		{Name: "user", Endpoint: "/", Rate: ratelimit.PerHour(5)},
-		{Name: "both", Endpoint: "/", Key: ratelimit.KeyUserEndpoint, Rate: ratelimit.PerHour(5)},
-		{Name: "endpoint", Endpoint: "/", Key: ratelimit.KeyEndpoint, Rate: ratelimit.PerHour(5)},
-		{Name: "ip", Endpoint: "/", Key: ratelimit.KeyIP, Rate: ratelimit.PerHour(5)},
-		{Name: "global", Endpoint: "/", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(5)},
-		{Name: "elsewhere", Endpoint: "/b", Rate: ratelimit.PerHour(5)},
-	}, nil)
-	l.Allow("ann", "/")
-	l.Allow("bob", "/")
-	l.Allow("ann", "/b")
-	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "ann", Endpoint: "/"}))
-	left := func(client, endpoint, rule string) int {
-		return peek(t, l, ratelimit.Request{Client: client, Endpoint: endpoint, Rules: []string{rule}}).Remaining
-	}
-	assert.Equal(t, 5, left("ann", "/", "user"))
-	assert.Equal(t, 5, left("ann", "/", "both"))
-	assert.Equal(t, 4, left("bob", "/", "user"))
-	assert.Equal(t, 4, left("bob", "/", "both"))
-	assert.Equal(t, 3, left("ann", "/", "endpoint"), "a budget that clients share is not reset")
-	assert.Equal(t, 3, left("ann", "/", "ip"))
-	assert.Equal(t, 3, left("ann", "/", "global"))
-	assert.Equal(t, 4, left("ann", "/b", "elsewhere"), "another endpoint's rule keeps its count")
-}
-
-// TestSetRule proves that SetRule adds a rule, replaces one in its place, and replaces the
-// default rule by its name.
+// TestSetRule proves that SetRule adds a rule, replaces a rule of the same name in its place, and
+// replaces the default rule by its name.
 func TestSetRule(t *testing.T) {
-	l, _ := rules(t, []ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerHour(4)}, {Endpoint: "/b", Rate: ratelimit.PerHour(4)}}, &ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(4)})
+	l, _ := rules(t, []ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerHour(4)}, {Endpoint: "/b", Rate: ratelimit.PerHour(4)}},
+		&ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(4)})
 	for _, endpoint := range []string{"/a", "/b", "/x"} {
 		l.Allow("ann", endpoint)
 	}
@@ -280,66 +195,77 @@ func TestSetRule(t *testing.T) {
 	require.NoError(t, l.SetRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
 	require.NoError(t, l.SetRule(ratelimit.Rule{Endpoint: "/c", Rate: ratelimit.PerHour(2)}))
 	require.Equal(t, []string{"/a", "/b", "/c", "rest"}, names(l), "a rule keeps its place, and a new one comes after the others")
-	require.Equal(t, by("/a", yes(2, 1, 30*mins)), l.Allow("ann", "/a"), "its keys keep their tokens: 3 of 4 are 2 of 2")
-	require.Equal(t, by("rest", yes(2, 1, 30*mins)), l.Allow("ann", "/x"), "those of the default rule too")
-	require.Equal(t, by("/c", yes(2, 1, 30*mins)), l.Allow("ann", "/c"))
+	require.Equal(t, by("/a", yes(2, 1, 30*minute)), l.Allow("ann", "/a"), "its keys keep their tokens: 3 of 4 are 2 of 2")
+	require.Equal(t, by("rest", yes(2, 1, 30*minute)), l.Allow("ann", "/x"), "those of the default rule too")
+	require.Equal(t, by("/c", yes(2, 1, 30*minute)), l.Allow("ann", "/c"))
 
 	require.NoError(t, l.SetRule(ratelimit.Rule{Name: "/a", Endpoint: "/moved", Rate: ratelimit.PerHour(2)}))
 	require.Equal(t, by("rest", yes(2, 0, time.Hour)), l.Allow("ann", "/a"), "it is for another endpoint now")
 	require.Equal(t, by("/a", yes(2, 0, time.Hour)), l.Allow("ann", "/moved"))
 	require.NoError(t, l.SetRule(ratelimit.Rule{Name: "default", Rate: ratelimit.PerHour(9)}))
-	require.Equal(t, []string{"/a", "/b", "/c", "default", "rest"}, names(l), "the default rule has another name, so this one is a rule to be named")
+	require.Equal(t, []string{"/a", "/b", "/c", "default", "rest"}, names(l),
+		"the default rule has another name, so this one is a rule to be named")
 
 	for _, row := range []struct {
 		rule ratelimit.Rule
 		want string
 	}{
 		{ratelimit.Rule{Rate: ratelimit.PerHour(1)}, `ratelimit: rule.endpoint is "": must be set, or a name to ask for the rule by`},
-		{ratelimit.Rule{Endpoint: "/b"}, "ratelimit: rule.rate.requests is 0: must be at least 1\nratelimit: rule.rate.per is 0s: must be longer than zero"},
-		{ratelimit.Rule{Name: "rest", Endpoint: "/b", Rate: ratelimit.PerHour(1)}, `ratelimit: rule.endpoint is "/b": must be empty: the default rule is for the endpoints that no other matches`},
+		{ratelimit.Rule{Endpoint: "/b"}, "ratelimit: rule.rate.requests is 0: must be at least 1\nratelimit: rule.rate.per is 0s: must be " +
+			"longer than zero"},
+		{ratelimit.Rule{Name: "rest", Endpoint: "/b", Rate: ratelimit.PerHour(1)},
+			`ratelimit: rule.endpoint is "/b": must be empty: the default rule is for the endpoints that no other matches`},
 	} {
 		err := l.SetRule(row.rule)
 		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 		assert.EqualError(t, err, row.want)
 	}
-	require.Equal(t, by("/b", yes(4, 2, 30*mins)), l.Allow("ann", "/b"), "what is refused changes nothing")
+	require.Equal(t, by("/b", yes(4, 2, 30*minute)), l.Allow("ann", "/b"), "what is refused changes nothing")
 }
 
-// TestSetConfig proves that SetConfig sets one rule as Reload sets all: with what code has given.
+// TestSetConfig proves that SetConfig changes one rule as Reload changes all: the Resolve and the
+// Limiter that code has set stay.
 func TestSetConfig(t *testing.T) {
 	limiter := newGauge()
 	l, _ := rules(t, []ratelimit.Rule{
-		{Endpoint: "/a", Rate: ratelimit.PerHour(4), Resolve: func(r ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.PerHour(3), r.Client == "bob" }},
+		{Endpoint: "/a", Rate: ratelimit.PerHour(4), Resolve: func(r ratelimit.Request) (ratelimit.Rate, bool) {
+			return ratelimit.PerHour(3), r.Client == "bob"
+		}},
 		{Endpoint: "/custom", Limiter: limiter, Rate: ratelimit.PerHour(4)},
 	}, &ratelimit.Rule{Rate: ratelimit.PerHour(4)})
 	l.Allow("ann", "/a")
 	require.NoError(t, l.SetConfig(config("/a", "2/h")))
 	require.NoError(t, l.SetConfig(config("/custom", "2/h")))
 	require.NoError(t, l.SetConfig(config("/new", "2/h")))
-	require.NoError(t, l.SetConfig(map[string]any{"name": "default", "algorithm": "TOKEN_BUCKET", "algoConfig": map[string]any{"rate": "2/h"}}))
+	require.NoError(t, l.SetConfig(map[string]any{"name": "default", "algorithm": "TOKEN_BUCKET",
+		"algoConfig": map[string]any{"rate": "2/h"}}))
 	require.Equal(t, []string{"/a", "/custom", "/new", "default"}, names(l))
-	require.Equal(t, by("/a", yes(2, 1, 30*mins)), l.Allow("ann", "/a"), "its keys keep their state")
+	require.Equal(t, by("/a", yes(2, 1, 30*minute)), l.Allow("ann", "/a"), "its keys keep their state")
 	require.Equal(t, 3, l.Allow("bob", "/a").Limit, "the rule keeps its Resolve")
 	require.Equal(t, by("/custom", yes(7, 3, sec)), l.Allow("ann", "/custom"), "and its Limiter")
 	require.Equal(t, []ratelimit.Rate{ratelimit.PerHour(2)}, limiter.told)
-	require.Equal(t, by("default", yes(2, 1, 30*mins)), l.Allow("ann", "/x"))
+	require.Equal(t, by("default", yes(2, 1, 30*minute)), l.Allow("ann", "/x"))
 
-	assert.EqualError(t, l.SetConfig(config("/a", "1/x")), `ratelimit: config.algoConfig.rate is "1/x": its time must be in ns, us, ms, s, m (minutes), h, d or w`)
+	assert.EqualError(t, l.SetConfig(config("/a", "1/x")),
+		`ratelimit: config.algoConfig.rate is "1/x": its time must be in ns, us, ms, s, m (minutes), h, d or w`)
 	assert.EqualError(t, l.SetConfig(nil), "ratelimit: config is nil: must be a map that has algorithm and algoConfig")
 	require.Equal(t, by("/a", yes(2, 0, time.Hour)), l.Allow("ann", "/a"))
 }
 
-// TestRules proves that Rules returns complete rules, that a change does not change what it has
-// returned, and that it allocates nothing.
+// TestRules proves that Rules returns rules with all defaults filled in, that a later change does
+// not alter the returned rules, and that Rules does not allocate.
 func TestRules(t *testing.T) {
 	store, err := ratelimit.NewMemoryStore()
 	require.NoError(t, err)
-	l := newRules(t, []ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerHour(4), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(9)}}},
+	l := newRules(t, []ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerHour(4),
+		Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(9)}}},
 		&ratelimit.Rule{Rate: ratelimit.PerHour(5), OnStoreError: ratelimit.FailClosed},
 		ratelimit.WithStore(store), ratelimit.WithName("shop"), ratelimit.WithFailurePolicy(ratelimit.FailLocal(3)))
-	want := ratelimit.Rule{Name: "/a", Endpoint: "/a", Key: ratelimit.KeyUser, Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerHour(4),
+	want := ratelimit.Rule{Name: "/a", Endpoint: "/a", Key: ratelimit.KeyUser, Algorithm: ratelimit.AlgorithmTokenBucket,
+		Rate:  ratelimit.PerHour(4),
 		Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(9)}, Mode: ratelimit.ModeEnforce, OnStoreError: ratelimit.FailLocal(3)}
-	wantDefault := ratelimit.Rule{Name: "default", Key: ratelimit.KeyUser, Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerHour(5),
+	wantDefault := ratelimit.Rule{Name: "default", Key: ratelimit.KeyUser, Algorithm: ratelimit.AlgorithmTokenBucket,
+		Rate: ratelimit.PerHour(5),
 		Mode: ratelimit.ModeEnforce, OnStoreError: ratelimit.FailClosed}
 	rules, defaultRule := l.Rules()
 	require.Equal(t, []ratelimit.Rule{want}, rules)
@@ -360,151 +286,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRequiredRules proves that no change drops a rule that must exist.
-func TestRequiredRules(t *testing.T) {
-	const want = `ratelimit: rules["login"] is missing: must exist: WithRequiredRules names it`
-	login, rest := ratelimit.Rule{Name: "login", Rate: ratelimit.PerHour(2)}, ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}
-	_, err := ratelimit.New(nil, nil, ratelimit.WithRequiredRules("login", "rest"))
-	require.EqualError(t, err, want+"\n"+`ratelimit: rules["rest"] is missing: must exist: WithRequiredRules names it`)
-	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
-	l := newRules(t, []ratelimit.Rule{login}, &rest, ratelimit.WithRequiredRules("login"), ratelimit.WithRequiredRules("rest"))
-	check(t, l, ratelimit.Request{Client: "c", Rules: []string{"login"}})
-	for name, change := range map[string]func() error{
-		"RemoveRule": func() error { return l.RemoveRule("login") },
-		"Replace":    func() error { return l.Replace(nil, &rest) },
-		"Reload": func() error {
-			return l.Reload([]map[string]any{config("/login", "1/h")}, map[string]any{"name": "rest", "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "1/h"}})
-		},
-	} {
-		err := change()
-		assert.EqualError(t, err, want, name)
-		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, name)
-	}
-	assert.ErrorContains(t, l.RemoveRule("default"), `"rest"`)
-	assert.ErrorContains(t, l.SetDefaultRule(ratelimit.Rule{Rate: ratelimit.PerHour(9)}), `"rest"`, "the default rule would have another name")
-	require.Equal(t, []string{"login", "rest"}, names(l))
-	require.Equal(t, 1, peekAt(t, l, "login", "c").Remaining, "what is refused changes nothing")
-	require.NoError(t, l.Replace([]ratelimit.Rule{rest, login}, nil), "it may be any rule")
-	_, err = ratelimit.NewTokenBucket(ratelimit.PerHour(1), ratelimit.WithRequiredRules("login"), ratelimit.WithObserver(observing(func(ratelimit.Decision) {})))
-	require.NoError(t, err, "a limiter by itself has no rules")
-}
-
-// TestManyRules proves that a change costs what it changes: it asks Supports of the store about
-// the rates of its own rule alone, and allocates about as much with many rules as with few.
-func TestManyRules(t *testing.T) {
-	asked := 0
-	store := &askedStore{faultyStore: newFaultyStore(t, nil), supports: func(ratelimit.Algorithm, ratelimit.Rate) error {
-		asked++
-		return nil
-	}}
-	rule := func(i int) ratelimit.Rule {
-		return ratelimit.Rule{Endpoint: "/" + strconv.Itoa(i), Rate: ratelimit.PerHour(i + 1)}
-	}
-	l := newRules(t, nil, nil, ratelimit.WithStore(store), ratelimit.WithName("shop"))
-	changes := func() float64 {
-		n := 20_000
-		return testing.AllocsPerRun(20, func() {
-			n++
-			require.NoError(t, errors.Join(l.AddRule(rule(n)), l.UpdateRate("/1", ratelimit.PerHour(n)), l.RemoveRule("/"+strconv.Itoa(n))))
-		})
-	}
-	for i := range 10 {
-		require.NoError(t, l.AddRule(rule(i)))
-	}
-	few := changes()
-	for i := 10; i < 4_999; i++ {
-		require.NoError(t, l.AddRule(rule(i)))
-	}
-	asked = 0
-	many := changes()
-	require.Equal(t, 21*2, asked, "once for AddRule and once for UpdateRate, in 21 rounds")
-	require.Less(t, many, 2*few+100, "with 10 rules, a round allocates %v times", few)
-	require.NoError(t, l.RemoveRule("/3"))
-	require.EqualError(t, l.AddRule(rule(4_000)), `ratelimit: rules[4998].endpoint is "/4000": is that of rules[3999]: rules that share an endpoint need names`)
-
-	full := make([]ratelimit.Rule, 10_000)
-	for i := range full {
-		full[i] = rule(i)
-	}
-	l = newRules(t, full, nil)
-	require.EqualError(t, l.AddRule(rule(10_000)), "ratelimit: rules is 10001: must be at most 10000")
-	require.NoError(t, l.SetRule(rule(1)), "a rule that is replaced is none more")
-}
-
-// config returns a config of a token bucket.
-func config(endpoint, rate string) map[string]any {
-	return map[string]any{"endpoint": endpoint, "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": rate}}
-}
-
-func TestNewFromConfig(t *testing.T) {
-	clock := ratelimit.NewFakeClock(epoch)
-	l, err := ratelimit.NewFromConfig([]map[string]any{
-		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": map[string]any{"capacity": 10, "refillRatePerSecond": 1}},
-		{"endpoint": "/login", "key": "user_endpoint", "algorithm": "FIXED_WINDOW", "algoConfig": map[string]any{"maxRequests": 3, "windowMs": 60_000}},
-		{"endpoint": "/shadow", "mode": "shadow", "algorithm": "leaky-bucket", "algoConfig": map[string]any{"rate": "1/h"}},
-	}, map[string]any{"algorithm": "SlidingLog", "algoConfig": map[string]any{"limit": 2, "windowMs": 1000}}, ratelimit.WithClock(clock))
-	require.NoError(t, err)
-	require.Equal(t, by("/search", yes(10, 9, sec)), l.Allow("ann", "/search"))
-	clock.Advance(500 * ms)
-	require.Equal(t, by("/search", yes(10, 8, 1500*ms)), l.Allow("ann", "/search"))
-	require.Equal(t, by("/login", yes(3, 2, 59500*ms)), l.Allow("ann", "/login"))
-	require.Equal(t, by("default", yes(2, 1, sec)), l.Allow("bob", "/shadow"), "a shadow rule does not stand in for the default rule")
-	require.Equal(t, by("default", yes(2, 1, sec)), l.Allow("ann", "/"))
-
-	onlyDefault, err := ratelimit.NewFromConfig(nil, map[string]any{"algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "1/h"}})
-	require.NoError(t, err)
-	assert.Equal(t, 1, onlyDefault.Allow("ann", "/").Limit)
-
-	for _, tt := range []struct {
-		configs []map[string]any
-		opts    []ratelimit.Option
-		want    string
-		why     string
-	}{
-		{nil, nil, "ratelimit: configs is empty: must have at least one config, or there be a default config", "nothing at all"},
-		{[]map[string]any{config("/a", "1/x")}, []ratelimit.Option{ratelimit.WithMaxKeys(0)},
-			"ratelimit: maxKeys is 0: must be at least 1\nratelimit: configs[0].algoConfig.rate is \"1/x\": its time must be in ns, us, ms, s, m (minutes), h, d or w", "options and rules"},
-	} {
-		l, err := ratelimit.NewFromConfig(tt.configs, nil, tt.opts...)
-		assert.Nil(t, l, tt.why)
-		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, tt.why)
-		assert.EqualError(t, err, tt.want, tt.why)
-	}
-}
-
-// TestReloadKeepsCode reloads a limiter whose rules have code.
-func TestReloadKeepsCode(t *testing.T) {
-	configs := []map[string]any{config("/resolved", "10/h"), config("/custom", "10/h"), config("/plain", "10/h")}
-	fallback := map[string]any{"algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "10/h"}}
-	rs, def, err := ratelimit.DecodeRules(configs, fallback)
-	require.NoError(t, err)
-	resolve := func(r ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.PerHour(3), r.Client == "ann" }
-	rs[0].Resolve, def.Resolve = resolve, resolve
-	custom, err := ratelimit.NewTokenBucket(ratelimit.PerHour(7))
-	require.NoError(t, err)
-	rs[1].Limiter = custom
-	l, _ := rules(t, rs, def)
-	for _, endpoint := range []string{"/resolved", "/custom", "/plain", "/other"} {
-		l.Allow("ann", endpoint)
-	}
-
-	changed := []map[string]any{config("/plain", "20/h"), config("/resolved", "20/h"), config("/custom", "20/h"), config("/new", "20/h")}
-	require.NoError(t, l.Reload(changed, fallback))
-	assert.Equal(t, 3, l.Allow("ann", "/resolved").Limit, "the code of the rule of that name")
-	assert.Equal(t, 20, l.Allow("bob", "/resolved").Limit, "beside the new rate")
-	assert.Equal(t, 20, l.Allow("ann", "/custom").Limit, "a limiter that code has given is told the new rate")
-	assert.Equal(t, by("/plain", yes(20, 8, 36*mins)), l.Allow("ann", "/plain"))
-	assert.Equal(t, by("/new", yes(20, 19, 3*mins)), l.Allow("ann", "/new"))
-	assert.Equal(t, 3, l.Allow("ann", "/other").Limit)
-
-	err = l.Reload([]map[string]any{config("/plain", "30/h"), config("/plain", "40/h"), {"endpoint": "/b"}}, nil)
-	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
-	require.ErrorContains(t, err, "configs[1].endpoint")
-	require.ErrorContains(t, err, "configs[2].algorithm")
-	assert.Equal(t, by("/plain", yes(20, 7, 39*mins)), l.Allow("ann", "/plain"), "what is refused changes nothing")
-}
-
-// A tally grants so many units, ever.
+// A tally is a custom limiter that grants limit units in all.
 type tally struct{ limit, used int }
 
 func (c *tally) Allow(key string) ratelimit.Result {
@@ -520,7 +302,8 @@ func (c *tally) Take(_ context.Context, _ string, n int) (ratelimit.Result, erro
 	return ratelimit.Result{Allowed: true, Limit: c.limit, Remaining: c.limit - c.used}, nil
 }
 
-// TestReloadOfCustomAlgorithms keeps a limiter that would be made of the same config.
+// TestReloadOfCustomAlgorithms proves that Reload keeps a custom limiter, and its state, if its
+// algoConfig is unchanged.
 func TestReloadOfCustomAlgorithms(t *testing.T) {
 	factory := ratelimit.NewFactory()
 	made := 0
@@ -538,8 +321,9 @@ func TestReloadOfCustomAlgorithms(t *testing.T) {
 	require.Equal(t, 3, l.Allow("ann", "/").Remaining, "the same config: the same limiter")
 	require.NoError(t, l.Reload(config(6), nil))
 	require.Equal(t, 5, l.Allow("ann", "/").Remaining, "another config: another limiter")
-	require.NoError(t, l.Reload([]map[string]any{{"endpoint": "/", "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "2/h"}}}, nil))
-	require.Equal(t, by("/", yes(2, 1, 30*mins)), l.Allow("ann", "/"), "an algorithm of this package in place of it")
+	require.NoError(t, l.Reload([]map[string]any{{"endpoint": "/", "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "2/h"}}},
+		nil))
+	require.Equal(t, by("/", yes(2, 1, 30*minute)), l.Allow("ann", "/"), "an algorithm of this package in place of it")
 
 	_, err = ratelimit.NewFromConfig(config(5), nil)
 	require.ErrorContains(t, err, `unknown algorithm`, "without the factory nobody knows it")
@@ -547,22 +331,478 @@ func TestReloadOfCustomAlgorithms(t *testing.T) {
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 }
 
-// TestFactoryWithAStore makes two limiters that share what is in a store.
-func TestFactoryWithAStore(t *testing.T) {
-	clock := ratelimit.NewFakeClock(epoch)
-	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
-	require.NoError(t, err)
-	factory := ratelimit.NewFactory(ratelimit.WithStore(store), ratelimit.WithClock(clock))
-	bucket := map[string]any{"rate": "3/h"}
-	_, err = factory.Create(map[string]any{"algorithm": "TokenBucket", "algoConfig": bucket})
-	require.ErrorContains(t, err, "ratelimit: name is missing", "a limiter in a store needs a name")
-	for left := 2; left >= 0; left-- {
-		l, err := factory.Create(map[string]any{"name": "mail", "algorithm": "TokenBucket", "algoConfig": bucket})
-		require.NoError(t, err)
-		require.Equal(t, yes(3, left, time.Duration(3-left)*20*mins), l.Allow("ann"))
+// inBubble runs test in a synctest bubble. A call that hangs is then a deadlock, which fails the
+// test at once.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			test(t)
+		}()
+		<-done
+	})
+}
+
+// A gauge is a custom limiter with a method SetRate. It records the rates that it is given, and how
+// often it was closed.
+type gauge struct {
+	custom
+	told   []ratelimit.Rate
+	closed int
+	tell   func(r ratelimit.Rate) error // called by SetRate, if it is not nil
+	close  func()                       // called by Close, if it is not nil
+}
+
+func (g *gauge) SetRate(r ratelimit.Rate) error {
+	g.told = append(g.told, r)
+	if g.tell != nil {
+		return g.tell(r)
 	}
-	named := ratelimit.NewFactory(ratelimit.WithStore(store), ratelimit.WithClock(clock), ratelimit.WithName("mail"))
-	l, err := named.Create(map[string]any{"algorithm": "TokenBucket", "algoConfig": bucket})
+	return nil
+}
+
+func (g *gauge) Close() error {
+	g.closed++
+	if g.close != nil {
+		g.close()
+	}
+	return errFault
+}
+
+// newGauge returns a gauge that grants every request.
+func newGauge() *gauge { return &gauge{custom: answering(yes(7, 3, sec), nil)} }
+
+// gauges returns a Factory with the algorithm Gauge, and the list of the gauges that it has made.
+// It calls hook, if hook is not nil, before it makes a gauge.
+func gauges(t *testing.T, hook func(config map[string]any) error) (*ratelimit.Factory, *[]*gauge) {
+	made := new([]*gauge)
+	factory := ratelimit.NewFactory()
+	require.NoError(t, factory.Register("Gauge", func(config map[string]any, _ ratelimit.Env) (ratelimit.Limiter, error) {
+		if hook != nil {
+			if err := hook(config); err != nil {
+				return nil, err
+			}
+		}
+		*made = append(*made, newGauge())
+		return (*made)[len(*made)-1], nil
+	}))
+	return factory, made
+}
+
+// gaugeConfig returns the config of a rule of the algorithm Gauge.
+func gaugeConfig(endpoint string, limit any) map[string]any {
+	return map[string]any{"endpoint": endpoint, "algorithm": "Gauge", "algoConfig": map[string]any{"limit": limit}}
+}
+
+// closed returns how often each of made was closed.
+func closed(made []*gauge) (times []int) {
+	for _, g := range made {
+		times = append(times, g.closed)
+	}
+	return times
+}
+
+// names returns the names of the rules of l, the default rule last.
+func names(l *ratelimit.RateLimiter) (names []string) {
+	rules, defaultRule := l.Rules()
+	for _, r := range rules {
+		names = append(names, r.Name)
+	}
+	if defaultRule != nil {
+		names = append(names, defaultRule.Name)
+	}
+	return names
+}
+
+// TestBuildFuncThatChangesRules proves that a BuildFunc may change the rules while a change of the
+// rules calls it. The change of the BuildFunc is made first, and the BuildFunc is called once.
+func TestBuildFuncThatChangesRules(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var l *ratelimit.RateLimiter
+		factory, made := gauges(t, func(map[string]any) error {
+			if l == nil {
+				return nil
+			}
+			return l.AddRule(ratelimit.Rule{Name: fmt.Sprintf("inner%d", len(names(l))), Rate: ratelimit.PerHour(1)})
+		})
+		l = newRules(t, nil, nil, ratelimit.WithFactory(factory))
+		require.NoError(t, l.SetConfig(gaugeConfig("/a", 1)))
+		require.Equal(t, []string{"inner0", "/a"}, names(l), "the inner change is made before the outer one")
+		require.NoError(t, l.SetConfig(gaugeConfig("/a", 2)))
+		require.Equal(t, []string{"inner0", "/a", "inner2"}, names(l))
+		require.NoError(t, l.Reload([]map[string]any{gaugeConfig("/a", 3), gaugeConfig("/b", 3)}, nil))
+		require.Equal(t, []string{"/a", "/b"}, names(l), "a Reload replaces what its own BuildFuncs have added")
+		require.Equal(t, []int{1, 1, 0, 0}, closed(*made))
+	})
+}
+
+// TestSupportsThatChangesRules proves that the Supports method of a store may change the rules
+// while a change of the rules calls it.
+func TestSupportsThatChangesRules(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var l *ratelimit.RateLimiter
+		asked := 0
+		store := &askedStore{faultyStore: newFaultyStore(t, nil), supports: func(ratelimit.Algorithm, ratelimit.Rate) error {
+			if asked++; l != nil && asked < 10 {
+				return errors.Join(l.RemoveRule("gone"), l.AddRule(ratelimit.Rule{Name: fmt.Sprint("inner", asked), Rate: ratelimit.PerHour(asked)}))
+			}
+			return nil
+		}}
+		rule := ratelimit.Rule{Name: "gone", Rate: ratelimit.PerHour(1)}
+		first := newRules(t, []ratelimit.Rule{rule}, nil, ratelimit.WithStore(store), ratelimit.WithName("shop"))
+		require.Equal(t, 1, asked)
+		asked, l = 8, first
+		require.NoError(t, l.AddRule(ratelimit.Rule{Name: "outer", Rate: ratelimit.PerHour(100)}))
+		require.Equal(t, []string{"inner9", "outer"}, names(l))
+		require.Equal(t, 10, asked, "once for each rate")
+	})
+}
+
+// TestSetRateThatChangesRules proves that SetRate of a custom limiter may change the rules while a
+// change of the rules calls it. In the end the rule and its limiter have the same rate.
+func TestSetRateThatChangesRules(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGauge()
+		l := newRules(t, []ratelimit.Rule{{Endpoint: "/a", Limiter: g, Rate: ratelimit.PerHour(1)}}, nil)
+		inner := 0
+		g.tell = func(ratelimit.Rate) error {
+			if inner++; inner == 1 {
+				return errors.Join(l.UpdateRate("/a", ratelimit.PerHour(2)), l.SetDefaultRule(ratelimit.Rule{Rate: ratelimit.PerHour(9)}))
+			}
+			return nil
+		}
+		require.NoError(t, l.UpdateRate("/a", ratelimit.PerHour(5)))
+		require.Equal(t, []ratelimit.Rate{ratelimit.PerHour(5), ratelimit.PerHour(2), ratelimit.PerHour(5)}, g.told,
+			"the inner change has told another rate, so the outer one tells its own again")
+		rules, _ := l.Rules()
+		require.Equal(t, ratelimit.PerHour(5), rules[0].Rate)
+		require.Equal(t, []string{"/a", "default"}, names(l))
+	})
+}
+
+// TestSetRateThatAlwaysChangesItsRule proves that a change fails, and does not go on for ever, if
+// SetRate changes its own rule each time it is called.
+func TestSetRateThatAlwaysChangesItsRule(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGauge()
+		l := newRules(t, []ratelimit.Rule{{Endpoint: "/a", Limiter: g, Rate: ratelimit.PerHour(1)}}, nil)
+		g.tell = func(r ratelimit.Rate) error {
+			if r == ratelimit.PerHour(5) {
+				return l.UpdateRate("/a", ratelimit.PerHour(2))
+			}
+			return nil
+		}
+		err := l.UpdateRate("/a", ratelimit.PerHour(5))
+		require.EqualError(t, err, "ratelimit: rules is changed 100 times: must not be changed by each SetRate that the change calls")
+		rules, _ := l.Rules()
+		require.Equal(t, ratelimit.PerHour(2), rules[0].Rate)
+		require.Equal(t, ratelimit.PerHour(2), g.told[len(g.told)-1], "the limiter has the rate of its rule")
+	})
+}
+
+// TestResolveAndCloseThatChangeRules proves that Resolve may change the rules during a decision,
+// and that Close may during a change, after the new rules are in force.
+func TestResolveAndCloseThatChangeRules(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		factory, made := gauges(t, nil)
+		l := newRules(t, []ratelimit.Rule{{Endpoint: "/r", Rate: ratelimit.PerHour(3)}}, nil, ratelimit.WithFactory(factory))
+		rule := ratelimit.Rule{Endpoint: "/r", Rate: ratelimit.PerHour(3), Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) {
+			_ = l.RemoveRule("/r")
+			return ratelimit.Rate{}, false
+		}}
+		require.NoError(t, l.SetRule(rule))
+		require.Equal(t, "/r", l.Allow("c", "/r").Rule, "a decision goes by the rules that it began with")
+		require.Equal(t, unlimited, l.Allow("c", "/r"))
+
+		require.NoError(t, l.SetConfig(gaugeConfig("/a", 1)))
+		(*made)[0].close = func() {
+			require.Empty(t, names(l), "the change is made")
+			require.NoError(t, l.AddRule(ratelimit.Rule{Name: "by Close", Rate: ratelimit.PerHour(1)}))
+			panic(errFault)
+		}
+		require.NoError(t, l.RemoveRule("/a"), "neither the error nor the panic of Close undoes it")
+		require.Equal(t, []string{"by Close"}, names(l))
+		require.Equal(t, []int{1}, closed(*made))
+	})
+}
+
+// TestHooksThatPanic proves that the panic of a function that a change calls reaches the caller of
+// the change, that no rule has changed, and that no lock stays held.
+func TestHooksThatPanic(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g, other := newGauge(), newGauge()
+		l := newRules(t, []ratelimit.Rule{
+			{Endpoint: "/other", Limiter: other, Rate: ratelimit.PerHour(1)},
+			{Endpoint: "/a", Limiter: g, Rate: ratelimit.PerHour(1)},
+		}, nil)
+		g.tell = func(r ratelimit.Rate) error {
+			if r == ratelimit.PerHour(5) {
+				panic(errFault)
+			}
+			return nil
+		}
+		rules, _ := l.Rules()
+		changed := []ratelimit.Rule{rules[0], rules[1]}
+		changed[0].Rate, changed[1].Rate = ratelimit.PerHour(5), ratelimit.PerHour(5)
+		require.PanicsWithValue(t, errFault, func() { _ = l.Replace(changed, nil) })
+		after, _ := l.Rules()
+		require.Equal(t, ratelimit.PerHour(1), after[0].Rate)
+		require.Equal(t, []ratelimit.Rate{ratelimit.PerHour(5), ratelimit.PerHour(1)}, other.told, "a rate that was told is taken back")
+		require.NoError(t, l.UpdateRate("/a", ratelimit.PerHour(6)), "nothing is left locked")
+	})
+}
+
+// TestRatesOfCustomLimiters proves when SetRate of a custom limiter is called with the rate of its
+// rule, and that a change of the rate is refused if the limiter has no SetRate.
+func TestRatesOfCustomLimiters(t *testing.T) {
+	one, five := ratelimit.PerHour(1), ratelimit.PerHour(5)
+	deaf := answering(yes(7, 3, sec), nil)
+	for _, row := range []struct {
+		change func(l *ratelimit.RateLimiter, r ratelimit.Rule) error
+		told   []ratelimit.Rate
+		why    string
+	}{
+		{func(l *ratelimit.RateLimiter, _ ratelimit.Rule) error { return l.UpdateRate("/a", five) }, []ratelimit.Rate{five}, "UpdateRate"},
+		{func(l *ratelimit.RateLimiter, r ratelimit.Rule) error { return l.SetRule(r) }, []ratelimit.Rate{five}, "SetRule"},
+		{func(l *ratelimit.RateLimiter, r ratelimit.Rule) error { return l.Replace([]ratelimit.Rule{r}, nil) }, []ratelimit.Rate{five},
+			"Replace"},
+		{func(l *ratelimit.RateLimiter, _ ratelimit.Rule) error { return l.SetConfig(config("/a", "5/h")) }, []ratelimit.Rate{five}, "SetConfig"},
+		{func(l *ratelimit.RateLimiter, _ ratelimit.Rule) error {
+			return l.Reload([]map[string]any{config("/a", "5/h")}, nil)
+		}, []ratelimit.Rate{five}, "Reload"},
+		{func(l *ratelimit.RateLimiter, _ ratelimit.Rule) error { return l.UpdateRate("/a", one) }, []ratelimit.Rate{one},
+			"UpdateRate to the same rate: the limiter may have another one"},
+	} {
+		g := newGauge()
+		l := newRules(t, []ratelimit.Rule{{Endpoint: "/a", Limiter: g, Rate: one}}, nil)
+		require.NoError(t, row.change(l, ratelimit.Rule{Endpoint: "/a", Limiter: g, Rate: five}), row.why)
+		require.Equal(t, row.told, g.told, row.why)
+		rules, _ := l.Rules()
+		require.Equal(t, row.told[0], rules[0].Rate, row.why)
+
+		g.tell = func(ratelimit.Rate) error { return errFault }
+		err := l.UpdateRate("/a", ratelimit.PerHour(7))
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "%s: a rate that it refuses", row.why)
+		require.ErrorIs(t, err, errFault, row.why)
+		rules, _ = l.Rules()
+		require.Equal(t, row.told[0], rules[0].Rate, row.why)
+
+		require.EqualError(t, l.UpdateRate("/a", ratelimit.Rate{}), `ratelimit: rules["/a"].rate.requests is 0: must be at least 1
+ratelimit: rules["/a"].rate.per is 0s: must be longer than zero`, "no rate")
+		for _, invalid := range []ratelimit.Rate{{Requests: -1, Per: sec}, ratelimit.Unlimited} {
+			require.ErrorIs(t, l.UpdateRate("/a", invalid), ratelimit.ErrInvalidConfig, invalid)
+			require.ErrorIs(t, l.SetRule(ratelimit.Rule{Endpoint: "/a", Limiter: g, Rate: invalid}), ratelimit.ErrInvalidConfig, invalid)
+		}
+		require.Len(t, g.told, 2, "%s: an invalid rate is not told", row.why)
+
+		l = newRules(t, []ratelimit.Rule{{Endpoint: "/a", Limiter: deaf, Rate: one}}, nil)
+		err = row.change(l, ratelimit.Rule{Endpoint: "/a", Limiter: deaf, Rate: five})
+		require.EqualError(t, err, `ratelimit: rules["/a"].limiter is ratelimit_test.custom: must have a method SetRate(Rate) error: the rule `+
+			`gets another rate`, row.why)
+	}
+
+	g, next := newGauge(), newGauge()
+	l := newRules(t, []ratelimit.Rule{{Endpoint: "/a", Limiter: g, Rate: one}}, nil)
+	require.NoError(t, l.SetRule(ratelimit.Rule{Endpoint: "/a", Limiter: g}))
+	rules, _ := l.Rules()
+	require.Equal(t, one, rules[0].Rate, "a rule that gives no rate keeps that which its limiter has")
+	require.NoError(t, l.SetRule(ratelimit.Rule{Endpoint: "/a", Limiter: g, Rate: one}))
+	require.NoError(t, l.SetRule(ratelimit.Rule{Endpoint: "/a", Limiter: next, Rate: five}))
+	require.Empty(t, g.told, "the same rate is not told")
+	require.Empty(t, next.told, "nor is a limiter that is new: it has its own")
+}
+
+// TestFailedChangeRestoresRates proves that custom limiters get their old rates again if the change
+// that gave them new ones fails.
+func TestFailedChangeRestoresRates(t *testing.T) {
+	g, refusing := newGauge(), newGauge()
+	refusing.tell = func(ratelimit.Rate) error { return errFault }
+	bucket, err := ratelimit.NewTokenBucket(ratelimit.PerHour(3))
 	require.NoError(t, err)
-	require.Equal(t, no(3, 0, 20*mins, time.Hour), l.Allow("ann"), "of the same name")
+	one, five := ratelimit.PerHour(1), ratelimit.PerHour(5)
+	rules := func(r ratelimit.Rate) []ratelimit.Rule {
+		return []ratelimit.Rule{{Endpoint: "/g", Limiter: g, Rate: r}, {Endpoint: "/bucket", Limiter: bucket, Rate: r},
+			{Endpoint: "/no", Limiter: refusing, Rate: r}}
+	}
+	l := newRules(t, rules(one), nil)
+	require.ErrorIs(t, l.Replace(rules(five), nil), errFault)
+	require.Equal(t, []ratelimit.Rate{five, one}, g.told, "the rate of its rule")
+	require.Equal(t, ratelimit.PerHour(3), bucket.Rate(), "the rate that it had")
+	require.ErrorIs(t, l.Replace(append(rules(five)[:2], ratelimit.Rule{}), nil), ratelimit.ErrInvalidConfig)
+	require.Len(t, g.told, 2, "nothing is told if anything else is wrong")
+}
+
+// TestReloadBuildsOnlyChangedLimiters proves that equal algoConfigs share one limiter, whatever the
+// types of their numbers are, and that a limiter that is no longer used is closed once.
+func TestReloadBuildsOnlyChangedLimiters(t *testing.T) {
+	factory, made := gauges(t, func(config map[string]any) error {
+		if config["limit"] == "bad" {
+			return errFault
+		}
+		return nil
+	})
+	l, err := ratelimit.NewFromConfig([]map[string]any{gaugeConfig("/a", 10)}, gaugeConfig("", 10), ratelimit.WithFactory(factory))
+	require.NoError(t, err)
+	require.Len(t, *made, 2)
+	for _, limit := range []any{10, int64(10), uint8(10), 10.0, float32(10)} {
+		require.NoError(t, l.Reload([]map[string]any{gaugeConfig("/a", limit)}, gaugeConfig("", limit)))
+		require.Len(t, *made, 2, "%T: it has not changed", limit)
+	}
+	require.NoError(t, l.Reload([]map[string]any{gaugeConfig("/a", 11)}, gaugeConfig("", 10)))
+	require.Equal(t, []int{1, 0, 0}, closed(*made), "the one that has changed")
+	require.ErrorIs(t, l.Reload([]map[string]any{gaugeConfig("/a", 12), gaugeConfig("/b", "bad")}, nil), errFault)
+	require.Equal(t, []int{1, 0, 0, 1}, closed(*made), "what was made for a Reload that fails")
+	require.ErrorIs(t, l.Reload([]map[string]any{gaugeConfig("/a", 12), {"endpoint": "/b"}}, nil), ratelimit.ErrInvalidConfig)
+	require.ErrorIs(t, l.SetConfig(map[string]any{"endpoint": "*x", "algorithm": "Gauge", "algoConfig": map[string]any{}}),
+		ratelimit.ErrInvalidConfig)
+	require.Equal(t, []int{1, 0, 0, 1, 1, 1}, closed(*made))
+	require.NoError(t, l.SetConfig(gaugeConfig("/a", 11)))
+	require.NoError(t, l.RemoveRule("/a"))
+	require.NoError(t, l.RemoveRule("default"))
+	require.Equal(t, []int{1, 1, 1, 1, 1, 1}, closed(*made), "with their rules")
+
+	_, err = ratelimit.NewFromConfig([]map[string]any{gaugeConfig("/a", 10)}, nil, ratelimit.WithFactory(factory),
+		ratelimit.WithRequiredRules("b"))
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	_, _, err = ratelimit.DecodeRules([]map[string]any{gaugeConfig("/a", 10)}, nil, ratelimit.WithFactory(factory), ratelimit.WithMaxKeys(0))
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	_, err = factory.Create(map[string]any{"algorithm": "Gauge", "algoConfig": map[string]any{}, "burst": 1})
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	for _, g := range *made {
+		require.Equal(t, 1, g.closed, "what was made for nothing")
+	}
+}
+
+// TestSharedLimitersAreClosedLast proves that a limiter of several rules or RateLimiters is closed
+// when the last one no longer uses it.
+func TestSharedLimitersAreClosedLast(t *testing.T) {
+	factory, made := gauges(t, nil)
+	rules, _, err := ratelimit.DecodeRules([]map[string]any{gaugeConfig("/a", 10)}, nil, ratelimit.WithFactory(factory))
+	require.NoError(t, err)
+	first, second := newRules(t, rules, nil), newRules(t, rules, nil)
+	twin := rules[0]
+	twin.Endpoint = "/twin"
+	require.NoError(t, first.AddRule(twin))
+	require.NoError(t, first.RemoveRule("/a"))
+	require.NoError(t, first.RemoveRule("/twin"))
+	require.Zero(t, (*made)[0].closed, "the other RateLimiter has it")
+	mine := newGauge()
+	require.NoError(t, second.SetRule(ratelimit.Rule{Endpoint: "/a", Limiter: mine}))
+	require.Equal(t, 1, (*made)[0].closed)
+	require.NoError(t, second.RemoveRule("/a"))
+	require.Zero(t, mine.closed, "a limiter that no BuildFunc has made is not closed")
+
+	once := newGauge()
+	require.NoError(t, factory.Register("One", func(map[string]any, ratelimit.Env) (ratelimit.Limiter, error) { return once, nil }))
+	config := func(limit int) []map[string]any {
+		return []map[string]any{{"endpoint": "/a", "algorithm": "One", "algoConfig": map[string]any{"limit": limit}}}
+	}
+	l, err := ratelimit.NewFromConfig(config(1), nil, ratelimit.WithFactory(factory))
+	require.NoError(t, err)
+	require.NoError(t, l.Reload(config(2), nil))
+	require.Zero(t, once.closed, "the BuildFunc has returned the same limiter again")
+	require.NoError(t, l.RemoveRule("/a"))
+	require.Equal(t, 1, once.closed)
+}
+
+// An uncomparable is a limiter of a type that cannot be compared by ==.
+type uncomparable struct {
+	limits []int
+	custom
+}
+
+// TestReloadOfUncomparableLimiters proves that limiters that cannot be compared by == are kept and
+// replaced as others are.
+func TestReloadOfUncomparableLimiters(t *testing.T) {
+	made := 0
+	factory := ratelimit.NewFactory()
+	require.NoError(t, factory.Register("Struct", func(c map[string]any, _ ratelimit.Env) (ratelimit.Limiter, error) {
+		made++
+		return uncomparable{limits: []int{c["limit"].(int)}, custom: answering(yes(c["limit"].(int), 0, 0), nil)}, nil
+	}))
+	require.NoError(t, factory.Register("Func", func(c map[string]any, _ ratelimit.Env) (ratelimit.Limiter, error) {
+		made++
+		return answering(yes(c["limit"].(int), 0, 0), nil), nil
+	}))
+	for _, name := range []string{"Struct", "Func"} {
+		config := func(limit int) []map[string]any {
+			return []map[string]any{{"endpoint": "/a", "algorithm": name, "algoConfig": map[string]any{"limit": limit}}}
+		}
+		made = 0
+		l, err := ratelimit.NewFromConfig(config(1), nil, ratelimit.WithFactory(factory))
+		require.NoError(t, err)
+		require.NoError(t, l.Reload(config(1), nil))
+		require.Equal(t, 1, made, "%s: it has not changed", name)
+		require.NoError(t, l.Reload(config(2), nil))
+		require.Equal(t, 2, made, name)
+		require.Equal(t, 2, l.Allow("c", "/a").Limit, name)
+		mine := uncomparable{limits: []int{9}, custom: answering(yes(9, 0, 0), nil)}
+		require.NoError(t, l.SetRule(ratelimit.Rule{Endpoint: "/a", Limiter: mine}))
+		require.NoError(t, l.SetRule(ratelimit.Rule{Endpoint: "/a", Limiter: mine}))
+		require.NoError(t, l.Reload(config(3), nil))
+		require.Equal(t, 9, l.Allow("c", "/a").Limit, "%s: code has given it", name)
+		require.Equal(t, 2, made, "%s: and no other one is made", name)
+	}
+}
+
+// TestReloadWhileItsLimiterIsDropped proves that a rule gets a limiter of its own config, even if
+// another change has meanwhile dropped the limiter that Reload would have kept.
+func TestReloadWhileItsLimiterIsDropped(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var l *ratelimit.RateLimiter
+		factory, made := gauges(t, func(config map[string]any) error {
+			if l != nil && config["limit"] == 5 {
+				return l.SetConfig(gaugeConfig("/a", 6))
+			}
+			return nil
+		})
+		l = newRules(t, nil, nil, ratelimit.WithFactory(factory))
+		require.NoError(t, l.SetConfig(gaugeConfig("/a", 1)))
+		require.NoError(t, l.Reload([]map[string]any{gaugeConfig("/a", 1), gaugeConfig("/b", 5)}, nil))
+		require.Equal(t, []int{1, 1, 0, 0}, closed(*made), "those of 1, of 6, of 5, and of 1 again")
+		rules, _ := l.Rules()
+		assert.Same(t, (*made)[3], rules[0].Limiter)
+		assert.Same(t, (*made)[2], rules[1].Limiter)
+	})
+}
+
+// An askedStore is a store whose Supports method is a function.
+type askedStore struct {
+	*faultyStore
+	supports func(a ratelimit.Algorithm, r ratelimit.Rate) error
+}
+
+func (s *askedStore) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error { return s.supports(a, r) }
+
+// TestRequiredRules proves that no change can remove a rule that WithRequiredRules names.
+func TestRequiredRules(t *testing.T) {
+	const want = `ratelimit: rules["login"] is missing: must exist: WithRequiredRules names it`
+	login, rest := ratelimit.Rule{Name: "login", Rate: ratelimit.PerHour(2)}, ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}
+	_, err := ratelimit.New(nil, nil, ratelimit.WithRequiredRules("login", "rest"))
+	require.EqualError(t, err, want+"\n"+`ratelimit: rules["rest"] is missing: must exist: WithRequiredRules names it`)
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	l := newRules(t, []ratelimit.Rule{login}, &rest, ratelimit.WithRequiredRules("login"), ratelimit.WithRequiredRules("rest"))
+	check(t, l, ratelimit.Request{Client: "c", Rules: []string{"login"}})
+	for name, change := range map[string]func() error{
+		"RemoveRule": func() error { return l.RemoveRule("login") },
+		"Replace":    func() error { return l.Replace(nil, &rest) },
+		"Reload": func() error {
+			return l.Reload([]map[string]any{config("/login", "1/h")}, map[string]any{"name": "rest", "algorithm": "TokenBucket",
+				"algoConfig": map[string]any{"rate": "1/h"}})
+		},
+	} {
+		err := change()
+		assert.EqualError(t, err, want, name)
+		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, name)
+	}
+	assert.ErrorContains(t, l.RemoveRule("default"), `"rest"`)
+	assert.ErrorContains(t, l.SetDefaultRule(ratelimit.Rule{Rate: ratelimit.PerHour(9)}), `"rest"`, "the default rule would have another name")
+	require.Equal(t, []string{"login", "rest"}, names(l))
+	require.Equal(t, 1, peekAt(t, l, "login", "c").Remaining, "what is refused changes nothing")
+	require.NoError(t, l.Replace([]ratelimit.Rule{rest, login}, nil), "it may be any rule")
+	_, err = ratelimit.NewTokenBucket(ratelimit.PerHour(1), ratelimit.WithRequiredRules("login"),
+		ratelimit.WithObserver(observing(func(ratelimit.Decision) {})))
+	require.NoError(t, err, "a limiter by itself has no rules")
 }

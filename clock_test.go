@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -17,8 +18,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// answers returns what l, a new limiter of 3 a minute, answers to calls at chosen
-// distances on its clock.
+// answers calls l, a new limiter of 3 a minute, at fixed instants, and returns its answers. advance
+// moves the clock of l.
 func answers(t *testing.T, l limiter, advance func(time.Duration)) (all []ratelimit.Result) {
 	t.Helper()
 	ask := func(n int) ratelimit.Result {
@@ -37,13 +38,13 @@ func answers(t *testing.T, l limiter, advance func(time.Duration)) (all []rateli
 	advance(1)
 	require.True(t, ask(2).Allowed, "exactly on time")
 	ask(9)
-	advance(2 * mins)
+	advance(2 * minute)
 	require.Equal(t, 3, ask(0).Remaining, "as good as new")
 	return append(all, l.Allow("key"), l.Peek("other"))
 }
 
-// TestBenbjohnsonMock proves that a limiter answers the same on a mock of
-// github.com/benbjohnson/clock as on a FakeClock.
+// TestBenbjohnsonMock proves that a limiter on a mock of github.com/benbjohnson/clock answers as it
+// does on a FakeClock.
 func TestBenbjohnsonMock(t *testing.T) {
 	for _, row := range []struct {
 		start time.Time
@@ -53,7 +54,7 @@ func TestBenbjohnsonMock(t *testing.T) {
 		{time.Unix(0, 0), "where a new mock stands"},
 		{epoch.AddDate(-100, 0, 0), "before 1970"},
 	} {
-		overAll(t, func(t *testing.T, a algorithm) {
+		eachAlgorithm(t, func(t *testing.T, a algorithm) {
 			mock := benbjohnson.NewMock()
 			mock.Set(row.start)
 			mocked := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(mock))
@@ -64,10 +65,10 @@ func TestBenbjohnsonMock(t *testing.T) {
 	}
 }
 
-// TestBenbjohnsonMockBackwards proves that a mock that steps back is read as standing
+// TestBenbjohnsonMockBackwards proves that a limiter reads a mock that steps back as standing
 // still.
 func TestBenbjohnsonMockBackwards(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		mock := benbjohnson.NewMock()
 		mock.Set(epoch)
 		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(mock))
@@ -80,9 +81,8 @@ func TestBenbjohnsonMockBackwards(t *testing.T) {
 	})
 }
 
-// TestClocksOfTheMachine proves that a limiter answers the same on clocks that run by
-// themselves as on a FakeClock.
-func TestClocksOfTheMachine(t *testing.T) {
+// TestMachineClocks proves that a limiter answers the same on clocks that run as on a FakeClock.
+func TestMachineClocks(t *testing.T) {
 	for _, row := range []struct {
 		opts []ratelimit.Option
 		why  string
@@ -91,20 +91,18 @@ func TestClocksOfTheMachine(t *testing.T) {
 		{[]ratelimit.Option{ratelimit.WithClock(benbjohnson.New())}, "a clock of benbjohnson's that runs"},
 		{[]ratelimit.Option{ratelimit.WithClock(nowOnly{})}, "a clock without After"},
 	} {
-		overAll(t, func(t *testing.T, a algorithm) {
-			synctest.Test(t, func(t *testing.T) {
-				l := a.start(t, ratelimit.PerMinute(3), row.opts...)
-				fake := ratelimit.NewFakeClock(epoch)
-				faked := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(fake))
-				assert.Equal(t, answers(t, faked, fake.Advance), answers(t, l, pass), row.why)
-			})
+		eachInBubble(t, func(t *testing.T, a algorithm) {
+			l := a.start(t, ratelimit.PerMinute(3), row.opts...)
+			fake := ratelimit.NewFakeClock(epoch)
+			faked := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(fake))
+			assert.Equal(t, answers(t, faked, fake.Advance), answers(t, l, advanceMachine), row.why)
 		})
 	}
 }
 
-// TestNoInstantIsSpecial proves that answers do not depend on the date: not at the Unix
+// TestAnswersDoNotDependOnTheDate proves that answers do not depend on the date: not at the Unix
 // epoch, the zero Time, or beyond the range of nanoseconds since 1970.
-func TestNoInstantIsSpecial(t *testing.T) {
+func TestAnswersDoNotDependOnTheDate(t *testing.T) {
 	for _, row := range []struct {
 		start time.Time
 		why   string
@@ -118,8 +116,8 @@ func TestNoInstantIsSpecial(t *testing.T) {
 		{time.Date(1677, 9, 21, 0, 12, 0, 0, time.UTC), "before the first instant that nanoseconds since 1970 can name"},
 		{time.Date(2262, 4, 11, 23, 48, 0, 0, time.UTC), "after the last one"},
 	} {
-		overAll(t, func(t *testing.T, a algorithm) {
-			for _, offset := range []time.Duration{0, 1, 29*sec + 1, 52 * sec} { // into the window
+		eachAlgorithm(t, func(t *testing.T, a algorithm) {
+			for _, offset := range []time.Duration{0, 1, 29*sec + 1, 52 * sec} { // from the start of the window
 				want := ratelimit.NewFakeClock(epoch.Add(offset))
 				usual := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(want))
 				got := ratelimit.NewFakeClock(row.start.Add(offset))
@@ -130,7 +128,7 @@ func TestNoInstantIsSpecial(t *testing.T) {
 	}
 }
 
-// behind adds ahead to the times in res, the answer on a clock that had stepped back so far.
+// behind adds ahead to the times in res: the answer on a clock that has stepped back by ahead.
 func behind(res ratelimit.Result, ahead time.Duration) ratelimit.Result {
 	if res.RetryAfter > 0 && res.RetryAfter < ratelimit.Never {
 		res.RetryAfter += ahead
@@ -141,11 +139,11 @@ func behind(res ratelimit.Result, ahead time.Duration) ratelimit.Result {
 	return res
 }
 
-// TestClockBackwards proves that a key's clock never goes back. Only a grant moves it, so
-// the answers equal those on a clock that never shows less than at the last grant, but the time
-// until that grant is waited for too.
+// TestClockBackwards proves that the time of a key never goes back. The last grant sets it. On a
+// clock that shows an earlier time, a key answers as it does at its last grant, and the times in
+// the answer also include the time until that grant.
 func TestClockBackwards(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		raw, held := ratelimit.NewFakeClock(epoch), ratelimit.NewFakeClock(epoch)
 		l := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(raw))
 		want := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(held))
@@ -167,10 +165,10 @@ func TestClockBackwards(t *testing.T) {
 	})
 }
 
-// TestClockJumpsFar proves that jumps of centuries, forward and back, neither overflow nor
-// grant twice.
+// TestClockJumpsFar proves that jumps of centuries, forward and back, neither overflow nor grant a
+// unit twice.
 func TestClockJumpsFar(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
 		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(clock))
 		spend(t, l, "key", 3)
@@ -196,8 +194,8 @@ func TestClockJumpsFar(t *testing.T) {
 	})
 }
 
-// moody is a clock that may panic, or end the goroutine that reads it: mood is what it
-// does first when it is read.
+// moody is a clock that calls the function mood before each reading, which may panic or end the
+// goroutine.
 type moody struct {
 	*ratelimit.FakeClock
 	mood atomic.Pointer[func()]
@@ -210,10 +208,10 @@ func (c *moody) Now() time.Time {
 	return c.FakeClock.Now()
 }
 
-// TestAClockThatPanics proves that a limiter stays whole when its clock panics or ends the
-// goroutine in the middle of a call.
-func TestAClockThatPanics(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+// TestClockThatPanics proves that a limiter still works after its clock has panicked, or has ended
+// the goroutine, in the middle of a call.
+func TestClockThatPanics(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		for name, mood := range map[string]func(){
 			"panics":             func() { panic("no time") },
 			"ends the goroutine": runtime.Goexit,
@@ -260,11 +258,11 @@ type wallSteps struct {
 	wall int64     // seconds by which the wall time was moved
 }
 
-// Now returns a Time as the machine's clock does after its wall time was set: the
-// wall time has moved, the monotonic reading has not.
+// Now returns a Time as the machine's clock does after its wall time was set: the wall time has
+// moved, the monotonic reading has not.
 func (c *wallSteps) Now() time.Time {
 	now := c.now
-	// The first word of a Time with a monotonic reading is a bit, 33 bits of
+	// The first word of a Time with a monotonic reading has a flag, 33 bits of
 	// seconds and 30 bits of nanoseconds.
 	*(*uint64)(unsafe.Pointer(&now)) += uint64(c.wall) << 30
 	return now
@@ -274,12 +272,12 @@ func (c *wallSteps) Now() time.Time {
 // the wall time, which may be set.
 func TestWallClockSteps(t *testing.T) {
 	base := time.Now()
-	base = base.Add(-time.Duration(base.UnixNano() % int64(mins))) // the edge of a window
+	base = base.Add(-time.Duration(base.UnixNano() % int64(minute))) // the edge of a window
 	clock := &wallSteps{base, -3600}
 	require.Equal(t, base.Add(-time.Hour).UnixNano(), clock.Now().UnixNano(), "the wall time steps")
 	require.Zero(t, clock.Now().Sub(base), "the monotonic reading does not")
 
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		steady, steps := &wallSteps{base, 0}, &wallSteps{base, 0}
 		want := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(steady))
 		got := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(steps))
@@ -293,7 +291,7 @@ func TestWallClockSteps(t *testing.T) {
 	})
 }
 
-// rung returns the Time that c has received, or the zero Time if the alarm has not rung.
+// rung returns the Time that the alarm c has sent, or the zero Time if the alarm has not rung.
 func rung(c <-chan time.Time) time.Time {
 	select {
 	case at := <-c:
@@ -303,7 +301,7 @@ func rung(c <-chan time.Time) time.Time {
 	}
 }
 
-// TestFakeClockMoves proves that a FakeClock shows exactly the time that it was moved to,
+// TestFakeClockMoves proves that a FakeClock shows exactly the time that it is set or advanced to,
 // in either direction.
 func TestFakeClockMoves(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
@@ -334,24 +332,24 @@ func TestFakeClockAfter(t *testing.T) {
 	assert.Equal(t, epoch, rung(clock.After(0)), "an alarm after no time rings at once")
 	assert.Equal(t, epoch, rung(clock.After(-sec)), "an alarm in the past rings at once")
 
-	second, minute, again := clock.After(sec), clock.After(mins), clock.After(sec)
+	inASecond, inAMinute, again := clock.After(sec), clock.After(minute), clock.After(sec)
 	require.Equal(t, 3, clock.Alarms())
 	clock.Advance(sec - 1)
-	assert.Zero(t, rung(second), "one nanosecond early")
+	assert.Zero(t, rung(inASecond), "one nanosecond early")
 	clock.Advance(1)
-	assert.Equal(t, epoch.Add(sec), rung(second), "exactly on time")
+	assert.Equal(t, epoch.Add(sec), rung(inASecond), "exactly on time")
 	assert.Equal(t, epoch.Add(sec), rung(again), "two alarms for one instant both ring")
-	assert.Zero(t, rung(minute), "not yet")
-	assert.Zero(t, rung(second), "an alarm rings once")
+	assert.Zero(t, rung(inAMinute), "not yet")
+	assert.Zero(t, rung(inASecond), "an alarm rings once")
 
 	clock.Advance(-30 * sec)
 	clock.Advance(30 * sec)
-	assert.Zero(t, rung(second), "not even when its instant comes again")
+	assert.Zero(t, rung(inASecond), "not even when its instant comes again")
 	clock.Advance(-time.Hour)
-	clock.Advance(time.Hour + mins - sec - 1)
-	assert.Zero(t, rung(minute), "a clock that went back has to reach the instant")
+	clock.Advance(time.Hour + minute - sec - 1)
+	assert.Zero(t, rung(inAMinute), "a clock that went back has to reach the instant")
 	clock.Set(epoch.Add(24 * time.Hour))
-	assert.Equal(t, epoch.Add(24*time.Hour), rung(minute), "the channel receives the time that the clock was set to")
+	assert.Equal(t, epoch.Add(24*time.Hour), rung(inAMinute), "the channel receives the time that the clock was set to")
 	assert.Zero(t, clock.Alarms())
 
 	clock.After(sec)
@@ -359,7 +357,7 @@ func TestFakeClockAfter(t *testing.T) {
 	assert.Zero(t, clock.Alarms())
 }
 
-// TestZeroFakeClock proves that the zero FakeClock works and stands at the zero Time.
+// TestZeroFakeClock proves that the zero FakeClock works, and that it shows the zero Time.
 func TestZeroFakeClock(t *testing.T) {
 	var clock ratelimit.FakeClock
 	assert.Equal(t, time.Time{}, clock.Now())
@@ -371,7 +369,7 @@ func TestZeroFakeClock(t *testing.T) {
 	var other ratelimit.FakeClock
 	other.Advance(-sec)
 	assert.Equal(t, time.Time{}.Add(-sec), other.Now())
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(new(ratelimit.FakeClock)))
 		spend(t, l, "key", 3)
 		denied(t, l, "key")
@@ -407,18 +405,20 @@ func TestFakeClockConcurrently(t *testing.T) {
 	assert.Zero(t, clock.Alarms())
 }
 
-// TestClockSetLater is a regression test for issue 10: a limiter whose clock stands at the zero
-// time when it is made, or elsewhere outside 1678-2262, and is set to today later, answers as one
-// that is made today: 20,000 of 20,000 requests at its rate are granted, and windows are aligned.
+// TestClockSetLater is a regression test for issue 10. The clock of a limiter shows the zero Time,
+// or another time outside 1678-2262, when the limiter is made, and is then set to today. The
+// limiter must answer as one made today: it grants all of 20,000 requests at its rate, and its
+// windows are aligned.
 func TestClockSetLater(t *testing.T) {
 	today := epoch.Add(17*sec + 1)
 	for _, start := range []time.Time{{}, time.Date(1677, 12, 31, 23, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
-		overAll(t, func(t *testing.T, a algorithm) {
-			for _, per := range []time.Duration{mins, 7*sec + 13} {
+		eachAlgorithm(t, func(t *testing.T, a algorithm) {
+			for _, per := range []time.Duration{minute, 7*sec + 13} {
 				r := ratelimit.Rate{Requests: 3, Per: per}
 				late, right := ratelimit.NewFakeClock(start), ratelimit.NewFakeClock(today)
-				l, want := a.start(t, r, ratelimit.WithClock(late), ratelimit.WithMaxKeys(2)), a.start(t, r, ratelimit.WithClock(right), ratelimit.WithMaxKeys(2))
-				for _, key := range []string{"key", "b", "c", "d"} { // the last ones share a debt
+				l := a.start(t, r, ratelimit.WithClock(late), ratelimit.WithMaxKeys(2))
+				want := a.start(t, r, ratelimit.WithClock(right), ratelimit.WithMaxKeys(2))
+				for _, key := range []string{"key", "b", "c", "d"} { // with room for two keys, the others share a debt
 					for l.Allow(key).Allowed {
 					}
 				}
@@ -441,7 +441,8 @@ func TestClockSetLater(t *testing.T) {
 	require.NoError(t, err)
 	rules := []ratelimit.Rule{
 		{Name: "a", Endpoint: "*", Rate: ratelimit.PerSecond(1)},
-		{Name: "b", Endpoint: "*", Rate: ratelimit.PerSecond(1), Algorithm: ratelimit.AlgorithmFixedWindow, Tiers: map[string]ratelimit.Rate{"t": ratelimit.PerSecond(2)}},
+		{Name: "b", Endpoint: "*", Rate: ratelimit.PerSecond(1), Algorithm: ratelimit.AlgorithmFixedWindow,
+			Tiers: map[string]ratelimit.Rate{"t": ratelimit.PerSecond(2)}},
 	}
 	for _, l := range []*ratelimit.RateLimiter{
 		newRules(t, rules[:1], nil, ratelimit.WithClock(clock)),
@@ -459,10 +460,10 @@ func TestClockSetLater(t *testing.T) {
 	}
 }
 
-// TestClockSetLaterConcurrently sets the clock while many goroutines decide. Nothing is granted
-// beyond the limit before it was set and once more after it.
+// TestClockSetLaterConcurrently sets the clock while many goroutines decide. They may be granted
+// the limit once before the clock is set and once after it.
 func TestClockSetLaterConcurrently(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		clock := new(ratelimit.FakeClock)
 		l := a.start(t, ratelimit.PerHour(5), ratelimit.WithClock(clock))
 		var granted atomic.Int64
@@ -488,37 +489,34 @@ func TestClockSetLaterConcurrently(t *testing.T) {
 // TestWaitOnAClockSetLater proves that alarms on a clock that was set later ring at the right
 // time.
 func TestWaitOnAClockSetLater(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
-		synctest.Test(t, func(t *testing.T) {
-			clock := new(ratelimit.FakeClock)
-			l := a.start(t, ratelimit.Rate{Requests: 1, Per: time.Hour}, ratelimit.WithClock(clock))
-			clock.Set(epoch)
-			spend(t, l, "key", 1)
-			wait := l.Peek("key").RetryAfter
-			done := make(chan error, 1)
-			go func() { _, err := l.Wait(t.Context(), "key", 1); done <- err }()
-			synctest.Wait()
-			clock.Advance(wait - 1)
-			synctest.Wait()
-			require.Empty(t, done, "a nanosecond early")
-			clock.Advance(1)
-			synctest.Wait()
-			require.Len(t, done, 1)
-			require.NoError(t, <-done)
-		})
+	eachInBubble(t, func(t *testing.T, a algorithm) {
+		clock := new(ratelimit.FakeClock)
+		l := a.start(t, ratelimit.Rate{Requests: 1, Per: time.Hour}, ratelimit.WithClock(clock))
+		clock.Set(epoch)
+		spend(t, l, "key", 1)
+		wait := l.Peek("key").RetryAfter
+		done := make(chan error, 1)
+		go func() { _, err := l.Wait(t.Context(), "key", 1); done <- err }()
+		synctest.Wait()
+		clock.Advance(wait - 1)
+		synctest.Wait()
+		require.Empty(t, done, "a nanosecond early")
+		clock.Advance(1)
+		synctest.Wait()
+		require.Len(t, done, 1)
+		require.NoError(t, <-done)
 	})
 }
 
-// TestRetryAfterWhenTheClockHasSteppedBack is a regression test for issue 10: on a clock that is
-// behind a key's last grant, RetryAfter and ResetAfter say when the request is granted, and when
-// the key is as new, by that clock.
+// TestRetryAfterWhenTheClockHasSteppedBack is a regression test for issue 10. On a clock that shows
+// a time before the last grant of a key, RetryAfter and ResetAfter must be measured on that clock.
 func TestRetryAfterWhenTheClockHasSteppedBack(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		for _, shared := range []bool{false, true} {
 			clock := ratelimit.NewFakeClock(epoch.Add(20 * sec))
 			l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
 			if shared {
-				spend(t, l, "other", 3) // has the only slot, so that key has none
+				spend(t, l, "other", 3) // takes the only slot, so that "key" has none
 			}
 			spend(t, l, "key", 3)
 			now := l.Peek("key")
@@ -544,4 +542,39 @@ func TestRetryAfterWhenTheClockHasSteppedBack(t *testing.T) {
 		clock.Advance(1)
 		require.Zero(t, l.Peek("key").ResetAfter)
 	})
+}
+
+// TestResetAfterTheClockWasSet proves that waiters are served if the clock was at the zero time,
+// was then set, and Reset is the first call after that: setting the clock makes all keys new.
+func TestResetAfterTheClockWasSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := new(bare)
+		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithClock(clock))
+		require.True(t, l.Allow("c", "/e").Allowed)
+		ctx, cancel := context.WithCancel(t.Context())
+		var ws []*waiter
+		for range 3 {
+			ws = append(ws, startRuleWait(ctx, l, ratelimit.Request{Client: "c", Endpoint: "/e"}))
+			synctest.Wait()
+		}
+		clock.set(epoch)
+		require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "other"}))
+		synctest.Wait()
+		ws[0].served(t)
+		require.Equal(t, 2, l.InLine())
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// A bare clock shows the time that the test sets. It has no method but Now.
+type bare struct{ now atomic.Pointer[time.Time] }
+
+func (c *bare) set(t time.Time) { c.now.Store(&t) }
+
+func (c *bare) Now() time.Time {
+	if now := c.now.Load(); now != nil {
+		return *now
+	}
+	return time.Time{}
 }

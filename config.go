@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
@@ -14,105 +13,79 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
-// DecodeRules reads rules from maps, such as those that encoding/json or a YAML decoder makes
-// of a file. It returns the rules of configs in their order, and the rule of defaultConfig,
-// which is nil if defaultConfig is nil. There must be at least one rule.
+// DecodeRules reads rules from maps, such as those that encoding/json or a YAML decoder makes of a file. It returns the
+// rules in the maps configs, in their order, and the rule in the map defaultConfig, or nil if that map is nil. There
+// must be at least one rule.
 //
-// The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name,
-// key, mode, additional, tiers, warmup and onStoreError. The fields of algoConfig may also stand
-// beside algorithm, without an algoConfig. Names are read without regard to case, "_" and "-". Any
-// other field is an error, and so is a field that is given twice.
+// The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name, key, mode, additional,
+// tiers, warmup and onStoreError. Instead of an algoConfig, the map of the rule may have the fields of the algoConfig
+// itself. Names are compared without regard to case, "_" and "-". Any other field is an error, and so is a field that
+// is given twice.
 //
-// [NewFromConfig] makes a [RateLimiter] of the same maps in one step. DecodeRules is for a
-// caller that adds code to the rules first, such as [Rule.Resolve], and then calls [New].
-// Two options have an effect here: the maps may name the custom algorithms of [WithFactory],
-// and the store of [WithStore] must support all rates.
+// [NewFromConfig] makes a [RateLimiter] from the same maps in one step. DecodeRules is for a caller that adds code to
+// the rules first, such as [Rule.Resolve], and then calls [New]. Two options have an effect here: the maps may name the
+// custom algorithms of [WithFactory], and the store of [WithStore] must support all rates.
 //
 // The error lists everything that is wrong, each problem with the path of its field, such as
-// configs[3].algoConfig.capacity. Of more than 100 problems, the others are only counted. The
-// error matches [ErrInvalidConfig]. DecodeRules neither keeps nor changes the maps.
+// configs[3].algoConfig.capacity. It lists at most 100 problems and says how many others there are. It matches
+// [ErrInvalidConfig]. DecodeRules neither keeps nor changes the maps.
 func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ...Option) ([]Rule, *Rule, error) {
 	set, invalid := newSettings(opts)
-	rules, defaultRule, err := newDecoder(set.factory, set.env()).decode(configs, defaultConfig, &set)
+	rules, defaultRule, err := newDecoder(&set).decode(configs, defaultConfig)
 	if err := errors.Join(err, invalid); err != nil {
-		closeMade(madeFor(rules, defaultRule)...)
+		closeUnused(builtFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
 }
 
-// decode reads the rules of configs and of defaultConfig.
-func (d *decoder) decode(configs []map[string]any, defaultConfig map[string]any, set *settings) (rules []Rule, defaultRule *Rule, err error) {
-	check := newRuleCheck(set)
-	d.Rules(configs, defaultConfig, func(n *confmap.Node, read ruleconfig.Rule, isDefault bool) {
-		r := d.checked(n, read, check, isDefault)
-		if isDefault {
-			defaultRule = &r
-			return
-		}
-		rules = append(rules, r)
-	})
-	if err := d.Err(); err != nil {
-		closeMade(madeFor(rules, defaultRule)...)
-		return nil, nil, err
-	}
-	return rules, defaultRule, nil
-}
-
-// decodeOne reads the rule of one config, whose path is path.
-func (d *decoder) decodeOne(path string, config map[string]any, set *settings) (Rule, error) {
-	n, ok := confmap.NodeOf(path, config)
-	if !ok {
-		d.Reject(path, "nil", ruleconfig.RuleForm)
-		return Rule{}, d.Err()
-	}
-	r := d.checked(n, d.Rule(n), newRuleCheck(set), false)
-	err := d.Err()
-	if err != nil {
-		closeMade(r.custom)
-	}
-	return r, err
-}
-
-// A decoder reads rules and limiters from configs. Its Reader collects everything that is
-// wrong.
+// A decoder reads rules and limiters from configs. Its Reader collects all problems.
 type decoder struct {
 	*ruleconfig.Reader
-	factory *Factory // has the custom algorithms; may be nil
-	env     Env      // for custom limiters
+	set   *settings  // settings of the limiter
+	check *ruleCheck // checks each rule against the rules read before it
 
-	// keeps returns the limiter that the rule with this name has and will keep, or nil if
-	// one must be made. It may be nil.
-	keeps func(name string, a Algorithm, algoConfig map[string]any) Limiter
+	// kept returns the Limiter of the current rule with this name, or nil if a rule with this config needs a new
+	// Limiter. The field kept is nil if there are no current rules.
+	kept func(name string, a Algorithm, algoConfig map[string]any) Limiter
 }
 
-// nameOf returns the name of the rule at n.
-func nameOf(n *confmap.Node) string {
-	var r Rule
-	name, _ := n.Get("name")
-	endpoint, _ := n.Get("endpoint")
-	r.Name, _ = confmap.TextOf(name)
-	r.Endpoint, _ = confmap.TextOf(endpoint)
-	return r.completed(n.Path == "defaultConfig").Name
-}
-
-func newDecoder(factory *Factory, env Env) *decoder {
-	d := &decoder{factory: factory, env: env}
-	d.Reader = ruleconfig.NewReader(ruleconfig.Caller{
-		Problem:     problem,
+func newDecoder(set *settings) *decoder {
+	custom := set.factory.registry()
+	return &decoder{set: set, check: newRuleCheck(set), Reader: ruleconfig.NewReader(ruleconfig.Caller{
+		Problem:     func(field, value, reason string) error { return &ConfigError{field, value, reason} },
 		Field:       fieldOf,
-		More:        more,
-		Custom:      factory.registry().Algorithm,
-		CustomNames: factory.registry().Names,
-		Build:       d.custom,
+		More:        func(n int) error { return ruleconfig.More(n, ErrInvalidConfig) },
+		Algorithms:  configAlgorithms(),
+		Custom:      custom.Algorithm,
+		CustomNames: custom.Names,
 		Refused:     refusedRate,
-		Modes:       modes,
 		MaxRules:    maxRules,
-	})
+	})}
+}
+
+// newRedecoder returns a decoder for a reload: a rule that keeps its Limiter from the current rules gets no new one.
+func newRedecoder(set *settings, rules *ruleSet) *decoder {
+	d := newDecoder(set)
+	d.kept = func(name string, a Algorithm, algoConfig map[string]any) Limiter {
+		if old := rules.named(name); old != nil && old.Limiter != nil && old.keepsLimiter(a, algoConfig) {
+			return old.Limiter
+		}
+		return nil
+	}
 	return d
 }
 
-// refusedRate returns what is wrong with r for the algorithm a of this package.
+// fieldOf returns the three fields of err if err is a ConfigError, and reports whether it is one.
+func fieldOf(err error) (field string, value any, reason string, ok bool) {
+	e, ok := any(err).(*ConfigError) // not errors.As: an error that wraps a ConfigError must keep its own text
+	if !ok || e == nil {
+		return "", nil, "", false
+	}
+	return e.Field, e.Value, e.Reason, true
+}
+
+// refusedRate returns the mistakes in the rate r for the algorithm a, which is one of this package.
 func refusedRate(a ruleconfig.Algorithm, r ratetext.Rate) (faults []ruleconfig.Fault) {
 	for _, err := range atPath("", algorithms[Algorithm(a.Name)].validate(Rate(r))) {
 		if field, _, reason, ok := fieldOf(err); ok {
@@ -122,78 +95,116 @@ func refusedRate(a ruleconfig.Algorithm, r ratetext.Rate) (faults []ruleconfig.F
 	return faults
 }
 
-// problem makes the error for one field of a config.
-func problem(field, value, reason string) error { return &ConfigError{field, value, reason} }
-
-// fieldOf returns the parts of err, and reports whether it is a ConfigError.
-func fieldOf(err error) (field string, value any, reason string, ok bool) {
-	e, ok := any(err).(*ConfigError) // not errors.As: an error that wraps one says more
-	if !ok || e == nil {
-		return "", nil, "", false
-	}
-	return e.Field, e.Value, e.Reason, true
-}
-
-// moreProblems is the error that says how many problems are not listed.
-type moreProblems int
-
-func (m moreProblems) Error() string { return fmt.Sprintf("ratelimit: and %d more", int(m)) }
-
-// Unwrap returns [ErrInvalidConfig].
-func (m moreProblems) Unwrap() error { return ErrInvalidConfig }
-
-// more makes a moreProblems.
-func more(n int) error { return moreProblems(n) }
-
-// ruleOf returns the Rule that read is.
-func ruleOf(read ruleconfig.Rule) Rule {
-	r := Rule{
-		Name:         read.Name,
-		Endpoint:     read.Endpoint,
-		Key:          KeyType(read.Key),
-		Algorithm:    Algorithm(read.Algorithm.Name),
-		Rate:         Rate(read.Rate),
-		Mode:         Mode(read.Mode),
-		Additional:   read.Additional,
-		Warmup:       Warmup(read.Warmup),
-		OnStoreError: policyOf(read.OnStoreError),
-	}
-	if read.Tiers != nil {
-		r.Tiers = make(map[string]Rate, len(read.Tiers))
-		for tier, rate := range read.Tiers {
-			r.Tiers[tier] = Rate(rate)
+// decode reads the rules in the maps configs, and the rule in the map defaultConfig.
+func (d *decoder) decode(configs []map[string]any, defaultConfig map[string]any) (rules []Rule, defaultRule *Rule, err error) {
+	d.Rules(configs, defaultConfig, func(n *confmap.Node, isDefault bool) {
+		r := d.rule(n, isDefault)
+		if isDefault {
+			defaultRule = &r
+			return
 		}
+		rules = append(rules, r)
+	})
+	if err := d.Err(); err != nil {
+		closeUnused(builtFor(rules, defaultRule)...)
+		return nil, nil, err
 	}
-	if made, ok := read.Custom.(*hooks.Made); ok {
-		r.custom, r.Limiter = made, made.Value.(Limiter)
-	}
-	return r
+	return rules, defaultRule, nil
 }
 
-// checked returns the Rule that was read from the config at n. If its config has no
-// problem, check checks it like a rule that is written in code. check has seen the rules
-// before it.
-//
-// Of a rule with problems, only the name and the endpoint are checked: a full check would
-// report the problems again. Without it, two rules with one name, of which the first has a
-// bad rate, would be found to share the name only after somebody has corrected that rate.
-func (d *decoder) checked(n *confmap.Node, read ruleconfig.Rule, check *ruleCheck, isDefault bool) Rule {
-	r := ruleOf(read)
+// decodeOne reads one rule from the map config. path is the name of the rule in errors.
+func (d *decoder) decodeOne(path string, config map[string]any, isDefault bool) (r Rule, err error) {
+	if n, ok := confmap.NodeOf(path, config); ok {
+		r = d.rule(n, isDefault)
+	} else {
+		d.Reject(path, "nil", ruleconfig.RuleForm)
+	}
+	if err = d.Err(); err != nil {
+		closeUnused(r.custom)
+	}
+	return r, err
+}
+
+// rule reads the rule at the node n of a config, and checks it like a rule that is written in code. If the config has
+// a problem, a full check would report that problem again. So in this case, only the name, the endpoint and the key
+// are checked.
+func (d *decoder) rule(n *confmap.Node, isDefault bool) Rule {
+	before := d.Found()
+	r, identified := d.read(n, isDefault)
 	switch {
-	case read.Whole:
-		check.Add(r.toCheck(n.Path, isDefault))
-	case read.Identified:
-		check.Identify(Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key}.toCheck(n.Path, isDefault))
+	case d.Found() == before:
+		d.check.add(n.Path, r, isDefault)
+	case identified:
+		d.check.identify(n.Path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key}, isDefault)
 	}
-	d.ReportChecked(n, check.Problems)
-	check.Problems = nil
+	d.ReportChecked(n, d.check.problems)
+	d.check.problems = nil
 	return r
 }
 
-// UnmarshalJSON sets r to the rule that data has as a config map, see [DecodeRules]. So a
-// []Rule can be decoded from JSON. The algorithm may be left out, which means
-// [AlgorithmTokenBucket], and must not be a custom one. Errors call a rule by its name or
-// endpoint, and match [ErrInvalidConfig].
+// read reads the fields of the rule at the node n. A field with a problem stays zero. identified is true if the
+// endpoint, the name and the key have no problem.
+func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool) {
+	d.Fields(n)
+	var endpointOK, nameOK, keyOK bool
+	r.Endpoint, endpointOK = d.Text(n, "endpoint")
+	r.Name, nameOK = d.Text(n, "name")
+	key, keyOK := d.Key(n)
+	r.Key = KeyType(key)
+	mode, _ := confmap.Choice(d.Reader.Reader, n, "mode", "must be one of "+confmap.List(modes), modes)
+	r.Mode = Mode(mode)
+	r.Additional = d.Bool(n, "additional")
+	a := d.Algorithm(n)
+	r.Algorithm = Algorithm(a.Name)
+	config, ok := d.Config(n)
+	switch {
+	case ok && a.Custom:
+		if r.custom = d.custom(r.completed(isDefault).Name, n, config, a); r.custom != nil {
+			r.Limiter = r.custom.Value.(Limiter)
+		}
+	case ok && a.Name != "":
+		r.Rate = Rate(d.Rate(n, config, a))
+	}
+	d.Tiers(n, a, ratetext.Rate(r.Rate), func(tier string, rate ratetext.Rate) {
+		if r.Tiers == nil {
+			r.Tiers = make(map[string]Rate)
+		}
+		r.Tiers[tier] = Rate(rate)
+	})
+	r.Warmup = Warmup(d.Warmup(n, config, a))
+	r.OnStoreError = policyOf(d.Policy(n))
+	return r, endpointOK && nameOK && keyOK && !n.Misspelt("endpoint", "name")
+}
+
+// MarshalJSON returns r as a config map that UnmarshalJSON reads. If the rule was read from a config with a custom
+// algorithm of a [Factory], its algoConfig is written as it was read; only [DecodeRules] can read such a map. For a
+// rule with code, such as a Resolve, MarshalJSON returns an error that matches [ErrInvalidConfig].
+func (r Rule) MarshalJSON() ([]byte, error) {
+	var algoConfig any = map[string]Rate{"rate": r.Rate}
+	switch built := r.built(); {
+	case r.Resolve != nil || r.Limiter != nil && built == nil:
+		path := "rules[" + confmap.Quote(cmp.Or(r.Name, r.Endpoint)) + "]"
+		return nil, &ConfigError{path, "a rule with code", "must have no Resolve and no Limiter to be written as JSON"}
+	case built != nil:
+		algoConfig = built.Config
+	}
+	return ruleconfig.Marshal(map[string]any{
+		"endpoint":     r.Endpoint,
+		"name":         r.Name,
+		"key":          r.Key,
+		"mode":         r.Mode,
+		"additional":   r.Additional,
+		"algorithm":    cmp.Or(r.Algorithm, AlgorithmTokenBucket),
+		"algoConfig":   algoConfig,
+		"tiers":        r.Tiers,
+		"warmup":       r.Warmup.config(),
+		"onStoreError": r.OnStoreError,
+	})
+}
+
+// UnmarshalJSON sets r to the rule whose config map is data, see [DecodeRules]. A []Rule can thus be decoded from JSON.
+// The algorithm must not be a custom one; if it is left out, it is [AlgorithmTokenBucket]. An error names the rule by
+// its name or endpoint, and matches [ErrInvalidConfig].
 func (r *Rule) UnmarshalJSON(data []byte) error {
 	return r.UnmarshalYAML(func(config any) error {
 		d := json.NewDecoder(bytes.NewReader(data))
@@ -202,60 +213,27 @@ func (r *Rule) UnmarshalJSON(data []byte) error {
 	})
 }
 
-// UnmarshalYAML is UnmarshalJSON for the YAML decoders that call a method of this form.
+// UnmarshalYAML does what UnmarshalJSON does, for YAML decoders that call a method of this form.
 func (r *Rule) UnmarshalYAML(unmarshal func(any) error) error {
 	var config map[string]any
 	if err := unmarshal(&config); err != nil {
 		return err
 	}
-	path := "rule"
-	if name := ruleconfig.NameOf(config); name != "" {
+	path, name := "rule", ruleconfig.NameOf(config)
+	if name != "" {
 		path = "rules[" + confmap.Quote(name) + "]"
 	}
-	d := newDecoder(nil, Env{})
+	d := newDecoder(&settings{})
 	d.Implied = string(AlgorithmTokenBucket)
-	n, ok := confmap.NodeOf(path, config)
-	if !ok {
-		d.Reject(path, "nil", ruleconfig.RuleForm)
-		return d.Err()
+	rule, err := d.decodeOne(path, config, name == "")
+	if err == nil {
+		*r = rule
 	}
-	read := d.Rule(n)
-	rule := d.checked(n, read, newRuleCheck(&settings{}), read.Name == "" && read.Endpoint == "")
-	if err := d.Err(); err != nil {
-		return err
-	}
-	*r = rule
-	return nil
+	return err
 }
 
-// MarshalJSON returns r as a config map that UnmarshalJSON reads. The rule of a custom
-// algorithm that a [Factory] has read is written as it was given, for [DecodeRules]. A rule
-// with code, such as a Resolve, is an error that matches [ErrInvalidConfig].
-func (r Rule) MarshalJSON() ([]byte, error) {
-	made := r.made()
-	if r.Resolve != nil || r.Limiter != nil && made == nil {
-		return nil, &ConfigError{"rules[" + confmap.Quote(cmp.Or(r.Name, r.Endpoint)) + "]", "a rule with code", "must have no Resolve and no Limiter to be written as JSON"}
-	}
-	config := struct {
-		Endpoint     string          `json:"endpoint,omitempty"`
-		Name         string          `json:"name,omitempty"`
-		Key          KeyType         `json:"key,omitempty"`
-		Mode         Mode            `json:"mode,omitempty"`
-		Additional   bool            `json:"additional,omitempty"`
-		Algorithm    Algorithm       `json:"algorithm"`
-		AlgoConfig   any             `json:"algoConfig"`
-		Tiers        map[string]Rate `json:"tiers,omitempty"`
-		Warmup       map[string]any  `json:"warmup,omitempty"`
-		OnStoreError FailurePolicy   `json:"onStoreError,omitzero"`
-	}{r.Endpoint, r.Name, r.Key, r.Mode, r.Additional, cmp.Or(r.Algorithm, AlgorithmTokenBucket), map[string]Rate{"rate": r.Rate}, r.Tiers, r.Warmup.config(), r.OnStoreError}
-	if made != nil {
-		config.AlgoConfig = made.Config
-	}
-	return json.Marshal(config)
-}
-
-// UnmarshalText sets k to the key type that text spells, such as "ip" or "ip+endpoint". For
-// any other text, it returns an error that matches [ErrInvalidConfig] and leaves k unchanged.
+// UnmarshalText sets k to the key type that text spells, such as "ip" or "ip+endpoint". For any other text, it returns
+// an error that matches [ErrInvalidConfig] and leaves k unchanged.
 func (k *KeyType) UnmarshalText(text []byte) error {
 	key, reason := ruleconfig.ParseKey(string(text))
 	if reason != "" && len(text) > 0 {
@@ -265,8 +243,8 @@ func (k *KeyType) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalText sets m to the mode that text spells. For any other text, it returns an error
-// that matches [ErrInvalidConfig] and leaves m unchanged.
+// UnmarshalText sets m to the mode that text spells. For any other text, it returns an error that matches
+// [ErrInvalidConfig] and leaves m unchanged.
 func (m *Mode) UnmarshalText(text []byte) error {
 	for _, mode := range append(modes, "") {
 		if len(text) <= confmap.MaxName && confmap.Fold(string(text)) == mode {
@@ -276,3 +254,33 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	}
 	return &ConfigError{"mode", confmap.Quote(string(text)), "must be one of " + confmap.List(modes)}
 }
+
+// built returns the Limiter of the rule r, together with its config, if a BuildFunc has made the Limiter. If code has
+// set the Limiter, built returns nil.
+func (r *Rule) built() *hooks.Built {
+	if r.custom == nil || !confmap.Same(r.custom.Value, r.Limiter) {
+		return nil
+	}
+	return r.custom
+}
+
+// keepsLimiter reports whether r keeps its Limiter when its config is read again. It does if code has set the Limiter,
+// or if the algorithm and the algoConfig have not changed.
+func (r *Rule) keepsLimiter(a Algorithm, algoConfig map[string]any) bool {
+	built := r.built()
+	return built == nil || r.Algorithm == a && confmap.Equal(built.Config, algoConfig)
+}
+
+// builtFor returns the limiters that BuildFuncs made for these rules, which were read from configs.
+func builtFor(rules []Rule, defaultRule *Rule) (all []*hooks.Built) {
+	for i := range rules {
+		all = append(all, rules[i].custom)
+	}
+	if defaultRule != nil {
+		all = append(all, defaultRule.custom)
+	}
+	return all
+}
+
+// closeUnused closes the limiters that BuildFuncs have made for rules that will not be used.
+func closeUnused(built ...*hooks.Built) { hooks.CloseUnused(func(any) bool { return false }, built...) }

@@ -24,7 +24,7 @@ func ruleOf(algorithm any, algoConfig any) fields {
 	return fields{"endpoint": "/a", "algorithm": algorithm, "algoConfig": algoConfig}
 }
 
-// with returns config and more fields.
+// with returns a copy of config with the fields of more added.
 func with(config, more fields) fields {
 	config = maps.Clone(config)
 	maps.Copy(config, more)
@@ -41,8 +41,8 @@ func decoded(t *testing.T, config fields, opts ...ratelimit.Option) ratelimit.Ru
 	return rules[0]
 }
 
-// refusal returns the text of the error that the only rule's config gives, less the
-// path of the rule.
+// refusal returns the text of the error that the config of one rule gives, without the path of the
+// rule.
 func refusal(t *testing.T, config fields) string {
 	t.Helper()
 	rules, defaultRule, err := ratelimit.DecodeRules([]fields{config}, nil)
@@ -52,6 +52,7 @@ func refusal(t *testing.T, config fields) string {
 	return strings.ReplaceAll(err.Error(), "ratelimit: configs[0].", "")
 }
 
+// TestDecodeRule proves which Rule each form of a limit in a config gives.
 func TestDecodeRule(t *testing.T) {
 	bucket := fields{"capacity": 10, "refillRatePerSecond": 2}
 	rate := func(requests int, per time.Duration, burst int) ratelimit.Rate {
@@ -63,7 +64,7 @@ func TestDecodeRule(t *testing.T) {
 	token := rule(ratelimit.AlgorithmTokenBucket, rate(2, sec, 10))
 	full := token
 	full.Name, full.Key, full.Mode, full.OnStoreError = "n", ratelimit.KeyUserEndpoint, ratelimit.ModeShadow, ratelimit.FailLocal(4)
-	full.Tiers = map[string]ratelimit.Rate{"paid": rate(600, mins, 0), "free": rate(1, 2*sec, 5)}
+	full.Tiers = map[string]ratelimit.Rate{"paid": rate(600, minute, 0), "free": rate(1, 2*sec, 5)}
 	for _, tt := range []struct {
 		why    string
 		config fields
@@ -71,23 +72,39 @@ func TestDecodeRule(t *testing.T) {
 	}{
 		{"capacity and refill", ruleOf("TokenBucket", bucket), token},
 		{"a leaky bucket refills by that name", ruleOf("LeakyBucket", bucket), rule(ratelimit.AlgorithmLeakyBucket, rate(2, sec, 10))},
-		{"and by its own", ruleOf("LeakyBucket", fields{"capacity": 10, "leakRatePerSecond": 2}), rule(ratelimit.AlgorithmLeakyBucket, rate(2, sec, 10))},
-		{"maxRequests and windowMs", ruleOf("FixedWindow", fields{"maxRequests": 5, "windowMs": 1500}), rule(ratelimit.AlgorithmFixedWindow, rate(5, 1500*ms, 0))},
-		{"maxRequests and windowSeconds", ruleOf("FixedWindow", fields{"maxRequests": 5, "windowSeconds": 60}), rule(ratelimit.AlgorithmFixedWindow, rate(5, mins, 0))},
-		{"limit and windowMs", ruleOf("SlidingWindowLog", fields{"limit": 5, "windowMs": 1}), rule(ratelimit.AlgorithmSlidingWindowLog, rate(5, ms, 0))},
-		{"limit and windowSeconds", ruleOf("SlidingWindowCounter", fields{"limit": 5, "windowSeconds": 1}), rule(ratelimit.AlgorithmSlidingWindowCounter, rate(5, sec, 0))},
-		{"a window of half a millisecond", ruleOf("FixedWindow", fields{"limit": 5, "windowMs": 0.5}), rule(ratelimit.AlgorithmFixedWindow, rate(5, 500*time.Microsecond, 0))},
-		{"a window of a tenth of a second", ruleOf("FixedWindow", fields{"limit": 5, "windowSeconds": 0.1}), rule(ratelimit.AlgorithmFixedWindow, rate(5, 100*ms, 0))},
-		{"a window of a nanosecond", ruleOf("FixedWindow", fields{"limit": 5, "windowMs": 0.000001}), rule(ratelimit.AlgorithmFixedWindow, rate(5, 1, 0))},
-		{"the longest window", ruleOf("FixedWindow", fields{"limit": 5, "windowMs": json.Number("9223372036854.775807")}), rule(ratelimit.AlgorithmFixedWindow, rate(5, math.MaxInt64, 0))},
-		{"a window for a bucket", ruleOf("TokenBucket", fields{"maxRequests": 5, "windowMs": 1000}), rule(ratelimit.AlgorithmTokenBucket, rate(5, sec, 0))},
-		{"with a burst", ruleOf("TokenBucket", fields{"limit": 5, "windowMs": 1000, "burst": 7}), rule(ratelimit.AlgorithmTokenBucket, rate(5, sec, 7))},
-		{"with a burstSize", ruleOf("LeakyBucket", fields{"limit": 5, "windowMs": 1000, "burstSize": 7}), rule(ratelimit.AlgorithmLeakyBucket, rate(5, sec, 7))},
-		{"a rate", ruleOf("SlidingWindowCounter", fields{"rate": "100/m"}), rule(ratelimit.AlgorithmSlidingWindowCounter, rate(100, mins, 0))},
-		{"a rate that has a burst", ruleOf("TokenBucket", fields{"rate": "100/m burst 20"}), rule(ratelimit.AlgorithmTokenBucket, rate(100, mins, 20))},
-		{"a rate with a burst beside it", ruleOf("TokenBucket", fields{"rate": "100/m", "burst": 20}), rule(ratelimit.AlgorithmTokenBucket, rate(100, mins, 20))},
-		{"a whole float is a count", ruleOf("FixedWindow", fields{"limit": 3.0, "windowMs": 1e3}), rule(ratelimit.AlgorithmFixedWindow, rate(3, sec, 0))},
-		{"the largest log", ruleOf("SlidingWindowLog", fields{"rate": "65536/m"}), rule(ratelimit.AlgorithmSlidingWindowLog, rate(65536, mins, 0))},
+		{"and by its own", ruleOf("LeakyBucket", fields{"capacity": 10, "leakRatePerSecond": 2}),
+			rule(ratelimit.AlgorithmLeakyBucket, rate(2, sec, 10))},
+		{"maxRequests and windowMs", ruleOf("FixedWindow", fields{"maxRequests": 5, "windowMs": 1500}),
+			rule(ratelimit.AlgorithmFixedWindow, rate(5, 1500*ms, 0))},
+		{"maxRequests and windowSeconds", ruleOf("FixedWindow", fields{"maxRequests": 5, "windowSeconds": 60}),
+			rule(ratelimit.AlgorithmFixedWindow, rate(5, minute, 0))},
+		{"limit and windowMs", ruleOf("SlidingWindowLog", fields{"limit": 5, "windowMs": 1}),
+			rule(ratelimit.AlgorithmSlidingWindowLog, rate(5, ms, 0))},
+		{"limit and windowSeconds", ruleOf("SlidingWindowCounter", fields{"limit": 5, "windowSeconds": 1}),
+			rule(ratelimit.AlgorithmSlidingWindowCounter, rate(5, sec, 0))},
+		{"a window of half a millisecond", ruleOf("FixedWindow", fields{"limit": 5, "windowMs": 0.5}),
+			rule(ratelimit.AlgorithmFixedWindow, rate(5, 500*time.Microsecond, 0))},
+		{"a window of a tenth of a second", ruleOf("FixedWindow", fields{"limit": 5, "windowSeconds": 0.1}),
+			rule(ratelimit.AlgorithmFixedWindow, rate(5, 100*ms, 0))},
+		{"a window of a nanosecond", ruleOf("FixedWindow", fields{"limit": 5, "windowMs": 0.000001}),
+			rule(ratelimit.AlgorithmFixedWindow, rate(5, 1, 0))},
+		{"the longest window", ruleOf("FixedWindow", fields{"limit": 5, "windowMs": json.Number("9223372036854.775807")}),
+			rule(ratelimit.AlgorithmFixedWindow, rate(5, math.MaxInt64, 0))},
+		{"a window for a bucket", ruleOf("TokenBucket", fields{"maxRequests": 5, "windowMs": 1000}),
+			rule(ratelimit.AlgorithmTokenBucket, rate(5, sec, 0))},
+		{"with a burst", ruleOf("TokenBucket", fields{"limit": 5, "windowMs": 1000, "burst": 7}),
+			rule(ratelimit.AlgorithmTokenBucket, rate(5, sec, 7))},
+		{"with a burstSize", ruleOf("LeakyBucket", fields{"limit": 5, "windowMs": 1000, "burstSize": 7}),
+			rule(ratelimit.AlgorithmLeakyBucket, rate(5, sec, 7))},
+		{"a rate", ruleOf("SlidingWindowCounter", fields{"rate": "100/m"}), rule(ratelimit.AlgorithmSlidingWindowCounter, rate(100, minute, 0))},
+		{"a rate that has a burst", ruleOf("TokenBucket", fields{"rate": "100/m burst 20"}),
+			rule(ratelimit.AlgorithmTokenBucket, rate(100, minute, 20))},
+		{"a rate with a burst beside it", ruleOf("TokenBucket", fields{"rate": "100/m", "burst": 20}),
+			rule(ratelimit.AlgorithmTokenBucket, rate(100, minute, 20))},
+		{"a whole float is a count", ruleOf("FixedWindow", fields{"limit": 3.0, "windowMs": 1e3}),
+			rule(ratelimit.AlgorithmFixedWindow, rate(3, sec, 0))},
+		{"the largest log", ruleOf("SlidingWindowLog", fields{"rate": "65536/m"}),
+			rule(ratelimit.AlgorithmSlidingWindowLog, rate(65536, minute, 0))},
 		{"a map of an old YAML decoder", ruleOf("TokenBucket", map[any]any{"capacity": 10, "refillRatePerSecond": 2}), token},
 		{"a map of a named type", ruleOf("TokenBucket", namedMap(bucket)), token},
 		{"strings of named types", ruleOf(ratelimit.AlgorithmTokenBucket, bucket), token},
@@ -104,13 +121,12 @@ func TestDecodeRule(t *testing.T) {
 
 type namedMap map[string]any
 
-// TestDecodeNames has the names by which fields and algorithms are known. Each config
-// means the same rule as the one that is written out.
+// TestDecodeNames proves that each spelling of a field or an algorithm gives the same rule.
 func TestDecodeNames(t *testing.T) {
 	rule := func(a ratelimit.Algorithm, requests int, per time.Duration, burst int) ratelimit.Rule {
 		return ratelimit.Rule{Endpoint: "/a", Algorithm: a, Rate: ratelimit.Rate{Requests: requests, Per: per, Burst: burst}}
 	}
-	token, window := rule("TokenBucket", 2, sec, 10), rule("FixedWindow", 5, mins, 0)
+	token, window := rule("TokenBucket", 2, sec, 10), rule("FixedWindow", 5, minute, 0)
 	keyed := func(key ratelimit.KeyType) ratelimit.Rule {
 		r := window
 		r.Key = key
@@ -124,11 +140,15 @@ func TestDecodeNames(t *testing.T) {
 		config fields
 		want   ratelimit.Rule
 	}{
-		{"upper case", fields{"ENDPOINT": "/a", "ALGORITHM": "TOKEN_BUCKET", "ALGO_CONFIG": fields{"CAPACITY": 10, "REFILL_RATE_PER_SECOND": 2}}, token},
-		{"lower case", fields{"endpoint": "/a", "algorithm": "token_bucket", "algo_config": fields{"capacity": 10, "refill_rate_per_second": 2}}, token},
-		{"dashes", fields{"Endpoint": "/a", "Algorithm": "token-bucket", "algo-config": fields{"capacity": 10, "refill-rate-per-second": 2}}, token},
+		{"upper case", fields{"ENDPOINT": "/a", "ALGORITHM": "TOKEN_BUCKET", "ALGO_CONFIG": fields{"CAPACITY": 10, "REFILL_RATE_PER_SECOND": 2}},
+			token},
+		{"lower case", fields{"endpoint": "/a", "algorithm": "token_bucket", "algo_config": fields{"capacity": 10, "refill_rate_per_second": 2}},
+			token},
+		{"dashes", fields{"Endpoint": "/a", "Algorithm": "token-bucket", "algo-config": fields{"capacity": 10, "refill-rate-per-second": 2}},
+			token},
 		{"policy and config", fields{"endpoint": "/a", "policy": "TokenBucket", "config": fields{"capacity": 10, "requestsPerSecond": 2}}, token},
-		{"strategy and algorithmConfig", fields{"endpoint": "/a", "strategy": "GCRA", "algorithmConfig": fields{"capacity": 10, "refillRatePerSecond": 2}}, token},
+		{"strategy and algorithmConfig", fields{"endpoint": "/a", "strategy": "GCRA",
+			"algorithmConfig": fields{"capacity": 10, "refillRatePerSecond": 2}}, token},
 		{"a refill per millisecond", ruleOf("TokenBucketLimiter", fields{"capacity": 10, "refillPerMs": 0.002}), token},
 		{"which may be whole", ruleOf("leaky_bucket_limiter", fields{"capacity": 10, "refill_per_ms": 2}), rule("LeakyBucket", 2000, sec, 10)},
 		{"flat fields of a bucket", fields{"endpoint": "/a", "algorithm": "TokenBucket", "capacity": 10, "refill_rate_per_second": 2}, token},
@@ -142,7 +162,8 @@ func TestDecodeNames(t *testing.T) {
 		{"a list of parts", flat(fields{"key": []any{"ip", "endpoint"}}), keyed("ip+endpoint")},
 		{"a list of texts", flat(fields{"key": []string{"user", "endpoint"}}), keyed(ratelimit.KeyUserEndpoint)},
 		{"an attribute, whose case is kept", flat(fields{"key": "ATTR:Tenant_ID+user"}), keyed("attr:Tenant_ID+user")},
-		{"an attribute in a list", flat(fields{"key": []any{"user", "attr:tenant"}}), keyed(ratelimit.KeyOf(ratelimit.KeyAttr("tenant"), ratelimit.KeyUser))},
+		{"an attribute in a list", flat(fields{"key": []any{"user", "attr:tenant"}}),
+			keyed(ratelimit.KeyOf(ratelimit.KeyAttr("tenant"), ratelimit.KeyUser))},
 		{"a map of numbers", ruleOf("FixedWindow", map[string]int{"limit": 5, "windowMs": 60_000}), window},
 		{"a map of texts", ruleOf("FixedWindow", map[string]string{"rate": "5/m"}), window},
 	} {
@@ -172,6 +193,7 @@ func TestDecodeNames(t *testing.T) {
 		"ratelimit: configs[0].algoConfig is missing: must be a map that says what the limit is", "a custom algorithm has no flat fields")
 }
 
+// TestDecodeChoices proves which spellings of a key, a mode and a failure policy are accepted.
 func TestDecodeChoices(t *testing.T) {
 	config := ruleOf("TokenBucket", fields{"rate": "1/s"})
 	for want, spellings := range map[ratelimit.KeyType][]string{
@@ -185,7 +207,8 @@ func TestDecodeChoices(t *testing.T) {
 			require.Equal(t, want, decoded(t, with(config, fields{"key": s})).Key, s)
 		}
 	}
-	for s, want := range map[string]ratelimit.Mode{"enforce": ratelimit.ModeEnforce, "shadow": ratelimit.ModeShadow, "SHADOW": ratelimit.ModeShadow} {
+	for s, want := range map[string]ratelimit.Mode{"enforce": ratelimit.ModeEnforce, "shadow": ratelimit.ModeShadow,
+		"SHADOW": ratelimit.ModeShadow} {
 		require.Equal(t, want, decoded(t, with(config, fields{"mode": s})).Mode, s)
 	}
 	for s, want := range map[string]ratelimit.FailurePolicy{
@@ -196,6 +219,7 @@ func TestDecodeChoices(t *testing.T) {
 	}
 }
 
+// TestDecodeAlgorithmNames proves which names each algorithm has.
 func TestDecodeAlgorithmNames(t *testing.T) {
 	for want, names := range map[ratelimit.Algorithm][][]string{
 		ratelimit.AlgorithmTokenBucket:          {{"Token", "Bucket"}},
@@ -223,6 +247,7 @@ func TestDecodeAlgorithmNames(t *testing.T) {
 	}
 }
 
+// TestDecodeNumbers proves which types and values of numbers are accepted.
 func TestDecodeNumbers(t *testing.T) {
 	type named int16
 	for _, v := range []any{
@@ -289,9 +314,12 @@ func TestDecodeNumbers(t *testing.T) {
 	}
 }
 
+// TestDecodeFractions proves which fractions are accepted, and which rate the error for another one
+// suggests.
 func TestDecodeFractions(t *testing.T) {
 	third := func(fraction, rate string) string {
-		return "must be exact, and is " + fraction + " rounded: give rate: \"" + rate + "\" and burst in place of capacity and refillRatePerSecond"
+		return "must be exact, and is " + fraction +
+			" rounded: give rate: \"" + rate + "\" and burst in place of capacity and refillRatePerSecond"
 	}
 	const (
 		tooMany = "must be smaller: it is beyond what can be counted"
@@ -355,10 +383,12 @@ func TestDecodeFractions(t *testing.T) {
 		_, got, _ := strings.Cut(refusal(t, config), ": ")
 		require.Equal(t, tt.want, got, tt.why)
 	}
-	largest := decoded(t, ruleOf("TokenBucket", fields{"capacity": 10, "refillRatePerSecond": json.Number(strconv.Itoa(math.MaxInt) + "000000000")})).Rate
+	largest := decoded(t, ruleOf("TokenBucket", fields{"capacity": 10,
+		"refillRatePerSecond": json.Number(strconv.Itoa(math.MaxInt) + "000000000")})).Rate
 	require.Equal(t, ratelimit.Rate{Requests: math.MaxInt, Per: 1, Burst: 10}, largest, "what a second does not hold, a nanosecond may")
 }
 
+// TestDecodeDefault proves that the default rule is decoded too.
 func TestDecodeDefault(t *testing.T) {
 	config := fields{"algorithm": "FixedWindow", "algoConfig": fields{"rate": "5/m"}}
 	rules, defaultRule, err := ratelimit.DecodeRules(nil, config)
@@ -367,16 +397,19 @@ func TestDecodeDefault(t *testing.T) {
 	require.Equal(t, &ratelimit.Rule{Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(5)}, defaultRule)
 }
 
+// TestDecodeOptions proves that wrong options and wrong rules are reported together.
 func TestDecodeOptions(t *testing.T) {
 	configs := []fields{ruleOf("TokenBucket", fields{"rate": "0/s"})}
 	_, _, err := ratelimit.DecodeRules(configs, nil, ratelimit.WithMaxKeys(0), nil)
-	require.EqualError(t, err, "ratelimit: configs[0].algoConfig.rate is \"0/s\": its count must be a whole number from 1 to "+strconv.Itoa(math.MaxInt)+
-		"\nratelimit: maxKeys is 0: must be at least 1\nratelimit: options[1] is <nil>: must not be nil")
+	require.EqualError(t, err,
+		"ratelimit: configs[0].algoConfig.rate is \"0/s\": its count must be a whole number from 1 to "+strconv.Itoa(math.MaxInt)+
+			"\nratelimit: maxKeys is 0: must be at least 1\nratelimit: options[1] is <nil>: must not be nil")
 }
 
-// TestDecodeKeepsNothing holds the maps of a caller apart from the rules.
-func TestDecodeKeepsNothing(t *testing.T) {
-	make := func() (configs []fields, defaultConfig fields) {
+// TestDecodeCopiesItsInput proves that decoded rules do not change when the caller later changes
+// the maps.
+func TestDecodeCopiesItsInput(t *testing.T) {
+	construct := func() (configs []fields, defaultConfig fields) {
 		f := with(ruleOf("TokenBucket", fields{"capacity": 5, "refillRatePerSecond": 1}), fields{
 			"name": "n", "tiers": fields{"paid": "600/m", "free": fields{"rate": "1/s"}},
 		})
@@ -386,13 +419,13 @@ func TestDecodeKeepsNothing(t *testing.T) {
 	}
 	factory := ratelimit.NewFactory()
 	require.NoError(t, factory.Register("Custom", func(algoConfig fields, _ ratelimit.Env) (ratelimit.Limiter, error) {
-		clear(algoConfig["list"].([]any)[0].(fields)) // a build may do what it likes with its copy
+		clear(algoConfig["list"].([]any)[0].(fields)) // a BuildFunc may change its copy
 		return sameLimiter{}, nil
 	}))
-	configs, defaultConfig := make()
+	configs, defaultConfig := construct()
 	rules, defaultRule, err := ratelimit.DecodeRules(configs, defaultConfig, ratelimit.WithFactory(factory))
 	require.NoError(t, err)
-	wantConfigs, wantDefault := make()
+	wantConfigs, wantDefault := construct()
 	require.Equal(t, wantConfigs, configs, "the input is unchanged")
 	require.Equal(t, wantDefault, defaultConfig)
 
@@ -411,6 +444,8 @@ func TestDecodeKeepsNothing(t *testing.T) {
 	require.Equal(t, rules[1].Limiter, l)
 }
 
+// TestDecodeSharedErrorsAreFound proves that errors.As finds a ConfigError in the error of
+// DecodeRules.
 func TestDecodeSharedErrorsAreFound(t *testing.T) {
 	_, _, err := ratelimit.DecodeRules([]fields{ruleOf("TokenBucket", fields{"capacity": 0, "refillRatePerSecond": 1})}, nil)
 	var field *ratelimit.ConfigError
@@ -418,6 +453,7 @@ func TestDecodeSharedErrorsAreFound(t *testing.T) {
 	assert.Equal(t, &ratelimit.ConfigError{Field: "configs[0].algoConfig.capacity", Value: "0", Reason: "must be at least 1"}, field)
 }
 
+// TestDecodeBeyond32Bits proves which counts above 32 bits are refused.
 func TestDecodeBeyond32Bits(t *testing.T) {
 	if strconv.IntSize == 32 {
 		t.Skip("no such int")
@@ -427,8 +463,10 @@ func TestDecodeBeyond32Bits(t *testing.T) {
 		want   string
 		why    string
 	}{
-		{fields{"capacity": int64(4294967296), "refillRatePerSecond": 1}, "algoConfig.capacity is 4294967296: must be at most 4294967295", "the capacity is the burst"},
-		{fields{"limit": int64(4294967296), "windowMs": 1}, "algoConfig.limit is 4294967296: must be at most 4294967295 without a burst", "the limit is the burst"},
+		{fields{"capacity": int64(4294967296), "refillRatePerSecond": 1}, "algoConfig.capacity is 4294967296: must be at most 4294967295",
+			"the capacity is the burst"},
+		{fields{"limit": int64(4294967296), "windowMs": 1}, "algoConfig.limit is 4294967296: must be at most 4294967295 without a burst",
+			"the limit is the burst"},
 		{fields{"rate": "1/s", "burstSize": int64(4294967296)}, "algoConfig.burstSize is 4294967296: must be at most 4294967295", "the burst"},
 		{fields{"rate": "1/s burst 4294967296"}, `algoConfig.rate is "1/s burst 4294967296": must be at most 4294967295`, "the burst of a rate"},
 	} {
@@ -436,11 +474,11 @@ func TestDecodeBeyond32Bits(t *testing.T) {
 	}
 }
 
-// A sameLimiter is a custom limiter that nobody asks.
+// A sameLimiter is a custom limiter that no test calls.
 type sameLimiter struct{ ratelimit.Limiter }
 
-// TestRuleDecodes proves that a []Rule can be decoded from JSON, and from YAML by the decoders
-// that call UnmarshalYAML, and that what a config must not have is an error there too.
+// TestRuleDecodes proves that a []Rule can be decoded from JSON, and from YAML by decoders that
+// call UnmarshalYAML, and that fields which DecodeRules refuses are refused there too.
 func TestRuleDecodes(t *testing.T) {
 	const document = `[
 		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": {"capacity": 1000, "refillRatePerSecond": 0.1}},
@@ -450,7 +488,8 @@ func TestRuleDecodes(t *testing.T) {
 	]`
 	want := []ratelimit.Rule{
 		{Endpoint: "/search", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.Rate{Requests: 1, Per: 10 * sec, Burst: 1000}},
-		{Endpoint: "/login", Key: "ip+endpoint", Mode: ratelimit.ModeShadow, Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerMinute(5),
+		{Endpoint: "/login", Key: "ip+endpoint", Mode: ratelimit.ModeShadow, Algorithm: ratelimit.AlgorithmSlidingWindowLog,
+			Rate:  ratelimit.PerMinute(5),
 			Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(20)}, OnStoreError: ratelimit.FailLocal(4), Additional: true},
 		{Name: "Go", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerHour(math.MaxInt32)},
 	}
@@ -477,12 +516,18 @@ func TestRuleDecodes(t *testing.T) {
 			`ratelimit: rules["/a"].limits is 5: unknown field` + "\n" +
 				`ratelimit: rules["/a"].algoConfig.refillRatePerSecond is missing: must be given beside capacity` + "\n" +
 				`ratelimit: rules["/a"].algoConfig.capacity is 0: must be at least 1`, "problems of a config"},
-		{fields{"NAME": "n", "endpoint": "/a", "rate": "5/m", "onStoreError": "shut"}, `ratelimit: rules["n"].onStoreError is "shut": must be "open", "closed", "local" or, of 4 replicas, "local:4"`, "the name comes first"},
-		{fields{"algorithm": "FixedWindow", "rate": "5/m burst 7"}, `ratelimit: rule.rate is "5/m burst 7": must have no burst: FixedWindow has none`, "a default rule"},
+		{fields{"NAME": "n", "endpoint": "/a", "rate": "5/m", "onStoreError": "shut"},
+			`ratelimit: rules["n"].onStoreError is "shut": must be "open", "closed", "local" or, of 4 replicas, "local:4"`, "the name comes first"},
+		{fields{"algorithm": "FixedWindow", "rate": "5/m burst 7"},
+			`ratelimit: rule.rate is "5/m burst 7": must have no burst: FixedWindow has none`, "a default rule"},
 		{fields{"endpoint": "/a", "algorithm": "Custom", "algoConfig": fields{}},
-			`ratelimit: rules["/a"].algorithm is "Custom": unknown algorithm: must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket"`, "custom algorithms need a Factory"},
-		{fields{"endpoint": "a*b", "rate": "5/m"}, `ratelimit: rules["a*b"].endpoint is "a*b": must have a "*" at the end only`, "what no rule may have"},
-		{fields{"endpoint": "/a", "rate": "70000/m", "algorithm": "SlidingWindowLog"}, `ratelimit: rules["/a"].rate is "70000/m": must be at most 65536: each is stored; a sliding window counter has no such bound`, "what no log may have"},
+			`ratelimit: rules["/a"].algorithm is "Custom": unknown algorithm: must be one of "FixedWindow", "LeakyBucket", ` +
+				`"SlidingWindowCounter", "SlidingWindowLog", "TokenBucket"`, "custom algorithms need a Factory"},
+		{fields{"endpoint": "a*b", "rate": "5/m"}, `ratelimit: rules["a*b"].endpoint is "a*b": must have a "*" at the end only`,
+			"what no rule may have"},
+		{fields{"endpoint": "/a", "rate": "70000/m", "algorithm": "SlidingWindowLog"},
+			`ratelimit: rules["/a"].rate is "70000/m": must be at most 65536: each is stored; a sliding window counter has no such bound`,
+			"what no log may have"},
 		{nil, "ratelimit: rule is nil: must be a map that has algorithm and algoConfig", "null"},
 	} {
 		text, err := json.Marshal([]any{tt.config})
@@ -502,14 +547,15 @@ func TestRuleDecodes(t *testing.T) {
 	require.Error(t, json.Unmarshal([]byte(`[[]]`), &rules))
 	var r ratelimit.Rule
 	require.ErrorIs(t, r.UnmarshalYAML(func(any) error { return errTenant }), errTenant)
-	require.NoError(t, r.UnmarshalYAML(func(v any) error { // as older YAML decoders do
+	require.NoError(t, r.UnmarshalYAML(func(v any) error { // as older YAML decoders call it
 		*v.(*map[string]any) = fields{"endpoint": "/a", "algoConfig": map[any]any{"limit": 5, "windowSeconds": 60}}
 		return nil
 	}))
 	require.Equal(t, ratelimit.Rule{Endpoint: "/a", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerMinute(5)}, r)
 }
 
-// TestRuleMarshals has rules that are no data, or were read with a Factory.
+// TestRuleMarshals proves what JSON a Rule gives, and which rules give an error because code has
+// set a part of them.
 func TestRuleMarshals(t *testing.T) {
 	r := ratelimit.Rule{Endpoint: "/a", Rate: ratelimit.PerSecond(1), Tiers: map[string]ratelimit.Rate{"staff": ratelimit.Unlimited}}
 	text, err := json.Marshal(r)
@@ -531,7 +577,8 @@ func TestRuleMarshals(t *testing.T) {
 	require.JSONEq(t, `{"endpoint":"/a","algorithm":"Custom","algoConfig":{"x":[1,"y"]}}`, string(text))
 }
 
-// TestTexts has the values of a rule that are read from texts and refuse what they do not know.
+// TestTexts proves that the types of a rule that are read from text accept known values, and refuse
+// others.
 func TestTexts(t *testing.T) {
 	type all struct {
 		Key       ratelimit.KeyType
@@ -547,14 +594,19 @@ func TestTexts(t *testing.T) {
 		why  string
 	}{
 		{`{"Key": "IP + attr:Tenant", "Mode": "SHADOW", "Algorithm": "GCRA", "Policy": "local", "Rate": "100/m burst 20"}`,
-			all{"attr:Tenant+ip", ratelimit.ModeShadow, ratelimit.AlgorithmTokenBucket, ratelimit.FailLocal(1), ratelimit.PerMinute(100).WithBurst(20)}, "", "all of them"},
+			all{"attr:Tenant+ip", ratelimit.ModeShadow, ratelimit.AlgorithmTokenBucket, ratelimit.FailLocal(1),
+				ratelimit.PerMinute(100).WithBurst(20)}, "", "all of them"},
 		{`{"Key": "", "Mode": "", "Algorithm": "", "Policy": "inherit"}`, all{}, "", "nothing"},
 		{`{"Policy": "local:4"}`, all{Policy: ratelimit.FailLocal(4)}, "", "four replicas"},
-		{`{"Key": "tenant"}`, all{}, `ratelimit: key is "tenant": must be one of "user", "endpoint", "user_endpoint", "ip", "global", "attr:NAME", or several of them joined by "+"`, "an unknown key"},
+		{`{"Key": "tenant"}`, all{}, `ratelimit: key is "tenant": must be one of "user", "endpoint", "user_endpoint", "ip", "global", ` +
+			`"attr:NAME", or several of them joined by "+"`, "an unknown key"},
 		{`{"Mode": "off"}`, all{}, `ratelimit: mode is "off": must be one of "enforce", "shadow"`, "an unknown mode"},
-		{`{"Mode": "` + strings.Repeat("-", 101) + `"}`, all{}, `ratelimit: mode is "` + strings.Repeat("-", 55) + `...": must be one of "enforce", "shadow"`, "a long mode"},
-		{`{"Algorithm": "Bucket"}`, all{}, `ratelimit: algorithm is "Bucket": must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket"`, "an unknown algorithm"},
-		{`{"Policy": "shut"}`, all{}, `ratelimit: failurePolicy is "shut": must be "open", "closed", "local" or, of 4 replicas, "local:4"`, "an unknown policy"},
+		{`{"Mode": "` + strings.Repeat("-", 101) + `"}`, all{}, `ratelimit: mode is "` +
+			strings.Repeat("-", 55) + `...": must be one of "enforce", "shadow"`, "a long mode"},
+		{`{"Algorithm": "Bucket"}`, all{}, `ratelimit: algorithm is "Bucket": must be one of "FixedWindow", "LeakyBucket", ` +
+			`"SlidingWindowCounter", "SlidingWindowLog", "TokenBucket"`, "an unknown algorithm"},
+		{`{"Policy": "shut"}`, all{}, `ratelimit: failurePolicy is "shut": must be "open", "closed", "local" or, of 4 replicas, "local:4"`,
+			"an unknown policy"},
 		{`{"Policy": "local:0"}`, all{}, `ratelimit: failurePolicy is "local:0": must have at least 1 replica`, "no replica"},
 		{`{"Rate": "100/m burst=20"}`, all{}, `ratelimit: rate is "100/m burst=20": must be written "100/m burst 20"`, "another form"},
 	} {
@@ -578,4 +630,80 @@ func TestTexts(t *testing.T) {
 	}
 	_, err := ratelimit.FailLocal(0).MarshalText()
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+}
+
+// config returns the config of a token bucket rule.
+func config(endpoint, rate string) map[string]any {
+	return map[string]any{"endpoint": endpoint, "algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": rate}}
+}
+
+// TestNewFromConfig proves which rules NewFromConfig makes, and which errors it returns.
+func TestNewFromConfig(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	l, err := ratelimit.NewFromConfig([]map[string]any{
+		{"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": map[string]any{"capacity": 10, "refillRatePerSecond": 1}},
+		{"endpoint": "/login", "key": "user_endpoint", "algorithm": "FIXED_WINDOW",
+			"algoConfig": map[string]any{"maxRequests": 3, "windowMs": 60_000}},
+		{"endpoint": "/shadow", "mode": "shadow", "algorithm": "leaky-bucket", "algoConfig": map[string]any{"rate": "1/h"}},
+	}, map[string]any{"algorithm": "SlidingLog", "algoConfig": map[string]any{"limit": 2, "windowMs": 1000}}, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	require.Equal(t, by("/search", yes(10, 9, sec)), l.Allow("ann", "/search"))
+	clock.Advance(500 * ms)
+	require.Equal(t, by("/search", yes(10, 8, 1500*ms)), l.Allow("ann", "/search"))
+	require.Equal(t, by("/login", yes(3, 2, 59500*ms)), l.Allow("ann", "/login"))
+	require.Equal(t, by("default", yes(2, 1, sec)), l.Allow("bob", "/shadow"), "a shadow rule does not stand in for the default rule")
+	require.Equal(t, by("default", yes(2, 1, sec)), l.Allow("ann", "/"))
+
+	onlyDefault, err := ratelimit.NewFromConfig(nil, map[string]any{"algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "1/h"}})
+	require.NoError(t, err)
+	assert.Equal(t, 1, onlyDefault.Allow("ann", "/").Limit)
+
+	for _, tt := range []struct {
+		configs []map[string]any
+		opts    []ratelimit.Option
+		want    string
+		why     string
+	}{
+		{nil, nil, "ratelimit: configs is empty: must have at least one config, or there be a default config", "nothing at all"},
+		{[]map[string]any{config("/a", "1/x")}, []ratelimit.Option{ratelimit.WithMaxKeys(0)},
+			"ratelimit: maxKeys is 0: must be at least 1\nratelimit: configs[0].algoConfig.rate is \"1/x\": its time must be in ns, us, ms, s, m " +
+				"(minutes), h, d or w", "options and rules"},
+	} {
+		l, err := ratelimit.NewFromConfig(tt.configs, nil, tt.opts...)
+		assert.Nil(t, l, tt.why)
+		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, tt.why)
+		assert.EqualError(t, err, tt.want, tt.why)
+	}
+}
+
+// TestReloadKeepsCode proves that Reload keeps what only code can set in a rule, such as Resolve.
+func TestReloadKeepsCode(t *testing.T) {
+	configs := []map[string]any{config("/resolved", "10/h"), config("/custom", "10/h"), config("/plain", "10/h")}
+	fallback := map[string]any{"algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "10/h"}}
+	rs, def, err := ratelimit.DecodeRules(configs, fallback)
+	require.NoError(t, err)
+	resolve := func(r ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.PerHour(3), r.Client == "ann" }
+	rs[0].Resolve, def.Resolve = resolve, resolve
+	custom, err := ratelimit.NewTokenBucket(ratelimit.PerHour(7))
+	require.NoError(t, err)
+	rs[1].Limiter = custom
+	l, _ := rules(t, rs, def)
+	for _, endpoint := range []string{"/resolved", "/custom", "/plain", "/other"} {
+		l.Allow("ann", endpoint)
+	}
+
+	changed := []map[string]any{config("/plain", "20/h"), config("/resolved", "20/h"), config("/custom", "20/h"), config("/new", "20/h")}
+	require.NoError(t, l.Reload(changed, fallback))
+	assert.Equal(t, 3, l.Allow("ann", "/resolved").Limit, "the code of the rule of that name")
+	assert.Equal(t, 20, l.Allow("bob", "/resolved").Limit, "beside the new rate")
+	assert.Equal(t, 20, l.Allow("ann", "/custom").Limit, "a limiter that code has given is told the new rate")
+	assert.Equal(t, by("/plain", yes(20, 8, 36*minute)), l.Allow("ann", "/plain"))
+	assert.Equal(t, by("/new", yes(20, 19, 3*minute)), l.Allow("ann", "/new"))
+	assert.Equal(t, 3, l.Allow("ann", "/other").Limit)
+
+	err = l.Reload([]map[string]any{config("/plain", "30/h"), config("/plain", "40/h"), {"endpoint": "/b"}}, nil)
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.ErrorContains(t, err, "configs[1].endpoint")
+	require.ErrorContains(t, err, "configs[2].algorithm")
+	assert.Equal(t, by("/plain", yes(20, 7, 39*minute)), l.Allow("ann", "/plain"), "what is refused changes nothing")
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
-// A call is one step of a trace: a Take of n units at an instant, and its whole answer.
+// A call is one step of a trace: Take of n units at an instant, and the whole expected answer.
 type call struct {
-	at   time.Duration // since the epoch
+	at   time.Duration // after the epoch
 	n    int
 	want ratelimit.Result
 	why  string
 }
 
-// play makes the calls for one key and compares the whole of every answer.
-func play(t *testing.T, make func(ratelimit.Rate, ...ratelimit.Option) (limiter, error), r ratelimit.Rate, calls []call) {
+// play makes the calls for one key, and compares each answer as a whole.
+func play(t *testing.T, construct func(ratelimit.Rate, ...ratelimit.Option) (limiter, error), r ratelimit.Rate, calls []call) {
 	t.Helper()
 	clock := ratelimit.NewFakeClock(epoch)
-	l, err := make(r, ratelimit.WithClock(clock))
+	l, err := construct(r, ratelimit.WithClock(clock))
 	require.NoError(t, err)
 	for i, c := range calls {
 		require.NotEmpty(t, c.why, "call %d", i)
@@ -88,7 +88,7 @@ func TestTraces(t *testing.T) {
 			{0, 1, yes(5, 4, 1*sec), "starts full"},
 			{100 * ms, 1, yes(5, 3, 1900*ms), "3.1 kept"},
 		}},
-		{"fixed window, 100 per minute", fixedWindow, per(100, mins), []call{
+		{"fixed window, 100 per minute", fixedWindow, per(100, minute), []call{
 			{59 * sec, 100, yes(100, 0, 1*sec), "100 at 0:59"},
 			{61 * sec, 100, yes(100, 0, 59*sec), "100 at 1:01: 200 within 2 s, the stated bound 2L"},
 			{61 * sec, 1, no(100, 0, 59*sec, 59*sec), "the 201st, until 2:00"},
@@ -106,11 +106,11 @@ func TestTraces(t *testing.T) {
 			{105 * sec, 1, no(1, 0, 5*sec, 5*sec), "55 s later"},
 			{110 * sec, 1, yes(1, 0, 60*sec), "exactly 60 s later"},
 		}},
-		{"sliding log, 100 per minute", slidingLog, per(100, mins), []call{
+		{"sliding log, 100 per minute", slidingLog, per(100, minute), []call{
 			{59 * sec, 100, yes(100, 0, 60*sec), "100 at 0:59"},
 			{61 * sec, 1, no(100, 0, 58*sec, 58*sec), "one at 1:01"},
 		}},
-		{"sliding counter, 100 per minute", slidingCounter, per(100, mins), []call{
+		{"sliding counter, 100 per minute", slidingCounter, per(100, minute), []call{
 			{59 * sec, 100, yes(100, 0, 61*sec), "100 at 0:59"},
 			{90 * sec, 50, yes(100, 0, 90*sec), "at 1:30 the previous window weighs one half"},
 			{90 * sec, 1, no(100, 0, 600*ms, 90*sec), "the 51st: one more fits when 49 of 100 are left"},
@@ -156,8 +156,8 @@ func TestNewKeyHasFullQuota(t *testing.T) {
 	}
 }
 
-// TestYearIdleGivesFullQuota proves that a key is as good as new after a year of idling,
-// and that the time this takes does not grow with the number of windows.
+// TestYearIdleGivesFullQuota proves that a key has its full limit again after a year without
+// requests, and that this answer does not take longer because many windows have passed.
 func TestYearIdleGivesFullQuota(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) {
@@ -174,12 +174,12 @@ func TestYearIdleGivesFullQuota(t *testing.T) {
 	}
 }
 
-// unmoved is an observer that does nothing.
+// unmoved is an Observer that does nothing.
 type unmoved struct{}
 
 func (unmoved) Observe(context.Context, ratelimit.Decision) {}
 
-// exemplars holds the reference model and the bound of each algorithm.
+// exemplars holds, for each algorithm, its reference model and its bound.
 var exemplars = map[string]struct {
 	model func(start time.Time, r ratelimit.Rate) ratelimittest.Model
 	bound ratelimittest.Bound
@@ -191,66 +191,60 @@ var exemplars = map[string]struct {
 	"leaky bucket":           {ratelimittest.LeakyBucketModel, ratelimittest.LeakyBucketBound},
 }
 
-// TestLimitersWithAnObserverConform runs the kit for limiters on the five with an observer:
-// they keep every promise of a limiter without one.
+// eachConforms runs the conformance kit on each of the five, with the options that opts returns.
+func eachConforms(t *testing.T, keepRate bool, opts func(clock ratelimit.Clock) []ratelimit.Option) {
+	t.Helper()
+	for _, a := range algorithms {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			require.Contains(t, exemplars, a.name)
+			ratelimittest.TestLimiter(t, ratelimittest.Config{
+				New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
+					return a.make(r, append(opts(clock), ratelimit.WithClock(clock))...)
+				},
+				Model:     exemplars[a.name].model,
+				Bound:     exemplars[a.name].bound,
+				KeepRate:  keepRate,
+				Schedules: 100,
+			})
+		})
+	}
+}
+
+// TestLimitersWithAnObserverConform runs the conformance kit on each of the five with an Observer,
+// which must not change how a limiter behaves.
 func TestLimitersWithAnObserverConform(t *testing.T) {
-	for _, a := range algorithms {
-		t.Run(a.name, func(t *testing.T) {
-			t.Parallel()
-			require.Contains(t, exemplars, a.name)
-			ratelimittest.TestLimiter(t, ratelimittest.Config{
-				New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
-					return a.make(r, ratelimit.WithClock(clock), ratelimit.WithObserver(unmoved{}))
-				},
-				Model:     exemplars[a.name].model,
-				Bound:     exemplars[a.name].bound,
-				Schedules: 100,
-			})
-		})
-	}
+	eachConforms(t, false, func(ratelimit.Clock) []ratelimit.Option {
+		return []ratelimit.Option{ratelimit.WithObserver(unmoved{})}
+	})
 }
 
-// TestLimitersWithAStoreConform runs the kit for limiters on the five with a store. A store
-// learns of a new rate only when it is next asked, so changes of the rate are left to the
-// kit for stores.
+// TestLimitersWithAStoreConform runs the conformance kit on each of the five in a store. A store
+// learns a new rate only with the next request, so the kit for stores tests changes of the rate.
 func TestLimitersWithAStoreConform(t *testing.T) {
-	for _, a := range algorithms {
-		t.Run(a.name, func(t *testing.T) {
-			t.Parallel()
-			require.Contains(t, exemplars, a.name)
-			ratelimittest.TestLimiter(t, ratelimittest.Config{
-				New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
-					store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
-					require.NoError(t, err)
-					return a.make(r, ratelimit.WithClock(clock), ratelimit.WithStore(store), ratelimit.WithName("kit"))
-				},
-				Model:     exemplars[a.name].model,
-				Bound:     exemplars[a.name].bound,
-				KeepRate:  true,
-				Schedules: 100,
-			})
-		})
-	}
+	eachConforms(t, true, func(clock ratelimit.Clock) []ratelimit.Option {
+		return []ratelimit.Option{ratelimit.WithStore(must(ratelimit.NewMemoryStore(ratelimit.WithClock(clock)))), ratelimit.WithName("kit")}
+	})
 }
 
-// TestMemoryStoreConforms runs the kit that every Store has to pass on a MemoryStore.
+// TestMemoryStoreConforms runs the conformance kit for stores on a MemoryStore.
 func TestMemoryStoreConforms(t *testing.T) {
 	ratelimittest.TestStore(t, ratelimittest.StoreConfig{
 		New: func(clock ratelimit.Clock) (ratelimit.Store, error) {
 			return ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 		},
-		// A MemoryStore tells 292 years on either side of its making apart.
+		// A MemoryStore can represent 292 years before and after it was made.
 		Starts: []time.Time{epoch.Add(789012345), epoch, time.Unix(0, 0), time.Unix(-1, 7)},
 	})
 }
 
-// TestSixthAlgorithm runs the kit for limiters on the algorithm of sixth_test.go. It has no
-// model; the promises that every limiter makes need none.
+// TestSixthAlgorithm runs the conformance kit on the algorithm of sixthalgorithm_test.go. It needs
+// no model, because the kit then checks the promises that every limiter makes.
 func TestSixthAlgorithm(t *testing.T) {
 	ratelimittest.TestLimiter(t, ratelimittest.Config{
 		New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
 			return ratelimit.NewCooldown(r, ratelimit.WithClock(clock))
 		},
-		Span: 200 * 365 * 24 * time.Hour, // it keeps an instant of the future, which must be representable
+		Span: 200 * 365 * 24 * time.Hour, // a key keeps an instant in the future, which must be representable
 	})
 }

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,52 +13,60 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
+	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// A decision is one request and the answers of its rules. The method run makes it, step by
-// step: find the rules and their rates, decide in this process or in the store, ask the
-// custom limiter, put the answer together, tell the observer.
+// A decision holds one request and the answers of its rules. RateLimiter.run finds the rules and their rates, then
+// calls the functions in the list steps. The field order.Mode says whether it charges, only looks, or is a dry run.
 //
-// Decisions are kept in a pool, so that a decision allocates nothing.
+// Decisions are kept in a pool, so that making one allocates nothing.
 type decision struct {
 	request Request
 	order   engine.Order
 	watch   stopwatch // started if there is an observer
 
-	rules   []*activeRule   // in the order of inLockOrder: a rule with a custom limiter comes last
-	named   []*activeRule   // memory for rules, used unless they are those of a group
-	exempt  []*activeRule   // rules for which the request is unlimited: they are not among rules
-	kept    map[string]Rate // what Resolve has returned before, by rule; nil if it must be called
-	spots   []engine.Spot   // of the parts with keys in this process, while others wait for one of them
-	line    keytable.Hash   // of its rules and keys; gather sets it
-	plain   keytable.Hash   // line without the rule with a custom limiter
-	trial   *trial          // for Explain; otherwise nil
-	held    bool            // whether all rules but the one with a custom limiter are charged already
-	parts   []engine.Part   // the answers of rules, one for each
-	origins []origin        // where the answers come from, one for each of rules
-	binding int             // the index of the binding rule, or -1
-	custom  int             // the index of the rule with a custom limiter, or -1
+	rules         []*activeRule   // sorted by inLockOrder: a rule with a custom limiter comes last
+	named         []*activeRule   // memory for the field rules; unused while rules is the shared list of a ruleGroup
+	exempt        []*activeRule   // rules that apply, but do not limit the request; the field rules does not list them
+	resolvedRates map[string]Rate // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
+	spots         []engine.Spot   // what each key in this process answers; set only while callers wait for one of these keys
+	line          keytable.Hash   // identifies the queue in which the request waits; set by the method gather
+	memoryLine    keytable.Hash   // like the field line, but without the key of the rule that has a custom limiter
+	dry           *dryRun         // nil unless the decision is a dry run
+	held          bool            // whether Wait has charged all rules but the one with a custom limiter
+	parts         []engine.Part   // the answers of the rules, in the order of the field rules
+	origins       []origin        // what gave the answer of each rule, in the order of the field rules
+	binding       int             // the index of the rule whose answer the caller gets, or -1
+	custom        int             // the index of the rule with a custom limiter, or -1
+	uncounted     bool            // true if the rules with keys in this process have yet to be counted
 
-	records *replay.Log   // of the limiter
-	ttl     time.Duration // how long records answers
-	id      keytable.Hash // what the request is recorded under in records; zero if it is not
-	waits   bool          // whether the answers are in spots, and not yet in parts
+	records *replay.Log   // earlier grants of requests with an ID; nil if they are not kept in this process
+	ttl     time.Duration // for how long a recorded grant answers retries
+	id      keytable.Hash // identifies the request in the field records; zero if it is not recorded there
+	begun   bool          // whether the method records.Begin was called, so that records.End must be called
+	waits   bool          // whether the request waits in a queue: its answers are in the field spots, not yet in parts
 
 	engine.Outcome
-	failed  error         // why the store did not answer, or did not give back what it has charged, or nil
-	receipt uint64        // of the charges in the store, if they may be given back; otherwise 0
-	term    time.Duration // of a reservation, otherwise 0
+	failed  error         // the error of the store, from Take or from giving units back; nil if there was none
+	receipt uint64        // number of the charges in the store, if they may be given back; otherwise 0
+	term    time.Duration // how long a reservation holds its units; 0 if there is no reservation
 
-	sorted []int // memory for appendEach
+	sorted []int // memory for the indexes that appendEach sorts
+}
+
+// A dryRun holds what [RateLimiter.Explain] needs to know besides the answers.
+type dryRun struct {
+	byResolve []*activeRule // rules that do not limit the request because of Resolve
+	byZero    bool          // whether the store is asked for 0 units, because it does not accept Ask.Look
 }
 
 var decisions = sync.Pool{New: func() any { return new(decision) }}
 
-// newDecision returns a decision on req from the pool. If take is false, it only looks.
-func newDecision(req *Request, take bool) *decision {
+// newDecision returns a decision from the pool, for the request req.
+func newDecision(req *Request, mode engine.Mode) *decision {
 	d := decisions.Get().(*decision)
 	d.request = *req
-	d.order = engine.Order{N: int64(max(req.Cost, 1)), Take: take, Within: engine.AnyDelay}
+	d.order = engine.Order{N: int64(max(req.Cost, 1)), Mode: mode, Within: engine.AnyDelay}
 	return d
 }
 
@@ -68,30 +77,31 @@ func (d *decision) free() {
 	clear(d.parts)
 	clear(d.spots)
 	clear(d.origins)
-	*d = decision{named: d.named[:0], exempt: d.exempt[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0], sorted: d.sorted[:0]}
+	*d = decision{
+		named: d.named[:0], exempt: d.exempt[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0], sorted: d.sorted[:0],
+	}
 	decisions.Put(d)
 }
 
-// run decides d and returns its answer.
+// run decides on the request of d and returns the answer.
 func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err error) {
 	if d.request.Cost < 0 {
 		return Result{}, ErrInvalidCount
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	} else if err := ctx.Err(); err != nil {
+	ctx = orBackground(ctx)
+	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
 	set := l.set.Load()
 	if set == nil {
 		return unlimited, nil
 	}
-	if err := l.takesID(&d.request, d.order.Take); err != nil {
+	if err := l.takesID(&d.request, d.order.Mode.Takes()); err != nil {
 		return Result{}, err
 	}
 	d.records, d.ttl = l.records, l.settings.requestIDs
 	l.time.Renew()
-	if d.order.Take && l.settings.observer != nil {
+	if d.order.Mode.Charges() && l.settings.observer != nil {
 		d.watch = startWatch(&l.time)
 	}
 	if err := d.prepare(set); err != nil {
@@ -100,64 +110,60 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	return l.decide(ctx, d)
 }
 
-// decide decides d, which is prepared, and returns its answer.
+// steps lists the functions that may answer a decision d, in the order of their calls. If a function returns true, d is
+// answered, and the functions after it are not called.
+var steps = [...]func(l *RateLimiter, ctx context.Context, d *decision) (answered bool, err error){
+	(*RateLimiter).replay,       // answers from the record of an earlier grant of the same request
+	(*RateLimiter).standBehind,  // denies if other callers wait for the store or the custom limiter
+	(*RateLimiter).decideByKeys, // decides by keys in this process or in the store
+	(*RateLimiter).askCustom,    // asks the custom limiter, after the rules without one
+}
+
+// decide calls the functions in steps for d, which the method prepare has filled in, and returns the answer.
 func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err error) {
-	if d.rehearses() && l.recalled(ctx, d) {
-		return l.answered(ctx, d)
-	}
-	if d.id.Hi != 0 && d.custom >= 0 && !d.rehearses() {
-		found, land, err := l.takeOff(ctx, d)
+	defer d.endAttempt()
+	for _, step := range steps {
+		answered, err := step(l, ctx, d)
 		if err != nil {
 			return Result{}, err
 		}
-		if found {
-			return l.answered(ctx, d)
+		if answered {
+			break
 		}
-		defer land()
-	}
-	if !d.order.AskAgain {
-		if _, _, denied := l.behindAsking(ctx, d); denied {
-			if d.order.Take && !d.rehearses() {
-				d.countDenied()
-			}
-			return l.answered(ctx, d)
-		}
-	}
-	switch {
-	case len(d.rules) == 0:
-		d.Passes, d.Now = true, l.time.Now()
-	case d.held:
-		err = l.askCustom(ctx, d)
-	case l.settings.store != nil:
-		err = l.decideInStore(ctx, d)
-	default:
-		for d.decideHere(&l.time); d.Queued && !l.behind(d); {
-			d.decideHere(&l.time)
-		}
-		err = l.askCustom(ctx, d)
-	}
-	if err != nil {
-		return Result{}, err
 	}
 	return l.answered(ctx, d)
 }
 
-// answered returns the answer of d, which is decided, and tells it to the observer.
-func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, err error) {
+// decideByKeys decides d by all rules but the one with a custom limiter.
+func (l *RateLimiter) decideByKeys(ctx context.Context, d *decision) (answered bool, err error) {
 	switch {
-	case d.rehearses():
-	case d.Replayed:
-		d.countReplayed()
-	case d.order.Take && d.Passes && d.decided():
-		for _, r := range d.exempt {
-			r.totals.allowed.Add(1)
+	case len(d.rules) == 0:
+		d.Passes, d.Now = true, l.time.Now()
+	case d.held: // Wait has already charged all rules without a custom limiter
+	case l.remote != nil:
+		return false, l.remote.decide(ctx, d)
+	default:
+		for d.decideHere(&l.time); d.Queued && !l.denyBehindWaiters(d); {
+			d.decideHere(&l.time)
 		}
 	}
+	return false, nil
+}
+
+// answered finishes a decided d: it counts d, calls the observer, and returns the answer.
+func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, err error) {
+	if d.Replayed && d.order.Mode.Charges() {
+		for i := range d.rules {
+			d.origins[i].by, d.parts[i].Err = byReplay, nil
+		}
+	}
+	d.count()
 	d.binding = d.answer(&res)
-	d.keepLanded(&res)
+	d.recordCustomGrant(&res)
 	err = d.problems()
-	if d.order.Take && l.settings.observer != nil && d.decided() {
-		l.tell(ctx, &d.request, d.rules, &verdicts{parts: d.parts, origins: d.origins, now: d.Now}, d.binding, &res, err, d.watch.elapsed(&l.time))
+	if l.settings.observer != nil && d.decided() {
+		vs := verdicts{parts: d.parts, origins: d.origins, now: d.Now}
+		l.tell(ctx, &d.request, d.rules, &vs, d.binding, &res, err, d.watch.elapsed(&l.time))
 	}
 	return res, err
 }
@@ -182,8 +188,7 @@ func (d *decision) find(set *ruleSet) error {
 	return nil
 }
 
-// prepare finds the rules that apply to the request, and calls Resolve of those that have
-// one.
+// prepare finds the rules that apply, calls Resolve, and fills d.parts: one part for each rule that limits the request.
 func (d *decision) prepare(set *ruleSet) error {
 	if err := d.find(set); err != nil {
 		return err
@@ -191,24 +196,25 @@ func (d *decision) prepare(set *ruleSet) error {
 	n := len(d.rules)
 	if n > 1 && d.rules[n-2].Limiter != nil {
 		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
-		return &ConfigError{"rules", fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name), "must have one limiter of one's own among them"}
+		names := fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name)
+		return &ConfigError{"rules", names, "must have one limiter of one's own among them"}
 	}
 	d.parts = slices.Grow(d.parts, n)[:n]
 	d.origins = slices.Grow(d.origins, n)[:n]
-	kept := 0
+	limiting := 0
 	for i, r := range d.rules {
-		rate, resolved, exempt := r.resolved(&d.request, d.kept)
+		rate, resolved, exempt := r.resolved(&d.request, d.resolvedRates)
 		if exempt {
-			if resolved && d.rehearses() {
-				d.trial.byResolve = append(d.trial.byResolve, r)
+			if resolved && d.dry != nil {
+				d.dry.byResolve = append(d.dry.byResolve, r)
 			}
 			if d.exempt = append(d.exempt, r); len(d.named) == 0 {
-				d.named = append(d.named, d.rules...) // the group's own list must not change
+				d.named = append(d.named, d.rules...) // a copy, because other requests share the list
 				d.rules = d.named
 			}
 			continue
 		}
-		p, o := &d.parts[kept], &d.origins[kept]
+		p, o := &d.parts[limiting], &d.origins[limiting]
 		p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), !r.enforces()
 		p.Want.Tier = d.request.Tier
 		if r.keys != nil {
@@ -218,19 +224,20 @@ func (d *decision) prepare(set *ruleSet) error {
 			o.resolved = engine.Rate(rate)
 			p.Want.Rate = &o.resolved
 		}
-		if kept++; kept <= i {
-			d.rules[kept-1] = r
+		if limiting++; limiting <= i {
+			d.rules[limiting-1] = r
 		}
 	}
-	d.rules, d.parts, d.origins = d.rules[:kept], d.parts[:kept], d.origins[:kept]
+	d.rules, d.parts, d.origins = d.rules[:limiting], d.parts[:limiting], d.origins[:limiting]
 	d.custom = -1
-	if kept > 0 && d.rules[kept-1].Limiter != nil {
-		d.custom = kept - 1
+	if limiting > 0 && d.rules[limiting-1].Limiter != nil {
+		d.custom = limiting - 1
 		if d.term > 0 {
-			return errNotReserved(d.rules[d.custom])
+			r, reason := d.rules[d.custom], "must not be asked for a reservation: a custom limiter gives no units back"
+			return &ConfigError{"rules[" + strconv.Quote(r.Name) + "].limiter", fmt.Sprintf("%T", r.Limiter), reason}
 		}
 	}
-	if d.request.ID != "" && d.order.Take {
+	if d.request.ID != "" && d.order.Mode.Takes() {
 		return d.identify()
 	}
 	return nil
@@ -241,51 +248,54 @@ func (d *decision) decideHere(t *engine.Timeline) {
 	parts := d.parts
 	if d.custom >= 0 {
 		parts = parts[:d.custom]
-		d.order.Revocable, d.order.Unsettled = d.order.Take, d.order.Take
+		d.order.Revocable, d.order.Unsettled = d.order.Mode.Takes(), d.order.Mode.Takes()
 	}
-	d.Outcome = engine.Settle(t, parts, &d.order, 0)
+	d.Outcome = engine.DecideAll(t, parts, &d.order, 0)
 }
 
-// settle ends the receipts of what d has charged in this process. If keep is not set, it is
-// given back.
-func (d *decision) settle(keep bool) {
-	for i := range d.parts {
-		switch p := &d.parts[i]; {
-		case p.Keys == nil || !p.Granted():
-		case keep:
-			p.Keys.Confirm(p.Hash, p.Receipt, d.order.N, d.Now)
-		default:
-			p.Verdict, p.Delay = p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, d.order.N)
-		}
-	}
-}
-
-// uncharge makes the answers of d, which a custom limiter denies, those without the charges.
-func (d *decision) uncharge() {
-	for i := range d.parts {
-		switch p := &d.parts[i]; {
-		case i == d.custom || !p.Granted():
-		case p.Keys != nil:
-			p.Verdict, p.Delay = d.trial.Parts[i].Verdict, d.trial.Parts[i].Delay
-		case d.origins[i].by == byStore:
-			p.Left = min(p.Left+d.order.N, p.Limit)
-		}
-	}
-}
-
-// decided reports whether d, which takes, is to be counted and observed. It is not if it was
-// not charged because of its Delay, or was denied and the caller, who waits, will try again, or if
-// it is for [RateLimiter.Explain].
+// decided reports whether d must be counted and shown to the observer. It returns false if d charges nothing because
+// of its mode, if the Delay is too long, or if the caller waits and will try again.
 func (d *decision) decided() bool {
-	return !d.Late && (d.Passes || !d.order.AskAgain) && !d.rehearses()
+	return d.order.Mode.Charges() && !d.Late && (d.Passes || d.order.Mode == engine.ModeTake)
 }
 
-// answer writes the answer to the request to res. It returns the index of the binding rule,
-// or -1 if no rule enforces.
+// count adds d to the totals of its rules. It skips the rules with keys in this process, which were counted already
+// while the keys were locked. If d.uncounted is set, these rules were not counted, and count includes them.
+func (d *decision) count() {
+	switch {
+	case !d.decided():
+		return
+	case d.Replayed:
+		for _, r := range d.rules {
+			r.totals.add(numReplayed, 1)
+		}
+		for _, r := range d.exempt {
+			r.totals.add(numReplayed, 1)
+		}
+		return
+	}
+	for i, r := range d.rules {
+		p, by := &d.parts[i], d.origins[i].by
+		if by == 0 || p.Keys != nil && !d.uncounted || p.Granted() && !d.Passes { // last case: this rule granted, another denied
+			continue
+		}
+		r.totals.countDecision(p.Shadow, p.Granted())
+		if by == byPolicy {
+			r.totals.add(numDegraded, 1)
+		}
+	}
+	if d.Passes {
+		for _, r := range d.exempt {
+			r.totals.add(numAllowed, 1)
+		}
+	}
+}
+
+// answer writes the answer to the request to res. It returns the index of the rule that gave the answer, or -1.
 func (d *decision) answer(res *Result) (binding int) {
 	n := len(d.rules)
 	if d.custom >= 0 && d.origins[d.custom].by == 0 {
-		n = d.custom // the custom limiter was not asked
+		n = d.custom // leave out the custom limiter, which was not asked
 	}
 	binding = combine(d.rules[:n], d.parts[:n], d.Passes, res)
 	for i := range d.origins[:n] {
@@ -296,8 +306,38 @@ func (d *decision) answer(res *Result) (binding int) {
 	return binding
 }
 
-// problems returns the error that comes with the answer, or nil: the store has failed, or a
-// rule could not use the rate that Resolve returned.
+// appendEach appends the answers of the rules that enforce to the slice each, in the order of the rules.
+func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
+	n := len(d.rules)
+	rule := func(i int) *activeRule {
+		if i < n {
+			return d.rules[i]
+		}
+		return d.exempt[i-n]
+	}
+	for i := range n + len(d.exempt) {
+		if rule(i).enforces() {
+			d.sorted = append(d.sorted, i)
+		}
+	}
+	slices.SortFunc(d.sorted, func(a, b int) int { return cmp.Compare(rule(a).index, rule(b).index) })
+	for _, i := range d.sorted {
+		res := unlimited
+		if i < n {
+			if i == d.custom && d.origins[i].by == 0 {
+				d.lookAtCustom(ctx)
+			}
+			fill(&res, &d.parts[i].Verdict)
+			res.Delay, res.Degraded = d.parts[i].Delay, d.origins[i].by == byPolicy
+		}
+		res.Rule = rule(i).resultName
+		each = append(each, res)
+	}
+	return each
+}
+
+// problems returns the error that comes with the answer, or nil: the store or the custom limiter has failed, or a rule
+// could not use the rate that Resolve returned.
 func (d *decision) problems() error {
 	err := d.failed
 	for i := range d.parts {
@@ -308,11 +348,68 @@ func (d *decision) problems() error {
 	return err
 }
 
-// problemsOf returns what the i-th rule adds to problems.
+// problemsOf returns the errors of the rule with the index i.
 func (d *decision) problemsOf(i int) []error {
 	name, err := d.rules[i].Name, d.parts[i].Err
 	if err != nil && i == d.custom {
 		return []error{&limiterError{name, err}}
 	}
 	return atPath("rules["+strconv.Quote(name)+"].resolve", err)
+}
+
+// receiptTemplate returns an Ask with the Receipt and HoldFor for the charges of d; both are 0 for final charges.
+func (d *decision) receiptTemplate() Ask {
+	if d.custom >= 0 {
+		return revocableAsk
+	}
+	if d.term > 0 {
+		return Ask{Receipt: 1, HoldFor: d.term}
+	}
+	return Ask{}
+}
+
+// stored returns the rules of d that a store decides: all but the one with a custom limiter.
+func (d *decision) stored() []*activeRule {
+	if d.custom >= 0 {
+		return d.rules[:d.custom]
+	}
+	return d.rules
+}
+
+// denies reports whether d can be denied, because one of its rules enforces.
+func (d *decision) denies() bool { return slices.ContainsFunc(d.rules, (*activeRule).enforces) }
+
+// allResolved returns the rates that Resolve has returned, by the names of the rules.
+func (d *decision) allResolved() map[string]Rate {
+	if d.resolvedRates != nil {
+		return d.resolvedRates
+	}
+	rates := make(map[string]Rate)
+	for i := range d.parts {
+		if rate := d.parts[i].Want.Rate; rate != nil {
+			rates[d.rules[i].Name] = Rate(*rate)
+		}
+	}
+	for _, r := range d.exempt {
+		if r.Resolve != nil {
+			rates[r.Name] = Unlimited
+		}
+	}
+	return rates
+}
+
+// gather sets d.spots, d.line and d.memoryLine. Requests on the same keys of the same rules wait in the same queue.
+func (d *decision) gather() {
+	d.spots, d.line = waitline.Gather(d.spots[:0], d.parts), globalHash
+	for i, r := range d.rules {
+		if i <= d.custom {
+			d.memoryLine = d.line
+		}
+		if p := &d.parts[i]; !p.Shadow {
+			d.line = d.line.With(r.serial, p.Hash)
+		}
+	}
+	if d.custom < 0 {
+		d.memoryLine = d.line
+	}
 }

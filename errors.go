@@ -3,52 +3,44 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
-
-	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// The errors that a caller can act on. Test for them with [errors.Is]: the errors of this
-// package wrap them and say more.
+// The errors that a caller can act on. Test for them with [errors.Is], because errors with more details wrap them.
 var (
-	// ErrInvalidConfig is matched by the error for a limiter, a rate, a rule
-	// or an option that cannot work. Each problem is a [*ConfigError]; if
-	// there are several, they are joined.
+	// ErrInvalidConfig is matched by the error for a limiter, a rate, a rule or an option that cannot work. Each
+	// problem is a [*ConfigError]; several problems are joined.
 	ErrInvalidConfig = errors.New("ratelimit: invalid config")
 
 	// ErrInvalidCount is returned for a negative number of units.
 	ErrInvalidCount = errors.New("ratelimit: count must not be negative")
 
-	// ErrExceedsLimit is returned by a Wait that could never succeed: the
-	// request needs more units than the limit can ever grant at once, or it
-	// would have to wait for more than 292 years.
+	// ErrExceedsLimit is returned by a Wait that could never succeed: the request needs more units than the limit can
+	// ever grant at once, or it would have to wait for more than 292 years.
 	ErrExceedsLimit = errors.New("ratelimit: count exceeds the limit")
 
-	// ErrUnknownRule is matched by the error for the name of a rule that does not exist.
+	// ErrUnknownRule is matched by the error for a name that no rule has.
 	ErrUnknownRule = errors.New("ratelimit: unknown rule")
 
-	// ErrStore is matched by the error for a [Store] that could not be reached,
-	// or a custom [Limiter] that has failed. If a Result comes with it, the
-	// [FailurePolicy] has answered: act on [Result.Allowed] and log the error.
+	// ErrStore is matched by the error for a [Store] that could not be reached, or a custom [Limiter] that has failed.
+	// If a Result comes with it, act on [Result.Allowed] and log the error: usually the [FailurePolicy] has answered.
 	ErrStore = errors.New("ratelimit: store failed")
 
-	// ErrNotReset is matched by the error of a Reset that has not done what it was asked
-	// for: no rule has a key that belongs to the request, or a key has no state of its own
-	// and is denied because of the budget that such keys share, see [WithMaxKeys].
+	// ErrNotReset is matched by the error of a Reset that could not reset a key. Either the request has no key that can
+	// be reset, or the limiter is full, the key shares a budget, and that budget denies the key; see [WithMaxKeys].
 	ErrNotReset = errors.New("ratelimit: not reset")
 
 	// ErrSettled is returned by a second Settle of a [Reservation].
 	ErrSettled = errors.New("ratelimit: the reservation is settled already")
 
-	// ErrTooManyWaiters is returned by a Wait that finds as many callers
-	// waiting as there may be, see [WithMaxWaiters].
+	// ErrTooManyWaiters is returned by a Wait when as many callers wait already as [WithMaxWaiters] allows.
 	ErrTooManyWaiters = errors.New("ratelimit: too many waiters")
 )
 
-// A ConfigError says what is wrong with one field of a config, a rule, a rate or the
-// options. It matches [ErrInvalidConfig].
+// A ConfigError describes a mistake in one field of a config, a rule, a rate or the options. It matches
+// [ErrInvalidConfig].
 type ConfigError struct {
 	Field  string // path of the field, such as "rules[2].burst"
-	Value  any    // the value that the field had
+	Value  any    // the value of the field
 	Reason string // what a good value is, such as "must be at least 1"
 }
 
@@ -60,36 +52,13 @@ func (e *ConfigError) Error() string {
 // Unwrap returns [ErrInvalidConfig].
 func (e *ConfigError) Unwrap() error { return ErrInvalidConfig }
 
-// An unknownRule is the error for a name that no rule of set has.
-type unknownRule struct {
-	name string
-	set  *ruleSet
-}
-
-// Error returns a text with the name, and with the nearest name that a rule has. It is looked for
-// only here, because that takes time.
-func (e *unknownRule) Error() string {
-	names := make([]string, len(e.set.rules))
-	for i, r := range e.set.rules {
-		names[i] = r.Name
-	}
-	text := ErrUnknownRule.Error() + " " + confmap.Quote(e.name)
-	if near := confmap.Nearest(e.name, names); near != "" {
-		text += "; did you mean " + confmap.Quote(near) + "?"
-	}
-	return text
-}
-
-// Unwrap returns [ErrUnknownRule].
-func (e *unknownRule) Unwrap() error { return ErrUnknownRule }
-
-// errOverflown is the error of a Reset of a key that the shared budget denies.
+// errOverflown is the error of Reset for a key that shares a budget with other keys, if that budget denies the key.
 var errOverflown = fmt.Errorf("%w: the key has no state of its own, and the budget that such keys share denies it", ErrNotReset)
 
-// errZeroLimiter is the error of the methods of a zero limiter.
+// errZeroLimiter is returned by the methods of a limiter that no constructor has made.
 var errZeroLimiter error = &ConfigError{"limiter", "the zero value", "must be made by its constructor"}
 
-// storeError returns err, wrapped if need be so that it matches ErrStore.
+// storeError returns err if it matches ErrStore, and otherwise an error that wraps err and matches ErrStore.
 func storeError(err error) error {
 	if errors.Is(err, ErrStore) {
 		return err
@@ -97,5 +66,18 @@ func storeError(err error) error {
 	return fmt.Errorf("%w: %w", ErrStore, err)
 }
 
-// errPanicked is the error that the breakers get for a store that has panicked.
-var errPanicked = errors.New("it panicked")
+// atPath splits err into the errors that are joined in it, and puts path before the name of the field in each of them.
+func atPath(path string, err error) (problems []error) {
+	switch e := any(err).(type) { // not errors.As: an error that wraps a ConfigError must keep its own text
+	case nil:
+	case *ConfigError:
+		problems = append(problems, &ConfigError{path + "." + e.Field, e.Value, e.Reason})
+	case interface{ Unwrap() []error }:
+		for _, part := range e.Unwrap() {
+			problems = append(problems, atPath(path, part)...)
+		}
+	default:
+		problems = append(problems, fmt.Errorf("%s: %w", path, err))
+	}
+	return problems
+}

@@ -12,8 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// TestBadInput proves that every constructor refuses bad rates and options, and names all
-// that is wrong at once.
+// TestBadInput proves that every constructor refuses bad rates and options, and reports all
+// problems at once.
 func TestBadInput(t *testing.T) {
 	var noMock *clock.Mock
 	good := ratelimit.PerMinute(5)
@@ -21,7 +21,7 @@ func TestBadInput(t *testing.T) {
 		why  string
 		rate ratelimit.Rate
 		opts []ratelimit.Option
-		want string // what every constructor says
+		want string // the error of every constructor
 	}{
 		{"the zero rate", ratelimit.Rate{}, nil,
 			"ratelimit: requests is 0: must be at least 1\n" +
@@ -53,8 +53,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestAlgorithmRefuses proves which rates an algorithm refuses for reasons of its own, in
-// its constructor and in SetRate, and that the largest rates are accepted.
+// TestAlgorithmRefuses proves which rates only some algorithms refuse, in the constructor and in
+// SetRate, and that the largest rates are accepted.
 func TestAlgorithmRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		why  string
@@ -106,33 +106,32 @@ func TestBucketRefusesBeyond32Bits(t *testing.T) {
 	}
 	var largest uint32 = math.MaxUint32
 	most := int(largest)
-	for _, make := range []func(ratelimit.Rate, ...ratelimit.Option) (limiter, error){tokenBucket, leakyBucket} {
-		l, err := make(ratelimit.PerSecond(most))
+	for _, construct := range []func(ratelimit.Rate, ...ratelimit.Option) (limiter, error){tokenBucket, leakyBucket} {
+		l, err := construct(ratelimit.PerSecond(most))
 		require.NoError(t, err)
 		res, err := l.Take(t.Context(), "key", most)
 		require.NoError(t, err)
 		require.True(t, res.Allowed)
 		require.EqualError(t, l.SetRate(ratelimit.PerSecond(most+1)),
 			"ratelimit: requests is 4294967296: must be at most 4294967295 without a burst")
-		_, err = make(ratelimit.PerSecond(1).WithBurst(most + 1))
+		_, err = construct(ratelimit.PerSecond(1).WithBurst(most + 1))
 		require.EqualError(t, err, "ratelimit: burst is 4294967296: must be at most 4294967295")
 		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 	}
 }
 
-// TestLastOptionWins proves that an option given twice has its last value.
+// TestLastOptionWins proves that the last of two equal options applies.
 func TestLastOptionWins(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l, err := ratelimit.NewTokenBucket(ratelimit.PerMinute(1),
 		ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithClock(clock))
 	require.NoError(t, err)
 	spend(t, l, "key", 1)
-	clock.Advance(mins)
+	clock.Advance(minute)
 	spend(t, l, "key", 1)
 }
 
-// TestZeroLimiters proves that every method of a limiter that no constructor made denies or
-// returns ErrInvalidConfig.
+// TestZeroLimiters proves that every method of a zero limiter denies or returns ErrInvalidConfig.
 func TestZeroLimiters(t *testing.T) {
 	for _, l := range []limiter{
 		new(ratelimit.TokenBucket), new(ratelimit.FixedWindow), new(ratelimit.SlidingWindowLog),

@@ -19,7 +19,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// january returns the clock of the examples, which stands still.
+// january returns the clock of the examples, which stands at midnight on 1 January 2026.
 func january() *ratelimit.FakeClock {
 	return ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 }
@@ -209,8 +209,8 @@ func ExampleMode_shadow() {
 	// planned 5 0 15
 }
 
-// CheckAll says beside the answer what each rule alone would answer, for a response that shows
-// more than one limit. An entry is found by the name of its rule.
+// CheckAll returns the answer, and also what each rule alone would answer, for a response that
+// shows more than one limit. Find an entry by the name of its rule.
 func ExampleRateLimiter_CheckAll() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Name: "per user", Endpoint: "/search", Rate: ratelimit.PerHour(100)},
@@ -233,7 +233,7 @@ func ExampleRateLimiter_CheckAll() {
 	// the client's own: 99 of 100
 }
 
-// Reset makes a client as good as new: here for one endpoint, and then for all rules.
+// Reset forgets everything that a client has used: here for one endpoint, and then for all rules.
 func ExampleRateLimiter_Reset() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/search", Rate: ratelimit.PerHour(1)},
@@ -258,8 +258,8 @@ func ExampleRateLimiter_Reset() {
 	// <nil>
 }
 
-// UpdateRate changes the rate of a rule while it is used. Every key keeps what it has
-// used. An invalid rate changes nothing.
+// An additional rule applies along with the rule of the endpoint: here one limit on all requests
+// together.
 func ExampleRule_additional() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/search", Rate: ratelimit.PerHour(3)},
@@ -282,6 +282,7 @@ func ExampleRule_additional() {
 	// dave false all
 }
 
+// A key may have several parts: here each user of each tenant has a budget.
 func ExampleKeyOf() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{{
 		Endpoint: "*",
@@ -306,6 +307,7 @@ func ExampleKeyOf() {
 	// globex 59
 }
 
+// The tier "internal" is not limited.
 func ExampleRule_unlimited() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{{
 		Endpoint: "/search",
@@ -327,6 +329,8 @@ func ExampleRule_unlimited() {
 	// true -1 -1
 }
 
+// UpdateRate changes the rate of a rule while it is used. Every key keeps what it has used. An
+// invalid rate changes nothing.
 func ExampleRateLimiter_UpdateRate() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/search", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(10)},
@@ -376,8 +380,8 @@ func ExampleRateLimiter_Reload() {
 	// <nil> 1
 }
 
-// Wait blocks until both rules of the endpoint grant the request. The second call fails
-// at once: the provider's limit would grant it in an hour, after the deadline.
+// Wait blocks until both rules of the endpoint grant the request. The second call fails at once,
+// because the provider's limit would grant it in an hour, after the deadline.
 func ExampleRateLimiter_Wait() {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Name: "tenant", Endpoint: "mail", Rate: ratelimit.PerSecond(1000)},
@@ -476,8 +480,8 @@ func ExampleObserver() {
 	// Output: map[/search:3]
 }
 
-// SlogObserver writes at most one denial of a rule in each minute, with the number of
-// denials that it left out since the one before.
+// SlogObserver writes at most one denial of a rule in each minute, with the number of denials since
+// the last line that it left out.
 func ExampleSlogObserver() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -536,4 +540,224 @@ func TestMailer(t *testing.T) {
 	clock.Advance(1)
 	sent, _ = mailer.Send("alice")
 	require.True(t, sent)
+}
+
+// explainedRules are the rules of these examples.
+var explainedRules = []ratelimit.Rule{
+	{Endpoint: "/search", Rate: ratelimit.PerMinute(3), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(30)}},
+	{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Algorithm: ratelimit.AlgorithmSlidingWindowCounter,
+		Rate: ratelimit.PerSecond(100)},
+}
+
+// printExplanation prints why req is granted or denied.
+func printExplanation(ctx context.Context, limiter *ratelimit.RateLimiter, req ratelimit.Request) error {
+	e, err := limiter.Explain(ctx, req)
+	if err != nil {
+		return err
+	}
+	fmt.Print(e)
+	return nil
+}
+
+// Why was alice denied? Explain takes nothing, so it can be called at any time.
+func ExampleRateLimiter_Explain() {
+	clock := january()
+	limiter, err := ratelimit.New(explainedRules, nil, ratelimit.WithClock(clock))
+	if err != nil {
+		panic(err)
+	}
+	for range 4 {
+		limiter.Allow("alice", "/search")
+	}
+	clock.Advance(5 * time.Second)
+	if err := printExplanation(context.Background(), limiter, ratelimit.Request{Client: "alice", Endpoint: "/search"}); err != nil {
+		panic(err)
+	}
+	// Output:
+	// "alice" for "/search", cost 1: denied for 15s by rule "/search" (exact "/search")
+	// rule       match       key           algorithm             rate   from  state   limit  left  retry after  reset after  at most
+	// "/search"  exact       user "alice"  TokenBucket           3/m    rule  own     3      0     15s          55s          6 in 1m0s
+	// "all"      additional  global ""     SlidingWindowCounter  100/s  rule  unseen  100    100   0s           0s           199 in 1s
+}
+
+// mostOf returns, for each of rules, the most requests that it can let through in d for one key.
+func mostOf(rules []ratelimit.Rule, d time.Duration) map[string]int {
+	most := make(map[string]int)
+	for _, r := range rules {
+		most[r.Name] = r.Algorithm.MaxIn(r.Rate, d)
+	}
+	return most
+}
+
+// How many requests can these rules let through in ten seconds, for one key each?
+func ExampleAlgorithm_MaxIn() {
+	limiter, err := ratelimit.New(explainedRules, nil)
+	if err != nil {
+		panic(err)
+	}
+	rules, _ := limiter.Rules() // every default is filled in
+	fmt.Println(mostOf(rules, 10*time.Second))
+	// Output: map[/search:3 all:1090]
+}
+
+// Programs can read an Explanation as JSON.
+func ExampleExplanation() {
+	limiter, err := ratelimit.New(explainedRules[:1], nil, ratelimit.WithClock(january()))
+	if err != nil {
+		panic(err)
+	}
+	e, err := limiter.Explain(context.Background(), ratelimit.Request{Client: "alice", Endpoint: "/search", Tier: "paid"})
+	if err != nil {
+		panic(err)
+	}
+	data, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(string(data))
+	// Output:
+	// {
+	//   "request": {
+	//     "client": "alice",
+	//     "endpoint": "/search",
+	//     "tier": "paid"
+	//   },
+	//   "match": "exact",
+	//   "pattern": "/search",
+	//   "result": {
+	//     "allowed": true,
+	//     "limit": 30,
+	//     "remaining": 29,
+	//     "resetAfter": "2s",
+	//     "rule": "/search"
+	//   },
+	//   "rules": [
+	//     {
+	//       "name": "/search",
+	//       "match": "exact",
+	//       "pattern": "/search",
+	//       "keyType": "user",
+	//       "key": "alice",
+	//       "algorithm": "TokenBucket",
+	//       "mode": "enforce",
+	//       "rateFrom": "tier",
+	//       "answeredBy": "unseen",
+	//       "result": {
+	//         "allowed": true,
+	//         "limit": 30,
+	//         "remaining": 29,
+	//         "resetAfter": "2s",
+	//         "rule": "/search"
+	//       },
+	//       "maxIn": 60,
+	//       "rate": "30/m"
+	//     }
+	//   ]
+	// }
+}
+
+// A login endpoint counts only failed attempts: each attempt reserves a unit, and a right password
+// gives it back. So no more than five attempts are under way or have failed at any time.
+func ExampleRateLimiter_Reserve() {
+	limiter, err := ratelimit.New([]ratelimit.Rule{
+		{Endpoint: "/login", Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerMinute(5)},
+	}, nil, ratelimit.WithClock(january()))
+	if err != nil {
+		panic(err)
+	}
+	login := func(user, password string) string {
+		attempt, err := limiter.Reserve(context.Background(), ratelimit.Request{Client: user, Endpoint: "/login"}, time.Minute)
+		if err != nil {
+			fmt.Println(err)
+		}
+		if !attempt.Result().Allowed {
+			return "too many failed attempts"
+		}
+		if password != "secret" {
+			return "wrong" // never settled: it stays charged
+		}
+		if err := attempt.Cancel(); err != nil {
+			fmt.Println(err)
+		}
+		return "welcome"
+	}
+	for range 100 {
+		login("alice", "secret")
+	}
+	for _, password := range []string{"a", "b", "secret", "c", "d", "e", "secret"} {
+		fmt.Println(login("alice", password))
+	}
+	// Output:
+	// wrong
+	// wrong
+	// welcome
+	// wrong
+	// wrong
+	// wrong
+	// too many failed attempts
+}
+
+// A file service charges bytes when the transfer ends. Bytes that were not transferred are given
+// back, and bytes beyond the estimate are charged too.
+func ExampleReservation_Settle() {
+	clock := january()
+	limiter, err := ratelimit.New([]ratelimit.Rule{
+		{Endpoint: "/files", Rate: ratelimit.PerHour(1000)},
+	}, nil, ratelimit.WithClock(clock))
+	if err != nil {
+		panic(err)
+	}
+	for _, transferred := range []int{40, 250} {
+		held, err := limiter.Reserve(context.Background(), ratelimit.Request{Client: "alice", Endpoint: "/files", Cost: 100}, time.Hour)
+		if err != nil {
+			panic(err)
+		}
+		if err := held.Settle(transferred); err != nil {
+			fmt.Println(err)
+		}
+		res, _ := limiter.Peek(context.Background(), ratelimit.Request{Client: "alice", Endpoint: "/files"})
+		fmt.Println(res.Remaining, "left")
+	}
+	// Output:
+	// 960 left
+	// 710 left
+}
+
+// A client sends a payment and does not get the answer. It sends the payment again with the same
+// ID, gets the same answer, and is charged once. Another payment has another ID.
+func ExampleWithRequestIDs() {
+	limiter, err := ratelimit.New([]ratelimit.Rule{
+		{Endpoint: "/pay", Rate: ratelimit.PerMinute(10)},
+	}, nil, ratelimit.WithRequestIDs(24*time.Hour), ratelimit.WithClock(january()))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	for _, id := range []string{"7f3a", "7f3a", "91c0"} {
+		res, err := limiter.Check(ctx, ratelimit.Request{Client: "alice", Endpoint: "/pay", ID: id})
+		fmt.Println(id, res.Allowed, res.Remaining, err)
+	}
+	fmt.Println("replayed:", limiter.Stats()[0].Replayed)
+	// Output:
+	// 7f3a true 9 <nil>
+	// 7f3a true 9 <nil>
+	// 91c0 true 8 <nil>
+	// replayed: 1
+}
+
+// idOf returns the ID of a request that came by HTTP, which clients send again under the same key.
+func idOf(clientID string, r *http.Request) ratelimit.Request {
+	return ratelimit.Request{Client: clientID, Endpoint: r.URL.Path, ID: r.Header.Get("Idempotency-Key")}
+}
+
+// Here the ID comes from a header of the request. If there is none, the ID is empty, and the request
+// is charged each time.
+func ExampleRequest_iD() {
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "https://example.com/pay", http.NoBody)
+	if err != nil {
+		panic(err)
+	}
+	r.Header.Set("Idempotency-Key", "7f3a")
+	fmt.Println(idOf("alice", r).ID)
+	// Output: 7f3a
 }

@@ -208,8 +208,8 @@ func ExampleParseRate() {
 	// 0/0s ratelimit: rate is "1/month": its time must be in ns, us, ms, s, m (minutes), h, d or w
 }
 
-// A program that calls somebody else's API keeps to the API's limit: there is one limit for
-// the whole program, and each call waits for its turn.
+// A program that calls another service's API keeps to the limit of that API: one limit for the
+// whole program, and each call waits for its turn.
 func ExampleTokenBucket_Wait() {
 	limiter, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1000).WithBurst(10))
 	if err != nil {
@@ -245,7 +245,7 @@ func limit(limiter ratelimit.Limiter, key func(*http.Request) string) func(http.
 	}
 }
 
-// byUser returns the user that an authentication before the limit has found.
+// byUser returns the user that an earlier handler has authenticated.
 func byUser(r *http.Request) string { return r.Header.Get("X-User") }
 
 // Any Limiter can limit an http.Handler.

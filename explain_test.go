@@ -17,19 +17,24 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// explained makes a RateLimiter of rules and returns its clock too.
-func explained(t *testing.T, rules []ratelimit.Rule, fallback *ratelimit.Rule, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
+// explained makes a RateLimiter on a FakeClock, and returns both.
+func explained(
+	t *testing.T, rules []ratelimit.Rule, fallback *ratelimit.Rule, opts ...ratelimit.Option,
+) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l, err := ratelimit.New(rules, fallback, append(opts, ratelimit.WithClock(clock))...)
 	require.NoError(t, err)
 	return l, clock
 }
 
-func TestExplainWhole(t *testing.T) {
+// TestExplain compares a whole Explanation of a request with several rules.
+func TestExplain(t *testing.T) {
 	l, _ := explained(t, []ratelimit.Rule{
-		{Endpoint: "/search", Rate: ratelimit.PerMinute(3), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(30), "staff": ratelimit.Unlimited}},
+		{Endpoint: "/search", Rate: ratelimit.PerMinute(3),
+			Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(30), "staff": ratelimit.Unlimited}},
 		{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Algorithm: byWindow, Rate: ratelimit.PerSecond(100)},
-		{Name: "trial", Endpoint: "/search", Mode: ratelimit.ModeShadow, Key: ratelimit.KeyOf(ratelimit.KeyUser, ratelimit.KeyIP), Algorithm: byLog, Rate: ratelimit.PerHour(1)},
+		{Name: "trial", Endpoint: "/search", Mode: ratelimit.ModeShadow, Key: ratelimit.KeyOf(ratelimit.KeyUser, ratelimit.KeyIP),
+			Algorithm: byLog, Rate: ratelimit.PerHour(1)},
 	}, &ratelimit.Rule{Rate: ratelimit.PerSecond(1)})
 	req := ratelimit.Request{Client: "alice", Endpoint: "/search", IP: "::1", Cost: 2}
 	res, err := l.Check(t.Context(), req)
@@ -38,7 +43,7 @@ func TestExplainWhole(t *testing.T) {
 
 	all := ratelimit.RuleExplanation{
 		Name: "all", Match: "additional", Pattern: "*", KeyType: ratelimit.KeyGlobal, Algorithm: byWindow, Mode: ratelimit.ModeEnforce,
-		Rate: ratelimit.PerSecond(100), Source: "rule", State: "own", MaxIn: 200,
+		Rate: ratelimit.PerSecond(100), RateFrom: "rule", AnsweredBy: "own", MaxIn: 200,
 		Result: ratelimit.Result{Allowed: true, Limit: 100, Remaining: 98, ResetAfter: time.Second, Rule: "all"},
 	}
 	denied := ratelimit.Result{Limit: 3, Remaining: 1, RetryAfter: 20 * time.Second, ResetAfter: 40 * time.Second, Rule: "/search"}
@@ -46,13 +51,14 @@ func TestExplainWhole(t *testing.T) {
 		Request: req, Match: "exact", Pattern: "/search", Result: denied,
 		Rules: []ratelimit.RuleExplanation{
 			{
-				Name: "/search", Match: "exact", Pattern: "/search", KeyType: ratelimit.KeyUser, Key: "alice", Algorithm: byTokens, Mode: ratelimit.ModeEnforce,
-				Rate: ratelimit.PerMinute(3), Source: "rule", State: "own", MaxIn: 6, Result: denied,
+				Name: "/search", Match: "exact", Pattern: "/search", KeyType: ratelimit.KeyUser, Key: "alice", Algorithm: byTokens,
+				Mode: ratelimit.ModeEnforce,
+				Rate: ratelimit.PerMinute(3), RateFrom: "rule", AnsweredBy: "own", MaxIn: 6, Result: denied,
 			},
 			all,
 			{
 				Name: "trial", Match: "exact", Pattern: "/search", KeyType: "ip+user", Key: "3:::1alice", Algorithm: byLog, Mode: ratelimit.ModeShadow,
-				Rate: ratelimit.PerHour(1), Source: "rule", State: "unseen", MaxIn: 2,
+				Rate: ratelimit.PerHour(1), RateFrom: "rule", AnsweredBy: "unseen", MaxIn: 2,
 				Result: ratelimit.Result{Limit: 1, Remaining: 1, RetryAfter: ratelimit.Never, Rule: "trial"},
 			},
 		},
@@ -65,7 +71,7 @@ func TestExplainWhole(t *testing.T) {
 	e, err = l.Explain(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, ratelimit.PerMinute(30), e.Rules[0].Rate)
-	assert.Equal(t, "tier", e.Rules[0].Source)
+	assert.EqualValues(t, "tier", e.Rules[0].RateFrom)
 	assert.Equal(t, 60, e.Rules[0].MaxIn)
 
 	req.Tier = "staff"
@@ -75,14 +81,16 @@ func TestExplainWhole(t *testing.T) {
 	assert.Equal(t, "all", e.Result.Rule)
 	assert.Equal(t, []ratelimit.RuleExplanation{
 		{
-			Name: "/search", Match: "exact", Pattern: "/search", KeyType: ratelimit.KeyUser, Key: "alice", Algorithm: byTokens, Mode: ratelimit.ModeEnforce,
-			Rate: ratelimit.Unlimited, Source: "tier", State: "unlimited", MaxIn: -1,
+			Name: "/search", Match: "exact", Pattern: "/search", KeyType: ratelimit.KeyUser, Key: "alice", Algorithm: byTokens,
+			Mode: ratelimit.ModeEnforce,
+			Rate: ratelimit.Unlimited, RateFrom: "tier", AnsweredBy: "unlimited", MaxIn: -1,
 			Result: ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1, Rule: "/search"},
 		},
 		all, want.Rules[2],
 	}, e.Rules, "a rule that does not limit the request shows so")
 }
 
+// TestExplainMatch proves how an Explanation names the way in which each rule was found.
 func TestExplainMatch(t *testing.T) {
 	l, _ := explained(t, []ratelimit.Rule{
 		{Endpoint: "/a", Rate: ratelimit.PerSecond(1)},
@@ -123,6 +131,7 @@ func TestExplainMatch(t *testing.T) {
 	assert.Len(t, e.Rules, 1)
 }
 
+// TestExplainBadInput proves which requests Explain refuses.
 func TestExplainBadInput(t *testing.T) {
 	l, _ := explained(t, []ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerSecond(1)}}, nil)
 	ended, cancel := context.WithCancel(t.Context())
@@ -134,9 +143,12 @@ func TestExplainBadInput(t *testing.T) {
 		is   error
 		why  string
 	}{
-		{t.Context(), ratelimit.Request{Endpoint: "/a", Cost: -1}, "ratelimit: count must not be negative", ratelimit.ErrInvalidCount, "a negative cost"},
-		{t.Context(), ratelimit.Request{Endpoint: "/a", Cost: math.MinInt}, "ratelimit: count must not be negative", ratelimit.ErrInvalidCount, "the most negative one"},
-		{t.Context(), ratelimit.Request{Rules: []string{"/b"}}, `ratelimit: unknown rule "/b"; did you mean "/a"?`, ratelimit.ErrUnknownRule, "a rule that is not there"},
+		{t.Context(), ratelimit.Request{Endpoint: "/a", Cost: -1}, "ratelimit: count must not be negative", ratelimit.ErrInvalidCount,
+			"a negative cost"},
+		{t.Context(), ratelimit.Request{Endpoint: "/a", Cost: math.MinInt}, "ratelimit: count must not be negative", ratelimit.ErrInvalidCount,
+			"the most negative one"},
+		{t.Context(), ratelimit.Request{Rules: []string{"/b"}}, `ratelimit: unknown rule "/b"; did you mean "/a"?`, ratelimit.ErrUnknownRule,
+			"a rule that is not there"},
 		{ended, ratelimit.Request{Endpoint: "/a"}, "context canceled", context.Canceled, "an ended context"},
 	} {
 		e, err := l.Explain(c.ctx, c.req)
@@ -150,7 +162,7 @@ func TestExplainBadInput(t *testing.T) {
 	_, err := l.Explain(t.Context(), ratelimit.Request{Rules: []string{"/a"}})
 	require.ErrorIs(t, err, ratelimit.ErrUnknownRule, "the rule has gone")
 
-	var nobody context.Context // nil is taken as the background
+	var nobody context.Context // nil counts as context.Background()
 	e, err := l.Explain(nobody, ratelimit.Request{Client: "alice"})
 	require.NoError(t, err)
 	free := ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}
@@ -164,8 +176,9 @@ func TestExplainBadInput(t *testing.T) {
 	require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
 }
 
-// TestExplainBesideTwoLimiters: what Check cannot decide, Explain cannot explain.
-func TestExplainBesideTwoLimiters(t *testing.T) {
+// TestExplainTwoCustomLimiters proves that Explain refuses a request that has two rules with custom
+// limiters, as Check does.
+func TestExplainTwoCustomLimiters(t *testing.T) {
 	inner := tokenOf(t, ratelimit.PerSecond(1))
 	l, _ := explained(t, []ratelimit.Rule{{Name: "a", Endpoint: "/a", Limiter: inner}, {Name: "b", Endpoint: "/b", Limiter: inner}}, nil)
 	_, err := l.Explain(t.Context(), ratelimit.Request{Rules: []string{"a", "b"}})
@@ -174,13 +187,15 @@ func TestExplainBesideTwoLimiters(t *testing.T) {
 	require.EqualError(t, err, same.Error())
 }
 
+// tokenOf returns a token bucket of the rate r.
 func tokenOf(t *testing.T, r ratelimit.Rate) *ratelimit.TokenBucket {
 	l, err := ratelimit.NewTokenBucket(r)
 	require.NoError(t, err)
 	return l
 }
 
-// TestExplainCustom: a custom limiter is asked for 0 units, with any cost.
+// TestExplainCustom proves that Explain calls a custom limiter with a count of 0, whatever the cost
+// of the request is.
 func TestExplainCustom(t *testing.T) {
 	inner := tokenOf(t, ratelimit.PerHour(5))
 	l, _ := explained(t, []ratelimit.Rule{
@@ -191,7 +206,7 @@ func TestExplainCustom(t *testing.T) {
 	require.NoError(t, err)
 	want := ratelimit.RuleExplanation{
 		Name: "inner", Match: "exact", Pattern: "/a", KeyType: ratelimit.KeyUser, Key: "alice", Mode: ratelimit.ModeEnforce,
-		Source: "limiter", State: "limiter", MaxIn: -1,
+		RateFrom: "limiter", AnsweredBy: "limiter", MaxIn: -1,
 		Result: ratelimit.Result{Allowed: true, Limit: 5, Remaining: 5, Rule: "inner"},
 	}
 	assert.Equal(t, want, e.Rules[0])
@@ -205,6 +220,7 @@ func TestExplainCustom(t *testing.T) {
 	assert.Equal(t, ratelimit.Never, e.Result.RetryAfter)
 }
 
+// TestExplainFailingCustom proves what Explain says if a custom limiter returns an error.
 func TestExplainFailingCustom(t *testing.T) {
 	dead := errors.New("dead")
 	custom := askedLimiter(func(context.Context, string, int) (ratelimit.Result, error) { return ratelimit.Result{}, dead })
@@ -213,20 +229,21 @@ func TestExplainFailingCustom(t *testing.T) {
 		{Name: "more", Endpoint: "/a", Rate: ratelimit.PerHour(3)},
 	}, nil)
 	before := l.Stats()
-	for _, cost := range []int{1, 4} { // asked, and denied by the other rule before
+	for _, cost := range []int{1, 4} { // the other rule denies a cost of 4
 		e, err := l.Explain(t.Context(), ratelimit.Request{Client: "alice", Endpoint: "/a", Cost: cost})
 		if cost == 1 {
 			require.ErrorIs(t, err, ratelimit.ErrStore)
 			require.ErrorIs(t, e.Rules[0].Err, dead)
 			require.EqualError(t, e.Rules[0].Err, err.Error())
 		}
-		assert.Equal(t, "policy", e.Rules[0].State)
+		assert.EqualValues(t, "policy", e.Rules[0].AnsweredBy)
 		assert.False(t, e.Rules[0].Result.Allowed)
 		assert.True(t, e.Rules[0].Result.Degraded)
 	}
 	assert.Equal(t, before, l.Stats(), "nothing is counted")
 }
 
+// An askedLimiter is a custom limiter that is a function.
 type askedLimiter func(ctx context.Context, key string, n int) (ratelimit.Result, error)
 
 func (f askedLimiter) Allow(key string) ratelimit.Result {
@@ -238,6 +255,8 @@ func (f askedLimiter) Take(ctx context.Context, key string, n int) (ratelimit.Re
 	return f(ctx, key, n)
 }
 
+// TestExplainInvalidResolve proves that Explain reports an invalid rate that Resolve returns, and
+// shows the rate that is used.
 func TestExplainInvalidResolve(t *testing.T) {
 	l, _ := explained(t, []ratelimit.Rule{{
 		Endpoint: "/a", Rate: ratelimit.PerHour(3), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(9)},
@@ -247,12 +266,12 @@ func TestExplainInvalidResolve(t *testing.T) {
 	e, err := l.Explain(t.Context(), req)
 	_, same := l.Check(t.Context(), req)
 	require.EqualError(t, err, same.Error())
-	assert.Equal(t, "rule", e.Rules[0].Source, "the rule decides by its own rate")
+	assert.EqualValues(t, "rule", e.Rules[0].RateFrom, "the rule decides by its own rate")
 	assert.Equal(t, ratelimit.PerHour(3), e.Rules[0].Rate)
 	require.EqualError(t, e.Rules[0].Err, err.Error())
 }
 
-// A plainStore has only the methods of a Store. It notes what it is asked.
+// A plainStore is a store without optional methods. It records the asks it gets.
 type plainStore struct {
 	inner *ratelimit.MemoryStore
 	asks  []ratelimit.Ask
@@ -271,17 +290,20 @@ func (s *plainStore) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	return s.inner.Reset(ctx, asks)
 }
 
-// TestExplainOnPlainStore: a Store that knows no Look answers for a cost of 1.
-func TestExplainOnPlainStore(t *testing.T) {
+// TestExplainOnAStoreWithoutLook proves that Explain works only for a cost of 1 if the store does
+// not accept an Ask with Look.
+func TestExplainOnAStoreWithoutLook(t *testing.T) {
 	memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
 	require.NoError(t, err)
 	store := &plainStore{inner: memory}
-	l, _ := explained(t, []ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerHour(3)}}, nil, ratelimit.WithStore(store), ratelimit.WithName("n"))
+	l, _ := explained(t, []ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerHour(3)}}, nil, ratelimit.WithStore(store),
+		ratelimit.WithName("n"))
 	req := ratelimit.Request{Client: "alice", Endpoint: "/a"}
 	e, err := l.Explain(t.Context(), req)
 	require.NoError(t, err)
-	assert.Equal(t, []ratelimit.Ask{{Rule: "n:/a", Key: "alice", Client: "alice", Algorithm: byTokens, Rate: ratelimit.PerHour(3)}}, store.asks)
-	assert.Equal(t, "store", e.Rules[0].State)
+	assert.Equal(t, []ratelimit.Ask{{Rule: "n:/a", Key: "alice", Client: "alice", Algorithm: byTokens, Rate: ratelimit.PerHour(3)}},
+		store.asks)
+	assert.EqualValues(t, "store", e.Rules[0].AnsweredBy)
 	res, err := l.Check(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, res.Remaining, e.Result.Remaining)
@@ -291,22 +313,25 @@ func TestExplainOnPlainStore(t *testing.T) {
 	e, err = l.Explain(t.Context(), req)
 	assert.Equal(t, ratelimit.Explanation{}, e)
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
-	require.EqualError(t, err, "ratelimit: store is *ratelimit_test.plainStore: must accept an Ask with Look to explain a cost above 1: it has no method Accepts")
+	require.EqualError(t, err, "ratelimit: store is *ratelimit_test.plainStore: must accept an Ask with Look to explain a cost above 1: it "+
+		"has no method Accepts")
 }
 
-// TestExplainStoreDown: Explain answers by the policy, and the breakers do not learn of it.
+// TestExplainStoreDown proves that Explain answers by the failure policy while the store fails, and
+// that the breaker counts neither its successes nor its failures.
 func TestExplainStoreDown(t *testing.T) {
 	memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
 	require.NoError(t, err)
 	dead := errors.New("dead")
 	store := &plainStore{inner: memory, err: dead}
-	l, clock := explained(t, []ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerHour(3)}}, nil, ratelimit.WithStore(store), ratelimit.WithName("n"))
+	l, clock := explained(t, []ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerHour(3)}}, nil, ratelimit.WithStore(store),
+		ratelimit.WithName("n"))
 	req := ratelimit.Request{Client: "alice", Endpoint: "/a"}
 	explain := func() ratelimit.Explanation {
 		e, err := l.Explain(t.Context(), req)
 		require.ErrorIs(t, err, ratelimit.ErrStore)
 		require.ErrorIs(t, e.Rules[0].Err, dead)
-		require.Equal(t, "policy", e.Rules[0].State)
+		require.EqualValues(t, "policy", e.Rules[0].AnsweredBy)
 		return e
 	}
 	for range 20 {
@@ -328,13 +353,13 @@ func TestExplainStoreDown(t *testing.T) {
 	store.err = nil
 	e, err := l.Explain(t.Context(), req)
 	require.NoError(t, err)
-	assert.Equal(t, "store", e.Rules[0].State)
+	assert.EqualValues(t, "store", e.Rules[0].AnsweredBy)
 	assert.Equal(t, 1, l.StoreStats().Open, "the probe is left to Check")
 }
 
-// TestExplainBehindOthers: while others wait, Explain answers as Check does, and takes nothing from
-// them.
-func TestExplainBehindOthers(t *testing.T) {
+// TestExplainWhileOthersWait proves that Explain answers as Check would while others wait, and
+// takes none of their units.
+func TestExplainWhileOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ratelimit.New([]ratelimit.Rule{
 			{Endpoint: "/a", Rate: ratelimit.PerSecond(1), Tiers: map[string]ratelimit.Rate{"large": ratelimit.PerSecond(2).WithBurst(1)}},
@@ -365,13 +390,14 @@ func TestExplainBehindOthers(t *testing.T) {
 			assert.False(t, res.Allowed)
 			assert.Equal(t, res, e.Result)
 			assert.Equal(t, []ratelimit.Result{e.Rules[0].Result, e.Rules[2].Result}, each)
-			assert.Equal(t, "own", e.Rules[0].State)
-			assert.Equal(t, "own", e.Rules[1].State)
+			assert.EqualValues(t, "own", e.Rules[0].AnsweredBy)
+			assert.EqualValues(t, "own", e.Rules[1].AnsweredBy)
 		}
 		waiting.Wait()
 	})
 }
 
+// TestExplainText compares the text of explanations.
 func TestExplainText(t *testing.T) {
 	l, clock := explained(t, []ratelimit.Rule{
 		{Endpoint: "/search", Rate: ratelimit.PerMinute(3)},
@@ -401,15 +427,18 @@ func TestExplainText(t *testing.T) {
 	assert.Less(t, len(long), 2000, "a long key is cut")
 }
 
+// TestExplainJSON compares the JSON of an Explanation, and proves that it reads back equal.
 func TestExplainJSON(t *testing.T) {
 	l, _ := explained(t, []ratelimit.Rule{
 		{Endpoint: "/a", Key: ratelimit.KeyAttr("tenant"), Algorithm: byLeak, Rate: ratelimit.PerMinute(3).WithBurst(2)},
 		{Name: "inner", Endpoint: "*", Additional: true, Limiter: askedLimiter(func(context.Context, string, int) (ratelimit.Result, error) {
 			return ratelimit.Result{}, errors.New("dead")
 		})},
-		{Name: "free", Endpoint: "/a", Mode: ratelimit.ModeShadow, Rate: ratelimit.PerSecond(1), Tiers: map[string]ratelimit.Rate{"t": ratelimit.Unlimited}},
+		{Name: "free", Endpoint: "/a", Mode: ratelimit.ModeShadow, Rate: ratelimit.PerSecond(1),
+			Tiers: map[string]ratelimit.Rate{"t": ratelimit.Unlimited}},
 	}, nil)
-	req := ratelimit.Request{Client: "alice", Endpoint: "/a", IP: "::1", Tier: "t", Attrs: map[string]string{"tenant": "acme"}, Rules: []string{"/a"}, Cost: 2}
+	req := ratelimit.Request{Client: "alice", Endpoint: "/a", IP: "::1", Tier: "t", Attrs: map[string]string{"tenant": "acme"},
+		Rules: []string{"/a"}, Cost: 2}
 	e, failed := l.Explain(t.Context(), req)
 	require.ErrorIs(t, failed, ratelimit.ErrStore)
 	data, err := json.Marshal(e)
@@ -420,8 +449,10 @@ func TestExplainJSON(t *testing.T) {
 		"result": {"allowed": true, "limit": 2, "remaining": 0, "resetAfter": "40s", "rule": "/a", "degraded": true},
 		"rules": [
 			{"name": "/a", "match": "named", "pattern": "/a", "keyType": "attr:tenant", "key": "acme", "algorithm": "LeakyBucket", "mode": "enforce",
-			 "rate": "3/m burst 2", "source": "rule", "state": "unseen", "result": {"allowed": true, "limit": 2, "remaining": 0, "resetAfter": "40s", "rule": "/a"}, "maxIn": 5},
-			{"name": "inner", "match": "additional", "pattern": "*", "keyType": "user", "key": "alice", "mode": "enforce", "source": "limiter", "state": "policy",
+			 "rate": "3/m burst 2", "rateFrom": "rule", "answeredBy": "unseen",
+			 "result": {"allowed": true, "limit": 2, "remaining": 0, "resetAfter": "40s", "rule": "/a"}, "maxIn": 5},
+			{"name": "inner", "match": "additional", "pattern": "*", "keyType": "user", "key": "alice", "mode": "enforce",
+			 "rateFrom": "limiter", "answeredBy": "policy",
 			 "result": {"allowed": true, "limit": -1, "remaining": -1, "rule": "inner", "degraded": true}, "maxIn": -1,
 			 "error": "rules[\"inner\"].limiter: ratelimit: store failed: dead"}
 		]}`, string(data))
@@ -441,9 +472,50 @@ func TestExplainJSON(t *testing.T) {
 	assert.Equal(t, e.Result, back.Result)
 	assert.Equal(t, e.Rules[2], back.Rules[2])
 
-	for _, bad := range []string{``, `[]`, `{"match": 1}`, `{"result": {"retryAfter": "soon"}}`, `{"rules": [{"rate": "many"}]}`, `{"rules": [1]}`, `{"result": 1}`} {
+	for _, bad := range []string{``, `[]`, `{"match": 1}`, `{"result": {"retryAfter": "soon"}}`, `{"rules": [{"rate": "many"}]}`,
+		`{"rules": [1]}`, `{"result": 1}`} {
 		kept := back
 		require.ErrorContains(t, back.UnmarshalJSON([]byte(bad)), "ratelimit: not an explanation: ", bad)
 		assert.Equal(t, kept, back, bad)
 	}
+}
+
+// TestExplainRecordedRequest proves that Explain shows the recorded answer of a request ID, and
+// that explanations do not count towards the hundred answers of a record.
+func TestExplainRecordedRequest(t *testing.T) {
+	inProcessAndStore(t, func(t *testing.T, clock *ratelimit.FakeClock, opts ...ratelimit.Option) {
+		l := newRules(t, []ratelimit.Rule{{Endpoint: "/pay", Rate: ratelimit.PerHour(10)}}, nil, append(opts, ids())...)
+		req := ratelimit.Request{Client: "alice", Endpoint: "/pay", Cost: 4, ID: "7f3a"}
+		e, err := l.Explain(t.Context(), req)
+		require.NoError(t, err)
+		require.False(t, e.Recorded)
+		require.Equal(t, 6, e.Result.Remaining)
+		check(t, l, req)
+		clock.Advance(6 * minute)
+		before := l.Stats()
+		for range 150 {
+			e, err = l.Explain(t.Context(), req)
+			require.NoError(t, err)
+			require.True(t, e.Recorded)
+			require.Equal(t, by("/pay", yes(10, 6, 18*minute)), e.Result)
+			require.EqualValues(t, "replay", e.Rules[0].AnsweredBy)
+		}
+		require.Equal(t, before, l.Stats())
+		require.Contains(t, e.String(), `allowed, 6 left by rule "/pay" (exact "/pay"), as before by its ID`)
+		text, err := json.Marshal(e)
+		require.NoError(t, err)
+		var read ratelimit.Explanation
+		require.NoError(t, json.Unmarshal(text, &read))
+		require.Equal(t, e, read)
+		for range 100 {
+			require.Equal(t, e.Result, check(t, l, req))
+		}
+		e, err = l.Explain(t.Context(), req)
+		require.NoError(t, err)
+		require.False(t, e.Recorded, "it has answered a hundred times")
+		require.Equal(t, 3, check(t, l, req).Remaining, "so it is charged again")
+	})
+	l := newRules(t, []ratelimit.Rule{{Endpoint: "/pay", Rate: ratelimit.PerHour(10)}}, nil)
+	_, err := l.Explain(t.Context(), ratelimit.Request{Endpoint: "/pay", ID: "7f3a"})
+	require.EqualError(t, err, `ratelimit: id is "7f3a": must be empty: the limiter has no WithRequestIDs`)
 }

@@ -2,7 +2,6 @@ package ratelimit_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,13 +16,14 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// TestFactoryCreates proves which limiter Create makes of each config.
 func TestFactoryCreates(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	f := ratelimit.NewFactory(ratelimit.WithClock(clock))
 	for _, tt := range []struct {
 		algorithm string
 		config    fields
-		want      ratelimit.Limiter // its type
+		want      ratelimit.Limiter // of the type that Create must return
 		first     ratelimit.Result
 	}{
 		{"TokenBucket", fields{"capacity": 3, "refillRatePerSecond": 0.5}, &ratelimit.TokenBucket{}, yes(3, 2, 2*sec)},
@@ -48,6 +48,7 @@ func TestFactoryCreates(t *testing.T) {
 	}
 }
 
+// TestFactoryWithoutConstructor proves what a zero and a nil Factory do.
 func TestFactoryWithoutConstructor(t *testing.T) {
 	config := ruleOf("FixedWindow", fields{"rate": "3/s"})
 	var none *ratelimit.Factory
@@ -70,8 +71,10 @@ func TestFactoryWithoutConstructor(t *testing.T) {
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "but not elsewhere")
 }
 
+// buildSame is a BuildFunc that returns a sameLimiter.
 func buildSame(fields, ratelimit.Env) (ratelimit.Limiter, error) { return sameLimiter{}, nil }
 
+// TestFactoryRefuses proves which configs and options Create refuses.
 func TestFactoryRefuses(t *testing.T) {
 	var noStore ratelimit.Store
 	store := ratelimit.WithStore(deadStore{})
@@ -88,18 +91,28 @@ func TestFactoryRefuses(t *testing.T) {
 		{"an unknown field", nil, with(ruleOf("TokenBucket", bucket), fields{"algorythm": 1, "a b": 2}),
 			"ratelimit: [\"a b\"] is 2: unknown field\nratelimit: algorythm is 1: unknown field; did you mean \"algorithm\"?"},
 		{"no algorithm", nil, fields{"algoConfig": bucket},
-			`ratelimit: algorithm is missing: must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket"`},
+			`ratelimit: algorithm is missing: must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", ` +
+				`"TokenBucket"`},
 		{"no algoConfig", nil, fields{"algorithm": "TokenBucket"}, "ratelimit: algoConfig is missing: must be a map that says what the limit is"},
-		{"the options of the factory", []ratelimit.Option{ratelimit.WithMaxKeys(0), nil}, ruleOf("TokenBucket", fields{"capacity": 0, "refillRatePerSecond": 1}),
-			"ratelimit: algoConfig.capacity is 0: must be at least 1\nratelimit: maxKeys is 0: must be at least 1\nratelimit: options[1] is <nil>: must not be nil"},
-		{"the options alone", []ratelimit.Option{ratelimit.WithMaxKeys(0)}, ruleOf("TokenBucket", bucket), "ratelimit: maxKeys is 0: must be at least 1"},
-		{"the options, for a custom algorithm", []ratelimit.Option{ratelimit.WithMaxKeys(0)}, ruleOf("Custom", fields{}), "ratelimit: maxKeys is 0: must be at least 1"},
-		{"no store", []ratelimit.Option{ratelimit.WithStore(noStore)}, ruleOf("TokenBucket", bucket), "ratelimit: store is <nil>: must not be nil"},
-		{"a store without a name", []ratelimit.Option{store}, ruleOf("TokenBucket", bucket), "ratelimit: name is missing: must be given: it is a part of every key in the store"},
-		{"a store with a bad name", []ratelimit.Option{store}, with(ruleOf("TokenBucket", bucket), fields{"name": "a:b"}), `ratelimit: name is "a:b": must not have a ":"`},
-		{"a store with no string for a name", []ratelimit.Option{store}, with(ruleOf("TokenBucket", bucket), fields{"name": 5}), `ratelimit: name is 5: must be a string`},
+		{"the options of the factory", []ratelimit.Option{ratelimit.WithMaxKeys(0), nil},
+			ruleOf("TokenBucket", fields{"capacity": 0, "refillRatePerSecond": 1}),
+			"ratelimit: algoConfig.capacity is 0: must be at least 1\nratelimit: maxKeys is 0: must be at least 1\nratelimit: options[1] is " +
+				"<nil>: must not be nil"},
+		{"the options alone", []ratelimit.Option{ratelimit.WithMaxKeys(0)}, ruleOf("TokenBucket", bucket),
+			"ratelimit: maxKeys is 0: must be at least 1"},
+		{"the options, for a custom algorithm", []ratelimit.Option{ratelimit.WithMaxKeys(0)}, ruleOf("Custom", fields{}),
+			"ratelimit: maxKeys is 0: must be at least 1"},
+		{"no store", []ratelimit.Option{ratelimit.WithStore(noStore)}, ruleOf("TokenBucket", bucket),
+			"ratelimit: store is <nil>: must not be nil"},
+		{"a store without a name", []ratelimit.Option{store}, ruleOf("TokenBucket", bucket),
+			"ratelimit: name is missing: must be given: it is a part of every key in the store"},
+		{"a store with a bad name", []ratelimit.Option{store}, with(ruleOf("TokenBucket", bucket), fields{"name": "a:b"}),
+			`ratelimit: name is "a:b": must not have a ":"`},
+		{"a store with no string for a name", []ratelimit.Option{store}, with(ruleOf("TokenBucket", bucket), fields{"name": 5}),
+			`ratelimit: name is 5: must be a string`},
 		{"a store for a custom algorithm", []ratelimit.Option{store}, with(ruleOf("Custom", fields{}), fields{"name": "a"}),
-			`ratelimit: algorithm is "Custom": must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket": the state is in a store`},
+			`ratelimit: algorithm is "Custom": must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", ` +
+				`"TokenBucket": the state is in a store`},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
 			f := ratelimit.NewFactory(tt.opts...)
@@ -120,8 +133,11 @@ type deadStore struct{}
 func (deadStore) Take(context.Context, []ratelimit.Ask) ([]ratelimit.Result, error) {
 	return nil, ratelimit.ErrStore
 }
+
 func (deadStore) Reset(context.Context, []ratelimit.Ask) error { return ratelimit.ErrStore }
 
+// TestFactoryNamesItsStoredLimiters proves that a limiter in a store gets its name from the Factory
+// or from the config.
 func TestFactoryNamesItsStoredLimiters(t *testing.T) {
 	config := ruleOf("TokenBucket", fields{"rate": "1/s"})
 	_, err := ratelimit.NewFactory(ratelimit.WithStore(deadStore{}), ratelimit.WithName("mine")).Create(config)
@@ -130,6 +146,7 @@ func TestFactoryNamesItsStoredLimiters(t *testing.T) {
 	require.NoError(t, err, "the config's name")
 }
 
+// TestRegister proves which names Register accepts, and how configs may spell them.
 func TestRegister(t *testing.T) {
 	f := ratelimit.NewFactory()
 	require.NoError(t, f.Register("My_Own", buildSame))
@@ -141,11 +158,15 @@ func TestRegister(t *testing.T) {
 	}{
 		{"", buildSame, `ratelimit: algorithm is "": must be a name`, "no name"},
 		{"_-", buildSame, `ratelimit: algorithm is "_-": must be a name`, "nothing but what is not read"},
-		{strings.Repeat("x", 101), buildSame, `ratelimit: algorithm is "` + strings.Repeat("x", 55) + `...": must be at most 100 bytes long`, "too long"},
+		{strings.Repeat("x", 101), buildSame, `ratelimit: algorithm is "` + strings.Repeat("x", 55) + `...": must be at most 100 bytes long`,
+			"too long"},
 		{"Other", nil, "ratelimit: build is nil: must be a function that makes a limiter", "no function"},
-		{"TokenBucket", buildSame, `ratelimit: algorithm is "TokenBucket": must be another name: this one is that of "TokenBucket"`, "one of the five"},
-		{"token-bucket", buildSame, `ratelimit: algorithm is "token-bucket": must be another name: this one is that of "TokenBucket"`, "in another spelling"},
-		{"FIXED_WINDOW_COUNTER", buildSame, `ratelimit: algorithm is "FIXED_WINDOW_COUNTER": must be another name: this one is that of "FixedWindow"`, "by another name"},
+		{"TokenBucket", buildSame, `ratelimit: algorithm is "TokenBucket": must be another name: this one is that of "TokenBucket"`,
+			"one of the five"},
+		{"token-bucket", buildSame, `ratelimit: algorithm is "token-bucket": must be another name: this one is that of "TokenBucket"`,
+			"in another spelling"},
+		{"FIXED_WINDOW_COUNTER", buildSame, `ratelimit: algorithm is "FIXED_WINDOW_COUNTER": must be another name: this one is that of ` +
+			`"FixedWindow"`, "by another name"},
 		{"myOwn", buildSame, `ratelimit: algorithm is "myOwn": must be another name: this one is that of "My_Own"`, "registered before"},
 	} {
 		err := f.Register(tt.name, tt.build)
@@ -162,10 +183,12 @@ func TestRegister(t *testing.T) {
 	}
 	_, _, err := ratelimit.DecodeRules([]fields{ruleOf("MyOwm", fields{}), ruleOf("x", fields{})}, nil, ratelimit.WithFactory(f))
 	require.EqualError(t, err, `ratelimit: configs[0].algorithm is "MyOwm": unknown algorithm; did you mean "My_Own"?`+
-		"\n"+`ratelimit: configs[1].algorithm is "x": unknown algorithm: must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket", "My_Own"`+
+		"\n"+`ratelimit: configs[1].algorithm is "x": unknown algorithm: must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", `+
+		`"SlidingWindowLog", "TokenBucket", "My_Own"`+
 		"\n"+`ratelimit: configs[1].endpoint is "/a": is that of configs[0]: rules that share an endpoint need names`)
 }
 
+// TestBuildEnv proves what a BuildFunc gets in its Env.
 func TestBuildEnv(t *testing.T) {
 	var got []ratelimit.Env
 	build := func(_ fields, env ratelimit.Env) (ratelimit.Limiter, error) {
@@ -192,7 +215,7 @@ func TestBuildEnv(t *testing.T) {
 }
 
 // TestFactoryOptions proves that a RateLimiter takes the options of its Factory, and refuses
-// those that differ from its own.
+// options that differ from them.
 func TestFactoryOptions(t *testing.T) {
 	clock, other := ratelimit.NewFakeClock(epoch), ratelimit.NewFakeClock(epoch)
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
@@ -213,10 +236,14 @@ func TestFactoryOptions(t *testing.T) {
 		opts []ratelimit.Option
 		want ratelimit.Env
 	}{
-		{"those of the Factory", []ratelimit.Option{factory(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7))}, ratelimit.Env{Clock: clock, MaxKeys: 7}},
-		{"those of the limiter", []ratelimit.Option{ratelimit.WithClock(clock), factory(), ratelimit.WithMaxKeys(7)}, ratelimit.Env{Clock: clock, MaxKeys: 7}},
-		{"one of each", []ratelimit.Option{factory(ratelimit.WithMaxKeys(7)), ratelimit.WithClock(clock)}, ratelimit.Env{Clock: clock, MaxKeys: 7}},
-		{"the same in both", []ratelimit.Option{factory(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7)), ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7)}, ratelimit.Env{Clock: clock, MaxKeys: 7}},
+		{"those of the Factory", []ratelimit.Option{factory(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7))},
+			ratelimit.Env{Clock: clock, MaxKeys: 7}},
+		{"those of the limiter", []ratelimit.Option{ratelimit.WithClock(clock), factory(), ratelimit.WithMaxKeys(7)},
+			ratelimit.Env{Clock: clock, MaxKeys: 7}},
+		{"one of each", []ratelimit.Option{factory(ratelimit.WithMaxKeys(7)), ratelimit.WithClock(clock)},
+			ratelimit.Env{Clock: clock, MaxKeys: 7}},
+		{"the same in both", []ratelimit.Option{factory(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7)), ratelimit.WithClock(clock),
+			ratelimit.WithMaxKeys(7)}, ratelimit.Env{Clock: clock, MaxKeys: 7}},
 	} {
 		env = ratelimit.Env{}
 		_, err := ratelimit.NewFromConfig([]fields{custom}, nil, tt.opts...)
@@ -241,8 +268,10 @@ func TestFactoryOptions(t *testing.T) {
 		opts []ratelimit.Option
 		want string
 	}{
-		{"everything differs", factory(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7), ratelimit.WithStore(store), ratelimit.WithName("f"), ratelimit.WithFailurePolicy(ratelimit.FailOpen)),
-			[]ratelimit.Option{ratelimit.WithClock(other), ratelimit.WithMaxKeys(8), ratelimit.WithStore(deadStore{}), ratelimit.WithName("l"), ratelimit.WithFailurePolicy(ratelimit.FailClosed)},
+		{"everything differs", factory(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(7), ratelimit.WithStore(store), ratelimit.WithName("f"),
+			ratelimit.WithFailurePolicy(ratelimit.FailOpen)),
+			[]ratelimit.Option{ratelimit.WithClock(other), ratelimit.WithMaxKeys(8), ratelimit.WithStore(deadStore{}), ratelimit.WithName("l"),
+				ratelimit.WithFailurePolicy(ratelimit.FailClosed)},
 			"factory.clock is a *ratelimit.FakeClock: must not differ from that of the limiter, which is a *ratelimit.FakeClock\n" +
 				"factory.maxKeys is 7: must not differ from that of the limiter, which is 8\n" +
 				"factory.store is a *ratelimit.MemoryStore: must not differ from that of the limiter, which is a ratelimit_test.deadStore\n" +
@@ -260,8 +289,8 @@ func TestFactoryOptions(t *testing.T) {
 	require.EqualError(t, err, "ratelimit: factory is set: must not be an option of a Factory")
 }
 
-// A funcLimiter, a mapLimiter, a sliceLimiter and a chanLimiter are Limiters whose nil is no
-// nil interface.
+// A funcLimiter, a mapLimiter, a sliceLimiter and a chanLimiter are Limiters of types that have a
+// nil value. Such a nil value is not equal to a nil Limiter.
 type (
 	funcLimiter  func()
 	mapLimiter   map[string]int
@@ -279,14 +308,17 @@ func (mapLimiter) Take(context.Context, string, int) (res ratelimit.Result, err 
 func (sliceLimiter) Take(context.Context, string, int) (res ratelimit.Result, err error) { return }
 func (chanLimiter) Take(context.Context, string, int) (res ratelimit.Result, err error)  { return }
 
-// A funcClock is a Clock whose nil is no nil interface.
+// A funcClock is a Clock of a function type. A nil funcClock is not a nil Clock.
 type funcClock func() time.Time
 
 func (f funcClock) Now() time.Time { return f() }
 
+// TestTypedNilsAreRefused proves that a nil value of any type is refused as a limiter, clock, store
+// or observer.
 func TestTypedNilsAreRefused(t *testing.T) {
 	for kind, l := range map[string]ratelimit.Limiter{
-		"pointer": (*ratelimit.TokenBucket)(nil), "func": funcLimiter(nil), "map": mapLimiter(nil), "slice": sliceLimiter(nil), "chan": chanLimiter(nil),
+		"pointer": (*ratelimit.TokenBucket)(nil), "func": funcLimiter(nil), "map": mapLimiter(nil), "slice": sliceLimiter(nil),
+		"chan": chanLimiter(nil),
 	} {
 		_, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/a", Limiter: l}}, nil)
 		require.EqualError(t, err, "ratelimit: rules[0].limiter is <nil>: must not be a nil "+kind)
@@ -301,32 +333,9 @@ func TestTypedNilsAreRefused(t *testing.T) {
 	require.EqualError(t, err, "ratelimit: clock is <nil>: must not be nil")
 }
 
-// TestReadConfig proves that a BuildFunc reads fields as configs are read.
-func TestReadConfig(t *testing.T) {
-	f := ratelimit.NewFactory()
-	require.NoError(t, f.Register("Custom", func(algoConfig fields, _ ratelimit.Env) (ratelimit.Limiter, error) {
-		c := ratelimit.ReadConfig(algoConfig)
-		c.Int("open")
-		if c.Has("a b") {
-			c.Float("a b")
-		}
-		return sameLimiter{}, c.Err()
-	}))
-	for _, open := range []any{9, 9.0, int64(9), json.Number("9"), json.Number("9.0"), uint8(9)} {
-		_, err := f.Create(ruleOf("Custom", map[string]any{"Open": open}))
-		require.NoError(t, err, "%T", open)
-	}
-	_, err := f.Create(ruleOf("Custom", fields{"opn": 9, "a b": "x"}))
-	require.EqualError(t, err, `ratelimit: algoConfig["a b"] is "x": must be a number`+"\n"+`ratelimit: algoConfig.opn is 9: unknown field; did you mean "open"?`)
-	_, err = f.Create(ruleOf("Custom", with(fields{"open": 9}, manyFields(2*ratelimit.MaxProblems))))
-	require.ErrorContains(t, err, "ratelimit: algoConfig.f0000099 is 99: unknown field\nratelimit: and 100 more")
-	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
-	require.Error(t, ratelimit.ReadConfig(fields{"x": 1}).Err())
-	require.NoError(t, ratelimit.ReadConfig(nil).Err())
-}
-
 var errTenant = errors.New("no such tenant")
 
+// TestBuildFails proves how the error or the panic of a BuildFunc is reported.
 func TestBuildFails(t *testing.T) {
 	field := &ratelimit.ConfigError{Field: "tenant", Value: 5, Reason: "must be known"}
 	for _, tt := range []struct {
@@ -389,10 +398,11 @@ func TestBuildFails(t *testing.T) {
 	}
 }
 
+// TestFactoryIsConcurrent uses one Factory from several goroutines, for the race detector.
 func TestFactoryIsConcurrent(t *testing.T) {
 	f := ratelimit.NewFactory()
 	require.NoError(t, f.Register("Nested", func(c fields, _ ratelimit.Env) (ratelimit.Limiter, error) {
-		return f.Create(c["inner"].(fields)) // with no lock held
+		return f.Create(c["inner"].(fields)) // works, because no lock is held
 	}))
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -410,4 +420,25 @@ func TestFactoryIsConcurrent(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// TestFactoryWithAStore proves that two limiters that a Factory makes with one store and one name
+// share their state.
+func TestFactoryWithAStore(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	factory := ratelimit.NewFactory(ratelimit.WithStore(store), ratelimit.WithClock(clock))
+	bucket := map[string]any{"rate": "3/h"}
+	_, err = factory.Create(map[string]any{"algorithm": "TokenBucket", "algoConfig": bucket})
+	require.ErrorContains(t, err, "ratelimit: name is missing", "a limiter in a store needs a name")
+	for left := 2; left >= 0; left-- {
+		l, err := factory.Create(map[string]any{"name": "mail", "algorithm": "TokenBucket", "algoConfig": bucket})
+		require.NoError(t, err)
+		require.Equal(t, yes(3, left, time.Duration(3-left)*20*minute), l.Allow("ann"))
+	}
+	named := ratelimit.NewFactory(ratelimit.WithStore(store), ratelimit.WithClock(clock), ratelimit.WithName("mail"))
+	l, err := named.Create(map[string]any{"algorithm": "TokenBucket", "algoConfig": bucket})
+	require.NoError(t, err)
+	require.Equal(t, no(3, 0, 20*minute, time.Hour), l.Allow("ann"), "of the same name")
 }

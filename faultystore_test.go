@@ -19,7 +19,7 @@ import (
 type fault int
 
 const (
-	sound      fault = iota // nothing
+	sound      fault = iota // the call works
 	errsBefore              // the call fails, and nothing is taken
 	errsAfter               // the call fails, but the units are taken
 	hangs                   // the call waits until ctx ends or release is closed, and takes nothing
@@ -29,10 +29,10 @@ const (
 	panics                  // the call panics
 )
 
-// errFault is what a faultyStore fails with.
+// errFault is the error of a faultyStore.
 var errFault = errors.New("connection refused")
 
-// A faultyStore is a MemoryStore whose calls go wrong by a script.
+// A faultyStore is a MemoryStore whose calls fail as a script says.
 type faultyStore struct {
 	clock *ratelimit.FakeClock // nil for the machine's clock
 
@@ -55,7 +55,7 @@ func newFaultyStore(t *testing.T, clock *ratelimit.FakeClock) *faultyStore {
 	return s
 }
 
-// lose makes s lose all its state.
+// lose makes s lose its state.
 func (s *faultyStore) lose(t *testing.T) {
 	memory, err := newMemory(s.clock)
 	if t != nil {
@@ -64,7 +64,7 @@ func (s *faultyStore) lose(t *testing.T) {
 	s.memory = memory
 }
 
-// newMemory returns a MemoryStore on clock, or on the machine's clock if it is nil.
+// newMemory returns a MemoryStore on clock, or on the machine's clock if clock is nil.
 func newMemory(clock *ratelimit.FakeClock) (*ratelimit.MemoryStore, error) {
 	if clock == nil {
 		return ratelimit.NewMemoryStore()
@@ -72,7 +72,7 @@ func newMemory(clock *ratelimit.FakeClock) (*ratelimit.MemoryStore, error) {
 	return ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 }
 
-// next records a call, and returns its fault and the memory that it is for.
+// next records a call. It returns the fault of the call, and the MemoryStore that answers it.
 func (s *faultyStore) next(asks []ratelimit.Ask) (fault, *ratelimit.MemoryStore) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,9 @@ func (s *faultyStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelim
 	return s.call(ctx, asks, func(memory *ratelimit.MemoryStore) ([]ratelimit.Result, error) { return memory.Take(ctx, asks) })
 }
 
-func (s *faultyStore) Once(ctx context.Context, once ratelimit.Once, asks []ratelimit.Ask) (results []ratelimit.Result, replayed bool, err error) {
+func (s *faultyStore) Once(
+	ctx context.Context, once ratelimit.Attempt, asks []ratelimit.Ask,
+) (results []ratelimit.Result, replayed bool, err error) {
 	results, err = s.call(ctx, asks, func(memory *ratelimit.MemoryStore) (results []ratelimit.Result, err error) {
 		results, replayed, err = memory.Once(ctx, once, asks)
 		return results, err
@@ -99,8 +101,10 @@ func (s *faultyStore) Once(ctx context.Context, once ratelimit.Once, asks []rate
 	return results, replayed, err
 }
 
-// call calls the method take of a MemoryStore, unless a fault prevents it.
-func (s *faultyStore) call(ctx context.Context, asks []ratelimit.Ask, take func(*ratelimit.MemoryStore) ([]ratelimit.Result, error)) ([]ratelimit.Result, error) {
+// call calls take with the present MemoryStore, unless the fault of the call prevents it.
+func (s *faultyStore) call(
+	ctx context.Context, asks []ratelimit.Ask, take func(*ratelimit.MemoryStore) ([]ratelimit.Result, error),
+) ([]ratelimit.Result, error) {
 	f, memory := s.next(asks)
 	switch f {
 	case errsBefore:
@@ -140,7 +144,7 @@ func (s *faultyStore) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	return s.memory.Reset(ctx, asks)
 }
 
-// do sets the faults of the next calls, one each.
+// do sets the faults of the next calls, one for each call.
 func (s *faultyStore) do(script ...fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +167,7 @@ func (s *faultyStore) called() int {
 	return n
 }
 
-// A simulation is the history of a limiter whose store fails at random.
+// A simulation records the decisions of a limiter whose store fails at random.
 type simulation struct {
 	burst, requests, replicas int // requests a second
 	steps                     []simulated
@@ -171,7 +175,7 @@ type simulation struct {
 
 // A simulated is one decision of a simulation.
 type simulated struct {
-	at      time.Duration // since the epoch
+	at      time.Duration // after the epoch
 	granted int
 	left    int  // left in the store, if the store answered
 	local   bool // whether the local share decided
@@ -185,7 +189,7 @@ func simulate(t *testing.T, a algorithm, r *rand.Rand, n int) *simulation {
 	l := a.start(t, ratelimit.PerSecond(s.requests).WithBurst(s.burst), ratelimit.WithStore(store), ratelimit.WithName("n"),
 		ratelimit.WithClock(store.clock), ratelimit.WithFailurePolicy(ratelimit.FailLocal(s.replicas)))
 	faults := []fault{sound, sound, sound, errsBefore, errsAfter, loses, miscounts}
-	bad := r.IntN(2) == 0 // whether one fault goes on for several calls
+	bad := r.IntN(2) == 0 // whether a fault goes on for several calls
 	f := sound
 	for range n {
 		store.clock.Advance(time.Duration(r.IntN(4)) * time.Duration(r.IntN(100_000_000)))
@@ -209,7 +213,7 @@ func simulate(t *testing.T, a algorithm, r *rand.Rand, n int) *simulation {
 	return s
 }
 
-// check fails the test if more was granted than the faults account for.
+// check fails the test if more was granted than the bound allows, given the faults.
 func (s *simulation) check(t *testing.T) {
 	t.Helper()
 	for i := range s.steps {
@@ -252,23 +256,23 @@ func (s *simulation) check(t *testing.T) {
 			out += step.at - s.steps[i-1].at
 		}
 	}
-	// In all, no more was granted than what the store may grant, and the share while it is
-	// away.
+	// In all, no more was granted than the store may grant, plus the local share during the
+	// outages.
 	last := s.steps[len(s.steps)-1].at
 	ns := int64(s.replicas) * int64(sec)
 	most := int64((losses+1)*s.burst+outages*share)*ns + int64(s.requests)*(int64(last)*int64(s.replicas)+int64(out))
 	require.LessOrEqual(t, int64(all)*ns, most)
 }
 
-// within reports whether granted is at most burst, and requests/replicas for each second
-// of elapsed.
+// within reports whether granted is at most burst plus requests/replicas for each second of
+// elapsed.
 func within(granted, burst, requests, replicas int, elapsed time.Duration) bool {
 	return int64(granted-burst)*int64(replicas)*int64(sec) <= int64(requests)*int64(elapsed)
 }
 
-// TestStoreFaultsGrantNoMoreThanTheyAccountFor proves with random faults that no more is
-// granted than the store's bound, its losses, and the local share during outages add up to.
-func TestStoreFaultsGrantNoMoreThanTheyAccountFor(t *testing.T) {
+// TestRandomStoreFaultsStayWithinTheBound proves with random faults that a limiter grants no more
+// than the bound of the store, plus what the store has lost, plus the local share during outages.
+func TestRandomStoreFaultsStayWithinTheBound(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 7))
 	local, lost, granted := 0, 0, 0
 	for _, a := range []algorithm{{"token bucket", tokenBucket}, {"leaky bucket", leakyBucket}} {
@@ -291,8 +295,8 @@ func TestStoreFaultsGrantNoMoreThanTheyAccountFor(t *testing.T) {
 	require.Greater(t, granted, 10_000, "units were granted")
 }
 
-// A partedStore is a MemoryStore of three parts, any of which may be dead. The first
-// character of a key is the number of its part.
+// A partedStore is a MemoryStore of three parts, each of which may be dead. The first character of
+// a key is the number of its part.
 type partedStore struct {
 	ratelimit.Store
 	clock *ratelimit.FakeClock
@@ -312,8 +316,8 @@ func newPartedStore(t *testing.T) *partedStore {
 	return &partedStore{Store: memory, clock: clock}
 }
 
-// limiter returns a RateLimiter on s with a default rule by client. Requests to the
-// endpoint "2" have a rule by client and one by endpoint, whose key is in part 2.
+// limiter returns a RateLimiter on s. Its default rule is by client. For the endpoint "2" it has a
+// rule by client and a rule by endpoint, whose key is in part 2.
 func (s *partedStore) limiter(t *testing.T) *ratelimit.RateLimiter {
 	t.Helper()
 	rate := ratelimit.PerSecond(1000)
@@ -333,7 +337,8 @@ var errMute = errors.New("no answer")
 
 func (s *partedStore) Part(a ratelimit.Ask) int { return s.shift + int(a.Key[0]-'0') }
 
-// call counts a call of each part that asks concern, and fails if one of them is dead.
+// call counts a call for each part that holds a key of asks, and fails if one of these parts is
+// dead.
 func (s *partedStore) call(asks []ratelimit.Ask) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -370,7 +375,7 @@ func (s *partedStore) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	return s.Store.Reset(ctx, asks)
 }
 
-// die makes these parts dead, and no others.
+// die makes these parts dead, and all others alive.
 func (s *partedStore) die(parts ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,28 +7,26 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// A FixedWindow is a [Limiter] that counts the units of each key in windows of length
-// [Rate.Per] and grants [Rate.Requests] units in each window. The windows begin at multiples
-// of Per since the Unix epoch.
+// A FixedWindow is a [Limiter] that counts the units of each key in windows of length [Rate.Per] and grants
+// [Rate.Requests] units in each window. The windows begin at multiples of Per since the Unix epoch.
 //
-// Bound: a key is granted at most Requests units in each window. In an interval of length
-// Per that lies in two windows, it is granted at most 2·Requests, and a client that sends
-// requests just before and just after a boundary is granted that many.
+// Bound: a key is granted at most Requests units in each window. In an interval of length Per that lies in two windows,
+// a key is granted at most 2·Requests units. A client that sends requests just before and just after a boundary is
+// granted that many.
 //
-// Memory: 32 bytes per key, and up to four fifths as much again for the table around it.
+// Memory: 32 bytes per key, and at most 26 bytes more per key for the table that holds the keys.
 //
-// At a boundary, the count of every key starts again from zero. That happens at the same
-// instant for all keys and in all processes.
+// At a boundary, the count of every key starts again from zero. That happens at the same instant for all keys and in
+// all processes.
 //
-// Choose a FixedWindow for a limit that people know by the clock, such as 1000 a day, if
-// twice the limit around a boundary does no harm. If it does harm, choose a
-// [SlidingWindowCounter] or a [SlidingWindowLog].
+// Choose a FixedWindow for a limit that people know by the clock, such as 1000 a day, if twice the limit around a
+// boundary does no harm. Otherwise choose a [SlidingWindowCounter] or a [SlidingWindowLog].
 //
 // The zero FixedWindow denies everything; [NewFixedWindow] makes one to use.
 type FixedWindow struct{ fixedWindowKeys }
 
-// NewFixedWindow returns a FixedWindow that grants the rate r, which must have no Burst. An
-// error matches [ErrInvalidConfig].
+// NewFixedWindow returns a FixedWindow that grants the rate r, which must have no Burst. Errors match
+// [ErrInvalidConfig].
 func NewFixedWindow(r Rate, opts ...Option) (*FixedWindow, error) {
 	l := new(FixedWindow)
 	if err := l.init(AlgorithmFixedWindow, r, opts, newFixedWindowConfig); err != nil {
@@ -37,14 +35,13 @@ func NewFixedWindow(r Rate, opts ...Option) (*FixedWindow, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if the key has one left in the current window. A denial
-// changes nothing.
+// Allow takes one unit for key if the key has one left in the current window. A denial changes nothing.
 func (l *FixedWindow) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
 }
 
-// fixedWindowKeys has the methods that all five limiters share.
+// fixedWindowKeys embeds keyed, so that the type FixedWindow shows no type arguments.
 type fixedWindowKeys struct {
 	keyed[fixedWindowState, *fixedWindowConfig]
 }
@@ -65,11 +62,13 @@ func newFixedWindowConfig(r Rate, start time.Time) (*fixedWindowConfig, error) {
 // fixedWindowState is the state of one key. The zero state has used nothing.
 type fixedWindowState struct {
 	last instant // when the last unit was granted; never decreases
-	used int64   // units granted in the window that last lies in
+	used int64   // units granted in the window that contains the instant last
 }
 
-// Step decides on n units at now, and counts them if they fit and charge is set.
-func (c *fixedWindowConfig) Step(s *fixedWindowState, _ *fixedWindowConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+// Step decides on n units at the instant now. It counts them if they fit and charge is true.
+func (c *fixedWindowConfig) Step(
+	s *fixedWindowState, _ *fixedWindowConfig, now instant, n int64, charge bool,
+) (v engine.Verdict, delay time.Duration) {
 	if now < s.last {
 		return engine.StepAhead(c, s, c, s.last, now, n, charge)
 	}
@@ -85,15 +84,17 @@ func (c *fixedWindowConfig) Step(s *fixedWindowState, _ *fixedWindowConfig, now 
 		used += n
 		*s = fixedWindowState{now, used}
 	}
-	v.Left = max(c.Requests-used, 0) // negative if the limit was lowered
+	v.Left = max(c.Requests-used, 0) // the difference is negative if the limit was lowered
 	if used > 0 {
 		v.ResetAfter = time.Duration(c.Per - offset)
 	}
 	return v, 0
 }
 
-// StepYoung is Step for a key that has the portion p of the limit.
-func (c *fixedWindowConfig) StepYoung(s *fixedWindowState, _ *fixedWindowConfig, p engine.Portion, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+// StepYoung does what Step does for a key that still warms up: its limit is only p.Units units.
+func (c *fixedWindowConfig) StepYoung(
+	s *fixedWindowState, _ *fixedWindowConfig, p engine.Portion, now instant, n int64, charge bool,
+) (v engine.Verdict, delay time.Duration) {
 	offset := c.Offset(now)
 	used := c.used(s, now, offset)
 	switch {
@@ -110,7 +111,7 @@ func (c *fixedWindowConfig) StepYoung(s *fixedWindowState, _ *fixedWindowConfig,
 	return v, 0
 }
 
-// used returns how many units s has used of the window that began offset before now.
+// used returns how many units of the state s count in the window that began offset nanoseconds before the instant now.
 func (c *fixedWindowConfig) used(s *fixedWindowState, now instant, offset uint64) int64 {
 	if now.Since(s.last) > offset {
 		return 0
@@ -118,8 +119,8 @@ func (c *fixedWindowConfig) used(s *fixedWindowState, now instant, offset uint64
 	return s.used
 }
 
-// Carry brings s, which from has decided on until now, to the windows of c. If their length
-// differs, the count goes into the window that now lies in.
+// Carry converts the state s from the old configuration to the configuration c, at the instant now. If the window
+// lengths differ, the count goes into the window that contains the instant now.
 func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, now instant) {
 	if c.Per == from.Per {
 		return
@@ -128,29 +129,29 @@ func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, 
 	*s = fixedWindowState{now, from.used(s, now, from.Offset(now))}
 }
 
-// The clock of s stands at its last charge, and s points to nothing.
+// Reached and Charged return the instant of the last charge. Clone copies the struct, which has no pointers.
 
 func (c *fixedWindowConfig) Reached(s *fixedWindowState) instant        { return s.last }
 func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant        { return s.last }
 func (c *fixedWindowConfig) Clone(s *fixedWindowState) fixedWindowState { return *s }
 
-// GiveBack takes units off the count if their window has not ended.
+// GiveBack subtracts the returned units from the count if the window in which they were granted has not ended.
 func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, back engine.Returned) {
 	if s.last.Since(back.At) <= c.Offset(s.last) {
 		s.used = max(s.used-back.N, 0)
 	}
 }
 
-// Exceed charges n units at now, past the limit of the window.
+// Exceed charges n units at the instant now, even past the limit.
 func (c *fixedWindowConfig) Exceed(s *fixedWindowState, now instant, n int64) {
 	now = max(now, s.last)
 	*s = fixedWindowState{now, exact.Beyond(c.used(s, now, c.Offset(now)), n, max(c.Requests, exact.MaxUsed))}
 }
 
-// Idle reports whether the key has used nothing of the window that now lies in.
+// Idle reports whether the key has used nothing in the window that contains the instant now.
 func (c *fixedWindowConfig) Idle(s *fixedWindowState, now instant) bool {
 	return now >= s.last && c.used(s, now, c.Offset(now)) == 0
 }
 
-// Inherit returns s: a key that leaves the shared count keeps all of it.
+// Inherit returns the state for a key that shared the state s and now gets its own: a copy, with the same count.
 func (c *fixedWindowConfig) Inherit(s *fixedWindowState, _ instant) fixedWindowState { return *s }

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,12 +17,12 @@ import (
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const (
-	ms   = time.Millisecond
-	sec  = time.Second
-	mins = time.Minute
+	ms     = time.Millisecond
+	sec    = time.Second
+	minute = time.Minute
 )
 
-// A limiter is what each of the five limiters of the package is.
+// A limiter has the methods that the five limiters of the package share.
 type limiter interface {
 	ratelimit.Limiter
 	Peek(key string) ratelimit.Result
@@ -32,7 +33,7 @@ type limiter interface {
 	Len() int
 }
 
-// An algorithm is one of the five, with its name and its constructor.
+// An algorithm is the name of one of the five, and its constructor.
 type algorithm struct {
 	name string
 	make func(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error)
@@ -58,7 +59,7 @@ func leakyBucket(r ratelimit.Rate, opts ...ratelimit.Option) (limiter, error) {
 	return orNil(ratelimit.NewLeakyBucket(r, opts...))
 }
 
-// orNil keeps a nil *L from becoming a limiter that is not nil.
+// orNil returns a nil limiter if err is not nil: a nil *L in a limiter would not be nil.
 func orNil[L limiter](l L, err error) (limiter, error) {
 	if err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ var algorithms = []algorithm{
 	{"leaky bucket", leakyBucket},
 }
 
-// start makes a limiter of r and fails the test if that is refused.
+// start makes a limiter of the rate r, which must be valid.
 func (a algorithm) start(tb testing.TB, r ratelimit.Rate, opts ...ratelimit.Option) limiter {
 	tb.Helper()
 	l, err := a.make(r, opts...)
@@ -82,58 +83,78 @@ func (a algorithm) start(tb testing.TB, r ratelimit.Rate, opts ...ratelimit.Opti
 	return l
 }
 
-// overAll runs test for each of the five.
-func overAll(t *testing.T, test func(t *testing.T, a algorithm)) {
+// eachAlgorithm runs test as a subtest for each of the five.
+func eachAlgorithm(t *testing.T, test func(t *testing.T, a algorithm)) {
 	t.Helper()
 	for _, a := range algorithms {
 		t.Run(a.name, func(t *testing.T) { test(t, a) })
 	}
 }
 
-// startLeaky returns a leaky bucket of 1 a second and a burst.
+// eachInBubble runs test in a synctest bubble for each of the five.
+func eachInBubble(t *testing.T, test func(t *testing.T, a algorithm)) {
+	t.Helper()
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
+		synctest.Test(t, func(t *testing.T) { test(t, a) })
+	})
+}
+
+// eachOnFakeClock runs test in a synctest bubble for each of the five, with a limiter of the rate r
+// on a FakeClock.
+func eachOnFakeClock(t *testing.T, r ratelimit.Rate, test func(t *testing.T, a algorithm, l limiter, clock *ratelimit.FakeClock)) {
+	t.Helper()
+	eachInBubble(t, func(t *testing.T, a algorithm) {
+		clock := ratelimit.NewFakeClock(epoch)
+		test(t, a, a.start(t, r, ratelimit.WithClock(clock)), clock)
+	})
+}
+
+// startLeaky makes a leaky bucket of 1 a second with this burst.
 func startLeaky(t *testing.T, burst int, opts ...ratelimit.Option) limiter {
 	t.Helper()
 	return algorithm{"leaky bucket", leakyBucket}.start(t, ratelimit.PerSecond(1).WithBurst(burst), opts...)
 }
 
-// byName is the name that a rule gives to each of the five.
-var byName = map[string]ratelimit.Algorithm{
-	"token bucket":           ratelimit.AlgorithmTokenBucket,
-	"fixed window":           ratelimit.AlgorithmFixedWindow,
-	"sliding window log":     ratelimit.AlgorithmSlidingWindowLog,
-	"sliding window counter": ratelimit.AlgorithmSlidingWindowCounter,
-	"leaky bucket":           ratelimit.AlgorithmLeakyBucket,
+// inRules returns the algorithm by its name in rules.
+func (a algorithm) inRules() ratelimit.Algorithm {
+	return map[string]ratelimit.Algorithm{
+		"token bucket":           ratelimit.AlgorithmTokenBucket,
+		"fixed window":           ratelimit.AlgorithmFixedWindow,
+		"sliding window log":     ratelimit.AlgorithmSlidingWindowLog,
+		"sliding window counter": ratelimit.AlgorithmSlidingWindowCounter,
+		"leaky bucket":           ratelimit.AlgorithmLeakyBucket,
+	}[a.name]
 }
 
-// yes is the Result of a granted request: remaining units are left, and the key is as
-// good as new after reset.
+// yes returns the Result of a granted request: remaining units are left, and the key has its full
+// limit again after reset.
 func yes(limit, remaining int, reset time.Duration) ratelimit.Result {
 	return ratelimit.Result{Allowed: true, Limit: limit, Remaining: remaining, ResetAfter: reset}
 }
 
-// no is the Result of a denied request, which may be tried again after retry.
+// no returns the Result of a denied request that may be tried again after retry.
 func no(limit, remaining int, retry, reset time.Duration) ratelimit.Result {
 	return ratelimit.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
 }
 
-// delayed is r with a Delay of d.
+// delayed returns r with a Delay of d.
 func delayed(d time.Duration, r ratelimit.Result) ratelimit.Result {
 	r.Delay = d
 	return r
 }
 
-// peeked is the Result of a look at a key that has remaining units left.
+// peeked returns the Result of looking at a key that has remaining units left.
 func peeked(limit, remaining int, reset time.Duration) ratelimit.Result {
 	return yes(limit, remaining, reset)
 }
 
-// degraded is res as the answer of a failure policy.
+// degraded returns res as a failure policy answers it.
 func degraded(res ratelimit.Result) ratelimit.Result {
 	res.Degraded = true
 	return res
 }
 
-// by is res with rule as the binding rule.
+// by returns res with rule as the binding rule.
 func by(rule string, res ratelimit.Result) ratelimit.Result {
 	res.Rule = rule
 	return res
@@ -150,7 +171,7 @@ func take(t *testing.T, l ratelimit.Limiter, key string, n int) ratelimit.Result
 	return res
 }
 
-// spend takes n units one by one, and every one must be granted.
+// spend takes n units one by one. Each must be granted.
 func spend(t *testing.T, l ratelimit.Limiter, key string, n int) {
 	t.Helper()
 	for i := range n {
@@ -164,15 +185,14 @@ func denied(t *testing.T, l ratelimit.Limiter, key string) {
 	require.False(t, l.Allow(key).Allowed)
 }
 
-// over returns a context that has been cancelled.
-func over() context.Context {
+// canceled returns a context that has been cancelled.
+func canceled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// A session makes calls for one key of a limiter, one after the other, and compares
-// each whole answer.
+// A session makes calls for one key of a limiter, and compares each whole answer.
 type session struct {
 	t     *testing.T
 	clock *ratelimit.FakeClock
@@ -180,10 +200,10 @@ type session struct {
 }
 
 // begin starts a session at the epoch.
-func begin(t *testing.T, make func(ratelimit.Rate, ...ratelimit.Option) (limiter, error), r ratelimit.Rate) *session {
+func begin(t *testing.T, construct func(ratelimit.Rate, ...ratelimit.Option) (limiter, error), r ratelimit.Rate) *session {
 	t.Helper()
 	clock := ratelimit.NewFakeClock(epoch)
-	l, err := make(r, ratelimit.WithClock(clock))
+	l, err := construct(r, ratelimit.WithClock(clock))
 	require.NoError(t, err)
 	return &session{t, clock, l}
 }
@@ -194,7 +214,7 @@ func (s *session) at(d time.Duration) *session {
 	return s
 }
 
-// take asks for n units and compares the answer with want. why says what the call shows.
+// take asks for n units and compares the answer with want. why says what the call proves.
 func (s *session) take(n int, want ratelimit.Result, why string) *session {
 	s.t.Helper()
 	got, err := s.l.Take(s.t.Context(), "key", n)
@@ -203,13 +223,13 @@ func (s *session) take(n int, want ratelimit.Result, why string) *session {
 	return s
 }
 
-// look takes no units, which is a look.
+// look asks for 0 units, which takes nothing, and compares the answer with want.
 func (s *session) look(want ratelimit.Result, why string) *session {
 	s.t.Helper()
 	return s.take(0, want, why)
 }
 
-// set changes the limiter's rate.
+// set changes the rate of the limiter.
 func (s *session) set(r ratelimit.Rate) *session {
 	s.t.Helper()
 	require.NoError(s.t, s.l.SetRate(r))
@@ -217,13 +237,14 @@ func (s *session) set(r ratelimit.Rate) *session {
 	return s
 }
 
-// pass lets d pass on the machine's clock; in a synctest bubble that takes no time.
-func pass(d time.Duration) { <-time.After(d) }
+// advanceMachine waits until d has passed on the machine's clock. In a synctest bubble, that takes
+// no real time.
+func advanceMachine(d time.Duration) { <-time.After(d) }
 
-// newRules makes a RateLimiter and fails the test if that is refused.
+// newRules makes a RateLimiter of rules that must be valid.
 func newRules(t testing.TB, rules []ratelimit.Rule, defaultRule *ratelimit.Rule, opts ...ratelimit.Option) *ratelimit.RateLimiter {
 	t.Helper()
-	opts = append([]ratelimit.Option{ratelimit.WithName("test")}, opts...) // for those that have a store
+	opts = append([]ratelimit.Option{ratelimit.WithName("test")}, opts...) // which limiters in a store need
 	l, err := ratelimit.New(rules, defaultRule, opts...)
 	require.NoError(t, err)
 	return l
@@ -254,7 +275,7 @@ func peek(t *testing.T, l *ratelimit.RateLimiter, req ratelimit.Request) ratelim
 	return res
 }
 
-// peekAt returns what one rule has left for a client.
+// peekAt returns what the rule has left for the client.
 func peekAt(t *testing.T, l *ratelimit.RateLimiter, rule, client string) ratelimit.Result {
 	t.Helper()
 	res, err := l.Peek(t.Context(), ratelimit.Request{Client: client, Rules: []string{rule}})
@@ -262,7 +283,7 @@ func peekAt(t *testing.T, l *ratelimit.RateLimiter, rule, client string) ratelim
 	return res
 }
 
-// checked returns res, and panics if err is not nil.
+// checked returns res. It panics if err is not nil.
 func checked(res ratelimit.Result, err error) ratelimit.Result {
 	if err != nil {
 		panic(err)
@@ -270,12 +291,12 @@ func checked(res ratelimit.Result, err error) ratelimit.Result {
 	return res
 }
 
-// observing is an Observer that is a function.
+// observing is an Observer that is a function of a Decision.
 type observing func(d ratelimit.Decision)
 
 func (f observing) Observe(_ context.Context, d ratelimit.Decision) { f(d) }
 
-// A custom is a user's own Limiter, made of a function.
+// A custom is a custom limiter that is a function.
 type custom func(ctx context.Context, key string, n int) (ratelimit.Result, error)
 
 func (f custom) Allow(string) ratelimit.Result { panic("a rule has no use for Allow") }
@@ -289,14 +310,14 @@ func answering(res ratelimit.Result, err error) custom {
 	return func(context.Context, string, int) (ratelimit.Result, error) { return res, err }
 }
 
-// A waiter is a call of Wait in a goroutine of its own.
+// A waiter is a call of Wait that runs in its own goroutine.
 type waiter struct {
 	done chan struct{} // closed once the call has returned
 	res  ratelimit.Result
 	err  error
 }
 
-// startWait calls Wait in a goroutine.
+// startWait calls Wait in a new goroutine.
 func startWait(ctx context.Context, l ratelimit.Limiter, key string, n int) *waiter {
 	w := &waiter{done: make(chan struct{})}
 	go func() {
@@ -306,8 +327,8 @@ func startWait(ctx context.Context, l ratelimit.Limiter, key string, n int) *wai
 	return w
 }
 
-// over reports whether the call has returned.
-func (w *waiter) over() bool {
+// returned reports whether the call has returned.
+func (w *waiter) returned() bool {
 	select {
 	case <-w.done:
 		return true
@@ -325,12 +346,19 @@ func (w *waiter) served(t *testing.T) ratelimit.Result {
 	return w.res
 }
 
-// waiting returns how many calls of Wait are waiting for a unit of l, for any key.
+// waiting returns how many calls of Wait wait for l, over all keys.
 func waiting(l limiter) int { return l.(interface{ Waiting() int }).Waiting() }
 
-// raceEnabled reports whether the race detector watches the tests: it makes calls
-// allocate, and take longer.
+// raceEnabled reports whether the race detector is on: with it, calls allocate and take longer.
 var raceEnabled = func() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }()
+
+// must returns v. It panics if err is not nil.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

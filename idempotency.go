@@ -6,86 +6,62 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// WithRequestIDs lets requests have an ID, see [Request.ID]. A client that has lost an answer
-// sends the request again with the same ID: if it was granted less than ttl ago, it gets the same
-// Result, with ResetAfter and Delay less the time since, and is not charged again. If it was
-// denied, it is decided anew. ttl is from a microsecond to 366 days.
+// WithRequestIDs lets requests have an ID, see [Request.ID]. A client that has lost an answer sends the request again
+// with the same ID. If the first request was granted less than ttl ago, the second gets the same Result and is not
+// charged again; only ResetAfter and Delay are shorter by the time since then. If the first was denied, the second is
+// decided like a new request. ttl is from a microsecond to 366 days.
 //
-// Two requests with one ID are the same only if their Client and their Cost are equal, and the
-// same rules charge the same keys. A Tier, a Rate and a Reset change nothing; a rule that is new,
-// or has another Key, Algorithm or Mode, makes another request of it.
+// Two requests with one ID are the same only if their Client and their Cost are equal, and the same rules charge the
+// same keys. They are still the same if their Tier differs, or if a rule gets another Rate or a key is reset in
+// between. They are different requests if a rule is new, or gets another Key, Algorithm or Mode in between.
 //
-// One grant answers at most 100 times, and the request is then decided anew: use IDs only where
-// the work itself is done once for each ID. A limiter keeps the last grants, as many as
-// [WithMaxKeys] says; a request whose grant it has forgotten is charged again. A grant that is
-// [Result.Degraded] is not kept.
+// One grant answers at most 100 retries; any further retry is decided like a new request. So use IDs only where the
+// work itself is done once for each ID. A limiter keeps as many grants as [WithMaxKeys] says and forgets the oldest
+// ones first; a request whose grant is forgotten is charged again. A grant that is [Result.Degraded] is not kept.
 //
-// With a [Store], the store keeps the grants. It must have the method Once, see [Store], and a
-// request with an ID cannot have a rule with a custom [Limiter]. The option has no effect on a
-// limiter by itself.
+// With a [Store], the store keeps the grants: it must be a [StoreReplayer], and a request with an ID cannot have a rule
+// with a custom [Limiter]. The option has no effect on a limiter outside a [RateLimiter].
 func WithRequestIDs(ttl time.Duration) Option {
 	return option(!validSpan(ttl), "requestIDs", ttl, spanRange, func(s *settings) { s.requestIDs = ttl })
 }
 
-// spanRange says what validSpan asks of a TTL, a term or the time of a warm-up.
-const spanRange = "must be from a microsecond to 366 days"
-
-func validSpan(d time.Duration) bool { return d >= time.Microsecond && d <= 366*24*time.Hour }
-
-// Once is what the method Once of a [Store] is told about a request beside its asks.
-type Once struct {
-	// Client and ID are those of the [Request].
-	Client, ID string
-
-	// TTL is for how long the answer is kept: from a microsecond to 366 days.
-	TTL time.Duration
-
-	// Look is true if nothing must change: no unit is taken, no answer kept or counted.
-	Look bool
-}
-
-// An oncer is a store that keeps the answers to requests with an ID; see Store.
-type oncer interface {
-	Once(ctx context.Context, once Once, asks []Ask) (results []Result, replayed bool, err error)
-}
-
-// setRequestIDs prepares l for requests with an ID, if it has the option.
+// setRequestIDs prepares l for requests with an ID, if it has the option WithRequestIDs.
 func (l *RateLimiter) setRequestIDs() error {
 	set := &l.settings
 	switch ok := false; {
-	case set.requestIDs == 0 || set.solo:
-	case set.store == nil:
+	case set.requestIDs == 0 || set.single:
+	case l.remote == nil:
 		l.records = replay.New(set.maxKeys)
 	default:
-		if l.once, ok = set.store.(oncer); !ok {
+		if l.remote.once, ok = set.store.(StoreReplayer); !ok {
 			return &ConfigError{"store", fmt.Sprintf("%T", set.store), "must have a method Once: requests have IDs"}
 		}
 	}
 	return nil
 }
 
-// takesID returns the error for a request that has an ID without the option, or nil.
+// takesID returns an error if req has an ID that the limiter cannot use. The parameter take is true if req takes units.
 func (l *RateLimiter) takesID(req *Request, take bool) error {
-	if req.ID == "" || !take || l.records != nil || l.once != nil {
+	if req.ID == "" || !take || l.records != nil || l.remote != nil && l.remote.once != nil {
 		return nil
 	}
 	return &ConfigError{"id", confmap.Describe(req.ID), "must be empty: the limiter has no WithRequestIDs"}
 }
 
-// identify finds out what the request of d, which has an ID, is recorded under in this process.
-// Two requests have the same identity only if they are about the same keys.
+// identify sets d.id, the id under which the request of d is recorded in this process. Requests on different keys have
+// different ids.
 func (d *decision) identify() error {
 	switch {
 	case d.records != nil:
 	case d.custom >= 0:
-		return &ConfigError{"id", confmap.Describe(d.request.ID), "must be empty: one of the rules has a limiter of its own, and others are in a store"}
+		return &ConfigError{"id", confmap.Describe(d.request.ID),
+			"must be empty: one of the rules has a limiter of its own, and others are in a store"}
 	default:
 		return nil
 	}
@@ -93,21 +69,16 @@ func (d *decision) identify() error {
 	for i, r := range d.rules {
 		d.id = r.identity(d.id, d.parts[i].Hash)
 	}
-	if d.custom < 0 && !d.rehearses() {
-		d.order.Record = d
+	if d.custom < 0 && d.order.Mode.Charges() {
+		d.order.Record = (*recordedDecision)(d)
 	}
 	return nil
 }
 
-// replayPlain writes the answer to req, which has an ID, to res, if the rules are plain and there is
-// a record. It does what a decision would do, and costs less.
-func (l *RateLimiter) replayPlain(ctx context.Context, req *Request, res *Result) bool {
-	set := l.set.Load()
-	if set == nil || l.records == nil || l.settings.observer != nil || len(req.Rules) > 0 || ctx != nil && ctx.Err() != nil {
-		return false
-	}
-	g := set.match(req.Endpoint)
-	if !g.plain || len(g.rules) > 2 {
+// replayPlain answers req, which has an ID, from the record of an earlier grant, and writes the answer to res. It
+// returns false if there is no record. It is the fast path for a group g whose rules call no user code.
+func (l *RateLimiter) replayPlain(g *ruleGroup, req *Request, res *Result) bool {
+	if l.records == nil || l.settings.observer != nil || len(g.rules) > 2 {
 		return false
 	}
 	l.time.Renew()
@@ -121,123 +92,117 @@ func (l *RateLimiter) replayPlain(ctx context.Context, req *Request, res *Result
 		return false
 	}
 	for _, r := range g.rules {
-		r.totals.replayed.Add(1)
+		r.totals.add(numReplayed, 1)
 	}
 	combine(g.rules, parts[:len(g.rules)], true, res)
 	return true
 }
 
-// Find makes the answers of the record of d those of d, if there is a record that still answers.
-func (d *decision) Find(now instant) bool { return d.records.Find(d.id, now, d.parts, true) }
+// A recordedDecision is a decision that implements engine.Record. The engine calls its methods while keys are locked.
+type recordedDecision decision
 
-// Keep records that d was granted. It is called while the keys of d are locked.
-func (d *decision) Keep(at instant) {
+// Find looks for an earlier grant of the same request that can still be replayed, and copies its answers to d.
+func (d *recordedDecision) Find(now instant) bool { return d.records.Find(d.id, now, d.parts, true) }
+
+// Add records that d was granted.
+func (d *recordedDecision) Add(at instant) {
 	if d.waits {
 		waitline.Learn(d.parts, d.spots)
 	}
-	d.records.Keep(d.id, at, d.ttl, d.parts)
+	d.records.Add(d.id, at, d.ttl, d.parts)
 }
 
-// replayed reports whether d, which is not decided yet, gets the answer of a record.
+// replay answers d from the record of an earlier grant of the same request, if d is a dry run or has a custom limiter.
+// In all other cases, replay does nothing: the engine (while the keys are locked) or the store looks for a record.
+func (l *RateLimiter) replay(ctx context.Context, d *decision) (answered bool, err error) {
+	switch {
+	case d.request.ID == "":
+		return false, nil
+	case d.order.Mode == engine.ModeDryRun:
+		return l.replayDry(ctx, d), nil
+	case d.id.Hi != 0 && d.custom >= 0:
+		return l.beginOrReplay(ctx, d)
+	}
+	return false, nil
+}
+
+// replayed answers d, which would otherwise wait in a queue, from the record of an earlier grant, if there is one.
 func (l *RateLimiter) replayed(d *decision) bool {
 	if d.order.Record == nil {
 		return false
 	}
 	l.time.Renew()
 	now := l.time.Now()
-	if !d.Find(now) {
+	if !d.order.Record.Find(now) {
 		return false
 	}
 	d.Outcome = engine.Replayed(now)
 	return true
 }
 
-// countReplayed counts that d got the answer of a record.
-func (d *decision) countReplayed() {
-	for i, r := range d.rules {
-		r.totals.replayed.Add(1)
-		d.origins[i].by, d.parts[i].Err = byReplay, nil
+// beginOrReplay answers d, which has a custom limiter, from the record of an earlier grant. If another caller is
+// deciding on the same request, d waits for it. If there is no record, other callers wait until endAttempt is called.
+func (l *RateLimiter) beginOrReplay(ctx context.Context, d *decision) (replayed bool, err error) {
+	charged := slices.Clone(d.parts)
+	now, replayed, err := d.records.Begin(ctx, d.id, l.time.Now, d.parts)
+	if !replayed && err == nil {
+		d.begun = true
+		return false, nil
 	}
-	for _, r := range d.exempt {
-		r.totals.replayed.Add(1)
-	}
-}
-
-// takeOff reports whether d, which a custom limiter decides on, gets the answer of a record.
-// Otherwise nobody else decides on the same request until land is called. If somebody does so
-// already, takeOff waits.
-func (l *RateLimiter) takeOff(ctx context.Context, d *decision) (found bool, land func(), err error) {
-	asked := slices.Clone(d.parts)
-	now, found, err := d.records.Begin(ctx, d.id, l.time.Now, d.parts)
-	if !found && err == nil {
-		return false, func() { d.records.Land(d.id) }, nil
-	}
-	if d.held { // Wait has charged the other rules
+	if d.held { // give back what Wait charged for all rules but the one with the custom limiter
 		answers := d.parts
-		d.parts = asked
-		d.settle(false)
-		l.waiters.Freed(d.parts)
+		d.parts = charged
+		charge := pendingCharge{limiter: l, decision: d}
+		charge.revokeHere()
+		l.waiters.FreedParts(d.parts)
 		d.parts, d.held = answers, false
 	}
 	d.Outcome = engine.Outcome{Now: now}
-	if found {
+	if replayed {
 		d.Outcome = engine.Replayed(now)
 	}
-	return found, nil, err
+	return replayed, err
 }
 
-// keepLanded records that d was granted by a custom limiter, and not by its failure policy.
-func (d *decision) keepLanded(res *Result) {
-	if d.id.Hi != 0 && d.custom >= 0 && d.Passes && d.decided() && !d.Replayed && !res.Degraded {
-		d.records.Keep(d.id, d.Now, d.ttl, d.parts)
+// endAttempt ends what beginOrReplay has begun: now other callers may decide on the same request.
+func (d *decision) endAttempt() {
+	if d.begun {
+		d.records.End(d.id)
 	}
 }
 
-// recorded reports whether the request of d was granted before, so that it does not wait.
+// recordCustomGrant records a grant by a custom limiter, but not one by its failure policy.
+func (d *decision) recordCustomGrant(res *Result) {
+	if d.id.Hi != 0 && d.custom >= 0 && d.Passes && d.decided() && !d.Replayed && !res.Degraded {
+		d.records.Add(d.id, d.Now, d.ttl, d.parts)
+	}
+}
+
+// recorded reports whether a request with the ID of d was granted before, so that d need not wait.
 func (l *RateLimiter) recorded(ctx context.Context, d *decision) bool {
 	switch {
-	case d.request.ID == "" || !d.order.Take:
+	case d.request.ID == "" || !d.order.Mode.Takes():
 		return false
-	case l.once == nil:
-		return d.records.Find(d.id, l.time.Now(), nil, false)
+	case l.remote != nil && l.remote.once != nil:
+		return l.remote.granted(ctx, d)
 	}
-	asks := l.asksFor(d)
-	pass, err := l.breakers.Admit(l.partsOf(asks)|l.recordPart(d), l.time.Now())
-	if err != nil {
-		return false
-	}
-	_, found, err := l.askOnce(ctx, pass, d, asks, true)
-	return err == nil && found
+	return d.records.Find(d.id, l.time.Now(), nil, false)
 }
 
-// asksFor returns the asks for d, which is not decided yet.
-func (l *RateLimiter) asksFor(d *decision) []Ask {
-	asks := make([]Ask, len(d.rules))
-	for i, r := range d.rules {
-		l.resolve(r, &d.parts[i], &d.origins[i], Ask{})
-		asks[i] = r.ask(&d.request, d.origins[i].rate)
-		asks[i].N = int(d.order.N)
-	}
-	return asks
-}
-
-// recalled reports whether the request of d, which is for Explain, was granted before by its ID. If
-// so, it makes that answer the one of d. Nothing changes, and the breakers do not learn of it.
-func (l *RateLimiter) recalled(ctx context.Context, d *decision) bool {
-	now := l.time.Now()
-	switch {
-	case d.request.ID == "":
-		return false
-	case l.once == nil:
+// replayDry does what replay does, for a dry run: it gives d the recorded answer and returns true if there is one.
+// Nothing changes, and the circuit breakers do not learn how the call of the store ended.
+func (l *RateLimiter) replayDry(ctx context.Context, d *decision) bool {
+	now, c := l.time.Now(), l.remote
+	if c == nil || c.once == nil {
 		if !d.records.Find(d.id, now, d.parts, false) {
 			return false
 		}
-	default:
-		asks := l.asksFor(d)
-		if l.breakers.Refusal(l.partsOf(asks)|l.recordPart(d), now) != nil {
+	} else {
+		asks := c.asksFor(d)
+		if c.breakers.Refusal(c.partsOf(asks)|c.recordPart(d), now) != nil {
 			return false
 		}
-		results, found, err := l.once.Once(ctx, l.onceFor(d, true), asks)
+		results, found, err := c.once.Once(ctx, c.attemptOf(&d.request, true), asks)
 		if complete(results, asks, err) != nil || !found {
 			return false
 		}
@@ -250,69 +215,4 @@ func (l *RateLimiter) recalled(ctx context.Context, d *decision) bool {
 	}
 	d.Outcome = engine.Replayed(now)
 	return true
-}
-
-// recordPart returns the part of the store that has the record of d, as a bit, as far as that is
-// known. It is the part with the states of the client.
-func (l *RateLimiter) recordPart(d *decision) uint64 {
-	client := d.request.Client
-	if d.request.ID == "" || !d.order.Take || client == "" || len(d.rules) == 0 {
-		return 0
-	}
-	return l.partsOf([]Ask{{Rule: d.rules[0].remote.name, Key: client, Client: client, Algorithm: d.rules[0].Algorithm}})
-}
-
-// takeFor calls Take of the store for d, or Once if the request has an ID. If take is false, the
-// asks take nothing.
-func (l *RateLimiter) takeFor(ctx context.Context, pass breaker.Pass, d *decision, take bool, asks []Ask) (results []Result, err error) {
-	if d.request.ID == "" || !take {
-		return l.takeFrom(ctx, pass, asks)
-	}
-	results, d.Replayed, err = l.askOnce(ctx, pass, d, asks, false)
-	return results, err
-}
-
-// onceFor returns what the store is told about the request of d.
-func (l *RateLimiter) onceFor(d *decision, look bool) Once {
-	return Once{Client: d.request.Client, ID: d.request.ID, TTL: l.settings.requestIDs, Look: look}
-}
-
-// askOnce calls Once of the store, which pass allows.
-func (l *RateLimiter) askOnce(ctx context.Context, pass breaker.Pass, d *decision, asks []Ask, look bool) (results []Result, replayed bool, err error) {
-	err = l.guarded(ctx, pass, func() error {
-		results, replayed, err = l.once.Once(ctx, l.onceFor(d, look), asks)
-		return complete(results, asks, err)
-	})
-	return results, replayed && err == nil, err
-}
-
-// Once takes asks as Take does, for the request that once names. If the same asks were granted
-// less than its TTL ago for the same request, it takes nothing, and returns the results that they
-// had, and true: see [Store]. The error also matches [ErrInvalidConfig] for an invalid TTL or an
-// empty ID, and [ErrInvalidCount] for an ask of no units.
-func (m *MemoryStore) Once(ctx context.Context, once Once, asks []Ask) (results []Result, replayed bool, err error) {
-	switch {
-	case once.ID == "":
-		return nil, false, &ConfigError{"id", `""`, "must not be empty"}
-	case !validSpan(once.TTL):
-		return nil, false, &ConfigError{"ttl", once.TTL, spanRange}
-	}
-	charges, err := m.charges(ctx, asks, func(a *Ask) error {
-		switch {
-		case a.N < 1:
-			return ErrInvalidCount
-		case a.Look:
-			return &ConfigError{"look", true, "must be false: Once has a Look of its own"}
-		}
-		return m.Accepts(*a)
-	})
-	if err != nil || len(asks) == 0 {
-		return nil, false, err
-	}
-	r := replay.NewRecord(m.records, once.Client, once.ID, once.TTL, once.Look, charges)
-	replayed, err = m.book.Take(charges, r, once.Look)
-	if err != nil {
-		return nil, false, err
-	}
-	return resultsOf(charges), replayed, nil
 }

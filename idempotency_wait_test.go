@@ -14,8 +14,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// inBubblesWherever runs test in a bubble, with the state in this process and in a store.
-func inBubblesWherever(t *testing.T, rules []ratelimit.Rule, test func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock)) {
+// inBubblesWithIDs runs test in a synctest bubble with a RateLimiter with request IDs, whose state
+// is in this process or in a store.
+func inBubblesWithIDs(t *testing.T, rules []ratelimit.Rule, test func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock)) {
 	t.Helper()
 	for _, place := range []string{"memory", "store"} {
 		t.Run(place, func(t *testing.T) {
@@ -31,7 +32,7 @@ func inBubblesWherever(t *testing.T, rules []ratelimit.Rule, test func(t *testin
 	}
 }
 
-// aMinute is one rule that grants a request a minute.
+// aMinute is one rule that grants one request a minute.
 var aMinute = []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerMinute(1)}}
 
 // request returns a request of alice with this ID.
@@ -39,20 +40,21 @@ func request(id string) ratelimit.Request {
 	return ratelimit.Request{Client: "alice", Endpoint: "/", ID: id}
 }
 
-// TestTwoWaitForTheSame has two callers wait in line with one ID, and a third behind them.
-func TestTwoWaitForTheSame(t *testing.T) {
-	inBubblesWherever(t, aMinute, func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock) {
+// TestTwoWaitersWithOneID proves that of two waiters with one ID only one is charged, and that a
+// third with another ID is served after them.
+func TestTwoWaitersWithOneID(t *testing.T) {
+	inBubblesWithIDs(t, aMinute, func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock) {
 		check(t, l, request(""))
 		var ws []*waiter
 		for _, id := range []string{"1", "1", "2"} {
 			ws = append(ws, startRuleWait(t.Context(), l, request(id)))
 			synctest.Wait()
 		}
-		clock.Advance(mins)
+		clock.Advance(minute)
 		synctest.Wait()
 		require.Equal(t, ws[0].served(t), ws[1].served(t))
-		require.False(t, ws[2].over(), "the second took nothing, and it is the next one's turn in a minute")
-		clock.Advance(mins)
+		require.False(t, ws[2].returned(), "the second took nothing, and it is the next one's turn in a minute")
+		clock.Advance(minute)
 		synctest.Wait()
 		ws[2].served(t)
 		stats := l.Stats()[0]
@@ -62,9 +64,10 @@ func TestTwoWaitForTheSame(t *testing.T) {
 	})
 }
 
-// TestARetryDoesNotWait proves that a request with a record is answered although others wait.
-func TestARetryDoesNotWait(t *testing.T) {
-	inBubblesWherever(t, aMinute, func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock) {
+// TestRecordedRequestDoesNotWait proves that a request with a record is answered at once while
+// others wait.
+func TestRecordedRequestDoesNotWait(t *testing.T) {
+	inBubblesWithIDs(t, aMinute, func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock) {
 		first := check(t, l, request("1"))
 		other := startRuleWait(t.Context(), l, request("2"))
 		synctest.Wait()
@@ -74,18 +77,18 @@ func TestARetryDoesNotWait(t *testing.T) {
 		retry := startRuleWait(t.Context(), l, request("1"))
 		synctest.Wait()
 		require.Equal(t, first, retry.served(t))
-		require.False(t, other.over())
+		require.False(t, other.returned())
 		require.False(t, check(t, l, request("2")).Allowed, "a request that waits is not granted yet")
-		clock.Advance(mins)
+		clock.Advance(minute)
 		synctest.Wait()
 		require.Equal(t, other.served(t), check(t, l, request("2")), "now it is")
 		assert.Equal(t, ratelimit.RuleStats{Rule: "/", Allowed: 2, Denied: 3, Replayed: 3, LiveKeys: 1, Degraded: 0}, l.Stats()[0])
 	})
 }
 
-// TestARetryServesThoseWhoWait comes at the instant at which the first of two in line is due, and
-// with its ID.
-func TestARetryServesThoseWhoWait(t *testing.T) {
+// TestRetryServesDueWaiters retries the request of the first of two waiters at the instant at which
+// that waiter is due. The two must be served one after the other.
+func TestRetryServesDueWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := ratelimit.NewFakeClock(epoch)
 		l := newRules(t, aMinute, nil, ratelimit.WithClock(clock), ids())
@@ -94,31 +97,32 @@ func TestARetryServesThoseWhoWait(t *testing.T) {
 		synctest.Wait()
 		ws[1] = startRuleWait(t.Context(), l, request("2"))
 		synctest.Wait()
-		clock.Advance(mins)
-		require.Equal(t, by("/", yes(1, 0, mins)), check(t, l, request("1")), "either the waiter has come before, or it is served by this call")
+		clock.Advance(minute)
+		require.Equal(t, by("/", yes(1, 0, minute)), check(t, l, request("1")), "either the waiter has come before, or it is served by this call")
 		synctest.Wait()
 		ws[0].served(t)
-		require.False(t, ws[1].over())
+		require.False(t, ws[1].returned())
 		require.EqualValues(t, 1, l.Stats()[0].Replayed)
 		require.Zero(t, l.Stats()[0].Denied)
-		clock.Advance(mins)
+		clock.Advance(minute)
 		synctest.Wait()
 		ws[1].served(t)
 	})
 }
 
-// TestWaitOutlastsTheDelayThatIsLeft replays the grant of a leaky bucket by Wait.
-func TestWaitOutlastsTheDelayThatIsLeft(t *testing.T) {
+// TestReplayedWaitWaitsOutTheRestOfTheDelay proves that Wait for a recorded grant of a leaky bucket
+// waits for the rest of the Delay.
+func TestReplayedWaitWaitsOutTheRestOfTheDelay(t *testing.T) {
 	rules := []ratelimit.Rule{{Endpoint: "/", Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerMinute(1).WithBurst(3)}}
-	inBubblesWherever(t, rules, func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock) {
+	inBubblesWithIDs(t, rules, func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock) {
 		check(t, l, request(""))
-		require.Equal(t, mins, check(t, l, request("1")).Delay)
+		require.Equal(t, minute, check(t, l, request("1")).Delay)
 		clock.Advance(40 * sec)
 		w := startRuleWait(t.Context(), l, request("1"))
 		synctest.Wait()
 		clock.Advance(20*sec - 1)
 		synctest.Wait()
-		require.False(t, w.over())
+		require.False(t, w.returned())
 		clock.Advance(1)
 		synctest.Wait()
 		require.Zero(t, w.served(t).Delay)
@@ -127,19 +131,21 @@ func TestWaitOutlastsTheDelayThatIsLeft(t *testing.T) {
 		ctx, cancel := context.WithDeadline(t.Context(), clock.Now().Add(time.Second))
 		defer cancel()
 		check(t, l, request(""))
-		require.Equal(t, by("/", yes(3, 1, mins)), checked(l.Wait(ctx, request("1"))), "its time is over, though a new request would wait for longer than until the deadline")
+		require.Equal(t, by("/", yes(3, 1, minute)), checked(l.Wait(ctx, request("1"))),
+			"its time is over, though a new request would wait for longer than until the deadline")
 	})
 }
 
-// TestARetryAfterTheRulesHaveChanged changes the rules under a caller that waits.
-func TestARetryAfterTheRulesHaveChanged(t *testing.T) {
-	inBubblesWherever(t, aMinute, func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock) {
+// TestRetryAfterTheRulesChange changes the rules while a caller with an ID waits.
+func TestRetryAfterTheRulesChange(t *testing.T) {
+	inBubblesWithIDs(t, aMinute, func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock) {
 		check(t, l, request(""))
 		w := startRuleWait(t.Context(), l, request("1"))
 		synctest.Wait()
-		require.NoError(t, l.AddRule(ratelimit.Rule{Name: "all", Endpoint: "*", Key: ratelimit.KeyGlobal, Additional: true, Rate: ratelimit.PerMinute(10)}))
+		require.NoError(t, l.AddRule(ratelimit.Rule{Name: "all", Endpoint: "*", Key: ratelimit.KeyGlobal, Additional: true,
+			Rate: ratelimit.PerMinute(10)}))
 		synctest.Wait()
-		clock.Advance(mins)
+		clock.Advance(minute)
 		synctest.Wait()
 		res := w.served(t)
 		require.Equal(t, res, check(t, l, request("1")), "it is recorded under the rules that have charged it")
@@ -147,7 +153,7 @@ func TestARetryAfterTheRulesHaveChanged(t *testing.T) {
 	})
 }
 
-// A gate is a custom limiter whose answer each caller waits for.
+// A gate is a custom limiter. Each call of Take waits until the test calls answer.
 type gate struct {
 	calls   atomic.Int32
 	answers chan func() (ratelimit.Result, error)
@@ -167,12 +173,13 @@ func (g *gate) Take(ctx context.Context, _ string, _ int) (ratelimit.Result, err
 	}
 }
 
-// answer answers one caller with res and err.
+// answer makes one call of Take return res and err.
 func (g *gate) answer(res ratelimit.Result, err error) {
 	g.answers <- func() (ratelimit.Result, error) { return res, err }
 }
 
-// besideAGate returns a limiter of a rule for 10 an hour and one with a gate.
+// besideAGate returns a RateLimiter whose endpoint has a rule of 10 an hour and a rule with the
+// gate g.
 func besideAGate(t *testing.T, g *gate, opts ...ratelimit.Option) *ratelimit.RateLimiter {
 	return newRules(t, []ratelimit.Rule{
 		{Name: "own", Endpoint: "/", Rate: ratelimit.PerHour(10)},
@@ -180,7 +187,7 @@ func besideAGate(t *testing.T, g *gate, opts ...ratelimit.Option) *ratelimit.Rat
 	}, nil, append(opts, ids())...)
 }
 
-// startCheck calls Check in a goroutine.
+// startCheck calls Check in a new goroutine.
 func startCheck(ctx context.Context, l *ratelimit.RateLimiter, req ratelimit.Request) *waiter {
 	w := &waiter{done: make(chan struct{})}
 	go func() {
@@ -197,8 +204,9 @@ func startCheck(ctx context.Context, l *ratelimit.RateLimiter, req ratelimit.Req
 
 var errPanicked = errors.New("it panicked")
 
-// TestARetryWaitsForTheFirst sends a request again while a custom limiter decides on it.
-func TestARetryWaitsForTheFirst(t *testing.T) {
+// TestRetryWaitsForTheFirstAttempt sends a request again while a custom limiter decides on its
+// first attempt.
+func TestRetryWaitsForTheFirstAttempt(t *testing.T) {
 	granted := ratelimit.Result{Allowed: true, Limit: 5, Remaining: 4}
 	begin := func(t *testing.T) (g *gate, l *ratelimit.RateLimiter, first, retry *waiter) {
 		g = newGate()
@@ -208,7 +216,7 @@ func TestARetryWaitsForTheFirst(t *testing.T) {
 		retry = startCheck(t.Context(), l, request("1"))
 		synctest.Wait()
 		require.EqualValues(t, 1, g.calls.Load(), "the retry waits")
-		require.False(t, retry.over())
+		require.False(t, retry.returned())
 		return g, l, first, retry
 	}
 	t.Run("granted", func(t *testing.T) {
@@ -255,8 +263,8 @@ func TestARetryWaitsForTheFirst(t *testing.T) {
 	}
 }
 
-// TestWaitForACustomLimiterWithAnID has two callers wait with one ID for a rule beside a custom
-// limiter.
+// TestWaitForACustomLimiterWithAnID has two callers wait with one ID at an endpoint that also has a
+// custom limiter.
 func TestWaitForACustomLimiterWithAnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock, calls := ratelimit.NewFakeClock(epoch), 0
@@ -280,12 +288,12 @@ func TestWaitForACustomLimiterWithAnID(t *testing.T) {
 		synctest.Wait()
 		retry.served(t)
 		require.False(t, check(t, l, request("1")).Allowed, "it is not granted yet")
-		clock.Advance(mins)
+		clock.Advance(minute)
 		synctest.Wait()
 		require.Equal(t, ws[0].served(t), ws[1].served(t))
-		require.False(t, ws[2].over())
+		require.False(t, ws[2].returned())
 		require.Equal(t, 2, calls, "once for each")
-		clock.Advance(mins)
+		clock.Advance(minute)
 		synctest.Wait()
 		ws[2].served(t)
 		require.Equal(t, 3, calls)
@@ -294,9 +302,9 @@ func TestWaitForACustomLimiterWithAnID(t *testing.T) {
 	})
 }
 
-// TestIDsBesideACustomLimiterAndAStore proves that a request is refused that would have to be kept
-// in two places.
-func TestIDsBesideACustomLimiterAndAStore(t *testing.T) {
+// TestIDsWithACustomLimiterAndAStore proves that a request with an ID is refused if a store and a
+// custom limiter would both have to record it.
+func TestIDsWithACustomLimiterAndAStore(t *testing.T) {
 	g := newGate()
 	st := newSettlingStore(t, ratelimit.NewFakeClock(epoch))
 	l := besideAGate(t, g, ratelimit.WithStore(st))
@@ -309,8 +317,9 @@ func TestIDsBesideACustomLimiterAndAStore(t *testing.T) {
 	require.Empty(t, st.calls, "nothing was asked")
 }
 
-// TestALostReply loses the answers of a store that has charged, and sends the request again.
-func TestALostReply(t *testing.T) {
+// TestRetryAfterALostReply loses the answer of a store that has charged the request, and sends the
+// request again.
+func TestRetryAfterALostReply(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	st := newFaultyStore(t, clock)
 	l := newRules(t, []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerHour(10)}}, nil, ratelimit.WithClock(clock),
@@ -321,12 +330,13 @@ func TestALostReply(t *testing.T) {
 		require.ErrorIs(t, err, ratelimit.ErrStore)
 		require.False(t, res.Allowed)
 	}
-	require.Equal(t, by("/", yes(10, 9, 6*mins)), check(t, l, request("1")), "it was charged once")
+	require.Equal(t, by("/", yes(10, 9, 6*minute)), check(t, l, request("1")), "it was charged once")
 	require.Equal(t, 9, peek(t, l, request("")).Remaining)
 }
 
-// TestADenialThatTheStoreKnowsHidesNoRecord has a store that would answer without a call.
-func TestADenialThatTheStoreKnowsHidesNoRecord(t *testing.T) {
+// TestStoreDenialsDoNotHideRecords proves that a retry gets its recorded answer from a store that
+// would deny a new request without a call.
+func TestStoreDenialsDoNotHideRecords(t *testing.T) {
 	memory, err := ratelimit.NewMemoryStore()
 	require.NoError(t, err)
 	st := &denyingStore{MemoryStore: memory, denies: func(ratelimit.Ask) bool { return true }}
@@ -338,8 +348,9 @@ func TestADenialThatTheStoreKnowsHidesNoRecord(t *testing.T) {
 	require.EqualValues(t, 1, l.Stats()[0].Replayed)
 }
 
-// TestAClockThatIsSetLaterForgetsRecords makes limiters on a clock that was not set yet.
-func TestAClockThatIsSetLaterForgetsRecords(t *testing.T) {
+// TestSettingTheClockForgetsRecords makes limiters on a clock that has not been set yet, and sets
+// it when there are records.
+func TestSettingTheClockForgetsRecords(t *testing.T) {
 	clock := new(ratelimit.FakeClock)
 	st, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 	require.NoError(t, err)

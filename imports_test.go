@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	".": {
 		"internal/breaker", "internal/confmap", "internal/engine",
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
-		"internal/ratetext", "internal/replay", "internal/rulecheck", "internal/ruleconfig", "internal/sample", "internal/waitline",
+		"internal/ratetext", "internal/replay", "internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable"},
 	"internal/exact":      {"internal/keytable"},
@@ -36,18 +36,17 @@ var mayImport = map[string][]string{
 	"internal/ratetext":   {},
 	"internal/ratefield":  {},
 	"internal/explained":  {"internal/confmap", "internal/ratetext"},
-	"internal/rulecheck":  {"internal/confmap", "internal/keyspec", "internal/match"},
 	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
 
 	"configfile":          {".", "internal/confmap", "internal/ruleconfig"},
+	"configread":          {".", "internal/ruleconfig"},
 	"ratelimittest":       {"."},
 	"httplimit":           {".", "internal/engine", "internal/keytable", "internal/ratefield"},
 	"examples/quickstart": {"."},
 	"examples/llmgateway": {"."},
 }
 
-// TestImports compares what each package of the module imports, in files that are not
-// tests, with mayImport.
+// TestImports compares what each package of the module imports, tests aside, with mayImport.
 func TestImports(t *testing.T) {
 	listed := goList(t, `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...")
 	require.NotEmpty(t, listed)
@@ -67,7 +66,7 @@ func TestImports(t *testing.T) {
 		}
 		for _, path := range paths[1:] {
 			if host, _, _ := strings.Cut(path, "/"); !strings.Contains(host, ".") {
-				continue // of the standard library
+				continue // a package of the standard library
 			}
 			assert.True(t, slices.Contains(allowed, inModule(path)), "package %s may not import %s", pkg, path)
 		}
@@ -77,8 +76,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// inModule returns path as mayImport has it. The path of a package of another module
-// stays as it is.
+// inModule returns path as mayImport writes it. It leaves the path of a package of another module
+// as it is.
 func inModule(path string) string {
 	if path == module {
 		return "."
@@ -86,10 +85,10 @@ func inModule(path string) string {
 	return strings.TrimPrefix(path, module+"/")
 }
 
-// TestDependencies keeps everything but the standard library out of what a user
-// of the root package, of configfile, of httplimit, or of the conformance kit, builds.
+// TestDependencies proves that the root package, configfile, httplimit and the conformance kit
+// depend on the standard library alone.
 func TestDependencies(t *testing.T) {
-	for _, pkg := range []string{".", "./configfile", "./httplimit", "./ratelimittest"} {
+	for _, pkg := range []string{".", "./configfile", "./configread", "./httplimit", "./ratelimittest"} {
 		deps := goList(t, "{{if not .Standard}}{{.ImportPath}}{{end}}", "-deps", pkg)
 		require.Contains(t, deps, module)
 		for _, dep := range deps {
@@ -98,7 +97,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// goList returns the lines that go list prints of packages of this module by itself.
+// goList returns the lines that go list prints for packages of this module, outside the workspace.
 func goList(t *testing.T, format string, args ...string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-f", format}, args...)...)

@@ -7,29 +7,25 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// A LeakyBucket is a [Limiter] that spaces requests evenly. It keeps a queue of at most
-// [Rate.Burst] units for each key, and [Rate.Requests] units leave it every [Rate.Per].
-// [Result.Delay] says for how long the caller should hold a granted request;
-// [LeakyBucket.Wait] holds it for the caller.
+// A LeakyBucket is a [Limiter] that spaces requests evenly. It keeps a queue of at most [Rate.Burst] units for each
+// key, and [Rate.Requests] units leave it every [Rate.Per]. [Result.Delay] says for how long the caller should hold a
+// granted request; [LeakyBucket.Wait] holds it for the caller.
 //
-// Bound: in any closed interval of length T, a key is granted at most
-// Burst + T·Requests/Per units, as by a [TokenBucket]. If all requests are held for their
-// Delay, the one after a request for n units leaves at least n·Per/Requests later, to within
-// 1 ns. These errors do not add up.
+// Bound: in any closed interval of length T, a key is granted at most Burst + T·Requests/Per units, as by a
+// [TokenBucket]. If callers hold each request for its Delay, then after a request for n units, the next request
+// leaves at least n·Per/Requests later, less at most 1 ns by rounding. The roundings do not add up.
 //
-// Memory: 56 bytes per key, and up to four fifths as much again for the table around it.
+// Memory: 56 bytes per key, and at most 45 bytes more per key for the table that holds the keys.
 //
-// There are no boundaries: the queue drains continuously and exactly, to the nanosecond
-// and without rounding.
+// There are no windows: the queue drains continuously and exactly, to the nanosecond and without rounding.
 //
-// Choose a LeakyBucket to protect something that bursts would harm. Choose a [TokenBucket]
-// if callers will not hold requests for their Delay.
+// Choose a LeakyBucket to protect something that bursts would harm. Choose a [TokenBucket] if callers will not hold
+// requests for their Delay.
 //
 // The zero LeakyBucket denies everything; [NewLeakyBucket] makes one to use.
 type LeakyBucket struct{ leakyBucketKeys }
 
-// NewLeakyBucket returns a LeakyBucket that grants the rate r. An error matches
-// [ErrInvalidConfig].
+// NewLeakyBucket returns a LeakyBucket that grants the rate r. An error matches [ErrInvalidConfig].
 func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
 	l := new(LeakyBucket)
 	if err := l.init(AlgorithmLeakyBucket, r, opts, newLeakyBucketConfig); err != nil {
@@ -38,14 +34,14 @@ func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if its queue has room for one more. The caller should then
-// hold the request for [Result.Delay]. A denial changes nothing.
+// Allow takes one unit for key if its queue has room for one more. The caller should then hold the request for
+// [Result.Delay]. A denial changes nothing.
 func (l *LeakyBucket) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
 }
 
-// leakyBucketKeys has the methods that all five limiters share.
+// leakyBucketKeys embeds keyed, so that the type LeakyBucket shows no type arguments.
 type leakyBucketKeys struct {
 	keyed[leakyBucketState, *leakyBucketConfig]
 }
@@ -61,20 +57,22 @@ func newLeakyBucketConfig(r Rate, _ time.Time) (*leakyBucketConfig, error) {
 	return &leakyBucketConfig{b}, nil
 }
 
-// leakyBucketState is the state of one key. The zero state is empty.
+// leakyBucketState is the state of one key. The zero state is an empty queue.
 //
-// The two levels differ only after a change of the burst. That changes how many units the
-// key may still be granted, but not how many are in the queue.
+// The levels debt and queue differ only after a change of the burst or a return of units. Both change how many units
+// the key may still be granted, but may leave the queue as it was.
 //
-// Invariant: debt is at most the burst.
+// Invariant: the field debt is at most the burst, except after charges beyond the burst.
 type leakyBucketState struct {
-	last  instant     // the instant for which both levels hold; never decreases
-	debt  exact.Level // units by which less than the burst may be granted
+	last  instant     // the instant at which the levels debt and queue were computed; never decreases
+	debt  exact.Level // the burst minus the units that may still be granted
 	queue exact.Level // units that have yet to leave the queue
 }
 
-// Step decides on n units at now, and queues them if there is room and charge is set.
-func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+// Step decides on n units at the instant now. It queues them if there is room and charge is true.
+func (c *leakyBucketConfig) Step(
+	s *leakyBucketState, pace *leakyBucketConfig, now instant, n int64, charge bool,
+) (v engine.Verdict, delay time.Duration) {
 	if now < s.last {
 		return engine.StepAhead(c, s, pace, s.last, now, n, charge)
 	}
@@ -88,7 +86,7 @@ func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, n
 	v.Left = c.Left(debt)
 	if n > v.Left {
 		v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)
-		v.Left = max(v.Left, 0) // negative after units beyond the burst
+		v.Left = max(v.Left, 0) // v.Left is negative after charges beyond the burst
 	} else {
 		delay = pace.ToDrain(pace.Parts(queue))
 		if charge {
@@ -106,9 +104,11 @@ func (c *leakyBucketConfig) Step(s *leakyBucketState, pace *leakyBucketConfig, n
 	return v, delay
 }
 
-// StepYoung is Step for a key that has the portion p of the limit: each unit takes as much more
-// room in its queue. So the queue and the rate at which units leave it grow together.
-func (c *leakyBucketConfig) StepYoung(s *leakyBucketState, pace *leakyBucketConfig, p engine.Portion, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+// StepYoung does what Step does for a key that still warms up and has the portion p of the limit: each unit counts as
+// 1/p units in the queue. So the size of the queue and the rate at which units leave it grow together.
+func (c *leakyBucketConfig) StepYoung(
+	s *leakyBucketState, pace *leakyBucketConfig, p engine.Portion, now instant, n int64, charge bool,
+) (v engine.Verdict, delay time.Duration) {
 	elapsed, weight := now.Since(s.last), pace.Weight(p.Units, p.Of)
 	debt, queue := pace.Drained(s.debt, elapsed), pace.Drained(s.queue, elapsed)
 	if v.Left = pace.Fit(debt, weight, c.Burst); n > v.Left {
@@ -127,7 +127,7 @@ func (c *leakyBucketConfig) StepYoung(s *leakyBucketState, pace *leakyBucketConf
 	return v, delay
 }
 
-// Carry brings s, which drained at the rate of from until now, to the units of c.
+// Carry drains the state s at the rate of the old configuration until now, and converts it to the units of c.
 func (c *leakyBucketConfig) Carry(s *leakyBucketState, from *leakyBucketConfig, now instant) {
 	now = max(now, s.last)
 	elapsed := now.Since(s.last)
@@ -136,33 +136,32 @@ func (c *leakyBucketConfig) Carry(s *leakyBucketState, from *leakyBucketConfig, 
 	*s = leakyBucketState{now, debt, queue}
 }
 
-// Resize brings s from the burst of from to that of c. The key has used what is in its
-// queue.
+// Resize converts the state s from the burst of the old configuration to the burst of c. Queued units count as used.
 func (c *leakyBucketConfig) Resize(s *leakyBucketState, from *leakyBucketConfig) {
 	s.debt = c.Converted(s.debt, s.queue, &from.Bucket)
 }
 
-// Fills reports false: the queue stays as it is.
+// Fills returns false: a change of the burst does not empty the queue.
 func (c *leakyBucketConfig) Fills(*leakyBucketConfig) bool { return false }
 
-// Slower reports whether a queue drains more slowly under c than under than.
+// Slower reports whether a queue drains more slowly with c than with the other configuration.
 func (c *leakyBucketConfig) Slower(than *leakyBucketConfig) bool {
 	return c.Bucket.Slower(&than.Bucket)
 }
 
-// The clock of s stands at its last charge, and s points to nothing.
+// Reached and Charged return the instant of the last charge. Clone copies the struct, which has no pointers.
 
 func (c *leakyBucketConfig) Reached(s *leakyBucketState) instant        { return s.last }
 func (c *leakyBucketConfig) Charged(s *leakyBucketState) instant        { return s.last }
 func (c *leakyBucketConfig) Clone(s *leakyBucketState) leakyBucketState { return *s }
 
-// Debt returns what s owes at now or, if that is later, at its last charge.
+// Debt returns the debt of the state s at the instant now, or at the last charge if that is later.
 func (c *leakyBucketConfig) Debt(s *leakyBucketState, now instant) exact.Level {
 	return c.Drained(s.debt, max(now, s.last).Since(s.last))
 }
 
-// GiveBack takes off the debt what is still owed for units that are given back. The queue shrinks
-// only if no unit came after them: a request that was told its Delay keeps its place.
+// GiveBack subtracts the returned units from the debt, as far as they have not drained yet. The queue shrinks only if
+// no unit was queued after the returned units, because later requests keep the Delay that they were told.
 func (c *leakyBucketConfig) GiveBack(s *leakyBucketState, back engine.Returned) {
 	s.debt = c.Minus(s.debt, back.Debt)
 	if back.Last {
@@ -170,12 +169,12 @@ func (c *leakyBucketConfig) GiveBack(s *leakyBucketState, back engine.Returned) 
 	}
 }
 
-// Exceed charges n units at now, past the burst. They stand in the queue as any others.
+// Exceed charges n units at the instant now, even past the burst. These units wait in the queue like all others.
 func (c *leakyBucketConfig) Exceed(s *leakyBucketState, now instant, n int64) {
 	c.Owe(s, now, exact.Level{Whole: n})
 }
 
-// Owe adds more to the debt and the queue at now, past the burst.
+// Owe adds the given level to the debt and the queue at the instant now, even past the burst.
 func (c *leakyBucketConfig) Owe(s *leakyBucketState, now instant, more exact.Level) {
 	now = max(now, s.last)
 	elapsed := now.Since(s.last)
@@ -183,12 +182,12 @@ func (c *leakyBucketConfig) Owe(s *leakyBucketState, now instant, more exact.Lev
 	*s = leakyBucketState{now, c.Beyond(debt, more), c.Beyond(queue, more)}
 }
 
-// Idle reports whether both levels have drained to zero by now.
+// Idle reports whether the levels debt and queue have both drained to zero at the instant now.
 func (c *leakyBucketConfig) Idle(s *leakyBucketState, now instant) bool {
 	return now >= s.last &&
 		c.Drained(s.debt, now.Since(s.last)) == exact.Level{} &&
 		c.Drained(s.queue, now.Since(s.last)) == exact.Level{}
 }
 
-// Inherit returns s: a key that leaves the shared debt owes all of it.
+// Inherit returns the state for a key that shared the state s and now gets its own: a copy, with the same queue.
 func (c *leakyBucketConfig) Inherit(s *leakyBucketState, _ instant) leakyBucketState { return *s }

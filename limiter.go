@@ -12,39 +12,35 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// A Limiter grants or denies units to keys, such as clients. Each key has a budget of its
-// own. [TokenBucket], [FixedWindow], [SlidingWindowLog], [SlidingWindowCounter] and
-// [LeakyBucket] are Limiters. The package ratelimittest checks a Limiter that you write.
+// A Limiter grants or denies units to keys, such as clients. Each key has a budget of its own. [TokenBucket],
+// [FixedWindow], [SlidingWindowLog], [SlidingWindowCounter] and [LeakyBucket] are Limiters. The package ratelimittest
+// checks a Limiter that you write.
 //
-// A key may have any bytes. The empty key is a key like any other. A Limiter is safe for
-// concurrent use by multiple goroutines.
+// A key may have any bytes, and may be empty. A Limiter is safe for concurrent use by multiple goroutines.
 type Limiter interface {
 	// Allow takes one unit for key if the key has one left. A denial changes nothing.
 	Allow(key string) Result
 
-	// Take takes n units for key if the key has that many left; otherwise it
-	// takes none. With n 0, it takes nothing and returns the answer that one
-	// unit would get; Remaining still counts that unit.
+	// Take takes n units for key if the key has that many left; otherwise it takes none. With n 0, it takes nothing and
+	// returns the answer that one unit would get; Remaining still counts that unit.
 	//
-	// If n is negative, Take returns the zero Result and [ErrInvalidCount]. If
-	// ctx has ended, it returns the zero Result and the error of ctx. In both
-	// cases it takes nothing.
+	// If n is negative, Take returns the zero Result and [ErrInvalidCount]. If ctx has ended, it returns the zero
+	// Result and the error of ctx. In both cases it takes nothing.
 	Take(ctx context.Context, key string, n int) (Result, error)
 }
 
-// keyed is what the five limiters embed: with an algorithm's state S and configuration C, it
-// has the methods that all limiters share.
+// keyed has the methods that the five limiters share. S is the state of the algorithm, and C its configuration.
 type keyed[S any, C engine.Algorithm[S, C]] struct {
-	engine  engine.Limiter[S, C] // decides; not ready if solo is set, or in the zero value
+	engine  engine.Limiter[S, C] // decides if solo is nil; engine.Ready is false if solo is set, and in the zero value
 	waiters waitline.Lines
-	solo    *solo // decides in place of engine if there is a store or an observer
+	solo    *solo // decides if there is a store or an observer; otherwise nil
 
-	configure func(r Rate, start time.Time) (C, error) // nil in the zero value
+	configure func(r Rate, start time.Time) (C, error) // makes the configuration for a rate; nil in the zero value
 	changing  sync.Mutex                               // held by SetRate
 	rate      atomic.Pointer[Rate]
 }
 
-// init makes k ready for use. The error is everything that is wrong with r and opts, joined.
+// init makes k ready for use. The error lists every mistake in r and opts.
 func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Rate, time.Time) (C, error)) error {
 	set, err := newSettings(opts)
 	t := newTimeline(set.clock)
@@ -64,7 +60,7 @@ func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Ra
 	return nil
 }
 
-// restart makes every key as new, after the clock was set to a usual time.
+// restart forgets what all keys have used, as RateLimiter.restart does.
 func (k *keyed[S, C]) restart() {
 	k.changing.Lock()
 	defer k.changing.Unlock()
@@ -73,13 +69,12 @@ func (k *keyed[S, C]) restart() {
 	}
 }
 
-// Take takes n units for key if the key has that many left; otherwise it takes none. A
-// denial is a Result, not an error. With n 0, Take answers as Peek does.
+// Take takes n units for key if the key has that many left; otherwise it takes none. A denial is a Result, not an
+// error. With n 0, Take answers as Peek does.
 //
-// Take takes nothing and returns the zero Result with [ErrInvalidCount] if n is negative,
-// and with the error of ctx if ctx has ended. ctx may be nil. With an error that matches
-// [ErrStore], the Result is the answer of the [FailurePolicy]: the caller should act on
-// [Result.Allowed] and log the error.
+// Take takes nothing and returns the zero Result with [ErrInvalidCount] if n is negative, and with the error of ctx if
+// ctx has ended. ctx may be nil. With an error that matches [ErrStore], the Result is the answer of the
+// [FailurePolicy]: act on [Result.Allowed] and log the error.
 func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (res Result, err error) {
 	if k.solo != nil {
 		return k.solo.take(ctx, key, n)
@@ -90,20 +85,18 @@ func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (res Result, 
 	return
 }
 
-// Peek returns what Allow would return now, but takes nothing: Remaining still counts the
-// unit that Allow would have taken. An [Observer] does not see it.
+// Peek returns what Allow would return now, but takes nothing: Remaining still counts the unit that Allow would have
+// taken. An [Observer] does not see it.
 func (k *keyed[S, C]) Peek(key string) (res Result) {
 	k.decide(key, 1, false, &res)
 	return
 }
 
-// Reset forgets what key has used: the key is as if it had never been used. The callers of
-// Wait for key are then served as if they came now, in the same order. If the [Store] cannot
-// be reached, the error matches [ErrStore].
+// Reset forgets what key has used: the key is as if it had never been used. Callers in Wait for key are then served as
+// if they had just come, in the same order. If the [Store] cannot be reached, the error matches [ErrStore].
 //
-// A key that was never used can be reset. But if the limiter has no room for its state, and
-// it is denied because of the budget that such keys share, nothing changes and the error
-// matches [ErrNotReset]; see [WithMaxKeys].
+// A key that was never used can be reset. But if the limiter is full, a new key shares a budget with others. If that
+// budget denies the key, nothing changes and the error matches [ErrNotReset], see [WithMaxKeys].
 func (k *keyed[S, C]) Reset(key string) error {
 	if k.solo != nil {
 		l := k.solo.limiter
@@ -112,27 +105,27 @@ func (k *keyed[S, C]) Reset(key string) error {
 	if !k.engine.Ready() {
 		return errZeroLimiter
 	}
-	k.engine.Time().Renew()
 	h := keytable.HashOf(key)
 	done := false
-	k.waiters.Change(func(instant) { done = k.engine.Reset(h) }, func(w *waitline.Waiter) bool { return w.Set == h })
+	k.waiters.Adjust(func(instant) { done = k.engine.Reset(h) }, waitline.Key{Keys: &k.engine, Hash: h})
 	if !done {
 		return errOverflown
 	}
 	return nil
 }
 
-// SetRate changes the limit of all keys to r. It takes effect for all of them at one instant
-// between call and return. The callers of Wait are then served as if they came now, in the same
-// order: one whose units would come too late, or never, is refused at once. If r is invalid, SetRate
-// returns an error that matches [ErrInvalidConfig] and changes nothing.
+// SetRate changes the limit of all keys to r. The change takes effect for all keys at one instant between call and
+// return. Callers in Wait are then served as if they had just come, in the same order; a caller whose units would come
+// too late, or never, is refused at once. If r is invalid, SetRate changes nothing and returns an error that matches
+// [ErrInvalidConfig].
 //
-// Every key keeps what it has used. If a bucket gets a larger burst, its key has no more
-// tokens than before, and earns the rest at the new rate. If it gets a smaller burst, the
-// key has at most the new burst less the tokens that it has used. Windows and logs keep
-// their counts: Remaining is the new limit less the count, so a larger limit grants more at
-// once. If Per changes, the count goes into the window of the new length that is current at
-// that instant. Units that are older than the old Per do not count again.
+// Every key keeps what it has used. A [TokenBucket] keeps the tokens of a key, as far as they fit the new burst: 90
+// of 100 become 50 of 50, and 30 of 100 become 30 of 50. With a larger burst, a full bucket stays full, and any other
+// bucket fills up at the new rate. A [LeakyBucket] keeps the queue of a key: with a larger burst, the queue gets no
+// more room at once; with a smaller burst, its room is the new burst minus the queued units, or none. Windows and
+// logs keep their counts: Remaining is the new limit minus the count, so a larger limit grants more at once. If Per
+// changes, the count goes into the window of the new length that is current at that instant. Units that are older
+// than the old Per do not count again.
 func (k *keyed[S, C]) SetRate(r Rate) error {
 	if k.configure == nil {
 		return errZeroLimiter
@@ -150,13 +143,12 @@ func (k *keyed[S, C]) SetRate(r Rate) error {
 		}
 		return err
 	}
-	k.waiters.Change(func(now instant) { k.engine.SetConfig(config, now) }, nil)
+	k.waiters.Change(func(now instant) { k.engine.SetConfig(config, now) })
 	k.rate.Store(&r)
 	return nil
 }
 
-// Rate returns the limit of each key: that of the constructor, or the last one that SetRate
-// has set.
+// Rate returns the limit of each key: the rate of the constructor, or the last rate that SetRate has set.
 func (k *keyed[S, C]) Rate() Rate {
 	if k.configure == nil {
 		return Rate{}
@@ -164,9 +156,8 @@ func (k *keyed[S, C]) Rate() Rate {
 	return *k.rate.Load()
 }
 
-// Len returns the number of keys that the limiter keeps state for in this process. Some of
-// them may be as if they had never been used, because the limiter forgets such keys only
-// when it needs the room, see [WithMaxKeys].
+// Len returns the number of keys that have state in this process. Some of these keys may be as if never used: the
+// limiter forgets such keys only when it needs room for others, see [WithMaxKeys].
 func (k *keyed[S, C]) Len() int {
 	switch {
 	case k.solo != nil:
@@ -177,7 +168,7 @@ func (k *keyed[S, C]) Len() int {
 	return k.engine.Len()
 }
 
-// refusal returns the error for a request that is not decided at all, or nil.
+// refusal returns the error of Take for a request on which k cannot decide, or nil.
 func (k *keyed[S, C]) refusal(ctx context.Context, n int) error {
 	switch {
 	case !k.engine.Ready():
@@ -190,8 +181,8 @@ func (k *keyed[S, C]) refusal(ctx context.Context, n int) error {
 	return nil
 }
 
-// decide decides on n units, at least 1, for key, and takes them only if charge is set. It
-// writes the answer to res, because each caller would copy a Result that it returns.
+// decide decides whether key gets n units, at least 1, and takes them only if charge is true. It writes the answer to
+// *res instead of returning it, because a returned Result would be copied by each caller.
 func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	if !k.engine.Ready() {
 		k.decideSolo(key, int(n), charge, res)
@@ -205,26 +196,25 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	fill(res, &v)
 }
 
-// decideBehind is decide for a key that others wait for: they are served before.
+// decideBehind does what decide does, for a key that other callers wait for: those callers are served first.
 func (k *keyed[S, C]) decideBehind(key string, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	h := keytable.HashOf(key)
-	spots := [1]engine.Spot{{Keys: &k.engine, Hash: h}}
+	spots := [1]engine.Spot{engine.SpotOf(&k.engine, h)}
 	for queued := true; queued; {
 		if _, denied := k.waiters.Deny(h, spots[:], n, charge); denied {
 			return spots[0].Verdict, 0
 		}
-		v, delay, queued = k.engine.Decide(key, n, charge) // they have gone since
+		v, delay, queued = k.engine.Decide(key, n, charge) // not denied: no caller waits for the key any more
 	}
 	return v, delay
 }
 
-// decideSolo is decide for a limiter that has a solo, and for the zero value, which denies
-// everything.
+// decideSolo does what decide does, if the field solo is set. For the zero value, it denies every request.
 func (k *keyed[S, C]) decideSolo(key string, n int, charge bool, res *Result) {
 	switch {
 	case k.solo == nil:
 		res.RetryAfter = Never
-	case charge && n == 1 && k.solo.limiter.settings.observer == nil: // the observer must see a cost of 1
+	case charge && n == 1 && k.solo.limiter.settings.observer == nil: // Allow would report Request.Cost 0 to an observer
 		*res = k.solo.limiter.Allow(key, "")
 	case charge:
 		*res, _ = k.solo.take(context.Background(), key, n)
@@ -233,14 +223,13 @@ func (k *keyed[S, C]) decideSolo(key string, n int, charge bool, res *Result) {
 	}
 }
 
-// A solo is a RateLimiter with one rule. It decides for a limiter outside a RateLimiter that
-// has a store or an observer, so that there is one way to call these.
+// A solo is a RateLimiter with one rule. It decides for a limiter that has a store or an observer.
 type solo struct {
 	limiter *RateLimiter
 	rule    string
 }
 
-// newSolo returns the solo for a limiter of algorithm a at the rate r, which is valid.
+// newSolo returns the solo for a limiter of the algorithm a at the rate r, which is valid.
 func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
 	if err := set.named(); err != nil {
 		return nil, err
@@ -252,7 +241,7 @@ func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
 	if rule.Name == "" {
 		rule.Name = string(a)
 	}
-	set.solo, set.required = true, nil
+	set.single, set.required = true, nil
 	l, err := newRateLimiter(nil, &rule, set, nil)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 // TestKeysAreBytes proves that a key is any sequence of bytes and is compared byte by byte.
 func TestKeysAreBytes(t *testing.T) {
 	long := strings.Repeat("k", 1<<20)
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(2), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
 		for i, row := range []struct{ key, why string }{
 			{"", "the empty key is a key"},
@@ -45,10 +45,10 @@ func TestKeysAreBytes(t *testing.T) {
 	})
 }
 
-// TestPeekIsWhatAllowAnswers proves that Peek answers what Allow would answer next, and
-// changes nothing.
+// TestPeekIsWhatAllowAnswers proves that Peek answers what the next Allow would, and changes
+// nothing.
 func TestPeekIsWhatAllowAnswers(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
 		l := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(clock))
 		r := rand.New(rand.NewPCG(1, 1))
@@ -61,7 +61,7 @@ func TestPeekIsWhatAllowAnswers(t *testing.T) {
 			require.Equal(t, keys, l.Len(), "a look makes no state for the key")
 			got := l.Allow("key")
 			want := look
-			if want.Allowed { // one unit is taken
+			if want.Allowed { // Allow takes one unit, Peek none
 				want.Remaining--
 				want.ResetAfter = got.ResetAfter
 				require.Greater(t, got.ResetAfter, time.Duration(0))
@@ -71,10 +71,10 @@ func TestPeekIsWhatAllowAnswers(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotGrantedChangesNothing proves that denied, cancelled and invalid requests
-// leave no trace: a limiter that got many of them answers like one that got none.
-func TestWhatIsNotGrantedChangesNothing(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+// TestDeniedRequestsChangeNothing proves that a limiter that got many denied, cancelled and invalid
+// requests answers as one that got none of them.
+func TestDeniedRequestsChangeNothing(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
 		quiet := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(clock))
 		noisy := a.start(t, ratelimit.PerSecond(7), ratelimit.WithClock(clock))
@@ -85,7 +85,7 @@ func TestWhatIsNotGrantedChangesNothing(t *testing.T) {
 				before := noisy.Peek("key")
 				require.False(t, take(t, noisy, "key", before.Remaining+1+r.IntN(9)).Allowed)
 				require.Equal(t, ratelimit.Never, take(t, noisy, "key", 8).RetryAfter)
-				_, err := noisy.Take(over(), "key", 1)
+				_, err := noisy.Take(canceled(), "key", 1)
 				require.ErrorIs(t, err, context.Canceled)
 				_, err = noisy.Take(t.Context(), "key", -1)
 				require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
@@ -98,11 +98,11 @@ func TestWhatIsNotGrantedChangesNothing(t *testing.T) {
 	})
 }
 
-// TestTakeRefuses proves which calls of Take return an error, and that these take nothing.
+// TestTakeRefuses proves which calls of Take return an error, and that they take nothing.
 func TestTakeRefuses(t *testing.T) {
 	expired, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
 	defer cancel()
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
 		for _, row := range []struct {
 			ctx  context.Context
@@ -110,8 +110,8 @@ func TestTakeRefuses(t *testing.T) {
 			want error
 			why  string
 		}{
-			{over(), 1, context.Canceled, "the caller has given up"},
-			{over(), 0, context.Canceled, "the caller has given up, and only looks"},
+			{canceled(), 1, context.Canceled, "the caller has given up"},
+			{canceled(), 0, context.Canceled, "the caller has given up, and only looks"},
 			{expired, 1, context.DeadlineExceeded, "the caller's deadline has passed"},
 			{t.Context(), -1, ratelimit.ErrInvalidCount, "a negative count"},
 			{t.Context(), math.MinInt, ratelimit.ErrInvalidCount, "the smallest count"},
@@ -129,16 +129,16 @@ func TestTakeRefuses(t *testing.T) {
 	})
 }
 
-// TestMoreThanEverFits proves that a count above the limit is denied with Never, up to the
+// TestCountAboveTheLimitIsNever proves that a count above the limit is denied with Never, up to the
 // largest int.
-func TestMoreThanEverFits(t *testing.T) {
+func TestCountAboveTheLimitIsNever(t *testing.T) {
 	counts := []int{6, math.MaxInt32 - 1, math.MaxInt32, math.MaxInt - 1, math.MaxInt}
 	if strconv.IntSize == 64 {
-		for _, low := range []uint64{0, 1, 3} { // their low 32 bits would fit
+		for _, low := range []uint64{0, 1, 3} { // if only the low 32 bits counted, they would fit
 			counts = append(counts, int(uint64(1)<<32+low), int(uint64(1)<<62+low))
 		}
 	}
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
 		spend(t, l, "key", 2)
 		look := l.Peek("key")
@@ -152,9 +152,9 @@ func TestMoreThanEverFits(t *testing.T) {
 	})
 }
 
-// TestReset proves that Reset makes one key as good as new and touches no other key.
+// TestReset proves that Reset forgets everything that one key has used, and affects no other key.
 func TestReset(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
 		fresh := l.Peek("key")
 		require.NoError(t, l.Reset("key"), "a key that was never seen can be reset")
@@ -171,12 +171,12 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// TestDecisionsAreCountedOnce proves that every decision is counted exactly once, and that
-// a look or a failed call is not counted.
+// TestDecisionsAreCountedOnce proves that every decision is counted once, and that looks and failed
+// calls are not counted.
 func TestDecisionsAreCountedOnce(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(3), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithMaxKeys(1))
-		expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(mins-1))
+		expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(minute-1))
 		defer cancel()
 		var want keytable.Counts
 		for _, row := range []struct {
@@ -186,7 +186,7 @@ func TestDecisionsAreCountedOnce(t *testing.T) {
 		}{
 			{func() { l.Peek("key") }, 0, 0, 0, "a look is no decision"},
 			{func() { take(t, l, "key", 0) }, 0, 0, 0, "a Take of no units is none either"},
-			{func() { _, _ = l.Take(over(), "key", 1) }, 0, 0, 0, "a call that fails is none either"},
+			{func() { _, _ = l.Take(canceled(), "key", 1) }, 0, 0, 0, "a call that fails is none either"},
 			{func() { l.Allow("key") }, 1, 0, 0, "a grant"},
 			{func() { take(t, l, "key", 1) }, 1, 0, 0, "a second grant"},
 			{func() { _, _ = l.Wait(t.Context(), "key", 1) }, 1, 0, 0, "a grant that was waited for"},
@@ -209,10 +209,9 @@ func TestDecisionsAreCountedOnce(t *testing.T) {
 	})
 }
 
-// TestSetRateRefusesAndKeepsTheOldOne proves that SetRate refuses an invalid rate and keeps
-// the rate in force.
-func TestSetRateRefusesAndKeepsTheOldOne(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+// TestSetRateRefusesInvalidRates proves that SetRate refuses an invalid rate and keeps the old one.
+func TestSetRateRefusesInvalidRates(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		old := ratelimit.PerMinute(5)
 		l := a.start(t, old, ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
 		spend(t, l, "key", 2)
@@ -234,10 +233,10 @@ func TestSetRateRefusesAndKeepsTheOldOne(t *testing.T) {
 	})
 }
 
-// TestSetRateToAnEqualOneChangesNothing proves that SetRate to an equal rate, in whatever
-// words, changes no answer.
-func TestSetRateToAnEqualOneChangesNothing(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+// TestSetRateToAnEqualRate proves that SetRate to an equal rate, such as 60 a minute for 1 a
+// second, changes no answer.
+func TestSetRateToAnEqualRate(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
 		rate := ratelimit.PerSecond(7)
 		left := a.start(t, rate, ratelimit.WithClock(clock))
@@ -263,10 +262,10 @@ func TestSetRateToAnEqualOneChangesNothing(t *testing.T) {
 	}
 }
 
-// TestSetRateNeverGrants proves for random changes of the rate that no key has more units
-// left than what it used allows.
+// TestSetRateNeverGrants proves with random changes of the rate that no key ever has more units
+// left than its use allows.
 func TestSetRateNeverGrants(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		r := rand.New(rand.NewPCG(7, 1))
 		pers := []time.Duration{time.Second, 3 * time.Second, 7 * time.Second, 1234567 * time.Microsecond}
 		for range 2000 {
@@ -312,7 +311,7 @@ func TestSetRateAtAnInstant(t *testing.T) {
 		make     func(ratelimit.Rate, ...ratelimit.Option) (limiter, error)
 		from, to ratelimit.Rate
 		use      int           // units taken at the epoch
-		at       time.Duration // instant of the change, and of the look
+		at       time.Duration // instant of the change and of the look, after the epoch
 		want     ratelimit.Result
 		why      string
 	}{
@@ -324,17 +323,17 @@ func TestSetRateAtAnInstant(t *testing.T) {
 			"a larger burst has to be earned, and the Delay stays"},
 		{"token bucket", tokenBucket, per(1, sec).WithBurst(9), per(1, sec).WithBurst(4), 6, 0, peeked(4, 3, 1*sec),
 			"the tokens stay, as far as they fit"},
-		{"fixed window", fixedWindow, per(5, mins), per(8, mins), 5, 20 * sec, peeked(8, 3, 40*sec),
+		{"fixed window", fixedWindow, per(5, minute), per(8, minute), 5, 20 * sec, peeked(8, 3, 40*sec),
 			"what was used counts under a larger limit"},
-		{"fixed window", fixedWindow, per(5, mins), per(3, mins), 5, 20 * sec, no(3, 0, 40*sec, 40*sec),
+		{"fixed window", fixedWindow, per(5, minute), per(3, minute), 5, 20 * sec, no(3, 0, 40*sec, 40*sec),
 			"more was used than the new limit: nothing is left"},
-		{"fixed window", fixedWindow, per(5, mins), per(5, 30*sec), 5, 20 * sec, no(5, 0, 10*sec, 10*sec),
+		{"fixed window", fixedWindow, per(5, minute), per(5, 30*sec), 5, 20 * sec, no(5, 0, 10*sec, 10*sec),
 			"the count goes into the new window of the present instant"},
-		{"sliding log", slidingLog, per(5, mins), per(5, 30*sec), 5, 20 * sec, no(5, 0, 10*sec, 10*sec),
+		{"sliding log", slidingLog, per(5, minute), per(5, 30*sec), 5, 20 * sec, no(5, 0, 10*sec, 10*sec),
 			"entries keep their instants"},
-		{"sliding log", slidingLog, per(5, 30*sec), per(5, mins), 5, 30 * sec, peeked(5, 5, 0),
+		{"sliding log", slidingLog, per(5, 30*sec), per(5, minute), 5, 30 * sec, peeked(5, 5, 0),
 			"entries that had left do not come back"},
-		{"sliding counter", slidingCounter, per(4, mins), per(4, 30*sec), 3, 90 * sec, peeked(4, 2, mins),
+		{"sliding counter", slidingCounter, per(4, minute), per(4, 30*sec), 3, 90 * sec, peeked(4, 2, minute),
 			"the estimate, one and a half, is rounded up and goes into the new window of the present instant"},
 	} {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -347,10 +346,10 @@ func TestSetRateAtAnInstant(t *testing.T) {
 	}
 }
 
-// TestSetRateWhileOthersDecide proves that every answer during changes of the rate is that
-// of the old rate or of the new one.
+// TestSetRateWhileOthersDecide proves that each answer during changes of the rate is by the old
+// rate or by the new one.
 func TestSetRateWhileOthersDecide(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		rates := []ratelimit.Rate{ratelimit.PerSecond(5), ratelimit.PerMinute(9)}
 		l := a.start(t, rates[0])
 		var wg sync.WaitGroup
@@ -381,9 +380,9 @@ func TestSetRateWhileOthersDecide(t *testing.T) {
 	})
 }
 
-// TestSetRateAfterResetAtTheBound proves that a key that was reset has the whole new rate.
-// At the bound on keys it keeps its slot, because without one it would owe what other keys
-// share.
+// TestSetRateAfterResetAtTheBound proves that a key that was reset has the whole new rate. When the
+// limiter has as many keys as it may, the key must keep its slot: without it, the key would share
+// the debt of other keys.
 func TestSetRateAfterResetAtTheBound(t *testing.T) {
 	for _, a := range []algorithm{algorithms[0], algorithms[4]} {
 		l := a.start(t, ratelimit.PerMinute(2), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)), ratelimit.WithMaxKeys(1))

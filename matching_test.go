@@ -2,7 +2,10 @@ package ratelimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,9 +15,110 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// TestShadowRuleSwitchesNoLimitOff is a regression test: a shadow rule with a longer prefix
-// took the place of the rule that enforces, and all 1,000 requests passed.
-func TestShadowRuleSwitchesNoLimitOff(t *testing.T) {
+// TestMatching proves which rule matches an endpoint: the exact one, then the longest prefix, then
+// the default rule.
+func TestMatching(t *testing.T) {
+	var rs []ratelimit.Rule
+	for _, endpoint := range []string{"/a", "/a*", "/a/b*", "/a/b/c*", "/a/b/c", "/a/b/d*", "*", "/z/*", "/a/bb", "\x00*", "\xff*"} {
+		rs = append(rs, ratelimit.Rule{Endpoint: endpoint, Rate: ratelimit.PerHour(100)})
+	}
+	rs = append(rs, ratelimit.Rule{Name: "by name", Rate: ratelimit.PerHour(100)})
+	l, _ := rules(t, rs, &ratelimit.Rule{Rate: ratelimit.PerHour(100)})
+	withoutRest, _ := rules(t, []ratelimit.Rule{{Endpoint: "/a*", Rate: ratelimit.PerHour(100)}},
+		&ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(100)})
+	for _, tt := range []struct{ endpoint, want, why string }{
+		{"/a", "/a", "exact before a prefix"},
+		{"/aa", "/a*", "a prefix"},
+		{"/a/b", "/a/b*", "a prefix matches itself"},
+		{"/a/bb", "/a/bb", "exact, where a prefix would match"},
+		{"/a/bbb", "/a/b*", "an exact rule does not match as a prefix"},
+		{"/a/b/c", "/a/b/c", "exact, where three prefixes would match"},
+		{"/a/b/cc", "/a/b/c*", "the longest"},
+		{"/a/b/", "/a/b*", "the longest one does not match"},
+		{"/a/b/e", "/a/b*", "an endpoint that sorts after all the longer prefixes"},
+		{"/a/b/cz", "/a/b/c*", "an endpoint that sorts right before another prefix"},
+		{"/zz", "*", "only the shortest matches"},
+		{"/z/", "/z/*", "a prefix that ends in a slash"},
+		{"", "*", "the empty endpoint begins with the empty prefix"},
+		{"\xff\xff", "\xff*", "any bytes"},
+		{"\x00", "\x00*", "any bytes, at the other end"},
+		{"by name", "*", "a name is no endpoint"},
+		{"/a*", "/a*", "a star is a byte of an endpoint too"},
+	} {
+		assert.Equal(t, tt.want, l.Allow("ann", tt.endpoint).Rule, "%q: %s", tt.endpoint, tt.why)
+	}
+	assert.Equal(t, "/a*", withoutRest.Allow("ann", "/ab").Rule)
+	assert.Equal(t, "rest", withoutRest.Allow("ann", "/").Rule, "no prefix matches")
+	assert.Equal(t, "rest", withoutRest.Allow("ann", "").Rule, "no prefix matches the empty endpoint")
+}
+
+// TestNestedPrefixes compares how many nested prefixes match with a search through all of them.
+func TestNestedPrefixes(t *testing.T) {
+	var rs []ratelimit.Rule
+	for n := range 200 {
+		text := strings.Repeat("ab", n/2)[:n/2]
+		rs = append(rs, ratelimit.Rule{Endpoint: text + []string{"", "c"}[n%2] + "*", Rate: ratelimit.PerHour(1000)})
+	}
+	l, _ := rules(t, rs, nil)
+	for n := range 120 {
+		for _, tail := range []string{"", "a", "b", "c", "z"} {
+			endpoint, want := strings.Repeat("ab", n)[:n]+tail, ""
+			for _, r := range rs {
+				if strings.HasPrefix(endpoint, strings.TrimSuffix(r.Endpoint, "*")) && len(r.Endpoint) > len(want) {
+					want = r.Endpoint
+				}
+			}
+			require.Equal(t, want, l.Allow("ann", endpoint).Rule, "%q", endpoint)
+		}
+	}
+}
+
+// TestKeys proves for each kind of key which requests share a budget.
+func TestKeys(t *testing.T) {
+	type request = ratelimit.Request
+	first := request{Client: "ann", Endpoint: "/a", IP: "192.0.2.1"}
+	for _, tt := range []struct {
+		key   ratelimit.KeyType
+		other request
+		share bool
+		why   string
+	}{
+		{ratelimit.KeyUser, request{Client: "ann", Endpoint: "/b", IP: "192.0.2.2"}, true, "the client alone counts"},
+		{ratelimit.KeyUser, request{Client: "ann\x00", Endpoint: "/a"}, false, "any byte counts"},
+		{ratelimit.KeyUser, request{Endpoint: "/a"}, false, "an empty client is a client of its own"},
+		{ratelimit.KeyEndpoint, request{Client: "bob", Endpoint: "/a"}, true, "the endpoint alone counts"},
+		{ratelimit.KeyEndpoint, request{Client: "ann", Endpoint: "/b"}, false, "the request's endpoint counts, not the rule's"},
+		{ratelimit.KeyUserEndpoint, request{Client: "ann", Endpoint: "/a", IP: "192.0.2.2"}, true, "the pair counts"},
+		{ratelimit.KeyUserEndpoint, request{Client: "ann/", Endpoint: "a"}, false, "it counts where the client ends"},
+		{ratelimit.KeyUserEndpoint, request{Client: "/a", Endpoint: "ann"}, false, "it counts which of the two is the client"},
+		{ratelimit.KeyUserEndpoint, request{Client: "ann/a"}, false, "the pair with an empty endpoint is another pair"},
+		{ratelimit.KeyIP, request{Client: "bob", Endpoint: "/b", IP: "192.0.2.1"}, true, "the address alone counts"},
+		{ratelimit.KeyIP, request{Client: "ann", Endpoint: "/a"}, false, "an empty address is an address of its own"},
+		{ratelimit.KeyGlobal, request{}, true, "all share one"},
+	} {
+		for _, exact := range []bool{false, true} { // with and without a shadow rule, which are decided by different code
+			rs := []ratelimit.Rule{{Endpoint: "*", Key: tt.key, Rate: ratelimit.PerHour(10)}}
+			if !exact {
+				rs = append(rs, ratelimit.Rule{Name: "shadow", Endpoint: "*", Mode: ratelimit.ModeShadow, Rate: ratelimit.PerHour(1)})
+			}
+			l, _ := rules(t, rs, nil)
+			check(t, l, first)
+			want := 9
+			if tt.share {
+				want = 8
+			}
+			got := check(t, l, tt.other).Remaining
+			assert.Equal(t, want, got, "%s: %s", tt.key, tt.why)
+			if tt.other.IP == "" {
+				assert.Equal(t, want-1, l.Allow(tt.other.Client, tt.other.Endpoint).Remaining, "Allow and Check share the key")
+			}
+		}
+	}
+}
+
+// TestShadowRuleDoesNotReplaceAnEnforcingRule is a regression test: a shadow rule with a longer
+// prefix replaced the enforcing rule, and all 1,000 requests were granted.
+func TestShadowRuleDoesNotReplaceAnEnforcingRule(t *testing.T) {
 	for _, shadow := range []ratelimit.Rule{
 		{Endpoint: "/api/*"}, {Endpoint: "/api/x"}, {Name: "shadow", Endpoint: "*"}, {Endpoint: "/api/*", Additional: true},
 	} {
@@ -36,7 +140,7 @@ func TestShadowRuleSwitchesNoLimitOff(t *testing.T) {
 	}
 }
 
-// TestShadowRulesThatApply proves which shadow rules apply: those that would if they enforced.
+// TestShadowRulesThatApply proves that a shadow rule applies where it would apply if it enforced.
 func TestShadowRulesThatApply(t *testing.T) {
 	rule := func(name, endpoint string, mode ratelimit.Mode) ratelimit.Rule {
 		return ratelimit.Rule{Name: name, Endpoint: endpoint, Mode: mode, Rate: ratelimit.PerHour(100)}
@@ -75,7 +179,8 @@ func TestShadowRulesThatApply(t *testing.T) {
 	}
 }
 
-// TestGlobalLimit is a limit on all requests together, beside the limits of the endpoints.
+// TestGlobalLimit proves that one limit on all requests applies along with the limits of the
+// endpoints.
 func TestGlobalLimit(t *testing.T) {
 	l, clock := rules(t, []ratelimit.Rule{
 		{Endpoint: "/a", Rate: ratelimit.PerSecond(3)},
@@ -85,7 +190,8 @@ func TestGlobalLimit(t *testing.T) {
 	require.Equal(t, by("/a", yes(3, 2, sec/3+1)), l.Allow("ann", "/a"), "the endpoint's rule has fewer units left")
 	require.Equal(t, by("all", yes(5, 3, 2*sec/5)), l.Allow("bob", "/b"), "beside the default rule")
 	require.Equal(t, by("all", yes(5, 2, 3*sec/5)), check(t, l, ratelimit.Request{Rules: []string{"named"}}), "beside a rule that is named")
-	require.Equal(t, by("all", yes(5, 1, 4*sec/5)), check(t, l, ratelimit.Request{Rules: []string{"all", "named", "all"}}), "charged once if it is named too")
+	require.Equal(t, by("all", yes(5, 1, 4*sec/5)), check(t, l, ratelimit.Request{Rules: []string{"all", "named", "all"}}),
+		"charged once if it is named too")
 	require.Equal(t, by("all", yes(5, 0, sec)), l.Allow("", ""), "also for no endpoint")
 	for _, endpoint := range []string{"/a", "/b", "/a"} {
 		require.Equal(t, by("all", no(5, 0, sec/5, sec)), l.Allow("ann", endpoint))
@@ -135,13 +241,15 @@ func TestAdditionalRules(t *testing.T) {
 	}
 
 	err := ratelimit.CheckRules([]ratelimit.Rule{rule("a", "", true, "")}, &ratelimit.Rule{Additional: true, Rate: ratelimit.PerHour(1)})
-	require.EqualError(t, err, `ratelimit: rules[0].additional is true: must be false, or the rule have an endpoint: it applies to what that covers
-ratelimit: defaultRule.additional is true: must be false: the default rule is for what no other rule matches; for all endpoints, add a rule with the endpoint "*"`)
+	require.EqualError(t, err,
+		"ratelimit: rules[0].additional is true: must be false, or the rule have an endpoint: it applies to what that covers\n"+
+			"ratelimit: defaultRule.additional is true: must be false: the default rule is for what no other rule matches; "+
+			`for all endpoints, add a rule with the endpoint "*"`)
 }
 
-// TestTwoCustomLimitersThatMeet proves that two rules with custom limiters are refused where
-// one decision could have to ask both.
-func TestTwoCustomLimitersThatMeet(t *testing.T) {
+// TestTwoCustomLimitersInOneDecision proves that two rules with custom limiters are refused if one
+// request could match both.
+func TestTwoCustomLimitersInOneDecision(t *testing.T) {
 	custom := func(name, endpoint string, additional bool, mode ratelimit.Mode) ratelimit.Rule {
 		return ratelimit.Rule{Name: name, Endpoint: endpoint, Additional: additional, Mode: mode, Limiter: answering(yes(1, 1, 0), nil)}
 	}
@@ -212,7 +320,7 @@ func TestKeyTypes(t *testing.T) {
 		change(&r)
 		others[name] = r
 	}
-	for key, own := range map[ratelimit.KeyType][]string{ // in what a request must differ to have another budget
+	for key, own := range map[ratelimit.KeyType][]string{ // the fields in which requests with different budgets differ
 		tenant: {"tenant", "no tenant"},
 		ratelimit.KeyOf(tenant, ratelimit.KeyUser):              {"tenant", "no tenant", "client"},
 		ratelimit.KeyOf(ratelimit.KeyIP, ratelimit.KeyEndpoint): {"ip", "endpoint"},
@@ -236,19 +344,21 @@ func TestKeyTypes(t *testing.T) {
 	}
 
 	for key, reason := range map[ratelimit.KeyType]string{
-		ratelimit.KeyAttr(""):                                    `must have the name of the attribute after "attr:", and the name has no "+"`,
-		ratelimit.KeyAttr("a+user"):                              `must have a part on both sides of each "+"; the name of an attribute has no "+"`,
-		ratelimit.KeyOf(ratelimit.KeyUser, ratelimit.KeyUser):    `must list each part once, and "user" is there twice`,
-		ratelimit.KeyOf(ratelimit.KeyIP, ratelimit.KeyGlobal):    `must have nothing beside "global": all requests share one key`,
-		"ip+user_endpoint+endpoint":                              `must list each part once, and "endpoint" is there twice`,
-		ratelimit.KeyOf(ratelimit.KeyIP, ratelimit.KeyType("x")): `must be one of "user", "endpoint", "user_endpoint", "ip", "global", "attr:NAME", or several of them joined by "+"`,
+		ratelimit.KeyAttr(""): `must have the name of the attribute after "attr:", and the name has no "+"`,
+		ratelimit.KeyAttr("a+user"): `must have a part on both sides of each "+"; the name of an attribute ` +
+			`has no "+"`,
+		ratelimit.KeyOf(ratelimit.KeyUser, ratelimit.KeyUser): `must list each part once, and "user" is there twice`,
+		ratelimit.KeyOf(ratelimit.KeyIP, ratelimit.KeyGlobal): `must have nothing beside "global": all requests share one key`,
+		"ip+user_endpoint+endpoint":                           `must list each part once, and "endpoint" is there twice`,
+		ratelimit.KeyOf(ratelimit.KeyIP, ratelimit.KeyType("x")): `must be one of "user", "endpoint", "user_endpoint", "ip", "global", ` +
+			`"attr:NAME", or several of them joined by "+"`,
 	} {
 		err := ratelimit.CheckRules([]ratelimit.Rule{{Endpoint: "*", Key: key, Rate: ratelimit.PerHour(1)}}, nil)
 		assert.EqualError(t, err, fmt.Sprintf("ratelimit: rules[0].key is %q: %s", key, reason))
 	}
 }
 
-// A storeFunc is a Store that is its method Take.
+// A storeFunc is a Store whose Take is a function.
 type storeFunc func(asks []ratelimit.Ask) ([]ratelimit.Result, error)
 
 func (f storeFunc) Take(_ context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
@@ -257,9 +367,9 @@ func (f storeFunc) Take(_ context.Context, asks []ratelimit.Ask) ([]ratelimit.Re
 
 func (f storeFunc) Reset(context.Context, []ratelimit.Ask) error { return nil }
 
-// TestKeysOfPartsInAStore proves that a store is asked for one text for each key, and is told
-// the client of keys that belong to one.
-func TestKeysOfPartsInAStore(t *testing.T) {
+// TestCompositeKeysInAStore proves which text a store gets for a key of several parts, and that it
+// gets the client of keys that belong to one client.
+func TestCompositeKeysInAStore(t *testing.T) {
 	var asked []ratelimit.Ask
 	store := storeFunc(func(asks []ratelimit.Ask) ([]ratelimit.Result, error) {
 		asked = append(asked, asks...)
@@ -284,14 +394,16 @@ func TestKeysOfPartsInAStore(t *testing.T) {
 	}, got)
 }
 
-// TestUnlimited proves what a request gets that a rule does not limit.
+// TestUnlimited proves what a request gets that its rule does not limit.
 func TestUnlimited(t *testing.T) {
 	var seen []ratelimit.Decision
 	clock := ratelimit.NewFakeClock(epoch)
-	vip := ratelimit.Rule{Name: "vip", Endpoint: "/e", Rate: ratelimit.PerHour(1), Tiers: map[string]ratelimit.Rate{"vip": ratelimit.Unlimited, "paid": ratelimit.PerHour(5)}}
-	resolving := ratelimit.Rule{Name: "resolving", Endpoint: "/r", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(1), Resolve: func(r ratelimit.Request) (ratelimit.Rate, bool) {
-		return ratelimit.Unlimited, r.Client == "root"
-	}}
+	vip := ratelimit.Rule{Name: "vip", Endpoint: "/e", Rate: ratelimit.PerHour(1),
+		Tiers: map[string]ratelimit.Rate{"vip": ratelimit.Unlimited, "paid": ratelimit.PerHour(5)}}
+	resolving := ratelimit.Rule{Name: "resolving", Endpoint: "/r", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(1),
+		Resolve: func(r ratelimit.Request) (ratelimit.Rate, bool) {
+			return ratelimit.Unlimited, r.Client == "root"
+		}}
 	other := ratelimit.Rule{Name: "other", Endpoint: "/both", Rate: ratelimit.PerHour(2)}
 	both := vip
 	both.Name, both.Endpoint = "both", "/both"
@@ -325,14 +437,15 @@ func TestUnlimited(t *testing.T) {
 	require.Equal(t, by("other", yes(2, 0, 3600*sec)), ask("ann", "/both", "vip"))
 	require.Equal(t, by("other", no(2, 0, 1800*sec, 3600*sec)), ask("ann", "/both", "vip"))
 	stats := l.Stats()
-	assert.Equal(t, []uint64{6, 0, 0}, []uint64{stats[0].Allowed, stats[0].Denied, uint64(stats[4].LiveKeys)}, "three, one of any cost, one that waited, and one that was charged")
+	assert.Equal(t, []uint64{6, 0, 0}, []uint64{stats[0].Allowed, stats[0].Denied, uint64(stats[4].LiveKeys)},
+		"three, one of any cost, one that waited, and one that was charged")
 	assert.Equal(t, uint64(2), stats[2].Allowed, "a request that another rule denies is not counted")
 	assert.Equal(t, uint64(3), stats[4].Allowed, "in shadow too")
 }
 
-// TestUnlimitedIsNotAsked proves that a store is not asked for a rule that does not limit the
-// request, and that no failure policy answers for it.
-func TestUnlimitedIsNotAsked(t *testing.T) {
+// TestStoreIsNotAskedForUnlimitedRules proves that no store is called, and no failure policy
+// answers, for a rule that does not limit the request.
+func TestStoreIsNotAskedForUnlimitedRules(t *testing.T) {
 	tiers := map[string]ratelimit.Rate{"vip": ratelimit.Unlimited}
 	for _, policy := range []ratelimit.FailurePolicy{ratelimit.FailClosed, ratelimit.FailLocal(2)} {
 		calls := 0
@@ -354,7 +467,7 @@ func TestUnlimitedIsNotAsked(t *testing.T) {
 	}
 }
 
-// TestUnlimitedRate proves where Unlimited is refused, and its text.
+// TestUnlimitedRate proves where Unlimited is refused, and how it is written.
 func TestUnlimitedRate(t *testing.T) {
 	assert.Equal(t, "unlimited", ratelimit.Unlimited.String())
 	parsed, err := ratelimit.ParseRate("unlimited")
@@ -374,4 +487,125 @@ func TestUnlimitedRate(t *testing.T) {
 	assert.EqualError(t, err, "ratelimit: rules[0].rate is unlimited: must be a limit: only a tier, or Resolve, makes a request unlimited")
 	l, _ := rules(t, []ratelimit.Rule{{Endpoint: "/e", Rate: ratelimit.PerHour(1)}}, nil)
 	assert.ErrorIs(t, l.UpdateRate("/e", ratelimit.Unlimited), ratelimit.ErrInvalidConfig)
+}
+
+// TestDefaultRule proves that the default rule can be set, renamed, changed and removed,
+// and that its state belongs to its name.
+func TestDefaultRule(t *testing.T) {
+	l, _ := rules(t, nil, nil)
+	assert.ErrorIs(t, l.RemoveRule("default"), ratelimit.ErrUnknownRule)
+	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Rate: ratelimit.PerHour(3)}))
+	require.Equal(t, by("default", yes(3, 2, 20*minute)), l.Allow("ann", "/a"))
+	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "default", Rate: ratelimit.PerHour(2)}))
+	require.Equal(t, by("default", yes(2, 1, 30*minute)), l.Allow("ann", "/b"), "the same name: two were left")
+	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
+	require.Equal(t, by("rest", yes(2, 1, 30*minute)), l.Allow("ann", "/b"), "another name: another rule")
+	require.NoError(t, l.UpdateRate("rest", ratelimit.PerHour(1)))
+	require.Equal(t, by("rest", yes(1, 0, time.Hour)), l.Allow("ann", "/b"), "one was left")
+	require.NoError(t, l.RemoveRule("rest"))
+	require.Equal(t, unlimited, l.Allow("ann", "/b"))
+	require.NoError(t, l.SetDefaultRule(ratelimit.Rule{Name: "rest", Rate: ratelimit.PerHour(2)}))
+	require.NoError(t, l.AddRule(ratelimit.Rule{Name: "default", Rate: ratelimit.PerHour(2)}))
+	require.NoError(t, l.RemoveRule("default"), "the rule of that name is removed")
+	require.Equal(t, "rest", l.Allow("ann", "/b").Rule)
+	require.NoError(t, l.RemoveRule("default"), "then \"default\" means the default rule, whatever its name")
+	require.Equal(t, unlimited, l.Allow("ann", "/b"))
+	err := l.SetDefaultRule(ratelimit.Rule{Endpoint: "/b", Rate: ratelimit.PerHour(1)})
+	assert.EqualError(t, err, `ratelimit: defaultRule.endpoint is "/b": must be empty: the default rule is for the endpoints that no other `+
+		`matches`)
+}
+
+// TestTiers proves that the tier of a request sets its rate, and that a change of the tier grants
+// nothing.
+func TestTiers(t *testing.T) {
+	l, clock := rules(t, []ratelimit.Rule{{
+		Endpoint: "/", Rate: ratelimit.PerMinute(10),
+		Tiers: map[string]ratelimit.Rate{"free": ratelimit.PerMinute(60), "paid": ratelimit.PerMinute(600)},
+	}}, nil)
+	ask := func(client, tier string, cost int) ratelimit.Result {
+		return check(t, l, ratelimit.Request{Client: client, Endpoint: "/", Tier: tier, Cost: cost})
+	}
+	require.Equal(t, by("/", yes(60, 20, 40*sec)), ask("ann", "free", 40))
+	require.Equal(t, by("/", yes(600, 560, 4*sec)), ask("bob", "paid", 40))
+	require.Equal(t, by("/", yes(10, 9, 6*sec)), ask("eve", "", 1), "no tier is the rule's own rate")
+	require.Equal(t, by("/", yes(10, 9, 6*sec)), ask("dan", "gold", 1), "an unknown tier is the rule's own rate too")
+
+	clock.Advance(10 * sec)
+	require.Equal(t, by("/", yes(600, 29, 57100*ms)), ask("ann", "paid", 1), "10 s at the old rate have earned 10; a raise grants nothing")
+	clock.Advance(10 * sec)
+	require.Equal(t, by("/", yes(600, 128, 47200*ms)), ask("ann", "paid", 0),
+		"a cost of 0 is a cost of 1; 10 s at the new rate have earned 100")
+}
+
+// TestResolve proves that Resolve takes precedence over tiers and over the rate of the rule, and
+// that an invalid rate from it is reported and not used.
+func TestResolve(t *testing.T) {
+	rates := map[string]ratelimit.Rate{
+		"a": ratelimit.PerHour(2), "b": ratelimit.PerHour(3), "zero": {}, "other window": ratelimit.PerDay(2),
+	}
+	l, _ := rules(t, []ratelimit.Rule{{
+		Endpoint: "/", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(4),
+		Tiers:   map[string]ratelimit.Rate{"paid": ratelimit.PerHour(5)},
+		Resolve: func(r ratelimit.Request) (ratelimit.Rate, bool) { rate, ok := rates[r.Client]; return rate, ok },
+	}}, nil)
+	for client, want := range map[string]int{"a": 2, "b": 3, "c": 4, "zero": 4, "other window": 4} {
+		res, err := l.Check(t.Context(), ratelimit.Request{Client: client, Endpoint: "/"})
+		assert.Equal(t, by("/", yes(want, want-1, time.Hour)), res, client)
+		if want == 4 && client != "c" {
+			assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "the rule's own rate holds, and the error says why")
+			assert.ErrorContains(t, err, `ratelimit: rules["/"].resolve.`)
+		} else {
+			assert.NoError(t, err, client)
+		}
+	}
+	assert.Equal(t, 5, check(t, l, ratelimit.Request{Client: "d", Endpoint: "/", Tier: "paid"}).Limit,
+		"Resolve returns false, so the tier's rate holds")
+	assert.Equal(t, 2, check(t, l, ratelimit.Request{Client: "a", Endpoint: "/", Tier: "paid"}).Limit, "Resolve goes before the tier")
+	_, err := l.Check(t.Context(), ratelimit.Request{Client: "zero", Endpoint: "/"})
+	assert.EqualError(t, err, `ratelimit: rules["/"].resolve.requests is 0: must be at least 1
+ratelimit: rules["/"].resolve.per is 0s: must be longer than zero`)
+}
+
+// TestManyRules proves that the cost of a change does not depend on the number of other rules: it
+// calls the store's Supports for the changed rule alone, and allocates about as much with many
+// rules as with few.
+func TestManyRules(t *testing.T) {
+	asked := 0
+	store := &askedStore{faultyStore: newFaultyStore(t, nil), supports: func(ratelimit.Algorithm, ratelimit.Rate) error {
+		asked++
+		return nil
+	}}
+	rule := func(i int) ratelimit.Rule {
+		return ratelimit.Rule{Endpoint: "/" + strconv.Itoa(i), Rate: ratelimit.PerHour(i + 1)}
+	}
+	l := newRules(t, nil, nil, ratelimit.WithStore(store), ratelimit.WithName("shop"))
+	changes := func() float64 {
+		n := 20_000
+		return testing.AllocsPerRun(20, func() {
+			n++
+			require.NoError(t, errors.Join(l.AddRule(rule(n)), l.UpdateRate("/1", ratelimit.PerHour(n)), l.RemoveRule("/"+strconv.Itoa(n))))
+		})
+	}
+	for i := range 10 {
+		require.NoError(t, l.AddRule(rule(i)))
+	}
+	few := changes()
+	for i := 10; i < 4_999; i++ {
+		require.NoError(t, l.AddRule(rule(i)))
+	}
+	asked = 0
+	many := changes()
+	require.Equal(t, 21*2, asked, "once for AddRule and once for UpdateRate, in 21 rounds")
+	require.Less(t, many, 2*few+100, "with 10 rules, a round allocates %v times", few)
+	require.NoError(t, l.RemoveRule("/3"))
+	require.EqualError(t, l.AddRule(rule(4_000)),
+		`ratelimit: rules[4998].endpoint is "/4000": is that of rules[3999]: rules that share an endpoint need names`)
+
+	full := make([]ratelimit.Rule, 10_000)
+	for i := range full {
+		full[i] = rule(i)
+	}
+	l = newRules(t, full, nil)
+	require.EqualError(t, l.AddRule(rule(10_000)), "ratelimit: rules is 10001: must be at most 10000")
+	require.NoError(t, l.SetRule(rule(1)), "a rule that is replaced is none more")
 }

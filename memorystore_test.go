@@ -14,19 +14,19 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// onStore returns a limiter of this name that keeps its state in store.
+// onStore returns a limiter with this name and its state in store.
 func onStore(t *testing.T, a algorithm, r ratelimit.Rate, store ratelimit.Store, name string, opts ...ratelimit.Option) limiter {
 	t.Helper()
 	return a.start(t, r, append(opts, ratelimit.WithStore(store), ratelimit.WithName(name))...)
 }
 
-// TestMemoryStoreAnswersAsThisProcessDoes proves with random calls that a limiter on a
-// MemoryStore answers like one that keeps its own state.
-func TestMemoryStoreAnswersAsThisProcessDoes(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+// TestMemoryStoreAnswersAsALimiterWithoutAStore proves with random calls that a limiter answers the
+// same with and without a MemoryStore.
+func TestMemoryStoreAnswersAsALimiterWithoutAStore(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		r := rand.New(rand.NewPCG(11, 1))
 		for range 60 {
-			clock := ratelimit.NewFakeClock(epoch.Add(time.Duration(r.Int64N(int64(mins)))))
+			clock := ratelimit.NewFakeClock(epoch.Add(time.Duration(r.Int64N(int64(minute)))))
 			rate := ratelimit.Rate{Requests: 1 + r.IntN(12), Per: time.Duration(1+r.IntN(3000)) * ms}
 			store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 			require.NoError(t, err)
@@ -50,10 +50,10 @@ func TestMemoryStoreAnswersAsThisProcessDoes(t *testing.T) {
 	})
 }
 
-// TestMemoryStoreIsSharedByName proves that limiters share state in a store if and only if
-// they have one name and one algorithm.
+// TestMemoryStoreIsSharedByName proves that limiters share state in a store if they have the same
+// name and algorithm, and only then.
 func TestMemoryStoreIsSharedByName(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
 		store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 		require.NoError(t, err)
@@ -88,8 +88,8 @@ func TestMemoryStoreIsSharedByName(t *testing.T) {
 	})
 }
 
-// TestMemoryStoreOfRateLimiters proves that RateLimiters on one store share their rules'
-// state, under one name.
+// TestMemoryStoreOfRateLimiters proves that RateLimiters of one name share the state of their rules
+// in a store.
 func TestMemoryStoreOfRateLimiters(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
@@ -112,12 +112,13 @@ func TestMemoryStoreOfRateLimiters(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, by("a", yes(5, 3, 24*sec)), res, "a denial charges no rule")
 	require.Equal(t, []ratelimit.RuleStats{
-		{Rule: "a", Allowed: 1, LiveKeys: 1}, {Rule: "b", Allowed: 1, Denied: 1, LiveKeys: 1}, {Rule: "s", Allowed: 1, ShadowDenied: 1, LiveKeys: 1},
+		{Rule: "a", Allowed: 1, LiveKeys: 1}, {Rule: "b", Allowed: 1, Denied: 1, LiveKeys: 1},
+		{Rule: "s", Allowed: 1, ShadowDenied: 1, LiveKeys: 1},
 	}, first.Stats())
 }
 
-// TestMemoryStoreRefuses proves which options and asks a MemoryStore refuses, and that a
-// refused call takes nothing.
+// TestMemoryStoreRefuses proves which options and asks a MemoryStore refuses, and that a refused
+// call takes nothing.
 func TestMemoryStoreRefuses(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	observer := observing(func(ratelimit.Decision) {})
@@ -158,22 +159,24 @@ func TestMemoryStoreRefuses(t *testing.T) {
 		{t.Context(), with(func(a *ratelimit.Ask) { a.Rate = ratelimit.Rate{} }), ratelimit.ErrInvalidConfig, "an invalid rate"},
 		{t.Context(), with(func(a *ratelimit.Ask) { a.N = -1 }), ratelimit.ErrInvalidCount, "a negative count"},
 		{t.Context(), with(func(a *ratelimit.Ask) { a.Receipt = 1 }), ratelimit.ErrInvalidConfig, "a receipt without a term"},
-		{t.Context(), with(func(a *ratelimit.Ask) { a.Receipt, a.Term = 1, time.Microsecond-1 }), ratelimit.ErrInvalidConfig, "a term that is too short"},
-		{t.Context(), with(func(a *ratelimit.Ask) { a.Receipt, a.Term = 1, 366*24*time.Hour+1 }), ratelimit.ErrInvalidConfig, "a term that is too long"},
-		{over(), good, context.Canceled, "the caller has given up"},
+		{t.Context(), with(func(a *ratelimit.Ask) { a.Receipt, a.HoldFor = 1, time.Microsecond-1 }), ratelimit.ErrInvalidConfig,
+			"a term that is too short"},
+		{t.Context(), with(func(a *ratelimit.Ask) { a.Receipt, a.HoldFor = 1, 366*24*time.Hour+1 }), ratelimit.ErrInvalidConfig,
+			"a term that is too long"},
+		{canceled(), good, context.Canceled, "the caller has given up"},
 	} {
 		results, err := store.Take(row.ctx, []ratelimit.Ask{good, row.bad})
 		require.ErrorIs(t, err, row.err, row.why)
 		require.Nil(t, results, row.why)
 	}
-	require.ErrorIs(t, store.Reset(over(), []ratelimit.Ask{good}), context.Canceled)
+	require.ErrorIs(t, store.Reset(canceled(), []ratelimit.Ask{good}), context.Canceled)
 	results, err := store.Take(t.Context(), []ratelimit.Ask{good})
 	require.NoError(t, err)
-	require.Equal(t, []ratelimit.Result{yes(5, 0, mins)}, results, "the refused calls took nothing")
+	require.Equal(t, []ratelimit.Result{yes(5, 0, minute)}, results, "the refused calls took nothing")
 	require.NoError(t, store.Reset(t.Context(), []ratelimit.Ask{good, with(func(a *ratelimit.Ask) { a.Rule = "unknown" })}))
 	results, err = store.Take(t.Context(), []ratelimit.Ask{good})
 	require.NoError(t, err)
-	require.Equal(t, []ratelimit.Result{yes(5, 0, mins)}, results)
+	require.Equal(t, []ratelimit.Result{yes(5, 0, minute)}, results)
 	results, err = store.Take(t.Context(), nil)
 	require.NoError(t, err)
 	require.Empty(t, results, "without asks there are no answers")
@@ -181,11 +184,11 @@ func TestMemoryStoreRefuses(t *testing.T) {
 
 // TestMemoryStoreSettles proves what Settle gives back, and which calls of it are refused.
 func TestMemoryStoreSettles(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		clock := ratelimit.NewFakeClock(epoch)
 		var store *ratelimit.MemoryStore
 		ask := func(n int, receipt uint64, term time.Duration) ratelimit.Ask {
-			return ratelimit.Ask{Rule: "r", Key: "k", Algorithm: byName[a.name], Rate: ratelimit.PerDay(5000), N: n, Receipt: receipt, Term: term}
+			return ratelimit.Ask{Rule: "r", Key: "k", Algorithm: a.inRules(), Rate: ratelimit.PerDay(5000), N: n, Receipt: receipt, HoldFor: term}
 		}
 		take := func(a ratelimit.Ask) int {
 			results, err := store.Take(t.Context(), []ratelimit.Ask{a})
@@ -194,7 +197,7 @@ func TestMemoryStoreSettles(t *testing.T) {
 		}
 		settle := func(n, was int, receipt uint64) int {
 			settled := ask(n, receipt, 0)
-			settled.Was = was
+			settled.Charged = was
 			require.NoError(t, store.Settle(t.Context(), []ratelimit.Ask{settled}))
 			return take(ask(0, 0, 0))
 		}
@@ -229,7 +232,7 @@ func TestMemoryStoreSettles(t *testing.T) {
 
 		begin()
 		for i := range uint64(1026) {
-			take(ask(1, i+1, mins))
+			take(ask(1, i+1, minute))
 		}
 		require.Equal(t, 5000-1026, settle(0, 1, 2), "1,024 charges of one state are open: the oldest two have become final")
 		require.Equal(t, 5000-1025, settle(0, 1, 3))
@@ -238,7 +241,7 @@ func TestMemoryStoreSettles(t *testing.T) {
 		take(ask(1, 1, sec))
 		clock.Advance(sec + 1)
 		for i := range uint64(4) {
-			take(ask(1, i+2, mins))
+			take(ask(1, i+2, minute))
 		}
 		require.Equal(t, 4995, settle(0, 1, 2), "of a rule, as many as it may have keys: the oldest has become final")
 		require.Equal(t, 4996, settle(0, 1, 3))
@@ -254,19 +257,19 @@ func TestMemoryStoreSettles(t *testing.T) {
 			{t.Context(), 0, 1, 0, ratelimit.ErrInvalidConfig, "no receipt"},
 			{t.Context(), -1, 1, 4, ratelimit.ErrInvalidCount, "a negative count"},
 			{t.Context(), 0, -1, 4, ratelimit.ErrInvalidCount, "a negative count of before"},
-			{over(), 0, 1, 4, context.Canceled, "the caller has given up"},
+			{canceled(), 0, 1, 4, context.Canceled, "the caller has given up"},
 		} {
 			good := ask(0, 5, 0)
-			good.Was, bad.N, bad.Was, bad.Receipt = 1, row.n, row.was, row.receipt
+			good.Charged, bad.N, bad.Charged, bad.Receipt = 1, row.n, row.was, row.receipt
 			require.ErrorIs(t, store.Settle(row.ctx, []ratelimit.Ask{good, bad}), row.err, row.why)
 			require.Equal(t, 4996, take(ask(0, 0, 0)), "a refused call gives nothing back")
 		}
 		bad = ask(2, 4, 0)
-		bad.Was, bad.Rate = 1, ratelimit.Rate{}
+		bad.Charged, bad.Rate = 1, ratelimit.Rate{}
 		require.ErrorIs(t, store.Settle(t.Context(), []ratelimit.Ask{bad}), ratelimit.ErrInvalidConfig, "units beyond need a rate")
 		bad.Rate, bad.Algorithm = ratelimit.PerDay(5000), "Guess"
 		require.ErrorIs(t, store.Settle(t.Context(), []ratelimit.Ask{bad}), ratelimit.ErrInvalidConfig)
-		bad.Algorithm, bad.Rule = byName[a.name], "beyond"
+		bad.Algorithm, bad.Rule = a.inRules(), "beyond"
 		require.NoError(t, store.Settle(t.Context(), []ratelimit.Ask{bad}), "of a rule that nobody has asked for")
 		bad.N, bad.Receipt = 0, 0
 		require.Equal(t, 4999, take(bad))
@@ -275,16 +278,15 @@ func TestMemoryStoreSettles(t *testing.T) {
 		require.NoError(t, store.Settle(t.Context(), []ratelimit.Ask{other}), "nothing was charged there")
 
 		begin(ratelimit.WithMaxKeys(1))
-		holder := ask(1, 1, mins)
+		holder := ask(1, 1, minute)
 		holder.Key = "holder"
 		take(holder)
-		take(ask(3, 7, mins))
+		take(ask(3, 7, minute))
 		require.Less(t, settle(0, 3, 7), 4998, "keys without a state of their own share a debt, of which nothing is given back")
 	})
 }
 
-// TestMemoryStoreChargesAllOrNone proves that one Take charges all enforcing asks or none
-// of them.
+// TestMemoryStoreChargesAllOrNone proves that one Take charges all enforcing asks or none of them.
 func TestMemoryStoreChargesAllOrNone(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
@@ -298,17 +300,18 @@ func TestMemoryStoreChargesAllOrNone(t *testing.T) {
 		why  string
 	}{
 		{[]ratelimit.Ask{ask("a", 5, 2, false), ask("b", 9, 2, false)},
-			[]ratelimit.Result{yes(5, 3, mins), yes(9, 7, mins)}, "both fit: both are charged"},
+			[]ratelimit.Result{yes(5, 3, minute), yes(9, 7, minute)}, "both fit: both are charged"},
 		{[]ratelimit.Ask{ask("a", 5, 4, false), ask("b", 9, 4, false)},
-			[]ratelimit.Result{no(5, 3, mins, mins), yes(9, 7, mins)}, "one does not fit: each answers as if it were alone, and none is charged"},
+			[]ratelimit.Result{no(5, 3, minute, minute), yes(9, 7, minute)},
+			"one does not fit: each answers as if it were alone, and none is charged"},
 		{[]ratelimit.Ask{ask("a", 5, 1, false), ask("s", 1, 1, true)},
-			[]ratelimit.Result{yes(5, 2, mins), yes(1, 0, mins)}, "a shadow that fits is charged with the others"},
+			[]ratelimit.Result{yes(5, 2, minute), yes(1, 0, minute)}, "a shadow that fits is charged with the others"},
 		{[]ratelimit.Ask{ask("a", 5, 1, false), ask("s", 1, 1, true)},
-			[]ratelimit.Result{yes(5, 1, mins), no(1, 0, mins, mins)}, "a shadow that does not fit does not deny the others"},
+			[]ratelimit.Result{yes(5, 1, minute), no(1, 0, minute, minute)}, "a shadow that does not fit does not deny the others"},
 		{[]ratelimit.Ask{ask("a", 5, 2, false), ask("t", 9, 2, true)},
-			[]ratelimit.Result{no(5, 1, mins, mins), yes(9, 9, 0)}, "a shadow is not charged for what another rule denies"},
+			[]ratelimit.Result{no(5, 1, minute, minute), yes(9, 9, 0)}, "a shadow is not charged for what another rule denies"},
 		{[]ratelimit.Ask{ask("a", 5, 0, false), ask("b", 9, 0, false), ask("s", 1, 0, true)},
-			[]ratelimit.Result{yes(5, 1, mins), yes(9, 7, mins), no(1, 0, mins, mins)}, "a look charges nothing"},
+			[]ratelimit.Result{yes(5, 1, minute), yes(9, 7, minute), no(1, 0, minute, minute)}, "a look charges nothing"},
 	} {
 		results, err := store.Take(t.Context(), row.asks)
 		require.NoError(t, err, row.why)
@@ -316,7 +319,7 @@ func TestMemoryStoreChargesAllOrNone(t *testing.T) {
 	}
 }
 
-// TestZeroMemoryStore proves that the zero MemoryStore fails instead of panicking.
+// TestZeroMemoryStore proves that the zero MemoryStore returns errors and does not panic.
 func TestZeroMemoryStore(t *testing.T) {
 	store := new(ratelimit.MemoryStore)
 	_, err := store.Take(t.Context(), []ratelimit.Ask{{}})
@@ -328,67 +331,64 @@ func TestZeroMemoryStore(t *testing.T) {
 	require.True(t, res.Degraded, "the failure policy answers for a store that does not work")
 }
 
-// TestLimitersOnAStore proves that every method of a limiter works with its state in a
-// store.
+// TestLimitersOnAStore proves that every method of a limiter works in a store.
 func TestLimitersOnAStore(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
-		synctest.Test(t, func(t *testing.T) {
-			clock := ratelimit.NewFakeClock(epoch)
-			store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
-			require.NoError(t, err)
-			l := onStore(t, a, ratelimit.PerMinute(2), store, "n", ratelimit.WithClock(clock))
-			require.Zero(t, l.Len())
-			spend(t, l, "key", 2)
-			require.Equal(t, 1, l.Len(), "Len counts the keys that this process knows")
-			look := l.Peek("key")
-			require.False(t, look.Allowed)
-			res, err := l.Take(t.Context(), "key", 3)
-			require.NoError(t, err)
-			require.Equal(t, no(2, 0, ratelimit.Never, look.ResetAfter), res, "more than ever fits")
-			for _, n := range []int{-1, -5} {
-				_, err = l.Take(t.Context(), "key", n)
-				require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
-				_, err = l.Wait(t.Context(), "key", n)
-				require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
-			}
-			res, err = l.Wait(t.Context(), "key", 0)
-			require.NoError(t, err)
-			require.Equal(t, look, res, "a look does not wait")
+	eachInBubble(t, func(t *testing.T, a algorithm) {
+		clock := ratelimit.NewFakeClock(epoch)
+		store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		l := onStore(t, a, ratelimit.PerMinute(2), store, "n", ratelimit.WithClock(clock))
+		require.Zero(t, l.Len())
+		spend(t, l, "key", 2)
+		require.Equal(t, 1, l.Len(), "Len counts the keys that this process knows")
+		look := l.Peek("key")
+		require.False(t, look.Allowed)
+		res, err := l.Take(t.Context(), "key", 3)
+		require.NoError(t, err)
+		require.Equal(t, no(2, 0, ratelimit.Never, look.ResetAfter), res, "more than ever fits")
+		for _, n := range []int{-1, -5} {
+			_, err = l.Take(t.Context(), "key", n)
+			require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
+			_, err = l.Wait(t.Context(), "key", n)
+			require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
+		}
+		res, err = l.Wait(t.Context(), "key", 0)
+		require.NoError(t, err)
+		require.Equal(t, look, res, "a look does not wait")
 
-			w := startWait(t.Context(), l, "key", 1)
-			synctest.Wait()
-			clock.Advance(look.RetryAfter - 1)
-			synctest.Wait()
-			require.False(t, w.over(), "one nanosecond early")
-			clock.Advance(1)
-			synctest.Wait()
-			clock.Advance(time.Hour) // longer than any Delay of a leaky bucket
-			require.Empty(t, w.served(t).Rule)
+		w := startWait(t.Context(), l, "key", 1)
+		synctest.Wait()
+		clock.Advance(look.RetryAfter - 1)
+		synctest.Wait()
+		require.False(t, w.returned(), "one nanosecond early")
+		clock.Advance(1)
+		synctest.Wait()
+		clock.Advance(time.Hour) // longer than any Delay of a leaky bucket
+		require.Empty(t, w.served(t).Rule)
 
-			spend(t, l, "key", 2)
-			w = startWait(t.Context(), l, "key", 1)
-			synctest.Wait()
-			require.False(t, w.over())
-			require.NoError(t, l.Reset("key"))
-			synctest.Wait()
-			require.True(t, w.over(), "a reset wakes the waiter")
+		spend(t, l, "key", 2)
+		w = startWait(t.Context(), l, "key", 1)
+		synctest.Wait()
+		require.False(t, w.returned())
+		require.NoError(t, l.Reset("key"))
+		synctest.Wait()
+		require.True(t, w.returned(), "a reset wakes the waiter")
 
-			spend(t, l, "key", 1)
-			w = startWait(t.Context(), l, "key", 1)
-			synctest.Wait()
-			require.ErrorIs(t, l.SetRate(ratelimit.Rate{}), ratelimit.ErrInvalidConfig)
-			require.Equal(t, ratelimit.PerMinute(2), l.Rate())
-			clock.Advance(time.Hour)
-			w.served(t)
-			require.NoError(t, l.SetRate(ratelimit.PerMinute(9)))
-			require.Equal(t, ratelimit.PerMinute(9), l.Rate())
-			require.Equal(t, 9, l.Peek("unseen").Limit)
-		})
+		spend(t, l, "key", 1)
+		w = startWait(t.Context(), l, "key", 1)
+		synctest.Wait()
+		require.ErrorIs(t, l.SetRate(ratelimit.Rate{}), ratelimit.ErrInvalidConfig)
+		require.Equal(t, ratelimit.PerMinute(2), l.Rate())
+		clock.Advance(time.Hour)
+		w.served(t)
+		require.NoError(t, l.SetRate(ratelimit.PerMinute(9)))
+		require.Equal(t, ratelimit.PerMinute(9), l.Rate())
+		require.Equal(t, 9, l.Peek("unseen").Limit)
 	})
 }
 
-// TestMemoryStoreIsSafeForConcurrentUse proves that concurrent callers with several rules
-// together get exactly the limit.
+// TestMemoryStoreIsSafeForConcurrentUse proves that concurrent callers with several rules are
+// granted exactly the limit in all.
 func TestMemoryStoreIsSafeForConcurrentUse(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))

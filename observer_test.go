@@ -30,8 +30,7 @@ func (r *record) told(t *testing.T) []ratelimit.Decision {
 	return seen
 }
 
-// watched returns a RateLimiter with enforcing and shadow rules, and a record that
-// observes it.
+// watched returns a RateLimiter with enforcing and shadow rules, and a record of its decisions.
 func watched(t *testing.T, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *record) {
 	t.Helper()
 	seen := new(record)
@@ -44,9 +43,9 @@ func watched(t *testing.T, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *r
 	}, nil, opts...), seen
 }
 
-// TestObserverIsToldOfEveryDecision proves that an observer is told the binding rule's
-// decision, and each shadow rule's, of every request.
-func TestObserverIsToldOfEveryDecision(t *testing.T) {
+// TestObserverSeesEveryDecision proves that an observer gets, for every request, the decision of
+// the binding rule and of each shadow rule.
+func TestObserverSeesEveryDecision(t *testing.T) {
 	l, seen := watched(t)
 	req := ratelimit.Request{Client: "c", Endpoint: "/e"}
 	all := ratelimit.Decision{
@@ -67,14 +66,15 @@ func TestObserverIsToldOfEveryDecision(t *testing.T) {
 		why  string
 	}{
 		{func() ratelimit.Result { return l.Allow("c", "/e") },
-			[]ratelimit.Decision{with(all, 1, yes(2, 1, mins)), with(trial, 1, yes(1, 0, mins))}, "one decision of the binding rule, one of the shadow"},
+			[]ratelimit.Decision{with(all, 1, yes(2, 1, minute)), with(trial, 1, yes(1, 0, minute))},
+			"one decision of the binding rule, one of the shadow"},
 		{func() ratelimit.Result { return checked(l.Check(t.Context(), req)) },
-			[]ratelimit.Decision{with(all, 1, yes(2, 0, mins)), with(trial, 1, no(1, 0, mins, mins))}, "the shadow would have denied"},
+			[]ratelimit.Decision{with(all, 1, yes(2, 0, minute)), with(trial, 1, no(1, 0, minute, minute))}, "the shadow would have denied"},
 		{func() ratelimit.Result { return l.Allow("c", "/e") },
-			[]ratelimit.Decision{with(all, 1, no(2, 0, mins, mins)), with(trial, 1, no(1, 0, mins, mins))}, "denied"},
+			[]ratelimit.Decision{with(all, 1, no(2, 0, minute, minute)), with(trial, 1, no(1, 0, minute, minute))}, "denied"},
 		{func() ratelimit.Result {
 			return checked(l.Check(t.Context(), ratelimit.Request{Rules: []string{"all"}, Cost: 3}))
-		}, []ratelimit.Decision{with(all, 3, no(2, 0, ratelimit.Never, mins))}, "more than the limit"},
+		}, []ratelimit.Decision{with(all, 3, no(2, 0, ratelimit.Never, minute))}, "more than the limit"},
 		{func() ratelimit.Result { return l.Allow("c", "/none") },
 			[]ratelimit.Decision{{Cost: 1, Source: ratelimit.SourceNone, Result: unlimited, Time: epoch}}, "no rule applies"},
 		{func() ratelimit.Result {
@@ -97,12 +97,12 @@ func TestObserverIsToldOfEveryDecision(t *testing.T) {
 	require.Equal(t, with(ratelimit.Decision{
 		Rule: "shadow", Algorithm: ratelimit.AlgorithmTokenBucket, KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeShadow,
 		Rate: ratelimit.PerMinute(1), Source: ratelimit.SourceMemory, Time: epoch,
-	}, 1, yes(1, 0, mins)), shadow, "a shadow by itself")
+	}, 1, yes(1, 0, minute)), shadow, "a shadow by itself")
 }
 
-// TestObserverIsNotToldOfWhatIsNotDecided proves that looks, resets, refused requests and
-// failed waits are not reported as decisions.
-func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
+// TestObserverSeesOnlyDecisions proves that looks, resets, refused requests and failed waits are
+// not reported to an observer.
+func TestObserverSeesOnlyDecisions(t *testing.T) {
 	l, seen := watched(t)
 	req := ratelimit.Request{Client: "c", Endpoint: "/e"}
 	_, err := l.Peek(t.Context(), req)
@@ -116,7 +116,7 @@ func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
 	}{
 		{t.Context(), ratelimit.Request{Rules: []string{"user", "none"}}, ratelimit.ErrUnknownRule, "an unknown rule"},
 		{t.Context(), ratelimit.Request{Endpoint: "/e", Cost: -1}, ratelimit.ErrInvalidCount, "a negative cost"},
-		{over(), req, context.Canceled, "the caller has given up"},
+		{canceled(), req, context.Canceled, "the caller has given up"},
 	} {
 		for _, ask := range []func(context.Context, ratelimit.Request) (ratelimit.Result, error){l.Check, l.Peek, l.Wait} {
 			res, err := ask(row.ctx, row.req)
@@ -143,9 +143,8 @@ func TestObserverIsNotToldOfWhatIsNotDecided(t *testing.T) {
 	_ = w
 }
 
-// TestObserverSeesWhomItWasAbout proves that an observer sees the Request only if
-// WithObservedRequests asks for it.
-func TestObserverSeesWhomItWasAbout(t *testing.T) {
+// TestObservedRequests proves that an observer gets the Request only with WithObservedRequests.
+func TestObservedRequests(t *testing.T) {
 	l, seen := watched(t, ratelimit.WithObservedRequests())
 	req := ratelimit.Request{Client: "c", Endpoint: "/e", IP: "192.0.2.1", Tier: "paid", Cost: 2}
 	checked(l.Check(t.Context(), req))
@@ -158,8 +157,8 @@ func TestObserverSeesWhomItWasAbout(t *testing.T) {
 	require.Equal(t, ratelimit.Request{}, seen.told(t)[0].Request, "without the option the Request is empty")
 }
 
-// TestObserverSources proves that a Decision says what made it, and carries the error that
-// Allow swallows.
+// TestObserverSources proves that a Decision names its source, and has the error that Allow does
+// not return.
 func TestObserverSources(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l, seen := watched(t, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -228,33 +227,33 @@ func TestObserverIsCalledAfterUnlock(t *testing.T) {
 	require.Equal(t, 7, l.Allow("c", "/e").Limit)
 }
 
-// TestObserverThatPanics proves that a panic of an observer is dropped: the decision stands
-// and the other observers are told.
+// TestObserverThatPanics proves that a panic in an observer is recovered: the decision stands, and
+// the other observers are called.
 func TestObserverThatPanics(t *testing.T) {
 	calls := 0
 	observer := observing(func(ratelimit.Decision) { calls++; panic(errFault) })
 	l, _ := watched(t, ratelimit.WithObserver(observer))
-	require.Equal(t, by("all", yes(2, 1, mins)), l.Allow("c", "/e"), "the decision stands")
+	require.Equal(t, by("all", yes(2, 1, minute)), l.Allow("c", "/e"), "the decision stands")
 	require.Equal(t, 2, calls, "the observer is told of the second decision too")
-	require.Equal(t, by("all", yes(2, 0, mins)), checked(l.Wait(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})))
-	require.Equal(t, by("all", no(2, 0, mins, mins)), l.Allow("c", "/e"))
-	overAll(t, func(t *testing.T, a algorithm) {
+	require.Equal(t, by("all", yes(2, 0, minute)), checked(l.Wait(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/e"})))
+	require.Equal(t, by("all", no(2, 0, minute, minute)), l.Allow("c", "/e"))
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		l := a.start(t, ratelimit.PerMinute(2), ratelimit.WithObserver(observer), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
 		spend(t, l, "key", 2)
 		denied(t, l, "key")
 	})
 }
 
-// TestObserverOfLimiters proves that a limiter by itself reports each decision under its
-// algorithm's name or its own, and answers as it does without an observer.
+// TestObserverOfLimiters proves that a limiter reports each decision under its own name or that of
+// its algorithm, and answers as it does without an observer.
 func TestObserverOfLimiters(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		for _, row := range []struct {
 			opts []ratelimit.Option
 			rule string
 			why  string
 		}{
-			{nil, string(byName[a.name]), "the limiter is reported under its algorithm's name"},
+			{nil, string(a.inRules()), "the limiter is reported under its algorithm's name"},
 			{[]ratelimit.Option{ratelimit.WithName("login")}, "login", "the limiter is reported under its own name"},
 		} {
 			seen := new(record)
@@ -267,7 +266,7 @@ func TestObserverOfLimiters(t *testing.T) {
 				want := twin.Allow("key")
 				require.Equal(t, want, l.Allow("key"), row.why)
 				require.Equal(t, []ratelimit.Decision{{
-					Rule: row.rule, Algorithm: byName[a.name], KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce,
+					Rule: row.rule, Algorithm: a.inRules(), KeyType: ratelimit.KeyUser, Mode: ratelimit.ModeEnforce,
 					Rate: ratelimit.PerMinute(2), Cost: 1, Source: ratelimit.SourceMemory, Time: clock.Now(),
 					Result: want, Request: ratelimit.Request{Client: "key", Cost: 1},
 				}}, seen.told(t), row.why)
@@ -287,17 +286,18 @@ func TestObserverOfLimiters(t *testing.T) {
 	})
 }
 
-// seen is an Observer that counts.
+// seen is an Observer that counts decisions.
 type seen struct{ n int }
 
 func (s *seen) Observe(context.Context, ratelimit.Decision) { s.n++ }
 
-// TestObserverSeesDenialsThatTheStoreKnows proves that an observer misses no decision of a
-// store that answers denials without a call.
-func TestObserverSeesDenialsThatTheStoreKnows(t *testing.T) {
+// TestObserverSeesDenialsWithoutAStoreCall proves that an observer also gets the denials that a
+// store makes without a call.
+func TestObserverSeesDenialsWithoutAStoreCall(t *testing.T) {
 	store, o := newDenyingStore(t), new(seen)
 	store.denies = func(ratelimit.Ask) bool { return true }
-	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerHour(5)}, ratelimit.WithStore(store), ratelimit.WithName("n"), ratelimit.WithObserver(o))
+	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerHour(5)}, ratelimit.WithStore(store), ratelimit.WithName("n"),
+		ratelimit.WithObserver(o))
 	l.Allow("c", "/e")
 	_, err := l.Check(t.Context(), ratelimit.Request{Client: "c"})
 	require.NoError(t, err)
@@ -305,12 +305,12 @@ func TestObserverSeesDenialsThatTheStoreKnows(t *testing.T) {
 	require.Empty(t, store.seen, "the store decides, and the observer hears of it")
 }
 
-// TestObservedDecisionsAreMadeAfterResolve proves that a Resolve that takes its time does not
-// set back the instant of the decision, whether somebody observes it or not.
-func TestObservedDecisionsAreMadeAfterResolve(t *testing.T) {
+// TestDecisionTimeIsAfterResolve proves that a slow Resolve does not make the instant of a decision
+// earlier, with and without an observer.
+func TestDecisionTimeIsAfterResolve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rule := ratelimit.Rule{Rate: ratelimit.PerSecond(1), Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) {
-			pass(time.Second)
+			advanceMachine(time.Second)
 			return ratelimit.Rate{}, false
 		}}
 		l := newRules(t, nil, &rule, ratelimit.WithObserver(new(seen)))
@@ -319,3 +319,52 @@ func TestObservedDecisionsAreMadeAfterResolve(t *testing.T) {
 		}
 	})
 }
+
+// TestObserverGetsTheContext proves that an observer gets the caller's context, the tier and the
+// rate of the decision, and the hash of the key.
+func TestObserverGetsTheContext(t *testing.T) {
+	var ctxs []context.Context
+	var told []ratelimit.Decision
+	clock := ratelimit.NewFakeClock(epoch)
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	o := ctxObserver(func(ctx context.Context, d ratelimit.Decision) { ctxs, told = append(ctxs, ctx), append(told, d) })
+	paid, special := ratelimit.PerMinute(9), ratelimit.PerMinute(7)
+	rule := ratelimit.Rule{Rate: ratelimit.PerMinute(1), Tiers: map[string]ratelimit.Rate{"paid": paid}}
+	resolved := rule
+	resolved.Resolve = func(req ratelimit.Request) (ratelimit.Rate, bool) { return special, req.Client == "special" }
+	type name struct{}
+	ctx := context.WithValue(t.Context(), name{}, 1)
+	for _, l := range []*ratelimit.RateLimiter{
+		newRules(t, nil, &rule, ratelimit.WithClock(clock), ratelimit.WithObserver(o)),
+		newRules(t, nil, &resolved, ratelimit.WithClock(clock), ratelimit.WithObserver(o)),
+		newRules(t, nil, &resolved, ratelimit.WithClock(clock), ratelimit.WithObserver(o), ratelimit.WithStore(store), ratelimit.WithName("n")),
+	} {
+		ctxs, told = nil, nil
+		clock.Advance(sec)
+		l.Allow("c", "/")
+		checked(l.Check(ctx, ratelimit.Request{Client: "c", Tier: "paid"}))
+		checked(l.Check(ctx, ratelimit.Request{Client: "d", Tier: "none"}))
+		checked(l.Check(nil, ratelimit.Request{Client: "special", Tier: "paid"})) //nolint:staticcheck // nil is allowed
+		require.Equal(t, []context.Context{context.Background(), ctx, ctx, context.Background()}, ctxs)
+		require.Equal(t, []string{"", "paid", ""}, []string{told[0].Tier, told[1].Tier, told[2].Tier})
+		require.Equal(t, []ratelimit.Rate{rule.Rate, paid, rule.Rate}, []ratelimit.Rate{told[0].Rate, told[1].Rate, told[2].Rate})
+		if told[3].Tier == "" {
+			require.Equal(t, special, told[3].Rate)
+		} else {
+			require.Equal(t, paid, told[3].Rate, "without Resolve")
+		}
+		for _, d := range told {
+			require.Equal(t, clock.Now(), d.Time)
+			require.Equal(t, ratelimit.AlgorithmTokenBucket, d.Algorithm)
+			require.NotZero(t, d.Key)
+		}
+		require.Equal(t, told[0].Key, told[1].Key, "one client")
+		require.NotEqual(t, told[0].Key, told[2].Key, "another client")
+	}
+}
+
+// A ctxObserver is an Observer that is a function of a context and a Decision.
+type ctxObserver func(ctx context.Context, d ratelimit.Decision)
+
+func (f ctxObserver) Observe(ctx context.Context, d ratelimit.Decision) { f(ctx, d) }

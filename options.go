@@ -12,25 +12,24 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// An Option says what surrounds a limiter, such as its clock, its store and its observer. It
-// never says what the limit is; that is a [Rate]. An invalid Option is reported by the
-// constructor that gets it, with an error that matches [ErrInvalidConfig].
+// An Option sets something that a limiter works with, such as its clock, its store or its observer. It never sets the
+// limit, which is a [Rate]. A constructor that gets an invalid Option returns an error that matches [ErrInvalidConfig].
 type Option func(*settings)
 
-// settings is what the Options of one constructor call say together.
+// settings holds the values that the Options of one constructor call have set.
 type settings struct {
-	clock           Clock // nil for the machine's monotonic clock
+	clock           Clock // nil if the limiter reads the machine's monotonic clock
 	maxKeys         int
 	maxWaiters      int
-	store           Store // nil for state in this process
+	store           Store // nil if the state is in this process
 	name            string
-	policy          FailurePolicy // not the zero value once the defaults are filled in
-	observer        Observer      // may be nil
+	policy          FailurePolicy // the method withDefaults replaces the zero value
+	observer        Observer      // nil without WithObserver
 	observeRequests bool
 	factory         *Factory      // nil if there are no custom algorithms
 	required        []string      // names of rules that must exist
-	requestIDs      time.Duration // how long answers are kept; 0 if requests have no IDs
-	solo            bool          // true for the RateLimiter in a solo
+	requestIDs      time.Duration // how long the answer to a request with an ID is kept; 0 without WithRequestIDs
+	single          bool          // true for the RateLimiter inside a single limiter with a store, such as a TokenBucket
 
 	problems []error
 }
@@ -40,8 +39,8 @@ const (
 	defaultMaxWaiters = 1 << 16
 )
 
-// option returns the Option set. If the value of its field is wrong, it returns one that reports
-// this instead.
+// option returns its parameter set if the parameter wrong is false. If wrong is true, it returns an Option that makes
+// the constructor return an error: the field has this invalid value, for this reason.
 func option(wrong bool, field string, value any, reason string, set Option) Option {
 	if !wrong {
 		return set
@@ -49,52 +48,50 @@ func option(wrong bool, field string, value any, reason string, set Option) Opti
 	return func(s *settings) { s.problems = append(s.problems, &ConfigError{field, value, reason}) }
 }
 
-// WithClock makes a limiter read the time from c instead of the machine's monotonic clock.
-// A test passes a [FakeClock]. A limiter with a [Store] decides by the store's clock.
+// WithClock makes a limiter read the time from the clock c instead of the machine's monotonic clock. A test passes a
+// [FakeClock]. A limiter with a [Store] decides by the store's clock.
 func WithClock(c Clock) Option {
 	return option(confmap.IsNil(c), "clock", c, "must not be nil", func(s *settings) { s.clock = c })
 }
 
-// WithMaxKeys makes a limiter keep the state of at most n keys, which bounds its memory; in a
-// [RateLimiter], n is for each rule. n is at least 1, and without this option 1,048,576.
+// WithMaxKeys makes a limiter keep the state of at most n keys, which bounds its memory; in a [RateLimiter], n applies
+// to each rule. n is at least 1. The default is 1,048,576.
 //
-// To make room for a new key, a limiter forgets only keys whose state is as if they had
-// never been used. While there is no such key, new keys share one budget between them, so
-// that no key is ever granted more than its limit.
+// To make room for a new key, a limiter forgets only keys whose state is as if they had never been used. If there is no
+// such key in the same part of the table, new keys of this part share one budget, so that no key is ever granted more
+// than its limit. The parts do not fill evenly: let n be a tenth more than the number of clients that are active at once.
 func WithMaxKeys(n int) Option {
 	return option(n < 1, "maxKeys", n, "must be at least 1", func(s *settings) { s.maxKeys = n })
 }
 
-// WithMaxWaiters lets at most n callers of Wait wait in line at the same time; in a
-// [RateLimiter], n is for all rules together. One more is refused at once, with
-// [ErrTooManyWaiters]. n is at least 1, and without this option 65,536. A caller that only
-// waits for the Delay of a [LeakyBucket] does not count.
+// WithMaxWaiters lets at most n callers of Wait wait in line at the same time; in a [RateLimiter], n applies to all
+// rules together. Wait refuses any further caller at once, with [ErrTooManyWaiters]. n is at least 1. The default is
+// 65,536. A caller that only waits for the Delay of a [LeakyBucket] does not count.
 //
-// A caller that waits costs about 5.5 KB, nearly all of it for its goroutine: 65,536 of them
-// take 360 MB.
+// A caller that waits takes 4 to 7 KB, most of it for its goroutine: 65,536 callers take up to 470 MB.
 func WithMaxWaiters(n int) Option {
 	return option(n < 1, "maxWaiters", n, "must be at least 1", func(s *settings) { s.maxWaiters = n })
 }
 
-// WithStore makes a limiter keep its state in st, where other processes share it. The
-// store's clock then decides. Without this option, the state is in this process. A limiter with
-// a store needs [WithName] as well, so that two services on one store share nothing by
-// accident. [WithFailurePolicy] says what happens while the store cannot be reached.
+// WithStore makes a limiter keep its state in the store st, which other processes may share. The limiter then decides
+// by the store's clock. Without this option, the state is in this process. A limiter with a store also needs
+// [WithName], so that two services on one store share nothing by accident. [WithFailurePolicy] says what happens while
+// the store cannot be reached.
 func WithStore(st Store) Option {
 	return option(confmap.IsNil(st), "store", st, "must not be nil", func(s *settings) { s.store = st })
 }
 
-// WithName makes name a part of every key in the [Store]. Limiters with different names do
-// not share state there. Limiters with the same name do, and so several processes share one
-// limit. A rule of a [RateLimiter] has the name of the limiter, a colon and its own name there,
-// see [Ask]. name must not be empty or contain a colon.
+// WithName makes name a part of every key in the [Store]. Limiters with the same name share their state there, so that
+// several processes share one limit. Limiters with different names share nothing. In the store, a rule of a
+// [RateLimiter] has the name of the limiter, a colon and its own name, see [Ask]. name must not be empty or contain a
+// colon.
 func WithName(name string) Option {
 	wrong := name == "" || strings.Contains(name, ":")
 	return option(wrong, "name", strconv.Quote(name), `must not be empty or have a ":"`, func(s *settings) { s.name = name })
 }
 
-// WithFailurePolicy makes a limiter answer by p while its [Store] cannot be reached. Without
-// this option, it answers by [FailLocal](1). [Rule.OnStoreError] sets a policy for one rule.
+// WithFailurePolicy makes a limiter answer by the policy p while its [Store] cannot be reached. The default is
+// [FailLocal](1). [Rule.OnStoreError] sets a policy for one rule.
 func WithFailurePolicy(p FailurePolicy) Option {
 	return func(s *settings) {
 		if err := p.validate("failurePolicy"); err != nil {
@@ -105,29 +102,27 @@ func WithFailurePolicy(p FailurePolicy) Option {
 	}
 }
 
-// WithObserver makes a limiter call o for every decision, see [Observer].
+// WithObserver makes a limiter call the [Observer] o for every decision.
 func WithObserver(o Observer) Option {
 	return option(confmap.IsNil(o), "observer", o, "must not be nil", func(s *settings) { s.observer = o })
 }
 
-// WithObservedRequests makes a limiter show its [Observer] the request of each decision, in
-// [Decision.Request]. Without this option, that field is empty, because the names and
-// addresses of clients are often personal data.
+// WithObservedRequests makes a limiter show its [Observer] the request of each decision, in [Decision.Request]. Without
+// this option, that field is empty, because the names and addresses of clients are often personal data.
 func WithObservedRequests() Option {
 	return func(s *settings) { s.observeRequests = true }
 }
 
-// WithFactory lets the configs of [NewFromConfig], [DecodeRules], [RateLimiter.Reload] and
-// [RateLimiter.SetConfig] name the custom algorithms that are registered with f.
+// WithFactory lets configs name the custom algorithms that are registered with the Factory f: the configs of
+// [NewFromConfig], [DecodeRules], [RateLimiter.Reload] and [RateLimiter.SetConfig].
 //
-// The limiter also takes the options of f, such as its clock and its store, so that all rules
-// run in what f was made for. An option that the limiter is given itself must not differ from
-// that of f.
+// The limiter also has the options of f, such as its clock and its store, so that all its rules share them. If the
+// limiter and f are given the same option, both must give it the same value.
 func WithFactory(f *Factory) Option {
 	return option(f == nil, "factory", f, "must not be nil", func(s *settings) { s.factory = f })
 }
 
-// named returns the error for a limiter that has a store but no name, or nil.
+// named returns an error if the limiter has a store but no name, and nil otherwise.
 func (s *settings) named() error {
 	if s.store != nil && s.name == "" {
 		return &ConfigError{"name", `""`, "must be set by WithName: it tells the limiters in a store apart"}
@@ -135,15 +130,15 @@ func (s *settings) named() error {
 	return nil
 }
 
-// WithRequiredRules names rules that must exist in a [RateLimiter], such as those that code
-// names in [Request.Rules]. [New] without one of them is an error, and so is a change that would
-// drop one, such as a Reload of a config that lacks it. The error matches [ErrInvalidConfig]
-// and names the rule; nothing changes. The option has no effect on a limiter by itself.
+// WithRequiredRules names rules that a [RateLimiter] must have, such as those that code names in [Request.Rules]. If
+// one is missing, [New] returns an error. A change that would remove such a rule, for example a Reload of a config
+// without it, changes nothing and returns an error. The error names the rule and matches [ErrInvalidConfig]. The option
+// has no effect on a limiter that is not a RateLimiter.
 func WithRequiredRules(names ...string) Option {
 	return func(s *settings) { s.required = append(slices.Clip(s.required), names...) }
 }
 
-// requires returns an error that names the rules that must exist and are not in set.
+// requires returns nil if set has all required rules. Otherwise, it returns an error that names each missing rule.
 func (s *settings) requires(set *ruleSet) error {
 	var problems []error
 	for _, name := range s.required {
@@ -154,8 +149,8 @@ func (s *settings) requires(set *ruleSet) error {
 	return errors.Join(problems...)
 }
 
-// newSettings applies opts, and those of the Factory among them, to the defaults. The error
-// is everything that is wrong with the options, joined.
+// newSettings returns the settings that the options opts make. If one of them is WithFactory, the options of the
+// Factory apply too. The error joins everything that is wrong with the options.
 func newSettings(opts []Option) (settings, error) {
 	s := settings{}.with(opts)
 	if s.factory != nil {
@@ -168,7 +163,7 @@ func newSettings(opts []Option) (settings, error) {
 	return s.withDefaults()
 }
 
-// with returns s after the opts have been applied.
+// with returns a copy of the settings s with the options opts applied.
 func (s settings) with(opts []Option) settings {
 	for i, opt := range opts {
 		if opt == nil {
@@ -180,7 +175,7 @@ func (s settings) with(opts []Option) settings {
 	return s
 }
 
-// withDefaults returns s with its defaults filled in, and everything that is wrong, joined.
+// withDefaults returns a copy of the settings s with defaults filled in. The error joins all problems of the options.
 func (s settings) withDefaults() (settings, error) {
 	s.maxKeys = cmp.Or(s.maxKeys, defaultMaxKeys)
 	s.maxWaiters = cmp.Or(s.maxWaiters, defaultMaxWaiters)
@@ -188,13 +183,13 @@ func (s settings) withDefaults() (settings, error) {
 	return s, errors.Join(s.problems...)
 }
 
-// conflicts returns an error for each option of a Factory, in s, that a limiter was given
-// another one of. own are the limiter's own options.
+// conflicts returns an error for each option that a Factory and its limiter set to different values. s holds the
+// options of the Factory, and own holds the options of the limiter.
 func (s *settings) conflicts(own *settings) (problems []error) {
 	none := []any{nil, 0, "", FailurePolicy{}, time.Duration(0)}
 	for _, option := range []struct {
 		field string
-		f, l  any // of the Factory and of the limiter
+		f, l  any // the value in the Factory (f), and the value in the limiter (l)
 	}{
 		{"clock", s.clock, own.clock},
 		{"maxKeys", s.maxKeys, own.maxKeys},
@@ -208,16 +203,41 @@ func (s *settings) conflicts(own *settings) (problems []error) {
 		if slices.Contains(none, option.f) || slices.Contains(none, option.l) || confmap.Same(option.f, option.l) {
 			continue
 		}
-		problems = append(problems, &ConfigError{"factory." + option.field, shown(option.f), "must not differ from that of the limiter, which is " + shown(option.l)})
+		reason := "must not differ from that of the limiter, which is " + describe(option.l)
+		problems = append(problems, &ConfigError{"factory." + option.field, describe(option.f), reason})
 	}
 	return problems
 }
 
-// shown returns the text that shows the value of an option in an error. Of a clock, a store
-// or an observer, it is the type, because others may be changing the value.
-func shown(v any) string {
+// describe returns the text for the value of an option in an error. For a clock, a store or an observer, the text is
+// the type, because other code may be changing the value.
+func describe(v any) string {
 	if p, ok := v.(FailurePolicy); ok {
 		return p.String()
 	}
 	return confmap.Describe(v)
 }
+
+// An Env holds values that a [BuildFunc] gets in addition to the limiter's algoConfig. They come from the options of
+// the [Factory] and, if the limiter belongs to a rule, from the options of the [RateLimiter].
+type Env struct {
+	// Clock is the clock that the limiter must read. It is never nil.
+	Clock Clock
+
+	// MaxKeys is the largest number of keys that the limiter may keep state for, see [WithMaxKeys].
+	MaxKeys int
+}
+
+// env returns the Env that custom limiters get from these settings.
+func (s *settings) env() Env {
+	env := Env{s.clock, s.maxKeys}
+	if env.Clock == nil {
+		env.Clock = machineClock{}
+	}
+	return env
+}
+
+// A machineClock is a Clock that reads the machine's clock.
+type machineClock struct{}
+
+func (machineClock) Now() time.Time { return time.Now() }

@@ -2,6 +2,8 @@ package ratelimit_test
 
 import (
 	"context"
+	"math"
+	"math/big"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,9 +14,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// TestFailLocalOfNobodyIsRefused proves that FailLocal of less than 1 replica is refused
-// wherever a policy can be given, and that the refusal changes nothing.
-func TestFailLocalOfNobodyIsRefused(t *testing.T) {
+// TestFailLocalNeedsAReplica proves that FailLocal of less than 1 replica is refused wherever a
+// policy can be given, and that the refusal changes nothing.
+func TestFailLocalNeedsAReplica(t *testing.T) {
 	bad := ratelimit.FailLocal(0)
 	worse := ratelimit.FailLocal(-1)
 	good := ratelimit.Rule{Name: "good", Endpoint: "/e", Rate: ratelimit.PerMinute(5)}
@@ -57,8 +59,8 @@ func TestFailLocalOfNobodyIsRefused(t *testing.T) {
 	}
 }
 
-// TestFailurePolicyIsAValue proves that policies compare, serve as map keys, and print as a
-// config has them.
+// TestFailurePolicyIsAValue proves that policies can be compared, used as map keys, and printed as
+// configs write them.
 func TestFailurePolicyIsAValue(t *testing.T) {
 	for _, row := range []struct {
 		p    ratelimit.FailurePolicy
@@ -78,8 +80,8 @@ func TestFailurePolicyIsAValue(t *testing.T) {
 	require.NotEqual(t, ratelimit.FailLocal(4), ratelimit.FailLocal(3))
 }
 
-// TestFailurePolicyAnswers proves what each failure policy answers, for a limiter and for a
-// rule, and that a rule's policy goes before the RateLimiter's.
+// TestFailurePolicyAnswers proves what each failure policy answers, for a limiter and for a rule,
+// and that the policy of a rule takes precedence over that of the RateLimiter.
 func TestFailurePolicyAnswers(t *testing.T) {
 	windows := ratelimit.PerMinute(10)
 	bucket := ratelimit.PerSecond(10)
@@ -111,11 +113,11 @@ func TestFailurePolicyAnswers(t *testing.T) {
 		{"token bucket", bucket, ratelimit.FailLocal(20), 1, yes(1, 0, 2*sec), "a share is at least 1, the refill still a twentieth"},
 		{"token bucket", bucket.WithBurst(7), ratelimit.FailLocal(3), 1, yes(2, 1, 300*ms), "the burst is divided rounding down"},
 		{"leaky bucket", bucket, ratelimit.FailLocal(3), 2, yes(3, 1, 600*ms), "a third"},
-		{"fixed window", windows, ratelimit.FailLocal(3), 1, yes(3, 2, mins), "the count is divided rounding down"},
-		{"fixed window", windows, ratelimit.FailLocal(11), 1, yes(1, 0, mins), "a share is at least 1"},
+		{"fixed window", windows, ratelimit.FailLocal(3), 1, yes(3, 2, minute), "the count is divided rounding down"},
+		{"fixed window", windows, ratelimit.FailLocal(11), 1, yes(1, 0, minute), "a share is at least 1"},
 		{"fixed window", windows, ratelimit.FailLocal(3), 4, no(3, 3, ratelimit.Never, 0), "more than the share never fits"},
-		{"sliding window log", windows, ratelimit.FailLocal(3), 1, yes(3, 2, mins), "the count is divided rounding down"},
-		{"sliding window counter", windows, ratelimit.FailLocal(3), 1, yes(3, 2, 2*mins), "the count is divided rounding down"},
+		{"sliding window log", windows, ratelimit.FailLocal(3), 1, yes(3, 2, minute), "the count is divided rounding down"},
+		{"sliding window counter", windows, ratelimit.FailLocal(3), 1, yes(3, 2, 2*minute), "the count is divided rounding down"},
 	} {
 		for _, a := range algorithms {
 			if a.name != row.algorithm {
@@ -136,7 +138,7 @@ func TestFailurePolicyAnswers(t *testing.T) {
 				require.Equal(t, want, l.Allow("other"), "%s: Allow swallows the error", why)
 			}
 
-			rule := ratelimit.Rule{Algorithm: byName[a.name], Rate: row.rate}
+			rule := ratelimit.Rule{Algorithm: a.inRules(), Rate: row.rate}
 			of := newRules(t, nil, &rule, append(opts, ratelimit.WithFailurePolicy(row.policy))...)
 			checkPolicy(t, of, row.n, want, why+", of the limiter")
 			rule.OnStoreError = row.policy
@@ -169,8 +171,8 @@ func checkPolicy(t *testing.T, l *ratelimit.RateLimiter, n int, want ratelimit.R
 	}
 }
 
-// TestFailLocalStartsFromWhatTheStoreSaid proves that the local share of a key is its part
-// of what the store last said is left.
+// TestFailLocalStartsFromWhatTheStoreSaid proves that the local share of a key is a part of the
+// units that the store last reported as left.
 func TestFailLocalStartsFromWhatTheStoreSaid(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := algorithm{"token bucket", tokenBucket}.start(t, ratelimit.PerSecond(10), ratelimit.WithClock(store.clock),
@@ -218,11 +220,11 @@ func TestFailLocalStartsFromWhatTheStoreSaid(t *testing.T) {
 	require.Equal(t, degraded(yes(3, 2, 300*ms)), l.Allow("unknown"), "a key that the store was never asked about starts full")
 }
 
-// TestFailLocalIsTheFloorOfWhatIsLeft proves that the local share is what is left divided
-// by the replicas, rounded down.
-func TestFailLocalIsTheFloorOfWhatIsLeft(t *testing.T) {
+// TestFailLocalRoundsDown proves that the local share is the number of units left divided by the
+// replicas, rounded down.
+func TestFailLocalRoundsDown(t *testing.T) {
 	const limit = 9
-	overAll(t, func(t *testing.T, a algorithm) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
 		for replicas := 1; replicas <= limit+1; replicas++ {
 			for used := 0; used <= limit; used++ {
 				store := newFaultyStore(t, ratelimit.NewFakeClock(epoch.Add(20*sec)))
@@ -239,7 +241,7 @@ func TestFailLocalIsTheFloorOfWhatIsLeft(t *testing.T) {
 	})
 }
 
-// TestPoliciesOfOneDecision proves what a request gets whose rules have different failure
+// TestPoliciesOfOneDecision proves what a request gets if its rules have different failure
 // policies.
 func TestPoliciesOfOneDecision(t *testing.T) {
 	local, open, closed := ratelimit.FailLocal(2), ratelimit.FailOpen, ratelimit.FailClosed
@@ -250,11 +252,12 @@ func TestPoliciesOfOneDecision(t *testing.T) {
 		left          [2]int // left in each rule's share afterwards; -1 where it has no share
 		why           string
 	}{
-		{local, local, 2, by("second", yes(4, 2, mins)), [2]int{3, 2}, "both shares have the units: both are charged"},
+		{local, local, 2, by("second", yes(4, 2, minute)), [2]int{3, 2}, "both shares have the units: both are charged"},
 		{local, local, 5, by("second", no(4, 4, ratelimit.Never, 0)), [2]int{5, 4}, "one share never has them: neither is charged"},
-		{local, open, 2, by("first", yes(5, 3, mins)), [2]int{3, -1}, "a rule that fails open leaves the answer to the other"},
-		{open, local, 2, by("second", yes(4, 2, mins)), [2]int{-1, 2}, "whatever the order"},
-		{local, closed, 2, by("second", no(8, 0, sec, sec)), [2]int{5, -1}, "a rule that fails closed denies, and the other's share is not charged"},
+		{local, open, 2, by("first", yes(5, 3, minute)), [2]int{3, -1}, "a rule that fails open leaves the answer to the other"},
+		{open, local, 2, by("second", yes(4, 2, minute)), [2]int{-1, 2}, "whatever the order"},
+		{local, closed, 2, by("second", no(8, 0, sec, sec)), [2]int{5, -1},
+			"a rule that fails closed denies, and the other's share is not charged"},
 		{closed, local, 2, by("first", no(10, 0, sec, sec)), [2]int{-1, 4}, "whatever the order"},
 		{closed, local, 5, by("second", no(4, 0, ratelimit.Never, 0)), [2]int{-1, 4}, "the denial with Never binds"},
 		{open, open, 100, by("first", unlimited), [2]int{-1, -1}, "no rule limits"},
@@ -280,9 +283,9 @@ func TestPoliciesOfOneDecision(t *testing.T) {
 	}
 }
 
-// TestCallersEndIsNoFailure proves that a caller that gives up gets its context's error,
-// and is not held against the store.
-func TestCallersEndIsNoFailure(t *testing.T) {
+// TestEndedContextIsNoStoreFailure proves that a caller whose context ends gets the error of its
+// context, which does not count as a failure of the store.
+func TestEndedContextIsNoStoreFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore(t, nil)
 		var seen []ratelimit.Decision
@@ -336,8 +339,8 @@ func TestInvalidRateWhileTheStoreFails(t *testing.T) {
 	}
 }
 
-// TestStoreThatPanics proves that a store's panic reaches the caller, counts as a failure,
-// and leaves nothing locked.
+// TestStoreThatPanics proves that the panic of a store reaches the caller and counts as a failure,
+// and that no lock stays held.
 func TestStoreThatPanics(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -346,7 +349,8 @@ func TestStoreThatPanics(t *testing.T) {
 		require.PanicsWithValue(t, errFault, func() { l.Allow("c", "") }, "the panic reaches the caller")
 	}
 	require.Equal(t, 5, store.called())
-	require.Equal(t, by("default", degraded(yes(5, 4, 12*sec))), l.Allow("c", ""), "after five panics, which are failures, the store is left alone")
+	require.Equal(t, by("default", degraded(yes(5, 4, 12*sec))), l.Allow("c", ""),
+		"after five panics, which are failures, the store is left alone")
 	require.Zero(t, store.called())
 	store.from(sound)
 	store.clock.Advance(sec)
@@ -355,9 +359,9 @@ func TestStoreThatPanics(t *testing.T) {
 	require.Equal(t, by("default", yes(5, 4, 12*sec)), res)
 }
 
-// TestAnInvalidResolvedRateKeepsTheTierOfTheShare proves that, while a store is down, a request
-// whose resolved rate is invalid is decided by this process's share of the rate of its tier.
-func TestAnInvalidResolvedRateKeepsTheTierOfTheShare(t *testing.T) {
+// TestInvalidResolvedRateFallsBackToTheTier proves that, while a store is down, a request whose
+// resolved rate is invalid gets the local share of the rate of its tier.
+func TestInvalidResolvedRateFallsBackToTheTier(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	store.from(errsBefore)
 	l := newRules(t, nil, &ratelimit.Rule{
@@ -369,4 +373,51 @@ func TestAnInvalidResolvedRateKeepsTheTierOfTheShare(t *testing.T) {
 	require.ErrorIs(t, err, ratelimit.ErrStore)
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 	require.Equal(t, 50, res.Limit)
+}
+
+// TestFailLocalShare proves which rate each of several replicas grants while the store fails.
+func TestFailLocalShare(t *testing.T) {
+	const year = 366 * 24 * time.Hour
+	for _, tt := range []struct {
+		rate     ratelimit.Rate
+		replicas int
+		windowed bool
+		want     ratelimit.Rate
+		why      string
+	}{
+		{ratelimit.PerSecond(10), 1, false, ratelimit.Rate{10, time.Second, 10}, "all of it"},
+		{ratelimit.PerSecond(10), 3, false, ratelimit.Rate{10, 3 * time.Second, 3}, "the refill is exact, the burst rounded down"},
+		{ratelimit.PerSecond(12), 4, false, ratelimit.Rate{3, time.Second, 3}, "in the smallest numbers"},
+		{ratelimit.PerSecond(12).WithBurst(2), 8, false, ratelimit.Rate{3, 2 * time.Second, 1}, "at least one at once"},
+		{ratelimit.PerMinute(10), 3, true, ratelimit.Rate{Requests: 3, Per: time.Minute}, "a window keeps its length"},
+		{ratelimit.PerMinute(2), 3, true, ratelimit.Rate{Requests: 1, Per: time.Minute}, "and at least one"},
+		{ratelimit.Rate{1, year, 1000}, 291, false, ratelimit.Rate{1, 291 * year, 3}, "as long as a Duration holds"},
+		{ratelimit.Rate{1, year, 1000}, 1000, false, ratelimit.Rate{1, math.MaxInt64, 1}, "longer is as long as that"},
+	} {
+		assert.Equal(t, tt.want, ratelimit.FailLocal(tt.replicas).Share(tt.rate, tt.windowed), tt.why)
+	}
+}
+
+// TestFailLocalShareIsRoundedDown proves that the rounded share of a replica is the largest one that a Rate
+// can express which is not more than the exact share.
+func TestFailLocalShareIsRoundedDown(t *testing.T) {
+	for _, requests := range []int{2, 3, 1000, math.MaxInt32} {
+		for _, per := range []time.Duration{366 * 24 * time.Hour, math.MaxInt64} {
+			for _, replicas := range []int{2, 293, 1000, 99_991, math.MaxInt32} {
+				rate := ratelimit.Rate{Requests: requests, Per: per}
+				share := ratelimit.FailLocal(replicas).Share(rate, false)
+				require.NoError(t, share.Validate())
+				got := big.NewRat(int64(share.Requests), int64(share.Per))
+				want := big.NewRat(int64(requests), int64(per))
+				want.Quo(want, big.NewRat(int64(replicas), 1))
+				slowest := big.NewRat(1, math.MaxInt64) // the slowest Rate; the exact share may be less
+				if want.Cmp(slowest) < 0 {
+					want = slowest
+				}
+				assert.LessOrEqual(t, got.Cmp(want), 0, "%v of %d: %v", rate, replicas, share)
+				next := big.NewRat(int64(share.Requests)+1, int64(share.Per))
+				assert.Positive(t, next.Cmp(want), "%v of %d: %v is not the nearest", rate, replicas, share)
+			}
+		}
+	}
 }

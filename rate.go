@@ -11,8 +11,8 @@ import (
 
 // A Rate is a limit: Requests units are granted every Per, such as 100 a minute.
 //
-// [PerSecond], [PerMinute], [PerHour], [PerDay] and [ParseRate] make a Rate. Rates can be
-// compared with ==. The zero Rate is invalid.
+// [PerSecond], [PerMinute], [PerHour], [PerDay] and [ParseRate] make a Rate. Rates can be compared with ==. The zero
+// Rate is invalid.
 type Rate struct {
 	// Requests is how many units are granted every Per. It is at least 1.
 	Requests int
@@ -20,16 +20,14 @@ type Rate struct {
 	// Per is the time in which Requests units are granted. It is above 0.
 	Per time.Duration
 
-	// Burst is the largest number of units granted at once; 0 means Requests. Only
-	// [TokenBucket] and [LeakyBucket] have a burst, of at most 4,294,967,295 (2^32-1); for
-	// the other algorithms it must be 0.
+	// Burst is the largest number of units granted at once; 0 means Requests. Only [TokenBucket] and [LeakyBucket] have
+	// a burst. It is at most 4,294,967,295 (2^32-1). For the other algorithms, it must be 0.
 	Burst int
 }
 
-// Unlimited is the Rate of a tier, or one that [Rule.Resolve] returns, for requests that the
-// rule does not limit: they pass, nothing is charged, and Limit and Remaining are -1 if no
-// other rule limits them. Its text is "unlimited". It is invalid as the Rate of a limiter or
-// rule.
+// Unlimited is a Rate for [Rule.Tiers] and [Rule.Resolve]. The rule then does not limit the request: it grants the
+// request and charges nothing. If no other rule limits the request, Limit and Remaining are -1. The text of Unlimited
+// is "unlimited". It is invalid as the Rate of a limiter or rule.
 var Unlimited = unlimitedRate
 
 var unlimitedRate = Rate(ratetext.Unlimited)
@@ -48,15 +46,14 @@ const day = 24 * time.Hour
 // PerDay returns the Rate of n units every 24 hours.
 func PerDay(n int) Rate { return Rate{Requests: n, Per: day} }
 
-// WithBurst returns r with a Burst of n: at most n units are granted at once.
+// WithBurst returns the Rate r with a Burst of n: at most n units are granted at once.
 func (r Rate) WithBurst(n int) Rate {
 	r.Burst = n
 	return r
 }
 
-// Validate returns everything that makes r invalid for every algorithm, joined, or nil. Each
-// problem is a [*ConfigError]. A rate that Validate accepts may still be refused by one
-// algorithm, such as a Burst by [FixedWindow].
+// Validate returns nil if r is valid for some algorithm, and otherwise all its problems, joined. Each problem is a
+// [*ConfigError]. One algorithm may still refuse a rate that Validate accepts: [FixedWindow] refuses a Burst.
 func (r Rate) Validate() error {
 	if r == unlimitedRate {
 		return &ConfigError{"requests", r, "must be a limit: only a tier, or Resolve, makes a request unlimited"}
@@ -74,7 +71,7 @@ func (r Rate) Validate() error {
 	return errors.Join(errs...)
 }
 
-// burst returns the largest number of units that r grants at once.
+// burst returns the largest number of units that the rate r grants at once.
 func (r Rate) burst() int {
 	if r.Burst == 0 {
 		return r.Requests
@@ -82,7 +79,7 @@ func (r Rate) burst() int {
 	return r.Burst
 }
 
-// bucket returns the bucket that grants r, or everything that is wrong with r, joined.
+// bucket returns a bucket that enforces the rate r. The error joins everything that is wrong with r.
 func (r Rate) bucket() (exact.Bucket, error) {
 	err := r.Validate()
 	switch burst := int64(r.burst()); {
@@ -97,18 +94,17 @@ func (r Rate) bucket() (exact.Bucket, error) {
 	return exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst())), nil
 }
 
-// withoutBurst returns what is wrong with r for an algorithm that has no burst, joined, or
-// nil. Such an algorithm grants at most Requests units at once.
-func (r Rate) withoutBurst(algorithm string) error {
+// withoutBurst validates r for an algorithm that has no burst. Its parameter is the algorithm's name for the error.
+func (r Rate) withoutBurst(of string) error {
 	if r.Burst <= 0 {
 		return r.Validate()
 	}
-	return errors.Join(r.Validate(), &ConfigError{"burst", r.Burst, "must be 0: a " + algorithm + " has no burst"})
+	return errors.Join(r.Validate(), &ConfigError{"burst", r.Burst, "must be 0: a " + of + " has no burst"})
 }
 
-// ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2
-// minutes", "100/90s", "5/1h30m" or "100/m burst 20". It reads everything that [Rate.String]
-// writes. The text "unlimited" is [Unlimited]. An error matches [ErrInvalidConfig].
+// ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2 minutes", "100/90s", "5/1h30m" or
+// "100/m burst 20". It reads everything that [Rate.String] writes. The text "unlimited" is [Unlimited]. An error
+// matches [ErrInvalidConfig].
 func ParseRate(s string) (Rate, error) {
 	r, err := ratetext.Parse(s)
 	if err != nil {
@@ -117,12 +113,12 @@ func ParseRate(s string) (Rate, error) {
 	return Rate(r), nil
 }
 
-// String returns r in a short form that [ParseRate] reads, such as "100/m" or "100/90s burst
-// 20". ParseRate cannot read the text of an invalid Rate.
+// String returns r in a short form that [ParseRate] reads, such as "100/m" or "100/90s burst 20". ParseRate cannot read
+// the text of an invalid Rate.
 func (r Rate) String() string { return ratetext.Rate(r).String() }
 
-// MarshalText returns the text of [Rate.String]. For an invalid rate, it returns an error
-// that matches [ErrInvalidConfig].
+// MarshalText returns the text of [Rate.String]. For an invalid rate, it returns an error that matches
+// [ErrInvalidConfig].
 func (r Rate) MarshalText() ([]byte, error) {
 	if err := r.Validate(); err != nil && r != unlimitedRate {
 		return nil, err
@@ -130,8 +126,8 @@ func (r Rate) MarshalText() ([]byte, error) {
 	return []byte(r.String()), nil
 }
 
-// UnmarshalText sets r to the rate that [ParseRate] reads from text. If that fails, it
-// returns the error of ParseRate and leaves r unchanged.
+// UnmarshalText sets r to the rate that [ParseRate] reads from text. If that fails, it returns the error of ParseRate
+// and leaves r unchanged.
 func (r *Rate) UnmarshalText(text []byte) error {
 	parsed, err := ParseRate(string(text))
 	if err != nil {

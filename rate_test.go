@@ -25,11 +25,11 @@ func TestParseRate(t *testing.T) {
 		{"100/1m", ratelimit.PerMinute(100), "a number before the unit"},
 		{"100 / 1 m", ratelimit.PerMinute(100), "spaces do not matter"},
 		{"10 per second", ratelimit.PerSecond(10), "in words"},
-		{"10 per 2 minutes", ratelimit.Rate{Requests: 10, Per: 2 * mins}, "in words, with a number"},
+		{"10 per 2 minutes", ratelimit.Rate{Requests: 10, Per: 2 * minute}, "in words, with a number"},
 		{"100/90s", ratelimit.Rate{Requests: 100, Per: 90 * sec}, "any length"},
 		{"1/3s", ratelimit.Rate{Requests: 1, Per: 3 * sec}, "a third per second"},
-		{"5/1h30m", ratelimit.Rate{Requests: 5, Per: 90 * mins}, "units run together"},
-		{"5/1 hour 30 minutes", ratelimit.Rate{Requests: 5, Per: 90 * mins}, "units may stand apart"},
+		{"5/1h30m", ratelimit.Rate{Requests: 5, Per: 90 * minute}, "units run together"},
+		{"5/1 hour 30 minutes", ratelimit.Rate{Requests: 5, Per: 90 * minute}, "units may stand apart"},
 		{"5/1.5s", ratelimit.Rate{Requests: 5, Per: 1500 * ms}, "a decimal"},
 		{"5/0.000000001s", ratelimit.Rate{Requests: 5, Per: 1}, "a decimal down to a nanosecond"},
 		{"5/1.50000000000s", ratelimit.Rate{Requests: 5, Per: 1500 * ms}, "zeros at the end of a decimal are dropped"},
@@ -110,7 +110,7 @@ func TestRateString(t *testing.T) {
 		{ratelimit.PerDay(100), "100/d"},
 		{ratelimit.PerDay(100).WithBurst(20), "100/d burst 20"},
 		{ratelimit.Rate{Requests: 1, Per: 90 * sec}, "1/90s"},
-		{ratelimit.Rate{Requests: 1, Per: 2 * mins}, "1/2m"},
+		{ratelimit.Rate{Requests: 1, Per: 2 * minute}, "1/2m"},
 		{ratelimit.Rate{Requests: 1, Per: 36 * time.Hour}, "1/36h"},
 		{ratelimit.Rate{Requests: 1, Per: 100 * ms}, "1/100ms"},
 		{ratelimit.Rate{Requests: 1, Per: 7 * time.Microsecond}, "1/7us"},
@@ -125,8 +125,8 @@ func TestRateString(t *testing.T) {
 	}
 }
 
-// TestRateText proves that a Rate goes through JSON and comes back equal, and that an
-// invalid one does not.
+// TestRateText proves that a Rate read from its own JSON is equal, and that an invalid Rate has no
+// JSON.
 func TestRateText(t *testing.T) {
 	var rules map[string]ratelimit.Rate
 	require.NoError(t, json.Unmarshal([]byte(`{"free": "60 per minute", "paid": "600/m burst 50"}`), &rules))
@@ -163,8 +163,8 @@ func TestRateValidate(t *testing.T) {
 	require.Equal(t, ratelimit.ConfigError{Field: "requests", Value: -5, Reason: "must be at least 1"}, *first)
 }
 
-// FuzzParseRate proves for any text that a Rate that was parsed is valid and reads back
-// equal from its String.
+// FuzzParseRate proves that any Rate that ParseRate returns is valid, and that its String reads
+// back equal.
 func FuzzParseRate(f *testing.F) {
 	for _, seed := range []string{
 		"100/m", "10 per 2 minutes", "100/90s", "100/m burst 20", "5/1h30m", "1/1.5s", "7/µs", "1/ns",
@@ -185,8 +185,8 @@ func FuzzParseRate(f *testing.F) {
 	})
 }
 
-// FuzzRateRoundTrip proves for any Rate that its text reads back equal, or that it is
-// invalid and has none.
+// FuzzRateRoundTrip proves that the text of any valid Rate reads back equal, and that an invalid
+// Rate has no text.
 func FuzzRateRoundTrip(f *testing.F) {
 	f.Add(100, int64(time.Minute), 0)
 	f.Add(1, int64(math.MaxInt64), 1)
@@ -206,8 +206,8 @@ func FuzzRateRoundTrip(f *testing.F) {
 	})
 }
 
-// TestRetryAfterRoundsUp proves that RetryAfter is rounded up to milliseconds and seconds,
-// so that a client that waits that long is not early.
+// TestRetryAfterRoundsUp proves that milliseconds and seconds of RetryAfter are rounded up, so that
+// a client that waits for so long is not early.
 func TestRetryAfterRoundsUp(t *testing.T) {
 	for _, tt := range []struct {
 		retry time.Duration
@@ -232,8 +232,8 @@ func TestRetryAfterRoundsUp(t *testing.T) {
 	}
 }
 
-// TestRetryAfterHasNoAnswer proves that there is no number to send when the request was
-// allowed or will never be.
+// TestRetryAfterHasNoAnswer proves that there is no number to send if the request was allowed or
+// would never be.
 func TestRetryAfterHasNoAnswer(t *testing.T) {
 	for _, tt := range []struct {
 		res ratelimit.Result

@@ -5,46 +5,69 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// A remoteRule is what this process keeps for a rule whose state is in a store.
+// A remoteRule holds the data that this process needs for a rule whose state is in a store.
 type remoteRule struct {
-	name   string // Ask.Rule
+	name   string // name of the rule in the store, as in Ask.Rule
 	policy FailurePolicy
-	local  engine.Keys // the share of this process, for FailLocal; otherwise nil
+	local  engine.Keys // keys in this process that decide if the policy is FailLocal; nil for any other policy
 }
 
-// setStore makes st the store of l. If st is nil, l has none.
-func (l *RateLimiter) setStore(st Store) {
-	if st == nil {
-		return
-	}
-	parts := 1
-	if partitioned, ok := st.(interface{ Part(a Ask) int }); ok {
-		l.partitioned, parts = partitioned, breaker.MaxParts
-	}
-	l.denier, _ = st.(denier)
-	l.breakers = breaker.New(parts, storeError)
-}
-
-// newRemoteRule returns the remoteRule of r, with new keys if the policy is FailLocal.
-func (l *RateLimiter) newRemoteRule(r *activeRule, policy FailurePolicy) (*remoteRule, error) {
-	remote := &remoteRule{policy: policy}
-	if remote.name = l.settings.name + ":" + r.Name; l.settings.solo {
+// newRemoteRule returns the remoteRule of r, with new keys in this process if the policy is FailLocal.
+func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote *remoteRule, err error) {
+	remote = &remoteRule{policy: policy}
+	if remote.name = c.settings.name + ":" + r.Name; c.settings.single {
 		remote.name = r.Name
 	}
-	if remote.policy.kind != failLocally {
-		return remote, nil
+	if policy.kind == failLocally {
+		remote.local, err = algorithms[r.Algorithm].keys(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys)
 	}
-	var err error
-	remote.local, err = algorithms[r.Algorithm].keys(&l.time, policy.shares(r.rates()), l.settings.maxKeys)
 	return remote, err
 }
 
-// ask returns the Ask for the store on req by the rule r at rate. Its N is 0.
+// activate prepares a new rule whose state is in a store. If carryOver is set, the rule replaces the old rule and
+// takes over its counts or keys in this process. If commit is not nil, it is called when the rules take effect.
+func (c *storeCaller) activate(a, old *activeRule, carryOver bool) (commit func(now instant), err error) {
+	policy := a.OnStoreError
+	if carryOver && old.remote.policy == policy && old.remote.local != nil {
+		a.remote, a.local = old.remote, old.local
+		return a.remote.local.Change(a.rates().Share(policy.replicas))
+	}
+	remote, err := c.newRemoteRule(a, policy)
+	if err != nil {
+		return nil, err
+	}
+	a.remote, a.local = remote, remote.local
+	if carryOver && old.local != nil {
+		return func(instant) { a.totals.replacedKeys(old.local.Counts()) }, nil
+	}
+	return nil, nil
+}
+
+// partOf returns which part of the store holds the state of the rule r for req: one bit of the result is set.
+func (c *storeCaller) partOf(r *activeRule, req *Request, rate Rate) uint64 {
+	if c.partitioned == nil {
+		return 1
+	}
+	return breaker.Bit(c.partitioned.Part(r.ask(req, rate)))
+}
+
+// recordPart returns which part of the store records the grant of a request with an ID: a number with only that
+// part's bit set. It returns 0 if d is not recorded, or if the part is not known.
+func (c *storeCaller) recordPart(d *decision) uint64 {
+	client := d.request.Client
+	if d.request.ID == "" || !d.order.Mode.Takes() || client == "" || len(d.rules) == 0 {
+		return 0
+	}
+	return c.partsOf([]Ask{{Rule: d.rules[0].remote.name, Key: client, Client: client, Algorithm: d.rules[0].Algorithm}})
+}
+
+// ask returns the Ask by which the store decides on req for the rule r at this rate. The caller sets its field N.
 func (r *activeRule) ask(req *Request, rate Rate) Ask {
 	ask := Ask{Rule: r.remote.name, Key: r.key.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces(), Warmup: r.Warmup}
 	if r.key.OfClient() {
@@ -53,84 +76,205 @@ func (r *activeRule) ask(req *Request, rate Rate) Ask {
 	return ask
 }
 
-// partOf returns the part of the store that has the state of r for req at rate, as a bit.
-func (l *RateLimiter) partOf(r *activeRule, req *Request, rate Rate) uint64 {
-	if l.partitioned == nil {
-		return 1
+// A shortcut says whether a request can be answered without calling the store.
+type shortcut uint8
+
+const (
+	noShortcut  shortcut = iota // the store must be called
+	knownDenied                 // the store knows that it would deny the request
+	callRefused                 // the circuit breakers refuse the call
+)
+
+// shortcut tries to answer req without calling the store. r is the only rule for req. If it returns knownDenied, it
+// has counted the denial and written it to res. If it returns callRefused, the error says why the call was refused.
+func (c *storeCaller) shortcut(r *activeRule, req *Request, res *Result) (shortcut, error) {
+	if c.breakers.Refusing() {
+		if err := c.breakers.Refusal(c.partOf(r, req, r.Rate), c.time.Now()); err != nil {
+			return callRefused, err
+		}
 	}
-	return breaker.Bit(l.partitioned.Part(r.ask(req, rate)))
+	if c.denier == nil || len(r.Tiers) > 0 {
+		return noShortcut, nil
+	}
+	ask := r.ask(req, r.Rate)
+	ask.N = max(req.Cost, 1)
+	known, denied := c.denier.Denied(ask)
+	if !denied {
+		return noShortcut, nil
+	}
+	r.totals.countDecision(false, false)
+	*res, res.Rule = known, r.resultName
+	return knownDenied, nil
 }
 
-// partsOf returns the parts of the store that have the states of asks, as bits.
-func (l *RateLimiter) partsOf(asks []Ask) (parts uint64) {
-	if l.partitioned == nil {
-		return 1
+// decide asks the store for the decision d. If the store fails, failure policies decide. No custom limiter is called.
+func (c *storeCaller) decide(ctx context.Context, d *decision) error {
+	parts, leaky, err := c.resolveAll(d)
+	if err != nil {
+		return err
 	}
-	for i := range asks {
-		parts |= breaker.Bit(l.partitioned.Part(asks[i]))
+	d.Now, d.Passes = c.time.Now(), true
+	switch {
+	case len(d.stored()) == 0:
+		return nil
+	case d.order.Mode != engine.ModeDryRun:
+		err = c.call(ctx, d, parts, leaky)
+	default:
+		if err = c.chooseLook(d); err != nil {
+			return err
+		}
+		if err = c.breakers.Refusal(parts, d.Now); err == nil { // the breakers can refuse a dry run, but do not count its outcome
+			err = c.look(ctx, d)
+		}
 	}
-	return parts
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		c.fallBack(d, err)
+	}
+	return nil
 }
 
-// decideInStore decides d by the store or, if the store does not answer, by the failure
-// policy of each rule, and then by the custom limiter.
-func (l *RateLimiter) decideInStore(ctx context.Context, d *decision) error {
-	parts, leaky, like := uint64(0), false, d.like()
+// resolveAll finds the rate that each Ask of d will have. In parts, it sets one bit for each part of the store that
+// holds a state for d. leaky is true if one of the rules is a leaky bucket.
+func (c *storeCaller) resolveAll(d *decision) (parts uint64, leaky bool, err error) {
+	receipt := d.receiptTemplate()
 	for i, r := range d.stored() {
-		l.resolve(r, &d.parts[i], &d.origins[i], like)
-		parts |= l.partOf(r, &d.request, d.origins[i].rate)
+		c.resolve(r, &d.parts[i], &d.origins[i], receipt)
+		parts |= c.partOf(r, &d.request, d.origins[i].rate)
 		leaky = leaky || r.Algorithm == AlgorithmLeakyBucket
 		if d.term > 0 {
-			if err := l.reservable(r, d.origins[i].rate, like); err != nil {
-				return err
+			if err := c.reservable(r, d.origins[i].rate, receipt); err != nil {
+				return 0, false, err
 			}
 		}
 	}
-	d.Now, d.Passes = l.time.Now(), true
-	if len(d.stored()) == 0 {
-		return l.askCustom(ctx, d)
+	return parts, leaky, nil
+}
+
+// call asks the store to make the decision d, if the circuit breakers of these parts of the store allow the call.
+func (c *storeCaller) call(ctx context.Context, d *decision, parts uint64, leaky bool) error {
+	pass, err := c.breakers.Admit(parts|c.recordPart(d), d.Now)
+	if err != nil {
+		return err
 	}
-	if d.rehearses() {
-		return l.rehearseInStore(ctx, d, parts)
-	}
-	pass, err := l.breakers.Admit(parts|l.recordPart(d), d.Now)
-	if err == nil && leaky && d.order.Take && d.order.Within < engine.AnyDelay {
-		// Not every store can give units back, so a first call looks at the Delay.
-		if err = l.callStore(ctx, d, pass, false); err == nil && d.Late && !l.recorded(ctx, d) {
-			return nil
+	if leaky && d.order.Mode.Takes() && d.order.Within < engine.AnyDelay {
+		// A first call takes nothing and only asks for the Delay, because not every store can give units back.
+		if err = c.ask(ctx, d, pass, false); err != nil || d.Late && !c.granted(ctx, d) {
+			return err
 		}
 		pass = pass.Probed()
 	}
-	if err == nil {
-		err = l.callStore(ctx, d, pass, d.order.Take)
+	return c.ask(ctx, d, pass, d.order.Mode.Takes())
+}
+
+// ask calls the store once for all rules of d. If charge is false, it asks for 0 units.
+func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, charge bool) error {
+	asks, receipt := make([]Ask, len(d.stored())), d.receiptTemplate()
+	if charge && receipt.Receipt != 0 {
+		d.receipt = max(rand.Uint64(), 1)
 	}
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
+	for i, r := range d.stored() {
+		asks[i] = r.ask(&d.request, d.origins[i].rate)
+		if charge {
+			asks[i].N = int(d.order.N)
+		}
+		if d.receipt != 0 {
+			asks[i].Receipt, asks[i].HoldFor = d.receipt, receipt.HoldFor
+		}
 	}
-	if err != nil {
-		l.fallBack(d, err)
-	}
-	if err = l.askCustom(ctx, d); err == nil && d.order.Take && d.decided() && !d.Replayed {
-		d.countRemote()
+	results, replayed, err := c.take(ctx, pass, &d.request, charge, asks)
+	d.Replayed = replayed
+	switch {
+	case err == nil:
+		c.setResults(d, results)
+		d.Late = d.Late && !charge // Late says that nothing is charged because of a long Delay, so it must be false after a charge
+	case ctx.Err() == nil:
+		for _, r := range d.stored() {
+			r.totals.add(numErrors, 1)
+		}
 	}
 	return err
 }
 
-// stored returns the rules of d that the store decides by: all but that of a custom limiter.
-func (d *decision) stored() []*activeRule {
-	if d.custom >= 0 {
-		return d.rules[:d.custom]
+// chooseLook decides how to ask the store for a dry run, which charges nothing: with Ask.Look or, if the store does
+// not accept Look, for 0 units. It returns an error if the store does not accept Look and the cost is above 1.
+func (c *storeCaller) chooseLook(d *decision) error {
+	err := errors.New("it has no method Accepts")
+	if accepting, ok := c.store.(StoreAccepter); ok {
+		err = nil
+		for i, r := range d.stored() {
+			ask := r.ask(&d.request, d.origins[i].rate)
+			ask.N, ask.Look = int(d.order.N), true
+			if err = accepting.Accepts(ask); err != nil {
+				break
+			}
+		}
 	}
-	return d.rules
+	if d.dry.byZero = err != nil; d.dry.byZero && d.order.N > 1 {
+		return &ConfigError{"store", fmt.Sprintf("%T", c.store), "must accept an Ask with Look to explain a cost above 1: " + err.Error()}
+	}
+	return nil
 }
 
-// resolve sets o.rate to the rate at which the store decides by r, whose part is p. If
-// Resolve has returned an invalid rate, that is the rule's own rate, and p.Err says why. The ask
-// will have the Receipt and the Term of like.
-func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin, like Ask) {
+// look asks the store for the answer to d, a dry run, which charges nothing.
+func (c *storeCaller) look(ctx context.Context, d *decision) error {
+	asks := make([]Ask, len(d.stored()))
+	for i, r := range d.stored() {
+		asks[i] = r.ask(&d.request, d.origins[i].rate)
+		if d.dry.byZero {
+			continue
+		}
+		asks[i].N, asks[i].Look = int(d.order.N), true
+		if d.custom >= 0 { // the dry run sends the same fields as Check, so that the store accepts either both or neither
+			asks[i].Receipt, asks[i].HoldFor = revocableAsk.Receipt, revocableAsk.HoldFor
+		}
+	}
+	results, err := c.store.Take(ctx, asks)
+	if err = complete(results, asks, err); err != nil {
+		return err
+	}
+	c.setResults(d, results)
+	for i := range asks {
+		if p := &d.parts[i]; d.dry.byZero && d.Passes && p.Granted() && p.Limit >= 0 {
+			p.Left = max(p.Left-1, 0)
+		}
+	}
+	return nil
+}
+
+// granted reports whether the store has already granted an earlier request with the same ID as the request of d.
+func (c *storeCaller) granted(ctx context.Context, d *decision) bool {
+	if d.request.ID == "" || !d.order.Mode.Takes() {
+		return false
+	}
+	asks := c.asksFor(d)
+	pass, err := c.breakers.Admit(c.partsOf(asks)|c.recordPart(d), c.time.Now())
+	if err != nil {
+		return false
+	}
+	_, found, err := c.takeOnce(ctx, pass, &d.request, asks, true)
+	return err == nil && found
+}
+
+// asksFor returns an Ask for each rule of d, without a Receipt. It is used before d is decided.
+func (c *storeCaller) asksFor(d *decision) []Ask {
+	asks := make([]Ask, len(d.rules))
+	for i, r := range d.rules {
+		c.resolve(r, &d.parts[i], &d.origins[i], Ask{})
+		asks[i] = r.ask(&d.request, d.origins[i].rate)
+		asks[i].N = int(d.order.N)
+	}
+	return asks
+}
+
+// resolve sets o.rate to the rate at which the store decides by the rule r. If Resolve has returned a rate that r
+// cannot use, o.rate is r.Rate, and p.Err says why. receipt has the Receipt and HoldFor that the later Ask will have.
+func (c *storeCaller) resolve(r *activeRule, p *engine.Part, o *origin, receipt Ask) {
 	o.rate = r.Rate
 	want := p.Want.Rate
-	if p.Err != nil { // that Rate was invalid, which another look at d has found
+	if p.Err != nil { // an earlier call for this decision has found the rate from Resolve invalid
 		return
 	}
 	if want == nil {
@@ -139,16 +283,16 @@ func (l *RateLimiter) resolve(r *activeRule, p *engine.Part, o *origin, like Ask
 		}
 		return
 	}
-	if p.Err = l.checkResolved(r, Rate(*want), like); p.Err != nil {
+	if p.Err = c.checkResolved(r, Rate(*want), receipt); p.Err != nil {
 		p.Want.Rate = nil
 		return
 	}
 	o.rate = Rate(*want)
 }
 
-// checkResolved returns the error for a rate that Resolve has returned and that r cannot use for an
-// ask like this, or nil.
-func (l *RateLimiter) checkResolved(r *activeRule, rate Rate, like Ask) error {
+// checkResolved returns an error if the rule r cannot use this rate, which Resolve has returned, and otherwise nil.
+// The fields Receipt and HoldFor of the parameter receipt have the values that the Ask to the store will have.
+func (c *storeCaller) checkResolved(r *activeRule, rate Rate, receipt Ask) error {
 	algorithm := algorithms[r.Algorithm]
 	if err := algorithm.validate(rate); err != nil {
 		return err
@@ -159,128 +303,74 @@ func (l *RateLimiter) checkResolved(r *activeRule, rate Rate, like Ask) error {
 	if err := algorithm.otherWindow(r.Rate, rate); err != nil {
 		return err
 	}
-	like.Algorithm, like.Rate, like.Warmup = r.Algorithm, rate, r.Warmup
-	return unsupported(supportsOf(l.settings.store), like)
+	receipt.Algorithm, receipt.Rate, receipt.Warmup = r.Algorithm, rate, r.Warmup
+	return unsupported(c.supports, receipt)
 }
 
-// callStore calls Take of the store once for all rules of d. If take is false, the asks take
-// nothing. It returns the error of the call.
-func (l *RateLimiter) callStore(ctx context.Context, d *decision, pass breaker.Pass, take bool) error {
-	asks := make([]Ask, len(d.stored()))
-	like := d.like()
-	if take && like.Receipt != 0 {
-		d.receipt = max(rand.Uint64(), 1)
-	}
+// reservable returns an error if the store cannot give back charges of the rule r at this rate, and otherwise nil.
+// The fields Receipt and HoldFor of the parameter receipt have the values that the Ask to the store will have.
+func (c *storeCaller) reservable(r *activeRule, rate Rate, receipt Ask) error {
+	receipt.Algorithm, receipt.Rate = r.Algorithm, rate
+	return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"]", unsupported(c.store.(StoreSettler).Accepts, receipt))...)
+}
+
+// giveBack makes the store give back what it has charged for d, because the custom limiter did not grant the request.
+// It works even if ctx has ended. If the store fails, the units stay charged, and d.failed is set to the error.
+func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
+	var asks []Ask
 	for i, r := range d.stored() {
-		asks[i] = r.ask(&d.request, d.origins[i].rate)
-		if take {
-			asks[i].N = int(d.order.N)
-		}
-		if d.receipt != 0 {
-			asks[i].Receipt, asks[i].Term = d.receipt, like.Term
+		if d.origins[i].by == byStore && d.parts[i].Granted() {
+			ask := r.ask(&d.request, d.origins[i].rate)
+			ask.Receipt, ask.Charged = d.receipt, int(d.order.N)
+			asks = append(asks, ask)
 		}
 	}
-	results, err := l.takeFor(ctx, pass, d, take, asks)
-	switch {
-	case err == nil:
-		d.setResults(results)
-		d.Late = d.Late && !take // Late says that nothing was charged
-	case ctx.Err() == nil:
-		for _, r := range d.stored() {
-			r.totals.errors.Add(1)
-		}
-	}
-	return err
-}
-
-// takeFrom calls Take of the store, which pass allows.
-func (l *RateLimiter) takeFrom(ctx context.Context, pass breaker.Pass, asks []Ask) (results []Result, err error) {
-	err = l.guarded(ctx, pass, func() error {
-		results, err = l.settings.store.Take(ctx, asks)
-		return complete(results, asks, err)
-	})
-	return results, err
-}
-
-// complete returns err or, if that is nil, the error of a store that has not answered all asks.
-func complete(results []Result, asks []Ask, err error) error {
-	if err == nil && len(results) != len(asks) {
-		err = fmt.Errorf("%d results for %d asks", len(results), len(asks))
-	}
-	return err
-}
-
-// resetStore calls Reset of the store, also if a breaker refuses calls: the state to be reset may
-// be why they fail. Its error matches ErrStore.
-// An error that says that a key cannot be reset is the store's answer, and no failure.
-func (l *RateLimiter) resetStore(ctx context.Context, asks []Ask) (notReset error) {
-	pass, _ := l.breakers.Admit(l.partsOf(asks), l.time.Now()) // if refused, it is about no part
-	err := l.guarded(ctx, pass, func() error {
-		err := l.settings.store.Reset(ctx, asks)
-		if errors.Is(err, ErrNotReset) {
-			notReset, err = err, nil
-		}
-		return err
-	})
-	switch {
-	case err == nil:
-		return notReset
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	return storeError(err)
-}
-
-// guarded calls the store by call, which pass allows, and tells the breakers whether the
-// call has succeeded. If the store panics, the call has failed, and the panic goes on.
-func (l *RateLimiter) guarded(ctx context.Context, pass breaker.Pass, call func() error) error {
-	returned := false
-	defer func() {
-		if !returned {
-			l.breakers.Failed(pass, l.time.Now(), errPanicked, 0, 0)
-		}
-	}()
-	err := call()
-	if returned = true; err == nil {
-		l.breakers.Succeeded(pass)
+	if len(asks) == 0 {
 		return nil
 	}
-	var later interface{ Later(func(error)) }
-	switch {
-	case ctx.Err() == nil:
-		l.ended(pass, err, false)
-	case errors.As(err, &later):
-		left := ctx.Err()
-		later.Later(func(err error) { l.ended(pass, err, errors.Is(err, left)) })
-	default:
-		l.ended(pass, err, true)
+	_, err := c.settle(context.WithoutCancel(ctx), asks)
+	if err != nil {
+		d.failed = err
+	}
+	for i, r := range d.stored() {
+		switch p := &d.parts[i]; {
+		case !p.Granted():
+		case err != nil:
+			r.totals.add(numErrors, 1)
+		default:
+			p.Left = min(p.Left+d.order.N, p.Limit) // the store has answered: after an answer by FailLocal, giveBack has returned above
+		}
 	}
 	return err
 }
 
-// ended tells the breakers that the call of pass has ended with err. If left is true, err is not
-// nil because the caller has left, and does not say whether the store would have answered.
-func (l *RateLimiter) ended(pass breaker.Pass, err error, left bool) {
-	var answering interface{ Answered() bool }
-	var shared interface{ Call() uint64 }
-	switch {
-	case err == nil || errors.As(err, &answering) && answering.Answered():
-		l.breakers.Succeeded(pass)
-	case left:
-		l.breakers.Abandoned(pass)
-	case errors.As(err, &shared):
-		l.breakers.Failed(pass, l.time.Now(), err, breaker.Blamed(err), shared.Call())
-	default:
-		l.breakers.Failed(pass, l.time.Now(), err, breaker.Blamed(err), 0)
+// fallBack decides d by the failure policy of each rule, because the store failed with err.
+func (c *storeCaller) fallBack(d *decision, err error) {
+	d.failed = storeError(err)
+	for i, r := range d.stored() {
+		p, o := &d.parts[i], &d.origins[i]
+		o.by = byPolicy
+		switch remote := r.remote; remote.policy.kind {
+		case failOpenly:
+			p.Verdict = engine.Verdict{Limit: -1, Left: -1}
+		case failClosedly:
+			p.Verdict = engine.Verdict{Limit: int64(o.rate.burst()), RetryAfter: closedFor, ResetAfter: closedFor}
+		default:
+			p.Keys = remote.local
+			if p.Want.Rate != nil {
+				o.resolved = r.shareOf(*p.Want.Rate)
+			}
+		}
 	}
+	d.decideHere(c.time)
 }
 
-// setResults copies the results of the store to the parts of d.
-func (d *decision) setResults(results []Result) {
+// setResults copies each result of the store to the element of d.parts for the same rule.
+func (c *storeCaller) setResults(d *decision, results []Result) {
 	d.Passes, d.Late = true, false
 	for i, r := range d.stored() {
 		p, res := &d.parts[i], results[i]
-		if setResult(p, res); !d.Replayed && !d.rehearses() {
+		if setResult(p, res); !d.Replayed && d.order.Mode != engine.ModeDryRun {
 			r.remember(p)
 		}
 		d.origins[i].by = byStore
@@ -292,14 +382,7 @@ func (d *decision) setResults(results []Result) {
 	d.Late = d.Late && d.Passes
 }
 
-// setAnswer sets p to res, the result of the store for r.
-func (r *activeRule) setAnswer(p *engine.Part, res Result) {
-	setResult(p, res)
-	r.remember(p)
-}
-
-// remember notes for FailLocal how many units the key of p has left in the store, so that the key
-// starts with its share of them.
+// remember tells the keys for FailLocal how many units a key has left in the store, divided by the replicas.
 func (r *activeRule) remember(p *engine.Part) {
 	remote := r.remote
 	if remote.local == nil || p.Limit < 0 {
@@ -313,7 +396,7 @@ func (r *activeRule) remember(p *engine.Part) {
 	remote.local.Remember(p.Hash, want, p.Left/int64(remote.policy.replicas), p.ResetAfter)
 }
 
-// shareOf returns what the keys for FailLocal enforce of rate.
+// shareOf returns the share of this rate that FailLocal enforces in this process.
 func (r *activeRule) shareOf(rate engine.Rate) engine.Rate {
-	return r.remote.policy.shareOf(rate, algorithms[r.Algorithm].windowed, r.Warmup != (Warmup{}))
+	return rate.Share(r.remote.policy.replicas, algorithms[r.Algorithm].windowed, r.Warmup != (Warmup{}))
 }

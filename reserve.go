@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,180 +14,153 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// The shortest and the longest term of a reservation.
+// The shortest and the longest term of a reservation: the time within which its units can be given back.
 const (
 	minTerm = time.Microsecond
 	maxTerm = 24 * time.Hour
 )
 
-// A Reservation is what [RateLimiter.Reserve] has charged for a request whose cost is known only
-// afterwards. [Reservation.Settle] replaces the reserved units by those that were used.
+// A Reservation holds what [RateLimiter.Reserve] has charged for a request whose cost is known only afterwards.
+// [Reservation.Settle] replaces the reserved units by those that were used.
 //
-// Whatever happens in between, each key is then as if the units that were used had been charged
-// when the reservation was made, and all other requests as they were. So nothing is given back of
-// units that the key would have got back by itself meanwhile. Units beyond the reserved ones are
-// charged when they are settled, also past the limit: the key then has 0 Remaining, and RetryAfter
-// counts them.
+// After that, each key is as if the used units had been charged when the reservation was made, with all other requests
+// unchanged. So units that the key has regained meanwhile are not given back a second time. If more units were used
+// than reserved, the excess is charged when the Reservation is settled, even past the limit: the key then has 0
+// Remaining, and RetryAfter includes the excess.
 //
-// A Reservation that is never settled, because the program has crashed, needs no care: its units
-// stay charged, and drain or leave their window as any others.
+// If a Reservation is never settled, its units stay charged like the units of any granted request.
 //
-// A Reservation is safe for concurrent use by multiple goroutines. A nil or zero Reservation is
-// one that was denied.
+// A Reservation is safe for concurrent use by multiple goroutines. A nil or zero Reservation was denied.
 type Reservation struct {
 	limiter *RateLimiter
 	result  Result
-	n       int64 // units that are reserved
+	n       int64 // reserved units
 	state   atomic.Uint32
 
-	parts []reserved // charges in this process
-	one   [1]reserved
+	parts []localCharge  // charges in this process
+	one   [1]localCharge // backing array of the slice parts, so that a single charge needs no allocation
 
-	inStore *storedCharges // nil if there are none
+	inStore *storedCharges // charges in the store; nil if there are none
+	each    *[]Result      // the Result of each rule in ModeEnforce; nil if one rule applies, with its Result in the field result
 }
 
 // storedCharges are the charges of a reservation in the store.
 type storedCharges struct {
 	asks  []Ask
 	rules []*activeRule
-	ctx   context.Context // of Reserve
+	ctx   context.Context // the context of Reserve, without its cancellation
 
-	failed bool // whether Settle has failed with tried units; both are guarded by Reservation.state
-	tried  int
+	failed bool // true after Reservation.Settle has failed and may be called again; guarded by Reservation.state
+	tried  int  // the number of used units that was passed to that call of Settle
 }
 
 // The values of Reservation.state.
 const (
-	unsettled uint32 = iota
-	settling
-	settled
+	stateOpen uint32 = iota
+	stateSettling
+	stateSettled
 )
 
-// A reserved is the charge of a reservation by one rule in this process.
-type reserved struct {
-	rule    *activeRule // whose local keys were charged, though no rule may have these any more
+// A localCharge describes what one rule has charged for a reservation in this process, not in a store.
+type localCharge struct {
+	rule    *activeRule // the rule whose keys were charged; it may have been replaced since
 	hash    keytable.Hash
 	receipt engine.Receipt
 	tier    string
-	rate    *engine.Rate // that Resolve has returned, or nil
+	rate    *engine.Rate // the rate that Rule.Resolve returned, or nil
 }
 
-// Reserve takes req.Cost units for req, as [RateLimiter.Check] does, and returns a Reservation of
-// them. Its [Reservation.Result] says whether they were granted; if not, nothing was taken. When
-// the work is done, call [Reservation.Settle] with the units that it has used, or
-// [Reservation.Cancel], which may also be deferred.
+// Reserve takes req.Cost units for req, as [RateLimiter.Check] does, and returns a Reservation of them.
+// [Reservation.Result] says whether they were granted; if not, nothing was taken. When the work is done, call
+// [Reservation.Settle] with the number of units that it has used, or [Reservation.Cancel], which may be deferred.
 //
-// Units can be given back within term, from a microsecond to 24 hours, by the limiter's clock or
-// that of its [Store]. After that, all units that were reserved stay charged. At most 1,024
-// reservations of a key and [WithMaxKeys] of a rule are open; if there are more, the oldest ones
-// keep their units.
+// Units can be given back within term, from a microsecond to 24 hours, by the clock of the limiter or of its [Store].
+// After that, all reserved units stay charged. A key can have at most 1,024 open reservations, and a rule as many as
+// [WithMaxKeys] says; beyond that, the units of the oldest ones stay charged.
 //
-// An error without an answer comes with a nil Reservation. It matches [ErrInvalidConfig] for
-// another term, a rule with a custom [Limiter], or a Store that cannot give units back,
-// [ErrInvalidCount] or [ErrUnknownRule]; nothing was taken then. Or it is the error of ctx: if
-// that has ended while the Store was called, the text says that the units may be charged. With
-// [ErrStore], and with [ErrInvalidConfig] because of [Rule.Resolve], there is a Reservation with
-// an answer, as Check says; what a [FailurePolicy] has granted, Settle gives back to it.
+// If there is no answer, the Reservation is nil. The error then matches [ErrInvalidCount], [ErrUnknownRule] or
+// [ErrInvalidConfig] (if term is out of range, a rule has a custom [Limiter], or the Store cannot give units back),
+// and nothing was taken. Or it is the error of ctx: if ctx ended while the Store was called, the text says that the
+// units may be charged. If the error is [ErrStore], or [ErrInvalidConfig] because of [Rule.Resolve], the Reservation
+// has an answer, as with Check. If a [FailurePolicy] has charged units in this process, Settle gives them back there.
 func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Duration) (*Reservation, error) {
-	r, _, err := l.reserve(ctx, &req, term, nil, false)
-	return r, err
-}
-
-// ReserveAll reserves as [RateLimiter.Reserve] does. It also appends to each the Result of each
-// rule that enforces, and returns the extended slice, as [RateLimiter.CheckAll] does.
-func (l *RateLimiter) ReserveAll(ctx context.Context, req Request, term time.Duration, each []Result) (*Reservation, []Result, error) {
-	return l.reserve(ctx, &req, term, each, true)
-}
-
-// reserve is ReserveAll, or Reserve if all is not set.
-func (l *RateLimiter) reserve(ctx context.Context, req *Request, term time.Duration, each []Result, all bool) (*Reservation, []Result, error) {
 	if term < minTerm || term > maxTerm {
-		return nil, each, &ConfigError{"term", term, "must be from a microsecond to 24 hours"}
+		return nil, &ConfigError{"term", term, "must be from a microsecond to 24 hours"}
 	}
-	if err := l.settles(); err != nil {
-		return nil, each, err
+	if err := settles(l.settings.store); err != nil {
+		return nil, err
 	}
-	if set := l.set.Load(); set != nil && len(req.Rules)|len(req.ID) == 0 && req.Cost >= 0 && (ctx == nil || ctx.Err() == nil) {
-		if group := set.match(req.Endpoint); !all || group.only != nil {
-			if r := l.reservePlain(group, req, term); r != nil {
-				if all {
-					each = append(each, r.result) // the rule's own, as there is no other
-				}
-				return r, each, nil
-			}
-		}
+	r := &Reservation{limiter: l, n: int64(max(req.Cost, 1))}
+	g := l.plainGroup(ctx, &req)
+	if g != nil && g.only != nil && req.ID == "" && l.remote == nil && l.settings.observer == nil && r.takeOne(g.only, &req, term) {
+		return r, nil
 	}
-	d := newDecision(req, true)
+	d := newDecision(&req, engine.ModeTake)
 	defer d.free()
 	d.term, d.order.Revocable = term, true
 	res, err := l.run(ctx, d)
 	switch {
 	case err == nil || res != (Result{}):
-		r := l.reservation(ctx, d, res)
-		if all {
-			each = d.appendEach(ctx, each)
-		}
-		return r, each, err
-	case d.receipt != 0: // the store was called, and ctx has ended
-		return nil, each, fmt.Errorf("ratelimit: the units may be charged: %w", err)
+		r.result = res
+		r.addAll(ctx, d)
+		each := d.appendEach(ctx, nil)
+		r.each = &each
+		return r, err
+	case d.receipt != 0: // the store was called, and ctx ended during the call
+		return nil, fmt.Errorf("ratelimit: the units may be charged: %w", err)
 	}
-	return nil, each, err
+	return nil, err
 }
 
-// like returns an Ask with the Receipt and the Term that asks to charge for d have. It is zero if
-// the charges are final.
-func (d *decision) like() Ask {
-	if d.custom >= 0 {
-		return revocable
+// takeOne takes the units from rule, the only rule for req. It returns false if callers wait for the key.
+func (r *Reservation) takeOne(rule *activeRule, req *Request, term time.Duration) (done bool) {
+	hash := rule.key.hash(req)
+	v, delay, receipt, queued := rule.local.Hold(hash, req.Tier, r.n, term)
+	if queued {
+		return false
 	}
-	if d.term > 0 {
-		return Ask{Receipt: 1, Term: d.term}
+	r.result.Delay, r.result.Rule = delay, rule.resultName
+	fill(&r.result, &v)
+	if v.Granted() {
+		r.one[0] = localCharge{rule: rule, hash: hash, receipt: receipt, tier: req.Tier}
+		r.parts = r.one[:]
 	}
-	return Ask{}
+	return true
 }
 
-// reservation returns the Reservation of what d, which is decided, has charged. res is its answer.
-func (l *RateLimiter) reservation(ctx context.Context, d *decision, res Result) *Reservation {
-	r := &Reservation{limiter: l, result: res, n: d.order.N}
+// addAll adds the charges of the decision d, which has been made, to the reservation r.
+func (r *Reservation) addAll(ctx context.Context, d *decision) {
 	r.parts = r.one[:0]
-	var in *storedCharges
 	for i, rule := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
 		switch {
-		case !d.Passes || d.Replayed || !p.Granted(): // a replay has charged nothing
+		case !d.Passes || d.Replayed || !p.Granted(): // a replay (the answer of an earlier grant) has charged nothing
 		case o.by == byStore:
 			ask := rule.ask(&d.request, o.rate)
-			ask.Receipt, ask.Was, ask.Shadow = d.receipt, int(d.order.N), false
-			if in == nil {
-				in = new(storedCharges)
+			ask.Receipt, ask.Charged, ask.Shadow = d.receipt, int(d.order.N), false
+			if r.inStore == nil {
+				r.inStore = &storedCharges{ctx: context.WithoutCancel(orBackground(ctx))} // Settle may be called after the request has ended
 			}
+			in := r.inStore
 			in.asks, in.rules = append(in.asks, ask), append(in.rules, rule)
 		case p.Keys != nil:
-			r.keep(rule, p, d.Now, d.term)
+			r.add(rule, p, d.Now, d.term)
 		}
 	}
-	if in != nil {
-		if ctx == nil {
-			ctx = context.Background()
-		}
-		in.ctx = context.WithoutCancel(ctx) // settled also when the caller's request is over
-		r.inStore = in
-	}
-	return r
 }
 
-// keep notes the charge of p, by a rule in this process, that was made at now.
-func (r *Reservation) keep(rule *activeRule, p *engine.Part, now instant, term time.Duration) {
-	part := reserved{rule: rule, hash: p.Hash, receipt: p.Receipt, tier: p.Want.Tier}
+// add adds a charge in this process to the reservation r. The rule made the charge at the time now; p describes it.
+func (r *Reservation) add(rule *activeRule, p *engine.Part, now instant, term time.Duration) {
+	part := localCharge{rule: rule, hash: p.Hash, receipt: p.Receipt, tier: p.Want.Tier}
 	if p.Want.Rate != nil {
-		rate := *p.Want.Rate // p is used again
+		rate := *p.Want.Rate // a copy, because later decisions use p again
 		part.rate = &rate
 	}
-	p.Keys.Keep(p.Receipt, now.Add(term), now)
+	p.Keys.SetTerm(p.Receipt, now.Add(term), now)
 	r.parts = append(r.parts, part)
 }
 
-// Result returns the answer to the request, as [RateLimiter.Check] would have given it.
+// Result returns the answer to the request for which [RateLimiter.Reserve] was called, as [RateLimiter.Check] would.
 func (r *Reservation) Result() Result {
 	if r == nil {
 		return Result{}
@@ -194,54 +168,65 @@ func (r *Reservation) Result() Result {
 	return r.result
 }
 
-// Settle replaces the reserved units by actual, the units that were used. It needs no context: it
-// also works when that of the request has ended. Those who wait for units that come back are
-// served.
+// Results returns the Result of each rule in [ModeEnforce], as [RateLimiter.CheckAll] does.
+func (r *Reservation) Results() []Result {
+	switch {
+	case r == nil || r.limiter == nil:
+		return nil
+	case r.each == nil:
+		return []Result{r.result}
+	}
+	return slices.Clone(*r.each)
+}
+
+// Settle replaces the reserved units by actual, the number of units that were used. It needs no context and works
+// even if the context of the request has ended. If units are given back, callers that wait for them are served.
 //
-// Settle acts once, also if several goroutines call it. All other calls return [ErrSettled]. If
-// actual is negative or above 2^31-1, the error matches [ErrInvalidCount], and the reservation
-// stays open. If the [Store] cannot be reached, the error matches [ErrStore]; the reservation then
-// stays open, to be settled again with the same number, unless actual is more than was reserved:
-// that is sent only once, so that no unit is charged twice.
+// Settle acts only once, even if several goroutines call it; all other calls return [ErrSettled]. If actual is
+// negative or above 2^31-1, the error matches [ErrInvalidCount], and the reservation stays open. If the [Store]
+// cannot be reached, the error matches [ErrStore], and the reservation stays open: call Settle again with the same
+// number. But if actual is more than was reserved and the call of the Store has failed, the reservation counts as
+// settled: a second call could charge the units twice.
 //
-// A reservation that was denied, or that a [FailurePolicy] has granted without charging anything,
-// has nothing to settle. Nor has it in rules that have been removed since, or that have another
-// Algorithm or Key. After a Reset, and after its term, nothing is given back; what was used beyond
-// the reserved units is charged.
+// Settle changes nothing for a reservation that was denied or that a [FailurePolicy] has granted without a charge, nor
+// in a rule that has been removed or whose Algorithm or Key has changed. After a Reset, and after the term, no units
+// are given back, but units beyond the reserved number are charged.
 func (r *Reservation) Settle(actual int) error { return r.settle(actual, false) }
 
-// settle is Settle, or Cancel if that is set.
+// settle does the work of Settle or, if cancel is set, of Cancel.
 func (r *Reservation) settle(actual int, cancel bool) error {
 	switch {
 	case actual < 0 || int64(actual) > math.MaxInt32:
 		return fmt.Errorf("%w, nor above 2147483647", ErrInvalidCount)
-	case r == nil || !r.state.CompareAndSwap(unsettled, settling):
+	case r == nil:
+		return ErrSettled
+	case r.inStore == nil:
+		if !r.state.CompareAndSwap(stateOpen, stateSettled) {
+			return ErrSettled
+		}
+		if r.limiter != nil {
+			r.settleHere(int64(actual))
+		}
+		return nil
+	case !r.state.CompareAndSwap(stateOpen, stateSettling):
 		return ErrSettled
 	}
-	next := settled
+	next, in := stateSettled, r.inStore
 	defer func() { r.state.Store(next) }()
-	if r.limiter == nil {
-		return nil
-	}
-	in := r.inStore
-	if in == nil {
-		r.settleHere(int64(actual))
-		return nil
-	}
 	if cancel && in.failed {
 		actual = in.tried
 	}
 	r.settleHere(int64(actual))
 	sent, err := r.settleInStore(actual)
 	if err != nil && (!sent || int64(actual) <= r.n) {
-		next, in.failed, in.tried = unsettled, true, actual
+		next, in.failed, in.tried = stateOpen, true, actual
 	}
 	return err
 }
 
-// Cancel gives all reserved units back, as Settle(0) does. If the reservation was settled already,
-// it returns nil. So it may be deferred, for what ends before it is settled. After a Settle that has
-// failed, Cancel repeats that, as the units were used.
+// Cancel gives all reserved units back, as Settle(0) does. If the reservation is settled already, Cancel does nothing
+// and returns nil, so a deferred Cancel gives the units back only if the work fails. After a Settle that has failed,
+// Cancel calls Settle again with the same number, because those units were used.
 func (r *Reservation) Cancel() error {
 	if err := r.settle(0, true); !errors.Is(err, ErrSettled) {
 		return err
@@ -249,45 +234,39 @@ func (r *Reservation) Cancel() error {
 	return nil
 }
 
-// settleHere settles what was charged in this process.
+// settleHere settles the charges that r made in this process.
 func (r *Reservation) settleHere(actual int64) {
 	l := r.limiter
 	if len(r.parts) == 0 {
 		return
 	}
 	l.time.Renew()
-	now := l.time.Now()
+	var now instant
+	if actual < r.n { // units are given back; otherwise the loop does not need the time
+		now = l.time.Now()
+	}
 	for i := range r.parts {
 		p := &r.parts[i]
 		if back := p.rule.local.Settle(p.hash, p.receipt, actual, now); back > 0 {
-			p.rule.totals.givenBack.Add(uint64(back))
-			l.waiters.FreedKey(p.rule.local, p.hash)
+			p.rule.totals.add(numGivenBack, uint64(back))
+			l.waiters.Freed(waitline.Key{Keys: p.rule.local, Hash: p.hash})
 		}
 	}
 	if actual > r.n {
-		l.waiters.Change(func(now instant) { r.exceed(now, actual-r.n) }, r.touches)
-	}
-}
-
-// exceed charges n units more to what was charged in this process.
-func (r *Reservation) exceed(now instant, n int64) {
-	for i := range r.parts {
-		p := &r.parts[i]
-		p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, n)
-	}
-}
-
-// touches reports whether w waits for a key that r was charged to.
-func (r *Reservation) touches(w *waitline.Waiter) bool {
-	for i := range r.parts {
-		if p := &r.parts[i]; w.Touches(p.rule.local, p.hash) {
-			return true
+		keys := make([]waitline.Key, len(r.parts))
+		for i := range r.parts {
+			keys[i] = waitline.Key{Keys: r.parts[i].rule.local, Hash: r.parts[i].hash}
 		}
+		l.waiters.Adjust(func(now instant) {
+			for i := range r.parts {
+				p := &r.parts[i]
+				p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, actual-r.n)
+			}
+		}, keys...)
 	}
-	return false
 }
 
-// settleInStore settles what was charged in the store. sent is false if the store was not called.
+// settleInStore settles the charges that r made in the store. sent is false if the store was not called.
 func (r *Reservation) settleInStore(actual int) (sent bool, err error) {
 	l, in := r.limiter, r.inStore
 	var asks []Ask
@@ -302,20 +281,16 @@ func (r *Reservation) settleInStore(actual int) (sent bool, err error) {
 	if len(asks) == 0 {
 		return false, nil
 	}
-	pass, err := l.breakers.Admit(l.partsOf(asks), l.time.Now())
-	if sent = err == nil; sent {
-		err = l.guarded(in.ctx, pass, func() error { return l.settings.store.(settler).Settle(in.ctx, asks) })
-	}
+	sent, err = l.remote.settle(in.ctx, asks)
 	for _, rule := range rules {
 		if err != nil {
-			rule.totals.errors.Add(1)
+			rule.totals.add(numErrors, 1)
 		} else {
-			rule.totals.givenBack.Add(uint64(max(r.n-int64(actual), 0)))
+			rule.totals.add(numGivenBack, uint64(max(r.n-int64(actual), 0)))
 		}
 	}
-	if err != nil {
-		return sent, storeError(err)
+	if err == nil {
+		l.retries.Wake()
 	}
-	l.asking.Wake()
-	return sent, nil
+	return sent, err
 }

@@ -7,78 +7,66 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// Never is the value of [Result.RetryAfter] if no wait is long enough: the request needs
-// more units than the limit can ever grant at once, or it would have to wait for longer
-// than a [time.Duration] can hold, which is 292 years.
+// Never is the value of [Result.RetryAfter] if no wait is long enough: the request needs more units than the limit can
+// ever grant at once, or it would have to wait for longer than a [time.Duration] can hold, which is 292 years.
 const Never time.Duration = math.MaxInt64
 
 // A Result is the answer to one request.
 //
-// For every Result but the zero one, Allowed is true if and only if RetryAfter is zero. The
-// zero Result is returned beside an error that prevented a decision. It denies.
+// For every Result but the zero one, Allowed is true if and only if RetryAfter is zero. The zero Result, which denies,
+// is returned with an error that prevented a decision.
 type Result struct {
-	// Allowed reports whether the request is granted. If it is true, the
-	// units have been taken; if it is false, nothing has changed.
+	// Allowed reports whether the request is granted. If it is true, the units have been taken; if it is false, nothing
+	// has changed.
 	Allowed bool
 
-	// Limit is the largest number of units that could ever be granted at
-	// once. It is -1 if no limit applies.
+	// Limit is the largest number of units that the limit can ever grant at once. It is -1 if no limit applies.
 	Limit int
 
-	// Remaining is the number of units that would be granted now, after this
-	// decision. It is from 0 to Limit, or -1 if no limit applies.
+	// Remaining is how many units would be granted after this decision: 0 to Limit, or -1 if no limit applies.
 	Remaining int
 
-	// RetryAfter is how long the client must wait before it sends the same
-	// request again. After that wait, the request is granted if no other
-	// request for the key came first; one nanosecond earlier, it would be
-	// denied (with a [Store], one microsecond). RetryAfter is zero if this
-	// request was granted, and [Never] if no wait is long enough.
+	// RetryAfter is how long the client must wait before it sends the same request again. After that wait, the request
+	// is granted if no other request for the key came first; one nanosecond earlier, it would be denied (with a
+	// [Store], one microsecond). RetryAfter is zero if this request was granted, and [Never] if no wait is long enough.
 	RetryAfter time.Duration
 
-	// ResetAfter is how long it takes until the key is as if it had never
-	// been used, if no further request for it comes.
+	// ResetAfter is how long it takes, without further requests for the key, until the key is as if it had never been
+	// used.
 	ResetAfter time.Duration
 
-	// Delay is how long the caller should hold a granted request before it lets it proceed,
-	// so that requests leave evenly spaced. Only [LeakyBucket] sets it.
+	// Delay is how long the caller should hold a granted request before it proceeds, so that requests leave evenly
+	// spaced. Only [LeakyBucket] sets it.
 	Delay time.Duration
 
-	// Rule is the name of the rule that the other fields describe. It is
-	// empty for a limiter outside a [RateLimiter].
+	// Rule is the name of the rule that the other fields describe, or empty outside a [RateLimiter].
 	Rule string
 
-	// Degraded reports whether the [FailurePolicy] has answered because the
-	// [Store], or a custom [Limiter], has failed.
+	// Degraded is true if a [Store] or a custom [Limiter] has failed and the [FailurePolicy] has answered instead.
 	Degraded bool
 }
 
-// RetryAfterMs returns RetryAfter in milliseconds, rounded up. ok is false, and ms 0, if the
-// request was granted or RetryAfter is [Never].
-func (r Result) RetryAfterMs() (ms int64, ok bool) {
-	return r.retryIn(time.Millisecond)
-}
+// RetryAfterMs returns RetryAfter in milliseconds, rounded up. ok is false, and ms 0, if the request was granted or
+// RetryAfter is [Never].
+func (r Result) RetryAfterMs() (ms int64, ok bool) { return r.retryIn(time.Millisecond) }
 
-// RetryAfterSeconds returns RetryAfter in whole seconds, rounded up, as the HTTP header
-// Retry-After wants it. ok is false, and s 0, if the request was granted or RetryAfter is
-// [Never].
-func (r Result) RetryAfterSeconds() (s int64, ok bool) {
-	return r.retryIn(time.Second)
-}
+// RetryAfterSeconds returns RetryAfter in whole seconds, rounded up, as the HTTP header Retry-After has it. ok is
+// false, and s 0, if the request was granted or RetryAfter is [Never].
+func (r Result) RetryAfterSeconds() (s int64, ok bool) { return r.retryIn(time.Second) }
 
-// retryIn rounds RetryAfter up: rounded down, the client would come too early.
+// retryIn returns RetryAfter as a number of units, such as seconds. It rounds up, so that no client comes too early.
 func (r Result) retryIn(unit time.Duration) (int64, bool) {
 	if r.Allowed || r.RetryAfter <= 0 || r.RetryAfter == Never {
 		return 0, false
 	}
-	// Subtracting first keeps the sum below the largest Duration.
+	// This form rounds up without overflow: RetryAfter+unit-1 could exceed the largest Duration.
 	return int64((r.RetryAfter-1)/unit) + 1, true
 }
 
 // unlimited is the answer to a request to which no limit applies.
 var unlimited = Result{Allowed: true, Limit: -1, Remaining: -1}
 
-// fill copies the verdict v to the fields of res that it has a value for.
+// fill copies the verdict v to res, field by field. It does not set Delay, Rule and Degraded.
 func fill(res *Result, v *engine.Verdict) {
 	res.Allowed = v.RetryAfter == 0
 	res.Limit = int(v.Limit)
@@ -87,10 +75,8 @@ func fill(res *Result, v *engine.Verdict) {
 	res.ResetAfter = v.ResetAfter
 }
 
-// combine writes the answer to a request to res. parts are the answers of rules, one for
-// each. The answer is that of the binding rule, but Remaining is the smallest of all and
-// Delay the largest. It returns the index of the binding rule. If no rule enforces, that is
-// -1, and no limit applies.
+// combine sets res to the Result of the binding rule, but with the smallest Remaining and the largest Delay of all
+// rules. parts has the answers of the rules. binding is the index of the binding rule; -1 if all are in ModeShadow.
 func combine(rules []*activeRule, parts []engine.Part, passes bool, res *Result) (binding int) {
 	binding = -1
 	left, delay := uint64(math.MaxUint64), time.Duration(0)
@@ -102,7 +88,7 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, res *Result)
 		if binding < 0 || binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
 			binding = i
 		}
-		// If no limit applies, Left is -1. As a uint64, that is the largest number.
+		// Left is -1 if no limit applies. Converted to uint64, -1 is the largest number, so min ignores it.
 		left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)
 	}
 	if binding < 0 {
@@ -117,9 +103,8 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, res *Result)
 	return binding
 }
 
-// binds reports whether the rule of a binds rather than that of b. For a denied request, the
-// one with the longer RetryAfter binds; for a granted one, the one with fewer units left. Of
-// two that are equal in this, the earlier one binds.
+// binds reports whether the first of two answers becomes the Result, not the second. For a denied request, the answer
+// with the longer RetryAfter wins; for a granted one, the answer with fewer units left; in a tie, the earlier rule.
 func binds(a, b *engine.Part, passes, earlier bool) bool {
 	switch {
 	case !passes && a.RetryAfter != b.RetryAfter:
@@ -128,4 +113,19 @@ func binds(a, b *engine.Part, passes, earlier bool) bool {
 		return uint64(a.Left) < uint64(b.Left)
 	}
 	return earlier
+}
+
+// setResult copies res, the Result that a store or a custom limiter has returned, to p, the answer of one rule.
+func setResult(p *engine.Part, res Result) {
+	p.Verdict = engine.Verdict{
+		Limit: int64(res.Limit), Left: int64(res.Remaining), RetryAfter: res.RetryAfter, ResetAfter: res.ResetAfter,
+	}
+	p.Delay = res.Delay
+	switch {
+	case res.Allowed:
+		p.RetryAfter = 0
+	case res.RetryAfter <= 0:
+		// With a RetryAfter of 0, a caller of Wait would ask the store or limiter again and again without a pause.
+		p.RetryAfter = time.Millisecond
+	}
 }

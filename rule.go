@@ -1,116 +1,103 @@
 package ratelimit
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
+	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
-	"github.com/ratelimit-go/ratelimit/internal/rulecheck"
 )
 
-// A Mode says whether a [Rule] denies requests or only watches them. The empty Mode is
-// [ModeEnforce].
+// A Mode says whether a [Rule] denies requests or only watches them. The empty Mode is [ModeEnforce].
 type Mode string
 
 // The values of [Rule.Mode].
 const (
 	ModeEnforce Mode = "enforce" // denies the requests that exceed the rule's limit
-	ModeShadow  Mode = "shadow"  // denies nothing; decides, and is charged, counted and observed
+	ModeShadow  Mode = "shadow"  // denies nothing, but decides, and is charged, counted and observed like any rule
 )
 
 // A Rule says which requests are limited, and what the limit is.
 //
-// A rule with an Endpoint applies to the requests for that endpoint. A rule with only a Name
-// applies to the requests that name it in [Request.Rules]. A Rule is data: a [RateLimiter]
-// copies it, so later changes to it have no effect.
+// A rule with an Endpoint applies to the requests for that endpoint. A rule with only a Name applies to the requests
+// that name it in [Request.Rules]. A Rule is data: a [RateLimiter] copies it, so later changes to it have no effect.
 type Rule struct {
-	// Name identifies the rule in results and statistics, and in calls that
-	// change it. If it is empty, the Endpoint is the name; the default rule
-	// is then called "default". No two rules have the same name.
+	// Name identifies the rule in results and statistics, and in calls that change it. If it is empty, the Endpoint is
+	// the name; the default rule is then called "default". No two rules have the same name.
 	Name string
 
-	// Endpoint is the [Request.Endpoint] that the rule applies to. If it ends
-	// in "*", the rule applies to all endpoints that begin with the text
-	// before the "*". Several rules may have the same Endpoint if they have
-	// different names; all of them then apply. The default rule has none.
+	// Endpoint is the [Request.Endpoint] that the rule applies to. If it ends in "*", the rule applies to all endpoints
+	// that begin with the text before the "*". Several rules may have the same Endpoint if they have different names;
+	// all of them then apply. The default rule has none.
 	Endpoint string
 
-	// Additional makes the rule apply beside the rules that match best, to
-	// every request whose endpoint its Endpoint covers, also to one that names
-	// other rules in [Request.Rules]. A limit on all requests together is an
-	// Additional rule with the Endpoint "*" and the Key [KeyGlobal].
+	// Additional makes the rule apply to every request whose endpoint matches Endpoint. It applies in addition to the
+	// rules that match best, or in addition to the rules that the request names in [Request.Rules]. For one limit on
+	// all requests together, use an Additional rule with the Endpoint "*" and the Key [KeyGlobal].
 	Additional bool
 
-	// Key says what has a budget of its own: each client, each IP and so on.
-	// Empty means [KeyUser]. [KeyOf] makes a key of several parts.
+	// Key says which requests share a budget: those of one client, of one IP and so on. Empty means [KeyUser]. [KeyOf]
+	// makes a Key of several parts.
 	Key KeyType
 
-	// Algorithm is the name of the algorithm that decides. Empty means
-	// [AlgorithmTokenBucket].
+	// Algorithm is the name of the algorithm that decides. Empty means [AlgorithmTokenBucket].
 	Algorithm Algorithm
 
 	// Rate is the limit of each key.
 	Rate Rate
 
-	// Tiers are other limits for some plans, by the name in [Request.Tier]. A request whose
-	// tier is not among them has Rate. A client whose tier changes keeps what it has used.
-	// If the algorithm counts in windows, all rates must have the Per of Rate.
+	// Tiers has the limits of clients with a plan, by the name of the plan in [Request.Tier]. If Tiers has no entry
+	// for the tier of a request, Rate is the limit. If the tier of a client changes, the units that the client has
+	// used still count. If the algorithm counts in windows, all rates must have the same Per as Rate.
 	Tiers map[string]Rate
 
-	// Resolve, if it is not nil, returns the limit for a request, or false if
-	// Tiers and Rate decide as usual. It is called once for each decision,
-	// before any lock is taken, and must be safe for concurrent use by
-	// multiple goroutines. If it returns an invalid rate, Rate is the limit,
-	// and the caller gets an error that matches [ErrInvalidConfig].
+	// Resolve, if it is not nil, returns the limit for a request; if it returns false, Tiers and Rate apply. Resolve
+	// is called once for each decision, before any lock is taken, and must be safe for concurrent use by multiple
+	// goroutines. If it returns an invalid rate, Rate is the limit, and the caller gets an error that matches
+	// [ErrInvalidConfig].
 	Resolve func(Request) (Rate, bool)
 
-	// Limiter, if it is not nil, decides in place of Algorithm and Rate. At
-	// most one rule for a request may have one; see [RateLimiter.Check].
+	// Limiter, if it is not nil, decides in place of Algorithm and Rate. Of the rules for a request, at most one may
+	// have a Limiter; see [RateLimiter.Check].
 	Limiter Limiter
 
 	// Mode says whether the rule denies requests. Empty means [ModeEnforce].
 	Mode Mode
 
-	// Warmup makes the limit of a new key lower at first. It is not for a rule with a Limiter.
-	// If a tier, or the rate that Resolve returns, has fewer Requests than Warmup.From, its
-	// keys have that limit from the beginning. A key keeps its age when Warmup is changed; but
-	// to add or to remove one makes all keys new.
+	// Warmup makes the limit of a new key lower at first. A rule with a Limiter cannot have a Warmup. A rate from Tiers
+	// or Resolve with fewer Requests than Warmup.From is the full limit from the beginning. If a change of the rule
+	// only changes the Warmup, each key continues its warm-up. If it adds or removes the Warmup, all keys are new.
 	Warmup Warmup
 
-	// OnStoreError is the policy that answers for this rule while the [Store]
-	// cannot be reached, or if its Limiter returns an error. The zero value
-	// means that of [WithFailurePolicy]. A rule with a Limiter cannot have
-	// [FailLocal], and has [FailOpen] if it inherits that.
+	// OnStoreError is the policy that answers for this rule while the [Store] cannot be reached, or if its Limiter
+	// returns an error. The zero value means the policy of [WithFailurePolicy]. [FailLocal] is not allowed for a rule
+	// with a Limiter. If the policy of WithFailurePolicy is FailLocal, such a rule has [FailOpen] instead.
 	OnStoreError FailurePolicy
 
-	custom *hooks.Made // set if a BuildFunc has made Limiter, and shared by the copies of the rule
+	custom *hooks.Built // set if a BuildFunc has built the Limiter; shared by the copies of the rule
 }
 
-// defaultName is the name of a default rule that has none.
+// defaultName is the name of a default rule that was given no name.
 const defaultName = "default"
 
-// completed returns r with its defaults filled in and with its maps copied.
+// completed returns a copy of r with its defaults filled in and with maps of its own.
 func (r Rule) completed(isDefault bool) Rule {
-	switch {
-	case r.Name != "":
-	case isDefault:
-		r.Name = defaultName
-	default:
-		r.Name = r.Endpoint
+	if isDefault {
+		r.Name = cmp.Or(r.Name, defaultName)
 	}
-	if r.Key == "" {
-		r.Key = KeyUser
-	}
-	r.Key = KeyOf(r.Key) // in the one spelling that it has in Decision.KeyType
-	if r.Mode == "" {
-		r.Mode = ModeEnforce
-	}
-	if r.Algorithm == "" && r.Limiter == nil {
-		r.Algorithm = AlgorithmTokenBucket
+	r.Name = cmp.Or(r.Name, r.Endpoint)
+	r.Key = KeyOf(cmp.Or(r.Key, KeyUser)) // so that keys with the same parts have the same text, which Decision.KeyType shows
+	r.Mode = cmp.Or(r.Mode, ModeEnforce)
+	if r.Limiter == nil {
+		r.Algorithm = cmp.Or(r.Algorithm, AlgorithmTokenBucket)
 	}
 	r.Tiers = maps.Clone(r.Tiers)
 	return r
@@ -119,89 +106,33 @@ func (r Rule) completed(isDefault bool) Rule {
 // maxRules is the largest number of rules of a RateLimiter, without the default rule.
 const maxRules = 10_000
 
-// A ruleCheck collects everything that is wrong with a list of rules.
-type ruleCheck = rulecheck.Check[Rate]
+// errTooManyRules returns the error for n rules, where n is larger than maxRules.
+func errTooManyRules(n int) error { return &ConfigError{"rules", n, "must be at most 10000"} }
+
+// modes are the values that a rule's Mode may have.
+var modes = []string{string(ModeEnforce), string(ModeShadow)}
+
+// A ruleCheck checks a list of rules, one after the other, and collects all problems.
+type ruleCheck struct {
+	store     Store             // the limiter's store; nil for state in this process
+	supports  func(a Ask) error // asks the store whether it can decide on an Ask; nil if it cannot be asked
+	revocable bool              // true if a rule has a Limiter: the store must give charges back if the Limiter denies
+
+	problems []error           // all problems found so far
+	names    map[string]string // how errors name each rule so far, such as "rules[2]"; the key is the name of the rule
+	custom   []*checkedRule    // the rules so far that have a Limiter
+}
+
+// A checkedRule is a rule that a ruleCheck checks, with its defaults filled in.
+type checkedRule struct {
+	Rule
+	path      string // how errors name the rule, such as "rules[2]"
+	named     bool   // whether the caller has set Name; if not, the Endpoint is used as the Name
+	isDefault bool
+}
 
 func newRuleCheck(set *settings) *ruleCheck {
-	caller := rulecheck.Caller[Rate]{
-		Problem:    func(field string, value any, reason string) error { return &ConfigError{field, value, reason} },
-		Within:     atPath,
-		Validate:   Rate.Validate,
-		Refused:    func(a string, r Rate) error { return algorithms[Algorithm(a)].validate(r) },
-		OtherPer:   func(a string, r, tier Rate) error { return algorithms[Algorithm(a)].otherWindow(r, tier) },
-		Unlimited:  unlimitedRate,
-		Modes:      modes,
-		Algorithms: algorithmNames(),
-	}
-	if _, settles := set.store.(settler); set.store != nil && !settles {
-		caller.NoLimiter = "the store has no Settle and Accepts, to give back what is charged when the limiter denies"
-	}
-	if _, accepts := set.store.(accepter); set.store != nil && !accepts {
-		caller.NoWarmup = "the store has no Accepts, to say that it knows warm-up"
-	}
-	if supports := supportsOf(set.store); supports != nil {
-		caller.Supports = func(a string, r Rate, warmup any, back bool) error {
-			ask := Ask{Algorithm: Algorithm(a), Rate: r}
-			ask.Warmup, _ = warmup.(Warmup)
-			if back {
-				ask.Receipt, ask.Term = revocable.Receipt, revocable.Term
-			}
-			return supports(ask)
-		}
-	}
-	return rulecheck.New(caller)
-}
-
-// newCheck returns a ruleCheck that asks Accepts and Supports of the store as a hook.
-func (c *change) newCheck() *ruleCheck {
-	check := newRuleCheck(&c.l.settings)
-	if supports := check.Supports; supports != nil {
-		check.Supports = func(a string, r Rate, warmup any, revocable bool) error {
-			return c.calls.Ask([4]any{a, r, warmup, revocable}, func() error { return supports(a, r, warmup, revocable) })
-		}
-	}
-	return check
-}
-
-// pathOf returns the path of r, which is one of the rules, in errors.
-func (c *change) pathOf(r *activeRule) string {
-	if r.isDefault {
-		return "defaultRule"
-	}
-	return "rules[" + strconv.Itoa(c.set.rules.Position(r)) + "]"
-}
-
-// toCheck returns r, whose path in errors is path, as a ruleCheck reads it.
-func (r Rule) toCheck(path string, isDefault bool) rulecheck.Rule[Rate] {
-	named := r.Name != ""
-	r = r.completed(isDefault)
-	c := rulecheck.Rule[Rate]{
-		Path:      path,
-		Name:      r.Name,
-		Named:     named,
-		Place:     r.place(isDefault),
-		Key:       string(r.Key),
-		Mode:      string(r.Mode),
-		Algorithm: string(r.Algorithm),
-		Rate:      r.Rate,
-		Tiers:     r.Tiers,
-		Resolves:  r.Resolve != nil,
-		Limiter:   r.Limiter,
-		Misfit:    r.OnStoreError.validate("onStoreError"),
-		Cold:      r.checkWarmup(),
-	}
-	if r.Warmup != (Warmup{}) {
-		c.Warmup = r.Warmup
-	}
-	if r.OnStoreError.kind == failLocally {
-		c.Share = r.OnStoreError
-	}
-	return c
-}
-
-// place returns to which endpoints r applies.
-func (r *Rule) place(isDefault bool) match.Place {
-	return match.Place{Endpoint: r.Endpoint, Default: isDefault, Additional: r.Additional, Shadow: r.Mode == ModeShadow}
+	return &ruleCheck{store: set.store, supports: supportsOf(set.store), names: make(map[string]string)}
 }
 
 // checkRules returns everything that is wrong with rules and the default rule, joined.
@@ -209,122 +140,195 @@ func checkRules(check *ruleCheck, rules []Rule, defaultRule *Rule) error {
 	if len(rules) > maxRules {
 		return errTooManyRules(len(rules))
 	}
-	check.Revocable = defaultRule != nil && defaultRule.Limiter != nil
+	check.revocable = defaultRule != nil && defaultRule.Limiter != nil
 	for _, r := range rules {
-		check.Revocable = check.Revocable || r.Limiter != nil
+		check.revocable = check.revocable || r.Limiter != nil
 	}
 	for i, r := range rules {
-		check.Add(r.toCheck("rules["+strconv.Itoa(i)+"]", false))
+		check.add("rules["+strconv.Itoa(i)+"]", r, false)
 	}
 	if defaultRule != nil {
-		check.Add(defaultRule.toCheck("defaultRule", true))
+		check.add("defaultRule", *defaultRule, true)
 	}
-	return errors.Join(check.Problems...)
+	return errors.Join(check.problems...)
 }
 
-// errTooManyRules is the error for n rules, which is more than maxRules.
-func errTooManyRules(n int) error { return &ConfigError{"rules", n, "must be at most 10000"} }
+// reject adds a problem to the list: this field of the rule r has this invalid value, for this reason.
+func (c *ruleCheck) reject(r *checkedRule, field string, value any, reason string) {
+	c.problems = append(c.problems, &ConfigError{r.path + "." + field, value, reason})
+}
 
-// atPath returns the errors that are joined in err, with path put before their fields.
-func atPath(path string, err error) (problems []error) {
-	switch e := any(err).(type) { // not errors.As: an error that wraps a ConfigError says more
-	case nil:
-	case *ConfigError:
-		problems = append(problems, &ConfigError{path + "." + e.Field, e.Value, e.Reason})
-	case interface{ Unwrap() []error }:
-		for _, part := range e.Unwrap() {
-			problems = append(problems, atPath(path, part)...)
-		}
+// within adds each problem that is joined in err to the list. It puts path before the field name in each problem.
+func (c *ruleCheck) within(path string, err error) {
+	c.problems = append(c.problems, atPath(path, err)...)
+}
+
+// add checks the rule given, which still lacks its defaults. path is how errors name the rule, such as "rules[2]".
+func (c *ruleCheck) add(path string, given Rule, isDefault bool) {
+	r := &checkedRule{given.completed(isDefault), path, given.Name != "", isDefault}
+	c.addPlace(r)
+	if !slices.Contains(modes, string(r.Mode)) {
+		c.reject(r, "mode", strconv.Quote(string(r.Mode)), "must be one of "+confmap.List(modes))
+	}
+	c.within(path, r.OnStoreError.validate("onStoreError"))
+	c.addName(r)
+	_, known := algorithms[r.Algorithm]
+	switch {
+	case r.Limiter != nil:
+		c.addLimiter(r)
+	case !known:
+		reason := "must be one of " + confmap.List(algorithmNames()) + ", or the rule have a limiter"
+		c.reject(r, "algorithm", strconv.Quote(string(r.Algorithm)), reason)
 	default:
-		problems = append(problems, fmt.Errorf("%s: %w", path, err))
-	}
-	return problems
-}
-
-// modes are the values that a rule's Mode may have.
-var modes = []string{string(ModeEnforce), string(ModeShadow)}
-
-// supportsOf returns a function that returns why s cannot decide on asks like a, or nil. It returns
-// nil if s has neither Accepts nor Supports.
-func supportsOf(s Store) func(a Ask) error {
-	accepting, accepts := s.(accepter)
-	supporting, supports := s.(interface{ Supports(Algorithm, Rate) error })
-	if !accepts && !supports {
-		return nil
-	}
-	return func(a Ask) (err error) {
-		if accepts {
-			err = accepting.Accepts(a)
-		}
-		if err == nil && supports {
-			err = supporting.Supports(a.Algorithm, a.Rate)
-		}
-		return err
+		c.addRates(r)
 	}
 }
 
-// unsupported returns the error for the rate of a if the store cannot decide on asks like a, or nil.
-func unsupported(supports func(a Ask) error, a Ask) error {
-	if supports == nil {
-		return nil
-	}
-	if err := supports(a); err != nil {
-		return &ConfigError{"rate", a.Rate, rulecheck.NotSupported + err.Error()}
-	}
-	return nil
+// identify checks only the name, the key and the endpoint of the rule given, and that no other rule has its name.
+func (c *ruleCheck) identify(path string, given Rule, isDefault bool) {
+	r := &checkedRule{given.completed(isDefault), path, given.Name != "", isDefault}
+	c.addPlace(r)
+	c.addName(r)
 }
 
-// chooseLook decides how to ask the store for Explain, and returns the error if it cannot answer.
-func (l *RateLimiter) chooseLook(d *decision) error {
-	err := errors.New("it has no method Accepts")
-	if accepting, ok := l.settings.store.(accepter); ok {
-		err = nil
-		for i, r := range d.stored() {
-			ask := r.ask(&d.request, d.origins[i].rate)
-			ask.N, ask.Look = int(d.order.N), true
-			if err = accepting.Accepts(ask); err != nil {
-				break
-			}
-		}
+// addPlace checks the fields of the rule r that say which requests it applies to, and its key.
+func (c *ruleCheck) addPlace(r *checkedRule) {
+	endpoint := strconv.Quote(r.Endpoint)
+	switch {
+	case r.isDefault && r.Endpoint != "":
+		c.reject(r, "endpoint", endpoint, "must be empty: the default rule is for the endpoints that no other matches")
+	case !r.isDefault && r.Endpoint == "" && !r.named:
+		c.reject(r, "endpoint", endpoint, "must be set, or a name to ask for the rule by")
+	case strings.Contains(strings.TrimSuffix(r.Endpoint, "*"), "*"):
+		c.reject(r, "endpoint", endpoint, `must have a "*" at the end only`)
 	}
 	switch {
-	case err == nil:
-	case d.order.N == 1:
-		d.trial.byZero = true
+	case r.Additional && r.isDefault:
+		c.reject(r, "additional", true, "must be false: the default rule is for what no other rule matches; "+
+			`for all endpoints, add a rule with the endpoint "*"`)
+	case r.Additional && r.Endpoint == "":
+		c.reject(r, "additional", true, "must be false, or the rule have an endpoint: it applies to what that covers")
+	}
+	if _, problem := keyspec.Parse(string(r.Key)); problem != "" {
+		c.reject(r, "key", strconv.Quote(string(r.Key)), problem)
+	}
+}
+
+// addName checks that no earlier rule has the name of the rule r.
+func (c *ruleCheck) addName(r *checkedRule) {
+	first, taken := c.names[r.Name]
+	switch {
+	case r.Name == "": // addPlace has reported that the endpoint is missing
+	case !taken:
+		c.names[r.Name] = r.path
+	case !r.named && r.Endpoint != "":
+		c.reject(r, "endpoint", strconv.Quote(r.Endpoint), "is that of "+first+": rules that share an endpoint need names")
 	default:
-		return &ConfigError{"store", fmt.Sprintf("%T", l.settings.store), "must accept an Ask with Look to explain a cost above 1: " + err.Error()}
+		c.reject(r, "name", strconv.Quote(r.Name), "is that of "+first+": a name occurs once")
 	}
-	return nil
 }
 
-// settles returns the error for a store that cannot give units back, or nil.
-func (l *RateLimiter) settles() error {
-	st := l.settings.store
-	if st == nil {
-		return nil
+// addLimiter checks the rule r, which has a Limiter.
+func (c *ruleCheck) addLimiter(r *checkedRule) {
+	if r.Rate != (Rate{}) {
+		c.within(r.path+".rate", r.Rate.Validate())
 	}
-	missing := ""
-	if _, ok := st.(interface {
-		Settle(ctx context.Context, asks []Ask) error
-	}); !ok {
-		missing = "Settle(context.Context, []Ask) error"
-	} else if _, ok := st.(settler); !ok {
-		missing = "Accepts(Ask) error"
+	if confmap.IsNil(r.Limiter) {
+		kind := reflect.ValueOf(r.Limiter).Kind().String()
+		c.reject(r, "limiter", nil, "must not be a nil "+strings.Replace(kind, "ptr", "pointer", 1))
 	}
-	if missing == "" {
-		return nil
+	if len(r.Tiers) > 0 {
+		c.reject(r, "tiers", r.Tiers, "must be empty: a limiter of one's own has its own rates")
 	}
-	return &ConfigError{"store", fmt.Sprintf("%T", st), "must have a method " + missing + ": units are to be reserved"}
+	if r.Warmup != (Warmup{}) {
+		c.reject(r, "warmup", r.Warmup, "must be left out: a limiter of one's own has its own rates")
+	}
+	if r.Resolve != nil {
+		c.reject(r, "resolve", "set", "must be nil: a limiter of one's own has its own rates")
+	}
+	if r.OnStoreError.kind == failLocally {
+		c.reject(r, "onStoreError", r.OnStoreError, "must be open or closed: a limiter of one's own has no share for this process")
+	}
+	limiter := fmt.Sprintf("%T", r.Limiter)
+	if _, settles := c.store.(StoreSettler); c.store != nil && !settles {
+		c.reject(r, "limiter", limiter, "must be nil: the store has no Settle and Accepts, to give back what is charged when the limiter denies")
+	}
+	for _, other := range c.custom {
+		// Two rules without an endpoint are accepted here; a request that names both is refused.
+		if match.Meet(r.place(r.isDefault), other.place(other.isDefault)) {
+			which := ", which may apply to the same request,"
+			if r.Endpoint == other.Endpoint {
+				which = ", of the same endpoint,"
+			}
+			c.reject(r, "limiter", limiter, "must be nil: "+other.path+which+" has a limiter too, and a decision asks one")
+			return
+		}
+	}
+	c.custom = append(c.custom, r)
 }
 
-// reservable returns the error for a rule whose charges at this rate the store cannot give back,
-// or nil. The asks would have the Receipt and the Term of like.
-func (l *RateLimiter) reservable(r *activeRule, rate Rate, like Ask) error {
-	like.Algorithm, like.Rate = r.Algorithm, rate
-	return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"]", unsupported(l.settings.store.(settler).Accepts, like))...)
+// addRates checks the rates and the Warmup of the rule r, which has no Limiter.
+func (c *ruleCheck) addRates(r *checkedRule) {
+	c.addWarmup(r)
+	if _, accepts := c.store.(StoreAccepter); r.Warmup != (Warmup{}) && c.store != nil && !accepts {
+		c.reject(r, "warmup", r.Warmup, "must be left out: the store has no Accepts, to say that it knows warm-up")
+	}
+	c.addRate(r, r.path+".rate", r.Rate)
+	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+		if rate, path := r.Tiers[tier], tierPath(r.path, tier); rate != unlimitedRate {
+			c.addRate(r, path, rate)
+			c.within(path, algorithms[r.Algorithm].otherWindow(r.Rate, rate))
+		}
+	}
 }
 
-// errNotReserved is the error for a reservation that r, which has a custom limiter, is asked for.
-func errNotReserved(r *activeRule) error {
-	return &ConfigError{"rules[" + strconv.Quote(r.Name) + "].limiter", fmt.Sprintf("%T", r.Limiter), "must not be asked for a reservation: a custom limiter gives no units back"}
+// addRate checks one rate of the rule r. path is how errors name the rate.
+func (c *ruleCheck) addRate(r *checkedRule, path string, rate Rate) {
+	if rate == unlimitedRate {
+		c.problems = append(c.problems, &ConfigError{path, rate, "must be a limit: only a tier, or Resolve, makes a request unlimited"})
+		return
+	}
+	if err := algorithms[r.Algorithm].validate(rate); err != nil {
+		c.within(path, err)
+		return
+	}
+	if c.supports == nil {
+		return
+	}
+	ask := Ask{Algorithm: r.Algorithm, Rate: rate, Warmup: r.Warmup}
+	if c.revocable {
+		ask.Receipt, ask.HoldFor = revocableAsk.Receipt, revocableAsk.HoldFor
+	}
+	if err := c.supports(ask); err != nil {
+		c.problems = append(c.problems, &ConfigError{path, rate, notSupported + err.Error()})
+	}
+}
+
+// addWarmup checks the Warmup of the rule r.
+func (c *ruleCheck) addWarmup(r *checkedRule) {
+	w, validate := r.Warmup, algorithms[r.Algorithm].validate
+	c.within(r.path+".warmup", w.validate())
+	if w.From < 1 || validate(r.Rate) != nil { // these mistakes are reported by Warmup.validate and addRate
+		return
+	}
+	switch minFrom := r.Rate.minPortion(); {
+	case w.From > r.Rate.Requests:
+		c.reject(r, "warmup.from", w.From, "must be at most "+strconv.Itoa(r.Rate.Requests)+", the requests of the rule's rate")
+	case int64(w.From) < minFrom:
+		reason := "must be at least %d: with less, a burst of %d grants a new key nothing"
+		c.reject(r, "warmup.from", w.From, fmt.Sprintf(reason, minFrom, r.Rate.burst()))
+	}
+	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+		if rate := r.Tiers[tier]; rate != unlimitedRate && validate(rate) == nil {
+			c.within(tierPath(r.path, tier), w.fits(rate))
+		}
+	}
+}
+
+// tierPath returns how errors name a tier of a rule. path is how errors name the rule, such as "rules[2]".
+func tierPath(path, tier string) string { return path + ".tiers[" + strconv.Quote(tier) + "]" }
+
+// place returns which requests the rule r applies to, in the form that the package match needs.
+func (r *Rule) place(isDefault bool) match.Place {
+	return match.Place{Endpoint: r.Endpoint, Default: isDefault, Additional: r.Additional, Shadow: r.Mode == ModeShadow}
 }

@@ -2,70 +2,37 @@ package ratelimit
 
 import (
 	"cmp"
-	"errors"
 	"math"
 	"slices"
-	"strconv"
 	"sync"
-	"sync/atomic"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/match"
 )
 
-// An activeRule is a rule and what it decides by. A change of a rule makes a new
-// activeRule, which shares the keys and totals of the old one if the rule still has the
-// same name, key type and algorithm.
+// An activeRule is a rule in use: the Rule and the state that decides for it. A change of a rule makes a new
+// activeRule, which takes over the keys and totals of the old one if the name, key type and algorithm are the same.
 type activeRule struct {
 	Rule // with its defaults filled in
 
 	isDefault  bool
-	exempts    bool        // whether one of Tiers is Unlimited
-	resultName string      // Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
-	index      int         // grows in the order in which the rules were given
-	serial     uint64      // keys are locked in the order of serials: the one made first has the lowest
-	key        keyMaker    // of Key
+	exempts    bool        // whether one of the Tiers is Unlimited
+	resultName string      // the value of Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
+	index      int         // place in the order of the rules; math.MaxInt for the default rule
+	serial     uint64      // orders the locking of keys; a rule made later has a higher serial
+	key        keyMaker    // makes the keys that Rule.Key describes
 	keys       engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
 	remote     *remoteRule // nil without a store
-	local      engine.Keys // keys, or with a store the keys for FailLocal; nil if there are neither
+	local      engine.Keys // without a store, the same as the field keys; with a store, the keys for FailLocal, or nil
 	totals     *totals
 }
 
-// totals are the counts of a rule that its keys do not keep.
-type totals struct {
-	allowed, denied, shadowed atomic.Uint64 // decisions of a store or of a custom Limiter
-	degraded, errors          atomic.Uint64
-	givenBack                 atomic.Uint64 // units
-	replayed                  atomic.Uint64
-}
-
-// count counts a decision of a store or a custom limiter.
-func (t *totals) count(shadow, allowed bool) {
-	switch {
-	case allowed:
-		t.allowed.Add(1)
-	case shadow:
-		t.shadowed.Add(1)
-	default:
-		t.denied.Add(1)
-	}
-}
-
-// addCounts adds the counts of keys for FailLocal that a change of the rule has replaced.
-func (t *totals) addCounts(c keytable.Counts) {
-	t.allowed.Add(c.Allowed)
-	t.denied.Add(c.Denied)
-	t.shadowed.Add(c.Shadowed)
-	t.degraded.Add(c.Allowed + c.Denied + c.Shadowed)
-}
-
-// enforces reports whether the rule denies.
+// enforces reports whether the rule r denies requests.
 func (r *activeRule) enforces() bool { return r.Mode != ModeShadow }
 
-// identity joins the key of r with the hash h to id.
+// identity combines the hash of a request (id) and the hash of its key in the rule r (h) to one hash.
 func (r *activeRule) identity(id, h keytable.Hash) keytable.Hash {
 	mode := uint64(0)
 	if !r.enforces() {
@@ -74,10 +41,12 @@ func (r *activeRule) identity(id, h keytable.Hash) keytable.Hash {
 	return id.With(2*r.serial+mode, h)
 }
 
-// rates returns the rates of r and of its tiers, as the engine has them.
+// rates returns the rates of the rule r and of its tiers in the types of the package engine.
 func (r *activeRule) rates() engine.Rates {
 	windowed := algorithms[r.Algorithm].windowed
-	rates := engine.Rates{Base: engine.Rate(r.Rate), MayGrow: r.Resolve != nil, Windows: windowed, SamePer: windowed, Warmup: r.Warmup.engine()}
+	rates := engine.Rates{
+		Base: engine.Rate(r.Rate), MayGrow: r.Resolve != nil, Windows: windowed, SamePer: windowed, Warmup: r.Warmup.engine(),
+	}
 	if len(r.Tiers) > 0 {
 		rates.Tiers = make(map[string]engine.Rate, len(r.Tiers))
 	}
@@ -89,14 +58,13 @@ func (r *activeRule) rates() engine.Rates {
 	return rates
 }
 
-// resolved returns the rate that Resolve returns for req, and whether there is one. exempt is
-// true if the rule does not limit req. kept are the rates that Resolve has returned for req before,
-// by rule; it is called, once, if kept is nil.
-func (r *activeRule) resolved(req *Request, kept map[string]Rate) (rate Rate, ok, exempt bool) {
+// resolved returns the rate that Rule.Resolve returns for req. ok is false if Resolve gives no rate. exempt is true if
+// r does not limit req. If earlier is not nil, resolved uses the rates in it and does not call Resolve again.
+func (r *activeRule) resolved(req *Request, earlier map[string]Rate) (rate Rate, ok, exempt bool) {
 	switch {
 	case r.Resolve == nil:
-	case kept != nil:
-		rate, ok = kept[r.Name]
+	case earlier != nil:
+		rate, ok = earlier[r.Name]
 	default:
 		rate, ok = r.Resolve(*req)
 	}
@@ -106,43 +74,41 @@ func (r *activeRule) resolved(req *Request, kept map[string]Rate) (rate Rate, ok
 	return rate, false, r.exempts && r.Tiers[req.Tier] == unlimitedRate
 }
 
-// Place returns to which endpoints r applies.
+// Place returns the endpoints that the rule r applies to.
 func (r *activeRule) Place() match.Place { return r.place(r.isDefault) }
 
-// Index returns a number that grows in the order in which the rules were given.
+// Index returns a number that orders the rules as they were given.
 func (r *activeRule) Index() int { return r.index }
 
-// A ruleSet is all the rules of a RateLimiter at one time. It never changes: a change of
-// the rules makes another one, so a decision that has loaded a ruleSet needs no lock.
+// A ruleSet holds all rules of a RateLimiter at one time. It never changes: a change of the rules makes another one, so
+// a decision that has loaded a ruleSet needs no lock.
 type ruleSet struct {
 	groups match.Set[*activeRule, ruleGroup]
 	byName match.Map[*activeRule]
 	rules  match.List[*activeRule]
-	custom int // how many have a Limiter
+	custom int // how many rules have a Limiter
 
-	listing       sync.Once // makes the two below, which RateLimiter.Rules returns
+	listing       sync.Once // sets the two fields below, which RateLimiter.Rules returns
 	listed        []Rule
 	listedDefault *Rule
 }
 
-// maxPlain is the largest number of rules in a plain group.
+// maxPlain is the largest number of rules for an endpoint that the fast path, takePlain, can decide by.
 const maxPlain = 4
 
-// A ruleGroup is the rules that apply to an endpoint.
+// A ruleGroup holds the rules that apply to an endpoint.
 type ruleGroup struct {
-	// plain is true if RateLimiter.takePlain can decide: by 1 to maxPlain rules with keys in
-	// this process, or by one that enforces in a store. None of them has code of the user's.
+	// plain is true if the fast path, RateLimiter.takePlain, can decide: the group has 1 to maxPlain rules with state
+	// in this process, or a single rule in ModeEnforce with state in a store. No rule calls a function of the user.
 	plain bool
 
-	// only is the group's rule if the group is plain and has exactly one, which
-	// enforces. It is nil otherwise.
+	// only is set if plain is true and the group has exactly one rule, which is in ModeEnforce; otherwise nil.
 	only *activeRule
 
-	rules []*activeRule // in the order of inLockOrder
+	rules []*activeRule // sorted by inLockOrder
 }
 
-// newRuleSet returns the set of these rules, which are not in use yet. The default rule is the
-// last one.
+// newRuleSet returns the set of these rules, which are not in use yet. The default rule is the last one.
 func newRuleSet(rules []*activeRule) *ruleSet {
 	s := &ruleSet{rules: rules}
 	byName := make(map[string]*activeRule, len(rules))
@@ -158,7 +124,7 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 	return s
 }
 
-// enter prepares r to be the rule of a set that has this index.
+// enter prepares r to be the rule with this index in a ruleSet.
 func (r *activeRule) enter(index int) {
 	if r.index = index; r.isDefault {
 		r.index = math.MaxInt
@@ -168,9 +134,9 @@ func (r *activeRule) enter(index int) {
 	}
 }
 
-// with returns the set that has the rule to in place of from. If from is nil, it adds to after
-// the other rules; if to is nil, it removes from. It copies only what this changes, but for the
-// list of the rules. to is not in use yet, and s must be the newest set.
+// with returns a copy of s in which the new rule, to, replaces the old rule, from. If from is nil, the new rule is
+// added after all rules; if to is nil, the old rule is removed. Except for the list of rules, only what changes is
+// copied. The new rule is not in use yet, and s must be the newest set.
 func (s *ruleSet) with(from, to *activeRule) *ruleSet {
 	next := &ruleSet{groups: s.groups.Replace(from, to), byName: s.byName, custom: s.custom}
 	if from != nil {
@@ -198,9 +164,9 @@ func (s *ruleSet) named(name string) *activeRule {
 	return r
 }
 
-// match returns the rules for endpoint.
+// match returns the rules that apply to endpoint.
 func (s *ruleSet) match(endpoint string) *ruleGroup {
-	g := s.groups.Exact.Whole[endpoint] // Find does the same, but it is generic, and so slower
+	g := s.groups.Exact.Whole[endpoint] // the method Find does the same, but is generic and so slower
 	if g == nil {
 		return s.groups.FindElsewhere(endpoint)
 	}
@@ -210,7 +176,7 @@ func (s *ruleSet) match(endpoint string) *ruleGroup {
 	return s.groups.Find(endpoint)
 }
 
-// newRuleGroup returns the group of these rules.
+// newRuleGroup returns the group of these rules, and sorts them.
 func newRuleGroup(rules []*activeRule) ruleGroup {
 	g := ruleGroup{rules: rules}
 	inLockOrder(g.rules)
@@ -225,8 +191,8 @@ func newRuleGroup(rules []*activeRule) ruleGroup {
 	return g
 }
 
-// inLockOrder sorts rules into the one order in which all decisions lock keys, so that no
-// two decisions wait for each other. Rules with a Limiter lock nothing and come last.
+// inLockOrder sorts rules into the order in which every decision locks their keys. Because all use the same order, no
+// two decisions can wait for each other. Rules with a Limiter lock nothing and come last.
 func inLockOrder(rules []*activeRule) {
 	slices.SortFunc(rules, func(a, b *activeRule) int {
 		if custom := a.Limiter != nil; custom != (b.Limiter != nil) {
@@ -239,70 +205,53 @@ func inLockOrder(rules []*activeRule) {
 	})
 }
 
-// activate returns the activeRule for r. If that takes over the keys of old, the rule that has
-// its name, then c will bring those keys to the rates of r.
-func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, error) {
-	l := c.l
-	r = r.completed(isDefault)
-	r.OnStoreError = r.policy(l.settings.policy)
-	var untold error
-	switch {
-	case old == nil || r.Limiter == nil || !confmap.Same(old.Limiter, r.Limiter):
-	case r.Rate == (Rate{}):
-		r.Rate = old.Rate
-	case r.Rate != old.Rate:
-		untold = c.tell(old, r.Rate)
+// policy returns the failure policy of the rule r. If r has none, it inherits the policy p of the limiter. FailLocal
+// cannot answer for a custom Limiter, so a rule with a Limiter inherits FailOpen in its place.
+func (r *Rule) policy(p FailurePolicy) FailurePolicy {
+	if p = r.OnStoreError.or(p); p.kind == failLocally && r.Limiter != nil {
+		return FailOpen
 	}
-	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: keyMaker{keyspec.MakerOf(string(r.Key))}}
-	if l.settings.solo {
-		a.resultName = ""
-	}
-	keeps := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil) &&
-		(old.Warmup == Warmup{}) == (r.Warmup == Warmup{})
-	if keeps {
-		a.serial, a.totals = old.serial, old.totals
-	} else {
-		l.lastSerial++
-		a.serial, a.totals = l.lastSerial, new(totals)
-	}
-	var commit func(now instant)
-	var err error
-	switch {
-	case r.Limiter != nil:
-	case l.settings.store != nil:
-		commit, err = l.activateRemote(a, old, keeps)
-	case keeps:
-		a.keys, a.local = old.keys, old.keys
-		commit, err = a.keys.Change(a.rates())
-	default:
-		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
-		a.local = a.keys
-	}
-	if commit != nil {
-		c.commits = append(c.commits, commit)
-	}
-	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), untold)...)
+	return p
 }
 
-// activateRemote makes a, whose state is in a store, ready for use. keeps says whether the rule
-// is still the one that old was made for. It may return a function to be called when the rules
-// change.
-func (l *RateLimiter) activateRemote(a, old *activeRule, keeps bool) (commit func(now instant), err error) {
-	policy := a.OnStoreError
-	if keeps && old.remote.policy == policy && old.remote.local != nil {
-		a.remote, a.local = old.remote, old.local
-		return a.remote.local.Change(policy.shares(a.rates()))
+// An unknownRule is the error for a name that no rule of a ruleSet has.
+type unknownRule struct {
+	name string
+	set  *ruleSet
+}
+
+// Error returns a text with the unknown name and with the rule name that is most similar to it.
+func (e *unknownRule) Error() string {
+	names := make([]string, len(e.set.rules))
+	for i, r := range e.set.rules {
+		names[i] = r.Name
 	}
-	remote, err := l.newRemoteRule(a, policy)
-	if err != nil {
-		return nil, err
+	text := ErrUnknownRule.Error() + " " + confmap.Quote(e.name)
+	if near := confmap.Nearest(e.name, names); near != "" {
+		text += "; did you mean " + confmap.Quote(near) + "?"
 	}
-	a.remote = remote
-	if remote.local != nil {
-		a.local = remote.local
+	return text
+}
+
+// Unwrap returns [ErrUnknownRule].
+func (e *unknownRule) Unwrap() error { return ErrUnknownRule }
+
+// stats returns the totals of the rule r, with the counts of its keys.
+func (r *activeRule) stats() RuleStats {
+	s := RuleStats{Rule: r.Name}
+	for i := range r.totals {
+		*counters[i].of(&s) = r.totals[i].Load()
 	}
-	if keeps && old.local != nil {
-		return func(instant) { a.totals.addCounts(old.local.Counts()) }, nil
+	if r.local == nil {
+		return s
 	}
-	return nil, nil
+	c := r.local.Counts()
+	s.Allowed += c.Allowed
+	s.Denied += c.Denied
+	s.ShadowDenied += c.Shadowed
+	if r.remote != nil { // with a store, the keys in this process decide only while the store fails
+		s.Degraded += c.Allowed + c.Denied + c.Shadowed
+	}
+	s.LiveKeys, s.Evicted, s.Overflowed = r.local.Len(), c.Evicted, c.Overflowed
+	return s
 }

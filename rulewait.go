@@ -11,62 +11,67 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// An asked is the answer to the head of a line that asks a store or a custom limiter.
-type asked struct {
-	rule string // the binding rule
-	by   answerer
+// A lineAnswer is the last answer that a store or a custom limiter gave to the first request in a line (queue).
+type lineAnswer struct {
+	rule string   // name of the binding rule
+	by   answerer // what answered for that rule: a store, a custom limiter or a policy
 	res  Result
 }
 
-// behindAsking decides on d if others wait for a store or a custom limiter to grant them what d
-// is for: they are served before. It returns the last answer to them, and the time until d is
-// served, as far as that is known. A request that was granted before does not wait.
-func (l *RateLimiter) behindAsking(ctx context.Context, d *decision) (last waitline.Denial, wait time.Duration, denied bool) {
-	if l.asking.Len() == 0 || !d.asks(l) {
+// needsCall reports whether a store or a custom limiter must be called to decide d.
+func (l *RateLimiter) needsCall(d *decision) bool { return l.remote != nil || d.custom >= 0 }
+
+// standBehind denies the decision d if callers already wait for a store or a custom limiter with the same keys. It
+// does nothing if d is a new try of one of these waiting callers.
+func (l *RateLimiter) standBehind(ctx context.Context, d *decision) (answered bool, err error) {
+	if d.order.Mode != engine.ModeRetry {
+		_, _, answered = l.denyBehindRetries(ctx, d)
+	}
+	return answered, nil
+}
+
+// denyBehindRetries denies d if callers wait for a store or a custom limiter to decide by the same keys: these
+// callers are served first. last is the last denial of the first of them, and wait is the expected time until d would
+// be served. A request whose ID was granted before is not denied.
+func (l *RateLimiter) denyBehindRetries(ctx context.Context, d *decision) (last waitline.Denial, wait time.Duration, denied bool) {
+	if l.retries.Len() == 0 || !l.needsCall(d) {
 		return last, 0, false
 	}
 	now := l.time.Now()
 	d.gather()
-	if last, wait, denied = l.asking.Ahead(d.line, now, d.order.N); !denied || !d.rehearses() && l.recorded(ctx, d) {
+	if last, wait, denied = l.retries.Ahead(d.line, now, d.order.N); !denied || d.order.Mode != engine.ModeDryRun && l.recorded(ctx, d) {
 		return last, 0, false
 	}
-	answer := last.Answer.(asked)
+	answer := last.Answer.(lineAnswer)
 	for i, r := range d.rules {
 		p := &d.parts[i]
-		p.Verdict = engine.Verdict{Limit: -1, Left: -1} // it is not known what the rule would answer
+		p.Verdict = engine.Verdict{Limit: -1, Left: -1} // -1 means that the answer of this rule is not known
 		if r.Name == answer.rule {
 			p.Limit, p.Left, p.RetryAfter = int64(answer.res.Limit), 0, max(wait, 1)
 			p.ResetAfter = max(answer.res.ResetAfter-time.Duration(max(now, last.At).Since(last.At)), wait)
 			d.origins[i].by = answer.by
 		}
 	}
-	d.Outcome = engine.Outcome{Now: now}
+	d.Outcome, d.uncounted = engine.Outcome{Now: now}, true
 	return last, wait, true
 }
 
-// countDenied adds the denial of d to the totals of the rules.
-func (d *decision) countDenied() {
-	for i, r := range d.rules {
-		if p := &d.parts[i]; p.RetryAfter > 0 {
-			r.totals.count(p.Shadow, false)
-		}
-	}
-}
-
-// refuse makes the answer that of a Wait that d has denied and that cannot wait, because of err.
+// refuse makes the denial in d and the error err the answer of Wait. It always returns nil, which ends the wait.
 func (w *ruleWait) refuse(d *decision, err error) *waitline.Denial {
-	d.order.AskAgain, d.Late = false, false
-	d.countDenied()
+	d.order.Mode, d.Late, d.uncounted = engine.ModeTake, false, true
 	res, problems := w.limiter.answered(w.ctx, d)
 	w.res, w.err = res, errors.Join(err, problems)
 	return nil
 }
 
-// waitAsking waits in line for the answer of a store or a custom limiter.
+// waitAsking waits in a line (queue) until a store or a custom limiter grants the request.
 func (w *ruleWait) waitAsking(line keytable.Hash) (Result, error) {
 	l := w.limiter
-	ask := func(newcomer bool) (*waitline.Denial, bool) { return w.ask(newcomer), w.res.Allowed }
-	err := l.asking.Wait(w.ctx, &l.time, line, int64(max(w.req.Cost, 1)), func() bool { return w.moves(line) }, ask)
+	ask := func(newcomer bool) (*waitline.Denial, bool) {
+		denial := w.ask(newcomer) // w.ask sets w.res, so it must be called before w.res is read
+		return denial, w.res.Allowed
+	}
+	err := l.retries.Wait(w.ctx, &l.time, line, int64(max(w.req.Cost, 1)), func() bool { return w.moves(line) }, ask)
 	switch {
 	case err != nil:
 		return Result{}, err
@@ -76,8 +81,7 @@ func (w *ruleWait) waitAsking(line keytable.Hash) (Result, error) {
 	return w.res, w.err
 }
 
-// moves reads the rules again if they have changed. It reports whether w, which stands in line,
-// has to go to another one.
+// moves reads the rules again if they have changed. It returns true if the request must wait in another line (queue).
 func (w *ruleWait) moves(line keytable.Hash) bool {
 	version := w.limiter.waiters.Version()
 	if version == w.version {
@@ -86,11 +90,11 @@ func (w *ruleWait) moves(line keytable.Hash) bool {
 	w.version, w.set = version, w.limiter.set.Load()
 	d, err := w.prepared()
 	defer d.free()
-	return err != nil || d.line != line || !d.denies() || !d.asks(w.limiter)
+	return err != nil || d.line != line || !d.denies() || !w.limiter.needsCall(d)
 }
 
-// ask is one attempt to take the units. It makes the answer of Wait or, if the caller has to
-// wait, returns the denial. A newcomer does not ask if others wait already.
+// ask tries once to take the units. If the caller has to wait, it returns the denial; otherwise it returns nil and sets
+// the answer in w. If newcomer is set and callers wait already, it calls neither the store nor the custom limiter.
 func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 	l := w.limiter
 	w.res, w.err = Result{}, nil
@@ -100,19 +104,19 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 		w.err = err
 		return nil
 	}
-	d.order.AskAgain = true
+	d.order.Mode = engine.ModeRetry
 	patience := w.patience(d)
 	switch {
 	case newcomer:
-		if last, wait, behind := l.behindAsking(w.ctx, d); behind {
+		if last, wait, behind := l.denyBehindRetries(w.ctx, d); behind {
 			if err := w.refusal(wait, wait, patience, true); err != nil {
 				return w.refuse(d, err)
 			}
-			last.Due, last.Fresh = 0, nil // if they have gone when it gets there, it asks at once
+			last.Due, last.Fresh = 0, nil // so that w asks at once if it has meanwhile become the first in the line (queue)
 			w.last = last
 			return &last
 		}
-	case l.settings.store == nil && slices.ContainsFunc(d.rules[:max(d.custom, 0)], (*activeRule).enforces) && !l.recorded(w.ctx, d):
+	case l.remote == nil && slices.ContainsFunc(d.rules[:max(d.custom, 0)], (*activeRule).enforces) && !l.recorded(w.ctx, d):
 		switch refused, err := w.stand(d, true); {
 		case errors.Is(err, waitline.ErrChanged):
 			return &w.last
@@ -130,12 +134,11 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 	return w.outcome(d, patience, newcomer)
 }
 
-// outcome completes the answer of Wait by d, which is decided, or returns its denial. A caller that
-// is no newcomer waits already.
+// outcome stores the decision d as the answer of Wait. If the caller has to wait, it returns the denial instead.
 func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *waitline.Denial {
 	l, res := w.limiter, &w.res
 	now, wait := d.Now, time.Duration(0)
-	if d.held { // the custom limiter was asked later
+	if d.held { // d.Now was read before the call of the custom limiter, and that call has taken time
 		now = max(now, l.time.Now())
 	}
 	switch {
@@ -148,7 +151,7 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 			w.at = now
 		}
 		return nil
-	case now == keytable.End: // no wait ends
+	case now == keytable.End: // the clock shows the last instant that it can show, so no wait would end
 		res.RetryAfter, wait = Never, Never
 		d.parts[d.binding].RetryAfter = Never
 	default:
@@ -162,14 +165,14 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 	due := now.Add(max(res.RetryAfter, time.Millisecond))
 	w.last = waitline.Denial{
 		Due: due, At: now, RetryAfter: res.RetryAfter, Fresh: l.fresh(d, due),
-		Answer: asked{res: *res, by: d.origins[d.binding].by, rule: d.rules[d.binding].Name},
-		// If its other rules deny, the request stands in line for their keys at once.
-		Stands: l.settings.store == nil && d.custom >= 0 && d.origins[d.custom].by == 0,
+		Answer: lineAnswer{res: *res, by: d.origins[d.binding].by, rule: d.rules[d.binding].Name},
+		// True if a rule without a Limiter has denied. The request then waits for the key of that rule.
+		Stands: l.remote == nil && d.custom >= 0 && d.origins[d.custom].by == 0,
 	}
 	return &w.last
 }
 
-// patience returns how long w can wait from now on. It limits the Delay of d to that.
+// patience returns how long the caller can still wait before its deadline. It limits the Delay of d to this time.
 func (w *ruleWait) patience(d *decision) time.Duration {
 	patience := w.limiter.time.Patience(w.ctx)
 	if patience < Never {
@@ -178,23 +181,21 @@ func (w *ruleWait) patience(d *decision) time.Duration {
 	return patience
 }
 
-// refusal returns the error for a request that is not served in time, or because too many
-// callers wait already and it is a newcomer. wait is how long it takes with its Delay.
+// refusal returns an error if a denied request cannot wait: it cannot be granted before its deadline, or at all, or it
+// is new and too many callers wait. wait is the time until it may proceed.
 func (w *ruleWait) refusal(retryAfter, wait, patience time.Duration, newcomer bool) error {
-	l := w.limiter
 	err := waitError(Result{RetryAfter: retryAfter}, wait, patience)
-	if err == nil && newcomer && l.waiters.All() >= l.settings.maxWaiters {
+	if err == nil && newcomer && w.limiter.waiters.All() >= w.limiter.settings.maxWaiters {
 		err = ErrTooManyWaiters
 	}
 	return err
 }
 
-// fresh returns a function that makes a copy of the binding key of d as it is at due, once the
-// request of d is served: its bucket is then empty, or its window has counted the request. It
-// returns nil if the key is not that of a store.
+// fresh returns a function that forecasts the state of the binding rule's key after a grant at the time due: an empty
+// bucket, or a window with only the units of d. It returns nil if no store decided by that rule, or it has a Warmup.
 func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 	r, o, n := d.rules[d.binding], d.origins[d.binding], d.order.N
-	if o.by != byStore || r.Warmup != (Warmup{}) { // it is not known how old the key is
+	if o.by != byStore || r.Warmup != (Warmup{}) { // with a Warmup, the limit depends on the age of the key, which only the store knows
 		return nil
 	}
 	return func() engine.Future {
@@ -211,36 +212,3 @@ func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 		return f
 	}
 }
-
-// denies reports whether one of the rules of d enforces.
-func (d *decision) denies() bool {
-	for _, r := range d.rules {
-		if r.enforces() {
-			return true
-		}
-	}
-	return false
-}
-
-// resolved returns the rates that Resolve has returned, by the name of the rule.
-func (d *decision) resolved() map[string]Rate {
-	if d.kept != nil {
-		return d.kept
-	}
-	kept := make(map[string]Rate)
-	for i := range d.parts {
-		if rate := d.parts[i].Want.Rate; rate != nil {
-			kept[d.rules[i].Name] = Rate(*rate)
-		}
-	}
-	for _, r := range d.exempt {
-		if r.Resolve != nil {
-			kept[r.Name] = Unlimited
-		}
-	}
-	return kept
-}
-
-// asks reports whether d is decided by a store or a custom limiter, whose state cannot be
-// looked at ahead of time.
-func (d *decision) asks(l *RateLimiter) bool { return l.settings.store != nil || d.custom >= 0 }

@@ -9,30 +9,28 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// A SlidingWindowCounter is a [Limiter] that estimates how many units a key was granted
-// within the last [Rate.Per], and grants while the estimate is at most [Rate.Requests]. It
-// counts units in windows of length Per, which begin at multiples of Per since the Unix
-// epoch. The estimate is the count of the current window, plus the count of the previous one
-// weighted by how much of that window lies within the last Per.
+// A SlidingWindowCounter is a [Limiter] that estimates how many units a key was granted within the last [Rate.Per], and
+// grants while the estimate is at most [Rate.Requests]. It counts units in windows of length Per, which begin at
+// multiples of Per since the Unix epoch. The estimate is the count of the current window, plus the count of the
+// previous one weighted by how much of that window lies within the last Per.
 //
-// Bound: a key is granted at most 2·Requests - 1 units in any half-open interval of length
-// Per, and at most Requests units in each of the counted windows. The first bound can be
-// reached if Per is at least 2·Requests ns. The estimate is exact if the units of the
-// previous window were spread evenly.
+// Bound: a key is granted at most 2·Requests - 1 units in any half-open interval of length Per, and at most Requests
+// units in each of the counted windows. The first bound can be reached if Per is at least 2·Requests ns. The estimate
+// is exact if the units of the previous window were spread evenly.
 //
-// Memory: 40 bytes per key, and up to four fifths as much again for the table around it.
+// Memory: 40 bytes per key, and up to 32 bytes more for the table that holds the keys.
 //
-// At a boundary, the current count becomes the previous one. It counts in full at first, and
-// less and less until the window ends.
+// When a new window begins, the count of the window that ended counts in full at first, and less and less until the new
+// window ends.
 //
-// Choose a SlidingWindowCounter for many keys or a large limit. Choose a [SlidingWindowLog]
-// if no interval of length Per may have more than Requests units.
+// Choose a SlidingWindowCounter for many keys or a large limit. Choose a [SlidingWindowLog] if no interval of length
+// Per may have more than Requests units.
 //
 // The zero SlidingWindowCounter denies everything; [NewSlidingWindowCounter] makes one to use.
 type SlidingWindowCounter struct{ slidingCounterKeys }
 
-// NewSlidingWindowCounter returns a SlidingWindowCounter that grants the rate r, which must
-// have no Burst and a Per of at most 146 years. An error matches [ErrInvalidConfig].
+// NewSlidingWindowCounter returns a SlidingWindowCounter that grants the rate r, which must have no Burst and a Per of
+// at most 146 years. An error matches [ErrInvalidConfig].
 func NewSlidingWindowCounter(r Rate, opts ...Option) (*SlidingWindowCounter, error) {
 	l := new(SlidingWindowCounter)
 	if err := l.init(AlgorithmSlidingWindowCounter, r, opts, newSlidingCounterConfig); err != nil {
@@ -41,19 +39,18 @@ func NewSlidingWindowCounter(r Rate, opts ...Option) (*SlidingWindowCounter, err
 	return l, nil
 }
 
-// Allow takes one unit for key if the estimate is then at most Requests. A denial changes
-// nothing.
+// Allow takes one unit for key if the estimate is then at most Requests. A denial changes nothing.
 func (l *SlidingWindowCounter) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
 }
 
-// slidingCounterKeys has the methods that all five limiters share.
+// slidingCounterKeys embeds the type keyed for its methods, and hides its type arguments from the documentation.
 type slidingCounterKeys struct {
 	keyed[slidingCounterState, *slidingCounterConfig]
 }
 
-// slidingCounterConfig decides for all keys that have the same rate.
+// slidingCounterConfig holds a rate and decides for all keys that have this rate.
 type slidingCounterConfig struct {
 	engine.Counts[slidingCounterState, *slidingCounterConfig]
 	exact.Window
@@ -73,11 +70,13 @@ func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, er
 // slidingCounterState is the state of one key. The zero state has used nothing.
 type slidingCounterState struct {
 	last      instant // when the last unit was granted; never decreases
-	prev, cur int64   // units granted in the window before the one that last lies in, and in that one
+	prev, cur int64   // units granted in the window that contains the time last (cur) and in the window before it (prev)
 }
 
-// Step decides on n units at now, and counts them if they fit and charge is set.
-func (c *slidingCounterConfig) Step(s *slidingCounterState, _ *slidingCounterConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+// Step decides on n units at the time now. If they fit and charge is set, it counts them.
+func (c *slidingCounterConfig) Step(
+	s *slidingCounterState, _ *slidingCounterConfig, now instant, n int64, charge bool,
+) (v engine.Verdict, delay time.Duration) {
 	if now < s.last {
 		return engine.StepAhead(c, s, c, s.last, now, n, charge)
 	}
@@ -95,18 +94,15 @@ func (c *slidingCounterConfig) Step(s *slidingCounterState, _ *slidingCounterCon
 		left -= n
 		*s = slidingCounterState{now, prev, cur}
 	}
-	v.Left = max(left, 0) // negative if the limit was lowered
-	switch {
-	case cur > 0:
-		v.ResetAfter = time.Duration(2*c.Per - offset)
-	case prev > 0:
-		v.ResetAfter = time.Duration(c.Per - offset)
-	}
+	v.Left = max(left, 0) // left is negative after the limit was lowered
+	v.ResetAfter = c.resetAfter(prev, cur, offset)
 	return v, 0
 }
 
-// StepYoung is Step for a key that has the portion p of the limit.
-func (c *slidingCounterConfig) StepYoung(s *slidingCounterState, _ *slidingCounterConfig, p engine.Portion, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+// StepYoung is the method Step for a key that still warms up and has only the portion p of the limit.
+func (c *slidingCounterConfig) StepYoung(
+	s *slidingCounterState, _ *slidingCounterConfig, p engine.Portion, now instant, n int64, charge bool,
+) (v engine.Verdict, delay time.Duration) {
 	offset := c.Offset(now)
 	prev, cur := c.counts(s, now, offset)
 	left := p.Units - c.Weighted(prev, offset) - cur
@@ -122,7 +118,7 @@ func (c *slidingCounterConfig) StepYoung(s *slidingCounterState, _ *slidingCount
 	return v, 0
 }
 
-// resetAfter returns how long it takes until neither count has any weight.
+// resetAfter returns the time until neither cur (current window) nor prev (window before) counts in a decision.
 func (c *slidingCounterConfig) resetAfter(prev, cur int64, offset uint64) time.Duration {
 	switch {
 	case cur > 0:
@@ -133,8 +129,7 @@ func (c *slidingCounterConfig) resetAfter(prev, cur int64, offset uint64) time.D
 	return 0
 }
 
-// counts returns the units granted in the window that began offset before now, as cur, and
-// in the window before it, as prev.
+// counts returns the units of the current window (cur), which began offset ns ago, and of the window before (prev).
 func (c *slidingCounterConfig) counts(s *slidingCounterState, now instant, offset uint64) (prev, cur int64) {
 	switch ago := now.Since(s.last); {
 	case ago <= offset:
@@ -145,11 +140,10 @@ func (c *slidingCounterConfig) counts(s *slidingCounterState, now instant, offse
 	return 0, 0
 }
 
-// retryAfter returns how long it takes until n units fit, which do not fit now.
+// retryAfter returns the time until n units fit within the limit. It is called only if they do not fit now.
 //
-// If cur alone leaves room for n, that is when the weighted prev has fallen to the room that
-// is left beside cur and n. Otherwise, it is in the next window: cur is then the previous
-// count, and its weight must fall in the same way.
+// If cur+n is within the limit, the units fit later in this window, when the weighted count prev is small enough.
+// Otherwise they fit in the next window, when the weighted count cur, which is then the previous one, is small enough.
 func (c *slidingCounterConfig) retryAfter(prev, cur int64, offset uint64, n int64) time.Duration {
 	end, fading, room := c.Per, prev, c.Requests-cur-n
 	if room < 0 {
@@ -158,8 +152,8 @@ func (c *slidingCounterConfig) retryAfter(prev, cur int64, offset uint64, n int6
 	return time.Duration(end - c.Faded(fading, room) - offset)
 }
 
-// Carry brings s, which from has decided on until now, to the windows of c. If their length
-// differs, the estimate becomes the count of the window that now lies in.
+// Carry converts the state s from the windows of the old configuration (from) to the windows of the new one (c). If
+// their lengths differ, the estimate at the time now becomes the count of the window that contains the time now.
 func (c *slidingCounterConfig) Carry(s *slidingCounterState, from *slidingCounterConfig, now instant) {
 	if c.Per == from.Per {
 		return
@@ -170,13 +164,13 @@ func (c *slidingCounterConfig) Carry(s *slidingCounterState, from *slidingCounte
 	*s = slidingCounterState{last: now, cur: cur + from.Weighted(prev, offset)}
 }
 
-// The clock of s stands at its last charge, and s points to nothing.
+// Reached and Charged return the time of the last charge. Clone returns a copy; the state has no pointers.
 
 func (c *slidingCounterConfig) Reached(s *slidingCounterState) instant           { return s.last }
 func (c *slidingCounterConfig) Charged(s *slidingCounterState) instant           { return s.last }
 func (c *slidingCounterConfig) Clone(s *slidingCounterState) slidingCounterState { return *s }
 
-// GiveBack takes units off the count of the window in which they were charged.
+// GiveBack subtracts the returned units from the count of the window in which they were charged.
 func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, back engine.Returned) {
 	switch ago, offset := s.last.Since(back.At), c.Offset(s.last); {
 	case ago <= offset:
@@ -186,15 +180,15 @@ func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, back engine.Retu
 	}
 }
 
-// Exceed charges n units at now, past the limit of the window.
+// Exceed charges n units at the time now, even past the limit.
 func (c *slidingCounterConfig) Exceed(s *slidingCounterState, now instant, n int64) {
 	now = max(now, s.last)
 	prev, cur := c.counts(s, now, c.Offset(now))
-	most := min(max(c.Requests, exact.MaxUsed), math.MaxInt64-prev) // so that their sum is a number
+	most := min(max(c.Requests, exact.MaxUsed), math.MaxInt64-prev) // the largest value of cur; it keeps prev plus cur from overflowing
 	*s = slidingCounterState{now, prev, exact.Beyond(cur, n, most)}
 }
 
-// Idle reports whether both counts are zero at now.
+// Idle reports whether both counts of s are zero at the time now.
 func (c *slidingCounterConfig) Idle(s *slidingCounterState, now instant) bool {
 	if now < s.last {
 		return false
@@ -203,7 +197,7 @@ func (c *slidingCounterConfig) Idle(s *slidingCounterState, now instant) bool {
 	return prev == 0 && cur == 0
 }
 
-// Inherit returns s: a key that leaves the shared count keeps all of it.
+// Inherit returns the state of a key that shared the state s with other keys until now: a copy with all counts of s.
 func (c *slidingCounterConfig) Inherit(s *slidingCounterState, _ instant) slidingCounterState {
 	return *s
 }

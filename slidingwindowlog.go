@@ -8,30 +8,29 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// maxLogRequests is the largest Requests of a SlidingWindowLog. It bounds the memory of one
-// key.
+// maxLogRequests is the largest Requests of a SlidingWindowLog. It bounds the memory of one key.
 const maxLogRequests = 1 << 16
 
-// A SlidingWindowLog is a [Limiter] that keeps the instant of each granted unit, and grants
-// while a key has at most [Rate.Requests] units within the last [Rate.Per].
+// A SlidingWindowLog is a [Limiter] that keeps the instant of each granted unit, and grants while a key has at most
+// [Rate.Requests] units within the last [Rate.Per].
 //
-// Bound: a key is granted at most Requests units in any half-open interval of length Per. No
-// request within that bound is denied.
+// Bound: a key is granted at most Requests units in any half-open interval of length Per. No request within that bound
+// is denied.
 //
-// Memory: 72 bytes per key, up to four fifths as much again for the table around it, and 16
-// bytes for each distinct instant within the last Per except the newest, in a ring that grows
-// by doubling. Therefore, Requests is at most 65,536.
+// Memory: 72 bytes per key, up to 58 bytes more for the table that holds the keys, and 16 bytes for each distinct
+// instant of a grant within the last Per except the newest. These are in a ring buffer that grows by doubling.
+// Therefore, Requests is at most 65,536.
 //
-// There are no boundaries: each unit stops counting exactly Per after it was granted.
+// It has no windows with a fixed beginning: each unit stops counting exactly Per after it was granted.
 //
-// Choose a SlidingWindowLog for a small limit that must hold in every interval of length
-// Per. Choose a [SlidingWindowCounter] for a large limit.
+// Choose a SlidingWindowLog for a small limit that must hold in every interval of length Per. Choose a
+// [SlidingWindowCounter] for a large limit.
 //
 // The zero SlidingWindowLog denies everything; [NewSlidingWindowLog] makes one to use.
 type SlidingWindowLog struct{ slidingLogKeys }
 
-// NewSlidingWindowLog returns a SlidingWindowLog that grants the rate r, which must have no
-// Burst and at most 65,536 Requests. An error matches [ErrInvalidConfig].
+// NewSlidingWindowLog returns a SlidingWindowLog that grants the rate r, which must have no Burst and at most 65,536
+// Requests. An error matches [ErrInvalidConfig].
 func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 	l := new(SlidingWindowLog)
 	if err := l.init(AlgorithmSlidingWindowLog, r, opts, newSlidingLogConfig); err != nil {
@@ -40,24 +39,24 @@ func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if the key then has at most Requests units within the last
-// Per. A denial changes nothing.
+// Allow takes one unit for key if the key then has at most Requests units within the last Per. A denial changes
+// nothing.
 func (l *SlidingWindowLog) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
 }
 
-// slidingLogKeys has the methods that all five limiters share.
+// slidingLogKeys embeds the type keyed for its methods, and hides its type arguments from the documentation.
 type slidingLogKeys struct {
 	keyed[slidingLogState, *slidingLogConfig]
 }
 
-// slidingLogConfig decides for all keys that have the same rate.
+// slidingLogConfig holds a rate and decides for all keys that have this rate.
 type slidingLogConfig struct {
 	engine.Counts[slidingLogState, *slidingLogConfig]
 
-	requests int64  // units in any window
-	per      uint64 // nanoseconds
+	requests int64  // largest number of units in any interval that is as long as the field per
+	per      uint64 // length of the interval, in nanoseconds
 }
 
 func newSlidingLogConfig(r Rate, _ time.Time) (*slidingLogConfig, error) {
@@ -74,12 +73,14 @@ func newSlidingLogConfig(r Rate, _ time.Time) (*slidingLogConfig, error) {
 
 // slidingLogState is the state of one key. The zero state has used nothing.
 type slidingLogState struct {
-	clock     instant // when the last unit was granted, or the time of a change of the rate after it; never decreases
-	exact.Log         // of the granted units
+	clock     instant // time of the last grant or of the last change of the rate, whichever is later; never decreases
+	exact.Log         // the granted units and their instants
 }
 
-// Step decides on n units at now, and adds them to the log if they fit and charge is set.
-func (c *slidingLogConfig) Step(s *slidingLogState, _ *slidingLogConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+// Step decides on n units at the time now. If they fit and charge is set, it adds them to the log.
+func (c *slidingLogConfig) Step(
+	s *slidingLogState, _ *slidingLogConfig, now instant, n int64, charge bool,
+) (v engine.Verdict, delay time.Duration) {
 	if now < s.clock {
 		return engine.StepAhead(c, s, c, s.clock, now, n, charge)
 	}
@@ -92,27 +93,29 @@ func (c *slidingLogConfig) Step(s *slidingLogState, _ *slidingLogConfig, now ins
 	case n > left:
 		v.RetryAfter = s.TimeToLeave(recent, n-left, now, c.per)
 	case charge:
-		s.Keep(recent)
+		s.Trim(recent)
 		s.Add(now, n)
 		s.clock = now
 		used += n
 	}
-	v.Left = max(c.requests-used, 0) // negative if the limit was lowered
+	v.Left = max(c.requests-used, 0) // the difference is negative after the limit was lowered
 	if used > 0 {
 		v.ResetAfter = time.Duration(c.per - now.Since(s.Last()))
 	}
 	return v, 0
 }
 
-// StepYoung is Step for a key that has the portion p of the limit.
-func (c *slidingLogConfig) StepYoung(s *slidingLogState, _ *slidingLogConfig, p engine.Portion, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+// StepYoung is the method Step for a key that still warms up and has only the portion p of the limit.
+func (c *slidingLogConfig) StepYoung(
+	s *slidingLogState, _ *slidingLogConfig, p engine.Portion, now instant, n int64, charge bool,
+) (v engine.Verdict, delay time.Duration) {
 	recent := s.Recent(now, c.per)
 	used := recent.Units
 	switch {
 	case n > p.Units-used:
 		v.RetryAfter = Never
 	case charge:
-		s.Keep(recent)
+		s.Trim(recent)
 		s.Add(now, n)
 		s.clock = now
 		used += n
@@ -124,17 +127,17 @@ func (c *slidingLogConfig) StepYoung(s *slidingLogState, _ *slidingLogConfig, p 
 	return v, 0
 }
 
-// Carry brings s, which from has decided on until now, to the per of c. Entries that are
-// older than the per of from do not count again.
+// Carry converts the state s from the interval of the old configuration (from) to that of the new one (c). It removes
+// entries that are older than the old interval, so that they do not count again in a longer interval.
 func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now instant) {
 	if c.per == from.per {
 		return
 	}
 	s.clock = max(now, s.clock)
-	s.Keep(s.Recent(s.clock, from.per))
+	s.Trim(s.Recent(s.clock, from.per))
 }
 
-// Reached returns the instant that the clock of s stands at.
+// Reached returns the time of the last grant or of the last change of the rate, whichever is later.
 func (c *slidingLogConfig) Reached(s *slidingLogState) instant { return s.clock }
 
 // Clone returns a copy of s with a log of its own.
@@ -142,30 +145,30 @@ func (c *slidingLogConfig) Clone(s *slidingLogState) slidingLogState {
 	return slidingLogState{s.clock, s.Clone()}
 }
 
-// Charged returns the instant at which s was charged last.
+// Charged returns the instant at which the state s was charged last.
 func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.Last() }
 
-// GiveBack takes units off the entry of the instant at which they were charged, if the log still
-// has that and not too many later ones.
+// GiveBack subtracts the returned units from the entry for the instant at which they were charged. It does nothing if
+// the log no longer has that entry, or if too many later entries would have to change.
 func (c *slidingLogConfig) GiveBack(s *slidingLogState, back engine.Returned) {
 	s.GiveBack(back.At, back.N)
 }
 
-// Exceed charges n units at now, past the limit.
+// Exceed charges n units at the time now, even past the limit.
 func (c *slidingLogConfig) Exceed(s *slidingLogState, now instant, n int64) {
 	now = max(now, s.clock)
-	s.Keep(s.Recent(now, c.per))
+	s.Trim(s.Recent(now, c.per))
 	s.Exceed(now, n)
 	s.clock = now
 }
 
-// Idle reports whether all entries are at least per old at now.
+// Idle reports whether all entries of the state s are too old to count at the time now.
 func (c *slidingLogConfig) Idle(s *slidingLogState, now instant) bool {
 	return now >= s.clock && s.Recent(now, c.per).Units == 0
 }
 
-// Inherit returns a log with one entry: all units of s, at its newest instant. A key that
-// leaves the shared log cannot know which of the entries are its own.
+// Inherit returns the state of a key that shared the state s with other keys until now. It is not known which entries
+// belong to this key, so the new log has a single entry: all recent units of s, at the newest instant.
 func (c *slidingLogConfig) Inherit(s *slidingLogState, now instant) slidingLogState {
 	recent := s.Recent(max(now, s.clock), c.per)
 	return slidingLogState{s.clock, exact.LogOf(s.Last(), recent.Units)}

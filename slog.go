@@ -9,53 +9,52 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/sample"
 )
 
-// SlogObserver returns an [Observer] that writes to log. It writes denials, including those
-// that a rule in [ModeShadow] would have made, at level Info. If the store or a custom
-// [Limiter] has failed, or [Rule.Resolve] has returned an invalid rate, it writes what was
-// decided all the same, at level Warn. It does not write other granted requests.
+// SlogObserver returns an [Observer] that writes to log. It writes denials, including those that a rule in [ModeShadow]
+// would have made, at level Info. It writes the decisions in which the store or a custom [Limiter] has failed, or
+// [Rule.Resolve] has returned an invalid rate, at level Warn. It does not write grants without such a failure.
 //
-// For each rule, key and kind of message, it writes at most one line in the time every, by
-// the machine's clock, or all lines if every is 0. So the denials of one client do not hide
-// those of another. The attribute "skipped" says how many were left out since the last one.
-// If more than 4096 of them are active in that time, the further ones count as one. The
-// client, endpoint and IP of a request are written only if the limiter has the option
-// [WithObservedRequests].
+// The parameter every is an interval by the machine's clock. In each interval, SlogObserver writes at most one denial
+// for each rule and each of its keys, so the denials of one client do not hide those of another; and for each rule at
+// most one failure of each kind. If every is 0, it writes all of them. The attribute "skipped" counts the lines left
+// out since the last line. The observer tracks up to 4,096 combinations at a time; all further combinations share one
+// entry. The client, endpoint and IP of a request are written only with [WithObservedRequests].
 //
-// SlogObserver panics if log is nil.
+// The interval does not affect the lines about an outage of the store: one when it begins, one a minute with how many
+// decisions were made without the store so far, and one with how long it lasted, when the store has answered for a
+// second (a minute, if the previous outage ended less than a minute before). SlogObserver panics if log is nil.
 func SlogObserver(log *slog.Logger, every time.Duration) Observer {
 	if log == nil {
 		panic("ratelimit: SlogObserver: the logger must not be nil; slog.Default() returns one")
 	}
-	return &slogObserver{log, sample.New[slogKind](every)}
+	return &slogObserver{log, sample.New[slogKind](every), sample.NewOutage(log, "rate limit: ")}
 }
 
 type slogObserver struct {
 	log     *slog.Logger
 	sampler *sample.Sampler[slogKind]
+	outage  *sample.Outage // writes the lines for the decisions with causeStore
 }
 
-// A slogKind is a kind of lines. Each kind is sampled by itself.
+// A slogKind identifies the log lines of one kind. At most one line of each kind is written in each interval.
 type slogKind struct {
 	rule            string
-	key             uint64
+	key             uint64 // 0 if something has failed, because a failure concerns all clients
 	allowed, shadow bool
-	cause           slogCause
+	cause           string
 }
 
-// A slogCause says why a line is written beside its decision.
-type slogCause string
-
-// The causes, as they end a message.
+// What has failed in a decision: the end of its log message. causeLimit means that nothing has failed. No log line
+// is written for a single decision with causeStore: the field outage writes the log lines about the whole outage.
 const (
-	causeLimit   slogCause = ""
-	causeStore   slogCause = "the store failed"
-	causeLimiter slogCause = "the rule's limiter failed"
-	causeOther   slogCause = "the limiter of another rule failed"
-	causeResolve slogCause = "Resolve returned an invalid rate"
+	causeLimit   = ""
+	causeStore   = "the store failed"
+	causeLimiter = "the rule's limiter failed"
+	causeOther   = "the limiter of another rule failed"
+	causeResolve = "Resolve returned an invalid rate"
 )
 
-// causeOf returns what has gone wrong in the decision d.
-func causeOf(d *Decision) slogCause {
+// causeOf returns what has failed in the decision d.
+func causeOf(d *Decision) string {
 	var failed *limiterError
 	switch {
 	case d.Err == nil && !d.Result.Degraded:
@@ -70,27 +69,34 @@ func causeOf(d *Decision) slogCause {
 	return causeStore
 }
 
-// message returns the text of a line of this kind.
+// message returns the message of a log line of this kind.
 func (k *slogKind) message() string {
-	verb, joint := "denied", " because "
+	text, joint := "denied", " because "
 	if k.allowed {
-		verb, joint = "allowed", " although "
+		text, joint = "allowed", " although "
 	}
 	if k.shadow {
-		verb = map[bool]string{false: "would have denied", true: "would have allowed"}[k.allowed]
+		text = "would have " + text
 	}
-	if k.cause == causeLimit {
-		joint = ""
+	if k.cause != causeLimit {
+		text += joint + k.cause
 	}
-	return "rate limit: " + verb + joint + string(k.cause)
+	return "rate limit: " + text
 }
 
-// Observe writes a line for d, if d is one to be written and it is the turn of its kind.
+// Observe writes a line for the decision d. It writes none for a grant without a failure, nor soon after a line of the
+// same kind. If the store has failed, the field outage writes instead.
 func (o *slogObserver) Observe(ctx context.Context, d Decision) {
-	kind := slogKind{d.Rule, d.Key, d.Result.Allowed, d.Mode == ModeShadow, causeOf(&d)}
-	level := slog.LevelWarn
+	kind, level := slogKind{d.Rule, 0, d.Result.Allowed, d.Mode == ModeShadow, causeOf(&d)}, slog.LevelWarn
+	if kind.cause == causeStore {
+		o.outage.Failed(ctx, time.Now(), d.Rule, !kind.allowed && !kind.shadow, d.Err)
+		return
+	}
+	if d.Source == SourceStore && o.outage.Lasts() {
+		o.outage.Answered(ctx, time.Now())
+	}
 	if kind.cause == causeLimit {
-		if level = slog.LevelInfo; kind.allowed {
+		if level, kind.key = slog.LevelInfo, d.Key; kind.allowed {
 			return
 		}
 	}
@@ -102,14 +108,9 @@ func (o *slogObserver) Observe(ctx context.Context, d Decision) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("rule", d.Rule),
-		slog.String("key_type", string(d.KeyType)),
-		slog.Int("cost", d.Cost),
-		slog.Bool("allowed", d.Result.Allowed),
-		slog.Int("limit", d.Result.Limit),
-		slog.Duration("retry_after", d.Result.RetryAfter),
-		slog.String("source", string(d.Source)),
-		slog.Int("skipped", skipped),
+		slog.String("rule", d.Rule), slog.String("key_type", string(d.KeyType)), slog.Int("cost", d.Cost),
+		slog.Bool("allowed", d.Result.Allowed), slog.Int("limit", d.Result.Limit), slog.Duration("retry_after", d.Result.RetryAfter),
+		slog.String("source", string(d.Source)), slog.Int("skipped", skipped),
 	}
 	if d.Tier != "" {
 		attrs = append(attrs, slog.String("tier", d.Tier))

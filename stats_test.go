@@ -1,9 +1,11 @@
 package ratelimit_test
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -57,7 +59,7 @@ func TestStats(t *testing.T) {
 		_, err := l.Peek(t.Context(), req)
 		require.NoError(t, err)
 	}
-	_, err := l.Check(over(), ratelimit.Request{Endpoint: "/e"})
+	_, err := l.Check(canceled(), ratelimit.Request{Endpoint: "/e"})
 	require.Error(t, err)
 	_, err = l.Check(t.Context(), ratelimit.Request{Endpoint: "/e", Cost: -1})
 	require.Error(t, err)
@@ -72,7 +74,7 @@ func TestStats(t *testing.T) {
 	require.Equal(t, want, l.Stats(), "a reset is not counted")
 }
 
-// TestStatsOfPlainRules proves the same for two to five plain rules.
+// TestStatsOfPlainRules proves what each request adds to the counters of two to five plain rules.
 func TestStatsOfPlainRules(t *testing.T) {
 	for n := 2; n <= 5; n++ { // up to four plain rules need no memory from a pool
 		var rules []ratelimit.Rule
@@ -108,7 +110,7 @@ func TestStatsAreKeptThroughChanges(t *testing.T) {
 	rule.Mode = ratelimit.ModeEnforce
 	require.NoError(t, l.Replace([]ratelimit.Rule{rule}, nil))
 	require.Equal(t, []ratelimit.RuleStats{want}, l.Stats(), "from shadow to enforce")
-	require.Equal(t, by("a", no(2, 0, 30*sec, mins)), l.Allow("c", "/e"), "the keys have used their units before")
+	require.Equal(t, by("a", no(2, 0, 30*sec, minute)), l.Allow("c", "/e"), "the keys have used their units before")
 	want.Denied++
 	require.NoError(t, l.UpdateRate("a", ratelimit.PerMinute(9)))
 	require.Equal(t, []ratelimit.RuleStats{want}, l.Stats(), "a new rate")
@@ -134,7 +136,7 @@ func TestStatsAreKeptThroughChanges(t *testing.T) {
 func TestStatsWithAStore(t *testing.T) {
 	for _, row := range []struct {
 		policy ratelimit.FailurePolicy
-		down   ratelimit.RuleStats // what three requests add while the store is down, after two of three units
+		down   ratelimit.RuleStats // what three requests add while the store is down, if two of three units were used
 		why    string
 	}{
 		{ratelimit.FailLocal(1), ratelimit.RuleStats{Allowed: 1, Denied: 2, Degraded: 3}, "the share has one unit left"},
@@ -171,9 +173,52 @@ func TestStatsWithAStore(t *testing.T) {
 	}
 }
 
-// TestStatsOfWhatOnlyOthersDeny proves that a rule whose policy grants does not count a
-// request that another rule denied.
-func TestStatsOfWhatOnlyOthersDeny(t *testing.T) {
+// TestStatsOfWaitsThatAPolicyRefuses proves that Degraded counts each Wait that a failure policy
+// refuses, and each request that is denied because another caller waits for the store.
+func TestStatsOfWaitsThatAPolicyRefuses(t *testing.T) {
+	for _, policy := range []ratelimit.FailurePolicy{ratelimit.FailLocal(1), ratelimit.FailClosed} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newFaultyStore(t, nil)
+			l := newRules(t, []ratelimit.Rule{{Name: "a", Endpoint: "/e", Rate: ratelimit.PerHour(1), OnStoreError: policy}}, nil,
+				ratelimit.WithStore(store))
+			require.True(t, l.Allow("c", "/e").Allowed)
+			store.from(errsBefore)
+			req, want := ratelimit.Request{Client: "c", Endpoint: "/e"}, ratelimit.RuleStats{Rule: "a", Allowed: 1}
+			denied := func(why string) {
+				t.Helper()
+				want.Denied++
+				want.Degraded++
+				stats := l.Stats()[0]
+				stats.Errors, stats.LiveKeys = 0, 0
+				require.Equal(t, want, stats, "%v: %s", policy, why)
+			}
+			refused := func(why string) {
+				t.Helper()
+				ctx, cancel := context.WithTimeout(t.Context(), sec/2)
+				defer cancel()
+				res, err := l.Wait(ctx, req)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.True(t, res.Degraded)
+				denied(why)
+			}
+			refused("it would end too late")
+			ctx, cancel := context.WithCancel(t.Context())
+			w := startRuleWait(ctx, l, req)
+			synctest.Wait()
+			require.False(t, w.returned())
+			require.True(t, check(t, l, req).Degraded, "the answer is that to the caller who waits")
+			denied("behind a caller who waits")
+			refused("behind a caller who waits, it would end too late")
+			cancel()
+			synctest.Wait()
+			require.True(t, w.returned())
+		})
+	}
+}
+
+// TestStatsOfRequestsThatAnotherRuleDenies proves that a rule whose failure policy grants does not
+// count a request that another rule denies.
+func TestStatsOfRequestsThatAnotherRuleDenies(t *testing.T) {
 	for _, policy := range []ratelimit.FailurePolicy{ratelimit.FailLocal(1), ratelimit.FailOpen} {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 		store.from(errsBefore)
@@ -188,22 +233,24 @@ func TestStatsOfWhatOnlyOthersDeny(t *testing.T) {
 	}
 }
 
-// TestStatsAtTheBoundOnKeys proves that keys beyond the bound and keys that made room are
-// counted.
+// TestStatsAtTheBoundOnKeys proves that keys beyond WithMaxKeys, and keys that were dropped to make
+// room, are counted.
 func TestStatsAtTheBoundOnKeys(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(2)}, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(4))
 	for i := range 5 {
 		require.True(t, l.Allow(strconv.Itoa(i), "").Allowed)
 	}
-	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 5, LiveKeys: 4, Overflowed: 1}}, l.Stats(), "the fifth key finds no room")
-	clock.Advance(mins)
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 5, LiveKeys: 4, Overflowed: 1}}, l.Stats(),
+		"the fifth key finds no room")
+	clock.Advance(minute)
 	require.True(t, l.Allow("6", "").Allowed)
-	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 6, LiveKeys: 4, Overflowed: 1, Evicted: 1}}, l.Stats(), "an idle key makes room")
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 6, LiveKeys: 4, Overflowed: 1, Evicted: 1}}, l.Stats(),
+		"an idle key makes room")
 }
 
-// TestStoreStats proves that StoreStats says which parts are left alone, how often that
-// began, and why it last did.
+// TestStoreStats proves that StoreStats says which breakers are open, how often they have opened,
+// and why they last did.
 func TestStoreStats(t *testing.T) {
 	var zero ratelimit.RateLimiter
 	require.Zero(t, zero.StoreStats())
@@ -236,4 +283,26 @@ func TestStoreStats(t *testing.T) {
 	stats := l.StoreStats()
 	require.ErrorIs(t, stats.LastError, errFault, "the last error is kept after the store is back")
 	require.Zero(t, stats.Open)
+}
+
+// TestStatsOfARuleThatWasNotAsked proves that a custom limiter which comes to apply to a waiting request, in
+// shadow mode, is not counted: the request is granted without asking it.
+func TestStatsOfARuleThatWasNotAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newRules(t, []ratelimit.Rule{{Endpoint: "/e", Rate: ratelimit.PerHour(1)}}, nil)
+		req := ratelimit.Request{Client: "alice", Endpoint: "/e"}
+		ok(t, checked(l.Check(t.Context(), req)), true)
+		var res ratelimit.Result
+		var err error
+		go func() { res, err = l.Wait(t.Context(), req) }()
+		synctest.Wait()
+		limiter, problem := ratelimit.NewTokenBucket(ratelimit.PerHour(1))
+		require.NoError(t, problem)
+		require.NoError(t, l.Replace([]ratelimit.Rule{{Name: "tried", Endpoint: "*", Mode: ratelimit.ModeShadow, Limiter: limiter}}, nil))
+		synctest.Wait()
+		require.NoError(t, err)
+		require.Equal(t, ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, res)
+		require.Equal(t, []ratelimit.RuleStats{{Rule: "tried"}}, l.Stats())
+		require.Zero(t, limiter.Len(), "it was not asked")
+	})
 }

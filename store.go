@@ -2,295 +2,233 @@ package ratelimit
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
-
-	"github.com/ratelimit-go/ratelimit/internal/confmap"
-	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/replay"
 )
 
-// A Store keeps the state of limiters outside this process, so that several processes share
-// one limit. [WithStore] gives it to a limiter. The module redisstore has one for Redis and
-// Valkey, [MemoryStore] is one for tests, and the package ratelimittest checks one that you
-// write.
+// A Store keeps the state of limiters outside this process, so that several processes share one limit.
+// [WithStore] gives it to a limiter. The module redisstore has a Store for Redis and Valkey, [MemoryStore] is
+// one for tests, and the package ratelimittest checks one that you write.
 //
-// A Store decides by its own clock. It must limit the duration of its calls itself: this
-// package sets no deadline. It must be safe for concurrent use by multiple goroutines.
+// A Store decides by its own clock. It must limit the duration of its calls itself: this package sets no
+// deadline. It must be safe for concurrent use by multiple goroutines.
 //
-// A Store may have further methods:
+// A Store may have further methods: those of [StoreSupporter], [StoreAccepter], [StoreSettler], [StoreReplayer],
+// [StorePartitioner] and [StoreDenier]. Its errors may have the methods of [StoreErrorAnswered], [StoreErrorParts],
+// [StoreErrorCall] and [StoreErrorLater]. To have the compiler check this, write for example
 //
-// Supports(Algorithm, Rate) error returns why the Store cannot decide exactly by that
-// algorithm and rate, or nil. A rule or limiter with such a rate is refused when it is made
-// or changed.
-//
-// Part(Ask) int is for a Store of parts that fail independently, such as the nodes of a
-// cluster. It returns the number of the part that has the state of the ask, from 0 to 63; of
-// another number, the lowest six bits count. It is called for each ask, must be quick, and
-// may depend only on the fields that name the state. While some parts do not answer, a
-// [RateLimiter] goes on to call the Store for the others; a [FailurePolicy] answers only
-// those requests that need a part that does not answer. An error of Take or Reset may have a
-// method Parts() []int, which is found by [errors.As] and returns the parts that have
-// failed. Without it, or if it returns none of the parts that the call was about, all of
-// these count as failed.
-//
-// Settle(ctx, []Ask) error makes the charge that the Receipt of an ask names one of N units, not
-// Was. If N is less, the state is afterwards as if N had been charged at the time. This is done
-// once: if the charge was settled before, its Term is over, or the state was reset or forgotten
-// since, Settle gives nothing back and returns nil. So it may be repeated after an error. If N is
-// more, N-Was units are charged now, also past the limit, in any of these cases too. Such a call
-// is not repeated. An ask to Settle has no Term and no Shadow.
-//
-// Accepts(Ask) error returns why the Store cannot decide on asks of this Algorithm, Rate, Warmup,
-// Look, Receipt and Term, or nil. It is called where Supports is, and before that. A Store without
-// Accepts gets no ask with a Warmup, a Look or a Receipt.
-//
-// Once(ctx, Once, []Ask) ([]Result, bool, error) does what Take does, but charges the same request
-// once. If asks with the same Rule, Key, Algorithm, N and Shadow, in any order, were granted less
-// than the TTL of that call ago for the same Client and ID, Once charges nothing: it returns the
-// Results that they had, with ResetAfter and Delay less the time since, and true. A Store may
-// forget grants, the oldest first, and answers by one grant at most 100 times; the asks are then
-// decided anew, and a grant takes the place of the one before. The charge and the memory of it
-// must be one step: a call that comes at the same time is charged before it or not at all. A
-// denial is not kept, and a Reset changes nothing. Every N is at least 1.
-//
-// The errors of a Store may have three more methods, which [errors.As] finds too. They keep a
-// healthy Store in use, and notice a Store that is down:
-//
-//   - Answered() bool returns true if the server has answered, and the error is about these
-//     asks only. The [FailurePolicy] then answers this request, and the Store counts as healthy.
-//   - Call() uint64 returns the same number, which is not 0, for all callers of one call of the
-//     server. If that call fails, it counts as one failure.
-//   - Later(f func(error)) is for the error of a caller whose context has ended while the call
-//     goes on. The Store must call f once, soon and without a lock held: with nil or the error
-//     of the call when that has ended, also by the time limit of the Store; or with the error
-//     of the context if the call was never made.
-//
-// Denied(Ask) (Result, bool) is for a Store that sometimes knows, without a call to the
-// server, that an ask would be denied. It then returns that denial and true; otherwise it
-// returns false and changes nothing. A [RateLimiter] calls it before Take for a request to
-// which a single rule without tiers applies.
+//	var _ ratelimit.StoreSettler = (*MyStore)(nil)
 type Store interface {
-	// Take decides on all asks together and returns a Result for each, in the
-	// same order. It charges every ask if every ask that is no Shadow has
-	// enough units left; otherwise it charges none. Each Result is what the
-	// ask would get alone. No two asks are about the same state.
+	// Take decides on all asks together and returns a Result for each, in the same order. It charges every ask if every
+	// ask without Shadow has enough units left; otherwise it charges none. Each Result is what the ask would get alone.
+	// No two asks name the same state.
 	//
-	// An ask whose N is 0 is charged nothing and gets the answer that one
-	// unit would get. If the states lie on several nodes, a denied decision
-	// may hold units for the time of one round trip.
+	// If the states lie on several nodes, a decision that is denied may reserve units for the time of one round trip.
 	//
-	// A denial is a Result, never an error. An error means that it is not known whether any
-	// ask was charged. If ctx has ended the call, the error must match that of ctx.
+	// A denial is a Result, never an error. After an error, the asks may or may not have been charged. If ctx has ended
+	// the call, the error must match that of ctx.
 	Take(ctx context.Context, asks []Ask) ([]Result, error)
 
 	// Reset makes the state that each ask names as if it had never been used. It ignores N.
 	Reset(ctx context.Context, asks []Ask) error
 }
 
-// An Ask is what a [Store] needs to know to decide on one request by one rule.
+// An Ask tells a [Store] what it needs to decide on one request by one rule.
 type Ask struct {
-	// Rule and Key, together with Algorithm, name the state: two asks are
-	// about the same state if and only if all three are equal. Rule and Key
-	// may have any bytes, so no separator can join them unambiguously.
+	// Rule, Key and Algorithm together name the state: two asks name the same state if and only if all three are equal.
+	// Rule and Key may have any bytes, so no separator can join them unambiguously.
 	//
-	// Rule is the name of the limiter, see [WithName], and for a rule of a [RateLimiter] a
-	// colon and the name of the rule after it, such as "shop:search".
+	// Rule is the name of the limiter, see [WithName]. For a rule of a [RateLimiter], a colon and the name of the rule
+	// follow it, such as "shop:search".
 	Rule, Key string
 
-	// Client is the client that the state belongs to, or empty if it belongs to more than
-	// one. A Store may keep the states of one Client together, for example by a hash tag in
-	// a cluster. All asks about one state have the same Client.
+	// Client is the client that the state belongs to, or empty if it belongs to more than one. A Store may keep the
+	// states of one Client together, such as by a hash tag in a cluster. All asks for one state have the same Client.
 	Client string
 
 	// Algorithm is one of the five of this package.
 	Algorithm Algorithm
 
-	// Rate is the limit from this ask on. If the state was last charged under
-	// another Rate, the time since then counts at the slower of the two.
+	// Rate is the limit from this ask on. If the state was last charged at another Rate, the slower of the two rates
+	// applies to the time between that charge and this ask.
 	Rate Rate
 
-	// N is how many units to take, all or none. If it is 0, the ask takes
-	// nothing and gets the answer that one unit would get.
+	// N is how many units to take, all or none. With 0, it takes nothing and gets the answer for one unit.
 	N int
 
-	// Shadow is true for an ask of a rule in [ModeShadow]. Such an ask never
-	// causes the others to be denied. It is charged if it has enough units
-	// left and the others are charged.
+	// Shadow is true for an ask of a rule in [ModeShadow]. Such an ask never causes another ask to be denied. It is
+	// charged if it has enough units left and the asks without Shadow are charged.
 	Shadow bool
 
-	// Warmup makes the limit of new state lower at first, as [Rule.Warmup] does for a key. State
-	// that was charged with a Warmup and state that was charged without are not the same. Only a
-	// Store that has Accepts gets an ask with one.
+	// Warmup makes the limit of a new state lower at first, as [Rule.Warmup] does for a key. The Store keeps the state
+	// for asks with a Warmup apart from the state for asks without one.
 	Warmup Warmup
 
-	// Look is true for an ask that takes nothing, and gets the answer that it would get if it
-	// took N units: Remaining and ResetAfter are those after that. Either all asks of one call have
-	// Look, or none has.
+	// Look is true for an ask that takes nothing, but gets the same Result as if it took N units: Remaining and
+	// ResetAfter, too, are those after the N units. Either all asks of one call have Look, or none.
 	Look bool
 
-	// Receipt names the charge, so that Settle can give units of it back. It is a number that no
-	// other charge of the state has had. If it is 0, the charge is final. A Store may let older
-	// charges than the last 1,024 of a state become final.
+	// Receipt is a number for this charge, by which Settle can give units back; 0 if no units can be given back. The
+	// number is new for each charge of the state. After 1,024 newer charges of the state, Settle may give nothing back.
 	Receipt uint64
 
-	// Term is for how long the charge can be given back, by the clock of the Store: from a
+	// HoldFor is how long the charge can be given back, by the Store's clock: 0 without a Receipt, otherwise from a
 	// microsecond to 366 days.
-	Term time.Duration
+	HoldFor time.Duration
 
-	// Was is for Settle only: the N of the ask that made the charge. N is then how many units
-	// were used in the end.
-	Was int
+	// Charged is set only for Settle: the N of the Ask that made the charge. In Settle, N is how many units were used.
+	Charged int
 }
 
-// A denier is a store that has the method Denied; see Store.
-type denier interface{ Denied(a Ask) (Result, bool) }
+// An Attempt tells [StoreReplayer.Once] which request the asks belong to.
+type Attempt struct {
+	// Client and ID are the fields Client and ID of the [Request].
+	Client, ID string
 
-// An accepter is a store that knows the fields of an Ask beyond Shadow; see Store.
-type accepter interface{ Accepts(a Ask) error }
+	// TTL is how long the answer is kept: from a microsecond to 366 days.
+	TTL time.Duration
 
-// A settler is a store whose charges can be given back; see Store.
-type settler interface {
-	accepter
+	// Look is true if Once must change nothing: it takes no units, records no grant and counts no use of a record.
+	Look bool
+}
+
+// A StoreSupporter is a [Store] that does not support every rate.
+type StoreSupporter interface {
+	// Supports returns nil if the Store can decide exactly by this algorithm and rate, and otherwise why it cannot.
+	// A rule or limiter with an unsupported rate cannot be made, and a rule cannot be changed to such a rate.
+	Supports(a Algorithm, r Rate) error
+}
+
+// A StoreAccepter is a [Store] that can use the fields Warmup, Look, Receipt and HoldFor of an [Ask]. Any other Store
+// gets only asks in which these fields are zero.
+type StoreAccepter interface {
+	// Accepts returns nil if the Store can decide on asks with this Algorithm, Rate, Warmup, Look, Receipt and HoldFor,
+	// and otherwise the reason why not. It is called when a rule is made or changed, before Supports.
+	Accepts(a Ask) error
+}
+
+// A StoreSettler is a [Store] whose charges can be changed afterwards. [RateLimiter.Reserve] needs one, and so does a
+// [RateLimiter] with a Store and a custom [Limiter].
+type StoreSettler interface {
+	StoreAccepter
+
+	// Settle changes the charge that the Receipt of each ask names, from Charged units to N.
+	//
+	// If N < Charged, the state is afterwards as if only N units had been charged. But if the charge was settled
+	// before, its HoldFor is over, or the state was reset or forgotten since, Settle gives nothing back and returns
+	// nil. So the call may be repeated after an error. If N > Charged, Settle charges N-Charged units now, even past
+	// the limit and even in the cases above; limiters never repeat such a call. The asks have no HoldFor and no Shadow.
 	Settle(ctx context.Context, asks []Ask) error
 }
 
-// A MemoryStore is a [Store] that keeps its state in this process. It gives the same answers
-// as a limiter without a Store. It is for tests of programs that use a Store, and for
-// several limiters in one process that share state by [WithName].
-//
-// A MemoryStore is safe for concurrent use by multiple goroutines. It serves them one at a
-// time.
-type MemoryStore struct {
-	book    *engine.Book // nil in the zero MemoryStore
-	records *replay.Log
+// A StoreReplayer is a [Store] that charges a request with a [Request.ID] only once.
+type StoreReplayer interface {
+	// Once decides as Take does. But if asks with the same Rule, Key, Algorithm, N and Shadow, in any order, were
+	// granted before for the same Client and ID, and the TTL of that call is not over, Once charges nothing. It
+	// returns the Results of that grant and true; it subtracts the time since the grant from ResetAfter and Delay.
+	//
+	// To charge and to record the grant must be one step: of two calls at the same time, one charges and the other
+	// finds the grant. A Store may forget grants, the oldest first, and it returns one grant at most 100 times. After
+	// that, it decides on the asks again, and a new grant replaces the old one. Denials are not recorded, and a Reset
+	// does not remove a grant. Every N is at least 1.
+	Once(ctx context.Context, once Attempt, asks []Ask) (results []Result, replayed bool, err error)
 }
 
-// NewMemoryStore returns an empty MemoryStore. It accepts the options [WithClock] and
-// [WithMaxKeys], whose number is for each rule and algorithm: so many keys have states of their
-// own, and so many charges with a Receipt can be given back. Any other option is an error,
-// which matches [ErrInvalidConfig].
-func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
-	set, err := newSettings(opts)
-	if set.store != nil || set.name != "" || set.observer != nil || set.observeRequests || set.factory != nil || set.maxWaiters != defaultMaxWaiters || set.policy != FailLocal(1) || set.requestIDs != 0 {
-		err = errors.Join(err, &ConfigError{"options", "others", "must be WithClock or WithMaxKeys"})
-	}
-	if err != nil {
-		return nil, err
-	}
-	line, records := newTimeline(set.clock), replay.New(set.maxKeys)
-	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate, w *engine.Warmup) (*engine.Ledger, error) {
-		algorithm := algorithms[Algorithm(name)]
-		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Windows: algorithm.windowed, Warmup: w}, set.maxKeys)
-		return engine.NewLedger(keys, set.maxKeys), err
-	}, records.Clear), records}, nil
+// A StorePartitioner is a [Store] of parts that fail independently, such as the nodes of a cluster. While some parts do
+// not answer, a [RateLimiter] goes on to call the Store for the others.
+type StorePartitioner interface {
+	// Part returns the number of the part that holds the state of the ask: 0 to 63. Of any other number, the lowest
+	// six bits count. It must be quick: it is called for each ask. It may use only Rule, Key, Algorithm and Client.
+	Part(a Ask) int
 }
 
-// Take charges all asks or none and returns a Result for each, as [Store] says. If it
-// returns an error, it has charged nothing. The error matches [ErrInvalidConfig] for an
-// unknown algorithm, an invalid rate or an invalid Term, [ErrInvalidCount] for a negative N, or
-// is that of ctx if ctx has ended.
-func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
-	charges, err := m.charges(ctx, asks, func(a *Ask) error {
-		if a.N < 0 {
-			return ErrInvalidCount
+// A StoreDenier is a [Store] that sometimes knows, without a call of the server, that an ask would be denied.
+type StoreDenier interface {
+	// Denied returns the denial of the ask and true, or false if it knows of no denial. It changes nothing. A limiter
+	// without an [Observer] calls it before Take for a request to which a single rule without tiers applies.
+	Denied(a Ask) (res Result, denied bool)
+}
+
+// A StoreErrorAnswered is an error of a [Store] that may come from a healthy server. [errors.As] finds it.
+type StoreErrorAnswered interface {
+	// Answered reports whether the server has answered, so that the error concerns these asks only. The [FailurePolicy]
+	// then answers this request, and the Store counts as healthy.
+	Answered() bool
+}
+
+// A StoreErrorParts is an error of a [StorePartitioner] that says which parts have failed. [errors.As] finds it.
+type StoreErrorParts interface {
+	// Parts returns the numbers of the parts that have failed. If it returns no part of this call, all parts of the
+	// call count as failed, as with any other error.
+	Parts() []int
+}
+
+// A StoreErrorCall is an error of a [Store] that several callers may get for one failed call of the server. [errors.As]
+// finds it.
+type StoreErrorCall interface {
+	// Call returns a number, which is not 0 and the same for all callers of one call of the server. The call then
+	// counts as one failure.
+	Call() uint64
+}
+
+// A StoreErrorLater is the error of a [Store] for a caller whose context has ended while the call goes on. [errors.As]
+// finds it.
+type StoreErrorLater interface {
+	// Later makes the Store call the function f once, after the call of the server has ended or reached its time limit.
+	// It then holds no lock. f gets the server call's error or nil, or the context's error if no call was made.
+	Later(f func(err error))
+}
+
+// revocableAsk has the Receipt and HoldFor of a charge that must be given back if a custom limiter denies the request.
+var revocableAsk = Ask{Receipt: 1, HoldFor: time.Second}
+
+// supportsOf returns a function that asks s whether it can decide on an Ask. It returns nil if s has no such method.
+func supportsOf(s Store) func(a Ask) error {
+	accepting, accepts := s.(StoreAccepter)
+	supporting, supports := s.(StoreSupporter)
+	if !accepts && !supports {
+		return nil
+	}
+	return func(a Ask) (err error) {
+		if accepts {
+			err = accepting.Accepts(a)
 		}
-		return m.Accepts(*a)
-	})
-	if err == nil && slices.ContainsFunc(asks, func(a Ask) bool { return a.Look != asks[0].Look }) {
-		err = &ConfigError{"look", "true and false", "must be the same in all asks of one call"}
-	}
-	if err == nil {
-		_, err = m.book.Take(charges, nil, false)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return resultsOf(charges), nil
-}
-
-// resultsOf returns the answers to charges.
-func resultsOf(charges []engine.Charge) []Result {
-	results := make([]Result, len(charges))
-	for i := range charges {
-		fill(&results[i], &charges[i].Verdict)
-		results[i].Delay = charges[i].Delay
-	}
-	return results
-}
-
-// Accepts returns nil if m can decide on asks like a, and otherwise what is wrong with a.
-func (m *MemoryStore) Accepts(a Ask) error {
-	algorithm, ok := algorithms[a.Algorithm]
-	switch {
-	case !ok:
-		return &ConfigError{"algorithm", a.Algorithm, "must be one of " + confmap.List(algorithmNames())}
-	case a.Receipt != 0 && !validSpan(a.Term):
-		return &ConfigError{"term", a.Term, spanRange}
-	}
-	if err := errors.Join(algorithm.validate(a.Rate), errors.Join(atPath("warmup", a.Warmup.validate())...)); err != nil {
+		if err == nil && supports {
+			err = supporting.Supports(a.Algorithm, a.Rate)
+		}
 		return err
 	}
-	return a.Warmup.fits(a.Rate)
 }
 
-// Settle makes each charge that an ask names one of N units, as [Store] says. If it returns an
-// error, it has changed nothing. The error matches [ErrInvalidConfig] for an ask without a
-// Receipt or with an invalid Warmup and, if N is more than Was, for an unknown algorithm or an
-// invalid rate, [ErrInvalidCount] for an N or Was that is negative, or is that of ctx if ctx has
-// ended.
-func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
-	charges, err := m.charges(ctx, asks, func(a *Ask) error {
-		switch {
-		case a.Receipt == 0:
-			return &ConfigError{"receipt", 0, "must name the charge"}
-		case a.N < 0 || a.Was < 0:
-			return ErrInvalidCount
-		case a.N > a.Was:
-			return m.Accepts(Ask{Algorithm: a.Algorithm, Rate: a.Rate, Warmup: a.Warmup})
-		}
-		return errors.Join(atPath("warmup", a.Warmup.validate())...)
-	})
-	if err == nil {
-		err = m.book.Settle(charges)
+// notSupported begins the reason in the error for a rate that the store does not support; the store's text follows.
+const notSupported = "is not supported by the store: "
+
+// unsupported returns an error if the function supports, which asks the store, says that it cannot decide on the Ask.
+func unsupported(supports func(a Ask) error, a Ask) error {
+	if supports == nil {
+		return nil
 	}
-	return err
+	if err := supports(a); err != nil {
+		return &ConfigError{"rate", a.Rate, notSupported + err.Error()}
+	}
+	return nil
 }
 
-// Reset makes the state that each ask names as if it had never been used. If ctx has ended,
-// it changes nothing and returns the error of ctx.
-func (m *MemoryStore) Reset(ctx context.Context, asks []Ask) error {
-	charges, err := m.charges(ctx, asks, func(*Ask) error { return nil })
-	if err != nil {
-		return err
+// settles returns an error, for Reserve, if the store cannot give units back, and nil otherwise.
+func settles(st Store) error {
+	if _, ok := st.(StoreSettler); ok || st == nil {
+		return nil
 	}
-	for _, rule := range m.book.Reset(charges) {
-		err = errors.Join(err, fmt.Errorf("rule %q: %w", rule, errOverflown))
+	missing := "Settle(context.Context, []Ask) error"
+	if _, ok := st.(interface {
+		Settle(ctx context.Context, asks []Ask) error
+	}); ok {
+		missing = "Accepts(Ask) error"
 	}
-	return err
+	return &ConfigError{"store", fmt.Sprintf("%T", st), "must have a method " + missing + ": units are to be reserved"}
 }
 
-// charges returns asks, each of which check has found right, as the engine has them.
-func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask) error) ([]engine.Charge, error) {
-	if ctx != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if m.book == nil {
-		return nil, &ConfigError{"store", "the zero value", "must be made by NewMemoryStore"}
-	}
-	charges := make([]engine.Charge, len(asks))
-	for i, a := range asks {
-		if err := check(&a); err != nil {
-			return nil, err
-		}
-		warmup := a.Warmup.engine()
-		if warmup != nil {
-			warmup.Least = true // Accepts has looked at the rate of the ask; the Book may have others
-		}
-		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate), Warmup: warmup,
-			N: int64(a.N), Was: int64(a.Was), Shadow: a.Shadow, Look: a.Look, ID: a.Receipt, Term: a.Term}
-	}
-	return charges, nil
-}
+// spanRange is the text in errors for a TTL, a HoldFor or the time of a warm-up that validSpan refuses.
+const spanRange = "must be from a microsecond to 366 days"
+
+func validSpan(d time.Duration) bool { return d >= time.Microsecond && d <= 366*24*time.Hour }

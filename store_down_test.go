@@ -14,7 +14,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// anAsk is one of the methods that decide or look.
+// anAsk is the name of a method that decides or looks, and a function that calls it.
 type anAsk struct {
 	name string
 	do   func(l *ratelimit.RateLimiter) ratelimit.Result
@@ -35,9 +35,9 @@ func asksOf(ctx context.Context) []anAsk {
 	}
 }
 
-// TestStoreThatIsDownIsLeftAlone proves that a store is left alone after five failures in a
-// row, and probed once after each pause.
-func TestStoreThatIsDownIsLeftAlone(t *testing.T) {
+// TestBreakerOpensAndProbes proves that the breaker opens after five failures in a row, and lets
+// one request probe the store after each pause.
+func TestBreakerOpensAndProbes(t *testing.T) {
 	for _, ask := range asksOf(t.Context()) {
 		store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -68,25 +68,25 @@ func TestStoreThatIsDownIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForAProbe proves that decisions take no time while a probe hangs, and that
+// TestDecisionsDoNotWaitForAProbe proves that decisions take no time while a probe hangs, and that
 // there is only one probe.
-func TestNobodyWaitsForAProbe(t *testing.T) {
+func TestDecisionsDoNotWaitForAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ask := range asksOf(t.Context()) {
 			store := newFaultyStore(t, nil)
 			l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store))
 			store.from(hangs)
-			time.AfterFunc(mins, func() { close(store.release) })
+			time.AfterFunc(minute, func() { close(store.release) })
 			began := time.Now()
 			var wg sync.WaitGroup
 			for range 5 {
 				wg.Go(func() { ask.do(l) })
 			}
 			wg.Wait()
-			require.Equal(t, mins, time.Since(began), "the store hangs for a minute")
+			require.Equal(t, minute, time.Since(began), "the store hangs for a minute")
 			require.Equal(t, 5, store.called())
 
-			pass(100 * ms)
+			advanceMachine(100 * ms)
 			store.mu.Lock()
 			store.release = make(chan struct{})
 			store.mu.Unlock()
@@ -97,23 +97,22 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 			for range 1000 {
 				require.True(t, ask.do(l).Degraded)
 			}
-			pass(time.Hour)
+			advanceMachine(time.Hour)
 			require.True(t, ask.do(l).Degraded, "%s: there is no second probe", ask.name)
 			require.Equal(t, time.Hour, time.Since(began), "decisions took no time")
 			require.Zero(t, store.called())
 			close(store.release)
 			wg.Wait()
 			store.from(sound)
-			pass(100 * ms)
+			advanceMachine(100 * ms)
 			require.False(t, ask.do(l).Degraded, "%s: the store is back", ask.name)
 		}
 	}) // the bubble fails if a goroutine is left
 }
 
-// TestADeadStoreCostsNoTime bounds in real time what TestNobodyWaitsForAProbe proves in a
-// bubble: a decision beside a probe that hangs takes less than 10 ms and does not call the
-// store.
-func TestADeadStoreCostsNoTime(t *testing.T) {
+// TestDeadStoreCostsNoTime measures in real time what TestDecisionsDoNotWaitForAProbe proves in a
+// bubble: while a probe hangs, a decision takes less than 10 ms and does not call the store.
+func TestDeadStoreCostsNoTime(t *testing.T) {
 	const decisions = 1000
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -144,9 +143,9 @@ func TestADeadStoreCostsNoTime(t *testing.T) {
 	<-probe
 }
 
-// TestAnAbandonedProbeLetsAnotherOneThrough proves that another request may probe when the
-// caller of the probe has given up.
-func TestAnAbandonedProbeLetsAnotherOneThrough(t *testing.T) {
+// TestAbandonedProbeAllowsAnother proves that another request may probe the store after the caller
+// of a probe has given up.
+func TestAbandonedProbeAllowsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore(t, nil)
 		l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store))
@@ -154,7 +153,7 @@ func TestAnAbandonedProbeLetsAnotherOneThrough(t *testing.T) {
 		for range 5 {
 			l.Allow("c", "")
 		}
-		pass(50 * ms)
+		advanceMachine(50 * ms)
 		store.from(hangs)
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), ms)
@@ -170,9 +169,8 @@ func TestAnAbandonedProbeLetsAnotherOneThrough(t *testing.T) {
 	})
 }
 
-// TestAProbeThatPanicsLetsAnotherOneThrough proves that a probe that panics is a failed
-// probe.
-func TestAProbeThatPanicsLetsAnotherOneThrough(t *testing.T) {
+// TestProbeThatPanicsAllowsAnother proves that a probe that panics counts as a failed probe.
+func TestProbeThatPanicsAllowsAnother(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
 	store.from(errsBefore)
@@ -188,8 +186,8 @@ func TestAProbeThatPanicsLetsAnotherOneThrough(t *testing.T) {
 	require.False(t, l.Allow("c", "").Degraded)
 }
 
-// TestStoreDownWhileTheClockStepsBack proves that a clock that steps back does not lengthen
-// the pause.
+// TestStoreDownWhileTheClockStepsBack proves that a clock that steps back does not lengthen the
+// pause of the breaker.
 func TestStoreDownWhileTheClockStepsBack(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(1000)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -202,7 +200,7 @@ func TestStoreDownWhileTheClockStepsBack(t *testing.T) {
 	require.False(t, l.Allow("c", "").Degraded, "the pause ends although the clock went back by an hour")
 }
 
-// TestOneBreakerForAllRules proves that all rules on a store share its breaker.
+// TestOneBreakerForAllRules proves that all rules in a store share its breaker.
 func TestOneBreakerForAllRules(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, []ratelimit.Rule{
@@ -220,9 +218,9 @@ func TestOneBreakerForAllRules(t *testing.T) {
 	require.False(t, res.Degraded)
 }
 
-// TestPartsOfAStoreFailAlone proves that a dead part of a store is left alone while the
-// other parts are asked.
-func TestPartsOfAStoreFailAlone(t *testing.T) {
+// TestStorePartsFailSeparately proves that requests skip a dead part of a store, and still go to
+// the other parts.
+func TestStorePartsFailSeparately(t *testing.T) {
 	for _, shift := range []int{0, 61, 62, 64, 6400, -64, -3} {
 		store := newPartedStore(t)
 		store.shift = shift
@@ -256,9 +254,9 @@ func TestPartsOfAStoreFailAlone(t *testing.T) {
 	}
 }
 
-// TestDecisionsOfADeadAndALivePart proves that a request to a dead and a live part is
-// answered by the failure policies, and that the live part is not blamed.
-func TestDecisionsOfADeadAndALivePart(t *testing.T) {
+// TestRequestToADeadAndALivePart proves that failure policies answer a request that needs a dead
+// and a live part, and that this does not count as a failure of the live part.
+func TestRequestToADeadAndALivePart(t *testing.T) {
 	store := newPartedStore(t)
 	l := store.limiter(t)
 	store.die(2)
@@ -276,9 +274,9 @@ func TestDecisionsOfADeadAndALivePart(t *testing.T) {
 	require.Zero(t, l.StoreStats().Open)
 }
 
-// TestErrorsThatDoNotSayWhichPart proves that an error that names no part blames all the
-// parts that were asked, until a probe finds a part alive.
-func TestErrorsThatDoNotSayWhichPart(t *testing.T) {
+// TestErrorsThatNameNoPart proves that an error that names no part counts as a failure of all parts
+// of the request, until a probe shows that one of them works.
+func TestErrorsThatNameNoPart(t *testing.T) {
 	store := newPartedStore(t)
 	store.mute = true
 	l := store.limiter(t)
@@ -296,9 +294,9 @@ func TestErrorsThatDoNotSayWhichPart(t *testing.T) {
 	require.Equal(t, 1, l.StoreStats().Open)
 }
 
-// TestProbesOfAPartThatAnotherOneHoldsUp proves that a request to several parts uses up the
-// probe of one part only if the others may be asked too.
-func TestProbesOfAPartThatAnotherOneHoldsUp(t *testing.T) {
+// TestProbeNeedsAllPartsOfARequest proves that a request to several parts uses up the probe of one
+// part only if the breakers of the others allow the call too.
+func TestProbeNeedsAllPartsOfARequest(t *testing.T) {
 	store := newPartedStore(t)
 	l := store.limiter(t)
 	open := func(part string) {
@@ -331,8 +329,8 @@ func TestProbesOfAPartThatAnotherOneHoldsUp(t *testing.T) {
 	require.Zero(t, l.StoreStats().Open)
 }
 
-// TestPartsUnderConcurrency proves that a live part is never answered for, and that all
-// parts come back, while many goroutines decide and one part dies and returns.
+// TestPartsUnderConcurrency proves that no failure policy answers for a part that works, and that
+// all parts are used again in the end, while many goroutines decide and one part dies and returns.
 func TestPartsUnderConcurrency(t *testing.T) {
 	store := newPartedStore(t)
 	l := store.limiter(t)
@@ -372,11 +370,12 @@ func TestPartsUnderConcurrency(t *testing.T) {
 	t.Logf("a part was left alone %d times", stats.Opened)
 }
 
-// TestALimiterNamesNoRule proves that a limiter by itself, which has no rules, names none in
-// its Results: not while its store answers, nor once the breaker keeps it from being called.
-func TestALimiterNamesNoRule(t *testing.T) {
+// TestLimiterOnAStoreNamesNoRule proves that the Results of a limiter in a store name no rule,
+// while the store answers and while its breaker is open.
+func TestLimiterOnAStoreNamesNoRule(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
-	l, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1000), ratelimit.WithStore(store), ratelimit.WithName("l"), ratelimit.WithClock(store.clock))
+	l, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1000), ratelimit.WithStore(store), ratelimit.WithName("l"),
+		ratelimit.WithClock(store.clock))
 	require.NoError(t, err)
 	require.Empty(t, l.Allow("c").Rule)
 	store.from(errsBefore)
@@ -390,7 +389,8 @@ func TestALimiterNamesNoRule(t *testing.T) {
 	}
 }
 
-// A spokenStore is a MemoryStore whose calls fail with err, which says more than that.
+// A spokenStore is a MemoryStore whose calls fail with err. Types of err tell the breaker more
+// about the failure.
 type spokenStore struct {
 	*ratelimit.MemoryStore
 	err   error
@@ -407,7 +407,7 @@ func (s *spokenStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelim
 	return s.MemoryStore.Take(ctx, asks)
 }
 
-// spoken returns a spokenStore and a RateLimiter on it, with the clock that both go by.
+// spoken returns a spokenStore, a RateLimiter on it, and the clock of both.
 func spoken(t *testing.T) (*spokenStore, *ratelimit.RateLimiter, *ratelimit.FakeClock) {
 	clock := ratelimit.NewFakeClock(epoch)
 	memory, err := newMemory(clock)
@@ -422,9 +422,9 @@ type answeredError bool
 func (answeredError) Error() string    { return "a foreign value" }
 func (e answeredError) Answered() bool { return bool(e) }
 
-// TestAnswersAreNoFailures proves that an error with which the store has answered opens no
-// breaker, and that the store is back when a probe gets such an error.
-func TestAnswersAreNoFailures(t *testing.T) {
+// TestErrorsOfAStoreThatAnswersOpenNoBreaker proves that an error that says that the store has
+// answered does not open the breaker, and that a probe that gets such an error closes it.
+func TestErrorsOfAStoreThatAnswersOpenNoBreaker(t *testing.T) {
 	store, l, clock := spoken(t)
 	store.err = answeredError(true)
 	for range 20 {
@@ -447,9 +447,9 @@ type sharedError uint64
 func (sharedError) Error() string  { return "the reply was lost" }
 func (e sharedError) Call() uint64 { return uint64(e) }
 
-// TestALostCallCountsOnce proves that callers who shared one call of the store report one
-// failure, also if those of several calls report in turn.
-func TestALostCallCountsOnce(t *testing.T) {
+// TestSharedCallCountsAsOneFailure proves that callers that share one call of the store report one
+// failure, also if the callers of several calls report in turn.
+func TestSharedCallCountsAsOneFailure(t *testing.T) {
 	store, l, _ := spoken(t)
 	for range 40 {
 		for call := range 4 {
@@ -470,7 +470,8 @@ func TestALostCallCountsOnce(t *testing.T) {
 	require.EqualValues(t, 1, l.StoreStats().Opened, "0 is no number of a call")
 }
 
-// A leftError says that the caller has left, and takes what is to be told when the call ends.
+// A leftError says that the caller has left before the call ended. It keeps the function to tell
+// how the call ends.
 type leftError struct {
 	error
 	tell *func(error)
@@ -479,9 +480,9 @@ type leftError struct {
 func (e leftError) Later(f func(error)) { *e.tell = f }
 func (e leftError) Unwrap() error       { return e.error }
 
-// TestCallsThatEndLater proves that a call whose caller has left counts when it ends: as a
-// failure, as a success, or not at all.
-func TestCallsThatEndLater(t *testing.T) {
+// TestAbandonedCallCountsWhenItEnds proves that a call whose caller has left counts when it ends:
+// as a failure, as a success, or not at all.
+func TestAbandonedCallCountsWhenItEnds(t *testing.T) {
 	store, l, clock := spoken(t)
 	var tell func(error)
 	leave := func(end error) {

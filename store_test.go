@@ -12,8 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// TestStoreIsAskedOnceForAllRules proves that a request is one call of the store, and what
-// it asks for each rule.
+// TestStoreIsAskedOnceForAllRules proves that a request makes one call of the store, and which asks
+// it passes for its rules.
 func TestStoreIsAskedOnceForAllRules(t *testing.T) {
 	rate := ratelimit.PerMinute(5)
 	rule := func(name string, key ratelimit.KeyType, algorithm ratelimit.Algorithm) ratelimit.Rule {
@@ -63,8 +63,8 @@ func TestStoreIsAskedOnceForAllRules(t *testing.T) {
 	}
 }
 
-// TestStoreIsAskedForTheResolvedRate proves that the store is asked at the rate that holds
-// for the request: the rule's, its tier's, or that of Resolve.
+// TestStoreIsAskedForTheResolvedRate proves that an Ask has the rate of the request: that of the
+// rule, of its tier, or of Resolve.
 func TestStoreIsAskedForTheResolvedRate(t *testing.T) {
 	rate, paid, vip := ratelimit.PerMinute(5), ratelimit.PerMinute(50), ratelimit.PerMinute(500)
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
@@ -75,7 +75,7 @@ func TestStoreIsAskedForTheResolvedRate(t *testing.T) {
 			case "vip":
 				return vip, true
 			case "broken":
-				return ratelimit.Rate{Requests: -1, Per: mins}, true
+				return ratelimit.Rate{Requests: -1, Per: minute}, true
 			}
 			return ratelimit.Rate{}, false
 		},
@@ -90,7 +90,8 @@ func TestStoreIsAskedForTheResolvedRate(t *testing.T) {
 		{ratelimit.Request{Client: "a", Tier: "gold"}, rate, nil, "the rule has no such tier"},
 		{ratelimit.Request{Client: "a", Tier: "paid"}, paid, nil, "the tier's rate"},
 		{ratelimit.Request{Client: "vip", Tier: "paid"}, vip, nil, "Resolve goes before the tier"},
-		{ratelimit.Request{Client: "broken", Tier: "paid"}, rate, ratelimit.ErrInvalidConfig, "an invalid resolved rate is replaced by the rule's own"},
+		{ratelimit.Request{Client: "broken", Tier: "paid"}, rate, ratelimit.ErrInvalidConfig,
+			"an invalid resolved rate is replaced by the rule's own"},
 	} {
 		row.req.Endpoint = "/e"
 		res, err := l.Check(t.Context(), row.req)
@@ -136,10 +137,10 @@ func (s *choosyStore) Supports(_ ratelimit.Algorithm, r ratelimit.Rate) error {
 	return nil
 }
 
-// TestStoreThatDoesNotSupportARate proves that a rate that the store does not support is
-// refused wherever a rate can be given.
+// TestStoreThatDoesNotSupportARate proves that a rate that the store does not support is refused
+// wherever a rate can be given.
 func TestStoreThatDoesNotSupportARate(t *testing.T) {
-	good, bad := ratelimit.PerMinute(5), ratelimit.Rate{Requests: 7, Per: mins}
+	good, bad := ratelimit.PerMinute(5), ratelimit.Rate{Requests: 7, Per: minute}
 	newStore := func() *choosyStore {
 		return &choosyStore{faultyStore: newFaultyStore(t, ratelimit.NewFakeClock(epoch)), refuse: bad}
 	}
@@ -197,7 +198,7 @@ func TestStoreThatDoesNotSupportARate(t *testing.T) {
 	require.Equal(t, by("resolved", yes(5, 4, 12*sec)), res, "the rate that is not supported is not used")
 }
 
-// TestStoreResetReachesTheShare proves that Reset also clears the key's local share.
+// TestStoreResetReachesTheShare proves that Reset also clears the local share of the key.
 func TestStoreResetReachesTheShare(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -211,8 +212,8 @@ func TestStoreResetReachesTheShare(t *testing.T) {
 	require.Equal(t, by("default", degraded(yes(5, 1, 48*sec))), l.Allow("d", ""), "the share of another key is not")
 }
 
-// TestStoreResetThatFails proves that Reset reports a failure of the store and works again
-// afterwards.
+// TestStoreResetThatFails proves that Reset returns the failure of the store, and works once the
+// store does.
 func TestStoreResetThatFails(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(5)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -226,7 +227,7 @@ func TestStoreResetThatFails(t *testing.T) {
 	require.Equal(t, 4, l.Allow("c", "").Remaining)
 }
 
-// TestStoreOptions proves which options a limiter on a store needs or refuses.
+// TestStoreOptions proves which options a limiter in a store needs or refuses.
 func TestStoreOptions(t *testing.T) {
 	var none *ratelimit.MemoryStore
 	store := newFaultyStore(t, nil)
@@ -240,7 +241,8 @@ func TestStoreOptions(t *testing.T) {
 		{[]ratelimit.Option{ratelimit.WithStore(nil)}, "ratelimit: store is <nil>: must not be nil", "a nil store"},
 		{[]ratelimit.Option{ratelimit.WithStore(none)}, "ratelimit: store is <nil>: must not be nil", "a store that is a nil pointer"},
 		{[]ratelimit.Option{ratelimit.WithName("")}, `ratelimit: name is "": must not be empty or have a ":"`, "an empty name"},
-		{[]ratelimit.Option{ratelimit.WithName("a:b")}, `ratelimit: name is "a:b": must not be empty or have a ":"`, "a name with the character that ends a name"},
+		{[]ratelimit.Option{ratelimit.WithName("a:b")}, `ratelimit: name is "a:b": must not be empty or have a ":"`,
+			"a name with the character that ends a name"},
 		{[]ratelimit.Option{ratelimit.WithFailurePolicy(ratelimit.FailLocal(0))},
 			"ratelimit: failurePolicy is local:0: must have at least 1 replica", "a share for no replica"},
 	} {
@@ -256,7 +258,8 @@ func TestStoreOptions(t *testing.T) {
 	require.EqualError(t, err, `ratelimit: name is "": must be set by WithName: it tells the limiters in a store apart`)
 	_, err = ratelimit.New(nil, rule, ratelimit.WithStore(store), ratelimit.WithName("a:b"))
 	require.EqualError(t, err, `ratelimit: name is "a:b": must not be empty or have a ":"`, "one problem is said once")
-	_, err = ratelimit.NewFromConfig(nil, map[string]any{"algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "5/m"}}, ratelimit.WithStore(store))
+	_, err = ratelimit.NewFromConfig(nil, map[string]any{"algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "5/m"}},
+		ratelimit.WithStore(store))
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, "two services on one server share nothing by accident")
 	for _, a := range algorithms {
 		l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithName("n"))
@@ -264,7 +267,7 @@ func TestStoreOptions(t *testing.T) {
 	}
 }
 
-// TestStoreDenialIsNoFailure proves that any number of denials does not open the breaker.
+// TestStoreDenialIsNoFailure proves that denials never open the breaker.
 func TestStoreDenialIsNoFailure(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := newRules(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithStore(store), ratelimit.WithClock(store.clock))
@@ -272,15 +275,15 @@ func TestStoreDenialIsNoFailure(t *testing.T) {
 	for range 20 {
 		res, err := l.Check(t.Context(), ratelimit.Request{Client: "c"})
 		require.NoError(t, err)
-		require.Equal(t, by("default", no(1, 0, mins, mins)), res)
+		require.Equal(t, by("default", no(1, 0, minute, minute)), res)
 	}
 	assert.Equal(t, 21, store.called(), "the store is asked each time")
 	assert.Equal(t, []ratelimit.RuleStats{{Rule: "default", Allowed: 1, Denied: 20, LiveKeys: 1}}, l.Stats())
 }
 
-// TestStoreIsNotAskedForNothing proves that the store is not called for requests that are
-// refused or have no rule.
-func TestStoreIsNotAskedForNothing(t *testing.T) {
+// TestStoreIsNotCalledWithoutNeed proves that the store is not called for requests that are refused
+// or match no rule.
+func TestStoreIsNotCalledWithoutNeed(t *testing.T) {
 	store := newFaultyStore(t, nil)
 	l := newRules(t, []ratelimit.Rule{{Endpoint: "/e", Rate: ratelimit.PerMinute(1)}}, nil, ratelimit.WithStore(store))
 	for _, row := range []struct {
@@ -292,7 +295,7 @@ func TestStoreIsNotAskedForNothing(t *testing.T) {
 		{t.Context(), ratelimit.Request{Endpoint: "/other"}, nil, "no rule applies"},
 		{t.Context(), ratelimit.Request{Endpoint: "/e", Cost: -1}, ratelimit.ErrInvalidCount, "a negative cost"},
 		{t.Context(), ratelimit.Request{Rules: []string{"none"}}, ratelimit.ErrUnknownRule, "an unknown rule"},
-		{over(), ratelimit.Request{Endpoint: "/e"}, context.Canceled, "the caller has given up"},
+		{canceled(), ratelimit.Request{Endpoint: "/e"}, context.Canceled, "the caller has given up"},
 	} {
 		_, err := l.Check(row.ctx, row.req)
 		require.ErrorIs(t, err, row.err, row.why)
@@ -302,8 +305,8 @@ func TestStoreIsNotAskedForNothing(t *testing.T) {
 	}
 }
 
-// A denyingStore is a MemoryStore that counts calls of Take, and whose Denied method
-// denies some asks beforehand.
+// A denyingStore is a MemoryStore that counts calls of Take. Its method Denied denies some asks
+// without a call of Take.
 type denyingStore struct {
 	*ratelimit.MemoryStore
 	denies func(a ratelimit.Ask) bool
@@ -330,12 +333,13 @@ func newDenyingStore(t *testing.T) *denyingStore {
 	return &denyingStore{MemoryStore: memory}
 }
 
-// TestDeniedAtOnce proves that a request of one plain rule is denied and counted without a
-// call of the store, if the store's Denied method already knows of the denial.
-func TestDeniedAtOnce(t *testing.T) {
+// TestKnownDenialSkipsTheStore proves that a request of one plain rule is denied and counted
+// without a call of Take if the store's method Denied answers it.
+func TestKnownDenialSkipsTheStore(t *testing.T) {
 	store := newDenyingStore(t)
 	store.denies = func(a ratelimit.Ask) bool { return a.Key == "alice" }
-	limiter, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/search", Rate: ratelimit.PerMinute(5)}}, nil, ratelimit.WithStore(store), ratelimit.WithName("test"))
+	limiter, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/search", Rate: ratelimit.PerMinute(5)}}, nil, ratelimit.WithStore(store),
+		ratelimit.WithName("test"))
 	require.NoError(t, err)
 	want := ratelimit.Result{Limit: 5, RetryAfter: time.Minute, ResetAfter: time.Hour, Rule: "/search"}
 	assert.Equal(t, want, limiter.Allow("alice", "/search"))
@@ -360,8 +364,8 @@ func TestDeniedAtOnce(t *testing.T) {
 	assert.Zero(t, res)
 }
 
-// TestDeniedAtOnceAlone proves the same for a limiter by itself.
-func TestDeniedAtOnceAlone(t *testing.T) {
+// TestKnownDenialOfALimiterSkipsTheStore proves the same for a limiter in a store.
+func TestKnownDenialOfALimiterSkipsTheStore(t *testing.T) {
 	store := newDenyingStore(t)
 	store.denies = func(a ratelimit.Ask) bool { return a.N == 4 || a.Key == "alice" }
 	limiter, err := ratelimit.NewFixedWindow(ratelimit.PerDay(5), ratelimit.WithStore(store), ratelimit.WithName("api"))
@@ -375,9 +379,9 @@ func TestDeniedAtOnceAlone(t *testing.T) {
 	assert.Equal(t, 1, store.asked)
 }
 
-// TestDeniedTheLongWay proves that Denied is not asked for rules that are not plain, nor
-// for several rules.
-func TestDeniedTheLongWay(t *testing.T) {
+// TestDeniedIsAskedForOnePlainRule proves that Denied is called neither for several rules nor for a
+// rule that is not plain.
+func TestDeniedIsAskedForOnePlainRule(t *testing.T) {
 	deny := func(ratelimit.Ask) bool { return true }
 	rules := map[string][]ratelimit.Rule{
 		"several": {{Name: "a", Endpoint: "/", Rate: ratelimit.PerMinute(5)}, {Name: "b", Endpoint: "/", Rate: ratelimit.PerMinute(5)}},

@@ -7,27 +7,22 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// A TokenBucket is a [Limiter] that keeps a bucket of tokens for each key. The bucket holds
-// at most [Rate.Burst] tokens and is full at first. It earns [Rate.Requests] tokens every
-// [Rate.Per], and each granted unit takes one token.
+// A TokenBucket is a [Limiter] that keeps a bucket of tokens for each key. The bucket holds at most [Rate.Burst] tokens
+// and is full at first. It earns [Rate.Requests] tokens every [Rate.Per], and each granted unit takes one token.
 //
-// Bound: in any closed interval of length T, a key is granted at most
-// Burst + T·Requests/Per units.
+// Bound: in any closed interval of length T, a key is granted at most Burst + T·Requests/Per units.
 //
-// Memory: 40 bytes per key, and up to four fifths as much again for the table around it.
+// Memory: 40 bytes per key, and up to 32 bytes more for the table that holds the keys.
 //
-// There are no boundaries: a key earns tokens continuously and exactly, to the nanosecond
-// and without rounding.
+// It has no windows: a key earns tokens continuously and exactly, to the nanosecond and without rounding.
 //
-// Choose a TokenBucket when in doubt. Choose a [LeakyBucket] if a burst after an idle time
-// would do harm. Choose a [SlidingWindowLog] if no interval of length Per may have more than
-// Requests units.
+// Choose a TokenBucket when in doubt. Choose a [LeakyBucket] if a burst after an idle time would do harm, and a
+// [SlidingWindowLog] if no interval of length Per may have more than Requests units.
 //
 // The zero TokenBucket denies everything; [NewTokenBucket] makes one to use.
 type TokenBucket struct{ tokenBucketKeys }
 
-// NewTokenBucket returns a TokenBucket that grants the rate r. An error matches
-// [ErrInvalidConfig].
+// NewTokenBucket returns a TokenBucket that grants the rate r. An error matches [ErrInvalidConfig].
 func NewTokenBucket(r Rate, opts ...Option) (*TokenBucket, error) {
 	l := new(TokenBucket)
 	if err := l.init(AlgorithmTokenBucket, r, opts, newTokenBucketConfig); err != nil {
@@ -42,12 +37,12 @@ func (l *TokenBucket) Allow(key string) (res Result) {
 	return
 }
 
-// tokenBucketKeys has the methods that all five limiters share.
+// tokenBucketKeys embeds the type keyed for its methods, and hides its type arguments from the documentation.
 type tokenBucketKeys struct {
 	keyed[tokenBucketState, *tokenBucketConfig]
 }
 
-// tokenBucketConfig decides for all keys that have the same rate.
+// tokenBucketConfig holds a rate and decides for all keys that have this rate.
 type tokenBucketConfig struct{ exact.Bucket }
 
 func newTokenBucketConfig(r Rate, _ time.Time) (*tokenBucketConfig, error) {
@@ -58,23 +53,23 @@ func newTokenBucketConfig(r Rate, _ time.Time) (*tokenBucketConfig, error) {
 	return &tokenBucketConfig{b}, nil
 }
 
-// tokenBucketState is the state of one key. It keeps the debt: the tokens that are missing
-// from a full bucket. The zero state is full.
+// tokenBucketState is the state of one key. It holds the debt: the tokens missing from a full bucket. The zero state is
+// full.
 //
 // Invariant: debt() is at most the burst.
 type tokenBucketState struct {
-	last  instant // the instant for which debt() holds; never decreases
-	frac  int64   // parts of a token in the debt, beside whole
+	last  instant // the instant for which the fields frac and whole give the debt; never decreases
+	frac  int64   // fraction of a token in the debt, in the units of exact.Bucket
 	whole int64   // whole tokens in the debt
 }
 
 // debt returns the tokens that are missing from a full bucket.
-func (s *tokenBucketState) debt() exact.Level {
-	return exact.Level{Whole: s.whole, Frac: s.frac}
-}
+func (s *tokenBucketState) debt() exact.Level { return exact.Level{Whole: s.whole, Frac: s.frac} }
 
-// Step decides on n tokens at now, and takes them if they are there and charge is set.
-func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+// Step decides on n tokens at the time now. If the bucket has them and charge is set, it takes them.
+func (c *tokenBucketConfig) Step(
+	s *tokenBucketState, pace *tokenBucketConfig, now instant, n int64, charge bool,
+) (v engine.Verdict, delay time.Duration) {
 	if now < s.last {
 		return engine.StepAhead(c, s, pace, s.last, now, n, charge)
 	}
@@ -84,7 +79,7 @@ func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, n
 	switch {
 	case n > v.Left:
 		v.RetryAfter = pace.TimeToFit(debt, n, c.Burst)
-		v.Left = max(v.Left, 0) // negative after units beyond the burst
+		v.Left = max(v.Left, 0) // v.Left is negative if units were charged past the burst
 	case charge:
 		v.Left -= n
 		debt.Whole += n
@@ -95,9 +90,11 @@ func (c *tokenBucketConfig) Step(s *tokenBucketState, pace *tokenBucketConfig, n
 	return v, 0
 }
 
-// StepYoung is Step for a key that has the portion p of the limit: it pays as much more for each
-// token. So the burst and the rate grow together.
-func (c *tokenBucketConfig) StepYoung(s *tokenBucketState, pace *tokenBucketConfig, p engine.Portion, now instant, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
+// StepYoung is the method Step for a key that still warms up and has only the portion p of the limit. Each unit takes
+// 1/p tokens, which reduces both the burst and the rate of the key to that portion.
+func (c *tokenBucketConfig) StepYoung(
+	s *tokenBucketState, pace *tokenBucketConfig, p engine.Portion, now instant, n int64, charge bool,
+) (v engine.Verdict, delay time.Duration) {
 	debt, weight := pace.Drained(s.debt(), now.Since(s.last)), pace.Weight(p.Units, p.Of)
 	v.Left = pace.Fit(debt, weight, c.Burst)
 	switch {
@@ -113,15 +110,15 @@ func (c *tokenBucketConfig) StepYoung(s *tokenBucketState, pace *tokenBucketConf
 	return v, 0
 }
 
-// Carry brings s, whose debt drained at the rate of from until now, to the units of c.
+// Carry converts s from the old configuration (from) to c. Until the time now, the debt drains at the old rate.
 func (c *tokenBucketConfig) Carry(s *tokenBucketState, from *tokenBucketConfig, now instant) {
 	now = max(now, s.last)
 	debt := c.Rescaled(from.Drained(s.debt(), now.Since(s.last)), &from.Bucket)
 	*s = tokenBucketState{now, debt.Frac, debt.Whole}
 }
 
-// Resize brings s from the burst of from to that of c. The key keeps its tokens, as far as they
-// fit. A full bucket stays full: nobody can tell it from one that was never used.
+// Resize converts the state s from the burst of the old configuration (from) to that of c. The key keeps its tokens, as
+// far as they fit. A full bucket stays full, because it has to answer like a bucket that was never used.
 func (c *tokenBucketConfig) Resize(s *tokenBucketState, from *tokenBucketConfig) {
 	if s.whole > 0 || s.frac > 0 {
 		debt := c.Converted(s.debt(), exact.Level{}, &from.Bucket)
@@ -129,46 +126,46 @@ func (c *tokenBucketConfig) Resize(s *tokenBucketState, from *tokenBucketConfig)
 	}
 }
 
-// Fills reports whether a smaller burst may make a bucket full that was not.
+// Fills reports whether the change from the old configuration (from) to c can make a bucket full that was not full.
 func (c *tokenBucketConfig) Fills(from *tokenBucketConfig) bool { return c.Burst < from.Burst }
 
-// Slower reports whether a bucket earns tokens more slowly under c than under than.
+// Slower reports whether a bucket earns tokens more slowly under c than under the other configuration.
 func (c *tokenBucketConfig) Slower(than *tokenBucketConfig) bool {
 	return c.Bucket.Slower(&than.Bucket)
 }
 
-// The clock of s stands at its last charge, and s points to nothing.
+// Reached and Charged return the time of the last charge. Clone returns a copy; the state has no pointers.
 
 func (c *tokenBucketConfig) Reached(s *tokenBucketState) instant        { return s.last }
 func (c *tokenBucketConfig) Charged(s *tokenBucketState) instant        { return s.last }
 func (c *tokenBucketConfig) Clone(s *tokenBucketState) tokenBucketState { return *s }
 
-// Debt returns what s owes at now or, if that is later, at its last charge.
+// Debt returns the debt of s at the time now or, if that is later, at its last charge.
 func (c *tokenBucketConfig) Debt(s *tokenBucketState, now instant) exact.Level {
 	return c.Drained(s.debt(), max(now, s.last).Since(s.last))
 }
 
-// GiveBack takes off the debt what is still owed for units that are given back.
+// GiveBack returns units to the key: it lowers the debt by the part of these units that has not drained yet.
 func (c *tokenBucketConfig) GiveBack(s *tokenBucketState, back engine.Returned) {
 	debt := c.Minus(s.debt(), back.Debt)
 	s.whole, s.frac = debt.Whole, debt.Frac
 }
 
-// Exceed charges n units at now, past the burst.
+// Exceed charges n units at the time now, even past the burst.
 func (c *tokenBucketConfig) Exceed(s *tokenBucketState, now instant, n int64) {
 	c.Owe(s, now, exact.Level{Whole: n})
 }
 
-// Owe adds more to the debt at now, past the burst.
+// Owe adds tokens to the debt of s at the time now, even past the burst. The parameter more says how many.
 func (c *tokenBucketConfig) Owe(s *tokenBucketState, now instant, more exact.Level) {
 	debt := c.Beyond(c.Debt(s, now), more)
 	*s = tokenBucketState{max(now, s.last), debt.Frac, debt.Whole}
 }
 
-// Idle reports whether the bucket is full at now.
+// Idle reports whether the bucket s is full at the time now.
 func (c *tokenBucketConfig) Idle(s *tokenBucketState, now instant) bool {
 	return now >= s.last && c.Drained(s.debt(), now.Since(s.last)) == exact.Level{}
 }
 
-// Inherit returns s: a key that leaves the shared debt owes all of it.
+// Inherit returns the state of a key that shared the state s with other keys until now: it gets the whole debt of s.
 func (c *tokenBucketConfig) Inherit(s *tokenBucketState, _ instant) tokenBucketState { return *s }

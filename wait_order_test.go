@@ -18,11 +18,11 @@ import (
 type queue struct {
 	waiters []*waiter
 	cancel  []context.CancelFunc
-	gone    map[int]bool // those that have given up
+	gone    map[int]bool // indexes of the waiters that have given up
 }
 
-// line starts a Wait for each of ns, one after the other. It and the methods of the
-// queue must be called in a synctest bubble.
+// line calls Wait for each of ns, one after the other. Call it, and the methods of the queue, in a
+// synctest bubble.
 func line(t *testing.T, l limiter, key string, ns ...int) *queue {
 	t.Helper()
 	q := &queue{gone: make(map[int]bool)}
@@ -39,10 +39,10 @@ func line(t *testing.T, l limiter, key string, ns ...int) *queue {
 // giveUp cancels the i-th waiter, which must not have been served yet.
 func (q *queue) giveUp(t *testing.T, i int) {
 	t.Helper()
-	require.False(t, q.waiters[i].over(), "waiter %d", i)
+	require.False(t, q.waiters[i].returned(), "waiter %d", i)
 	q.cancel[i]()
 	synctest.Wait()
-	require.True(t, q.waiters[i].over(), "waiter %d", i)
+	require.True(t, q.waiters[i].returned(), "waiter %d", i)
 	require.Equal(t, context.Canceled, q.waiters[i].err)
 	require.Equal(t, ratelimit.Result{}, q.waiters[i].res)
 	q.gone[i] = true
@@ -57,7 +57,7 @@ func (q *queue) served(t *testing.T) (n int) {
 	for i, w := range q.waiters {
 		switch {
 		case q.gone[i]:
-		case !w.over():
+		case !w.returned():
 			if first < 0 {
 				first = i
 			}
@@ -70,8 +70,8 @@ func (q *queue) served(t *testing.T) (n int) {
 	return n
 }
 
-// TestWaitersAreServedInOrder proves that waiters for one key are served in the order in
-// which they came, whichever of them give up.
+// TestWaitersAreServedInOrder proves that waiters for one key are served in the order in which they
+// came, whichever of them give up.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	ns := []int{3, 1, 4, 1, 2, 4, 1, 1, 3}
 	for _, row := range []struct {
@@ -87,53 +87,45 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		{[]int{8, 7}, "the last gives up, and then the new last"},
 		{[]int{0, 8, 4}, "the first, the last and one in the middle give up"},
 	} {
-		overAll(t, func(t *testing.T, a algorithm) {
-			synctest.Test(t, func(t *testing.T) {
-				clock := ratelimit.NewFakeClock(epoch)
-				l := a.start(t, ratelimit.PerMinute(4), ratelimit.WithClock(clock))
-				require.True(t, take(t, l, "key", 4).Allowed)
-				q := line(t, l, "key", ns...)
-				require.Equal(t, len(ns), waiting(l))
-				for gone, i := range row.giveUp {
-					q.giveUp(t, i)
-					require.Equal(t, len(ns)-gone-1, waiting(l), row.why)
-				}
-				want := len(ns) - len(row.giveUp)
-				for steps := 0; q.served(t) < want; steps++ {
-					require.Less(t, steps, 200, "%s: a waiter is never served", row.why)
-					clock.Advance(5 * sec)
-				}
-				require.Zero(t, waiting(l), row.why)
-			})
+		eachOnFakeClock(t, ratelimit.PerMinute(4), func(t *testing.T, a algorithm, l limiter, clock *ratelimit.FakeClock) {
+			require.True(t, take(t, l, "key", 4).Allowed)
+			q := line(t, l, "key", ns...)
+			require.Equal(t, len(ns), waiting(l))
+			for gone, i := range row.giveUp {
+				q.giveUp(t, i)
+				require.Equal(t, len(ns)-gone-1, waiting(l), row.why)
+			}
+			want := len(ns) - len(row.giveUp)
+			for steps := 0; q.served(t) < want; steps++ {
+				require.Less(t, steps, 200, "%s: a waiter is never served", row.why)
+				clock.Advance(5 * sec)
+			}
+			require.Zero(t, waiting(l), row.why)
 		})
 	}
 }
 
-// TestALateJoinerWaitsBehindTheOthers proves that a waiter does not overtake the one ahead
-// of it, although its own request would fit.
-func TestALateJoinerWaitsBehindTheOthers(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
-		synctest.Test(t, func(t *testing.T) {
-			clock := ratelimit.NewFakeClock(epoch)
-			l := a.start(t, ratelimit.PerMinute(4), ratelimit.WithClock(clock))
-			spend(t, l, "key", 3)
-			q := line(t, l, "key", 4, 1)
-			require.Equal(t, 0, l.Peek("key").Remaining, "a look comes behind both")
-			require.Zero(t, q.served(t), "the second wants no more than the unit that is left, but is not first")
-			q.giveUp(t, 0)
-			if a.name == "leaky bucket" {
-				clock.Advance(45 * sec) // the Delay of the fourth unit
-			}
-			require.Equal(t, 1, q.served(t), "the second is served at once when the first gives up")
-			require.Zero(t, waiting(l))
-		})
+// TestWaiterDoesNotOvertake proves that a waiter does not overtake the one ahead of it, even if its
+// own request would fit.
+func TestWaiterDoesNotOvertake(t *testing.T) {
+	eachOnFakeClock(t, ratelimit.PerMinute(4), func(t *testing.T, a algorithm, l limiter, clock *ratelimit.FakeClock) {
+		spend(t, l, "key", 3)
+		q := line(t, l, "key", 4, 1)
+		require.Equal(t, 0, l.Peek("key").Remaining, "a look comes behind both")
+		require.Zero(t, q.served(t), "the second wants no more than the unit that is left, but is not first")
+		q.giveUp(t, 0)
+		if a.name == "leaky bucket" {
+			clock.Advance(45 * sec) // the Delay of the fourth unit
+		}
+		require.Equal(t, 1, q.served(t), "the second is served at once when the first gives up")
+		require.Zero(t, waiting(l))
 	})
 }
 
-// TestAFollowerThatCanNotBeServedInTimeFailsAtOnce proves that a waiter fails at once if
-// its deadline lies before the first waiter can be served.
-func TestAFollowerThatCanNotBeServedInTimeFailsAtOnce(t *testing.T) {
-	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
+// TestWaiterThatCannotBeServedInTimeFailsAtOnce proves that a waiter fails at once if its deadline
+// comes before the first waiter can be served.
+func TestWaiterThatCannotBeServedInTimeFailsAtOnce(t *testing.T) {
+	eachAlgorithmAndClock(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerMinute(4), opts...)
 		spend(t, l, "key", 3)
 		head := take(t, l, "key", 4)
@@ -158,53 +150,44 @@ func TestAFollowerThatCanNotBeServedInTimeFailsAtOnce(t *testing.T) {
 	})
 }
 
-// TestSetRateWakesTheFirst proves that waiters of every key follow a new rate from the
-// moment it is set.
+// TestSetRateWakesTheFirst proves that a new rate applies at once to waiters for every key.
 func TestSetRateWakesTheFirst(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
-		synctest.Test(t, func(t *testing.T) {
-			clock := ratelimit.NewFakeClock(epoch)
-			l := a.start(t, ratelimit.PerHour(1), ratelimit.WithClock(clock))
-			spend(t, l, "key", 1)
-			spend(t, l, "other", 1)
-			q, other := line(t, l, "key", 1, 1), line(t, l, "other", 1)
-			require.NoError(t, l.SetRate(ratelimit.PerSecond(1)))
+	eachOnFakeClock(t, ratelimit.PerHour(1), func(t *testing.T, _ algorithm, l limiter, clock *ratelimit.FakeClock) {
+		spend(t, l, "key", 1)
+		spend(t, l, "other", 1)
+		q, other := line(t, l, "key", 1, 1), line(t, l, "other", 1)
+		require.NoError(t, l.SetRate(ratelimit.PerSecond(1)))
+		synctest.Wait()
+		require.Zero(t, q.served(t)+other.served(t))
+		for range 4 {
+			clock.Advance(sec)
 			synctest.Wait()
-			require.Zero(t, q.served(t)+other.served(t))
-			for range 4 {
-				clock.Advance(sec)
-				synctest.Wait()
-			}
-			require.Equal(t, 2, q.served(t), "both are served within seconds instead of hours")
-			require.Equal(t, 1, other.served(t), "the waiter for another key is served too")
-		})
+		}
+		require.Equal(t, 2, q.served(t), "both are served within seconds instead of hours")
+		require.Equal(t, 1, other.served(t), "the waiter for another key is served too")
 	})
 }
 
-// TestSetRateBelowWhatIsWaitedFor proves that a waiter for more than a new limit ever
-// grants is refused at once.
-func TestSetRateBelowWhatIsWaitedFor(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
-		synctest.Test(t, func(t *testing.T) {
-			clock := ratelimit.NewFakeClock(epoch)
-			l := a.start(t, ratelimit.PerMinute(5), ratelimit.WithClock(clock))
-			spend(t, l, "key", 5)
-			w := startWait(t.Context(), l, "key", 4)
-			synctest.Wait()
-			require.NoError(t, l.SetRate(ratelimit.PerMinute(3)))
-			synctest.Wait()
-			require.True(t, w.over())
-			require.ErrorIs(t, w.err, ratelimit.ErrExceedsLimit, "the new limit is smaller than what it waits for")
-			require.Equal(t, ratelimit.Never, w.res.RetryAfter)
-			require.Zero(t, waiting(l))
-		})
+// TestSetRateBelowAWaitersCount proves that a waiter is refused at once if it waits for more units
+// than the new limit.
+func TestSetRateBelowAWaitersCount(t *testing.T) {
+	eachOnFakeClock(t, ratelimit.PerMinute(5), func(t *testing.T, _ algorithm, l limiter, _ *ratelimit.FakeClock) {
+		spend(t, l, "key", 5)
+		w := startWait(t.Context(), l, "key", 4)
+		synctest.Wait()
+		require.NoError(t, l.SetRate(ratelimit.PerMinute(3)))
+		synctest.Wait()
+		require.True(t, w.returned())
+		require.ErrorIs(t, w.err, ratelimit.ErrExceedsLimit, "the new limit is smaller than what it waits for")
+		require.Equal(t, ratelimit.Never, w.res.RetryAfter)
+		require.Zero(t, waiting(l))
 	})
 }
 
-// TestResetWakesTheFirst proves that Reset serves the first waiter for that key at once,
-// and no other waiter.
+// TestResetWakesTheFirst proves that Reset serves the first waiter for its key at once, and no
+// other waiter.
 func TestResetWakesTheFirst(t *testing.T) {
-	overSources(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
+	eachAlgorithmAndClock(t, func(t *testing.T, a algorithm, opts []ratelimit.Option, advance func(time.Duration)) {
 		l := a.start(t, ratelimit.PerHour(1), opts...)
 		spend(t, l, "key", 1)
 		spend(t, l, "other", 1)
@@ -219,8 +202,7 @@ func TestResetWakesTheFirst(t *testing.T) {
 	})
 }
 
-// byHand is a clock whose alarms ring when the test sends on rings, and not when the
-// clock moves.
+// byHand is a clock whose alarms ring when the test sends on rings, and not when the clock moves.
 type byHand struct {
 	*ratelimit.FakeClock
 	rings chan time.Time
@@ -228,80 +210,72 @@ type byHand struct {
 
 func (c *byHand) After(time.Duration) <-chan time.Time { return c.rings }
 
-// TestAnAllowInBetweenServesTheFirst proves that an Allow that comes before the first waiter
-// hears of its unit does not take it, but serves the waiter.
-func TestAnAllowInBetweenServesTheFirst(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
-		synctest.Test(t, func(t *testing.T) {
-			clock := &byHand{ratelimit.NewFakeClock(epoch), make(chan time.Time)}
-			l := a.start(t, ratelimit.PerMinute(1), ratelimit.WithClock(clock))
-			spend(t, l, "key", 1)
-			due := l.Peek("key").RetryAfter
-			q := line(t, l, "key", 1, 1)
-			clock.Advance(due)
-			denied(t, l, "key") // before the first waiter hears of it
-			if a.name != "leaky bucket" {
-				require.Equal(t, 1, q.served(t), "the unit is that of the first, which needs no alarm")
-			}
-			require.Equal(t, 1, waiting(l))
-			clock.Advance(l.Peek("key").RetryAfter)
-			spend(t, l, "key", 1) // RetryAfter counts the second
-			require.Zero(t, waiting(l), "both have been charged before")
-			clock.Advance(time.Hour)
-			close(clock.rings)
-			require.Equal(t, 2, q.served(t))
-		})
+// TestAllowServesADueWaiterFirst proves that an Allow that comes when the first waiter is due, but
+// has not woken yet, does not take its unit, and serves that waiter.
+func TestAllowServesADueWaiterFirst(t *testing.T) {
+	eachInBubble(t, func(t *testing.T, a algorithm) {
+		clock := &byHand{ratelimit.NewFakeClock(epoch), make(chan time.Time)}
+		l := a.start(t, ratelimit.PerMinute(1), ratelimit.WithClock(clock))
+		spend(t, l, "key", 1)
+		due := l.Peek("key").RetryAfter
+		q := line(t, l, "key", 1, 1)
+		clock.Advance(due)
+		denied(t, l, "key") // before the first waiter wakes
+		if a.name != "leaky bucket" {
+			require.Equal(t, 1, q.served(t), "the unit is that of the first, which needs no alarm")
+		}
+		require.Equal(t, 1, waiting(l))
+		clock.Advance(l.Peek("key").RetryAfter)
+		spend(t, l, "key", 1) // RetryAfter includes the unit of the second waiter
+		require.Zero(t, waiting(l), "both have been charged before")
+		clock.Advance(time.Hour)
+		close(clock.rings)
+		require.Equal(t, 2, q.served(t))
 	})
 }
 
-// TestWaitersOfOtherKeysDoNotHinder proves that waiters for one key do not hold up another
+// TestWaitersForOneKeyDoNotHoldUpAnother proves that waiters for one key do not hold up another
 // key.
-func TestWaitersOfOtherKeysDoNotHinder(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
-		synctest.Test(t, func(t *testing.T) {
-			clock := ratelimit.NewFakeClock(epoch)
-			l := a.start(t, ratelimit.PerMinute(2), ratelimit.WithClock(clock))
-			spend(t, l, "slow", 2)
-			slow := line(t, l, "slow", 2, 2, 2)
-			clock.Advance(30 * sec)
-			line(t, l, "quick", 1).waiters[0].served(t)
-			require.True(t, take(t, l, "quick", 1).Allowed)
-			require.Zero(t, slow.served(t))
-			require.Equal(t, 3, waiting(l))
-			for steps := 0; slow.served(t) < 3; steps++ {
-				require.Less(t, steps, 100)
-				clock.Advance(10 * sec)
-			}
-		})
+func TestWaitersForOneKeyDoNotHoldUpAnother(t *testing.T) {
+	eachOnFakeClock(t, ratelimit.PerMinute(2), func(t *testing.T, _ algorithm, l limiter, clock *ratelimit.FakeClock) {
+		spend(t, l, "slow", 2)
+		slow := line(t, l, "slow", 2, 2, 2)
+		clock.Advance(30 * sec)
+		line(t, l, "quick", 1).waiters[0].served(t)
+		require.True(t, take(t, l, "quick", 1).Allowed)
+		require.Zero(t, slow.served(t))
+		require.Equal(t, 3, waiting(l))
+		for steps := 0; slow.served(t) < 3; steps++ {
+			require.Less(t, steps, 100)
+			clock.Advance(10 * sec)
+		}
 	})
 }
 
-// TestAThousandWaitersShareOneTimer proves that only the first waiter for a key has an
-// alarm, and that no waiter needs a goroutine of the library's.
-func TestAThousandWaitersShareOneTimer(t *testing.T) {
+// TestThousandWaitersShareOneAlarm proves that only the first waiter for a key sets an alarm, and
+// that the library starts no goroutine for a waiter.
+func TestThousandWaitersShareOneAlarm(t *testing.T) {
 	const waiters = 1000
-	overAll(t, func(t *testing.T, a algorithm) {
-		synctest.Test(t, func(t *testing.T) {
-			clock := &counting{FakeClock: ratelimit.NewFakeClock(epoch)}
-			l := a.start(t, ratelimit.PerMinute(1), ratelimit.WithClock(clock))
-			spend(t, l, "key", 1)
-			ctx, cancel := context.WithCancel(t.Context())
-			all := make([]*waiter, waiters)
-			for i := range all {
-				all[i] = startWait(ctx, l, "key", 1)
-			}
-			synctest.Wait()
-			require.Equal(t, waiters, waiting(l))
-			assert.Equal(t, int64(1), clock.alarms.Load(), "only the first waiter has an alarm")
-			assert.NotRegexp(t, `created by github\.com/ratelimit-go/ratelimit(\.|/internal/)`, goroutines(),
-				"each waiter waits in its caller's goroutine: neither the root package nor one below it starts another")
-			cancel()
-			for _, w := range all {
-				<-w.done
-				require.Equal(t, context.Canceled, w.err)
-			}
-			assert.Zero(t, waiting(l), "no waiter is left")
-		})
+	eachInBubble(t, func(t *testing.T, a algorithm) {
+		clock := &counting{FakeClock: ratelimit.NewFakeClock(epoch)}
+		l := a.start(t, ratelimit.PerMinute(1), ratelimit.WithClock(clock))
+		spend(t, l, "key", 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		all := make([]*waiter, waiters)
+		for i := range all {
+			all[i] = startWait(ctx, l, "key", 1)
+		}
+		synctest.Wait()
+		require.Equal(t, waiters, waiting(l))
+		assert.Equal(t, int64(1), clock.alarms.Load(), "only the first waiter has an alarm")
+		assert.NotRegexp(t, `created by github\.com/ratelimit-go/ratelimit(\.|/internal/)`, goroutines(),
+			"each waiter waits in its caller's goroutine: neither the root package nor one below it starts another")
+		cancel()
+		for _, w := range all {
+			<-w.done
+			require.Equal(t, context.Canceled, w.err)
+		}
+		assert.Zero(t, waiting(l), "no waiter is left")
 	})
 }
 
@@ -311,9 +285,9 @@ func goroutines() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-// TestAThousandWaitersAreServedOneByOne proves that each unit earned serves exactly one of
-// many waiters.
-func TestAThousandWaitersAreServedOneByOne(t *testing.T) {
+// TestThousandWaitersAreServedOneByOne proves that each new unit serves exactly one of many
+// waiters.
+func TestThousandWaitersAreServedOneByOne(t *testing.T) {
 	const waiters = 1000
 	synctest.Test(t, func(t *testing.T) {
 		clock := ratelimit.NewFakeClock(epoch)
@@ -339,15 +313,15 @@ func TestAThousandWaitersAreServedOneByOne(t *testing.T) {
 	})
 }
 
-// TestAFollowerDoesNotBelieveAnOldGrant proves that a waiter that joins behind one that has
-// been woken but has not run yet does not judge its deadline by the old expectation.
-func TestAFollowerDoesNotBelieveAnOldGrant(t *testing.T) {
+// TestWaiterBehindAWokenOneUsesTheNewState proves that a new waiter does not fail because of an
+// outdated forecast: the waiter ahead of it was woken by a change, but has not run yet.
+func TestWaiterBehindAWokenOneUsesTheNewState(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, tt := range []struct {
 		why  string
 		wake func(l limiter) error
 	}{
-		{"Reset makes the key as good as new", func(l limiter) error { return l.Reset("key") }},
+		{"Reset forgets what the key has used", func(l limiter) error { return l.Reset("key") }},
 		{"SetRate earns sooner", func(l limiter) error { return l.SetRate(ratelimit.Rate{Requests: 2, Per: 10 * ms}) }},
 	} {
 		for _, a := range algorithms[:1] {
@@ -356,7 +330,7 @@ func TestAFollowerDoesNotBelieveAnOldGrant(t *testing.T) {
 					l := a.start(t, ratelimit.PerHour(2))
 					spend(t, l, "key", 2)
 					line(t, l, "key", 1)
-					ctx, cancel := context.WithTimeout(t.Context(), mins)
+					ctx, cancel := context.WithTimeout(t.Context(), minute)
 					defer cancel()
 					require.NoError(t, tt.wake(l))
 					_, err := l.Wait(ctx, "key", 1)
@@ -367,11 +341,11 @@ func TestAFollowerDoesNotBelieveAnOldGrant(t *testing.T) {
 	}
 }
 
-// TestWhoIsTooLateIsToldAtOnce has a hundred callers with ten seconds of patience wait for one
-// unit a second: ten are served, and ninety are refused at once.
-func TestWhoIsTooLateIsToldAtOnce(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
-		rule := ratelimit.Rule{Name: "one", Endpoint: "/e", Algorithm: algorithmNamed[a.name], Rate: ratelimit.PerSecond(1)}
+// TestWaitersWithEarlyDeadlinesFailAtOnce has a hundred callers with a deadline of ten seconds wait
+// for one unit a second: ten are served, and ninety are refused at once.
+func TestWaitersWithEarlyDeadlinesFailAtOnce(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
+		rule := ratelimit.Rule{Name: "one", Endpoint: "/e", Algorithm: a.inRules(), Rate: ratelimit.PerSecond(1)}
 		for _, row := range []struct {
 			name string
 			wait func(t *testing.T) func(ctx context.Context) (ratelimit.Result, error)
@@ -414,11 +388,11 @@ func TestWhoIsTooLateIsToldAtOnce(t *testing.T) {
 						}()
 						synctest.Wait()
 					}
-					pass(10*sec - 1)
+					advanceMachine(10*sec - 1)
 					synctest.Wait()
 					want := int64(10)
 					if a.name == "sliding window counter" {
-						want = 5 // by its own count: a unit counts for two windows
+						want = 5 // the counter is stricter: a unit counts for two windows
 					}
 					require.Equal(t, want, served.Load())
 					require.Equal(t, 100-want, refused.Load())
@@ -428,61 +402,52 @@ func TestWhoIsTooLateIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// algorithmNamed are the names that rules know the algorithms by.
-var algorithmNamed = map[string]ratelimit.Algorithm{
-	"token bucket": ratelimit.AlgorithmTokenBucket, "fixed window": ratelimit.AlgorithmFixedWindow,
-	"sliding window log": ratelimit.AlgorithmSlidingWindowLog, "sliding window counter": ratelimit.AlgorithmSlidingWindowCounter,
-	"leaky bucket": ratelimit.AlgorithmLeakyBucket,
-}
-
-// TestAWaitForTwoIsServedBesideAllow has somebody ask Allow ten times a second, at ten a second:
-// the waiter for two gets its units after 200 ms, and so does everybody who comes behind it.
-func TestAWaitForTwoIsServedBesideAllow(t *testing.T) {
+// TestWaiterForTwoIsServedDespiteAllow calls Allow ten times a second, at a rate of ten a second: a
+// waiter for two units gets them after 200 ms, and then Allow is granted again.
+func TestWaiterForTwoIsServedDespiteAllow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := algorithms[0].start(t, ratelimit.PerSecond(10).WithBurst(2))
 		require.True(t, take(t, l, "key", 2).Allowed)
 		w := startWait(t.Context(), l, "key", 2)
 		synctest.Wait()
-		pass(100 * ms)
+		advanceMachine(100 * ms)
 		denied(t, l, "key")
-		require.False(t, w.over())
-		pass(100 * ms)
+		require.False(t, w.returned())
+		advanceMachine(100 * ms)
 		synctest.Wait()
-		require.True(t, w.over(), "served at 200 ms")
+		require.True(t, w.returned(), "served at 200 ms")
 		denied(t, l, "key")
-		pass(100 * ms)
+		advanceMachine(100 * ms)
 		spend(t, l, "key", 1)
 	})
 }
 
-// TestOneMoreThanMayWait proves that WithMaxWaiters limits how many wait, and that one more is
+// TestMaxWaiters proves that WithMaxWaiters limits the number of waiters, and that a further one is
 // refused at once with the denial.
-func TestOneMoreThanMayWait(t *testing.T) {
-	overAll(t, func(t *testing.T, a algorithm) {
-		synctest.Test(t, func(t *testing.T) {
-			l := a.start(t, ratelimit.PerMinute(1), ratelimit.WithMaxWaiters(2))
-			spend(t, l, "key", 1)
-			spend(t, l, "other", 1)
-			q, other := line(t, l, "key", 1), line(t, l, "other", 1)
-			look := l.Peek("key")
-			res, err := l.Wait(t.Context(), "key", 1)
-			require.ErrorIs(t, err, ratelimit.ErrTooManyWaiters)
-			require.Equal(t, look, res, "it is answered as a look is")
-			q.giveUp(t, 0)
-			q = line(t, l, "key", 1)
-			require.Equal(t, 2, waiting(l), "there is room for one again")
-			q.giveUp(t, 0)
-			other.giveUp(t, 0)
-		})
+func TestMaxWaiters(t *testing.T) {
+	eachInBubble(t, func(t *testing.T, a algorithm) {
+		l := a.start(t, ratelimit.PerMinute(1), ratelimit.WithMaxWaiters(2))
+		spend(t, l, "key", 1)
+		spend(t, l, "other", 1)
+		q, other := line(t, l, "key", 1), line(t, l, "other", 1)
+		look := l.Peek("key")
+		res, err := l.Wait(t.Context(), "key", 1)
+		require.ErrorIs(t, err, ratelimit.ErrTooManyWaiters)
+		require.Equal(t, look, res, "it is answered as a look is")
+		q.giveUp(t, 0)
+		q = line(t, l, "key", 1)
+		require.Equal(t, 2, waiting(l), "there is room for one again")
+		q.giveUp(t, 0)
+		other.giveUp(t, 0)
 	})
 	_, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1), ratelimit.WithMaxWaiters(0))
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 	require.ErrorContains(t, err, "maxWaiters")
 }
 
-// TestTheWorkOfManyWaiters counts the work of a line in which callers join and leave, with a
-// newcomer after each: it grows with their number, and not with its square.
-func TestTheWorkOfManyWaiters(t *testing.T) {
+// TestWorkOfManyWaitersIsLinear counts the work that a line of waiters costs while callers leave
+// and new ones come: it grows with the number of waiters, not with its square.
+func TestWorkOfManyWaitersIsLinear(t *testing.T) {
 	const waiters = 5000
 	synctest.Test(t, func(t *testing.T) {
 		l := algorithms[0].start(t, ratelimit.PerHour(1), ratelimit.WithClock(ratelimit.NewFakeClock(epoch)))
@@ -514,9 +479,9 @@ func TestTheWorkOfManyWaiters(t *testing.T) {
 	})
 }
 
-// TestAllWhoWaitCountTowardsTheMost proves that callers that wait for a custom limiter and those that
-// wait for a rule count together, whoever comes first.
-func TestAllWhoWaitCountTowardsTheMost(t *testing.T) {
+// TestMaxWaitersCountsAllKindsOfWaiters proves that waiters for a custom limiter and waiters for a
+// rule count together, whichever come first.
+func TestMaxWaitersCountsAllKindsOfWaiters(t *testing.T) {
 	for _, endpoints := range [][2]string{{"/plain", "/custom"}, {"/custom", "/plain"}} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newRules(t, []ratelimit.Rule{

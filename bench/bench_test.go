@@ -2,6 +2,7 @@ package bench
 
 import (
 	"flag"
+	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,11 +39,7 @@ func benchmarkOutcomes(b *testing.B, s Spec, keys int) {
 		}
 		b.Run("outcome="+string(outcome), func(b *testing.B) {
 			// The two below share a subject, which exists if one of them runs.
-			start := sync.OnceValue(func() Subject {
-				subject, err := s.Start(w)
-				require.NoError(b, err)
-				return subject
-			})
+			start := sync.OnceValue(func() Subject { return started(b, s, w) })
 			b.Run("cpus=1", func(b *testing.B) { benchmarkSerial(b, s, w, start()) })
 			w.Parallel = true
 			if s.Can(w) {
@@ -52,13 +49,21 @@ func benchmarkOutcomes(b *testing.B, s Spec, keys int) {
 	}
 }
 
+// started returns a subject that is ready for w, and closes it when b ends.
+func started(b *testing.B, s Spec, w Workload) Subject {
+	subject, err := s.Start(w)
+	require.NoError(b, err)
+	if c, ok := subject.(io.Closer); ok {
+		b.Cleanup(func() { _ = c.Close() })
+	}
+	return subject
+}
+
 func BenchmarkLongKeys(b *testing.B) {
 	for _, s := range Specs() {
 		if w := (Workload{Keys: 1, Names: Long, Outcome: Allowed}); s.Can(w) {
 			b.Run("algo="+s.Name, func(b *testing.B) {
-				subject, err := s.Start(w)
-				require.NoError(b, err)
-				benchmarkSerial(b, s, w, subject)
+				benchmarkSerial(b, s, w, started(b, s, w))
 			})
 		}
 	}

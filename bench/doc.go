@@ -1,18 +1,18 @@
 // Package bench runs this module's limiters side by side with other Go rate
 // limiters, under workloads that are the same for all of them.
 //
-// The benchmarks of this package and the program cmd/report share what is
-// here: the subjects, the keys and the loops. cmd/report takes the figures that
-// the project promises to keep and says which are kept. cmd/alternate runs an old
-// and a new build of it, or of the benchmarks, in turns and compares their figures.
+// A subject is a limiter that is measured. The benchmarks of this package and the
+// program cmd/report share the subjects, the keys and the loops of this package.
+// cmd/report measures all subjects, and checks the bounds that the project promises.
+// cmd/alternate runs an old and a new build of cmd/report, or of the benchmarks, in
+// turns and compares their figures.
 //
-// The workloads are those of ordinary use. Keys are of 8 to 40 bytes and written
-// anew for each ask. Rates are even, as 100/s is, or uneven, as 7/3s is, where a
-// bucket divides; the name of the line says which. Windows turn, and the one before has
-// left a count. Buckets run dry and refill. Each workload says in a comment which share
-// of its asks is allowed, a test checks it on a clock that is set by hand, and the report
-// shows it where it is neither none nor all.
+// The workloads are like ordinary use. Keys have 8 to 40 bytes and are written again
+// for each call. Rates are even, such as 100/s, or uneven, such as 7/3s, where a bucket
+// has to divide. Windows end during the run, and units were used in the window before.
+// Buckets run out of units and refill. A comment at each workload says which share of
+// its calls is allowed, and a test checks that share on a manual clock.
 //
-// Two kinds of line show one side only, and stand beside others: all asks are
-// allowed, for a whole run, from a quota that does not run out, or all are denied.
+// In most workloads, all calls have the same outcome. Either all are allowed, from a
+// quota that does not run out during the run, or all are denied.
 package bench

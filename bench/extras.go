@@ -7,7 +7,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// newReserved makes a checked that reserves a unit and settles for it.
+// newReserved returns a subject that is a RateLimiter. Each call of the subject reserves a unit and
+// then settles the reservation.
 func newReserved(l Limit) (Subject, error) {
 	s, err := newChecked(ratelimit.KeyUser)(l)
 	if err != nil {
@@ -25,8 +26,9 @@ func (s *reserved) Allow(key string) bool {
 	return err == nil && r.Result().Allowed && r.Settle(1) == nil
 }
 
-// newReplayed makes a checked whose requests have one of a hundred IDs, in turn: all but one in a
-// hundred and one get the answer that a request with the same ID had before.
+// newReplayed returns a subject that is a RateLimiter. Its requests have a hundred different IDs in
+// turn. After the first hundred, nearly all requests get the answer that was recorded for an
+// earlier request with the same ID.
 func newReplayed(l Limit) (Subject, error) {
 	limiter, err := newChecker(everyEndpoint(ratelimit.Rule{Rate: l.bucket()}), "", l.options(ratelimit.WithRequestIDs(time.Hour)))
 	if err != nil {
@@ -55,8 +57,9 @@ func (s *replayed) Allow(key string) bool {
 	return res.Allowed && err == nil
 }
 
-// newWarm makes a checked whose rules have a Warmup that lasts as long as over: keys are through
-// with a short one, and in the middle of a long one.
+// newWarm returns a function for the field Spec.New. That function makes a RateLimiter whose rules
+// have a Warmup of the given duration. If the duration is short, the keys finish their warm-up
+// during the run. If it is long, they warm up during the whole run.
 func newWarm(over time.Duration) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		rule := ratelimit.Rule{Rate: l.bucket(), Warmup: ratelimit.Warmup{From: max(l.Rate-1, 1), Over: over}}

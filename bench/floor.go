@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// floorShards is enough that two cores seldom meet in one.
+// floorShards is the number of shards (maps with a lock each) of the type floor. It is large, so
+// that two cores seldom need the same lock.
 const floorShards = 256
 
-// floor is what a keyed limiter made of standard parts costs at least, before
-// it decides anything: it reads the clock, hashes the key, locks a shard and
-// looks the key up. It writes the time into what it finds, so that no part is
-// optimised away.
+// The type floor does only the work that every limiter with keys must do, and uses only the
+// standard library: it reads the clock, hashes the key, locks a shard and looks the key up. It
+// makes no decision. It writes the time into the entry that it finds, so that the compiler cannot
+// remove a part of the work.
 type floor struct {
 	start  time.Time
 	seed   maphash.Seed
@@ -23,12 +24,12 @@ type floor struct {
 type floorShard struct {
 	mu   sync.Mutex
 	keys map[string]*entry
-	_    [48]byte // one shard to a cache line
+	_    [48]byte // fills the rest of the cache line
 }
 
-// entry is what a key has in the references.
+// An entry is the state of a key, both in the type floor and in the type bareMap.
 type entry struct {
-	last  time.Duration // since the start
+	last  time.Duration // when the key was last used: the time since floor.start
 	count int64
 }
 
@@ -40,7 +41,7 @@ func newFloor(Limit) (Subject, error) {
 	return f, nil
 }
 
-// Allow always reports true.
+// Allow does the work for the key and always returns true.
 func (f *floor) Allow(key string) bool {
 	now := time.Since(f.start)
 	s := &f.shards[maphash.String(f.seed, key)%floorShards]
@@ -56,13 +57,13 @@ func (f *floor) Allow(key string) bool {
 	return true
 }
 
-// bareMap is one lookup in one map: no clock, no lock. How it slows down as
-// its keys come to fill the memory is what any table has to live with.
+// bareMap makes one lookup in one map, without a clock or a lock. It shows how much any
+// table slows down when its keys no longer fit into the caches.
 type bareMap map[string]*entry
 
 func newBareMap(Limit) (Subject, error) { return make(bareMap), nil }
 
-// Allow always reports true.
+// Allow looks the key up and always returns true.
 func (m bareMap) Allow(key string) bool {
 	e := m[key]
 	if e == nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/grpclimit"
 )
 
-// called is an interceptor that is asked for the same call again and again, by one address. The
-// context has what a server puts into it. No server is asked, which would cost a hundred times
-// as much.
+// The type called calls a gRPC interceptor directly, each time with the same call from the same
+// address. The context has the values that a server sets. There is no server, because it would take
+// a hundred times as long as the interceptor.
 type called struct {
 	ctx     context.Context
 	unary   grpc.UnaryServerInterceptor
@@ -24,12 +24,14 @@ type called struct {
 	granted bool
 }
 
-// newCalled returns a Spec.New for the interceptor that intercept makes.
+// newCalled returns a function for the field Spec.New. That function makes a subject of the type
+// called, with the interceptor that the function intercept returns.
 func newCalled(intercept func(Limit) (grpc.UnaryServerInterceptor, error)) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		unary, err := intercept(l)
 		ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort("203.0.113.9:1234"))})
-		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(":authority", "example.com", "content-type", "application/grpc", "user-agent", "grpc-go"))
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(
+			":authority", "example.com", "content-type", "application/grpc", "user-agent", "grpc-go"))
 		c := &called{ctx: ctx, unary: unary, info: &grpc.UnaryServerInfo{FullMethod: "/shop.Items/Get"}}
 		c.handler = func(context.Context, any) (any, error) {
 			c.granted = true
@@ -39,10 +41,10 @@ func newCalled(intercept func(Limit) (grpc.UnaryServerInterceptor, error)) func(
 	}
 }
 
-// Allow makes one call. key is not used.
+// Allow makes one call and reports whether it was granted. The key is not used.
 func (c *called) Allow(string) bool {
 	c.granted = false
-	_, _ = c.unary(c.ctx, nil, c.info, c.handler) // the error is that of a denial
+	_, _ = c.unary(c.ctx, nil, c.info, c.handler) // an error means a denial
 	return c.granted
 }
 

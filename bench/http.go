@@ -15,10 +15,10 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// served is a handler that is asked the same request again and again, by one address. Each
-// response begins with an empty header, as that of a server does; to empty it costs each
-// subject the same. Middlewares limit by the address of the connection, and tell the client
-// what is left in the header fields that they have.
+// The type served calls a handler directly, each time with the same request from the same address.
+// Each response starts with an empty header, as in a server. The time to clear the header is the
+// same for each subject. The middlewares limit by the address of the connection, and write all
+// header fields that they write by default.
 type served struct {
 	handler http.Handler
 	request *http.Request
@@ -26,10 +26,11 @@ type served struct {
 	granted bool
 }
 
-// newServed returns a Spec.New for the handler that wrap makes of the innermost one.
+// newServed returns a function for the field Spec.New. That function makes a subject of the type
+// served. To make the subject's handler, it calls wrap with an empty handler.
 func newServed(wrap func(l Limit, next http.Handler) (http.Handler, error)) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
-		r, err := http.NewRequest(http.MethodGet, "http://example.com/users/7", nil) //nolint:noctx // a server's has one, which costs nothing
+		r, err := http.NewRequest(http.MethodGet, "http://example.com/users/7", nil) //nolint:noctx // the request needs no context of its own
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +41,7 @@ func newServed(wrap func(l Limit, next http.Handler) (http.Handler, error)) func
 	}
 }
 
-// Allow serves one request. key is not used.
+// Allow serves one request and reports whether it was granted. The key is not used.
 func (s *served) Allow(string) bool {
 	clear(s.header)
 	s.granted = false
@@ -48,18 +49,19 @@ func (s *served) Allow(string) bool {
 	return s.granted
 }
 
-// Header, Write and WriteHeader make s the ResponseWriter as well.
+// Header returns the header of the response. The subject s is also the ResponseWriter that its
+// handler gets.
 func (s *served) Header() http.Header { return s.header }
 
-// Write drops p.
+// Write drops the body of the response.
 func (s *served) Write(p []byte) (int, error) { return len(p), nil }
 
-// WriteHeader drops the status.
+// WriteHeader drops the status of the response.
 func (s *served) WriteHeader(int) {}
 
 func bareHandler(_ Limit, next http.Handler) (http.Handler, error) { return next, nil }
 
-// bareMux has the innermost handler behind a route.
+// bareMux returns a ServeMux that has one route, to the given handler, and no middleware.
 func bareMux(_ Limit, next http.Handler) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /users/{id}", next)

@@ -25,14 +25,13 @@ func TestServed(t *testing.T) {
 	}
 }
 
+// BenchmarkHTTP measures middlewares on a handler and in a server on the loopback.
 func BenchmarkHTTP(b *testing.B) {
 	for _, s := range Specs() {
-		if s.Kind == HTTP || s.Kind == PeerHTTP {
+		if s.Kind >= HTTP && s.Kind <= PeerServer {
 			b.Run("algo="+s.Name, func(b *testing.B) {
 				w := Workload{Keys: 1, Outcome: Allowed}
-				subject, err := s.Start(w)
-				require.NoError(b, err)
-				b.ReportAllocs()
+				subject := started(b, s, w)
 				benchmarkSerial(b, s, w, subject)
 			})
 		}

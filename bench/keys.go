@@ -7,18 +7,18 @@ import (
 	"unsafe"
 )
 
-// Names says what the keys of a workload look like. Whatever they look like, no
-// two numbers have the same key.
+// Names selects how the text of a key is made from the key's number. Different numbers give
+// different keys.
 type Names uint8
 
-// The kinds of names.
+// The ways to write keys.
 const (
-	Varied Names = iota // of 8 to 40 bytes, evenly; key number 0 has 24
-	Even                // of 24 bytes each
-	Long                // of 64 bytes each, as API keys are
+	Varied Names = iota // 8 to 40 bytes, all lengths equally often; key number 0 has 24
+	Even                // 24 bytes each
+	Long                // 64 bytes each, like API keys
 )
 
-// String returns the names as they are written in the name of a benchmark.
+// String returns the name of the way to write keys, as it appears in the name of a benchmark.
 func (n Names) String() string {
 	switch n {
 	case Varied:
@@ -31,52 +31,54 @@ func (n Names) String() string {
 	return fmt.Sprintf("Names(%d)", uint8(n))
 }
 
-// KeyLen is the length, in bytes, of an even key, of key number 0 of the varied ones, and
-// of all the varied ones on average.
+// KeyLen is the length, in bytes, of an Even key and of Varied key number 0. It is also the
+// average length of Varied keys.
 const KeyLen = 24
 
 const (
-	shortest, longest = 8, 40 // of varied keys
-	longLen           = 64    // of long keys
+	shortest, longest = 8, 40 // the smallest and the largest length of Varied keys, in bytes
+	longLen           = 64    // length of Long keys, in bytes
 )
 
-// keyText is what a key is made of: 16 hexadecimal digits are written over its
-// beginning, and the key is as much of it as the key is long.
+// keyText is the text that all keys share. A key is this text with 16 hexadecimal digits in place
+// of its first 16 bytes, cut to the length of the key.
 const keyText = "0123456789abcdef@clients.eu-central-1.example.com/accounts/main/"
 
-// Keys writes keys, each in memory that was written a moment before.
+// Keys makes the keys for calls. It writes them one after the other into two
+// buffers.
 //
-// A service gets its key from a request: the bytes are new, and the string is
-// never the one that the limiter has seen before. A benchmark that asks with a
-// stored string again and again skips the comparison of the bytes, because the
-// pointers are equal, and finds the key's bytes in the cache. So each key is
-// written anew, in the same way for every subject, floor and peers included.
+// A service gets its key from a request: the bytes are new, and the string is never
+// the one that the limiter has stored. A benchmark that passes the same stored
+// string again and again gives figures that are too good: the comparison of the
+// bytes is skipped because the pointers are equal, and the bytes are in the cache.
+// So Keys writes the bytes of each key again, in the same way for every subject.
 //
-// The string that At and Next return lies over a buffer that is used again two
-// calls later. Asking for a key that the subject already holds is therefore
-// free of allocation for every subject. A subject that keeps the string of an
-// unseen key would be corrupted, so keys are put in with [Names.Key], which makes
-// a copy; [Fill] does. The exception is this module's own limiters, which
-// promise not to keep the caller's string; the report holds them to that when
-// it grows a limiter to millions of keys.
+// The string that At or Next returns shares a buffer that later calls overwrite, so
+// a call for a known key allocates nothing. A subject that stored this string would
+// soon hold a wrong key. To add new keys, use [Names.Key], which returns a copy, as
+// [Fill] does. Only this module's limiters may get new keys from At, because they
+// promise not to keep the caller's string. The report relies on this when it grows
+// a limiter to millions of keys.
 //
-// Next returns the key that the call before wrote and writes the one to come.
-// A string is in memory long before a limiter hashes it; reading bytes whose
-// stores are still under way would add the same stall to every figure.
+// Next returns the key that the previous call of Next wrote, and writes the key for
+// the next call. So a key has been in memory for a while when the limiter hashes
+// it, as in a service. If the limiter read the bytes immediately after they were
+// written, the processor would delay the read, and each figure would include this
+// delay.
 //
-// Keys is not safe for concurrent use: each goroutine has its own.
+// Keys is not safe for concurrent use: each goroutine needs its own.
 type Keys struct {
-	state   uint64 // of the generator; never zero
-	count   uint64 // Next draws from [0, count)
-	turn    uint   // which buffer is written next
+	state   uint64 // state of the random generator; never zero
+	count   uint64 // the number of different keys: Next chooses a number from 0 to count-1
+	turn    uint   // number of keys written so far; its lowest bit is the index of the buffer to write next
 	names   Names
-	lengths [2]int // of the keys in the buffers
+	lengths [2]int // lengths of the keys in the buffers
 	bufs    [2][longLen]byte
-	_       [64]byte // keeps the buffers of two goroutines apart
+	_       [64]byte // keeps the buffers of two goroutines in different cache lines
 }
 
-// NewKeys returns Keys that draws uniformly from the first count keys of names.
-// Two Keys with different seeds draw in different order.
+// NewKeys returns Keys whose method Next chooses at random among the first count keys of the given
+// Names, all with the same probability. Different seeds give different orders.
 func NewKeys(names Names, count int, seed uint64) *Keys {
 	k := &Keys{state: mix(seed+1) | 1, count: uint64(count), names: names}
 	for i := range k.bufs {
@@ -86,10 +88,10 @@ func NewKeys(names Names, count int, seed uint64) *Keys {
 	return k
 }
 
-// Next returns a key drawn uniformly. It is valid until the next call but one.
+// Next returns a random key. The string is valid only until the next call of Next or At.
 func (k *Keys) Next() string {
-	// Xorshift: a cheap generator, and the high half of the product scales
-	// it to the range without a division.
+	// Xorshift is a fast generator of random numbers. The high half of the product of x and count
+	// is a number below count, found without a division.
 	x := k.state
 	x ^= x << 13
 	x ^= x >> 7
@@ -101,7 +103,8 @@ func (k *Keys) Next() string {
 	return unsafe.String(&k.bufs[k.turn&1][0], k.lengths[k.turn&1])
 }
 
-// At returns key number i. It is valid until the next call but one.
+// At returns key number i. The string stays valid during the next call of Next or At. The second
+// call makes it invalid.
 func (k *Keys) At(i int) string {
 	b := &k.bufs[k.turn&1]
 	length := k.names.write(b, uint32(i))
@@ -110,7 +113,7 @@ func (k *Keys) At(i int) string {
 	return unsafe.String(&b[0], length)
 }
 
-// Key returns key number i, which is below 2^32, as a string of its own.
+// Key returns key number i as a new string, which stays valid. The number must be below 2^32.
 func (n Names) Key(i int) string {
 	var b [longLen]byte
 	copy(b[:], keyText)
@@ -118,9 +121,9 @@ func (n Names) Key(i int) string {
 	return string(b[:length])
 }
 
-// write puts the digits of key number i at the beginning of b and returns how
-// long the key is. Different numbers differ in the first eight digits, as scatter
-// is a bijection.
+// write puts the digits of key number i at the beginning of b and returns the length of the key.
+// Different numbers differ in the first eight digits, because scatter gives each number another
+// result.
 func (n Names) write(b *[longLen]byte, i uint32) int {
 	x := scatter(i)
 	binary.LittleEndian.PutUint64(b[0:], hex(x))
@@ -131,13 +134,13 @@ func (n Names) write(b *[longLen]byte, i uint32) int {
 	case Even:
 		return KeyLen
 	}
-	// The high half of a product is even over the lengths. Half of the range
-	// is added so that number 0, whose digits are zeros, is of middle length.
+	// The product maps x evenly to the lengths from shortest to longest. Key number 0 has x = 0.
+	// The addition of 1<<31, half of the range of x, gives it the middle length.
 	return shortest + int(uint64(x+1<<31)*(longest-shortest+1)>>32)
 }
 
-// scatter spreads i over 32 bits, so that neighbours share no long prefix. Each
-// step can be undone, so that no two numbers meet.
+// scatter spreads the bits of i over 32 bits, so that neighbouring numbers give keys without a long
+// common beginning. Each step can be undone, so two numbers never give the same result.
 func scatter(i uint32) uint32 {
 	i *= 0x9e3779b1
 	i ^= i >> 15
@@ -145,20 +148,20 @@ func scatter(i uint32) uint32 {
 	return i ^ i>>13
 }
 
-// mix spreads i over 64 bits.
+// mix spreads the bits of i over 64 bits.
 func mix(i uint64) uint64 {
 	i *= 0x9e3779b97f4a7c15
 	return i ^ i>>32
 }
 
-// hex returns eight hexadecimal digits, one in each byte. The least digit comes
-// first in memory.
+// hex returns the eight hexadecimal digits of x, one in each byte. The lowest digit comes first in
+// memory.
 func hex(x uint32) uint64 {
 	const ones = 0x0101010101010101
 	v := uint64(x)
 	v = (v | v<<16) & 0x0000ffff0000ffff
 	v = (v | v<<8) & 0x00ff00ff00ff00ff
 	v = (v | v<<4) & 0x0f0f0f0f0f0f0f0f
-	letters := (v + 6*ones) >> 4 & ones // 1 in each byte above 9
+	letters := (v + 6*ones) >> 4 & ones // 1 in each byte whose digit is a letter
 	return v + '0'*ones + letters*('a'-'0'-10)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Each limiter of this module has an adapter of its own, so that its Allow is
-// reached through one interface call, as a peer's is, and not through two.
+// Each limiter of this module has its own adapter type. So a call through the interface Subject
+// needs only one interface call, as it does for the limiters of other modules.
 
 type tokenBucket struct{ *ratelimit.TokenBucket }
 
@@ -59,11 +59,11 @@ func newLeakyBucket(l Limit) (Subject, error) {
 
 func (s leakyBucket) Allow(key string) bool { return s.LeakyBucket.Allow(key).Allowed }
 
-// cost is how many units a taker takes at once.
+// cost is the number of units that a subject of the type taker takes in each call.
 const cost = 5
 
-// taker takes several units at once of a TokenBucket. Its burst and rate are as
-// many times higher, so that the outcomes are those of a single unit.
+// A taker takes several units of a TokenBucket in each call. Its burst and its rate are multiplied
+// by that number of units, so it grants as many calls as a limiter that takes one unit a call.
 type taker struct {
 	*ratelimit.TokenBucket
 	ctx context.Context
@@ -80,9 +80,9 @@ func (s taker) Allow(key string) bool {
 	return res.Allowed && err == nil
 }
 
-// weighs reports whether key has a count in the window before this one, and none in
-// this one: if neither has a count ResetAfter is zero, and if this one has, it is
-// longer than a window.
+// weighs reports whether the key has used units in the previous window, and none in the current
+// window. The field ResetAfter shows this: it is zero if neither window has a count, and longer
+// than one window if the current window has a count.
 func (s slidingWindowCounter) weighs(key string) bool {
 	reset := s.Peek(key).ResetAfter
 	return 0 < reset && reset <= s.Rate().Per

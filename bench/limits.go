@@ -6,69 +6,67 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Limit is what a subject is configured with. Each field is read by the
-// subjects that have such a thing.
+// A Limit is the configuration of a subject. Each subject uses only the fields that it needs.
 type Limit struct {
-	Rate    int             // units per Per: of a bucket its refill, of a window its limit
-	Per     time.Duration   // what Rate counts in
-	Burst   int             // units at once, of a bucket
-	MaxKeys int             // the most keys that a limiter of this module may hold
-	Clock   ratelimit.Clock // of a limiter of this module; nil is the machine's
+	Rate    int             // number of units granted in each Per: by the refill of a bucket, or in a window
+	Per     time.Duration   // the period in which Rate units are granted
+	Burst   int             // the capacity of a bucket, in units
+	MaxKeys int             // the maximum number of keys of a limiter of this module
+	Clock   ratelimit.Clock // the clock of a limiter of this module; nil means the machine's
 }
 
-// forever is longer than a run, and short enough for every subject's arithmetic.
+// forever is a period longer than any run, and short enough that no subject's arithmetic overflows.
 const forever = 30 * 24 * time.Hour
 
-// defaultRoom is how many keys a limiter of this module may hold unless it is
-// told otherwise. A workload with more keys tells it.
+// defaultRoom is the maximum number of keys of a limiter of this module. The maximum is larger for
+// a workload with more keys.
 const defaultRoom = 1 << 20
 
 func room(w Workload) int { return max(w.Keys, defaultRoom) }
 
-// plenty is a quota that lasts twenty seconds and more of asks for one key
-// without a pause.
+// plenty is a number of units that one key cannot use up in twenty seconds, even if the calls for
+// the key come without a pause.
 const plenty = 1 << 30
 
-// An ask takes from 50 to 500 ns, by the subject and the machine, which is 2 to 20 million
-// in a second. The rates below go by that.
+// The rates below assume that a call takes 50 to 500 ns, depending on the subject and the machine.
+// That makes 2 to 20 million calls a second.
 const (
-	// mixedPerMs is what one key may have in a millisecond where asks are mixed:
-	// about one of twelve asks of a fast subject is allowed, and three of four of a
-	// slow one. A bucket of mixedBurst drains in between.
+	// mixedPerMs is the number of units that one key gets in a millisecond, in workloads with the
+	// outcome Mixed. About one in twelve calls is allowed for a fast subject, and three in four for
+	// a slow subject. So a bucket that holds up to mixedBurst units becomes empty.
 	mixedPerMs = 1500
 	mixedBurst = 100
 
-	// deniedPerMs is what one key may have in a millisecond where windows turn and
-	// most asks are denied: a million in a second. About one ask in twenty is
-	// allowed.
+	// deniedPerMs is the number of units that one key gets in a millisecond, in workloads whose
+	// windows end during the run and deny most calls. About one call in twenty is allowed.
 	deniedPerMs = 1000
 
-	// allowedPerMs is more than can be asked for in a millisecond: 5 ns each.
+	// allowedPerMs is more than the number of calls that fit into a millisecond: one
+	// every 5 ns.
 	allowedPerMs = 200_000
 
-	// A log remembers each unit and may hold 65,536. logLimitDenied is a window's
-	// limit where most asks are denied, of a window of any length.
+	// logLimitDenied is the limit of a sliding window log in workloads that deny most calls, for a
+	// window of any length. A log stores each unit, and holds at most 65,536 units.
 	logLimitDenied = 10_000
-	// Where all are allowed, the window is so short that no more can be asked for
-	// in it.
+	// logLimitAllowed is the limit of a sliding window log in workloads that allow all calls. In a
+	// window of the length longestLog, fewer calls are made than this limit.
 	logLimitAllowed = 65_536
 	longestLog      = time.Millisecond
 )
 
-// bucketLimit and windowLimit return what gives the asks of w, after the first of
-// each key, the outcome of w. Unless w is even, the rates are such that Requests over
-// Per in nanoseconds is no fraction with a 1 above it: a bucket then divides where it
-// would only have copied. Most rates that people choose are even.
+// bucketLimit returns the limit of a bucket for the workload w. After the first call of each key,
+// all calls have the outcome that w names. Unless w.Even is true, the time for one unit is not a
+// whole number of nanoseconds, so a bucket has to divide for each answer. Most rates that people
+// choose are even.
 //
-// Allowed: a quota of 2^30 that goes down by one with each ask. A bucket is
-// then neither full nor empty and earns a part of a unit between two asks,
-// which is its usual and longest way. A subject that denies all the same ends
-// the run with an error.
+// Allowed: a quota of 2^30 units, of which each call takes one. The bucket is then neither full nor
+// empty, and earns a part of a unit between two calls. This is the most work that a bucket does. If
+// a subject denies a call, the run ends with an error.
 //
-// Denied: one unit for weeks.
+// Denied: a bucket of one unit, which the first call takes. The next unit comes after days.
 //
-// Mixed: 1,500,000 a second. A bucket of 100 is soon empty, and then has a unit
-// every 667 ns.
+// Mixed: 1,500,000 units a second. A bucket of 100 units is soon empty, and then gets a unit every
+// 667 ns.
 func bucketLimit(w Workload) Limit {
 	switch {
 	case w.Even && w.Outcome == Denied:
@@ -83,14 +81,14 @@ func bucketLimit(w Workload) Limit {
 	return Limit{Rate: 7, Per: 3 * time.Second, Burst: plenty, MaxKeys: room(w)}
 }
 
-// windowLimit is bucketLimit for a limiter that counts in windows. Unless w says
-// that windows turn, they last for ever where all asks have one outcome; mixed ones
-// last a millisecond.
+// windowLimit returns the limit of a limiter that counts in windows, for the workload w. All calls
+// have the outcome that w names, as with bucketLimit. If w.Window is 0, windows are longer than the
+// run, but mixed workloads have windows of a millisecond.
 //
-// Of windows that turn, the one before has left a count, see [Turn]. In those with
-// the outcome denied, a sliding window counter allows one ask in a microsecond, as
-// the count before fades; a fixed window allows the first units of each window,
-// and a batch in windows of a second begins after those.
+// If w.Window is not 0, windows end during the run, and units were used in the window before (see
+// [Turn]). With the outcome Denied, a sliding window counter then allows one call in a microsecond,
+// because the count of the window before loses weight. A fixed window allows the first calls of
+// each window. In windows of a second, a batch begins after these calls.
 func windowLimit(w Workload) Limit {
 	perMs := 0
 	switch {
@@ -108,15 +106,15 @@ func windowLimit(w Workload) Limit {
 	return Limit{Rate: perMs * int(w.Window/time.Millisecond), Per: w.Window, MaxKeys: room(w)}
 }
 
-// logLimit is windowLimit for a sliding window log, which remembers each unit
-// and therefore cannot have a quota that outlasts the run. Where windows do not
-// turn, 1000 in ten microseconds is more than can be asked for: allowed for ever.
-// Under one hot key the log holds a hundred entries or more, and each ask drops an
-// old one and adds a new one; under many keys it holds one or two.
+// logLimit returns the limit of a sliding window log for the workload w. A log stores each unit, so
+// its limit cannot be so large that it lasts for the whole run. If w.Window is 0 and all calls are
+// allowed, the limit is 1000 in ten microseconds, which is more than the calls that fit into that
+// time. With one key the log holds about a hundred entries, and each call drops an old entry and
+// adds a new one. With many keys it holds one or two.
 //
-// Of windows that turn, the log holds 10,000 entries where most asks are denied,
-// and as many as there are asks in a millisecond, some 20,000, where all are
-// allowed.
+// If w.Window is not 0, windows end during the run. The log then holds 10,000 entries if most calls
+// are denied. If all calls are allowed, it holds an entry for each call in a millisecond, about
+// 20,000. For all other workloads, the limit is that of windowLimit.
 func logLimit(w Workload) Limit {
 	switch {
 	case w.Window > 0 && w.Outcome == Denied:
@@ -129,17 +127,18 @@ func logLimit(w Workload) Limit {
 	return windowLimit(w)
 }
 
-// bucket returns l for an algorithm with a burst.
+// bucket returns the limit as a rate for an algorithm with a burst.
 func (l Limit) bucket() ratelimit.Rate {
 	return ratelimit.Rate{Requests: l.Rate, Per: l.Per, Burst: l.Burst}
 }
 
-// window returns l for an algorithm without one.
+// window returns the limit as a rate for an algorithm without a burst.
 func (l Limit) window() ratelimit.Rate {
 	return ratelimit.Rate{Requests: l.Rate, Per: l.Per}
 }
 
-// options returns what a limiter of this module runs in.
+// options returns the given options, followed by the options that set MaxKeys and Clock of this
+// limit.
 func (l Limit) options(more ...ratelimit.Option) []ratelimit.Option {
 	more = append(more, ratelimit.WithMaxKeys(l.MaxKeys))
 	if l.Clock != nil {

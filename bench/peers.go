@@ -17,16 +17,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Where a peer can be set up in more than one way, it is set up in the one
-// that is faster for it. None of them sweeps while it is measured, and each
-// holds as many keys as it likes.
+// Peers (limiters of other modules) that can be configured in several ways get their fastest
+// configuration. During a measurement no peer removes keys. No peer has a maximum number of keys.
 
-// xtime is golang.org/x/time/rate, which has no keys, with one limiter for
-// each key in a sync.Map, as people do.
+// The type xtime runs golang.org/x/time/rate. Its limiters have no keys, so a sync.Map holds one
+// limiter for each key, as is common practice.
 type xtime struct {
 	limit rate.Limit
 	burst int
-	keys  sync.Map // of *rate.Limiter
+	keys  sync.Map // maps each key to its *rate.Limiter
 }
 
 func newXTime(l Limit) (Subject, error) {
@@ -42,8 +41,8 @@ func (x *xtime) Allow(key string) bool {
 	return v.(*rate.Limiter).Allow()
 }
 
-// sethvargo is the memory store of github.com/sethvargo/go-limiter: a fixed
-// window that opens with the key's first ask.
+// The type sethvargo runs the memory store of github.com/sethvargo/go-limiter: a fixed window that
+// opens with the key's first request.
 type sethvargo struct {
 	store limiter.Store
 	ctx   context.Context
@@ -63,9 +62,10 @@ func (s *sethvargo) Allow(key string) bool {
 	return ok && err == nil
 }
 
-// gcra is GCRA of github.com/throttled/throttled on its memory store, without
-// the bound on keys, which would put an LRU under one lock. It gives up with an
-// error when it loses a race ten times; here it may lose as often as it takes.
+// The type gcra runs the GCRA limiter of github.com/throttled/throttled on its memory store. The
+// store has no maximum number of keys, because that would add an LRU list under one lock. By
+// default the limiter returns an error after other callers have changed the key's state during ten
+// attempts. Here it tries until it succeeds.
 type gcra struct {
 	limiter *throttled.GCRARateLimiterCtx
 	ctx     context.Context
@@ -78,7 +78,7 @@ func newThrottled(l Limit) (Subject, error) {
 	}
 	lim, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
 		MaxRate:  throttled.PerDuration(l.Rate, l.Per),
-		MaxBurst: l.Burst - 1, // it allows one more
+		MaxBurst: l.Burst - 1, // MaxBurst is the number of units beyond the first
 	})
 	if err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func (g *gcra) Allow(key string) bool {
 	return !limited && err == nil
 }
 
-// ululeWindow is the memory store of github.com/ulule/limiter: a fixed window
-// that opens with the key's first ask.
+// The type ululeWindow runs the memory store of github.com/ulule/limiter: a fixed window that opens
+// with the key's first request.
 type ululeWindow struct {
 	limiter *ulule.Limiter
 	ctx     context.Context
@@ -110,10 +110,9 @@ func (u *ululeWindow) Allow(key string) bool {
 	return err == nil && !res.Reached
 }
 
-// httpWindow is github.com/go-chi/httprate, a sliding window counter that can
-// only be asked with a request in hand. It is asked through OnLimit, which
-// counts and answers but does not respond, with all its response headers
-// switched off, so that as little of HTTP as can be is measured.
+// The type httpWindow runs github.com/go-chi/httprate, a sliding window counter that needs an HTTP
+// request. It is called through OnLimit, which counts and decides but writes no response. All its
+// response headers are switched off, so that little of HTTP is measured.
 type httpWindow struct {
 	limiter *httprate.RateLimiter
 	request *http.Request
@@ -128,10 +127,9 @@ func (h *httpWindow) Allow(key string) bool {
 	return !h.limiter.OnLimit(nil, h.request, key)
 }
 
-// spacer is go.uber.org/ratelimit, which has no keys and cannot deny: it
-// sleeps. At one unit a nanosecond it has nothing to sleep for, and what is
-// left is its clock and its bookkeeping. It is no peer to compare with, as it
-// looks nothing up.
+// The type spacer runs go.uber.org/ratelimit. It has no keys, and sleeps instead of denying. At one
+// unit a nanosecond it never sleeps, so its figure is the time for reading its clock and for
+// counting. It is not compared with limiters that look up a key.
 type spacer struct{ limiter uber.Limiter }
 
 func newUber(Limit) (Subject, error) {

@@ -16,14 +16,14 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// A RedisAsk reports whether one unit for key is granted, by state that is in
-// Redis. With an error nothing was decided.
+// A RedisAsk is a function that requests one unit for the key from a limiter with its state in
+// Redis. It reports whether the unit is granted. If it returns an error, nothing was decided.
 type RedisAsk func(ctx context.Context, key string) (allowed bool, err error)
 
-// errDenied means that an ask was denied where all are to be allowed.
+// errDenied means that a call was denied in a workload that allows all calls.
 var errDenied = errors.New("denied")
 
-// granted returns why a unit for key is not granted, or nil.
+// granted requests a unit for the key and returns an error if it is denied.
 func (ask RedisAsk) granted(ctx context.Context, key string) error {
 	allowed, err := ask(ctx, key)
 	if err == nil && !allowed {
@@ -32,16 +32,15 @@ func (ask RedisAsk) granted(ctx context.Context, key string) error {
 	return err
 }
 
-// A RedisSpec names a limiter with its state in Redis and makes it.
+// A RedisSpec describes a limiter that keeps its state in Redis.
 type RedisSpec struct {
-	Name  string                                           // the algo= of a benchmark
-	Limit func(Workload) Limit                             // what it is configured with
-	New   func(c *redis.Client, l Limit) (RedisAsk, error) // makes it on a client of its own
+	Name  string                                           // name in benchmarks, after algo=
+	Limit func(Workload) Limit                             // returns the limiter's configuration for a workload
+	New   func(c *redis.Client, l Limit) (RedisAsk, error) // returns a new limiter that uses the client c
 }
 
-// RedisSpecs returns the limiters with their state in Redis, in the order in
-// which they are shown. This module is there as its users have it, a limiter with
-// a store, and without the limiter.
+// RedisSpecs returns the limiters with their state in Redis, in the order of the report. This
+// module appears twice: as a limiter with a store, and as a store that is called directly.
 func RedisSpecs() []RedisSpec {
 	return []RedisSpec{
 		{"limiter", bucketLimit, newStoredLimiter()},
@@ -52,8 +51,8 @@ func RedisSpecs() []RedisSpec {
 	}
 }
 
-// RedisStates returns what differs in what a key takes in Redis: each algorithm of
-// this module in a store, and the peers. All are limited to a thousand an hour.
+// RedisStates returns the limiters whose memory in Redis is compared: each algorithm of this module
+// with a store, and the peers. All have a limit of a thousand an hour.
 func RedisStates() []RedisSpec {
 	bucket := func(Workload) Limit { return Limit{Rate: 1000, Per: time.Hour, Burst: 1000} }
 	window := func(Workload) Limit { return Limit{Rate: 1000, Per: time.Hour} }
@@ -72,11 +71,12 @@ func RedisStates() []RedisSpec {
 	}
 }
 
-// errDegraded means that a limiter has answered without its store.
+// errDegraded means that the limiter decided without its store.
 var errDegraded = errors.New("bench: decided without the store")
 
-// newStoredLimiter returns what makes a TokenBucket on a store with the options. An
-// answer that is not the store's is no decision.
+// newStoredLimiter returns a function for the field RedisSpec.New. That function makes a
+// TokenBucket on a store with the given options. A call that the TokenBucket decides without its
+// store counts as an error.
 func newStoredLimiter(opts ...redisstore.Option) func(*redis.Client, Limit) (RedisAsk, error) {
 	return func(c *redis.Client, l Limit) (RedisAsk, error) {
 		limiter, err := storedBucket(c, l, opts...)
@@ -90,7 +90,7 @@ func newStoredLimiter(opts ...redisstore.Option) func(*redis.Client, Limit) (Red
 	}
 }
 
-// openStore returns a store on c that waits as long as c does.
+// openStore returns a store on the client c, with the same timeout as the client.
 func openStore(c *redis.Client, opts ...redisstore.Option) (*redisstore.Store, error) {
 	return redisstore.New(c, append([]redisstore.Option{redisstore.WithTimeout(redisTimeout)}, opts...)...)
 }
@@ -103,8 +103,8 @@ func storedBucket(c *redis.Client, l Limit, opts ...redisstore.Option) (*ratelim
 	return ratelimit.NewTokenBucket(l.bucket(), l.options(ratelimit.WithStore(store), ratelimit.WithName("bench"))...)
 }
 
-// newStore returns what makes a store with the options and asks it for one unit by
-// a.
+// newStore returns a function for the field RedisSpec.New. That function makes a store with the
+// given options. Each call requests one unit from the store, by the given algorithm.
 func newStore(a ratelimit.Algorithm, opts ...redisstore.Option) func(*redis.Client, Limit) (RedisAsk, error) {
 	return func(c *redis.Client, l Limit) (RedisAsk, error) {
 		store, err := openStore(c, opts...)
@@ -115,12 +115,14 @@ func newStore(a ratelimit.Algorithm, opts ...redisstore.Option) func(*redis.Clie
 	}
 }
 
-// ask returns the ask for one unit for key, under a name that is no limiter's.
+// ask returns an ask (a request to a store) for one unit of the key, with the given algorithm and
+// the rule name "store".
 func (l Limit) ask(a ratelimit.Algorithm, key string) ratelimit.Ask {
 	return ratelimit.Ask{Rule: "store", Key: key, Client: key, Algorithm: a, Rate: l.bucket(), N: 1}
 }
 
-// newRedisRate makes github.com/go-redis/redis_rate: GCRA in a script.
+// newRedisRate makes a limiter of github.com/go-redis/redis_rate, which runs the algorithm GCRA in
+// a script.
 func newRedisRate(c *redis.Client, l Limit) (RedisAsk, error) {
 	limiter := redisrate.NewLimiter(c)
 	quota := redisrate.Limit{Rate: l.Rate, Period: l.Per, Burst: l.Burst}
@@ -130,8 +132,9 @@ func newRedisRate(c *redis.Client, l Limit) (RedisAsk, error) {
 	}, nil
 }
 
-// newRedisThrottled makes GCRA of github.com/throttled/throttled: it reads, decides
-// and swaps, and gives up with an error when it has lost that race ten times.
+// newRedisThrottled makes the GCRA limiter of github.com/throttled/throttled. It reads the state,
+// decides, and replaces the state if no other caller has changed it. After ten failed attempts it
+// returns an error.
 func newRedisThrottled(c *redis.Client, l Limit) (RedisAsk, error) {
 	store, err := goredisstore.NewCtx(c, "throttled:")
 	if err != nil {
@@ -139,7 +142,7 @@ func newRedisThrottled(c *redis.Client, l Limit) (RedisAsk, error) {
 	}
 	limiter, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
 		MaxRate:  throttled.PerDuration(l.Rate, l.Per),
-		MaxBurst: l.Burst - 1, // it allows one more
+		MaxBurst: l.Burst - 1, // MaxBurst is the number of units beyond the first
 	})
 	return func(ctx context.Context, key string) (bool, error) {
 		limited, _, err := limiter.RateLimitCtx(ctx, key, 1)
@@ -147,8 +150,8 @@ func newRedisThrottled(c *redis.Client, l Limit) (RedisAsk, error) {
 	}, err
 }
 
-// newRedisUlule makes github.com/ulule/limiter: a fixed window in a script, that
-// opens with the key's first ask.
+// newRedisUlule makes a limiter of github.com/ulule/limiter, which counts in fixed windows in a
+// script. A window begins with the key's first call.
 func newRedisUlule(c *redis.Client, l Limit) (RedisAsk, error) {
 	store, err := ululeredis.NewStore(c)
 	if err != nil {
@@ -161,13 +164,13 @@ func newRedisUlule(c *redis.Client, l Limit) (RedisAsk, error) {
 	}, nil
 }
 
-// storedAllow asks a TokenBucket with a store as most callers do.
+// storedAllow calls Allow of a TokenBucket with a store, as most callers do.
 type storedAllow struct{ *ratelimit.TokenBucket }
 
 func (s storedAllow) Allow(key string) bool { return s.TokenBucket.Allow(key).Allowed }
 
-// storedAsk asks a store again and again with what was prepared once, whatever the
-// key.
+// storedAsk calls Take of a store with the same asks (requests for units) each time, and ignores
+// the key.
 type storedAsk struct {
 	store *redisstore.Store
 	ctx   context.Context
@@ -176,11 +179,12 @@ type storedAsk struct {
 
 func (s *storedAsk) Allow(string) bool {
 	results, err := s.store.Take(s.ctx, s.asks)
-	return err != nil || results[0].Allowed // an error is no denial
+	return err != nil || results[0].Allowed // an error is not a denial, so true is returned for it
 }
 
-// DeniedByStore returns a limiter with a store, and such a store asked directly,
-// both of which have nothing left for a long time and one key, number 0.
+// DeniedByStore returns two subjects: a limiter with a store, and a store that is called directly.
+// Each has used the only unit of key number 0, so that further calls for this key are denied for
+// days.
 func DeniedByStore(s *RedisServer, opts ...redisstore.Option) (limiter, store Subject, err error) {
 	l := bucketLimit(Workload{Keys: 1, Outcome: Denied})
 	bucket, err := storedBucket(s.Client(), l, opts...)

@@ -62,7 +62,7 @@ func TestRedisSubjectsReportErrors(t *testing.T) {
 func TestRedisRun(t *testing.T) {
 	server := startRedis(t)
 	for _, s := range RedisSpecs() {
-		for _, w := range []RedisWork{{1, 1}, {100, 8}} {
+		for _, w := range []RedisWork{{1, 1, false}, {100, 8, false}, {100, 2, true}} {
 			t.Run(s.Name+"/"+w.String(), func(t *testing.T) {
 				r, err := NewRedisRun(server, s, w)
 				require.NoError(t, err)
@@ -77,10 +77,29 @@ func TestRedisRun(t *testing.T) {
 	}
 }
 
+// TestRedisWorkCancels gives each call the context that the work names, and ends it after the call.
+func TestRedisWorkCancels(t *testing.T) {
+	for _, w := range []RedisWork{{1, 1, false}, {1, 1, true}} {
+		var seen context.Context
+		allowed, err := w.call(func(ctx context.Context, key string) (bool, error) {
+			seen = ctx
+			assert.Equal(t, "a", key)
+			return true, ctx.Err()
+		}, "a")
+		require.NoError(t, err)
+		assert.True(t, allowed)
+		assert.Equal(t, w.Cancelable, seen.Err() != nil)
+		assert.Equal(t, w.Cancelable, seen.Done() != nil)
+	}
+	assert.Equal(t, "keys=1k/callers=2/ctx=cancelable", RedisWork{1000, 2, true}.String())
+	assert.Equal(t, "keys=1k/callers=2", RedisWork{1000, 2, false}.String())
+}
+
 func TestRedisRunFailsOnADenial(t *testing.T) {
 	server := startRedis(t)
-	s := RedisSpec{"store", func(Workload) Limit { return Limit{Rate: 2, Per: forever, Burst: 2} }, newStore(ratelimit.AlgorithmTokenBucket)}
-	r, err := NewRedisRun(server, s, RedisWork{1, 1})
+	few := func(Workload) Limit { return Limit{Rate: 2, Per: forever, Burst: 2} }
+	s := RedisSpec{"store", few, newStore(ratelimit.AlgorithmTokenBucket)}
+	r, err := NewRedisRun(server, s, RedisWork{Keys: 1, Callers: 1})
 	require.NoError(t, err)
 	defer r.Close()
 	_, err = r.Time(t.Context(), time.Second)
@@ -163,7 +182,10 @@ func BenchmarkRedis(b *testing.B) {
 	server := startRedis(b)
 	for _, s := range RedisSpecs() {
 		b.Run("algo="+s.Name, func(b *testing.B) {
-			for _, w := range []RedisWork{{1, 1}, {1, 64}, {10_000, 64}} {
+			for _, w := range []RedisWork{
+				{1, 1, false}, {1, 64, false}, {10_000, 64, false},
+				{1000, 1, true}, {1000, 2, false}, {1000, 2, true}, {1000, 4, false}, {1000, 4, true},
+			} {
 				b.Run(w.String(), func(b *testing.B) { benchmarkRedis(b, server, s, w) })
 			}
 		})
@@ -181,7 +203,7 @@ func benchmarkRedis(b *testing.B, server *RedisServer, s RedisSpec, w RedisWork)
 	b.ResetTimer()
 	require.NoError(b, r.each(func(i int) error {
 		for left.Add(-1) >= 0 {
-			allowed, err := r.ask(b.Context(), strings.Clone(r.keys[i].Next()))
+			allowed, err := w.call(r.ask, strings.Clone(r.keys[i].Next()))
 			if err != nil {
 				failed.Add(1)
 			} else if !allowed {

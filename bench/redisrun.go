@@ -11,54 +11,73 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A RedisWork says what a subject in Redis is asked. All of it is allowed.
+// A RedisWork describes the calls to a subject in Redis. All of them are allowed.
 type RedisWork struct {
-	Keys    int // how many different keys, drawn uniformly
-	Callers int // how many goroutines ask at once
+	Keys       int  // number of different keys; each call chooses one at random
+	Callers    int  // number of goroutines that call at once
+	Cancelable bool // whether each call has its own context that can be canceled, like a request to a server
 }
 
-// String returns the work as it is written in the name of a benchmark.
+// String returns the RedisWork as it appears in the name of a benchmark.
 func (w RedisWork) String() string {
-	return fmt.Sprintf("keys=%s/callers=%d", Count(w.Keys), w.Callers)
+	text := fmt.Sprintf("keys=%s/callers=%d", Count(w.Keys), w.Callers)
+	if w.Cancelable {
+		text += "/ctx=cancelable"
+	}
+	return text
 }
 
-// A RedisSample is what a batch of asks has shown.
+// The method call calls the given function for the key. If w.Cancelable is true, the context of
+// this call can be canceled.
+func (w RedisWork) call(ask RedisAsk, key string) (allowed bool, err error) {
+	if !w.Cancelable {
+		return ask(context.Background(), key)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	return ask(ctx, key)
+}
+
+// A RedisSample holds the figures of one batch of calls.
 type RedisSample struct {
-	PerSecond float64       // decisions; an error is none
-	Errors    float64       // the share of asks that ended with an error
-	Latency   time.Duration // of an ask, median
-	Effort                  // of the server, for one decision
+	PerSecond float64       // decisions a second; a call with an error made no decision
+	Errors    float64       // the share of calls that returned an error
+	Latency   time.Duration // the median time of a call
+	Effort                  // the server's processor time for each decision
 }
 
-// A RedisRun is a subject in Redis under a work, ready to be timed.
+// A RedisRun is a subject in Redis that is ready to be timed, with the RedisWork that it has to do.
 type RedisRun struct {
 	server *RedisServer
 	client *redis.Client
 	name   string
+	work   RedisWork
 	ask    RedisAsk
-	asks   [][]time.Duration // of each caller in a batch, how long each took
-	keys   []*Keys           // of each caller
+	asks   [][]time.Duration // the durations of all calls of a batch, for each caller
+	keys   []*Keys           // a generator of keys for each caller
 }
 
-// NewRedisRun returns a run of s on a client of its own, with every key of w in the
-// server.
+// NewRedisRun makes the limiter that s describes and returns a run of it under the RedisWork w. The
+// run has a Redis client that no other run uses. NewRedisRun makes a call for every key of w, so
+// that the server already has a state for each key.
 func NewRedisRun(server *RedisServer, s RedisSpec, w RedisWork) (*RedisRun, error) {
 	client := server.Client()
 	ask, err := s.New(client, s.Limit(Workload{Keys: w.Keys, Outcome: Allowed}))
 	if err != nil {
 		return nil, fmt.Errorf("bench: %s: %w", s.Name, err)
 	}
-	r := &RedisRun{server: server, client: client, name: s.Name, ask: ask, asks: make([][]time.Duration, w.Callers)}
+	r := &RedisRun{server: server, client: client, name: s.Name, work: w, ask: ask, asks: make([][]time.Duration, w.Callers)}
 	for i := range w.Callers {
 		r.keys = append(r.keys, NewKeys(Varied, w.Keys, uint64(i)+1))
 	}
 	return r, r.fill(w)
 }
 
-// Close closes the client of r.
+// Close closes the client of the run.
 func (r *RedisRun) Close() { _ = r.client.Close() }
 
-// fill asks once for each key, by all callers at once.
+// fill makes one call for each key of the workload w. Each caller does this for its share of the
+// keys.
 func (r *RedisRun) fill(w RedisWork) error {
 	return r.each(func(caller int) error {
 		for i := caller; i < w.Keys; i += w.Callers {
@@ -70,7 +89,8 @@ func (r *RedisRun) fill(w RedisWork) error {
 	})
 }
 
-// each runs f for every caller, all at once, and returns the first error.
+// each calls the function f once for each caller, all at the same time. It returns an error if one
+// of the calls of f does.
 func (r *RedisRun) each(f func(caller int) error) error {
 	errs := make([]error, len(r.keys))
 	var done sync.WaitGroup
@@ -86,8 +106,8 @@ func (r *RedisRun) each(f func(caller int) error) error {
 	return nil
 }
 
-// Time has all callers ask for as long as batch. It fails if an ask is denied,
-// because the figures would then be those of other work.
+// Time lets all callers make calls until the given duration is over. It returns an error if a call
+// is denied, because every call of a RedisWork must be allowed.
 func (r *RedisRun) Time(ctx context.Context, batch time.Duration) (RedisSample, error) {
 	before, err := r.server.Effort(ctx)
 	if err != nil {
@@ -107,12 +127,12 @@ func (r *RedisRun) Time(ctx context.Context, batch time.Duration) (RedisSample, 
 	return r.sample(took, failed, before, after), err
 }
 
-// call asks until end, at least once. It appends how long each ask took to asks. No
-// subject has a context to watch, as under a limiter's Allow.
+// The method call makes at least one call, and further calls until the given instant. It appends
+// the duration of each call to the slice asks.
 func (r *RedisRun) call(keys *Keys, asks []time.Duration, end time.Time) (_ []time.Duration, failed int, _ error) {
 	for now := time.Now(); ; {
-		key := strings.Clone(keys.Next()) // a limiter may hold on to it for a while
-		allowed, err := r.ask(context.Background(), key)
+		key := strings.Clone(keys.Next()) // a limiter may keep the string for a while
+		allowed, err := r.work.call(r.ask, key)
 		then := now
 		now = time.Now()
 		asks = append(asks, now.Sub(then))
@@ -128,7 +148,8 @@ func (r *RedisRun) call(keys *Keys, asks []time.Duration, end time.Time) (_ []ti
 	}
 }
 
-// sample returns the figures of a batch.
+// sample returns the figures of a batch of calls. The parameter took is the duration of the batch.
+// The parameter failed holds the number of errors for each caller.
 func (r *RedisRun) sample(took time.Duration, failed []int, before, after Effort) RedisSample {
 	var errors int
 	for _, n := range failed {
@@ -149,8 +170,8 @@ func (r *RedisRun) sample(took time.Duration, failed []int, before, after Effort
 	return s
 }
 
-// RedisBytes removes all keys of server and returns what one key of 24 bytes takes
-// there after s has granted it so many units, one by one.
+// RedisBytes returns the number of bytes that one key of 24 bytes takes in the server. It first
+// removes all keys, and lets the limiter s grant the given number of units to the key, one by one.
 func RedisBytes(server *RedisServer, s RedisSpec, units int) (int64, error) {
 	ctx := context.Background()
 	if err := server.empty(ctx); err != nil {

@@ -14,23 +14,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNoRedis means that this machine has no redis-server, and that there need
-// not be one.
+// ErrNoRedis means that this machine has no redis-server, and that the environment does not require
+// one.
 var ErrNoRedis = errors.New("bench: there is no redis-server on this machine")
 
-// A RedisServer is a redis-server of its own: on a free port of the loopback, with
-// a folder of its own, and without persistence.
+// A RedisServer is a redis-server process on a free port of the loopback. It has its own folder and
+// saves nothing to disk.
 type RedisServer struct {
 	addr    string
 	dir     string
 	process *exec.Cmd
-	ended   chan struct{} // closed when the process has ended
-	admin   *redis.Client // for what is not measured
-	clients []*redis.Client
+	ended   chan struct{}   // closed when the process has ended
+	admin   *redis.Client   // makes calls that are not measured
+	clients []*redis.Client // all clients; Close closes them
 }
 
-// StartRedis starts a RedisServer. Its error matches [ErrNoRedis] where there is
-// none to be started, unless RATELIMIT_REQUIRE_REDIS=1 is in the environment.
+// StartRedis starts a RedisServer. If the machine has no redis-server, the error matches
+// [ErrNoRedis], unless the environment has RATELIMIT_REQUIRE_REDIS=1.
 func StartRedis(ctx context.Context) (*RedisServer, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -48,7 +48,7 @@ func StartRedis(ctx context.Context) (*RedisServer, error) {
 		return nil, err
 	}
 	s := &RedisServer{addr: net.JoinHostPort("127.0.0.1", port), dir: dir, ended: make(chan struct{})}
-	// Close ends it.
+	// The process does not end with ctx: the method Close ends it.
 	s.process = exec.CommandContext(context.Background(), path, "--port", port, "--bind", "127.0.0.1",
 		"--save", "", "--appendonly", "no", "--dir", dir, "--logfile", "log")
 	if err := s.process.Start(); err != nil {
@@ -65,7 +65,7 @@ func StartRedis(ctx context.Context) (*RedisServer, error) {
 	return s, nil
 }
 
-// freePort returns a port of the loopback that nobody listens on.
+// freePort returns a port of the loopback that no process listens on.
 func freePort(ctx context.Context) (string, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,8 +76,8 @@ func freePort(ctx context.Context) (string, error) {
 	return port, err
 }
 
-// ready waits until the server answers. Another one may have taken the port since
-// it was free, so it is asked who it is.
+// ready waits until the server answers. It also checks the process ID of the server that answers,
+// because another server may have taken the port in the meantime.
 func (s *RedisServer) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -113,18 +113,17 @@ func (s *RedisServer) Close() error {
 }
 
 const (
-	// redisPool is how many connections a client may have: one for each caller
-	// that any workload has, so that nobody waits for one.
+	// redisPool is the maximum number of connections of a client. No workload has more
+	// callers, so no caller waits for a connection.
 	redisPool = 64
 
-	// redisTimeout is how long everyone waits for an answer. On a machine that is
-	// busy with something else, one that gives up sooner would have errors where
-	// the others are slow.
+	// redisTimeout is how long all clients wait for an answer. All subjects need the
+	// same timeout: on a busy machine, a client with a shorter timeout would return
+	// errors where other clients are only slow.
 	redisTimeout = 5 * time.Second
 )
 
-// Client returns a client of its own for each call, all with the same options. It
-// is closed with the server.
+// Client returns a new client. All clients have the same options, and Close closes them.
 func (s *RedisServer) Client() *redis.Client {
 	c := redis.NewClient(&redis.Options{
 		Addr: s.addr, PoolSize: redisPool, ReadTimeout: redisTimeout, WriteTimeout: redisTimeout,
@@ -135,11 +134,11 @@ func (s *RedisServer) Client() *redis.Client {
 
 // An Effort is the processor time that a server has used.
 type Effort struct {
-	Scripts time.Duration // in scripts, with all that these called
-	Whole   time.Duration // in all: connections, protocol, scripts
+	Scripts time.Duration // processor time in scripts, with the commands that they call
+	Whole   time.Duration // processor time in total: connections, protocol and scripts
 }
 
-// Effort returns what the server has used since it started.
+// Effort returns the processor time that the server has used since it started.
 func (s *RedisServer) Effort(ctx context.Context) (Effort, error) {
 	user, err := s.figure(ctx, "cpu", "used_cpu_user")
 	if err != nil {
@@ -156,9 +155,9 @@ func (s *RedisServer) Effort(ctx context.Context) (Effort, error) {
 	}, err
 }
 
-// scriptTime adds up the time of the commands that run a script, from INFO
-// commandstats. What a script calls is listed there as well, and is a part of
-// that time already.
+// scriptTime returns the total time of the commands that run a script. The text stats is the
+// section commandstats of the server's INFO. The time of a script includes the commands that the
+// script calls, so the rows of all other commands are ignored.
 func scriptTime(stats string) (sum time.Duration) {
 	for line := range strings.SplitSeq(stats, "\r\n") {
 		name, fields, _ := strings.Cut(line, ":")
@@ -173,7 +172,7 @@ func scriptTime(stats string) (sum time.Duration) {
 	return sum
 }
 
-// figure returns a number of a section of INFO.
+// figure returns the number with the given name from the given section of the server's INFO.
 func (s *RedisServer) figure(ctx context.Context, section, name string) (float64, error) {
 	info, err := s.admin.Info(ctx, section).Result()
 	if err != nil {
@@ -187,10 +186,10 @@ func (s *RedisServer) figure(ctx context.Context, section, name string) (float64
 	return 0, fmt.Errorf("bench: INFO %s has no %s", section, name)
 }
 
-// empty removes all keys.
+// empty removes all keys from the server.
 func (s *RedisServer) empty(ctx context.Context) error { return s.admin.FlushAll(ctx).Err() }
 
-// bytes returns what all keys together take, by MEMORY USAGE.
+// bytes returns the memory of all keys together, as MEMORY USAGE reports it.
 func (s *RedisServer) bytes(ctx context.Context) (int64, error) {
 	keys, err := s.admin.Keys(ctx, "*").Result()
 	if err != nil {
@@ -198,7 +197,7 @@ func (s *RedisServer) bytes(ctx context.Context) (int64, error) {
 	}
 	var sum int64
 	for _, key := range keys {
-		n, err := s.admin.MemoryUsage(ctx, key, 0).Result() // 0 counts all elements
+		n, err := s.admin.MemoryUsage(ctx, key, 0).Result() // 0 makes Redis count all elements, without sampling
 		if err != nil {
 			return 0, err
 		}

@@ -8,10 +8,10 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// ruleCount is how many rules a RateLimiter under test has.
+// ruleCount is the number of rules of each RateLimiter that is measured.
 const ruleCount = 100
 
-// ruled asks a RateLimiter for one endpoint of many.
+// The type ruled calls Allow of a RateLimiter, always for the same endpoint.
 type ruled struct {
 	*ratelimit.RateLimiter
 	endpoint string
@@ -19,11 +19,11 @@ type ruled struct {
 
 func (s ruled) Allow(key string) bool { return s.RateLimiter.Allow(key, s.endpoint).Allowed }
 
-// endpoint returns the i-th endpoint of an API.
+// endpoint returns the path of endpoint number i.
 func endpoint(i int) string { return fmt.Sprintf("/api/v1/collection-%02d", i) }
 
-// newRules returns what makes a RateLimiter of a hundred rules by key, with the
-// options beside the bound on keys.
+// newRules returns a function for the field Spec.New. That function makes a RateLimiter with a
+// hundred rules, all with the given key type, and with the given options.
 func newRules(key ratelimit.KeyType, opts ...ratelimit.Option) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		rules := everyEndpoint(ratelimit.Rule{Key: key, Rate: l.bucket()})
@@ -32,8 +32,8 @@ func newRules(key ratelimit.KeyType, opts ...ratelimit.Option) func(Limit) (Subj
 	}
 }
 
-// twoRules returns the rules of fifty endpoints, two for each: by user, and by
-// endpoint.
+// twoRules returns two rules for each of fifty endpoints. The first limits each user, and the
+// second limits all users of the endpoint together.
 func twoRules(l Limit) (rules []ratelimit.Rule) {
 	for i := range ruleCount / 2 {
 		rules = append(rules,
@@ -49,7 +49,7 @@ func newTwoRules(l Limit) (Subject, error) {
 	return ruled{limiter, endpoint(ruleCount / 4)}, err
 }
 
-// everywhere asks a RateLimiter for one of its endpoints after the other.
+// The type everywhere calls Allow of a RateLimiter, each time for the next endpoint.
 type everywhere struct {
 	*ratelimit.RateLimiter
 	endpoints []string
@@ -75,8 +75,8 @@ func (s *everywhere) Allow(key string) bool {
 	return s.RateLimiter.Allow(key, s.endpoints[s.next]).Allowed
 }
 
-// checked asks a RateLimiter by Check, with all that a request says of itself. Its
-// key is both the client and the IP.
+// The type checked calls Check of a RateLimiter with a Request. The key of the call is both the
+// client and the IP of the Request.
 type checked struct {
 	*ratelimit.RateLimiter
 	ctx     context.Context
@@ -90,14 +90,15 @@ func (s *checked) Allow(key string) bool {
 	return res.Allowed && err == nil
 }
 
-// newChecker returns a checked that asks for the endpoint of the rule in the middle.
+// newChecker returns a subject of the type checked with the given rules and options. All its
+// requests have the given tier and the endpoint of the middle rule.
 func newChecker(rules []ratelimit.Rule, tier string, opts []ratelimit.Option) (Subject, error) {
 	limiter, err := ratelimit.New(rules, nil, opts...)
 	request := ratelimit.Request{Endpoint: rules[len(rules)/2].Endpoint, Tier: tier}
 	return &checked{limiter, context.Background(), request}, err
 }
 
-// everyEndpoint returns a rule for each endpoint.
+// everyEndpoint returns a copy of the rule for each of the hundred endpoints.
 func everyEndpoint(rule ratelimit.Rule) (rules []ratelimit.Rule) {
 	for i := range ruleCount {
 		rule.Endpoint = endpoint(i)
@@ -106,7 +107,8 @@ func everyEndpoint(rule ratelimit.Rule) (rules []ratelimit.Rule) {
 	return rules
 }
 
-// newChecked returns what makes a checked of a hundred rules by key.
+// newChecked returns a function for the field Spec.New. That function makes a subject of the type
+// checked with a hundred rules, all with the given key type.
 func newChecked(key ratelimit.KeyType) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		return newChecker(everyEndpoint(ratelimit.Rule{Key: key, Rate: l.bucket()}), "", l.options())
@@ -117,8 +119,8 @@ func newCheckedTwoRules(l Limit) (Subject, error) {
 	return newChecker(twoRules(l), "", l.options())
 }
 
-// newTiered makes a checked whose rules have three plans each. The client's plan has
-// the outcome of the workload; the others have a rate of their own.
+// newTiered returns a subject of the type checked whose rules have three tiers each. The tier of
+// the requests has the limit of the workload, and the two remaining tiers have other rates.
 func newTiered(l Limit) (Subject, error) {
 	return newChecker(everyEndpoint(ratelimit.Rule{
 		Rate: ratelimit.PerMinute(70),
@@ -130,24 +132,24 @@ func newTiered(l Limit) (Subject, error) {
 	}), "paid", l.options())
 }
 
-// newObserved makes a checked that tells an observer of every decision.
+// newObserved returns a subject of the type checked with an observer.
 func newObserved(l Limit) (Subject, error) {
 	rules := everyEndpoint(ratelimit.Rule{Rate: l.bucket()})
 	return newChecker(rules, "", l.options(ratelimit.WithObserver(new(tally))))
 }
 
-// A tally is an observer that does little: it counts who is denied.
+// A tally is a cheap observer, which counts denials.
 type tally struct{ denied int }
 
-// Observe counts d.
+// Observe counts the decision d if it is a denial.
 func (t *tally) Observe(_ context.Context, d ratelimit.Decision) {
 	if !d.Result.Allowed {
 		t.denied++
 	}
 }
 
-// newShadowed makes a checked of two rules for each endpoint, of which one enforces
-// and one, by another key, only looks on.
+// newShadowed returns a subject of the type checked with two rules for each endpoint: one that
+// enforces its limit, and a shadow rule, which decides but denies nothing.
 func newShadowed(l Limit) (Subject, error) {
 	rules := twoRules(l)
 	for i := range rules {
@@ -158,8 +160,8 @@ func newShadowed(l Limit) (Subject, error) {
 	return newChecker(rules, "", l.options())
 }
 
-// counted is a ruled whose statistics are read once in statsEvery decisions, which is
-// a hundred times a second or so.
+// The type counted calls Allow of a RateLimiter, always for the same endpoint. Once in statsEvery
+// calls, which is about a hundred times a second, it also reads the statistics.
 type counted struct {
 	ruled
 	asked int
@@ -182,7 +184,7 @@ func (s *counted) Allow(key string) bool {
 	return s.ruled.Allow(key)
 }
 
-// dead is a store that nobody reaches.
+// The type dead is a store that can never be reached.
 type dead struct{}
 
 var errDead = errors.New("bench: the store is dead")

@@ -2,38 +2,49 @@ package bench
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"sync"
 	"time"
 )
 
-// settle is how many asks Fill makes beyond one for each key, so that what
-// grows with use, such as a sliding window log, has grown.
+// The constant settle is the number of calls that Start makes after it has called each key once.
+// After these calls, state that grows with use, such as a sliding window log, has its full size.
 const settle = 20_000
 
-// Start returns a subject of s that is ready for w: it holds every key of w,
-// and asks have the outcome of w from now on.
+// settleServer is the number of calls that Start makes to an HTTP server after it has called each
+// key once. It is smaller than the constant settle, because calls of a server take longer, and only
+// the server's pools grow.
+const settleServer = 200
+
+// Start makes the subject that the Spec s describes and prepares it for the workload w: it makes
+// calls for every key. All further calls have the outcome of w.
 func (s Spec) Start(w Workload) (Subject, error) {
 	subject, err := s.New(s.Limit(w))
 	if err != nil {
 		return nil, fmt.Errorf("bench: %s: %w", s.Name, err)
 	}
 	Fill(subject, w.Names, w.Keys)
-	Serial(subject, w.keys(0), settle)
+	calls := settle
+	if s.Kind == Server || s.Kind == PeerServer {
+		calls = settleServer
+	}
+	Serial(subject, w.keys(0), calls)
 	return subject, nil
 }
 
-// keys returns what draws from the keys of w.
+// keys returns a generator that chooses keys of the workload at random.
 func (w Workload) keys(seed uint64) *Keys { return NewKeys(w.Names, w.Keys, seed) }
 
-// Fill asks s once for each of the first count keys of names.
+// Fill calls the subject s once for each of the first count keys.
 func Fill(s Subject, names Names, count int) {
 	for i := range count {
 		s.Allow(names.Key(i))
 	}
 }
 
-// Serial asks s n times and returns how many asks were allowed.
+// Serial calls the subject n times, with keys from the generator k, and returns the number of calls
+// that were allowed.
 func Serial(s Subject, k *Keys, n int) (allowed int) {
 	for range n {
 		if s.Allow(k.Next()) {
@@ -43,7 +54,8 @@ func Serial(s Subject, k *Keys, n int) (allowed int) {
 	return allowed
 }
 
-// parallel asks s n times with each of ks at once.
+// parallel starts a goroutine for each of the given key generators. Each goroutine calls the
+// subject n times. The result is the number of calls that were allowed.
 func parallel(s Subject, ks []*Keys, n int) (allowed int) {
 	var (
 		ready, done sync.WaitGroup
@@ -72,11 +84,11 @@ type Run struct {
 	spec    Spec
 	work    Workload
 	subject Subject
-	keys    []*Keys // one for each core that asks
+	keys    []*Keys // one generator for each core that makes calls
 }
 
-// NewRun starts s and returns it ready for w. Where windows turn, [Turn] makes it
-// ready.
+// NewRun makes the subject that s describes and returns a run of it under the workload w. If
+// windows of w end during the run, the caller must call [Turn] too.
 func NewRun(s Spec, w Workload) (*Run, error) {
 	subject, err := s.Start(w)
 	if err != nil {
@@ -93,23 +105,28 @@ func NewRun(s Spec, w Workload) (*Run, error) {
 	return r, nil
 }
 
-// A Timing is what a batch of asks has shown.
-type Timing struct {
-	Took    time.Duration // from the first ask to the last
-	Asks    int           // on all cores together
-	Allowed int           // how many of them were allowed
+// Close closes the subject if it has a method Close, for example a server.
+func (r *Run) Close() {
+	if c, ok := r.subject.(io.Closer); ok {
+		_ = c.Close()
+	}
 }
 
-// Each returns nanoseconds per ask: the time that passed over the asks of all cores
-// together.
+// A Timing holds the figures of one batch of calls.
+type Timing struct {
+	Took    time.Duration // time from the first call to the end of the last
+	Asks    int           // the number of calls on all cores together
+	Allowed int           // the number of calls that were allowed
+}
+
+// Each returns nanoseconds per call: Took divided by the number of calls on all cores together.
 func (t Timing) Each() float64 { return float64(t.Took.Nanoseconds()) / float64(t.Asks) }
 
-// Share returns which share of the asks was allowed.
+// Share returns the share of calls that were allowed.
 func (t Timing) Share() float64 { return float64(t.Allowed) / float64(t.Asks) }
 
-// Time asks n times on each core. It fails if an ask had another outcome than the
-// workload's, because the figure would then be one of something else. Where the
-// workload has both outcomes, [Spec.Claims] says how many there are to be of each.
+// Time makes n calls on each core. It returns an error if a call was allowed or denied against the
+// outcome of the workload. It does not check workloads with both outcomes; see [Spec.Claims].
 func (r *Run) Time(n int) (Timing, error) {
 	var allowed int
 	start := time.Now()
@@ -122,8 +139,8 @@ func (r *Run) Time(n int) (Timing, error) {
 	return t, r.spec.check(r.work, t.Allowed, t.Asks)
 }
 
-// Claims returns the least and the largest share of asks of w that the subject is
-// to allow. The references allow everything.
+// Claims returns the smallest and the largest share of the calls of w that the subject should
+// allow. A [Reference] allows everything.
 func (s Spec) Claims(w Workload) (least, most float64) {
 	switch {
 	case s.Kind == Reference || w.Outcome == Allowed:
@@ -136,8 +153,8 @@ func (s Spec) Claims(w Workload) (least, most float64) {
 	return 0, 0
 }
 
-// check reports whether asks of w, of which some were allowed, all had the
-// outcome of w, if that is one. Where it is two, a batch may be too short to say.
+// check returns an error if one of the calls had another outcome than w requires. It does not check
+// workloads with both outcomes, because a batch may be too short for their shares.
 func (s Spec) check(w Workload, allowed, asks int) error {
 	if least, most := s.Claims(w); least != most || float64(allowed) == least*float64(asks) {
 		return nil

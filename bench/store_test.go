@@ -69,7 +69,8 @@ func BenchmarkStoreCore(b *testing.B) {
 				b.StopTimer()
 				began := time.Now()
 				for range turn {
-					alone, _ = store.Take(ctx, []ratelimit.Ask{{Rule: "bench", Key: keys.Next(), Algorithm: ratelimit.AlgorithmTokenBucket, Rate: rate, N: 1}})
+					ask := ratelimit.Ask{Rule: "bench", Key: keys.Next(), Algorithm: ratelimit.AlgorithmTokenBucket, Rate: rate, N: 1}
+					alone, _ = store.Take(ctx, []ratelimit.Ask{ask})
 				}
 				between := time.Now()
 				for range turn {

@@ -2,39 +2,40 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Subject decides about one unit for a key. Every limiter is asked through
-// this interface, so that the call costs each of them the same.
+// A Subject is a limiter that is measured, or something to compare it with. All subjects are called
+// through this interface, so that the call costs the same for each.
 type Subject interface {
-	// Allow reports whether one unit for key is granted.
+	// Allow requests one unit for the key and reports whether it is granted.
 	Allow(key string) bool
 }
 
-// An Outcome is what the asks of a workload are answered with.
+// An Outcome says whether the calls of a workload are allowed, denied or both.
 type Outcome string
 
-// The outcomes.
+// The outcomes of workloads.
 const (
-	Allowed Outcome = "allowed" // every ask
-	Denied  Outcome = "denied"  // every ask; in windows that turn, most of them
-	Mixed   Outcome = "mixed"   // some are allowed, some denied, in turns
+	Allowed Outcome = "allowed" // every call is allowed
+	Denied  Outcome = "denied"  // every call is denied, or most calls if windows end during the run
+	Mixed   Outcome = "mixed"   // some calls are allowed and some denied
 )
 
-// A Workload says what a subject is asked.
+// A Workload describes the calls to a subject.
 type Workload struct {
-	Keys     int           // how many different keys, drawn uniformly
-	Names    Names         // what the keys look like
-	Outcome  Outcome       // what the asks are answered with
-	Parallel bool          // asked by all cores at once, or by one
-	Window   time.Duration // the length of windows that turn; 0 if none does
-	Even     bool          // whether a unit takes a whole number of nanoseconds, as of 100/s
+	Keys     int           // number of different keys; each call chooses one at random
+	Names    Names         // the length of the keys: Varied, Even or Long
+	Outcome  Outcome       // whether the calls are allowed, denied or both
+	Parallel bool          // whether all cores make calls at once; otherwise one core does
+	Window   time.Duration // the length of windows that end during the run; 0 if none ends
+	Even     bool          // whether the time for one unit is a whole number of nanoseconds, as with 100/s
 }
 
-// String returns the workload as it is written in the name of a benchmark.
+// String returns the workload as text, as it appears in the name of a benchmark.
 func (w Workload) String() string {
 	cpus := "1"
 	if w.Parallel {
@@ -53,7 +54,7 @@ func (w Workload) String() string {
 	return text
 }
 
-// Count writes a number of keys in short: 1, 100k, 10M.
+// Count formats a number of keys in a short form: 1, 100k, 10M.
 func Count(n int) string {
 	switch {
 	case n >= 1_000_000 && n%1_000_000 == 0:
@@ -64,32 +65,42 @@ func Count(n int) string {
 	return fmt.Sprint(n)
 }
 
-// A Kind says what a subject is there for.
+// A Kind groups subjects that can be compared with each other.
 type Kind int
 
 // The kinds of subjects.
 const (
-	Reference Kind = iota // decides nothing: what the parts cost
+	Reference Kind = iota // does the basic work of a limiter, and decides nothing
 	Ours                  // a limiter of this module
-	Peer                  // another module's limiter, with keys
-	Unkeyed               // another module's limiter, without keys: shown, not compared
+	Peer                  // a limiter of another module, with keys
+	Unkeyed               // a limiter of another module, without keys; shown, but not compared
 	Rules                 // a RateLimiter of this module
-	HTTP                  // a handler, behind a middleware of this module or none
-	PeerHTTP              // a handler behind another module's middleware
-	Extras                // a RateLimiter of this module, and what may come with a decision
-	GRPC                  // a handler of gRPC, behind an interceptor of this module or a bare one
+
+	// The kinds below serve one request at a time, and all requests are allowed.
+
+	HTTP       // a handler, with a middleware of this module or none
+	PeerHTTP   // a handler with a middleware of another module
+	Server     // an HTTP server on the loopback, with a middleware of this module or none
+	PeerServer // an HTTP server on the loopback, with a middleware of another module
+	Extras     // a RateLimiter of this module with reservations, IDs or a warm-up
+	GRPC       // a gRPC handler, with an interceptor of this module or an empty one
 )
 
-// A Spec names a subject and makes it.
+// A Spec describes a subject and how to make it.
 type Spec struct {
-	Name  string                         // the algo= of a benchmark
-	Kind  Kind                           // what it is there for
-	Limit func(Workload) Limit           // what it is configured with
-	New   func(l Limit) (Subject, error) // makes it, without keys
+	Name  string                         // name in benchmarks, after algo=
+	Kind  Kind                           // the group of the subject, which says what it can be compared with
+	Limit func(Workload) Limit           // returns the subject's configuration for a workload
+	New   func(l Limit) (Subject, error) // returns a new subject that holds no keys
 }
 
-// Specs returns all the subjects, in the order in which they are shown.
+// Specs returns all subjects, in the order of the report.
 func Specs() []Spec {
+	return slices.Concat(limiterSpecs(), ruleSpecs(), peerSpecs(), middlewareSpecs())
+}
+
+// limiterSpecs returns the limiters of this module, and the references, which do only basic work.
+func limiterSpecs() []Spec {
 	return []Spec{
 		{"floor", Reference, bucketLimit, newFloor},
 		{"map", Reference, bucketLimit, newBareMap},
@@ -100,7 +111,12 @@ func Specs() []Spec {
 		{"slidingwindowcounter", Ours, windowLimit, newSlidingWindowCounter},
 		{"leakybucket", Ours, bucketLimit, newLeakyBucket},
 		{"tokenbucket-take-5", Ours, bucketLimit, newTaker},
+	}
+}
 
+// ruleSpecs returns the subjects with a RateLimiter.
+func ruleSpecs() []Spec {
+	return []Spec{
 		{"rules-user", Rules, bucketLimit, newRules(ratelimit.KeyUser)},
 		{"rules-endpoint", Rules, bucketLimit, newRules(ratelimit.KeyEndpoint)},
 		{"rules-user-endpoint", Rules, bucketLimit, newRules(ratelimit.KeyUserEndpoint)},
@@ -124,14 +140,24 @@ func Specs() []Spec {
 		{"rules-replayed", Extras, bucketLimit, newReplayed},
 		{"rules-grown", Extras, bucketLimit, newWarm(time.Microsecond)},
 		{"rules-young", Extras, bucketLimit, newWarm(366 * 24 * time.Hour)},
+	}
+}
 
+// peerSpecs returns the limiters of other modules.
+func peerSpecs() []Spec {
+	return []Spec{
 		{"xtime", Peer, bucketLimit, newXTime},
 		{"sethvargo", Peer, windowLimit, newSethvargo},
 		{"throttled", Peer, bucketLimit, newThrottled},
 		{"ulule", Peer, windowLimit, newUlule},
 		{"httprate", Peer, windowLimit, newHTTPRate},
 		{"uber", Unkeyed, bucketLimit, newUber},
+	}
+}
 
+// middlewareSpecs returns the middlewares of this module and of others.
+func middlewareSpecs() []Spec {
+	return []Spec{
 		{"http-bare", HTTP, bucketLimit, newServed(bareHandler)},
 		{"http-bare-mux", HTTP, bucketLimit, newServed(bareMux)},
 		{"httplimit", HTTP, bucketLimit, newServed(limitHandler)},
@@ -142,32 +168,37 @@ func Specs() []Spec {
 		{"http-throttled", PeerHTTP, bucketLimit, newServed(throttledHandler)},
 		{"http-sethvargo", PeerHTTP, windowLimit, newServed(sethvargoHandler)},
 
+		{"server-bare", Server, bucketLimit, newServer(bareHandler)},
+		{"server-httplimit", Server, bucketLimit, newServer(limitHandler)},
+		{"server-throttled", PeerServer, bucketLimit, newServer(throttledHandler)},
+
 		{"grpc-bare", GRPC, bucketLimit, newCalled(bareInterceptor)},
 		{"grpclimit", GRPC, bucketLimit, newCalled(limitInterceptor)},
 	}
 }
 
-// Can reports whether the subject is able to do w at all.
+// Can reports whether the subject can run the workload w.
 func (s Spec) Can(w Workload) bool {
 	switch {
 	case w.Window > 0:
 		return w.Keys == 1 && !w.Parallel && s.turns(w)
 	case w.Outcome == Mixed && (w.Keys > 1 || w.Parallel):
-		return false // the rate is one for a single key, asked by one core
+		return false // the rate is chosen for one key and one core
 	case s.Kind == Unkeyed:
 		return w.Keys == 1 && w.Outcome == Allowed
-	case s.Kind == HTTP || s.Kind == PeerHTTP || s.Kind == GRPC || s.Kind == Extras:
+	case s.Kind >= HTTP:
 		return w.Keys == 1 && w.Outcome == Allowed && !w.Parallel // it serves one request at a time
 	case s.Kind == Rules:
-		return w.Keys == 1 && !w.Parallel // some have one key, and one counts
+		return w.Keys == 1 && !w.Parallel // some of these subjects have only one key, or count without a lock
 	case s.Name == "map":
-		return !w.Parallel // it has no lock
+		return !w.Parallel // the subject has no lock
 	}
 	return true
 }
 
-// turns reports whether the subject can be asked in windows that turn. Peers have
-// windows too, but none that begin where this module's do.
+// turns reports whether the subject can run w, a workload whose windows end during the run.
+// Limiters of other modules cannot, because their windows begin at other instants than those of
+// this module.
 func (s Spec) turns(w Workload) bool {
 	switch s.Name {
 	case "floor":
@@ -180,7 +211,7 @@ func (s Spec) turns(w Workload) bool {
 	return false
 }
 
-// Find returns the Spec of that name.
+// Find returns the Spec with the given name.
 func Find(name string) (Spec, error) {
 	for _, s := range Specs() {
 		if s.Name == name {

@@ -73,6 +73,7 @@ func TestEverySubjectDoesItsWorkloads(t *testing.T) {
 			t.Run(s.Name+"/"+w.String(), func(t *testing.T) {
 				r, err := NewRun(s, w)
 				require.NoError(t, err)
+				defer r.Close()
 				_, err = r.Time(2000)
 				require.NoError(t, err, "every ask has the workload's outcome, if that is one")
 			})

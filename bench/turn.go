@@ -8,21 +8,20 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Windows begin at multiples of their length since the Unix epoch, so everybody
-// knows when they turn.
-
-// UntilTurn returns how long it takes until the next window of w begins.
+// UntilTurn returns the time until the next window of w begins. Windows begin at multiples of
+// their length since the Unix epoch.
 func (w Workload) UntilTurn() time.Duration {
 	return w.Window - time.Duration(time.Now().UnixNano()%int64(w.Window))
 }
 
-// tries is how often Turn begins anew where the machine stood still for as long as
-// a window.
+// tries is how often Turn tries to reach the beginning of a window. A try fails if the machine is
+// paused for a whole window.
 const tries = 100
 
-// Turn brings runs of one workload, whose windows turn, to the beginning of a window.
-// Each has used the window before: all of it, where most asks are to be denied. So a
-// sliding window counter has a previous count, and Turn makes sure that it does.
+// Turn prepares runs of one workload whose windows end during the run. It makes calls, and returns
+// at the beginning of the next window. So each run has used units in the window before. If most
+// calls are to be denied, each run has used all units of that window. For a sliding window counter,
+// Turn checks that units were used in the window before.
 func Turn(runs ...*Run) error {
 	w := runs[0].work
 	for range tries {
@@ -43,22 +42,22 @@ func Turn(runs ...*Run) error {
 	return fmt.Errorf("bench: %v: no window had a count before it, %d times", w, tries)
 }
 
-// Spend takes what is left of the window at once, where most asks are to be denied.
-// A log keeps its units one by one: to take them at once would make it shorter than
-// it is in use, and the asks before have taken them all.
+// Spend takes all units that are left in the current window, if the workload denies most calls. In
+// a sliding window log few units are left, because earlier calls have taken them one by one.
 func (r *Run) Spend() {
 	s, ok := r.subject.(interface {
 		Peek(key string) ratelimit.Result
 		Take(ctx context.Context, key string, n int) (ratelimit.Result, error)
 	})
 	if key := r.work.Names.Key(0); ok && r.work.Outcome == Denied {
-		// An error would show: asks would be allowed.
+		// An error needs no handling: too many calls would then be allowed, and the report would
+		// fail.
 		_, _ = s.Take(context.Background(), key, s.Peek(key).Remaining)
 	}
 }
 
-// wait returns when d has passed. It keeps the core busy for the last of it, so that
-// it is neither late nor asleep.
+// wait returns when the duration d is over. It keeps the core busy for the last two milliseconds,
+// so that it does not return late.
 func wait(d time.Duration) {
 	end := time.Now().Add(d)
 	time.Sleep(d - 2*time.Millisecond)

@@ -9,12 +9,12 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// changes are the names of the rules in which two sets of rules differ, sorted.
+// changes lists the names of the rules that differ between two sets of rules, sorted.
 type changes struct{ added, removed, changed []string }
 
 func (c changes) none() bool { return len(c.added)+len(c.removed)+len(c.changed) == 0 }
 
-// named returns the rules of l by their names.
+// named returns the rules of the limiter l by their names.
 func named(l *ratelimit.RateLimiter) map[string]ratelimit.Rule {
 	rules, defaultRule := l.Rules()
 	all := make(map[string]ratelimit.Rule, len(rules)+1)
@@ -27,7 +27,7 @@ func named(l *ratelimit.RateLimiter) map[string]ratelimit.Rule {
 	return all
 }
 
-// changesOf returns the changes from before to after.
+// changesOf returns the changes from the rules in before to the rules in after.
 func changesOf(before, after map[string]ratelimit.Rule) (c changes) {
 	for name, old := range before {
 		if r, ok := after[name]; !ok {
@@ -47,8 +47,8 @@ func changesOf(before, after map[string]ratelimit.Rule) (c changes) {
 	return c
 }
 
-// sameRule reports whether two rules say the same. A Limiter is the same only if it is the same
-// one. What code has given to a rule besides stays with it.
+// sameRule reports whether two rules are equal. Their custom Limiters must be the same value. Functions
+// in the rules are not compared, because a reload does not change them.
 func sameRule(a, b ratelimit.Rule) bool {
 	if !confmap.Same(a.Limiter, b.Limiter) {
 		return false
@@ -64,8 +64,13 @@ func sameRule(a, b ratelimit.Rule) bool {
 	return true
 }
 
-// shown returns names for a log line, of which there may be 10,000: the first, and how many more.
-func shown(names []string) []string {
+// maxLogged limits the number of problems in a log line, and the number of names in each list of rules
+// in a log line.
+const maxLogged = 10
+
+// describe shortens a list of rule names for a log line, because there may be 10,000 names. It returns
+// the first maxLogged names and a text such as "and 5 more".
+func describe(names []string) []string {
 	if len(names) <= maxLogged {
 		return names
 	}

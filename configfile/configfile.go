@@ -1,16 +1,16 @@
 // Package configfile reads the rules of a rate limiter from a JSON file, and applies the file
 // again when it changes.
 //
-// [Open] makes a limiter of a file, and a [Watcher] that watches it. What is wrong with a file is
-// said with line and column, all problems at once. While a file is wrong, the rules that run
-// stay.
+// [Open] makes a limiter from a file, and a [Watcher] that applies later versions of the file. An error
+// lists all problems with a file, each with its line and column. While a file has problems, the limiter
+// keeps its current rules.
 //
-// A file holds the document
+// A file contains a document such as
 //
 //	{"rules": [{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "60/m"}], "default": {…}}
 //
-// or only the list. Its rules are written as [ratelimit.DecodeRules] reads them. A field
-// "$schema" may name the schema that [Schema] returns, for editors.
+// or only the list of rules. [ratelimit.DecodeRules] describes the fields of a rule. For editors, the
+// field "$schema" may name the schema that [Schema] returns.
 //
 // The package imports only the standard library, and starts no goroutine.
 package configfile
@@ -30,22 +30,22 @@ import (
 // maxSize is the largest size of a file, in bytes.
 const maxSize = 4 << 20
 
-// A File is a document with rules. It is safe for concurrent use by multiple goroutines.
+// A File holds a document with rules. It is safe for concurrent use by multiple goroutines.
 type File struct {
 	name        string
-	data        []byte // without a byte order mark
-	bare        bool   // the document is only the list
+	data        []byte // the content of the file, without a byte order mark
+	bare        bool   // whether the document is only the list of rules
 	rules       []map[string]any
-	defaultRule map[string]any // nil if there is none
+	defaultRule map[string]any // nil if the document has no default rule
 }
 
-// Parse reads a document. It must be one JSON value in UTF-8, of at most 4 MiB, with at most 32
-// objects and lists within each other, and no name twice in one object. A byte order mark is
-// skipped. Numbers keep all their digits. name is the name of the file in errors.
+// Parse reads a document. The document must be one JSON value in UTF-8 of at most 4 MiB. It may nest
+// objects and lists 32 levels deep, and must not repeat a name within an object. Parse skips a byte
+// order mark, and keeps all digits of numbers. Errors use name as the name of the file.
 //
-// Parse reads no rules: which algorithms there are is known to [File.New] and [File.Apply].
-// What is wrong with the document itself is returned as an [*Error] or, if there are several,
-// all of them joined.
+// Parse does not check the rules, because only a limiter knows its custom algorithms: [File.New] and
+// [File.Apply] check them. Parse returns an [*Error] for each problem with the document itself; if
+// there are several, they are joined.
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{name: name}
 	if len(data) > maxSize {
@@ -79,10 +79,10 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// tooLarge says what is wrong with a file that is too large.
+// tooLarge is the reason for refusing a file above maxSize.
 var tooLarge = fmt.Sprintf("must have at most %d bytes", maxSize)
 
-// invalid returns the index of the first byte of data that is not UTF-8, or its length.
+// invalid returns the index of the first byte of data that is not valid UTF-8, or the length of data.
 func invalid(data []byte) int {
 	if utf8.Valid(data) {
 		return len(data)
@@ -98,14 +98,14 @@ func invalid(data []byte) int {
 	return at
 }
 
-// documentFields are the fields of a document.
+// documentFields lists the fields of a document that is an object.
 var documentFields = []ruleconfig.Field{
 	{Name: "$schema", Kind: ruleconfig.Text, Says: "The schema of this document, for editors."},
 	{Name: "rules", Says: "The rules, in the order in which they are asked."},
 	{Name: "default", Says: "The rule for the endpoints that no other rule matches."},
 }
 
-// The forms that the parts of a document have, in errors.
+// The reasons for refusing parts of a document that have the wrong type.
 const (
 	documentForm = `must be an object such as {"rules": [...]}, or a list of rules`
 	rulesForm    = "must be a list of rules"
@@ -114,8 +114,8 @@ const (
 // maxRules is the largest number of rules, without the default rule.
 const maxRules = 10_000
 
-// take takes the rules out of a document. It returns all that is wrong, joined, but for the
-// rules themselves.
+// take stores the rules of a document in f, without checking them. It returns all problems with the
+// document, joined.
 func (f *File) take(document any) error {
 	r := confmap.NewReader(
 		func(field, value, reason string) error {
@@ -146,7 +146,7 @@ func (f *File) take(document any) error {
 	}
 	f.rules = make([]map[string]any, 0, len(list))
 	for i, v := range list {
-		if len(list) > maxRules { // which the root reports, before it looks at any of them
+		if len(list) > maxRules { // too many rules: package ratelimit refuses the list, whatever the rules contain
 			f.rules = append(f.rules, nil)
 			continue
 		}
@@ -159,8 +159,9 @@ func (f *File) take(document any) error {
 	return r.Err()
 }
 
-// documentHint says what is wrong with a field of a document that has a place elsewhere, or
-// another name.
+// documentHint explains an unknown field of a document. If documents have this field under another name,
+// reason gives the right name, and meant contains it. If the field belongs in a rule, reason says so. For
+// all other fields, reason is empty.
 func documentHint(name string, _ any) (reason string, meant []string) {
 	switch confmap.Fold(name) {
 	case "configs":
@@ -176,8 +177,8 @@ func documentHint(name string, _ any) (reason string, meant []string) {
 	return "", nil
 }
 
-// Load reads the document in the file at path. It must be a regular file, or a symbolic link to
-// one. What is wrong is returned as by [Parse], or as one [*Error] without a line.
+// Load reads the document in the file at path, which must be a regular file or a symbolic link to one.
+// Load returns the errors of [Parse]; if the file cannot be read, it returns an [*Error] without a line.
 func Load(path string) (*File, error) {
 	data, err := read(path)
 	if err != nil {
@@ -186,8 +187,9 @@ func Load(path string) (*File, error) {
 	return Parse(path, data)
 }
 
-// Open makes a limiter of the file at path, and a Watcher that applies the file to the limiter
-// whenever it changes, as long as [Watcher.Run] runs. The options are those of [ratelimit.New].
+// Open makes a limiter from the file at path, and a Watcher for the file. While [Watcher.Run] runs, the
+// Watcher applies the file to the limiter whenever the file changes. opts are options for the limiter,
+// as for [ratelimit.New].
 func Open(path string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *Watcher, error) {
 	data, err := read(path)
 	if err != nil {
@@ -206,16 +208,16 @@ func Open(path string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *Watch
 	return l, w, nil
 }
 
-// New makes a limiter with the rules of f. The error has an [*Error] for each problem with f,
-// joined; a problem with an option is a [*ratelimit.ConfigError] after these.
+// New makes a limiter with the rules of f. The error joins an [*Error] for each problem with f and,
+// after these, a [*ratelimit.ConfigError] for each problem with an option.
 func (f *File) New(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	l, err := ratelimit.NewFromConfig(f.rules, f.defaultRule, opts...)
 	return l, f.located(err)
 }
 
-// Apply replaces the rules of l by those of f, as [ratelimit.RateLimiter.Reload] does: keys keep
-// what they have used, and rules keep what code has given to them. If anything is wrong with f,
-// l does not change, and the error has an [*Error] for each problem, joined.
+// Apply replaces the rules of l with the rules of f, as [ratelimit.RateLimiter.Reload] does: the keys
+// keep the units that they have used, and the rules keep what was set in code, such as functions. If f
+// has problems, Apply does not change l, and the error joins an [*Error] for each problem.
 func (f *File) Apply(l *ratelimit.RateLimiter) error {
 	if l == nil {
 		return errNoLimiter
@@ -223,5 +225,5 @@ func (f *File) Apply(l *ratelimit.RateLimiter) error {
 	return f.located(l.Reload(f.rules, f.defaultRule))
 }
 
-// errNoLimiter is the error for a limiter that is nil.
+// errNoLimiter is the error for a nil limiter.
 var errNoLimiter error = &ratelimit.ConfigError{Field: "limiter", Value: "nil", Reason: "must be made by ratelimit.New or configfile.Open"}

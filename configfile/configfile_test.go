@@ -18,12 +18,14 @@ import (
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/configfile"
+	"github.com/ratelimit-go/ratelimit/configread"
 )
 
 const document = `{
   "$schema": "https://example.com/schema.json",
   "rules": [
-    {"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": {"capacity": 20, "refillRatePerSecond": 0.1}, "tiers": {"paid": "600/m"}},
+    {"endpoint": "/search", "algorithm": "TokenBucket", "algoConfig": {"capacity": 20, "refillRatePerSecond": 0.1},
+      "tiers": {"paid": "600/m"}},
     {"name": "login", "key": ["ip"], "algorithm": "SlidingWindowLog", "limit": 3, "windowSeconds": 60, "onStoreError": "closed"}
   ],
   "default": {"algorithm": "FixedWindow", "rate": "900/d"}
@@ -137,40 +139,52 @@ func TestPlaces(t *testing.T) {
 		{`{"rules": null}`, `1:2: rules is nil: must be a list of rules`, "rules that are nothing"},
 		{
 			"{\"rules\": {},\n \"default\": [1],\n  \"$schema\": 1}",
-			"1:2: rules is a map: must be a list of rules\n2:2: default is a list: must be a map that has algorithm and algoConfig\n3:3: [\"$schema\"] is 1: must be a string",
+			"1:2: rules is a map: must be a list of rules\n2:2: default is a list: must be a map that has algorithm and algoConfig\n3:3: " +
+				"[\"$schema\"] is 1: must be a string",
 			"every field of the wrong type",
 		},
-		{"[" + good + ",\n 7,\n null]", "2:2: rules[1] is 7: must be a map that has algorithm and algoConfig\n3:2: rules[2] is nil: must be a map that has algorithm and algoConfig", "rules that are none"},
+		{"[" + good + ",\n 7,\n null]",
+			"2:2: rules[1] is 7: must be a map that has algorithm and algoConfig\n3:2: rules[2] is nil: must be a map that has algorithm and " +
+				"algoConfig", "rules that are none"},
 		{
 			`{"configs": [], "defaultRule": {}, "limit": 5, "rulse": [], "x": 1}`,
-			"1:2: configs is a list: unknown field; did you mean \"rules\"?\n1:17: defaultRule is a map: unknown field; did you mean \"default\"?\n" +
-				"1:36: limit is 5: unknown field; it belongs in a rule: {\"rules\": [{...}]}\n1:48: rulse is a list: unknown field; did you mean \"rules\"?\n1:61: x is 1: unknown field",
+			"1:2: configs is a list: unknown field; did you mean \"rules\"?\n1:17: defaultRule is a map: unknown field; did you mean " +
+				"\"default\"?\n" +
+				"1:36: limit is 5: unknown field; it belongs in a rule: {\"rules\": [{...}]}\n1:48: rulse is a list: unknown field; did you mean " +
+				"\"rules\"?\n1:61: x is 1: unknown field",
 			"unknown fields, in the order of the file",
 		},
 		{`{"rules": [], "Rules": []}`, `1:15: Rules is a list: must not stand beside rules: give one of them`, "a field in two spellings"},
 		{
 			"{\"x\": 1, \"rules\": [{\"name\": \"a\",\n  \"rate\": 1, \"n\\u0061me\": \"b\"}], \"rules\": []}",
-			"1:2: x is 1: unknown field\n2:14: \"name\" must be given once, and is given before in the same object\n2:34: \"rules\" must be given once, and is given before in the same object",
+			"1:2: x is 1: unknown field\n2:14: \"name\" must be given once, and is given before in the same object\n2:34: \"rules\" must be " +
+				"given once, and is given before in the same object",
 			"names that are given twice, also if one is escaped",
 		},
 		{
-			"{\"rules\": [\n" + good + ",\n  {\"endpoint\": \"/b\", \"algorithm\": \"FixedWindow\",\n   \"algoConfig\": {\"windwMs\": 1000, \"limit\": 0}}]}",
-			"4:19: rules[1].algoConfig.windwMs is 1000: unknown field; did you mean \"windowMs\"?\n4:36: rules[1].algoConfig.limit is 0: must be at least 1",
+			"{\"rules\": [\n" + good + ",\n  {\"endpoint\": \"/b\", \"algorithm\": \"FixedWindow\",\n   \"algoConfig\": {\"windwMs\": 1000, " +
+				"\"limit\": 0}}]}",
+			"4:19: rules[1].algoConfig.windwMs is 1000: unknown field; did you mean \"windowMs\"?\n4:36: rules[1].algoConfig.limit is 0: must " +
+				"be at least 1",
 			"fields of an algoConfig",
 		},
 		{
-			"[{\"endpoint\": \"/b\", \"algo_rithm\": \"FixdWindow\",\n  \"algo_config\": {\"rate\": \"1/s\"}, \"keyType\": \"x\",\n  \"tiers\": {\"paid\": \"x\", \"a b\": \"x\", \"m\": {\"limt\": 1}}}]",
+			"[{\"endpoint\": \"/b\", \"algo_rithm\": \"FixdWindow\",\n  \"algo_config\": {\"rate\": \"1/s\"}, \"keyType\": \"x\",\n  " +
+				"\"tiers\": {\"paid\": \"x\", \"a b\": \"x\", \"m\": {\"limt\": 1}}}]",
 			"1:21: rules[0].algo_rithm is \"FixdWindow\": unknown algorithm; did you mean \"FixedWindow\"?\n" +
-				"2:35: rules[0].keyType is \"x\": must be one of \"user\", \"endpoint\", \"user_endpoint\", \"ip\", \"global\", \"attr:NAME\", or several of them joined by \"+\"\n" +
+				"2:35: rules[0].keyType is \"x\": must be one of \"user\", \"endpoint\", \"user_endpoint\", \"ip\", \"global\", \"attr:NAME\", or " +
+				"several of them joined by \"+\"\n" +
 				"3:13: rules[0].tiers[\"paid\"] is \"x\": must look like \"100/m\", \"10 per 2 minutes\", \"100/90s\" or \"100/m burst 20\"\n" +
 				"3:26: rules[0].tiers[\"a b\"] is \"x\": must look like \"100/m\", \"10 per 2 minutes\", \"100/90s\" or \"100/m burst 20\"\n" +
 				"3:44: rules[0].tiers[\"m\"].limt is 1: unknown field; did you mean \"limit\"?",
 			"other spellings, and tiers",
 		},
 		{
-			"{\"default\": {\"algorithm\": \"TokenBucket\", \"endpoint\": \"/\", \"rate\": \"1/s\"},\n \"rules\": [\n  {\"endpoint\": \"/a\"},\n  " + good + ",\n  " + good + "]}",
+			"{\"default\": {\"algorithm\": \"TokenBucket\", \"endpoint\": \"/\", \"rate\": \"1/s\"},\n \"rules\": [\n  {\"endpoint\": " +
+				"\"/a\"},\n  " + good + ",\n  " + good + "]}",
 			"1:42: default.endpoint is \"/\": must be empty: the default rule is for the endpoints that no other matches\n" +
-				"3:3: rules[0].algorithm is missing: must be one of \"FixedWindow\", \"LeakyBucket\", \"SlidingWindowCounter\", \"SlidingWindowLog\", \"TokenBucket\"\n" +
+				"3:3: rules[0].algorithm is missing: must be one of \"FixedWindow\", \"LeakyBucket\", \"SlidingWindowCounter\", " +
+				"\"SlidingWindowLog\", \"TokenBucket\"\n" +
 				"3:3: rules[0].algoConfig is missing: must be a map that says what the limit is\n" +
 				"4:4: rules[1].endpoint is \"/a\": is that of rules[0]: rules that share an endpoint need names\n" +
 				"5:4: rules[2].endpoint is \"/a\": is that of rules[0]: rules that share an endpoint need names",
@@ -194,7 +208,8 @@ func TestError(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, &configfile.Error{
 		File: "limits.json", Line: 2, Column: 49,
-		Err: &ratelimit.ConfigError{Field: "rules[0].rate", Value: "5", Reason: `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`},
+		Err: &ratelimit.ConfigError{Field: "rules[0].rate", Value: "5",
+			Reason: `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`},
 	}, e)
 	require.EqualError(t, &configfile.Error{File: "a", Err: fs.ErrPermission}, "a: permission denied")
 
@@ -228,7 +243,8 @@ func TestManyProblems(t *testing.T) {
 // TestTooManyRules has lists that are too long to be read element by element.
 func TestTooManyRules(t *testing.T) {
 	for why, element := range map[string]string{"of rules": "{}", "of no rules": "7"} {
-		require.EqualError(t, refused(t, "{\n\"rules\": [{}"+strings.Repeat(","+element, 50_000)+"]}"), "limits.json:2:1: rules is a list of 50001: must have at most 10000", why)
+		require.EqualError(t, refused(t, "{\n\"rules\": [{}"+strings.Repeat(","+element, 50_000)+"]}"),
+			"limits.json:2:1: rules is a list of 50001: must have at most 10000", why)
 	}
 }
 
@@ -260,7 +276,8 @@ func TestOptionsAreNoProblemOfTheFile(t *testing.T) {
 
 	require.EqualError(t, good.Apply(nil), "ratelimit: limiter is nil: must be made by ratelimit.New or configfile.Open")
 	require.ErrorIs(t, good.Apply(new(ratelimit.RateLimiter)), ratelimit.ErrInvalidConfig)
-	require.ErrorIs(t, new(configfile.File).Apply(parsed(t, document[:0]+`[{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "1/s"}]`)), ratelimit.ErrInvalidConfig)
+	require.ErrorIs(t, new(configfile.File).Apply(parsed(t, document[:0]+`[{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "1/s"}]`)),
+		ratelimit.ErrInvalidConfig)
 }
 
 // errOutage is the cause of what a BuildFunc has refused.
@@ -274,12 +291,13 @@ func TestCustom(t *testing.T) {
 		if config["down"] == true {
 			return nil, errOutage
 		}
-		c := ratelimit.ReadConfig(config)
+		c := configread.Read(config)
 		c.Int("size")
 		c.Int("depth")
 		return nil, c.Err()
 	}))
-	err := refused(t, "[{\"endpoint\": \"/a\", \"algorithm\": \"Custom\", \"algoConfig\":\n {\"size\": 1.5, \"dpth\": 1}},\n {\"endpoint\": \"/b\", \"algorithm\": \"custom\", \"algoConfig\": {\"down\": true}}]",
+	err := refused(t, "[{\"endpoint\": \"/a\", \"algorithm\": \"Custom\", \"algoConfig\":\n {\"size\": 1.5, \"dpth\": 1}},\n "+
+		"{\"endpoint\": \"/b\", \"algorithm\": \"custom\", \"algoConfig\": {\"down\": true}}]",
 		ratelimit.WithFactory(factory))
 	require.EqualError(t, err, "limits.json:2:3: rules[0].algoConfig.size is 1.5: must be a whole number\n"+
 		"limits.json:2:16: rules[0].algoConfig.dpth is 1: unknown field; did you mean \"depth\"?\n"+
@@ -332,7 +350,8 @@ func badDocuments(t testing.TB) map[string]string {
 
 // TestScannerIsJSON compares what documents mean with encoding/json.
 func TestScannerIsJSON(t *testing.T) {
-	for _, text := range append(seeds(t), `["\u00e9\ud83d\ude00\"\\\/\b\f\n\r\t"]`, `[-0, 1E5, 1.5e-7, 0.10, true, false, null]`, "[\t\r\n ]", "[\"\u007f\u2028\"]") {
+	for _, text := range append(seeds(t), `["\u00e9\ud83d\ude00\"\\\/\b\f\n\r\t"]`, `[-0, 1E5, 1.5e-7, 0.10, true, false, null]`, "[\t\r\n ]",
+		"[\"\u007f\u2028\"]") {
 		sameAsJSON(t, []byte(text))
 	}
 }
@@ -350,7 +369,8 @@ func sameAsJSON(t testing.TB, text []byte) {
 		require.True(t, json.Valid(text))
 		return
 	}
-	require.False(t, json.Valid(text) && !strings.Contains(string(text), `\u`) && bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) <= 32, "%q", text)
+	require.False(t, json.Valid(text) && !strings.Contains(string(text), `\u`) &&
+		bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) <= 32, "%q", text)
 }
 
 // seeds returns documents, good and bad.
@@ -358,7 +378,8 @@ func seeds(t testing.TB) (all []string) {
 	for _, text := range badDocuments(t) {
 		all = append(all, text)
 	}
-	return append(all, document, "\ufeff[]", `[{"endpoint":"/a","algorithm":"custom","algoConfig":{"x":[{"y":null}]}}]`, `{"rules":[{"endpoint":"/a*","algorithm":"GCRA","rate":"5/s"}],"rules":1}`)
+	return append(all, document, "\ufeff[]", `[{"endpoint":"/a","algorithm":"custom","algoConfig":{"x":[{"y":null}]}}]`,
+		`{"rules":[{"endpoint":"/a*","algorithm":"GCRA","rate":"5/s"}],"rules":1}`)
 }
 
 // FuzzParse reads any document. What comes of it are rules that a limiter takes, or errors whose
@@ -383,7 +404,7 @@ func FuzzParse(f *testing.F) {
 			}
 			require.Nil(t, l)
 		}
-		joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the list itself
+		joined, ok := err.(interface{ Unwrap() []error })
 		require.True(t, ok)
 		lines := bytes.Split(text, []byte("\n"))
 		before := [2]int{}
@@ -416,7 +437,8 @@ func TestCheckConfig(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	f, err := configfile.Parse("limits.json", []byte("{\"rules\": [\n {\"endpoint\": \"/a\", \"algoConfig\": {\"rate\": \"1/s\"}}\n],\n \"default\": {\"key\": \"ip\"}}"))
+	f, err := configfile.Parse("limits.json",
+		[]byte("{\"rules\": [\n {\"endpoint\": \"/a\", \"algoConfig\": {\"rate\": \"1/s\"}}\n],\n \"default\": {\"key\": \"ip\"}}"))
 	require.NoError(t, err)
 	bare, err := configfile.Parse("limits.json", []byte("[\n {\"endpoint\": \"/a\"}]"))
 	require.NoError(t, err)

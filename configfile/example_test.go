@@ -40,11 +40,11 @@ func Example() {
 	fmt.Println("a limit of", limiter.Allow("alice", "/search").Limit)
 
 	save(`{"rules": [{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "5/h"}]}`)
-	fmt.Println(watcher.Look()) // Run would find it by itself
+	fmt.Println(watcher.Reload()) // Run would find it by itself
 	fmt.Println("a limit of", limiter.Allow("alice", "/search").Limit)
 
 	save(`{"rules": [{"endpoint": "/search", "algorithm": "TokenBukket", "rate": "9/h"}]}`)
-	fmt.Println(filepath.Base(watcher.Look().Error()))
+	fmt.Println(filepath.Base(watcher.Reload().Error()))
 	fmt.Println("a limit of", limiter.Allow("alice", "/search").Limit)
 	// Output:
 	// a limit of 2
@@ -92,7 +92,7 @@ func ExampleOpen() {
 }
 
 // A service that reads its limits again when it gets a SIGHUP, and only then.
-func ExampleWatcher_Look() {
+func ExampleWatcher_Reload() {
 	ctx := context.Background()
 	_, watcher, err := configfile.Open("limits.json")
 	if err != nil {
@@ -106,7 +106,7 @@ func ExampleWatcher_Look() {
 	for {
 		select {
 		case <-reload:
-			_ = watcher.Look() // which logs what is wrong, and keeps the rules
+			_ = watcher.Reload() // a new error is logged, and the limiter keeps its rules
 		case <-ctx.Done():
 			return
 		}

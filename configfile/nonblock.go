@@ -4,5 +4,5 @@ package configfile
 
 import "syscall"
 
-// nonblock makes the opening of a named pipe not wait for who writes to it.
+// nonblock is a flag for opening a file. With it, opening a named pipe does not wait for a writer.
 const nonblock = syscall.O_NONBLOCK

@@ -2,5 +2,5 @@
 
 package configfile
 
-// nonblock is not there.
+// nonblock is 0, because this platform has no flag for opening a file without waiting.
 const nonblock = 0

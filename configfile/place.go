@@ -13,20 +13,21 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An Error is one thing that is wrong with a file, and where. If there are several, they are
-// joined, in the order of their places in the file. An Error matches what Err matches: for a
-// document that cannot work this is [ratelimit.ErrInvalidConfig], for a file that is not there
-// [io/fs.ErrNotExist].
+// An Error reports one problem with a file, and the place of the problem. Several Errors are joined in
+// the order of their places in the file. With [errors.Is], an Error matches all errors that its field Err
+// matches, such as [ratelimit.ErrInvalidConfig] for an invalid document and [io/fs.ErrNotExist] for a
+// missing file.
 type Error struct {
-	File string // the name or the path, as it was given
+	File string // the name or path that the caller has given
 
-	// Line and Column are where the name of the field begins or, if it has none, the value.
-	// Both count from 1, and the column counts bytes. For a field that is missing, the place
-	// is that of the object that must have it. Both are 0 if the error has no place: the
-	// file cannot be read, or there are more problems than are listed.
+	// Line and Column are the place where the name of the wrong field begins. If a wrong value
+	// has no name, they are the place of the value. Both count from 1, and Column counts bytes. For
+	// a missing field, they are the place of the object that must have the field. Both are 0
+	// if the file cannot be read or is too large, or if Err only says how many problems are
+	// not listed.
 	Line, Column int
 
-	Err error // what is wrong, such as a [*ratelimit.ConfigError]
+	Err error // the problem, such as a [*ratelimit.ConfigError]
 }
 
 // Error returns a text such as
@@ -43,20 +44,22 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A problem is an error and the place of its byte in the data of a file.
+// A problem is an error with its place in the data of a file.
 type problem struct {
-	at  int // nowhere if it has none
+	at  int // the index of a byte in the data, or the constant nowhere
 	err error
 }
 
-// nowhere is the place of a problem that has none. It comes after all others.
+// nowhere stands for the place of a problem that has no place. It sorts after all real places.
 const nowhere = math.MaxInt
 
 // report returns the problems as Errors, in the order of their places.
 func (f *File) report(problems []problem) []error {
 	slices.SortStableFunc(problems, func(a, b problem) int { return cmp.Compare(a.at, b.at) })
 	errs := make([]error, len(problems))
-	line, begin, counted := 1, 0, 0 // of the last place: its line, where that begins
+	// counted is the index up to which the lines are counted. line is the number of the line at that index,
+	// and begin is the index of the first byte of that line.
+	line, begin, counted := 1, 0, 0
 	for i, p := range problems {
 		e := &Error{File: f.name, Err: p.err}
 		if p.at != nowhere {
@@ -72,16 +75,17 @@ func (f *File) report(problems []problem) []error {
 	return errs
 }
 
-// located returns err, which the root has made of the rules of f, with each problem as an
-// Error. Problems with something else, such as an option, stay as they are, and come last.
+// located converts err, which package ratelimit has returned for the rules of f. It returns an Error for
+// each problem that is in the file, and after these all other problems unchanged, such as problems with
+// options.
 func (f *File) located(err error) error {
 	problems, others := f.placed(err, pathOf)
 	return errors.Join(append(f.report(problems), others...)...)
 }
 
-// placed returns the problems that are joined in err, with their places, and those that are no
-// problems with the file. pathOf returns the path in the file of a field that has a problem, and
-// reports whether there is one.
+// placed splits the errors that are joined in err. It returns the errors in the file, with their places,
+// as problems, and all other errors as others. The function pathOf returns the path in the file of the
+// field that an error names, or false if the field is not in the file.
 func (f *File) placed(err error, pathOf func(field string) (string, bool)) (problems []problem, others []error) {
 	var paths []string
 	for _, part := range parts(err) {
@@ -96,7 +100,7 @@ func (f *File) placed(err error, pathOf func(field string) (string, bool)) (prob
 			continue
 		}
 		var named error = &ratelimit.ConfigError{Field: path, Value: field.Value, Reason: renamed(field.Reason)}
-		if direct, ok := any(part).(*ratelimit.ConfigError); !ok || direct != field { // there is a cause
+		if direct, ok := any(part).(*ratelimit.ConfigError); !ok || direct != field { // the error wraps a ConfigError
 			named = &caused{named, part}
 		}
 		problems, paths = append(problems, problem{err: named}), append(paths, path)
@@ -108,13 +112,14 @@ func (f *File) placed(err error, pathOf func(field string) (string, bool)) (prob
 	return problems, others
 }
 
-// parts returns the errors that are joined in err. An error that says more than its parts is
-// not taken apart.
+// parts returns the errors that are joined in err. It does not split an error that adds words of its own
+// to the texts of the errors that it joins.
 func parts(err error) (all []error) {
 	if err == nil {
 		return nil
 	}
-	joined, ok := any(err).(interface{ Unwrap() []error }) // not errors.As: what wraps it says more
+	// errors.As would look into an error that wraps joined errors, and the text of that error would be lost.
+	joined, ok := any(err).(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
 	}
@@ -129,17 +134,18 @@ func parts(err error) (all []error) {
 	return all
 }
 
-// A caused is a problem by its path in the file, and the error that it was made of.
+// The type caused is an error whose text names a field of a rule by its path in the file. With errors.Is,
+// the error also matches the original error of package ratelimit, which is stored in the field cause.
 type caused struct {
 	error
 	cause error
 }
 
-// Unwrap returns the problem and the error that it was made of.
+// Unwrap returns two errors: the error whose text has the path in the file, and the original error.
 func (c *caused) Unwrap() []error { return []error{c.error, c.cause} }
 
-// pathOf returns the path in the file of a field of rules, whose path in an error of the root
-// is field. ok is false if it is no field of rules.
+// pathOf returns the path in the file of the field that an error of package ratelimit names. ok is false
+// if the field belongs to no rule.
 func pathOf(field string) (path string, ok bool) {
 	name, rest := field, ""
 	if end := strings.IndexAny(field, ".["); end >= 0 {
@@ -154,10 +160,12 @@ func pathOf(field string) (path string, ok bool) {
 	return "", false
 }
 
-// elsewhere is the beginning of a reason that names another rule.
+// The expression elsewhere matches the beginning of an error's reason that refers to another rule.
 var elsewhere = regexp.MustCompile(`^(is that of|must be nil:) (configs|defaultConfig|defaultRule)\b`)
 
-// renamed returns a reason with the names that the file has.
+// The function renamed changes an error's reason that refers to another rule. Package ratelimit names that
+// rule by its path in the configs; the new reason has the rule's path in the file. The function returns
+// any other reason unchanged.
 func renamed(reason string) string {
 	m := elsewhere.FindStringSubmatch(reason)
 	if m == nil {
@@ -167,15 +175,16 @@ func renamed(reason string) string {
 	return m[1] + " " + path + reason[len(m[0]):]
 }
 
-// plainName finds a name in brackets that needs none: errors for tiers have them always.
+// plainName matches a name in brackets, such as ["pro"]. In the paths of the scanner, the same name is
+// .pro. Errors of package ratelimit always write the name of a tier in brackets.
 var plainName = regexp.MustCompile(`\["([-_0-9A-Za-z]{1,40})"\]`)
 
-// places returns a function that finds the place of a path in the file: that of the field or,
-// if there is none, that of the nearest one around it. It finds the paths in one walk over the
-// file, and none but these. The place of the empty path is nowhere.
+// places returns a function from paths to their places in the file. It finds the places of all these
+// paths in one walk over the file. A path that does not exist gets the place of the nearest value that
+// encloses it. The place of the empty path is nowhere.
 func (f *File) places(paths []string) func(path string) int {
 	found := make(map[string]int)
-	around := func(path string) (all []string) { // itself, and what it is in
+	around := func(path string) (all []string) { // around returns path and the paths of the values that enclose it
 		path = plainName.ReplaceAllString(path, ".$1")
 		for path != "" {
 			all = append(all, path)
@@ -190,10 +199,10 @@ func (f *File) places(paths []string) func(path string) int {
 	}
 	walk, left := scanner{data: f.data}, len(found)
 	walk.visit = func(path string, at int) {
-		if found[path] == nowhere { // no name that is plain is in brackets here
+		if found[path] == nowhere { // path is one of the paths to find, and this is its first place
 			found[path] = at
 			if left--; left == 0 {
-				walk.fail(at, "") // all are found
+				walk.fail(at, "") // end the walk: all paths are found
 			}
 		}
 	}
@@ -218,10 +227,11 @@ func (f *File) places(paths []string) func(path string) int {
 	}
 }
 
-// Find returns where in the file the value at path is, such as "rules[1].rate" or "default.key": the
-// line and the column of its name or, for a rule, of its first byte, both from 1. If the file has no
-// such value, or another name for it, the place is that of the nearest one around it; it is 0, 0 for
-// the empty path. Of a file that is only a list, the paths begin with "rules" too.
+// Find returns the line and the column of the value at path, such as "rules[1].rate" or "default.key".
+// Both count from 1. They are the place of the value's name or, for a rule in the list, of the first
+// byte of the rule. If the file has no value at path, or spells one of the names in path differently,
+// Find returns the place of the nearest value that encloses it. For the empty path, Find returns 0, 0.
+// The paths of rules begin with "rules" even if the file is only a list.
 func (f *File) Find(path string) (line, column int) {
 	at := f.places([]string{path})(path)
 	if at == nowhere {

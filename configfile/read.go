@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// read returns what is in the regular file at path, or an Error. It never waits for another
-// process, as the opening of a named pipe would, and reads no more than may be in a file.
+// read returns the content of the regular file at path, or an Error. It never waits for another
+// process, as opening a named pipe would. It reads at most one byte more than maxSize.
 func read(path string) ([]byte, error) {
 	data, err := readRegular(path)
 	if err == nil {
@@ -17,20 +17,20 @@ func read(path string) ([]byte, error) {
 	}
 	var cause *fs.PathError
 	if errors.As(err, &cause) {
-		err = cause.Err // the path is in the Error
+		err = cause.Err // leave out the path, because the Error contains it
 	}
 	return nil, &Error{File: path, Err: err}
 }
 
 func readRegular(path string) ([]byte, error) {
-	info, err := os.Stat(path) // first, because opening some devices does something
+	info, err := os.Stat(path) // before opening, because opening a device can have side effects
 	if err != nil {
 		return nil, err
 	}
 	if err := regular(info); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0) // it may be another file by now
+	file, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0) // by now, path may name a pipe; nonblock prevents a wait
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func readRegular(path string) ([]byte, error) {
 	return data, err
 }
 
-// regular returns what is wrong with a file that is not regular or too large.
+// regular returns an error if the file is not regular or is too large.
 func regular(info fs.FileInfo) error {
 	switch {
 	case info.IsDir():

@@ -11,10 +11,10 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// maxLevels is how many objects and lists may be within each other.
+// maxLevels is how deep objects and lists may be nested.
 const maxLevels = 32
 
-// A fault is what is wrong with a document as JSON. It matches [ratelimit.ErrInvalidConfig].
+// A fault says why a config file is refused. It matches [ratelimit.ErrInvalidConfig].
 type fault string
 
 func (f fault) Error() string { return string(f) }
@@ -22,29 +22,30 @@ func (f fault) Error() string { return string(f) }
 // Unwrap returns [ratelimit.ErrInvalidConfig].
 func (fault) Unwrap() error { return ratelimit.ErrInvalidConfig }
 
-// A scanner reads one JSON document, which must be valid UTF-8. Objects become maps, lists
-// become []any, and numbers become json.Number, with the digits that they have. encoding/json
-// would accept a name that is given twice, and says neither where a value is nor, in a way
-// that lasts, what is wrong.
+// A scanner reads one JSON document, which must be valid UTF-8. Objects become maps, lists become
+// []any, and numbers become json.Number with all their digits. The scanner replaces encoding/json, which
+// accepts a repeated name, does not tell the places of values, and may change the texts of its errors
+// between versions of Go.
 type scanner struct {
 	data  []byte
-	at    int // the byte that is read next
-	level int // the objects and lists that it is in
+	at    int // the index of the next byte
+	level int // number of objects and lists around the next byte
 
-	// visit is called for each value, before it is read, with its path and the place of
-	// its name or, if it has none, of the value. If visit is nil, no paths are made.
+	// visit is called for each value before the scanner reads it. It gets the path of the value, and the
+	// index of the value's name or, if there is no name, of the value itself. If visit is nil, the scanner
+	// makes no paths.
 	visit func(path string, at int)
 
-	// twice is called for each name that its object has already.
+	// twice is called for each repeated name in an object. It may be nil.
 	twice func(name string, at int)
 
-	failed   bool // the scanner has stopped
-	failedAt int
+	failed   bool // whether the scanner has stopped
+	failedAt int  // the index of the byte at which it has stopped
 	why      fault
 }
 
-// document reads the whole document. ok is false if it is not valid; why and failedAt then say
-// what is wrong, and where.
+// document reads the whole document. If the document is not valid, ok is false, and why and failedAt
+// describe the first error.
 func (s *scanner) document(path string) (v any, ok bool) {
 	v = s.value(path)
 	if !s.failed {
@@ -75,7 +76,7 @@ func (s *scanner) next() byte {
 	return 0
 }
 
-// found returns a text that shows what stands at s.at.
+// The method found describes the byte at s.at, or the end of the document, for the text of an error.
 func (s *scanner) found() string {
 	if s.at >= len(s.data) {
 		return "the end of the file"
@@ -87,7 +88,7 @@ func (s *scanner) found() string {
 	return strconv.Quote(string(r))
 }
 
-// value reads the value that follows, whose path is path.
+// value reads the next value. path is the path of the value.
 func (s *scanner) value(path string) any {
 	switch c := s.next(); {
 	case c == '{':
@@ -112,7 +113,7 @@ func (s *scanner) value(path string) any {
 	return nil
 }
 
-// enter goes one level down, behind the bracket that opens it, unless that is too deep.
+// enter reads the opening bracket of an object or list. It fails if the nesting is too deep.
 func (s *scanner) enter() bool {
 	if s.level == maxLevels {
 		s.fail(s.at, fmt.Sprintf("must have at most %d objects and lists within each other", maxLevels))
@@ -123,8 +124,9 @@ func (s *scanner) enter() bool {
 	return true
 }
 
-// more reads what follows a member: a comma, and then it returns true, or the bracket that
-// closes the object or list.
+// The method more reads the byte after a member of an object or list. It returns true if the byte is a
+// comma, and false if it is the closing bracket. Any other byte is an error, for which it also returns
+// false.
 func (s *scanner) more(closing byte) bool {
 	switch s.next() {
 	case ',':
@@ -203,7 +205,7 @@ func (s *scanner) list(path string) []any {
 	}
 }
 
-// text reads a string.
+// text reads a string and returns its value.
 func (s *scanner) text() (text string) {
 	begin, escaped := s.at, false
 	for s.at++; s.at < len(s.data); s.at++ {
@@ -232,7 +234,8 @@ func (s *scanner) text() (text string) {
 	return ""
 }
 
-// escape reads the rest of an escape sequence but for its last byte, or fails.
+// escape reads the escape sequence at s.at, but leaves its last byte to the method text. It reports
+// whether the sequence is valid.
 func (s *scanner) escape() bool {
 	begin := s.at
 	s.at++
@@ -268,7 +271,7 @@ func (s *scanner) escape() bool {
 	return false
 }
 
-// unit returns the number whose four hexadecimal digits are at i.
+// unit returns the number in the four hexadecimal digits that begin at index i.
 func (s *scanner) unit(i int) (r rune, ok bool) {
 	if i+4 > len(s.data) {
 		return 0, false
@@ -306,7 +309,7 @@ func (s *scanner) number() json.Number {
 	return json.Number(s.data[begin:s.at])
 }
 
-// digits reads at least one digit, and reports whether there is one.
+// digits reads all digits that follow, and reports whether there was at least one.
 func (s *scanner) digits() bool {
 	begin := s.at
 	for s.at < len(s.data) && '0' <= s.data[s.at] && s.data[s.at] <= '9' {

@@ -14,18 +14,17 @@ import (
 
 //go:generate env RATELIMIT_WRITE=1 go test -count=1 -run ^TestSchemaFile$ .
 
-// Schema returns a JSON Schema (draft 2020-12) of the documents that [Parse] reads, for editors
-// and for checks where no Go program runs. It is made of the table of fields by which rules are
-// read. What it refuses, the library refuses; not all that is wrong with rules can be said in a
-// schema.
+// Schema returns a JSON Schema (draft 2020-12) for the documents that [Parse] reads. Editors can use it,
+// and so can checks that do not run Go. This package refuses every document that the schema refuses.
+// The reverse does not hold, because a schema cannot express all conditions on rules.
 //
-// algorithms are the names of custom algorithms that the rules may have besides; what is in
-// their algoConfig is not checked. The file schema.json of this package has the schema without
-// any.
+// algorithms are the names of custom algorithms that rules may use in addition to the built-in ones. The
+// schema does not check their algoConfig. The file schema.json of this package contains the schema
+// without custom algorithms.
 func Schema(algorithms ...string) []byte {
 	defs := schema{
 		"rate":    rateObject(ruleconfig.RateFields, nil),
-		"own":     rateObject(slices.Concat(ruleconfig.RateFields, ruleconfig.YoungFields), nil),
+		"own":     rateObject(slices.Concat(ruleconfig.RateFields, ruleconfig.AlgoWarmupFields), nil),
 		"rule":    ruleSchema(algorithms, false),
 		"default": ruleSchema(algorithms, true),
 		"rules":   schema{"type": "array", "maxItems": maxRules, "items": ref("rule")},
@@ -52,7 +51,7 @@ func Schema(algorithms ...string) []byte {
 	}
 	text, err := json.MarshalIndent(all, "", "\t")
 	if err != nil {
-		panic(err) // it is made of texts, numbers, maps and lists
+		panic(err) // impossible: a schema consists of strings, numbers, maps and lists
 	}
 	return append(text, '\n')
 }
@@ -60,7 +59,7 @@ func Schema(algorithms ...string) []byte {
 // A schema is a JSON Schema, or a part of one.
 type schema = map[string]any
 
-// ref is the schema with this name in $defs.
+// ref returns a schema that refers to the definition with this name in $defs.
 func ref(name string) schema { return schema{"$ref": "#/$defs/" + name} }
 
 // ruleSchema returns the schema of a rule, or of the default rule.
@@ -73,7 +72,7 @@ func ruleSchema(algorithms []string, isDefault bool) schema {
 		}
 	}
 	nested := object(ruleconfig.RuleFields, value)
-	inFlat := rateObject(slices.Concat(flat, ruleconfig.RateFields, ruleconfig.YoungFields), value)
+	inFlat := rateObject(slices.Concat(flat, ruleconfig.RateFields, ruleconfig.AlgoWarmupFields), value)
 	builtin := schema{"if": has("algoConfig"), "then": nested, "else": inFlat}
 	all := []schema{has("algorithm"), builtin, noBucket()}
 	if len(algorithms) > 0 {
@@ -99,8 +98,9 @@ func ruleSchema(algorithms []string, isDefault bool) schema {
 	return schema{"type": "object", "allOf": all}
 }
 
-// rateObject returns the schema of an object with these fields, some of which are those of a
-// rate.
+// rateObject returns the schema of an object with these fields, which include the fields of a rate. The
+// function value returns the schema of the value of a field. If that function is nil, rateObject uses
+// valueOf.
 func rateObject(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) schema {
 	if value == nil {
 		value = func(f ruleconfig.Field) schema { return valueOf(f, false) }
@@ -112,7 +112,8 @@ func rateObject(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) 
 	}
 	o["anyOf"] = []schema{
 		{"allOf": []schema{has(bucket[0]...), has(bucket[1]...)}},
-		{"allOf": []schema{has(append(slices.Clip(window[0]), text...)...), has(window[1]...), rateIs("integer")}}, // rate may be the count
+		// With a window, the field "rate" may be the number of requests.
+		{"allOf": []schema{has(append(slices.Clip(window[0]), text...)...), has(window[1]...), rateIs("integer")}},
 		{"allOf": []schema{has(text...), rateIs("string")}, "not": has(slices.Concat(window...)...)},
 	}
 	never := []schema{
@@ -127,7 +128,7 @@ func rateObject(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) 
 	return o
 }
 
-// bursts returns the names of the fields that are a burst beside another form.
+// bursts returns the names of the fields that set the burst of a rate, such as "burst" and "burstSize".
 func bursts() (names []string) {
 	for _, f := range ruleconfig.RateFields {
 		if f.Kind == ruleconfig.Burst {
@@ -137,24 +138,26 @@ func bursts() (names []string) {
 	return names
 }
 
-// noBucket is the schema of a rule that has nothing of a bucket, if it counts in windows.
+// noBucket returns a schema that forbids the fields of a bucket in a rule whose algorithm counts in
+// windows.
 func noBucket() schema {
 	var windowed []string
-	for _, names := range ruleconfig.AlgorithmNames() {
+	for _, names := range ruleconfig.AllNames(ratelimit.Algorithms()) {
 		for _, name := range names {
-			if a, _ := ruleconfig.Builtin(name); a.Windowed {
+			if ratelimit.Algorithm(names[0]).Windowed() {
 				windowed = append(windowed, name, name+ruleconfig.Suffix)
 			}
 		}
 	}
-	named := schema{"required": []string{"algorithm"}, "properties": schema{"algorithm": schema{"type": "string", "pattern": spelt(windowed...)}}}
+	named := schema{"required": []string{"algorithm"},
+		"properties": schema{"algorithm": schema{"type": "string", "pattern": spelt(windowed...)}}}
 	none := schema{"not": has(append(slices.Concat(ruleconfig.RateForms[0]...), bursts()...)...)}
 	inside := schema{spelt(fieldNamed(ruleconfig.RuleFields, "algoConfig")...): none}
 	return schema{"if": named, "then": schema{"allOf": []schema{none, {"patternProperties": inside}}}, "else": schema{}}
 }
 
-// object returns the schema of an object that has no fields but these, in any spelling that the
-// library reads.
+// object returns the schema of an object that has only these fields, in any spelling that this package
+// reads. The function value returns the schema of the value of a field.
 func object(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) schema {
 	properties, patterns := schema{}, schema{}
 	for _, f := range fields {
@@ -168,7 +171,8 @@ func object(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) sche
 	return schema{"type": "object", "properties": properties, "patternProperties": patterns, "additionalProperties": false}
 }
 
-// has is the schema of an object that has one of the fields with these names, in any spelling.
+// has returns the schema of an object that has at least one of the fields with these names, in any
+// spelling.
 func has(names ...string) schema {
 	var all []string
 	for _, name := range names {
@@ -177,13 +181,14 @@ func has(names ...string) schema {
 		}
 	}
 	some := []schema{{"not": schema{"propertyNames": schema{"not": schema{"pattern": spelt(all...)}}}}}
-	if len(names) == 1 { // which says it better, where it is so
+	if len(names) == 1 { // for a field in its usual spelling, "required" gives clearer errors
 		some = append([]schema{{"required": names}}, some...)
 	}
 	return schema{"anyOf": some}
 }
 
-// fieldNamed returns all names of the field with this name.
+// fieldNamed finds the field with the given name, and returns this name and then all other names of the
+// field.
 func fieldNamed(fields []ruleconfig.Field, name string) []string {
 	for _, f := range fields {
 		if f.Name == name {
@@ -193,7 +198,7 @@ func fieldNamed(fields []ruleconfig.Field, name string) []string {
 	return nil
 }
 
-// valueOf returns the schema of the value of f.
+// valueOf returns the schema of the value of the field f, in a rule or in the default rule.
 func valueOf(f ruleconfig.Field, isDefault bool) schema {
 	text := schema{"type": "string", "maxLength": confmap.MaxText}
 	count := schema{"type": "integer", "minimum": 1}
@@ -208,7 +213,8 @@ func valueOf(f ruleconfig.Field, isDefault bool) schema {
 	case ruleconfig.Key:
 		part := `[^+A-Za-z]*(` + folded(ruleconfig.KeyWords()...) + `|[aA][tT][tT][rR]:[^+]+)[^+A-Za-z]*`
 		text["anyOf"] = []schema{{"enum": ruleconfig.KeyWords()}, {"pattern": "^" + part + `(\+` + part + ")*$"}}
-		list := schema{"type": "array", "minItems": 1, "maxItems": confmap.MaxName, "items": schema{"type": "string", "pattern": "^" + part + "$"}}
+		list := schema{"type": "array", "minItems": 1, "maxItems": confmap.MaxName,
+			"items": schema{"type": "string", "pattern": "^" + part + "$"}}
 		return schema{"anyOf": []schema{text, list}}
 	case ruleconfig.Mode:
 		return choice(string(ratelimit.ModeEnforce), string(ratelimit.ModeShadow))
@@ -226,7 +232,8 @@ func valueOf(f ruleconfig.Field, isDefault bool) schema {
 		o["allOf"] = []schema{has("from"), has("over")}
 		return o
 	case ruleconfig.Tiers:
-		return schema{"type": "object", "maxProperties": ruleconfig.MaxTiers, "propertyNames": schema{"maxLength": confmap.MaxText}, "additionalProperties": schema{"anyOf": []schema{rate, ref("rate")}}}
+		return schema{"type": "object", "maxProperties": ruleconfig.MaxTiers, "propertyNames": schema{"maxLength": confmap.MaxText},
+			"additionalProperties": schema{"anyOf": []schema{rate, ref("rate")}}}
 	case ruleconfig.StoreError:
 		return schema{"type": "string", "anyOf": []schema{{"enum": []string{"open", "closed", "local"}}, {"pattern": "^local:0*[1-9][0-9]*$"}}}
 	case ruleconfig.Capacity, ruleconfig.Requests, ruleconfig.Burst:
@@ -239,10 +246,10 @@ func valueOf(f ruleconfig.Field, isDefault bool) schema {
 	return text
 }
 
-// algorithm is the schema of the name of an algorithm that is not custom.
+// algorithm returns the schema of the name of a built-in algorithm.
 func algorithm() schema {
 	var own, all []string
-	for _, names := range ruleconfig.AlgorithmNames() {
+	for _, names := range ruleconfig.AllNames(ratelimit.Algorithms()) {
 		own = append(own, names[0])
 		for _, name := range names {
 			all = append(all, name, name+ruleconfig.Suffix)
@@ -251,15 +258,17 @@ func algorithm() schema {
 	return schema{"type": "string", "anyOf": []schema{{"enum": own}, {"pattern": spelt(all...)}}}
 }
 
-// choice is the schema of one of names, in any spelling.
+// choice returns the schema of a string that is one of the strings in names, in any spelling.
 func choice(names ...string) schema {
 	return schema{"type": "string", "anyOf": []schema{{"enum": names}, {"pattern": spelt(names...)}}}
 }
 
-// spelt returns a pattern of all spellings of names, see [confmap.Fold].
+// spelt returns a regular expression that matches each string in names, in any spelling; see
+// [confmap.Fold].
 func spelt(names ...string) string { return "^(" + folded(names...) + ")$" }
 
-// folded is spelt for a part of a text.
+// The function folded returns the same regular expression as the function spelt, but without "^(" at the
+// beginning and ")$" at the end.
 func folded(names ...string) string {
 	const between = "[-_]*"
 	all := make([]string, len(names))

@@ -81,7 +81,8 @@ func (v *validator) takes(schema, value any) bool {
 		case "$ref":
 			ok = v.takes(v.root["$defs"].(map[string]any)[strings.TrimPrefix(arg.(string), "#/$defs/")], value)
 		case "type":
-			ok = map[string]bool{"object": isObject, "array": isList, "string": isText, "number": isNumber, "integer": isNumber && exact.IsInt(), "boolean": value == true || value == false}[arg.(string)]
+			ok = map[string]bool{"object": isObject, "array": isList, "string": isText, "number": isNumber, "integer": isNumber && exact.IsInt(),
+				"boolean": value == true || value == false}[arg.(string)]
 		case "const":
 			ok = reflect.DeepEqual(arg, value)
 		case "enum":
@@ -232,11 +233,13 @@ func TestSchemaTakes(t *testing.T) {
 		document, `{"default": {"algorithm": "GCRA", "rate": "1/s", "endpoint": "", "additional": false}}`,
 		`[{"name": "a", "key": ["attr:tenant", "user"], "algorithm": "TokenBucketLimiter", "capacity": 5, "refill_per_ms": 0.5}]`,
 		`[{"name": "a", "key": " IP + Attr:x y+u-s-e-r", "algorithm": "LeakyBucket", "rate": 5, "windowMs": 1e3, "burst": 7.0}]`,
-		`[{"endpoint": "*", "additional": true, "mode": "SHADOW", "algorithm": "sliding-log", "config": {"limit": 5, "windowSeconds": 0.5}, "tiers": {}}]`,
+		`[{"endpoint": "*", "additional": true, "mode": "SHADOW", "algorithm": "sliding-log", "config": {"limit": 5, "windowSeconds": 0.5}, ` +
+			`"tiers": {}}]`,
 		`[{"name": "a", "algorithm": "FixedWindow", "rate": "5/s", "warm_up": {"From": 2, "OVER": "90s"}}]`,
 		`[{"name": "a", "algorithm": "FixedWindow", "rate": "5/s", "warmupRequests": 2, "warmup_duration": 0.5}]`,
 		`[{"name": "a", "algorithm": "FixedWindow", "algoConfig": {"rate": "5/s", "warmupRequests": 2, "warmupDuration": 60}}]`,
-		`[{"name": "a", "algorithm": "fixed_window", "rate": "1/s", "tiers": {"x": "unlimited", "y": {"LIMIT": 7, "window_seconds": 1}}, "onStoreError": "local:04"}]`,
+		`[{"name": "a", "algorithm": "fixed_window", "rate": "1/s", "tiers": {"x": "unlimited", "y": {"LIMIT": 7, "window_seconds": 1}}, ` +
+			`"onStoreError": "local:04"}]`,
 	}
 	page, err := os.ReadFile("../docs/reload.md")
 	require.NoError(t, err)
@@ -254,7 +257,7 @@ func TestSchemaTakes(t *testing.T) {
 			}
 		}
 	}
-	for _, names := range ruleconfig.AlgorithmNames() {
+	for _, names := range ruleconfig.AllNames(ratelimit.Algorithms()) {
 		for _, name := range names {
 			for _, spelling := range []string{name, strings.ToUpper(name), name + "Limiter", name + "_LIMITER", "-" + name} {
 				texts = append(texts, fmt.Sprintf(`[{"name": "a", "algorithm": %q, "rate": "1/s"}]`, spelling))
@@ -294,7 +297,7 @@ func TestSchemaTakes(t *testing.T) {
 // samples are good values of each kind of field, with what must stand beside it.
 var samples = map[ruleconfig.Kind][2]string{
 	ruleconfig.Endpoint:       {`"/a*"`, `"algorithm": "TokenBucket", "rate": "1/s"`},
-	ruleconfig.Text:           {`"a"`, `"algorithm": "TokenBucket", "rate": "1/s"`},
+	ruleconfig.Text:           {`"a"`, `"endpoint": "/a", "algorithm": "TokenBucket", "rate": "1/s"`},
 	ruleconfig.Key:            {`"ip+endpoint"`, `"name": "a", "algorithm": "TokenBucket", "rate": "1/s"`},
 	ruleconfig.Mode:           {`"shadow"`, `"name": "a", "algorithm": "TokenBucket", "rate": "1/s"`},
 	ruleconfig.Bool:           {`true`, `"endpoint": "/a", "algorithm": "TokenBucket", "rate": "1/s"`},
@@ -332,9 +335,12 @@ func TestSchemaAndDecoder(t *testing.T) {
 	}
 	names = append(names, "rules", "default", "$schema", "nane", "windw", "x")
 	values := []string{
-		`"/a"`, `"/a*b"`, `""`, `5`, `0`, `-1`, `0.5`, `1e2`, `true`, `false`, `null`, `[]`, `{}`, `"5/m"`, `"x"`, `"ip"`, `["ip", "user"]`, `["ip+user"]`, `"ip++user"`,
-		`"shadow"`, `"FixedWindow"`, `"TokenBuket"`, `"Leaky-Bucket"`, `{"rate": "1/s"}`, `{"limit": 5, "windowMs": 1000}`, `{"limit": 5}`, `{"a": "5/m", "b": {"rate": "2/m"}}`,
-		`{"a": 5}`, `"open"`, `"local:4"`, `"local:0"`, `"global"`, `"attr:x"`, `"attr:"`, `"5"`, `"unlimited"`, `{"from": 1, "over": "1h"}`, `{"from": 0, "over": "1h"}`, `{"from": 1}`, `{"from": 1, "over": 60}`,
+		`"/a"`, `"/a*b"`, `""`, `5`, `0`, `-1`, `0.5`, `1e2`, `true`, `false`, `null`, `[]`, `{}`, `"5/m"`, `"x"`, `"ip"`, `["ip",
+		"user"]`, `["ip+user"]`, `"ip++user"`,
+		`"shadow"`, `"FixedWindow"`, `"TokenBuket"`, `"Leaky-Bucket"`, `{"rate": "1/s"}`, `{"limit": 5, "windowMs": 1000}`,
+		`{"limit": 5}`, `{"a": "5/m", "b": {"rate": "2/m"}}`,
+		`{"a": 5}`, `"open"`, `"local:4"`, `"local:0"`, `"global"`, `"attr:x"`, `"attr:"`, `"5"`, `"unlimited"`, `{"from": 1,
+		"over": "1h"}`, `{"from": 0, "over": "1h"}`, `{"from": 1}`, `{"from": 1, "over": 60}`,
 	}
 	docs := 8_000
 	if testing.Short() {

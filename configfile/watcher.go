@@ -15,90 +15,92 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Watcher applies a file to a limiter whenever the file changes. [Open] makes one; so does a
-// literal with a Path and a Limiter, whose Run then applies the file as it is first.
+// A Watcher applies a file to a limiter whenever the content of the file changes. [Open] returns one. A
+// struct literal with a Path and a Limiter works too; its Run begins by applying the file.
 //
-// It reads the file and compares what is in it. It asks for no time stamps, which a copy may
-// keep, and for no events, which a network file system does not send. The path is followed anew
-// each time, so it may lead through symbolic links that are replaced.
+// The Watcher reads the file at intervals and compares its content. It does not rely on time stamps,
+// which a copy may preserve, or on events, which network file systems do not send. It resolves symbolic
+// links in the path at each read, so links may be replaced.
 //
-// Whatever is wrong with the file, the rules of the limiter stay as they are. What was refused is
-// tried again when the file changes, or by Look. What is applied replaces all rules, also those
-// that code has added; see [File.Apply] for what stays.
+// If the file has problems, the limiter keeps its rules. The Watcher tries a refused file again when the
+// file changes, or when Reload is called. A file that is applied replaces all rules, including those
+// that were added in code; [File.Apply] says what the rules and keys keep.
 //
 // The fields must not be changed once a method has been called. The methods are safe for
 // concurrent use by multiple goroutines.
 type Watcher struct {
-	Path    string                 // the file
-	Limiter *ratelimit.RateLimiter // whose rules are replaced
-	Every   time.Duration          // how often Run reads the file, give or take a tenth; 0 means 5 s
-	Log     *slog.Logger           // told of each new content of the file, once; nil means slog.Default()
+	Path    string                 // the path of the file
+	Limiter *ratelimit.RateLimiter // the limiter whose rules are replaced
+	Every   time.Duration          // the interval between reads, varied by up to a tenth; 0 means 5 s
+	Log     *slog.Logger           // gets a line for each new content of the file; nil means slog.Default()
 
-	looking sync.Mutex // held while the file is read and applied
-	seen    string     // the sight that was dealt with last; guarded by looking
-	dealt   int        // how many were; guarded by looking
+	applying sync.Mutex // held while the file is read and applied
+	seen     string     // the id of the last sight (outcome of a read) that was handled; guarded by applying
+	dealt    int        // number of sights (outcomes of reads) that were handled; guarded by applying
 
 	mu     sync.Mutex
 	status Status // guarded by mu
 }
 
-// A Status says what a [Watcher] has done.
+// A Status reports what a [Watcher] has done.
 type Status struct {
-	// Hash is the SHA-256 hash of the file that was applied last, in hexadecimal digits. It
-	// is empty if none was.
+	// Hash is the SHA-256 hash, in hexadecimal digits, of the content that was applied last.
+	// It is empty if no file was applied yet.
 	Hash string
 
-	// Applied is when that was. It is zero if none was.
+	// Applied is the time at which a file was applied last. It is zero if no file was applied
+	// yet.
 	Applied time.Time
 
-	// Err is what was wrong with the file when it was read or applied last, as [Load] and
-	// [File.Apply] return it, or nil.
+	// Err is the error of [Load] or [File.Apply] from the last attempt to apply the file. It is
+	// nil if the file was applied, or if its content is again the content that was applied last.
 	Err error
 
-	// Loads and Failures are how often a file was applied, and how often one was refused or
-	// could not be read. A file that has not changed counts only if Look has applied it.
+	// Loads counts how often a file was applied. Failures counts how often a file was refused
+	// or could not be read. Reads by Run that find the same content again are not counted.
 	Loads, Failures int
 }
 
 const (
-	usualEvery = 5 * time.Second
-	longEvery  = math.MaxInt64 / 2
+	defaultEvery = 5 * time.Second
+	longEvery    = math.MaxInt64 / 2
 
-	// A file that is written in place is read half done. So it is applied when two reads
-	// in a row find the same. If it never rests, what it had last is taken.
+	// A read can find a file half written. So a new content is applied when two reads in a row find it.
+	// The second read comes restAfter after the first. After maxReads reads with different contents, the
+	// newest valid one is applied.
 	restAfter = 250 * time.Millisecond
 	maxReads  = 20
 )
 
-// Run looks at the file until ctx ends, and then returns the error of ctx. It first looks at
-// once. It applies a file that has changed when two reads 250 ms apart find the same in it. If 20
-// reads in a row all differ, it applies the newest that it can.
+// Run reads the file, first at once and then at intervals, until ctx ends. It then returns the error of
+// ctx. It applies a new content of the file when two reads 250 ms apart find the same content. If 20
+// reads in a row all find different contents, it applies the newest valid one.
 //
-// Run returns at once, with an error that matches [ratelimit.ErrInvalidConfig], if w cannot
-// work. It starts no goroutine.
+// If the fields of w are invalid, Run returns at once with an error that matches
+// [ratelimit.ErrInvalidConfig]. It starts no goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
 	if err := w.invalid(); err != nil {
 		return err
 	}
 	for ctx.Err() == nil {
-		w.settle(ctx)
+		w.readUntilStable(ctx)
 		sleep(ctx, w.pause())
 	}
 	return ctx.Err()
 }
 
-// Look reads the file now and applies it, also if it has not changed, and whatever the rules are
-// that code has added since. It is for a signal such as SIGHUP, which says that the file is
-// ready: Look reads it once. If anything is wrong, the rules stay, and Look returns what it is,
-// as [Load] and [File.Apply] do.
+// Reload reads the file once and applies it, even if it has not changed. It replaces rules that were
+// added in code meanwhile. Call Reload when the file is complete, such as on the signal SIGHUP. If the
+// file has problems, the limiter keeps its rules, and Reload returns the errors of [Load] and
+// [File.Apply].
 //
-// While the file is being applied by another call, Look waits for that. So it must not be called
-// by the [ratelimit.BuildFunc] of an algorithm in the file.
-func (w *Watcher) Look() error {
+// Reload waits while another call is applying the file. A [ratelimit.BuildFunc] for an algorithm in the
+// file must not call Reload, because that call would wait forever.
+func (w *Watcher) Reload() error {
 	if err := w.invalid(); err != nil {
 		return err
 	}
-	r := w.look()
+	r := w.reload()
 	w.tell(context.Background(), r)
 	return r.err
 }
@@ -110,32 +112,34 @@ func (w *Watcher) Status() Status {
 	return w.status
 }
 
-// invalid returns what is wrong with the fields of w.
+// invalid returns an error if fields of w are invalid.
 func (w *Watcher) invalid() error {
 	var problems []error
 	if w.Path == "" {
 		problems = append(problems, &ratelimit.ConfigError{Field: "watcher.path", Value: `""`, Reason: "must be the path of a file"})
 	}
 	if w.Limiter == nil {
-		problems = append(problems, &ratelimit.ConfigError{Field: "watcher.limiter", Value: "nil", Reason: "must be made by ratelimit.New or configfile.Open"})
+		problems = append(problems, &ratelimit.ConfigError{Field: "watcher.limiter", Value: "nil",
+			Reason: "must be made by ratelimit.New or configfile.Open"})
 	}
 	if w.Every < 0 {
-		problems = append(problems, &ratelimit.ConfigError{Field: "watcher.every", Value: w.Every, Reason: "must not be negative; 0 means " + usualEvery.String()})
+		problems = append(problems, &ratelimit.ConfigError{Field: "watcher.every", Value: w.Every,
+			Reason: "must not be negative; 0 means " + defaultEvery.String()})
 	}
 	return errors.Join(problems...)
 }
 
-// pause returns how long Run waits between two looks: Every, give or take a tenth, so that many
-// processes do not all read at the same time.
+// pause returns how long Run waits before the next read: Every, varied at random by up to a tenth, so
+// that many processes do not read at the same time.
 func (w *Watcher) pause() time.Duration {
-	every := usualEvery
+	every := defaultEvery
 	if w.Every > 0 {
 		every = min(w.Every, longEvery)
 	}
 	return every - every/10 + rand.N(every/5+1)
 }
 
-// sleep waits for d, or until ctx ends. It reports whether ctx has not ended.
+// sleep waits for d, or until ctx ends. It returns false if ctx has ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -146,19 +150,19 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// opened notes that the limiter was made of a file with this content.
+// opened records that the limiter was made from a file with this content.
 func (w *Watcher) opened(data []byte) {
 	s := sightOf(data, nil)
 	w.seen = s.id
 	w.status = Status{Hash: s.hash, Applied: time.Now(), Loads: 1}
 }
 
-// A sight is what one read of the file has found.
+// A sight is the outcome of one read of the file: its content or an error.
 type sight struct {
-	id   string // equal to that of another sight if both have found the same
-	hash string // of the data; empty if there are none
+	id   string // two sights with the same content or error have the same id
+	hash string // the SHA-256 hash of data; empty if the file could not be read
 	data []byte
-	err  error // why the file cannot be read
+	err  error // why the file could not be read, or nil
 }
 
 func sightOf(data []byte, err error) sight {
@@ -170,8 +174,8 @@ func sightOf(data []byte, err error) sight {
 	return sight{id: hash, hash: hash, data: data}
 }
 
-// settle reads the file until two reads in a row find the same. If that is new, it is applied.
-func (w *Watcher) settle(ctx context.Context) {
+// readUntilStable reads the file until two reads in a row find the same content, and applies it if it is new.
+func (w *Watcher) readUntilStable(ctx context.Context) {
 	var found reads
 	for n := range maxReads {
 		if n > 0 && !sleep(ctx, restAfter) {
@@ -187,24 +191,25 @@ func (w *Watcher) settle(ctx context.Context) {
 	}
 }
 
-// reads are what the reads of one settle have found.
+// reads collects the sights (the outcomes of reads) of one call of readUntilStable.
 type reads struct {
 	sights []sight
-	dealt  int // Watcher.dealt when the first was made
+	dealt  int // the value of Watcher.dealt at the time of the first sight
 }
 
-// read is one read of settle, beside those that have found what is in found. It returns what
-// came of the file, if that was dealt with, and whether settle is done.
+// read reads the file once for readUntilStable, and adds the outcome (a sight) to found. The parameter
+// last is true if no other read follows. If read deals with an outcome, it returns what was done, and
+// otherwise nil. If done is true, readUntilStable stops.
 func (w *Watcher) read(found *reads, last bool) (r *result, done bool) {
-	w.looking.Lock()
-	defer w.looking.Unlock()
+	w.applying.Lock()
+	defer w.applying.Unlock()
 	s := sightOf(read(w.Path))
 	switch {
 	case s.id == w.seen:
 		return nil, true
 	case s.hash != "" && s.hash == w.Status().Hash:
 		return w.again(s), true
-	case found.dealt != w.dealt: // Look has been faster: what was read before is old
+	case found.dealt != w.dealt: // Reload has read the file in between, so the reads in found are outdated
 		*found = reads{dealt: w.dealt}
 	}
 	atRest := len(found.sights) > 0 && found.sights[len(found.sights)-1].id == s.id
@@ -218,8 +223,8 @@ func (w *Watcher) read(found *reads, last bool) (r *result, done bool) {
 	return nil, false
 }
 
-// newest deals with the newest of sights that can be applied or, if there is none, with the
-// newest of all.
+// newest applies the newest valid file among sights (the outcomes of reads). If no file is valid, newest
+// records the error of the newest sight.
 func (w *Watcher) newest(sights []sight) *result {
 	for _, s := range slices.Backward(sights) {
 		if f, err := w.parse(s); err == nil {
@@ -231,8 +236,9 @@ func (w *Watcher) newest(sights []sight) *result {
 	return w.deal(sights[len(sights)-1])
 }
 
-// again notes that the file, after an error, is again what was applied last. It is not applied
-// once more: that would only take away what code has added since.
+// The method again is for a file that had a problem and now has the content that was applied last. It
+// records that the problem is over. It does not apply the content a second time, because that would only
+// remove the rules that were added in code meanwhile.
 func (w *Watcher) again(s sight) *result {
 	w.seen = s.id
 	w.mu.Lock()
@@ -241,23 +247,24 @@ func (w *Watcher) again(s sight) *result {
 	return &result{sight: s, again: true}
 }
 
-// look reads the file and deals with what it finds.
-func (w *Watcher) look() *result {
-	w.looking.Lock()
-	defer w.looking.Unlock()
+// reload reads the file once, and applies it.
+func (w *Watcher) reload() *result {
+	w.applying.Lock()
+	defer w.applying.Unlock()
 	return w.deal(sightOf(read(w.Path)))
 }
 
-// A result is what came of one content of the file.
+// A result says what was done with one sight (the outcome of one read of the file).
 type result struct {
 	sight
-	err     error // why it was not applied
-	isNew   bool  // it is not what was dealt with before
-	again   bool  // it is what was applied last, and nothing was done
+	err     error // why the file was not applied; nil if it was applied
+	isNew   bool  // whether the sight differs from the sight that was handled before it
+	again   bool  // whether the content was applied before, so that there was nothing to do
 	changes changes
 }
 
-// deal applies s, and notes what came of it. w.looking is held.
+// deal handles the sight s, the outcome of one read of the file: it applies the content and records
+// the result. The caller holds w.applying.
 func (w *Watcher) deal(s sight) *result {
 	f, err := w.parse(s)
 	if err != nil {
@@ -266,7 +273,8 @@ func (w *Watcher) deal(s sight) *result {
 	return w.note(w.apply(s, f))
 }
 
-// parse returns the File of s.
+// parse returns the File with the content in s, the outcome of one read. If the read has failed, parse
+// returns its error.
 func (w *Watcher) parse(s sight) (*File, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -274,7 +282,7 @@ func (w *Watcher) parse(s sight) (*File, error) {
 	return Parse(w.Path, s.data)
 }
 
-// apply applies f, which is the File of s. w.looking is held.
+// apply applies the file f, which was parsed from the content in s. The caller holds w.applying.
 func (w *Watcher) apply(s sight, f *File) *result {
 	before := named(w.Limiter)
 	err := f.Apply(w.Limiter)
@@ -285,7 +293,7 @@ func (w *Watcher) apply(s sight, f *File) *result {
 	return r
 }
 
-// note notes r in the status. w.looking is held.
+// note records the result r in the status of w. The caller holds w.applying.
 func (w *Watcher) note(r *result) *result {
 	r.isNew = r.id != w.seen
 	w.seen = r.id
@@ -302,10 +310,8 @@ func (w *Watcher) note(r *result) *result {
 	return r
 }
 
-// maxLogged is how many problems, and how many names of each kind, a log line has.
-const maxLogged = 10
-
-// tell logs r if its content is new, or if it has changed the rules.
+// tell logs the result r if the content or the error of the file is new, if the file has recovered from
+// an error, or if rules have changed.
 func (w *Watcher) tell(ctx context.Context, r *result) {
 	log := w.Log
 	if log == nil {
@@ -313,17 +319,19 @@ func (w *Watcher) tell(ctx context.Context, r *result) {
 	}
 	switch {
 	case r.again:
-		log.LogAttrs(ctx, slog.LevelInfo, "ratelimit: the file is again what was applied", slog.String("file", w.Path), slog.String("hash", r.hash))
+		log.LogAttrs(ctx, slog.LevelInfo, "ratelimit: the file is again what was applied",
+			slog.String("file", w.Path), slog.String("hash", r.hash))
 	case r.err != nil && r.isNew:
 		var problems []string
 		all := parts(r.err)
 		for _, err := range all[:min(len(all), maxLogged)] {
 			problems = append(problems, err.Error())
 		}
-		log.LogAttrs(ctx, slog.LevelError, "ratelimit: the file is refused, the rules stay", slog.String("file", w.Path), slog.String("hash", r.hash),
-			slog.Int("problems", len(all)), slog.Any("errors", problems))
+		log.LogAttrs(ctx, slog.LevelError, "ratelimit: the file is refused, the rules stay",
+			slog.String("file", w.Path), slog.String("hash", r.hash), slog.Int("problems", len(all)), slog.Any("errors", problems))
 	case r.err == nil && (r.isNew || !r.changes.none()):
-		log.LogAttrs(ctx, slog.LevelInfo, "ratelimit: the file is applied", slog.String("file", w.Path), slog.String("hash", r.hash),
-			slog.Any("added", shown(r.changes.added)), slog.Any("removed", shown(r.changes.removed)), slog.Any("changed", shown(r.changes.changed)))
+		log.LogAttrs(ctx, slog.LevelInfo, "ratelimit: the file is applied",
+			slog.String("file", w.Path), slog.String("hash", r.hash), slog.Any("added", describe(r.changes.added)),
+			slog.Any("removed", describe(r.changes.removed)), slog.Any("changed", describe(r.changes.changed)))
 	}
 }

@@ -146,8 +146,8 @@ func TestBadWatcher(t *testing.T) {
 		"ratelimit: watcher.limiter is nil: must be made by ratelimit.New or configfile.Open\n" +
 		"ratelimit: watcher.every is -1ns: must not be negative; 0 means 5s"
 	require.EqualError(t, w.Run(t.Context()), want)
-	require.EqualError(t, w.Look(), want)
-	require.ErrorIs(t, w.Look(), ratelimit.ErrInvalidConfig)
+	require.EqualError(t, w.Reload(), want)
+	require.ErrorIs(t, w.Reload(), ratelimit.ErrInvalidConfig)
 	require.Zero(t, w.Status())
 
 	_, l, _, _ := opened(t, rule(7))
@@ -173,7 +173,8 @@ func TestRun(t *testing.T) {
 		require.Equal(t, 8, limitOf(l, "a"))
 		s := w.Status()
 		require.True(t, s.Applied.After(begun) && s.Loads == 2 && s.Failures == 0 && s.Err == nil, "%+v", s)
-		require.Equal(t, []string{fmt.Sprintf(`level=INFO msg="ratelimit: the file is applied" file=%s hash=%s added=[b] removed=[] changed=[a]`, path, s.Hash)}, log.lines())
+		require.Equal(t, []string{fmt.Sprintf(`level=INFO msg="ratelimit: the file is applied" file=%s hash=%s added=[b] removed=[] changed=[a]`,
+			path, s.Hash)}, log.lines())
 
 		require.NoError(t, l.AddRule(ratelimit.Rule{Name: "code", Rate: ratelimit.PerMinute(1)}))
 		after(3 * round)
@@ -187,7 +188,8 @@ func TestRun(t *testing.T) {
 		require.Equal(t, configfile.Status{Hash: s.Hash, Applied: s.Applied, Err: bad.Err, Loads: 2, Failures: 1}, bad)
 		lines := log.lines()
 		require.Len(t, lines, 1, "once")
-		require.Regexp(t, `^level=ERROR msg="ratelimit: the file is refused, the rules stay" file=.* hash=[0-9a-f]{64} problems=1 errors="\[.*:1:58: rules\[1\] is 7: `, lines[0])
+		require.Regexp(t, `^level=ERROR msg="ratelimit: the file is refused, the rules stay" file=.* hash=[0-9a-f]{64} problems=1 `+
+			`errors="\[.*:1:58: rules\[1\] is 7: `, lines[0])
 
 		put(t, path, "["+strings.Repeat("\n{},", 30)+"{}]")
 		after(3 * round)
@@ -201,7 +203,8 @@ func TestRun(t *testing.T) {
 		after(round + rest)
 		require.Equal(t, configfile.Status{Hash: s.Hash, Applied: s.Applied, Loads: 2, Failures: 2}, w.Status(), "the file is what it was")
 		require.Equal(t, 1, limitOf(l, "code"), "so it is not applied again")
-		require.Equal(t, []string{fmt.Sprintf(`level=INFO msg="ratelimit: the file is again what was applied" file=%s hash=%s`, path, s.Hash)}, log.lines())
+		require.Equal(t, []string{fmt.Sprintf(`level=INFO msg="ratelimit: the file is again what was applied" file=%s hash=%s`, path, s.Hash)},
+			log.lines())
 		require.NoError(t, os.Remove(path))
 		after(round + rest)
 		require.ErrorIs(t, w.Status().Err, fs.ErrNotExist)
@@ -221,8 +224,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// TestFirstLook has a Watcher that is no Open's: it applies the file as it is first.
-func TestFirstLook(t *testing.T) {
+// TestFirstRead has a Watcher that is no Open's: it applies the file as it is first.
+func TestFirstRead(t *testing.T) {
 	path, l, _, log := opened(t, rule(7))
 	w := &configfile.Watcher{Path: path, Limiter: l, Log: log.log(), Every: time.Hour}
 	write(t, path, rule(8))
@@ -244,7 +247,7 @@ func TestFirstLook(t *testing.T) {
 	require.Equal(t, 1, w.Status().Loads)
 }
 
-// TestPauses has the pauses between looks: 5 s, give or take a tenth, and not all the same.
+// TestPauses has the pauses between reads: 5 s, give or take a tenth, and not all the same.
 func TestPauses(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	w := &configfile.Watcher{}
@@ -321,26 +324,26 @@ func TestByteByByte(t *testing.T) {
 	})
 }
 
-// TestLook applies the file at once, changed or not.
-func TestLook(t *testing.T) {
+// TestReload applies the file at once, changed or not.
+func TestReload(t *testing.T) {
 	path, l, w, log := opened(t, rule(7))
 	require.NoError(t, l.AddRule(ratelimit.Rule{Name: "code", Rate: ratelimit.PerMinute(1)}))
-	require.NoError(t, w.Look())
+	require.NoError(t, w.Reload())
 	require.Zero(t, limitOf(l, "code"))
 	require.Contains(t, log.lines()[0], "removed=[code]")
-	require.NoError(t, w.Look())
+	require.NoError(t, w.Reload())
 	require.Equal(t, []string{""}, log.lines(), "nothing has changed")
 	require.Equal(t, 3, w.Status().Loads)
 
 	write(t, path, "[")
 	for n := range 3 {
-		require.EqualError(t, w.Look(), path+`:1:2: must be a JSON value, but is the end of the file`)
+		require.EqualError(t, w.Reload(), path+`:1:2: must be a JSON value, but is the end of the file`)
 		require.Equal(t, n+1, w.Status().Failures)
 	}
 	require.Len(t, log.lines(), 1, "once")
 	require.Equal(t, 7, limitOf(l, "a"))
 	write(t, path, rule(8))
-	require.NoError(t, w.Look())
+	require.NoError(t, w.Reload())
 	require.Equal(t, 8, limitOf(l, "a"))
 	require.NoError(t, w.Status().Err)
 
@@ -351,7 +354,7 @@ func TestLook(t *testing.T) {
 			after(rest)
 		}
 		write(t, path, rule(11))
-		require.NoError(t, w.Look())
+		require.NoError(t, w.Reload())
 		loads := w.Status().Loads
 		after(2 * round)
 		require.Equal(t, 11, limitOf(l, "a"))
@@ -393,15 +396,16 @@ func TestNoFile(t *testing.T) {
 	} {
 		log := &logged{}
 		w := &configfile.Watcher{Path: at(tt.name), Limiter: l, Log: log.log()}
-		err := w.Look()
+		err := w.Reload()
 		require.Error(t, err, tt.name)
-		require.Equal(t, w.Path+":"+tt.want, strings.Replace(err.Error(), ": ", ":", map[bool]int{true: 0, false: 1}['0' <= tt.want[0] && tt.want[0] <= '9']), tt.name)
+		require.Equal(t, w.Path+":"+tt.want, strings.Replace(err.Error(), ": ", ":",
+			map[bool]int{true: 0, false: 1}['0' <= tt.want[0] && tt.want[0] <= '9']), tt.name)
 		require.Equal(t, 7, limitOf(l, "a"), tt.name)
 		require.Equal(t, configfile.Status{Err: err, Failures: 1}, w.Status(), tt.name)
 		watched(t, w, func(*testing.T) { after(3 * round) })
 		require.Len(t, log.lines(), 1, "%s: once", tt.name)
 	}
-	require.NoError(t, (&configfile.Watcher{Path: at("fits"), Limiter: l, Log: slog.New(slog.DiscardHandler)}).Look())
+	require.NoError(t, (&configfile.Watcher{Path: at("fits"), Limiter: l, Log: slog.New(slog.DiscardHandler)}).Reload())
 	require.Equal(t, 8, limitOf(l, "a"), "a file of 4 MiB")
 }
 
@@ -476,9 +480,10 @@ func TestWhatCodeHasGiven(t *testing.T) {
 	require.NoError(t, err)
 	log := &logged{}
 	w.Log = log.log()
-	require.NoError(t, l.SetRule(ratelimit.Rule{Name: "a", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(5), Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) {
-		return ratelimit.PerMinute(50), true
-	}}))
+	require.NoError(t, l.SetRule(ratelimit.Rule{Name: "a", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(5),
+		Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) {
+			return ratelimit.PerMinute(50), true
+		}}))
 	for _, tt := range []struct {
 		text, want, why string
 	}{
@@ -489,7 +494,7 @@ func TestWhatCodeHasGiven(t *testing.T) {
 		{strings.Replace(fmt.Sprintf(two, 2, 6), `"a"`, `"a", "key": "ip", "tiers": {"x": "8/m"}`, 1), "changed=[a]", "a tier"},
 	} {
 		write(t, path, tt.text)
-		require.NoError(t, w.Look(), tt.why)
+		require.NoError(t, w.Reload(), tt.why)
 		require.Contains(t, log.lines()[0], tt.want, tt.why)
 		res, err := l.Check(t.Context(), ratelimit.Request{Client: "x", Rules: []string{"a"}})
 		require.NoError(t, err)
@@ -500,25 +505,25 @@ func TestWhatCodeHasGiven(t *testing.T) {
 		many = append(many, fmt.Sprintf(`{"name": "r%02d\n", "algorithm": "FixedWindow", "rate": "1/m"}`, n))
 	}
 	write(t, path, "["+strings.Join(many, ",")+"]")
-	require.NoError(t, w.Look())
+	require.NoError(t, w.Reload())
 	line := log.lines()
 	require.Len(t, line, 1, "names are quoted")
 	require.Contains(t, line[0], `r09\n and 15 more]`)
 }
 
-// TestTogether looks from several goroutines while Run runs and the file changes. What was
-// written last is applied in the end, and each look has applied what it has read, or newer.
+// TestTogether reloads from several goroutines while Run runs and the file changes. What was
+// written last is applied in the end, and each reload has applied what it has read, or newer.
 func TestTogether(t *testing.T) {
 	path, l, w, _ := opened(t, rule(1))
 	watched(t, w, func(t *testing.T) {
 		var written atomic.Int64
 		written.Store(1)
-		var lookers sync.WaitGroup
+		var reloaders sync.WaitGroup
 		for range 4 {
-			lookers.Go(func() {
+			reloaders.Go(func() {
 				for range 50 {
 					least := written.Load()
-					err := w.Look()
+					err := w.Reload()
 					if n := int64(limitOf(l, "a")); err != nil || n < least {
 						t.Errorf("%v: %d is older than %d", err, n, least)
 					}
@@ -532,7 +537,7 @@ func TestTogether(t *testing.T) {
 			written.Store(int64(n))
 			time.Sleep(40 * time.Millisecond)
 		}
-		lookers.Wait()
+		reloaders.Wait()
 		after(round + rest)
 		require.Equal(t, 100, limitOf(l, "a"))
 		require.Zero(t, w.Status().Failures)
@@ -547,6 +552,6 @@ func TestRequiredRules(t *testing.T) {
 	require.NoError(t, err)
 	w.Log = slog.New(slog.DiscardHandler)
 	write(t, path, "\n"+strings.Replace(rule(8), `"a"`, `"b"`, 1))
-	require.EqualError(t, w.Look(), path+`:2:1: rules["a"] is missing: must exist: WithRequiredRules names it`)
+	require.EqualError(t, w.Reload(), path+`:2:1: rules["a"] is missing: must exist: WithRequiredRules names it`)
 	require.Equal(t, 7, limitOf(l, "a"))
 }

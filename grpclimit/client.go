@@ -8,15 +8,16 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// UnaryClient returns the interceptor for the calls of a client that are not streams. A call
-// waits until its rules grant it, and is then sent. It is not sent, and nothing is charged, if
-// the wait would outlast its deadline: the call fails at once with DEADLINE_EXCEEDED. If no wait
-// is long enough, or too many calls wait already, it fails with RESOURCE_EXHAUSTED.
+// UnaryClient returns the interceptor for the unary calls of a gRPC client. It waits until the rules
+// grant a call, and then sends it. If the wait would exceed the deadline of the call, the call fails at
+// once with DEADLINE_EXCEEDED. If the rules can never grant the call, or too many calls already wait, the
+// call fails with RESOURCE_EXHAUSTED. A call that fails in these ways is not sent and not charged.
 //
-// The Request.Client is the target of the connection, unless Config.Client says another. Calls
-// that the retry policy of the connection sends again are charged once.
+// The Request.Client is the target of the connection, unless [Config.Client] returns a client. A call
+// that the retry policy of the connection sends several times is charged once.
 func (i *Interceptors) UnaryClient() grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
 		if err := i.await(ctx, fullMethod(method), cc); err != nil {
 			return err
 		}
@@ -24,10 +25,11 @@ func (i *Interceptors) UnaryClient() grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClient returns the interceptor for the streams of a client. A stream waits as a call
-// does, see [Interceptors.UnaryClient], and is then opened. Its messages are free.
+// StreamClient returns the interceptor for the streams of a gRPC client. The opening of a stream waits
+// as a unary call does; see [Interceptors.UnaryClient]. The messages of a stream are not charged.
 func (i *Interceptors) StreamClient() grpc.StreamClientInterceptor {
-	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
+		opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		if err := i.await(ctx, fullMethod(method), cc); err != nil {
 			return nil, err
 		}
@@ -35,7 +37,7 @@ func (i *Interceptors) StreamClient() grpc.StreamClientInterceptor {
 	}
 }
 
-// await waits until a call of method by cc may be sent.
+// await waits until the rules grant a call of the given method over the connection cc.
 func (i *Interceptors) await(ctx context.Context, method string, cc *grpc.ClientConn) error {
 	if i.skips(method) {
 		return nil

@@ -66,7 +66,8 @@ func TestClientFails(t *testing.T) {
 		lines   int
 	}{
 		{name: "the wait outlasts the deadline", timeout: time.Minute, want: codes.DeadlineExceeded},
-		{name: "no wait is long enough", prepare: func(r *ratelimit.Request) { r.Cost = 2 }, want: codes.ResourceExhausted, denied: []string{"mine"}},
+		{name: "no wait is long enough", prepare: func(r *ratelimit.Request) { r.Cost = 2 }, want: codes.ResourceExhausted,
+			denied: []string{"mine"}},
 		{name: "the context has ended", ended: true, want: codes.Canceled},
 		{name: "the rule is gone", prepare: func(r *ratelimit.Request) { r.Rules = []string{"gone"} }, want: codes.Internal, lines: 1},
 		{
@@ -114,7 +115,8 @@ func TestClientFails(t *testing.T) {
 // TestClientConfig limits by names of one's own, and skips.
 func TestClientConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "*", Rate: ratelimit.PerHour(1), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(2)}}}, nil)
+		l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "*", Rate: ratelimit.PerHour(1),
+			Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(2)}}}, nil)
 		require.NoError(t, err)
 		name := "alice"
 		c, last := asked(grpclimit.Config{

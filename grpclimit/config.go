@@ -13,73 +13,75 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// A Config says who the client is, what it asks for, and what is answered. The zero Config is
-// safe: the address of the connection counts, nothing is skipped, and no metadata is believed.
+// A Config configures [Interceptors]: how they identify the client, what they ask the limiter, and how
+// they answer. The zero Config is safe: the address of the connection identifies the client, no method
+// is skipped, and no metadata is trusted.
 //
-// The functions are called for each call, without a lock, and must be safe for concurrent use
-// by multiple goroutines. They get the full method, such as "/shop.Items/Get". If one of them
-// panics, nothing has been charged.
+// The functions of a Config are called for each gRPC call, without a lock, and must be safe for
+// concurrent use by multiple goroutines. The parameter method is the full name of the called method, such
+// as "/shop.Items/Get". If one of the functions panics, nothing is charged.
 type Config struct {
-	// Client says who the client is, and on which plan, by what was verified, such as
-	// the certificate of the peer or a checked token. If it is nil, or returns an
-	// empty client or false, the address counts. In the interceptors of clients,
-	// the target of the connection counts then.
+	// Client returns the client and its tier from something that was verified, such as
+	// the certificate of the peer or a checked token. If Client is nil, or returns an
+	// empty client or false, a server identifies the client by its address, and the
+	// interceptors for gRPC clients use the target of the connection as the client.
 	Client func(ctx context.Context, method string) (client, tier string, ok bool)
 
-	// Proxies says whose x-forwarded-for metadata to believe, or whose metadata of
-	// the name Proxies.Header. The zero Proxies believes nobody's.
+	// Proxies lists the proxies whose forwarding metadata is trusted: x-forwarded-for, or the metadata that
+	// Proxies.Header names. The zero Proxies trusts no metadata.
 	Proxies httplimit.Proxies
 
-	// Endpoint names the call for rules with an Endpoint. If it is nil, the name is
-	// the full method, and "unmatched" for the calls that a handler for unknown
-	// services gets: their method is any text of the caller's. An Endpoint of your
-	// own gets that text, and must return one of a bounded set of names. See
-	// [Registered].
+	// Endpoint returns the [ratelimit.Request.Endpoint] of a call. If Endpoint is nil, the endpoint is the
+	// full method, or "unmatched" if the call goes to the handler for unknown services, because the client
+	// can invent any method name there. A function that you set also gets these invented names, so it must
+	// return one of a bounded set of names. See [Registered].
 	Endpoint func(ctx context.Context, method string) string
 
-	// Prepare may change what is asked, such as the Cost, the Attrs or the Rules.
+	// Prepare may change the request to the limiter, such as its Cost, Attrs or Rules,
+	// before the limiter decides.
 	Prepare func(ctx context.Context, r *ratelimit.Request)
 
-	// Skip returns true for a method that is not limited, such as [SkipHealth]. If
-	// it is nil, all methods are.
+	// Skip returns true for a method that is not limited. See [SkipHealth]. If Skip is
+	// nil, all methods are limited.
 	Skip func(method string) bool
 
-	// Messages says what becomes of the messages that Stream receives.
+	// Messages selects how the messages that a stream receives are limited.
 	Messages Messages
 
-	// MaxPushback is the longest wait after which a client is asked to send a denied
-	// call again by itself. A client that waits holds the call, and what the call
-	// keeps, for that long. 0 means 10 seconds.
+	// MaxPushback is the longest wait that the server asks of the retry policy of a
+	// client. If a denied call would have to wait longer, the server asks the client not
+	// to retry, because a client that waits keeps the resources of the call. 0 means 10
+	// seconds.
 	MaxPushback time.Duration
 
-	// Log gets at most one line a minute of each kind of trouble, without
-	// identities. If it is nil, [slog.Default] does.
+	// Log gets at most one line a minute for each kind of problem. The lines contain
+	// no client names or addresses. If Log is nil, [slog.Default] gets them.
 	Log *slog.Logger
 }
 
-// Messages says whether the messages of a stream are limited, beside the opening of the stream,
-// which is always charged. Each message that the server receives is then charged like the
-// opening, by the same rules and with the same Cost. The one message by which a client calls a
-// method that streams to it only is part of the opening.
+// Messages selects how the messages that a server receives in a stream are limited. The opening of a
+// stream is always charged. With MessagesDeny and MessagesWait, each message is charged like the
+// opening, by the same rules and with the same Cost. If the client can send only one message in the
+// stream, this message is not charged in addition to the opening.
 type Messages int
 
 // The values of [Config.Messages].
 const (
 	MessagesFree Messages = iota // messages cost nothing
-	MessagesDeny                 // a message beyond the limit ends the stream as a denied call
+	MessagesDeny                 // a message beyond the limit ends the stream with the error of a denied call
 	MessagesWait                 // a message beyond the limit waits, and flow control slows the sender
 )
 
-// maxPushback is the MaxPushback if none is set.
+// maxPushback is the default of Config.MaxPushback.
 const maxPushback = 10 * time.Second
 
-// longestPushback is the longest wait that the trailer can tell.
+// longestPushback is the longest wait that the trailer grpc-retry-pushback-ms can express.
 const longestPushback = math.MaxInt32 * time.Millisecond
 
-// New returns Interceptors that limit calls by l. The error lists everything that is wrong with
-// l and c, and matches [ratelimit.ErrInvalidConfig].
+// New returns Interceptors that limit calls by the limiter l. The error lists all problems with l and the
+// Config, and matches [ratelimit.ErrInvalidConfig].
 func New(l *ratelimit.RateLimiter, c Config) (*Interceptors, error) {
-	// The middleware for HTTP knows what is wrong with Proxies, and how addresses are named.
+	// The HTTP middleware checks the field Proxies, and later turns addresses of clients into their names.
 	m, err := httplimit.New(l, httplimit.Config{Proxies: c.Proxies, Endpoint: httplimit.Fixed("")})
 	problems := []error{err}
 	if l != nil && c.Endpoint == nil {
@@ -89,7 +91,8 @@ func New(l *ratelimit.RateLimiter, c Config) (*Interceptors, error) {
 		problems = append(problems, wrong("messages", int(c.Messages), "must be MessagesFree, MessagesDeny or MessagesWait"))
 	}
 	if c.MaxPushback < 0 || c.MaxPushback > longestPushback {
-		problems = append(problems, wrong("maxPushback", c.MaxPushback, fmt.Sprintf("must be from 1ns to %v, or 0 for %v", longestPushback, maxPushback)))
+		problems = append(problems, wrong("maxPushback", c.MaxPushback,
+			fmt.Sprintf("must be from 1ns to %v, or 0 for %v", longestPushback, maxPushback)))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
@@ -97,7 +100,8 @@ func New(l *ratelimit.RateLimiter, c Config) (*Interceptors, error) {
 	return newInterceptors(l, c, m), nil
 }
 
-// endpointProblems returns the rules of l whose endpoints are methods without their first slash.
+// endpointProblems returns an error for each rule of the limiter l whose Endpoint is a gRPC method written
+// without the leading slash.
 func endpointProblems(l *ratelimit.RateLimiter) (problems []error) {
 	rules, _ := l.Rules()
 	for _, r := range rules {
@@ -109,7 +113,7 @@ func endpointProblems(l *ratelimit.RateLimiter) (problems []error) {
 	return problems
 }
 
-// wrong returns the error for one field.
+// wrong returns the error for a field of the Config with an invalid value.
 func wrong(field string, value any, reason string) error {
 	return &ratelimit.ConfigError{Field: field, Value: value, Reason: reason}
 }

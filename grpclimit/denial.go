@@ -16,16 +16,17 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The trailer that tells a gRPC client after how many milliseconds to send a call again.
+// The trailer that tells a gRPC client after how many milliseconds to retry a call.
 const (
 	pushbackKey = "grpc-retry-pushback-ms"
-	noRetry     = "-1" // the client should not
+	noRetry     = "-1" // asks the client not to retry
 )
 
-// pushback returns the trailer of a call that was denied for wait. The client should not send it
-// again by itself if it would wait for longer than MaxPushback, or until after its deadline.
+// pushback returns the trailer for a denied call that could be granted after the given wait. The trailer
+// asks the client not to retry if the wait is longer than MaxPushback or exceeds the deadline of the call.
 func (i *Interceptors) pushback(ctx context.Context, wait time.Duration) metadata.MD {
-	ms, _ := ratelimit.Result{RetryAfter: wait}.RetryAfterMs() // 0 for Never, which is beyond MaxPushback
+	// For the wait Never, ms is 0. This 0 is not used, because Never is longer than any MaxPushback.
+	ms, _ := ratelimit.Result{RetryAfter: wait}.RetryAfterMs()
 	rounded := time.Duration(ms) * time.Millisecond
 	deadline, set := ctx.Deadline()
 	if wait > i.config.MaxPushback || set && rounded > time.Until(deadline) {
@@ -34,14 +35,15 @@ func (i *Interceptors) pushback(ctx context.Context, wait time.Duration) metadat
 	return metadata.MD{pushbackKey: {strconv.FormatInt(ms, 10)}}
 }
 
-// A ruleTable has the rules of one time by their names.
+// A ruleTable contains the rules of the limiter by name. After a change of the rules, a new ruleTable is
+// made.
 type ruleTable struct {
 	rules       []ratelimit.Rule
 	defaultRule *ratelimit.Rule
 	byName      map[string]*ratelimit.Rule
 }
 
-// table returns the rules of now. It is made anew after the rules have changed.
+// table returns the ruleTable of the current rules. It makes a new table only if the rules have changed.
 func (i *Interceptors) table() *ruleTable {
 	rules, defaultRule := i.limiter.Rules()
 	if t := i.shown.Load(); t != nil && t.are(rules, defaultRule) {
@@ -58,32 +60,35 @@ func (i *Interceptors) table() *ruleTable {
 	return t
 }
 
-// are reports whether t is of these rules. The limiter shares them while they do not change.
+// The method ruleTable.are reports whether the table t was made from these rules. It compares only the
+// addresses of the rules, because the limiter returns the same slice until the rules change.
 func (t *ruleTable) are(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) bool {
 	return t.defaultRule == defaultRule && len(t.rules) == len(rules) && (len(rules) == 0 || &t.rules[0] == &rules[0])
 }
 
-// closed reports whether the denial of res is that of FailClosed, for want of a store.
+// The method closed reports whether res was decided by the failure policy FailClosed, because the store or
+// the custom limiter of the rule failed.
 func (t *ruleTable) closed(res *ratelimit.Result) bool {
 	rule := t.byName[res.Rule]
 	return rule != nil && res.Degraded && rule.OnStoreError == ratelimit.FailClosed
 }
 
-// hides reports whether clients are not told of the rule of this name, as it is about what
-// others do too.
+// hides reports whether the rule with this name must not be shown to clients, because all clients share its
+// budget.
 func (t *ruleTable) hides(name string) bool {
 	rule := t.byName[name]
 	return rule != nil && (rule.Key == ratelimit.KeyGlobal || rule.Key == ratelimit.KeyEndpoint)
 }
 
-// The most that a denial tells of rules. A client or a proxy may refuse a longer trailer.
+// These bounds keep the trailer of a denial short, as a client or a proxy may refuse a long one.
 const (
-	maxRules = 8   // rules that are named
-	maxName  = 256 // bytes of a name
+	maxRules = 8   // the largest number of rules that the trailer names
+	maxName  = 256 // the largest number of bytes of a rule's name in the trailer
 )
 
-// denial returns the error for a call that the rules of each have denied. If own is set, it is for
-// this program itself, and has the rules too that hide from clients.
+// denial returns the error for a denied call. The parameter each holds the results of the rules that decided.
+// The parameter own is true if this program itself makes the call as a client. The error then also names the
+// rules that a server hides from its clients.
 func (i *Interceptors) denial(res ratelimit.Result, each []ratelimit.Result, own bool) error {
 	t, quota := i.table(), &errdetails.QuotaFailure{}
 	code, message := codes.Unavailable, "temporarily unavailable"
@@ -113,7 +118,7 @@ func (i *Interceptors) denial(res ratelimit.Result, each []ratelimit.Result, own
 	return s.Err()
 }
 
-// described returns the name of a rule as the details can hold it.
+// described returns the name of a rule for the details of an error: as valid UTF-8 and of limited length.
 func described(name string) string {
 	return strings.ToValidUTF8(name[:min(len(name), maxName)], "\uFFFD")
 }

@@ -10,12 +10,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// unmatched is the endpoint of the calls whose method no service has. Their methods are texts
-// of the client's, and would be an endlessness of endpoints.
+// unmatched is the endpoint of all calls to methods that no service has. A client can invent any number of
+// such methods, and without this common endpoint the number of endpoints would have no bound.
 const unmatched = "unmatched"
 
-// fullMethod returns method with its first slash. Servers before grpc-go 1.79.3 also accept
-// a path without it, and would call the same handler under a name that no rule has.
+// fullMethod returns the method with a leading slash. Versions of grpc-go before 1.79.3 also accept a
+// method without the slash. A client could use this to call a handler under a name that matches no rule.
 func fullMethod(method string) string {
 	if method == "" || method[0] == '/' {
 		return method
@@ -23,8 +23,8 @@ func fullMethod(method string) string {
 	return "/" + method
 }
 
-// endpoint returns the Request.Endpoint for a call of method. known says that it may be a
-// method of a service of this server.
+// endpoint returns the Request.Endpoint for a call of the given method. The argument known is true if a
+// service of this server has the method.
 func (i *Interceptors) endpoint(ctx context.Context, method string, known bool) string {
 	switch {
 	case i.config.Endpoint != nil:
@@ -35,14 +35,15 @@ func (i *Interceptors) endpoint(ctx context.Context, method string, known bool) 
 	return method
 }
 
-// Registered returns a function for [Config.Endpoint] that returns the full method if one of
-// the services has it, and otherwise "unmatched". services is the method GetServiceInfo of the
-// server. It is called once, for the first call; by then all services are registered.
+// Registered returns a function for [Config.Endpoint]. That function returns the full method if one of the
+// services has the method, and "unmatched" otherwise. Pass the method GetServiceInfo of the server to
+// Registered. GetServiceInfo is called once, at the first call to the server, when all services are registered.
+// Registered panics if the parameter services is nil.
 //
-// A server with a handler for unknown services needs it if it limits by [Interceptors.Limit],
-// which cannot tell unknown methods from others, or if it registers a service without an
-// implementation: the streams of such a service look like those of an unknown one. Registered
-// panics if services is nil.
+// A server that has a handler for unknown services needs Registered in two cases. The first is a server
+// that uses [Interceptors.Limit], because Limit cannot recognize unknown methods. The second is a server
+// that registers a service with a nil implementation, because the streams of this service look like
+// streams of an unknown service.
 func Registered(services func() map[string]grpc.ServiceInfo) func(ctx context.Context, method string) string {
 	if services == nil {
 		panic("grpclimit: Registered needs the services of a server")
@@ -62,7 +63,7 @@ func Registered(services func() map[string]grpc.ServiceInfo) func(ctx context.Co
 	}
 }
 
-// methodsOf returns the full methods of services.
+// methodsOf returns the full methods of the given services.
 func methodsOf(services map[string]grpc.ServiceInfo) (methods []string) {
 	for name, service := range services {
 		for _, method := range service.Methods {
@@ -85,12 +86,12 @@ func SkipHealth(method string) bool {
 	return method == healthCheck || method == healthWatch || method == healthList
 }
 
-// Check returns an error that names each rule whose Endpoint none of the services gives, so that
-// it limits nothing, as after a typing mistake. services is what GetServiceInfo of the server
-// returns. It is for a test, or for the start of a server.
+// Check returns an error that names each rule whose Endpoint matches no method of the services. Such a
+// rule limits nothing, and often has a typing error. The parameter services is the result of
+// GetServiceInfo of the server. Call Check in a test, or when the server starts.
 //
-// A rule for a prefix needs one method that begins with it. Methods that [Config.Skip] skips
-// give no endpoint. [Config.Endpoint] is called with each method and a context without
+// A rule for a prefix matches if at least one method begins with the prefix. Check ignores the methods that
+// [Config.Skip] skips. It calls [Config.Endpoint] for each other method, with a context that has no
 // metadata.
 func (i *Interceptors) Check(services map[string]grpc.ServiceInfo) error {
 	given := []string{unmatched}
@@ -109,7 +110,8 @@ func (i *Interceptors) Check(services map[string]grpc.ServiceInfo) error {
 	return errors.Join(problems...)
 }
 
-// gives reports whether one of the endpoints given meets a rule for want.
+// The function gives is true if a rule matches one of the given endpoints. The parameter want is the Endpoint
+// of the rule, which may end with "*".
 func gives(given []string, want string) bool {
 	prefix, isPrefix := strings.CutSuffix(want, "*")
 	for _, endpoint := range given {

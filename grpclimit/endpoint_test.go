@@ -38,7 +38,8 @@ func TestEndpoint(t *testing.T) {
 // TestPathWithoutSlash sends a path that some versions of grpc-go route like the method. It meets
 // the rule of the method, or does not reach the handler.
 func TestPathWithoutSlash(t *testing.T) {
-	l, _ := limited(t, []ratelimit.Rule{{Endpoint: unaryCall, Rate: ratelimit.PerMinute(1)}, {Endpoint: duplexCall, Rate: ratelimit.PerMinute(1)}}, nil)
+	l, _ := limited(t, []ratelimit.Rule{{Endpoint: unaryCall, Rate: ratelimit.PerMinute(1)},
+		{Endpoint: duplexCall, Rate: ratelimit.PerMinute(1)}}, nil)
 	w := behind(t, made(t, l, grpclimit.Config{}))
 	w.service.duplex = func(testpb.TestService_FullDuplexCallServer) error { return nil }
 	for range 3 {
@@ -150,7 +151,8 @@ func TestCheck(t *testing.T) {
 		{"m:" + unaryCall, grpclimit.Config{Endpoint: upper}, true},
 		{unaryCall, grpclimit.Config{Endpoint: upper}, false},
 	} {
-		l, _ := limited(t, []ratelimit.Rule{{Name: "the rule", Endpoint: row.endpoint, Rate: ratelimit.PerMinute(1)}, {Endpoint: "unmatched", Rate: ratelimit.PerMinute(1)}}, nil)
+		l, _ := limited(t, []ratelimit.Rule{{Name: "the rule", Endpoint: row.endpoint, Rate: ratelimit.PerMinute(1)},
+			{Endpoint: "unmatched", Rate: ratelimit.PerMinute(1)}}, nil)
 		if row.endpoint == "unmatched" {
 			l, _ = limited(t, []ratelimit.Rule{{Name: "the rule", Endpoint: row.endpoint, Rate: ratelimit.PerMinute(1)}}, nil)
 		}
@@ -161,7 +163,8 @@ func TestCheck(t *testing.T) {
 		}
 		assert.EqualError(t, err, fmt.Sprintf("grpclimit: rule %q limits nothing: no method gives its endpoint %q", "the rule", row.endpoint))
 	}
-	l, _ := limited(t, []ratelimit.Rule{{Endpoint: "/a/b", Rate: ratelimit.PerMinute(1)}, {Endpoint: "/c/*", Rate: ratelimit.PerMinute(1)}}, nil)
+	l, _ := limited(t, []ratelimit.Rule{{Endpoint: "/a/b", Rate: ratelimit.PerMinute(1)}, {Endpoint: "/c/*", Rate: ratelimit.PerMinute(1)}},
+		nil)
 	err := made(t, l, grpclimit.Config{}).Check(services)
 	assert.ErrorContains(t, err, `"/a/b"`)
 	assert.ErrorContains(t, err, `"/c/*"`, "all at once")

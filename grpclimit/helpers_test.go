@@ -48,7 +48,8 @@ func perMinute(t testing.TB, n int, rules ...ratelimit.Rule) (*ratelimit.RateLim
 }
 
 // limited returns a limiter with these rules, and its clock.
-func limited(t testing.TB, rules []ratelimit.Rule, defaultRule *ratelimit.Rule, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
+func limited(t testing.TB, rules []ratelimit.Rule, defaultRule *ratelimit.Rule, opts ...ratelimit.Option) (*ratelimit.RateLimiter,
+	*ratelimit.FakeClock) {
 	t.Helper()
 	clock := ratelimit.NewFakeClock(start)
 	l, err := ratelimit.New(rules, defaultRule, append(opts, ratelimit.WithClock(clock))...)
@@ -147,7 +148,7 @@ func options(i *grpclimit.Interceptors, outer ...grpc.UnaryServerInterceptor) []
 }
 
 // call makes a unary call with metadata in pairs, and returns its error and its trailer.
-func (w *world) call(t testing.TB, pairs ...string) (error, metadata.MD) { //nolint:revive,staticcheck // the error is what most want
+func (w *world) call(t testing.TB, pairs ...string) (error, metadata.MD) { //nolint:staticcheck // the error is what most want
 	t.Helper()
 	var trailer metadata.MD
 	_, err := w.UnaryCall(metadata.AppendToOutgoingContext(t.Context(), pairs...), &testpb.SimpleRequest{}, grpc.Trailer(&trailer))

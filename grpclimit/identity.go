@@ -13,23 +13,26 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// forwardedFor is the metadata that is read unless Proxies.Header names another one.
+// forwardedFor is the name of the metadata in which proxies send the addresses of clients. Proxies.Header
+// can name different metadata.
 const forwardedFor = "x-forwarded-for"
 
-// A client that is known by its address only is called "ip:" and that. One of another name
-// that begins in this way gets a "id:" before it, so that no name is an address.
+// A client that is identified only by its address has the Request.Client "ip:" followed by the address. A
+// name from Config.Client that begins with "ip:" or "id:" gets the prefix "id:", so that no name can equal
+// an address.
 const (
 	addressPrefix = "ip:"
 	namePrefix    = "id:"
 )
 
-// The names of the clients that have no address.
+// The names of clients whose address is not known.
 const (
-	localClient   = addressPrefix + "local"   // the peer came by a unix socket
-	unknownClient = addressPrefix + "unknown" // the transport does not say who the peer is
+	localClient   = addressPrefix + "local"   // the connection is a unix socket
+	unknownClient = addressPrefix + "unknown" // the transport does not know the address of the peer
 )
 
-// escapeClient returns the Request.Client for a client of this name.
+// escapeClient returns the Request.Client for the name of a client. It adds the prefix "id:" to a name that
+// begins with "ip:" or "id:".
 func escapeClient(name string) string {
 	if strings.HasPrefix(name, addressPrefix) || strings.HasPrefix(name, namePrefix) {
 		return namePrefix + name
@@ -37,7 +40,8 @@ func escapeClient(name string) string {
 	return name
 }
 
-// identify returns a request with who makes the call with the context ctx.
+// identify returns a request with the Client, Tier and IP of the client that made the call with the context
+// ctx.
 func (i *Interceptors) identify(ctx context.Context, method string) ratelimit.Request {
 	name := i.address(ctx)
 	req := ratelimit.Request{Client: name, IP: name[len(addressPrefix):]}
@@ -49,7 +53,7 @@ func (i *Interceptors) identify(ctx context.Context, method string) ratelimit.Re
 	return req
 }
 
-// address returns the name of the client that is known by its address only.
+// address returns the name of the client according to its address, such as "ip:192.0.2.1".
 func (i *Interceptors) address(ctx context.Context) string {
 	addr, unix := peerOf(ctx)
 	switch {
@@ -67,7 +71,7 @@ func (i *Interceptors) address(ctx context.Context) string {
 	return unknownClient
 }
 
-// forwarded reports whether ctx has metadata that only a proxy sends.
+// forwarded reports whether ctx has metadata that proxies add to calls.
 func forwarded(ctx context.Context) bool {
 	for _, name := range [...]string{forwardedFor, "x-real-ip", "forwarded"} {
 		if len(metadata.ValueFromIncomingContext(ctx, name)) > 0 {
@@ -77,8 +81,8 @@ func forwarded(ctx context.Context) bool {
 	return false
 }
 
-// peerOf returns the address that the connection of a call comes from. If there is none, unix
-// says whether it came by a unix socket.
+// peerOf returns the remote address of a call's connection. If this address is unknown, the result unix
+// says whether the connection is a unix socket.
 func peerOf(ctx context.Context) (addr netip.Addr, unix bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
@@ -89,7 +93,7 @@ func peerOf(ctx context.Context) (addr netip.Addr, unix bool) {
 		addr = from.AddrPort().Addr()
 	case *net.UnixAddr:
 		return netip.Addr{}, true
-	default: // such as that of a server behind net/http
+	default: // an address of another type, as in a gRPC server inside an HTTP server: its text must be parsed
 		if pair, err := netip.ParseAddrPort(from.String()); err == nil {
 			addr = pair.Addr()
 		} else if addr, err = netip.ParseAddr(from.String()); err != nil {

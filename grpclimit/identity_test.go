@@ -66,16 +66,21 @@ func TestClient(t *testing.T) {
 		{"a proxy is", tcp("10.0.0.1:80"), trusted, []string{"x-forwarded-for", "198.51.100.7"}, "198.51.100.7"},
 		{"a proxy within IPv6 is", tcp("[::ffff:10.0.0.1]:80"), trusted, []string{"x-forwarded-for", "198.51.100.7"}, "198.51.100.7"},
 		{"a proxy's own call is its own", tcp("10.0.0.1:80"), trusted, nil, "10.0.0.1"},
-		{"IPv6 behind a proxy counts by /64", tcp("10.0.0.1:80"), trusted, []string{"x-forwarded-for", "2001:db8:1:2:3:4:5:6"}, "2001:db8:1:2::/64"},
-		{"the left was sent by the client", tcp("10.0.0.1:80"), trusted, []string{"x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.0.0.2"}, "198.51.100.7"},
-		{"so were earlier lines", tcp("10.0.0.1:80"), trusted, []string{"x-forwarded-for", "6.6.6.6", "x-forwarded-for", "198.51.100.7"}, "198.51.100.7"},
+		{"IPv6 behind a proxy counts by /64", tcp("10.0.0.1:80"), trusted, []string{"x-forwarded-for", "2001:db8:1:2:3:4:5:6"},
+			"2001:db8:1:2::/64"},
+		{"the left was sent by the client", tcp("10.0.0.1:80"), trusted, []string{"x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.0.0.2"},
+			"198.51.100.7"},
+		{"so were earlier lines", tcp("10.0.0.1:80"), trusted, []string{"x-forwarded-for", "6.6.6.6", "x-forwarded-for", "198.51.100.7"},
+			"198.51.100.7"},
 		{"garbage is nobody", tcp("10.0.0.1:80"), trusted, []string{"x-forwarded-for", "ip:6.6.6.6"}, "10.0.0.1"},
 		{"one hop", tcp("203.0.113.9:80"), httplimit.Proxies{Hops: 1}, []string{"x-forwarded-for", "6.6.6.6, 198.51.100.7"}, "198.51.100.7"},
 		{"too few hops", tcp("203.0.113.9:80"), httplimit.Proxies{Hops: 2}, []string{"x-forwarded-for", "198.51.100.7"}, "203.0.113.9"},
-		{"another name", tcp("10.0.0.1:80"), httplimit.Proxies{Trusted: trusted.Trusted, Header: "CF-Connecting-IP"}, []string{"cf-connecting-ip", "198.51.100.7", "x-forwarded-for", "6.6.6.6"}, "198.51.100.7"},
+		{"another name", tcp("10.0.0.1:80"), httplimit.Proxies{Trusted: trusted.Trusted, Header: "CF-Connecting-IP"},
+			[]string{"cf-connecting-ip", "198.51.100.7", "x-forwarded-for", "6.6.6.6"}, "198.51.100.7"},
 		{"a socket is believed", socket, unix, []string{"x-forwarded-for", "198.51.100.7"}, "198.51.100.7"},
 		{"a socket without a word is local", socket, unix, nil, "local"},
-		{"a socket is believed by hops", socket, httplimit.Proxies{Hops: 1}, []string{"x-forwarded-for", "6.6.6.6, 198.51.100.7"}, "198.51.100.7"},
+		{"a socket is believed by hops", socket, httplimit.Proxies{Hops: 1}, []string{"x-forwarded-for", "6.6.6.6, 198.51.100.7"},
+			"198.51.100.7"},
 		{"a socket is no trusted address", socket, trusted, []string{"x-forwarded-for", "6.6.6.6"}, "local"},
 		{"who is unknown is no socket", address("bufconn"), unix, []string{"x-forwarded-for", "6.6.6.6"}, "unknown"},
 		{"nor has he hops", address("bufconn"), httplimit.Proxies{Hops: 1}, []string{"x-forwarded-for", "6.6.6.6"}, "unknown"},
@@ -117,7 +122,8 @@ func TestForged(t *testing.T) {
 
 	book = logbook{}
 	others := httplimit.Proxies{Trusted: prefixes("10.0.0.0/8")}
-	assert.Equal(t, []codes.Code{codes.OK, codes.ResourceExhausted, codes.ResourceExhausted}, codesOf(t, grpclimit.Config{Log: book.logger(), Proxies: others}))
+	assert.Equal(t, []codes.Code{codes.OK, codes.ResourceExhausted, codes.ResourceExhausted},
+		codesOf(t, grpclimit.Config{Log: book.logger(), Proxies: others}))
 	believed := httplimit.Proxies{Trusted: prefixes("127.0.0.0/8")}
 	assert.Equal(t, []codes.Code{codes.OK, codes.OK, codes.OK}, codesOf(t, grpclimit.Config{Log: book.logger(), Proxies: believed}))
 	assert.Empty(t, book.lines())
@@ -232,7 +238,8 @@ func TestTransports(t *testing.T) {
 		c, last := asked(grpclimit.Config{Proxies: httplimit.Proxies{Unix: true}})
 		on := bufconn.Listen(1 << 16)
 		w := serve(t, on, options(made(t, l, c)))
-		w.dial(t, "passthrough:///memory", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return on.DialContext(ctx) }))
+		w.dial(t, "passthrough:///memory",
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return on.DialContext(ctx) }))
 		err, _ := w.call(t, "x-forwarded-for", "6.6.6.6")
 		require.NoError(t, err)
 		assert.Equal(t, "unknown", last.IP)

@@ -15,18 +15,19 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// Interceptors limit the calls of one server or of one client. [New] makes them. Interceptors of
-// their own limit each layer, such as one by address before the authentication, and one by user
-// behind it, both of which charge.
+// Interceptors limit the calls to one gRPC server, or the calls of one gRPC client. [New] makes them.
 //
-// Register them before interceptors that set header metadata. A gRPC client sends a denied call
-// again only if the server has sent it no header.
+// Several Interceptors can limit the same call, such as one by address before the authentication and
+// one by user after it. Each of them charges the call.
+//
+// Register them before interceptors that set header metadata, because a gRPC client retries a denied
+// call only if the server has sent no header.
 type Interceptors struct {
 	limiter    *ratelimit.RateLimiter
-	config     Config                // with its defaults filled in, except for Endpoint
-	names      *httplimit.Middleware // names addresses
-	forwarding string                // the metadata that Proxies read
-	unproxied  bool                  // whether Proxies believes nobody
+	config     Config                // the Config from New with its defaults filled in, except for Endpoint
+	names      *httplimit.Middleware // the HTTP middleware that turns addresses into names of clients
+	forwarding string                // the name of the forwarding metadata
+	unproxied  bool                  // whether Proxies trusts no metadata
 	shown      atomic.Pointer[ruleTable]
 	logs       logs
 }
@@ -47,7 +48,7 @@ func newInterceptors(l *ratelimit.RateLimiter, c Config, names *httplimit.Middle
 	return i
 }
 
-// Unary returns the interceptor for the calls of a server that are not streams.
+// Unary returns the interceptor for the unary calls to a gRPC server.
 func (i *Interceptors) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if err := i.admit(ctx, fullMethod(info.FullMethod)); err != nil {
@@ -57,23 +58,27 @@ func (i *Interceptors) Unary() grpc.UnaryServerInterceptor {
 	}
 }
 
-// Limit returns nil if the call with the context ctx is granted, and otherwise the error for its
-// client. It makes Interceptors a Limiter of go-grpc-middleware, which however keeps only the
-// text of the error: clients get no details, and RESOURCE_EXHAUSTED whatever the reason is. The
-// trailer for retry policies is set all the same. ctx must be one that a server interceptor got.
+// Limit returns nil if the rules grant the call with the context ctx, and otherwise the error for the
+// client. ctx must be a context that a server interceptor got.
+//
+// With Limit, Interceptors implement the interface Limiter of the package go-grpc-middleware. That package
+// sends only the text of the error to the client, without the details and always with the code
+// RESOURCE_EXHAUSTED. The client still gets the trailer for its retry policy.
 func (i *Interceptors) Limit(ctx context.Context) error {
 	method, _ := grpc.Method(ctx)
 	return i.admit(ctx, fullMethod(method))
 }
 
-// admit decides on a call of method, and sets the trailer of a denial.
+// admit decides whether a call of the given method may run. It returns nil if the rules grant the call.
+// Otherwise it returns the error for the client. For a denied call it also sets the trailer that tells the
+// client when to retry.
 func (i *Interceptors) admit(ctx context.Context, method string) error {
 	if i.skips(method) {
 		return nil
 	}
 	wait, err := i.decide(ctx, i.request(ctx, method, true))
 	if wait > 0 {
-		// Without a stream, as in a test of a handler, there is no trailer.
+		// SetTrailer fails if ctx does not come from a gRPC server, as in a test of a handler.
 		_ = grpc.SetTrailer(ctx, i.pushback(ctx, wait))
 	}
 	return err
@@ -83,27 +88,31 @@ func (i *Interceptors) skips(method string) bool {
 	return i.config.Skip != nil && i.config.Skip(method)
 }
 
-// request returns what a call of method to this server asks for.
+// request returns the request to the limiter for a call of the given method to this server. The argument
+// known is true if a service of the server has the method.
 func (i *Interceptors) request(ctx context.Context, method string, known bool) ratelimit.Request {
 	req := i.identify(ctx, method)
 	req.Endpoint = i.endpoint(ctx, method, known)
 	return i.prepared(ctx, req)
 }
 
-// prepared returns req after Prepare.
+// prepared returns the request req with the changes that Config.Prepare makes.
 func (i *Interceptors) prepared(ctx context.Context, req ratelimit.Request) ratelimit.Request {
 	if i.config.Prepare == nil {
 		return req
 	}
-	own := req // so that only requests to prepare are on the heap
+	// Prepare gets the address of a variable, which Go therefore allocates on the heap. With this separate
+	// variable, a call without Prepare allocates nothing.
+	own := req
 	i.config.Prepare(ctx, &own)
 	return own
 }
 
-// decide asks the limiter. It returns the error for the client, if there is one. If that is a
-// denial, wait is its RetryAfter, which is above 0.
+// decide asks the limiter. It returns a nil error if the limiter grants the request, and otherwise the error
+// for the client. If the limiter denies the request, wait is the RetryAfter of the result, which is above 0.
+// In all other cases, wait is 0.
 func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request) (wait time.Duration, err error) {
-	var memory [2]ratelimit.Result // for the usual number of rules
+	var memory [2]ratelimit.Result // enough for two rules; for more rules, CheckAll allocates memory
 	res, each, err := i.limiter.CheckAll(ctx, req, memory[:0])
 	if err != nil {
 		if res == (ratelimit.Result{}) {
@@ -117,7 +126,8 @@ func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request) (wait 
 	return res.RetryAfter, i.denial(res, each, false)
 }
 
-// failure returns the error for a call that could not be decided on because of err.
+// failure returns the error for the client if the limiter returned the error err and no decision. It logs
+// err as a problem of the given kind, unless the context has ended.
 func (i *Interceptors) failure(ctx context.Context, err error, kind int) error {
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 		return status.FromContextError(ended).Err()

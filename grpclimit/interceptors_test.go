@@ -62,7 +62,8 @@ func TestRulesOfDenial(t *testing.T) {
 			{Name: "few", Rate: ratelimit.PerMinute(3)}, {Name: "many", Rate: ratelimit.PerMinute(9)}, {Name: "less", Rate: ratelimit.PerMinute(2)},
 		}, 2, []string{"few", "less"}},
 		{"not those that all share", []ratelimit.Rule{
-			{Name: "all", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerMinute(1)}, {Name: "method", Key: ratelimit.KeyEndpoint, Rate: ratelimit.PerMinute(1)},
+			{Name: "all", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerMinute(1)}, {Name: "method", Key: ratelimit.KeyEndpoint,
+				Rate: ratelimit.PerMinute(1)},
 			{Name: "own", Rate: ratelimit.PerMinute(1)},
 		}, 1, []string{"own"}},
 		{"none but such", []ratelimit.Rule{{Name: "all", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerMinute(1)}}, 1, nil},
@@ -107,7 +108,8 @@ func TestReload(t *testing.T) {
 	err, _ = w.call(t)
 	_, rules = details(t, err)
 	assert.Equal(t, []string{"one"}, rules)
-	require.NoError(t, l.Replace([]ratelimit.Rule{{Endpoint: unaryCall, Name: "one", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerMinute(1)}}, nil))
+	require.NoError(t, l.Replace([]ratelimit.Rule{{Endpoint: unaryCall, Name: "one", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerMinute(1)}},
+		nil))
 	_, _ = w.call(t)
 	err, _ = w.call(t)
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
@@ -134,7 +136,8 @@ func (s headless) SendHeader(metadata.MD) error {
 // TestNoHeader watches what is set on the stream of a granted and of a denied call.
 func TestNoHeader(t *testing.T) {
 	l, _ := perMinute(t, 1)
-	w := behind(t, made(t, l, grpclimit.Config{}), func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	w := behind(t, made(t, l, grpclimit.Config{}), func(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
+		handler grpc.UnaryHandler) (any, error) {
 		return handler(grpc.NewContextWithServerTransportStream(ctx, headless{grpc.ServerTransportStreamFromContext(ctx), t}), req)
 	})
 	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
@@ -212,14 +215,15 @@ func TestContextEnded(t *testing.T) {
 			l, _ := perMinute(t, 1)
 			var book logbook
 			ends := true
-			w := behind(t, made(t, l, grpclimit.Config{Log: book.logger()}), func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-				if ends {
-					ended, cancel := row.end(ctx)
-					cancel()
-					return handler(ended, req)
-				}
-				return handler(ctx, req)
-			})
+			w := behind(t, made(t, l, grpclimit.Config{Log: book.logger()}),
+				func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+					if ends {
+						ended, cancel := row.end(ctx)
+						cancel()
+						return handler(ended, req)
+					}
+					return handler(ctx, req)
+				})
 			err, _ := w.call(t)
 			assert.Equal(t, row.want, status.Code(err))
 			assert.Zero(t, w.service.calls.Load())
@@ -288,7 +292,8 @@ func TestQuotaBesideClosed(t *testing.T) {
 		{Name: "closed", Endpoint: "*", Rate: ratelimit.PerMinute(9), OnStoreError: ratelimit.FailClosed},
 	}, nil, ratelimit.WithStore(brokenStore{errors.New("down")}), ratelimit.WithName("test"))
 	cost := 1
-	w := behind(t, made(t, l, grpclimit.Config{Log: (&logbook{}).logger(), Prepare: func(_ context.Context, r *ratelimit.Request) { r.Cost = cost }}))
+	w := behind(t, made(t, l, grpclimit.Config{Log: (&logbook{}).logger(),
+		Prepare: func(_ context.Context, r *ratelimit.Request) { r.Cost = cost }}))
 	err, _ := w.call(t)
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 	cost = 10
@@ -304,7 +309,8 @@ func TestQuotaBesideClosed(t *testing.T) {
 func TestClosedButUp(t *testing.T) {
 	store, err := ratelimit.NewMemoryStore()
 	require.NoError(t, err)
-	l, _ := limited(t, nil, &ratelimit.Rule{Rate: ratelimit.PerHour(1), OnStoreError: ratelimit.FailClosed}, ratelimit.WithStore(store), ratelimit.WithName("test"))
+	l, _ := limited(t, nil, &ratelimit.Rule{Rate: ratelimit.PerHour(1), OnStoreError: ratelimit.FailClosed}, ratelimit.WithStore(store),
+		ratelimit.WithName("test"))
 	w := behind(t, made(t, l, grpclimit.Config{}))
 	call, _ := w.call(t)
 	require.NoError(t, call)
@@ -347,7 +353,8 @@ type limiter interface {
 func TestLimit(t *testing.T) {
 	l, _ := limited(t, []ratelimit.Rule{{Endpoint: unaryCall, Name: "unary", Rate: ratelimit.PerMinute(1)}}, nil)
 	var limits limiter = made(t, l, grpclimit.Config{MaxPushback: time.Hour, Skip: grpclimit.SkipHealth})
-	w := serve(t, loopback(t), []grpc.ServerOption{grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	w := serve(t, loopback(t), []grpc.ServerOption{grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+		handler grpc.UnaryHandler) (any, error) {
 		if err := limits.Limit(ctx); err != nil {
 			return nil, status.Errorf(codes.ResourceExhausted, "%s is rejected: %s", info.FullMethod, err)
 		}
@@ -378,7 +385,8 @@ func TestLog(t *testing.T) {
 		l, _ := limited(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1), OnStoreError: ratelimit.FailOpen},
 			ratelimit.WithStore(brokenStore{errors.New("down")}), ratelimit.WithName("test"))
 		var rules []string
-		unary := made(t, l, grpclimit.Config{Log: book.logger(), Prepare: func(_ context.Context, r *ratelimit.Request) { r.Rules = rules }}).Unary()
+		unary := made(t, l, grpclimit.Config{Log: book.logger(),
+			Prepare: func(_ context.Context, r *ratelimit.Request) { r.Rules = rules }}).Unary()
 		calls := func() {
 			for range 1000 {
 				_, _ = unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: unaryCall}, nothing)

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// logs writes at most one line a minute of each kind of trouble, and each warning once.
+// logs writes problems and warnings to the log. It writes at most one line a minute for each kind of problem,
+// and each warning only once.
 type logs struct {
-	to     *slog.Logger // nil: slog.Default
+	to     *slog.Logger // the logger to write to; nil means slog.Default
 	began  time.Time
-	due    [kinds]atomic.Int64 // when the next line may come, in nanoseconds since began
-	missed [kinds]atomic.Int64 // events without a line since the last one
+	due    [kinds]atomic.Int64 // for each kind of problem: when its next line may come, in nanoseconds after l.began
+	missed [kinds]atomic.Int64 // for each kind: how many problems were not logged since the last line
 	warned [warnings]atomic.Bool
 }
 
-// The kinds of trouble.
+// The kinds of problems. Each is an index of the array troubles, which has their texts.
 const (
 	logStore = iota
 	logRefused
@@ -29,7 +30,7 @@ var troubles = [kinds]string{
 	logUnsent:  "grpclimit: a call was not sent, without a decision",
 }
 
-// The warnings.
+// The warnings. Each is an index of the array advice, which has their texts.
 const (
 	warnForwarded = iota
 	warnings
@@ -46,7 +47,8 @@ func (l *logs) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// often tells of trouble that may come with each call.
+// The method often logs the error err as a problem of the given kind, unless such a problem was already
+// logged in the last minute.
 func (l *logs) often(kind int, err error) {
 	now, due := int64(time.Since(l.began)), l.due[kind].Load()
 	if now < due || !l.due[kind].CompareAndSwap(due, now+int64(time.Minute)) {
@@ -56,7 +58,7 @@ func (l *logs) often(kind int, err error) {
 	l.logger().Error(troubles[kind], "error", err, "more", l.missed[kind].Swap(0))
 }
 
-// once gives advice, if it has not been given before.
+// The method once logs the warning with this index of the array advice, unless it was logged before.
 func (l *logs) once(warning int) {
 	if !l.warned[warning].Swap(true) {
 		l.logger().Warn(advice[warning])

@@ -53,7 +53,8 @@ func chosen(t *testing.T) (some []mutant) {
 func (m mutant) apply(t *testing.T) string {
 	text, err := os.ReadFile(m.file)
 	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(text), m.old), "%s: the text that %q replaces must occur once in %s:\n%s", m.why, m.new, m.file, m.old)
+	require.Equal(t, 1, strings.Count(string(text), m.old), "%s: the text that %q replaces must occur once in %s:\n%s", m.why, m.new, m.file,
+		m.old)
 	return strings.Replace(string(text), m.old, m.new, 1)
 }
 
@@ -69,7 +70,8 @@ func runTests(t *testing.T, file, source, pattern string) (output string, err er
 	require.NoError(t, err)
 	overlay, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "mutant.test")
 	require.NoError(t, os.WriteFile(overlay, text, 0o600))
-	built, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay="+overlay, "-o="+binary, ".").CombinedOutput()
+	built, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay="+overlay, "-o="+binary,
+		".").CombinedOutput()
 	require.NoError(t, err, "each mutant must compile:\n%s", built)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -104,7 +104,9 @@ func TestRetryPolicy(t *testing.T) {
 
 // TestPushback compares the trailer with the wait that the client is told of.
 func TestPushback(t *testing.T) {
-	second := func(per time.Duration, cost int, c grpclimit.Config, timeout time.Duration) (err error, trailer metadata.MD) { //nolint:revive,staticcheck // as call
+	second := func(per time.Duration, cost int, c grpclimit.Config, timeout time.Duration) (
+		err error, trailer metadata.MD, //nolint:staticcheck // in the order of call
+	) {
 		l, _ := limited(t, nil, &ratelimit.Rule{Rate: ratelimit.Rate{Requests: 1, Per: per}})
 		c.Prepare = func(_ context.Context, r *ratelimit.Request) { r.Cost = cost }
 		w := behind(t, made(t, l, c))

@@ -7,15 +7,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Stream returns the interceptor for the streams of a server. A stream is charged when it is
-// opened, and its messages as [Config.Messages] says.
+// Stream returns the interceptor for the streams to a gRPC server. A stream is charged when it is
+// opened. [Config.Messages] selects how its messages are charged.
 func (i *Interceptors) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx, method := stream.Context(), fullMethod(info.FullMethod)
 		if i.skips(method) {
 			return handler(srv, stream)
 		}
-		req := i.request(ctx, method, srv != nil) // a handler for unknown services has no srv
+		req := i.request(ctx, method, srv != nil) // srv is nil for a handler for unknown services
 		if wait, err := i.decide(ctx, req); err != nil {
 			if wait > 0 {
 				stream.SetTrailer(i.pushback(ctx, wait))
@@ -25,22 +25,23 @@ func (i *Interceptors) Stream() grpc.StreamServerInterceptor {
 		if i.config.Messages == MessagesFree || !info.IsClientStream {
 			return handler(srv, stream)
 		}
-		req.ID = "" // it names the opening, and a message would be taken for the same again
+		req.ID = "" // with the ID of the opening, each message would count as a retry of the opening and cost nothing
 		return handler(srv, &limitedStream{ServerStream: stream, limits: i, req: req})
 	}
 }
 
-// A limitedStream is a stream whose received messages are charged. Only one goroutine at a time
-// may receive, as in any stream.
+// A limitedStream is a stream that charges for each message that it receives. As with any stream, only one
+// goroutine at a time may call RecvMsg.
 type limitedStream struct {
 	grpc.ServerStream
 	limits *Interceptors
 	req    ratelimit.Request
-	ended  error // of all further calls of RecvMsg
+	ended  error // the error that RecvMsg returns from now on; nil while the stream continues
 }
 
-// RecvMsg receives a message, and returns it once it is granted. Meanwhile no further message is
-// taken from the connection, so that a fast sender is stopped by flow control.
+// RecvMsg receives a message and charges for it. With MessagesDeny, it returns an error if the rules deny
+// the message. With MessagesWait, it waits until they grant the message. Meanwhile it reads no further
+// message, so flow control stops a fast sender.
 func (s *limitedStream) RecvMsg(m any) error {
 	if s.ended != nil {
 		return s.ended
@@ -55,7 +56,8 @@ func (s *limitedStream) RecvMsg(m any) error {
 	}
 	wait, err := s.limits.decide(ctx, s.req)
 	if wait > 0 {
-		// A retry would send all messages again, and the handler may have acted on them.
+		// Ask the client not to retry. A retry would send all messages of the stream again, although the
+		// handler may already have acted on some of them.
 		s.SetTrailer(metadata.MD{pushbackKey: {noRetry}})
 	}
 	s.ended = err

@@ -39,7 +39,7 @@ func echo(stream testpb.TestService_FullDuplexCallServer) error {
 
 // talk opens a stream, and sends n messages, each after the answer to the one before. It returns
 // how many were answered, and what the stream ended with.
-func talk(t testing.TB, w *world, n int) (answered int, err error, trailer []string) { //nolint:revive,staticcheck // as call
+func talk(t testing.TB, w *world, n int) (answered int, err error, trailer []string) { //nolint:staticcheck // as call
 	t.Helper()
 	stream, err := w.FullDuplexCall(t.Context())
 	require.NoError(t, err)
@@ -102,7 +102,9 @@ func TestDeniedStreamIsOver(t *testing.T) {
 	l, clock := perMinute(t, 2)
 	w := behind(t, made(t, l, grpclimit.Config{Messages: grpclimit.MessagesDeny}))
 	var got []codes.Code
+	sent := make(chan struct{})
 	w.service.duplex = func(stream testpb.TestService_FullDuplexCallServer) error {
+		<-sent // the end of the handler would end the client's Send
 		for range 4 {
 			_, err := stream.Recv()
 			got = append(got, status.Code(err))
@@ -117,6 +119,7 @@ func TestDeniedStreamIsOver(t *testing.T) {
 	for range 4 {
 		require.NoError(t, stream.Send(&testpb.StreamingOutputCallRequest{}))
 	}
+	close(sent)
 	_, err = stream.Recv()
 	assert.ErrorIs(t, err, io.EOF)
 	assert.Equal(t, []codes.Code{codes.OK, codes.ResourceExhausted, codes.ResourceExhausted, codes.ResourceExhausted}, got)
@@ -139,7 +142,8 @@ func TestServerStream(t *testing.T) {
 // TestMessageCost charges each message like the opening, and the opening's ID covers none.
 func TestMessageCost(t *testing.T) {
 	clock := ratelimit.NewFakeClock(start)
-	l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(9)}, ratelimit.WithClock(clock), ratelimit.WithRequestIDs(time.Hour))
+	l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(9)}, ratelimit.WithClock(clock),
+		ratelimit.WithRequestIDs(time.Hour))
 	require.NoError(t, err)
 	w := behind(t, made(t, l, grpclimit.Config{Messages: grpclimit.MessagesDeny, Prepare: func(_ context.Context, r *ratelimit.Request) {
 		r.Cost, r.ID = 3, "7"
@@ -153,7 +157,8 @@ func TestMessageCost(t *testing.T) {
 // TestSkippedStream is not charged, nor are its messages.
 func TestSkippedStream(t *testing.T) {
 	l, _ := perMinute(t, 1)
-	w := behind(t, made(t, l, grpclimit.Config{Messages: grpclimit.MessagesDeny, Skip: func(method string) bool { return method == duplexCall }}))
+	w := behind(t, made(t, l, grpclimit.Config{Messages: grpclimit.MessagesDeny,
+		Skip: func(method string) bool { return method == duplexCall }}))
 	w.service.duplex = echo
 	for range 2 {
 		answered, err, _ := talk(t, w, 5)
@@ -172,7 +177,7 @@ func TestMessagesWait(t *testing.T) {
 	w.service.duplex = func(stream testpb.TestService_FullDuplexCallServer) error {
 		for {
 			if _, err := stream.Recv(); err != nil {
-				return nil
+				return nil //nolint:nilerr // the error is what ends the stream
 			}
 			received <- clock.Now().Sub(start)
 		}
@@ -218,7 +223,7 @@ func TestFlowControl(t *testing.T) {
 		w.service.duplex = func(stream testpb.TestService_FullDuplexCallServer) error {
 			for {
 				if _, err := stream.Recv(); err != nil {
-					return nil
+					return nil //nolint:nilerr // the error is what ends the stream
 				}
 				assert.Equal(t, time.Duration(received.Add(1))*time.Second, time.Since(begun), "one a second, after the opening")
 			}
@@ -262,9 +267,11 @@ func TestMessagesWaitInVain(t *testing.T) {
 	}{
 		{name: "too late", rule: ratelimit.Rule{Rate: ratelimit.PerHour(1)}, timeout: time.Minute, want: codes.DeadlineExceeded},
 		{name: "the client has gone", rule: ratelimit.Rule{Rate: ratelimit.PerHour(1)}, cancel: true, want: codes.Canceled},
-		{name: "too many wait", rule: ratelimit.Rule{Rate: ratelimit.PerHour(1)}, options: []ratelimit.Option{ratelimit.WithMaxWaiters(1)}, want: codes.ResourceExhausted},
+		{name: "too many wait", rule: ratelimit.Rule{Rate: ratelimit.PerHour(1)}, options: []ratelimit.Option{ratelimit.WithMaxWaiters(1)},
+			want: codes.ResourceExhausted},
 		{
-			name: "the store is down", rule: ratelimit.Rule{Rate: ratelimit.PerHour(1), OnStoreError: ratelimit.FailLocal(1)}, timeout: time.Minute, want: codes.DeadlineExceeded,
+			name: "the store is down", rule: ratelimit.Rule{Rate: ratelimit.PerHour(1),
+				OnStoreError: ratelimit.FailLocal(1)}, timeout: time.Minute, want: codes.DeadlineExceeded,
 			options: []ratelimit.Option{ratelimit.WithStore(brokenStore{errors.New("no route to 10.9.8.7")}), ratelimit.WithName("test")},
 		},
 	} {

@@ -10,8 +10,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// wait waits until req is granted. It returns the error for a call that is not granted in time.
-// own says that the call is one of this program.
+// The method wait waits until the rules grant the request req. It returns an error if they do not grant the
+// request in time. The argument own is true if this program makes the call, and false if this program
+// receives the call.
 func (i *Interceptors) wait(ctx context.Context, req ratelimit.Request, own bool) error {
 	res, err := i.limiter.Wait(ctx, req)
 	if errors.Is(err, ratelimit.ErrStore) || err != nil && res.Allowed {

@@ -50,7 +50,8 @@ func drained(t *testing.T, c httplimit.Config, then *http.Request, before ...*ht
 func TestAttack01ForgedForwardedFor(t *testing.T) {
 	var asked []*http.Request
 	for i, forged := range [][]string{
-		{"6.6.6.6, 203.0.113.9"}, {"6.6.6.6", "203.0.113.9"}, {"10.0.0.9, 203.0.113.9, 10.0.0.2"}, {"6.6.6.6, 7.7.7.7", "8.8.8.8, 203.0.113.9", "10.0.0.3"},
+		{"6.6.6.6, 203.0.113.9"}, {"6.6.6.6", "203.0.113.9"}, {"10.0.0.9, 203.0.113.9, 10.0.0.2"}, {"6.6.6.6, 7.7.7.7", "8.8.8.8, 203.0.113.9",
+			"10.0.0.3"},
 	} {
 		r := request(t, "/", proxy)
 		r.Header["X-Forwarded-For"] = forged
@@ -66,39 +67,45 @@ func TestAttack01ForgedForwardedFor(t *testing.T) {
 func TestAttack02PastTheProxy(t *testing.T) {
 	past := request(t, "/", "203.0.113.9:1", "X-Forwarded-For", "6.6.6.6")
 	assert.True(t, drained(t, httplimit.Config{Proxies: ten}, past, request(t, "/", "203.0.113.9:2", "X-Forwarded-For", "7.7.7.7")))
-	assert.False(t, drained(t, httplimit.Config{Proxies: httplimit.Proxies{Hops: 1}}, past, request(t, "/", "203.0.113.9:2", "X-Forwarded-For", "7.7.7.7")), "as documented, Hops believes everybody")
+	assert.False(t, drained(t, httplimit.Config{Proxies: httplimit.Proxies{Hops: 1}}, past,
+		request(t, "/", "203.0.113.9:2", "X-Forwarded-For", "7.7.7.7")), "as documented, Hops believes everybody")
 }
 
 func TestAttack03OneAddressInManySpellings(t *testing.T) {
 	spellings := []string{"fe80::1", "fe80::1%eth0", "fe80::1%eth1", "[fe80::1%x]:80", "FE80:0:0:0::1"}
 	for _, spelling := range spellings[1:] {
-		assert.True(t, drained(t, httplimit.Config{Proxies: ten}, request(t, "/", proxy, "X-Forwarded-For", spelling), request(t, "/", proxy, "X-Forwarded-For", spellings[0])), spelling)
+		assert.True(t, drained(t, httplimit.Config{Proxies: ten}, request(t, "/", proxy, "X-Forwarded-For", spelling),
+			request(t, "/", proxy, "X-Forwarded-For", spellings[0])), spelling)
 	}
 	assert.True(t, drained(t, httplimit.Config{Proxies: ten},
-		request(t, "/", "[::ffff:10.0.0.1]:80", "X-Forwarded-For", "203.0.113.9, ::ffff:10.0.0.7"), request(t, "/", proxy, "X-Forwarded-For", client)))
+		request(t, "/", "[::ffff:10.0.0.1]:80", "X-Forwarded-For", "203.0.113.9, ::ffff:10.0.0.7"), request(t, "/", proxy, "X-Forwarded-For",
+			client)))
 }
 
 func TestAttack04TrustedHopBehindNAT64(t *testing.T) {
 	assert.False(t, drained(t, httplimit.Config{Proxies: ten},
-		request(t, "/", proxy, "X-Forwarded-For", "203.0.113.9, 64:ff9b::10.0.0.1"), request(t, "/", proxy, "X-Forwarded-For", client)), "64:ff9b::10.0.0.1 is a client, whatever it says left of it")
+		request(t, "/", proxy, "X-Forwarded-For", "203.0.113.9, 64:ff9b::10.0.0.1"), request(t, "/", proxy, "X-Forwarded-For",
+			client)), "64:ff9b::10.0.0.1 is a client, whatever it says left of it")
 }
 
 func TestAttack05Rotation(t *testing.T) {
 	assert.True(t, drained(t, httplimit.Config{}, request(t, "/", "[2001:db8:1:2:ffff::1]:80"), request(t, "/", "[2001:db8:1:2::9]:80")))
-	assert.False(t, drained(t, httplimit.Config{}, request(t, "/", "[::ffff:198.51.100.7]:80"), request(t, "/", "[::ffff:203.0.113.9]:80")), "mapped addresses do not share a budget")
+	assert.False(t, drained(t, httplimit.Config{}, request(t, "/", "[::ffff:198.51.100.7]:80"), request(t, "/", "[::ffff:203.0.113.9]:80")),
+		"mapped addresses do not share a budget")
 }
 
 func TestAttack06Garbage(t *testing.T) {
 	l, _ := perMinute(t, 1000)
-	m := made(t, l, httplimit.Config{Proxies: ten})
-	for _, garbage := range []string{"", ",", "unknown", "_hidden", "1.2.3.4.5", "1.2.3.4:99999", "[::1", "::1]", "[]", ":", "1.2.3.4, <script>", "\"1.2.3.4\"", strings.Repeat(",", 1<<20), strings.Repeat("a", 1<<20), strings.Repeat("[", 70)} {
+	m := made(t, l, httplimit.Config{Proxies: ten, Info: true})
+	for _, garbage := range []string{"", ",", "unknown", "_hidden", "1.2.3.4.5", "1.2.3.4:99999", "[::1", "::1]", "[]", ":",
+		"1.2.3.4, <script>", "\"1.2.3.4\"", strings.Repeat(",", 1<<20), strings.Repeat("a", 1<<20), strings.Repeat("[", 70)} {
 		assert.Equal(t, "10.0.0.1", infoOf(t, m, request(t, "/", proxy, "X-Forwarded-For", garbage)).Request.IP)
 	}
 }
 
 func TestAttack07ProbeOfTheProxy(t *testing.T) {
 	l, _ := perMinute(t, 1000)
-	assert.Equal(t, "10.0.0.1", infoOf(t, made(t, l, httplimit.Config{Proxies: ten}), request(t, "/", proxy)).Request.IP)
+	assert.Equal(t, "10.0.0.1", infoOf(t, made(t, l, httplimit.Config{Proxies: ten, Info: true}), request(t, "/", proxy)).Request.IP)
 }
 
 func TestAttack08ConnectionStripsTheHeader(t *testing.T) {
@@ -115,7 +122,7 @@ func TestAttack09OtherPlacesForTheHeader(t *testing.T) {
 		ips = append(ips, info.Request.IP)
 	})
 	loopback := httplimit.Proxies{Trusted: prefixes("127.0.0.0/8")}
-	server := serve(t, wrap(t, l, httplimit.Config{Proxies: loopback}, inner))
+	server := serve(t, wrap(t, l, httplimit.Config{Proxies: loopback, Info: true}, inner))
 	for _, c := range []*http.Client{server.h1, server.h2} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.url, io.NopCloser(strings.NewReader("body")))
 		require.NoError(t, err)
@@ -130,15 +137,17 @@ func TestAttack09OtherPlacesForTheHeader(t *testing.T) {
 
 func TestAttack10ClientsAmongTheProxies(t *testing.T) {
 	l, _ := perMinute(t, 1000)
-	m := made(t, l, httplimit.Config{Proxies: ten})
-	assert.Equal(t, "10.9.9.9", infoOf(t, m, request(t, "/", proxy, "X-Forwarded-For", "10.8.8.8, 10.9.9.9")).Request.IP, "the rightmost, which a proxy has written")
+	m := made(t, l, httplimit.Config{Proxies: ten, Info: true})
+	assert.Equal(t, "10.9.9.9", infoOf(t, m, request(t, "/", proxy, "X-Forwarded-For", "10.8.8.8, 10.9.9.9")).Request.IP,
+		"the rightmost, which a proxy has written")
 }
 
 func TestAttack11UserNamedLikeAnAddress(t *testing.T) {
 	c := httplimit.Config{Client: func(r *http.Request) (string, string, bool) { return r.Header.Get("User"), "", true }}
 	victim := request(t, "/", "203.0.113.9:1")
 	assert.False(t, drained(t, c, victim, request(t, "/", "6.6.6.6:1", "User", "ip:203.0.113.9")))
-	assert.False(t, drained(t, c, request(t, "/", "7.7.7.7:1", "User", "id:ip:203.0.113.9"), request(t, "/", "6.6.6.6:1", "User", "ip:203.0.113.9")), "nor like one who is")
+	assert.False(t, drained(t, c, request(t, "/", "7.7.7.7:1", "User", "id:ip:203.0.113.9"),
+		request(t, "/", "6.6.6.6:1", "User", "ip:203.0.113.9")), "nor like one who is")
 
 	l, _ := perMinute(t, 1)
 	m := made(t, l, httplimit.Config{})
@@ -151,7 +160,8 @@ func TestAttack11UserNamedLikeAnAddress(t *testing.T) {
 }
 
 func TestAttack12MadeUpKeys(t *testing.T) {
-	c := httplimit.Config{Client: httplimit.APIKey("X-Key", func(key string) (string, string, bool) { return "customer 1", "paid", key == "right" })}
+	c := httplimit.Config{Client: httplimit.APIKey("X-Key",
+		func(key string) (string, string, bool) { return "customer 1", "paid", key == "right" })}
 	for _, made := range [][]string{{"made up"}, {""}, {"right", "right"}, {strings.Repeat("x", 513)}, {strings.Repeat("x", 1<<20)}} {
 		r := request(t, "/", "203.0.113.9:2")
 		r.Header["X-Key"] = made
@@ -239,7 +249,8 @@ func TestAttack16LoadOfOthers(t *testing.T) {
 	}
 	assert.Empty(t, w.Header().Get("RateLimit"), "the client's own rule has not denied")
 	assert.Equal(t, "30", w.Header().Get("Retry-After"))
-	assert.JSONEq(t, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429}`, w.Body.String())
+	assert.JSONEq(t, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429}`,
+		w.Body.String())
 
 	w = get(t, wrap(t, l, httplimit.Config{ShowShared: true}, ok), "/", "203.0.113.4:1")
 	assert.Equal(t, `"everybody";r=0;t=30`, w.Header().Get("RateLimit"))
@@ -281,7 +292,8 @@ func TestTwoLayers(t *testing.T) {
 		assert.Contains(t, w.Body.String(), `"per-client"`)
 	}
 	tighter, _ := perMinute(t, 1)
-	h := wrap(t, tighter, httplimit.Config{Headers: httplimit.HeadersDelta}, wrap(t, inner, httplimit.Config{Headers: httplimit.HeadersDelta}, ok))
+	h := wrap(t, tighter, httplimit.Config{Headers: httplimit.HeadersDelta},
+		wrap(t, inner, httplimit.Config{Headers: httplimit.HeadersDelta}, ok))
 	assert.Equal(t, "0", get(t, h, "/", "198.51.100.7:1").Header().Get("X-RateLimit-Remaining"), "the outer one has fewer left")
 }
 
@@ -341,7 +353,8 @@ func TestAttack19Panics(t *testing.T) {
 		l, _ := perMinute(t, 1)
 		h := wrap(t, l, c, ok)
 		assert.PanicsWithValue(t, "boom", func() { get(t, h, "/", "203.0.113.9:1") }, name)
-		assert.Equal(t, []int{200}, codes(wrap(t, l, httplimit.Config{}, ok), request(t, "/", "203.0.113.9:1"), 1), "%s: nothing was charged", name)
+		assert.Equal(t, []int{200}, codes(wrap(t, l, httplimit.Config{}, ok), request(t, "/", "203.0.113.9:1"), 1), "%s: nothing was charged",
+			name)
 	}
 	l, _ := perMinute(t, 1)
 	h := wrap(t, l, httplimit.Config{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { boom() }))
@@ -458,7 +471,7 @@ func TestAttack25NoPeer(t *testing.T) {
 		h := wrap(t, l, httplimit.Config{}, ok)
 		assert.Equal(t, []int{200, 429}, codes(h, request(t, "/", peer), 2), "it is limited")
 		l, _ = perMinute(t, 10)
-		assert.Equal(t, want, infoOf(t, made(t, l, httplimit.Config{}), request(t, "/", peer)).Request.IP)
+		assert.Equal(t, want, infoOf(t, made(t, l, httplimit.Config{Info: true}), request(t, "/", peer)).Request.IP)
 	}
 	_, err := httplimit.New(nil, httplimit.Config{})
 	assert.EqualError(t, err, "ratelimit: limiter is nil: must be one that ratelimit.New has made")
@@ -478,7 +491,10 @@ func TestAttack26EndedContext(t *testing.T) {
 func TestAttack27RemovedRule(t *testing.T) {
 	l, _ := perMinute(t, 1, ratelimit.Rule{Name: "login", Rate: ratelimit.PerMinute(1)})
 	log := new(logbook)
-	c := httplimit.Config{Log: log.logger(), Prepare: func(_ *http.Request, r *ratelimit.Request) { r.Rules = []string{"login"} }}
+	c := httplimit.Config{
+		Log: log.logger(), Info: true,
+		Prepare: func(_ *http.Request, r *ratelimit.Request) { r.Rules = []string{"login"} },
+	}
 	require.NoError(t, l.RemoveRule("login"))
 	w := get(t, wrap(t, l, c, ok), "/", "203.0.113.9:1")
 	assert.Equal(t, http.StatusInternalServerError, w.Code)
@@ -505,7 +521,8 @@ func TestAttack33LogFlood(t *testing.T) {
 		proxied := request(t, "/", proxy, "X-Forwarded-For", "6.6.6.6")
 		h := wrap(t, l, httplimit.Config{Log: log.logger()}, ok)
 		removed, _ := perMinute(t, 1)
-		unknown := wrap(t, removed, httplimit.Config{Log: log.logger(), Prepare: func(_ *http.Request, r *ratelimit.Request) { r.Rules = []string{"x"} }}, ok)
+		unknown := wrap(t, removed, httplimit.Config{Log: log.logger(),
+			Prepare: func(_ *http.Request, r *ratelimit.Request) { r.Rules = []string{"x"} }}, ok)
 		requests := 100_000
 		if testing.Short() || raceEnabled {
 			requests = 1000

@@ -11,95 +11,104 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Config says who the client is, what it asks for, and what is answered. The zero Config is safe: the
-// address of the connection counts, nothing is skipped, and no header is believed.
+// A Config configures a [Middleware]: how it identifies the client, what it asks the limiter, and how
+// it answers. The zero Config is safe: the address of the connection identifies the client, no request
+// is skipped, and no forwarding header is trusted.
 //
-// The functions are called for each request, without a lock, and must be safe for concurrent
-// use by multiple goroutines. If one of them panics, nothing has been charged; but after a panic of
-// Count, which is called when the request was handled, the request stays charged.
+// The functions are called for each request, without a lock, and must be safe for concurrent use by
+// multiple goroutines. If one of them panics, the request is not charged. Count is the exception:
+// a request is charged before Count is called, and stays charged if Count panics.
 type Config struct {
-	// Client says who the client is, and on which plan, by what was verified, such as a
-	// session, a checked token or a known API key. If it is nil, or returns an
-	// empty client or false, the address counts. See [APIKey].
+	// Client returns the client and its tier from something that was verified, such as a
+	// session, a checked token or a known API key. If Client is nil, or returns an
+	// empty client or false, the address identifies the client. See [APIKey].
 	Client func(*http.Request) (client, tier string, ok bool)
 
-	// Proxies says whose forwarding headers to believe. The zero Proxies
-	// believes nobody's.
+	// Proxies lists the proxies whose forwarding header is trusted. The zero Proxies trusts no header.
 	Proxies Proxies
 
-	// IPv6Bits is how many bits of an IPv6 address count, from 32 to 128.
-	// 0 means 64. All addresses that begin with the same bits are one client.
+	// IPv6Bits is the length of the prefix that identifies an IPv6 client, from 32 to
+	// 128 bits. 0 means 64. All addresses with the same prefix share one budget.
 	IPv6Bits int
 
-	// Endpoint names the request for rules with an Endpoint. If it is nil, the
-	// name is that of [Route] for the next handler, such as "/users/{id}".
+	// Endpoint returns the [ratelimit.Request.Endpoint] of a request. If it is nil, the
+	// endpoint is the path of the matching route of the next handler, such as
+	// "/users/{id}". See [Route].
 	Endpoint func(*http.Request) string
 
-	// Prepare may change what is asked, such as the Cost, the Attrs or the
-	// Rules. It must not read the body.
+	// Prepare may change the request to the limiter, such as its Cost, Attrs or
+	// Rules, before the limiter decides. It must not read the body.
 	Prepare func(*http.Request, *ratelimit.Request)
 
-	// Skip returns true for a request that passes unlimited and unmarked, such
-	// as one of [SkipPaths]. If it is nil, no request does.
+	// Skip returns true for a request that is not limited and gets no header
+	// fields. See [SkipPaths]. If Skip is nil, all requests are limited.
 	Skip func(*http.Request) bool
 
-	// Count returns true if a request that was answered with this status counts,
-	// and the units of the others are given back, such as of those with a status
-	// below 400. The status is the first final one; 200 if the handler sets none,
-	// 101 if it takes the connection over, and 500 if it panics. The units are
-	// taken when the request comes, so requests at the same time cannot exceed the
-	// limit. Header fields say what was left then. Units can be given back for 10
-	// minutes. If Count is nil, all requests count. It is not about Allow.
+	// Count decides whether a request stays charged after it was answered with the
+	// given status. If Count returns false, the units of the request are given back.
+	// For example, a Count that returns false for each status below 400 charges only
+	// errors. The status is the first final one: 200 if the handler sets none, 101 if
+	// it takes the connection over, and 500 if it panics. All requests are charged when
+	// they arrive, so simultaneous requests cannot exceed the limit; the header fields
+	// show what is left at that time. Units can be given back for 10 minutes. If Count
+	// is nil, all requests stay charged. Count does not apply to [Middleware.Allow].
 	Count func(r *http.Request, status int) bool
 
-	// Headers says which header fields tell clients of their limits.
+	// Info stores the [Info] of a granted request in the context that the next handler
+	// gets, for [FromContext]. Each request is then copied, which allocates about 640
+	// bytes. Without Info, the next handler gets the request itself.
+	Info bool
+
+	// Headers selects the header fields that tell clients their limits.
 	Headers Headers
 
-	// ShowShared shows the rules by KeyGlobal and KeyEndpoint to clients too.
-	// They tell each client what all others do.
+	// ShowShared shows rules with KeyGlobal and KeyEndpoint to clients too. Their
+	// numbers tell each client how much all others use.
 	ShowShared bool
 
-	// Denied answers a denied request. The header fields are set already. If it
-	// is nil, [Problem] answers. One that answers in another way should leave
-	// gRPC requests to Problem.
+	// Denied answers a denied request. The header fields are already set. If Denied
+	// is nil, [Problem] answers. If you set Denied, it should call Problem for gRPC
+	// requests.
 	Denied func(http.ResponseWriter, *http.Request, *Info)
 
-	// Error returns true if a request that could not be decided on passes, such
-	// as after a reload has removed a rule that Prepare names. If it is nil or
-	// returns false, the status is 500. It is not about a store that cannot be
-	// reached: then [ratelimit.Rule.OnStoreError] decides.
+	// Error returns true to let a request pass if the limiter failed to decide, for
+	// example because a reload has removed a rule that Prepare names. If Error is nil
+	// or returns false, the client gets the status 500. Error is not called if a
+	// store is unreachable: [ratelimit.Rule.OnStoreError] decides then.
 	Error func(*http.Request, error) bool
 
-	// Log gets at most one line a minute of each kind of trouble, without
-	// identities. If it is nil, [slog.Default] does.
+	// Log gets at most one line a minute for each kind of problem. The lines contain
+	// no client names or addresses. If Log is nil, [slog.Default] gets them.
 	Log *slog.Logger
 }
 
-// Proxies are the reverse proxies, load balancers and CDNs that stand before this server, and
-// whose forwarding header says who the client is. Trusted and Hops exclude each other. The
-// zero Proxies believes no header.
+// Proxies describes the reverse proxies, load balancers and CDNs in front of this server. Their
+// forwarding header gives the address of the client. Set either Trusted and Unix, or Hops. The zero
+// Proxies trusts no header.
 type Proxies struct {
-	// Trusted are the addresses of the proxies. Such a peer is believed, and
-	// such an entry of X-Forwarded-For is skipped: the client is the last
-	// address in it that is not trusted. No client may have an address in here.
+	// Trusted are the addresses of the proxies. The forwarding header is read if the
+	// connection comes from one of them. The client is the last address in
+	// X-Forwarded-For that is not in Trusted. Trusted must contain no address that a
+	// client could have.
 	Trusted []netip.Prefix
 
-	// Unix believes peers that come by a unix socket, as it believes Trusted.
+	// Unix trusts connections over a unix socket as if they came from Trusted.
 	Unix bool
 
-	// Hops is how many proxies every request has passed. The client is that
-	// entry of X-Forwarded-For, counted from the right. The peer's address is
-	// not checked, so no client must be able to reach the server by another way.
+	// Hops is the number of proxies that every request passes, from 1 to 64. The client
+	// is the entry at this position of X-Forwarded-For, counted from the right. The
+	// address of the connection is not checked, so clients must not be able to
+	// bypass the proxies.
 	Hops int
 
-	// Header is the header field to read in place of X-Forwarded-For. It has
-	// one address, as CF-Connecting-IP has, and the proxy must overwrite what
-	// a client sends in it.
+	// Header is the header field to read instead of X-Forwarded-For. It must contain
+	// a single address, as CF-Connecting-IP does, and the proxy must overwrite any
+	// value that a client sends.
 	Header string
 }
 
-// New returns a Middleware that limits requests by l. The error lists everything that is
-// wrong with l and c, and matches [ratelimit.ErrInvalidConfig].
+// New returns a Middleware that limits requests by the limiter l. The error lists all problems with l and
+// the Config, and matches [ratelimit.ErrInvalidConfig].
 func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
 	problems := append(limiterProblems(l, c.Endpoint == nil), c.Proxies.problems()...)
 	if c.IPv6Bits != 0 && (c.IPv6Bits < 32 || c.IPv6Bits > 128) {
@@ -117,13 +126,13 @@ func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
 	return newMiddleware(l, c), nil
 }
 
-// wrong returns the error for one field.
+// wrong returns the error for a field of the Config with an invalid value.
 func wrong(field string, value any, reason string) error {
 	return &ratelimit.ConfigError{Field: field, Value: value, Reason: reason}
 }
 
-// limiterProblems returns what keeps l from limiting anything. routed says that endpoints are
-// named by Route.
+// limiterProblems returns the reasons why the limiter l would limit nothing. routed is true if
+// Config.Endpoint is nil, so that the endpoint of a request is the path of its route.
 func limiterProblems(l *ratelimit.RateLimiter, routed bool) (problems []error) {
 	if l == nil {
 		return []error{wrong("limiter", "nil", "must be one that ratelimit.New has made")}
@@ -141,10 +150,10 @@ func limiterProblems(l *ratelimit.RateLimiter, routed bool) (problems []error) {
 	return problems
 }
 
-// maxHops is how many entries of a forwarding header are looked at.
+// maxHops is the largest number of entries of a forwarding header that are read.
 const maxHops = 64
 
-// problems returns everything that is wrong with p.
+// problems returns an error for each invalid field of the Proxies.
 func (p *Proxies) problems() (problems []error) {
 	for i, prefix := range p.Trusted {
 		field := fmt.Sprintf("proxies.trusted[%d]", i)
@@ -167,7 +176,7 @@ func (p *Proxies) problems() (problems []error) {
 	return append(problems, p.headerProblems()...)
 }
 
-// headerProblems returns what is wrong with p.Header.
+// headerProblems returns an error if the field Header is invalid.
 func (p *Proxies) headerProblems() []error {
 	const field = "proxies.header"
 	switch name := http.CanonicalHeaderKey(p.Header); {

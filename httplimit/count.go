@@ -14,10 +14,10 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// countTerm is how long after a request has come its units can be given back.
+// countTerm is how long after the arrival of a request its units can be given back.
 const countTerm = 10 * time.Minute
 
-// countProblems returns what keeps l from giving units back.
+// countProblems returns the reasons why the limiter l cannot give units back.
 func countProblems(l *ratelimit.RateLimiter) (problems []error) {
 	rules, defaultRule := l.Rules()
 	if defaultRule != nil {
@@ -25,44 +25,48 @@ func countProblems(l *ratelimit.RateLimiter) (problems []error) {
 	}
 	for _, r := range rules {
 		if r.Limiter != nil {
-			problems = append(problems, wrong("count", "set", fmt.Sprintf("must be nil beside rule %q: its custom limiter gives no units back", r.Name)))
+			problems = append(problems, wrong("count", "set",
+				fmt.Sprintf("must be nil beside rule %q: its custom limiter gives no units back", r.Name)))
 		}
 	}
 	ended, cancel := context.WithCancel(context.Background())
-	cancel() // so that nothing is reserved: this asks whether the store could
+	cancel() // with an ended context, Reserve charges nothing, but still reports a store that cannot give units back
 	if _, err := l.Reserve(ended, ratelimit.Request{}, countTerm); errors.Is(err, ratelimit.ErrInvalidConfig) {
 		problems = append(problems, err)
 	}
 	return problems
 }
 
-// count serves the request of v, and gives its units back if its status does not count.
-func (m *Middleware) count(w http.ResponseWriter, v *visit, units *ratelimit.Reservation, next http.Handler) {
-	c := &countedWriter{ResponseWriter: w, m: m, v: v, units: units}
-	status := http.StatusInternalServerError // if next panics
+// count calls the next handler with r, and gives the reserved units back if Config.Count returns false for
+// the status. cost is how many units were reserved.
+func (m *Middleware) count(w http.ResponseWriter, r *http.Request, cost int, units *ratelimit.Reservation, next http.Handler) {
+	c := &countedWriter{ResponseWriter: w, m: m, request: r, cost: cost, units: units}
+	status := http.StatusInternalServerError // the status if next panics
 	defer func() { c.settle(status) }()
-	next.ServeHTTP(c.like(w), &v.request)
+	next.ServeHTTP(c.like(w), r)
 	status = http.StatusOK
 }
 
-// A countedWriter is the ResponseWriter of a request that may not count. It settles with the
-// first final status.
+// A countedWriter is the ResponseWriter that the next handler gets if Config.Count is set. It passes the
+// first final status to Config.Count, which decides whether the reserved units stay charged.
 type countedWriter struct {
 	http.ResponseWriter
 	m       *Middleware
-	v       *visit
+	request *http.Request
+	cost    int // how many units were reserved; at least 1
 	units   *ratelimit.Reservation
 	settled bool
 }
 
-// settle gives the units back if status does not count, unless that was decided before.
+// settle ends the reservation at the first call. If Config.Count returns true for the status, the units
+// stay charged; otherwise settle gives them back. Later calls do nothing.
 func (c *countedWriter) settle(status int) {
 	if c.settled {
 		return
 	}
 	c.settled = true
-	units := max(c.v.info.Request.Cost, 1)
-	if !c.m.config.Count(&c.v.request, status) {
+	units := c.cost
+	if !c.m.config.Count(c.request, status) {
 		units = 0
 	}
 	if err := c.units.Settle(units); err != nil {
@@ -70,7 +74,8 @@ func (c *countedWriter) settle(status int) {
 	}
 }
 
-// WriteHeader settles before the client can see the status, and send its next request.
+// WriteHeader passes a final status to settle before the client gets that status. So if settle gives units
+// back, they are available when the client sends its next request.
 func (c *countedWriter) WriteHeader(status int) {
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		c.settle(status)
@@ -78,23 +83,23 @@ func (c *countedWriter) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
-// Write settles as a status of 200, unless there was one.
+// Write calls settle with the status 200, which does nothing if another status was set before.
 func (c *countedWriter) Write(p []byte) (int, error) {
 	c.settle(http.StatusOK)
 	return c.ResponseWriter.Write(p)
 }
 
-// Unwrap returns the inner writer, for [http.ResponseController].
+// Unwrap returns the wrapped ResponseWriter, for [http.ResponseController].
 func (c *countedWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// The further methods that a ResponseWriter may have.
+// Each of these types adds one optional method of a ResponseWriter to a countedWriter.
 type (
 	flusher    struct{ c *countedWriter }
 	hijacker   struct{ c *countedWriter }
 	readerFrom struct{ c *countedWriter }
 )
 
-// Flush sends the header, which has the status 200 unless another was set.
+// Flush sends the header, with the status 200 unless another one was set.
 func (f flusher) Flush() { _ = f.FlushError() }
 
 // FlushError is Flush for [http.ResponseController].
@@ -103,7 +108,7 @@ func (f flusher) FlushError() error {
 	return http.NewResponseController(f.c.ResponseWriter).Flush()
 }
 
-// Hijack hands the connection over, as a websocket wants it.
+// Hijack lets the handler take the connection over, for example for a websocket.
 func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := h.c.ResponseWriter.(http.Hijacker).Hijack()
 	if err == nil {
@@ -112,8 +117,8 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// ReadFrom copies a file by means of the system. The status is 200 from the first byte on: if there
-// is none, as src cannot be read, the handler may still set another.
+// ReadFrom lets the operating system copy a file to the connection. It calls settle with the status 200
+// once it has read the first byte. If src fails before that, the handler may still set another status.
 func (r readerFrom) ReadFrom(src io.Reader) (n int64, err error) {
 	if !r.c.settled {
 		first, read := make([]byte, 512), 0
@@ -137,7 +142,8 @@ func (r readerFrom) ReadFrom(src io.Reader) (n int64, err error) {
 	return n + rest, err
 }
 
-// like returns c with those of the further methods that w has.
+// like returns a ResponseWriter that passes all calls to c. It has each of the methods Flush, Hijack and
+// ReadFrom only if the ResponseWriter w has the same method.
 func (c *countedWriter) like(w http.ResponseWriter) http.ResponseWriter {
 	_, flushes := w.(http.Flusher)
 	_, hijacks := w.(http.Hijacker)

@@ -26,7 +26,7 @@ func failed(_ *http.Request, status int) bool { return status >= 400 }
 func TestCount(t *testing.T) {
 	var got []int
 	l, _ := perMinute(t, 1)
-	h := wrap(t, l, httplimit.Config{Count: func(r *http.Request, status int) bool {
+	h := wrap(t, l, httplimit.Config{Info: true, Count: func(r *http.Request, status int) bool {
 		info, found := httplimit.FromContext(r.Context())
 		require.True(t, found)
 		require.Equal(t, client, info.Request.IP)
@@ -68,7 +68,8 @@ func TestCount(t *testing.T) {
 		}
 		return w.Code
 	}
-	for path, status := range map[string]int{"/write": 200, "/flush": 200, "/controller": 200, "/nothing": 200, "/304": 304, "/late": 200, "/latepanic": 200} {
+	for path, status := range map[string]int{"/write": 200, "/flush": 200, "/controller": 200, "/nothing": 200, "/304": 304, "/late": 200,
+		"/latepanic": 200} {
 		got = nil
 		for range 3 {
 			require.NotEqual(t, http.StatusTooManyRequests, ask(path), path)
@@ -138,27 +139,28 @@ func TestAttack24ParallelGuesses(t *testing.T) {
 // wrapped, over a real server.
 func TestAttack22CountedWriters(t *testing.T) {
 	l, _ := perMinute(t, 1)
-	server := serve(t, wrap(t, l, httplimit.Config{Count: func(r *http.Request, status int) bool { return r.URL.Path == "/bad" }}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := http.NewResponseController(w)
-		switch r.URL.Path {
-		case "/upgrade":
-			conn, rw, err := c.Hijack()
-			if assert.NoError(t, err) {
-				_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: close\r\n\r\nhello")
-				assert.NoError(t, rw.Flush())
-				assert.NoError(t, conn.Close())
+	server := serve(t, wrap(t, l, httplimit.Config{Count: func(r *http.Request, status int) bool { return r.URL.Path == "/bad" }},
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			c := http.NewResponseController(w)
+			switch r.URL.Path {
+			case "/upgrade":
+				conn, rw, err := c.Hijack()
+				if assert.NoError(t, err) {
+					_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: close\r\n\r\nhello")
+					assert.NoError(t, rw.Flush())
+					assert.NoError(t, conn.Close())
+				}
+			case "/events":
+				assert.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Minute)), "what only the inner writer has")
+				for range 3 {
+					_, _ = io.WriteString(w, "data: x\n\n")
+					assert.NoError(t, c.Flush())
+				}
+			case "/copy":
+				_, err := io.Copy(w, strings.NewReader("copied"))
+				assert.NoError(t, err)
 			}
-		case "/events":
-			assert.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Minute)), "what only the inner writer has")
-			for range 3 {
-				_, _ = io.WriteString(w, "data: x\n\n")
-				assert.NoError(t, c.Flush())
-			}
-		case "/copy":
-			_, err := io.Copy(w, strings.NewReader("copied"))
-			assert.NoError(t, err)
-		}
-	})))
+		})))
 	for _, c := range []*http.Client{server.h1, server.h2} {
 		for path, want := range map[string]string{"/events": "data: x\n\ndata: x\n\ndata: x\n\n", "/copy": "copied"} {
 			for range 2 {
@@ -334,9 +336,11 @@ func TestCountNeeds(t *testing.T) {
 	l, _ := limited(t, []ratelimit.Rule{{Name: "own", Endpoint: "*", Limiter: fixed{own}}}, nil)
 	_, err = httplimit.New(l, httplimit.Config{Count: failed})
 	assert.EqualError(t, err, `ratelimit: count is set: must be nil beside rule "own": its custom limiter gives no units back`)
-	l, _ = limited(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithName("n"), ratelimit.WithStore(brokenStore{errors.New("down")}))
+	l, _ = limited(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, ratelimit.WithName("n"),
+		ratelimit.WithStore(brokenStore{errors.New("down")}))
 	_, err = httplimit.New(l, httplimit.Config{Count: failed})
-	assert.EqualError(t, err, "ratelimit: store is httplimit_test.brokenStore: must have a method Settle(context.Context, []Ask) error: units are to be reserved")
+	assert.EqualError(t, err, "ratelimit: store is httplimit_test.brokenStore: must have a method Settle(context.Context, []Ask) error: "+
+		"units are to be reserved")
 	assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 	_, err = httplimit.New(nil, httplimit.Config{Count: failed})
 	assert.EqualError(t, err, "ratelimit: limiter is nil: must be one that ratelimit.New has made")
@@ -346,7 +350,8 @@ func TestCountNeeds(t *testing.T) {
 func TestCountInAStore(t *testing.T) {
 	store, err := ratelimit.NewMemoryStore()
 	require.NoError(t, err)
-	l, _ := limited(t, nil, &ratelimit.Rule{Name: "per-client", Rate: ratelimit.PerMinute(1)}, ratelimit.WithName("n"), ratelimit.WithStore(store))
+	l, _ := limited(t, nil, &ratelimit.Rule{Name: "per-client", Rate: ratelimit.PerMinute(1)}, ratelimit.WithName("n"),
+		ratelimit.WithStore(store))
 	h := wrap(t, l, httplimit.Config{Count: failed}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/bad" {
 			w.WriteHeader(http.StatusBadRequest)

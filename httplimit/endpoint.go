@@ -5,33 +5,35 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 )
 
-// A Router says which of its patterns matches a request, without serving it.
-// [*http.ServeMux] is one.
+// A Router finds the pattern that matches a request, without serving the request.
+// [*http.ServeMux] is a Router.
 type Router interface {
-	// Handler returns the handler for r, and the pattern that has matched.
-	// The pattern is empty if there is none.
+	// Handler returns the handler for r, and the pattern that matches r.
+	// The pattern is empty if none matches.
 	Handler(r *http.Request) (h http.Handler, pattern string)
 }
 
-// unmatched is the endpoint of the requests that no pattern matches. The paths of these are
-// texts of the client's, and would be an endlessness of endpoints.
+// unmatched is the endpoint of all requests that no pattern matches. The path of such a request is not used
+// as its endpoint, because clients can send any path, and there would be no limit to the number of
+// endpoints.
 const unmatched = "unmatched"
 
-// Route returns a function for [Config.Endpoint] that names a request by the path of the
-// pattern that matches it, such as "/users/{id}". m is the router that will serve the request;
-// if it is nil or matches nothing, [http.Request.Pattern] counts, which is set within a
-// router. Without a pattern, the name is "unmatched". It is never the path of the URL, which
-// a client can spell in many ways.
+// Route returns a function for [Config.Endpoint] that returns the path of the pattern that matches a
+// request, such as "/users/{id}". m is the router that will serve the request. If m is nil or no pattern of
+// m matches, the function uses [http.Request.Pattern], which an outer router may have set. Without any
+// pattern, the function returns "unmatched". It never returns the path of the URL, because a client can
+// write the same path in many ways.
 func Route(m Router) func(*http.Request) string {
 	return func(r *http.Request) string { return pathOf(patternOf(m, r)) }
 }
 
-// Pattern returns a function for [Config.Endpoint] that names a request by the whole pattern
-// that matches it, such as "GET /users/{id}", with the method and host if it has them. It
-// finds the pattern as [Route] does.
+// Pattern returns a function for [Config.Endpoint] that returns the whole pattern that matches a
+// request, such as "GET /users/{id}", with the method and the host if the pattern has them. The
+// function finds the pattern as [Route] does.
 func Pattern(m Router) func(*http.Request) string {
 	return func(r *http.Request) string {
 		if pattern := patternOf(m, r); pattern != "" {
@@ -41,22 +43,38 @@ func Pattern(m Router) func(*http.Request) string {
 	}
 }
 
-// Fixed returns a function for [Config.Endpoint] that gives every request this name.
+// Fixed returns a function for [Config.Endpoint] that returns name for every request.
 func Fixed(name string) func(*http.Request) string {
 	return func(*http.Request) string { return name }
 }
 
-// patternOf returns the pattern that matches r, or an empty text.
+// patternOf returns the pattern of m that matches the request r. If there is none, it returns r.Pattern,
+// which may be empty.
 func patternOf(m Router, r *http.Request) string {
 	if m != nil {
-		if _, pattern := m.Handler(r); pattern != "" {
+		if pattern := handlerPattern(m, r); pattern != "" {
 			return pattern
 		}
 	}
 	return r.Pattern
 }
 
-// pathOf returns the path of a pattern, which may have a method and a host before it.
+// handlerPattern returns the pattern that matches r. It gets this pattern from m.Handler, with one exception:
+// if a ServeMux redirects a CONNECT request to the path with a slash at its end, m.Handler returns this path in
+// place of a pattern. The client has chosen the path, so handlerPattern returns the pattern that matches it.
+func handlerPattern(m Router, r *http.Request) string {
+	_, pattern := m.Handler(r)
+	if r.Method == http.MethodConnect && r.URL != nil && pattern == path.Clean("/"+r.URL.Path)+"/" {
+		to, asked := *r.URL, *r
+		to.Path, to.RawPath = pattern, ""
+		asked.URL = &to
+		_, pattern = m.Handler(&asked)
+	}
+	return pattern
+}
+
+// pathOf returns the path of a pattern, without the method and the host. It returns unmatched if the
+// pattern has no path.
 func pathOf(pattern string) string {
 	if i := strings.IndexByte(pattern, '/'); i >= 0 {
 		return pattern[i:]
@@ -64,22 +82,24 @@ func pathOf(pattern string) string {
 	return unmatched
 }
 
-// routeOf is Route for a handler that will serve the request itself. What an outer router has
-// matched does not count then.
+// routeOf returns a function that does what the function returned by Route(m) does, with one difference: it
+// ignores a pattern that an outer router has set in the request. The router m is the next handler.
 func routeOf(m Router) func(*http.Request) string {
 	return func(r *http.Request) string {
-		_, pattern := m.Handler(r)
-		return pathOf(pattern)
+		return pathOf(handlerPattern(m, r))
 	}
 }
 
-// Check returns an error that names each rule whose Endpoint no route of mux gives, so that it
-// limits nothing, as after a typing mistake. It is for a test. [Middleware.Handler] logs the
-// same if its next handler is a Router and [Config.Endpoint] is nil.
+// Check returns an error that names each rule whose Endpoint matches no route of mux. Such a rule
+// limits nothing; usually, its Endpoint is misspelled. Call Check in a test. [Middleware.Handler] logs
+// the same error if its next handler is a Router and [Config.Endpoint] is nil.
 //
-// It asks mux for the rule's own text as a path, by the usual methods. Rules for a prefix are
-// not checked, because a Router does not list its patterns. A rule that only a pattern with a
-// host gives is named, unless the rule's text has the host too.
+// For each rule, Check asks mux for the route of a request with the path in the Endpoint of the rule.
+// If the Endpoint names no method, Check does so with each of the standard methods. It does not check a
+// rule whose Endpoint is a prefix, because a Router cannot list its patterns. If the only route for the
+// Endpoint "/users" has a host in its pattern, such as "example.com/users", Check does not find that
+// route, and names the rule although the rule is right. It finds the route if the Endpoint includes the
+// host.
 func (m *Middleware) Check(mux Router) error {
 	endpoint := m.config.Endpoint
 	if endpoint == nil {
@@ -100,8 +120,8 @@ var methods = []string{
 	http.MethodHead, http.MethodOptions, http.MethodConnect, http.MethodTrace,
 }
 
-// gives reports whether endpoint names a request that matches a pattern of mux want. A pattern
-// matches its own text as a path: "{id}" matches a wildcard.
+// gives reports whether the function endpoint returns want for some request to mux. To find out, it uses
+// want as the path of a request: the path "/users/{id}" itself matches the pattern "/users/{id}".
 func gives(mux Router, endpoint func(*http.Request) string, want string) bool {
 	if want == unmatched {
 		return true
@@ -110,14 +130,14 @@ func gives(mux Router, endpoint func(*http.Request) string, want string) bool {
 	if method, rest, found := strings.Cut(want, " "); found {
 		asked, text = []string{method}, strings.TrimLeft(rest, " \t")
 	}
-	host, path := "", text
+	host, target := "", text
 	if i := strings.IndexByte(text, '/'); i > 0 {
-		host, path = text[:i], text[i:]
+		host, target = text[:i], text[i:]
 	}
-	path = strings.TrimSuffix(path, "{$}")
+	target = strings.TrimSuffix(target, "{$}")
 	for _, method := range asked {
 		r := &http.Request{
-			Method: method, Host: host, URL: &url.URL{Path: path}, RequestURI: path, Header: http.Header{},
+			Method: method, Host: host, URL: &url.URL{Path: target}, RequestURI: target, Header: http.Header{},
 			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
 		}
 		_, r.Pattern = mux.Handler(r)

@@ -195,8 +195,12 @@ func ExampleFromContext() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	m, err := httplimit.New(limiter, httplimit.Config{Info: true})
+	if err != nil {
+		log.Fatal(err)
+	}
 	w := httptest.NewRecorder()
-	httplimit.Handler(http.HandlerFunc(search), limiter).ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil))
+	m.Handler(http.HandlerFunc(search)).ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil))
 	fmt.Println(w.Body)
 	// Output:
 	// 10 results for ip:192.0.2.1
@@ -214,10 +218,12 @@ func ExampleConfig() {
 			if q.Endpoint == "/search" {
 				q.Cost = 5
 			}
-			if prefix, err := netip.ParsePrefix(q.IP); err == nil { // IPv6: a rule by KeyAttr("site") limits its /48 too
-				site, _ := prefix.Addr().Prefix(48)
-				q.Attrs = map[string]string{"site": site.String()}
+			site := q.IP // all requests without a site would share one budget, so IPv4 clients get their address
+			if prefix, err := netip.ParsePrefix(q.IP); err == nil {
+				around, _ := prefix.Addr().Prefix(48)
+				site = around.String() // a rule by KeyAttr("site") limits an IPv6 client by its /48 too
 			}
+			q.Attrs = map[string]string{"site": site}
 		},
 		Denied: func(w http.ResponseWriter, r *http.Request, i *httplimit.Info) {
 			if strings.HasPrefix(r.Header.Get("Accept"), "text/html") {
@@ -230,9 +236,15 @@ func ExampleConfig() {
 
 		Headers: httplimit.HeadersEpoch, // X-RateLimit-..., as GitHub has them
 	}
-	fmt.Println(c.Headers == httplimit.HeadersEpoch)
+	for _, ip := range []string{"203.0.113.9", "203.0.113.10", "2001:db8:1:2::/64"} {
+		q := ratelimit.Request{IP: ip}
+		c.Prepare(nil, &q)
+		fmt.Println(ip, "belongs to", q.Attrs["site"])
+	}
 	// Output:
-	// true
+	// 203.0.113.9 belongs to 203.0.113.9
+	// 203.0.113.10 belongs to 203.0.113.10
+	// 2001:db8:1:2::/64 belongs to 2001:db8:1::/48
 }
 
 // A client that sends 5 requests a second, and waits if a server asks it to.

@@ -153,12 +153,16 @@ func ceil(d time.Duration) int64 {
 // TestFields compares the header fields of real responses with the Info.
 func TestFields(t *testing.T) {
 	rules := []ratelimit.Rule{
-		{Name: "per-client", Endpoint: "/a", Rate: ratelimit.PerMinute(5).WithBurst(3), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(600), "free": ratelimit.PerMinute(5), "staff": ratelimit.Unlimited}},
+		{Name: "per-client", Endpoint: "/a", Rate: ratelimit.PerMinute(5).WithBurst(3),
+			Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(600), "free": ratelimit.PerMinute(5), "staff": ratelimit.Unlimited}},
 		{Name: "dé%\"\\\r\nily", Endpoint: "/a", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerDay(1000)},
-		{Name: "by ip", Endpoint: "/a", Key: ratelimit.KeyIP, Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.Rate{Requests: 50, Per: 1500 * time.Millisecond}},
-		{Name: "short", Endpoint: "/a", Algorithm: ratelimit.AlgorithmSlidingWindowCounter, Rate: ratelimit.Rate{Requests: 900, Per: 999 * time.Millisecond}},
+		{Name: "by ip", Endpoint: "/a", Key: ratelimit.KeyIP, Algorithm: ratelimit.AlgorithmSlidingWindowLog,
+			Rate: ratelimit.Rate{Requests: 50, Per: 1500 * time.Millisecond}},
+		{Name: "short", Endpoint: "/a", Algorithm: ratelimit.AlgorithmSlidingWindowCounter,
+			Rate: ratelimit.Rate{Requests: 900, Per: 999 * time.Millisecond}},
 		{Name: "global", Endpoint: "/a", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(2000)},
-		{Name: "resolved", Endpoint: "/a", Rate: ratelimit.PerSecond(1), Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.PerHour(700), true }},
+		{Name: "resolved", Endpoint: "/a", Rate: ratelimit.PerSecond(1),
+			Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.PerHour(700), true }},
 	}
 	names := map[string]string{`d%C3%A9%25"\%0D%0Aily`: rules[1].Name}
 	windows := map[string]int64{"per-client": 36, rules[1].Name: 86400, "by ip": 2}
@@ -178,7 +182,7 @@ func TestFields(t *testing.T) {
 				note(i)
 			})
 			server := serve(t, wrap(t, l, httplimit.Config{
-				Headers: form, ShowShared: shared,
+				Headers: form, ShowShared: shared, Info: true,
 				Client: func(r *http.Request) (string, string, bool) {
 					return r.Header.Get("User"), r.Header.Get("Tier"), true
 				},

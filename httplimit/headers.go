@@ -9,31 +9,33 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Headers says which header fields tell clients of their limits. Only the client's own rules
-// are shown, unless [Config.ShowShared] is set, and at most 8, first those with the fewest
-// units left. A denial has Retry-After in any case, unless no wait is long enough.
+// Headers selects the header fields that tell clients their limits. The fields show at most 8 rules,
+// beginning with the rule that has the fewest units left. Rules with KeyGlobal or KeyEndpoint are shown
+// only if [Config.ShowShared] is set. With every value of Headers, a denial has a Retry-After, except
+// if no wait is long enough.
 type Headers int
 
 // The values of [Config.Headers].
 const (
-	// HeadersDraft11 are RateLimit-Policy, with all rules, and RateLimit, with
-	// what each has left, or in a denial only with the rules that denied. They
-	// are those of draft-ietf-httpapi-ratelimit-headers-11.
+	// HeadersDraft11 sends RateLimit-Policy with the limits of the rules, and RateLimit with the units that
+	// each rule has left. In a denial, RateLimit has only the rules that denied. Both fields are defined by
+	// draft-ietf-httpapi-ratelimit-headers-11.
 	HeadersDraft11 Headers = iota
 
-	// HeadersDelta are X-RateLimit-Limit, X-RateLimit-Remaining and
-	// X-RateLimit-Reset of one rule. Reset is in seconds from now.
+	// HeadersDelta sends X-RateLimit-Limit, X-RateLimit-Remaining and
+	// X-RateLimit-Reset of the rule with the fewest units left or, in a denial, of a
+	// rule that denied. Reset is the number of seconds from now.
 	HeadersDelta
 
-	// HeadersEpoch are the same, but Reset is in seconds since 1970 by the
-	// clock of this machine, as GitHub has it.
+	// HeadersEpoch sends the same fields as HeadersDelta, but Reset is a Unix time in
+	// seconds, by the clock of this machine, as in the API of GitHub.
 	HeadersEpoch
 
-	// HeadersNone are none but Retry-After.
+	// HeadersNone sends no field but Retry-After.
 	HeadersNone
 )
 
-// The names of the header fields as a Header has them.
+// The canonical names of the header fields.
 const (
 	fieldRateLimit = "Ratelimit"
 	fieldPolicy    = "Ratelimit-Policy"
@@ -42,8 +44,8 @@ const (
 	fieldReset     = "X-Ratelimit-Reset"
 )
 
-// ExposedHeaders returns the names of the header fields that a browser must be told to show to
-// scripts of other origins, in Access-Control-Expose-Headers.
+// ExposedHeaders returns the names of the header fields that a Middleware with these Headers sends. List
+// them in Access-Control-Expose-Headers to let browsers show them to scripts of other origins.
 func ExposedHeaders(h Headers) []string {
 	switch h {
 	case HeadersDraft11:
@@ -55,12 +57,12 @@ func ExposedHeaders(h Headers) []string {
 }
 
 const (
-	maxShown   = 8                   // rules in the header fields
-	maxInteger = 999_999_999_999_999 // of a structured field
+	maxShown   = 8                   // the largest number of rules that the header fields show
+	maxInteger = 999_999_999_999_999 // the largest integer in a structured field
 )
 
-// A shownRule is a rule in the header fields. It has a copy of what is shown of its Result: a pointer
-// to it would take an allocation.
+// A shownRule contains what the header fields show of one rule. It has copies of fields of the Result,
+// because a pointer to the Result would cause an allocation.
 type shownRule struct {
 	*policy
 	*span
@@ -70,8 +72,9 @@ type shownRule struct {
 	RetryAfter, ResetAfter time.Duration
 }
 
-// reset returns after how long at the latest there are more units than Remaining. ok is false
-// if there can be no more.
+// reset returns the time that the header fields show for a rule. If the rule denied, this is RetryAfter.
+// If the rule granted the request, it has at least one more unit after this time. ok is false if the rule
+// has all its units left.
 func (s *shownRule) reset() (d time.Duration, ok bool) {
 	switch {
 	case !s.Allowed && s.RetryAfter != ratelimit.Never:
@@ -84,7 +87,8 @@ func (s *shownRule) reset() (d time.Duration, ok bool) {
 	return s.ResetAfter, true
 }
 
-// pick returns the rules of v that are shown. Those with the fewest units left come first.
+// pick returns the rules that the header fields show, beginning with the rule that has the fewest units
+// left. It stores them in the given array, so that it allocates nothing.
 func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown]shownRule) []shownRule {
 	shown := memory[:0]
 	for i := range each {
@@ -93,7 +97,7 @@ func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown
 			continue
 		}
 		p := rules.of(res.Rule)
-		if p == nil || p.hidden { // nil: the rule was added after the decision, or removed
+		if p == nil || p.hidden { // p is nil if the rules have changed since the decision
 			continue
 		}
 		at := len(shown)
@@ -112,8 +116,7 @@ func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown
 	return shown
 }
 
-// mark tells the client of its limits in the header of the response. each are the answers of the
-// rules.
+// mark sets the header fields that tell the client its limits. Its last argument has one Result for each rule.
 func (m *Middleware) mark(v *visit, rules *policies, each []ratelimit.Result) {
 	var memory [maxShown]shownRule
 	shown := v.pick(rules, each, &memory)
@@ -130,8 +133,8 @@ func (m *Middleware) mark(v *visit, rules *policies, each []ratelimit.Result) {
 	}
 }
 
-// draft11 writes RateLimit and RateLimit-Policy. If another Middleware has written them to the
-// same header, it appends lines to them.
+// draft11 sets RateLimit and RateLimit-Policy. If another Middleware has already set them, draft11
+// adds lines to them.
 func (v *visit) draft11(shown []shownRule) {
 	var memory [512]byte
 	text := memory[:0]
@@ -161,20 +164,21 @@ func (v *visit) draft11(shown []shownRule) {
 		}
 		text = shown[i].appendPolicy(text, shown[i].policy.item, shown[i].Limit)
 	}
-	both := string(text) // one allocation for both
+	both := string(text) // one string for the values of both fields, so that only one is allocated
 	v.add(fieldRateLimit, both[:limits])
 	v.add(fieldPolicy, both[limits:])
 }
 
-// add sets a field, or adds a line to it if another Middleware has written it. Allow may be called
-// many times for one response: what was said before of the same rules is removed then.
+// add sets a header field, or adds a line to it if another Middleware has set it. Allow may be called many
+// times for one response, so in a call of Allow, add first removes the items that earlier calls have set
+// for the same rules.
 func (v *visit) add(name, value string) {
 	if value == "" {
 		return
 	}
-	if v.follows() {
+	if v.follows {
 		before := v.header[name]
-		if v.inside() {
+		if v.inside {
 			before = without(before, value)
 		}
 		if len(before) > 0 {
@@ -185,7 +189,7 @@ func (v *visit) add(name, value string) {
 	v.set(name, value)
 }
 
-// without returns lines without the items that have the name of an item in value.
+// without returns the given lines of a header field, but drops each item whose name also occurs in value.
 func without(lines []string, value string) (kept []string) {
 	names := make(map[string]bool)
 	for _, item := range split(value, ',') {
@@ -200,8 +204,8 @@ func without(lines []string, value string) (kept []string) {
 	return kept
 }
 
-// split returns the parts of text between separators that are not in a string, without the space
-// around them.
+// split splits text at each separator that is outside of a quoted string, and trims the space around the
+// parts.
 func split(text string, separator byte) (parts []string) {
 	from, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -218,15 +222,16 @@ func split(text string, separator byte) (parts []string) {
 	return append(parts, strings.Trim(text[from:], " \t"))
 }
 
-// legacy writes the X-RateLimit fields of the rule that has the fewest units left, or in a
-// denial of the first that denied.
+// legacy sets the X-RateLimit fields. For a grant, they show the rule with the fewest units left, unless
+// another Middleware has already set them to as few units or fewer. For a denial, they show the first rule
+// that denied.
 func (v *visit) legacy(shown []shownRule, epoch bool) {
 	for i := range shown {
 		s := &shown[i]
 		if !v.info.Result.Allowed && s.Allowed {
 			continue
 		}
-		if v.follows() && v.info.Result.Allowed {
+		if v.follows && v.info.Result.Allowed {
 			before, err := strconv.Atoi(v.header.Get(fieldRemaining))
 			if err == nil && before <= s.Remaining {
 				return
@@ -245,7 +250,7 @@ func (v *visit) legacy(shown []shownRule, epoch bool) {
 	}
 }
 
-// violated returns the names of the rules that have denied, as the elements of a JSON array.
+// violated returns the names of the rules that denied, as JSON strings with commas between them.
 func violated(shown []shownRule) string {
 	var b strings.Builder
 	for i := range shown {
@@ -260,16 +265,16 @@ func violated(shown []shownRule) string {
 	return b.String()
 }
 
-// appendParameter appends a parameter of an item to text.
+// appendParameter appends a parameter of a structured field to text, such as ";r=5" for the name ";r=".
 func appendParameter(text []byte, name string, n int64) []byte {
 	text = append(text, name...)
 	return strconv.AppendInt(text, min(n, maxInteger), 10)
 }
 
-// decimal returns the text of n in a header field.
+// decimal returns n in decimal digits. It returns maxInteger for a larger n.
 func decimal(n int64) string { return strconv.FormatInt(min(n, maxInteger), 10) }
 
-// seconds returns d in seconds, rounded up: rounded down, a client would come too early.
+// seconds returns a duration in seconds, rounded up, because a client that waits less would be denied.
 func seconds(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -277,8 +282,8 @@ func seconds(d time.Duration) int64 {
 	return int64((d-1)/time.Second) + 1
 }
 
-// itemOf returns name as a string of a structured field, which has printable ASCII only. All
-// other bytes, and "%", are written as "%" and two digits.
+// itemOf returns the name of a rule as a quoted string of a structured field. Such a string contains only
+// printable ASCII, so every other byte, and "%", becomes "%" and two hexadecimal digits.
 func itemOf(name string) string {
 	const digits = "0123456789ABCDEF"
 	text := []byte{'"'}

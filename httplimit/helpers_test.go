@@ -27,7 +27,8 @@ func perMinute(t testing.TB, n int, rules ...ratelimit.Rule) (*ratelimit.RateLim
 }
 
 // limited returns a limiter with these rules, and its clock.
-func limited(t testing.TB, rules []ratelimit.Rule, defaultRule *ratelimit.Rule, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
+func limited(t testing.TB, rules []ratelimit.Rule, defaultRule *ratelimit.Rule, opts ...ratelimit.Option) (*ratelimit.RateLimiter,
+	*ratelimit.FakeClock) {
 	t.Helper()
 	clock := ratelimit.NewFakeClock(start)
 	l, err := ratelimit.New(rules, defaultRule, append(opts, ratelimit.WithClock(clock))...)
@@ -75,7 +76,7 @@ func get(t testing.TB, h http.Handler, target, from string, header ...string) *h
 	return answer(h, request(t, target, from, header...))
 }
 
-// infoOf returns the Info that a handler behind m gets for r.
+// infoOf returns the Info that a handler behind m, whose Config.Info is set, gets for r.
 func infoOf(t testing.TB, m *httplimit.Middleware, r *http.Request) (info httplimit.Info) {
 	t.Helper()
 	w := answer(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

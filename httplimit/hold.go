@@ -13,28 +13,36 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratefield"
 )
 
-// maxHolds is how many servers a Transport remembers holds of.
+// maxHolds is the largest number of holds that a Transport keeps. A hold is a time during which the
+// Transport sends no requests to a server. When there are too many, the hold that ends first is dropped.
 const maxHolds = 1024
 
-// holds are the servers that have asked clients to wait. The zero holds is ready for use.
+// holds contains a hold for each server to which no requests may be sent for a time, because the server has
+// asked for that. The zero holds is ready for use.
 type holds struct {
 	mu sync.Mutex
 
-	// The fields below are guarded by mu, and have the same holds, at most maxHolds.
+	// These fields are guarded by mu. The first two contain the same holds, at most maxHolds.
 
-	hosts map[string]*hold
-	byEnd endHeap
+	hosts    map[string]*hold
+	byEnd    endHeap
+	watchers map[string]map[*watcher]struct{} // the requests that wait for the Limiter, by host; no empty maps
 }
 
-// A hold is how long a server has asked clients to wait.
+// A watcher is a request that waits for the Limiter, and must stop waiting when a hold of its host begins.
+type watcher struct{ stop func() }
+
+// A hold is a time during which a Transport sends no requests to a server, because the server has asked for
+// that.
 type hold struct {
-	host   string
+	host   string // the origin of the server, such as "https://api.example.com:443"
 	ends   keytable.Instant
-	length time.Duration // from the response to ends
-	index  int           // in byEnd
+	length time.Duration // the time from the response that started the hold to its end
+	index  int           // the position of the hold in holds.byEnd
 }
 
-// of returns the hold of host. One that there is not ends in the past.
+// The method of returns the end and the length of the hold of host, during which no requests are sent to
+// host. Both are 0 if there is no hold.
 func (h *holds) of(host string) (ends keytable.Instant, length time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -44,8 +52,38 @@ func (h *holds) of(host string) (ends keytable.Instant, length time.Duration) {
 	return 0, 0
 }
 
-// set holds host for length from now on, unless it is held for longer. If there are too many
-// holds, that with the earliest end leaves, which may be this one.
+// watch arranges that stop is called when a hold of host begins. The caller ends this by calling leave. If
+// host already has a hold, watch only returns true.
+func (h *holds) watch(host string, now keytable.Instant, stop func()) (leave func(), held bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at := h.hosts[host]; at != nil && at.ends > now {
+		return nil, true
+	}
+	if h.watchers == nil {
+		h.watchers = make(map[string]map[*watcher]struct{})
+	}
+	if h.watchers[host] == nil {
+		h.watchers[host] = make(map[*watcher]struct{})
+	}
+	w := &watcher{stop}
+	h.watchers[host][w] = struct{}{}
+	return func() { h.leave(host, w) }, false
+}
+
+// leave ends the watch of w.
+func (h *holds) leave(host string, w *watcher) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.watchers[host], w)
+	if len(h.watchers[host]) == 0 {
+		delete(h.watchers, host)
+	}
+}
+
+// set starts a hold: from now on, no requests are sent to host for the given length. An earlier hold of
+// host is never shortened. If there are already maxHolds, set drops the hold with the earliest end, which
+// may be the new one.
 func (h *holds) set(host string, now keytable.Instant, length time.Duration) {
 	ends := now.Add(length)
 	h.mu.Lock()
@@ -69,17 +107,22 @@ func (h *holds) set(host string, now keytable.Instant, length time.Duration) {
 		h.hosts[host] = at
 		at.host, at.ends, at.length = host, ends, length
 		heap.Fix(&h.byEnd, 0)
+	default:
+		return
+	}
+	for w := range h.watchers[host] {
+		w.stop()
 	}
 }
 
-// forget drops all holds.
+// forget drops all holds, so that requests are sent to all servers again.
 func (h *holds) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.hosts, h.byEnd = nil, nil
 }
 
-// An endHeap is a heap of holds, that with the earliest end first.
+// An endHeap is a heap of holds. The hold with the earliest end comes first.
 type endHeap []*hold
 
 func (e *endHeap) Len() int           { return len(*e) }
@@ -90,20 +133,21 @@ func (e *endHeap) Swap(i, j int) {
 	(*e)[i].index, (*e)[j].index = i, j
 }
 
-// Push appends x. It is for [heap.Push].
+// Push appends x, for [heap.Push].
 func (e *endHeap) Push(x any) {
 	at := x.(*hold)
 	at.index = len(*e)
 	*e = append(*e, at)
 }
 
-// Pop is not called: a hold leaves when another takes its place.
+// Pop panics. It is never called, because holds are only replaced.
 func (e *endHeap) Pop() any { panic("httplimit: no hold is popped") }
 
-// deniedHold is how long a 429 without a Retry-After holds.
+// deniedHold is how long no requests are sent to a server after its response with the status 429, if that
+// response has no Retry-After.
 const deniedHold = time.Second
 
-// heldBy returns for how long res asks clients to wait, at most t.maxHold.
+// heldBy returns for how long the response res asks clients to wait, at most t.maxHold.
 func (t *Transport) heldBy(res *http.Response) time.Duration {
 	if age, ok := count(res.Header.Get("Age")); ok && age > 0 || res.StatusCode == http.StatusNotModified {
 		return 0
@@ -122,8 +166,8 @@ func (t *Transport) heldBy(res *http.Response) time.Duration {
 	return min(d, t.maxHold)
 }
 
-// retryAfter returns the value of Retry-After. ok is false if there is none that counts. Of
-// several lines, the first does.
+// retryAfter returns the time in the field Retry-After. ok is false if the field is missing or invalid. If
+// the field has several lines, only the first is read.
 func (t *Transport) retryAfter(h http.Header) (d time.Duration, ok bool) {
 	text := h.Get("Retry-After")
 	if n, digits := count(text); digits {
@@ -137,10 +181,9 @@ func (t *Transport) retryAfter(h http.Header) (d time.Duration, ok bool) {
 	return d, d >= 0 && d < math.MaxInt64
 }
 
-// resetIn returns how long there is nothing left, by the fields X-RateLimit-Remaining and
-// X-RateLimit-Reset, or 0.
+// resetIn returns the time until X-RateLimit-Reset if X-RateLimit-Remaining is 0, and otherwise 0.
 func (t *Transport) resetIn(h http.Header) time.Duration {
-	const since1970 = 1_000_000_000 // what is above is no duration
+	const since1970 = 1_000_000_000 // a larger X-RateLimit-Reset is a Unix time, a smaller one a number of seconds from now
 	left, ok := count(h.Get(fieldRemaining))
 	if !ok || left > 0 {
 		return 0
@@ -155,8 +198,8 @@ func (t *Transport) resetIn(h http.Header) time.Duration {
 	return time.Duration(reset) * time.Second
 }
 
-// dateOf returns the time at which the server has made a response with this header, or the time
-// of the clock if the server does not say so.
+// dateOf returns the Date in the header of a response. If it is missing or invalid, dateOf returns the time
+// of the Transport's clock.
 func (t *Transport) dateOf(h http.Header) time.Time {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		return date
@@ -167,10 +210,11 @@ func (t *Transport) dateOf(h http.Header) time.Time {
 	return time.Now()
 }
 
-// maxSeconds is the longest time that counts, in seconds. It is the longest Duration.
+// maxSeconds is the longest time.Duration in whole seconds. Header fields with longer times are ignored.
 const maxSeconds = math.MaxInt64 / int64(time.Second)
 
-// count returns the number that text consists of, or the largest one if that is less.
+// count returns the decimal number in text, or math.MaxInt64 if the number is larger. ok is false if text
+// is empty or contains anything but digits.
 func count(text string) (n int64, ok bool) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, false

@@ -26,7 +26,10 @@ func TestAnswers(t *testing.T) {
 		{Name: "per-client", Endpoint: "*", Rate: ratelimit.PerMinute(100)},
 		{Name: "daily", Endpoint: "*", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerDay(1000)},
 	}, nil)
-	h := wrap(t, l, httplimit.Config{Prepare: func(r *http.Request, q *ratelimit.Request) { q.Cost, _ = strconv.Atoi(r.URL.Query().Get("cost")) }}, ok)
+	h := wrap(t, l, httplimit.Config{Prepare: func(r *http.Request, q *ratelimit.Request) {
+		q.Cost,
+			_ = strconv.Atoi(r.URL.Query().Get("cost"))
+	}}, ok)
 	w := get(t, h, "/?cost=50", "203.0.113.9:1")
 	assert.Equal(t, http.StatusOK, w.Code)
 	assert.Equal(t, http.Header{
@@ -46,7 +49,8 @@ func TestAnswers(t *testing.T) {
 	w = get(t, h, "/?cost=50", "203.0.113.9:1")
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
 	assert.Equal(t, denied, stripped(w))
-	assert.JSONEq(t, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":["per-client"]}`, w.Body.String())
+	assert.JSONEq(t, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota `+
+		`Exceeded","status":429,"violated-policies":["per-client"]}`, w.Body.String())
 
 	w = get(t, h, "/?cost=101", "203.0.113.9:1")
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
@@ -82,7 +86,8 @@ func TestFailurePolicies(t *testing.T) {
 		{ratelimit.FailLocal(1), true, []int{200, 429}, "60"},
 		{ratelimit.FailOpen, true, []int{200, 200}, ""},
 	} {
-		rule, opts := &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, []ratelimit.Option{ratelimit.WithName("n"), ratelimit.WithStore(brokenStore{errors.New("down")})}
+		rule, opts := &ratelimit.Rule{Rate: ratelimit.PerMinute(1)}, []ratelimit.Option{ratelimit.WithName("n"),
+			ratelimit.WithStore(brokenStore{errors.New("down")})}
 		if row.own {
 			rule.OnStoreError = row.policy
 		} else {
@@ -96,14 +101,16 @@ func TestFailurePolicies(t *testing.T) {
 		assert.Equal(t, row.retry, w.Header().Get("Retry-After"), row.policy)
 		assert.Empty(t, w.Header().Values("RateLimit"), "%v: what is left is not known", row.policy)
 		if w.Code == http.StatusServiceUnavailable {
-			assert.JSONEq(t, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary Reduced Capacity","status":503}`, w.Body.String())
+			assert.JSONEq(t, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary Reduced `+
+				`Capacity","status":503}`, w.Body.String())
 		}
 	}
 }
 
 // TestResolvedRateThatIsInvalid acts on the Result, and logs the error.
 func TestResolvedRateThatIsInvalid(t *testing.T) {
-	l, _ := limited(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1), Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.Rate{}, true }})
+	l, _ := limited(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1),
+		Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.Rate{}, true }})
 	log := new(logbook)
 	h := wrap(t, l, httplimit.Config{Log: log.logger()}, ok)
 	assert.Equal(t, []int{200, 429}, codes(h, request(t, "/", "203.0.113.9:1"), 2))
@@ -112,7 +119,10 @@ func TestResolvedRateThatIsInvalid(t *testing.T) {
 
 func TestGRPC(t *testing.T) {
 	l, clock := perMinute(t, 60)
-	h := wrap(t, l, httplimit.Config{Prepare: func(r *http.Request, q *ratelimit.Request) { q.Cost, _ = strconv.Atoi(r.URL.Query().Get("cost")) }}, ok)
+	h := wrap(t, l, httplimit.Config{Prepare: func(r *http.Request, q *ratelimit.Request) {
+		q.Cost,
+			_ = strconv.Atoi(r.URL.Query().Get("cost"))
+	}}, ok)
 	ask := func(cost string, header ...string) *httptest.ResponseRecorder {
 		return get(t, h, "/?cost="+cost, "203.0.113.9:1", append(header, "Content-Type", "application/grpc+proto")...)
 	}
@@ -158,11 +168,13 @@ func TestGRPC(t *testing.T) {
 		}
 	})
 
-	closed, _ := limited(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1), OnStoreError: ratelimit.FailClosed}, ratelimit.WithName("n"), ratelimit.WithStore(brokenStore{errors.New("down")}))
+	closed, _ := limited(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1), OnStoreError: ratelimit.FailClosed}, ratelimit.WithName("n"),
+		ratelimit.WithStore(brokenStore{errors.New("down")}))
 	w = get(t, wrap(t, closed, httplimit.Config{Log: new(logbook).logger()}, ok), "/", "203.0.113.9:1", "Content-Type", "application/grpc")
 	assert.Equal(t, "14", w.Header().Get("Grpc-Status"))
 	assert.Equal(t, "1000", w.Header().Get("Grpc-Retry-Pushback-Ms"))
-	removed := wrap(t, l, httplimit.Config{Log: new(logbook).logger(), Prepare: func(_ *http.Request, q *ratelimit.Request) { q.Rules = []string{"x"} }}, ok)
+	removed := wrap(t, l, httplimit.Config{Log: new(logbook).logger(),
+		Prepare: func(_ *http.Request, q *ratelimit.Request) { q.Rules = []string{"x"} }}, ok)
 	w = get(t, removed, "/", "203.0.113.9:1", "Content-Type", "application/grpc")
 	assert.Equal(t, "13", w.Header().Get("Grpc-Status"))
 	assert.Equal(t, http.StatusOK, w.Code)
@@ -198,9 +210,10 @@ func TestDenied(t *testing.T) {
 func TestSkip(t *testing.T) {
 	l, _ := perMinute(t, 1)
 	marked := false
-	h := wrap(t, l, httplimit.Config{Skip: httplimit.SkipPaths("/healthz", "/ready")}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, marked = httplimit.FromContext(r.Context())
-	}))
+	h := wrap(t, l, httplimit.Config{Skip: httplimit.SkipPaths("/healthz", "/ready"), Info: true},
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, marked = httplimit.FromContext(r.Context())
+		}))
 	for range 3 {
 		w := get(t, h, "/healthz", "203.0.113.9:1")
 		assert.Equal(t, 200, w.Code)
@@ -242,13 +255,15 @@ func TestAllow(t *testing.T) {
 	}
 	w := try("alice", "wrong", "198.51.100.7:1")
 	assert.Equal(t, 429, w.Code, "by name")
-	assert.Equal(t, []string{`"requests";r=99;t=1`, `"wrong by name";r=0;t=20`}, w.Header().Values("RateLimit"), "beside what the Handler has told")
+	assert.Equal(t, []string{`"requests";r=99;t=1`, `"wrong by name";r=0;t=20`}, w.Header().Values("RateLimit"),
+		"beside what the Handler has told")
 	assert.Equal(t, 401, try("bob", "wrong", "203.0.113.9:1").Code)
 	assert.Equal(t, 429, try("carol", "wrong", "203.0.113.9:1").Code, "by address")
 	clock.Advance(time.Minute)
 	assert.Equal(t, 401, try("alice", "wrong", "203.0.113.9:1").Code)
 
-	alone, _ := perMinute(t, 1, ratelimit.Rule{Endpoint: "/a", Rate: ratelimit.PerMinute(2), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(3)}})
+	alone, _ := perMinute(t, 1, ratelimit.Rule{Endpoint: "/a", Rate: ratelimit.PerMinute(2),
+		Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(3)}})
 	m = made(t, alone, httplimit.Config{Client: func(r *http.Request) (string, string, bool) { return "alice", "paid", true }})
 	r := request(t, "/", "203.0.113.9:1")
 	r.Pattern = "GET /a"
@@ -344,7 +359,8 @@ func TestNestedRouters(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	mux := http.NewServeMux()
-	for _, pattern := range []string{"/search", "POST /login", "GET /users/{id}", "/files/{path...}", "GET /home/{$}", "GET example.com/hosted"} {
+	for _, pattern := range []string{"/search", "POST /login", "GET /users/{id}", "/files/{path...}", "GET /home/{$}",
+		"GET example.com/hosted"} {
 		mux.Handle(pattern, ok)
 	}
 	rules := func(endpoints ...string) (list []ratelimit.Rule) {
@@ -353,7 +369,8 @@ func TestCheck(t *testing.T) {
 		}
 		return list
 	}
-	l, _ := limited(t, rules("/search", "/login", "/users/{id}", "/files/{path...}", "/home/{$}", "/any*", "unmatched"), &ratelimit.Rule{Rate: ratelimit.PerMinute(1)})
+	l, _ := limited(t, rules("/search", "/login", "/users/{id}", "/files/{path...}", "/home/{$}", "/any*", "unmatched"),
+		&ratelimit.Rule{Rate: ratelimit.PerMinute(1)})
 	assert.NoError(t, made(t, l, httplimit.Config{}).Check(mux))
 	l, _ = limited(t, rules("POST /login", "GET /users/{id}", "GET /home/{$}", "GET example.com/hosted"), nil)
 	assert.NoError(t, made(t, l, httplimit.Config{Endpoint: httplimit.Pattern(mux)}).Check(mux))
@@ -379,7 +396,8 @@ func TestNewReports(t *testing.T) {
 	none, err := ratelimit.New(nil, nil)
 	require.NoError(t, err)
 	good, _ := perMinute(t, 1)
-	spaced, _ := limited(t, []ratelimit.Rule{{Endpoint: "GET /a", Rate: ratelimit.PerMinute(1)}, {Name: "b", Endpoint: "POST /*", Rate: ratelimit.PerMinute(1)}}, nil)
+	spaced, _ := limited(t, []ratelimit.Rule{{Endpoint: "GET /a", Rate: ratelimit.PerMinute(1)},
+		{Name: "b", Endpoint: "POST /*", Rate: ratelimit.PerMinute(1)}}, nil)
 	mapped := netip.PrefixFrom(netip.MustParseAddr("::ffff:10.0.0.0"), 104)
 	for _, row := range []struct {
 		limiter *ratelimit.RateLimiter
@@ -388,14 +406,16 @@ func TestNewReports(t *testing.T) {
 	}{
 		{nil, httplimit.Config{}, `ratelimit: limiter is nil: must be one that ratelimit.New has made`},
 		{none, httplimit.Config{}, `ratelimit: limiter is without rules: must have at least one rule, or it limits nothing`},
-		{new(ratelimit.RateLimiter), httplimit.Config{}, `ratelimit: limiter is without rules: must have at least one rule, or it limits nothing`},
+		{new(ratelimit.RateLimiter), httplimit.Config{},
+			`ratelimit: limiter is without rules: must have at least one rule, or it limits nothing`},
 		{spaced, httplimit.Config{}, `
 ratelimit: rules["GET /a"].endpoint is GET /a: must be the path of a route alone, such as "/users/{id}", or set Config.Endpoint to Pattern
 ratelimit: rules["b"].endpoint is POST /*: must be the path of a route alone, such as "/users/{id}", or set Config.Endpoint to Pattern`},
 		{spaced, httplimit.Config{Endpoint: httplimit.Pattern(nil)}, ""},
 		{nil, httplimit.Config{
 			IPv6Bits: 31, Headers: 4,
-			Proxies: httplimit.Proxies{Trusted: append(prefixes("0.0.0.0/0", "::/0", "10.0.0.0/8"), netip.Prefix{}, mapped), Hops: 65, Header: "CF Connecting"},
+			Proxies: httplimit.Proxies{Trusted: append(prefixes("0.0.0.0/0", "::/0", "10.0.0.0/8"), netip.Prefix{}, mapped), Hops: 65,
+				Header: "CF Connecting"},
 		}, `
 ratelimit: limiter is nil: must be one that ratelimit.New has made
 ratelimit: proxies.trusted[0] is 0.0.0.0/0: must not be everybody: list the proxies' own addresses, such as 10.1.0.0/16
@@ -411,11 +431,16 @@ ratelimit: headers is 4: must be HeadersDraft11, HeadersDelta, HeadersEpoch or H
 ratelimit: ipv6Bits is 129: must be from 32 to 128, or 0 for 64
 ratelimit: headers is -1: must be HeadersDraft11, HeadersDelta, HeadersEpoch or HeadersNone`},
 		{good, httplimit.Config{Proxies: httplimit.Proxies{Hops: -1}}, `ratelimit: proxies.hops is -1: must be from 1 to 64, or 0`},
-		{good, httplimit.Config{Proxies: httplimit.Proxies{Hops: 1, Unix: true}}, `ratelimit: proxies.hops is 1: must be 0 beside Trusted or Unix: one of the two says who is believed`},
-		{good, httplimit.Config{Proxies: httplimit.Proxies{Header: "X-Real-IP"}}, `ratelimit: proxies.header is X-Real-IP: must be empty unless Trusted, Unix or Hops says from whom it is believed`},
-		{good, httplimit.Config{Proxies: httplimit.Proxies{Header: "X-Real-IP", Hops: 2}}, `ratelimit: proxies.header is X-Real-IP: must be empty if Hops is above 1: it has one address`},
-		{good, httplimit.Config{Proxies: httplimit.Proxies{Header: "forwarded", Unix: true}}, `ratelimit: proxies.header is forwarded: must be a field with addresses alone, such as "X-Forwarded-For"; Forwarded is not read`},
-		{good, httplimit.Config{Proxies: httplimit.Proxies{Header: "x-forwarded-for", Hops: 64}, IPv6Bits: 32, Headers: httplimit.HeadersNone}, ""},
+		{good, httplimit.Config{Proxies: httplimit.Proxies{Hops: 1, Unix: true}},
+			`ratelimit: proxies.hops is 1: must be 0 beside Trusted or Unix: one of the two says who is believed`},
+		{good, httplimit.Config{Proxies: httplimit.Proxies{Header: "X-Real-IP"}},
+			`ratelimit: proxies.header is X-Real-IP: must be empty unless Trusted, Unix or Hops says from whom it is believed`},
+		{good, httplimit.Config{Proxies: httplimit.Proxies{Header: "X-Real-IP", Hops: 2}},
+			`ratelimit: proxies.header is X-Real-IP: must be empty if Hops is above 1: it has one address`},
+		{good, httplimit.Config{Proxies: httplimit.Proxies{Header: "forwarded", Unix: true}},
+			`ratelimit: proxies.header is forwarded: must be a field with addresses alone, such as "X-Forwarded-For"; Forwarded is not read`},
+		{good, httplimit.Config{Proxies: httplimit.Proxies{Header: "x-forwarded-for", Hops: 64}, IPv6Bits: 32, Headers: httplimit.HeadersNone},
+			""},
 		{good, httplimit.Config{Proxies: httplimit.Proxies{Header: "X-Real-IP", Hops: 1}, IPv6Bits: 128}, ""},
 	} {
 		m, err := httplimit.New(row.limiter, row.config)
@@ -505,7 +530,8 @@ func TestReset(t *testing.T) {
 // elsewhere.
 func TestSharedFieldsAreNotOverwritten(t *testing.T) {
 	l, _ := perMinute(t, 100)
-	h := wrap(t, l, httplimit.Config{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Add("RateLimit", `"x";r=1`) }))
+	h := wrap(t, l, httplimit.Config{},
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Add("RateLimit", `"x";r=1`) }))
 	for i := range 2 {
 		w := get(t, h, "/", "203.0.113.9:1")
 		assert.Equal(t, []string{`"per-client";r=` + strconv.Itoa(99-i) + `;t=1`, `"x";r=1`}, w.Header().Values("RateLimit"))

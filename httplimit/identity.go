@@ -7,26 +7,28 @@ import (
 	"strings"
 )
 
-// forwardedFor is the header field that is read unless Proxies.Header names another one.
+// forwardedFor is the header field in which proxies send the addresses of clients, unless Proxies.Header
+// names another field.
 const forwardedFor = "X-Forwarded-For"
 
-// The addresses of clients that have none.
+// These texts identify a client whose address is not known.
 const (
-	localIP   = "local"   // the peer came by a unix socket
-	unknownIP = "unknown" // the server does not say who the peer is
+	localIP   = "local"   // the connection is a unix socket
+	unknownIP = "unknown" // the server does not know the address of the connection
 )
 
-// Addr returns the address of the client, for servers that are not net/http. peer is the
-// address that the connection comes from, or the zero Addr for a peer by a unix socket. values
-// are the lines of the header field that p reads, in the order in which they came. If peer is
-// not believed, or the header field does not name the client, Addr returns peer.
+// Addr returns the address of the client, for servers that do not use net/http. peer is the remote
+// address of the connection, or the zero Addr for a unix socket. values are the lines of the
+// forwarding header, in the order in which they arrived. If p does not trust peer, or the header has
+// no valid address of a client, Addr returns peer.
 //
-// An address that Addr returns is never one of an IPv4 address within IPv6, and has no zone.
+// Addr returns an IPv4 address that is mapped into IPv6 as IPv4, and drops IPv6 zones.
 func (p Proxies) Addr(peer netip.Addr, values []string) netip.Addr {
 	return p.client(normal(peer), !peer.IsValid(), values)
 }
 
-// client is Addr for a peer that is normal. unix says that it came by a unix socket.
+// client does the work of Addr for a normalized peer address. unix is true if the connection is a unix
+// socket.
 func (p *Proxies) client(peer netip.Addr, unix bool, values []string) netip.Addr {
 	if len(values) == 0 || !p.believes(peer, unix) {
 		return peer
@@ -45,7 +47,7 @@ func (p *Proxies) client(peer netip.Addr, unix bool, values []string) netip.Addr
 	return p.lastUntrusted(&entries, peer)
 }
 
-// believes reports whether the header of peer is read.
+// believes reports whether p trusts the forwarding header of a request that came from peer.
 func (p *Proxies) believes(peer netip.Addr, unix bool) bool {
 	switch {
 	case unix:
@@ -56,7 +58,7 @@ func (p *Proxies) believes(peer netip.Addr, unix bool) bool {
 	return p.Hops > 0 || p.trusts(peer)
 }
 
-// trusts reports whether addr, which is normal, is that of a proxy.
+// trusts reports whether p.Trusted contains addr, which must be normalized.
 func (p *Proxies) trusts(addr netip.Addr) bool {
 	for _, prefix := range p.Trusted {
 		if prefix.Contains(addr) {
@@ -66,15 +68,16 @@ func (p *Proxies) trusts(addr netip.Addr) bool {
 	return false
 }
 
-// one reports whether the header field has one address rather than a list.
+// The method one reports whether the forwarding header has a single address rather than a list.
 func (p *Proxies) one() bool {
 	return p.Header != "" && !strings.EqualFold(p.Header, forwardedFor)
 }
 
-// zero reports whether p believes nobody.
+// The method zero reports whether p trusts no forwarding header.
 func (p *Proxies) zero() bool { return len(p.Trusted) == 0 && !p.Unix && p.Hops == 0 }
 
-// hop returns the entry that the outermost proxy has written, or peer.
+// hop returns the address at position p.Hops from the right in the forwarding header. The outermost proxy
+// has written this entry. If the entry is not a valid address, hop returns peer.
 func (p *Proxies) hop(entries *entryList, peer netip.Addr) netip.Addr {
 	for range p.Hops - 1 {
 		if _, ok := entries.next(); !ok {
@@ -88,10 +91,10 @@ func (p *Proxies) hop(entries *entryList, peer netip.Addr) netip.Addr {
 	return peer
 }
 
-// lastUntrusted returns the last address of entries that is not a proxy's. What stands left
-// of it was sent by the client, and is not looked at. If there is none, or something else than
-// an address stands before it, lastUntrusted returns the last entry, or peer if that is no
-// address.
+// lastUntrusted reads the forwarding header from right to left, and returns the first address that is
+// not in p.Trusted. It ignores the entries further left, because the client may have sent them. If it
+// reads an entry that is no address, or if all addresses are trusted, it returns the address in the
+// rightmost entry. If that entry is no address either, it returns peer.
 func (p *Proxies) lastUntrusted(entries *entryList, peer netip.Addr) netip.Addr {
 	last := peer
 	for i := range maxHops {
@@ -110,20 +113,20 @@ func (p *Proxies) lastUntrusted(entries *entryList, peer netip.Addr) netip.Addr 
 	return last
 }
 
-// maxEntry is the length of the longest entry that is read, with the space around it. The
-// longest address, with brackets, port and a usual zone, is shorter.
+// maxEntry is the maximum length of an entry in bytes, including the space around it. The longest
+// address with brackets, port and a zone of common length is shorter.
 const maxEntry = 64
 
-// An entryList reads the comma-separated entries of header lines from the right. However long
-// the lines are, it looks at maxEntry bytes for an entry.
+// An entryList reads the comma-separated entries of header lines from right to left. It reads at most
+// maxEntry bytes for an entry, however long the lines are.
 type entryList struct {
-	lines []string // not begun yet
-	line  string   // what is left of the line that was begun
-	begun bool     // whether line has a further entry
+	lines []string // header lines of which nothing was read yet
+	line  string   // the unread part of the current header line
+	begun bool     // whether the current header line has another entry
 }
 
-// next returns the next entry to the left, without the space around it. ok is false if there
-// is none, or if it is too long; there are then no further ones.
+// next returns the next entry to the left, without the space around it. ok is false at the end of the list.
+// The list also ends at an entry that is too long.
 func (l *entryList) next() (entry string, ok bool) {
 	if !l.begun {
 		n := len(l.lines)
@@ -145,11 +148,11 @@ func (l *entryList) next() (entry string, ok bool) {
 	return strings.Trim(entry, " \t"), true
 }
 
-// ended reports whether there are no further entries.
+// ended reports whether all entries have been read.
 func (l *entryList) ended() bool { return !l.begun && len(l.lines) == 0 }
 
-// parseEntry returns the address in an entry, which may have a port, and brackets if it is
-// IPv6. The address is normal.
+// parseEntry returns the normalized address in an entry. An entry may have a port, and an IPv6
+// address may have brackets.
 func parseEntry(entry string) (addr netip.Addr, ok bool) {
 	if entry == "" {
 		return addr, false
@@ -168,22 +171,26 @@ func parseEntry(entry string) (addr netip.Addr, ok bool) {
 	return normal(addr), err == nil
 }
 
-// normal returns addr without what makes one address look like several: an IPv4 address
-// within IPv6 becomes IPv4, and a zone is dropped.
+// normal returns addr in the form in which addresses are compared. It converts an IPv4 address that is
+// mapped into IPv6 to IPv4, and drops a zone.
 func normal(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }
 
-// A peer is where the connection of a request comes from.
+// A peer is the remote end of the connection that a request arrived on.
 type peer struct {
-	addr netip.Addr // normal; the zero Addr if there is none
-	unix bool       // whether it came by a unix socket, if there is no address
-	text string     // the address as a text, if that is known
+	addr netip.Addr // the normalized address; the zero Addr if it is unknown
+	unix bool       // whether the connection is a unix socket; false if addr is known
+	text string     // the address as text, if it is a part of Request.RemoteAddr; otherwise empty
 }
 
-// peerOf returns the peer of r.
+// peerOf returns the peer that sent the request r.
 func peerOf(r *http.Request) peer {
+	// The peer of a unix socket chooses its name, which may look like an address. So the network is read first.
+	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); local != nil && strings.HasPrefix(local.Network(), "unix") {
+		return peer{unix: true}
+	}
 	if pair, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		p := peer{addr: normal(pair.Addr())}
-		if pair.Addr().Is4() { // which has one text only
+		if pair.Addr().Is4() { // an IPv4 address can be written in only one way
 			p.text = r.RemoteAddr[:strings.LastIndexByte(r.RemoteAddr, ':')]
 		}
 		return p
@@ -191,16 +198,20 @@ func peerOf(r *http.Request) peer {
 	if addr, err := netip.ParseAddr(r.RemoteAddr); err == nil {
 		return peer{addr: normal(addr)}
 	}
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return peer{unix: local != nil && strings.HasPrefix(local.Network(), "unix")}
+	return peer{}
 }
 
-// identify fills in who sends r.
+// identify finds out which client sent the request r. It stores in info the Addr, and the IP, Client and
+// Tier of the Request.
 func (m *Middleware) identify(r *http.Request, info *Info) {
 	from := peerOf(r)
 	info.Addr = from.addr
 	if !m.unproxied {
 		info.Addr = m.config.Proxies.client(from.addr, from.unix, r.Header[m.forwarding])
+		if (from.unix || from.addr.IsPrivate() || from.addr.IsLoopback()) && !m.config.Proxies.believes(from.addr, from.unix) &&
+			forwarded(r.Header) {
+			m.logs.once(warnProxies)
+		}
 	} else if (from.unix || from.addr.IsPrivate() || from.addr.IsLoopback()) && forwarded(r.Header) {
 		m.logs.once(warnForwarded)
 	}
@@ -219,19 +230,20 @@ func (m *Middleware) identify(r *http.Request, info *Info) {
 	}
 }
 
-// forwarded reports whether h has a field that only a proxy sends.
+// forwarded reports whether the header h has a field that proxies add to requests.
 func forwarded(h http.Header) bool {
 	return len(h[forwardedFor]) > 0 || len(h["X-Real-Ip"]) > 0 || len(h["Forwarded"]) > 0
 }
 
-// A client that is known by its address only is called "ip:" and that. One of another name
-// that begins in this way gets a "id:" before it, so that no name is an address.
+// If an address identifies a client, its Request.Client is "ip:" followed by the address. Other names that
+// begin with "ip:" or "id:" get the prefix "id:", so that no name can equal an address.
 const (
 	addressPrefix = "ip:"
 	namePrefix    = "id:"
 )
 
-// escapeClient returns the Request.Client for a client of this name.
+// escapeClient returns the Request.Client for the name of a client. It adds the prefix "id:" to a name that
+// begins with "ip:" or "id:".
 func escapeClient(name string) string {
 	if strings.HasPrefix(name, addressPrefix) || strings.HasPrefix(name, namePrefix) {
 		return namePrefix + name
@@ -239,16 +251,16 @@ func escapeClient(name string) string {
 	return name
 }
 
-// Client returns the [ratelimit.Request.Client] of requests that come from addr, and have no
-// other identity. It is for [ratelimit.RateLimiter.Reset]. The text after "ip:" is the
+// Client returns the [ratelimit.Request.Client] of requests from addr for which [Config.Client]
+// returns no client. Use it with [ratelimit.RateLimiter.Reset]. The text after "ip:" is the
 // [ratelimit.Request.IP] of all requests from addr.
 func (m *Middleware) Client(addr netip.Addr) string { return m.addressClient(normal(addr), false) }
 
-// nat64 is the prefix of the IPv6 addresses that stand for IPv4 addresses (RFC 6052).
+// nat64 is the prefix of IPv6 addresses that embed an IPv4 address (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// addressClient returns "ip:" and the part of addr, which is normal, that counts: the whole of
-// an IPv4 address, a prefix of an IPv6 address.
+// addressClient returns "ip:" followed by the part of the normalized addr that identifies the client:
+// an IPv4 address, or a prefix of an IPv6 address.
 func (m *Middleware) addressClient(addr netip.Addr, unix bool) string {
 	if !addr.IsValid() {
 		if unix {
@@ -265,6 +277,6 @@ func (m *Middleware) addressClient(addr netip.Addr, unix bool) string {
 	if addr.Is4() {
 		return string(addr.AppendTo(text))
 	}
-	prefix, _ := addr.Prefix(m.config.IPv6Bits) // New has checked it
+	prefix, _ := addr.Prefix(m.config.IPv6Bits) // there is no error, because New has checked IPv6Bits
 	return string(prefix.AppendTo(text))
 }

@@ -134,7 +134,7 @@ func TestIdentity(t *testing.T) {
 			r.RemoteAddr = "@"
 			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/s", Net: "unix"}))
 		}
-		m := made(t, l, httplimit.Config{Proxies: row.proxies, Log: new(logbook).logger()})
+		m := made(t, l, httplimit.Config{Proxies: row.proxies, Info: true, Log: new(logbook).logger()})
 		info := infoOf(t, m, r)
 		assert.Equal(t, row.want, info.Request.IP, "%s: %s %q", row.why, row.peer, row.header)
 		assert.Equal(t, "ip:"+row.want, info.Request.Client, row.why)
@@ -156,7 +156,8 @@ func TestProxiesAddr(t *testing.T) {
 
 func TestIPv6Bits(t *testing.T) {
 	l, _ := perMinute(t, 100)
-	for bits, want := range map[int]string{0: "2001:db8:1:2::/64", 32: "2001:db8::/32", 56: "2001:db8:1::/56", 64: "2001:db8:1:2::/64", 128: "2001:db8:1:2:3:4:5:6/128"} {
+	for bits, want := range map[int]string{0: "2001:db8:1:2::/64", 32: "2001:db8::/32", 56: "2001:db8:1::/56", 64: "2001:db8:1:2::/64",
+		128: "2001:db8:1:2:3:4:5:6/128"} {
 		m := made(t, l, httplimit.Config{IPv6Bits: bits})
 		assert.Equal(t, "ip:"+want, m.Client(netip.MustParseAddr("2001:db8:1:2:3:4:5:6")), "%d bits", bits)
 		assert.Equal(t, "ip:203.0.113.9", m.Client(netip.MustParseAddr("::ffff:203.0.113.9")), "%d bits", bits)
@@ -167,7 +168,7 @@ func TestIPv6Bits(t *testing.T) {
 func TestClientNames(t *testing.T) {
 	l, _ := perMinute(t, 100)
 	named := func(client, tier string, ok bool) ratelimit.Request {
-		m := made(t, l, httplimit.Config{Client: func(*http.Request) (string, string, bool) { return client, tier, ok }})
+		m := made(t, l, httplimit.Config{Info: true, Client: func(*http.Request) (string, string, bool) { return client, tier, ok }})
 		return infoOf(t, m, request(t, "/", "203.0.113.9:1")).Request
 	}
 	for name, want := range map[string]string{
@@ -183,7 +184,8 @@ func TestClientNames(t *testing.T) {
 // FuzzIdentity looks for a header that makes the package panic, or by which the text left of
 // the first untrusted entry matters.
 func FuzzIdentity(f *testing.F) {
-	for _, seed := range []string{"203.0.113.9", "1.1.1.1, 203.0.113.9, 10.0.0.2", "[::1]:80,,", "fe80::1%eth0\n::ffff:10.0.0.1", "64:ff9b::1", strings.Repeat("10.0.0.1,", 70)} {
+	for _, seed := range []string{"203.0.113.9", "1.1.1.1, 203.0.113.9, 10.0.0.2", "[::1]:80,,", "fe80::1%eth0\n::ffff:10.0.0.1",
+		"64:ff9b::1", strings.Repeat("10.0.0.1,", 70)} {
 		f.Add("10.0.0.1:80", seed, "6.6.6.6", uint8(0))
 	}
 	l, _ := perMinute(f, math.MaxInt32) // more than a run can use up
@@ -191,7 +193,7 @@ func FuzzIdentity(f *testing.F) {
 	choices := []httplimit.Proxies{{Trusted: ten}, {}, {Hops: 1}, {Hops: 3}, {Trusted: ten, Header: "X-Real-IP"}, {Trusted: ten, Unix: true}}
 	f.Fuzz(func(t *testing.T, peer, text, forged string, choice uint8) {
 		p := choices[int(choice)%len(choices)]
-		m := made(t, l, httplimit.Config{Proxies: p, Log: new(logbook).logger()})
+		m := made(t, l, httplimit.Config{Proxies: p, Info: true, Log: new(logbook).logger()})
 		ask := func(lines []string) httplimit.Info {
 			r := request(t, "/", peer)
 			r.Header["X-Forwarded-For"], r.Header["X-Real-Ip"] = lines, lines

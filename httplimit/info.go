@@ -4,129 +4,135 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An Info is what a [Middleware] has decided on a request, and by what. A handler gets it by
-// [FromContext], and must not change it.
+// An Info describes the decision of a [Middleware] on one request. If [Config.Info] is set, handlers get it
+// from [FromContext]. It must not be changed.
 type Info struct {
-	// Request is what was asked.
+	// Request is the request that the limiter has decided.
 	Request ratelimit.Request
 
-	// Addr is the whole address that the request comes from, or the zero Addr
-	// if it has none.
+	// Addr is the whole address of the client, even if only a prefix of it identifies the client. It is the
+	// zero Addr if the address is unknown.
 	Addr netip.Addr
 
-	// Result is the answer. Its Delay, of a leaky bucket, is left to the handler.
+	// Result is the answer of the limiter. A leaky bucket sets its Delay: a handler that wants to obey the
+	// Delay must wait itself.
 	Result ratelimit.Result
 
-	// Rules are the answers of the rules that enforce, one for each, in their order.
+	// Rules has the answer of each rule that is enforced, in the order of the rules.
 	Rules []ratelimit.Result
 
-	// Status is the status of a denial: 429, or 503 if it is not the client who
-	// has asked too often, but the store that cannot be reached. It is 0 if the
-	// request was granted.
+	// Status is the HTTP status of a denial: 429, or 503 if all rules that denied did
+	// so by [ratelimit.FailClosed]. It is 0 if the request was granted.
 	Status int
 
-	violated *string // the names of the rules that denied and are shown, as JSON, or nil
+	violated *string // the names of the visible rules that denied, as JSON strings with commas; nil for a grant
 }
 
-// FromContext returns the Info about the request whose context is ctx. ok is false if no
-// Middleware has decided on it. If several have, it is that of the innermost.
+// FromContext returns the Info of the request that has the context ctx. ok is false if no
+// Middleware with [Config.Info] has granted the request. If several such Middlewares have granted
+// it, FromContext returns the Info of the innermost one.
 func FromContext(ctx context.Context) (info *Info, ok bool) {
-	v := visitOf(ctx)
-	if v == nil {
+	c := carrierOf(ctx)
+	for c != nil && !c.owner.config.Info {
+		c = c.outer
+	}
+	if c == nil {
 		return nil, false
 	}
-	if v.info.Rules != nil || v.info.Result.Rule == "" {
-		return &v.info, true
+	if c.info.Rules != nil || c.info.Result.Rule == "" {
+		return &c.info, true
 	}
-	whole := v.info // a copy, as others may read it
+	whole := c.info // a copy, because other goroutines may read c.info meanwhile
 	whole.Rules = []ratelimit.Result{whole.Result}
 	return &whole, true
 }
 
-// A visit is one request in one Middleware. It is the context of the request for the next
-// handler, and holds that request, so that both are one allocation. It is most of what a request
-// costs in memory, so it has nothing that can be found elsewhere.
-type visit struct {
-	context.Context // that of the request before; nil in Allow
+// A carrier is the context that the next handler gets, with the Info. It also contains the copy of the
+// request with this context, so that both take one allocation. A request gets a carrier only if Config.Info
+// is set, or if inFlight has no free place for its response.
+type carrier struct {
+	context.Context // the context of the original request
 
-	request http.Request // for the next handler, made when it is called
+	request http.Request // the copy of the request for the next handler
 	owner   *Middleware
-	outer   *visit      // the visit around this one, or nil
-	header  http.Header // of the response
-	info    Info        // without its Rules if the only one is its Result
-
-	fields [2]string // memory for the values of header fields
+	outer   *carrier    // the carrier in the context of the original request, or nil
+	header  http.Header // the header of the response
+	info    Info        // zero if Config.Info is false; Rules is nil if a single rule granted the request
 }
 
-// visitKey is the key of the innermost visit.
-type visitKey struct{}
+// carrierKey is the context key under which Value returns the innermost carrier.
+type carrierKey struct{}
 
-// Value returns v itself for a visitKey.
-func (v *visit) Value(key any) any {
-	if _, ok := key.(visitKey); ok {
-		return v
+// Value returns c itself for a carrierKey.
+func (c *carrier) Value(key any) any {
+	if _, ok := key.(carrierKey); ok {
+		return c
 	}
-	return v.Context.Value(key)
+	return c.Context.Value(key)
 }
 
-// visitOf returns the innermost visit that ctx belongs to, or nil.
-func visitOf(ctx context.Context) *visit {
-	v, _ := ctx.Value(visitKey{}).(*visit)
+// carrierOf returns the innermost carrier among ctx and its parents, or nil.
+func carrierOf(ctx context.Context) *carrier {
+	c, _ := ctx.Value(carrierKey{}).(*carrier)
+	return c
+}
+
+// carry returns a copy of the request r whose context is a new carrier. If Config.Info is set, the carrier
+// gets the Info of the visit v.
+func (m *Middleware) carry(r *http.Request, v *visit) *http.Request {
+	c := &carrier{Context: r.Context(), owner: m, outer: v.outer, header: v.header}
+	if m.config.Info {
+		c.info = v.info
+	}
+	c.request = *r.WithContext(c)
+	return &c.request
+}
+
+// A visit contains what a Middleware knows of one request while it decides. It stays on the stack, so the
+// functions of a Config get copies of its fields.
+type visit struct {
+	outer   *carrier    // the innermost carrier in the context of the request, or nil
+	header  http.Header // the header of the response
+	address uintptr     // the address of the map header
+	follows bool        // whether a Middleware further out is serving the same response
+	repeats bool        // whether this Middleware is already serving the same response
+	inside  bool        // whether the decision is made by Allow, inside a handler
+	info    Info        // what is known so far; the method keep sets Result and Rules
+
+	fields *[2]string // memory for the values of header fields
+	used   int        // number of elements of the array fields that are in use
+}
+
+// visit returns a visit for the request r, whose response has this header.
+func (m *Middleware) visit(r *http.Request, header http.Header) visit {
+	v := visit{outer: carrierOf(r.Context()), header: header, address: addressOf(header)}
+	v.follows, v.repeats = m.serving(v.address, v.outer)
 	return v
 }
 
-// newVisit returns the visit of r, whose response has this header, to m.
-func newVisit(m *Middleware, r *http.Request, header http.Header) *visit {
-	ctx := r.Context()
-	return &visit{Context: ctx, owner: m, outer: visitOf(ctx), header: header}
-}
-
-// repeats reports whether the same response has been in the same Middleware already. The
-// parts of a batch have responses of their own.
-func (v *visit) repeats() bool {
-	for outer := v.outer; outer != nil; outer = outer.outer {
-		if outer.owner == v.owner && sameHeader(outer.header, v.header) {
-			return true
-		}
-	}
-	return false
-}
-
-// follows reports whether another Middleware has written to the same header.
-func (v *visit) follows() bool { return v.outer != nil && sameHeader(v.outer.header, v.header) }
-
-// inside reports whether v is about a call of Allow, which hands no context on.
-func (v *visit) inside() bool { return v.Context == nil }
-
-// sameHeader reports whether a and b are the same map.
-func sameHeader(a, b http.Header) bool {
-	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
-}
-
-// set sets a header field, whose name is canonical, to value, which is not empty. The first two
-// take no allocation. A later Add to the field copies it.
+// set sets the header field with this canonical name to value. The slice that it stores has no spare
+// capacity, so a later Header.Add does not overwrite the next field's memory.
 func (v *visit) set(name, value string) {
-	for i := range v.fields {
-		if v.fields[i] == "" {
-			v.fields[i] = value
-			v.header[name] = v.fields[i : i+1 : i+1]
-			return
-		}
+	if v.fields == nil || v.used == len(v.fields) {
+		v.fields, v.used = new([2]string), 0
 	}
-	v.header[name] = []string{value}
+	i := v.used
+	v.fields[i] = value
+	v.header[name] = v.fields[i : i+1 : i+1]
+	v.used++
 }
 
-// keep notes the answer, and those of the rules. Most requests have one rule, whose answer is the
-// same.
-func (v *visit) keep(res ratelimit.Result, each []ratelimit.Result) {
+// keep stores the answer of the limiter in the Info. If the request was denied, or if asked is true, keep
+// also stores the answers of the rules in Info.Rules. There is one exception: if a single rule applied and
+// granted the request, Info.Rules stays nil, and FromContext makes the slice from Info.Result.
+func (v *visit) keep(res ratelimit.Result, each []ratelimit.Result, asked bool) {
 	v.info.Result = res
-	if len(each) != 1 || each[0] != res || res.Rule == "" || !res.Allowed {
+	if !res.Allowed || asked && (len(each) != 1 || each[0] != res || res.Rule == "") {
 		v.info.Rules = slices.Clone(each)
 	}
 }

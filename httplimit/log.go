@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// logs writes at most one line a minute of each kind of trouble, and each warning once.
+// logs writes problems and warnings to the log: at most one line a minute for each kind of problem, and
+// each warning only once.
 type logs struct {
-	to     *slog.Logger // nil: slog.Default
+	to     *slog.Logger // the logger to write to; nil means slog.Default
 	began  time.Time
-	due    [kinds]atomic.Int64 // when the next line may come, in nanoseconds since began
-	missed [kinds]atomic.Int64 // events without a line since the last one
+	due    [kinds]atomic.Int64 // for each kind of problem: nanoseconds from began until the next line may be written
+	missed [kinds]atomic.Int64 // for each kind: how many problems were not logged since the last line
 	warned [warnings]atomic.Bool
 }
 
-// The kinds of trouble.
+// The kinds of problems. Each is an index of the array troubles, which has their texts.
 const (
 	logStore = iota
 	logPassed
@@ -31,18 +32,24 @@ var troubles = [kinds]string{
 	logSettle:  "httplimit: the units of a request that does not count stay charged",
 }
 
-// The warnings.
+// The warnings. Each is an index of the array advice, which has their texts.
 const (
 	warnForwarded = iota
 	warnTwice
 	warnUnmatched
+	warnRoute
+	warnProxies
 	warnings
 )
 
 var advice = [warnings]string{
 	warnForwarded: "httplimit: requests come through a proxy, and all share its budget: set Config.Proxies",
 	warnTwice:     "httplimit: a request came to the same Middleware twice, and was charged once: wrap a handler once, or use two Middlewares",
-	warnUnmatched: "httplimit: a router inside has the route of a request that was limited as \"unmatched\": set Config.Endpoint to Route of it",
+	warnUnmatched: "httplimit: a router inside has the route of a request that was limited as \"unmatched\": set Config.Endpoint to " +
+		"Route of it",
+	warnRoute: "httplimit: a rule limits nothing: a router inside has found its route, but the request was limited by another " +
+		"endpoint: set Config.Endpoint to Route of that router",
+	warnProxies: "httplimit: requests come through a proxy that Config.Proxies does not trust, and all share its budget",
 }
 
 func (l *logs) init(to *slog.Logger) { l.to, l.began = to, time.Now() }
@@ -54,7 +61,8 @@ func (l *logs) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// often tells of trouble that may come with each request.
+// The method often logs the error err of a problem that may occur with every request. For each kind of
+// problem, it writes at most one line a minute.
 func (l *logs) often(kind int, err error) {
 	now, due := int64(time.Since(l.began)), l.due[kind].Load()
 	if now < due || !l.due[kind].CompareAndSwap(due, now+int64(time.Minute)) {
@@ -64,14 +72,14 @@ func (l *logs) often(kind int, err error) {
 	l.logger().Error(troubles[kind], "error", err, "more", l.missed[kind].Swap(0))
 }
 
-// once gives advice, if it has not been given before.
-func (l *logs) once(warning int) {
+// The method once logs the warning with this index of the array advice, unless it was logged before.
+func (l *logs) once(warning int, args ...any) {
 	if !l.warned[warning].Swap(true) {
-		l.logger().Warn(advice[warning])
+		l.logger().Warn(advice[warning], args...)
 	}
 }
 
-// check tells of rules that limit nothing.
+// The method check logs err, which is the error of Middleware.Check, unless it is nil.
 func (l *logs) check(err error) {
 	if err != nil {
 		l.logger().Warn("httplimit: rules limit nothing", "error", err)

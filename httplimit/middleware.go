@@ -8,20 +8,24 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Middleware limits requests. [New] makes one. A Middleware of its own limits each layer:
-// one by address before the authentication, and one by user behind it, both of which charge.
+// A Middleware limits the requests to HTTP handlers. [New] makes one.
+//
+// Several Middlewares can limit the same request. For example, one limits by address before the
+// authentication, and another limits by user after it. Each of them charges the request. A request
+// that reaches the same Middleware twice is charged once.
 type Middleware struct {
 	limiter    *ratelimit.RateLimiter
-	config     Config // with its defaults filled in, except for Endpoint
-	forwarding string // the header field that Proxies read
-	unproxied  bool   // whether Proxies believes nobody
+	number     uint64 // the number of this Middleware among all Middlewares of the process, counted from 1
+	config     Config // the Config from New with its defaults filled in, except for Endpoint
+	forwarding string // the name of the forwarding header, in canonical form
+	unproxied  bool   // whether Proxies trusts no header
 	shown      atomic.Pointer[policies]
 	logs       logs
 }
 
-// Handler returns a handler that limits next by the rules of l and the zero [Config]. If next
-// is a [Router], such as an [http.ServeMux], its patterns are the endpoints of the rules.
-// Handler panics if next is nil or New would return an error: if l is nil or has no rules.
+// Handler returns a handler that limits the requests to next by the rules of the limiter l, with the zero
+// [Config]. If next is a [Router], such as an [http.ServeMux], the paths of its patterns are the endpoints.
+// Handler panics if next is nil, if l is nil, or if l has no rules.
 func Handler(next http.Handler, l *ratelimit.RateLimiter) http.Handler {
 	m, err := New(l, Config{})
 	if err != nil {
@@ -30,6 +34,9 @@ func Handler(next http.Handler, l *ratelimit.RateLimiter) http.Handler {
 	return m.Handler(next)
 }
 
+// middlewares is the number of Middlewares that this process has made.
+var middlewares atomic.Uint64
+
 func newMiddleware(l *ratelimit.RateLimiter, c Config) *Middleware {
 	if c.IPv6Bits == 0 {
 		c.IPv6Bits = 64
@@ -37,7 +44,7 @@ func newMiddleware(l *ratelimit.RateLimiter, c Config) *Middleware {
 	if c.Denied == nil {
 		c.Denied = Problem
 	}
-	m := &Middleware{limiter: l, config: c, forwarding: forwardedFor, unproxied: c.Proxies.zero()}
+	m := &Middleware{limiter: l, number: middlewares.Add(1), config: c, forwarding: forwardedFor, unproxied: c.Proxies.zero()}
 	if c.Proxies.Header != "" {
 		m.forwarding = http.CanonicalHeaderKey(c.Proxies.Header)
 	}
@@ -45,8 +52,8 @@ func newMiddleware(l *ratelimit.RateLimiter, c Config) *Middleware {
 	return m
 }
 
-// Handler returns a handler that passes to next what the rules grant, and answers what they
-// deny. The context of what next gets has an [Info]. Handler panics if next is nil.
+// Handler returns a handler that calls next for each request that the rules grant. It answers the requests
+// that the rules deny. It panics if next is nil.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httplimit: the next handler is nil")
@@ -62,22 +69,22 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return h
 }
 
-// A handler is a Middleware before one next handler.
+// A handler limits the requests to one next handler.
 type handler struct {
 	m        *Middleware
 	next     http.Handler
 	endpoint func(*http.Request) string
 }
 
-// ServeHTTP serves r if the rules grant it.
+// ServeHTTP calls the next handler if the rules grant r, and answers r otherwise.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m := h.m
 	if m.config.Skip != nil && m.config.Skip(r) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	v := newVisit(m, r, w.Header())
-	if v.repeats() {
+	v := m.visit(r, w.Header())
+	if v.repeats {
 		m.logs.once(warnTwice)
 		h.next.ServeHTTP(w, r)
 		return
@@ -85,54 +92,88 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.identify(r, &v.info)
 	v.info.Request.Endpoint = h.endpoint(r)
 	if m.config.Prepare != nil {
-		m.config.Prepare(r, &v.info.Request)
+		m.prepare(r, &v.info.Request)
 	}
-	var units *ratelimit.Reservation
-	reserved := &units
-	if m.config.Count == nil {
-		reserved = nil
-	}
-	switch m.decide(w, r, v, reserved) {
+	verdict, units := m.decide(w, r, &v, m.config.Count != nil)
+	switch verdict {
 	case passed:
-		h.serve(w, r, v, units)
+		h.serve(w, r, &v, units)
 	case undecided:
 		h.next.ServeHTTP(w, r)
 	case answered:
 	}
 }
 
-// serve calls the next handler with a request that has been granted. units are what Count is about,
-// or nil.
+// prepare lets Config.Prepare change req. It passes a pointer to a copy, so that only the copy is allocated
+// on the heap, and req can stay on the stack.
+func (m *Middleware) prepare(r *http.Request, req *ratelimit.Request) {
+	prepared := *req
+	m.config.Prepare(r, &prepared)
+	*req = prepared
+}
+
+// serve calls the next handler with the granted request r. If Config.Count is set, units is the reservation
+// of the request, whose units may be given back. Otherwise units is nil.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units *ratelimit.Reservation) {
-	v.request = *r.WithContext(v)
-	inner := &v.request
+	inner := r
+	if h.m.config.Info {
+		inner = h.m.carry(r, v)
+	} else if p := h.m.takePlace(v.address); p != nil {
+		defer p.leave(v.header)
+	} else {
+		inner = h.m.carry(r, v)
+	}
+	before := r.Pattern
+	if inner != r {
+		defer copyBack(r, inner) // runs even if next panics
+	}
 	if units == nil {
 		h.next.ServeHTTP(w, inner)
 	} else {
-		h.m.count(w, v, units, h.next)
+		h.m.count(w, inner, max(v.info.Request.Cost, 1), units, h.next)
 	}
-	if inner.MultipartForm != nil {
-		r.MultipartForm = inner.MultipartForm // the server removes the files of the request that it has made
-	}
-	if inner.Pattern == r.Pattern {
-		return
-	}
-	// Handlers around this one would not see the pattern, as a router has set it in inner.
-	r.Pattern = inner.Pattern
-	if h.m.config.Endpoint == nil && v.info.Request.Endpoint == unmatched {
-		h.m.logs.once(warnUnmatched)
+	if inner.Pattern != before && h.m.config.Endpoint == nil {
+		h.m.compare(v.info.Request.Endpoint, pathOf(inner.Pattern))
 	}
 }
 
-// Allow decides on req inside of a handler, such as one more unit after a password was wrong.
-// It returns true if the request was granted; otherwise it has answered the denial, and the
-// handler must return. What is empty in req, of Client, IP, Tier and Endpoint, is filled in as
-// for [Middleware.Handler], except that the Endpoint is that of r.Pattern if [Config.Endpoint]
-// is nil. A Client that begins with "ip:" or "id:" gets "id:" before it, as any client's name.
-// Skip and Prepare are not called. Header fields say of each rule what the last call has left.
+// copyBack copies to r, the request that the server has made, what handlers have set in its copy inner.
+func copyBack(r, inner *http.Request) {
+	if inner.MultipartForm != nil {
+		r.MultipartForm = inner.MultipartForm // the server removes the temporary files only of its own request
+	}
+	r.Pattern = inner.Pattern // outer handlers read it from r
+}
+
+// compare writes a warning to the log, once, if a router inside the next handler has found a route that is not
+// the endpoint by which the request was limited. It does so only if the endpoint was "unmatched", or if a rule
+// has the route as its Endpoint.
+func (m *Middleware) compare(endpoint, route string) {
+	if endpoint == route {
+		return
+	}
+	if endpoint == unmatched {
+		m.logs.once(warnUnmatched)
+		return
+	}
+	if rule := m.policies().endpoints[route]; rule != "" && !m.logs.warned[warnRoute].Load() {
+		m.logs.once(warnRoute, "rule", rule, "endpoint", endpoint, "route", route)
+	}
+}
+
+// Allow asks the limiter for req inside a handler, such as for one more unit after a wrong
+// password. It returns true if the request was granted. If Allow returns false, it has already
+// answered the request, and the handler must return.
+//
+// If the Client, the IP or the Endpoint of req is empty, Allow fills it in as
+// [Middleware.Handler] does. With an empty Client, it also fills in an empty Tier. If
+// [Config.Endpoint] is nil, the Endpoint is the path of r.Pattern. A Client that begins with
+// "ip:" or "id:" gets the prefix "id:". [Config.Skip] and [Config.Prepare] are not called. After
+// several calls for one response, the header fields show for each rule what was left after the
+// last call.
 func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit.Request) bool {
-	v := newVisit(m, r, w.Header())
-	v.Context = nil
+	v := m.visit(r, w.Header())
+	v.inside = true
 	m.identify(r, &v.info)
 	own := &v.info.Request
 	switch {
@@ -155,57 +196,65 @@ func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit
 		req.Endpoint = endpoint(r)
 	}
 	*own = req
-	return m.decide(w, r, v, nil) != answered
+	verdict, _ := m.decide(w, r, &v, false)
+	return verdict != answered
 }
 
-// A verdict is what becomes of a request.
+// A verdict says what happens to a request after the limiter has been asked.
 type verdict int
 
 const (
-	answered  verdict = iota // it was denied, or could not be decided on, and is answered
-	passed                   // it was granted
-	undecided                // it could not be decided on, and passes
+	answered  verdict = iota // the request was denied or the limiter failed, and the client has its answer
+	passed                   // the request was granted
+	undecided                // the limiter failed, and Config.Error lets the request pass
 )
 
-// decide asks the limiter, and writes the header fields. It answers what does not pass. If
-// reserved is not nil, it gets the units of what passes, which can be given back.
-func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, reserved **ratelimit.Reservation) verdict {
-	info := &v.info
+// decide asks the limiter about the request and sets the header fields. If the request may not pass,
+// decide answers it. If reserve is true and the request is granted, decide also returns a Reservation,
+// by which the units can be given back.
+func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, reserve bool) (verdict, *ratelimit.Reservation) {
 	var memory [4]ratelimit.Result
 	var res ratelimit.Result
 	var each []ratelimit.Result
+	var units *ratelimit.Reservation
 	var err error
-	if reserved != nil {
-		*reserved, each, err = m.limiter.ReserveAll(r.Context(), info.Request, countTerm, memory[:0])
-		res = (*reserved).Result()
+	if reserve {
+		units, err = m.limiter.Reserve(r.Context(), v.info.Request, countTerm)
+		res, each = units.Result(), units.Results()
 	} else {
-		res, each, err = m.limiter.CheckAll(r.Context(), info.Request, memory[:0])
+		res, each, err = m.limiter.CheckAll(r.Context(), v.info.Request, memory[:0])
 	}
 	if err != nil {
 		if res == (ratelimit.Result{}) {
-			return m.fail(w, r, err)
+			return m.fail(w, r, err), nil
 		}
 		m.logs.often(logStore, err)
 	}
-	v.keep(res, each)
+	v.keep(res, each, m.config.Info)
 	rules := m.policies()
 	m.mark(v, rules, each)
 	if res.Allowed {
-		return passed
+		return passed, units
 	}
-	info.Status = rules.status(each)
-	v.set("Cache-Control", "no-store")
-	if seconds, ok := res.RetryAfterSeconds(); ok {
-		v.set("Retry-After", decimal(seconds))
-	}
-	m.config.Denied(w, r, info)
-	return answered
+	v.info.Status = rules.status(each)
+	m.deny(w, r, v)
+	return answered, nil
 }
 
-// fail is about a request that the limiter could not decide on.
+// deny answers a request that was denied.
+func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *visit) {
+	v.set("Cache-Control", "no-store")
+	if seconds, ok := v.info.Result.RetryAfterSeconds(); ok {
+		v.set("Retry-After", decimal(seconds))
+	}
+	info := v.info // a copy, so that only the copy is on the heap, and v stays on the stack
+	m.config.Denied(w, r, &info)
+}
+
+// fail handles a request for which the limiter returned err and no decision.
 func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error) verdict {
 	if ended := r.Context().Err(); ended != nil && errors.Is(err, ended) {
-		// Nobody waits for the answer, or a handler around this one bounds the time.
+		// The client has left, or an outer handler's time limit has passed.
 		writeProblem(w, r, http.StatusServiceUnavailable, "", nil)
 		return answered
 	}

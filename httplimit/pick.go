@@ -2,14 +2,15 @@ package httplimit
 
 import "net/http"
 
-// maxKey is the length of the longest API key that is looked up.
+// maxKey is the maximum length in bytes of an API key.
 const maxKey = 512
 
-// APIKey returns a function for [Config.Client]: the client and its tier are those that lookup
-// returns for the value of the header field, which is the key. A request has no such identity,
-// and its address counts, if the field is missing, repeated or longer than 512 bytes, or if
-// lookup returns false. A key that nobody has looked up would be a fresh budget for everybody
-// who makes one up. APIKey panics if header is empty or lookup is nil.
+// APIKey returns a function for [Config.Client] that identifies clients by an API key in this header
+// field. lookup returns the client and the tier for a key. If lookup returns false, or the field is
+// missing, repeated or longer than 512 bytes, the address identifies the client.
+//
+// lookup must return false for unknown keys. Otherwise a client could get a new budget with each key
+// that it invents. APIKey panics if header is empty or lookup is nil.
 func APIKey(header string, lookup func(key string) (client, tier string, ok bool)) func(*http.Request) (client, tier string, ok bool) {
 	if header == "" || lookup == nil {
 		panic("httplimit: APIKey needs the name of a header field and a lookup")
@@ -24,8 +25,8 @@ func APIKey(header string, lookup func(key string) (client, tier string, ok bool
 	}
 }
 
-// SkipPaths returns a function for [Config.Skip] that returns true for requests whose path is
-// one of these, byte by byte, such as "/healthz".
+// SkipPaths returns a function for [Config.Skip] that returns true for requests whose URL path equals
+// one of these paths exactly, such as "/healthz".
 func SkipPaths(exact ...string) func(*http.Request) bool {
 	paths := make(map[string]bool, len(exact))
 	for _, path := range exact {
@@ -34,9 +35,9 @@ func SkipPaths(exact ...string) func(*http.Request) bool {
 	return func(r *http.Request) bool { return paths[r.URL.Path] }
 }
 
-// Preflight is a function for [Config.Skip] that returns true for the requests by which
-// browsers ask whether a script of another origin may send one. Anybody can send as many of
-// them as he likes, so they should cost nothing then.
+// Preflight is a function for [Config.Skip] that returns true for CORS preflight requests, with which
+// browsers ask whether a script of another origin may send a request. With it, preflight requests are
+// not limited at all, so the server should answer them cheaply.
 func Preflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }

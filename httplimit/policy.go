@@ -9,46 +9,50 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// policies are what clients are told of the rules of one time.
+// policies contains, for one version of the limiter's rules, the texts that describe the rules to clients.
 type policies struct {
 	rules       []ratelimit.Rule
 	defaultRule *ratelimit.Rule
 	all         []*policy
-	byName      map[string]*policy // the same; nil if they are few
+	byName      map[string]*policy // all policies by the name of the rule; nil if there are 8 or fewer
+	endpoints   map[string]string  // the name of the first rule with each Endpoint
 }
 
-// few is up to how many policies are compared with a name one by one, which is faster.
+// few is the largest number of policies for which a linear search is faster than a map.
 const few = 8
 
-// A policy is what clients are told of one rule.
+// A policy contains the texts that describe one rule to clients.
 type policy struct {
-	name   string
-	item   string // the name, as a string of a structured field
-	json   string // the name, as a string of JSON
-	hidden bool   // whether the rule is about what others do too
-	closed bool   // whether its failure policy is FailClosed
-	usual  span   // of its Rate
-	tiers  map[string]*span
+	name        string
+	item        string // the name of the rule, as a quoted string of a structured field
+	json        string // the name of the rule as a JSON string
+	hidden      bool   // whether the rule is not shown to clients
+	closed      bool   // whether OnStoreError of the rule is FailClosed
+	defaultSpan span   // the rate for clients whose tier the rule does not name; zero if the rate is unknown
+	tiers       map[string]*span
 }
 
-// A span is how long the units of a rate take to come back.
+// A span describes a rate to clients: how many units the rate grants, and after how much time these units
+// come back.
 type span struct {
-	window int64         // seconds for all units, rounded up; 0 if it is not told
-	unit   time.Duration // at most until there is one unit more; 0 if it is not known
-	limit  int           // how many units these are
-	item   string        // of a rule of this rate in RateLimit-Policy
+	window int64         // seconds until all units are back, rounded up; 0 if clients are not sent this number
+	unit   time.Duration // the longest time until one more unit is back; 0 if unknown
+	limit  int           // the most units that can be granted at once
+	item   string        // the item in RateLimit-Policy for this rate; used if the Result has this limit
 }
 
-// policies returns the policies of the rules of now. They are made anew after the rules have
-// changed.
+// policies returns the policies of the current rules. It makes new ones only if the rules have changed.
 func (m *Middleware) policies() *policies {
 	rules, defaultRule := m.limiter.Rules()
 	if p := m.shown.Load(); p != nil && p.are(rules, defaultRule) {
 		return p
 	}
-	p := &policies{rules: rules, defaultRule: defaultRule}
+	p := &policies{rules: rules, defaultRule: defaultRule, endpoints: make(map[string]string, len(rules))}
 	for i := range rules {
 		p.all = append(p.all, newPolicy(&rules[i], m.config.ShowShared))
+		if r := &rules[i]; p.endpoints[r.Endpoint] == "" {
+			p.endpoints[r.Endpoint] = r.Name
+		}
 	}
 	if defaultRule != nil {
 		p.all = append(p.all, newPolicy(defaultRule, m.config.ShowShared))
@@ -63,12 +67,13 @@ func (m *Middleware) policies() *policies {
 	return p
 }
 
-// are reports whether p is of these rules. The limiter shares them while they do not change.
+// The method are reports whether p was made from these rules. It compares addresses, as the limiter
+// returns the same slice until the rules change.
 func (p *policies) are(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) bool {
 	return p.defaultRule == defaultRule && len(p.rules) == len(rules) && (len(rules) == 0 || &p.rules[0] == &rules[0])
 }
 
-// of returns the policy of the rule of this name, or nil if there is none.
+// The method of returns the policy of the rule with this name, or nil if there is no such rule.
 func (p *policies) of(name string) *policy {
 	if p.byName != nil {
 		return p.byName[name]
@@ -81,7 +86,8 @@ func (p *policies) of(name string) *policy {
 	return nil
 }
 
-// status returns the status of a denial. It is 503 if no rule that denied has counted.
+// status returns the HTTP status of a denial. The status is 503 if every rule that denied did so by
+// FailClosed, because the store or the custom limiter failed. Otherwise it is 429.
 func (p *policies) status(each []ratelimit.Result) int {
 	status := http.StatusTooManyRequests
 	for i := range each {
@@ -99,7 +105,7 @@ func (p *policies) status(each []ratelimit.Result) int {
 func newPolicy(r *ratelimit.Rule, showShared bool) *policy {
 	name, err := json.Marshal(r.Name)
 	if err != nil {
-		panic(err) // every string has a JSON text
+		panic(err) // cannot happen: every string can be written as JSON
 	}
 	p := &policy{
 		name:   r.Name,
@@ -109,10 +115,10 @@ func newPolicy(r *ratelimit.Rule, showShared bool) *policy {
 		closed: r.OnStoreError == ratelimit.FailClosed,
 	}
 	if r.Limiter != nil || r.Resolve != nil {
-		return p // the rate is not known
+		return p // the rate is not known: a custom limiter or the function Resolve decides it
 	}
 	bucket := r.Algorithm == ratelimit.AlgorithmTokenBucket || r.Algorithm == ratelimit.AlgorithmLeakyBucket
-	p.usual = p.spanOf(r.Rate, bucket)
+	p.defaultSpan = p.spanOf(r.Rate, bucket)
 	for tier, rate := range r.Tiers {
 		if p.tiers == nil {
 			p.tiers = make(map[string]*span, len(r.Tiers))
@@ -123,24 +129,25 @@ func newPolicy(r *ratelimit.Rule, showShared bool) *policy {
 	return p
 }
 
-// span returns the span of the rate that a client of this tier has.
+// span returns the span of the rate that applies to a client of this tier.
 func (p *policy) span(tier string) *span {
 	if len(p.tiers) > 0 {
 		if s := p.tiers[tier]; s != nil {
 			return s
 		}
 	}
-	return &p.usual
+	return &p.defaultSpan
 }
 
-// spanOf returns the span of rate, which is valid or Unlimited, with its text.
+// spanOf returns the span of a rate, with the field item set. The rate must be valid or Unlimited.
 func (p *policy) spanOf(rate ratelimit.Rate, bucket bool) span {
 	s := spanOf(rate, bucket)
 	s.item = string(s.appendPolicy(nil, p.item, s.limit))
 	return s
 }
 
-// appendPolicy appends to text an item of RateLimit-Policy, of a rule of this name and limit.
+// appendPolicy appends to the slice text the item of RateLimit-Policy for the rule with this name and
+// limit.
 func (s *span) appendPolicy(text []byte, name string, limit int) []byte {
 	if limit == s.limit && s.item != "" {
 		return append(text, s.item...)
@@ -152,7 +159,8 @@ func (s *span) appendPolicy(text []byte, name string, limit int) []byte {
 	return text
 }
 
-// spanOf returns the span of rate, without its text.
+// spanOf returns the span of a rate, with the field item left empty. bucket is true for a token bucket or a
+// leaky bucket: their units come back one by one, and not all at the end of a window.
 func spanOf(rate ratelimit.Rate, bucket bool) (s span) {
 	if rate == ratelimit.Unlimited {
 		return s
@@ -169,13 +177,13 @@ func spanOf(rate ratelimit.Rate, bucket bool) (s span) {
 	hi, lo := bits.Mul64(units, per)
 	second := requests * uint64(time.Second)
 	switch {
-	case hi == 0 && lo < second: // a shorter window cannot be told
+	case hi == 0 && lo < second: // seconds cannot express a window below one second
 	case hi >= second:
 		s.window = maxInteger
 	default:
 		quotient, rest := bits.Div64(hi, lo, second)
 		if rest > 0 {
-			quotient++ // rounded down, it would promise more
+			quotient++ // rounded up, because a window that is too short would promise a higher rate
 		}
 		s.window = int64(min(quotient, maxInteger))
 	}

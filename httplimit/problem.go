@@ -9,20 +9,20 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The problem types that draft-ietf-httpapi-ratelimit-headers-11 registers.
+// The problem types registered by draft-ietf-httpapi-ratelimit-headers-11.
 const (
 	typeQuota   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	typeReduced = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-// Problem answers a denied request with i.Status, or 429 if that is 0, and a problem document
-// (RFC 9457) with the names of the rules that are shown and have denied. It is what answers if
-// [Config.Denied] is nil, and sets Content-Type and X-Content-Type-Options; the other header
-// fields are those that the Middleware has set.
+// Problem answers a denied request with a problem document (RFC 9457). The status is i.Status, or 429 if
+// that is 0. The document names the rules that denied, except those that are hidden from clients. Problem
+// sets Content-Type, X-Content-Type-Options and Cache-Control; the Middleware has already set the other
+// header fields. If [Config.Denied] is nil, the Middleware calls Problem.
 //
-// A gRPC request, by its Content-Type, gets the status 200 and no body, as gRPC requires, with
-// Grpc-Status 8 (RESOURCE_EXHAUSTED), or 14 (UNAVAILABLE) for 503. Grpc-Retry-Pushback-Ms says
-// when clients of gRPC may try again.
+// A request with a gRPC Content-Type gets the status 200 and no body, as gRPC requires, and
+// Grpc-Status 8 (RESOURCE_EXHAUSTED), or 14 (UNAVAILABLE) in place of 503. Its
+// Grpc-Retry-Pushback-Ms tells gRPC clients when to try again.
 func Problem(w http.ResponseWriter, r *http.Request, i *Info) {
 	kind, status := typeQuota, i.Status
 	switch status {
@@ -34,15 +34,15 @@ func Problem(w http.ResponseWriter, r *http.Request, i *Info) {
 	writeProblem(w, r, status, kind, i)
 }
 
-// titles are the titles of problem documents.
+// titles contains the title of a problem document for each status.
 var titles = map[int]string{
 	http.StatusTooManyRequests:     "Quota Exceeded",
 	http.StatusServiceUnavailable:  "Temporary Reduced Capacity",
 	http.StatusInternalServerError: "Internal Server Error",
 }
 
-// writeProblem answers with a problem document. kind is its type, or empty, and i is nil if
-// there was no decision.
+// writeProblem answers with a problem document. kind is the URI of the problem type; if it is empty, the
+// type is "about:blank". i is nil if there was no decision.
 func writeProblem(w http.ResponseWriter, r *http.Request, status int, kind string, i *Info) {
 	if isGRPC(r) {
 		writeGRPC(w, r, status, i)
@@ -62,25 +62,27 @@ func writeProblem(w http.ResponseWriter, r *http.Request, status int, kind strin
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write([]byte(body + "}")) // if the client is gone, there is nobody to tell
+		_, _ = w.Write([]byte(body + "}")) // Write fails only if the client has left
 	}
 }
 
 const grpcType = "application/grpc"
 
-// isGRPC reports whether r is a gRPC request.
+// isGRPC reports whether r is a gRPC request: whether its Content-Type is "application/grpc", alone or with a
+// "+" or ";" after it.
 func isGRPC(r *http.Request) bool {
-	return strings.HasPrefix(r.Header.Get("Content-Type"), grpcType)
+	rest, ok := strings.CutPrefix(r.Header.Get("Content-Type"), grpcType)
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
-// The status codes of gRPC.
+// The gRPC status codes that writeGRPC sends.
 const (
 	grpcResourceExhausted = "8"
 	grpcInternal          = "13"
 	grpcUnavailable       = "14"
 )
 
-// writeGRPC answers a gRPC request. Without a body, the header is also the trailer.
+// writeGRPC answers a gRPC request. The answer has no body, so gRPC reads its header as the trailer.
 func writeGRPC(w http.ResponseWriter, r *http.Request, status int, i *Info) {
 	code, message := grpcResourceExhausted, "too many requests"
 	switch status {
@@ -100,12 +102,12 @@ func writeGRPC(w http.ResponseWriter, r *http.Request, status int, i *Info) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// maxPushback is the longest wait that a gRPC client is told of. It would hold the call, and
-// what the call keeps, for that long.
+// maxPushback is the longest wait that writeGRPC sends to a gRPC client. A waiting client keeps the
+// call and its resources for that long.
 const maxPushback = 10 * time.Second
 
-// pushback returns after how many milliseconds a gRPC client may try again, or -1 if it had
-// better not: the wait is longer than maxPushback or than the time that the client has given.
+// pushback returns after how many milliseconds a gRPC client may try again. If the wait is longer than
+// maxPushback or than the timeout of the client, it returns -1, which tells the client not to try again.
 func pushback(res ratelimit.Result, r *http.Request) int64 {
 	ms, ok := res.RetryAfterMs()
 	wait := time.Duration(ms) * time.Millisecond
@@ -121,13 +123,13 @@ func pushback(res ratelimit.Result, r *http.Request) int64 {
 	return ms
 }
 
-// grpcUnits are the units of the header field Grpc-Timeout.
+// grpcUnits contains the units of time in the header field Grpc-Timeout.
 var grpcUnits = map[byte]time.Duration{
 	'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': 1,
 }
 
-// grpcTimeout returns the duration in a value of Grpc-Timeout, which has at most 8 digits and
-// a unit, or Never if it has none.
+// grpcTimeout returns the duration of a Grpc-Timeout value, which consists of at most 8 digits and a
+// unit. It returns Never for any other value.
 func grpcTimeout(value string) time.Duration {
 	if n := len(value); n >= 2 && n <= 9 {
 		count, err := strconv.ParseUint(value[:n-1], 10, 32)

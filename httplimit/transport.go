@@ -19,59 +19,65 @@ import (
 )
 
 // A Transport is an [http.RoundTripper] that waits before it sends a request: for as long as the
-// server has asked clients to wait, and until the Limiter grants the request. The zero Transport
-// is ready for use. Its fields must not be changed after the first request, and it must not be
-// copied.
+// server has asked clients to wait, and until the Limiter grants the request. The zero Transport is
+// ready for use. Its fields must not be changed after the first request, and it must not be copied.
 //
-// Servers are told apart by origin, such as "https://api.example.com:443". A response holds all
-// later requests to its origin back
+// A hold is a time during which a Transport sends no requests to a server, because a response of the
+// server has asked for that. A server is identified by its origin, such as
+// "https://api.example.com:443". A response starts a hold of its origin
 //
 //   - for its Retry-After, in seconds or as a date, if its status is 429 or 503;
 //   - for a second, if its status is 429 without Retry-After;
-//   - for the t or w of its RateLimit, if r or a is 0 there;
+//   - for the time in its RateLimit field, if this field says that nothing is left: its parameter "r"
+//     or "a" is 0. The time is its parameter "t" or, if there is no "t", its parameter "w";
 //   - until its X-RateLimit-Reset, if its X-RateLimit-Remaining is 0. A Reset above 10⁹ is in
 //     seconds since 1970, any other in seconds from now.
 //
-// Retry-After wins over the others, and of these the longest counts. Dates are compared with the
-// Date of the response. What is malformed, negative or longer than 292 years is ignored, and so is
-// everything in a response with the status 304 or an Age above 0, as it was said to somebody else,
-// or some time ago. A hold is never made shorter. Transport remembers 1,024 of them.
+// Retry-After takes precedence. Of the other fields, the one with the longest wait is used. Dates are
+// compared with the Date of the response. Values that are malformed, negative or longer than 292 years
+// are ignored. A response with the status 304 or an Age above 0 starts no hold, because its header may
+// come from a cache. A later response never shortens a hold. A Transport keeps at most 1,024 holds.
 //
-// If the deadline of its context would pass before a request may be sent, RoundTrip fails at once
-// with an error that matches [context.DeadlineExceeded]. If the request would wait for longer than
-// MaxWait, the error is a [*HoldError]. An error that matches [ratelimit.ErrExceedsLimit] or another
-// one of package ratelimit is that of the Limiter. In each case the request was not sent, and its
-// body is closed; what the Limiter has granted stays charged.
+// RoundTrip fails at once if the deadline of the context would pass before the request may be sent;
+// the error matches [context.DeadlineExceeded]. If the request would wait for longer than MaxWait, the
+// error is a [*HoldError]. Errors of the Limiter, such as one that matches
+// [ratelimit.ErrExceedsLimit], are wrapped. In all these cases the request was not sent and its body
+// is closed. Units that the Limiter has granted stay charged.
 //
-// RoundTrip does not change a request, and sends it once. A response with the status 429 is no
-// error. Each redirect is a request of its own. Requests that were held leave spread over a tenth
-// of the hold, and at most a second.
+// If a hold begins while requests to that server wait for the Limiter, they stop waiting for it, and ask
+// it again after the hold. So no grants add up during a hold, and the requests
+// that are sent after it are within the limits too.
+//
+// RoundTrip does not change a request, and sends it once. A response with the status 429 is not an
+// error. Each redirect is a separate request. At the end of a hold, the requests that have waited are
+// sent at random times: within a tenth of the length of the hold, but at most within one second.
 type Transport struct {
 	// Base sends the requests. If it is nil, [http.DefaultTransport] does.
 	Base http.RoundTripper
 
-	// Limiter grants requests. If it is nil, only what servers say counts.
+	// Limiter grants requests. If it is nil, requests wait only if a server has asked for that.
 	Limiter *ratelimit.RateLimiter
 
-	// Request returns what the Limiter is asked. If it is nil, Client and Endpoint are
-	// the origin. It must not read the body.
+	// Request returns the request that the Limiter decides. If it is nil, the Client and the
+	// Endpoint of the Limiter's request are both the origin of the server. The function must not read the body.
 	Request func(*http.Request) ratelimit.Request
 
-	// MaxWait is the longest time that a request waits, for the server and for the
-	// Limiter together. 0 means 30 s. What is shorter than a Store takes to
-	// answer leaves it no time.
+	// MaxWait is the longest time that a request waits for holds and for the Limiter
+	// together. 0 means 30 s. If the Limiter has a Store, MaxWait must be longer than the
+	// Store takes to answer.
 	MaxWait time.Duration
 
-	// MaxHold is the longest time for which a server is believed. 0 means 10 minutes.
+	// MaxHold is the longest time during which no requests are sent to a server. 0 means 10 minutes. If a
+	// server asks for a longer time, the Transport waits for MaxHold only.
 	MaxHold time.Duration
 
-	// Clock tells the time, and ends the waits if it has the method After that
-	// [ratelimit.Clock] describes. It must be that of the Limiter. If it is nil, it is the
-	// machine's clock.
+	// Clock tells the time. If it has the method After that [ratelimit.Clock] describes,
+	// it also ends the waits. It must be the clock of the Limiter. If Clock is nil, the
+	// Transport uses the clock of the machine.
 	Clock ratelimit.Clock
 
 	once    sync.Once
-	invalid error // what is wrong with the fields
+	invalid error // the joined errors of invalid fields, or nil
 	maxWait time.Duration
 	maxHold time.Duration
 	time    engine.Timeline
@@ -84,38 +90,39 @@ type HoldError struct {
 	// Host is the origin of the server, such as "https://api.example.com:443".
 	Host string
 
-	// Wait is how much longer the request would have waited at least.
+	// Wait is the shortest time after which the request could have been sent.
 	Wait time.Duration
 }
 
-// Error returns a text with the server and the wait.
+// Error returns the server and the wait as text.
 func (e *HoldError) Error() string {
 	return fmt.Sprintf("httplimit: a request to %s was not sent: it would wait for %v", e.Host, e.Wait)
 }
 
-// A lateError reports a request that was not sent, because its deadline would have passed.
+// A lateError reports a request that was not sent, because it would have waited beyond its deadline.
 type lateError struct {
 	host string
 	wait time.Duration
 }
 
 func (e *lateError) Error() string {
-	return fmt.Sprintf("httplimit: a request to %s was not sent: a wait of %v outlasts the deadline: %v", e.host, e.wait, context.DeadlineExceeded)
+	return fmt.Sprintf("httplimit: a request to %s was not sent: a wait of %v outlasts the deadline: %v", e.host, e.wait,
+		context.DeadlineExceeded)
 }
 
 // Unwrap returns [context.DeadlineExceeded].
 func (e *lateError) Unwrap() error { return context.DeadlineExceeded }
 
-// Timeout returns true. A [url.Error] asks for it.
+// Timeout returns true, for [url.Error.Timeout].
 func (e *lateError) Timeout() bool { return true }
 
-// The defaults.
+// The defaults of MaxWait and MaxHold.
 const (
 	defaultMaxWait = 30 * time.Second
 	defaultMaxHold = 10 * time.Minute
 )
 
-// begin fills in the defaults, and notes what is wrong with the fields.
+// begin fills in the defaults, and stores the errors of invalid fields in t.invalid.
 func (t *Transport) begin() {
 	var problems []error
 	if t.MaxWait < 0 {
@@ -131,7 +138,7 @@ func (t *Transport) begin() {
 	t.time.OnRestart(t.holds.forget)
 }
 
-// base returns what sends the requests.
+// base returns the RoundTripper that sends the requests.
 func (t *Transport) base() http.RoundTripper {
 	if t.Base != nil {
 		return t.Base
@@ -150,8 +157,8 @@ func (t *Transport) CloseIdleConnections() {
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := false
 	defer func() {
-		if !sent && r.Body != nil { // also if a function of the user's has panicked
-			_ = r.Body.Close() // the caller gets a better error
+		if !sent && r.Body != nil { // sent is false too if the function Request has panicked
+			_ = r.Body.Close() // the error of Close is dropped, because RoundTrip already returns an error
 		}
 	}()
 	t.once.Do(t.begin)
@@ -173,10 +180,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// originOf returns the origin of u, with its port.
+// originOf returns the origin of the URL u, always with a port.
 func originOf(u *url.URL) string {
 	if u == nil {
-		return "" // Base says what is wrong
+		return "" // Base will return an error for this URL
 	}
 	scheme, port := strings.ToLower(u.Scheme), u.Port()
 	if port == "" {
@@ -190,7 +197,7 @@ func originOf(u *url.URL) string {
 	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// wait waits until r may be sent to host.
+// wait waits until the request r may be sent to host.
 func (t *Transport) wait(r *http.Request, host string) error {
 	ctx := r.Context()
 	if ctx.Err() != nil {
@@ -198,19 +205,21 @@ func (t *Transport) wait(r *http.Request, host string) error {
 	}
 	t.time.Renew()
 	until := t.time.Now().Add(t.maxWait)
-	if err := t.waitHeld(ctx, host, until); err != nil {
-		return err
+	for {
+		if err := t.waitHeld(ctx, host, until); err != nil || t.Limiter == nil {
+			return err
+		}
+		if err := t.waitLimited(r, host, until); !errors.Is(err, errHeld) {
+			return err
+		}
 	}
-	if t.Limiter == nil {
-		return nil
-	}
-	if err := t.waitLimited(r, host, until); err != nil {
-		return err
-	}
-	return t.waitHeld(ctx, host, until) // another response may have come meanwhile
 }
 
-// timeTo returns the time from now to until, or 0 if that has passed.
+// errHeld says that a hold has begun while a request waited for the Limiter.
+var errHeld = errors.New("httplimit: a hold has begun")
+
+// timeTo returns how long it takes from the second instant to the first one. It returns 0 if the first
+// instant is not after the second.
 func timeTo(until, now keytable.Instant) time.Duration {
 	if until <= now {
 		return 0
@@ -218,7 +227,8 @@ func timeTo(until, now keytable.Instant) time.Duration {
 	return now.Until(until)
 }
 
-// waitHeld waits until host is not held.
+// waitHeld waits until host has no hold, so that requests may be sent to it. It returns an error at once if
+// the hold ends after the instant in the parameter until, or after the deadline of ctx.
 func (t *Transport) waitHeld(ctx context.Context, host string, until keytable.Instant) error {
 	for {
 		ends, length := t.holds.of(host)
@@ -243,24 +253,36 @@ func (t *Transport) waitHeld(ctx context.Context, host string, until keytable.In
 	}
 }
 
-// waitLimited waits until the Limiter grants r.
+// waitLimited waits until the Limiter grants the request r. It returns an error if the grant would come after
+// the instant in the parameter until. If host has a hold, or a hold begins during the wait, waitLimited returns
+// errHeld at once. The request then leaves the queue of the Limiter, so that no units are granted to a request
+// that must not be sent.
 func (t *Transport) waitLimited(r *http.Request, host string, until keytable.Instant) error {
 	req := ratelimit.Request{Client: host, Endpoint: host}
 	if t.Request != nil {
 		req = t.Request(r)
 	}
 	ctx := r.Context()
+	unheld, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	leave, held := t.holds.watch(host, t.time.Now(), func() { end(errHeld) })
+	if held {
+		return errHeld
+	}
+	defer leave()
 	patience, left := t.time.Patience(ctx), timeTo(until, t.time.Now())
 	bounded := left < patience
-	within := ctx
+	within := unheld
 	if bounded {
 		var stop context.CancelFunc
-		within, stop = t.within(ctx, left)
+		within, stop = t.within(unheld, left)
 		defer stop()
 	}
 	res, err := t.Limiter.Wait(within, req)
 	switch {
-	case err == nil || res.Allowed: // with an error, a failure policy has answered
+	case ctx.Err() == nil && unheld.Err() != nil:
+		return errHeld // a request that was granted meanwhile stays charged, and asks again after the hold
+	case err == nil || res.Allowed: // if there is an error, the failure policy has granted the request
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -272,29 +294,30 @@ func (t *Transport) waitLimited(r *http.Request, host string, until keytable.Ins
 	return &lateError{host, max(res.RetryAfter, patience)}
 }
 
-// leastPatience is how long a context of within lasts at least. One that ends at once could not be
-// granted anything.
+// leastPatience is the shortest time after which the method within lets a context end, even if the deadline of
+// the context is earlier. With a context that has already ended, the Limiter would grant nothing.
 const leastPatience = time.Second
 
-// within returns a context with the deadline that is left away. The Limiter fails at once what it
-// would grant later, and grants what it can grant at once even if nothing is left. On the machine's
-// clock the context also ends, for a request that waits in line behind others for longer than was
-// known.
+// within returns a context for the Limiter, whose deadline comes after the given duration. If the Limiter
+// could grant a request only after the deadline, it refuses the request at once. If the request needs no wait,
+// the Limiter grants it even if the duration is 0. With the machine's clock, the context also ends after the
+// duration (or leastPatience, if that is longer), because a queued request may wait for longer than the Limiter
+// has predicted.
 func (t *Transport) within(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
 	deadline, stop := time.Now().Add(left), func() {}
 	if t.time.Machine() {
 		ctx, stop = context.WithTimeout(ctx, max(left, leastPatience))
 	} else if at := t.Clock.Now().Add(left); at.Before(deadline) {
-		deadline = at // as it has passed on the machine's clock, it is compared with the Limiter's
+		deadline = at // may have passed by the machine's clock, but the Limiter compares it with its own clock
 	}
 	return &bound{ctx, deadline}, stop
 }
 
-// A bound is a context that says an earlier deadline than that at which it ends.
+// A bound is a context that reports an earlier deadline than the time at which it ends.
 type bound struct {
 	context.Context
 	deadline time.Time
 }
 
-// Deadline returns the earlier deadline.
+// Deadline returns the deadline that the bound reports.
 func (b *bound) Deadline() (time.Time, bool) { return b.deadline, true }

@@ -181,7 +181,8 @@ func TestHolds(t *testing.T) {
 		{"RateLimit without a time, by 429", 429, time.Second, []string{"RateLimit", `"default";r=0`}},
 		{"RateLimit, by 429", 429, 30 * time.Second, []string{"RateLimit", `"default";r=0;t=30`}},
 		{"RateLimit below a second, by 429", 429, time.Second, []string{"RateLimit", `"default";r=0;t=0`}},
-		{"the longest policy that has nothing left", 200, 30 * time.Second, []string{"RateLimit", `"a";r=0;t=5, "b";r=9;t=99`, "RateLimit", `"c";r=0;t=30`}},
+		{"the longest policy that has nothing left", 200, 30 * time.Second,
+			[]string{"RateLimit", `"a";r=0;t=5, "b";r=9;t=99`, "RateLimit", `"c";r=0;t=30`}},
 		{"a malformed line spoils the field", 200, 0, []string{"RateLimit", `"a";r=0;t=5`, "RateLimit", `"b`}},
 		{"RateLimit of an old draft", 200, 0, []string{"RateLimit", `limit=100, remaining=0, reset=30`}},
 		{"RateLimit, the cap", 200, 10 * minute, []string{"RateLimit", `"a";r=0;t=86400`}},
@@ -193,15 +194,23 @@ func TestHolds(t *testing.T) {
 		{"X-RateLimit, without units", 200, 0, []string{"X-RateLimit-Reset", "30"}},
 		{"X-RateLimit, malformed", 200, 0, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "3x"}},
 		{"X-RateLimit, negative", 200, 0, []string{"X-RateLimit-Remaining", "-0", "X-RateLimit-Reset", "30"}},
-		{"X-RateLimit, since 1970, by another clock", 200, minute, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1700000060", "Date", time.Unix(1700000000, 0).UTC().Format(http.TimeFormat)}},
+		{"X-RateLimit, since 1970, by another clock", 200, minute,
+			[]string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1700000060", "Date",
+				time.Unix(1700000000, 0).UTC().Format(http.TimeFormat)}},
 		{"X-RateLimit, since 1970, without Date", 200, 10 * minute, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1000000300"}},
-		{"X-RateLimit, since 1970, before Date", 200, 0, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1700000060", "Date", time.Unix(1700000060, 0).UTC().Format(http.TimeFormat)}},
-		{"X-RateLimit, a second before that is a duration", 200, 10 * minute, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1000000000"}},
+		{"X-RateLimit, since 1970, before Date", 200, 0,
+			[]string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1700000060", "Date",
+				time.Unix(1700000060, 0).UTC().Format(http.TimeFormat)}},
+		{"X-RateLimit, a second before that is a duration", 200, 10 * minute,
+			[]string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1000000000"}},
 		{"X-RateLimit, in milliseconds since 1970", 200, 0, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1700000000000"}},
 
-		{"Retry-After wins over longer ones", 429, 2 * time.Second, []string{"Retry-After", "2", "RateLimit", `"a";r=0;t=30`, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "40"}},
-		{"a malformed one does not win", 429, 40 * time.Second, []string{"Retry-After", "x", "RateLimit", `"a";r=0;t=30`, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "40"}},
-		{"Retry-After of a 200 does not win", 200, 30 * time.Second, []string{"Retry-After", "2", "RateLimit", `"a";r=0;t=30`, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "20"}},
+		{"Retry-After wins over longer ones", 429, 2 * time.Second,
+			[]string{"Retry-After", "2", "RateLimit", `"a";r=0;t=30`, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "40"}},
+		{"a malformed one does not win", 429, 40 * time.Second,
+			[]string{"Retry-After", "x", "RateLimit", `"a";r=0;t=30`, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "40"}},
+		{"Retry-After of a 200 does not win", 200, 30 * time.Second,
+			[]string{"Retry-After", "2", "RateLimit", `"a";r=0;t=30`, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "20"}},
 
 		{"from a cache", 429, 0, []string{"Retry-After", "5", "Age", "1"}},
 		{"from a cache, for longer than can be said", 429, 0, []string{"Retry-After", "5", "Age", "99999999999999999999"}},
@@ -226,7 +235,8 @@ func TestHoldCap(t *testing.T) {
 		{time.Nanosecond, time.Nanosecond}, {time.Hour, time.Hour}, {0, 10 * time.Minute}, {1000 * time.Hour, 99999 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			tr := &httplimit.Transport{Base: &wire{answer: once(response(429, "Retry-After", "99999"))}, MaxWait: 1000 * time.Hour, MaxHold: row.most}
+			tr := &httplimit.Transport{Base: &wire{answer: once(response(429, "Retry-After", "99999"))}, MaxWait: 1000 * time.Hour,
+				MaxHold: row.most}
 			_, err := send(t.Context(), t, tr, api)
 			require.NoError(t, err)
 			heldFor(t, tr, row.want)
@@ -399,7 +409,8 @@ func TestMaxWait(t *testing.T) {
 			assert.Equal(t, sent, w.count(), row.why)
 		})
 	}
-	assert.EqualError(t, &httplimit.HoldError{Host: host, Wait: time.Minute}, "httplimit: a request to http://api.example.com:80 was not sent: it would wait for 1m0s")
+	assert.EqualError(t, &httplimit.HoldError{Host: host, Wait: time.Minute},
+		"httplimit: a request to http://api.example.com:80 was not sent: it would wait for 1m0s")
 }
 
 // TestMaxWaitOfAllWaits waits for the server, and then too long for the Limiter.
@@ -435,13 +446,16 @@ func TestDeadline(t *testing.T) {
 			require.NotErrorAs(t, err, new(*httplimit.HoldError))
 			require.Zero(t, took)
 		}
-		late(tr, 20*time.Second, "httplimit: a request to http://api.example.com:80 was not sent: a wait of 20s outlasts the deadline: context deadline exceeded")
+		late(tr, 20*time.Second, "httplimit: a request to http://api.example.com:80 was not sent: a wait of 20s outlasts the deadline: "+
+			"context deadline exceeded")
 
 		limited := &httplimit.Transport{Base: w, Limiter: perFive(t), MaxWait: time.Second}
 		_, err = send(t.Context(), t, limited, api)
 		require.NoError(t, err)
-		late(limited, 900*time.Millisecond, "httplimit: a request to http://api.example.com:80 was not sent: a wait of 5s outlasts the deadline: context deadline exceeded")
-		late(limited, 3*time.Second, "httplimit: a request to http://api.example.com:80 was not sent: a wait of 5s outlasts the deadline: context deadline exceeded")
+		late(limited, 900*time.Millisecond,
+			"httplimit: a request to http://api.example.com:80 was not sent: a wait of 5s outlasts the deadline: context deadline exceeded")
+		late(limited, 3*time.Second, "httplimit: a request to http://api.example.com:80 was not sent: a wait of 5s outlasts the deadline: "+
+			"context deadline exceeded")
 		assert.Equal(t, 2, w.count())
 
 		// A Client says that it is a timeout, though its own has not passed.
@@ -483,7 +497,8 @@ func TestCancel(t *testing.T) {
 // TestLimiterErrors has a Limiter that cannot grant, that fails, and whose rules change.
 func TestLimiterErrors(t *testing.T) {
 	w := &wire{}
-	tr := &httplimit.Transport{Base: w, Limiter: perFive(t), Request: func(*http.Request) ratelimit.Request { return ratelimit.Request{Cost: 2} }}
+	tr := &httplimit.Transport{Base: w, Limiter: perFive(t),
+		Request: func(*http.Request) ratelimit.Request { return ratelimit.Request{Cost: 2} }}
 	_, err := send(t.Context(), t, tr, api)
 	require.ErrorIs(t, err, ratelimit.ErrExceedsLimit)
 	require.EqualError(t, err, "httplimit: a request to http://api.example.com:80 was not sent: ratelimit: count exceeds the limit")
@@ -653,7 +668,10 @@ func TestOddRequests(t *testing.T) {
 	tr := &httplimit.Transport{Base: &wire{}, Limiter: perFive(t)}
 	_, err := tr.RoundTrip(&http.Request{}) //nolint:bodyclose // there is none
 	require.EqualError(t, err, "no host")
-	broken := &httplimit.Transport{Base: roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil })} //nolint:nilnil // the fault
+	broken := &httplimit.Transport{Base: roundTripper(func(*http.Request) (*http.Response, error) {
+		return nil,
+			nil
+	})} //nolint:nilnil // the fault
 	r, _ := post(t.Context(), t, api)
 	res, err := broken.RoundTrip(r) //nolint:bodyclose // there is none
 	require.NoError(t, err)
@@ -717,7 +735,8 @@ func TestAsked(t *testing.T) {
 		}
 		return sent
 	}
-	require.Equal(t, "+-++", results("https://api.example.com/a", "https://api.example.com/b", "https://b.example/", "http://api.example.com/"))
+	require.Equal(t, "+-++", results("https://api.example.com/a", "https://api.example.com/b", "https://b.example/",
+		"http://api.example.com/"))
 	tr = &httplimit.Transport{Base: &wire{}, Limiter: l, MaxWait: 1, Request: func(r *http.Request) ratelimit.Request {
 		return ratelimit.Request{Client: r.Header.Get("Tenant"), Rules: []string{"one"}}
 	}}

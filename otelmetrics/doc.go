@@ -1,18 +1,21 @@
-// Package otelmetrics exports what a [ratelimit.RateLimiter] counts by OpenTelemetry.
+// Package otelmetrics exports the statistics of a [ratelimit.RateLimiter] by OpenTelemetry.
 //
-// [Register] makes observable instruments, which read the limiter's own statistics when metrics
-// are collected, so they do not make decisions slower:
+// [Register] makes observable instruments. They read the statistics that the limiter keeps anyway, when
+// metrics are collected, so they do not slow decisions down:
 //
 //   - rate_limiting.requests counts requests, by the attribute rate_limiting.result: "allowed",
 //     "denied" or "shadow_denied";
-//   - rate_limiting.keys is the number of keys that have state in this process;
 //   - rate_limiting.store.errors counts the calls of the store, or of a custom limiter, that
-//     failed.
+//     failed;
+//   - rate_limiting. followed by [ratelimit.Counter.Name], such as
+//     rate_limiting.degraded_requests, is the name of each other counter in
+//     [ratelimit.Counters];
+//   - rate_limiting.keys is the number of keys that have state in this process.
 //
-// All have the attributes rate_limiting.policy, which is the name of the rule, and
-// rate_limiting.limiter. No client, address, path or endpoint is in an attribute of its own. A
-// rule without a name is called by its endpoint.
+// All instruments have the attributes rate_limiting.limiter and rate_limiting.policy, which is the name
+// of the rule. A rule without a name is shown under its endpoint. No attribute contains the name of a
+// client or an address.
 //
-// The package imports the OpenTelemetry API only. All of it is safe for concurrent use by
-// multiple goroutines. It starts no goroutine.
+// The package imports the OpenTelemetry API, but not the SDK. Register is safe for concurrent use by
+// multiple goroutines. The package starts no goroutine.
 package otelmetrics

@@ -30,10 +30,9 @@ func ExampleRegister() {
 		log.Fatal(err)
 	}
 	for _, m := range metrics.ScopeMetrics[0].Metrics {
-		fmt.Println(m.Name, m.Unit)
+		if keys, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "rate_limiting.keys" {
+			fmt.Println(m.Name, keys.DataPoints[0].Value)
+		}
 	}
-	// Output:
-	// rate_limiting.requests {request}
-	// rate_limiting.store.errors {error}
-	// rate_limiting.keys {key}
+	// Output: rate_limiting.keys 1
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -11,30 +12,29 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Options say what [Register] shows, and under which name.
+// Options configure [Register].
 type Options struct {
-	// Limiter is the value of the attribute rate_limiting.limiter, which tells the limiters
-	// of a process apart. Empty means "default".
+	// Limiter is the value of the attribute rate_limiting.limiter, which distinguishes the
+	// limiters of a process. Empty means "default".
 	Limiter string
 
-	// MaxRules is how many rules are shown each by itself. The rules after
-	// these, in the order of the limiter's, are summed under the name "_other".
-	// 0 means 500.
+	// MaxRules is the number of rules that are exported one by one, in the order of the
+	// limiter's rules. All further rules are added up under the name "_other". 0 means 500.
 	MaxRules int
 }
 
-// instruments are what is made of a meter.
+// instruments holds the instruments that Register makes.
 type instruments struct {
-	requests, errors metric.Int64ObservableCounter
-	keys             metric.Int64ObservableUpDownCounter
+	counters []metric.Int64ObservableCounter // the instrument of each counter, in the order of the variable counters
+	keys     metric.Int64ObservableUpDownCounter
 }
 
-// Register makes the instruments with m, and lets them show what l counts, until the Registration
-// is unregistered. Register each limiter once, and each with an [Options.Limiter] of its own: of
-// two that have the same, the OpenTelemetry SDK shows the sum.
+// Register makes the instruments with the meter m. They export the statistics of the limiter l until the
+// Registration is unregistered. Register each limiter once, with its own [Options.Limiter]: for two
+// limiters with the same name, the OpenTelemetry SDK exports the sums.
 //
-// An error matches [ratelimit.ErrInvalidConfig] if m or l is nil or o is invalid, and otherwise
-// comes from m.
+// If m or l is nil, or the Options are invalid, the error matches [ratelimit.ErrInvalidConfig]. Other
+// errors come from m.
 func Register(m metric.Meter, l *ratelimit.RateLimiter, o Options) (metric.Registration, error) {
 	errs := problems(l, o.MaxRules)
 	if m == nil {
@@ -43,43 +43,64 @@ func Register(m metric.Meter, l *ratelimit.RateLimiter, o Options) (metric.Regis
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	in, err := newInstruments(m)
+	in, all, err := newInstruments(m)
 	if err != nil {
 		return nil, err
 	}
 	name := o.Limiter
 	if name == "" {
-		name = usualLimiter
+		name = defaultLimiter
 	}
-	limiter, g := attribute.String("rate_limiting.limiter", shown(name)), newLedger(l, o.MaxRules)
+	limiter, g := attribute.String("rate_limiting.limiter", truncate(name)), newLedger(l, o.MaxRules)
 	return m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		for _, s := range g.read() {
 			in.observe(to, &s, limiter)
 		}
 		return nil
-	}, in.requests, in.errors, in.keys)
+	}, all...)
 }
 
-func newInstruments(m metric.Meter) (in instruments, err error) {
-	var errs [3]error
-	in.requests, errs[0] = m.Int64ObservableCounter("rate_limiting.requests", metric.WithUnit("{request}"),
-		metric.WithDescription("Requests that the rule has decided on. A request that only other rules denied is not counted."))
-	in.errors, errs[1] = m.Int64ObservableCounter("rate_limiting.store.errors", metric.WithUnit("{error}"),
-		metric.WithDescription("Calls of the store, or of a custom limiter, for the rule that failed."))
-	in.keys, errs[2] = m.Int64ObservableUpDownCounter("rate_limiting.keys", metric.WithUnit("{key}"),
+// newInstruments makes the instruments with the meter m. The result all contains each instrument once.
+func newInstruments(m metric.Meter) (in instruments, all []metric.Observable, err error) {
+	named := make(map[string]metric.Int64ObservableCounter)
+	for _, c := range counters {
+		counter, made := named[c.Name]
+		if !made {
+			counter, err = m.Int64ObservableCounter(instrumentName(c.Name), metric.WithUnit("{"+c.Unit+"}"), metric.WithDescription(help(c.Name)))
+			if err != nil {
+				return in, nil, err
+			}
+			named[c.Name] = counter
+			all = append(all, counter)
+		}
+		in.counters = append(in.counters, counter)
+	}
+	in.keys, err = m.Int64ObservableUpDownCounter("rate_limiting.keys", metric.WithUnit("{key}"),
 		metric.WithDescription("Keys that have state in this process."))
-	return in, errors.Join(errs[:]...)
+	return in, append(all, in.keys), err
 }
 
-// observe reports what is shown under one name.
+// instrumentName returns the name of the instrument that exports a counter. The counters of the store
+// have a namespace of their own, rate_limiting.store.
+func instrumentName(counter string) string {
+	if rest, ok := strings.CutPrefix(counter, "store_"); ok {
+		return "rate_limiting.store." + rest
+	}
+	return "rate_limiting." + counter
+}
+
+// observe reports the values of the series s. Each value gets the attribute in the parameter limiter.
 func (in *instruments) observe(to metric.Observer, s *series, limiter attribute.KeyValue) {
 	policy := attribute.String("rate_limiting.policy", s.name)
-	for result, n := range map[string]uint64{"allowed": s.counts.allowed, "denied": s.counts.denied, "shadow_denied": s.counts.shadowDenied} {
-		to.ObserveInt64(in.requests, whole(n), metric.WithAttributes(limiter, policy, attribute.String("rate_limiting.result", result)))
+	ofRule := metric.WithAttributeSet(attribute.NewSet(limiter, policy))
+	for i, c := range counters {
+		attributes := ofRule
+		if c.Result != "" {
+			attributes = metric.WithAttributeSet(attribute.NewSet(limiter, policy, attribute.String("rate_limiting.result", c.Result)))
+		}
+		to.ObserveInt64(in.counters[i], whole(s.counts[i]), attributes)
 	}
-	ruled := metric.WithAttributeSet(attribute.NewSet(limiter, policy))
-	to.ObserveInt64(in.errors, whole(s.counts.errors), ruled)
-	to.ObserveInt64(in.keys, int64(s.keys), ruled)
+	to.ObserveInt64(in.keys, int64(s.keys), ofRule)
 }
 
 // whole returns n, or the largest int64 if n is larger.

@@ -3,6 +3,7 @@ package otelmetrics_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -81,7 +82,7 @@ func read(t testing.TB, reader sdk.Reader) map[string]int64 {
 	return values
 }
 
-// TestRegister compares all that a reader gets with what is expected.
+// TestRegister compares what a reader gets from three instruments with what is expected.
 func TestRegister(t *testing.T) {
 	l, err := ratelimit.New([]ratelimit.Rule{
 		{Name: "search", Rate: ratelimit.PerHour(3)},
@@ -99,6 +100,9 @@ func TestRegister(t *testing.T) {
 	got := map[string]string{}
 	for _, m := range all.ScopeMetrics[0].Metrics {
 		assert.NotEmpty(t, m.Description)
+		if !slices.Contains([]string{"rate_limiting.requests", "rate_limiting.keys", "rate_limiting.store.errors"}, m.Name) {
+			continue
+		}
 		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
 			got[m.Name+m.Unit+" "+p.Attributes.Encoded(attribute.DefaultEncoder())] = strconv.FormatInt(p.Value, 10)
 		}
@@ -121,7 +125,7 @@ func TestRegister(t *testing.T) {
 	assert.Empty(t, read(t, reader), "nothing is shown after Unregister")
 }
 
-// TestLimiterName has the usual name, and one that no exporter takes.
+// TestLimiterName has the default name, and one that no exporter takes.
 func TestLimiterName(t *testing.T) {
 	for given, want := range map[string]string{"": "default", "a\xffb": "a\uFFFDb", "b": "b"} {
 		reader, meter := newReader(t, metricdata.CumulativeTemporality)
@@ -138,7 +142,7 @@ func TestLimiterName(t *testing.T) {
 				points++
 			}
 		}
-		assert.Equal(t, 5, points)
+		assert.Equal(t, len(ratelimit.Counters())+1, points, "the counters, and the number of keys")
 	}
 }
 
@@ -167,7 +171,8 @@ func TestStoreErrors(t *testing.T) {
 	}
 	stats, v := l.Stats()[0], read(t, reader)
 	require.Greater(t, stats.Degraded, stats.Errors, "the store is not called for each request")
-	assert.Equal(t, []int64{int64(stats.Errors), 3, 17}, []int64{v["rate_limiting.store.errors a"], v["rate_limiting.requests a allowed"], v["rate_limiting.requests a denied"]})
+	assert.Equal(t, []int64{int64(stats.Errors), 3, 17},
+		[]int64{v["rate_limiting.store.errors a"], v["rate_limiting.requests a allowed"], v["rate_limiting.requests a denied"]})
 }
 
 // TestRulesChange reads counters while rules come and go, as sums and as differences: none of them
@@ -183,7 +188,8 @@ func TestRulesChange(t *testing.T) {
 	}
 	check := func(sums, differences map[string]int64, why string) {
 		t.Helper()
-		for temporality, want := range map[metricdata.Temporality]map[string]int64{metricdata.CumulativeTemporality: sums, metricdata.DeltaTemporality: differences} {
+		for temporality, want := range map[metricdata.Temporality]map[string]int64{metricdata.CumulativeTemporality: sums,
+			metricdata.DeltaTemporality: differences} {
 			got := map[string]int64{}
 			for key, n := range read(t, readers[temporality]) {
 				if name, ok := strings.CutPrefix(key, "rate_limiting.requests "); ok && strings.HasSuffix(key, " allowed") {
@@ -263,7 +269,8 @@ func TestTwoLimiters(t *testing.T) {
 	ask(t, first, "a", 1)
 	ask(t, second, "b", 2)
 	v := read(t, reader)
-	assert.Equal(t, []int64{1, 2, 1}, []int64{v["rate_limiting.requests a allowed"], v["rate_limiting.requests b allowed"], v["rate_limiting.keys b"]})
+	assert.Equal(t, []int64{1, 2, 1}, []int64{v["rate_limiting.requests a allowed"], v["rate_limiting.requests b allowed"],
+		v["rate_limiting.keys b"]})
 }
 
 // TestRegisteredTwice shows a limiter twice under one name, and the SDK adds what both show.

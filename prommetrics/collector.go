@@ -2,6 +2,7 @@ package prommetrics
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -9,51 +10,54 @@ import (
 	"github.com/ratelimit-go/ratelimit/configfile"
 )
 
-// Options say what a [Collector] shows, and under which name.
+//go:generate env RATELIMIT_WRITE=1 go test -count=1 -run ^TestCollector$ .
+
+// Options configure a [Collector] or a [Durations].
 type Options struct {
-	// Limiter is the value of the label limiter, which tells the limiters of a process
-	// apart. Empty means "default".
+	// Limiter is the value of the label limiter, which distinguishes the limiters of a
+	// process. Empty means "default".
 	Limiter string
 
-	// MaxRules is how many rules are shown each by itself. The rules after
-	// these, in the order of the limiter's, are summed under the name "_other".
-	// 0 means 500. A [Durations] has no rules.
+	// MaxRules is the number of rules that are exported one by one, in the order of the
+	// limiter's rules. All further rules are added up under the name "_other". 0 means 500.
+	// A [Durations] ignores MaxRules.
 	MaxRules int
 
-	// Watcher, if it is not nil, is the watcher of the limiter's file. Its
-	// state is shown too, but not by a [Durations].
+	// Watcher is the watcher of the limiter's file, or nil. If it is not nil, the [Collector]
+	// also exports the [configfile.Status] of the watcher. A [Durations] ignores Watcher.
 	Watcher *configfile.Watcher
 }
 
-// constant returns the labels that all metrics have.
+// constant returns the labels that every metric has.
 func (o Options) constant() prometheus.Labels {
 	name := o.Limiter
 	if name == "" {
-		name = usualLimiter
+		name = defaultLimiter
 	}
-	return prometheus.Labels{"limiter": shown(name)}
+	return prometheus.Labels{"limiter": truncate(name)}
 }
 
-// A Collector is a [prometheus.Collector] of what a limiter has counted. [NewCollector] makes one.
+// A Collector is a [prometheus.Collector] that exports the statistics of a limiter. [NewCollector]
+// makes one.
 //
-// Each scrape reads the limiter's statistics. The counters of a name never decrease as long as
-// each scrape finds a rule of that name; after that they begin again.
+// Each scrape reads the statistics. The counters of a rule name never decrease as long as each scrape
+// finds a rule with that name. If a scrape finds no rule with that name, the counters start again at zero.
 type Collector struct {
 	ledger  *ledger
-	watcher *configfile.Watcher // or nil
+	watcher *configfile.Watcher // the watcher of the limiter's file, or nil
 
-	requests, degraded, errors, overflowed, evicted *prometheus.Desc
-	keys, limit, rate, info                         *prometheus.Desc
-	parts, opened                                   *prometheus.Desc
-	reloaded, reloadTime, reloads                   *prometheus.Desc
+	counters                      []*prometheus.Desc // one for each counter, in the order of the variable counters
+	keys, limit, rate, info       *prometheus.Desc
+	parts, opened                 *prometheus.Desc
+	reloaded, reloadTime, reloads *prometheus.Desc
 }
 
-// NewCollector returns a Collector of what l counts, to be registered once:
+// NewCollector returns a Collector for l. Register it once:
 //
 //	prometheus.MustRegister(prommetrics.NewCollector(limiter, prommetrics.Options{}))
 //
-// A second Collector with the same [Options.Limiter] is refused by the registry. NewCollector
-// panics with an error that matches [ratelimit.ErrInvalidConfig] if l is nil or o is invalid.
+// A registry refuses a second Collector with the same [Options.Limiter]. If l is nil or o is invalid,
+// NewCollector panics with an error that matches [ratelimit.ErrInvalidConfig].
 func NewCollector(l *ratelimit.RateLimiter, o Options) *Collector {
 	if errs := problems(l, o.MaxRules); len(errs) > 0 {
 		panic(errors.Join(errs...))
@@ -61,15 +65,10 @@ func NewCollector(l *ratelimit.RateLimiter, o Options) *Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("ratelimit_"+name, help, labels, o.constant())
 	}
-	return &Collector{
+	c := &Collector{
 		ledger:  newLedger(l, o.MaxRules),
 		watcher: o.Watcher,
 
-		requests:   desc("requests_total", "Requests that the rule has decided on. A request that only other rules denied is not counted.", "rule", "result"),
-		degraded:   desc("degraded_requests_total", "Of the requests, those that the rule's failure policy has answered.", "rule"),
-		errors:     desc("store_errors_total", "Calls of the store, or of a custom limiter, for the rule that failed.", "rule"),
-		overflowed: desc("overflowed_requests_total", "Of the requests, those charged to the budget that keys share beyond the bound on their number.", "rule"),
-		evicted:    desc("evicted_keys_total", "Keys that were forgotten because they were as if never used.", "rule"),
 		keys:       desc("keys", "Keys that have state in this process.", "rule"),
 		limit:      desc("rule_limit_units", "Units that the rule grants a key at once at most, without a tier.", "rule"),
 		rate:       desc("rule_units_per_second", "Units that the rule grants a key in a second in the long run, without a tier.", "rule"),
@@ -80,12 +79,20 @@ func NewCollector(l *ratelimit.RateLimiter, o Options) *Collector {
 		reloadTime: desc("config_last_reload_success_timestamp_seconds", "When a file was applied last, as Unix time."),
 		reloads:    desc("config_reloads_total", "How often a file was applied, or refused.", "result"),
 	}
+	for _, kind := range counters {
+		labels := []string{"rule"}
+		if kind.Result != "" {
+			labels = append(labels, "result")
+		}
+		c.counters = append(c.counters, desc(kind.Name+"_total", help(kind.Name), labels...))
+	}
+	return c
 }
 
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.requests, c.degraded, c.errors, c.overflowed, c.evicted, c.keys, c.limit, c.rate, c.info, c.parts, c.opened} {
-		ch <- d
+	for _, d := range slices.Concat(c.counters, []*prometheus.Desc{c.keys, c.limit, c.rate, c.info, c.parts, c.opened}) {
+		ch <- d // the same description may be sent several times, once for each result of a counter
 	}
 	if c.watcher != nil {
 		for _, d := range []*prometheus.Desc{c.reloaded, c.reloadTime, c.reloads} {
@@ -108,15 +115,15 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectRule sends the metrics of one name.
+// collectRule sends the metrics of the series s, which belongs to one rule name or to the name "_other".
 func (c *Collector) collectRule(ch chan<- prometheus.Metric, s *series) {
-	counter(ch, c.requests, s.counts.allowed, s.name, "allowed")
-	counter(ch, c.requests, s.counts.denied, s.name, "denied")
-	counter(ch, c.requests, s.counts.shadowDenied, s.name, "shadow_denied")
-	counter(ch, c.degraded, s.counts.degraded, s.name)
-	counter(ch, c.errors, s.counts.errors, s.name)
-	counter(ch, c.overflowed, s.counts.overflowed, s.name)
-	counter(ch, c.evicted, s.counts.evicted, s.name)
+	for i, kind := range counters {
+		labels := []string{s.name}
+		if kind.Result != "" {
+			labels = append(labels, kind.Result)
+		}
+		counter(ch, c.counters[i], s.counts[i], labels...)
+	}
 	gauge(ch, c.keys, float64(s.keys), s.name)
 	r := s.rule
 	if r == nil {
@@ -133,10 +140,10 @@ func (c *Collector) collectRule(ch chan<- prometheus.Metric, s *series) {
 	} else if algorithm == "" {
 		algorithm = "custom"
 	}
-	gauge(ch, c.info, 1, s.name, shown(string(r.Key)), string(r.Mode), shown(algorithm))
+	gauge(ch, c.info, 1, s.name, truncate(string(r.Key)), string(r.Mode), truncate(algorithm))
 }
 
-// collectWatcher sends the metrics of a watcher's state.
+// collectWatcher sends the metrics of the status of a watcher.
 func (c *Collector) collectWatcher(ch chan<- prometheus.Metric, s configfile.Status) {
 	reloaded := 0.0
 	if s.Err == nil && s.Loads > 0 {

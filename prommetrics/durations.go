@@ -9,28 +9,31 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// sources are the values of [ratelimit.Decision.Source].
+// sources lists the values of [ratelimit.Decision.Source].
 var sources = [...]ratelimit.Source{
 	ratelimit.SourceMemory, ratelimit.SourceStore, ratelimit.SourcePolicy,
 	ratelimit.SourceLimiter, ratelimit.SourceReplay, ratelimit.SourceNone,
 }
 
-// buckets are the upper bounds of the histogram, in seconds: a decision in memory takes less than
-// a microsecond, one of a store about one round trip, and one that waits takes long.
+// buckets lists the upper bounds of the histogram, in seconds. A decision in memory takes less than a
+// microsecond, and a decision of a store about one round trip over the network.
 var buckets = []float64{1e-6, 5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3}
 
 // Durations is a [ratelimit.Observer] that measures how long decisions take, and a
-// [prometheus.Collector] of that, in a histogram by what has decided. [NewDurations] makes one.
+// [prometheus.Collector] that exports them as a histogram with the label source, which is the
+// [ratelimit.Decision.Source]. [NewDurations] makes one.
 //
-// It has one sample for each [ratelimit.Decision]: a request to which shadow rules apply has one
-// for each of these too. The time of a call of Wait includes the waiting.
+// The histogram has one sample for each [ratelimit.Decision]. If shadow rules apply to a request, each
+// of them adds a sample. The duration of a call of Wait includes the time that it waited.
 type Durations struct {
 	histogram *prometheus.HistogramVec
-	bySource  [len(sources)]atomic.Pointer[prometheus.Observer] // filled when a source is first met
+
+	// bySource has a histogram for each entry of sources. It is nil before its first sample.
+	bySource [len(sources)]atomic.Pointer[prometheus.Observer]
 }
 
-// NewDurations returns Durations, to be given to a limiter with [ratelimit.WithObserver] and to be
-// registered once. Of o only [Options.Limiter] matters. Several limiters may share one Durations.
+// NewDurations returns a Durations. Pass it to a limiter by [ratelimit.WithObserver], and register it once.
+// Of the Options, it uses only Limiter. Several limiters may share one Durations.
 func NewDurations(o Options) *Durations {
 	return &Durations{histogram: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:        "ratelimit_decision_duration_seconds",
@@ -45,7 +48,7 @@ func (d *Durations) Observe(_ context.Context, decision ratelimit.Decision) {
 	d.of(decision.Source).Observe(decision.Took.Seconds())
 }
 
-// of returns the histogram of source.
+// The method of returns the histogram for decisions with this source.
 func (d *Durations) of(source ratelimit.Source) prometheus.Observer {
 	for i, s := range sources {
 		if s != source {
@@ -58,7 +61,7 @@ func (d *Durations) of(source ratelimit.Source) prometheus.Observer {
 		d.bySource[i].Store(&made)
 		return made
 	}
-	return d.histogram.WithLabelValues(shown(string(source)))
+	return d.histogram.WithLabelValues(truncate(string(source)))
 }
 
 // Describe implements [prometheus.Collector].

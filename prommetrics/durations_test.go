@@ -54,7 +54,8 @@ func TestDurations(t *testing.T) {
 	for _, source := range []ratelimit.Source{ratelimit.SourceReplay, ratelimit.SourceReplay, "new", "n\xff"} {
 		d.Observe(t.Context(), ratelimit.Decision{Source: source})
 	}
-	assert.Equal(t, map[string]uint64{"memory": 3, "none": 3, "limiter": 1, "policy": 1, "store": 1, "replay": 2, "new": 1, "n\uFFFD": 1}, samples(t, d))
+	assert.Equal(t, map[string]uint64{"memory": 3, "none": 3, "limiter": 1, "policy": 1, "store": 1, "replay": 2, "new": 1, "n\uFFFD": 1},
+		samples(t, d))
 }
 
 // TestBuckets has the bounds that are promised, and a sample at each of them and beyond.
@@ -62,7 +63,8 @@ func TestBuckets(t *testing.T) {
 	d := prommetrics.NewDurations(prommetrics.Options{})
 	bounds := []time.Duration{
 		time.Microsecond, 5 * time.Microsecond, 25 * time.Microsecond, 100 * time.Microsecond, 500 * time.Microsecond,
-		time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+		time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
+		50 * time.Millisecond, 100 * time.Millisecond,
 	}
 	for _, took := range bounds {
 		d.Observe(t.Context(), ratelimit.Decision{Source: ratelimit.SourceMemory, Took: took})

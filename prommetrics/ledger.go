@@ -11,101 +11,121 @@ import (
 )
 
 const (
-	usualLimiter  = "default" // the name of a limiter that has none
-	usualMaxRules = 500
-	others        = "_other" // the name of all rules beyond the bound on their number
+	defaultLimiter  = "default" // the name of a limiter without a name
+	defaultMaxRules = 500
+	others          = "_other" // all rules beyond the first maxRules are exported together under this name
 
-	maxName = 200      // bytes of a name that are shown
-	cut     = "\u2026" // stands after a name that has more
+	maxName  = 200      // a longer name is cut to at most this number of bytes
+	ellipsis = "\u2026" // follows a name that was cut
 )
 
-// counts are what a rule has counted.
-type counts struct {
-	allowed, denied, shadowDenied, degraded, errors, overflowed, evicted uint64
-}
+// counters describes the counters that each rule has.
+var counters = ratelimit.Counters()
 
-// fields returns the fields of c, in their order.
-func (c *counts) fields() [7]*uint64 {
-	return [...]*uint64{&c.allowed, &c.denied, &c.shadowDenied, &c.degraded, &c.errors, &c.overflowed, &c.evicted}
-}
-
-// add adds to c what has been counted from last to now. A field that is lower now has begun
-// again at zero, because the rule was made anew in between.
-func (c *counts) add(now, last counts) {
-	sums, since := c.fields(), last.fields()
-	for i, n := range now.fields() {
-		if *n < *since[i] {
-			*since[i] = 0
+// help returns the help text of the metric with this name. If the metric has a counter for each of several
+// results, the text explains each result.
+func help(name string) string {
+	var texts []string
+	for _, c := range counters {
+		if c.Name == name {
+			texts = append(texts, strings.TrimPrefix(c.Result+": "+c.Help, ": "))
 		}
-		*sums[i] += *n - *since[i]
+	}
+	return strings.Join(texts, " ")
+}
+
+// counts contains the value of each counter, in the order of the variable counters.
+type counts []uint64
+
+// add adds to c what a rule has counted between two reads of its statistics. The parameter last has the
+// statistics of the earlier read, and now has those of the later read. If a value has become lower, a new
+// rule has replaced the rule with this name, and has counted from zero.
+func (c counts) add(now, last *ratelimit.RuleStats) {
+	for i, counter := range counters {
+		n, since := counter.Value(now), counter.Value(last)
+		if n < since {
+			since = 0
+		}
+		c[i] += n - since
 	}
 }
 
-// A series is what is shown under one name: one rule, or several together.
+// A series contains what is exported under one name: the values of one rule, or the sums of the values of
+// several rules.
 type series struct {
 	name   string
 	counts counts
 	keys   int
-	rule   *ratelimit.Rule // the first rule; nil for the sum of others, or if it was removed just now
+
+	// rule is the first rule of the series. It is nil if the series adds up all rules beyond the first
+	// maxRules, or if the rule was removed during the read.
+	rule *ratelimit.Rule
 }
 
-// A ledger has the counts of a limiter's rules, by the names under which they are shown.
+// A ledger keeps the counts of a limiter's rules, by the names under which they are exported.
 //
-// The counts that are shown never decrease while their name is shown, whatever becomes of the
-// rules: each read adds what the rules have counted since the read before. The sum over all
-// names is therefore right also when a rule moves to the sum of others, or back.
+// A count never decreases while its name is exported, even if rules are removed and added: each read adds
+// what the rules have counted since the read before. So each request is counted once in the sum over all
+// names, even if its rule is exported at one time under its own name, and at another time under "_other".
 //
-// This file is the same in prommetrics and otelmetrics, but for the name of the package.
+// This file is the same in prommetrics and otelmetrics, except for the name of the package.
 type ledger struct {
 	limiter  *ratelimit.RateLimiter
 	maxRules int
 
-	mu     sync.Mutex
-	last   map[string]counts // of each rule at the last read, by its whole name; guarded by mu
-	totals map[string]counts // by shown name; guarded by mu
+	mu sync.Mutex
+
+	// last has the statistics of each rule at the last read, by the whole name of the rule; guarded by mu.
+	last map[string]ratelimit.RuleStats
+
+	// totals has the counts by the names under which they are exported; guarded by mu. A read makes new
+	// counts and does not change the counts of earlier reads.
+	totals map[string]counts
 }
 
 func newLedger(l *ratelimit.RateLimiter, maxRules int) *ledger {
 	if maxRules == 0 {
-		maxRules = usualMaxRules
+		maxRules = defaultMaxRules
 	}
 	return &ledger{limiter: l, maxRules: maxRules}
 }
 
-// read returns what is to be shown now, in the order of the rules. The sum of others stands where
-// the first of them does.
+// read returns the series to export now, in the order of the rules. The series "_other" stands where the
+// first of its rules would stand.
 func (g *ledger) read() []series {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	stats, rules := g.limiter.Stats(), g.rules()
 	var all []series
 	at := make(map[string]int)
-	last, totals := make(map[string]counts, len(stats)), make(map[string]counts)
+	last, totals := make(map[string]ratelimit.RuleStats, len(stats)), make(map[string]counts)
 	for i := range stats {
 		s := &stats[i]
-		name, rule := shown(s.Rule), rules[s.Rule]
+		name, rule := truncate(s.Rule), rules[s.Rule]
 		n, known := at[name]
 		if !known && i >= g.maxRules {
 			name, rule = others, nil
 			if n, known = at[name]; known {
-				all[n].rule = nil // it may be that of a rule with this very name
+				all[n].rule = nil // the series has the values of several rules, so it describes no single rule
 			}
 		}
 		if !known {
 			n = len(all)
 			at[name] = n
-			all = append(all, series{name: name, counts: g.totals[name], rule: rule})
+			sums := make(counts, len(counters))
+			copy(sums, g.totals[name])
+			all = append(all, series{name: name, counts: sums, rule: rule})
 		}
-		now := counts{s.Allowed, s.Denied, s.ShadowDenied, s.Degraded, s.Errors, s.Overflowed, s.Evicted}
-		all[n].counts.add(now, g.last[s.Rule])
+		before := g.last[s.Rule]
+		all[n].counts.add(s, &before)
 		all[n].keys += s.LiveKeys
-		last[s.Rule], totals[name] = now, all[n].counts
+		last[s.Rule], totals[name] = *s, all[n].counts
 	}
 	g.last, g.totals = last, totals
 	return all
 }
 
-// rules returns the rules of the limiter by name.
+// rules returns the rules of the limiter, by name.
 func (g *ledger) rules() map[string]*ratelimit.Rule {
 	list, defaultRule := g.limiter.Rules()
 	rules := make(map[string]*ratelimit.Rule, len(list)+1)
@@ -118,9 +138,9 @@ func (g *ledger) rules() map[string]*ratelimit.Rule {
 	return rules
 }
 
-// shown returns name as it is shown. Bytes that are not UTF-8 are replaced. Of a long name the
-// beginning is shown, and a hash, so that long names stay different.
-func shown(name string) string {
+// truncate returns a name as it is exported. It replaces bytes that are not UTF-8. It cuts a long name and
+// adds a hash of the whole name, so that different long names stay different.
+func truncate(name string) string {
 	if len(name) <= maxName {
 		return strings.ToValidUTF8(name, string(utf8.RuneError))
 	}
@@ -129,10 +149,10 @@ func shown(name string) string {
 		end--
 	}
 	sum := sha256.Sum256([]byte(name))
-	return strings.ToValidUTF8(name[:end], string(utf8.RuneError)) + cut + hex.EncodeToString(sum[:4])
+	return strings.ToValidUTF8(name[:end], string(utf8.RuneError)) + ellipsis + hex.EncodeToString(sum[:4])
 }
 
-// problems returns what is wrong with a limiter and the bound on its rules.
+// problems returns an error for each of its arguments that is invalid.
 func problems(l *ratelimit.RateLimiter, maxRules int) (errs []error) {
 	if l == nil {
 		errs = append(errs, &ratelimit.ConfigError{Field: "limiter", Value: "nil", Reason: "must be made by ratelimit.New or configfile.Open"})

@@ -79,8 +79,8 @@ func TestMaxRules(t *testing.T) {
 	}
 }
 
-// TestUsualMaxRules has more rules than are shown each by itself.
-func TestUsualMaxRules(t *testing.T) {
+// TestDefaultMaxRules has more rules than are shown each by itself.
+func TestDefaultMaxRules(t *testing.T) {
 	var names []string
 	for i := range 502 {
 		names = append(names, strconv.Itoa(i))
@@ -110,7 +110,8 @@ func TestNames(t *testing.T) {
 	}{
 		{[]string{"a\xffb", "a\xfeb", "a\uFFFDb"}, map[string]float64{"a\uFFFDb": 6}, "names that are equal when they are valid are summed"},
 		{[]string{"\xff\xfe", "é\n\"\\"}, map[string]float64{"\uFFFD": 1, "é\n\"\\": 2}, "several bytes are replaced at once"},
-		{[]string{strings.Repeat("x", 200), strings.Repeat("x", 201)}, map[string]float64{strings.Repeat("x", 200): 1, hashed(200, strings.Repeat("x", 201)): 2}, "200 bytes are shown"},
+		{[]string{strings.Repeat("x", 200), strings.Repeat("x", 201)},
+			map[string]float64{strings.Repeat("x", 200): 1, hashed(200, strings.Repeat("x", 201)): 2}, "200 bytes are shown"},
 		{[]string{long, long + "y"}, map[string]float64{hashed(200, long): 1, hashed(200, long+"y"): 2}, "a megabyte"},
 		{[]string{strings.Repeat("é", 99) + "x€z"}, map[string]float64{hashed(199, strings.Repeat("é", 99)+"x€z"): 1}, "not within a character"},
 		{[]string{strings.Repeat("\xff", 300)}, map[string]float64{hashed(200, strings.Repeat("\xff", 300)): 1}, "invalid and long"},
@@ -160,11 +161,13 @@ func TestRulesChange(t *testing.T) {
 	require.Equal(t, map[string]float64{"a": 10, "b": 11, "_other": 25}, scrape())
 
 	require.NoError(t, l.RemoveRule("c"))
-	require.Equal(t, map[string]float64{"a": 10, "b": 11, "_other": 25}, scrape(), "what a removed rule has counted stays in the sum of others")
+	require.Equal(t, map[string]float64{"a": 10, "b": 11, "_other": 25}, scrape(),
+		"what a removed rule has counted stays in the sum of others")
 
 	require.NoError(t, l.RemoveRule("a"))
 	ask(t, l, "d", 1)
-	require.Equal(t, map[string]float64{"b": 11, "d": 1}, scrape(), "d has been counted among others; by itself it begins with what came since")
+	require.Equal(t, map[string]float64{"b": 11, "d": 1}, scrape(),
+		"d has been counted among others; by itself it begins with what came since")
 
 	require.NoError(t, l.AddRule(ratelimit.Rule{Name: "a", Endpoint: "/0", Rate: ratelimit.PerHour(5)}))
 	ask(t, l, "a", 3)
@@ -174,7 +177,8 @@ func TestRulesChange(t *testing.T) {
 	require.NoError(t, l.RemoveRule("b"))
 	require.NoError(t, l.AddRule(ratelimit.Rule{Name: "b", Endpoint: "/1", Rate: ratelimit.PerHour(5)}))
 	ask(t, l, "b", 2)
-	require.Equal(t, map[string]float64{"d": 1, "a": 0, "_other": 5}, scrape(), "b is the last now, and what it counted anew is added to the 3 of a")
+	require.Equal(t, map[string]float64{"d": 1, "a": 0, "_other": 5}, scrape(),
+		"b is the last now, and what it counted anew is added to the 3 of a")
 	require.NoError(t, l.Replace(rulesNamed("d"), nil))
 	require.Equal(t, map[string]float64{"d": 1}, scrape())
 	require.NoError(t, l.RemoveRule("d"))
@@ -187,7 +191,8 @@ func TestRulesChange(t *testing.T) {
 
 	require.NoError(t, l.UpdateRate("d", ratelimit.PerHour(7)))
 	v := values(t, r)
-	require.Equal(t, []float64{6, 7}, []float64{v[requests("d", "allowed")], v[`ratelimit_rule_limit_units{rule="d"}`]}, "a change of the rate keeps the counts")
+	require.Equal(t, []float64{6, 7}, []float64{v[requests("d", "allowed")], v[`ratelimit_rule_limit_units{rule="d"}`]},
+		"a change of the rate keeps the counts")
 
 	require.NoError(t, l.Replace(nil, nil))
 	require.Empty(t, scrape())
@@ -203,7 +208,11 @@ func TestKeyCounts(t *testing.T) {
 	l, err := ratelimit.New(rules, nil, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
 	require.NoError(t, err)
 	r := registered(t, prommetrics.NewCollector(l, prommetrics.Options{}))
-	const overflowed, evicted, keys = `ratelimit_overflowed_requests_total{rule="a"}`, `ratelimit_evicted_keys_total{rule="a"}`, `ratelimit_keys{rule="a"}`
+	const (
+		overflowed = `ratelimit_overflowed_requests_total{rule="a"}`
+		evicted    = `ratelimit_evicted_keys_total{rule="a"}`
+		keys       = `ratelimit_keys{rule="a"}`
+	)
 	ask(t, l, "a", 100)
 	stats, v := l.Stats()[0], values(t, r)
 	require.Greater(t, stats.Overflowed, uint64(50), "most clients found no room")
@@ -216,7 +225,8 @@ func TestKeyCounts(t *testing.T) {
 	stats, v = l.Stats()[0], values(t, r)
 	require.NotZero(t, stats.Evicted)
 	require.NotEqual(t, stats.Evicted, stats.Overflowed)
-	require.Equal(t, []float64{float64(stats.Overflowed), float64(stats.Evicted), float64(stats.LiveKeys)}, []float64{v[overflowed], v[evicted], v[keys]})
+	require.Equal(t, []float64{float64(stats.Overflowed), float64(stats.Evicted), float64(stats.LiveKeys)},
+		[]float64{v[overflowed], v[evicted], v[keys]})
 }
 
 // TestKeyNames has a key of an attribute whose name is not UTF-8.

@@ -32,9 +32,9 @@ type shop struct {
 	api     *ratelimit.RateLimiter // denies, in earnest and in shadow; its file has become wrong
 	stored  *ratelimit.RateLimiter // its store fails
 	crowded *ratelimit.RateLimiter // has too many keys
-	calm    *ratelimit.RateLimiter
-	watcher *configfile.Watcher // of api
-	store   *failing            // of stored
+	calm    *ratelimit.RateLimiter // gets requests again, and gives units back
+	watcher *configfile.Watcher    // of api
+	store   *failing               // of stored
 	clock   *ratelimit.FakeClock
 	round   int
 }
@@ -45,11 +45,11 @@ func newShop(t testing.TB) *shop {
 	registry := prometheus.NewPedanticRegistry()
 	s := new(shop)
 	quiet := slog.New(slog.DiscardHandler)
-	open := func(name, text string) (*ratelimit.RateLimiter, *configfile.Watcher) {
+	open := func(name, text string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *configfile.Watcher) {
 		path := filepath.Join(t.TempDir(), name+".json")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		durations := prommetrics.NewDurations(prommetrics.Options{Limiter: name})
-		l, w, err := configfile.Open(path, ratelimit.WithObserver(durations))
+		l, w, err := configfile.Open(path, append(opts, ratelimit.WithObserver(durations))...)
 		require.NoError(t, err)
 		w.Log = quiet
 		require.NoError(t, registry.Register(durations))
@@ -59,7 +59,8 @@ func newShop(t testing.TB) *shop {
 	s.api, s.watcher = open("api", `[{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "1/h"},
 		{"name": "next limit", "endpoint": "/search", "algorithm": "FixedWindow", "rate": "1/d", "mode": "shadow"}]`)
 	require.NoError(t, os.WriteFile(s.watcher.Path, []byte("["), 0o600))
-	s.calm, _ = open("calm", `[{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "1000000000/s"}]`)
+	s.calm, _ = open("calm", `[{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "1000000000/s"}]`,
+		ratelimit.WithRequestIDs(time.Hour))
 
 	made := func(name string, opts ...ratelimit.Option) *ratelimit.RateLimiter {
 		l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerDay(10_000_000)}, opts...)
@@ -78,7 +79,7 @@ func newShop(t testing.TB) *shop {
 // work makes some requests to every limiter. The store answers again, and then fails for good.
 func (s *shop) work(t testing.TB) {
 	t.Helper()
-	require.Error(t, s.watcher.Look())
+	require.Error(t, s.watcher.Reload())
 	s.clock.Advance(time.Hour)
 	s.store.well.Store(true)
 	s.stored.Allow("alice", "/")
@@ -87,7 +88,13 @@ func (s *shop) work(t testing.TB) {
 		s.round++
 		client := strconv.Itoa(s.round)
 		s.api.Allow("alice", "/search")
-		s.calm.Allow(client, "/search")
+		for range 2 {
+			_, err := s.calm.Check(t.Context(), ratelimit.Request{Client: client, Endpoint: "/search", ID: client})
+			require.NoError(t, err)
+		}
+		r, err := s.calm.Reserve(t.Context(), ratelimit.Request{Client: client, Endpoint: "/search"}, time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, r.Cancel())
 		s.stored.Allow(client, "/")
 		s.crowded.Allow(client, "/")
 	}
@@ -154,7 +161,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	panels := len(open)
-	require.Equal(t, 18, panels)
+	require.Equal(t, 20, panels)
 	alerts := p.alerts(t)
 	for _, a := range alerts {
 		open[a.Query] = a.Name
@@ -239,12 +246,5 @@ func TestScrape(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	text, err := fetch(t.Context(), s.server.URL)
 	require.NoError(t, err)
-	scraped := map[string]bool{}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
-			name, _, _ := strings.Cut(rest, " ")
-			scraped[name] = true
-		}
-	}
-	assert.Equal(t, scraped, metricNames(beside(t, "dashboards/ratelimit.json")))
+	checkShown(t, exportedNames(string(text)))
 }

@@ -69,7 +69,9 @@ func startPrometheus(t testing.TB, target string) *prometheusServer {
 	for range 5 {
 		address := "127.0.0.1:" + strconv.Itoa(freePort(t))
 		p := &prometheusServer{url: "http://" + address, log: new(bytes.Buffer)}
-		cmd := exec.Command(path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn") //nolint:noctx // it is ended below
+		//nolint:noctx // it is ended below
+		cmd := exec.Command(path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address,
+			"--log.level=warn")
 		cmd.Stdout, cmd.Stderr = p.log, p.log
 		require.NoError(t, cmd.Start())
 		ended := make(chan struct{})

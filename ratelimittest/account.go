@@ -7,55 +7,62 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An Account is the [Model] of one key whose charges may be settled afterwards, as by a
-// [ratelimit.Reservation]. It is the list of what was charged and when, and of the changes of the
-// rate. [Account.Settle] changes the number of units in the list; the key is then what the list
-// says, replayed from the start.
+// An Account is a [Model] of one key whose charges can be changed afterwards, as a
+// [ratelimit.Reservation] changes them. It keeps a list of all charges and of all changes of the
+// rate. [Account.Settle] changes the number of units of one charge, and then computes the state of
+// the key again by replaying the list from the start.
 //
-// The rate of a leaky bucket must not change.
+// Do not call SetRate on the Account of a leaky bucket.
 type Account struct {
 	keeper
 	fresh  func() keeper // returns the model of a new key
-	events []*Entry
-	line   line // of a leaky bucket
+	events []*Entry      // all charges and changes of the rate, in the order in which they were made
+	line   line          // the queue of a leaky bucket; otherwise unused
 }
 
-// An Entry is what an [Account] was charged in one step.
+// An Entry is one charge in the list of an [Account]. [Account.Reserve] returns it, and
+// [Account.Settle] changes it.
 type Entry struct {
 	at     time.Time
-	n      int
-	forced bool           // whether it was charged whatever the limit
-	rate   ratelimit.Rate // if not zero, the event is a change of the rate to this
+	n      int            // units charged
+	forced bool           // charged even if it exceeded the limit
+	rate   ratelimit.Rate // if not zero, the entry is not a charge, but a change of the rate to this value
 
-	each   *big.Int // what a unit has cost a young bucket, in units of 1/per of a token; otherwise nil
-	renews bool     // whether the key, which warms up, was new before it
+	// The next two fields are set only if the key warms up, that is, if its limit grows with its age.
+	each   *big.Int // only for a bucket: the cost of one unit, in parts of a token (see [bucket])
+	renews bool     // whether the key was new before this charge
 }
 
-// A line is what has not yet left a leaky bucket. It does not follow from the list: after a
-// settlement, requests that were told a Delay keep their places.
+// A line is the queue of a leaky bucket. It cannot be computed from the list of charges: if a
+// settlement lowers an earlier charge, requests that were already told a Delay keep their place in
+// the queue.
 type line struct {
-	at, level *big.Int
+	at    *big.Int // the instant that the field level is for, in nanoseconds since the start; nil for an empty queue
+	level *big.Int // what was in the bucket at that instant, in parts of a token (see [bucket])
 }
 
-// NewAccount returns the Account of a key of a limiter by this algorithm that was made at start.
+// NewAccount returns an Account without charges, for one key of a limiter with the given algorithm and
+// rate. The parameter start is the instant at which the limiter was made.
 func NewAccount(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate) *Account {
 	return newAccount(func() keeper { return algorithmNamed(a).model(start, r).(keeper) })
 }
 
-// newAccount returns the Account of a key that is as fresh returns it.
+// newAccount returns an Account without charges. The function fresh returns the model of a new key.
 func newAccount(fresh func() keeper) *Account {
 	acc := &Account{fresh: fresh}
 	acc.Reset()
 	return acc
 }
 
-// Ask takes n units at the instant at, or none, as that of [Model] does.
+// Ask takes n units at the given time, or none if they do not all fit. If n is 0, Ask takes nothing
+// and only returns the state.
 func (acc *Account) Ask(at time.Time, n int) ratelimit.Result {
 	res, _ := acc.Reserve(at, n)
 	return res
 }
 
-// Reserve does what Ask does, and returns the charge, or nil if there is none.
+// Reserve does what Ask does, and also returns the entry of the charge, or nil if nothing was
+// charged.
 func (acc *Account) Reserve(at time.Time, n int) (ratelimit.Result, *Entry) {
 	c := acc.entry(at, n)
 	res := acc.lined(at, acc.keeper.Ask(at, n))
@@ -69,7 +76,7 @@ func (acc *Account) Reserve(at time.Time, n int) (ratelimit.Result, *Entry) {
 	return res, c
 }
 
-// Exceed charges n units at the instant at, whatever the limit.
+// Exceed charges n units at the given time, even if they exceed the limit.
 func (acc *Account) Exceed(at time.Time, n int) {
 	c := acc.entry(at, n)
 	c.forced = true
@@ -88,7 +95,7 @@ func (acc *Account) model() keeper {
 	return m
 }
 
-// entry returns a charge of n units at the instant at, which is not made yet.
+// entry returns an Entry for a charge of n units at the given time. It does not charge the units.
 func (acc *Account) entry(at time.Time, n int) *Entry {
 	c := &Entry{at: at, n: n}
 	if m, ok := acc.keeper.(*warm); ok {
@@ -101,8 +108,8 @@ func (acc *Account) entry(at time.Time, n int) *Entry {
 	return c
 }
 
-// charge makes the charge c of the key m, whatever the limit. One of no units moves the clock of the
-// key.
+// The method charge charges the units of c to m, the model of the key, even if they exceed the limit. A
+// charge of no units only moves the clock of the key.
 func (c *Entry) charge(m keeper) {
 	h := m.past()
 	h.last = h.instant(c.at)
@@ -123,7 +130,7 @@ func (c *Entry) charge(m keeper) {
 	}
 }
 
-// bucket returns the bucket that has the history, or nil if the key counts in windows.
+// bucket returns the bucket of the key, or nil if the key counts in windows.
 func (acc *Account) bucket() *bucket {
 	m := acc.keeper
 	if w, ok := m.(*warm); ok {
@@ -133,7 +140,7 @@ func (acc *Account) bucket() *bucket {
 	return b
 }
 
-// cost returns what n units of c have cost b.
+// cost returns the cost of n units of the charge c in the bucket b, in parts of a token.
 func (c *Entry) cost(b *bucket, n int) *big.Int {
 	if c.each != nil {
 		return mul(num(int64(n)), c.each)
@@ -141,16 +148,16 @@ func (c *Entry) cost(b *bucket, n int) *big.Int {
 	return mul(num(int64(n)), b.per)
 }
 
-// Settle makes c, which was charged to the account, a charge of n units, not of as many as it was.
-// If n is more, the others are charged now, at the instant at, whatever the limit. It returns how
-// many units are given back.
+// Settle changes the charge c to n units, as if n units had been charged in the first place. If n
+// is larger than the charge, Settle instead charges the difference at the given time, even if it
+// exceeds the limit. back is the number of units that were given back.
 func (acc *Account) Settle(at time.Time, c *Entry, n int) (back int) {
 	was := c.n
 	if n > was {
 		acc.Exceed(at, n-was)
 		return 0
 	}
-	last := true // whether no charge after it has units left
+	last := true // whether every charge after c has been given back completely
 	for i := len(acc.events) - 1; acc.events[i] != c; i-- {
 		last = last && acc.events[i].n == 0
 	}
@@ -162,7 +169,7 @@ func (acc *Account) Settle(at time.Time, c *Entry, n int) (back int) {
 	return was - n
 }
 
-// Units returns how many units were charged, less those that were given back.
+// Units returns the number of units that were charged and not given back.
 func (acc *Account) Units() (n int) {
 	for _, c := range acc.events {
 		n += c.n
@@ -170,19 +177,19 @@ func (acc *Account) Units() (n int) {
 	return n
 }
 
-// SetRate changes the rate at the instant at. Units that the key has used stay used.
+// SetRate changes the rate at the given time. Units that the key has used stay used.
 func (acc *Account) SetRate(at time.Time, r ratelimit.Rate) {
 	acc.events = append(acc.events, &Entry{at: at, rate: r})
 	acc.keeper.SetRate(at, r)
 }
 
-// Reset makes the key as good as new. The rate is the first one again.
+// Reset forgets all charges and all changes of the rate.
 func (acc *Account) Reset() {
 	acc.keeper = acc.model()
 	acc.events, acc.line = nil, line{}
 }
 
-// add notes the charge c, which the model has made.
+// add appends c to the list. The caller has already charged c to the model.
 func (acc *Account) add(c *Entry) {
 	acc.events = append(acc.events, c)
 	if b := acc.bucket(); b != nil && b.leaky {
@@ -191,9 +198,9 @@ func (acc *Account) add(c *Entry) {
 	}
 }
 
-// replay makes the model anew from the list. A charge of no units moves the clock of the key, as it
-// did when it was made. Units of a key that warms up cost what they did then, and it was new where
-// it was so then.
+// replay makes a new model and charges the whole list to it. If the key warms up, each unit costs
+// what it cost when it was first charged, and the entries say before which charges the key was new.
+// A charge of no units still moves the clock of the key.
 func (acc *Account) replay() {
 	m := acc.model()
 	_, warms := m.(*warm)
@@ -210,7 +217,8 @@ func (acc *Account) replay() {
 	acc.keeper = m
 }
 
-// left returns what of l has not left by u.
+// The method left returns how many parts of a token (see [bucket]) are still in the leaky bucket b at
+// the instant u.
 func (l line) left(b *bucket, u *big.Int) *big.Int {
 	if l.at == nil {
 		return num(0)
@@ -218,8 +226,9 @@ func (l line) left(b *bucket, u *big.Int) *big.Int {
 	return largest(num(0), sub(l.level, b.earned(l.at, u)))
 }
 
-// lined returns res, an answer at the instant at, with the Delay and the ResetAfter of the line of a
-// leaky bucket.
+// The method lined corrects res, the model's answer at the given time, if the key is a leaky bucket. If
+// res is allowed, its Delay becomes the time until the queue is empty. Its ResetAfter becomes at least
+// as long as that time.
 func (acc *Account) lined(at time.Time, res ratelimit.Result) ratelimit.Result {
 	b := acc.bucket()
 	if b == nil || !b.leaky || len(acc.events) == 0 {

@@ -9,6 +9,11 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
+// rated returns a rate. The burst is 0 for a window.
+func rated(requests int, per time.Duration, burst int) ratelimit.Rate {
+	return ratelimit.Rate{Requests: requests, Per: per, Burst: burst}
+}
+
 // adoptions are changes of the rate that are not announced, and what they leave: units, and
 // the queue of a leaky bucket.
 var adoptions = []struct {
@@ -21,26 +26,27 @@ var adoptions = []struct {
 	delay     time.Duration
 	why       string
 }{
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 5, ratelimit.Rate{Requests: 1, Per: 20, Burst: 5}, 40, 2, 0, "slower: the time has earned at the new rate"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 20, Burst: 5}, 5, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 40, 2, 0, "the new rate is faster, so the old one counts"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 20, Burst: 5}, 0, ratelimit.Rate{Requests: 1, Per: 10, Burst: 9}, 40, 9, 0, "a key that was never charged is new"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 5, ratelimit.Rate{Requests: 1, Per: 20, Burst: 9}, 999, 9, 0, "full by then, so it is as a new key"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 5, ratelimit.Rate{Requests: 1, Per: 20, Burst: 9}, 99, 4, 0, "not yet full at the slower rate, and a higher burst grants nothing"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 3, ratelimit.Rate{Requests: 1, Per: 20, Burst: 2}, 20, 2, 0, "three are left, and two fit"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 3, ratelimit.Rate{Requests: 1, Per: 20, Burst: 2}, 0, 2, 0, "two are left, and fit"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 3, ratelimit.Rate{Requests: 1, Per: 20, Burst: 2}, 59, 2, 0, "nearly full, and two fit"},
-	{ratelimit.AlgorithmTokenBucket, ratelimit.Rate{Requests: 1, Per: 3, Burst: 5}, 5, ratelimit.Rate{Requests: 1, Per: 7, Burst: 5}, 14, 2, 0, "two sevenths of the units of the old rate do not matter"},
-	{ratelimit.AlgorithmLeakyBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 4, ratelimit.Rate{Requests: 1, Per: 20, Burst: 5}, 20, 2, 60, "three are queued, at the slower rate"},
-	{ratelimit.AlgorithmLeakyBucket, ratelimit.Rate{Requests: 1, Per: 20, Burst: 5}, 4, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 20, 2, 30, "three are queued, and leave faster"},
-	{ratelimit.AlgorithmLeakyBucket, ratelimit.Rate{Requests: 1, Per: 10, Burst: 5}, 4, ratelimit.Rate{Requests: 1, Per: 20, Burst: 8}, 20, 2, 60, "a higher burst delays no request"},
-	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 100}, 3, ratelimit.Rate{Requests: 9, Per: 100}, 20, 6, 0, "the count stays"},
-	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 100}, 3, ratelimit.Rate{Requests: 2, Per: 100}, 20, 0, 0, "more was used than the new limit"},
-	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 9, 2, 0, "the count is carried into a longer window"},
-	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 10, 5, 0, "by the old Per the window has ended"},
-	{ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: 100}, 3, ratelimit.Rate{Requests: 5, Per: 10}, 55, 2, 0, "carried into the shorter window that contains now"},
-	{ratelimit.AlgorithmSlidingWindowLog, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 10, 5, 0, "entries that have left do not come back"},
-	{ratelimit.AlgorithmSlidingWindowLog, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 9, 2, 0, "entries that have not left stay longer"},
-	{ratelimit.AlgorithmSlidingWindowCounter, ratelimit.Rate{Requests: 5, Per: 10}, 3, ratelimit.Rate{Requests: 5, Per: 100}, 15, 3, 0, "half of three, rounded up, is carried"},
+	{ratelimit.AlgorithmTokenBucket, rated(1, 10, 5), 5, rated(1, 20, 5), 40, 2, 0, "slower: the time has earned at the new rate"},
+	{ratelimit.AlgorithmTokenBucket, rated(1, 20, 5), 5, rated(1, 10, 5), 40, 2, 0, "the new rate is faster, so the old one counts"},
+	{ratelimit.AlgorithmTokenBucket, rated(1, 20, 5), 0, rated(1, 10, 9), 40, 9, 0, "a key that was never charged is new"},
+	{ratelimit.AlgorithmTokenBucket, rated(1, 10, 5), 5, rated(1, 20, 9), 999, 9, 0, "full by then, so it is as a new key"},
+	{ratelimit.AlgorithmTokenBucket, rated(1, 10, 5), 5, rated(1, 20, 9), 99, 4, 0,
+		"not yet full at the slower rate, and a higher burst grants nothing"},
+	{ratelimit.AlgorithmTokenBucket, rated(1, 10, 5), 3, rated(1, 20, 2), 20, 2, 0, "three are left, and two fit"},
+	{ratelimit.AlgorithmTokenBucket, rated(1, 10, 5), 3, rated(1, 20, 2), 0, 2, 0, "two are left, and fit"},
+	{ratelimit.AlgorithmTokenBucket, rated(1, 10, 5), 3, rated(1, 20, 2), 59, 2, 0, "nearly full, and two fit"},
+	{ratelimit.AlgorithmTokenBucket, rated(1, 3, 5), 5, rated(1, 7, 5), 14, 2, 0, "two sevenths of the units of the old rate do not matter"},
+	{ratelimit.AlgorithmLeakyBucket, rated(1, 10, 5), 4, rated(1, 20, 5), 20, 2, 60, "three are queued, at the slower rate"},
+	{ratelimit.AlgorithmLeakyBucket, rated(1, 20, 5), 4, rated(1, 10, 5), 20, 2, 30, "three are queued, and leave faster"},
+	{ratelimit.AlgorithmLeakyBucket, rated(1, 10, 5), 4, rated(1, 20, 8), 20, 2, 60, "a higher burst delays no request"},
+	{ratelimit.AlgorithmFixedWindow, rated(5, 100, 0), 3, rated(9, 100, 0), 20, 6, 0, "the count stays"},
+	{ratelimit.AlgorithmFixedWindow, rated(5, 100, 0), 3, rated(2, 100, 0), 20, 0, 0, "more was used than the new limit"},
+	{ratelimit.AlgorithmFixedWindow, rated(5, 10, 0), 3, rated(5, 100, 0), 9, 2, 0, "the count is carried into a longer window"},
+	{ratelimit.AlgorithmFixedWindow, rated(5, 10, 0), 3, rated(5, 100, 0), 10, 5, 0, "by the old Per the window has ended"},
+	{ratelimit.AlgorithmFixedWindow, rated(5, 100, 0), 3, rated(5, 10, 0), 55, 2, 0, "carried into the shorter window that contains now"},
+	{ratelimit.AlgorithmSlidingWindowLog, rated(5, 10, 0), 3, rated(5, 100, 0), 10, 5, 0, "entries that have left do not come back"},
+	{ratelimit.AlgorithmSlidingWindowLog, rated(5, 10, 0), 3, rated(5, 100, 0), 9, 2, 0, "entries that have not left stay longer"},
+	{ratelimit.AlgorithmSlidingWindowCounter, rated(5, 10, 0), 3, rated(5, 100, 0), 15, 3, 0, "half of three, rounded up, is carried"},
 }
 
 func TestAdopt(t *testing.T) {

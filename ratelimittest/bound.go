@@ -10,20 +10,20 @@ import (
 
 // A Charge is one request that was granted.
 type Charge struct {
-	// At is the instant at which the request counted: the time of the clock or, if that had
+	// At is the instant at which the request counted: the time of the clock or, if the clock had
 	// stepped back, the instant of the charge before.
 	At time.Time
 
 	// N is the number of units that were taken. It is at least 1.
 	N int
 
-	// Delay is the Delay of the Result.
+	// Delay is the Delay in the Result of the request.
 	Delay time.Duration
 }
 
-// A Bound returns an error if the charges of one key, which are in order of time, are more
-// than an algorithm may ever grant at the rate r. The Durations in the charges were rounded
-// up to resolution. Give a Bound to [TestLimiter] in a [Config].
+// A Bound returns an error if the charges of one key are more than an algorithm may ever grant at
+// the rate r. The charges are in order of time. The Delay of each charge was rounded up to a
+// multiple of resolution. Give a Bound to [TestLimiter] in a [Config].
 type Bound func(r ratelimit.Rate, charges []Charge, resolution time.Duration) error
 
 // TokenBucketBound is the [Bound] of [ratelimit.TokenBucket]: in any closed interval of
@@ -32,15 +32,17 @@ func TokenBucketBound(r ratelimit.Rate, charges []Charge, _ time.Duration) error
 	return everyStretch(charges, func(first, last Charge, taken, length *big.Int) error {
 		beyond := mul(sub(taken, num(int64(burst(r)))), num(int64(r.Per)))
 		if beyond.Cmp(mul(num(int64(r.Requests)), length)) > 0 {
-			return fmt.Errorf("%v units in the %v ns from %v to %v are more than the burst and what was earned", taken, length, stamp(first.At), stamp(last.At))
+			return fmt.Errorf("%v units in the %v ns from %v to %v are more than the burst and what was earned",
+				taken, length, stamp(first.At), stamp(last.At))
 		}
 		return nil
 	})
 }
 
-// LeakyBucketBound is the [Bound] of [ratelimit.LeakyBucket]. It is that of a token bucket.
-// In addition, units that leave after their Delay must be spaced evenly, with an error of
-// less than resolution over any number of units.
+// LeakyBucketBound is the [Bound] of [ratelimit.LeakyBucket]: in any closed interval of
+// length T at most Burst + Requests/Per·T units are granted, as for a token bucket. In
+// addition, requests that leave after their Delay must be spaced evenly: over any number of
+// units, the time between two of them may be shorter than even spacing by less than resolution.
 func LeakyBucketBound(r ratelimit.Rate, charges []Charge, resolution time.Duration) error {
 	if err := TokenBucketBound(r, charges, resolution); err != nil {
 		return err
@@ -91,8 +93,8 @@ func SlidingWindowCounterBound(r ratelimit.Rate, charges []Charge, resolution ti
 	return everyPer(r, charges, sub(mul(num(2), num(int64(r.Requests))), num(1)))
 }
 
-// everyPer returns an error if more than limit units were granted in a half-open interval
-// of length Per.
+// everyPer returns an error if more than limit units were granted in a half-open interval as long
+// as the Per of the rate r.
 func everyPer(r ratelimit.Rate, charges []Charge, limit *big.Int) error {
 	return everyStretch(charges, func(first, last Charge, taken, length *big.Int) error {
 		if length.Cmp(num(int64(r.Per))) < 0 && taken.Cmp(limit) > 0 {
@@ -102,8 +104,9 @@ func everyPer(r ratelimit.Rate, charges []Charge, limit *big.Int) error {
 	})
 }
 
-// everyStretch calls check for every pair of a first and a last charge, with the units of
-// all charges from the first to the last, and the nanoseconds between the two.
+// everyStretch calls the function check for every pair of a first and a last charge. It passes the
+// units of all charges from the first to the last, and the nanoseconds between the two. It returns
+// the first error of check.
 func everyStretch(charges []Charge, check func(first, last Charge, taken, length *big.Int) error) error {
 	for i, first := range charges {
 		taken := num(0)

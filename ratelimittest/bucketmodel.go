@@ -24,27 +24,29 @@ func LeakyBucketModel(start time.Time, r ratelimit.Rate) Model {
 	return m
 }
 
-// A bucket grants n units if afterwards, in every interval that ends now, no more has been
-// granted than the burst and what was earned in the interval.
+// A bucket grants n units if afterwards, in every interval that ends now, the granted units are at
+// most the burst plus the units that the bucket earned in the interval.
 //
-// Amounts are in units of 1/per of a token. A nanosecond earns requests of them.
+// All amounts are whole numbers of small equal parts of a token. The field per is the number of
+// parts in a token, and the field requests is the number of parts that the bucket earns in a
+// nanosecond.
 type bucket struct {
 	history
 	leaky bool
 
-	requests *big.Int // of the rate, with per in lowest terms
-	per      *big.Int // in nanoseconds
+	requests *big.Int // Requests of the rate, after Requests/Per was reduced to lowest terms
+	per      *big.Int // Per of the rate in nanoseconds, reduced too; also the number of parts in a token
 	burst    int
 
 	changed *carried // the state at the last change of the rate; nil if there was none
 }
 
-// carried is the state of a bucket at a change of its rate, in place of the grants before
-// it.
+// carried is the state of a bucket at a change of its rate. It takes the place of all grants before
+// the change.
 type carried struct {
 	at     *big.Int // the instant of the change
-	owed   *big.Int // what the bucket lacked
-	queued *big.Int // what had not yet left a leaky bucket
+	owed   *big.Int // number of parts of a token that were missing from a full bucket
+	queued *big.Int // number of parts of a token that were still in a leaky bucket
 }
 
 func (m *bucket) setRate(r ratelimit.Rate) {
@@ -54,7 +56,7 @@ func (m *bucket) setRate(r ratelimit.Rate) {
 	m.burst = burst(r)
 }
 
-// Ask takes n units at the instant at.
+// Ask takes n units at the given time, or none if they do not all fit.
 func (m *bucket) Ask(at time.Time, n int) ratelimit.Result { return ask(m, &m.history, at, n) }
 
 func (m *bucket) peek(at time.Time, n int) ratelimit.Result {
@@ -69,30 +71,30 @@ func (m *bucket) copy() *bucket {
 	return &c
 }
 
-// Reset makes the key as good as new.
+// Reset forgets all grants.
 func (m *bucket) Reset() {
 	m.history.Reset()
 	m.changed = nil
 }
 
-// SetRate changes the rate and keeps what the bucket holds, rounded down and at most the new
-// burst. A higher burst thus grants nothing, except that a token bucket that is full by then
-// stays full. The queue of a leaky bucket keeps its length, and takes its room of a lower burst.
+// SetRate changes the rate. The bucket keeps the units that it holds, rounded down, but at most the
+// new burst. A higher burst adds no units, except that a full token bucket stays full. The queue of
+// a leaky bucket keeps its length.
 func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) { m.change(m.instant(at), r, false) }
 
-// adopt drains the bucket at the slower of the two rates since the last grant or change,
-// and then does what SetRate does.
+// adopt does what SetRate does, with one difference: in the time since its last grant or change of
+// the rate, the bucket earns units at the slower of the old and the new rate.
 func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(m.instant(at), r, true) }
 
-// meet answers as peek does, at the rate r that nobody has announced. Under a smaller burst, the
-// bucket stays as it is. So until a later request finds enough and is charged, it drains at the
-// slower rate.
+// The method meet answers as the method peek does, at the rate r. If the burst of r is smaller than the
+// burst of the bucket, the bucket does not change to r yet. It changes when a later request is charged;
+// until that time, it earns units at the slower of the two rates.
 func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	if m.leaky || burst(r) >= m.burst {
 		return meet(m, at, r, n)
 	}
 	u := m.instant(at)
-	ahead := sub(u, m.since(at)) // nothing changes until the clock has reached u
+	ahead := sub(u, m.since(at)) // how long it takes until the clock reaches the instant u
 	adopted := m.copy()
 	if !adopted.change(u, r, true) {
 		return adopted.peek(at, n)
@@ -109,8 +111,10 @@ func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	return res
 }
 
-// until returns how many nanoseconds it takes from u until holds is true for the bucket that
-// adopts the rate r at that instant. It is true once the bucket is full.
+// The method until returns the nanoseconds from the instant u to the first instant at which a condition
+// is true. The parameter holds is a function that checks the condition. To try an instant, until passes
+// to this function a copy of the bucket that changes to the rate r at that instant. The condition must
+// be true for a full bucket.
 func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) *big.Int {
 	slow := m.copy()
 	slow.slowDown(r)
@@ -128,7 +132,8 @@ func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *bi
 	return late
 }
 
-// slowDown makes m drain at the speed of r since the last grant or change, if that is slower.
+// slowDown makes the bucket earn units at the rate r, if r is slower than the present rate. The new
+// speed counts from the bucket's last grant or change of the rate.
 func (m *bucket) slowDown(r ratelimit.Rate) {
 	var to bucket
 	to.setRate(r)
@@ -137,8 +142,9 @@ func (m *bucket) slowDown(r ratelimit.Rate) {
 	}
 }
 
-// change sets the rate at the instant u, and returns false if that changes nothing. Until then
-// the old rate was in force, or, if slower is true, whichever of the two is slower.
+// change sets the rate r at the instant u. It returns false if the key is new or r is the present
+// rate. Before u, the bucket earns units at the old rate or, if slower is true, at the slower of the
+// two rates.
 func (m *bucket) change(u *big.Int, r ratelimit.Rate, slower bool) bool {
 	old := *m
 	m.setRate(r)
@@ -153,9 +159,9 @@ func (m *bucket) change(u *big.Int, r ratelimit.Rate, slower bool) bool {
 	queued := ceilDiv(mul(old.queued(u), m.per), old.per)
 	m.changed = &carried{at: u, owed: owed, queued: queued}
 	if m.carry(u, num(0)); owed.Sign() == 0 && !m.leaky {
-		return true // full
+		return true // a full token bucket stays full
 	}
-	holds := sub(mul(num(int64(old.burst)), m.per), owed) // negative after units beyond the burst
+	holds := sub(mul(num(int64(old.burst)), m.per), owed) // negative if units were charged beyond the burst
 	if m.leaky {
 		holds = least(holds, largest(num(0), sub(m.full(), queued)))
 	}
@@ -163,8 +169,8 @@ func (m *bucket) change(u *big.Int, r ratelimit.Rate, slower bool) bool {
 	return true
 }
 
-// drainAs makes m drain at the speed of b, in the units of b, since the last grant or
-// change.
+// drainAs makes m earn units as fast as the bucket b. This speed counts from the last grant or change
+// of the rate in m. All amounts are converted to the parts of a token that b uses.
 func (m *bucket) drainAs(b *bucket) {
 	m.changed = &carried{
 		at:     m.last,
@@ -174,10 +180,10 @@ func (m *bucket) drainAs(b *bucket) {
 	m.grants, m.requests, m.per = nil, b.requests, b.per
 }
 
-// full returns the burst in units of 1/per of a token.
+// full returns the burst in parts of a token.
 func (m *bucket) full() *big.Int { return mul(num(int64(m.burst)), m.per) }
 
-// owed returns what the bucket lacks.
+// owed returns how many parts of a token are missing from a full bucket at the instant u.
 func (m *bucket) owed(u *big.Int) *big.Int {
 	if m.changed == nil {
 		return m.debt(u, nil)
@@ -185,7 +191,7 @@ func (m *bucket) owed(u *big.Int) *big.Int {
 	return m.debt(u, m.changed.owed)
 }
 
-// queued returns what has not yet left a leaky bucket.
+// queued returns how many parts of a token are still in a leaky bucket at the instant u.
 func (m *bucket) queued(u *big.Int) *big.Int {
 	if m.changed == nil {
 		return m.debt(u, nil)
@@ -193,9 +199,10 @@ func (m *bucket) queued(u *big.Int) *big.Int {
 	return m.debt(u, m.changed.queued)
 }
 
-// debt returns by how much the grants of an interval that ends at u exceed what it earned,
-// for the interval where this is most. An interval that begins at a change of the rate
-// includes left, the state at that change.
+// debt looks at all intervals that end at the instant u, and returns the largest difference between
+// what the bucket granted and what it earned in an interval, but at least 0. The parameter left is the
+// debt at the last change of the rate, or nil. The method adds this debt to the interval that begins at
+// that change.
 func (m *bucket) debt(u, left *big.Int) *big.Int {
 	worst, granted := num(0), num(0)
 	for _, g := range slices.Backward(m.grants) {
@@ -212,7 +219,7 @@ func (m *bucket) debt(u, left *big.Int) *big.Int {
 	return worst
 }
 
-// earned returns what the time from a to b earns.
+// earned returns how many parts of a token the bucket earns between two instants.
 func (m *bucket) earned(a, b *big.Int) *big.Int { return mul(m.requests, sub(b, a)) }
 
 func (m *bucket) limit() int { return m.burst }

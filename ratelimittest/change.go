@@ -40,7 +40,7 @@ func sameRate(k *kit, t *trace) *breach {
 	}, k.unlike(t, "with the rate set to the same rate before each call"))
 }
 
-// mayChange reports whether the rate of the limiter may be changed.
+// mayChange reports whether the limiter has the method SetRate and the Config permits calls of it.
 func (k *kit) mayChange(t *trace) bool {
 	s, err := k.open(t.start, t.rate)
 	if err != nil || k.KeepRate {
@@ -83,14 +83,14 @@ func rateChange(k *kit, t *trace) *breach {
 		from := rate
 		rate = c.rate
 		if rate.Per < from.Per {
-			return "" // a shorter Per may not count what a longer one counts as used
+			return "" // not compared: with the shorter Per, units may be forgotten that counted before
 		}
 		return gains(now[:len(keys)], now[len(keys)+1:])
 	})
 }
 
-// gains returns a text that says which key has more remaining after a rate change than it
-// may have, by the looks before and after. It returns "" if there is none.
+// gains compares what each key had remaining before and after a change of the rate. It returns a
+// text that names a key that has gained units, or "" if no key has.
 func gains(before, after []answer) string {
 	for i, key := range keys {
 		was, is := before[i].res, after[i].res

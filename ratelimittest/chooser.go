@@ -8,31 +8,31 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A chooser makes up when to ask next, and for how much.
+// A chooser picks at random the instant of the next request, and its number of units.
 type chooser struct {
 	*rand.Rand
-	unit time.Duration // all instants are multiples of it
-	span time.Duration // furthest distance from the start
-	now  time.Duration // since the start
+	unit time.Duration // all instants are multiples of this duration
+	span time.Duration // the largest distance of an instant from the start
+	now  time.Duration // the instant of the last request, since the start
 }
 
-// newChooser returns the chooser of schedule number i.
+// newChooser returns the chooser for the schedule with number i.
 func newChooser(seed uint64, i int, unit, span time.Duration) chooser {
 	return chooser{Rand: rand.New(rand.NewPCG(seed, uint64(i))), unit: unit, span: span}
 }
 
-// A state is what a chooser knows of a key.
+// A state is what a chooser has learned of a key from the last answer.
 type state struct {
-	admitted time.Duration // instant of the last granted request
-	asked    time.Duration // instant at which the last request counted
-	limit    int
-	left     int
+	admitted time.Duration    // instant of the last granted request, since the start
+	asked    time.Duration    // instant at which the last request counted, since the start
+	limit    int              // Limit of the last answer, but at least 1
+	left     int              // Remaining of the last answer, but at least 0
 	waits    [3]time.Duration // RetryAfter, ResetAfter and Delay of the last answer
 }
 
 func newState() *state { return &state{admitted: math.MinInt64, limit: 1} }
 
-// note remembers the answer to a request at the instant at.
+// note records the answer to a request that was made at the given time.
 func (s *state) note(at time.Duration, res ratelimit.Result, admitted bool) {
 	s.asked = max(at, s.admitted)
 	if admitted {
@@ -42,7 +42,7 @@ func (s *state) note(at time.Duration, res ratelimit.Result, admitted bool) {
 	s.waits = [3]time.Duration{res.RetryAfter, res.ResetAfter, res.Delay}
 }
 
-// start returns one of starts, most often the first.
+// start returns a random element of the slice starts, most often the first.
 func (w *chooser) start(starts []time.Time) time.Time {
 	if w.IntN(2) == 0 {
 		return starts[w.IntN(len(starts))]
@@ -50,15 +50,16 @@ func (w *chooser) start(starts []time.Time) time.Time {
 	return starts[0]
 }
 
-// move moves the clock to the instant of the next request for a key in state s at the rate
-// r, and returns that instant. For a third of all calls the clock does not move.
+// move picks and returns the instant of the next request at the rate r, for a key in the state s. A
+// third of all requests have the instant of the request before.
 func (w *chooser) move(r ratelimit.Rate, s *state) time.Duration {
 	w.now = min(max(w.next(r, s), -w.span), w.span)
 	w.now -= w.now % w.unit
 	return w.now
 }
 
-// next returns the next instant. It may not be a multiple of the unit.
+// next picks the instant of the next request. Unlike the result of the method move, this instant
+// may not be a multiple of the unit.
 func (w *chooser) next(r ratelimit.Rate, s *state) time.Duration {
 	const year = 366 * 24 * time.Hour
 	switch p := w.IntN(120); {
@@ -87,12 +88,13 @@ func (w *chooser) next(r ratelimit.Rate, s *state) time.Duration {
 	return 0
 }
 
-// upTo returns a random multiple of the unit, at most d or one unit.
+// upTo returns a random multiple of the unit that is at most the duration d. If d is shorter than
+// one unit, the result is at most one unit.
 func (w *chooser) upTo(d time.Duration) time.Duration {
 	return time.Duration(w.Int64N(int64(max(d/w.unit, 1))+1)) * w.unit
 }
 
-// count makes up how many units to ask for.
+// count picks how many units the next request asks for.
 func (w *chooser) count(s *state) int {
 	switch p := w.IntN(100); {
 	case p < 45:
@@ -117,7 +119,7 @@ func (w *chooser) count(s *state) int {
 	return math.MaxInt
 }
 
-// up rounds d up to a multiple of unit.
+// up rounds the duration d up to a multiple of unit.
 func up(d, unit time.Duration) time.Duration {
 	if rest := d % unit; rest > 0 {
 		return later(d, unit-rest)
@@ -125,7 +127,7 @@ func up(d, unit time.Duration) time.Duration {
 	return d
 }
 
-// rounded returns res with its Durations rounded up to unit.
+// rounded returns the result with its Durations rounded up to a multiple of unit.
 func rounded(res ratelimit.Result, unit time.Duration) ratelimit.Result {
 	res.RetryAfter, res.ResetAfter, res.Delay = up(res.RetryAfter, unit), up(res.ResetAfter, unit), up(res.Delay, unit)
 	return res

@@ -9,11 +9,12 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// goroutines is how many goroutines ask at the same time.
+// goroutines is the number of goroutines that call the limiter or the store at the same time.
 const goroutines = 8
 
-// concurrent takes single units from several goroutines at one instant. It returns an error
-// unless together they are granted exactly what remained.
+// The method concurrent takes single units from several goroutines at one instant. Before that, a Take
+// of 0 units tells how many units remain. The method returns an error unless exactly this number of
+// units is granted.
 func (k *kit) concurrent() error {
 	const enough = 1000
 	for _, r := range k.Rates {

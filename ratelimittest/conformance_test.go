@@ -18,12 +18,15 @@ var algorithms = []struct {
 	{"TokenBucket", made(ratelimit.NewTokenBucket), ratelimittest.TokenBucketModel, ratelimittest.TokenBucketBound},
 	{"FixedWindow", made(ratelimit.NewFixedWindow), ratelimittest.FixedWindowModel, ratelimittest.FixedWindowBound},
 	{"SlidingWindowLog", made(ratelimit.NewSlidingWindowLog), ratelimittest.SlidingWindowLogModel, ratelimittest.SlidingWindowLogBound},
-	{"SlidingWindowCounter", made(ratelimit.NewSlidingWindowCounter), ratelimittest.SlidingWindowCounterModel, ratelimittest.SlidingWindowCounterBound},
+	{"SlidingWindowCounter", made(ratelimit.NewSlidingWindowCounter),
+		ratelimittest.SlidingWindowCounterModel, ratelimittest.SlidingWindowCounterBound},
 	{"LeakyBucket", made(ratelimit.NewLeakyBucket), ratelimittest.LeakyBucketModel, ratelimittest.LeakyBucketBound},
 }
 
 // made turns a constructor into a function for Config.New.
-func made[L ratelimit.Limiter](construct func(ratelimit.Rate, ...ratelimit.Option) (L, error)) func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) {
+func made[L ratelimit.Limiter](
+	construct func(ratelimit.Rate, ...ratelimit.Option) (L, error),
+) func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) {
 	return func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
 		return construct(r, ratelimit.WithClock(clock))
 	}

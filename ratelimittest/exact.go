@@ -7,18 +7,18 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The models compute with integers of any size. Instants are in nanoseconds; amounts of a
-// budget are in units, or in equal parts of one. Each function returns a new number.
+// The functions below compute with integers of any size, so that the models are exact. Each returns
+// a new number.
 
 func num(n int64) *big.Int       { return big.NewInt(n) }
 func add(a, b *big.Int) *big.Int { return new(big.Int).Add(a, b) }
 func sub(a, b *big.Int) *big.Int { return new(big.Int).Sub(a, b) }
 func mul(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
 
-// floorDiv returns a/b, rounded towards minus infinity. b is positive.
+// floorDiv returns the quotient a/b, rounded towards minus infinity. The divisor b must be positive.
 func floorDiv(a, b *big.Int) *big.Int { return new(big.Int).Div(a, b) }
 
-// ceilDiv returns a/b, rounded towards plus infinity. b is positive.
+// ceilDiv returns the quotient a/b, rounded towards plus infinity. The divisor b must be positive.
 func ceilDiv(a, b *big.Int) *big.Int {
 	return floorDiv(sub(add(a, b), num(1)), b)
 }
@@ -51,7 +51,7 @@ func sinceEpoch(t time.Time) *big.Int {
 	return add(mul(num(t.Unix()), num(int64(time.Second))), num(int64(t.Nanosecond())))
 }
 
-// burst returns the most units that r grants at once.
+// burst returns the largest number of units that the rate r grants at once.
 func burst(r ratelimit.Rate) int {
 	if r.Burst == 0 {
 		return r.Requests

@@ -167,9 +167,12 @@ func TestSchedules(t *testing.T) {
 		}
 	}
 	total := 200 * k.Steps
-	for what, percent := range map[string]int{"asks": 100 * asks / total, "denied": 100 * denied / total, "back": 100 * back / total, "same": 100 * same / total} {
-		if bounds := map[string][2]int{"asks": {85, 95}, "denied": {15, 60}, "back": {8, 40}, "same": {30, 60}}[what]; percent < bounds[0] || percent > bounds[1] {
-			t.Errorf("%s: %d%% of the calls, want %v", what, percent, bounds)
+	for _, row := range []struct {
+		what             string
+		count, min, most int
+	}{{"asks", asks, 85, 95}, {"denied", denied, 15, 60}, {"back", back, 8, 40}, {"same", same, 30, 60}} {
+		if percent := 100 * row.count / total; percent < row.min || percent > row.most {
+			t.Errorf("%s: %d%% of the calls, want %d%% to %d%%", row.what, percent, row.min, row.most)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Further methods that a limiter may have.
+// Methods that a limiter may have in addition to those of ratelimit.Limiter.
 type (
 	waiter interface {
 		Wait(ctx context.Context, key string, n int) (ratelimit.Result, error)
@@ -16,21 +16,22 @@ type (
 	counter interface{ Len() int }
 )
 
-// An extra is a method that a limiter may have beside those of ratelimit.Limiter.
+// An extra is a method that a limiter may have in addition to those of ratelimit.Limiter.
 type extra struct {
-	name   string   // of the method
-	proven []string // the promises that say something only if there is the method
+	name   string   // name of the method
+	proven []string // the promises that can be checked only if the limiter has the method
 	has    func(l ratelimit.Limiter) bool
 
-	// check returns what is wrong with the method, or nil. l is new and has the rate r.
+	// check calls the method of l, a new limiter with the rate r. It returns an error if the method
+	// does something wrong.
 	check func(k *kit, l ratelimit.Limiter, r ratelimit.Rate) error
 }
 
-// has reports whether l has the methods of M.
+// has reports whether l has all methods of the interface M.
 func has[M any](l ratelimit.Limiter) bool { _, ok := l.(M); return ok }
 
-// extras are the methods that TestLimiter knows. Where a limiter does not have one, a subtest
-// says so by being skipped.
+// extras lists the optional methods that TestLimiter checks. The subtest of a method is skipped if the
+// limiter does not have the method.
 var extras = []extra{
 	{"Peek", nil, has[peeker], checkPeek},
 	{"Reset", []string{"reset"}, has[resetter], checkReset},
@@ -39,7 +40,8 @@ var extras = []extra{
 	{"Len", nil, has[counter], checkLen},
 }
 
-// lacking returns why the limiter cannot show whether it keeps the promise of this name, or "".
+// lacking returns the reason why the promise cannot be checked for the limiter, or "" if the
+// promise can be checked.
 func (k *kit) lacking(promise string) string {
 	for _, x := range extras {
 		for _, name := range x.proven {
@@ -57,7 +59,8 @@ func (k *kit) lacking(promise string) string {
 	return ""
 }
 
-// extra checks the method x. skip says why there is nothing to check, or is empty.
+// extra checks the method x at every rate. skip is the reason why the method cannot be checked, or
+// empty.
 func (k *kit) extra(x extra) (skip string, err error) {
 	for _, r := range k.Rates {
 		l, err := k.New(r, &manualClock{k.Starts[0]})
@@ -77,7 +80,7 @@ func (k *kit) extra(x extra) (skip string, err error) {
 	return "", nil
 }
 
-// look returns what l would answer to a request for one unit.
+// look returns the state of the key "a", which l reports for a Take of 0 units.
 func look(l ratelimit.Limiter) ratelimit.Result {
 	res, _ := l.Take(context.Background(), "a", 0)
 	return res

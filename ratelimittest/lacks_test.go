@@ -26,12 +26,12 @@ func (idle) Wait(context.Context, string, int) (ratelimit.Result, error) {
 // TestLacks checks that the kit skips the methods that a limiter does not have, and says so, that
 // a limiter whose methods do nothing fails, and that those of this module pass.
 func TestLacks(t *testing.T) {
-	real := func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
+	genuine := func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
 		return ratelimit.NewTokenBucket(r, ratelimit.WithClock(clock))
 	}
 	kitOf := func(wrap func(ratelimit.Limiter) ratelimit.Limiter) *kit {
 		k, err := newKit(Config{New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
-			l, err := real(r, clock)
+			l, err := genuine(r, clock)
 			return wrap(l), err
 		}, Rates: []ratelimit.Rate{{Requests: 2, Per: time.Minute}, {Requests: 3, Per: time.Minute}}})
 		if err != nil {
@@ -63,7 +63,7 @@ func TestLacks(t *testing.T) {
 	}
 	t.Run("kit", func(t *testing.T) {
 		TestLimiter(t, Config{New: func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
-			l, err := real(r, clock)
+			l, err := genuine(r, clock)
 			return bare{l}, err
 		}, Schedules: 1})
 	})

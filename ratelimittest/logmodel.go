@@ -13,14 +13,14 @@ func SlidingWindowLogModel(start time.Time, r ratelimit.Rate) Model {
 	return &slidingLog{history{start: start}, r}
 }
 
-// A slidingLog grants n units if afterwards no more than the limit has been granted in the
-// Per that ends now. A grant that is exactly Per old does not count.
+// A slidingLog grants n units if, with these, at most Requests units are granted in the last Per. A
+// grant exactly one Per ago does not count.
 type slidingLog struct {
 	history
 	rate ratelimit.Rate
 }
 
-// Ask takes n units at the instant at.
+// Ask takes n units at the given time, or none if they do not all fit.
 func (m *slidingLog) Ask(at time.Time, n int) ratelimit.Result {
 	return ask(m, &m.history, at, n)
 }
@@ -31,16 +31,16 @@ func (m *slidingLog) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *slidingLog) clone() keeper { return &slidingLog{m.copied(), m.rate} }
 
-// adopt does what SetRate does: a log does not drain, and the old Per counts until the
-// change.
+// adopt does exactly what SetRate does. The two methods differ only for a bucket, which earns units.
 func (m *slidingLog) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
 func (m *slidingLog) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	return meet(m, at, r, n)
 }
 
-// SetRate changes the rate. With another Per it forgets the grants that no longer count at
-// that instant: neither a longer Per nor a clock that steps back brings them back.
+// SetRate changes the rate. If Per changes, the log forgets the grants that no longer count at the
+// given time. So these grants do not count again if the new Per is longer, or if the clock steps
+// back.
 func (m *slidingLog) SetRate(at time.Time, r ratelimit.Rate) {
 	if m.last != nil && r.Per != m.rate.Per {
 		u := m.instant(at)
@@ -49,10 +49,10 @@ func (m *slidingLog) SetRate(at time.Time, r ratelimit.Rate) {
 	m.rate = r
 }
 
-// leaves returns the instant from which g does not count.
+// leaves returns the instant from which the grant g no longer counts.
 func (m *slidingLog) leaves(g grant) *big.Int { return add(g.at, num(int64(m.rate.Per))) }
 
-// inside returns the grants in the Per that ends at u.
+// inside returns the grants in the interval of length Per that ends at the instant u.
 func (m *slidingLog) inside(u *big.Int) []grant {
 	var in []grant
 	for _, g := range m.grants {

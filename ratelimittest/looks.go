@@ -1,9 +1,10 @@
 package ratelimittest
 
-// look returns the call that looks at the same key and instant as c.
+// look returns a call of Take for 0 units, with the same key and instant as the call c.
 func (c call) look() call { return call{at: c.at, verb: take, key: c.key} }
 
-// probe fills in t.looks and t.looked.
+// probe plays the schedule again with a look (a Take of 0 units) before each call. It stores the
+// answers to the looks in the field t.looks, and the answers to the calls in the field t.looked.
 func (k *kit) probe(t *trace) {
 	if t.looks != nil {
 		return
@@ -61,7 +62,7 @@ func exactUse(k *kit, t *trace) *breach {
 
 func monotone(k *kit, t *trace) *breach {
 	k.probe(t)
-	before := make(map[string]int) // the last call of each key since the key was charged
+	before := make(map[string]int) // the index of each key's last call, if no units were taken since
 	for i, c := range t.calls {
 		if c.verb == setRate {
 			clear(before)

@@ -11,20 +11,20 @@ import (
 // A Model is a limiter for one key, written to be obvious rather than fast. [TestLimiter]
 // compares the answers of a limiter with those of one Model for each key.
 //
-// The models of this package remember what they have granted and when, and decide from that
-// alone. A request at an instant before the last granted request counts as made at the
-// instant of that request, and RetryAfter and ResetAfter include the time until then. A Model
-// need not be safe for concurrent use.
+// The models of this package remember what they granted and when, and decide from that
+// alone. If a request comes at an instant before the last granted request, it counts as made
+// at the instant of that request, and RetryAfter and ResetAfter include the time until then.
+// A Model need not be safe for concurrent use.
 type Model interface {
-	// Ask takes n units at the instant at, or none if they do not all fit. If n is 0 it
-	// only looks: it answers as for one unit, takes nothing, and leaves Remaining
-	// unreduced. n is never negative.
+	// Ask takes n units at the given time, or none if they do not all fit. If n is 0, Ask takes
+	// nothing. It then answers as for one unit, but with the Remaining before that unit is taken. n
+	// is never negative.
 	Ask(at time.Time, n int) ratelimit.Result
 
-	// SetRate changes the rate at the instant at. Units that the key has used stay used.
+	// SetRate changes the rate at the given time. Units that the key has used stay used.
 	SetRate(at time.Time, r ratelimit.Rate)
 
-	// Reset makes the key as good as new.
+	// Reset forgets everything that was granted.
 	Reset()
 }
 
@@ -33,42 +33,42 @@ type keeper interface {
 	Model
 
 	// peek answers as Ask does, but takes nothing. If the units would be granted, the
-	// result has Allowed true and an unreduced Remaining.
+	// result has Allowed true, and the units are not subtracted from its Remaining.
 	peek(at time.Time, n int) ratelimit.Result
 
-	// adopt changes the rate at the instant at, without knowing when in the past the rate
-	// was really changed. The time since the key's last change therefore counts at the
-	// slower of the old and the new rate. For the rest it is as SetRate.
+	// adopt changes the rate as a store does. A store learns of a new rate only from the first
+	// request that has it. So in the time since the key's last change, the key earns units at the
+	// slower of the old and the new rate.
 	adopt(at time.Time, r ratelimit.Rate)
 
-	// meet answers as peek does, at the rate r that nobody has announced. If n is above 0,
-	// the state adopts r. Only a token bucket whose burst r would cut stays as it is: it
-	// adopts r when it is charged.
+	// meet answers as the method peek does, for a request to a store that has the rate r. If n is
+	// above 0, it also changes the rate to r with the method adopt. There is one exception: a token
+	// bucket with a larger burst than r changes to r only when units are charged.
 	meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result
 
 	// clone returns a copy that shares nothing with the original.
 	clone() keeper
 
-	// past returns the history that the answers follow from.
+	// past returns the history of the key, which the answers are computed from.
 	past() *history
 }
 
 // A grant is one request that was granted.
 type grant struct {
-	at   *big.Int // in nanoseconds since the start
-	n    *big.Int // in units
-	cost *big.Int // to a young bucket, in units of 1/per of a token; nil if it is that of n tokens
+	at   *big.Int // instant of the request, in nanoseconds since the start
+	n    *big.Int // number of units
+	cost *big.Int // what the grant cost, in parts of a token (see [bucket]); nil if it cost n whole tokens
 }
 
-// A history is what one key has been granted.
+// A history lists what one key was granted.
 type history struct {
 	start  time.Time
 	last   *big.Int // earliest instant at which a request may count; nil for a new key
-	grants []grant  // in order of time
+	grants []grant  // all grants, in order of time
 }
 
-// instant returns the instant at which a request made at at counts, in nanoseconds since
-// the start.
+// instant returns the instant at which a request made at the given time counts, in nanoseconds
+// since the start. It is not before the key's last granted request.
 func (h *history) instant(at time.Time) *big.Int {
 	if h.last == nil {
 		return h.since(at)
@@ -76,15 +76,16 @@ func (h *history) instant(at time.Time) *big.Int {
 	return largest(h.since(at), h.last)
 }
 
-// since returns at in nanoseconds since the start.
+// since converts the given time to nanoseconds since the start.
 func (h *history) since(at time.Time) *big.Int { return num(int64(at.Sub(h.start))) }
 
 func (h *history) past() *history { return h }
 
-// Reset makes the key as good as new.
+// Reset forgets all grants.
 func (h *history) Reset() { h.last, h.grants = nil, nil }
 
-// copied returns a copy of h. Grants that are added to the copy are not added to h.
+// copied returns a copy of the history. Grants that are added to the copy are not added to the
+// original.
 func (h history) copied() history {
 	h.grants = slices.Clone(h.grants)
 	return h
@@ -98,7 +99,8 @@ func (h *history) carry(u, n *big.Int) {
 	}
 }
 
-// meet is the method meet of m, except for a token bucket whose burst r would cut.
+// meet implements the method meet for every keeper m except a token bucket with a larger burst than
+// r.
 func meet(m keeper, at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	if n == 0 {
 		m = m.clone()
@@ -107,36 +109,38 @@ func meet(m keeper, at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	return m.peek(at, n)
 }
 
-// A budget is what distinguishes one algorithm from another. Each method answers for the
-// instant u, under the assumption that nothing is granted after the history.
+// A budget has the methods in which the algorithms differ. Most methods get an instant u, and
+// assume that nothing more is granted until u.
 type budget interface {
 	// limit returns the most units that are granted at once.
 	limit() int
 
-	// free returns the whole units that would be granted. It may be negative after a change
-	// of the rate.
+	// free returns how many whole units could be granted. It may be negative after a change of the
+	// rate.
 	free(u *big.Int) *big.Int
 
-	// wait returns the nanoseconds until n units would be granted. Fewer are free now, and
-	// n is at most the limit.
+	// wait returns the nanoseconds until n units would be granted. The caller has checked that
+	// fewer than n are free, and that n is at most the limit.
 	wait(u, n *big.Int) *big.Int
 
-	// delay returns the nanoseconds for which to hold a request that is granted.
+	// delay returns for how many nanoseconds the caller must hold a request that is granted.
 	delay(u *big.Int) *big.Int
 
-	// renewal returns the nanoseconds until the key is as good as new.
+	// renewal returns the nanoseconds until the whole limit is free again.
 	renewal(u *big.Int) *big.Int
 }
 
-// ask makes one decision. It is the same for every algorithm.
+// ask makes one decision on n units, and charges them if they are granted. It is the same for every
+// algorithm.
 func ask(b budget, h *history, at time.Time, n int) ratelimit.Result {
 	return decide(b, h, at, n, n > 0)
 }
 
-// decide makes one decision, and if charge is true charges what it grants.
+// decide makes one decision on n units. It charges the units only if they are granted and charge is
+// true.
 func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Result {
 	u := h.instant(at)
-	ahead := sub(u, h.since(at)) // nothing changes until the clock has reached u
+	ahead := sub(u, h.since(at)) // if the request counts later than the clock says, the waits include the difference
 	want := max(n, 1)
 	units := num(int64(want))
 	res := ratelimit.Result{Limit: b.limit()}

@@ -87,7 +87,9 @@ var mutants = []struct {
 		}
 		return res
 	})},
-	{name: "a denial is an error", by: "well-formed", parts: parts{take: func(l *modelLimiter, ctx context.Context, key string, n int) (ratelimit.Result, error) {
+	{name: "a denial is an error", by: "well-formed", parts: parts{take: func(
+		l *modelLimiter, ctx context.Context, key string, n int,
+	) (ratelimit.Result, error) {
 		if n < 0 {
 			return ratelimit.Result{}, ratelimit.ErrInvalidCount
 		}
@@ -130,13 +132,17 @@ var mutants = []struct {
 		}
 		return l.keys[key].Ask(l.clock.Now(), n)
 	})},
-	{name: "an ended context is ignored", by: "ended-context", parts: parts{take: func(l *modelLimiter, _ context.Context, key string, n int) (ratelimit.Result, error) {
+	{name: "an ended context is ignored", by: "ended-context", parts: parts{take: func(
+		l *modelLimiter, _ context.Context, key string, n int,
+	) (ratelimit.Result, error) {
 		if n < 0 {
 			return ratelimit.Result{}, ratelimit.ErrInvalidCount
 		}
 		return l.ask(key, n), nil
 	}}},
-	{name: "an ended context is charged", by: "ended-context", parts: parts{take: func(l *modelLimiter, ctx context.Context, key string, n int) (ratelimit.Result, error) {
+	{name: "an ended context is charged", by: "ended-context", parts: parts{take: func(
+		l *modelLimiter, ctx context.Context, key string, n int,
+	) (ratelimit.Result, error) {
 		if n < 0 {
 			return ratelimit.Result{}, ratelimit.ErrInvalidCount
 		}
@@ -145,13 +151,17 @@ var mutants = []struct {
 		}
 		return ratelimit.Result{}, ctx.Err()
 	}}},
-	{name: "a negative count is taken as none", by: "negative-count", parts: parts{take: func(l *modelLimiter, ctx context.Context, key string, n int) (ratelimit.Result, error) {
+	{name: "a negative count is taken as none", by: "negative-count", parts: parts{take: func(
+		l *modelLimiter, ctx context.Context, key string, n int,
+	) (ratelimit.Result, error) {
 		if ctx.Err() != nil {
 			return ratelimit.Result{}, ctx.Err()
 		}
 		return l.ask(key, max(n, 0)), nil
 	}}},
-	{name: "a negative count refills", by: "negative-count", parts: parts{take: func(l *modelLimiter, ctx context.Context, key string, n int) (ratelimit.Result, error) {
+	{name: "a negative count refills", by: "negative-count", parts: parts{take: func(
+		l *modelLimiter, ctx context.Context, key string, n int,
+	) (ratelimit.Result, error) {
 		if n < 0 {
 			l.of(key).Reset()
 			return ratelimit.Result{}, ratelimit.ErrInvalidCount
@@ -209,9 +219,11 @@ var mutants = []struct {
 	{name: "earns twice as fast", by: "bound", model: faster(TokenBucketModel)},
 	{name: "leaks twice as fast", by: "bound", right: LeakyBucketModel, bound: LeakyBucketBound, model: faster(LeakyBucketModel)},
 	{name: "a window where a log should be", by: "bound", right: SlidingWindowLogModel, bound: SlidingWindowLogBound, model: FixedWindowModel},
-	{name: "a window where a counter should be", by: "bound", right: SlidingWindowCounterModel, bound: SlidingWindowCounterBound, model: FixedWindowModel},
+	{name: "a window where a counter should be", by: "bound",
+		right: SlidingWindowCounterModel, bound: SlidingWindowCounterBound, model: FixedWindowModel},
 	{name: "a bucket where a window should be", by: "bound", right: FixedWindowModel, bound: FixedWindowBound, model: TokenBucketModel},
-	{name: "a log where a counter should be", by: "model", right: SlidingWindowCounterModel, bound: SlidingWindowCounterBound, model: SlidingWindowLogModel},
+	{name: "a log where a counter should be", by: "model",
+		right: SlidingWindowCounterModel, bound: SlidingWindowCounterBound, model: SlidingWindowLogModel},
 	{name: "no Delay", by: "model", right: LeakyBucketModel, bound: LeakyBucketBound, model: TokenBucketModel},
 }
 

@@ -9,13 +9,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A manualClock is a Clock that moves only when it is told to. One goroutine may use it.
+// A manualClock is a Clock that moves only when the kit sets it. Only one goroutine may use it.
 type manualClock struct{ now time.Time }
 
 // Now returns the time of the clock.
 func (c *manualClock) Now() time.Time { return c.now }
 
-// Methods that a limiter may have in addition to those of Limiter.
+// Methods that a limiter may have in addition to those of ratelimit.Limiter.
 type (
 	peeker interface {
 		Peek(key string) ratelimit.Result
@@ -24,32 +24,32 @@ type (
 	rateSetter interface{ SetRate(ratelimit.Rate) error }
 )
 
-// A call is one call of a method of a limiter.
+// A call is one call of a limiter's method in a schedule.
 type call struct {
 	at   time.Duration // the time of the clock, since the start
 	verb verb
 	key  string
-	n    int            // units, for take and takeEnded
-	rate ratelimit.Rate // for setRate
+	n    int            // number of units; used only if verb is take or takeEnded
+	rate ratelimit.Rate // the new rate; used only if verb is setRate
 }
 
 type verb int
 
 const (
 	take      verb = iota
-	takeEnded      // take with a context that has ended
+	takeEnded      // a call of Take with a context that has ended
 	allow
 	peek
 	reset
 	setRate
 )
 
-// asks reports whether c must be answered with a decision.
+// asks reports whether the limiter must answer the call c with a decision.
 func (c call) asks() bool {
 	return c.verb == allow || c.verb == peek || c.verb == take && c.n >= 0
 }
 
-// units returns how many units c asks for. A look counts as one.
+// units returns how many units the call c asks for. A call that takes nothing counts as one unit.
 func (c call) units() int {
 	if c.verb != take {
 		return 1
@@ -57,7 +57,7 @@ func (c call) units() int {
 	return max(c.n, 1)
 }
 
-// looks reports whether c only looks.
+// looks reports whether the call c only looks at the state of a key and takes nothing.
 func (c call) looks() bool { return c.verb == peek || c.verb == take && c.n == 0 }
 
 // String returns the call as a Go expression.
@@ -77,7 +77,7 @@ func (c call) String() string {
 	return fmt.Sprintf("l.Take(ctx, %q, %d)", c.key, c.n)
 }
 
-// An answer is what a call returned.
+// An answer holds the results of one call.
 type answer struct {
 	res ratelimit.Result
 	err error
@@ -128,7 +128,7 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// do makes the call c. A panic becomes the error of the answer.
+// do makes the call c. If the method panics, the answer has the panic as its error.
 func (s *subject) do(c call) (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -156,16 +156,16 @@ func (s *subject) do(c call) (a answer) {
 // A trace is a schedule of calls, with the answers to them.
 type trace struct {
 	start   time.Time
-	rate    ratelimit.Rate // at the start
+	rate    ratelimit.Rate // the rate before the first call
 	calls   []call
 	answers []answer
 
-	moments []moment // the moment at which each call counts
-	looks   []answer // answers to a look just before each call
-	looked  []answer // answers to the calls if there are such looks between them
+	moments []moment // for each call, the instant at which it counts
+	looks   []answer // for each call, the answer to a look (a Take of 0 units) inserted before it
+	looked  []answer // for each call, the answer to the call itself if there is a look before each call
 }
 
-// play makes calls of a new limiter, and returns the trace.
+// play makes the calls on a new limiter that starts with the rate r, and returns the trace.
 func (k *kit) play(start time.Time, r ratelimit.Rate, calls []call) (*trace, error) {
 	s, err := k.open(start, r)
 	if err != nil {
@@ -195,26 +195,27 @@ func (t *trace) changes(i int) bool {
 	return c.verb == setRate && t.answers[i].err == nil && c.rate.Validate() == nil
 }
 
-// limited reports whether the answer to call i is a decision about a limit.
+// limited reports whether call i was decided under a limit: the answer has no error, and does not
+// say that the key is unlimited.
 func (t *trace) limited(i int) bool {
 	return t.calls[i].asks() && t.answers[i].err == nil && t.answers[i].res.Limit >= 0
 }
 
 // A moment is the instant at which a call counts.
 type moment struct {
-	at time.Duration // since the start
+	at time.Duration // the instant, as the time since the start
 
 	// known is false if the instant is in doubt, because a change of the rate or a Reset
 	// may have moved the key's clock ahead of the time of the call.
 	known bool
 }
 
-// when returns the moment of each call: the time of the clock, or that of the key's last
+// when returns the moment of each call: the time of the clock, or the instant of the key's last
 // granted request if that is later.
 func (t *trace) when() []moment {
 	moments := make([]moment, len(t.calls))
-	last := make(map[string]time.Duration)     // last granted request of each key
-	doubtful := make(map[string]time.Duration) // for each key, the instant before which moments are in doubt
+	last := make(map[string]time.Duration)     // instant of the last granted request of each key
+	doubtful := make(map[string]time.Duration) // until this instant, it is uncertain when a call for the key counts
 	touch := func(key string, at time.Duration) {
 		if old, ok := last[key]; ok {
 			at = max(at, old)

@@ -8,13 +8,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A promise is one property that TestLimiter checks.
+// A promise is one property of a limiter that TestLimiter checks.
 type promise struct {
 	name   string
-	broken func(*kit, *trace) *breach // returns nil if t keeps the promise
+	broken func(*kit, *trace) *breach // returns nil if the trace keeps the promise
 }
 
-// A breach says at which call of a schedule a promise is broken, and how.
+// A breach reports at which call of a schedule a promise is broken, and how.
 type breach struct {
 	step int
 	text string
@@ -24,8 +24,8 @@ func breachf(step int, format string, args ...any) *breach {
 	return &breach{step, fmt.Sprintf(format, args...)}
 }
 
-// promises are in the order in which they are reported. The comment of [TestLimiter]
-// explains each of them by its name.
+// promises lists all promises, in the order of the subtests. The comment of [TestLimiter] explains each
+// promise under its name.
 var promises = []promise{
 	{"well-formed", wellFormed},
 	{"look-agrees", lookAgrees},
@@ -56,7 +56,7 @@ func (k *kit) same(a, b answer) bool {
 }
 
 func wellFormed(_ *kit, t *trace) *breach {
-	limit := 0 // Limit of the answers since the last rate change; 0 if there are none yet
+	limit := 0 // Limit of the answers since the last change of the rate; 0 before the first answer
 	for i, c := range t.calls {
 		if c.verb == setRate {
 			limit = 0

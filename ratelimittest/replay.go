@@ -7,9 +7,10 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Most promises say that two schedules get the same answers. rerun plays the schedule of t
-// again on a new limiter, with each call replaced by the calls that edit returns. It gives
-// the new answers to differs, and reports the first call for which that returns a text.
+// rerun plays the schedule of t again on a new limiter, with each call replaced by the calls that
+// the function edit returns. It passes the new answers to the function differs, and returns a
+// breach at the first call for which differs returns a text. Most promises are checked this way:
+// both schedules must get the same answers.
 func (k *kit) rerun(t *trace, edit func(i int) []call, differs func(i int, now []answer) string) *breach {
 	s, err := k.open(t.start, t.rate)
 	if err != nil {
@@ -31,8 +32,9 @@ func (k *kit) rerun(t *trace, edit func(i int) []call, differs func(i int, now [
 	return nil
 }
 
-// unlike returns a function for rerun. It requires that the last of the new answers equals
-// the answer in t; if it does not, the text begins with when.
+// unlike returns a function for the parameter differs of the method rerun. That function compares
+// the last new answer with the answer in the trace t. If the two are unequal, it returns a text
+// that begins with the text in the parameter when.
 func (k *kit) unlike(t *trace, when string) func(i int, now []answer) string {
 	return func(i int, now []answer) string {
 		if a := now[len(now)-1]; !k.same(a, t.answers[i]) {
@@ -42,8 +44,8 @@ func (k *kit) unlike(t *trace, when string) func(i int, now []answer) string {
 	}
 }
 
-// without checks that the other answers stay the same if the calls for which drop returns
-// true are left out.
+// without plays the schedule of t again and leaves out the calls that the function drop selects. It
+// returns a breach unless all remaining calls get the same answers as before.
 func (k *kit) without(t *trace, drop func(i int) bool) *breach {
 	dropped := false
 	for i := range t.calls {
@@ -81,11 +83,12 @@ func clockStandsStill(k *kit, t *trace) *breach {
 	})
 }
 
-// ahead returns the answer at the time clock to a key whose own clock stands at counts, which is
-// not earlier. res is the answer to it at that time.
+// ahead returns the expected answer to a request after the clock has stepped back. The parameter
+// clock is the time that the clock shows. The parameter counts is the later instant at which the
+// request counts. res is the answer that the request would get if the clock showed that instant.
 func ahead(res ratelimit.Result, clock, counts time.Duration) ratelimit.Result {
 	d := counts - clock
-	if d < 0 { // the difference does not fit
+	if d < 0 { // the difference overflowed
 		d = math.MaxInt64
 	}
 	if res.RetryAfter > 0 {
@@ -126,7 +129,7 @@ func split(k *kit, t *trace) *breach {
 		return append(parts, c)
 	}, func(i int, now []answer) string {
 		got, want := now[len(now)-1], t.answers[i]
-		if len(now) > 1 { // each part has its own Delay
+		if len(now) > 1 { // the call was split into several calls, and each has its own Delay
 			got.res.Delay, want.res.Delay = 0, 0
 		}
 		if !k.same(got, want) {

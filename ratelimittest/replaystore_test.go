@@ -51,7 +51,9 @@ var limiters = map[ratelimit.Algorithm]func(ratelimit.Rate, ratelimit.Clock) (ra
 	ratelimit.AlgorithmLeakyBucket:          limiterOf(ratelimit.NewLeakyBucket),
 }
 
-func limiterOf[L ratelimit.Limiter](construct func(ratelimit.Rate, ...ratelimit.Option) (L, error)) func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) {
+func limiterOf[L ratelimit.Limiter](
+	construct func(ratelimit.Rate, ...ratelimit.Option) (L, error),
+) func(ratelimit.Rate, ratelimit.Clock) (ratelimit.Limiter, error) {
 	return func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error) {
 		return construct(r, ratelimit.WithClock(clock))
 	}

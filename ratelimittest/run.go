@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A failure is a schedule by which a limiter breaks a promise.
+// A failure is a schedule in which a limiter breaks a promise.
 type failure struct {
 	breach
 	*trace
@@ -14,8 +14,8 @@ type failure struct {
 	schedule int
 }
 
-// run plays schedules until one breaks a promise. It returns the failures, by the names of
-// the promises that this schedule breaks.
+// run plays schedules until one breaks a promise. It returns a failure for each promise that this
+// schedule breaks, by the name of the promise.
 func (k *kit) run() map[string]*failure {
 	broken := make(map[string]*failure)
 	for i := 0; i < k.Schedules && len(broken) == 0; i++ {
@@ -34,8 +34,8 @@ func (k *kit) run() map[string]*failure {
 	return broken
 }
 
-// shrink leaves out calls of the schedule, and makes others simpler, as long as it still
-// breaks p.
+// shrink removes calls from the schedule and simplifies others, as long as the schedule still
+// breaks the promise p.
 func (k *kit) shrink(p promise, t *trace, schedule int) *failure {
 	all := *k
 	all.thorough = true
@@ -69,7 +69,7 @@ func (k *kit) shrink(p promise, t *trace, schedule int) *failure {
 	return f
 }
 
-// simplify are ways to make call i simpler.
+// simplify holds functions that each make call i simpler in one way.
 var simplify = []func(calls []call, i int){
 	func(calls []call, i int) {
 		first := calls[i].at
@@ -90,7 +90,8 @@ var simplify = []func(calls []call, i int){
 	},
 }
 
-// String returns the schedule as Go code, with the breach beside its call.
+// String returns the schedule as Go code. A comment after the call that broke the promise explains
+// the breach.
 func (f *failure) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "seed %d, schedule %d; instants since the start:\n", f.kit.Seed, f.schedule)

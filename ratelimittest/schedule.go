@@ -6,11 +6,12 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// keys are the keys that schedules ask for. Any bytes are a valid key.
+// keys are the keys of the calls in a schedule. Some of them are unusual, because any bytes are a
+// valid key.
 var keys = []string{"a", "", "\xff\x00"}
 
-// A writer makes up a schedule while a limiter answers it. By the answers it chooses
-// instants and counts at which something changes.
+// A writer builds a random schedule, and makes each call at once on a limiter. From the answers, the
+// writer learns which instants and which numbers of units are worth trying next.
 type writer struct {
 	*kit
 	chooser
@@ -19,8 +20,8 @@ type writer struct {
 	known   map[string]*state
 }
 
-// write returns the trace of schedule number i. It depends only on the seed and on the
-// answers of the limiter.
+// write builds the schedule with number i and returns its trace. The schedule depends only on the
+// seed and on the answers of the limiter.
 func (k *kit) write(i int) (*trace, error) {
 	w := &writer{kit: k, chooser: newChooser(k.Seed, i, k.Resolution, k.Span), known: make(map[string]*state)}
 	for _, key := range keys {
@@ -44,7 +45,7 @@ func (k *kit) write(i int) (*trace, error) {
 	return t, nil
 }
 
-// next makes up a call.
+// next returns the next call of the schedule.
 func (w *writer) next() call {
 	c := call{key: keys[0]}
 	if w.IntN(5) < 2 {
@@ -73,7 +74,7 @@ func (w *writer) next() call {
 	return c
 }
 
-// note remembers what the answer to c shows.
+// note records what the answer to a call tells about the key.
 func (w *writer) note(c call, a answer) {
 	if c.verb == setRate && a.err == nil && c.rate.Validate() == nil {
 		w.rate = c.rate
@@ -84,8 +85,8 @@ func (w *writer) note(c call, a answer) {
 	w.known[c.key].note(c.at, a.res, a.res.Allowed && !c.looks())
 }
 
-// newRate makes up a rate to change to: one of the kit's, the present one, one near it, or
-// an invalid one.
+// newRate picks the new rate for a call of SetRate: one of the kit's rates, the present rate, a rate
+// similar to the present rate, or an invalid rate.
 func (w *writer) newRate() ratelimit.Rate {
 	r := w.rate
 	switch w.IntN(10) {

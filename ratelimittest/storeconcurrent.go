@@ -8,11 +8,12 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// enough is the largest limit that the goroutines use up.
+// enough is the largest limit in the test with several goroutines, which takes all units of a limit.
 const enough = 100
 
-// concurrent takes single units from several goroutines at one instant: of one state, and
-// of two states in either order. It returns an error unless exactly the limit is granted.
+// concurrent takes single units from several goroutines at one instant. It tests calls for one key
+// and calls for two keys, in either order. It returns an error unless exactly as many units are
+// granted as the limit permits.
 func (k *storeKit) concurrent() error {
 	const rounds = 3
 	k.clock.Set(k.Starts[0])
@@ -27,7 +28,7 @@ func (k *storeKit) concurrent() error {
 			other := asks[(i+1)%len(asks)]
 			other.Rule += " too"
 			if r, ok := k.hammered(other.Algorithm, burst(a.Rate)-1); ok {
-				other.Rate = r // other is used up first
+				other.Rate = r // a lower limit, so the units of this second ask run out first
 			}
 			apart := other
 			apart.Key, apart.Client = "b", "b"
@@ -41,7 +42,8 @@ func (k *storeKit) concurrent() error {
 	return nil
 }
 
-// hammered returns the rate with the largest limit that is at most most.
+// hammered picks one of the algorithm's rates for the method hammer. It leaves out rates whose limit is
+// above the parameter most, and returns the remaining rate with the largest limit.
 func (k *storeKit) hammered(name ratelimit.Algorithm, most int) (best ratelimit.Rate, ok bool) {
 	for _, r := range k.Rates[name] {
 		if burst(r) <= most && burst(r) > burst(best) {
@@ -51,10 +53,11 @@ func (k *storeKit) hammered(name ratelimit.Algorithm, most int) (best ratelimit.
 	return best, ok
 }
 
-// hammer takes single units of new states until none are left.
+// hammer takes single units of new states, from several goroutines, until none are left.
 //
-// While goroutines ask for several states, a decision may be denied units that are about to
-// be given back. So after all goroutines have ended, one goroutine takes what is left.
+// A call for several states may be denied although units are left, because another call has taken
+// them for a moment and gives them back. So after all goroutines have ended, one goroutine takes
+// what is left.
 func (k *storeKit) hammer(asks []ratelimit.Ask) error {
 	prefix := k.prefix()
 	limit := enough
@@ -100,8 +103,8 @@ func (k *storeKit) hammer(asks []ratelimit.Ask) error {
 	return k.settled(prefix, asks, int(granted.Load()), limit)
 }
 
-// settled returns an error unless limit units were granted, and each state has exactly as
-// many fewer remaining.
+// settled returns an error unless the number of granted units equals limit, and a look at each
+// state shows that Remaining has fallen by the same number.
 func (k *storeKit) settled(prefix string, asks []ratelimit.Ask, granted, limit int) error {
 	if granted != limit {
 		return fmt.Errorf("%d units are granted, the limit is %d", granted, limit)

@@ -9,7 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Further methods that a store may have.
+// Methods that a store may have in addition to those of ratelimit.Store.
 type (
 	supporter interface {
 		Supports(a ratelimit.Algorithm, r ratelimit.Rate) error
@@ -20,15 +20,18 @@ type (
 	}
 )
 
-// A storeExtra is a method that a store may have beside those of ratelimit.Store.
+// A storeExtra is a method that a store may have in addition to those of ratelimit.Store.
 type storeExtra struct {
-	name  string // of the method
-	has   func(s ratelimit.Store) bool
-	check func(k *storeKit, a ratelimit.Ask) error // returns what is wrong with the method, for a new state
+	name string // name of the method
+	has  func(s ratelimit.Store) bool
+
+	// check returns an error if the method does something wrong. The store must not know the key of
+	// the given ask yet.
+	check func(k *storeKit, a ratelimit.Ask) error
 }
 
-// storeExtras are the methods that TestStore knows. Where a store does not have one, a subtest
-// says so by being skipped.
+// storeExtras lists the optional methods that TestStore checks. The subtest of a method is skipped if
+// the store does not have the method.
 var storeExtras = []storeExtra{
 	{"Supports", storeHas[supporter], checkSupports},
 	{"Accepts", storeHas[settler], checkAccepts},
@@ -38,10 +41,11 @@ var storeExtras = []storeExtra{
 	{"Denied", storeHas[denier], checkDenied},
 }
 
-// storeHas returns whether s has the methods of M.
+// storeHas reports whether s has all methods of the interface M.
 func storeHas[M any](s ratelimit.Store) bool { _, ok := s.(M); return ok }
 
-// extra checks the method x. skip says why there is nothing to check, or is empty.
+// extra checks the method x for every algorithm and rate. skip is the reason why the method cannot
+// be checked, or empty.
 func (k *storeKit) extra(x storeExtra) (skip string, err error) {
 	if !x.has(k.store) {
 		return "the store has no " + x.name, nil
@@ -68,8 +72,8 @@ func checkSupports(k *storeKit, a ratelimit.Ask) error {
 func checkAccepts(k *storeKit, a ratelimit.Ask) error {
 	unknown, tooShort, tooLong := a, a, a
 	unknown.Algorithm = "Guess"
-	tooShort.Receipt, tooShort.Term = 1, time.Microsecond-1
-	tooLong.Receipt, tooLong.Term = 1, 366*24*time.Hour+1
+	tooShort.Receipt, tooShort.HoldFor = 1, time.Microsecond-1
+	tooLong.Receipt, tooLong.HoldFor = 1, 366*24*time.Hour+1
 	for _, bad := range []ratelimit.Ask{unknown, tooShort, tooLong} {
 		if k.store.(settler).Accepts(bad) == nil {
 			return fmt.Errorf("it takes %s", askText(bad))
@@ -78,14 +82,15 @@ func checkAccepts(k *storeKit, a ratelimit.Ask) error {
 	return nil
 }
 
-// checkSettle checks which calls of Settle are refused. The schedules show what it gives back.
+// checkSettle checks that Settle refuses invalid calls. Other subtests check what valid calls give
+// back.
 func checkSettle(k *storeKit, a ratelimit.Ask) error {
 	s := k.store.(settler)
-	a.Receipt, a.Term = 1, time.Second
+	a.Receipt, a.HoldFor = 1, time.Second
 	if res, err := k.store.Take(context.Background(), []ratelimit.Ask{a}); err != nil || len(res) != 1 || !res[0].Allowed {
 		return fmt.Errorf("the first unit is denied: %v, %w", res, err)
 	}
-	a.N, a.Was = 0, 1
+	a.N, a.Charged = 0, 1
 	none, below := a, a
 	none.Receipt, below.N = 0, -1
 	for _, bad := range []ratelimit.Ask{none, below} {
@@ -109,7 +114,7 @@ func checkSettle(k *storeKit, a ratelimit.Ask) error {
 
 func checkPart(k *storeKit, a ratelimit.Ask) error {
 	s, other := k.store.(partitioned), a
-	other.Rate.Requests, other.N, other.Shadow, other.Receipt, other.Term = 1, 7, true, 7, time.Second
+	other.Rate.Requests, other.N, other.Shadow, other.Receipt, other.HoldFor = 1, 7, true, 7, time.Second
 	if first, second := s.Part(a), s.Part(other); first != second {
 		return fmt.Errorf("%d of %s, and %d of %s", first, askText(a), second, askText(other))
 	}

@@ -6,19 +6,19 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An algorithm is what the kit knows of one of the five algorithms.
+// An algorithm describes one of the five algorithms to the kit.
 type algorithm struct {
 	name ratelimit.Algorithm
 
-	// model returns the Model of one key, which is also a keeper.
+	// model returns the Model of one key. The Model also implements the interface keeper.
 	model func(start time.Time, r ratelimit.Rate) Model
 
-	// valid returns an error if the algorithm cannot have the rate.
+	// valid returns an error if the rate r is invalid for the algorithm.
 	valid func(r ratelimit.Rate) error
 
-	// bursts reports whether rates of the algorithm have a burst. Two such rates are
-	// different if they differ in lowest terms. Other rates are different if any field
-	// differs.
+	// bursts is true if rates of the algorithm have a burst. Two rates with a burst are the same if
+	// their bursts and their quotients Requests/Per are equal. Two rates without a burst are the
+	// same only if all fields are equal.
 	bursts bool
 }
 
@@ -37,7 +37,7 @@ func validFor[L any](construct func(ratelimit.Rate, ...ratelimit.Option) (L, err
 	}
 }
 
-// algorithmNamed returns the algorithm of that name, or nil if there is none.
+// algorithmNamed returns the algorithm with the given name, or nil if there is none.
 func algorithmNamed(name ratelimit.Algorithm) *algorithm {
 	for i := range algorithms {
 		if algorithms[i].name == name {
@@ -49,7 +49,7 @@ func algorithmNamed(name ratelimit.Algorithm) *algorithm {
 
 // A stateID identifies one state of a store.
 type stateID struct {
-	algorithm ratelimit.Algorithm // with a mark if the state warms up
+	algorithm ratelimit.Algorithm // the name of the algorithm; has a suffix if the state warms up
 	rule, key string
 }
 
@@ -60,12 +60,13 @@ func idOf(a ratelimit.Ask) stateID {
 	return stateID{a.Algorithm, a.Rule, a.Key}
 }
 
-// A modelStore is what a store is compared with. It has a model for each state.
+// A modelStore holds a model for each state. The kit compares the answers of the store under test
+// with the answers of the modelStore.
 type modelStore struct {
 	start    time.Time
-	step     time.Duration // between two instants of the clock
+	step     time.Duration // the smallest difference between two instants of the clock
 	states   map[stateID]keeper
-	accounts map[stateID]*account // only if charges may be given back
+	accounts map[stateID]*account // used instead of the field states if charges may be settled; otherwise nil
 	grants   map[string]*keptGrant
 }
 
@@ -77,11 +78,12 @@ func newModelStore(start time.Time, step time.Duration, settles bool) *modelStor
 	return s
 }
 
-// take answers asks at the instant at. It charges all of them or none; a shadow that does
-// not fit is left out.
+// take answers the asks at the given time. It charges all of them or none. But a shadow ask that does
+// not fit is not charged, and has no effect on the others.
 //
-// A state adopts the rate of an ask for units, even if that ask or another one is denied; see
-// [keeper] for the exception. A look is answered the same, and changes nothing.
+// A state changes to the rate of an ask for units, even if this ask or another ask of the call is
+// denied; see the method meet of [keeper] for the exception. A look (an ask for 0 units) is answered
+// at its own rate, and changes nothing.
 func (s *modelStore) take(at time.Time, asks []ratelimit.Ask) []ratelimit.Result {
 	results := make([]ratelimit.Result, len(asks))
 	passes := true
@@ -94,11 +96,11 @@ func (s *modelStore) take(at time.Time, asks []ratelimit.Ask) []ratelimit.Result
 	for i, a := range asks {
 		switch m := s.state(a); {
 		case !passes || a.N == 0 || !results[i].Allowed:
-		case s.accounts != nil: // at rates that do not change
+		case s.accounts != nil: // schedules with settlements do not change rates
 			acc := s.account(a)
 			res, c := acc.Reserve(at, a.N)
 			if results[i] = res; a.Receipt != 0 {
-				acc.open = append(acc.open, charge{c, a.Receipt, at.Add(a.Term)})
+				acc.open = append(acc.open, charge{c, a.Receipt, at.Add(a.HoldFor)})
 			}
 		default:
 			m.adopt(at, a.Rate)
@@ -108,7 +110,7 @@ func (s *modelStore) take(at time.Time, asks []ratelimit.Ask) []ratelimit.Result
 	return results
 }
 
-// reset makes the states of asks as good as new.
+// reset forgets the states that the asks name.
 func (s *modelStore) reset(asks []ratelimit.Ask) {
 	for _, a := range asks {
 		delete(s.states, idOf(a))
@@ -116,7 +118,8 @@ func (s *modelStore) reset(asks []ratelimit.Ask) {
 	}
 }
 
-// state returns the model of the state of a. A new state gets the rate of a.
+// The method state returns the model of the state that the given ask names. If the state is new, it gets
+// the rate of the ask.
 func (s *modelStore) state(a ratelimit.Ask) keeper {
 	if s.accounts != nil {
 		return s.account(a).keeper
@@ -128,7 +131,7 @@ func (s *modelStore) state(a ratelimit.Ask) keeper {
 	return s.states[id]
 }
 
-// fresh returns the model of a new state with the rate and the Warmup of a.
+// The method fresh returns the model of a new state, with the rate and the Warmup of the given ask.
 func (s *modelStore) fresh(a ratelimit.Ask) keeper {
 	if a.Warmup != (ratelimit.Warmup{}) {
 		return newWarm(a.Algorithm, s.start, a.Rate, a.Warmup, s.step)

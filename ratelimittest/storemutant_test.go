@@ -58,7 +58,9 @@ var storeMutants = []struct {
 			panic("three")
 		}
 	})},
-	{"a denial is an error", "answers/TokenBucket", faults{take: func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	{"a denial is an error", "answers/TokenBucket", faults{take: func(
+		s *slowStore, ctx context.Context, asks []ratelimit.Ask,
+	) ([]ratelimit.Result, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		results := s.decide(asks)
@@ -98,7 +100,9 @@ var storeMutants = []struct {
 		}
 		return m
 	}}},
-	{"an ask is charged before the next is denied", "all-or-none", storeDeciding(func(s *slowStore, asks []ratelimit.Ask) (results []ratelimit.Result) {
+	{"an ask is charged before the next is denied", "all-or-none", storeDeciding(func(
+		s *slowStore, asks []ratelimit.Ask,
+	) (results []ratelimit.Result) {
 		for i := range asks {
 			results = append(results, s.decide(asks[i : i+1])[0])
 		}
@@ -180,7 +184,8 @@ var storeMutants = []struct {
 		}
 		return results
 	})},
-	{"forgets the old rate", "rate-change/TokenBucket", faults{adopt: func(m keeper, at time.Time, r ratelimit.Rate) { m.(*bucket).setRate(r) }}},
+	{"forgets the old rate", "rate-change/TokenBucket",
+		faults{adopt: func(m keeper, at time.Time, r ratelimit.Rate) { m.(*bucket).setRate(r) }}},
 	{"keeps the old rate", "rate-change/FixedWindow", faults{adopt: func(keeper, time.Time, ratelimit.Rate) {}}},
 	{"is new after a change", "rate-change/SlidingWindowLog", faults{adopt: func(m keeper, at time.Time, r ratelimit.Rate) {
 		if log := m.(*slidingLog); log.rate != r {
@@ -211,13 +216,17 @@ var storeMutants = []struct {
 		w.setRate(w.instant(at), r, func(u *big.Int) *big.Int { return floorDiv(w.estimate(u), w.per()) })
 	}}},
 	{"a denial keeps the old rate", "rate-change/TokenBucket", faults{keeps: func(_ ratelimit.Ask, _, charged bool) bool { return charged }}},
-	{"a denial keeps the old rate, a leaky one", "rate-change/LeakyBucket", faults{keeps: func(_ ratelimit.Ask, _, charged bool) bool { return charged }}},
-	{"a denial under a smaller burst changes the rate", "rate-change/TokenBucket", faults{keeps: func(a ratelimit.Ask, _, _ bool) bool { return a.N > 0 }}},
+	{"a denial keeps the old rate, a leaky one", "rate-change/LeakyBucket",
+		faults{keeps: func(_ ratelimit.Ask, _, charged bool) bool { return charged }}},
+	{"a denial under a smaller burst changes the rate", "rate-change/TokenBucket",
+		faults{keeps: func(a ratelimit.Ask, _, _ bool) bool { return a.N > 0 }}},
 	{"what can never fit keeps the old rate", "rate-change/TokenBucket", faults{keeps: func(a ratelimit.Ask, cut, charged bool) bool {
 		return charged || a.N > 0 && a.N <= burst(a.Rate) && !cut
 	}}},
-	{"a shadow keeps the old rate", "rate-change/TokenBucket", faults{keeps: func(a ratelimit.Ask, cut, charged bool) bool { return charged || a.N > 0 && !a.Shadow && !cut }}},
-	{"a look changes the rate", "rate-change/TokenBucket", faults{keeps: func(_ ratelimit.Ask, cut, charged bool) bool { return charged || !cut }}},
+	{"a shadow keeps the old rate", "rate-change/TokenBucket",
+		faults{keeps: func(a ratelimit.Ask, cut, charged bool) bool { return charged || a.N > 0 && !a.Shadow && !cut }}},
+	{"a look changes the rate", "rate-change/TokenBucket",
+		faults{keeps: func(_ ratelimit.Ask, cut, charged bool) bool { return charged || !cut }}},
 	{"Reset does nothing", "reset", faults{reset: func(*slowStore, context.Context, []ratelimit.Ask) error { return nil }}},
 	{"Reset does one", "reset", faults{reset: func(s *slowStore, _ context.Context, asks []ratelimit.Ask) error {
 		delete(s.states, s.name(asks[0]))
@@ -268,7 +277,9 @@ var storeMutants = []struct {
 		return stateID{a.Algorithm, a.Rule, strings.Trim(a.Key, "{}")}
 	})},
 	{"the client is the key", "names", storeNaming(func(a ratelimit.Ask) stateID { return stateID{a.Algorithm, a.Rule, a.Client} })},
-	{"fails for some clients", "names", faults{take: func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	{"fails for some clients", "names", faults{take: func(
+		s *slowStore, ctx context.Context, asks []ratelimit.Ask,
+	) ([]ratelimit.Result, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -282,17 +293,23 @@ var storeMutants = []struct {
 	{"the algorithm does not matter", "all-or-none", faults{
 		id: func(a ratelimit.Ask) stateID { return stateID{"", a.Rule, a.Key} },
 	}},
-	{"an ended context is ignored", "ended-context", faults{take: func(s *slowStore, _ context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	{"an ended context is ignored", "ended-context", faults{take: func(
+		s *slowStore, _ context.Context, asks []ratelimit.Ask,
+	) ([]ratelimit.Result, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.decide(asks), nil
 	}}},
-	{"an ended context charges", "ended-context", faults{take: func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	{"an ended context charges", "ended-context", faults{take: func(
+		s *slowStore, ctx context.Context, asks []ratelimit.Ask,
+	) ([]ratelimit.Result, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.decide(asks), ctx.Err()
 	}}},
-	{"an ended context is another error", "ended-context", faults{take: func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	{"an ended context is another error", "ended-context", faults{take: func(
+		s *slowStore, ctx context.Context, asks []ratelimit.Ask,
+	) ([]ratelimit.Result, error) {
 		if ctx.Err() != nil {
 			return nil, ratelimit.ErrStore
 		}
@@ -300,7 +317,9 @@ var storeMutants = []struct {
 		defer s.mu.Unlock()
 		return s.decide(asks), nil
 	}}},
-	{"a deadline is a cancellation", "ended-context", faults{take: func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	{"a deadline is a cancellation", "ended-context", faults{take: func(
+		s *slowStore, ctx context.Context, asks []ratelimit.Ask,
+	) ([]ratelimit.Result, error) {
 		if ctx.Err() != nil {
 			return nil, context.Canceled
 		}

@@ -13,15 +13,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An oncer is a store that charges a request with an ID once.
+// An oncer is a store with the method Once, which charges a request with an ID only once.
 type oncer interface {
-	Once(ctx context.Context, once ratelimit.Once, asks []ratelimit.Ask) (results []ratelimit.Result, replayed bool, err error)
+	Once(ctx context.Context, once ratelimit.Attempt, asks []ratelimit.Ask) (results []ratelimit.Result, replayed bool, err error)
 }
 
-// mostReplays is how often a grant answers.
+// mostReplays is the largest number of times that a store repeats the answer to a granted request.
 const mostReplays = 100
 
-// A keptGrant is what the model of a store remembers of a request that was granted.
+// A keptGrant is what the modelStore remembers about a granted request with an ID.
 type keptGrant struct {
 	at      time.Time
 	ttl     time.Duration
@@ -29,13 +29,15 @@ type keptGrant struct {
 	results map[stateID]ratelimit.Result
 }
 
-// answers reports whether g still answers at an instant.
+// answers reports whether the same request, if it is made again at the given time, still gets the
+// recorded grant as its answer.
 func (g *keptGrant) answers(at time.Time) bool {
 	return g != nil && max(at.Sub(g.at), 0) < g.ttl && g.replays < mostReplays
 }
 
-// onceText identifies a request: it is the same for the same asks in any order.
-func onceText(o ratelimit.Once, asks []ratelimit.Ask) string {
+// onceText returns a text that identifies a request with an ID. The order of its asks makes no
+// difference.
+func onceText(o ratelimit.Attempt, asks []ratelimit.Ask) string {
 	texts := []string{fmt.Sprintf("%q %q", o.Client, o.ID)}
 	for _, a := range asks {
 		texts = append(texts, fmt.Sprintf("%q %q %q %d %t", a.Rule, a.Key, a.Algorithm, a.N, a.Shadow))
@@ -44,8 +46,9 @@ func onceText(o ratelimit.Once, asks []ratelimit.Ask) string {
 	return strings.Join(texts, "\n")
 }
 
-// once answers asks for a request at the instant at: by the grant of the request, or as take does.
-func (s *modelStore) once(at time.Time, o ratelimit.Once, asks []ratelimit.Ask) (results []ratelimit.Result, replayed bool) {
+// once answers the asks of a request with an ID at the given time. If the request was granted
+// before, it repeats the grant; otherwise it does what the method take does.
+func (s *modelStore) once(at time.Time, o ratelimit.Attempt, asks []ratelimit.Ask) (results []ratelimit.Result, replayed bool) {
 	g := s.grants[onceText(o, asks)]
 	results = make([]ratelimit.Result, len(asks))
 	switch {
@@ -80,12 +83,12 @@ func (s *modelStore) once(at time.Time, o ratelimit.Once, asks []ratelimit.Ask) 
 	return results, false
 }
 
-// onceKinds returns the kinds of the subtests of Once.
+// onceKinds returns the kinds of schedules for the subtests of Once.
 func (k *storeKit) onceKinds() []scheduleKind {
 	return []scheduleKind{{name: "once", algorithms: k.Algorithms, several: true, shadows: true, resets: true, ids: true}}
 }
 
-// withID makes c, if it takes units, a call of Once. It is often one that was made before, with its
+// withID turns most calls of Take into calls of Once. Often it repeats an earlier call with its
 // asks in another order.
 func (w *storeWriter) withID(c storeCall) storeCall {
 	if !w.ids || c.reset || w.IntN(4) == 0 {
@@ -94,7 +97,7 @@ func (w *storeWriter) withID(c storeCall) storeCall {
 	for i := range c.asks {
 		c.asks[i].N = max(c.asks[i].N, 1)
 	}
-	c.once = ratelimit.Once{Client: []string{"a", "b", ""}[w.IntN(3)], ID: fmt.Sprint(w.IntN(3)), TTL: w.term(c.asks[0].Rate)}
+	c.once = ratelimit.Attempt{Client: []string{"a", "b", ""}[w.IntN(3)], ID: fmt.Sprint(w.IntN(3)), TTL: w.term(c.asks[0].Rate)}
 	if len(w.sent) > 0 && w.IntN(3) > 0 {
 		before := w.sent[w.IntN(len(w.sent))]
 		c.asks = slices.Clone(before.asks)
@@ -112,7 +115,8 @@ func (w *storeWriter) withID(c storeCall) storeCall {
 		if edge := end - time.Duration(w.IntN(2))*w.Resolution; w.IntN(3) == 0 && edge <= w.Span {
 			c.at = edge
 		}
-		// A store may have dropped a grant whose time was over before the clock has stepped back.
+		// The clock has stepped back from a time after the end of the grant, so the store may have
+		// dropped the grant. Use a new ID.
 		if c.at < end && end <= w.latest {
 			w.issued++
 			c.once.ID = fmt.Sprintf("new %d", w.issued)
@@ -122,16 +126,16 @@ func (w *storeWriter) withID(c storeCall) storeCall {
 	return c
 }
 
-// checkOnce checks which calls of Once are refused, how often a grant answers, and that calls at
-// once are charged once. The schedules show what it answers.
+// checkOnce checks which calls of Once are refused, how often a grant is repeated, and that
+// simultaneous calls are charged only once. The schedules check the answers.
 func checkOnce(k *storeKit, a ratelimit.Ask) error {
 	s, ctx := k.store.(oncer), context.Background()
-	good, none := ratelimit.Once{Client: "a", ID: k.prefix(), TTL: time.Minute}, a
+	good, none := ratelimit.Attempt{Client: "a", ID: k.prefix(), TTL: time.Minute}, a
 	noID, short, long := good, good, good
 	noID.ID, short.TTL, long.TTL, none.N = "", time.Microsecond-1, 366*24*time.Hour+1, 0
 	for _, bad := range []struct {
 		ctx  context.Context
-		once ratelimit.Once
+		once ratelimit.Attempt
 		ask  ratelimit.Ask
 		want error
 	}{
@@ -164,9 +168,9 @@ func checkOnce(k *storeKit, a ratelimit.Ask) error {
 	return nil
 }
 
-// onceTogether makes the same call from several goroutines, which must get equal answers for one
-// charge.
-func onceTogether(s oncer, once ratelimit.Once, a ratelimit.Ask) ([]ratelimit.Result, error) {
+// onceTogether makes the same call of Once from several goroutines. It returns an error unless all
+// goroutines get equal answers and only one of the calls is charged.
+func onceTogether(s oncer, once ratelimit.Attempt, a ratelimit.Ask) ([]ratelimit.Result, error) {
 	var answers [goroutines]struct {
 		results  []ratelimit.Result
 		replayed bool

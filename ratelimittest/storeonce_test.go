@@ -13,16 +13,18 @@ import (
 // An onceStore is a MemoryStore with one fault.
 type onceStore struct {
 	*ratelimit.MemoryStore
-	once func(ctx context.Context, s *ratelimit.MemoryStore, once ratelimit.Once, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error)
+	once func(ctx context.Context, s *ratelimit.MemoryStore, once ratelimit.Attempt, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error)
 }
 
-func (s onceStore) Once(ctx context.Context, once ratelimit.Once, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+func (s onceStore) Once(ctx context.Context, once ratelimit.Attempt, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
 	return s.once(ctx, s.MemoryStore, once, asks)
 }
 
 // onceTelling returns a store that changes what the MemoryStore is told.
-func onceTelling(change func(once *ratelimit.Once, asks []ratelimit.Ask)) onceStore {
-	return onceStore{once: func(ctx context.Context, s *ratelimit.MemoryStore, once ratelimit.Once, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+func onceTelling(change func(once *ratelimit.Attempt, asks []ratelimit.Ask)) onceStore {
+	return onceStore{once: func(
+		ctx context.Context, s *ratelimit.MemoryStore, once ratelimit.Attempt, asks []ratelimit.Ask,
+	) ([]ratelimit.Result, bool, error) {
 		change(&once, asks)
 		return s.Once(ctx, once, asks)
 	}}
@@ -30,7 +32,9 @@ func onceTelling(change func(once *ratelimit.Once, asks []ratelimit.Ask)) onceSt
 
 // onceAnswering returns a store that changes what the MemoryStore answers.
 func onceAnswering(change func(results []ratelimit.Result, replayed *bool)) onceStore {
-	return onceStore{once: func(ctx context.Context, s *ratelimit.MemoryStore, once ratelimit.Once, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+	return onceStore{once: func(
+		ctx context.Context, s *ratelimit.MemoryStore, once ratelimit.Attempt, asks []ratelimit.Ask,
+	) ([]ratelimit.Result, bool, error) {
 		results, replayed, err := s.Once(ctx, once, asks)
 		change(results, &replayed)
 		return results, replayed, err
@@ -39,16 +43,20 @@ func onceAnswering(change func(results []ratelimit.Result, replayed *bool)) once
 
 // onceMutants are faults of Once that the schedules of the kit must find.
 var onceMutants = map[string]onceStore{
-	"nothing is kept": {once: func(ctx context.Context, s *ratelimit.MemoryStore, _ ratelimit.Once, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+	"nothing is kept": {once: func(
+		ctx context.Context, s *ratelimit.MemoryStore, _ ratelimit.Attempt, asks []ratelimit.Ask,
+	) ([]ratelimit.Result, bool, error) {
 		results, err := s.Take(ctx, asks)
 		return results, false, err
 	}},
-	"the client does not matter": onceTelling(func(once *ratelimit.Once, _ []ratelimit.Ask) { once.Client = "a" }),
-	"the ID does not matter":     onceTelling(func(once *ratelimit.Once, _ []ratelimit.Ask) { once.ID = "1" }),
-	"the TTL is too long":        onceTelling(func(once *ratelimit.Once, _ []ratelimit.Ask) { once.TTL = 366 * 24 * time.Hour }),
-	"the TTL is one short":       onceTelling(func(once *ratelimit.Once, _ []ratelimit.Ask) { once.TTL = max(once.TTL-1, time.Microsecond) }),
-	"a look charges":             onceTelling(func(once *ratelimit.Once, _ []ratelimit.Ask) { once.Look = false }),
-	"nothing is charged":         onceTelling(func(once *ratelimit.Once, _ []ratelimit.Ask) { once.Look = true }),
+	"the client does not matter": onceTelling(func(once *ratelimit.Attempt, _ []ratelimit.Ask) { once.Client = "a" }),
+	"the ID does not matter":     onceTelling(func(once *ratelimit.Attempt, _ []ratelimit.Ask) { once.ID = "1" }),
+	"the TTL is too long":        onceTelling(func(once *ratelimit.Attempt, _ []ratelimit.Ask) { once.TTL = 366 * 24 * time.Hour }),
+	"the TTL is one short": onceTelling(func(once *ratelimit.Attempt, _ []ratelimit.Ask) {
+		once.TTL = max(once.TTL-1, time.Microsecond)
+	}),
+	"a look charges":     onceTelling(func(once *ratelimit.Attempt, _ []ratelimit.Ask) { once.Look = false }),
+	"nothing is charged": onceTelling(func(once *ratelimit.Attempt, _ []ratelimit.Ask) { once.Look = true }),
 	"the time since is not counted": onceAnswering(func(results []ratelimit.Result, replayed *bool) {
 		for i := range results {
 			if *replayed && results[i].ResetAfter > 0 {
@@ -58,11 +66,15 @@ var onceMutants = map[string]onceStore{
 	}),
 	"it does not say so": onceAnswering(func(_ []ratelimit.Result, replayed *bool) { *replayed = false }),
 	"it says so always":  onceAnswering(func(_ []ratelimit.Result, replayed *bool) { *replayed = true }),
-	"the order of the asks matters": {once: func(ctx context.Context, s *ratelimit.MemoryStore, once ratelimit.Once, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+	"the order of the asks matters": {once: func(
+		ctx context.Context, s *ratelimit.MemoryStore, once ratelimit.Attempt, asks []ratelimit.Ask,
+	) ([]ratelimit.Result, bool, error) {
 		once.ID += asks[0].Rule + asks[0].Key + string(asks[0].Algorithm)
 		return s.Once(ctx, once, asks)
 	}},
-	"the number of units does not matter": {once: func(ctx context.Context, s *ratelimit.MemoryStore, once ratelimit.Once, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+	"the number of units does not matter": {once: func(
+		ctx context.Context, s *ratelimit.MemoryStore, once ratelimit.Attempt, asks []ratelimit.Ask,
+	) ([]ratelimit.Result, bool, error) {
 		one := append([]ratelimit.Ask(nil), asks...)
 		for i := range one {
 			one[i].N = 1
@@ -85,7 +97,7 @@ func TestOnceMutants(t *testing.T) {
 		})
 		broken := k.run(k.onceKinds()[0])
 		require.NotNil(t, broken, name)
-		require.Contains(t, broken.String(), "s.Once(ctx, ratelimit.Once{", name)
+		require.Contains(t, broken.String(), "s.Once(ctx, ratelimit.Attempt{", name)
 	}
 	k := settleKit(t, func(s *ratelimit.MemoryStore) ratelimit.Store { return s })
 	require.Nil(t, k.run(k.onceKinds()[0]))

@@ -11,13 +11,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A storeCall is one call of a method of a store.
+// A storeCall is one call of a store's method in a schedule.
 type storeCall struct {
-	at     time.Duration  // the time of the clock, since the start
-	reset  bool           // a call of Reset
-	settle bool           // a call of Settle; otherwise of Take
-	once   ratelimit.Once // what a call of Once is told; the zero value if it is one of Take
-	over   error          // error of the context; nil if it has not ended
+	at     time.Duration     // the time of the clock, since the start
+	reset  bool              // whether this is a call of Reset
+	settle bool              // whether this is a call of Settle
+	once   ratelimit.Attempt // the argument of a call of Once; otherwise the zero value
+	over   error             // the error of the call's context; nil if the context has not ended
 	asks   []ratelimit.Ask
 }
 
@@ -28,7 +28,7 @@ var late = func() context.Context {
 	return ctx
 }()
 
-// context returns the context of c.
+// context returns the context for the call c.
 func (c storeCall) context() context.Context {
 	switch {
 	case c.over == nil:
@@ -39,15 +39,15 @@ func (c storeCall) context() context.Context {
 	return late
 }
 
-// A storeAnswer is what a call returned.
+// A storeAnswer holds the results of one call.
 type storeAnswer struct {
 	results  []ratelimit.Result
 	replayed bool
 	err      error
 }
 
-// do makes the call c, with prefix added to the names of states. A panic becomes the error
-// of the answer.
+// do makes the call c, with prefix added to the names of states. If the method panics, the answer
+// has the panic as its error.
 func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -76,22 +76,22 @@ func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 	return a
 }
 
-// prefix returns a prefix that no state has had before.
+// prefix returns a new prefix for the names of states, so that they differ from all earlier names.
 func (k *storeKit) prefix() string {
 	k.played++
 	return fmt.Sprintf("%08d/", k.played)
 }
 
-// A storeTrace is a schedule of calls, with the answers to it up to the first that breaks a
-// promise.
+// A storeTrace is a schedule of calls, with the answers up to the first one that breaks a promise.
 type storeTrace struct {
 	start   time.Time
 	calls   []storeCall
 	answers []storeAnswer
-	broken  string // how the last answer breaks a promise; "" if it does not
+	broken  string // how the last answer breaks a promise; "" if no answer does
 }
 
-// play makes calls about new states, and compares the answers with those of the models.
+// play makes the calls on new states of the store, and compares the answers with those of the
+// models.
 func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 	t := &storeTrace{start: start, calls: calls}
 	prefix, models := k.prefix(), newModelStore(start, k.Resolution, slices.ContainsFunc(calls, func(c storeCall) bool { return c.settle }))
@@ -136,7 +136,8 @@ func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 	return t
 }
 
-// looks reports whether the store can be asked for what c takes without taking it.
+// looks reports whether the call c can be repeated with Look set: c is a call of Take, and the
+// store accepts the asks of c with Look.
 func (k *storeKit) looks(c storeCall) bool {
 	accepting, ok := k.store.(interface{ Accepts(a ratelimit.Ask) error })
 	if !ok || c.reset || c.settle || c.once.ID != "" || c.over != nil {
@@ -145,7 +146,7 @@ func (k *storeKit) looks(c storeCall) bool {
 	return !slices.ContainsFunc(lookOf(c).asks, func(a ratelimit.Ask) bool { return accepting.Accepts(a) != nil })
 }
 
-// lookOf returns c with a Look in each ask.
+// lookOf returns a copy of the call c with Look set in each ask.
 func lookOf(c storeCall) storeCall {
 	c.asks = slices.Clone(c.asks)
 	for i := range c.asks {
@@ -154,7 +155,8 @@ func lookOf(c storeCall) storeCall {
 	return c
 }
 
-// differs returns a text that says how the results differ from those of the models, or "".
+// differs returns a text that explains how got, the results of the store, differ from want, the
+// results of the models. It returns "" if they are equal.
 func (k *storeKit) differs(got, want []ratelimit.Result) string {
 	if len(got) != len(want) {
 		return fmt.Sprintf("%d results for %d asks", len(got), len(want))
@@ -178,7 +180,8 @@ type storeFailure struct {
 	schedule int
 }
 
-// String returns the schedule as Go code, with the breach beside its call.
+// String returns the schedule as Go code. A comment after the call that broke the promise explains
+// the breach.
 func (f *storeFailure) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "seed %d, schedule %d; instants since the start:\n", f.seed, f.schedule)
@@ -225,7 +228,7 @@ func (c storeCall) head() string {
 	return "s.Take(late,"
 }
 
-// askText returns a as Go code, without fields that are zero.
+// askText returns an ask as Go code. It leaves out most fields that are zero.
 func askText(a ratelimit.Ask) string {
 	s := fmt.Sprintf("{Rule: %s, Key: %s, ", quoted(a.Rule), quoted(a.Key))
 	if a.Client != "" {
@@ -241,16 +244,17 @@ func askText(a ratelimit.Ask) string {
 	if a.Receipt != 0 {
 		s += fmt.Sprintf(", Receipt: %d", a.Receipt)
 	}
-	if a.Term != 0 {
-		s += fmt.Sprintf(", Term: %d", int64(a.Term))
+	if a.HoldFor != 0 {
+		s += fmt.Sprintf(", HoldFor: %d", int64(a.HoldFor))
 	}
-	if a.Was != 0 {
-		s += fmt.Sprintf(", Was: %d", a.Was)
+	if a.Charged != 0 {
+		s += fmt.Sprintf(", Charged: %d", a.Charged)
 	}
 	return s + "}"
 }
 
-// quoted returns s as Go code. It is short if s begins with many equal bytes.
+// quoted returns s as Go code. Many equal bytes at the beginning are shortened to a call of
+// strings.Repeat.
 func quoted(s string) string {
 	if len(s) < 100 {
 		return fmt.Sprintf("%q", s)

@@ -9,34 +9,29 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A scheduleKind says what the schedules of one subtest of TestStore contain, in addition
-// to single asks.
+// A scheduleKind describes the schedules (lists of calls) of one subtest of TestStore: what they
+// contain in addition to calls of Take with a single ask.
 type scheduleKind struct {
-	name       string
+	name       string // name of the subtest
 	algorithms []ratelimit.Algorithm
-	several    bool // several asks in one call
-	shadows    bool
-	changes    bool // changes of the rate
-	resets     bool
-	names      bool // odd names
-	ends       bool // contexts that have ended
-	settles    bool // charges that are given back
-	ids        bool // requests that are charged once
-	warms      bool // states that warm up
+	several    bool // whether a call may ask for units of several keys
+	shadows    bool // whether asks may have Shadow set
+	changes    bool // whether the rate of a key may change
+	resets     bool // whether Reset is called
+	names      bool // whether the keys have names that a store may confuse
+	ends       bool // whether some calls get a context that has ended
+	settles    bool // whether Settle is called
+	ids        bool // whether Once is called
+	warms      bool // whether the limits of new keys grow with time (a warm-up)
 }
 
 // scheduleKinds returns the kinds of all subtests, in order. The comment of [TestStore]
 // explains what each of them checks.
 func (k *storeKit) scheduleKinds() (all []scheduleKind) {
-	for _, a := range k.Algorithms {
-		all = append(all, scheduleKind{name: "answers/" + string(a), algorithms: []ratelimit.Algorithm{a}})
-	}
-	all = append(all,
+	all = append(k.forEach("answers", scheduleKind{}),
 		scheduleKind{name: "all-or-none", algorithms: k.Algorithms, several: true},
 		scheduleKind{name: "shadow", algorithms: k.Algorithms, several: true, shadows: true})
-	for _, a := range k.Algorithms {
-		all = append(all, scheduleKind{name: "rate-change/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, changes: true})
-	}
+	all = append(all, k.forEach("rate-change", scheduleKind{several: true, shadows: true, changes: true})...)
 	return append(all,
 		scheduleKind{name: "reset", algorithms: k.Algorithms, several: true, changes: true, resets: true},
 		scheduleKind{name: "names", algorithms: k.Algorithms, several: true, resets: true, names: true},
@@ -44,51 +39,54 @@ func (k *storeKit) scheduleKinds() (all []scheduleKind) {
 }
 
 // settleKinds returns the kinds of the subtests of Settle.
-func (k *storeKit) settleKinds() (all []scheduleKind) {
-	for _, a := range k.Algorithms {
-		all = append(all, scheduleKind{name: "settle/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, resets: true, settles: true})
-	}
-	for _, a := range k.Algorithms {
-		all = append(all, scheduleKind{name: "settle-warm-up/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, resets: true, settles: true, warms: true})
-	}
-	return all
+func (k *storeKit) settleKinds() []scheduleKind {
+	return append(
+		k.forEach("settle", scheduleKind{several: true, shadows: true, resets: true, settles: true}),
+		k.forEach("settle-warm-up", scheduleKind{several: true, shadows: true, resets: true, settles: true, warms: true})...)
 }
 
 // warmKinds returns the kinds of the subtests of warm-up.
-func (k *storeKit) warmKinds() (all []scheduleKind) {
+func (k *storeKit) warmKinds() []scheduleKind {
+	return k.forEach("warm-up", scheduleKind{several: true, shadows: true, resets: true, changes: true, warms: true})
+}
+
+// forEach returns a copy of kind for each algorithm. Each copy is named after the subtest and the
+// algorithm.
+func (k *storeKit) forEach(subtest string, kind scheduleKind) (all []scheduleKind) {
 	for _, a := range k.Algorithms {
-		all = append(all, scheduleKind{name: "warm-up/" + string(a), algorithms: []ratelimit.Algorithm{a}, several: true, shadows: true, resets: true, changes: true, warms: true})
+		kind.name, kind.algorithms = subtest+"/"+string(a), []ratelimit.Algorithm{a}
+		all = append(all, kind)
 	}
 	return all
 }
 
-// A target is a state that a schedule asks for, and what is known of it.
+// A target is a state that the calls of a schedule use.
 type target struct {
-	ask   ratelimit.Ask // with N 0 and the rate of the last ask
-	rates []ratelimit.Rate
+	ask   ratelimit.Ask    // the last ask for the state, with N set to 0
+	rates []ratelimit.Rate // the rates of all asks so far
 	*state
 }
 
-// A storeWriter makes up a schedule while the models answer it. It does not depend on the
-// store.
+// A storeWriter builds a random schedule. It uses the answers of the models to choose the next call,
+// but never the answers of the store.
 type storeWriter struct {
 	*storeKit
 	chooser
 	scheduleKind
 	targets []*target
 	models  *modelStore
-	open    []openCharge // charges that may be settled
-	issued  uint64       // the last receipt
-	sent    []storeCall  // calls of Once
-	latest  time.Duration
+	open    []openCharge  // charges that may be settled
+	issued  uint64        // the receipt that was issued last
+	sent    []storeCall   // all calls of Once
+	latest  time.Duration // the latest instant so far, since the start
 }
 
-// namesSpan is the Span of the schedules with odd names. An empty Rule is the same in all
-// of these schedules, so each of them lies wholly after the one before. A store that has
-// dropped keys may count earlier times of its clock as the instant at which it did so.
+// namesSpan is the largest Span of the schedules with odd names. These schedules share the empty Rule,
+// which gets no prefix. A store that has dropped keys may treat earlier times as the instant at which it
+// dropped them. So each of these schedules begins after the end of the previous one.
 const namesSpan = time.Hour
 
-// write returns schedule number i, and the instant at which it begins.
+// write returns the schedule with number i, and the instant at which it begins.
 func (k *storeKit) write(f scheduleKind, i int) (time.Time, []storeCall) {
 	span := k.Span
 	if f.names {
@@ -110,9 +108,9 @@ func (k *storeKit) write(f scheduleKind, i int) (time.Time, []storeCall) {
 	return start, calls
 }
 
-// oddNames are groups of rules and keys that a store may confuse: if it joins them with a
-// separator or without one, cuts them off, trims them, decodes them, or reads them as the
-// hash tag of a cluster.
+// oddNames are groups of pairs of a rule and a key. A store may confuse the pairs of a group if, for
+// example, it joins the two names, truncates, trims or decodes them, or reads them as a hash tag (the
+// part of a key that selects a server of a cluster).
 var oddNames = [][][2]string{
 	{{"a:b", "c"}, {"a", "b:c"}, {"a", "b"}},
 	{{"a", "bc"}, {"ab", "c"}, {"abc", ""}, {"", "abc"}},
@@ -125,13 +123,14 @@ var oddNames = [][][2]string{
 	{{"a", long + "1"}, {"a", long + "2"}, {long + "1", "a"}, {long + "2", "a"}},
 }
 
-// oddClients are clients that a store may fail to make into a hash tag.
+// oddClients are clients that a store may fail to use as a hash tag (the part of a key that selects a
+// server of a cluster).
 var oddClients = []string{"", "a", "}", "{}", "{", "\x00", "\xff", ":", long}
 
-// long is 64 KB long.
+// long is a name of 64 KB.
 var long = string(slices.Repeat([]byte("x"), 1<<16))
 
-// populate makes up the targets.
+// populate picks the keys, rules and rates that the calls of the schedule use (the targets).
 func (w *storeWriter) populate() {
 	names := [][2]string{{"user", "a"}, {"user", "b"}, {"all", "a"}, {"all", ""}}
 	clients := map[string]string{"a": "a", "b": "b"}
@@ -147,7 +146,8 @@ func (w *storeWriter) populate() {
 		}
 	}
 	for _, a := range algorithms {
-		rates, warmups := make(map[string]ratelimit.Rate), make(map[string]ratelimit.Warmup) // by rule
+		// The keys of both maps are names of rules.
+		rates, warmups := make(map[string]ratelimit.Rate), make(map[string]ratelimit.Warmup)
 		for _, name := range names {
 			r := w.Rates[a][w.IntN(len(w.Rates[a]))]
 			ask := ratelimit.Ask{Rule: name[0], Key: name[1], Algorithm: a, Rate: r}
@@ -167,7 +167,7 @@ func (w *storeWriter) populate() {
 	w.targets = w.targets[:min(len(w.targets), 8)]
 }
 
-// next makes up a call.
+// next returns the next call of the schedule.
 func (w *storeWriter) next() storeCall {
 	if len(w.open) > 0 && w.IntN(3) == 0 {
 		if c, ok := w.settlement(); ok {
@@ -199,14 +199,14 @@ func (w *storeWriter) next() storeCall {
 		}
 		if w.settles && w.IntN(3) > 0 {
 			w.issued++
-			a.Receipt, a.Term = w.issued, w.term(a.Rate)
+			a.Receipt, a.HoldFor = w.issued, w.term(a.Rate)
 		}
 		c.asks = append(c.asks, a)
 	}
 	return c
 }
 
-// choose returns the targets of a call. The first of them is often the same.
+// choose picks the targets of a call. It often puts the schedule's first target first.
 func (w *storeWriter) choose() []*target {
 	order := w.Perm(len(w.targets))
 	if w.IntN(5) < 2 {
@@ -224,7 +224,7 @@ func (w *storeWriter) choose() []*target {
 	return chosen
 }
 
-// note remembers the answers of the models to c.
+// note passes the call c to the models, and records their answers.
 func (w *storeWriter) note(start time.Time, c storeCall) {
 	w.latest = max(w.latest, c.at)
 	if c.over != nil {
@@ -250,7 +250,7 @@ func (w *storeWriter) note(start time.Time, c storeCall) {
 	}
 	for i, res := range results {
 		if a := c.asks[i]; a.Receipt != 0 && a.N > 0 && a.N < math.MaxInt32 {
-			w.open = append(w.open, openCharge{c.at, a}) // also if it was denied: then there is no such charge
+			w.open = append(w.open, openCharge{c.at, a}) // a denied ask is added too: settling it must change nothing
 		}
 		for _, p := range w.targets {
 			if idOf(p.ask) == idOf(c.asks[i]) {
@@ -260,8 +260,8 @@ func (w *storeWriter) note(start time.Time, c storeCall) {
 	}
 }
 
-// change makes up a rate to change to: one that was in force before, one of the kit's, or
-// one near the present one.
+// change picks a new rate for the target p: a rate that p had before, one of the kit's rates, or a
+// rate similar to the present rate of p.
 func (w *storeWriter) change(p *target) ratelimit.Rate {
 	r := p.ask.Rate
 	if w.warms {
@@ -290,7 +290,7 @@ func (w *storeWriter) change(p *target) ratelimit.Rate {
 	if !a.bursts {
 		r.Burst = 0
 		if w.IntN(2) == 0 {
-			r.Per = p.ask.Rate.Per // most changes of a rule keep its windows
+			r.Per = p.ask.Rate.Per // in most changes of a rate, Per and the windows stay the same
 		}
 	}
 	for _, old := range p.rates {
@@ -305,7 +305,7 @@ func (w *storeWriter) change(p *target) ratelimit.Rate {
 	return r
 }
 
-// equivalent reports whether two rates of a bucket grant the same.
+// equivalent reports whether two rates of a bucket have the same quotient Requests/Per and the same burst.
 func equivalent(a, b ratelimit.Rate) bool {
 	return mul(num(int64(a.Requests)), num(int64(b.Per))).Cmp(mul(num(int64(b.Requests)), num(int64(a.Per)))) == 0 && burst(a) == burst(b)
 }

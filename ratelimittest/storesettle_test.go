@@ -45,14 +45,14 @@ var settleMutants = map[string]givingStore{
 	}},
 	"units beyond are dropped": {settle: func(s *ratelimit.MemoryStore, asks []ratelimit.Ask) error {
 		for i := range asks {
-			asks[i].N = min(asks[i].N, asks[i].Was)
+			asks[i].N = min(asks[i].N, asks[i].Charged)
 		}
 		return s.Settle(context.Background(), asks)
 	}},
 	"units beyond are charged with the receipt only": {settle: func(s *ratelimit.MemoryStore, asks []ratelimit.Ask) error {
 		for i := range asks {
-			if a := asks[i]; a.N > a.Was {
-				a.Was = a.N
+			if a := asks[i]; a.N > a.Charged {
+				a.Charged = a.N
 				a.N = 0
 				if err := s.Settle(context.Background(), []ratelimit.Ask{a}); err != nil {
 					return err
@@ -61,17 +61,17 @@ var settleMutants = map[string]givingStore{
 		}
 		return s.Settle(context.Background(), asks)
 	}},
-	"the Term does not end": {take: func(asks []ratelimit.Ask) {
+	"the HoldFor does not end": {take: func(asks []ratelimit.Ask) {
 		for i := range asks {
 			if asks[i].Receipt != 0 {
-				asks[i].Term = 366 * 24 * time.Hour
+				asks[i].HoldFor = 366 * 24 * time.Hour
 			}
 		}
 	}},
-	"the Term is short": {take: func(asks []ratelimit.Ask) {
+	"the HoldFor is short": {take: func(asks []ratelimit.Ask) {
 		for i := range asks {
 			if asks[i].Receipt != 0 {
-				asks[i].Term = time.Microsecond
+				asks[i].HoldFor = time.Microsecond
 			}
 		}
 	}},
@@ -129,7 +129,7 @@ func TestSettleSchedules(t *testing.T) {
 					if !c.settle {
 						continue
 					}
-					way, more := "never made, or reset", a.N > a.Was
+					way, more := "never made, or reset", a.N > a.Charged
 					if closed[a.Receipt] {
 						way = "settled before"
 					}
@@ -154,7 +154,10 @@ func TestSettleSchedules(t *testing.T) {
 				}
 			}
 		}
-		for _, way := range []string{"never made, or reset", "settled before", "too late", "given back", "given back in part", "kept", "kept, and more", "settled before, and more", "too late, and more"} {
+		for _, way := range []string{
+			"never made, or reset", "settled before", "too late", "given back", "given back in part", "kept", "kept, and more",
+			"settled before, and more", "too late, and more",
+		} {
 			require.Greater(t, seen[way], 5, "%s: %s", f.name, way)
 		}
 	}
@@ -167,7 +170,7 @@ func (idleStore) Supports(ratelimit.Algorithm, ratelimit.Rate) error { return ni
 func (idleStore) Accepts(ratelimit.Ask) error                        { return nil }
 func (idleStore) Settle(context.Context, []ratelimit.Ask) error      { return nil }
 func (idleStore) Part(a ratelimit.Ask) int                           { return a.N }
-func (idleStore) Once(context.Context, ratelimit.Once, []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+func (idleStore) Once(context.Context, ratelimit.Attempt, []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
 	return nil, false, nil
 }
 func (idleStore) Denied(ratelimit.Ask) (ratelimit.Result, bool) { return ratelimit.Result{}, true }

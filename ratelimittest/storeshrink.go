@@ -6,10 +6,11 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// run plays schedules until one breaks a promise, and returns that one, or nil.
+// run plays schedules of the kind f until one breaks a promise, and returns that schedule. It
+// returns nil if no schedule breaks a promise.
 func (k *storeKit) run(f scheduleKind) *storeFailure {
 	schedules := k.Schedules
-	if f.warms && k.Resolution < 100 { // the model tries every instant of a microsecond and more
+	if f.warms && k.Resolution < 100 { // the model of warm-up is slow: it tries every instant
 		schedules = (schedules + 39) / 40
 	}
 	for i := range schedules {
@@ -21,7 +22,7 @@ func (k *storeKit) run(f scheduleKind) *storeFailure {
 	return nil
 }
 
-// shrink leaves out calls of the schedule, and makes others simpler, as long as it still
+// shrink removes calls from the schedule and simplifies others, as long as the schedule still
 // breaks a promise.
 func (k *storeKit) shrink(t *storeTrace, schedule int) *storeFailure {
 	f := &storeFailure{t, k.Seed, schedule}
@@ -45,20 +46,21 @@ func (k *storeKit) shrink(t *storeTrace, schedule int) *storeFailure {
 		}
 	}
 	for i := range f.calls {
-		// The call may have become unnecessary and been removed.
+		// Call i may have become unnecessary and been removed, so the condition checks i again.
 		for j := 0; i < len(f.calls) && j < len(f.calls[i].asks); {
 			if len(f.calls[i].asks) == 1 || !try(f.edited(i, func(c *storeCall) { c.asks = slices.Delete(c.asks, j, j+1) })) {
 				j++
 			}
 		}
 	}
-	for range 2 { // a second time, because later calls may have kept one from getting simpler
+	for range 2 { // twice, because some calls can be simplified only after later calls were simplified
 		f.simplify(try)
 	}
 	return f
 }
 
-// simplify makes the calls of f simpler, one change after the other.
+// simplify tries changes that make the calls of f simpler. It makes one change at a time. The function
+// try keeps the change if a promise is still broken.
 func (f *storeFailure) simplify(try func([]storeCall) bool) {
 	edit := func(i int, change func(*storeCall)) {
 		if i < len(f.calls) {
@@ -73,7 +75,8 @@ func (f *storeFailure) simplify(try func([]storeCall) bool) {
 		for j := 0; i < len(f.calls) && j < len(f.calls[i].asks); j++ {
 			edit(i, func(c *storeCall) { c.asks[j].N = min(c.asks[j].N, 1) })
 			edit(i, func(c *storeCall) {
-				// A look beside asks for units must stay one that cannot deny.
+				// In a call that also asks for units, a look (an ask for 0 units) must remain a
+				// shadow ask, so that the call cannot be denied because of it.
 				c.asks[j].Shadow = c.asks[j].Shadow && c.asks[j].N == 0 && len(c.asks) > 1
 			})
 			edit(i, func(c *storeCall) { c.asks[j].Rate = f.first(c.asks[j]) })
@@ -81,7 +84,7 @@ func (f *storeFailure) simplify(try func([]storeCall) bool) {
 	}
 }
 
-// edited returns a copy of the calls, with call i changed by change.
+// edited returns a copy of the calls, with the function change applied to call i.
 func (t *storeTrace) edited(i int, change func(*storeCall)) []storeCall {
 	calls := slices.Clone(t.calls)
 	calls[i].asks = slices.Clone(calls[i].asks)
@@ -89,8 +92,8 @@ func (t *storeTrace) edited(i int, change func(*storeCall)) []storeCall {
 	return calls
 }
 
-// advanced returns a copy of the calls in which call i comes at the instant of the call
-// before, and all later calls are moved by as much.
+// advanced returns a copy of the calls in which call i is made at the same instant as the previous
+// call. All later calls are moved earlier by the same time.
 func (t *storeTrace) advanced(i int) []storeCall {
 	calls := slices.Clone(t.calls)
 	by := calls[i].at
@@ -103,7 +106,7 @@ func (t *storeTrace) advanced(i int) []storeCall {
 	return calls
 }
 
-// first returns the first rate under which the schedule asks for the state of a.
+// The method first returns the rate of the schedule's first ask for the state that the given ask names.
 func (t *storeTrace) first(a ratelimit.Ask) ratelimit.Rate {
 	for _, c := range t.calls {
 		for _, b := range c.asks {

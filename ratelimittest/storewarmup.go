@@ -7,7 +7,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// cold returns why the store is not tested with asks that are like this one and have a Warmup, or "".
+// cold returns the reason why the store cannot be tested with a Warmup in asks like the given one,
+// or "" if the store can be tested.
 func (k *storeKit) cold(ask ratelimit.Ask) string {
 	s, ok := k.store.(interface{ Accepts(a ratelimit.Ask) error })
 	if !ok {
@@ -20,7 +21,7 @@ func (k *storeKit) cold(ask ratelimit.Ask) string {
 	return ""
 }
 
-// warmup makes up a rate and a Warmup. Both are short, because the model tries every instant.
+// warmup picks a rate and a Warmup. Their Per and Over are short, because the model tries every instant.
 func (w *storeWriter) warmup(name ratelimit.Algorithm) (ratelimit.Rate, ratelimit.Warmup) {
 	r := ratelimit.Rate{Requests: 1 + w.IntN(12), Per: time.Duration(1+w.IntN(60)) * w.Resolution}
 	least := 1
@@ -32,7 +33,7 @@ func (w *storeWriter) warmup(name ratelimit.Algorithm) (ratelimit.Rate, ratelimi
 	return r, ratelimit.Warmup{From: least + w.IntN(r.Requests-least+1), Over: over}
 }
 
-// warmer makes up a rate to change to for a state that warms up. Its burst is the present one.
+// The method warmer picks a new rate for the target p, a state that warms up. The burst does not change.
 func (w *storeWriter) warmer(p *target) ratelimit.Rate {
 	r := p.ask.Rate
 	if w.IntN(3) == 0 {
@@ -41,7 +42,7 @@ func (w *storeWriter) warmer(p *target) ratelimit.Rate {
 	r.Per = time.Duration(1+w.IntN(60)) * w.Resolution
 	if most := p.ask.Warmup.From * max(r.Burst, 1); r.Burst == 0 || most > 1 {
 		r.Requests = 1 + w.IntN(12)
-		if r.Burst > 0 { // so that a new key is granted something
+		if r.Burst > 0 { // keep Requests so small that a new key is granted at least one unit
 			r.Requests = 1 + w.IntN(min(most, 12))
 		}
 	}

@@ -10,18 +10,20 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Config says what [TestLimiter] tests, and what it compares with. Only New is required.
+// A Config tells [TestLimiter] how to make the limiters that it tests, and what to compare
+// them with. Only New is required.
 type Config struct {
-	// New returns a limiter with the rate r that reads clock and shares no state with any
-	// other limiter. It is called several times for each schedule.
+	// New returns a limiter with the rate r. The limiter reads the given clock and shares no
+	// state with any other limiter. New is called several times for each schedule.
 	New func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error)
 
 	// Model returns the model of one key, for a limiter that was made at start. Each answer
-	// of the limiter must equal that of the model. If Model is nil, TestLimiter checks only
-	// what holds for every limiter.
+	// of the limiter must equal the answer of the model. If Model is nil, TestLimiter checks
+	// only what holds for every limiter.
 	Model func(start time.Time, r ratelimit.Rate) Model
 
-	// Bound checks how much was granted. If it is nil, no bound is checked.
+	// Bound checks that no more is granted than the algorithm allows. If it is nil, no bound
+	// is checked.
 	Bound Bound
 
 	// Rates are the rates to test with; New must accept each of them. If Rates is nil, the
@@ -42,7 +44,7 @@ type Config struct {
 	// they are compared. Zero means 1 ns.
 	Resolution time.Duration
 
-	// KeepRate keeps the kit from calling the limiter's SetRate, if it has one.
+	// KeepRate set to true stops the kit from calling the limiter's SetRate, if it has one.
 	KeepRate bool
 
 	// Schedules is the number of random schedules, and Steps the number of calls in each.
@@ -80,19 +82,19 @@ type Config struct {
 //   - keys: requests for one key change no answer for another key.
 //   - split: units that are granted at once would also be granted one by one,
 //     with the same state afterwards.
-//   - shortcuts: Allow answers as Take of one unit does, and so does Peek, if
-//     the limiter has it, as Take of none.
-//   - reset: after Reset(key string) error, if the limiter has it, the key is
-//     as good as new.
+//   - shortcuts: Allow answers as Take of one unit does. Peek, if the limiter
+//     has it, answers as Take of 0 units does.
+//   - reset: after Reset(key string) error, if the limiter has it, the key's
+//     whole Limit remains.
 //   - rate-change: after SetRate(ratelimit.Rate) error, if the limiter has it,
 //     no key has more remaining than before, or than the new limit minus what
 //     was used, whichever is more. SetRate refuses an invalid rate.
 //   - same-rate: setting the rate that is in force changes nothing.
 //   - bound: c.Bound holds.
-//   - model: the whole Result equals that of c.Model.
-//   - has-Peek, has-Reset, has-SetRate, has-Wait, has-Len: the method, if the
-//     limiter has it, does what that of [ratelimit.TokenBucket] does, in short.
-//     What the limiter does not have is skipped, and the subtest says so.
+//   - model: the whole Result equals the Result of c.Model.
+//   - has-Peek, has-Reset, has-SetRate, has-Wait, has-Len: a few calls of the
+//     method do what the same method of [ratelimit.TokenBucket] does. If the
+//     limiter does not have the method, the subtest is skipped.
 //   - concurrent: the units that many goroutines take at one instant add up to
 //     what remained.
 //
@@ -105,22 +107,36 @@ func TestLimiter(t *testing.T, c Config) {
 		t.Fatal(err)
 	}
 	broken := k.run()
+	var tests []subtest
 	for _, p := range promises {
-		t.Run(p.name, func(t *testing.T) {
+		tests = append(tests, subtest{p.name, func() (skip string, err error) {
 			if p.name == "model" && c.Model == nil || p.name == "bound" && c.Bound == nil {
-				t.Skip("the Config has none")
-			}
-			if why := k.lacking(p.name); why != "" {
-				t.Skip(why)
+				return "the Config has none", nil
 			}
 			if f, ok := broken[p.name]; ok {
-				t.Error(f)
+				err = errors.New(f.String())
 			}
-		})
+			return k.lacking(p.name), err
+		}})
 	}
 	for _, x := range extras {
-		t.Run("has-"+x.name, func(t *testing.T) {
-			skip, err := k.extra(x)
+		tests = append(tests, subtest{"has-" + x.name, func() (string, error) { return k.extra(x) }})
+	}
+	report(t, append(tests, subtest{"concurrent", func() (string, error) { return "", k.concurrent() }}))
+}
+
+// A subtest is one subtest of TestLimiter or TestStore.
+type subtest struct {
+	name string
+	run  func() (skip string, err error) // returns the reason to skip the subtest, or the error with which it fails
+}
+
+// report runs the subtests.
+func report(t *testing.T, tests []subtest) {
+	t.Helper()
+	for _, s := range tests {
+		t.Run(s.name, func(t *testing.T) {
+			skip, err := s.run()
 			if skip != "" {
 				t.Skip(skip)
 			}
@@ -129,14 +145,9 @@ func TestLimiter(t *testing.T, c Config) {
 			}
 		})
 	}
-	t.Run("concurrent", func(t *testing.T) {
-		if err := k.concurrent(); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
-// A kit is a Config with its defaults filled in.
+// A kit is a Config with its defaults filled in. Its methods check the promises.
 type kit struct {
 	Config
 	thorough bool // check all answers of a schedule, not only a sample
@@ -183,8 +194,8 @@ func newKit(c Config) (*kit, error) {
 	return k, nil
 }
 
-// defaultRates returns rates for a clock whose resolution is unit. Most of them are small,
-// so that requests often fall on the instants at which something changes.
+// defaultRates returns rates for a clock with the resolution unit. Most of them are small, so that
+// requests often fall on the instants at which the answers change.
 func defaultRates(unit time.Duration) []ratelimit.Rate {
 	const year = 366 * 24 * time.Hour
 	return []ratelimit.Rate{

@@ -4,18 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A StoreConfig says what [TestStore] tests. Only New is required.
+// A StoreConfig tells [TestStore] how to make the store that it tests, and how to test it. Only New
+// is required.
 type StoreConfig struct {
-	// New returns a store that has no state and reads clock. It is called once. Before each
-	// call of the store the clock is set, sometimes to an earlier instant. The store must
-	// keep every state until the test is over, even a state that is as good as new by the
-	// clock: a change of the rate treats a key that was charged differently from a new one.
+	// New returns a store that has no state and reads the given clock. New is called once. Before
+	// each call of the store the clock is set, sometimes to an earlier instant. The store must
+	// keep every state until the test is over, even a state whose units are all free again,
+	// because a change of the rate treats a key that was once charged differently from a
+	// new key.
 	New func(clock ratelimit.Clock) (ratelimit.Store, error)
 
 	// Algorithms are the algorithms to test. Nil means all five.
@@ -52,61 +55,63 @@ type StoreConfig struct {
 
 // TestStore checks that the store made by c.New keeps the promises below. Each promise has
 // a subtest. If a promise is broken, the subtest shows a short schedule of calls that
-// breaks it, as Go code. Every subtest compares the whole Result of every ask with that of
-// a [Model]. A call that should have changed nothing, but did, is found by the answers
-// after it.
+// breaks it, as Go code. Every subtest compares the whole Result of every ask (a
+// [ratelimit.Ask]) with the Result of a [Model]. If a call changes something that it should
+// not change, later answers show it.
 //
-//   - answers: single asks about several states, for no, few and too many
+// A state is what the store knows about one Algorithm, Rule and Key.
+//
+//   - answers: single asks for several states, for no, few and too many
 //     units, get the answers of their algorithm, whether the clock moves
 //     forward or back. A look (an ask for 0 units) and a denial change nothing.
 //   - all-or-none: several asks in one call are all charged if each would be
 //     granted as the only one; otherwise none is charged. Each ask is answered
-//     as if it were the only one: an ask that fits, beside another that does
-//     not, is allowed and leaves Remaining unreduced.
+//     as if it were the only one: an ask that fits is allowed even if another
+//     ask of the call does not fit. Its Remaining is then not reduced.
 //   - shadow: a shadow ask never causes the others to be denied. It is charged
 //     if it fits and the others are granted.
-//   - rate-change: an ask under a rate that differs from the rate of the state
-//     converts the state once; after that the state is as if SetRate had been
-//     called. The time since the state last changed counts, for a bucket, at
-//     the slower of the two rates, and for a window by the old Per. An ask for
-//     units converts the state even if it, or another ask of the call, is
-//     denied. A look is answered as if it converted the state, but does not.
-//   - look: if the store's Accepts accepts asks with Look, every second call of
-//     Take is made with Look before, which must answer the same and change nothing.
-//   - reset: afterwards the states of the asks are as good as new. It may
+//   - rate-change: if the rate of an ask differs from the rate of its state,
+//     the ask converts the state once, as if SetRate had been called. The time
+//     since the state last changed counts, for a bucket, at the slower of the
+//     two rates, and for a window by the old Per. An ask for units converts the
+//     state even if the ask, or another ask of the call, is denied. A look is
+//     answered as if it converted the state, but does not convert it.
+//   - look: if the store's Accepts accepts asks with Look, the kit makes every
+//     second call of Take twice, first with Look. The call with Look must get
+//     the same answer and change nothing.
+//   - reset: Reset forgets everything about the states of its asks. They may
 //     include states that were never used.
 //   - names: asks with different bytes in Rule or Key, or with different
 //     Algorithms, have different states. All bytes are permitted.
-//   - ended-context: the error is that of the context, and nothing is charged.
-//   - settle: if the store has Settle, a charge with a Receipt that is settled
-//     within its Term leaves the state as if the N of the settlement had been
-//     charged at the time: as a Model says that replays the list of all charges,
-//     with that number changed. Only a LeakyBucket keeps its line: who was told
-//     a Delay keeps his place. A charge is settled once, and not after a Reset.
-//     Units beyond those that were charged are charged at once, also past the
-//     limit, and also if there is no such charge any more.
-//   - settle-warm-up: the same for states that warm up, if the store accepts asks with
-//     a Warmup and a Receipt. All other charges keep what they have cost when they were
-//     made. If nothing stays of the first charge of a state, its age counts from the next.
+//   - ended-context: the call returns the error of the context, and nothing is
+//     charged.
+//   - settle: if the store has Settle, and a charge with a Receipt is settled
+//     within its HoldFor, the state is as if the N of the settlement had been
+//     charged in the first place, as an [Account] computes it. In a LeakyBucket,
+//     requests that were told a Delay keep it. A charge is settled at most
+//     once, and not after a Reset. Units beyond the first charge are charged at
+//     once, even past the limit, and even if the charge is no longer known.
+//   - settle-warm-up: the same for states that warm up, if the store accepts asks
+//     with a Warmup and a Receipt. All other charges cost what they cost when
+//     they were made. If the first charge of a state is given back completely,
+//     the age of the state counts from the next charge.
 //   - once: if the store has Once, a request that was granted gets the same
-//     answer again, less the time since, and is not charged, while its TTL
-//     lasts: as a map says, from requests to grants, that a Model is behind. The
-//     asks may come in another order. A denial leaves no trace, and a Reset
-//     forgets no grant.
-//   - warm-up: if the store has Accepts, and accepts a Warmup, a state that warms up
-//     gets the answers of [WarmupModel]; its RetryAfter is found by trying every
-//     instant. Such a state is another than that of the same names without a Warmup.
-//   - has-Supports, has-Accepts, has-Settle, has-Once, has-Part, has-Denied: the
-//     method, if the store has it, refuses what it must refuse, or does what the
-//     comment of [ratelimit.Store] says, in short. What the store does not have
-//     is skipped, and the subtest says so; this also holds for settle, once and
-//     warm-up.
+//     answer again until its TTL is over, with all Durations reduced by the
+//     time since, and is not charged again. Its asks may come in another order.
+//     A denial is not remembered, and a Reset forgets no grant.
+//   - warm-up: if the store has Accepts, and accepts a Warmup, a state that warms
+//     up gets the answers of [WarmupModel]. An ask with a Warmup and an ask
+//     without one have different states.
+//   - has-Supports, has-Accepts, has-Settle, has-Once, has-Part, has-Denied: a few
+//     calls of the method do what the comment of [ratelimit.Store] says, and
+//     refuse what they must. If the store does not have a method, its subtests
+//     are skipped, those of settle, once and warm-up too.
 //   - concurrent: the units that many goroutines take at one instant add up to
 //     the limit.
 //
 // The kit asks only what the limiters of package ratelimit ask: no state twice in one call,
-// a state always with the same Client, no negative N, and no look that could deny in one
-// call with asks for units. Each schedule uses states that no earlier schedule has used.
+// a state always with the same Client, no negative N, and no look that could deny in the
+// same call as asks for units. Each schedule uses states that no earlier schedule has used.
 //
 // A store on Redis or Valkey must take its time from clock, with a Resolution of a
 // microsecond, and must not let keys expire during the test.
@@ -116,59 +121,38 @@ func TestStore(t *testing.T, c StoreConfig) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range k.scheduleKinds() {
-		t.Run(f.name, func(t *testing.T) {
-			if broken := k.run(f); broken != nil {
-				t.Error(broken)
+	tests := slices.Concat(
+		k.subtests(k.scheduleKinds(), func(scheduleKind) string { return "" }),
+		k.subtests(k.settleKinds(), func(f scheduleKind) string { return k.unsettled(f.algorithms[0], f.warms) }),
+		k.subtests(k.onceKinds(), func(scheduleKind) string {
+			if storeHas[oncer](k.store) {
+				return ""
 			}
-		})
-	}
-	for _, f := range k.settleKinds() {
-		t.Run(f.name, func(t *testing.T) {
-			if why := k.unsettled(f.algorithms[0], f.warms); why != "" {
-				t.Skip(why)
-			}
-			if broken := k.run(f); broken != nil {
-				t.Error(broken)
-			}
-		})
-	}
-	for _, f := range k.onceKinds() {
-		t.Run(f.name, func(t *testing.T) {
-			if !storeHas[oncer](k.store) {
-				t.Skip("the store has no Once")
-			}
-			if broken := k.run(f); broken != nil {
-				t.Error(broken)
-			}
-		})
-	}
-	for _, f := range k.warmKinds() {
-		t.Run(f.name, func(t *testing.T) {
-			if why := k.cold(ratelimit.Ask{Algorithm: f.algorithms[0]}); why != "" {
-				t.Skip(why)
-			}
-			if broken := k.run(f); broken != nil {
-				t.Error(broken)
-			}
-		})
-	}
+			return "the store has no Once"
+		}),
+		k.subtests(k.warmKinds(), func(f scheduleKind) string { return k.cold(ratelimit.Ask{Algorithm: f.algorithms[0]}) }),
+	)
 	for _, x := range storeExtras {
-		t.Run("has-"+x.name, func(t *testing.T) {
-			skip, err := k.extra(x)
-			if skip != "" {
-				t.Skip(skip)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+		tests = append(tests, subtest{"has-" + x.name, func() (string, error) { return k.extra(x) }})
 	}
-	t.Run("concurrent", func(t *testing.T) {
-		if err := k.concurrent(); err != nil {
-			t.Error(err)
-		}
-	})
+	report(t, append(tests, subtest{"concurrent", func() (string, error) { return "", k.concurrent() }}))
+}
+
+// subtests returns a subtest for each of the kinds of schedules. The function lacks returns the
+// reason why the store cannot be tested with a kind, or "" if it can.
+func (k *storeKit) subtests(kinds []scheduleKind, lacks func(scheduleKind) string) (tests []subtest) {
+	for _, f := range kinds {
+		tests = append(tests, subtest{f.name, func() (skip string, err error) {
+			if skip = lacks(f); skip != "" {
+				return skip, nil
+			}
+			if broken := k.run(f); broken != nil {
+				err = errors.New(broken.String())
+			}
+			return "", err
+		}})
+	}
+	return tests
 }
 
 // A storeKit is a StoreConfig with its defaults filled in, and the store under test.
@@ -210,7 +194,7 @@ func newStoreKit(c StoreConfig) (*storeKit, error) {
 	return k, k.setRates()
 }
 
-// setRates fills in the algorithms, and the rates of each.
+// setRates fills in the default algorithms, and the default rates of each.
 func (k *storeKit) setRates() error {
 	if k.Algorithms == nil {
 		for _, a := range algorithms {
@@ -242,26 +226,25 @@ func (k *storeKit) setRates() error {
 	return nil
 }
 
-// unsettled returns why the store is not tested for Settle with the rates of an algorithm, or of
-// states that warm up, or "".
+// unsettled returns the reason why the kit cannot test Settle with the algorithm, or "" if it can.
+// If warms is true, the rules of the test have a Warmup.
 func (k *storeKit) unsettled(name ratelimit.Algorithm, warms bool) string {
 	s, ok := k.store.(settler)
 	if !ok {
 		return "the store has no Settle and Accepts"
 	}
 	if warms {
-		return k.cold(ratelimit.Ask{Algorithm: name, Receipt: 1, Term: time.Second})
+		return k.cold(ratelimit.Ask{Algorithm: name, Receipt: 1, HoldFor: time.Second})
 	}
 	for _, r := range k.Rates[name] {
-		if err := s.Accepts(ratelimit.Ask{Algorithm: name, Rate: r, Receipt: 1, Term: time.Second}); err != nil {
+		if err := s.Accepts(ratelimit.Ask{Algorithm: name, Rate: r, Receipt: 1, HoldFor: time.Second}); err != nil {
 			return fmt.Sprintf("the store does not accept a receipt at %#v: %v", r, err)
 		}
 	}
 	return ""
 }
 
-// refuses returns nil if the algorithm and the store accept r, and otherwise an error that
-// says why not.
+// refuses returns an error if the algorithm or the store does not accept the rate r.
 func (k *storeKit) refuses(name ratelimit.Algorithm, r ratelimit.Rate) error {
 	if err := algorithmNamed(name).valid(r); err != nil {
 		return err

@@ -47,11 +47,13 @@ func resetAfter(k *kit, t *trace) *breach {
 	})
 }
 
-// within reports whether the clock may be set to at, a result of later.
+// within reports whether the clock may be set to the given time. The caller has computed the time
+// with the function later, which returns the largest Duration if a sum is too large.
 func (k *kit) within(at time.Duration) bool { return at <= k.Span && at < math.MaxInt64 }
 
-// sample calls check for some of the calls for which fits returns true, or for all of them
-// if k is thorough. It leaves out calls whose moment is in doubt.
+// sample calls the function check for some of the calls that the function fits selects, or for all of
+// these calls if the field thorough is true. It leaves out a call if it is not known at which instant
+// the call counts.
 func (k *kit) sample(t *trace, fits func(i int) bool, check func(i int) *breach) *breach {
 	var fit []int
 	for i := range t.calls {
@@ -71,8 +73,8 @@ func (k *kit) sample(t *trace, fits func(i int) bool, check func(i int) *breach)
 	return nil
 }
 
-// after plays the calls of t up to call i on a new limiter, then c, and returns the answer
-// to c.
+// The method after plays the schedule of t up to and including call i on a new limiter, then makes the
+// call c, and returns the answer to c.
 func (k *kit) after(t *trace, i int, c call) answer {
 	s, err := k.open(t.start, t.rate)
 	if err != nil {

@@ -7,52 +7,53 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// WarmupModel returns the [Model] of one key of a rule whose limit grows as w says, see
-// [ratelimit.Warmup], on a limiter that was made at start. The algorithm must be one of the
-// five, and the rate and the Warmup valid. The model finds RetryAfter by trying every
-// nanosecond, so Per and Over should be short.
+// WarmupModel returns the [Model] of one key of a rule with the [ratelimit.Warmup] w, for a limiter
+// that was made at start. The algorithm must be one of the five, and the rate and the Warmup must
+// be valid. The model finds RetryAfter by trying every nanosecond, so the Per of the rate and the
+// Over of the Warmup should be short.
 func WarmupModel(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate, w ratelimit.Warmup) Model {
 	return newWarm(a, start, r, w, 1)
 }
 
-// newWarm returns a WarmupModel that tries only the multiples of step.
+// newWarm does what WarmupModel does, but the model tries only one instant in each step of time, not every
+// nanosecond.
 func newWarm(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate, w ratelimit.Warmup, step time.Duration) *warm {
 	return &warm{full: algorithmNamed(a).model(start, r).(budgeted), rate: r, warmup: w, step: num(int64(step))}
 }
 
-// budgeted is what every model of this package is.
+// budgeted has the methods of every model of this package.
 type budgeted interface {
 	keeper
 	budget
 }
 
-// A warm is a key that is granted only a part of its limit while it is young. The limit grows
-// with the time since the first grant.
+// The type warm is the model of a key that warms up: the limit of the key grows with the time since its
+// first grant.
 type warm struct {
-	full   budgeted // has the history, and decides at the full limit
+	full   budgeted // the model with the full limit; has the history of the key
 	rate   ratelimit.Rate
 	warmup ratelimit.Warmup
-	step   *big.Int // the nanoseconds between two instants that RetryAfter may lead to
+	step   *big.Int // the search for RetryAfter tries one instant every step nanoseconds
 
-	first *big.Int // the instant of the first grant since the key was new; nil if there was none
+	first *big.Int // the instant of the first grant since the key was new; nil for a new key
 
-	// queued returns what has not left a leaky bucket by u, if that does not follow from the
-	// history; otherwise it is nil.
+	// queued returns how much is in a leaky bucket at the instant u, in parts of a token (see
+	// [bucket]). The field is nil if the amount can be computed from the history.
 	queued func(u *big.Int) *big.Int
 }
 
-// Ask takes n units at the instant at.
+// Ask takes n units at the given time, or none if they do not all fit.
 func (m *warm) Ask(at time.Time, n int) ratelimit.Result { return m.decide(at, n, n > 0) }
 
 func (m *warm) peek(at time.Time, n int) ratelimit.Result { return m.decide(at, n, false) }
 
-// Reset makes the key as good as new.
+// Reset forgets all grants and the age of the key.
 func (m *warm) Reset() {
 	m.full.Reset()
 	m.first = nil
 }
 
-// SetRate changes the rate at the instant at. The key's age stays.
+// SetRate changes the rate at the given time. The age of the key does not change.
 func (m *warm) SetRate(at time.Time, r ratelimit.Rate) {
 	m.first = m.born(m.past().instant(at))
 	m.full.SetRate(at, r)
@@ -78,8 +79,9 @@ func (m *warm) clone() keeper {
 
 func (m *warm) past() *history { return m.full.past() }
 
-// born returns the instant of the first grant, as it counts at u: nil if the key is new because
-// it has been as good as new for so long.
+// born returns the instant of the key's first grant, or nil if the key is new at the instant u. The
+// age of a key is the time since its first grant. A key becomes new again when its whole limit has
+// been free for as long as the field Over of the Warmup says.
 func (m *warm) born(u *big.Int) *big.Int {
 	if m.first == nil {
 		return nil
@@ -91,7 +93,8 @@ func (m *warm) born(u *big.Int) *big.Int {
 	return nil
 }
 
-// limit returns the units of the limit that a key has at u that was born at the instant first.
+// The method limit returns the limit that a key has at the instant u. The parameter first is the instant
+// of the key's first grant.
 func (m *warm) limit(first, u *big.Int) *big.Int {
 	from, limit := num(int64(m.warmup.From)), num(int64(m.rate.Requests))
 	if from.Cmp(limit) >= 0 {
@@ -104,13 +107,14 @@ func (m *warm) limit(first, u *big.Int) *big.Int {
 	return add(from, floorDiv(mul(sub(limit, from), age), over))
 }
 
-// weight returns what a unit costs a bucket whose key has so much of the limit, in units of 1/per
-// of a token.
+// weight returns the cost of a unit in a bucket while its key has the given limit, in parts of a
+// token (see [bucket]).
 func (m *warm) weight(limit *big.Int) *big.Int {
 	return ceilDiv(mul(m.full.(*bucket).per, num(int64(m.rate.Requests))), limit)
 }
 
-// free returns the units that would be granted at u to a key that was born at the instant first.
+// The method free returns the units that could be granted to a key at the instant u. The parameter first
+// is the instant of the key's first grant.
 func (m *warm) free(first, u *big.Int) *big.Int {
 	limit := m.limit(first, u)
 	if b, ok := m.full.(*bucket); ok {
@@ -119,7 +123,8 @@ func (m *warm) free(first, u *big.Int) *big.Int {
 	return sub(m.full.free(u), sub(num(int64(m.rate.Requests)), limit))
 }
 
-// grow returns the nanoseconds until a key that was born at the instant first has the full limit.
+// The method grow returns the nanoseconds from the instant u until a key has the full limit. The
+// parameter first is the instant of the key's first grant.
 func (m *warm) grow(first, u *big.Int) *big.Int {
 	if first == nil {
 		return num(0)
@@ -127,11 +132,12 @@ func (m *warm) grow(first, u *big.Int) *big.Int {
 	return largest(num(0), sub(add(first, num(int64(m.warmup.Over))), u))
 }
 
-// decide makes one decision, and if charge is true charges what it grants.
+// decide makes one decision on n units. It charges the units only if they are granted and charge is
+// true.
 func (m *warm) decide(at time.Time, n int, charge bool) ratelimit.Result {
 	h := m.past()
 	u := h.instant(at)
-	ahead := sub(u, h.since(at)) // nothing changes until the clock has reached u
+	ahead := sub(u, h.since(at)) // if the request counts later than the clock says, the waits include the difference
 	first, units := m.born(u), num(int64(max(n, 1)))
 	res := ratelimit.Result{Limit: m.full.limit()}
 	if units.Cmp(m.free(first, u)) > 0 {
@@ -157,8 +163,8 @@ func (m *warm) decide(at time.Time, n int, charge bool) ratelimit.Result {
 	return res
 }
 
-// retryAfter tries one instant after the other until units fit. Once the key is as good as new,
-// except that it is older, nothing changes any more.
+// retryAfter tries one instant after the other until the units fit. It ends when the limit has its
+// full size and is completely free, because nothing changes after that.
 func (m *warm) retryAfter(first, u, ahead, units *big.Int) time.Duration {
 	most := largest(m.full.renewal(u), m.grow(first, u))
 	for wait := num(0); wait.Cmp(add(most, m.step)) < 0; wait = add(wait, m.step) {

@@ -20,8 +20,8 @@ func SlidingWindowCounterModel(start time.Time, r ratelimit.Rate) Model {
 	return &slidingCounter{windows{history{start: start}, r}}
 }
 
-// windows divides time into windows, which begin at multiples of Per since the Unix epoch,
-// by the clock at the start.
+// windows has the fields and methods that all models with windows share. Windows begin at multiples
+// of Per since the Unix epoch.
 type windows struct {
 	history
 	rate ratelimit.Rate
@@ -32,17 +32,17 @@ func (m *windows) delay(*big.Int) *big.Int { return num(0) }
 func (m *windows) per() *big.Int           { return num(int64(m.rate.Per)) }
 func (m *windows) requests() *big.Int      { return num(int64(m.rate.Requests)) }
 
-// window returns the number of the window that contains u.
+// window returns the number of the window that contains the instant u.
 func (m *windows) window(u *big.Int) *big.Int {
 	return floorDiv(add(sinceEpoch(m.start), u), m.per())
 }
 
-// begin returns the instant at which window w begins.
+// begin returns the instant at which window number w begins.
 func (m *windows) begin(w *big.Int) *big.Int {
 	return sub(mul(w, m.per()), sinceEpoch(m.start))
 }
 
-// count returns the units granted in window w.
+// count returns the units granted in window number w.
 func (m *windows) count(w *big.Int) *big.Int {
 	sum := num(0)
 	for _, g := range m.grants {
@@ -55,8 +55,8 @@ func (m *windows) count(w *big.Int) *big.Int {
 
 func (m *windows) copied() windows { return windows{m.history.copied(), m.rate} }
 
-// setRate changes the rate at the instant u. If Per changes, what used returns becomes the
-// count of the new window that contains u.
+// setRate changes the rate at the instant u. If Per changes, a window of another length then contains
+// u. The function used returns the number of units that count as granted in that window.
 func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *big.Int) {
 	if m.last != nil && r.Per != m.rate.Per {
 		m.carry(u, used(u))
@@ -64,11 +64,10 @@ func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *b
 	m.rate = r
 }
 
-// A fixedWindow grants n units if afterwards no more than the limit has been granted in the
-// window.
+// A fixedWindow grants n units if, with these, at most Requests units are granted in the present window.
 type fixedWindow struct{ windows }
 
-// Ask takes n units at the instant at.
+// Ask takes n units at the given time, or none if they do not all fit.
 func (m *fixedWindow) Ask(at time.Time, n int) ratelimit.Result {
 	return ask(m, &m.history, at, n)
 }
@@ -79,15 +78,14 @@ func (m *fixedWindow) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *fixedWindow) clone() keeper { return &fixedWindow{m.copied()} }
 
-// adopt does what SetRate does: a window does not drain, and the old Per counts until the
-// change.
+// adopt does exactly what SetRate does. The two methods differ only for a bucket, which earns units.
 func (m *fixedWindow) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
 func (m *fixedWindow) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	return meet(m, at, r, n)
 }
 
-// SetRate changes the rate and carries the count over.
+// SetRate changes the rate. Units granted in the present window still count.
 func (m *fixedWindow) SetRate(at time.Time, r ratelimit.Rate) {
 	m.setRate(m.instant(at), r, m.used)
 }
@@ -105,12 +103,12 @@ func (m *fixedWindow) renewal(u *big.Int) *big.Int {
 	return m.wait(u, nil)
 }
 
-// A slidingCounter grants n units if afterwards the estimate does not exceed the limit. The
-// estimate is the count of the window, plus the count of the window before, weighted by how
-// much of that the last Per overlaps.
+// A slidingCounter grants n units if its estimate, with these units, does not exceed the limit. The
+// estimate is the number of units granted in the present window plus a fraction of those granted in
+// the previous window. The fraction is how much of the previous window lies within the last Per.
 type slidingCounter struct{ windows }
 
-// Ask takes n units at the instant at.
+// Ask takes n units at the given time, or none if they do not all fit.
 func (m *slidingCounter) Ask(at time.Time, n int) ratelimit.Result {
 	return ask(m, &m.history, at, n)
 }
@@ -121,29 +119,29 @@ func (m *slidingCounter) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *slidingCounter) clone() keeper { return &slidingCounter{m.copied()} }
 
-// adopt does what SetRate does: a window does not drain, and the old Per counts until the
-// change.
+// adopt does exactly what SetRate does. The two methods differ only for a bucket, which earns units.
 func (m *slidingCounter) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
 func (m *slidingCounter) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	return meet(m, at, r, n)
 }
 
-// SetRate changes the rate and carries the estimate over, rounded up.
+// SetRate changes the rate. The estimate before the change, rounded up, still counts.
 func (m *slidingCounter) SetRate(at time.Time, r ratelimit.Rate) {
 	m.setRate(m.instant(at), r, func(u *big.Int) *big.Int {
 		return ceilDiv(m.estimate(u), m.per())
 	})
 }
 
-// counts returns the units granted in the window before the one that contains u, and in
-// that one.
+// counts returns the number of units granted in the current window, which contains the instant u, and
+// in the previous window.
 func (m *slidingCounter) counts(u *big.Int) (previous, current *big.Int) {
 	w := m.window(u)
 	return m.count(sub(w, num(1))), m.count(w)
 }
 
-// estimate returns what counts as granted in the last Per, in units of 1/Per of a unit.
+// estimate returns how many units count as granted in the last Per. To avoid fractions, the result
+// is the number of units multiplied by Per.
 func (m *slidingCounter) estimate(u *big.Int) *big.Int {
 	previous, current := m.counts(u)
 	elapsed := sub(u, m.begin(m.window(u)))
@@ -154,9 +152,9 @@ func (m *slidingCounter) free(u *big.Int) *big.Int {
 	return floorDiv(sub(mul(m.requests(), m.per()), m.estimate(u)), m.per())
 }
 
-// wait finds how much of the earlier window may still overlap. The earlier window is the
-// previous one if n fit beside the current count. Otherwise it is the current one, once
-// that has become the previous one.
+// wait returns the nanoseconds until n units fit. As time passes, the previous window counts less and
+// less. If n units would not fit even without the previous window, they can fit only in the next
+// window, where the present window counts less and less.
 func (m *slidingCounter) wait(u, n *big.Int) *big.Int {
 	earlier, current := m.counts(u)
 	spare := sub(sub(m.requests(), current), n)

@@ -2,51 +2,54 @@ package redisstore
 
 import "errors"
 
-// batched returns the calls to send in place of calls. Calls of one plan that have one
-// caller each are replaced by a single call, a batch, whose script decides all their keys.
+// batched combines calls and returns the calls to send. Several calls that have the same plan (rate and
+// algorithm) and only one caller each are replaced by one call, a batch, whose script decides all their
+// keys. Calls for a sliding window log are not combined, nor are calls that also take units for later requests.
 func (c *conn) batched(calls []*call) []*call {
 	if !c.oneServer || len(calls) == 1 {
 		return calls
 	}
 	var made []*call
-	var b *call
-	var of *cachedPlan // the plan of b
+	var batch *call
+	var last *cachedPlan // the plan of the calls in batch
 	batches := make(map[plan]*call)
 	for _, call := range calls {
-		j := call.shared
-		if j == nil || j.kind == 's' || len(j.costs) > 1 || j.ahead > 0 {
+		shared := call.shared
+		if shared == nil || shared.kind == 's' || len(shared.costs) > 1 || shared.ahead > 0 {
 			made = append(made, call)
 			continue
 		}
-		if of != j.cachedPlan { // most have the plan of the call before them
-			b, of = batches[j.plan], j.cachedPlan
+		if last != shared.cachedPlan { // most calls have the same plan as the call before them
+			batch, last = batches[shared.plan], shared.cachedPlan
 		}
-		if b == nil {
-			b = c.newBatch(&j.item, len(calls))
-			batches[j.plan] = b
-			made = append(made, b)
+		if batch == nil {
+			batch = c.newBatch(&shared.item, len(calls))
+			batches[shared.plan] = batch
+			made = append(made, batch)
 		}
-		b.members = append(b.members, call)
-		b.keys = append(b.keys, call.keys[0])
-		b.args = append(b.args, j.costs[0])
+		batch.members = append(batch.members, call)
+		batch.keys = append(batch.keys, call.keys[0])
+		batch.args = append(batch.args, shared.costs[0])
 	}
-	for i, b := range made {
-		if len(b.members) == 1 {
-			made[i] = b.members[0]
+	for i, call := range made {
+		if len(call.members) == 1 {
+			made[i] = call.members[0]
 		}
 	}
 	return made
 }
 
-// newBatch returns a batch of the plan of u, with room for n calls.
-func (c *conn) newBatch(u *item, n int) *call {
-	args := oneArgs(make([]any, 0, n+5), c.set.env(), u, nil, 0, 0)
-	return &call{script: oneScripts[u.kind], members: make([]*call, 0, n), keys: make([]string, 0, n), args: args}
+// newBatch returns an empty batch with room for n calls. All these calls must have the same plan as the
+// given item.
+func (c *conn) newBatch(it *item, n int) *call {
+	args := oneArgs(make([]any, 0, n+5), c.set.env(), it, nil, 0, 0)
+	return &call{script: oneScripts[it.kind], members: make([]*call, 0, n), keys: make([]string, 0, n), args: args}
 }
 
-// split hands the reply to the batch b to the calls that it stands for. It returns the
-// calls that the script has not decided, because their state needs the general code; each
-// of them is to be sent by itself. It returns nil if b is not a batch.
+// split distributes the reply of the batch b to the calls that b replaces. The script of a batch leaves a
+// call undecided if its short code cannot decide it, for example because the state of the key has a rare
+// form. split returns the undecided calls, and each of them must then be sent in a command of its own. It
+// returns nil if b is not a batch.
 func (b *call) split() (undecided []*call) {
 	if len(b.members) == 0 {
 		return nil

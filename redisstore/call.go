@@ -12,39 +12,39 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A call is one command for the server: the running of a script, or DEL.
+// A call is one command for the server: it runs a script, or deletes keys with DEL.
 type call struct {
-	script *script // nil for DEL
+	script *script // the script to run; nil for DEL
 	keys   []string
 	args   []any
-	shared *shared // if callers of one key share it; otherwise nil
+	shared *shared // the key and the costs, if several callers may share this call; otherwise nil
 
-	members []*call // of a call made by batched: those that it stands for
+	members []*call // if this call is a batch: the calls that it replaces
 
 	waiters  []*waiter
-	deadline time.Time // of the waiter whose deadline is last
-	sent     bool      // no caller can join any more
-	pipeline uint64    // the number of the pipeline that has c, if sent
-	in       *pipeline // that pipeline
-	dropped  bool      // whether waiters have left after the arguments were made
-	tries    int
+	deadline time.Time // the latest deadline of the callers that wait for this call
+	sent     bool      // whether the call was put into a pipeline; after that, no further caller can join the call
+	pipeline uint64    // the number of the pipeline that contains the call, if sent
+	in       *pipeline // the pipeline that contains the call, if sent
+	dropped  bool      // whether a caller has stopped waiting since the arguments of the call were made
+	tries    int       // how many attempts to send the call have started
 
-	before, behind *call // neighbours in the list of the sender
+	before, behind *call // neighbours in the sender's list of calls
 
 	reply        any
 	err          error
-	began, ended time.Duration // of the last try, by the clock of the conn
-	resets       int64         // number of Resets there had been when it began
+	began, ended time.Duration // when the last attempt to send began and ended, as returned by conn.clock
+	resets       int64         // how many times the store had been Reset when the last attempt began
 }
 
-// shared is the part of a call that its callers have in common: a key, and what each of
-// them wants of it.
+// shared describes a call that several callers of one key may share: the key, and how many units each
+// caller wants.
 type shared struct {
-	keyQueue *keyQueue // nil for a direct call that no other call waits for
+	keyQueue *keyQueue // the calls for the same key; nil for a directCall that no other call waits for
 	item
-	costs []int64 // the units that each waiter wants; set when the call is sent
+	costs []int64 // how many units each caller wants; set when the call is sent
 
-	ahead, reserve int64 // units to take ahead, and how many must be left afterwards
+	ahead, reserve int64 // how many units to take for later requests (ahead), and how many must then remain in the server (reserve)
 	lease          leaseCall
 }
 
@@ -52,24 +52,28 @@ type shared struct {
 type waiter struct {
 	cost     int64
 	deadline time.Time
-	gone     bool // guarded by the mutex of the sender
+	answers  int64 // how many calls the server had answered when the caller came, as in sender.answers
+	gone     bool  // whether the caller has stopped waiting; guarded by the mutex of the sender
 
-	settled atomic.Bool
-	outcome outcome // set before done receives
-	done    chan struct{}
-	later   atomic.Pointer[func(outcome)] // told the outcome if the caller has left; nil until then
+	answered atomic.Bool
+	outcome  outcome // the result of the call; set before the channel done receives a value
+	done     chan struct{}
+
+	// later is nil, unless the caller left before the call ended. In that case it is the function to call with
+	// the outcome.
+	later atomic.Pointer[func(outcome)]
 }
 
-// settle gives w the outcome of its call, unless w has one already.
-func (w *waiter) settle(o outcome) {
-	if w.settled.CompareAndSwap(false, true) {
+// answer gives the outcome o to the waiter w, unless w already has an outcome.
+func (w *waiter) answer(o outcome) {
+	if w.answered.CompareAndSwap(false, true) {
 		w.outcome = o
 		w.done <- struct{}{}
 	}
 }
 
-// tell tells the outcome of w to its later, if both are there and that has not been done. No
-// mutex may be held.
+// tell calls the function w.later with the outcome, if both the function and the outcome are set. That
+// function runs only once, however often tell is called. The caller must hold no mutex.
 func (w *waiter) tell() {
 	if later := w.later.Load(); later != nil {
 		select {
@@ -80,31 +84,34 @@ func (w *waiter) tell() {
 	}
 }
 
-// An outcome is how a call has ended for one of its callers.
+// An outcome is the result of a call for one of the callers that wait for it.
 type outcome struct {
 	reply   any
-	results []ratelimit.Result // the one of the caller, if the call was shared
+	results []ratelimit.Result // if the call was shared: the one result for this caller
 	err     error
 
-	call   uint64 // the number of the pipeline that the call was in, or that it waited for
-	unsent bool   // whether the call was certainly not sent
+	// call is the number of the pipeline that contained the call. If the call was never put into a pipeline,
+	// the field has the number of the earlier pipeline that the call waited for.
+	call   uint64
+	unsent bool // whether the call was certainly not sent
 }
 
 // errNotMade is the error of a call that was not made because its callers had left.
 var errNotMade = errors.New("not made: the callers have left")
 
-// A leftError is the error of the context of a caller that has left its call.
+// A leftError is returned to a caller whose context has ended while its call was under way. It wraps the
+// error of the context.
 type leftError struct {
 	error
 	conn *conn
 	w    *waiter
 }
 
-// Unwrap returns the error of the context.
+// Unwrap returns the error of the caller's context.
 func (e *leftError) Unwrap() error { return e.error }
 
-// Later calls f when the call has ended, with its error or nil; see [ratelimit.Store]. If the
-// call was never made, the error is that of the context.
+// Later calls the function f when the call has ended. It passes the error of the call, or nil; see
+// [ratelimit.Store]. If the call was never made, it passes the error of the caller's context.
 func (e *leftError) Later(f func(error)) {
 	later := func(o outcome) {
 		switch {
@@ -128,11 +135,12 @@ func newWaiter(cost int64) *waiter {
 	return w
 }
 
-// free puts w, whose call was answered, back into the pool. The answerer may still look for a
-// later of w, which it does not have: if the next caller has one, either answerer may tell it.
+// free puts the waiter w back into the pool after its caller got the outcome. Another goroutine may still
+// call w.tell. This does no harm: tell does nothing while w.later is nil. If the next user of w has already
+// set w.later, tell passes the outcome for that next user.
 func (w *waiter) free() {
 	w.outcome = outcome{}
-	w.settled.Store(false)
+	w.answered.Store(false)
 	waiters.Put(w)
 }
 
@@ -159,10 +167,10 @@ func (l *list) remove(c *call) {
 	c.before, c.behind = nil, nil
 }
 
-// newSharedCall returns the first call for a key, and a keyQueue for it. Everything that a
-// call with one caller needs is allocated at once.
-func newSharedCall(u *item) (*call, *keyQueue) {
-	var made struct {
+// newSharedCall returns a new call for the key of the given item, and a keyQueue with room for that call.
+// All memory that a call with one caller needs is in one allocation.
+func newSharedCall(it *item) (*call, *keyQueue) {
+	parts := new(struct {
 		call
 		shared
 		keyQueue
@@ -171,24 +179,23 @@ func newSharedCall(u *item) (*call, *keyQueue) {
 		waiters [1]*waiter
 		calls   [1]*call
 		costs   [1]int64
-	}
-	m := &made
-	m.ask = *u.ask // the caller may have returned when ask is read
-	m.shared = shared{keyQueue: &m.keyQueue, item: *u, costs: m.costs[:0]}
-	m.shared.ask = &m.ask
-	m.key[0] = u.key.text
-	m.call = call{keys: m.key[:], shared: &m.shared, waiters: m.waiters[:0]}
-	m.keyQueue.calls = m.calls[:0]
-	return &m.call, &m.keyQueue
+	})
+	parts.ask = *it.ask // a copy of the ask, because the caller may return before the call is sent
+	parts.shared = shared{keyQueue: &parts.keyQueue, item: *it, costs: parts.costs[:0]}
+	parts.shared.ask = &parts.ask
+	parts.key[0] = it.key.text
+	parts.call = call{keys: parts.key[:], shared: &parts.shared, waiters: parts.waiters[:0]}
+	parts.keyQueue.calls = parts.calls[:0]
+	return &parts.call, &parts.keyQueue
 }
 
-// freeze removes the waiters that have left, after which no caller can join c. It reports
-// whether a waiter remains. The caller must hold the mutex of the sender.
+// freeze prepares the call for sending: it removes the callers that have left, and lets no further caller
+// join. It returns false if no caller remains. The mutex of the sender must be held.
 func (c *call) freeze() bool {
 	c.waiters = slices.DeleteFunc(c.waiters, func(w *waiter) bool {
-		if w.gone && !w.settled.Load() {
-			w.settle(outcome{err: errNotMade})
-			go w.tell() // not here, as the caller holds the mutex
+		if w.gone && !w.answered.Load() {
+			w.answer(outcome{err: errNotMade})
+			go w.tell() // in a goroutine, because tell must not run under the mutex
 		}
 		return w.gone
 	})
@@ -206,25 +213,25 @@ func (c *call) freeze() bool {
 	return true
 }
 
-// pause returns how long to wait before c is repeated.
+// pause returns how long to wait before the call is repeated.
 func (c *call) pause() time.Duration { return time.Millisecond << min(c.tries, 4) }
 
-// retries reports whether to repeat c: the server has not run it, a repetition may succeed,
-// and a waiter will still be there for the answer.
+// retries reports whether to repeat a failed call. It returns true if the server has certainly not run the
+// call, a repetition may succeed, and its answer would still come before the deadline.
 func (c *call) retries(now time.Time) bool {
 	return c.err != nil && classOf(c.err).transient() && now.Add(2*c.pause()).Before(c.deadline)
 }
 
-// command returns c as a command of the client. It names the script by its hash, or
-// contains its text if whole is true.
-// The client calls sending when it sends the command.
+// command returns the call as a command of the Redis client. The command contains the hash of the script
+// or, if whole is true, the text of the script. The client calls the function sending when it sends the
+// command.
 func (c *call) command(ctx context.Context, env string, whole bool, sending func()) noRetry {
 	keys, tail := c.keys, c.args
-	if j := c.shared; j != nil {
-		c.script = oneScripts[j.kind]
-		if j.ahead > 0 {
-			c.script = aheadScripts[j.kind]
-			keys, tail = append(keys[:1:1], aheadKey(keys[0])), j.lease.args()
+	if shared := c.shared; shared != nil {
+		c.script = oneScripts[shared.kind]
+		if shared.ahead > 0 {
+			c.script = aheadScripts[shared.kind]
+			keys, tail = append(keys[:1:1], aheadKey(keys[0])), shared.lease.args()
 		}
 	}
 	all := make([]any, 0, 13+len(keys)+len(tail))
@@ -240,31 +247,32 @@ func (c *call) command(ctx context.Context, env string, whole bool, sending func
 	for _, k := range keys {
 		all = append(all, k)
 	}
-	if j := c.shared; j != nil {
-		all = oneArgs(all, env, &j.item, j.costs, j.ahead, j.reserve)
+	if shared := c.shared; shared != nil {
+		all = oneArgs(all, env, &shared.item, shared.costs, shared.ahead, shared.reserve)
 	}
 	cmd := redis.NewCmd(ctx, append(all, tail...)...)
 	cmd.SetFirstKeyPos(int8(first))
 	return noRetry{cmd, c, sending}
 }
 
-// drop makes c ask for nothing for the waiters that have left. The caller must hold the mutex of
-// the sender.
+// drop sets the field dropped if a caller has left, and makes the cost of that caller 0, so that the call
+// charges nothing for the caller. The mutex of the sender must be held.
 func (c *call) drop() {
 	for i, w := range c.waiters {
 		if w.gone {
 			c.dropped = true
 			if c.shared != nil {
-				c.shared.costs[i] = 0 // it looks
+				c.shared.costs[i] = 0 // with the cost 0, the script charges nothing
 			}
 		}
 	}
 }
 
-// without returns args, which are those of c, without what dropped waiters wanted.
+// without returns the arguments of the call, changed so that the script charges nothing for callers that
+// have left.
 func (c *call) without(args []any) []any {
 	switch {
-	case !c.dropped && !slices.ContainsFunc(c.members, func(m *call) bool { return m.dropped }):
+	case !c.dropped && !slices.ContainsFunc(c.members, func(member *call) bool { return member.dropped }):
 		return args
 	case c.shared != nil:
 		args = slices.Clone(args)
@@ -278,10 +286,10 @@ func (c *call) without(args []any) []any {
 	case len(c.members) > 0:
 		args = slices.Clone(args)
 		last := args[len(args)-len(c.members):]
-		for i, m := range c.members {
-			last[i] = m.shared.costs[0]
+		for i, member := range c.members {
+			last[i] = member.shared.costs[0]
 		}
-	default: // the only caller has left, and the connection is of use to the next
+	default: // the only caller has left: send a PING in place of the call, so that the connection stays usable
 		args = []any{"ping"}
 	}
 	return args

@@ -13,70 +13,70 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A conn makes the calls to all servers, each of which ends by a deadline. It has a sender
-// for each server once it knows which keys that serves, and until then one sender for all.
+// A conn makes the calls to all servers of the store. It has one sender for each server. While it does not
+// know which server has which key, it uses a single sender for all servers.
 type conn struct {
 	set     *settings
 	client  processor
-	cluster *redis.ClusterClient // if the client is one of a cluster
+	cluster *redis.ClusterClient // the Redis client of the store, if it is a client of a Redis Cluster; otherwise nil
 
-	// oneServer reports that all keys are on one server, so that one script can decide any
-	// of them together.
+	// oneServer is whether all keys are on one server. Then one script can decide any keys together.
 	oneServer bool
 
 	lastPipeline atomic.Uint64 // the number of the pipeline that was started last
 
-	denials *denials // nil if there is no denial cache
-	leases  *leases  // nil if no units are taken ahead
+	denials *denials // the denial cache; nil if it is turned off
+	leases  *leases  // the units taken ahead for later requests; nil if WithLeases is not used
 	stats   counters
-	origin  time.Time
+	origin  time.Time // when the conn was made
 
 	callContext, connectingContext contexts
 
 	anyServer   *sender
 	routesKnown atomic.Bool // whether the client knows which server of the cluster serves which slot
 
-	// reloaded is when the client was last told to ask for the state of the cluster, in Unix
-	// nanoseconds.
+	// reloaded is the Unix time in nanoseconds at which the client was last told to read the state of the
+	// cluster.
 	reloaded atomic.Int64
 
 	mu      sync.Mutex
 	masters map[*redis.Client]*sender
 }
 
-// A processor is the part of a client that a conn uses.
+// A processor has the methods of a Redis client that a conn calls.
 type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
 }
 
 const (
-	// maxPipelines is how many pipelines to one server may be under way at the same time,
-	// and maxPipelineCalls how many calls one of them has. When we measured more of either,
-	// answers only became later.
+	// maxPipelines is how many pipelines to one server may be under way at the same time; direct calls are
+	// not counted. maxPipelineCalls is how many calls a pipeline may contain. In measurements, callers
+	// waited longer if either number was larger.
 	maxPipelines     = 3
 	maxPipelineCalls = 64
 
-	// maxSeparateCalls is how many calls may be under way at the same time where it is not
-	// known which server answers them. Each is sent by itself, so that a server that hangs
-	// does not delay the calls to the others.
+	// maxSeparateCalls is how many calls may be under way at the same time while it is not known which
+	// server answers which call. Each call is then sent alone, so that a server that hangs delays no calls
+	// to the servers that work.
 	maxSeparateCalls = 1024
 
-	// maxConnecting is how long a connection may take to make, beyond the timeout of the calls
-	// that it was made for.
+	// maxConnecting limits how long a pipeline may go on waiting for a connection after its calls have
+	// timed out.
 	maxConnecting = time.Second
 
-	// stepTimeouts is how many timeouts one step may take, such as a command of the handshake.
-	// Callers do not wait for more than one; a connection that is only slow is worth keeping.
+	// The client may take stepTimeouts times the timeout of the store for one step, such as one command of
+	// the handshake. Callers wait for only one timeout. The longer time lets the client finish a slow
+	// connection, which later calls then use.
 	stepTimeouts = 2
 
-	// maxSenders is how many senders are kept. When there are more, all are dropped and
-	// made again as they are needed.
+	// maxSenders is how many senders a conn keeps. When it needs one more, it drops all senders, and makes
+	// a sender again when it is needed.
 	maxSenders = 256
 
-	// reloadEvery is the least time between two readings of the state of the cluster. After
-	// reloadAgain it is read a second time, because the first reading may have shown the
-	// state before an election.
+	// reloadEvery is the shortest time between two requests to the client to read the state of the cluster.
+	// The client reads the state a second time when reloadAgain has passed after a request, because the
+	// first reading may show the state before a new master was elected.
 	reloadEvery = 100 * time.Millisecond
 	reloadAgain = 250 * time.Millisecond
 )
@@ -87,7 +87,7 @@ func newConn(client redis.UniversalClient, set *settings) *conn {
 	switch client := client.(type) {
 	case *redis.Client:
 		c.oneServer = true
-		c.client = client.WithTimeout(stepTimeouts * set.timeout) // the client gives up some time after the callers
+		c.client = client.WithTimeout(stepTimeouts * set.timeout) // this timeout is longer than the callers wait
 		c.anyServer = newSender(c, c.client, maxPipelines, maxPipelineCalls)
 		return c
 	case *redis.ClusterClient:
@@ -98,10 +98,10 @@ func newConn(client redis.UniversalClient, set *settings) *conn {
 	return c
 }
 
-// sender returns the sender for the server that has key.
+// sender returns the sender for the server that holds this key.
 func (c *conn) sender(ctx context.Context, key string) *sender {
 	if c.cluster == nil || !c.routesKnown.Load() {
-		return c.anyServer // MasterForKey would ask the cluster, which might take long
+		return c.anyServer // MasterForKey might call the cluster, which can take long
 	}
 	master, err := c.cluster.MasterForKey(ctx, key)
 	if err != nil {
@@ -109,15 +109,15 @@ func (c *conn) sender(ctx context.Context, key string) *sender {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.masters[master]
-	if l == nil {
+	known := c.masters[master]
+	if known == nil {
 		if len(c.masters) >= maxSenders {
-			clear(c.masters) // calls that are under way end nevertheless
+			clear(c.masters) // senders that are dropped here still answer the calls that are under way
 		}
-		l = newSender(c, master.WithTimeout(stepTimeouts*c.set.timeout), maxPipelines, maxPipelineCalls)
-		c.masters[master] = l
+		known = newSender(c, master.WithTimeout(stepTimeouts*c.set.timeout), maxPipelines, maxPipelineCalls)
+		c.masters[master] = known
 	}
-	return l
+	return known
 }
 
 // run runs the script s and returns its reply.
@@ -125,30 +125,31 @@ func (c *conn) run(ctx context.Context, s *script, keys []string, args []any) (a
 	return c.sender(ctx, keys[0]).do(ctx, &call{script: s, keys: keys, args: args})
 }
 
-// del deletes keys, which are in one slot.
+// del deletes the given keys, which must be in one slot.
 func (c *conn) del(ctx context.Context, keys []string) error {
 	_, err := c.sender(ctx, keys[0]).do(ctx, &call{keys: keys})
 	return err
 }
 
-// A sending is one attempt to make calls by a client.
+// A sending says how to send calls in one attempt.
 type sending struct {
 	ctx    context.Context
 	client processor
 	wrote  func() // called when the client writes the first of the calls, and perhaps again
 }
 
-// send makes calls, and sets the reply and the error of each.
+// The method send sends the calls and sets the reply and the error of each call. The argument by says how to
+// send them.
 func (c *conn) send(by sending, calls []*call) {
 	for _, call := range calls {
-		if j := call.shared; j != nil {
-			j.ahead, j.reserve, j.lease = c.leases.ahead(j)
+		if shared := call.shared; shared != nil {
+			shared.ahead, shared.reserve, shared.lease = c.leases.ahead(shared)
 		}
 	}
 	direct, rerouted := calls, []*call(nil)
 	if c.cluster != nil && by.client != c.client {
-		// The server of this sender has failed a call that is repeated, so the cluster's
-		// client looks for the server that has its key now.
+		// The calls in rerouted failed before and are repeated. For each of them, the client of the cluster
+		// looks up again which server has its key.
 		direct, rerouted = firstTries(calls)
 	}
 	var undecided []*call
@@ -166,13 +167,14 @@ func (c *conn) send(by sending, calls []*call) {
 	if len(rerouted) == 0 {
 		return
 	}
-	// The cluster's client follows a key that is moving, but only in a call that is sent by
-	// itself. So each call is sent separately.
+	// If a key is moving to another server, the cluster's client finds the key only for a command outside
+	// of a pipeline. So each call in rerouted is sent alone.
 	by.client = c.client
 	inParallel(len(rerouted), func(i int) { c.exchange(by, rerouted[i:i+1]) })
 }
 
-// firstTries separates the calls that are made for the first time from the others.
+// firstTries separates the calls that are sent for the first time (first) from the calls that are repeated
+// (others).
 func firstTries(calls []*call) (first, others []*call) {
 	for _, call := range calls {
 		if call.tries == 1 {
@@ -184,8 +186,9 @@ func firstTries(calls []*call) (first, others []*call) {
 	return first, others
 }
 
-// exchange makes calls. Where the server does not know a script by its hash, it
-// sends the call again with the text. A panic of the client becomes the error of the calls.
+// exchange sends the calls and reads their replies. If the server does not know the script of a call by its
+// hash, exchange sends the call again with the text of the script. A panic of the client becomes the error
+// of the calls.
 func (c *conn) exchange(by sending, calls []*call) {
 	if len(calls) == 0 {
 		return
@@ -213,8 +216,8 @@ func (c *conn) exchange(by sending, calls []*call) {
 	}
 }
 
-// tryOnce sends calls and reads their replies. Scripts are named by their hash, or sent as
-// text if whole is true.
+// tryOnce sends the calls once and reads their replies. The calls name scripts by their hash or, if whole
+// is true, contain the text of the script.
 func (c *conn) tryOnce(by sending, calls []*call, whole bool) {
 	c.stats.roundTrips.Add(1)
 	c.stats.calls.Add(uint64(len(calls)))
@@ -236,9 +239,9 @@ func (c *conn) tryOnce(by sending, calls []*call, whole bool) {
 	}
 }
 
-// countFailure counts the failure o, and returns its error as an [*Error].
+// countFailure counts the failure of a call, and returns the error of the call as an [*Error].
 func (c *conn) countFailure(o outcome) error {
-	failed := *errorOf(o.err) // a copy, because callers have the error in common
+	failed := *errorOf(o.err) // a copy, because several callers may share the error
 	failed.call = o.call
 	failed.notSent = failed.notSent || o.unsent
 	c.stats.countError(failed.Class)
@@ -246,7 +249,8 @@ func (c *conn) countFailure(o outcome) error {
 	return &failed
 }
 
-// clock returns the time since c was made or, in a test, the time of the server.
+// clock returns the time since the conn was made. If a test sets the time of the server, clock returns the
+// time from the test.
 func (c *conn) clock() time.Duration {
 	if c.set.now != nil {
 		return time.Duration(c.set.now().UnixMicro()) * time.Microsecond
@@ -254,9 +258,9 @@ func (c *conn) clock() time.Duration {
 	return time.Since(c.origin)
 }
 
-// reloadRoutes makes the client of a cluster ask again which server serves which slot, if a
-// failure of this class may mean that it is wrong about that. By itself the client would
-// ask only after a minute.
+// reloadRoutes tells the client of a cluster to read again which server serves which slot, if a failure of
+// this class may mean that the client knows only an old state of the cluster. Otherwise the client would
+// read the new state only after its ClusterStateReloadInterval, by default 10 seconds.
 func (c *conn) reloadRoutes(class Class) {
 	if c.cluster == nil {
 		return
@@ -271,31 +275,33 @@ func (c *conn) reloadRoutes(class Class) {
 	}
 }
 
-// retry counts that call is repeated.
+// The method retry is called before a failed call is sent again. It counts the repetition, and calls
+// reloadRoutes with the class of the failure.
 func (c *conn) retry(call *call) {
 	c.stats.retries.Add(1)
 	c.reloadRoutes(classOf(call.err))
 }
 
-// learnRoutes records that the client knows which server serves which slot, which is so as
-// soon as one server has answered.
+// learnRoutes records, after the first successful call, that the client of a cluster knows which server
+// serves which slot.
 func (c *conn) learnRoutes(call *call) {
 	if c.cluster != nil && call.err == nil && !c.routesKnown.Load() {
 		c.routesKnown.Store(true)
 	}
 }
 
-// results returns the result for each caller of call, or nil if the call is not shared or
-// has failed. It also stores what the reply says for denials and leases.
+// results returns one result for each caller of a shared call, and nil for a call that is not shared or has
+// failed. It also stores what the reply shows in the denial cache and the leases. If it cannot read the
+// reply, it sets call.err.
 func (c *conn) results(call *call) []ratelimit.Result {
-	j := call.shared
-	if j == nil || call.err != nil {
-		if j != nil && j.ahead > 0 && call.in.written.Load() {
-			c.leases.lose(j, classOf(call.err))
+	shared := call.shared
+	if shared == nil || call.err != nil {
+		if shared != nil && shared.ahead > 0 && call.in.written.Load() {
+			c.leases.lose(shared, classOf(call.err))
 		}
 		return nil
 	}
-	results, state, taken, err := readOne(&j.plan, call.reply, j.costs, j.ahead, j.reserve)
+	results, state, taken, err := readOne(&shared.plan, call.reply, shared.costs, shared.ahead, shared.reserve)
 	if err != nil {
 		call.err = err
 		return nil
@@ -303,11 +309,11 @@ func (c *conn) results(call *call) []ratelimit.Result {
 	denied := slices.ContainsFunc(results, func(r ratelimit.Result) bool { return r.RetryAfter > 0 })
 	c.denials.learn(call, state, denied)
 	c.stats.leased.Add(uint64(taken))
-	c.leases.fill(j, taken, state.at, results[len(results)-1])
+	c.leases.fill(shared, taken, state.at, results[len(results)-1])
 	return results
 }
 
-// answer gives each waiter of call its outcome.
+// answer gives each waiter of the call its outcome.
 func (c *conn) answer(call *call) {
 	results := c.results(call)
 	for i, w := range call.waiters {
@@ -315,7 +321,7 @@ func (c *conn) answer(call *call) {
 		if results != nil {
 			o.results = results[i : i+1 : i+1]
 		}
-		w.settle(o)
+		w.answer(o)
 		w.tell()
 	}
 }

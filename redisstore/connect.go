@@ -12,28 +12,35 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// causeHolds is how long after a connection could not be made the reason is given for calls that
-// were not sent.
+// causeHolds is how long the reason of a failed attempt to connect is reported: if a call cannot be sent within
+// this time after the attempt, the error of the call contains the reason.
 const causeHolds = time.Second
 
-// A cause is why no connection could be made.
+// A cause holds the reason for which no connection could be made.
 type cause struct {
 	err error
-	at  time.Time
+	at  time.Time // when the attempt failed
 }
 
-// ready reports whether the client has a connection that was set up. If it has not, setting one
-// up takes a step for each of several commands, so that it may take much longer than a call.
-func (s *sender) ready() bool { return s.warm.Load() && s.pool.PoolStats().IdleConns > 0 }
+// ready reports whether the client has a free connection even if each of the given number of pipelines uses
+// one. If ready returns false, the client must first set up a connection. For this it sends several commands,
+// so it may take much longer than a call.
+func (s *sender) ready(pipelines int) bool {
+	if !s.warm.Load() {
+		return false
+	}
+	stats := s.pool.PoolStats()
+	return stats.IdleConns > 0 && int(stats.TotalConns) > pipelines
+}
 
-// makeCalls makes the calls of p. If the client has no connection for them, it may take longer
-// than the callers wait: then the calls ask for nothing any more, but the connection is made, and
+// makeCalls sends the calls of the pipeline p. If the client must first set up a connection, that may take
+// longer than the callers wait. In that case the calls charge nothing, but the connection is completed and
 // serves the next call.
 func (s *sender) makeCalls(p *pipeline) {
 	by := sending{s.conn.context(), s.client, func() { s.write(p) }}
 	if s.pool != nil {
 		by.ctx = s.conn.connectContext()
-		if !s.ready() {
+		if !s.ready(0) {
 			search := time.AfterFunc(s.conn.set.timeout/4, func() { s.findCause(p) })
 			defer search.Stop()
 		}
@@ -42,10 +49,14 @@ func (s *sender) makeCalls(p *pipeline) {
 	s.learn(p.calls[0].err)
 }
 
-// learn records what err, the error of a call or nil, says of the connections of the client.
+// The method learn gets the error of a call that has ended, or nil. It records whether the connections of the
+// client work. If no connection could be made, it also records the reason.
 func (s *sender) learn(err error) {
 	var reply redis.Error
 	answered := err == nil || errors.As(err, &reply)
+	if answered {
+		s.answers.Add(1)
+	}
 	if s.warm.Load() != answered {
 		s.warm.Store(answered)
 	}
@@ -59,11 +70,12 @@ func (s *sender) learn(err error) {
 	}
 }
 
-// findCause finds out why p has no connection yet. The client repeats an attempt that fails, and
-// says why only when it gives up, which is too late; so findCause makes one attempt itself.
+// findCause finds out why the pipeline p has no connection yet. The client repeats a failed attempt to
+// connect, and reports the reason only when it gives up. That is too late for the callers, so findCause
+// makes an attempt of its own.
 func (s *sender) findCause(p *pipeline) {
 	if p.written.Load() || s.pool.PoolStats().TotalConns > 0 || !s.searching.CompareAndSwap(false, true) {
-		return // it has one, or waits for the setting up of one, or for one that is in use
+		return // the pipeline has a connection, or waits for a connection that is in use or being set up
 	}
 	defer s.searching.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), s.conn.set.timeout/2)
@@ -76,7 +88,7 @@ func (s *sender) findCause(p *pipeline) {
 // tryDial makes one attempt to connect to the server of client.
 func tryDial(ctx context.Context, client *redis.Client) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // the dialer may be the user's
+		if p := recover(); p != nil { // the dialer may be a function of the user, and this function may panic
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
@@ -88,12 +100,12 @@ func tryDial(ctx context.Context, client *redis.Client) (err error) {
 	return err
 }
 
-// Ping returns nil if the server can be reached, and runs the scripts of the store. A program may
-// call it when it starts, to find out at once that an address, a password or an access list is
-// wrong. It charges nothing and writes nothing.
+// Ping returns nil if the server can be reached and can run the scripts of the store. A program may
+// call Ping when it starts, to find out at once that an address, a password or an access list is
+// wrong. Ping charges nothing and writes nothing.
 //
-// In a Cluster, Ping asks every master. The time limits are those of ctx and of the client, not
-// that of [WithTimeout]. The error is an [*Error] that matches [ratelimit.ErrStore].
+// In a Cluster, Ping calls every master. It is limited by ctx and by the timeouts of the client, not
+// by [WithTimeout]. The error is an [*Error] that matches [ratelimit.ErrStore].
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {
@@ -115,28 +127,29 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// pingOne asks the server of client, whether it can run scripts unless it is one of a Cluster.
+// pingOne connects to the server of the client. Without a Cluster, it also runs the scripts of Ping there.
 func (s *Store) pingOne(ctx context.Context, client *redis.Client) error {
 	if err := tryDial(ctx, client); err != nil {
-		return err // the client would repeat the attempt, perhaps until ctx ends
+		return err // a command would now repeat the attempt to connect, perhaps until ctx ends
 	}
 	opt := client.Options()
 	client = client.WithTimeout(max(opt.DialTimeout, opt.ReadTimeout, s.timeout))
-	client.Options().ContextTimeoutEnabled = true // of this copy only
+	client.Options().ContextTimeoutEnabled = true // changes only this copy of the client
 	if s.conn.cluster != nil {
 		return client.Ping(ctx).Err()
 	}
 	return s.pingScripts(ctx, client)
 }
 
-// pingScripts makes client run a script that looks at a key.
+// pingScripts runs a script that reads one key and changes nothing. It first sends only the hash of the
+// script. If the server does not know this script, it then sends the text.
 func (s *Store) pingScripts(ctx context.Context, client processor) error {
-	u, err := s.item(&ratelimit.Ask{Rule: "ping", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerSecond(1)})
+	it, err := s.item(&ratelimit.Ask{Rule: "ping", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerSecond(1)})
 	if err != nil {
 		return err
 	}
-	c := &call{script: oneScripts[u.kind], keys: []string{u.key.text}, args: oneArgs(nil, s.env(), &u, []int64{0}, 0, 0)}
-	for _, whole := range []bool{false, true} { // the first shows that EVALSHA is permitted
+	c := &call{script: oneScripts[it.kind], keys: []string{it.key.text}, args: oneArgs(nil, s.env(), &it, []int64{0}, 0, 0)}
+	for _, whole := range []bool{false, true} { // first by the hash, to see whether the server permits EVALSHA
 		cmd := c.command(ctx, s.env(), whole, func() {})
 		if err = client.Process(ctx, cmd); !redis.HasErrorPrefix(err, "NOSCRIPT") {
 			return err
@@ -145,7 +158,7 @@ func (s *Store) pingScripts(ctx context.Context, client processor) error {
 	return err
 }
 
-// poolUsedUp reports whether all connections that the client may have are in use.
+// poolUsedUp reports whether the client uses all the connections that it may open.
 func (s *sender) poolUsedUp() bool {
 	if s.pool == nil {
 		return false
@@ -154,8 +167,8 @@ func (s *sender) poolUsedUp() bool {
 	return stats.IdleConns == 0 && int(stats.TotalConns) >= s.pool.Options().PoolSize
 }
 
-// unsent returns the error for a call that was not sent within the timeout. If slow is true, the
-// reason is that the server has not answered earlier calls.
+// unsent returns the error for a call that was not sent within the timeout. If the argument slow is true, the
+// server is slow to answer earlier calls, and the error says so if no other reason is known.
 func (s *sender) unsent(slow bool) *Error {
 	class, err := ClassTimeout, errors.New("no connection is ready yet")
 	c := s.cause.Load()
@@ -172,8 +185,8 @@ func (s *sender) unsent(slow bool) *Error {
 	return failed
 }
 
-// withoutTimeout returns err, or only its text if it matches the error of a context: it is not
-// the context of the caller that has ended.
+// withoutTimeout returns err, unless err matches the error of a context. In that case it returns a new
+// error with only the text of err, so that callers do not think that their own context has ended.
 func withoutTimeout(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return errors.New(err.Error())
@@ -181,8 +194,7 @@ func withoutTimeout(err error) error {
 	return err
 }
 
-// unwritten reports whether none of the pipelines under way has been sent. The caller must hold
-// s.mu.
+// unwritten returns true if none of the pipelines under way has been sent. The caller must hold s.mu.
 func (s *sender) unwritten() bool {
 	for _, p := range s.pipelines {
 		if p.written.Load() {
@@ -192,27 +204,28 @@ func (s *sender) unwritten() bool {
 	return true
 }
 
-// A callContext is a context that calls made at about the same time have in common.
+// A callContext is a context shared by several calls that are made at about the same time.
 type callContext struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	deadline time.Time
 }
 
-// context returns a context for a call that is made now. It ends when the call must have
-// ended, or up to a tenth of the timeout later, so that several calls can use one context.
+// context returns a context for a call that is made now. So that several calls can share the context, it
+// ends at some time between one timeout and 1.1 timeouts from now.
 func (c *conn) context() context.Context { return c.callContext.get(c.set.timeout, c.set.timeout/10) }
 
-// connectContext returns a context for a pipeline that starts now and may have to wait for a
-// connection. The connection is made to the end, although its callers will have left.
+// connectContext returns a context for a pipeline that starts now and may have to set up a
+// connection. It lasts long enough to complete the connection after the callers have left.
 func (c *conn) connectContext() context.Context {
 	return c.connectingContext.get(c.set.timeout+maxConnecting, maxConnecting/10)
 }
 
-// contexts keeps the last context that it has made.
+// The type contexts makes the contexts for calls. It keeps the last context that it has made, so that calls
+// that start soon afterwards can share this context.
 type contexts struct{ last atomic.Pointer[callContext] }
 
-// get returns a context that ends after d, or up to slack later.
+// get returns a context that ends at some time between d and d + slack from now.
 func (c *contexts) get(d, slack time.Duration) context.Context {
 	now := time.Now()
 	if b := c.last.Load(); b != nil && b.deadline.Sub(now) >= d {

@@ -53,7 +53,8 @@ func TestSlowHandshake(t *testing.T) {
 		if row.idle == 0 {
 			assert.EqualValues(t, 1, p.conns.Load(), "%s: the connection serves the second call", row.name)
 		}
-		t.Logf("%s, steps of %v, a timeout of %v: the first call fails after %v, the next is answered", row.name, step, timeout, first.Round(time.Millisecond))
+		t.Logf("%s, steps of %v, a timeout of %v: the first call fails after %v, the next is answered",
+			row.name, step, timeout, first.Round(time.Millisecond))
 		require.NoError(t, client.Close())
 	}
 }

@@ -8,19 +8,17 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// denials is the denial cache: the last known states of keys that had too little left.
-// Further requests for such a key are denied in this process, without a call, for as long
-// as the server would deny them.
+// denials is the denial cache. It holds the last known states of keys for which requests were denied. Until
+// the server would grant a request for such a key again, this process denies it without a call.
 //
-// It holds states rather than verdicts, because a request for fewer units than were denied
-// may be one that the server would grant. If other processes charge the key, it has less
-// left than its state says, so a denial by that state is still right. Only a Reset, or
-// units given back, make the state wrong; for that reason no state is believed for longer
-// than limit.
+// The cache holds states rather than results, because a request for fewer units may still be granted. If
+// other processes charge the key meanwhile, fewer units remain than the state shows, so a denial by the
+// state is right. Only a Reset, or units given back, can make it wrong. For that reason a state is used for
+// no longer than the duration in the field limit.
 type denials struct {
 	limit  time.Duration
-	size   atomic.Int64
-	resets atomic.Int64
+	size   atomic.Int64 // the number of states in all shards
+	resets atomic.Int64 // how many times the method reset was called
 	shards [denialShards]denialShard
 }
 
@@ -37,14 +35,14 @@ const (
 	maxDenials = 1024
 )
 
-// A denial is the last known state of one key.
+// A denial holds the last known state of one key for which a request was denied.
 type denial struct {
 	algorithm ratelimit.Algorithm
 	rate      ratelimit.Rate
 	plan      plan
 	state     snapshot
 
-	// The server was in the state at one instant between these two.
+	// The state was true at some instant between sent and received, by the clock of the conn.
 	sent, received time.Duration
 }
 
@@ -58,7 +56,7 @@ func newDenials(set *settings) *denials {
 // shard returns the shard for the state with this identity.
 func (d *denials) shard(id stateID) *denialShard { return &d.shards[id[0]%denialShards] }
 
-// denied reports whether a is certain to be denied, and if so sets res to the result.
+// denied reports whether the server would certainly deny this ask. In that case it stores the denial in *res.
 func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	d := c.denials
 	if d == nil || d.size.Load() == 0 || a.N < 0 {
@@ -72,8 +70,8 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	if held == nil || held.algorithm != a.Algorithm || held.rate != a.Rate {
 		return false
 	}
-	// Whether the request is denied is judged by the longest time that may have passed at
-	// the server, and how long to wait by the shortest.
+	// It is not known exactly how much time has passed at the server. The longest possible time decides
+	// whether to deny, and the shortest possible time decides how long the caller must wait.
 	now := c.clock()
 	longest, shortest := now-held.sent+time.Microsecond-1, now-held.received
 	if shortest <= d.limit && longest >= 0 {
@@ -82,7 +80,7 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 		if denied && !a.Look {
 			c.stats.cacheHits.Add(1)
 		}
-		if denied || n > 1 { // a request for one unit may still be denied
+		if denied || n > 1 { // keep the state: it may still deny a request for one unit
 			return denied
 		}
 	}
@@ -91,9 +89,9 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	return false
 }
 
-// learn stores the state that the call c has found its key in. The state is of use if a
-// request was denied, or if another state of the key is stored. If a Reset was made after c
-// was sent, the state is dropped.
+// The method learn stores the state that the key had after the call c. It does so if c has denied a request,
+// or if the cache already holds a state of the key. If the method reset was called after c was sent, learn
+// stores nothing, because the state may be older than the Reset.
 func (d *denials) learn(c *call, state snapshot, denied bool) {
 	if d == nil || !denied && d.size.Load() == 0 || c.resets != d.resets.Load() {
 		return
@@ -116,9 +114,9 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 	shard.held[id] = &denial{a.Algorithm, a.Rate, c.shared.plan, state, c.began, c.ended}
 }
 
-// makeRoom makes room for one state in shard at now, a time of the clock of the conn. It looks at
-// two states in no particular order, and drops those that are not believed any more, so that all
-// of these are dropped in the end. If shard is full, it drops one in any case.
+// makeRoom makes room for one more state in a shard. It looks at two arbitrary states and drops those that
+// have expired, so that over time all expired states are dropped. If the shard is full, it drops at least
+// one state. The argument now is the time by the clock of the conn.
 func (d *denials) makeRoom(shard *denialShard, now time.Duration) {
 	looked := 0
 	for id, other := range shard.held {
@@ -132,7 +130,7 @@ func (d *denials) makeRoom(shard *denialShard, now time.Duration) {
 	}
 }
 
-// resetCount returns how many Resets there have been.
+// resetCount returns how many times the method reset was called.
 func (d *denials) resetCount() int64 {
 	if d == nil {
 		return 0
@@ -140,7 +138,7 @@ func (d *denials) resetCount() int64 {
 	return d.resets.Load()
 }
 
-// reset drops the states of asks, and those that calls under way will bring.
+// reset drops the states of the asks, and prevents calls that are under way from storing states again.
 func (d *denials) reset(asks []ratelimit.Ask) {
 	if d != nil {
 		d.resets.Add(1)
@@ -148,7 +146,7 @@ func (d *denials) reset(asks []ratelimit.Ask) {
 	}
 }
 
-// forget drops the states of asks.
+// forget drops the states of the asks.
 func (d *denials) forget(asks []ratelimit.Ask) {
 	if d == nil || d.size.Load() == 0 {
 		return

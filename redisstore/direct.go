@@ -2,14 +2,23 @@ package redisstore
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A directCall is a call that is made by the goroutine of its caller. Where no other call
-// is under way, starting a goroutine for the call would take longer than all other work in
-// this process. The parts of the call are held here, so that they need no allocation.
+// maxDirect is how many callers may make direct calls to one server at the same time. With more callers, it
+// is faster to share round trips.
+const maxDirect = 4
+
+// A directCall is a call for one item that the caller's own goroutine sends. While few calls are under way,
+// this saves time: to wake another goroutine takes longer than all other work for the call in this process.
+// A direct call does not go through the queue, and is not counted in maxPipelines.
+//
+// It contains everything that the call needs and comes from a pool, so that a direct call needs no
+// allocation of its own.
 type directCall struct {
 	pipeline pipeline
 	call     call
@@ -17,43 +26,58 @@ type directCall struct {
 	calls    [1]*call
 	keys     [1]string
 	costs    [1]int64
-	active   bool // whether it is under way, and no other call for its key is
 }
 
-// startDirect returns a call for u that the calling goroutine may make itself, or nil if
-// other calls are under way. The sender has only one directCall, which is enough: while it
-// is in use, another call is under way.
-func (s *sender) startDirect(u *item) *directCall {
-	if s.waiting.Load() > 0 || !s.ready() {
+var directCalls = sync.Pool{New: func() any { return new(directCall) }}
+
+// startDirect returns a direct call for the given item, which the calling goroutine must then make. It
+// returns nil if the item must go through the queue: if too many callers wait, if other calls are queued or
+// abandoned, if a call for the same key has not ended, or if the client has no free connection. In the last
+// case a pipeline sets up a connection, and completes it even if the caller leaves.
+func (s *sender) startDirect(it *item) *directCall {
+	if s.waiting.Load() >= maxDirect {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calls.first != nil || len(s.pipelines) > 0 || s.abandoned > 0 {
+	key := it.key.text
+	if len(s.queue) > 0 || s.abandoned > 0 || s.keyQueues[key] != nil || s.directOf(key) != nil || !s.ready(len(s.pipelines)) {
 		return nil
 	}
-	m, deadline := &s.direct, time.Now().Add(s.conn.set.timeout)
-	number := s.conn.lastPipeline.Add(1)
-	m.keys[0], m.costs[0], m.calls[0], m.active = u.key.text, u.n, &m.call, true
-	m.shared = shared{item: *u, costs: m.costs[:]}
-	m.call = call{keys: m.keys[:], shared: &m.shared, deadline: deadline, sent: true, pipeline: number, in: &m.pipeline}
-	m.pipeline = pipeline{number: number, calls: m.calls[:], deadline: deadline}
-	s.calls.add(&m.call)
-	s.pipelines = append(s.pipelines, &m.pipeline)
+	s.waiting.Add(1)
+	d, number := directCalls.Get().(*directCall), s.conn.lastPipeline.Add(1)
+	deadline := time.Now().Add(s.conn.set.timeout)
+	d.calls[0], d.keys[0], d.costs[0] = &d.call, key, it.n
+	d.shared = shared{item: *it, costs: d.costs[:]}
+	d.call = call{keys: d.keys[:], shared: &d.shared, deadline: deadline, sent: true, pipeline: number, in: &d.pipeline}
+	d.pipeline = pipeline{number: number, calls: d.calls[:], deadline: deadline}
+	s.calls.add(&d.call)
+	s.direct = append(s.direct, &d.call)
+	s.pipelines = append(s.pipelines, &d.pipeline)
 	s.arm(s.conn.set.timeout)
-	return m
+	return d
 }
 
-// makeDirect makes the call m, returns its result, and starts the calls that came in the
-// meantime.
-func (s *sender) makeDirect(m *directCall) ([]ratelimit.Result, error) {
-	s.waiting.Add(1)
+// directOf returns the direct call under way for the key with this name, or nil if there is none. The
+// caller must hold s.mu.
+func (s *sender) directOf(key string) *call {
+	for _, c := range s.direct {
+		if c.keys[0] == key {
+			return c
+		}
+	}
+	return nil
+}
+
+// makeDirect makes the direct call d and returns its result. If the call fails, makeDirect repeats it while
+// the method retries returns true.
+func (s *sender) makeDirect(d *directCall) ([]ratelimit.Result, error) {
 	defer s.waiting.Add(-1)
-	c := &m.call
-	by := sending{s.conn.context(), s.lone, func() { m.pipeline.written.Store(true) }}
+	c := &d.call
+	by := sending{s.conn.context(), s.lone, func() { d.pipeline.written.Store(true) }}
 	for {
 		c.tries++
-		s.conn.send(by, m.calls[:])
+		s.conn.send(by, d.calls[:])
 		s.learn(c.err)
 		if c.err == nil || !c.retries(time.Now()) {
 			break
@@ -67,13 +91,26 @@ func (s *sender) makeDirect(m *directCall) ([]ratelimit.Result, error) {
 	}
 	s.conn.learnRoutes(c)
 	results := s.conn.results(c)
-	failed := outcome{err: c.err, call: c.pipeline, unsent: !m.pipeline.written.Load()}
-	s.finish(&m.pipeline)
-	if next := s.successor(&m.pipeline); next != nil { // from here on m may hold the call of another caller
-		go s.runPipeline(next)
-	}
+	failed := outcome{err: c.err, call: c.pipeline, unsent: !d.pipeline.written.Load()}
+	s.endDirect(d)
 	if failed.err != nil {
 		return nil, s.conn.countFailure(failed)
 	}
 	return results, nil
+}
+
+// endDirect ends the direct call d, and starts pipelines for the calls that have waited for d.
+func (s *sender) endDirect(d *directCall) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &d.pipeline
+	if p.abandoned {
+		s.abandoned--
+	} else {
+		s.end(&d.call)
+		s.pipelines = slices.DeleteFunc(s.pipelines, func(other *pipeline) bool { return other == p })
+	}
+	s.startPipelines()
+	d.call, d.shared, d.keys = call{}, shared{}, [1]string{}
+	directCalls.Put(d)
 }

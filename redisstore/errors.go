@@ -13,20 +13,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Class tells the kinds of failure apart that an [Error] can report.
+// A Class is the kind of a failure that an [Error] reports.
 type Class string
 
-// The classes of failures. A call that failed with ClassTimeout, ClassConnection or
-// ClassOther may nevertheless have been charged, unless [Error.NotSent] reports true. With any
-// other class it was not.
+// The classes of failures. After ClassTimeout, ClassConnection or ClassOther, the request may have
+// been charged, unless [Error.NotSent] reports true. With any other class it was not charged.
 const (
-	ClassTimeout     Class = "timeout"     // the server did not answer in time
+	ClassTimeout     Class = "timeout"     // the server did not answer within the timeout
 	ClassConnection  Class = "connection"  // the connection broke during the call
 	ClassDial        Class = "dial"        // no connection could be made
 	ClassPool        Class = "pool"        // no connection of the client's pool was free
 	ClassBusy        Class = "busy"        // too many calls already wait for the server
 	ClassClosed      Class = "closed"      // the client is closed
-	ClassReadOnly    Class = "readonly"    // the server is a replica, which takes no writes
+	ClassReadOnly    Class = "readonly"    // the server takes no writes: it is a replica, has too few replicas, or cannot save
 	ClassLoading     Class = "loading"     // the server is still reading its data from disk
 	ClassClusterDown Class = "clusterdown" // no server of the cluster serves the slot
 	ClassAuth        Class = "auth"        // the server refuses the client's credentials or commands
@@ -37,8 +36,8 @@ const (
 	ClassOther       Class = "other"
 )
 
-// transient reports whether a call that failed with c was certainly not run, and may
-// succeed when it is repeated.
+// transient reports whether a call that failed with the class c was certainly not run by the server, and
+// may succeed if it is repeated.
 func (c Class) transient() bool {
 	switch c {
 	case ClassDial, ClassPool, ClassReadOnly, ClassLoading, ClassClusterDown, ClassNoScript:
@@ -53,32 +52,32 @@ type Error struct {
 	Class Class // the kind of failure
 	Err   error // the error of the client, or of the server
 
-	call    uint64 // see Call
-	notSent bool   // see NotSent
+	call    uint64 // the number that the method Call returns
+	notSent bool   // the method NotSent returns true if this is set
 }
 
 func newError(c Class, err error) *Error { return &Error{Class: c, Err: err} }
 
-// Error returns the class and the cause as text.
+// Error returns the class and the cause of the failure as text.
 func (e *Error) Error() string { return fmt.Sprintf("redisstore: %s: %v", e.Class, e.Err) }
 
-// Unwrap returns [ratelimit.ErrStore] and the cause, for [errors.Is] and [errors.As].
+// Unwrap returns [ratelimit.ErrStore] and the cause of the failure, for [errors.Is] and [errors.As].
 func (e *Error) Unwrap() []error { return []error{ratelimit.ErrStore, e.Err} }
 
-// Answered reports whether the server has answered, and only the keys of this request, or its
-// lack of memory for them, are why the request has failed; see [ratelimit.Store].
+// Answered reports whether the server works, but cannot decide this request, because a key holds a value that
+// this package did not write, or because there is no memory for new keys; see [ratelimit.Store].
 func (e *Error) Answered() bool {
 	return e.Class == ClassWrongType || e.Class == ClassCorrupt || e.Class == ClassOOM
 }
 
-// NotSent reports whether the request was certainly not sent to the server, so that nothing was
-// charged. If it was sent, it was charged at most once.
+// NotSent reports whether the request was certainly not sent to the server. In that case nothing was
+// charged. A request that was sent is charged at most once.
 func (e *Error) NotSent() bool {
 	return e.notSent || e.Class == ClassDial || e.Class == ClassPool || e.Class == ClassBusy || e.Class == ClassClosed
 }
 
-// Call returns a number that the callers have in common whose requests were sent together, or
-// waited for the same reply; see [ratelimit.Store].
+// Call returns the number of the call that failed. Requests that were sent together, or that waited for the
+// same reply, have the same number and count as one failure; see [ratelimit.Store].
 func (e *Error) Call() uint64 { return e.call }
 
 // errorOf returns err as an Error, with its class.
@@ -89,7 +88,7 @@ func errorOf(err error) *Error {
 	}
 	c := classOf(err)
 	if c == ClassTimeout {
-		// The timeout of the store has ended, not the caller's context: the result must not
+		// The timeout of the store has passed, not the deadline of the caller's context. So the error must not
 		// match context.DeadlineExceeded.
 		err = fmt.Errorf("no answer in time: %s", err.Error())
 	}
@@ -99,7 +98,7 @@ func errorOf(err error) *Error {
 func classOf(err error) Class {
 	var reply redis.Error
 	var op *net.OpError
-	var sys *os.SyscallError // what the client leaves of an OpError while it sets up a connection
+	var sys *os.SyscallError // while the client sets up a connection, it returns this error in place of a net.OpError
 	var timeout net.Error
 	switch {
 	case errors.Is(err, redis.ErrClosed):
@@ -120,9 +119,10 @@ func classOf(err error) Class {
 	return ClassOther
 }
 
-// replies are texts that errors of the server contain. They are tried in this order: the
-// error of a script may have its text anywhere, and only CORRUPT quotes a key, which could
-// contain any of the others.
+// replies lists texts that occur in errors of the server, and the class of failure that each text means.
+// The order matters, because a text may occur anywhere in an error of a script: the first text that occurs
+// decides. CORRUPT comes first, because this error also contains a key, and the key could contain any of the
+// other texts.
 var replies = []struct {
 	text  string
 	class Class
@@ -131,6 +131,8 @@ var replies = []struct {
 	{"WRONGTYPE ", ClassWrongType},
 	{"OOM ", ClassOOM},
 	{"READONLY ", ClassReadOnly},
+	{"NOREPLICAS ", ClassReadOnly},
+	{"MISCONF ", ClassReadOnly},
 	{"LOADING ", ClassLoading},
 	{"NOSCRIPT ", ClassNoScript},
 	{"CLUSTERDOWN ", ClassClusterDown},
@@ -141,11 +143,12 @@ var replies = []struct {
 	{"NOAUTH ", ClassAuth},
 	{"WRONGPASS ", ClassAuth},
 	{"NOPERM ", ClassAuth},
+	{"unauthenticated", ClassAuth}, // the server refused a long command that came before the password
 	{"max number of clients", ClassDial},
 }
 
-// isRedirect reports whether the call went to a node of a cluster that does not have the
-// key, or no longer has it, or is no longer in use.
+// isRedirect reports whether the error err shows that a call went to the wrong server of a cluster: to a
+// server that does not have the key, or that the client no longer uses.
 func isRedirect(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ") || errors.Is(err, redis.ErrClosed)
 }

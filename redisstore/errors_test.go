@@ -50,6 +50,18 @@ func failsForNow(t testing.TB, s *redisstore.Store, asks []ratelimit.Ask, class 
 
 var rate5 = ratelimit.PerMinute(5)
 
+// TestNoReplicas checks the class of the error of a server that has too few replicas to take writes.
+func TestNoReplicas(t *testing.T) {
+	client := startReal(t).client(t)
+	s := newStore(t, client, redisstore.WithTimeout(short))
+	u := ask(all[0], rate5, 1)
+	take(t, s, u)
+	require.NoError(t, client.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
+	failsForNow(t, s, []ratelimit.Ask{u}, redisstore.ClassReadOnly)
+	require.NoError(t, client.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
+	require.Equal(t, 3, take(t, s, u).Remaining, "the refused request was not charged")
+}
+
 func TestForeignKeys(t *testing.T) {
 	client := startReal(t).client(t)
 	s := newStore(t, client)

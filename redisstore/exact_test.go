@@ -191,7 +191,8 @@ func TestSupports(t *testing.T) {
 	}
 	if strconv.IntSize > 32 {
 		rows = append(rows,
-			row{fixed, ratelimit.Rate{Requests: atMost(most + 1), Per: year}, "at most 1125899906842624", "no double holds more than a few of these"},
+			row{fixed, ratelimit.Rate{Requests: atMost(most + 1), Per: year}, "at most 1125899906842624",
+				"no double holds more than a few of these"},
 			row{token, ratelimit.Rate{Requests: atMost(1 << 62), Per: 3, Burst: 1}, "2^50", "as fast"},
 			row{token, ratelimit.Rate{Requests: 1, Per: 1, Burst: atMost(math.MaxUint32 + 1)}, "4294967295", "as in memory"},
 		)

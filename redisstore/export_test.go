@@ -51,6 +51,7 @@ const (
 	MaxJoined        = maxJoined
 	MaxPipelineCalls = maxPipelineCalls
 	MaxPipelines     = maxPipelines
+	MaxDirect        = maxDirect
 	MaxDenials       = denialShards * maxDenials
 )
 
@@ -72,17 +73,17 @@ type Reply struct {
 // One charges costs of the key of a, one after the other, and then takes up to ahead units
 // more.
 func (s *Store) One(ctx context.Context, a ratelimit.Ask, costs []int64, ahead, reserve int64) (r Reply, err error) {
-	u, err := s.item(&a)
+	it, err := s.item(&a)
 	if err != nil {
 		return r, err
 	}
-	r.plan = u.plan
-	reply, err := s.conn.run(ctx, oneScripts[u.kind], []string{u.key.text}, oneArgs(nil, s.env(), &u, costs, ahead, reserve))
+	r.plan = it.plan
+	reply, err := s.conn.run(ctx, oneScripts[it.kind], []string{it.key.text}, oneArgs(nil, s.env(), &it, costs, ahead, reserve))
 	if err != nil {
 		return r, err
 	}
 	_, r.Fast = reply.(string)
-	r.Results, r.known, r.Taken, err = readOne(&u.plan, reply, costs, ahead, reserve)
+	r.Results, r.known, r.Taken, err = readOne(&it.plan, reply, costs, ahead, reserve)
 	return r, err
 }
 

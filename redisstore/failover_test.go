@@ -35,7 +35,9 @@ func (f failover) String() string {
 // failOver kills the master of a key under load, while units of the key are left, and waits
 // until these are used up. Clients can know of the new master as soon as announced returns
 // nil.
-func failOver(t *testing.T, client redis.UniversalClient, key string, master, replica *server, announced func(context.Context) error) failover {
+func failOver(
+	t *testing.T, client redis.UniversalClient, key string, master, replica *server, announced func(context.Context) error,
+) failover {
 	t.Helper()
 	const limit = 2000
 	s, err := redisstore.New(client, frozen())

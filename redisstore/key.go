@@ -14,22 +14,21 @@ import (
 //	prefix:{c<client>}:1<kind>:<rule>:<key>
 //	prefix:{k<rule>:<key>}:1<kind>
 //
-// An ask with a Client has a key of the first form if its Key equals its Client, and
-// otherwise of the second; thus all states of one client are in one slot of a cluster. An
-// ask without a Client has a key of the third form. The 1 is the version of the stored
-// format, which the heads of the scripts describe. The kind is the letter of the algorithm, which is
-// a capital one for a state that warms up.
+// An ask with a Client has a key of the first form if its Key equals its Client, and otherwise a key of the
+// second form. So all states of one client are in one slot of a cluster. An ask without a Client has a key
+// of the third form. The digit 1 is the version of the stored format, which the comments at the head of the
+// scripts describe. The kind is the letter of the algorithm, in upper case for a state that warms up.
 //
-// Letters, digits and the marks in plainBytes stand for themselves; any other byte becomes
-// a % and two hexadecimal digits. A text that would become longer than 64 bytes is replaced
-// by a # and its hash. Different names therefore have different keys, and the only braces
-// are those of the hash tag, which is never empty.
+// In each text, such as a rule or a client, the bytes in plainBytes are written as they are. Any other byte
+// becomes a % and two hexadecimal digits. A text that would become longer than 64 bytes is replaced by a #
+// and its hash. Different states therefore have different keys. Braces occur only around the hash tag, which
+// is never empty.
 type key struct {
 	text string
-	tag  string // the text between the braces: the hash tag
+	tag  string // the hash tag: the text between the braces, which decides the slot
 }
 
-// version is the version of the stored format.
+// version is the version of the format of stored states. Each key contains it.
 const version = "1"
 
 // maxPlainText is the length of the longest text that is not replaced by its hash.
@@ -67,19 +66,19 @@ func (s *settings) keyOf(a *ratelimit.Ask) key {
 
 const plainBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@/*+=,"
 
-// plain says which bytes stand for themselves.
-var plain = func() (set [256]bool) {
+// unescaped has the value true for each byte that writeText writes as it is.
+var unescaped = func() (set [256]bool) {
 	for _, c := range []byte(plainBytes) {
 		set[c] = true
 	}
 	return set
 }()
 
-// writeText writes s in the form that [key] describes.
+// writeText appends the text s to the builder b, in the form that the comment of the type key describes.
 func writeText(b *strings.Builder, s string) {
 	size := len(s)
 	for i := 0; i < len(s) && size <= maxPlainText; i++ {
-		if !plain[s[i]] {
+		if !unescaped[s[i]] {
 			size += 2
 		}
 	}
@@ -95,7 +94,7 @@ func writeText(b *strings.Builder, s string) {
 	}
 	const digits = "0123456789abcdef"
 	for i := range len(s) {
-		if c := s[i]; plain[c] {
+		if c := s[i]; unescaped[c] {
 			b.WriteByte(c)
 		} else {
 			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
@@ -103,7 +102,7 @@ func writeText(b *strings.Builder, s string) {
 	}
 }
 
-// slot returns the slot of a cluster that a hash tag belongs to.
+// slot returns the number of the cluster slot that holds the keys with this hash tag.
 func slot(tag string) int {
 	var crc uint16 // the CRC16 of the variant XMODEM
 	for i := range len(tag) {

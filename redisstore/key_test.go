@@ -131,7 +131,7 @@ func TestSlots(t *testing.T) {
 func TestOptions(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer func() { _ = client.Close() }()
-	for name, make := range map[string]func() (*redisstore.Store, error){
+	for name, construct := range map[string]func() (*redisstore.Store, error){
 		"no client":      func() (*redisstore.Store, error) { return redisstore.New(nil) },
 		"a nil client":   func() (*redisstore.Store, error) { return redisstore.New((*redis.Client)(nil)) },
 		"no prefix":      func() (*redisstore.Store, error) { return redisstore.New(client, redisstore.WithPrefix("")) },
@@ -141,7 +141,7 @@ func TestOptions(t *testing.T) {
 		"fewer leases":   func() (*redisstore.Store, error) { return redisstore.New(client, redisstore.WithLeases(-1)) },
 		"a nil option":   func() (*redisstore.Store, error) { return redisstore.New(client, nil) },
 	} {
-		_, err := make()
+		_, err := construct()
 		assert.ErrorIs(t, err, ratelimit.ErrInvalidConfig, name)
 	}
 	s := nowhere(t, redisstore.WithPrefix("app:limits"), redisstore.WithTimeout(time.Second))

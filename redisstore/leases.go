@@ -12,64 +12,64 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// leases holds the units that were taken ahead for keys that are asked for often. They have
-// been charged in the server, and are spent in this process.
+// leases holds units that were taken ahead for keys with many requests: the server has charged them, and
+// later requests in this process spend them.
 //
-// Each call to the server for a key decides how many units to take ahead. The number
-// doubles if the previous call was a short time ago, and halves otherwise, so that a key
-// that is seldom asked for takes none. It is at most an eighth of what is left, so that
-// near its limit each request for a key asks the server.
+// Each call to the server decides how many units to take ahead for its key. The number doubles if the
+// previous call was a short time ago, and halves otherwise, so that nothing is taken for a key with few
+// requests. At most an eighth of the units that remain is taken, so that a key near its limit calls the
+// server for each request.
 type leases struct {
-	maxUnits int64                         // most units that one key may have here
-	back     func(key string, l lot) error // gives units back to the server
+	maxUnits int64                         // how many unspent units this process may have for one key
+	back     func(key string, l lot) error // gives units that were taken ahead back to the server
 	note     func(key, process string) (string, error)
-	process  string        // the name of this store in the server
-	term     time.Duration // how long units are kept that no request spends
+	process  string        // the name of this store in its notes to the server about units taken ahead
+	term     time.Duration // how long unspent units are kept before they are given back
 
 	mu     sync.Mutex
-	calls  int64                // the number of the last call that takes units ahead
-	lost   map[int64]*aheadCall // those whose replies were lost, by number
+	calls  int64                // how many calls may have taken units ahead; the last such call has this number
+	lost   map[int64]*aheadCall // the calls whose replies were lost, by the number of the call
 	held   map[stateID]*lease
 	closed bool
-	errs   []error
-	giving sync.WaitGroup
+	errs   []error        // the errors of calls that could not give units back after the method close was called
+	giving sync.WaitGroup // waits for the goroutines that give units back
 }
 
 const (
-	// soon is how soon after another a call must come for the number of units to double.
+	// soon is a time between two calls for the same key. If the second call comes within this time, it
+	// takes more units ahead than the first call.
 	soon = 100 * time.Millisecond
 
-	// leaseTerm is the usual term of leases.
+	// leaseTerm is how long units are kept that were taken ahead and not spent; only tests change it.
 	leaseTerm = 500 * time.Millisecond
 
-	// maxLeases is how many keys have a lease.
+	// maxLeases is the largest number of keys with a lease.
 	maxLeases = 1 << 14
 
-	// leaseShare sets how much is taken ahead: at most 1/leaseShare of what is left.
+	// leaseShare limits how much is taken ahead: at most 1/leaseShare of the units that remain.
 	leaseShare = 8
 )
 
-// A lease is what is known of one key that has been asked for, with the units that were
-// taken ahead for it.
+// A lease holds the units that were taken ahead for one key, and the numbers from which the next call
+// computes how many units to take.
 type lease struct {
 	algorithm ratelimit.Algorithm
 	rate      ratelimit.Rate
 
-	key    string // in the server
+	key    string // the name of the state in the server
 	limit  int64
-	want   int64     // how many units to take the next time
-	asked  time.Time // when the server was last asked
-	units  int64     // sum of all lots
-	lots   []lot     // oldest first
-	filled time.Time // when the last lot came
-	left   int       // what remained in the server at that time
-	reset  time.Duration
+	want   int64         // how many units the last call wanted to take ahead
+	asked  time.Time     // when the server was last called for the key
+	units  int64         // how many units taken ahead are not spent yet; they are in lots
+	lots   []lot         // the unspent units, grouped by the call that took them, the oldest first
+	filled time.Time     // when units taken ahead were last added to the lease
+	left   int           // how many units remained in the server when units were last added to the lease
+	reset  time.Duration // the ResetAfter of the key when units were last added to the lease
 	expiry *time.Timer
-	lost   int // number of calls whose replies were lost, and of which it is not known yet what they have taken
+	lost   int // how many calls have lost their reply; it is not yet known how many units these calls took ahead
 }
 
-// A lot is a number of units that were charged together, at an instant of the server's
-// clock.
+// A lot is a number of units that were charged together, at one instant of the server's clock.
 type lot struct {
 	kind      byte
 	units, at int64
@@ -81,11 +81,14 @@ func newLeases(set *settings, back func(string, lot) error, note func(key, proce
 		return nil
 	}
 	process := strconv.FormatUint(rand.Uint64(), 36)
-	return &leases{maxUnits: set.leases, term: set.leaseTerm, back: back, note: note, process: process, held: make(map[stateID]*lease), lost: make(map[int64]*aheadCall)}
+	return &leases{
+		maxUnits: set.leases, term: set.leaseTerm, back: back, note: note, process: process,
+		held: make(map[stateID]*lease), lost: make(map[int64]*aheadCall),
+	}
 }
 
-// A stateID stands for the rule and key of a state: two hashes of them, of 64 bits each,
-// under random seeds of this process. Keys may be long, and are not kept.
+// A stateID identifies a state by two 64-bit hashes. Each of the two depends on the name of the rule and on the
+// key, however long these are. The hashes are valid only in this process.
 type stateID [2]uint64
 
 var (
@@ -93,13 +96,14 @@ var (
 	ruleSeed = maphash.MakeSeed()
 )
 
-// stateIDOf returns the identity of the state that a names.
+// stateIDOf returns the identity of the state that the ask names by its rule and key.
 func stateIDOf(a *ratelimit.Ask) stateID {
-	rule := maphash.String(ruleSeed, a.Rule) // once: rules are few, and 64 bits tell them apart
+	rule := maphash.String(ruleSeed, a.Rule) // one hash is enough: there are few rules
 	return stateID{maphash.String(keySeeds[0], a.Key) ^ rule, maphash.String(keySeeds[1], a.Key) ^ rule}
 }
 
-// of returns the lease for a, or nil if there is none. The caller must hold ls.mu.
+// The method leases.of returns the lease for the key and the rate of the ask, or nil if there is no such
+// lease. The caller must hold ls.mu.
 func (ls *leases) of(a *ratelimit.Ask) *lease {
 	l := ls.held[stateIDOf(a)]
 	if l == nil || l.algorithm != a.Algorithm || l.rate != a.Rate {
@@ -108,8 +112,8 @@ func (ls *leases) of(a *ratelimit.Ask) *lease {
 	return l
 }
 
-// spend grants a from units that were taken ahead, if there are enough of them. For a Look, it
-// spends none.
+// spend grants the ask from the units that were taken ahead. It returns false if these units are too few.
+// If the field Look of the ask is true, nothing is spent.
 func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	if ls == nil || a.N < 0 {
 		return ratelimit.Result{}, false
@@ -139,12 +143,12 @@ func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	}, true
 }
 
-// ahead returns how many units the next call for j is to take ahead, and how many must be
-// left in the server afterwards.
-func (ls *leases) ahead(j *shared) (units, reserve int64, call leaseCall) {
-	// Each unit of a leaky bucket has its own time to leave, so none can be taken for
-	// later. A call that only looks charges nothing, not even ahead.
-	if ls == nil || j.kind == 'l' || slices.Max(j.costs) == 0 {
+// ahead returns how many units a shared call will take ahead (units), how many units must then remain in
+// the server (reserve), and the identity of the call. If the call takes no units ahead, all three are zero.
+func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
+	// Each unit of a leaky bucket belongs to a time at which its request may proceed, so no unit can be
+	// kept for a later request. A call that only looks must charge nothing at all.
+	if ls == nil || shared.kind == 'l' || slices.Max(shared.costs) == 0 {
 		return 0, 0, call
 	}
 	now := time.Now()
@@ -153,9 +157,10 @@ func (ls *leases) ahead(j *shared) (units, reserve int64, call leaseCall) {
 	if ls.closed {
 		return 0, 0, call
 	}
-	l := ls.of(j.ask)
+	l := ls.of(shared.ask)
 	if l == nil {
-		ls.replace(stateIDOf(j.ask), &lease{algorithm: j.ask.Algorithm, rate: j.ask.Rate, key: j.key.text, limit: j.limit, asked: now})
+		a := shared.ask
+		ls.replace(stateIDOf(a), &lease{algorithm: a.Algorithm, rate: a.Rate, key: shared.key.text, limit: shared.limit, asked: now})
 		return 0, 0, call
 	}
 	if now.Sub(l.asked) <= soon {
@@ -165,15 +170,18 @@ func (ls *leases) ahead(j *shared) (units, reserve int64, call leaseCall) {
 	}
 	l.asked = now
 	if units = min(l.want, ls.maxUnits-l.units); units <= 0 || l.lost > 0 {
-		return 0, 0, call // another call would note its reply in the place of the lost one
+		// After a lost reply (l.lost > 0), a new call that takes units ahead would overwrite the note in the
+		// server that shows what the earlier call has taken.
+		return 0, 0, call
 	}
 	ls.calls++
 	return units, (leaseShare - 1) * units, leaseCall{ls.process, ls.calls}
 }
 
-// replace puts l in the place of the lease of the state with this identity. If there is none, it
-// looks at two leases in no particular order, and drops those of keys that have not been asked for
-// of late; if leases is full, it drops one in any case. The caller must hold ls.mu.
+// The method replace stores the lease l for the state with this id, in place of the state's old lease. If the
+// state has no old lease, replace first looks at two arbitrary leases of other states. Of these two, it drops
+// those for whose keys the server was not called during the last 2*ls.term. If there are already maxLeases
+// leases, it drops at least one of the two in any case. The caller must hold ls.mu.
 func (ls *leases) replace(id stateID, l *lease) {
 	if old := ls.held[id]; old != nil {
 		ls.giveBack(old)
@@ -192,26 +200,26 @@ func (ls *leases) replace(id stateID, l *lease) {
 	ls.held[id] = l
 }
 
-// fill records that a call for j took units ahead, charged at an instant of the server's
-// clock, and that its last result was res.
-func (ls *leases) fill(j *shared, units, at int64, res ratelimit.Result) {
+// The method fill records that a shared call took units ahead. The arguments are the number of these units,
+// the time of the call by the server's clock (at), and the last result of the call (res).
+func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
 	if units == 0 {
 		return
 	}
-	taken := lot{j.kind, units, at, j.lease}
+	taken := lot{shared.kind, units, at, shared.lease}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l := ls.of(j.ask)
+	l := ls.of(shared.ask)
 	if ls.closed {
-		go func() { _ = ls.back(j.key.text, taken) }() // the call was under way when the store was closed
+		go func() { _ = ls.back(shared.key.text, taken) }() // the store was closed while the call was under way
 		return
 	}
 	if l == nil {
-		ls.giveBack(&lease{key: j.key.text, lots: []lot{taken}})
+		ls.giveBack(&lease{key: shared.key.text, lots: []lot{taken}})
 		return
 	}
-	if over := l.units + units - ls.maxUnits; over > 0 { // two calls for the key were under way
-		ls.giveBack(&lease{key: l.key, lots: []lot{{j.kind, over, at, j.lease}}})
+	if over := l.units + units - ls.maxUnits; over > 0 { // two calls for the key were under way at the same time, and both took units
+		ls.giveBack(&lease{key: l.key, lots: []lot{{shared.kind, over, at, shared.lease}}})
 		taken.units -= over
 	}
 	l.lots = append(l.lots, taken)
@@ -228,7 +236,8 @@ func (ls *leases) fill(j *shared, units, at int64, res ratelimit.Result) {
 	}
 }
 
-// giveBack starts to give back all units of l. The caller must hold ls.mu.
+// giveBack gives all units of the lease l back to the server, in a goroutine of its own. The caller must
+// hold ls.mu.
 func (ls *leases) giveBack(l *lease) {
 	if l.expiry != nil {
 		l.expiry.Stop()
@@ -250,7 +259,8 @@ func (ls *leases) giveBack(l *lease) {
 	})
 }
 
-// forget drops the units that were taken ahead for asks, which are being reset.
+// forget drops the units that were taken ahead for the keys of the asks, because a Reset deletes their
+// states.
 func (ls *leases) forget(asks []ratelimit.Ask) {
 	if ls == nil {
 		return
@@ -264,7 +274,7 @@ func (ls *leases) forget(asks []ratelimit.Ask) {
 	}
 }
 
-// close gives back all units, waits until that is done, and stops units from being taken
+// close gives all units that were taken ahead back, and waits until that is done. Later calls take no units
 // ahead.
 func (ls *leases) close() error {
 	if ls == nil {

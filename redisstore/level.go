@@ -8,19 +8,19 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A level is the state of a key of one plan at an instant. It holds all that a decision
-// depends on, so that this process can repeat the decision of a script that replied by the
-// fast path. The level of a log is less complete: it holds only what is needed for the asks
-// that the script decided.
+// A level is the state of a key at one instant, under one plan (the numbers of a rate). A script often replies
+// with only the state, and this process then computes the results from the level. For a sliding window log,
+// the level does not contain the whole log, but only what is needed to decide the requests of that script.
 type level struct {
-	at   int64 // microseconds since the Unix epoch
-	used int64 // of a bucket: the parts of a token that it owes; else the count of the window
-	prev int64 // of a sliding window counter: the count of the window before
+	at   int64 // the instant of this state, in microseconds since the Unix epoch
+	used int64 // for a bucket: the debt, in fractions of a token (see plan.unit); for a window: the units charged in it
+	prev int64 // for a sliding window counter: the units charged in the previous window
 
-	oldest, newest int64 // of a log: when the oldest and newest units were granted, if used > 0
+	oldest, newest int64 // for a log with used > 0: when the oldest and the newest units were granted
 }
 
-// window reports whether p counts in windows, and returns how far l.at is into its window.
+// The method window returns how many microseconds have passed, at the time of the level, since the current
+// window began. ok is false if the algorithm has no windows with fixed boundaries.
 func (l *level) window(p *plan) (offset int64, ok bool) {
 	if p.kind != 'f' && p.kind != 'c' {
 		return 0, false
@@ -31,7 +31,8 @@ func (l *level) window(p *plan) (offset int64, ok bool) {
 	return offset, true
 }
 
-// advance moves l to a later instant.
+// The method advance changes the level to the state that the key has at a later time if nothing is charged
+// until then. The argument at is this time.
 func (l *level) advance(p *plan, at int64) {
 	elapsed := at - l.at
 	l.at = at
@@ -53,7 +54,8 @@ func (l *level) advance(p *plan, at int64) {
 	}
 }
 
-// left returns how many units fit. It is negative if more than the limit is used.
+// left returns how many more units can be granted. The number is negative if more units are used than the
+// limit allows.
 func (l *level) left(p *plan) int64 {
 	switch p.kind {
 	case 'f', 's':
@@ -69,8 +71,8 @@ func (l *level) left(p *plan) int64 {
 	return (p.burst*p.unit - l.used) / p.unit
 }
 
-// wait returns in how many microseconds n units will fit. They do not fit now, and are no
-// more than the limit.
+// wait returns after how many microseconds n units can be granted. n must be at most the limit, and more
+// than the units that can be granted now.
 func (l *level) wait(p *plan, n int64) int64 {
 	if p.burst > 0 {
 		return ceil(l.used-(p.burst-n)*p.unit, p.gain)
@@ -79,7 +81,9 @@ func (l *level) wait(p *plan, n int64) int64 {
 	switch p.kind {
 	case 'f':
 		return p.unit - offset
-	case 's': // the script made sure that it is enough that the oldest entry leaves
+	case 's':
+		// The method wait is called for a log only if the n units can be granted as soon as the oldest entry
+		// leaves the window. So the wait ends when this entry leaves.
 		return p.unit - (l.at - l.oldest)
 	}
 	ends, fading, room := p.unit, l.prev, p.limit-l.used-n
@@ -90,7 +94,7 @@ func (l *level) wait(p *plan, n int64) int64 {
 	return ends - q - offset
 }
 
-// reset returns in how many microseconds l will be as good as new.
+// reset returns after how many microseconds no unit will be in use any more.
 func (l *level) reset(p *plan) int64 {
 	offset, ok := l.window(p)
 	switch {
@@ -109,8 +113,9 @@ func (l *level) reset(p *plan) int64 {
 	return 0
 }
 
-// take decides n units and returns the result. If they fit and charge is true, it charges
-// them. With n == 0 it only looks.
+// The method take decides a request for n units and returns the result. If the units can be granted and the
+// argument charge is true, it charges them. For n = 0 it returns the result that a request for one unit would
+// get.
 func (l *level) take(p *plan, n int64, charge bool) ratelimit.Result {
 	left, want := l.left(p), max(n, 1)
 	res := ratelimit.Result{Limit: int(p.limit)}
@@ -134,7 +139,7 @@ func (l *level) take(p *plan, n int64, charge bool) ratelimit.Result {
 	return res
 }
 
-// charge adds n units to what is used.
+// charge adds n units to the units that are used.
 func (l *level) charge(p *plan, n int64) {
 	switch {
 	case n == 0:
@@ -148,15 +153,14 @@ func (l *level) charge(p *plan, n int64) {
 	l.used += n
 }
 
-// muldiv returns a*b/c, rounded down, and the remainder. The quotient must be less than
-// 2^63.
+// muldiv returns the quotient a*b/c, rounded down, and the remainder. The quotient must be less than 2^63.
 func muldiv(a, b, c int64) (q, rest int64) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	quo, rem := bits.Div64(hi, lo, uint64(c))
 	return int64(quo), int64(rem)
 }
 
-// ceil returns a/b, rounded up. Neither may be negative.
+// ceil returns the quotient a/b, rounded up. Neither a nor b may be negative.
 func ceil(a, b int64) int64 {
 	q := a / b
 	if a%b > 0 {
@@ -165,8 +169,8 @@ func ceil(a, b int64) int64 {
 	return q
 }
 
-// micros returns us microseconds as a Duration. It returns Never if us is negative or too
-// large for a Duration.
+// micros returns a number of microseconds as a Duration. It returns Never if the number is negative or too
+// large.
 func micros(us int64) time.Duration {
 	if us >= 0 && us <= math.MaxInt64/1000 {
 		return time.Duration(us) * time.Microsecond

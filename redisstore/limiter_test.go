@@ -36,7 +36,10 @@ func TestLimiters(t *testing.T) {
 	rules := []ratelimit.Rule{
 		{Name: "user", Endpoint: "/search", Rate: ratelimit.PerDay(5)},
 		{Name: "all", Endpoint: "/search", Key: ratelimit.KeyGlobal, Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerDay(8)},
-		{Name: "seen", Endpoint: "/search", Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerDay(1), Mode: ratelimit.ModeShadow},
+		{
+			Name: "seen", Endpoint: "/search", Mode: ratelimit.ModeShadow,
+			Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerDay(1),
+		},
 	}
 	var limiters []*ratelimit.RateLimiter
 	for range 2 {

@@ -43,7 +43,7 @@ func TestLook(t *testing.T) {
 		require.Empty(t, storedIn(t, client), a)
 		take(t, s, first)
 		receipt := first
-		receipt.Receipt, receipt.Term = 9, time.Minute
+		receipt.Receipt, receipt.HoldFor = 9, time.Minute
 		for _, u := range []ratelimit.Ask{first, other, receipt, first, other} {
 			before, stats := storedIn(t, client), s.Stats()
 			want := look(t, s, u)
@@ -110,17 +110,30 @@ func TestExplainInRedis(t *testing.T) {
 	for name, client := range map[string]redis.UniversalClient{"server": single, "cluster": cluster} {
 		clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 		l, err := ratelimit.New([]ratelimit.Rule{
-			{Name: "user", Endpoint: "/a", Rate: ratelimit.PerSecond(5), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerSecond(9).WithBurst(3)}},
-			{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Algorithm: ratelimit.AlgorithmSlidingWindowCounter, Rate: ratelimit.PerSecond(9)},
-			{Name: "trial", Endpoint: "/a", Mode: ratelimit.ModeShadow, Key: ratelimit.KeyEndpoint, Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerSecond(3)},
+			{
+				Name: "user", Endpoint: "/a", Rate: ratelimit.PerSecond(5),
+				Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerSecond(9).WithBurst(3)},
+			},
+			{
+				Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal,
+				Algorithm: ratelimit.AlgorithmSlidingWindowCounter, Rate: ratelimit.PerSecond(9),
+			},
+			{
+				Name: "trial", Endpoint: "/a", Mode: ratelimit.ModeShadow, Key: ratelimit.KeyEndpoint,
+				Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerSecond(3),
+			},
 			{Endpoint: "/b", Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerSecond(4)},
 			{Endpoint: "/c", Algorithm: ratelimit.AlgorithmFixedWindow, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(4)},
-		}, nil, ratelimit.WithStore(newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))), ratelimit.WithName("shop"), ratelimit.WithClock(clock))
+		}, nil, ratelimit.WithStore(newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))),
+			ratelimit.WithName("shop"), ratelimit.WithClock(clock))
 		require.NoError(t, err)
 		r, denied := rand.New(rand.NewPCG(12, 5)), 0
 		for range schedules(1500) {
 			clock.Advance(time.Duration(max(r.IntN(400)-200, 0)) * time.Millisecond) // often none
-			req := ratelimit.Request{Client: []string{"a", "b", "c"}[r.IntN(3)], Endpoint: []string{"/a", "/b", "/c"}[r.IntN(3)], Tier: []string{"", "paid"}[r.IntN(2)], Cost: r.IntN(5)}
+			req := ratelimit.Request{
+				Client: []string{"a", "b", "c"}[r.IntN(3)], Endpoint: []string{"/a", "/b", "/c"}[r.IntN(3)],
+				Tier: []string{"", "paid"}[r.IntN(2)], Cost: r.IntN(5),
+			}
 			e, err := l.Explain(t.Context(), req)
 			require.NoError(t, err)
 			res, each, err := l.CheckAll(t.Context(), req, nil)
@@ -130,7 +143,7 @@ func TestExplainInRedis(t *testing.T) {
 				denied++
 			}
 			for _, x := range e.Rules {
-				require.Equal(t, "store", x.State)
+				require.EqualValues(t, "store", x.AnsweredBy)
 				if x.Mode != ratelimit.ModeShadow {
 					require.Equal(t, each[0], x.Result, "%s: %+v\n%v", name, req, e)
 					each = each[1:]

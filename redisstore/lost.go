@@ -8,17 +8,19 @@ import (
 	"time"
 )
 
-// A leaseCall names a call that takes units ahead, as the server notes it.
+// A leaseCall identifies a call that takes units ahead. The call leaves a note with this identity in the
+// server.
 type leaseCall struct {
-	process string
-	number  int64
+	process string // the name of the store that made the call, as in leases.process
+	number  int64  // the number of the call, counted by its store
 }
 
-// args returns the arguments that name l to the scripts.
+// The method args returns the process and the number, which are the last arguments of a script that takes
+// units ahead.
 func (l leaseCall) args() []any { return []any{l.process, l.number} }
 
-// An aheadCall is a call that may have taken units ahead, and whose reply was lost. The server
-// has noted the reply if the call was run.
+// An aheadCall is a call that may have taken units ahead, and whose reply was lost. If the server has run
+// the call, a note in the server contains the reply.
 type aheadCall struct {
 	leaseCall
 	id             stateID
@@ -31,20 +33,25 @@ type aheadCall struct {
 }
 
 const (
-	// findAfter is how long after the loss of a reply the note is looked for. Each time that it
-	// is not there, because the call may still be on its way, the next time is four times as
-	// long, and after maxFinds times the call is taken not to have been run.
+	// When the duration findAfter has passed after a reply was lost, the method find looks in the server for
+	// the note that the call leaves there. If it finds no note, the call may still be on its way to the server,
+	// so find looks again after four times as long. When it has looked maxFinds times without success, it
+	// assumes that the server did not run the call.
 	findAfter = 250 * time.Millisecond
 	maxFinds  = 4
 )
 
-// lose records that the reply to a call for j was lost, which took units ahead. class is the
-// class of its error. If the call may have been run, what it has taken is given back later.
-func (ls *leases) lose(j *shared, class Class) {
+// The method lose must be called when a call that takes units ahead has failed with an error of this class.
+// If the server may have run the call, the method find will look for the units that the call took, and give
+// them back.
+func (ls *leases) lose(shared *shared, class Class) {
 	if class != ClassTimeout && class != ClassConnection && class != ClassOther {
 		return
 	}
-	c := &aheadCall{leaseCall: j.lease, id: stateIDOf(j.ask), key: j.key.text, plan: j.plan, costs: slices.Clone(j.costs), ahead: j.ahead, reserve: j.reserve}
+	c := &aheadCall{
+		leaseCall: shared.lease, id: stateIDOf(shared.ask), key: shared.key.text, plan: shared.plan,
+		costs: slices.Clone(shared.costs), ahead: shared.ahead, reserve: shared.reserve,
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if l := ls.held[c.id]; l != nil {
@@ -54,7 +61,7 @@ func (ls *leases) lose(j *shared, class Class) {
 	c.timer = time.AfterFunc(findAfter, func() { ls.find(c) })
 }
 
-// find looks for the note of c, and gives back what c has taken.
+// find looks in the server for the note of the call c. It gives back the units that c has taken ahead.
 func (ls *leases) find(c *aheadCall) {
 	text, err := ls.note(c.key, c.process)
 	taken, found := c.taken(text)
@@ -81,8 +88,9 @@ func (ls *leases) find(c *aheadCall) {
 	}
 }
 
-// taken returns the units that c has taken ahead according to the note of its process, and
-// reports whether the note is that of c or of a later call.
+// The method taken returns the units that the call c has taken ahead. It reads them from the argument note:
+// the text that the process left in the server when it last took units ahead for the key. It returns false if
+// this text is empty, or is the note of an earlier call.
 func (c *aheadCall) taken(note string) (lot, bool) {
 	_, note, _ = strings.Cut(note, " ")
 	number, text, _ := strings.Cut(note, " ")
@@ -105,7 +113,8 @@ func (c *aheadCall) taken(note string) (lot, bool) {
 	return lot{c.plan.kind, units, state.at, c.leaseCall}, true
 }
 
-// giveBack gives back the units of l, which were taken ahead of key, unless that was reset.
+// giveBack gives back the units of the lot l, which were taken ahead for the given key. It does nothing if
+// the key was reset after they were taken.
 func (c *conn) giveBack(key string, l lot) error {
 	args := append([]any{"", string(l.kind), 0, l.units, 0, l.at, "", ""}, l.call.args()...)
 	reply, err := c.run(context.Background(), aheadBackScript, []string{key, receiptsKey(key), aheadKey(key)}, args)
@@ -115,7 +124,8 @@ func (c *conn) giveBack(key string, l lot) error {
 	return err
 }
 
-// note returns what the last call of this process has noted that took units ahead of key.
+// The method note reads the text that the given process left in the server when it last took units ahead for
+// the given key.
 func (c *conn) note(key, process string) (string, error) {
 	reply, err := c.run(context.Background(), aheadNoteScript, []string{aheadKey(key)}, []any{process})
 	text, _ := reply.(string)

@@ -125,7 +125,8 @@ func TestRedirected(t *testing.T) {
 	failsForNow(t, newStoreFor(t, client), asks, redisstore.ClassClusterDown)
 	meanwhile(t, servers, "CLUSTERDOWN", both, func() { require.NoError(t, m.to.ClusterAddSlots(ctx, m.slot).Err()) })
 	charge(5)
-	t.Log("MOVED, ASK, TRYAGAIN, CLUSTERDOWN: each decision that can wait until it is over is charged once, each other one fails with clusterdown")
+	t.Log("MOVED, ASK, TRYAGAIN, CLUSTERDOWN: each decision that can wait until it is over is charged once, " +
+		"each other one fails with clusterdown")
 }
 
 // short is a timeout that ends before the test repairs the cluster.

@@ -17,31 +17,35 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// holdFor is for how long charges in other slots than that of the record can be given back.
+// holdFor is how long after a charge its units can be given back. It applies to a charge without a Receipt
+// whose key is in another Cluster slot than the record of the request.
 const holdFor = time.Second
 
-// A retryable is a request that is charged once.
+// A retryable is a request that is charged only once, even if the client sends it several times. A record
+// in the server keeps the answers to the request.
 type retryable struct {
-	*ratelimit.Once
-	store   *Store
-	items   []item   // in an order that does not depend on that of the asks
-	places  []int    // of the asks that items are of
-	record  key      // where the answers are kept
-	own     []int    // the items that the script with the record decides
-	others  [][]int  // those of other slots
-	answers []answer // one for each of items
-	kept    []answer // those of the record, if the request was granted before
+	*ratelimit.Attempt
+	store    *Store
+	items    []item   // one item for each ask, sorted, so that the order of the asks has no influence
+	places   []int    // for each item, the index of its ask in the list of asks
+	record   key      // the key of the record in the server
+	own      []int    // the indexes of the items that are in the slot of the record
+	others   [][]int  // for each further slot, the indexes of the items in it
+	answers  []answer // one answer for each item
+	recorded []answer // if the request was granted before: the answers in the record
 }
 
-// Once charges asks as [Store.Take] does, but once for a request; see [ratelimit.Store]. The server
-// keeps the answers for the TTL of the request, beside the states of its client. Where asks are in
-// several slots of a Cluster, those of other slots are charged first, and are given back if the
-// request was granted before or is denied; if it is not known what has become of the last call,
-// they stay charged. Once makes use of no memory of denials, and of no units that were taken ahead.
+// Once charges asks as [Store.Take] does, but a request that is sent several times is charged only once;
+// see [ratelimit.Store]. The server keeps the answers for the TTL of the request, in the Cluster slot of the
+// client. If the keys of some asks are in other slots, Once charges these asks first. It gives these
+// charges back if the request was granted before or is denied. If the reply to the last call is lost, these
+// charges stay. Once uses neither the denial cache nor units that were taken ahead.
 //
-// It fails with the same errors as Take, and with one that matches [ratelimit.ErrInvalidConfig] for
-// an empty ID or a TTL that is not from a microsecond to 366 days.
-func (s *Store) Once(ctx context.Context, once ratelimit.Once, asks []ratelimit.Ask) (results []ratelimit.Result, replayed bool, err error) {
+// Once fails with the same errors as Take. An empty ID, or a TTL that is not from a microsecond to 366
+// days, is an error that matches [ratelimit.ErrInvalidConfig].
+func (s *Store) Once(
+	ctx context.Context, once ratelimit.Attempt, asks []ratelimit.Ask,
+) (results []ratelimit.Result, replayed bool, err error) {
 	ctx, err = s.checkContext(ctx)
 	if err != nil {
 		return nil, false, err
@@ -70,9 +74,9 @@ func (s *Store) Once(ctx context.Context, once ratelimit.Once, asks []ratelimit.
 	return results, replayed, nil
 }
 
-// newRetryable prepares the request for asks.
-func (s *Store) newRetryable(once *ratelimit.Once, asks []ratelimit.Ask) (*retryable, error) {
-	r := &retryable{Once: once, store: s, answers: make([]answer, len(asks)), places: make([]int, len(asks))}
+// newRetryable returns a retryable that charges the asks. The argument once describes the request.
+func (s *Store) newRetryable(once *ratelimit.Attempt, asks []ratelimit.Ask) (*retryable, error) {
+	r := &retryable{Attempt: once, store: s, answers: make([]answer, len(asks)), places: make([]int, len(asks))}
 	for i := range asks {
 		switch {
 		case asks[i].N < 1:
@@ -87,11 +91,11 @@ func (s *Store) newRetryable(once *ratelimit.Once, asks []ratelimit.Ask) (*retry
 		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Algorithm, b.Algorithm))
 	})
 	for i, place := range r.places {
-		u, err := s.item(&asks[place])
+		it, err := s.item(&asks[place])
 		if err != nil {
 			return nil, err
 		}
-		r.items, r.answers[i].limit = append(r.items, u), u.limit
+		r.items, r.answers[i].limit = append(r.items, it), it.limit
 	}
 	r.record = s.recordOf(once, r.items)
 	where := s.routing.where(r.record)
@@ -105,9 +109,9 @@ func (s *Store) newRetryable(once *ratelimit.Once, asks []ratelimit.Ask) (*retry
 	return r, nil
 }
 
-// recordOf returns the name of the record of a request for items. It is in the slot of the client
-// or, if there is none, in one of its own.
-func (s *settings) recordOf(once *ratelimit.Once, items []item) key {
+// recordOf returns the key of the record for a request. If the request has a client, the record is in the slot
+// of this client. Otherwise a hash of the request decides the slot.
+func (s *settings) recordOf(once *ratelimit.Attempt, items []item) key {
 	h, size := sha256.New(), []byte(nil)
 	write := func(parts ...string) {
 		for _, part := range parts {
@@ -131,39 +135,41 @@ func (s *settings) recordOf(once *ratelimit.Once, items []item) key {
 	return key{s.prefix + ":{" + tag.String() + "}:" + version + "i:" + sum, tag.String()}
 }
 
-// take decides the request, and reports whether it was granted before.
+// An ending says how an attempt to charge a retryable has ended.
+type ending uint8
+
+const (
+	endGranted  ending = iota // all charges were made
+	endDenied                 // one of the asks was denied
+	endReplayed               // the request was granted before: the record had the answers
+	endFailed                 // a call failed, and the script that writes the record has certainly not charged
+	endUnknown                // a call failed, and the script that writes the record may have charged
+)
+
+// The method take decides the request r. It returns replayed = true if the request was granted before.
 func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 	mode := 0
 	if r.Look {
 		mode = denied | looking
 	}
-	err = r.takeOthers(ctx, mode)
-	passes := err == nil && r.pass(r.others...)
-	if !passes {
+	othersErr := r.takeOthers(ctx, mode)
+	if othersErr != nil || !r.pass(r.others...) {
 		mode |= denied
 	}
-	// The record is looked at in any case: a request that was granted before is answered, also
-	// if its keys have no units left now.
-	replayed, failed := r.takeOwn(ctx, mode)
-	passes = passes && failed == nil && !replayed && r.pass(r.own)
-	switch {
-	case passes || r.Look || len(r.others) == 0:
-	case err == nil && failed != nil && !unrun(failed):
-		// The charges of the others stay: they may be of a request that was granted.
-	default:
+	// The record is read even if a call for another slot has denied or failed. So a request that was
+	// granted before gets the same answers again, even if its keys have no units left now.
+	replayed, ownErr := r.takeOwn(ctx, mode)
+	end := r.ending(replayed, othersErr, ownErr)
+	if end != endGranted && end != endUnknown && !r.Look && len(r.others) > 0 {
 		r.store.giveBack(ctx, r.items, r.answers, r.others)
 	}
-	switch {
-	case replayed && failed == nil:
-		r.answers = r.kept
+	switch end {
+	case endReplayed:
+		r.answers = r.recorded
 		return true, nil
-	case err != nil:
-		return false, err
-	case failed != nil && len(r.others) > 0:
-		return false, joinFailures(ctx, []error{failed}, []item{{key: r.record}}, [][]int{{0}})
-	case failed != nil:
-		return false, failed
-	case !passes:
+	case endFailed, endUnknown:
+		return false, r.failure(ctx, othersErr, ownErr)
+	case endDenied:
 		for i := range r.answers {
 			if a := &r.answers[i]; a.charged() {
 				a.left, a.reset = a.leftBefore, a.resetBefore
@@ -173,13 +179,41 @@ func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 	return false, nil
 }
 
-// unrun reports whether a script that has failed with err has certainly changed nothing.
+// ending returns how the attempt has ended. othersErr is the error of the calls for the slots without the
+// record. replayed and ownErr are the results of takeOwn.
+func (r *retryable) ending(replayed bool, othersErr, ownErr error) ending {
+	switch {
+	case replayed && ownErr == nil:
+		return endReplayed
+	case othersErr == nil && ownErr != nil && !unrun(ownErr):
+		return endUnknown
+	case othersErr != nil || ownErr != nil:
+		return endFailed
+	case !r.pass(r.others...) || !r.pass(r.own):
+		return endDenied
+	}
+	return endGranted
+}
+
+// failure returns the error of an attempt in which a call has failed.
+func (r *retryable) failure(ctx context.Context, othersErr, ownErr error) error {
+	switch {
+	case othersErr != nil:
+		return othersErr
+	case len(r.others) > 0:
+		return joinFailures(ctx, []error{ownErr}, []item{{key: r.record}}, [][]int{{0}})
+	}
+	return ownErr
+}
+
+// unrun reports whether a script that failed with this error has certainly changed nothing.
 func unrun(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.NotSent() || e.Class != ClassTimeout && e.Class != ClassConnection && e.Class != ClassOther)
 }
 
-// pass reports whether all items of parts that deny have been granted.
+// The method pass reports whether all items whose indexes are in parts were granted. It ignores items in
+// shadow mode.
 func (r *retryable) pass(parts ...[]int) bool {
 	for _, part := range parts {
 		for _, i := range part {
@@ -191,7 +225,7 @@ func (r *retryable) pass(parts ...[]int) bool {
 	return true
 }
 
-// some returns the items of part.
+// The method some returns the items whose indexes are in the slice part.
 func (r *retryable) some(part []int) []item {
 	some := make([]item, len(part))
 	for i, place := range part {
@@ -200,7 +234,7 @@ func (r *retryable) some(part []int) []item {
 	return some
 }
 
-// set makes answers those of part.
+// The method set stores in r.answers the answers for the items whose indexes are in the slice part.
 func (r *retryable) set(part []int, answers []answer) {
 	for i, place := range part {
 		answers[i].limit = r.items[place].limit
@@ -208,14 +242,14 @@ func (r *retryable) set(part []int, answers []answer) {
 	}
 }
 
-// takeOthers charges the items that are not in the slot of the record, so that they can be given
-// back. When the request is granted their receipts stay until they expire: no script about the record
-// reaches them, and to drop them would take one call more for each slot.
+// takeOthers charges the items that are not in the slot of the record. It leaves receipts for these
+// charges, so that they can be given back. After a grant the receipts stay until they expire, because
+// deleting them would take one more call for each slot.
 func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	for _, part := range r.others {
 		for _, i := range part {
-			if u := &r.items[i]; u.id == 0 && !r.Look {
-				u.id, u.term = max(rand.Uint64(), 1), holdFor.Microseconds()
+			if it := &r.items[i]; it.id == 0 && !r.Look {
+				it.id, it.term = max(rand.Uint64(), 1), holdFor.Microseconds()
 			}
 		}
 	}
@@ -234,12 +268,13 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	return joinFailures(ctx, errs, r.items, r.others)
 }
 
-// takeOwn runs the script that looks at the record, decides the items in its slot, and makes the
+// takeOwn runs the script in the slot of the record. The script looks for the record. If there is no
+// record, the script decides the items in that slot and writes the record. replayed is true if there was a
 // record.
 func (r *retryable) takeOwn(ctx context.Context, mode int) (replayed bool, err error) {
 	some := r.some(r.own)
 	keys, args, needs := r.store.arguments(some, mode|withReceipts)
-	args = append(args, r.TTL.Microseconds(), r.toKeep())
+	args = append(args, r.TTL.Microseconds(), r.toRecord())
 	reply, err := r.store.conn.run(ctx, onceScripts[needs], append(keys, r.record.text), args)
 	if err != nil {
 		return false, err
@@ -254,8 +289,9 @@ func (r *retryable) takeOwn(ctx context.Context, mode int) (replayed bool, err e
 	return false, err
 }
 
-// toKeep returns what the record is to keep, with a ? for each answer that is not known yet.
-func (r *retryable) toKeep() string {
+// toRecord returns the text of the record. It has a question mark in place of each answer that the script
+// will fill in.
+func (r *retryable) toRecord() string {
 	var b strings.Builder
 	own := make(map[int]bool, len(r.own))
 	for _, i := range r.own {
@@ -272,7 +308,8 @@ func (r *retryable) toKeep() string {
 	return strings.TrimSuffix(b.String(), " ")
 }
 
-// inMicros returns d as a script sends it.
+// inMicros returns a duration in microseconds, or -1 for Never. The scripts write durations in the same
+// way.
 func inMicros(d time.Duration) int64 {
 	if d == ratelimit.Never {
 		return -1
@@ -280,7 +317,8 @@ func inMicros(d time.Duration) int64 {
 	return d.Microseconds()
 }
 
-// replay reads the answers that text, the reply of a record, has.
+// The method replay reads the recorded answers from the argument text, the reply of a script that found a
+// record.
 func (r *retryable) replay(text string) error {
 	fields := strings.Fields(text)
 	if len(fields) != 1+6*len(r.answers) {
@@ -298,7 +336,7 @@ func (r *retryable) replay(text string) error {
 		if a.reset < ratelimit.Never {
 			a.reset = max(a.reset-since, 0)
 		}
-		r.kept = append(r.kept, a)
+		r.recorded = append(r.recorded, a)
 	}
 	if read.err != nil {
 		return newError(ClassOther, read.err)

@@ -31,7 +31,10 @@ func ownAndAll(n int) []ratelimit.Ask {
 // retrying are the rules that these asks come from.
 var retrying = []ratelimit.Rule{
 	{Name: "own", Endpoint: "/", Rate: ratelimit.PerDay(1 << 20)},
-	{Name: "all", Endpoint: "/", Key: ratelimit.KeyGlobal, Algorithm: ratelimit.AlgorithmSlidingWindowCounter, Rate: ratelimit.PerDay(1 << 20)},
+	{
+		Name: "all", Endpoint: "/", Key: ratelimit.KeyGlobal,
+		Algorithm: ratelimit.AlgorithmSlidingWindowCounter, Rate: ratelimit.PerDay(1 << 20),
+	},
 }
 
 // retries returns a limiter of the retrying rules on s.
@@ -151,7 +154,7 @@ func TestOnceRepliesLost(t *testing.T) {
 func TestOnceInOtherSlots(t *testing.T) {
 	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
 		s, ctx := newStore(t, connect(), frozen()), t.Context()
-		once := ratelimit.Once{Client: "alice", ID: "1", TTL: hourly}
+		once := ratelimit.Attempt{Client: "alice", ID: "1", TTL: hourly}
 		asks := ownAndAll(5)
 		first, replayed, err := s.Once(ctx, once, asks)
 		require.NoError(t, err)
@@ -201,7 +204,9 @@ func TestOnceInOtherSlots(t *testing.T) {
 				require.Zero(t, own)
 			} else {
 				require.NoError(t, s.Reset(ctx, asks[:1]))
-				require.True(t, take(t, s, ratelimit.Ask{Rule: asks[0].Rule, Key: "alice", Client: "alice", Algorithm: asks[0].Algorithm, Rate: asks[0].Rate, N: 1 << 20}).Allowed)
+				ofAlice := asks[0]
+				ofAlice.Key, ofAlice.Client, ofAlice.N = "alice", "alice", 1<<20
+				require.True(t, take(t, s, ofAlice).Allowed)
 			}
 		}
 	})
@@ -227,7 +232,7 @@ func TestOnceStored(t *testing.T) {
 	} {
 		require.NoError(t, client.FlushDB(ctx).Err())
 		u := ask(all[0], ratelimit.PerMinute(60), 1)
-		_, _, err := s.Once(ctx, ratelimit.Once{Client: row.client, ID: row.id, TTL: 1500 * time.Microsecond}, []ratelimit.Ask{u})
+		_, _, err := s.Once(ctx, ratelimit.Attempt{Client: row.client, ID: row.id, TTL: 1500 * time.Microsecond}, []ratelimit.Ask{u})
 		require.NoError(t, err)
 		found := keys()
 		require.Len(t, found, 1)
@@ -239,12 +244,12 @@ func TestOnceStored(t *testing.T) {
 	}
 	u := ask(all[0], ratelimit.PerMinute(60), 1)
 	require.NoError(t, client.FlushDB(ctx).Err())
-	_, _, err := s.Once(ctx, ratelimit.Once{Client: strings.Repeat("a", 24), ID: "1", TTL: hourly}, []ratelimit.Ask{u})
+	_, _, err := s.Once(ctx, ratelimit.Attempt{Client: strings.Repeat("a", 24), ID: "1", TTL: hourly}, []ratelimit.Ask{u})
 	require.NoError(t, err)
 	bytes, err := client.MemoryUsage(ctx, keys()[0]).Result()
 	require.NoError(t, err)
 	t.Logf("a record of one rule, of a client whose name has 24 bytes, takes %d bytes", bytes)
-	once := ratelimit.Once{Client: "alice", ID: "1", TTL: hourly}
+	once := ratelimit.Attempt{Client: "alice", ID: "1", TTL: hourly}
 	require.NoError(t, client.FlushDB(ctx).Err())
 	for replay := range 3 {
 		_, _, err := s.Once(ctx, once, []ratelimit.Ask{u})
@@ -259,18 +264,24 @@ func TestOnceStored(t *testing.T) {
 		require.Greater(t, ends, hourly-time.Minute)
 		require.LessOrEqual(t, ends, hourly+time.Second, "a replay does not make it last longer")
 	}
-	require.NoError(t, client.Set(ctx, keys()[0], "of another program", 0).Err())
+	wantForeign(t, client, s, once, u, keys()[0])
+	require.Equal(t, 59, left(t, s, u), "and nothing was charged")
+}
+
+// wantForeign stores values of another program under record, and requires that the request fails.
+func wantForeign(t *testing.T, client *redis.Client, s *redisstore.Store, once ratelimit.Attempt, u ratelimit.Ask, record string) {
+	t.Helper()
+	ctx := t.Context()
+	require.NoError(t, client.Set(ctx, record, "of another program", 0).Err())
 	for _, want := range []redisstore.Class{redisstore.ClassCorrupt, redisstore.ClassWrongType} {
 		_, _, err := s.Once(ctx, once, []ratelimit.Ask{u})
 		var e *redisstore.Error
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, want, e.Class)
 		require.True(t, e.Answered())
-		record := keys()[0]
 		require.NoError(t, client.Del(ctx, record).Err())
 		require.NoError(t, client.RPush(ctx, record, "x").Err())
 	}
-	require.Equal(t, 59, left(t, s, u), "and nothing was charged")
 }
 
 // TestOnceThatFailsInTheSlotOfTheRecord proves that the other slots are given back what was charged
@@ -278,7 +289,7 @@ func TestOnceStored(t *testing.T) {
 func TestOnceThatFailsInTheSlotOfTheRecord(t *testing.T) {
 	_, client := startCluster(t)
 	s, ctx := newStore(t, client, frozen()), t.Context()
-	once, asks := ratelimit.Once{Client: "alice", ID: "1", TTL: hourly}, ownAndAll(1)
+	once, asks := ratelimit.Attempt{Client: "alice", ID: "1", TTL: hourly}, ownAndAll(1)
 	require.NoError(t, client.RPush(ctx, s.KeyOf(asks[0]), "x").Err())
 	for range 3 {
 		_, _, err := s.Once(ctx, once, asks)
@@ -315,7 +326,7 @@ func TestOnceAsksTheServer(t *testing.T) {
 	client := startReal(t).client(t)
 	s, ctx := newStore(t, client, redisstore.WithLeases(10)), t.Context()
 	u := ask(all[0], ratelimit.PerDay(100), 1)
-	once := ratelimit.Once{Client: "alice", ID: "1", TTL: hourly}
+	once := ratelimit.Attempt{Client: "alice", ID: "1", TTL: hourly}
 	_, _, err := s.Once(ctx, once, []ratelimit.Ask{u})
 	require.NoError(t, err)
 	for range 30 {
@@ -348,7 +359,7 @@ func TestOnceRefuses(t *testing.T) {
 	u := ask(all[0], ratelimit.PerDay(100), 1)
 	none, bad := u, u
 	none.N, bad.Algorithm = 0, "Guess"
-	once, ended := ratelimit.Once{Client: "alice", ID: "1", TTL: hourly}, func() context.Context {
+	once, ended := ratelimit.Attempt{Client: "alice", ID: "1", TTL: hourly}, func() context.Context {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		return ctx
@@ -356,13 +367,14 @@ func TestOnceRefuses(t *testing.T) {
 	for _, row := range []struct {
 		ctx  context.Context
 		s    *redisstore.Store
-		once ratelimit.Once
+		once ratelimit.Attempt
 		ask  ratelimit.Ask
 		want string
 	}{
-		{t.Context(), s, ratelimit.Once{TTL: hourly}, u, `ratelimit: id is "": must not be empty`},
-		{t.Context(), s, ratelimit.Once{ID: "1"}, u, "ratelimit: ttl is 0s: must be from a microsecond to 366 days"},
-		{t.Context(), s, ratelimit.Once{ID: "1", TTL: 8785 * time.Hour}, u, "ratelimit: ttl is 8785h0m0s: must be from a microsecond to 366 days"},
+		{t.Context(), s, ratelimit.Attempt{TTL: hourly}, u, `ratelimit: id is "": must not be empty`},
+		{t.Context(), s, ratelimit.Attempt{ID: "1"}, u, "ratelimit: ttl is 0s: must be from a microsecond to 366 days"},
+		{t.Context(), s, ratelimit.Attempt{ID: "1", TTL: 8785 * time.Hour}, u,
+			"ratelimit: ttl is 8785h0m0s: must be from a microsecond to 366 days"},
 		{t.Context(), s, once, none, ratelimit.ErrInvalidCount.Error()},
 		{t.Context(), s, once, bad, "ratelimit: algorithm is Guess: must be one of the five"},
 		{ended, s, once, u, context.Canceled.Error()},

@@ -8,13 +8,12 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// oneScripts are the scripts that decide one key, by the letter of the algorithm. Each
-// begins with a fast path, which handles the usual states in straight-line code. If the
-// fast path does not apply, the general code after it decides. A reply of the fast path is
-// only the state that was stored; [level] derives the results from it.
+// oneScripts contains the scripts that decide one key, by the letter of the algorithm. Each script begins
+// with a fast path: short code for the common states of a key. The fast path replies with only a state, from
+// which this process computes the results. General code after the fast path decides in all other cases.
 var oneScripts = map[byte]*script{
-	't': oneScriptOf('t', oneBucketLua, bucketLua),
-	'l': oneScriptOf('l', oneBucketLua, bucketLua),
+	't': oneScriptOf('t', oneBucketLua, bucketLua+layersLua),
+	'l': oneScriptOf('l', oneBucketLua, bucketLua+layersLua),
 	'f': oneScriptOf('f', oneFixedLua, windowLua),
 	'c': oneScriptOf('c', oneCounterLua, windowLua),
 	's': oneScriptOf('s', oneLogLua, logLua),
@@ -24,8 +23,8 @@ func oneScriptOf(kind byte, fast, general string) *script {
 	return newScript(startLua + fast + exactLua + receiptsLua + general + "\nlocal kind = kinds." + string(kind) + "\n" + oneLua)
 }
 
-// env returns the first argument of the scripts that charge. It is empty, except in a test
-// that sets the clock.
+// env returns the first argument of the scripts that charge. In a test that sets the clock, this is the
+// time; otherwise it is an empty text.
 func (s *settings) env() string {
 	if s.now == nil {
 		return ""
@@ -38,12 +37,12 @@ func (s *settings) env() string {
 	return fmt.Sprintf("%d %d %d %s", seconds, us, s.pad.Milliseconds(), flag(s.heals))
 }
 
-// oneArgs appends to args the arguments of a script for the key of u. The script charges
-// costs one after the other. If it grants all of them, it then takes up to ahead units
-// more, but leaves at least reserve. A cost of 0 only looks; a cost is at most one more
-// than the limit.
-func oneArgs(args []any, env string, u *item, costs []int64, ahead, reserve int64) []any {
-	args = append(append(args, env), u.args...)
+// oneArgs appends to args the arguments of a script for the key of the given item. The script charges each of
+// the costs, one after the other. If it grants all of them, it also charges units for later requests: at most
+// as many as the argument ahead says, and only while more units remain than the argument reserve says. A cost
+// of 0 charges nothing. A cost must not exceed the limit by more than one.
+func oneArgs(args []any, env string, it *item, costs []int64, ahead, reserve int64) []any {
+	args = append(append(args, env), it.args...)
 	if len(costs) > 1 || ahead > 0 {
 		args = append(args, ahead, reserve)
 	}
@@ -53,7 +52,7 @@ func oneArgs(args []any, env string, u *item, costs []int64, ahead, reserve int6
 	return args
 }
 
-// args returns the arguments that describe p to the scripts for one key.
+// The method args returns the arguments that describe the plan p in a call of a script for one key.
 func (p *plan) args() []any {
 	if p.burst > 0 {
 		return []any{p.prefix(), p.gain, p.unit, p.burst}
@@ -61,7 +60,7 @@ func (p *plan) args() []any {
 	return []any{p.prefix(), p.limit}
 }
 
-// numbers returns the numbers that describe p in every state that is written under p.
+// numbers returns the first numbers of a stored state: each state of a key with the plan p begins with them.
 func (p *plan) numbers() []int64 {
 	if p.burst > 0 {
 		return []int64{p.gain, p.unit, p.burst}
@@ -69,7 +68,7 @@ func (p *plan) numbers() []int64 {
 	return []int64{p.unit}
 }
 
-// prefix returns the beginning of every state that is written under p.
+// prefix returns the beginning of a stored state: each state of a key with the plan p begins with this text.
 func (p *plan) prefix() string {
 	text := make([]byte, 0, 48)
 	for _, n := range p.numbers() {
@@ -78,9 +77,9 @@ func (p *plan) prefix() string {
 	return string(text)
 }
 
-// readOne reads the reply of a script for one key, which was called with the oneArgs of the
-// same p, costs, ahead and reserve. It returns the result of each cost, the state of the
-// key after them, and how many units were taken ahead.
+// readOne reads the reply of a script for one key. The arguments costs, ahead and reserve must be the same
+// as in the call of oneArgs for this script. readOne returns the result of each cost, the state of the key
+// afterwards, and how many units were taken ahead.
 func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelimit.Result, snapshot, int64, error) {
 	results := make([]ratelimit.Result, len(costs))
 	if text, ok := reply.(string); ok {
@@ -115,7 +114,7 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 		for i, n := range costs {
 			a := r.answer()
 			results[i] = a.result(p.limit)
-			if !a.granted && n <= 1 && behind >= 0 { // then nothing is left, and no later cost was granted
+			if !a.granted && n <= 1 && behind >= 0 { // no unit remains, so none of the later costs was granted
 				s.recordDenial(&a)
 			}
 		}
@@ -127,8 +126,8 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 	return nil, snapshot{}, 0, newError(ClassOther, errors.New("the script replied something else"))
 }
 
-// fastResults returns the results of items if reply came from the fast path, and nil if it
-// came from the general code.
+// fastResults returns the results of the items if the fast path of the script has replied. It returns nil
+// if the general code of the script has replied.
 func fastResults(items []item, reply any) ([]ratelimit.Result, error) {
 	parts, _ := reply.([]any)
 	if len(parts) != 1+len(items) {
@@ -137,13 +136,13 @@ func fastResults(items []item, reply any) ([]ratelimit.Result, error) {
 	now, _ := parts[0].(string)
 	levels, passes := make([]level, len(items)), true
 	for i := range items {
-		u := &items[i]
+		it := &items[i]
 		state, _ := parts[1+i].(string)
 		var err error
-		if levels[i], _, err = levelIn(&u.plan, fastReply{now, state}); err != nil {
+		if levels[i], _, err = levelIn(&it.plan, fastReply{now, state}); err != nil {
 			return nil, newError(ClassOther, err)
 		}
-		passes = passes && (u.shadow || max(u.n, 1) <= levels[i].left(&u.plan))
+		passes = passes && (it.shadow || max(it.n, 1) <= levels[i].left(&it.plan))
 	}
 	results := make([]ratelimit.Result, len(items))
 	for i := range items {
@@ -152,17 +151,19 @@ func fastResults(items []item, reply any) ([]ratelimit.Result, error) {
 	return results, nil
 }
 
-// stateLengths is how many numbers a state has in the form in which the fast path returns it, by
-// the letter of the algorithm.
+// stateLengths contains, for the letter of each algorithm, how many numbers a state has in a reply of the
+// fast path.
 var stateLengths = [...]int{'t': 6, 'l': 6, 'f': 4, 'c': 5, 's': 4}
 
-// A fastReply is a reply of the fast path: the server's time, and the state as it was
-// stored. The first text may be empty; then the second has both, or only the state as it is
-// stored now.
+// A fastReply is a reply of the fast path of a script, and has one of three forms. First: the field now is the
+// server's time, and the field state is the state of the key before the charge. Second: now is empty, and
+// state contains the time and then the state before the charge. Third, if a call has charged for its only
+// caller: now is empty, and state contains only the new state of the key.
 type fastReply struct{ now, state string }
 
-// parse reads the numbers in text, which are separated by spaces, into numbers from index n
-// on. It returns the index after the last, or -1 if text has something else in it.
+// parse reads the numbers in text, which are separated by spaces. It stores them in the array numbers,
+// beginning at the index n. It returns the index after the last number, or -1 if text contains anything but
+// numbers.
 func parse(numbers *[8]int64, n int, text string) int {
 	for text != "" && n >= 0 {
 		number, i, sign := int64(0), 0, int64(1)
@@ -182,16 +183,17 @@ func parse(numbers *[8]int64, n int, text string) int {
 	return n
 }
 
-// maxDigits is how many digits a number of a reply may have: fewer than would not fit.
+// maxDigits is the largest number of digits in a number of a reply, so that the number fits into an int64.
 const maxDigits = 18
 
-// errNoState is the error for a reply that the fast path does not make.
+// errNoState is the error for a reply that does not have the form of a reply of the fast path.
 var errNoState = errors.New("the script replied something that is no state")
 
-// levelIn returns the level at the server's time that reply describes. charged is true if that
-// is the level after the charge of a lone caller.
+// levelIn returns the level of the key according to a reply of the fast path. charged is true if the level
+// includes the charge, as it does after a call with one caller. Otherwise the level is the state before the
+// charge, at the server's time.
 func levelIn(p *plan, reply fastReply) (l level, charged bool, err error) {
-	var numbers [8]int64 // the server's time, unless charged; then the state
+	var numbers [8]int64 // first the server's time, unless charged is true; then the state
 	n := parse(&numbers, parse(&numbers, 0, reply.now), reply.state)
 	length, now, state := stateLengths[p.kind], numbers[0]*1e6+numbers[1], numbers[2:]
 	switch {

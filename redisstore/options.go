@@ -12,25 +12,30 @@ import (
 // An Option configures the environment of a [Store]; [New] takes any number of them.
 type Option func(*settings)
 
-// settings holds the values that the Options of one constructor call have set.
+// settings contains the values that the Options of one call of New have set.
 type settings struct {
 	prefix  string
 	timeout time.Duration
-	denials time.Duration // how long a denial is remembered; 0: not at all
-	leases  int64         // most units of one key that are taken ahead
-	invalid error         // what is wrong with the Options themselves
+	denials time.Duration // how long the state of a denied key is kept in the denial cache; 0 means no denial cache
+	leases  int64         // how many units of one key may be taken ahead of requests; 0 means none
+	invalid error         // the joined errors of invalid Options
 
-	leaseTerm time.Duration // how long units are kept that no request spends; the default, except in tests
+	leaseTerm time.Duration // how long unspent units taken ahead are kept; only tests change it
 
-	// For tests only. A store whose now is set decides by now and not by the clock of the
-	// server. Keys still expire by the server's clock, so pad must be long.
+	// These fields are for tests only. If the function now is set, the store uses the time that this function
+	// returns in place of the server's clock. The duration pad is how long the server keeps a key after its
+	// state is no longer needed. A test that sets now must make pad long, because the keys still expire by
+	// the server's clock.
 	now   func() time.Time
 	pad   time.Duration
-	heals bool // whether a state far ahead of now is moved to now
+	heals bool // whether a state that lies far in the future is moved back to the present
 }
 
 func newSettings(opts []Option) settings {
-	set := settings{prefix: "ratelimit", timeout: 50 * time.Millisecond, denials: time.Second, leaseTerm: leaseTerm, pad: defaultPad, heals: true}
+	set := settings{
+		prefix: "ratelimit", timeout: 50 * time.Millisecond, denials: time.Second,
+		leaseTerm: leaseTerm, pad: defaultPad, heals: true,
+	}
 	for i, o := range opts {
 		if o == nil {
 			nilOption := &ratelimit.ConfigError{Field: fmt.Sprintf("options[%d]", i), Value: nil, Reason: "must not be nil"}
@@ -47,8 +52,12 @@ func newSettings(opts []Option) settings {
 // mark the hash tag of a key.
 func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
-// WithTimeout sets how long a call waits for the server, whatever timeouts the client has
-// itself. The default is 50 ms.
+// WithTimeout sets how long a caller waits for the reply to its call, whatever the timeouts of the
+// client are. The default is 50 ms. It must be longer than a round trip.
+//
+// A call may have to wait until an earlier call has ended. If the server answers meanwhile, the timeout
+// begins again when the call is sent, so that the caller waits for at most twice the timeout in all. If
+// the server answers nothing, the caller waits for one timeout.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
 // WithDenialCache makes the store remember, in this process, the state of a key that was
@@ -56,27 +65,29 @@ func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout 
 // server would deny them, but for at most d. The default is one second; zero turns the
 // cache off.
 //
-// The cache does not deny what the server would grant, with one exception: if another
-// process resets the key, or units of it are given back, this process notices up to d later. The
-// RetryAfter of a cached denial may be longer than the server's, by at most the duration of
-// the call from which the denial was learned.
+// The cache does not deny a request that the server would grant, with one exception: if another
+// process resets the key, or gives back units of the key, this process may deny requests for up
+// to d longer. The RetryAfter of a denial from the cache may be longer than the RetryAfter that the
+// server would return, by at most the duration of the call from which the store knows the state.
 func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.denials = d } }
 
-// WithLeases lets the store take units ahead. When a key is asked for often, a call that is
-// needed anyway charges up to this many units more; later requests of this process spend
-// them without a call. Units that are not spent within half a second are given back, and
-// [Store.Close] gives back all. The default is 0: no units are taken ahead.
+// WithLeases lets the store take units ahead. For a key with many requests, a call that is needed
+// anyway charges more units than its requests need, and later requests in this process spend these
+// units without a call. The argument is how many unspent units the process may hold for one key.
+// Units that are not spent within half a second are given back, and [Store.Close] gives back all.
+// The default is 0: no units are taken ahead.
 //
-// Units are charged before they are spent. In one window, therefore, each process with such
-// a store may grant up to units more than the limit; in the long run none are granted above
-// it. One process may be denied units that another has taken ahead.
+// Units are charged before they are spent, perhaps in an earlier window. In one window, therefore,
+// each process that uses this option may grant more units than the limit: at most as many more as
+// the argument says. In the long run, the limit is not exceeded. A process may deny requests
+// because another process has taken the units ahead.
 //
-// How many units are taken depends on how often the key is asked for. It is at most an
-// eighth of what is left, so that near the limit each request asks the server. The store
-// never takes ahead for a leaky bucket, nor for a decision of several rules.
+// The more requests a key has, the more units are taken ahead, but at most an eighth of the units that
+// remain. Near the limit, therefore, each request calls the server. No units are taken ahead for a leaky
+// bucket, nor for a decision of several rules.
 func WithLeases(units int) Option { return func(s *settings) { s.leases = int64(units) } }
 
-// validate returns all the problems of s, joined, or nil.
+// validate returns the joined errors of all invalid settings, or nil.
 func (s *settings) validate() error {
 	errs := []error{s.invalid}
 	if s.prefix == "" || strings.ContainsAny(s.prefix, "{}") {

@@ -11,13 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A routing says which keys one script may decide together.
+// A routing says which keys one script may decide.
 type routing uint8
 
 const (
 	toOne  routing = iota // all keys: there is one server
 	bySlot                // the keys of one slot of a cluster
-	byTag                 // the keys with the same hash tag: the client is of an unknown kind
+	byTag                 // the keys with the same hash tag, because the kind of the client is unknown
 )
 
 func routingOf(client redis.UniversalClient) routing {
@@ -30,8 +30,8 @@ func routingOf(client redis.UniversalClient) routing {
 	return byTag
 }
 
-// parts divides items into groups that one script each can decide. A group is a list of
-// indexes of items.
+// parts divides the items into groups, so that one script can decide each group. Each group is a list of
+// indexes into the slice items.
 func (r routing) parts(items []item) [][]int {
 	var parts [][]int
 	known := make(map[string]int, 1)
@@ -48,7 +48,8 @@ func (r routing) parts(items []item) [][]int {
 	return parts
 }
 
-// where returns a text that is the same for keys that one script may decide together.
+// The method where returns a text for the key k. One script may decide two keys together if their texts are
+// equal.
 func (r routing) where(k key) string {
 	switch r {
 	case bySlot:
@@ -59,9 +60,9 @@ func (r routing) where(k key) string {
 	return ""
 }
 
-// Part returns the number of the part of the store that holds the state of a. In a Cluster,
-// a part is 256 adjacent slots. Otherwise the whole store is part 0. One part may fail
-// while the others still answer; see [ratelimit.Store].
+// Part returns the number of the part of the store that holds the state of the ask. In a Cluster, a part
+// is 256 adjacent slots; otherwise the whole store is part 0. A part can fail while the rest of the store
+// still answers; see [ratelimit.Store].
 func (s *Store) Part(a ratelimit.Ask) int {
 	if s == nil || s.routing != bySlot {
 		return 0
@@ -69,10 +70,11 @@ func (s *Store) Part(a ratelimit.Ask) int {
 	return partOf(s.keyOf(&a))
 }
 
-// partOf returns the part of a Cluster that holds k.
+// partOf returns the part of a Cluster that holds the key k.
 func partOf(k key) int { return slot(k.tag) / 256 }
 
-// A partial is an error that says which parts of a Cluster have failed.
+// A partial is the error of a decision that failed because parts of a Cluster have failed. It names these
+// parts; the other parts may still work.
 type partial struct {
 	error
 	parts []int
@@ -84,10 +86,11 @@ func (p *partial) Parts() []int { return p.parts }
 // Unwrap returns the error of the first part that has failed.
 func (p *partial) Unwrap() error { return p.error }
 
-// joinFailures returns nil if none of errs is an error. If ctx has ended, it returns one that
-// matches the error of ctx, and otherwise the first of errs as a partial that names all parts
-// that have failed. A part that has answered with an error has failed only if all have answered.
-// The i-th error is that of the call about parts[i], which are indexes of items.
+// joinFailures joins the errors of several calls. errs[i] is the error of the call for the items at the
+// indexes in parts[i]. joinFailures returns nil if no call failed, and the error of ctx if ctx has ended.
+// Otherwise it returns a partial that names the failed parts of the Cluster and wraps the first of their
+// errors. If the method Answered of an error returns true, the server of that part works. The partial names
+// the parts with such errors only if there are no other errors.
 func joinFailures(ctx context.Context, errs []error, items []item, parts [][]int) error {
 	var failed, answered partial
 	for i, err := range errs {
@@ -115,8 +118,9 @@ func joinFailures(ctx context.Context, errs []error, items []item, parts [][]int
 	return nil
 }
 
-// A leftParts is the error of the context of a caller that has left its calls about parts. The
-// other fields are what joinFailures was called with.
+// A leftParts is the error of a caller whose context ended while its calls for several parts of a Cluster
+// were under way. It keeps the arguments of joinFailures, because its method Later joins the errors of these
+// calls after they have ended.
 type leftParts struct {
 	error
 	errs  []error
@@ -124,10 +128,11 @@ type leftParts struct {
 	parts [][]int
 }
 
-// Unwrap returns the error of the context.
+// Unwrap returns the error of the caller's context.
 func (e *leftParts) Unwrap() error { return e.error }
 
-// Later calls f when all calls have ended; see [leftError.Later].
+// Later calls the function f when all calls have ended. It passes the joined error of the calls, or nil if
+// none failed; see [leftError.Later].
 func (e *leftParts) Later(f func(error)) {
 	var open atomic.Int64
 	open.Store(int64(len(e.errs)))
@@ -138,7 +143,7 @@ func (e *leftParts) Later(f func(error)) {
 		}
 		var unknown error
 		for i, err := range e.errs {
-			if errors.Is(err, e.error) { // it was never made, and says nothing of its part
+			if errors.Is(err, e.error) { // this call was never made, so its error does not show whether the part works
 				e.errs[i], unknown = nil, e.error
 			}
 		}
@@ -156,7 +161,8 @@ func (e *leftParts) Later(f func(error)) {
 	}
 }
 
-// inParallel calls do with 0 to n-1, each in its own goroutine, and waits for all of them.
+// inParallel calls the function do once for each number from 0 to n-1, all at the same time in separate
+// goroutines, and waits until all calls have ended.
 func inParallel(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := 1; i < n; i++ {
@@ -168,9 +174,9 @@ func inParallel(n int, do func(i int)) {
 	all.Wait()
 }
 
-// takeInSeveral decides items that are in several slots, by one script for each of parts.
-// If one of the scripts denies or fails, it gives back what the others have charged. mode is 0 or
-// rehearsing.
+// takeInSeveral decides items that are in several slots. It runs one script for each group of items; parts
+// contains the groups. If a script denies its items or fails, takeInSeveral gives back the units that the
+// other scripts have charged. mode is 0, or rehearsing for a dry run that charges nothing.
 func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int, mode int) ([]ratelimit.Result, error) {
 	answers := make([]answer, len(items))
 	errs := make([]error, len(parts))
@@ -210,8 +216,8 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int, 
 	return results, nil
 }
 
-// giveBack gives back the charges that answers report, even if ctx has ended. What cannot
-// be given back stays charged.
+// giveBack gives back the charges that the slice answers reports, even if ctx has ended. If the call to
+// give them back fails, the units stay charged.
 func (s *Store) giveBack(ctx context.Context, items []item, answers []answer, parts [][]int) {
 	ctx = context.WithoutCancel(ctx)
 	inParallel(len(parts), func(i int) {

@@ -12,13 +12,14 @@ import (
 type pipeline struct {
 	number    uint64
 	calls     []*call
-	deadline  time.Time // after which no caller waits for it
-	finished  bool      // whether its calls have ended, and their callers are being answered
-	abandoned bool
-	written   atomic.Bool // whether it may have been sent; until then the client has no connection for it
+	deadline  time.Time   // the latest deadline of the callers
+	finished  bool        // whether the calls of the pipeline have ended and their callers are being answered
+	abandoned bool        // whether the calls have not ended, but no caller waits for them any more
+	written   atomic.Bool // whether the calls may have been sent; false while the client has no connection for them
 }
 
-// write records that p is about to be sent. It may be called more than once.
+// The method write must be called before the pipeline p is sent. It records that p may have been sent, and
+// ensures that nothing is charged for callers that have left. It may be called several times for one pipeline.
 func (s *sender) write(p *pipeline) {
 	if p.written.Load() {
 		return
@@ -31,8 +32,8 @@ func (s *sender) write(p *pipeline) {
 	p.written.Store(true)
 }
 
-// startPipelines starts as many pipelines as may be under way and have calls to send. The
-// caller must hold s.mu.
+// startPipelines starts pipelines for the calls in the queue, but no more than may be under way at the same
+// time. The caller must hold s.mu.
 func (s *sender) startPipelines() {
 	for p := s.nextPipeline(); p != nil; p = s.nextPipeline() {
 		go s.runPipeline(p)
@@ -42,7 +43,7 @@ func (s *sender) startPipelines() {
 // nextPipeline returns a pipeline that may start now, or nil if there is none. The caller
 // must hold s.mu.
 func (s *sender) nextPipeline() *pipeline {
-	for len(s.pipelines) < s.maxPipelines && s.abandoned < maxAbandoned && len(s.queue) > 0 {
+	for len(s.pipelines)-len(s.direct) < s.maxPipelines && s.abandoned < maxAbandoned && len(s.queue) > 0 {
 		if p := s.fillPipeline(); len(p.calls) > 0 {
 			s.pipelines = append(s.pipelines, p)
 			return p
@@ -51,8 +52,8 @@ func (s *sender) nextPipeline() *pipeline {
 	return nil
 }
 
-// fillPipeline takes calls from the front of the queue and returns a pipeline of them. It
-// drops calls that no caller waits for. The caller must hold s.mu.
+// fillPipeline returns a pipeline with calls from the front of the queue. It drops a call that no caller
+// waits for. The caller must hold s.mu.
 func (s *sender) fillPipeline() *pipeline {
 	p := &pipeline{number: s.conn.lastPipeline.Add(1)}
 	n := 0
@@ -62,6 +63,7 @@ func (s *sender) fillPipeline() *pipeline {
 			s.end(c)
 			continue
 		}
+		s.extend(c)
 		c.pipeline, c.in = p.number, p
 		p.calls = append(p.calls, c)
 		if c.deadline.After(p.deadline) {
@@ -72,8 +74,28 @@ func (s *sender) fillPipeline() *pipeline {
 	return p
 }
 
-// runPipeline makes the calls of p and answers their callers. Then it does the same with
-// the calls that have come in the meantime.
+// extend is called when the call c is about to be sent. The timeout of its callers then begins again, so that a
+// caller that had to wait for an earlier call has the whole timeout for its own call. But a caller waits for at
+// most twice the timeout. A caller gets no more time if the server has answered nothing since the caller came.
+// If c is repeated, no caller gets more time. The caller of extend must hold s.mu.
+func (s *sender) extend(c *call) {
+	answers, timeout, now := s.answers.Load(), s.conn.set.timeout, time.Now()
+	for _, w := range c.waiters {
+		if w.answers == answers || c.tries > 1 {
+			continue
+		}
+		longest := w.deadline.Add(timeout)
+		if w.deadline = now.Add(timeout); w.deadline.After(longest) {
+			w.deadline = longest
+		}
+		if w.deadline.After(c.deadline) {
+			c.deadline = w.deadline
+		}
+	}
+}
+
+// runPipeline makes the calls of the pipeline p and answers their callers. Then it does the same with a new
+// pipeline for the calls that have arrived meanwhile.
 func (s *sender) runPipeline(p *pipeline) {
 	for p != nil {
 		s.makeCalls(p)
@@ -82,7 +104,7 @@ func (s *sender) runPipeline(p *pipeline) {
 		}
 		done, again, late := s.finish(p)
 		for _, c := range late {
-			s.conn.results(c) // what it has taken ahead is not lost
+			s.conn.results(c) // to record the units that the call has taken ahead
 		}
 		for _, c := range again {
 			s.conn.retry(c)
@@ -92,16 +114,16 @@ func (s *sender) runPipeline(p *pipeline) {
 			s.conn.answer(c)
 		}
 		if len(done) > 1 || len(done) == 1 && len(done[0].waiters) > 1 {
-			// Let the callers that were just answered run first: those that ask again can
-			// then go into the same pipeline.
+			// Let the callers that were just answered run first. If they make further requests, the next
+			// pipeline takes the calls of all of them.
 			runtime.Gosched()
 		}
 		p = s.successor(p)
 	}
 }
 
-// finish returns the calls of p that have ended, those that are to be repeated, and those that
-// have ended when p had been abandoned.
+// finish ends the calls of the pipeline p. It returns the calls that are done, and the calls to send again.
+// If p was abandoned, finish ends none of the calls and returns them all in the result late.
 func (s *sender) finish(p *pipeline) (done, again, late []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +142,8 @@ func (s *sender) finish(p *pipeline) (done, again, late []*call) {
 	return done, again, nil
 }
 
-// successor returns the pipeline that starts in the place of p, or nil if there is none.
+// successor ends the pipeline p, and starts all further pipelines that may start now. It returns the
+// pipeline that the goroutine of p must run next, or nil if there is none.
 func (s *sender) successor(p *pipeline) *pipeline {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +158,7 @@ func (s *sender) successor(p *pipeline) *pipeline {
 	return next
 }
 
-// requeue puts a call that is to be repeated into the queue again.
+// requeue puts the call c into the queue once more, so that c is repeated.
 func (s *sender) requeue(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +166,7 @@ func (s *sender) requeue(c *call) {
 	s.startPipelines()
 }
 
-// underWay returns how many pipelines have not ended.
+// underWay returns how many pipelines have started and have not ended.
 func (s *sender) underWay() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,24 +9,24 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A plan is a rate in the numbers that the scripts compute with.
+// A plan describes a rate by the numbers with which the scripts compute.
 //
-// For a bucket, a token is divided into unit parts, of which gain drain in a microsecond:
-// the rate in lowest terms. For a window, gain is the requests that it grants, and unit is
-// its length in microseconds.
+// For a bucket, a token is divided into equal parts: the field unit is the number of parts in a token, and the
+// field gain is the number of parts that drain in a microsecond. The fraction gain/unit is in lowest terms.
+// For a window, gain is the number of units that the window grants, and unit is its length in microseconds.
 type plan struct {
-	kind       byte // the letter of the algorithm, in keys and scripts
+	kind       byte // the letter of the algorithm, as keys and scripts contain it
 	gain, unit int64
-	burst      int64 // 0 for a window
-	limit      int64 // most units that are ever granted at once
+	burst      int64 // the capacity of a bucket, in tokens; 0 for a window
+	limit      int64 // the most units that can be granted at once
 }
 
-// A planCache makes plans and keeps some, because few rates are in use at the same time. The
-// place of a plan follows from its rate; a new one replaces another in its place.
+// A planCache keeps the plans of the rates that are in use, which are few. A hash of the rate and the
+// algorithm selects one of 64 places for a plan. A new plan replaces the old plan in the same place.
 type planCache [64]atomic.Pointer[cachedPlan]
 
-// A cachedPlan is the plan for a rate and an algorithm, with the arguments that describe it
-// to the scripts for one key.
+// A cachedPlan is the plan for a rate and an algorithm, together with the script arguments that describe
+// the plan.
 type cachedPlan struct {
 	algorithm ratelimit.Algorithm
 	rate      ratelimit.Rate
@@ -34,7 +34,8 @@ type cachedPlan struct {
 	args []any
 }
 
-// planOf returns the plan for r by algorithm a, or an error that says why there is none.
+// planOf returns the plan for this algorithm and rate. If the plan is not in the cache, planOf makes the plan
+// and stores it there. It returns an error if the store cannot decide exactly with this algorithm and rate.
 func (c *planCache) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (*cachedPlan, error) {
 	hash := uint64(r.Requests)*31 + uint64(r.Burst)*37 + uint64(r.Per) + uint64(algorithms[a])<<8
 	place := &c[hash*0x9e3779b97f4a7c15>>58]
@@ -59,16 +60,17 @@ var algorithms = map[ratelimit.Algorithm]byte{
 }
 
 const (
-	// maxNumber is the largest number that the scripts are given. It is small enough that
-	// the sum of a few such numbers is exact in a double.
+	// maxNumber is the largest number that scripts get as an argument. Lua computes with doubles. A sum of
+	// a few such numbers is still exact in a double.
 	maxNumber = 1 << 50
 
-	// maxLogged is how many requests a sliding window log may have to store for one key.
+	// maxLogged is the largest limit of a sliding window log. For each key, the server may have to store as
+	// many entries as the limit.
 	maxLogged = 1 << 16
 )
 
-// planOf returns the plan for r by algorithm a, or an error that says why there is none and
-// matches [ratelimit.ErrInvalidConfig].
+// planOf returns the plan for this algorithm and rate. If the store cannot decide exactly with this
+// algorithm and rate, planOf returns an error that matches [ratelimit.ErrInvalidConfig].
 func planOf(a ratelimit.Algorithm, r ratelimit.Rate) (plan, error) {
 	kind, ok := algorithms[a]
 	if !ok {
@@ -102,8 +104,8 @@ func bucketPlan(kind byte, r ratelimit.Rate) (plan, error) {
 	p.limit = p.burst
 	d := gcd(int64(r.Requests), int64(r.Per))
 	p.gain, p.unit = int64(r.Requests)/d, int64(r.Per)/d
-	// Until here gain and unit are for a nanosecond. In a microsecond a thousand times as
-	// many parts drain. The common divisor of 1000 and unit is divided out.
+	// Here gain is in parts per nanosecond. Multiply gain by 1000, so that it is in parts per microsecond.
+	// Before that, divide 1000 and unit by their greatest common divisor.
 	d = gcd(1000, p.unit)
 	if p.gain > maxNumber/(1000/d) {
 		return plan{}, unsupported("requests", r.Requests, "must be at most 2^50 a microsecond, in lowest terms, in a Redis store")

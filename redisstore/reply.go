@@ -9,17 +9,17 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An answer is what a script says of one ask.
+// An answer is the part of a script's reply that contains the decision on one ask.
 type answer struct {
 	granted             bool
-	left                int64
-	retry, reset, delay time.Duration
+	left                int64         // how many units remain for the key
+	retry, reset, delay time.Duration // the RetryAfter, ResetAfter and Delay of the result
 
-	limit int64 // of the rate; only for a request that is charged once
+	limit int64 // the limit of the rule; set only for a request with an ID
 
-	// Set if the charges of the script may have to be given back: what would be left
-	// without the charge, and if there was a charge, its instant and the stored state
-	// before and after it.
+	// The fields below are set if the charge may have to be given back. Without the charge, leftBefore units
+	// would remain, and the ResetAfter would be resetBefore. The fields at, before and after are set only if
+	// there was a charge: the instant of the charge, and the stored state before and after the charge.
 	leftBefore        int64
 	resetBefore       time.Duration
 	at, before, after string
@@ -27,7 +27,7 @@ type answer struct {
 
 func (a *answer) charged() bool { return a.at != "" }
 
-// result returns a as the result of a rule with this limit.
+// result returns the answer as the Result of a rule with the given limit.
 func (a *answer) result(limit int64) ratelimit.Result {
 	return ratelimit.Result{
 		Allowed:    a.granted,
@@ -39,7 +39,8 @@ func (a *answer) result(limit int64) ratelimit.Result {
 	}
 }
 
-// answersIn returns the answers to n asks that reply contains.
+// answersIn reads n answers from the reply of a script. If returnable is true, the reply also contains, for
+// each answer, what is needed to give its charge back.
 func answersIn(reply any, n int, returnable bool) ([]answer, error) {
 	width := 5
 	if returnable {
@@ -64,13 +65,13 @@ func answersIn(reply any, n int, returnable bool) ([]answer, error) {
 	return answers, nil
 }
 
-// A reader reads the items of a reply one after the other.
+// A reader reads the values in a reply of a script, one after the other.
 type reader struct {
 	items []any
-	err   error // the first error
+	err   error // the first error that occurred while reading, or nil
 }
 
-// answer reads the five items that every answer begins with.
+// The method answer reads the five values with which each answer in a reply begins.
 func (r *reader) answer() (a answer) {
 	a.granted, a.left = r.number() == 1, r.number()
 	a.retry, a.reset, a.delay = r.duration(), r.duration(), r.duration()
@@ -83,7 +84,7 @@ func (r *reader) next() any {
 	return item
 }
 
-// number reads an integer. A script sends an integer that a double cannot hold as text.
+// number reads an integer from the reply. Scripts send an integer as text if it is too large for a double.
 func (r *reader) number() int64 {
 	switch v := r.next().(type) {
 	case int64:
@@ -100,8 +101,8 @@ func (r *reader) number() int64 {
 	return 0
 }
 
-// duration reads a number of microseconds. A script sends -1, and this returns Never, for a
-// time that is too long for a Duration.
+// duration reads a number of microseconds from the reply and returns it as a Duration. It returns Never if the
+// number is -1, which scripts send for a time that is too long, or if the number is too large for a Duration.
 func (r *reader) duration() time.Duration {
 	if us := r.number(); us >= 0 && us <= math.MaxInt64/1000 {
 		return time.Duration(us) * time.Microsecond

@@ -113,7 +113,7 @@ func TestSettleBeyondOnce(t *testing.T) {
 		take(t, s, u)
 		settle(t, direct, revocable(a, ratelimit.PerDay(100), 0, 9, time.Hour), 1) // so that the server knows the script
 		p.will(loses, 1)
-		u.Was, u.N = 5, 8
+		u.Charged, u.N = 5, 8
 		require.Error(t, s.Settle(context.Background(), []ratelimit.Ask{u}), a)
 		require.EqualValues(t, 1, p.met.Load(), a)
 		p.will(loses, 0)
@@ -149,7 +149,8 @@ func TestSettleFullLog(t *testing.T) {
 
 	fill(5, 1<<52-6)
 	settle(t, s, u, 3)
-	require.Equal(t, []string{fmt.Sprint(begin.Add(time.Hour).UnixMicro()), "8"}, client.LRange(ctx, key, 1, -1).Val(), "one entry of all units")
+	entries := client.LRange(ctx, key, 1, -1).Val()
+	require.Equal(t, []string{fmt.Sprint(begin.Add(time.Hour).UnixMicro()), "8"}, entries, "one entry of all units")
 	fill(5, 0)
 	settle(t, s, u, math.MaxInt32)
 	settle(t, s, u, math.MaxInt32)

@@ -61,7 +61,8 @@ func restart(t *testing.T, p ratelimit.FailurePolicy) {
 	goleak.VerifyNone(t, before)
 	assert.Zero(t, settled(t, s, client, observer))
 	t.Logf("policy %s, server killed after %d grants of %d and back empty: %d granted by the store in all, %d without it; "+
-		"errors %v; it answers %v after the server; no connection and no goroutine left", p, had, limit, l.granted, l.local, l.failed, back.Round(time.Millisecond))
+		"errors %v; it answers %v after the server; no connection and no goroutine left",
+		p, had, limit, l.granted, l.local, l.failed, back.Round(time.Millisecond))
 }
 
 // TestScriptsFlushed makes the server forget its scripts every 50 ms under load.
@@ -154,5 +155,6 @@ func TestLoading(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, client.ConfigSet(context.Background(), "key-load-delay", "0").Err())
 	assert.Equal(t, 8, take(t, s, u).Remaining, "the call that failed was not charged")
-	t.Logf("while the server loads: a call with a timeout of 100 ms fails with loading, one with 10 s succeeds after %v, charged once", time.Since(began))
+	t.Logf("while the server loads: a call with a timeout of 100 ms fails with loading, one with 10 s succeeds after %v, charged once",
+		time.Since(began))
 }

@@ -14,6 +14,8 @@ var (
 	exactLua string
 	//go:embed lua/bucket.lua
 	bucketLua string
+	//go:embed lua/layers.lua
+	layersLua string
 	//go:embed lua/window.lua
 	windowLua string
 	//go:embed lua/log.lua
@@ -56,23 +58,24 @@ var (
 	aheadBackLua string
 )
 
-// A family is a set of the files that contain algorithms, one bit for each file. A script
-// has only the files that its asks need, because running the definitions of the other
-// algorithms would take longer than the decision.
+// A family is a set of Lua files with algorithms; each bit stands for one file. A script contains
+// only the files that its asks need, because the server would take longer to define the other algorithms than
+// to make the decision.
 type family uint8
 
 const (
 	buckets family = 1 << iota
 	windows
 	logs
-	warms // not a file of an algorithm, but that of the kinds that warm up
+	warms // warmup.lua, which wraps the algorithms for keys that warm up
 
-	families = 1 << iota // number of possible sets
+	families = 1 << iota // the number of possible sets of files
 )
 
 var familyOf = map[byte]family{'t': buckets, 'l': buckets, 'f': windows, 'c': windows, 's': logs}
 
-// takeScripts are the scripts that decide several asks, by the families that these need.
+// takeScripts contains the scripts that decide several asks together. The index is the set of Lua files that the
+// asks need, as a family.
 var takeScripts = func() (scripts [families]*script) {
 	for f := range scripts {
 		fast := takeTogetherLua
@@ -84,7 +87,8 @@ var takeScripts = func() (scripts [families]*script) {
 	return scripts
 }()
 
-// onceScripts are the takeScripts for requests that are charged once.
+// onceScripts contains the scripts that decide several asks for a request with an ID, which is charged
+// once. The index is the set of Lua files that the asks need, as a family.
 var onceScripts = func() (scripts [families]*script) {
 	for f := range scripts {
 		scripts[f] = newScript(startLua + onceLua + generalLua(family(f)) + onceEndLua)
@@ -92,10 +96,11 @@ var onceScripts = func() (scripts [families]*script) {
 	return scripts
 }()
 
-// generalLua returns the text that decides asks of these families from any state.
+// generalLua returns the general code for asks that need the Lua files in the family f. General code can
+// decide from any state.
 func generalLua(f family) string {
 	text := []string{exactLua, receiptsLua}
-	for i, part := range []string{bucketLua, windowLua, logLua, warmupLua} {
+	for i, part := range []string{bucketLua + layersLua, windowLua, logLua, warmupLua} {
 		if f>>i&1 == 1 {
 			text = append(text, part)
 		}
@@ -103,8 +108,9 @@ func generalLua(f family) string {
 	return strings.Join(append(text, takeLua), "")
 }
 
-// The settleScripts give units back, and the exceedScripts also charge units that were used beyond
-// those that were charged. Those of true are for keys that warm up.
+// settleScripts give units of earlier charges back. exceedScripts can do this too, and can also add units to
+// an earlier charge. In both maps, the script for true can handle keys that warm up, and the script for false
+// cannot.
 var (
 	settleScripts = map[bool]*script{
 		false: newScript(settlingLua + settleLua + "return 0\n"),
@@ -115,11 +121,12 @@ var (
 		true:  newScript(settlingLua + warmupLua + settleLua + exceedLua),
 	}
 
-	settlingLua = startLua + exactLua + receiptsLua + bucketLua + windowLua + logLua
+	settlingLua = startLua + exactLua + receiptsLua + bucketLua + layersLua + windowLua + logLua
 )
 
-// aheadScripts are the oneScripts for calls that take units ahead, aheadBackScript gives such
-// units back, and aheadNoteScript returns what the last of these calls of a process has noted.
+// aheadScripts decide requests for one key and also take units for later requests; the index is the letter of
+// the algorithm. aheadBackScript gives such units back. aheadNoteScript reads the note that a process left in
+// the server when it last took units for later requests.
 var (
 	aheadScripts = func() map[byte]*script {
 		scripts := make(map[byte]*script)
@@ -132,17 +139,19 @@ var (
 	aheadNoteScript = newScript("return redis.call('HGET', KEYS[1], ARGV[1]) or ''")
 )
 
-// aheadKey returns the name of the hash beside key in which processes note what they take ahead.
+// aheadKey returns the name of the Redis hash that belongs to the given key. In this hash, each process notes
+// the units that it takes ahead for the key.
 func aheadKey(key string) string { return key + ":a" }
 
-// receiptsKey returns the name of the list beside key that has the receipts of its charges.
+// receiptsKey returns the name of the sorted set in the server that has the receipts for the charges of the
+// given key.
 func receiptsKey(key string) string { return key + ";r" }
 
-// A script is Lua text that runs on the server. Once it has been sent, the server knows it
-// by its hash.
+// A script is Lua text that runs on the server. After the first call has sent the text, later calls name
+// the script by the hash of the text.
 type script struct {
 	text string
-	hash any // holds a string
+	hash any // a string: the SHA-1 of the text in hexadecimal
 }
 
 func newScript(text string) *script {
@@ -150,16 +159,17 @@ func newScript(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// noRetry is a command that the client must not send a second time by itself. If only the
-// reply was lost, the first command has already been charged.
+// noRetry is a command that the client must not send twice. If only the reply was lost, the server has
+// already charged the request, and the second command would charge it again.
 type noRetry struct {
 	*redis.Cmd
 	call    *call
-	sending func() // called when the client has a connection and writes the command
+	sending func() // called when the client has a connection and is about to write the command
 }
 
-// Args returns what the client writes. The client calls it when it has a connection, which may
-// be long after the command was made: what callers wanted who have left since is not asked for.
+// Args returns the words of the command. The client calls Args when it has a connection, which may be long
+// after the command was made. If callers have left meanwhile, the returned arguments charge nothing for
+// them.
 func (c noRetry) Args() []any {
 	c.sending()
 	return c.call.without(c.Cmd.Args())

@@ -13,51 +13,51 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A sender makes the calls to one server. It sends them in pipelines, of which a few may be
-// under way at the same time. A call that comes while all of these are under way waits in
-// the queue; the next pipeline takes all that wait. So a call that comes alone is sent at
-// once, calls are sent together when the server is busy, and no call waits for a timer.
+// A sender makes the calls to one server. It sends them in pipelines, of which only a few may be under way
+// at the same time. A call that arrives while no further pipeline may start waits in the queue, and the
+// next pipeline takes all calls in the queue. So a lone call is sent at once, calls to a busy server are
+// sent together, and no call waits for a timer.
 //
-// Decisions of one key share calls: at most one such call of a key is in the queue or under
-// way. Callers who ask for the key in the meantime join the next call, which decides for
-// all of them.
+// Callers that want units of the same key share calls: at most one call for a key is queued or under way.
+// Callers that come meanwhile join the next call for the key, which decides for all of them.
 type sender struct {
 	conn   *conn
 	client processor
 
-	// pool and lone are the client, if it is one of a single server, and otherwise nil. Each
-	// operation of pool obeys the timeout. Of lone, all operations of a call together obey the
-	// deadline of its context.
+	// pool and lone are copies of the client of a single server; for any other client both are nil. If a call
+	// is sent with pool, each read and each write may take the whole timeout of the client. If a call is sent
+	// with lone, it ends by the deadline of its context.
 	pool, lone *redis.Client
 
-	maxPipelines int // pipelines under way at the same time
-	maxCalls     int // calls in one pipeline
+	maxPipelines int // how many pipelines may be under way at the same time
+	maxCalls     int // how many calls one pipeline may contain
 
-	waiting   atomic.Int64 // number of callers that wait
-	warm      atomic.Bool  // whether the server has answered the last call
-	searching atomic.Bool  // whether findCause is under way
+	waiting   atomic.Int64 // how many callers wait for a reply
+	warm      atomic.Bool  // whether the server has answered the call that ended most recently
+	answers   atomic.Int64 // how many calls and pipelines the server has answered
+	searching atomic.Bool  // whether the method findCause is running
 	cause     atomic.Pointer[cause]
 
 	mu        sync.Mutex
-	calls     list // those that have not ended
-	queue     []*call
-	keyQueues map[string]*keyQueue // by key, of keys that have shared calls
-	pipelines []*pipeline
-	direct    directCall
-	abandoned int // pipelines given up that have not ended: a client may ignore a deadline
+	calls     list                 // the calls that have not ended
+	queue     []*call              // the calls that the next pipeline will take
+	keyQueues map[string]*keyQueue // for the name of each key, the shared calls that have not ended
+	pipelines []*pipeline          // the pipelines under way, except abandoned ones
+	direct    []*call              // the direct calls that have not ended; no two have the same key
+	abandoned int                  // how many pipelines are still running after their deadline; no caller waits for them
 	alarm     *time.Timer
-	armed     bool // whether the alarm is set, because a caller waits
+	armed     bool // whether the alarm is set
 }
 
 const (
-	// maxWaiting is how many callers may wait in one sender.
+	// maxWaiting is how many callers of one sender may wait at the same time.
 	maxWaiting = 1 << 14
 
-	// maxAbandoned is how many abandoned pipelines may be under way. With more of them, the
-	// sender starts no new one.
+	// maxAbandoned bounds the number of abandoned pipelines. While there are so many, the sender starts no
+	// pipeline.
 	maxAbandoned = 64
 
-	// maxJoined is how many callers one call decides for. A script for more callers would
+	// maxJoined is how many callers one call may decide for. A script that decides for more callers would
 	// block the server for too long.
 	maxJoined = 256
 )
@@ -66,16 +66,16 @@ func newSender(c *conn, client processor, maxPipelines, maxCalls int) *sender {
 	s := &sender{conn: c, client: client, maxPipelines: maxPipelines, maxCalls: maxCalls, keyQueues: make(map[string]*keyQueue)}
 	if pool, ok := client.(*redis.Client); ok {
 		s.pool, s.lone = pool, pool.WithTimeout(c.set.timeout)
-		s.lone.Options().ContextTimeoutEnabled = true // of this copy only
+		s.lone.Options().ContextTimeoutEnabled = true // this changes only the copy, not the client of the user
 	}
 	return s
 }
 
-// A keyQueue holds the shared calls of one key, in order. The first of them is in the
-// sender's queue, under way, or about to be repeated; the others wait for it.
+// A keyQueue contains the shared calls for one key, in order. The first of these calls is in the sender's
+// queue, under way, or about to be repeated. The calls after it wait until it has ended.
 type keyQueue struct{ calls []*call }
 
-// do makes the call c and waits for its reply.
+// The method do makes the call c, and waits for the reply of the server.
 func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	w := newWaiter(0)
 	o := s.wait(ctx, w, func() *call {
@@ -86,68 +86,64 @@ func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	return o.reply, o.err
 }
 
-// ask decides u, in one call with the other callers that ask for the same key. It returns one
-// result.
-func (s *sender) ask(ctx context.Context, u *item) ([]ratelimit.Result, error) {
+// The method ask decides the given item. Its call may be shared with other callers that want units of the same
+// key. It returns a slice with one result.
+func (s *sender) ask(ctx context.Context, it *item) ([]ratelimit.Result, error) {
 	if ctx.Done() == nil && s.pool != nil {
-		if m := s.startDirect(u); m != nil {
-			return s.makeDirect(m)
+		if d := s.startDirect(it); d != nil {
+			return s.makeDirect(d)
 		}
 	}
-	o := s.wait(ctx, newWaiter(u.n), func() *call { return s.join(u) })
+	o := s.wait(ctx, newWaiter(it.n), func() *call { return s.join(it) })
 	return o.results, o.err
 }
 
-// join returns the shared call that will decide u. The caller must hold s.mu.
-func (s *sender) join(u *item) *call {
-	t := s.keyQueues[u.key.text]
-	if m := &s.direct; t == nil && m.active && m.keys[0] == u.key.text {
-		t = &keyQueue{calls: []*call{&m.call}} // few such calls ever get company
-		m.shared.keyQueue, s.keyQueues[u.key.text] = t, t
+// The method join returns the shared call that will decide the given item. The caller must hold s.mu.
+func (s *sender) join(it *item) *call {
+	key := it.key.text
+	queue := s.keyQueues[key]
+	if c := s.directOf(key); queue == nil && c != nil {
+		queue = &keyQueue{calls: []*call{c}} // allocated only now, because few direct calls need a keyQueue
+		c.shared.keyQueue, s.keyQueues[key] = queue, queue
 	}
-	if t != nil {
-		last := t.calls[len(t.calls)-1]
-		if !last.sent && len(last.waiters) < maxJoined && last.shared.plan == u.plan {
+	if queue != nil {
+		last := queue.calls[len(queue.calls)-1]
+		if !last.sent && len(last.waiters) < maxJoined && last.shared.plan == it.plan {
 			s.conn.stats.coalesced.Add(1)
 			return last
 		}
 	}
-	c, first := newSharedCall(u)
-	if t == nil {
-		t = first
-		s.keyQueues[u.key.text] = t
+	c, first := newSharedCall(it)
+	if queue == nil {
+		queue = first
+		s.keyQueues[key] = queue
 		s.queue = append(s.queue, c)
 	}
-	c.shared.keyQueue = t
-	t.calls = append(t.calls, c)
+	c.shared.keyQueue = queue
+	queue.calls = append(queue.calls, c)
 	s.calls.add(c)
 	return c
 }
 
-// end records that c has ended, and queues the next call of the same key. It is called once
-// for each call. The caller must hold s.mu.
+// The method end removes the call c, which has ended, and queues the next call for the same key. It must be
+// called exactly once for each call. The caller must hold s.mu.
 func (s *sender) end(c *call) {
 	s.calls.remove(c)
-	if c.shared == nil {
+	s.direct = slices.DeleteFunc(s.direct, func(other *call) bool { return other == c })
+	if c.shared == nil || c.shared.keyQueue == nil {
 		return
 	}
-	t := c.shared.keyQueue
-	if c == &s.direct.call {
-		s.direct.active = false
-	}
-	if t == nil {
-		return
-	}
-	t.calls = t.calls[1:]
-	if len(t.calls) > 0 {
-		s.queue = append(s.queue, t.calls[0])
+	queue := c.shared.keyQueue
+	queue.calls = queue.calls[1:]
+	if len(queue.calls) > 0 {
+		s.queue = append(s.queue, queue.calls[0])
 	} else {
 		delete(s.keyQueues, c.keys[0])
 	}
 }
 
-// wait adds w to the call that choose returns, and waits until that call has ended for w.
-// It calls choose with s.mu held.
+// wait adds the waiter w to the call that the function choose returns, and waits for the outcome of this
+// call. It holds s.mu while it calls the function choose.
 func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o outcome) {
 	defer s.waiting.Add(-1)
 	if s.waiting.Add(1) > maxWaiting {
@@ -155,7 +151,7 @@ func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o ou
 	}
 	s.mu.Lock()
 	c := choose()
-	w.deadline = time.Now().Add(s.conn.set.timeout)
+	w.deadline, w.answers = time.Now().Add(s.conn.set.timeout), s.answers.Load()
 	c.waiters, c.deadline = append(c.waiters, w), w.deadline
 	s.arm(s.conn.set.timeout)
 	s.startPipelines()
@@ -175,13 +171,13 @@ func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o ou
 		return o
 	}
 	if ctx.Err() != nil {
-		w.done <- struct{}{} // for Later
+		w.done <- struct{}{} // put the value back for leftError.Later, which reads it again
 		return outcome{err: &leftError{ctx.Err(), s.conn, w}}
 	}
 	return outcome{err: s.conn.countFailure(o)}
 }
 
-// arm sets the alarm to go off after d, unless it is set already. The caller must hold
+// arm sets the alarm to go off after the duration d, unless the alarm is already set. The caller must hold
 // s.mu.
 func (s *sender) arm(d time.Duration) {
 	switch {
@@ -194,17 +190,18 @@ func (s *sender) arm(d time.Duration) {
 	s.armed = true
 }
 
-// expire is what the alarm does. It answers the callers that have waited for the whole
-// timeout, and tells it of those that have left before. It abandons pipelines that no caller
-// waits for, so that others can start.
+// expire runs when the alarm goes off. It answers the callers that have waited for the whole timeout. For
+// callers that have left, it reports the timeout to the function in the field later of the waiter. It abandons
+// pipelines that no caller waits for: these no longer count as under way, so that new pipelines can start.
 func (s *sender) expire() {
 	for _, w := range s.expired() {
 		w.tell()
 	}
 }
 
-// expired does what expire does, except that it returns the callers to tell it of. If callers
-// still wait, it sets the alarm for the next of their deadlines.
+// expired does the part of the method expire that needs the mutex. It returns the waiters whose timeout has
+// passed, for which expire must call the method tell. If other callers still wait, it sets the alarm for the
+// earliest of their deadlines.
 func (s *sender) expired() (late []*waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,10 +209,10 @@ func (s *sender) expired() (late []*waiter) {
 	for c := s.calls.first; c != nil; c = c.behind {
 		for _, w := range c.waiters {
 			switch {
-			case w.settled.Load():
+			case w.answered.Load():
 			case !now.Before(w.deadline):
 				w.gone = true
-				w.settle(s.tooLate(c))
+				w.answer(s.tooLate(c))
 				late = append(late, w)
 			case next.IsZero() || w.deadline.Before(next):
 				next = w.deadline
@@ -241,9 +238,9 @@ func (s *sender) expired() (late []*waiter) {
 	return late
 }
 
-// tooLate returns the outcome for callers that have waited for c for the whole timeout. A call
-// that was not sent has failed together with a pipeline that it waited for. The caller must hold
-// s.mu.
+// tooLate returns the outcome for callers that have waited for the call c during the whole timeout. If c
+// was not sent because it waited for an earlier pipeline, the outcome has the number of that pipeline, so
+// that the failures of c and of the pipeline count as one. The caller must hold s.mu.
 func (s *sender) tooLate(c *call) outcome {
 	if c.sent && c.in.written.Load() {
 		return outcome{err: newError(ClassTimeout, fmt.Errorf("no answer within %v", s.conn.set.timeout)), call: c.pipeline}

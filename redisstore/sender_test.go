@@ -188,7 +188,8 @@ func TestSentTogether(t *testing.T) {
 	}
 	c.goes()
 	after := store.Stats()
-	assert.EqualValues(t, redisstore.MaxPipelines+3, after.RoundTrips-before.RoundTrips, "the first calls go one by one, the others together as soon as a reply comes")
+	assert.EqualValues(t, 1+redisstore.MaxPipelines+3, after.RoundTrips-before.RoundTrips,
+		"a direct call by the only connection, then calls one by one, and the others together as soon as a reply comes")
 	assert.Less(t, after.Calls-before.Calls, uint64(callers/2), "one script decides all keys of one rate, except logs")
 	for i := range callers {
 		require.NoError(t, c.errs[i])
@@ -198,6 +199,33 @@ func TestSentTogether(t *testing.T) {
 		}
 		assert.Equal(t, left, c.answers[i].Remaining, i)
 	}
+}
+
+// TestDirectCalls makes a few callers ask at the same time, when the client has a connection for
+// each. It checks that the callers of one key share a call, and the caller of another does not wait.
+func TestDirectCalls(t *testing.T) {
+	srv := startReal(t)
+	store := newStore(t, srv.client(t))
+	asks := apart(ratelimit.AlgorithmTokenBucket, ratelimit.PerDay(100), redisstore.MaxDirect)
+	take(t, store, asks[0])
+	c := gather(t, srv, store, len(asks)) // connects
+	for i := range asks {
+		c.asks(context.Background(), i, asks[i])
+	}
+	c.goes()
+	before := store.Stats()
+	c = gather(t, srv, store, redisstore.MaxDirect)
+	for i := range redisstore.MaxDirect {
+		c.asks(context.Background(), i, asks[i/(redisstore.MaxDirect-1)])
+	}
+	c.goes()
+	after := store.Stats()
+	assert.EqualValues(t, 3, after.RoundTrips-before.RoundTrips, "a direct call of each key, and one for those who came later")
+	assert.EqualValues(t, redisstore.MaxDirect-3, after.Coalesced-before.Coalesced)
+	for _, err := range c.errs {
+		assert.NoError(t, err)
+	}
+	assert.Equal(t, 100-1-1-(redisstore.MaxDirect-1), left(t, store, asks[0]))
 }
 
 // TestForgottenScripts makes the server forget its scripts while calls wait to be sent
@@ -234,7 +262,7 @@ func TestBatchUndecided(t *testing.T) {
 			take(t, store, asks[i])
 		}
 		asks[i].Rate, asks[i].N = ratelimit.PerDay(100), 50
-		if i%2 == 1 {
+		if i%2 == 0 {
 			asks[i].Rate, asks[i].N = ratelimit.PerDay(3), 1
 		}
 	}
@@ -245,7 +273,7 @@ func TestBatchUndecided(t *testing.T) {
 	c.goes()
 	for i, res := range c.answers {
 		require.NoError(t, c.errs[i])
-		want := []int{49, 1, 50, 2}[i%4]
+		want := []int{1, 49, 2, 50}[i%4]
 		assert.Equal(t, want, res.Remaining, i)
 		assert.Equal(t, want, left(t, store, asks[i]), i)
 	}

@@ -28,7 +28,8 @@ func startSentinel(t testing.TB) (master, replica *server, sentinel *redis.Senti
 	var addrs []string
 	for range 3 {
 		config := filepath.Join(t.TempDir(), "sentinel.conf")
-		text := fmt.Sprintf("sentinel monitor it %s %s 2\nsentinel down-after-milliseconds it 1000\nsentinel failover-timeout it 5000\n", host, port)
+		text := fmt.Sprintf("sentinel monitor it %s %s 2\nsentinel down-after-milliseconds it 1000\n"+
+			"sentinel failover-timeout it 5000\n", host, port)
 		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 		addrs = append(addrs, startWith(t, config, "--sentinel").addr)
 	}

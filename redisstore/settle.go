@@ -10,11 +10,11 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// maxTerm is the longest time for which a charge may be given back.
+// maxTerm is the longest time after which a charge may still be given back.
 const maxTerm = 366 * 24 * time.Hour
 
-// Accepts returns nil if the store can decide on asks like a, and otherwise an error that says
-// why it cannot.
+// Accepts returns nil if the store can decide asks with the same Algorithm, Rate, Warmup, Receipt and
+// HoldFor as the given ask. Otherwise it returns an error that says why the store cannot decide them.
 func (s *Store) Accepts(a ratelimit.Ask) error {
 	if err := s.Supports(a.Algorithm, a.Rate); err != nil {
 		return err
@@ -26,16 +26,16 @@ func (s *Store) Accepts(a ratelimit.Ask) error {
 }
 
 func checkTerm(a *ratelimit.Ask) error {
-	if a.Receipt != 0 && (a.Term < time.Microsecond || a.Term > maxTerm) {
-		return &ratelimit.ConfigError{Field: "term", Value: a.Term, Reason: "must be from a microsecond to 366 days"}
+	if a.Receipt != 0 && (a.HoldFor < time.Microsecond || a.HoldFor > maxTerm) {
+		return &ratelimit.ConfigError{Field: "term", Value: a.HoldFor, Reason: "must be from a microsecond to 366 days"}
 	}
 	return nil
 }
 
-// Settle makes each charge that an ask names by its Receipt one of N units, not Was; see
-// [ratelimit.Store]. What is given back is given back once, so a call that has failed may be
-// repeated; Settle itself does so once if the connection broke. A call that charges units beyond
-// Was is not repeated. It fails with the same errors as [Store.Take].
+// Settle changes charges. The Receipt of each ask names an earlier charge of Charged units, and Settle changes
+// this charge to N units; see [ratelimit.StoreSettler]. Units are given back only once, so the caller may repeat
+// a failed call of Settle if N is at most Charged in all asks. In that case Settle itself repeats its call to the
+// server once if the connection broke. Settle fails with the same errors as [Store.Take].
 func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {
@@ -50,11 +50,11 @@ func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 			return noAlgorithm(a.Algorithm)
 		case a.Receipt == 0:
 			return &ratelimit.ConfigError{Field: "receipt", Value: 0, Reason: "must name the charge"}
-		case a.N < 0 || a.Was < 0:
+		case a.N < 0 || a.Charged < 0:
 			return ratelimit.ErrInvalidCount
 		}
 		p := &cachedPlan{plan: plan{kind: kind}}
-		if a.N > a.Was {
+		if a.N > a.Charged {
 			if p, err = s.plans.planOf(a.Algorithm, a.Rate); err != nil {
 				return err
 			}
@@ -77,12 +77,12 @@ func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	return joinFailures(ctx, errs, items, parts)
 }
 
-// settle makes the charges that items name by their ids charges of n units. The items are in one
-// slot.
+// The method settle changes charges. In each item, the field id names an earlier charge, and the field n is
+// how many units this charge must have afterwards. The items must be in one slot.
 func (s *Store) settle(ctx context.Context, items []item) error {
 	call := s.newSettlement(len(items))
 	for i := range items {
-		call.add(&items[i], 0, min(items[i].n, int64(items[i].ask.Was)), &answer{})
+		call.add(&items[i], 0, min(items[i].n, int64(items[i].ask.Charged)), &answer{})
 	}
 	for i := range items {
 		call.exceed(&items[i])
@@ -90,39 +90,42 @@ func (s *Store) settle(ctx context.Context, items []item) error {
 	err := call.run(ctx, s.conn)
 	var failed *Error
 	if !call.exceeds && errors.As(err, &failed) && failed.Class == ClassConnection && ctx.Err() == nil {
-		err = call.run(ctx, s.conn) // if the first was run, its charges are settled, and this one does nothing
+		err = call.run(ctx, s.conn) // if the server has already run the first call, the second call changes nothing
 	}
 	return err
 }
 
-// A settlement is a call of the script that gives units back.
+// A settlement collects the arguments of a script that gives units back.
 type settlement struct {
-	warms       bool // whether there are keys that warm up
-	keys, lists []string
-	args, more  []any
-	exceeds     bool // whether units beyond those that were charged are charged now
+	warms       bool     // whether some of the keys warm up
+	keys, lists []string // the names of the keys, and of the lists with the receipts of the keys
+	args, more  []any    // the arguments of settle.lua, and the further arguments of exceed.lua
+	exceeds     bool     // whether more units are charged than before
 }
 
 func (s *Store) newSettlement(n int) *settlement {
 	return &settlement{keys: make([]string, 0, 2*n), lists: make([]string, 0, n), args: append(make([]any, 0, 1+7*n), s.env())}
 }
 
-// add adds a charge of n units by u, of which so many stay. a is the answer to the decision that
-// made it, if the charge was denied by another part of that.
-func (c *settlement) add(u *item, n, stay int64, a *answer) {
-	c.keys, c.lists = append(c.keys, u.key.text), append(c.lists, receiptsKey(u.key.text))
-	c.warms = c.warms || u.warmup != ""
-	c.args = append(c.args, u.letter(), strconv.FormatUint(u.id, 10), n, stay, a.at, a.before, a.after)
+// The method add adds to the arguments of the script the charge that the given item names. The argument n is
+// how many units were charged, or 0 if the script reads this from the receipt, and the argument stay is how many
+// units remain charged. The last argument is the answer that reported the charge, if a decision in several
+// slots gives its own charge back; otherwise it is an empty answer.
+func (c *settlement) add(it *item, n, stay int64, a *answer) {
+	c.keys, c.lists = append(c.keys, it.key.text), append(c.lists, receiptsKey(it.key.text))
+	c.warms = c.warms || it.warmup != ""
+	c.args = append(c.args, it.letter(), strconv.FormatUint(it.id, 10), n, stay, a.at, a.before, a.after)
 }
 
-// exceed adds the units that the ask of u, which was added, was not charged.
-func (c *settlement) exceed(u *item) {
-	beyond := min(max(u.n-int64(u.ask.Was), 0), maxNumber)
+// The method exceed adds to the arguments how many units the given item charges in addition to its earlier
+// charge. The method add must be called for the item first.
+func (c *settlement) exceed(it *item) {
+	beyond := min(max(it.n-int64(it.ask.Charged), 0), maxNumber)
 	c.exceeds = c.exceeds || beyond > 0
-	if c.more = append(c.more, beyond, u.gain, u.unit); u.warmup != "" {
-		c.more = append(c.more, u.warmup)
+	if c.more = append(c.more, beyond, it.gain, it.unit); it.warmup != "" {
+		c.more = append(c.more, it.warmup)
 	} else {
-		c.more = append(c.more, u.burst)
+		c.more = append(c.more, it.burst)
 	}
 }
 

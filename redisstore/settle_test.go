@@ -19,18 +19,18 @@ import (
 // revocable returns an ask for n units at r whose charge has a receipt.
 func revocable(a ratelimit.Algorithm, r ratelimit.Rate, n int, id uint64, term time.Duration) ratelimit.Ask {
 	u := ask(a, r, n)
-	u.Receipt, u.Term = id, term
+	u.Receipt, u.HoldFor = id, term
 	return u
 }
 
 // settle lets stay units of the charge of u stay charged, and gives the others back.
 func settle(t testing.TB, s *redisstore.Store, u ratelimit.Ask, stay int) {
 	t.Helper()
-	u.Was, u.N = u.N, stay
+	u.Charged, u.N = u.N, stay
 	require.NoError(t, s.Settle(context.Background(), []ratelimit.Ask{u}))
 }
 
-// TestSettleStored checks what the server stores of receipts: a list beside a state that ends in
+// TestSettleStored checks what the server stores of receipts: a sorted set beside a state that ends in
 // " +", which both go with the last receipt, and with a Reset.
 func TestSettleStored(t *testing.T) {
 	client := startReal(t).client(t)
@@ -49,14 +49,18 @@ func TestSettleStored(t *testing.T) {
 		one, two := revocable(a, rate, 3, 1<<63+7, time.Minute), revocable(a, rate, 2, 8, time.Hour)
 		take(t, s, one)
 		assert.Regexp(t, ` \+$`, stored(), a)
-		assert.Regexp(t, fmt.Sprintf(`^\[%d 1772323260000000 1772323200000000 3 0 [03] 0 0\]$`, uint64(1<<63+7)), fmt.Sprint(client.LRange(ctx, list, 0, -1).Val()), a)
+		members := []string{"1:1772323260000000 1772323200000000 3 0", fmt.Sprint(uint64(1<<63 + 7))}
+		if a == ratelimit.AlgorithmTokenBucket || a == ratelimit.AlgorithmLeakyBucket {
+			members = append(members, "1=3 0 0", "=3 0 0")
+		}
+		assert.Equal(t, members, client.ZRange(ctx, list, 0, -1).Val(), a)
 		require.Equal(t, 5000-3-2, take(t, s, two).Remaining, a)
 		require.Equal(t, 5000-3-2-1, take(t, s, ask(a, rate, 1)).Remaining, "%s: beside receipts", a)
 		settle(t, s, one, 1)
 		require.Equal(t, 5000-1-2-1, left(t, s, one), a)
 		settle(t, s, one, 0)
 		require.Equal(t, 5000-1-2-1, left(t, s, one), "%s: a receipt is settled once", a)
-		require.EqualValues(t, 1, client.LLen(ctx, list).Val(), a)
+		require.EqualValues(t, 1, client.ZCount(ctx, list, "1", "1000000").Val(), a)
 		settle(t, s, two, 0)
 		require.Equal(t, 5000-1-1, left(t, s, one), a)
 		assert.NotRegexp(t, `\+`, stored(), "%s: the fast way again", a)
@@ -100,11 +104,96 @@ func TestSettleBytes(t *testing.T) {
 			}
 			one := bytes(1)
 			more := float64(bytes(100)-one) / 100
-			assert.Less(t, one, int64(350))
-			assert.Less(t, more, 120.0)
-			t.Logf("%s: the receipts of %s, of a client whose name has 24 bytes, take %d bytes, and %.1f for each after the first", a, kind, one, more)
+			assert.Less(t, one, int64(450))
+			assert.Less(t, more, 480.0)
+			t.Logf("%s: the receipts of %s, of a client whose name has 24 bytes, take %d bytes, and %.1f for each after the first",
+				a, kind, one, more)
 		}
 	}
+}
+
+// TestSettleAmongMany checks that a settlement runs as many commands among 1,024 receipts as among 3.
+func TestSettleAmongMany(t *testing.T) {
+	client := startReal(t).client(t)
+	s, ctx, rate := newStore(t, client), t.Context(), ratelimit.PerDay(5000)
+	for _, a := range all {
+		if a == ratelimit.AlgorithmSlidingWindowLog {
+			continue // it also moves the later entries of the log
+		}
+		commands := func(open uint64) (calls int) {
+			for i := range open {
+				take(t, s, revocable(a, rate, 3, 1+i, time.Hour))
+			}
+			settle(t, s, revocable(a, rate, 3, 1<<40, time.Hour), 0) // the script is known to the server now
+			require.NoError(t, client.ConfigResetStat(ctx).Err())
+			settle(t, s, revocable(a, rate, 3, 2, time.Hour), 1)
+			for line := range strings.Lines(client.Info(ctx, "commandstats").Val()) {
+				var n int
+				if _, rest, ok := strings.Cut(line, "calls="); ok {
+					_, err := fmt.Sscanf(rest, "%d,", &n)
+					require.NoError(t, err)
+					calls += n
+				}
+			}
+			require.NoError(t, s.Reset(ctx, []ratelimit.Ask{ask(a, rate, 1)}))
+			return calls
+		}
+		require.Equal(t, commands(3), commands(1024), a)
+	}
+}
+
+// TestSettleLayers checks how much comes back for one receipt after another was settled.
+func TestSettleLayers(t *testing.T) {
+	client := startReal(t).client(t)
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	s := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+	rate := ratelimit.PerSecond(1).WithBurst(10)
+	of := func(id uint64) ratelimit.Ask { return revocable(all[0], rate, 5, id, time.Hour) }
+	again := func() { require.NoError(t, s.Reset(t.Context(), []ratelimit.Ask{of(1)})) }
+
+	take(t, s, of(1))
+	take(t, s, of(2))
+	settle(t, s, of(1), 0)
+	settle(t, s, of(2), 0)
+	require.Equal(t, 10, left(t, s, of(1)))
+	again()
+
+	take(t, s, of(1))
+	take(t, s, of(2))
+	clock.Advance(4 * time.Second)
+	take(t, s, ask(all[0], rate, 1))
+	settle(t, s, of(1), 4)
+	settle(t, s, of(2), 0)
+	require.Equal(t, 9, left(t, s, of(1)), "the four units that stay have drained, so all of the second comes back")
+	again()
+
+	take(t, s, of(1))
+	clock.Advance(500 * time.Millisecond)
+	take(t, s, ask(all[0], rate, 2))
+	clock.Advance(500 * time.Millisecond)
+	twice := ratelimit.PerSecond(2).WithBurst(10)
+	take(t, s, ask(all[0], twice, 1))
+	first := of(1)
+	first.Rate = twice
+	settle(t, s, first, 0)
+	require.Equal(t, 7, left(t, s, first), "half a unit had drained before the other charges: it owes 2.5")
+}
+
+// TestSettleOfAList checks that the receipts of an earlier version, which are a list, count as final.
+func TestSettleOfAList(t *testing.T) {
+	client := startReal(t).client(t)
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	s := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+	u := revocable(ratelimit.AlgorithmTokenBucket, ratelimit.PerDay(100), 5, 7, time.Hour)
+	key := s.KeyOf(u)
+	require.NoError(t, client.Set(t.Context(), key, "1 864000000 100 1772323200 0 4320000000 +", time.Hour).Err())
+	require.NoError(t, client.RPush(t.Context(), key+";r", "7 1772326800000000 1772323200000000 5 0 5 0 0").Err())
+	settle(t, s, u, 0)
+	require.Equal(t, 95, left(t, s, u))
+	u.Receipt = 8
+	require.Equal(t, 90, take(t, s, u).Remaining)
+	settle(t, s, u, 0)
+	require.Equal(t, 95, left(t, s, u))
 }
 
 // TestSettleTerms checks that a charge can be given back for as long as its term, that the list
@@ -126,11 +215,11 @@ func TestSettleTerms(t *testing.T) {
 		settle(t, s, never, 0)
 		require.Equal(t, 9999, left(t, s, never), "%s: it has passed", a)
 		take(t, s, revocable(a, rate, 1, 3, time.Second))
-		require.EqualValues(t, 1, client.LLen(ctx, list).Val(), "%s: what is final is dropped", a)
+		require.EqualValues(t, 1, client.ZCount(ctx, list, "1", "1000000").Val(), "%s: what is final is dropped", a)
 		for i := range uint64(1024) {
 			take(t, s, revocable(a, rate, 1, 10+i, time.Minute))
 		}
-		require.EqualValues(t, 1024, client.LLen(ctx, list).Val(), a)
+		require.EqualValues(t, 1024, client.ZCount(ctx, list, "1", "1000000").Val(), a)
 		before := left(t, s, never)
 		settle(t, s, revocable(a, rate, 1, 3, time.Second), 0)
 		require.Equal(t, before, left(t, s, never), "%s: the oldest has become final", a)
@@ -138,16 +227,16 @@ func TestSettleTerms(t *testing.T) {
 		require.Equal(t, before+1, left(t, s, never), a)
 	}
 
-	real := newStore(t, client)
+	genuine := newStore(t, client)
 	u := revocable(all[0], rate, 1, 1, time.Hour)
 	u.Key = "expires"
-	take(t, real, u)
-	u.Receipt, u.Term = 2, time.Minute
-	take(t, real, u)
-	expires := client.PTTL(ctx, real.KeyOf(u)+";r").Val()
+	take(t, genuine, u)
+	u.Receipt, u.HoldFor = 2, time.Minute
+	take(t, genuine, u)
+	expires := client.PTTL(ctx, genuine.KeyOf(u)+";r").Val()
 	assert.Greater(t, expires, 59*time.Minute)
 	assert.LessOrEqual(t, expires, time.Hour+time.Second)
-	settle(t, real, revocable(all[0], rate, 1, 9, time.Hour), 0)
+	settle(t, genuine, revocable(all[0], rate, 1, 9, time.Hour), 0)
 }
 
 // TestSettleOfAnEarlierState checks that the receipts of a state that is gone are of no use, also if
@@ -204,8 +293,8 @@ func TestSettleRefuses(t *testing.T) {
 		{1, 0, 3, all[0], ratelimit.ErrInvalidConfig, "a zero store", false, true},
 	} {
 		good, bad := u, u
-		good.N, good.Was = 0, 3
-		bad.Receipt, bad.N, bad.Was, bad.Algorithm = row.id, row.n, row.was, row.a
+		good.N, good.Charged = 0, 3
+		bad.Receipt, bad.N, bad.Charged, bad.Algorithm = row.id, row.n, row.was, row.a
 		of, with := s, ctx
 		if row.zeroed {
 			of = new(redisstore.Store)
@@ -358,21 +447,15 @@ func TestSettleAsMemory(t *testing.T) {
 					both(u)
 					open = append(open, u)
 				case p < 5:
-					u.Receipt, u.Term = 0, 0
+					u.Receipt, u.HoldFor = 0, 0
 					both(u)
 				case p < 6:
 					clock.Advance(time.Duration(r.IntN(997)) * time.Microsecond)
 				case p < 7:
-					rate.Requests = 1 + r.IntN(9)
-					if rate.Burst > 0 && (warmup.From > 0 || r.IntN(2) == 0) {
-						rate.Burst = 1 + r.IntN(9)
-					}
-					if warmup.From > 0 && rate.Burst > 0 { // so that a new key is granted something
-						rate.Requests = min(rate.Requests, 2*rate.Burst)
-					}
+					rate = drawRate(r, rate, warmup)
 				case len(open) > 0:
 					u := open[r.IntN(len(open))]
-					u.Was, u.N = u.N, r.IntN(u.N+3)
+					u.Charged, u.N = u.N, r.IntN(u.N+3)
 					require.NoError(t, memory.Settle(t.Context(), []ratelimit.Ask{u}))
 					require.NoError(t, there.Settle(t.Context(), []ratelimit.Ask{u}))
 					settled++
@@ -383,6 +466,18 @@ func TestSettleAsMemory(t *testing.T) {
 		}
 		t.Logf("%s: %d steps, %d settlements, 0 mismatches", a, steps, settled)
 	}
+}
+
+// drawRate returns rate with other numbers, drawn from r.
+func drawRate(r *rand.Rand, rate ratelimit.Rate, warmup ratelimit.Warmup) ratelimit.Rate {
+	rate.Requests = 1 + r.IntN(9)
+	if rate.Burst > 0 && (warmup.From > 0 || r.IntN(2) == 0) {
+		rate.Burst = 1 + r.IntN(9)
+	}
+	if warmup.From > 0 && rate.Burst > 0 { // so that a new key is granted something
+		rate.Requests = min(rate.Requests, 2*rate.Burst)
+	}
+	return rate
 }
 
 // ceil rounds d up to a microsecond.
@@ -408,7 +503,7 @@ func TestSettleRepliesLost(t *testing.T) {
 			take(t, s, first)
 			take(t, s, other)
 			u := first
-			u.Was, u.N = 5, 1
+			u.Charged, u.N = 5, 1
 			settle(t, direct, revocable(a, ratelimit.PerDay(100), 5, 9, time.Hour), 0) // so that the server knows the script
 			p.will(loses, lose)
 			err := s.Settle(t.Context(), []ratelimit.Ask{u})

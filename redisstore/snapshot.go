@@ -2,43 +2,46 @@ package redisstore
 
 import "github.com/ratelimit-go/ratelimit"
 
-// A snapshot is what a reply says of the state of a key. With it, this process can tell
-// which further requests the server would certainly deny. The zero snapshot says nothing.
+// A snapshot contains what the reply of a script shows about the state of a key. From the snapshot this process
+// computes which further requests the server would certainly deny. The zero snapshot contains nothing.
 type snapshot struct {
-	known byte  // 'l': level is known; 'd': only that one unit is denied; 0: nothing
-	at    int64 // instant of the charges, in microseconds since the Unix epoch
+	known byte  // 'l': the field level is set; 'd': it is only known that one unit is denied; 0: nothing is known
+	at    int64 // the instant of the charges, in microseconds since the Unix epoch
 
-	// level is the state after the charges, if known is 'l'.
+	// level is the state after the charges, if the field known is 'l'.
 	level level
 
-	// If known is 'd', one unit is denied. retry and reset include the time for which the
-	// state does not change, if it is ahead of the clock.
+	// retry and reset are the RetryAfter and the ResetAfter of a denied request in microseconds, if the field
+	// known is 'd'. If the state is ahead of the server's clock, both include the time until the clock reaches
+	// the state.
 	retry, reset int64
 }
 
-// snapshotOf returns what l says.
+// snapshotOf returns the snapshot of a key with the level l under the plan p.
 func snapshotOf(p *plan, l *level) snapshot {
 	switch {
 	case p.kind != 's':
 		return snapshot{known: 'l', at: l.at, level: *l}
-	case l.left(p) != 0: // more entries than the oldest may have to leave before a larger request fits
+	case l.left(p) != 0:
+		// The next denied request may have to wait until several entries leave the log. A level contains only
+		// the oldest entry, so this wait is not known.
 		return snapshot{at: l.at}
 	}
 	return snapshot{known: 'd', at: l.at, retry: l.wait(p, 1), reset: l.reset(p)}
 }
 
-// recordDenial records a, which denies one unit, unless a says Never.
+// recordDenial records in s that the given answer denies one unit, and the waits in this answer. It does
+// nothing if one of these waits is Never.
 func (s *snapshot) recordDenial(a *answer) {
 	if a.retry != ratelimit.Never && a.reset != ratelimit.Never {
 		s.known, s.retry, s.reset = 'd', a.retry.Microseconds(), a.reset.Microseconds()
 	}
 }
 
-// deny reports whether the server would certainly deny n units, n >= 1, and if so sets res
-// to the result. The time since the instant of s is not known exactly: it lies between
-// shortest and longest, in microseconds. Whether the units fit is judged by longest, and
-// how long to wait by shortest, so that an error in the time never denies what fits. The
-// plan of s is p.
+// deny reports whether the server would certainly deny n units; n is at least 1, and p is the plan of the
+// snapshot. In that case it stores the denial in *res. The time since the instant of the snapshot is
+// between shortest and longest, in microseconds. The time longest decides whether to deny, so that no
+// request is denied that the server would grant. The time shortest decides how long the caller must wait.
 func (s *snapshot) deny(p *plan, n, longest, shortest int64, res *ratelimit.Result) bool {
 	switch {
 	case s.known == 'l':
@@ -57,8 +60,7 @@ func (s *snapshot) deny(p *plan, n, longest, shortest int64, res *ratelimit.Resu
 		}
 		return true
 	case s.known == 'd' && n == 1 && longest < s.retry:
-		passed := shortest
-		res.Limit, res.RetryAfter, res.ResetAfter = int(p.limit), micros(s.retry-passed), micros(s.reset-passed)
+		res.Limit, res.RetryAfter, res.ResetAfter = int(p.limit), micros(s.retry-shortest), micros(s.reset-shortest)
 		return true
 	}
 	return false

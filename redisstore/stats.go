@@ -6,19 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// Stats counts what a [Store] has done since it was made. [Store.Stats] returns it.
+// Stats counts the calls and decisions of a [Store] since it was made. [Store.Stats] returns it.
 type Stats struct {
-	// Decisions is the number of decisions that were asked for, including those that
-	// failed.
+	// Decisions is the number of requests for a decision, including those that failed.
 	Decisions uint64
 
-	// RoundTrips is how many times the store has sent commands and waited for the replies.
-	// Calls is how many commands these were; Calls / RoundTrips is the average number of
-	// commands sent together.
+	// RoundTrips is how many times the store has sent commands and waited for the replies. Calls is the
+	// number of these commands. On average, Calls / RoundTrips commands were sent together.
 	RoundTrips, Calls uint64
 
-	// Coalesced is the number of decisions that shared the call of another decision for the
-	// same key.
+	// Coalesced is the number of decisions that were made in the call of another decision for the same key.
 	Coalesced uint64
 
 	// CacheHits is the number of denials that were made without a call; see
@@ -42,8 +39,8 @@ type Stats struct {
 	Errors map[Class]uint64
 }
 
-// counters holds the numbers of Stats. Its decisions leave out those that were answered
-// without a call.
+// counters contains the counts from which the method Stats makes its result. The field decisions does not
+// include decisions that were made without a call.
 type counters struct {
 	decisions, roundTrips, calls, coalesced, cacheHits atomic.Uint64
 	leaseHits, leased, returned, noScripts, retries    atomic.Uint64
@@ -61,7 +58,7 @@ func (c *counters) countError(class Class) {
 	c.errors[class]++
 }
 
-// Stats returns what s has done since it was made.
+// Stats returns the counts of the store since it was made.
 func (s *Store) Stats() Stats {
 	if s == nil || s.conn == nil {
 		return Stats{}

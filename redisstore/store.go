@@ -21,18 +21,24 @@ type Store struct {
 	plans   planCache
 }
 
-var _ ratelimit.Store = (*Store)(nil)
+var (
+	_ ratelimit.StoreSupporter   = (*Store)(nil)
+	_ ratelimit.StoreSettler     = (*Store)(nil)
+	_ ratelimit.StoreReplayer    = (*Store)(nil)
+	_ ratelimit.StorePartitioner = (*Store)(nil)
+	_ ratelimit.StoreDenier      = (*Store)(nil)
+)
 
 // New returns a Store that uses client. It does not contact the server, which need not be
-// running yet. The Store makes its calls through a copy of client that shares its
-// connections and obeys [WithTimeout]; hooks that were added to client do not see them. The
+// running yet. The Store makes its calls through a copy of client, which shares the connections
+// of client and obeys [WithTimeout]. Hooks that were added to client do not see these calls. The
 // errors of New match [ratelimit.ErrInvalidConfig].
 //
-// A [redis.Ring] is refused: when a server does not answer, it moves the keys of that server to
-// others, where every limit starts anew, and moves them back later.
+// New refuses a [redis.Ring]. When a server does not answer, a Ring moves the keys of that server to
+// other servers, where no units are charged yet, and moves the keys back later.
 //
-// The server must be Redis 6.2 or later, or Valkey. Its maxmemory-policy should be
-// noeviction: if the server evicts a key, the units used of that key are forgotten.
+// The server must be Redis 6.2 or later, or Valkey. Its maxmemory-policy should be noeviction:
+// if the server evicts a key, the Store no longer knows which units of the key were used.
 func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
 	set := newSettings(opts)
 	err := set.validate()
@@ -51,8 +57,8 @@ func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Supports returns nil if the store can decide exactly by algorithm a at rate r, and
-// otherwise an error that says why it cannot.
+// Supports returns nil if the store can decide exactly with this algorithm and this rate. Otherwise it
+// returns an error that says why the store cannot do so.
 func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 	_, err := planOf(a, r)
 	var field *ratelimit.ConfigError
@@ -62,12 +68,12 @@ func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 	return err
 }
 
-// Take charges all asks or none, and returns one result for each; see [ratelimit.Store].
-// Where the asks are in several slots of a Cluster, a denied decision holds units until
-// they have been given back.
+// Take charges all asks or none, and returns one result for each; see [ratelimit.Store]. If the asks
+// are in several slots of a Cluster and one of them is denied, the units of the other asks may stay
+// charged until Take has given them back.
 //
-// Take returns within the time of [WithTimeout], or twice that if it has to give units
-// back. An error of the server or of the connection is an [*Error] and matches
+// Take returns within the time of [WithTimeout], or within twice that if its call had to wait for an
+// earlier one or if it has to give units back. An error of the server or of the connection is an [*Error] and matches
 // [ratelimit.ErrStore]. Other errors match [ratelimit.ErrInvalidConfig] or
 // [ratelimit.ErrInvalidCount], or are the error of ctx.
 func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
@@ -98,7 +104,8 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	return nil, &ratelimit.ConfigError{Field: "look", Value: "true and false", Reason: "must be the same in all asks of one call"}
 }
 
-// takeAll decides items. mode is 0 or rehearsing.
+// takeAll decides the items, which may be in several slots. mode is 0, or rehearsing for a dry run that
+// charges nothing.
 func (s *Store) takeAll(ctx context.Context, items []item, mode int) ([]ratelimit.Result, error) {
 	switch parts := s.routing.parts(items); len(parts) {
 	case 0:
@@ -110,8 +117,8 @@ func (s *Store) takeAll(ctx context.Context, items []item, mode int) ([]ratelimi
 	}
 }
 
-// Denied reports whether a is certain to be denied by what this process remembers of
-// earlier denials, and if so returns the result. It makes no call; see [WithDenialCache].
+// Denied reports whether the denial cache of this process shows that the server would deny the ask. In that
+// case it also returns the result of the denial. It does not call the server; see [WithDenialCache].
 func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
 	if s == nil || s.conn == nil || a.Warmup != (ratelimit.Warmup{}) {
 		return res, false
@@ -120,8 +127,7 @@ func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
 	return res, denied
 }
 
-// takeOne decides one ask, in one call with the asks that other callers make for the same
-// key at the same time.
+// takeOne decides a single ask. Other callers that want units of the same key may share its call.
 func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Result, error) {
 	var known ratelimit.Result
 	if s.conn.denied(a, &known) {
@@ -133,19 +139,19 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 		}
 		return []ratelimit.Result{res}, nil
 	}
-	u, err := s.item(a)
+	it, err := s.item(a)
 	if a.Look && err == nil {
-		return s.takeAll(ctx, []item{u}, rehearsing)
+		return s.takeAll(ctx, []item{it}, rehearsing)
 	}
 	s.conn.stats.decisions.Add(1)
 	if err != nil {
 		return nil, err
 	}
-	return s.conn.sender(ctx, u.key.text).ask(ctx, &u)
+	return s.conn.sender(ctx, it.key.text).ask(ctx, &it)
 }
 
-// Reset deletes the states of asks, so that their keys are as good as new. It fails with
-// the same errors as [Store.Take].
+// Reset deletes the states of the asks, so that their keys count as unused. It fails with the same errors
+// as [Store.Take].
 func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {
@@ -164,16 +170,16 @@ func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	errs := make([]error, len(parts))
 	inParallel(len(parts), func(i int) {
 		var keys []string
-		for _, j := range parts[i] {
-			keys = append(keys, items[j].key.text, aheadKey(items[j].key.text), receiptsKey(items[j].key.text))
+		for _, place := range parts[i] {
+			keys = append(keys, items[place].key.text, aheadKey(items[place].key.text), receiptsKey(items[place].key.text))
 		}
 		errs[i] = s.conn.del(ctx, keys)
 	})
 	return joinFailures(ctx, errs, items, parts)
 }
 
-// Close gives back the units that were taken ahead; see [WithLeases]. The store can still
-// be used afterwards, but takes no more units ahead. Close does not close the client.
+// Close gives back the units that were taken ahead; see [WithLeases]. Afterwards the store still
+// works, but takes no more units ahead. Close does not close the client.
 func (s *Store) Close() error {
 	if s == nil || s.conn == nil {
 		return nil
@@ -181,8 +187,8 @@ func (s *Store) Close() error {
 	return s.conn.leases.close()
 }
 
-// checkContext returns ctx, or a background context in place of nil, and an error if no
-// call can be made: s is a zero Store, or ctx has ended.
+// checkContext returns the context for a call: ctx, or a background context if ctx is nil. It returns an
+// error if no call can be made, because s is a zero Store or ctx has ended.
 func (s *Store) checkContext(ctx context.Context) (context.Context, error) {
 	if s == nil || s.conn == nil {
 		return nil, &ratelimit.ConfigError{Field: "store", Value: "the zero value", Reason: "must be made by New"}
@@ -193,16 +199,16 @@ func (s *Store) checkContext(ctx context.Context) (context.Context, error) {
 	return ctx, ctx.Err()
 }
 
-// An item is an ask, prepared for the script: its key and its plan.
+// An item is an ask, together with the values that the script for the ask needs.
 type item struct {
 	ask *ratelimit.Ask
 	key key
 	*cachedPlan
 	n      int64
 	shadow bool
-	id     uint64 // of the receipt of the charge, or 0
-	term   int64  // of the receipt, in microseconds
-	warmup string // the numbers of a key that warms up, see warmup.lua; otherwise empty
+	id     uint64 // the Receipt of the ask; 0 if it has none
+	term   int64  // for how many microseconds after the charge its units can be given back
+	warmup string // for a key that warms up, the numbers that warmup.lua reads; otherwise empty
 }
 
 func (s *Store) item(a *ratelimit.Ask) (item, error) {
@@ -213,8 +219,8 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	if err != nil {
 		return item{}, err
 	}
-	// An ask for more than the limit never fits. One more than the limit says the same, and
-	// is a number that a double holds.
+	// An ask for more units than the limit is never granted. In place of the number of its units, the
+	// script gets the limit plus one, which is never too large for a double.
 	n := min(int64(a.N), p.limit+1)
 	if err := checkTerm(a); err != nil {
 		return item{}, err
@@ -222,14 +228,14 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	if err := checkWarmup(a); err != nil {
 		return item{}, err
 	}
-	u := item{a, s.keyOf(a), p, n, a.Shadow, a.Receipt, a.Term.Microseconds(), warmupOf(a, p.burst)}
+	it := item{a, s.keyOf(a), p, n, a.Shadow, a.Receipt, a.HoldFor.Microseconds(), warmupOf(a, p.burst)}
 	if a.Look {
-		u.id = 0 // no charge is made
+		it.id = 0 // nothing will be charged, so no receipt is needed
 	}
-	return u, nil
+	return it, nil
 }
 
-// takeInOne decides items, which are in one slot, by one script.
+// takeInOne decides the items with one script. The items must be in one slot.
 func (s *Store) takeInOne(ctx context.Context, items []item, mode int) ([]ratelimit.Result, error) {
 	reply, err := s.take(ctx, items, mode)
 	if err != nil {
@@ -249,25 +255,25 @@ func (s *Store) takeInOne(ctx context.Context, items []item, mode int) ([]rateli
 	return results, nil
 }
 
-// What a script that decides several asks is told beside them, as a sum.
+// The modes of a script that decides several asks. The script gets the sum of the modes that apply.
 const (
-	returnable   = 1  // its reply must have what is needed to give the charges back
-	withReceipts = 2  // there are receipts among the asks
-	denied       = 4  // they are denied elsewhere: none is charged
-	looking      = 8  // nothing must change; denied is set too
-	withWarmup   = 16 // there are keys that warm up
-	rehearsing   = 32 // it writes nothing, and answers as if it did
+	returnable   = 1  // the reply must contain what is needed to give the charges of this script back
+	withReceipts = 2  // some of the charges have receipts
+	denied       = 4  // a script for another slot has denied the request: this script charges nothing
+	looking      = 8  // nothing is charged and no state changes; the mode denied is set too
+	withWarmup   = 16 // some of the keys warm up
+	rehearsing   = 32 // a dry run: the script writes nothing, but answers as if it had charged the units
 )
 
-// take runs the script that decides items, which are in one slot, and returns its reply. mode is a
-// sum of the numbers above without withReceipts and withWarmup.
+// The method take runs the script that decides the items, which must be in one slot, and returns the reply
+// of the script. mode is a sum of modes; take adds withReceipts and withWarmup if the items need them.
 func (s *Store) take(ctx context.Context, items []item, mode int) (any, error) {
 	keys, args, needs := s.arguments(items, mode)
 	return s.conn.run(ctx, takeScripts[needs], keys, args)
 }
 
-// arguments returns the keys and the arguments of the script that decides items, and which
-// families it needs.
+// arguments returns the keys and the arguments of the script that decides the items, and the family of the
+// Lua files that this script needs.
 func (s *Store) arguments(items []item, mode int) (keys []string, args []any, needs family) {
 	width := 6
 	for i := range items {
@@ -282,18 +288,18 @@ func (s *Store) arguments(items []item, mode int) (keys []string, args []any, ne
 	args = make([]any, 0, 4+width*len(items))
 	args = append(args, s.env(), mode)
 	for i := range items {
-		u := &items[i]
-		needs |= familyOf[u.kind]
-		keys[i] = u.key.text
-		if u.warmup == "" {
-			args = append(args, string(u.kind), u.n, flag(u.shadow), u.gain, u.unit, u.burst)
+		it := &items[i]
+		needs |= familyOf[it.kind]
+		keys[i] = it.key.text
+		if it.warmup == "" {
+			args = append(args, string(it.kind), it.n, flag(it.shadow), it.gain, it.unit, it.burst)
 		} else {
 			needs |= warms
-			args = append(args, u.letter(), u.n, flag(u.shadow), u.gain, u.unit, u.warmup)
+			args = append(args, it.letter(), it.n, flag(it.shadow), it.gain, it.unit, it.warmup)
 		}
 		if mode&withReceipts != 0 {
-			args = append(args, strconv.FormatUint(u.id, 10), u.term)
-			keys = append(keys, receiptsKey(u.key.text))
+			args = append(args, strconv.FormatUint(it.id, 10), it.term)
+			keys = append(keys, receiptsKey(it.key.text))
 		}
 	}
 	return keys, args, needs
@@ -306,5 +312,5 @@ func flag(on bool) string {
 	return "0"
 }
 
-// defaultPad is how much longer than necessary the server keeps a key.
+// defaultPad is how long the server keeps a key after the state of the key is no longer needed.
 const defaultPad = time.Second

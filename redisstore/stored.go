@@ -7,97 +7,112 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Stored is a state in the server, by the name of its key. [Store.Stored] makes one of a name.
+// A Stored describes one state in the server, as far as the name of its key shows it. [Store.Stored]
+// returns a Stored.
 type Stored struct {
-	Name string // of the key in the server
+	Name string // the name of the state's key in the server
 
-	// Ask says whose state it is: it has the Rule, the Key, the Client and the Algorithm. The Rate is
-	// not in the name of a key: set it, and Warmup if Warms is true, before a call of Look.
+	// Ask has the Rule, the Key, the Client and the Algorithm of the state. The name does not contain the
+	// Rate, so set Ask.Rate before you call [Store.Look]. If Warms is true, also set Ask.Warmup.
 	Ask ratelimit.Ask
 
-	// Hashed reports that the Rule, the Key or the Client is longer than the name of a key may be. In
-	// its place there is a # and its hash.
+	// Hashed is whether the Rule, the Key or the Client was too long for the name of the key. The field in
+	// Ask then has "#" and a hash in place of the long text.
 	Hashed bool
 
-	Warms bool // whether the key warms up
+	Warms bool // whether the key has a Warmup
 }
 
-// Pattern returns a pattern for the SCAN of the server that the names of all states match. A few
-// other names match it too.
+// Pattern returns a pattern for the command SCAN that matches the names of all states. It also matches a
+// few other names.
 func (s *Store) Pattern() string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s.prefix) + ":{[ck]*}:" + version + "[tlfcsTLFCS]*"
+	escape := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+	return escape.Replace(s.prefix) + ":{[ck]*}:" + version + "[tlfcsTLFCS]*"
 }
 
-// Stored returns the state that the server keeps under a name, or false if that is no name of a
-// state. It does not call the server.
+// Stored describes the state whose key in the server has this name, as far as the name shows it. It makes no
+// call to the server. ok is false if no state has a key of this form.
 func (s *Store) Stored(name string) (found Stored, ok bool) {
 	found.Name = name
-	rest, ok := strings.CutPrefix(name, s.prefix+":{")
-	tag, rest, closed := strings.Cut(rest, "}:"+version)
-	if !ok || !closed || tag == "" || rest == "" || strings.ContainsAny(tag+rest, "{};") {
-		return found, false // a list of receipts has a ;
+	letter, tag, rest, ok := s.splitName(name)
+	if !ok {
+		return found, false
 	}
-	letter, rest := rest[0], rest[1:]
 	if found.Warms = 'A' <= letter && letter <= 'Z'; found.Warms {
 		letter += 'a' - 'A'
 	}
-	for a, l := range algorithms {
+	a, r := &found.Ask, nameReader{}
+	for algorithm, l := range algorithms {
 		if l == letter {
-			found.Ask.Algorithm = a
+			a.Algorithm = algorithm
 		}
 	}
-	parts := strings.Split(rest, ":") // empty, "", or "", rule, or "", rule, key
-	texts := strings.Split(tag[1:], ":")
+	ofClient, inTag := tag[0] == 'c', strings.Split(tag[1:], ":")
 	switch {
-	case found.Ask.Algorithm == "" || parts[0] != "":
+	case a.Algorithm == "":
 		return found, false
-	case tag[0] == 'k' && len(texts) == 2 && len(parts) == 1:
-		ok = found.read(&found.Ask.Rule, texts[0]) && found.read(&found.Ask.Key, texts[1])
-	case tag[0] == 'c' && len(texts) == 1 && (len(parts) == 2 || len(parts) == 3):
-		last := parts[len(parts)-1]
-		if len(parts) == 2 {
-			last = texts[0]
-		} else if last == "a" {
-			return found, false // the hash of what was taken ahead
-		}
-		ok = found.read(&found.Ask.Rule, parts[1]) && found.read(&found.Ask.Client, texts[0]) && found.read(&found.Ask.Key, last)
+	case tag[0] == 'k' && len(inTag) == 2 && len(rest) == 0:
+		a.Rule, a.Key = r.text(inTag[0]), r.text(inTag[1])
+	case ofClient && len(inTag) == 1 && len(rest) == 1:
+		a.Rule, a.Client, a.Key = r.text(rest[0]), r.text(inTag[0]), r.text(inTag[0])
+	case ofClient && len(inTag) == 1 && len(rest) == 2 && rest[1] != "a": // a name that aheadKey returns ends in ":a"
+		a.Rule, a.Client, a.Key = r.text(rest[0]), r.text(inTag[0]), r.text(rest[1])
 	default:
 		return found, false
 	}
-	return found, ok
+	found.Hashed = r.hashed
+	return found, !r.failed
 }
 
-// read reads a text that writeText has written.
-func (st *Stored) read(to *string, text string) bool {
-	if strings.HasPrefix(text, "#") {
-		st.Hashed = true
-		*to = text
-		return true
+// splitName splits the name of a key into the letter of the algorithm, the text between the braces, and the
+// texts that follow the letter. It returns false if the name does not have the form of a state's name.
+func (s *Store) splitName(name string) (letter byte, tag string, rest []string, ok bool) {
+	name, ok = strings.CutPrefix(name, s.prefix+":{")
+	tag, name, closed := strings.Cut(name, "}:"+version)
+	if !ok || !closed || tag == "" || name == "" || strings.ContainsAny(tag+name, "{};") { // only the name of a list of receipts has a ;
+		return 0, "", nil, false
+	}
+	rest = strings.Split(name[1:], ":")
+	return name[0], tag, rest[1:], rest[0] == ""
+}
+
+// A nameReader reads the texts that writeText has written into the name of a key.
+type nameReader struct {
+	hashed bool // whether one of the texts was a hash
+	failed bool // whether one of the texts was not in the form that writeText writes
+}
+
+// The method text is the reverse of writeText: from the form that writeText wrote, it returns the original
+// text. If writeText wrote a hash in place of the text, it returns "#" and the hash.
+func (r *nameReader) text(written string) string {
+	if strings.HasPrefix(written, "#") {
+		r.hashed = true
+		return written
 	}
 	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		c := text[i]
+	for i := 0; i < len(written); i++ {
+		c := written[i]
 		if c == '%' {
-			if i+2 >= len(text) || unhex(text[i+1]) < 0 || unhex(text[i+2]) < 0 {
-				return false
+			if i+2 >= len(written) || unhex(written[i+1]) < 0 || unhex(written[i+2]) < 0 {
+				r.failed = true
+				return ""
 			}
-			c = byte(unhex(text[i+1])<<4 | unhex(text[i+2]))
+			c = byte(unhex(written[i+1])<<4 | unhex(written[i+2]))
 			i += 2
-		} else if !plain[c] {
-			return false
+		} else if !unescaped[c] {
+			r.failed = true
 		}
 		b.WriteByte(c)
 	}
-	*to = b.String()
-	return true
+	return b.String()
 }
 
 func unhex(c byte) int { return strings.IndexByte("0123456789abcdef", c) }
 
-// Look returns for each state what a request for one unit would be answered now, if that were
-// made of it alone. Nothing is taken: Remaining still counts the unit. It writes nothing, and counts as a call in
-// [Store.Stats]. All states are read by one script, so give it few. If one of them is no state of
-// this package, all fail.
+// Look returns a result for each state: the result that a request for one unit would get now if only this
+// state had to grant it. Look charges and writes nothing, so Remaining still counts that unit. Look counts
+// as a call in [Store.Stats]. One script reads all states of a slot, so pass only a few. If one of the
+// states was not written by this package, Look returns only an error.
 func (s *Store) Look(ctx context.Context, states []Stored) ([]ratelimit.Result, error) {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {

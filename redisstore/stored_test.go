@@ -49,7 +49,8 @@ func TestStoredNames(t *testing.T) {
 	for _, name := range []string{
 		"", "ratelimit", "other:{ca}:1t:r", "ratelimit:{ca}:1t:r;r", "ratelimit:{ca}:1t:r:a", "ratelimit:{ca}:1i:abc", "ratelimit:{abc}:1i",
 		"ratelimit:{ca}:2t:r", "ratelimit:{ca}:1t", "ratelimit:{ca}:1t:r:k:x", "ratelimit:{kr:v}:1t:r", "ratelimit:{kr}:1t", "ratelimit:{}:1t",
-		"ratelimit:{xa}:1t:r", "ratelimit:{xr:v}:1t", "ratelimit:{ca}:1x:r", "ratelimit:{ca%}:1t:r", "ratelimit:{ca%GG}:1t:r", "ratelimit:{c a}:1t:r", "ratelimit:{ca}:1tr", "ratelimit:{ca}:1",
+		"ratelimit:{xa}:1t:r", "ratelimit:{xr:v}:1t", "ratelimit:{ca}:1x:r", "ratelimit:{ca%}:1t:r",
+		"ratelimit:{ca%GG}:1t:r", "ratelimit:{c a}:1t:r", "ratelimit:{ca}:1tr", "ratelimit:{ca}:1",
 	} {
 		_, ok := s.Stored(name)
 		require.False(t, ok, name)
@@ -113,11 +114,17 @@ func TestStoredLook(t *testing.T) {
 	none, err := s.Look(t.Context(), nil)
 	require.NoError(t, err)
 	require.Empty(t, none)
+}
 
-	_, err = s.Look(t.Context(), []redisstore.Stored{{Name: "ratelimit:{ca}:1t:r", Ask: ratelimit.Ask{Algorithm: "Dice"}}})
+// TestStoredLookFails looks at what is no state of the store.
+func TestStoredLookFails(t *testing.T) {
+	client := startReal(t).client(t)
+	s := newStore(t, client)
+	_, err := s.Look(t.Context(), []redisstore.Stored{{Name: "ratelimit:{ca}:1t:r", Ask: ratelimit.Ask{Algorithm: "Dice"}}})
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 	require.NoError(t, client.Set(t.Context(), "ratelimit:{cz}:1t:r", "foreign", 0).Err())
-	_, err = s.Look(t.Context(), []redisstore.Stored{{Name: "ratelimit:{cz}:1t:r", Ask: ratelimit.Ask{Algorithm: all[0], Rate: ratelimit.PerDay(1)}}})
+	foreign := redisstore.Stored{Name: "ratelimit:{cz}:1t:r", Ask: ratelimit.Ask{Algorithm: all[0], Rate: ratelimit.PerDay(1)}}
+	_, err = s.Look(t.Context(), []redisstore.Stored{foreign})
 	var failed *redisstore.Error
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, redisstore.ClassCorrupt, failed.Class)

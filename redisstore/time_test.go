@@ -103,7 +103,9 @@ func TestLogLeaves(t *testing.T) {
 // run out of memory. It checks that those keys are denied that are used up, although the others
 // cannot be stored.
 func TestManyKeysOutOfMemory(t *testing.T) {
-	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowCounter} {
+	for _, a := range []ratelimit.Algorithm{
+		ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowCounter,
+	} {
 		srv := startReal(t)
 		client := srv.client(t)
 		store := newStore(t, client, frozen(), redisstore.WithDenialCache(0))

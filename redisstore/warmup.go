@@ -8,10 +8,11 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// maxWarmup is the longest time in which a limit may grow.
+// maxWarmup is the longest duration of a warm-up.
 const maxWarmup = 366 * 24 * time.Hour
 
-// checkWarmup returns why the store cannot warm up as a says, or nil. The rate of a is right.
+// checkWarmup returns an error if the store cannot apply the Warmup of the ask, and otherwise nil. The
+// Rate of the ask must be valid.
 func checkWarmup(a *ratelimit.Ask) (err error) {
 	w, r := a.Warmup, a.Rate
 	if w == (ratelimit.Warmup{}) {
@@ -24,12 +25,12 @@ func checkWarmup(a *ratelimit.Ask) (err error) {
 	if burst == 0 {
 		burst = r.Requests
 	}
-	least := (r.Requests-1)/burst + 1
+	minFrom := (r.Requests-1)/burst + 1
 	switch {
 	case w.From < 1:
 		reject("warmup.from", w.From, "must be at least 1")
-	case min(w.From, r.Requests) < least:
-		reject("warmup.from", w.From, "must be at least %d: with less, a burst of %d grants a new key nothing", least, burst)
+	case min(w.From, r.Requests) < minFrom:
+		reject("warmup.from", w.From, "must be at least %d: with less, a burst of %d grants a new key nothing", minFrom, burst)
 	}
 	switch {
 	case w.Over < time.Microsecond || w.Over > maxWarmup:
@@ -43,8 +44,9 @@ func checkWarmup(a *ratelimit.Ask) (err error) {
 	return err
 }
 
-// warmupOf returns the numbers by which the scripts know the Warmup of a, whose burst is that of
-// its plan. They are empty if it has none.
+// warmupOf returns the Warmup of the ask as a text with the numbers that warmup.lua reads. The text is
+// empty if the ask has no Warmup. The argument burst is the capacity of the key's bucket, or 0 for a
+// window.
 func warmupOf(a *ratelimit.Ask, burst int64) string {
 	w := a.Warmup
 	if w == (ratelimit.Warmup{}) {
@@ -53,8 +55,8 @@ func warmupOf(a *ratelimit.Ask, burst int64) string {
 	return fmt.Sprintf("%d %d %d %d", burst, w.From, a.Rate.Requests, w.Over.Microseconds())
 }
 
-// letterOf returns the letter of the algorithm of a, or 0 if there is none. It is a capital one if
-// the state warms up.
+// letterOf returns the letter for the algorithm of the ask, or 0 if the algorithm is unknown. The letter
+// is in upper case if the key warms up.
 func letterOf(a *ratelimit.Ask) byte {
 	letter := algorithms[a.Algorithm]
 	if letter != 0 && a.Warmup != (ratelimit.Warmup{}) {
@@ -63,5 +65,6 @@ func letterOf(a *ratelimit.Ask) byte {
 	return letter
 }
 
-// letter returns the letter of u in the scripts.
-func (u *item) letter() string { return string(rune(letterOf(u.ask))) }
+// The method letter returns the letter by which scripts name the algorithm of the item. The letter is in upper
+// case if the key warms up.
+func (it *item) letter() string { return string(rune(letterOf(it.ask))) }

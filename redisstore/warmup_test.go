@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -35,9 +36,9 @@ func TestWarmupIsKept(t *testing.T) {
 		require.Greater(t, ttl, time.Hour, "%s: the idle key is kept", a)
 		require.Less(t, ttl, time.Hour+time.Minute, a)
 		more := warmAsk(a, 2)
-		more.Receipt, more.Was = 1, 1
-		real := newStore(t, client, redisstore.WithPrefix("real"))
-		require.NoError(t, real.Settle(t.Context(), []ratelimit.Ask{more}))
+		more.Receipt, more.Charged = 1, 1
+		genuine := newStore(t, client, redisstore.WithPrefix("real"))
+		require.NoError(t, genuine.Settle(t.Context(), []ratelimit.Ask{more}))
 		ttl, err = client.PTTL(t.Context(), "real:{ca}:1"+letter+":rule").Result()
 		require.NoError(t, err)
 		require.Greater(t, ttl, time.Hour, "%s: also after units beyond", a)
@@ -63,10 +64,13 @@ func TestWarmupRefuses(t *testing.T) {
 		want   string
 	}{
 		{func(a *ratelimit.Ask) { a.Warmup.From = 0 }, "ratelimit: warmup.from is 0: must be at least 1"},
-		{func(a *ratelimit.Ask) { a.Rate.Burst = 2; a.Warmup.From = 4 }, "ratelimit: warmup.from is 4: must be at least 5: with less, a burst of 2 grants a new key nothing"},
+		{func(a *ratelimit.Ask) { a.Rate.Burst = 2; a.Warmup.From = 4 },
+			"ratelimit: warmup.from is 4: must be at least 5: with less, a burst of 2 grants a new key nothing"},
 		{func(a *ratelimit.Ask) { a.Warmup.Over = 0 }, "ratelimit: warmup.over is 0s: must be from a microsecond to 366 days"},
-		{func(a *ratelimit.Ask) { a.Warmup.Over = 366*24*time.Hour + 1000 }, "ratelimit: warmup.over is 8784h0m0.000001s: must be from a microsecond to 366 days"},
-		{func(a *ratelimit.Ask) { a.Warmup.Over++ }, "ratelimit: warmup.over is 1h0m0.000000001s: must be whole microseconds in a Redis store: its clock has no finer ones"},
+		{func(a *ratelimit.Ask) { a.Warmup.Over = 366*24*time.Hour + 1000 },
+			"ratelimit: warmup.over is 8784h0m0.000001s: must be from a microsecond to 366 days"},
+		{func(a *ratelimit.Ask) { a.Warmup.Over++ },
+			"ratelimit: warmup.over is 1h0m0.000000001s: must be whole microseconds in a Redis store: its clock has no finer ones"},
 	} {
 		a := warmAsk(ratelimit.AlgorithmTokenBucket, 1)
 		row.change(&a)
@@ -74,7 +78,7 @@ func TestWarmupRefuses(t *testing.T) {
 		_, err := s.Take(t.Context(), []ratelimit.Ask{a})
 		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 		require.EqualError(t, err, row.want)
-		a.Receipt, a.Was = 1, 0
+		a.Receipt, a.Charged = 1, 0
 		require.EqualError(t, s.Settle(t.Context(), []ratelimit.Ask{a}), row.want)
 	}
 	if strconv.IntSize == 64 {
@@ -148,7 +152,8 @@ func TestWarmupAsMemory(t *testing.T) {
 			memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 			require.NoError(t, err)
 			there := newStore(t, client, redisstore.WithClock(clock))
-			u := ratelimit.Ask{Rule: "rule", Key: strconv.Itoa(round), Algorithm: a, Warmup: ratelimit.Warmup{From: 1 + r.IntN(5), Over: time.Duration(1+r.IntN(3000)) * time.Microsecond}}
+			u := ratelimit.Ask{Rule: "rule", Key: strconv.Itoa(round), Algorithm: a}
+			u.Warmup = ratelimit.Warmup{From: 1 + r.IntN(5), Over: time.Duration(1+r.IntN(3000)) * time.Microsecond}
 			draw := func() {
 				u.Rate.Requests, u.Rate.Per = 1+r.IntN(12), time.Duration(1+r.IntN(900))*time.Microsecond
 				if a == ratelimit.AlgorithmTokenBucket || a == ratelimit.AlgorithmLeakyBucket {
@@ -187,54 +192,75 @@ func TestWarmupAsMemory(t *testing.T) {
 	}
 }
 
-// TestSettleYoung settles charges of young keys, on a server and in a MemoryStore, which are asked the
-// same after each step.
+// A youngKey is a key that warms up, in a MemoryStore and in a store on a server. The two
+// are asked the same after each step.
+type youngKey struct {
+	t      *testing.T
+	memory *ratelimit.MemoryStore
+	there  *redisstore.Store
+	clock  *ratelimit.FakeClock
+	ask    ratelimit.Ask
+	step   int
+}
+
+func newYoungKey(t *testing.T, client redis.UniversalClient, a ratelimit.Algorithm) *youngKey {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	there := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+	ask := warmAsk(a, 0)
+	ask.Rate = ratelimit.PerDay(10)
+	return &youngKey{t: t, memory: memory, there: there, clock: clock, ask: ask}
+}
+
+func (k *youngKey) both(u ratelimit.Ask) {
+	want, err := k.memory.Take(k.t.Context(), []ratelimit.Ask{u})
+	require.NoError(k.t, err)
+	want[0].RetryAfter, want[0].ResetAfter, want[0].Delay = ceil(want[0].RetryAfter), ceil(want[0].ResetAfter), ceil(want[0].Delay)
+	got, err := k.there.Take(k.t.Context(), []ratelimit.Ask{u})
+	require.NoError(k.t, err)
+	require.Equal(k.t, want[0], got[0], "%s, step %d", u.Algorithm, k.step)
+}
+
+func (k *youngKey) look() {
+	k.step++
+	k.both(k.ask)
+}
+
+func (k *youngKey) charge(n int, receipt uint64) {
+	u := k.ask
+	if u.N, u.Receipt = n, receipt; receipt != 0 {
+		u.HoldFor = 24 * time.Hour
+	}
+	k.both(u)
+	k.look()
+}
+
+func (k *youngKey) end(receipt uint64, was, n int) {
+	u := k.ask
+	u.Receipt, u.Charged, u.N = receipt, was, n
+	require.NoError(k.t, k.memory.Settle(k.t.Context(), []ratelimit.Ask{u}))
+	require.NoError(k.t, k.there.Settle(k.t.Context(), []ratelimit.Ask{u}))
+	k.look()
+}
+
+func (k *youngKey) wait(d time.Duration) {
+	k.clock.Advance(d)
+	k.look()
+}
+
+func (k *youngKey) again() {
+	require.NoError(k.t, k.memory.Reset(k.t.Context(), []ratelimit.Ask{k.ask}))
+	require.NoError(k.t, k.there.Reset(k.t.Context(), []ratelimit.Ask{k.ask}))
+	k.look()
+}
+
+// TestSettleYoung settles charges of young keys, on a server and in a MemoryStore.
 func TestSettleYoung(t *testing.T) {
 	client := start(t).client(t)
 	for _, a := range all {
-		clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
-		memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
-		require.NoError(t, err)
-		there := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
-		u, step := warmAsk(a, 0), 0
-		u.Rate = ratelimit.PerDay(10)
-		both := func(u ratelimit.Ask) {
-			want, err := memory.Take(t.Context(), []ratelimit.Ask{u})
-			require.NoError(t, err)
-			want[0].RetryAfter, want[0].ResetAfter, want[0].Delay = ceil(want[0].RetryAfter), ceil(want[0].ResetAfter), ceil(want[0].Delay)
-			got, err := there.Take(t.Context(), []ratelimit.Ask{u})
-			require.NoError(t, err)
-			require.Equal(t, want[0], got[0], "%s, step %d", a, step)
-		}
-		look := func() {
-			step++
-			both(u)
-		}
-		charge := func(n int, receipt uint64) {
-			c := u
-			if c.N, c.Receipt = n, receipt; receipt != 0 {
-				c.Term = 24 * time.Hour
-			}
-			both(c)
-			look()
-		}
-		end := func(receipt uint64, was, n int) {
-			c := u
-			c.Receipt, c.Was, c.N = receipt, was, n
-			require.NoError(t, memory.Settle(t.Context(), []ratelimit.Ask{c}))
-			require.NoError(t, there.Settle(t.Context(), []ratelimit.Ask{c}))
-			look()
-		}
-		wait := func(d time.Duration) {
-			clock.Advance(d)
-			look()
-		}
-		again := func() {
-			require.NoError(t, memory.Reset(t.Context(), []ratelimit.Ask{u}))
-			require.NoError(t, there.Reset(t.Context(), []ratelimit.Ask{u}))
-			look()
-		}
-
+		key := newYoungKey(t, client, a)
+		charge, end, wait, again := key.charge, key.end, key.wait, key.again
 		charge(1, 1) // the first charge comes back, then the second: the key is new
 		wait(30 * time.Minute)
 		charge(1, 2)
@@ -280,7 +306,7 @@ func TestSettleYoung(t *testing.T) {
 		charge(1, 1) // under another rate
 		wait(8 * time.Minute)
 		charge(1, 2)
-		u.Rate.Requests = 7
+		key.ask.Rate.Requests = 7
 		wait(time.Minute)
 		charge(0, 0)
 		wait(time.Hour)
@@ -332,7 +358,7 @@ func TestWarmupGivenBack(t *testing.T) {
 		s := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
 		held := func(receipt uint64) ratelimit.Ask {
 			u := warmAsk(a, 1)
-			u.Receipt, u.Term = receipt, 24*time.Hour
+			u.Receipt, u.HoldFor = receipt, 24*time.Hour
 			return u
 		}
 		denied := warmAsk(a, 11)

@@ -35,12 +35,13 @@ the log, or now. The exit code is 1 if the request is denied.
 	run: runExplain,
 }
 
-// An attrFlag is a set of attributes: values by name.
+// An attrFlag is a flag that may be repeated. Each use of the flag adds one attribute to the map. The keys of the
+// map are the names of the attributes.
 type attrFlag map[string]string
 
 func (a attrFlag) String() string { return "" }
 
-// Set reads "name=value".
+// Set adds one attribute. The form of its argument is "name=value".
 func (a attrFlag) Set(text string) error {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok || name == "" {
@@ -50,7 +51,8 @@ func (a attrFlag) Set(text string) error {
 	return nil
 }
 
-// requestFlags are the flags that describe one request.
+// requestFlags defines the flags that describe one request. It returns a pointer to a request, which is filled in
+// when the flags are parsed.
 func requestFlags(fs *flag.FlagSet) *ratelimit.Request {
 	r := &ratelimit.Request{Attrs: make(map[string]string)}
 	fs.StringVar(&r.Client, "client", "", "the `client`")
@@ -120,12 +122,12 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	return err
 }
 
-// A listFlag is a flag that may be repeated.
+// A listFlag collects the values of a flag that may be repeated.
 type listFlag []string
 
 func (l *listFlag) String() string { return "" }
 
-// Set adds a value.
+// Set adds one value to the list.
 func (l *listFlag) Set(text string) error {
 	*l = append(*l, text)
 	return nil
@@ -158,15 +160,15 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 		p.line("  match  %s", match)
 		p.line("  key    %s %s", plain(string(r.KeyType)), quote(r.Key))
 		if r.Result.Limit < 0 {
-			p.line("  limit  none for this client, by its %s", r.Source)
+			p.line("  limit  none for this client, by its %s", r.RateFrom)
 			continue
 		}
 		rate := plain(string(r.Algorithm)) + " " + r.Rate.String()
-		if r.Source != "rule" {
-			rate += ", by its " + r.Source
+		if r.RateFrom != "rule" {
+			rate += ", by its " + string(r.RateFrom)
 		}
 		p.line("  limit  %s, at most %d in %s", rate, r.MaxIn, r.Rate.Per)
-		p.line("  state  %s: %d of %d left, %s", stateText(r.State), r.Result.Remaining, r.Result.Limit, answer(r.Result))
+		p.line("  state  %s: %d of %d left, %s", stateText(string(r.AnsweredBy)), r.Result.Remaining, r.Result.Limit, answer(r.Result))
 		p.line("         as new after %s", wait(r.Result.ResetAfter))
 		if r.Err != nil {
 			p.line("  error  %s", plain(r.Err.Error()))
@@ -176,7 +178,7 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 	return err
 }
 
-// quote returns text between quotation marks, as it can be printed.
+// quote returns text in quotation marks. Unprintable characters are escaped.
 func quote(text string) string { return `"` + plain(text) + `"` }
 
 func stateText(state string) string {
@@ -189,7 +191,7 @@ func stateText(state string) string {
 	return state
 }
 
-// answer says what a result says.
+// answer says in words whether a request was granted and, if it was denied, when to send the request again.
 func answer(r ratelimit.Result) string {
 	switch {
 	case r.Allowed && r.Delay > 0:

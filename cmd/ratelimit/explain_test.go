@@ -21,12 +21,19 @@ rule "/login" denies
          as new after 42s
 `
 
-func TestExplain(t *testing.T) {
-	files := map[string]string{"access.log": exampleLog(), "limits.json": exampleLimits, "tiers.json": `{"rules": [
+// explainFiles returns the files that the tests of explain read.
+func explainFiles() map[string]string {
+	return map[string]string{"access.log": exampleLog(), "limits.json": exampleLimits, "tiers.json": `{"rules": [
   {"endpoint": "/a", "algorithm": "LeakyBucket", "rate": "2/m", "tiers": {"paid": "unlimited", "free": "1/m"}},
-  {"name": "tenant", "endpoint": "*", "additional": true, "algorithm": "FixedWindow", "rate": "2/h", "key": "attr:tenant", "mode": "shadow"}]}`,
+  {"name": "tenant", "endpoint": "*", "additional": true, "algorithm": "FixedWindow", "rate": "2/h",
+   "key": "attr:tenant", "mode": "shadow"}]}`,
 		"nano.json": `{"time": 1791633600000000001, "client": "x", "endpoint": "/a"}`}
-	got := runIn(t, files, strings.Fields("explain limits.json -ip 203.0.113.9 -endpoint /login -after access.log -at 2026-10-10T12:10:20Z")...)
+}
+
+func TestExplain(t *testing.T) {
+	files := explainFiles()
+	got := runIn(t, files, strings.Fields("explain limits.json -ip 203.0.113.9 -endpoint /login -after access.log "+
+		"-at 2026-10-10T12:10:20Z")...)
 	require.Equal(t, call{exitFound, exampleExplain, ""}, got)
 
 	got = runIn(t, files, strings.Fields("explain limits.json -client x -endpoint /search -at 2026-10-10T12:00:00.000000001Z")...)
@@ -48,7 +55,8 @@ rule "default" grants
          as new after 50ms
 `, ""}, got)
 
-	got = runIn(t, files, strings.Fields("explain tiers.json -client x\x1b[2J -endpoint /a -tier paid -attr tenant=acme -cost 3 -at 1791633600")...)
+	got = runIn(t, files, strings.Fields("explain tiers.json -client x\x1b[2J -endpoint /a -tier paid -attr tenant=acme -cost 3 "+
+		"-at 1791633600")...)
 	require.Equal(t, exitOK, got.code)
 	require.Equal(t, `client "x\x1b[2J" for "/a", cost 3, at 2026-10-10 12:00:00 UTC
 granted
@@ -65,9 +73,12 @@ rule "tenant" is in shadow mode, and would deny
   state  unused: 2 of 2 left, denied, and always would be
          as new after 0s
 `, got.out)
+}
 
+func TestExplainAfter(t *testing.T) {
+	files := explainFiles()
 	// At the time of the last line, which counts; and before it, which does not.
-	got = runIn(t, files, strings.Fields("explain tiers.json -client x -endpoint /a -after nano.json")...)
+	got := runIn(t, files, strings.Fields("explain tiers.json -client x -endpoint /a -after nano.json")...)
 	require.Contains(t, got.out, "at 2026-10-10 12:00:00.000000001 UTC\ngranted, to be held for 30s\n")
 	got = runIn(t, files, strings.Fields("explain tiers.json -client x -endpoint /a -after nano.json -at 1791633600000000001")...)
 	require.Contains(t, got.out, "at 2026-10-10 12:00:00.000000001 UTC\ngranted\n")
@@ -81,7 +92,10 @@ rule "tenant" is in shadow mode, and would deny
 	var e ratelimit.Explanation
 	require.NoError(t, json.Unmarshal([]byte(got.out), &e))
 	require.Equal(t, ratelimit.Never, e.Result.RetryAfter)
+}
 
+func TestExplainBad(t *testing.T) {
+	files := explainFiles()
 	for args, want := range map[string]string{
 		"explain":                                        "an argument is missing",
 		"explain limits.json -cost 0":                    "-cost is 0",

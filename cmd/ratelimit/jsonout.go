@@ -25,8 +25,8 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// plainJSON returns the JSON text as it can be printed: what is no printable rune is written as a
-// number, such as \u009b. All of these are in strings, but for line ends.
+// plainJSON replaces each unprintable rune of a JSON text, except line ends, by an escape such as \u009b. These
+// runes occur only inside JSON strings, so the text stays valid JSON with the same meaning.
 func plainJSON(text []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(text) {

@@ -12,7 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/accesslog"
 )
 
-// logFlags are the flags that say how to read a log.
+// logFlags hold the flags of a command that say how to read a log.
 type logFlags struct {
 	format  string
 	fields  accesslog.Fields
@@ -32,7 +32,7 @@ func newLogFlags(fs *flag.FlagSet) *logFlags {
 	return f
 }
 
-// aboutLogs is what the pages of -h say of logs.
+// aboutLogs is the text about logs on the -h pages of all commands that read logs.
 const aboutLogs = `
 A log is in the common or combined format, has a JSON object a line, or is CSV.
 It may be compressed by gzip, and "-" is the standard input. Several logs are
@@ -77,15 +77,15 @@ func (f *logFlags) options() (accesslog.Options, error) {
 	return o, nil
 }
 
-// A logCount says what was read of the logs.
+// A logCount has the number of lines in all logs that were read.
 type logCount struct {
 	Lines   int `json:"lines"`
 	Broken  int `json:"broken"`  // lines that could not be read
-	TooLong int `json:"tooLong"` // of these, those that were too long
+	TooLong int `json:"tooLong"` // how many of the Broken lines were too long
 }
 
-// read calls add with each request in the logs at paths. It reports the lines that cannot be read to
-// the terminal. If there is no request at all, that is an error.
+// The method read reads the logs at paths. It calls the given function for each request, and prints the lines that it
+// cannot read. If there is no request in any of the logs, it returns an error.
 func (f *logFlags) read(ctx context.Context, t *terminal, paths []string, add func(*accesslog.Entry) error) (count logCount, err error) {
 	o, err := f.options()
 	if err != nil {
@@ -101,7 +101,7 @@ func (f *logFlags) read(ctx context.Context, t *terminal, paths []string, add fu
 		count.TooLong += counts.TooLong
 		entries += counts.Entries
 		p.end()
-		t.showBroken(path, &counts)
+		t.printBroken(path, &counts)
 		if err != nil {
 			return count, err
 		}
@@ -122,8 +122,10 @@ func lines(n int) string {
 	return "its " + number(n) + " lines"
 }
 
-// readLog reads one log.
-func readLog(ctx context.Context, p *progress, path string, o accesslog.Options, add func(*accesslog.Entry) error) (accesslog.Counts, error) {
+// readLog reads the log at path, or the standard input if path is "-". It calls the given function for each request.
+func readLog(
+	ctx context.Context, p *progress, path string, o accesslog.Options, add func(*accesslog.Entry) error,
+) (accesslog.Counts, error) {
 	in := p.terminal.in
 	if path != "-" {
 		file, err := os.Open(path)
@@ -158,12 +160,13 @@ func readLog(ctx context.Context, p *progress, path string, o accesslog.Options,
 	}
 }
 
-// showBroken says which lines of a log could not be read.
-func (t *terminal) showBroken(path string, c *accesslog.Counts) {
-	for _, line := range c.Shown {
+// printBroken prints the first few lines of a log that could not be read. It also prints how many more such lines
+// there are.
+func (t *terminal) printBroken(path string, c *accesslog.Counts) {
+	for _, line := range c.Examples {
 		fmt.Fprintln(t.err, fit(fmt.Sprintf("%s: %s", plain(path), plain(line.Error())), t.width))
 	}
-	if more := c.Broken - len(c.Shown); more > 0 && len(c.Shown) > 0 {
+	if more := c.Broken - len(c.Examples); more > 0 && len(c.Examples) > 0 {
 		fmt.Fprintf(t.err, "%s: and %s more lines that cannot be read\n", plain(path), number(more))
 	}
 }

@@ -1,16 +1,16 @@
-// Command ratelimit shows what rules do before they are in service. It runs the limiter of this
-// repository on a clock of its own: no request is made, and nothing waits.
+// Command ratelimit shows what the rules of a rate limiter do before a service uses them. Except with top and
+// reset, it runs the limiter on a simulated clock: it sends no requests to a service, and it does not wait.
 //
-//	ratelimit validate limits.json         what is wrong with a file, and what may surprise
-//	ratelimit simulate -shape bursts ...   what a limit does with made-up traffic
-//	ratelimit replay access.log ...        who would have been denied
-//	ratelimit suggest access.log           limits that would have denied few
-//	ratelimit explain limits.json ...      why one request is granted or denied
-//	ratelimit top redis://...              who is closest to a limit now
-//	ratelimit reset redis://...            give a client its limit back
+//	ratelimit validate limits.json         find mistakes and surprises in a file of rules
+//	ratelimit simulate -shape bursts ...   show what a limit does with simulated traffic
+//	ratelimit replay access.log ...        show which requests of a log would have been denied
+//	ratelimit suggest access.log           suggest limits that would have denied few requests of a log
+//	ratelimit explain limits.json ...      explain why one request is granted or denied
+//	ratelimit top redis://...              list the keys in a Redis server that are closest to their limit
+//	ratelimit reset redis://...            give a client its full limit back, in a Redis server
 //
-// Each command with -h shows examples first. The exit code is 0 if all is well, 1 if the command
-// has found something, 2 if it was called wrongly, and 3 if it could not do its work.
+// Each command prints examples and its flags with -h. The exit code is 0 after success, 1 if the command has
+// found something, such as a mistake or a denial, 2 if the command line is wrong, and 3 if the command failed.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 	"syscall"
 )
 
-// The exit codes.
+// The exit codes of the program.
 const (
 	exitOK = iota
 	exitFound
@@ -34,27 +34,28 @@ const (
 	exitFailed
 )
 
-// A command is one thing that the program does.
+// A command is one of the program's commands, such as replay.
 type command struct {
 	name     string
-	summary  string // in the list of commands
-	examples string // at the top of the page of -h, one command a line
-	about    string // below the examples
+	summary  string // one line in the list of commands
+	examples string // commands to try, one a line, at the top of the -h page
+	about    string // description of the command, below the examples on the -h page
 
-	// run does it. It defines its flags on fs, then calls parse with the arguments. It prints
-	// to t. The error is a usageError, errFound, or what went wrong.
+	// The function run executes the command. It defines its flags on fs, calls the function parse with the arguments,
+	// and prints to t. It returns a usageError, errHelped, errFound, or the reason why it failed.
 	run func(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error
 }
 
-// A usageError says how the program was called wrongly.
+// A usageError says what is wrong with the command line.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// errFound is returned by a command that has found what it looks for, and has said so.
+// errFound is returned by a command that has found and printed something, such as a denial. The exit code is then
+// 1.
 var errFound = errors.New("found")
 
-// errHelped is returned by parse if the arguments ask for help, which it has printed.
+// errHelped is returned by the function parse if the arguments ask for help. The caller of parse prints the help.
 var errHelped = errors.New("helped")
 
 func main() {
@@ -64,7 +65,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs the program with these arguments, and returns its exit code.
+// run executes the command that is named first in args. It returns the exit code of the program.
 func run(ctx context.Context, t *terminal, args []string) int {
 	if len(args) == 0 || slices.Contains([]string{"-h", "-help", "--help", "help"}, args[0]) {
 		to, code := t.out, exitOK
@@ -102,9 +103,9 @@ func run(ctx context.Context, t *terminal, args []string) int {
 	return exitFailed
 }
 
-// parse reads the flags of fs, which may stand before, between and after the other arguments. It
-// returns those others: at least least and at most most of them.
-func parse(fs *flag.FlagSet, args []string, least, most int) (others []string, err error) {
+// parse reads the flags of fs, which may stand anywhere among the arguments. It returns the arguments that are not
+// flags. If there are fewer than minArgs or more than maxArgs of these, the error is a usageError.
+func parse(fs *flag.FlagSet, args []string, minArgs, maxArgs int) (others []string, err error) {
 	for {
 		if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 			return nil, errHelped
@@ -122,10 +123,10 @@ func parse(fs *flag.FlagSet, args []string, least, most int) (others []string, e
 		others, args = append(others, fs.Arg(0)), fs.Args()[1:]
 	}
 	switch {
-	case len(others) < least:
+	case len(others) < minArgs:
 		return nil, usageError("an argument is missing")
-	case len(others) > most:
-		return nil, usageError(fmt.Sprintf("%q is one argument too many", others[most]))
+	case len(others) > maxArgs:
+		return nil, usageError(fmt.Sprintf("%q is one argument too many", others[maxArgs]))
 	}
 	return others, nil
 }
@@ -139,7 +140,7 @@ func printCommands(w io.Writer) {
 		"Exit codes: 0 all is well, 1 something was found, 2 called wrongly, 3 failed.\n")
 }
 
-// printPage prints the page of -h.
+// printPage prints the -h page of a command: the examples, the description and the flags.
 func (c command) printPage(w io.Writer, fs *flag.FlagSet) {
 	for line := range strings.Lines(strings.TrimSpace(c.examples) + "\n") {
 		fmt.Fprintf(w, "  %s", line)

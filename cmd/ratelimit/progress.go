@@ -10,14 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// A progress shows a line that says how much of the logs has been read, if there is a terminal.
+// A progress prints a line that says how much of the logs has been read. While reading goes on, it overwrites the
+// line. It prints nothing if the standard error is not a terminal.
 type progress struct {
 	terminal *terminal
-	total    int64 // bytes, or 0 if that is not known
+	total    int64 // size of all logs in bytes, or 0 if one of them is not a regular file
 	read     int64
 	lines    int
 	began    time.Time
-	shown    time.Time // zero if there is no line
+	printed  time.Time // when the progress was printed last; zero if it was not printed
 	live     bool
 }
 
@@ -34,7 +35,7 @@ func newProgress(t *terminal, paths []string) *progress {
 	return p
 }
 
-// reader returns r, of which each byte counts.
+// The method reader returns a reader that reads from r. It adds the number of bytes to the field p.read.
 func (p *progress) reader(r io.Reader) io.Reader { return &counted{r, &p.read} }
 
 type counted struct {
@@ -48,22 +49,23 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// show counts n more lines, and shows the line if it is a fifth of a second old.
+// show records that n more lines were read. It prints the progress at most five times a second, and not in the
+// first half second.
 func (p *progress) show(n int) {
 	p.lines += n
 	if !p.live {
 		return
 	}
 	now := time.Now()
-	if now.Sub(p.began) < time.Second/2 || now.Sub(p.shown) < time.Second/5 {
+	if now.Sub(p.began) < time.Second/2 || now.Sub(p.printed) < time.Second/5 {
 		return
 	}
-	p.shown = now
+	p.printed = now
 	text := p.text(now.Sub(p.began))
 	fmt.Fprintf(p.terminal.err, "\r%-*s", p.terminal.width-1, fit(text, p.terminal.width-1))
 }
 
-// text returns the line after this time.
+// text returns the progress as text. The given duration is the time that reading has taken so far.
 func (p *progress) text(after time.Duration) string {
 	rate := float64(p.lines) / after.Seconds()
 	text := fmt.Sprintf("%s, %s lines, %s lines/s", size(p.read), number(p.lines), number(int(rate)))
@@ -75,15 +77,15 @@ func (p *progress) text(after time.Duration) string {
 	return text
 }
 
-// end removes the line.
+// The method end erases the line with the progress from the terminal.
 func (p *progress) end() {
-	if !p.shown.IsZero() {
+	if !p.printed.IsZero() {
 		fmt.Fprintf(p.terminal.err, "\r%*s\r", p.terminal.width-1, "")
-		p.shown = time.Time{}
+		p.printed = time.Time{}
 	}
 }
 
-// size returns a number of bytes as people read it.
+// size returns a number of bytes as text with a unit, such as "1.5 MB".
 func size(n int64) string {
 	units := []string{"bytes", "kB", "MB", "GB", "TB", "PB", "EB"}
 	v, i := float64(n), 0
@@ -96,7 +98,7 @@ func size(n int64) string {
 	return strconv.FormatFloat(v, 'f', 1, 64) + " " + units[i]
 }
 
-// number returns n with commas between the thousands.
+// number returns n as text, with commas between the thousands.
 func number[N int | uint64](n N) string {
 	text := fmt.Sprint(n)
 	var b strings.Builder
@@ -109,7 +111,7 @@ func number[N int | uint64](n N) string {
 	return b.String()
 }
 
-// fit returns text, cut to a width in columns. What is cut is marked by three dots.
+// fit truncates text to a width in columns. A text that was truncated ends in three dots.
 func fit(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text

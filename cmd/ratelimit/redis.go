@@ -15,7 +15,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// serverFlags are the flags that say how to reach a server.
+// serverFlags hold the flags that say how to reach a Redis server, and how its keys are named.
 type serverFlags struct {
 	timeout *time.Duration
 	prefix  *string
@@ -30,18 +30,19 @@ func newServerFlags(fs *flag.FlagSet) *serverFlags {
 	}
 }
 
-// A server is a Redis server with states.
+// A server is a connected Redis server in which limiters keep their state.
 type server struct {
 	client  *redis.Client
 	store   *redisstore.Store
-	address string // as it is shown: without a password
+	address string // address of the server for printing, without the password
 	timeout time.Duration
 }
 
-// defaultURL is the server if none is given.
+// defaultURL is the address of the Redis server if the command line names none.
 const defaultURL = "redis://127.0.0.1:6379/0"
 
-// connect returns the server at a URL, which answers.
+// connect connects to the server at the first of the urls, or at defaultURL if there are none. It returns once the
+// server has answered a PING.
 func (f *serverFlags) connect(ctx context.Context, urls []string) (*server, error) {
 	url := defaultURL
 	if len(urls) > 0 {
@@ -49,19 +50,20 @@ func (f *serverFlags) connect(ctx context.Context, urls []string) (*server, erro
 	}
 	o, err := redis.ParseURL(url)
 	switch {
-	case err != nil: // which has the password
+	case err != nil: // the text of the error is not printed, as it contains the password
 		return nil, usageError("the address must be redis://user:password@host:port/db, rediss://... or unix://path")
 	case *f.timeout <= 0:
 		return nil, usageError(fmt.Sprintf("-timeout is %v: must be above 0", *f.timeout))
 	}
-	logging.Disable() // its errors are returned too
+	logging.Disable() // the client would log the same errors that it returns
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = *f.timeout, *f.timeout, *f.timeout, *f.timeout
 	o.MaxRetries, o.DialerRetries, o.PoolSize, o.ContextTimeoutEnabled, o.DisableIdentity = -1, 1, 2, true, true
 	s := &server{client: redis.NewClient(o), address: plain(o.Addr), timeout: *f.timeout}
 	if o.Network != "unix" {
 		s.address += fmt.Sprintf("/%d", o.DB)
 	}
-	s.store, err = redisstore.New(s.client, redisstore.WithPrefix(*f.prefix), redisstore.WithTimeout(*f.timeout), redisstore.WithDenialCache(0))
+	s.store, err = redisstore.New(s.client,
+		redisstore.WithPrefix(*f.prefix), redisstore.WithTimeout(*f.timeout), redisstore.WithDenialCache(0))
 	if err == nil {
 		err = s.within(ctx, func(ctx context.Context) error { return s.client.Ping(ctx).Err() })
 	}
@@ -74,7 +76,8 @@ func (f *serverFlags) connect(ctx context.Context, urls []string) (*server, erro
 
 func (s *server) close() { _ = s.client.Close() }
 
-// within calls do with a context that ends after the timeout, and says what went wrong.
+// within calls the given function with a context that ends after the timeout of the server. If this function fails,
+// within returns an error with the address of the server.
 func (s *server) within(ctx context.Context, do func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -95,7 +98,7 @@ func (s *server) within(ctx context.Context, do func(ctx context.Context) error)
 	}
 	text := err.Error()
 	if i := strings.LastIndex(text, ": "); errors.As(err, &network) && i >= 0 {
-		text = text[i+2:] // the reason, without the address once more
+		text = text[i+2:] // keeps only the reason, because the address is printed below
 	}
 	return fmt.Errorf("%s: %s", s.address, plain(text))
 }

@@ -88,7 +88,8 @@ func use(t *testing.T, client *redis.Client) *ratelimit.RateLimiter {
 	store, err := redisstore.New(client, redisstore.WithTimeout(10*time.Second), redisstore.WithDenialCache(0))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile("limits.json", []byte(sharedLimits), 0o600))
-	_, l, err := loadRules("limits.json", ratelimit.WithStore(store), ratelimit.WithName("shop"), ratelimit.WithFailurePolicy(ratelimit.FailClosed))
+	_, l, err := loadRules("limits.json", ratelimit.WithStore(store), ratelimit.WithName("shop"),
+		ratelimit.WithFailurePolicy(ratelimit.FailClosed))
 	require.NoError(t, err)
 	for i := range 60 {
 		for range i % 20 {
@@ -201,8 +202,14 @@ $`, got.out)
 	require.Len(t, out.Rules[2].Top, 1)
 	got = do(t, "top", url, "-config", "limits.json", "-name", "elsewhere")
 	require.Contains(t, got.out, "0 keys\n67 keys belong to no rule")
+}
 
-	// Again and again, until it is interrupted.
+// TestTopAgain prints the page again and again, until it is interrupted.
+func TestTopAgain(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address, client, _ := startRedis(t)
+	url := "redis://" + address
+	use(t, client)
 	ctx, cancel := context.WithCancel(t.Context())
 	pages := &pager{after: 3, then: cancel}
 	var errs strings.Builder
@@ -289,7 +296,7 @@ func TestServerHangs(t *testing.T) {
 	require.NoError(t, process.Signal(syscall.SIGCONT))
 
 	// It hangs after the connection was made, between two steps.
-	w := &watch{most: 1, count: 10}
+	w := &watch{maxKeys: 1, count: 10}
 	require.NoError(t, w.load("limits.json"))
 	timeout, prefix := 300*time.Millisecond, "ratelimit"
 	var err error

@@ -45,7 +45,7 @@ type replayJSON struct {
 	replay.Report
 }
 
-// maxJSONSpans is the largest number of spans in -json.
+// maxJSONSpans is the largest number of spans of time that replay -json prints.
 const maxJSONSpans = 2048
 
 func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
@@ -83,7 +83,7 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	var run *replay.Run
 	work := func(each func(*accesslog.Entry, ratelimit.Result) error) error {
 		run = replay.NewRun(clock, first, second, each)
-		uncancelled := context.WithoutCancel(ctx) // read looks at ctx, though not with each request
+		uncancelled := context.WithoutCancel(ctx) // the method read checks ctx once in 1,024 requests, which is enough
 		out.Log, err = logs.read(ctx, t, paths, func(e *accesslog.Entry) error { return run.Add(uncancelled, e) })
 		return err
 	}
@@ -99,7 +99,7 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 		out.Report = run.Report(*top, maxJSONSpans)
 		err = t.printJSON(out)
 	} else {
-		out.Report = run.Report(*top, maxShownSpans)
+		out.Report = run.Report(*top, maxPrintedSpans)
 		err = printReplay(t, &out)
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	return nil
 }
 
-// ruleFlags are the flags that say how to make a limiter of a file of rules.
+// ruleFlags hold the flags of a command that say how to make a limiter from a file of rules.
 type ruleFlags struct {
 	maxKeys *int
 	enforce *bool
@@ -124,12 +124,12 @@ func newRuleFlags(fs *flag.FlagSet) ruleFlags {
 	}
 }
 
-// player returns a Player of the limiter of the file at path.
+// player returns a Player for the limiter that has the rules in the file at path.
 func (f ruleFlags) player(clock *replay.Clock, path string) (*replay.Player, error) {
 	return replay.NewPlayer(clock, func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) { return f.limiter(path, opts...) })
 }
 
-// limiter returns the limiter of the file at path.
+// limiter returns the limiter that has the rules in the file at path.
 func (f ruleFlags) limiter(path string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	if *f.maxKeys < 1 {
 		return nil, usageError(fmt.Sprintf("-max-keys is %d: must be at least 1", *f.maxKeys))
@@ -151,7 +151,7 @@ func (f ruleFlags) limiter(path string, opts ...ratelimit.Option) (*ratelimit.Ra
 	return ratelimit.New(rules, byDefault, opts...)
 }
 
-// A decisionJSON is a line of the file of -decisions.
+// A decisionJSON is one line in the file that -decisions writes: a request and its answer.
 type decisionJSON struct {
 	Time       int64             `json:"time"` // nanoseconds since the Unix epoch, as in the log
 	Client     string            `json:"client"`
@@ -169,7 +169,8 @@ type decisionJSON struct {
 	Rule       string            `json:"rule"`
 }
 
-// writeDecisions calls work with a function that writes a line to w.
+// writeDecisions calls the given function. It passes this function another function, which writes one request and its
+// answer to w, as a line of JSON.
 func writeDecisions(w io.Writer, work func(each func(*accesslog.Entry, ratelimit.Result) error) error) error {
 	b := bufio.NewWriterSize(w, 1<<16)
 	e := json.NewEncoder(b)
@@ -185,12 +186,13 @@ func writeDecisions(w io.Writer, work func(each func(*accesslog.Entry, ratelimit
 	return b.Flush()
 }
 
-// A shareFlag is a share such as 0.1%, or 0.001. It is exact.
+// A shareFlag is a flag for a share, such as 0.1% or 0.001. The field share has this share as an exact fraction. It
+// is nil if the flag is not given.
 type shareFlag struct{ share *big.Rat }
 
 func (f *shareFlag) String() string { return "" }
 
-// Set reads a share.
+// Set reads a share, which must be from 0% to 100%.
 func (f *shareFlag) Set(text string) error {
 	digits, percent := strings.CutSuffix(text, "%")
 	r, ok := new(big.Rat).SetString(digits)
@@ -204,7 +206,7 @@ func (f *shareFlag) Set(text string) error {
 	return nil
 }
 
-// of returns how many of n the share is, rounded down.
+// The method named of returns the share multiplied by n, rounded down. It returns n if the flag is not given.
 func (f *shareFlag) of(n uint64) uint64 {
 	if f.share == nil {
 		return n
@@ -214,10 +216,10 @@ func (f *shareFlag) of(n uint64) uint64 {
 	return all.Quo(all, f.share.Denom()).Uint64()
 }
 
-// exceeded reports whether part is more of n than the share.
-func (f *shareFlag) exceeded(part, n uint64) bool { return part > f.of(n) }
+// exceeded reports whether count is larger than the share of n that the flag allows.
+func (f *shareFlag) exceeded(count, n uint64) bool { return count > f.of(n) }
 
-// text returns the share as a percentage.
+// text returns the share as text, such as "0.1%".
 func (f *shareFlag) text() string {
 	v := new(big.Rat).Mul(f.share, big.NewRat(100, 1))
 	text := v.FloatString(6)

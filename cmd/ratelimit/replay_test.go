@@ -34,7 +34,8 @@ func exampleLog() string {
 	var b strings.Builder
 	at := time.Date(2026, 10, 10, 12, 0, 0, 0, time.UTC)
 	line := func(i int, host, path string) {
-		fmt.Fprintf(&b, "%s - - [%s] \"GET %s HTTP/1.1\" 200 512 \"-\" \"curl/8.5.0\"\n", host, at.Add(time.Duration(i)*time.Second).Format("02/Jan/2006:15:04:05 -0700"), path)
+		fmt.Fprintf(&b, "%s - - [%s] \"GET %s HTTP/1.1\" 200 512 \"-\" \"curl/8.5.0\"\n", host,
+			at.Add(time.Duration(i)*time.Second).Format("02/Jan/2006:15:04:05 -0700"), path)
 	}
 	for i := range 3600 {
 		line(i, fmt.Sprintf("10.0.0.%d", i%7), fmt.Sprintf("/search?q=%d", i))
@@ -78,7 +79,8 @@ func TestReplay(t *testing.T) {
 	files := map[string]string{"access.log": exampleLog(), "limits.json": exampleLimits, "other.json": exampleOther}
 	got := runIn(t, files, "replay", "access.log", "-config", "limits.json")
 	require.Equal(t, call{exitOK, exampleReplay, ""}, got)
-	require.Equal(t, call{exitFound, exampleReplay, ""}, runIn(t, files, "replay", "access.log", "-config", "limits.json", "-max-denied", "3.31%"))
+	require.Equal(t, call{exitFound, exampleReplay, ""},
+		runIn(t, files, "replay", "access.log", "-config", "limits.json", "-max-denied", "3.31%"))
 	require.Equal(t, exitOK, runIn(t, files, "replay", "access.log", "-config", "limits.json", "-max-denied", "3.4%").code)
 
 	got = runIn(t, files, "replay", "access.log", "-config", "limits.json", "-against", "other.json")
@@ -129,11 +131,15 @@ func TestReplayJSON(t *testing.T) {
 	require.Equal(t, uint64(8), out.Report.Against.OnlyOne.Denied)
 }
 
-func TestReplayBad(t *testing.T) {
-	line := func(second int, path string) string {
-		return fmt.Sprintf("10.0.0.1 - - [10/Oct/2026:12:00:%02d +0000] \"GET %s HTTP/1.1\" 200 5\n", second, path)
-	}
-	files := map[string]string{
+// logLine returns a line of a log: a request for a path at a second after noon.
+func logLine(second int, path string) string {
+	return fmt.Sprintf("10.0.0.1 - - [10/Oct/2026:12:00:%02d +0000] \"GET %s HTTP/1.1\" 200 5\n", second, path)
+}
+
+// oddFiles returns logs and rules that are wrong, or that few would write.
+func oddFiles() map[string]string {
+	line := logLine
+	return map[string]string{
 		"limits.json": exampleLimits, "bad.json": `{"rules": [{"endpoint": "/a"}]}`, "empty.log": "", "none.log": "x\ny\n",
 		"good.log":  line(0, "/a"),
 		"evil.log":  "\x1b[2J\x1b]0;title\a\n" + line(0, "/\x1b[31mred") + line(0, "/a\\x1b"),
@@ -141,6 +147,10 @@ func TestReplayBad(t *testing.T) {
 		"long.log":  line(0, "/a") + strings.Repeat("x", 10<<20) + "\n" + line(1, "/b"),
 		"evil.json": `{"rules": [{"name": "\u001b[31mx", "endpoint": "/\u001b[31mred", "algorithm": "TokenBucket", "rate": "1/h"}]}`,
 	}
+}
+
+func TestReplayBad(t *testing.T) {
+	files := oddFiles()
 	for _, row := range []struct {
 		args []string
 		code int
@@ -154,7 +164,8 @@ func TestReplayBad(t *testing.T) {
 		{[]string{"good.log", "-config", "limits.json", "-max-keys", "0"}, exitUsage, "-max-keys is 0"},
 		{[]string{"good.log", "-config", "limits.json", "-max-denied", "1e3"}, exitUsage, "must be a share"},
 		{[]string{"good.log", "-config", "limits.json", "-field", "who=x"}, exitUsage, `has the part "who"`},
-		{[]string{"good.log", "-config", "limits.json", "-field", "client=name"}, exitFailed, `good.log: the combined log format has no field "name"`},
+		{[]string{"good.log", "-config", "limits.json", "-field", "client=name"}, exitFailed,
+			`good.log: the combined log format has no field "name"`},
 		{[]string{"good.log", "-config", "bad.json"}, exitFailed, "bad.json:1:12: rules[0].algorithm"},
 		{[]string{"good.log", "-config", "missing.json"}, exitFailed, "missing.json: no such file"},
 		{[]string{"good.log", "-config", "limits.json", "-against", "missing.json"}, exitFailed, "missing.json: no such file"},
@@ -162,7 +173,8 @@ func TestReplayBad(t *testing.T) {
 		{[]string{".", "-config", "limits.json"}, exitFailed, "is a directory"},
 		{[]string{"empty.log", "-config", "limits.json"}, exitFailed, "empty.log: there is no request in an empty log"},
 		{[]string{"none.log", "-config", "limits.json"}, exitFailed, "none.log: there is no request in its 2 lines"},
-		{[]string{"evil.log", "-config", "limits.json", "-strict"}, exitFailed, `evil.log: line 1 is not in the combined log format: \x1b[2J\x1b]0;title\a`},
+		{[]string{"evil.log", "-config", "limits.json", "-strict"}, exitFailed,
+			`evil.log: line 1 is not in the combined log format: \x1b[2J\x1b]0;title\a`},
 		{[]string{"good.log", "-config", "limits.json", "-decisions", "no/such/dir/x"}, exitFailed, "no such file or directory"},
 	} {
 		got := runIn(t, files, append([]string{"replay"}, row.args...)...)
@@ -170,7 +182,10 @@ func TestReplayBad(t *testing.T) {
 		require.Contains(t, got.err, row.err)
 		require.Empty(t, got.out, row.args)
 	}
+}
 
+func TestReplayOddLogs(t *testing.T) {
+	files := oddFiles()
 	got := runIn(t, files, "replay", "evil.log", "-config", "evil.json", "-enforce")
 	require.Equal(t, exitOK, got.code)
 	require.NotContains(t, got.out+got.err, "\x1b")
@@ -194,12 +209,17 @@ func TestReplayBad(t *testing.T) {
 	left, err := os.ReadDir(".")
 	require.NoError(t, err)
 	require.Len(t, left, len(files))
+}
 
+func TestReplayInterrupted(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("limits.json", []byte(exampleLimits), 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs strings.Builder
-	many := strings.Repeat(line(0, "/a"), 5000)
-	code := run(ctx, &terminal{in: strings.NewReader(many), out: &out, err: &errs, width: 80}, []string{"replay", "-", "-config", "limits.json"})
+	many := strings.Repeat(logLine(0, "/a"), 5000)
+	code := run(ctx, &terminal{in: strings.NewReader(many), out: &out, err: &errs, width: 80},
+		[]string{"replay", "-", "-config", "limits.json"})
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs.String(), "interrupted")
 }
@@ -335,7 +355,8 @@ func TestReplayEqualsWhatWasAnswered(t *testing.T) {
 		replayed += len(seen.all)
 		require.NoError(t, os.WriteFile("log.json", written.Bytes(), 0o600))
 		var out, errs strings.Builder
-		code := run(t.Context(), &terminal{out: &out, err: &errs, width: 80}, strings.Fields("replay log.json -config limits.json -decisions out.json -field time=at -field attr:tenant=tenant"))
+		code := run(t.Context(), &terminal{out: &out, err: &errs, width: 80},
+			strings.Fields("replay log.json -config limits.json -decisions out.json -field time=at -field attr:tenant=tenant"))
 		require.Equal(t, exitOK, code, errs.String())
 		text, err := os.ReadFile("out.json")
 		require.NoError(t, err)

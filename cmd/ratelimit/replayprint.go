@@ -12,22 +12,23 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
 )
 
-// maxShownSpans is how many lines say when requests were denied, at most.
-const maxShownSpans = 24
+// maxPrintedSpans is the largest number of lines in the table that says when requests were denied.
+const maxPrintedSpans = 24
 
-// A page is text that is built line by line, each cut to a width.
+// A page collects lines of text, each truncated to a width in columns.
 type page struct {
 	strings.Builder
 	width int
 }
 
-// line adds a line.
+// The method line adds one line of text to the page. Its parameters are those of fmt.Sprintf.
 func (p *page) line(format string, args ...any) {
 	p.WriteString(strings.TrimRight(fit(fmt.Sprintf(format, args...), p.width), " ") + "\n")
 }
 
-// table adds rows, of which the first is the header. The first column is aligned to the left and is
-// cut where the rows would be too wide, and so are those in left; all others are aligned to the right.
+// The method table adds a table to the page. The first row is the header. The first column and the columns with the
+// indexes in left are aligned to the left. Their texts are truncated if the table is wider than the page. All other
+// columns are aligned to the right.
 func (p *page) table(rows [][]string, left ...int) {
 	widths := make([]int, len(rows[0]))
 	total := 2 * (len(widths) - 1)
@@ -39,9 +40,9 @@ func (p *page) table(rows [][]string, left ...int) {
 	for _, w := range widths {
 		total += w
 	}
-	cuts := append([]int{0}, left...)
+	shrinkable := append([]int{0}, left...)
 	for total > p.width {
-		widest := slices.MaxFunc(cuts, func(a, b int) int { return cmp.Compare(widths[a], widths[b]) })
+		widest := slices.MaxFunc(shrinkable, func(a, b int) int { return cmp.Compare(widths[a], widths[b]) })
 		if widths[widest] <= 8 {
 			break
 		}
@@ -54,7 +55,7 @@ func (p *page) table(rows [][]string, left ...int) {
 			if i > 0 {
 				b.WriteString("  ")
 			}
-			if slices.Contains(cuts, i) {
+			if slices.Contains(shrinkable, i) {
 				fmt.Fprintf(&b, "%-*s", widths[i], fit(text, widths[i]))
 			} else {
 				fmt.Fprintf(&b, "%*s", widths[i], text)
@@ -64,7 +65,8 @@ func (p *page) table(rows [][]string, left ...int) {
 	}
 }
 
-// name returns the name of a client or rule as it is printed.
+// The function name returns the name of a client or a rule for printing. If the name is empty, it returns two
+// quotation marks.
 func name(text string) string {
 	if text == "" {
 		return `""`
@@ -72,7 +74,8 @@ func name(text string) string {
 	return plain(text)
 }
 
-// percent returns part as a percentage of n.
+// percent returns the quotient of part and n as a percentage, for example "12.50 %". It returns "-"
+// if n is 0.
 func percent(part, n uint64) string {
 	if n == 0 {
 		return "-"
@@ -129,7 +132,10 @@ func printRules(p *page, r *replayJSON) {
 		if rule.Shadow {
 			text, shadow = "* "+text, true
 		}
-		rows = append(rows, []string{text, number(rule.Requests), number(rule.Denied), percent(rule.Denied, rule.Requests), stamp(rule.FirstDenied), stamp(rule.LastDenied)})
+		rows = append(rows, []string{
+			text, number(rule.Requests), number(rule.Denied), percent(rule.Denied, rule.Requests),
+			stamp(rule.FirstDenied), stamp(rule.LastDenied),
+		})
 	}
 	p.line("")
 	p.table(rows)
@@ -158,12 +164,12 @@ func printSpans(p *page, r *replayJSON) {
 		unit, format = fmt.Sprintf("%d days", days), "2006-01-02"
 	}
 	rows := [][]string{{"by " + unit + ", UTC", "requests", "denied", ""}}
-	most := uint64(1)
+	maxDenied := uint64(1)
 	for _, s := range r.Spans {
-		most = max(most, s.Denied)
+		maxDenied = max(maxDenied, s.Denied)
 	}
 	for _, s := range r.Spans {
-		bar := strings.Repeat("#", int((s.Denied*30+most-1)/most))
+		bar := strings.Repeat("#", int((s.Denied*30+maxDenied-1)/maxDenied))
 		rows = append(rows, []string{s.Start.Format(format), number(s.Requests), number(s.Denied), fmt.Sprintf("%-30s", bar)})
 	}
 	p.line("")
@@ -201,7 +207,9 @@ func printHeadroom(p *page, r *replayJSON) {
 			continue
 		}
 		exact = exact && k.Exact
-		rows = append(rows, []string{name(rule.Name), number(k.Denied), number(k.None), number(k.Tenth), number(k.Fourth), number(k.Half), number(k.More)})
+		rows = append(rows, []string{
+			name(rule.Name), number(k.Denied), number(k.None), number(k.Tenth), number(k.Fourth), number(k.Half), number(k.More),
+		})
 	}
 	if len(rows) == 1 {
 		return

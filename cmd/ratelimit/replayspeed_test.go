@@ -40,7 +40,8 @@ func writeLog(w io.Writer, n int) error {
 		if i%2 == 0 {
 			c = clients.Uint64()
 		}
-		fmt.Fprintf(b, "10.%d.%d.%d - - [%s] \"GET %s?q=%d HTTP/1.1\" 200 %d \"https://example.com/\" \"Mozilla/5.0 (X11; Linux x86_64; rv:120.0)\"\n",
+		fmt.Fprintf(b, "10.%d.%d.%d - - [%s] \"GET %s?q=%d HTTP/1.1\" 200 %d \"https://example.com/\" \"Mozilla/5.0 (X11; Linux x86_64; "+
+			"rv:120.0)\"\n",
 			c>>16, c>>8&255, c&255, at.Format("02/Jan/2006:15:04:05 -0700"), paths[r.IntN(len(paths))], r.IntN(1000), r.IntN(100_000))
 	}
 	return b.Flush()
@@ -60,7 +61,8 @@ func cost(tb testing.TB, name string, args ...string) (time.Duration, int64) {
 	require.NoError(tb, cmd.Run())
 	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	require.True(tb, ok)
-	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), int64(usage.Maxrss) << 10 //nolint:unconvert // it is an int32 on some machines
+	largest := int64(usage.Maxrss) << 10 //nolint:unconvert // Maxrss is an int32 on some machines
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), largest
 }
 
 // TestReplaySpeed compares replay with mawk, which counts the lines of each client, and the memory for
@@ -79,17 +81,18 @@ func TestReplaySpeed(t *testing.T) {
 	for i, n := range []int{1_000_000, 10_000_000} {
 		log := filepath.Join(dir, "access.log")
 		writeLogTo(t, log, n)
-		most := 3.0
-		least := [2]time.Duration{time.Hour, time.Hour}
+		maxRatio := 3.0
+		best := [2]time.Duration{time.Hour, time.Hour}
 		for range 3 { // the fastest of three counts, because other programs run too
 			count, _ := cost(t, "mawk", "{n[$1]++} END{for(k in n) c++; print c}", log)
 			var replay time.Duration
 			replay, memory[i] = cost(t, program, "replay", log, "-config", config)
-			least = [2]time.Duration{min(least[0], count), min(least[1], replay)}
+			best = [2]time.Duration{min(best[0], count), min(best[1], replay)}
 		}
-		ratio := float64(least[1]) / float64(least[0])
-		t.Logf("%d lines: mawk %v, replay %v, %.2f times that; %d MB at most", n, least[0].Round(time.Millisecond), least[1].Round(time.Millisecond), ratio, memory[i]>>20)
-		require.Less(t, ratio, most)
+		ratio := float64(best[1]) / float64(best[0])
+		t.Logf("%d lines: mawk %v, replay %v, %.2f times that; %d MB at most", n, best[0].Round(time.Millisecond),
+			best[1].Round(time.Millisecond), ratio, memory[i]>>20)
+		require.Less(t, ratio, maxRatio)
 	}
 	require.Less(t, memory[1], memory[0]*5/4, "memory does not grow with the lines")
 }
@@ -101,7 +104,8 @@ func BenchmarkReplay(b *testing.B) {
 	var log strings.Builder
 	require.NoError(b, writeLog(&log, n))
 	require.NoError(b, os.WriteFile("limits.json", []byte(speedLimits), 0o600))
-	require.NoError(b, os.WriteFile("shadow.json", []byte(strings.ReplaceAll(speedLimits, `"algorithm"`, `"mode": "shadow", "algorithm"`)), 0o600))
+	require.NoError(b, os.WriteFile("shadow.json", []byte(strings.ReplaceAll(speedLimits, `"algorithm"`, `"mode": "shadow", "algorithm"`)),
+		0o600))
 	for _, row := range []struct{ name, args string }{
 		{"one", "-config limits.json"}, {"shadow", "-config shadow.json"}, {"against", "-config limits.json -against shadow.json"},
 	} {

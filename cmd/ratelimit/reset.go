@@ -47,7 +47,7 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	case req.Client == "" && req.IP == "" && len(req.Attrs) == 0 && len(rules) == 0:
 		return usageError("-client, -ip, -attr or -rule is missing: whose limit to give back")
 	}
-	if _, _, err := loadRules(*config); err != nil { // before there is a connection
+	if _, _, err := loadRules(*config); err != nil { // reports a bad file of rules before connecting to the server
 		return err
 	}
 	s, err := how.connect(ctx, urls)
@@ -85,7 +85,8 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	return err
 }
 
-// reset resets the keys of req.
+// The method reset resets the keys of the request req, so that they have their full limits. It fails if
+// RateLimiter.Reset refuses the request.
 func (s *server) reset(ctx context.Context, l *ratelimit.RateLimiter, req *ratelimit.Request) error {
 	var refused error
 	err := s.within(ctx, func(ctx context.Context) error {
@@ -101,8 +102,8 @@ func (s *server) reset(ctx context.Context, l *ratelimit.RateLimiter, req *ratel
 	return err
 }
 
-// explain returns what the rules that apply to req answer. It returns no rules if it is not said which
-// these are.
+// The method explain returns how the rules that apply to the request req would answer it. If the request names
+// neither an endpoint nor rules, the Explanation is empty.
 func (s *server) explain(ctx context.Context, l *ratelimit.RateLimiter, req *ratelimit.Request) (e ratelimit.Explanation, err error) {
 	if req.Endpoint == "" && len(req.Rules) == 0 {
 		return e, nil
@@ -110,15 +111,15 @@ func (s *server) explain(ctx context.Context, l *ratelimit.RateLimiter, req *rat
 	err = s.within(ctx, func(ctx context.Context) (err error) {
 		e, err = l.Explain(ctx, *req)
 		if errors.Is(err, ratelimit.ErrUnknownRule) {
-			return nil // as Reset says
+			return nil // not reported here, because the method Reset returns the same error
 		}
 		return err
 	})
 	return e, err
 }
 
-// freeIn returns what is left in a rule before the unit that an explanation is about. If the request
-// is denied, the other rules are not charged for it.
+// freeIn returns how many units are left in the rule with the index i. The Explanation e must be for a request that
+// costs one unit. If all rules grant this request, its unit is already subtracted, and freeIn adds it again.
 func freeIn(e ratelimit.Explanation, i int) int {
 	r := e.Rules[i].Result
 	if e.Result.Allowed && r.Allowed && r.Limit > 0 {

@@ -52,20 +52,20 @@ can be granted.
 	run: runSimulate,
 }
 
-// maxRequests is the largest number of requests of a simulation, for each algorithm. Tests lower it.
+// maxRequests is the largest number of requests that a simulation sends to each algorithm. Tests make it lower.
 var maxRequests = 10_000_000
 
-// A simulation is what the flags of simulate say.
+// A simulation has the settings of one run of the command simulate, after its flags were checked.
 type simulation struct {
 	traffic traffic.Config
 	send    ratelimit.Rate
 	window  time.Duration
 	targets []sim.Target
-	limit   string         // what is limited to what, for people
-	limited ratelimit.Rate // -rate, or the zero Rate with -config
+	limit   string         // for printing: the rate, or the path of the file of rules
+	limited ratelimit.Rate // value of the flag -rate; zero if there is the flag -config instead
 }
 
-// simulateFlags are the flags of simulate as they are written.
+// simulateFlags hold the values of the flags of the command simulate, before they are checked.
 type simulateFlags struct {
 	shape, rate, send, algorithms, config, endpoints, retry string
 	seed                                                    uint64
@@ -117,10 +117,11 @@ func runSimulate(ctx context.Context, t *terminal, fs *flag.FlagSet, args []stri
 			per = s.limited.Per
 		}
 		out, err := sim.Run(ctx, target, traffic.New(s.traffic), sim.Options{
-			Start: sim.AlignedStart(per), Duration: s.traffic.Duration, Window: s.window, Most: maxRequests,
+			Start: sim.AlignedStart(per), Duration: s.traffic.Duration, Window: s.window, MaxRequests: maxRequests,
 		})
 		if errors.Is(err, sim.ErrTooMany) {
-			return usageError(fmt.Sprintf("-retry is %s: with the requests that are sent again, there are more than %s: must have a shorter -duration, or a longer -retry-every", f.retry, number(maxRequests)))
+			return usageError(fmt.Sprintf("-retry is %s: with the requests that are sent again, there are more than %s: "+
+				"must have a shorter -duration, or a longer -retry-every", f.retry, number(maxRequests)))
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", target.Name, err)
@@ -152,8 +153,8 @@ func runSimulate(ctx context.Context, t *terminal, fs *flag.FlagSet, args []stri
 	return err
 }
 
-// read returns what the flags say, of which those named in given were set. The error is a usageError,
-// or that of the file of rules.
+// The method read checks the flags, and returns the simulation that they describe. The given map has the names of the
+// flags that were set. The error is a usageError, or says what is wrong with the file of rules.
 func (f *simulateFlags) read(given map[string]bool) (*simulation, error) {
 	s := &simulation{window: time.Duration(f.window)}
 	s.traffic = traffic.Config{
@@ -198,32 +199,33 @@ func (f *simulateFlags) read(given map[string]bool) (*simulation, error) {
 		s.traffic.Duration = 5 * min(s.limited.Per, traffic.MaxDuration/5)
 	}
 	if n := s.traffic.Expected(); n > float64(maxRequests) {
-		return nil, usageError(fmt.Sprintf("-send, -clients and -duration make about %s requests: must be at most %s", chart.Number(n, 0), number(maxRequests)))
+		return nil, usageError(fmt.Sprintf("-send, -clients and -duration make about %s requests: must be at most %s",
+			chart.Number(n, 0), number(maxRequests)))
 	}
 	return s, nil
 }
 
-// A numberFlag is a whole number from 1 to most.
-type numberFlag struct{ value, most int }
+// A numberFlag is a flag for a whole number from 1 to maxValue.
+type numberFlag struct{ value, maxValue int }
 
 func (f *numberFlag) String() string { return strconv.Itoa(f.value) }
 
-// Set reads the number.
+// Set reads the number from the text of the flag.
 func (f *numberFlag) Set(text string) error {
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > f.most {
-		return fmt.Errorf("must be a whole number from 1 to %d", f.most)
+	if err != nil || n < 1 || n > f.maxValue {
+		return fmt.Errorf("must be a whole number from 1 to %d", f.maxValue)
 	}
 	f.value = n
 	return nil
 }
 
-// A durationFlag is a length of time.
+// A durationFlag is a flag for a duration.
 type durationFlag time.Duration
 
 func (f *durationFlag) String() string { return time.Duration(*f).String() }
 
-// Set reads the length.
+// Set reads the duration from the text of the flag, such as 1h30m.
 func (f *durationFlag) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {

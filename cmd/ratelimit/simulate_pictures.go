@@ -17,8 +17,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 )
 
-// parts returns into how many equal parts pictures divide the time: the number that makes the length of
-// a part easiest to read.
+// The method parts returns into how many equal parts the pictures divide the duration of the simulation. It prefers
+// a number of parts for which the length of one part has a short text, such as 5s.
 func (s *simulation) parts() int {
 	best := 60
 	for _, n := range []int{48, 40, 80, 30} {
@@ -29,7 +29,7 @@ func (s *simulation) parts() int {
 	return best
 }
 
-// partText returns the length of one of n equal parts of the time.
+// partText divides the duration of the simulation into n equal parts. It returns the length of one part as text.
 func (s *simulation) partText(n int) string {
 	part := s.traffic.Duration / time.Duration(n)
 	if text := chart.Duration(part); len(text) <= 7 && s.traffic.Duration%time.Duration(n) == 0 {
@@ -38,10 +38,11 @@ func (s *simulation) partText(n int) string {
 	return "about " + short(part)
 }
 
-// mostDrawn is the number of rules of which pictures show the grants.
-const mostDrawn = 24
+// maxDrawn is the largest number of rules in a picture, which has one panel for each rule. If there are more rules,
+// only the first rules have a panel.
+const maxDrawn = 24
 
-// figure returns the picture of all outcomes.
+// The method figure returns one picture that shows all outcomes.
 func (s *simulation) figure(outcomes []*sim.Outcome) *chart.Figure {
 	f := s.newFigure("simulation", "What is granted: "+plain(s.limit))
 	for _, out := range outcomes {
@@ -55,14 +56,16 @@ func (s *simulation) newFigure(id, title string) *chart.Figure {
 	return &chart.Figure{ID: id, Title: title, X: chart.Axis{Max: s.traffic.Duration.Seconds(), Seconds: true}}
 }
 
-// describe returns the outcomes in words.
+// describe says in words what a picture of these outcomes shows.
 func describe(outcomes []*sim.Outcome) string {
 	var b strings.Builder
 	for _, out := range outcomes {
-		fmt.Fprintf(&b, "%s: of %s requests, %s were granted and %s denied.", plain(out.Name), number(out.Offered), number(out.Admitted), number(out.Denied))
+		fmt.Fprintf(&b, "%s: of %s requests, %s were granted and %s denied.",
+			plain(out.Name), number(out.Offered), number(out.Admitted), number(out.Denied))
 		for _, r := range out.Rules {
 			if r.Mode != ratelimit.ModeShadow {
-				fmt.Fprintf(&b, " %s granted a key at most %s units in any %s; the bound is %s.", plain(r.Name), number(r.Most), chart.Duration(r.Window), number(r.Bound))
+				fmt.Fprintf(&b, " %s granted a key at most %s units in any %s; the bound is %s.",
+					plain(r.Name), number(r.MaxGranted), chart.Duration(r.Window), number(r.Bound))
 			}
 		}
 		b.WriteString("\n")
@@ -70,7 +73,8 @@ func describe(outcomes []*sim.Outcome) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// panels returns those of one outcome: its requests, and the grants of each of its rules.
+// panels returns the panels that show one outcome. There is one panel for its requests, and one for the grants of
+// each rule.
 func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 	parts := s.parts()
 	counts := chart.Panel{Title: plain(out.Name), Y: chart.Axis{Label: "requests in each " + s.partText(parts)}}
@@ -86,7 +90,7 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 	}
 	panels := []chart.Panel{counts}
 	for i, r := range out.Rules {
-		if r.Mode == ratelimit.ModeShadow || i >= mostDrawn {
+		if r.Mode == ratelimit.ModeShadow || i >= maxDrawn {
 			continue
 		}
 		var peaks []chart.Point
@@ -104,7 +108,7 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 			p.Title = plain(r.Name) + ": " + string(r.Algorithm) + " " + r.Rate.String()
 		}
 		if s.window > 0 {
-			p.Series = append(p.Series[:1], p.Series[2]) // the limit is for another time
+			p.Series = append(p.Series[:1], p.Series[2]) // removes the line of the limit: it is for windows of another length
 		}
 		panels = append(panels, p)
 	}
@@ -115,7 +119,8 @@ func level(name string, look chart.Look, y float64) chart.Series {
 	return chart.Series{Name: name, Kind: chart.Level, Look: look, Points: []chart.Point{{Y: y}}}
 }
 
-// steps returns the points of values that each hold for an equal part of the time.
+// steps returns the points of a curve. The duration of the simulation is divided into equal parts, one for each of
+// the values.
 func (s *simulation) steps(values []float64) (points []chart.Point) {
 	for i, v := range values {
 		points = append(points, chart.Point{X: float64(i) * s.traffic.Duration.Seconds() / float64(len(values)), Y: v})
@@ -128,12 +133,12 @@ var pageText string
 
 var reportPage = template.Must(template.New("page").Parse(pageText))
 
-// writePage writes the table and the pictures as a page that needs nothing beside it.
+// writePage writes the tables and the pictures as a page of HTML. The page needs no other file.
 func (s *simulation) writePage(w io.Writer, outcomes []*sim.Outcome) error {
 	var pictures []template.HTML
 	for i, out := range outcomes {
 		panels := s.panels(out)
-		each := len(panels) // of an algorithm, all are one picture
+		each := len(panels) // number of panels in each picture: all, or 1 with a file of rules
 		if s.limited.Per == 0 {
 			each = 1
 		}
@@ -150,11 +155,11 @@ func (s *simulation) writePage(w io.Writer, outcomes []*sim.Outcome) error {
 			if err := f.WriteSVG(&b); err != nil {
 				return err
 			}
-			pictures = append(pictures, template.HTML(b.String())) //nolint:gosec // the texts in it are escaped
+			pictures = append(pictures, template.HTML(b.String())) //nolint:gosec // the texts in the SVG are escaped
 		}
 	}
 	return reportPage.Execute(w, map[string]any{
 		"Title": "What is granted: " + plain(s.limit), "About": s.about(), "Tables": s.summary(outcomes), "Remarks": s.remarks(outcomes),
-		"Pictures": pictures, "Style": template.CSS(chart.Style()), //nolint:gosec // a constant
+		"Pictures": pictures, "Style": template.CSS(chart.Style()), //nolint:gosec // the style sheet is a constant
 	})
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 )
 
-// A grid is a table: the texts of its cells, by row. The first row is the head.
+// A grid is a table. It has the texts of the cells, by row and column. The first row is the header.
 type grid [][]string
 
-// about returns what was simulated, for people, as sentences without an end.
+// about returns lines that describe what was simulated.
 func (s *simulation) about() []string {
 	c := &s.traffic
 	from := "1 client, which sends"
@@ -46,7 +46,7 @@ func (s *simulation) about() []string {
 	return lines
 }
 
-// summary returns the table of the outcomes. With a file of rules, there is a table of the rules too.
+// summary returns a table with the outcomes. If there is a file of rules, a second table has its rules.
 func (s *simulation) summary(outcomes []*sim.Outcome) (tables []grid) {
 	head := []string{"algorithm", "offered", "granted", "denied", "wait"}
 	if s.limited.Per == 0 {
@@ -69,7 +69,7 @@ func (s *simulation) summary(outcomes []*sim.Outcome) (tables []grid) {
 			row = append(row, short(out.LongestUntil), number(out.Unserved))
 		}
 		if s.limited.Per > 0 {
-			row = append(row, number(out.Rules[0].Most), number(out.Rules[0].Bound))
+			row = append(row, number(out.Rules[0].MaxGranted), number(out.Rules[0].Bound))
 		}
 		table = append(table, row)
 	}
@@ -78,19 +78,21 @@ func (s *simulation) summary(outcomes []*sim.Outcome) (tables []grid) {
 	}
 	rules := grid{{"rule", "limit", "window", "asked", "denies", "most", "bound"}}
 	for _, r := range outcomes[0].Rules {
-		most, bound := number(r.Most), number(r.Bound)
+		maxGranted, bound := number(r.MaxGranted), number(r.Bound)
 		if r.Mode == ratelimit.ModeShadow {
-			most, bound = "shadow", "-"
+			maxGranted, bound = "shadow", "-"
 		}
-		rules = append(rules, []string{plain(r.Name), r.Rate.String(), short(r.Window), number(r.Asked), number(r.Denied), most, bound})
+		rules = append(rules, []string{plain(r.Name), r.Rate.String(), short(r.Window), number(r.Asked), number(r.Denied), maxGranted, bound})
 	}
 	return []grid{table, rules}
 }
 
-// remarks returns what the table does not say.
+// remarks returns lines that explain the columns of the table. Further lines say what is unusual in the outcomes.
 func (s *simulation) remarks(outcomes []*sim.Outcome) (remarks []string) {
 	if s.limited.Per > 0 {
-		remarks = append(remarks, "most: units that one client was granted in any window of "+chart.Duration(outcomes[0].Rules[0].Window), "bound: the most that there can be")
+		remarks = append(remarks,
+			"most: units that one client was granted in any window of "+chart.Duration(outcomes[0].Rules[0].Window),
+			"bound: the most that there can be")
 	}
 	if s.traffic.Retry != traffic.None {
 		remarks = append(remarks, "through: the longest until a request was granted; never: requests that were not")
@@ -103,16 +105,20 @@ func (s *simulation) remarks(outcomes []*sim.Outcome) (remarks []string) {
 			remarks = append(remarks, fmt.Sprintf("%s: %s denials for ever, of more units than the limit", plain(out.Name), number(out.Never)))
 		}
 		if out.AttackOffered > 0 {
-			remarks = append(remarks, fmt.Sprintf("%s: the attacker got %s of %s requests through", plain(out.Name), number(out.AttackAdmitted), number(out.AttackOffered)))
+			remarks = append(remarks, fmt.Sprintf("%s: the attacker got %s of %s requests through",
+				plain(out.Name), number(out.AttackAdmitted), number(out.AttackOffered)))
 		}
 	}
 	return remarks
 }
 
-// short returns d in at most eight characters, rounded up to three digits or a little more.
+// short returns the duration d as text of at most eight characters. It rounds the duration up, to at least three
+// digits.
 func short(d time.Duration) string {
 	unit := time.Nanosecond
-	for _, u := range []time.Duration{time.Hour, time.Minute, time.Second, 10 * time.Millisecond, time.Millisecond, 10 * time.Microsecond, time.Microsecond, 10} {
+	for _, u := range []time.Duration{
+		time.Hour, time.Minute, time.Second, 10 * time.Millisecond, time.Millisecond, 10 * time.Microsecond, time.Microsecond, 10,
+	} {
 		if d >= 100*u {
 			unit = u
 			break
@@ -121,7 +127,7 @@ func short(d time.Duration) string {
 	return chart.Duration(d + (unit-d%unit)%unit)
 }
 
-// table returns the outcomes as they are printed on a terminal.
+// The method table returns text for a terminal: the description of the simulation, the tables and the remarks.
 func (s *simulation) table(outcomes []*sim.Outcome) string {
 	var b strings.Builder
 	for _, line := range s.about() {
@@ -136,23 +142,24 @@ func (s *simulation) table(outcomes []*sim.Outcome) string {
 	return b.String()
 }
 
-// longestName is the number of characters that a name has in a table.
-const longestName = 22
+// maxName is the largest number of characters that a table shows of a name.
+const maxName = 22
 
-// cut returns text, or as much of it as a table has room for.
-func cut(text string) string {
-	if runes := []rune(text); len(runes) > longestName {
-		return string(runes[:longestName-1]) + "…"
+// truncate returns the first maxName characters of a text. It returns a shorter text as it is.
+func truncate(text string) string {
+	if runes := []rune(text); len(runes) > maxName {
+		return string(runes[:maxName-1]) + "…"
 	}
 	return text
 }
 
-// text returns the table for a terminal: its first column to the left, and the others to the right.
+// text returns the table g as text for a terminal. The first column is aligned to the left, all further columns to
+// the right.
 func (g grid) text() string {
 	widths := make([]int, len(g[0]))
 	for _, row := range g {
 		for i, cell := range row {
-			widths[i] = max(widths[i], min(utf8.RuneCountInString(cell), longestName))
+			widths[i] = max(widths[i], min(utf8.RuneCountInString(cell), maxName))
 		}
 	}
 	gap, sum := 2, 0
@@ -166,7 +173,7 @@ func (g grid) text() string {
 	for _, row := range g {
 		line := ""
 		for i, cell := range row {
-			cell = cut(cell)
+			cell = truncate(cell)
 			if i == 0 {
 				line = fmt.Sprintf("%-*s", widths[i], cell)
 				continue
@@ -178,13 +185,14 @@ func (g grid) text() string {
 	return b.String()
 }
 
-// textChart returns the chart for a terminal of this width.
+// textChart returns a chart of the outcomes for a terminal. The argument width is the width of the terminal in
+// columns.
 func (s *simulation) textChart(outcomes []*sim.Outcome, width int) string {
 	t := chart.Text{Width: width, From: "0s", To: chart.Duration(s.traffic.Duration)}
 	if len(outcomes) == 1 {
 		t.Height = 3
 	}
-	t.Rows = []chart.Row{{Name: strings.Repeat("x", longestName)}}
+	t.Rows = []chart.Row{{Name: strings.Repeat("x", maxName)}}
 	bins := 1
 	for n := 1; n <= min(t.Columns(), sim.Bins); n++ {
 		if sim.Bins%n == 0 {
@@ -196,26 +204,28 @@ func (s *simulation) textChart(outcomes []*sim.Outcome, width int) string {
 		if i == 0 && s.traffic.Retry == traffic.None {
 			t.Rows = append(t.Rows, chart.Row{Name: "offered", Values: values(out, bins, offered)})
 		}
-		name := cut(plain(out.Name))
+		name := truncate(plain(out.Name))
 		t.Rows = append(t.Rows,
 			chart.Row{Name: name, Values: values(out, bins, granted)},
-			chart.Row{Name: strings.Repeat(" ", min(utf8.RuneCountInString(name), longestName-7)) + " denied", Values: values(out, bins, denied)})
+			chart.Row{Name: strings.Repeat(" ", min(utf8.RuneCountInString(name), maxName-7)) + " denied", Values: values(out, bins, denied)})
 	}
-	most := 0.0
+	highest := 0.0
 	for _, r := range t.Rows {
 		for _, v := range r.Values {
-			most = max(most, v)
+			highest = max(highest, v)
 		}
 	}
-	return fmt.Sprintf("requests granted and denied in each %s; a full block is %s\n%s", s.partText(bins), chart.Number(most, 0), t.String())
+	return fmt.Sprintf("requests granted and denied in each %s; a full block is %s\n%s",
+		s.partText(bins), chart.Number(highest, 0), t.String())
 }
 
-// The counts of a bin.
+// The functions named offered, granted and denied return one of the counts of a bin.
 func offered(b sim.Bin) int { return b.Offered }
 func granted(b sim.Bin) int { return b.Admitted }
 func denied(b sim.Bin) int  { return b.Offered - b.Admitted }
 
-// values returns the sums of a count over n equal parts of the time.
+// values divides the duration into n equal parts. It returns one value for each part: the sum of what the given
+// function returns for the bins in this part.
 func values(out *sim.Outcome, n int, count func(sim.Bin) int) []float64 {
 	sums := make([]float64, n)
 	for i, b := range out.Bins {
@@ -224,7 +234,7 @@ func values(out *sim.Outcome, n int, count func(sim.Bin) int) []float64 {
 	return sums
 }
 
-// printCSV prints a line for each rule of each outcome.
+// printCSV prints a line of CSV for each rule of each outcome.
 func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 	c := csv.NewWriter(w)
 	records := [][]string{{
@@ -234,8 +244,9 @@ func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 	for _, out := range outcomes {
 		for _, r := range out.Rules {
 			record := []any{
-				plain(out.Name), out.Offered, out.Admitted, out.Denied, out.AttackOffered, out.AttackAdmitted, int64(out.LongestWait), out.Never, int64(out.LongestUntil), out.Unserved,
-				plain(r.Name), r.Algorithm, r.Rate, r.Mode, r.Asked, r.Denied, r.Keys, int64(r.Window), r.Most, r.Bound,
+				plain(out.Name), out.Offered, out.Admitted, out.Denied, out.AttackOffered, out.AttackAdmitted,
+				int64(out.LongestWait), out.Never, int64(out.LongestUntil), out.Unserved,
+				plain(r.Name), r.Algorithm, r.Rate, r.Mode, r.Asked, r.Denied, r.Keys, int64(r.Window), r.MaxGranted, r.Bound,
 			}
 			texts := make([]string, len(record))
 			for i, v := range record {
@@ -247,7 +258,7 @@ func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 	return c.WriteAll(records)
 }
 
-// printJSON prints all that was counted.
+// printJSON prints the settings and all counts as JSON.
 func (s *simulation) printJSON(w io.Writer, outcomes []*sim.Outcome) error {
 	return writeJSON(w, map[string]any{
 		"shape": s.traffic.Shape, "send": s.send, "clients": s.traffic.Clients, "cost": s.traffic.Cost, "retry": s.traffic.Retry,

@@ -12,16 +12,14 @@ import (
 	"github.com/ratelimit-go/ratelimit/configfile"
 )
 
-// useAlgorithms makes a target of each algorithm, at the rate.
+// useAlgorithms makes a target (a limiter to test) for each of the algorithms in names, a text with commas between
+// them. The parameter rate is the limit of all targets, as text.
 func (s *simulation) useAlgorithms(rate, names string) (err error) {
 	if s.limited, err = rateOf("-rate", rate); err != nil {
 		return err
 	}
 	s.limit = s.limited.String()
-	all := []ratelimit.Algorithm{
-		ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket, ratelimit.AlgorithmFixedWindow,
-		ratelimit.AlgorithmSlidingWindowCounter, ratelimit.AlgorithmSlidingWindowLog,
-	}
+	all := ratelimit.Algorithms()
 	var chosen []ratelimit.Algorithm
 	for _, name := range listed(names) {
 		var a ratelimit.Algorithm
@@ -41,7 +39,7 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 	}
 	for _, a := range chosen {
 		r := s.limited
-		if r.Burst > 0 && a != ratelimit.AlgorithmTokenBucket && a != ratelimit.AlgorithmLeakyBucket {
+		if r.Burst > 0 && a.Windowed() {
 			r.Burst = 0
 			s.limit = s.limited.String() + "; windows and logs have no burst"
 		}
@@ -59,9 +57,10 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 	return nil
 }
 
-// useFile makes a target of the rules in a file.
+// useFile makes one target from the rules in the file at path. If the flag -endpoint is not set, the requests are
+// sent to the endpoints that these rules name.
 func (s *simulation) useFile(path string) error {
-	policy := ratelimit.WithFailurePolicy(ratelimit.FailClosed) // no rule has a store here
+	policy := ratelimit.WithFailurePolicy(ratelimit.FailClosed) // has no effect, because no rule has a store here
 	f, l, err := loadRules(path, policy)
 	if err != nil {
 		return err
@@ -72,7 +71,7 @@ func (s *simulation) useFile(path string) error {
 		return nil
 	}
 	rules, byDefault := l.Rules()
-	others := byDefault != nil // whether there are rules for the endpoints that none names
+	others := byDefault != nil // whether a rule applies to endpoints that no rule names
 	for _, r := range rules {
 		endpoint := strings.TrimSuffix(r.Endpoint, "*")
 		others = others || endpoint == ""
@@ -90,7 +89,9 @@ func fileTarget(f *configfile.File, more ratelimit.Option) func(...ratelimit.Opt
 	return func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) { return f.New(append(opts, more)...) }
 }
 
-// setSend sets what each client sends: text, or if that is empty, twice the limit.
+// setSend sets the rate at which each client sends. The argument is this rate as text. If the text is empty, the
+// rate is 120 a minute with a file of rules, and otherwise twice the limit. With the shape traffic.Edge, a client
+// sends twice the limit in two bursts, one just before the start of each window, and one at the start.
 func (s *simulation) setSend(text string) (err error) {
 	switch {
 	case text != "":
@@ -111,7 +112,7 @@ func (s *simulation) setSend(text string) (err error) {
 	return nil
 }
 
-// twice returns twice n, or n if that is too large for it.
+// twice returns 2n. If n is above maxRequests, it returns n, so that the result cannot overflow.
 func twice(n int) int {
 	if n > maxRequests {
 		return n
@@ -119,7 +120,7 @@ func twice(n int) int {
 	return 2 * n
 }
 
-// rateOf returns the rate that the value of a flag spells.
+// rateOf reads a rate such as "100/m burst 20" from a text. The text is the value of the flag with the given name.
 func rateOf(flag, text string) (ratelimit.Rate, error) {
 	r, err := ratelimit.ParseRate(text)
 	if err == nil {
@@ -131,7 +132,8 @@ func rateOf(flag, text string) (ratelimit.Rate, error) {
 	return r, nil
 }
 
-// reasonOf returns what a good value is, as err says.
+// reasonOf returns the reason of an error as text. For a ConfigError, this is its field Reason, which says what a
+// good value is. For every other error, it is the whole text of the error.
 func reasonOf(err error) string {
 	var e *ratelimit.ConfigError
 	if errors.As(err, &e) {
@@ -140,7 +142,8 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// problemOf is reasonOf with the name of the field before it.
+// problemOf returns the text that the function reasonOf returns. If the count or the burst of a rate is wrong, it
+// adds "its count" or "its burst" before this text.
 func problemOf(err error) string {
 	var e *ratelimit.ConfigError
 	if errors.As(err, &e) && (strings.HasSuffix(e.Field, ".requests") || strings.HasSuffix(e.Field, ".burst")) {
@@ -150,7 +153,7 @@ func problemOf(err error) string {
 	return reasonOf(err)
 }
 
-// listed returns the texts in a list with commas between them.
+// listed splits a text at its commas. It returns the parts that are not empty.
 func listed(text string) (list []string) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {

@@ -33,7 +33,8 @@ func golden(t *testing.T, path, got string) {
 const twoRules = `{"rules": [
   {"name": "search by user", "endpoint": "/search", "algorithm": "TokenBucket", "rate": "60/m burst 10"},
   {"name": "new, to be tried", "endpoint": "/search", "algorithm": "FixedWindow", "rate": "30/m", "mode": "shadow"},
-  {"name": "all <together> & by address \u001b[2J", "endpoint": "*", "additional": true, "key": "ip", "algorithm": "SlidingWindowLog", "rate": "100/m"}
+  {"name": "all <together> & by address \u001b[2J", "endpoint": "*", "additional": true, "key": "ip",
+   "algorithm": "SlidingWindowLog", "rate": "100/m"}
 ], "default": {"algorithm": "SlidingWindowCounter", "rate": "200/90s"}}`
 
 func TestSimulate(t *testing.T) {
@@ -79,10 +80,12 @@ func TestSimulateWidth(t *testing.T) {
 func TestSimulateDefaults(t *testing.T) {
 	files := map[string]string{"limits.json": twoRules, "alone.json": `[{"endpoint": "*", "algorithm": "TokenBucket", "rate": "5/m"}]`}
 	for want, args := range map[string][]string{
-		"bursts for 5d (seed 1)\nfrom: 1 client, which sends 14/d burst 4\nlimit: 7/d burst 2;":                      {"-rate", "7/d burst 2"},
-		"edge for 5h (seed 9)\nfrom: 2 clients, each of which sends 7 before and 7 at each edge of 1h\nlimit: 7/h\n": {"-rate", "7/h", "-shape", "edge", "-clients", "2", "-seed", "9"},
-		"for 5m (seed 1)\nfrom: 1 client, which sends 120/m burst 20\nlimit: limits.json\n":                          {"-config", "limits.json"},
-		"nothing was sent: the first request would come after the -duration of 1h\n":                                 {"-rate", "7/d", "-shape", "edge", "-duration", "1h"},
+		"bursts for 5d (seed 1)\nfrom: 1 client, which sends 14/d burst 4\nlimit: 7/d burst 2;": {"-rate", "7/d burst 2"},
+		"edge for 5h (seed 9)\nfrom: 2 clients, each of which sends 7 before and 7 at each edge of 1h\nlimit: 7/h\n": {"-rate", "7/h",
+			"-shape", "edge", "-clients", "2", "-seed", "9"},
+		"for 5m (seed 1)\nfrom: 1 client, which sends 120/m burst 20\nlimit: limits.json\n": {"-config", "limits.json"},
+		"nothing was sent: the first request would come after the -duration of 1h\n": {"-rate", "7/d",
+			"-shape", "edge", "-duration", "1h"},
 		"5/m      1m    600":     {"-config", "alone.json"},
 		"5/m      1m    600 ":    {"-config", "alone.json", "-endpoint", "/a,/b"},
 		"in any window of 10s\n": {"-window", "10s"},
@@ -96,29 +99,31 @@ func TestSimulateDefaults(t *testing.T) {
 func TestSimulateBadInput(t *testing.T) {
 	files := map[string]string{"limits.json": twoRules, "bad.json": `[{"endpoint": 5}]`}
 	for want, args := range map[string][]string{
-		`-shape is "x": must be one of steady, poisson, bursts, onoff, ramp, attack, edge`:       {"-shape", "x"},
-		`-retry is "x": must be one of none, obey, ignore, mixed`:                                {"-retry", "x"},
-		`-rate is "x": must look like "100/m"`:                                                   {"-rate", "x"},
-		`-rate is "unlimited": must be a limit`:                                                  {"-rate", "unlimited"},
-		`-rate is "65537/m": for SlidingWindowLog, its count must be at most 65536`:              {"-rate", "65537/m"},
-		`-rate is "5/m burst 5000000000": for TokenBucket, its burst must be at most 4294967295`: {"-rate", "5/m burst 5000000000", "-algorithm", "TokenBucket"},
-		`-send is "100/M, burst=20": must be written "100/m burst 20"`:                           {"-send", "100/M, burst=20"},
-		`-algorithm has "Bucket": must be all, or some of TokenBucket, LeakyBucket`:              {"-algorithm", "Bucket"},
-		`-algorithm has "LeakyBucket" twice`:                                                     {"-algorithm", "LeakyBucket, LeakyBucket"},
-		`-algorithm is "all,all": must be`:                                                       {"-algorithm", "all,all"},
-		`-algorithm is ",": must be`:                                                             {"-algorithm", ","},
-		`-duration is 0s: must be above 0 and at most 8784h0m0s`:                                 {"-duration", "0s"},
-		`-duration is 9000h0m0s: must be`:                                                        {"-duration", "9000h"},
-		`invalid value "x" for flag -duration: must be a length of time, such as 90s`:            {"-duration", "x"},
-		`invalid value "0" for flag -clients: must be a whole number from 1 to 100000`:           {"-clients", "0"},
-		`invalid value "1.5" for flag -cost: must be a whole number from 1 to 10000000`:          {"-cost", "1.5"},
-		`-window is -1s: must be above 0`:                                                        {"-window", "-1s"},
-		`-retry-every is 0s: must be above 0`:                                                    {"-retry", "ignore", "-retry-every", "0s"},
-		`-retry-every is 2s, but -retry is none: must be ignore or mixed`:                        {"-retry-every", "2s"},
-		`-csv and -json are both set: must be one of them`:                                       {"-csv", "-json"},
-		`-config is "limits.json", so -rate and -algorithm must not be set`:                      {"-config", "limits.json", "-rate", "1/s"},
-		`make about 60,000,000,000 requests: must be at most 10,000,000`:                         {"-send", "1000000/s", "-duration", "1m", "-clients", "1000"},
-		`"extra" is one argument too many`:                                                       {"extra"},
+		`-shape is "x": must be one of steady, poisson, bursts, onoff, ramp, attack, edge`: {"-shape", "x"},
+		`-retry is "x": must be one of none, obey, ignore, mixed`:                          {"-retry", "x"},
+		`-rate is "x": must look like "100/m"`:                                             {"-rate", "x"},
+		`-rate is "unlimited": must be a limit`:                                            {"-rate", "unlimited"},
+		`-rate is "65537/m": for SlidingWindowLog, its count must be at most 65536`:        {"-rate", "65537/m"},
+		`-rate is "5/m burst 5000000000": for TokenBucket, its burst must be at most 4294967295`: {"-rate", "5/m burst 5000000000",
+			"-algorithm", "TokenBucket"},
+		`-send is "100/M, burst=20": must be written "100/m burst 20"`:                  {"-send", "100/M, burst=20"},
+		`-algorithm has "Bucket": must be all, or some of TokenBucket, LeakyBucket`:     {"-algorithm", "Bucket"},
+		`-algorithm has "LeakyBucket" twice`:                                            {"-algorithm", "LeakyBucket, LeakyBucket"},
+		`-algorithm is "all,all": must be`:                                              {"-algorithm", "all,all"},
+		`-algorithm is ",": must be`:                                                    {"-algorithm", ","},
+		`-duration is 0s: must be above 0 and at most 8784h0m0s`:                        {"-duration", "0s"},
+		`-duration is 9000h0m0s: must be`:                                               {"-duration", "9000h"},
+		`invalid value "x" for flag -duration: must be a length of time, such as 90s`:   {"-duration", "x"},
+		`invalid value "0" for flag -clients: must be a whole number from 1 to 100000`:  {"-clients", "0"},
+		`invalid value "1.5" for flag -cost: must be a whole number from 1 to 10000000`: {"-cost", "1.5"},
+		`-window is -1s: must be above 0`:                                               {"-window", "-1s"},
+		`-retry-every is 0s: must be above 0`:                                           {"-retry", "ignore", "-retry-every", "0s"},
+		`-retry-every is 2s, but -retry is none: must be ignore or mixed`:               {"-retry-every", "2s"},
+		`-csv and -json are both set: must be one of them`:                              {"-csv", "-json"},
+		`-config is "limits.json", so -rate and -algorithm must not be set`:             {"-config", "limits.json", "-rate", "1/s"},
+		`make about 60,000,000,000 requests: must be at most 10,000,000`: {"-send", "1000000/s", "-duration", "1m",
+			"-clients", "1000"},
+		`"extra" is one argument too many`: {"extra"},
 	} {
 		got := runIn(t, files, append([]string{"simulate"}, args...)...)
 		require.Equal(t, exitUsage, got.code, args)
@@ -139,11 +144,12 @@ func TestSimulateBadInput(t *testing.T) {
 }
 
 func TestSimulateTooMany(t *testing.T) {
-	defer func(most int) { maxRequests = most }(maxRequests)
+	defer func(n int) { maxRequests = n }(maxRequests)
 	maxRequests = 1000
 	got := runIn(t, nil, "simulate", "-retry", "ignore", "-retry-every", "1ms")
 	require.Equal(t, exitUsage, got.code)
-	require.Contains(t, got.err, "-retry is ignore: with the requests that are sent again, there are more than 1,000: must have a shorter -duration, or a longer -retry-every")
+	require.Contains(t, got.err, "-retry is ignore: with the requests that are sent again, there are more than 1,000: must have a shorter "+
+		"-duration, or a longer -retry-every")
 	require.Empty(t, got.out)
 }
 
@@ -152,7 +158,8 @@ func TestSimulateData(t *testing.T) {
 	records, err := csv.NewReader(strings.NewReader(got.out)).ReadAll()
 	require.NoError(t, err)
 	require.Len(t, records, 5, "a head and four rules")
-	require.Equal(t, []string{"limits.json", "600", "600"}, []string{records[1][0], records[1][1], strconv.Itoa(atoi(t, records[1][2]) + atoi(t, records[1][3]))})
+	require.Equal(t, []string{"limits.json", "600", "600"},
+		[]string{records[1][0], records[1][1], strconv.Itoa(atoi(t, records[1][2]) + atoi(t, records[1][3]))})
 	require.NotContains(t, got.out, "\x1b")
 	require.Equal(t, []string{"new, to be tried", "FixedWindow", "30/m", "shadow"}, records[2][10:14])
 	for _, r := range records {

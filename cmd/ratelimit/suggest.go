@@ -38,59 +38,80 @@ those of a half of the clients, of a quarter, and so on.
 	run: runSuggest,
 }
 
-// An endpointJSON is what suggest -json says of an endpoint.
+// An endpointJSON is what the command suggest prints for one endpoint with the flag -json.
 type endpointJSON struct {
-	Endpoint string                      `json:"endpoint"` // empty for the rest
+	Endpoint string                      `json:"endpoint"` // name of the endpoint; empty for all endpoints that are not listed
 	Requests uint64                      `json:"requests"`
 	Clients  int                         `json:"clients"`
-	Limits   map[ratelimit.Algorithm]int `json:"limits"` // 0 where no limit can do it
+	Limits   map[ratelimit.Algorithm]int `json:"limits"` // smallest limit for each algorithm; 0 if no limit meets the goal
 }
 
-// A suggestJSON is what suggest -json prints.
+// A suggestJSON is what the command suggest prints with the flag -json.
 type suggestJSON struct {
 	Log       logCount        `json:"log"`
 	Per       string          `json:"per"`
-	Part      uint64          `json:"oneIn"` // one in so many clients was looked at
+	Part      uint64          `json:"oneIn"` // N if the sample keeps the requests of one client in N
 	Endpoints []endpointJSON  `json:"endpoints"`
 	Config    json.RawMessage `json:"config"`
 }
 
+// suggestFlags hold the values of the flags of the command suggest.
+type suggestFlags struct {
+	share, clients         shareFlag
+	per                    time.Duration
+	n, maxKept             int
+	key, algorithm, output string
+	json                   bool
+}
+
+func (f *suggestFlags) define(fs *flag.FlagSet) {
+	fs.Var(&f.share, "share", "deny at most this `share` of the requests (0.1% if -clients is missing)")
+	fs.Var(&f.clients, "clients", "deny at most this `share` of the clients, ever")
+	fs.DurationVar(&f.per, "per", time.Minute, "the `time` that the limits are for")
+	fs.IntVar(&f.n, "n", 10, "how many `endpoints` get a rule of their own")
+	fs.StringVar(&f.key, "key", "user", "whose limit it is: user or ip, the `key` of the rules")
+	fs.StringVar(&f.algorithm, "algorithm", string(ratelimit.AlgorithmTokenBucket), "the `algorithm` of the rules")
+	fs.IntVar(&f.maxKept, "requests", 4_000_000, "how many requests to keep, at `most`")
+	fs.StringVar(&f.output, "o", "", "write the rules to this `file`")
+	fs.BoolVar(&f.json, "json", false, "print JSON")
+}
+
+// check returns a usageError if a flag has a value out of range.
+func (f *suggestFlags) check() error {
+	switch {
+	case f.per <= 0 || f.per > 366*24*time.Hour:
+		return usageError(fmt.Sprintf("-per is %v: must be above 0, and at most 8784h", f.per))
+	case f.n < 0 || f.n > 1000:
+		return usageError(fmt.Sprintf("-n is %d: must be from 0 to 1000", f.n))
+	case f.key != "user" && f.key != "ip":
+		return usageError(fmt.Sprintf("-key is %q: must be user or ip", f.key))
+	case !slices.Contains(suggest.Algorithms, ratelimit.Algorithm(f.algorithm)):
+		return usageError(fmt.Sprintf("-algorithm is %q: must be one of %s", f.algorithm, algorithmList()))
+	case f.maxKept < 1000 || f.maxKept > 1_000_000_000:
+		return usageError(fmt.Sprintf("-requests is %d: must be from 1000 to 1000000000", f.maxKept))
+	}
+	return nil
+}
+
 func runSuggest(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
-	var share, clients shareFlag
-	fs.Var(&share, "share", "deny at most this `share` of the requests (0.1% if -clients is missing)")
-	fs.Var(&clients, "clients", "deny at most this `share` of the clients, ever")
-	per := fs.Duration("per", time.Minute, "the `time` that the limits are for")
-	n := fs.Int("n", 10, "how many `endpoints` get a rule of their own")
-	key := fs.String("key", "user", "whose limit it is: user or ip, the `key` of the rules")
-	algorithm := fs.String("algorithm", string(ratelimit.AlgorithmTokenBucket), "the `algorithm` of the rules")
-	most := fs.Int("requests", 4_000_000, "how many requests to keep, at `most`")
-	output := fs.String("o", "", "write the rules to this `file`")
-	asJSON := fs.Bool("json", false, "print JSON")
+	var f suggestFlags
+	f.define(fs)
 	logs := newLogFlags(fs)
 	paths, err := parse(fs, args, 1, 1000)
 	if err != nil {
 		return err
 	}
-	switch {
-	case *per <= 0 || *per > 366*24*time.Hour:
-		return usageError(fmt.Sprintf("-per is %v: must be above 0, and at most 8784h", *per))
-	case *n < 0 || *n > 1000:
-		return usageError(fmt.Sprintf("-n is %d: must be from 0 to 1000", *n))
-	case *key != "user" && *key != "ip":
-		return usageError(fmt.Sprintf("-key is %q: must be user or ip", *key))
-	case !slices.Contains(suggest.Algorithms, ratelimit.Algorithm(*algorithm)):
-		return usageError(fmt.Sprintf("-algorithm is %q: must be one of %s", *algorithm, algorithmList()))
-	case *most < 1000 || *most > 1_000_000_000:
-		return usageError(fmt.Sprintf("-requests is %d: must be from 1000 to 1000000000", *most))
+	if err := f.check(); err != nil {
+		return err
 	}
-	if share.share == nil && clients.share == nil {
-		_ = share.Set("0.1%")
+	if f.share.share == nil && f.clients.share == nil {
+		_ = f.share.Set("0.1%")
 	}
-	sample := suggest.NewSample(*most)
+	sample := suggest.NewSample(f.maxKept)
 	var out suggestJSON
 	out.Log, err = logs.read(ctx, t, paths, func(e *accesslog.Entry) error {
 		r := suggest.Request{Time: e.Time, Client: e.Client, Endpoint: e.Endpoint, Cost: e.Cost}
-		if *key == "ip" {
+		if f.key == "ip" {
 			r.Client = e.IP
 		}
 		sample.Add(&r)
@@ -99,28 +120,28 @@ func runSuggest(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	if err != nil {
 		return err
 	}
-	out.Part, out.Per = sample.Part(), per.String()
-	goal := suggest.Goal{Requests: share.of, Clients: clients.of}
-	for _, g := range sample.Groups(*n) {
+	out.Part, out.Per = sample.Part(), f.per.String()
+	goal := suggest.Goal{Requests: f.share.of, Clients: f.clients.of}
+	for _, g := range sample.Groups(f.n) {
 		e := endpointJSON{g.Endpoint, g.Requests, g.Clients, make(map[ratelimit.Algorithm]int)}
 		for _, a := range suggest.Algorithms {
-			if e.Limits[a], err = smallest(ctx, g, a, *per, goal, e.Limits); err != nil {
+			if e.Limits[a], err = smallest(ctx, g, a, f.per, goal, e.Limits); err != nil {
 				return err
 			}
 		}
 		out.Endpoints = append(out.Endpoints, e)
 	}
-	config := configOf(out.Endpoints, ratelimit.Algorithm(*algorithm), *per, *key)
+	config := configOf(out.Endpoints, ratelimit.Algorithm(f.algorithm), f.per, f.key)
 	out.Config = config
-	if *output != "" {
-		if err := save(*output, func(w io.Writer) error { _, err := w.Write(config); return err }); err != nil {
+	if f.output != "" {
+		if err := save(f.output, func(w io.Writer) error { _, err := w.Write(config); return err }); err != nil {
 			return err
 		}
 	}
-	if *asJSON {
+	if f.json {
 		return t.printJSON(out)
 	}
-	return printSuggestions(t, &out, &share, &clients, *output == "")
+	return printSuggestions(t, &out, &f.share, &f.clients, f.output == "")
 }
 
 func algorithmList() string {
@@ -131,8 +152,12 @@ func algorithmList() string {
 	return strings.Join(names, ", ")
 }
 
-// smallest returns the limit for an algorithm. A leaky bucket grants what a token bucket grants.
-func smallest(ctx context.Context, g *suggest.Group, a ratelimit.Algorithm, per time.Duration, goal suggest.Goal, known map[ratelimit.Algorithm]int) (int, error) {
+// smallest returns the smallest limit of the given algorithm that meets the goal. The map known has the limits that
+// were found before. A leaky bucket grants the same requests as a token bucket, so smallest returns the limit of the
+// token bucket from this map.
+func smallest(
+	ctx context.Context, g *suggest.Group, a ratelimit.Algorithm, per time.Duration, goal suggest.Goal, known map[ratelimit.Algorithm]int,
+) (int, error) {
 	if limit, ok := known[ratelimit.AlgorithmTokenBucket]; ok && a == ratelimit.AlgorithmLeakyBucket {
 		return limit, nil
 	}
@@ -143,14 +168,14 @@ func smallest(ctx context.Context, g *suggest.Group, a ratelimit.Algorithm, per 
 	return limit, err
 }
 
-// configOf returns a file of rules with the limits for an algorithm. An endpoint for which there is no
-// limit has no rule.
+// configOf returns the text of a file of rules. The rules have the limits that were found for the given algorithm.
+// There is no rule for an endpoint for which no limit was found.
 func configOf(endpoints []endpointJSON, a ratelimit.Algorithm, per time.Duration, key string) []byte {
 	quote := func(text string) string {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
-		_ = e.Encode(text) // a string can be encoded
+		_ = e.Encode(text) // encoding a string never fails
 		return string(plainJSON(bytes.TrimSpace(b.Bytes())))
 	}
 	var rules []string
@@ -160,7 +185,7 @@ func configOf(endpoints []endpointJSON, a ratelimit.Algorithm, per time.Duration
 			continue
 		}
 		text := `"mode": "shadow"`
-		if key != "user" { // which it is without
+		if key != "user" { // a rule without a key has the key "user"
 			text = `"key": ` + quote(key) + ", " + text
 		}
 		rate := ratelimit.Rate{Requests: e.Limits[a], Per: per}

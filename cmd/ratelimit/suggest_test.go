@@ -36,8 +36,9 @@ func TestSuggest(t *testing.T) {
 
 	for args, want := range map[string]string{
 		"suggest": "an argument is missing", "suggest access.log -per 0s": "-per is 0s", "suggest access.log -n -1": "-n is -1",
-		"suggest access.log -key both": `-key is "both"`, "suggest access.log -algorithm Dice": `-algorithm is "Dice": must be one of TokenBucket,`,
-		"suggest access.log -requests 5": "-requests is 5", "suggest access.log -share 200%": "must be a share",
+		"suggest access.log -key both":       `-key is "both"`,
+		"suggest access.log -algorithm Dice": `-algorithm is "Dice": must be one of TokenBucket,`,
+		"suggest access.log -requests 5":     "-requests is 5", "suggest access.log -share 200%": "must be a share",
 	} {
 		got := runIn(t, files, strings.Fields(args)...)
 		require.Equal(t, exitUsage, got.code, args)
@@ -55,75 +56,80 @@ func TestSuggestIsRight(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	require.NoError(t, os.WriteFile("access.log", []byte(evil), 0o600))
-	do := func(args string) call {
-		var out, errs strings.Builder
-		code := run(t.Context(), &terminal{out: &out, err: &errs, width: 80}, strings.Fields(args))
-		return call{code, out.String(), errs.String()}
-	}
-	denied := func(config string) map[string][4]uint64 {
-		require.NoError(t, os.WriteFile("limits.json", []byte(config), 0o600))
-		got := do("replay access.log -config limits.json -enforce -json")
-		require.Equal(t, exitOK, got.code, got.err)
-		var out replayJSON
-		require.NoError(t, json.Unmarshal([]byte(got.out), &out))
-		by := map[string][4]uint64{}
-		for _, r := range out.Rules {
-			by[r.Name] = [4]uint64{r.Denied, r.Requests, r.Keys.Denied, r.Keys.Keys}
-		}
-		return by
-	}
 	for _, a := range suggest.Algorithms {
 		for _, goal := range []string{"-share 1%", "-clients 15%", "-share 0%", "-share 3% -clients 20% -per 10s -key ip"} {
 			args := "suggest access.log -n 2 -o out.json -algorithm " + string(a) + " " + goal
-			got := do(args)
+			got := do(t, strings.Fields(args)...)
 			require.Equal(t, exitOK, got.code, got.err)
 			require.NotContains(t, got.out, "rules", "they are in the file")
 			config, err := os.ReadFile("out.json")
 			require.NoError(t, err)
 			require.NotContains(t, string(config), "\u009b")
-			checked := do("validate -ignore RL001,RL008 out.json")
+			checked := do(t, "validate", "-ignore", "RL001,RL008", "out.json")
 			require.Equal(t, exitOK, checked.code, checked.out)
 
 			var out suggestJSON
-			got = do(args + " -json")
+			got = do(t, append(strings.Fields(args), "-json")...)
 			require.NotContains(t, got.out, "\u009b")
 			require.NoError(t, json.Unmarshal([]byte(got.out), &out))
 			require.Len(t, out.Endpoints, 3)
 			require.JSONEq(t, string(config), string(out.Config))
-			var requests, clients shareFlag
-			for i, f := range strings.Fields(goal) {
-				switch f {
-				case "-share":
-					require.NoError(t, requests.Set(strings.Fields(goal)[i+1]))
-				case "-clients":
-					require.NoError(t, clients.Set(strings.Fields(goal)[i+1]))
-				}
-			}
 			for _, e := range out.Endpoints {
-				rule := e.Endpoint
-				if rule == "" {
-					rule = "default"
-				}
-				is := denied(string(config))[rule]
-				require.Equal(t, e.Requests, is[1])
-				require.False(t, requests.exceeded(is[0], is[1]) || clients.exceeded(is[2], is[3]), "%s %s: %v", a, args, is)
-				if e.Limits[a] == 1 {
-					continue
-				}
-				for i := range out.Endpoints {
-					if out.Endpoints[i].Endpoint == e.Endpoint {
-						out.Endpoints[i].Limits[a]--
-					}
-				}
-				per, key := ratelimit.PerMinute(1).Per, "user"
-				if strings.Contains(goal, "10s") {
-					per, key = per/6, "ip"
-				}
-				is = denied(string(configOf(out.Endpoints, a, per, key)))[rule]
-				require.True(t, requests.exceeded(is[0], is[1]) || clients.exceeded(is[2], is[3]), "%s %s, one less: %v", a, args, is)
+				requireSmallest(t, a, goal, &out, e)
 			}
 		}
 	}
+}
+
+// requireSmallest requires that the limit of an endpoint meets the goal, and that one less does not.
+func requireSmallest(t *testing.T, a ratelimit.Algorithm, goal string, out *suggestJSON, e endpointJSON) {
+	t.Helper()
+	var requests, clients shareFlag
+	words := strings.Fields(goal)
+	for i, word := range words {
+		switch word {
+		case "-share":
+			require.NoError(t, requests.Set(words[i+1]))
+		case "-clients":
+			require.NoError(t, clients.Set(words[i+1]))
+		}
+	}
+	rule := e.Endpoint
+	if rule == "" {
+		rule = "default"
+	}
+	is := deniedBy(t, string(out.Config))[rule]
+	require.Equal(t, e.Requests, is.requests)
+	require.False(t, requests.exceeded(is.denied, is.requests) || clients.exceeded(is.deniedKeys, is.keys), "%s %s: %v", a, goal, is)
+	if e.Limits[a] == 1 {
+		return
+	}
+	e.Limits[a]-- // in out too
+	per, key := ratelimit.PerMinute(1).Per, "user"
+	if strings.Contains(goal, "10s") {
+		per, key = per/6, "ip"
+	}
+	is = deniedBy(t, string(configOf(out.Endpoints, a, per, key)))[rule]
+	require.True(t, requests.exceeded(is.denied, is.requests) || clients.exceeded(is.deniedKeys, is.keys),
+		"%s %s, one less: %v", a, goal, is)
+}
+
+// A denial says how much a rule has denied.
+type denial struct{ denied, requests, deniedKeys, keys uint64 }
+
+// deniedBy replays access.log with these rules, and returns what each of them has denied.
+func deniedBy(t *testing.T, config string) map[string]denial {
+	t.Helper()
+	require.NoError(t, os.WriteFile("limits.json", []byte(config), 0o600))
+	got := do(t, "replay", "access.log", "-config", "limits.json", "-enforce", "-json")
+	require.Equal(t, exitOK, got.code, got.err)
+	var out replayJSON
+	require.NoError(t, json.Unmarshal([]byte(got.out), &out))
+	by := map[string]denial{}
+	for _, r := range out.Rules {
+		by[r.Name] = denial{r.Denied, r.Requests, r.Keys.Denied, r.Keys.Keys}
+	}
+	return by
 }
 
 func TestSuggestLarge(t *testing.T) {

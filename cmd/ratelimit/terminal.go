@@ -10,16 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// A terminal is where a command reads and prints.
+// A terminal has the input and the outputs of a command.
 type terminal struct {
 	in       io.Reader
 	out, err io.Writer
-	width    int  // of out, in columns
-	live     bool // whether err is a terminal, so that a line can be overwritten
+	width    int  // width of the output in columns
+	live     bool // whether the error output is a terminal, in which a line can be overwritten
 }
 
-// newTerminal returns the terminal of a process. The width is that of COLUMNS if it is set, and
-// otherwise 80.
+// newTerminal returns the terminal of a process. The environment variable COLUMNS says how wide it is. If the value
+// of this variable is not a number from 40 to 1000, the width is 80.
 func newTerminal(in io.Reader, out, errs *os.File) *terminal {
 	t := &terminal{in: in, out: out, err: errs, width: 80}
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 && n <= 1000 {
@@ -31,8 +31,8 @@ func newTerminal(in io.Reader, out, errs *os.File) *terminal {
 	return t
 }
 
-// plain returns text as it can be printed: what is no printable rune is written as Go would, such
-// as \x1b. So a log can move no cursor and set no title.
+// plain escapes the unprintable characters of a text as in Go, for example \x1b. A text from a log could otherwise
+// move the cursor or set the title of the terminal.
 func plain(text string) string {
 	ok := func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) }
 	if strings.IndexFunc(text, func(r rune) bool { return !ok(r) }) < 0 {
@@ -42,8 +42,8 @@ func plain(text string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// save writes a file by write. If that fails, no part of it is left under the name path, and a file
-// that was there stays.
+// save creates the file at path, and calls the given function to write its content. If this function fails, a file
+// that was at path before stays as it was, and no partial file is left.
 func save(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -37,18 +37,18 @@ Of a Cluster, give the address of each master.
 	run: runTop,
 }
 
-// A topJSON is what top -json prints.
+// A topJSON is what the command top prints with the flag -json.
 type topJSON struct {
 	Server string    `json:"server"`
 	Time   time.Time `json:"time"`
-	Keys   int       `json:"keys"`   // that were looked at
-	Others int       `json:"others"` // that belong to no rule
+	Keys   int       `json:"keys"`   // number of keys whose state was read
+	Others int       `json:"others"` // number of keys in the server that belong to no rule
 	Rules  []topRule `json:"rules"`
 }
 
-// A topRule is one rule of a limiter.
+// A topRule is what the command top prints with the flag -json for one rule of a limiter.
 type topRule struct {
-	Rule      string         `json:"rule"` // with the name of the limiter
+	Rule      string         `json:"rule"` // name of the limiter and name of the rule, with a colon between them
 	Algorithm string         `json:"algorithm"`
 	Rate      ratelimit.Rate `json:"-"`
 	RateText  string         `json:"rate"`
@@ -56,28 +56,28 @@ type topRule struct {
 	Top       []topKey       `json:"top"`
 }
 
-// A topKey is one key of a rule.
+// A topKey is what the command top prints with the flag -json for one key of a rule.
 type topKey struct {
 	Key        string        `json:"key"`
 	Limit      int           `json:"limit"`
 	Left       int           `json:"left"`
 	RetryAfter time.Duration `json:"retryAfterNs"`
 	ResetAfter time.Duration `json:"resetAfterNs"`
-	name       string        // in the server
+	name       string        // full name of the key in the Redis server
 }
 
-// A watch looks at the states in a server again and again.
+// A watch reads the states of rules from a Redis server, once or again and again.
 type watch struct {
 	*server
-	rules map[string]ratelimit.Rule
-	names []string // of the rules, the longest first
-	name  string   // of the limiter, or empty
-	most  int      // keys of each rule
-	count int64
-	pause time.Duration
+	rules   map[string]ratelimit.Rule
+	names   []string // names of the rules, the longest name first
+	name    string   // name of the only limiter to show; empty for all limiters
+	maxKeys int      // largest number of keys to print for each rule
+	count   int64
+	pause   time.Duration
 }
 
-// lookTogether is how many states one script reads.
+// lookTogether is the largest number of states that are read by one call of a Redis script.
 const lookTogether = 20
 
 func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
@@ -102,7 +102,7 @@ func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 	case *pause < 0:
 		return usageError(fmt.Sprintf("-pause is %v: must not be negative", *pause))
 	}
-	w := &watch{name: *how.name, most: *n, count: int64(*count), pause: *pause}
+	w := &watch{name: *how.name, maxKeys: *n, count: int64(*count), pause: *pause}
 	if err := w.load(*config); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 		found, err := w.pass(ctx)
 		switch {
 		case ctx.Err() != nil && !first:
-			return nil // it was shown, and is not wanted any more
+			return nil // the user pressed Ctrl-C after a page was printed
 		case err != nil:
 			return err
 		case *asJSON:
@@ -133,7 +133,7 @@ func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 	}
 }
 
-// isTerminal reports whether w is a terminal.
+// isTerminal reports whether the writer w writes to a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -143,7 +143,7 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// sleep waits for d, and reports whether ctx has not ended.
+// sleep waits for the duration d, and then returns true. If ctx ends before that, sleep returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -155,7 +155,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// load reads the rules.
+// load reads the rules from the file at path.
 func (w *watch) load(path string) error {
 	_, l, err := loadRules(path)
 	if err != nil {
@@ -174,8 +174,8 @@ func (w *watch) load(path string) error {
 	return nil
 }
 
-// rule returns the rule that a state belongs to, by its name, which is that of the limiter, a colon
-// and that of the rule.
+// The method rule returns the rule to which the stored state s belongs. It returns false if there is no such rule.
+// The field Ask.Rule of s has the name of the limiter and the name of the rule, with a colon between them.
 func (w *watch) rule(s *redisstore.Stored) (r ratelimit.Rule, ok bool) {
 	for _, name := range w.names {
 		limiter, ends := strings.CutSuffix(s.Ask.Rule, ":"+name)
@@ -187,10 +187,10 @@ func (w *watch) rule(s *redisstore.Stored) (r ratelimit.Rule, ok bool) {
 	return r, ok && r.Algorithm == s.Ask.Algorithm && s.Warms == (r.Warmup != ratelimit.Warmup{})
 }
 
-// pass looks at all states once.
+// The method pass reads the states of all keys in the Redis server once.
 func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 	found := &topJSON{Server: w.address, Rules: []topRule{}}
-	at := make(map[string]int) // the indexes of the rules
+	at := make(map[string]int) // index in found.Rules of each rule, by the name of the rule
 	for cursor := uint64(0); ; {
 		began := time.Now()
 		var names []string
@@ -232,7 +232,8 @@ func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 	return found, nil
 }
 
-// look looks at states by one script. If one of them is no state of a limiter, it looks at each alone.
+// look reads the given states with one call of a Redis script, and adds the results to found. If one of the keys does
+// not hold the state of a limiter, this call fails, and look then makes a separate call for each state.
 func (w *watch) look(ctx context.Context, states []redisstore.Stored, found *topJSON, at map[string]int) error {
 	var results []ratelimit.Result
 	foreign := false
@@ -262,34 +263,41 @@ func (w *watch) look(ctx context.Context, states []redisstore.Stored, found *top
 		if !ok {
 			j = len(found.Rules)
 			at[s.Ask.Rule] = j
-			found.Rules = append(found.Rules, topRule{Rule: s.Ask.Rule, Algorithm: string(s.Ask.Algorithm), Rate: s.Ask.Rate, RateText: s.Ask.Rate.String(), Top: []topKey{}})
+			found.Rules = append(found.Rules, topRule{
+				Rule: s.Ask.Rule, Algorithm: string(s.Ask.Algorithm), Rate: s.Ask.Rate, RateText: s.Ask.Rate.String(), Top: []topKey{},
+			})
 		}
-		found.Rules[j].add(topKey{s.Ask.Key, results[i].Limit, results[i].Remaining, results[i].RetryAfter, results[i].ResetAfter, s.Name}, w.most)
+		res := &results[i]
+		found.Rules[j].add(topKey{s.Ask.Key, res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter, s.Name}, w.maxKeys)
 		found.Keys++
 	}
 	return nil
 }
 
-// add adds a key, and keeps the most that have the smallest part of their limit left.
-func (r *topRule) add(k topKey, most int) {
+// The method add counts the key k. It keeps those maxKeys keys that have the smallest part of their limit left.
+func (r *topRule) add(k topKey, maxKeys int) {
 	r.Keys++
 	if slices.ContainsFunc(r.Top, func(other topKey) bool { return other.name == k.name }) {
-		r.Keys-- // SCAN may return a name twice
+		r.Keys-- // the command SCAN of Redis has returned this key before, so it is not a new key
 		return
 	}
 	compare := func(a, b topKey) int {
-		return cmp.Or(cmp.Compare(int64(a.Left)*int64(b.Limit), int64(b.Left)*int64(a.Limit)), cmp.Compare(b.ResetAfter, a.ResetAfter), strings.Compare(a.name, b.name))
+		return cmp.Or(
+			cmp.Compare(int64(a.Left)*int64(b.Limit), int64(b.Left)*int64(a.Limit)),
+			cmp.Compare(b.ResetAfter, a.ResetAfter),
+			strings.Compare(a.name, b.name),
+		)
 	}
 	i, _ := slices.BinarySearchFunc(r.Top, k, compare)
-	if r.Top = slices.Insert(r.Top, i, k); len(r.Top) > most {
-		r.Top = r.Top[:most]
+	if r.Top = slices.Insert(r.Top, i, k); len(r.Top) > maxKeys {
+		r.Top = r.Top[:maxKeys]
 	}
 }
 
 func printTop(t *terminal, found *topJSON, over bool) error {
 	p := &page{width: t.width}
 	if over {
-		p.WriteString("\x1b[H\x1b[2J") // to the beginning of an empty screen
+		p.WriteString("\x1b[H\x1b[2J") // moves the cursor to the top left and clears the screen
 	}
 	p.line("%s, %s UTC: %s keys", found.Server, found.Time.Format(timeFormat), number(found.Keys))
 	if found.Others > 0 {
@@ -312,7 +320,7 @@ func printTop(t *terminal, found *topJSON, over bool) error {
 	return err
 }
 
-// rounded returns d, rounded up to tenths of a second.
+// rounded returns the duration d, rounded up to tenths of a second.
 func rounded(d time.Duration) time.Duration {
 	if d == ratelimit.Never {
 		return d

@@ -42,7 +42,7 @@ func codeTable() string {
 	return b.String()
 }
 
-// A report is one problem or finding in a file.
+// A report is one problem or one finding in a file of rules.
 type report struct {
 	File     string `json:"file"`
 	Line     int    `json:"line"`
@@ -54,7 +54,7 @@ type report struct {
 	Advice   string `json:"advice,omitempty"`
 }
 
-// problemCode is the code of what makes a file invalid.
+// problemCode is the code of every problem. A file with a problem is invalid.
 const problemCode = "RL000"
 
 func runValidate(_ context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
@@ -71,7 +71,7 @@ func runValidate(_ context.Context, t *terminal, fs *flag.FlagSet, args []string
 	if *asJSON {
 		*format = "json"
 	}
-	print, known := printers[*format]
+	printReports, known := printers[*format]
 	if !known {
 		return usageError(fmt.Sprintf("-format is %q: must be text, json or github", *format))
 	}
@@ -91,7 +91,7 @@ func runValidate(_ context.Context, t *terminal, fs *flag.FlagSet, args []string
 		}
 		reports = append(reports, slices.DeleteFunc(found, func(r report) bool { return ignored[r.Code] })...)
 	}
-	if err := errors.Join(append(unread, print(t.out, reports))...); err != nil {
+	if err := errors.Join(append(unread, printReports(t.out, reports))...); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(reports, func(r report) bool { return r.Severity != string(lint.Note) }) {
@@ -117,15 +117,15 @@ func ignoredCodes(text string) (map[string]bool, error) {
 	return ignored, nil
 }
 
-// validate returns what is to be said about the file at path. The error is for a file that cannot be
-// read.
+// validate returns the problems and findings in the file at path. It returns an error only if it cannot read the
+// file.
 func validate(path string, o lint.Options) ([]report, error) {
-	// A rule that names no policy of its own has this one, which no finding is about.
+	// Rules without a failure policy get FailClosed, because lint has no finding about FailClosed.
 	f, l, err := loadRules(path, ratelimit.WithFailurePolicy(ratelimit.FailClosed))
 	if err != nil {
 		reports := problemsOf(err)
 		if f == nil && (reports == nil || reports[0].Line == 0) {
-			return nil, err // it cannot be read
+			return nil, err // the error says why the file cannot be read
 		}
 		return reports, nil
 	}
@@ -149,7 +149,8 @@ func validate(path string, o lint.Options) ([]report, error) {
 	return reports, nil
 }
 
-// loadRules reads the file of rules at path, and makes a limiter of them.
+// loadRules reads the file of rules at path, and makes a limiter from the rules. If the file is read, but the
+// limiter cannot be made, loadRules returns both the file and an error.
 func loadRules(path string, opts ...ratelimit.Option) (*configfile.File, *ratelimit.RateLimiter, error) {
 	f, err := configfile.Load(path)
 	if err != nil {
@@ -159,11 +160,11 @@ func loadRules(path string, opts ...ratelimit.Option) (*configfile.File, *rateli
 	return f, l, err
 }
 
-// problemsOf returns the problems that err lists, or nil if err is of another kind, such as a file
-// that cannot be read.
+// problemsOf returns the problems that the error err lists. It returns nil if err is another kind of error, for
+// example that the file cannot be read.
 func problemsOf(err error) (reports []report) {
 	all := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what wraps it says more
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
 	}
 	for _, err := range all {
@@ -177,7 +178,7 @@ func problemsOf(err error) (reports []report) {
 	return reports
 }
 
-// printers print reports, by the name of the form.
+// printers has the function that prints the reports for each value of the flag -format.
 var printers = map[string]func(io.Writer, []report) error{
 	"text": func(w io.Writer, reports []report) error {
 		var b strings.Builder
@@ -202,7 +203,8 @@ var printers = map[string]func(io.Writer, []report) error{
 			if r.Advice != "" {
 				message += "\n" + r.Advice
 			}
-			fmt.Fprintf(&b, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", kind, annotated(r.File, true), r.Line, r.Column, r.Code, annotated(message, false))
+			fmt.Fprintf(&b, "::%s file=%s,line=%d,col=%d,title=%s::%s\n",
+				kind, annotated(r.File, true), r.Line, r.Column, r.Code, annotated(message, false))
 		}
 		_, err := io.WriteString(w, b.String())
 		return err
@@ -216,8 +218,8 @@ func (r report) place() string {
 	return fmt.Sprintf("%s:%d:%d", plain(r.File), r.Line, r.Column)
 }
 
-// annotated writes text as a workflow command of GitHub has it: the characters that end it, or a
-// property of it, are encoded.
+// annotated escapes text for a workflow command of GitHub. It encodes the characters that would end the command. If
+// property is true, it also encodes those that would end a property of the command.
 func annotated(text string, property bool) string {
 	r := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	if property {
@@ -226,12 +228,12 @@ func annotated(text string, property bool) string {
 	return r.Replace(text)
 }
 
-// A costFlag is what -cost says: units by endpoint.
+// A costFlag collects the values of the flag -cost. It maps each endpoint to the units that a request to it costs.
 type costFlag map[string]int
 
 func (c costFlag) String() string { return "" }
 
-// Set reads one endpoint and its units.
+// Set sets the units for one endpoint. The form of its argument is "endpoint=units".
 func (c costFlag) Set(text string) error {
 	i := strings.LastIndexByte(text, '=')
 	if i < 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,43 +15,66 @@ const doubtful = `{"rules": [
   {"endpoint": "/day", "algorithm": "FixedWindow", "rate": "5/d", "onStoreError": "local"}
 ]}`
 
+// joinLines returns the lines, each with its end.
+func joinLines(lines ...string) string { return strings.Join(lines, "\n") + "\n" }
+
+// ruleFiles returns the files that the tests of validate read.
+func ruleFiles() map[string]string {
+	return map[string]string{
+		"good.json": good, "doubtful.json": doubtful, "bad.json": "[\n{\"endpoint\": 5, \"rate\": \"x\"}]", "no.json": "{",
+	}
+}
+
 func TestValidate(t *testing.T) {
-	files := map[string]string{"good.json": good, "doubtful.json": doubtful, "bad.json": "[\n{\"endpoint\": 5, \"rate\": \"x\"}]", "no.json": "{"}
+	files := ruleFiles()
 	for _, row := range []struct {
 		args []string
 		want call
 	}{
 		{[]string{"good.json"}, call{exitOK, "ok: 1 of 1 files, 0 notes\n", ""}},
-		{[]string{"doubtful.json"}, call{exitFound, `doubtful.json:2:26: RL001 warning: "/login" grants 10 attempts within 1m0s around the edge of its window, twice its limit
-    use SlidingWindowLog, which holds its limit in every window
-doubtful.json:3:24: RL002 note: "/day" grants up to 10 within 24h0m0s, around the edge of its window
-    use SlidingWindowCounter or TokenBucket if that is too much
-doubtful.json:3:67: RL009 warning: while the store is down, each process grants the whole limit of "/day"
-    say how many processes share the store: "local:4"
-`, ""}},
-		{[]string{"-ignore", "RL001, RL009", "doubtful.json"}, call{exitOK, `doubtful.json:3:24: RL002 note: "/day" grants up to 10 within 24h0m0s, around the edge of its window
-    use SlidingWindowCounter or TokenBucket if that is too much
-ok: 1 of 1 files, 1 notes
-`, ""}},
-		{[]string{"doubtful.json", "-format=github", "-ignore", "RL009"}, call{exitFound, `::warning file=doubtful.json,line=2,col=26,title=RL001::"/login" grants 10 attempts within 1m0s around the edge of its window, twice its limit%0Ause SlidingWindowLog, which holds its limit in every window
-::notice file=doubtful.json,line=3,col=24,title=RL002::"/day" grants up to 10 within 24h0m0s, around the edge of its window%0Ause SlidingWindowCounter or TokenBucket if that is too much
-`, ""}},
-		{[]string{"-cost", "/search=61", "good.json"}, call{exitFound, `good.json:1:64: RL003 warning: a request for "/search" takes 61 units, but "/search" grants at most 60 at once
-    raise the burst, or split the request
-`, ""}},
-		{[]string{"no.json"}, call{exitFound, "no.json:1:2: RL000 error: must have a name in double quotes here, but has the end of the file\n", ""}},
+		{[]string{"doubtful.json"}, call{exitFound, joinLines(
+			`doubtful.json:2:26: RL001 warning: "/login" grants 10 attempts within 1m0s around the edge of its window, twice its limit`,
+			`    use SlidingWindowLog, which holds its limit in every window`,
+			`doubtful.json:3:24: RL002 note: "/day" grants up to 10 within 24h0m0s, around the edge of its window`,
+			`    use SlidingWindowCounter or TokenBucket if that is too much`,
+			`doubtful.json:3:67: RL009 warning: while the store is down, each process grants the whole limit of "/day"`,
+			`    say how many processes share the store: "local:4"`,
+		), ""}},
+		{[]string{"-ignore", "RL001, RL009", "doubtful.json"}, call{exitOK, joinLines(
+			`doubtful.json:3:24: RL002 note: "/day" grants up to 10 within 24h0m0s, around the edge of its window`,
+			`    use SlidingWindowCounter or TokenBucket if that is too much`,
+			`ok: 1 of 1 files, 1 notes`,
+		), ""}},
+		{[]string{"doubtful.json", "-format=github", "-ignore", "RL009"}, call{exitFound, joinLines(
+			`::warning file=doubtful.json,line=2,col=26,title=RL001::"/login" grants 10 attempts within 1m0s around the edge of `+
+				`its window, twice its limit%0Ause SlidingWindowLog, which holds its limit in every window`,
+			`::notice file=doubtful.json,line=3,col=24,title=RL002::"/day" grants up to 10 within 24h0m0s, around the edge of `+
+				`its window%0Ause SlidingWindowCounter or TokenBucket if that is too much`,
+		), ""}},
+		{[]string{"-cost", "/search=61", "good.json"}, call{exitFound, joinLines(
+			`good.json:1:64: RL003 warning: a request for "/search" takes 61 units, but "/search" grants at most 60 at once`,
+			`    raise the burst, or split the request`,
+		), ""}},
+		{[]string{"no.json"}, call{exitFound,
+			"no.json:1:2: RL000 error: must have a name in double quotes here, but has the end of the file\n", ""}},
 		{[]string{"good.json", "missing.json"}, call{exitFailed, "", "ratelimit validate: missing.json: no such file or directory\n"}},
 		{[]string{"."}, call{exitFailed, "", "ratelimit validate: .: must be a regular file, but is a directory\n"}},
 		{nil, call{exitUsage, "", "ratelimit validate: an argument is missing\nRun \"ratelimit validate -h\" for examples.\n"}},
-		{[]string{"-format", "xml", "good.json"}, call{exitUsage, "", "ratelimit validate: -format is \"xml\": must be text, json or github\nRun \"ratelimit validate -h\" for examples.\n"}},
-		{[]string{"-max-keys", "0", "good.json"}, call{exitUsage, "", "ratelimit validate: -max-keys is 0: must be at least 1\nRun \"ratelimit validate -h\" for examples.\n"}},
-		{[]string{"-ignore", "RL1", "good.json"}, call{exitUsage, "", "ratelimit validate: -ignore has \"RL1\", which is no code\nRun \"ratelimit validate -h\" for examples.\n"}},
+		{[]string{"-format", "xml", "good.json"}, call{exitUsage, "",
+			"ratelimit validate: -format is \"xml\": must be text, json or github\nRun \"ratelimit validate -h\" for examples.\n"}},
+		{[]string{"-max-keys", "0", "good.json"}, call{exitUsage, "",
+			"ratelimit validate: -max-keys is 0: must be at least 1\nRun \"ratelimit validate -h\" for examples.\n"}},
+		{[]string{"-ignore", "RL1", "good.json"}, call{exitUsage, "",
+			"ratelimit validate: -ignore has \"RL1\", which is no code\nRun \"ratelimit validate -h\" for examples.\n"}},
 	} {
 		require.Equal(t, row.want, runIn(t, files, append([]string{"validate"}, row.args...)...), row.args)
 	}
 	require.Contains(t, runIn(t, files, "validate", "-cost", "x", "good.json").err, "must be endpoint=units")
 	require.Contains(t, runIn(t, files, "validate", "-cost", "x=0", "good.json").err, "at least one unit")
+}
 
+func TestValidateForms(t *testing.T) {
+	files := ruleFiles()
 	got := runIn(t, files, "validate", "-json", "bad.json")
 	require.Equal(t, exitFound, got.code)
 	var reports []report

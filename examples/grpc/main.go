@@ -1,5 +1,6 @@
-// Grpc limits the calls of a gRPC server, and calls it: without a retry policy, a client is told
-// that it is denied; with one, its connection waits as long as the server says.
+// Grpc starts a gRPC server with a limit, and calls it. A client without a retry policy gets an error
+// when it is denied. The connection of a client with a retry policy waits as long as the server says,
+// and sends the call again.
 package main
 
 import (
@@ -23,8 +24,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/grpclimit"
 )
 
-// retryPolicy makes a connection send a denied call again. Without the server's word, it would
-// wait for about 10 ms; with it, for as long as the server says.
+// retryPolicy makes a connection send a denied call again. The connection waits as long as the server
+// says. If the server does not say how long, the connection waits for about 10 ms.
 const retryPolicy = `{"methodConfig": [{"name": [{}], "retryPolicy": {
 	"maxAttempts": 3, "initialBackoff": "0.01s", "maxBackoff": "0.01s", "backoffMultiplier": 1,
 	"retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
@@ -56,7 +57,7 @@ func run(ctx context.Context, w io.Writer) error {
 	return errors.Join(err, <-served)
 }
 
-// newServer returns a server with the standard health service, in place of one of your own.
+// newServer returns a server with the standard health service. A real server has services of its own.
 func newServer() (*grpc.Server, error) {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Name: "per-client", Endpoint: healthpb.Health_Check_FullMethodName, Rate: ratelimit.Rate{Requests: 1, Per: 2 * time.Second, Burst: 3}},
@@ -76,7 +77,7 @@ func newServer() (*grpc.Server, error) {
 	return server, limits.Check(server.GetServiceInfo())
 }
 
-// call makes n calls on a connection with these options, and prints what becomes of them.
+// call makes n calls on a connection with these options, and prints the results.
 func call(ctx context.Context, w io.Writer, target string, n int, opts ...grpc.DialOption) error {
 	conn, err := grpc.NewClient(target, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
@@ -96,7 +97,7 @@ func call(ctx context.Context, w io.Writer, target string, n int, opts ...grpc.D
 	return nil
 }
 
-// reason returns what err tells a client.
+// reason returns the text of the error err that tells the client why it was denied.
 func reason(err error) string {
 	s := status.Convert(err)
 	texts := []string{s.Code().String()}

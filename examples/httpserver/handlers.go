@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// customerOf finds the customer who has an API key, and the plan that he pays for. A real one asks
-// a database.
+// customerOf returns the customer with an API key and the customer's plan. A real service reads them
+// from a database.
 func customerOf(key string) (client, tier string, ok bool) {
 	switch key {
 	case "k-123":
@@ -45,8 +45,9 @@ func withChi(m *httplimit.Middleware) http.Handler {
 	return router
 }
 
-// answer answers what was asked.
+// answer writes the path and the query of the request.
 func answer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]string{"path": r.URL.Path, "query": r.URL.RawQuery}) // or the client has left
+	// An error is ignored, because it means that the client has closed the connection.
+	_ = json.NewEncoder(w).Encode(map[string]string{"path": r.URL.Path, "query": r.URL.RawQuery})
 }

@@ -92,7 +92,9 @@ func TestLoad(t *testing.T) {
 
 	sum := l.check(t, outages, lasted, down)
 	assert.Less(t, late-early, int64(8<<20), "memory is flat")
-	t.Logf("%d requests by %d connections in %v, %d reloads, %d outages of at most %v: %s; heap %d KB after a third, %d KB at the end; no goroutine left",
+	t.Logf(
+		"%d requests by %d connections in %v, %d reloads, %d outages of at most %v: %s; "+
+			"heap %d KB after a third, %d KB at the end; no goroutine left",
 		sum.all(), l.dials.Load(), lasted.Round(time.Millisecond), reloaded, outages, down.Round(time.Millisecond), sum, early>>10, late>>10)
 }
 
@@ -322,7 +324,8 @@ func (l *load) check(t *testing.T, outages int, lasted, down time.Duration) *tal
 		}
 		earned := func(d time.Duration) int { return int(rate*d.Minutes()) + 1 }
 		assert.Positive(t, s.byStore, "client %d was served", who)
-		assert.LessOrEqual(t, s.byStore-s.loginByStore, most*(1+outages)+earned(lasted), "client %d: the server starts without data after each outage", who)
+		assert.LessOrEqual(t, s.byStore-s.loginByStore, most*(1+outages)+earned(lasted),
+			"client %d: the server starts without data after each outage", who)
 		assert.LessOrEqual(t, s.loginByStore, loginLimit*(1+outages), "client %d", who)
 		for i, n := range s.within {
 			assert.LessOrEqual(t, n, most+earned(down), "client %d in outage %d", who, i)

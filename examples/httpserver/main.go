@@ -1,6 +1,6 @@
-// Httpserver is an HTTP API with limits: a tier for each API key, a stricter login by address behind
-// a proxy, and a limit on all requests together. The rules are in limits.json, which is applied again
-// when it changes, and at once on SIGHUP.
+// Httpserver is an HTTP API with limits: a plan for each API key, a stricter limit on logins by client
+// address, and a limit on all requests together. It reads the rules from limits.json, again when the
+// file changes, and at once on SIGHUP.
 //
 //	cd examples/httpserver
 //	go run . &
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// A config is what the flags say.
+// A config holds the values of the flags.
 type config struct {
 	listen, metrics string
 	limits          string
@@ -90,10 +90,10 @@ func parse(args []string, out io.Writer) (c config, err error) {
 	return c, nil
 }
 
-// costs are the units that a request takes, where it is not one.
+// costs has the cost, in units, of each endpoint whose requests cost more than one unit.
 var costs = map[string]int{"/search": 5}
 
-// run serves until ctx ends, and then until the requests that have come are answered.
+// run serves until ctx ends, and returns when the requests that have arrived are answered.
 func run(ctx context.Context, args []string, out io.Writer, opts ...ratelimit.Option) error {
 	c, err := parse(args, out)
 	if err != nil {
@@ -134,7 +134,8 @@ func run(ctx context.Context, args []string, out io.Writer, opts ...ratelimit.Op
 	)
 }
 
-// store returns the options by which a limiter keeps its state in Redis, and what to do in the end.
+// store returns the options that make a limiter keep its state in Redis, and a function that closes
+// the connections.
 func (c *config) store(ctx context.Context) (opts []ratelimit.Option, done func(), err error) {
 	where, err := redis.ParseURL(c.redis)
 	if err != nil {
@@ -155,7 +156,8 @@ func (c *config) store(ctx context.Context) (opts []ratelimit.Option, done func(
 	}, func() { _ = client.Close() }, nil
 }
 
-// together runs parts until ctx ends or one of them does, and returns when all have ended.
+// together runs the given functions at the same time. It ends all of them when ctx ends or when one of
+// them returns, and returns when all have returned.
 func together(ctx context.Context, parts ...func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -171,7 +173,7 @@ func together(ctx context.Context, parts ...func(context.Context) error) error {
 	return errors.Join(errs...)
 }
 
-// watch applies the file of the watcher when it has changed, and at once on SIGHUP.
+// watch applies the file of the watcher when the file changes, and at once on SIGHUP.
 func watch(ctx context.Context, watcher *configfile.Watcher) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -181,7 +183,7 @@ func watch(ctx context.Context, watcher *configfile.Watcher) error {
 	for {
 		select {
 		case <-hup:
-			_ = watcher.Look() // which logs what is wrong, and keeps the rules
+			_ = watcher.Reload() // a new error is logged, and the limiter keeps its rules
 		case err := <-ended:
 			if ctx.Err() != nil {
 				return nil
@@ -191,8 +193,8 @@ func watch(ctx context.Context, watcher *configfile.Watcher) error {
 	}
 }
 
-// serve serves handler, which is what, until ctx ends. Then it takes no more requests, and those that it has taken
-// have ten seconds.
+// serve serves handler until ctx ends. Then it accepts no more requests, and waits up to ten seconds
+// until the accepted requests are answered. The parameter what names the handler in the output.
 func serve(ctx context.Context, what, address string, handler http.Handler, out io.Writer) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {

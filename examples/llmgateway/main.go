@@ -1,11 +1,10 @@
-// Llmgateway is an HTTP gateway in front of a language model. It holds 4,000 tokens when a
-// request arrives, and settles for those that the answer has used, also if the client leaves
-// before the end. The model here repeats the prompt, a token for each word.
+// Llmgateway is an HTTP gateway in front of a language model. It reserves 4,000 tokens when a request
+// arrives. At the end, it charges the tokens that the answer has used instead, even if the client leaves
+// early. The model of this example repeats the prompt, with one token for each word.
 //
 //	go run ./examples/llmgateway
 //
-// sends six requests to a gateway of its own, and says what became of them. With an address, it
-// serves:
+// starts a gateway, sends six requests to it, and prints the results. With an address, it serves:
 //
 //	go run ./examples/llmgateway -listen 127.0.0.1:8080 &
 //	curl -N -H 'X-Client: alice' -d 'one two three' http://127.0.0.1:8080/v1/chat
@@ -28,11 +27,12 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// hold is how many tokens a request holds until it is known what it has used.
+// The constant hold is the number of tokens that a request reserves until the tokens of its answer are
+// counted.
 const hold = 4000
 
-// A model answers a prompt piece by piece. It calls emit with each piece and the tokens that the
-// piece has used, and ends when emit returns an error or ctx ends.
+// A model answers a prompt piece by piece. It calls emit with each piece and the number of tokens that
+// the piece used, and ends when emit returns an error or ctx ends.
 type model func(ctx context.Context, prompt string, emit func(piece string, tokens int) error) error
 
 // A gateway limits how many tokens each client uses.
@@ -41,7 +41,8 @@ type gateway struct {
 	model   model
 }
 
-// newLimiter returns the limiter of the gateway: 20,000 tokens an hour, and at most so many at once.
+// newLimiter returns the limiter of the gateway. Each client gets 20,000 tokens an hour, and may use all
+// of them at once.
 func newLimiter(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	return ratelimit.New([]ratelimit.Rule{
 		{Name: "tokens", Endpoint: "/v1/chat", Rate: ratelimit.PerHour(20_000)},
@@ -57,7 +58,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := ratelimit.Request{Client: r.Header.Get("X-Client"), Endpoint: r.URL.Path, Cost: hold}
 	held, err := g.limiter.Reserve(r.Context(), req, 10*time.Minute)
 	if err != nil {
-		log.Print(err) // the Result is the failure policy's, or a denial
+		log.Print(err) // despite the error, there is a result: of the failure policy, or a denial
 	}
 	if res := held.Result(); !res.Allowed {
 		if s, ok := res.RetryAfterSeconds(); ok {
@@ -68,7 +69,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	used := 0
-	defer func() { // also if the client has left, or the model has failed or panicked
+	defer func() { // runs even if the client has left, or the model has failed or panicked
 		if err := held.Settle(used); err != nil {
 			log.Print(err)
 		}
@@ -119,14 +120,15 @@ func main() {
 	log.Print(server.ListenAndServe())
 }
 
-// show sends five requests to g, which together hold all of its 20,000 tokens, and a sixth while
-// they are answered. It writes to out what became of them.
+// show sends five requests to g, which together reserve all 20,000 tokens of a client, and a sixth one
+// while they are answered. It writes the results to out.
 func (g *gateway) show(out io.Writer) error {
 	server := httptest.NewServer(g)
 	defer server.Close()
 	var answers []*bufio.Reader
 	for range 6 {
-		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, server.URL+"/v1/chat", strings.NewReader("five words for the model"))
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, server.URL+"/v1/chat",
+			strings.NewReader("five words for the model"))
 		if err != nil {
 			return err
 		}
@@ -141,7 +143,7 @@ func (g *gateway) show(out io.Writer) error {
 			continue
 		}
 		answer := bufio.NewReader(res.Body)
-		if _, err := answer.Peek(1); err != nil { // the model has begun
+		if _, err := answer.Peek(1); err != nil { // Peek waits until the model has begun
 			return err
 		}
 		answers = append(answers, answer)

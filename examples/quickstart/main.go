@@ -1,5 +1,5 @@
-// Quickstart reads a rule from JSON, sends requests until one is denied, waits as long as
-// the denial says, and sends another, which is granted.
+// Quickstart reads a rule from JSON and asks a limiter until a request is denied. Then it waits as long
+// as the limiter says, and asks again; that request is granted.
 package main
 
 import (

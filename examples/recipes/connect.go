@@ -15,11 +15,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// A forConnect is an interceptor for the servers of Connect. A rule's endpoint is the procedure, such
-// as "/shop.v1.Items/Get". A stream is one request, which is charged when it is opened.
+// A forConnect is an interceptor that limits a server of Connect. A rule's endpoint is the procedure,
+// such as "/shop.v1.Items/Get". A stream counts as one request, which is charged when it is opened.
 type forConnect struct {
 	limiter *ratelimit.RateLimiter
-	address *httplimit.Middleware // what an address counts as
+	address *httplimit.Middleware // turns an address into a key
 	proxies httplimit.Proxies
 }
 
@@ -61,7 +61,7 @@ func (i *forConnect) limit(ctx context.Context, spec connect.Spec, peer connect.
 	})
 	switch {
 	case res.Allowed:
-		return nil // err, if there is one, is that of a store
+		return nil // if err is not nil, the store has failed; the request is allowed all the same
 	case err != nil && res == (ratelimit.Result{}):
 		return connect.NewError(connect.CodeInternal, errors.New("the limiter could not decide"))
 	}

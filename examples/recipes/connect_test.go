@@ -37,10 +37,14 @@ func TestConnect(t *testing.T) {
 				proxies: httplimit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 			})
 			mux := http.NewServeMux()
-			mux.Handle(unary, connect.NewUnaryHandler(unary, func(context.Context, *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
+			mux.Handle(unary, connect.NewUnaryHandler(unary, func(
+				context.Context, *connect.Request[emptypb.Empty],
+			) (*connect.Response[emptypb.Empty], error) {
 				return connect.NewResponse(&emptypb.Empty{}), nil
 			}, limits))
-			mux.Handle(stream, connect.NewServerStreamHandler(stream, func(_ context.Context, _ *connect.Request[emptypb.Empty], s *connect.ServerStream[emptypb.Empty]) error {
+			mux.Handle(stream, connect.NewServerStreamHandler(stream, func(
+				_ context.Context, _ *connect.Request[emptypb.Empty], s *connect.ServerStream[emptypb.Empty],
+			) error {
 				return s.Send(&emptypb.Empty{})
 			}, limits))
 			server := httptest.NewUnstartedServer(mux)

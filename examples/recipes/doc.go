@@ -1,3 +1,3 @@
-// Package recipes has a short program text for each page of docs/recipes.md: who the client is, how
-// routers name their routes, and what services wish for. Each is compiled, and driven by a test.
+// Package recipes has the code of docs/recipes.md: how to find out who the client is, how to limit the
+// routes of several routers, and what else services often need. A test runs each recipe.
 package recipes

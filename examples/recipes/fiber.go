@@ -11,8 +11,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// forFiber returns a handler to be put before that of a route. A rule's endpoint is "/items/:id".
-// Fiber is not net/http, so m only says what an address counts as.
+// forFiber returns a handler that limits a route; put it before the handler of the route. A rule's
+// endpoint is the path of a route, such as "/items/:id". Fiber does not use net/http, so m only turns
+// the address of the client into a key.
 func forFiber(l *ratelimit.RateLimiter, m *httplimit.Middleware, proxies httplimit.Proxies) fiber.Handler {
 	return func(c fiber.Ctx) error {
 		peer, _ := netip.ParseAddrPort(c.RequestCtx().RemoteAddr().String())
@@ -23,7 +24,7 @@ func forFiber(l *ratelimit.RateLimiter, m *httplimit.Middleware, proxies httplim
 			Endpoint: c.Route().Path,
 		})
 		if res.Allowed {
-			return c.Next() // err, if there is one, is that of a store
+			return c.Next() // if err is not nil, the store has failed; the request is allowed all the same
 		}
 		if err != nil && res == (ratelimit.Result{}) {
 			return err // the limiter could not decide

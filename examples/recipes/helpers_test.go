@@ -43,11 +43,13 @@ func perMinute(t testing.TB, n int) *ratelimit.RateLimiter {
 // byRoute returns a limiter by address of two requests a minute for route, and four for the rest.
 func byRoute(t testing.TB, route string) *ratelimit.RateLimiter {
 	t.Helper()
-	return limiter(t, []ratelimit.Rule{{Endpoint: route, Rate: ratelimit.PerMinute(2)}}, &ratelimit.Rule{Name: "rest", Rate: ratelimit.PerMinute(4)})
+	return limiter(t, []ratelimit.Rule{{Endpoint: route, Rate: ratelimit.PerMinute(2)}},
+		&ratelimit.Rule{Name: "rest", Rate: ratelimit.PerMinute(4)})
 }
 
 func middleware(t testing.TB, l *ratelimit.RateLimiter, c httplimit.Config) *httplimit.Middleware {
 	t.Helper()
+	c.Info = true // many recipes call FromContext
 	m, err := httplimit.New(l, c)
 	require.NoError(t, err)
 	return m

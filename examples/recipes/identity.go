@@ -12,7 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// byAPIKey limits customers by their plan, and everybody else by address. find looks a key up.
+// byAPIKey limits customers by their plan, and everybody else by address. The function find returns the
+// customer of an API key.
 func byAPIKey(find func(key string) (client, tier string, ok bool)) (*httplimit.Middleware, error) {
 	limiter, err := ratelimit.New(nil, &ratelimit.Rule{
 		Name: "per-client",
@@ -28,18 +29,18 @@ func byAPIKey(find func(key string) (client, tier string, ok bool)) (*httplimit.
 	return httplimit.New(limiter, httplimit.Config{Client: httplimit.APIKey("X-API-Key", find)})
 }
 
-// userKey is the key of the claims of a checked token.
+// userKey is the key under which a context has the claims of a checked token.
 type userKey struct{}
 
-// A claims is what the tokens of this service say.
+// claims are the claims in the tokens of this service.
 type claims struct {
 	jwt.RegisteredClaims
 
 	Plan string `json:"plan"`
 }
 
-// authenticate passes requests with a token that is signed with secret, and puts its claims into
-// their context.
+// authenticate passes a request to next only if the request has a token that is signed with secret. It
+// puts the claims of the token into the context of the request.
 func authenticate(secret []byte, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var c claims
@@ -54,7 +55,7 @@ func authenticate(secret []byte, next http.Handler) http.Handler {
 	})
 }
 
-// byToken limits by address those who send tokens, and by user those whose token is valid.
+// byToken limits all requests by address. Requests with a valid token are also limited by user.
 func byToken(secret []byte, perAddress, perUser *ratelimit.RateLimiter, api http.Handler) (http.Handler, error) {
 	outer, err := httplimit.New(perAddress, httplimit.Config{})
 	if err != nil {
@@ -75,7 +76,8 @@ func byToken(secret []byte, perAddress, perUser *ratelimit.RateLimiter, api http
 	return outer.Handler(authenticate(secret, inner.Handler(api))), nil
 }
 
-// networks are the rules for IPv6 by /64, which is an address here, and by the /48 around it.
+// networks returns two rules for IPv6 clients. One limits each /64 network, which counts as one address
+// here; the other limits each /48 network.
 func networks() []ratelimit.Rule {
 	return []ratelimit.Rule{
 		{Name: "per-address", Endpoint: "*", Key: ratelimit.KeyIP, Rate: ratelimit.PerMinute(60)},
@@ -83,9 +85,9 @@ func networks() []ratelimit.Rule {
 	}
 }
 
-// withSite gives a request the network around its address as an attribute.
+// withSite sets the attribute "site" of a request to the /48 network that contains the client's address.
 func withSite(_ *http.Request, q *ratelimit.Request) {
-	site := q.IP // an IPv4 address is alone
+	site := q.IP // for IPv4, the address itself is the site
 	if prefix, err := netip.ParsePrefix(q.IP); err == nil {
 		around, _ := prefix.Addr().Prefix(48)
 		site = around.String()

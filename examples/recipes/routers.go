@@ -11,12 +11,14 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// aroundServeMux limits all requests to mux. A rule's endpoint is "/items/{id}".
+// aroundServeMux limits all requests to mux. A rule's endpoint is the path of a route in mux, such as
+// "/items/{id}".
 func aroundServeMux(m *httplimit.Middleware, mux *http.ServeMux) http.Handler {
 	return m.Handler(mux)
 }
 
-// aroundServeMuxAndMore is the same with other handlers between the two.
+// aroundServeMuxAndMore also limits all requests to mux. It works if there are other handlers, such as
+// compress, between the middleware and mux.
 func aroundServeMuxAndMore(l *ratelimit.RateLimiter, mux *http.ServeMux, compress func(http.Handler) http.Handler) (http.Handler, error) {
 	m, err := httplimit.New(l, httplimit.Config{Endpoint: httplimit.Route(mux)})
 	if err != nil {
@@ -25,12 +27,12 @@ func aroundServeMuxAndMore(l *ratelimit.RateLimiter, mux *http.ServeMux, compres
 	return m.Handler(compress(mux)), nil
 }
 
-// aroundChi limits all requests to router, also those without a route. A rule's endpoint is
-// "/items/{id}".
+// aroundChi limits all requests to router, including requests that match no route. A rule's endpoint is
+// the path of a route, such as "/items/{id}".
 func aroundChi(l *ratelimit.RateLimiter, router chi.Routes) (*httplimit.Middleware, error) {
 	return httplimit.New(l, httplimit.Config{
 		Endpoint: func(r *http.Request) string {
-			path := r.URL.RawPath // chi routes by this if it is set
+			path := r.URL.RawPath // chi finds routes by RawPath if it is not empty
 			if path == "" {
 				path = r.URL.Path
 			}
@@ -42,16 +44,16 @@ func aroundChi(l *ratelimit.RateLimiter, router chi.Routes) (*httplimit.Middlewa
 	})
 }
 
-// insideChi limits the routes of a group. chi has found the route by then.
+// insideChi limits the routes of a group. chi has found the route before it calls the middleware.
 func insideChi(m *httplimit.Middleware, router chi.Router, items http.HandlerFunc) {
 	router.Group(func(limited chi.Router) {
 		limited.Use(m.Handler)
 		limited.Get("/items/{id}", items)
 	})
-	router.With(m.Handler).Get("/search", items) // or one route
+	router.With(m.Handler).Get("/search", items) // limits a single route
 }
 
-// forGin returns a middleware for gin. A rule's endpoint is "/items/:id".
+// forGin returns a middleware for gin. A rule's endpoint is the path of a route, such as "/items/:id".
 func forGin(m *httplimit.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		passed := false
@@ -67,11 +69,15 @@ func forGin(m *httplimit.Middleware) gin.HandlerFunc {
 	}
 }
 
-// forEcho returns a middleware for echo. A rule's endpoint is "/items/:id".
+// forEcho returns a middleware for echo. A rule's endpoint is the path of a route, such as "/items/:id".
 func forEcho(m *httplimit.Middleware) echo.MiddlewareFunc {
-	limit := echo.WrapMiddleware(m.Handler)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		limited := limit(next)
+		limited := echo.WrapMiddleware(m.Handler)(func(c echo.Context) error {
+			if err := next(c); err != nil {
+				c.Error(err) // writes the status of the error now, so that Config.Count sees it
+			}
+			return nil
+		})
 		return func(c echo.Context) error {
 			c.Request().Pattern = c.Path()
 			return limited(c)

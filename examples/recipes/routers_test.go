@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -93,14 +94,13 @@ func TestFind(t *testing.T) {
 	sub.Get("/users/{id}", note)
 	router.Mount("/admin", sub)
 	var named string
-	l := limiter(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1000)})
+	l := limiter(t, nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(1000), Resolve: func(r ratelimit.Request) (ratelimit.Rate, bool) {
+		named = r.Endpoint
+		return ratelimit.Rate{}, false
+	}})
 	m, err := aroundChi(l, router)
 	require.NoError(t, err)
-	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		info, _ := httplimit.FromContext(r.Context())
-		named = info.Request.Endpoint
-		router.ServeHTTP(w, r)
-	}))
+	h := m.Handler(router)
 	matched := 0
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodHead, "BREW"} {
 		for _, target := range []string{
@@ -164,7 +164,8 @@ func TestEcho(t *testing.T) {
 // TestCountBehindEcho gives back what does not count: echo answers by the writer of the middleware.
 func TestCountBehindEcho(t *testing.T) {
 	router := echo.New()
-	router.Use(forEcho(middleware(t, byRoute(t, "/login"), httplimit.Config{Count: func(_ *http.Request, status int) bool { return status >= 400 }})))
+	failed := func(_ *http.Request, status int) bool { return status >= 400 }
+	router.Use(forEcho(middleware(t, byRoute(t, "/login"), httplimit.Config{Count: failed})))
 	router.GET("/login", func(c echo.Context) error {
 		return c.NoContent(map[bool]int{true: 200, false: 401}[c.QueryParam("password") == "right"])
 	})
@@ -174,4 +175,23 @@ func TestCountBehindEcho(t *testing.T) {
 		got = append(got, ask(t, http.MethodGet, url+"/login?password="+password).status)
 	}
 	assert.Equal(t, []int{200, 200, 200, 401, 200, 401, 429}, got)
+}
+
+// TestGuessesBehindEcho guesses passwords, and the handler reports each wrong one as an error.
+func TestGuessesBehindEcho(t *testing.T) {
+	for name, wrong := range map[string]error{"of echo": echo.ErrUnauthorized, "any other": errors.New("wrong password")} {
+		router := echo.New()
+		failed := func(_ *http.Request, status int) bool { return status >= 400 }
+		router.Use(forEcho(middleware(t, byRoute(t, "/login"), httplimit.Config{Count: failed})))
+		checked := 0
+		router.GET("/login", func(echo.Context) error {
+			checked++
+			return wrong
+		})
+		url := serve(t, router)
+		got := statuses(t, 10, url+"/login?password=wrong")
+		assert.Equal(t, 2, checked, "%s: two a minute", name)
+		assert.Equal(t, http.StatusTooManyRequests, got[2], name)
+		assert.GreaterOrEqual(t, got[0], http.StatusUnauthorized, name)
+	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// loginRules limit wrong passwords only.
+// loginRules returns two rules that limit only the logins with a wrong password.
 func loginRules() []ratelimit.Rule {
 	return []ratelimit.Rule{
 		{Name: "wrong by name", Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerHour(10)},
@@ -22,8 +22,9 @@ func loginRules() []ratelimit.Rule {
 	}
 }
 
-// login holds a unit of both rules while it checks a password, and gives it back if that is right. So
-// guesses at the same time cannot exceed the limit, and who is over it does not learn which is right.
+// login reserves one unit in each of the two rules and checks the password. If the password is right, it
+// gives the units back. So simultaneous guesses cannot exceed the limit, and a denied client does not
+// learn whether its password was right.
 func login(limiter *ratelimit.RateLimiter, valid func(name, password string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.FormValue("name")
@@ -37,7 +38,7 @@ func login(limiter *ratelimit.RateLimiter, valid func(name, password string) boo
 			return
 		}
 		if !valid(name, r.FormValue("password")) {
-			http.Error(w, "wrong name or password", http.StatusUnauthorized) // the unit stays charged
+			http.Error(w, "wrong name or password", http.StatusUnauthorized) // the units stay charged
 			return
 		}
 		if err := attempt.Cancel(); err != nil {
@@ -47,15 +48,18 @@ func login(limiter *ratelimit.RateLimiter, valid func(name, password string) boo
 	}
 }
 
-// hold reserves what q takes, or answers the denial.
-func hold(w http.ResponseWriter, r *http.Request, limiter *ratelimit.RateLimiter, q ratelimit.Request) (held *ratelimit.Reservation, ok bool) {
+// hold reserves the units that q asks for. If they are denied, hold answers the request r with an error,
+// and ok is false.
+func hold(
+	w http.ResponseWriter, r *http.Request, limiter *ratelimit.RateLimiter, q ratelimit.Request,
+) (held *ratelimit.Reservation, ok bool) {
 	held, err := limiter.Reserve(r.Context(), q, time.Hour)
 	res := held.Result()
 	switch {
 	case res.Allowed:
-		return held, true // err, if there is one, is that of a store
+		return held, true // if err is not nil, the store has failed; the request is allowed all the same
 	case err != nil && res == (ratelimit.Result{}):
-		log.Print(err) // such as an unknown rule
+		log.Print(err) // for example, a rule is unknown
 		http.Error(w, "the limiter could not decide", http.StatusInternalServerError)
 		return nil, false
 	}
@@ -66,17 +70,17 @@ func hold(w http.ResponseWriter, r *http.Request, limiter *ratelimit.RateLimiter
 	return nil, false
 }
 
-// costs are what requests take that take more than one unit.
+// costs has the cost, in units, of each endpoint whose requests cost more than one unit.
 var costs = map[string]int{"/search": 5, "/export": 50}
 
-// withCosts limits by what requests cost.
+// withCosts charges each request the cost of its endpoint in costs, or one unit if it is not in costs.
 func withCosts(limiter *ratelimit.RateLimiter) (*httplimit.Middleware, error) {
 	return httplimit.New(limiter, httplimit.Config{
 		Prepare: func(_ *http.Request, q *ratelimit.Request) { q.Cost = costs[q.Endpoint] },
 	})
 }
 
-// A meter counts what is written, in units of a kilobyte.
+// A meter is a ResponseWriter that counts the bytes that are written to it.
 type meter struct {
 	http.ResponseWriter
 
@@ -89,12 +93,13 @@ func (m *meter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap lets an http.ResponseController use the other methods of the wrapped ResponseWriter.
 func (m *meter) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
-// byKilobyte charges each client for what next has written to it. It holds 100 units until that is
-// known; what is more is charged past the limit, and delays the next request. kilobytes is not the
-// limiter of the requests: a rule for all requests together would be charged for kilobytes there.
+// byKilobyte charges each client for the kilobytes that next writes to it. It reserves 100 units before
+// it calls next. If next writes more, the additional units are charged even past the limit, and the
+// client has to wait longer before its next request. The limiter kilobytes must not be the limiter of the
+// requests, whose rules count requests and not kilobytes.
 func byKilobyte(kilobytes *ratelimit.RateLimiter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, _ := httplimit.FromContext(r.Context())
@@ -103,7 +108,7 @@ func byKilobyte(kilobytes *ratelimit.RateLimiter, next http.Handler) http.Handle
 			return
 		}
 		m := &meter{ResponseWriter: w}
-		defer func() { // also if the client has left, or next has panicked
+		defer func() { // runs even if the client has left, or next has panicked
 			if err := held.Settle((m.bytes + 1023) / 1024); err != nil {
 				log.Print(err)
 			}
@@ -112,7 +117,7 @@ func byKilobyte(kilobytes *ratelimit.RateLimiter, next http.Handler) http.Handle
 	})
 }
 
-// withHealth answers health checks outside of the limit.
+// withHealth answers health checks without asking the limiter, so they cost nothing.
 func withHealth(m *httplimit.Middleware, api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
@@ -120,8 +125,8 @@ func withHealth(m *httplimit.Middleware, api http.Handler) http.Handler {
 	return mux
 }
 
-// withCORS lets scripts of another origin read denials and what is left. It answers preflights
-// itself, so they cost nothing.
+// withCORS lets scripts of another origin read the answers to denied requests and the RateLimit header
+// fields. It answers preflight requests without asking the limiter, so they cost nothing.
 func withCORS(m *httplimit.Middleware, api http.Handler) http.Handler {
 	policy := cors.New(cors.Options{
 		AllowedOrigins: []string{"https://shop.example"},
@@ -131,14 +136,14 @@ func withCORS(m *httplimit.Middleware, api http.Handler) http.Handler {
 	return policy.Handler(m.Handler(api))
 }
 
-// echoMessages is a websocket whose messages wait for their turn. While one waits, no further one is
-// read, so the client can send no faster than the rule "messages" grants.
+// echoMessages answers the messages of a websocket. Each message waits until the rule "messages" grants
+// it, and no further message is read meanwhile, so the client cannot send faster than that rule grants.
 func echoMessages(limiter *ratelimit.RateLimiter) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		info, _ := httplimit.FromContext(r.Context())
 		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
-			return // Accept has answered
+			return // Accept has answered the request with an error
 		}
 		defer func() { _ = conn.CloseNow() }()
 		for {
@@ -146,7 +151,8 @@ func echoMessages(limiter *ratelimit.RateLimiter) http.HandlerFunc {
 			if err != nil {
 				return
 			}
-			if _, err := limiter.Wait(r.Context(), ratelimit.Request{Client: info.Request.Client, Tier: info.Request.Tier, Rules: []string{"messages"}}); err != nil {
+			q := ratelimit.Request{Client: info.Request.Client, Tier: info.Request.Tier, Rules: []string{"messages"}}
+			if _, err := limiter.Wait(r.Context(), q); err != nil {
 				_ = conn.Close(websocket.StatusTryAgainLater, "too many messages")
 				return
 			}
@@ -157,12 +163,13 @@ func echoMessages(limiter *ratelimit.RateLimiter) http.HandlerFunc {
 	}
 }
 
-// overloaded answers 503 if it is not this client who has asked too often, but all together.
+// overloaded answers 503 if only the limit on all clients together was exceeded. If the client has
+// exceeded another limit, overloaded answers 429.
 func overloaded(w http.ResponseWriter, r *http.Request, i *httplimit.Info) {
 	shared := *i
 	for _, rule := range i.Rules {
 		if !rule.Allowed && rule.Rule != "everybody" {
-			httplimit.Problem(w, r, i) // 429: this client has
+			httplimit.Problem(w, r, i) // answers 429, because the client has exceeded another limit
 			return
 		}
 	}

@@ -1,5 +1,5 @@
-// Redis shares one limit among processes. Start it several times at once: together the
-// processes are granted five requests in ten seconds. REDIS_URL names the server.
+// Redis shares one limit among processes. Start it several times at once: all processes together are
+// granted five requests in ten seconds. REDIS_URL is the address of the Redis server.
 package main
 
 import (
@@ -48,7 +48,7 @@ func run(ctx context.Context, w io.Writer, url string) error {
 	}
 	for i := 1; i <= 6; i++ {
 		res, err := limiter.Check(ctx, ratelimit.Request{Client: "alice", Endpoint: "/search"})
-		if err != nil { // the server did not answer; res is the failure policy's answer
+		if err != nil { // Redis did not answer, so the failure policy has decided
 			fmt.Fprintf(w, "request %d: decided in this process: %v\n", i, err)
 		}
 		if res.Allowed {

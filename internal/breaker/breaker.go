@@ -15,8 +15,8 @@ const (
 	// failuresToOpen is how many calls in a row must fail for a breaker to open.
 	failuresToOpen = 5
 
-	// firstPause is how long a breaker that has opened refuses all calls. Each
-	// failed probe doubles it, up to lastPause.
+	// firstPause is how long a breaker refuses all calls after it has opened. Each failed
+	// probe (test call) doubles the pause, up to lastPause.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
 )
@@ -32,16 +32,16 @@ type breaker struct {
 	pause    atomic.Pointer[pause] // nil while the breaker is closed
 	failures atomic.Int32          // failed calls in a row, while the breaker is closed
 
-	mu      sync.Mutex             // held while the pause changes
+	mu      sync.Mutex             // held while the field pause changes
 	probing bool                   // whether a probe is under way; guarded by mu
-	counted [failuresToOpen]uint64 // the calls that failures counts, or 0 where unknown; guarded by mu
+	counted [failuresToOpen]uint64 // numbers of the calls in the field failures, 0 for a call without one; guarded by mu
 }
 
 // A pause is a time in which a breaker refuses all calls.
 type pause struct {
-	from, to keytable.Instant
-	length   time.Duration // before it was shortened
-	refusal  error         // the error for callers that are refused
+	from, to keytable.Instant // when the pause begins and ends
+	length   time.Duration    // length of the pause before it was shortened at random
+	refusal  error            // the error that refused callers get
 }
 
 // A passage is the permission to make one call.
@@ -49,11 +49,11 @@ type passage struct {
 	probe bool // whether the call is a probe
 }
 
-// admit permits a call at now, or returns the error for the caller. After the call, its caller
-// must call succeeded, failed or abandoned.
+// admit permits a call at the instant now, or returns an error if it refuses the call. After a
+// permitted call, the caller must call succeeded, failed or abandoned.
 func (b *breaker) admit(now keytable.Instant) (passage, error) {
-	// If the clock has stepped back to before the pause, the pause counts as over:
-	// it might otherwise last for very long.
+	// If the clock has stepped back to before the pause, the pause counts as over.
+	// Otherwise, the pause might last for very long.
 	switch p := b.pause.Load(); {
 	case p == nil:
 		return passage{}, nil
@@ -73,7 +73,8 @@ func (b *breaker) admit(now keytable.Instant) (passage, error) {
 	return passage{probe: true}, nil
 }
 
-// refusal returns the error with which a call at now is refused, or nil if it may be permitted.
+// refusal returns the error with which the method admit would refuse a call at the instant now. It
+// returns nil if admit may permit the call.
 func (b *breaker) refusal(now keytable.Instant) error {
 	if p := b.pause.Load(); p != nil && now >= p.from && now < p.to {
 		return p.refusal
@@ -81,7 +82,7 @@ func (b *breaker) refusal(now keytable.Instant) error {
 	return nil
 }
 
-// succeeded says that the call of p has succeeded.
+// succeeded notes that the call that the passage p permitted has succeeded.
 func (b *breaker) succeeded(p passage) {
 	if b.failures.Load() > 0 {
 		b.failures.Store(0)
@@ -94,18 +95,19 @@ func (b *breaker) succeeded(p passage) {
 	}
 }
 
-// failed says that the call of p has failed with err at now. It reports whether a closed breaker
-// opens because of that. wrap is applied to the error for callers that are refused.
+// failed notes that the call that the passage p permitted has failed with the error err at the instant
+// now. It reports whether this failure opens a breaker that was closed. The function wrap changes the
+// error that refused callers get.
 //
-// Several callers may have shared the call. call is the same number for all of them, so that it
-// counts once. If call is 0, the caller was the only one.
+// The parameter call is the number of the call. If several callers have shared one call of the store,
+// they all pass the same number, so that the failure counts once. Otherwise, the number is 0.
 func (b *breaker) failed(p passage, now keytable.Instant, err error, call uint64, wrap func(error) error) (opens bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last := b.pause.Load()
 	switch {
 	case p.probe:
-	case last != nil: // the call was permitted before the breaker opened
+	case last != nil: // the breaker has opened after it permitted this call
 		return false
 	case !b.enough(call):
 		return false
@@ -125,8 +127,8 @@ func (b *breaker) failed(p passage, now keytable.Instant, err error, call uint64
 	return last == nil
 }
 
-// enough counts a failed call, and reports whether so many in a row have failed that a closed
-// breaker opens. The caller must hold b.mu.
+// enough counts the failed call with the given number, and reports whether failuresToOpen calls in a
+// row have failed. The caller must hold b.mu.
 func (b *breaker) enough(call uint64) bool {
 	n := b.failures.Load()
 	if call != 0 && slices.Contains(b.counted[:n], call) {
@@ -136,7 +138,8 @@ func (b *breaker) enough(call uint64) bool {
 	return b.failures.Add(1) == failuresToOpen
 }
 
-// abandoned says that it is not known whether the part would have answered.
+// abandoned notes that the call that the passage p permitted was given up, so that nobody knows whether
+// the part of the store would have answered.
 func (b *breaker) abandoned(p passage) {
 	if p.probe {
 		b.mu.Lock()

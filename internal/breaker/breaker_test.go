@@ -13,7 +13,7 @@ import (
 
 var errDown = errors.New("down")
 
-// errStore is what every refusal matches.
+// errStore is the error of the store, which every refusal wraps.
 var errStore = errors.New("store failed")
 
 func asStoreError(err error) error { return fmt.Errorf("%w: %w", errStore, err) }
@@ -21,7 +21,8 @@ func asStoreError(err error) error { return fmt.Errorf("%w: %w", errStore, err) 
 // later is the instant this long after the start.
 func later(d time.Duration) keytable.Instant { return keytable.InstantAt(d) }
 
-// letsThrough reports whether b lets a call through at d after the start, and says that the call was given up.
+// letsThrough reports whether b permits a call at d after the start, and then reports that call as
+// abandoned.
 func letsThrough(t *testing.T, b *breaker, d time.Duration) bool {
 	t.Helper()
 	p, err := b.admit(later(d))

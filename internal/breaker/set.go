@@ -1,5 +1,5 @@
 // Package breaker keeps decisions from waiting for a store that does not answer. Each part of
-// the store, such as a node of a cluster, has a circuit breaker of its own.
+// the store, such as a node of a cluster, has its own circuit breaker.
 package breaker
 
 import (
@@ -15,30 +15,31 @@ import (
 // MaxParts is the largest number of parts of a store.
 const MaxParts = 64
 
-// A Set is the breakers of one store. Several parts are passed as the bits of a uint64, see
-// [Bit]. A breaker is open while it refuses calls.
+// A Set holds the circuit breakers of one store, one for each part. Several parts are passed as the
+// bits of a uint64, see [Bit]. A breaker opens when several calls in a row have failed, and stays open
+// until a probe (a test call) succeeds.
 type Set struct {
-	list []breaker         // by number of the part
-	wrap func(error) error // see New
+	list []breaker         // one breaker for each part, at the index that is the number of the part
+	wrap func(error) error // applied to the errors that callers get
 
-	asked     atomic.Uint64 // the parts for which a call was let through, as bits
-	openCount atomic.Int32  // how many breakers are open
+	asked     atomic.Uint64 // the parts for which a call was permitted, as bits
+	openCount atomic.Int32  // number of breakers that are open
 
 	mu     sync.Mutex
 	opened uint64 // how often a breaker has opened; guarded by mu
-	last   error  // why a breaker opened last, or nil; guarded by mu
+	last   error  // why the breaker that opened last has opened, or nil; guarded by mu
 }
 
-// New returns the breakers of a store with this number of parts, which is at most [MaxParts].
-// wrap is applied to the errors that callers get: those of the store, and the refusals.
+// New returns the breakers of a store with this number of parts, which is at most [MaxParts]. The
+// function wrap changes the errors that callers get, which are errors of the store and refusals.
 func New(parts int, wrap func(error) error) *Set {
 	return &Set{list: make([]breaker, parts), wrap: wrap}
 }
 
-// Bit returns the bit of the part with this number.
+// Bit returns the bit that stands for the part with this number.
 func Bit(part int) uint64 { return 1 << (uint(part) % MaxParts) }
 
-// each yields the numbers of parts in order.
+// The function each yields, in increasing order, the numbers of the parts whose bits are set.
 func each(parts uint64) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for ; parts != 0; parts &= parts - 1 {
@@ -49,29 +50,31 @@ func each(parts uint64) iter.Seq[int] {
 	}
 }
 
-// A Pass is the permission to make one call of the store, which is about some of its parts.
+// A Pass is the permission to make one call of the store. The call asks some parts of the store.
 type Pass struct {
-	parts  uint64
-	probes uint64 // the parts whose breaker is open: the call finds out whether they answer again
+	parts  uint64 // the parts that the call asks, one bit for each part
+	probes uint64 // the parts in the field parts whose breaker is open, so that the call is a probe for them
 }
 
-// Probed returns p without its probes. It is for a second call of the store by one caller: the
-// first call was the probe.
+// Probed returns a Pass for the same parts, but without probes. A caller whose probe with the Pass p
+// has succeeded makes a second call of the store with the new Pass.
 func (p Pass) Probed() Pass { return Pass{parts: p.parts} }
 
-// to returns the permission of p for one of its parts.
+// The method to returns the permission that the Pass p gives for one part of the store: for a normal call,
+// or for a probe.
 func (p Pass) to(part int) passage { return passage{probe: p.probes&Bit(part) != 0} }
 
-// Admit permits a call of these parts at now, or returns the error for the caller. After the
-// call, its caller must call Succeeded, Failed or Abandoned with the Pass.
+// Admit permits a call of these parts of the store at the instant now, or returns an error if it
+// refuses the call. After a permitted call, the caller must call Succeeded, Failed or Abandoned with
+// the Pass.
 //
-// Admit does not wait. All callers try the parts in the same order, so if several of them find
-// that the pauses of all their parts are over, one of them gets a Pass.
+// Admit does not wait. All callers try the parts in the same order, so that they cannot all refuse each
+// other: if several callers come when the pauses of all their parts are over, one of them gets a Pass.
 func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	for part := range each(parts) {
 		one, err := s.list[part].admit(now)
 		if err != nil {
-			s.Abandoned(p) // otherwise nobody would ever probe those parts again
+			s.Abandoned(p) // otherwise no caller could ever again probe the parts permitted above
 			return Pass{}, err
 		}
 		p.parts |= Bit(part)
@@ -85,11 +88,11 @@ func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	return p, nil
 }
 
-// Refusing reports whether any breaker is open. It takes one atomic load.
+// Refusing reports whether any breaker is open. It costs one atomic load.
 func (s *Set) Refusing() bool { return s.openCount.Load() != 0 }
 
-// Refusal returns the error with which a call of these parts is refused at now, or nil if
-// Admit may permit it. It permits nothing itself.
+// Refusal returns the error with which Admit would refuse a call of these parts at the instant now. It
+// returns nil if Admit may permit the call. Refusal itself permits no call.
 func (s *Set) Refusal(parts uint64, now keytable.Instant) error {
 	for part := range each(parts) {
 		if err := s.list[part].refusal(now); err != nil {
@@ -99,7 +102,7 @@ func (s *Set) Refusal(parts uint64, now keytable.Instant) error {
 	return nil
 }
 
-// Succeeded says that the call of p has succeeded: all its parts have answered.
+// Succeeded notes that the call that the Pass p permitted has succeeded: all parts in p have answered.
 func (s *Set) Succeeded(p Pass) {
 	for part := range each(p.parts) {
 		s.list[part].succeeded(p.to(part))
@@ -109,11 +112,11 @@ func (s *Set) Succeeded(p Pass) {
 	}
 }
 
-// Failed says that the call of p has failed with err at now. blamed are the parts that have
-// failed; if none of the parts of p is among them, all have. Nothing is known of the other
-// parts of p, because the store may have given up before it asked them. If Failed took them to
-// have answered, more calls would go to parts that may not answer. call is the number of the call
-// if several callers have shared it, and otherwise 0: each part counts a call once.
+// Failed notes that the call that the Pass p permitted has failed with the error err at the instant
+// now. The parameter blamed has the bits of the parts that failed. If none of these parts is in p, all
+// parts in p count as failed. The remaining parts in p count as abandoned, because the store may have
+// given up before it asked them. If several callers have shared the call, the parameter call is its
+// number, so that the failure counts once. Otherwise, the parameter is 0.
 func (s *Set) Failed(p Pass, now keytable.Instant, err error, blamed, call uint64) {
 	failing := p.parts
 	if blamed &= p.parts; blamed != 0 {
@@ -136,7 +139,8 @@ func (s *Set) Failed(p Pass, now keytable.Instant, err error, blamed, call uint6
 	s.last = s.wrap(err)
 }
 
-// Abandoned says that it is not known whether the parts of p would have answered.
+// Abandoned notes that the call that the Pass p permitted was given up, so that nobody knows whether
+// the parts in p would have answered.
 func (s *Set) Abandoned(p Pass) {
 	for part := range each(p.probes) {
 		s.list[part].abandoned(p.to(part))
@@ -145,10 +149,10 @@ func (s *Set) Abandoned(p Pass) {
 
 // Stats are the totals of a Set.
 type Stats struct {
-	Asked  int    // parts for which a call was permitted
-	Open   int    // of these, parts whose breaker is open now
-	Opened uint64 // how often a breaker has opened, of all parts together
-	Last   error  // why a breaker opened last, or nil
+	Asked  int    // number of parts for which a call was ever permitted
+	Open   int    // number of these parts whose breaker is open now
+	Opened uint64 // how often the breakers of all parts have opened
+	Last   error  // why the breaker that opened last has opened, or nil
 }
 
 // Stats returns the totals of s.
@@ -165,8 +169,8 @@ func (s *Set) Stats() (stats Stats) {
 	return stats
 }
 
-// Blamed returns the parts that have failed according to err, which may have a method Parts, as
-// bits. They are 0 if err does not say.
+// Blamed returns the parts of the store that failed, as bits. It calls the method Parts of the error
+// err, which returns their numbers. If err has no such method, Blamed returns 0.
 func Blamed(err error) (parts uint64) {
 	var blaming interface{ Parts() []int }
 	if errors.As(err, &blaming) {

@@ -12,7 +12,7 @@ import (
 // fields is a map as encoding/json decodes it.
 type fields = map[string]any
 
-// reader returns a Reader whose errors are a line of what they are made of.
+// reader returns a Reader whose errors have a line with the field, its value and the reason.
 func reader() *Reader {
 	return NewReader(
 		func(field, value, reason string) error { return fmt.Errorf("%s is %s: %s", field, value, reason) },

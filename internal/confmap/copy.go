@@ -5,24 +5,26 @@ import (
 	"reflect"
 )
 
-// MaxDepth is how many maps and lists may be nested in each other in a map that is copied.
+// MaxDepth is how deep maps and lists may be nested in a map that is copied.
 const MaxDepth = 100
 
-// The bounds on the cost of all copies of one Reader together. Values have a cost of 1. A map
-// or list costs more, because it takes more memory.
+// The bounds on the cost of all copies of one Reader together. A value has a cost of 1. A map or
+// list costs more, because it takes more memory.
 const (
-	maxValues  = 1 << 19 // cost of the maps that are copied
-	maxCopies  = 2       // copies of each map: the caller keeps one and gives one away
-	costOfList = 8       // cost of a map or list, beside that of its values
+	maxValues  = 1 << 19 // largest cost of all maps that are copied
+	maxCopies  = 2       // number of copies of each map: the caller stores one copy and passes the other on
+	costOfList = 8       // cost of a map or list, in addition to the cost of its values
 )
 
 // tooLarge is the reason in the error for a map that is too large to be copied.
-var tooLarge = fmt.Sprintf("must be smaller: at most %d maps and lists within each other and, over all configs, %d values, each map or list counting as %d",
+var tooLarge = fmt.Sprintf("must be smaller: at most %d maps and lists within each other and, over all configs, "+
+	"%d values, each map or list counting as %d",
 	MaxDepth, maxValues, costOfList)
 
-// Copy returns a copy of the map of n. Maps and lists in it are copied as well; all other values
-// are the same. A map that has keys that are not strings, or is too large or too deep, is
-// reported, and ok is false. A map that contains itself is too deep.
+// Copy returns a copy of the map of the node n. Maps and lists in the map are copied too; the copy
+// shares all other values with the original. If a map has a key that is not a string, or is too large
+// or nested too deep, Copy reports the problem, and ok is false. A map that contains itself is nested
+// too deep.
 func (r *Reader) Copy(n *Node) (fields map[string]any, ok bool) {
 	if !r.StringKeys(n) {
 		return nil, false
@@ -47,15 +49,15 @@ func (r *Reader) Copy(n *Node) (fields map[string]any, ok bool) {
 	return fields, true
 }
 
-// pay adds the cost of a map or list with this number of values. It reports whether the cost of
-// all copies is still within its bound.
+// pay adds the cost of a map or list that has this number of values to the cost of all copies. It
+// reports whether the cost of all copies is still within its bound.
 func (r *Reader) pay(values int) bool {
 	r.copied += costOfList + values
 	return r.copied <= maxCopies*maxValues
 }
 
-// copyValue returns a copy of v, and reports whether v may be copied. depth is the number of maps
-// and lists that v is in. The copy of nil is the zero reflect.Value.
+// copyValue returns a copy of v, and reports whether v may be copied. depth is the number of maps and
+// lists that contain v. If v is nil, the copy is the zero reflect.Value.
 func (r *Reader) copyValue(v reflect.Value, depth int) (c reflect.Value, ok bool) {
 	if v.Kind() == reflect.Interface {
 		v = v.Elem()
@@ -72,7 +74,7 @@ func (r *Reader) copyValue(v reflect.Value, depth int) (c reflect.Value, ok bool
 	return r.copyMap(v, depth)
 }
 
-// copyMap is copyValue for a map.
+// copyMap is copyValue for a value that is a map.
 func (r *Reader) copyMap(v reflect.Value, depth int) (c reflect.Value, ok bool) {
 	c = reflect.MakeMapWithSize(v.Type(), v.Len())
 	for it := v.MapRange(); it.Next(); {
@@ -81,19 +83,19 @@ func (r *Reader) copyMap(v reflect.Value, depth int) (c reflect.Value, ok bool) 
 			return v, false
 		}
 		if !value.IsValid() {
-			value = it.Value() // that is nil; the zero reflect.Value would delete the key
+			value = it.Value() // a nil value; with a zero reflect.Value, SetMapIndex would delete the key
 		}
 		c.SetMapIndex(it.Key(), value)
 	}
 	return c, true
 }
 
-// copyList is copyValue for a list.
+// copyList is copyValue for a value that is a list.
 func (r *Reader) copyList(v reflect.Value, depth int) (c reflect.Value, ok bool) {
 	c = reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 	switch v.Type().Elem().Kind() {
 	case reflect.Interface, reflect.Map, reflect.Slice:
-	default: // the elements are neither maps nor lists
+	default: // the elements of the list are neither maps nor lists
 		reflect.Copy(c, v)
 		return c, true
 	}

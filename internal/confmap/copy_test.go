@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const sizeForm = "at is a map: must be smaller: at most 100 maps and lists within each other and, over all configs, 524288 values, each map or list counting as 8"
+const sizeForm = "at is a map: must be smaller: at most 100 maps and lists within each other and, " +
+	"over all configs, 524288 values, each map or list counting as 8"
 
 func TestCopy(t *testing.T) {
 	pointer := new(int)
@@ -37,10 +38,13 @@ func TestCopy(t *testing.T) {
 	require.Equal(t, "at[2] is 3: must have a string for its key", problems(r))
 }
 
-// TestCopyIsApart changes a map and its copy, each of which the other does not see.
+// TestCopyIsApart proves that a change of a map does not reach its copy, nor the other way round.
 func TestCopyIsApart(t *testing.T) {
 	made := func() fields {
-		return fields{"map": fields{"x": 1}, "list": []any{fields{"y": 2}, 3}, "ints": []int{4}, "lists": [][]int{{5}}, "maps": []fields{{"z": 8}}, "mixed": map[any]any{6: []any{7}}}
+		return fields{
+			"map": fields{"x": 1}, "list": []any{fields{"y": 2}, 3}, "ints": []int{4}, "lists": [][]int{{5}},
+			"maps": []fields{{"z": 8}}, "mixed": map[any]any{6: []any{7}},
+		}
 	}
 	change := func(m fields) {
 		m["map"].(fields)["x"] = 0
@@ -79,7 +83,7 @@ func TestCopyIsBounded(t *testing.T) {
 	itself["m"] = itself
 	twice := fields{}
 	twice["l"], twice["r"] = twice, twice
-	const most = maxCopies * maxValues
+	const limit = maxCopies * maxValues
 	for _, tt := range []struct {
 		v    any
 		want bool
@@ -90,10 +94,10 @@ func TestCopyIsBounded(t *testing.T) {
 		{fields{"a": deep(100_000)}, false, "far deeper"},
 		{itself, false, "a map within itself"},
 		{twice, false, "twice within itself"},
-		{fields{"a": make([]int, most-2*costOfList-1)}, true, "as large as may be"},
-		{fields{"a": make([]int, most-2*costOfList)}, false, "a value more"},
-		{fields{"a": make([]any, most/2), "b": make([]any, most/2)}, false, "two large lists"},
-		{fields{"a": []any{make([]any, most)}}, false, "a large list in a small one"},
+		{fields{"a": make([]int, limit-2*costOfList-1)}, true, "as large as may be"},
+		{fields{"a": make([]int, limit-2*costOfList)}, false, "a value more"},
+		{fields{"a": make([]any, limit/2), "b": make([]any, limit/2)}, false, "two large lists"},
+		{fields{"a": []any{make([]any, limit)}}, false, "a large list in a small one"},
 	} {
 		r := reader()
 		_, ok := r.Copy(nodeOf(t, tt.v))

@@ -18,17 +18,17 @@ type Decimal struct {
 	neg    bool
 	digits string
 	exp    int
-	single bool // the number was a float32, which has fewer digits than a float64
+	single bool // whether the number was a float32, which is less precise than a float64
 }
 
-// maxExp is the largest exponent that is kept. A larger one is replaced by it, because numbers
+// maxExp is the largest absolute value of an exponent. A larger exponent is replaced by maxExp: numbers
 // with such exponents are all too large, or all too small, for any use.
 const maxExp = 100_000_000
 
-// NumberOf returns v as a Decimal, and reports whether v is a finite number of one of Go's types,
-// or a json.Number. A float means the shortest decimal that reads back as that float, which is
-// what was written in the config. A time.Duration is not accepted: it has a unit, and the field
-// may have another one.
+// NumberOf returns v as a Decimal, and reports whether v is a finite number of one of Go's types, or a
+// json.Number. A float becomes the shortest decimal that is read as the same float: 0.1, not
+// 0.1000000000000000055. A time.Duration is not accepted, because it has a unit, and the field may have
+// another one.
 func NumberOf(v any) (Decimal, bool) {
 	switch v := v.(type) {
 	case json.Number:
@@ -51,7 +51,7 @@ func NumberOf(v any) (Decimal, bool) {
 	return Decimal{}, false
 }
 
-// parseDecimal reads a number in the syntax of JSON. Zeros in front are allowed too.
+// parseDecimal reads a number in the syntax of JSON. Unlike JSON, it allows leading zeros.
 func parseDecimal(s string) (x Decimal, ok bool) {
 	s, x.neg = strings.CutPrefix(s, "-")
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
@@ -93,10 +93,10 @@ func parseExponent(s string) (exp int, ok bool) {
 
 func onlyDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
-// mostShown is the largest number of digits that String shows.
-const mostShown = 40
+// maxShown is the largest number of digits that String writes.
+const maxShown = 40
 
-// String returns x as an error shows it. It cuts off the end of a long number.
+// String returns x as a text for an error. It cuts off the end of a long number.
 func (x Decimal) String() string {
 	sign := ""
 	if x.neg {
@@ -109,14 +109,14 @@ func (x Decimal) String() string {
 		return "a number with a huge exponent"
 	case x.exp >= 0 && point <= 21:
 		return sign + x.digits + strings.Repeat("0", x.exp)
-	case point > 0 && point < len(x.digits) && len(x.digits) <= mostShown:
+	case point > 0 && point < len(x.digits) && len(x.digits) <= maxShown:
 		return sign + x.digits[:point] + "." + x.digits[point:]
-	case point <= 0 && point > -6 && len(x.digits) <= mostShown:
+	case point <= 0 && point > -6 && len(x.digits) <= maxShown:
 		return sign + "0." + strings.Repeat("0", -point) + x.digits
 	default:
 		s := sign + x.digits[:1]
-		if len(x.digits) > mostShown {
-			s += "." + x.digits[1:mostShown] + "..."
+		if len(x.digits) > maxShown {
+			s += "." + x.digits[1:maxShown] + "..."
 		} else if len(x.digits) > 1 {
 			s += "." + x.digits[1:]
 		}
@@ -127,33 +127,33 @@ func (x Decimal) String() string {
 // Positive reports whether x is above 0.
 func (x Decimal) Positive() bool { return !x.neg && x.digits != "" }
 
-// Point returns the number of digits before the decimal point. If x begins with zeros after the
-// point, it returns their number, negated. x is less than 10^Point.
+// Point returns the number of digits that x has before the decimal point. For a number such as 0.001,
+// it returns minus the number of zeros right after the point, here -2. The absolute value of x is less
+// than 10^Point.
 func (x Decimal) Point() int { return len(x.digits) + x.exp }
 
-// Places returns the number of digits after the decimal point. If x is a whole number that ends
-// with zeros, it returns their number, negated.
+// Places returns the number of digits that x has after the decimal point. For a whole number that ends
+// with zeros, such as 1200, it returns minus the number of these zeros, here -2.
 func (x Decimal) Places() int { return -x.exp }
 
-// Scaled returns x · 10^shift, and reports whether that is a whole number and whether it is at
-// most most. If one of these is false, n is 0. The sign
-// of x does not matter.
-func (x Decimal) Scaled(shift int, most int64) (n int64, whole, fits bool) {
+// Scaled returns as n the absolute value of x · 10^shift. whole reports whether that is a whole number,
+// and fits reports whether it is at most limit. If one of these is false, n is 0.
+func (x Decimal) Scaled(shift int, limit int64) (n int64, whole, fits bool) {
 	exp := x.exp + shift
 	switch {
-	case len(x.digits)+exp > 19: // 10^19 is beyond an int64
+	case len(x.digits)+exp > 19: // the number is at least 10^19, too large for an int64
 		return 0, exp >= 0, false
 	case exp < 0:
 		return 0, false, true
 	}
 	u, err := strconv.ParseUint(x.digits+strings.Repeat("0", exp), 10, 63)
-	if err != nil || u > uint64(most) {
+	if err != nil || u > uint64(limit) {
 		return 0, true, false
 	}
 	return int64(u), true, true
 }
 
-// Float returns the float64 that is nearest to x, or an error if x is too large for one.
+// Float returns the float64 that is nearest to x, or an error if x is too large for a float64.
 func (x Decimal) Float() (float64, error) {
 	s := cmp.Or(x.digits, "0") + "e" + strconv.Itoa(x.exp)
 	if x.neg {
@@ -162,16 +162,16 @@ func (x Decimal) Float() (float64, error) {
 	return strconv.ParseFloat(s, 64)
 }
 
-// Rat returns x exactly. Its time and memory grow with Point and Places, so a caller must check
-// first that they are small.
+// Rat returns x as a fraction, exactly. Its time and memory grow with Point and Places, so the
+// caller must check first that they are small.
 func (x Decimal) Rat() *big.Rat { return x.leading(len(x.digits)) }
 
-// leading returns the number that x would be if all digits after the first ones were 0. first is
-// how many digits stay.
+// leading returns x with only its first digits, and 0 in place of the others. first is the number of
+// digits to keep.
 func (x Decimal) leading(first int) *big.Rat {
 	n, ok := new(big.Int).SetString(x.digits[:first], 10)
 	if !ok {
-		return new(big.Rat) // there are no digits: it is 0
+		return new(big.Rat) // a Decimal without digits is 0
 	}
 	if x.neg {
 		n.Neg(n)

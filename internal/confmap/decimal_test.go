@@ -51,6 +51,9 @@ func TestNumberOf(t *testing.T) {
 		require.True(t, ok, tt.why)
 		require.Equal(t, tt.want, x, tt.why)
 	}
+}
+
+func TestNumberOfRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		v   any
 		why string
@@ -147,7 +150,7 @@ func TestDecimalScaled(t *testing.T) {
 	for _, tt := range []struct {
 		s           string
 		shift       int
-		most        int64
+		limit       int64
 		n           int64
 		whole, fits bool
 		why         string
@@ -166,7 +169,7 @@ func TestDecimalScaled(t *testing.T) {
 		{"1e99999999", 0, math.MaxInt64, 0, true, false, "not worked out"},
 		{"1e-99999999", 9, math.MaxInt64, 0, false, true, "not worked out either"},
 	} {
-		n, whole, fits := decimal(t, tt.s).Scaled(tt.shift, tt.most)
+		n, whole, fits := decimal(t, tt.s).Scaled(tt.shift, tt.limit)
 		require.Equal(t, tt.n, n, tt.why)
 		require.Equal(t, tt.whole, whole, tt.why)
 		require.Equal(t, tt.fits, fits, tt.why)
@@ -196,12 +199,12 @@ func TestDecimalIsExact(t *testing.T) {
 		power := new(big.Rat).SetInt(tenTo(max(x.Point(), 0)))
 		require.Negative(t, want.Cmp(power), "%s is less than 10^%d", s, x.Point())
 
-		shift, most := random.IntN(10), random.Int64()
-		n, whole, fits := x.Scaled(shift, most)
+		shift, limit := random.IntN(10), random.Int64()
+		n, whole, fits := x.Scaled(shift, limit)
 		scaled := new(big.Rat).Mul(want, new(big.Rat).SetInt(tenTo(shift)))
 		require.Equal(t, scaled.IsInt(), whole, s)
 		if whole {
-			require.Equal(t, scaled.Cmp(new(big.Rat).SetInt64(most)) <= 0, fits, s)
+			require.Equal(t, scaled.Cmp(new(big.Rat).SetInt64(limit)) <= 0, fits, s)
 		}
 		if whole && fits {
 			require.Zero(t, scaled.Cmp(new(big.Rat).SetInt64(n)), s)
@@ -213,8 +216,8 @@ func TestDecimalIsExact(t *testing.T) {
 
 // randomDecimal returns a number with up to 45 digits.
 func randomDecimal(random *rand.Rand) string {
-	digits := func(most int) string {
-		b := make([]byte, 1+random.IntN(most))
+	digits := func(limit int) string {
+		b := make([]byte, 1+random.IntN(limit))
 		for i := range b {
 			b[i] = "0123456789000"[random.IntN(13)]
 		}

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// TextOf returns v as a string, and reports whether its type is a string type. A json.Number is
-// of a string type, but counts as a number.
+// TextOf returns v as a string, and reports whether v is a string or has a named string type. A
+// json.Number counts as a number, not as a string.
 func TextOf(v any) (s string, ok bool) {
 	switch v := v.(type) {
 	case string:
@@ -26,8 +26,8 @@ func TextOf(v any) (s string, ok bool) {
 	return "", false
 }
 
-// Describe returns a short, printable text that shows v in an error: a number as it was written,
-// a string in quotes, or the kind of value, such as "a map".
+// Describe returns a short, printable text for v in an error: a number as it was written, a string
+// in quotes, or the kind of value, such as "a map".
 func Describe(v any) string {
 	if s, ok := TextOf(v); ok {
 		return Quote(s)
@@ -59,17 +59,17 @@ func Describe(v any) string {
 	return Truncate(fmt.Sprintf("a %T", v), MaxValue)
 }
 
-// Quote returns s as a quoted Go string, in at most MaxValue bytes. Of a long string, it returns
-// the beginning and then "...".
+// Quote returns s as a quoted Go string, in at most MaxValue bytes. It shortens a longer string to
+// its beginning and "...".
 func Quote(s string) string {
-	const most = MaxValue - len(`..."`)
+	const limit = MaxValue - len(`..."`)
 	b := strings.Builder{}
 	b.WriteByte('"')
 	for rest := s; rest != ""; {
 		_, size := utf8.DecodeRuneInString(rest)
 		char := strconv.Quote(rest[:size])
-		char = char[1 : len(char)-1] // without its quotes
-		if b.Len()+len(char) > most {
+		char = char[1 : len(char)-1] // without the quotes around it
+		if b.Len()+len(char) > limit {
 			return b.String() + `..."`
 		}
 		b.WriteString(char)
@@ -78,13 +78,13 @@ func Quote(s string) string {
 	return b.String() + `"`
 }
 
-// Truncate returns s in at most most bytes. Of a longer string, it returns the beginning and then
-// "...". Characters that are not printable become spaces, so that the text stays on one line. A
-// byte that is not UTF-8 becomes U+FFFD, which has three bytes; only by these can the text be
-// longer than most.
-func Truncate(s string, most int) string {
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most-len("...")], "") + "..."
+// Truncate returns s in at most limit bytes. It shortens a longer string to its beginning and "...".
+// Characters that are not printable become spaces, so that the text stays on one line. A byte that
+// is not UTF-8 becomes U+FFFD, which has three bytes; with such bytes, the text may be longer than
+// limit.
+func Truncate(s string, limit int) string {
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit-len("...")], "") + "..."
 	}
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

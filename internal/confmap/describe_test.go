@@ -104,10 +104,10 @@ func TestQuote(t *testing.T) {
 
 func TestTruncate(t *testing.T) {
 	for _, tt := range []struct {
-		s    string
-		most int
-		want string
-		why  string
+		s     string
+		limit int
+		want  string
+		why   string
 	}{
 		{"", 5, "", "an empty string"},
 		{"abcde", 5, "abcde", "the longest that is not cut"},
@@ -118,22 +118,21 @@ func TestTruncate(t *testing.T) {
 		{"a\u2028b", 9, "a b", "a line separator"},
 		{"a\nbcdef", 5, "a ...", "both"},
 	} {
-		require.Equal(t, tt.want, Truncate(tt.s, tt.most), tt.why)
+		require.Equal(t, tt.want, Truncate(tt.s, tt.limit), tt.why)
 	}
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 10_000 {
-		s, most := randomText(random, 80), 3+random.IntN(80)
-		got := Truncate(strings.ToValidUTF8(s, "?"), most)
-		require.LessOrEqual(t, len(got), most, "%q", s)
+		s, limit := randomText(random, 80), 3+random.IntN(80)
+		got := Truncate(strings.ToValidUTF8(s, "?"), limit)
+		require.LessOrEqual(t, len(got), limit, "%q", s)
 		require.Equal(t, -1, strings.IndexFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", s)
 	}
 }
 
-// randomText returns up to so many bytes of letters, control characters and bytes that
-// are no letters.
-func randomText(random *rand.Rand, most int) string {
+// randomText returns a text of limited length, from letters, control characters and invalid UTF-8.
+func randomText(random *rand.Rand, limit int) string {
 	var b strings.Builder
-	for n := random.IntN(most + 1); b.Len() < n; {
+	for n := random.IntN(limit + 1); b.Len() < n; {
 		switch random.IntN(5) {
 		case 0:
 			b.WriteByte(byte(random.IntN(256)))

@@ -5,14 +5,15 @@ import (
 	"reflect"
 )
 
-// Equal reports whether a and b mean the same in a config. Numbers are equal if they have the
-// same value, whatever their types: the int 10, the float64 10 and the json.Number "10.0" are
-// equal. Maps and lists are equal if their values are, also if they have different types, such
-// as map[string]any and map[string]int. All other values must be deeply equal. A value in which
-// maps and lists are nested too deeply, such as one that contains itself, is equal to none.
+// Equal reports whether two values mean the same in a config. Numbers are equal if they have the same
+// value, whatever their types: the int 10, the float64 10 and the json.Number "10.0" are equal. Maps
+// and lists are equal if their values are, even if their types differ, such as map[string]any and
+// map[string]int. All other values must be deeply equal. A value in which maps and lists are nested
+// deeper than MaxDepth, such as one that contains itself, is equal to no value.
 func Equal(a, b any) bool { return equal(reflect.ValueOf(a), reflect.ValueOf(b), 0) }
 
-// equal is Equal for values that are in this many maps and lists.
+// equal does the work of Equal for two values inside maps and lists. The parameter depth is the number
+// of these maps and lists.
 func equal(a, b reflect.Value, depth int) bool {
 	a, b = within(a), within(b)
 	if !a.IsValid() || !b.IsValid() || depth > MaxDepth {
@@ -41,7 +42,8 @@ func equal(a, b reflect.Value, depth int) bool {
 	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
-// equalMaps is equal for two maps. Their keys may have different types, such as string and any.
+// equalMaps reports whether two maps are equal. The types of their keys may differ, such as string and
+// any.
 func equalMaps(a, b reflect.Value, depth int) bool {
 	if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
 		return false
@@ -59,7 +61,7 @@ func equalMaps(a, b reflect.Value, depth int) bool {
 	return true
 }
 
-// within returns the value in v if v is an interface, and otherwise v.
+// within returns the value that v holds if v is an interface, and otherwise v itself.
 func within(v reflect.Value) reflect.Value {
 	if v.Kind() == reflect.Interface {
 		return v.Elem()
@@ -67,7 +69,7 @@ func within(v reflect.Value) reflect.Value {
 	return v
 }
 
-// number is NumberOf for a reflect.Value. It makes no copy of a value that is no number.
+// number is NumberOf for a reflect.Value. It does not copy a value that is not a number.
 func number(v reflect.Value) (Decimal, bool) {
 	if v.CanInt() || v.CanUint() || v.CanFloat() || v.Type() == reflect.TypeFor[json.Number]() {
 		return NumberOf(v.Interface())
@@ -75,9 +77,9 @@ func number(v reflect.Value) (Decimal, bool) {
 	return Decimal{}, false
 }
 
-// Same reports whether a and b are one and the same value: equal by ==, or, if their type has no
-// ==, with the same pointers in them. It follows no pointer, so others may use what these point
-// to.
+// Same reports whether two values are equal by ==. If their type does not allow ==, Same reports whether
+// they hold the same pointers. Same follows no pointer, so other goroutines may use the values behind the
+// pointers at the same time.
 func Same(a, b any) bool { return same(reflect.ValueOf(a), reflect.ValueOf(b)) }
 
 func same(a, b reflect.Value) bool {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// The methods below read one field each. Their parameter form is the reason in the error for a
-// field that is wrong: it says what a good value is.
+// Each of the methods below reads one field. The parameter form says what a good value of the field is;
+// it becomes the reason in the error for a wrong value.
 
-// Child returns the map in a field. It reports a field that is missing or no map, and then ok is
-// false.
+// Child returns the map in a field. If the field is missing or not a map, it reports that, and ok
+// is false.
 func (r *Reader) Child(n *Node, name, form string) (child *Node, ok bool) {
 	v, given := n.Get(name)
 	if !given {
@@ -29,8 +29,8 @@ func (r *Reader) Child(n *Node, name, form string) (child *Node, ok bool) {
 }
 
 // Text returns a copy of the string in a field. If the field is missing, it returns the empty
-// string, and ok is true. It reports a value that is no string or a long one, and then ok is
-// false.
+// string, and ok is true. If the value is not a string, or is longer than MaxText, it reports that,
+// and ok is false.
 func (r *Reader) Text(n *Node, name string) (s string, ok bool) {
 	v, given := n.Get(name)
 	if !given {
@@ -44,12 +44,13 @@ func (r *Reader) Text(n *Node, name string) (s string, ok bool) {
 		r.Reject(n.Field(name), Describe(v), fmt.Sprintf("must be at most %d bytes long", MaxText))
 		return "", false
 	}
-	return strings.Clone(s), ok // s may be a part of a large document, which can now be freed
+	return strings.Clone(s), ok // a copy, because s may be part of a large document and would keep the document in memory
 }
 
-// Choice returns the one of names that is the value of a field, in any spelling that [Fold] makes
-// equal. If the field is missing, the choice is empty, and ok is true unless a misspelt name was
-// taken for the field. Choice reports a value that is not among names, and then ok is false.
+// Choice returns the value of a field that must be one of several strings, the parameter names. The value
+// may be in any spelling that [Fold] makes equal. If the value is not one of these strings, Choice reports
+// that, and ok is false. If the field is missing, chosen is empty and ok is true; but ok is false if the
+// field was probably given under a wrong name, see [Node.Misspelt].
 func Choice[S ~string](r *Reader, n *Node, name, form string, names []S) (chosen S, ok bool) {
 	v, given := n.Get(name)
 	if !given {
@@ -74,8 +75,8 @@ func Choice[S ~string](r *Reader, n *Node, name, form string, names []S) (chosen
 	return "", false
 }
 
-// Bool returns the truth value in a field, and false if the field is missing. It reports any other
-// value.
+// Bool returns the value of a field that is true or false. If the field is missing, it returns false.
+// If the value is neither true nor false, Bool reports that.
 func (r *Reader) Bool(n *Node, name string) bool {
 	v, given := n.Get(name)
 	b := reflect.ValueOf(v)
@@ -86,8 +87,8 @@ func (r *Reader) Bool(n *Node, name string) bool {
 	return false
 }
 
-// Int returns the whole number in a field that n has, which may be 0 or negative. It reports any
-// other value and returns 0.
+// Int returns the whole number in a field, which may be 0 or negative. If the value is not such a
+// number, Int reports that and returns 0. The node n must have the field.
 func (r *Reader) Int(n *Node, name string) int {
 	x, ok := r.number(n, name, "must be a whole number")
 	if !ok || x.digits == "" {
@@ -105,8 +106,8 @@ func (r *Reader) Int(n *Node, name string) int {
 	return int(i)
 }
 
-// Float returns the number in a field that n has. It reports any other value, and a number that is
-// too large for a float64, and returns 0.
+// Float returns the number in a field. If the value is not a number, or is too large for a float64,
+// Float reports that and returns 0. The node n must have the field.
 func (r *Reader) Float(n *Node, name string) float64 {
 	x, ok := r.number(n, name, "must be a number")
 	if !ok {
@@ -120,8 +121,8 @@ func (r *Reader) Float(n *Node, name string) float64 {
 	return f
 }
 
-// number returns the number in a field that n has. It reports any other value, with this reason,
-// and then ok is false.
+// The method number returns the number in a field. If the value is not a number, the method reports that,
+// and ok is false. The parameter form is the reason in the error. The node n must have the field.
 func (r *Reader) number(n *Node, name, form string) (x Decimal, ok bool) {
 	v, _ := n.Get(name)
 	if x, ok = NumberOf(v); ok {
@@ -136,9 +137,9 @@ func (r *Reader) number(n *Node, name, form string) (x Decimal, ok bool) {
 	return Decimal{}, false
 }
 
-// Number returns the number in a field that n has. It must be above 0. Number reports any other
-// value, and then ok is false. form is the reason for a value that is no number, and tooSmall for
-// a number that is not above 0.
+// Number returns the number in a field, which must be above 0. If the value is not such a number, the
+// method reports that, and ok is false. The parameter form is the reason in the error for a value that is
+// not a number, and tooSmall is the reason for a number that is not above 0. The node n must have the field.
 func (r *Reader) Number(n *Node, name, form, tooSmall string) (x Decimal, ok bool) {
 	if x, ok = r.number(n, name, form); ok && !x.Positive() {
 		r.Reject(n.Field(name), n.Describe(name), tooSmall)
@@ -147,8 +148,8 @@ func (r *Reader) Number(n *Node, name, form, tooSmall string) (x Decimal, ok boo
 	return x, ok
 }
 
-// Count returns the whole number in a field that n has. It must be from 1 to the largest int.
-// Count reports any other value and returns 0.
+// Count returns the whole number in a field, which must be from 1 to the largest int. If the value is
+// not such a number, Count reports that and returns 0. The node n must have the field.
 func (r *Reader) Count(n *Node, name string) int {
 	const form = "must be a whole number, at least 1"
 	x, ok := r.Number(n, name, form, "must be at least 1")

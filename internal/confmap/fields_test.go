@@ -125,7 +125,7 @@ func TestNumber(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	most := strconv.Itoa(math.MaxInt)
+	limit := strconv.Itoa(math.MaxInt)
 	for _, tt := range []struct {
 		v    any
 		want int // or
@@ -136,9 +136,9 @@ func TestCount(t *testing.T) {
 		{3.0, 3, "", "a whole float"},
 		{json.Number("1e3"), 1000, "", "with an exponent"},
 		{math.MaxInt, math.MaxInt, "", "the most"},
-		{uint64(math.MaxInt) + 1, 0, "must be at most " + most, "one more than the most"},
-		{1e300, 0, "must be at most " + most, "far more"},
-		{json.Number("1e400"), 0, "must be at most " + most, "beyond a float"},
+		{uint64(math.MaxInt) + 1, 0, "must be at most " + limit, "one more than the most"},
+		{1e300, 0, "must be at most " + limit, "far more"},
+		{json.Number("1e400"), 0, "must be at most " + limit, "beyond a float"},
 		{0.5, 0, "must be a whole number, at least 1", "a half"},
 		{json.Number("3.0000000000000000000001"), 0, "must be a whole number, at least 1", "nearly whole"},
 		{0, 0, "must be at least 1", "none"},

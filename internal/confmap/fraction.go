@@ -2,22 +2,23 @@ package confmap
 
 import "math/big"
 
-// usedDigits is the number of digits of a Decimal that are compared with fractions. The shortest
-// decimal of any float64 has fewer.
+// usedDigits is how many digits of a Decimal RoundedFraction uses; it ignores further digits. The
+// shortest decimal of any float64 has fewer digits.
 const usedDigits = 40
 
 // RoundedFraction returns the fraction that was probably rounded to x, such as 1/3 for
-// 0.3333333333333333. It returns nil if x is to be taken as it is written, because it has few
-// decimals, is close to no such fraction, or equals one. x is above 0, and its Point is small,
-// see [Decimal.Rat].
+// 0.3333333333333333. It returns nil if x was probably not rounded: because x has only a few decimals,
+// is not close to a simple fraction, or is equal to one. x must be above 0, and its Point must be
+// small, see [Decimal.Rat].
 //
-// Every decimal is close to some fraction, so only fractions with a small denominator count. Of
-// all decimals with n digits, a share of about q²/10^n is by chance as close to a fraction with
-// a denominator of at most q as a rounded one would be. The bounds below keep that share at one
-// in 1,000 or less.
+// A simple fraction is one with a small denominator. Every decimal is close to some fraction, but fewer
+// than one in 1,000 decimals are close to a simple fraction by chance; the bounds below are chosen for
+// that.
 func (x Decimal) RoundedFraction() *big.Rat {
-	significant := min(x.Places(), len(x.digits)) // decimals without zeros right after the point
-	asWritten, largest := 9, int64(1000)          // decimals, denominator
+	significant := min(x.Places(), len(x.digits)) // number of digits after the point, without the zeros right after the point
+	// A number with at most asWritten significant decimals counts as not rounded. The variable largest is
+	// the largest denominator that a simple fraction may have.
+	asWritten, largest := 9, int64(1000)
 	switch {
 	case x.single:
 		asWritten, largest = 6, 100
@@ -36,14 +37,14 @@ func (x Decimal) RoundedFraction() *big.Rat {
 	return near
 }
 
-// slack returns the largest distance between a fraction and a decimal that was rounded from it.
-// value is the decimal, and decimals is how many digits it has after the point.
+// slack returns the largest possible distance between a fraction and the decimal to which the fraction
+// was rounded. The parameter value is the decimal, and decimals is the number of its digits after the point.
 //
-// A float is at most one ulp, the distance to the next float, from the fraction; so is the
-// shortest decimal of that float. A decimal that was rounded by hand or cut off is at most one
-// unit of its last digit from the fraction.
+// A float that was rounded from a fraction differs from it by at most one ulp, the distance to the next
+// float. So does the shortest decimal of that float. A decimal that was rounded by hand, or cut off,
+// differs from the fraction by at most one unit of its last digit.
 func (x Decimal) slack(value *big.Rat, decimals int) *big.Rat {
-	mantissa := uint(52) // bits of a float64
+	mantissa := uint(52) // number of bits of the mantissa of a float64
 	if x.single {
 		mantissa = 23
 	}
@@ -56,15 +57,15 @@ func (x Decimal) slack(value *big.Rat, decimals int) *big.Rat {
 	return ulp
 }
 
-// nearestFraction returns the first convergent of x that is above 0 and at most slack from x, or
-// nil if its denominator would be larger than largest.
+// nearestFraction returns the first convergent of x that is above 0 and whose distance from x is at most
+// the parameter slack. It returns nil if the denominator of that convergent is above the parameter largest.
 //
-// The convergents of x are the fractions that its continued fraction has if it is cut off after
-// each of its terms. Each is closer to x than any fraction with a smaller denominator.
+// The convergents of x are the values of its continued fraction, cut off after one term, after two
+// terms, and so on. Each is closer to x than any fraction with a smaller denominator.
 func nearestFraction(x, slack *big.Rat, largest *big.Int) *big.Rat {
 	a, b := new(big.Int).Set(x.Num()), new(big.Int).Set(x.Denom())
 	p, q := big.NewInt(1), big.NewInt(0)       // the convergent p/q
-	oldP, oldQ := big.NewInt(0), big.NewInt(1) // and the one before
+	oldP, oldQ := big.NewInt(0), big.NewInt(1) // the convergent before it
 	for b.Sign() > 0 {
 		term, rest := new(big.Int).QuoRem(a, b, new(big.Int))
 		a, b = b, rest

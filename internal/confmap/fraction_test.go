@@ -72,8 +72,7 @@ func requireFraction(t *testing.T, want string, x Decimal, why string) {
 	require.Equal(t, want, got.RatString(), why)
 }
 
-// TestRoundedFractionsAreFound rounds fractions to as many decimals as say which they
-// are.
+// TestRoundedFractionsAreFound rounds fractions to as many decimals as are needed to find them.
 func TestRoundedFractionsAreFound(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	for range 5000 {
@@ -96,8 +95,7 @@ func TestRoundedFractionsAreFound(t *testing.T) {
 	}
 }
 
-// TestNearestFraction checks the fraction that is found or, if none is, that there is
-// none among all fractions.
+// TestNearestFraction checks each fraction that is found. If none is found, it tries all fractions.
 func TestNearestFraction(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 12))
 	for range 500 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Fold returns name in the form in which names are compared: the letters from A to Z in lower
-// case, and without "_" and "-", so that TokenBucket, token_bucket and TOKEN-BUCKET are equal. It
+// Fold returns name in the form in which names are compared: with the letters from A to Z in lower
+// case, and without "_" and "-". TokenBucket, token_bucket and TOKEN-BUCKET are thus equal. Fold
 // reads only the first MaxName bytes; the caller must refuse a longer name.
 func Fold(name string) string {
 	name = name[:min(len(name), MaxName)]
@@ -30,13 +30,13 @@ func appendFolded(b []byte, name string) []byte {
 	return b
 }
 
-// longestCompared is the length, in bytes, up to which Nearest compares names letter by letter.
+// longestCompared is the largest length, in bytes, of a name that Nearest compares letter by letter.
 const longestCompared = 50
 
-// Nearest returns the one of names that name was probably meant to be, or the empty string. It is
-// the one with the fewest typing errors, if these are at most one in three letters. Otherwise, it
-// is the first one that contains name, as TokenBucket contains "bucket". Names that [Fold] makes
-// equal are the same.
+// Nearest returns the known name that a misspelt name was probably meant to be, or the empty string. The
+// parameter names lists the known names. Nearest returns the known name with the fewest typing errors, if
+// there is at most one error in three letters. Otherwise, it returns the first known name that contains the
+// misspelt name, as TokenBucket contains "bucket". Differences that [Fold] removes do not count as errors.
 func Nearest[S ~string](name string, names []S) (best S) {
 	wrong := Fold(name)
 	if wrong == "" || len(name) > longestCompared {
@@ -49,7 +49,7 @@ func Nearest[S ~string](name string, names []S) (best S) {
 		}
 		known := Fold(string(s))
 		if len(known)+fewest <= len(wrong) || len(known) >= len(wrong)+fewest {
-			continue // each letter of the difference is an error
+			continue // the longer name has too many additional letters, and each of them is an error
 		}
 		if errors := typingErrors(wrong, known); errors < fewest {
 			best, fewest = s, errors
@@ -66,13 +66,12 @@ func Nearest[S ~string](name string, names []S) (best S) {
 	return ""
 }
 
-// typingErrors returns the smallest number of typing errors that make a out of b. A typing error
-// is a letter that is missing, too many or wrong, or two neighbours in the wrong order. Neither a
-// nor b is longer than longestCompared.
+// typingErrors returns the smallest number of typing errors that turn one name into another. A typing
+// error is a letter that is missing, additional or wrong, or two neighbouring letters in the wrong order.
+// Neither name may be longer than longestCompared.
 //
-// After the loop over j, row[j] is the number of errors that make the first i+1
-// letters of a of the first j letters of b; last and before are the rows of i and i-1
-// letters.
+// After the loop over j, row[j] is the number of errors between the beginnings b[:j] and a[:i+1]. The
+// array last holds the same numbers for a[:i], and the array before holds them for a[:i-1].
 func typingErrors(a, b string) int {
 	var rows [3][longestCompared + 1]int
 	before, last, row := &rows[0], &rows[1], &rows[2]
@@ -97,7 +96,7 @@ func typingErrors(a, b string) int {
 	return row[len(b)]
 }
 
-// List returns names in quotes, separated by commas.
+// List returns the entries of names, each in quotes, separated by commas.
 func List[S ~string](names []S) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {

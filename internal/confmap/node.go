@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// A Node is one map of a config: a map[string]any, a map[any]any, which older YAML decoders
-// make, or another map whose keys are strings, such as a map[string]int. The map is never
-// changed.
+// A Node is one map of a config: a map[string]any, a map[any]any, which older YAML decoders make, or
+// another map whose keys are strings, such as a map[string]int. The map is never changed.
 type Node struct {
 	// Path is the path of the map in the config, such as
 	// "configs[3].algoConfig". It is empty if the map is the whole config.
 	Path string
 
-	fields map[string]any    // the map, if it is of this type
-	mixed  map[any]any       // the map, if it may have keys that are not strings
-	typed  reflect.Value     // the map, if it is of another type
-	inline bool              // see Inline
-	given  map[string]string // the names by which fields are given, see Match; nil before
-	strays shortlist         // the keys that name no field, see Match
-	typos  map[string]bool   // the known names of fields that were given misspelt, see Unknown
+	fields map[string]any    // the map, if its type is map[string]any
+	mixed  map[any]any       // the map, if its type is map[any]any, whose keys need not be strings
+	typed  reflect.Value     // the map, if it has another type
+	inline bool              // whether the function Inline has made the node
+	given  map[string]string // for each field, the name that the map uses for the field; nil until Match is called
+	strays shortlist         // the keys of the map that Match does not take as fields
+	typos  map[string]bool   // the fields that were given by a misspelt name, see Misspelt
 }
 
-// NodeOf returns a Node for the map v, and reports whether v is such a map. A nil map is not.
+// NodeOf returns a Node for the map v. It reports whether v is a map of a type that a Node can hold. A
+// nil map is refused.
 func NodeOf(path string, v any) (*Node, bool) {
 	switch m := v.(type) {
 	case map[string]any:
@@ -36,7 +36,7 @@ func NodeOf(path string, v any) (*Node, bool) {
 	switch {
 	case r.Kind() != reflect.Map || r.IsNil():
 		return nil, false
-	case r.CanConvert(reflect.TypeFor[map[any]any]()): // of a named type
+	case r.CanConvert(reflect.TypeFor[map[any]any]()): // v has a named type, such as type Config map[any]any
 		return NodeOf(path, r.Convert(reflect.TypeFor[map[any]any]()).Interface())
 	case r.Type().Key().Kind() == reflect.String:
 		return &Node{Path: path, typed: r}, true
@@ -44,9 +44,9 @@ func NodeOf(path string, v any) (*Node, bool) {
 	return nil, false
 }
 
-// Inline returns a Node with one field. It is for a value in a config that is short for a map
-// with that field alone. Problems with the field are reported with the path itself, because the
-// config has no such field.
+// Inline returns a Node with one field. It is for a config in which a plain value stands in the place
+// of a map with only that field. Problems with the field are reported for path itself, because the
+// config does not name the field.
 func Inline(path, name string, value any) *Node {
 	return &Node{Path: path, fields: map[string]any{name: value}, inline: true}
 }
@@ -61,7 +61,8 @@ func (n *Node) Get(name string) (v any, ok bool) {
 	return n.value(name)
 }
 
-// value returns the value of the key name in the map, and reports whether the map has it.
+// value returns the value of the key with this name in the map, and reports whether the map has that
+// key.
 func (n *Node) value(name string) (v any, ok bool) {
 	switch {
 	case n.mixed != nil:
@@ -83,8 +84,8 @@ func (n *Node) Has(name string) bool {
 	return ok
 }
 
-// Written returns the name by which a field is given, such as "max_requests" for maxRequests.
-// If the node does not have the field, Written returns the field's own name.
+// Written returns the name that the config uses for a field, such as "max_requests" for maxRequests. If
+// the node does not have the field, Written returns the field's own name.
 func (n *Node) Written(name string) string {
 	if written, ok := n.given[name]; ok {
 		return written
@@ -92,7 +93,8 @@ func (n *Node) Written(name string) string {
 	return name
 }
 
-// First returns the first of names that is a field of the node, and reports whether there is one.
+// First returns the first name in names that is the name of a field of the node. It reports whether
+// there is one.
 func (n *Node) First(names []string) (name string, ok bool) {
 	for _, name := range names {
 		if n.Has(name) {
@@ -102,7 +104,7 @@ func (n *Node) First(names []string) (name string, ok bool) {
 	return "", false
 }
 
-// Len returns the number of fields.
+// Len returns the number of fields of the node.
 func (n *Node) Len() int {
 	if n.typed.IsValid() {
 		return n.typed.Len()
@@ -110,7 +112,7 @@ func (n *Node) Len() int {
 	return len(n.fields) + len(n.mixed)
 }
 
-// Names returns the names of the fields, sorted. It leaves out keys that are not strings.
+// Names returns the names of the fields of the node, sorted. It omits keys that are not strings.
 func (n *Node) Names() []string {
 	var names []string
 	for key := range n.all() {
@@ -146,14 +148,15 @@ func (n *Node) all() iter.Seq2[any, any] {
 	}
 }
 
-// longestInPath is the length, in bytes, up to which a name is written into a path as it is.
+// longestInPath is the largest length, in bytes, of a name that a path shows without quotes.
 const longestInPath = 40
 
-// Field returns the path of a field, with the name by which it is given.
+// Field returns the path of a field, with the name that the config uses for it.
 func (n *Node) Field(name string) string { return n.path(n.Written(name)) }
 
-// path returns the path of the key name: path.name, or path["name"] if the name is long or has
-// characters that would make the path ambiguous.
+// path returns the path of the key with this name: the path of the node, a dot and the name. A name
+// that is long, or has characters that would make the path ambiguous, stands in brackets and quotes
+// instead.
 func (n *Node) path(name string) string {
 	const plain = "_-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	switch {
@@ -167,21 +170,19 @@ func (n *Node) path(name string) string {
 	return n.Path + "." + name
 }
 
-// Describe returns the text that shows the value of a field in an error; see the function
-// [Describe].
+// Describe returns a text for the value of a field in an error, as the function [Describe] does.
 func (n *Node) Describe(name string) string {
 	v, _ := n.Get(name)
 	return Describe(v)
 }
 
-// Misspelt reports whether one of the fields with these names was given with a typing error, or by
-// a name that stands for it elsewhere. The error has been reported, so the field need not be
-// reported as missing too.
+// Misspelt reports whether one of the fields with these names was probably given under a wrong name.
+// [Reader.Unknown] has reported that name, so the field need not be reported as missing too.
 func (n *Node) Misspelt(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return n.typos[name] })
 }
 
-// misspelt notes that the field with this name was given with a typing error.
+// misspelt notes that the field with this name was probably given under a wrong name.
 func (n *Node) misspelt(name string) {
 	if n.typos == nil {
 		n.typos = make(map[string]bool)

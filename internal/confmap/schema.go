@@ -6,11 +6,11 @@ type Schema struct {
 	// Fields are the names of the fields.
 	Fields []string
 
-	byName map[string]string // the fields by all of their names, folded
+	byName map[string]string // maps each name of a field, in the form of Fold, to the field
 }
 
-// NewSchema returns the Schema of these fields. aliases are further names of them: the field by
-// the name.
+// NewSchema returns the Schema of these fields. The map aliases has further names, each with the field
+// for which it stands.
 func NewSchema(fields []string, aliases map[string]string) *Schema {
 	s := &Schema{Fields: fields, byName: make(map[string]string, len(fields)+len(aliases))}
 	for _, field := range fields {
@@ -22,8 +22,8 @@ func NewSchema(fields []string, aliases map[string]string) *Schema {
 	return s
 }
 
-// Field returns the field that has this name, and reports whether there is one. It allocates
-// nothing, because a config may have a million names.
+// Field returns the field that has this name, and reports whether there is one. It allocates nothing,
+// because a config may have a million names.
 func (s *Schema) Field(name string) (field string, ok bool) {
 	if len(name) > MaxName {
 		return "", false
@@ -33,12 +33,12 @@ func (s *Schema) Field(name string) (field string, ok bool) {
 	return field, ok
 }
 
-// Match finds the fields of schemas in the map of n. From then on, the methods of n and of a
-// [Reader] find a field by its own name, whatever the name by which it is given. The keys that
-// name no field are kept for [Reader.Unknown].
+// Match finds the fields of schemas in the map of the node n. From then on, the methods of n and of a
+// [Reader] find a field by its own name, even if the map uses another name for it. [Reader.Unknown]
+// reports the keys that name no field.
 //
-// If a field is given twice, its own name comes first, and otherwise the names are in
-// alphabetical order. The first is taken, and Unknown reports the others.
+// If the map has several names of one field, Match takes the field's own name or, without that, the
+// first name in alphabetical order. Unknown reports the names that were not taken.
 func (n *Node) Match(schemas ...*Schema) {
 	n.given, n.strays = make(map[string]string), shortlist{}
 	for key, value := range n.all() {
@@ -63,7 +63,8 @@ func (n *Node) Match(schemas ...*Schema) {
 	}
 }
 
-// Drop makes the fields of a schema unknown, after Match has found them.
+// Drop removes from the node n the fields of a schema that Match has found. [Reader.Unknown] then
+// reports them.
 func (n *Node) Drop(schema *Schema) {
 	for _, field := range schema.Fields {
 		if name, ok := n.given[field]; ok {
@@ -73,8 +74,9 @@ func (n *Node) Drop(schema *Schema) {
 	}
 }
 
-// Rename makes the value of one field that of another one, which n must not have. If there is no
-// other one, n loses the field.
+// Rename moves the value of one field of the node n to another field, which n must not have. The
+// parameters field and other are the names of the two fields. If other is empty, Rename removes the
+// field from n.
 func (n *Node) Rename(field, other string) {
 	if other != "" {
 		n.given[other] = n.given[field]

@@ -51,10 +51,12 @@ func TestMatch(t *testing.T) {
 		{map[namedString]any{"Key": 1}, 1, "at.Key", "", "in a map with keys of a named type"},
 		{fields{"maxRequests": 1}, nil, "at.key", "", "missing"},
 		{fields{"key": 1, "KEY": 2, "Key": 3, "keyType": 4}, 1, "at.key", "at.KEY is 2: must not stand beside key: give one of them\n" +
-			"at.Key is 3: must not stand beside key: give one of them\nat.keyType is 4: must not stand beside key: give one of them", "its own name comes first"},
+			"at.Key is 3: must not stand beside key: give one of them\n" +
+			"at.keyType is 4: must not stand beside key: give one of them", "its own name comes first"},
 		{fields{"Key": 1, "keyType": 2, "KEY": 3}, 3, "at.KEY", "at.Key is 1: must not stand beside KEY: give one of them\n" +
 			"at.keyType is 2: must not stand beside KEY: give one of them", "and then the alphabet"},
-		{fields{"rate": 1, "Burst": 2, "BURST": 3}, nil, "at.key", "at.BURST is 3: unknown field\nat.Burst is 2: unknown field\nat.rate is 1: unknown field", "fields that are dropped"},
+		{fields{"rate": 1, "Burst": 2, "BURST": 3}, nil, "at.key",
+			"at.BURST is 3: unknown field\nat.Burst is 2: unknown field\nat.rate is 1: unknown field", "fields that are dropped"},
 	} {
 		for range 20 { // maps have no order
 			r, n := reader(), nodeOf(t, tt.config)
@@ -84,7 +86,7 @@ func TestRename(t *testing.T) {
 	require.False(t, n.Has("burst"))
 }
 
-// TestHint has hints that say more than that a field is unknown.
+// TestHint has hints that take the place of the default reason for an unknown field.
 func TestHint(t *testing.T) {
 	r, n := reader(), nodeOf(t, fields{"window": "1m", "key": 1, "Key": 2, "x": 3})
 	n.Match(testSchema)

@@ -9,14 +9,14 @@ import (
 // notString is the reason in the error for a key that is not a string.
 const notString = "must have a string for its key"
 
-// A Hint returns the reason why a key that names no field is refused, or an empty text for the
-// usual reason. meant are the fields that were probably meant: they count as misspelt, see
-// [Node.Misspelt].
+// A Hint returns the reason in the error for a key that names no field, or an empty text for the
+// default reason. meant lists the fields that the key was probably meant to be; these fields count as
+// misspelt, see [Node.Misspelt].
 type Hint func(name string, value any) (reason string, meant []string)
 
-// Unknown reports the keys of n that name no field, those that are not strings, and the fields
-// that are given twice. [Node.Match] has found them. A name that is nearly one of known counts as
-// that field misspelt.
+// Unknown reports the keys of n that name no field, the keys that are not strings, and the fields that
+// are given twice. [Node.Match] must have been called. If a key is nearly a name in known, the field
+// with that name counts as misspelt, see [Node.Misspelt].
 func (r *Reader) Unknown(n *Node, known []string, hint Hint) {
 	for _, s := range r.listed(&n.strays) {
 		if !s.isName {
@@ -44,7 +44,7 @@ func (r *Reader) Unknown(n *Node, known []string, hint Hint) {
 	}
 }
 
-// StringKeys reports the keys of n that are not strings. It returns true if there are none.
+// StringKeys reports the keys of n that are not strings. It returns true if all are strings.
 func (r *Reader) StringKeys(n *Node) bool {
 	var others shortlist
 	for key, value := range n.mixed {
@@ -58,13 +58,14 @@ func (r *Reader) StringKeys(n *Node) bool {
 	return others.total == 0
 }
 
-// A stray is a field of a map that must not have it.
+// A stray is a key of a map that must be reported: it names no field, is not a string, or names a field
+// for which the map has two keys.
 type stray struct {
 	name   string // the key or, if it is not a string, its description
-	kind   string // the type of a key that is not a string
+	kind   string // the type of the key, if it is not a string
 	isName bool   // whether the key is a string
-	field  string // the field that the key names, if it is given twice or dropped
-	value  any    // of a key that is not a string
+	field  string // the field that the key names, if the map has two keys for that field or Drop removed it
+	value  any    // the value of the key, if the key is not a string
 }
 
 // strayOf returns the stray with this key and value.
@@ -75,7 +76,7 @@ func strayOf(key, value any) stray {
 	return stray{name: Describe(key), kind: fmt.Sprintf("%T", key), value: value}
 }
 
-// path returns the path of a stray of n.
+// path returns the path of s, which is a key of the node n.
 func (s stray) path(n *Node) string {
 	if s.isName {
 		return n.path(s.name)
@@ -83,7 +84,7 @@ func (s stray) path(n *Node) string {
 	return n.Path + "[" + s.name + "]"
 }
 
-// compare orders strays by name, and those with the same name by the type of the key.
+// compare orders strays by name, and strays with the same name by the type of the key.
 func (s stray) compare(other stray) int {
 	if s.name != other.name {
 		return strings.Compare(s.name, other.name)
@@ -91,19 +92,19 @@ func (s stray) compare(other stray) int {
 	return strings.Compare(s.kind, other.kind)
 }
 
-// A shortlist keeps the strays that an error lists: of all that are added, the first MaxProblems
-// in sorted order. So a map with a million unknown fields is neither copied nor sorted as a
+// A shortlist holds the strays that an error lists: the first MaxProblems, in sorted order, of all
+// strays that were added. So a map with a million unknown fields need not be copied and sorted as a
 // whole.
 //
-// When the list has four times as many strays as it must keep, it sorts them and drops all but
-// the first MaxProblems. From then on, it does not add a stray that comes after all of these.
+// When the list has 4·MaxProblems strays, it sorts them and drops all but the first MaxProblems. From
+// then on, it does not store a stray that comes after these MaxProblems strays in the order.
 type shortlist struct {
 	strays []stray
-	sorted bool // the first MaxProblems are sorted, and come before all that were dropped
-	total  int  // calls of add
+	sorted bool // whether the first MaxProblems strays are sorted, and come before all strays that were dropped
+	total  int  // number of calls of the method add
 }
 
-// add adds s, unless the list has MaxProblems that come before it.
+// add adds s to the list, unless the list already has MaxProblems strays that come before s.
 func (l *shortlist) add(s stray) {
 	l.total++
 	if l.sorted && s.compare(l.strays[MaxProblems-1]) > 0 {
@@ -124,8 +125,7 @@ func (l *shortlist) trim() {
 	}
 }
 
-// listed returns the strays of l that are to be listed, sorted. It counts the others as problems
-// that are not listed.
+// listed returns the strays that an error lists, sorted. It counts all further strays as problems.
 func (r *Reader) listed(l *shortlist) []stray {
 	l.trim()
 	r.skip(l.total - len(l.strays))

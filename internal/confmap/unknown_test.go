@@ -21,14 +21,17 @@ func TestUnknown(t *testing.T) {
 		{fields{}, "", nil, "no fields"},
 		{fields{"rate": 1, "capacity": 2}, "", nil, "known fields"},
 		{fields{"x": 1}, "at.x is 1: unknown field", nil, "an unknown field"},
-		{fields{"y": 1, "a b": 2, "x": 3}, "at[\"a b\"] is 2: unknown field\nat.x is 3: unknown field\nat.y is 1: unknown field", nil, "in order"},
+		{fields{"y": 1, "a b": 2, "x": 3}, "at[\"a b\"] is 2: unknown field\nat.x is 3: unknown field\nat.y is 1: unknown field", nil,
+			"in order"},
 		{fields{"capcity": 1}, `at.capcity is 1: unknown field; did you mean "capacity"?`, []string{"capacity"}, "a typing error"},
 		{fields{"Capacity": 1, "RA_TE": 2}, "", nil, "fields in other spellings"},
 		{fields{"endpoint": 1}, "at.endpoint is 1: unknown field; it belongs there", nil, "a field of another map"},
 		{fields{"rat": 1}, "at.rat is 1: unknown field; it belongs there", nil, "of another map, though it is nearly a known one"},
-		{map[any]any{"rate": 1, 2: 3, true: nil}, "at[2] is 3: must have a string for its key\nat[true] is nil: must have a string for its key", nil, "keys that are not strings"},
+		{map[any]any{"rate": 1, 2: 3, true: nil}, "at[2] is 3: must have a string for its key\n" +
+			"at[true] is nil: must have a string for its key", nil, "keys that are not strings"},
 		{map[any]any{namedString("rate"): 1}, `at["rate"] is 1: must have a string for its key`, nil, "a key of a named type"},
-		{map[any]any{int8(1): "b", 1: "a", "1": "c"}, "at.1 is \"c\": unknown field\nat[1] is \"a\": must have a string for its key\nat[1] is \"b\": must have a string for its key", nil,
+		{map[any]any{int8(1): "b", 1: "a", "1": "c"}, "at.1 is \"c\": unknown field\n" +
+			"at[1] is \"a\": must have a string for its key\nat[1] is \"b\": must have a string for its key", nil,
 			"keys that look alike are in order of their types, strings first"},
 	} {
 		r, n := reader(), nodeOf(t, tt.config)
@@ -54,7 +57,8 @@ func TestStringKeys(t *testing.T) {
 	}{
 		{fields{"x": 1}, "", "a map of strings"},
 		{map[any]any{"x": 1}, "", "strings only"},
-		{map[any]any{"x": 1, 2: 3, 1: 4}, "at[1] is 4: must have a string for its key\nat[2] is 3: must have a string for its key", "two that are not"},
+		{map[any]any{"x": 1, 2: 3, 1: 4}, "at[1] is 4: must have a string for its key\nat[2] is 3: must have a string for its key",
+			"two that are not"},
 		{map[any]any{nil: 1}, "at[nil] is 1: must have a string for its key", "nil"},
 	} {
 		r := reader()

@@ -7,67 +7,73 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Book is the keys of many rules, by name: the state of a store in memory. It serves one call
-// at a time.
+// A Book holds the keys of many rules, and finds the keys of a rule by the name of the rule. It is the
+// state of a store that keeps its data in memory. Goroutines may call its methods concurrently; it
+// serves one call at a time.
 type Book struct {
-	time *Timeline
-	open func(algorithm string, r Rate, w *Warmup) (*Ledger, error)
-	anew func()
+	time      *Timeline
+	open      func(algorithm string, r Rate, w *Warmup) (*Ledger, error)
+	onRestart func()
 
 	mu    sync.Mutex
 	rules map[ruleName]*Ledger // guarded by mu
 }
 
-// A ruleName says which keys a charge is about. Those that warm up are others than those that do
-// not.
+// A ruleName identifies a rule in a Book. A rule with a Warmup (a lower limit for new keys) and a rule
+// of the same name without a Warmup are different rules: each has keys of its own.
 type ruleName struct {
 	rule, algorithm string
 	warms           bool
 }
 
-// A Charge is what a Book is asked about one key, and its answer.
+// A Charge is one request to a Book for units of one key, and the answer of the Book.
 type Charge struct {
-	Rule, Algorithm string // whose keys
-	Key             string // which of them
+	Rule, Algorithm string // names of the rule that the key belongs to, and of its algorithm
+	Key             string // which key of the rule
 
-	Rate   Rate          // the limit from now on
-	Warmup *Warmup       // how that of a new key grows from now on; nil if it has all of it
-	N      int64         // units; 0 looks. For Settle: how many are charged in the end
-	Was    int64         // for Settle: how many were charged
-	Shadow bool          // whether it never causes the others to be denied
-	Look   bool          // whether it is not made, and answered as if it were
-	ID     uint64        // the number under which the charge is open, or 0
-	Term   time.Duration // for how long
+	Rate    Rate          // the limit from now on
+	Warmup  *Warmup       // how the limit of a new key grows from now on; nil if a new key has the full limit
+	N       int64         // how many units to charge; with 0, Take charges nothing. For Settle: how many units stay charged
+	Charged int64         // for Settle: how many units were charged before
+	Shadow  bool          // whether the rule is in shadow: its denial does not deny the request
+	Look    bool          // whether the method Take only computes the answer and charges nothing
+	ID      uint64        // the number by which the charge can be given back; 0 if it cannot be given back
+	HoldFor time.Duration // for how long the charge can be given back
 
-	Verdict               // the answer
-	Delay   time.Duration // how long to hold the request, if it is granted
+	Verdict               // the answer of the Book
+	Delay   time.Duration // how long to delay the request, if it is granted
 }
 
 func (c *Charge) name() ruleName { return ruleName{c.Rule, c.Algorithm, c.Warmup != nil} }
 
-// NewBook returns an empty Book. open makes the keys of a rule that the Book has not had yet, from
-// the algorithm, the rate and the Warmup of the first charge. anew is called when all keys are made
-// as new.
-func NewBook(t *Timeline, open func(algorithm string, r Rate, w *Warmup) (*Ledger, error), anew func()) *Book {
-	b := &Book{time: t, open: open, anew: anew, rules: make(map[ruleName]*Ledger)}
+// NewBook returns an empty Book. For a rule that is new to the Book, the Book calls the function open,
+// which makes the rule's Ledger for the algorithm, the rate and the Warmup of the first charge. The
+// Book calls onRestart when it forgets all states.
+func NewBook(t *Timeline, open func(algorithm string, r Rate, w *Warmup) (*Ledger, error), onRestart func()) *Book {
+	b := &Book{time: t, open: open, onRestart: onRestart, rules: make(map[ruleName]*Ledger)}
 	t.OnRestart(b.restart)
 	return b
 }
 
-// restart makes every key as new, after the clock was set to a usual time.
+// restart forgets what every key has used. The Timeline calls restart if the clock first showed a time
+// outside the years 1678 to 2262, and now shows a time inside these years.
 func (b *Book) restart() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.anew()
+	b.onRestart()
 	for _, keys := range b.rules {
 		keys.Clear()
 		keys.Restart()
 	}
 }
 
-// Take makes all charges, if all that are no shadows are granted, or none, and answers each. A
-// shadow is charged if it is granted and the others are made. If look is set, Take makes no charge.
-// It makes none either if r is not nil and has the request, and then returns true.
+// Take decides on one request that consists of several charges, and writes the answer of each rule into
+// its charge. The request passes if every rule that is not in shadow grants its charge. If the request
+// passes, Take makes all charges that are granted, including those to rules in shadow. Otherwise, it
+// makes no charge.
+//
+// If the parameter look is set, or if the Record r says that the request was granted earlier, Take
+// charges nothing. The result found reports whether the request was granted earlier.
 func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err error) {
 	b.time.Renew()
 	b.mu.Lock()
@@ -96,18 +102,19 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 		switch c := &charges[i]; {
 		case !passes || c.N == 0 || !c.Granted():
 		case c.Look:
-			c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, Rehearse)
+			c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, DryRun)
 		default:
-			c.Verdict, c.Delay = b.rules[c.name()].Charge(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, c.ID, c.Term)
+			c.Verdict, c.Delay = b.rules[c.name()].Charge(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, c.ID, c.HoldFor)
 		}
 	}
 	if r != nil && passes {
-		r.Keep(now)
+		r.Add(now)
 	}
 	return false, nil
 }
 
-// enter makes the keys that c is about, if there are none yet, and gives them the Warmup of c.
+// enter makes the Ledger for the rule of the Charge c if the Book has none yet. Otherwise, if c has a
+// Warmup, enter gives this Warmup to the keys of the rule.
 func (b *Book) enter(c *Charge) error {
 	keys := b.rules[c.name()]
 	switch {
@@ -123,15 +130,17 @@ func (b *Book) enter(c *Charge) error {
 	return nil
 }
 
-// Settle makes each charge one of N units, not Was. If N is less, it gives back the others, as long
-// as the charge is open under its ID. If it is more, they are charged in any case.
+// Settle corrects charges that were made earlier. In each charge, the field Charged says how many units
+// were charged, and the field N says how many units stay charged. If N is less, Settle gives back the
+// difference, as long as the charge with the number in the field ID can still be given back. If N is
+// more, Settle charges the difference, whatever the limit.
 func (b *Book) Settle(charges []Charge) error {
 	b.time.Renew()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.time.Now()
 	for i := range charges {
-		if c := &charges[i]; c.N > c.Was {
+		if c := &charges[i]; c.N > c.Charged {
 			if err := b.enter(c); err != nil {
 				return err
 			}
@@ -143,15 +152,16 @@ func (b *Book) Settle(charges []Charge) error {
 		if keys != nil {
 			keys.Close(h, c.ID, c.N, now)
 		}
-		if c.N > c.Was {
-			keys.Exceed(h, Wanted{Rate: &c.Rate}, now, c.N-c.Was)
+		if c.N > c.Charged {
+			keys.Exceed(h, Wanted{Rate: &c.Rate}, now, c.N-c.Charged)
 		}
 	}
 	return nil
 }
 
-// Reset makes the keys that charges are about as if they had never been used. It returns the
-// rules of those that share a debt with others, and cannot be reset.
+// Reset forgets what the key of each charge has used. It returns the names of the rules whose key it
+// cannot reset. Such a key has no state of its own, because the table of keys was full: what it has
+// used is counted together with what other keys have used.
 func (b *Book) Reset(charges []Charge) (not []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,15 +1,17 @@
 package engine
 
-// Counts is embedded by the configuration C of an algorithm whose states S are counts of granted
-// units: a count means the same under any limit, and does not drain at a rate. It has the methods
-// of [Algorithm] that are the same for all of these.
+// Counts has the methods of [Algorithm] that are the same for all algorithms that count granted units,
+// such as those with windows. The configurations of these algorithms embed Counts. The state of a key
+// then holds numbers of granted units, which mean the same under any limit.
 type Counts[S, C any] struct{}
 
-// Resize leaves the state as it is.
+// Resize leaves the state of a key as it is, because a count means the same under any limit.
 func (Counts[S, C]) Resize(*S, C) {}
 
-// Fills reports false: a change of the limit changes no count.
+// Fills reports whether a change of the limit may make a used key seem unused. It returns false,
+// because the change leaves the counts of granted units as they are.
 func (Counts[S, C]) Fills(C) bool { return false }
 
-// Slower reports false: at any rate with the same window, units leave at the same instants.
+// Slower reports whether granted units stop counting later than at another rate. It returns false: with
+// windows of the same length, granted units stop counting at the same instants, whatever the rate.
 func (Counts[S, C]) Slower(C) bool { return false }

@@ -7,17 +7,21 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// withReceipts is the bit of ratedState.plan that is set while the key may have receipts, so that
-// the shortest way of a decision, which compares the plan, does not apply to it.
+// withReceipts is a bit in the field plan of a ratedState. It is set while the key may have receipts
+// (charges that can be given back). With this bit, the field plan differs from the id of every plan.
+// The fast path, which does not update receipts, is taken only if the field plan equals the id of a
+// plan.
 const withReceipts = 1 << 31
 
-// under notes that s is written under the plan p.
-func (s *ratedState[S]) under(id uint32) { s.plan = id | s.plan&withReceipts }
+// setPlan records in the state s that it was last written at the plan (rate) with this id.
+func (s *ratedState[S]) setPlan(id uint32) { s.plan = id | s.plan&withReceipts }
 
-// drop lets s forget its receipts: nothing is given back.
-func (s *ratedState[S]) drop() { s.chain, s.plan = 0, s.plan&^withReceipts }
+// forgetReceipts removes the link from the state s to its receipts. The units of these receipts stay
+// charged.
+func (s *ratedState[S]) forgetReceipts() { s.chain, s.plan = 0, s.plan&^withReceipts }
 
-// debt returns what s owes at now under p, or zero if p counts in windows.
+// debt returns what the key with state s owes at the instant now at the rate of plan p, or zero if the
+// algorithm counts in windows.
 func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) exact.Level {
 	if p.debts != nil {
 		return p.debts.Debt(&s.state, now)
@@ -25,17 +29,22 @@ func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[S, C], now keytabl
 	return exact.Level{}
 }
 
-// lower notes in the receipts of s, the state of h, that it owes debt, before that changes; see
-// receipts.
+// lower records in the newest receipt of the key with hash h that the key owes the given debt at
+// present. The parameter s is the state of the key. The caller calls lower before it changes the debt,
+// so that the receipt knows the lowest debt since its charge, see the field low of receipt.
 func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.Level) {
-	if s.chain != 0 && !ps.held.get().lower(s.chain, h, debt) {
-		s.drop()
+	if s.chain != 0 && !ps.receipts.get().lower(s.chain, h, debt) {
+		s.forgetReceipts()
 	}
 }
 
-// charge takes n units at now from s, the state of h, under its plan p, if they are granted. With
-// do Hold, it returns a receipt for them.
-func (ps *ratePlans[S, C]) charge(s *ratedState[S], h keytable.Hash, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt) {
+// charge charges n units to the key with hash h, if the plan (rate) p grants them. The parameter s is
+// the state of the key, already converted to p. With the Intent Hold, charge returns a receipt: the
+// units can be given back until the instant in the parameter until, or without a time limit if this
+// parameter is 0.
+func (ps *ratePlans[S, C]) charge(
+	s *ratedState[S], h keytable.Hash, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent, until keytable.Instant,
+) (v Verdict, delay time.Duration, id Receipt) {
 	if s.chain == 0 && do == Take {
 		v, delay = p.config.Step(&s.state, p.config, now, n, true)
 		return v, delay, 0
@@ -48,19 +57,21 @@ func (ps *ratePlans[S, C]) charge(s *ratedState[S], h keytable.Hash, p *ratePlan
 	at := p.config.Charged(&s.state)
 	switch {
 	case do == Hold:
-		e := receipt{at: at, n: n, low: ps.debt(s, p, 0), each: exact.Level{Whole: 1}, first: young}
+		e := receipt{at: at, n: n, low: ps.debt(s, p, 0), each: exact.Level{Whole: 1}, first: young, until: until}
 		if p.ages != nil {
 			e.each = p.ages.Cost(&s.state)
 		}
-		id = ps.held.get().issue(&s.chain, h, e)
+		id = ps.receipts.get().issue(&s.chain, h, &e, now)
 		s.plan |= withReceipts
 	case s.chain != 0:
-		ps.held.get().follow(s.chain, h, at)
+		ps.receipts.get().follow(s.chain, h, at)
 	}
 	return v, delay, id
 }
 
-func (k *ratedKeys[S, C]) Hold(h keytable.Hash, tier string, n int64, term time.Duration) (v Verdict, delay time.Duration, id Receipt, queued bool) {
+func (k *ratedKeys[S, C]) Hold(
+	h keytable.Hash, tier string, n int64, term time.Duration,
+) (v Verdict, delay time.Duration, id Receipt, queued bool) {
 	var now keytable.Instant
 	if k.time.clock == nil {
 		now = keytable.InstantAt(time.Since(k.time.start))
@@ -78,28 +89,31 @@ func (k *ratedKeys[S, C]) Hold(h keytable.Hash, tier string, n int64, term time.
 		now = k.time.nowLocked(shard)
 	}
 	ps := shard.Algorithm
-	v, delay, id = ps.step(shard, state, h, ps.ofTier(tier), now, n, Hold)
-	if id != 0 {
-		k.Keep(id, now.Add(term), now)
+	p, until := ps.ofTier(tier), now.Add(term)
+	if state != nil && state.plan&^withReceipts == p.id {
+		v, delay, id = ps.charge(state, h, p, now, n, Hold, until)
+	} else if v, delay, id = ps.step(shard, state, h, p, now, n, Hold); id != 0 {
+		k.SetTerm(id, until, now)
 	}
 	shard.Count(v.RetryAfter == 0)
 	shard.Unlock()
 	return v, delay, id, false
 }
 
-// exceed charges n units at now to the key with hash h, whatever its limit. s is the key's state,
-// and decides by the rate that it was written under. If it is nil or unused, it is that of want.
+// exceed charges n units to the key with hash h, whatever its limit. The parameter s is the state of
+// the key, or nil if the key has none. The charge uses the plan (rate) at which s was last written. If
+// there is no such plan, it uses the rate that the parameter want selects.
 func (ps *ratePlans[S, C]) exceed(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, want Wanted, now keytable.Instant, n int64) {
 	if s != nil {
 		p := ps.planOf(s)
 		if p == nil {
 			p, _ = ps.pick(want)
-			s.under(p.id)
+			s.setPlan(p.id)
 		}
 		ps.lower(s, h, ps.debt(s, p, now))
 		p.config.Exceed(&s.state, now, n)
 		if s.chain != 0 {
-			ps.held.get().follow(s.chain, h, p.config.Charged(&s.state))
+			ps.receipts.get().follow(s.chain, h, p.config.Charged(&s.state))
 		}
 		return
 	}
@@ -107,54 +121,55 @@ func (ps *ratePlans[S, C]) exceed(shard *tableShard[S, C], s *ratedState[S], h k
 	owed, now := shard.Owed(now)
 	state := ps.newcomer(shard, p, now)
 	p.config.Exceed(&state.state, now, n)
-	state.under(p.id)
-	if !shard.Keep(h, state, now) {
+	state.setPlan(p.id)
+	if !shard.Insert(h, state, now) {
 		ps.share(owed, p, now)
 		ps.planOf(owed).config.Exceed(&owed.state, now, n)
 		if p.ages != nil {
-			p.ages.Renew(&owed.state) // a debt that keys share does not age
+			p.ages.Renew(&owed.state) // a debt that several keys share always counts as the debt of a new key
 		}
 	}
 }
 
-// resize brings s, the state of h, after Carry, from the limit of from to that of to, and its
-// receipts with it.
+// resize converts the state s of the key with hash h from the limit of the old plan (from) to the limit
+// of the new plan (to), after a call of Carry. It converts the receipts of the key too.
 func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *ratePlan[S, C]) {
 	d := to.debts
 	switch {
 	case s.chain == 0:
 		to.config.Resize(&s.state, from.config)
 		return
-	case d == nil: // units of a window that has another length now cannot be told apart
+	case d == nil: // the algorithm counts in windows, which do not record when their units were taken
 		if to.config.Resize(&s.state, from.config); to.rate.Per != from.rate.Per {
-			s.drop()
+			s.forgetReceipts()
 		}
 		return
 	}
 	before := d.Debt(&s.state, 0)
-	ps.held.get().rescale(s.chain, h, to.arithmetic(), from.arithmetic())
+	ps.receipts.get().rescale(s.chain, h, to.arithmetic(), from.arithmetic())
 	ps.lower(s, h, before)
 	to.config.Resize(&s.state, from.config)
 	before.Whole += to.arithmetic().Burst - from.arithmetic().Burst
 	if d.Debt(&s.state, 0) != before {
-		// A part of the debt was forgiven. It is not known whether it was that of a receipt.
+		// A part of the debt was dropped, and it is not known to which receipt that part belonged.
 		ps.lower(s, h, exact.Level{})
 	}
 }
 
-// settle ends the receipt id of s, the state of h, which may be nil, at now: of its units, actual
-// stay charged. It returns how many units it has given back.
+// settle ends the receipt with the number id. The parameter actual says how many of its units stay
+// charged; the remaining units are given back. The parameter s is the state of the key with hash h, or
+// nil if the key has none. The result is the number of units that were given back.
 func (ps *ratePlans[S, C]) settle(s *ratedState[S], h keytable.Hash, id Receipt, actual int64, now keytable.Instant) int64 {
 	p, link := ps.base, uint32(0)
 	if s != nil && s.chain != 0 {
 		p, link = ps.planOf(s), s.chain
 	}
-	back, found, last := ps.held.get().settle(link, h, id, actual, now, p.arithmetic())
+	back, found, last := ps.receipts.get().settle(link, h, id, actual, now, p.arithmetic())
 	if !found {
 		return 0
 	}
 	if last {
-		s.drop()
+		s.forgetReceipts()
 	}
 	if back.N > 0 {
 		p.config.GiveBack(&s.state, back)

@@ -7,73 +7,80 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Keys are the keys of one rule and what each has used. The interface is the same for all
-// algorithms, so that rules of several algorithms can take part in one decision.
+// Keys stores what each key of one rule has used. The interface is the same for all algorithms, so that
+// rules with different algorithms can take part in one decision.
 type Keys interface {
-	// Decide decides on n units for the key with hash h, at the rate of tier, and
-	// takes them if they are granted. It is the whole decision if the rule is the
-	// only one. For began see [Settle]. It also returns the reading of the clock. If
-	// callers wait for the key, Decide decides nothing and sets queued.
+	// Decide decides on n units for the key with hash h at the rate of the given tier, and charges the
+	// units if they are granted. It is for a request to which only this one rule applies. The parameter
+	// began is a reading of the machine's clock, or 0, see [DecideAll]. The result now is the instant
+	// of the decision. If callers wait for the key, Decide decides nothing and sets queued.
 	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool)
 
-	// Hold is Decide for units that may be given back. If they are granted, it returns a
-	// receipt, with a term as Keep gives it.
+	// Hold does what Decide does, for units that can be given back. If the units are granted, Hold
+	// returns the number of a receipt. With this number, the units can be given back for as long as the
+	// parameter term says, see Settle and SetTerm.
 	Hold(h keytable.Hash, tier string, n int64, term time.Duration) (v Verdict, delay time.Duration, id Receipt, queued bool)
 
-	// Ask decides on n units for the key with hash h at now, at the rate that want
-	// asks for. do says whether it takes them, and whether for a receipt.
+	// Ask decides on n units for the key with hash h at the instant now, at the rate that the parameter
+	// want selects. The parameter do says whether Ask takes the units if they are granted, and whether
+	// it returns a receipt for them.
 	Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration, Receipt)
 
-	// Keep gives the receipt id a term: it may be given back up to the instant until.
-	// There are at most as many receipts with a term as keys that have a state, and
-	// [MaxOpen] of one key. The oldest become final.
-	Keep(id Receipt, until, now keytable.Instant)
+	// SetTerm gives the receipt with the number id a term: the units of the receipt can be given back
+	// until the instant in the parameter until, and also at this instant. A key has at most [MaxOpen]
+	// receipts with a term. All keys of the rule together have at most as many as the parameter maxKeys
+	// of [NewKeys] says. If there are more, the oldest receipts become final: their units stay charged.
+	SetTerm(id Receipt, until, now keytable.Instant)
 
-	// Settle ends the receipt id of the key with hash h at now: of its units, actual
-	// stay charged, and the others are given back. It returns how many that are: none
-	// if the key was forgotten or reset since, if the receipt is final, if its term is
-	// over, or if id is 0.
+	// Settle ends the receipt with the number id, of the key with hash h, at the instant now. The
+	// parameter actual says how many of its units stay charged; the remaining units are given back.
+	// Settle returns how many units it gave back: none if id is 0, if the receipt is final, if its term
+	// is over, or if the key was forgotten or reset since the charge.
 	Settle(h keytable.Hash, id Receipt, actual int64, now keytable.Instant) (back int64)
 
-	// Exceed charges n units at now to the key with hash h, whatever its limit. If it
-	// has no state, its rate is the one that want asks for.
+	// Exceed charges n units at the instant now to the key with hash h, even beyond its limit. A key
+	// that has no state yet gets the rate that the parameter want selects.
 	Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64)
 
-	// Confirm is Settle for a decision with Order.Unsettled that is a grant after all: its n
-	// units stay charged, and it is counted.
+	// Confirm ends a decision for which Order.Unsettled was set, and which turned out to be a grant.
+	// The n units of its receipt stay charged, and the grant is counted.
 	Confirm(h keytable.Hash, id Receipt, n int64, now keytable.Instant)
 
-	// Revoke is Settle for one that is denied after all: nothing stays charged, and it is not
-	// counted. It returns the answer to a request for n units at then, at the rate that
-	// want asks for, and takes none.
+	// Revoke ends a decision for which Order.Unsettled was set, and which turned out to be a denial. All
+	// units of its receipt are given back, and the decision is not counted. Revoke then returns the
+	// answer that a request for n units would get at the instant in the parameter then, at the rate that
+	// the parameter want selects. It does not charge these n units.
 	Revoke(h keytable.Hash, id Receipt, want Wanted, then keytable.Instant, n int64) (Verdict, time.Duration)
 
-	// Remember gives the key with hash h a state in which remaining units are left. If rest
-	// is not 0, the key is as good as new after that, if left alone.
+	// Remember gives the key with hash h a state that agrees with the answer of a store: at most the
+	// given number of units (remaining) is left. The parameter rest is the ResetAfter in that answer,
+	// or 0 if it is not known. If the keys have a Warmup, Remember computes from rest how far the limit
+	// of the key has grown.
 	Remember(h keytable.Hash, want Wanted, remaining int64, rest time.Duration)
 
-	// Place returns where the state of the key with hash h is at now, and how many of
-	// its charges can still be given back.
+	// Place returns where the state of the key with hash h is stored at the instant now, and
+	// how many charges of the key can still be given back.
 	Place(h keytable.Hash, now keytable.Instant) (Place, int)
 
-	// Reset makes the key with hash h as if it had never been used. It returns false
-	// if it cannot: the key has no state, and a request for one unit by want is
-	// denied because of the debt that such keys share.
+	// Reset makes the key with hash h as if it had never been used, and returns true. A key that has no
+	// state of its own shares one debt with all other such keys, and Reset does not change this debt.
+	// If the debt denies a request for one unit at the rate that the parameter want selects, Reset
+	// returns false.
 	Reset(h keytable.Hash, want Wanted) bool
 
-	// Change returns a function that makes r the rates of the keys, or the error if
-	// r is invalid. Change and that function are called one at a time.
+	// Change returns a function that sets the rates of the keys to the given rates r, or an error if r
+	// is invalid. Neither Change nor the returned function may be called concurrently.
 	Change(r Rates) (commit func(now keytable.Instant), err error)
 
-	// Warm makes w the Warmup of the keys, which have one, from now on. Unlike Change, it
-	// changes no key: the next charge decides by w whether the key is new. It is called as
-	// Change is.
+	// Warm sets the Warmup of the keys to w. The keys must have a Warmup already. Warm does not change
+	// the state of any key: at the next charge of a key, the Warmup w decides whether the key is new.
+	// Warm must not be called concurrently with Change.
 	Warm(w Warmup) error
 
-	// Fresh returns the Future of a key that was never used, at the rule's own rate.
+	// Fresh returns the Future (a copy of the state) of a key that was never used.
 	Fresh() Future
-	// Restart makes every key as if it had never been used, and the configurations
-	// again. It is called as Change is.
+	// Restart forgets the states of all keys, so that every key counts as never used, and computes the
+	// configurations of all rates again. It must not be called concurrently with Change.
 	Restart()
 
 	// Len returns how many keys have a state.
@@ -85,65 +92,71 @@ type Keys interface {
 	Lockable
 }
 
-// Lockable are the keys of a rule or of a limiter, as far as a decision by several keys, or a
-// caller that waits for a key, has to do with them.
+// A Lockable stores the keys of a rule or of a limiter, and can lock one of them. [DecideAll] locks one
+// key of each rule of a request. Package waitline locks the keys that a caller waits for.
 type Lockable interface {
-	// lock locks the shard of h and returns it. If the rule reads the machine's
-	// clock, now is a reading of it. lock returns the later one of now and the
-	// latest reading that the shard has seen. With another clock, it returns now.
-	// queued reports whether callers wait for the key.
+	// lock locks the shard of the key with hash h and returns the shard. The parameter now is a reading
+	// of the clock. If the clock is the machine's, the result latest is the later one of now and the
+	// latest reading that the shard has seen. With any other clock, latest equals now. The result
+	// queued says whether callers wait for the key.
 	lock(h keytable.Hash, now keytable.Instant) (s lockedShard, latest keytable.Instant, queued bool)
 }
 
-// A lockedShard is a locked shard of the keys of a rule.
+// A lockedShard is a locked shard of the table of a rule or of a limiter. Its methods must not be
+// called after finish or chargeAndUnlock.
 type lockedShard interface {
-	// step decides on n units for the key with hash h, at the rate that want asks
-	// for. do says whether it takes them, and whether for a receipt.
+	// step decides on n units for the key with hash h at the rate that the parameter want selects. The
+	// parameter do says whether step takes the units if they are granted, and whether it returns a
+	// receipt for them.
 	step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt)
 
-	// refusal returns the error for the rate that want asks for, if the rule's own
-	// rate is used in its place. Otherwise it returns nil.
+	// refusal returns the error that says why the rule cannot use want.Rate, so that it decides at its
+	// own rate instead. It returns nil if the rule can use want.Rate.
 	refusal(want Wanted) error
 
-	// ahead returns the instant from which on n units are there for the key with
-	// hash h if nobody else takes any: at itself if they are there now, and
-	// [keytable.End] if they never are. v is the verdict, counted from at, and delay
-	// the Delay of the request when it is granted. do is Look or Probe.
+	// ahead returns in due the earliest instant at which n units are available for the key with hash h
+	// if no other request comes, but not an instant before the parameter at. If the units are never
+	// available, due is [keytable.End]. The verdict v is the answer to a request at the instant in the
+	// parameter at, and the result delay is the Delay of the request once it is granted. The parameter
+	// do is Look or Probe.
 	ahead(h keytable.Hash, want Wanted, at keytable.Instant, n int64, do Intent) (due keytable.Instant, v Verdict, delay time.Duration)
 
-	// delay returns the Delay that n units have, if they are there, at the instant at.
+	// delay returns the Delay that a request for n units has if it is granted at the given instant.
 	delay(h keytable.Hash, want Wanted, at keytable.Instant, n int64) time.Duration
 
-	// place returns where the state of the key with hash h is at now, and how many of its
-	// charges can still be given back.
+	// place returns where the state of the key with hash h is stored at the instant now, and
+	// how many charges of the key can still be given back.
 	place(h keytable.Hash, now keytable.Instant) (Place, int)
 
-	// revoked returns the answer of Revoke after a charge of n units, which would be
-	// granted.
+	// revoked returns the answer that Keys.Revoke would return if n units were charged and then
+	// revoked. The caller has checked that these units would be granted. revoked changes nothing.
 	revoked(h keytable.Hash, want Wanted, now keytable.Instant, n int64) (v Verdict, delay time.Duration)
 
-	// future returns a copy of the state of the key with hash h.
+	// future returns a copy of the state that the key with hash h has at the given instant.
 	future(h keytable.Hash, at keytable.Instant) Future
 
-	// mark notes whether callers wait for the key with hash h.
+	// mark notes in the table whether callers wait for the key with hash h.
 	mark(h keytable.Hash, marked bool)
 
-	// finish counts the decision as t says and unlocks the shard; see
-	// keytable.Shard.Finish.
+	// finish adds the decision to the total t and unlocks the shard, see [keytable.Shard.Finish].
 	finish(now keytable.Instant, t keytable.Tally)
+
+	// chargeAndUnlock decides on n units at the rate of the given tier, takes them if they are granted,
+	// counts the answer and unlocks the shard. The parameter do is Take or Hold.
+	chargeAndUnlock(h keytable.Hash, tier string, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt)
 }
 
-// An Intent says what a step may change.
+// An Intent says what a step may change in the state of a key.
 type Intent uint8
 
 // The values of an Intent.
 const (
-	Look  Intent = iota // nothing
-	Probe               // the length of the window by which the key's units are counted
-	Take                // that rate, and the key is charged if the units are granted
-	Hold                // the same, and the charge has a receipt
+	Look  Intent = iota // change nothing
+	Probe               // charge nothing, but give the key the rate of the request, even if the request is denied
+	Take                // give the key the rate of the request, and charge the units if they are granted
+	Hold                // do what Take does, and issue a receipt for the charge
 
-	Rehearse // nothing: the answer is that of Take, by a copy of the state
+	DryRun // change nothing, but give the answer of Take, computed with a copy of the state
 )
 
 // ratedKeys implements Keys for one algorithm.
@@ -152,26 +165,29 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 	table     *keytable.Table[ratedState[S], *ratePlans[S, C]]
 	configure func(Rate, *Warmup) (C, error)
 	refusals  *Refusals
-	plans     *ratePlans[S, C] // for Change only; each shard has a copy of the pointer
-	held      heldReceipts
-	maxKeys   int
+	plans     *ratePlans[S, C] // the rates of the rule with their configurations; decisions use the copy of this pointer in each shard
+	receipts  lazyReceipts
 }
 
-// NewKeys returns the keys of a rule with the rates r. At most maxKeys of them have a state
-// of their own. configure makes the configuration of the algorithm for a rate and a Warmup.
-func NewKeys[S any, C Algorithm[S, C]](t *Timeline, r Rates, maxKeys int, configure func(Rate, *Warmup) (C, error), refusals *Refusals) (Keys, error) {
-	k := &ratedKeys[S, C]{time: t, configure: configure, refusals: refusals, maxKeys: maxKeys}
+// NewKeys returns the keys of a rule with the rates r. At most maxKeys keys have a state of their own.
+// The function configure returns the configuration of the algorithm for a rate and a Warmup.
+func NewKeys[S any, C Algorithm[S, C]](
+	t *Timeline, r Rates, maxKeys int, configure func(Rate, *Warmup) (C, error), refusals *Refusals,
+) (Keys, error) {
+	k := &ratedKeys[S, C]{time: t, configure: configure, refusals: refusals, receipts: lazyReceipts{max: maxKeys}}
 	var err error
-	if k.plans, err = newRatePlans[S](r, configure, refusals, &k.held); err != nil {
+	if k.plans, err = newRatePlans[S](r, configure, refusals, &k.receipts); err != nil {
 		return nil, err
 	}
 	k.table = keytable.New[ratedState[S]](k.plans, maxKeys)
 	return k, nil
 }
 
-// Decide does for a rule what [Limiter.Decide] does for a limiter: the difference is that it
-// finds the plan for the tier. The two stay side by side, because joined they would be slower.
-func (k *ratedKeys[S, C]) Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool) {
+// Decide does for a rule what [Limiter.Decide] does for a limiter, and also finds the plan (rate) for
+// the tier. One method for both would be slower.
+func (k *ratedKeys[S, C]) Decide(
+	h keytable.Hash, tier string, n int64, began keytable.Instant,
+) (v Verdict, delay time.Duration, now keytable.Instant, queued bool) {
 	now = began
 	switch {
 	case k.time.clock != nil:
@@ -215,8 +231,8 @@ func (k *ratedKeys[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedSha
 	return (*ratedShard[S, C])(shard), now, shard.Marked(h)
 }
 
-func (k *ratedKeys[S, C]) Keep(id Receipt, until, now keytable.Instant) {
-	k.held.get().keep(id, until, now, k.maxKeys)
+func (k *ratedKeys[S, C]) SetTerm(id Receipt, until, now keytable.Instant) {
+	k.receipts.get().setTerm(id, until, now)
 }
 
 func (k *ratedKeys[S, C]) Settle(h keytable.Hash, id Receipt, actual int64, now keytable.Instant) (back int64) {
@@ -244,11 +260,15 @@ func (k *ratedKeys[S, C]) Confirm(h keytable.Hash, id Receipt, n int64, now keyt
 	shard.Count(true)
 }
 
-func (k *ratedKeys[S, C]) Revoke(h keytable.Hash, id Receipt, want Wanted, then keytable.Instant, n int64) (v Verdict, delay time.Duration) {
+func (k *ratedKeys[S, C]) Revoke(
+	h keytable.Hash, id Receipt, want Wanted, then keytable.Instant, n int64,
+) (v Verdict, delay time.Duration) {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	shard.Algorithm.settle(shard.Find(h), h, id, 0, then)
-	v, delay, _ = (*ratedShard[S, C])(shard).step(h, want, then, n, Look) // others may have asked at another rate
+	// Another request may have changed the rate of the key since the charge. The method step converts
+	// the state to the rate of this request.
+	v, delay, _ = (*ratedShard[S, C])(shard).step(h, want, then, n, Look)
 	return v, delay
 }
 
@@ -263,7 +283,8 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 		if state != nil {
 			known = &state.state
 		}
-		// A charge that is given back again makes the key one that was used at now.
+		// Charge one unit and give it back. The key then counts as used at the instant now, but it
+		// owes nothing.
 		p.config.Step(&s.state, p.config, now, 1, true)
 		paid := ages.Cost(&s.state)
 		p.config.GiveBack(&s.state, Returned{At: now, N: 1, Debt: paid, Paid: paid, Last: true})
@@ -297,7 +318,7 @@ func (k *ratedKeys[S, C]) Reset(h keytable.Hash, want Wanted) bool {
 }
 
 func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
-	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.held)
+	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.receipts)
 	if err != nil {
 		return nil, err
 	}
@@ -317,8 +338,8 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 func (k *ratedKeys[S, C]) Fresh() Future { return &ratedFuture[S, C]{plans: k.plans} }
 
 func (k *ratedKeys[S, C]) Restart() {
-	// The rates were valid before, and no rate is valid at one start only.
-	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals, &k.held); err == nil {
+	// No error is possible: the rates were valid before, and a new start of the timeline cannot make them invalid.
+	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals, &k.receipts); err == nil {
 		k.plans = ps
 		k.table.Restart(ps)
 	}

@@ -7,26 +7,27 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// MaxOpen is how many charges of one key may be open at most: the oldest become final.
+// MaxOpen is the largest number of charges of one key that can be given back. If there are more, the
+// oldest of these charges become final, so that their units stay charged.
 const MaxOpen = 1024
 
-// A Ledger is the keys of a rule and their open charges: those that may be given back, by the
-// numbers that callers have given them, for as long as the callers have said. A charge that is
-// not open any more is final.
+// A Ledger holds the keys of a rule and their open charges: the charges that can still be given back.
+// The caller of Charge gives a charge a number and says how long it stays open. After that time, the
+// charge is final: its units stay charged.
 //
-// The methods of a Ledger itself are called one at a time.
+// The methods that Ledger itself declares must not be called concurrently.
 type Ledger struct {
 	Keys
-	most int // how many charges are open at most
+	max int // the largest number of open charges
 
 	named map[entryName]*list.Element
-	of    map[keytable.Hash]*list.List // of *entry, by key; the oldest is first
-	all   list.List                    // of *entry; the oldest is first
+	of    map[keytable.Hash]*list.List // the open charges of each key, as *entry values, oldest first
+	all   list.List                    // the open charges of all keys, as *entry values, oldest first
 }
 
-// An entryName is the name of an open charge.
+// An entryName names an open charge.
 type entryName struct {
-	hash keytable.Hash // of the key
+	hash keytable.Hash // the hash of the key
 	id   uint64
 }
 
@@ -35,32 +36,36 @@ type entry struct {
 	entryName
 	receipt Receipt
 	n       int64
-	until   keytable.Instant // the last instant at which it may be given back
-	ofKey   *list.Element    // where it is in Ledger.of
+	until   keytable.Instant // the last instant at which the charge can be given back
+	ofKey   *list.Element    // this entry's element in the list of the key's open charges, which is in the map Ledger.of
 }
 
-// NewLedger returns a Ledger of keys in which so many charges are open at most.
-func NewLedger(keys Keys, most int) *Ledger {
-	return &Ledger{Keys: keys, most: most, named: make(map[entryName]*list.Element), of: make(map[keytable.Hash]*list.List)}
+// NewLedger returns a Ledger for the keys of a rule. At most maxOpen charges are open at the same time.
+func NewLedger(keys Keys, maxOpen int) *Ledger {
+	return &Ledger{Keys: keys, max: maxOpen, named: make(map[entryName]*list.Element), of: make(map[keytable.Hash]*list.List)}
 }
 
-// Charge takes n units from the key of h at now, at the rate that want asks for, if they are
-// granted. The charge is open for as long as term, under the number id; if id is 0, it is final.
-// If the key has another open charge of that number, that one becomes final.
-func (l *Ledger) Charge(h keytable.Hash, want Wanted, now keytable.Instant, n int64, id uint64, term time.Duration) (v Verdict, delay time.Duration) {
+// Charge charges n units to the key with hash h, at the rate that the parameter want selects, if they
+// are granted. The charge gets the number id, and can be given back for as long as the parameter term
+// says. If id is 0, or if the units are charged to a debt that several keys share, the charge cannot be
+// given back. If the key already has an open charge with this number, that earlier charge becomes
+// final.
+func (l *Ledger) Charge(
+	h keytable.Hash, want Wanted, now keytable.Instant, n int64, id uint64, term time.Duration,
+) (v Verdict, delay time.Duration) {
 	if id == 0 {
 		v, delay, _ = l.Ask(h, want, now, n, Take)
 		return v, delay
 	}
 	v, delay, r := l.Ask(h, want, now, n, Hold)
 	if r == 0 {
-		return v, delay // denied, or a charge of a debt that keys share
+		return v, delay // the request was denied, or charged to a debt that several keys share
 	}
 	name := entryName{h, id}
 	if e := l.named[name]; e != nil {
 		l.final(e)
 	}
-	for e := l.all.Front(); e != nil && (l.all.Len() >= l.most || e.Value.(*entry).until < now); e = l.all.Front() {
+	for e := l.all.Front(); e != nil && (l.all.Len() >= l.max || e.Value.(*entry).until < now); e = l.all.Front() {
 		l.final(e)
 	}
 	of := l.of[h]
@@ -77,8 +82,9 @@ func (l *Ledger) Charge(h keytable.Hash, want Wanted, now keytable.Instant, n in
 	return v, delay
 }
 
-// Close ends the open charge of this number: actual of its units stay charged, and the others
-// are given back. If there is none, or if its time is over at now, nothing is given back.
+// Close ends the open charge of the key with hash h that has the number id. The parameter actual says
+// how many of its units stay charged; the remaining units are given back. If there is no such charge,
+// or if its term is over, nothing is given back.
 func (l *Ledger) Close(h keytable.Hash, id uint64, actual int64, now keytable.Instant) {
 	if e := l.named[entryName{h, id}]; e != nil {
 		open := e.Value.(*entry)
@@ -96,10 +102,12 @@ func (l *Ledger) Clear() {
 	}
 }
 
-// final makes the charge of e, which is in l.all, final.
+// final makes a charge final: its units stay charged. The parameter e is the element of the charge in
+// l.all.
 func (l *Ledger) final(e *list.Element) { l.end(e, e.Value.(*entry).n) }
 
-// end takes e, which is in l.all, out of l. Of its units, actual stay charged.
+// end removes a charge from the Ledger l. The parameter actual says how many of its units stay charged;
+// the remaining units are given back. The parameter e is the element of the charge in the list l.all.
 func (l *Ledger) end(e *list.Element, actual int64) {
 	closed := l.all.Remove(e).(*entry)
 	delete(l.named, closed.entryName)

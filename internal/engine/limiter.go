@@ -7,17 +7,17 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Limiter decides for the keys of one limiter, which all have the same rate.
+// A Limiter decides on requests for keys that all have the same rate.
 //
 // The zero Limiter is not ready for use: call Init first.
 type Limiter[S any, C Algorithm[S, C]] struct {
 	time   Timeline
 	table  *keytable.Table[S, C]
-	config C // for SetConfig only; each shard has a copy, guarded by the shard's lock
+	config C // used only by the methods SetConfig and Restart; each shard has a copy, guarded by the shard's lock
 }
 
-// Init makes l ready to decide by config, on the clock of t. At most maxKeys keys have a state
-// of their own.
+// Init prepares the limiter to decide by the given config, with the clock of the timeline t. At most
+// maxKeys keys have a state of their own.
 func (l *Limiter[S, C]) Init(t Timeline, config C, maxKeys int) {
 	l.time, l.config = t, config
 	l.table = keytable.New[S](config, maxKeys)
@@ -29,14 +29,14 @@ func (l *Limiter[S, C]) Time() *Timeline { return &l.time }
 // Ready reports whether Init was called.
 func (l *Limiter[S, C]) Ready() bool { return l.table != nil }
 
-// Decide decides on n units, at least 1, for key, and takes them if they are granted and
-// charge is set. It locks the key's shard, reads the clock once, finds the key's state and
-// calls the algorithm's Step. If callers wait for the key, Decide decides nothing and sets
-// queued.
+// Decide decides on n units, at least 1, for the given key. If the units are granted and the parameter
+// charge is set, Decide takes them. It locks the key's shard, reads the clock once, finds the key's
+// state and calls the method Step of the algorithm. If callers wait for the key, Decide decides nothing
+// and sets queued.
 func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, delay time.Duration, queued bool) {
-	// The machine's clock never steps back. It is read before the lock is taken,
-	// so that the lock is held for a shorter time; Latest then returns a later
-	// reading if the shard has seen one. Any other clock is read under the lock.
+	// The machine's clock never steps back. It is read before the lock is taken, so that the lock is
+	// held for a shorter time. If the shard has seen a later reading, the method Latest returns that
+	// reading. Any other clock is read under the lock.
 	var now keytable.Instant
 	if l.time.clock == nil {
 		now = keytable.InstantAt(time.Since(l.time.start))
@@ -71,21 +71,22 @@ func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, del
 	return v, delay, false
 }
 
-// admit charges n units at now to the key with hash h, which has no state yet. It charges a
-// new state of the key or, if the table has no room for one, the debt that the keys without
-// a state share.
+// admit charges n units at the instant now to the key with hash h, which has no state yet. The units
+// are charged to a new state of the key. If the table is full, they are charged to the debt that all
+// keys without a state share.
 func admit[S any, C Algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Hash, now keytable.Instant, n int64) (Verdict, time.Duration) {
 	state := shard.Newcomer(now)
 	v, delay := shard.Algorithm.Step(state, shard.Algorithm, now, n, true)
-	if shard.Keep(h, state, now) {
+	if shard.Insert(h, state, now) {
 		return v, delay
 	}
 	owed, _ := shard.Owed(now)
 	return shard.Algorithm.Step(owed, shard.Algorithm, now, n, true)
 }
 
-// Reset makes the key with hash h as if it had never been used. It returns false if it cannot:
-// the key has no state, and is denied because of the debt that such keys share.
+// Reset makes the key with hash h as if it had never been used, and returns true. A key that has no
+// state of its own shares one debt with all other such keys, and Reset does not change this debt. If
+// the debt denies a request for one unit, Reset returns false.
 func (l *Limiter[S, C]) Reset(h keytable.Hash) bool {
 	now := l.time.Now()
 	shard := l.table.Lock(h)
@@ -99,9 +100,9 @@ func (l *Limiter[S, C]) Reset(h keytable.Hash) bool {
 	return true
 }
 
-// SetConfig makes config the configuration for all keys from now on, which is a reading of
-// the clock. It returns false, and changes nothing, if config equals the one before. It must
-// not be called concurrently.
+// SetConfig sets the configuration of all keys. The change takes effect at the instant now. SetConfig
+// returns false, and changes nothing, if config equals the present configuration. It must not be called
+// concurrently.
 func (l *Limiter[S, C]) SetConfig(config C, now keytable.Instant) bool {
 	from := l.config
 	if reflect.DeepEqual(config, from) {
@@ -115,8 +116,8 @@ func (l *Limiter[S, C]) SetConfig(config C, now keytable.Instant) bool {
 	return true
 }
 
-// Restart makes config the configuration and every key as if it had never been used. It must not
-// be called concurrently with SetConfig.
+// Restart gives all keys the given configuration and forgets their states, so that every key counts as
+// never used. It must not be called concurrently with SetConfig.
 func (l *Limiter[S, C]) Restart(config C) {
 	l.config = config
 	l.table.Restart(config)

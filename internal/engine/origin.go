@@ -6,48 +6,50 @@ import (
 	"time"
 )
 
-// The years for which a timeline is made: between them, any two times are less than the longest
-// Duration apart from a time in the middle.
+// firstYear and lastYear are the first and the last year of the usual times of a clock. A Duration
+// holds at most 292 years, and these years reach from 292 years before 1970 to 292 years after 1970.
 const firstYear, lastYear = 1678, 2262
 
-// usual reports whether t lies in the years from firstYear to lastYear.
+// usual reports whether the time t lies in the years from firstYear to lastYear.
 func usual(t time.Time) bool {
 	year := t.UTC().Year()
 	return firstYear <= year && year <= lastYear
 }
 
-// An origin is the start of a timeline whose clock stood outside the usual years when the
-// timeline was made. Such a clock is often one that was not set yet: the zero FakeClock stands
-// in the year 1, and every reading of today is more than the longest Duration later. So the
-// origin is taken anew, once, when the clock is first read inside the usual years.
+// An origin is the start of a timeline whose clock showed a time outside the usual years (1678 to 2262)
+// when the timeline was made. Often such a clock had not been set yet. For example, the zero FakeClock
+// shows the year 1, and the time from then until today is longer than a Duration can hold. So the
+// origin is set again, once, to the first reading inside the usual years.
 type origin struct {
-	pending atomic.Bool // until the start was taken anew
+	pending atomic.Bool // true until the clock shows a usual time, to which the start is then set
 	start   atomic.Pointer[time.Time]
 
-	mu      sync.Mutex // held while the start is taken anew
-	restart func()     // forgets all states; set before the first decision
+	mu      sync.Mutex // held while the start is set again
+	restart func()     // a function that forgets the states of all keys; set before the first decision
 }
 
-// OnRestart makes restart the function that is called if the origin of t is taken anew. Start
-// then returns the new start already. restart must make every state of every key as if it had
-// never been used, and the configurations again. It may lock what decisions lock.
+// OnRestart sets the function restart. The timeline calls restart when it sets its start again, see
+// [NewTimeline]. At the time of this call, the method Start returns the new start already. The function
+// must make every key as if it had never been used, and compute the configurations again. It may take
+// the locks that decisions take.
 //
-// No decision begins before restart has returned. One that has begun before counts as made
-// before the clock was set.
+// No decision begins while restart runs. A decision that began earlier counts as made before the clock
+// was set.
 func (t *Timeline) OnRestart(restart func()) {
 	if t.late != nil {
 		t.late.restart = restart
 	}
 }
 
-// Renew takes the origin anew if that is due. Every decision calls it before it locks anything.
+// Renew sets the start of the timeline again if no usual time (in the years 1678 to 2262) was read so
+// far and the clock shows a usual time now. Every decision calls Renew before it takes any lock.
 func (t *Timeline) Renew() {
 	if t.late != nil && t.late.pending.Load() {
 		t.late.renew(t.clock.Now())
 	}
 }
 
-// renew takes now as the origin if it is the first reading inside the usual years.
+// renew sets the start to the time now, if now is the first usual time that was read.
 func (o *origin) renew(now time.Time) {
 	if !usual(now) {
 		return

@@ -9,20 +9,20 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// maxPlans is the largest number of distinct rates of a rule, from one change of the rule to
-// the next.
+// maxPlans is the largest number of different rates that a rule can have. The count starts again when the
+// rates of the rule are changed.
 const maxPlans = 1 << 16
 
-// A Rate is a limit: Requests units are granted every Per, and at most Burst units at once. A
-// Burst of 0 means Requests. It has the fields of the Rate of the root package.
+// A Rate is a limit: Requests units are granted in each period Per, and at most Burst units at once. A
+// Burst of 0 means as many units as Requests. The fields are those of the Rate in the root package.
 type Rate struct {
 	Requests int           // at least 1
 	Per      time.Duration // above 0
 	Burst    int           // at least 0
 }
 
-// reduced returns the rate with the smallest Requests and Per that means the same as r to a
-// bucket. r is valid.
+// reduced returns the rate with the smallest Requests and Per at which a bucket decides as it does at
+// the rate r, which must be valid.
 func (r Rate) reduced() Rate {
 	burst := r.Burst
 	if burst == 0 {
@@ -35,36 +35,37 @@ func (r Rate) reduced() Rate {
 // Rates are the rates of one rule.
 type Rates struct {
 	Base    Rate            // the rule's own rate
-	Tiers   map[string]Rate // by name
-	MayGrow bool            // whether a request may ask for a rate that is not among them
-	SamePer bool            // whether that rate must have the Per of Base
-	Windows bool            // whether 10 per second and 20 per 2 seconds differ, as windows do
-	Warmup  *Warmup         // how the limit of a new key grows; nil if that has the full limit
+	Tiers   map[string]Rate // the rates of the tiers, by the name of the tier
+	MayGrow bool            // whether a request may ask for a rate of its own
+	SamePer bool            // whether a rate that a request asks for must have the same Per as Base
+	Windows bool            // whether the algorithm counts in windows; it then decides differently at 10 per second and at 20 per 2 seconds
+	Warmup  *Warmup         // how the limit of a new key grows; nil if a new key has the full limit
 }
 
-// Refusals make the errors for a rate that a request asks for and does not get.
+// Refusals holds the functions that make the error for a Wanted.Rate which a rule cannot use.
 type Refusals struct {
-	OtherPer func(Rate) error // the rate's Per is not that of the rule
-	TooMany  func(Rate) error // the rule has too many rates already
+	OtherPer func(Rate) error // for a rate whose Per differs from the Per of the rule
+	TooMany  func(Rate) error // for a new rate, when the rule has the largest number of rates already
 }
 
-// Wanted says at which rate a request is decided: at Rate if that is not nil; otherwise at the
-// rate of Tier if the rule has that tier; otherwise at the rule's own rate.
+// Wanted selects the rate of a request. If the field Rate is not nil, this rate is used. Otherwise, the
+// rate of the tier with the name Tier is used. If the rule has no such tier, the rule's own rate is
+// used.
 type Wanted struct {
-	Tier string // may be a name that is no tier of the rule
-	Rate *Rate  // may be nil
+	Tier string // name of a tier; the rule may have no tier of this name
+	Rate *Rate  // the rate that the request asks for; nil if it asks for none
 }
 
-// A ratePlan is one of the rates of a rule, with its configuration ready to decide by.
+// A ratePlan is one of the rates of a rule, and the configuration of the algorithm for this rate.
 type ratePlan[S, C any] struct {
 	id     uint32 // 1 for the first plan of the rule, and so on
-	rate   Rate   // reduced, if the algorithm is a bucket without a Warmup
+	rate   Rate   // the rate of the plan; for a bucket without a Warmup, the result of Rate.reduced
 	config C
-	debts  Debtor[S] // config, if keys owe; nil if it counts in windows
-	ages   aging[S]  // config, if it has a Warmup; otherwise nil
+	debts  Debtor[S] // the field config as a Debtor; nil if the algorithm counts in windows, so that keys have no debt
+	ages   aging[S]  // the field config with the methods of aging; nil if the rule has no Warmup
 }
 
-// newRatePlan returns the plan of this id for rate, which config decides by.
+// newRatePlan returns the plan for the given rate, whose configuration is config.
 func newRatePlan[S any, C Algorithm[S, C]](id uint32, rate Rate, config C) *ratePlan[S, C] {
 	p := &ratePlan[S, C]{id: id, rate: rate, config: config}
 	if d, ok := any(config).(Debtor[S]); ok && d.Arithmetic() != nil {
@@ -74,7 +75,8 @@ func newRatePlan[S any, C Algorithm[S, C]](id uint32, rate Rate, config C) *rate
 	return p
 }
 
-// arithmetic returns that of the debts of keys at p, or nil if p counts in windows.
+// arithmetic returns the Bucket that computes with the debts of keys at the plan p, or nil if the algorithm
+// counts in windows.
 func (p *ratePlan[S, C]) arithmetic() *exact.Bucket {
 	if p.debts == nil {
 		return nil
@@ -82,38 +84,41 @@ func (p *ratePlan[S, C]) arithmetic() *exact.Bucket {
 	return p.debts.Arithmetic()
 }
 
-// ratePlans are the plans of one rule: for its own rate, for those of its tiers, and for the
-// rates that requests have asked for. Each shard decides by one ratePlans, and gets another
-// one when the rule is changed.
+// ratePlans are the plans of one rule: for its own rate, for the rates of its tiers, and for the rates
+// that requests have asked for. When the rule is changed, each shard gets the new ratePlans.
 //
-// A plan is added when a request first asks for its rate, and never removed. Finding a plan
-// takes no lock.
+// If a request asks for a rate that has no plan yet, a plan for this rate is added. Plans are never
+// removed. A decision finds its plan without a lock.
 type ratePlans[S any, C Algorithm[S, C]] struct {
 	rates     Rates
 	refusals  *Refusals
 	configure func(Rate, *Warmup) (C, error)
-	held      *heldReceipts // the same for all plans that the rule ever has
+	receipts  *lazyReceipts // the receipts of the rule, which are kept when the plans change
 	base      *ratePlan[S, C]
 	tiers     map[string]*ratePlan[S, C]
 
-	mu    sync.Mutex // held while an entry is added
-	count int        // entries; guarded by mu
+	mu    sync.Mutex // held while a plan, or an entry of the hash table entries, is added
+	count int        // number of rates in the hash table entries; guarded by mu
 
-	byID atomic.Pointer[[]*ratePlan[S, C]] // plan number id is at index id-1
+	byID atomic.Pointer[[]*ratePlan[S, C]] // all plans: the plan with the id i is at index i-1
 
-	// entries is a hash table, open-addressed by rate and at most half full.
+	// entries is a hash table from rates to plans, with open addressing and at most half full.
 	entries atomic.Pointer[[]atomic.Pointer[rateEntry[S, C]]]
 }
 
-// A rateEntry says which plan a rate has. Rates that mean the same share one plan.
+// A rateEntry maps a rate to its plan. Two rates at which the algorithm decides alike have the same
+// plan.
 type rateEntry[S, C any] struct {
 	rate Rate
 	plan *ratePlan[S, C]
 }
 
-// newRatePlans returns the plans of a rule with the rates r, or the error if one is invalid.
-func newRatePlans[S any, C Algorithm[S, C]](r Rates, configure func(Rate, *Warmup) (C, error), refusals *Refusals, held *heldReceipts) (ps *ratePlans[S, C], err error) {
-	ps = &ratePlans[S, C]{rates: r, configure: configure, refusals: refusals, held: held}
+// newRatePlans returns the plans of a rule with the rates r, or an error if one of these rates is
+// invalid.
+func newRatePlans[S any, C Algorithm[S, C]](
+	r Rates, configure func(Rate, *Warmup) (C, error), refusals *Refusals, receipts *lazyReceipts,
+) (ps *ratePlans[S, C], err error) {
+	ps = &ratePlans[S, C]{rates: r, configure: configure, refusals: refusals, receipts: receipts}
 	ps.byID.Store(new([]*ratePlan[S, C]))
 	entries := make([]atomic.Pointer[rateEntry[S, C]], 2)
 	ps.entries.Store(&entries)
@@ -131,11 +136,12 @@ func newRatePlans[S any, C Algorithm[S, C]](r Rates, configure func(Rate, *Warmu
 	return ps, nil
 }
 
-// hasOneRate reports whether the rule can have no other rate than its own.
+// hasOneRate reports whether the rule has only its own rate, so that it has no tiers and no request can
+// ask for a further rate.
 func (ps *ratePlans[S, C]) hasOneRate() bool { return ps.tiers == nil && !ps.rates.MayGrow }
 
-// ofTier returns the plan of a tier, or that of the rule's own rate if the rule has no such
-// tier.
+// ofTier returns the plan of the given tier or, if the rule has no such tier, the plan of the rule's
+// own rate.
 func (ps *ratePlans[S, C]) ofTier(tier string) *ratePlan[S, C] {
 	if ps.tiers != nil {
 		if p := ps.tiers[tier]; p != nil {
@@ -145,8 +151,8 @@ func (ps *ratePlans[S, C]) ofTier(tier string) *ratePlan[S, C] {
 	return ps.base
 }
 
-// pick returns the plan that want asks for. If it asks for a rate that the rule cannot use,
-// pick returns the plan of the rule's own rate, and err says why.
+// pick returns the plan that the parameter want selects. If the rule cannot use want.Rate, pick returns
+// the plan of the rule's own rate and an error that says why.
 func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[S, C], err error) {
 	if want.Rate == nil {
 		return ps.ofTier(want.Tier), nil
@@ -157,8 +163,8 @@ func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[S, C], err error) {
 	return p, nil
 }
 
-// planFor returns the plan for rate, and adds it if there is none yet. It returns an error if the
-// rule cannot use the rate.
+// planFor returns the plan for the given rate, and first adds such a plan if there is none. It returns
+// an error if the rule cannot use the rate.
 func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) {
 	if p := ps.knownPlan(rate); p != nil {
 		return p, nil
@@ -171,7 +177,7 @@ func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) {
 		return nil, err
 	}
 	same := rate
-	if !ps.rates.Windows && ps.rates.Warmup == nil { // a young key has a part of Requests
+	if !ps.rates.Windows && ps.rates.Warmup == nil { // with a Warmup, the limit of a new key depends on Requests
 		same = rate.reduced()
 	}
 	ps.mu.Lock()
@@ -190,7 +196,7 @@ func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) {
 	return p, nil
 }
 
-// knownPlan returns the plan for rate if there is an entry for it, or nil.
+// knownPlan returns the plan for the given rate, or nil if there is no such plan yet.
 func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[S, C] {
 	if e := slot(*ps.entries.Load(), rate).Load(); e != nil {
 		return e.plan
@@ -198,7 +204,7 @@ func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[S, C] {
 	return nil
 }
 
-// addLocked adds an entry for rate with the plan p. The caller holds ps.mu.
+// addLocked adds an entry that maps the given rate to the plan p. The caller holds ps.mu.
 func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[S, C]) {
 	if ps.knownPlan(rate) != nil {
 		return
@@ -218,8 +224,8 @@ func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[S, C]) {
 
 var rateSeed = maphash.MakeSeed()
 
-// slot returns the slot of entries that has the entry for rate or, if there is none, the free
-// slot for it.
+// slot returns the slot of the hash table that has the entry for the given rate or, if there is no such
+// entry, the free slot where such an entry belongs.
 func slot[S, C any](entries []atomic.Pointer[rateEntry[S, C]], rate Rate) *atomic.Pointer[rateEntry[S, C]] {
 	for i := maphash.Comparable(rateSeed, rate); ; i++ {
 		at := &entries[i&uint64(len(entries)-1)]

@@ -8,99 +8,111 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Receipt names one charge that may be given back. 0 names none: the key had no state of its
-// own, so nothing is given back.
+// A Receipt is the number of a charge that can be given back. If a charge cannot be given back, for
+// example because the key had no state of its own, its Receipt is 0.
 type Receipt uint64
 
-// Returned is what an algorithm takes off the state of a key.
+// Returned describes units that are given back. The method GiveBack of an algorithm subtracts them from
+// the state of a key.
 type Returned struct {
 	At   keytable.Instant // when the units were charged
 	N    int64            // how many units are given back
-	Debt exact.Level      // of a bucket: how much of them the key still owes
-	Paid exact.Level      // of a bucket: what they have cost
-	Last bool             // whether nothing was charged after them
+	Debt exact.Level      // for a bucket: the part of the debt that is still owed for these units
+	Paid exact.Level      // for a bucket: what these units have cost
+	Last bool             // whether nothing was charged after these units
 
-	First bool             // whether the key was new before them, and none of them stays charged
-	Next  keytable.Instant // if First: when the key was charged next; 0 if it was not
+	First bool             // whether the key was new before the charge, and all units of the charge are given back
+	Next  keytable.Instant // if First is set: the instant of the key's next charge, or 0 if there was none
 }
 
-// A Debtor is an [Algorithm] whose keys owe what they were granted until it has drained.
+// A Debtor is an [Algorithm] whose keys owe the units that they were granted. The debt drains with time.
 type Debtor[S any] interface {
-	// Debt returns what s owes at now or, if that is later, at its last charge.
+	// Debt returns what the state s owes at the instant now, or at its last charge if that charge is
+	// after now.
 	Debt(s *S, now keytable.Instant) exact.Level
 
-	// Owe adds more to the debt of s at now, also past the burst. A now before the last charge
-	// counts as the time of that charge.
+	// Owe adds the given amount to the debt of the state s at the instant now, even beyond the burst. If
+	// now is before the last charge, Owe adds the amount at the instant of that charge.
 	Owe(s *S, now keytable.Instant, more exact.Level)
 
-	// Arithmetic returns the arithmetic of the debts. It is nil if the keys owe nothing after all.
+	// Arithmetic returns the Bucket that computes with the debts, or nil if the keys have no debts.
 	Arithmetic() *exact.Bucket
 }
 
-// receipts are the charges of one rule that may be given back, those of one key in a chain. A
-// key's state has the index of its chain.
+// receipts holds the charges of one rule that can be given back. The receipts of one key form a list,
+// its chain. The state of a key stores the index of the key's chain. This index is called the key's
+// link.
 //
-// A receipt stays until it is settled, or until it becomes final because there are too many
-// younger ones; see keep. That may be after its key was forgotten or reset: then no state leads
-// to its chain any more, and nothing is given back. And a state may lead to a chain that has ended
-// and is one of another key now. So whoever comes from a state says whose it is.
+// A receipt stays until it is settled or becomes final, because its term is over or because there are
+// too many younger receipts, see setTerm. If its key is forgotten or reset earlier, the link is lost
+// with the state, and the units of the receipt stay charged.
 //
-// The caller holds the lock of the key's shard, except for keep.
+// The state of a key may still have a link to a chain that has ended. Another key may use this chain
+// now. So each method that takes a link also takes the hash of the key, and compares it with the hash
+// that is stored in the chain.
+//
+// The caller of a method must hold the lock of the key's shard. Only setTerm needs no such lock.
 type receipts struct {
+	max int // the largest number of receipts with a term
+
 	mu sync.Mutex
 
 	// The fields below are guarded by mu.
 
 	all       []receipt // index 0 is not used
-	free      uint32    // the first of the receipts not in use, which prev joins
+	free      uint32    // index of the first unused receipt, whose field prev is the index of the next unused receipt
 	chains    []chain   // index 0 is not used
-	freeChain uint32    // the first of the chains not in use, which oldest joins
-	issued    uint32    // how many receipts there were, modulo 2^32
-	open      int       // how many are not settled
+	freeChain uint32    // index of the first unused chain, whose field oldest is the index of the next unused chain
+	issued    uint32    // how many receipts were ever issued, modulo 2^32
+	open      int       // how many receipts are in use
 
-	oldest, newest uint32 // of the receipts that have a term, in order of time
-	kept           int    // how many these are
+	oldest, newest uint32 // indices of the receipts that got their terms first (oldest) and last (newest); 0 if no receipt has a term
+	terms          int    // number of receipts with a term
 }
 
-// A heldReceipts is the receipts of one rule, made when they are first needed.
-type heldReceipts struct{ made atomic.Pointer[receipts] }
+// A lazyReceipts makes the receipts of one rule when they are first needed.
+type lazyReceipts struct {
+	max  int // the largest number of receipts with a term
+	made atomic.Pointer[receipts]
+}
 
-func (h *heldReceipts) get() *receipts {
-	if h.made.Load() == nil {
-		h.made.CompareAndSwap(nil, new(receipts))
+func (h *lazyReceipts) get() *receipts {
+	if r := h.made.Load(); r != nil {
+		return r
 	}
+	h.made.CompareAndSwap(nil, &receipts{max: h.max})
 	return h.made.Load()
 }
 
-// A chain is the receipts of one key, from the oldest one to the newest.
+// A chain is the list of the receipts of one key.
 type chain struct {
-	key            keytable.Hash // whose they are
-	oldest, newest uint32        // newest is 0 if the chain is not in use
-	kept           int           // how many of them have a term
+	key            keytable.Hash // the hash of the key
+	oldest, newest uint32        // indices of the first and the last receipt of the chain; newest is 0 if the chain is unused
+	terms          int           // how many receipts of the chain have a term
 }
 
-// A receipt is one charge.
+// A receipt is a charge that can be given back.
 //
-// Invariant: low is at most what the key owed at any time since the charge, up to the next
-// charge with a receipt.
+// Invariant: from this charge until the next charge with a receipt, the key's debt was never below the
+// field low.
 type receipt struct {
 	id         Receipt
-	chain      uint32 // the index of its chain
-	prev, next uint32 // the indices of those before and after it in the chain, or 0
-	followed   bool   // whether units were charged after it that nobody can give back
-	kept       bool   // whether it has a term
+	chain      uint32 // index of the receipt's chain
+	prev, next uint32 // indices of the receipts before and after this one in the chain; 0 if there is none
+	followed   bool   // whether the key was charged without a receipt after this charge and before the next receipt
+	hasTerm    bool   // whether this receipt is in the list of receipts with a term
 	at         keytable.Instant
 	n          int64
-	low        exact.Level      // the least debt since; not used for windows
-	each       exact.Level      // what a unit has cost; not used for windows
-	first      bool             // whether the key was new before it
-	then       keytable.Instant // if followed: when the first of those units was charged
+	low        exact.Level      // a lower bound of the key's debt since this charge, see the invariant; unused if windows are counted
+	each       exact.Level      // what each unit has cost; unused if the algorithm counts in windows
+	first      bool             // whether the key was new before the charge
+	then       keytable.Instant // if followed is set: the instant of the first charge without a receipt after this one
 
-	until          keytable.Instant // the last instant at which it may be given back, if it has a term
-	earlier, later uint32           // the indices of those before and after it of all that have a term
+	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
+	earlier, later uint32           // indices of the receipts that got a term just before and just after this one, or 0
 }
 
-// chainOf returns the chain with this index if it is that of h, and otherwise nil.
+// chainOf returns the chain with the given index if it belongs to the key with hash h, and otherwise nil.
 func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 	if int(index) >= len(r.chains) || index == 0 || r.chains[index].newest == 0 || r.chains[index].key != h {
 		return nil
@@ -108,9 +120,11 @@ func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 	return &r.chains[index]
 }
 
-// issue adds the receipt e, whose charge to the key of hash h was made just now: the key owes
-// e.low. It changes *link, the index in the key's state.
-func (r *receipts) issue(link *uint32, h keytable.Hash, e receipt) Receipt {
+// issue adds the receipt e for the latest charge of the key with hash h, and returns its number. After
+// this charge, the key owes e.low. If e.until is not 0, the units can be given back up to that instant,
+// see setTerm. The parameter link points to the index of the key's chain, which the state of the key
+// stores. If the key has no chain yet, issue makes a chain and stores its index there.
+func (r *receipts) issue(link *uint32, h keytable.Hash, e *receipt, now keytable.Instant) Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := reuse(&r.all, &r.free, func(e *receipt) uint32 { return e.prev })
@@ -123,16 +137,21 @@ func (r *receipts) issue(link *uint32, h keytable.Hash, e receipt) Receipt {
 	r.issued++
 	r.open++
 	e.id, e.chain, e.prev = Receipt(r.issued)<<32|Receipt(i), *link, c.newest
-	r.all[i] = e
+	r.all[i] = *e
 	if c.newest != 0 {
 		r.all[c.newest].next = i
 	}
 	c.newest = i
+	if e.until != 0 {
+		r.setTermLocked(&r.all[i], e.until, now)
+	}
 	return e.id
 }
 
-// reuse returns the index of an entry of all that is not in use: the first of the free ones, which
-// next joins, or a new one.
+// reuse returns the index of an unused entry of the slice all. The unused entries form a list: the
+// parameter free points to the index of the first unused entry, and the function next returns the index
+// of the unused entry after a given one. If there is no unused entry, reuse appends an entry to the
+// slice.
 func reuse[E any](all *[]E, free *uint32, next func(*E) uint32) uint32 {
 	if i := *free; i != 0 {
 		*free = next(&(*all)[i])
@@ -146,8 +165,9 @@ func reuse[E any](all *[]E, free *uint32, next func(*E) uint32) uint32 {
 	return uint32(len(*all) - 1)
 }
 
-// lower notes that the key of hash h, whose state has this link, owes debt, before that changes.
-// It returns false if the key has no receipts any more.
+// lower records in the newest receipt of the key with hash h that the key now owes the given debt. It
+// must be called before the debt changes. The parameter link is the index of the key's chain. lower
+// returns false if the key has no receipts any more.
 func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,8 +180,8 @@ func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level) bool {
 	return true
 }
 
-// follow notes that the key of hash h, whose state has this link, was charged at at units that
-// nobody can give back.
+// follow records that the key with hash h was charged at the given instant, without a receipt. The
+// parameter link is the index of the key's chain.
 func (r *receipts) follow(link uint32, h keytable.Hash, at keytable.Instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +196,9 @@ func (e *receipt) follow(at keytable.Instant) {
 	}
 }
 
-// rescale brings the receipts of a key from the arithmetic of from to that of to, rounded down.
+// rescale converts the debts in the receipts of a key from the old bucket (from) to the new bucket
+// (to). Each of the two buckets counts in its own fraction of a token. rescale rounds the debts down.
+// The parameter link is the index of the key's chain.
 func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,12 +210,18 @@ func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket)
 	}
 }
 
-// settle ends the receipt id, of whose units actual stay charged, or all if its term is over at
-// now. found is false if the key of hash h, whose state has this link, has no such receipt: it was
-// forgotten or reset, or the receipt is final or was settled before. Otherwise back is what the
-// caller must take off the key's state, and last says that the key has no receipt any more. b is the
-// arithmetic of the key's debts, or nil.
-func (r *receipts) settle(link uint32, h keytable.Hash, id Receipt, actual int64, now keytable.Instant, b *exact.Bucket) (back Returned, found, last bool) {
+// settle ends the receipt with the number id. The parameter actual says how many of its units stay
+// charged; the remaining units are given back. If the term of the receipt is over at the instant now,
+// all units stay charged. The parameter b computes with the key's debts; it is nil if the algorithm
+// counts in windows.
+//
+// The result found is false if the key with hash h and the given link has no such receipt: the key was
+// forgotten or reset, or the receipt is final or was settled before. Otherwise, the result back says
+// what the caller must subtract from the key's state, and the result last says whether this was the
+// key's last receipt.
+func (r *receipts) settle(
+	link uint32, h keytable.Hash, id Receipt, actual int64, now keytable.Instant, b *exact.Bucket,
+) (back Returned, found, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.named(id)
@@ -205,7 +233,7 @@ func (r *receipts) settle(link uint32, h keytable.Hash, id Receipt, actual int64
 		r.final(e)
 		return back, false, false
 	}
-	if e.kept && e.until < now {
+	if e.hasTerm && e.until < now {
 		actual = e.n
 	}
 	back = Returned{At: e.at, N: max(e.n-actual, 0), Last: e.next == 0 && !e.followed}
@@ -234,7 +262,7 @@ func (r *receipts) settle(link uint32, h keytable.Hash, id Receipt, actual int64
 	return back, true, c.newest == 0
 }
 
-// named returns the receipt id, or nil if there is none: it was settled already, or is final.
+// named returns the receipt with the number id, or nil if that receipt was settled already or is final.
 func (r *receipts) named(id Receipt) *receipt {
 	if i := uint32(id); id != 0 && int(i) < len(r.all) && r.all[i].id == id {
 		return &r.all[i]
@@ -242,12 +270,17 @@ func (r *receipts) named(id Receipt) *receipt {
 	return nil
 }
 
-// remove takes e out of its chain. The one before it takes over what holds until the one after it:
-// the least debt, and that units followed, those of e too if any stays charged.
+// remove takes the receipt e out of its chain. The receipt before e in the chain then also covers the
+// time of e:
+//
+//   - If the parameter low is less than the field low of the receipt before, the field gets this value.
+//   - If the parameter stays is set, units of e stay charged. The charge of e then counts as a charge
+//     without a receipt that followed the receipt before.
+//   - Otherwise, if a charge without a receipt followed e, this charge now follows the receipt before.
 func (r *receipts) remove(e *receipt, low exact.Level, stays bool) {
 	c, i := &r.chains[e.chain], uint32(e.id)
-	if e.kept {
-		r.forget(e)
+	if e.hasTerm {
+		r.endTerm(e)
 	}
 	if e.prev != 0 {
 		before := &r.all[e.prev]
@@ -272,42 +305,46 @@ func (r *receipts) remove(e *receipt, low exact.Level, stays bool) {
 	r.open--
 }
 
-// keep gives the receipt id a term: until is the last instant at which it may be given back. There
-// are at most most such receipts, and [MaxOpen] of one key. If there are more, the oldest become
-// final, and so do those whose term is over at now, from the oldest one on.
-func (r *receipts) keep(id Receipt, until, now keytable.Instant, most int) {
+// setTerm gives the receipt with the number id a term: the units of the receipt can be given back until
+// the instant in the parameter until, and also at this instant. At most r.max receipts, and at most
+// [MaxOpen] receipts of one key, have a term. Above these numbers, the oldest receipts become final.
+// First of all, setTerm ends the oldest receipts whose term is over at the instant now.
+func (r *receipts) setTerm(id Receipt, until, now keytable.Instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.named(id)
-	if e == nil {
-		return
+	if e := r.named(id); e != nil {
+		r.setTermLocked(e, until, now)
 	}
-	for r.oldest != 0 && (r.kept >= most || r.all[r.oldest].until < now) {
+}
+
+// setTermLocked does what setTerm does, for the receipt e. The caller holds r.mu.
+func (r *receipts) setTermLocked(e *receipt, until, now keytable.Instant) {
+	for r.oldest != 0 && (r.terms >= r.max || r.all[r.oldest].until < now) {
 		r.final(&r.all[r.oldest])
 	}
-	c := &r.chains[e.chain]
-	for i := c.oldest; c.kept >= MaxOpen; i = r.all[i].next {
-		if r.all[i].kept {
+	c, i := &r.chains[e.chain], uint32(e.id)
+	for i := c.oldest; c.terms >= MaxOpen; i = r.all[i].next {
+		if r.all[i].hasTerm {
 			r.final(&r.all[i])
 			break
 		}
 	}
-	c.kept++
-	r.kept++
-	e.kept, e.until, e.earlier = true, until, r.newest
+	c.terms++
+	r.terms++
+	e.hasTerm, e.until, e.earlier = true, until, r.newest
 	if r.newest != 0 {
-		r.all[r.newest].later = uint32(id)
+		r.all[r.newest].later = i
 	} else {
-		r.oldest = uint32(id)
+		r.oldest = i
 	}
-	r.newest = uint32(id)
+	r.newest = i
 }
 
-// final ends e. All of its units stay charged.
+// final ends the receipt e. All its units stay charged.
 func (r *receipts) final(e *receipt) { r.remove(e, e.low, true) }
 
-// forget takes e out of those that have a term.
-func (r *receipts) forget(e *receipt) {
+// endTerm takes the receipt e out of the list of receipts with a term.
+func (r *receipts) endTerm(e *receipt) {
 	if e.earlier != 0 {
 		r.all[e.earlier].later = e.later
 	} else {
@@ -318,8 +355,8 @@ func (r *receipts) forget(e *receipt) {
 	} else {
 		r.newest = e.earlier
 	}
-	r.chains[e.chain].kept--
-	r.kept--
+	r.chains[e.chain].terms--
+	r.terms--
 }
 
 func lesser(a, b exact.Level) exact.Level {

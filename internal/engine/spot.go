@@ -6,39 +6,41 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Spot is one key that a caller waits for, or that a caller asks for while others wait. It
-// is a [Part] for package waitline, which decides at instants that it has foretold.
+// A Spot is one key that a caller waits for, with the Question of the caller and the Answer of the key.
+// Package waitline chooses the instants at which a Spot decides.
 type Spot struct {
-	Keys   Lockable      // the keys of the rule, or the limiter
-	Hash   keytable.Hash // of the key
-	Want   Wanted        // the rate to decide at
-	Shadow bool          // never denies; charged if it grants and the request passes
-	Looks  bool          // whether nothing of the key changes, not even by a denial at another rate
+	Keys Lockable // the keys of the rule or of the limiter
+	Question
+	Looks bool // whether the method Ahead leaves the rate of the key as it is, even if the request asks for a different rate
 
-	shard lockedShard // the key's shard while it is locked, otherwise nil
-	held  bool        // whether the charge is counted by Keys.Confirm
+	revocable bool // whether Keys.Confirm or Keys.Revoke is called later; a grant is not counted before that call
 
-	Verdict               // the answer
-	Delay   time.Duration // how long to hold the request when it is granted
-	Receipt Receipt       // of the charge, if it may be given back
-	Err     error         // why the rule's own rate was used and not the one in Want, or nil
+	Answer
 }
 
-// A Future is a copy of the state of a key. It is charged ahead of time, to foretell when the
-// key has units for a caller that comes later.
+// SpotOf returns a Spot for the key with hash h. The Spot decides at the own rate of the rule or of the
+// limiter.
+func SpotOf(keys Lockable, h keytable.Hash) Spot {
+	return Spot{Keys: keys, Question: Question{Hash: h}}
+}
+
+// A Future is a copy of the state of a key. Package waitline charges the copy in advance for the callers
+// that wait already, to compute when the key will have units for a later caller.
 type Future interface {
-	// Ahead returns the instant, not before at, from which on n units are there, or
-	// [keytable.End] if they never are. v is the verdict, counted from at, and delay
-	// the Delay of the request when it is granted.
+	// Ahead returns in due the earliest instant at which n units are available, but not an instant
+	// before the parameter at. If the units are never available, due is [keytable.End]. The verdict v is
+	// the answer to a request at the instant in the parameter at, and delay is the Delay of the request
+	// once it is granted.
 	Ahead(want Wanted, at keytable.Instant, n int64) (due keytable.Instant, v Verdict, delay time.Duration)
 
-	// Charge takes n units at the instant at.
+	// Charge takes n units from the copy at the given instant, if they are available then.
 	Charge(want Wanted, at keytable.Instant, n int64)
 }
 
-// Lock locks the keys of spots, in this order, which must be the one of all decisions. now is
-// a reading of the clock. Lock returns the instant that the decision is for: with the
-// machine's clock, the latest reading that any of the shards has seen.
+// Lock locks the keys of the spots one after the other. All decisions must lock their keys in the same
+// order. The parameter now is a reading of the clock. Lock returns the instant of the decision. If the
+// clock is the machine's, this is the latest of the parameter now and the readings that the shards have
+// seen. With any other clock, it is the parameter now.
 func Lock(spots []Spot, now keytable.Instant) keytable.Instant {
 	for i := range spots {
 		s := &spots[i]
@@ -47,8 +49,8 @@ func Lock(spots []Spot, now keytable.Instant) keytable.Instant {
 	return now
 }
 
-// Unlock unlocks the keys that Lock has locked. If counted is set, it adds the verdicts to the
-// totals of the rules, as those of a decision that has passed or has not.
+// Unlock unlocks the keys that Lock has locked. If the parameter counted is set, Unlock adds the
+// answers to the totals of the rules. The parameter passed says whether the whole request passes.
 func Unlock(spots []Spot, counted, passed bool) {
 	for i := range spots {
 		s := &spots[i]
@@ -58,13 +60,14 @@ func Unlock(spots []Spot, counted, passed bool) {
 		if s.Want.Rate != nil {
 			s.Err = s.shard.refusal(s.Want)
 		}
-		s.shard.finish(0, tally(counted, passed, s.RetryAfter == 0, s.Shadow, s.held))
+		s.shard.finish(0, tally(counted, passed, s.RetryAfter == 0, s.Shadow, s.revocable))
 		s.shard = nil
 	}
 }
 
-// Ahead sets the verdict of s, which is locked, to that for n units at the instant at. It
-// returns the instant from which on they are there, or [keytable.End] if they never are.
+// Ahead decides whether the key of the locked spot s has n units at the given instant, and stores the
+// answer in s. It charges nothing. It returns the first instant at which the units are available, or
+// [keytable.End] if they never are.
 func (s *Spot) Ahead(at keytable.Instant, n int64) (due keytable.Instant) {
 	do := Probe
 	if s.Looks {
@@ -74,54 +77,62 @@ func (s *Spot) Ahead(at keytable.Instant, n int64) (due keytable.Instant) {
 	return due
 }
 
-// Take takes n units at the instant at from the key of s, which is locked, if they are there. If
-// revocable is set, the caller says Keys.Confirm or Keys.Revoke.
+// Take charges n units at the given instant to the key of the locked spot s, if the units are
+// available, and stores the answer in s. If the parameter revocable is set and the units are granted,
+// the caller must call Keys.Confirm or Keys.Revoke afterwards.
 func (s *Spot) Take(at keytable.Instant, n int64, revocable bool) {
 	do := Take
-	if s.held = revocable; revocable {
+	if s.revocable = revocable; revocable {
 		do = Hold
 	}
 	s.Verdict, s.Delay, s.Receipt = s.shard.step(s.Hash, s.Want, at, n, do)
 }
 
-// Look sets the verdict of s, which is locked, to that for n units at the instant at.
+// Look decides whether the key of the locked spot s has n units at the given instant, and stores the
+// answer in s. It changes nothing in the state of the key.
 func (s *Spot) Look(at keytable.Instant, n int64) {
 	s.Verdict, s.Delay, _ = s.shard.step(s.Hash, s.Want, at, n, Look)
 }
 
-// DelayAt returns the Delay that n units have, if they are there, at the instant at. The key
-// of s is locked.
+// DelayAt returns the Delay that a request for n units has if it is granted at the given instant. The
+// spot s must be locked.
 func (s *Spot) DelayAt(at keytable.Instant, n int64) time.Duration {
 	return s.shard.delay(s.Hash, s.Want, at, n)
 }
 
-// DenyDelay makes the verdict of s a denial if its Delay is not below most.
-func (s *Spot) DenyDelay(most time.Duration) {
-	if !s.Shadow && s.Delay > 0 && s.Delay >= most {
-		s.RetryAfter, s.Delay = max(s.Delay-most, 1), 0
+// DenyDelay turns the answer of the spot s into a denial if the Delay in the answer is not 0 and not
+// below the given limit. It leaves the answer of a rule in shadow as it is.
+func (s *Spot) DenyDelay(limit time.Duration) {
+	if !s.Shadow && s.Delay > 0 && s.Delay >= limit {
+		s.RetryAfter, s.Delay = max(s.Delay-limit, 1), 0
 	}
 }
 
-// Mark notes whether callers wait for the key of s, which is locked.
+// Mark notes in the table whether callers wait for the key of the locked spot s.
 func (s *Spot) Mark(marked bool) { s.shard.mark(s.Hash, marked) }
 
-// Future returns a copy of the state of the key of s, which is locked.
+// Future returns a copy of the state that the key of the locked spot s has at the given instant.
 func (s *Spot) Future(at keytable.Instant) Future { return s.shard.future(s.Hash, at) }
 
-// finish completes v, the verdict for a request at the instant from, as which at counts: v then
-// counts from at. step returns the Delay that the request would have at another instant.
-func (v *Verdict) finish(at, from keytable.Instant, delay time.Duration, step func(at keytable.Instant) time.Duration) (keytable.Instant, time.Duration) {
+// finish converts the durations in the verdict v. Before the call, they count from the instant for
+// which v was made (from). After the call, they count from an earlier instant, or the same (at). The
+// parameter delay is the Delay of the request at the instant for which v was made, and the function
+// step returns its Delay at any given instant. finish returns the instant at which the request is
+// granted, and its Delay at that instant.
+func (v *Verdict) finish(
+	at, from keytable.Instant, delay time.Duration, step func(at keytable.Instant) time.Duration,
+) (keytable.Instant, time.Duration) {
 	due := from
 	if v.RetryAfter > 0 {
 		due = from.Add(v.RetryAfter)
 	}
 	gap := from.Since(at)
-	if v.ResetAfter > 0 { // 0 stays: the key is as new already
+	if v.ResetAfter > 0 { // a ResetAfter of 0 stays 0, because the key is unused at any instant
 		v.ResetAfter = time.Duration(min(uint64(v.ResetAfter)+min(gap, uint64(Never)), uint64(Never)))
 	}
 	switch wait := due.Since(at); {
 	case v.RetryAfter == Never || due == keytable.End || wait >= uint64(Never):
-		v.RetryAfter = Never // no instant after the last one can be told apart
+		v.RetryAfter = Never // an Instant cannot be later than keytable.End
 		return keytable.End, 0
 	case v.RetryAfter > 0:
 		delay = step(due)
@@ -132,7 +143,9 @@ func (v *Verdict) finish(at, from keytable.Instant, delay time.Duration, step fu
 	return due, delay
 }
 
-func (s *ratedShard[S, C]) ahead(h keytable.Hash, want Wanted, at keytable.Instant, n int64, do Intent) (due keytable.Instant, v Verdict, delay time.Duration) {
+func (s *ratedShard[S, C]) ahead(
+	h keytable.Hash, want Wanted, at keytable.Instant, n int64, do Intent,
+) (due keytable.Instant, v Verdict, delay time.Duration) {
 	shard := (*tableShard[S, C])(s)
 	from, state := at, shard.Find(h)
 	if state == nil {
@@ -193,8 +206,7 @@ func (f *ratedFuture[S, C]) Charge(want Wanted, at keytable.Instant, n int64) {
 	f.step(&f.state, want, at, n, true)
 }
 
-// step decides on n units at the rate that want asks for, by the copy s of f.state or by that
-// itself, as step of ratePlans does.
+// step does what ratePlans.step does, with the state s, which is f.state or a copy of f.state.
 func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	p, _ := f.plans.pick(want)
 	if from := f.plans.planOf(s); from != nil && from != p {
@@ -217,7 +229,7 @@ func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Inst
 	return v, delay
 }
 
-// A limiterShard is a shard of a limiter's table with the methods of a lockedShard.
+// A limiterShard is a shard of a limiter's table. It implements lockedShard.
 type limiterShard[S any, C Algorithm[S, C]] keytable.Shard[S, C]
 
 func (l *Limiter[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant, bool) {
@@ -228,7 +240,9 @@ func (l *Limiter[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard
 	return (*limiterShard[S, C])(shard), now, shard.Marked(h)
 }
 
-func (s *limiterShard[S, C]) step(h keytable.Hash, _ Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, _ Receipt) {
+func (s *limiterShard[S, C]) step(
+	h keytable.Hash, _ Wanted, now keytable.Instant, n int64, do Intent,
+) (v Verdict, delay time.Duration, _ Receipt) {
 	shard := (*keytable.Shard[S, C])(s)
 	state := shard.Find(h)
 	if state != nil {
@@ -244,7 +258,9 @@ func (s *limiterShard[S, C]) step(h keytable.Hash, _ Wanted, now keytable.Instan
 	return v, delay, 0
 }
 
-func (s *limiterShard[S, C]) ahead(h keytable.Hash, _ Wanted, at keytable.Instant, n int64, _ Intent) (due keytable.Instant, v Verdict, delay time.Duration) {
+func (s *limiterShard[S, C]) ahead(
+	h keytable.Hash, _ Wanted, at keytable.Instant, n int64, _ Intent,
+) (due keytable.Instant, v Verdict, delay time.Duration) {
 	shard := (*keytable.Shard[S, C])(s)
 	state, from := shard.Find(h), at
 	if state == nil {
@@ -284,6 +300,16 @@ func (s *limiterShard[S, C]) mark(h keytable.Hash, marked bool) {
 
 func (s *limiterShard[S, C]) finish(now keytable.Instant, t keytable.Tally) {
 	(*keytable.Shard[S, C])(s).Finish(now, t)
+}
+
+func (s *limiterShard[S, C]) chargeAndUnlock(
+	h keytable.Hash, _ string, now keytable.Instant, n int64, do Intent,
+) (v Verdict, delay time.Duration, id Receipt) {
+	v, delay, id = s.step(h, Wanted{}, now, n, do)
+	shard := (*keytable.Shard[S, C])(s)
+	shard.Count(v.RetryAfter == 0)
+	shard.Unlock()
+	return v, delay, id
 }
 
 func (*limiterShard[S, C]) refusal(Wanted) error { return nil }

@@ -14,21 +14,22 @@ type Clock interface {
 	Now() time.Time
 }
 
-// An Alarm sets an alarm of a clock that is moved by hand: rings receives once the clock has
-// reached at, and stop removes the alarm.
+// An Alarm is a function that sets an alarm on a clock that is moved by hand. The channel named rings
+// receives a value once the clock has reached the given time. The function named stop removes the
+// alarm.
 type Alarm func(at time.Time) (rings <-chan time.Time, stop func())
 
-// A Timeline turns the readings of a limiter's clock into instants, and waits on that clock.
+// A Timeline converts the readings of a limiter's clock to instants, and waits on that clock.
 type Timeline struct {
 	clock Clock     // nil for the machine's monotonic clock
 	start time.Time // the reading of the clock when the timeline was made
-	alarm Alarm     // nil for the clock's After or, if it has none, a timer of the machine
-	late  *origin   // what counts in place of start; nil if the clock stood at a usual time
+	alarm Alarm     // sets alarms; if nil, the method After of the clock sets them, or a time.Timer if the clock has no such method
+	late  *origin   // replaces the field start if the clock first showed a time outside the years 1678 to 2262; otherwise nil
 }
 
-// NewTimeline returns the timeline of c, or of the machine's monotonic clock if c is nil. It
-// reads the clock once. alarm may be nil. If the clock stands outside the years 1678 to 2262,
-// the timeline begins anew at the first reading inside, see [Timeline.OnRestart].
+// NewTimeline returns the timeline of the clock c, or of the machine's monotonic clock if c is nil. It
+// reads the clock once. The alarm may be nil. If the clock shows a time outside the years 1678 to 2262,
+// the timeline starts again at the first reading inside these years, see [Timeline.OnRestart].
 func NewTimeline(c Clock, alarm Alarm) Timeline {
 	if c == nil {
 		return Timeline{start: time.Now()}
@@ -42,8 +43,7 @@ func NewTimeline(c Clock, alarm Alarm) Timeline {
 	return t
 }
 
-// Start returns the time at which the timeline begins: the reading of the clock when it was
-// made, or the first one inside the years 1678 to 2262.
+// Start returns the reading of the clock at which the timeline starts.
 func (t *Timeline) Start() time.Time {
 	if t.late != nil {
 		return *t.late.start.Load()
@@ -51,9 +51,9 @@ func (t *Timeline) Start() time.Time {
 	return t.start
 }
 
-// Now reads the clock. If the clock has a monotonic reading, the instant is made of that, so
-// that a step of the wall clock has no effect. An instant is at most 292 years from the start:
-// a reading beyond counts as that.
+// Now reads the clock. If the reading includes a monotonic time, Now uses the monotonic time, so that a
+// step of the wall clock has no effect. If the reading is more than 292 years away from the start, Now
+// returns the instant 292 years away from the start.
 func (t *Timeline) Now() keytable.Instant {
 	if t.clock == nil {
 		return keytable.InstantAt(time.Since(t.start))
@@ -61,11 +61,11 @@ func (t *Timeline) Now() keytable.Instant {
 	return keytable.InstantAt(t.clock.Now().Sub(t.Start()))
 }
 
-// Time returns the time at which the clock read now.
+// Time returns the time that the clock showed at the instant now.
 func (t *Timeline) Time(now keytable.Instant) time.Time { return t.Start().Add(now.Duration()) }
 
-// nowLocked reads the clock while the caller holds l, so that decisions under l follow each
-// other in time. If the clock panics, nowLocked unlocks l.
+// nowLocked reads the clock while the caller holds the lock l. Goroutines that decide under the same
+// lock then read the clock in the order in which they decide. If the clock panics, nowLocked unlocks l.
 func (t *Timeline) nowLocked(l interface{ Unlock() }) keytable.Instant {
 	panicked := true
 	defer func() {
@@ -78,8 +78,8 @@ func (t *Timeline) nowLocked(l interface{ Unlock() }) keytable.Instant {
 	return now
 }
 
-// Ring returns a channel that receives once d has passed since now, which is a reading of the
-// clock, and a function that removes the alarm.
+// Ring sets an alarm that rings once the duration d has passed since the instant now. It returns two
+// results: a channel that receives a value when the alarm rings, and a function that removes the alarm.
 func (t *Timeline) Ring(now keytable.Instant, d time.Duration) (rings <-chan time.Time, stop func()) {
 	if t.alarm != nil {
 		return t.alarm(t.Time(now).Add(d))
@@ -93,14 +93,15 @@ func (t *Timeline) Ring(now keytable.Instant, d time.Duration) (rings <-chan tim
 	return timer.C, func() { timer.Stop() }
 }
 
-// after sets an alarm by set, the After of a clock, which counts from the call and not from
-// now. If the clock is moved by hand between now and the call, the alarm would ring too late or
-// never. So after sets the alarm first and reads the clock afterwards; if the clock has moved,
-// it sets the alarm again.
+// after sets an alarm that rings once the duration d has passed since the instant now. The function set
+// is the method After of the clock, which counts from the moment when it is called. If the clock were
+// moved by hand between the instant now and that moment, the alarm would ring too late or never. So
+// Timeline.after reads the clock again once the alarm is set. If the clock has moved, it sets the alarm
+// again.
 //
-// A clock may also run by itself. after takes it to do so if the clock has moved at each of
-// several readings, but no further than the machine's. The alarm is then late by the time that
-// one reading takes, which is accepted. After 100 rounds, any alarm is accepted.
+// A clock that runs moves between any two readings, but no further than the machine's clock. If this
+// happens three times in a row, Timeline.after accepts the alarm, which then rings late by the time
+// that one reading takes. It accepts the 100th alarm in any case.
 func (t *Timeline) after(set func(time.Duration) <-chan time.Time, now keytable.Instant, d time.Duration) <-chan time.Time {
 	var rings <-chan time.Time
 	for round, running := 0, 0; round < 100 && running < 3; round++ {
@@ -119,8 +120,8 @@ func (t *Timeline) after(set func(time.Duration) <-chan time.Time, now keytable.
 	return rings
 }
 
-// Sleep waits until d has passed since now, which is a reading of the clock, or until wake
-// receives. It returns the error of ctx if ctx ends first.
+// Sleep waits until the duration d has passed since the instant now, or until the channel wake receives
+// a value. It returns the error of ctx if ctx ends first.
 func (t *Timeline) Sleep(ctx context.Context, now keytable.Instant, d time.Duration, wake <-chan struct{}) error {
 	rings, stop := t.Ring(now, d)
 	defer stop()
@@ -134,8 +135,8 @@ func (t *Timeline) Sleep(ctx context.Context, now keytable.Instant, d time.Durat
 	}
 }
 
-// Patience returns how long a caller with ctx may wait: the time to the deadline of ctx, or
-// the longest Duration if it has none.
+// Patience returns how long a caller with the context ctx can wait: the time left until the deadline of
+// ctx, or the longest Duration if ctx has no deadline.
 func (t *Timeline) Patience(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -144,11 +145,11 @@ func (t *Timeline) Patience(ctx context.Context) time.Duration {
 	return t.TimeTo(deadline)
 }
 
-// TimeTo returns the time that is left until the deadline of a context that has not ended.
+// TimeTo returns the time left until the given deadline of a context that has not ended.
 func (t *Timeline) TimeTo(deadline time.Time) time.Duration {
 	left := time.Until(deadline)
 	if left <= 0 && t.clock != nil {
-		// The context has not ended, so its deadline is not a time of the machine's clock.
+		// The context has not ended, so its deadline was set with the limiter's clock, not the machine's.
 		left = deadline.Sub(t.clock.Now())
 	}
 	return left

@@ -8,57 +8,60 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Warmup says how the limit of a new key grows: From units at the key's first charge, and the
-// full limit once Over has passed since then.
+// A Warmup says how the limit of a new key grows. At the first charge of the key, the limit is From
+// units. It grows to the full limit in the time Over.
 type Warmup struct {
-	From  int64         // at least 1; a limit below it does not grow
-	Over  time.Duration // above 0
-	Least bool          // whether From is taken for more where it would grant a new key nothing
+	From  int64         // limit of a new key in units, at least 1; if the full limit is less, a new key has the full limit
+	Over  time.Duration // how long the limit grows, above 0
+	Raise bool          // whether a From that is too small to grant one unit is replaced by the smallest number that grants one
 }
 
-// A Portion is the part of its limit that a young key has: Units in place of Of.
+// A Portion is the fraction Units/Of of the full limit. A young key, whose limit still grows, has only a
+// Portion of it.
 //
 // Invariant: 1 <= Units <= Of.
 type Portion struct {
-	Units int64 // what the key has
-	Of    int64 // the limit
+	Units int64 // the present limit of the key, in units
+	Of    int64 // the full limit, in units
 }
 
-// A Grower is an [Algorithm] whose keys can be young.
+// A Grower is an [Algorithm] whose keys can be young: they then have a lower limit, which grows.
 type Grower[S, C any] interface {
 	Algorithm[S, C]
 
-	// StepYoung is Step for a key that has only this portion of the limit. now is not
-	// before what Reached returns. Of a denial, RetryAfter says only that it is one. The
-	// Limit and the ResetAfter of v are those of Step.
+	// StepYoung does what Step does, for a key that has only the portion p of the full limit. The
+	// instant now must not be before the result of Reached(s). If the units are denied, v.RetryAfter is
+	// not the time to wait, but some number above 0. v.Limit and v.ResetAfter are as in Step.
 	StepYoung(s *S, pace C, p Portion, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration)
 }
 
-// A Warm is the state of a key whose limit grows: a state of the algorithm, and the key's age.
+// A Warm is the state of a key whose limit grows: the algorithm's own state, and when the growth began.
 type Warm[S any] struct {
 	state S
-	first keytable.Instant // of the first charge since the key was new; 0 if there was none
+	first keytable.Instant // the instant of the key's first charge, when its limit began to grow; 0 if the key is new
 }
 
-// A WarmConfig is an [Algorithm] whose keys are young at first: the limit of a key grows with
-// the time since its first charge. A key is new again once it has been as good as new for Over.
+// A WarmConfig is an [Algorithm] with keys that are young at first: the limit of a key grows with the
+// time since its first charge. When a key has owed nothing for the duration in the field over, it is
+// new again.
 //
-// Granted is monotone: a request that is granted to a key at some instant is granted at any
-// later one, up to the instant at which the key is new again, if nothing was charged meanwhile.
+// Suppose that a request would be granted at some instant. If the key is not charged, this request
+// would also be granted at any later instant, until the key becomes new again.
 type WarmConfig[S any, C Grower[S, C]] struct {
-	full  C     // decides once the key has the full limit
-	from  int64 // units at first
-	limit int64 // units in the end
+	full  C     // the configuration for keys with the full limit
+	from  int64 // the limit of a new key, in units
+	limit int64 // the full limit, in units
 	over  time.Duration
 }
 
-// NewWarm returns the WarmConfig of keys that have the limit of full, which is so many units, in
-// the end. least is how many of them a key must have for one unit to be granted.
-func NewWarm[S any, C Grower[S, C]](full C, w Warmup, limit, least int64) *WarmConfig[S, C] {
-	return &WarmConfig[S, C]{full: full, from: min(max(w.From, least), limit), limit: limit, over: w.Over}
+// NewWarm returns the WarmConfig of keys whose limit grows, as the Warmup w says, to the full limit.
+// The parameter full is the configuration for keys with the full limit, and the parameter limit is the
+// full limit in units. The parameter minUnits is the smallest limit at which a key is granted one unit.
+func NewWarm[S any, C Grower[S, C]](full C, w Warmup, limit, minUnits int64) *WarmConfig[S, C] {
+	return &WarmConfig[S, C]{full: full, from: min(max(w.From, minUnits), limit), limit: limit, over: w.Over}
 }
 
-// Step decides on n units at now. While the key is young, it has only a portion of the limit.
+// Step decides on n units at the instant now. A young key has only a portion of the full limit.
 func (c *WarmConfig[S, C]) Step(s *Warm[S], pace *WarmConfig[S, C], now keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	last := c.full.Reached(&s.state)
 	if now < last {
@@ -71,32 +74,37 @@ func (c *WarmConfig[S, C]) Step(s *Warm[S], pace *WarmConfig[S, C], now keytable
 	return c.stepYoung(s, pace, known, now, n, charge)
 }
 
-// stepYoung is Step for a key that has not the full limit yet. known says whether it was charged
-// since it was new.
-func (c *WarmConfig[S, C]) stepYoung(s *Warm[S], pace *WarmConfig[S, C], known bool, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration) {
+// stepYoung does what Step does, for a key that does not have the full limit yet. The parameter known
+// says whether the limit has begun to grow. The growth begins with the first charge of the key.
+func (c *WarmConfig[S, C]) stepYoung(
+	s *Warm[S], pace *WarmConfig[S, C], known bool, now keytable.Instant, n int64, charge bool,
+) (v Verdict, delay time.Duration) {
 	age := time.Duration(0)
 	if known {
 		age = time.Duration(now.Since(min(s.first, now)))
 	}
 	v, delay = c.full.StepYoung(&s.state, pace.full, c.portion(age), now, n, charge)
-	most := v.ResetAfter
+	reset := v.ResetAfter
 	switch {
 	case known:
-		most = max(v.ResetAfter, c.over-age)
+		reset = max(v.ResetAfter, c.over-age)
 	case charge && v.RetryAfter == 0:
 		s.first = max(now, 1)
-		most = max(v.ResetAfter, c.over)
+		reset = max(v.ResetAfter, c.over)
 	}
 	if v.RetryAfter != 0 {
-		v.RetryAfter = c.retryAfter(s, pace, known, age, most, now, n)
+		v.RetryAfter = c.retryAfter(s, pace, known, age, reset, now, n)
 	}
-	v.ResetAfter = most
+	v.ResetAfter = reset
 	return v, delay
 }
 
-// retryAfter returns how long it takes until n units are granted, which are denied now. If they
-// ever are, they are after most. A key that was not charged does not grow.
-func (c *WarmConfig[S, C]) retryAfter(s *Warm[S], pace *WarmConfig[S, C], known bool, age, most time.Duration, now keytable.Instant, n int64) time.Duration {
+// retryAfter returns how long it takes until n units, which are denied at the instant now, are granted.
+// The result is at most the duration longest, or it is Never. If the parameter known is not set, the
+// growth of the limit has not begun yet.
+func (c *WarmConfig[S, C]) retryAfter(
+	s *Warm[S], pace *WarmConfig[S, C], known bool, age, longest time.Duration, now keytable.Instant, n int64,
+) time.Duration {
 	granted := func(wait time.Duration) bool {
 		p := c.portion(age)
 		if known {
@@ -105,49 +113,52 @@ func (c *WarmConfig[S, C]) retryAfter(s *Warm[S], pace *WarmConfig[S, C], known 
 		v, _ := c.full.StepYoung(&s.state, pace.full, p, now.Add(wait), n, false)
 		return v.RetryAfter == 0
 	}
-	if !granted(most) {
+	if !granted(longest) {
 		return Never
 	}
 	denied := time.Duration(0)
-	for most-denied > 1 {
-		if middle := denied + (most-denied)/2; granted(middle) {
-			most = middle
+	for longest-denied > 1 {
+		if middle := denied + (longest-denied)/2; granted(middle) {
+			longest = middle
 		} else {
 			denied = middle
 		}
 	}
-	return most
+	return longest
 }
 
-// portion returns what a key of this age has of the limit.
+// portion returns the portion of the full limit that a key has at the given age, the time since its first
+// charge.
 func (c *WarmConfig[S, C]) portion(age time.Duration) Portion {
 	if age >= c.over {
 		return Portion{c.limit, c.limit}
 	}
 	hi, lo := bits.Mul64(uint64(c.limit-c.from), uint64(age))
-	grown, _ := bits.Div64(hi, lo, uint64(c.over)) // fits: age < over
+	grown, _ := bits.Div64(hi, lo, uint64(c.over)) // the quotient fits, because age < over
 	return Portion{c.from + int64(grown), c.limit}
 }
 
-// forgotten reports whether s, which was charged, has been as good as new for so long that it is
-// new again.
+// forgotten reports whether s, the state of a key that was charged, has owed nothing for the duration
+// c.over. The key is then new again.
 func (c *WarmConfig[S, C]) forgotten(s *Warm[S], now keytable.Instant) bool {
 	return now >= keytable.Instant(c.over) && c.full.Idle(&s.state, now-keytable.Instant(c.over))
 }
 
-// Forget makes s new if it is so by time.
+// Forget makes s the state of a new key if the key with the state s has owed nothing for the duration
+// c.over.
 func (c *WarmConfig[S, C]) Forget(s *Warm[S], now keytable.Instant) {
 	if s.first != 0 && c.forgotten(s, now) {
 		s.first = 0
 	}
 }
 
-// Unused reports whether s was not charged since it was new.
+// Unused reports whether s is the state of a new key. A key is new if it was never charged, or if it
+// has owed nothing for the duration c.over.
 func (c *WarmConfig[S, C]) Unused(s *Warm[S], now keytable.Instant) bool {
 	return s.first == 0 || c.forgotten(s, now)
 }
 
-// Idle reports whether s equals the state of a key that has never been used.
+// Idle reports whether a decision by the state s is the same as for a key that was never used.
 func (c *WarmConfig[S, C]) Idle(s *Warm[S], now keytable.Instant) bool {
 	if s.first == 0 {
 		return c.full.Idle(&s.state, now)
@@ -155,25 +166,36 @@ func (c *WarmConfig[S, C]) Idle(s *Warm[S], now keytable.Instant) bool {
 	return c.forgotten(s, now)
 }
 
-// Inherit returns the state of a key that leaves the shared debt s: it owes the debt, and is new.
+// Inherit returns the first state of a key that gets a slot of its own and shared the debt s with other
+// keys before. The key owes that debt, and counts as new.
 func (c *WarmConfig[S, C]) Inherit(s *Warm[S], now keytable.Instant) Warm[S] {
 	return Warm[S]{state: c.full.Inherit(&s.state, now)}
 }
 
-// Renew makes s a new key that owes what it owes. A debt that keys share does not age.
+// Renew makes s the state of a new key with the same debt as before. It is called for the debt that all
+// keys without a slot share, because this debt always counts as the debt of a new key.
 func (c *WarmConfig[S, C]) Renew(s *Warm[S]) { s.first = 0 }
 
-// Carry brings s to the rate of c. Its age stays.
+// Carry converts the state s from the rate of the old configuration (from) to the rate of the
+// configuration c, at the instant now. The key keeps its age.
 func (c *WarmConfig[S, C]) Carry(s *Warm[S], from *WarmConfig[S, C], now keytable.Instant) {
 	from.Forget(s, now)
 	c.full.Carry(&s.state, from.full, now)
 }
 
-// Age gives s, which owes nothing, the age of a key that grows for rest yet or, if rest is 0,
-// that of known, which may be nil. It returns false if the key is new.
+// Age sets the age of s, the state of a key that owes nothing. The age is the time since the first
+// charge of the key. The parameter known is an earlier state of the key, or nil. The parameter rest is
+// how long it takes until the key owes nothing and has the full limit, or 0 if this is not known. Age
+// chooses the age as follows:
+//
+//   - If rest is above 0 and at most c.over, the key has the full limit after the duration rest.
+//   - If rest has another value, and known is the state of a key that is not new, s gets the same age
+//     as known.
+//   - If rest is longer than c.over, and known is nil or the state of a new key, the age is 0.
+//   - Otherwise, the key is new, and Age returns false.
 func (c *WarmConfig[S, C]) Age(s, known *Warm[S], rest time.Duration, now keytable.Instant) bool {
 	switch s.first = 0; {
-	case rest > c.over && known != nil && !c.Unused(known, now): // it rests for what it owes
+	case rest > c.over && known != nil && !c.Unused(known, now): // rest is how long the debt still drains, and does not tell the age
 		s.first = min(known.first, now)
 	case rest > 0:
 		s.first = max(now-min(keytable.Instant(max(c.over-rest, 0)), now), 1)
@@ -183,7 +205,8 @@ func (c *WarmConfig[S, C]) Age(s, known *Warm[S], rest time.Duration, now keytab
 	return s.first != 0
 }
 
-// Exceed charges n units at now, past the limit. They cost what units cost a key of that age.
+// Exceed charges n units at the instant now, even beyond the limit. Each unit costs as much as a
+// granted unit costs at that instant.
 func (c *WarmConfig[S, C]) Exceed(s *Warm[S], now keytable.Instant, n int64) {
 	now = max(now, c.full.Reached(&s.state))
 	if c.Unused(s, now) {
@@ -197,18 +220,19 @@ func (c *WarmConfig[S, C]) Exceed(s *Warm[S], now keytable.Instant, n int64) {
 	c.Owe(s, now, b.Times(c.weight(b, s, now), n))
 }
 
-// Owe adds more to the debt of s at now.
+// Owe adds the given amount to the debt of the state s at the instant now.
 func (c *WarmConfig[S, C]) Owe(s *Warm[S], now keytable.Instant, more exact.Level) {
 	any(c.full).(Debtor[S]).Owe(&s.state, now, more)
 }
 
-// weight returns what a unit costs s at at, which is not before its first charge.
+// weight returns how much one unit costs a key with the state s at the given instant, which is not
+// before the first charge.
 func (c *WarmConfig[S, C]) weight(b *exact.Bucket, s *Warm[S], at keytable.Instant) exact.Level {
 	p := c.portion(time.Duration(min(at.Since(min(s.first, at)), uint64(c.over))))
 	return b.Weight(p.Units, p.Of)
 }
 
-// Cost returns what each unit that s was charged last has cost.
+// Cost returns how much each unit of the last charge has cost the key with the state s.
 func (c *WarmConfig[S, C]) Cost(s *Warm[S]) exact.Level {
 	b := c.Arithmetic()
 	if b == nil {
@@ -217,8 +241,8 @@ func (c *WarmConfig[S, C]) Cost(s *Warm[S]) exact.Level {
 	return c.weight(b, s, c.Charged(s))
 }
 
-// GiveBack takes units off the state. If those were the first that the key was charged, and none
-// of them stays, the key is as old as its next charge.
+// GiveBack subtracts the units that the parameter back describes from the state s. If these units were
+// the whole first charge of the key, the age of the key counts from its next charge.
 func (c *WarmConfig[S, C]) GiveBack(s *Warm[S], back Returned) {
 	if back.First && max(back.At, 1) == s.first {
 		s.first = back.Next
@@ -226,12 +250,14 @@ func (c *WarmConfig[S, C]) GiveBack(s *Warm[S], back Returned) {
 	c.full.GiveBack(&s.state, back)
 }
 
-// Debt returns what s owes at now or, if that is later, at its last charge.
+// Debt returns what the state s owes at the instant now, or at its last charge if that charge is after
+// now.
 func (c *WarmConfig[S, C]) Debt(s *Warm[S], now keytable.Instant) exact.Level {
 	return any(c.full).(Debtor[S]).Debt(&s.state, now)
 }
 
-// Arithmetic returns the arithmetic of the debts, or nil if the algorithm counts in windows.
+// Arithmetic returns the Bucket that computes with the debts, or nil if the algorithm counts in
+// windows.
 func (c *WarmConfig[S, C]) Arithmetic() *exact.Bucket {
 	if d, ok := any(c.full).(Debtor[S]); ok {
 		return d.Arithmetic()
@@ -239,29 +265,33 @@ func (c *WarmConfig[S, C]) Arithmetic() *exact.Bucket {
 	return nil
 }
 
-// Resize brings s from the limit of from to that of c.
+// Resize converts the state s from the limit of the old configuration (from) to the limit of the
+// configuration c.
 func (c *WarmConfig[S, C]) Resize(s *Warm[S], from *WarmConfig[S, C]) {
 	c.full.Resize(&s.state, from.full)
 }
 
-// Fills reports whether a change from the limit of from may make a key as good as new.
+// Fills reports whether a change from the limit of the old configuration (from) to the limit of the
+// configuration c may make a used key seem unused.
 func (c *WarmConfig[S, C]) Fills(from *WarmConfig[S, C]) bool { return c.full.Fills(from.full) }
 
-// Slower reports whether a debt drains more slowly under c than under than.
+// Slower reports whether a debt drains more slowly at the rate of the configuration c than at the rate
+// of the given configuration.
 func (c *WarmConfig[S, C]) Slower(than *WarmConfig[S, C]) bool { return c.full.Slower(than.full) }
 
-// Charged returns the instant at which s was charged last.
+// Charged returns the instant of the last charge of the state s.
 func (c *WarmConfig[S, C]) Charged(s *Warm[S]) keytable.Instant { return c.full.Charged(&s.state) }
 
-// Reached returns the instant that the clock of s stands at.
+// Reached returns the earliest instant at which Step can decide by the state s.
 func (c *WarmConfig[S, C]) Reached(s *Warm[S]) keytable.Instant { return c.full.Reached(&s.state) }
 
-// Clone returns a copy of s that shares no memory with it.
+// Clone returns a copy of the state s. The copy shares no memory with s.
 func (c *WarmConfig[S, C]) Clone(s *Warm[S]) Warm[S] {
 	return Warm[S]{c.full.Clone(&s.state), s.first}
 }
 
-// An aging algorithm has keys that are young at first: it is a [WarmConfig].
+// aging has the methods of an algorithm whose keys are young at first (their limit still grows). Only
+// [WarmConfig] implements it; the comments of its methods say what they do.
 type aging[S any] interface {
 	Unused(s *S, now keytable.Instant) bool
 	Forget(s *S, now keytable.Instant)
@@ -277,7 +307,7 @@ func (k *ratedKeys[S, C]) Warm(w Warmup) error {
 		return nil
 	}
 	r.Warmup = &w
-	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.held)
+	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.receipts)
 	if err != nil {
 		return err
 	}
@@ -288,7 +318,7 @@ func (k *ratedKeys[S, C]) Warm(w Warmup) error {
 			if err != nil {
 				to = ps.base
 			}
-			s.under(to.id)
+			s.setPlan(to.id)
 		}
 	})
 	return nil

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Never is the result for a wait that is longer than a time.Duration can hold, 292 years.
+// Never stands for a wait that is longer than a time.Duration can hold, which is 292 years.
 const Never time.Duration = math.MaxInt64
 
 // A Level is an exact number of tokens: whole tokens and a fraction.
@@ -14,47 +14,50 @@ const Never time.Duration = math.MaxInt64
 // Invariant: Whole >= 0 and 0 <= Frac < Unit of the bucket that the level belongs to.
 type Level struct {
 	Whole int64 // whole tokens, at most 2^51
-	Frac  int64 // parts of a token; Unit parts are a token
+	Frac  int64 // further parts of a token; Bucket.Unit parts make up one token
 }
 
-// A Bucket is the arithmetic that token bucket and leaky bucket share: a debt that grows by the
-// tokens taken and drains at an exact rational rate.
+// A Bucket computes with the debts of a token bucket or a leaky bucket. A debt grows by the
+// tokens that are taken, and drains at an exact rational rate.
 //
 // Gain/Unit is Requests/Per, reduced by their greatest common divisor. A token has Unit parts,
 // and each nanosecond drains exactly Gain parts. Products are computed in 128 bits, so nothing
 // is rounded and nothing overflows, whatever the rate.
 type Bucket struct {
-	Burst int64 // tokens
-	Gain  int64 // parts of a token that a nanosecond drains
-	Unit  int64 // parts of a token in a token
+	Burst int64 // tokens that a key can take at once
+	Gain  int64 // parts of a token that drain in a nanosecond
+	Unit  int64 // parts that make up one token
 }
 
-// MaxBurst is the largest burst.
+// MaxBurst is the largest burst of a [Bucket].
 const MaxBurst = math.MaxUint32
 
-// MaxUsed is where units that are charged past the limit saturate, unless the limit is higher.
+// MaxUsed is the largest number of units that a key can owe when it is charged beyond its limit. A key
+// whose limit is higher than MaxUsed can owe as many units as its limit.
 const MaxUsed = 1 << 50
 
-// Beyond returns used and n more units, but no more than most, and never less than used.
-func Beyond(used, n, most int64) int64 { return used + max(min(n, most-used), 0) }
+// Beyond returns the sum of used and n, or the limit if the sum is above the limit. If used is above
+// the limit already, Beyond returns used.
+func Beyond(used, n, limit int64) int64 { return used + max(min(n, limit-used), 0) }
 
-// NewBucket returns the bucket that drains requests tokens every per nanoseconds and holds
-// burst tokens. All three are positive, and burst is at most [MaxBurst].
+// NewBucket returns a bucket that drains a number of tokens (requests) in each period (per, in
+// nanoseconds). It holds burst tokens, at most [MaxBurst]. All three numbers are positive.
 func NewBucket(requests, per, burst int64) Bucket {
 	d := GCD(requests, per)
 	return Bucket{Burst: burst, Gain: requests / d, Unit: per / d}
 }
 
-// Earned returns how much drains in elapsed nanoseconds: hi·2^64 + lo parts of a token.
+// Earned returns how many parts of a token drain in the given time (elapsed, in nanoseconds). The
+// number of parts is hi·2^64 + lo.
 func (b *Bucket) Earned(elapsed uint64) (hi, lo uint64) {
 	return bits.Mul64(elapsed, uint64(b.Gain))
 }
 
-// Less returns debt less hi·2^64 + lo parts of a token, or zero if debt is smaller.
+// Less returns the debt minus hi·2^64 + lo parts of a token or, if that is negative, zero.
 func (b *Bucket) Less(debt Level, hi, lo uint64) Level {
 	if hi > 0 || lo >= uint64(b.Unit) {
 		if hi >= uint64(b.Unit) {
-			return Level{} // the parts are 2^64 tokens or more
+			return Level{} // at least 2^64 tokens drain in this time, more than any key owes
 		}
 		var whole uint64
 		whole, lo = bits.Div64(hi, lo, uint64(b.Unit))
@@ -70,17 +73,16 @@ func (b *Bucket) Less(debt Level, hi, lo uint64) Level {
 	return debt
 }
 
-// Parts returns debt in parts of a token: hi·2^64 + lo.
+// Parts converts the debt to parts of a token. The number of parts is hi·2^64 + lo.
 func (b *Bucket) Parts(debt Level) (hi, lo uint64) {
 	hi, lo = bits.Mul64(uint64(debt.Whole), uint64(b.Unit))
 	lo, carry := bits.Add64(lo, uint64(debt.Frac), 0)
 	return hi + carry, lo
 }
 
-// ToDrain returns how long hi·2^64 + lo parts of a token take to drain, rounded up: one
-// nanosecond earlier, some of them would be left.
+// ToDrain returns how long hi·2^64 + lo parts of a token take to drain, rounded up to a nanosecond.
 func (b *Bucket) ToDrain(hi, lo uint64) time.Duration {
-	if b.Gain != 1 { // the division takes most of the time
+	if b.Gain != 1 { // the division takes most of the time, so it is skipped if Gain is 1
 		var carry uint64
 		lo, carry = bits.Add64(lo, uint64(b.Gain-1), 0)
 		if hi += carry; hi >= uint64(b.Gain) {
@@ -95,14 +97,14 @@ func (b *Bucket) ToDrain(hi, lo uint64) time.Duration {
 	return time.Duration(lo)
 }
 
-// Drained returns what is left of debt after elapsed nanoseconds. The steps of the algorithms
-// call Earned and Less themselves, because the compiler inlines these but not Drained.
+// Drained returns what is left of the debt after the given time (elapsed, in nanoseconds). The
+// algorithms call Earned and Less instead, because the compiler inlines these two but not Drained.
 func (b *Bucket) Drained(debt Level, elapsed uint64) Level {
 	hi, lo := b.Earned(elapsed)
 	return b.Less(debt, hi, lo)
 }
 
-// Left returns how many whole tokens may be taken at once if debt is owed.
+// Left returns how many whole tokens a key with this debt may take at once.
 func (b *Bucket) Left(debt Level) int64 {
 	if debt.Frac > 0 {
 		return b.Burst - debt.Whole - 1
@@ -110,8 +112,8 @@ func (b *Bucket) Left(debt Level) int64 {
 	return b.Burst - debt.Whole
 }
 
-// TimeToFit returns how long it takes until debt has drained so far that n tokens can be taken
-// and the debt is then at most burst. They cannot be taken now.
+// TimeToFit returns how long it takes until the sum of the debt and n further tokens is at most burst
+// tokens. When TimeToFit is called, the sum must be above burst tokens.
 func (b *Bucket) TimeToFit(debt Level, n, burst int64) time.Duration {
 	if n > burst {
 		return Never
@@ -119,7 +121,7 @@ func (b *Bucket) TimeToFit(debt Level, n, burst int64) time.Duration {
 	return b.ToDrain(b.Parts(Level{debt.Whole + n - burst, debt.Frac}))
 }
 
-// Minus returns debt less off, or zero if debt is smaller.
+// Minus subtracts a second level from the debt. If the difference is negative, Minus returns zero.
 func (b *Bucket) Minus(debt, off Level) Level {
 	switch {
 	case debt.Whole < off.Whole || debt.Whole == off.Whole && debt.Frac <= off.Frac:
@@ -130,21 +132,21 @@ func (b *Bucket) Minus(debt, off Level) Level {
 	return Level{debt.Whole - off.Whole, debt.Frac - off.Frac}
 }
 
-// Slower reports whether a nanosecond drains less of a token from b than from than.
+// Slower reports whether b drains more slowly than the other bucket.
 func (b *Bucket) Slower(than *Bucket) bool {
 	hi, lo := bits.Mul64(uint64(b.Gain), uint64(than.Unit))
 	thanHi, thanLo := bits.Mul64(uint64(than.Gain), uint64(b.Unit))
 	return hi < thanHi || hi == thanHi && lo < thanLo
 }
 
-// Rescaled returns debt, whose Frac is in parts of from, with its Frac in parts of b. It rounds
-// up, against the client.
+// Rescaled converts the debt to the parts of a token that b uses. The given debt uses the parts of another
+// bucket, the parameter from. Rescaled rounds up, against the client.
 func (b *Bucket) Rescaled(debt Level, from *Bucket) Level {
 	if b.Unit == from.Unit {
 		return debt
 	}
 	hi, lo := bits.Mul64(uint64(debt.Frac), uint64(b.Unit))
-	frac, rest := bits.Div64(hi, lo, uint64(from.Unit)) // fits: debt.Frac < from.Unit
+	frac, rest := bits.Div64(hi, lo, uint64(from.Unit)) // the quotient fits, because debt.Frac < from.Unit
 	if rest > 0 {
 		frac++
 	}
@@ -154,42 +156,43 @@ func (b *Bucket) Rescaled(debt Level, from *Bucket) Level {
 	return Level{debt.Whole, int64(frac)}
 }
 
-// RescaledDown is [Bucket.Rescaled], but rounds down.
+// RescaledDown returns the same as [Bucket.Rescaled], but rounds down.
 func (b *Bucket) RescaledDown(debt Level, from *Bucket) Level {
 	if b.Unit == from.Unit {
 		return debt
 	}
 	hi, lo := bits.Mul64(uint64(debt.Frac), uint64(b.Unit))
-	frac, _ := bits.Div64(hi, lo, uint64(from.Unit)) // fits: debt.Frac < from.Unit
+	frac, _ := bits.Div64(hi, lo, uint64(from.Unit)) // the quotient fits, because debt.Frac < from.Unit
 	return Level{debt.Whole, int64(frac)}
 }
 
-// Arithmetic returns b: a type that embeds a Bucket has it as a method.
+// Arithmetic returns b. With it, a type that embeds a Bucket gives access to that Bucket.
 func (b *Bucket) Arithmetic() *Bucket { return b }
 
-// Converted returns the debt that a key has after a change of the burst from that of from to
-// that of b. debt is its debt before, in parts of b. The key keeps what it may still take, as far
-// as b allows: if the burst grows, the debt grows as much. The debt does not become less than
-// least, as far as b holds that.
-func (b *Bucket) Converted(debt, least Level, from *Bucket) Level {
+// Converted returns the debt of a key after a change of its bucket. The parameter from is the old bucket,
+// b is the new bucket, and debt is the debt before the change, in parts of b. The debt grows or falls by
+// as much as the burst, so that the key may take as many tokens as before, if b holds that many. The
+// result is at least minDebt or, if the burst of b is smaller than minDebt, at least that burst.
+func (b *Bucket) Converted(debt, minDebt Level, from *Bucket) Level {
 	debt.Whole += b.Burst - from.Burst
-	if least.Whole >= b.Burst {
-		least = Level{b.Burst, 0}
+	if minDebt.Whole >= b.Burst {
+		minDebt = Level{b.Burst, 0}
 	}
-	if debt.Whole < least.Whole || debt.Whole == least.Whole && debt.Frac < least.Frac {
-		return least
+	if debt.Whole < minDebt.Whole || debt.Whole == minDebt.Whole && debt.Frac < minDebt.Frac {
+		return minDebt
 	}
 	return debt
 }
 
-// Weight returns what one token costs where only units are granted for every of: of/units tokens,
-// rounded up to parts. units is at least 1 and at most of.
+// Weight returns what one token costs a key whose limit is still growing: the full limit divided by the
+// present limit, rounded up to parts of a token. The first parameter is the present limit, which is at
+// least 1. The second parameter is the full limit, which is not smaller than the present limit.
 func (b *Bucket) Weight(units, of int64) Level {
 	if units == of {
 		return Level{Whole: 1}
 	}
 	hi, lo := bits.Mul64(uint64(of%units), uint64(b.Unit))
-	parts, left := bits.Div64(hi, lo, uint64(units)) // fits: of%units < units
+	parts, left := bits.Div64(hi, lo, uint64(units)) // the quotient fits, because of%units < units
 	if left > 0 {
 		parts++
 	}
@@ -199,13 +202,13 @@ func (b *Bucket) Weight(units, of int64) Level {
 	return Level{of / units, int64(parts)}
 }
 
-// Times returns n times l. The whole tokens of the product must fit an int64.
+// Times returns the level l multiplied by n. The whole tokens of the product must fit an int64.
 func (b *Bucket) Times(l Level, n int64) Level {
 	if l.Frac == 0 {
 		return Level{l.Whole * n, 0}
 	}
 	hi, lo := bits.Mul64(uint64(l.Frac), uint64(n))
-	whole, frac := bits.Div64(hi, lo, uint64(b.Unit)) // fits: l.Frac < Unit
+	whole, frac := bits.Div64(hi, lo, uint64(b.Unit)) // the quotient fits, because l.Frac < Unit
 	return Level{l.Whole*n + int64(whole), int64(frac)}
 }
 
@@ -219,16 +222,17 @@ func (b *Bucket) Plus(l, more Level) Level {
 	return l
 }
 
-// Beyond returns the sum of two levels, in which whole tokens saturate at [MaxUsed].
+// Beyond returns the sum of two levels, but with at most [MaxUsed] whole tokens. If the first level l
+// already has more whole tokens than MaxUsed, Beyond returns l.
 func (b *Bucket) Beyond(l, more Level) Level {
-	if most := MaxUsed - l.Whole; more.Whole >= most {
+	if room := MaxUsed - l.Whole; more.Whole >= room {
 		return Level{max(l.Whole, MaxUsed), l.Frac}
 	}
 	return b.Plus(l, more)
 }
 
-// Fit returns how many times weight, which is at least a token, fits into what debt leaves of
-// burst.
+// Fit returns how many units a key with this debt may take, if each unit costs the level weight. The
+// debt and the cost of these units together are at most burst tokens. The weight is at least one token.
 func (b *Bucket) Fit(debt, weight Level, burst int64) int64 {
 	room := b.Minus(Level{burst, 0}, debt)
 	if weight.Frac == 0 {
@@ -237,10 +241,11 @@ func (b *Bucket) Fit(debt, weight Level, burst int64) int64 {
 	hi, lo := b.Parts(room)
 	wHi, wLo := b.Parts(weight)
 	if wHi == 0 {
-		n, _ := bits.Div64(hi, lo, wLo) // fits: a weight has Unit parts at least, so n is at most burst
+		n, _ := bits.Div64(hi, lo, wLo) // the quotient fits: weight has at least Unit parts, so n is at most burst
 		return int64(n)
 	}
-	// With weight rounded up to its 64 leading bits, the quotient is too small by less than 1.
+	// The weight is rounded up to its 64 leading bits. This makes the quotient too small, but by less
+	// than 1, so that n is correct or 1 too small.
 	shift := uint(bits.Len64(wHi))
 	n := uint64(0)
 	if top := wHi<<(64-shift) | wLo>>shift; top < math.MaxUint64 {

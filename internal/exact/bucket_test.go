@@ -11,20 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// edgy returns a number from 1 to most that is often near a power of two or most.
-func edgy(r *rand.Rand, most int64) int64 {
+// edgy returns a number from 1 to limit. It is often near a power of two or near limit.
+func edgy(r *rand.Rand, limit int64) int64 {
 	switch r.IntN(4) {
 	case 0:
-		return min(1+r.Int64N(16), most)
+		return min(1+r.Int64N(16), limit)
 	case 1:
-		return max(most-r.Int64N(16), 1)
+		return max(limit-r.Int64N(16), 1)
 	case 2:
-		return min(max(int64(1)<<r.IntN(63)+r.Int64N(5)-2, 1), most)
+		return min(max(int64(1)<<r.IntN(63)+r.Int64N(5)-2, 1), limit)
 	}
-	return 1 + r.Int64N(most)
+	return 1 + r.Int64N(limit)
 }
 
-// parts returns what debt is in parts of 1/unit token.
+// parts returns debt in parts of a token, of which unit make a token.
 func parts(b *Bucket, debt Level) *big.Int {
 	n := new(big.Int).Mul(big.NewInt(debt.Whole), big.NewInt(b.Unit))
 	return n.Add(n, big.NewInt(debt.Frac))

@@ -5,19 +5,19 @@ import (
 	"math/bits"
 )
 
-// A divisor divides by the same number many times. It multiplies by the inverse, which takes a
-// fraction of the time of a division.
+// A divisor divides many numbers by the same number. It multiplies by the inverse of that number, which
+// is much faster than a division.
 type divisor struct {
-	by      uint64 // above 0
+	by      uint64 // the number to divide by, above 0
 	inverse uint64 // 2^64/by, rounded down
 }
 
 func newDivisor(by uint64) divisor { return divisor{by, math.MaxUint64 / by} }
 
-// divide returns n/by, rounded down, and the rest.
+// divide returns the quotient of n and d.by, rounded down, and the rest of the division.
 //
-// inverse is less than 1 below 2^64/by, and n is below 2^64. So n·inverse/2^64 is less than 1
-// below n/by, and rounded down it is the quotient or 1 too small. The rest says which.
+// It multiplies n by the inverse of d.by. This gives the quotient, or one less than the quotient. If it
+// is one less, the rest is still d.by or more, and divide corrects it.
 func (d *divisor) divide(n uint64) (quotient, rest uint64) {
 	quotient, _ = bits.Mul64(n, d.inverse)
 	if rest = n - quotient*d.by; rest >= d.by {

@@ -1,6 +1,6 @@
-// Package exact is the integer arithmetic of the algorithms: levels of a bucket that drains at
-// a rational rate, windows that begin at multiples of their length, and logs of instants.
+// Package exact does the integer arithmetic of the algorithms: levels of a bucket that drains
+// at a rational rate, windows that begin at multiples of their length, and logs of instants.
 //
-// Nothing in it rounds in a client's favour, loses a fraction or overflows: products are
-// computed in 128 bits. It has no keys and reads no clock; callers pass instants.
+// It never rounds in a client's favour, loses a fraction or overflows: products are computed in
+// 128 bits. It knows no keys and reads no clock; callers pass instants.
 package exact

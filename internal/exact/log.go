@@ -9,41 +9,42 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Log has the instants at which units were granted. The zero Log is empty.
+// A Log records the instants at which units were granted. The zero Log is empty.
 //
-// Units granted at one instant are one entry. The newest entry is in the Log itself, the
-// older ones are in a ring that grows by doubling. Entries hold running totals, so the units
-// of several entries in a row are the difference of two totals, and a binary search finds
-// where a given number of units is reached.
+// All units granted at one instant share an entry. The newest entry is in the Log itself. The
+// older entries are in a ring buffer, which doubles its length when it is full. Each entry holds
+// the total of all units granted so far. So the units of several entries in a row are the
+// difference of two totals, and a binary search finds the entry at which a given number of units
+// is reached.
 type Log struct {
-	last  keytable.Instant // of the newest entry
+	last  keytable.Instant // instant of the newest entry
 	total uint32           // units ever granted, modulo 2^32
-	base  uint32           // total before the oldest entry that is kept
-	ring  []entry
-	first uint32 // index of the oldest entry in the ring, whose length is a power of two
-	older uint32 // number of entries in the ring
+	base  uint32           // units granted before the oldest entry, modulo 2^32
+	ring  []entry          // all entries except the newest, in a ring buffer whose length is a power of two
+	first uint32           // index in ring of the oldest entry
+	older uint32           // number of entries in ring
 }
 
-// An entry is an instant at which units were granted.
+// An entry records an instant at which units were granted.
 type entry struct {
-	at    keytable.Instant
-	total uint32 // units ever granted, including those of this entry, modulo 2^32
+	at    keytable.Instant // when the units were granted
+	total uint32           // units ever granted, including those of this entry, modulo 2^32
 }
 
-// LogOf returns a Log with one entry, of so many units.
+// LogOf returns a Log with one entry: the given number of units, granted at the given instant.
 func LogOf(at keytable.Instant, units int64) Log { return Log{last: at, total: uint32(units)} }
 
 // Last returns the instant of the newest entry.
 func (l *Log) Last() keytable.Instant { return l.last }
 
-// Clone returns a copy of l with a ring of its own.
+// Clone returns a copy of l that shares no memory with l.
 func (l *Log) Clone() Log {
 	clone := *l
 	clone.ring = slices.Clone(l.ring)
 	return clone
 }
 
-// entry returns the entry that i entries are older than. Entry number l.older is the newest.
+// entry returns entry number i, counted from 0 for the oldest. Entry number l.older is the newest.
 func (l *Log) entry(i uint32) entry {
 	if i == l.older {
 		return entry{l.last, l.total}
@@ -51,16 +52,17 @@ func (l *Log) entry(i uint32) entry {
 	return *l.slot(i)
 }
 
-// slot returns where the i-th oldest entry is in the ring.
+// slot returns a pointer to entry number i in the ring, counted from 0 for the oldest.
 func (l *Log) slot(i uint32) *entry { return &l.ring[(l.first+i)&uint32(len(l.ring)-1)] }
 
-// A Recent is the part of a Log that is less than a time per old.
+// A Recent describes the entries of a Log that are recent: younger than a given age.
 type Recent struct {
-	Units int64  // granted in it
-	gone  uint32 // how many entries are older
+	Units int64  // sum of the units of the recent entries
+	gone  uint32 // how many entries of the Log are not recent
 }
 
-// Recent returns the part of l that is less than per old at now.
+// Recent describes the entries that are recent at the instant now. The parameter per is the age, in
+// nanoseconds, at which an entry is no longer recent.
 func (l *Log) Recent(now keytable.Instant, per uint64) Recent {
 	if now.Since(l.last) >= per {
 		return Recent{gone: l.older + 1}
@@ -75,7 +77,9 @@ func (l *Log) Recent(now keytable.Instant, per uint64) Recent {
 	return Recent{int64(l.total - base), gone}
 }
 
-// TimeToLeave returns how long it takes from now until n of the units of r are per old.
+// TimeToLeave returns the time from now until the oldest n units of the recent entries are no longer
+// recent. The parameter r describes these entries, and per is the age, in nanoseconds, at which an entry is
+// no longer recent.
 func (l *Log) TimeToLeave(r Recent, n int64, now keytable.Instant, per uint64) time.Duration {
 	base := l.total - uint32(r.Units)
 	i := sort.Search(int(l.older-r.gone), func(i int) bool {
@@ -84,15 +88,15 @@ func (l *Log) TimeToLeave(r Recent, n int64, now keytable.Instant, per uint64) t
 	return time.Duration(per - now.Since(l.entry(r.gone+uint32(i)).at))
 }
 
-// Keep forgets all entries but those of r.
-func (l *Log) Keep(r Recent) {
+// Trim forgets all entries except the recent entries that r describes.
+func (l *Log) Trim(r Recent) {
 	l.base = l.total - uint32(r.Units)
-	gone := min(r.gone, l.older) // the newest entry is not in the ring
+	gone := min(r.gone, l.older) // the newest entry is not in the ring, and is kept
 	l.first += gone
 	l.older -= gone
 }
 
-// Add adds n units at now, which is not before the newest entry.
+// Add records n units granted at the instant now, which must not be before the newest entry.
 func (l *Log) Add(now keytable.Instant, n int64) {
 	if l.total != l.base && now != l.last {
 		if int(l.older) == len(l.ring) {
@@ -114,12 +118,14 @@ func (l *Log) grow() {
 	l.ring, l.first = ring, 0
 }
 
-// maxEntries is how many entries there are at most, beside the newest one.
+// maxEntries is the number of entries, not counting the newest entry, at which Exceed stops adding
+// entries.
 const maxEntries = 1 << 16
 
-// Exceed adds n units at now, whatever the limit. Keep has been called with what counts at now. If
-// there are maxEntries, the units join the newest entry, which then counts from now on. If there
-// are more units than totals can tell apart, all of them count from now on.
+// Exceed records n units at the instant now, even past the limit. The caller must call Trim
+// before. If l has maxEntries already, Exceed adds the units to the newest entry and sets its
+// instant to now. If the sum of all units is above 2^32-1, one entry at now with 2^32-1 units
+// replaces all entries.
 func (l *Log) Exceed(now keytable.Instant, n int64) {
 	switch units := int64(l.total - l.base); {
 	case units+n > math.MaxUint32:
@@ -132,11 +138,11 @@ func (l *Log) Exceed(now keytable.Instant, n int64) {
 	}
 }
 
-// maxMoved is how many entries are changed at most when units are given back.
+// maxMoved is the largest number of entries that GiveBack changes.
 const maxMoved = 4096
 
-// GiveBack takes n units off the entry of the instant at, if l still has that and no more than
-// maxMoved later ones.
+// GiveBack removes n units from the entry for the given instant. It changes nothing if there is no such
+// entry, if the entry has fewer units, or if more than maxMoved entries are for later instants.
 func (l *Log) GiveBack(at keytable.Instant, n int64) {
 	i := uint32(sort.Search(int(l.older), func(i int) bool { return l.entry(uint32(i)).at >= at }))
 	if l.older-i > maxMoved {
@@ -158,10 +164,10 @@ func (l *Log) GiveBack(at keytable.Instant, n int64) {
 	}
 }
 
-// drop removes entry number i, which has no units any more.
+// drop removes entry number i, whose units have all been given back.
 func (l *Log) drop(i uint32) {
 	if l.older == 0 {
-		return // the log is empty: total equals base
+		return // no entry is left, so the Log is empty: total equals base
 	}
 	newest := i == l.older
 	for ; i+1 < l.older; i++ {

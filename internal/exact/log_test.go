@@ -12,7 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A plainLog is a Log as a list: the instant of each unit.
+// A plainLog is the model of a Log: a list with the instant of each unit.
 type plainLog []keytable.Instant
 
 // recent returns the units of l that are less than per old at now.
@@ -56,7 +56,7 @@ func TestLog(t *testing.T) {
 			switch n := 1 + r.IntN(3); {
 			case r.IntN(3) > 0:
 				before := log.Clone()
-				log.Keep(recent)
+				log.Trim(recent)
 				log.Add(now, int64(n))
 				require.Equal(t, recent, before.Recent(now, per), "seed %d: a clone stays as it is", seed)
 				model = slices.Clone(units)
@@ -103,8 +103,8 @@ func TestLogGivesBackAtMost(t *testing.T) {
 	}
 }
 
-// TestLogExceeds adds units beyond any limit to a log that has as many entries as it may have, and to
-// one that counts as many units as it can.
+// TestLogExceeds adds units past the limit to a log with maxEntries entries, and to one whose total
+// is as large as it can be.
 func TestLogExceeds(t *testing.T) {
 	const per = uint64(1e9)
 	at := func(ns int) keytable.Instant { return keytable.Start.Add(time.Duration(ns)) }

@@ -7,26 +7,26 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Window is the arithmetic that fixed window and sliding window counter share: intervals of
-// length Per, which begin at multiples of Per since the Unix epoch, and the number of units
-// granted in each.
+// A Window does the arithmetic that the fixed window and the sliding window counter share. Time is
+// cut into intervals of length Per, which begin at multiples of Per since the Unix epoch. At most
+// Requests units are granted in each interval.
 //
-// Two windows are equal by == if and only if they mean the same.
+// Two windows are equal by == if and only if they have the same intervals and the same Requests.
 type Window struct {
-	Requests int64  // units granted in each interval
-	Per      uint64 // nanoseconds, above 0
+	Requests int64  // the most units that are granted in each interval
+	Per      uint64 // length of an interval in nanoseconds, above 0
 
-	phase uint64  // nanoseconds from the beginning of an interval to the zero Instant in it
-	byPer divisor // divides by Per
+	phase uint64  // how many nanoseconds the zero Instant is after the beginning of its interval
+	byPer divisor // divides numbers by Per
 }
 
-// NewWindow returns the window of requests units every per, for a limiter that was made at
-// start. requests and per are positive.
+// NewWindow returns a Window for a limiter that was made at the time in start. The parameter requests is
+// the number of units in each interval, and per is the length of an interval. Both must be positive.
 func NewWindow(requests int64, per time.Duration, start time.Time) Window {
 	w := Window{Requests: requests, Per: uint64(per), byPer: newDivisor(uint64(per))}
-	// The time from the beginning of its interval to start is computed of the
-	// seconds and the nanoseconds since the epoch one by one, because their sum in
-	// nanoseconds may be too large for 64 bits.
+	// Compute the time from the beginning of the interval that contains start until start. The seconds
+	// since the epoch and the nanoseconds are treated separately, because their sum in nanoseconds may be
+	// too large for 64 bits.
 	sec := start.Unix() % int64(w.Per)
 	if sec < 0 {
 		sec += int64(w.Per)
@@ -38,7 +38,7 @@ func NewWindow(requests int64, per time.Duration, start time.Time) Window {
 	return w
 }
 
-// Offset returns how many nanoseconds before now the interval began in which now lies.
+// Offset returns the nanoseconds from the beginning of the current interval to the instant now.
 func (w *Window) Offset(now keytable.Instant) uint64 {
 	_, rest := w.byPer.divide(uint64(now))
 	if rest += w.phase; rest >= w.Per {
@@ -47,9 +47,10 @@ func (w *Window) Offset(now keytable.Instant) uint64 {
 	return rest
 }
 
-// Weighted returns how many of count units lie less than Per before an instant that is offset
-// after the beginning of the next interval, if the units were spread evenly over their
-// interval. It is rounded up. Units are whole, so rounding changes no decision.
+// Weighted estimates how many units of the previous interval were granted less than Per ago. The
+// parameter count is the number of units granted in the previous interval; Weighted assumes that they
+// were spread evenly over that interval. The parameter offset is the time since the beginning of the
+// current interval, in nanoseconds. The result is rounded up.
 func (w *Window) Weighted(count int64, offset uint64) int64 {
 	if count == 0 {
 		return 0
@@ -59,7 +60,7 @@ func (w *Window) Weighted(count int64, offset uint64) int64 {
 	if hi == 0 {
 		quotient, rest = w.byPer.divide(lo)
 	} else {
-		quotient, rest = bits.Div64(hi, lo, w.Per) // fits: the quotient is at most count
+		quotient, rest = bits.Div64(hi, lo, w.Per) // the quotient fits, because it is at most count
 	}
 	if rest > 0 {
 		quotient++
@@ -67,12 +68,13 @@ func (w *Window) Weighted(count int64, offset uint64) int64 {
 	return int64(quotient)
 }
 
-// Faded returns when the weight of count units falls to room, as the number of nanoseconds
-// before the end of the next interval: from then on, [Window.Weighted] is at most room. room is
-// at least 0 and below count.
+// Faded finds the first instant of the current interval at which the result of [Window.Weighted] for count
+// is at most room. It returns the nanoseconds from this instant to the end of the interval. The parameter
+// room is a number of units, at least 0 and below count.
 func (w *Window) Faded(count, room int64) uint64 {
 	hi, lo := bits.Mul64(uint64(room), w.Per)
-	// Rounded down: one nanosecond earlier, they would still weigh more.
-	before, _ := bits.Div64(hi, lo, uint64(count)) // fits: room < count
+	// The quotient is rounded down: with the next larger quotient, the result of Weighted would still be
+	// above the parameter room.
+	before, _ := bits.Div64(hi, lo, uint64(count)) // the quotient fits, because room < count
 	return before
 }

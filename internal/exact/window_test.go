@@ -51,6 +51,7 @@ func TestWeighted(t *testing.T) {
 		before := w.Faded(count, room)
 		require.Less(t, before, w.Per)
 		require.LessOrEqual(t, weight(&w, count, w.Per-before), room, "%d fades to %d at %d before the end of %d", count, room, before, w.Per)
-		require.Greater(t, weight(&w, count, w.Per-before-1), room, "%d fades to %d no earlier than %d before the end of %d", count, room, before, w.Per)
+		require.Greater(t, weight(&w, count, w.Per-before-1), room,
+			"%d fades to %d no earlier than %d before the end of %d", count, room, before, w.Per)
 	}
 }

@@ -1,5 +1,5 @@
-// Package explained writes what a RateLimiter says of a request: as a table, and in JSON, which it
-// also reads. Its types have the fields of those of the root.
+// Package explained writes an explanation of RateLimiter.Explain as a table and in JSON, and reads that JSON.
+// Its types have the fields of the root package's Explanation, Request, Result and RuleExplanation.
 package explained
 
 import (
@@ -15,58 +15,58 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
-// An Explanation is what is said of one request.
+// An Explanation says how a request would be answered, and why.
 type Explanation struct {
-	Request  Request `json:"request"`            // what was asked
-	Match    string  `json:"match"`              // how the rules were found
-	Pattern  string  `json:"pattern,omitempty"`  // by which endpoint
-	Recorded bool    `json:"recorded,omitempty"` // whether it was granted before, by its ID
-	Result   Result  `json:"result"`             // the answer
-	Rules    []Rule  `json:"rules,omitempty"`    // those that apply
+	Request  Request `json:"request"`            // the request that was explained
+	Match    string  `json:"match"`              // how the rules that enforce were found, such as "exact"
+	Pattern  string  `json:"pattern,omitempty"`  // the endpoint of the rules that matched; empty if none matched
+	Recorded bool    `json:"recorded,omitempty"` // whether the request, known by its ID, was granted before
+	Result   Result  `json:"result"`             // the answer to the request
+	Rules    []Rule  `json:"rules,omitempty"`    // the rules that apply
 }
 
-// A Request is the request.
+// A Request is the request that was explained.
 type Request struct {
-	Client   string            `json:"client,omitempty"`   // the client
-	Endpoint string            `json:"endpoint,omitempty"` // for what
-	IP       string            `json:"ip,omitempty"`       // from where
-	Tier     string            `json:"tier,omitempty"`     // in which plan
-	Attrs    map[string]string `json:"attrs,omitempty"`    // further properties
-	Rules    []string          `json:"rules,omitempty"`    // by name
-	Cost     int               `json:"cost,omitempty"`     // units
-	ID       string            `json:"id,omitempty"`       // of the request
+	Client   string            `json:"client,omitempty"`   // the client that sends the request
+	Endpoint string            `json:"endpoint,omitempty"` // what the request is for, such as a path
+	IP       string            `json:"ip,omitempty"`       // the address that the request comes from
+	Tier     string            `json:"tier,omitempty"`     // the client's plan
+	Attrs    map[string]string `json:"attrs,omitempty"`    // further properties by name
+	Rules    []string          `json:"rules,omitempty"`    // names of rules that apply instead of those that match Endpoint
+	Cost     int               `json:"cost,omitempty"`     // units that the request takes; 0 means 1
+	ID       string            `json:"id,omitempty"`       // names the request, so that a retry is not charged again
 }
 
-// A Result is an answer.
+// A Result is the answer to a request, or the answer of one rule. The type result is its JSON form.
 type Result struct {
-	Allowed          bool          // whether it is a grant
-	Limit, Remaining int           // units, or -1 where no limit applies
-	RetryAfter       time.Duration // of a denial
-	ResetAfter       time.Duration // until the key is as new
-	Delay            time.Duration // of a grant
-	Rule             string        // the rule that it is of
+	Allowed          bool          // whether the request is granted
+	Limit, Remaining int           // numbers of units, or -1 if no limit applies
+	RetryAfter       time.Duration // how long to wait after a denial; 0 after a grant
+	ResetAfter       time.Duration // time until the key is as if never used
+	Delay            time.Duration // how long to hold a granted request
+	Rule             string        // name of the rule that the other fields describe
 	Degraded         bool          // whether a failure policy has answered
 }
 
-// A Rule is one rule.
+// A Rule says what one rule answers to the request, and why.
 type Rule struct {
-	Name      string        `json:"name"`                // of the rule
-	Match     string        `json:"match"`               // why it applies
-	Pattern   string        `json:"pattern,omitempty"`   // its endpoint
-	KeyType   string        `json:"keyType"`             // what has a budget of its own
-	Key       string        `json:"key"`                 // whose budget it is
-	Algorithm string        `json:"algorithm,omitempty"` // how it decides
-	Mode      string        `json:"mode"`                // whether it denies
-	Rate      ratetext.Rate `json:"-"`                   // the rate in force, or the zero Rate
-	Source    string        `json:"source"`              // where that comes from
-	State     string        `json:"state"`               // what has answered
-	Receipts  int           `json:"receipts,omitempty"`  // charges that can be given back
-	Result    Result        `json:"result"`              // the answer of the rule alone
-	MaxIn     int           `json:"maxIn"`               // most units in the time of the rate, or -1
-	Err       error         `json:"-"`                   // what went wrong, or nil
+	Name       string        `json:"name"`                // the rule's name
+	Match      string        `json:"match"`               // why the rule applies, such as "prefix"
+	Pattern    string        `json:"pattern,omitempty"`   // the rule's endpoint
+	KeyType    string        `json:"keyType"`             // what the rule keeps a separate budget for, such as "user"
+	Key        string        `json:"key"`                 // the key that the request takes from
+	Algorithm  string        `json:"algorithm,omitempty"` // empty for a custom limiter
+	Mode       string        `json:"mode"`                // "enforce" or "shadow"
+	Rate       ratetext.Rate `json:"-"`                   // the rate in force; zero for a custom limiter
+	RateFrom   string        `json:"rateFrom"`            // where Rate comes from, such as "tier"
+	AnsweredBy string        `json:"answeredBy"`          // what has answered for the rule, such as "store"
+	Receipts   int           `json:"receipts,omitempty"`  // number of charges of the key that can still be given back
+	Result     Result        `json:"result"`              // what the rule would answer alone
+	MaxIn      int           `json:"maxIn"`               // most units in an interval of length Rate.Per; -1 if not known
+	Err        error         `json:"-"`                   // why the store, the limiter or Resolve failed, or nil
 }
 
-// longest is the Duration that stands for a wait that never ends, and never is its text.
+// longest is the RetryAfter of a request that is denied however long the client waits. Its text is never.
 const (
 	longest = time.Duration(1<<63 - 1)
 	never   = "never"
@@ -75,7 +75,7 @@ const (
 // A span is a Duration that is text in JSON, such as "1m30s".
 type span time.Duration
 
-// MarshalText returns the text of s.
+// MarshalText returns s as text, such as "1m30s" or "never".
 func (s span) MarshalText() ([]byte, error) {
 	if time.Duration(s) == longest {
 		return []byte(never), nil
@@ -94,7 +94,7 @@ func (s *span) UnmarshalText(text []byte) error {
 	return err
 }
 
-// A result is a Result as it is in JSON.
+// A result is the JSON form of a Result.
 type result struct {
 	Allowed    bool   `json:"allowed"`
 	Limit      int    `json:"limit"`
@@ -115,11 +115,12 @@ func (r Result) MarshalJSON() ([]byte, error) {
 func (r *Result) UnmarshalJSON(data []byte) error {
 	var in result
 	err := json.Unmarshal(data, &in)
-	*r = Result{in.Allowed, in.Limit, in.Remaining, time.Duration(in.RetryAfter), time.Duration(in.ResetAfter), time.Duration(in.Delay), in.Rule, in.Degraded}
+	*r = Result{in.Allowed, in.Limit, in.Remaining,
+		time.Duration(in.RetryAfter), time.Duration(in.ResetAfter), time.Duration(in.Delay), in.Rule, in.Degraded}
 	return err
 }
 
-// plain is a Rule without its methods, and texts are the fields of it that are other texts in JSON.
+// The type plain is a Rule without methods. The type texts is the JSON form of a Rule: its Rate and Error are texts.
 type (
 	plain Rule
 	texts struct {
@@ -141,7 +142,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Of the error, only the text comes back.
+// UnmarshalJSON reads what MarshalJSON writes. The error comes back as an error that has only the same text.
 func (r *Rule) UnmarshalJSON(data []byte) (err error) {
 	var in texts
 	if err = json.Unmarshal(data, &in); err != nil {
@@ -157,7 +158,7 @@ func (r *Rule) UnmarshalJSON(data []byte) (err error) {
 	return err
 }
 
-// String returns e as a sentence, a table of the rules, and their errors.
+// String returns e as a sentence, a table of the rules, and the errors of the rules.
 func (e *Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", e.answer())
@@ -182,10 +183,10 @@ func (e *Explanation) String() string {
 		if algorithm == "" {
 			algorithm = "-"
 		}
-		row(name, r.Match, r.KeyType+" "+confmap.Quote(r.Key), algorithm, rate, r.Source, r.State,
+		row(name, r.Match, r.KeyType+" "+confmap.Quote(r.Key), algorithm, rate, r.RateFrom, r.AnsweredBy,
 			count(r.Result.Limit), count(r.Result.Remaining), wait(r.Result.RetryAfter), wait(r.Result.ResetAfter), most)
 	}
-	_ = w.Flush() // a strings.Builder has no errors
+	_ = w.Flush() // writing to a strings.Builder cannot fail
 	for i := range e.Rules {
 		if r := &e.Rules[i]; r.Err != nil {
 			fmt.Fprintf(&b, "%s: %v\n", confmap.Quote(r.Name), r.Err)
@@ -219,7 +220,7 @@ func (e *Explanation) answer() string {
 	}
 }
 
-// count returns the text of a number of units, of which -1 stands for no limit.
+// count returns the text of a number of units, or "-" for -1, which means no limit.
 func count(n int) string {
 	if n < 0 {
 		return "-"
@@ -227,7 +228,7 @@ func count(n int) string {
 	return strconv.Itoa(n)
 }
 
-// wait returns the text of a time.
+// wait returns the text of a duration, or "never" for the duration longest.
 func wait(d time.Duration) string {
 	text, _ := span(d).MarshalText()
 	return string(text)

@@ -1,4 +1,5 @@
-// Package handclock is a clock for tests that is moved by hand, with alarms.
+// Package handclock provides a clock for tests, with alarms. The clock moves only when the test moves
+// it.
 package handclock
 
 import (
@@ -6,21 +7,21 @@ import (
 	"time"
 )
 
-// A Clock stands still until it is set. The zero Clock stands at the zero time.Time. It is safe
-// for concurrent use by multiple goroutines.
+// A Clock stands still until Set or Advance moves it. The zero Clock stands at the zero time.Time. A
+// Clock is safe for concurrent use by multiple goroutines.
 type Clock struct {
 	mu     sync.Mutex
-	now    time.Time
-	alarms map[*alarm]struct{}
+	now    time.Time           // guarded by mu
+	alarms map[*alarm]struct{} // alarms that have yet to ring; guarded by mu
 }
 
-// An alarm is a channel that receives the time once the clock has reached at.
+// An alarm has a channel that receives the time once the clock has reached the time in the field at.
 type alarm struct {
 	at time.Time
 	c  chan time.Time // buffered, so that sending to it never blocks
 }
 
-// Now returns the time that the clock stands at.
+// Now returns the time at which the clock stands.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +42,7 @@ func (c *Clock) Set(t time.Time) {
 	c.setLocked(t)
 }
 
-// setLocked must be called with c.mu held.
+// setLocked does the work of Set for a caller that holds c.mu.
 func (c *Clock) setLocked(t time.Time) {
 	c.now = t
 	for a := range c.alarms {
@@ -52,15 +53,16 @@ func (c *Clock) setLocked(t time.Time) {
 	}
 }
 
-// After returns a channel that receives the clock's time once the clock has moved on by d.
+// After returns a channel that receives the time of the clock once the clock has moved forward by d.
 func (c *Clock) After(d time.Duration) <-chan time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.alarmLocked(c.now.Add(d)).c
 }
 
-// Alarm is After for a time instead of a duration: it does not matter whether the clock moves
-// before the call. stop removes the alarm.
+// Alarm returns a channel that receives the time of the clock once the clock has reached the given time.
+// Because this time is fixed, a move of the clock just before the call does not delay the alarm. The
+// function stop removes the alarm.
 func (c *Clock) Alarm(at time.Time) (rings <-chan time.Time, stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +74,8 @@ func (c *Clock) Alarm(at time.Time) (rings <-chan time.Time, stop func()) {
 	}
 }
 
-// alarmLocked must be called with c.mu held.
+// alarmLocked adds an alarm for the given time. If the clock has already reached that time, the alarm
+// rings at once. The caller holds c.mu.
 func (c *Clock) alarmLocked(at time.Time) *alarm {
 	a := &alarm{at: at, c: make(chan time.Time, 1)}
 	if !at.After(c.now) {

@@ -1,27 +1,27 @@
-// Package hooks lets a change that holds a lock depend on code of the user's, which must not
-// run under that lock.
+// Package hooks helps to make a change that needs a lock and also needs the results of functions of
+// the user. These functions must not run while the lock is held.
 //
-// The change is planned under the lock. Where it needs the answer of such code, it asks a
-// [Calls]. If an answer is missing, the lock is released, the missing calls are made, and the
-// change is planned anew, on what is there by then. No call is made twice, so it may itself
-// make a change: that one comes first, and the outer one goes on after it.
+// The change is planned under the lock. Where the plan needs the result of a user's function, it gets
+// the result from a [Calls]. If a result is missing, the lock is released, the missing calls are made,
+// and the change is planned again under the lock. No call is made twice. If a user's function makes
+// another change itself, that change takes effect before the first one.
 package hooks
 
-// Calls are the calls of the user's code for one change, and what they have answered. The zero
-// Calls is ready for use.
+// Calls holds the calls of user's functions that one change needs, and their results. The zero Calls
+// is ready for use.
 type Calls struct {
-	answers map[any]error
-	missing []call
+	answers map[any]error // the error (or nil) that each call returned, by the key of the call
+	missing []call        // calls that the plan needs and that have yet to be made
 }
 
-// A call is one call that is to be made.
+// A call describes a call of a user's function that has yet to be made.
 type call struct {
 	key any
 	do  func() error
 }
 
-// Ask returns the answer of the call with this key, which must be comparable. If the call has not
-// been made, Ask returns nil, and Run will make it by do.
+// Ask returns the error that the call with this key has returned. The key must be comparable. If the
+// call has not been made yet, Ask returns nil, and the next Run makes the call with the function do.
 func (c *Calls) Ask(key any, do func() error) error {
 	answer, known := c.answers[key]
 	if !known {
@@ -30,14 +30,16 @@ func (c *Calls) Ask(key any, do func() error) error {
 	return answer
 }
 
-// Begin forgets what is missing: the change is planned anew.
+// Begin clears the list of calls that Ask has noted. It is called before a change of the rules is
+// planned again.
 func (c *Calls) Begin() { c.missing = nil }
 
-// Missing reports whether any answer was missing since Begin.
+// Missing reports whether Ask has noted a call since Begin. The plan then lacks the result of that
+// call.
 func (c *Calls) Missing() bool { return len(c.missing) > 0 }
 
-// Run makes the calls whose answers are missing, in the order in which they were asked for. If
-// one of them panics, the panic goes on.
+// Run makes the calls that Ask has noted, in that order. It does not recover
+// panics of the calls.
 func (c *Calls) Run() {
 	if c.answers == nil {
 		c.answers = make(map[any]error)

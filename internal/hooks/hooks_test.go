@@ -54,12 +54,12 @@ func (c *closer) Close() error {
 	return errors.New("closing")
 }
 
-// TestCloseUnused proves what is closed: what a hook has made and nobody has, once.
+// TestCloseUnused proves that a value is closed once, and only if no rule has it.
 func TestCloseUnused(t *testing.T) {
 	none := func(any) bool { return false }
 	v := &closer{panics: true}
-	m := &Made{Value: v}
-	var nobody *Made
+	m := &Built{Value: v}
+	var nobody *Built
 	nobody.Use(1)
 	m.Use(2)
 	m.Use(-1)
@@ -72,10 +72,10 @@ func TestCloseUnused(t *testing.T) {
 	assert.Equal(t, 1, v.closed, "nobody has it")
 	CloseUnused(none, m, m)
 	assert.Equal(t, 1, v.closed, "once")
-	CloseUnused(none, &Made{Value: 1})
+	CloseUnused(none, &Built{Value: 1})
 
 	kept := &closer{}
-	later := &Made{Value: kept, Build: func() (any, error) { return nil, errors.New("refused") }}
+	later := &Built{Value: kept, Build: func() (any, error) { return nil, errors.New("refused") }}
 	CloseUnused(none, later)
 	assert.Zero(t, kept.closed, "what another one has made")
 	assert.Error(t, later.Finish())
@@ -88,7 +88,7 @@ func TestCloseUnused(t *testing.T) {
 	assert.Equal(t, []int{0, 1}, []int{kept.closed, own.closed}, "its own")
 }
 
-// A rated remembers the rates that it is told.
+// A rated records the rates that are set.
 type rated struct {
 	rates []int
 	err   error
@@ -108,8 +108,8 @@ func (r *rated) SetRate(rate int) error {
 	return r.err
 }
 
-// TestTeller proves that each rate is told once for each state, and that what a failed change has
-// told is taken back.
+// TestTeller proves that each rate is set once for each state, and that the rates of a failed change
+// are set back.
 func TestTeller(t *testing.T) {
 	unchanged := func(string) (int, bool) { return 0, false }
 	var calls Calls
@@ -146,7 +146,7 @@ func TestTeller(t *testing.T) {
 	calls = Calls{}
 	assert.NoError(t, plan("a"))
 	calls.Run()
-	teller.Keep()
+	teller.Commit()
 	teller.Undo(unchanged)
 	assert.Equal(t, []int{1, 5}, a.rates, "the change is made")
 	teller.Begin()

@@ -5,50 +5,55 @@ import (
 	"slices"
 )
 
-// A Rated is code of the user's that has a rate of its own.
+// A Rated is a limiter of the user that reports its rate and lets it be changed.
 type Rated[R comparable] interface {
-	Rate() R           // the zero R if that is not known
-	SetRate(r R) error // changes nothing if it returns an error
+	Rate() R           // the rate, or the zero R if it is not known
+	SetRate(r R) error // sets the rate; changes nothing if it returns an error
 }
 
-// A Teller tells Rateds the rates that a change gives them. If the change fails, it tells them
-// their rates before. K says which state of what the change is about a rate is told for: if
-// another change comes between, which may have told the same Rated another rate, there is
-// another K, and the Rated is told again. The zero Teller is ready for use.
+// A Teller calls SetRate on the limiters that get a new rate by a change of rules. If the change fails,
+// the Teller sets the old rates again.
+//
+// A change may be planned several times. In each plan, a key of type K stands for the state of the rule
+// that has the limiter. If another change alters that rule between two plans, the later plan has another
+// key, and SetRate is called again. The zero Teller is ready for use.
 type Teller[K, R comparable] struct {
-	plan []telling[K, R] // what the change needs, by its present plan
-	told []*telling[K, R]
+	plan []telling[K, R]  // the calls of SetRate that the current plan needs
+	told []*telling[K, R] // the calls of SetRate that have been made, including those of earlier plans
 }
 
-// A telling is one rate for one Rated.
+// A telling describes one call of SetRate.
 type telling[K, R comparable] struct {
-	name   string
-	of     question[K, R]
-	rated  Rated[R]
-	before R
-	kept   bool // whether the change was made
+	name      string         // the name of the rule that has the limiter
+	of        question[K, R] // the key by which Calls finds this call of SetRate
+	rated     Rated[R]
+	before    R    // the rate of the limiter before the call
+	committed bool // true once the change is made: Undo then leaves the new rate in place
 }
 
+// A question is the key under which [Calls] records a call of SetRate.
 type question[K, R comparable] struct {
 	key  K
 	rate R
 }
 
-// Begin forgets what is planned.
+// Begin starts a new plan: it clears the list of planned calls of SetRate. It does not change the rates
+// that have been set already.
 func (t *Teller[K, R]) Begin() { t.plan = nil }
 
-// Plan adds to the plan that rated is told rate, for the state key of what has this name.
+// Plan adds a call of rated.SetRate(rate) to the plan. The parameter rated is a limiter, name is the name
+// of the rule that has this limiter, and key identifies the state of that rule.
 func (t *Teller[K, R]) Plan(name string, key K, rated Rated[R], rate R) {
 	t.plan = append(t.plan, telling[K, R]{name: name, of: question[K, R]{key, rate}, rated: rated})
 }
 
-// Ask asks calls for all that is planned. It returns the errors of SetRate, joined.
+// Ask calls [Calls.Ask] for each planned call of SetRate. It returns the errors, joined.
 func (t *Teller[K, R]) Ask(calls *Calls) error {
 	var problems []error
 	for _, p := range t.plan {
 		problems = append(problems, calls.Ask(p.of, func() error {
 			p.before = p.rated.Rate()
-			t.told = append(t.told, &p) // also if SetRate panics
+			t.told = append(t.told, &p) // added before the call, so that Undo sets the old rate even if SetRate panics
 			err := p.rated.SetRate(p.of.rate)
 			if err != nil {
 				t.told = t.told[:len(t.told)-1]
@@ -59,22 +64,23 @@ func (t *Teller[K, R]) Ask(calls *Calls) error {
 	return errors.Join(problems...)
 }
 
-// Keep says that the change is made as it was planned. What was told before for the same names
-// has been replaced by that.
-func (t *Teller[K, R]) Keep() {
+// Commit records that the change was made as planned. Undo then leaves the rates of all rules in the
+// plan as they are, even rates that an earlier plan has set.
+func (t *Teller[K, R]) Commit() {
 	for _, done := range t.told {
 		for _, p := range t.plan {
-			done.kept = done.kept || done.name == p.name
+			done.committed = done.committed || done.name == p.name
 		}
 	}
 }
 
-// Undo tells the Rateds that have heard of a rate which is not kept another one: that which now
-// returns for the key, or the one before if now returns false.
+// Undo undoes the calls of SetRate that were made but not committed. The function in the parameter gets
+// the key of a call, and returns the rate that the limiter of this call gets. If the function returns
+// false, the limiter gets the rate that it had before the call of SetRate.
 func (t *Teller[K, R]) Undo(now func(key K) (rate R, ok bool)) {
 	var unknown R
-	for _, done := range slices.Backward(t.told) { // so that the first rate before comes last
-		if done.kept {
+	for _, done := range slices.Backward(t.told) { // newest call first, so that the rate before the first call is set last
+		if done.committed {
 			continue
 		}
 		rate, ok := now(done.of.key)

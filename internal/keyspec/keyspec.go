@@ -1,5 +1,5 @@
-// Package keyspec reads and writes key types: the texts that say of which parts of a request
-// a key is made, such as "user" or "ip+endpoint".
+// Package keyspec reads and writes key types: texts such as "user" or "ip+endpoint", which say
+// from which parts of a request a key is made.
 package keyspec
 
 import (
@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// A Kind says where a part of a key comes from.
+// A Kind says from where in a request a part of a key comes.
 type Kind uint8
 
 // The kinds of parts, in the order in which a key type lists them.
 const (
-	Attr     Kind = iota // the attribute with the part's name
-	IP                   // the address
-	User                 // the client
-	Endpoint             // the endpoint
+	Attr     Kind = iota // the value of an attribute of the request; Part.Name is the name of the attribute
+	IP                   // the IP address of the client
+	User                 // the name of the client
+	Endpoint             // the endpoint of the request
 	Global               // nothing: all requests share one key
 )
 
-// A Part is one part of a key.
+// A Part is one part of a key, such as the IP address or an attribute.
 type Part struct {
-	Kind Kind   // where its value comes from
-	Name string // of the attribute; empty if the part is another one
+	Kind Kind   // from where the value of the part comes
+	Name string // the name of the attribute; empty for all other kinds
 }
 
 const (
@@ -33,14 +33,15 @@ const (
 	userEndpoint = "user_endpoint"
 )
 
-// words are the texts of the parts that are no attributes.
+// The map words has the kind for the text of a part. Attributes are not in the map: their text is
+// "attr:NAME".
 var words = map[string]Kind{"ip": IP, "user": User, "endpoint": Endpoint, "global": Global}
 
-// forms is the reason in the error for a part that is not known.
+// The constant forms is the reason in the error for an unknown part of a key type.
 const forms = `must be one of "user", "endpoint", "user_endpoint", "ip", "global", "attr:NAME", or several of them joined by "+"`
 
-// Parse returns the parts that text lists, in the order of their kinds and names. If text is
-// no key type, problem says what it must be.
+// Parse returns the parts that text lists, sorted by kind and name. If text is not a key type, problem
+// says what text must be.
 func Parse(text string) (parts []Part, problem string) {
 	for part := range strings.SplitSeq(text, separator) {
 		kind, known := words[part]
@@ -74,12 +75,12 @@ func Parse(text string) (parts []Part, problem string) {
 	return parts, ""
 }
 
-// Join returns the text of the key type that has the parts of all these texts. Key types with
-// the same parts have the same text. If the parts make no key type, Parse says so of the
-// text that Join returns.
+// Join combines the key types in texts to one key type and returns its text: "user" and "ip" make
+// "ip+user". The order of texts does not change the result. If the parts cannot be combined, Join
+// returns a text that Parse refuses.
 func Join(texts ...string) string {
 	joined := strings.Join(texts, separator)
-	if _, ok := usual[joined]; ok {
+	if _, ok := common[joined]; ok {
 		return joined
 	}
 	parts, problem := Parse(joined)
@@ -99,13 +100,13 @@ func Join(texts ...string) string {
 	return b.String()
 }
 
-// AttrText returns the text of the part for the attribute with this name. Parse refuses the
-// text if the name is empty or has a "+".
+// AttrText returns the text of the part for the attribute with this name, such as "attr:tenant". If the
+// name is empty or has a "+", Parse refuses the text.
 func AttrText(name string) string {
 	return attr + strings.ReplaceAll(name, separator, separator+separator)
 }
 
-// text returns the text of p.
+// text returns p as it is written in a key type, such as "ip" or "attr:NAME".
 func (p Part) text() string {
 	for word, kind := range words {
 		if kind == p.Kind {

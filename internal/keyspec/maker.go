@@ -6,27 +6,27 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Request is what keys are made of. Its fields are those of the Request of the root, so a
-// pointer to one converts to a pointer to the other.
+// A Request holds the values from which keys are made. It has the same fields as the Request of
+// package ratelimit, so a pointer to one converts to a pointer to the other.
 type Request struct {
-	Client, Endpoint, IP string // values of parts
+	Client, Endpoint, IP string // values of key parts
 
-	Tier  string            // is no part
-	Attrs map[string]string // values of parts
-	Rules []string          // is no part
-	Cost  int               // is no part
-	ID    string            // is no part
+	Tier  string            // not part of any key
+	Attrs map[string]string // values of key parts
+	Rules []string          // not part of any key
+	Cost  int               // not part of any key
+	ID    string            // not part of any key
 }
 
-// A Maker makes the keys of a rule from requests. It is what a key type says, in a form in
-// which it need not be read for each request.
+// A Maker makes the keys of one rule from requests. It holds the key type of the rule in parsed form,
+// so that no request needs to parse it.
 type Maker struct {
 	form  form
 	parts []Part
 }
 
-// A form is one of the key types that are most used, or anyParts: a switch on a small number
-// is faster than one on a string.
+// A form is a number that stands for a common key type; anyParts stands for all others. A switch on a
+// number is faster than a switch on the text of the key type.
 type form uint8
 
 const (
@@ -35,29 +35,30 @@ const (
 	byUserEndpoint
 	byIP
 	byNothing
-	anyParts // see Maker.parts
+	anyParts // any other key type; its parts are in Maker.parts
 )
 
-// usual are the Makers of the key types that are most used, which rules share.
-var usual = func() map[string]Maker {
-	made := make(map[string]Maker)
+// The map common holds the Makers of the common key types, by the text of the key type. All rules share
+// these Makers.
+var common = func() map[string]Maker {
+	makers := make(map[string]Maker)
 	for f, text := range []string{"user", "endpoint", userEndpoint, "ip", "global"} {
 		parts, _ := Parse(text)
-		made[text] = Maker{form(f), parts}
+		makers[text] = Maker{form(f), parts}
 	}
-	return made
+	return makers
 }()
 
-// MakerOf returns the Maker of the key type text, which is valid.
+// MakerOf returns the Maker for the key type in text, which must be valid.
 func MakerOf(text string) Maker {
-	if made, ok := usual[text]; ok {
-		return made
+	if maker, ok := common[text]; ok {
+		return maker
 	}
 	parts, _ := Parse(text)
 	return Maker{anyParts, parts}
 }
 
-// OfClient reports whether each key belongs to one Client alone.
+// OfClient reports whether each key belongs to one client, so that no two clients share a key.
 func (m *Maker) OfClient() bool {
 	for _, part := range m.parts {
 		if part.Kind == User {
@@ -67,10 +68,10 @@ func (m *Maker) OfClient() bool {
 	return false
 }
 
-// SharedKey is the hash of the one key that all requests share.
+// SharedKey is the hash of the single key that all requests share if the key type is "global".
 var SharedKey = keytable.Hash{Hi: 1}
 
-// Hash returns the hash of the key that req takes from. States are found by it.
+// Hash returns the hash of the key of req. The tables of keys find the state of a key by its hash.
 func (m *Maker) Hash(req *Request) keytable.Hash {
 	switch m.form {
 	case byUser:
@@ -87,8 +88,8 @@ func (m *Maker) Hash(req *Request) keytable.Hash {
 	return m.hashOfParts(req)
 }
 
-// hashOfParts is Hash for a key of any parts. Each part is hashed by itself, so it matters
-// where a part ends.
+// hashOfParts returns the hash of the key of req; it works for every list of parts. It hashes each part
+// separately, so a key of the parts "ab" and "c" has another hash than a key of "a" and "bc".
 func (m *Maker) hashOfParts(req *Request) keytable.Hash {
 	h := keytable.HashOf(req.part(m.parts[0]))
 	for i, part := range m.parts[1:] {
@@ -97,7 +98,7 @@ func (m *Maker) hashOfParts(req *Request) keytable.Hash {
 	return h
 }
 
-// part returns the value that part has in the request.
+// part returns the value of this part of a key, such as req.IP. It returns "" for Global.
 func (req *Request) part(part Part) string {
 	switch part.Kind {
 	case Attr:
@@ -112,15 +113,15 @@ func (req *Request) part(part Part) string {
 	return ""
 }
 
-// Text returns the key that req takes from, for a store or a custom limiter. Two requests
-// have the same text if and only if they share a budget: each part but the last has its
-// length before it.
+// Text returns the key of req as a text, for a store or a custom limiter. Two requests get the same
+// text if and only if they have the same key. The length of each part but the last stands before the
+// part: the parts "ab" and "c" make the text "2:abc".
 func (m *Maker) Text(req *Request) string {
 	last := len(m.parts) - 1
 	if last == 0 {
 		return req.part(m.parts[0])
 	}
-	text := make([]byte, 0, 128) // on the stack
+	text := make([]byte, 0, 128) // the buffer is usually on the stack
 	for _, part := range m.parts[:last] {
 		value := req.part(part)
 		text = append(strconv.AppendInt(text, int64(len(value)), 10), ':')
@@ -129,8 +130,8 @@ func (m *Maker) Text(req *Request) string {
 	return string(append(text, req.part(m.parts[last])...))
 }
 
-// Given reports whether req has all parts of its key, as whole, and whether the key then belongs
-// to the sender of req alone, as own.
+// Given returns two answers. whole is true if req has a value for each part of its key. own is true if
+// whole is true and a part of the key identifies the sender: the client, the IP or an attribute.
 func (m *Maker) Given(req *Request) (whole, own bool) {
 	for _, part := range m.parts {
 		given := true

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// filled returns a table of one shard that holds as many keys as it may. All n keys owe
-// until the same instant.
+// filled returns a full table of one shard with n keys. All of them owe until the same instant.
 func filled(tb testing.TB, n int, until Instant) *debts {
 	tb.Helper()
 	table := newDebts(n)

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A debt is a state that drains by itself. A key that owes nothing beyond now is as good as
-// new.
+// A debt is a state that drains with time. A key whose debt ends at now or before is idle.
 type debt struct {
 	until   Instant
 	version int // of the configuration that wrote it; 0 if unused
@@ -40,7 +39,7 @@ func owe(t *debts, h Hash, now Instant, d time.Duration) {
 	shared, now := s.Owed(now)
 	state := s.Newcomer(now)
 	*state = debt{max(state.until, now).Add(d), s.Algorithm.version}
-	if !s.Keep(h, state, now) {
+	if !s.Insert(h, state, now) {
 		*shared = *state
 	}
 }
@@ -63,7 +62,7 @@ func has(t *debts, h Hash) bool {
 	return s.Find(h) != nil
 }
 
-// reset makes h as good as new.
+// reset forgets everything that h owes.
 func reset(t *debts, h Hash) {
 	s := t.Lock(h)
 	defer s.Unlock()

@@ -28,7 +28,7 @@ func TestGrowthMovesFewKeysAtATime(t *testing.T) {
 		state := s.Newcomer(now)
 		state.until = math.MaxUint64
 		most = max(most, s.count+1) // number of keys that a rebuild would move
-		s.Keep(h, state, now)
+		s.Insert(h, state, now)
 		s.Unlock()
 		if i%50_000 == 0 {
 			table.check(t)
@@ -67,7 +67,7 @@ func TestSmallBoundsKeepShardsLarge(t *testing.T) {
 		}
 		table.check(t)
 		shards := len(table.shards())
-		assert.True(t, shards == 1 || maxKeys/shards >= leastKeys, "%d keys in %d shards", maxKeys, shards)
+		assert.True(t, shards == 1 || maxKeys/shards >= minShardKeys, "%d keys in %d shards", maxKeys, shards)
 	}
 }
 

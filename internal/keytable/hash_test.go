@@ -48,7 +48,7 @@ func TestATableKeepsNoKeyAlive(t *testing.T) {
 	runtime.KeepAlive(table)
 }
 
-// use makes a key of its own owe something and returns its bytes.
+// use makes a key owe something, and returns the bytes of that key.
 //
 //go:noinline
 func use(table *debts) weak.Pointer[[64]byte] {

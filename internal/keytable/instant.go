@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// An Instant is a point in time, in nanoseconds since 2^63 ns before the start of a
-// limiter.
+// An Instant is a point in time. It counts nanoseconds from an origin 2^63 nanoseconds (292 years)
+// before the start of a limiter.
 //
-// Because of this offset every instant that can be represented is positive or zero, and the
-// zero Instant is earlier than all others. The zero state of a key thus means that its
-// clock was never moved.
+// With this origin, every instant that can be represented is positive or zero, and the
+// zero Instant is earlier than all others. In the state of a key, a zero Instant therefore
+// means that no request has set it yet.
 type Instant uint64
 
-// Named instants.
+// The start of a limiter and the end of all time.
 const (
 	// Start is the Instant at which a limiter starts.
 	Start Instant = 1 << 63
@@ -22,20 +22,22 @@ const (
 	End Instant = math.MaxUint64
 )
 
-// InstantAt returns the Instant that is d after the start, or before it if d is negative.
+// InstantAt returns the Instant that is the duration d after the start of the limiter. If d is
+// negative, the Instant is before the start.
 func InstantAt(d time.Duration) Instant { return Start + Instant(d) }
 
-// Since returns the nanoseconds from earlier to t. earlier must not be after t.
+// Since returns the number of nanoseconds from the given earlier instant, which must not be after t,
+// until t.
 func (t Instant) Since(earlier Instant) uint64 { return uint64(t - earlier) }
 
-// Until returns the time from t to later, or the longest Duration if it is longer than that. t must
-// not be after later.
+// Until returns the time from t to the given later instant, which must not be before t. The result is
+// at most the longest Duration, 292 years.
 func (t Instant) Until(later Instant) time.Duration {
 	return time.Duration(min(later.Since(t), math.MaxInt64))
 }
 
-// Add returns the Instant that is d after t, or End if that is too far away. d must not be
-// negative.
+// Add returns the Instant that is the duration d after t, or End if that is later than End. The
+// duration d must not be negative.
 func (t Instant) Add(d time.Duration) Instant {
 	if sum := t + Instant(d); sum >= t {
 		return sum
@@ -43,5 +45,5 @@ func (t Instant) Add(d time.Duration) Instant {
 	return End
 }
 
-// Duration returns the time from the start to t.
+// Duration returns the time from the start of the limiter to the instant t.
 func (t Instant) Duration() time.Duration { return time.Duration(t - Start) }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A family makes hashes that may be difficult for a table.
+// A family makes hashes of one kind that may be difficult for a table.
 type family struct {
 	name string
 	hash func(r *rand.Rand) Hash
@@ -33,8 +33,8 @@ var families = []family{
 	}},
 }
 
-// A model is a plain map of what every key owes, and of what the keys owe that share a
-// debt. It never forgets a key.
+// A model records in a map what every key owes, and what the keys that share a debt owe. It never
+// forgets a key.
 type model struct {
 	own     map[Hash]Instant
 	strict  bool // whether no key has shared a debt yet

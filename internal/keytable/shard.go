@@ -4,16 +4,16 @@ import "sync"
 
 const (
 	// earlyKeys is how many keys a shard takes before it splits, as long as the table has
-	// few shards. It is small so that a few hot keys do not share a lock.
+	// few shards. The number is small so that a few hot keys do not share a lock.
 	earlyKeys = 4
 
 	// fullKeys is how many keys a shard takes before it splits, once the table has many
-	// shards. It limits how much a single call may have to move.
+	// shards. The number limits how many keys a single call may have to move.
 	fullKeys = 1024
 
-	// leastKeys is how many keys a shard holds on average, at least, when the table is
-	// full. It is large enough that one of them is usually idle and can make room.
-	leastKeys = 32
+	// minShardKeys is the smallest average number of keys in a shard of a full table. Among
+	// that many keys, one is usually idle (owes nothing) and can make room for a new key.
+	minShardKeys = 32
 
 	// sweepSlots is how many slots one call searches for a key to evict.
 	sweepSlots = 32
@@ -21,10 +21,11 @@ const (
 
 // A Shard holds the states of all keys whose hashes begin with one prefix.
 //
-// The slots are an open-addressed table. The home of a hash is its place if the range of
-// the shard is spread evenly over the slots. A key lies at its home or after it, and all
-// keys are sorted by hash. A search is therefore a short walk from the home, a split cuts
-// the sorted keys in two, and a rebuild copies the keys from left to right.
+// The slots form an open-addressed hash table. The home of a hash is the slot that it gets if
+// all possible hashes of the shard are spread evenly over the slots, in order. A key lies at
+// its home or after it, and all keys are sorted by hash. A search is therefore a short walk
+// from the home, a split cuts the sorted keys in two, and a rebuild copies the keys from left
+// to right.
 //
 // Invariant: the last slot is empty, so that every walk ends there at the latest.
 type Shard[S any, A Algorithm[S]] struct {
@@ -35,22 +36,22 @@ type Shard[S any, A Algorithm[S]] struct {
 	// Algorithm is the configuration of this shard.
 	Algorithm A
 
-	shift  uint8  // 64 minus the number of bits in prefix
+	shift  uint8  // 64 minus the number of bits in the field prefix
 	prefix uint64 // first bits of every hash in this shard
-	size   uint64 // number of homes; the slots after them take keys that found their home full
+	size   uint64 // number of homes (slots that a hash maps to); the slots after them are for keys whose home is in use
 	count  int    // number of slots in use
 	slots  []slot[S]
 
 	latest Instant // latest reading of a clock that never steps back
-	counts Counts
+	counts Counts  // totals of this shard
 
-	floor    Instant // latest instant at which a key was evicted; 0 if none was
+	floor    Instant // latest instant at which a key was evicted; 0 if no key was evicted yet
 	cursor   int     // slot at which the next search for a key to evict begins
-	overflow S       // debt that keys without a slot share
-	shared   bool    // whether overflow may differ from the zero S
-	newcomer S       // state that Newcomer or Scratch returned
+	overflow S       // the state that all keys without a slot share: what they have used is counted together
+	shared   bool    // whether the field overflow may differ from the zero S
+	newcomer S       // memory for the results of the methods Newcomer and Scratch
 
-	marks map[Hash]struct{} // keys that somebody waits for; nil if there are none
+	marks map[Hash]struct{} // keys that callers wait for; nil if there are none
 
 	table *Table[S, A]
 }
@@ -58,16 +59,16 @@ type Shard[S any, A Algorithm[S]] struct {
 // Unlock unlocks the shard that Table.Lock has returned.
 func (s *Shard[S, A]) Unlock() { s.mu.Unlock() }
 
-// Latest returns the time at which a decision counts. now was read from a clock that never
-// steps back, before the shard was locked; if the shard has seen a later reading, Latest
-// returns that one. Time therefore follows the order in which the lock is taken, although
-// the clock is read without the lock.
+// Latest returns the instant for the next decision: the instant now or, if that is later, the latest
+// instant that the shard has seen. The caller must have read the instant now before it locked the shard,
+// from a clock that never steps back. With Latest, the instants of decisions follow the order in which
+// callers lock the shard.
 func (s *Shard[S, A]) Latest(now Instant) Instant {
 	s.latest = max(s.latest, now)
 	return s.latest
 }
 
-// Find returns the state of h, or nil if h has no slot.
+// Find returns the state of the key with the hash h, or nil if the key has no slot.
 func (s *Shard[S, A]) Find(h Hash) *S {
 	if i, ok := s.search(h); ok {
 		return &s.slots[i].state
@@ -75,36 +76,38 @@ func (s *Shard[S, A]) Find(h Hash) *S {
 	return nil
 }
 
-// Owed returns the debt that keys without a slot share, and the instant as which now counts
-// for such a key.
+// Owed returns the state that all keys without a slot share, with their debt. It also returns the
+// instant at which to decide on such a key: now or, if that is later, the instant at which a key last
+// lost its slot.
 func (s *Shard[S, A]) Owed(now Instant) (*S, Instant) {
-	// This key may have been evicted at the floor. Its own state would not have accepted an
-	// earlier time than that: otherwise it would not have been as good as new.
+	// This key may have been evicted at the instant s.floor. It was idle then, but may not have been
+	// idle before, so the decision must not be for an earlier instant.
 	return &s.overflow, max(now, s.floor)
 }
 
-// Newcomer returns the state with which a key without a slot begins if it gets one. The
-// state is valid until Unlock.
+// Newcomer returns the first state of a key that gets a slot now. The state is valid until
+// Unlock, or until the next call of Newcomer or Scratch.
 func (s *Shard[S, A]) Newcomer(now Instant) *S {
 	s.newcomer = s.Algorithm.Inherit(&s.overflow, now)
 	return &s.newcomer
 }
 
-// Scratch returns a copy of state that a caller may change, without an allocation. The copy
-// is valid until Unlock, or until the next call of Scratch or Newcomer.
+// Scratch returns a copy of the given state that the caller may change. It allocates nothing. The copy
+// is valid until Unlock, or until the next call of Newcomer or Scratch.
 func (s *Shard[S, A]) Scratch(state S) *S {
 	s.newcomer = state
 	return &s.newcomer
 }
 
-// Offer gives h, which has no slot, a slot with state if that is possible. It is for a state
-// that no request has charged.
-func (s *Shard[S, A]) Offer(h Hash, state *S, now Instant) { s.insert(h, *state, now) }
+// Offer gives the key with the hash h a slot with this state if the table has room. The key must not
+// have a slot yet. No request has charged the state, so nothing is lost if there is no room.
+func (s *Shard[S, A]) Offer(h Hash, state *S, now Instant) { s.giveSlot(h, *state, now) }
 
-// Keep gives h, which has no slot, a slot with state. It returns false if the table is full
-// and no key can make room. The caller must then charge the debt that h shares.
-func (s *Shard[S, A]) Keep(h Hash, state *S, now Instant) bool {
-	if s.insert(h, *state, now) {
+// Insert gives the key with the hash h a slot with this state. The key must not have a slot yet. Insert
+// returns false if the table is full and no key can be evicted. The caller must then charge the shared
+// state that the method Owed returns.
+func (s *Shard[S, A]) Insert(h Hash, state *S, now Instant) bool {
+	if s.giveSlot(h, *state, now) {
 		return true
 	}
 	s.shared = true
@@ -112,7 +115,8 @@ func (s *Shard[S, A]) Keep(h Hash, state *S, now Instant) bool {
 	return false
 }
 
-// HasRoom reports whether Keep would give a key without a slot one at now.
+// HasRoom reports whether the table has room for a new key at the instant now, so that Insert would
+// give the key a slot.
 func (s *Shard[S, A]) HasRoom(now Instant) bool {
 	return s.table.keys.Load() < s.table.maxKeys || s.findIdle(now) >= 0
 }
@@ -120,16 +124,17 @@ func (s *Shard[S, A]) HasRoom(now Instant) bool {
 // A Tally says which total a decision is added to.
 type Tally uint8
 
-// What a decision may be.
+// The totals that a decision can be added to.
 const (
-	Uncounted Tally = iota // a look, or a request that only other rules denied
-	Allowed                // a grant
-	Denied                 // a denial
-	Shadowed               // a denial by a shadow rule, which denies no request
+	Uncounted Tally = iota // added to no total, for example because only other rules denied the request
+	Allowed                // the total of the grants
+	Denied                 // the total of the denials
+	Shadowed               // denials by a rule in shadow, which stop no request
 )
 
-// Finish adds a decision to the totals and unlocks the shard. It notes that now was read
-// from a clock that never steps back; now is 0 if there is no such clock.
+// Finish adds a decision to the total t and unlocks the shard. The parameter now is the instant of the
+// decision, or 0 if Finish must not change the latest instant that the shard has seen. Later calls of
+// Latest return an instant that is not before now.
 func (s *Shard[S, A]) Finish(now Instant, t Tally) {
 	s.latest = max(s.latest, now)
 	switch t {
@@ -143,7 +148,7 @@ func (s *Shard[S, A]) Finish(now Instant, t Tally) {
 	s.mu.Unlock()
 }
 
-// Count adds to the totals a decision that is not a shadow rule's.
+// Count adds a grant or a denial to the totals. Do not call it for a shadow rule.
 func (s *Shard[S, A]) Count(allowed bool) {
 	if allowed {
 		s.counts.Allowed++
@@ -152,13 +157,14 @@ func (s *Shard[S, A]) Count(allowed bool) {
 	}
 }
 
-// Reset makes h as good as new. It does nothing if h has no slot.
+// Reset forgets everything that the key with the hash h has used, or does nothing if the key
+// has no slot.
 func (s *Shard[S, A]) Reset(h Hash) {
 	i, ok := s.search(h)
 	switch {
 	case !ok:
 	case s.shared, s.Marked(h):
-		// The key keeps its slot. Without one it would share the debt of others.
+		// The key keeps its slot. Without a slot, it would share the debt of other keys.
 		s.slots[i] = slot[S]{hash: h}
 	default:
 		s.remove(i)
@@ -166,9 +172,9 @@ func (s *Shard[S, A]) Reset(h Hash) {
 	}
 }
 
-// insert gives h a slot with state. It returns false if the table is full and no key could
-// be evicted.
-func (s *Shard[S, A]) insert(h Hash, state S, now Instant) bool {
+// giveSlot gives the key with the hash h a slot with this state. It returns false if the table is full
+// and no key can be evicted to make room.
+func (s *Shard[S, A]) giveSlot(h Hash, state S, now Instant) bool {
 	if !s.table.reserve() {
 		i := s.idleSlot(now)
 		if i < 0 {
@@ -184,8 +190,8 @@ func (s *Shard[S, A]) insert(h Hash, state S, now Instant) bool {
 	return true
 }
 
-// idleSlot returns the slot of a key that is as good as new, or -1 if there is none among
-// the next sweepSlots.
+// idleSlot returns the slot of an idle key, which owes nothing. It searches the next sweepSlots slots,
+// and returns -1 if no idle key is in them.
 func (s *Shard[S, A]) idleSlot(now Instant) int {
 	at := s.findIdle(now)
 	if at >= 0 {
@@ -198,7 +204,7 @@ func (s *Shard[S, A]) idleSlot(now Instant) int {
 	return -1
 }
 
-// findIdle returns what idleSlot would return, and changes nothing.
+// findIdle returns the same slot as the method idleSlot, but does not move the cursor.
 func (s *Shard[S, A]) findIdle(now Instant) int {
 	for i := range min(sweepSlots, len(s.slots)) {
 		at := s.cursor + i
@@ -212,13 +218,14 @@ func (s *Shard[S, A]) findIdle(now Instant) int {
 	return -1
 }
 
-// evicted records that n keys were forgotten at now.
+// evicted notes that n keys lost their slots at the instant now.
 func (s *Shard[S, A]) evicted(n int, now Instant) {
 	s.counts.Evicted += uint64(n)
 	s.floor = max(s.floor, now)
 }
 
-// Marked reports whether h is marked: somebody waits for it.
+// Marked reports whether the key with the hash h is marked, which means that a caller waits for this
+// key.
 func (s *Shard[S, A]) Marked(h Hash) bool {
 	if s.marks == nil {
 		return false
@@ -227,8 +234,8 @@ func (s *Shard[S, A]) Marked(h Hash) bool {
 	return marked
 }
 
-// Mark marks h, or removes its mark. A marked key that has a slot keeps it: otherwise it
-// could come to share the debt of others while somebody waits for it.
+// Mark marks the key with the hash h, or removes its mark if marked is false. A marked key keeps its
+// slot: without the slot, the key would share the debt of other keys while a caller waits for it.
 func (s *Shard[S, A]) Mark(h Hash, marked bool) {
 	switch {
 	case !marked:

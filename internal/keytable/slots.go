@@ -8,20 +8,23 @@ type slot[S any] struct {
 	state S
 }
 
-// sizeFor returns the number of homes for n keys. New slots are thus five eighths full.
+// sizeFor returns the number of homes (slots that a hash maps to) of a new shard with n keys. Five
+// eighths of the homes are then in use.
 func sizeFor(n int) uint64 { return max(uint64(n)*8/5, 5) }
 
-// capacity returns how many keys fit into size homes. When more than four fifths are in
-// use, walks become long.
+// capacity returns how many keys a shard takes before it is rebuilt. The parameter size is the number of
+// homes of the shard, the slots that hashes map to. If more than four fifths of the homes were in use,
+// searches would become long.
 func capacity(size uint64) int { return int(size * 4 / 5) }
 
-// home returns the slot at which the walk for a hash begins.
+// home returns the slot at which the search for a hash with the first half hi begins.
 func (s *Shard[S, A]) home(hi uint64) int {
 	i, _ := bits.Mul64(hi<<(64-s.shift), s.size)
 	return int(i)
 }
 
-// search returns the slot of h or, if ok is false, the slot where h belongs.
+// search returns the index i of the slot that holds the hash h. If no slot holds h, the result ok is
+// false, and i is the index of the slot where h belongs.
 func (s *Shard[S, A]) search(h Hash) (i int, ok bool) {
 	for i = s.home(h.Hi); ; i++ {
 		at := &s.slots[i].hash
@@ -34,7 +37,7 @@ func (s *Shard[S, A]) search(h Hash) (i int, ok bool) {
 	}
 }
 
-// put gives h, which must not have one, a slot with state.
+// put gives the hash h, which must not have a slot yet, a slot with this state.
 func (s *Shard[S, A]) put(h Hash, state S) {
 	i, _ := s.search(h)
 	free := i
@@ -49,8 +52,8 @@ func (s *Shard[S, A]) put(h Hash, state S) {
 	s.count++
 }
 
-// remove empties slot i, and moves back the keys that were pushed out of their homes
-// because of it.
+// remove deletes the key in slot i. It then moves each following key that lies after its home
+// (the slot that its hash maps to) back by one slot, so that no search meets a gap.
 func (s *Shard[S, A]) remove(i int) {
 	end := i + 1
 	for s.slots[end].hash.Hi != 0 && s.home(s.slots[end].hash.Hi) < end {
@@ -61,8 +64,9 @@ func (s *Shard[S, A]) remove(i int) {
 	s.count--
 }
 
-// rebuild drops the keys that are as good as new. If less than a quarter of the capacity is
-// free afterwards, it gives the remaining keys new slots: in two shards if there are many.
+// rebuild drops the idle keys, which owe nothing. If less than a quarter of the capacity is free
+// afterwards, rebuild moves the remaining keys to new slots or, if there are many keys, splits the
+// shard.
 func (s *Shard[S, A]) rebuild(now Instant) {
 	s.sweep(now)
 	if s.count <= capacity(s.size)*3/4 {
@@ -74,7 +78,7 @@ func (s *Shard[S, A]) rebuild(now Instant) {
 			keys = append(keys, s.slots[i])
 		}
 	}
-	// If grow is locked, another caller splits a shard or visits all of them. This shard
+	// If Table.grow is locked, another caller splits a shard or visits all shards. This shard
 	// then splits at a later rebuild.
 	if len(keys) >= s.table.splitAt(64-s.shift) && s.table.grow.TryLock() {
 		s.split(keys, now)
@@ -84,8 +88,8 @@ func (s *Shard[S, A]) rebuild(now Instant) {
 	s.fill(keys)
 }
 
-// sweep drops the keys that are as good as new, and moves the others back as far as
-// possible.
+// sweep drops the idle keys, which owe nothing, and moves the remaining keys as close as possible to
+// their homes, the slots that their hashes map to.
 func (s *Shard[S, A]) sweep(now Instant) {
 	count, next := 0, 0
 	for i := range s.slots {
@@ -98,7 +102,7 @@ func (s *Shard[S, A]) sweep(now Instant) {
 		if idle {
 			continue
 		}
-		next = max(next, s.home(at.hash.Hi)) // never more than i
+		next = max(next, s.home(at.hash.Hi)) // the slot for the next key is never after slot i
 		s.slots[next] = at
 		next++
 		count++
@@ -110,7 +114,7 @@ func (s *Shard[S, A]) sweep(now Instant) {
 	s.count, s.cursor = count, 0
 }
 
-// fill puts keys, which are sorted, into new slots.
+// fill replaces the slots of the shard by new slots that hold the given keys, which are sorted by hash.
 func (s *Shard[S, A]) fill(keys []slot[S]) {
 	s.size, s.count, s.cursor = sizeFor(len(keys)), len(keys), 0
 	s.slots = make([]slot[S], s.size+4+s.size/32)

@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// splitAt returns how many keys a shard takes before it splits, if its prefix has depth
-// bits.
+// splitAt returns how many keys a shard takes before it splits. The parameter depth is the length of
+// the shard's prefix, in bits.
 func (t *Table[S, A]) splitAt(depth uint8) int {
 	switch {
 	case depth >= t.maxDepth:
@@ -17,8 +17,8 @@ func (t *Table[S, A]) splitAt(depth uint8) int {
 	return fullKeys
 }
 
-// split makes a new shard for the upper half of the hashes, and distributes keys, which are
-// sorted, over the two. The caller must hold the locks of s and t.grow.
+// split makes a new shard for the upper half of the hashes of s, and distributes the given keys over
+// the two shards. The keys are sorted by hash. The caller must hold the lock of s and Table.grow.
 func (s *Shard[S, A]) split(keys []slot[S], now Instant) {
 	upper := &Shard[S, A]{
 		table:     s.table,
@@ -43,7 +43,7 @@ func (s *Shard[S, A]) split(keys []slot[S], now Instant) {
 		}
 	}
 
-	// From here on other goroutines may find upper, which is complete.
+	// The shard upper is complete. From here on, other goroutines may find it.
 	dir := s.table.dir.Load()
 	if upper.shift < dir.shift {
 		dir = dir.doubled()
@@ -55,8 +55,8 @@ func (s *Shard[S, A]) split(keys []slot[S], now Instant) {
 	}
 }
 
-// doubled returns a directory for prefixes that are one bit longer. Each shard has twice as
-// many entries in it.
+// doubled returns a directory for prefixes that are one bit longer. The result maps prefixes of hashes
+// to shards. Each shard has twice as many entries in the new directory.
 func (d *directory[S, A]) doubled() *directory[S, A] {
 	twice := newDirectory[S, A](64 - d.shift + 1)
 	for i := range d.shards {

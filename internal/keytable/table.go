@@ -4,8 +4,8 @@
 // States lie in the slots of a shard, sorted by the hashes of their keys. A shard is small,
 // and splits in two when it is full, so that no call waits for more than the rebuild of one
 // small shard. The directory of shards doubles when it must, as in extendible hashing.
-// There is no goroutine: a shard drops keys that are as good as new when it is about to
-// grow.
+// There is no goroutine: a shard drops idle keys, which owe nothing any more, when it is
+// about to grow.
 //
 // When the table is full, the keys of a shard that have no slot share one debt. A key that
 // gets a slot later begins with that debt. Flooding the table with keys therefore gains a
@@ -19,44 +19,45 @@ import (
 	"sync/atomic"
 )
 
-// An Algorithm is the configuration of one limiter, and tells the table what it must know
-// about the states of that limiter. The zero S is the state of a key that was never used.
+// An Algorithm is the configuration of one limiter. Its methods answer the questions that the
+// table has about the states of keys. The zero S is the state of a key that was never used.
 type Algorithm[S any] interface {
-	// Idle reports whether s at now equals the state of a key that was never used.
+	// Idle reports whether, at the instant now, the state s equals that of a key that was never used.
 	Idle(s *S, now Instant) bool
 
-	// Inherit returns the state with which a key begins that gets a slot of its own and
-	// shared the debt s before. It must not share memory with s.
+	// Inherit returns the first state of a key that gets a slot of its own and so far shared the
+	// state s with other keys. The result must not share memory with s.
 	Inherit(s *S, now Instant) S
 }
 
 // A Table maps hashes to states. The zero Table is not ready for use; call New.
 type Table[S any, A Algorithm[S]] struct {
 	maxKeys  int64
-	minDepth uint8 // shards split early until there are 2^minDepth
+	minDepth uint8 // with up to 2^minDepth shards, a shard splits as soon as it has a few keys
 	maxDepth uint8 // there are never more than 2^maxDepth shards
 
-	dir  atomic.Pointer[directory[S, A]]
-	keys atomic.Int64 // keys that have a slot; at most maxKeys
+	dir  atomic.Pointer[directory[S, A]] // finds the shard of a hash
+	keys atomic.Int64                    // how many keys have a slot; at most maxKeys
 
-	// grow is held while a shard splits or all are visited. It is taken after the lock of a
-	// shard only by TryLock.
+	// grow is held while a shard splits or while all shards are visited. A goroutine that
+	// has locked a shard may lock grow only with TryLock.
 	grow sync.Mutex
 }
 
-// A directory maps the first bits of a hash to a shard. A shard that has split less often
-// than others is in several neighbouring entries.
+// A directory maps the first bits of a hash to a shard. A shard that has a short prefix, because it has
+// not split often, is in several neighbouring entries.
 type directory[S any, A Algorithm[S]] struct {
-	shift  uint8 // 64 minus the number of bits
+	shift  uint8 // 64 minus the number of first bits of a hash that select the shard
 	shards []atomic.Pointer[Shard[S, A]]
 }
 
-// New returns a table for at most maxKeys keys, with the configuration alg.
+// New returns a table whose shards all have the configuration alg. It gives slots to at most maxKeys
+// keys.
 func New[S any, A Algorithm[S]](alg A, maxKeys int) *Table[S, A] {
 	t := &Table[S, A]{
 		maxKeys:  int64(maxKeys),
 		minDepth: uint8(bits.Len(uint(8*runtime.GOMAXPROCS(0) - 1))),
-		maxDepth: uint8(max(bits.Len(uint(maxKeys))-bits.Len(leastKeys), 0)),
+		maxDepth: uint8(max(bits.Len(uint(maxKeys))-bits.Len(minShardKeys), 0)),
 	}
 	dir := newDirectory[S, A](0)
 	dir.shards[0].Store(&Shard[S, A]{table: t, Algorithm: alg, shift: 64, slots: make([]slot[S], 1)})
@@ -68,7 +69,7 @@ func newDirectory[S any, A Algorithm[S]](depth uint8) *directory[S, A] {
 	return &directory[S, A]{shift: 64 - depth, shards: make([]atomic.Pointer[Shard[S, A]], 1<<depth)}
 }
 
-// Lock returns the shard of h, locked. The caller must unlock it.
+// Lock returns the shard of the hash h, locked. The caller must unlock the shard.
 func (t *Table[S, A]) Lock(h Hash) *Shard[S, A] {
 	for {
 		dir := t.dir.Load()
@@ -77,19 +78,19 @@ func (t *Table[S, A]) Lock(h Hash) *Shard[S, A] {
 		if h.Hi>>s.shift == s.prefix {
 			return s
 		}
-		s.mu.Unlock() // the shard has split since it was found; look again
+		s.mu.Unlock() // the shard has split since it was found, so look again
 	}
 }
 
-// Open returns the shard that h belongs to, locked, and the state of h, or nil if h has no
-// slot. It is Lock and Find in one call.
+// Open does the work of Lock and Find in one call. It returns the shard of the hash h, locked, and the
+// state of the key with this hash. If the key has no slot, the state is nil.
 func (t *Table[S, A]) Open(h Hash) (*Shard[S, A], *S) {
 	for {
 		dir := t.dir.Load()
 		s := dir.shards[h.Hi>>dir.shift].Load()
 		s.mu.Lock()
 		if h.Hi>>s.shift != s.prefix {
-			s.mu.Unlock() // it has split since; look again
+			s.mu.Unlock() // the shard has split since it was loaded, so look again
 			continue
 		}
 		if i, ok := s.search(h); ok {
@@ -104,10 +105,10 @@ func (t *Table[S, A]) Len() int { return int(t.keys.Load()) }
 
 // Counts are the totals of a table since it was made.
 type Counts struct {
-	Allowed, Denied uint64 // decisions, without looks
-	Shadowed        uint64 // denials by a shadow rule, which denied no request
-	Evicted         uint64 // keys forgotten because they were as good as new
-	Overflowed      uint64 // decisions granted from a shared debt when the table was full
+	Allowed, Denied uint64 // decisions that granted or denied; calls that only look are not counted
+	Shadowed        uint64 // denials by a shadow rule, which stopped no request
+	Evicted         uint64 // idle keys that were forgotten
+	Overflowed      uint64 // grants charged to a shared debt because the table was full
 }
 
 // Counts returns the totals over all shards.
@@ -122,21 +123,20 @@ func (t *Table[S, A]) Counts() (sum Counts) {
 	return sum
 }
 
-// Reconfigure gives all shards the configuration alg, one shard after the other. It calls
-// convert for every state that has been used, including the shared debts, for which shared
-// is true and the hash is zero.
+// Reconfigure gives all shards the configuration alg, one shard after the other. It calls the function
+// convert for every state that has been used. If the state is the one that all keys without a slot
+// share, the parameter shared of convert is true, and its parameter h is the zero Hash.
 func (t *Table[S, A]) Reconfigure(alg A, convert func(h Hash, s *S, shared bool)) {
 	t.visit(func(s *Shard[S, A]) {
 		for i := range s.slots {
-			// A state that is idle even at the earliest instant is one that Reset has left.
+			// A state that is idle even at the earliest instant is not in use, for example after Reset.
 			if at := &s.slots[i]; at.hash.Hi != 0 && !s.Algorithm.Idle(&at.state, 0) {
 				convert(at.hash, &at.state, false)
 			}
 		}
 		s.Algorithm = alg
-		// A key that was evicted is a key that had a slot. If it had kept the slot, its
-		// state would be converted too. As long as no key was evicted, a key without a slot
-		// was never used.
+		// Evicted keys share the state in s.overflow, so this state is converted like the states in
+		// slots. It is not in use if no key was evicted and no key shares it.
 		if s.floor > 0 || s.shared {
 			convert(Hash{}, &s.overflow, true)
 			s.shared = true
@@ -144,8 +144,8 @@ func (t *Table[S, A]) Reconfigure(alg A, convert func(h Hash, s *S, shared bool)
 	})
 }
 
-// Restart gives all shards the configuration alg and forgets all states, one shard after the
-// other, as if there had never been any. The totals stay.
+// Restart gives all shards the configuration alg and forgets the states of all keys, one shard
+// after the other. The totals stay.
 func (t *Table[S, A]) Restart(alg A) {
 	t.visit(func(s *Shard[S, A]) {
 		var unused S
@@ -155,7 +155,7 @@ func (t *Table[S, A]) Restart(alg A) {
 	})
 }
 
-// visit calls f for each shard, which it locks. No shard can split in the meantime.
+// visit calls the function f for each shard, with that shard locked. No shard can split meanwhile.
 func (t *Table[S, A]) visit(f func(*Shard[S, A])) {
 	t.grow.Lock()
 	defer t.grow.Unlock()
@@ -169,7 +169,8 @@ func (t *Table[S, A]) visit(f func(*Shard[S, A])) {
 	}
 }
 
-// reserve counts one more key, and returns false if there would be too many.
+// reserve counts one more key with a slot. If the table already has maxKeys keys with slots, reserve
+// counts nothing and returns false.
 func (t *Table[S, A]) reserve() bool {
 	for {
 		n := t.keys.Load()

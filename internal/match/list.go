@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// An Ordered is a Rule with a place in the order of a List.
+// An Ordered is a Rule that can be in a List.
 type Ordered interface {
 	Rule
 
-	// Index returns a number that grows in the order of the rules of a List.
+	// Index returns a number by which the rules of a List are sorted.
 	Index() int
 }
 
-// A List is rules in their order, the default rule last. It never changes.
+// A List holds rules in their order, the default rule last. It never changes.
 type List[R Ordered] []R
 
-// Usual returns the number of rules that are not the default rule.
-func (l List[R]) Usual() int {
+// NumNamed returns the number of rules that are not the default rule.
+func (l List[R]) NumNamed() int {
 	if n := len(l); n > 0 && l[n-1].Place().Default {
 		return n - 1
 	}
@@ -27,24 +27,26 @@ func (l List[R]) Usual() int {
 
 // Default returns the default rule, or the zero R if there is none.
 func (l List[R]) Default() (r R) {
-	if n := l.Usual(); n < len(l) {
+	if n := l.NumNamed(); n < len(l) {
 		r = l[n]
 	}
 	return r
 }
 
-// Position returns where r, which must be one of the rules, is in l.
+// Position returns the position of r in l. r must be one of the rules of l.
 func (l List[R]) Position(r R) int {
 	i, _ := slices.BinarySearchFunc(l, r.Index(), func(r R, index int) int { return cmp.Compare(r.Index(), index) })
 	return i
 }
 
-// With returns the List that has the rule to in place of from. If from is the zero R, it adds to
-// after the other rules; if to is the zero R, it removes from. index is what the Index of to must
-// be from now on. l must be the newest List.
+// With returns a List in which one rule is replaced: the rule in the parameter to takes the place of
+// the rule in the parameter from. If from is the zero R, With only adds a rule, behind all others but
+// the default rule. If to is the zero R, With only removes a rule. The caller must make the method
+// Index of the new rule return the result index from now on. l must be the newest List, because next
+// may share memory with l.
 func (l List[R]) With(from, to R) (next List[R], index int) {
 	var none R
-	usual := l.Usual()
+	named := l.NumNamed()
 	switch {
 	case to == none:
 		i := l.Position(from)
@@ -54,12 +56,12 @@ func (l List[R]) With(from, to R) (next List[R], index int) {
 		next[l.Position(from)] = to
 		return next, from.Index()
 	case to.Place().Default:
-		return append(l, to), math.MaxInt // an older List does not see it: it is shorter
-	case usual > 0:
-		index = l[usual-1].Index() + 1
+		return append(l, to), math.MaxInt // older Lists share the array but are shorter, so they do not see the new rule
+	case named > 0:
+		index = l[named-1].Index() + 1
 	}
-	if usual == len(l) {
-		return append(l, to), index // as above
+	if named == len(l) {
+		return append(l, to), index // older Lists are shorter, so they do not see the new rule
 	}
-	return slices.Concat(l[:usual], List[R]{to}, l[usual:]), index
+	return slices.Concat(l[:named], List[R]{to}, l[named:]), index
 }

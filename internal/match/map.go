@@ -5,11 +5,11 @@ import (
 	"maps"
 )
 
-// A Map is a map from strings that never changes: With and Without return another one. A
-// change of a large Map copies a small part of it. The zero Map is empty.
+// A Map is a map from strings that never changes: With and Without return a changed copy. The copy of a
+// large Map shares most of its memory with the original. The zero Map is empty.
 type Map[V any] struct {
-	// Whole has all entries, and must not be changed. If it is nil, each entry is in
-	// the one of parts that the hash of its key says.
+	// Whole holds all entries, and must not be changed. If Whole is nil, the entries are distributed
+	// over parts: the function partOf returns the number of the part for a key.
 	Whole map[string]V
 	parts *[partCount]map[string]V
 }
@@ -17,8 +17,9 @@ type Map[V any] struct {
 const (
 	partCount = 128
 
-	// maxWhole is the number of entries up to which a change copies them all: to
-	// find an entry is faster in one map than in one of several.
+	// maxWhole is the largest number of entries for which a change copies the whole Map. In a larger
+	// Map, a change copies only one of several parts. A small Map has no parts, because a lookup is
+	// faster in a single map.
 	maxWhole = 512
 )
 
@@ -26,10 +27,10 @@ var partSeed = maphash.MakeSeed()
 
 func partOf(key string) uint64 { return maphash.String(partSeed, key) % partCount }
 
-// MapOf returns the Map with the entries of m, which must not change any more.
+// MapOf returns the Map with the entries of m. The caller must not change m any more.
 func MapOf[V any](m map[string]V) Map[V] { return Map[V]{Whole: m} }
 
-// Get returns the value of key, and whether there is one.
+// Get returns the value of key, and reports whether there is one.
 func (m *Map[V]) Get(key string) (v V, ok bool) {
 	if m.parts == nil {
 		v, ok = m.Whole[key]
@@ -43,12 +44,13 @@ func (m *Map[V]) getInParts(key string) (v V, ok bool) {
 	return v, ok
 }
 
-// With returns m with this entry.
+// With returns a copy of m in which key has the value v.
 func (m Map[V]) With(key string, v V) Map[V] {
 	return m.WithAll([]V{v}, func(V) string { return key })
 }
 
-// WithAll returns m with an entry for each of values. keyOf returns their keys.
+// WithAll returns a copy of m with an entry for each value in the slice values. The function keyOf
+// returns the key of a value.
 func (m Map[V]) WithAll(values []V, keyOf func(V) string) Map[V] {
 	if len(values) == 0 {
 		return m
@@ -76,7 +78,7 @@ func (m Map[V]) WithAll(values []V, keyOf func(V) string) Map[V] {
 	return m
 }
 
-// Without returns m without the entry for key.
+// Without returns a copy of m without the entry for key.
 func (m Map[V]) Without(key string) Map[V] {
 	if m.parts == nil && len(m.Whole) <= maxWhole {
 		m.Whole = maps.Clone(m.Whole)
@@ -90,8 +92,8 @@ func (m Map[V]) Without(key string) Map[V] {
 	return m
 }
 
-// split makes the parts of m ones that m can replace: it copies them or, if there are none,
-// puts the entries into parts.
+// split gives m its own copy of the array of parts, so that m can replace single parts. If m has no
+// parts yet, split distributes the entries over new ones.
 func (m *Map[V]) split() {
 	parts := new([partCount]map[string]V)
 	if m.parts != nil {

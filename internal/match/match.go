@@ -1,8 +1,9 @@
 // Package match finds the rules for an endpoint.
 //
-// A rule has a pattern: one endpoint, a prefix of endpoints, or the default. The patterns that
-// cover an endpoint nest, from the default, the widest, to the endpoint itself, the narrowest.
-// So the narrowest pattern that covers an endpoint determines which rules apply to it, and all
+// A rule has a pattern: one endpoint, a prefix of endpoints, or the default. Several patterns
+// can cover the same endpoint. The default is the widest of them, a longer prefix is narrower
+// than a shorter prefix, and the endpoint itself is the narrowest pattern. The narrowest
+// pattern that covers an endpoint determines which rules apply to the endpoint. So all
 // endpoints with the same narrowest pattern share one group of rules.
 package match
 
@@ -16,18 +17,20 @@ import (
 
 // A Place says to which endpoints a rule applies, and how.
 type Place struct {
-	Endpoint   string // the endpoint or, with a "*" at its end, the prefix; empty if the rule has none
-	Default    bool   // applies to the endpoints that no other rule matches
-	Additional bool   // applies beside the best match
-	Shadow     bool   // denies nothing
+	Endpoint   string // the endpoint or, with a "*" at its end, the prefix; empty if the rule has no pattern
+	Default    bool   // whether the rule applies to the endpoints that no other rule matches
+	Additional bool   // whether the rule applies in addition to the best match, see enforces
+	Shadow     bool   // whether the rule is in shadow mode, so that it denies nothing
 }
 
-// enforces reports whether a rule at p can be the best match.
+// enforces reports whether a rule at the place p can be the best match for an endpoint: the narrowest
+// rule that may deny. Rules with a wider pattern than the best match do not apply, except additional
+// rules.
 func (p Place) enforces() bool { return !p.Shadow && !p.Additional }
 
-// depth returns the text of the pattern without a "*" and a number that is larger for narrower
-// patterns: of two patterns that cover one endpoint, the one with the larger number is narrower.
-// The number is 0 if the rule has no pattern.
+// depth returns the text of the pattern of p without a "*", and a number that says how narrow the
+// pattern is. If two patterns cover the same endpoint, the narrower pattern has the larger number. The
+// number is 0 if the rule has no pattern.
 func (p Place) depth() (text string, depth int) {
 	text, isPrefix := strings.CutSuffix(p.Endpoint, "*")
 	switch {
@@ -41,8 +44,8 @@ func (p Place) depth() (text string, depth int) {
 	return "", 0
 }
 
-// Meet reports whether there may be an endpoint to which two rules at a and b both apply,
-// whatever other rules there are. Rules without a pattern are not known to meet any.
+// Meet reports whether two rules with the given places may both apply to one endpoint. It ignores that a
+// third rule may prevent that. It returns false for a rule without a pattern.
 func Meet(a, b Place) bool {
 	textA, depthA := a.depth()
 	textB, depthB := b.depth()
@@ -57,45 +60,46 @@ func Meet(a, b Place) bool {
 	case !strings.HasPrefix(textB, textA):
 		return false
 	}
-	// The pattern of a covers that of b. If b enforces, a gives way to it, unless it is
-	// additional or has the same pattern.
+	// Here the pattern of the first rule covers the pattern of the second rule. If the patterns are equal
+	// or the first rule is additional, both rules may apply. Otherwise, both may apply only if the second
+	// rule cannot be the best match.
 	return depthA == depthB || a.Additional || b.Additional || b.Shadow
 }
 
-// A Rule is what this package needs to know of a rule.
+// A Rule is a rule of the package that uses this one.
 type Rule interface {
 	comparable
 
-	// Place returns to which endpoints the rule applies. It never changes.
+	// Place says to which endpoints the rule applies. It returns the same value each time.
 	Place() Place
 }
 
-// A Group is the rules with one pattern, and the G that is made of all rules that apply to the
-// endpoints of which this is the narrowest pattern.
+// A Group holds the rules with one pattern. It also holds a value of type G, which is made from all
+// rules that apply to the endpoints whose narrowest pattern this is.
 //
-// A change of rules replaces the groups whose G it changes, and no others. So G can be made
-// when it is first needed, by any Set that has the group.
+// A change of the rules replaces only the groups whose value has to change. A Set that has the group
+// makes the value when it first needs it.
 type Group[R Rule, G any] struct {
-	ready    atomic.Bool // whether value is made; beside it, because both are read together
+	ready    atomic.Bool // whether the field value is set; next to that field, because both are read together
 	exact    bool        // whether the pattern is one endpoint
-	enforces bool        // whether one of the rules with the pattern can be the best match
+	enforces bool        // whether a rule in the field own can be the best match: the narrowest rule that may deny
 	value    G
 	*members[R]
 }
 
-// The members of a Group are what is needed of it less often.
+// members holds the fields of a Group that are needed less often than the others.
 type members[R Rule] struct {
 	text       string     // the pattern, without a "*"
 	own        []R        // the rules with this pattern
-	mu         sync.Mutex // held while the value is made
-	additional []R        // the additional rules among all that apply; made with the value
+	mu         sync.Mutex // held while Group.value is made
+	additional []R        // the additional rules among all that apply; set when Group.value is made
 }
 
 func newGroup[R Rule, G any](text string, exact bool, own []R) *Group[R, G] {
 	return (&Group[R, G]{exact: exact, members: &members[R]{text: text, own: own}}).counted()
 }
 
-// Value returns the G of g, or nil if it is not made yet.
+// Value returns the value of g, or nil if the value has not been made yet.
 func (g *Group[R, G]) Value() *G {
 	if g.ready.Load() {
 		return &g.value
@@ -103,11 +107,12 @@ func (g *Group[R, G]) Value() *G {
 	return nil
 }
 
-// anew returns a group like g with the value still to be made.
+// The method anew returns a copy of g without its value. The value is made again when it is needed.
 func (g *Group[R, G]) anew() *Group[R, G] { return newGroup[R, G](g.text, g.exact, g.own) }
 
-// replace returns g with the rule to in place of from, each of which may be the zero R for
-// none. It returns nil if no rule is left.
+// replace returns a copy of g in which the rule in the parameter to takes the place of the rule in the
+// parameter from. Either may be the zero R, which stands for no rule. replace returns nil if no rule is
+// left.
 func (g *Group[R, G]) replace(from, to R) *Group[R, G] {
 	var none R
 	own := make([]R, 0, len(g.own)+1)
@@ -125,24 +130,24 @@ func (g *Group[R, G]) replace(from, to R) *Group[R, G] {
 	return newGroup[R, G](g.text, g.exact, own)
 }
 
-// counted returns g after setting enforces.
+// The method counted sets the field enforces of the group g from the rules of g, and returns g.
 func (g *Group[R, G]) counted() *Group[R, G] {
 	g.enforces = slices.ContainsFunc(g.own, func(r R) bool { return r.Place().enforces() })
 	return g
 }
 
-// A Set is all rules of a limiter that have a pattern. It never changes: a change makes
-// another Set, which shares with the old one what is the same in both.
+// A Set holds all rules of a limiter that have a pattern. It never changes: the method Replace returns
+// another Set, which shares memory with the old one where both are the same.
 type Set[R Rule, G any] struct {
-	Exact Map[*Group[R, G]] // by endpoint, those of single endpoints
+	Exact Map[*Group[R, G]] // the groups of single endpoints, by endpoint
 
-	root     *node[R, G] // of the tree of all patterns but the default
-	fallback *Group[R, G]
-	build    func(rules []R) G
+	root     *node[R, G]       // root of the tree of all patterns but the default
+	fallback *Group[R, G]      // the group of the default pattern
+	build    func(rules []R) G // makes the value of a group
 }
 
-// New returns the Set of rules. build makes a G of the rules that apply to an endpoint. It is
-// called when the G is first needed.
+// New returns the Set of rules. The function build makes a value from the rules that apply to an
+// endpoint. It is called when that value is first needed.
 func New[R Rule, G any](rules []R, build func(rules []R) G) Set[R, G] {
 	s := Set[R, G]{root: new(node[R, G]), fallback: newGroup[R, G]("", false, nil), build: build}
 	exact := make(map[string]*Group[R, G])
@@ -173,16 +178,16 @@ func New[R Rule, G any](rules []R, build func(rules []R) G) Set[R, G] {
 	return s
 }
 
-// Find returns the G for endpoint.
+// Find returns the value that build made from the rules for endpoint.
 func (s *Set[R, G]) Find(endpoint string) *G { return &s.group(endpoint).value }
 
 // Additional returns the additional rules for endpoint.
 func (s *Set[R, G]) Additional(endpoint string) []R { return s.group(endpoint).additional }
 
-// FindElsewhere is Find for an endpoint that Exact.Whole does not have.
+// FindElsewhere does the same as Find for an endpoint that is not in Exact.Whole.
 func (s *Set[R, G]) FindElsewhere(endpoint string) *G { return &s.elsewhere(endpoint).value }
 
-// group returns the group for endpoint, with its value made.
+// group returns the group for endpoint, after it has made the value of the group.
 func (s *Set[R, G]) group(endpoint string) *Group[R, G] {
 	if g := s.Exact.Whole[endpoint]; g != nil {
 		return s.made(g)
@@ -190,7 +195,7 @@ func (s *Set[R, G]) group(endpoint string) *Group[R, G] {
 	return s.elsewhere(endpoint)
 }
 
-// elsewhere is group for an endpoint that Exact.Whole does not have.
+// elsewhere does the same as group for an endpoint that is not in Exact.Whole.
 func (s *Set[R, G]) elsewhere(endpoint string) *Group[R, G] {
 	if s.Exact.parts != nil {
 		if g, ok := s.Exact.getInParts(endpoint); ok {
@@ -203,7 +208,7 @@ func (s *Set[R, G]) elsewhere(endpoint string) *Group[R, G] {
 	return s.made(s.root.find(endpoint, s.fallback))
 }
 
-// made returns g after its value was made.
+// The method made makes the value of the group g if it is not made yet, and returns g.
 func (s *Set[R, G]) made(g *Group[R, G]) *Group[R, G] {
 	if !g.ready.Load() {
 		s.make(g)
@@ -211,7 +216,7 @@ func (s *Set[R, G]) made(g *Group[R, G]) *Group[R, G] {
 	return g
 }
 
-// make makes the value of g.
+// The method make makes the value of the group g, unless another goroutine has made it meanwhile.
 func (s *Set[R, G]) make(g *Group[R, G]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -235,7 +240,8 @@ func (s *Set[R, G]) make(g *Group[R, G]) {
 	g.ready.Store(true)
 }
 
-// chain returns the groups whose patterns cover that of g, from the widest to g itself.
+// chain returns the groups whose patterns cover the pattern of the group g, from the widest to g
+// itself.
 func (s *Set[R, G]) chain(g *Group[R, G]) []*Group[R, G] {
 	chain := []*Group[R, G]{s.fallback}
 	if g == s.fallback {
@@ -252,8 +258,9 @@ func (s *Set[R, G]) chain(g *Group[R, G]) []*Group[R, G] {
 	return chain
 }
 
-// Replace returns the Set that has the rule to in place of from, each of which may be the zero
-// R for none. It makes anew only the groups that this changes.
+// Replace returns a Set in which the rule in the parameter to takes the place of the rule in the
+// parameter from. Either may be the zero R, which stands for no rule. Replace makes a new group only if
+// the rules that apply to the endpoints of the group change.
 func (s *Set[R, G]) Replace(from, to R) Set[R, G] {
 	var none R
 	after := *s
@@ -271,8 +278,9 @@ func (s *Set[R, G]) Replace(from, to R) Set[R, G] {
 	return after
 }
 
-// change changes s, which is a copy that nobody else has: the rule to takes the place of from
-// at the pattern of place.
+// The method change changes the Set s as Replace describes it. Each of the rules in the parameters from
+// and to has the pattern of the given place, or is the zero R. The Set s must be a copy that only the
+// caller has.
 func (s *Set[R, G]) change(place Place, from, to R) {
 	r := refresh[R, G]{all: isAdditional(from) || isAdditional(to)}
 	text, isPrefix := strings.CutSuffix(place.Endpoint, "*")
@@ -308,7 +316,7 @@ func (s *Set[R, G]) change(place Place, from, to R) {
 	s.Exact = s.Exact.WithAll(r.groups, func(g *Group[R, G]) string { return g.text })
 }
 
-// isAdditional reports whether r is an additional rule; the zero R is none.
+// isAdditional reports whether r is an additional rule. The zero R is not.
 func isAdditional[R Rule](r R) bool {
 	var none R
 	return r != none && r.Place().Additional

@@ -19,7 +19,7 @@ type rule struct {
 
 func (r *rule) Place() Place { return r.place }
 
-// A found is the names of the rules for an endpoint, and of the additional ones among them.
+// A found holds the names of the rules for an endpoint, and of the additional ones among them.
 type found struct{ all, additional string }
 
 func namesOf(rules []*rule) string {
@@ -47,7 +47,7 @@ func (r *rule) suits(endpoint string) int {
 	return 0
 }
 
-// filter is the model: it asks each rule by itself.
+// filter is the model: it looks at every rule.
 func filter(rules []*rule, endpoint string) found {
 	best := 1
 	for _, r := range rules {
@@ -100,7 +100,7 @@ func check(t *testing.T, s *Set[*rule, string], rules []*rule) {
 	checkTree(t, s)
 }
 
-// checkTree checks what holds in every tree.
+// checkTree checks the invariants of a tree.
 func checkTree(t *testing.T, s *Set[*rule, string]) {
 	t.Helper()
 	var walk func(n *node[*rule, string], text string)
@@ -182,8 +182,7 @@ func TestMeetAgainstTheModel(t *testing.T) {
 	require.Greater(t, min(seen[true], seen[false]), 1000)
 }
 
-// TestChangeMakesAnewWhatItChanges counts the groups that a change makes anew, among 5,000
-// rules.
+// TestChangeMakesAnewWhatItChanges counts the groups that a change replaces, among 5,000 rules.
 func TestChangeMakesAnewWhatItChanges(t *testing.T) {
 	var rules []*rule
 	for i := range 5000 {

@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// A node is a node of the tree of patterns. The text of a node is the labels of all nodes from
-// the root down to it; the patterns with that text are at the node. A node that a Set has
-// never changes.
+// A node is a node of the tree of patterns. The text of a node consists of the labels of all nodes
+// from the root down to this node. The node holds the groups of the patterns with that text. Once
+// a node is part of a Set, it never changes.
 type node[R Rule, G any] struct {
 	label    string
 	children []*node[R, G]
-	places   *places // of children; nil if there are fewer than two
-	prefix   *Group[R, G]
-	exact    *Group[R, G]
+	places   *places      // finds a child by the first byte of its label; nil if there are fewer than two children
+	prefix   *Group[R, G] // the group of the prefix that equals the text of the node, or nil
+	exact    *Group[R, G] // the group of the endpoint that equals the text of the node, or nil
 
-	// Of this node and all nodes below it:
-	prefixes int32 // the groups of prefixes
-	open     int32 // the groups without a rule that can be the best match
+	// Numbers of groups at this node and all nodes below it:
+	prefixes int32 // groups of prefixes
+	open     int32 // groups without a rule that can be the best match
 }
 
-// places has for a byte the index of the child whose label begins with that byte. If there is
-// no such child, the index is that of another one.
+// places maps a byte to the index of the child whose label begins with that byte. If there is no
+// such child, it maps the byte to the index of any other child.
 type places [256]uint8
 
-// place returns the index of the child whose label begins with first, or -1 if there is none.
+// place returns the index of the child whose label begins with this first byte, or -1 if there is none.
 func (n *node[R, G]) place(first byte) int {
 	i := 0
 	if n.places != nil {
@@ -36,7 +36,7 @@ func (n *node[R, G]) place(first byte) int {
 	return i
 }
 
-// setChildren gives n these children.
+// setChildren makes children the children of n, and fills n.places.
 func (n *node[R, G]) setChildren(children []*node[R, G]) {
 	n.children, n.places = children, nil
 	if len(children) > 1 {
@@ -47,8 +47,8 @@ func (n *node[R, G]) setChildren(children []*node[R, G]) {
 	}
 }
 
-// find returns the group of the longest prefix at n or below it that text begins with, or
-// best if there is none.
+// find returns the group of the longest prefix of text that has a group in the tree at n. If there is
+// none, find returns the group best.
 func (n *node[R, G]) find(text string, best *Group[R, G]) *Group[R, G] {
 	for {
 		if n.prefix != nil {
@@ -69,8 +69,8 @@ func (n *node[R, G]) find(text string, best *Group[R, G]) *Group[R, G] {
 	}
 }
 
-// child returns the child of n whose label text begins with, and the rest of text. It returns
-// nil if there is none.
+// child returns the child of n whose label is the beginning of text, and the rest of text after the
+// label. It returns nil if there is no such child.
 func (n *node[R, G]) child(text string) (*node[R, G], string) {
 	if text == "" {
 		return nil, ""
@@ -86,7 +86,7 @@ func (n *node[R, G]) child(text string) (*node[R, G], string) {
 	return n, text[len(n.label):]
 }
 
-// count sets prefixes and open of n, whose children have theirs.
+// count sets the fields prefixes and open of n from the same fields of its children, which must be set.
 func (n *node[R, G]) count() {
 	n.prefixes, n.open = 0, 0
 	if n.prefix != nil {
@@ -103,8 +103,8 @@ func (n *node[R, G]) count() {
 	}
 }
 
-// insert returns the node with this text below n, which it adds if there is none. It changes
-// the nodes in place.
+// insert returns the node with this text below n. If there is none, insert adds it. It changes the
+// existing nodes themselves, without a copy.
 func (n *node[R, G]) insert(text string) *node[R, G] {
 	for text != "" {
 		i := n.place(text[0])
@@ -120,7 +120,7 @@ func (n *node[R, G]) insert(text string) *node[R, G] {
 	return n
 }
 
-// countAll counts n and all nodes below it, and completes their groups.
+// countAll calls count for n and all nodes below it, and Group.counted for their groups.
 func (n *node[R, G]) countAll() {
 	for _, child := range n.children {
 		child.countAll()
@@ -133,8 +133,9 @@ func (n *node[R, G]) countAll() {
 	n.count()
 }
 
-// split returns n if its label has this length, and otherwise a node with that much of the
-// label, above one with the rest.
+// split cuts the label of n after this number of bytes. It returns a new node with the first part of
+// the label. The only child of that node is a copy of n with the rest of the label. If the label is not
+// longer than this number of bytes, split returns n.
 func (n *node[R, G]) split(length int) *node[R, G] {
 	if length == len(n.label) {
 		return n
@@ -146,8 +147,10 @@ func (n *node[R, G]) split(length int) *node[R, G] {
 	return upper
 }
 
-// with returns n after change has changed the node with this text below it. It copies the
-// nodes from n to that one. It returns nil if nothing is left.
+// The method with finds the node with this text below n, and calls the function named change for a copy
+// of that node. It returns a copy of n that has the changed node. The nodes between n and that node are
+// copied too. If there is no node with this text, the method adds one. It returns nil if no group is
+// left.
 func (n *node[R, G]) with(text string, change func(n *node[R, G])) *node[R, G] {
 	c := *n
 	if text == "" {
@@ -167,7 +170,7 @@ func (n *node[R, G]) with(text string, change func(n *node[R, G])) *node[R, G] {
 	case c.prefix != nil || c.exact != nil || len(c.children) > 1:
 	case len(c.children) == 0:
 		return nil
-	case c.label != "": // nothing is at c itself, so its only child takes its place
+	case c.label != "": // the node c has no group of its own, so its only child replaces it
 		only := *c.children[0]
 		only.label = c.label + only.label
 		return &only
@@ -175,8 +178,9 @@ func (n *node[R, G]) with(text string, change func(n *node[R, G])) *node[R, G] {
 	return &c
 }
 
-// setChild makes child the i-th child of n, a copy whose children others have too. With an i
-// of -1, it adds child; if child is nil, it removes the i-th one.
+// setChild makes the node child the child of n with the index i. If i is -1, it adds the node as a new
+// child. If the node is nil, it removes the child with the index i. n is a copy that only the caller
+// has, but its slice of children is shared with the original.
 func (n *node[R, G]) setChild(i int, child *node[R, G]) {
 	switch {
 	case i < 0 && child == nil:
@@ -186,11 +190,11 @@ func (n *node[R, G]) setChild(i int, child *node[R, G]) {
 		n.setChildren(slices.Concat(n.children[:i], n.children[i+1:]))
 	default:
 		n.children = slices.Clone(n.children)
-		n.children[i] = child // it begins as the one before did
+		n.children[i] = child // the new label begins with the same byte, so places stays valid
 	}
 }
 
-// sharedLen returns the length of the longest text that a and b both begin with.
+// sharedLen returns the length of the longest text with which both strings begin.
 func sharedLen(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -201,15 +205,18 @@ func sharedLen(a, b string) int {
 	return n
 }
 
-// A refresh makes groups anew below a pattern whose rules have changed. Unless all is set, the
-// rules are not additional: then they matter to a group only if no group between has a rule
-// that is the best match in their place.
+// A refresh is used after the rules of one pattern have changed. It replaces the groups of narrower
+// patterns to which the changed rules apply, so that the values of these groups are made again.
+// Additional rules apply to all groups of narrower patterns. Another rule applies to such a group only
+// if neither this group nor a group between it and the changed pattern has a rule that can be the best
+// match.
 type refresh[R Rule, G any] struct {
-	all    bool
-	groups []*Group[R, G] // those of single endpoints that were made anew
+	all    bool           // whether a changed rule is additional, so that it applies to all groups
+	groups []*Group[R, G] // the groups of single endpoints that have been replaced
 }
 
-// node returns n with the groups at and below it made anew.
+// node returns a copy of n in which the groups at and below n are replaced, if the changed rules apply
+// to them.
 func (r *refresh[R, G]) node(n *node[R, G]) *node[R, G] {
 	if !r.all && (n.open == 0 || n.prefix != nil && n.prefix.enforces) {
 		return n
@@ -222,7 +229,8 @@ func (r *refresh[R, G]) node(n *node[R, G]) *node[R, G] {
 	return &c
 }
 
-// below makes the groups below the prefix of n anew. n is a copy that nobody else has.
+// The method below replaces those groups below the prefix of n to which the changed rules apply. n is a
+// copy that only the caller has.
 func (r *refresh[R, G]) below(n *node[R, G]) {
 	if n.exact != nil && (r.all || !n.exact.enforces) {
 		n.exact = n.exact.anew()

@@ -1,4 +1,4 @@
-// Package ratefield reads the header field RateLimit, which is a List of RFC 9651.
+// Package ratefield reads the HTTP header field RateLimit. Its value is a List, as RFC 9651 defines it.
 package ratefield
 
 import (
@@ -7,15 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Exhausted returns the longest time, in seconds, for which a policy in the lines of a RateLimit
-// field has nothing left, or 0 if there is none. A policy has nothing left if its parameter r or
-// a is 0; the time is its t or, without a t, its w. It does not count if it is above most. These
-// names are those of draft-ietf-httpapi-ratelimit-headers-11 and of the changes to it that are
-// under way.
+// Exhausted returns how many seconds a client must wait until each policy in a RateLimit field has
+// quota left, or 0 if each has some now. A policy is a member of the List; lines are the lines of the
+// field. A policy has no quota left if its parameter "r" or "a" is 0. The client must then wait for the
+// time in its parameter "t" or, without "t", in its parameter "w". Exhausted ignores a wait of more than
+// limit seconds. The names of the parameters come from draft-ietf-httpapi-ratelimit-headers-11 and from
+// proposed changes to it.
 //
-// ok is false if the lines are no List whose members are Strings or Tokens. Such a field must be
-// ignored as a whole.
-func Exhausted(lines []string, most int64) (seconds int64, ok bool) {
+// ok is false if the lines are not a List whose members are Strings or Tokens. The caller must then
+// ignore the whole field.
+func Exhausted(lines []string, limit int64) (seconds int64, ok bool) {
 	s := scanner{text: strings.Join(lines, ",")}
 	s.skip(" ")
 	for !s.ended() {
@@ -23,7 +24,7 @@ func Exhausted(lines []string, most int64) (seconds int64, ok bool) {
 		if !ok {
 			return 0, false
 		}
-		if n := p.exhausted(); n <= most {
+		if n := p.exhausted(); n <= limit {
 			seconds = max(seconds, n)
 		}
 		s.skip(" \t")
@@ -46,14 +47,15 @@ type kind int
 const (
 	invalid kind = iota
 	integer
-	name // a String or a Token
-	other
+	name  // a String or a Token
+	other // a valid item of another type
 )
 
-// A policy is the parameters of a member that count here. Those that are missing, or no Integers,
-// are -1.
+// A policy holds the parameters "r", "a", "t" and "w" of one member of the List. The value of a parameter
+// that is missing or not an Integer is -1.
 type policy struct{ r, a, t, w int64 }
 
+// exhausted returns for how many seconds the policy p has no quota left, or 0 if it has some now.
 func (p *policy) exhausted() int64 {
 	switch {
 	case p.r != 0 && p.a != 0:
@@ -64,7 +66,8 @@ func (p *policy) exhausted() int64 {
 	return max(p.w, 0)
 }
 
-// set notes a parameter. Of several with one key, the last counts.
+// set stores n as the value of the parameter with this key. If a member repeats a key, the last value
+// counts.
 func (p *policy) set(key string, n int64) {
 	switch key {
 	case "r":
@@ -81,12 +84,13 @@ func (p *policy) set(key string, n int64) {
 // A scanner reads a text from left to right.
 type scanner struct {
 	text string
-	at   int
+	at   int // number of bytes that have been read
 }
 
 func (s *scanner) ended() bool { return s.at == len(s.text) }
 
-// peek returns the next byte, or 0 at the end. A 0 in the text is valid nowhere.
+// peek returns the next byte, or 0 at the end. A byte 0 in the text is not valid anywhere, so callers
+// need not tell it from the end.
 func (s *scanner) peek() byte {
 	if s.ended() {
 		return 0
@@ -94,7 +98,7 @@ func (s *scanner) peek() byte {
 	return s.text[s.at]
 }
 
-// take goes past c, if that is next.
+// take moves past the next byte if that is the byte c. It reports whether it did so.
 func (s *scanner) take(c byte) bool {
 	if s.peek() != c || s.ended() {
 		return false
@@ -103,14 +107,14 @@ func (s *scanner) take(c byte) bool {
 	return true
 }
 
-// skip goes past all bytes that are in set.
+// skip moves past all bytes up to the first byte that is not in the string set.
 func (s *scanner) skip(set string) {
 	for !s.ended() && strings.IndexByte(set, s.text[s.at]) >= 0 {
 		s.at++
 	}
 }
 
-// policy reads a member of the list.
+// policy reads the next member of the List, which is a policy.
 func (s *scanner) policy() (p policy, ok bool) {
 	p = policy{-1, -1, -1, -1}
 	if k, _ := s.item(); k != name {
@@ -148,7 +152,7 @@ func (s *scanner) key() string {
 	return s.text[from:s.at]
 }
 
-// item reads an item without its parameters. n is its value if it is an Integer.
+// item reads an item without its parameters, and returns its type. If it is an Integer, n is its value.
 func (s *scanner) item() (k kind, n int64) {
 	switch c := s.peek(); {
 	case c == '"':
@@ -164,7 +168,7 @@ func (s *scanner) item() (k kind, n int64) {
 	case c == '?':
 		s.at++
 		return only(other, s.take('0') || s.take('1'))
-	case c == '@': // a Date
+	case c == '@': // a Date is the character "@", followed by an Integer
 		s.at++
 		k, _ = s.number()
 		return only(other, k == integer)
@@ -174,7 +178,8 @@ func (s *scanner) item() (k kind, n int64) {
 	return invalid, 0
 }
 
-// only returns k if the item was valid.
+// The function only returns the two results of the method item for an item that is not an Integer. The
+// first is the kind k or, if the item is not valid, the kind invalid. The second is always 0.
 func only(k kind, valid bool) (kind, int64) {
 	if !valid {
 		return invalid, 0
@@ -182,11 +187,11 @@ func only(k kind, valid bool) (kind, int64) {
 	return k, 0
 }
 
-// The most digits of numbers.
+// The largest numbers of digits that RFC 9651 allows.
 const (
-	maxDigits   = 15 // of an Integer
-	maxWhole    = 12 // of a Decimal, before the point
-	maxFraction = 3
+	maxDigits   = 15 // number of digits of an Integer
+	maxWhole    = 12 // number of digits of a Decimal before its point
+	maxFraction = 3  // number of digits of a Decimal after its point
 )
 
 // number reads an Integer or a Decimal.
@@ -214,7 +219,7 @@ func (s *scanner) number() (k kind, n int64) {
 	return integer, n
 }
 
-// quoted reads a String.
+// quoted reads a String, and reports whether it is valid.
 func (s *scanner) quoted() bool {
 	for s.at++; !s.ended(); s.at++ {
 		switch c := s.text[s.at]; {
@@ -233,7 +238,7 @@ func (s *scanner) quoted() bool {
 	return false
 }
 
-// binary reads a Byte Sequence.
+// binary reads a Byte Sequence, and reports whether it is valid.
 func (s *scanner) binary() bool {
 	s.at++
 	end := strings.IndexByte(s.text[s.at:], ':')
@@ -243,10 +248,10 @@ func (s *scanner) binary() bool {
 	text := s.text[s.at : s.at+end]
 	s.at += end + 1
 	_, err := base64.StdEncoding.DecodeString(text)
-	return err == nil && !strings.ContainsAny(text, "\r\n") // which DecodeString skips
+	return err == nil && !strings.ContainsAny(text, "\r\n") // DecodeString skips line breaks, which are not valid here
 }
 
-// display reads a Display String.
+// display reads a Display String, and reports whether it is valid.
 func (s *scanner) display() bool {
 	if s.at++; !s.take('"') {
 		return false
@@ -276,7 +281,8 @@ func (s *scanner) display() bool {
 	return false
 }
 
-// hex returns the value of a digit, or -1. Digits are in lower case here.
+// hex returns the value of a hexadecimal digit, or -1 if c is no such digit. Upper case is not valid
+// here.
 func hex(c byte) int { return strings.IndexByte("0123456789abcdef", c) }
 
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }

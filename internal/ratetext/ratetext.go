@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// A Rate is what a text says: Requests units every Per, and at most Burst at once. A Burst of
-// 0 is none.
+// A Rate is a rate that a text describes: Requests units every Per, and at most Burst units at once.
 type Rate struct {
 	Requests int           // units granted every Per
-	Per      time.Duration // above 0
-	Burst    int           // units granted at once, or 0
+	Per      time.Duration // the time in which Requests units are granted, above 0
+	Burst    int           // units granted at once; 0 if the text has no burst
 }
 
 // Unlimited is the rate of the text "unlimited".
@@ -23,10 +22,10 @@ var Unlimited = Rate{-1, -1, -1}
 
 const unlimited = "unlimited"
 
-// Form is the reason why a text that has no known form is refused.
+// Form is the reason in the error for a text that is not in one of the known forms.
 const Form = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
 
-// TooLong is the reason why a length of time beyond a time.Duration is refused.
+// TooLong is the reason in the error for a length of time that a time.Duration cannot hold.
 const TooLong = "must be at most 292 years"
 
 const (
@@ -34,8 +33,8 @@ const (
 	week = 7 * day
 )
 
-// units are the units of time by name. "m" is a minute. There is no month, because months
-// differ in length.
+// units are the units of time by name. "m" is a minute. There is no month, because months differ in
+// length.
 var units = map[string]time.Duration{
 	"ns": 1, "nanosecond": 1, "nanoseconds": 1,
 	"us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
@@ -48,7 +47,7 @@ var units = map[string]time.Duration{
 	"w": week, "week": week, "weeks": week,
 }
 
-// Parse returns the rate that s spells. The text of an error says what a good text is.
+// Parse returns the rate that s describes. The text of its error says what a good text is.
 func Parse(s string) (Rate, error) {
 	r, err := parse(s)
 	if err == nil {
@@ -75,7 +74,7 @@ func misspelt(s string) (Rate, bool) {
 	return r, err == nil
 }
 
-// longestCompared is the length, in bytes, up to which a text is compared with other forms.
+// longestCompared is the largest length, in bytes, of a text that the function misspelt looks at.
 const longestCompared = 100
 
 func parse(s string) (r Rate, err error) {
@@ -104,7 +103,7 @@ func parse(s string) (r Rate, err error) {
 	return r, nil
 }
 
-// parseCount returns the whole number that s spells, which must be at least 1.
+// parseCount returns the whole number in s, which must be at least 1.
 func parseCount(s string) (int, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, strconv.IntSize-1)
 	if err != nil || n == 0 {
@@ -113,8 +112,8 @@ func parseCount(s string) (int, error) {
 	return int(n), nil
 }
 
-// ParsePer returns the length of time that s spells: a unit such as "m", a number and a unit
-// such as "90s", or several of the latter together such as "1h30m".
+// ParsePer returns the length of time in s. This is a unit such as "m", a number and a unit such as
+// "90s", or several numbers with units such as "1h30m".
 func ParsePer(s string) (time.Duration, error) {
 	s = strings.TrimSpace(s)
 	if d, ok := units[s]; ok {
@@ -151,8 +150,8 @@ func ParsePer(s string) (time.Duration, error) {
 
 var errTooLong = errors.New(TooLong)
 
-// scaled returns number times unit, which must be a whole number of nanoseconds. number has
-// only digits and points.
+// scaled returns the product of number and unit, or an error if that is not a whole number of
+// nanoseconds. number must have only digits and points.
 func scaled(number string, unit time.Duration) (time.Duration, error) {
 	whole, decimals, _ := strings.Cut(number, ".")
 	if whole == "" || strings.Contains(decimals, ".") {
@@ -177,8 +176,8 @@ func scaled(number string, unit time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// String returns r in a short form that [Parse] reads, such as "100/m" or "100/90s burst 20".
-// Parse cannot read the text of a rate that is not valid.
+// String returns r in a short form that [Parse] reads, such as "100/m" or "100/90s burst 20". If r
+// is not a valid rate, Parse cannot read the text.
 func (r Rate) String() string {
 	if r == Unlimited {
 		return unlimited
@@ -190,8 +189,8 @@ func (r Rate) String() string {
 	return s
 }
 
-// formatPer returns d as a whole number of the largest unit possible. If the number is 1, it
-// returns the unit alone.
+// formatPer returns d as a whole number of the largest possible unit. If the number is 1, it returns
+// only the unit.
 func formatPer(d time.Duration) string {
 	for _, u := range []struct {
 		name string
@@ -204,5 +203,5 @@ func formatPer(d time.Duration) string {
 			return strconv.FormatInt(int64(d/u.unit), 10) + u.name
 		}
 	}
-	return d.String() // not positive
+	return d.String() // reached only if d is not positive
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
-// TestParse has the texts of each form; the tests of the root have the others.
+// TestParse has texts of each form. The tests of package ratelimit have further texts.
 func TestParse(t *testing.T) {
 	for text, want := range map[string]ratetext.Rate{
 		"100/m":                            {Requests: 100, Per: time.Minute},
@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestMisspelt has texts that say a burst in another form. The error shows the right one.
+// TestMisspelt has texts that give a burst in another form. The error shows the right form.
 func TestMisspelt(t *testing.T) {
 	const form = `must be written "100/m burst 20"`
 	for _, tt := range []struct{ text, want, why string }{
@@ -57,7 +57,8 @@ func TestString(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	units := []time.Duration{1, time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}
 	for range 5000 {
-		r := ratetext.Rate{Requests: 1 + random.IntN(1<<random.IntN(strconv.IntSize-4)), Per: units[random.IntN(len(units))] * time.Duration(1+random.IntN(1000))}
+		r := ratetext.Rate{Requests: 1 + random.IntN(1<<random.IntN(strconv.IntSize-4))}
+		r.Per = units[random.IntN(len(units))] * time.Duration(1+random.IntN(1000))
 		if random.IntN(2) == 0 {
 			r.Burst = 1 + random.IntN(1000)
 		}

@@ -1,15 +1,14 @@
-// Release checks that the modules of this repository can be installed, before they
-// are tagged: go run ./internal/release.
+// Command release checks that users can install the modules of this repository. Run it before you tag
+// the modules: go run ./internal/release.
 //
-// It packs each published module into a module proxy on disk, at the version that the
-// go.mod files name and as the go command would pack it from a tag. Then it does what a
-// user does, in an empty module outside the repository, with an empty module cache: it
-// gets the modules, builds all their packages, compiles and tests the Go snippets of
-// README.md, and builds and runs the examples. A server is asked until it denies, and is
-// stopped. No replace directive helps there.
+// First it packs each published module into a module proxy on disk, as the go command would pack the module
+// from a tag. The version is the one that the go.mod files require. Then it does what a user would do, in a
+// new module outside the repository, with an empty module cache. It gets the modules, builds all their
+// packages, compiles and tests the Go snippets of README.md, and builds and runs the examples. If an example
+// is a server, it sends requests until the server denies one, and then stops the server.
 //
-// It takes the files that git tracks, as they are in the work tree. The example of Redis
-// is run if REDIS_URL names a server.
+// It uses the files that git tracks, as they are in the work tree. It runs the example that needs Redis only
+// if the environment variable REDIS_URL is set.
 package main
 
 import (
@@ -69,15 +68,15 @@ func run(w io.Writer) error {
 	return c.use(examples)
 }
 
-// A consumer is a module outside the repository that uses the published modules.
+// A consumer is a new module, outside the repository, that uses the published modules.
 type consumer struct {
 	dir string
-	env []string // in place of this process's own
+	env []string // environment of the go command; nil for the environment of this process
 	out io.Writer
 }
 
-// create makes the consumer's module, which finds the published modules in proxy and all
-// others where the environment says.
+// create creates the module. The go command gets the published modules from the proxy in the folder
+// proxy, and all other modules through the proxies that GOPROXY in the environment names.
 func (c *consumer) create(proxy, cache string) error {
 	if err := os.Mkdir(c.dir, 0o755); err != nil {
 		return err
@@ -90,16 +89,16 @@ func (c *consumer) create(proxy, cache string) error {
 		"GOWORK=off",
 		"GOPROXY=file://"+filepath.ToSlash(proxy)+","+next,
 		"GOMODCACHE="+cache,
-		"GOFLAGS=-modcacherw", // so that the cache can be removed
+		"GOFLAGS=-modcacherw", // makes the cache writable, so that it can be removed
 		"GONOPROXY=none",
-		"GONOSUMDB="+rootPath, // and all modules below it
+		"GONOSUMDB="+rootPath, // this also matches all modules whose path begins with rootPath and a slash
 	)
 	return c.run("mod", "init", "example.com/consumer")
 }
 
-// install gets the modules, and checks that the version that was packed is what came. It gets
-// them by one command: a second one may raise what a module of the first requires, and then
-// does not add the sums for building it.
+// install gets the modules, checks that it got the packed versions, and builds the modules. It gets all
+// modules with one command. A second command could raise the version of a module without adding the checksums
+// of the new version.
 func (c *consumer) install(modules []published) error {
 	get := []string{"get"}
 	for _, m := range modules {
@@ -123,11 +122,11 @@ func (c *consumer) install(modules []published) error {
 	return nil
 }
 
-// use compiles and tests what has been written into the consumer's module, and runs the
-// examples. Each example denies something.
+// The method use builds and tests the snippets and examples in the module, and runs the examples. It returns
+// an error if an example denies no request.
 func (c *consumer) use(examples []string) error {
 	for _, args := range [][]string{
-		{"get", "-t", "./..."}, // what the tests import besides
+		{"get", "-t", "./..."}, // also gets the modules that only the tests import
 		{"build", "-o", os.DevNull, "./..."},
 		{"vet", "./..."},
 		{"test", "-short", "./..."},
@@ -159,7 +158,7 @@ func (c *consumer) use(examples []string) error {
 	return nil
 }
 
-// run runs the go command in the consumer's module, and shows it.
+// run runs the go command in the module. It prints the command and its output.
 func (c *consumer) run(args ...string) error {
 	fmt.Fprintf(c.out, "\n$ go %s\n", strings.Join(args, " "))
 	cmd := c.command(args)
@@ -170,7 +169,7 @@ func (c *consumer) run(args ...string) error {
 	return nil
 }
 
-// capture returns what the go command prints in the consumer's module.
+// capture runs the go command in the module and returns its output.
 func (c *consumer) capture(args ...string) (string, error) {
 	return output(c.command(args))
 }
@@ -181,14 +180,14 @@ func (c *consumer) command(args []string) *exec.Cmd {
 	return cmd
 }
 
-// cloneWorkTree makes a clone of this repository at dir, with the tracked files as they
-// are in the work tree. The repository itself does not change.
+// cloneWorkTree clones this repository to dir, with the tracked files as they are in the work tree. It does
+// not change the repository.
 func cloneWorkTree(dir string) error {
 	top, err := git(".", "rev-parse", "--show-toplevel")
 	if err != nil {
 		return err
 	}
-	revision, err := git(top, "stash", "create") // a commit of what has changed, if anything has
+	revision, err := git(top, "stash", "create") // a commit with the changes in the work tree; empty if there are no changes
 	if err != nil {
 		return err
 	}
@@ -205,14 +204,14 @@ func cloneWorkTree(dir string) error {
 	return err
 }
 
-// git returns what git prints in dir.
+// git runs git in dir and returns its output.
 func git(dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(context.Background(), "git", args...)
 	cmd.Dir = dir
 	return output(cmd)
 }
 
-// output returns what cmd prints. Where cmd fails, the error has what it says.
+// output runs cmd and returns its standard output. If cmd fails, the error has its standard error.
 func output(cmd *exec.Cmd) (string, error) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

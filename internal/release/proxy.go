@@ -15,12 +15,11 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// rootPath is the path of the module at the root. The path of another module here is
-// rootPath and its folder.
+// rootPath is the path of the root module. The path of each other module is rootPath, a slash and its folder.
 const rootPath = "github.com/ratelimit-go/ratelimit"
 
-// unpublished are the folders of the modules that nobody outside the repository
-// imports. They have no version, and no tag.
+// unpublished has the folders of modules that only this repository uses. They have no versions and no
+// tags.
 var unpublished = map[string]bool{
 	"bench":               true,
 	"examples/grpc":       true,
@@ -31,18 +30,18 @@ var unpublished = map[string]bool{
 	"internal/verify":     true,
 }
 
-// A published is a module that users import, at the version that the other modules of
+// The type published describes a module that users install. Its version is the one that the other modules of
 // the repository require.
 type published struct {
 	module.Version
-	dir string // its folder, "." for the root
+	dir string // folder of the module, "." for the root
 }
 
-// tag returns the tag that publishes m.
+// tag returns the git tag that publishes m.
 func (m published) tag() string { return path.Join(m.dir, m.Version.Version) }
 
-// publishedModules returns the published modules of go.work, the root first. All have one version
-// number, so a module that no other requires has that of the root.
+// publishedModules returns the published modules of go.work, the root first. All modules have the same version
+// number, so a module that no other module requires gets the version of the root.
 func publishedModules(root string) ([]published, error) {
 	text, err := os.ReadFile(filepath.Join(root, "go.work"))
 	if err != nil {
@@ -53,7 +52,7 @@ func publishedModules(root string) ([]published, error) {
 		return nil, err
 	}
 	var modules []published
-	required := make(map[string]string) // module path to version
+	required := make(map[string]string) // the required versions, by the path of the module
 	for _, use := range work.Use {
 		dir := path.Clean(use.Path)
 		name := path.Join(dir, "go.mod")
@@ -98,7 +97,7 @@ func publishedModules(root string) ([]published, error) {
 	return modules, nil
 }
 
-// pack writes m into the module proxy at proxy, laid out as go help goproxy says.
+// pack writes the files of m to the folder proxy, which is laid out as "go help goproxy" describes.
 func (m published) pack(root, proxy string) error {
 	mod, err := os.ReadFile(filepath.Join(root, m.dir, "go.mod"))
 	if err != nil {

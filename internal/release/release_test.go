@@ -54,7 +54,8 @@ func TestPack(t *testing.T) {
 		require.NoError(t, packed.Close())
 		assert.ElementsMatch(t, want, got)
 	}
-	assert.Equal(t, []string{rootPath, rootPath + "/cmd/ratelimit", rootPath + "/grpclimit", rootPath + "/otelmetrics", rootPath + "/prommetrics", rootPath + "/redisstore"}, paths)
+	assert.Equal(t, []string{rootPath, rootPath + "/cmd/ratelimit", rootPath + "/grpclimit", rootPath + "/otelmetrics",
+		rootPath + "/prommetrics", rootPath + "/redisstore"}, paths)
 }
 
 // moduleOf returns the folder of the module that file is of.
@@ -79,7 +80,9 @@ func TestVersions(t *testing.T) {
 		require.Contains(t, string(text), old)
 		require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), old, replacement)), 0o600))
 	}
-	mods := []string{"redisstore/go.mod", "grpclimit/go.mod", "bench/go.mod", "cmd/ratelimit/go.mod", "examples/grpc/go.mod", "examples/httpserver/go.mod", "examples/recipes/go.mod", "examples/redis/go.mod", "internal/verify/go.mod", "otelmetrics/go.mod", "prommetrics/go.mod"}
+	mods := []string{"redisstore/go.mod", "grpclimit/go.mod", "bench/go.mod", "cmd/ratelimit/go.mod", "examples/grpc/go.mod",
+		"examples/httpserver/go.mod", "examples/recipes/go.mod", "examples/redis/go.mod", "internal/verify/go.mod", "otelmetrics/go.mod",
+		"prommetrics/go.mod"}
 	edit(mods[0], rootPath+" "+version, rootPath+" v0.0.0")
 	_, err = publishedModules(root)
 	assert.ErrorContains(t, err, "v0.0.0")
@@ -90,13 +93,9 @@ func TestVersions(t *testing.T) {
 	assert.EqualError(t, err, "no go.mod file requires a version of "+rootPath)
 }
 
-// TestSnippets writes only what a snippet needs.
-func TestSnippets(t *testing.T) {
-	root, dir := t.TempDir(), t.TempDir()
-	for name, text := range map[string]string{
-		"README.md": "```go\nlimiter := newLimiter(3)\nreturn limiter\n```\n",
-		"a.go":      "package a\n\nfunc inside() int {\n\tlimiter := newLimiter(3)\n\treturn limiter\n}\n",
-		"a_test.go": `package a_test
+// The files of TestSnippets, and what it writes of them.
+const (
+	testOfSnippet = `package a_test
 
 import (
 	"fmt"
@@ -116,8 +115,8 @@ func ExampleMake() {
 }
 
 func TestOther(t *testing.T) { redis.Other(helper()) }
-`,
-		"b_test.go": `package a_test
+`
+	helpersOfSnippet = `package a_test
 
 import "github.com/redis/go-redis/v9"
 
@@ -128,17 +127,8 @@ func (limiter) n(n int) int { return n + redis.Zero }
 func newLimiter(n int) int { return limiter{}.n(n) }
 
 func helper() int { return 0 }
-`,
-	} {
-		require.NoError(t, write(filepath.Join(root, name), []byte(text)))
-	}
-	for _, args := range [][]string{{"init", "--quiet"}, {"add", "."}} {
-		_, err := git(root, args...)
-		require.NoError(t, err)
-	}
-	require.NoError(t, writeSnippets(root, dir))
-	for name, want := range map[string]string{
-		"a_test.go": `package a_test
+`
+	neededOfTest = `package a_test
 
 import "fmt"
 
@@ -151,8 +141,8 @@ func ExampleMake() {
 	fmt.Println(make())
 	// Output: 3
 }
-`,
-		"b_test.go": `package a_test
+`
+	neededOfHelpers = `package a_test
 
 import "github.com/redis/go-redis/v9"
 
@@ -161,7 +151,28 @@ type limiter struct{}
 func (limiter) n(n int) int { return n + redis.Zero }
 
 func newLimiter(n int) int { return limiter{}.n(n) }
-`,
+`
+)
+
+// TestSnippets writes only what a snippet needs.
+func TestSnippets(t *testing.T) {
+	root, dir := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		"README.md": "```go\nlimiter := newLimiter(3)\nreturn limiter\n```\n",
+		"a.go":      "package a\n\nfunc inside() int {\n\tlimiter := newLimiter(3)\n\treturn limiter\n}\n",
+		"a_test.go": testOfSnippet,
+		"b_test.go": helpersOfSnippet,
+	} {
+		require.NoError(t, write(filepath.Join(root, name), []byte(text)))
+	}
+	for _, args := range [][]string{{"init", "--quiet"}, {"add", "."}} {
+		_, err := git(root, args...)
+		require.NoError(t, err)
+	}
+	require.NoError(t, writeSnippets(root, dir))
+	for name, want := range map[string]string{
+		"a_test.go": neededOfTest,
+		"b_test.go": neededOfHelpers,
 	} {
 		got, err := os.ReadFile(filepath.Join(dir, "snippets", name))
 		require.NoError(t, err)

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// servers are the examples that serve until they are stopped, and the path at which each of them
-// denies at last.
+// servers lists the examples that run until they are stopped. It maps the folder of each to a path for which
+// the example limits requests.
 var servers = map[string]string{
 	"examples/httpserver": "/items/7",
 }
 
-// serve builds the example in dir, starts it at a free port, asks it until it denies, and stops it
-// as a machine that shuts down does.
+// serve builds the example in dir and starts it at a free port. It sends requests until one is denied, and then
+// interrupts the example, which must end without an error.
 func (c *consumer) serve(dir, target string) error {
 	binary := filepath.Join(c.dir, path.Base(dir)+".bin")
 	if err := c.run("build", "-o", binary, "./"+dir); err != nil {

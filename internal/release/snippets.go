@@ -15,8 +15,8 @@ const (
 	examplesDir = "examples"
 )
 
-// copyExamples copies the programs below examples into dir, without their tests and
-// go.mod files, and returns their folders.
+// copyExamples copies the programs in the folder examples to dir, without their tests and go.mod files. It
+// returns their folders, relative to dir.
 func copyExamples(root, dir string) (dirs []string, err error) {
 	files, err := git(root, "ls-files", examplesDir)
 	if err != nil {
@@ -44,12 +44,12 @@ func copyExamples(root, dir string) (dirs []string, err error) {
 	return dirs, nil
 }
 
-// writeSnippets finds each Go snippet of README.md in a Go file, as the root's tests do,
-// and writes it into dir with the declarations that it needs and the tests and examples
-// of its file that use it.
+// writeSnippets finds the Go file that contains each Go snippet of README.md. From this file, it writes to
+// dir the declarations that contain the snippet, and the tests and examples that use these declarations.
+// It also writes all other declarations that these need.
 //
-// It looks at files that a user could have written. Those of an example are copied whole,
-// by copyExamples.
+// It searches only files that a user could have written. It skips example programs, because
+// copyExamples copies them whole.
 func writeSnippets(root, dir string) error {
 	text, err := os.ReadFile(filepath.Join(root, readme))
 	if err != nil {
@@ -81,7 +81,7 @@ func writeSnippets(root, dir string) error {
 	return nil
 }
 
-// trimmedLines returns the lines of text without the white space around them.
+// trimmedLines returns the lines of text, each without leading and trailing white space.
 func trimmedLines(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		lines = append(lines, strings.TrimSpace(line))
@@ -89,7 +89,7 @@ func trimmedLines(text string) (lines []string) {
 	return lines
 }
 
-// write writes a file, and makes the folders above it.
+// write writes a file, and creates its folder if there is none.
 func write(name string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err

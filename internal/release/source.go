@@ -17,7 +17,8 @@ import (
 	"strings"
 )
 
-// A sourcePackage is a package of Go files with the declarations that are kept of it.
+// A sourcePackage is a package of Go files. Its field keep holds the declarations that the method write will
+// write to files.
 type sourcePackage struct {
 	dir, name string
 	fset      *token.FileSet
@@ -32,10 +33,10 @@ type sourceFile struct {
 	text []byte
 }
 
-// line returns the number of the line that pos is in, from 1.
+// line returns the number of the line at pos. The first line is 1.
 func (p *sourcePackage) line(pos token.Pos) int { return p.fset.Position(pos).Line }
 
-// source returns the text of n, a part of f.
+// source returns the source text of the node n of the file f.
 func (p *sourcePackage) source(f *sourceFile, n ast.Node) []byte {
 	return f.text[p.fset.Position(n.Pos()).Offset:p.fset.Position(n.End()).Offset]
 }
@@ -79,16 +80,16 @@ func userPackages(root string) ([]*sourcePackage, error) {
 		for _, f := range p.files {
 			files = append(files, f.File)
 		}
-		// Only names of the package itself are of interest, so what is imported is left
-		// empty, and the errors that follow from that are dropped.
+		// Only the names of the package itself are needed. Imported packages are empty, and the
+		// type errors that this causes are dropped.
 		config := types.Config{Importer: emptyImporter{}, Error: func(error) {}}
 		_, _ = config.Check(p.dir, fset, files, &p.info)
 	}
 	return packages, nil
 }
 
-// byUser reports whether a user could have written the package in dir: whether it is an
-// example, or a test of a published package from outside of it.
+// byUser reports whether a user could have written the package in dir: it is an example program, or an
+// external test of a published package.
 func byUser(dir, name string) bool {
 	if strings.HasPrefix(dir, examplesDir+"/") {
 		return name == "main"
@@ -97,8 +98,7 @@ func byUser(dir, name string) bool {
 	return strings.HasSuffix(name, "_test") && !unpublished[first] && !strings.Contains("/"+dir+"/", "/internal/")
 }
 
-// An emptyImporter imports packages of which nothing but the name is known, and that is
-// guessed from the path.
+// An emptyImporter imports empty packages. It guesses their names from their paths.
 type emptyImporter struct{}
 
 var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
@@ -111,7 +111,8 @@ func (emptyImporter) Import(importPath string) (*types.Package, error) {
 	return pkg, nil
 }
 
-// keepSnippet keeps what the lines of a snippet need, if a file of the package has them.
+// keepSnippet reports whether a file of the package has the lines of a snippet. If so, it adds the
+// declarations with these lines to the field keep, as keepLines does.
 func (p *sourcePackage) keepSnippet(snippet []string) bool {
 	for _, f := range p.files {
 		lines := trimmedLines(string(f.text))
@@ -125,20 +126,21 @@ func (p *sourcePackage) keepSnippet(snippet []string) bool {
 	return false
 }
 
-// keepLines keeps the declarations of f that have the lines from first to last, the tests
-// and examples of f that use one of them, and all that these need.
+// keepLines adds to the field keep the declarations that stand in the lines from first to last of the file f.
+// It also adds the tests and examples of f that use one of these declarations, and all other declarations that
+// the added ones need.
 func (p *sourcePackage) keepLines(f *sourceFile, first, last int) {
-	var shown []ast.Decl
+	var overlapping []ast.Decl
 	for _, d := range f.Decls {
 		if p.line(d.Pos()) <= last && p.line(d.End()) >= first {
-			shown = append(shown, d)
+			overlapping = append(overlapping, d)
 		}
 	}
 	for _, d := range f.Decls {
 		needed := make(map[ast.Decl]bool)
 		p.need(d, needed)
-		uses := isTest(d) && slices.ContainsFunc(shown, func(d ast.Decl) bool { return needed[d] })
-		if uses || slices.Contains(shown, d) {
+		uses := isTest(d) && slices.ContainsFunc(overlapping, func(d ast.Decl) bool { return needed[d] })
+		if uses || slices.Contains(overlapping, d) {
 			maps.Copy(p.keep, needed)
 		}
 	}
@@ -150,8 +152,8 @@ func isTest(d ast.Decl) bool {
 	return ok && f.Recv == nil && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Example"))
 }
 
-// need adds d to needed, and all declarations of the package that d cannot be compiled
-// without: those that it names, and the methods of its types.
+// The method need adds the declaration d to the map needed. It also adds all declarations of the package
+// that d needs to compile: the declarations of the names in d, and the methods of its types.
 func (p *sourcePackage) need(d ast.Decl, needed map[ast.Decl]bool) {
 	if d == nil || needed[d] {
 		return
@@ -172,7 +174,8 @@ func (p *sourcePackage) need(d ast.Decl, needed map[ast.Decl]bool) {
 	}
 }
 
-// declaration returns the declaration at the top of a file that declares o, or nil.
+// declaration returns the top-level declaration of the object o, or nil if o is not declared at the top
+// level.
 func (p *sourcePackage) declaration(o types.Object) ast.Decl {
 	if o == nil || o.Pkg() == nil || o.Parent() != o.Pkg().Scope() {
 		return nil
@@ -187,7 +190,7 @@ func (p *sourcePackage) declaration(o types.Object) ast.Decl {
 	return nil
 }
 
-// receiver returns the type that m is a method of.
+// receiver returns the type that has the method m.
 func (p *sourcePackage) receiver(m *ast.FuncDecl) (o types.Object) {
 	ast.Inspect(m.Recv.List[0].Type, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok && o == nil {
@@ -198,7 +201,8 @@ func (p *sourcePackage) receiver(m *ast.FuncDecl) (o types.Object) {
 	return o
 }
 
-// write writes the declarations that are kept, in files of the names that they are in.
+// write writes the declarations in the field keep to the folder dir, in files with the names of the
+// original files.
 func (p *sourcePackage) write(dir string) error {
 	for _, f := range p.files {
 		var decls bytes.Buffer

@@ -9,28 +9,30 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Record is the record of one request that charges a Book: an [engine.Record].
+// A Record finds the answers to one request in a [Log], or adds them to the Log. It is the
+// [engine.Record] for a request that charges an [engine.Book].
 type Record struct {
-	log   *Log
-	id    keytable.Hash
-	ttl   time.Duration
-	look  bool             // whether nothing changes
-	asked []*engine.Charge // in an order that does not depend on that of the charges
-	parts []engine.Part    // their answers
+	log     *Log
+	id      keytable.Hash    // the hash that identifies the request
+	ttl     time.Duration    // how long a grant is replayed
+	look    bool             // whether Find leaves the number of replays unchanged
+	charges []*engine.Charge // the charges of the request, sorted so that their order in the request does not matter
+	parts   []engine.Part    // the answers to the charges, in the order of the field charges
 }
 
-// NewRecord returns the Record in log of the request of client with this ID for charges, which
-// answers for as long as ttl. If look is set, it only answers.
+// NewRecord returns the Record of one request in the given log. The request is identified by its
+// client, its ID and its charges. A grant is replayed for the duration ttl. If the parameter look is
+// set, a call of Find does not count as a replay.
 func NewRecord(log *Log, client, id string, ttl time.Duration, look bool, charges []engine.Charge) *Record {
 	r := &Record{log: log, ttl: ttl, look: look, parts: make([]engine.Part, len(charges))}
 	for i := range charges {
-		r.asked = append(r.asked, &charges[i])
+		r.charges = append(r.charges, &charges[i])
 	}
-	slices.SortFunc(r.asked, func(a, b *engine.Charge) int {
+	slices.SortFunc(r.charges, func(a, b *engine.Charge) int {
 		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Algorithm, b.Algorithm))
 	})
 	r.id = keytable.HashOfPair(client, id)
-	for _, c := range r.asked {
+	for _, c := range r.charges {
 		kind := keytable.HashOf(c.Algorithm)
 		if c.Shadow {
 			kind = kind.With(0, kind)
@@ -40,21 +42,22 @@ func NewRecord(log *Log, client, id string, ttl time.Duration, look bool, charge
 	return r
 }
 
-// Find makes the answers of the record those of the charges.
+// Find copies the recorded answers into the charges of the request. It returns false if the request has
+// no record, or if its record cannot be replayed any more.
 func (r *Record) Find(now keytable.Instant) bool {
 	if !r.log.Find(r.id, now, r.parts, !r.look) {
 		return false
 	}
-	for i, c := range r.asked {
+	for i, c := range r.charges {
 		c.Verdict, c.Delay = r.parts[i].Verdict, r.parts[i].Delay
 	}
 	return true
 }
 
-// Keep records that the charges were made.
-func (r *Record) Keep(at keytable.Instant) {
-	for i, c := range r.asked {
+// Add records the answers to the charges of the request. The charges were made at the given instant.
+func (r *Record) Add(at keytable.Instant) {
+	for i, c := range r.charges {
 		r.parts[i].Verdict, r.parts[i].Delay = c.Verdict, c.Delay
 	}
-	r.log.Keep(r.id, at, r.ttl, r.parts)
+	r.log.Add(r.id, at, r.ttl, r.parts)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// charges are what a request charges.
+// charges returns the charges of a request.
 func charges() []engine.Charge {
 	return []engine.Charge{
 		{Rule: "own", Key: "alice", Algorithm: "TokenBucket", N: 3},
@@ -19,7 +19,7 @@ func charges() []engine.Charge {
 	}
 }
 
-// TestRecord keeps the answers to charges and finds them for the same charges in any order.
+// TestRecord records the answers to charges, and finds them for the same charges in any order.
 func TestRecord(t *testing.T) {
 	l, made := New(10), charges()
 	for i := range made {
@@ -27,7 +27,7 @@ func TestRecord(t *testing.T) {
 	}
 	r := NewRecord(l, "alice", "7f3a", time.Hour, false, made)
 	require.False(t, r.Find(1000))
-	r.Keep(1000)
+	r.Add(1000)
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
 		again := make([]engine.Charge, len(order))
 		for i, place := range order {
@@ -42,7 +42,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestRecordIdentity lists what makes a request another one, and what does not.
+// TestRecordIdentity lists what makes a request a different one, and what does not.
 func TestRecordIdentity(t *testing.T) {
 	for _, row := range []struct {
 		same   bool
@@ -68,7 +68,7 @@ func TestRecordIdentity(t *testing.T) {
 		{false, func(_, _ *string, c *[]engine.Charge) { *c = nil }, "no rules"},
 	} {
 		l := New(10)
-		NewRecord(l, "alice", "7f3a", time.Hour, false, charges()).Keep(0)
+		NewRecord(l, "alice", "7f3a", time.Hour, false, charges()).Add(0)
 		client, id, other := "alice", "7f3a", charges()
 		row.change(&client, &id, &other)
 		require.Equal(t, row.same, NewRecord(l, client, id, time.Hour, false, other).Find(0), row.why)
@@ -78,12 +78,12 @@ func TestRecordIdentity(t *testing.T) {
 // TestRecordLooks proves that a Record which only looks does not count.
 func TestRecordLooks(t *testing.T) {
 	l := New(10)
-	NewRecord(l, "alice", "7f3a", time.Hour, false, charges()).Keep(0)
+	NewRecord(l, "alice", "7f3a", time.Hour, false, charges()).Add(0)
 	look := NewRecord(l, "alice", "7f3a", time.Hour, true, charges())
-	for range 2 * Most {
+	for range 2 * MaxReplays {
 		require.True(t, look.Find(0))
 	}
-	for range Most {
+	for range MaxReplays {
 		require.True(t, NewRecord(l, "alice", "7f3a", time.Hour, false, charges()).Find(0))
 	}
 	require.False(t, look.Find(0))

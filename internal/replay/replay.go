@@ -1,5 +1,5 @@
-// Package replay remembers the answers to requests that were granted, so that a request that
-// comes again gets the answer that it had.
+// Package replay records the answers to requests that were granted, so that a retry of such a
+// request gets the same answer.
 package replay
 
 import (
@@ -11,49 +11,52 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Most is how often a record answers. After that, the request is decided anew.
-const Most = 100
+// MaxReplays is how often a record answers a retry. Any further retry is decided like a new
+// request.
+const MaxReplays = 100
 
-// A Log has the records of grants, each under the identity of its request, in the order in which
-// they were made. It has a bounded number of them: the oldest goes first.
+// A Log holds the records of grants, in order of the grants. Each record has the identity of its
+// request. The number of records is bounded: the oldest is dropped first.
 //
-// The mutex of a Log is held for a lookup only, and nothing is called meanwhile. Who decides on a
-// request calls Find before it charges and Keep afterwards, and holds a lock in between that
-// everybody holds who decides on the same request; or it has a flight.
+// So that a request is charged only once, a goroutine calls Find before it charges and Add afterwards,
+// under a lock that all goroutines hold while they decide on the same request. A goroutine without such
+// a lock calls Begin in place of Find, and calls End when the decision is made.
 type Log struct {
-	most int
+	limit int // largest number of records
 
 	mu      sync.Mutex
-	ring    []record              // grows up to most
-	first   int                   // the place of the oldest in ring
-	size    int                   // how many places are in use, from first on
-	places  map[keytable.Hash]int // of the newest record of each identity
-	flights map[keytable.Hash]chan struct{}
+	ring    []record                        // the records; the slice grows until its length is the field limit
+	first   int                             // the index in ring of the oldest record
+	size    int                             // how many records ring holds, beginning at the index in the field first
+	places  map[keytable.Hash]int           // the index in ring of the newest record of each request, by the identity of the request
+	pending map[keytable.Hash]chan struct{} // requests for which Begin was called and End was not yet; End closes the channel
 }
 
-// A record is one grant. It is out of use if the identity has a newer one.
+// A record is one grant. It is ignored once a newer record of the same request exists.
 type record struct {
-	id      keytable.Hash
-	at      keytable.Instant
-	ttl     time.Duration // how long it answers
-	replays int
-	answers []answer // one for each part
+	id      keytable.Hash    // the identity of the request
+	at      keytable.Instant // when the request was granted
+	ttl     time.Duration    // how long the record answers retries of the request
+	replays int              // how many retries the record has answered
+	answers []answer         // one answer for each part of the request
 }
 
-// An answer is what a part has answered.
+// An answer is the recorded answer of one part of a request.
 type answer struct {
 	engine.Verdict
 	delay time.Duration
 }
 
-// New returns a Log of at most most records.
-func New(most int) *Log {
-	return &Log{most: most, places: make(map[keytable.Hash]int), flights: make(map[keytable.Hash]chan struct{})}
+// New returns a Log that holds at most the given number of records.
+func New(limit int) *Log {
+	return &Log{limit: limit, places: make(map[keytable.Hash]int), pending: make(map[keytable.Hash]chan struct{})}
 }
 
-// Find copies the answers of the record of id to parts, as they are at now: their times are
-// shorter by the time since. It returns false if there is no record, or none that still answers.
-// If counts is set, this is one of the answers that a record gives. parts may be nil.
+// Find writes the recorded answers to a request into the slice parts, which may be nil. The hash id
+// identifies the request. Durations in the answers are reduced by the time that has passed from the
+// grant to the instant now. Find returns false if the request has no record, if the record is too old,
+// or if it has answered [MaxReplays] retries already. If the parameter counts is set, this call counts
+// as one of these retries.
 func (l *Log) Find(id keytable.Hash, now keytable.Instant, parts []engine.Part, counts bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +70,7 @@ func (l *Log) find(id keytable.Hash, now keytable.Instant, parts []engine.Part, 
 	}
 	r := &l.ring[place]
 	since := r.age(now)
-	if since >= r.ttl || r.replays == Most {
+	if since >= r.ttl || r.replays == MaxReplays {
 		return false
 	}
 	if counts {
@@ -83,14 +86,15 @@ func (l *Log) find(id keytable.Hash, now keytable.Instant, parts []engine.Part, 
 	return true
 }
 
-// age returns the time from r to now, which may be before r.
+// age returns how long before the instant now the request of the record r was granted. It returns 0 if
+// now is before the grant.
 func (r *record) age(now keytable.Instant) time.Duration {
 	return time.Duration(min(max(now, r.at).Since(r.at), uint64(engine.Never)))
 }
 
-// Keep makes the answers of parts, which were granted at the instant at, the record of id. It
-// answers for as long as ttl.
-func (l *Log) Keep(id keytable.Hash, at keytable.Instant, ttl time.Duration, parts []engine.Part) {
+// Add records the answers in the slice parts to a request that was granted at the given instant. The
+// hash id identifies the request. The record answers retries for the duration ttl.
+func (l *Log) Add(id keytable.Hash, at keytable.Instant, ttl time.Duration, parts []engine.Part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.size > 0 && l.ring[l.first].age(at) >= l.ring[l.first].ttl {
@@ -118,13 +122,14 @@ func (l *Log) drop() {
 	l.size--
 }
 
-// grow makes room for a record.
+// grow makes room for one more record: it enlarges the slice ring or, if that has its largest length
+// already, drops the oldest record.
 func (l *Log) grow() {
-	if l.size == l.most {
+	if l.size == l.limit {
 		l.drop()
 		return
 	}
-	ring := make([]record, min(max(2*l.size, 16), l.most))
+	ring := make([]record, min(max(2*l.size, 16), l.limit))
 	n := copy(ring, l.ring[l.first:])
 	copy(ring[n:], l.ring[:l.first])
 	for id, place := range l.places {
@@ -141,42 +146,46 @@ func (l *Log) Clear() {
 	l.ring, l.first, l.size = nil, 0, 0
 }
 
-// Len returns how many records there are, with those that do not answer any more.
+// Len returns the number of records, including records that are too old to answer a retry.
 func (l *Log) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.size
 }
 
-// Begin does what Find does or, if that finds nothing, begins the flight of id: until Land is
-// called, nobody else begins one. If there is a flight already, Begin waits until it has ended, or
-// until ctx ends, whose error it then returns. now reads the clock.
-func (l *Log) Begin(ctx context.Context, id keytable.Hash, now func() keytable.Instant, parts []engine.Part) (at keytable.Instant, found bool, err error) {
+// Begin does what Find does for the request that the hash id identifies. It also returns the instant of
+// the search; it calls the parameter now to read the clock. If Begin finds no answers, the caller
+// decides on the request and must then call End. Before the call of End, further calls of Begin for the
+// same request wait. If ctx ends while a call waits, that call returns the error of ctx.
+func (l *Log) Begin(
+	ctx context.Context, id keytable.Hash, now func() keytable.Instant, parts []engine.Part,
+) (at keytable.Instant, found bool, err error) {
 	for {
 		at = now()
 		l.mu.Lock()
-		landed, flies := l.flights[id]
-		if !flies {
+		ended, running := l.pending[id]
+		if !running {
 			if found = l.find(id, at, parts, true); !found {
-				l.flights[id] = make(chan struct{})
+				l.pending[id] = make(chan struct{})
 			}
 		}
 		l.mu.Unlock()
-		if !flies {
+		if !running {
 			return at, found, nil
 		}
 		select {
-		case <-landed:
+		case <-ended:
 		case <-ctx.Done():
 			return at, false, ctx.Err()
 		}
 	}
 }
 
-// Land ends the flight of id. Who has charged has called Keep before.
-func (l *Log) Land(id keytable.Hash) {
+// End wakes the calls of Begin that wait for the request with the hash id. Call End once after a call
+// of Begin that found no answers. If the request was granted, call Add before End.
+func (l *Log) End(id keytable.Hash) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(l.flights[id])
-	delete(l.flights, id)
+	close(l.pending[id])
+	delete(l.pending, id)
 }

@@ -20,7 +20,7 @@ import (
 
 func id(n int) keytable.Hash { return keytable.HashOf(fmt.Sprint(n)) }
 
-// granted are the answers of two parts; left tells records apart.
+// granted returns the answers of two parts. left tells records apart.
 func granted(left int64) []engine.Part {
 	parts := make([]engine.Part, 2)
 	parts[0].Verdict, parts[0].Delay = engine.Verdict{Limit: 100, Left: left, ResetAfter: 70}, 30
@@ -28,8 +28,8 @@ func granted(left int64) []engine.Part {
 	return parts
 }
 
-// TestFind asks for a record at each instant that matters: its times run on, and it answers until
-// its ttl has passed.
+// TestFind finds a record at several instants. The times in its answers become shorter, and it
+// answers until its ttl has passed.
 func TestFind(t *testing.T) {
 	for _, row := range []struct {
 		now          keytable.Instant
@@ -47,7 +47,7 @@ func TestFind(t *testing.T) {
 		{math.MaxInt64, false, 0, 0, "the end of time"},
 	} {
 		l := New(10)
-		l.Keep(id(1), 1000, 500, granted(7))
+		l.Add(id(1), 1000, 500, granted(7))
 		parts := make([]engine.Part, 2)
 		parts[0].Err = assert.AnError
 		require.Equal(t, row.found, l.Find(id(1), row.now, parts, true), row.why)
@@ -63,13 +63,13 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestARecordAnswersSoOften counts the answers of a record. Those that do not count change nothing,
-// and a newer record counts anew.
+// TestARecordAnswersSoOften counts the answers of a record. A look is not counted, and a newer record
+// starts from zero.
 func TestARecordAnswersSoOften(t *testing.T) {
 	l := New(1)
 	for range 2 {
-		l.Keep(id(1), 0, time.Hour, granted(1))
-		for range Most {
+		l.Add(id(1), 0, time.Hour, granted(1))
+		for range MaxReplays {
 			require.True(t, l.Find(id(1), 0, nil, false))
 			require.True(t, l.Find(id(1), 0, nil, true))
 		}
@@ -78,7 +78,7 @@ func TestARecordAnswersSoOften(t *testing.T) {
 	}
 }
 
-// A kept is a record of the model of a Log.
+// A kept is a record in the model of a Log.
 type kept struct {
 	id      int
 	at      keytable.Instant
@@ -90,8 +90,8 @@ type kept struct {
 // age returns the time since k at now.
 func (k *kept) age(now keytable.Instant) time.Duration { return time.Duration(max(now, k.at) - k.at) }
 
-// TestAgainstAList compares random calls with a list of records, the oldest first: one leaves if there
-// are too many or, when another comes, if it is the oldest and its ttl has passed.
+// TestAgainstAList compares random calls with a list of records, the oldest first. The oldest record
+// is dropped if there are too many, or if its ttl has passed when another is added.
 func TestAgainstAList(t *testing.T) {
 	for schedule := range 300 {
 		r := rand.New(rand.NewPCG(uint64(schedule), 1))
@@ -107,7 +107,7 @@ func TestAgainstAList(t *testing.T) {
 				list = nil
 			case p < 150:
 				k := &kept{n, now, time.Duration(1 + r.IntN(5*most)), int64(step), 0}
-				l.Keep(id(n), now, k.ttl, granted(k.left))
+				l.Add(id(n), now, k.ttl, granted(k.left))
 				for len(list) > 0 && list[0].age(now) >= list[0].ttl {
 					list = list[1:]
 				}
@@ -122,7 +122,7 @@ func TestAgainstAList(t *testing.T) {
 					}
 				}
 				counts, parts := r.IntN(2) == 0, make([]engine.Part, 2)
-				want := last != nil && last.age(now) < last.ttl && last.replays < Most
+				want := last != nil && last.age(now) < last.ttl && last.replays < MaxReplays
 				require.Equal(t, want, l.Find(id(n), now, parts, counts), "schedule %d, step %d", schedule, step)
 				if !want {
 					continue
@@ -139,8 +139,8 @@ func TestAgainstAList(t *testing.T) {
 	}
 }
 
-// TestBegin has many begin a flight at once: one flies, and the others get its record. Where it lands
-// without one, the next flies.
+// TestBegin calls Begin from many goroutines at once. One decides, and the others get its record. If
+// it ends without a record, the next one decides.
 func TestBegin(t *testing.T) {
 	for _, charges := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -163,9 +163,9 @@ func TestBegin(t *testing.T) {
 					<-time.After(time.Second)
 					flying.Add(-1)
 					if charges {
-						l.Keep(id(1), at, time.Hour, granted(7))
+						l.Add(id(1), at, time.Hour, granted(7))
 					}
-					l.Land(id(1))
+					l.End(id(1))
 				}()
 			}
 			synctest.Wait()
@@ -173,7 +173,7 @@ func TestBegin(t *testing.T) {
 			_, found, err := l.Begin(t.Context(), id(2), now, nil)
 			require.NoError(t, err, "another request flies at once")
 			require.False(t, found)
-			l.Land(id(2))
+			l.End(id(2))
 			<-time.After(time.Minute)
 			synctest.Wait()
 			if charges {
@@ -182,12 +182,12 @@ func TestBegin(t *testing.T) {
 			} else {
 				require.EqualValues(t, 20, flights.Load())
 			}
-			require.Empty(t, l.flights)
+			require.Empty(t, l.pending)
 		})
 	}
 }
 
-// TestBeginEndsWithItsContext has a caller leave while another flies.
+// TestBeginEndsWithItsContext ends the context of a caller that waits while another one decides.
 func TestBeginEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, now := New(10), func() keytable.Instant { return 5 }
@@ -199,25 +199,25 @@ func TestBeginEndsWithItsContext(t *testing.T) {
 		_, found, err = l.Begin(ctx, id(1), now, nil)
 		require.Equal(t, context.DeadlineExceeded, err)
 		require.False(t, found)
-		l.Keep(id(1), 5, time.Hour, granted(7))
-		l.Land(id(1))
+		l.Add(id(1), 5, time.Hour, granted(7))
+		l.End(id(1))
 		_, found, err = l.Begin(ctx, id(1), now, nil)
 		require.NoError(t, err, "nobody flies, so nobody waits")
 		require.True(t, found)
-		for range Most - 1 {
+		for range MaxReplays - 1 {
 			require.True(t, l.Find(id(1), 5, nil, true))
 		}
 		require.False(t, l.Find(id(1), 5, nil, true), "Begin counts, too")
 	})
 }
 
-// TestManyAtOnce keeps and finds records from several goroutines. No record answers more often than
+// TestManyAtOnce adds and finds records from several goroutines. No record answers more often than
 // it may, or for another request, and their number stays bounded.
 func TestManyAtOnce(t *testing.T) {
 	const ids, goroutines, asks = 40, 8, 2000
 	l := New(ids)
 	for n := range ids {
-		l.Keep(id(n), 0, time.Hour, granted(int64(n)))
+		l.Add(id(n), 0, time.Hour, granted(int64(n)))
 	}
 	var answers [ids]atomic.Int64
 	var all sync.WaitGroup
@@ -237,6 +237,6 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	for n := range answers {
-		require.EqualValues(t, Most, answers[n].Load())
+		require.EqualValues(t, MaxReplays, answers[n].Load())
 	}
 }

@@ -1,29 +1,22 @@
 package ruleconfig
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// An Algorithm is what the fields of a rule's config depend on. The zero Algorithm is none.
+// An Algorithm describes the algorithm of a rule: its name, and what its config may have. The zero
+// Algorithm means that a rule has none.
 type Algorithm struct {
-	Name     string // as it is written in rules
-	Windowed bool   // counts in windows, and has no burst
-	Leaks    bool   // may have leakRatePerSecond
-	Custom   bool   // is not one of the five; its algoConfig is Caller.Build's
+	Name     string // name of the algorithm, as it is written in rules
+	Windowed bool   // whether the algorithm counts in windows, and has no burst
+	Leaks    bool   // whether the config of the algorithm may have the field leakRatePerSecond
+	Custom   bool   // true for an algorithm of the user, false for those in Caller.Algorithms
 }
 
-// builtin are the algorithms that are not custom.
-var builtin = []Algorithm{
-	{Name: "FixedWindow", Windowed: true},
-	{Name: "LeakyBucket", Leaks: true},
-	{Name: "SlidingWindowCounter", Windowed: true},
-	{Name: "SlidingWindowLog", Windowed: true},
-	{Name: "TokenBucket"},
-}
-
-// otherNames are further names of the algorithms.
+// otherNames are further names that configs may use for algorithms.
 var otherNames = []struct{ name, means string }{
 	{"FixedWindowCounter", "FixedWindow"},
 	{"SlidingLog", "SlidingWindowLog"},
@@ -31,12 +24,12 @@ var otherNames = []struct{ name, means string }{
 	{"GCRA", "TokenBucket"},
 }
 
-// Suffix is the end of further names: TokenBucketLimiter is TokenBucket.
+// Suffix is a text that may follow the name of an algorithm: TokenBucketLimiter means TokenBucket.
 const Suffix = "Limiter"
 
-// Builtin returns the algorithm that is not custom and has this name, in any spelling that
-// confmap.Fold makes equal.
-func Builtin(name string) (a Algorithm, ok bool) {
+// Find returns the element of algorithms that has this name. Spellings that confmap.Fold makes equal
+// count as the same name.
+func Find(algorithms []Algorithm, name string) (a Algorithm, ok bool) {
 	if len(name) > confmap.MaxName {
 		return Algorithm{}, false
 	}
@@ -46,7 +39,7 @@ func Builtin(name string) (a Algorithm, ok bool) {
 			name = confmap.Fold(other.means)
 		}
 	}
-	for _, a := range builtin {
+	for _, a := range algorithms {
 		if name == confmap.Fold(a.Name) {
 			return a, true
 		}
@@ -54,31 +47,49 @@ func Builtin(name string) (a Algorithm, ok bool) {
 	return Algorithm{}, false
 }
 
-// builtinNames returns the names of the algorithms that are not custom.
-func builtinNames() (names []string) {
-	for _, a := range builtin {
+// NamesIn returns the names of algorithms, sorted.
+func NamesIn(algorithms []Algorithm) (names []string) {
+	for _, a := range algorithms {
 		names = append(names, a.Name)
 	}
+	slices.Sort(names)
 	return names
 }
 
-// algorithms returns the names of all algorithms, the custom ones last.
-func (r *Reader) algorithms() []string { return append(builtinNames(), r.caller.CustomNames()...) }
+// AllNames returns, for each of the algorithms, a list of all its names. The list begins with the name
+// of the algorithm itself. The lists are sorted by that name. [Suffix] may follow each name.
+func AllNames[A ~string](algorithms []A) (all [][]string) {
+	for _, a := range slices.Sorted(slices.Values(algorithms)) {
+		names := []string{string(a)}
+		for _, other := range otherNames {
+			if other.means == string(a) {
+				names = append(names, other.name)
+			}
+		}
+		all = append(all, names)
+	}
+	return all
+}
 
-// find returns the algorithm that has this name in some spelling.
+// names returns the names of all algorithms, the custom ones last.
+func (r *Reader) names() []string {
+	return append(NamesIn(r.caller.Algorithms), r.caller.CustomNames()...)
+}
+
+// find returns the algorithm, custom or not, that has this name in some spelling.
 func (r *Reader) find(name string) (Algorithm, bool) {
 	if len(name) > confmap.MaxName {
 		return Algorithm{}, false
 	}
-	if a, ok := Builtin(name); ok {
+	if a, ok := Find(r.caller.Algorithms, name); ok {
 		return a, true
 	}
 	return r.caller.Custom(name)
 }
 
-// Algorithm reads the algorithm of the rule at n. It returns the zero Algorithm if the name is
-// not known. If the name is nearly that of an algorithm that is not custom, it reports the
-// spelling and returns that one, so that the algoConfig can be checked as well.
+// Algorithm reads the algorithm of the rule with the config n. It reports an unknown name, and returns the zero
+// Algorithm for it. If the unknown name is nearly the name of an algorithm that is not custom, it
+// returns that algorithm, so that the algoConfig can be checked as well.
 func (r *Reader) Algorithm(n *confmap.Node) Algorithm {
 	const field = "algorithm"
 	v, given := n.Get(field)
@@ -89,10 +100,10 @@ func (r *Reader) Algorithm(n *confmap.Node) Algorithm {
 	case !given && r.Implied != "":
 		name = r.Implied
 	case !given:
-		r.Reject(n.Field(field), "missing", "must be one of "+confmap.List(r.algorithms()))
+		r.Reject(n.Field(field), "missing", "must be one of "+confmap.List(r.names()))
 		return Algorithm{}
 	case !isText:
-		r.Reject(n.Field(field), confmap.Describe(v), "must be one of "+confmap.List(r.algorithms()))
+		r.Reject(n.Field(field), confmap.Describe(v), "must be one of "+confmap.List(r.names()))
 		return Algorithm{}
 	}
 	a, known := r.find(name)
@@ -107,14 +118,14 @@ func (r *Reader) Algorithm(n *confmap.Node) Algorithm {
 	return a
 }
 
-// unknown returns the reason why an unknown name is refused, and the algorithm that was
-// probably meant.
+// unknown returns, for a name that no algorithm has, the algorithm that was probably meant, and the
+// reason in the error.
 func (r *Reader) unknown(name string) (meant Algorithm, reason string) {
-	names := r.algorithms()
+	names := r.names()
 	near := confmap.Nearest(name, names)
 	if near == "" {
 		return Algorithm{}, "unknown algorithm: must be one of " + confmap.List(names)
 	}
-	meant, _ = Builtin(near)
+	meant, _ = Find(r.caller.Algorithms, near)
 	return meant, "unknown algorithm; did you mean " + confmap.Quote(near) + "?"
 }

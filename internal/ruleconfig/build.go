@@ -8,14 +8,14 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// maxCause is how much of an error or a panic of the user's code is shown, in bytes.
+// maxCause is the largest number of bytes that are shown of an error or a panic of the user's code.
 const maxCause = 500
 
-// Made returns what build makes of the algoConfig of a custom algorithm. It returns nil if build
-// returns an error or nil, or if it panics, and reports the problem. rule and config are the
-// nodes of the rule and of its algoConfig.
-func (r *Reader) Made(rule, config *confmap.Node, a Algorithm, build func() (any, error)) any {
-	made, misuse, err := guarded(build)
+// Built calls the function build, which builds a value from the algoConfig of a custom algorithm, and
+// returns that value. If build returns an error or nil, or panics, Built reports the problem and
+// returns nil. The parameters rule and config are the nodes of the rule and of its algoConfig.
+func (r *Reader) Built(rule, config *confmap.Node, a Algorithm, build func() (any, error)) any {
+	built, misuse, err := guarded(build)
 	switch {
 	case misuse != "":
 		problem := r.caller.Problem(rule.Field("algorithm"), confmap.Quote(a.Name), "its BuildFunc "+misuse)
@@ -25,27 +25,28 @@ func (r *Reader) Made(rule, config *confmap.Node, a Algorithm, build func() (any
 		r.reportBuild(config, a, err)
 		return nil
 	}
-	return made
+	return built
 }
 
-// guarded calls build. If that panics or returns neither a value nor an error, misuse says so.
-// If it panics with an error, err is that error.
-func guarded(build func() (any, error)) (made any, misuse string, err error) {
+// guarded calls the function build, and recovers a panic. If build panics, or returns neither a value
+// nor an error, the text misuse says which of these it did. If build panics with an error, err is that
+// error.
+func guarded(build func() (any, error)) (built any, misuse string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			misuse = "panicked: " + confmap.Truncate(fmt.Sprint(p), maxCause)
 			err, _ = p.(error)
 		}
 	}()
-	made, err = build()
-	if err == nil && made == nil {
+	built, err = build()
+	if err == nil && built == nil {
 		misuse = "returned neither a limiter nor an error"
 	}
-	return made, misuse, err
+	return built, misuse, err
 }
 
-// reportBuild reports the error of build. If that consists only of errors for fields, they are
-// reported for the fields of the algoConfig. Otherwise, the error is reported as the reason why
+// reportBuild reports err, which a build function has returned. If err consists only of errors for
+// fields, it reports them for the fields of the algoConfig. Otherwise, it reports err as the reason why
 // the algoConfig is refused.
 func (r *Reader) reportBuild(config *confmap.Node, a Algorithm, err error) {
 	fields, ok := r.fieldErrors(err)
@@ -56,7 +57,7 @@ func (r *Reader) reportBuild(config *confmap.Node, a Algorithm, err error) {
 	}
 	for _, e := range fields {
 		for range e.more {
-			r.Report(err) // only to be counted: there are too many to be listed
+			r.Report(err) // counts a problem that build has found, but has not listed
 		}
 		if e.more > 0 {
 			continue
@@ -67,7 +68,7 @@ func (r *Reader) reportBuild(config *confmap.Node, a Algorithm, err error) {
 	}
 }
 
-// within returns the path of a field of the map at path.
+// within joins path, the path of a map, and field, a path within that map.
 func within(path, field string) string {
 	if strings.HasPrefix(field, "[") {
 		return path + field
@@ -77,24 +78,24 @@ func within(path, field string) string {
 
 // A fieldError is an error for one field.
 type fieldError struct {
-	field  string
+	field  string // path of the field
 	value  any
-	reason string
+	reason string // what a good value is
 	err    error
-	more   int // if it is above 0, so many errors that are not listed
+	more   int // number of further errors, which are not listed; if above 0, the other fields are empty
 }
 
-// fieldErrors returns the errors for fields that are joined in err, or err itself if it is one.
-// It reports whether err has nothing to say beside them.
+// fieldErrors takes apart err, which may join several errors for fields or be one such error, and
+// returns these errors. ok reports whether err consists only of errors for fields.
 func (r *Reader) fieldErrors(err error) (all []fieldError, ok bool) {
 	found := fieldError{err: err}
 	if found.field, found.value, found.reason, ok = r.caller.Field(err); ok {
 		return []fieldError{found}, true
 	}
-	switch e := any(err).(type) { // not errors.As: an error that wraps one for a field says more
+	switch e := any(err).(type) { // not errors.As: the text of a wrapping error would be lost
 	case *moreFields:
 		return []fieldError{{more: e.n}}, true
-	case *causedError: // build has read another config
+	case *causedError: // build has used this package to read a config, and returns the error it got
 		found.field, found.value, found.reason, ok = r.caller.Field(e.error)
 		return []fieldError{found}, ok
 	case interface{ Unwrap() []error }:
@@ -112,10 +113,10 @@ func (r *Reader) fieldErrors(err error) (all []fieldError, ok bool) {
 	return nil, false
 }
 
-// A causedError is an error for a field and the error of the user's code that it reports.
+// A causedError is an error for a field, together with the error of the user's code that caused it.
 type causedError struct {
-	error
-	cause error // may be nil
+	error       // the error for the field
+	cause error // the error of the user's code; may be nil
 }
 
 // Unwrap returns the error for the field and, if there is one, its cause.
@@ -126,14 +127,14 @@ func (e *causedError) Unwrap() []error {
 	return []error{e.error, e.cause}
 }
 
-// ReportChecked reports the problems that the caller has found in the rule at n, whose config
-// had none before. The caller names the fields of a Rule. The errors name those of the config, which
-// may have others, or other names for them.
+// ReportChecked reports the errors in problems, which a check of the rule with the config n has found after its
+// config was read. These errors name the fields of a rule. The config may have other fields, or other
+// names for them, so ReportChecked puts the fields of the config in the errors.
 func (r *Reader) ReportChecked(n *confmap.Node, problems []error) {
 	for _, err := range problems {
 		if field, value, reason, ok := r.caller.Field(err); ok {
 			if rest, ok := strings.CutPrefix(field, n.Path+"."); ok {
-				field, value, reason = written(n, rest, value, reason)
+				field, value, reason = r.written(n, rest, value, reason)
 			}
 			err = r.caller.Problem(confmap.Truncate(field, confmap.MaxPath), describeChecked(value), reason)
 		}
@@ -141,23 +142,24 @@ func (r *Reader) ReportChecked(n *confmap.Node, problems []error) {
 	}
 }
 
-// written returns the problem with a field of a rule as one of the config at n. rest is the path
-// of the field in the rule.
-func written(n *confmap.Node, rest string, value any, reason string) (string, any, string) {
+// written turns a problem with a field of a rule into a problem with the field that the user has written
+// in the config n. The parameter rest is the path of the field in the rule. The results are the path,
+// the value and the reason for the error about the config.
+func (r *Reader) written(n *confmap.Node, rest string, value any, reason string) (string, any, string) {
 	end := strings.IndexAny(rest, ".[")
 	if end < 0 {
 		end = len(rest)
 	}
 	name, rest := rest[:end], rest[end:]
 	switch {
-	case name == "limiter": // of a custom algorithm
-		name, reason = "algorithm", "must be one of "+confmap.List(builtinNames())+strings.TrimPrefix(reason, "must be nil")
+	case name == "limiter": // the check refuses the Limiter of a rule; a config names an algorithm instead
+		name, reason = "algorithm", "must be one of "+confmap.List(NamesIn(r.caller.Algorithms))+strings.TrimPrefix(reason, "must be nil")
 	case name == "warmup":
 		return writtenWarmup(n, rest), value, reason
 	case name != "rate":
 	case n.Has("algoConfig"):
 		return n.Field("algoConfig") + rest, value, reason
-	case !n.Has("rate"): // it is made of several fields of n
+	case !n.Has("rate"): // the rate stands in several fields of n
 		return n.Path + rest, value, reason
 	}
 	if n.Has(name) && rest == "" {
@@ -166,8 +168,8 @@ func written(n *confmap.Node, rest string, value any, reason string) (string, an
 	return n.Field(name) + rest, value, reason
 }
 
-// describeChecked returns the short text that shows value in an error. value comes from the check
-// of a rule, which quotes strings in full.
+// describeChecked returns a short text for an error about a value. The value comes from the check of a
+// rule, which quotes strings without shortening them.
 func describeChecked(value any) string {
 	text := ""
 	switch v := value.(type) {
@@ -183,3 +185,16 @@ func describeChecked(value any) string {
 	}
 	return confmap.Truncate(text, confmap.MaxValue)
 }
+
+// More returns an error which says that n problems are not listed. The error wraps the error invalid.
+func More(n int, invalid error) error { return &moreProblems{n, invalid} }
+
+type moreProblems struct {
+	n       int
+	invalid error
+}
+
+func (m *moreProblems) Error() string { return fmt.Sprintf("ratelimit: and %d more", m.n) }
+
+// Unwrap returns the error that the function More got in its parameter invalid.
+func (m *moreProblems) Unwrap() error { return m.invalid }

@@ -7,18 +7,18 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
-// Fields reads the algoConfig of a custom algorithm, field by field, and collects everything that
-// is wrong. Each method that reads a field reports it if it is missing, and returns zero if it is
-// wrong.
+// Fields reads the algoConfig of a custom algorithm, field by field, and collects its problems. Each
+// method that reads a field reports the field if it is missing or wrong, and then returns the zero
+// value.
 type Fields struct {
 	reader  *confmap.Reader
 	node    *confmap.Node
-	known   []string          // the fields that have been asked for
-	missing map[string]string // of these, those that must be there and are not: what each must be
+	known   []string          // the names of the fields for which a method was called
+	missing map[string]string // for each required field that is missing, a text that says what it must be
 	done    bool              // whether Err has been called
 }
 
-// NewFields returns the Fields of this algoConfig. problem and more make errors, see
+// NewFields returns the Fields of algoConfig. The functions problem and more make errors, see
 // confmap.NewReader.
 func NewFields(algoConfig map[string]any, problem func(field, value, reason string) error, more func(n int) error) *Fields {
 	node, ok := confmap.NodeOf("", algoConfig)
@@ -29,23 +29,24 @@ func NewFields(algoConfig map[string]any, problem func(field, value, reason stri
 	return &Fields{reader: confmap.NewReader(problem, counted), node: node, missing: make(map[string]string)}
 }
 
-// A moreFields is the error that says that n problems are not listed.
+// A moreFields is the error which says that n problems are not listed.
 type moreFields struct {
 	error
 	n int
 }
 
-// Unwrap returns the caller's error.
+// Unwrap returns the error that the caller of NewFields made.
 func (m *moreFields) Unwrap() error { return m.error }
 
-// Has reports whether the config has a field.
+// Has reports whether the config has the field with this name.
 func (f *Fields) Has(name string) bool {
 	f.known = append(f.known, name)
 	f.node.Match(confmap.NewSchema([]string{name}, nil))
 	return f.node.Has(name)
 }
 
-// given is Has for a field that must be there. form says what it must be.
+// given reports whether the config has the required field with this name, and notes a missing field.
+// The text form says what the field must be.
 func (f *Fields) given(name, form string) bool {
 	ok := f.Has(name)
 	if !ok {
@@ -54,7 +55,7 @@ func (f *Fields) given(name, form string) bool {
 	return ok
 }
 
-// Err returns everything that is wrong, joined: also fields that have not been asked for.
+// Err returns all problems, joined. A field for which no method was called is a problem too.
 func (f *Fields) Err() error {
 	if f.done {
 		return f.reader.Err()
@@ -77,7 +78,7 @@ const (
 	rateForm     = `must be a rate such as "100/m"`
 )
 
-// Int reads a whole number.
+// Int reads a field whose value is a whole number.
 func (f *Fields) Int(name string) int {
 	if !f.given(name, "must be a whole number") {
 		return 0
@@ -85,7 +86,7 @@ func (f *Fields) Int(name string) int {
 	return f.reader.Int(f.node, name)
 }
 
-// Float reads a number.
+// Float reads a field whose value is a number.
 func (f *Fields) Float(name string) float64 {
 	if !f.given(name, "must be a number") {
 		return 0
@@ -93,7 +94,7 @@ func (f *Fields) Float(name string) float64 {
 	return f.reader.Float(f.node, name)
 }
 
-// String reads a text.
+// String reads a field whose value is a text.
 func (f *Fields) String(name string) string {
 	if !f.given(name, "must be a string") {
 		return ""
@@ -102,12 +103,12 @@ func (f *Fields) String(name string) string {
 	return s
 }
 
-// Bool reads a truth value.
+// Bool reads a field whose value is true or false.
 func (f *Fields) Bool(name string) bool {
 	return f.given(name, "must be true or false") && f.reader.Bool(f.node, name)
 }
 
-// Duration reads a time with its unit, above 0.
+// Duration reads a field whose value is a time with its unit, above 0.
 func (f *Fields) Duration(name string) time.Duration {
 	if !f.given(name, durationForm) {
 		return 0
@@ -120,7 +121,7 @@ func (f *Fields) Duration(name string) time.Duration {
 	return 0
 }
 
-// Rate reads a rate as a text.
+// Rate reads a field whose value is a rate, written as a text.
 func (f *Fields) Rate(name string) ratetext.Rate {
 	if !f.given(name, rateForm) {
 		return ratetext.Rate{}

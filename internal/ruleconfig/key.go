@@ -4,23 +4,25 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"unicode"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 )
 
-// words are the parts of keys that are read in any spelling that confmap.Fold makes equal.
+// words lists all key types, and all parts of key types, except attributes. A config may use any
+// spelling that confmap.Fold makes equal to one of these words.
 var words = []string{"user", "endpoint", "user_endpoint", "ip", "global"}
 
 const (
 	separator = "+"
-	attr      = "attr:" // before the name of an attribute, which is read as it is
+	attr      = "attr:" // the text before the name of an attribute
 )
 
-// key reads the key of the rule at n: a text such as "ip+endpoint", or a list of its parts. If
-// the field is missing, the key is empty, and ok is true unless a misspelt name was taken for
-// the field. key reports what is no key, and then ok is false.
-func (r *Reader) key(n *confmap.Node) (key string, ok bool) {
+// Key reads the key of the rule with the config n: a text such as "ip+endpoint", or a list of its parts. If the
+// field is missing, key is empty. ok is then true, except if the config has the field under a misspelt
+// name. If the value is not a key, Key reports that, and ok is false.
+func (r *Reader) Key(n *confmap.Node) (key string, ok bool) {
 	v, given := n.Get("key")
 	if !given {
 		return "", !n.Misspelt("key")
@@ -41,7 +43,8 @@ func (r *Reader) key(n *confmap.Node) (key string, ok bool) {
 
 const keyForm = `must be a key such as "ip" or "ip+endpoint", or a list of parts such as ["ip", "endpoint"]`
 
-// joined returns the key whose parts are the list v, and reports whether it is a list of parts.
+// joined returns the parts of a key type in the list v as one text. It reports whether v is a list of
+// such parts.
 func joined(v any) (text string, ok bool) {
 	list := reflect.ValueOf(v)
 	if list.Kind() != reflect.Slice || list.Len() == 0 || list.Len() > confmap.MaxName {
@@ -58,8 +61,10 @@ func joined(v any) (text string, ok bool) {
 	return strings.Join(parts, separator), true
 }
 
-// ParseKey returns the key type that text spells, or what it must be. Its words may be in any
-// spelling that confmap.Fold makes equal; the name of an attribute is read as it is.
+// ParseKey returns the key type that is written in text. If text is not a key type, problem says what a
+// key type must be. The words in text may be in any spelling that confmap.Fold makes equal; the name of
+// an attribute is taken exactly as written, also with a space at its end. Only the space before a
+// separator that has a space on both sides, as in "attr:tenant + ip", is not part of the name.
 func ParseKey(text string) (key, problem string) {
 	switch {
 	case text == "":
@@ -69,7 +74,12 @@ func ParseKey(text string) (key, problem string) {
 	}
 	parts := strings.Split(text, separator)
 	for i, part := range parts {
-		parts[i] = word(strings.TrimSpace(part))
+		trimmed := strings.TrimLeftFunc(part, unicode.IsSpace)
+		spaced := i+1 < len(parts) && strings.TrimLeftFunc(parts[i+1], unicode.IsSpace) != parts[i+1]
+		if spaced || !isAttr(trimmed) {
+			trimmed = strings.TrimSpace(part)
+		}
+		parts[i] = word(trimmed)
 	}
 	key = keyspec.Join(parts...)
 	if _, problem = keyspec.Parse(key); problem == "" {
@@ -86,9 +96,15 @@ func ParseKey(text string) (key, problem string) {
 	return "", problem
 }
 
-// word returns part in the spelling of the words and of "attr:".
+// isAttr reports whether the part of a key type begins with "attr:", in any spelling.
+func isAttr(part string) bool {
+	return len(part) >= len(attr) && strings.EqualFold(part[:len(attr)], attr)
+}
+
+// word returns one part of a key type. If the part is in the list words or begins with "attr:", in any
+// spelling, word returns it in the spelling of this package.
 func word(part string) string {
-	if len(part) >= len(attr) && strings.EqualFold(part[:len(attr)], attr) {
+	if isAttr(part) {
 		return attr + part[len(attr):]
 	}
 	for _, w := range words {

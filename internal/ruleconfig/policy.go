@@ -7,15 +7,17 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// A Policy is a failure policy. The zero Policy is none.
+// A Policy is a failure policy: it says what a rule does while its store fails. The zero Policy means
+// that a rule has none.
 type Policy struct {
 	Name     string // "open", "closed" or "local"
-	Replicas int    // of "local", at least 1
+	Replicas int    // number of processes among which the rate is divided, at least 1; 0 unless Name is "local"
 }
 
 const policyForm = `must be "open", "closed", "local" or, of 4 replicas, "local:4"`
 
-// ParsePolicy returns the policy that text spells, or the reason why there is none.
+// ParsePolicy returns the policy that is written in text. If text is not a policy, reason says what a
+// policy must be.
 func ParsePolicy(text string) (p Policy, reason string) {
 	switch text {
 	case "open", "closed":
@@ -34,8 +36,8 @@ func ParsePolicy(text string) (p Policy, reason string) {
 	return Policy{"local", int(count)}, ""
 }
 
-// policy reads the failure policy of the rule at n.
-func (r *Reader) policy(n *confmap.Node) Policy {
+// Policy reads the failure policy of the rule with the config n.
+func (r *Reader) Policy(n *confmap.Node) Policy {
 	v, ok := n.Get("onStoreError")
 	if !ok {
 		return Policy{}
@@ -48,8 +50,8 @@ func (r *Reader) policy(n *confmap.Node) Policy {
 	return p
 }
 
-// policyIn returns the policy that the value of another field spells, such as "closed" for
-// "FAIL_CLOSED", or an empty text.
+// policyIn returns the failure policy that value was probably meant to be, such as "closed" for
+// "FAIL_CLOSED", or an empty text. value is the value of a field that is not for failure policies.
 func policyIn(value any) string {
 	text, _ := confmap.TextOf(value)
 	text = strings.TrimPrefix(confmap.Fold(text), "fail")

@@ -11,20 +11,21 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
-// A rate is written in one of three forms. Each form has fields of its own.
+// A rate is written in one of three forms. Each form has its own fields.
 var (
-	bucketForm = rateSchema.Fields[0:4] // a capacity, and a number of units in a time
-	windowForm = rateSchema.Fields[4:8] // a number of requests, and a length of time
-	textForm   = rateSchema.Fields[8:9] // a text that ratetext reads
+	bucketForm = rateSchema.Fields[0:4] // fields such as capacity and refillRatePerSecond
+	windowForm = rateSchema.Fields[4:8] // fields such as maxRequests and windowMs
+	textForm   = rateSchema.Fields[8:9] // the field rate, which is a text such as "100/m"
 )
 
-// Parts of windowForm.
+// The fields of windowForm are of two sorts. A rate in that form has one field of each sort.
 var (
 	countFields  = windowForm[:2]
 	windowFields = windowForm[2:]
 )
 
-// SameFields are the pairs of fields that set the same thing, by two names or in two units.
+// SameFields are the pairs of fields that set the same value, under two names or in two units. A
+// config may have only one field of each pair.
 var SameFields = [][2]string{
 	{"refillRatePerSecond", "leakRatePerSecond"},
 	{"refillRatePerSecond", "refillPerMs"},
@@ -34,7 +35,8 @@ var SameFields = [][2]string{
 	{"burst", "burstSize"},
 }
 
-// formsOf returns a text with the fields by which the rate of an algorithm may be written.
+// formsOf returns a text for errors that lists the fields by which the rate of the algorithm a may be
+// written.
 func formsOf(a Algorithm) string {
 	const windowOrText = "maxRequests and windowMs, or rate"
 	switch {
@@ -46,20 +48,22 @@ func formsOf(a Algorithm) string {
 	return "capacity and refillRatePerSecond, or " + windowOrText
 }
 
-// Rate reads the algoConfig of an algorithm that is not custom. config is its node: that of the
-// rule if its fields stand there, see Config. Rate returns the zero Rate if a field is wrong.
+// Rate reads the algoConfig of an algorithm that is not custom. rule is the node of the rule, and
+// config the node of its algoConfig. They are the same node if the fields stand in the rule itself, see
+// Config. Rate returns the zero Rate if a field is wrong.
 func (r *Reader) Rate(rule, config *confmap.Node, a Algorithm) ratetext.Rate {
 	return r.rate(rule, config, a, ratetext.Rate{})
 }
 
-// rate is Rate, also for the config of a tier. rule is then nil, and base the rate of the rule. A
-// tier may be unlimited. If it is a window, it must have the length of that of base.
+// rate reads the rate of a rule or of a tier. For a tier, the node rule is nil, and base is the rate of
+// the rule to which the tier belongs. A tier may be unlimited. A tier of a windowed algorithm must have
+// the same Per as base.
 func (r *Reader) rate(rule, config *confmap.Node, a Algorithm, base ratetext.Rate) ratetext.Rate {
 	before := r.Found()
 	if config != rule {
 		known := ruleRateFields
-		if config.Match(rateSchema, youngSchema); rule == nil {
-			config.Drop(youngSchema)
+		if config.Match(rateSchema, algoWarmupSchema); rule == nil {
+			config.Drop(algoWarmupSchema)
 			known = rateSchema.Fields
 		}
 		windows := windowHint(config)
@@ -67,7 +71,7 @@ func (r *Reader) rate(rule, config *confmap.Node, a Algorithm, base ratetext.Rat
 			if _, ok := ruleSchema.Field(name); ok {
 				return "unknown field; it belongs beside algoConfig", nil
 			}
-			if _, ok := youngSchema.Field(name); ok && rule == nil {
+			if _, ok := algoWarmupSchema.Field(name); ok && rule == nil {
 				return "unknown field; a tier has the warm-up of its rule", nil
 			}
 			return windows(name, value)
@@ -98,8 +102,9 @@ func (r *Reader) rate(rule, config *confmap.Node, a Algorithm, base ratetext.Rat
 	return read.rate
 }
 
-// countByRate takes the field "rate" for the count of a window if it is a number and there is a
-// window. It reports a further count.
+// countByRate handles a field "rate" that is a number. If the config n has the length of a window, that
+// number is the number of requests in the window. If n already has a number of requests, countByRate
+// reports the field "rate" as a mistake.
 func (r *Reader) countByRate(n *confmap.Node) {
 	v, _ := n.Get("rate")
 	count, given := n.First(countFields)
@@ -115,10 +120,12 @@ func (r *Reader) countByRate(n *confmap.Node) {
 	n.Rename("rate", "maxRequests")
 }
 
-// otherWindows are names, as confmap.Fold makes them, that are given to the length of a window.
+// otherWindows are wrong names that users often write for the field with the length of a window. Each
+// is spelt as confmap.Fold returns it.
 var otherWindows = []string{"window", "windowsize", "windowlength", "windowduration", "period", "interval", "duration", "per"}
 
-// windowHint returns the hint for a length of time in n by a name that does not say its unit.
+// windowHint returns a hint for fields of n that have a name such as "window" or "period", which does
+// not say in which unit the window is given.
 func windowHint(n *confmap.Node) confmap.Hint {
 	return func(name string, value any) (reason string, meant []string) {
 		if !slices.Contains(otherWindows, confmap.Fold(name)) || len(name) > confmap.MaxName {
@@ -131,9 +138,10 @@ func windowHint(n *confmap.Node) confmap.Hint {
 	}
 }
 
-// rateByWindow returns the field "rate" that says the same as the count of n and a window whose
-// value is a text with a unit, such as "1m". It returns an empty text if value is no such text.
-// name is the name by which the window is given.
+// rateByWindow returns a suggestion for an error about the length of a window that has a unit, such as
+// "1m". The suggestion is a field "rate" that means the same as this length and the number of requests
+// in n. If value has no unit, rateByWindow returns an empty text. name is the name of the field with
+// the length.
 func rateByWindow(n *confmap.Node, name string, value any) string {
 	text, ok := confmap.TextOf(value)
 	per, err := ratetext.ParsePer(text[:min(len(text), confmap.MaxName)])
@@ -151,7 +159,8 @@ func rateByWindow(n *confmap.Node, name string, value any) string {
 	return "rate: " + strconv.Quote(ratetext.Rate{Requests: 100, Per: per}.String())
 }
 
-// forms reports the fields of n that must not stand together, and those that are missing.
+// forms reports the fields of the config n that must not stand together, and the fields that are
+// missing.
 func (r *Reader) forms(n *confmap.Node, a Algorithm) {
 	reject := func(name, reason string) { r.Reject(n.Field(name), n.Describe(name), reason) }
 	for _, same := range SameFields {
@@ -159,7 +168,7 @@ func (r *Reader) forms(n *confmap.Node, a Algorithm) {
 			reject(same[1], "must not stand beside "+n.Written(same[0])+": give one of them")
 		}
 	}
-	var given []string // the first field of each form
+	var given []string // for each form of which the config n has fields, the first of these fields
 	for _, form := range [][]string{bucketForm, windowForm, textForm} {
 		if name, ok := n.First(form); ok {
 			given = append(given, name)
@@ -186,8 +195,8 @@ func (r *Reader) forms(n *confmap.Node, a Algorithm) {
 	}
 }
 
-// counterpart reports a field that is missing beside another one, such as windowMs beside
-// maxRequests.
+// counterpart reports a missing field that the config n needs because it has a certain field: windowMs,
+// for example, if it has maxRequests.
 func (r *Reader) counterpart(n *confmap.Node, a Algorithm) {
 	refill := "refillRatePerSecond"
 	if a.Leaks {
@@ -209,13 +218,13 @@ func (r *Reader) counterpart(n *confmap.Node, a Algorithm) {
 	}
 }
 
-// A rateReader puts a Rate together from the fields of an algoConfig.
+// A rateReader composes a Rate from the fields of an algoConfig.
 type rateReader struct {
 	*Reader
 	node      *confmap.Node // the algoConfig
 	algorithm Algorithm
-	rate      ratetext.Rate
-	from      map[string]string // by a field of the Rate, the field of node that has set it
+	rate      ratetext.Rate     // the rate, as far as it has been read
+	from      map[string]string // for each field of the Rate, the name of the config's field that set it
 }
 
 // field reads the field f, whose value is v.
@@ -266,8 +275,8 @@ func (r *rateReader) text(v any) {
 	r.from["requests"], r.from["per"], r.from["burst"] = "rate", "rate", "rate"
 }
 
-// burst reads the field with this name, "burst" or "burstSize", which may stand beside
-// requests and a time, or beside a rate without a burst.
+// burst reads the field with this name, "burst" or "burstSize". A config may have it together with a
+// number of requests and a window, or with a rate whose text has no burst.
 func (r *rateReader) burst(name string) {
 	reason := ""
 	switch {
@@ -286,8 +295,8 @@ func (r *rateReader) burst(name string) {
 	r.from["burst"] = name
 }
 
-// window reads the field with this name as a length of time in a unit of 10^shift
-// nanoseconds. It returns 0 if the field is wrong.
+// window reads the field with this name as a length of time in units of 10^shift nanoseconds. It
+// returns 0 if the field is wrong.
 func (r *rateReader) window(name, unit string, shift int) time.Duration {
 	form := "must be a number of " + unit + ", above 0"
 	v, _ := r.node.Get(name)

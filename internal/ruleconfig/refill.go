@@ -10,29 +10,29 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
-// Bounds for the number of units a second. Beyond them there is no Rate, and a config with a
-// huge exponent is refused before a large power of ten is computed.
+// The bounds on a number of units a second in a config. No Rate can hold a number beyond these bounds.
+// A number with a huge exponent is refused before a large power of ten is computed.
 const (
-	mostPoint  = 28 // digits before the point: a Rate has at most MaxInt units a nanosecond
-	leastPoint = -9 // as Decimal.Point: 0.0000000001 a second is one unit in 317 years
-	mostPlaces = 63 // digits after the point: a Per cannot hold a denominator of 2^63 or 5^63
+	maxPoint  = 28 // the most digits before the point: no Rate can hold a number with more digits there
+	minPoint  = -9 // smallest result of Decimal.Point; below it, one unit takes over 317 years, longer than any Per
+	maxPlaces = 63 // the most digits after the point: no Rate can hold a number with more digits there
 )
 
-// The reasons why there is no Rate for a number of units a second.
+// The reasons for refusing a number of units a second that no Rate can hold.
 const (
 	tooMany = "must be smaller: it is beyond what can be counted"
 	tooSlow = "must be larger: one unit would take more than 292 years"
 	tooFine = "must have fewer decimals: they take a count, or a time, beyond what can be counted"
 )
 
-// rateOf returns the Rate of exactly x · 10^shift units a second, or the reason why there is
-// none. x is above 0, and fields are the names of the fields of the config. For 0.3333333333 a
-// second, for example, the reason says that 1/3 was probably meant.
+// rateOf returns the Rate that grants exactly x · 10^shift units a second. If no Rate does, reason says
+// why. For 0.3333333333, the reason says that 1/3 was probably meant. x must be above 0. The text
+// fields names the fields of the config from which x comes.
 func rateOf(x confmap.Decimal, shift int, fields string) (r ratetext.Rate, reason string) {
-	if x.Point()+shift > mostPoint {
+	if x.Point()+shift > maxPoint {
 		return ratetext.Rate{}, tooMany
 	}
-	if x.Point()+shift < leastPoint {
+	if x.Point()+shift < minPoint {
 		return ratetext.Rate{}, tooSlow
 	}
 	unit := big.NewRat(1, 1)
@@ -44,9 +44,10 @@ func rateOf(x confmap.Decimal, shift int, fields string) (r ratetext.Rate, reaso
 		if !ok {
 			return ratetext.Rate{}, tooFine
 		}
-		return ratetext.Rate{}, "must be exact, and is " + meant.RatString() + " rounded: give rate: " + strconv.Quote(in.String()) + " and burst in place of " + fields
+		return ratetext.Rate{}, "must be exact, and is " + meant.RatString() + " rounded: " +
+			"give rate: " + strconv.Quote(in.String()) + " and burst in place of " + fields
 	}
-	if x.Places()-shift > mostPlaces {
+	if x.Places()-shift > maxPlaces {
 		return ratetext.Rate{}, tooFine
 	}
 	exact := x.Rat()
@@ -54,7 +55,7 @@ func rateOf(x confmap.Decimal, shift int, fields string) (r ratetext.Rate, reaso
 	if r, ok := inSeconds(exact); ok {
 		return r, ""
 	}
-	const longest = math.MaxInt64 / int64(time.Second) // the longest Per in whole seconds
+	const longest = math.MaxInt64 / int64(time.Second) // the largest number of whole seconds in a Per
 	switch {
 	case exact.Cmp(big.NewRat(1, longest)) < 0:
 		return ratetext.Rate{}, tooSlow
@@ -64,13 +65,13 @@ func rateOf(x confmap.Decimal, shift int, fields string) (r ratetext.Rate, reaso
 	return ratetext.Rate{}, tooFine
 }
 
-// inSeconds returns the Rate of x units a second, and reports whether there is one. Its Per is
-// a whole number of seconds if possible, and of nanoseconds otherwise.
+// inSeconds returns the Rate of x units a second, and reports whether there is such a Rate. The Per of
+// that Rate is a whole number of seconds if possible, and otherwise of nanoseconds.
 func inSeconds(x *big.Rat) (ratetext.Rate, bool) {
 	requests, per := x.Num(), new(big.Int).Mul(x.Denom(), big.NewInt(int64(time.Second)))
 	if !fitRate(requests, per) {
 		d := new(big.Int).GCD(nil, nil, requests, per)
-		requests, per = new(big.Int).Quo(requests, d), per.Quo(per, d) // d divides both
+		requests, per = new(big.Int).Quo(requests, d), per.Quo(per, d) // d divides both numbers without a remainder
 	}
 	if !fitRate(requests, per) {
 		return ratetext.Rate{}, false
@@ -78,14 +79,13 @@ func inSeconds(x *big.Rat) (ratetext.Rate, bool) {
 	return ratetext.Rate{Requests: int(requests.Int64()), Per: time.Duration(per.Int64())}, true
 }
 
-// fitRate reports whether a Rate can hold this number of requests and this Per, which is in
-// nanoseconds.
+// fitRate reports whether a Rate can hold this number of requests and this Per in nanoseconds.
 func fitRate(requests, per *big.Int) bool {
 	return requests.IsInt64() && requests.Int64() <= math.MaxInt && per.IsInt64()
 }
 
-// refill reads the field with this name as a number of units a second, or a millisecond. It
-// returns the zero Rate if the field is wrong.
+// refill reads the field with this name as a number of units a second or, for refillPerMs, of units a
+// millisecond. It returns the zero Rate if the field is wrong.
 func (r *rateReader) refill(name string) ratetext.Rate {
 	unit, shift := "second", 0
 	if name == "refillPerMs" {

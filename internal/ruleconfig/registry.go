@@ -8,26 +8,26 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// A Registry has the custom algorithms that configs may name. B is what makes a limiter of one.
-// The zero Registry is empty, and so is a nil one, which must not be added to. It is safe for
-// concurrent use by multiple goroutines.
+// A Registry holds the custom algorithms that configs may name. B is the type of the function that
+// builds a limiter of such an algorithm. The zero Registry is empty. A nil Registry is empty too, but
+// Add must not be called on it. A Registry is safe for concurrent use by multiple goroutines.
 type Registry[B any] struct {
 	mu    sync.RWMutex
-	named map[string]registered[B] // by folded name
+	named map[string]registered[B] // the custom algorithms, by their names in the form of confmap.Fold; guarded by mu
 }
 
-// A registered is a custom algorithm.
+// A registered is a custom algorithm and the function that builds its limiters.
 type registered[B any] struct {
 	name  string
 	build B
 }
 
-// Add adds a custom algorithm. If there is one with this name in some spelling, or one that is
-// not custom, Add changes nothing and returns the name of that one.
-func (r *Registry[B]) Add(name string, build B) (other string, taken bool) {
+// Add adds a custom algorithm. If an algorithm in the Registry or in notCustom already has this name,
+// in any spelling, Add changes nothing. It then returns the name of that algorithm, and taken is true.
+func (r *Registry[B]) Add(name string, build B, notCustom []Algorithm) (other string, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, taken := Builtin(name); taken {
+	if known, taken := Find(notCustom, name); taken {
 		return known.Name, true
 	}
 	folded := confmap.Fold(name)
@@ -52,19 +52,20 @@ func (r *Registry[B]) find(name string) (found registered[B], ok bool) {
 	return found, ok
 }
 
-// Algorithm is Caller.Custom.
+// Algorithm returns the custom algorithm that has this name in some spelling. It can be used as
+// Caller.Custom.
 func (r *Registry[B]) Algorithm(name string) (a Algorithm, ok bool) {
 	found, ok := r.find(name)
 	return Algorithm{Name: found.name, Custom: ok}, ok
 }
 
-// Build returns what makes a limiter of the algorithm with this name.
+// Build returns the function that builds a limiter of the custom algorithm with this name.
 func (r *Registry[B]) Build(name string) B {
 	found, _ := r.find(name)
 	return found.build
 }
 
-// Names returns the names of the algorithms, sorted.
+// Names returns the names of the custom algorithms, sorted.
 func (r *Registry[B]) Names() (names []string) {
 	if r == nil {
 		return nil

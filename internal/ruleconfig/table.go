@@ -2,7 +2,7 @@ package ruleconfig
 
 import "github.com/ratelimit-go/ratelimit/internal/confmap"
 
-// A Kind says what the value of a field is.
+// A Kind says which values a field may have.
 type Kind int
 
 // The kinds of values.
@@ -10,42 +10,44 @@ const (
 	Endpoint       Kind = iota + 1 // a text that may have a "*" at its end
 	Text                           // a text of at most confmap.MaxText bytes
 	Key                            // a key type, or the list of its parts
-	Mode                           // one of Caller.Modes
+	Mode                           // "enforce" or "shadow"
 	Bool                           // true or false
 	AlgorithmName                  // the name of an algorithm
-	AlgoConfig                     // a map that has RateFields, or what a custom algorithm needs
+	AlgoConfig                     // a map that has RateFields, or the fields of a custom algorithm
 	Tiers                          // a map of rates, each a text or a map that has RateFields
 	StoreError                     // a failure policy, as ParsePolicy reads it
 	Capacity                       // a whole number, at least 1: the burst
 	PerSecond                      // a number above 0 of units a second
 	PerMillisecond                 // a number above 0 of units a millisecond
-	Requests                       // a whole number, at least 1: the requests of a window
+	Requests                       // a whole number of units, at least 1, such as the requests of a window
 	Milliseconds                   // a number above 0: the length of a window
 	Seconds                        // a number above 0: the length of a window
-	RateText                       // a rate as a text or, beside a window, its number of requests
-	Burst                          // a whole number, at least 1: the burst beside another form
+	RateText                       // a rate such as "100/m"; next to windowMs or windowSeconds, a number of requests
+	Burst                          // a whole number, at least 1: the burst; given together with maxRequests or rate
 	Duration                       // a time with its unit, above 0
 	WarmupMap                      // a map that has WarmupFields
 )
 
-// A Field is a field that a config may have. [confmap.Fold] says which spellings of its names
-// are the same.
+// A Field is a field that a config may have. A name may be spelled in any way that [confmap.Fold]
+// makes equal to it.
 type Field struct {
-	Name string   // its own name
-	Also []string // further names
-	Kind Kind     // what its value is
-	Says string   // what it says, in a line, for the reader of a schema
+	Name string   // the name that errors and schemas use
+	Also []string // other names that a config may use
+	Kind Kind     // which values the field may have
+	Says string   // one line that describes the field to people who read a schema
 }
 
 // RuleFields are the fields of a rule's config, in the order in which they are read.
 var RuleFields = []Field{
 	{"endpoint", nil, Endpoint, `The endpoint of the requests that the rule applies to, or a prefix of it that ends in "*".`},
 	{"name", nil, Text, "The name of the rule. No two rules have the same. Without it, the endpoint is the name."},
-	{"key", []string{"keyType"}, Key, `What has a budget of its own: "user" (default), "endpoint", "user_endpoint", "ip", "global", "attr:NAME", or several joined by "+" or in a list.`},
+	{"key", []string{"keyType"}, Key, `What has a budget of its own: "user" (default), "endpoint", "user_endpoint", "ip", "global", ` +
+		`"attr:NAME", or several joined by "+" or in a list.`},
 	{"mode", nil, Mode, `"enforce" (default) denies requests; "shadow" only counts what it would deny.`},
 	{"additional", nil, Bool, "Whether the rule applies beside the rules that match best."},
 	{"algorithm", []string{"policy", "strategy"}, AlgorithmName, "The algorithm that decides."},
-	{"algoConfig", []string{"config", "algorithmConfig"}, AlgoConfig, "How much the rule grants. Its fields may also stand in the rule itself."},
+	{"algoConfig", []string{"config", "algorithmConfig"}, AlgoConfig,
+		"How much the rule grants. Its fields may also stand in the rule itself."},
 	{"tiers", nil, Tiers, `The rates of some plans, by name, such as {"paid": "600/m", "staff": "unlimited"}.`},
 	{"warmup", nil, WarmupMap, `How the limit of a new key grows, such as {"from": 10, "over": "1h"}.`},
 	{"onStoreError", nil, StoreError, `What answers while the store does not: "open", "closed", "local" or, of 4 replicas, "local:4".`},
@@ -66,26 +68,26 @@ var RateFields = []Field{
 	{"burstSize", nil, Burst, "The same as burst."},
 }
 
-// A warm-up is written in one of two ways: as the field "warmup" of a rule, which is a map of
-// WarmupFields, or in the rule's algoConfig by YoungFields.
+// A warm-up is written in one of two ways: as the field "warmup" of a rule, which is a map with
+// WarmupFields, or as AlgoWarmupFields in the rule's algoConfig.
 var (
 	WarmupFields = []Field{
 		{"from", nil, Requests, "How many units a new key has in place of the requests of the rate."},
 		{"over", nil, Duration, `The time from a key's first grant to the full limit, such as "1h".`},
 	}
-	YoungFields = []Field{
+	AlgoWarmupFields = []Field{
 		{"warmupRequests", nil, Requests, "How many units a new key has in place of the requests of the rate."},
 		{"warmupDuration", nil, Seconds, "The time from a key's first grant to the full limit, in seconds."},
 	}
 )
 
-// These find the fields of a map by their names.
+// The Schemas with the names of the fields in the lists above.
 var (
-	ruleSchema, rateSchema    = NamesOf(RuleFields), NamesOf(RateFields)
-	warmupSchema, youngSchema = NamesOf(WarmupFields), NamesOf(YoungFields)
+	ruleSchema, rateSchema         = NamesOf(RuleFields), NamesOf(RateFields)
+	warmupSchema, algoWarmupSchema = NamesOf(WarmupFields), NamesOf(AlgoWarmupFields)
 )
 
-// NamesOf returns the Schema that finds fields by their names.
+// NamesOf returns the Schema of these fields, with all of their names.
 func NamesOf(fields []Field) *confmap.Schema {
 	names, aliases := make([]string, len(fields)), make(map[string]string)
 	for i, f := range fields {
@@ -97,26 +99,11 @@ func NamesOf(fields []Field) *confmap.Schema {
 	return confmap.NewSchema(names, aliases)
 }
 
-// AlgorithmNames returns, for each algorithm that is not custom, in the order of their names,
-// all the names that stand for it. The first is its own. [Suffix] may follow each of them.
-func AlgorithmNames() (all [][]string) {
-	for _, a := range builtin {
-		names := []string{a.Name}
-		for _, other := range otherNames {
-			if other.means == a.Name {
-				names = append(names, other.name)
-			}
-		}
-		all = append(all, names)
-	}
-	return all
-}
-
-// KeyWords returns the parts of keys that are not attributes.
+// KeyWords returns the key types and parts of key types that are not attributes.
 func KeyWords() []string { return words }
 
-// RateForms are the forms in which a rate may be written. A rate has one form: a field of each of
-// its lists, and no field of another form.
+// RateForms are the forms in which a rate may be written. Each form consists of several lists of
+// fields. A rate in a form has one field of each list of that form, and no field of another form.
 var RateForms = [][][]string{
 	{bucketForm[:1], bucketForm[1:]},
 	{countFields, windowFields},

@@ -9,37 +9,38 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
-// A Warmup says how the limit of a new key grows. The zero Warmup is none.
+// A Warmup says how the limit of a new key grows. The zero Warmup means that a rule has none.
 type Warmup struct {
-	From int           // units at first
-	Over time.Duration // until the full limit
+	From int           // limit of a new key in units; its later limit is the number of requests of the rate
+	Over time.Duration // time from the first grant of a key until the key has its full limit
 }
 
-// ruleRateFields are the fields of the algoConfig of a rule. A tier has those of rateSchema only.
-var ruleRateFields = slices.Concat(rateSchema.Fields, youngSchema.Fields)
+// ruleRateFields are the fields that the algoConfig of a rule may have. The config of a tier may only
+// have the fields of rateSchema.
+var ruleRateFields = slices.Concat(rateSchema.Fields, algoWarmupSchema.Fields)
 
 const (
 	warmupForm  = `must be a map such as {"from": 10, "over": "1h"}`
 	secondsForm = "must be a number of seconds, above 0"
 )
 
-// warmup reads the warm-up of the rule at n, whose algoConfig is config, or nil if that has a
-// problem. a is its algorithm.
-func (r *Reader) warmup(n, config *confmap.Node, a Algorithm) (w Warmup) {
-	young, given := "", false
+// Warmup reads the warm-up of the rule with the config n. config is the algoConfig of the rule, or nil if the
+// algoConfig has a problem. a is the algorithm of the rule.
+func (r *Reader) Warmup(n, config *confmap.Node, a Algorithm) (w Warmup) {
+	field, given := "", false
 	if config != nil && !a.Custom {
-		young, given = config.First(youngSchema.Fields)
+		field, given = config.First(algoWarmupSchema.Fields)
 	}
 	switch {
 	case n.Has("warmup") && a.Custom:
 		r.Reject(n.Field("warmup"), n.Describe("warmup"), "must be left out: "+a.Name+" has rates of its own")
 	case n.Has("warmup") && given:
-		r.Reject(config.Field(young), config.Describe(young), "must not stand beside "+n.Written("warmup")+": give one of them")
+		r.Reject(config.Field(field), config.Describe(field), "must not stand beside "+n.Written("warmup")+": give one of them")
 	case n.Has("warmup"):
 		return r.warmupMap(n)
 	case given:
-		for i, name := range youngSchema.Fields {
-			if other := youngSchema.Fields[1-i]; !config.Has(name) && !config.Misspelt(name) {
+		for i, name := range algoWarmupSchema.Fields {
+			if other := algoWarmupSchema.Fields[1-i]; !config.Has(name) && !config.Misspelt(name) {
 				r.Reject(config.Field(name), "missing", "must be given beside "+config.Written(other))
 			}
 		}
@@ -53,7 +54,7 @@ func (r *Reader) warmup(n, config *confmap.Node, a Algorithm) (w Warmup) {
 	return w
 }
 
-// warmupMap reads the field "warmup" of the rule at n.
+// warmupMap reads the field "warmup" of the rule with the config n.
 func (r *Reader) warmupMap(n *confmap.Node) (w Warmup) {
 	m, ok := r.Child(n, "warmup", warmupForm)
 	if !ok {
@@ -77,7 +78,7 @@ func (r *Reader) warmupMap(n *confmap.Node) (w Warmup) {
 	return w
 }
 
-// durationOf returns the time that v is, which is above 0, and reports whether it is one.
+// durationOf returns v as a length of time, and reports whether v is a length of time above 0.
 func durationOf(v any) (time.Duration, bool) {
 	if d, ok := v.(time.Duration); ok {
 		return d, d > 0
@@ -107,21 +108,23 @@ func (r *Reader) seconds(n *confmap.Node, name string) time.Duration {
 	return time.Duration(d)
 }
 
-// RefuseWarmup reports a warm-up in the config n of a limiter by itself, whose algoConfig is config,
-// or nil if that has a problem.
+// RefuseWarmup reports a warm-up in the config n of a single limiter. Such a limiter belongs to no
+// rule, and only a rule can have a warm-up. config is the algoConfig in n, or nil if the algoConfig
+// has a problem.
 func (r *Reader) RefuseWarmup(n, config *confmap.Node, a Algorithm) {
 	const reason = "must be left out: only a rule has a warm-up, see NewFromConfig"
 	if n.Has("warmup") {
 		r.Reject(n.Field("warmup"), n.Describe("warmup"), reason)
 	}
-	for _, name := range youngSchema.Fields {
+	for _, name := range algoWarmupSchema.Fields {
 		if config != nil && !a.Custom && config.Has(name) {
 			r.Reject(config.Field(name), config.Describe(name), reason)
 		}
 	}
 }
 
-// writtenWarmup returns the path of the field rest of the warm-up of the rule at n.
+// writtenWarmup returns the path, in the config n, of a field of the rule's warm-up. rest is the
+// path of that field within the warm-up, such as ".over".
 func writtenWarmup(n *confmap.Node, rest string) string {
 	if n.Has("warmup") {
 		return n.Field("warmup") + rest
@@ -129,7 +132,7 @@ func writtenWarmup(n *confmap.Node, rest string) string {
 	config := n
 	if v, ok := n.Get("algoConfig"); ok {
 		config, _ = confmap.NodeOf(n.Field("algoConfig"), v)
-		config.Match(youngSchema)
+		config.Match(algoWarmupSchema)
 	}
 	if rest == ".over" {
 		return config.Field("warmupDuration")

@@ -1,4 +1,5 @@
-// Package sample thins out events: of each kind it lets one through in a time.
+// Package sample thins out repeated events, such as log messages: in a given time, it lets one event of
+// each kind through.
 package sample
 
 import (
@@ -6,37 +7,41 @@ import (
 	"time"
 )
 
-// MaxKinds is how many kinds of events a Sampler tells apart at one time.
+// MaxKinds is the largest number of kinds of events that a Sampler tells apart at one time.
 const MaxKinds = 4096
 
-// A Sampler decides which events are let through: of each kind of type K the first, and then one
-// each time that a fixed time has passed. It is safe for concurrent use by multiple goroutines.
+// A Sampler decides which events are let through: the first event of each kind, and then each event
+// that comes at least a fixed time after the last event of its kind that was let through. A Sampler is
+// safe for concurrent use by multiple goroutines.
 //
-// It remembers at most MaxKinds kinds. When there are more, it forgets those of which it has let
-// nothing through for the fixed time. If that is not enough, all further kinds count as one.
+// It remembers at most MaxKinds kinds. To make room for a new kind, it forgets each kind for which it
+// has let no event through for the fixed time. If there is still no room, all new kinds count as one.
 type Sampler[K comparable] struct {
-	every time.Duration
+	every time.Duration // the fixed time between two events of a kind
 
-	mu    sync.Mutex
+	mu sync.Mutex
+
+	// The fields below are guarded by mu.
+
 	kinds map[K]*kind
-	rest  kind      // of the kinds that are not remembered
-	swept time.Time // when idle kinds were last looked for
+	rest  kind      // the state that all kinds without an entry in the map kinds share
+	swept time.Time // when the Sampler last looked for kinds to forget
 }
 
-// A kind is what is known of one kind of events.
+// A kind holds the state of one kind of events.
 type kind struct {
-	at      time.Time // when one was last let through; the zero Time if never
-	skipped int       // events since then
+	at      time.Time // when an event was last let through; the zero Time if never
+	skipped int       // number of events of the kind that were held back since the time in the field at
 }
 
-// New returns a Sampler that lets one event of each kind through in the time every, or all
-// events if every is not positive.
+// New returns a Sampler. The parameter every is the shortest time between two events of a kind that the
+// Sampler lets through. If this time is not positive, the Sampler lets all events through.
 func New[K comparable](every time.Duration) *Sampler[K] {
 	return &Sampler[K]{every: every, kinds: make(map[K]*kind)}
 }
 
-// Due reports whether an event of the kind k at now is let through and, if it is, how many
-// events of the kind were not since the last one that was.
+// Due reports whether an event of the kind k at the time now is let through. If it is, skipped is the
+// number of events of that kind that were held back since the last event was let through.
 func (s *Sampler[K]) Due(k K, now time.Time) (skipped int, ok bool) {
 	if s.every <= 0 {
 		return 0, true
@@ -56,11 +61,10 @@ func (s *Sampler[K]) Due(k K, now time.Time) (skipped int, ok bool) {
 	return skipped, true
 }
 
-// addLocked returns a new entry for k or, if there are too many kinds, the one for the rest. The
-// caller holds s.mu.
+// addLocked returns a new entry for the kind k. If there are too many kinds, it returns the entry that
+// they share. The caller holds s.mu.
 func (s *Sampler[K]) addLocked(k K, now time.Time) *kind {
-	// A kind cannot become idle twice within s.every, so a search for idle ones is not worth
-	// more than that.
+	// The search for kinds to forget looks at all kinds, so it runs at most once in the time s.every.
 	if len(s.kinds) >= MaxKinds && now.Sub(s.swept) >= s.every {
 		s.swept = now
 		for old, known := range s.kinds {

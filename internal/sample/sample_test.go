@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDue plays events of a few kinds.
+// TestDue has events of a few kinds.
 func TestDue(t *testing.T) {
 	s, now := New[string](time.Minute), time.Unix(0, 0)
 	for _, row := range []struct {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/configread"
 )
 
 // TestConfigMeans has configs of one rule, with all that is said of them: the rule, or the
@@ -46,7 +47,7 @@ func TestConfigMeans(t *testing.T) {
 	} {
 		f := ratelimit.NewFactory()
 		require.NoError(t, f.Register("Own", func(algoConfig map[string]any, _ ratelimit.Env) (ratelimit.Limiter, error) {
-			c := ratelimit.ReadConfig(algoConfig)
+			c := configread.Read(algoConfig)
 			c.Int("hours")
 			return nil, c.Err()
 		}))

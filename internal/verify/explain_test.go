@@ -47,7 +47,7 @@ func (s *flakyStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimi
 	return s.MemoryStore.Take(ctx, asks)
 }
 
-func (s *flakyStore) Once(ctx context.Context, once ratelimit.Once, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+func (s *flakyStore) Once(ctx context.Context, once ratelimit.Attempt, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
 	if s.down {
 		return nil, false, errDead
 	}
@@ -213,8 +213,8 @@ func (x *explained) step(t *testing.T, counts map[string]int) {
 	require.Equal(t, res, said.Result, "%+v\n%+v", req, said)
 	var alone []ratelimit.Result
 	for _, r := range said.Rules {
-		counts[r.State]++
-		counts[r.Source]++
+		counts[string(r.AnsweredBy)]++
+		counts[string(r.RateFrom)]++
 		counts[r.Match]++
 		if r.Mode != ratelimit.ModeShadow {
 			alone = append(alone, r.Result)
@@ -252,7 +252,7 @@ func (x *explained) compareTold(t *testing.T, said ratelimit.Explanation, told [
 		}
 		r := said.Rules[i]
 		require.Equal(t, d.Rate, r.Rate)
-		require.Equal(t, d.Tier != "", r.Source == "tier")
+		require.Equal(t, d.Tier != "", r.RateFrom == "tier")
 		if d.Mode == ratelimit.ModeShadow {
 			require.Equal(t, d.Result, r.Result)
 		}
@@ -334,7 +334,7 @@ func TestExplainBehindOthers(t *testing.T) {
 		stats := l.Stats()
 		e, err := l.Explain(t.Context(), ann)
 		require.NoError(t, err)
-		require.Equal(t, "tier", e.Rules[1].Source)
+		require.EqualValues(t, "tier", e.Rules[1].RateFrom)
 		require.False(t, e.Result.Allowed)
 		_, err = l.Peek(t.Context(), ann)
 		require.NoError(t, err)

@@ -2,10 +2,12 @@ package verify
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -93,4 +95,72 @@ func TestGivenBackIsNeverCounted(t *testing.T) {
 		require.True(t, check("ours", "shadow", "custom"))
 		require.EqualValues(t, 5, allowed(), "what is granted after all is counted")
 	})
+}
+
+// TestGivenBackAtAPanic proves that the other rules get their units back if a custom limiter panics,
+// and that a caller who waits for these is served.
+func TestGivenBackAtAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l *ratelimit.RateLimiter
+		var waiting sync.WaitGroup
+		rules := []ratelimit.Rule{
+			{Name: "ours", Rate: ratelimit.PerHour(1)},
+			{Name: "custom", Limiter: refuser(func() {
+				waiting.Go(func() {
+					_, err := l.Wait(t.Context(), ratelimit.Request{Client: "a", Rules: []string{"ours"}})
+					assert.NoError(t, err)
+				})
+				synctest.Wait()
+				panic(errDead)
+			})},
+		}
+		l, err := ratelimit.New(rules, nil)
+		require.NoError(t, err)
+		begun := time.Now()
+		require.PanicsWithValue(t, errDead, func() {
+			_, _ = l.Check(t.Context(), ratelimit.Request{Client: "a", Rules: []string{"ours", "custom"}})
+		})
+		waiting.Wait()
+		require.Zero(t, time.Since(begun), "at once")
+		require.Equal(t, []ratelimit.RuleStats{{Rule: "ours", Allowed: 1, LiveKeys: 1}, {Rule: "custom"}}, l.Stats())
+	})
+}
+
+// TestGivenBackFailsBesideARefusal proves that the caller hears of both errors if a custom limiter
+// refuses the request and the store then does not give its units back.
+func TestGivenBackFailsBesideARefusal(t *testing.T) {
+	store := newLedgerStore(t, &manualClock{starts[0]})
+	store.settles = errDead
+	l, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "ours", Rate: ratelimit.PerMinute(5)},
+		{Name: "custom", Limiter: &scripted{err: ratelimit.ErrExceedsLimit}},
+	}, nil, ratelimit.WithStore(store), ratelimit.WithName("n"), ratelimit.WithClock(&manualClock{starts[0]}))
+	require.NoError(t, err)
+	res, err := l.Check(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"ours", "custom"}})
+	require.Zero(t, res)
+	require.ErrorIs(t, err, ratelimit.ErrExceedsLimit)
+	require.ErrorIs(t, err, errDead)
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "ours", Errors: 1}, {Rule: "custom"}}, func() []ratelimit.RuleStats {
+		stats := l.Stats()
+		stats[0].LiveKeys = 0
+		return stats
+	}())
+}
+
+// TestACustomLimiterInShadowDeniesNobody proves that the other rules stay charged if a custom limiter
+// in shadow denies.
+func TestACustomLimiterInShadowDeniesNobody(t *testing.T) {
+	l, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "ours", Rate: ratelimit.PerHour(5)},
+		{Name: "custom", Limiter: refuser(func() {}), Mode: ratelimit.ModeShadow},
+	}, nil)
+	require.NoError(t, err)
+	for left := 4; left >= 0; left-- {
+		res, err := l.Check(t.Context(), ratelimit.Request{Client: "a", Rules: []string{"ours", "custom"}})
+		require.NoError(t, err)
+		require.True(t, res.Allowed)
+		require.Equal(t, left, res.Remaining)
+	}
+	require.Equal(t, []ratelimit.RuleStats{{Rule: "ours", Allowed: 5, LiveKeys: 1}, {Rule: "custom", ShadowDenied: 5}}, l.Stats())
 }

@@ -163,7 +163,7 @@ func TestReadingsFollowTheLock(t *testing.T) {
 	for i := range 10_000 {
 		h := keytable.HashOf(strconv.Itoa(i))
 		shard := table.Lock(h)
-		shard.Keep(h, shard.Newcomer(early), early)
+		shard.Insert(h, shard.Newcomer(early), early)
 		shard.Unlock()
 	}
 	for _, h := range before {

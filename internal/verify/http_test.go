@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -94,6 +95,7 @@ func (c httpCase) run(t *testing.T) {
 	}
 	l, err := ratelimit.New(c.rules, nil, opts...)
 	require.NoError(t, err)
+	c.config.Info = true
 	m, err := httplimit.New(l, c.config)
 	require.NoError(t, err)
 	mux := http.NewServeMux()
@@ -212,9 +214,10 @@ func (w *firstStatus) Write(p []byte) (int, error) {
 
 // TestHTTPAllow decides several times for one response. Each rule is in its header once.
 func TestHTTPAllow(t *testing.T) {
-	l, err := ratelimit.New([]ratelimit.Rule{{Name: "a,c", Rate: ratelimit.PerMinute(3)}}, &ratelimit.Rule{Name: "a,b", Rate: ratelimit.PerMinute(9)}, ratelimit.WithClock(ratelimit.NewFakeClock(time.Unix(0, 0))))
+	rules, other := []ratelimit.Rule{{Name: "a,c", Rate: ratelimit.PerMinute(3)}}, &ratelimit.Rule{Name: "a,b", Rate: ratelimit.PerMinute(9)}
+	l, err := ratelimit.New(rules, other, ratelimit.WithClock(ratelimit.NewFakeClock(time.Unix(0, 0))))
 	require.NoError(t, err)
-	m, err := httplimit.New(l, httplimit.Config{})
+	m, err := httplimit.New(l, httplimit.Config{Info: true})
 	require.NoError(t, err)
 	w := httptest.NewRecorder()
 	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -228,4 +231,24 @@ func TestHTTPAllow(t *testing.T) {
 	})).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	require.Equal(t, []string{`"a,b";r=5;t=7`, `"a,c";r=2;t=20`}, w.Header().Values("RateLimit"))
 	require.Equal(t, []string{`"a,b";q=9;w=60`, `"a,c";q=3;w=60`}, w.Header().Values("RateLimit-Policy"))
+}
+
+// TestHTTPLayers serves one response twice, through two Middlewares and once more the first of them.
+// Each charges a request once.
+func TestHTTPLayers(t *testing.T) {
+	layer := func(name string) *httplimit.Middleware {
+		rule := &ratelimit.Rule{Name: name, Rate: ratelimit.PerMinute(9)}
+		l, err := ratelimit.New(nil, rule, ratelimit.WithClock(ratelimit.NewFakeClock(time.Unix(0, 0))))
+		require.NoError(t, err)
+		m, err := httplimit.New(l, httplimit.Config{Log: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		return m
+	}
+	outer, inner := layer("outer"), layer("inner")
+	h := outer.Handler(inner.Handler(outer.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))))
+	w := httptest.NewRecorder()
+	for _, left := range []string{"8", "7"} {
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		require.Equal(t, []string{`"outer";r=` + left + `;t=7`, `"inner";r=` + left + `;t=7`}, w.Header().Values("RateLimit"))
+	}
 }

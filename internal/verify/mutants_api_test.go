@@ -4,13 +4,13 @@ package verify
 // asked, and in how the rules change.
 var apiMutants = []mutant{
 	{
-		name: "each answer in the order of locks", file: "custom.go",
+		name: "each answer in the order of locks", file: "decision.go",
 		old: "return cmp.Compare(rule(a).index, rule(b).index)",
 		new: "return cmp.Compare(rule(a).serial, rule(b).serial)",
 		by:  "^TestEachAnswer$", why: "the rules may have been listed in another order since",
 	},
 	{
-		name: "a custom limiter that is not asked is not looked at", file: "custom.go",
+		name: "a custom limiter that is not asked is not looked at", file: "decision.go",
 		old: "if i == d.custom && d.origins[i].by == 0 {",
 		new: "if i == d.custom && d.origins[i].by != 0 {",
 		by:  "^TestErrorsOfCustomLimiters$", why: "its entry must be an answer",
@@ -29,14 +29,14 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "the error of a custom limiter is not counted", file: "custom.go",
-		old: "if failed != nil && !d.rehearses() {",
-		new: "if failed != nil && d.rehearses() {",
+		old: "if failed != nil && d.order.Mode != engine.ModeDryRun {",
+		new: "if failed != nil && d.order.Mode == engine.ModeDryRun {",
 		by:  "^TestErrorsOfCustomLimiters$", why: "it leaves no trace",
 	},
 	{
-		name: "an answer of a custom limiter's policy is not counted", file: "custom.go",
-		old: "rule.totals.degraded.Add(1)",
-		new: "rule.totals.degraded.Add(0)",
+		name: "an answer of a custom limiter's policy is not counted", file: "decision.go",
+		old: "r.totals.add(numDegraded, 1)",
+		new: "r.totals.add(numDegraded, 0)",
 		by:  "^TestErrorsOfCustomLimiters$", why: "it leaves no trace",
 	},
 	{
@@ -47,12 +47,12 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "units are kept when a custom limiter's policy denies", file: "custom.go",
-		old: "keep = d.Passes\n",
-		new: "keep = d.Passes || failed != nil\n",
+		old: "p.Shadow; d.Passes {\n",
+		new: "p.Shadow; d.Passes || failed != nil {\n",
 		by:  "^TestErrorsOfCustomLimiters$", why: "the request was denied",
 	},
 	{
-		name: "FailLocal is inherited by a custom limiter", file: "policy.go",
+		name: "FailLocal is inherited by a custom limiter", file: "ruleset.go",
 		old: "p.kind == failLocally && r.Limiter != nil {\n\t\treturn FailOpen",
 		new: "p.kind == failLocally && r.Limiter != nil {\n\t\treturn FailClosed",
 		by:  "^TestErrorsOfCustomLimiters$", why: "it is FailOpen",
@@ -88,21 +88,21 @@ var apiMutants = []mutant{
 		by:  "^TestResetsOfRequests$", why: "the key stays denied",
 	},
 	{
-		name: "a limiter is not told its rate", file: "custom.go",
+		name: "a limiter is not told its rate", file: "change.go",
 		old: "c.rates.Plan(old.Name, old, ratedRule{old, limiter}, r)",
 		new: "_ = limiter",
 		by:  "^TestHooksOfChanges$", why: "it goes on with the rate before",
 	},
 	{
-		name: "a rate that was told is not taken back", file: "custom.go",
+		name: "a rate that was told is not taken back", file: "change.go",
 		old: "return Rate{}, false",
 		new: "return Rate{}, true",
 		by:  "^TestHooksOfChanges$", why: "the change has failed",
 	},
 	{
 		name: "a limiter that was told is told again", file: "change.go",
-		old: "c.rates.Keep()",
-		new: "_ = c.rates.Keep",
+		old: "c.rates.Commit()",
+		new: "_ = c.rates.Commit",
 		by:  "^TestHooksOfChanges$", why: "the change is made",
 	},
 	{
@@ -119,14 +119,14 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a limiter that is dropped stays open", file: "change.go",
-		old: "made.Use(-1)",
-		new: "made.Use(0)",
+		old: "built.Use(-1)",
+		new: "built.Use(0)",
 		by:  "^TestHooksOfChanges$", why: "nobody else can close it",
 	},
 	{
 		name: "a limiter that is used is closed", file: "change.go",
-		old: "r.made().Use(1)",
-		new: "r.made().Use(0)",
+		old: "r.built().Use(1)",
+		new: "r.built().Use(0)",
 		by:  "^TestHooksOfChanges$", why: "rules decide by it",
 	},
 	{

@@ -70,8 +70,8 @@ var bucketMutants = []mutant{
 	},
 	{
 		name: "last rewinds", file: "tokenbucket.go",
-		old: "charge bool) (v engine.Verdict, delay time.Duration) {\n\tif now < s.last {",
-		new: "charge bool) (v engine.Verdict, delay time.Duration) {\n\ts.last = min(s.last, now)\n\tif now < s.last {",
+		old: "charge bool,\n) (v engine.Verdict, delay time.Duration) {\n\tif now < s.last {",
+		new: "charge bool,\n) (v engine.Verdict, delay time.Duration) {\n\ts.last = min(s.last, now)\n\tif now < s.last {",
 		by:  "^TestProperties$/TokenBucket", why: "the time stepped over is earned twice",
 	},
 	{
@@ -134,8 +134,8 @@ var windowMutants = []mutant{
 	},
 	{
 		name: "a longer Per brings entries back", file: "slidingwindowlog.go",
-		old: "s.Keep(s.Recent(s.clock, from.per))",
-		new: "s.Keep(s.Recent(s.clock, c.per))",
+		old: "s.Trim(s.Recent(s.clock, from.per))",
+		new: "s.Trim(s.Recent(s.clock, c.per))",
 		by:  "^TestProperties$/SlidingWindowLog", why: "what has left counts again",
 	},
 	{

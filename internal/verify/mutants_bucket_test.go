@@ -80,7 +80,7 @@ var receiptMutants = []mutant{
 	},
 	{
 		name: "a look converts receipts", file: "internal/engine/rated.go",
-		old: "s = shard.Scratch(*s)\n\t\t\ts.drop()",
+		old: "s = shard.Scratch(*s)\n\t\t\ts.forgetReceipts()",
 		new: "s = shard.Scratch(*s)",
 		by:  "^TestLooksLeaveReceiptsAlone$", why: "a look at another rate changes nothing",
 	},
@@ -99,7 +99,7 @@ var receiptMutants = []mutant{
 	{
 		name: "what a store remembers is counted as overflow", file: "internal/engine/keys.go",
 		old: "shard.Offer(h, s, now)",
-		new: "shard.Keep(h, s, now)",
+		new: "shard.Insert(h, s, now)",
 		by:  "^TestRememberedIsNotOverflow$", why: "nothing was charged to the shared budget",
 	},
 }

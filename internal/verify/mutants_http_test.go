@@ -130,7 +130,7 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "the path is the endpoint", file: "httplimit/endpoint.go",
-		old: "_, pattern := m.Handler(r)\n\t\treturn pathOf(pattern)",
+		old: "return pathOf(handlerPattern(m, r))",
 		new: "return r.URL.Path",
 		by:  "^TestHTTP$", why: "each spelling would have a budget of its own",
 	},
@@ -148,13 +148,13 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "a panic is a success", file: "httplimit/count.go",
-		old: "status := http.StatusInternalServerError // if next panics",
+		old: "status := http.StatusInternalServerError // the status if next panics",
 		new: "status := http.StatusOK",
 		by:  "^TestHTTPCount$", why: "who makes a handler panic would be free",
 	},
 	{
 		name: "one unit is settled for all", file: "httplimit/count.go",
-		old: "units := max(c.v.info.Request.Cost, 1)",
+		old: "units := c.cost",
 		new: "units := 1",
 		by:  "^TestHTTPCount$", why: "the rest of the cost would be given back",
 	},
@@ -178,7 +178,7 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "Allow appends", file: "httplimit/headers.go",
-		old: "if v.inside() {",
+		old: "if v.inside {",
 		new: "if v.outer == nil {",
 		by:  "^TestHTTPAllow$", why: "a rule would be named many times",
 	},
@@ -190,8 +190,32 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "the only rule has no answer", file: "httplimit/info.go",
-		old: "if v.info.Rules != nil || v.info.Result.Rule == \"\" {",
-		new: "if v.info.Request.Client != \"\" {",
+		old: "if c.info.Rules != nil || c.info.Result.Rule == \"\" {",
+		new: "if c.info.Request.Client != \"\" {",
 		by:  "^TestHTTPAllow$", why: "a handler looks for the answer of each rule",
+	},
+	{
+		name: "a response is served for ever", file: "httplimit/inflight.go",
+		old: "p.header.Store(0)",
+		new: "p.header.Load()",
+		by:  "^TestHTTPLayers$", why: "a later request would pass uncharged",
+	},
+	{
+		name: "a layer does not know itself", file: "httplimit/inflight.go",
+		old: "some, same = true, same || p.owner == m.number",
+		new: "some = true",
+		by:  "^TestHTTPLayers$", why: "a request would be charged twice",
+	},
+	{
+		name: "a layer does not know the others", file: "httplimit/inflight.go",
+		old: "some, same = true, same || p.owner == m.number",
+		new: "same = same || p.owner == m.number",
+		by:  "^TestHTTPLayers$", why: "the client would not see the outer rules",
+	},
+	{
+		name: "all layers are one", file: "httplimit/inflight.go",
+		old: "some, same = true, same || p.owner == m.number",
+		new: "some, same = true, true",
+		by:  "^TestHTTPLayers$", why: "the inner rules would limit nothing",
 	},
 }

@@ -77,7 +77,7 @@ var matchMutants = []mutant{
 	},
 	{
 		name: "an added rule comes last", file: "internal/match/list.go",
-		old: "return slices.Concat(l[:usual], List[R]{to}, l[usual:]), index",
+		old: "return slices.Concat(l[:named], List[R]{to}, l[named:]), index",
 		new: "return append(slices.Clone(l), to), index",
 		by:  "^TestMatchingAgainstAModel$", why: "the default rule is the last one",
 	},

@@ -9,7 +9,7 @@ var retryMutants = []mutant{
 	},
 	{
 		name: "a grant answers any number of times", file: "internal/replay/replay.go",
-		old: "|| r.replays == Most", new: "|| r.replays == -Most",
+		old: "|| r.replays == MaxReplays", new: "|| r.replays == -MaxReplays",
 		by: "^TestRetries$", why: "it answers 100 times",
 	},
 	{
@@ -29,22 +29,22 @@ var retryMutants = []mutant{
 	},
 	{
 		name: "one grant too few is kept", file: "internal/replay/replay.go",
-		old: "if l.size == l.most {", new: "if l.size == l.most-1 {",
+		old: "if l.size == l.limit {", new: "if l.size == l.limit-1 {",
 		by: "^TestRetriesForgotten$", why: "as many are kept as there may be keys",
 	},
 	{
 		name: "two decide on one request", file: "internal/replay/replay.go",
-		old: "landed, flies := l.flights[id]", new: "landed, flies := l.flights[id], false",
+		old: "ended, running := l.pending[id]", new: "ended, running := l.pending[id], false",
 		by: "^TestRetriesInFlight$", why: "the other waits",
 	},
 	{
-		name: "nothing is recorded", file: "internal/engine/settle.go",
-		old: "order.Record.Keep(now)", new: "_ = now",
+		name: "nothing is recorded", file: "internal/engine/decide.go",
+		old: "order.Record.Add(out.Now)", new: "_ = out.Now",
 		by: "^TestRetries$", why: "a retry is charged once",
 	},
 	{
-		name: "recorded before the last rule is charged", file: "internal/engine/settle.go",
-		old: "kept = len(parts) - 1 //", new: "kept = 0 //",
+		name: "recorded before the last rule is charged", file: "internal/engine/decide.go",
+		old: "recorded = len(parts) - 1 //", new: "recorded = 0 //",
 		by: "^TestRetries$", why: "each rule has the answer that it gave",
 	},
 	{
@@ -79,8 +79,9 @@ var retryMutants = []mutant{
 	},
 	{
 		name: "plain rules know no ID", file: "ratelimit.go",
-		old: "len(req.Rules)|len(req.ID) == 0 && req.Cost >= 0 {", new: "len(req.Rules) == 0 && req.Cost >= 0 {",
-		by: "^TestRetries$", why: "most rules are plain",
+		old: "if req.ID != \"\" {\n\t\treturn l.replayPlain",
+		new: "if false {\n\t\treturn l.replayPlain",
+		by:  "^TestRetries$", why: "most rules are plain",
 	},
 	{
 		name: "the head of a line is charged in any case", file: "internal/waitline/serve.go",
@@ -89,7 +90,7 @@ var retryMutants = []mutant{
 	},
 	{
 		name: "who has waited is not recorded", file: "internal/waitline/serve.go",
-		old: "			w.Record.Keep(at)\n", new: "",
+		old: "		w.Record.Add(at)\n", new: "",
 		by: "^TestRetriesInLine$", why: "a retry of it is charged once",
 	},
 	{
@@ -99,8 +100,9 @@ var retryMutants = []mutant{
 	},
 	{
 		name: "a retry waits for a store", file: "rulewait.go",
-		old: "!denied || !d.rehearses() && l.recorded(ctx, d) {", new: "!denied {",
-		by: "^TestRetriesInLine$", why: "it was granted before",
+		old: "!denied || d.order.Mode != engine.ModeDryRun && l.recorded(ctx, d) {",
+		new: "!denied {",
+		by:  "^TestRetriesInLine$", why: "it was granted before",
 	},
 	{
 		name: "a retry of Wait waits", file: "wait.go",

@@ -166,9 +166,27 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "no look after the limiter", file: "httplimit/transport.go",
-		old: "return t.waitHeld(ctx, host, until) // another response may have come meanwhile",
-		new: "return nil",
-		by:  "^TestTransportWaits$", why: "it would be sent while the host is held",
+		old: "if err := t.waitLimited(r, host, until); !errors.Is(err, errHeld) {",
+		new: "if err := t.waitLimited(r, host, until); true {",
+		by:  "^TestTransportWaits$", why: "it must wait for a hold that has begun meanwhile",
+	},
+	{
+		name: "a hold saves up grants", file: "httplimit/hold.go",
+		old: "w.stop()",
+		new: "_ = w.stop",
+		by:  "^TestTransportRateAfterHold$", why: "all who were granted during the hold would be sent when it ends",
+	},
+	{
+		name: "a granted request is sent after the hold", file: "httplimit/transport.go",
+		old: "case ctx.Err() == nil && unheld.Err() != nil:\n\t\treturn errHeld",
+		new: "case ctx.Err() == nil && unheld.Err() != nil && err != nil:\n\t\treturn errHeld",
+		by:  "^TestTransportRateAfterHold$", why: "it would be sent during the hold",
+	},
+	{
+		name: "a held request waits in the limiter", file: "httplimit/hold.go",
+		old: "if at := h.hosts[host]; at != nil && at.ends > now {",
+		new: "if at := h.hosts[host]; at != nil && at.ends > now && false {",
+		by:  "^TestTransportRateAfterHold$", why: "nothing would wake it again",
 	},
 	{
 		name: "one look at a hold", file: "httplimit/transport.go",

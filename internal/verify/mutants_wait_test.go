@@ -26,22 +26,37 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "a newcomer does not count those ahead", file: "internal/waitline/foretell.go",
-		old: "later(&l.future, k, l.need)", new: "later(&l.future, k, l.need)\n\t\t\tdue, waits, s.RetryAfter = l.need, true, 1",
+		old: "t.behind, t.from = &l.future, l.need", new: "t.from = l.need",
 		by: "^TestWaitModel$", why: "RetryAfter counts those ahead", timeout: "60s",
 	},
 	{
-		name: "who has left counts for ever", file: "internal/waitline/foretell.go",
-		old: "if c.gone > 0 && stale*c.gone >= c.size {", new: "if c.gone < 0 {",
+		name: "who has left counts for ever", file: "internal/waitline/copies.go",
+		old: "if c.wrong > 0 && stale*c.wrong >= c.size ||", new: "if c.wrong < 0 ||",
 		by: "^TestWaitModel$", why: "up to 64 in line, the time foretold is exact", timeout: "60s",
 	},
 	{
+		name: "a reset key serves nobody", file: "internal/waitline/change.go",
+		old: "if len(q.lines) > 0 && q.first().inWork == 0 {", new: "if false {",
+		by: "^TestResetOfSeveralRulesIsOne$", why: "its units are there, and somebody waits for them", timeout: "60s",
+	},
+	{
+		name: "the Delay is that of another instant", file: "internal/waitline/foretell.go",
+		old: "case at == t.at && at != t.from:", new: "case true:",
+		by: "^TestDelayIsTakenAtTheGrant$", why: "the request is refused although it would be in time", timeout: "60s",
+	},
+	{
+		name: "a denial behind others has a Delay", file: "internal/waitline/foretell.go",
+		old: "if s.Delay = t.delay; s.RetryAfter > 0 {", new: "if s.Delay = t.delay; false {",
+		by: "^TestDenialBehindWaitersHasNoDelay$", why: "only a granted request has one", timeout: "60s",
+	},
+	{
 		name: "the next does not follow one that leaves", file: "internal/waitline/waitline.go",
-		old: "if head {\n\t\tls.goOn(l, stood)", new: "if false {\n\t\tls.goOn(l, stood)",
+		old: "if head {\n\t\tls.decideNext(l)", new: "if false {\n\t\tls.decideNext(l)",
 		by: "^TestWaitModel$", why: "the next one is forgotten", timeout: "60s",
 	},
 	{
 		name: "who waits keeps the old rules", file: "internal/waitline/change.go",
-		old: "if rules {\n\t\t\tls.again(w)", new: "if false {\n\t\t\tls.again(w)",
+		old: "if rules {\n\t\t\tls.rematch(w)", new: "if false {\n\t\t\tls.rematch(w)",
 		by: "^TestWaitMachine$", why: "a rule that was added is not charged", timeout: "60s",
 	},
 	{
@@ -56,28 +71,31 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "nobody holds a place", file: "internal/waitline/serve.go",
-		old: "hold := was && ", new: "hold := was && false && ",
+		old: "hold = l.headDue && ", new: "hold = l.headDue && false && ",
 		by: "^TestNobodyStarves$", why: "who needs two busy keys is never served", timeout: "60s",
 	},
 	{
 		name: "the next sets its alarm when it is woken", file: "internal/waitline/serve.go",
-		old: "f.at.Since(now) <= uint64(near)", new: "false",
+		old: "f.at.Since(now) <= uint64(alarmLead)", new: "false",
 		by: "^TestAlarmsAreSetAhead$", why: "a fast line stalls", timeout: "60s",
 	},
 	{
 		name: "what a custom limiter decides lines up when it is due", file: "rulewait.go",
-		old: "Stands: l.settings.store == nil && d.custom >= 0 && ", new: "Stands: false && ",
-		by: "^TestACustomLimiterHasAPlaceInLine$", why: "those who came later go before it", timeout: "60s",
+		old: "Stands: l.remote == nil && d.custom >= 0 && ",
+		new: "Stands: false && ",
+		by:  "^TestACustomLimiterHasAPlaceInLine$", why: "those who came later go before it", timeout: "60s",
 	},
 	{
 		name: "beside a store, a custom limiter is asked alone", file: "rulewait.go",
-		old: "case l.settings.store == nil && slices.ContainsFunc", new: "case slices.ContainsFunc",
-		by: "^TestACustomLimiterBesideAStoreInLine$", why: "the limit of the store does not hold", timeout: "60s",
+		old: "case l.remote == nil && slices.ContainsFunc",
+		new: "case slices.ContainsFunc",
+		by:  "^TestACustomLimiterBesideAStoreInLine$", why: "the limit of the store does not hold", timeout: "60s",
 	},
 	{
 		name: "beside a store, it is asked before it is due", file: "rulewait.go",
-		old: "Stands: l.settings.store == nil && d.custom >= 0 && ", new: "Stands: d.custom >= 0 && ",
-		by: "^TestACustomLimiterBesideAStoreInLine$", why: "the store is asked in a busy loop", timeout: "5s",
+		old: "Stands: l.remote == nil && d.custom >= 0 && ",
+		new: "Stands: d.custom >= 0 && ",
+		by:  "^TestACustomLimiterBesideAStoreInLine$", why: "the store is asked in a busy loop", timeout: "5s",
 	},
 	{
 		name: "who waits is one too many", file: "rulewait.go",
@@ -91,8 +109,9 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "what a custom limiter decides keeps the old rules", file: "wait.go",
-		old: "asks && d.line != line", new: "false && d.line != line",
-		by: "^TestACustomLimiterInLineMeetsOtherRules$", why: "a new rule of its own decides too", timeout: "60s",
+		old: "calls && d.line != line",
+		new: "false && d.line != line",
+		by:  "^TestACustomLimiterInLineMeetsOtherRules$", why: "a new rule of its own decides too", timeout: "60s",
 	},
 	{
 		name: "any change of the rules concerns all who wait", file: "internal/waitline/change.go",

@@ -29,7 +29,7 @@ var warmupMutants = []mutant{
 	},
 	{
 		name: "a wait is not the shortest", file: "internal/engine/warmup.go",
-		old: "for most-denied > 1 {", new: "for most-denied > 2 {",
+		old: "for longest-denied > 1 {", new: "for longest-denied > 2 {",
 		by: "^TestWarmupModel$", why: "RetryAfter is exact",
 	},
 	{
@@ -39,7 +39,7 @@ var warmupMutants = []mutant{
 	},
 	{
 		name: "a key is as good as new before it has grown", file: "internal/engine/warmup.go",
-		old: "most = max(v.ResetAfter, c.over-age)", new: "most = max(v.ResetAfter, 0)",
+		old: "reset = max(v.ResetAfter, c.over-age)", new: "reset = max(v.ResetAfter, 0)",
 		by: "^TestWarmupModel$", why: "ResetAfter includes the growth",
 	},
 	{
@@ -49,7 +49,7 @@ var warmupMutants = []mutant{
 	},
 	{
 		name: "a change of Over keeps who is new", file: "internal/engine/rated.go",
-		old: "			from.ages.Forget(&s.state, now) // it may have another Over from now on\n", new: "",
+		old: "			from.ages.Forget(&s.state, now) // the Warmup may have another duration from now on\n", new: "",
 		by: "^TestWarmupChange$", why: "a key that could have been evicted is new",
 	},
 	{
@@ -104,7 +104,7 @@ var warmupMutants = []mutant{
 	},
 	{
 		name: "another Warmup makes keys new", file: "internal/engine/warmup.go",
-		old: "			s.under(to.id)\n", new: "			s.under(to.id)\n			any(to.config).(aging[S]).Forget(&s.state, k.time.Now())\n",
+		old: "			s.setPlan(to.id)\n", new: "			s.setPlan(to.id)\n			any(to.config).(aging[S]).Forget(&s.state, k.time.Now())\n",
 		by: "^TestALookWithAnotherWarmup$", why: "a key that is as new by this Warmup may not be so by that of the next charge",
 	},
 	{

@@ -225,6 +225,7 @@ func TestRetriesInLine(t *testing.T) {
 		require.Len(r.t, wait("0"), 1)
 		denied, _, _ := r.send(ratelimit.Request{Endpoint: "/", ID: "1"})
 		require.False(r.t, denied.Allowed)
+		require.EqualValues(r.t, 1, r.l.Stats()[0].Denied)
 		r.clock.Advance(time.Minute)
 		synctest.Wait()
 		require.Len(r.t, one, 1)
@@ -278,9 +279,58 @@ func TestRetriesInFlight(t *testing.T) {
 	}
 }
 
+// TestRetryGivesItsTurnBack has a Wait charge the other rules while a custom limiter still decides on
+// the same request for another caller. When that is granted, the Wait has its answer, and the other
+// rules have their units.
+func TestRetryGivesItsTurnBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, let := 0, make(chan bool)
+		l, err := ratelimit.New([]ratelimit.Rule{
+			{Name: "own", Endpoint: "/", Rate: ratelimit.PerHour(9)},
+			{Name: "custom", Endpoint: "/", Limiter: gated(func(context.Context) (ratelimit.Result, error) {
+				if calls++; calls > 1 {
+					return ratelimit.Result{Limit: 5, RetryAfter: 100 * time.Second}, nil
+				}
+				<-let
+				return ratelimit.Result{Allowed: true, Limit: 50, Remaining: 40}, nil
+			})},
+		}, nil, ratelimit.WithRequestIDs(time.Hour))
+		require.NoError(t, err)
+		answers := make(chan ratelimit.Result, 2)
+		left, cancel := context.WithCancel(t.Context())
+		for _, call := range []func(){
+			func() { answers <- answered(l.Check(t.Context(), ratelimit.Request{Endpoint: "/", ID: "1"})) },
+			func() { _, _ = l.Wait(left, ratelimit.Request{Endpoint: "/", ID: "2"}) },
+			func() { answers <- answered(l.Wait(t.Context(), ratelimit.Request{Endpoint: "/", ID: "1"})) },
+			cancel,
+			func() { answered(l.Check(t.Context(), ratelimit.Request{Rules: []string{"own"}})) },
+			// The Wait for 1 is now the first in its line, and was due at 130 s.
+			func() { close(let) },
+		} {
+			go call()
+			synctest.Wait()
+			<-time.After(30 * time.Second)
+		}
+		for range 2 {
+			require.Equal(t, 8, (<-answers).Remaining)
+		}
+		require.Equal(t, 2, calls)
+		require.Equal(t, 7, answered(l.Peek(t.Context(), ratelimit.Request{Rules: []string{"own"}})).Remaining)
+		require.EqualValues(t, 1, l.Stats()[0].Replayed)
+	})
+}
+
 // A gated is a custom limiter that is a function.
 type gated func(ctx context.Context) (ratelimit.Result, error)
 
 func (f gated) Allow(string) ratelimit.Result { return ratelimit.Result{} }
 
 func (f gated) Take(ctx context.Context, _ string, _ int) (ratelimit.Result, error) { return f(ctx) }
+
+// answered returns res. It panics if err is not nil.
+func answered(res ratelimit.Result, err error) ratelimit.Result {
+	if err != nil {
+		panic(err)
+	}
+	return res
+}

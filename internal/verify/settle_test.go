@@ -45,7 +45,7 @@ func TestLedger(t *testing.T) {
 	clock := &manualClock{starts[0]}
 	var store *ledgerStore
 	ask := func(n int, receipt uint64) ratelimit.Ask {
-		return ratelimit.Ask{Rule: "r", Key: "k", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(5000), N: n, Receipt: receipt, Term: time.Second}
+		return ratelimit.Ask{Rule: "r", Key: "k", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(5000), N: n, Receipt: receipt, HoldFor: time.Second}
 	}
 	take := func(n int, receipt uint64) int {
 		results, err := store.Take(t.Context(), []ratelimit.Ask{ask(n, receipt)})
@@ -54,7 +54,7 @@ func TestLedger(t *testing.T) {
 	}
 	settle := func(stay, was int, receipt uint64) int {
 		a := ask(stay, receipt)
-		a.Was = was
+		a.Charged = was
 		require.NoError(t, store.Settle(t.Context(), []ratelimit.Ask{a}))
 		return take(0, 0)
 	}
@@ -123,12 +123,12 @@ func TestSettleBesideACustomLimiter(t *testing.T) {
 		require.Equal(t, row.left, each[0].Remaining)
 		require.Len(t, store.taken, 2)
 		for _, a := range store.taken {
-			require.Equal(t, time.Second, a.Term)
+			require.Equal(t, time.Second, a.HoldFor)
 			require.NotZero(t, a.Receipt)
 		}
 		if row.fails == nil {
 			require.Len(t, store.settled, 1, "what was charged, and no more")
-			require.Equal(t, []any{0, 2, store.taken[0].Receipt}, []any{store.settled[0].N, store.settled[0].Was, store.settled[0].Receipt})
+			require.Equal(t, []any{0, 2, store.taken[0].Receipt}, []any{store.settled[0].N, store.settled[0].Charged, store.settled[0].Receipt})
 		} else {
 			require.Empty(t, store.settled)
 		}
@@ -147,6 +147,50 @@ func TestSettleBesideACustomLimiter(t *testing.T) {
 			require.Len(t, store.settled, 1, "what is granted is not settled")
 			require.EqualValues(t, 1, l.Stats()[0].Allowed)
 		}
+	}
+}
+
+// TestSettleAfterTheCallerHasLeft proves that a store gives its units back if the caller has left while
+// the custom limiter was asked.
+func TestSettleAfterTheCallerHasLeft(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	store := newLedgerStore(t, &manualClock{starts[0]})
+	l, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "ours", Rate: ratelimit.PerMinute(5)}, {Name: "custom", Limiter: refuser(cancel)},
+	}, nil, ratelimit.WithStore(store), ratelimit.WithName("n"))
+	require.NoError(t, err)
+	res, err := l.Check(ctx, ratelimit.Request{Client: "c", Rules: []string{"ours", "custom"}})
+	require.NoError(t, err)
+	require.False(t, res.Allowed)
+	look, err := l.Peek(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"ours"}})
+	require.NoError(t, err)
+	require.Equal(t, 5, look.Remaining)
+}
+
+// TestALateRequestIsNotCharged proves that a Wait which a queue would delay beyond its deadline takes
+// nothing, in this process, in a store and beside a custom limiter.
+func TestALateRequestIsNotCharged(t *testing.T) {
+	leaky := ratelimit.Rule{Name: "leaky", Endpoint: "/", Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerMinute(1).WithBurst(5)}
+	delaying := ratelimit.Rule{Name: "custom", Endpoint: "/", Limiter: &gate{open: true, delay: time.Minute}}
+	for _, rules := range [][]ratelimit.Rule{{leaky}, {leaky, delaying}} {
+		inBothPlaces(t, rules, func(r *retrier) {
+			left := func() int {
+				res, err := r.l.Peek(t.Context(), ratelimit.Request{Rules: []string{"leaky"}})
+				require.NoError(r.t, err)
+				return res.Remaining
+			}
+			before := 5
+			if len(rules) == 1 {
+				require.True(r.t, r.l.Allow("", "/").Allowed)
+				before = 4
+			}
+			ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)
+			defer cancel()
+			_, err := r.l.Wait(ctx, ratelimit.Request{Endpoint: "/"})
+			require.ErrorIs(r.t, err, context.DeadlineExceeded)
+			require.Equal(r.t, before, left())
+			require.EqualValues(r.t, 1, r.l.Stats()[len(rules)-1].Denied)
+		})
 	}
 }
 

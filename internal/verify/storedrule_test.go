@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -78,7 +79,7 @@ func (s *storedRule) Observe(_ context.Context, d ratelimit.Decision) {
 	s.told = append(s.told, d)
 }
 
-func newStoredRule(t *rapid.T, rule ratelimit.Rule, policy ratelimit.FailurePolicy, observed bool) *storedRule {
+func newStoredRule(t require.TestingT, rule ratelimit.Rule, policy ratelimit.FailurePolicy, observed bool) *storedRule {
 	s := &storedRule{store: new(scriptedStore), clock: ratelimit.NewFakeClock(time.Unix(1e9, 0))}
 	opts := []ratelimit.Option{ratelimit.WithStore(s.store), ratelimit.WithName("n"), ratelimit.WithClock(s.clock), ratelimit.WithFailurePolicy(policy)}
 	if observed {
@@ -134,9 +135,8 @@ func (s *storedRule) decide(do turn, ended error, ask func(context.Context, *rat
 	return seen
 }
 
-// TestPropertiesOfOneStoredRule compares the short way of one rule with a store, which Allow and
-// Check take, with the general one, which CheckAll takes: whatever the store does, nothing that
-// can be seen differs.
+// TestPropertiesOfOneStoredRule compares Check, which may answer without a call of the store, with
+// CheckAll, which never does: whatever the store does, nothing that can be seen differs.
 func TestPropertiesOfOneStoredRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rates := []ratelimit.Rate{ratelimit.PerSecond(10), ratelimit.PerMinute(3), {Requests: 7, Per: 3 * time.Second}}
@@ -188,5 +188,123 @@ func TestPropertiesOfOneStoredRule(t *testing.T) {
 			})
 			require.Equal(t, want, got)
 		}})
+	})
+}
+
+// TestOneStoredRule proves what one rule asks of its store, what it answers and what it counts,
+// whatever the store does.
+func TestOneStoredRule(t *testing.T) {
+	own, paid := ratelimit.PerMinute(10), ratelimit.PerSecond(100)
+	granted := turn{results: []ratelimit.Result{{Allowed: true, Limit: 10, Remaining: 2, ResetAfter: time.Minute}}}
+	denied := turn{results: []ratelimit.Result{{Limit: 10, RetryAfter: time.Second, ResetAfter: time.Minute}}}
+	down, left := turn{err: errDead}, turn{err: errDead, cancels: true}
+	open := ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1, Degraded: true, Rule: "r"}
+	closed := ratelimit.Result{Limit: 10, RetryAfter: time.Second, ResetAfter: time.Second, Degraded: true, Rule: "r"}
+	named := func(do turn) ratelimit.Result {
+		do.results[0].Rule = "r"
+		return do.results[0]
+	}
+	type stats = ratelimit.RuleStats
+	for _, row := range []struct {
+		policy ratelimit.FailurePolicy
+		do     turn
+		tier   string
+		rate   ratelimit.Rate
+		want   ratelimit.Result
+		err    error
+		stats  stats
+		why    string
+	}{
+		{ratelimit.FailOpen, granted, "", own, named(granted), nil, stats{Allowed: 1}, "the store grants"},
+		{ratelimit.FailOpen, granted, "paid", paid, named(granted), nil, stats{Allowed: 1}, "a tier has its own rate"},
+		{ratelimit.FailOpen, granted, "free", own, named(granted), nil, stats{Allowed: 1}, "an unknown tier has that of the rule"},
+		{ratelimit.FailOpen, denied, "", own, named(denied), nil, stats{Denied: 1}, "the store denies"},
+		{ratelimit.FailOpen, down, "", own, open, ratelimit.ErrStore, stats{Allowed: 1, Degraded: 1, Errors: 1}, "FailOpen answers"},
+		{ratelimit.FailClosed, down, "", own, closed, ratelimit.ErrStore, stats{Denied: 1, Degraded: 1, Errors: 1}, "FailClosed answers"},
+		{ratelimit.FailClosed, left, "", own, ratelimit.Result{}, context.Canceled, stats{}, "the caller has left: nothing was decided"},
+	} {
+		rule := ratelimit.Rule{Name: "r", Endpoint: "/e", Rate: own, Tiers: map[string]ratelimit.Rate{"paid": paid}}
+		s := newStoredRule(t, rule, row.policy, false)
+		seen := s.decide(row.do, errDead, func(ctx context.Context, l *ratelimit.RateLimiter) (ratelimit.Result, error) {
+			res, err := l.Check(ctx, ratelimit.Request{Client: "a", Endpoint: "/e", Tier: row.tier, Cost: 3})
+			require.ErrorIs(t, err, row.err, row.why)
+			return res, err
+		})
+		require.Equal(t, row.want, seen.result, row.why)
+		ask := ratelimit.Ask{Rule: "n:r", Key: "a", Client: "a", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: row.rate, N: 3}
+		require.Equal(t, []ratelimit.Ask{ask}, seen.asked, row.why)
+		row.stats.Rule = "r"
+		require.Equal(t, []stats{row.stats}, seen.rules, row.why)
+	}
+
+	s := newStoredRule(t, ratelimit.Rule{Name: "r", Endpoint: "/e", Rate: own}, ratelimit.FailLocal(1), false)
+	allow := func(_ context.Context, l *ratelimit.RateLimiter) (ratelimit.Result, error) {
+		return l.Allow("a", "/e"), nil
+	}
+	require.True(t, s.decide(granted, nil, allow).result.Allowed)
+	for _, want := range []bool{true, true, false} {
+		require.Equal(t, want, s.decide(down, nil, allow).result.Allowed, "the store has left 2 units")
+	}
+	require.Equal(t, []stats{{Rule: "r", Allowed: 3, Denied: 1, Degraded: 3, Errors: 3, LiveKeys: 1}}, s.limiter.Stats())
+}
+
+// A knowingStore is a ledgerStore that knows a denial while it is told to.
+type knowingStore struct {
+	*ledgerStore
+	knows bool
+	known []ratelimit.Ask
+}
+
+func (s *knowingStore) Denied(a ratelimit.Ask) (ratelimit.Result, bool) {
+	s.known = append(s.known, a)
+	return ratelimit.Result{Limit: 1, RetryAfter: time.Hour, ResetAfter: time.Hour}, s.knows
+}
+
+// TestKnownDenials proves when a store is asked for a denial that it knows, and that this is counted,
+// observed, and not given to a request behind others that wait.
+func TestKnownDenials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule := ratelimit.Rule{Name: "r", Endpoint: "/", Rate: ratelimit.PerMinute(1)}
+		made := func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, *knowingStore) {
+			clock := ratelimit.NewFakeClock(time.Unix(1e9, 0))
+			store := &knowingStore{ledgerStore: newLedgerStore(t, clock), knows: true}
+			opts = append(opts, ratelimit.WithStore(store), ratelimit.WithName("n"), ratelimit.WithClock(clock))
+			l, err := ratelimit.New([]ratelimit.Rule{rule}, nil, opts...)
+			require.NoError(t, err)
+			return l, store
+		}
+		l, store := made()
+		res, err := l.Check(t.Context(), ratelimit.Request{Client: "a", Endpoint: "/", Cost: 3})
+		require.NoError(t, err)
+		require.Equal(t, ratelimit.Result{Limit: 1, RetryAfter: time.Hour, ResetAfter: time.Hour, Rule: "r"}, res)
+		require.Empty(t, store.taken)
+		require.Equal(t, []ratelimit.Ask{{
+			Rule: "n:r", Key: "a", Client: "a", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerMinute(1), N: 3,
+		}}, store.known)
+		require.Equal(t, []ratelimit.RuleStats{{Rule: "r", Denied: 1}}, l.Stats())
+
+		store.knows = false
+		require.True(t, l.Allow("a", "/").Allowed, "what it does not know, it decides")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := l.Wait(ctx, ratelimit.Request{Client: "a", Endpoint: "/"})
+			done <- err
+		}()
+		synctest.Wait()
+		store.knows = true
+		require.Equal(t, 2*time.Minute, l.Allow("a", "/").RetryAfter, "behind the caller that waits")
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+
+		var told []ratelimit.Decision
+		l, store = made(ratelimit.WithObserver(observing(func(d ratelimit.Decision) { told = append(told, d) })))
+		require.True(t, l.Allow("a", "/").Allowed)
+		require.Empty(t, store.known, "an observer sees each answer of the store")
+		require.Len(t, told, 1)
+		rule.Tiers = map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(9)}
+		l, store = made()
+		require.True(t, l.Allow("a", "/").Allowed)
+		require.Empty(t, store.known, "a rule with tiers has several rates")
 	})
 }

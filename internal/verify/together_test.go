@@ -61,7 +61,7 @@ func TestALookWithAnotherWarmup(t *testing.T) {
 			switch how {
 			case "none":
 			case "once":
-				_, _, err = m.Once(t.Context(), ratelimit.Once{ID: "x", TTL: time.Hour, Look: true}, []ratelimit.Ask{other})
+				_, _, err = m.Once(t.Context(), ratelimit.Attempt{ID: "x", TTL: time.Hour, Look: true}, []ratelimit.Ask{other})
 			default:
 				_, err = m.Take(t.Context(), []ratelimit.Ask{other})
 			}

@@ -181,7 +181,7 @@ func TestWarmupReceipts(t *testing.T) {
 		require.NoError(t, err)
 		r := tenIn(a, 24*time.Hour)
 		ask := func(n int, id uint64) ratelimit.Ask {
-			return ratelimit.Ask{Rule: "r", Key: "k", Algorithm: r.Algorithm, Rate: r.Rate, Warmup: r.Warmup, N: n, Receipt: id, Term: 24 * time.Hour}
+			return ratelimit.Ask{Rule: "r", Key: "k", Algorithm: r.Algorithm, Rate: r.Rate, Warmup: r.Warmup, N: n, Receipt: id, HoldFor: 24 * time.Hour}
 		}
 		take := func(n int, id uint64) ratelimit.Result {
 			res, err := store.Take(context.Background(), []ratelimit.Ask{ask(n, id)})
@@ -190,7 +190,7 @@ func TestWarmupReceipts(t *testing.T) {
 		}
 		settle := func(id uint64, was, n int) {
 			back := ask(n, id)
-			back.Was = was
+			back.Charged = was
 			require.NoError(t, store.Settle(context.Background(), []ratelimit.Ask{back}))
 		}
 		reset := func() { require.NoError(t, store.Reset(context.Background(), []ratelimit.Ask{ask(0, 0)})) }

@@ -4,21 +4,21 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Change calls commit, which changes rates or the states of keys, with the instant of the change.
-// Callers that are due are served before. Afterwards, those in lines for which touched returns
-// true of the head, and those who stand at a queue with them, are placed anew in order of arrival,
-// as if they came now. If touched is nil, all are. The caller of Change has called Renew of the
-// timeline.
-func (ls *Lines) Change(commit func(now keytable.Instant), touched func(*Waiter) bool) {
-	ls.change(commit, func(l *line) bool { return touched == nil || touched(l.first) }, false)
+// Change serves the callers that are due. Then it calls the function commit, which changes rates at the
+// instant now. Afterwards, Change takes all waiting callers out of their lines and places them again, in
+// order of arrival, as if they came now. Call Timeline.Renew before Change.
+func (ls *Lines) Change(commit func(now keytable.Instant)) {
+	ls.change(commit, func(*line) bool { return true }, false)
 }
 
-// ChangeRules is Change for a change of the rules. touched says whether a caller meets other rules
-// than before: its line is placed anew by them. A caller without a key that can deny is served.
+// ChangeRules does what Change does, for a change of the rules. It places only a part of the waiting
+// callers again: those in lines that the change affects, and those in lines that share a queue with
+// such a line. The function touched reports whether the change affects a waiting caller. If it affects
+// any caller of a line, all callers of this line are placed again by the new rules. A caller whom no
+// key can deny under the new rules is served at once.
 func (ls *Lines) ChangeRules(commit func(now keytable.Instant), touched func(*Waiter) bool) {
 	ls.change(commit, func(l *line) bool {
 		w := l.first
@@ -32,7 +32,7 @@ func (ls *Lines) ChangeRules(commit func(now keytable.Instant), touched func(*Wa
 func (ls *Lines) change(commit func(now keytable.Instant), touched func(*line) bool, rules bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	now := ls.settleLocked()
+	now := ls.serveDueLocked()
 	commit(now)
 	if rules {
 		ls.version.Add(1)
@@ -42,41 +42,55 @@ func (ls *Lines) change(commit func(now keytable.Instant), touched func(*line) b
 	}
 	for _, w := range ls.remove(touched) {
 		if rules {
-			ls.again(w)
+			ls.rematch(w)
 		}
 		if w.Refused != nil || !denies(w.Spots) {
 			ls.conclude(w, now)
 			continue
 		}
 		ls.place(w, now)
-		ls.judgeAll(now)
+		ls.decideAll(now)
 	}
-	ls.judgeAll(now)
+	ls.decideAll(now)
 	ls.unmark()
 }
 
-// freed decides again on those who wait for k, which has got units back.
-func (ls *Lines) freed(k key) {
+// Adjust serves the callers that are due, and then calls the function commit, which changes the states
+// of the given keys at the instant now. Afterwards, Adjust decides for each of these keys whether the
+// first caller in the queue of the key can be served. The function commit may be nil, if the states
+// have changed already.
+func (ls *Lines) Adjust(commit func(now keytable.Instant), keys ...Key) {
 	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	now := ls.settleLocked()
-	if q := ls.queues[k]; q != nil {
-		q.tail.drop()
-		for _, s := range q.lines {
-			s.line.future.drop()
-		}
-		ls.work.push(q.first())
-		ls.judgeAll(now)
-		ls.unmark()
+	now := ls.serveDueLocked()
+	if commit != nil {
+		commit(now)
 	}
+	for _, k := range keys {
+		q := ls.queues[k]
+		if q == nil {
+			continue
+		}
+		q.tail.drop()
+		if q.uses.size == 1 {
+			q.uses.first.line.future.drop()
+		}
+		if len(q.lines) > 0 && q.first().inWork == 0 {
+			ls.work.push(q.first())
+		}
+	}
+	ls.decideAll(now)
+	ls.unmark()
 }
 
-// Version returns how often the rules have changed.
+// Version returns the number of changes of the rules so far.
 func (ls *Lines) Version() uint64 { return ls.version.Load() }
 
-// Restart calls commit, which makes all keys as new after the clock was set to a usual time. The
-// instants before are not comparable with those after. All callers are placed anew.
+// Restart is called when a clock that was far off has been corrected. Instants before the correction
+// cannot be compared with later instants. Restart calls the function commit, which forgets the states
+// of all keys. Then it puts all waiting callers into lines again, in order of arrival, as if they came
+// now.
 func (ls *Lines) Restart(commit func()) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -85,26 +99,16 @@ func (ls *Lines) Restart(commit func()) {
 	for _, w := range ls.remove(func(*line) bool { return true }) {
 		w.since = ls.last
 		ls.place(w, ls.last)
-		ls.judgeAll(ls.last)
+		ls.decideAll(ls.last)
 	}
 	ls.unmark()
 }
 
-// Touches reports whether w waits for the key of hash h of keys.
-func (w *Waiter) Touches(keys engine.Lockable, h keytable.Hash) bool {
-	for i := range w.Spots {
-		if s := &w.Spots[i]; s.Keys == keys && s.Hash == h {
-			return true
-		}
-	}
-	return false
-}
-
-// remove takes out of the lines, in order of arrival, all callers in lines that are touched,
-// and in those that stand at a queue with them.
+// remove dissolves each line for which the function touched returns true, and each line that shares a
+// queue with a dissolved line. It returns the callers of these lines in order of arrival.
 func (ls *Lines) remove(touched func(*line) bool) (waiters []*Waiter) {
 	var lines []*line
-	chosen := make(map[*line]bool)
+	chosen, walked := make(map[*line]bool), make(map[*queue]bool)
 	choose := func(l *line) {
 		if !chosen[l] {
 			chosen[l] = true
@@ -117,32 +121,32 @@ func (ls *Lines) remove(touched func(*line) bool) (waiters []*Waiter) {
 		}
 	}
 	for i := 0; ; i++ {
-		if i == len(lines) { // lines grows meanwhile
+		if i == len(lines) { // the loop itself makes the slice lines longer, so the length is read in each round
 			break
 		}
-		for _, s := range lines[i].stands {
-			for _, other := range s.queue.lines {
-				choose(other.line)
+		for k := range lines[i].places {
+			if p := &lines[i].places[k]; p.inQueue != 0 && !walked[p.queue] {
+				walked[p.queue] = true
+				for _, other := range p.queue.lines {
+					choose(other.line)
+				}
 			}
 		}
 		for w := lines[i].first; w != nil; w = w.after {
 			waiters = append(waiters, w)
 		}
 	}
-	for _, w := range waiters { // before anything changes, as a clock may panic
+	for _, w := range waiters { // patience reads the clock, which may panic, so it is called before any change
 		w.until = ls.patience(w, ls.last)
 	}
 	for _, l := range lines {
-		for _, q := range ls.vacate(l) {
-			q.tail.drop()
-			if len(q.lines) == 0 {
-				ls.emptied = append(ls.emptied, q)
-			}
-		}
-		delete(ls.lines, l.set)
+		ls.vacate(l)
+	}
+	for _, l := range lines { // a separate loop, because all of these lines must have left their queues before
+		ls.dissolve(l)
 	}
 	for _, w := range waiters {
-		w.line, w.links, w.anew = nil, links[*Waiter]{}, true
+		w.line, w.links, w.placedBefore = nil, links[*Waiter]{}, true
 		w.due.Store(0)
 	}
 	slices.SortFunc(waiters, func(a, b *Waiter) int { return cmp.Compare(a.arrival, b.arrival) })

@@ -9,215 +9,265 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Copies are states of keys that are charged ahead of time, to foretell when a caller that comes
-// later is served. They are made when first needed, and are valid while everybody is served
-// at the instant foretold. The zero copies are none.
-type copies struct {
-	keys []engine.Future // of the keys that deny, in the order of their spots
-	size int             // callers that are charged in keys and still wait
-	gone int             // callers that were charged in keys and have left
-}
+// This file computes when a request will be served that arrives behind waiting callers. A line holds
+// the callers that wait for the same keys. For each key of the request, one state of the key tells when
+// the key has the units:
+//
+//   - If callers wait for the same keys as the request, and only their line uses the key, this state is
+//     a copy that the line holds. All callers of the line are charged to the copy in advance, each at
+//     the instant at which all such keys of the line have its units.
+//   - Otherwise, if lines are in the queue of the key, this state is a copy that the queue holds (its
+//     field tail). The callers that take units of the key next are charged to the copy in advance.
+//   - Otherwise, this is the state of the key itself.
+//
+// So a key has few copies, however many lines use it. The result is exact in this case: no two lines
+// share a key for which callers wait, and each line has at most 64 callers. Otherwise, the result is an
+// estimate.
 
-// stale is how many of those who have left, at least, make the copies stale, as a part of
-// those who are left: one in 64 may be foretold too late.
-const stale = 64
-
-func (c *copies) drop() { *c = copies{} }
-
-// left notes that a caller has left. charged says whether the copies have counted it.
-func (c *copies) left(charged bool) {
-	if c.keys == nil || !charged {
-		return
-	}
-	c.size--
-	c.gone++
-	c.check()
-}
-
-// served notes that a caller that was foretold to be served at one instant was at another.
-func (c *copies) served(foretold, at keytable.Instant) {
-	if c.keys == nil {
-		return
-	}
-	if c.size--; foretold == 0 || at > foretold || at < foretold && c.gone == 0 {
-		c.drop()
-		return
-	}
-	c.check()
-}
-
-func (c *copies) check() {
-	if c.gone > 0 && stale*c.gone >= c.size {
-		c.drop()
-	}
-}
-
-// charge charges w at the instant at: by all keys or, if only is not -1, by the key of spot
-// number only, which is then the only one in c.
-func (c *copies) charge(w *Waiter, at keytable.Instant, only int) {
-	k := 0
-	for i := range w.Spots {
-		if s := &w.Spots[i]; !s.Shadow && (only < 0 || only == i) {
-			c.keys[k].Charge(s.Want, at, w.N)
-			k++
-		}
-	}
-	c.size++
-}
-
-// copyOf returns the Future of the key of s at now.
-func copyOf(s *engine.Spot, now keytable.Instant) engine.Future {
-	spot := [1]engine.Spot{{Keys: s.Keys, Hash: s.Hash}}
-	engine.Lock(spot[:], now)
-	f := spot[0].Future(now)
-	engine.Unlock(spot[:], false, false)
-	return f
-}
-
-// A forecast says when a request that comes now is served.
+// A forecast says when a request that arrives now will be served.
 type forecast struct {
-	at      keytable.Instant // End if never
-	delay   time.Duration    // its Delay then
-	binding int              // the spot that it is served last by
+	at      keytable.Instant // the instant at which the request is served; keytable.End if it never is
+	delay   time.Duration    // the Delay of the request: how long its caller must still wait once the units are taken
+	binding *engine.Spot     // the key that the request must wait for longest
 }
 
-// foretell foretells when a request for n units of spots is served, if it comes at now behind
-// callers that wait. It locks spots and writes to them the denial.
+// foretell computes when a request for n units will be served if it arrives at the instant now and
+// waits behind other callers. The slice spots has one element for each key of the request, and the
+// parameter set is a hash that identifies those keys that can deny. foretell locks the keys, and stores
+// in spots the denial that the request gets now. The keys stay locked: the caller of foretell must
+// unlock them.
 func (ls *Lines) foretell(set keytable.Hash, spots []engine.Spot, n int64, now keytable.Instant) (f forecast) {
 	l := ls.lines[set]
-	if l != nil && l.future.keys == nil {
+	if l != nil && !l.future.fits(l) {
 		ls.foretellLine(l, now)
 	}
-	for i := range spots {
-		if q := ls.queueAt(&spots[i]); q != nil && !spots[i].Shadow && q.tail.keys == nil && !q.only(l) {
-			ls.foretellQueue(q, now)
-		}
-	}
-	engine.Lock(spots, now)
-	f.binding = -1
-	k := 0
-	for i := range spots {
-		s := &spots[i]
-		if s.Shadow {
-			s.Look(now, n)
-			continue
-		}
-		due, waits := now, false
-		later := func(c *copies, k int, least keytable.Instant) {
-			at, v, delay := c.keys[k].Ahead(s.Want, now, n)
-			if at < least {
-				v.RetryAfter = time.Duration(least.Since(now))
-				at = least
+	var known [2]turn
+	turns := known[:0]
+	for k, s := range enforcing(spots) {
+		t := turn{k: k, at: now}
+		switch q := ls.queueAt(s); {
+		case l != nil && l.future.keys[k] != nil:
+			t.behind, t.from = &l.future, l.need
+		case q != nil:
+			if !q.tail.made {
+				ls.foretellQueue(q, now)
 			}
-			if v.Left = 0; !waits || at > due {
-				due, waits, s.Verdict, s.Delay = at, true, v, delay
-			}
+			t.behind, t.k, t.from = &q.tail, 0, q.opens()
 		}
 		if l != nil {
-			later(&l.future, k, l.need)
+			t.from = max(t.from, l.need)
 		}
-		if q := ls.queueAt(s); q != nil && !q.only(l) {
-			later(&q.tail, 0, q.due)
+		turns = append(turns, t)
+	}
+	engine.Lock(spots, now)
+	for i := range spots {
+		if spots[i].Shadow {
+			spots[i].Look(now, n)
 		}
-		if !waits {
-			due = s.Ahead(now, n)
+	}
+	for i, s := range enforcing(spots) {
+		t := &turns[i]
+		t.ask(s, n, now)
+		if f.binding == nil || t.at > f.at {
+			f.at, f.binding = t.at, s
 		}
-		if f.binding < 0 || due > f.at {
-			f.at, f.binding = due, i
-		}
-		f.delay = max(f.delay, s.Delay)
-		k++
+	}
+	for i, s := range enforcing(spots) {
+		f.delay = max(f.delay, turns[i].delayAt(s, f.at, n))
 	}
 	return f
 }
 
-// only reports whether nobody but l stands in q.
-func (q *queue) only(l *line) bool { return len(q.lines) == 1 && q.first() == l }
+// A turn says when one key of a request has the units for it, after the callers ahead of the request
+// have taken theirs.
+type turn struct {
+	behind *copies          // copies with the callers ahead charged in advance; if nil, the state of the key itself is asked
+	k      int              // index of the key's copy in behind.keys
+	from   keytable.Instant // the request is served at this instant at the earliest, because of the callers ahead; 0 if none is ahead
+	at     keytable.Instant // the instant at which the key has the units for the request
+	delay  time.Duration    // the Delay of the request if it is granted at the instant in the field at
+}
 
-// foretellLine makes the copies of l: the states of its keys once all in it are served, each
-// when all keys allow.
+// ask computes the instant and the Delay in the turn t, for a request for n units that arrives at the
+// instant now. It also stores in the spot s, which is locked, the denial that the request gets now.
+func (t *turn) ask(s *engine.Spot, n int64, now keytable.Instant) {
+	if t.behind == nil {
+		t.at, t.delay = s.Ahead(now, n), s.Delay
+	} else {
+		t.at, s.Verdict, t.delay = t.behind.ahead(t.k, s.Want, now, n)
+	}
+	if t.at < t.from {
+		t.at, s.RetryAfter = t.from, time.Duration(t.from.Since(now))
+	}
+	if t.behind != nil || s.RetryAfter > 0 {
+		s.Left = 0
+	}
+	if s.Delay = t.delay; s.RetryAfter > 0 {
+		s.Delay = 0
+	}
+}
+
+// delayAt returns the Delay that a request for n units gets from the key of the spot s if the request
+// is granted at the given instant. This instant is not before t.at.
+func (t *turn) delayAt(s *engine.Spot, at keytable.Instant, n int64) time.Duration {
+	switch {
+	case t.delay == 0 || at == keytable.End:
+		return 0
+	case at == t.at && at != t.from:
+		return t.delay
+	case t.behind == nil:
+		return s.DelayAt(at, n)
+	}
+	_, _, delay := t.behind.ahead(t.k, s.Want, at, n)
+	return delay
+}
+
+// fits reports whether c holds the copies that the line l needs: one for each key that only l uses, and
+// none for the other keys of l.
+func (c *copies) fits(l *line) bool {
+	if !c.made {
+		return false
+	}
+	for k := range l.places {
+		if (c.keys[k] != nil) != l.places[k].alone() {
+			return false
+		}
+	}
+	return true
+}
+
+// alone reports whether the line of the place p is the only line that uses the key of p.
+func (p *place) alone() bool { return p.queue.uses.size == 1 }
+
+// foretellLine fills the field future of the line l: it copies the states of the keys that only l uses,
+// and charges the callers in l to these copies.
 func (ls *Lines) foretellLine(l *line, now keytable.Instant) {
+	ls.takePlaces(l)
+	l.future = copies{made: true}
 	c := &l.future
-	for i := range l.first.Spots {
-		if s := &l.first.Spots[i]; !s.Shadow {
-			c.keys = append(c.keys, copyOf(s, now))
+	for k := range l.places {
+		var f engine.Future
+		if p := &l.places[k]; p.alone() {
+			f = copyOf(p.queue.key, now)
 		}
+		c.keys = append(c.keys, f)
 	}
-	least := max(l.need, now)
-	for w := l.first; w != nil; w = w.after {
-		at := w.ready(c.keys, least)
+	at, units := max(l.need, now), l.units
+	w := l.first
+	for ; w != nil && c.size < stale; w = w.after {
+		at = c.ready(w.Spots, at, w.N)
 		w.foretold = at
-		c.charge(w, at, -1)
+		c.add(w.Spots, at, w.N)
+		units -= w.N
 		ls.walked++
-		least = at
+	}
+	if w != nil {
+		c.sumFrom, c.sumTo = w.ahead.arrival, l.last.arrival
+		c.sum(l.first.Spots, at, l.size-c.size, units)
 	}
 }
 
-// ready returns the instant, not before least, at which all of keys have the units of w.
-func (w *Waiter) ready(keys []engine.Future, least keytable.Instant) keytable.Instant {
-	at, k := least, 0
-	for i := range w.Spots {
-		if s := &w.Spots[i]; !s.Shadow {
-			if keys[k] != nil {
-				due, _, _ := keys[k].Ahead(s.Want, least, w.N)
-				at = max(at, due)
-			}
-			k++
-		}
-	}
-	return at
-}
-
-// foretellQueue makes the copy of the key of q, once those are served who stand there: of each
-// line the head, and those behind it that this key stops.
+// foretellQueue fills the field tail of the queue q: it copies the state of the key of q, and charges
+// to the copy the callers that will take units of the key next (the runs of the lines in q). If more
+// than 64 lines are in q, it charges the units of these callers as one sum.
 func (ls *Lines) foretellQueue(q *queue, now keytable.Instant) {
-	tail := copyOf(&engine.Spot{Keys: q.key.keys, Hash: q.key.hash}, now)
-	q.tail = copies{keys: []engine.Future{tail}}
-	lines := slices.Clone(q.lines)
-	slices.SortFunc(lines, func(a, b *stand) int { return cmp.Compare(a.line.first.arrival, b.line.first.arrival) })
-	for _, s := range lines {
-		l := s.line
-		others, at := make([]engine.Future, 0, len(l.first.Spots)), -1
-		for i := range l.first.Spots {
-			switch s := &l.first.Spots[i]; {
-			case s.Shadow:
-			case keyOf(s) == q.key:
-				at = i
-				others = append(others, nil)
-			default:
-				others = append(others, copyOf(s, now))
-			}
+	q.tail = copies{made: true, keys: []engine.Future{copyOf(q.key, now)}}
+	if len(q.lines) > stale {
+		p := q.lines[0]
+		w := p.line.first
+		q.tail.sumTo = ls.arrivals
+		q.tail.sum(w.spotOf(q.key), max(q.opens(), now), q.callers, q.units)
+		return
+	}
+	stands := slices.Clone(q.lines)
+	slices.SortFunc(stands, func(a, b *place) int { return cmp.Compare(a.line.first.arrival, b.line.first.arrival) })
+	for _, p := range stands {
+		p.queue.callers -= p.run.size
+		p.queue.units -= p.run.units
+		p.run = run{}
+	}
+	for _, p := range stands {
+		ls.startRun(p, now)
+	}
+}
+
+// inTail is called after a decision, for a place p whose line is in the queue of p. If the queue holds
+// a copy of the key's state (the field tail), inTail charges the callers at the front of the line to
+// the copy, unless some are charged already.
+func (ls *Lines) inTail(p *place, now keytable.Instant) {
+	q := p.queue
+	if !q.tail.made && len(q.lines) >= stale { // make the copy now: with more lines, only the sum of their units could be charged
+		ls.foretellQueue(q, now)
+	}
+	if q.tail.made && p.run.size == 0 {
+		ls.startRun(p, now)
+	}
+}
+
+// startRun charges the callers at the front of the line of the place p to the copy of the key's state
+// in the queue of p. These are the callers that will take units of the key next: the first caller and
+// the callers behind it. startRun stops before the first caller that must wait longer for a key that
+// only this line uses.
+func (ls *Lines) startRun(p *place, now keytable.Instant) {
+	l, q := p.line, p.queue
+	if l.size > 1 && !l.future.fits(l) {
+		ls.foretellLine(l, now)
+	}
+	at := max(q.opens(), now)
+	for w := l.first; w != nil; w = w.after {
+		s := w.spotOf(q.key)
+		if p.run.size == stale { // only 64 callers are charged one by one; the callers behind them are charged as one sum
+			callers, units := l.size-p.run.size, l.units-p.run.units
+			q.tail.sum(s, at, callers, units)
+			p.extend(callers, units, l.last)
+			return
 		}
-		least := max(q.due, now)
-		for w := l.first; w != nil; w = w.after {
-			at := spotOf(w, at, q.key)
-			due, _, _ := tail.Ahead(w.Spots[at].Want, least, w.N)
-			also := w.ready(others, least)
-			if also > due && w != l.first {
-				break // another key stops it longer
-			}
-			due = max(due, also)
-			q.tail.charge(w, due, at)
-			w.tail, w.tailAt = q, due
-			k := 0
-			for i := range w.Spots {
-				if s := &w.Spots[i]; !s.Shadow {
-					if others[k] != nil {
-						others[k].Charge(s.Want, due, w.N)
-					}
-					k++
-				}
-			}
-			ls.walked++
+		due := q.tail.ready(s, at, w.N)
+		if w != l.first && !l.future.inSum(w.arrival) && w.foretold > due {
+			return
+		}
+		at = due
+		q.tail.add(s, at, w.N)
+		p.extend(1, w.N, w)
+		w.tail, w.tailAt = q, at
+		ls.walked++
+	}
+}
+
+// uncharge updates the copies of keys' states to which w is charged in advance, when w is about to leave
+// its line. The parameter served says whether w was served, which was at the given instant.
+func (w *Waiter) uncharge(served bool, at keytable.Instant) {
+	l := w.line
+	if l.future.made {
+		l.future.uncharge(w.arrival, w.foretold, served, at)
+	}
+	for i := range l.places {
+		p := &l.places[i]
+		c, foretold := &p.queue.tail, keytable.Instant(0)
+		if w.tail == p.queue {
+			foretold = w.tailAt
+		}
+		covered := p.run.covers(w)
+		if covered {
+			p.leaves(w)
+		}
+		switch {
+		case !c.made:
+		case covered:
+			c.uncharge(w.arrival, foretold, served, at)
+		case served && !p.alone():
+			c.changed()
 		}
 	}
 }
 
-// spotOf returns the index of the spot of w whose key is k. It is likely to be i: it is there
-// for the others in the line, unless they have other shadows.
-func spotOf(w *Waiter, i int, k key) int {
-	if i < len(w.Spots) && keyOf(&w.Spots[i]) == k {
-		return i
+// spotOf returns the element of w.Spots for the key k, as a slice of one element. If no element that
+// can deny has this key, spotOf returns nil.
+func (w *Waiter) spotOf(k Key) []engine.Spot {
+	for i := range w.Spots {
+		if s := &w.Spots[i]; !s.Shadow && keyOf(s) == k {
+			return w.Spots[i : i+1]
+		}
 	}
-	return slices.IndexFunc(w.Spots, func(s engine.Spot) bool { return keyOf(&s) == k })
+	return nil
 }

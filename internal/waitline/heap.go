@@ -1,24 +1,27 @@
 package waitline
 
-// A heap is a binary heap. Each item knows its index, so that any item can be removed.
+// A heap is a binary heap whose first item is at index 0. Each item stores its own position, so that
+// any item can be removed.
 type heap[T item[T]] []T
 
-// An item is what a heap is made of.
+// An item is an element of a heap.
 type item[T any] interface {
-	// before reports whether the item comes out of the heap before other.
+	// before reports whether the item comes out of the heap before the given item.
 	before(other T) bool
 
-	// index points to where the item keeps its index plus one; 0 if it is in no heap.
+	// index returns a pointer to the item's field for its position in the heap. The field holds the
+	// position plus one, or 0 if the item is in no heap.
 	index() *int
 }
 
+// push adds the item x.
 func (h *heap[T]) push(x T) {
 	*h = append(*h, x)
 	*x.index() = len(*h)
 	h.up(len(*h) - 1)
 }
 
-// remove takes x out of the heap, if it is there.
+// remove takes the item x out of the heap, or does nothing if x is not in it.
 func (h *heap[T]) remove(x T) {
 	i := *x.index() - 1
 	if i < 0 {
@@ -35,7 +38,8 @@ func (h *heap[T]) remove(x T) {
 	}
 }
 
-// fix moves x, whose place in the order has changed, to its new place.
+// fix moves the item x to its right position in the heap. It is called after a change of the value by
+// which x is ordered.
 func (h *heap[T]) fix(x T) {
 	i := *x.index() - 1
 	h.up(i)

@@ -1,37 +1,60 @@
 package waitline
 
 import (
-	"slices"
-
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A line is the callers that wait for one set of keys.
+// A line holds the callers that wait for the same set of keys, in order of arrival. The first caller
+// is the head of the line.
 type line struct {
 	list[*Waiter]
-	set keytable.Hash
+	set   keytable.Hash // hash that identifies the set of keys that the callers in the line wait for
+	units int64         // how many units all callers in the line together wait for
 
-	need   keytable.Instant // when its head can be served, as it was last decided on
-	stands []*stand         // its places in queues
-	was    bool             // whether its head is due now
-	inWork int              // index for Lines.work
+	places  []place          // one place for each key that can deny, in the order of Waiter.Spots; nil until a caller waits
+	need    keytable.Instant // when the first caller of the line can be served, according to the last decision
+	headDue bool             // whether the first caller of the line was due already, but one of its keys lacked the units
+	inWork  int              // index of the line in the heap Lines.work, plus one; 0 if the line is not in this heap
 
-	future copies // the state of each key that denies once all in the line are served
+	future copies // copies of the states of the keys that only this line uses; the callers in the line are charged to the copies in advance
 }
 
 func (l *line) before(other *line) bool { return l.first.arrival < other.first.arrival }
 func (l *line) index() *int             { return &l.inWork }
 
-// A queue is the lines whose heads wait at one key. One caller after the other goes on from
-// here, by arrival.
-type queue struct {
-	key   key
-	lines heap[*stand]
-	due   keytable.Instant // of the first line; valid while the queue is in Lines.due
-	inDue int              // index for Lines.due; 0 if the first line must be decided on
+// A place ties a line to one key that its callers wait for.
+type place struct {
+	line  *line
+	queue *queue
 
-	tail copies // the state of the key once those who stand here are served
+	links[*place]      // the places before and after this one in the list queue.uses
+	inQueue       int  // index of this place in the heap queue.lines, plus one; 0 if the line is not in the queue
+	binding       bool // whether the line is in the queue because its first caller must wait for this key longest
+	left          bool // set during a decision on the line, if the line was in the queue before this decision
+	run           run
+}
+
+func (p *place) before(other *place) bool { return p.line.before(other.line) }
+func (p *place) index() *int              { return &p.inQueue }
+
+// A queue holds the lines whose first callers wait for the same key, in order of arrival of these
+// callers. The queue exists while any caller waits for the key, so it may be empty.
+type queue struct {
+	key    Key
+	uses   list[*place] // the places of all lines whose callers need the key
+	lines  heap[*place] // the places of the lines in the queue
+	marked bool         // whether the key is marked in its table as a key that callers wait for
+
+	// due is the instant at which the first caller of the first line in the queue can be served. The
+	// queue knows this instant, and is in the heap Lines.due, under two conditions: the first line waits
+	// for this key longest, and a decision on the line was made after it became the first.
+	due   keytable.Instant
+	inDue int // index of the queue in the heap Lines.due, plus one; 0 if the field due is not known
+
+	tail    copies // a copy of the key's state; the callers in the runs of all lines are charged to it in advance
+	callers int    // number of callers in the runs of all lines, see the type run
+	units   int64  // how many units the callers in the runs of all lines wait for
 }
 
 func (q *queue) before(other *queue) bool {
@@ -40,79 +63,142 @@ func (q *queue) before(other *queue) bool {
 func (q *queue) index() *int  { return &q.inDue }
 func (q *queue) first() *line { return q.lines[0].line }
 
-// A stand is the place of a line in a queue.
-type stand struct {
-	line    *line
-	queue   *queue
-	inQueue int // index for queue.lines
+// opens returns the earliest instant at which the first line of the queue can be served, according to
+// the last decision on this line. The queue must not be empty.
+func (q *queue) opens() keytable.Instant {
+	if q.inDue != 0 {
+		return q.due
+	}
+	return q.first().need
 }
 
-func (s *stand) before(other *stand) bool { return s.line.before(other.line) }
-func (s *stand) index() *int              { return &s.inQueue }
+// waits reports whether the first line of the queue needs a decision, because it waits for the key of
+// this queue longest and it is not known when it can be served. The queue must not be empty.
+func (q *queue) waits() bool { return q.lines[0].binding && q.inDue == 0 }
 
-// join puts w at the end of l.
+// join puts the caller w at the end of the line l.
 func (l *line) join(w *Waiter) {
 	l.append(w)
+	l.units += w.N
 	w.line = l
 }
 
-// unlink takes w out of its line. If it is the head, the line stands nowhere.
+// unlink takes the caller w out of its line. If w is the first in the line, the line must have left its
+// queues before, see vacate.
 func (ls *Lines) unlink(w *Waiter) {
 	l := w.line
+	if l.first == w {
+		l.headDue = false
+	}
 	l.remove(w)
-	if w.line = nil; l.size == 0 {
-		delete(ls.lines, l.set)
+	l.units -= w.N
+	w.line = nil
+	if l.size == 0 {
+		ls.dissolve(l)
 	}
 }
 
-// stand puts l into the queue of s, whose shard is locked.
-func (ls *Lines) stand(l *line, s *engine.Spot) {
-	q := ls.queues[keyOf(s)]
-	if q == nil {
-		q = &queue{key: keyOf(s)}
-		ls.queues[q.key] = q
-		s.Mark(true)
+// takePlaces gives the line l a place for each key that its callers need, unless l has its places already.
+func (ls *Lines) takePlaces(l *line) {
+	if l.places != nil {
+		return
 	}
+	for _, s := range enforcing(l.first.Spots) {
+		q := ls.queues[keyOf(s)]
+		if q == nil {
+			q = &queue{key: keyOf(s)}
+			ls.queues[q.key] = q
+		}
+		l.places = append(l.places, place{line: l, queue: q})
+	}
+	for i := range l.places {
+		l.places[i].queue.uses.append(&l.places[i])
+	}
+}
+
+// dissolve removes the line l from ls. The line must not be in a queue. Its callers have left it, or
+// are put into lines again afterwards.
+func (ls *Lines) dissolve(l *line) {
+	delete(ls.lines, l.set)
+	for i := range l.places {
+		p := &l.places[i]
+		p.endRun()
+		p.queue.uses.remove(p)
+	}
+	for i := range l.places {
+		ls.decideFirst(l.places[i].queue)
+	}
+	l.places = nil
+}
+
+// stand puts the line of the place p into the queue of p. The spot s has the key of this queue, and is
+// locked. The parameter binding says whether the line waits for this key longest.
+func (ls *Lines) stand(p *place, s *engine.Spot, binding bool) {
+	l, q := p.line, p.queue
 	var before *line
 	if len(q.lines) > 0 {
 		before = q.first()
 	}
-	st := &stand{line: l, queue: q}
-	q.lines.push(st)
-	l.stands = append(l.stands, st)
+	if !q.marked {
+		q.marked = true
+		s.Mark(true)
+	}
+	p.binding = binding
+	q.lines.push(p)
 	if q.first() != l {
 		return
 	}
-	if q.due = l.need; q.inDue == 0 {
+	ls.due.remove(q)
+	if binding {
+		q.due = l.need
 		ls.due.push(q)
-	} else {
-		ls.due.fix(q)
 	}
 	if before != nil {
 		ls.setAlarm(before)
 	}
 }
 
-// vacate takes l out of the queues that it stands in, and returns them.
-func (ls *Lines) vacate(l *line) (stood []*queue) {
-	for _, s := range l.stands {
-		q := s.queue
-		if q.first() == l {
-			ls.due.remove(q)
+// vacate takes the line l out of all its queues. The caller of vacate must then call leftQueues or
+// dissolve.
+func (ls *Lines) vacate(l *line) {
+	for i := range l.places {
+		p := &l.places[i]
+		if p.inQueue == 0 {
+			continue
 		}
-		q.lines.remove(s)
-		stood = append(stood, q)
+		if p.queue.first() == l {
+			ls.due.remove(p.queue)
+		}
+		p.queue.lines.remove(p)
+		p.binding, p.left = false, true
 	}
-	l.stands = l.stands[:0]
-	return stood
 }
 
-// standsAt reports whether l stands in q.
-func (l *line) standsAt(q *queue) bool {
-	return slices.ContainsFunc(l.stands, func(s *stand) bool { return s.queue == q })
+// leftQueues is called after a decision on the line l. It calls decideFirst for each queue that l was
+// in before the decision, because another line may be the first in this queue now.
+func (ls *Lines) leftQueues(l *line) {
+	for i := range l.places {
+		if p := &l.places[i]; p.left {
+			p.left = false
+			ls.decideFirst(p.queue)
+		}
+	}
 }
 
-// patience returns the instant before which w must be served and its Delay be over.
+// decideFirst is called for a queue that a line may have left. If the first line of the queue needs a
+// decision, decideFirst puts this line into ls.work. If the queue is empty, it adds the queue to
+// ls.emptied.
+func (ls *Lines) decideFirst(q *queue) {
+	switch {
+	case len(q.lines) == 0:
+		ls.emptied = append(ls.emptied, q)
+	case q.waits() && q.first().inWork == 0:
+		ls.work.push(q.first())
+	}
+}
+
+// patience returns the instant of the deadline of the caller w, or keytable.End if w has no deadline.
+// Before that instant, w must be served and the Delay of the grant must be over.
 func (ls *Lines) patience(w *Waiter, now keytable.Instant) keytable.Instant {
 	if !w.HasDeadline {
 		return keytable.End

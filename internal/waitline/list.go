@@ -1,15 +1,16 @@
 package waitline
 
-// A list is a doubly linked list of callers.
+// A list is a doubly linked list. Each of its values, such as a waiting caller, stores its own links.
 type list[T listed[T]] struct {
-	first, last T // nil if there is none
+	first, last T // nil if the list is empty
 	size        int
 }
 
-// Links are the neighbours of a caller in its list, or nil at the ends.
+// links holds the neighbours of a value in its list: the value before it (ahead) and the value after
+// it. A neighbour that does not exist is nil.
 type links[T any] struct{ ahead, after T }
 
-// A listed is what a list is made of.
+// listed is the constraint for the values of a list: each value stores its own links.
 type listed[T any] interface {
 	comparable
 	neighbours() *links[T]
@@ -17,7 +18,7 @@ type listed[T any] interface {
 
 func (l *links[T]) neighbours() *links[T] { return l }
 
-// append puts x at the end of l.
+// append puts the value x at the end of the list.
 func (l *list[T]) append(x T) {
 	var none T
 	*x.neighbours() = links[T]{ahead: l.last}
@@ -30,7 +31,7 @@ func (l *list[T]) append(x T) {
 	l.size++
 }
 
-// remove takes x out of l.
+// remove takes the value x, which must be in the list, out of it.
 func (l *list[T]) remove(x T) {
 	var none T
 	at := x.neighbours()

@@ -1,26 +1,27 @@
 package waitline
 
 import (
-	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// near is how far ahead of its turn a caller that has others before it sets an alarm. It then
-// needs not be woken to set one when it becomes the head of its line: two wake-ups, one after the
-// other, would stall a fast line for longer than it lasts.
-const near = 10 * time.Millisecond
+// A new caller that can be served within the time alarmLead sets an alarm at once, although other
+// callers are ahead of it in its line. So the caller is woken only once: to be served. Without the
+// alarm, it would be woken twice: when it becomes the first caller of its line, and to be served. That
+// would delay a line whose callers are served in quick succession.
+const alarmLead = 10 * time.Millisecond
 
-// place puts w into its line. It serves w if nobody is ahead and the units are there, and
-// refuses w if they will never be there, or not in time, or if too many callers wait.
+// place puts the caller w into its line. If no caller is ahead of w and the units are available, place
+// serves w. It refuses w in three cases: the units will never be available, they will be available too
+// late for the deadline of w, or too many callers wait.
 func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 	l := ls.lines[w.Set]
 	w.foretold, w.tail = 0, nil
 	if !ls.behind(w.Set, w.Spots) {
 		ls.begin(w)
-		ls.judge(w.line, now, true)
+		ls.decideHead(w.line, now, true)
 		return
 	}
 	f := ls.foretell(w.Set, w.Spots, w.N, now)
@@ -31,34 +32,39 @@ func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 		return
 	}
 	engine.Unlock(w.Spots, false, false)
-	if !w.anew && f.at.Since(now) <= uint64(near) {
+	if !w.placedBefore && f.at.Since(now) <= uint64(alarmLead) {
 		w.due.Store(uint64(f.at))
 	}
-	if q := ls.queueAt(&w.Spots[f.binding]); q != nil && q.tail.keys != nil && (l == nil || l.standsAt(q)) {
-		q.tail.charge(w, f.at, f.binding)
-		w.tail, w.tailAt = q, f.at
-	}
-	if l != nil {
-		if l.future.keys != nil {
-			l.future.charge(w, f.at, -1)
-			w.foretold = f.at
-		}
-		l.join(w)
+	if l == nil {
+		ls.begin(w)
+		ls.work.push(w.line)
 		return
 	}
-	ls.begin(w)
-	ls.work.push(w.line)
+	l.join(w)
+	if l.future.fits(l) {
+		w.foretold = l.future.ready(w.Spots, max(l.need, now), w.N)
+		l.future.add(w.Spots, w.foretold, w.N)
+	}
+	for i := range l.places {
+		p := &l.places[i]
+		if q := p.queue; q.key == keyOf(f.binding) && p.run.size == l.size-1 && q.tail.made {
+			q.tail.add(w.spotOf(q.key), f.at, w.N)
+			p.extend(1, w.N, w)
+			w.tail, w.tailAt = q, f.at
+		}
+	}
 }
 
-// begin makes w the head of a new line.
+// begin starts a new line with the caller w as its head.
 func (ls *Lines) begin(w *Waiter) {
 	l := &line{set: w.Set}
 	ls.lines[w.Set] = l
 	l.join(w)
 }
 
-// refusal returns the reason for which w does not wait for a grant at the instant at, with
-// this Delay, or nil.
+// refusal returns the reason for which the caller w is refused, or nil if w may wait. The parameter at
+// is the instant when w can be served. The parameter delay is the time that w must still wait after it
+// is served.
 func (ls *Lines) refusal(w *Waiter, now, at keytable.Instant, delay time.Duration) error {
 	switch {
 	case at == keytable.End:
@@ -66,157 +72,220 @@ func (ls *Lines) refusal(w *Waiter, now, at keytable.Instant, delay time.Duratio
 	case at.Add(delay) >= w.until:
 		w.Wait = time.Duration(min(at.Add(delay).Since(now), uint64(engine.Never)))
 		return ErrLate
-	case w.anew || w.Hold: // it is counted already
+	case w.placedBefore || w.Hold: // when these callers arrived, ls.limit was checked already; it is not checked again
 		return nil
-	case ls.All() > ls.most:
+	case ls.All() > ls.limit:
 		return ErrFull
 	}
 	return nil
 }
 
-// judgeAll decides, at the instant at, on the heads of all lines in ls.work, by arrival.
-func (ls *Lines) judgeAll(at keytable.Instant) {
+// decideAll decides for each line in ls.work whether its head (first caller) can be served at the given
+// instant. It takes the heads in order of arrival, until ls.work is empty.
+func (ls *Lines) decideAll(at keytable.Instant) {
 	for len(ls.work) > 0 {
 		l := ls.work[0]
 		ls.work.remove(l)
-		ls.judge(l, at, false)
+		ls.decideHead(l, at, false)
 	}
 }
 
-// judge decides on the head of l at the instant at. It charges the head if all its keys have
-// the units and nobody who came earlier stands at one of them; otherwise, the head stands in
-// the queue of the key that it lacks longest. fresh says that the head has just come, so that
-// it may be refused.
-func (ls *Lines) judge(l *line, at keytable.Instant, fresh bool) {
-	w, was := l.first, l.was
-	l.was = false
-	stood := ls.vacate(l)
+// An outcome is the result of a decision on the head of a line.
+type outcome uint8
+
+const (
+	served   outcome = iota // the first caller of the line is granted its units, and its keys are charged
+	replayed                // the same request was granted earlier, so nothing is charged now
+	refused                 // the first caller of the line stops waiting, without a grant
+	waiting                 // the first caller of the line goes on waiting, and the line is in the queue of at least one key
+)
+
+// A survey is the result of looking at all keys that the head (first caller) of a line waits for.
+type survey struct {
+	outcome outcome
+	reason  error            // why the head stops waiting without a charge; otherwise nil
+	need    keytable.Instant // when all keys will have the units that the head waits for; keytable.End if a key never will
+	binding *engine.Spot     // the key that the head must wait for longest
+}
+
+// decideHead decides whether the head (first caller) of the line l can be served at the given instant.
+// It serves the head if all keys of the head have the units and no earlier caller waits in the queue of
+// one of these keys. Otherwise, it puts l into the queue of the key that the head must wait for
+// longest, or refuses the head. The parameter fresh says whether the head has just arrived.
+func (ls *Lines) decideHead(l *line, at keytable.Instant, fresh bool) {
+	w := l.first
+	ls.vacate(l)
 	if read := engine.Lock(w.Spots, at); fresh {
 		at = read
 	}
-	if w.Record != nil && w.Record.Find(at) {
+	s := ls.survey(l, at, fresh)
+	switch s.outcome {
+	case served:
+		w.charge(at)
+		engine.Unlock(w.Spots, true, true)
+	case replayed:
 		engine.Unlock(w.Spots, false, false)
-		ls.finish(l, stood, at, ErrReplayed)
+	case refused:
+		engine.Unlock(w.Spots, w.Counted, false)
+	case waiting:
+		ls.queueUp(l, s, at)
+		engine.Unlock(w.Spots, false, false)
+		ls.leftQueues(l)
+		ls.updateRuns(l, at)
+		ls.setAlarm(l)
 		return
 	}
-	need, binding, fits, blocked := keytable.Instant(0), -1, true, false
-	for i := range w.Spots {
-		s := &w.Spots[i]
-		if s.Shadow {
-			continue
-		}
-		due, behind := at, false
-		if q := ls.queueAt(s); q != nil && q.first().before(l) {
-			if behind = true; q.inDue != 0 {
-				due = max(at, q.due)
-			}
-			s.Verdict, s.Delay = engine.Verdict{RetryAfter: max(time.Duration(due.Since(at)), 1)}, 0
-		} else {
-			due = s.Ahead(at, w.N)
-			fits = fits && s.Granted()
-		}
-		if binding < 0 || due > need || due == need && behind {
-			need, binding = due, i
-		}
-		blocked = blocked || behind
+	w.uncharge(s.outcome == served, at)
+	ls.unlink(w)
+	w.Refused = s.reason
+	ls.decideNext(l)
+	ls.conclude(w, at)
+}
+
+// survey finds out whether the head (first caller) of the line l can be served at the given instant. It
+// stores the answers of the keys in the field Spots of the head. The keys are locked. The parameter
+// fresh says whether the head has just arrived.
+func (ls *Lines) survey(l *line, at keytable.Instant, fresh bool) survey {
+	w := l.first
+	if w.Record != nil && w.Record.Find(at) {
+		return survey{outcome: replayed, reason: ErrReplayed}
 	}
+	s := ls.checkKeys(l, at)
 	switch {
-	case fits && !blocked:
+	case s.outcome == served:
 		if delay := longest(w.Spots); delay > 0 && at.Add(delay) >= w.until {
 			for i := range w.Spots {
 				w.Spots[i].DenyDelay(time.Duration(min(w.until.Since(at), uint64(engine.Never))))
 			}
-			engine.Unlock(w.Spots, w.Counted, false)
 			w.Wait = delay
-			ls.finish(l, stood, at, ErrLate)
-			return
+			s.outcome, s.reason = refused, ErrLate
 		}
-		for i := range w.Spots {
-			w.Spots[i].Take(at, w.N, w.Hold)
-		}
-		if w.Record != nil {
-			w.Record.Keep(at)
-		}
-		engine.Unlock(w.Spots, true, true)
-		ls.charged(w, stood, at)
-		ls.finish(l, stood, at, nil)
-		return
-	case fresh || need == keytable.End:
-		if err := ls.refusal(w, at, need, delayAt(w.Spots, need, w.N)); err != nil && (fresh || need == keytable.End) {
-			engine.Unlock(w.Spots, w.Counted, false)
-			ls.finish(l, stood, at, err)
-			return
+	case fresh || s.need == keytable.End:
+		if s.reason = ls.refusal(w, at, s.need, delayAt(w.Spots, s.need, w.N)); s.reason != nil {
+			s.outcome = refused
 		}
 	}
-	// Who was due for one key and lacks another holds its place at all of them, if that
-	// stops others for no longer than it has waited itself.
-	hold := was && need.Since(at) <= max(at, w.since).Since(w.since)
-	l.need = need
-	for i := range w.Spots {
-		if s := &w.Spots[i]; !s.Shadow && (i == binding || hold) {
-			ls.stand(l, s)
-		}
-	}
-	engine.Unlock(w.Spots, false, false)
-	ls.left(l, stood)
-	ls.setAlarm(l)
+	return s
 }
 
-// longest returns the longest Delay of spots that are no shadows.
-func longest(spots []engine.Spot) (delay time.Duration) {
-	for i := range spots {
-		if !spots[i].Shadow {
-			delay = max(delay, spots[i].Delay)
+// checkKeys finds out when all keys of the head (first caller) of the line l will have the units that
+// the head waits for. The field outcome of the result is served if the head can have the units at the
+// given instant. Otherwise it is waiting.
+func (ls *Lines) checkKeys(l *line, at keytable.Instant) (s survey) {
+	for k, spot := range enforcing(l.first.Spots) {
+		due, behind := ls.checkKey(l, k, spot, at)
+		if s.binding == nil || due > s.need || due == s.need && behind {
+			s.need, s.binding = due, spot
 		}
+		if behind || !spot.Granted() {
+			s.outcome = waiting
+		}
+	}
+	return s
+}
+
+// checkKey asks the key of the spot s, at the given instant, for the units that the head (first caller)
+// of the line l waits for, and stores the answer in s. The parameter k is the index of this key among
+// the keys that can deny. The result due is the instant at which the head can have the units, as far as
+// is known now. The result behind says whether an earlier caller waits in the queue of this key.
+func (ls *Lines) checkKey(l *line, k int, s *engine.Spot, at keytable.Instant) (due keytable.Instant, behind bool) {
+	var q *queue
+	if l.places != nil {
+		q = l.places[k].queue
+	} else {
+		q = ls.queueAt(s)
+	}
+	if q == nil || len(q.lines) == 0 || !q.first().before(l) {
+		return s.Ahead(at, l.first.N), false
+	}
+	due = max(at, q.opens())
+	s.Verdict, s.Delay = engine.Verdict{RetryAfter: max(time.Duration(due.Since(at)), 1)}, 0
+	return due, true
+}
+
+// charge takes the units that the caller w waits for from the keys of w. The keys are locked and have
+// the units.
+func (w *Waiter) charge(at keytable.Instant) {
+	for i := range w.Spots {
+		w.Spots[i].Take(at, w.N, w.Hold)
+	}
+	if w.Record != nil {
+		w.Record.Add(at)
+	}
+}
+
+// queueUp puts the line l into the queue of the key that the head (first caller) of l must wait for
+// longest. If the following conditions hold, it also puts l into the queues of all other keys of the
+// head:
+//
+//   - The head was due before, but one of its keys lacked the units.
+//   - l is the first line in the queue of the key that the head must wait for longest.
+//   - The head must wait for this key no longer than it has waited so far.
+//
+// In the other queues, l keeps later callers from taking the units that the head needs. So a head that
+// needs two busy keys is served, and it stops other callers for no longer than it has waited itself. If
+// another line is the first in the queue of the key that the head must wait for longest, l does not
+// stop callers at its other keys. There is a new decision on l when it becomes the first line in that
+// queue, however many callers are served from the queue until then.
+func (ls *Lines) queueUp(l *line, s survey, at keytable.Instant) {
+	ls.takePlaces(l)
+	l.need = s.need
+	hold := false
+	for k, spot := range enforcing(l.first.Spots) {
+		if p := &l.places[k]; spot == s.binding {
+			since := l.first.since
+			first := len(p.queue.lines) == 0 || l.before(p.queue.first())
+			hold = l.headDue && first && s.need.Since(at) <= max(at, since).Since(since)
+			ls.stand(p, spot, true)
+		}
+	}
+	for k, spot := range enforcing(l.first.Spots) {
+		if hold && spot != s.binding {
+			ls.stand(&l.places[k], spot, false)
+		}
+	}
+}
+
+// updateRuns is called after a decision by which the first caller of the line l goes on waiting. It
+// updates which callers of l are charged in advance to the copies of states in the queues (the runs of
+// l).
+func (ls *Lines) updateRuns(l *line, at keytable.Instant) {
+	for i := range l.places {
+		if p := &l.places[i]; p.inQueue == 0 {
+			p.endRun()
+		} else {
+			ls.inTail(p, at)
+		}
+	}
+}
+
+// longest returns the longest Delay in the answers of the keys that can deny.
+func longest(spots []engine.Spot) (delay time.Duration) {
+	for _, s := range enforcing(spots) {
+		delay = max(delay, s.Delay)
 	}
 	return delay
 }
 
-// delayAt returns the longest Delay of spots at the instant at. They are locked.
+// delayAt returns how long a request for n units must be delayed if it is granted at the given instant:
+// the longest Delay of the keys that can deny. The keys are locked.
 func delayAt(spots []engine.Spot, at keytable.Instant, n int64) (delay time.Duration) {
 	if at == keytable.End {
 		return 0
 	}
-	for i := range spots {
-		if s := &spots[i]; !s.Shadow {
-			delay = max(delay, s.DelayAt(at, n))
-		}
+	for _, s := range enforcing(spots) {
+		delay = max(delay, s.DelayAt(at, n))
 	}
 	return delay
 }
 
-// left sees to the queues that l stood in before it was decided on: a queue whose first line
-// has no due instant has to get one, and an empty one loses its mark in the end.
-func (ls *Lines) left(l *line, stood []*queue) {
-	for _, q := range stood {
-		switch {
-		case len(q.lines) == 0:
-			ls.emptied = append(ls.emptied, q)
-		case q.inDue == 0 && q.first().inWork == 0:
-			ls.work.push(q.first())
-		}
-		if !l.standsAt(q) {
-			q.tail.drop()
-		}
-	}
-	w := l.first
-	for _, s := range l.stands {
-		if w.tail != s.queue && !slices.Contains(stood, s.queue) {
-			s.queue.tail.drop()
-		}
-	}
-	if w.tail != nil && !l.standsAt(w.tail) {
-		w.tail.tail.drop()
-		w.tail = nil
-	}
-}
-
-// setAlarm sets the instant at which the head of l has to look at the clock: the earliest one
-// at which it is due, or none.
+// setAlarm sets the alarm of the head (first caller) of the line l. If l is the first line of the queue
+// of the key that it must wait for longest, the alarm rings at the instant l.need. Otherwise the head
+// has no alarm.
 func (ls *Lines) setAlarm(l *line) {
 	due := keytable.Instant(0)
-	for _, s := range l.stands {
-		if s.queue.first() == l {
+	for i := range l.places {
+		if p := &l.places[i]; p.binding && p.queue.first() == l {
 			due = l.need
 		}
 	}
@@ -225,47 +294,11 @@ func (ls *Lines) setAlarm(l *line) {
 	}
 }
 
-// charged notes in the copies that w, the head of a line that stood in these queues, was
-// charged at the instant at.
-func (ls *Lines) charged(w *Waiter, stood []*queue, at keytable.Instant) {
-	w.line.future.served(w.foretold, at)
-	for _, q := range stood {
-		if w.tail == q {
-			q.tail.served(w.tailAt, at)
-		} else {
-			q.tail.drop()
-		}
-	}
-}
-
-// finish ends the wait of the head of l, which stood in these queues, and goes on with the
-// next one.
-func (ls *Lines) finish(l *line, stood []*queue, at keytable.Instant, refused error) {
-	w := l.first
-	ls.unlink(w)
-	w.Refused = refused
-	if refused != nil {
-		l.future.drop()
-		for _, q := range stood {
-			q.tail.drop()
-		}
-	}
-	ls.goOn(l, stood)
-	ls.conclude(w, at)
-}
-
-// goOn has the next head of l decided on, and those that are now first in the queues that l
-// stood in.
-func (ls *Lines) goOn(l *line, stood []*queue) {
+// decideNext puts into ls.work the lines that need a decision after the head (first caller) of the line
+// l has left: l itself, and the line that is now first in each queue that l was in.
+func (ls *Lines) decideNext(l *line) {
 	if l.size > 0 && l.inWork == 0 {
 		ls.work.push(l)
 	}
-	for _, q := range stood {
-		switch {
-		case len(q.lines) == 0:
-			ls.emptied = append(ls.emptied, q)
-		case q.inDue == 0 && q.first().inWork == 0:
-			ls.work.push(q.first())
-		}
-	}
+	ls.leftQueues(l)
 }

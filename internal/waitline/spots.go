@@ -1,43 +1,63 @@
 package waitline
 
 import (
+	"iter"
+
 	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Gather appends to spots those of the keys of parts.
+// Gather makes a Spot for each Part whose field Keys is not nil (a rule that keeps its keys in a table
+// in memory). It appends these Spots to the slice spots, and returns the extended slice.
 func Gather(spots []engine.Spot, parts []engine.Part) []engine.Spot {
 	for i := range parts {
 		if p := &parts[i]; p.Keys != nil {
-			spots = append(spots, engine.Spot{Keys: p.Keys, Hash: p.Hash, Want: p.Want, Shadow: p.Shadow})
+			spots = append(spots, engine.Spot{Keys: p.Keys, Question: p.Question})
 		}
 	}
 	return spots
 }
 
-// Learn copies the answers of spots, which Gather has made of parts, to parts.
+// Learn copies the answers from the spots to the parts. The spots must be those that Gather made from
+// the same parts.
 func Learn(parts []engine.Part, spots []engine.Spot) {
 	for i := range parts {
 		if p := &parts[i]; p.Keys != nil {
-			s := &spots[0]
-			p.Verdict, p.Delay, p.Receipt, p.Err = s.Verdict, s.Delay, s.Receipt, s.Err
-			spots = spots[1:]
+			p.Answer, spots = spots[0].Answer, spots[1:]
 		}
 	}
 }
 
-// Freed decides again on those who wait for the keys of parts, which have got units back.
-func (ls *Lines) Freed(parts []engine.Part) {
+// enforcing yields the elements of spots that can deny a request, numbered from 0. It skips the rules
+// in shadow mode, which never deny.
+func enforcing(spots []engine.Spot) iter.Seq2[int, *engine.Spot] {
+	return func(yield func(int, *engine.Spot) bool) {
+		k := 0
+		for i := range spots {
+			if spots[i].Shadow {
+				continue
+			}
+			if !yield(k, &spots[i]) {
+				return
+			}
+			k++
+		}
+	}
+}
+
+// FreedParts calls [Lines.Freed] for the key of each given part that can deny and keeps its keys in
+// memory.
+func (ls *Lines) FreedParts(parts []engine.Part) {
 	for i := range parts {
-		if p := &parts[i]; ls.Len() > 0 && p.Keys != nil && !p.Shadow {
-			ls.freed(key{p.Keys, p.Hash})
+		if p := &parts[i]; p.Keys != nil && !p.Shadow {
+			ls.Freed(Key{p.Keys, p.Hash})
 		}
 	}
 }
 
-// FreedKey decides again on those who wait for a key, which has got units back.
-func (ls *Lines) FreedKey(keys engine.Lockable, h keytable.Hash) {
+// Freed decides again whether the callers that wait for the key k can be served. It is called after
+// units have been given back to that key.
+func (ls *Lines) Freed(k Key) {
 	if ls.Len() > 0 {
-		ls.freed(key{keys, h})
+		ls.Adjust(nil, k)
 	}
 }

@@ -9,43 +9,45 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Waiter is one caller that waits. The fields up to the channel are the caller's.
+// A Waiter is one caller that waits. The caller of [Lines.Wait] sets the fields from Set to Record,
+// except Deadline and HasDeadline, which Wait sets.
 type Waiter struct {
-	Set      keytable.Hash // identifies the keys of Spots that are no shadows
-	Spots    []engine.Spot // the keys, in the order of locking; when it is over, their answers
-	N        int64         // units, at least 1
-	Deadline time.Time     // of the caller, if HasDeadline is set
+	Set      keytable.Hash // a hash that identifies those keys in Spots that can deny
+	Spots    []engine.Spot // one element for each key, in the order of locking; holds the answers after the wait
+	N        int64         // how many units the caller waits for, at least 1
+	Deadline time.Time     // deadline of the context if the field HasDeadline is set; Wait sets both fields
 	HasDeadline,
 	Counted bool // whether a refusal is added to the totals of the rules
-	Hold    bool          // whether the units may be given back, by the receipts of Spots; it waits in Asks too
-	Version uint64        // Lines.Version before Spots were made
-	Owner   any           // what the caller keeps with it
-	Record  engine.Record // of grants of the same request; may be nil
+	Hold    bool          // whether the units may be given back later; the caller is then in a Retries too
+	Version uint64        // the result of Lines.Version before the field Spots was filled
+	Owner   any           // a value for the function rematch, see Lines.Init; not used in this package
+	Record  engine.Record // finds an earlier grant of the same request, or records the new grant; may be nil
 
-	// The outcome, once Wait has returned nil.
-	At      keytable.Instant // when it was decided: if Refused is nil, the units were taken then
-	Refused error            // ErrNever, ErrLate, ErrFull, ErrReplayed, or what Again has set
-	Wait    time.Duration    // if Refused is ErrLate: how long it would have lasted
+	// The following fields hold the outcome. They are valid once Wait has returned nil.
+	At      keytable.Instant // when the outcome was decided; if Refused is nil, the units were taken at this instant
+	Refused error            // why w was not served: ErrNever, ErrLate, ErrFull, ErrReplayed or an error that rematch has set
+	Wait    time.Duration    // if Refused is ErrLate: how long the caller would have had to wait
 
-	links[*Waiter] // in its line
+	links[*Waiter] // the callers ahead of and after this one in the line
 	line           *line
 
-	arrival uint64
-	since   keytable.Instant // when it came
-	until   keytable.Instant // its deadline, as it was when it was placed
-	anew    bool             // whether it was placed before
+	arrival      uint64           // the number of this caller in the order of arrival, from 1
+	since        keytable.Instant // when the caller arrived
+	until        keytable.Instant // the instant before which the caller must be served
+	placedBefore bool             // whether Change, ChangeRules or Restart has taken the caller out of its line and put it into a line again
 
-	foretold keytable.Instant // when it is charged, in the copies of its line
-	tail     *queue           // the queue in whose tail it is charged, or nil
-	tailAt   keytable.Instant // when it is charged in that tail
+	foretold keytable.Instant // the computed instant at which the caller is charged in the copied states line.future; otherwise 0
+	tail     *queue           // the queue in whose copied state (its field tail) this caller is charged in advance; otherwise nil
+	tailAt   keytable.Instant // the computed instant at which the queue in the field tail charges this caller; not used if tail is nil
 
-	wake chan struct{}
-	due  atomic.Uint64 // the instant at which it has to look at the clock; 0 if another caller does
-	over atomic.Bool   // set last: from then on, only its own goroutine uses the Waiter
+	wake chan struct{} // receives a value when the goroutine of the caller has to read the fields due and over
+	due  atomic.Uint64 // when the goroutine of the caller must wake up; 0 if another goroutine will wake it
+	over atomic.Bool   // set at the end of the wait; from then on, only the goroutine of the caller uses the Waiter
 }
 
-// Wait waits until the units of w are taken, or it is known that they are not there in time. It
-// returns the error of ctx if ctx ends before. w must be new.
+// Wait waits until the units of the caller w are taken, or until w is refused, and returns nil. The
+// fields At, Refused and Wait of w then hold the outcome. If ctx ends first, Wait returns the error of
+// ctx. The Waiter w must not have been used before.
 func (ls *Lines) Wait(ctx context.Context, w *Waiter) (err error) {
 	w.Deadline, w.HasDeadline = ctx.Deadline()
 	w.wake = make(chan struct{}, 1)
@@ -66,17 +68,18 @@ func (ls *Lines) Wait(ctx context.Context, w *Waiter) (err error) {
 	return err
 }
 
-// sleep waits until w should look again, or its context ends.
+// sleep waits until the caller w is due, or until w is woken. If ctx ends first, sleep returns the
+// error of ctx.
 func (ls *Lines) sleep(ctx context.Context, w *Waiter) error {
 	select {
-	case <-w.wake: // the signal to look at due, which happens here
+	case <-w.wake: // a wake-up says that the field due has changed; due is read below
 	default:
 	}
 	var rings <-chan time.Time
 	if due := keytable.Instant(w.due.Load()); due != 0 {
 		now := ls.time.Now()
 		if now >= due {
-			ls.look(w)
+			ls.serveDue(w)
 			return ctx.Err()
 		}
 		var stop func()
@@ -85,7 +88,7 @@ func (ls *Lines) sleep(ctx context.Context, w *Waiter) error {
 	}
 	select {
 	case <-rings:
-		ls.look(w)
+		ls.serveDue(w)
 	case <-w.wake:
 	case <-ctx.Done():
 		return ctx.Err()
@@ -93,24 +96,25 @@ func (ls *Lines) sleep(ctx context.Context, w *Waiter) error {
 	return nil
 }
 
-// look serves the callers that are due, now that w is expected to be one of them. If it is not,
-// and others are ahead of it, it looks again when it is told.
-func (ls *Lines) look(w *Waiter) {
+// serveDue serves all callers that are due. It is called when the alarm of the caller w rings, so w is
+// probably one of them. If w still waits afterwards and is not the head (first) of its line, w gets no
+// further alarm before it is the head.
+func (ls *Lines) serveDue(w *Waiter) {
 	if w.over.Load() {
-		return // another caller has served it meanwhile
+		return // another caller has ended the wait of w meanwhile
 	}
 	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if now := ls.settleLocked(); w.line != nil && w.line.first != w && now >= keytable.Instant(w.due.Load()) {
+	if now := ls.serveDueLocked(); w.line != nil && w.line.first != w && now >= keytable.Instant(w.due.Load()) {
 		w.due.Store(0)
 	}
 }
 
-// nudge makes the goroutine of w look again.
+// nudge wakes the goroutine of the caller w, which then reads the fields due and over.
 func (w *Waiter) nudge() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it has yet to look for another reason
+	default: // the channel still holds an earlier wake-up, which is enough
 	}
 }

@@ -1,13 +1,17 @@
-// Package waitline serves the callers that wait for a limiter in order of arrival.
+// Package waitline serves the callers that wait for units of a limiter, in order of arrival.
 //
-// A key is one key of one rule that denies requests, or of a limiter. A line is the callers
-// that wait for the same set of keys, in the order in which they came. Only its first caller,
-// the head, is ever decided on. A head waits at the queue of one key at a time: that of the key
-// that it lacks longest. The first line in a queue is due at a known instant.
+// The callers that wait for the same set of keys form a line, in the order in which they came. A key
+// here means one key of one rule that can deny, or of a limiter. Only the first caller of a line, its
+// head, can be the next one of the line to be served.
 //
-// Whoever comes to the [Lines] at that instant or later charges the head there: a caller that
-// waits, or one that asks for a key that others wait for. So a caller that wakes up late costs
-// nothing. A key that has a queue is marked in its table, and all requests for it come here.
+// Each key has a queue of the lines that wait for it. A line is in the queue of the key that its head
+// must wait for longest. For the first line in a queue, it is known at which instant its head can be
+// served.
+//
+// The first goroutine that calls a method of [Lines] at that instant or later serves that head. The
+// goroutine may belong to a waiting caller, or to a new request for a key that others wait for. So a
+// caller that wakes up late delays no other caller. A key that has a queue is marked in its table, so
+// that all requests for the key are sent to this package.
 package waitline
 
 import (
@@ -19,74 +23,76 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Lines are the lines of one limiter, or of one set of rules. The zero Lines has no clock:
-// call Init first.
+// Lines holds the lines of one limiter, or of one set of rules. Call Init before use.
 type Lines struct {
-	time *engine.Timeline
-	most int
-	asks *Asks // callers that count towards most, or nil
+	time    *engine.Timeline
+	limit   int      // largest number of callers that may wait at once
+	retries *Retries // holds further callers, which count towards the field limit; may be nil
 
-	again func(*Waiter)
+	rematch func(*Waiter) // gives a waiting caller its keys under new rules, see Init
 
-	waiting atomic.Int64  // callers in all lines
-	held    atomic.Int64  // those of them that wait in asks too
-	version atomic.Uint64 // how often the rules have changed; written while mu is held
+	waiting atomic.Int64  // number of callers in all lines
+	held    atomic.Int64  // number of callers that wait in a line and also in the field retries
+	version atomic.Uint64 // how often the rules have changed; written only while mu is held
 
 	mu sync.Mutex
 
-	// The fields below are guarded by mu, and so are lines, queues and waiters. It is taken
-	// before the lock of a shard.
+	// mu guards the fields below, and all lines, queues and waiters that they lead to. A goroutine that
+	// locks mu and a shard of a key table must lock mu first.
 
-	arrivals uint64 // of all callers so far
+	arrivals uint64 // number of callers that have arrived so far
 	lines    map[keytable.Hash]*line
-	queues   map[key]*queue
-	due      heap[*queue]     // the queues whose first line has a due instant
-	work     heap[*line]      // the lines whose heads have to be decided on
-	emptied  []*queue         // queues that were left by their last line: their marks are still set
-	last     keytable.Instant // the last reading of the clock
-	walked   int              // callers that were charged again to make copies
+	queues   map[Key]*queue   // one queue for each key that a waiting caller needs
+	due      heap[*queue]     // queues for which it is known when their first line is due, ordered by that instant
+	work     heap[*line]      // lines whose first callers need a decision, in order of arrival of these callers
+	emptied  []*queue         // queues without lines, whose keys may still be marked in their tables
+	last     keytable.Instant // last reading of the clock
+	walked   int              // how often a waiting caller was charged in advance to a new copy of a key's state; read only by tests
 }
 
-// A key identifies a key of a rule or of a limiter.
-type key struct {
-	keys engine.Lockable
-	hash keytable.Hash
+// A Key identifies one key of a rule or of a limiter.
+type Key struct {
+	Keys engine.Lockable // the table that has the key
+	Hash keytable.Hash   // the hash of the key
 }
 
-func keyOf(s *engine.Spot) key { return key{s.Keys, s.Hash} }
+func keyOf(s *engine.Spot) Key { return Key{s.Keys, s.Hash} }
 
-// The reasons for which a caller does not wait.
+// Reasons why the wait of a caller ends without a charge.
 var (
 	ErrNever = errors.New("waitline: the units will never be there")
 	ErrLate  = errors.New("waitline: the units will be there too late")
 	ErrFull  = errors.New("waitline: too many callers wait already")
 
-	// ErrReplayed says that the request was granted before, so that it is not charged again.
+	// ErrReplayed says that the same request was granted earlier, so it is not charged again.
 	ErrReplayed = errors.New("waitline: granted before")
 )
 
-// Init makes ls ready for use, on the clock of t. At most most callers wait, and those of asks,
-// which may be nil, count. When the rules have
-// changed, again is called for each caller that waits: it sets Set and Spots by the new rules,
-// or Refused.
-func (ls *Lines) Init(t *engine.Timeline, most int, asks *Asks, again func(*Waiter)) {
-	ls.time, ls.most, ls.asks, ls.again = t, most, asks, again
-	ls.lines, ls.queues = make(map[keytable.Hash]*line), make(map[key]*queue)
+// Init makes ls ready for use, with the clock of the timeline t. The parameter limit is the largest
+// number of callers that may wait in ls and in the given Retries together. The Retries may be nil.
+// After a change of the rules, Lines calls the function rematch for callers that wait. This function
+// sets the fields Set and Spots of a caller by the new rules. If it sets the field Refused, the caller
+// stops waiting.
+func (ls *Lines) Init(t *engine.Timeline, limit int, retries *Retries, rematch func(*Waiter)) {
+	ls.time, ls.limit, ls.retries, ls.rematch = t, limit, retries, rematch
+	ls.lines, ls.queues = make(map[keytable.Hash]*line), make(map[Key]*queue)
 }
 
-// Len returns the number of callers that wait.
+// Len returns the number of callers that wait in ls.
 func (ls *Lines) Len() int { return int(ls.waiting.Load()) }
 
-// All returns the number of callers that wait here, in asks or in both.
+// All returns the number of callers that wait in ls or in its [Retries]. A caller that waits in both is
+// counted once.
 func (ls *Lines) All() int {
 	n := ls.Len() - int(ls.held.Load())
-	if ls.asks != nil {
-		n += ls.asks.Len()
+	if ls.retries != nil {
+		n += ls.retries.Len()
 	}
 	return n
 }
 
-// count adds 1 or -1 to the callers that wait, because of w.
+// count changes the number of callers that wait by the given number: 1 when the caller w arrives, and
+// -1 when the wait of w ends.
 func (ls *Lines) count(w *Waiter, change int64) {
 	ls.waiting.Add(change)
 	if w.Hold {
@@ -94,22 +100,24 @@ func (ls *Lines) count(w *Waiter, change int64) {
 	}
 }
 
-// Walked returns how many callers were charged again so far, to make copies of states.
+// Walked returns how often a waiting caller was charged in advance to a new copy of a key's state.
+// Tests check that this number stays small.
 func (ls *Lines) Walked() int {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.walked
 }
 
-// Deny answers a request for n units of spots if somebody waits for one of its keys. It writes
-// the answers to spots and returns the instant that they are for, and true. Otherwise, it
-// decides nothing and returns false: the caller then decides without the Lines. set
-// identifies the keys. counted says whether the denial is added to the totals of the rules.
+// Deny denies a request for n units if earlier callers wait for one of its keys. The slice spots has
+// one element for each key of the request, and the parameter set is a hash that identifies those keys
+// that can deny. Deny stores the denial in spots, and returns the instant of the denial and true. If no
+// caller waits for these keys, Deny decides nothing and returns false. The parameter counted says
+// whether the denial is added to the totals of the rules.
 func (ls *Lines) Deny(set keytable.Hash, spots []engine.Spot, n int64, counted bool) (now keytable.Instant, denied bool) {
 	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	now = ls.settleLocked()
+	now = ls.serveDueLocked()
 	if !ls.behind(set, spots) {
 		return now, false
 	}
@@ -118,29 +126,31 @@ func (ls *Lines) Deny(set keytable.Hash, spots []engine.Spot, n int64, counted b
 	return now, true
 }
 
-// enter places w, which has just come.
+// enter notes the arrival of the caller w, and places w into its line or ends its wait at once.
 func (ls *Lines) enter(w *Waiter) {
 	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	now := ls.settleLocked()
+	now := ls.serveDueLocked()
 	w.until = ls.patience(w, now)
 	ls.arrivals++
 	w.arrival, w.since = ls.arrivals, now
 	ls.count(w, 1)
-	if w.Version != ls.version.Load() && ls.again != nil {
-		ls.again(w)
+	if w.Version != ls.version.Load() && ls.rematch != nil {
+		ls.rematch(w)
 	}
 	if w.Refused != nil || !denies(w.Spots) {
 		ls.conclude(w, now)
 		return
 	}
 	ls.place(w, now)
-	ls.judgeAll(now)
+	ls.decideAll(now)
 	ls.unmark()
 }
 
-// leave takes w out of its line, unless it is over. It reports whether it did.
+// leave takes the caller w out of its line and returns true. If the wait of w has ended already, leave
+// returns false. If the parameter read is set, leave first reads the clock and serves the callers that
+// are due, which may include w.
 func (ls *Lines) leave(w *Waiter, read bool) bool {
 	if read {
 		ls.time.Renew()
@@ -149,86 +159,92 @@ func (ls *Lines) leave(w *Waiter, read bool) bool {
 	defer ls.mu.Unlock()
 	now := ls.last
 	if read {
-		now = ls.settleLocked()
+		now = ls.serveDueLocked()
 	}
 	if w.over.Load() || w.line == nil {
 		return false
 	}
 	l, head := w.line, w.line.first == w
-	var stood []*queue
 	if head {
-		stood = ls.vacate(l)
+		ls.vacate(l)
 	}
-	l.future.left(w.foretold != 0)
-	if w.tail != nil {
-		w.tail.tail.left(true)
-	}
+	w.uncharge(false, now)
 	ls.unlink(w)
 	ls.count(w, -1)
 	if head {
-		ls.goOn(l, stood)
-		ls.judgeAll(now)
-		ls.unmark()
+		ls.decideNext(l)
+		ls.decideAll(now)
 	}
+	ls.unmark()
 	return true
 }
 
-// settleLocked reads the clock and serves the callers that are due.
-func (ls *Lines) settleLocked() keytable.Instant {
+// serveDueLocked reads the clock, serves the callers that are due, and returns the reading. It charges
+// each of these callers at the instant at which the caller was due, even if this instant is in the
+// past. ls.mu must be locked.
+func (ls *Lines) serveDueLocked() keytable.Instant {
 	now := ls.time.Now()
 	ls.last = now
 	for len(ls.due) > 0 && ls.due[0].due <= now {
 		q := ls.due[0]
 		l, at := q.first(), q.due
-		l.was = true
+		l.headDue = true
 		ls.work.push(l)
-		ls.judgeAll(at)
+		ls.decideAll(at)
 	}
 	ls.unmark()
 	return now
 }
 
-// unmark removes the marks of the keys whose queues have stayed empty. This comes last: a
-// request cannot take units between two callers that wait.
+// unmark goes through the queues in ls.emptied. If a queue is still empty, unmark removes the mark of
+// its key in the table, and forgets the queue if no line needs it any more. unmark must be called after
+// all decisions. If a mark were removed earlier, a new request could take units before the callers that
+// wait.
 func (ls *Lines) unmark() {
 	for _, q := range ls.emptied {
-		if len(q.lines) > 0 || ls.queues[q.key] != q {
+		if len(q.lines) > 0 {
 			continue
 		}
-		delete(ls.queues, q.key)
-		spot := [1]engine.Spot{{Keys: q.key.keys, Hash: q.key.hash}}
-		engine.Lock(spot[:], 0)
-		spot[0].Mark(false)
-		engine.Unlock(spot[:], false, false)
+		if q.marked {
+			q.marked = false
+			spot := [1]engine.Spot{engine.SpotOf(q.key.Keys, q.key.Hash)}
+			engine.Lock(spot[:], 0)
+			spot[0].Mark(false)
+			engine.Unlock(spot[:], false, false)
+		}
+		q.tail.drop()
+		if q.uses.size == 0 && ls.queues[q.key] == q {
+			delete(ls.queues, q.key)
+		}
 	}
 	clear(ls.emptied)
 	ls.emptied = ls.emptied[:0]
 }
 
-// denies reports whether a key of spots can deny.
+// denies reports whether any of the keys in spots can deny a request.
 func denies(spots []engine.Spot) bool {
-	for i := range spots {
-		if !spots[i].Shadow {
-			return true
-		}
+	for range enforcing(spots) {
+		return true
 	}
 	return false
 }
 
-// behind reports whether a request comes behind callers that wait.
+// behind reports whether a request must wait because earlier callers wait for one of its keys. The
+// slice spots has one element for each key, and the parameter set is a hash that identifies those keys
+// that can deny.
 func (ls *Lines) behind(set keytable.Hash, spots []engine.Spot) bool {
 	if ls.lines[set] != nil {
 		return true
 	}
-	for i := range spots {
-		if q := ls.queueAt(&spots[i]); q != nil && !spots[i].Shadow {
+	for _, s := range enforcing(spots) {
+		if ls.queueAt(s) != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// queueAt returns the queue of the key of s, or nil if nobody stands there.
+// queueAt returns the queue of the key of the spot s, or nil if no line is in that queue.
 func (ls *Lines) queueAt(s *engine.Spot) *queue {
 	if q := ls.queues[keyOf(s)]; q != nil && len(q.lines) > 0 {
 		return q
@@ -236,7 +252,7 @@ func (ls *Lines) queueAt(s *engine.Spot) *queue {
 	return nil
 }
 
-// conclude ends the wait of w, which is in no line any more.
+// conclude ends the wait of the caller w at the given instant. The caller is in no line any more.
 func (ls *Lines) conclude(w *Waiter, at keytable.Instant) {
 	w.At = at
 	ls.count(w, -1)

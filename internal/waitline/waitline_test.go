@@ -12,19 +12,19 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A spacing is the simplest Algorithm that can be waited for: after n units, the next are there n
-// times every later. At most most are granted at once.
+// A spacing is the simplest Algorithm on which a caller can wait: after n units are taken, the next
+// ones are there n times every later. At most limit units are granted at once.
 type spacing struct {
 	every time.Duration
-	most  int64
+	limit int64
 }
 
 type spaced struct{ last, next keytable.Instant }
 
 func (a *spacing) Step(s *spaced, _ *spacing, now keytable.Instant, n int64, charge bool) (v engine.Verdict, _ time.Duration) {
-	v.Limit, now = a.most, max(now, s.last)
+	v.Limit, now = a.limit, max(now, s.last)
 	switch {
-	case n > a.most:
+	case n > a.limit:
 		v.RetryAfter = engine.Never
 	case now < s.next:
 		v.RetryAfter = time.Duration(s.next.Since(now))
@@ -56,25 +56,25 @@ type rig struct {
 	t     *testing.T
 	clock *handClock
 	keys  engine.Limiter[spaced, *spacing]
-	asks  Asks
+	asks  Retries
 	Lines
 }
 
-func newRig(t *testing.T, most int) *rig {
+func newRig(t *testing.T, limit int) *rig {
 	b := &rig{t: t, clock: &handClock{time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}}
 	b.keys.Init(engine.NewTimeline(b.clock, nil), &spacing{time.Millisecond, 5}, 100)
-	b.Init(b.keys.Time(), most, &b.asks, nil)
+	b.Init(b.keys.Time(), limit, &b.asks, nil)
 	return b
 }
 
 // spots returns the spots of key.
 func (b *rig) spots(key string) (keytable.Hash, []engine.Spot) {
 	h := keytable.HashOf(key)
-	return h, []engine.Spot{{Keys: &b.keys, Hash: h}}
+	return h, []engine.Spot{engine.SpotOf(&b.keys, h)}
 }
 
-// comes returns a caller that has come for n units. It has no goroutine: the test does
-// what that would do.
+// comes returns a caller that has come for n units. The caller has no goroutine: the test makes the
+// calls of that goroutine.
 func (b *rig) comes(n int64, hold bool) *Waiter {
 	w := &Waiter{N: n, Hold: hold, wake: make(chan struct{}, 1)}
 	w.Set, w.Spots = b.spots("key")
@@ -90,8 +90,8 @@ func (b *rig) due(w *Waiter) time.Duration {
 	return -1
 }
 
-// denied returns the RetryAfter of a request for n units of key that does not wait, or -1 if nobody
-// is ahead.
+// denied returns the RetryAfter of a request for n units of key that does not wait, or -1 if no
+// caller is ahead of it.
 func (b *rig) denied(key string, n int64) time.Duration {
 	set, spots := b.spots(key)
 	if _, denied := b.Deny(set, spots, n, false); !denied {
@@ -111,7 +111,7 @@ func TestServing(t *testing.T) {
 		w := b.comes(1, false)
 		all = append(all, w)
 		due := time.Duration(i+1) * ms
-		if due > near {
+		if due > alarmLead {
 			due = -1
 		}
 		require.Equal(t, due, b.due(w), "caller %d", i)
@@ -122,7 +122,7 @@ func TestServing(t *testing.T) {
 	require.Equal(t, engine.Never, b.denied("key", 6))
 
 	b.clock.now = b.clock.now.Add(3 * ms)
-	b.look(all[2])
+	b.serveDue(all[2])
 	for i, w := range all {
 		require.Equal(t, i < 3, w.over.Load(), "caller %d", i)
 		if i < 3 {
@@ -138,7 +138,7 @@ func TestServing(t *testing.T) {
 	require.Equal(t, 17*ms, b.denied("key", 1), "it counts those who are left")
 
 	all[5].due.Store(uint64(keytable.Start.Add(2 * ms)))
-	b.look(all[5])
+	b.serveDue(all[5])
 	require.EqualValues(t, -1, b.due(all[5]), "it was foretold too early, and is told when it is the head")
 	require.False(t, all[5].over.Load())
 
@@ -153,8 +153,8 @@ func TestServing(t *testing.T) {
 	require.Empty(t, b.queues)
 }
 
-// TestForetellingIsLinear has many callers come and go: making the copies of states again costs at most
-// about 64 steps for each of them, however many there are.
+// TestForetellingIsLinear has many callers come and go. It proves that the copies of states cost at
+// most about 64 steps for each caller, however many there are.
 func TestForetellingIsLinear(t *testing.T) {
 	b := newRig(t, 10_000)
 	b.comes(1, false)
@@ -181,8 +181,8 @@ func TestForetellingIsLinear(t *testing.T) {
 	require.LessOrEqual(t, b.Walked(), (stale+3)*len(all))
 }
 
-// TestHoldersCountOnce has a caller that waits in Asks wait here too: towards the most that may
-// wait, it counts once.
+// TestHoldersCountOnce has a caller that waits both in Lines and in Retries. It proves that the caller
+// counts once towards the limit.
 func TestHoldersCountOnce(t *testing.T) {
 	b := newRig(t, 2)
 	b.comes(1, false)
@@ -198,7 +198,7 @@ func TestHoldersCountOnce(t *testing.T) {
 	require.Equal(t, ErrNever, b.comes(6, false).Refused)
 }
 
-// A weight is what TestHeap puts into a heap.
+// A weight is an item in the heaps of TestHeap.
 type weight struct{ w, at int }
 
 func (w *weight) before(other *weight) bool { return w.w < other.w }
@@ -238,11 +238,11 @@ func TestHeap(t *testing.T) {
 // TestList compares a list with a slice.
 func TestList(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var l list[*Asker]
-	var all []*Asker
+	var l list[*Retrier]
+	var all []*Retrier
 	for range 5000 {
 		if r.IntN(2) == 0 || len(all) == 0 {
-			a := new(Asker)
+			a := new(Retrier)
 			l.append(a)
 			all = append(all, a)
 		} else {
@@ -253,7 +253,7 @@ func TestList(t *testing.T) {
 			all = slices.Delete(all, i, i+1)
 		}
 		require.Equal(t, len(all), l.size)
-		var last *Asker
+		var last *Retrier
 		i := 0
 		for a := l.first; a != nil; a = a.after {
 			require.Same(t, all[i], a)

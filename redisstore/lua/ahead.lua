@@ -1,7 +1,7 @@
--- Wraps a script of one.lua for a call that takes units ahead, see WithLeases. It notes the reply
--- in a hash beside the key, so that the process can find out later what a call has taken whose
--- reply was lost. A Reset deletes the hash with the key: units that were taken before it are then
--- known to be gone, and are not given back.
+-- Wraps a script of one.lua for a call that takes units ahead, see WithLeases. It stores a note of the
+-- reply in a hash that belongs to the key. If the reply is lost, the process reads there how many
+-- units the call has taken. A Reset deletes the hash with the key: units that were taken before it are
+-- then not given back.
 --
 -- KEYS: the key; the hash. ARGV: as for one.lua; then the name of the process, and the number of
 -- the call.

@@ -1,7 +1,7 @@
--- Gives back units that were taken ahead, see ahead.lua. It gives back nothing, and returns -1, if
--- the key was reset after that.
+-- Gives back units that were taken ahead, see ahead.lua. If the key was reset since, it gives back
+-- nothing and returns -1.
 --
--- KEYS and ARGV: as for settle.lua with one key; then those that ahead.lua adds.
+-- KEYS and ARGV: as for settle.lua with one key; then the two arguments that ahead.lua adds.
 
 local known = redis.pcall('HGET', KEYS[3], ARGV[#ARGV - 1])
 local first = type(known) == 'string' and tonumber(string.match(known, '^%d+'))

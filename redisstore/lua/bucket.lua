@@ -14,10 +14,10 @@
 --
 -- gain, unit and burst are the rate, in lowest terms, under which the state was written.
 -- seconds and micros are the instant at which the levels were true. The first level is the
--- debt. The second level is the queue of a leaky bucket: what has not left yet. The short form
+-- debt. The second level is the queue of a leaky bucket: the units that have not left yet. The short form
 -- is used wherever it can express the state: when the debt is fewer than 2^53 parts and has no
--- fine parts, and the queue equals the debt. Scripts of before wrote one number more for a
--- token bucket, which is read and dropped.
+-- fine parts, and the queue equals the debt. Earlier scripts wrote one more number for a token
+-- bucket, which is ignored.
 
 -- grain returns into how many fine parts a part is divided at the rate of gain: so many
 -- that a whole number of them drains in a nanosecond.
@@ -39,7 +39,7 @@ local function below(a, b)
   return false
 end
 
--- drained returns what is left of a level of s after elapsed microseconds.
+-- drained returns the part of level, a level of s, that has not drained after elapsed microseconds.
 local function drained(s, level, elapsed)
   local parts = elapsed * s.gain
   if parts >= EXACT and parts / s.unit > level[1] + 2 then return {0, 0, 0} end
@@ -106,9 +106,9 @@ local function carry(s, gain, unit, now)
   s.gain, s.unit, s.last = gain, unit, now
 end
 
--- resize changes the burst of s. The tokens stay, as far as they fit, so a higher burst grants
--- nothing at once. But a token bucket that is full stays full. The queue of a leaky bucket takes
--- its room of a lower burst.
+-- resize changes the burst of s. The tokens stay as far as they fit, so a higher burst adds none at
+-- once, unless the bucket is a full token bucket, which stays full. Under a
+-- lower burst, the debt of a leaky bucket is at least its queue, or else the whole burst.
 local function resize(s, burst)
   local debt, used = s.debt, s.queue or {0, 0, 0}
   if s.queue or below(used, debt) then
@@ -119,21 +119,9 @@ local function resize(s, burst)
   s.debt, s.burst = debt, burst
 end
 
--- lower notes in the newest receipt of s that the key owes debt, before that changes.
+-- lower records that the debt of s was no more than debt, for the receipts of s; see layers.lua.
 local function lower(s, debt)
-  local e = receipts().newest(s)
-  if e and below(debt, e.low) then e.low, s.touched = debt, true end
-end
-
--- rescale brings the receipts of s, whose debt was brought to its rate already, from the rate of
--- gain and unit to that one, rounded down.
-local function rescale(s, gain, unit)
-  local from = {gain = gain, unit = unit}
-  for _, e in ipairs(receipts().every(s)) do
-    e.low, s.rescaled = converted(from, e.low, s.gain, s.unit, true), true
-    if e.each then e.each = converted(from, e.each, s.gain, s.unit, true) end
-  end
-  lower(s, s.debt)
+  if not s.low or below(debt, s.low) then s.low = debt end
 end
 
 -- bucket holds the functions that both algorithms share.
@@ -156,21 +144,28 @@ function bucket.adopt(s, c, now)
   local old_gain, old_unit, more = s.gain, s.unit, burst - s.burst
   if less(gain, s.unit, s.gain, unit) then carry(s, gain, unit, s.last) end
   carry(s, gain, unit, now)
-  if s.marked then rescale(s, old_gain, old_unit) end
+  if s.marked then
+    s.rescaled = {gain = old_gain, unit = old_unit}
+    lower(s, s.debt)
+  end
   local debt = s.debt
   resize(s, burst)
   if s.marked and (s.debt[1] ~= debt[1] + more or s.debt[2] ~= debt[2] or s.debt[3] ~= debt[3]) then
-    lower(s, {0, 0, 0}) -- a part was forgiven, and it is not known whether it was that of a receipt
+    lower(s, {0, 0, 0}) -- debt was dropped, perhaps units of a receipt
   end
   return true
 end
 
 -- copy returns a copy of s, a token bucket.
 local function copy(s)
-  return {encode = s.encode, key = s.key, marked = s.marked, first = s.first, limit = s.limit, gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt}
+  return {
+    encode = s.encode, key = s.key, marked = s.marked, first = s.first, limit = s.limit,
+    gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt,
+  }
 end
 
--- show sets in a what debt leaves, and when both it and the queue will have drained.
+-- show sets a.left to the tokens that debt leaves, and a.reset to the time until debt and queue have
+-- drained.
 local function show(a, s, debt, queue)
   a.left = s.burst - debt[1]
   if debt[2] > 0 or debt[3] > 0 then a.left = a.left - 1 end
@@ -178,7 +173,7 @@ local function show(a, s, debt, queue)
   a.reset = to_drain(s, debt[1], debt)
 end
 
--- look decides in a whether want tokens fit at now, and charges nothing.
+-- look decides whether want tokens fit at now, and stores the answer in a. It charges nothing.
 function bucket.look(a, s, now, want)
   local elapsed = now - s.last
   a.debt = drained(s, s.debt, elapsed)
@@ -241,12 +236,12 @@ local function encode_leaky(s)
   return encode(s, same, queue[1], queue[2], queue[3])
 end
 
--- sound reports whether level is possible at the rate of s.
+-- sound reports whether level is a valid level at the rate of s.
 local function sound(s, level) return level[2] < s.unit and level[3] < grain(s.gain) end
 
 -- read_bucket returns the state in v, the value of key, and the numbers after its debt.
--- pattern is that of the long form. If this script cannot have written v, the decision
--- ends.
+-- pattern matches the long form. If this script cannot have written v, the script ends with an
+-- error.
 local function read_bucket(key, v, encode, pattern)
   local s, x, y, z = {encode = encode, key = key, debt = {0, 0, 0}}
   v, s.marked, s.first, s.limit = unmarked(v)
@@ -274,10 +269,10 @@ function token.load(key)
   return (read_bucket(key, v, encode_token, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+) ?%d*$'))
 end
 
--- adopt changes s to the rate of c. If c has a smaller burst, that holds only once s is charged;
--- otherwise a client of two rates could let its key become full under the smaller burst, and
--- then find it full under the larger one, by requests that cost nothing. Until then s.before is
--- what stays stored, and the debt drains as that of s.slow: at the slower of the two rates.
+-- adopt changes s to the rate of c. A smaller burst takes effect only with a charge; otherwise a
+-- client with two rates could fill its key under the smaller burst and then find it full under the
+-- larger one, by requests that cost nothing. Without a charge s.before stays stored, and the debt
+-- drains at the slower of the two rates, that of s.slow.
 function token.adopt(s, c, now)
   if c[3] >= s.burst then return bucket.adopt(s, c, now) end
   local before, slow = copy(s), copy(s)

@@ -58,9 +58,9 @@ local function twice(half, q)
   return format('%.0f%08.0f', 2 * high + carry, low)
 end
 
--- later returns t, a time that is not 0 and begins ahead of now, as it is from now on. The
--- clock has stepped back: until it has caught up, nothing changes for the key. t may be text,
--- as twice returns it, and so may the result.
+-- later returns t plus ahead, unless t is 0 or -1. ahead is how long the clock, which has stepped
+-- back, takes to catch up with a state; until then, the state does not change. t may be text, as
+-- twice returns it, and so may the result.
 local function later(t, ahead)
   if ahead == 0 or t == 0 or t == -1 then return t end
   local high, low
@@ -95,18 +95,18 @@ local function instant(seconds, micros)
   if micros < 1e6 and us < EXACT and us > -EXACT then return us end
 end
 
--- expiry returns the argument of PX for a state that is as good as new after us
+-- expiry returns the argument of PX for a state of which nothing is in use after us
 -- microseconds. Rounding may lose less than pad, which is in milliseconds. Redis accepts at
 -- most 300 million years; the longest here is 31,000.
 local function expiry(us, pad)
   return format('%.0f', min(math.ceil(max(us, 0) / 1000) + pad, 1e15))
 end
 
--- corrupt ends the script with an error: key holds a value that is none of these states.
+-- corrupt ends the script with an error: key holds a value that is not a state.
 local function corrupt(key) error('CORRUPT state in ' .. key, 0) end
 
--- kept returns the state to store for s, whose rate was changed: s itself or, if it must not be
--- changed without a charge, what it was before. It returns nil if that is stored already.
+-- kept returns the state to store for s after a change of the rate: s itself or, if s must not change
+-- without a charge, the state before the change. It returns nil if that state is stored already.
 local function kept(s, charged)
   if charged or not s.before then return s end
   return s.before.healed and s.before

@@ -9,7 +9,7 @@ local most_used = 1125899906842624
 -- beyond returns used and n more units, but no more than most, and never less than used.
 local function beyond(used, n, most) return used + max(min(n, most - used), 0) end
 
--- follow notes that units are charged to s that nobody can give back.
+-- follow records that n units without a receipt are charged to s.
 local function follow(s, now, n)
   if s.marked then receipts().charge({}, s, now, n) end
 end
@@ -44,8 +44,8 @@ function counter.exceed(s, now, n, c)
   s.last, s.prev, s.cur = now, prev, beyond(cur, n, max(c[1], most_used))
 end
 
--- exceed adds the units as an entry. If there are too many entries, they join the newest one, which
--- then counts from now on. If there are too many units, all of them count from now on.
+-- exceed adds the units as an entry. If there are too many entries, it adds them to the newest one,
+-- which then counts from now on. If there are too many units, all units count from now on.
 function log.exceed(s, now, n)
   follow(s, now, n)
   local gone, units = used(s, now)

@@ -46,7 +46,7 @@ local function used(s, now)
   return gone, s.total - total(s, gone - 1)
 end
 
--- forget drops the oldest entries, as many as gone says.
+-- forget drops the gone oldest entries.
 local function forget(s, gone)
   if gone == 0 then return end
   s.base = total(s, gone - 1)
@@ -95,7 +95,7 @@ end
 -- that have left the window do not come back.
 function log.adopt(s, c, now)
   if s.per == c[2] then return false end
-  s.dropped, s.marked = s.dropped or s.marked, nil -- it is not known any more which entries are those of receipts
+  s.dropped, s.marked = s.dropped or s.marked, nil -- it is no longer known which entries have receipts
   now = max(now, s.clock)
   forget(s, (used(s, now)))
   s.clock, s.last, s.per = now, now, c[2]
@@ -116,9 +116,9 @@ function log.look(a, s, now, want)
   end
 end
 
--- charge charges n units at now. It drops only the entries that had left the window by the
--- last charge before this one. It must not go by now: if this charge is given back, the
--- clock goes back to that earlier instant, where the other entries still count.
+-- charge charges n units at now. It drops only the entries that had left the window at the charge
+-- before this one. If this charge is given back, the clock goes back to that instant, where the other
+-- entries still count.
 function log.charge(a, s, now, n)
   if s.marked or a.receipt then receipts().charge(a, s, now, n, {0, 0, 0}) end
   forget(s, (used(s, s.clock)))
@@ -135,7 +135,7 @@ end
 
 function log.save(key, s, now, pad)
   if s.drop == s.stored then
-    if s.exists then call('DEL', key) end -- only then: after any write, Redis accepts the push without memory
+    if s.exists then call('DEL', key) end -- only if it exists: after any write, Redis accepts the push although it has no memory
     call('RPUSH', key, header(s))
   elseif s.drop > 0 then
     call('LTRIM', key, 1 + 2 * s.drop, -1) -- LPOP would take time for each entry
@@ -154,8 +154,8 @@ function log.save(key, s, now, pad)
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
--- encode returns what tells this state apart from others of the same list: whether anything
--- has been granted since.
+-- encode returns a text that changes with each grant, by which settle.lua sees whether the list has
+-- changed.
 function log.encode(s)
   if s.len == 0 then return header(s) end
   return header(s) .. ' ' .. format('%.0f %.0f', s.newest, s.total)

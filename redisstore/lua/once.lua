@@ -1,9 +1,9 @@
 
--- Wraps take.lua for a request that is charged once. What was granted is kept in a record, in the
--- step that charges it.
+-- Wraps take.lua for a request that must be charged once. The script that grants the request also
+-- writes the answers to a record.
 --
 -- KEYS: as for take.lua, with the lists; then the record. ARGV: as for take.lua; then how many
--- microseconds a record answers; and what it is to keep: for each key of the request in a fixed
+-- microseconds a record answers; and the text of the record: for each key of the request in a fixed
 -- order its limit and the five numbers of its answer, or a ? for those that this script decides.
 --
 -- A record is stored as these numbers, separated by spaces, after three others: the instant of the

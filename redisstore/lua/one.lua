@@ -1,17 +1,17 @@
 
--- Decides for several callers of one key, as if they had asked one after the other at one
--- instant. With several keys of one rate, decides for one caller of each, each by itself.
+-- Decides for several callers of one key, as if they had asked one after the other at one instant. Or
+-- decides for one caller of each of several keys of one rate; the keys do not affect each other.
 --
 -- ARGV: one argument for start.lua; the beginning of every state of this rate; further
 -- numbers of the rate; then the cost of the caller of each key. For one key with several
 -- callers, or with units to take ahead: how many units to take ahead, how many to leave,
--- and the costs of all callers. A cost of 0 looks. Units are taken ahead only if all
+-- and the costs of all callers. A cost of 0 charges nothing. Units are taken ahead only if all
 -- callers are granted.
 --
 -- For one key, the fast path returns a string: the seconds and microseconds of now, and the
--- state as it was stored, if there was one. But if it has granted units to one caller and takes
--- none ahead, it returns the state as it is stored now, unless it is a log: that string is there
--- already. The result of each caller follows from that.
+-- state before the charge, if there was one. If it has granted units to a single caller and takes
+-- none ahead, it returns the new state instead, because that string is made anyway; not so for a
+-- log. The client computes the result of each caller from that.
 -- The general code returns a list: how many units were taken ahead; the instant of the
 -- charge; how long the state does not change because it is ahead of now, or -1 if the state
 -- that the answers are based on was not stored; and for each caller what take.lua returns

@@ -45,7 +45,7 @@ do
         failed = save('SET', key, value, 'PX', ms - ms % 1).err
       end
       if many then
-        many[k + 1] = not failed and (v or '') -- it fails by itself, without the others
+        many[k + 1] = not failed and (v or '') -- a key that cannot be stored does not affect the others
       else
         return not ahead and value or s .. ' ' .. us .. (v and ' ' .. v or '')
       end

@@ -1,30 +1,30 @@
--- Receipts: charges that may be given back. Those of a key are a list beside it, in the order in
--- which they were made. The stored state of a key that has such a list ends in ' +', so that the
--- fast paths do not apply to it. If a state does not end so, its list is of an earlier state, and
--- of no use.
+-- Receipts: records of charges that may be given back. A sorted set of its own holds the receipts of a
+-- key. The stored state of a key with such a set ends in ' +', so that the fast paths do not apply to
+-- it. If a state does not end so, its set belongs to an earlier state and is ignored.
 --
--- An entry of the list is decimal numbers, separated by spaces:
+-- A receipt has a position: 1, 2, 3 and so on, in the order of the charges. It is two members of the
+-- set. The score of the first is the position; the score of the second is minus the position:
 --
---   id until at n followed  whole frac fine
+--   id
+--   position:until at n followed
 --
--- id is the number that the caller has given the charge, of n units at the instant at. It is final
--- after the instant until. followed is 1 if units were charged after it that nobody can give back.
--- The last three numbers are, for a bucket, the least that the key has owed since the charge, up
--- to the next charge with a receipt; see bucket.lua.
+-- id is the number that the caller gave to the charge, of n units at the instant at. After the instant
+-- until, the charge cannot be given back any more. followed is 1 if units without a receipt were
+-- charged after it and before the next receipt. layers.lua adds members for the debts of buckets.
 --
--- That of a key that warms up has more numbers after an @:
+-- The receipt of a key that warms up has more numbers after an @:
 --
 --   first after  whole frac fine
 --
--- first is 1 if the key was new before the charge. after is the instant of the first of the units
--- that followed, or - if none did. The others are, for a bucket, what each unit has cost.
+-- first is 1 if the key was new before the charge. after is the instant of the first units without a
+-- receipt that followed, or - if none did. For a bucket, the others are the cost of each unit.
 
--- mark is what a stored state ends in if the key has receipts.
+-- mark is the end of the stored state of a key that has receipts.
 local mark, pcall, made = ' +', redis.pcall, nil
 
--- unmarked returns the stored text v without its ending: the mark, and for a key that warms up the
+-- unmarked returns the stored text v without its ending: the mark and, for a key that warms up, the
 -- instant of its first charge and its limit; see warmup.lua. It also returns whether v had the mark,
--- and the other two.
+-- the instant and the limit.
 local function unmarked(v)
   local first, limit
   if v:find('@', 1, true) then
@@ -40,23 +40,28 @@ local function ending(s)
   return (s.marked and mark or '') .. (s.first and format(' @%.0f %.0f', s.first, s.limit) or '')
 end
 
--- receipts returns the functions for keys that have receipts, or get one. They are made when they
--- are first needed.
+-- layers has the functions of layers.lua, if the script contains it.
+local layers
+
+-- whole writes a whole number.
+local function whole(n) return format('%.0f', n) end
+
+-- receipts returns the functions for keys that have receipts or get one. It defines them when it is
+-- first called, because most scripts do not need them.
 local function receipts()
   if made then return made end
-  local most = 1024
+  local most, last = 1024, 1125899906842624
 
-  -- list_of returns the name of the list beside key.
+  -- list_of returns the name of the sorted set with the receipts of key.
   local function list_of(key) return key .. ';r' end
 
   -- entry returns the receipt that text is, or nil.
   local function entry(text)
     if type(text) ~= 'string' then return nil end
     local old, aged = match(text, '^([^@]+)(.*)$')
-    local id, rest = match(old or '', '^(%d+) (.+)$')
-    local ends, at, n, followed, whole, frac, fine = numbers(match(rest or '', '^(-?%d+) (-?%d+) (%d+) ([01]) (%d+) (%d+) (%d+) ?$'))
-    if not fine then return nil end
-    local e = {id = id, ends = ends, at = at, n = n, followed = followed == 1, low = {whole, frac, fine}}
+    local pos, ends, at, n, followed = numbers(match(old or '', '^(%d+):(-?%d+) (-?%d+) (%d+) ([01]) ?$'))
+    if not followed then return nil end
+    local e = {stored = text, pos = pos, ends = ends, at = at, n = n, followed = followed == 1}
     if aged ~= '' then
       local first, after, cost = match(aged, '^@([01]) (-?%d*) (.+)$')
       e.first, e.after, e.each = first == '1', tonumber(after), {numbers(match(cost or '', '^(%d+) (%d+) (%d+)$'))}
@@ -67,37 +72,46 @@ local function receipts()
 
   -- text returns the receipt e as it is stored.
   local function text(e)
-    local low, followed, each = e.low, e.followed and 1 or 0, e.each
-    local v = format('%s %.0f %.0f %.0f %d %.0f %.0f %.0f', e.id, e.ends, e.at, e.n, followed, low[1], low[2], low[3])
+    local each, v = e.each, format('%.0f:%.0f %.0f %.0f %d', e.pos, e.ends, e.at, e.n, e.followed and 1 or 0)
     if not each then return v end
-    local after = e.after and format('%.0f', e.after) or '-'
+    local after = e.after and whole(e.after) or '-'
     return format('%s @%d %s %.0f %.0f %.0f', v, e.first and 1 or 0, after, each[1], each[2], each[3])
   end
 
-  -- newest returns the newest receipt of s. If there is none, or another kind of value is where
-  -- they should be, s has no receipts any more.
+  -- of returns the receipt with this id and position.
+  local function of(list, id, pos)
+    local e = pos and entry(call('ZRANGEBYSCORE', list, whole(-pos), whole(-pos))[1])
+    if e then e.id = id end
+    return e
+  end
+
+  -- find returns the receipt with this id, or nil.
+  local function find(list, id) return of(list, id, tonumber(call('ZSCORE', list, id) or nil)) end
+
+  -- older returns the newest of the receipts before the position pos, or nil.
+  local function older(list, pos)
+    local found = pcall('ZREVRANGEBYSCORE', list, '(' .. whole(pos), 1, 'WITHSCORES', 'LIMIT', 0, 1)
+    return of(list, found[1], tonumber(found[2]))
+  end
+
+  -- newer returns the oldest of the receipts after the position pos, or nil.
+  local function newer(list, pos)
+    local found = call('ZRANGEBYSCORE', list, '(' .. whole(pos), whole(last), 'WITHSCORES', 'LIMIT', 0, 1)
+    return of(list, found[1], tonumber(found[2]))
+  end
+
+  -- newest returns the newest receipt of s. If the set is missing or is no sorted set, s counts as
+  -- a state without receipts.
   local function newest(s)
-    if s.all then return s.all[#s.all] end
     if s.marked and not s.tail then
-      s.tail = entry(pcall('LINDEX', list_of(s.key), -1))
+      s.tail = older(list_of(s.key), last)
       s.marked = s.tail and true
     end
     return s.marked and s.tail
   end
 
-  -- every returns all receipts of s, the oldest first.
-  local function every(s)
-    if not s.all then
-      local texts = s.marked and pcall('LRANGE', list_of(s.key), 0, -1) or {}
-      s.all = {}
-      for i, v in ipairs(texts) do s.all[i] = entry(v) end
-      s.marked = #s.all > 0 and #s.all == #texts
-    end
-    return s.marked and s.all or {}
-  end
-
-  -- charge notes that n units are charged to s at now. a.receipt is their receipt, or nil. The key
-  -- then owes low.
+  -- charge records that n units are charged to s at now. a.receipt is their receipt, or nil. low is the
+  -- debt of the key after the charge.
   local function charge(a, s, now, n, low)
     local before, e = newest(s), a.receipt
     if not e then
@@ -109,38 +123,57 @@ local function receipts()
     s.marked, s.issued = true, e
   end
 
-  -- push appends the receipts in all, from number i on, to list.
-  local function push(list, all, i)
-    for first = i, #all, 1000 do
-      local texts = {}
-      for j = first, min(first + 999, #all) do texts[#texts + 1] = text(all[j]) end
-      call('RPUSH', list, unpack(texts))
-    end
+  -- replace stores the receipt e, which has changed.
+  local function replace(list, e)
+    local v = text(e)
+    if v == e.stored then return end
+    call('ZREM', list, e.stored)
+    call('ZADD', list, whole(-e.pos), v)
+    e.stored = v
   end
 
-  -- save stores what has changed of the receipts of s. pad is as for expiry.
+  -- remove removes the receipt e of s. later is the receipt after it, or nil.
+  local function remove(s, list, e, later)
+    call('ZREM', list, e.id, e.stored)
+    if s.gain then layers.lift(s, list, e.pos, later and later.pos) end
+  end
+
+  -- drop makes the oldest receipt of s final, if its term is over at now or always is true.
+  local function drop(s, list, now, always)
+    local e = newer(list, 0)
+    if not e or not always and e.ends >= now then return end
+    if s.gain then layers.flush(s, list) end
+    remove(s, list, e, newer(list, e.pos))
+  end
+
+  -- save stores the changes of the receipts of s. pad is as for expiry.
   local function save(s, now, pad)
-    local list, e = list_of(s.key), s.issued
+    local list, e, tail = list_of(s.key), s.issued, newest(s)
     if s.dropped then
       call('DEL', list)
-    elseif s.rescaled then
-      local left = call('PTTL', list)
-      call('DEL', list)
-      push(list, s.all, 1)
-      if left > 0 then call('PEXPIRE', list, left) end
-    elseif s.touched then
-      call('LSET', list, -1, text(s.tail))
+      tail = nil
+    elseif tail then
+      if s.gain then layers.save(s, list) end
+      if s.touched then replace(list, tail) end
     end
     if not e then return end
-    for _ = 1, 2 do -- no more, so that a charge does not take long because of the receipts of others
-      local oldest = entry(call('LINDEX', list, 0))
-      if oldest and oldest.ends < now then call('LPOP', list) end
+    for _ = 1, 2 do -- at most 2 at a time, so that no charge takes long because of many final receipts
+      if tail then drop(s, list, now) end
     end
-    if call('RPUSH', list, text(e)) > most then call('LPOP', list) end
+    e.pos = (tail and tail.pos or 0) + 1
+    call('ZADD', list, whole(e.pos), e.id, whole(-e.pos), text(e))
+    if s.gain then layers.add(s, list, e.pos, e.low) end
+    if call('ZCOUNT', list, 1, whole(last)) > most then drop(s, list, now, true) end
     local ms = tonumber(expiry(e.ends - now, pad))
-    if call('PTTL', list) < ms then call('PEXPIRE', list, format('%.0f', ms)) end
+    if call('PTTL', list) < ms then call('PEXPIRE', list, whole(ms)) end
   end
 
-  made = {list_of = list_of, text = text, newest = newest, every = every, charge = charge, push = push, save = save}
+  -- flags returns what a later charge without a receipt changes in the receipt e, as text.
+  local function flags(e) return format('%d %s', e.followed and 1 or 0, e.after and whole(e.after) or '-') end
+
+  made = {
+    list_of = list_of, find = find, older = older, newer = newer, newest = newest, charge = charge,
+    entry = entry, replace = replace, remove = remove, save = save, flags = flags,
+  }
   return made
 end

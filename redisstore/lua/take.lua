@@ -1,11 +1,11 @@
 -- Decides several asks: charges all of them, or none.
 --
--- KEYS: the keys; if charges have receipts, then the lists of these.
+-- KEYS: the keys; if charges have receipts, then the sets of these.
 --
 -- ARGV: one argument for start.lua; the sum of 1 if the charges may have to be given back, 2 if
--- they have receipts, 4 if they are denied elsewhere, 8 if nothing must change, 16 if a key warms
--- up, and 32 if nothing is written, which is answered as if it were. Then for each key: kind, n (0
--- looks), 1 for a shadow rule, requests or gain, per or unit, burst (see warmup.lua for a key that
+-- they have receipts, 4 if another slot has denied them, 8 if nothing must change, 16 if a key warms
+-- up, and 32 for a dry run, which writes nothing and answers as if it had. Then for each key: kind, n (0
+-- charges nothing), 1 for a shadow rule, requests or gain, per or unit, burst (see warmup.lua for a key that
 -- warms up); and with receipts: the number of the receipt, or 0, and its term.
 --
 -- The fast path returns the seconds and microseconds of now and, for each key, the state as
@@ -40,11 +40,11 @@ local function read(i, key)
   return a
 end
 
--- encoded returns the state of a as it is stored. Of a list it returns only what tells it
--- apart from other states of the same list.
+-- encoded returns the state of a as it is stored. For a list it returns only a text that changes
+-- with each grant.
 local function encoded(a) return (a.kind.encode or a.state.encode)(a.state) end
 
--- All states are read before any is written, so that an error leaves nothing half done.
+-- All states are read before any is written, so that an error leaves all of them unchanged.
 local asks, passes = {}, ARGV[2] % 8 < 4
 for i, key in ipairs(KEYS) do
   local a = read(i, key)
@@ -59,9 +59,10 @@ for _, a in ipairs(asks) do
     if returnable and a.known then
       local s, e = a.state, a.state.marked and receipts().newest(a.state)
       if s.before then s.before.marked = nil end -- the charge changes the rate of its receipts
-      before = s.before and s.encode(s.before) or encoded(a) .. (e and '|' .. receipts().text(e) or '')
+      before = s.before and s.encode(s.before) or encoded(a) .. (e and '|' .. receipts().flags(e) or '')
     end
     a.kind.charge(a, a.state, a.now, a.n)
+    a.state.returnable = returnable
     if returnable then after, instant = encoded(a), format('%.0f', a.now) end
   end
   reply[size + 1], reply[size + 2] = a.retry == 0 and 1 or 0, a.left
@@ -76,6 +77,8 @@ end
 
 for i, a in ipairs(asks) do
   local store = kept(a.state, a.charged)
-  if store and not looks and (a.charged or a.changed and a.n > 0 and ARGV[2] % 16 < 8) then a.kind.save(KEYS[i], store, now, tonumber(pad)) end
+  if store and not looks and (a.charged or a.changed and a.n > 0 and ARGV[2] % 16 < 8) then
+    a.kind.save(KEYS[i], store, now, tonumber(pad))
+  end
 end
 return reply

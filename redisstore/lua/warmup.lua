@@ -1,29 +1,20 @@
--- Warm-up: kinds whose keys are young at first. A young key has a part of its limit, which grows
--- with the time since the first charge. The letters of these kinds are T, L, F, C and S.
+-- Warm-up: algorithms whose keys are young at first. A young key has only a part of its limit, which
+-- grows with the time since the first charge. The letters of these kinds are T, L, F, C and S.
 --
 -- A state is stored as that of the algorithm, with the instant of the first charge and the limit after
--- it: a space, an @, microseconds, a space, and units. Of a log, the header has them. A key of which
--- they are missing is new.
+-- it: a space, an @, microseconds, a space, and units. For a log, they follow the header. A key without
+-- them is new.
 --
 -- The last argument of an ask, the burst, is four numbers, separated by spaces: the burst; the
 -- units of the limit that a new key has; the limit in units; and the microseconds in which the
 -- limit grows.
 
--- longest is the longest wait that is looked for: 142 years.
+-- longest is the longest wait that is computed: 142 years.
 local longest = 4503599627370496
 
 -- warmed reads the four numbers and puts them into the config c.
 local function warmed(c, text)
   c[3], c.from, c.limit, c.over = numbers(match(text, '^(%d+) (%d+) (%d+) (%d+)$'))
-end
-
--- sum returns the sum of two levels.
-local function sum(s, a, b)
-  local whole, frac, fine = a[1] + b[1], a[2] + b[2], a[3] + b[3]
-  local fines = grain(s.gain)
-  if fine >= fines then frac, fine = frac + 1, fine - fines end
-  if frac >= s.unit then whole, frac = whole + 1, frac - s.unit end
-  return {whole, frac, fine}
 end
 
 -- times returns n times the level weight.
@@ -32,7 +23,7 @@ local function times(s, weight, n)
   return {weight[1] * n + q, r, f}
 end
 
--- weight returns what a unit costs a bucket that has so many units of its limit, rounded up.
+-- weight returns the cost of one unit for a bucket that has so many units of its limit, rounded up.
 local function weight(s, units, limit)
   local whole, rest = divide(limit, units)
   local fines = grain(s.gain)
@@ -44,7 +35,7 @@ local function weight(s, units, limit)
   return {whole, frac, fine}
 end
 
--- fit returns how many times weight fits into what debt leaves of the burst.
+-- fit returns how many times weight fits into the room that debt leaves of the burst.
 local function fit(s, debt, weight)
   local low, high = 0, s.burst
   while low < high do
@@ -57,7 +48,7 @@ end
 -- beyond reports whether the time t, which may be text, is at least as long as n.
 local function beyond(t, n) return type(t) == 'string' or t == -1 or t >= n end
 
--- portion returns what a key of this age has of the limit.
+-- portion returns how many units of the limit a key of this age has.
 local function portion(c, age)
   if age >= c.over or c.from >= c.limit then return c.limit end
   return c.from + muldiv(c.limit - c.from, age, c.over)
@@ -86,7 +77,7 @@ local function warm(inner)
     end
   end
 
-  -- known returns when s was charged first, or nil if it is new again by now.
+  -- known returns the instant of the first charge of s, or nil if s counts as new by now.
   local function known(s, c, now)
     if s.first and now - c.over >= s.last then
       local a = {config = c}
@@ -155,8 +146,7 @@ local function warm(inner)
     grow(a, now)
   end
 
-  -- exceed charges units past the limit. They cost what units cost a key of that age, by the limit
-  -- that it has.
+  -- exceed charges units beyond the limit. Their cost is that of units of a key of this age.
   function kind.exceed(s, now, n, c)
     local first, limit = known(s, c, now) or now, s.limit or c.limit
     local units = portion({from = c.from, limit = limit, over = c.over}, now - first)
@@ -170,8 +160,8 @@ local function warm(inner)
     return true
   end
 
-  -- adopt also makes the key new if it is so by the rate that it had. Another limit is another rate,
-  -- also where inner does not count by it.
+  -- adopt also makes the key new if it counts as new under its former rate. A different limit counts as
+  -- a new rate, even if inner does not store the limit.
   function kind.adopt(s, c, now)
     local first = known(s, c, now)
     if not inner.adopt(s, c, now) and (not s.first or s.limit == c.limit) then return false end

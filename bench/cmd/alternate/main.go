@@ -1,20 +1,25 @@
 // Command alternate runs two programs in turns and compares the figures that they
-// print: an old and a new build of the report, or of the benchmarks of a package.
+// print. The programs are an old and a new build of the report, or of the benchmarks
+// of a package.
 //
 //	go build -o new ./bench/cmd/report                 # in this checkout
-//	go build -o old ./bench/cmd/report                 # in one of an older commit
+//	go build -o old ./bench/cmd/report                 # in a checkout of an older commit
 //	go run ./bench/cmd/alternate [-n rounds] old new -lines tokenbucket
 //
 //	go test -c -o new ./bench                          # likewise
 //	go run ./bench/cmd/alternate old new -test.run '^$' -test.bench Allow/algo=tokenbucket
 //
-// What follows the two programs is given to both. In each round both run once, and
-// every other round begins with the new one, because the speed of a machine drifts.
+// The arguments after the two programs are passed to each of them. In each round each
+// program runs once. The old program begins the first round, the new program the
+// second, and so on, because the speed of a machine drifts.
 //
-// Of a report it compares the ratio of each line, or, where a line has none, the
-// first number that was measured; of a benchmark, nanoseconds per operation. It prints
-// Markdown: the median of each, with the least and the most, and the median over the
-// rounds of new over old. It judges nothing.
+// The command prints a table in Markdown with a row for each figure. The row shows the
+// figure's median, minimum and maximum for each program. It also shows the median over
+// all rounds of the new program's figure divided by the old program's.
+//
+// The figures of a report are its ratios, or the median where a line has no ratio. The
+// figures of a benchmark are nanoseconds per operation. The command can also read
+// reports of an older layout, whose rows end with a verdict.
 package main
 
 import (
@@ -51,11 +56,12 @@ func main() {
 	}
 }
 
-// A program is run once and returns what it printed.
+// A program is a function that runs the old or the new executable once and returns what the
+// executable printed.
 type program func() ([]byte, error)
 
-// run runs the program at path. A report exits with 1 if a figure is missed, which is
-// no error here.
+// run runs the executable at the given path and returns what it printed. Exit code 1 is not treated
+// as an error: the command report ends with it if a measured figure breaks a promised bound.
 func run(ctx context.Context, path string, args []string) ([]byte, error) {
 	c := exec.CommandContext(ctx, path, args...)
 	c.Stderr = os.Stderr
@@ -70,13 +76,13 @@ func run(ctx context.Context, path string, args []string) ([]byte, error) {
 	return out, err
 }
 
-// The names of the two programs.
+// names are the labels of the two programs in the output.
 var names = [2]string{"old", "new"}
 
-// alternate runs the old and the new program in turns, so many rounds, and writes the
-// comparison to out and what it is doing to progress.
+// alternate runs the old and the new program in turns. It writes the comparison to out, and a
+// message at each step to progress.
 func alternate(out, progress io.Writer, programs [2]program, rounds int) error {
-	var order []string // of the lines, as they were met first
+	var order []string // names of the figures, in the order in which they were first printed
 	figures := make(map[string]*[2][]float64)
 	for round := range rounds {
 		for i := range programs {
@@ -113,55 +119,89 @@ type line struct {
 	value float64
 }
 
-// parse returns the figures in what a report or a benchmark printed.
+// parse returns the figures in the given text, which a report or a benchmark has printed.
 func parse(text string) (lines []line) {
+	measurements := false // whether the present row is in a table of measurements
 	for row := range strings.Lines(text) {
-		name, value, ok := reported(row)
-		if !ok {
-			name, value, ok = benchmarked(row)
+		cells := strings.Split(strings.Trim(row, "|\n"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
 		}
-		if ok {
-			lines = append(lines, line{name, value})
+		switch {
+		case !strings.HasPrefix(row, "|"):
+			measurements = false
+			lines = append(lines, benchmarked(row)...)
+		case slices.Equal(cells, []string{"work", "median", "best", "ratio", "to the fastest peer"}):
+			measurements = true
+		case measurements && len(cells) == 5:
+			lines = append(lines, reported(cells)...)
+		case len(cells) == 5 && slices.Contains([]string{"meets", "MISSES", "not judged"}, cells[4]):
+			lines = append(lines, judged(cells)...)
 		}
 	}
 	return lines
 }
 
-// reported returns the figure of a row of a report: work, target, what was measured,
-// ratio, verdict.
-func reported(row string) (name string, value float64, ok bool) {
-	cells := strings.Split(strings.Trim(row, "| \n"), " | ")
-	if len(cells) != 5 || !slices.Contains([]string{"meets", "MISSES", "not judged"}, cells[4]) {
-		return "", 0, false
+// reported returns the figures in a row of a report. The row's cells hold the name of the
+// measurement, its median, its best round, its ratio to a base, and its ratio to the fastest peer
+// (limiter of another module). If the row has ratios, they are the figures. Otherwise the median is
+// the only figure.
+func reported(cells []string) (lines []line) {
+	if _, base, ok := strings.Cut(cells[3], " × "); ok {
+		base, _, _ = strings.Cut(base, " (")
+		lines = append(lines, numbered(cells[0]+": "+base, cells[3])...)
 	}
-	figure := cells[3]
-	if strings.TrimSpace(figure) == "" {
-		figure = cells[2]
+	lines = append(lines, numbered(cells[0]+": fastest peer", cells[4])...)
+	if len(lines) == 0 {
+		lines = numbered(cells[0], cells[1])
 	}
-	value, ok = leading(strings.TrimPrefix(figure, "×"))
-	return cells[0] + ": " + cells[1], value, ok
+	return lines
 }
 
-// leading returns the number that text begins with.
+// judged returns the figure in a row of an older report. The row's cells hold the name of the
+// measurement, the bound, the median, the ratio and the verdict. The figure is the ratio or, if the
+// row has none, the median. It gets the name that it would have in a newer report.
+func judged(cells []string) []line {
+	name := cells[0]
+	if _, base, ok := strings.Cut(cells[1], " × "); ok {
+		name += ": " + base
+	}
+	figure := cells[3]
+	if figure == "" {
+		figure = cells[2]
+	}
+	return numbered(name, figure)
+}
+
+// numbered returns one line with the given name and the number at the beginning of text. If text
+// does not begin with a number, numbered returns no line.
+func numbered(name, text string) []line {
+	if value, ok := leading(strings.TrimPrefix(text, "×")); ok {
+		return []line{{name, value}}
+	}
+	return nil
+}
+
+// leading returns the number at the beginning of text, up to the first space.
 func leading(text string) (float64, bool) {
 	number, _, _ := strings.Cut(text, " ")
 	value, err := strconv.ParseFloat(strings.TrimRight(number, ",;"), 64)
 	return value, err == nil
 }
 
-// benchmarked returns the figure of a line of a benchmark: its name, how often it ran,
-// and pairs of a number and its unit. The number of cores behind the name stays.
-func benchmarked(row string) (name string, value float64, ok bool) {
+// benchmarked returns the nanoseconds per operation from a row that a benchmark printed. Such a row
+// holds the benchmark's name, the number of runs, and pairs of a number and a unit. The name in the
+// result keeps its suffix, such as -2 for two cores.
+func benchmarked(row string) []line {
 	fields := strings.Fields(row)
 	at := slices.Index(fields, "ns/op")
 	if at < 3 || !strings.HasPrefix(fields[0], "Benchmark") {
-		return "", 0, false
+		return nil
 	}
-	value, err := strconv.ParseFloat(fields[at-1], 64)
-	return fields[0], value, err == nil
+	return numbered(fields[0], fields[at-1])
 }
 
-// spread writes the median of xs, the least and the most.
+// spread returns the median, the minimum and the maximum of xs as text.
 func spread(xs []float64) string {
 	if len(xs) == 0 {
 		return "none"
@@ -169,7 +209,9 @@ func spread(xs []float64) string {
 	return fmt.Sprintf("%.4g (%.4g to %.4g)", median(xs), slices.Min(xs), slices.Max(xs))
 }
 
-// ratio writes the median over the rounds of new over old, where both have the line.
+// ratio divides the new program's figure by the old program's in each round, and returns the median
+// of the quotients as text. The text is empty if there is no quotient, for example because only one
+// of the programs printed the figure.
 func ratio(before, after []float64) string {
 	var ratios []float64
 	for i := range min(len(before), len(after)) {
@@ -183,7 +225,7 @@ func ratio(before, after []float64) string {
 	return fmt.Sprintf("%.3f", median(ratios))
 }
 
-// median returns the middle of xs, of which there is at least one.
+// median returns the median of xs. The slice must not be empty.
 func median(xs []float64) float64 {
 	xs = slices.Sorted(slices.Values(xs))
 	mid := len(xs) / 2

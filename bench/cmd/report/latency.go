@@ -9,28 +9,30 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// The slowest of millions of asks is as a rule one during which the machine
-// did something else: the kernel gave the core to another, a virtual machine
-// stood still. An empty loop shows such moments too, so a pass of asks is
-// compared with an empty loop of the same length.
+// The slowest of millions of calls is usually one during which the machine did something else: the
+// kernel gave the core to another process, or a virtual machine was paused. An empty loop shows
+// such pauses too. So a pass (one sequence of calls) is compared with an empty loop that runs for
+// the same time.
 //
-// Both are repeated, and a pass is cut into windows: what belongs to the work
-// comes in the same window of every pass, what belongs to the machine stays
-// away from some. So the slowest ask of a window is the least that any pass saw
-// in it, and the slowest of all is that of the worst window. Windows overlap by
-// half, lest a moment near an edge count in neither. A slow ask that comes less
-// than once in a window of every pass would be missed.
+// Passes are repeated, and each pass is cut into windows. Windows overlap by half, so that a pause
+// at the edge of one window lies inside the next. A pause that the limiter causes comes in the same
+// window of every pass. A pause of the machine is missing in some of the passes. So for each
+// window, the report takes the minimum over the passes of the slowest call in that window. The
+// result is the maximum of these minimums. A slow call that does not come in the same window of
+// every pass is not found.
 //
-// Collections run as they do in a service, and each pass begins with memory
-// returned to the system, so that a growing table has to ask for it.
+// Garbage collections run during a pass, as they do in a service. Before each pass, free memory is
+// returned to the operating system, so that a growing table has to request memory again.
 
-// windows is how many pieces a pass is cut into; two neighbours are a window.
+// windows is the number of pieces into which a pass (a sequence of timed calls) is cut. Two
+// neighbouring pieces form one window, so windows overlap.
 const windows = 16
 
-// slowestGrowing promises how much longer than an empty loop's slowest turn
-// the slowest ask takes while count unseen keys arrive.
-func slowestGrowing(work string, count int, bound time.Duration) line {
-	return slowest(work, bound, func() (pass, error) {
+// slowestGrowing returns a line of the report for the slowest call of a token bucket limiter that
+// holds no keys at first and is then called with new keys. The parameter count is the number of
+// these keys.
+func slowestGrowing(work string, count int) line {
+	return slowest(work, func() (pass, error) {
 		subject, err := empty(bench.Denied, count)
 		if err != nil {
 			return pass{}, err
@@ -40,12 +42,14 @@ func slowestGrowing(work string, count int, bound time.Duration) line {
 	})
 }
 
-// slowestFlooded promises the same for a token bucket that has as many keys as
-// it may, while twice as many unseen keys arrive. In one half of a run nothing
-// can be forgotten, because every key owes a unit for thirty days; in the other
-// every key is soon as good as new.
-func slowestFlooded(work string, count int, bound time.Duration) line {
-	return slowest(work, bound, func() (pass, error) {
+// slowestFlooded returns a line of the report for the slowest call with a new key to a token bucket
+// limiter that already holds its maximum number of keys. The parameter count is this maximum. The
+// calls are made to two limiters, one after the other. Each limiter is first filled with as many
+// keys as it can hold, and then called with twice as many new keys. The first limiter can drop none
+// of its keys, because a key needs thirty days to earn its unit back. The second limiter can drop a
+// key after a millisecond.
+func slowestFlooded(work string, count int) line {
+	return slowest(work, func() (pass, error) {
 		var all pass
 		for _, outcome := range []bench.Outcome{bench.Denied, bench.Allowed} {
 			subject, err := empty(outcome, count)
@@ -59,9 +63,9 @@ func slowestFlooded(work string, count int, bound time.Duration) line {
 	})
 }
 
-// empty returns a token bucket that may hold count keys and has none. A key that
-// was asked for once is as good as new after thirty days, or, with the outcome
-// allowed, after a millisecond.
+// empty returns a token bucket limiter that holds no keys yet. Its maximum number of keys is count.
+// The limiter can drop a key as soon as the key has earned its unit back. A key needs thirty days
+// for that or, with the outcome Allowed, a millisecond.
 func empty(outcome bench.Outcome, count int) (bench.Subject, error) {
 	l := bench.Limit{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 1, MaxKeys: count}
 	if outcome == bench.Allowed {
@@ -74,54 +78,60 @@ func empty(outcome bench.Outcome, count int) (bench.Subject, error) {
 	return s.New(l)
 }
 
-// slowest is a line about the slowest ask of a pass.
-func slowest(work string, bound time.Duration, asks func() (pass, error)) line {
-	return line{work: work, target: "< " + millis(bound) + " beyond an empty loop", bound: float64(bound) - 1,
-		read: func(l *lab) (reading, error) {
-			defer debug.SetGCPercent(debug.SetGCPercent(100))
-			var mine, idle []pass
-			for range l.runs {
-				debug.FreeOSMemory()
-				p, err := asks()
-				if err != nil {
-					return reading{}, err
-				}
-				mine = append(mine, p)
-				debug.FreeOSMemory()
-				idle = append(idle, watchIdle(p.took, len(p.slowest)))
+// slowest returns a line of the report: the time of the slowest call in a pass (a sequence of timed
+// calls), minus the time of the slowest iteration of an empty loop.
+func slowest(work string, calls func() (pass, error)) line {
+	return line{work: work, read: func(l *lab) (reading, error) {
+		defer debug.SetGCPercent(debug.SetGCPercent(100))
+		var mine, idle []pass
+		for range l.runs {
+			debug.FreeOSMemory()
+			p, err := calls()
+			if err != nil {
+				return reading{}, err
 			}
-			return beyond(slowestOf(mine), slowestOf(idle), l.runs), nil
-		}}
+			mine = append(mine, p)
+			debug.FreeOSMemory()
+			idle = append(idle, watchIdle(p.took, len(p.slowest)))
+		}
+		return beyond(slowestOf(mine), slowestOf(idle), l.runs), nil
+	}}
 }
 
-// beyond is the reading of two slowest asks.
-func beyond(mine, idle time.Duration, runs int) reading {
+// beyond returns the result for one line of the report: the time of a limiter's slowest call (the
+// parameter measured), minus the time of the slowest iteration of an empty loop (the parameter
+// idle).
+func beyond(measured, idle time.Duration, runs int) reading {
 	return reading{
-		value:    float64(max(0, mine-idle)),
-		measured: fmt.Sprintf("%s; empty loop %s; %d passes", millis(mine), millis(idle), runs),
+		value: float64(max(0, measured-idle)),
+		measured: fmt.Sprintf("%s beyond an empty loop; %s with, %s without; %d passes",
+			millis(max(0, measured-idle)), millis(measured), millis(idle), runs),
 	}
 }
 
-// A pass is what came of many asks: the slowest in each piece, and how long all
-// took.
+// A pass holds the times of one sequence of calls, which is cut into pieces.
 type pass struct {
-	slowest []time.Duration
-	took    time.Duration
+	slowest []time.Duration // the duration of the slowest call in each piece
+	took    time.Duration   // time of all calls together
 }
 
-// and returns p followed by q.
+// The method named and returns a pass that consists of the pass p, followed by the pass q.
 func (p pass) and(q pass) pass {
 	return pass{append(p.slowest, q.slowest...), p.took + q.took}
 }
 
-// turn notes that the turn that began at p.took ended at now, in the last piece.
+// turn records one call in the last piece of the pass p. The call began at the time p.took and
+// ended at the time now, both counted from the start of the pass.
 func (p *pass) turn(now time.Duration) {
 	last := &p.slowest[len(p.slowest)-1]
 	*last = max(*last, now-p.took)
 	p.took = now
 }
 
-// slowestOf returns the slowest ask of passes with equally many pieces.
+// slowestOf returns how long the slowest call took, without pauses of the machine. Two neighbouring
+// pieces of a pass form a window. For each window, slowestOf finds the slowest call in each pass, and
+// takes the minimum over the passes. The result is the maximum of these minimums. All passes must
+// have the same number of pieces.
 func slowestOf(passes []pass) (worst time.Duration) {
 	for i := 1; i < len(passes[0].slowest); i++ {
 		least := time.Duration(math.MaxInt64)
@@ -133,15 +143,16 @@ func slowestOf(passes []pass) (worst time.Duration) {
 	return worst
 }
 
-// watch asks s for the keys from up to to, reading the clock after each ask.
-func watch(s bench.Subject, from, to int) pass {
+// watch calls the subject once for each key whose number is at least first and less than past. It
+// returns the times of these calls.
+func watch(s bench.Subject, first, past int) pass {
 	keys := bench.NewKeys(bench.Varied, 1, 0)
 	var p pass
 	start := time.Now()
 	for piece := range windows {
 		p.slowest = append(p.slowest, 0)
-		end := from + (to-from)*(piece+1)/windows
-		for i := from + (to-from)*piece/windows; i < end; i++ {
+		end := first + (past-first)*(piece+1)/windows
+		for i := first + (past-first)*piece/windows; i < end; i++ {
 			s.Allow(keys.At(i))
 			p.turn(time.Since(start))
 		}
@@ -149,12 +160,13 @@ func watch(s bench.Subject, from, to int) pass {
 	return p
 }
 
-// nothing answers at once.
+// The type nothing is a subject that does no work, so that a loop of its calls counts as empty.
 type nothing struct{}
 
 func (nothing) Allow(string) bool { return true }
 
-// watchIdle is watch without work, in so many pieces that together take d.
+// watchIdle is like watch, but it calls a subject that does no work. It runs for the duration d,
+// and cuts the pass into the given number of pieces.
 func watchIdle(d time.Duration, pieces int) pass {
 	var s bench.Subject = nothing{}
 	keys := bench.NewKeys(bench.Varied, 1, 0)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -9,40 +8,47 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// A line is one promise: a work, the most that it may cost, and how to find
-// out what it does cost. A new promise is a new line in the table below; a new
-// subject is a new line in bench.Specs.
+// A line is one measurement: a row of the report. To add a measurement, add a line to one of the
+// tables below. A line that measures a new subject also needs an entry in bench.Specs.
 type line struct {
-	work   string
-	target string                      // the bound as a reader wants it
-	bound  float64                     // the most that reading.value may be
-	cells  []cell                      // what has to be timed before
-	read   func(*lab) (reading, error) // takes the figure
-	chosen bool                        // whether it is one of the few of the summary
+	work     string                      // what is measured: the row's first column
+	headline string                      // the row's name in the opening table; empty if it is not in that table
+	group    string                      // the heading above the row; the function group sets it
+	cells    []cell                      // what must be timed before the function read is called
+	read     func(*lab) (reading, error) // computes the figure
 }
 
-// inSummary returns l as one of the few lines of the summary.
-func (l line) inSummary() line {
-	l.chosen = true
+// titled returns a copy of the line l that also appears in the report's opening table, under the
+// given headline.
+func (l line) titled(headline string) line {
+	l.headline = headline
 	return l
 }
 
-// A reading is the figure of a line.
+// A reading is the result of the measurement for one line of the report.
 type reading struct {
-	value    float64 // what the line's bound is about
-	measured string
-	ratio    string // empty where the bound is no ratio
+	value    float64 // the figure, in nanoseconds, bytes, allocations or decisions a second
+	measured string  // the figure as text, with its unit and with details
+	best     string  // the figure of the best round, as text; empty if there was only one round
+	base     ratio   // how the figure compares with the base, for example with the same work without a feature
+	peer     ratio   // the ratio to the fastest peer (limiter of another module)
 }
 
-// sizes are how much a report does.
+// A ratio is the ratio of two figures. The zero ratio means that there is nothing to compare with.
+type ratio struct {
+	value float64
+	text  string // such as "1.24 × floor (48.0 ns)"
+}
+
+// sizes holds how much a report measures.
 type sizes struct {
-	few, many, most int           // keys: of a small, a large and the largest table
+	few, many, most int           // number of keys in a small, a large and the largest table
 	rounds          int           // how often each subject is timed
-	batch           time.Duration // how long it is timed in a round
-	runs            int           // how often a slowest ask is looked for
-	redisKeys       int           // keys of a large table in Redis
-	redisTurn       time.Duration // how long a subject in Redis is asked in a round
-	strict          bool          // whether workloads must be what they claim to be
+	batch           time.Duration // how long a subject is timed in a round
+	runs            int           // number of passes (sequences of timed calls) in the search for the slowest call
+	redisKeys       int           // number of keys in a large table in Redis
+	redisTurn       time.Duration // how long a subject in Redis is timed in a round
+	strict          bool          // whether the report fails if the share of allowed calls is wrong
 }
 
 var (
@@ -56,9 +62,24 @@ var (
 	}
 )
 
-// lines is the table of what is promised.
+// lines returns all lines of the report, in order.
 func lines(s sizes) []line {
-	return slices.Concat(limiterLines(), windowLines(), ruleLines(), httpLines(), grpcLines(), tableLines(s), redisLines(s))
+	return slices.Concat(
+		group("One limiter, one key", limiterLines()),
+		group("Windows that turn", windowLines()),
+		group("Rules", ruleLines()),
+		group("HTTP and gRPC", middlewareLines()),
+		group("All cores, many keys, memory", tableLines(s)),
+		group("Redis", redisLines(s)),
+	)
+}
+
+// group sets the field group of each line in ls to the heading, and returns ls.
+func group(heading string, ls []line) []line {
+	for i := range ls {
+		ls[i].group = heading
+	}
+	return ls
 }
 
 var (
@@ -69,55 +90,49 @@ var (
 	oneEvenDenied = bench.Workload{Keys: 1, Outcome: bench.Denied, Even: true}
 )
 
-// limiterLines are about a limiter by itself, with one key.
+// limiterLines returns the lines of the report that measure a limiter without rules, on one key.
 func limiterLines() []line {
 	mixed := bench.Workload{Keys: 1, Outcome: bench.Mixed}
 	long := bench.Workload{Keys: 1, Names: bench.Long, Outcome: bench.Allowed}
 	return []line{
-		overFloor("TokenBucket.Allow, one key, serial", "tokenbucket", oneEven, 1.15).inSummary(),
-		overFloor("TokenBucket.Allow, one key, serial, denied", "tokenbucket", oneEvenDenied, 1.15),
-		overFloor("TokenBucket.Allow, one key, serial, uneven: "+rateOf("tokenbucket", one), "tokenbucket", one, 1.15),
-		overFloor("TokenBucket.Allow, one key, serial, uneven: "+rateOf("tokenbucket", oneDenied)+", denied", "tokenbucket", oneDenied, 1.15),
-		overPeers("TokenBucket.Allow, one key, serial", one, 0.85).inSummary(),
-		overPeers("TokenBucket.Allow, one key, serial, denied", oneDenied, 0.85),
+		bucketLine("TokenBucket.Allow, one key, serial", oneEven).titled("One limiter decides: `TokenBucket.Allow`, one key"),
+		bucketLine("TokenBucket.Allow, one key, serial, denied", oneEvenDenied),
+		bucketLine("TokenBucket.Allow, one key, serial, uneven: "+rateOf("tokenbucket", one), one),
+		bucketLine("TokenBucket.Allow, one key, serial, uneven: "+rateOf("tokenbucket", oneDenied)+", denied", oneDenied),
 
-		overFloor("FixedWindow.Allow, one key, serial", "fixedwindow", one, 1.3),
-		overFloor("FixedWindow.Allow, one key, serial, denied", "fixedwindow", oneDenied, 1.3),
-		overFloor("SlidingWindowCounter.Allow, one key, serial", "slidingwindowcounter", one, 1.3),
-		overFloor("SlidingWindowCounter.Allow, one key, serial, denied", "slidingwindowcounter", oneDenied, 1.3),
-		overFloor("LeakyBucket.Allow, one key, serial", "leakybucket", oneEven, 1.3),
-		overFloor("LeakyBucket.Allow, one key, serial, denied", "leakybucket", oneEvenDenied, 1.3),
-		overFloor("LeakyBucket.Allow, one key, serial, uneven: "+rateOf("leakybucket", one), "leakybucket", one, 1.3),
-		overFloor("LeakyBucket.Allow, one key, serial, uneven: "+rateOf("leakybucket", oneDenied)+", denied", "leakybucket", oneDenied, 1.3),
-		overFloor("SlidingWindowLog.Allow, one key, serial", "slidingwindowlog", one, 1.6),
-		overFloor("SlidingWindowLog.Allow, one key, serial, denied", "slidingwindowlog", oneDenied, 1.6),
+		overFloor("FixedWindow.Allow, one key, serial", "fixedwindow", one),
+		overFloor("FixedWindow.Allow, one key, serial, denied", "fixedwindow", oneDenied),
+		overFloor("SlidingWindowCounter.Allow, one key, serial", "slidingwindowcounter", one),
+		overFloor("SlidingWindowCounter.Allow, one key, serial, denied", "slidingwindowcounter", oneDenied),
+		overFloor("LeakyBucket.Allow, one key, serial", "leakybucket", oneEven),
+		overFloor("LeakyBucket.Allow, one key, serial, denied", "leakybucket", oneEvenDenied),
+		overFloor("LeakyBucket.Allow, one key, serial, uneven: "+rateOf("leakybucket", one), "leakybucket", one),
+		overFloor("LeakyBucket.Allow, one key, serial, uneven: "+rateOf("leakybucket", oneDenied)+", denied", "leakybucket", oneDenied),
+		overFloor("SlidingWindowLog.Allow, one key, serial", "slidingwindowlog", one),
+		overFloor("SlidingWindowLog.Allow, one key, serial, denied", "slidingwindowlog", oneDenied),
 
-		overFloor("TokenBucket.Allow, mixed: "+rateOf("tokenbucket", mixed), "tokenbucket", mixed, 1.3),
-		overFloor("LeakyBucket.Allow, mixed: "+rateOf("leakybucket", mixed), "leakybucket", mixed, 1.3),
-		overPeers("TokenBucket.Allow, mixed: "+rateOf("tokenbucket", mixed), mixed, 0.85),
-		overFloor("TokenBucket.Allow, long keys of 64 bytes", "tokenbucket", long, 1.3),
-		overPeers("TokenBucket.Allow, long keys of 64 bytes", long, 0.85),
-		overFloor("TokenBucket.Take of 5 units", "tokenbucket-take-5", one, 1.5),
-		overFloor("TokenBucket.Take of 5 units, denied", "tokenbucket-take-5", oneDenied, 1.5),
+		bucketLine("TokenBucket.Allow, mixed: "+rateOf("tokenbucket", mixed), mixed),
+		overFloor("LeakyBucket.Allow, mixed: "+rateOf("leakybucket", mixed), "leakybucket", mixed),
+		bucketLine("TokenBucket.Allow, long keys of 64 bytes", long),
+		overFloor("TokenBucket.Take of 5 units", "tokenbucket-take-5", one),
+		overFloor("TokenBucket.Take of 5 units, denied", "tokenbucket-take-5", oneDenied),
 	}
 }
 
-// windowLines are about windows that turn, of which the one before has left a count.
+// windowLines returns the lines of the report that measure limiters whose windows end during the
+// run. In the window before each measured window, units were used.
 func windowLines() (table []line) {
-	for _, a := range []struct {
-		name, algo string
-		bound      float64
-	}{
-		{"FixedWindow", "fixedwindow", 1.2},
-		{"SlidingWindowCounter", "slidingwindowcounter", 1.3},
-		{"SlidingWindowLog", "slidingwindowlog", 1.6},
+	for _, a := range []struct{ name, algo string }{
+		{"FixedWindow", "fixedwindow"},
+		{"SlidingWindowCounter", "slidingwindowcounter"},
+		{"SlidingWindowLog", "slidingwindowlog"},
 	} {
 		for _, w := range []bench.Workload{
 			{Keys: 1, Outcome: bench.Allowed, Window: time.Second},
 			{Keys: 1, Outcome: bench.Denied, Window: time.Second},
 			{Keys: 1, Outcome: bench.Allowed, Window: 10 * time.Millisecond},
 			{Keys: 1, Outcome: bench.Denied, Window: 10 * time.Millisecond},
-			{Keys: 1, Outcome: bench.Allowed, Window: time.Millisecond}, // for the log
+			{Keys: 1, Outcome: bench.Allowed, Window: time.Millisecond}, // only for the sliding window log
 		} {
 			if s, err := bench.Find(a.algo); err != nil || !s.Can(w) || w.Window == time.Millisecond && a.algo != "slidingwindowlog" {
 				continue
@@ -126,15 +141,14 @@ func windowLines() (table []line) {
 			if w.Outcome == bench.Denied {
 				work += ", mostly denied"
 			}
-			l := overFloor(work, a.algo, w, a.bound)
-			l.chosen = a.algo == "slidingwindowcounter" && w.Outcome == bench.Denied && w.Window == time.Second
-			table = append(table, l)
+			table = append(table, overFloor(work, a.algo, w))
 		}
 	}
 	return table
 }
 
-// rateOf returns the rate of a subject under w, as the module writes it.
+// rateOf returns the rate that a subject has under the workload w, in the text form of
+// [ratelimit.Rate.String]. The parameter algo is the subject's name.
 func rateOf(algo string, w bench.Workload) string {
 	s, err := bench.Find(algo)
 	if err != nil {
@@ -144,46 +158,44 @@ func rateOf(algo string, w bench.Workload) string {
 	return ratelimit.Rate{Requests: l.Rate, Per: l.Per, Burst: l.Burst}.String()
 }
 
-// checkBound is what Check may cost with one rule: Allow's 1.8, and what it takes to hand over
-// a Request.
-const checkBound = 1.9
-
-// ruleLines are about a RateLimiter.
+// ruleLines returns the lines of the report that measure a RateLimiter with a hundred rules.
 func ruleLines() []line {
 	return []line{
-		overFloor("RateLimiter.Allow, 100 rules by user", "rules-user", one, 1.8).inSummary(),
-		overFloor("RateLimiter.Allow, 100 rules by user, denied", "rules-user", oneDenied, 1.8),
-		overFloor("RateLimiter.Allow, 100 rules by endpoint", "rules-endpoint", one, 1.8),
-		overFloor("RateLimiter.Allow, 100 rules by user and endpoint", "rules-user-endpoint", one, 1.8),
-		overFloor("RateLimiter.Allow, 100 rules by IP", "rules-ip", one, 1.8),
-		overFloor("RateLimiter.Allow, 100 global rules", "rules-global", one, 1.8),
-		overFloor("RateLimiter.Allow, 100 rules by user, every endpoint in turn", "rules-every-endpoint", one, 1.8),
-		overFloor("RateLimiter.Check, 100 rules by user", "rules-check-user", one, checkBound),
-		overFloor("RateLimiter.Check, 100 rules by user, denied", "rules-check-user", oneDenied, checkBound),
-		overFloor("RateLimiter.Check, 100 rules by endpoint", "rules-check-endpoint", one, checkBound),
-		overFloor("RateLimiter.Check, 100 rules by user and endpoint", "rules-check-user-endpoint", one, checkBound),
-		overFloor("RateLimiter.Check, 100 rules by IP", "rules-check-ip", one, checkBound),
-		overFloor("RateLimiter.Check, 100 global rules", "rules-check-global", one, checkBound),
-		overFloor("RateLimiter.Check, 100 rules with three tiers each", "rules-tiers", one, 2.5).inSummary(),
-		overFloor("RateLimiter.Check, 100 rules with three tiers each, denied", "rules-tiers", oneDenied, 2.5),
-		overFloor("RateLimiter.Check, 100 rules by user, an observer", "rules-observer", one, 3),
-		overFloor("RateLimiter.Check, 100 rules by user, an observer, denied", "rules-observer", oneDenied, 3),
-		overFloor("RateLimiter.Check, a shadow rule beside each rule", "rules-shadow", one, 3.5),
-		overFloor("RateLimiter.Check, a shadow rule beside each rule, denied", "rules-shadow", oneDenied, 3.5),
-		overFloor("RateLimiter.Allow, two rules in one decision", "rules-two", one, 3).inSummary(),
-		overFloor("RateLimiter.Allow, two rules in one decision, denied", "rules-two", oneDenied, 3),
-		overFloor("RateLimiter.Check, two rules in one decision", "rules-check-two", one, 3),
-		over("RateLimiter.Reserve and Settle", "rules-reserved", "rules-check-user", "Check", one, 2.5),
-		over("RateLimiter.Check, an ID that was granted before", "rules-replayed", "rules-check-user", "Check", one, 2),
-		over("RateLimiter.Check, a warm-up, keys grown", "rules-grown", "rules-check-user", "Check", one, 1.3),
-		over("RateLimiter.Check, a warm-up, keys young", "rules-young", "rules-check-user", "Check", one, 1.3),
-		over("RateLimiter.Allow, statistics read all the time", "rules-stats", "rules-user", "without", one, 1.05),
-		over("RateLimiter.Allow, dead store under FailLocal", "rules-dead-store", "rules-user", "without a store", one, 2),
-		over("RateLimiter.Allow, dead store under FailLocal, denied", "rules-dead-store", "rules-user", "without a store", oneDenied, 2),
+		overFloor("RateLimiter.Allow, 100 rules by user", "rules-user", one).titled("One rule of 100 decides: `RateLimiter.Allow`"),
+		overFloor("RateLimiter.Allow, 100 rules by user, denied", "rules-user", oneDenied),
+		overFloor("RateLimiter.Allow, 100 rules by endpoint", "rules-endpoint", one),
+		overFloor("RateLimiter.Allow, 100 rules by user and endpoint", "rules-user-endpoint", one),
+		overFloor("RateLimiter.Allow, 100 rules by IP", "rules-ip", one),
+		overFloor("RateLimiter.Allow, 100 global rules", "rules-global", one),
+		overFloor("RateLimiter.Allow, 100 rules by user, every endpoint in turn", "rules-every-endpoint", one),
+		overFloor("RateLimiter.Check, 100 rules by user", "rules-check-user", one),
+		overFloor("RateLimiter.Check, 100 rules by user, denied", "rules-check-user", oneDenied),
+		overFloor("RateLimiter.Check, 100 rules by endpoint", "rules-check-endpoint", one),
+		overFloor("RateLimiter.Check, 100 rules by user and endpoint", "rules-check-user-endpoint", one),
+		overFloor("RateLimiter.Check, 100 rules by IP", "rules-check-ip", one),
+		overFloor("RateLimiter.Check, 100 global rules", "rules-check-global", one),
+		overFloor("RateLimiter.Check, 100 rules with three tiers each", "rules-tiers", one),
+		overFloor("RateLimiter.Check, 100 rules with three tiers each, denied", "rules-tiers", oneDenied),
+		overFloor("RateLimiter.Allow, two rules in one decision", "rules-two", one).titled("Two rules decide together"),
+		overFloor("RateLimiter.Allow, two rules in one decision, denied", "rules-two", oneDenied),
+		overFloor("RateLimiter.Check, two rules in one decision", "rules-check-two", one),
+		overFloor("RateLimiter.Check, 100 rules by user, an observer", "rules-observer", one).
+			titled("One rule of 100 decides, and an observer is told"),
+		overFloor("RateLimiter.Check, 100 rules by user, an observer, denied", "rules-observer", oneDenied),
+		overFloor("RateLimiter.Check, a shadow rule beside each rule", "rules-shadow", one),
+		overFloor("RateLimiter.Check, a shadow rule beside each rule, denied", "rules-shadow", oneDenied),
+		over("RateLimiter.Reserve and Settle", "rules-reserved", "rules-check-user", "Check", one),
+		over("RateLimiter.Check, an ID that was granted before", "rules-replayed", "rules-check-user", "Check", one),
+		over("RateLimiter.Check, a warm-up, keys grown", "rules-grown", "rules-check-user", "Check", one),
+		over("RateLimiter.Check, a warm-up, keys young", "rules-young", "rules-check-user", "Check", one),
+		over("RateLimiter.Allow, statistics read all the time", "rules-stats", "rules-user", "without", one),
+		over("RateLimiter.Allow, dead store under FailLocal", "rules-dead-store", "rules-user", "without a store", one),
+		over("RateLimiter.Allow, dead store under FailLocal, denied", "rules-dead-store", "rules-user", "without a store", oneDenied),
 	}
 }
 
-// tableLines are about all cores, many keys and the memory of them.
+// tableLines returns the lines of the report that measure large numbers of keys, calls from all
+// cores, and the memory for keys.
 func tableLines(s sizes) []line {
 	var (
 		hot       = bench.Workload{Keys: 1, Outcome: bench.Allowed, Parallel: true}
@@ -195,95 +207,18 @@ func tableLines(s sizes) []line {
 		most = bench.Count(s.most)
 	)
 	return []line{
-		overPeers("TokenBucket.Allow, "+many+" keys, uniform, all cores", wide, 0.5).inSummary(),
-		overPeers("TokenBucket.Allow, "+many+" keys, uniform, all cores, denied", wideDeny, 0.5),
-		overPeers("TokenBucket.Allow, one hot key, all cores", hot, 1),
-		overPeers("TokenBucket.Allow, one hot key, all cores, denied", hotDenied, 1),
+		bucketLine("TokenBucket.Allow, "+many+" keys, uniform, all cores", wide),
+		bucketLine("TokenBucket.Allow, "+many+" keys, uniform, all cores, denied", wideDeny),
+		bucketLine("TokenBucket.Allow, one hot key, all cores", hot),
+		bucketLine("TokenBucket.Allow, one hot key, all cores, denied", hotDenied),
 
 		allocations("Allocations for a known key, every algorithm, allowed and denied"),
-		bytesPerKey("Bytes per key, all in, "+many+" keys of 24 bytes, TokenBucket", s.many, 72).inSummary(),
-		collection("Extra time of a forced collection, "+most+" keys held", s.most, 10*time.Millisecond),
-		slowestGrowing("Slowest single Allow while growing to "+most+" keys", s.most, time.Millisecond),
-		slowestFlooded("Slowest single Allow at MaxKeys of "+many+" under a flood", s.many, time.Millisecond),
+		bytesPerKey("Bytes per key, all in, "+many+" keys of 24 bytes, TokenBucket", s.many).
+			titled("Memory for each of " + many + " keys, in bytes"),
+		collection("Extra time of a forced collection, "+most+" keys held", s.most).
+			titled("Extra time of a garbage collection, " + most + " keys held"),
+		slowestGrowing("Slowest single Allow while growing to "+most+" keys", s.most),
+		slowestFlooded("Slowest single Allow at MaxKeys of "+many+" under a flood", s.many),
 		growth("TokenBucket.Allow, growth from "+bench.Count(s.few)+" to "+most+" keys, serial", s.few, s.most),
 	}
-}
-
-// overFloor promises at most bound times what the floor costs.
-func overFloor(work, algo string, w bench.Workload, bound float64) line {
-	return over(work, algo, "floor", "floor", w, bound)
-}
-
-// over promises at most bound times what base costs, which readers know as name.
-func over(work, algo, base, name string, w bench.Workload, bound float64) line {
-	mine, than := cell{algo, w}, cell{base, w}
-	target := fmt.Sprintf("≤ %.4g × %s", bound, name)
-	return line{work: work, target: target, bound: bound, cells: []cell{mine, than},
-		read: func(l *lab) (reading, error) {
-			r := l.ratio(mine, than)
-			return reading{
-				value:    r,
-				measured: fmt.Sprintf("%s; %s %s%s", nanos(l.median(mine)), name, nanos(l.median(than)), l.share(mine)),
-				ratio:    fmt.Sprintf("%.2f", r),
-			}, nil
-		}}
-}
-
-// overPeers promises that a TokenBucket costs at most bound times what the fastest
-// peer does.
-func overPeers(work string, w bench.Workload, bound float64) line {
-	mine := cell{"tokenbucket", w}
-	timed := []cell{mine}
-	var peers []cell
-	for _, s := range bench.Specs() {
-		switch {
-		case !s.Can(w):
-		case s.Kind == bench.Peer:
-			peers = append(peers, cell{s.Name, w})
-			fallthrough
-		case s.Kind == bench.Unkeyed:
-			timed = append(timed, cell{s.Name, w})
-		}
-	}
-	target := fmt.Sprintf("≤ %.4g × fastest peer", bound)
-	return line{work: work, target: target, bound: bound, cells: timed,
-		read: func(l *lab) (reading, error) {
-			best := l.fastest(peers)
-			r := l.ratio(mine, best)
-			return reading{
-				value:    r,
-				measured: fmt.Sprintf("%s; %s %s%s", nanos(l.median(mine)), best.algo, nanos(l.median(best)), l.share(mine)),
-				ratio:    fmt.Sprintf("%.2f", r),
-			}, nil
-		}}
-}
-
-// growth promises that a limiter slows down by no larger a factor than one
-// lookup in a bare map, when both grow from few keys to most.
-func growth(work string, few, most int) line {
-	at := func(algo string, keys int) cell {
-		return cell{algo, bench.Workload{Keys: keys, Outcome: bench.Allowed}}
-	}
-	mine := [2]cell{at("tokenbucket", few), at("tokenbucket", most)}
-	bare := [2]cell{at("map", few), at("map", most)}
-	return line{work: work, target: "factor ≤ a bare map's", bound: 1, cells: []cell{mine[0], mine[1], bare[0], bare[1]},
-		read: func(l *lab) (reading, error) {
-			factor := l.median(mine[1]) / l.median(mine[0])
-			allowed := l.median(bare[1]) / l.median(bare[0])
-			return reading{
-				value: factor / allowed,
-				measured: fmt.Sprintf("%s → %s; map %s → %s",
-					nanos(l.median(mine[0])), nanos(l.median(mine[1])),
-					nanos(l.median(bare[0])), nanos(l.median(bare[1]))),
-				ratio: fmt.Sprintf("×%.1f; map ×%.1f", factor, allowed),
-			}, nil
-		}}
-}
-
-// nanos writes nanoseconds with three digits or so.
-func nanos(ns float64) string {
-	if ns < 100 {
-		return fmt.Sprintf("%.1f ns", ns)
-	}
-	return fmt.Sprintf("%.0f ns", ns)
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// cpu returns the model of the processor, or its architecture where the system
-// does not say.
+// cpu returns the model of the processor, or its architecture if the system does not tell the
+// model.
 func cpu() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -25,10 +25,9 @@ func cpu() string {
 	return runtime.GOARCH
 }
 
-// speedup returns how much more all cores do at once than one does alone. The
-// cores of a virtual machine may share a real one, and then work that is spread
-// over them neither gains nor contends as it would elsewhere: the figures for
-// all cores say little where this is near 1.
+// speedup returns how many times as much work all cores together do as one core alone. The cores of
+// a virtual machine may share one real core, and then the result is near 1. In that case, the
+// figures for all cores say little.
 func speedup() float64 {
 	cores := runtime.GOMAXPROCS(0)
 	ratios := make([]float64, 5)
@@ -48,7 +47,7 @@ func speedup() float64 {
 	return median(ratios)
 }
 
-// spin keeps a core busy for some ten milliseconds, out of its memory.
+// spin keeps a core busy for about ten milliseconds, without access to memory.
 //
 //go:noinline
 func spin() {

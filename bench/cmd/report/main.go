@@ -1,22 +1,34 @@
-// Command report takes the figures that this module promises to keep, side by
-// side with its peers and in one process, and says which are kept.
+// Command report measures the limiters of this module and of other modules (its peers) in one
+// process. It checks what this module promises about its speed and memory.
 //
-//	go run ./bench/cmd/report [-quick] [-lines regexp] [-rounds n] [-summary file]
+//	go run ./bench/cmd/report [-quick] [-lines regexp] [-rounds n] [-page file] [-measurements file]
 //
-// With -lines it takes some of them, in whatever case they are written: a limiter,
-// such as tokenbucket, or a family, such as windows, mixed, rules, tiers, shadow,
-// observer, cores, redis or 'bytes|collection'.
+// The report is Markdown. It opens with the ten figures that most readers look for. A table of
+// promises follows: bounds that hold on every machine on which the report was run. All other
+// figures are measurements, without a verdict, in groups that can be unfolded.
 //
-// The lines about Redis need a redis-server in the path, which it starts for
-// itself; without one they are not measured.
+// With -lines it measures only the lines whose name matches the regular expression, in upper or
+// lower case. A name contains a limiter such as tokenbucket, or a topic such as windows, mixed,
+// rules, tiers, shadow, observer, cores or redis. To match several topics, use for example
+// 'bytes|collection'.
 //
-// It prints the body of a page in Markdown: where and how the figures were taken, the
-// promises, those that are missed, and what all of them were made of. With -summary it
-// also writes the few lines that a README shows, of the same run, into a file.
+// With -page it also writes the opening and the promises into a file, between these two lines of
+// the file:
 //
-// It exits with 1 if a figure is missed and with 2 if it
-// could not take one. A full run takes a few minutes and 4 GB of memory; it
-// should have the machine to itself.
+//	<!-- report -->
+//	<!-- end of report -->
+//
+// With -measurements it also writes the rest of the report into a file, between these two lines:
+//
+//	<!-- measurements -->
+//	<!-- end of measurements -->
+//
+// The lines about Redis need the program redis-server in the PATH. The command starts it and ends
+// it. Without redis-server, these lines are not measured.
+//
+// The command exits with 1 if a promise is broken and with 2 if a figure could not be taken. With
+// -quick it has fewer keys and rounds, and checks only the promises about bytes and allocations. A
+// full report takes about five minutes and 4 GB of memory, and needs the machine for itself.
 package main
 
 import (
@@ -35,36 +47,41 @@ import (
 
 func main() {
 	var o options
-	flag.BoolVar(&o.quick, "quick", false, "fewer keys and rounds, to see that it works; judges nothing")
-	flag.StringVar(&o.pattern, "lines", "", "take only the lines whose work matches this regular expression, in any case")
-	flag.IntVar(&o.rounds, "rounds", 0, "how often each subject is timed (default 15, or 3 with -quick)")
-	flag.StringVar(&o.summary, "summary", "", "write the few lines of a README into this file as well")
+	flag.BoolVar(&o.quick, "quick", false, "fewer keys and rounds; checks only promises about bytes and allocations")
+	flag.StringVar(&o.pattern, "lines", "", "take only the lines whose name matches this `regexp`, in upper or lower case")
+	flag.IntVar(&o.rounds, "rounds", 0, "the `number` of times that each subject is timed (default 15, or 3 with -quick)")
+	flag.StringVar(&o.page, "page", "", "write the opening and the promises into this `file` too, between its markers")
+	flag.StringVar(&o.measurements, "measurements", "", "write the measurements into this `file` too, between its markers")
 	flag.Parse()
 	kept, err := report(os.Stdout, os.Stderr, o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+	}
+	os.Exit(exitCode(kept, err))
+}
+
+// exitCode returns the exit code of the command. The argument kept is true if no promise was
+// broken.
+func exitCode(kept bool, err error) int {
 	switch {
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "report:", err)
-		os.Exit(2)
+		return 2
 	case !kept:
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
-// options are the flags of the command.
+// options are the values of the command's flags.
 type options struct {
-	quick   bool
-	pattern string
-	rounds  int
-	summary string // a file
+	quick              bool
+	pattern            string
+	rounds             int
+	page, measurements string // names of the files to write to; empty for none
 }
 
-// report takes the figures that o selects, writes them to out and what it is
-// doing to progress, and reports whether all figures are kept.
-func report(out, progress io.Writer, o options) (kept bool, err error) {
-	pattern, err := regexp.Compile("(?i)" + o.pattern)
-	if err != nil {
-		return false, err
-	}
+// sizes returns how much the report measures with these options.
+func (o options) sizes() sizes {
 	s := full
 	if o.quick {
 		s = quick
@@ -72,6 +89,20 @@ func report(out, progress io.Writer, o options) (kept bool, err error) {
 	if o.rounds > 0 {
 		s.rounds = o.rounds
 	}
+	return s
+}
+
+// report measures the lines that the options o select, and writes the report to out. It writes a
+// message at each step to progress. The result kept is true if no promise was found broken.
+func report(out, progress io.Writer, o options) (kept bool, err error) {
+	pattern, err := regexp.Compile("(?i)" + o.pattern)
+	if err != nil {
+		return false, err
+	}
+	if err := errors.Join(hasMarkers(o.page, "report"), hasMarkers(o.measurements, "measurements")); err != nil {
+		return false, err
+	}
+	s := o.sizes()
 	var chosen []line
 	for _, l := range lines(s) {
 		if pattern.MatchString(l.work) {
@@ -82,33 +113,33 @@ func report(out, progress io.Writer, o options) (kept bool, err error) {
 		return false, fmt.Errorf("no line matches %q", o.pattern)
 	}
 
-	// Collections happen between the figures and never within one, except
-	// where a figure is about them: garbage costs the peers that make it
-	// nothing, which favours them.
+	// No garbage collection runs while a figure is measured, unless the figure must include it.
+	// This is in favour of peers that make garbage.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 
 	lab := newLab(s, progress)
 	defer lab.redis.close()
-	rows, err := take(lab, chosen, !o.quick)
+	rows, err := take(lab, chosen)
 	if err != nil {
 		return false, err
 	}
-	var header bytes.Buffer
-	writeHeader(&header, os.Args[1:], time.Now())
-	fmt.Fprintf(out, "%s", header.String())
-	writeRows(out, rows)
-	writeMisses(out, rows)
-	writeSamples(out, lab)
-	writeRedis(out, &lab.redis)
-	if o.summary != "" {
-		writeSummary(&header, rows)
-		err = os.WriteFile(o.summary, header.Bytes(), 0o644)
-	}
-	return allKept(rows), err
+	verdicts := check(rows, o.quick)
+	var head, rest bytes.Buffer
+	writeHeader(&head, os.Args[1:], time.Now())
+	writeOpening(&head, rows, s.rounds)
+	writePromises(&head, verdicts)
+	writeMeasurements(&rest, rows)
+	writeSamples(&rest, lab)
+	writeRedis(&rest, &lab.redis)
+	fmt.Fprintf(out, "%s%s", head.String(), rest.String())
+	return allHold(verdicts), errors.Join(
+		between(o.page, "report", head.String()),
+		between(o.measurements, "measurements", rest.String()),
+	)
 }
 
-// take measures lines and judges them.
-func take(lab *lab, lines []line, judge bool) ([]row, error) {
+// take measures the lines and returns a row for each.
+func take(lab *lab, lines []line) ([]row, error) {
 	var cells []cell
 	for _, l := range lines {
 		cells = append(cells, l.cells...)
@@ -120,15 +151,16 @@ func take(lab *lab, lines []line, judge bool) ([]row, error) {
 	for _, l := range lines {
 		lab.say(l.work)
 		got, err := l.read(lab)
-		if errors.Is(err, bench.ErrNoRedis) {
+		r := row{line: l, reading: got}
+		switch {
+		case errors.Is(err, bench.ErrNoRedis):
 			lab.say(err.Error())
-			rows = append(rows, row{l.work, l.target, "no redis-server on this machine", "", notMeasured, l.chosen})
-			continue
-		}
-		if err != nil {
+			r.missing = true
+			r.reading = reading{measured: "not measured: no redis-server"}
+		case err != nil:
 			return nil, fmt.Errorf("%s: %w", l.work, err)
 		}
-		rows = append(rows, newRow(l, got, judge))
+		rows = append(rows, r)
 	}
 	return rows, nil
 }

@@ -10,9 +10,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// allocations promises that an ask for a known key allocates nothing.
+// allocations returns a line of the report for the number of allocations in a call for a known key
+// (a key that the limiter already holds). The figure is the largest number among all subjects of
+// this module.
 func allocations(work string) line {
-	return line{work: work, target: "0", bound: 0, read: func(*lab) (reading, error) {
+	return line{work: work, read: func(*lab) (reading, error) {
 		var worst float64
 		var which []string
 		for _, s := range bench.Specs() {
@@ -38,8 +40,8 @@ func allocations(work string) line {
 	}}
 }
 
-// known returns workloads of s that are to allocate nothing: each outcome, and windows
-// that turn.
+// known returns workloads whose keys the subject already holds, so that no call should allocate
+// memory. The workloads cover each outcome, and windows that end during the run.
 func known(s bench.Spec) []bench.Workload {
 	works := []bench.Workload{{Keys: 100, Outcome: bench.Allowed}, {Keys: 100, Outcome: bench.Denied}}
 	for _, w := range []bench.Workload{
@@ -54,7 +56,8 @@ func known(s bench.Spec) []bench.Workload {
 	return works
 }
 
-// allocs returns how many allocations an ask of s makes under w.
+// allocs returns the number of allocations in one call of the subject that s describes, under the
+// workload w.
 func allocs(s bench.Spec, w bench.Workload) (float64, error) {
 	subject, err := s.Start(w)
 	if err != nil {
@@ -64,11 +67,11 @@ func allocs(s bench.Spec, w bench.Workload) (float64, error) {
 	return testing.AllocsPerRun(10_000, func() { subject.Allow(keys.Next()) }), nil
 }
 
-// bytesPerKey promises how much memory a token bucket keeps for each of count
-// keys: its own and all that hangs on it, after collections. Each key has
-// taken its one unit for thirty days, so that none may be forgotten.
-func bytesPerKey(work string, count int, bound float64) line {
-	return line{work: work, target: fmt.Sprintf("≤ %g", bound), bound: bound, read: func(l *lab) (reading, error) {
+// bytesPerKey returns a line of the report for the bytes per key that a token bucket and each peer
+// (limiter of another module) use when they hold the given number of keys. Each key has used its
+// quota and needs days to earn it back, so no limiter can drop a key.
+func bytesPerKey(work string, count int) line {
+	return line{work: work, read: func(l *lab) (reading, error) {
 		var mine float64
 		var peers []string
 		for _, s := range bench.Specs() {
@@ -92,7 +95,8 @@ func bytesPerKey(work string, count int, bound float64) line {
 	}}
 }
 
-// filled returns a subject of s that holds count keys of 24 bytes each.
+// filled makes a new subject from the Spec s, and calls it once for each of its keys. The parameter
+// count is the number of these keys, which have 24 bytes each.
 func filled(s bench.Spec, count int) (bench.Subject, error) {
 	subject, err := s.New(s.Limit(bench.Workload{Keys: count, Names: bench.Even, Outcome: bench.Denied}))
 	if err != nil {
@@ -102,8 +106,7 @@ func filled(s bench.Spec, count int) (bench.Subject, error) {
 	return subject, holds(subject, count)
 }
 
-// holds reports an error if subject can say how many keys it has and that is
-// not count.
+// holds returns an error if the subject has a method Len and the result of Len is not count.
 func holds(subject bench.Subject, count int) error {
 	if s, ok := subject.(interface{ Len() int }); ok && s.Len() != count {
 		return fmt.Errorf("holds %d keys, not %d", s.Len(), count)
@@ -111,9 +114,9 @@ func holds(subject bench.Subject, count int) error {
 	return nil
 }
 
-// heap returns how many bytes are reachable.
+// heap returns the number of reachable bytes on the heap.
 func heap() int64 {
-	// What the first collection finalizes, the second frees.
+	// Two collections are needed: objects that the first one finalizes are freed by the second.
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -121,10 +124,10 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// collection promises how much longer a collection takes while a token bucket
-// holds count keys.
-func collection(work string, count int, bound time.Duration) line {
-	return line{work: work, target: "≤ " + millis(bound), bound: float64(bound), read: func(l *lab) (reading, error) {
+// collection returns a line of the report for the extra time of a garbage collection while a token
+// bucket holds the given number of keys.
+func collection(work string, count int) line {
+	return line{work: work, read: func(l *lab) (reading, error) {
 		s, err := bench.Find("tokenbucket")
 		if err != nil {
 			return reading{}, err
@@ -137,18 +140,15 @@ func collection(work string, count int, bound time.Duration) line {
 		with := median(collections(l.rounds))
 		runtime.KeepAlive(subject)
 		without := median(append(before, collections(l.rounds)...))
-		extra := with - without
-		return reading{
-			value:    extra,
-			measured: fmt.Sprintf("%s; %s with, %s without", millis(time.Duration(extra)), millis(time.Duration(with)), millis(time.Duration(without))),
-		}, nil
+		more := with - without
+		return reading{value: more, measured: fmt.Sprintf("%s; %s with, %s without",
+			millis(time.Duration(more)), millis(time.Duration(with)), millis(time.Duration(without)))}, nil
 	}}
 }
 
-// collections forces n collections and returns how long each took, in
-// nanoseconds.
+// collections forces n garbage collections and returns the time of each, in nanoseconds.
 func collections(n int) []float64 {
-	runtime.GC() // of what went before
+	runtime.GC() // collects earlier garbage; this collection is not timed
 	took := make([]float64, n)
 	for i := range took {
 		start := time.Now()
@@ -158,7 +158,7 @@ func collections(n int) []float64 {
 	return took
 }
 
-// millis writes d in milliseconds.
+// millis formats the duration d in milliseconds.
 func millis(d time.Duration) string {
 	return fmt.Sprintf("%.3g ms", float64(d)/float64(time.Millisecond))
 }

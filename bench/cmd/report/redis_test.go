@@ -19,7 +19,7 @@ import (
 func sampled(w bench.RedisWork) *lab {
 	l := newLab(quick, io.Discard)
 	l.redis.server = new(bench.RedisServer) // none is started
-	samples := make(map[string][]bench.RedisSample)
+	samples := make(redisSamples)
 	for name, speed := range map[string]float64{"limiter": 4, "store": 2, "redis_rate": 1, "throttled": 1, "ulule": 1} {
 		for _, slow := range []float64{1, 2} {
 			cost := time.Duration(slow / speed * 60e3)
@@ -39,31 +39,53 @@ func TestRedisRatiosAreTakenWithinRounds(t *testing.T) {
 	w := bench.RedisWork{Keys: 1, Callers: 1}
 	l := sampled(w)
 
-	got, err := faster("work", w, 4).read(l)
+	got, err := inRedis("work", w, perSecond).read(l)
 	require.NoError(t, err)
-	assert.Equal(t, reading{
-		value:    0.25,
-		measured: "3k/s; store 1.5k/s, redis_rate 0.75k/s, throttled 0.75k/s (50 % errors), ulule 0.75k/s",
-		ratio:    "4.00",
-	}, got)
-	assert.Equal(t, meets, verdictOn(got.value, faster("work", w, 4).bound))
-	assert.Equal(t, misses, verdictOn(got.value, faster("work", w, 4.1).bound))
+	more := ratio{4, "4.00 × redis_rate (0.75k/s)"}
+	assert.Equal(t, reading{3000, "3k/s", "4k/s", more, more}, got)
 
-	got, err = overRedis("work", w, latency, 1.1).read(l)
+	got, err = inRedis("work", w, latency).read(l)
 	require.NoError(t, err)
-	assert.Equal(t, reading{
-		value:    0.25,
-		measured: "22.5 µs; store 45 µs, redis_rate 90 µs, throttled 90 µs (50 % errors), ulule 90 µs",
-		ratio:    "0.25",
-	}, got)
+	same := ratio{0.25, "0.25 × redis_rate (90 µs)"}
+	assert.Equal(t, reading{22500, "22.5 µs", "15 µs", same, same}, got)
+}
+
+// The fastest peer has the most decisions or the shortest times, and no errors.
+func TestFastestInRedis(t *testing.T) {
+	at := func(perSecond float64, wait time.Duration, errors float64) []bench.RedisSample {
+		return []bench.RedisSample{{PerSecond: perSecond, Latency: wait, Errors: errors}}
+	}
+	samples := redisSamples{
+		"limiter": at(99, 1, 0), "store": at(99, 1, 0),
+		"redis_rate": at(10, 5, 0), "throttled": at(50, 2, 0.1), "ulule": at(20, 4, 0),
+	}
+	assert.Equal(t, "ulule", perSecond.fastest(samples))
+	assert.Equal(t, "ulule", latency.fastest(samples))
+	samples["ulule"] = at(5, 6, 0)
+	assert.Equal(t, "redis_rate", perSecond.fastest(samples))
+	assert.Equal(t, "redis_rate", latency.fastest(samples))
+	assert.Equal(t, "0.05k/s, 10 % errors", perSecond.written(samples["throttled"]))
+}
+
+// Works of few callers on many keys compare this module with one peer.
+func TestRedisSubjects(t *testing.T) {
+	names := func(w bench.RedisWork) (got []string) {
+		for _, s := range redisSubjects(w) {
+			got = append(got, s.Name)
+		}
+		return got
+	}
+	assert.Len(t, names(bench.RedisWork{Keys: 1, Callers: 1}), 5)
+	assert.Len(t, names(bench.RedisWork{Keys: 10, Callers: 64}), 5)
+	assert.Equal(t, []string{"limiter", "redis_rate"}, names(bench.RedisWork{Keys: 10, Callers: 4, Cancelable: true}))
 }
 
 func TestRedisTable(t *testing.T) {
 	var out bytes.Buffer
 	writeRedis(&out, &sampled(bench.RedisWork{Keys: 1, Callers: 64}).redis)
 	rows := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, rows, 2+5)
-	assert.Equal(t, "| keys=1/callers=64 | limiter | 3k | 0 % | 22.5 µs | 22.5 µs | 22.5 µs |", rows[2])
+	require.Len(t, rows, 3+2+5+2)
+	assert.Equal(t, "| keys=1/callers=64 | limiter | 3k | 0 % | 22.5 µs | 22.5 µs | 22.5 µs |", rows[5])
 
 	out.Reset()
 	writeRedis(&out, new(redisLab))
@@ -87,7 +109,8 @@ func TestReportWithoutRedis(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, kept)
 	n := len(redisLines(full))
-	assert.Equal(t, n, strings.Count(out.String(), "| no redis-server on this machine |  | not measured |"))
+	assert.Equal(t, n, strings.Count(out.String(), "| not measured: no redis-server |  |  |  |"))
+	assert.NotContains(t, out.String(), "## Promises")
 	assert.Contains(t, progress.String(), bench.ErrNoRedis.Error())
 
 	t.Setenv("RATELIMIT_REQUIRE_REDIS", "1")
@@ -99,14 +122,14 @@ func TestReportWithoutRedis(t *testing.T) {
 func TestRedisIsStartedForItsLines(t *testing.T) {
 	l := newLab(quick, io.Discard)
 	defer l.redis.close()
-	_, err := take(l, []line{collection("collection", 10, time.Second)}, false)
+	_, err := take(l, []line{collection("collection", 10)})
 	require.NoError(t, err)
 	assert.Nil(t, l.redis.server)
 
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("there is no redis-server")
 	}
-	_, err = take(l, []line{redisBytes("bytes", 1)}, false)
+	_, err = take(l, []line{redisBytes("bytes")})
 	require.NoError(t, err)
 	assert.NotNil(t, l.redis.server)
 }

@@ -14,16 +14,19 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// A redisLab takes figures on one redis-server, which is started for the first
-// line that needs it.
+// A redisLab times limiters that keep their state in Redis, all with one redis-server. It starts
+// the server when a line of the report first needs it.
 type redisLab struct {
-	server  *bench.RedisServer // nil until it is started
-	stop    func()
-	samples map[bench.RedisWork]map[string][]bench.RedisSample // by subject, of each round
-	denied  *lab                                               // nil until it is timed
+	server  *bench.RedisServer // nil until the method start is called
+	stop    func()             // ends the server; nil if no server was started
+	samples map[bench.RedisWork]redisSamples
+	denied  *lab // the times of denied calls; nil until the method redisDenied is called
 }
 
-// start starts the server.
+// redisSamples maps the name of each subject to its samples, one for each round.
+type redisSamples map[string][]bench.RedisSample
+
+// start starts the redis-server, unless it is already running.
 func (l *redisLab) start() error {
 	if l.server != nil {
 		return nil
@@ -32,7 +35,7 @@ func (l *redisLab) start() error {
 	if err != nil {
 		return err
 	}
-	// A signal that ends the report ends the server as well.
+	// A signal that ends the report must end the server too.
 	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	keep := context.AfterFunc(ctx, func() {
 		_ = server.Close()
@@ -47,16 +50,16 @@ func (l *redisLab) start() error {
 	return nil
 }
 
-// close ends the server, if there is one.
+// close ends the redis-server, if it was started.
 func (l *redisLab) close() {
 	if l.stop != nil {
 		l.stop()
 	}
 }
 
-// redisWork has every subject in Redis do w, in turns, and returns its samples by
-// round. It is done once, however many lines are about it.
-func (l *lab) redisWork(w bench.RedisWork) (map[string][]bench.RedisSample, error) {
+// redisWork times the limiters in Redis under the workload w, one after the other in each round. It
+// keeps the samples, so the same workload is timed only once, even if several lines need it.
+func (l *lab) redisWork(w bench.RedisWork) (redisSamples, error) {
 	if err := l.redis.start(); err != nil {
 		return nil, err
 	}
@@ -65,7 +68,7 @@ func (l *lab) redisWork(w bench.RedisWork) (map[string][]bench.RedisSample, erro
 	}
 	l.say("Redis: " + w.String())
 	var runs []*bench.RedisRun
-	specs := bench.RedisSpecs()
+	specs := redisSubjects(w)
 	for _, s := range specs {
 		run, err := bench.NewRedisRun(l.redis.server, s, w)
 		if err != nil {
@@ -74,7 +77,7 @@ func (l *lab) redisWork(w bench.RedisWork) (map[string][]bench.RedisSample, erro
 		defer run.Close()
 		runs = append(runs, run)
 	}
-	samples := make(map[string][]bench.RedisSample)
+	samples := make(redisSamples)
 	for round := range l.rounds {
 		runtime.GC()
 		for i := range runs {
@@ -90,8 +93,8 @@ func (l *lab) redisWork(w bench.RedisWork) (map[string][]bench.RedisSample, erro
 	return samples, nil
 }
 
-// redisBatch takes one sample. Others have been at work since: it begins without
-// timing.
+// redisBatch times one batch of calls. Before the batch it makes calls that are not timed, because
+// other subjects have filled the processor's caches in the meantime.
 func (l *lab) redisBatch(run *bench.RedisRun) (bench.RedisSample, error) {
 	ctx := context.Background()
 	if _, err := run.Time(ctx, l.redisTurn/4); err != nil {
@@ -100,18 +103,18 @@ func (l *lab) redisBatch(run *bench.RedisRun) (bench.RedisSample, error) {
 	return run.Time(ctx, l.redisTurn)
 }
 
-// A figure is one of those of a sample.
+// A figure is a function that returns one number of a sample.
 type figure func(bench.RedisSample) float64
 
 var (
-	perSecond figure = func(s bench.RedisSample) float64 { return s.PerSecond }
-	latency   figure = func(s bench.RedisSample) float64 { return float64(s.Latency) }
-	scripts   figure = func(s bench.RedisSample) float64 { return float64(s.Scripts) }
-	whole     figure = func(s bench.RedisSample) float64 { return float64(s.Whole) }
-	failed    figure = func(s bench.RedisSample) float64 { return s.Errors }
+	decisions  figure = func(s bench.RedisSample) float64 { return s.PerSecond }
+	waited     figure = func(s bench.RedisSample) float64 { return float64(s.Latency) }
+	scriptTime figure = func(s bench.RedisSample) float64 { return float64(s.Scripts) }
+	serverTime figure = func(s bench.RedisSample) float64 { return float64(s.Whole) }
+	failed     figure = func(s bench.RedisSample) float64 { return s.Errors }
 )
 
-// of returns the median of f over samples.
+// The method named of returns the median of the figure f over the samples.
 func (f figure) of(samples []bench.RedisSample) float64 {
 	var xs []float64
 	for _, s := range samples {
@@ -120,23 +123,39 @@ func (f figure) of(samples []bench.RedisSample) float64 {
 	return median(xs)
 }
 
-// ratio returns the median over the rounds of f of mine to that of theirs.
-func (f figure) ratio(mine, theirs []bench.RedisSample) float64 {
+// The method best returns the best figure among the samples. This is the largest figure if largest
+// is true, and otherwise the smallest.
+func (f figure) best(samples []bench.RedisSample, largest bool) float64 {
+	best := f(samples[0])
+	for _, s := range samples[1:] {
+		if largest {
+			best = max(best, f(s))
+		} else {
+			best = min(best, f(s))
+		}
+	}
+	return best
+}
+
+// ratio divides the figure of each sample by the figure of the base's sample from the same round,
+// and returns the median of these ratios.
+func (f figure) ratio(samples, base []bench.RedisSample) float64 {
 	var ratios []float64
-	for i := range mine {
-		ratios = append(ratios, f(mine[i])/f(theirs[i]))
+	for i := range samples {
+		ratios = append(ratios, f(samples[i])/f(base[i]))
 	}
 	return median(ratios)
 }
 
-// The names in the lab of what DeniedByStore returns.
+// The names of the two subjects that bench.DeniedByStore returns.
 const (
 	deniedLimiter = "limiter"
 	deniedStore   = "store"
 )
 
-// redisDenied times the denials of a limiter with a store, and of the store, and the
-// floor, in turns. It is done once.
+// redisDenied times three subjects in turns: denials by a limiter with a store, denials by a store
+// that is called directly, and the subject named floor. It measures only in its first call. Later
+// calls return the same times.
 func (l *lab) redisDenied() (*lab, error) {
 	if err := l.redis.start(); err != nil {
 		return nil, err
@@ -176,10 +195,10 @@ func (l *lab) redisDenied() (*lab, error) {
 	return denied, nil
 }
 
-// perAsk asks s for as long as batch, and for a while before that is not timed, as
-// others have used the caches since. It returns nanoseconds per ask, and how many
-// asks were allowed. The clock is read too seldom to count, even where an ask takes
-// no round trip.
+// perAsk calls the subject again and again until the given duration is over. It first makes some
+// calls that are not timed. It returns the nanoseconds per call, and how many calls were allowed in
+// total. It reads the clock only once for every chunk of calls, so that the clock adds little to
+// fast calls.
 func perAsk(s bench.Subject, batch time.Duration) (ns float64, allowed int) {
 	const chunk = 100
 	keys := bench.NewKeys(bench.Varied, 1, 1)
@@ -196,7 +215,20 @@ func perAsk(s bench.Subject, batch time.Duration) (ns float64, allowed int) {
 	}
 }
 
-// table returns what the subjects in Redis have shown.
+// redisSubjects returns the limiters to time under the workload w. With manyCallers or with a
+// single key, these are all limiters. Otherwise, these are only this module's limiter and the
+// subject redisPeer.
+func redisSubjects(w bench.RedisWork) (specs []bench.RedisSpec) {
+	for _, s := range bench.RedisSpecs() {
+		if w.Callers >= manyCallers || w.Keys == 1 || s.Name == stored || s.Name == redisPeer {
+			specs = append(specs, s)
+		}
+	}
+	return specs
+}
+
+// table returns the figures of all subjects in Redis as a table, with one row for each subject
+// under each workload.
 func (l *redisLab) table() [][]string {
 	rows := [][]string{{"in Redis, median", "subject", "decisions/s", "errors", "latency", "server in scripts", "server"}}
 	works := make([]bench.RedisWork, 0, len(l.samples))
@@ -207,14 +239,22 @@ func (l *redisLab) table() [][]string {
 		if a.Callers != b.Callers {
 			return a.Callers - b.Callers
 		}
-		return a.Keys - b.Keys
+		if a.Keys != b.Keys {
+			return a.Keys - b.Keys
+		}
+		if a.Cancelable == b.Cancelable {
+			return 0
+		} else if a.Cancelable {
+			return 1
+		}
+		return -1
 	})
 	for _, w := range works {
-		for _, s := range bench.RedisSpecs() {
+		for _, s := range redisSubjects(w) {
 			of := func(f figure) float64 { return f.of(l.samples[w][s.Name]) }
 			rows = append(rows, []string{
-				w.String(), title(s.Name), thousands(of(perSecond)), percent(of(failed)),
-				micros(of(latency)), micros(of(scripts)), micros(of(whole)),
+				w.String(), title(s.Name), thousands(of(decisions)), percent(of(failed)),
+				micros(of(waited)), micros(of(scriptTime)), micros(of(serverTime)),
 			})
 		}
 	}

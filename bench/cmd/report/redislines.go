@@ -9,132 +9,168 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// What is promised of a store in Redis is compared with redis_rate, the peer that
-// decides the same in one round trip. Two more peers are shown.
+// These are names of subjects in bench.RedisSpecs. Figures from Redis are divided by the figure of
+// redis_rate, because it also decides in one round trip.
 const (
-	stored    = "limiter" // of this module
-	redisPeer = "redis_rate"
+	stored     = "limiter" // this module's limiter with a store
+	storeAlone = "store"   // this module's store, called without a limiter
+	redisPeer  = "redis_rate"
 )
 
-// redisLines is the part of the table that needs a redis-server.
+// manyCallers is the number of callers (goroutines) in the workloads with many callers at once.
+const manyCallers = 64
+
+// redisLines returns the lines of the report that need a redis-server.
 func redisLines(s sizes) []line {
-	const callers = 64
 	var (
-		one  = bench.RedisWork{Keys: 1, Callers: 1}
-		hot  = bench.RedisWork{Keys: 1, Callers: callers}
-		wide = bench.RedisWork{Keys: s.redisKeys, Callers: callers}
+		lone = bench.RedisWork{Keys: 1, Callers: 1}
+		hot  = bench.RedisWork{Keys: 1, Callers: manyCallers}
+		wide = bench.RedisWork{Keys: s.redisKeys, Callers: manyCallers}
+		keys = bench.Count(s.redisKeys) + " keys"
 	)
-	return []line{
-		faster("Redis: TokenBucket.Take, one hot key, 64 callers", hot, 4).inSummary(),
-		faster("Redis: TokenBucket.Take, "+bench.Count(s.redisKeys)+" keys, uniform, 64 callers", wide, 2.2),
-		overRedis("Redis: TokenBucket.Take, one key, one caller", one, latency, 1.05),
-		overRedis("Redis: server time in scripts per decision, one key, one caller", one, scripts, 1.05),
-		overRedis("Redis: server time in scripts per decision, one hot key, 64 callers", hot, scripts, 0.6),
-		deniedOverFloor("Redis: TokenBucket.Allow, one key, serial, denied", deniedLimiter, 3),
-		deniedOverFloor("Redis: Store.Take, one key, serial, denied", deniedStore, 3),
-		redisBytes("Redis: bytes per key of 24 bytes, TokenBucket", 1.5),
+	table := []line{
+		inRedis("Redis: TokenBucket.Take, one hot key, 64 callers", hot, perSecond).titled("Redis, one key, 64 callers"),
+		inRedis("Redis: TokenBucket.Take, "+keys+", uniform, 64 callers", wide, perSecond).titled("Redis, " + keys + ", 64 callers"),
+		inRedis("Redis: TokenBucket.Take, one key, one caller", lone, latency).titled("Redis, one caller: time of a decision"),
 	}
-}
-
-// faster promises at least bound times as many decisions in a second as the peer.
-func faster(work string, w bench.RedisWork, bound float64) line {
-	return line{work: work, target: fmt.Sprintf("≥ %.4g × %s", bound, redisPeer), bound: 1 / bound,
-		read: func(l *lab) (reading, error) {
-			samples, err := l.redisWork(w)
-			if err != nil {
-				return reading{}, err
+	for _, callers := range []int{1, 2, 4} {
+		for _, cancelable := range []bool{false, true} {
+			work := fmt.Sprintf("Redis: TokenBucket.Take, %s keys, uniform, callers: %d", bench.Count(s.few), callers)
+			if cancelable {
+				work += ", contexts that can be canceled"
 			}
-			return reading{
-				value:    perSecond.ratio(samples[redisPeer], samples[stored]),
-				measured: side(samples, perSecond, func(n float64) string { return thousands(n) + "/s" }),
-				ratio:    fmt.Sprintf("%.2f", perSecond.ratio(samples[stored], samples[redisPeer])),
-			}, nil
-		}}
+			table = append(table, inRedis(work, bench.RedisWork{Keys: s.few, Callers: callers, Cancelable: cancelable}, latency))
+		}
+	}
+	return append(table,
+		inRedis("Redis: server time in scripts per decision, one key, one caller", lone, scripts),
+		inRedis("Redis: server time in scripts per decision, one hot key, 64 callers", hot, scripts),
+		deniedOverFloor("Redis: TokenBucket.Allow, one key, serial, denied", deniedLimiter),
+		deniedOverFloor("Redis: Store.Take, one key, serial, denied", deniedStore),
+		redisBytes("Redis: bytes per key of 24 bytes, TokenBucket"),
+	)
 }
 
-// overRedis promises at most bound times the peer's f.
-func overRedis(work string, w bench.RedisWork, f figure, bound float64) line {
-	return line{work: work, target: fmt.Sprintf("≤ %.4g × %s", bound, redisPeer), bound: bound,
-		read: func(l *lab) (reading, error) {
-			samples, err := l.redisWork(w)
-			if err != nil {
-				return reading{}, err
-			}
-			r := f.ratio(samples[stored], samples[redisPeer])
-			return reading{r, side(samples, f, micros), fmt.Sprintf("%.2f", r)}, nil
-		}}
+// A redisFigure is a function that returns one figure of a sample, with a function that formats the
+// figure.
+type redisFigure struct {
+	figure
+	write func(float64) string
+	more  bool // whether a larger figure is better
 }
 
-// side writes f of this module's limiter and, beside it, of the others.
-func side(samples map[string][]bench.RedisSample, f figure, write func(float64) string) string {
-	var others []string
+var (
+	perSecond = redisFigure{decisions, func(n float64) string { return thousands(n) + "/s" }, true}
+	latency   = redisFigure{waited, micros, false}
+	scripts   = redisFigure{scriptTime, micros, false}
+)
+
+// inRedis returns a line of the report that compares this module's limiter with the peers (limiters
+// of other modules) by the figure f, under the workload w.
+func inRedis(work string, w bench.RedisWork, f redisFigure) line {
+	return line{work: work, read: func(l *lab) (reading, error) {
+		samples, err := l.redisWork(w)
+		if err != nil {
+			return reading{}, err
+		}
+		mine := samples[stored]
+		to := func(name string) ratio {
+			return newRatio(f.ratio(mine, samples[name]), name, f.written(samples[name]))
+		}
+		got := reading{
+			value:    f.of(mine),
+			measured: f.written(mine),
+			best:     f.write(f.best(mine, f.more)),
+			base:     to(redisPeer),
+		}
+		if len(samples) == len(bench.RedisSpecs()) {
+			got.peer = to(f.fastest(samples))
+		}
+		return got, nil
+	}}
+}
+
+// fastest returns the name of the peer (limiter of another module) with the best median. It leaves
+// out peers with failed calls, because they did less work.
+func (f redisFigure) fastest(samples redisSamples) string {
+	best := redisPeer
 	for _, s := range bench.RedisSpecs() {
-		if s.Name == stored {
+		if s.Name == stored || s.Name == storeAlone || failed.of(samples[s.Name]) > 0 {
 			continue
 		}
-		text := s.Name + " " + write(f.of(samples[s.Name]))
-		if share := failed.of(samples[s.Name]); share > 0 {
-			text += " (" + percent(share) + " errors)"
+		if was, is := f.of(samples[best]), f.of(samples[s.Name]); f.more && is > was || !f.more && is < was {
+			best = s.Name
 		}
-		others = append(others, text)
 	}
-	return write(f.of(samples[stored])) + "; " + strings.Join(others, ", ")
+	return best
 }
 
-// deniedOverFloor promises that a denial costs at most bound times what the floor
-// in memory does.
-func deniedOverFloor(work, algo string, bound float64) line {
+// written returns the median of f as text. If calls failed, the text includes their share.
+func (f redisFigure) written(samples []bench.RedisSample) string {
+	text := f.write(f.of(samples))
+	if share := failed.of(samples); share > 0 {
+		text += ", " + percent(share) + " errors"
+	}
+	return text
+}
+
+// deniedOverFloor returns a line of the report that divides the time of a denial by the time of a
+// call to the subject named floor. The parameter algo is the name of the subject that denies.
+// Neither subject calls the server.
+func deniedOverFloor(work, algo string) line {
 	mine, floor := cell{algo, oneDenied}, cell{"floor", oneDenied}
-	return line{work: work, target: fmt.Sprintf("≤ %.4g × floor", bound), bound: bound,
-		read: func(l *lab) (reading, error) {
-			denied, err := l.redisDenied()
+	return line{work: work, read: func(l *lab) (reading, error) {
+		denied, err := l.redisDenied()
+		if err != nil {
+			return reading{}, err
+		}
+		return reading{
+			value:    denied.median(mine),
+			measured: nanos(denied.median(mine)),
+			best:     nanos(denied.best(mine)),
+			base:     denied.compared(mine, floor, "floor"),
+		}, nil
+	}}
+}
+
+// redisBytes returns a line of the report for the memory that one key takes in Redis, for each
+// algorithm of this module and for each peer (limiter of another module).
+func redisBytes(work string) line {
+	return line{work: work, read: func(l *lab) (reading, error) {
+		if err := l.redis.start(); err != nil {
+			return reading{}, err
+		}
+		bytes := make(map[string]int64)
+		var all []string
+		for _, s := range bench.RedisStates() {
+			n, err := bench.RedisBytes(l.redis.server, s, 1)
 			if err != nil {
 				return reading{}, err
 			}
-			r := denied.ratio(mine, floor)
-			return reading{
-				value:    r,
-				measured: fmt.Sprintf("%s; floor %s", nanos(denied.median(mine)), nanos(denied.median(floor))),
-				ratio:    fmt.Sprintf("%.2f", r),
-			}, nil
-		}}
-}
-
-// redisBytes promises that a token bucket takes at most bound times the memory in
-// Redis that the peer does, and shows the other algorithms.
-func redisBytes(work string, bound float64) line {
-	return line{work: work, target: fmt.Sprintf("≤ %.4g × %s", bound, redisPeer), bound: bound,
-		read: func(l *lab) (reading, error) {
-			if err := l.redis.start(); err != nil {
+			bytes[s.Name] = n
+			all = append(all, fmt.Sprintf("%s %d", s.Name, n))
+			if s.Name != string(ratelimit.AlgorithmSlidingWindowLog) {
+				continue
+			}
+			if n, err = bench.RedisBytes(l.redis.server, s, logEntries); err != nil {
 				return reading{}, err
 			}
-			bytes := make(map[string]int64)
-			var others []string
-			for _, s := range bench.RedisStates() {
-				n, err := bench.RedisBytes(l.redis.server, s, 1)
-				if err != nil {
-					return reading{}, err
-				}
-				bytes[s.Name] = n
-				others = append(others, fmt.Sprintf("%s %d", s.Name, n))
-				if s.Name != string(ratelimit.AlgorithmSlidingWindowLog) {
-					continue
-				}
-				if n, err = bench.RedisBytes(l.redis.server, s, logEntries); err != nil {
-					return reading{}, err
-				}
-				others = append(others, fmt.Sprintf("with %d entries %d", logEntries, n))
-			}
-			mine := bytes[string(ratelimit.AlgorithmTokenBucket)]
-			r := float64(mine) / float64(bytes[redisPeer])
-			return reading{r, strings.Join(others, ", "), fmt.Sprintf("%.2f", r)}, nil
-		}}
+			all = append(all, fmt.Sprintf("with %d entries %d", logEntries, n))
+		}
+		mine, peer := float64(bytes[string(ratelimit.AlgorithmTokenBucket)]), float64(bytes[redisPeer])
+		return reading{
+			value:    mine,
+			measured: strings.Join(all, ", "),
+			base:     newRatio(mine/peer, redisPeer, fmt.Sprintf("%.0f", peer)),
+		}, nil
+	}}
 }
 
-// logEntries is how many asks a full log has granted.
+// logEntries is the number of entries with which redisBytes measures a full sliding window log.
 const logEntries = 1000
 
-// micros writes nanoseconds as microseconds, or as milliseconds from one on.
+// micros formats nanoseconds as microseconds, or as milliseconds if they are one millisecond or
+// more.
 func micros(ns float64) string {
 	if ns >= float64(time.Millisecond) {
 		return millis(time.Duration(ns))
@@ -142,8 +178,8 @@ func micros(ns float64) string {
 	return fmt.Sprintf("%.3g µs", ns/float64(time.Microsecond))
 }
 
-// thousands writes n in thousands.
+// thousands formats n in thousands, such as 12k.
 func thousands(n float64) string { return fmt.Sprintf("%.3gk", n/1000) }
 
-// percent writes a share.
+// percent formats a share between 0 and 1 in percent.
 func percent(share float64) string { return fmt.Sprintf("%.2g %%", 100*share) }

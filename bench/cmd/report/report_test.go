@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -17,32 +18,6 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/bench"
 )
-
-func TestVerdict(t *testing.T) {
-	for _, tt := range []struct {
-		value, bound float64
-		want, why    string
-	}{
-		{1.14, 1.15, meets, "below the bound"},
-		{1.15, 1.15, meets, "at the bound"},
-		{1.1500001, 1.15, misses, "above the bound"},
-		{0, 0, meets, "nothing allowed and nothing found"},
-		{1, 0, misses, "nothing allowed and something found"},
-		{math.NaN(), 1, misses, "not measured"},
-		{math.Inf(1), 1, misses, "without end"},
-	} {
-		assert.Equal(t, tt.want, verdictOn(tt.value, tt.bound), tt.why)
-	}
-}
-
-func TestRowIsJudgedOnlyOnRequest(t *testing.T) {
-	l := line{work: "work", target: "≤ 1 × it", bound: 1}
-	bad := reading{value: 2, measured: "2 ns", ratio: "2.00"}
-	assert.Equal(t, row{"work", "≤ 1 × it", "2 ns", "2.00", misses, false}, newRow(l, bad, true))
-	assert.Equal(t, row{"work", "≤ 1 × it", "2 ns", "2.00", notJudged, false}, newRow(l, bad, false))
-	assert.False(t, allKept([]row{{verdict: meets}, newRow(l, bad, true)}))
-	assert.True(t, allKept([]row{{verdict: meets}, newRow(l, bad, false)}))
-}
 
 func TestMedian(t *testing.T) {
 	xs := []float64{9, 1, 5}
@@ -61,9 +36,9 @@ func TestRatiosAreTakenWithinRounds(t *testing.T) {
 	l.samples[floor] = []float64{10, 10, 20, 20, 20}
 	assert.Equal(t, 1.1, l.ratio(mine, floor))
 
-	got, err := overFloor("work", "tokenbucket", w, 1.15).read(l)
+	got, err := overFloor("work", "tokenbucket", w).read(l)
 	require.NoError(t, err)
-	assert.Equal(t, reading{1.1, "22.0 ns; floor 20.0 ns", "1.10"}, got)
+	assert.Equal(t, reading{22, "22.0 ns", "11.0 ns", ratio{1.1, "1.10 × floor (20.0 ns)"}, ratio{}}, got)
 }
 
 func TestPeersAreComparedByTheFastest(t *testing.T) {
@@ -75,11 +50,32 @@ func TestPeersAreComparedByTheFastest(t *testing.T) {
 	l.samples[cell{"tokenbucket", w}] = []float64{50}
 	l.samples[cell{"throttled", w}] = []float64{100}
 	l.samples[cell{"uber", w}] = []float64{1} // no peer: it has no keys
-	l.samples[cell{"floor", w}] = []float64{1}
+	l.samples[cell{"floor", w}] = []float64{40}
 
-	got, err := overPeers("work", w, 0.85).read(l)
+	got, err := bucketLine("work", w).read(l)
 	require.NoError(t, err)
-	assert.Equal(t, reading{0.5, "50.0 ns; throttled 100 ns", "0.50"}, got)
+	assert.Equal(t, reading{
+		50, "50.0 ns", "50.0 ns", ratio{1.25, "1.25 × floor (40.0 ns)"}, ratio{0.5, "0.50 × throttled (100 ns)"},
+	}, got)
+	assert.Contains(t, bucketLine("work", w).cells, cell{"uber", w}, "it is timed all the same")
+}
+
+func TestMiddlewareIsComparedWithTheBareHandler(t *testing.T) {
+	l := newLab(quick, io.Discard)
+	for _, s := range bench.Specs() {
+		l.samples[cell{s.Name, one}] = []float64{800}
+	}
+	l.samples[cell{"httplimit", one}] = []float64{600}
+	l.samples[cell{"http-bare", one}] = []float64{10}
+
+	got, err := middleware("work", "httplimit", "http-bare", bench.PeerHTTP).read(l)
+	require.NoError(t, err)
+	assert.Equal(t, reading{
+		600, "600 ns", "600 ns", ratio{590, "590 ns more than bare"}, ratio{0.75, "0.75 × http-httprate (800 ns)"},
+	}, got)
+	got, err = extra("work", "httplimit", "http-bare").read(l)
+	require.NoError(t, err)
+	assert.Equal(t, reading{value: 590, measured: "590 ns more than 10.0 ns"}, got)
 }
 
 func TestGrowthComparesFactors(t *testing.T) {
@@ -93,12 +89,19 @@ func TestGrowthComparesFactors(t *testing.T) {
 
 	got, err := growth("work", 10, 1000).read(l)
 	require.NoError(t, err)
-	assert.Equal(t, reading{0.5, "50.0 ns → 200 ns; map 20.0 ns → 160 ns", "×4.0; map ×8.0"}, got)
+	assert.Equal(t, reading{
+		value:    4,
+		measured: "×4.0 (50.0 ns → 200 ns); a bare map ×8.0 (20.0 ns → 160 ns)",
+		base:     ratio{value: 0.5},
+	}, got)
 }
 
 func TestBeyond(t *testing.T) {
 	const ms = time.Millisecond
-	assert.Equal(t, reading{value: float64(ms), measured: "3 ms; empty loop 2 ms; 5 passes"}, beyond(3*ms, 2*ms, 5))
+	assert.Equal(t, reading{
+		value:    float64(ms),
+		measured: "1 ms beyond an empty loop; 3 ms with, 2 ms without; 5 passes",
+	}, beyond(3*ms, 2*ms, 5))
 	assert.Zero(t, beyond(ms, 2*ms, 5).value, "never less than the empty loop")
 }
 
@@ -109,9 +112,9 @@ func TestSlowestOf(t *testing.T) {
 		why    string
 	}{
 		{[][]time.Duration{{1, 9, 1, 1}}, 9, "one pass hides nothing"},
-		{[][]time.Duration{{1, 9, 1, 1}, {1, 9, 1, 1}}, 9, "a moment of the work comes in every pass"},
-		{[][]time.Duration{{1, 9, 1, 1}, {1, 1, 9, 1}}, 9, "also if it comes a little earlier or later"},
-		{[][]time.Duration{{9, 1, 1, 1}, {1, 1, 1, 9}}, 1, "a moment of the machine comes anywhere"},
+		{[][]time.Duration{{1, 9, 1, 1}, {1, 9, 1, 1}}, 9, "a pause of the work comes in every pass"},
+		{[][]time.Duration{{1, 9, 1, 1}, {1, 1, 9, 1}}, 9, "even if it comes a little earlier or later"},
+		{[][]time.Duration{{9, 1, 1, 1}, {1, 1, 1, 9}}, 1, "a pause of the machine comes anywhere"},
 		{[][]time.Duration{{1, 9, 1, 1}, {1, 1, 1, 1}}, 1, "or not at all"},
 	} {
 		var passes []pass
@@ -135,7 +138,7 @@ func TestPassKeepsTheSlowestTurnOfEachPiece(t *testing.T) {
 	assert.Equal(t, pass{slowest: []time.Duration{3, 7, 8}, took: 23}, p.and(q))
 }
 
-// A pass asks for every key once, whatever the pieces.
+// A pass calls for every key once, whatever the pieces.
 func TestWatchAsksForEveryKey(t *testing.T) {
 	seen := make(counter)
 	p := watch(seen, 5, 1005)
@@ -153,83 +156,7 @@ func (c counter) Allow(key string) bool {
 	return true
 }
 
-func TestTables(t *testing.T) {
-	var out bytes.Buffer
-	writeRows(&out, []row{
-		{"Allow", "≤ 1.15 × floor", "50.0 ns; floor 48.0 ns", "1.04", meets, true},
-		{"Memory", "≤ 72", "80.0", "", misses, false},
-	})
-	assert.Equal(t, strings.Join([]string{
-		"| work | to reach | measured median | ratio | verdict |",
-		"|---|---|---|---|---|",
-		"| Allow | ≤ 1.15 × floor | 50.0 ns; floor 48.0 ns | 1.04 | meets |",
-		"| Memory | ≤ 72 | 80.0 |  | MISSES |",
-		"",
-	}, "\n"), out.String())
-
-	one := bench.Workload{Keys: 1, Outcome: bench.Allowed}
-	all := bench.Workload{Keys: 1, Outcome: bench.Allowed, Parallel: true}
-	l := newLab(quick, io.Discard)
-	l.order = []cell{{"floor", one}, {"tokenbucket", one}, {"tokenbucket", all}}
-	l.samples[l.order[0]] = []float64{48}
-	l.samples[l.order[1]] = []float64{50}
-	l.samples[l.order[2]] = []float64{123.4}
-	out.Reset()
-	writeSamples(&out, l)
-	assert.Equal(t, strings.Join([]string{
-		"",
-		"| workload | nanoseconds per ask, median |",
-		"|---|---|",
-		"| keys=1 outcome=allowed cpus=1 | floor 48.0, tokenbucket 50.0 |",
-		"| keys=1 outcome=allowed cpus=all | tokenbucket 123 |",
-		"",
-	}, "\n"), out.String())
-}
-
-func TestMissesAreListed(t *testing.T) {
-	written := func(rows ...row) string {
-		var out bytes.Buffer
-		writeMisses(&out, rows)
-		return out.String()
-	}
-	kept := row{work: "Allow", target: "≤ 1.15 × floor", ratio: "1.04", verdict: meets}
-	missed := row{work: "Take", target: "≤ 1.15 × floor", measured: "60 ns; floor 48 ns", ratio: "1.25", verdict: misses}
-	plain := row{work: "Memory", target: "≤ 72", measured: "80.0", verdict: misses}
-	assert.Equal(t, "\nNo line misses.\n", written(kept))
-	assert.Equal(t, "\nNothing was judged.\n", written(row{verdict: notJudged}, row{verdict: notMeasured}))
-	assert.Equal(t, strings.Join([]string{
-		"",
-		"The lines that miss:",
-		"",
-		"- Take: 1.25, to reach ≤ 1.15 × floor",
-		"- Memory: 80.0, to reach ≤ 72",
-		"",
-	}, "\n"), written(kept, missed, plain))
-}
-
-func TestSummary(t *testing.T) {
-	var out bytes.Buffer
-	writeSummary(&out, []row{
-		{"Allow", "≤ 1.15 × floor", "50.0 ns; floor 48.0 ns", "1.04", meets, true},
-		{"Memory", "≤ 72", "80.0", "", misses, false},
-	})
-	assert.Equal(t, strings.Join([]string{
-		"| work | measured median | ratio | to reach |",
-		"|---|---|---|---|",
-		"| Allow | 50.0 ns; floor 48.0 ns | 1.04 | ≤ 1.15 × floor |",
-		"",
-	}, "\n"), out.String())
-
-	chosen := 0
-	for _, l := range lines(full) {
-		if l.chosen {
-			chosen++
-		}
-	}
-	assert.Equal(t, 9, chosen)
-}
-
-// A family of lines is found by a word, in any case, and no two lines are the same.
+// A family of lines is found by a word, in any case, and no two lines have the same name.
 func TestFamilies(t *testing.T) {
 	table := lines(full)
 	count := func(word string) (n int) {
@@ -242,19 +169,20 @@ func TestFamilies(t *testing.T) {
 		return n
 	}
 	for word, want := range map[string]int{
-		"windows": 11, "mixed": 3, "tiers": 2, "shadow": 2, "observer": 2, "long keys": 2,
-		"slidingwindowcounter": 6, "redis": 8, "bytes|collection|allocations": 4 + 2,
+		"windows": 11, "mixed": 2, "tiers": 2, "shadow": 2, "observer": 2, "long keys": 1,
+		"slidingwindowcounter": 6, "redis": 14, "bytes|collection|allocations": 5, "httplimit": 7, "can be canceled": 3,
 	} {
 		assert.Equal(t, want, count(word), word)
 	}
 	seen := make(map[string]bool)
 	for _, l := range table {
-		assert.False(t, seen[l.work+l.target], l.work)
-		seen[l.work+l.target] = true
+		assert.False(t, seen[l.work], l.work)
+		assert.NotEmpty(t, l.group, l.work)
+		seen[l.work] = true
 	}
 }
 
-// The share is shown where it is neither none nor all.
+// The share is shown if it is neither none nor all.
 func TestShares(t *testing.T) {
 	c := cell{"tokenbucket", bench.Workload{Keys: 1, Outcome: bench.Mixed}}
 	l := newLab(full, io.Discard)
@@ -273,58 +201,94 @@ func TestShares(t *testing.T) {
 	assert.NoError(t, l.checkShares(c.work, []bench.Spec{spec}), "in one round the machine stood still")
 	l.strict = false
 	l.shares[c] = []float64{1}
-	assert.NoError(t, l.checkShares(c.work, []bench.Spec{spec}), "not judged")
-}
-
-func TestHeaderSaysWhereAndHow(t *testing.T) {
-	var out bytes.Buffer
-	writeHeader(&out, []string{"-lines", "hot", "-lines=it's|hot"}, time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
-	assert.Contains(t, out.String(), " · 2026-01-02 · `go run ./bench/cmd/report -lines hot '-lines=it'\\''s|hot'`")
-	assert.Contains(t, out.String(), " cores, ")
-	assert.Contains(t, out.String(), " · go")
+	assert.NoError(t, l.checkShares(c.work, []bench.Spec{spec}), "a quick report does not check it")
 }
 
 // Every line of the table finds its figure, on a scale that takes no time.
 func TestEveryLineIsTaken(t *testing.T) {
 	tiny := sizes{
 		few: 10, many: 100, most: 200, rounds: 2, batch: 100 * time.Microsecond, runs: 1,
-		redisKeys: 10, redisTurn: 100 * time.Microsecond,
+		redisKeys: 20, redisTurn: 100 * time.Microsecond,
 	}
 	table := lines(tiny)
 	l := newLab(tiny, io.Discard)
 	defer l.redis.close()
-	rows, err := take(l, table, false)
+	rows, err := take(l, table)
 	require.NoError(t, err)
 	require.Len(t, rows, len(table))
 	_, noRedis := exec.LookPath("redis-server")
 	for i, r := range rows {
 		assert.Equal(t, table[i].work, r.work)
-		assert.NotEmpty(t, r.target, r.work)
 		assert.NotEmpty(t, r.measured, r.work)
-		assert.NotContains(t, r.measured, "NaN", r.work)
-		if noRedis != nil && strings.HasPrefix(r.work, "Redis: ") {
-			assert.Equal(t, notMeasured, r.verdict, r.work)
-			continue
+		assert.NotContains(t, r.measured+r.best+r.base.text+r.peer.text, "NaN", r.work)
+		assert.Equal(t, noRedis != nil && strings.HasPrefix(r.work, "Redis: "), r.missing, r.work)
+	}
+	for _, p := range promises() {
+		for _, r := range rows {
+			if !r.missing && p.lines.MatchString(r.work) {
+				assert.NotContains(t, p.of.written(r.reading), "NaN", p.says)
+				if p.of != ofValue {
+					assert.NotZero(t, p.of.in(r.reading), "%s: %s has no such ratio", p.says, r.work)
+				}
+			}
 		}
-		assert.Equal(t, notJudged, r.verdict, r.work)
 	}
 }
 
 func TestReportSelectsLines(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page")
+	measurements := filepath.Join(t.TempDir(), "measurements")
+	require.NoError(t, os.WriteFile(page, []byte("before\n<!-- report -->\nold\n<!-- end of report -->\nafter\n"), 0o644))
+	require.NoError(t, os.WriteFile(measurements, []byte("<!-- measurements -->\n<!-- end of measurements -->\n"), 0o644))
 	var out bytes.Buffer
-	summary := filepath.Join(t.TempDir(), "summary")
-	kept, err := report(&out, io.Discard, options{quick: true, pattern: "^extra time|^bytes", summary: summary})
+	kept, err := report(&out, io.Discard, options{quick: true, pattern: "^extra time|^bytes", page: page, measurements: measurements})
 	require.NoError(t, err)
 	assert.True(t, kept)
-	assert.Equal(t, 2, strings.Count(out.String(), notJudged))
-	written, err := os.ReadFile(summary)
+	text := out.String()
+	assert.Equal(t, 1, strings.Count(text, "| holds |"), "bytes are checked")
+	assert.Equal(t, 1, strings.Count(text, "| not checked |"), "times are not")
+
+	written, err := os.ReadFile(page)
 	require.NoError(t, err)
-	assert.Equal(t, 3, strings.Count(string(written), "\n|"), "the head of a table and one line")
-	header, _, _ := strings.Cut(out.String(), "\n")
-	assert.True(t, strings.HasPrefix(string(written), header), "of the same run")
+	head, rest, _ := strings.Cut(text, "\n## Measurements")
+	assert.Equal(t, "before\n<!-- report -->\n\n"+strings.TrimSpace(head)+"\n\n<!-- end of report -->\nafter\n", string(written))
+	written, err = os.ReadFile(measurements)
+	require.NoError(t, err)
+	rest = "## Measurements" + rest
+	assert.Equal(t, "<!-- measurements -->\n\n"+strings.TrimSpace(rest)+"\n\n<!-- end of measurements -->\n", string(written))
 
 	_, err = report(&out, io.Discard, options{pattern: "no such line"})
 	assert.ErrorContains(t, err, `"no such line"`)
 	_, err = report(&out, io.Discard, options{pattern: "("})
 	assert.Error(t, err)
+}
+
+func TestExitCode(t *testing.T) {
+	assert.Equal(t, 0, exitCode(true, nil))
+	assert.Equal(t, 1, exitCode(allHold(check(rowsOf(2, 30, 5, 0), false)), nil), "a promise is broken")
+	assert.Equal(t, 2, exitCode(true, errors.New("no figure")))
+	assert.Equal(t, 2, exitCode(false, errors.New("no figure")))
+}
+
+// A file without markers is reported before anything is measured, and stays as it is.
+func TestReportNeedsMarkers(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page")
+	require.NoError(t, os.WriteFile(page, []byte("no markers"), 0o644))
+	var out, progress bytes.Buffer
+	_, err := report(&out, &progress, options{page: page})
+	assert.EqualError(t, err, page+`: has no lines "<!-- report -->" and "<!-- end of report -->"`)
+	_, err = report(&out, &progress, options{measurements: page})
+	assert.EqualError(t, err, page+`: has no lines "<!-- measurements -->" and "<!-- end of measurements -->"`)
+	_, err = report(&out, &progress, options{page: page + "s"})
+	assert.ErrorIs(t, err, os.ErrNotExist)
+	assert.Empty(t, out.String()+progress.String())
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, "no markers", string(text))
+}
+
+// The published pages have the markers between which the command writes.
+func TestFiguresPageHasMarkers(t *testing.T) {
+	assert.NoError(t, hasMarkers("../../../docs/figures.md", "report"))
+	assert.NoError(t, hasMarkers("../../MEASUREMENTS.md", "measurements"))
 }

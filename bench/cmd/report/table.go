@@ -13,44 +13,14 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// A row is a judged line.
+// A row is a line of the report, together with its measured result.
 type row struct {
-	work, target, measured, ratio, verdict string
-	chosen                                 bool // whether it is one of the summary
+	line
+	reading
+	missing bool // whether the line could not be measured
 }
 
-// The verdicts.
-const (
-	meets       = "meets"
-	misses      = "MISSES"
-	notJudged   = "not judged"
-	notMeasured = "not measured"
-)
-
-// newRow returns l as it is shown. It is judged only if judge is set.
-func newRow(l line, r reading, judge bool) row {
-	verdict := notJudged
-	if judge {
-		verdict = verdictOn(r.value, l.bound)
-	}
-	return row{l.work, l.target, r.measured, r.ratio, verdict, l.chosen}
-}
-
-// verdictOn compares a value with the most that it may be. A value that is no
-// number was not measured and misses.
-func verdictOn(value, bound float64) string {
-	if value <= bound {
-		return meets
-	}
-	return misses
-}
-
-// allKept reports whether no row misses.
-func allKept(rows []row) bool {
-	return !slices.ContainsFunc(rows, func(r row) bool { return r.verdict == misses })
-}
-
-// writeHeader says where, when, with what and how the figures were taken.
+// writeHeader writes the machine, the Go version, the date and the command.
 func writeHeader(out io.Writer, args []string, now time.Time) {
 	command := []string{"go run ./bench/cmd/report"}
 	for _, arg := range args {
@@ -62,7 +32,7 @@ func writeHeader(out io.Writer, args []string, now time.Time) {
 		now.UTC().Format(time.DateOnly), strings.Join(command, " "))
 }
 
-// quoted returns arg as a shell takes it.
+// quoted returns the given argument of a command as it must be typed in a shell.
 func quoted(arg string) string {
 	if strings.ContainsFunc(arg, func(r rune) bool {
 		return !strings.ContainsRune("-_=./:,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
@@ -72,50 +42,79 @@ func quoted(arg string) string {
 	return arg
 }
 
-// writeRows writes the promises.
-func writeRows(out io.Writer, rows []row) {
-	cells := [][]string{{"work", "to reach", "measured median", "ratio", "verdict"}}
+// writeOpening writes the opening table with the figures that most readers look for, and explains
+// the terms of the report.
+func writeOpening(out io.Writer, rows []row, rounds int) {
+	cells := [][]string{{"what", "median", "ratio", "to the fastest peer"}}
 	for _, r := range rows {
-		cells = append(cells, []string{r.work, r.target, r.measured, r.ratio, r.verdict})
+		if r.headline != "" {
+			cells = append(cells, []string{r.headline, r.measured, r.base.text, r.peer.text})
+		}
+	}
+	if len(cells) > 1 {
+		writeTable(out, cells)
+		fmt.Fprintln(out)
+	}
+	fmt.Fprintf(out, `The floor is the least that standard parts can do for a limiter with keys: `+"`time.Since`"+`, one
+`+"`maphash.String`"+`, an uncontended mutex and a lookup in a sharded map, without any decision. All
+subjects take turns in %d rounds: a figure is the median of its rounds, "best" is the best round, and a
+ratio is the median of the ratios within the rounds.
+`, rounds)
+}
+
+// writePromises writes a table of the verdicts on the promises.
+func writePromises(out io.Writer, verdicts []verdict) {
+	if len(verdicts) == 0 {
+		return
+	}
+	fmt.Fprintf(out, `
+## Promises
+
+These bounds hold on every machine on which the report was run. Each covers several measurements, of
+which the worst is shown. The command fails if one does not hold.
+
+`)
+	cells := [][]string{{"promise", "bound", "worst figure", ""}}
+	for _, v := range verdicts {
+		cells = append(cells, []string{v.says, v.bound, v.figure(), v.status})
 	}
 	writeTable(out, cells)
 }
 
-// writeMisses lists the rows that miss, if any row was judged.
-func writeMisses(out io.Writer, rows []row) {
-	judged := slices.ContainsFunc(rows, func(r row) bool { return r.verdict == meets || r.verdict == misses })
-	switch {
-	case !judged:
-		fmt.Fprintln(out, "\nNothing was judged.")
-	case allKept(rows):
-		fmt.Fprintln(out, "\nNo line misses.")
-	default:
-		fmt.Fprintf(out, "\nThe lines that miss:\n\n")
-	}
+// writeMeasurements writes all rows in groups. Each group is folded, and the reader of the page can
+// unfold it.
+func writeMeasurements(out io.Writer, rows []row) {
+	fmt.Fprintf(out, "\n## Measurements\n")
+	var groups []string
+	byGroup := make(map[string][][]string)
 	for _, r := range rows {
-		if r.verdict == misses {
-			got := r.ratio
-			if got == "" {
-				got = r.measured
-			}
-			fmt.Fprintf(out, "- %s: %s, to reach %s\n", r.work, got, r.target)
+		if byGroup[r.group] == nil {
+			groups = append(groups, r.group)
+			byGroup[r.group] = [][]string{measurementHead}
 		}
+		byGroup[r.group] = append(byGroup[r.group], []string{r.work, r.measured, r.best, r.base.text, r.peer.text})
+	}
+	for _, g := range groups {
+		writeFolded(out, g, byGroup[g])
 	}
 }
 
-// writeSummary writes the few rows that a README shows.
-func writeSummary(out io.Writer, rows []row) {
-	cells := [][]string{{"work", "measured median", "ratio", "to reach"}}
-	for _, r := range rows {
-		if r.chosen {
-			cells = append(cells, []string{r.work, r.measured, r.ratio, r.target})
-		}
+// measurementHead is the head of a table of measurements. The command alternate reads such tables.
+var measurementHead = []string{"work", "median", "best", "ratio", "to the fastest peer"}
+
+// writeFolded writes a table that is folded until the reader of the page unfolds it.
+func writeFolded(out io.Writer, title string, cells [][]string) {
+	rows := "rows"
+	if len(cells) == 2 {
+		rows = "row"
 	}
+	fmt.Fprintf(out, "\n<details>\n<summary>%s: %d %s</summary>\n\n", title, len(cells)-1, rows)
 	writeTable(out, cells)
+	fmt.Fprintf(out, "\n</details>\n")
 }
 
-// writeSamples writes the median of everything that was timed, in nanoseconds
-// per ask: a row for each workload.
+// writeSamples writes the median of everything that was timed, in nanoseconds per call. The table
+// has a row for each workload.
 func writeSamples(out io.Writer, l *lab) {
 	var works []bench.Workload
 	for _, c := range l.order {
@@ -126,7 +125,7 @@ func writeSamples(out io.Writer, l *lab) {
 	if len(works) == 0 {
 		return
 	}
-	cells := [][]string{{"workload", "nanoseconds per ask, median"}}
+	cells := [][]string{{"workload", "nanoseconds per call, median"}}
 	for _, w := range works {
 		var timed []string
 		for _, s := range bench.Specs() {
@@ -137,19 +136,17 @@ func writeSamples(out io.Writer, l *lab) {
 		}
 		cells = append(cells, []string{strings.ReplaceAll(w.String(), "/", " "), strings.Join(timed, ", ")})
 	}
-	fmt.Fprintln(out)
-	writeTable(out, cells)
+	writeFolded(out, "Everything that was timed, by workload", cells)
 }
 
-// writeRedis writes what the subjects in Redis have shown, where any were timed.
+// writeRedis writes the figures of all subjects in Redis, if any was timed.
 func writeRedis(out io.Writer, l *redisLab) {
 	if len(l.samples) > 0 {
-		fmt.Fprintln(out)
-		writeTable(out, l.table())
+		writeFolded(out, "Everything that was timed in Redis", l.table())
 	}
 }
 
-// modules says where a peer is from.
+// modules maps the subject name of each peer to the path of its module.
 var modules = map[string]string{
 	"xtime":      "golang.org/x/time",
 	"sethvargo":  "github.com/sethvargo/go-limiter",
@@ -160,7 +157,7 @@ var modules = map[string]string{
 	"redis_rate": "github.com/go-redis/redis_rate/v10",
 }
 
-// title returns the name of a subject, with the version of a peer's module.
+// title returns the name of a subject and, for a peer, the version of its module.
 func title(name string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -174,7 +171,7 @@ func title(name string) string {
 	return name
 }
 
-// writeTable writes rows as a Markdown table; the first is its head.
+// writeTable writes rows as a Markdown table; the first row is its head.
 func writeTable(out io.Writer, rows [][]string) {
 	for i, r := range rows {
 		fmt.Fprintf(out, "| %s |\n", strings.Join(r, " | "))

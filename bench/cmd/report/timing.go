@@ -12,38 +12,37 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// A cell is a subject under a workload: what is timed.
+// A cell is one thing to time: a subject under a workload.
 type cell struct {
-	algo string
+	algo string // the name of a bench.Spec
 	work bench.Workload
 }
 
-// A lab times cells and keeps what it found.
+// A lab times cells and keeps the results. A cell is a subject under a workload.
 //
-// The machine's speed drifts while a report runs: others use it, it heats up.
-// So the cells of one workload take turns: in each round every cell is timed
-// for a moment, each round begins with another cell, and a ratio is the median
-// of the ratios within the rounds, which the drift between rounds does not
-// touch.
+// The machine's speed drifts while a report runs, because other programs run or the processor heats
+// up. So the cells of one workload are timed in turns: each round times every cell for a moment,
+// and each round begins with another cell. A ratio divides two times of the same round, which the
+// drift changes in the same way. The report shows the median of these ratios over all rounds.
 type lab struct {
 	sizes
 	progress io.Writer
-	samples  map[cell][]float64 // nanoseconds per ask, by round
-	shares   map[cell][]float64 // the share of asks that was allowed, by round
-	order    []cell             // the keys of samples, as they were timed
+	samples  map[cell][]float64 // nanoseconds per call, one for each round
+	shares   map[cell][]float64 // the share of calls that was allowed, one for each round
+	order    []cell             // the keys of samples, in the order in which they were timed
 	redis    redisLab
 }
 
 func newLab(s sizes, progress io.Writer) *lab {
 	l := &lab{sizes: s, progress: progress, samples: make(map[cell][]float64), shares: make(map[cell][]float64)}
-	l.redis.samples = make(map[bench.RedisWork]map[string][]bench.RedisSample)
+	l.redis.samples = make(map[bench.RedisWork]redisSamples)
 	return l
 }
 
-// say writes what the lab is about to do.
+// say writes the given text, which says what the lab does next, to the progress output.
 func (l *lab) say(what string) { fmt.Fprintln(l.progress, what) }
 
-// sample times cells, each once however often it is listed.
+// sample times the cells. A cell that is listed several times is timed only once.
 func (l *lab) sample(cells []cell) error {
 	var works []bench.Workload
 	for _, c := range cells {
@@ -69,24 +68,26 @@ func (l *lab) sample(cells []cell) error {
 	return nil
 }
 
-// A timer is one subject that takes part in the rounds of a workload.
+// A timer times one subject in the rounds of a workload.
 type timer struct {
 	spec bench.Spec
 	run  *bench.Run
-	n    int // asks on each core in a batch; 0 until calibrated
+	n    int // number of calls on each core in a batch; 0 before calibrate has chosen it
 }
 
-// brief is the longest window of which several turn while a batch is timed. Longer
-// ones turn between the rounds.
+// brief is the longest window that counts as short. A batch of calls covers several short windows.
+// With a longer window, a whole round fits into one window, and the lab waits for the next window
+// if too little time is left.
 const brief = 20 * time.Millisecond
 
-// sampleWorkload times specs under w, in turns.
+// sampleWorkload times the given subjects under the workload w. The subjects take turns.
 func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	l.say(w.String())
 	timers := make([]*timer, len(specs))
 	for i, s := range specs {
 		timers[i] = &timer{spec: s}
 		l.order = append(l.order, cell{s.Name, w})
+		defer timers[i].close()
 	}
 	batch := l.batch
 	if w.Window <= brief {
@@ -94,7 +95,8 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	}
 	for round := range l.rounds {
 		runtime.GC()
-		// A round takes less than this, and must not outlast the window.
+		// enough is an upper bound for the time of a round. A round must end before its window
+		// does.
 		enough := 2 * batch * time.Duration(len(timers))
 		if w.Window > brief && (round == 0 || w.UntilTurn() < enough) {
 			if err := turnAll(timers, w); err != nil {
@@ -115,8 +117,8 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	return l.checkShares(w, specs)
 }
 
-// turnAll makes all timers anew and brings them to the beginning of a window, with a
-// count in the window before.
+// turnAll makes new subjects for all timers and prepares them. It returns at the beginning of a
+// window, after each subject has used units in the window before.
 func turnAll(timers []*timer, w bench.Workload) error {
 	var runs []*bench.Run
 	for _, t := range timers {
@@ -128,37 +130,53 @@ func turnAll(timers []*timer, w bench.Workload) error {
 	return bench.Turn(runs...)
 }
 
-// checkShares reports whether each of specs was allowed what w claims, in most rounds.
-// What is not judged may be too short to show it.
+// checkShares returns an error if a subject has allowed too many or too few calls. It takes the
+// median over all rounds of the subject's share of allowed calls, and compares this median with the
+// bounds of Spec.Claims. Quick reports are not checked, because their batches are too short.
 func (l *lab) checkShares(w bench.Workload, specs []bench.Spec) error {
 	for _, s := range specs {
 		least, most := s.Claims(w)
 		if share := median(l.shares[cell{s.Name, w}]); l.strict && (share < least || share > most) {
-			return fmt.Errorf("%s/%v: %s of the asks were allowed, not %s to %s", s.Name, w, percent(share), percent(least), percent(most))
+			return fmt.Errorf("%s/%v: %s of the asks were allowed, not %s to %s",
+				s.Name, w, percent(share), percent(least), percent(most))
 		}
 	}
 	return nil
 }
 
-// cheap is how many keys a subject may have to be made anew in each round. Where
-// its memory comes to lie and how its hash is seeded then vary as well.
+// cheap is the largest number of keys for which the lab makes a new subject in each round, so that
+// memory addresses and hash seeds vary. With more keys, the lab keeps the subject.
 const cheap = 1000
 
-// make makes the subject anew.
+// make replaces the timer's subject by a new one.
 func (t *timer) make(w bench.Workload) (err error) {
+	t.close()
 	t.run, err = bench.NewRun(t.spec, w)
 	return err
 }
 
-// sample times one batch. A handler's response is garbage, and so are what a middleware makes
-// for it and a reservation: collecting that is a part of what it costs, for ours and for the peers.
+// close closes the subject, if the timer has one.
+func (t *timer) close() {
+	if t.run != nil {
+		t.run.Close()
+	}
+}
+
+// allocates reports whether calls to a subject of this kind make garbage, such as a response or a
+// reservation. Garbage collections then run while the subject is timed, because their time is part
+// of the cost of a call.
+func allocates(k bench.Kind) bool {
+	return slices.Contains([]bench.Kind{bench.HTTP, bench.PeerHTTP, bench.Server, bench.PeerServer, bench.GRPC, bench.Extras}, k)
+}
+
+// sample times one batch of calls. The whole batch takes about the given duration.
 func (t *timer) sample(w bench.Workload, batch time.Duration) (bench.Timing, error) {
 	if t.run == nil || w.Keys <= cheap && w.Window <= brief {
 		if err := t.make(w); err != nil {
 			return bench.Timing{}, err
 		}
 	}
-	if k := t.spec.Kind; k == bench.HTTP || k == bench.PeerHTTP || k == bench.GRPC || k == bench.Extras {
+	if allocates(t.spec.Kind) {
 		defer debug.SetGCPercent(debug.SetGCPercent(100))
 	}
 	if t.n == 0 {
@@ -172,9 +190,10 @@ func (t *timer) sample(w bench.Workload, batch time.Duration) (bench.Timing, err
 	return t.run.Time(t.n)
 }
 
-// warmUp asks without timing, as the others have used the caches since. In a long
-// window it takes what is left first, where most asks are to be denied; a short one
-// it brings to its beginning.
+// warmUp makes calls that are not timed, because other subjects have filled the processor's caches
+// since the last batch. If the windows of the workload are short, warmUp first waits until a window
+// begins. If they are long, and most calls are to be denied, it first takes all units that are left
+// in the current window.
 func (t *timer) warmUp(w bench.Workload) error {
 	switch {
 	case w.Window > brief:
@@ -188,7 +207,7 @@ func (t *timer) warmUp(w bench.Workload) error {
 	return err
 }
 
-// calibrate finds how many asks take as long as batch.
+// calibrate sets t.n to the number of calls that take about the given duration.
 func (t *timer) calibrate(batch time.Duration) error {
 	for n := 1000; ; n *= 2 {
 		got, err := t.run.Time(n)
@@ -202,21 +221,33 @@ func (t *timer) calibrate(batch time.Duration) error {
 	}
 }
 
-// median returns the median of c in nanoseconds per ask.
+// median returns the median time of the cell c, in nanoseconds per call.
 func (l *lab) median(c cell) float64 { return median(l.samples[c]) }
 
-// share says what share of the asks of c was allowed, where that is neither none nor
-// all: "; 5 % allowed".
+// best returns the smallest time of the cell c, in nanoseconds per call, or NaN if the cell was not
+// timed.
+func (l *lab) best(c cell) float64 {
+	best := math.NaN()
+	for i, ns := range l.samples[c] {
+		if i == 0 || ns < best {
+			best = ns
+		}
+	}
+	return best
+}
+
+// share returns a text such as "; 5 % allowed" if some calls of the cell c were allowed and others
+// denied. Otherwise it returns an empty text.
 func (l *lab) share(c cell) string {
 	share := median(l.shares[c])
-	if share > 0 && share < 1 { // not so if there is none
+	if share > 0 && share < 1 { // false for NaN, which means that no shares were recorded
 		return "; " + percent(share) + " allowed"
 	}
 	return ""
 }
 
-// ratio returns the median over the rounds of what c cost against what base
-// cost in the same round.
+// ratio divides, in each round, the time of the cell c by the time of the base. It returns the
+// median of these ratios over the rounds.
 func (l *lab) ratio(c, base cell) float64 {
 	mine, theirs := l.samples[c], l.samples[base]
 	ratios := make([]float64, min(len(mine), len(theirs)))
@@ -226,7 +257,7 @@ func (l *lab) ratio(c, base cell) float64 {
 	return median(ratios)
 }
 
-// fastest returns the cell of the smallest median. There is at least one.
+// fastest returns the cell with the smallest median time. The slice must not be empty.
 func (l *lab) fastest(cells []cell) cell {
 	return slices.MinFunc(cells, func(a, b cell) int {
 		if l.median(a) < l.median(b) {
@@ -236,7 +267,7 @@ func (l *lab) fastest(cells []cell) cell {
 	})
 }
 
-// median returns the middle of xs, or NaN if there is none.
+// median returns the median of xs, or NaN if xs is empty.
 func median(xs []float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()

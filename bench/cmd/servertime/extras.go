@@ -10,27 +10,33 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// warming is a Warmup that lasts for longer than the measurement, and grown one that is over at once.
+// A key with the Warmup in the variable warming warms up during the whole measurement: it does not
+// reach its full limit. A key with the Warmup in the variable grown has its full limit after a
+// microsecond.
 var (
 	warming = ratelimit.Warmup{From: 1 << 15, Over: 24 * time.Hour}
 	grown   = ratelimit.Warmup{From: 1 << 15, Over: time.Microsecond}
 )
 
-// held returns a, with a receipt the number of which follows from i.
+// held returns the given ask (a request to the store) as a reservation for an hour. Each number i
+// gives the reservation a different receipt (the number by which it is settled).
 func held(a ratelimit.Ask, i int) ratelimit.Ask {
-	a.Receipt, a.Term = uint64(i+2), time.Hour
+	a.Receipt, a.HoldFor = uint64(i+2), time.Hour
 	return a
 }
 
-// end gives back the charge of a.
+// The function end settles the given reservation with no units used. This gives all of its units
+// back.
 func end(ctx context.Context, s *redisstore.Store, a ratelimit.Ask) error {
-	a.Was, a.N = a.N, 0
+	a.Charged, a.N = a.N, 0
 	return s.Settle(ctx, []ratelimit.Ask{a})
 }
 
-// once asks for a unit of the state of key by the i-th ID.
+// once calls s.Once with the given ask (a request to the store) and the ID i. If replays is true,
+// the store must return an answer that it has recorded before. Otherwise it must make a new
+// decision. If the store does not do what replays says, once returns an error.
 func once(ctx context.Context, s *redisstore.Store, a ratelimit.Ask, i int, replays bool) error {
-	_, replayed, err := s.Once(ctx, ratelimit.Once{Client: a.Client, ID: strconv.Itoa(i), TTL: time.Hour}, []ratelimit.Ask{a})
+	_, replayed, err := s.Once(ctx, ratelimit.Attempt{Client: a.Client, ID: strconv.Itoa(i), TTL: time.Hour}, []ratelimit.Ask{a})
 	if err == nil && replayed != replays {
 		err = errors.New("it was not decided as is to be measured")
 	}

@@ -1,13 +1,14 @@
-// Command servertime prints how long a Redis server takes for a decision, by what the server says
-// itself: the time of its scripts in INFO commandstats. The work of a server is what limits it, and
-// unlike a latency it has no network in it. The time that a caller waits is printed beside it.
+// Command servertime prints how much time a Redis server needs for a decision. The server itself
+// reports this time: it is the time of its scripts in INFO commandstats. It does not include the
+// network. The shorter this time is, the more decisions a server can make. The command also prints how long
+// the caller waits for a decision.
 //
 //	go run ./bench/cmd/servertime                      # starts a redis-server
-//	go run ./bench/cmd/servertime -addr 127.0.0.1:6379 # nobody else may use that one meanwhile
+//	go run ./bench/cmd/servertime -addr 127.0.0.1:6379 # no other program may use that server meanwhile
 //
-// It prints lines as a benchmark does, so the command alternate compares two builds of it on one
-// server. main.go also builds by itself, in a checkout of a commit that has no reservations, IDs and
-// warm-up:
+// The output has the format of benchmarks, so the command alternate can compare two builds on one
+// server. To compare with a commit that has no reservations, IDs and warm-up, build main.go alone in a
+// checkout of that commit:
 //
 //	go build -o new bench/cmd/servertime/main.go
 //	mkdir ../old/bench/cmd/servertime && cp bench/cmd/servertime/main.go ../old/bench/cmd/servertime
@@ -62,28 +63,33 @@ func run(ctx context.Context, out io.Writer, addr, lines string, calls int) erro
 	return measure(ctx, out, client, lines, calls)
 }
 
-// keys is how many keys each line has.
+// keys is the number of keys in each step.
 const keys = 500
 
-// A work is what a server is asked, in steps which are lines of their own. Each is done for one key
-// at a time; i counts the calls for that key. Before them there is a call for another key, with -1.
+// A work is a sequence of steps, which are measured one after the other with the same keys. The
+// output has one line for each step.
 type work struct {
 	name  string
 	steps []step
 }
 
+// A step is one kind of call. The function do makes the call for one key. Its argument i is 0 in
+// the first call for a key, 1 in the second, and so on. Before a step is measured, do is called
+// once for another key with i = -1.
 type step struct {
 	name string
 	do   func(ctx context.Context, s *redisstore.Store, key string, i int) error
 }
 
-// extras are the works that are in a file of their own.
+// extras holds the works (sequences of measured steps) that the file extras.go adds. A checkout of
+// an older commit cannot build that file.
 var extras []work
 
 // measure prints a line for each step of each work.
 func measure(ctx context.Context, out io.Writer, client *redis.Client, lines string, calls int) error {
 	prefix := fmt.Sprintf("servertime%d", time.Now().UnixNano())
-	store, err := redisstore.New(client, redisstore.WithDenialCache(0), redisstore.WithTimeout(5*time.Second), redisstore.WithPrefix(prefix))
+	store, err := redisstore.New(client,
+		redisstore.WithDenialCache(0), redisstore.WithTimeout(5*time.Second), redisstore.WithPrefix(prefix))
 	if err != nil {
 		return err
 	}
@@ -92,7 +98,7 @@ func measure(ctx context.Context, out io.Writer, client *redis.Client, lines str
 			continue
 		}
 		for _, st := range w.steps {
-			if err := st.do(ctx, store, w.name+" first", -1); err != nil { // so that the server knows the script
+			if err := st.do(ctx, store, w.name+" first", -1); err != nil { // makes the server load the script
 				return fmt.Errorf("%s%s: %w", w.name, st.name, err)
 			}
 			before, err := scripts(ctx, client)
@@ -113,13 +119,14 @@ func measure(ctx context.Context, out io.Writer, client *redis.Client, lines str
 				return err
 			}
 			n := int64(calls * keys)
-			fmt.Fprintf(out, "Benchmark%s%s %d %.0f ns/op %d latency-ns\n", w.name, st.name, n, 1000*float64(after-before)/float64(n), int64(took)/n)
+			fmt.Fprintf(out, "Benchmark%s%s %d %.0f ns/op %d latency-ns\n",
+				w.name, st.name, n, 1000*float64(after-before)/float64(n), int64(took)/n)
 		}
 	}
 	return nil
 }
 
-// scripts returns the microseconds that the server has spent in scripts.
+// scripts returns the total time that the server has spent in scripts, in microseconds.
 func scripts(ctx context.Context, client *redis.Client) (sum int64, err error) {
 	stats, err := client.Info(ctx, "commandstats").Result()
 	if err != nil {
@@ -141,13 +148,16 @@ func scripts(ctx context.Context, client *redis.Client) (sum int64, err error) {
 	return sum, nil
 }
 
-// ample and scarce are rates by which every ask is granted, and every one but the first is denied.
+// With the rate in the variable ample, every ask (a request for units) is granted. With the rate in
+// the variable scarce, only the first ask for a key is granted.
 var (
 	ample  = ratelimit.Rate{Requests: 1 << 20, Per: 24 * time.Hour}
 	scarce = ratelimit.Rate{Requests: 1, Per: 24 * time.Hour}
 )
 
-// an returns an ask for a unit of the state of key.
+// The function an returns a new ask (a request to the store) for one unit of the given key, with
+// the given algorithm and rate. For a sliding window log, it lowers the rate to what the log
+// supports.
 func an(a ratelimit.Algorithm, r ratelimit.Rate, key string) ratelimit.Ask {
 	if a == ratelimit.AlgorithmSlidingWindowLog {
 		r.Requests = min(r.Requests, 1<<16)
@@ -155,7 +165,8 @@ func an(a ratelimit.Algorithm, r ratelimit.Rate, key string) ratelimit.Ask {
 	return ratelimit.Ask{Rule: "rule:" + string(a), Key: key, Client: key, Algorithm: a, Rate: r, N: 1}
 }
 
-// take asks s, and fails if any ask is not answered as allowed says.
+// take calls s.Take with the given asks (requests to the store). It returns an error if the field
+// Allowed of a result is not equal to the parameter allowed.
 func take(ctx context.Context, s *redisstore.Store, allowed bool, asks ...ratelimit.Ask) error {
 	results, err := s.Take(ctx, asks)
 	if err != nil {
@@ -169,13 +180,11 @@ func take(ctx context.Context, s *redisstore.Store, allowed bool, asks ...rateli
 	return nil
 }
 
-// all are the five algorithms.
-var all = []ratelimit.Algorithm{
-	ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog,
-	ratelimit.AlgorithmSlidingWindowCounter, ratelimit.AlgorithmLeakyBucket,
-}
+// all lists the five algorithms.
+var all = ratelimit.Algorithms()
 
-// plain returns the decisions without extras.
+// plain returns the works (sequences of measured steps) without reservations, request IDs and
+// warm-up. A checkout of an older commit can build them too.
 func plain() (works []work) {
 	for _, a := range all {
 		works = append(works, work{"Take/" + string(a), []step{{"", func(ctx context.Context, s *redisstore.Store, key string, _ int) error {

@@ -1,8 +1,8 @@
-// Package accesslog reads requests from logs: the common and the combined log format of web
-// servers, JSON lines, and CSV.
+// Package accesslog reads requests from logs in the common or combined log format of web servers, in
+// JSON lines, or in CSV.
 //
-// A Reader takes memory for one line, whatever the log has. A line that it cannot read is counted
-// and skipped.
+// A [Reader] needs memory for one line, however long the log is. It counts and skips lines that it cannot
+// read.
 package accesslog
 
 import (
@@ -17,83 +17,85 @@ import (
 	"strconv"
 )
 
-// A Format is how the lines of a log are written.
+// A Format is the format of the lines of a log.
 type Format string
 
-// The formats. Auto is found out from the first line.
+// The formats of a log. With Auto, the Reader guesses the format from the first line of the log.
 const (
 	Auto     Format = "auto"
-	Combined Format = "combined" // the common and the combined log format
-	JSON     Format = "json"     // an object a line
-	CSV      Format = "csv"      // a record a line
+	Combined Format = "combined" // the common log format or the combined log format
+	JSON     Format = "json"     // one JSON object on each line
+	CSV      Format = "csv"      // one record of comma-separated values on each line
 )
 
-// MaxLine is the length of the longest line that is read, in bytes. A longer one is skipped.
+// MaxLine is the largest length of a line in bytes. A longer line is skipped, and counted as unreadable.
 const MaxLine = 1 << 20
 
 // An Entry is one request in a log.
 type Entry struct {
-	Time     int64             // nanoseconds since the Unix epoch
-	Client   string            // who sent it
-	Endpoint string            // what the request is for: a path without the query, or any name
+	Time     int64             // time of the request in nanoseconds since the Unix epoch
+	Client   string            // name of the client that sent it
+	Endpoint string            // path of the request without its query, or the text of a column such as "endpoint"
 	IP       string            // the address of the client
-	Tier     string            // the client's plan
-	Cost     int               // at least 1
-	Attrs    map[string]string // by name; the next call of Next changes it
+	Tier     string            // the client's plan, which selects the limit
+	Cost     int               // units that the request takes, at least 1
+	Attrs    map[string]string // values of the attributes by name; the next call of Next overwrites the map
 }
 
 // Options say how to read a log.
 type Options struct {
 	Format  Format   // empty means Auto
-	Fields  Fields   // where the parts of an Entry are
-	Columns []string // of a CSV without a header
-	Comma   byte     // between the fields of a CSV; 0 means a comma
+	Fields  Fields   // columns of the parts of an Entry; a part that is not in the map has the columns of DefaultFields
+	Columns []string // names of the columns of a CSV that has no header
+	Comma   byte     // separator of the fields of a CSV; 0 means a comma
 
-	// Strict makes Next return the first line that it cannot read as a *LineError.
+	// With Strict, Next returns a *LineError for a line that it cannot read. Without Strict, it skips the line.
 	Strict bool
 }
 
-// A LineError is a line that cannot be read.
+// A LineError says which line cannot be read, and why.
 type LineError struct {
-	Line   int    // its number; the first is 1
-	Text   string // its beginning
-	Reason string // why, as in "line 5 is no JSON object"
+	Line   int    // number of the line; the first is 1
+	Text   string // beginning of the line
+	Reason string // why the line cannot be read, as text that follows "line 5", such as "is no JSON object"
 }
 
-// Error returns the number, the reason and the text.
+// Error returns a text with the number of the line, the reason, and the beginning of the line.
 func (e *LineError) Error() string { return fmt.Sprintf("line %d %s: %s", e.Line, e.Reason, e.Text) }
 
-// maxShown is how many lines that cannot be read are kept, and maxText is how much of each.
+// maxExamples is how many unreadable lines are kept as examples. maxText is how many bytes of each example are
+// kept.
 const (
-	maxShown = 3
-	maxText  = 120
+	maxExamples = 3
+	maxText     = 120
 )
 
-// Counts say what a Reader has read.
+// Counts says how many lines a Reader has read.
 type Counts struct {
-	Lines   int          // all but empty ones
-	Entries int          // those that are requests
-	Broken  int          // those that are not; Lines is Entries + Broken, and the header of a CSV
-	TooLong int          // of the Broken ones, those longer than MaxLine
-	Shown   []*LineError // the first Broken ones
+	Lines    int          // lines that are not empty
+	Entries  int          // lines that are requests
+	Broken   int          // lines that cannot be read; Lines is Entries + Broken, plus 1 for the header of a CSV
+	TooLong  int          // how many of the Broken lines are longer than MaxLine
+	Examples []*LineError // the first few of the Broken lines
 }
 
-// A parser reads one line.
+// A parser reads the lines of one format.
 type parser interface {
-	// parse puts the fields of line into found. reason is empty if it could.
+	// The method parse reads one line, and stores the text of each column in found. If the line cannot be read, it
+	// returns the reason, and otherwise an empty text.
 	parse(line []byte, found *found) (reason string)
 }
 
-// found are the texts of the fields of one line, by the number of the column in Fields. A text
-// that is missing is nil. The texts are valid until the next line.
+// A found holds the text of each column in one line. It has the same indexes as the slice columns.names. A text is
+// nil if the line does not have the column. The texts are valid until the next line is read.
 type found [][]byte
 
 // A Reader reads the requests of one log.
 type Reader struct {
 	options Options
 	in      *bufio.Reader
-	long    []byte // a line that does not fit into the buffer of in
-	parser  parser // nil until the first line
+	long    []byte // holds a line that does not fit into the buffer of the bufio.Reader
+	parser  parser // nil until the first line has been read
 	columns *columns
 	found   found
 	line    int
@@ -102,7 +104,7 @@ type Reader struct {
 	texts   texts
 }
 
-// NewReader returns a Reader of the log r, which may be compressed by gzip.
+// NewReader returns a Reader for the log in r. The log may be compressed with gzip.
 func NewReader(r io.Reader, o Options) (*Reader, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
@@ -121,7 +123,7 @@ func NewReader(r io.Reader, o Options) (*Reader, error) {
 	return &Reader{options: o, in: in}, nil
 }
 
-// Counts returns what was read so far.
+// Counts returns the counts of the lines that were read so far.
 func (r *Reader) Counts() Counts { return r.counts }
 
 // Next reads the next request into e. At the end of the log it returns [io.EOF].
@@ -158,12 +160,12 @@ func (r *Reader) Next(e *Entry) error {
 			return nil
 		}
 		r.counts.Broken++
-		if r.options.Strict || len(r.counts.Shown) < maxShown {
+		if r.options.Strict || len(r.counts.Examples) < maxExamples {
 			broken := &LineError{r.line, beginning(line), reason}
 			if r.options.Strict {
 				return broken
 			}
-			r.counts.Shown = append(r.counts.Shown, broken)
+			r.counts.Examples = append(r.counts.Examples, broken)
 		}
 	}
 }
@@ -175,7 +177,8 @@ func beginning(line []byte) string {
 	return string(line)
 }
 
-// next returns the next line without its end. Of a line that is too long, it returns the beginning.
+// The method next returns the next line without its line end. If the line is too long, it returns the beginning of
+// the line.
 func (r *Reader) next() (line []byte, tooLong bool, err error) {
 	line, err = r.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -197,7 +200,8 @@ func (r *Reader) next() (line []byte, tooLong bool, err error) {
 	return line, tooLong || len(line) > MaxLine, nil
 }
 
-// begin makes the parser, by the first line. It reports whether that line is the header of a CSV.
+// begin makes the parser for the log. The given line is the first line of the log. The result isHeader says whether
+// this line is the header of a CSV.
 func (r *Reader) begin(line []byte) (isHeader bool, err error) {
 	format := r.options.Format
 	if format == "" || format == Auto {
@@ -222,15 +226,15 @@ func (r *Reader) begin(line []byte) (isHeader bool, err error) {
 	return isHeader, err
 }
 
-// guess returns the format of a log that begins with line. A CSV begins with a header that names a
-// column for the time.
+// guess returns the format of a log. The given line is the first line of the log. If this line is a header with a
+// column for the time, the log is a CSV.
 func (r *Reader) guess(line []byte) Format {
 	if bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("{")) {
 		return JSON
 	}
 	times := r.options.Fields["time"]
 	if times == nil {
-		times = Usual(CSV)["time"]
+		times = DefaultFields(CSV)["time"]
 	}
 	header, err := headerOf(line, r.options.Comma)
 	if err == nil && slices.ContainsFunc(header, func(name string) bool { return slices.Contains(times, name) }) {
@@ -239,7 +243,8 @@ func (r *Reader) guess(line []byte) Format {
 	return Combined
 }
 
-// read reads line into e, or says why it cannot.
+// read parses one line and fills in the Entry e. If it cannot parse the line, it returns the reason, and otherwise
+// an empty text.
 func (r *Reader) read(line []byte, e *Entry) (reason string) {
 	clear(r.found)
 	if reason = r.parser.parse(line, &r.found); reason != "" {
@@ -287,7 +292,8 @@ func (r *Reader) read(line []byte, e *Entry) (reason string) {
 	return ""
 }
 
-// text returns the text of a part, or an empty one.
+// text returns the given part of the request in the current line, such as the name of its client. The text is empty
+// if the line does not have this part.
 func (r *Reader) text(p part) string {
 	if at := r.columns.first(r.found, p); at >= 0 {
 		return r.texts.of(r.found[at])
@@ -295,18 +301,18 @@ func (r *Reader) text(p part) string {
 	return ""
 }
 
-// texts make strings of bytes. They keep some of them, so that a text that comes often is made
-// once.
+// A texts converts bytes to strings. It keeps strings in a hash table, so that the same text need not be allocated
+// again.
 type texts [1 << 12]string
 
-// maxKept is the length of the longest text that is kept, in bytes.
+// maxKept is the largest length in bytes of a string that the table keeps.
 const maxKept = 128
 
 func (t *texts) of(b []byte) string {
 	if len(b) == 0 || len(b) > maxKept {
 		return string(b)
 	}
-	h := uint32(2166136261) // FNV-1a
+	h := uint32(2166136261) // the hash function is FNV-1a
 	for _, c := range b {
 		h = (h ^ uint32(c)) * 16777619
 	}

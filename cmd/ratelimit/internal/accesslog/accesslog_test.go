@@ -42,9 +42,12 @@ func TestCombined(t *testing.T) {
 		why  string
 	}{
 		{`10.0.0.1 - - [10/Oct/2026:12:00:00 +0000] "GET /a?b=c HTTP/1.1" 200 5`, accesslog.Entry{Endpoint: "/a"}, "common, with a query"},
-		{`10.0.0.1 - bob [10/Oct/2026:14:30:00 +0230] "POST /a HTTP/2.0" 200 5 "http://x/" "curl"`, accesslog.Entry{Endpoint: "/a"}, "combined, another zone"},
-		{`10.0.0.1 - bob [marley] x [10/Oct/2026:05:00:00 -0700] "GET /a HTTP/1.1" 200 -`, accesslog.Entry{Endpoint: "/a"}, "a user with spaces and a bracket is cut there"},
-		{`10.0.0.1 - - [10/Oct/2026:12:00:00 +0000] "GET /a\"b HTTP/1.1" 404 0 "-" "a \"b\" c"`, accesslog.Entry{Endpoint: `/a\"b`}, "escaped quotation marks"},
+		{`10.0.0.1 - bob [10/Oct/2026:14:30:00 +0230] "POST /a HTTP/2.0" 200 5 "http://x/" "curl"`, accesslog.Entry{Endpoint: "/a"},
+			"combined, another zone"},
+		{`10.0.0.1 - bob [marley] x [10/Oct/2026:05:00:00 -0700] "GET /a HTTP/1.1" 200 -`, accesslog.Entry{Endpoint: "/a"},
+			"a user with spaces and a bracket is cut there"},
+		{`10.0.0.1 - - [10/Oct/2026:12:00:00 +0000] "GET /a\"b HTTP/1.1" 404 0 "-" "a \"b\" c"`, accesslog.Entry{Endpoint: `/a\"b`},
+			"escaped quotation marks"},
 		{`10.0.0.1 - - [10/Oct/2026:12:00:00 +0000] "GET http://h/a/b?x HTTP/1.1" 200 5`, accesslog.Entry{Endpoint: "/a/b"}, "a whole URL"},
 		{`10.0.0.1 - - [10/Oct/2026:12:00:00 +0000] "GET http://h HTTP/1.1" 200 5`, accesslog.Entry{Endpoint: "/"}, "a URL without a path"},
 		{`10.0.0.1 - - [10/Oct/2026:12:00:00 +0000] "GET /a b HTTP/1.1" 200 5`, accesslog.Entry{Endpoint: "/a b"}, "a path with a space"},
@@ -56,7 +59,7 @@ func TestCombined(t *testing.T) {
 			require.Equal(t, 1, counts.Broken, row.why)
 			continue
 		}
-		require.Empty(t, counts.Shown, row.why)
+		require.Empty(t, counts.Examples, row.why)
 		row.want.Time, row.want.Client, row.want.IP, row.want.Cost = noon, "10.0.0.1", "10.0.0.1", 1
 		require.Equal(t, []accesslog.Entry{row.want}, got, row.why)
 	}
@@ -72,7 +75,7 @@ func TestCombined(t *testing.T) {
 		`10.0.0.1 - - [10/Oct/2026:12:00:00 +0000] "GET ?a HTTP/1.1" 200 0 "x`: "has a request without a path",
 	} {
 		_, counts := read(t, line, accesslog.Options{Format: accesslog.Combined})
-		require.Equal(t, []*accesslog.LineError{{Line: 1, Text: line, Reason: reason}}, counts.Shown)
+		require.Equal(t, []*accesslog.LineError{{Line: 1, Text: line, Reason: reason}}, counts.Examples)
 	}
 }
 
@@ -94,11 +97,13 @@ func TestFields(t *testing.T) {
 	got, counts := read(t, log, accesslog.Options{Fields: f})
 	require.Equal(t, accesslog.Counts{Lines: 2, Entries: 2}, counts)
 	require.Equal(t, []accesslog.Entry{
-		{Time: noon, Client: "bob", Endpoint: "/a", IP: "10.0.0.1", Cost: 512, Tier: "curl 8", Attrs: map[string]string{"method": "PUT", "from": "http://x/"}},
+		{Time: noon, Client: "bob", Endpoint: "/a", IP: "10.0.0.1", Cost: 512, Tier: "curl 8",
+			Attrs: map[string]string{"method": "PUT", "from": "http://x/"}},
 		{Time: noon, Client: "10.0.0.2", Endpoint: "/b", IP: "10.0.0.2", Cost: 1, Attrs: map[string]string{"method": "GET", "from": ""}},
 	}, got)
 
-	for text, want := range map[string]string{"client": "must be part=column", "client=": "must be part=column", "who=x": `has the part "who"`, "attr:=x": `has the part "attr:"`, "ip=a,": "without a name"} {
+	for text, want := range map[string]string{"client": "must be part=column", "client=": "must be part=column",
+		"who=x": `has the part "who"`, "attr:=x": `has the part "attr:"`, "ip=a,": "without a name"} {
 		require.ErrorContains(t, make(accesslog.Fields).Set(text), want)
 	}
 	r, err := accesslog.NewReader(strings.NewReader(log), accesslog.Options{Fields: fields(t, "client=name")})
@@ -123,9 +128,9 @@ func TestJSON(t *testing.T) {
 		{Time: noon + 25e7, Client: "böb", Endpoint: "/c?d", Cost: 3},
 	}, got)
 	require.Equal(t, 6, counts.Broken)
-	require.Equal(t, "has a cost that is no whole number from 0 to 2147483647", counts.Shown[0].Reason)
-	require.Equal(t, "is no JSON object", counts.Shown[1].Reason)
-	require.Equal(t, "has text after the JSON object", counts.Shown[2].Reason)
+	require.Equal(t, "has a cost that is no whole number from 0 to 2147483647", counts.Examples[0].Reason)
+	require.Equal(t, "is no JSON object", counts.Examples[1].Reason)
+	require.Equal(t, "has text after the JSON object", counts.Examples[2].Reason)
 
 	_, counts = read(t, `{"x":`+strings.Repeat("[", 1000)+strings.Repeat("]", 1000)+"}", accesslog.Options{})
 	require.Equal(t, 1, counts.Broken, "nested too deep")
@@ -133,21 +138,24 @@ func TestJSON(t *testing.T) {
 
 // FuzzJSON compares what is read of an object with what encoding/json reads.
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{`{"time":1,"client":"a\u0000\"","x":{"client":2}}`, `{"client":-0.5e+3}`, `{"a":[[],{}],"client":""}`, `{"client":"\ud800"}`, `{"cli\u0065nt":"a"}`} {
+	for _, s := range []string{`{"time":1,"client":"a\u0000\"","x":{"client":2}}`, `{"client":-0.5e+3}`, `{"a":[[],{}],"client":""}`,
+		`{"client":"\ud800"}`, `{"cli\u0065nt":"a"}`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		line = strings.TrimSuffix(line, "\r") // the end of the line
-		if line == "" || line == "\r" || strings.Contains(line, "\n") || strings.HasPrefix(line, "\ufeff") || strings.Contains(line, "\\u") && !json.Valid([]byte(line)) {
+		if line == "" || line == "\r" || strings.Contains(line, "\n") || strings.HasPrefix(line, "\ufeff") ||
+			strings.Contains(line, "\\u") && !json.Valid([]byte(line)) {
 			return
 		}
-		r, err := accesslog.NewReader(strings.NewReader(line), accesslog.Options{Format: accesslog.JSON, Fields: accesslog.Fields{"time": {"t"}, "client": {"client"}, "ip": {"-"}, "endpoint": {"e"}}})
+		r, err := accesslog.NewReader(strings.NewReader(line),
+			accesslog.Options{Format: accesslog.JSON, Fields: accesslog.Fields{"time": {"t"}, "client": {"client"}, "ip": {"-"}, "endpoint": {"e"}}})
 		if err != nil {
 			return // it has the magic bytes of gzip
 		}
 		var e accesslog.Entry
 		require.ErrorIs(t, r.Next(&e), io.EOF)
-		shown := r.Counts().Shown
+		shown := r.Counts().Examples
 		require.Len(t, shown, 1, "it has no time")
 		object := map[string]any{}
 		valid := json.Unmarshal([]byte(line), &object) == nil && strings.HasPrefix(strings.TrimLeft(line, " \t\r"), "{")
@@ -159,7 +167,8 @@ func FuzzJSON(f *testing.F) {
 }
 
 func TestCSV(t *testing.T) {
-	const rows = "2026-10-10 12:00:00,\"a \"\"b\"\", c\",/x?y,2\r\n" + "2026-10-10 12:00:00+02:00,d,\"/z\",\n" + "1,2\n" + "1,\"2,3,4\n" + "1,\"2\"3,4,5\n"
+	const rows = "2026-10-10 12:00:00,\"a \"\"b\"\", c\",/x?y,2\r\n" + "2026-10-10 12:00:00+02:00,d,\"/z\",\n" + "1,2\n" + "1,\"2,3,4\n" +
+		"1,\"2\"3,4,5\n"
 	want := []accesslog.Entry{
 		{Time: noon, Client: `a "b", c`, Endpoint: "/x?y", Cost: 2},
 		{Time: noon - 7200e9, Client: "d", Endpoint: "/z", Cost: 1},
@@ -167,9 +176,9 @@ func TestCSV(t *testing.T) {
 	got, counts := read(t, "time,client,endpoint,cost\n\n"+rows, accesslog.Options{})
 	require.Equal(t, want, got)
 	require.Equal(t, 3, counts.Broken)
-	require.Equal(t, "has 2 fields, not 4", counts.Shown[0].Reason)
-	require.Equal(t, "has a quotation mark that nothing closes", counts.Shown[1].Reason)
-	require.Equal(t, "has text after a quotation mark", counts.Shown[2].Reason)
+	require.Equal(t, "has 2 fields, not 4", counts.Examples[0].Reason)
+	require.Equal(t, "has a quotation mark that nothing closes", counts.Examples[1].Reason)
+	require.Equal(t, "has text after a quotation mark", counts.Examples[2].Reason)
 
 	o := accesslog.Options{Format: accesslog.CSV, Columns: []string{"time", "client", "endpoint", "cost"}}
 	got, _ = read(t, rows, o)
@@ -178,7 +187,8 @@ func TestCSV(t *testing.T) {
 	got, _ = read(t, "1791633600;a;/x;1\n", o)
 	require.Equal(t, []accesslog.Entry{{Time: noon, Client: "a", Endpoint: "/x", Cost: 1}}, got)
 
-	for header, want := range map[string]string{"when,client": "no column for the time: must be time or ts", "time,who": "no column for the client", "a,\"b": "the header has a quotation mark"} {
+	for header, want := range map[string]string{"when,client": "no column for the time: must be time or ts",
+		"time,who": "no column for the client", "a,\"b": "the header has a quotation mark"} {
 		r, err := accesslog.NewReader(strings.NewReader(header+"\n1,2\n"), accesslog.Options{Format: accesslog.CSV})
 		require.NoError(t, err)
 		require.ErrorContains(t, r.Next(new(accesslog.Entry)), want)
@@ -243,8 +253,8 @@ func TestBroken(t *testing.T) {
 	require.Len(t, got, 2)
 	require.Equal(t, 6, counts.Lines)
 	require.Equal(t, 4, counts.Broken)
-	require.Len(t, counts.Shown, 3)
-	require.Equal(t, 5, counts.Shown[2].Line, "an empty line has a number too")
+	require.Len(t, counts.Examples, 3)
+	require.Equal(t, 5, counts.Examples[2].Line, "an empty line has a number too")
 
 	r, err := accesslog.NewReader(strings.NewReader(log), accesslog.Options{Strict: true})
 	require.NoError(t, err)
@@ -337,10 +347,11 @@ func TestLongLine(t *testing.T) {
 		require.Equal(t, 1, counts.TooLong)
 		require.Equal(t, 1, counts.Broken)
 		require.Equal(t, 2, counts.Lines)
-		require.Equal(t, "is longer than 1048576 bytes", counts.Shown[0].Reason)
-		require.Less(t, len(counts.Shown[0].Text), 200)
+		require.Equal(t, "is longer than 1048576 bytes", counts.Examples[0].Reason)
+		require.Less(t, len(counts.Examples[0].Text), 200)
 	}
-	r, err := accesslog.NewReader(strings.NewReader(`{"time":1,"client":"`+strings.Repeat("a", accesslog.MaxLine-22)+"\"}\r\n"), accesslog.Options{})
+	r, err := accesslog.NewReader(strings.NewReader(`{"time":1,"client":"`+strings.Repeat("a", accesslog.MaxLine-22)+"\"}\r\n"),
+		accesslog.Options{})
 	require.NoError(t, err)
 	require.NoError(t, r.Next(new(accesslog.Entry)), "the longest line")
 }
@@ -348,7 +359,8 @@ func TestLongLine(t *testing.T) {
 func BenchmarkCombined(b *testing.B) {
 	var log strings.Builder
 	for i := range 10_000 {
-		fmt.Fprintf(&log, "10.0.%d.%d - - [10/Oct/2026:12:%02d:%02d +0000] \"GET /path/%d?q=%d HTTP/1.1\" 200 %d \"https://example.com/\" \"Mozilla/5.0 (X11; Linux x86_64)\"\n", i%7, i%251, i/600%60, i/10%60, i%50, i, i)
+		fmt.Fprintf(&log, "10.0.%d.%d - - [10/Oct/2026:12:%02d:%02d +0000] \"GET /path/%d?q=%d HTTP/1.1\" 200 %d \"https://example.com/\" "+
+			"\"Mozilla/5.0 (X11; Linux x86_64)\"\n", i%7, i%251, i/600%60, i/10%60, i%50, i, i)
 	}
 	text := log.String()
 	b.SetBytes(int64(len(text)))
@@ -357,7 +369,7 @@ func BenchmarkCombined(b *testing.B) {
 		r, err := accesslog.NewReader(strings.NewReader(text), accesslog.Options{})
 		require.NoError(b, err)
 		var e accesslog.Entry
-		for r.Next(&e) == nil { //nolint:revive // it is read for the time alone
+		for r.Next(&e) == nil {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/line")

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// combinedNames are the names of the columns of the combined log format. "path" is that of the
-// request, without the query.
-var combinedNames = []string{"host", "ident", "user", "time", "request", "method", "path", "protocol", "status", "bytes", "referer", "agent"}
+// combinedNames are the names of the columns of the combined log format. The column "path" holds the path of
+// the request, without the query.
+var combinedNames = []string{"host", "ident", "user", "time", "request", "method", "path", "protocol",
+	"status", "bytes", "referer", "agent"}
 
-// A combined reads the common and the combined log format.
+// A combined is the parser for the common and the combined log format.
 type combined struct {
-	at    [12]int // where each of combinedNames goes, or -1
-	after bool    // whether what is after the status is wanted
+	at    [12]int // index in columns.names of each name in combinedNames; -1 if the column is not wanted
+	after bool    // whether any column after the column "status" is wanted
 }
 
 func newCombined(c *columns) (*combined, error) {
@@ -33,7 +34,8 @@ func newCombined(c *columns) (*combined, error) {
 	return p, nil
 }
 
-// set sets the column with this index in combinedNames. A dash means an empty text.
+// set stores the text of one column in f. The argument name is the index of the column in combinedNames. A text
+// that is only a dash means that the column is empty: set stores nothing then.
 func (p *combined) set(f found, name int, text []byte) {
 	if i := p.at[name]; i >= 0 && (len(text) != 1 || text[0] != '-') {
 		f[i] = text
@@ -54,7 +56,7 @@ func (p *combined) parse(line []byte, into *found) string {
 	}
 	p.set(f, 1, line[:i])
 	line = line[i+1:]
-	// The name of the user may have spaces.
+	// The name of the user may have spaces. It ends before the text " [".
 	if i = bytes.IndexByte(line, '['); i < 2 || line[i-1] != ' ' {
 		if i = bytes.Index(line, []byte(" [")) + 1; i < 2 {
 			return other
@@ -80,7 +82,8 @@ func (p *combined) parse(line []byte, into *found) string {
 	return ""
 }
 
-// request sets the columns that are made of a request line, such as "GET /a?b HTTP/1.1".
+// request sets the columns that are parts of a request line, such as "GET /a?b HTTP/1.1". It returns false if this
+// request line has no path.
 func (p *combined) request(f found, line []byte) bool {
 	p.set(f, 4, line)
 	i := bytes.IndexByte(line, ' ')
@@ -98,7 +101,7 @@ func (p *combined) request(f found, line []byte) bool {
 	return len(target) > 0
 }
 
-// rest sets the columns after the status.
+// rest sets the columns that come after the column "status". Its argument is the end of the line, after the status.
 func (p *combined) rest(f found, line []byte) {
 	line = bytes.TrimPrefix(line, []byte(" "))
 	i := bytes.IndexByte(line, ' ')
@@ -121,7 +124,8 @@ func (p *combined) rest(f found, line []byte) {
 	}
 }
 
-// quoted returns where the quotation mark is that ends text, or -1. A backslash escapes one.
+// quoted returns the index of the first quotation mark in text that has no backslash before it, or -1 if there is
+// none.
 func quoted(text []byte) int {
 	for i := 0; i < len(text); {
 		end := bytes.IndexByte(text[i:], '"')
@@ -150,10 +154,10 @@ func digits(text []byte) bool {
 	return true
 }
 
-// pathIn returns the path in a request line, a URL, or a path with a query.
+// pathIn returns the path within text. The text is a request line, a URL, or a path with a query.
 func pathIn(text []byte) []byte {
 	if i := bytes.IndexByte(text, ' '); i > 0 && text[0] != '/' && bytes.IndexByte(text[:i], ':') < 0 {
-		text = text[i+1:] // after the method
+		text = text[i+1:] // removes the method, such as GET
 		if i = bytes.LastIndexByte(text, ' '); i >= 0 && bytes.HasPrefix(text[i+1:], []byte("HTTP/")) {
 			text = text[:i]
 		}

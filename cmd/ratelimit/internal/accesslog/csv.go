@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A csvLine reads records with a fixed number of fields. A field may be in quotation marks, in
-// which two stand for one. A record is one line.
+// A csvLine is the parser for CSV. Each line has the same number of fields. A field may be in quotation marks.
+// Inside a field in quotation marks, "" stands for one quotation mark.
 type csvLine struct {
 	comma  byte
-	at     []int // for each field, the index of the column, or -1
+	at     []int // index in columns.names of each field of a line; -1 if the field is not wanted
 	fields [][]byte
 }
 
@@ -29,13 +29,14 @@ func newCSV(c *columns, header []string, comma byte) (*csvLine, error) {
 			for _, i := range c.of[want.p] {
 				names = append(names, c.names[i].name)
 			}
-			return nil, fmt.Errorf("no column for the %s: must be %s, but the columns are %s", want.name, strings.Join(names, " or "), strings.Join(header, ", "))
+			return nil, fmt.Errorf("no column for the %s: must be %s, but the columns are %s",
+				want.name, strings.Join(names, " or "), strings.Join(header, ", "))
 		}
 	}
 	return p, nil
 }
 
-// headerOf returns the names in the header line.
+// headerOf returns the names of the columns of a CSV. The given line is the first line of the CSV, its header.
 func headerOf(line []byte, comma byte) (names []string, err error) {
 	p := csvLine{comma: comma}
 	if reason := p.split(line); reason != "" {
@@ -62,7 +63,7 @@ func (p *csvLine) parse(line []byte, into *found) string {
 	return ""
 }
 
-// split sets the fields to those of line.
+// split splits a line into the slice p.fields. If it cannot, it returns the reason, and otherwise an empty text.
 func (p *csvLine) split(line []byte) (reason string) {
 	p.fields = p.fields[:0]
 	for {
@@ -91,8 +92,8 @@ func (p *csvLine) split(line []byte) (reason string) {
 	}
 }
 
-// unquote returns the text up to the quotation mark that ends it, and what comes after that. It
-// may change line.
+// unquote reads a field in quotation marks. It returns the text of the field, and the rest of the line after the
+// closing quotation mark. It returns false if there is no closing quotation mark.
 func unquote(line []byte) (text, rest []byte, ok bool) {
 	end := bytes.IndexByte(line, '"')
 	if end < 0 {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Fields say in which columns the parts of an [Entry] are: "time", "client", "endpoint", "ip",
-// "cost", "tier", and "attr:NAME" for an attribute. Of several columns, the first that is not empty
-// counts. A part that is missing has the columns of [Usual].
+// Fields maps each part of an [Entry] to the names of its columns in the log. The parts are "time", "client",
+// "endpoint", "ip", "cost", "tier", and "attr:NAME" for an attribute. If a part has several columns, the first
+// column that is not empty is used. A part that is not in the map has the columns of [DefaultFields].
 type Fields map[string][]string
 
-// Set reads "part=column,column" into f.
+// Set sets the columns of one part of an Entry. The form of its argument is "part=column,column".
 func (f Fields) Set(text string) error {
 	name, list, ok := strings.Cut(text, "=")
 	if !ok || list == "" {
@@ -29,7 +29,7 @@ func (f Fields) Set(text string) error {
 	return nil
 }
 
-// String returns f as Set reads it, with spaces between.
+// String returns the columns of all parts. It writes each as "part=column,column", with spaces between the parts.
 func (f Fields) String() string {
 	var texts []string
 	for name, columns := range f {
@@ -39,7 +39,8 @@ func (f Fields) String() string {
 	return strings.Join(texts, " ")
 }
 
-// A part is a part of an Entry: one of those below, or toAttr and the number of an attribute.
+// A part is a number that stands for one part of an Entry, such as the time or the client. It is one of the
+// constants below or, for an attribute, toAttr plus the index of the attribute.
 type part int
 
 const (
@@ -54,8 +55,8 @@ const (
 
 var partNames = map[string]part{"time": toTime, "client": toClient, "endpoint": toEndpoint, "ip": toIP, "cost": toCost, "tier": toTier}
 
-// Usual returns the columns of a part where [Fields] has none.
-func Usual(format Format) Fields {
+// DefaultFields returns the columns that are read for each part of an [Entry] that is missing in a [Fields].
+func DefaultFields(format Format) Fields {
 	if format == Combined {
 		return Fields{"time": {"time"}, "client": {"host"}, "endpoint": {"path"}, "ip": {"host"}}
 	}
@@ -69,29 +70,29 @@ func Usual(format Format) Fields {
 	}
 }
 
-// columns are the columns that are read.
+// columns are the columns of a log from which the parts of an Entry are read.
 type columns struct {
 	names []column
-	of    [][]int // the columns of each part, as indexes of names
+	of    [][]int // for each part of an Entry, the indexes of its columns in the slice names
 	attrs []string
 }
 
-// A column is one column that is read.
+// A column is one column of a log.
 type column struct {
 	name  string
-	isURL bool // it has a URL or a request line, of which the path is taken
+	isURL bool // whether the text is a URL or a request line; only its path is used then
 }
 
-// urls are the columns that have a URL or a request line.
+// urls are the names of columns whose text is a URL or a request line.
 var urls = []string{"uri", "request_uri", "url", "request"}
 
 func (f Fields) columns(format Format) *columns {
 	c := &columns{of: make([][]int, toAttr)}
-	usual := Usual(format)
+	defaults := DefaultFields(format)
 	for name, p := range partNames {
 		list, ok := f[name]
 		if !ok {
-			list = usual[name]
+			list = defaults[name]
 		}
 		c.of[p] = c.add(list)
 	}
@@ -107,7 +108,8 @@ func (f Fields) columns(format Format) *columns {
 	return c
 }
 
-// add adds the columns with these names, and returns their indexes.
+// The method add adds a column for each name that does not have one yet. It returns the indexes of the columns with
+// these names, including those that already existed.
 func (c *columns) add(names []string) (indexes []int) {
 	for _, name := range names {
 		i := slices.IndexFunc(c.names, func(have column) bool { return have.name == name })
@@ -120,7 +122,8 @@ func (c *columns) add(names []string) (indexes []int) {
 	return indexes
 }
 
-// first returns the first column of p that is not empty, or -1.
+// The method named first returns the index of the first column of the part p whose text in f is not empty. It
+// returns -1 if all are empty.
 func (c *columns) first(f found, p part) int {
 	for _, i := range c.of[p] {
 		if len(f[i]) > 0 {

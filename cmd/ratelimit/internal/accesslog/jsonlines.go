@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A jsonLine reads objects. A column is the name of a field, or the names of objects and a field
-// within each other, with dots between: "request.remote_ip".
+// A jsonLine is the parser for JSON lines. Each field of a JSON object is a column with the same name. If the
+// object lies within other objects, their names come first, with dots between them: "request.remote_ip".
 type jsonLine struct {
 	names []string
 	line  []byte
@@ -23,7 +23,7 @@ func newJSON(c *columns) *jsonLine {
 	return p
 }
 
-// maxDepth is how many objects and lists may be within each other.
+// maxDepth is how deep objects and lists may be nested.
 const maxDepth = 100
 
 func (p *jsonLine) parse(line []byte, into *found) string {
@@ -44,7 +44,7 @@ func (p *jsonLine) space() {
 	}
 }
 
-// next skips spaces, and reports whether c is the next byte, which it then skips too.
+// The method next skips spaces. It then reports whether the next byte is c. If so, it skips this byte too.
 func (p *jsonLine) next(c byte) bool {
 	p.space()
 	if p.at < len(p.line) && p.line[p.at] == c {
@@ -54,8 +54,8 @@ func (p *jsonLine) next(c byte) bool {
 	return false
 }
 
-// object reads an object. path is the names of those around it, with a dot after each; if it is
-// "-", none of its fields is wanted.
+// object reads a JSON object. The argument path has the names of the objects around it, with a dot after each name.
+// The path "-" means that no field of the object is wanted.
 func (p *jsonLine) object(path string, depth int) bool {
 	if p.at++; depth > maxDepth {
 		return false
@@ -85,8 +85,9 @@ func (p *jsonLine) object(path string, depth int) bool {
 	}
 }
 
-// wanted returns the column with this path and name, or -1; and the path of an object of this name
-// if a column is in it, or "-".
+// wanted looks up one field of a JSON object: the field with this key in the object at path. The result column is
+// the index of the field's column, or -1 if the field has no column. The result within is the path for the fields
+// inside this field, or "-" if none of them has a column.
 func (p *jsonLine) wanted(path string, key []byte) (column int, within string) {
 	column, within = -1, "-"
 	for i, name := range p.names {
@@ -103,8 +104,8 @@ func (p *jsonLine) wanted(path string, key []byte) (column int, within string) {
 	return column, within
 }
 
-// value reads a value, of which the text goes into a column if that is not -1. A null is empty, and
-// so is a list and an object.
+// value reads a JSON value. If column is not -1, value stores the text of the JSON value for the column with this
+// index. The text of null, of a list and of an object is empty.
 func (p *jsonLine) value(column int, within string, depth int) bool {
 	if p.at == len(p.line) {
 		return false
@@ -155,7 +156,7 @@ func (p *jsonLine) list(depth int) bool {
 	}
 }
 
-// text reads a string, and returns what it means.
+// text reads a JSON string. It returns the string without its quotation marks, and with its escapes decoded.
 func (p *jsonLine) text() (text []byte, ok bool) {
 	if p.at == len(p.line) || p.line[p.at] != '"' {
 		return nil, false
@@ -175,7 +176,8 @@ func (p *jsonLine) text() (text []byte, ok bool) {
 	return nil, false
 }
 
-// escaped reads a string that has a backslash and begins at start.
+// escaped reads the rest of a JSON string in which a backslash was found. The parameter start is the index in the
+// line at which the string begins.
 func (p *jsonLine) escaped(start int) ([]byte, bool) {
 	for ; p.at < len(p.line); p.at++ {
 		switch p.line[p.at] {
@@ -191,7 +193,7 @@ func (p *jsonLine) escaped(start int) ([]byte, bool) {
 	return nil, false
 }
 
-// number reports whether text is a number in JSON.
+// number reports whether text is a valid number in JSON.
 func number(text []byte) bool {
 	for i, c := range text {
 		if (c < '0' || c > '9') && bytes.IndexByte([]byte("+-.eE"), c) < 0 {

@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// times read the times of lines. They keep the last one, because many lines in a row have the same.
+// A times parses the texts of times. It keeps the last result, because many lines in a row have the same time.
 type times struct {
 	last   []byte
 	lastNs int64
 }
 
-// parse returns a time in nanoseconds since the Unix epoch. It must be from 1970 to 2262. text is
-//   - 10/Oct/2026:13:55:36 -0700, with or without brackets around it,
-//   - 2026-10-10T13:55:36.5Z, with any number of decimals, a space or a T, and a zone or none, which
-//     is UTC, or
-//   - a number since the Unix epoch: seconds below 1e11, milliseconds below 1e14, microseconds below
-//     1e17, and nanoseconds above.
+// parse returns a time in nanoseconds since the Unix epoch. The time must be from 1970 to 2262. The text must have
+// one of these forms:
+//   - 10/Oct/2026:13:55:36 -0700, with or without brackets around it.
+//   - 2026-10-10T13:55:36.5Z, with any number of decimals. There may be a space instead of the T. Without a time
+//     zone, the time is in UTC.
+//   - A number since the Unix epoch. A number below 1e11 is in seconds, below 1e14 in milliseconds, below 1e17 in
+//     microseconds, and otherwise in nanoseconds.
 func (t *times) parse(text []byte) (ns int64, ok bool) {
 	if len(text) > 0 && bytes.Equal(text, t.last) {
 		return t.lastNs, true
@@ -28,7 +29,8 @@ func (t *times) parse(text []byte) (ns int64, ok bool) {
 	return ns, ok
 }
 
-// ParseTime reads a time as those of logs are read.
+// ParseTime parses a time in any of the forms that a log may have. It returns nanoseconds since the Unix epoch. It
+// returns false if text has none of these forms.
 func ParseTime(text string) (ns int64, ok bool) { return parseTime([]byte(text)) }
 
 func parseTime(text []byte) (ns int64, ok bool) {
@@ -45,7 +47,8 @@ func parseTime(text []byte) (ns int64, ok bool) {
 	return s.epoch()
 }
 
-// A scan reads a text from left to right. Once something is missing, ok is false.
+// A scan reads a text from left to right. When it reads something that is not expected, it sets its field ok to
+// false.
 type scan struct {
 	text []byte
 	ok   bool
@@ -65,9 +68,9 @@ func (s *scan) number(n int) (v int) {
 	return v
 }
 
-// one reads one of the bytes in any.
-func (s *scan) one(any string) (c byte) {
-	if len(s.text) == 0 || bytes.IndexByte([]byte(any), s.text[0]) < 0 {
+// The method one reads one byte, which must be one of the bytes in set.
+func (s *scan) one(set string) (c byte) {
+	if len(s.text) == 0 || bytes.IndexByte([]byte(set), s.text[0]) < 0 {
 		s.ok = false
 		return 0
 	}
@@ -75,7 +78,8 @@ func (s *scan) one(any string) (c byte) {
 	return c
 }
 
-// fraction reads decimals, if there are any, and returns nanoseconds. Further ones are dropped.
+// fraction reads the decimals of a second, and returns them in nanoseconds. It ignores digits after the ninth. It
+// returns 0 if there are no decimals.
 func (s *scan) fraction() (ns int) {
 	if len(s.text) == 0 || s.text[0] != '.' && s.text[0] != ',' {
 		return 0
@@ -92,7 +96,7 @@ func (s *scan) fraction() (ns int) {
 	return ns
 }
 
-// zone reads a zone such as Z, -0700 or +02:00, and returns its seconds.
+// zone reads a time zone such as Z, -0700 or +02:00. It returns the offset of the zone from UTC in seconds.
 func (s *scan) zone() (seconds int) {
 	sign := s.one("+-Zz")
 	if sign != '+' && sign != '-' {
@@ -143,8 +147,9 @@ func (s *scan) iso() (int64, bool) {
 	return s.clock(year, month, day, true)
 }
 
-// clock reads the time of the day, and the zone. The zone may be missing if none is true.
-func (s *scan) clock(year, month, day int, none bool) (int64, bool) {
+// clock reads the time of the day and the time zone, and adds them to the date that its caller has read. If
+// zoneOptional is true, the text may end without a time zone.
+func (s *scan) clock(year, month, day int, zoneOptional bool) (int64, bool) {
 	h := s.number(2)
 	s.one(":")
 	m := s.number(2)
@@ -155,20 +160,21 @@ func (s *scan) clock(year, month, day int, none bool) (int64, bool) {
 		s.text = s.text[1:]
 	}
 	zone := 0
-	if len(s.text) > 0 || !none {
+	if len(s.text) > 0 || !zoneOptional {
 		zone = s.zone()
 	}
 	if !s.ok || len(s.text) > 0 || h > 23 || m > 59 || sec > 60 || year < 1969 || year > 2262 || month < 1 || month > 12 || day < 1 {
 		return 0, false
 	}
 	t := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
-	if t.Day() != day { // there is no such day
+	if t.Day() != day { // the month has fewer days than the argument day says
 		return 0, false
 	}
 	return inRange(t.Unix()+int64(h*3600+m*60+sec-zone), int64(ns))
 }
 
-// epoch reads a number of seconds or of parts of one, with or without decimals.
+// epoch reads the time since the Unix epoch as a number, with or without decimals. The unit is seconds,
+// milliseconds, microseconds or nanoseconds, depending on the size of the number.
 func (s *scan) epoch() (int64, bool) {
 	whole, digits := int64(0), 0
 	for len(s.text) > 0 && '0' <= s.text[0] && s.text[0] <= '9' && digits < 19 {
@@ -194,7 +200,8 @@ func (s *scan) epoch() (int64, bool) {
 	return inRange(whole/1e9, whole%1e9)
 }
 
-// inRange returns a time in nanoseconds, if that is possible. It is not before the Unix epoch.
+// inRange returns the sum of seconds and ns in nanoseconds. It returns false if this time is before the Unix epoch
+// or does not fit into an int64.
 func inRange(seconds, ns int64) (int64, bool) {
 	if seconds < 0 || seconds > math.MaxInt64/1_000_000_000-1 {
 		return 0, false

@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// enginePath is the package of the engine.
+// enginePath is the import path of the engine, the Go program that the page of the playground runs.
 const enginePath = "github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/playground/wasm"
 
-// scriptName is the file that build writes. It is not committed.
+// scriptName is the name of the file that the function build writes. The file is not committed.
 const scriptName = "engine.js"
 
-// built says what build has written.
+// A built has the path of the file that the function build wrote, and the sizes of the parts of this file.
 type built struct {
 	path                     string
-	script, wasm, compressed int // bytes
+	script, wasm, compressed int // sizes in bytes: the whole file, the WebAssembly, and the WebAssembly when compressed
 }
 
-// goCommand runs the go command for WebAssembly, and returns what it prints.
+// goCommand runs the go command with WebAssembly as its target, and returns what the command prints.
 func goCommand(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm")
@@ -41,7 +41,7 @@ func goCommand(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// pageFolder returns the folder that has the page.
+// pageFolder returns the path of docs/playground, the folder of the page of the playground.
 func pageFolder(ctx context.Context) (string, error) {
 	dir, err := goCommand(ctx, "list", "-f", "{{.Module.Dir}}", enginePath)
 	if err != nil {
@@ -54,7 +54,8 @@ func pageFolder(ctx context.Context) (string, error) {
 	return folder, nil
 }
 
-// build compiles the engine and writes it to a folder. The same code and the same Go make the same bytes.
+// build compiles the engine of the playground, and writes it to a folder. The same code and version of Go always
+// give the same bytes.
 func build(ctx context.Context, folder string) (*built, error) {
 	tmp, err := os.MkdirTemp("", "playground")
 	if err != nil {
@@ -73,7 +74,7 @@ func build(ctx context.Context, folder string) (*built, error) {
 	if err != nil {
 		return nil, err
 	}
-	starter, err := os.ReadFile(filepath.Join(root, "lib", "wasm", "wasm_exec.js")) // it fits the Go that has compiled
+	starter, err := os.ReadFile(filepath.Join(root, "lib", "wasm", "wasm_exec.js")) // from the Go version that compiles the engine
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func build(ctx context.Context, folder string) (*built, error) {
 	fmt.Fprintf(&script, "// Built by go run ./cmd/ratelimit/internal/buildplayground. Do not edit.\n%s\nglobalThis.ratelimitWasm = \"%s\";\n",
 		bytes.TrimSpace(starter), base64.StdEncoding.EncodeToString(packed.Bytes()))
 	b := &built{filepath.Join(folder, scriptName), script.Len(), len(engine), packed.Len()}
-	// The file is whole or not there: a browser may read it meanwhile.
+	// Write to a temporary file and rename it, because a browser may be reading the existing file.
 	whole := filepath.Join(folder, "."+scriptName)
 	if err := os.WriteFile(whole, script.Bytes(), 0o644); err != nil {
 		return nil, err

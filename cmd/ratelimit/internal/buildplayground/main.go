@@ -1,9 +1,9 @@
-// Command buildplayground builds the engine of the page in docs/playground, from the code as it is:
+// Command buildplayground builds the engine of the page in docs/playground from the code in the work tree:
 //
 //	go run ./cmd/ratelimit/internal/buildplayground
 //
-// It writes docs/playground/engine.js, which has the engine as WebAssembly and the script of Go that
-// starts it. So the page needs nothing beside its folder, and can be opened as a file.
+// It writes docs/playground/engine.js, which has the engine as WebAssembly, and the script from the Go
+// distribution that starts it. The page then needs no other file outside its folder, and no web server.
 package main
 
 import (

@@ -184,7 +184,8 @@ func sameAsNatively(t *testing.T, p *chromium.Page) {
 	for i, shape := range playground.Shapes() {
 		for j, retry := range playground.Retries() {
 			s := playground.Settings{
-				Requests: 7 + 31*j, Per: playground.Pers()[(i+j)%4], Burst: 1 + 40*j, Shape: shape, Load: 30 + 100*(i%3), Retry: retry, Seed: uint64(i), Width: 240 + 60*i,
+				Requests: 7 + 31*j, Per: playground.Pers()[(i+j)%4], Burst: 1 + 40*j, Shape: shape, Load: 30 + 100*(i%3), Retry: retry,
+				Seed: uint64(i), Width: 240 + 60*i,
 			}
 			v, err := playground.Run(s)
 			require.NoError(t, err)
@@ -256,7 +257,8 @@ func configs(t *testing.T, p *chromium.Page) {
 		{map[string]any{"requests": 33, "per": 3600, "burst": 33}, ratelimit.PerHour(33).WithBurst(33)},
 	} {
 		set(t, p, row.values)
-		require.Contains(t, texts(t, p, "#config")[0], ratelimit.Rate{Requests: row.rate.Requests, Per: row.rate.Per}.String(), "it follows the sliders")
+		require.Contains(t, texts(t, p, "#config")[0], ratelimit.Rate{Requests: row.rate.Requests, Per: row.rate.Per}.String(),
+			"it follows the sliders")
 		require.Equal(t, names, texts(t, p, "#algorithm option"))
 		for i, name := range names {
 			set(t, p, map[string]any{"algorithm": name})
@@ -293,7 +295,8 @@ func configs(t *testing.T, p *chromium.Page) {
 // address requires that the settings are kept in the address, and that nonsense in it does no harm.
 func address(t *testing.T, b *chromium.Browser, url string) {
 	p := open(t, b, url+"#requests=7&per=3600&shape=poisson&retry=ignore&seed=9&load=250&burst=3")
-	require.Contains(t, texts(t, p, "#about")[0], "18 requests every 1h on average, at random. It sends a denied request again after 30m, until it is granted.")
+	require.Contains(t, texts(t, p, "#about")[0], "18 requests every 1h on average, at random. It sends a denied request again after 30m, "+
+		"until it is granted.")
 	require.Contains(t, texts(t, p, "#pictures svg")[0], "7/h burst 3")
 	set(t, p, map[string]any{"requests": 8})
 	var hash, said string
@@ -310,9 +313,11 @@ func address(t *testing.T, b *chromium.Browser, url string) {
 	p.Eval(nil, `location.hash = "#requests=30"`)
 	p.Eval(nil, frames)
 	require.Contains(t, texts(t, p, "#about")[0], "75 requests")
-	for _, bad := range []string{"requests=-5&per=7&burst=1e9&shape=<b>&retry=obey&seed=x&load=NaN", "%", "view=1&problem=2&__proto__=3", strings.Repeat("requests=", 10_000)} {
+	for _, bad := range []string{"requests=-5&per=7&burst=1e9&shape=<b>&retry=obey&seed=x&load=NaN", "%", "view=1&problem=2&__proto__=3",
+		strings.Repeat("requests=", 10_000)} {
 		p := open(t, b, url+"#"+bad)
-		require.Equal(t, "One client sends 20 requests just before each end of a window, and as many right after it. It gives up a request that is denied.", texts(t, p, "#about")[0], bad)
+		require.Equal(t, "One client sends 20 requests just before each end of a window, and as many right after it. It gives up a request "+
+			"that is denied.", texts(t, p, "#about")[0], bad)
 		require.Empty(t, p.Problems())
 	}
 }
@@ -331,7 +336,8 @@ func keyboard(t *testing.T, p *chromium.Page) {
 	}
 	require.Equal(t, []string{"requests", "per", "burst", "shape", "load", "retry", "seed", "algorithm", "copy", "config"}, reached)
 	var unnamed []string
-	p.Eval(&unnamed, `[...document.querySelectorAll("input, select")].filter((e) => !e.labels.length || !e.labels[0].textContent.trim()).map((e) => e.id)`)
+	p.Eval(&unnamed, `[...document.querySelectorAll("input, select")]
+  .filter((e) => !e.labels.length || !e.labels[0].textContent.trim()).map((e) => e.id)`)
 	require.Empty(t, unnamed)
 	var spoken string
 	p.Eval(&spoken, `document.getElementById("load").getAttribute("aria-valuetext")`)
@@ -359,11 +365,13 @@ func layout(t *testing.T, p *chromium.Page) {
 			var wide []string
 			p.Eval(&wide, `[...document.querySelectorAll("body *")].filter((e) => {
   const r = e.getBoundingClientRect();
-  return r.width > 0 && (r.left < -0.5 || r.right > document.documentElement.clientWidth + 0.5 || (e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && !e.closest("svg")));
+  return r.width > 0 && (r.left < -0.5 || r.right > document.documentElement.clientWidth + 0.5 ||
+    (e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && !e.closest("svg")));
 }).map((e) => e.outerHTML.slice(0, 100))`)
 			require.Empty(t, wide, "%d px", width)
 			var sideways bool
-			p.Eval(&sideways, `document.documentElement.scrollWidth > document.documentElement.clientWidth || document.body.scrollWidth > document.body.clientWidth`)
+			p.Eval(&sideways, `document.documentElement.scrollWidth > document.documentElement.clientWidth ||
+  document.body.scrollWidth > document.body.clientWidth`)
 			require.False(t, sideways, "%d px", width)
 			picturesFit(t, p, width)
 			var svgs []string

@@ -1,5 +1,5 @@
-// Package chart draws figures as SVG that needs nothing beside it, and as text for a terminal. The
-// same data give the same bytes.
+// Package chart draws figures as SVG without external style sheets, scripts or fonts, and as text for a
+// terminal. The same data always give the same bytes.
 package chart
 
 import (
@@ -8,63 +8,63 @@ import (
 	"math"
 )
 
-// A Figure is a column of panels above one another, which share their horizontal axis.
+// A Figure has panels, one above the other, with the same horizontal axis.
 type Figure struct {
-	ID     string  // begins the ids in the SVG, which must be unique in a page of HTML
-	Title  string  // the name of the picture
-	Desc   string  // what it shows, for those who do not see it
-	Width  int     // in pixels; 0 means 520
-	X      Axis    // of all panels
-	Panels []Panel // from top to bottom
-	Inline bool    // without the style sheet, for a page of HTML that has Style once
+	ID     string  // prefix of the ids in the SVG, which must be unique in a page of HTML
+	Title  string  // name of the picture
+	Desc   string  // what the picture shows, in words, for screen readers
+	Width  int     // width in pixels; 0 means 520
+	X      Axis    // horizontal axis of all panels
+	Panels []Panel // panels from top to bottom
+	Inline bool    // whether to leave the style sheet out of the SVG; the HTML page must then contain it (see Style)
 }
 
-// A Panel is one plot.
+// A Panel is one plot with its texts.
 type Panel struct {
-	Title  string   // above the plot, if it is not empty
-	Height int      // of the plot, in pixels; 0 means 90
-	Y      Axis     // the vertical one
-	Series []Series // drawn in this order
+	Title  string   // text above the plot; may be empty
+	Height int      // height of the plot in pixels; 0 means 90
+	Y      Axis     // vertical axis
+	Series []Series // data, drawn in this order
 }
 
-// An Axis says what its numbers are, and which are shown.
+// An Axis describes the numbers along one side of a plot.
 type Axis struct {
-	Label    string  // what the numbers are, if it is not empty
-	Min, Max float64 // if they are equal, the axis reaches from 0 to the largest value
-	Seconds  bool    // whether the numbers are seconds, so that they are shown as times
+	Label    string  // what the numbers on the axis are; may be empty
+	Min, Max float64 // smallest and largest number on the axis; if they are equal, the axis goes from 0 to the largest value
+	Seconds  bool    // whether the numbers are seconds, which are written as times, such as 1m30s
 }
 
-// A Series is some data, and how they are drawn.
+// A Series has data, and says how to draw them.
 type Series struct {
-	Name   string  // in the legend, or beside a lane
-	Kind   Kind    // how it is drawn
-	Look   Look    // its colour, dash and marker
-	Points []Point // in the order of X
+	Name   string  // name in the legend, or to the left of the markers for the kind Lane
+	Kind   Kind    // how the points are drawn, such as Line or Dots
+	Look   Look    // colour, dash and marker
+	Points []Point // data, with rising X
 }
 
 // A Point is one value.
 type Point struct {
-	X, Y float64 // on the axes of the panel
+	X, Y float64 // position on the axes of the panel
 }
 
-// A Kind is a way to draw data.
+// A Kind says how the points of a Series are drawn.
 type Kind int
 
-// The kinds.
+// The kinds of a Series: ways to draw its points.
 const (
-	Line  Kind = iota // straight lines from point to point
-	Steps             // each value holds until the next point
-	Area              // as Steps, and filled to the bottom
+	Line  Kind = iota // a straight line from each point to the next
+	Steps             // a horizontal line from each point to the next, at the Y of the first
+	Area              // like Steps, with the area below the lines filled
 	Dots              // a marker at each point
-	Lane              // a marker for each point, in a row below the plot; Y is not used
-	Level             // a line across the plot, at the Y of the only point
+	Lane              // a marker for each point in a row below the plot; Y is ignored
+	Level             // a horizontal line across the whole plot, at the Y of the first point
 )
 
-// A Look is a colour, a way to dash lines, and the shape of a marker. No two have one of them in
-// common, so that a look is told by each.
+// A Look is a colour, a way to dash lines, and a shape of markers. Two Looks differ in all three, so that they can
+// be told apart without colours.
 type Look int
 
-// The looks.
+// The looks, each named after its colour.
 const (
 	Ink Look = iota
 	Grey
@@ -74,7 +74,7 @@ const (
 	looks
 )
 
-// check returns what is wrong with f, joined, or nil.
+// check returns everything that is wrong with the figure f as one joined error, or nil.
 func (f *Figure) check() error {
 	var errs []error
 	if f.ID == "" || f.Title == "" || f.Desc == "" {
@@ -99,8 +99,8 @@ func (f *Figure) check() error {
 	return errors.Join(errs...)
 }
 
-// xRange returns the ends of the horizontal axis.
-func (f *Figure) xRange() (least, most float64) {
+// xRange returns the smallest and the largest number on the horizontal axis.
+func (f *Figure) xRange() (lowest, highest float64) {
 	if f.X.Min != f.X.Max {
 		return f.X.Min, f.X.Max
 	}
@@ -108,32 +108,32 @@ func (f *Figure) xRange() (least, most float64) {
 		for _, s := range p.Series {
 			for _, at := range s.Points {
 				if s.Kind != Level {
-					most = max(most, at.X)
+					highest = max(highest, at.X)
 				}
 			}
 		}
 	}
-	return 0, atLeastOne(most)
+	return 0, positiveOrOne(highest)
 }
 
-// yRange returns the ends of the vertical axis.
-func (p *Panel) yRange() (least, most float64) {
+// yRange returns the smallest and the largest number on the vertical axis.
+func (p *Panel) yRange() (lowest, highest float64) {
 	if p.Y.Min != p.Y.Max {
 		return p.Y.Min, p.Y.Max
 	}
 	for _, s := range p.Series {
 		for _, at := range s.Points {
 			if s.Kind != Lane {
-				most = max(most, at.Y)
+				highest = max(highest, at.Y)
 			}
 		}
 	}
-	return 0, atLeastOne(most)
+	return 0, positiveOrOne(highest)
 }
 
-func atLeastOne(most float64) float64 {
-	if most <= 0 {
+func positiveOrOne(v float64) float64 {
+	if v <= 0 {
 		return 1
 	}
-	return most
+	return v
 }

@@ -50,7 +50,8 @@ func everything() chart.Figure {
 				{Name: "limit", Kind: chart.Level, Look: chart.Ink, Points: []chart.Point{{Y: 1000}}},
 			}},
 			{Title: "second", Height: 40, Y: chart.Axis{Min: -1, Max: 1}, Series: []chart.Series{
-				{Name: "one of many words that will not fit in one line of the legend at the bottom of it", Kind: chart.Dots, Look: chart.Orange, Points: wave[:2]},
+				{Name: "one of many words that will not fit in one line of the legend at the bottom of it", Kind: chart.Dots, Look: chart.Orange,
+					Points: wave[:2]},
 				{Name: "granted", Kind: chart.Lane, Look: chart.Blue, Points: wave},
 				{Name: "denied", Kind: chart.Lane, Look: chart.Orange, Points: wave},
 				{Name: "none", Kind: chart.Steps, Look: chart.Ink},
@@ -79,10 +80,12 @@ func TestGolden(t *testing.T) {
 // TestTextsFit draws random figures, of which no text may overlap another or be cut.
 func TestTextsFit(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	names := []string{"", "x", "granted", "WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", "units of 1s each", "日本語のラベル", "\x1b[2J"}
+	names := []string{"", "x", "granted", "WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", "units of 1s each",
+		"日本語のラベル", "\x1b[2J"}
 	name := func() string { return names[r.IntN(len(names))] }
 	for range 500 {
-		f := chart.Figure{ID: "f", Title: "t" + name(), Desc: "d", Width: 300 + r.IntN(600), X: chart.Axis{Label: name(), Seconds: r.IntN(2) == 0}}
+		f := chart.Figure{ID: "f", Title: "t" + name(), Desc: "d", Width: 300 + r.IntN(600),
+			X: chart.Axis{Label: name(), Seconds: r.IntN(2) == 0}}
 		span := math.Pow(10, -3+10*r.Float64())
 		for range 1 + r.IntN(4) {
 			p := chart.Panel{Title: name(), Height: r.IntN(200), Y: chart.Axis{Label: name()}}
@@ -129,14 +132,17 @@ func TestBadFigures(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	for want, got := range map[string]string{
-		"0": chart.Number(0, 0), "1,234,567": chart.Number(1234567, 0), "-1,000.50": chart.Number(-1000.5, 2), "0.0": chart.Number(-0.01, 1), "999": chart.Number(999, 0),
+		"0": chart.Number(0, 0), "1,234,567": chart.Number(1234567, 0), "-1,000.50": chart.Number(-1000.5, 2), "0.0": chart.Number(-0.01, 1),
+		"999": chart.Number(999, 0),
 	} {
 		require.Equal(t, want, got)
 	}
 	for want, d := range map[string]time.Duration{
 		"0s": 0, "250ms": 250 * time.Millisecond, "59s": 59 * time.Second, "1m": time.Minute, "1m30s": 90 * time.Second, "2h": 2 * time.Hour,
-		"1h5m": 65 * time.Minute, "1h0m5s": time.Hour + 5*time.Second, "1d": 24 * time.Hour, "3d6h": 78 * time.Hour, "1d500ms": 24*time.Hour + 500*time.Millisecond,
-		"1m0.5s": time.Minute + 500*time.Millisecond, "-2m0s": -2 * time.Minute, "10m": 10 * time.Minute, "1h10m": 70 * time.Minute, "10m20s": 620 * time.Second,
+		"1h5m": 65 * time.Minute, "1h0m5s": time.Hour + 5*time.Second, "1d": 24 * time.Hour, "3d6h": 78 * time.Hour,
+		"1d500ms": 24*time.Hour + 500*time.Millisecond,
+		"1m0.5s":  time.Minute + 500*time.Millisecond, "-2m0s": -2 * time.Minute, "10m": 10 * time.Minute, "1h10m": 70 * time.Minute,
+		"10m20s": 620 * time.Second,
 	} {
 		require.Equal(t, want, chart.Duration(d))
 	}
@@ -167,7 +173,8 @@ func TestText(t *testing.T) {
 	tall := chart.Text{Rows: []chart.Row{{"a", []float64{1, 2, 3}}}, Height: 2, Width: 4}
 	require.Equal(t, "   ▃\na ▅█\n", tall.String(), "two columns fit")
 	for width := 14; width < 100; width++ {
-		wide := chart.Text{Rows: []chart.Row{{strings.Repeat("ü", 60), make([]float64, 200)}, {"x", []float64{1}}}, From: "0s", To: "1h", Width: width}
+		wide := chart.Text{Rows: []chart.Row{{strings.Repeat("ü", 60), make([]float64, 200)}, {"x", []float64{1}}}, From: "0s", To: "1h",
+			Width: width}
 		for i := range wide.Rows[0].Values {
 			wide.Rows[0].Values[i] = float64(i + 1)
 		}

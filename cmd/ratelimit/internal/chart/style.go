@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// A theme has the colours of the page, of faint lines and of the looks.
+// A theme has the colours for either dark mode or light mode. There is a colour for the background, for faint
+// lines, for soft areas, and for each Look.
 type theme struct {
 	page, faint, soft string
 	looks             [looks]string
@@ -16,10 +17,10 @@ var (
 	dark  = theme{"#0d1117", "#30363d", "#2b323b", [looks]string{"#f0f6fc", "#8b949e", "#388bfd", "#ff7b31", "#7ee787"}}
 )
 
-// dashes are the dashes of lines, by look.
+// dashes has the stroke-dasharray of each Look: the lengths of dashes and gaps in pixels.
 var dashes = [looks]string{"2 3", "1 4", "", "6 3", "8 3 2 3"}
 
-// The sizes of texts in pixels.
+// The font sizes in pixels.
 const (
 	titleSize = 15
 	panelSize = 13
@@ -28,10 +29,12 @@ const (
 
 const font = `system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif`
 
-// Style returns the style sheet of all figures. It follows the reader's choice of dark or light.
+// Style returns the style sheet of all figures. It has dark and light colours. The setting of the browser chooses
+// between the two.
 func Style() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".rl text{font:%dpx %s}.rl .h{font-size:%dpx;font-weight:600}.rl .p{font-size:%dpx;font-weight:600}\n", textSize, font, titleSize, panelSize)
+	fmt.Fprintf(&b, ".rl text{font:%dpx %s}.rl .h{font-size:%dpx;font-weight:600}.rl .p{font-size:%dpx;font-weight:600}\n",
+		textSize, font, titleSize, panelSize)
 	b.WriteString(".rl path,.rl line{fill:none;stroke-width:2;stroke-linejoin:round}.rl .g{stroke-width:1}.rl .m{stroke-width:1.5}\n")
 	for look, dash := range dashes {
 		if dash != "" {
@@ -57,7 +60,7 @@ func (t *theme) write(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// mark returns the marker of a look, with its middle at x, y.
+// mark returns the marker of a look as SVG. The centre of the marker is at x, y.
 func mark(look Look, x, y float64) string {
 	at := func(dx, dy float64) string { return px(x+dx) + " " + px(y+dy) }
 	path := func(d string) string {
@@ -66,12 +69,12 @@ func mark(look Look, x, y float64) string {
 	switch look {
 	case Blue:
 		return fmt.Sprintf(`<circle class="k%d" cx="%s" cy="%s" r="2"/>`, look, px(x), px(y))
-	case Orange: // a cross
+	case Orange: // the marker is a cross
 		return path("M" + at(-2.5, -2.5) + "L" + at(2.5, 2.5) + "M" + at(-2.5, 2.5) + "L" + at(2.5, -2.5))
-	case Green: // a triangle
+	case Green: // the marker is a triangle
 		return path("M" + at(0, -3) + "L" + at(3, 2.5) + "H" + px(x-3) + "Z")
-	case Grey: // a bar
+	case Grey: // the marker is a bar
 		return path("M" + at(0, -4) + "V" + px(y+4))
 	}
-	return path("M" + at(-2.5, -2.5) + "H" + px(x+2.5) + "V" + px(y+2.5) + "H" + px(x-2.5) + "Z") // a square
+	return path("M" + at(-2.5, -2.5) + "H" + px(x+2.5) + "V" + px(y+2.5) + "H" + px(x-2.5) + "Z") // the marker is a square
 }

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// The measures of a figure in pixels.
+// The default sizes of the parts of a figure, and the distances between its parts, in pixels.
 const (
 	defaultWidth  = 520
 	defaultHeight = 90
 	margin        = 14
 	lineHeight    = 17
 	laneHeight    = 14
-	gap           = 6 // between an axis and its text
+	gap           = 6 // distance between an axis and its texts
 )
 
-// WriteSVG writes f as one SVG element. The error is what is wrong with f, or that of w.
+// WriteSVG writes f as one SVG element. It returns an error if f is not valid or if w fails.
 func (f *Figure) WriteSVG(w io.Writer) error {
 	if err := f.check(); err != nil {
 		return err
@@ -36,9 +36,10 @@ func (f *Figure) WriteSVG(w io.Writer) error {
 	c.y += margin - gap
 
 	var head strings.Builder
-	fmt.Fprintf(&head, `<svg xmlns="http://www.w3.org/2000/svg" class="rl" width="%s" height="%s" viewBox="0 0 %[1]s %[2]s" role="img" aria-labelledby="%[3]s-title %[3]s-desc">`+"\n",
-		px(c.width), px(c.y), escaped(f.ID))
-	fmt.Fprintf(&head, "<title id=\"%s-title\">%s</title>\n<desc id=\"%[1]s-desc\">%[3]s</desc>\n", escaped(f.ID), escaped(f.Title), escaped(f.Desc))
+	fmt.Fprintf(&head, `<svg xmlns="http://www.w3.org/2000/svg" class="rl" width="%s" height="%s" viewBox="0 0 %[1]s %[2]s"`+
+		` role="img" aria-labelledby="%[3]s-title %[3]s-desc">`+"\n", px(c.width), px(c.y), escaped(f.ID))
+	fmt.Fprintf(&head, "<title id=\"%s-title\">%s</title>\n<desc id=\"%[1]s-desc\">%[3]s</desc>\n",
+		escaped(f.ID), escaped(f.Title), escaped(f.Desc))
 	if !f.Inline {
 		fmt.Fprintf(&head, "<style>\n%s</style>\n", Style())
 	}
@@ -47,27 +48,28 @@ func (f *Figure) WriteSVG(w io.Writer) error {
 	return err
 }
 
-// A canvas is a figure that is being drawn, from top to bottom.
+// A canvas draws a figure from top to bottom.
 type canvas struct {
 	figure *Figure
 	b      strings.Builder
 	width  float64
-	y      float64 // where the free room begins
-	panels int     // drawn so far
+	y      float64 // y coordinate of the bottom of everything drawn so far
+	panels int     // number of panels drawn so far
 
-	left, right float64 // of all plots
-	least, most float64 // of the horizontal axis
-	ticks       []tick  // of the horizontal axis
+	left, right     float64 // horizontal edges of all plots
+	lowest, highest float64 // smallest and largest number on the horizontal axis
+	ticks           []tick  // ticks of the horizontal axis
 }
 
-// A plot is the area of a panel that has the data.
+// A plot is the area of a panel in which the data are drawn.
 type plot struct {
 	*canvas
-	top, bottom float64
-	least, most float64 // of the vertical axis
+	top, bottom     float64
+	lowest, highest float64 // smallest and largest number on the vertical axis
 }
 
-// measure finds the room that is left for the plots.
+// measure computes the left and right edges of the plots, which depend on the widest text beside the plots. It also
+// computes the ticks of the horizontal axis.
 func (c *canvas) measure() {
 	f := c.figure
 	widest := 0.0
@@ -83,8 +85,8 @@ func (c *canvas) measure() {
 		}
 	}
 	c.left, c.right = margin+widest+gap, c.width-margin
-	c.least, c.most = f.xRange()
-	c.ticks = f.X.ticks(c.least, c.most, func(ticks []tick) bool {
+	c.lowest, c.highest = f.xRange()
+	c.ticks = f.X.ticks(c.lowest, c.highest, func(ticks []tick) bool {
 		end := math.Inf(-1)
 		for _, t := range ticks {
 			half := TextWidth(t.text, textSize, false) / 2
@@ -97,11 +99,11 @@ func (c *canvas) measure() {
 	})
 }
 
-// ticks returns the ticks of the vertical axis.
+// ticks returns the ticks of the panel's vertical axis.
 func (p *Panel) ticks() []tick {
-	least, most := p.yRange()
-	return p.Y.ticks(least, most, func(ticks []tick) bool {
-		return len(ticks) < 2 || (ticks[1].at-ticks[0].at)/(most-least)*p.height() >= 1.8*textSize
+	lowest, highest := p.yRange()
+	return p.Y.ticks(lowest, highest, func(ticks []tick) bool {
+		return len(ticks) < 2 || (ticks[1].at-ticks[0].at)/(highest-lowest)*p.height() >= 1.8*textSize
 	})
 }
 
@@ -112,25 +114,26 @@ func (p *Panel) height() float64 {
 	return float64(p.Height)
 }
 
-// x returns where a value of the horizontal axis is.
+// The method x returns the x coordinate of the number v on the horizontal axis.
 func (c *canvas) x(v float64) float64 {
-	part := (min(max(v, c.least), c.most) - c.least) / (c.most - c.least)
+	part := (min(max(v, c.lowest), c.highest) - c.lowest) / (c.highest - c.lowest)
 	return c.left + float64(part*(c.right-c.left))
 }
 
-// middle returns where the middle of the text of t is: below t, as far as it fits in.
+// middle returns the x coordinate for the middle of the text of the tick t. The text is centred on the tick. If a
+// part of the text would then be outside the picture, the text is moved inside.
 func (c *canvas) middle(t tick) float64 {
 	half := TextWidth(t.text, textSize, false) / 2
 	return min(max(c.x(t.at), margin/2+half), c.width-margin/2-half)
 }
 
-// at returns where a value of the vertical axis is.
+// The method at returns the y coordinate of the number v on the vertical axis.
 func (p *plot) at(v float64) float64 {
-	part := (min(max(v, p.least), p.most) - p.least) / (p.most - p.least)
+	part := (min(max(v, p.lowest), p.highest) - p.lowest) / (p.highest - p.lowest)
 	return p.bottom - float64(part*(p.bottom-p.top))
 }
 
-// lines writes text below what is there, wrapped.
+// lines breaks text into lines that fit into the width. It writes them below everything that was drawn.
 func (c *canvas) lines(text, class string, size int, bold bool, x float64) {
 	for _, line := range wrap(text, size, bold, c.width-margin-x) {
 		c.y += float64(size)
@@ -139,7 +142,7 @@ func (c *canvas) lines(text, class string, size int, bold bool, x float64) {
 	}
 }
 
-// text writes text whose base line is at y.
+// The method text writes a text, with its baseline at the y coordinate y.
 func (c *canvas) text(x, y float64, anchor, class, text string) {
 	extra := ""
 	if class != "" {
@@ -155,7 +158,7 @@ func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
 	fmt.Fprintf(&c.b, `<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`+"\n", class, px(x1), px(y1), px(x2), px(y2))
 }
 
-// panel draws p, with the texts of the horizontal axis if it is the last.
+// panel draws the panel p. If it is the last panel, it also writes the texts of the horizontal axis.
 func (c *canvas) panel(p *Panel, last bool) {
 	c.y += gap
 	if c.panels++; c.panels > 1 {
@@ -168,8 +171,8 @@ func (c *canvas) panel(p *Panel, last bool) {
 		c.lines(p.Y.Label, "", textSize, false, margin)
 	}
 	c.y += gap
-	least, most := p.yRange()
-	area := &plot{c, c.y, c.y + p.height(), least, most}
+	lowest, highest := p.yRange()
+	area := &plot{c, c.y, c.y + p.height(), lowest, highest}
 	for _, t := range p.ticks() {
 		y := area.at(t.at)
 		c.line("g a", c.left, y, c.right, y)
@@ -211,7 +214,7 @@ func (c *canvas) panel(p *Panel, last bool) {
 	}
 }
 
-// series draws s, which is no Lane.
+// series draws the series s. It cannot draw series of the kind Lane.
 func (p *plot) series(s Series) {
 	if len(s.Points) == 0 {
 		return
@@ -232,7 +235,7 @@ func (p *plot) series(s Series) {
 	}
 }
 
-// outline returns the path of a line, or of steps. What does not change it is left out.
+// outline returns the SVG path of a series of lines or steps. It leaves out points that do not change the path.
 func (p *plot) outline(s Series) string {
 	var b strings.Builder
 	var x, y string
@@ -249,7 +252,7 @@ func (p *plot) outline(s Series) string {
 			}
 			b.WriteString("V" + nextY)
 		case s.Kind != Line:
-			continue // the step goes on
+			continue // the point has the same height as the point before
 		}
 		x, y = nextX, nextY
 	}
@@ -259,7 +262,7 @@ func (p *plot) outline(s Series) string {
 	return b.String()
 }
 
-// marks draws the markers of s. Of those in one place, it draws one.
+// marks draws the markers of the series s. Where several markers are in the same place, it draws only one of them.
 func (c *canvas) marks(s Series, y func(Point) float64) {
 	seen := make(map[string]bool)
 	for _, at := range s.Points {
@@ -270,7 +273,7 @@ func (c *canvas) marks(s Series, y func(Point) float64) {
 	}
 }
 
-// legend draws each kind of series once.
+// legend draws the legend. Series with the same name, look and kind share one entry.
 func (c *canvas) legend() {
 	var entries []Series
 	for _, p := range c.figure.Panels {

@@ -7,25 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// A Text is a chart for a terminal: rows of columns above one another, at one scale.
+// A Text is a chart for a terminal. It has rows of bars, one above the other, with the same scale.
 type Text struct {
-	Rows   []Row  // from top to bottom
-	From   string // what the first column is
-	To     string // what the last column is
-	Height int    // of a row in lines; 0 means 1
-	Width  int    // of all of it in columns; 0 means 80
+	Rows   []Row  // rows from top to bottom
+	From   string // text below the first bar
+	To     string // text below the last bar
+	Height int    // height of a row in lines; 0 means 1
+	Width  int    // width of the chart in columns; 0 means 80
 }
 
-// A Row is one row of columns.
+// A Row is one row of bars.
 type Row struct {
-	Name   string    // to the left of it
-	Values []float64 // none is below 0
+	Name   string    // name to the left of the row
+	Values []float64 // heights of the bars; must not be negative
 }
 
-// blocks are a column of 0 to 8 eighths of a line.
+// blocks are the runes for bars with a height of 0 to 8 eighths of a line.
 var blocks = []rune(" ▁▂▃▄▅▆▇█")
 
-// Columns returns how many values a row has room for.
+// Columns returns the largest number of values in a row that fit into the width of the chart.
 func (t *Text) Columns() int { return max(t.width()-t.gutter(), 1) }
 
 func (t *Text) width() int {
@@ -35,7 +35,7 @@ func (t *Text) width() int {
 	return t.Width
 }
 
-// gutter returns the room for the names and a space.
+// gutter returns the width in columns of the names of the rows, including the space after the names.
 func (t *Text) gutter() int {
 	widest := 0
 	for _, r := range t.Rows {
@@ -44,13 +44,13 @@ func (t *Text) gutter() int {
 	return min(widest, t.width()/2) + 1
 }
 
-// String returns the chart. A value above 0 has at least an eighth of a line, so that it is seen.
-// Values beyond the width are left out.
+// String returns the chart as text. A bar for a value above 0 is always visible: it has at least an eighth of a
+// line. Values that do not fit into the width are left out.
 func (t *Text) String() string {
-	most := 0.0
+	highest := 0.0
 	for _, r := range t.Rows {
 		for _, v := range r.Values {
-			most = max(most, v)
+			highest = max(highest, v)
 		}
 	}
 	gutter, height := t.gutter(), max(t.Height, 1)
@@ -67,8 +67,8 @@ func (t *Text) String() string {
 			row := []rune(fmt.Sprintf("%-*s ", gutter-1, name))
 			for _, v := range values {
 				eighths := 0
-				if v > 0 && most > 0 {
-					eighths = max(int(math.Round(v/most*float64(8*height))), 1)
+				if v > 0 && highest > 0 {
+					eighths = max(int(math.Round(v/highest*float64(8*height))), 1)
 				}
 				row = append(row, blocks[min(max(eighths-8*line, 0), 8)])
 			}

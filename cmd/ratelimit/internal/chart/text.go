@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// advances are the widths of the characters from 32 to 126 in thousandths of the font's size, in
-// DejaVu Sans. That is one of the widest fonts that a browser takes for "sans-serif".
+// advances has the widths of the characters from 32 to 126 in the font DejaVu Sans, in thousandths of the font
+// size. This font is one of the widest that browsers use for "sans-serif".
 var advances = [...]int{
 	318, 401, 460, 838, 637, 951, 780, 275, 391, 391, 500, 838, 318, 361, 318, 337,
 	637, 637, 637, 637, 637, 637, 637, 637, 637, 637, 337, 337, 838, 838, 838, 531,
@@ -18,10 +18,10 @@ var advances = [...]int{
 	635, 635, 412, 521, 393, 634, 592, 818, 592, 592, 525, 637, 337, 637, 838,
 }
 
-// bolder is how much wider a character is in bold, in hundredths.
+// bolder is the width of a bold character as a percentage of the width of the same character in regular type.
 const bolder = 127
 
-// TextWidth returns the room in pixels that text takes at most in a font of this size.
+// TextWidth returns the largest width that text may have in a font of the given size, both in pixels.
 func TextWidth(text string, size int, bold bool) float64 {
 	sum := 0
 	for _, r := range text {
@@ -38,12 +38,13 @@ func TextWidth(text string, size int, bold bool) float64 {
 	return float64(sum*size) / 1000
 }
 
-// wrap breaks text into lines that are at most room wide. A word that is wider is broken.
-func wrap(text string, size int, bold bool, room float64) (lines []string) {
+// wrap breaks text into lines. Each line is at most as wide as the given number of pixels. wrap breaks a word only if
+// the word alone is wider than a line.
+func wrap(text string, size int, bold bool, width float64) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(text) {
 		joined := strings.TrimPrefix(line+" "+word, " ")
-		if TextWidth(joined, size, bold) <= room {
+		if TextWidth(joined, size, bold) <= width {
 			line = joined
 			continue
 		}
@@ -52,7 +53,7 @@ func wrap(text string, size int, bold bool, room float64) (lines []string) {
 		}
 		line = ""
 		for _, r := range word {
-			if line != "" && TextWidth(line+string(r), size, bold) > room {
+			if line != "" && TextWidth(line+string(r), size, bold) > width {
 				lines, line = append(lines, line), ""
 			}
 			line += string(r)
@@ -61,14 +62,14 @@ func wrap(text string, size int, bold bool, room float64) (lines []string) {
 	return append(lines, line)
 }
 
-// escaped returns text as it is written in XML.
+// escaped returns text escaped for XML.
 func escaped(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder has no errors
+	_ = xml.EscapeText(&b, []byte(text)) // writing to a strings.Builder never fails
 	return b.String()
 }
 
-// px returns a coordinate with at most one digit after the point.
+// px returns a coordinate as text, rounded to tenths of a pixel.
 func px(v float64) string {
 	return strconv.FormatFloat(math.Round(float64(v*10))/10, 'f', -1, 64)
 }

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// A tick is a number that an axis shows.
+// A tick is a number that is written on an axis.
 type tick struct {
 	at   float64
 	text string
 }
 
-// maxTicks bounds the ticks of an axis.
+// maxTicks bounds the number of ticks of an axis.
 const maxTicks = 12
 
-// ticks returns ticks from least to most with the smallest distance between them for which fits
-// reports true. There are at least the first and, if it fits, one more.
-func (a Axis) ticks(least, most float64, fits func([]tick) bool) []tick {
+// ticks returns the ticks between lowest and highest. It tries rising distances between ticks until the given
+// function returns true. If that function never returns true, ticks returns the ticks with the largest distance.
+func (a Axis) ticks(lowest, highest float64, fits func([]tick) bool) []tick {
 	var found []tick
-	for step := range a.steps(most - least) {
+	for step := range a.steps(highest - lowest) {
 		found = found[:0]
-		for k := math.Ceil(least / step); float64(k*step) <= most+float64(step*1e-9); k++ {
+		for k := math.Ceil(lowest / step); float64(k*step) <= highest+float64(step*1e-9); k++ {
 			at := float64(k * step)
 			found = append(found, tick{at, a.text(at, step)})
 		}
@@ -33,12 +33,12 @@ func (a Axis) ticks(least, most float64, fits func([]tick) bool) []tick {
 	return found
 }
 
-// steps yields distances between ticks that are easy to read, from the smallest to the first
-// that is longer than span.
+// steps yields distances between ticks that are easy to read, such as 1, 2 and 5, in rising order. It stops after
+// the first distance that is longer than span.
 func (a Axis) steps(span float64) func(yield func(float64) bool) {
 	return func(yield func(float64) bool) {
-		least := span / maxTicks
-		give := func(step float64) bool { return step < least || yield(step) && step <= span }
+		minStep := span / maxTicks
+		give := func(step float64) bool { return step < minStep || yield(step) && step <= span }
 		if a.Seconds && span > 2 {
 			for _, s := range []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200} {
 				if !give(s) {
@@ -49,9 +49,9 @@ func (a Axis) steps(span float64) func(yield func(float64) bool) {
 			}
 			return
 		}
-		for e := int(math.Floor(math.Log10(least))); ; e++ {
+		for e := int(math.Floor(math.Log10(minStep))); ; e++ {
 			for _, m := range []string{"1", "2", "5"} {
-				// The decimal text is exact where a power by multiplication would not be.
+				// Parsing a decimal text gives the exact step. Multiplying by powers of ten could round.
 				step, err := strconv.ParseFloat(m+"e"+strconv.Itoa(e), 64)
 				if err != nil || !give(step) {
 					return
@@ -61,22 +61,23 @@ func (a Axis) steps(span float64) func(yield func(float64) bool) {
 	}
 }
 
-// text returns at as the axis shows it, if ticks are step apart.
-func (a Axis) text(at, step float64) string {
+// text returns the text of the tick for the given number. The parameter step is the distance between two neighbouring
+// ticks.
+func (a Axis) text(number, step float64) string {
 	if a.Seconds {
-		return Duration(time.Duration(math.Round(at * 1e9)))
+		return Duration(time.Duration(math.Round(number * 1e9)))
 	}
-	if at == 0 {
+	if number == 0 {
 		return "0"
 	}
 	digits := 0
 	for s := step; digits < 9 && math.Abs(s-math.Round(s)) > s*1e-9; digits++ {
 		s = float64(s * 10)
 	}
-	return Number(at, digits)
+	return Number(number, digits)
 }
 
-// Number returns n with so many digits after the point and with a comma before each three digits.
+// Number returns n as text, with the given number of digits after the point, and with commas between thousands.
 func Number(n float64, digits int) string {
 	text := strconv.FormatFloat(math.Abs(n), 'f', digits, 64)
 	whole, rest, _ := strings.Cut(text, ".")
@@ -92,7 +93,7 @@ func Number(n float64, digits int) string {
 	return whole
 }
 
-// Duration returns d in few characters, such as 1m30s, 2h, 3d or 250ms. It is exact.
+// Duration returns d as a short and exact text, such as 1m30s, 2h, 3d or 250ms.
 func Duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d == 0 {

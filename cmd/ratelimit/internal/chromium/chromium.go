@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// patience is how long an answer of the browser may take.
+// patience is how long the test waits for the browser to answer one call.
 const patience = 2 * time.Minute
 
 // A Browser is a running Chromium.
@@ -23,13 +23,13 @@ type Browser struct {
 	requests io.Writer
 
 	mu      sync.Mutex
-	last    int                  // the id of the last call; guarded by mu
-	waiting map[int]chan message // the calls without an answer, by id; guarded by mu
-	pages   map[string]*Page     // by session; guarded by mu
-	ended   error                // why there are no more answers; guarded by mu
+	last    int                  // id of the last call; guarded by the field mu
+	waiting map[int]chan message // channels of the calls without an answer, by the id of the call; guarded by the field mu
+	pages   map[string]*Page     // open pages, by the id of their session; guarded by the field mu
+	ended   error                // why the browser gives no more answers; guarded by the field mu
 }
 
-// A message is a call, an answer or an event.
+// A message is a call, an answer or an event of the DevTools protocol.
 type message struct {
 	ID      int             `json:"id,omitempty"`
 	Session string          `json:"sessionId,omitempty"`
@@ -41,8 +41,8 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// Start starts a Chromium, which ends with the test. If there is none, the test is skipped, or it fails
-// if RATELIMIT_REQUIRE_CHROMIUM is set.
+// Start starts Chromium, and stops it when the test ends. If Chromium is not installed, Start skips the test. With
+// the environment variable RATELIMIT_REQUIRE_CHROMIUM, Start lets the test fail instead.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -69,7 +69,8 @@ func Start(t testing.TB) *Browser {
 	return b
 }
 
-// start starts the program, with its pipes as files 3 and 4. The function that it returns stops it.
+// start starts the program at path. The program reads requests from file descriptor 3 and writes answers to file
+// descriptor 4; both are pipes. The result stop is a function that stops the program.
 func (b *Browser) start(path, profile string) (stop func(), err error) {
 	theirIn, requests, err := os.Pipe()
 	if err != nil {
@@ -79,9 +80,10 @@ func (b *Browser) start(path, profile string) (stop func(), err error) {
 	if err != nil {
 		return nil, errors.Join(err, theirIn.Close(), requests.Close())
 	}
-	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", //nolint:noctx // it is asked to end
-		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--force-device-scale-factor=1",
-		"--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
+	//nolint:noctx // Browser.close ends it
+	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+		"--force-device-scale-factor=1", "--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	err = cmd.Start()
 	_, _ = theirIn.Close(), theirOut.Close()
@@ -105,7 +107,8 @@ func (b *Browser) start(path, profile string) (stop func(), err error) {
 	}, nil
 }
 
-// read reads answers and events until there are no more.
+// The method read reads messages until the pipe ends. It passes each answer to the call that waits for the answer,
+// and each event to the page of the event.
 func (b *Browser) read(from io.Reader) {
 	r := bufio.NewReader(from)
 	var err error
@@ -138,7 +141,8 @@ func (b *Browser) read(from io.Reader) {
 	}
 }
 
-// call calls a method, of a page or of the browser if page is nil, and returns its result.
+// The method call calls a method of the DevTools protocol, and returns the result. The call is for the page or, if
+// page is nil, for the browser.
 func (b *Browser) call(page *Page, method string, params any) (json.RawMessage, error) {
 	m := message{Method: method}
 	if page != nil {
@@ -176,7 +180,8 @@ func (b *Browser) why() error {
 	return b.ended
 }
 
-// send writes m with an id of its own. Its answer goes to answer.
+// send gives the message m a new id, and sends it to the browser. When the browser has answered, the method read
+// sends this answer to the channel.
 func (b *Browser) send(m message, answer chan message) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

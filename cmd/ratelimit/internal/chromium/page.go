@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// A Page is a tab of a Browser. If the browser does not do what a method says, the test fails.
+// A Page is a tab of a Browser. If a method fails, the test fails.
 type Page struct {
 	t       testing.TB
 	browser *Browser
 	session string
 
 	mu       sync.Mutex
-	problems []string // see Problems; guarded by mu
-	urls     []string // see URLs; guarded by mu
+	problems []string // what the method Problems returns; guarded by the field mu
+	urls     []string // what the method URLs returns; guarded by the field mu
 }
 
 // NewPage opens an empty page.
@@ -38,29 +38,30 @@ func (b *Browser) NewPage(t testing.TB) *Page {
 	return p
 }
 
-// Call calls a method of the protocol.
+// Call calls a method of the DevTools protocol, and ignores its result.
 func (p *Page) Call(method string, params map[string]any) {
 	p.t.Helper()
 	p.result(nil, method, params)
 }
 
-// result calls a method, and reads its result into result if that is not nil.
-func (p *Page) result(result any, method string, params map[string]any) {
+// The method result calls a method of the DevTools protocol, and decodes the answer into the variable to which target
+// points. If target is nil, the answer is ignored.
+func (p *Page) result(target any, method string, params map[string]any) {
 	p.t.Helper()
 	of := p
 	if p.session == "" {
 		of = nil
 	}
 	text, err := p.browser.call(of, method, params)
-	if err == nil && result != nil {
-		err = json.Unmarshal(text, result)
+	if err == nil && target != nil {
+		err = json.Unmarshal(text, target)
 	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// note keeps what an event tells of.
+// note records the problem or the URL that the event m reports.
 func (p *Page) note(m message) {
 	var e struct {
 		Type string
@@ -76,7 +77,7 @@ func (p *Page) note(m message) {
 		Request struct{ URL string }
 	}
 	if json.Unmarshal(m.Params, &e) != nil {
-		return // it is none of these
+		return // an event whose parameters have other types is ignored
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,16 +97,16 @@ func (p *Page) note(m message) {
 	}
 }
 
-// Problems returns all that was written to the console, by the page or by the browser, and all
-// exceptions that nothing has caught.
+// Problems returns all messages that the page and the browser have written to the console, and all uncaught
+// exceptions.
 func (p *Page) Problems() []string {
-	p.Eval(nil, `1`) // after what came before
+	p.Eval(nil, `1`) // waits until earlier events have arrived
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.problems...)
 }
 
-// URLs returns the addresses that the page has asked for.
+// URLs returns the URLs that the page has requested.
 func (p *Page) URLs() []string {
 	p.Eval(nil, `1`)
 	p.mu.Lock()
@@ -113,7 +114,7 @@ func (p *Page) URLs() []string {
 	return append([]string(nil), p.urls...)
 }
 
-// Open goes to an address, and waits until the page and its scripts are loaded.
+// Open opens a URL, and waits until the page and its scripts are loaded.
 func (p *Page) Open(url string) {
 	p.t.Helper()
 	var got struct{ ErrorText string }
@@ -124,8 +125,8 @@ func (p *Page) Open(url string) {
 	p.Eval(nil, `new Promise((done) => document.readyState === "complete" ? done() : addEventListener("load", done))`)
 }
 
-// Eval evaluates JavaScript, waits for it if it is a promise, and reads its value into value if that is
-// not nil.
+// Eval evaluates JavaScript. It decodes the result into value, unless value is nil. If the result is a promise,
+// Eval waits for the promise.
 func (p *Page) Eval(value any, script string) {
 	p.t.Helper()
 	var got struct {
@@ -147,7 +148,8 @@ func (p *Page) Eval(value any, script string) {
 	}
 }
 
-// Key presses a key, such as "ArrowRight" or "Tab", and releases it. Code is its number.
+// Key presses and releases a key of the keyboard, such as "ArrowRight" or "Tab". The argument code is the virtual
+// key code of this key.
 func (p *Page) Key(name string, code int) {
 	p.t.Helper()
 	for _, kind := range []string{"rawKeyDown", "keyUp"} {
@@ -155,17 +157,20 @@ func (p *Page) Key(name string, code int) {
 	}
 }
 
-// Resize gives the page a width and a height in pixels, as on a phone if it is narrow, and dark or
-// light colours.
+// Resize sets the width and height of the page in pixels, and whether the page prefers dark colours. A page less
+// than 600 pixels wide behaves as on a phone.
 func (p *Page) Resize(width, height int, dark bool) {
 	p.t.Helper()
-	p.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
+	p.Call("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600,
+	})
 	scheme := map[bool]string{true: "dark", false: "light"}[dark]
 	p.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}})
 	p.Eval(nil, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))`)
 }
 
-// Screenshot writes a picture to a file: of the whole page, or of what a reader sees of it.
+// Screenshot writes a picture to the file at path. The picture has the whole page if whole is true, and otherwise
+// only the visible part of the page.
 func (p *Page) Screenshot(path string, whole bool) {
 	p.t.Helper()
 	params := map[string]any{}
@@ -175,7 +180,8 @@ func (p *Page) Screenshot(path string, whole bool) {
 		}
 		p.result(&metrics, "Page.getLayoutMetrics", nil)
 		params["captureBeyondViewport"] = true
-		params["clip"] = map[string]any{"x": 0, "y": 0, "width": metrics.CSSContentSize.Width, "height": metrics.CSSContentSize.Height, "scale": 1}
+		size := metrics.CSSContentSize
+		params["clip"] = map[string]any{"x": 0, "y": 0, "width": size.Width, "height": size.Height, "scale": 1}
 	}
 	var shot struct{ Data []byte }
 	p.result(&shot, "Page.captureScreenshot", params)

@@ -1,4 +1,4 @@
-// Package lint finds what is valid in rules, but may surprise those who wrote them.
+// Package lint finds rules that are valid, but may not do what their author expects.
 package lint
 
 import (
@@ -13,33 +13,33 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Severity says whether a finding fails a check.
+// A Severity says how serious a finding is. Only a Warning makes the command fail.
 type Severity string
 
-// The severities.
+// The severities of findings.
 const (
 	Warning Severity = "warning" // the rule does not do what it seems to
-	Note    Severity = "note"    // it does, but there is something to know
+	Note    Severity = "note"    // the rule works as it seems to, but has a drawback
 )
 
-// A Finding is one thing that may surprise.
+// A Finding is one thing about a rule that may surprise its author.
 type Finding struct {
-	Code     string   // stable, such as "RL001"
-	Severity Severity // that of the code
-	Rule     int      // the index of the rule, or -1 for the default rule
-	Field    string   // which of its fields, as in a config; may be empty
-	Message  string   // what was found
-	Advice   string   // what to do
+	Code     string   // code of the kind of finding, such as "RL001"; a code never changes its meaning
+	Severity Severity // severity of all findings with this code
+	Rule     int      // index of the rule that the finding is about, or -1 for the default rule
+	Field    string   // name of the rule's field in a config file; may be empty
+	Message  string   // what is wrong or surprising
+	Advice   string   // how to change the rule
 }
 
-// A Code is a kind of finding.
+// A Code describes one kind of finding.
 type Code struct {
-	Code     string   // such as "RL001"
-	Severity Severity // of all its findings
-	Means    string   // what is found
+	Code     string   // code of the findings, such as "RL001"; a code never changes its meaning
+	Severity Severity // severity of all findings with this code
+	Means    string   // what findings with this code say
 }
 
-// Codes returns all kinds of findings.
+// Codes returns descriptions of all kinds of findings.
 func Codes() []Code {
 	return []Code{
 		{"RL001", Warning, "a fixed window limits attempts, such as a login"},
@@ -54,19 +54,21 @@ func Codes() []Code {
 	}
 }
 
-// Options are what the rules themselves do not say.
+// Options has facts that affect the findings, but are not part of the rules.
 type Options struct {
-	MaxKeys int            // of the limiter
-	Costs   map[string]int // the most units that a request for an endpoint takes
+	MaxKeys int            // largest number of keys of the limiter
+	Costs   map[string]int // largest cost of a request, by endpoint
 }
 
-// memoryLimit is the memory above which RL008 speaks.
+// memoryLimit is the memory in bytes above which a rule gets the finding RL008.
 const memoryLimit = 1 << 30
 
-// attempts are the words in endpoints that limit attempts to guess something.
-var attempts = []string{"login", "log-in", "signin", "sign-in", "password", "passwd", "otp", "mfa", "2fa", "token", "verify", "reset", "auth"}
+// attempts lists words that the names of some endpoints contain. Such an endpoint checks a secret, and an attacker
+// may try to guess this secret with many requests.
+var attempts = []string{"login", "log-in", "signin", "sign-in", "password", "passwd", "otp", "mfa", "2fa",
+	"token", "verify", "reset", "auth"}
 
-// Check returns what may surprise in the rules of l, in the order of the rules.
+// Check returns the findings in the rules of l, in the order of the rules.
 func Check(l *ratelimit.RateLimiter, o Options) ([]Finding, error) {
 	c := checker{limiter: l, options: o}
 	rules, byDefault := l.Rules()
@@ -84,12 +86,13 @@ func Check(l *ratelimit.RateLimiter, o Options) ([]Finding, error) {
 		c.among(r)
 	}
 	slices.SortStableFunc(c.found, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(uint(a.Rule), uint(b.Rule)), cmp.Compare(a.Code, b.Code)) // -1 comes last
+		// The default rule comes last: its index is -1, and uint(-1) is the largest uint.
+		return cmp.Or(cmp.Compare(uint(a.Rule), uint(b.Rule)), cmp.Compare(a.Code, b.Code))
 	})
 	return c.found, nil
 }
 
-// An indexed rule is a rule and its place.
+// An indexed is a rule and its index. The default rule has the index -1.
 type indexed struct {
 	ratelimit.Rule
 	index int
@@ -107,14 +110,15 @@ type checker struct {
 	limiter *ratelimit.RateLimiter
 	options Options
 	rules   []indexed
-	asked   map[string][]string // the names of the rules that each probe asks
+	asked   map[string][]string // for each endpoint that was probed, the names of the rules that apply
 	found   []Finding
 }
 
-// probe asks the limiter which rules apply to endpoints of all kinds that its rules tell apart.
+// probe asks the limiter which rules apply to each of a set of endpoints. The set has at least one endpoint for
+// each pattern of a rule, and one endpoint that matches no pattern.
 func (c *checker) probe() error {
 	c.asked = make(map[string][]string)
-	endpoints := []string{"", "\x00"} // one of no rule
+	endpoints := []string{"", "\x00"} // "\x00" stands for all endpoints that no rule names
 	for _, r := range c.rules {
 		prefix, isPrefix := strings.CutSuffix(r.Endpoint, "*")
 		if endpoints = append(endpoints, prefix); isPrefix {
@@ -138,7 +142,7 @@ func (c *checker) add(r indexed, code, field, advice, format string, args ...any
 	c.found = append(c.found, Finding{code, Codes()[i].Severity, r.index, field, fmt.Sprintf(format, args...), advice})
 }
 
-// alone checks what a rule says by itself.
+// The method alone adds those findings about the rule r that do not depend on the limiter's other rules.
 func (c *checker) alone(r indexed) {
 	window := r.Algorithm == ratelimit.AlgorithmFixedWindow
 	switch lower := strings.ToLower(r.Endpoint); {
@@ -149,7 +153,7 @@ func (c *checker) alone(r indexed) {
 		c.add(r, "RL002", "algorithm", "use SlidingWindowCounter or TokenBucket if that is too much",
 			"%s grants up to %d within %v, around the edge of its window", r, r.Algorithm.MaxIn(r.Rate, r.Rate.Per-1), r.Rate.Per)
 	}
-	if windowed(r.Algorithm) && r.Rate.Per%time.Second != 0 {
+	if r.Algorithm.Windowed() && r.Rate.Per%time.Second != 0 {
 		c.add(r, "RL007", "rate", "use a window of whole seconds if clients read the headers",
 			"the window of %s is %v, which headers cannot say", r, r.Rate.Per)
 	}
@@ -171,31 +175,32 @@ func (c *checker) alone(r indexed) {
 	}
 	for _, endpoint := range slices.Sorted(maps.Keys(c.options.Costs)) {
 		cost := c.options.Costs[endpoint]
-		if most := largest(r.Rate, r.Algorithm); c.applies(r, endpoint) && cost > most && r.Limiter == nil {
+		if burst := largest(r.Rate, r.Algorithm); c.applies(r, endpoint) && cost > burst && r.Limiter == nil {
 			c.add(r, "RL003", "rate", "raise the burst, or split the request",
-				"a request for %q takes %d units, but %s grants at most %d at once", endpoint, cost, r, most)
+				"a request for %q takes %d units, but %s grants at most %d at once", endpoint, cost, r, burst)
 		}
 	}
 }
 
-// largest is the most units that r grants at once.
+// largest returns the largest number of units that a limit with the given rate and algorithm grants at once.
 func largest(r ratelimit.Rate, a ratelimit.Algorithm) int {
-	if windowed(a) || r.Burst == 0 {
+	if a.Windowed() || r.Burst == 0 {
 		return r.Requests
 	}
 	return r.Burst
 }
 
-// applies reports whether a request for endpoint asks r.
+// applies reports whether the rule r applies to a request for the given endpoint.
 func (c *checker) applies(r indexed, endpoint string) bool {
 	e, err := c.limiter.Explain(context.Background(), ratelimit.Request{Client: "client", Endpoint: endpoint})
 	return err == nil && slices.ContainsFunc(e.Rules, func(x ratelimit.RuleExplanation) bool { return x.Name == r.Name })
 }
 
-// among checks what a rule does beside the others.
+// The method among compares the rule r with the other rules of the limiter. It adds the findings about r that
+// depend on the other rules.
 func (c *checker) among(r indexed) {
 	if r.Endpoint == "" && r.index >= 0 {
-		return // for requests that name it
+		return // the rule applies only to requests that list it in Request.Rules
 	}
 	var probes []string
 	for endpoint, names := range c.asked {
@@ -217,7 +222,7 @@ func (c *checker) among(r indexed) {
 			continue
 		}
 		sometimes := slices.ContainsFunc(probes, func(endpoint string) bool { return !slices.Contains(c.asked[endpoint], first.Name) })
-		equal := stricter(r, first) && uint(r.index) < uint(first.index) // of two, the second is the one too many
+		equal := stricter(r, first) && uint(r.index) < uint(first.index) // the first of two equal rules gets no finding
 		if !sometimes && !equal {
 			c.add(r, "RL006", "rate", "remove it, or lower its limit", "%s can never deny, as %s denies first", r, first)
 			return

@@ -10,17 +10,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// windowed reports whether a counts in windows.
-func windowed(a ratelimit.Algorithm) bool {
-	switch a {
-	case ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog, ratelimit.AlgorithmSlidingWindowCounter:
-		return true
-	}
-	return false
-}
-
-// stricter reports whether whatever a grants, b grants too, for requests that ask both. It may say no
-// where that is so, but never yes where it is not.
+// stricter compares two rules, for the requests to which both rules apply. It returns true only if the second rule
+// grants every request that the first rule grants. It may return false although the second rule grants all these
+// requests.
 func stricter(a, b indexed) bool {
 	if a.Mode == ratelimit.ModeShadow || a.Limiter != nil || b.Limiter != nil || !coarser(a.Key, b.Key) {
 		return false
@@ -36,7 +28,8 @@ func stricter(a, b indexed) bool {
 	return bounds(a.Algorithm, a.Rate, b.Algorithm, b.Rate)
 }
 
-// coarser reports whether requests that share a budget by the key b also share one by a.
+// coarser compares two types of keys. It reports whether requests with the same key of the second type always have
+// the same key of the first type, too.
 func coarser(a, b ratelimit.KeyType) bool {
 	parts := func(k ratelimit.KeyType) []string {
 		text := strings.ReplaceAll(string(k), "user_endpoint", "user+endpoint")
@@ -46,7 +39,9 @@ func coarser(a, b ratelimit.KeyType) bool {
 	return !slices.ContainsFunc(parts(a), func(part string) bool { return !slices.Contains(in, part) })
 }
 
-// bounds reports whether a key that a grants units at the rate ra is never denied by b at the rate rb.
+// bounds compares two limits. It reports whether the second limit never denies a request that the first limit has
+// granted. The first two parameters are the algorithm and the rate of the first limit, and the last two are those of
+// the second limit.
 func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb ratelimit.Rate) bool {
 	if rb == ratelimit.Unlimited {
 		return true
@@ -54,17 +49,17 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 	switch b {
 	case ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog:
 		if b == ratelimit.AlgorithmFixedWindow && a == b && ra.Per == rb.Per {
-			return ra.Requests <= rb.Requests // their windows are the same
+			return ra.Requests <= rb.Requests // both limits have the same windows
 		}
-		return most(a, ra, rb.Per-1) <= rb.Requests
+		return maxIn(a, ra, rb.Per-1) <= rb.Requests
 	case ratelimit.AlgorithmSlidingWindowCounter:
 		if a == b && ra.Per == rb.Per {
 			return ra.Requests <= rb.Requests
 		}
-		return rb.Per <= (1<<63-1)/2 && most(a, ra, 2*rb.Per-1) <= rb.Requests
+		return rb.Per <= (1<<63-1)/2 && maxIn(a, ra, 2*rb.Per-1) <= rb.Requests
 	case ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket:
-		// In the long run a must grant no more; and at each instant at which it may grant
-		// more at once, its units must fit.
+		// In the long run, the first limit must not grant more than the second limit. The units that the first limit
+		// grants at once must fit into the burst of the second limit.
 		burst := largest(rb, b)
 		switch a {
 		case ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket:
@@ -78,15 +73,16 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 	return false
 }
 
-// most is Algorithm.MaxIn; where no limit is known, it is more than any limit.
-func most(a ratelimit.Algorithm, r ratelimit.Rate, d time.Duration) int {
+// maxIn returns what Algorithm.MaxIn returns for the rate r and the duration d. If there is no bound, it returns
+// the largest int.
+func maxIn(a ratelimit.Algorithm, r ratelimit.Rate, d time.Duration) int {
 	if n := a.MaxIn(r, d); n >= 0 {
 		return n
 	}
 	return math.MaxInt
 }
 
-// slower reports whether a grants no more than b in the long run.
+// slower reports whether the first rate grants at most as much as the second rate in the long run.
 func slower(a, b ratelimit.Rate) bool {
 	left := new(big.Int).Mul(big.NewInt(int64(a.Requests)), big.NewInt(int64(b.Per)))
 	right := new(big.Int).Mul(big.NewInt(int64(b.Requests)), big.NewInt(int64(a.Per)))

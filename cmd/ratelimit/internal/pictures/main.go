@@ -1,5 +1,5 @@
-// Command pictures draws the pictures of the documents. It asks the limiter of this repository, so that
-// a picture shows what the code does.
+// Command pictures draws the pictures in the documentation. It sends requests to the limiter of this
+// repository, so that a picture shows what the code does.
 //
 //	go run ./internal/pictures ../../docs/pictures
 package main
@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// drawAll writes all pictures to a folder.
+// drawAll writes all pictures to files in a folder.
 func drawAll(folder string) error {
 	for name, draw := range pictures {
 		figure, err := draw()

@@ -7,7 +7,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
 )
 
-// pictures are all pictures, by the names of their files.
+// pictures maps the name of each file to the function that draws it.
 var pictures = map[string]func() (*chart.Figure, error){
 	"algorithms.svg": algorithms,
 	"tokenbucket.svg": one(ratelimit.AlgorithmTokenBucket, "A token bucket: tokens, and what is granted", func(p *play) chart.Panel {
@@ -24,12 +24,16 @@ var pictures = map[string]func() (*chart.Figure, error){
 			{Name: "in the bucket", Kind: chart.Line, Look: chart.Blue, Points: p.debt},
 		}}
 	}),
-	"fixedwindow.svg":          one(ratelimit.AlgorithmFixedWindow, "A fixed window: twice its limit around an edge", used("granted in this window, which begins at 0s, 10s, 20s …")),
-	"slidingwindowcounter.svg": one(ratelimit.AlgorithmSlidingWindowCounter, "A sliding window counter: an estimate of the last 10s", used("the estimate")),
-	"slidingwindowlog.svg":     one(ratelimit.AlgorithmSlidingWindowLog, "A sliding window log: every instant is kept", used("instants in the log")),
+	"fixedwindow.svg": one(ratelimit.AlgorithmFixedWindow, "A fixed window: twice its limit around an edge",
+		used("granted in this window, which begins at 0s, 10s, 20s …")),
+	"slidingwindowcounter.svg": one(ratelimit.AlgorithmSlidingWindowCounter, "A sliding window counter: an estimate of the last 10s",
+		used("the estimate")),
+	"slidingwindowlog.svg": one(ratelimit.AlgorithmSlidingWindowLog, "A sliding window log: every instant is kept",
+		used("instants in the log")),
 }
 
-// used returns a panel of the units that Peek says are used.
+// used returns a function that draws a panel. The panel shows how many units are in use, as Limiter.Peek reports
+// them.
 func used(label string) func(p *play) chart.Panel {
 	return func(p *play) chart.Panel {
 		points := make([]chart.Point, 0, len(p.left))
@@ -42,14 +46,12 @@ func used(label string) func(p *play) chart.Panel {
 	}
 }
 
-// algorithms draws the same traffic on all five algorithms.
+// algorithms draws how each of the five algorithms answers the same requests.
 func algorithms() (*chart.Figure, error) {
 	f := newFigure("algorithms", "The same requests, five algorithms, 10 every 10s")
-	f.Desc = fmt.Sprintf("A client sends %d requests to each algorithm, with a limit of 10 every 10 seconds: 14 just before an edge of the windows, 14 behind it, 2 a second for 10 seconds, and 14 at once.", len(requests()))
-	for _, a := range []ratelimit.Algorithm{
-		ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket, ratelimit.AlgorithmFixedWindow,
-		ratelimit.AlgorithmSlidingWindowCounter, ratelimit.AlgorithmSlidingWindowLog,
-	} {
+	f.Desc = fmt.Sprintf("A client sends %d requests to each algorithm, with a limit of 10 every 10 seconds: "+
+		"14 just before an edge of the windows, 14 behind it, 2 a second for 10 seconds, and 14 at once.", len(requests()))
+	for _, a := range ratelimit.Algorithms() {
 		p, err := run(a)
 		if err != nil {
 			return nil, err
@@ -63,7 +65,8 @@ func algorithms() (*chart.Figure, error) {
 	return f, nil
 }
 
-// one returns a function that draws one algorithm, with a panel of its state above what it grants.
+// The function named one returns a function that draws one algorithm. The picture has a panel with the state of the
+// algorithm and, below it, a panel with the requests that the algorithm grants.
 func one(a ratelimit.Algorithm, title string, state func(*play) chart.Panel) func() (*chart.Figure, error) {
 	return func() (*chart.Figure, error) {
 		p, err := run(a)
@@ -83,7 +86,8 @@ func newFigure(id, title string) *chart.Figure {
 	return &chart.Figure{ID: id, Title: title, X: chart.Axis{Max: length.Seconds(), Seconds: true}}
 }
 
-// panel returns what p granted: in the last 10 s, and each request.
+// panel returns a panel that shows each request, and how many units the limiter granted in the last
+// 10 s.
 func (p *play) panel() chart.Panel {
 	points, _ := p.inWindow()
 	panel := chart.Panel{Height: 76, Y: chart.Axis{Max: 2 * limit}, Series: []chart.Series{
@@ -98,8 +102,9 @@ func (p *play) panel() chart.Panel {
 	return panel
 }
 
-// describe says what p granted.
+// describe says in words how many units the limiter granted.
 func (p *play) describe() string {
-	_, most := p.inWindow()
-	return fmt.Sprintf("%s grants %d and denies %d. In any 10 seconds it grants at most %d here, and never more than %d.", p.algorithm, len(p.granted), len(p.denied), most, p.bound())
+	_, maxGranted := p.inWindow()
+	return fmt.Sprintf("%s grants %d and denies %d. In any 10 seconds it grants at most %d here, and never more than %d.",
+		p.algorithm, len(p.granted), len(p.denied), maxGranted, p.bound())
 }

@@ -38,7 +38,7 @@ func TestPlays(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/algorithms.md")
 	require.NoError(t, err)
 	require.Contains(t, string(text), fmt.Sprintf("sends the same %d requests", len(requests())))
-	for a, want := range map[ratelimit.Algorithm]struct{ granted, most, bound int }{
+	for a, want := range map[ratelimit.Algorithm]struct{ granted, maxGranted, bound int }{
 		ratelimit.AlgorithmTokenBucket:          {36, 17, 19},
 		ratelimit.AlgorithmLeakyBucket:          {36, 17, 19},
 		ratelimit.AlgorithmFixedWindow:          {40, 20, 20},
@@ -47,10 +47,11 @@ func TestPlays(t *testing.T) {
 	} {
 		p, err := run(a)
 		require.NoError(t, err)
-		_, most := p.inWindow()
-		require.Equal(t, want, struct{ granted, most, bound int }{len(p.granted), most, p.bound()}, a)
+		_, maxGranted := p.inWindow()
+		require.Equal(t, want, struct{ granted, maxGranted, bound int }{len(p.granted), maxGranted, p.bound()}, a)
 		require.Len(t, requests(), len(p.granted)+len(p.denied), a)
-		require.Regexp(t, fmt.Sprintf("\\n\\| [^|]*`%s`[^|]* \\| %d \\| %d \\| %d \\|\\n", a, want.granted, want.most, want.bound), string(text))
+		require.Regexp(t, fmt.Sprintf("\\n\\| [^|]*`%s`[^|]* \\| %d \\| %d \\| %d \\|\\n", a, want.granted, want.maxGranted, want.bound),
+			string(text))
 		for i, at := range p.left {
 			if a == ratelimit.AlgorithmTokenBucket {
 				require.Equal(t, int(at.Y), int(limit-p.debt[i].Y+1e-6), "the level is that of Remaining")

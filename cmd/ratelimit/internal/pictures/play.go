@@ -9,15 +9,15 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
 )
 
-// The limit of all pictures, and how long they are.
+// The limit in all pictures is 10 requests every 10 s. Each picture shows 40 s.
 const (
 	limit  = 10
 	per    = 10 * time.Second
 	length = 40 * time.Second
 )
 
-// requests returns when the client sends: a burst before the edge of a window and one behind it, then
-// twice as much as the limit for 10 s, then a burst.
+// requests returns the times of the requests. There is a burst just before the end of a window, and another just
+// after it. Then requests come at twice the limit for 10 s, and at the end there is a third burst.
 func requests() (at []time.Duration) {
 	send := func(from, step time.Duration, n int) {
 		for i := range n {
@@ -31,21 +31,21 @@ func requests() (at []time.Duration) {
 	return at
 }
 
-// A play is what an algorithm did with the requests.
+// A play has the answers that a limiter of one algorithm gave to the requests of the pictures.
 type play struct {
 	algorithm ratelimit.Algorithm
 	rate      ratelimit.Rate
 	granted   []time.Duration
 	denied    []time.Duration
-	leave     []time.Duration // when the granted ones are let through, if each is held for its Delay
-	left      []chart.Point   // how many units Peek said were left
-	debt      []chart.Point   // the units that the ResetAfter of a bucket stands for
+	leave     []time.Duration // times at which granted requests may go on: each has waited for its Result.Delay
+	left      []chart.Point   // for each time, how many units are left according to Limiter.Peek
+	debt      []chart.Point   // for each time, how many units of a bucket are in use; computed from Result.ResetAfter
 }
 
-// run sends the requests to an algorithm.
+// run sends the requests of the pictures to a limiter of the given algorithm.
 func run(a ratelimit.Algorithm) (*play, error) {
 	rate := ratelimit.Rate{Requests: limit, Per: per}
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // a window begins here
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // the start of a window
 	clock := ratelimit.NewFakeClock(start)
 	l, err := ratelimit.New(nil, &ratelimit.Rule{Algorithm: a, Rate: rate}, ratelimit.WithClock(clock))
 	if err != nil {
@@ -54,7 +54,7 @@ func run(a ratelimit.Algorithm) (*play, error) {
 	p := &play{algorithm: a, rate: rate}
 	look := func(at time.Duration) error {
 		clock.Set(start.Add(at))
-		res, err := l.Peek(nil, ratelimit.Request{}) //nolint:staticcheck // Peek allows it
+		res, err := l.Peek(nil, ratelimit.Request{}) //nolint:staticcheck // Peek accepts a nil context
 		p.left = append(p.left, chart.Point{X: at.Seconds(), Y: float64(res.Remaining)})
 		p.debt = append(p.debt, chart.Point{X: at.Seconds(), Y: res.ResetAfter.Seconds() * limit / per.Seconds()})
 		return err
@@ -80,9 +80,9 @@ func run(a ratelimit.Algorithm) (*play, error) {
 	return p, nil
 }
 
-// inWindow returns how many of the granted requests are at most Per old, at each instant. One that is
-// exactly Per old has left.
-func (p *play) inWindow() (points []chart.Point, most int) {
+// inWindow returns, for each instant, how many requests were granted in the window that ends at this instant. It also
+// returns the largest of these numbers.
+func (p *play) inWindow() (points []chart.Point, maxGranted int) {
 	type change struct {
 		at time.Duration
 		by int
@@ -91,7 +91,7 @@ func (p *play) inWindow() (points []chart.Point, most int) {
 	for _, at := range p.granted {
 		changes = append(changes, change{at, 1}, change{at + per, -1})
 	}
-	slices.SortStableFunc(changes, func(a, b change) int { // those that leave go first
+	slices.SortStableFunc(changes, func(a, b change) int { // at one instant, requests leave the window before requests enter it
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by))
 	})
 	n := 0
@@ -100,13 +100,14 @@ func (p *play) inWindow() (points []chart.Point, most int) {
 			break
 		}
 		n += c.by
-		most = max(most, n)
+		maxGranted = max(maxGranted, n)
 		points = append(points, chart.Point{X: c.at.Seconds(), Y: float64(n)})
 	}
-	return points, most
+	return points, maxGranted
 }
 
-// bound returns the most units in any window whose begin counts and whose end does not.
+// bound returns the most units that the algorithm can grant in any window. It subtracts 1 ns, because the instant
+// at the end of a window no longer belongs to the window.
 func (p *play) bound() int { return p.algorithm.MaxIn(p.rate, per-1) }
 
 func instants(at []time.Duration) (points []chart.Point) {

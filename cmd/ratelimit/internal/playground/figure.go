@@ -10,10 +10,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
 )
 
-// parts is the number of equal parts of the time of which pictures show the requests: ten of a window.
+// parts is the number of equal parts into which the pictures divide the time of the traffic, ten for each window.
+// The pictures show how many requests each part has.
 const parts = 10 * windows
 
-// figures returns a picture for each run. All have the same axes.
+// figures returns a picture for each of the runs. All pictures have the same axes.
 func (s *Settings) figures(runs []*run) (figures []*chart.Figure) {
 	sent, granted := 0, 0
 	for _, r := range runs {
@@ -27,7 +28,7 @@ func (s *Settings) figures(runs []*run) (figures []*chart.Figure) {
 		f := &chart.Figure{
 			ID: fmt.Sprintf("picture-%d", i+1), Title: fmt.Sprintf("%s %s", r.algorithm, r.rate), Width: s.Width, Inline: true,
 			Desc: fmt.Sprintf("Of %d requests, %d were granted and %d denied. At most %d were granted in any %s; the bound is %d.",
-				r.out.Offered, r.out.Admitted, r.out.Denied, rule.Most, s.period().one, rule.Bound),
+				r.out.Offered, r.out.Admitted, r.out.Denied, rule.MaxGranted, s.period().one, rule.Bound),
 			X: chart.Axis{Max: s.duration().Seconds(), Seconds: true},
 		}
 		f.Panels = []chart.Panel{
@@ -56,7 +57,7 @@ func level(name string, look chart.Look, y int) chart.Series {
 	return chart.Series{Name: name, Kind: chart.Level, Look: look, Points: []chart.Point{{Y: float64(y)}}}
 }
 
-// bins returns the counts of all parts.
+// bins returns the counts of requests in each of the equal parts of the traffic.
 func (r *run) bins() (bins [parts]sim.Bin) {
 	for i, b := range r.out.Bins {
 		part := &bins[i*parts/sim.Bins]
@@ -66,7 +67,8 @@ func (r *run) bins() (bins [parts]sim.Bin) {
 	return bins
 }
 
-// steps returns a count of each part.
+// steps returns a series with one point for each part of the traffic. The function count returns the number that
+// the series shows for a part.
 func (s *Settings) steps(r *run, name string, kind chart.Kind, look chart.Look, count func(sim.Bin) int) chart.Series {
 	series := chart.Series{Name: name, Kind: kind, Look: look}
 	for i, b := range r.bins() {
@@ -77,7 +79,7 @@ func (s *Settings) steps(r *run, name string, kind chart.Kind, look chart.Look, 
 	return series
 }
 
-// inWindow returns how many of the granted requests are younger than a Per, at each instant.
+// inWindow returns, for each instant, how many requests were granted in the window that ends at this instant.
 func (s *Settings) inWindow(granted []time.Duration) (points []chart.Point) {
 	type change struct {
 		at time.Duration
@@ -95,7 +97,7 @@ func (s *Settings) inWindow(granted []time.Duration) (points []chart.Point) {
 			break
 		}
 		n += c.by
-		if i+1 == len(changes) || changes[i+1].at > c.at { // after all changes of an instant
+		if i+1 == len(changes) || changes[i+1].at > c.at { // the last of all changes at the same instant
 			points = append(points, chart.Point{X: c.at.Seconds(), Y: float64(n)})
 		}
 	}

@@ -13,56 +13,53 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 )
 
-// endpoint is what all requests are for.
+// endpoint is the endpoint to which all requests are sent.
 const endpoint = "/"
 
-// mostSent bounds the requests of one run. The settings make fewer, see TestBounds.
-const mostSent = 100_000
+// maxSent is the largest number of requests in one run. Valid settings lead to fewer requests.
+const maxSent = 100_000
 
-// A View is what the page shows.
+// A View has all that the page displays for one set of Settings.
 type View struct {
-	About      string   `json:"about"`      // the traffic in words
-	Summary    string   `json:"summary"`    // what came of it, in words
-	Window     string   `json:"window"`     // the Per of the limit, after "any"
-	Algorithms []Answer `json:"algorithms"` // the five, always in the same order
+	About      string   `json:"about"`      // description of the traffic
+	Summary    string   `json:"summary"`    // how many requests each algorithm granted, in words
+	Window     string   `json:"window"`     // length of a window in words, such as "minute"
+	Algorithms []Answer `json:"algorithms"` // answers of the five algorithms, always in the same order
 }
 
-// An Answer is what one algorithm did with the traffic.
+// An Answer has what the page displays about one algorithm.
 type Answer struct {
-	Name    string `json:"name"`    // of the algorithm
-	Short   string `json:"short"`   // the name in one word
-	Rate    string `json:"rate"`    // its limit
-	Sent    int    `json:"sent"`    // requests, each as often as it was sent
-	Granted int    `json:"granted"` // of them
-	Denied  int    `json:"denied"`  // the others
-	Wait    string `json:"wait"`    // the longest time that a denied request was told to wait
-	Most    int    `json:"most"`    // the most that were granted in any window
-	Bound   int    `json:"bound"`   // the most that can be granted in any window, whatever is sent
-	Worst   string `json:"worst"`   // the worst case in words
-	Config  string `json:"config"`  // a file of rules, which made the limiter that answered
-	SVG     string `json:"svg"`     // the picture
+	Name       string `json:"name"`    // name of the algorithm
+	Short      string `json:"short"`   // name of the algorithm in one word
+	Rate       string `json:"rate"`    // limit that the algorithm enforces, in words
+	Sent       int    `json:"sent"`    // requests that were sent, including those that were sent again
+	Granted    int    `json:"granted"` // how many of the sent requests were granted
+	Denied     int    `json:"denied"`  // how many of the sent requests were denied
+	Wait       string `json:"wait"`    // longest RetryAfter of a denied request, in words
+	MaxGranted int    `json:"most"`    // most requests that were granted in any window
+	Bound      int    `json:"bound"`   // most requests that the algorithm can grant in any window, whatever requests are sent
+	Worst      string `json:"worst"`   // the most that the algorithm can grant for any traffic, in words
+	Config     string `json:"config"`  // text of the file of rules from which the limiter was made
+	SVG        string `json:"svg"`     // the picture as SVG
 }
 
-var algorithms = []ratelimit.Algorithm{
-	ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket, ratelimit.AlgorithmFixedWindow,
-	ratelimit.AlgorithmSlidingWindowCounter, ratelimit.AlgorithmSlidingWindowLog,
-}
+var algorithms = ratelimit.Algorithms()
 
 var short = map[ratelimit.Algorithm]string{
 	ratelimit.AlgorithmTokenBucket: "Token", ratelimit.AlgorithmLeakyBucket: "Leaky", ratelimit.AlgorithmFixedWindow: "Fixed",
 	ratelimit.AlgorithmSlidingWindowCounter: "Counter", ratelimit.AlgorithmSlidingWindowLog: "Log",
 }
 
-// A run is what came of the traffic for one algorithm.
+// A run has the results of sending the traffic of the page to one algorithm.
 type run struct {
 	algorithm ratelimit.Algorithm
 	rate      ratelimit.Rate
 	config    string
 	out       *sim.Outcome
-	granted   []time.Duration // when each request was granted
+	granted   []time.Duration // times of the granted requests
 }
 
-// Run sends the traffic of s to the five algorithms.
+// Run sends the traffic that s describes to each of the five algorithms. It returns what the page displays.
 func Run(s Settings) (*View, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -85,8 +82,9 @@ func Run(s Settings) (*View, error) {
 		}
 		rule := r.out.Rules[0]
 		v.Algorithms = append(v.Algorithms, Answer{
-			Name: string(r.algorithm), Short: short[r.algorithm], Rate: r.rate.String(), Sent: r.out.Offered, Granted: r.out.Admitted, Denied: r.out.Denied,
-			Wait: rounded(r.out.LongestWait), Most: rule.Most, Bound: rule.Bound, Worst: s.worst(r), Config: r.config, SVG: svg.String(),
+			Name: string(r.algorithm), Short: short[r.algorithm], Rate: r.rate.String(),
+			Sent: r.out.Offered, Granted: r.out.Admitted, Denied: r.out.Denied, Wait: rounded(r.out.LongestWait),
+			MaxGranted: rule.MaxGranted, Bound: rule.Bound, Worst: s.worst(r), Config: r.config, SVG: svg.String(),
 		})
 		counts = append(counts, fmt.Sprintf("%s %d of %d", r.algorithm, r.out.Admitted, r.out.Offered))
 	}
@@ -94,7 +92,8 @@ func Run(s Settings) (*View, error) {
 	return v, nil
 }
 
-// run sends the traffic to the limiter of a config.
+// The method run makes a limiter of the given algorithm from a file of rules. It sends the traffic that s describes
+// to this limiter.
 func (s *Settings) run(a ratelimit.Algorithm) (*run, error) {
 	r := &run{algorithm: a, rate: s.rate(a)}
 	var err error
@@ -111,12 +110,12 @@ func (s *Settings) run(a ratelimit.Algorithm) (*run, error) {
 		},
 	}
 	r.out, err = sim.Run(context.Background(), target, traffic.New(s.traffic()), sim.Options{
-		Start: sim.AlignedStart(s.per()), Duration: s.duration(), Most: mostSent,
+		Start: sim.AlignedStart(s.per()), Duration: s.duration(), MaxRequests: maxSent,
 	})
 	return r, err
 }
 
-// A document is a file of rules, as configfile reads it.
+// A document is a file of rules in the format of the package configfile, as JSON.
 type document struct {
 	Rules []rule `json:"rules"`
 }
@@ -129,14 +128,14 @@ type rule struct {
 	Rate      string              `json:"rate"`
 }
 
-// config returns a file of rules that limits each user, whatever the endpoint is.
+// config returns the text of a file with one rule, which limits each user with the given algorithm and rate.
 func config(a ratelimit.Algorithm, r ratelimit.Rate) (string, error) {
 	text, err := json.MarshalIndent(document{[]rule{{endpoint + "*", ratelimit.KeyUser, a, r.String()}}}, "", "  ")
 	return string(text) + "\n", err
 }
 
-// limiter returns the limiter of a file of rules that config has made. It reads the rules as configfile
-// does, without that package, which is for files and their errors.
+// limiter makes a limiter from a text that the function config returned. It decodes the rules as the package
+// configfile does. It does not use that package, which can also read files and report the lines of errors.
 func limiter(config string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	var file struct {
 		Rules []ratelimit.Rule `json:"rules"`
@@ -147,7 +146,8 @@ func limiter(config string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, e
 	return ratelimit.New(file.Rules, nil, opts...)
 }
 
-// rounded returns d for people: to three digits, rounded up.
+// rounded returns d as text, rounded up. A duration below one minute keeps three digits. A longer duration keeps
+// whole seconds.
 func rounded(d time.Duration) string {
 	unit := time.Duration(1)
 	for d/unit >= 1000 {
@@ -159,11 +159,12 @@ func rounded(d time.Duration) string {
 	return chart.Duration((d + unit - 1).Truncate(unit))
 }
 
-// worst returns the worst case of r in words: of any traffic, not only of this one.
+// worst says in words how much the algorithm of the run r can grant at most, whatever requests are sent.
 func (s *Settings) worst(r *run) string {
 	in := func(d time.Duration) string { return chart.Number(float64(r.algorithm.MaxIn(r.rate, d)), 0) }
 	p := s.period()
-	text := fmt.Sprintf("Whatever is sent: at most %s at once, %s in any %s, %s in any %s. ", in(0), in(s.per()-1), p.one, in(10*s.per()-1), p.ten)
+	text := fmt.Sprintf("Whatever is sent: at most %s at once, %s in any %s, %s in any %s. ",
+		in(0), in(s.per()-1), p.one, in(10*s.per()-1), p.ten)
 	switch r.algorithm {
 	case ratelimit.AlgorithmTokenBucket:
 		text += "A full bucket is granted at once, and each further request has to be refilled first."

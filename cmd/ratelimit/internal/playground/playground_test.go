@@ -30,20 +30,28 @@ func view(t *testing.T, s Settings) *View {
 // each minute but the first, 20 at it, and 20 just before the end.
 func TestFirst(t *testing.T) {
 	v := view(t, first)
-	require.Equal(t, "One client sends 20 requests just before each end of a window, and as many right after it. It gives up a request that is denied.", v.About)
-	require.Equal(t, "Granted in 6m: TokenBucket 60 of 220, LeakyBucket 60 of 220, FixedWindow 120 of 220, SlidingWindowCounter 115 of 220, SlidingWindowLog 120 of 220.", v.Summary)
+	require.Equal(t, "One client sends 20 requests just before each end of a window, and as many right after it. It gives up a request that "+
+		"is denied.", v.About)
+	require.Equal(t, "Granted in 6m: TokenBucket 60 of 220, LeakyBucket 60 of 220, FixedWindow 120 of 220, SlidingWindowCounter 115 of 220, "+
+		"SlidingWindowLog 120 of 220.", v.Summary)
 	require.Equal(t, "minute", v.Window)
 	for i, want := range []Answer{
-		{Name: "TokenBucket", Short: "Token", Rate: "20/m burst 10", Sent: 220, Granted: 60, Denied: 160, Wait: "3s", Most: 10, Bound: 29,
-			Worst: "Whatever is sent: at most 10 at once, 29 in any minute, 209 in any 10 minutes. A full bucket is granted at once, and each further request has to be refilled first."},
-		{Name: "LeakyBucket", Short: "Leaky", Rate: "20/m burst 10", Sent: 220, Granted: 60, Denied: 160, Wait: "3s", Most: 10, Bound: 29,
-			Worst: "Whatever is sent: at most 10 at once, 29 in any minute, 209 in any 10 minutes. A full queue is granted at once, and each further request has to drain first. Each is to be held until its turn: here for up to 27s."},
-		{Name: "FixedWindow", Short: "Fixed", Rate: "20/m", Sent: 220, Granted: 120, Denied: 100, Wait: "1ns", Most: 40, Bound: 40,
-			Worst: "Whatever is sent: at most 20 at once, 40 in any minute, 220 in any 10 minutes. A window can be spent just before its end, and the next one right after it."},
-		{Name: "SlidingWindowCounter", Short: "Counter", Rate: "20/m", Sent: 220, Granted: 115, Denied: 105, Wait: "3.16s", Most: 20, Bound: 39,
-			Worst: "Whatever is sent: at most 20 at once, 39 in any minute, 210 in any 10 minutes. It takes what the last window granted as spread evenly. If it came late, more gets through."},
-		{Name: "SlidingWindowLog", Short: "Log", Rate: "20/m", Sent: 220, Granted: 120, Denied: 100, Wait: "1m", Most: 20, Bound: 20,
-			Worst: "Whatever is sent: at most 20 at once, 20 in any minute, 200 in any 10 minutes. It remembers each grant for a minute, so no window has more than the limit."},
+		{Name: "TokenBucket", Short: "Token", Rate: "20/m burst 10", Sent: 220, Granted: 60, Denied: 160, Wait: "3s", MaxGranted: 10, Bound: 29,
+			Worst: "Whatever is sent: at most 10 at once, 29 in any minute, 209 in any 10 minutes. A full bucket is granted at once, and each " +
+				"further request has to be refilled first."},
+		{Name: "LeakyBucket", Short: "Leaky", Rate: "20/m burst 10", Sent: 220, Granted: 60, Denied: 160, Wait: "3s", MaxGranted: 10, Bound: 29,
+			Worst: "Whatever is sent: at most 10 at once, 29 in any minute, 209 in any 10 minutes. A full queue is granted at once, and each " +
+				"further request has to drain first. Each is to be held until its turn: here for up to 27s."},
+		{Name: "FixedWindow", Short: "Fixed", Rate: "20/m", Sent: 220, Granted: 120, Denied: 100, Wait: "1ns", MaxGranted: 40, Bound: 40,
+			Worst: "Whatever is sent: at most 20 at once, 40 in any minute, 220 in any 10 minutes. A window can be spent just before its end, and " +
+				"the next one right after it."},
+		{Name: "SlidingWindowCounter", Short: "Counter", Rate: "20/m", Sent: 220, Granted: 115, Denied: 105, Wait: "3.16s", MaxGranted: 20,
+			Bound: 39,
+			Worst: "Whatever is sent: at most 20 at once, 39 in any minute, 210 in any 10 minutes. It takes what the last window granted as " +
+				"spread evenly. If it came late, more gets through."},
+		{Name: "SlidingWindowLog", Short: "Log", Rate: "20/m", Sent: 220, Granted: 120, Denied: 100, Wait: "1m", MaxGranted: 20, Bound: 20,
+			Worst: "Whatever is sent: at most 20 at once, 20 in any minute, 200 in any 10 minutes. It remembers each grant for a minute, so no " +
+				"window has more than the limit."},
 	} {
 		got := v.Algorithms[i]
 		got.SVG, got.Config = "", ""
@@ -100,10 +108,10 @@ func TestRandom(t *testing.T) {
 		require.Equal(t, v, view(t, s), "the same again")
 		for i, a := range v.Algorithms {
 			require.Equal(t, string(algorithms[i]), a.Name)
-			if a.Sent != a.Granted+a.Denied || a.Most > a.Bound || a.Most > a.Granted || a.Sent < 1 {
+			if a.Sent != a.Granted+a.Denied || a.MaxGranted > a.Bound || a.MaxGranted > a.Granted || a.Sent < 1 {
 				require.Fail(t, "the parts do not add up", "%+v: %+v", s, a)
 			}
-			if a.Most == a.Bound {
+			if a.MaxGranted == a.Bound {
 				atBound++
 			}
 			require.Equal(t, algorithms[i].MaxIn(s.rate(algorithms[i]), s.per()-1), a.Bound)
@@ -134,13 +142,13 @@ func TestInWindow(t *testing.T) {
 			r, err := s.run(a)
 			require.NoError(t, err)
 			require.Len(t, r.granted, r.out.Admitted)
-			most := 0.0
+			highest := 0.0
 			points := s.inWindow(r.granted)
 			for i, p := range points {
-				most = max(most, p.Y)
+				highest = max(highest, p.Y)
 				require.True(t, i == 0 || p.X >= points[i-1].X)
 			}
-			require.EqualValues(t, r.out.Rules[0].Most, most, "%s %s", a, shape)
+			require.EqualValues(t, r.out.Rules[0].MaxGranted, highest, "%s %s", a, shape)
 			require.Equal(t, s.duration().Seconds(), points[len(points)-1].X)
 			bins, sent := r.bins(), 0
 			for _, b := range bins {
@@ -174,7 +182,7 @@ func TestBounds(t *testing.T) {
 			want := ticks.FindAllString(v.Algorithms[0].SVG, -1)
 			require.Greater(t, len(want), 6)
 			for _, a := range v.Algorithms {
-				require.Less(t, a.Sent, mostSent/2)
+				require.Less(t, a.Sent, maxSent/2)
 				require.Len(t, ticks.FindAllString(a.SVG, -1), len(want))
 				for i, tick := range ticks.FindAllStringSubmatch(a.SVG, -1) {
 					require.Contains(t, want[i], ">"+tick[1])
@@ -203,7 +211,8 @@ width is 0: must be from 240 to 1000`))
 
 func TestRounded(t *testing.T) {
 	for want, d := range map[string]time.Duration{
-		"0s": 0, "1ns": 1, "999ns": 999, "1µs": 1000, "1.01µs": 1001, "3.16s": 3157894737, "59.9s": 59850 * time.Millisecond, "1m": 59999 * time.Millisecond,
+		"0s": 0, "1ns": 1, "999ns": 999, "1µs": 1000, "1.01µs": 1001, "3.16s": 3157894737, "59.9s": 59850 * time.Millisecond,
+		"1m":   59999 * time.Millisecond,
 		"1m1s": time.Minute + 1, "1h": 3600*time.Second - 1, "1h0m1s": time.Hour + 1,
 	} {
 		require.Equal(t, want, rounded(d), d)

@@ -1,6 +1,6 @@
-// Package playground sends made-up traffic of one client to all five algorithms, for the page in
-// docs/playground. It has all of that page but its looks: what the settings mean, the pictures, the
-// numbers, and the words. The same settings give the same bytes.
+// Package playground computes what the page in docs/playground displays. It sends the simulated traffic of
+// one client to all five algorithms, and returns pictures, numbers and texts. The same settings always give
+// the same bytes.
 package playground
 
 import (
@@ -15,20 +15,19 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 )
 
-// Settings are what the controls of the page say.
+// Settings has the values of the controls of the page.
 type Settings struct {
-	Requests int           `json:"requests"` // that the limit grants every Per, from 1 to MaxRequests
-	Per      int           `json:"per"`      // in seconds, one of Pers
-	Burst    int           `json:"burst"`    // of the buckets, from 1 to MaxRequests
-	Shape    traffic.Shape `json:"shape"`    // of the traffic, one of Shapes
-	Load     int           `json:"load"`     // what the client sends, in percent of the limit, from MinLoad to MaxLoad
-	Retry    traffic.Retry `json:"retry"`    // what the client does that is denied, one of Retries
-	Seed     uint64        `json:"seed"`     // of traffic that is random
-	Width    int           `json:"width"`    // of a picture in pixels, from MinWidth to MaxWidth
+	Requests int           `json:"requests"` // requests that the limit grants every Per, from 1 to MaxRequests
+	Per      int           `json:"per"`      // length of a window in seconds, one of the values that Pers returns
+	Burst    int           `json:"burst"`    // burst of the token bucket and the leaky bucket, from 1 to MaxRequests
+	Shape    traffic.Shape `json:"shape"`    // shape of the traffic, one of the values that Shapes returns
+	Load     int           `json:"load"`     // requests that the client sends, in percent of the limit, from MinLoad to MaxLoad
+	Retry    traffic.Retry `json:"retry"`    // what the client does after a denial, one of the values that Retries returns
+	Seed     uint64        `json:"seed"`     // number from which random traffic starts
+	Width    int           `json:"width"`    // width of a picture in pixels, from MinWidth to MaxWidth
 }
 
-// The bounds of the settings. They keep a run short enough for a page that is drawn anew with each
-// move of a slider.
+// The bounds of the settings. They keep a run short, because the page starts a new run at each move of a slider.
 const (
 	MaxRequests = 100
 	MinLoad     = 10
@@ -37,14 +36,14 @@ const (
 	MaxWidth    = 1000
 )
 
-// windows is how many times the Per of the limit the traffic lasts.
+// windows is the length of the traffic, as a number of windows of the length Per.
 const windows = 6
 
-// A period is a Per, in words.
+// A period is one possible value of Settings.Per, with its names in words.
 type period struct {
 	seconds   int
-	one, ten  string // it, and ten times it, after "any"
-	theWindow string // a window of it
+	one, ten  string // names in words of Per and of ten times Per; each can follow a word such as "any": "any minute"
+	theWindow string // name in words of Per with an article, such as "a minute"
 }
 
 var periods = []period{
@@ -54,7 +53,7 @@ var periods = []period{
 	{3600, "hour", "10 hours", "an hour"},
 }
 
-// Pers returns the values that Per may have.
+// Pers returns the values that Settings.Per may have.
 func Pers() (seconds []int) {
 	for _, p := range periods {
 		seconds = append(seconds, p.seconds)
@@ -62,22 +61,22 @@ func Pers() (seconds []int) {
 	return seconds
 }
 
-// Shapes returns the shapes that Shape may have: those that one client makes.
+// Shapes returns the values that Settings.Shape may have. These are all shapes of traffic with a single client.
 func Shapes() []traffic.Shape {
 	return slices.DeleteFunc(traffic.Shapes(), func(s traffic.Shape) bool { return s == traffic.Attack })
 }
 
-// Retries returns the values that Retry may have. Obey is none of them: all denied requests of the client
-// would come again at the same instant, of which one is granted, so their number would grow with the
-// square of what is sent.
+// Retries returns the values that Settings.Retry may have. The value traffic.Obey is not among them, because it
+// would make a run too long: the client would send all denied requests again at the same instant, only one would
+// be granted, and the client would repeat this until all were granted.
 func Retries() []traffic.Retry { return []traffic.Retry{traffic.None, traffic.Ignore} }
 
-// Validate returns everything that is wrong with s, joined, or nil.
+// Validate returns everything that is wrong with s as one joined error, or nil.
 func (s *Settings) Validate() error {
 	var errs []error
-	between := func(field string, value, least, most int) {
-		if value < least || value > most {
-			errs = append(errs, fmt.Errorf("%s is %d: must be from %d to %d", field, value, least, most))
+	between := func(field string, value, minimum, maximum int) {
+		if value < minimum || value > maximum {
+			errs = append(errs, fmt.Errorf("%s is %d: must be from %d to %d", field, value, minimum, maximum))
 		}
 	}
 	between("requests", s.Requests, 1, MaxRequests)
@@ -104,27 +103,27 @@ func (s *Settings) per() time.Duration { return time.Duration(s.Per) * time.Seco
 
 func (s *Settings) duration() time.Duration { return windows * s.per() }
 
-// period returns the Per of s in words. s must be valid.
+// The method period returns the length of a window with its names in words. It panics if s is not valid.
 func (s *Settings) period() period {
 	return periods[slices.IndexFunc(periods, func(p period) bool { return p.seconds == s.Per })]
 }
 
-// rate returns the limit, as a has it.
+// The method rate returns the limit for the given algorithm. Only the token bucket and the leaky bucket have a burst.
 func (s *Settings) rate(a ratelimit.Algorithm) ratelimit.Rate {
 	r := ratelimit.Rate{Requests: s.Requests, Per: s.per()}
-	if a == ratelimit.AlgorithmTokenBucket || a == ratelimit.AlgorithmLeakyBucket {
+	if !a.Windowed() {
 		r.Burst = s.Burst
 	}
 	return r
 }
 
-// sent returns how many requests the client sends every Per, rounded up.
+// sent returns how many requests the client sends in each window, rounded up.
 func (s *Settings) sent() int { return (s.Requests*s.Load + 99) / 100 }
 
-// retryEvery is the time after which a client comes again that ignores what it was told.
+// retryEvery returns the time after which the client sends a denied request again, if s.Retry is traffic.Ignore.
 func (s *Settings) retryEvery() time.Duration { return s.per() / 2 }
 
-// traffic returns the traffic of s.
+// traffic returns the traffic that the settings describe.
 func (s *Settings) traffic() traffic.Config {
 	return traffic.Config{
 		Shape: s.Shape, Requests: s.sent(), Per: s.per(), Burst: s.sent(),
@@ -133,7 +132,7 @@ func (s *Settings) traffic() traffic.Config {
 	}
 }
 
-// about returns the traffic in words.
+// about describes the traffic in words.
 func (s *Settings) about() string {
 	n, every := s.sent(), "every "+chart.Duration(s.per())
 	if s.Shape == traffic.OnOff || s.Shape == traffic.Ramp {

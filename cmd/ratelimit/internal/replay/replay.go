@@ -1,5 +1,5 @@
-// Package replay puts the requests of a log to limiters, at the times that the log says, and counts
-// what they answer. Its memory does not grow with the number of requests.
+// Package replay sends the requests of a log to limiters, at the times in the log, and counts the answers.
+// The memory that it needs does not grow with the number of requests.
 package replay
 
 import (
@@ -14,35 +14,36 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/topk"
 )
 
-// A Clock stands at the time of the request that is decided. It is for one goroutine.
+// A Clock shows the time of the request that is being decided. Only one goroutine at a time may use it.
 type Clock struct{ now time.Time }
 
-// NewClock returns a Clock that stands at the Unix epoch.
+// NewClock returns a Clock that shows the Unix epoch.
 func NewClock() *Clock { return &Clock{time.Unix(0, 0).UTC()} }
 
-// Now returns the time.
+// Now returns the time that this clock shows. The method Set changes this time.
 func (c *Clock) Now() time.Time { return c.now }
 
-// Set moves the clock to ns nanoseconds after the Unix epoch, and never backwards.
+// Set moves the clock to the time ns nanoseconds after the Unix epoch. It does nothing if the clock shows a later
+// time.
 func (c *Clock) Set(ns int64) {
 	if t := time.Unix(0, ns).UTC(); t.After(c.now) {
 		c.now = t
 	}
 }
 
-// counters is how many clients are counted at once.
+// counters is the number of clients whose denials can be counted at the same time.
 const counters = 1000
 
-// A Player puts requests to one limiter.
+// A Player sends requests to one limiter, and counts the limiter's answers.
 type Player struct {
 	limiter *ratelimit.RateLimiter
 	rules   []*rule
 	byName  map[string]*rule
 	each    []ratelimit.Result
-	shadows []ratelimit.Decision // of the request that is decided
+	shadows []ratelimit.Decision // answers of the rules in shadow mode to the current request
 
 	requests  uint64
-	unlimited uint64 // requests that no rule applies to
+	unlimited uint64 // requests to which no rule applied
 	denied    uint64
 	denials
 	clients   spread
@@ -50,7 +51,7 @@ type Player struct {
 	offenders *topk.Counter
 }
 
-// denials are when something was denied.
+// denials has the times of the first and the last denial.
 type denials struct{ first, last time.Time }
 
 func (d *denials) note(at time.Time) {
@@ -60,22 +61,23 @@ func (d *denials) note(at time.Time) {
 	d.last = at
 }
 
-// A rule is one rule of the limiter, and what became of it.
+// A rule has one rule of the limiter, and the counts for this rule.
 type rule struct {
 	index    int
 	name     string
 	shadow   bool
-	parts    []string // of its keys
+	parts    []string // names of the parts of the rule's keys, such as "user" and "endpoint"
 	requests uint64
 	denied   uint64
 	denials
 	keys spread
 }
 
-// Make makes a limiter with these options. NewPlayer calls it once.
+// A Make is a function that makes a limiter with the given options. NewPlayer may call it twice.
 type Make func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)
 
-// NewPlayer returns a Player of the limiter that newLimiter makes, which gets clock.
+// NewPlayer returns a Player for a limiter that the function newLimiter makes. The limiter reads its time from the
+// clock.
 func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player, error) {
 	p := &Player{byName: make(map[string]*rule), offenders: topk.New(counters)}
 	opts = append(opts, ratelimit.WithClock(clock))
@@ -93,7 +95,7 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 		p.rules, p.byName[r.Name] = append(p.rules, made), made
 		shadows = shadows || made.shadow
 	}
-	if shadows { // what they would answer is told to an observer alone
+	if shadows { // only an observer receives the answers of rules in shadow mode
 		if l, err = newLimiter(append(opts, ratelimit.WithObserver(p))...); err != nil {
 			return nil, err
 		}
@@ -102,17 +104,19 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 	return p, nil
 }
 
-// Observe notes what a rule in shadow mode would have answered.
+// Observe records the decision d if a rule in shadow mode has made it. The decision is the answer to the current
+// request.
 func (p *Player) Observe(_ context.Context, d ratelimit.Decision) {
 	if d.Mode == ratelimit.ModeShadow {
 		p.shadows = append(p.shadows, d)
 	}
 }
 
-// Limiter returns the limiter, in the state that the requests have brought about.
+// Limiter returns the limiter of this Player. The limiter has decided all requests so far.
 func (p *Player) Limiter() *ratelimit.RateLimiter { return p.limiter }
 
-// play decides on req, which came at the time at.
+// play lets the limiter decide the request req, and counts the answer. The parameter named at is the time of the
+// request. The parameter client is the hash of the client's name.
 func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time, client hash) (ratelimit.Result, error) {
 	p.shadows = p.shadows[:0]
 	res, each, err := p.limiter.CheckAll(ctx, *req, p.each[:0])
@@ -153,11 +157,11 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 	return res, nil
 }
 
-// count counts the answer of one rule.
+// The method count counts the answer res that the rule r gave to the request req.
 func (p *Player) count(r *rule, res *ratelimit.Result, req *ratelimit.Request) {
 	r.requests++
 	switch {
-	case res.Limit < 0: // the client's tier has no limit
+	case res.Limit < 0: // the client's tier is unlimited
 	case res.Allowed:
 		r.keys.note(r.hash(req), left(res.Remaining, res.Limit))
 	default:
@@ -165,12 +169,12 @@ func (p *Player) count(r *rule, res *ratelimit.Result, req *ratelimit.Request) {
 	}
 }
 
-// partsOf returns the parts of a key.
+// partsOf returns the names of the parts of a key type, such as "user" and "endpoint".
 func partsOf(k ratelimit.KeyType) []string {
 	return strings.Split(strings.ReplaceAll(string(k), string(ratelimit.KeyUserEndpoint), "user+endpoint"), "+")
 }
 
-// hash returns the hash of the key of req.
+// The method hash returns the hash of the key that the rule r has for the request req.
 func (r *rule) hash(req *ratelimit.Request) uint64 {
 	h := noHash
 	for _, part := range r.parts {
@@ -189,14 +193,15 @@ func (r *rule) hash(req *ratelimit.Request) uint64 {
 	return h.bits()
 }
 
-// offender is a client and the rule that has denied it, as one name.
+// offender joins the index of the rule r and the name of a client into one text. The function offendersOf splits
+// such texts.
 func offender(r *rule, client string) string { return strconv.Itoa(r.index) + "\x00" + client }
 
-// A Run replays one log or several.
+// A Run sends the requests of one or more logs to one limiter, or to two that are compared.
 type Run struct {
 	clock     *Clock
 	player    *Player
-	against   *comparison // nil if there is nothing to compare with
+	against   *comparison // the second limiter and its counts; nil if there is only one limiter
 	first     int64
 	requests  uint64
 	backward  uint64
@@ -205,8 +210,9 @@ type Run struct {
 	req       ratelimit.Request
 }
 
-// NewRun returns a Run with the limiter of p. against may be nil. Both have the clock. decisions, if it
-// is not nil, is called with each request and the answer of p.
+// NewRun returns a Run for the Player p. If against is not nil, this second Player gets the same requests, and the
+// Run compares its answers with the answers of p. Both Players must use the same clock. If the function decisions is
+// not nil, the Run calls it with each request and the answer of p.
 func NewRun(clock *Clock, p, against *Player, decisions func(*accesslog.Entry, ratelimit.Result) error) *Run {
 	r := &Run{clock: clock, player: p, decisions: decisions}
 	if against != nil {
@@ -215,8 +221,8 @@ func NewRun(clock *Clock, p, against *Player, decisions func(*accesslog.Entry, r
 	return r
 }
 
-// Add puts one request to the limiters. If it is from before the one that came before it, the clock
-// stands still.
+// Add sends one request to the limiters. If an earlier request had a later time, the clock does not step back. The
+// limiters then decide the request at that later time.
 func (r *Run) Add(ctx context.Context, e *accesslog.Entry) error {
 	if r.requests == 0 {
 		r.first = e.Time

@@ -12,73 +12,76 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/topk"
 )
 
-// A Report is what a [Run] has found.
+// A Report has the results of a [Run].
 type Report struct {
-	Requests  uint64        `json:"requests"`        // requests in the log
-	From      time.Time     `json:"from"`            // the time of the first
-	To        time.Time     `json:"to"`              // the latest time
-	Backward  uint64        `json:"outOfOrder"`      // requests that came before one that is earlier in the log
-	Back      time.Duration `json:"outOfOrderMaxNs"` // by how much at most
+	Requests  uint64        `json:"requests"`        // number of requests in the logs
+	From      time.Time     `json:"from"`            // time of the first request
+	To        time.Time     `json:"to"`              // latest time of a request
+	Backward  uint64        `json:"outOfOrder"`      // requests that come after a request with a later time
+	Back      time.Duration `json:"outOfOrderMaxNs"` // longest time by which an out-of-order request is too early, in nanoseconds
 	Unlimited uint64        `json:"unlimited"`       // requests to which no rule applies
 
 	Denied      uint64     `json:"denied"`                // requests that were denied
-	FirstDenied *time.Time `json:"firstDenied,omitempty"` // when the first was
-	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // when the last was
-	Clients     Headroom   `json:"clients"`               // of which only Exact, Keys and Denied mean something
+	FirstDenied *time.Time `json:"firstDenied,omitempty"` // time of the first denial
+	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // time of the last denial
+	Clients     Headroom   `json:"clients"`               // counts of clients, not of keys; only the fields Exact, Keys and Denied are set
 
-	Rules     []Rule        `json:"rules"`        // in their order
-	Spans     []Span        `json:"spans"`        // those in which there was a request
-	Width     time.Duration `json:"spanLengthNs"` // how long a span is
-	Offenders []Offender    `json:"offenders"`    // the clients that were denied most
-	Missed    uint64        `json:"missed"`       // the most denials that a client can have that is not counted
+	Rules     []Rule        `json:"rules"`        // in the order of the file
+	Spans     []Span        `json:"spans"`        // spans of time in which there was a request, in order
+	Width     time.Duration `json:"spanLengthNs"` // length of each span in nanoseconds
+	Offenders []Offender    `json:"offenders"`    // the clients with the most denials
+	Missed    uint64        `json:"missed"`       // a client that has no counter has at most this many denials by each rule
 
 	Against *Difference `json:"against,omitempty"` // nil if there is no second limiter
 }
 
-// A Rule is what became of one rule. Denied counts the denied requests of which it was the binding
-// rule, or those that it would have denied, if it is in shadow mode.
+// A Rule has the counts of one rule of the limiter. If several rules deny a request, the field Denied counts the
+// request only for the rule that the Result names. A rule in shadow mode counts all requests that it would have
+// denied.
 type Rule struct {
-	Name        string     `json:"name"`                  // its name
-	Shadow      bool       `json:"shadow,omitempty"`      // whether it is in shadow mode
-	Requests    uint64     `json:"requests"`              // that it was asked about
-	Denied      uint64     `json:"denied"`                // see above
-	FirstDenied *time.Time `json:"firstDenied,omitempty"` // when the first was denied
-	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // when the last was denied
-	Keys        Headroom   `json:"keys"`                  // how close they came to the limit
-	Overflowed  uint64     `json:"overflowed"`            // requests whose key shared a budget with others, for want of room
+	Name        string     `json:"name"`                  // name of the rule
+	Shadow      bool       `json:"shadow,omitempty"`      // whether the rule is in shadow mode
+	Requests    uint64     `json:"requests"`              // requests to which the rule applied
+	Denied      uint64     `json:"denied"`                // requests that the rule denied or, in shadow mode, would have denied
+	FirstDenied *time.Time `json:"firstDenied,omitempty"` // time of the first denial
+	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // time of the last denial
+	Keys        Headroom   `json:"keys"`                  // how close the keys of the rule came to the limit
+	Overflowed  uint64     `json:"overflowed"`            // requests of keys that shared one limit, because there were too many keys
 }
 
-// An Offender is a client that a rule has denied: at most Denied times, and at least Denied - Error.
+// An Offender is a client that a rule has denied often. The number of denials is at most Denied, and at least
+// Denied - Error.
 type Offender struct {
-	Client string `json:"client"` // its name
-	Rule   string `json:"rule"`   // by which it was denied
-	Denied uint64 `json:"denied"` // how often, at most
-	Error  uint64 `json:"error"`  // by how much that may be too high
+	Client string `json:"client"` // name of the client
+	Rule   string `json:"rule"`   // name of the rule that denied it
+	Denied uint64 `json:"denied"` // largest possible number of denials
+	Error  uint64 `json:"error"`  // by how much the field Denied may be too high
 }
 
-// A Difference is how a second limiter has answered the same requests.
+// A Difference compares how a first and a second limiter answered the same requests.
 type Difference struct {
-	Denied   uint64 `json:"denied"`     // by the second
-	Both     uint64 `json:"both"`       // by both
-	OnlyOne  Only   `json:"onlyFirst"`  // what the first denies and the second grants
-	OnlyTwo  Only   `json:"onlySecond"` // the reverse
-	Overflow bool   `json:"overflow"`   // whether keys of the second shared a budget, for want of room
+	Denied   uint64 `json:"denied"`     // requests that the second limiter denied
+	Both     uint64 `json:"both"`       // requests that both limiters denied
+	OnlyOne  Only   `json:"onlyFirst"`  // requests that only the first limiter denied
+	OnlyTwo  Only   `json:"onlySecond"` // requests that only the second limiter denied
+	Overflow bool   `json:"overflow"`   // whether keys of the second limiter shared a budget, because there were too many keys
 }
 
-// An Only is what one of two limiters denies and the other grants.
+// An Only has the counts of the requests that one of two limiters denied and the other limiter granted.
 type Only struct {
-	Denied    uint64       `json:"denied"`    // requests
-	Rules     []RuleDenied `json:"rules"`     // those that have denied them, the most first
-	Offenders []Offender   `json:"offenders"` // the clients that were denied most
+	Denied    uint64       `json:"denied"`    // number of these requests
+	Rules     []RuleDenied `json:"rules"`     // rules that denied these requests, the largest count first
+	Offenders []Offender   `json:"offenders"` // the clients with the most of these denials
 }
 
-// A RuleDenied is how many of these requests a rule has denied.
+// A RuleDenied says how many of the requests in an [Only] were denied by one rule.
 type RuleDenied struct {
-	Rule   string `json:"rule"`   // its name
-	Denied uint64 `json:"denied"` // requests
+	Rule   string `json:"rule"`   // name of the rule
+	Denied uint64 `json:"denied"` // how many of the requests the rule denied
 }
 
-// only counts what one of two limiters denies.
+// The type named only collects the counts for an [Only]: it counts the requests that one limiter denied and the
+// other limiter granted.
 type only struct {
 	denied    uint64
 	rules     map[*rule]uint64
@@ -93,7 +96,7 @@ func (o *only) note(r *rule, client string) {
 	o.offenders.Add(offender(r, client), 1)
 }
 
-// A comparison is a second limiter.
+// A comparison sends the requests to a second limiter, and compares its answers.
 type comparison struct {
 	player             *Player
 	both               uint64
@@ -104,8 +107,11 @@ func newComparison(p *Player) *comparison {
 	return &comparison{player: p, onlyOne: newOnly(), onlyOther: newOnly()}
 }
 
-// play puts req to the second limiter. The first has answered res.
-func (c *comparison) play(ctx context.Context, req *ratelimit.Request, at time.Time, client hash, first *Player, res ratelimit.Result) error {
+// The method play sends the request req to the second limiter. It compares the answer with res, the answer of the
+// first limiter.
+func (c *comparison) play(
+	ctx context.Context, req *ratelimit.Request, at time.Time, client hash, first *Player, res ratelimit.Result,
+) error {
 	other, err := c.player.play(ctx, req, at, client)
 	switch {
 	case err != nil:
@@ -120,7 +126,8 @@ func (c *comparison) play(ctx context.Context, req *ratelimit.Request, at time.T
 	return nil
 }
 
-// Report returns what was found so far, with up to top offenders and up to maxSpans spans.
+// Report returns the results so far. Each list of offenders has at most top clients. There are at most maxSpans
+// spans of time.
 func (r *Run) Report(top, maxSpans int) Report {
 	p := r.player
 	out := Report{
@@ -131,7 +138,9 @@ func (r *Run) Report(top, maxSpans int) Report {
 	out.Spans, out.Width = p.spans.within(maxSpans)
 	overflowed := p.overflowed()
 	for _, x := range p.rules {
-		out.Rules = append(out.Rules, Rule{x.name, x.shadow, x.requests, x.denied, x.firstOf(), x.lastOf(), x.keys.headroom(), overflowed[x.name]})
+		out.Rules = append(out.Rules, Rule{
+			x.name, x.shadow, x.requests, x.denied, x.firstOf(), x.lastOf(), x.keys.headroom(), overflowed[x.name],
+		})
 	}
 	if c := r.against; c != nil {
 		out.Against = &Difference{
@@ -159,7 +168,7 @@ func (d *denials) lastOf() *time.Time {
 	return &d.last
 }
 
-// overflowed returns how many requests of each rule were charged to a budget that keys share.
+// overflowed returns, by name of the rule, how many requests were charged to a budget that several keys share.
 func (p *Player) overflowed() map[string]uint64 {
 	by := make(map[string]uint64)
 	for _, s := range p.limiter.Stats() {
@@ -168,7 +177,7 @@ func (p *Player) overflowed() map[string]uint64 {
 	return by
 }
 
-// offendersOf returns the first offenders that c has counted.
+// offendersOf returns the clients with the highest counts in the counter c. It returns at most top clients.
 func (p *Player) offendersOf(c *topk.Counter, top int) []Offender {
 	out := []Offender{}
 	for _, item := range c.Top(top) {

@@ -6,16 +6,18 @@ import (
 	"time"
 )
 
-// A Span is what happened in a part of the time.
+// A Span counts the requests in a span of time.
 type Span struct {
-	Start    time.Time `json:"start"`    // when it begins
-	Requests uint64    `json:"requests"` // requests in it
-	Denied   uint64    `json:"denied"`   // those that were denied
+	Start    time.Time `json:"start"`    // time at which the span begins
+	Requests uint64    `json:"requests"` // number of requests
+	Denied   uint64    `json:"denied"`   // how many of the requests were denied
 }
 
-// widths are the lengths that spans may have. Each is a multiple of the one before. After the last
-// come its multiples by powers of two.
-var widths = []time.Duration{time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour}
+// widths has the shortest lengths that spans of time may have. Each length is a multiple of the length before. If
+// longer spans are needed, the last length is doubled until it suffices.
+var widths = []time.Duration{
+	time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour,
+}
 
 func widthAt(i int) time.Duration {
 	if last := len(widths) - 1; i > last {
@@ -24,19 +26,20 @@ func widthAt(i int) time.Duration {
 	return widths[i]
 }
 
-// maxSpans is how many spans are kept. If there are more, they become wider.
+// maxSpans is the largest number of spans of time. If more were needed, all spans are made longer instead.
 const maxSpans = 2048
 
-// spans counts by the time. The zero value is ready for use.
+// A spans counts requests by time. Its zero value is ready for use.
 type spans struct {
-	width int // an index for widthAt
+	width int // argument of the function widthAt, which returns the length of each span
 	at    map[int64]*Span
-	last  *Span // of the request before
-	ends  int64 // when it ends
+	last  *Span // span of time of the previous request
+	ends  int64 // end of the span in the field last, in nanoseconds since the Unix epoch
 	begin int64
 }
 
-// span returns the span of a time in nanoseconds since the Unix epoch.
+// The method span returns the Span to which the time ns belongs. The unit of ns is nanoseconds since the Unix
+// epoch.
 func (s *spans) span(ns int64) *Span {
 	if s.last != nil && s.begin <= ns && ns < s.ends {
 		return s.last
@@ -56,7 +59,7 @@ func (s *spans) span(ns int64) *Span {
 	return s.last
 }
 
-// wider returns the same in wider spans.
+// wider returns the same counts in longer spans of time. The length of each new span is widthAt(width).
 func (s *spans) wider(width int) *spans {
 	out := &spans{width: width, at: make(map[int64]*Span)}
 	for _, i := range slices.Sorted(maps.Keys(s.at)) {
@@ -68,7 +71,8 @@ func (s *spans) wider(width int) *spans {
 	return out
 }
 
-// Within returns the spans in order, at most n of them, and how long each is.
+// within returns at most n spans of time, in order, and the length of each. If there are more than n spans, it
+// joins spans.
 func (s *spans) within(n int) (list []Span, width time.Duration) {
 	for len(s.at) > n {
 		s = s.wider(s.width + 1)

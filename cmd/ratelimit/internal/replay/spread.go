@@ -1,29 +1,30 @@
 package replay
 
-// A spread keeps the least that each key ever had left, for up to maxKept keys. If there are more,
-// it keeps those of half of all hashes, then of a quarter, and so on: of these keys it knows
-// everything, and they are chosen without regard to what they do.
+// A spread keeps, for each key, the smallest part of its limit that the key ever had left. If there are more than
+// maxKept keys, the spread keeps only half of all keys, then a quarter, and so on. The hash of a key decides
+// whether the key is kept. All requests of a key that is kept are counted.
 type spread struct {
-	slots []slot // a table by hash; its length is a power of two
+	slots []slot // hash table; its length is a power of two
 	n     int
-	level uint // one in 1<<level hashes is kept
+	level uint // a key is kept if its hash ends in at least this many zero bits: one key in 1<<level
 }
 
-// A slot is one key. A hash of 0 means none.
+// A slot has one key of a spread. The slot is free if its hash is 0.
 type slot struct {
-	hash  uint64
-	least uint16 // of what is left, in thousandths of the limit, plus 1; 0 if the key was denied
+	hash    uint64
+	minLeft uint16 // smallest part of the limit that was left, in thousandths, plus 1; 0 if the key was denied
 }
 
 const (
 	maxKept = 1 << 16
-	whole   = 1001 // the least of a key that never used anything
+	whole   = 1001 // value of minLeft for a key that has used nothing
 )
 
-// note notes that the key with this hash had this much left.
-func (s *spread) note(hash uint64, least uint16) {
+// note records how much of its limit a key had left. The argument hash is the hash of the key. The argument
+// minLeft is the part of the limit that was left, in the unit of the field slot.minLeft.
+func (s *spread) note(hash uint64, minLeft uint16) {
 	if hash == 0 {
-		hash = 1 << 40 // 0 means none
+		hash = 1 << 40 // because a slot with the hash 0 counts as free
 	}
 	if hash&(1<<s.level-1) != 0 {
 		return
@@ -35,14 +36,14 @@ func (s *spread) note(hash uint64, least uint16) {
 	}
 	at := s.find(hash)
 	if at.hash == 0 {
-		*at = slot{hash, least}
+		*at = slot{hash, minLeft}
 		s.n++
 		return
 	}
-	at.least = min(at.least, least)
+	at.minLeft = min(at.minLeft, minLeft)
 }
 
-// find returns the slot of hash, or the free one where it belongs.
+// find returns the slot with this hash. If there is none, it returns the free slot in which to store the hash.
 func (s *spread) find(hash uint64) *slot {
 	mask := uint64(len(s.slots) - 1)
 	for i := hash >> 20 & mask; ; i = (i + 1) & mask {
@@ -52,8 +53,8 @@ func (s *spread) find(hash uint64) *slot {
 	}
 }
 
-// grow makes room: it doubles the table or, if that is as large as it may become, keeps half of the
-// keys.
+// grow makes room for more keys. If the table has not reached its largest size, grow doubles it. Otherwise grow
+// drops half of the keys.
 func (s *spread) grow() {
 	old := s.slots
 	if len(old) < 2*maxKept {
@@ -71,17 +72,17 @@ func (s *spread) grow() {
 	}
 }
 
-// A Headroom says how many keys came how close to their limit. The numbers are exact if Exact is
-// true, and otherwise estimates, from 32,768 keys or more.
+// A Headroom counts keys by how close they came to their limit. Each key is counted in one of the fields Denied to
+// More. If Exact is false, the counts are estimates from a sample of the keys.
 type Headroom struct {
-	Exact  bool   `json:"exact"`  // see above
-	Keys   uint64 `json:"keys"`   // all keys
+	Exact  bool   `json:"exact"`  // whether all keys were counted
+	Keys   uint64 `json:"keys"`   // number of keys
 	Denied uint64 `json:"denied"` // keys that were denied at least once
-	None   uint64 `json:"none"`   // of the others, those that had nothing left
-	Tenth  uint64 `json:"tenth"`  // those that had less than a tenth of their limit left
-	Fourth uint64 `json:"fourth"` // less than a quarter
-	Half   uint64 `json:"half"`   // less than a half
-	More   uint64 `json:"more"`   // all others
+	None   uint64 `json:"none"`   // keys that were never denied, but had nothing left
+	Tenth  uint64 `json:"tenth"`  // keys whose lowest remaining amount was less than a tenth of the limit, but not 0
+	Fourth uint64 `json:"fourth"` // keys whose lowest remaining amount was at least a tenth and less than a quarter of the limit
+	Half   uint64 `json:"half"`   // keys whose lowest remaining amount was at least a quarter and less than half of the limit
+	More   uint64 `json:"more"`   // keys that always had at least half of their limit left
 }
 
 func (s *spread) headroom() Headroom {
@@ -92,7 +93,7 @@ func (s *spread) headroom() Headroom {
 		}
 		n := uint64(1) << s.level
 		h.Keys += n
-		switch left := o.least; {
+		switch left := o.minLeft; {
 		case left == 0:
 			h.Denied += n
 		case left == 1:
@@ -110,8 +111,8 @@ func (s *spread) headroom() Headroom {
 	return h
 }
 
-// left returns remaining of limit as a spread notes it. What is less than a thousandth, but more than
-// nothing, is one.
+// left returns how much of the limit remains: in thousandths, plus 1, as the field slot.minLeft stores it. If the
+// remaining number is above 0, the result stands for at least one thousandth.
 func left(remaining, limit int) uint16 {
 	if remaining <= 0 || limit <= 0 {
 		return 1
@@ -119,12 +120,13 @@ func left(remaining, limit int) uint16 {
 	return uint16(min(max(int64(remaining)*1000/int64(limit), 1), 1000)) + 1
 }
 
-// A hash is a hash of one part of a request or of several.
+// A hash is the hash of one or more texts in a row.
 type hash uint64
 
-const noHash hash = 14695981039346656037 // FNV-1a
+const noHash hash = 14695981039346656037 // start value of the hash function FNV-1a
 
-// with returns the hash of what h is of, and text.
+// The method with adds one more text to a hash. If h is the hash of some texts, the result is the hash of these
+// texts followed by the new text.
 func (h hash) with(text string) hash {
 	for i := range len(text) {
 		h = (h ^ hash(text[i])) * 1099511628211
@@ -132,7 +134,7 @@ func (h hash) with(text string) hash {
 	return (h ^ hash(len(text))) * 1099511628211
 }
 
-// bits returns h with its bits mixed: all of them depend on each byte.
+// bits returns the hash h with its bits mixed, so that each bit of the result depends on every byte of the texts.
 func (h hash) bits() uint64 {
 	x := uint64(h)
 	x = (x ^ x>>32) * 0xd6e8feb86659fd93

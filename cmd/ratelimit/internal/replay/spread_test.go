@@ -62,7 +62,7 @@ func TestSpreadLeast(t *testing.T) {
 	for _, at := range s.slots {
 		if at.hash != 0 {
 			kept++
-			require.Equal(t, least[at.hash], at.least)
+			require.Equal(t, least[at.hash], at.minLeft)
 		}
 	}
 	require.Equal(t, s.n, kept)

@@ -8,25 +8,25 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 )
 
-// A Rule is what came of the traffic for one rule.
+// A Rule has the counts of one rule of the limiter.
 type Rule struct {
-	Name      string              `json:"name"`      // that of ratelimit.Rule, as the next three
-	Algorithm ratelimit.Algorithm `json:"algorithm"` // that decides
-	Rate      ratelimit.Rate      `json:"rate"`      // the limit of each key
-	Mode      ratelimit.Mode      `json:"mode"`      // whether it denies
+	Name      string              `json:"name"`      // name of the rule
+	Algorithm ratelimit.Algorithm `json:"algorithm"` // algorithm of the rule
+	Rate      ratelimit.Rate      `json:"rate"`      // limit of each key
+	Mode      ratelimit.Mode      `json:"mode"`      // whether the rule denies requests or is in shadow mode
 
-	Asked  int `json:"asked"`  // requests that it applied to
-	Denied int `json:"denied"` // of these, those that it alone would have denied
-	Keys   int `json:"keys"`   // that were granted something; 0 for a rule in shadow
+	Asked  int `json:"asked"`  // requests to which the rule applied
+	Denied int `json:"denied"` // how many of the Asked requests this rule denied; other rules may have denied them too
+	Keys   int `json:"keys"`   // number of keys that had a granted request; 0 in shadow mode
 
-	// Window is the length of a window, whose begin counts and whose end does not.
-	Window time.Duration `json:"windowNanoseconds"`
-	Most   int           `json:"most"`  // units that one key was granted in any window; 0 for a rule in shadow
-	Bound  int           `json:"bound"` // the most that it can be granted in any window, or -1 if there is no bound
+	// Window is the length of a window. The instant at the end of a window does not belong to the window.
+	Window     time.Duration `json:"windowNanoseconds"`
+	MaxGranted int           `json:"most"`  // most units that one key was granted in any window; 0 in shadow mode
+	Bound      int           `json:"bound"` // most units that one key can be granted in any window, or -1 if there is no bound
 
-	Peaks [Bins]int `json:"peaks"` // Most of the windows whose last grant is in each part of the time
+	Peaks [Bins]int `json:"peaks"` // for each part of the duration: most units of one key in a window that ends in this part
 
-	keys  []string // the parts of a key
+	keys  []string // names of the parts of the rule's keys, such as "user"
 	grant map[string]*sum
 }
 
@@ -43,8 +43,9 @@ func (out *Outcome) addRule(r ratelimit.Rule, o Options) *Rule {
 	return rule
 }
 
-// count counts a request that r applies to. res is the answer of r alone, and charged is whether the
-// request was granted by all rules.
+// The method count counts a request to which the rule r applies. The argument res is the answer of this rule alone.
+// The argument charged says whether all rules granted the request. The argument bin is the index in r.Peaks for the
+// time of the request.
 func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bool, bin int) {
 	r.Asked++
 	if !res.Allowed {
@@ -61,11 +62,11 @@ func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bo
 		r.Keys++
 	}
 	n := s.add(request.At, request.Cost, r.Window-1)
-	r.Most, r.Peaks[bin] = max(r.Most, n), max(r.Peaks[bin], n)
+	r.MaxGranted, r.Peaks[bin] = max(r.MaxGranted, n), max(r.Peaks[bin], n)
 }
 
-// key returns what tells the key of a request from others of the rule. Traffic has no attributes, so
-// all its requests have the same ones.
+// key returns a text that is different for each key of the rule. Attributes are not in the text, because requests
+// of simulated traffic have none.
 func (r *Rule) key(request *traffic.Request) string {
 	if len(r.keys) == 1 && r.keys[0] == string(ratelimit.KeyUser) {
 		return request.Client
@@ -87,22 +88,23 @@ func (r *Rule) key(request *traffic.Request) string {
 	return b.String()
 }
 
-// A sum adds up the grants of a key that are in a closed interval, whose end is the last grant.
+// A sum adds up the units that a key was granted in an interval. The interval ends at the last grant. The instants
+// at its start and its end belong to the interval.
 type sum struct {
-	grants []grant // in the order of their instants, from first on
-	first  int     // the index of the first one in the interval
-	units  int     // of those in the interval
+	grants []grant // all grants in order of time; the grants before the index first are outside the interval
+	first  int     // index of the first grant in the interval
+	units  int     // sum of the units in the interval
 }
 
-// A grant is all that was granted at one instant.
+// A grant is the sum of all units that one key was granted at the same instant.
 type grant struct {
 	at    time.Duration
 	units int
 }
 
-// add adds units at an instant, which is not before that of the last call. It returns the units in the
-// interval of this length that ends at it. The most in any such interval is the largest of all results:
-// an interval with the most units can be moved so that it ends at a grant.
+// add records a grant of these units. The argument named at is the time of the grant, which must not be before the
+// grant added last. The result is the sum of all units in the interval of the given length that ends at this grant.
+// The largest of all results is the largest sum for any interval of this length.
 func (s *sum) add(at time.Duration, units int, length time.Duration) int {
 	if last := len(s.grants) - 1; last >= s.first && s.grants[last].at == at {
 		s.grants[last].units += units

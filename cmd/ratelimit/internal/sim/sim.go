@@ -1,5 +1,5 @@
-// Package sim sends made-up traffic to a limiter of this repository, on a clock that is moved by hand,
-// and counts what comes of it.
+// Package sim sends simulated traffic to a limiter of this repository, on a fake clock, and counts the
+// answers.
 package sim
 
 import (
@@ -11,54 +11,55 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 )
 
-// Bins is the number of equal parts of the time that are counted by themselves. It has many divisors.
+// Bins is the number of equal parts into which the duration is divided for counting. It has many divisors, so that
+// a picture can join the parts to fewer and longer parts.
 const Bins = 240
 
-// A Target is what the traffic is sent to.
+// A Target is a limiter to which the traffic is sent.
 type Target struct {
-	Name string                                                                         // of the outcome
-	New  func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)                 // makes the limiter
-	See  func(request traffic.Request, result ratelimit.Result, all []ratelimit.Result) // is told each answer, if it is not nil
+	Name string                                                                         // name of the limiter in the Outcome
+	New  func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)                 // makes the limiter, with these options
+	See  func(request traffic.Request, result ratelimit.Result, all []ratelimit.Result) // called with each answer; may be nil
 }
 
-// Options say how to run.
+// Options has the settings of one run of a simulation.
 type Options struct {
-	Start    time.Time     // of the clock
-	Duration time.Duration // after which no request comes
-	Window   time.Duration // in which grants are added up; 0 means the Per of each rule
-	Most     int           // requests in all, after which Run fails
+	Start       time.Time     // time that the clock shows at the start
+	Duration    time.Duration // length of time in which clients send requests
+	Window      time.Duration // length of the windows in which grants are summed; 0 means the Per of each rule
+	MaxRequests int           // largest number of requests; Run fails if there are more
 }
 
-// An Outcome is what came of the traffic.
+// An Outcome has the counts of one run of a simulation.
 type Outcome struct {
-	Name     string `json:"name"`     // of the Target
-	Offered  int    `json:"offered"`  // requests, each as often as it was sent
-	Admitted int    `json:"admitted"` // those that were granted
-	Denied   int    `json:"denied"`   // the others
+	Name     string `json:"name"`     // name of the Target
+	Offered  int    `json:"offered"`  // requests that were sent, including those that were sent again
+	Admitted int    `json:"admitted"` // how many of the Offered requests were granted
+	Denied   int    `json:"denied"`   // how many of the Offered requests were denied
 
-	AttackOffered  int `json:"attackOffered,omitempty"`  // of Offered, those of the attacker
-	AttackAdmitted int `json:"attackAdmitted,omitempty"` // of Admitted, those of the attacker
+	AttackOffered  int `json:"attackOffered,omitempty"`  // how many of the Offered requests the attacker sent
+	AttackAdmitted int `json:"attackAdmitted,omitempty"` // how many of the Admitted requests the attacker sent
 
-	LongestWait  time.Duration `json:"longestWaitNanoseconds"`  // the longest RetryAfter of a denial
-	Never        int           `json:"never"`                   // denials that no wait would have helped
-	LongestUntil time.Duration `json:"longestUntilNanoseconds"` // from the first try of a request until it was granted
-	Unserved     int           `json:"unserved"`                // requests that were never granted, however often they were sent
-	LongestDelay time.Duration `json:"longestDelayNanoseconds"` // for which a granted request was to be held
+	LongestWait  time.Duration `json:"longestWaitNanoseconds"`  // longest RetryAfter of a denial
+	Never        int           `json:"never"`                   // denials whose RetryAfter is ratelimit.Never
+	LongestUntil time.Duration `json:"longestUntilNanoseconds"` // longest time from the first try of a request until it was granted
+	Unserved     int           `json:"unserved"`                // requests that were never granted, not even when sent again
+	LongestDelay time.Duration `json:"longestDelayNanoseconds"` // longest Delay of a granted request
 
-	Rules []*Rule   `json:"rules"` // the outcomes of the rules, the default rule last
-	Bins  [Bins]Bin `json:"bins"`  // the counts of equal parts of the time
+	Rules []*Rule   `json:"rules"` // counts of each rule; the default rule comes last
+	Bins  [Bins]Bin `json:"bins"`  // counts for each of the equal parts of the duration
 }
 
-// A Bin counts the requests of a part of the time.
+// A Bin has the counts of requests in one of the equal parts of the duration.
 type Bin struct {
-	Offered  int `json:"offered"`  // as in Outcome
-	Admitted int `json:"admitted"` // as in Outcome
+	Offered  int `json:"offered"`  // requests that were sent in this part
+	Admitted int `json:"admitted"` // how many of the Offered requests were granted
 }
 
-// ErrTooMany is returned by Run if there are more requests than Options.Most.
+// ErrTooMany is returned by Run if there are more requests than Options.MaxRequests.
 var ErrTooMany = errors.New("too many requests")
 
-// Run sends the stream to the target.
+// Run makes the limiter of the target, sends the stream to it, and returns the counts.
 func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (*Outcome, error) {
 	clock := ratelimit.NewFakeClock(o.Start)
 	shadows := make(shadowObserver)
@@ -83,7 +84,7 @@ func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (
 		if out.Offered%1024 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if out.Offered == o.Most {
+		if out.Offered == o.MaxRequests {
 			return nil, ErrTooMany
 		}
 		clock.Set(o.Start.Add(r.At))
@@ -108,13 +109,14 @@ func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (
 	return out, nil
 }
 
-// bin returns in which bin the instant at is.
+// The method bin returns the index of the Bin to which an instant belongs. The argument named at is the time from
+// the start to this instant.
 func (out *Outcome) bin(at time.Duration, o Options) int {
-	// A duration of traffic times Bins is below 2^63.
+	// This cannot overflow: traffic.MaxDuration times Bins is below 2^63.
 	return int(at * Bins / o.Duration)
 }
 
-// count counts a request and its answer.
+// The method count counts a request and the answer to this request.
 func (out *Outcome) count(r *traffic.Request, res *ratelimit.Result, o Options) {
 	bin := &out.Bins[out.bin(r.At, o)]
 	out.Offered++
@@ -123,7 +125,7 @@ func (out *Outcome) count(r *traffic.Request, res *ratelimit.Result, o Options) 
 		out.AttackOffered++
 	}
 	if r.Try == 0 {
-		out.Unserved++ // so far
+		out.Unserved++ // counts the request as unserved until it is granted
 	}
 	switch {
 	case res.Allowed:
@@ -144,10 +146,10 @@ func (out *Outcome) count(r *traffic.Request, res *ratelimit.Result, o Options) 
 	}
 }
 
-// A shadowObserver counts, by name, what the rules in shadow would have done.
+// A shadowObserver counts the answers of rules in shadow mode. It maps the name of each such rule to its counts.
 type shadowObserver map[string]*Rule
 
-// Observe is that of ratelimit.Observer.
+// Observe implements the interface ratelimit.Observer.
 func (s shadowObserver) Observe(_ context.Context, d ratelimit.Decision) {
 	if d.Mode != ratelimit.ModeShadow {
 		return
@@ -158,7 +160,7 @@ func (s shadowObserver) Observe(_ context.Context, d ratelimit.Decision) {
 	}
 }
 
-// AlignedStart returns an instant at which a window of this length begins.
+// AlignedStart returns an instant at which a window begins. The length of the windows is per.
 func AlignedStart(per time.Duration) time.Time {
 	base := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	if per <= 0 || per > traffic.MaxDuration {

@@ -35,8 +35,8 @@ func ruled(rules ...ratelimit.Rule) sim.Target {
 
 func run(t *testing.T, target sim.Target, stream traffic.Stream, o sim.Options) *sim.Outcome {
 	t.Helper()
-	if o.Most == 0 {
-		o.Most = 1e6
+	if o.MaxRequests == 0 {
+		o.MaxRequests = 1e6
 	}
 	out, err := sim.Run(t.Context(), target, stream, o)
 	require.NoError(t, err)
@@ -82,25 +82,28 @@ func TestWorstCases(t *testing.T) {
 		why       string
 	}{
 		{ratelimit.AlgorithmFixedWindow, rate, time.Minute, edge, 2 * limit, "2L: before the edge, and at it"},
-		{ratelimit.AlgorithmSlidingWindowCounter, rate, time.Minute, edge, 2*limit - 1, "2L-1: before the edge, and then each as soon as it is free"},
+		{ratelimit.AlgorithmSlidingWindowCounter, rate, time.Minute, edge, 2*limit - 1,
+			"2L-1: before the edge, and then each as soon as it is free"},
 		{ratelimit.AlgorithmSlidingWindowLog, rate, time.Minute, edge, limit, "L"},
 		{ratelimit.AlgorithmTokenBucket, rate.WithBurst(7), time.Minute + 1, edge, 7 + limit, "B+rT in a minute whose end counts"},
 		{ratelimit.AlgorithmLeakyBucket, rate.WithBurst(7), time.Minute + 1, edge, 7 + limit, "B+rT in a minute whose end counts"},
 		{ratelimit.AlgorithmTokenBucket, rate.WithBurst(7), time.Minute, edge, 7 + limit - 1, "the last is earned at the end"},
 	} {
 		start := sim.AlignedStart(row.rate.Per)
-		out := run(t, of(row.algorithm, row.rate), &greedy{at: row.at, end: 4 * time.Minute}, sim.Options{Start: start, Duration: 5 * time.Minute, Window: row.window})
-		require.Equal(t, row.want, out.Rules[0].Most, "%s: %s", row.algorithm, row.why)
+		out := run(t, of(row.algorithm, row.rate), &greedy{at: row.at, end: 4 * time.Minute},
+			sim.Options{Start: start, Duration: 5 * time.Minute, Window: row.window})
+		require.Equal(t, row.want, out.Rules[0].MaxGranted, "%s: %s", row.algorithm, row.why)
 		require.Equal(t, row.want, out.Rules[0].Bound, "%s: %s", row.algorithm, row.why)
 	}
 }
 
 // TestEdgeShape requires that the shape Edge brings a fixed window to its bound.
 func TestEdgeShape(t *testing.T) {
-	c := traffic.Config{Shape: traffic.Edge, Requests: 100, Per: time.Minute, Burst: 100, Clients: 1, Endpoints: []string{"/"}, Cost: 1, Duration: 5 * time.Minute, Retry: traffic.None}
+	c := traffic.Config{Shape: traffic.Edge, Requests: 100, Per: time.Minute, Burst: 100, Clients: 1, Endpoints: []string{"/"}, Cost: 1,
+		Duration: 5 * time.Minute, Retry: traffic.None}
 	o := sim.Options{Start: sim.AlignedStart(time.Minute), Duration: c.Duration}
-	require.Equal(t, 200, run(t, of(ratelimit.AlgorithmFixedWindow, ratelimit.PerMinute(100)), traffic.New(c), o).Rules[0].Most)
-	require.Equal(t, 100, run(t, of(ratelimit.AlgorithmSlidingWindowLog, ratelimit.PerMinute(100)), traffic.New(c), o).Rules[0].Most)
+	require.Equal(t, 200, run(t, of(ratelimit.AlgorithmFixedWindow, ratelimit.PerMinute(100)), traffic.New(c), o).Rules[0].MaxGranted)
+	require.Equal(t, 100, run(t, of(ratelimit.AlgorithmSlidingWindowLog, ratelimit.PerMinute(100)), traffic.New(c), o).Rules[0].MaxGranted)
 }
 
 // TestNeverAboveBound sends 1,000 random streams to each algorithm. No key is granted more in any
@@ -121,7 +124,8 @@ func TestNeverAboveBound(t *testing.T) {
 				Retry: traffic.Retries()[r.IntN(4)], RetryEvery: rate.Per/7 + 1, Seed: r.Uint64(),
 			}
 			c.Duration = rate.Per * time.Duration(pick(1, 2, 4))
-			o := sim.Options{Start: sim.AlignedStart(rate.Per), Duration: c.Duration, Window: []time.Duration{0, 1, rate.Per/2 + 1, rate.Per + 1, 3 * rate.Per}[r.IntN(5)]}
+			o := sim.Options{Start: sim.AlignedStart(rate.Per), Duration: c.Duration,
+				Window: []time.Duration{0, 1, rate.Per/2 + 1, rate.Per + 1, 3 * rate.Per}[r.IntN(5)]}
 			grants := make(map[string][]traffic.Request)
 			target := of(a, rate)
 			target.See = func(request traffic.Request, res ratelimit.Result, _ []ratelimit.Result) {
@@ -131,17 +135,19 @@ func TestNeverAboveBound(t *testing.T) {
 			}
 			out := run(t, target, traffic.New(c), o)
 			rule := out.Rules[0]
-			if rule.Most > rule.Bound || rule.Most != most(grants, rule.Window) {
-				require.Fail(t, "more than the bound, or counted wrong", "%s %v: %+v: %d, bound %d, counted slowly %d", a, rate, c, rule.Most, rule.Bound, most(grants, rule.Window))
+			if rule.MaxGranted > rule.Bound || rule.MaxGranted != maxUnits(grants, rule.Window) {
+				require.Fail(t, "more than the bound, or counted wrong", "%s %v: %+v: %d, bound %d, counted slowly %d", a, rate, c, rule.MaxGranted,
+					rule.Bound, maxUnits(grants, rule.Window))
 			}
-			if rule.Most == rule.Bound {
+			if rule.MaxGranted == rule.Bound {
 				reached++
 			}
 			peak, offered, admitted := 0, 0, 0
 			for i, b := range out.Bins {
 				peak, offered, admitted = max(peak, rule.Peaks[i]), offered+b.Offered, admitted+b.Admitted
 			}
-			if peak != rule.Most || offered != out.Offered || admitted != out.Admitted || out.Offered != out.Admitted+out.Denied || len(grants) != rule.Keys {
+			if peak != rule.MaxGranted || offered != out.Offered || admitted != out.Admitted || out.Offered != out.Admitted+out.Denied ||
+				len(grants) != rule.Keys {
 				require.Fail(t, "the parts do not add up", "%+v", out)
 			}
 		}
@@ -150,8 +156,8 @@ func TestNeverAboveBound(t *testing.T) {
 	}
 }
 
-// most returns the most units of one client in a window that begins at one of its grants.
-func most(grants map[string][]traffic.Request, window time.Duration) (most int) {
+// maxUnits returns the most units of one client in a window that begins at one of its grants.
+func maxUnits(grants map[string][]traffic.Request, window time.Duration) (largest int) {
 	for _, all := range grants {
 		for i, from := range all {
 			units := 0
@@ -161,14 +167,15 @@ func most(grants map[string][]traffic.Request, window time.Duration) (most int) 
 				}
 				units += g.Cost
 			}
-			most = max(most, units)
+			largest = max(largest, units)
 		}
 	}
-	return most
+	return largest
 }
 
 func TestCounts(t *testing.T) {
-	c := traffic.Config{Shape: traffic.Bursts, Requests: 6, Per: time.Minute, Burst: 6, Clients: 1, Endpoints: []string{"/"}, Cost: 1, Duration: 90 * time.Second, Retry: traffic.Obey}
+	c := traffic.Config{Shape: traffic.Bursts, Requests: 6, Per: time.Minute, Burst: 6, Clients: 1, Endpoints: []string{"/"}, Cost: 1,
+		Duration: 90 * time.Second, Retry: traffic.Obey}
 	target := of(ratelimit.AlgorithmTokenBucket, ratelimit.PerMinute(6).WithBurst(3))
 	out := run(t, target, traffic.New(c), sim.Options{Start: sim.AlignedStart(0), Duration: c.Duration})
 	// Of the first 6, 3 are denied. All three come after 10 s, then two after 20 s, and one after 30 s.
@@ -185,7 +192,8 @@ func TestCounts(t *testing.T) {
 	require.Equal(t, 12, out.Unserved)
 	require.Zero(t, out.LongestWait)
 
-	leaky := run(t, of(ratelimit.AlgorithmLeakyBucket, ratelimit.PerMinute(6)), &greedy{at: []time.Duration{0}, end: 0}, sim.Options{Start: sim.AlignedStart(0), Duration: 1})
+	leaky := run(t, of(ratelimit.AlgorithmLeakyBucket, ratelimit.PerMinute(6)), &greedy{at: []time.Duration{0}, end: 0},
+		sim.Options{Start: sim.AlignedStart(0), Duration: 1})
 	require.Equal(t, 50*time.Second, leaky.LongestDelay)
 }
 
@@ -197,19 +205,22 @@ func TestRules(t *testing.T) {
 		ratelimit.KeyUser, ratelimit.KeyIP, ratelimit.KeyEndpoint, ratelimit.KeyGlobal,
 		ratelimit.KeyUserEndpoint, ratelimit.KeyOf(ratelimit.KeyIP, ratelimit.KeyEndpoint), ratelimit.KeyAttr("tenant"),
 	} {
-		rules = append(rules, ratelimit.Rule{Name: string(key), Endpoint: "/*", Key: key, Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.Rate{Requests: 1000 + i, Per: time.Hour}})
+		rules = append(rules, ratelimit.Rule{Name: string(key), Endpoint: "/*", Key: key, Algorithm: ratelimit.AlgorithmSlidingWindowLog,
+			Rate: ratelimit.Rate{Requests: 1000 + i, Per: time.Hour}})
 	}
 	rules = append(rules,
 		ratelimit.Rule{Name: "shadow", Endpoint: "/*", Mode: ratelimit.ModeShadow, Rate: rate},
 		ratelimit.Rule{Name: "tight", Endpoint: "/*", Rate: ratelimit.PerHour(20)})
-	c := traffic.Config{Shape: traffic.Attack, Requests: 60, Per: time.Hour, Burst: 1, Clients: 3, Endpoints: []string{"/a", "/b", "other"}, Cost: 1, Duration: time.Hour, Retry: traffic.None, Seed: 5}
+	c := traffic.Config{Shape: traffic.Attack, Requests: 60, Per: time.Hour, Burst: 1, Clients: 3,
+		Endpoints: []string{"/a", "/b", "other"}, Cost: 1, Duration: time.Hour, Retry: traffic.None, Seed: 5}
 	target := ruled(rules...)
 	want := make(map[string]map[string][]traffic.Request)
 	names := map[string]func(traffic.Request) string{
 		"user": func(r traffic.Request) string { return r.Client }, "ip": func(r traffic.Request) string { return r.IP },
 		"endpoint": func(r traffic.Request) string { return r.Endpoint }, "global": func(traffic.Request) string { return "" },
-		"user_endpoint": func(r traffic.Request) string { return r.Client + " " + r.Endpoint }, "endpoint+ip": func(r traffic.Request) string { return r.IP + " " + r.Endpoint },
-		"attr:tenant": func(traffic.Request) string { return "" },
+		"user_endpoint": func(r traffic.Request) string { return r.Client + " " + r.Endpoint },
+		"endpoint+ip":   func(r traffic.Request) string { return r.IP + " " + r.Endpoint },
+		"attr:tenant":   func(traffic.Request) string { return "" },
 	}
 	asked := 0
 	target.See = func(r traffic.Request, res ratelimit.Result, all []ratelimit.Result) {
@@ -236,23 +247,24 @@ func TestRules(t *testing.T) {
 		}
 		require.Contains(t, want, rule.Name)
 		require.Len(t, want[rule.Name], rule.Keys, rule.Name)
-		require.Equal(t, most(want[rule.Name], time.Hour), rule.Most, rule.Name)
+		require.Equal(t, maxUnits(want[rule.Name], time.Hour), rule.MaxGranted, rule.Name)
 		require.Zero(t, rule.Denied, rule.Name)
 	}
 	shadow, tight := out.Rules[7], out.Rules[8]
 	require.Equal(t, out.Denied, tight.Denied)
 	require.Positive(t, tight.Denied)
 	require.Greater(t, shadow.Denied, tight.Denied)
-	require.Zero(t, shadow.Most)
+	require.Zero(t, shadow.MaxGranted)
 	require.Positive(t, out.AttackOffered)
 	require.Equal(t, out.AttackOffered, out.AttackAdmitted, "new keys are full")
-	require.Equal(t, most(want["user"], time.Hour), tight.Most)
+	require.Equal(t, maxUnits(want["user"], time.Hour), tight.MaxGranted)
 	require.Equal(t, 20+20-1, tight.Bound)
 }
 
 func TestEnds(t *testing.T) {
-	c := traffic.Config{Shape: traffic.Steady, Requests: 1, Per: time.Second, Burst: 1, Clients: 1, Endpoints: []string{"/"}, Cost: 1, Duration: time.Minute, Retry: traffic.None}
-	o := sim.Options{Start: sim.AlignedStart(0), Duration: c.Duration, Most: 59}
+	c := traffic.Config{Shape: traffic.Steady, Requests: 1, Per: time.Second, Burst: 1, Clients: 1, Endpoints: []string{"/"}, Cost: 1,
+		Duration: time.Minute, Retry: traffic.None}
+	o := sim.Options{Start: sim.AlignedStart(0), Duration: c.Duration, MaxRequests: 59}
 	_, err := sim.Run(t.Context(), of("", ratelimit.PerMinute(1)), traffic.New(c), o)
 	require.ErrorIs(t, err, sim.ErrTooMany)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -261,7 +273,7 @@ func TestEnds(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = sim.Run(t.Context(), of("x", ratelimit.PerMinute(1)), traffic.New(c), o)
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
-	o.Most = 60
+	o.MaxRequests = 60
 	out := run(t, of("", ratelimit.PerMinute(1)), traffic.New(c), o)
 	text, err := json.Marshal(out)
 	require.NoError(t, err)

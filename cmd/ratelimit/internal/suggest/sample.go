@@ -10,39 +10,39 @@ import (
 	"unicode/utf8"
 )
 
-// A Request is what is needed of one request.
+// A Request is one request in a log.
 type Request struct {
 	Time     int64  // nanoseconds since the Unix epoch
-	Client   string // whose limit it counts against
-	Endpoint string // what it was for
-	Cost     int    // how many units it took
+	Client   string // name of the client that sent the request
+	Endpoint string // endpoint to which the request was sent
+	Cost     int    // units that the request takes from the limit
 }
 
-// An event is a request that is kept: 24 bytes.
+// An event has what a Sample keeps of one request. It takes 24 bytes.
 type event struct {
 	time     int64
-	client   uint64 // a hash
-	endpoint uint32 // an index of Sample.endpoints
+	client   uint64 // hash of the client's name; in a Group, an index of the field Group.names instead
+	endpoint uint32 // index of the endpoint in the field Sample.endpoints
 	cost     uint32
 }
 
 const (
-	chunk        = 1 << 15 // events that are allocated together
-	maxEndpoints = 1 << 14 // endpoints that are counted at once
-	maxName      = 1024    // length of the longest endpoint that is counted, in bytes
+	chunk        = 1 << 15 // number of events that are allocated together
+	maxEndpoints = 1 << 14 // largest number of endpoints that are counted
+	maxName      = 1024    // largest length of a counted endpoint in bytes
 )
 
-// A Sample keeps requests, up to a number. If there are more, it keeps those of a half of all
-// clients, then of a quarter, and so on: of these clients, it keeps all. Which clients these are
-// depends on a hash of their names alone.
+// A Sample keeps a bounded number of requests. If there are too many requests, it keeps only the requests of half
+// of all clients, then of a quarter of all clients, and so on. For each of these clients, it keeps all requests.
+// The hash of a client's name decides whether the client's requests are kept.
 type Sample struct {
-	most      int
-	level     uint // one in 1<<level clients is kept
-	events    [][]event
-	n         int
-	ids       map[string]uint32
-	endpoints []endpoint // the first is all that have no number
-	requests  uint64
+	maxRequests int
+	level       uint // only the requests of one client in 1<<level are kept
+	events      [][]event
+	n           int
+	ids         map[string]uint32
+	endpoints   []endpoint // counts by endpoint; the first entry counts the requests to all endpoints without an entry
+	requests    uint64
 }
 
 type endpoint struct {
@@ -50,12 +50,12 @@ type endpoint struct {
 	requests uint64
 }
 
-// NewSample returns a Sample that keeps up to most requests, at least 1.
-func NewSample(most int) *Sample {
-	return &Sample{most: most, ids: make(map[string]uint32), endpoints: make([]endpoint, 1)}
+// NewSample returns a Sample that keeps at most maxRequests requests. This number must be at least 1.
+func NewSample(maxRequests int) *Sample {
+	return &Sample{maxRequests: maxRequests, ids: make(map[string]uint32), endpoints: make([]endpoint, 1)}
 }
 
-// Add adds a request.
+// Add counts a request. It also keeps the request, unless the Sample keeps none of this client's requests.
 func (s *Sample) Add(r *Request) {
 	s.requests++
 	id := s.id(r.Endpoint)
@@ -66,11 +66,11 @@ func (s *Sample) Add(r *Request) {
 	if client&(1<<s.level-1) != 0 {
 		return
 	}
-	for s.n >= s.most && s.level < 63 {
+	for s.n >= s.maxRequests && s.level < 63 {
 		s.level++
 		s.rewrite(func(e *event) bool { return e.client&(1<<s.level-1) == 0 })
 	}
-	if client&(1<<s.level-1) != 0 || s.n >= s.most {
+	if client&(1<<s.level-1) != 0 || s.n >= s.maxRequests {
 		return
 	}
 	last := len(s.events) - 1
@@ -82,14 +82,15 @@ func (s *Sample) Add(r *Request) {
 	s.n++
 }
 
-// mix mixes the bits of a hash, so that each of them depends on all.
+// mix mixes the bits of a hash, so that each bit of the result depends on all bits of x.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>32) * 0xd6e8feb86659fd93
 	x = (x ^ x>>32) * 0xd6e8feb86659fd93
 	return x ^ x>>32
 }
 
-// id returns the number of an endpoint, which is 0 if it cannot be that of a rule.
+// id returns the index in s.endpoints of the endpoint with this name. If the name is new, id first adds it. The
+// index is 0 if no rule can be written for this endpoint.
 func (s *Sample) id(name string) uint32 {
 	if id, ok := s.ids[name]; ok {
 		return id
@@ -106,8 +107,8 @@ func (s *Sample) id(name string) uint32 {
 	return id
 }
 
-// prune forgets the half of the endpoints that came least often. Their requests stay, with the
-// number 0.
+// prune removes the half of the endpoints that had the fewest requests. The requests of a removed endpoint count
+// for the endpoint with the index 0.
 func (s *Sample) prune() {
 	order := make([]int, len(s.endpoints)-1)
 	for i := range order {
@@ -132,7 +133,7 @@ func (s *Sample) prune() {
 	})
 }
 
-// rewrite keeps the events for which keep returns true, in their order.
+// rewrite removes all events for which the given function returns false. This function may change an event.
 func (s *Sample) rewrite(keep func(e *event) bool) {
 	old := s.events
 	s.events, s.n = nil, 0
@@ -143,7 +144,7 @@ func (s *Sample) rewrite(keep func(e *event) bool) {
 			if !keep(&e) {
 				continue
 			}
-			if to == len(s.events) { // the chunk was read already
+			if to == len(s.events) { // the chunk old[to] can be overwritten, as all its events were read
 				s.events = append(s.events, old[to][:0])
 			}
 			if s.events[to] = append(s.events[to], e); len(s.events[to]) == chunk {
@@ -154,22 +155,23 @@ func (s *Sample) rewrite(keep func(e *event) bool) {
 	}
 }
 
-// Part returns one in how many clients was kept.
+// Part returns N if the Sample keeps the requests of one client in N. The result is 1 if it keeps the requests of
+// all clients, and otherwise 2, 4 and so on.
 func (s *Sample) Part() uint64 { return 1 << s.level }
 
-// A Group is the requests for one endpoint, or for all that have no Group of their own.
+// A Group has the requests to one endpoint, or to all endpoints that have no Group of their own.
 type Group struct {
-	Endpoint string // empty for the rest
-	Requests uint64 // of all clients
-	Clients  int    // of those that were kept
+	Endpoint string // name of the endpoint; empty for the Group of all endpoints that have no Group of their own
+	Requests uint64 // number of requests, including those that were not kept
+	Clients  int    // number of clients whose requests were kept
 
-	events []event
-	names  []string // of the clients, by their numbers, which are the clients of events
-	most   uint64   // the units that one client wants in all
+	events   []event
+	names    []string // for each client, the hash of its name as 8 bytes; event.client is the index in this slice
+	maxUnits uint64   // largest sum of the units of one client
 }
 
-// Groups returns the groups of the top endpoints that came most often, and then that of the rest, if
-// that has a request. After that, the Sample is empty.
+// Groups returns a group for each of the endpoints with the most requests. It returns at most top of these groups.
+// A last group has the requests to all remaining endpoints, if there are any. After the call, the Sample is empty.
 func (s *Sample) Groups(top int) []*Group {
 	order := make([]int, len(s.endpoints)-1)
 	for i := range order {
@@ -207,7 +209,7 @@ func (s *Sample) Groups(top int) []*Group {
 			g := of[e.endpoint]
 			g.events = append(g.events, e)
 		}
-		s.events[i] = nil // it is kept once
+		s.events[i] = nil // frees the chunk, as its events were copied
 	}
 	s.events = nil
 	for _, g := range groups {
@@ -216,7 +218,8 @@ func (s *Sample) Groups(top int) []*Group {
 	return groups
 }
 
-// number gives the clients numbers, in place of their hashes.
+// number gives the clients the numbers 0, 1, 2 and so on. In each event, it replaces the hash of the client's name
+// by the number of the client.
 func (g *Group) number() {
 	ids, total := make(map[uint64]uint64), []uint64{}
 	var all []byte
@@ -233,10 +236,10 @@ func (g *Group) number() {
 		}
 		e.client = id
 		total[id] += uint64(e.cost)
-		g.most = max(g.most, total[id])
+		g.maxUnits = max(g.maxUnits, total[id])
 	}
 	g.Clients = len(ids)
-	names := string(all) // one text for all names
+	names := string(all) // one allocation for the texts of all clients
 	for i := range len(ids) {
 		g.names = append(g.names, names[8*i:8*i+8])
 	}

@@ -9,18 +9,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Goal says how much a limit may deny: of n requests, and of n clients.
+// A Goal says how many requests and how many clients a limit may deny.
 type Goal struct {
-	Requests, Clients func(n uint64) uint64 // how many of n
+	Requests, Clients func(n uint64) uint64 // return how many of n requests, or of n clients, may be denied
 }
 
-// Algorithms are those for which there are suggestions, in the order in which they are shown.
-var Algorithms = []ratelimit.Algorithm{
-	ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket, ratelimit.AlgorithmFixedWindow,
-	ratelimit.AlgorithmSlidingWindowCounter, ratelimit.AlgorithmSlidingWindowLog,
-}
+// Algorithms are the algorithms for which limits are suggested, in the order in which they are printed.
+var Algorithms = ratelimit.Algorithms()
 
-// A clock stands at the time of the request that is decided. It never steps back.
+// A clock shows the time of the request that is being decided. It never steps back.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
@@ -31,7 +28,7 @@ func (c *clock) set(ns int64) {
 	}
 }
 
-// A limiter is one of the five.
+// A limiter is a limiter of one of the five algorithms.
 type limiter interface {
 	Take(ctx context.Context, key string, n int) (ratelimit.Result, error)
 	Allow(key string) ratelimit.Result
@@ -53,17 +50,17 @@ func newLimiter(a ratelimit.Algorithm, r ratelimit.Rate, opts ...ratelimit.Optio
 	return nil, fmt.Errorf("no algorithm %q", a)
 }
 
-// maxLogged is the largest limit of a sliding window log.
+// maxLogged is the largest limit that is tried for a sliding window log.
 const maxLogged = 65_536
 
-// Smallest returns the smallest limit that meets the goal: with it, no more is denied than that, and
-// with one less, more is. It is 0 if no limit meets it that the algorithm can have.
+// Smallest returns the smallest limit of the given algorithm that meets the goal. With a limit that is lower by one,
+// more would be denied than the goal allows. The result is 0 if no limit of this algorithm meets the goal.
 func (g *Group) Smallest(ctx context.Context, a ratelimit.Algorithm, per time.Duration, goal Goal) (int, error) {
-	most := int(min(max(g.most, 1), math.MaxInt32))
+	maxLimit := int(min(max(g.maxUnits, 1), math.MaxInt32))
 	if a == ratelimit.AlgorithmSlidingWindowLog {
-		most = min(most, maxLogged)
+		maxLimit = min(maxLimit, maxLogged)
 	}
-	low, high := 0, 1 // low is known not to meet the goal
+	low, high := 0, 1 // low is a limit that does not meet the goal
 	for {
 		ok, err := g.meets(ctx, a, ratelimit.Rate{Requests: high, Per: per}, goal)
 		if err != nil {
@@ -72,10 +69,10 @@ func (g *Group) Smallest(ctx context.Context, a ratelimit.Algorithm, per time.Du
 		if ok {
 			break
 		}
-		if high == most {
+		if high == maxLimit {
 			return 0, nil
 		}
-		low, high = high, min(2*high, most)
+		low, high = high, min(2*high, maxLimit)
 	}
 	for high-low > 1 {
 		middle := low + (high-low)/2
@@ -92,7 +89,8 @@ func (g *Group) Smallest(ctx context.Context, a ratelimit.Algorithm, per time.Du
 	return high, nil
 }
 
-// meets reports whether a limiter denies no more than the goal allows.
+// meets reports whether a limit with the given algorithm and rate meets the goal. It sends the requests of the group
+// to a limiter with this limit, and compares the number of denials with what the goal allows.
 func (g *Group) meets(ctx context.Context, a ratelimit.Algorithm, r ratelimit.Rate, goal Goal) (bool, error) {
 	c := &clock{time.Unix(0, 0).UTC()}
 	l, err := newLimiter(a, r, ratelimit.WithClock(c), ratelimit.WithMaxKeys(max(g.Clients, 1)))
@@ -100,7 +98,7 @@ func (g *Group) meets(ctx context.Context, a ratelimit.Algorithm, r ratelimit.Ra
 		return false, err
 	}
 	denials, clients := goal.Requests(uint64(len(g.events))), goal.Clients(uint64(g.Clients))
-	were := make([]bool, g.Clients) // denied
+	were := make([]bool, g.Clients) // whether each client was denied
 	background := context.Background()
 	for i := range g.events {
 		e := &g.events[i]

@@ -94,7 +94,7 @@ func TestSampleBounded(t *testing.T) {
 	g := groups[0]
 	require.Equal(t, uint64(200_000), g.Requests)
 	require.Len(t, g.events, 50*g.Clients, "all of each client")
-	require.Equal(t, uint64(50), g.most)
+	require.Equal(t, uint64(50), g.maxUnits)
 	require.Less(t, g.Clients*int(s.Part()), 8000, "about 4,000")
 	require.Greater(t, g.Clients*int(s.Part()), 2000)
 	last := int64(-1)

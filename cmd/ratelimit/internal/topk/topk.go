@@ -1,7 +1,7 @@
 // Package topk finds the names that come most often, in bounded memory.
 //
-// It is the algorithm Space-Saving of Metwally, Agrawal and El Abbadi: a fixed number of counters,
-// of which the smallest is given to each name that has none.
+// It implements Space-Saving, an algorithm by Metwally, Agrawal and El Abbadi: there is a fixed number of
+// counters, and a new name takes over the counter with the smallest count.
 package topk
 
 import (
@@ -11,31 +11,30 @@ import (
 	"strings"
 )
 
-// maxName is the length of the longest name that is kept as it is, in bytes. Of a longer one, the
-// beginning and a hash are kept.
+// maxName is the largest length of a name in bytes. A longer name is replaced by its beginning and a hash.
 const maxName = 200
 
-// A Counter counts names. It has a fixed number of counters, so its counts may be too high, by a
-// bound that each of them states.
+// A Counter counts names. It has a fixed number of counters. If there are more names, a new name takes over the
+// counter of another name, so a count may be too high. Each [Item] says by how much its count may be too high.
 type Counter struct {
 	size  int
-	heap  []*entry // the smallest count first
+	heap  []*entry // a heap of all counters, with the smallest count first
 	of    map[string]*entry
 	total uint64
 }
 
 type entry struct {
 	Item
-	at int // the place in the heap
+	at int // index of this entry in the field Counter.heap
 }
 
-// An Item is a name and how often it came: at most Count times, and at least Count - Error times.
+// An Item is a name and its count. The name was counted at most Count times, and at least Count - Error times.
 type Item struct {
-	Name         string // what was counted
-	Count, Error uint64 // the most, and by how much that may be too high
+	Name         string // name that was counted
+	Count, Error uint64 // Count is the largest possible count; it is too high by at most Error
 }
 
-// New returns a Counter with this number of counters, which is at least 1.
+// New returns a Counter for a fixed number of names. This number is size, and must be at least 1.
 func New(size int) *Counter { return &Counter{size: size, of: make(map[string]*entry)} }
 
 // Add counts a name n times.
@@ -63,7 +62,8 @@ func (c *Counter) Add(name string, n uint64) {
 	c.down(e.at)
 }
 
-// Top returns the n names with the highest counts, highest first, names of equal counts in order.
+// Top returns those n names that have the highest counts, highest first. Names with equal counts are in
+// alphabetical order.
 func (c *Counter) Top(n int) []Item {
 	items := make([]Item, len(c.heap))
 	for i, e := range c.heap {
@@ -81,10 +81,10 @@ func (c *Counter) Top(n int) []Item {
 	return items[:min(n, len(items))]
 }
 
-// Total returns how much was counted, of all names.
+// Total returns the sum of the counts of all names.
 func (c *Counter) Total() uint64 { return c.total }
 
-// Missed returns the most often that a name can have come that has no counter now.
+// Missed returns the largest possible count of a name for which there is no counter now.
 func (c *Counter) Missed() uint64 {
 	if len(c.heap) < c.size {
 		return 0
@@ -106,16 +106,16 @@ func (c *Counter) up(i int) {
 
 func (c *Counter) down(i int) {
 	for {
-		least := i
+		smallest := i
 		for _, child := range []int{2*i + 1, 2*i + 2} {
-			if child < len(c.heap) && c.heap[child].Count < c.heap[least].Count {
-				least = child
+			if child < len(c.heap) && c.heap[child].Count < c.heap[smallest].Count {
+				smallest = child
 			}
 		}
-		if least == i {
+		if smallest == i {
 			return
 		}
-		c.swap(i, least)
-		i = least
+		c.swap(i, smallest)
+		i = smallest
 	}
 }

@@ -78,7 +78,8 @@ func TestZipf(t *testing.T) {
 		names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Compare(counts[b], counts[a]) })
 		top := c.Top(20)
 		for _, name := range names[:10] {
-			require.True(t, slices.ContainsFunc(top, func(item topk.Item) bool { return item.Name == name }), "%q, which came %d times", name, counts[name])
+			require.True(t, slices.ContainsFunc(top, func(item topk.Item) bool { return item.Name == name }), "%q, which came %d times", name,
+				counts[name])
 		}
 		least := uint64(math.MaxUint64)
 		for _, item := range top {

@@ -6,20 +6,22 @@ import (
 	"time"
 )
 
-// ended is an instant after all traffic.
+// ended is an instant that is later than the end of any traffic.
 const ended = time.Duration(math.MaxInt64)
 
-// A pattern returns a function that returns the instants of the requests of s, one after the other.
+// A pattern makes a function for the client s. Each call of this function returns the time of the client's next
+// request.
 type pattern func(c *Config, s *source) func() time.Duration
 
-// pattern returns that of the shape, or nil if there is none.
+// The method pattern returns the pattern of the shape c.Shape, or nil if there is no such shape.
 func (c *Config) pattern() pattern {
 	return map[Shape]pattern{
 		Steady: steady, Poisson: poisson, Bursts: bursts, OnOff: onOff, Ramp: ramp, Attack: poisson, Edge: edge,
 	}[c.Shape]
 }
 
-// scaled returns n·per/requests, rounded down, or ended if that is too long.
+// scaled returns n·per/requests, rounded down. If the result is too large for a time.Duration, scaled returns the
+// constant ended.
 func scaled(n uint64, per time.Duration, requests uint64) time.Duration {
 	hi, lo := bits.Mul64(n, uint64(per))
 	if hi >= requests {
@@ -29,8 +31,9 @@ func scaled(n uint64, per time.Duration, requests uint64) time.Duration {
 	return time.Duration(min(at, uint64(ended)))
 }
 
-// phase returns when a client begins: the only one at once, and one of several at random in what lies
-// between two of its requests or bursts.
+// phase returns the time at which a client begins to send. If there is only one client, it begins at 0. If there are
+// several clients, each begins at a random time between 0 and the given duration, so that they do not all send at the
+// same instants.
 func (c *Config) phase(s *source, between time.Duration) time.Duration {
 	if c.Clients == 1 || between < 1 {
 		return 0
@@ -82,13 +85,14 @@ func onOff(c *Config, s *source) func() time.Duration {
 	from := c.phase(s, on)
 	k := uint64(0)
 	return func() time.Duration {
-		busy := scaled(k, c.Per, 2*uint64(c.Requests)) // the time that it has sent for
+		busy := scaled(k, c.Per, 2*uint64(c.Requests)) // how long the client has been sending, not counting its pauses
 		k++
 		return plus(from, plus(busy, busy-busy%on))
 	}
 }
 
-// ramp sends the k-th request when the square of the time has grown to k shares of that of the end.
+// ramp sends the requests so that the rate grows linearly. The k-th of all requests is sent at the time
+// duration·√(k/all).
 func ramp(c *Config, s *source) func() time.Duration {
 	all := float64(c.Duration) / float64(c.Per) * float64(c.Requests)
 	from := c.phase(s, scaled(1, c.Per, uint64(c.Requests)))

@@ -1,5 +1,5 @@
-// Package traffic makes requests up: when they come, from whom, and what for. The same [Config] gives
-// the same requests, as long as they get the same answers.
+// Package traffic simulates the requests of clients: their times, clients, addresses and endpoints. The same
+// [Config] gives the same requests, as long as the limiter answers them in the same way.
 package traffic
 
 import (
@@ -11,84 +11,85 @@ import (
 	"time"
 )
 
-// A Request is one request.
+// A Request is one simulated request.
 type Request struct {
-	At       time.Duration // since the beginning; never before that of the request before
-	Client   string        // who sends it
-	IP       string        // from where: each client has one address
-	Endpoint string        // what for
-	Cost     int           // its units, at least 1
-	Attack   bool          // whether the attacker sends it
-	First    time.Duration // when it was sent for the first time
-	Try      int           // 0 at first, and 1 more for each time it is sent again
+	At       time.Duration // time since the start; never before the time of the previous request
+	Client   string        // name of the client that sends the request
+	IP       string        // address of the client; each client has one address
+	Endpoint string        // endpoint to which the request is sent
+	Cost     int           // units that the request takes, at least 1
+	Attack   bool          // whether the attacker sends the request
+	First    time.Duration // time at which the client sent the request for the first time
+	Try      int           // how often the client has sent the request before
 }
 
-// A Stream is some traffic.
+// A Stream is a sequence of requests.
 type Stream interface {
 	// Next returns the next request, or false if there are no more.
 	Next() (Request, bool)
 
-	// Answer says how the last request was answered: it was granted, or the client was told to
-	// come again after retryAfter, or never if that is negative.
+	// Answer tells the Stream how the last request was answered. If the request was denied, retryAfter is the time
+	// after which the client may send this request again. If retryAfter is negative, the client may never do so.
 	Answer(allowed bool, retryAfter time.Duration)
 }
 
-// A Shape is a way in which the requests of a client are spread over the time.
+// A Shape says how the requests of a client are spread over time.
 type Shape string
 
-// The shapes. Each sends Rate on average, but for Edge.
+// The shapes of traffic. The names Requests, Per and Burst stand for the fields of a Config. With Edge, a client
+// sends 2·Burst requests every Per. With every other shape, a client sends Requests requests every Per on average.
 const (
-	Steady  Shape = "steady"  // one after the other, at equal distances
-	Poisson Shape = "poisson" // independently of each other, at random
-	Bursts  Shape = "bursts"  // Burst at once, then none until the next
-	OnOff   Shape = "onoff"   // twice the rate for a tenth of the time, then nothing for as long
-	Ramp    Shape = "ramp"    // from none to twice the rate
-	Attack  Shape = "attack"  // as Poisson, beside an attacker with a new name for each request
-	Edge    Shape = "edge"    // Burst just before each multiple of Per, and Burst at it
+	Steady  Shape = "steady"  // single requests at equal distances
+	Poisson Shape = "poisson" // single requests at random, independent of each other
+	Bursts  Shape = "bursts"  // Burst requests at once, then no request until the next burst
+	OnOff   Shape = "onoff"   // twice the average rate for a tenth of the duration, then no requests for an equal time
+	Ramp    Shape = "ramp"    // a rate that grows from 0 to twice the average
+	Attack  Shape = "attack"  // like Poisson; in addition, an attacker sends many requests, each with a new client name
+	Edge    Shape = "edge"    // at each multiple of Per: Burst requests one nanosecond before this instant, and Burst requests at it
 )
 
 // Shapes returns all shapes, in the order in which they are listed.
 func Shapes() []Shape { return []Shape{Steady, Poisson, Bursts, OnOff, Ramp, Attack, Edge} }
 
-// A Retry says what a client does that is denied.
+// A Retry says what a client does after a denial.
 type Retry string
 
-// The ways to retry.
+// The ways to retry after a denial.
 const (
-	None   Retry = "none"   // it gives up
-	Obey   Retry = "obey"   // it comes again when it was told to
-	Ignore Retry = "ignore" // it comes again after RetryEvery, whatever it was told
-	Mixed  Retry = "mixed"  // every second client obeys, and the others ignore
+	None   Retry = "none"   // the client gives up the request
+	Obey   Retry = "obey"   // the client sends the request again after the RetryAfter of the denial
+	Ignore Retry = "ignore" // the client sends the request again after RetryEvery, whatever the RetryAfter
+	Mixed  Retry = "mixed"  // every second client behaves as with Obey, and the others as with Ignore
 )
 
 // Retries returns all ways to retry, in the order in which they are listed.
 func Retries() []Retry { return []Retry{None, Obey, Ignore, Mixed} }
 
-// A Config says what traffic to make.
+// A Config describes the traffic that clients send.
 type Config struct {
-	Shape      Shape         // of the requests of each client
-	Requests   int           // sent every Per, by each client
-	Per        time.Duration // see Requests
-	Burst      int           // requests at once, for Bursts and Edge
-	Clients    int           // how many there are
-	Endpoints  []string      // each request is for one of them, at random
+	Shape      Shape         // how the requests of each client are spread over time
+	Requests   int           // number of requests that each client sends every Per
+	Per        time.Duration // each client sends Requests requests in this time; longer than zero
+	Burst      int           // number of requests that a client sends at once; used only by the shapes Bursts and Edge
+	Clients    int           // number of clients, without the attacker
+	Endpoints  []string      // names of the endpoints; each request is sent to a random one
 	Cost       int           // units of each request
-	Duration   time.Duration // of all of it
-	Retry      Retry         // what is done by clients that are denied
-	RetryEvery time.Duration // see Ignore
-	Seed       uint64        // of all that is random
+	Duration   time.Duration // length of the traffic; all requests are sent before its end
+	Retry      Retry         // what clients do after a denial
+	RetryEvery time.Duration // time after which a client sends a denied request again; only for Ignore and Mixed
+	Seed       uint64        // number from which the generator of random numbers starts
 }
 
-// attackFactor is how many times what a client sends the attacker sends.
+// The attacker sends attackFactor times as many requests as a client.
 const attackFactor = 10
 
-// MaxDuration is the longest Duration.
+// MaxDuration is the largest value of Config.Duration.
 const MaxDuration = 366 * 24 * time.Hour
 
-// MaxClients is the largest number of clients.
+// MaxClients is the largest value of Config.Clients.
 const MaxClients = 100_000
 
-// Validate returns everything that is wrong with c, joined, or nil.
+// Validate returns everything that is wrong with c as one joined error, or nil.
 func (c *Config) Validate() error {
 	var errs []error
 	check := func(ok bool, field string, value any, good string) {
@@ -109,7 +110,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Expected returns how many requests there are about, without those that are sent again.
+// Expected returns the approximate number of requests. Requests that are sent again after a denial are not counted.
 func (c *Config) Expected() float64 {
 	each := float64(c.Duration) / float64(c.Per) * float64(c.Requests)
 	switch c.Shape {
@@ -121,7 +122,7 @@ func (c *Config) Expected() float64 {
 	return each * float64(c.Clients)
 }
 
-// New returns the traffic of c, which must be valid.
+// New returns the traffic that c describes. The Config c must be valid.
 func New(c Config) Stream {
 	t := &traffic{config: c}
 	clients := c.Clients
@@ -141,22 +142,22 @@ func New(c Config) Stream {
 	return t
 }
 
-// A source is one client.
+// A source makes the requests of one client, one after the other.
 type source struct {
 	Request
 	random *rand.Rand
-	next   func() time.Duration // of its next request that is no retry
+	next   func() time.Duration // returns the time of the client's next request, leaving out retries
 	obeys  bool
 }
 
-// A pending request is to be sent.
+// A pending is a request that has not been sent yet.
 type pending struct {
 	Request
 	from  *source
-	order uint64 // of those at one instant, the smaller is first
+	order uint64 // of two requests at the same time, the one with the smaller order is sent first
 }
 
-// traffic is the Stream of a Config.
+// The type named traffic is the Stream that the function New returns.
 type traffic struct {
 	config Config
 	queue  queue
@@ -164,7 +165,8 @@ type traffic struct {
 	last   pending
 }
 
-// push puts the next request of s, if it is within the duration, in the queue.
+// push adds the next request of the client s to the queue. It adds nothing if this request would come after the end
+// of the traffic.
 func (t *traffic) push(s *source) {
 	r := s.Request
 	if r.At = s.next(); r.At >= t.config.Duration || r.At < 0 {
@@ -185,7 +187,7 @@ func (t *traffic) add(r Request, from *source) {
 	heap.Push(&t.queue, pending{r, from, t.orders})
 }
 
-// Next is that of Stream.
+// Next implements the interface Stream.
 func (t *traffic) Next() (Request, bool) {
 	if len(t.queue) == 0 {
 		return Request{}, false
@@ -197,7 +199,7 @@ func (t *traffic) Next() (Request, bool) {
 	return t.last.Request, true
 }
 
-// Answer is that of Stream. The attacker does not send a request again: it has other names.
+// Answer implements the interface Stream. The attacker never sends a denied request again.
 func (t *traffic) Answer(allowed bool, retryAfter time.Duration) {
 	if allowed || t.config.Retry == None || t.last.Attack {
 		return
@@ -214,7 +216,8 @@ func (t *traffic) Answer(allowed bool, retryAfter time.Duration) {
 	t.add(r, t.last.from)
 }
 
-// A queue is a heap of pending requests.
+// A queue is a heap of requests to be sent. The request to send next comes first. The queue implements
+// heap.Interface.
 type queue []pending
 
 func (q queue) Len() int      { return len(q) }
@@ -223,10 +226,10 @@ func (q queue) Less(i, j int) bool {
 	return q[i].At < q[j].At || q[i].At == q[j].At && q[i].order < q[j].order
 }
 
-// Push is that of heap.Interface.
+// Push implements heap.Interface.
 func (q *queue) Push(x any) { *q = append(*q, x.(pending)) }
 
-// Pop is that of heap.Interface.
+// Pop implements heap.Interface.
 func (q *queue) Pop() any {
 	last := len(*q) - 1
 	x := (*q)[last]

@@ -54,7 +54,8 @@ func TestShapes(t *testing.T) {
 	require.Equal(t, []time.Duration{12*s - s/2, 24 * s, 24*s + s/2}, begin(traffic.OnOff, 26)[23:], "12 s on, 12 s off")
 	ramp := begin(traffic.Ramp, 119)
 	require.Equal(t, time.Minute, ramp[29], "after half the time, a quarter has been sent")
-	require.Equal(t, append(slices.Repeat([]time.Duration{time.Minute - 1}, 10), slices.Repeat([]time.Duration{time.Minute}, 10)...), begin(traffic.Edge, 20))
+	require.Equal(t, append(slices.Repeat([]time.Duration{time.Minute - 1}, 10), slices.Repeat([]time.Duration{time.Minute}, 10)...),
+		begin(traffic.Edge, 20))
 	c := config(traffic.Steady)
 	c.Requests, c.Per = 3, time.Second
 	require.Equal(t, []time.Duration{0, 333333333, 666666666, s}, instants(all(c, granted))[:4], "no drift")
@@ -99,7 +100,8 @@ func TestStreams(t *testing.T) {
 		require.True(t, slices.IsSortedFunc(requests, func(a, b traffic.Request) int { return cmp.Compare(a.At, b.At) }))
 		addresses := make(map[string]string)
 		for _, r := range requests {
-			if r.At < 0 || r.At >= c.Duration || r.First > r.At || (r.Try == 0) != (r.First == r.At) || !slices.Contains(c.Endpoints, r.Endpoint) || r.Cost != c.Cost {
+			if r.At < 0 || r.At >= c.Duration || r.First > r.At || (r.Try == 0) != (r.First == r.At) ||
+				!slices.Contains(c.Endpoints, r.Endpoint) || r.Cost != c.Cost {
 				require.Fail(t, "no such request", "%+v", r)
 			}
 			other, known := addresses[r.Client]
@@ -124,7 +126,8 @@ func TestRetries(t *testing.T) {
 		for _, r := range all(c, denied) {
 			if r.Client == client {
 				at = append(at, r.At)
-				require.Equal(t, time.Duration(r.Try)*map[bool]time.Duration{true: told, false: 15 * time.Second}[c.Retry == traffic.Obey || client == "client-1" && c.Retry == traffic.Mixed], r.At-r.First)
+				require.Equal(t, time.Duration(r.Try)*map[bool]time.Duration{true: told,
+					false: 15 * time.Second}[c.Retry == traffic.Obey || client == "client-1" && c.Retry == traffic.Mixed], r.At-r.First)
 			}
 		}
 		return at

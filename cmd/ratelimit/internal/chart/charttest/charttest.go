@@ -1,4 +1,4 @@
-// Package charttest checks pictures: that their texts fit in and do not overlap.
+// Package charttest checks that the texts of a picture are inside the picture and do not overlap.
 package charttest
 
 import (
@@ -12,16 +12,16 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
 )
 
-// A Box is where a text of a picture is.
+// A Box is the area of one text in a picture.
 type Box struct {
-	Text                     string  // what it says
-	Left, Right, Top, Bottom float64 // its edges in pixels
+	Text                     string  // the text
+	Left, Right, Top, Bottom float64 // edges in pixels
 }
 
-// Texts returns the boxes of the texts of the picture svg, and the size of the picture.
+// Texts returns the boxes of all texts in the picture svg, and the size of the picture in pixels.
 func Texts(svg []byte) (boxes []Box, width, height float64, err error) {
 	d := xml.NewDecoder(strings.NewReader(string(svg)))
-	var at map[string]string // the attributes of the text that has begun
+	var at map[string]string // attributes of the text element that is being read; nil outside of text elements
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
@@ -73,8 +73,8 @@ func box(at map[string]string, text string) Box {
 	return Box{text, left, left + room, y - 0.8*float64(size), y + 0.2*float64(size)}
 }
 
-// Problems returns what is wrong with the texts of svg: those that are not whole inside, and those
-// that overlap.
+// Problems returns one line for each text that is not completely inside the picture svg, and one line for each pair
+// of texts that overlap.
 func Problems(svg []byte) (found []string) {
 	boxes, width, height, err := Texts(svg)
 	if err != nil {

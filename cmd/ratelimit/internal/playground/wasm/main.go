@@ -1,9 +1,9 @@
 //go:build js && wasm
 
-// Command wasm is the engine of the page in docs/playground. It gives the page the object
-// ratelimitEngine, which has the style sheet of the pictures and a function, and calls the page's
-// function ratelimitReady. The function takes the settings as JSON, and returns the view as JSON, or an
-// object with an error.
+// Command wasm is the engine of the page in docs/playground. It defines a JavaScript object with the name
+// ratelimitEngine, and then calls the page's function ratelimitReady. The object has a property named "style",
+// which is the style sheet of the pictures, and a function named "run". That function takes the settings as JSON.
+// It returns the view as JSON or, if it fails, an object with the error.
 package main
 
 import (
@@ -21,13 +21,13 @@ func main() {
 		"run": js.FuncOf(func(_ js.Value, args []js.Value) any {
 			text, err := run(args)
 			if err != nil {
-				text, _ = json.Marshal(map[string]string{"error": err.Error()}) // a text can be encoded
+				text, _ = json.Marshal(map[string]string{"error": err.Error()}) // encoding a string never fails
 			}
 			return string(text)
 		}),
 	})
 	js.Global().Call("ratelimitReady")
-	select {} // the page calls run
+	select {} // waits until the page is closed
 }
 
 func run(args []js.Value) ([]byte, error) {

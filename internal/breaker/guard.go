@@ -1,0 +1,60 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// errPanicked is the error that the breakers get for a call of a store that panicked.
+var errPanicked = errors.New("it panicked")
+
+// Guard makes one call of the store, which the Pass has permitted, by running the function in the last
+// parameter. Guard then tells the breakers how the call ended. The function now reads the clock. If the
+// store panics, the call counts as failed, and the panic goes on.
+//
+// Guard uses four methods of the error of a call, if [errors.As] finds them: Answered, Call, Later and
+// Parts. Package ratelimit describes the first three; for Parts, see [Blamed].
+func (s *Set) Guard(ctx context.Context, pass Pass, now func() keytable.Instant, call func() error) error {
+	returned := false
+	defer func() {
+		if !returned {
+			s.Failed(pass, now(), errPanicked, 0, 0)
+		}
+	}()
+	err := call()
+	if returned = true; err == nil {
+		s.Succeeded(pass)
+		return nil
+	}
+	var later interface{ Later(f func(err error)) } // declared after the return for success, because it allocates memory
+	switch {
+	case ctx.Err() == nil:
+		s.ended(pass, now, err, false)
+	case errors.As(err, &later):
+		left := ctx.Err()
+		later.Later(func(err error) { s.ended(pass, now, err, errors.Is(err, left)) })
+	default:
+		s.ended(pass, now, err, true)
+	}
+	return err
+}
+
+// The method ended tells the breakers that a call of the store has ended with the error err, or without
+// an error if err is nil. The Pass had permitted the call. The parameter left is true if the caller gave
+// up; err then does not say whether the store would have answered.
+func (s *Set) ended(pass Pass, now func() keytable.Instant, err error, left bool) {
+	var answering interface{ Answered() bool }
+	var shared interface{ Call() uint64 }
+	switch {
+	case err == nil || errors.As(err, &answering) && answering.Answered():
+		s.Succeeded(pass)
+	case left:
+		s.Abandoned(pass)
+	case errors.As(err, &shared):
+		s.Failed(pass, now(), err, Blamed(err), shared.Call())
+	default:
+		s.Failed(pass, now(), err, Blamed(err), 0)
+	}
+}

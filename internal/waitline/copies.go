@@ -1,0 +1,227 @@
+package waitline
+
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// copies holds copies of the states of keys. Waiting callers are charged to these copies in advance, to
+// compute when a later caller will be served. The copies are made when they are first needed. They stay
+// exact as long as each caller is served at the instant that was computed for it. The zero value holds
+// no copies.
+type copies struct {
+	keys []engine.Future // the copied states, one for each key; nil for a key whose state is not copied here
+	made bool            // whether the field keys is filled
+	size int             // number of waiting callers that are charged to the copies
+
+	// wrong counts the events that the copies do not reflect: a caller that is charged to them has left
+	// without being served, or was served at another instant, or another caller took units.
+	wrong int
+
+	// The callers with the numbers above sumFrom and up to sumTo, in order of arrival, are charged as
+	// one sum: it is not known when each of them will be served. If the sum is too large to be charged
+	// step by step, only its first part is charged. The duration later is then added to each instant
+	// that is computed from the copies.
+	sumFrom, sumTo uint64
+	later          time.Duration
+}
+
+// stale limits the work for one request. At most 64 callers are charged to the copies one by one, and
+// all further callers are charged as one sum. The copies are dropped when the events that they do not
+// reflect (see the field wrong) are at least one for every 64 callers.
+const stale = 64
+
+func (c *copies) drop() { *c = copies{} }
+
+// changed notes an event that the copies do not reflect, see the field wrong. If there are too many
+// such events, changed drops the copies.
+func (c *copies) changed() {
+	c.wrong++
+	c.check()
+}
+
+// left notes that n of the callers that are charged to the copies have left, or will be served at other
+// instants than computed.
+func (c *copies) left(n int) {
+	c.size -= n
+	c.wrong += n
+	c.check()
+}
+
+// uncharge notes that a caller that is charged to the copies leaves its line. The parameter arrival is
+// the number of this caller in order of arrival, and foretold is the instant that was computed for it,
+// or 0. If the parameter served is set, the caller was served at the instant at.
+func (c *copies) uncharge(arrival uint64, foretold keytable.Instant, served bool, at keytable.Instant) {
+	if !served {
+		c.left(1)
+		return
+	}
+	c.size--
+	known := foretold != 0 && !c.inSum(arrival)
+	if known && (at > foretold || at < foretold && c.wrong == 0) {
+		c.wrong++
+	}
+	c.check()
+}
+
+// check drops the copies in two cases: too many events have happened that the copies do not reflect, or
+// callers are charged as one sum and are now few enough to be charged one by one.
+func (c *copies) check() {
+	if c.wrong > 0 && stale*c.wrong >= c.size || c.sumTo != 0 && c.size <= stale {
+		c.drop()
+	}
+}
+
+// inSum reports whether the caller with the given number in order of arrival is charged as a part of a
+// sum.
+func (c *copies) inSum(arrival uint64) bool { return arrival > c.sumFrom && arrival <= c.sumTo }
+
+// ahead asks the copy with the index k when it has n units. The first result is the earliest such
+// instant that is not before the instant at. The other results are the denial that a request for these
+// units gets at the instant at, and the Delay of the request once it is granted.
+func (c *copies) ahead(k int, want engine.Wanted, at keytable.Instant, n int64) (keytable.Instant, engine.Verdict, time.Duration) {
+	if c.later == 0 {
+		return c.keys[k].Ahead(want, at, n)
+	}
+	due, v, delay := c.keys[k].Ahead(want, at-min(at, keytable.Instant(c.later)), n)
+	if due == keytable.End || due.Add(c.later) == keytable.End {
+		v.RetryAfter = engine.Never
+		return keytable.End, v, 0
+	}
+	due = max(due.Add(c.later), at)
+	v.RetryAfter = time.Duration(min(due.Since(at), uint64(engine.Never)))
+	return due, v, delay
+}
+
+// charge takes n units from all copies at the given instant. The slice spots has one element for each
+// key of the request.
+func (c *copies) charge(spots []engine.Spot, at keytable.Instant, n int64) {
+	at -= min(at, keytable.Instant(c.later))
+	for k, s := range enforcing(spots) {
+		if c.keys[k] != nil {
+			c.keys[k].Charge(s.Want, at, n)
+		}
+	}
+}
+
+// ready returns the earliest instant at which all copies have the n units of a request, but not an
+// instant before the parameter at. The slice spots has one element for each key of the request.
+func (c *copies) ready(spots []engine.Spot, at keytable.Instant, n int64) keytable.Instant {
+	from := at
+	for k, s := range enforcing(spots) {
+		if c.keys[k] != nil {
+			due, _, _ := c.ahead(k, s.Want, from, n)
+			at = max(at, due)
+		}
+	}
+	return at
+}
+
+// add charges a caller that wants n units to all copies, at the given instant. The slice spots has one
+// element for each key of the caller.
+func (c *copies) add(spots []engine.Spot, at keytable.Instant, n int64) {
+	c.size++
+	c.charge(spots, at, n)
+}
+
+// sum charges several callers to the copies as one sum: the given number of units, for the keys in
+// spots, not before the instant at. It takes the units in the largest amounts that the keys grant. Once
+// the keys grant these amounts at constant intervals, sum computes from the interval how long the
+// remaining amounts take, and does not charge them.
+func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, units int64) {
+	c.size += callers
+	most := units
+	for k, s := range enforcing(spots) {
+		if c.keys[k] != nil {
+			_, v, _ := c.ahead(k, s.Want, at, 1)
+			most = min(most, max(v.Limit, 1))
+		}
+	}
+	if units <= 0 {
+		return
+	}
+	take := func(n int64) bool {
+		if at = c.ready(spots, at, n); at == keytable.End {
+			return false
+		}
+		c.charge(spots, at, n)
+		return true
+	}
+	if rest := units % most; rest > 0 && !take(rest) {
+		return
+	}
+	const steady = 3 // after so many amounts, the time from one to the next is taken to be constant
+	for i, amounts := int64(0), units/most; i < amounts; i++ {
+		before := at
+		if !take(most) {
+			return
+		}
+		if i == steady && amounts > i+1 {
+			c.later = time.Duration(saturated(at.Since(before), uint64(amounts-i-1)))
+			return
+		}
+	}
+}
+
+// saturated returns the product a*b, or the longest Duration if the product is larger.
+func saturated(a, b uint64) uint64 {
+	if a != 0 && b > uint64(engine.Never)/a {
+		return uint64(engine.Never)
+	}
+	return a * b
+}
+
+// copyOf returns a copy of the state that the key k has at the instant now.
+func copyOf(k Key, now keytable.Instant) engine.Future {
+	spot := [1]engine.Spot{engine.SpotOf(k.Keys, k.Hash)}
+	engine.Lock(spot[:], now)
+	f := spot[0].Future(now)
+	engine.Unlock(spot[:], false, false)
+	return f
+}
+
+// A run is the callers at the front of a line that will take units of one of their keys next. They are
+// charged in advance to the copy of the key's state that the queue of the key holds (its field tail).
+type run struct {
+	size  int    // number of callers in the run
+	units int64  // how many units the callers in the run wait for
+	upTo  uint64 // the number of the last caller in the run, in order of arrival
+}
+
+func (r *run) covers(w *Waiter) bool { return r.size > 0 && w.arrival <= r.upTo }
+
+// extend adds callers to the run of the place p: the callers of a line that take units of the key of p
+// next. The added callers want the given number of units together, and the last of them is the caller
+// w.
+func (p *place) extend(callers int, units int64, w *Waiter) {
+	p.run.size += callers
+	p.run.units += units
+	p.run.upTo = w.arrival
+	p.queue.callers += callers
+	p.queue.units += units
+}
+
+// leaves takes the caller w out of the run of the place p (the callers of a line that take units of the
+// key of p next). The caller must be in this run.
+func (p *place) leaves(w *Waiter) {
+	p.run.size--
+	p.run.units -= w.N
+	p.queue.callers--
+	p.queue.units -= w.N
+}
+
+// endRun takes all callers out of the run of the place p (the callers of a line that take units of the
+// key of p next).
+func (p *place) endRun() {
+	if p.run.size == 0 {
+		return
+	}
+	p.queue.callers -= p.run.size
+	p.queue.units -= p.run.units
+	if p.queue.tail.made {
+		p.queue.tail.left(p.run.size)
+	}
+	p.run = run{}
+}

@@ -1,0 +1,183 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/replay"
+)
+
+// A MemoryStore is a [Store] that keeps its state in this process. It gives the same answers as a limiter without a
+// Store. Use it in tests, and for limiters in one process that share their state by [WithName].
+//
+// A MemoryStore is safe for concurrent use by multiple goroutines. It serves them one at a time.
+type MemoryStore struct {
+	book    *engine.Book // nil in the zero MemoryStore
+	records *replay.Log
+}
+
+var (
+	_ StoreSettler  = (*MemoryStore)(nil)
+	_ StoreReplayer = (*MemoryStore)(nil)
+)
+
+// NewMemoryStore returns an empty MemoryStore. Its options are [WithClock] and [WithMaxKeys]; for any other option, it
+// returns an error that matches [ErrInvalidConfig]. The number of WithMaxKeys applies to each rule and algorithm: it
+// bounds the keys with a state of their own, and the charges with a Receipt whose units can be given back.
+func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
+	set, err := newSettings(opts)
+	if set.store != nil || set.name != "" || set.observer != nil || set.observeRequests || set.factory != nil ||
+		set.maxWaiters != defaultMaxWaiters || set.policy != FailLocal(1) || set.requestIDs != 0 {
+		err = errors.Join(err, &ConfigError{"options", "others", "must be WithClock or WithMaxKeys"})
+	}
+	if err != nil {
+		return nil, err
+	}
+	line, records := newTimeline(set.clock), replay.New(set.maxKeys)
+	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate, w *engine.Warmup) (*engine.Ledger, error) {
+		algorithm := algorithms[Algorithm(name)]
+		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Windows: algorithm.windowed, Warmup: w}, set.maxKeys)
+		return engine.NewLedger(keys, set.maxKeys), err
+	}, records.Clear), records}, nil
+}
+
+// Take charges all asks or none and returns a Result for each, as [Store] says. If it returns an error, it has charged
+// nothing. The error matches [ErrInvalidConfig] for an unknown algorithm, an invalid rate, Warmup or HoldFor, or asks
+// that differ in Look, and [ErrInvalidCount] for a negative N. If ctx has ended, it is the error of ctx.
+func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
+	charges, err := m.charges(ctx, asks, func(a *Ask) error {
+		if a.N < 0 {
+			return ErrInvalidCount
+		}
+		return m.Accepts(*a)
+	})
+	if err == nil && slices.ContainsFunc(asks, func(a Ask) bool { return a.Look != asks[0].Look }) {
+		err = &ConfigError{"look", "true and false", "must be the same in all asks of one call"}
+	}
+	if err == nil {
+		_, err = m.book.Take(charges, nil, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resultsOf(charges), nil
+}
+
+// Once does what Take does, for the request that has the ID once.ID. If the same request was granted the same
+// asks less than once.TTL ago, Once takes nothing, and returns the results of that grant and true, as [StoreReplayer]
+// says. The error also matches [ErrInvalidConfig] for an empty ID, an invalid TTL or an ask with Look, and
+// [ErrInvalidCount] for an ask of no units.
+func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (results []Result, replayed bool, err error) {
+	switch {
+	case once.ID == "":
+		return nil, false, &ConfigError{"id", `""`, "must not be empty"}
+	case !validSpan(once.TTL):
+		return nil, false, &ConfigError{"ttl", once.TTL, spanRange}
+	}
+	charges, err := m.charges(ctx, asks, func(a *Ask) error {
+		switch {
+		case a.N < 1:
+			return ErrInvalidCount
+		case a.Look:
+			return &ConfigError{"look", true, "must be false: Once has a Look of its own"}
+		}
+		return m.Accepts(*a)
+	})
+	if err != nil || len(asks) == 0 {
+		return nil, false, err
+	}
+	r := replay.NewRecord(m.records, once.Client, once.ID, once.TTL, once.Look, charges)
+	replayed, err = m.book.Take(charges, r, once.Look)
+	if err != nil {
+		return nil, false, err
+	}
+	return resultsOf(charges), replayed, nil
+}
+
+// Settle changes the charge that each ask names to N units, as [StoreSettler] says. If it returns an error, it has
+// changed nothing. The error matches [ErrInvalidConfig] for an ask without a Receipt or with an invalid Warmup and, if
+// N is more than Charged, for an unknown algorithm or an invalid rate. It matches [ErrInvalidCount] for a negative N or
+// Charged. If ctx has ended, it is the error of ctx.
+func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
+	charges, err := m.charges(ctx, asks, func(a *Ask) error {
+		switch {
+		case a.Receipt == 0:
+			return &ConfigError{"receipt", 0, "must name the charge"}
+		case a.N < 0 || a.Charged < 0:
+			return ErrInvalidCount
+		case a.N > a.Charged:
+			return m.Accepts(Ask{Algorithm: a.Algorithm, Rate: a.Rate, Warmup: a.Warmup})
+		}
+		return errors.Join(atPath("warmup", a.Warmup.validate())...)
+	})
+	if err == nil {
+		err = m.book.Settle(charges)
+	}
+	return err
+}
+
+// Reset clears the state that each ask names: the key is then as if it had never been used. If m is full, new keys
+// share one budget. If that budget denies a key, the key is not reset, and the error matches [ErrNotReset]. If ctx has
+// ended, Reset changes nothing and returns the error of ctx.
+func (m *MemoryStore) Reset(ctx context.Context, asks []Ask) error {
+	charges, err := m.charges(ctx, asks, func(*Ask) error { return nil })
+	if err != nil {
+		return err
+	}
+	for _, rule := range m.book.Reset(charges) {
+		err = errors.Join(err, fmt.Errorf("rule %q: %w", rule, errOverflown))
+	}
+	return err
+}
+
+// Accepts returns nil if m can decide on an Ask with the fields of a; otherwise, it returns the reason why not.
+func (m *MemoryStore) Accepts(a Ask) error {
+	algorithm, ok := algorithms[a.Algorithm]
+	switch {
+	case !ok:
+		return &ConfigError{"algorithm", a.Algorithm, "must be one of " + confmap.List(algorithmNames())}
+	case a.Receipt != 0 && !validSpan(a.HoldFor):
+		return &ConfigError{"term", a.HoldFor, spanRange}
+	}
+	if err := errors.Join(algorithm.validate(a.Rate), errors.Join(atPath("warmup", a.Warmup.validate())...)); err != nil {
+		return err
+	}
+	return a.Warmup.fits(a.Rate)
+}
+
+// charges calls check for each ask, and converts the asks to charges of the engine. It stops at the first error.
+func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask) error) ([]engine.Charge, error) {
+	if ctx != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if m.book == nil {
+		return nil, &ConfigError{"store", "the zero value", "must be made by NewMemoryStore"}
+	}
+	charges := make([]engine.Charge, len(asks))
+	for i, a := range asks {
+		if err := check(&a); err != nil {
+			return nil, err
+		}
+		warmup := a.Warmup.engine()
+		if warmup != nil {
+			warmup.Raise = true // raises a From that is too small for this Rate: Accepts may not have seen the Rate
+		}
+		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate), Warmup: warmup,
+			N: int64(a.N), Charged: int64(a.Charged), Shadow: a.Shadow, Look: a.Look, ID: a.Receipt, HoldFor: a.HoldFor}
+	}
+	return charges, nil
+}
+
+// resultsOf returns the Result of each charge, after the engine has decided on the charges.
+func resultsOf(charges []engine.Charge) []Result {
+	results := make([]Result, len(charges))
+	for i := range charges {
+		fill(&results[i], &charges[i].Verdict)
+		results[i].Delay = charges[i].Delay
+	}
+	return results
+}

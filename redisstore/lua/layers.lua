@@ -1,0 +1,187 @@
+-- Layers: the debt of a bucket, divided among its receipts.
+--
+-- What can come back for a receipt is at most the smallest debt of the key since its charge. That is
+-- the sum of the layers of this receipt and of all older ones. So debt that drains leaves the layers of
+-- the newest receipts first, and so does debt that was given back for a receipt: it leaves the layer of
+-- that receipt, and then those of older ones.
+--
+-- The set of receipts has a member for each layer that is not empty, and one for the sum of all layers.
+-- The score of a layer is 2^51 and the position of its receipt; that of the sum is 2^52:
+--
+--   position=whole frac fine
+--   =whole frac fine
+--
+-- A charge that may have to be given back does not empty layers, because it would have to fill them again.
+-- It stores what is to be emptied, from which position on, like a layer but with a + before it and the
+-- score 2^52+1. The next call empties the layers.
+--
+-- So a charge and a settlement each look at few receipts. A layer is emptied once, so the number of
+-- layers that calls empty is at most the number of charges.
+
+local base, top, due, nothing = 2251799813685248, 4503599627370496, 4503599627370497, {0, 0, 0}
+
+-- least returns the lesser of two levels.
+local function least(a, b) return below(a, b) and a or b end
+
+-- minus returns the level a minus b, or zero if b is more than a.
+local function minus(s, a, b)
+  local whole, frac, fine = a[1] - b[1], a[2] - b[2], a[3] - b[3]
+  if fine < 0 then frac, fine = frac - 1, fine + grain(s.gain) end
+  if frac < 0 then whole, frac = whole - 1, frac + s.unit end
+  if whole < 0 then return {0, 0, 0} end
+  return {whole, frac, fine}
+end
+
+-- sum returns the sum of two levels.
+local function sum(s, a, b)
+  local whole, frac, fine = a[1] + b[1], a[2] + b[2], a[3] + b[3]
+  local fines = grain(s.gain)
+  if fine >= fines then frac, fine = frac + 1, fine - fines end
+  if frac >= s.unit then whole, frac = whole + 1, frac - s.unit end
+  return {whole, frac, fine}
+end
+
+-- read_layer returns the level in a member of the set, and its position.
+local function read_layer(v)
+  local pos, a, b, c = match(v, '^%+?(%d*)=(%d+) (%d+) (%d+)$')
+  return {tonumber(a), tonumber(b), tonumber(c)}, tonumber(pos)
+end
+
+-- put stores level with this score in place of the member old. pos is the position, or '' for the sum.
+-- A level of zero is not stored.
+local function put(list, score, pos, old, level)
+  if old then call('ZREM', list, old) end
+  if below(nothing, level) then
+    call('ZADD', list, whole(score), format('%s=%.0f %.0f %.0f', pos, level[1], level[2], level[3]))
+  end
+end
+
+-- get returns the level with this score, and its member of the set if it has one.
+local function get(list, score)
+  local old = call('ZRANGEBYSCORE', list, whole(score), whole(score))[1]
+  return old and read_layer(old) or nothing, old
+end
+
+-- shrink subtracts level from the sum of the layers.
+local function shrink(s, list, level)
+  if not below(nothing, level) then return end
+  local total, old = get(list, top)
+  put(list, top, '', old, minus(s, total, level))
+end
+
+-- empty removes level, or all there is if that is less, from the layer at the position pos and then
+-- from those before it. It returns what it has removed.
+local function empty(s, list, pos, level)
+  local rest, from, some, low, old, left = level, whole(base + pos), 8
+  while not old and below(nothing, rest) do
+    local found = call('ZREVRANGEBYSCORE', list, from, whole(base), 'LIMIT', 0, some)
+    if #found == 0 then break end
+    for _, v in ipairs(found) do
+      local layer, at = read_layer(v)
+      from = '(' .. whole(base + at)
+      if below(rest, layer) then
+        old, left, rest = v, minus(s, layer, rest), nothing
+        break
+      end
+      low, rest = at, minus(s, rest, layer)
+    end
+    some = 200
+  end
+  if low then call('ZREMRANGEBYSCORE', list, whole(base + low), whole(base + pos)) end
+  if old then
+    local _, at = read_layer(old)
+    put(list, base + at, whole(at), old, left)
+  end
+  return minus(s, level, rest)
+end
+
+layers = {}
+
+-- flush empties the layers that an earlier charge has left to be emptied.
+function layers.flush(s, list)
+  local level, old = get(list, due)
+  if not old then return end
+  local _, pos = read_layer(old)
+  call('ZREM', list, old)
+  empty(s, list, pos, level)
+end
+
+-- unflush forgets what the newest charge, which is given back, has left to be emptied.
+function layers.unflush(s, list)
+  local level, old = get(list, due)
+  if not old then return end
+  local total, was = get(list, top)
+  put(list, top, '', was, sum(s, total, level))
+  call('ZREM', list, old)
+end
+
+-- take gives back at most level for the receipt at the position pos. It returns how much comes back.
+function layers.take(s, list, pos, level)
+  level = empty(s, list, pos, level)
+  shrink(s, list, level)
+  return level
+end
+
+-- add adds the layer of a new receipt, which is the newest. low is the debt after its charge.
+function layers.add(s, list, pos, low)
+  local total, old = get(list, top)
+  put(list, top, '', old, low)
+  put(list, base + pos, whole(pos), nil, minus(s, low, total))
+end
+
+-- lift moves the layer at the position pos to the position of the next receipt. If there is none, this
+-- part of the debt belongs to no receipt any more.
+function layers.lift(s, list, pos, later)
+  local layer, old = get(list, base + pos)
+  if not old then return end
+  if later then
+    local above, was = get(list, base + later)
+    put(list, base + later, whole(later), was, sum(s, above, layer))
+  else
+    shrink(s, list, layer)
+  end
+  call('ZREM', list, old)
+end
+
+-- rescale converts all layers, and the costs of units, from the rate of from to the rate of s. The
+-- sums of layers are rounded down.
+local function rescale(s, list, from)
+  local sums, below_it, all = nothing, nothing, call('ZRANGEBYSCORE', list, whole(base), '(' .. whole(top))
+  for _, v in ipairs(all) do
+    local layer, pos = read_layer(v)
+    sums = sum(from, sums, layer)
+    local now = converted(from, sums, s.gain, s.unit, true)
+    put(list, base + pos, whole(pos), v, minus(s, now, below_it))
+    below_it = now
+  end
+  local _, old = get(list, top)
+  put(list, top, '', old, below_it)
+  if not s.first then return end
+  for _, v in ipairs(call('ZRANGEBYSCORE', list, whole(-base), '(0')) do
+    local e = receipts().entry(v)
+    if e and e.each then
+      e.each = converted(from, e.each, s.gain, s.unit, true)
+      receipts().replace(list, e)
+    end
+  end
+end
+
+-- save stores what was recorded of s: a change of the rate, and the smallest debt since then.
+function layers.save(s, list)
+  layers.flush(s.rescaled or s, list)
+  if s.rescaled then rescale(s, list, s.rescaled) end
+  if not s.low then return end
+  local total, old = get(list, top)
+  if not below(s.low, total) then return end
+  local gone = minus(s, total, s.low)
+  if s.returnable or below(nothing, s.low) then
+    if s.returnable then
+      put(list, due, '+' .. whole(s.tail.pos), nil, gone)
+    else
+      empty(s, list, base - 1, gone)
+    end
+    put(list, top, '', old, s.low)
+  else
+    call('ZREMRANGEBYSCORE', list, whole(base), whole(top))
+  end
+end
