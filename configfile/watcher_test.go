@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -410,11 +409,11 @@ func TestNoFile(t *testing.T) {
 }
 
 // TestSwaps replaces files and symbolic links a thousand times while requests are decided. The
-// last wins, no request is lost, and no goroutine is left.
+// last wins, and no request is lost. No goroutine is left either: synctest.Test would wait for it in vain,
+// and panic.
 func TestSwaps(t *testing.T) {
 	path, l, w, _ := opened(t, rule(1_000_000))
 	dir := filepath.Dir(path)
-	before := runtime.NumGoroutine()
 	var asked, wrong atomic.Int64
 	watched(t, w, func(t *testing.T) {
 		stop := make(chan struct{})
@@ -462,7 +461,6 @@ func TestSwaps(t *testing.T) {
 	})
 	require.Zero(t, wrong.Load())
 	require.Greater(t, asked.Load(), int64(5_000))
-	require.LessOrEqual(t, runtime.NumGoroutine(), before)
 	t.Logf("%d requests, %d loads", asked.Load(), w.Status().Loads)
 }
 
