@@ -80,7 +80,9 @@ func BenchmarkWaiterMemory(b *testing.B) {
 		b.ReportMetric(float64(stackThen-stack)/callers, "stack-B/caller")
 		cancel()
 		for range callers {
-			<-ended
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				b.Fatal(err)
+			}
 		}
 	}
 }
