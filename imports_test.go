@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"configread":          {".", "internal/ruleconfig"},
 	"ratelimittest":       {"."},
 	"httplimit":           {".", "internal/engine", "internal/keytable", "internal/ratefield"},
+	"iolimit":             {"."},
 	"examples/quickstart": {"."},
 	"examples/llmgateway": {"."},
 }
@@ -85,10 +86,10 @@ func inModule(path string) string {
 	return strings.TrimPrefix(path, module+"/")
 }
 
-// TestDependencies proves that the root package, configfile, httplimit and the conformance kit
+// TestDependencies proves that the root package and the packages for users beside it
 // depend on the standard library alone.
 func TestDependencies(t *testing.T) {
-	for _, pkg := range []string{".", "./configfile", "./configread", "./httplimit", "./ratelimittest"} {
+	for _, pkg := range []string{".", "./configfile", "./configread", "./httplimit", "./iolimit", "./ratelimittest"} {
 		deps := goList(t, "{{if not .Standard}}{{.ImportPath}}{{end}}", "-deps", pkg)
 		require.Contains(t, deps, module)
 		for _, dep := range deps {
