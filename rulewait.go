@@ -67,6 +67,7 @@ func (w *ruleWait) refuse(d *decision, err error) *waitline.Denial {
 // waitAsking waits in a line (queue) until a store or a custom limiter grants the request.
 func (w *ruleWait) waitAsking(line keytable.Hash) (Result, error) {
 	l := w.limiter
+	w.asked = new(asked)
 	ask := func(newcomer bool) (*waitline.Denial, bool) {
 		denial := w.ask(newcomer) // w.ask sets w.res, so it must be called before w.res is read
 		return denial, w.res.Allowed
@@ -89,7 +90,7 @@ func (w *ruleWait) moves(line keytable.Hash) bool {
 	}
 	w.version, w.set = version, w.limiter.set.Load()
 	d, err := w.prepared()
-	defer d.free()
+	defer w.drop()
 	return err != nil || d.line != line || !d.denies() || !w.limiter.needsCall(d)
 }
 
@@ -99,7 +100,7 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 	l := w.limiter
 	w.res, w.err = Result{}, nil
 	d, err := w.prepared()
-	defer d.free()
+	defer w.drop()
 	if err != nil {
 		w.err = err
 		return nil

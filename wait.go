@@ -117,41 +117,62 @@ type ruleWait struct {
 	set           *ruleSet
 	version       uint64          // the number that Lines.Version returned just before the field named set was loaded
 	resolvedRates map[string]Rate // rates that Rule.Resolve returned, by the rule's name; nil until it is called
-	last          waitline.Denial // the last denial by a store or a custom limiter
+	exempt        bool            // whether a rule applies, but does not limit the request
 
-	// The answer that Wait returns, if a store or a custom limiter was asked.
+	d *decision // the decision on the request; nil while a caller waits that needs none, so that it takes less memory
+
+	*asked // what a store or a custom limiter has answered; nil if none is asked
+}
+
+// An asked is the answer of a store or a custom limiter to a request that waits.
+type asked struct {
+	last waitline.Denial // the last denial
+
+	// The answer that Wait returns.
 	res Result
 	at  instant // the time of the grant; the Delay of the Result begins here
 	err error
 }
 
-// prepared returns a decision on w.req, ready to be made by the rules in w.set. The caller frees the decision.
+// prepared returns a decision on w.req, ready to be made by the rules in w.set. The caller calls w.drop when it has
+// used the decision.
 func (w *ruleWait) prepared() (*decision, error) {
 	d := newDecision(w.req, engine.ModeTake)
+	w.d = d
 	d.resolvedRates, d.records, d.ttl = w.resolvedRates, w.limiter.records, w.limiter.settings.requestIDs
 	if w.limiter.settings.observer != nil {
 		d.watch = startWatch(&w.limiter.time)
 	}
 	err := d.prepare(w.set)
 	if err == nil {
-		w.resolvedRates = d.allResolved()
+		w.resolvedRates, w.exempt = d.allResolved(), len(d.exempt) > 0
 		d.gather()
 	}
 	return d, err
+}
+
+// drop gives the decision w.d back to the pool, if there is one.
+func (w *ruleWait) drop() {
+	if w.d != nil {
+		w.d.free()
+		w.d = nil
+	}
 }
 
 // wait waits until the rules in w.set grant or refuse the request. If they no longer apply, the error is ErrChanged.
 func (w *ruleWait) wait() (Result, error) {
 	l := w.limiter
 	d, err := w.prepared()
-	defer d.free()
+	defer w.drop()
 	switch {
 	case err != nil:
 		return Result{}, err
 	case !d.denies():
 		return l.decide(w.ctx, d)
 	case l.needsCall(d):
-		return w.waitAsking(d.line)
+		line := d.line
+		w.drop()
+		return w.waitAsking(line)
 	}
 	refused := false
 	if !l.replayed(d) {
@@ -159,26 +180,31 @@ func (w *ruleWait) wait() (Result, error) {
 			return Result{}, err
 		}
 	}
-	return w.waited(d, refused, err)
+	return w.waited(refused, err)
 }
 
 // waited returns the answer of Wait. The method wait calls it so that less stays on the stack of a waiting caller.
-func (w *ruleWait) waited(d *decision, refused bool, err error) (Result, error) {
-	res, problems := w.limiter.answered(w.ctx, d)
+func (w *ruleWait) waited(refused bool, err error) (Result, error) {
+	res, problems := w.limiter.answered(w.ctx, w.d)
 	if refused {
 		return res, errors.Join(err, problems)
 	}
-	return w.hold(res, d.Now, problems)
+	return w.hold(res, w.d.Now, problems)
 }
 
-// stand waits in line (a queue) for the keys of d and charges them. If revocable is set, the charges can be given
-// back. If refused is true, d has the denial, and err says why the caller cannot wait. If refused is false and err is
-// not nil, nothing was decided: ctx has ended, the new rules refuse the request, or the error is ErrChanged.
+// stand waits in line (a queue) for the keys of the decision d, which is w.d, and charges them. If revocable is set, the
+// charges can be given back. If refused is true, w.d has the denial, and err says why the caller cannot wait. If refused
+// is false and err is not nil, nothing was decided: ctx has ended, the new rules refuse the request, or the error is
+// ErrChanged. While a request without an ID waits, there is no w.d; stand makes it again by the same rules.
 func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) {
 	in := new(waitline.Waiter) // filled field by field: a literal is first built on the stack, which lasts as long as the wait
 	in.Set, in.Spots, in.N, in.Counted, in.Hold = d.memoryLine, d.spots, d.order.N, !revocable, revocable
-	if in.Version, in.Owner = w.version, d; !revocable {
-		in.Record, d.waits = d.order.Record, true
+	watch := d.watch
+	if in.Version, in.Owner = w.version, w; !revocable {
+		if in.Record, d.waits = d.order.Record, true; in.Record == nil {
+			in.Spots = waitline.Copy(d.spots)
+			w.drop()
+		}
 	}
 	err = await(w.ctx, &w.limiter.waiters, in)
 	if errors.Is(in.Refused, waitline.ErrReplayed) {
@@ -188,7 +214,14 @@ func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) 
 	if err != nil && (in.Refused == nil || errors.Is(err, in.Refused)) {
 		return false, err
 	}
-	waitline.Learn(d.parts, d.spots)
+	if d = w.d; d == nil {
+		var problem error
+		if d, problem = w.prepared(); problem != nil {
+			return false, problem
+		}
+		d.watch = watch
+	}
+	waitline.Learn(d.parts, in.Spots)
 	d.Now, d.Passes = in.At, err == nil
 	d.held = revocable && d.Passes
 	return err != nil, err
@@ -205,12 +238,18 @@ func (w *ruleWait) hold(res Result, at instant, problems error) (Result, error) 
 
 // rematch finds the rules for a waiting request again, because the rules have changed.
 func (l *RateLimiter) rematch(in *waitline.Waiter) {
-	d := in.Owner.(*decision)
-	d.resolvedRates = d.allResolved()
+	w := in.Owner.(*ruleWait)
+	w.set = l.set.Load()
+	d := w.d
+	if d == nil {
+		d = newDecision(w.req, engine.ModeTake)
+		defer d.free()
+	}
+	d.resolvedRates = w.resolvedRates
 	clear(d.parts)
 	clear(d.origins)
 	d.named, d.exempt, d.parts, d.origins = d.named[:0], d.exempt[:0], d.parts[:0], d.origins[:0]
-	if in.Spots, in.Refused = nil, d.prepare(l.set.Load()); in.Refused != nil {
+	if in.Spots, in.Refused = nil, d.prepare(w.set); in.Refused != nil {
 		return
 	}
 	line := d.line
@@ -219,16 +258,20 @@ func (l *RateLimiter) rematch(in *waitline.Waiter) {
 		in.Refused = waitline.ErrChanged
 		return
 	}
-	in.Set, in.Spots = d.memoryLine, d.spots
+	w.exempt = len(d.exempt) > 0
+	if in.Set, in.Spots = d.memoryLine, d.spots; w.d == nil {
+		in.Spots = waitline.Copy(d.spots)
+	}
 }
 
 // meetsOthers reports whether other rules apply to a waiting request now than before a change of the rules. It may
 // also return true, although nothing has changed for the request, if a rule applies but does not limit the request.
 func (l *RateLimiter) meetsOthers(in *waitline.Waiter) bool {
-	d := in.Owner.(*decision)
-	now := newDecision(&d.request, engine.ModeTake)
+	w := in.Owner.(*ruleWait)
+	before, now := newDecision(w.req, engine.ModeTake), newDecision(w.req, engine.ModeTake)
+	defer before.free()
 	defer now.free()
-	return now.find(l.set.Load()) != nil || len(d.exempt) > 0 || !slices.Equal(d.rules, now.rules)
+	return w.exempt || before.find(w.set) != nil || now.find(l.set.Load()) != nil || !slices.Equal(before.rules, now.rules)
 }
 
 // denyBehindWaiters denies the decision d, because other callers wait for one of its keys and are served first. If

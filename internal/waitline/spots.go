@@ -2,6 +2,7 @@ package waitline
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
@@ -12,6 +13,18 @@ func Gather(spots []engine.Spot, parts []engine.Part) []engine.Spot {
 	for i := range parts {
 		if p := &parts[i]; p.Keys != nil {
 			spots = append(spots, engine.Spot{Keys: p.Keys, Question: p.Question})
+		}
+	}
+	return spots
+}
+
+// Copy returns a copy of the spots that no longer refers to the Parts from which they were made.
+func Copy(spots []engine.Spot) []engine.Spot {
+	spots = slices.Clone(spots)
+	for i := range spots {
+		if rate := spots[i].Want.Rate; rate != nil {
+			own := *rate
+			spots[i].Want.Rate = &own
 		}
 	}
 	return spots
