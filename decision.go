@@ -23,7 +23,7 @@ import (
 type decision struct {
 	request Request
 	order   engine.Order
-	watch   stopwatch // started if there is an observer
+	watch   engine.Stopwatch // started if there is an observer
 
 	rules         []*activeRule   // sorted by inLockOrder: a rule with a custom limiter comes last
 	named         []*activeRule   // memory for the field rules; unused while rules is the shared list of a ruleGroup
@@ -102,7 +102,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	d.records, d.ttl = l.records, l.settings.requestIDs
 	l.time.Renew()
 	if d.order.Mode.Charges() && l.settings.observer != nil {
-		d.watch = startWatch(&l.time)
+		d.watch = l.time.StartWatch()
 	}
 	if err := d.prepare(set); err != nil {
 		return Result{}, err
@@ -163,7 +163,7 @@ func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, er
 	err = d.problems()
 	if l.settings.observer != nil && d.decided() {
 		vs := verdicts{parts: d.parts, origins: d.origins, now: d.Now}
-		l.tell(ctx, &d.request, d.rules, &vs, d.binding, &res, err, d.watch.elapsed(&l.time))
+		l.tell(ctx, &d.request, d.rules, &vs, d.binding, &res, err, d.watch.Elapsed(&l.time))
 	}
 	return res, err
 }

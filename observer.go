@@ -71,29 +71,6 @@ type Decision struct {
 	Request Request       // the request; it is zero without the option [WithObservedRequests]
 }
 
-// A stopwatch measures how long a decision takes, on the machine's clock.
-type stopwatch struct {
-	began instant   // when it was started, if the limiter reads the machine's clock; otherwise 0
-	start time.Time // when it was started, if the limiter has the option WithClock
-}
-
-// startWatch returns a started stopwatch. If the timeline t reads the machine's clock, the decision can use the field
-// began as its time, which saves a second reading of the clock.
-func startWatch(t *engine.Timeline) stopwatch {
-	if t.Machine() {
-		return stopwatch{began: t.Now()}
-	}
-	return stopwatch{start: time.Now()}
-}
-
-// elapsed returns the time since the stopwatch w was started.
-func (w stopwatch) elapsed(t *engine.Timeline) time.Duration {
-	if t.Machine() {
-		return time.Duration(t.Now().Since(w.began))
-	}
-	return time.Since(w.start)
-}
-
 // An answerer is a Source as a number, or 0 if nothing has answered yet. It is not a string, because the string
 // would be passed to the observer, and the compiler would then allocate the parts of each decision on the heap.
 type answerer uint8

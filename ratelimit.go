@@ -372,14 +372,14 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 		}
 	}
 	ctx = orBackground(ctx)
-	var watch stopwatch
+	var watch engine.Stopwatch
 	if l.settings.observer != nil {
-		watch = startWatch(&l.time)
+		watch = l.time.StartWatch()
 	}
 	switch r := g.only; {
 	case r != nil:
 		hash := r.key.hash(req)
-		v, delay, now, queued := r.local.Decide(hash, req.Tier, int64(max(req.Cost, 1)), watch.began)
+		v, delay, now, queued := r.local.Decide(hash, req.Tier, int64(max(req.Cost, 1)), watch.Began)
 		if queued {
 			return false, nil
 		}
@@ -391,7 +391,7 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 			if err != nil {
 				by = byPolicy
 			}
-			l.tell(ctx, req, g.rules, &verdicts{by: by, hash: hash, now: now}, 0, res, err, watch.elapsed(&l.time))
+			l.tell(ctx, req, g.rules, &verdicts{by: by, hash: hash, now: now}, 0, res, err, watch.Elapsed(&l.time))
 		}
 		return true, err
 	case len(g.rules) <= 2:
@@ -406,7 +406,7 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 
 // takeSeveral does the work of takePlain for several rules, or for one shadow rule. parts has one zero Part per rule.
 func (l *RateLimiter) takeSeveral(
-	ctx context.Context, g *ruleGroup, req *Request, parts []engine.Part, res *Result, watch stopwatch,
+	ctx context.Context, g *ruleGroup, req *Request, parts []engine.Part, res *Result, watch engine.Stopwatch,
 ) (done bool) {
 	for i, r := range g.rules {
 		p := &parts[i]
@@ -414,14 +414,14 @@ func (l *RateLimiter) takeSeveral(
 		p.Want.Tier = req.Tier
 	}
 	order := engine.Order{N: int64(max(req.Cost, 1)), Within: engine.AnyDelay}
-	outcome := engine.DecideAll(&l.time, parts, &order, watch.began)
+	outcome := engine.DecideAll(&l.time, parts, &order, watch.Began)
 	if outcome.Queued {
 		return false
 	}
 	binding := combine(g.rules, parts, outcome.Passes, res)
 	if l.settings.observer != nil {
 		vs := verdicts{by: byMemory, parts: parts, now: outcome.Now}
-		l.tell(ctx, req, g.rules, &vs, binding, res, nil, watch.elapsed(&l.time))
+		l.tell(ctx, req, g.rules, &vs, binding, res, nil, watch.Elapsed(&l.time))
 	}
 	return true
 }

@@ -141,7 +141,7 @@ func (w *ruleWait) prepared() (*decision, error) {
 	w.d = d
 	d.resolvedRates, d.records, d.ttl = w.resolvedRates, w.limiter.records, w.limiter.settings.requestIDs
 	if w.limiter.settings.observer != nil {
-		d.watch = startWatch(&w.limiter.time)
+		d.watch = w.limiter.time.StartWatch()
 	}
 	err := d.prepare(w.set)
 	if err == nil {
