@@ -172,7 +172,8 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 		r.Tiers[tier] = Rate(rate)
 	})
 	r.Warmup = Warmup(d.Warmup(n, config, a))
-	r.OnStoreError = policyOf(d.Policy(n))
+	policy := d.Policy(n)
+	r.OnStoreError = FailurePolicy{policy.Name, policy.Replicas}
 	return r, endpointOK && nameOK && keyOK && !n.Misspelt("endpoint", "name")
 }
 

@@ -379,29 +379,20 @@ func (d *decision) stored() []*activeRule {
 // denies reports whether d can be denied, because one of its rules enforces.
 func (d *decision) denies() bool { return slices.ContainsFunc(d.rules, (*activeRule).enforces) }
 
-// noneResolved is the result of allResolved if no rule has a Resolve. All waiting requests share it, so it stays empty.
-var noneResolved = map[string]Rate{}
-
 // allResolved returns the rates that Resolve has returned, by the names of the rules.
 func (d *decision) allResolved() map[string]Rate {
 	if d.resolvedRates != nil {
 		return d.resolvedRates
 	}
-	rates := noneResolved
-	add := func(r *activeRule, rate Rate) {
-		if len(rates) == 0 {
-			rates = make(map[string]Rate)
-		}
-		rates[r.Name] = rate
-	}
+	rates := make(map[string]Rate)
 	for i := range d.parts {
 		if rate := d.parts[i].Want.Rate; rate != nil {
-			add(d.rules[i], Rate(*rate))
+			rates[d.rules[i].Name] = Rate(*rate)
 		}
 	}
 	for _, r := range d.exempt {
 		if r.Resolve != nil {
-			add(r, Unlimited)
+			rates[r.Name] = Unlimited
 		}
 	}
 	return rates

@@ -98,7 +98,7 @@ func WithFailurePolicy(p FailurePolicy) Option {
 			s.problems = append(s.problems, err)
 			return
 		}
-		s.policy = p.or(s.policy)
+		s.policy = cmp.Or(p, s.policy)
 	}
 }
 
@@ -179,7 +179,7 @@ func (s settings) with(opts []Option) settings {
 func (s settings) withDefaults() (settings, error) {
 	s.maxKeys = cmp.Or(s.maxKeys, defaultMaxKeys)
 	s.maxWaiters = cmp.Or(s.maxWaiters, defaultMaxWaiters)
-	s.policy = s.policy.or(FailLocal(1))
+	s.policy = cmp.Or(s.policy, FailLocal(1))
 	return s, errors.Join(s.problems...)
 }
 

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -14,18 +15,11 @@ import (
 // The zero FailurePolicy inherits: in [Rule.OnStoreError] it means the policy of the limiter, and in
 // [WithFailurePolicy] it means FailLocal(1). Policies can be compared with ==.
 type FailurePolicy struct {
-	kind     failureKind
-	replicas int // the argument of FailLocal, which must be at least 1; 0 for FailOpen and FailClosed
+	kind     string // one of the constants below; empty for the zero FailurePolicy
+	replicas int    // the argument of FailLocal, which must be at least 1; 0 for FailOpen and FailClosed
 }
 
-type failureKind uint8
-
-const (
-	failInherit failureKind = iota
-	failOpenly
-	failClosedly
-	failLocally
-)
+const failOpenly, failClosedly, failLocally = "open", "closed", "local"
 
 // The policies that give every request the same answer. The function [FailLocal] returns the third policy.
 var (
@@ -49,14 +43,6 @@ func FailLocal(replicas int) FailurePolicy {
 	return FailurePolicy{kind: failLocally, replicas: replicas}
 }
 
-// or returns the policy p, or the policy q if p is the zero policy, which inherits.
-func (p FailurePolicy) or(q FailurePolicy) FailurePolicy {
-	if p.kind == failInherit {
-		return q
-	}
-	return p
-}
-
 // validate returns nil if the policy p is valid. Otherwise it returns an error for this field of a config.
 func (p FailurePolicy) validate(field string) error {
 	if p.kind == failLocally && p.replicas < 1 {
@@ -68,15 +54,10 @@ func (p FailurePolicy) validate(field string) error {
 // String returns the policy as a config spells it, such as "open", "closed" or "local:4". It returns "inherit" for the
 // zero FailurePolicy.
 func (p FailurePolicy) String() string {
-	switch p.kind {
-	case failOpenly:
-		return "open"
-	case failClosedly:
-		return "closed"
-	case failLocally:
-		return "local:" + strconv.Itoa(p.replicas)
+	if p.kind == failLocally {
+		return p.kind + ":" + strconv.Itoa(p.replicas)
 	}
-	return "inherit"
+	return cmp.Or(p.kind, "inherit")
 }
 
 // MarshalText returns the text of [FailurePolicy.String].
@@ -94,19 +75,6 @@ func (p *FailurePolicy) UnmarshalText(text []byte) error {
 	if reason != "" {
 		return &ConfigError{"failurePolicy", confmap.Quote(string(text)), reason}
 	}
-	*p = policyOf(read)
+	*p = FailurePolicy{read.Name, read.Replicas}
 	return nil
-}
-
-// policyOf converts p, a policy that was read from a config, to a FailurePolicy.
-func policyOf(p ruleconfig.Policy) FailurePolicy {
-	switch p.Name {
-	case "open":
-		return FailOpen
-	case "closed":
-		return FailClosed
-	case "local":
-		return FailLocal(p.Replicas)
-	}
-	return FailurePolicy{}
 }
