@@ -82,6 +82,69 @@ func TestUpdateRate(t *testing.T) {
 	require.Equal(t, by("/search", yes(8, 2, 45*minute)), l.Allow("ann", "/search"), "what is refused changes nothing")
 }
 
+// TestChangeOneOfEqualRates proves that a change of one rate converts the keys that were charged at this
+// rate by its name, at the instant of the change, and no keys of a tier whose rate is equal. A rate that
+// Resolve returns stays as it is.
+func TestChangeOneOfEqualRates(t *testing.T) {
+	fast, slow := ratelimit.PerSecond(10), ratelimit.PerHour(10)
+	rule := func(a ratelimit.Algorithm, base, free, gold ratelimit.Rate) ratelimit.Rule {
+		return ratelimit.Rule{
+			Endpoint: "/", Algorithm: a, Rate: base, Tiers: map[string]ratelimit.Rate{"free": free, "gold": gold},
+			Resolve: func(r ratelimit.Request) (ratelimit.Rate, bool) { return fast, r.Client == "by Resolve" },
+		}
+	}
+	base := func(change func(l *ratelimit.RateLimiter, r ratelimit.Rule) error) func(*ratelimit.RateLimiter, ratelimit.Algorithm) error {
+		return func(l *ratelimit.RateLimiter, a ratelimit.Algorithm) error {
+			return change(l, rule(a, slow, fast, fast))
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		change  func(l *ratelimit.RateLimiter, a ratelimit.Algorithm) error
+		changes string // the client whose rate changes
+	}{
+		{"UpdateRate", base(func(l *ratelimit.RateLimiter, r ratelimit.Rule) error { return l.UpdateRate("/", r.Rate) }), "of no tier"},
+		{"SetRule", base((*ratelimit.RateLimiter).SetRule), "of no tier"},
+		{"Replace", base(func(l *ratelimit.RateLimiter, r ratelimit.Rule) error { return l.Replace([]ratelimit.Rule{r}, nil) }), "of no tier"},
+		{"Reload", func(l *ratelimit.RateLimiter, a ratelimit.Algorithm) error {
+			return l.Reload([]map[string]any{{"endpoint": "/", "algorithm": string(a), "algoConfig": map[string]any{"rate": "10/h"},
+				"tiers": map[string]any{"free": "10/s", "gold": "10/s"}}}, nil)
+		}, "of no tier"},
+		{"SetRule of a tier", func(l *ratelimit.RateLimiter, a ratelimit.Algorithm) error {
+			return l.SetRule(rule(a, fast, slow, fast))
+		}, "free"},
+	} {
+		for _, algorithm := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket} {
+			l, clock := rules(t, []ratelimit.Rule{rule(algorithm, fast, fast, fast)}, nil)
+			clients := []string{"of no tier", "free", "gold", "by Resolve"}
+			ask := func(client string) ratelimit.Request {
+				return ratelimit.Request{Client: client, Endpoint: "/", Tier: client, Cost: 10}
+			}
+			left := func(client string) int {
+				res, err := l.Peek(t.Context(), ask(client))
+				require.NoError(t, err)
+				return res.Remaining
+			}
+			for _, client := range clients {
+				require.True(t, check(t, l, ask(client)).Allowed)
+			}
+			clock.Advance(sec / 2)
+			require.NoError(t, tt.change(l, algorithm))
+			for _, client := range clients {
+				require.Equal(t, 5, left(client), "%s, %s, %s: at the change, each has earned at the old rate", algorithm, tt.name, client)
+			}
+			clock.Advance(sec / 2)
+			for _, client := range clients {
+				want := 10
+				if client == tt.changes {
+					want = 5
+				}
+				require.Equal(t, want, left(client), "%s, %s, %s: after the change", algorithm, tt.name, client)
+			}
+		}
+	}
+}
+
 // TestReplaceKeepsState proves which changes of a rule by Replace keep the state of its keys.
 func TestReplaceKeepsState(t *testing.T) {
 	window := func(r ratelimit.Rate) ratelimit.Rule {

@@ -86,7 +86,7 @@ func (ps *ratePlans[S, C]) step(
 		v.await(seen, now)
 		return v, delay, id
 	}
-	if from := ps.planOf(s); from != nil && from != p {
+	if from := ps.planOf(s); from != nil && !from.equals(p) {
 		if p.config.Fills(from.config) {
 			if v, delay = ps.stepCut(shard.Scratch(*s), from, p, now, n); do < Take || v.RetryAfter != 0 {
 				return v, delay, 0
@@ -171,7 +171,7 @@ func (ps *ratePlans[S, C]) admit(
 // parameter seen. The state is converted to the plan (rate) p.
 func (ps *ratePlans[S, C]) newcomer(shard *tableShard[S, C], p *ratePlan[S, C], seen keytable.Instant) *ratedState[S] {
 	state := shard.Newcomer(seen)
-	if from := ps.planOf(state); from != nil && from != p {
+	if from := ps.planOf(state); from != nil && !from.equals(p) {
 		p.config.Carry(&state.state, from.config, seen)
 	}
 	return state
@@ -183,8 +183,9 @@ func (ps *ratePlans[S, C]) newcomer(shard *tableShard[S, C], p *ratePlan[S, C], 
 func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[S, C], now keytable.Instant) {
 	from := ps.planOf(owed)
 	switch {
-	case from == nil || from == p:
+	case from == nil:
 		owed.plan = p.id
+	case from.equals(p):
 	case from.config.Idle(&owed.state, now):
 		p.config.Carry(&owed.state, from.config, now)
 		owed.plan = p.id
@@ -245,23 +246,28 @@ func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) rated
 // successors returns which new plan (rate) replaces each old plan after a change of the rates of a
 // rule. The old plans are in the parameter old. The result maps the id of an old plan to the new plan.
 // The new rate of the rule itself replaces its old rate, and the new rate of a tier replaces the old
-// rate of that tier. Several tiers may have had the same old plan. If they now
-// have different plans, the map has no entry for this old plan, because the state of a key does not
-// record the tier.
+// rate of that tier or, if the tier is gone, the new rate of the rule does. The map has no entry for the
+// rates that requests have asked for: they belong to no tier, and stay as they are.
 func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan[S, C] {
-	became := map[uint32]*ratePlan[S, C]{old.base.id: ps.base}
-	ambiguous := make(map[uint32]bool)
+	became := make(map[uint32]*ratePlan[S, C], 1+len(old.tiers))
+	became[old.base.id] = ps.base
 	for tier, from := range old.tiers {
-		to := ps.ofTier(tier)
-		if known, ok := became[from.id]; ok && known != to {
-			ambiguous[from.id] = true
-		}
-		became[from.id] = to
-	}
-	for id := range ambiguous {
-		delete(became, id)
+		became[from.id] = ps.ofTier(tier)
 	}
 	return became
+}
+
+// successor returns the plan that replaces the old plan (from) after a change of the rates of a rule. The
+// parameter successors is the map that the method successors has returned.
+func (ps *ratePlans[S, C]) successor(from *ratePlan[S, C], successors map[uint32]*ratePlan[S, C]) *ratePlan[S, C] {
+	if to := successors[from.id]; to != nil {
+		return to
+	}
+	to, err := ps.planFor(from.rate)
+	if err != nil { // there is no plan for that rate, because the new windows have another length
+		return ps.base
+	}
+	return to
 }
 
 // retag converts s, the state of the key with hash h, from its old plan (rate) to a new plan when the
@@ -271,7 +277,7 @@ func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan
 //	s                        rates of the rule        plan of s afterwards
 //	never written            one, before and after    the successor of the plan for the old rate
 //	never written            several                  none: s stays as it is
-//	written at a plan        any                      its successor or, if there is none, the plan of the same rate
+//	written at a plan        any                      its successor, see the method successor
 //	shared by several keys   several                  the slowest plan that one of the keys may have
 func (ps *ratePlans[S, C]) retag(
 	h keytable.Hash, s *ratedState[S], old *ratePlans[S, C], successors map[uint32]*ratePlan[S, C], now keytable.Instant, shared bool,
@@ -284,18 +290,12 @@ func (ps *ratePlans[S, C]) retag(
 		}
 		from = old.base
 	}
-	to := successors[from.id]
-	if to == nil {
-		var err error
-		if to, err = ps.planFor(from.rate); err != nil { // there is no plan for that rate, because the new windows have another length
-			to = ps.base
-		}
-	}
+	to := ps.successor(from, successors)
 	if shared && !oneRate {
 		to = ps.slowest(to, from, old.rates.MayGrow)
 	}
 	s.setPlan(to.id)
-	if to.rate == from.rate {
+	if to.equals(from) {
 		if from.ages != nil {
 			from.ages.Forget(&s.state, now) // the Warmup may have another duration from now on
 		}

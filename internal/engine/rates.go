@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// maxPlans is the largest number of different rates that a rule can have. The count starts again when the
-// rates of the rule are changed.
+// maxPlans is the largest number of different rates that requests can ask for by Wanted.Rate. The count
+// starts again when the rates of the rule are changed.
 const maxPlans = 1 << 16
 
 // A Rate is a limit: Requests units are granted in each period Per, and at most Burst units at once. A
@@ -56,7 +56,10 @@ type Wanted struct {
 	Rate *Rate  // the rate that the request asks for; nil if it asks for none
 }
 
-// A ratePlan is one of the rates of a rule, and the configuration of the algorithm for this rate.
+// A ratePlan is one of the rates of a rule, and the configuration of the algorithm for this rate. The rule's
+// own rate and the rate of each tier have a plan each, even if some of these rates are equal: a change of
+// the rule may change one of them and leave the others. A rate that a request asks for has a plan that
+// belongs to no tier, so that no change of the rule changes it.
 type ratePlan[S, C any] struct {
 	id     uint32 // 1 for the first plan of the rule, and so on
 	rate   Rate   // the rate of the plan; for a bucket without a Warmup, the result of Rate.reduced
@@ -84,11 +87,15 @@ func (p *ratePlan[S, C]) arithmetic() *exact.Bucket {
 	return p.debts.Arithmetic()
 }
 
+// equals reports whether the plans p and q have the same rate. A key that moves from one to the other then
+// keeps its state as it is.
+func (p *ratePlan[S, C]) equals(q *ratePlan[S, C]) bool { return p == q || p.rate == q.rate }
+
 // ratePlans are the plans of one rule: for its own rate, for the rates of its tiers, and for the rates
 // that requests have asked for. When the rule is changed, each shard gets the new ratePlans.
 //
-// If a request asks for a rate that has no plan yet, a plan for this rate is added. Plans are never
-// removed. A decision finds its plan without a lock.
+// If a request asks for a rate that no request has asked for yet, a plan for this rate is added. Plans are
+// never removed. A decision finds its plan without a lock.
 type ratePlans[S any, C Algorithm[S, C]] struct {
 	rates     Rates
 	refusals  *Refusals
@@ -102,7 +109,8 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 
 	byID atomic.Pointer[[]*ratePlan[S, C]] // all plans: the plan with the id i is at index i-1
 
-	// entries is a hash table from rates to plans, with open addressing and at most half full.
+	// entries is a hash table from the rates that requests have asked for to their plans, with open
+	// addressing and at most half full.
 	entries atomic.Pointer[[]atomic.Pointer[rateEntry[S, C]]]
 }
 
@@ -122,14 +130,14 @@ func newRatePlans[S any, C Algorithm[S, C]](
 	ps.byID.Store(new([]*ratePlan[S, C]))
 	entries := make([]atomic.Pointer[rateEntry[S, C]], 2)
 	ps.entries.Store(&entries)
-	if ps.base, err = ps.planFor(r.Base); err != nil {
+	if ps.base, err = ps.ownPlan(r.Base); err != nil {
 		return nil, err
 	}
 	if len(r.Tiers) > 0 {
 		ps.tiers = make(map[string]*ratePlan[S, C], len(r.Tiers))
 	}
 	for tier, rate := range r.Tiers {
-		if ps.tiers[tier], err = ps.planFor(rate); err != nil {
+		if ps.tiers[tier], err = ps.ownPlan(rate); err != nil {
 			return nil, err
 		}
 	}
@@ -163,40 +171,64 @@ func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[S, C], err error) {
 	return p, nil
 }
 
-// planFor returns the plan for the given rate, and first adds such a plan if there is none. It returns
-// an error if the rule cannot use the rate.
+// configured returns the configuration for the given rate, and the rate with which the plan is stored. It
+// returns an error if the rule cannot use the rate.
+func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error) {
+	config, err = ps.configure(rate, ps.rates.Warmup)
+	if err == nil && ps.rates.SamePer && rate.Per != ps.rates.Base.Per {
+		err = ps.refusals.OtherPer(rate)
+	}
+	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, the limit of a new key depends on Requests
+		rate = rate.reduced()
+	}
+	return config, rate, err
+}
+
+// ownPlan adds a plan for the rule's own rate or for the rate of a tier. It is called only before the plans
+// are in use.
+func (ps *ratePlans[S, C]) ownPlan(rate Rate) (*ratePlan[S, C], error) {
+	config, same, err := ps.configured(rate)
+	if err != nil {
+		return nil, err
+	}
+	return ps.addPlan(same, config), nil
+}
+
+// addPlan adds a plan for the given rate, whose configuration is config. The caller holds ps.mu, unless the
+// plans are not in use yet.
+func (ps *ratePlans[S, C]) addPlan(rate Rate, config C) *ratePlan[S, C] {
+	byID := *ps.byID.Load()
+	p := newRatePlan[S](uint32(len(byID)+1), rate, config)
+	byID = append(byID, p)
+	ps.byID.Store(&byID)
+	return p
+}
+
+// planFor returns the plan for a rate that a request asks for, and first adds such a plan if there is none.
+// It returns an error if the rule cannot use the rate.
 func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) {
 	if p := ps.knownPlan(rate); p != nil {
 		return p, nil
 	}
-	config, err := ps.configure(rate, ps.rates.Warmup)
-	if err == nil && ps.rates.SamePer && rate.Per != ps.rates.Base.Per {
-		err = ps.refusals.OtherPer(rate)
-	}
+	config, same, err := ps.configured(rate)
 	if err != nil {
 		return nil, err
 	}
-	same := rate
-	if !ps.rates.Windows && ps.rates.Warmup == nil { // with a Warmup, the limit of a new key depends on Requests
-		same = rate.reduced()
-	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	p, byID := ps.knownPlan(same), *ps.byID.Load()
+	p, asked := ps.knownPlan(same), len(*ps.byID.Load())-1-len(ps.tiers)
 	switch {
-	case p == nil && len(byID) >= maxPlans, ps.count >= 2*maxPlans:
+	case p == nil && asked >= maxPlans, ps.count >= 2*maxPlans:
 		return nil, ps.refusals.TooMany(rate)
 	case p == nil:
-		p = newRatePlan[S](uint32(len(byID)+1), same, config)
-		byID = append(byID, p)
-		ps.byID.Store(&byID)
+		p = ps.addPlan(same, config)
 		ps.addLocked(same, p)
 	}
 	ps.addLocked(rate, p)
 	return p, nil
 }
 
-// knownPlan returns the plan for the given rate, or nil if there is no such plan yet.
+// knownPlan returns the plan for a rate that requests have asked for, or nil if there is no such plan yet.
 func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[S, C] {
 	if e := slot(*ps.entries.Load(), rate).Load(); e != nil {
 		return e.plan

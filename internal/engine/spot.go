@@ -209,7 +209,7 @@ func (f *ratedFuture[S, C]) Charge(want Wanted, at keytable.Instant, n int64) {
 // step does what ratePlans.step does, with the state s, which is f.state or a copy of f.state.
 func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	p, _ := f.plans.pick(want)
-	if from := f.plans.planOf(s); from != nil && from != p {
+	if from := f.plans.planOf(s); from != nil && !from.equals(p) {
 		if p.config.Fills(from.config) {
 			to := *s
 			if v, delay := f.plans.stepCut(&to, from, p, at, n); !charge || v.RetryAfter != 0 {

@@ -312,12 +312,10 @@ func (k *ratedKeys[S, C]) Warm(w Warmup) error {
 		return err
 	}
 	k.plans = ps
+	successors := ps.successors(old)
 	k.table.Reconfigure(ps, func(_ keytable.Hash, s *ratedState[S], _ bool) {
 		if from := old.planOf(s); from != nil {
-			to, err := ps.planFor(from.rate)
-			if err != nil {
-				to = ps.base
-			}
+			to := ps.successor(from, successors)
 			s.setPlan(to.id)
 		}
 	})

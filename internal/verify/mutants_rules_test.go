@@ -271,6 +271,36 @@ var ratesMutants = []mutant{
 		by:  "^TestPropertiesOfChanges$", why: "other keys have used nothing yet",
 	},
 	{
+		name: "tiers of one rate are one plan", file: "internal/engine/rates.go",
+		old: "return ps.addPlan(same, config), nil",
+		new: "_ = config\n\treturn ps.planFor(same)",
+		by:  "^TestPropertiesOfChangedTiers$", why: "only one of them may change",
+	},
+	{
+		name: "a resolved rate that equals the rule's own is changed with it", file: "internal/engine/rates.go",
+		old: "if ps.base, err = ps.ownPlan(r.Base); err != nil {",
+		new: "if ps.base, err = ps.planFor(r.Base); err != nil {",
+		by:  "^TestPropertiesOfChangedTiers$", why: "Resolve goes on returning the old rate",
+	},
+	{
+		name: "a charge at a tier of the same rate leaves the key at its tier", file: "internal/engine/rated.go",
+		old: "now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.setPlan(p.id)",
+		new: "now, n, do, 0); v.RetryAfter == 0 && ps.planOf(s) == nil {\n\t\ts.setPlan(p.id)",
+		by:  "^TestPropertiesOfChangedTiers$", why: "the key changes with the tier by which it was last charged",
+	},
+	{
+		name: "a denial at a tier of the same rate moves the key", file: "internal/engine/rated.go",
+		old: "now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.setPlan(p.id)",
+		new: "now, n, do, 0); s != nil {\n\t\ts.setPlan(p.id)",
+		by:  "^TestPropertiesOfChangedTiers$", why: "a denial changes nothing",
+	},
+	{
+		name: "the keys of a tier follow the rule's own rate", file: "internal/engine/rated.go",
+		old: "became[from.id] = ps.ofTier(tier)",
+		new: "_ = tier\n\t\tbecame[from.id] = ps.base",
+		by:  "^TestPropertiesOfChangedTiers$", why: "UpdateRate leaves the tiers as they are",
+	},
+	{
 		name: "an invalid resolved rate goes unnoticed", file: "internal/engine/rates.go",
 		old: "return ps.base, err",
 		new: "return ps.base, nil",
@@ -284,8 +314,8 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "one rate too many", file: "internal/engine/rates.go",
-		old: "case p == nil && len(byID) >= maxPlans,",
-		new: "case p == nil && len(byID) > maxPlans,",
+		old: "case p == nil && asked >= maxPlans,",
+		new: "case p == nil && asked > maxPlans,",
 		by:  "^TestManyResolvedRates$", why: "the bound on rates is exact",
 	},
 }

@@ -14,8 +14,8 @@ import (
 type account interface {
 	ratelimittest.Model
 
-	// wish sets the rate of the asks from here on. The change is not announced.
-	wish(r ratelimit.Rate)
+	// wish sets the plan of the asks from here on. The change is not announced.
+	wish(p plan)
 
 	// met records that the key was asked for at the instant at, and not charged.
 	met(at time.Time)
@@ -24,8 +24,8 @@ type account interface {
 // A plain account has one rate, except for announced changes.
 type plain struct{ ratelimittest.Model }
 
-func (plain) wish(ratelimit.Rate) {}
-func (plain) met(time.Time)       {}
+func (plain) wish(plan)     {}
+func (plain) met(time.Time) {}
 
 // A book is the reference of a RateLimiter: the rules in order, and an account for each key
 // of each rule. It puts the answer of several rules together from what each of them says as
@@ -116,17 +116,33 @@ func applying(rules []bookRule, req ratelimit.Request) (those []bookRule) {
 	return those
 }
 
-// rate returns the rate at which r decides req.
-func (r bookRule) rate(req ratelimit.Request) ratelimit.Rate {
+// A plan is one of the rates of a rule. Two plans of a rule may have the same rate.
+type plan struct {
+	of   planOf
+	tier string // the name of the tier, if the plan is that of a tier
+	rate ratelimit.Rate
+}
+
+// A planOf says where a rule has the rate of a plan from.
+type planOf int
+
+const (
+	ofRule    planOf = iota // Rule.Rate
+	ofTier                  // Rule.Tiers
+	ofResolve               // Rule.Resolve
+)
+
+// plan returns the plan by which r decides req.
+func (r bookRule) plan(req ratelimit.Request) plan {
 	if r.Resolve != nil {
 		if rate, ok := r.Resolve(req); ok {
-			return rate
+			return plan{of: ofResolve, rate: rate}
 		}
 	}
 	if rate, ok := r.Tiers[req.Tier]; ok {
-		return rate
+		return plan{ofTier, req.Tier, rate}
 	}
-	return r.Rate
+	return plan{of: ofRule, rate: r.Rate}
 }
 
 // account returns the account of r that req is charged to.
@@ -138,11 +154,11 @@ func (b *book) account(r bookRule, req ratelimit.Request) account {
 		ratelimit.KeyIP:           {"ip", req.IP},
 		ratelimit.KeyGlobal:       {"all"},
 	}[r.Key]
-	rate, all := r.rate(req), b.accounts[r.Name]
+	p, all := r.plan(req), b.accounts[r.Name]
 	if all[key] == nil {
-		all[key] = b.open(b.made, r, rate)
+		all[key] = b.open(b.made, r, p.rate)
 	}
-	all[key].wish(rate)
+	all[key].wish(p)
 	return all[key]
 }
 

@@ -18,8 +18,8 @@ import (
 type meter struct {
 	made         time.Time
 	leaky        bool
-	rate, wished ratelimit.Rate
-	last         *big.Rat // when it was written, in nanoseconds since the Unix epoch; nil if never
+	plan, wished plan
+	written      *big.Rat // when it was written, in nanoseconds since the Unix epoch; nil if never
 	owed         *big.Rat // units that the bucket lacks
 	queued       *big.Rat // units that have not yet left a leaky bucket
 }
@@ -28,37 +28,54 @@ type meter struct {
 // drain, so it is enough to tell the model of each change.
 type tier struct {
 	ratelimittest.Model
-	rate, wished ratelimit.Rate
+	plan, wished plan
+}
+
+// A planned account knows by which plan it was last charged, and can be told that the rule has
+// changed this plan.
+type planned interface {
+	last() plan
+	become(at time.Time, p plan)
 }
 
 // newTiered returns the account of a key whose rate may change unannounced.
 func newTiered(made time.Time, r bookRule, rate ratelimit.Rate) account {
 	a := named(r.Algorithm)
 	if a.bucket {
-		m := &meter{made: made, leaky: a.name == "LeakyBucket", rate: rate}
+		m := &meter{made: made, leaky: a.name == "LeakyBucket", plan: plan{rate: rate}}
 		m.Reset()
 		return m
 	}
-	return &tier{a.model(made, rate), rate, rate}
+	return &tier{a.model(made, rate), plan{rate: rate}, plan{rate: rate}}
 }
 
-func (m *tier) wish(r ratelimit.Rate) { m.wished = r }
+func (m *tier) wish(p plan) { m.wished = p }
 
-func (m *tier) met(at time.Time) { m.SetRate(at, m.wished) }
+func (m *tier) last() plan { return m.plan }
 
-// SetRate makes an announced change of the rate at the instant at.
-func (m *tier) SetRate(at time.Time, r ratelimit.Rate) {
-	m.Model.SetRate(at, r)
-	m.rate = r
+func (m *tier) met(at time.Time) {
+	if m.wished.rate != m.plan.rate { // between plans of one rate, only a charge moves the key
+		m.become(at, m.wished)
+	}
+}
+
+// become makes an announced change of the plan at the instant at.
+func (m *tier) become(at time.Time, p plan) {
+	m.Model.SetRate(at, p.rate)
+	m.plan = p
 }
 
 func (m *tier) Ask(at time.Time, n int) ratelimit.Result {
 	if n > 0 {
 		m.met(at)
 	}
-	m.Model.SetRate(at, m.wished)
-	defer m.Model.SetRate(at, m.rate)
-	return m.Model.Ask(at, n)
+	m.Model.SetRate(at, m.wished.rate)
+	res := m.Model.Ask(at, n)
+	if n > 0 && res.Allowed {
+		m.plan = m.wished
+	}
+	m.Model.SetRate(at, m.plan.rate)
+	return res
 }
 
 func burstOf(r ratelimit.Rate) *big.Rat { return rat((&oracle{rate: r}).limit()) }
@@ -83,12 +100,14 @@ func same(a, b ratelimit.Rate) bool {
 	return paceOf(a).Cmp(paceOf(b)) == 0 && burstOf(a).Cmp(burstOf(b)) == 0
 }
 
-func (m *meter) Reset() { m.last, m.owed, m.queued = nil, rat(0), rat(0) }
+func (m *meter) Reset() { m.written, m.owed, m.queued = nil, rat(0), rat(0) }
 
-func (m *meter) wish(r ratelimit.Rate) { m.wished = r }
+func (m *meter) wish(p plan) { m.wished = p }
+
+func (m *meter) last() plan { return m.plan }
 
 func (m *meter) met(at time.Time) {
-	if !m.cut() {
+	if !m.cut() && !same(m.plan.rate, m.wished.rate) {
 		*m = m.converted(m.instant(at), m.wished, true)
 	}
 }
@@ -96,17 +115,20 @@ func (m *meter) met(at time.Time) {
 // cut reports whether the wished rate has a smaller burst than a token bucket was written under.
 // It then applies only when the key is charged.
 func (m *meter) cut() bool {
-	return m.last != nil && !m.leaky && less(burstOf(m.wished), burstOf(m.rate))
+	return m.written != nil && !m.leaky && less(burstOf(m.wished.rate), burstOf(m.plan.rate))
 }
 
-// SetRate makes an announced change of the rate at the instant at.
-func (m *meter) SetRate(at time.Time, r ratelimit.Rate) { *m = m.converted(m.instant(at), r, false) }
+// become makes an announced change of the plan at the instant at.
+func (m *meter) become(at time.Time, p plan) { *m = m.converted(m.instant(at), p, false) }
+
+// SetRate does what become does, for an account that has only one plan.
+func (m *meter) SetRate(at time.Time, r ratelimit.Rate) { m.become(at, plan{rate: r}) }
 
 // instant returns the instant at which an ask at the reading at counts.
 func (m *meter) instant(at time.Time) *big.Rat {
 	u := m.reading(at)
-	if m.last != nil {
-		return highest(u, m.last)
+	if m.written != nil {
+		return highest(u, m.written)
 	}
 	return u
 }
@@ -116,21 +138,21 @@ func (m *meter) reading(at time.Time) *big.Rat { return add(epoch(m.made), rat(a
 
 // drained returns what is left of level at u, if it drains at pace.
 func (m *meter) drained(level, u, pace *big.Rat) *big.Rat {
-	if m.last == nil {
+	if m.written == nil {
 		return rat(0)
 	}
-	return highest(rat(0), sub(level, mul(pace, sub(u, m.last))))
+	return highest(rat(0), sub(level, mul(pace, sub(u, m.written))))
 }
 
-// converted returns m with the rate r since u. If unannounced is true, the rate may have
+// converted returns m with the plan p since u. If unannounced is true, the plan may have
 // changed at any instant between the one at which m was written and u.
-func (m *meter) converted(u *big.Rat, r ratelimit.Rate, unannounced bool) meter {
-	c := *m
-	c.rate = r
-	if m.last == nil || same(m.rate, r) {
+func (m *meter) converted(u *big.Rat, p plan, unannounced bool) meter {
+	c, r, old := *m, p.rate, m.plan.rate
+	c.plan = p
+	if m.written == nil || same(old, r) {
 		return c
 	}
-	pace := paceOf(m.rate)
+	pace := paceOf(old)
 	if unannounced {
 		pace = lowest(pace, paceOf(r))
 	}
@@ -139,8 +161,8 @@ func (m *meter) converted(u *big.Rat, r ratelimit.Rate, unannounced bool) meter 
 	parts := rat(0).SetInt(paceOf(r).Denom())
 	c.owed = div(ceil(mul(m.drained(m.owed, u, pace), parts)), parts)
 	c.queued = div(ceil(mul(m.drained(m.queued, u, pace), parts)), parts)
-	c.last = u
-	switch kept := add(c.owed, sub(burstOf(r), burstOf(m.rate))); {
+	c.written = u
+	switch kept := add(c.owed, sub(burstOf(r), burstOf(old))); {
 	case m.leaky:
 		c.owed = lowest(burstOf(r), highest(kept, c.queued))
 	case c.owed.Sign() > 0:
@@ -153,7 +175,7 @@ func (m *meter) converted(u *big.Rat, r ratelimit.Rate, unannounced bool) meter 
 func (m *meter) Ask(at time.Time, n int) ratelimit.Result {
 	u := m.instant(at)
 	s := m.converted(u, m.wished, true)
-	pace, burst, want := paceOf(s.rate), burstOf(s.rate), rat(max(n, 1))
+	pace, burst, want := paceOf(s.plan.rate), burstOf(s.plan.rate), rat(max(n, 1))
 	owed, queued := s.drained(s.owed, u, pace), s.drained(s.queued, u, pace)
 	wait := func(units *big.Rat) time.Duration { return time.Duration(ceil(div(units, pace)).Num().Int64()) }
 	res := ratelimit.Result{Limit: int(burst.Num().Int64())}
@@ -169,19 +191,19 @@ func (m *meter) Ask(at time.Time, n int) ratelimit.Result {
 		}
 		if n > 0 {
 			owed, queued = add(owed, want), add(queued, want)
-			s.last, s.owed, s.queued = u, owed, queued
+			s.written, s.owed, s.queued = u, owed, queued
 		}
 	}
 	res.Remaining = int(floor(sub(burst, owed)).Num().Int64())
 	switch charged := n > 0 && res.Allowed; {
 	case m.cut() && !charged:
 		// The bucket stays as it is, and drains at the slower rate until it is charged.
-		pace = lowest(paceOf(m.rate), paceOf(m.wished))
-		owed = highest(rat(0), add(m.drained(m.owed, u, pace), sub(burst, burstOf(m.rate))))
+		pace = lowest(paceOf(m.plan.rate), paceOf(m.wished.rate))
+		owed = highest(rat(0), add(m.drained(m.owed, u, pace), sub(burst, burstOf(m.plan.rate))))
 		if over := sub(add(owed, want), burst); over.Sign() > 0 && !less(burst, want) {
 			res.RetryAfter = wait(over)
 		}
-	case n > 0:
+	case charged, n > 0 && !same(m.plan.rate, m.wished.rate): // between plans of one rate, only a charge moves the key
 		*m = s
 	}
 	res.ResetAfter = wait(owed)
@@ -202,14 +224,14 @@ func TestPropertiesOfMeters(t *testing.T) {
 			r := bookRule{Rule: ratelimit.Rule{Algorithm: ratelimit.Algorithm(a.name), Rate: drawRate(t, ratelimit.Algorithm(a.name))}}
 			model, mine := a.model(starts[0], r.Rate), newTiered(starts[0], r, r.Rate)
 			now := starts[0]
-			mine.wish(r.Rate)
+			mine.wish(plan{rate: r.Rate})
 			for range stepsEach / 2 {
 				now = now.Add(time.Duration(rapid.IntRange(-9, 20).Draw(t, "on by")))
 				if rapid.IntRange(0, 4).Draw(t, "change") == 4 {
 					r.Rate = drawRate(t, r.Algorithm)
 					model.SetRate(now, r.Rate)
 					mine.SetRate(now, r.Rate)
-					mine.wish(r.Rate)
+					mine.wish(plan{rate: r.Rate})
 				}
 				n := rapid.IntRange(0, 5).Draw(t, "n")
 				require.Equal(t, model.Ask(now, n), mine.Ask(now, n))
