@@ -245,3 +245,31 @@ func TestBurstChanges(t *testing.T) {
 	}
 	assert.Equal(t, ratelimit.Result{Allowed: true, Limit: 200, Remaining: 50, ResetAfter: 15 * time.Second}, left(200, 0), "150 are missing")
 }
+
+// TestBurstOfLeakyBucketChanges requires that a drained leaky bucket is as a new key when its burst is
+// raised, and that a denial under a smaller burst leaves the key as it is.
+func TestBurstOfLeakyBucketChanges(t *testing.T) {
+	client := startReal(t).client(t)
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	store := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+	left := func(burst, n int) ratelimit.Result {
+		return take(t, store, ask(ratelimit.AlgorithmLeakyBucket, ratelimit.PerSecond(10).WithBurst(burst), n))
+	}
+	require.Equal(t, 9, left(10, 1).Remaining)
+	clock.Advance(100*time.Millisecond - time.Microsecond)
+	assert.Equal(t, 9, left(100, 0).Remaining, "a microsecond is left, and a raise adds none")
+	clock.Advance(time.Microsecond)
+	assert.Equal(t, 100, left(100, 0).Remaining, "drained, so as a new key")
+	assert.Equal(t, 60, left(100, 40).Remaining)
+
+	held := dump(t, client)
+	assert.Equal(t, ratelimit.Result{Limit: 5, RetryAfter: 3600 * time.Millisecond, ResetAfter: 4 * time.Second}, left(5, 1))
+	assert.Equal(t, held, dump(t, client), "a denial under a smaller burst changes nothing")
+	assert.Equal(t, 60, left(100, 0).Remaining)
+	clock.Advance(3600*time.Millisecond - time.Microsecond)
+	assert.Equal(t, time.Microsecond, left(5, 1).RetryAfter)
+	clock.Advance(time.Microsecond)
+	assert.Equal(t, ratelimit.Result{
+		Allowed: true, Limit: 5, Remaining: 0, ResetAfter: 500 * time.Millisecond, Delay: 400 * time.Millisecond,
+	}, left(5, 1))
+}
