@@ -99,7 +99,7 @@ var scriptMutants = []mutant{
 		old: "if s and after ~= ''", new: "if s and false",
 		by: "TestGivenBack", why: "a state that was not changed in the meantime is restored to the byte"},
 	{name: "give-back-empty-entry", file: "lua/settle.lua",
-		old: "== n and 2 or 0", new: "== n and 0 or 0",
+		old: "gone and 3 or 1", new: "1",
 		by: "TestGivenBack", why: "an entry that is given back is removed"},
 	{name: "window-heals-not", file: "lua/window.lua",
 		old: "if s.last - now <= 2 * s.per then return false end", new: "if true then return false end",

@@ -388,20 +388,30 @@ func TestSettleAcrossWindows(t *testing.T) {
 		clock.Set(time.Unix(1772323200, 0))
 	}
 
-	// A log with thousands of later entries.
+	// A log with thousands of entries before and after the charges.
 	log := ratelimit.AlgorithmSlidingWindowLog
 	big := ratelimit.PerHour(20_000)
 	first, second := revocable(log, big, 3, 1, time.Hour), revocable(log, big, 3, 2, time.Hour)
+	more := func(entries int) {
+		for range entries {
+			clock.Advance(time.Microsecond)
+			take(t, s, ask(log, big, 1))
+		}
+	}
+	oldest := revocable(log, big, 3, 3, time.Hour)
+	take(t, s, oldest)
+	more(4096)
+	clock.Advance(time.Microsecond)
 	take(t, s, first)
 	clock.Advance(time.Millisecond)
 	take(t, s, second)
-	for range 4096 {
-		clock.Advance(time.Microsecond)
-		take(t, s, ask(log, big, 1))
-	}
+	more(4096)
 	before := left(t, s, first)
 	settle(t, s, first, 0)
-	require.Equal(t, before, left(t, s, first), "more than 4,096 entries are later")
+	require.Equal(t, before, left(t, s, first), "more than 4,096 entries are earlier, and as many are later")
+	settle(t, s, oldest, 1)
+	require.Equal(t, before+2, left(t, s, first), "no entry is earlier")
+	before += 2
 	settle(t, s, second, 1)
 	require.Equal(t, before+2, left(t, s, first))
 	clock.Advance(time.Hour - time.Microsecond)

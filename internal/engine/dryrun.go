@@ -77,9 +77,7 @@ func (r *receipts) count(link uint32, h keytable.Hash) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.chainOf(h, link); c != nil {
-		for i := c.newest; i != 0; i = r.all[i].prev {
-			n++
-		}
+		n = int(c.open)
 	}
 	return n
 }

@@ -29,9 +29,9 @@ func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[S, C], now keytabl
 	return exact.Level{}
 }
 
-// lower records in the newest receipt of the key with hash h that the key owes the given debt at
-// present. The parameter s is the state of the key. The caller calls lower before it changes the debt,
-// so that the receipt knows the lowest debt since its charge, see the field low of receipt.
+// lower records for the receipts of the key with hash h that the key owes the given debt at present. The
+// parameter s is the state of the key. The caller calls lower before it changes the debt, so that the
+// receipts know the lowest debt since their charges, see layer.
 func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.Level) {
 	if s.chain != 0 && !ps.receipts.get().lower(s.chain, h, debt) {
 		s.forgetReceipts()
@@ -57,11 +57,11 @@ func (ps *ratePlans[S, C]) charge(
 	at := p.config.Charged(&s.state)
 	switch {
 	case do == Hold:
-		e := receipt{at: at, n: n, low: ps.debt(s, p, 0), each: exact.Level{Whole: 1}, first: young, until: until}
+		e := receipt{at: at, n: n, each: exact.Level{Whole: 1}, first: young, until: until}
 		if p.ages != nil {
 			e.each = p.ages.Cost(&s.state)
 		}
-		id = ps.receipts.get().issue(&s.chain, h, &e, now)
+		id = ps.receipts.get().issue(&s.chain, h, &e, ps.debt(s, p, 0), p.arithmetic(), now)
 		s.plan |= withReceipts
 	case s.chain != 0:
 		ps.receipts.get().follow(s.chain, h, at)
@@ -161,7 +161,7 @@ func (ps *ratePlans[S, C]) settle(s *ratedState[S], h keytable.Hash, id Receipt,
 	if s != nil && s.chain != 0 {
 		p, link = ps.planOf(s), s.chain
 	}
-	back, found, last := ps.receipts.get().settle(link, h, id, actual, now, p.arithmetic())
+	back, found, last := ps.receipts.get().settle(link, h, id, actual, now)
 	if !found {
 		return 0
 	}

@@ -167,7 +167,7 @@ func (ps *ratePlans[S, C]) admit(
 		return v, delay, id
 	}
 	if id != 0 {
-		ps.receipts.get().settle(0, h, id, 0, 0, nil)
+		ps.receipts.get().settle(0, h, id, 0, 0)
 	}
 	v, delay = ps.stepShared(shard, owed, p, seen, n, true)
 	return v, delay, 0

@@ -63,6 +63,7 @@ type receipts struct {
 	free      uint32    // index of the first unused receipt, whose field prev is the index of the next unused receipt
 	chains    []chain   // index 0 is not used
 	freeChain uint32    // index of the first unused chain, whose field oldest is the index of the next unused chain
+	layers    layers    // the debts of the keys, divided among their receipts
 	issued    uint32    // how many receipts were ever issued, modulo 2^32
 	open      int       // how many receipts are in use
 
@@ -88,28 +89,31 @@ func (h *lazyReceipts) get() *receipts {
 type chain struct {
 	key            keytable.Hash // the hash of the key
 	oldest, newest uint32        // indices of the first and the last receipt of the chain; newest is 0 if the chain is unused
-	terms          int           // how many receipts of the chain have a term
+	open           uint32        // how many receipts the chain has
+	terms          uint32        // how many receipts of the chain have a term
+	top            uint32        // index of the top layer; 0 if the algorithm counts in windows
+	unit           int64         // how many parts of a token make up one token; 0 if the algorithm counts in windows
+	debt           exact.Level   // the sum of the layers: the lowest debt since the charge of the newest receipt
 }
 
-// A receipt is a charge that can be given back.
-//
-// Invariant: from this charge until the next charge with a receipt, the key's debt was never below the
-// field low.
-type receipt struct {
-	id         Receipt
-	chain      uint32 // index of the receipt's chain
-	prev, next uint32 // indices of the receipts before and after this one in the chain; 0 if there is none
-	followed   bool   // whether the key was charged without a receipt after this charge and before the next receipt
-	hasTerm    bool   // whether this receipt is in the list of receipts with a term
-	at         keytable.Instant
-	n          int64
-	low        exact.Level      // a lower bound of the key's debt since this charge, see the invariant; unused if windows are counted
-	each       exact.Level      // what each unit has cost; unused if the algorithm counts in windows
-	first      bool             // whether the key was new before the charge
-	then       keytable.Instant // if followed is set: the instant of the first charge without a receipt after this one
+// arithmetic returns a Bucket that adds and subtracts the debts of the chain's key.
+func (c *chain) arithmetic() *exact.Bucket { return &exact.Bucket{Unit: c.unit} }
 
+// A receipt is a charge that can be given back.
+type receipt struct {
+	id             Receipt
+	chain          uint32 // index of the receipt's chain
+	layer          uint32 // index of the receipt's layer, or of one that is merged into it; 0 if the algorithm counts in windows
+	prev, next     uint32 // indices of the receipts before and after this one in the chain; 0 if there is none
+	earlier, later uint32 // indices of the receipts that got a term just before and just after this one, or 0
+	at             keytable.Instant
+	n              int64
+	each           exact.Level      // what each unit has cost; unused if the algorithm counts in windows
+	then           keytable.Instant // if followed is set: the instant of the first charge without a receipt after this one
 	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
-	earlier, later uint32           // indices of the receipts that got a term just before and just after this one, or 0
+	followed       bool             // whether the key was charged without a receipt after this charge and before the next receipt
+	hasTerm        bool             // whether this receipt is in the list of receipts with a term
+	first          bool             // whether the key was new before the charge
 }
 
 // chainOf returns the chain with the given index if it belongs to the key with hash h, and otherwise nil.
@@ -121,21 +125,40 @@ func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 }
 
 // issue adds the receipt e for the latest charge of the key with hash h, and returns its number. After
-// this charge, the key owes e.low. If e.until is not 0, the units can be given back up to that instant,
+// this charge, the key owes the given debt, which the parameter b computes with; b is nil if the
+// algorithm counts in windows. If e.until is not 0, the units can be given back up to that instant,
 // see setTerm. The parameter link points to the index of the key's chain, which the state of the key
 // stores. If the key has no chain yet, issue makes a chain and stores its index there.
-func (r *receipts) issue(link *uint32, h keytable.Hash, e *receipt, now keytable.Instant) Receipt {
+func (r *receipts) issue(
+	link *uint32, h keytable.Hash, e *receipt, debt exact.Level, b *exact.Bucket, now keytable.Instant,
+) Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := reuse(&r.all, &r.free, func(e *receipt) uint32 { return e.prev })
+	i := r.free
+	if i != 0 {
+		r.free = r.all[i].prev
+	} else {
+		i = grow(&r.all)
+	}
 	c := r.chainOf(h, *link)
 	if c == nil {
-		*link = reuse(&r.chains, &r.freeChain, func(c *chain) uint32 { return c.oldest })
+		if *link = r.freeChain; *link != 0 {
+			r.freeChain = r.chains[*link].oldest
+		} else {
+			*link = grow(&r.chains)
+		}
 		c = &r.chains[*link]
 		*c = chain{key: h, oldest: i}
+		if b != nil {
+			c.unit = b.Unit
+		}
+	}
+	if b != nil {
+		e.layer = r.layers.push(c, debt)
 	}
 	r.issued++
 	r.open++
+	c.open++
 	e.id, e.chain, e.prev = Receipt(r.issued)<<32|Receipt(i), *link, c.newest
 	r.all[i] = *e
 	if c.newest != 0 {
@@ -148,15 +171,9 @@ func (r *receipts) issue(link *uint32, h keytable.Hash, e *receipt, now keytable
 	return e.id
 }
 
-// reuse returns the index of an unused entry of the slice all. The unused entries form a list: the
-// parameter free points to the index of the first unused entry, and the function next returns the index
-// of the unused entry after a given one. If there is no unused entry, reuse appends an entry to the
-// slice.
-func reuse[E any](all *[]E, free *uint32, next func(*E) uint32) uint32 {
-	if i := *free; i != 0 {
-		*free = next(&(*all)[i])
-		return i
-	}
+// grow appends an entry to the slice all and returns its index, which is not 0: the first entry of a slice
+// is not used.
+func grow[E any](all *[]E) uint32 {
 	var none E
 	if len(*all) == 0 {
 		*all = append(*all, none)
@@ -165,7 +182,7 @@ func reuse[E any](all *[]E, free *uint32, next func(*E) uint32) uint32 {
 	return uint32(len(*all) - 1)
 }
 
-// lower records in the newest receipt of the key with hash h that the key now owes the given debt. It
+// lower records for the receipts of the key with hash h that the key now owes the given debt. It
 // must be called before the debt changes. The parameter link is the index of the key's chain. lower
 // returns false if the key has no receipts any more.
 func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level) bool {
@@ -175,8 +192,7 @@ func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level) bool {
 	if c == nil {
 		return false
 	}
-	e := &r.all[c.newest]
-	e.low = lesser(e.low, debt)
+	r.layers.lower(c, debt)
 	return true
 }
 
@@ -196,31 +212,33 @@ func (e *receipt) follow(at keytable.Instant) {
 	}
 }
 
-// rescale converts the debts in the receipts of a key from the old bucket (from) to the new bucket
-// (to). Each of the two buckets counts in its own fraction of a token. rescale rounds the debts down.
-// The parameter link is the index of the key's chain.
+// rescale converts the debts of a key's receipts, and what their units have cost, from the old bucket
+// (from) to the new bucket (to). Each of the two buckets counts in its own fraction of a token. rescale
+// rounds down. The parameter link is the index of the key's chain.
 func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.chainOf(h, link); c != nil {
-		for i := c.newest; i != 0; i = r.all[i].prev {
-			e := &r.all[i]
-			e.low, e.each = to.RescaledDown(e.low, from), to.RescaledDown(e.each, from)
-		}
+	c := r.chainOf(h, link)
+	if c == nil || to.Unit == from.Unit {
+		return
+	}
+	r.layers.rescale(c, to, from)
+	for i := c.newest; i != 0; i = r.all[i].prev {
+		e := &r.all[i]
+		e.each = to.RescaledDown(e.each, from)
 	}
 }
 
 // settle ends the receipt with the number id. The parameter actual says how many of its units stay
 // charged; the remaining units are given back. If the term of the receipt is over at the instant now,
-// all units stay charged. The parameter b computes with the key's debts; it is nil if the algorithm
-// counts in windows.
+// all units stay charged.
 //
 // The result found is false if the key with hash h and the given link has no such receipt: the key was
 // forgotten or reset, or the receipt is final or was settled before. Otherwise, the result back says
 // what the caller must subtract from the key's state, and the result last says whether this was the
 // key's last receipt.
 func (r *receipts) settle(
-	link uint32, h keytable.Hash, id Receipt, actual int64, now keytable.Instant, b *exact.Bucket,
+	link uint32, h keytable.Hash, id Receipt, actual int64, now keytable.Instant,
 ) (back Returned, found, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,19 +255,9 @@ func (r *receipts) settle(
 		actual = e.n
 	}
 	back = Returned{At: e.at, N: max(e.n-actual, 0), Last: e.next == 0 && !e.followed}
-	if b != nil {
-		back.Paid = b.Times(e.each, back.N)
-	}
-	back.Debt = lesser(back.Paid, e.low)
-	for i := e.next; i != 0; i = r.all[i].next {
-		back.Debt = lesser(back.Debt, r.all[i].low)
-	}
-	low := e.low
-	if b != nil {
-		for i := e.next; i != 0; i = r.all[i].next {
-			r.all[i].low = b.Minus(r.all[i].low, back.Debt)
-		}
-		low = b.Minus(low, back.Debt)
+	if e.layer != 0 {
+		back.Paid = c.arithmetic().Times(e.each, back.N)
+		back.Debt = r.layers.take(c, e.layer, back.Paid)
 	}
 	if back.First = e.first && actual == 0; back.First {
 		back.Next = e.then
@@ -258,7 +266,7 @@ func (r *receipts) settle(
 			after.first, back.Next = true, after.at
 		}
 	}
-	r.remove(e, low, actual > 0)
+	r.remove(e, actual > 0)
 	return back, true, c.newest == 0
 }
 
@@ -273,18 +281,19 @@ func (r *receipts) named(id Receipt) *receipt {
 // remove takes the receipt e out of its chain. The receipt before e in the chain then also covers the
 // time of e:
 //
-//   - If the parameter low is less than the field low of the receipt before, the field gets this value.
 //   - If the parameter stays is set, units of e stay charged. The charge of e then counts as a charge
 //     without a receipt that followed the receipt before.
 //   - Otherwise, if a charge without a receipt followed e, this charge now follows the receipt before.
-func (r *receipts) remove(e *receipt, low exact.Level, stays bool) {
+func (r *receipts) remove(e *receipt, stays bool) {
 	c, i := &r.chains[e.chain], uint32(e.id)
 	if e.hasTerm {
 		r.endTerm(e)
 	}
+	if e.layer != 0 {
+		r.layers.leave(c, e.layer)
+	}
 	if e.prev != 0 {
 		before := &r.all[e.prev]
-		before.low = lesser(before.low, low)
 		if stays {
 			before.follow(e.at)
 		} else if e.followed {
@@ -294,6 +303,7 @@ func (r *receipts) remove(e *receipt, low exact.Level, stays bool) {
 	} else {
 		c.oldest = e.next
 	}
+	c.open--
 	if e.next != 0 {
 		r.all[e.next].prev = e.prev
 	} else if c.newest = e.prev; c.newest == 0 {
@@ -308,7 +318,8 @@ func (r *receipts) remove(e *receipt, low exact.Level, stays bool) {
 // setTerm gives the receipt with the number id a term: the units of the receipt can be given back until
 // the instant in the parameter until, and also at this instant. At most r.max receipts, and at most
 // [MaxOpen] receipts of one key, have a term. Above these numbers, the oldest receipts become final.
-// First of all, setTerm ends the oldest receipts whose term is over at the instant now.
+// First of all, setTerm ends the two oldest receipts if their terms are over at the instant now. It does
+// not end more, because it must not take long if many terms are over.
 func (r *receipts) setTerm(id Receipt, until, now keytable.Instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -319,7 +330,7 @@ func (r *receipts) setTerm(id Receipt, until, now keytable.Instant) {
 
 // setTermLocked does what setTerm does, for the receipt e. The caller holds r.mu.
 func (r *receipts) setTermLocked(e *receipt, until, now keytable.Instant) {
-	for r.oldest != 0 && (r.terms >= r.max || r.all[r.oldest].until < now) {
+	for ended := 0; r.oldest != 0 && (r.terms >= r.max || ended < 2 && r.all[r.oldest].until < now); ended++ {
 		r.final(&r.all[r.oldest])
 	}
 	c, i := &r.chains[e.chain], uint32(e.id)
@@ -341,7 +352,7 @@ func (r *receipts) setTermLocked(e *receipt, until, now keytable.Instant) {
 }
 
 // final ends the receipt e. All its units stay charged.
-func (r *receipts) final(e *receipt) { r.remove(e, e.low, true) }
+func (r *receipts) final(e *receipt) { r.remove(e, true) }
 
 // endTerm takes the receipt e out of the list of receipts with a term.
 func (r *receipts) endTerm(e *receipt) {

@@ -141,40 +141,71 @@ func (l *Log) Exceed(now keytable.Instant, n int64) {
 // maxMoved is the largest number of entries that GiveBack changes.
 const maxMoved = 4096
 
-// GiveBack removes n units from the entry for the given instant. It changes nothing if there is no such
-// entry, if the entry has fewer units, or if more than maxMoved entries are for later instants.
+// GiveBack removes n units from the entry for the given instant. It changes the totals of the entries
+// after it or, if they are fewer, of those before it. It changes nothing if there is no entry for the
+// instant, if the entry has fewer units, or if there are more than maxMoved entries before it and after it.
 func (l *Log) GiveBack(at keytable.Instant, n int64) {
 	i := uint32(sort.Search(int(l.older), func(i int) bool { return l.entry(uint32(i)).at >= at }))
-	if l.older-i > maxMoved {
+	later := l.older - i
+	if min(i, later) > maxMoved {
 		return
 	}
 	before := l.base
 	if i > 0 {
 		before = l.entry(i - 1).total
 	}
-	if e := l.entry(i); e.at != at || int64(e.total-before) < n {
+	e := l.entry(i)
+	if e.at != at || int64(e.total-before) < n {
 		return
 	}
-	for later := i; later < l.older; later++ {
-		l.slot(later).total -= uint32(n)
+	empty := int64(e.total-before) == n
+	if i < later {
+		l.base += uint32(n)
+		l.add(0, i, uint32(n))
+		if empty {
+			l.move(0, 1, i)
+			l.first++
+			l.older--
+		}
+		return
 	}
+	l.add(i, l.older, -uint32(n))
 	l.total -= uint32(n)
-	if l.entry(i).total == before {
-		l.drop(i)
+	switch {
+	case !empty || l.older == 0: // an empty Log has no older entry, and its total equals its base
+	case later == 0:
+		l.older--
+		l.last = l.slot(l.older).at
+	default:
+		l.move(i+1, i, later-1)
+		l.older--
 	}
 }
 
-// drop removes entry number i, whose units have all been given back.
-func (l *Log) drop(i uint32) {
-	if l.older == 0 {
-		return // no entry is left, so the Log is empty: total equals base
+// add adds n, modulo 2^32, to the totals of the entries from number i up to number end-1 in the ring.
+func (l *Log) add(i, end, n uint32) {
+	for i < end {
+		run := l.ring[(l.first+i)&uint32(len(l.ring)-1):]
+		run = run[:min(len(run), int(end-i))]
+		for j := range run {
+			run[j].total += n
+		}
+		i += uint32(len(run))
 	}
-	newest := i == l.older
-	for ; i+1 < l.older; i++ {
-		*l.slot(i) = l.entry(i + 1)
+}
+
+// move copies n entries of the ring, beginning with number from, to the places from number to on.
+func (l *Log) move(from, to, n uint32) {
+	mask := uint32(len(l.ring) - 1)
+	if at, end := (l.first+min(from, to))&mask, max(from, to)-min(from, to)+n; int(at+end) <= len(l.ring) {
+		place := l.ring[at : at+end]
+		copy(place[to-min(from, to):], place[from-min(from, to):end-(to-min(from, to))])
+		return
 	}
-	l.older--
-	if newest {
-		l.last = l.slot(l.older).at
+	for j := range n {
+		if to > from {
+			j = n - 1 - j
+		}
+		*l.slot(to + j) = *l.slot(from + j)
 	}
 }

@@ -86,20 +86,25 @@ func TestLogInherits(t *testing.T) {
 // entries.
 func TestLogGivesBackAtMost(t *testing.T) {
 	for _, c := range []struct {
-		later int
-		want  int64
-		why   string
+		older, later int
+		back         int64
+		why          string
 	}{
-		{maxMoved, maxMoved, "as many later entries as are changed at most"},
-		{maxMoved + 1, maxMoved + 2, "one more"},
+		{maxMoved + 9, maxMoved, 1, "as many later entries as are changed at most"},
+		{maxMoved, maxMoved + 9, 1, "as many older entries"},
+		{maxMoved + 1, maxMoved + 1, 0, "one more of both"},
+		{0, maxMoved + 9, 1, "the oldest entry"},
+		{maxMoved + 9, 0, 1, "the newest entry"},
 	} {
 		var log Log
-		for i := range c.later + 1 {
+		for i := range c.older + 1 + c.later {
 			log.Add(keytable.Start.Add(time.Duration(i)), 1)
 		}
-		log.GiveBack(keytable.Start, 1)
-		now := keytable.Start.Add(time.Duration(c.later))
-		require.Equal(t, c.want, log.Recent(now, 1<<40).Units, c.why)
+		log.GiveBack(keytable.Start.Add(time.Duration(c.older)), 1)
+		now := keytable.Start.Add(time.Duration(c.older + c.later))
+		all := int64(c.older + 1 + c.later)
+		require.Equal(t, all-c.back, log.Recent(now, 1<<40).Units, c.why)
+		require.EqualValues(t, all-c.back-1, log.older, c.why)
 	}
 }
 

@@ -127,6 +127,12 @@ var windowMutants = []mutant{
 		by:  "^TestProperties$/SlidingWindowLog", why: "a unit exactly Per old counts",
 	},
 	{
+		name: "the base stays when a log gives back", file: "internal/exact/log.go",
+		old: "		l.base += uint32(n)\n",
+		new: "",
+		by:  "^TestPropertiesOfReservations$/SlidingWindowLog", why: "the totals before an entry grow by what it loses",
+	},
+	{
 		name: "boundary inclusive for older entries of a log", file: "internal/exact/log.go",
 		old: "return now.Since(l.entry(uint32(i)).at) < per",
 		new: "return now.Since(l.entry(uint32(i)).at) <= per",

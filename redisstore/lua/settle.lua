@@ -52,19 +52,45 @@ counter.give_back = counter.settle
 -- moved is the largest number of entries that giving units back may change.
 local moved = 4096
 
+-- pushed pushes the elements of values from number i on to the list s.key by command. Each second element
+-- is a total, to which n is added. If the command is LPUSH, the last element is pushed first.
+local function pushed(s, command, values, i, n)
+  local first, last, step = i, #values, 1
+  if command == 'LPUSH' then first, last, step = last, i, -1 end
+  for j = first, last, 1000 * step do
+    local some, size = {}, 0
+    for k = j, step * min(step * (j + 999 * step), step * last), step do
+      size = size + 1
+      some[size] = k % 2 == 1 and values[k] or format('%.0f', values[k] + n)
+    end
+    call(command, s.key, unpack(some))
+  end
+end
+
+-- without removes n units from the i-th oldest entry, from which gone says whether it has no more. It
+-- changes the totals of the entries before it or, if they are not fewer, of those after it.
+local function without(s, i, n, gone)
+  if i < s.len - 1 - i then
+    local before = i > 0 and call('LRANGE', s.key, 1, 2 * i) or {}
+    call('LTRIM', s.key, 1 + 2 * (gone and i + 1 or i), -1)
+    pushed(s, 'LPUSH', before, 1, n)
+    s.base = s.base + n
+    call('LPUSH', s.key, header(s))
+  else
+    local after = call('LRANGE', s.key, 1 + 2 * i, -1)
+    call('LTRIM', s.key, 0, 2 * i)
+    pushed(s, 'RPUSH', after, gone and 3 or 1, -n)
+  end
+end
+
 -- settle removes n units from the entry at instant, if the log still has that entry and not too many
--- later ones. If clock is a number, it becomes the clock of the log.
+-- earlier and later ones. Entries that had left the window at the last charge do not count as earlier. If
+-- clock is a number, it becomes the clock of the log.
 function log.settle(s, instant, n, clock)
   local i = s.len > 0 and first(s, 0, function(i) return at(s, i) >= instant end)
-  if i and s.len - 1 - i <= moved and at(s, i) == instant and total(s, i) - total(s, i - 1) >= n then
-    local rest = call('LRANGE', s.key, 1 + 2 * (s.drop + i), -1)
-    local gone = rest[2] - total(s, i - 1) == n and 2 or 0
-    call('LTRIM', s.key, 0, 2 * (s.drop + i))
-    for j = gone + 1, #rest, 1000 do
-      local some = {}
-      for k = j, min(j + 999, #rest) do some[#some + 1] = k % 2 == 1 and rest[k] or format('%.0f', rest[k] - n) end
-      call('RPUSH', s.key, unpack(some))
-    end
+  if i and (s.len - 1 - i <= moved or i - used(s, s.clock) <= moved) and at(s, i) == instant then
+    local units = total(s, i) - total(s, i - 1)
+    if units >= n then without(s, i, n, units == n) end
   end
   if type(clock) == 'number' then s.clock = clock end
   call('LSET', s.key, 0, header(s))

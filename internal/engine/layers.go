@@ -1,0 +1,173 @@
+package engine
+
+import "github.com/ratelimit-go/ratelimit/internal/exact"
+
+// A layer is a part of the debt of one key of a bucket. The debt is divided among the key's receipts, so
+// that a settlement need not look at all of them.
+//
+// What can be given back for a receipt is at most the lowest debt of the key since its charge. This
+// lowest debt is the sum of the receipt's own layer and of all layers below it. Newer receipts have
+// higher layers. Receipts with the same lowest debt share one layer.
+//
+// Debt that drains is removed from the top layer, and then from the layers below. Debt that is given
+// back for a receipt is removed from the layer of this receipt, and then from the layers below. A layer
+// of size 0 is merged with the layer below. Only the bottom layer may have the size 0.
+//
+// Of two merged layers, one stays in the stack. The other one only says in which layer it was merged, so
+// that the receipts that name it need not change. A layer that stays in the stack has at least as many
+// ranks as the other one. Therefore, the way from a receipt to its layer in the stack has at most as
+// many steps as the number of merged layers has binary digits.
+type layer struct {
+	size   exact.Level
+	below  uint32 // index of the layer below, or 0 at the bottom; after a merger: index of the layer that has taken it in
+	above  uint32 // index of the layer above, or 0 at the top; unused after a merger
+	refs   uint32 // how many receipts and merged layers name this layer
+	rank   uint8  // a bound for the number of steps from a receipt to this layer
+	merged bool   // whether another layer has taken this one in
+}
+
+// layers holds the layers of all keys of one rule. The layers of one key form a stack, whose top is in
+// the key's chain.
+type layers struct {
+	all  []layer // index 0 is not used
+	free uint32  // index of the first unused layer, whose field below is the index of the next unused layer
+}
+
+// push adds a layer for a new receipt to the stack of the chain c, and returns its index. After the
+// charge of this receipt, the key owes the given debt.
+func (l *layers) push(c *chain, debt exact.Level) uint32 {
+	i := l.free
+	if i != 0 {
+		l.free = l.all[i].below
+	} else {
+		i = grow(&l.all)
+	}
+	l.all[i] = layer{size: c.arithmetic().Minus(debt, c.debt), below: c.top, refs: 1}
+	if c.top != 0 {
+		l.all[c.top].above = i
+	}
+	c.top, c.debt = i, debt
+	return i
+}
+
+// lower records that the key of the chain c owes no more than the given debt.
+func (l *layers) lower(c *chain, debt exact.Level) {
+	if b := c.arithmetic(); c.top != 0 && lesser(debt, c.debt) != c.debt {
+		l.empty(c, c.top, b.Minus(c.debt, debt))
+		c.debt = debt
+	}
+}
+
+// take gives back the given amount of debt, or all there is if that is less, for a receipt of the chain c
+// that names the layer i. It returns how much it gives back.
+func (l *layers) take(c *chain, i uint32, most exact.Level) exact.Level {
+	back := l.empty(c, l.find(i), most)
+	c.debt = c.arithmetic().Minus(c.debt, back)
+	return back
+}
+
+// find returns the index of the layer in the stack that has taken in the layer i, or i itself.
+func (l *layers) find(i uint32) uint32 {
+	for l.all[i].merged {
+		i = l.all[i].below
+	}
+	return i
+}
+
+// empty removes the given amount from the layer i of the chain c and then from the layers below it. It
+// returns how much it has removed: the amount, or all there is if that is less.
+func (l *layers) empty(c *chain, i uint32, amount exact.Level) exact.Level {
+	b, rest := c.arithmetic(), amount
+	for {
+		e := &l.all[i]
+		if lesser(rest, e.size) != e.size {
+			e.size = b.Minus(e.size, rest)
+			return amount
+		}
+		rest = b.Minus(rest, e.size)
+		e.size = exact.Level{}
+		if e.below == 0 {
+			return b.Minus(amount, rest)
+		}
+		i = l.merge(c, i)
+	}
+}
+
+// merge merges the layer i of the chain c, whose size is 0, with the layer below it. It returns the index
+// of the one that stays in the stack, and has the size of the layer below.
+func (l *layers) merge(c *chain, i uint32) uint32 {
+	stays, goes := l.all[i].below, i
+	upper, lower := &l.all[i], &l.all[stays]
+	if lower.rank == upper.rank {
+		lower.rank++
+	}
+	above, below, size := upper.above, lower.below, lower.size
+	if lower.rank < upper.rank {
+		stays, goes = goes, stays
+	}
+	e := &l.all[stays]
+	e.size, e.below, e.above = size, below, above
+	e.refs++
+	l.all[goes].below, l.all[goes].merged = stays, true
+	l.connect(c, below, stays)
+	l.connect(c, stays, above)
+	return stays
+}
+
+// connect makes two layers of the chain c neighbours. If the index of the upper one is 0, the lower one
+// is the top of the stack; if that of the lower one is 0, the upper one is the bottom.
+func (l *layers) connect(c *chain, lower, upper uint32) {
+	if lower != 0 {
+		l.all[lower].above = upper
+	}
+	if upper != 0 {
+		l.all[upper].below = lower
+	} else {
+		c.top = lower
+	}
+}
+
+// leave removes a receipt of the chain c from the layer i, which it names. If it was the last receipt of
+// its layer in the stack, its part of the debt belongs to the layer above or, if there is none, to no
+// receipt any more.
+func (l *layers) leave(c *chain, i uint32) {
+	for {
+		e := &l.all[i]
+		if e.refs--; e.refs > 0 {
+			return
+		}
+		next := uint32(0)
+		switch b := c.arithmetic(); {
+		case e.merged:
+			next = e.below
+		case e.above != 0:
+			l.all[e.above].size = b.Plus(l.all[e.above].size, e.size)
+			l.connect(c, e.below, e.above)
+		default:
+			c.debt = b.Minus(c.debt, e.size)
+			l.connect(c, e.below, 0)
+		}
+		*e = layer{below: l.free}
+		l.free = i
+		if i = next; i == 0 {
+			return
+		}
+	}
+}
+
+// rescale converts the layers of the chain c from the old bucket (from) to the new bucket (to). Each of
+// the two counts in its own fraction of a token. The lowest debt of each receipt is rounded down.
+func (l *layers) rescale(c *chain, to, from *exact.Bucket) {
+	bottom := c.top
+	for bottom != 0 && l.all[bottom].below != 0 {
+		bottom = l.all[bottom].below
+	}
+	var sum exact.Level
+	c.unit, c.debt = to.Unit, exact.Level{}
+	for i := bottom; i != 0; i = l.all[i].above {
+		sum = from.Plus(sum, l.all[i].size)
+		debt := to.RescaledDown(sum, from)
+		l.all[i].size = to.Minus(debt, c.debt)
+		c.debt = debt
+	}
+}
