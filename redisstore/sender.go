@@ -147,7 +147,8 @@ func (s *sender) end(c *call) {
 func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o outcome) {
 	defer s.waiting.Add(-1)
 	if s.waiting.Add(1) > maxWaiting {
-		return outcome{err: s.conn.countFailure(outcome{err: newError(ClassBusy, fmt.Errorf("%d callers wait for the server", maxWaiting))})}
+		full := newError(ClassBusy, fmt.Errorf("%d callers wait for the server", maxWaiting))
+		return outcome{err: s.conn.countFailure(outcome{err: full, unsent: true})}
 	}
 	s.mu.Lock()
 	c := choose()
