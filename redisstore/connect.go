@@ -59,12 +59,16 @@ func (s *sender) makeCalls(p *pipeline) {
 			}
 		}
 	}
-	s.learn(p.calls[0].err)
+	s.learn(p.calls[0])
 }
 
-// The method learn gets the error of a call that has ended, or nil. It records whether the connections of the
-// client work. If no connection could be made, it also records the reason.
-func (s *sender) learn(err error) {
+// The method learn gets a call that has ended. It records whether the connections of the client work, and whether
+// the server is quick. If no connection could be made, it also records the reason.
+func (s *sender) learn(c *call) {
+	err := c.err
+	if quick := c.ended-c.began < s.conn.set.timeout/quickShare; s.quick.Load() != quick {
+		s.quick.Store(quick)
+	}
 	var reply redis.Error
 	refused := err != nil && classOf(err) == ClassDial // perhaps by a reply to the handshake
 	answered := err == nil || errors.As(err, &reply) && !refused

@@ -126,7 +126,7 @@ func TestBusyServer(t *testing.T) {
 	assert.False(t, failed.NotSent(), "it was sent, and refused")
 	assert.False(t, failed.Answered(), "the server decides about no key")
 	until(t, func(ctx context.Context) error { return client.ScriptKill(ctx).Err() })
-	<-ended
+	require.Error(t, <-ended)
 	assert.Equal(t, 100_000-granted, left(t, s, u), "nothing was charged")
 }
 
