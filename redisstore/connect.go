@@ -1,9 +1,13 @@
 package redisstore
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +17,8 @@ import (
 )
 
 // causeHolds is how long the reason of a failed attempt to connect is reported: if a call cannot be sent within
-// this time after the attempt, the error of the call contains the reason.
+// this time after the attempt, the error of the call contains the reason. If the dialer of the client is still
+// busy with the attempt, the reason is reported until it returns.
 const causeHolds = time.Second
 
 // A cause holds the reason for which no connection could be made.
@@ -46,14 +51,27 @@ func (s *sender) makeCalls(p *pipeline) {
 		}
 	}
 	s.conn.send(by, p.calls)
-	s.learn(p.calls[0].err)
+	if err := p.calls[0].err; err != nil && s.pool != nil && !p.written.Load() && classOf(err) == ClassConnection {
+		s.findCause(p) // the server has closed the connection during the handshake
+		if err = s.knownCause(); err != nil {
+			for _, c := range p.calls {
+				c.err = err
+			}
+		}
+	}
+	s.learn(p.calls[0])
 }
 
-// The method learn gets the error of a call that has ended, or nil. It records whether the connections of the
-// client work. If no connection could be made, it also records the reason.
-func (s *sender) learn(err error) {
+// The method learn gets a call that has ended. It records whether the connections of the client work, and whether
+// the server is quick. If no connection could be made, it also records the reason.
+func (s *sender) learn(c *call) {
+	err := c.err
+	if quick := c.ended-c.began < s.conn.set.timeout/quickShare; s.quick.Load() != quick {
+		s.quick.Store(quick)
+	}
 	var reply redis.Error
-	answered := err == nil || errors.As(err, &reply)
+	refused := err != nil && classOf(err) == ClassDial // perhaps by a reply to the handshake
+	answered := err == nil || errors.As(err, &reply) && !refused
 	if answered {
 		s.answers.Add(1)
 	}
@@ -65,7 +83,7 @@ func (s *sender) learn(err error) {
 		if s.cause.Load() != nil {
 			s.cause.Store(nil)
 		}
-	case classOf(err) == ClassDial:
+	case refused:
 		s.cause.Store(&cause{err, time.Now()})
 	}
 }
@@ -74,30 +92,127 @@ func (s *sender) learn(err error) {
 // connect, and reports the reason only when it gives up. That is too late for the callers, so findCause
 // makes an attempt of its own.
 func (s *sender) findCause(p *pipeline) {
-	if p.written.Load() || s.pool.PoolStats().TotalConns > 0 || !s.searching.CompareAndSwap(false, true) {
-		return // the pipeline has a connection, or waits for a connection that is in use or being set up
+	if p.written.Load() || s.poolUsedUp() || !s.searching.CompareAndSwap(false, true) {
+		return
 	}
-	defer s.searching.Store(false)
+	if c := s.cause.Load(); c != nil && time.Since(c.at) >= causeHolds {
+		s.cause.CompareAndSwap(c, nil)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.conn.set.timeout/2)
 	defer cancel()
-	if err := tryDial(ctx, s.pool); err != nil {
+	if err := refusal(ctx, s.pool, func() { s.searching.Store(false) }); err != nil {
 		s.cause.Store(&cause{err, time.Now()})
 	}
 }
 
-// tryDial makes one attempt to connect to the server of client.
-func tryDial(ctx context.Context, client *redis.Client) (err error) {
+// knownCause returns the reason for which no connection could be made a short time ago, or nil.
+func (s *sender) knownCause() error {
+	c := s.cause.Load()
+	if c == nil || time.Since(c.at) >= causeHolds && !s.searching.Load() {
+		return nil
+	}
+	return c.err
+}
+
+// refusal makes one attempt to connect to the server of client. It returns the reason if the server cannot be
+// reached, or refuses the connection. It returns nil if the server answers, and also if the server is silent
+// until ctx ends. The function ended is called as in the function dial.
+func refusal(ctx context.Context, client *redis.Client, ended func()) error {
+	conn, err := dial(ctx, client, ended)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline)
+	}
+	// A server that has too many clients, or that expects TLS, accepts the connection and then closes it.
+	_, writeErr := conn.Write([]byte("*1\r\n$4\r\nPING\r\n"))
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	var timeout net.Error
+	switch {
+	case err == nil:
+		if text, failed := strings.CutPrefix(line, "-"); failed && classOfReply(text) == ClassDial {
+			return dialError(client, errors.New(strings.TrimSpace(text)))
+		}
+		return nil
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return nil
+	}
+	reason := "the server closed the connection before it answered"
+	if client.Options().TLSConfig == nil {
+		reason += "; it may expect TLS"
+	}
+	return dialError(client, fmt.Errorf("%s: %w", reason, cmp.Or(writeErr, err)))
+}
+
+// The function dial makes one attempt to connect to the server of client. It returns when ctx ends, even if the
+// dialer of the client ignores ctx, as the dialer of go-redis does with TLS. It calls the function ended when
+// the dialer has returned, which may be later.
+func dial(ctx context.Context, client *redis.Client, ended func()) (conn net.Conn, err error) {
+	made := make(chan func() (net.Conn, error))
+	go func() {
+		conn, err := tryDial(ctx, client)
+		ended()
+		select {
+		case made <- func() (net.Conn, error) { return conn, err }:
+		case <-ctx.Done():
+			if err == nil {
+				_ = conn.Close()
+			}
+		}
+	}()
+	select {
+	case result := <-made:
+		return result()
+	case <-ctx.Done():
+	}
+	if err = ctx.Err(); client.Options().TLSConfig != nil {
+		err = fmt.Errorf("the TLS handshake has not ended; the server may not use TLS: %w", err)
+	}
+	return nil, dialError(client, err)
+}
+
+// tryDial calls the dialer of client.
+func tryDial(ctx context.Context, client *redis.Client) (conn net.Conn, err error) {
 	defer func() {
 		if p := recover(); p != nil { // the dialer may be a function of the user, and this function may panic
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
 	opt := client.Options()
-	conn, err := opt.Dialer(ctx, opt.Network, opt.Addr)
-	if err == nil {
-		err = conn.Close()
+	if conn, err = opt.Dialer(ctx, opt.Network, opt.Addr); conn == nil && err == nil {
+		err = errors.New("the dialer returned no connection")
 	}
-	return err
+	return conn, err
+}
+
+// dialError returns an error of the class ClassDial: no connection to the server of client could be made,
+// for the given reason.
+func dialError(client *redis.Client, reason error) error {
+	opt := client.Options()
+	return &net.OpError{Op: "dial", Net: opt.Network, Addr: address{opt.Network, opt.Addr}, Err: reason}
+}
+
+// An address is the address of a server, as it is in the options of a client.
+type address struct{ network, text string }
+
+// Network returns the name of the network, such as tcp.
+func (a address) Network() string { return a.network }
+
+// String returns the address as text.
+func (a address) String() string { return a.text }
+
+// within calls the function do in a goroutine. It returns the error of do, or the error of ctx if ctx ends first.
+func within(ctx context.Context, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Ping returns nil if the server can be reached and can run the scripts of the store. A program may
@@ -115,11 +230,14 @@ func (s *Store) Ping(ctx context.Context) error {
 	case *redis.Client:
 		err = s.pingOne(ctx, client)
 	case *redis.ClusterClient:
-		if err = client.ForEachMaster(ctx, s.pingOne); err == nil {
-			err = s.pingScripts(ctx, client)
-		}
+		err = within(ctx, func() error { // the client reads the state of the cluster, and ignores ctx meanwhile
+			if err := client.ForEachMaster(ctx, s.pingOne); err != nil {
+				return err
+			}
+			return s.pingScripts(ctx, client)
+		})
 	default:
-		err = s.pingScripts(ctx, client)
+		err = within(ctx, func() error { return s.pingScripts(ctx, client) })
 	}
 	if err != nil {
 		return newError(classOf(err), err)
@@ -129,16 +247,27 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // pingOne connects to the server of the client. Without a Cluster, it also runs the scripts of Ping there.
 func (s *Store) pingOne(ctx context.Context, client *redis.Client) error {
-	if err := tryDial(ctx, client); err != nil {
+	conn, err := dial(ctx, client, func() {})
+	if err != nil {
 		return err // a command would now repeat the attempt to connect, perhaps until ctx ends
 	}
+	_ = conn.Close()
 	opt := client.Options()
-	client = client.WithTimeout(max(opt.DialTimeout, opt.ReadTimeout, s.timeout))
-	client.Options().ContextTimeoutEnabled = true // changes only this copy of the client
-	if s.conn.cluster != nil {
-		return client.Ping(ctx).Err()
+	limit := max(opt.DialTimeout, opt.ReadTimeout, s.timeout)
+	patient := client.WithTimeout(limit)
+	patient.Options().ContextTimeoutEnabled = true // changes only this copy of the client
+	err = within(ctx, func() error {
+		if s.conn.cluster != nil {
+			return patient.Ping(ctx).Err()
+		}
+		return s.pingScripts(ctx, patient)
+	})
+	if err != nil && classOf(err) == ClassConnection {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		err = cmp.Or(refusal(ctx, client, func() {}), err)
 	}
-	return s.pingScripts(ctx, client)
+	return err
 }
 
 // pingScripts runs a script that reads one key and changes nothing. It first sends only the hash of the
@@ -171,10 +300,10 @@ func (s *sender) poolUsedUp() bool {
 // server is slow to answer earlier calls, and the error says so if no other reason is known.
 func (s *sender) unsent(slow bool) *Error {
 	class, err := ClassTimeout, errors.New("no connection is ready yet")
-	c := s.cause.Load()
+	cause := s.knownCause()
 	switch {
-	case c != nil && time.Since(c.at) < causeHolds:
-		class, err = classOf(c.err), c.err
+	case cause != nil:
+		class, err = classOf(cause), cause
 	case s.poolUsedUp():
 		class, err = ClassPool, errors.New("all connections of the client are in use")
 	case slow:

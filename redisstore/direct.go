@@ -15,7 +15,8 @@ const maxDirect = 4
 
 // A directCall is a call for one item that the caller's own goroutine sends. While few calls are under way,
 // this saves time: to wake another goroutine takes longer than all other work for the call in this process.
-// A direct call does not go through the queue, and is not counted in maxPipelines.
+// A direct call does not go through the queue, and is not counted in maxPipelines. Its caller cannot leave before
+// the call has ended; see mayBlock.
 //
 // It contains everything that the call needs and comes from a pool, so that a direct call needs no
 // allocation of its own.
@@ -29,6 +30,17 @@ type directCall struct {
 }
 
 var directCalls = sync.Pool{New: func() any { return new(directCall) }}
+
+// mayBlock reports whether a caller with this context may make a direct call. During a direct call, the caller does
+// not notice that its context ends. So if the context can end, the server must have been quick to answer the call
+// before, and the context must not end of itself before the direct call does.
+func (s *sender) mayBlock(ctx context.Context) bool {
+	if s.pool == nil || ctx.Done() == nil {
+		return s.pool != nil
+	}
+	deadline, ends := ctx.Deadline()
+	return s.quick.Load() && (!ends || time.Until(deadline) > 2*s.conn.set.timeout)
+}
 
 // startDirect returns a direct call for the given item, which the calling goroutine must then make. It
 // returns nil if the item must go through the queue: if too many callers wait, if other calls are queued or
@@ -70,33 +82,38 @@ func (s *sender) directOf(key string) *call {
 }
 
 // makeDirect makes the direct call d and returns its result. If the call fails, makeDirect repeats it while
-// the method retries returns true.
-func (s *sender) makeDirect(d *directCall) ([]ratelimit.Result, error) {
+// the method retries returns true and ctx, the context of the caller, has not ended.
+func (s *sender) makeDirect(ctx context.Context, d *directCall) ([]ratelimit.Result, error) {
 	defer s.waiting.Add(-1)
 	c := &d.call
 	by := sending{s.conn.context(), s.lone, func() { d.pipeline.written.Store(true) }}
 	for {
 		c.tries++
 		s.conn.send(by, d.calls[:])
-		s.learn(c.err)
-		if c.err == nil || !c.retries(time.Now()) {
+		s.learn(c)
+		if c.err == nil || ctx.Err() != nil || !c.retries(time.Now()) {
 			break
 		}
 		s.conn.retry(c)
 		pause := time.NewTimer(c.pause())
 		<-pause.C
-		ctx, cancel := context.WithDeadline(context.Background(), c.deadline)
+		again, cancel := context.WithDeadline(context.Background(), c.deadline)
 		defer cancel()
-		by.ctx = ctx
+		by.ctx = again
 	}
 	s.conn.learnRoutes(c)
 	results := s.conn.results(c)
 	failed := outcome{err: c.err, call: c.pipeline, unsent: !d.pipeline.written.Load()}
 	s.endDirect(d)
-	if failed.err != nil {
-		return nil, s.conn.countFailure(failed)
+	switch {
+	case failed.err == nil:
+		return results, nil
+	case ctx.Err() != nil:
+		w := newWaiter(0)
+		w.answer(failed)
+		return nil, &leftError{ctx.Err(), s.conn, w}
 	}
-	return results, nil
+	return nil, s.conn.countFailure(failed)
 }
 
 // endDirect ends the direct call d, and starts pipelines for the calls that have waited for d.

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +24,7 @@ const (
 	ClassConnection  Class = "connection"  // the connection broke during the call
 	ClassDial        Class = "dial"        // no connection could be made
 	ClassPool        Class = "pool"        // no connection of the client's pool was free
-	ClassBusy        Class = "busy"        // too many calls already wait for the server
+	ClassBusy        Class = "busy"        // too many calls already wait for the server, or it runs a long script
 	ClassClosed      Class = "closed"      // the client is closed
 	ClassReadOnly    Class = "readonly"    // the server takes no writes: it is a replica, has too few replicas, or cannot save
 	ClassLoading     Class = "loading"     // the server is still reading its data from disk
@@ -73,7 +74,7 @@ func (e *Error) Answered() bool {
 // NotSent reports whether the request was certainly not sent to the server. In that case nothing was
 // charged. A request that was sent is charged at most once.
 func (e *Error) NotSent() bool {
-	return e.notSent || e.Class == ClassDial || e.Class == ClassPool || e.Class == ClassBusy || e.Class == ClassClosed
+	return e.notSent || e.Class == ClassDial || e.Class == ClassPool || e.Class == ClassClosed
 }
 
 // Call returns the number of the call that failed. Requests that were sent together, or that waited for the
@@ -105,7 +106,7 @@ func classOf(err error) Class {
 		return ClassClosed
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return ClassPool
-	case errors.As(err, &op) && op.Op == "dial":
+	case errors.As(err, &op) && op.Op == "dial", failedTLS(err):
 		return ClassDial
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return ClassTimeout
@@ -117,6 +118,12 @@ func classOf(err error) Class {
 		return ClassConnection
 	}
 	return ClassOther
+}
+
+// failedTLS reports whether err shows that the client ended the TLS handshake, because of the certificate of the
+// server or because the server does not use TLS.
+func failedTLS(err error) bool {
+	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError))
 }
 
 // replies lists texts that occur in errors of the server, and the class of failure that each text means.
@@ -145,6 +152,9 @@ var replies = []struct {
 	{"NOPERM ", ClassAuth},
 	{"unauthenticated", ClassAuth}, // the server refused a long command that came before the password
 	{"max number of clients", ClassDial},
+	{"DB index is out of range", ClassDial}, // the handshake selects the database
+	{"SELECT is not allowed in cluster mode", ClassDial},
+	{"BUSY ", ClassBusy},
 }
 
 // isRedirect reports whether the error err shows that a call went to the wrong server of a cluster: to a

@@ -105,6 +105,23 @@ func TestKeysInjective(t *testing.T) {
 	t.Logf("%d names have as many different keys", len(seen))
 }
 
+// TestLeaseNoteName takes units of one key ahead, and then asks for the key whose name was the one of the note
+// about that. It checks that the two have nothing to do with each other.
+func TestLeaseNoteName(t *testing.T) {
+	s := replicas(t, 1, frozen(), redisstore.WithLeases(50), redisstore.WithLeaseTerm(time.Hour))[0]
+	u := ratelimit.Ask{Rule: "r", Key: "alice", Client: "alice", Algorithm: all[0], Rate: yearly(1000), N: 1}
+	got := hold(t, s, u)
+	other := u
+	other.Key = "a"
+	require.Equal(t, 999, take(t, s, other).Remaining)
+	found, ok := s.Stored(s.KeyOf(other))
+	require.True(t, ok)
+	require.Equal(t, "a", found.Ask.Key)
+	require.NoError(t, s.Reset(t.Context(), []ratelimit.Ask{other}))
+	require.NoError(t, s.Close())
+	require.Equal(t, 1000-got, left(t, s, u), "what was not used is returned")
+}
+
 // TestSlots checks that the server agrees on the slot of each key, hostile names included,
 // and that one call decides all rules about one client.
 func TestSlots(t *testing.T) {

@@ -41,6 +41,9 @@ type retryable struct {
 // charges back if the request was granted before or is denied. If the reply to the last call is lost, these
 // charges stay. Once uses neither the denial cache nor units that were taken ahead.
 //
+// If the asks are in several slots, Once makes two calls, one after the other, and a third to give units back.
+// The time of [WithTimeout] applies to each.
+//
 // Once fails with the same errors as Take. An empty ID, or a TTL that is not from a microsecond to 366
 // days, is an error that matches [ratelimit.ErrInvalidConfig].
 func (s *Store) Once(

@@ -140,8 +140,9 @@ var (
 )
 
 // aheadKey returns the name of the Redis hash that belongs to the given key. In this hash, each process notes
-// the units that it takes ahead for the key.
-func aheadKey(key string) string { return key + ":a" }
+// the units that it takes ahead for the key. No state has such a name: in the name of a state, a semicolon is
+// written as a % and two digits.
+func aheadKey(key string) string { return key + ";a" }
 
 // receiptsKey returns the name of the sorted set in the server that has the receipts for the charges of the
 // given key.

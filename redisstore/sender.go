@@ -34,6 +34,7 @@ type sender struct {
 
 	waiting   atomic.Int64 // how many callers wait for a reply
 	warm      atomic.Bool  // whether the server has answered the call that ended most recently
+	quick     atomic.Bool  // whether the call that ended most recently took less than 1/quickShare of the timeout
 	answers   atomic.Int64 // how many calls and pipelines the server has answered
 	searching atomic.Bool  // whether the method findCause is running
 	cause     atomic.Pointer[cause]
@@ -52,6 +53,9 @@ type sender struct {
 const (
 	// maxWaiting is how many callers of one sender may wait at the same time.
 	maxWaiting = 1 << 14
+
+	// A server is quick if it answers a call within 1/quickShare of the timeout.
+	quickShare = 10
 
 	// maxAbandoned bounds the number of abandoned pipelines. While there are so many, the sender starts no
 	// pipeline.
@@ -89,9 +93,9 @@ func (s *sender) do(ctx context.Context, c *call) (any, error) {
 // The method ask decides the given item. Its call may be shared with other callers that want units of the same
 // key. It returns a slice with one result.
 func (s *sender) ask(ctx context.Context, it *item) ([]ratelimit.Result, error) {
-	if ctx.Done() == nil && s.pool != nil {
+	if s.mayBlock(ctx) {
 		if d := s.startDirect(it); d != nil {
-			return s.makeDirect(d)
+			return s.makeDirect(ctx, d)
 		}
 	}
 	o := s.wait(ctx, newWaiter(it.n), func() *call { return s.join(it) })
@@ -147,7 +151,8 @@ func (s *sender) end(c *call) {
 func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o outcome) {
 	defer s.waiting.Add(-1)
 	if s.waiting.Add(1) > maxWaiting {
-		return outcome{err: s.conn.countFailure(outcome{err: newError(ClassBusy, fmt.Errorf("%d callers wait for the server", maxWaiting))})}
+		full := newError(ClassBusy, fmt.Errorf("%d callers wait for the server", maxWaiting))
+		return outcome{err: s.conn.countFailure(outcome{err: full, unsent: true})}
 	}
 	s.mu.Lock()
 	c := choose()

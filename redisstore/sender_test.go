@@ -201,33 +201,6 @@ func TestSentTogether(t *testing.T) {
 	}
 }
 
-// TestDirectCalls makes a few callers ask at the same time, when the client has a connection for
-// each. It checks that the callers of one key share a call, and the caller of another does not wait.
-func TestDirectCalls(t *testing.T) {
-	srv := startReal(t)
-	store := newStore(t, srv.client(t))
-	asks := apart(ratelimit.AlgorithmTokenBucket, ratelimit.PerDay(100), redisstore.MaxDirect)
-	take(t, store, asks[0])
-	c := gather(t, srv, store, len(asks)) // connects
-	for i := range asks {
-		c.asks(context.Background(), i, asks[i])
-	}
-	c.goes()
-	before := store.Stats()
-	c = gather(t, srv, store, redisstore.MaxDirect)
-	for i := range redisstore.MaxDirect {
-		c.asks(context.Background(), i, asks[i/(redisstore.MaxDirect-1)])
-	}
-	c.goes()
-	after := store.Stats()
-	assert.EqualValues(t, 3, after.RoundTrips-before.RoundTrips, "a direct call of each key, and one for those who came later")
-	assert.EqualValues(t, redisstore.MaxDirect-3, after.Coalesced-before.Coalesced)
-	for _, err := range c.errs {
-		assert.NoError(t, err)
-	}
-	assert.Equal(t, 100-1-1-(redisstore.MaxDirect-1), left(t, store, asks[0]))
-}
-
 // TestForgottenScripts makes the server forget its scripts while calls wait to be sent
 // together. It checks that each call is charged once.
 func TestForgottenScripts(t *testing.T) {
@@ -304,8 +277,7 @@ func TestHungPipeline(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	s, err := redisstore.New(client, redisstore.WithTimeout(time.Second))
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background()) // a context that can end, so that no caller makes a direct call
-	defer cancel()
+	ctx := t.Context() // it can end, and the server has answered no call yet: so no caller makes a direct call
 	asks := apart(all[0], ratelimit.PerDay(5), redisstore.MaxPipelines+1)
 	on.Store(true)
 	for i := range redisstore.MaxPipelines {

@@ -73,7 +73,11 @@ func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 // charged until Take has given them back.
 //
 // Take returns within the time of [WithTimeout], or within twice that if its call had to wait for an
-// earlier one or if it has to give units back. An error of the server or of the connection is an [*Error] and matches
+// earlier one or if it has to give units back. If ctx ends, Take returns at once, with one exception: if
+// the server was quick to answer the call before, and few callers wait, the caller sends its call itself,
+// and returns with the reply, or after the time of [WithTimeout].
+//
+// An error of the server or of the connection is an [*Error] and matches
 // [ratelimit.ErrStore]. Other errors match [ratelimit.ErrInvalidConfig] or
 // [ratelimit.ErrInvalidCount], or are the error of ctx.
 func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {

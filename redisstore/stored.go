@@ -55,7 +55,7 @@ func (s *Store) Stored(name string) (found Stored, ok bool) {
 		a.Rule, a.Key = r.text(inTag[0]), r.text(inTag[1])
 	case ofClient && len(inTag) == 1 && len(rest) == 1:
 		a.Rule, a.Client, a.Key = r.text(rest[0]), r.text(inTag[0]), r.text(inTag[0])
-	case ofClient && len(inTag) == 1 && len(rest) == 2 && rest[1] != "a": // a name that aheadKey returns ends in ":a"
+	case ofClient && len(inTag) == 1 && len(rest) == 2:
 		a.Rule, a.Client, a.Key = r.text(rest[0]), r.text(inTag[0]), r.text(rest[1])
 	default:
 		return found, false
@@ -69,7 +69,7 @@ func (s *Store) Stored(name string) (found Stored, ok bool) {
 func (s *Store) splitName(name string) (letter byte, tag string, rest []string, ok bool) {
 	name, ok = strings.CutPrefix(name, s.prefix+":{")
 	tag, name, closed := strings.Cut(name, "}:"+version)
-	if !ok || !closed || tag == "" || name == "" || strings.ContainsAny(tag+name, "{};") { // only the name of a list of receipts has a ;
+	if !ok || !closed || tag == "" || name == "" || strings.ContainsAny(tag+name, "{};") { // names with a ; are not of states
 		return 0, "", nil, false
 	}
 	rest = strings.Split(name[1:], ":")
