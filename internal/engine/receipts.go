@@ -110,6 +110,8 @@ type receipt struct {
 
 	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
 	earlier, later uint32           // indices of the receipts that got a term just before and just after this one, or 0
+
+	twin Receipt // the receipt of the same charge in other Keys, see fallback; 0 if there is none
 }
 
 // chainOf returns the chain with the given index if it belongs to the key with hash h, and otherwise nil.
