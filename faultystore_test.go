@@ -232,8 +232,7 @@ func (s *simulation) check(t *testing.T) {
 		}
 	}
 	share := max(s.burst/s.replicas, 1)
-	from, granted, outages, out := simulated{left: share * s.replicas}, 0, 0, time.Duration(0)
-	all, losses := 0, 0
+	from, granted, alone, all, losses := simulated{left: share * s.replicas}, 0, 0, 0, 0
 	for i, step := range s.steps {
 		all += step.granted
 		if step.lost {
@@ -243,24 +242,19 @@ func (s *simulation) check(t *testing.T) {
 			from, granted = step, 0
 			continue
 		}
-		if i == 0 || !s.steps[i-1].local {
-			outages++
-		}
 		granted += step.granted
+		alone += step.granted
 		if elapsed := step.at - from.at; !within(granted, from.left/s.replicas, s.requests, s.replicas, elapsed) {
 			t.Fatalf("step %d: the share of a store with %d left granted %d in %v: %+v", i, from.left, granted, elapsed, *s)
 		}
-		if i == 0 || !s.steps[i-1].local {
-			out += step.at - from.at
-		} else {
-			out += step.at - s.steps[i-1].at
+		if !within(alone, share, s.requests, s.replicas, step.at) {
+			t.Fatalf("step %d: the share granted %d in %v, in all outages: %+v", i, alone, step.at, *s)
 		}
 	}
-	// In all, no more was granted than the store may grant, plus the local share during the
-	// outages.
+	// In all, no more was granted than the store may grant, plus the local share once more.
 	last := s.steps[len(s.steps)-1].at
 	ns := int64(s.replicas) * int64(sec)
-	most := int64((losses+1)*s.burst+outages*share)*ns + int64(s.requests)*(int64(last)*int64(s.replicas)+int64(out))
+	most := int64((losses+1)*s.burst+share)*ns + int64(s.requests)*int64(last)*int64(s.replicas+1)
 	require.LessOrEqual(t, int64(all)*ns, most)
 }
 

@@ -34,11 +34,12 @@ var (
 const closedFor = time.Second
 
 // FailLocal returns the policy that enforces a part of the limit in this process, without the [Store]. replicas is the
-// number of processes that share the limit; each then grants its share. The limit and the burst are divided by
-// replicas, rounded down but to at least 1; the rate at which a bucket refills is divided exactly.
+// number of processes that share the limit; each grants its share: limit and burst divided by replicas, rounded down but
+// to at least 1, and the refill of a bucket divided exactly. An option or a rule with fewer than 1 replica is invalid.
 //
 // A key starts with its share of the units that were left in the store's last answer for the key, or with a full share
-// if the store has never answered for the key. An option or a rule with fewer than 1 replica is invalid.
+// if the store has never answered for the key. What the policy grants counts until it is earned, even if the store
+// answers in between: however often the store fails, the policy grants no more than the share of the limit allows.
 func FailLocal(replicas int) FailurePolicy {
 	return FailurePolicy{kind: failLocally, replicas: replicas}
 }

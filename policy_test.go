@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,7 +173,8 @@ func checkPolicy(t *testing.T, l *ratelimit.RateLimiter, n int, want ratelimit.R
 }
 
 // TestFailLocalStartsFromWhatTheStoreSaid proves that the local share of a key is a part of the
-// units that the store last reported as left.
+// units that the store last reported as left, and that what the policy grants counts until it is
+// earned, whatever the store answers.
 func TestFailLocalStartsFromWhatTheStoreSaid(t *testing.T) {
 	store := newFaultyStore(t, ratelimit.NewFakeClock(epoch))
 	l := algorithm{"token bucket", tokenBucket}.start(t, ratelimit.PerSecond(10), ratelimit.WithClock(store.clock),
@@ -195,14 +197,15 @@ func TestFailLocalStartsFromWhatTheStoreSaid(t *testing.T) {
 		{0, errsBefore, 0, degraded(yes(3, 1, 600*ms)), "a look sets the share too"},
 		{300 * ms, errsBefore, 2, degraded(yes(3, 0, 900*ms)), "the share refills at a third of the rate"},
 		{sec, sound, 0, yes(10, 10, 0), "the store is full again"},
-		{sec, errsBefore, 0, degraded(yes(3, 3, 0)), "the share follows what the store says is left"},
+		{sec, errsBefore, 0, degraded(yes(3, 2, 200*ms)), "the share is 3, but 700 ms after the last grant of the policy, it has earned only 2"},
 		{sec, sound, 10, yes(10, 0, sec), "the store is empty"},
 		{sec, errsBefore, 1, degraded(no(3, 0, 300*ms, 900*ms)), "the share follows what the store says is left"},
 		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "one has been earned in 300 ms"},
 		{1300 * ms, sound, 4, no(10, 3, 100*ms, 700*ms), "a denial by the store"},
 		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "a denial by the store sets the share as well"},
 		{1300 * ms, loses, 1, yes(10, 9, 100*ms), "the store has lost its state, and answers as if new"},
-		{1300 * ms, errsBefore, 3, degraded(yes(3, 0, 900*ms)), "the share follows what the store says is left"},
+		{1300 * ms, errsBefore, 2, degraded(no(3, 1, 300*ms, 600*ms)), "of the share of 3, the policy has granted 2 before"},
+		{1300 * ms, errsBefore, 1, degraded(yes(3, 0, 900*ms)), "the third"},
 		{1300 * ms, miscounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "too few answers are a failure"},
 		{1300 * ms, overcounts, 1, degraded(no(3, 0, 300*ms, 900*ms)), "too many answers are a failure"},
 	} {
@@ -218,6 +221,186 @@ func TestFailLocalStartsFromWhatTheStoreSaid(t *testing.T) {
 	}
 	store.do(errsBefore)
 	require.Equal(t, degraded(yes(3, 2, 300*ms)), l.Allow("unknown"), "a key that the store was never asked about starts full")
+}
+
+// A flapping is a number of limiters that share a store, which fails and answers in turn.
+type flapping struct {
+	store *settlingStore
+	rules []*ratelimit.RateLimiter
+	when  []time.Duration // when each unit was granted by a policy, after the epoch
+}
+
+// newFlapping returns n limiters with the given rule and FailLocal(n).
+func newFlapping(t *testing.T, n int, rule ratelimit.Rule) *flapping {
+	t.Helper()
+	f := &flapping{store: newSettlingStore(t, ratelimit.NewFakeClock(epoch))}
+	rule.Name = "r"
+	for range n {
+		f.rules = append(f.rules, newRules(t, []ratelimit.Rule{rule}, nil, ratelimit.WithClock(f.store.clock),
+			ratelimit.WithStore(f.store), ratelimit.WithFailurePolicy(ratelimit.FailLocal(n))))
+	}
+	return f
+}
+
+// ask asks l for n units of the key.
+func (f *flapping) ask(t *testing.T, l *ratelimit.RateLimiter, n int) ratelimit.Result {
+	t.Helper()
+	res, _ := l.Check(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"r"}, Cost: n})
+	for range n {
+		if res.Allowed && res.Degraded {
+			f.when = append(f.when, f.store.clock.Now().Sub(epoch))
+		}
+	}
+	return res
+}
+
+// outage makes the store fail until a policy has denied a unit in each limiter. Then each limiter gets an answer of
+// the store, about a number of units that may remain in the store. It returns how many units the policies have granted.
+func (f *flapping) outage(t *testing.T, n int) (granted int) {
+	t.Helper()
+	granted = -len(f.when)
+	f.store.from(errsBefore)
+	for _, l := range f.rules {
+		for f.ask(t, l, 1).Allowed {
+		}
+	}
+	f.store.from(sound)
+	f.store.clock.Advance(sec) // each circuit breaker allows a call
+	for _, l := range f.rules {
+		require.False(t, f.ask(t, l, n).Degraded, "the store answers")
+	}
+	return granted + len(f.when)
+}
+
+// TestFailLocalGrantsTheLimitOnceMoreInAll has a store fail 60 times in a minute, while much less than a unit is earned.
+// All processes together grant the limit once more, not once more for each outage.
+func TestFailLocalGrantsTheLimitOnceMoreInAll(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
+		for _, replicas := range []int{1, 3} {
+			f := newFlapping(t, replicas, ratelimit.Rule{Algorithm: a.inRules(), Rate: ratelimit.Rate{Requests: 12, Per: 366 * 24 * time.Hour}})
+			granted := 0
+			for range 60 {
+				granted += f.outage(t, 13) // more than the limit: the store denies it, and says that 12 remain
+			}
+			require.Equal(t, 12, granted, "%d replicas", replicas)
+		}
+	})
+}
+
+// TestFailLocalKeepsTheRateWhileTheStoreFlaps has a store fail and answer at random times. In every interval, the
+// policies grant no more than the rule grants in an interval of that length.
+func TestFailLocalKeepsTheRateWhileTheStoreFlaps(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 1))
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
+		for replicas := 1; replicas <= 3; replicas++ {
+			rate := ratelimit.Rate{Requests: 6, Per: minute}
+			f := newFlapping(t, replicas, ratelimit.Rule{Algorithm: a.inRules(), Rate: rate})
+			for range 200 {
+				f.store.clock.Advance(time.Duration(r.IntN(3)) * time.Duration(r.Int64N(int64(20*sec))))
+				f.outage(t, r.IntN(8))
+			}
+			share := ratelimit.FailLocal(replicas).Share(rate, a.inRules().Windowed())
+			for i := range f.when {
+				for j := i; j < len(f.when); j++ {
+					most := replicas * a.inRules().MaxIn(share, f.when[j]-f.when[i])
+					require.LessOrEqual(t, j-i+1, most, "%d replicas, from %v to %v", replicas, f.when[i], f.when[j])
+				}
+			}
+			require.Greater(t, len(f.when), 40, "%d replicas: the policies go on to grant what the rate allows", replicas)
+		}
+	})
+}
+
+// TestFailLocalKeepsItsOwnGrants proves what becomes of the units that a policy has granted when the store has answered
+// since: settlements, a Reset and changes of the rate count, and denials by another rule or a custom limiter do not.
+func TestFailLocalKeepsItsOwnGrants(t *testing.T) {
+	day := ratelimit.Rate{Requests: 10, Per: 24 * time.Hour}
+	// down returns what a policy grants in one more outage, one unit at a time.
+	down := func(t *testing.T, f *flapping) int { return f.outage(t, 21) }
+	eachAlgorithm(t, func(t *testing.T, a algorithm) {
+		rule := ratelimit.Rule{Algorithm: a.inRules(), Rate: day}
+		reserve := func(t *testing.T, f *flapping, n int) *ratelimit.Reservation {
+			f.store.from(errsBefore)
+			res, err := f.rules[0].Reserve(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"r"}, Cost: n}, time.Hour)
+			require.ErrorIs(t, err, ratelimit.ErrStore)
+			require.True(t, res.Result().Allowed)
+			return res
+		}
+		t.Run("units of a reservation are given back after the store has answered", func(t *testing.T) {
+			f := newFlapping(t, 1, rule)
+			res := reserve(t, f, 7)
+			require.Equal(t, 3, down(t, f))
+			require.NoError(t, res.Settle(2))
+			require.Equal(t, 5, down(t, f))
+			require.Equal(t, uint64(5), f.rules[0].Stats()[0].GivenBack)
+		})
+		t.Run("units of a reservation are given back in the same outage", func(t *testing.T) {
+			f := newFlapping(t, 1, rule)
+			require.NoError(t, reserve(t, f, 7).Settle(2))
+			require.Equal(t, 8, down(t, f))
+		})
+		t.Run("a reservation that has used more", func(t *testing.T) {
+			f := newFlapping(t, 1, rule)
+			res := reserve(t, f, 2)
+			require.Equal(t, 8, down(t, f))
+			f.store.clock.Advance(48 * time.Hour)
+			require.NoError(t, res.Settle(6))
+			require.Equal(t, 6, down(t, f), "4 more than reserved")
+		})
+		t.Run("a reset", func(t *testing.T) {
+			f := newFlapping(t, 1, rule)
+			require.Equal(t, 10, down(t, f))
+			require.NoError(t, f.rules[0].Reset(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"r"}}))
+			require.Equal(t, 10, down(t, f))
+		})
+		t.Run("a change of the rate", func(t *testing.T) {
+			f := newFlapping(t, 1, rule)
+			require.Equal(t, 10, down(t, f))
+			require.NoError(t, f.rules[0].UpdateRate("r", ratelimit.Rate{Requests: 20, Per: 24 * time.Hour}))
+			more := 10
+			if !a.inRules().Windowed() {
+				more = 0 // a larger burst gives no units to a key that has used some
+			}
+			require.Equal(t, more, down(t, f))
+		})
+		t.Run("another rule denies", func(t *testing.T) {
+			f := newFlapping(t, 1, rule)
+			other := rule
+			other.Name, other.Rate.Requests = "other", 4
+			require.NoError(t, f.rules[0].AddRule(other))
+			f.store.from(errsBefore)
+			granted := 0
+			for range 20 {
+				res, _ := f.rules[0].Check(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"r", "other"}})
+				if res.Allowed {
+					granted++
+				}
+			}
+			require.Equal(t, 4, granted)
+			require.Equal(t, 6, down(t, f), "of both rules are charged, or none")
+		})
+		t.Run("a custom limiter denies", func(t *testing.T) {
+			f := newFlapping(t, 1, rule)
+			f.store.from(errsBefore)
+			require.NoError(t, f.rules[0].AddRule(ratelimit.Rule{Name: "custom", Limiter: answering(no(1, 0, minute, minute), nil)}))
+			for range 20 {
+				res, _ := f.rules[0].Check(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"r", "custom"}})
+				require.False(t, res.Allowed)
+			}
+			require.Equal(t, 10, down(t, f))
+		})
+	})
+	t.Run("a key that has the full limit is not new to the policy", func(t *testing.T) {
+		rule := ratelimit.Rule{Rate: ratelimit.PerMinute(10), Warmup: ratelimit.Warmup{From: 2, Over: time.Hour}}
+		f := newFlapping(t, 1, rule)
+		require.Equal(t, 2, down(t, f), "new")
+		for range 40 {
+			f.store.clock.Advance(2 * minute)
+			require.True(t, f.ask(t, f.rules[0], 1).Allowed)
+		}
+		f.store.clock.Advance(minute)
+		require.Equal(t, 10, down(t, f), "the store says that it has the full limit")
+	})
 }
 
 // TestFailLocalRoundsDown proves that the local share is the number of units left divided by the

@@ -15,7 +15,7 @@ import (
 type remoteRule struct {
 	name   string // name of the rule in the store, as in Ask.Rule
 	policy FailurePolicy
-	local  engine.Keys // keys in this process that decide if the policy is FailLocal; nil for any other policy
+	local  engine.Keys // made by engine.NewFallback: decide while the store fails if the policy is FailLocal; nil for any other policy
 }
 
 // newRemoteRule returns the remoteRule of r, with new keys in this process if the policy is FailLocal.
@@ -25,7 +25,7 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 		remote.name = r.Name
 	}
 	if policy.kind == failLocally {
-		remote.local, err = algorithms[r.Algorithm].keys(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys)
+		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)
 	}
 	return remote, err
 }
@@ -384,11 +384,10 @@ func (c *storeCaller) setResults(d *decision, results []Result) {
 
 // remember tells the keys for FailLocal how many units a key has left in the store, divided by the replicas.
 func (r *activeRule) remember(p *engine.Part) {
-	remote := r.remote
+	remote, want := r.remote, p.Want
 	if remote.local == nil || p.Limit < 0 {
 		return
 	}
-	want := p.Want
 	if want.Rate != nil {
 		share := r.shareOf(*want.Rate)
 		want.Rate = &share

@@ -89,6 +89,9 @@ type Keys interface {
 	// Counts returns the totals of all decisions.
 	Counts() keytable.Counts
 
+	// issued returns the receipts of all keys.
+	issued() *receipts
+
 	Lockable
 }
 
@@ -347,3 +350,4 @@ func (k *ratedKeys[S, C]) Restart() {
 
 func (k *ratedKeys[S, C]) Len() int                { return k.table.Len() }
 func (k *ratedKeys[S, C]) Counts() keytable.Counts { return k.table.Counts() }
+func (k *ratedKeys[S, C]) issued() *receipts       { return k.receipts.get() }

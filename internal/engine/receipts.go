@@ -114,6 +114,7 @@ type receipt struct {
 	followed       bool             // whether the key was charged without a receipt after this charge and before the next receipt
 	hasTerm        bool             // whether this receipt is in the list of receipts with a term
 	first          bool             // whether the key was new before the charge
+	twin           Receipt          // the receipt of the same charge in other Keys, see fallback; 0 if there is none
 }
 
 // chainOf returns the chain with the given index if it belongs to the key with hash h, and otherwise nil.

@@ -62,4 +62,52 @@ var partsMutants = []mutant{
 		new: "if d.Source == SourceMemory && o.outage.Lasts() {",
 		by:  "^TestOutageInTheLog$", why: "an outage would have no end",
 	},
+	{
+		name: "an answer of the store makes FailLocal forget", file: "internal/engine/fallback.go",
+		old: "granted, other, id := s.granted.step(h, want, now, n, do)",
+		new: "granted, other, id := s.granted.step(h, want, now, n, min(do, Probe))",
+		by:  "^TestPropertiesOfFailLocal$", why: "each outage would grant the limit again",
+	},
+	{
+		name: "FailLocal charges one of two states", file: "internal/engine/fallback.go",
+		old: "do == ask || v.RetryAfter != 0 {",
+		new: "do == ask {",
+		by:  "^TestPropertiesOfFailLocal$", why: "a denial would be charged",
+	},
+	{
+		name: "FailLocal gives back to what the store has said alone", file: "internal/engine/fallback.go",
+		old: "f.granted.Settle(h, id, actual, now))",
+		new: "f.granted.Settle(h, id, actual|1<<40, now))",
+		by:  "^TestPropertiesOfFailLocal$", why: "units that were not used would count",
+	},
+	{
+		name: "FailLocal gives back to what it has granted alone", file: "internal/engine/fallback.go",
+		old: "said := f.Keys.Settle(h, f.twin(id), actual, now)",
+		new: "said := f.Keys.Settle(h, 0, actual, now)",
+		by:  "^TestPropertiesOfFailLocal$", why: "units that were not used would count until the store answers",
+	},
+	{
+		name: "FailLocal does not count what was used beyond a reservation", file: "internal/engine/fallback.go",
+		old: "	f.granted.Exceed(h, want, now, n)\n",
+		new: "",
+		by:  "^TestPropertiesOfFailLocal$", why: "the next answer of the store would forget these units",
+	},
+	{
+		name: "FailLocal keeps what a custom limiter has denied", file: "internal/engine/fallback.go",
+		old: "granted, other := f.granted.Revoke(h, id, want, then, n)",
+		new: "granted, other := f.granted.Revoke(h, 0, want, then, n)",
+		by:  "^TestPropertiesOfFailLocal$", why: "nothing was granted",
+	},
+	{
+		name: "FailLocal keeps its grants after a reset", file: "internal/engine/fallback.go",
+		old: "granted := f.granted.Reset(h, want)",
+		new: "granted := h == h",
+		by:  "^TestPropertiesOfFailLocal$", why: "the key is as if it had never been used",
+	},
+	{
+		name: "FailLocal keeps its old rate", file: "internal/engine/fallback.go",
+		old: "		granted(now)\n",
+		new: "		_ = granted\n",
+		by:  "^TestPropertiesOfFailLocal$", why: "the rule has another rate",
+	},
 }

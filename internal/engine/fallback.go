@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// A fallback is the Keys of a rule whose state is in a store. It decides while the store fails. It has
+// two states for each key, and grants units only if both have them. What it grants is charged to both.
+//
+//   - The embedded Keys have the state that agrees with the last answer of the store. Each answer
+//     replaces this state, see Remember. It also has the statistics of the rule.
+//   - The Keys in the field granted have only what was granted without the store. No answer of the
+//     store changes it. So however often the store fails, this process grants in any interval no more
+//     than the rates of these Keys allow.
+//
+// No caller waits for a key of a fallback, so the methods for such callers, in Keys and in lockedShard,
+// are those of the embedded Keys and of their shard.
+type fallback struct {
+	Keys
+	granted Keys
+	time    *Timeline
+}
+
+// NewFallback returns the Keys that decide for a rule with the rates r while its store fails. At most
+// maxKeys keys have states of their own. The function open makes the Keys of one of the two states.
+func NewFallback(
+	t *Timeline, r Rates, maxKeys int, open func(t *Timeline, r Rates, maxKeys int) (Keys, error),
+) (Keys, error) {
+	said, err := open(t, r, maxKeys)
+	if err != nil {
+		return nil, err
+	}
+	granted, err := open(t, r.withoutWarmup(), maxKeys)
+	return &fallback{Keys: said, granted: granted, time: t}, err
+}
+
+// withoutWarmup returns the rates r with the full limit for new keys. The first unit that a key is
+// granted without the store does not say that the key is new: the store may know it for long.
+func (r Rates) withoutWarmup() Rates {
+	r.Warmup = nil
+	return r
+}
+
+func (f *fallback) Decide(
+	h keytable.Hash, tier string, n int64, began keytable.Instant,
+) (v Verdict, delay time.Duration, now keytable.Instant, queued bool) {
+	parts := [1]Part{{Keys: f, Question: Question{Hash: h, Want: Wanted{Tier: tier}}}}
+	out := DecideAll(f.time, parts[:], &Order{N: n, Within: AnyDelay}, began)
+	return parts[0].Verdict, parts[0].Delay, out.Now, out.Queued
+}
+
+func (f *fallback) Hold(
+	h keytable.Hash, tier string, n int64, term time.Duration,
+) (v Verdict, delay time.Duration, id Receipt, queued bool) {
+	parts := [1]Part{{Keys: f, Question: Question{Hash: h, Want: Wanted{Tier: tier}}}}
+	out := DecideAll(f.time, parts[:], &Order{N: n, Within: AnyDelay, Revocable: true}, 0)
+	f.SetTerm(parts[0].Receipt, out.Now.Add(term), out.Now)
+	return parts[0].Verdict, parts[0].Delay, parts[0].Receipt, out.Queued
+}
+
+func (f *fallback) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration, Receipt) {
+	shard, _, _ := f.lock(h, now)
+	defer shard.finish(0, keytable.Uncounted)
+	return shard.step(h, want, now, n, do)
+}
+
+// The number of a charge of both states is that of the receipt in the field granted. The twin of this
+// receipt is the receipt of the same charge in the embedded Keys.
+
+// twin returns the number of the twin of the receipt with the number id, or 0 if it has none.
+func (f *fallback) twin(id Receipt) Receipt {
+	if id == 0 {
+		return 0
+	}
+	r := f.granted.issued()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.named(id); e != nil {
+		return e.twin
+	}
+	return 0
+}
+
+// pair makes the receipt with the number said, of the embedded Keys, the twin of the receipt with the
+// number granted. If the latter is 0, the charge cannot be given back: pair then ends its receipt in
+// the embedded Keys.
+func (f *fallback) pair(h keytable.Hash, granted, said Receipt) {
+	if granted == 0 {
+		f.Keys.issued().settle(0, h, said, 0, 0)
+		return
+	}
+	r := f.granted.issued()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.named(granted); e != nil {
+		e.twin = said
+	}
+}
+
+func (f *fallback) SetTerm(id Receipt, until, now keytable.Instant) {
+	f.Keys.SetTerm(f.twin(id), until, now)
+	f.granted.SetTerm(id, until, now)
+}
+
+func (f *fallback) Settle(h keytable.Hash, id Receipt, actual int64, now keytable.Instant) (back int64) {
+	said := f.Keys.Settle(h, f.twin(id), actual, now)
+	return max(said, f.granted.Settle(h, id, actual, now))
+}
+
+func (f *fallback) Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64) {
+	f.Keys.Exceed(h, want, now, n)
+	f.granted.Exceed(h, want, now, n)
+}
+
+func (f *fallback) Confirm(h keytable.Hash, id Receipt, n int64, now keytable.Instant) {
+	f.Keys.Confirm(h, f.twin(id), n, now)
+	f.granted.Settle(h, id, n, now)
+}
+
+func (f *fallback) Revoke(
+	h keytable.Hash, id Receipt, want Wanted, then keytable.Instant, n int64,
+) (v Verdict, delay time.Duration) {
+	v, delay = f.Keys.Revoke(h, f.twin(id), want, then, n)
+	granted, other := f.granted.Revoke(h, id, want, then, n)
+	v.restrict(&granted)
+	return v, max(delay, other)
+}
+
+func (f *fallback) Reset(h keytable.Hash, want Wanted) bool {
+	granted := f.granted.Reset(h, want)
+	return f.Keys.Reset(h, want) && granted
+}
+
+func (f *fallback) Change(r Rates) (func(now keytable.Instant), error) {
+	said, err := f.Keys.Change(r)
+	granted, other := f.granted.Change(r.withoutWarmup())
+	if err = errors.Join(err, other); err != nil {
+		return nil, err
+	}
+	return func(now keytable.Instant) {
+		said(now)
+		granted(now)
+	}, nil
+}
+
+func (f *fallback) Restart() {
+	f.Keys.Restart()
+	f.granted.Restart()
+}
+
+// A fallbackShard is a lockedShard for both states of a key.
+type fallbackShard struct {
+	lockedShard
+	granted lockedShard
+	keys    *fallback
+}
+
+// fallbackShards keeps unused values of the type *fallbackShard, so that a decision allocates nothing.
+var fallbackShards = sync.Pool{New: func() any { return new(fallbackShard) }}
+
+func (f *fallback) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant, bool) {
+	s := fallbackShards.Get().(*fallbackShard)
+	s.keys = f
+	s.lockedShard, now, _ = f.Keys.lock(h, now)
+	s.granted, now, _ = f.granted.lock(h, now)
+	return s, now, false
+}
+
+func (s *fallbackShard) finish(now keytable.Instant, t keytable.Tally) {
+	s.granted.finish(now, keytable.Uncounted)
+	s.lockedShard.finish(now, t)
+	*s = fallbackShard{}
+	fallbackShards.Put(s)
+}
+
+// step asks both states before it charges one of them, so that it charges both or none.
+func (s *fallbackShard) step(
+	h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent,
+) (v Verdict, delay time.Duration, id Receipt) {
+	ask := Probe
+	if do == Look || do == DryRun {
+		ask = Look
+	}
+	if v, delay, _ = s.both(h, want, now, n, ask); do == ask || v.RetryAfter != 0 {
+		return v, delay, 0
+	}
+	return s.both(h, want, now, n, do)
+}
+
+// both calls step for both states. The verdict v is that of a request which needs the units of both.
+func (s *fallbackShard) both(
+	h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent,
+) (v Verdict, delay time.Duration, id Receipt) {
+	v, delay, said := s.lockedShard.step(h, want, now, n, do)
+	granted, other, id := s.granted.step(h, want, now, n, do)
+	if do == Hold {
+		s.keys.pair(h, id, said)
+	}
+	v.restrict(&granted)
+	return v, max(delay, other), id
+}
+
+func (s *fallbackShard) revoked(h keytable.Hash, want Wanted, now keytable.Instant, n int64) (v Verdict, delay time.Duration) {
+	v, delay = s.lockedShard.revoked(h, want, now, n)
+	granted, other := s.granted.revoked(h, want, now, n)
+	v.restrict(&granted)
+	return v, max(delay, other)
+}
+
+func (s *fallbackShard) chargeAndUnlock(
+	h keytable.Hash, tier string, now keytable.Instant, n int64, do Intent,
+) (v Verdict, delay time.Duration, id Receipt) {
+	v, delay, id = s.step(h, Wanted{Tier: tier}, now, n, do)
+	s.finish(now, tally(true, true, v.RetryAfter == 0, false, false))
+	return v, delay, id
+}
+
+// restrict makes v the answer to a request that also needs the units of the given verdict.
+func (v *Verdict) restrict(other *Verdict) {
+	v.Left = min(v.Left, other.Left)
+	v.RetryAfter = max(v.RetryAfter, other.RetryAfter)
+	v.ResetAfter = max(v.ResetAfter, other.ResetAfter)
+}
