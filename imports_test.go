@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"ratelimittest":       {"."},
 	"httplimit":           {".", "internal/engine", "internal/keytable", "internal/ratefield"},
 	"examples/quickstart": {"."},
-	"examples/llmgateway": {"."},
+	"examples/llmgateway": {".", "httplimit"},
 }
 
 // TestImports compares what each package of the module imports, tests aside, with mayImport.

@@ -1,9 +1,12 @@
 package httplimit
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"math/bits"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -89,17 +92,53 @@ func (p *policies) of(name string) *policy {
 // status returns the HTTP status of a denial. The status is 503 if every rule that denied did so by
 // FailClosed, because the store or the custom limiter failed. Otherwise it is 429.
 func (p *policies) status(each []ratelimit.Result) int {
+	return statusOf(each, func(rule string) bool {
+		shown := p.of(rule)
+		return shown != nil && shown.closed
+	})
+}
+
+// statusOf does the work of policies.status. closed reports whether the policy of the rule with this name is
+// FailClosed.
+func statusOf(each []ratelimit.Result, closed func(rule string) bool) int {
 	status := http.StatusTooManyRequests
 	for i := range each {
 		if each[i].Allowed {
 			continue
 		}
-		if shown := p.of(each[i].Rule); shown == nil || !shown.closed || !each[i].Degraded {
+		if !each[i].Degraded || !closed(each[i].Rule) {
 			return http.StatusTooManyRequests
 		}
 		status = http.StatusServiceUnavailable
 	}
 	return status
+}
+
+// Status returns the HTTP status for a request that the limiter l has not granted, as a [Middleware] would
+// answer it. It is for handlers that call Check or Reserve of l themselves. err is the error of that call.
+// results is its Result, or the Results of all rules if the caller has them.
+//
+//   - 429 if a rule denied;
+//   - 503 if the rules that denied did so by [ratelimit.FailClosed], because a store is unreachable, or if the
+//     context of the call had ended;
+//   - 500 if there is no answer, for example because a rule is unknown.
+func Status(l *ratelimit.RateLimiter, err error, results ...ratelimit.Result) int {
+	answered := slices.ContainsFunc(results, func(res ratelimit.Result) bool { return res != ratelimit.Result{} })
+	switch {
+	case answered:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
+	}
+	rules, defaultRule := l.Rules()
+	return statusOf(results, func(name string) bool {
+		if defaultRule != nil && defaultRule.Name == name {
+			return defaultRule.OnStoreError == ratelimit.FailClosed
+		}
+		i := slices.IndexFunc(rules, func(r ratelimit.Rule) bool { return r.Name == name })
+		return i >= 0 && rules[i].OnStoreError == ratelimit.FailClosed
+	})
 }
 
 func newPolicy(r *ratelimit.Rule, showShared bool) *policy {
