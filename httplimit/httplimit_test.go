@@ -391,6 +391,45 @@ httplimit: rule "/users/7" limits nothing: no route gives its endpoint "/users/7
 	assert.Contains(t, log.lines()[0], `/serach`)
 }
 
+// TestCheckAfterReload changes the rules so that one limits nothing. The next request says so, once.
+func TestCheckAfterReload(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("POST /login", ok)
+	mux.Handle("/search", ok)
+	l, _ := limited(t, []ratelimit.Rule{{Endpoint: "/login", Rate: ratelimit.PerMinute(1)}}, &ratelimit.Rule{Rate: ratelimit.PerHour(1000)})
+	log := new(logbook)
+	h := made(t, l, httplimit.Config{Log: log.logger()}).Handler(mux)
+	ask := func() (lines []string) {
+		before := len(log.lines())
+		for range 3 {
+			get(t, h, "/search", "203.0.113.9:1")
+		}
+		return log.lines()[before:]
+	}
+	assert.Empty(t, ask())
+	reload := func(endpoints ...string) {
+		var rules []ratelimit.Rule
+		for _, e := range endpoints {
+			rules = append(rules, ratelimit.Rule{Endpoint: e, Rate: ratelimit.PerMinute(1)})
+		}
+		require.NoError(t, l.Replace(rules, nil))
+	}
+	reload("/logn", "/search")
+	lines := ask()
+	require.Len(t, lines, 1)
+	assert.Contains(t, lines[0], `rules limit nothing`)
+	assert.Contains(t, lines[0], `/logn`)
+	reload("/logn")
+	assert.Empty(t, ask(), "it is known")
+	reload("/login")
+	assert.Empty(t, ask())
+	reload("/login", "/logn", "/serach")
+	lines = ask()
+	require.Len(t, lines, 1, "it is wrong again")
+	assert.Contains(t, lines[0], `/logn`)
+	assert.Contains(t, lines[0], `/serach`)
+}
+
 // TestNewReports compares everything that is said of configs that are wrong.
 func TestNewReports(t *testing.T) {
 	none, err := ratelimit.New(nil, nil)

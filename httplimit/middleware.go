@@ -20,6 +20,7 @@ type Middleware struct {
 	forwarding string // the name of the forwarding header, in canonical form
 	unproxied  bool   // whether Proxies trusts no header
 	shown      atomic.Pointer[policies]
+	checked    checked
 	logs       logs
 }
 
@@ -63,7 +64,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		h.endpoint = Route(nil)
 		if mux, ok := next.(Router); ok {
 			h.endpoint = routeOf(mux)
-			m.logs.check(m.Check(mux))
+			m.checkHandler(mux)
 		}
 	}
 	return h

@@ -66,7 +66,9 @@ func (m *Middleware) policies() *policies {
 			p.byName[one.name] = one
 		}
 	}
-	m.shown.Store(p)
+	if before := m.shown.Swap(p); before != nil {
+		m.checkAgain(p)
+	}
 	return p
 }
 

@@ -2,12 +2,19 @@ package verify
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/configfile"
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
@@ -30,4 +37,40 @@ func TestHTTPStatus(t *testing.T) {
 		_, each, err := l.CheckAll(t.Context(), ratelimit.Request{Rules: row.rules, Cost: 2}, nil)
 		require.Equal(t, row.want, httplimit.Status(l, err, each...), row.rules)
 	}
+}
+
+// TestHTTPReload changes the rules so that one limits nothing. A Watcher refuses this, and a Middleware says it once.
+func TestHTTPReload(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.json")
+	write := func(endpoint string) {
+		text := fmt.Sprintf(`[{"endpoint": %q, "algorithm": "FixedWindow", "rate": "9/m"}]`, endpoint)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	write("/login")
+	l, w, err := configfile.Open(path)
+	require.NoError(t, err)
+	var log strings.Builder
+	m, err := httplimit.New(l, httplimit.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/login", func(http.ResponseWriter, *http.Request) {})
+	h := m.Handler(mux)
+	ask := func() {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	}
+	ask()
+	w.Log, w.Check = slog.New(slog.DiscardHandler), m.CheckRules(mux)
+	write("/logn")
+	require.ErrorContains(t, w.Reload(), "limits nothing")
+	rules, _ := l.Rules()
+	require.Equal(t, "/login", rules[0].Endpoint)
+	require.Empty(t, log.String())
+
+	w.Check = nil
+	require.NoError(t, w.Reload())
+	ask()
+	require.Equal(t, 1, strings.Count(log.String(), "limits nothing"), log.String())
+	require.NoError(t, l.UpdateRate("/logn", ratelimit.PerMinute(8)))
+	ask()
+	require.Equal(t, 1, strings.Count(log.String(), "limits nothing"), log.String())
 }

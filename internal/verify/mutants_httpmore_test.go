@@ -14,4 +14,22 @@ var httpMoreMutants = []mutant{
 		new: "}\n\trules, defaultRule",
 		by:  "^TestHTTPStatus$", why: "the client would be told to ask less often",
 	},
+	{
+		name: "what is refused is applied", file: "change.go",
+		old: "return c.calls.Ask(&c.calls, func() error { return accept(next.list()) })",
+		new: "return c.calls.Ask(&c.calls, func() error { _ = accept(next.list()); return nil })",
+		by:  "^TestHTTPReload$", why: "a misspelt rule would replace that of the login",
+	},
+	{
+		name: "only the start is checked", file: "httplimit/policy.go",
+		old: "before != nil {",
+		new: "before == nil {",
+		by:  "^TestHTTPReload$", why: "a reload would make a rule limit nothing without a word",
+	},
+	{
+		name: "each change repeats the log", file: "httplimit/check.go",
+		old: "c.known = p.endpoints",
+		new: "_ = c.known",
+		by:  "^TestHTTPReload$", why: "a rule is named once",
+	},
 }
