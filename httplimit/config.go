@@ -21,7 +21,8 @@ import (
 type Config struct {
 	// Client returns the client and its tier from something that was verified, such as a
 	// session, a checked token or a known API key. If Client is nil, or returns an
-	// empty client or false, the address identifies the client. See [APIKey].
+	// empty client or false, the address identifies the client. See [APIKey]. A tier that
+	// no rule has in its Tiers gets each rule's own rate, and is logged once.
 	Client func(*http.Request) (client, tier string, ok bool)
 
 	// Proxies lists the proxies whose forwarding header is trusted. The zero Proxies trusts no header.

@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -389,6 +390,39 @@ httplimit: rule "/users/7" limits nothing: no route gives its endpoint "/users/7
 	m.Handler(mux)
 	require.Len(t, log.lines(), 1, "at the start")
 	assert.Contains(t, log.lines()[0], `/serach`)
+}
+
+// TestUnknownTiers names a plan that no rule knows. The log says so once for each name, for at most 100 names.
+func TestUnknownTiers(t *testing.T) {
+	log := new(logbook)
+	tier := "Pro"
+	config := httplimit.Config{Log: log.logger(), Client: func(*http.Request) (string, string, bool) { return "alice", tier, true }}
+	ask := func(h http.Handler, name string) int {
+		tier = name
+		return get(t, h, "/", "203.0.113.9:1").Code
+	}
+	l, _ := perMinute(t, 9000)
+	plain := wrap(t, l, config, ok)
+	assert.Equal(t, 200, ask(plain, "Pro"))
+	assert.Empty(t, log.lines(), "these rules have no tiers")
+
+	l, _ = perMinute(t, 9000, ratelimit.Rule{Name: "all", Endpoint: "*", Additional: true, Rate: ratelimit.PerMinute(9000),
+		Tiers: map[string]ratelimit.Rate{"pro": ratelimit.PerMinute(9900), "staff": ratelimit.Unlimited}})
+	h := wrap(t, l, config, ok)
+	for _, known := range []string{"pro", "staff", ""} {
+		assert.Equal(t, 200, ask(h, known))
+	}
+	assert.Empty(t, log.lines())
+	for range 3 {
+		assert.Equal(t, 200, ask(h, "Pro\n"))
+	}
+	require.Len(t, log.lines(), 1)
+	assert.Contains(t, log.lines()[0], `msg="httplimit: no rule has a rate for a tier, so each rule's own rate limits its clients" tier="Pro\n"`)
+	for i := range 200 {
+		ask(h, fmt.Sprint(i))
+		ask(h, "Pro\n")
+	}
+	assert.Len(t, log.lines(), 100)
 }
 
 // TestCheckAfterReload changes the rules so that one limits nothing. The next request says so, once.

@@ -233,6 +233,9 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 	}
 	v.keep(res, each, m.config.Info)
 	rules := m.policies()
+	if tier := v.info.Request.Tier; tier != "" && rules.tiers != nil && !rules.tiers[tier] {
+		m.logs.tier(tier)
+	}
 	m.mark(v, rules, each)
 	if res.Allowed {
 		return passed, units

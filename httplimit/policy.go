@@ -19,6 +19,7 @@ type policies struct {
 	all         []*policy
 	byName      map[string]*policy // all policies by the name of the rule; nil if there are 8 or fewer
 	endpoints   map[string]string  // the name of the first rule with each Endpoint
+	tiers       map[string]bool    // the tiers that at least one rule has; nil if no rule has any
 }
 
 // few is the largest number of policies for which a linear search is faster than a map.
@@ -59,6 +60,14 @@ func (m *Middleware) policies() *policies {
 	}
 	if defaultRule != nil {
 		p.all = append(p.all, newPolicy(defaultRule, m.config.ShowShared))
+	}
+	for _, one := range p.all {
+		for tier := range one.tiers {
+			if p.tiers == nil {
+				p.tiers = make(map[string]bool)
+			}
+			p.tiers[tier] = true
+		}
 	}
 	if len(p.all) > few {
 		p.byName = make(map[string]*policy, len(p.all))

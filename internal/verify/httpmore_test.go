@@ -74,3 +74,33 @@ func TestHTTPReload(t *testing.T) {
 	ask()
 	require.Equal(t, 1, strings.Count(log.String(), "limits nothing"), log.String())
 }
+
+// TestHTTPTiers has clients of tiers that no rule knows.
+func TestHTTPTiers(t *testing.T) {
+	l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerHour(1000), Tiers: map[string]ratelimit.Rate{"pro": ratelimit.PerHour(2000)}})
+	require.NoError(t, err)
+	var log strings.Builder
+	tier := ""
+	m, err := httplimit.New(l, httplimit.Config{
+		Log:    slog.New(slog.NewTextHandler(&log, nil)),
+		Client: func(*http.Request) (string, string, bool) { return "alice", tier, true },
+	})
+	require.NoError(t, err)
+	h := m.Handler(http.NotFoundHandler())
+	for _, row := range []struct {
+		tier  string
+		lines int
+	}{{"", 0}, {"pro", 0}, {"Pro", 1}, {"Pro", 1}} {
+		tier = row.tier
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		require.Equal(t, row.lines, strings.Count(log.String(), "no rule has a rate for a tier"), row.tier)
+	}
+	for i := range 200 {
+		tier = fmt.Sprint(i)
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	}
+	require.Equal(t, 100, strings.Count(log.String(), "no rule has a rate for a tier"))
+	e, err := l.Explain(t.Context(), ratelimit.Request{Client: "alice", Tier: "Pro"})
+	require.NoError(t, err)
+	require.Contains(t, e.String(), "no rule here has a rate for the tier \"Pro\"")
+}

@@ -32,4 +32,22 @@ var httpMoreMutants = []mutant{
 		new: "_ = c.known",
 		by:  "^TestHTTPReload$", why: "a rule is named once",
 	},
+	{
+		name: "an unknown tier is not named", file: "httplimit/middleware.go",
+		old: "rules.tiers != nil && !rules.tiers[tier]",
+		new: "rules.tiers != nil && rules.tiers[tier]",
+		by:  "^TestHTTPTiers$", why: "a misspelt plan would get the rate of everybody without a word",
+	},
+	{
+		name: "a tier is named for each request", file: "httplimit/log.go",
+		old: "l.tiers[strings.Clone(name)] = true",
+		new: "_ = strings.Clone(name)",
+		by:  "^TestHTTPTiers$", why: "a flood of requests would be a flood of lines",
+	},
+	{
+		name: "Explain does not say that a tier is unknown", file: "internal/explained/explained.go",
+		old: "tier != \"\" && !slices.ContainsFunc(e.Rules, tiered)",
+		new: "tier != \"\" && slices.ContainsFunc(e.Rules, tiered)",
+		by:  "^TestHTTPTiers$", why: "an operator asks why a client has the rate of everybody",
+	},
 }
