@@ -133,7 +133,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units 
 	} else {
 		h.m.count(w, inner, max(v.info.Request.Cost, 1), units, h.next)
 	}
-	if inner.Pattern != before && h.m.config.Endpoint == nil {
+	if inner.Pattern != before {
 		h.m.compare(v.info.Request.Endpoint, pathOf(inner.Pattern))
 	}
 }
@@ -148,12 +148,14 @@ func copyBack(r, inner *http.Request) {
 
 // compare writes a warning to the log, once, if a router inside the next handler has found a route that is not
 // the endpoint by which the request was limited. It does so only if the endpoint was "unmatched", or if a rule
-// has the route as its Endpoint.
+// has the route as its Endpoint. If [Config.Endpoint] is set, both must hold, because its endpoints may be other
+// names than those of the routes.
 func (m *Middleware) compare(endpoint, route string) {
-	if endpoint == route {
+	own := m.config.Endpoint != nil
+	switch {
+	case endpoint == route, own && endpoint != unmatched:
 		return
-	}
-	if endpoint == unmatched {
+	case endpoint == unmatched && !own:
 		m.logs.once(warnUnmatched)
 		return
 	}
