@@ -51,8 +51,11 @@ type Config struct {
 	// errors. The status is the first final one: 200 if the handler sets none, 101 if
 	// it takes the connection over, and 500 if it panics. All requests are charged when
 	// they arrive, so simultaneous requests cannot exceed the limit; the header fields
-	// show what is left at that time. Units can be given back for 10 minutes. If Count
-	// is nil, all requests stay charged. Count does not apply to [Middleware.Allow].
+	// show what is left at that time. Units can be given back for 10 minutes, and for the
+	// number of requests in flight with one key that [ratelimit.RateLimiter.Reserve] allows.
+	// If a change of the rules brings one that cannot give units back, its requests stay
+	// charged, and Count is not called. If Count is nil, all requests stay charged. Count
+	// does not apply to [Middleware.Allow].
 	Count func(r *http.Request, status int) bool
 
 	// Info stores the [Info] of a granted request in the context that the next handler

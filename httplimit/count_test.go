@@ -316,7 +316,8 @@ func TestCountedWriterHasWhatTheInnerHas(t *testing.T) {
 		wrap(t, l, httplimit.Config{Count: failed}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			called = true
 			assert.Equal(t, has(inner), has(w))
-			assert.Equal(t, inner, w.(interface{ Unwrap() http.ResponseWriter }).Unwrap())
+			type unwrapper interface{ Unwrap() http.ResponseWriter }
+			assert.Equal(t, inner, w.(unwrapper).Unwrap().(unwrapper).Unwrap(), "behind what Count sees of a ResponseController")
 			if h, can := w.(http.Hijacker); can {
 				_, _, err := h.Hijack()
 				assert.Error(t, err)

@@ -31,6 +31,7 @@ const (
 	logPassed
 	logRefused
 	logSettle
+	logCount
 	kinds
 )
 
@@ -39,6 +40,7 @@ var troubles = [kinds]string{
 	logPassed:  "httplimit: a request has passed without a decision",
 	logRefused: "httplimit: a request was answered with 500, without a decision",
 	logSettle:  "httplimit: the units of a request that does not count stay charged",
+	logCount:   "httplimit: the rules of a request cannot give units back: Config.Count is not asked, and all requests count",
 }
 
 // The warnings. Each is an index of the array advice, which has their texts.
@@ -48,6 +50,7 @@ const (
 	warnUnmatched
 	warnRoute
 	warnProxies
+	warnCrowd
 	warnings
 )
 
@@ -59,6 +62,8 @@ var advice = [warnings]string{
 	warnRoute: "httplimit: a rule limits nothing: a router inside has found its route, but the request was limited by another " +
 		"endpoint: set Config.Endpoint to Route of that router",
 	warnProxies: "httplimit: requests come through a proxy that Config.Proxies does not trust, and all share its budget",
+	warnCrowd: "httplimit: more requests of one key are in flight than can be given back: the oldest stay charged, " +
+		"even if Config.Count returns false",
 }
 
 func (l *logs) init(to *slog.Logger) { l.to, l.began = to, time.Now() }

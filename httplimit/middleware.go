@@ -21,6 +21,7 @@ type Middleware struct {
 	unproxied  bool   // whether Proxies trusts no header
 	shown      atomic.Pointer[policies]
 	checked    checked
+	counting   atomic.Int64 // number of requests in flight that Config.Count may give back
 	logs       logs
 }
 
@@ -131,7 +132,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units 
 	if units == nil {
 		h.next.ServeHTTP(w, inner)
 	} else {
-		h.m.count(w, inner, max(v.info.Request.Cost, 1), units, h.next)
+		h.m.count(w, inner, v.info.Request, units, h.next)
 	}
 	if inner.Pattern != before {
 		h.m.compare(v.info.Request.Endpoint, pathOf(inner.Pattern))
@@ -224,8 +225,12 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 	if reserve {
 		units, err = m.limiter.Reserve(r.Context(), v.info.Request, countTerm)
 		res, each = units.Result(), units.Results()
-	} else {
-		res, each, err = m.limiter.CheckAll(r.Context(), v.info.Request, memory[:0])
+		reserve = units != nil || !errors.Is(err, ratelimit.ErrInvalidConfig)
+	}
+	if refused := err; !reserve { // with Count, Reserve has refused: the request is decided, but cannot be given back
+		if res, each, err = m.limiter.CheckAll(r.Context(), v.info.Request, memory[:0]); refused != nil && err == nil {
+			m.logs.often(logCount, refused)
+		}
 	}
 	if err != nil {
 		if res == (ratelimit.Result{}) {
