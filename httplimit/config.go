@@ -127,7 +127,9 @@ func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	return newMiddleware(l, c), nil
+	m := newMiddleware(l, c)
+	m.policies() // logs what clients may misunderstand
+	return m, nil
 }
 
 // wrong returns the error for a field of the Config with an invalid value.

@@ -102,7 +102,7 @@ func TestCountCost(t *testing.T) {
 	require.Equal(t, 400, get(t, h, "/bad", "203.0.113.9:1").Code)
 	w := get(t, h, "/good", "203.0.113.9:1")
 	assert.Equal(t, 429, w.Code)
-	assert.Equal(t, `"per-client";r=2;t=12`, w.Header().Get("RateLimit"))
+	assert.Equal(t, `"per-client";r=2;t=24`, w.Header().Get("RateLimit"))
 	assert.EqualValues(t, 15, l.Stats()[0].GivenBack)
 }
 

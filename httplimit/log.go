@@ -51,6 +51,7 @@ const (
 	warnRoute
 	warnProxies
 	warnCrowd
+	warnCase
 	warnings
 )
 
@@ -64,6 +65,7 @@ var advice = [warnings]string{
 	warnProxies: "httplimit: requests come through a proxy that Config.Proxies does not trust, and all share its budget",
 	warnCrowd: "httplimit: more requests of one key are in flight than can be given back: the oldest stay charged, " +
 		"even if Config.Count returns false",
+	warnCase: "httplimit: the names of two rules differ only in case, which clients that read RateLimit may not tell apart",
 }
 
 func (l *logs) init(to *slog.Logger) { l.to, l.began = to, time.Now() }

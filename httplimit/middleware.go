@@ -120,7 +120,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units 
 	inner := r
 	if h.m.config.Info {
 		inner = h.m.carry(r, v)
-	} else if p := h.m.takePlace(v.address); p != nil {
+	} else if p := h.m.takePlace(v.address, v.own); p != nil {
 		defer p.leave(v.header)
 	} else {
 		inner = h.m.carry(r, v)
@@ -255,8 +255,8 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 // deny answers a request that was denied.
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *visit) {
 	v.set("Cache-Control", "no-store")
-	if seconds, ok := v.info.Result.RetryAfterSeconds(); ok {
-		v.set("Retry-After", decimal(seconds))
+	if _, ok := v.info.Result.RetryAfterSeconds(); ok { // outer Middlewares must grant the request again, too
+		v.set("Retry-After", decimal(seconds(max(v.info.Result.RetryAfter, v.info.outer))))
 	}
 	info := v.info // a copy, so that only the copy is on the heap, and v stays on the stack
 	m.config.Denied(w, r, &info)

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -61,6 +62,7 @@ func (m *Middleware) policies() *policies {
 	if defaultRule != nil {
 		p.all = append(p.all, newPolicy(defaultRule, m.config.ShowShared))
 	}
+	m.warnOfCase(p)
 	for _, one := range p.all {
 		for tier := range one.tiers {
 			if p.tiers == nil {
@@ -81,6 +83,25 @@ func (m *Middleware) policies() *policies {
 	return p
 }
 
+// warnOfCase logs once that the names of two rules in p, which clients are shown, differ only in case.
+func (m *Middleware) warnOfCase(p *policies) {
+	if m.config.Headers != HeadersDraft11 || m.logs.warned[warnCase].Load() {
+		return
+	}
+	folded := make(map[string]string, len(p.all))
+	for _, one := range p.all {
+		if one.hidden {
+			continue
+		}
+		lower := strings.ToLower(one.item)
+		if other, taken := folded[lower]; taken {
+			m.logs.once(warnCase, "rule", one.name, "other", other)
+			return
+		}
+		folded[lower] = one.name
+	}
+}
+
 // The method are reports whether p was made from these rules. It compares addresses, as the limiter
 // returns the same slice until the rules change.
 func (p *policies) are(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) bool {
@@ -98,6 +119,26 @@ func (p *policies) of(name string) *policy {
 		}
 	}
 	return nil
+}
+
+// again returns how long a client must wait, at most, until the rules would grant the request req once more. each
+// has the answers of the rules, which have granted it. A rule that a failure policy has answered does not count.
+func (p *policies) again(req *ratelimit.Request, each []ratelimit.Result) (wait time.Duration) {
+	for i := range each {
+		res := &each[i]
+		missing := max(req.Cost, 1) - res.Remaining
+		if missing <= 0 || res.Limit < 0 || res.Degraded {
+			continue
+		}
+		d := res.ResetAfter
+		if shown := p.of(res.Rule); shown != nil {
+			if unit := shown.span(req.Tier).unit; unit > 0 && d/unit >= time.Duration(missing) {
+				d = unit * time.Duration(missing)
+			}
+		}
+		wait = max(wait, d)
+	}
+	return wait
 }
 
 // status returns the HTTP status of a denial. The status is 503 if every rule that denied did so by

@@ -100,7 +100,7 @@ func writeGRPC(w http.ResponseWriter, r *http.Request, status int, i *Info) {
 	h.Set("Grpc-Message", message)
 	h.Set("Cache-Control", "no-store")
 	if i != nil {
-		h.Set("Grpc-Retry-Pushback-Ms", strconv.FormatInt(pushback(i.Result, r), 10))
+		h.Set("Grpc-Retry-Pushback-Ms", strconv.FormatInt(pushback(i.Result, i.outer, r), 10))
 	}
 	w.WriteHeader(http.StatusOK)
 }
@@ -110,8 +110,10 @@ func writeGRPC(w http.ResponseWriter, r *http.Request, status int, i *Info) {
 const maxPushback = 10 * time.Second
 
 // pushback returns after how many milliseconds a gRPC client may try again. If the wait is longer than
-// maxPushback or than the timeout of the client, it returns -1, which tells the client not to try again.
-func pushback(res ratelimit.Result, r *http.Request) int64 {
+// maxPushback or than the timeout of the client, it returns -1, which tells the client not to try again. outer is
+// how long it takes until Middlewares further out would grant the request again.
+func pushback(res ratelimit.Result, outer time.Duration, r *http.Request) int64 {
+	res.RetryAfter = max(res.RetryAfter, outer)
 	ms, ok := res.RetryAfterMs()
 	wait := time.Duration(ms) * time.Millisecond
 	switch {

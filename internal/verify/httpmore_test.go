@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -103,4 +104,26 @@ func TestHTTPTiers(t *testing.T) {
 	e, err := l.Explain(t.Context(), ratelimit.Request{Client: "alice", Tier: "Pro"})
 	require.NoError(t, err)
 	require.Contains(t, e.String(), "no rule here has a rate for the tier \"Pro\"")
+}
+
+// TestHTTPPace reads the RateLimit of a bucket with units left, and the Retry-After of two layers.
+func TestHTTPPace(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	layer := func(rate ratelimit.Rate, next http.Handler) http.Handler {
+		l, err := ratelimit.New(nil, &ratelimit.Rule{Name: "a", Rate: rate}, ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		return httplimit.Handler(next, l)
+	}
+	ask := func(h http.Handler) http.Header {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		return w.Header()
+	}
+	h := layer(ratelimit.PerMinute(100), http.NotFoundHandler())
+	require.Equal(t, `"a";r=99;t=60`, ask(h).Get("RateLimit"))
+	require.Equal(t, `"a";r=98;t=59`, ask(h).Get("RateLimit"))
+
+	h = layer(ratelimit.PerHour(2), layer(ratelimit.PerMinute(6).WithBurst(1), http.NotFoundHandler()))
+	require.Empty(t, ask(h).Get("Retry-After"))
+	require.Equal(t, "1800", ask(h).Get("Retry-After"), "the outer layer has nothing left")
 }

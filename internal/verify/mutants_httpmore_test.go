@@ -116,4 +116,22 @@ var httpMoreMutants = []mutant{
 		new: "return r.Receipts > engine.MaxOpen",
 		by:  "^TestHTTPCountMore$", why: "units stay charged without a word",
 	},
+	{
+		name: "t is the time to one unit", file: "httplimit/headers.go",
+		old: "d = max(d, s.pace())",
+		new: "d = min(d, s.pace())",
+		by:  "^TestHTTPPace$", why: "a client that paces itself would send 99 a second",
+	},
+	{
+		name: "the pace is rounded down", file: "httplimit/headers.go",
+		old: "quotient++\n\t\t}\n\t\tif quotient <=",
+		new: "_ = quotient\n\t\t}\n\t\tif quotient <=",
+		by:  "^TestHTTPPace$", why: "a client that paces itself would exceed the rate",
+	},
+	{
+		name: "an inner denial knows only itself", file: "httplimit/middleware.go",
+		old: "max(v.info.Result.RetryAfter, v.info.outer)",
+		new: "max(v.info.Result.RetryAfter, 0)",
+		by:  "^TestHTTPPace$", why: "the outer layer would deny a client that has waited",
+	},
 }
