@@ -117,6 +117,12 @@ func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
 // [BuildFunc] has made is kept if the algorithm and the algoConfig have not changed; otherwise the BuildFunc makes
 // another one. A Limiter that a BuildFunc has made and that no rule uses any more is closed if it is an [io.Closer].
 func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
+	return l.ReloadIf(configs, defaultConfig, nil)
+}
+
+// ReloadIf does what Reload does, but first calls accept, without a lock, with the new rules as [RateLimiter.Rules] will
+// return them. If accept returns an error, ReloadIf changes nothing and returns that error. A nil accept accepts all.
+func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
@@ -138,7 +144,11 @@ func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]
 		if err := errors.Join(problems...); err != nil {
 			return err
 		}
-		return c.replace(carried, carriedDefault)
+		if err := c.replace(carried, carriedDefault); err != nil || c.calls.Missing() || accept == nil {
+			return err
+		}
+		next := c.next
+		return c.calls.Ask(&c.calls, func() error { return accept(next.list()) })
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -828,6 +829,50 @@ func TestReloadWhileItsLimiterIsDropped(t *testing.T) {
 		rules, _ := l.Rules()
 		assert.Same(t, (*made)[3], rules[0].Limiter)
 		assert.Same(t, (*made)[2], rules[1].Limiter)
+	})
+}
+
+// TestReloadIf asks whether to accept the new rules, which are complete and not yet in force. What is refused
+// changes nothing, and closes the limiters that were made for it.
+func TestReloadIf(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		factory, made := gauges(t, nil)
+		l := newRules(t, nil, nil, ratelimit.WithFactory(factory), ratelimit.WithFailurePolicy(ratelimit.FailClosed))
+		require.NoError(t, l.SetConfig(config("/old", "1/h")))
+		old, _ := l.Rules()
+		configs := []map[string]any{config("/a", "10/h"), gaugeConfig("/b", 1)}
+		fallback := map[string]any{"algorithm": "TokenBucket", "algoConfig": map[string]any{"rate": "10/h"}}
+		var seen []ratelimit.Rule
+		refused := errors.New("refused")
+		answer := refused
+		accept := func(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) error {
+			now, _ := l.Rules()
+			assert.Equal(t, old, now, "they are not in force")
+			assert.NoError(t, l.UpdateRate("/old", ratelimit.PerHour(2)), "there is no lock")
+			old, _ = l.Rules()
+			seen = append(slices.Clone(rules), *defaultRule)
+			return answer
+		}
+		assert.Same(t, refused, l.ReloadIf(configs, fallback, accept))
+		now, rest := l.Rules()
+		assert.Equal(t, old, now)
+		assert.Nil(t, rest)
+		require.Len(t, seen, 3)
+		assert.Equal(t, []string{"/a", "/b", "default"}, []string{seen[0].Name, seen[1].Name, seen[2].Name})
+		assert.Equal(t, ratelimit.FailClosed, seen[0].OnStoreError, "what is inherited is filled in")
+		assert.Same(t, (*made)[0], seen[1].Limiter)
+		assert.Equal(t, []int{1}, closed(*made))
+
+		answer = nil
+		require.NoError(t, l.ReloadIf(configs, fallback, accept))
+		now, rest = l.Rules()
+		assert.Equal(t, seen, append(slices.Clone(now), *rest), "what was accepted")
+		assert.Equal(t, []int{1, 0}, closed(*made))
+
+		require.ErrorIs(t, l.ReloadIf([]map[string]any{{"endpoint": "/a"}}, nil, func([]ratelimit.Rule, *ratelimit.Rule) error {
+			t.Error("nobody is asked about what is wrong")
+			return nil
+		}), ratelimit.ErrInvalidConfig)
 	})
 }
 

@@ -670,7 +670,10 @@ func ExampleRateLimiter_Reserve() {
 		if err != nil {
 			fmt.Println(err)
 		}
-		if !attempt.Result().Allowed {
+		switch allowed := attempt.Result().Allowed; {
+		case !allowed && err != nil:
+			return "try again later" // a failure policy has denied, or there is no answer and attempt is nil
+		case !allowed:
 			return "too many failed attempts"
 		}
 		if password != "secret" {

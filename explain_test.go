@@ -88,6 +88,18 @@ func TestExplain(t *testing.T) {
 		},
 		all, want.Rules[2],
 	}, e.Rules, "a rule that does not limit the request shows so")
+
+	const unknown = "no rule here has a rate for the tier \"Paid\"\n"
+	assert.NotContains(t, e.String(), "no rule here")
+	req.Tier = "Paid"
+	e, err = l.Explain(t.Context(), req)
+	require.NoError(t, err)
+	assert.Equal(t, ratelimit.PerMinute(3), e.Rules[0].Rate)
+	assert.True(t, strings.HasSuffix(e.String(), unknown), "%v", e)
+	req.Tier = ""
+	e, err = l.Explain(t.Context(), req)
+	require.NoError(t, err)
+	assert.NotContains(t, e.String(), "no rule here")
 }
 
 // TestExplainMatch proves how an Explanation names the way in which each rule was found.

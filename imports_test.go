@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"httplimit":           {".", "internal/engine", "internal/keytable", "internal/ratefield"},
 	"iolimit":             {"."},
 	"examples/quickstart": {"."},
-	"examples/llmgateway": {"."},
+	"examples/llmgateway": {".", "httplimit"},
 }
 
 // TestImports compares what each package of the module imports, tests aside, with mayImport.

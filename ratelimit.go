@@ -208,7 +208,11 @@ func (l *RateLimiter) check(ctx context.Context, req *Request, mode engine.Mode)
 // slice: do not change it or its maps. When the rules change, the slice stays as it is. Rules makes a new slice only
 // on the first call after a change; further calls allocate nothing.
 func (l *RateLimiter) Rules() (rules []Rule, defaultRule *Rule) {
-	set := l.set.Load()
+	return l.set.Load().list()
+}
+
+// list returns what Rules returns. set may be nil.
+func (set *ruleSet) list() (rules []Rule, defaultRule *Rule) {
 	if set == nil {
 		return nil, nil
 	}

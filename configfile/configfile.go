@@ -218,11 +218,14 @@ func (f *File) New(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 // Apply replaces the rules of l with the rules of f, as [ratelimit.RateLimiter.Reload] does: the keys
 // keep the units that they have used, and the rules keep what was set in code, such as functions. If f
 // has problems, Apply does not change l, and the error joins an [*Error] for each problem.
-func (f *File) Apply(l *ratelimit.RateLimiter) error {
+func (f *File) Apply(l *ratelimit.RateLimiter) error { return f.applyIf(l, nil) }
+
+// applyIf does the work of Apply. Unless check is nil, it gets the new rules first, and its error refuses them.
+func (f *File) applyIf(l *ratelimit.RateLimiter, check func([]ratelimit.Rule, *ratelimit.Rule) error) error {
 	if l == nil {
 		return errNoLimiter
 	}
-	return f.located(l.Reload(f.rules, f.defaultRule))
+	return f.located(l.ReloadIf(f.rules, f.defaultRule, check))
 }
 
 // errNoLimiter is the error for a nil limiter.

@@ -34,6 +34,12 @@ type Watcher struct {
 	Every   time.Duration          // the interval between reads, varied by up to a tenth; 0 means 5 s
 	Log     *slog.Logger           // gets a line for each new content of the file; nil means slog.Default()
 
+	// Check gets the rules of a file before they are applied, as [ratelimit.RateLimiter.Rules] will return
+	// them. If Check returns an error, the file is refused, and its rules do not replace the current ones. For
+	// example, the method CheckRules of an httplimit.Middleware returns a Check that refuses a rule which would
+	// limit nothing. Check must not call Reload. If Check is nil, every valid file is applied.
+	Check func(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) error
+
 	applying sync.Mutex // held while the file is read and applied
 	seen     string     // the id of the last sight (outcome of a read) that was handled; guarded by applying
 	dealt    int        // number of sights (outcomes of reads) that were handled; guarded by applying
@@ -52,8 +58,8 @@ type Status struct {
 	// yet.
 	Applied time.Time
 
-	// Err is the error of [Load] or [File.Apply] from the last attempt to apply the file. It is
-	// nil if the file was applied, or if its content is again the content that was applied last.
+	// Err is the error of [Load], [File.Apply] or Watcher.Check from the last attempt to apply the
+	// file. It is nil if the file was applied, or if its content is again the content that was applied last.
 	Err error
 
 	// Loads counts how often a file was applied. Failures counts how often a file was refused
@@ -91,8 +97,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // Reload reads the file once and applies it, even if it has not changed. It replaces rules that were
 // added in code meanwhile. Call Reload when the file is complete, such as on the signal SIGHUP. If the
-// file has problems, the limiter keeps its rules, and Reload returns the errors of [Load] and
-// [File.Apply].
+// file has problems, the limiter keeps its rules, and Reload returns the errors of [Load], [File.Apply]
+// and Check.
 //
 // Reload waits while another call is applying the file. A [ratelimit.BuildFunc] for an algorithm in the
 // file must not call Reload, because that call would wait forever.
@@ -285,7 +291,7 @@ func (w *Watcher) parse(s sight) (*File, error) {
 // apply applies the file f, which was parsed from the content in s. The caller holds w.applying.
 func (w *Watcher) apply(s sight, f *File) *result {
 	before := named(w.Limiter)
-	err := f.Apply(w.Limiter)
+	err := f.applyIf(w.Limiter, w.Check)
 	r := &result{sight: s, err: err}
 	if err == nil {
 		r.changes = changesOf(before, named(w.Limiter))

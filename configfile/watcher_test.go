@@ -3,6 +3,7 @@ package configfile_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -552,4 +553,44 @@ func TestRequiredRules(t *testing.T) {
 	write(t, path, "\n"+strings.Replace(rule(8), `"a"`, `"b"`, 1))
 	require.EqualError(t, w.Reload(), path+`:2:1: rules["a"] is missing: must exist: WithRequiredRules names it`)
 	require.Equal(t, 7, limitOf(l, "a"))
+}
+
+// TestWatcherCheck refuses a file by what its rules say.
+func TestWatcherCheck(t *testing.T) {
+	const text = `{"rules": [{"endpoint": %q, "algorithm": "FixedWindow", "rate": "1/m"}], "default": {"algorithm": "GCRA", "rate": "9/m"}}`
+	path, l, w, log := opened(t, fmt.Sprintf(text, "/login"))
+	inForce := func() string {
+		rules, _ := l.Rules()
+		return rules[0].Endpoint
+	}
+	w.Check = func(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) error {
+		require.Equal(t, "/login", inForce())
+		require.Equal(t, "default", defaultRule.Name)
+		if rules[0].Name != "/login" {
+			return errors.New("no route gives " + rules[0].Endpoint)
+		}
+		return nil
+	}
+	write(t, path, fmt.Sprintf(text, "/logn"))
+	require.EqualError(t, w.Reload(), path+": no route gives /logn")
+	require.Equal(t, "/login", inForce(), "the rules stay")
+	require.EqualError(t, w.Status().Err, path+": no route gives /logn")
+	require.Equal(t, 1, w.Status().Failures)
+	require.Contains(t, log.lines()[0], `msg="ratelimit: the file is refused, the rules stay"`)
+	require.Error(t, w.Reload())
+	require.Equal(t, []string{""}, log.lines(), "each content is logged once")
+
+	write(t, path, fmt.Sprintf(text, "/login")+" ")
+	require.NoError(t, w.Reload())
+	require.Equal(t, 2, w.Status().Loads)
+	watched(t, w, func(t *testing.T) {
+		put(t, path, fmt.Sprintf(text, "/logn"))
+		after(round + rest)
+		require.Equal(t, "/login", inForce())
+		require.ErrorContains(t, w.Status().Err, "no route gives /logn")
+	})
+	w.Check = func([]ratelimit.Rule, *ratelimit.Rule) error {
+		return &ratelimit.ConfigError{Field: "rules[0].endpoint", Value: `"/logn"`, Reason: "must be a route"}
+	}
+	require.EqualError(t, w.Reload(), path+`:1:13: rules[0].endpoint is "/logn": must be a route`, "a field has its place")
 }

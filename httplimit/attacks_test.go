@@ -276,7 +276,7 @@ func TestTwoLayers(t *testing.T) {
 	l, _ := perMinute(t, 3)
 	inner, _ := limited(t, nil, &ratelimit.Rule{Name: "user", Rate: ratelimit.PerMinute(2)})
 	for form, want := range map[httplimit.Headers][]string{
-		httplimit.HeadersDraft11: {`"per-client";r=2;t=20`, `"user";r=1;t=30`},
+		httplimit.HeadersDraft11: {`"per-client";r=2;t=40`, `"user";r=1;t=30`},
 		httplimit.HeadersDelta:   {"1"},
 	} {
 		outer := wrap(t, l, httplimit.Config{Headers: form}, wrap(t, inner, httplimit.Config{Headers: form}, ok))
@@ -312,7 +312,7 @@ func TestAllowManyTimes(t *testing.T) {
 		require.True(t, outer.Allow(w, r, ratelimit.Request{}))
 	}))
 	w := get(t, h, "/", client+":1")
-	assert.Equal(t, []string{"token;r=1", `"odd\";, \\";r=14;t=72`, `"per-client";r=99;t=1`}, w.Header().Values("RateLimit"))
+	assert.Equal(t, []string{"token;r=1", `"odd\";, \\";r=14;t=1008`, `"per-client";r=99;t=60`}, w.Header().Values("RateLimit"))
 	assert.Equal(t, []string{`"odd\";, \\";q=50;w=3600`, `"per-client";q=100;w=60`}, w.Header().Values("RateLimit-Policy"))
 
 	// A denial has those of the rules that have denied, and what the others had before.
@@ -325,7 +325,7 @@ func TestAllowManyTimes(t *testing.T) {
 	}))
 	w = get(t, h, "/", client+":1")
 	assert.Equal(t, 429, w.Code)
-	assert.Equal(t, []string{`"per-client";r=3;t=12`, `"tight";r=0;t=60`}, w.Header().Values("RateLimit"))
+	assert.Equal(t, []string{`"per-client";r=3;t=36`, `"tight";r=0;t=60`}, w.Header().Values("RateLimit"))
 }
 
 func TestAttack18PartsOfABatch(t *testing.T) {

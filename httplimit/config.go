@@ -21,7 +21,8 @@ import (
 type Config struct {
 	// Client returns the client and its tier from something that was verified, such as a
 	// session, a checked token or a known API key. If Client is nil, or returns an
-	// empty client or false, the address identifies the client. See [APIKey].
+	// empty client or false, the address identifies the client. See [APIKey]. A tier that
+	// no rule has in its Tiers gets each rule's own rate, and is logged once.
 	Client func(*http.Request) (client, tier string, ok bool)
 
 	// Proxies lists the proxies whose forwarding header is trusted. The zero Proxies trusts no header.
@@ -50,8 +51,11 @@ type Config struct {
 	// errors. The status is the first final one: 200 if the handler sets none, 101 if
 	// it takes the connection over, and 500 if it panics. All requests are charged when
 	// they arrive, so simultaneous requests cannot exceed the limit; the header fields
-	// show what is left at that time. Units can be given back for 10 minutes. If Count
-	// is nil, all requests stay charged. Count does not apply to [Middleware.Allow].
+	// show what is left at that time. Units can be given back for 10 minutes, and for the
+	// number of requests in flight with one key that [ratelimit.RateLimiter.Reserve] allows.
+	// If a change of the rules brings one that cannot give units back, its requests stay
+	// charged, and Count is not called. If Count is nil, all requests stay charged. Count
+	// does not apply to [Middleware.Allow].
 	Count func(r *http.Request, status int) bool
 
 	// Info stores the [Info] of a granted request in the context that the next handler
@@ -123,7 +127,9 @@ func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	return newMiddleware(l, c), nil
+	m := newMiddleware(l, c)
+	m.policies() // logs what clients may misunderstand
+	return m, nil
 }
 
 // wrong returns the error for a field of the Config with an invalid value.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
 // countTerm is how long after the arrival of a request its units can be given back.
@@ -38,13 +39,33 @@ func countProblems(l *ratelimit.RateLimiter) (problems []error) {
 }
 
 // count calls the next handler with r, and gives the reserved units back if Config.Count returns false for
-// the status. cost is how many units were reserved.
-func (m *Middleware) count(w http.ResponseWriter, r *http.Request, cost int, units *ratelimit.Reservation, next http.Handler) {
-	c := &countedWriter{ResponseWriter: w, m: m, request: r, cost: cost, units: units}
+// the status. req is the request that the limiter has granted.
+func (m *Middleware) count(w http.ResponseWriter, r *http.Request, req ratelimit.Request, units *ratelimit.Reservation, next http.Handler) {
+	c := &countedWriter{ResponseWriter: w, m: m, request: r, cost: max(req.Cost, 1), units: units}
 	status := http.StatusInternalServerError // the status if next panics
+	defer m.counting.Add(-1)
 	defer func() { c.settle(status) }()
+	if n := m.counting.Add(1); n > engine.MaxOpen && n%crowdSample == 0 {
+		m.warnOfCrowd(r.Context(), req)
+	}
 	next.ServeHTTP(c.like(w), r)
 	status = http.StatusOK
+}
+
+// crowdSample is how often count looks for a key with too many requests in flight: at each such number of requests
+// above [engine.MaxOpen].
+const crowdSample = 64
+
+// warnOfCrowd logs once that a key of the request req has so many requests in flight that the units of the oldest
+// cannot be given back. It does not see the keys of a store.
+func (m *Middleware) warnOfCrowd(ctx context.Context, req ratelimit.Request) {
+	if m.logs.warned[warnCrowd].Load() {
+		return
+	}
+	e, err := m.limiter.Explain(ctx, req)
+	if err == nil && slices.ContainsFunc(e.Rules, func(r ratelimit.RuleExplanation) bool { return r.Receipts >= engine.MaxOpen }) {
+		m.logs.once(warnCrowd)
+	}
 }
 
 // A countedWriter is the ResponseWriter that the next handler gets if Config.Count is set. It passes the
@@ -89,8 +110,47 @@ func (c *countedWriter) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
-// Unwrap returns the wrapped ResponseWriter, for [http.ResponseController].
-func (c *countedWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+// Unwrap returns a ResponseWriter by which an [http.ResponseController] reaches the methods that only a writer
+// further out has. It still calls settle.
+func (c *countedWriter) Unwrap() http.ResponseWriter { return through{c} }
+
+// A through is what a countedWriter returns as the wrapped ResponseWriter. An [http.ResponseController] calls its
+// Flush and Hijack if the wrapped ResponseWriter does not have these methods, but can be unwrapped to one that has.
+type through struct{ *countedWriter }
+
+// Unwrap returns the wrapped ResponseWriter itself.
+func (t through) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// FlushError does what the method of the same name of an [http.ResponseController] does.
+func (t through) FlushError() error {
+	if canFlush(t.ResponseWriter) {
+		t.settle(http.StatusOK)
+	}
+	return http.NewResponseController(t.ResponseWriter).Flush()
+}
+
+// Hijack does what the method of the same name of an [http.ResponseController] does.
+func (t through) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
+	if err == nil {
+		t.settle(http.StatusSwitchingProtocols)
+	}
+	return conn, rw, err
+}
+
+// canFlush reports whether an [http.ResponseController] can flush w.
+func canFlush(w http.ResponseWriter) bool {
+	for {
+		switch outer := w.(type) {
+		case http.Flusher, interface{ FlushError() error }:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = outer.Unwrap()
+		default:
+			return false
+		}
+	}
+}
 
 // Each of these types adds one optional method of a ResponseWriter to a countedWriter.
 type (

@@ -102,7 +102,7 @@ func TestCountCost(t *testing.T) {
 	require.Equal(t, 400, get(t, h, "/bad", "203.0.113.9:1").Code)
 	w := get(t, h, "/good", "203.0.113.9:1")
 	assert.Equal(t, 429, w.Code)
-	assert.Equal(t, `"per-client";r=2;t=12`, w.Header().Get("RateLimit"))
+	assert.Equal(t, `"per-client";r=2;t=24`, w.Header().Get("RateLimit"))
 	assert.EqualValues(t, 15, l.Stats()[0].GivenBack)
 }
 
@@ -316,7 +316,8 @@ func TestCountedWriterHasWhatTheInnerHas(t *testing.T) {
 		wrap(t, l, httplimit.Config{Count: failed}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			called = true
 			assert.Equal(t, has(inner), has(w))
-			assert.Equal(t, inner, w.(interface{ Unwrap() http.ResponseWriter }).Unwrap())
+			type unwrapper interface{ Unwrap() http.ResponseWriter }
+			assert.Equal(t, inner, w.(unwrapper).Unwrap().(unwrapper).Unwrap(), "behind what Count sees of a ResponseController")
 			if h, can := w.(http.Hijacker); can {
 				_, _, err := h.Hijack()
 				assert.Error(t, err)

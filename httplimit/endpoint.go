@@ -1,10 +1,7 @@
 package httplimit
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 	"path"
 	"strings"
 )
@@ -88,62 +85,4 @@ func routeOf(m Router) func(*http.Request) string {
 	return func(r *http.Request) string {
 		return pathOf(handlerPattern(m, r))
 	}
-}
-
-// Check returns an error that names each rule whose Endpoint matches no route of mux. Such a rule
-// limits nothing; usually, its Endpoint is misspelled. Call Check in a test. [Middleware.Handler] logs
-// the same error if its next handler is a Router and [Config.Endpoint] is nil.
-//
-// For each rule, Check asks mux for the route of a request with the path in the Endpoint of the rule.
-// If the Endpoint names no method, Check does so with each of the standard methods. It does not check a
-// rule whose Endpoint is a prefix, because a Router cannot list its patterns. If the only route for the
-// Endpoint "/users" has a host in its pattern, such as "example.com/users", Check does not find that
-// route, and names the rule although the rule is right. It finds the route if the Endpoint includes the
-// host.
-func (m *Middleware) Check(mux Router) error {
-	endpoint := m.config.Endpoint
-	if endpoint == nil {
-		endpoint = Route(nil)
-	}
-	var problems []error
-	rules, _ := m.limiter.Rules()
-	for _, rule := range rules {
-		if rule.Endpoint != "" && !strings.HasSuffix(rule.Endpoint, "*") && !gives(mux, endpoint, rule.Endpoint) {
-			problems = append(problems, fmt.Errorf("httplimit: rule %q limits nothing: no route gives its endpoint %q", rule.Name, rule.Endpoint))
-		}
-	}
-	return errors.Join(problems...)
-}
-
-var methods = []string{
-	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-	http.MethodHead, http.MethodOptions, http.MethodConnect, http.MethodTrace,
-}
-
-// gives reports whether the function endpoint returns want for some request to mux. To find out, it uses
-// want as the path of a request: the path "/users/{id}" itself matches the pattern "/users/{id}".
-func gives(mux Router, endpoint func(*http.Request) string, want string) bool {
-	if want == unmatched {
-		return true
-	}
-	asked, text := methods, want
-	if method, rest, found := strings.Cut(want, " "); found {
-		asked, text = []string{method}, strings.TrimLeft(rest, " \t")
-	}
-	host, target := "", text
-	if i := strings.IndexByte(text, '/'); i > 0 {
-		host, target = text[:i], text[i:]
-	}
-	target = strings.TrimSuffix(target, "{$}")
-	for _, method := range asked {
-		r := &http.Request{
-			Method: method, Host: host, URL: &url.URL{Path: target}, RequestURI: target, Header: http.Header{},
-			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
-		}
-		_, r.Pattern = mux.Handler(r)
-		if endpoint(r) == want {
-			return true
-		}
-	}
-	return false
 }

@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/configfile"
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
@@ -127,6 +131,41 @@ func ExampleMiddleware_Allow() {
 	}
 	// Output:
 	// 200 200 200 429
+}
+
+// A file whose rule for the login is misspelt is refused, and the rules stay.
+func ExampleMiddleware_CheckRules() {
+	dir, err := os.MkdirTemp("", "limits")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	write := func(endpoint string) {
+		text := fmt.Sprintf(`[{"endpoint": %q, "algorithm": "SlidingWindowLog", "rate": "5/m"}]`, endpoint)
+		if err := os.WriteFile(filepath.Join(dir, "limits.json"), []byte(text), 0o600); err != nil {
+			log.Fatal(err)
+		}
+	}
+	write("/login")
+	limiter, watcher, err := configfile.Open(filepath.Join(dir, "limits.json"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	m, err := httplimit.New(limiter, httplimit.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /login", func(http.ResponseWriter, *http.Request) {})
+
+	watcher.Log = slog.New(slog.DiscardHandler)
+	watcher.Check = m.CheckRules(mux)
+
+	write("/logn")
+	err = watcher.Reload()
+	fmt.Println(strings.ReplaceAll(err.Error(), dir, ""))
+	// Output:
+	// /limits.json: httplimit: rule "/logn" limits nothing: no route gives its endpoint "/logn"
 }
 
 // A test that finds a rule that limits nothing, such as one for a misspelt route.

@@ -225,11 +225,20 @@ func TestFields(t *testing.T) {
 						require.EqualValues(t, want.Remaining, limits[i].params["r"])
 						after, told := limits[i].params["t"]
 						require.Equal(t, want.Remaining < want.Limit, told)
-						if !want.Allowed {
-							require.Equal(t, ceil(want.RetryAfter), after)
-							require.LessOrEqual(t, after, ceil(got.Result.RetryAfter), "Retry-After is not earlier")
+						pace := int64(0) // the time in which the units that are left come back
+						for _, p := range policies {
+							if bucket := want.Rule == "per-client" || want.Rule == "global"; bucket && told && p.name == limits[i].name {
+								pace = (int64(want.Remaining)*p.params["w"] + int64(want.Limit) - 1) / int64(want.Limit)
+							}
 						}
-						require.LessOrEqual(t, after, ceil(max(want.ResetAfter, want.RetryAfter)))
+						if !want.Allowed {
+							require.Equal(t, max(ceil(want.RetryAfter), pace), after)
+							if want.Remaining == 0 {
+								require.LessOrEqual(t, after, ceil(got.Result.RetryAfter), "Retry-After is not earlier")
+							}
+						}
+						require.GreaterOrEqual(t, after, pace, "who paces itself by it stays within the rate")
+						require.LessOrEqual(t, after, max(ceil(max(want.ResetAfter, want.RetryAfter)), pace))
 					}
 					require.Len(t, policies, len(shown))
 					for i, want := range shown {

@@ -2,6 +2,7 @@ package httplimit_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"mime/multipart"
@@ -22,16 +23,23 @@ func TestInnerRouteIsLogged(t *testing.T) {
 	for _, row := range []struct {
 		outer, why string
 		lines      int
+		endpoint   string // what Config.Endpoint returns; it is nil for the empty string
 	}{
-		{"/", "the endpoint is the route of the outer router", 1},
-		{"/login", "both routers agree", 0},
+		{"/", "the endpoint is the route of the outer router", 1, ""},
+		{"/login", "both routers agree", 0, ""},
+		{"/", "an Endpoint that does not know the route", 1, "unmatched"},
+		{"/", "an Endpoint whose names are no routes", 0, "logins"},
 	} {
 		l, _ := perMinute(t, 1000, ratelimit.Rule{Endpoint: "/login", Rate: ratelimit.PerHour(30)})
 		var log logbook
 		inner, outer := http.NewServeMux(), http.NewServeMux()
 		inner.HandleFunc("POST /login", func(http.ResponseWriter, *http.Request) {})
 		between := http.HandlerFunc(inner.ServeHTTP)
-		outer.Handle(row.outer, wrap(t, l, httplimit.Config{Log: log.logger()}, between))
+		config := httplimit.Config{Log: log.logger()}
+		if row.endpoint != "" {
+			config.Endpoint = httplimit.Fixed(row.endpoint)
+		}
+		outer.Handle(row.outer, wrap(t, l, config, between))
 		for range 20 {
 			r := request(t, "/login", "203.0.113.9:1")
 			r.Method = http.MethodPost
@@ -40,7 +48,7 @@ func TestInnerRouteIsLogged(t *testing.T) {
 		require.Len(t, log.lines(), row.lines, row.why)
 		if row.lines > 0 {
 			assert.Contains(t, log.lines()[0], "a rule limits nothing: a router inside has found its route")
-			assert.Contains(t, log.lines()[0], "rule=/login endpoint=/ route=/login")
+			assert.Contains(t, log.lines()[0], "rule=/login endpoint="+cmp.Or(row.endpoint, "/")+" route=/login")
 		}
 	}
 }

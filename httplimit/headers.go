@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,10 @@ type Headers int
 // The values of [Config.Headers].
 const (
 	// HeadersDraft11 sends RateLimit-Policy with the limits of the rules, and RateLimit with the units that
-	// each rule has left. In a denial, RateLimit has only the rules that denied. Both fields are defined by
-	// draft-ietf-httpapi-ratelimit-headers-11.
+	// each rule has left, and with a time: a client that spreads these units over it stays within the rate. In a
+	// denial, RateLimit has only the rules that denied. The fields show no rule while a failure policy answers
+	// for it. Both are defined by draft-ietf-httpapi-ratelimit-headers-11; a later version will get a value of
+	// its own.
 	HeadersDraft11 Headers = iota
 
 	// HeadersDelta sends X-RateLimit-Limit, X-RateLimit-Remaining and
@@ -72,10 +75,9 @@ type shownRule struct {
 	RetryAfter, ResetAfter time.Duration
 }
 
-// reset returns the time that the header fields show for a rule. If the rule denied, this is RetryAfter.
-// If the rule granted the request, it has at least one more unit after this time. ok is false if the rule
-// has all its units left.
-func (s *shownRule) reset() (d time.Duration, ok bool) {
+// next returns after how long, at most, the rule has more units than it has now. If the rule denied, this is
+// RetryAfter. ok is false if the rule has all its units left.
+func (s *shownRule) next() (d time.Duration, ok bool) {
 	switch {
 	case !s.Allowed && s.RetryAfter != ratelimit.Never:
 		return s.RetryAfter, true
@@ -85,6 +87,31 @@ func (s *shownRule) reset() (d time.Duration, ok bool) {
 		return min(s.unit, s.ResetAfter), true
 	}
 	return s.ResetAfter, true
+}
+
+// effectiveWindow returns the time that RateLimit shows for a rule: a client that spreads the units that are left over this
+// time stays within the rate, and after it there are more. ok is false if the rule has all its units left.
+func (s *shownRule) effectiveWindow() (d time.Duration, ok bool) {
+	if d, ok = s.next(); ok && s.unit > 0 && s.Remaining < s.Limit {
+		d = max(d, s.pace())
+	}
+	return d, ok
+}
+
+// pace returns the time in which as many units as are left come back, in seconds rounded up. The rule must be a
+// bucket.
+func (s *shownRule) pace() time.Duration {
+	hi, lo := bits.Mul64(uint64(s.Remaining), uint64(s.window))
+	if limit := uint64(s.Limit); hi < limit {
+		quotient, rest := bits.Div64(hi, lo, limit)
+		if rest > 0 {
+			quotient++
+		}
+		if quotient <= uint64(maxSeconds) {
+			return time.Duration(quotient) * time.Second
+		}
+	}
+	return ratelimit.Never
 }
 
 // pick returns the rules that the header fields show, beginning with the rule that has the fewest units
@@ -120,6 +147,7 @@ func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown
 func (m *Middleware) mark(v *visit, rules *policies, each []ratelimit.Result) {
 	var memory [maxShown]shownRule
 	shown := v.pick(rules, each, &memory)
+	v.own = rules.again(&v.info.Request, each)
 	if !v.info.Result.Allowed {
 		names := violated(shown)
 		v.info.violated = &names
@@ -148,7 +176,7 @@ func (v *visit) draft11(shown []shownRule) {
 		}
 		text = append(text, s.policy.item...)
 		text = appendParameter(text, ";r=", int64(s.Remaining))
-		if d, ok := s.reset(); ok {
+		if d, ok := s.effectiveWindow(); ok {
 			text = appendParameter(text, ";t=", seconds(d))
 		}
 	}
@@ -237,7 +265,7 @@ func (v *visit) legacy(shown []shownRule, epoch bool) {
 				return
 			}
 		}
-		reset, _ := s.reset()
+		reset, _ := s.next()
 		after := seconds(reset)
 		if epoch {
 			now := time.Now()

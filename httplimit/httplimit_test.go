@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -33,7 +34,7 @@ func TestAnswers(t *testing.T) {
 	w := get(t, h, "/?cost=50", "203.0.113.9:1")
 	assert.Equal(t, http.StatusOK, w.Code)
 	assert.Equal(t, http.Header{
-		"Ratelimit":        {`"per-client";r=50;t=1, "daily";r=950;t=86400`},
+		"Ratelimit":        {`"per-client";r=50;t=30, "daily";r=950;t=86400`},
 		"Ratelimit-Policy": {`"per-client";q=100;w=60, "daily";q=1000;w=86400`},
 	}, stripped(w))
 	require.Equal(t, http.StatusOK, get(t, h, "/?cost=50", "203.0.113.9:1").Code)
@@ -255,7 +256,7 @@ func TestAllow(t *testing.T) {
 	}
 	w := try("alice", "wrong", "198.51.100.7:1")
 	assert.Equal(t, 429, w.Code, "by name")
-	assert.Equal(t, []string{`"requests";r=99;t=1`, `"wrong by name";r=0;t=20`}, w.Header().Values("RateLimit"),
+	assert.Equal(t, []string{`"requests";r=99;t=60`, `"wrong by name";r=0;t=20`}, w.Header().Values("RateLimit"),
 		"beside what the Handler has told")
 	assert.Equal(t, 401, try("bob", "wrong", "203.0.113.9:1").Code)
 	assert.Equal(t, 429, try("carol", "wrong", "203.0.113.9:1").Code, "by address")
@@ -389,6 +390,113 @@ httplimit: rule "/users/7" limits nothing: no route gives its endpoint "/users/7
 	m.Handler(mux)
 	require.Len(t, log.lines(), 1, "at the start")
 	assert.Contains(t, log.lines()[0], `/serach`)
+}
+
+// TestNamesThatDifferInCase says at the start, and after a change of the rules, what a client may take for one rule.
+func TestNamesThatDifferInCase(t *testing.T) {
+	rate := ratelimit.PerMinute(1)
+	rules := []ratelimit.Rule{{Name: "Search", Endpoint: "/a", Rate: rate}, {Name: "search", Endpoint: "/b", Rate: rate}}
+	hidden := []ratelimit.Rule{rules[0], {Name: "search", Endpoint: "/b", Key: ratelimit.KeyGlobal, Rate: rate}}
+	for _, row := range []struct {
+		rules  []ratelimit.Rule
+		config httplimit.Config
+		lines  int
+	}{
+		{rules, httplimit.Config{}, 1},
+		{rules[:1], httplimit.Config{}, 0},
+		{rules, httplimit.Config{Headers: httplimit.HeadersDelta}, 0},
+		{hidden, httplimit.Config{}, 0},
+		{hidden, httplimit.Config{ShowShared: true}, 1},
+	} {
+		log := new(logbook)
+		row.config.Log = log.logger()
+		l, _ := limited(t, row.rules, nil)
+		made(t, l, row.config)
+		require.Len(t, log.lines(), row.lines)
+		if row.lines > 0 {
+			assert.Contains(t, log.lines()[0], "differ only in case")
+			assert.Contains(t, log.lines()[0], "rule=search other=Search")
+		}
+	}
+	log := new(logbook)
+	l, _ := limited(t, rules[:1], nil)
+	h := wrap(t, l, httplimit.Config{Log: log.logger()}, ok)
+	require.NoError(t, l.AddRule(rules[1]))
+	get(t, h, "/", "203.0.113.9:1")
+	get(t, h, "/", "203.0.113.9:1")
+	assert.Len(t, log.lines(), 1)
+}
+
+// TestUnknownTiers names a plan that no rule knows. The log says so once for each name, for at most 100 names.
+func TestUnknownTiers(t *testing.T) {
+	log := new(logbook)
+	tier := "Pro"
+	config := httplimit.Config{Log: log.logger(), Client: func(*http.Request) (string, string, bool) { return "alice", tier, true }}
+	ask := func(h http.Handler, name string) int {
+		tier = name
+		return get(t, h, "/", "203.0.113.9:1").Code
+	}
+	l, _ := perMinute(t, 9000)
+	plain := wrap(t, l, config, ok)
+	assert.Equal(t, 200, ask(plain, "Pro"))
+	assert.Empty(t, log.lines(), "these rules have no tiers")
+
+	l, _ = perMinute(t, 9000, ratelimit.Rule{Name: "all", Endpoint: "*", Additional: true, Rate: ratelimit.PerMinute(9000),
+		Tiers: map[string]ratelimit.Rate{"pro": ratelimit.PerMinute(9900), "staff": ratelimit.Unlimited}})
+	h := wrap(t, l, config, ok)
+	for _, known := range []string{"pro", "staff", ""} {
+		assert.Equal(t, 200, ask(h, known))
+	}
+	assert.Empty(t, log.lines())
+	for range 3 {
+		assert.Equal(t, 200, ask(h, "Pro\n"))
+	}
+	require.Len(t, log.lines(), 1)
+	assert.Contains(t, log.lines()[0], `msg="httplimit: no rule has a rate for a tier, so each rule's own rate limits its clients" tier="Pro\n"`)
+	for i := range 200 {
+		ask(h, fmt.Sprint(i))
+		ask(h, "Pro\n")
+	}
+	assert.Len(t, log.lines(), 100)
+}
+
+// TestCheckAfterReload changes the rules so that one limits nothing. The next request says so, once.
+func TestCheckAfterReload(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("POST /login", ok)
+	mux.Handle("/search", ok)
+	l, _ := limited(t, []ratelimit.Rule{{Endpoint: "/login", Rate: ratelimit.PerMinute(1)}}, &ratelimit.Rule{Rate: ratelimit.PerHour(1000)})
+	log := new(logbook)
+	h := made(t, l, httplimit.Config{Log: log.logger()}).Handler(mux)
+	ask := func() (lines []string) {
+		before := len(log.lines())
+		for range 3 {
+			get(t, h, "/search", "203.0.113.9:1")
+		}
+		return log.lines()[before:]
+	}
+	assert.Empty(t, ask())
+	reload := func(endpoints ...string) {
+		var rules []ratelimit.Rule
+		for _, e := range endpoints {
+			rules = append(rules, ratelimit.Rule{Endpoint: e, Rate: ratelimit.PerMinute(1)})
+		}
+		require.NoError(t, l.Replace(rules, nil))
+	}
+	reload("/logn", "/search")
+	lines := ask()
+	require.Len(t, lines, 1)
+	assert.Contains(t, lines[0], `rules limit nothing`)
+	assert.Contains(t, lines[0], `/logn`)
+	reload("/logn")
+	assert.Empty(t, ask(), "it is known")
+	reload("/login")
+	assert.Empty(t, ask())
+	reload("/login", "/logn", "/serach")
+	lines = ask()
+	require.Len(t, lines, 1, "it is wrong again")
+	assert.Contains(t, lines[0], `/logn`)
+	assert.Contains(t, lines[0], `/serach`)
 }
 
 // TestNewReports compares everything that is said of configs that are wrong.
@@ -534,7 +642,7 @@ func TestSharedFieldsAreNotOverwritten(t *testing.T) {
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Add("RateLimit", `"x";r=1`) }))
 	for i := range 2 {
 		w := get(t, h, "/", "203.0.113.9:1")
-		assert.Equal(t, []string{`"per-client";r=` + strconv.Itoa(99-i) + `;t=1`, `"x";r=1`}, w.Header().Values("RateLimit"))
+		assert.Equal(t, []string{`"per-client";r=` + strconv.Itoa(99-i) + `;t=` + strconv.Itoa(60-i), `"x";r=1`}, w.Header().Values("RateLimit"))
 		assert.Len(t, w.Header().Values("RateLimit-Policy"), 1)
 	}
 }

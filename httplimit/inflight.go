@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"runtime"
 	"sync/atomic"
+	"time"
 )
 
 // inFlight is a table of the responses that Middlewares are serving now. A Middleware finds out by this
@@ -25,6 +26,10 @@ type place struct {
 	// it has set header. Other goroutines read it only if they find the address of their own response in
 	// header.
 	owner uint64
+
+	// wait is the time after which the owner would grant the request again, at most. It is written and read like
+	// owner.
+	wait time.Duration
 }
 
 // addressOf returns the address of the map h. It is 0 if h is nil.
@@ -37,16 +42,16 @@ func placesOf(header uintptr) *[4]place {
 }
 
 // takePlace records that m is serving the response whose header map has this address, and returns the
-// place. It returns nil if no place is free. It also returns nil for the address 0, which marks free
+// place. The parameter wait is the field wait of the place. It returns nil if no place is free. It also returns nil for the address 0, which marks free
 // places.
-func (m *Middleware) takePlace(header uintptr) *place {
+func (m *Middleware) takePlace(header uintptr, wait time.Duration) *place {
 	if header == 0 {
 		return nil
 	}
 	places := placesOf(header)
 	for i := range places {
 		if p := &places[i]; p.header.Load() == 0 && p.header.CompareAndSwap(0, header) {
-			p.owner = m.number
+			p.owner, p.wait = m.number, wait
 			return p
 		}
 	}
@@ -62,18 +67,20 @@ func (p *place) leave(h http.Header) {
 
 // serving reports whether any Middleware is serving the response whose header map has this address, and
 // whether m is serving it. outer is the innermost carrier (the context that a Middleware has made) of the
-// request, or nil.
-func (m *Middleware) serving(header uintptr, outer *carrier) (some, same bool) {
+// request, or nil. wait is the longest time after which one of them would grant the request again.
+func (m *Middleware) serving(header uintptr, outer *carrier) (some, same bool, wait time.Duration) {
 	places := placesOf(header)
 	for i := range places {
 		if p := &places[i]; header != 0 && p.header.Load() == header {
 			some, same = true, same || p.owner == m.number
+			wait = max(wait, p.wait)
 		}
 	}
 	for c := outer; c != nil; c = c.outer {
 		if addressOf(c.header) == header {
 			some, same = true, same || c.owner == m
+			wait = max(wait, c.wait)
 		}
 	}
-	return some, same
+	return some, same, wait
 }

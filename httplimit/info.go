@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit"
 )
@@ -30,7 +31,8 @@ type Info struct {
 	// so by [ratelimit.FailClosed]. It is 0 if the request was granted.
 	Status int
 
-	violated *string // the names of the visible rules that denied, as JSON strings with commas; nil for a grant
+	outer    time.Duration // after a grant by Middlewares further out: how long until all of them would grant the request again
+	violated *string       // the names of the visible rules that denied, as JSON strings with commas; nil for a grant
 }
 
 // FromContext returns the Info of the request that has the context ctx. ok is false if no
@@ -60,9 +62,10 @@ type carrier struct {
 
 	request http.Request // the copy of the request for the next handler
 	owner   *Middleware
-	outer   *carrier    // the carrier in the context of the original request, or nil
-	header  http.Header // the header of the response
-	info    Info        // zero if Config.Info is false; Rules is nil if a single rule granted the request
+	outer   *carrier      // the carrier in the context of the original request, or nil
+	header  http.Header   // the header of the response
+	wait    time.Duration // after how long the owner would grant the request again, at most
+	info    Info          // zero if Config.Info is false; Rules is nil if a single rule granted the request
 }
 
 // carrierKey is the context key under which Value returns the innermost carrier.
@@ -85,7 +88,7 @@ func carrierOf(ctx context.Context) *carrier {
 // carry returns a copy of the request r whose context is a new carrier. If Config.Info is set, the carrier
 // gets the Info of the visit v.
 func (m *Middleware) carry(r *http.Request, v *visit) *http.Request {
-	c := &carrier{Context: r.Context(), owner: m, outer: v.outer, header: v.header}
+	c := &carrier{Context: r.Context(), owner: m, outer: v.outer, header: v.header, wait: v.own}
 	if m.config.Info {
 		c.info = v.info
 	}
@@ -96,13 +99,14 @@ func (m *Middleware) carry(r *http.Request, v *visit) *http.Request {
 // A visit contains what a Middleware knows of one request while it decides. It stays on the stack, so the
 // functions of a Config get copies of its fields.
 type visit struct {
-	outer   *carrier    // the innermost carrier in the context of the request, or nil
-	header  http.Header // the header of the response
-	address uintptr     // the address of the map header
-	follows bool        // whether a Middleware further out is serving the same response
-	repeats bool        // whether this Middleware is already serving the same response
-	inside  bool        // whether the decision is made by Allow, inside a handler
-	info    Info        // what is known so far; the method keep sets Result and Rules
+	outer   *carrier      // the innermost carrier in the context of the request, or nil
+	header  http.Header   // the header of the response
+	address uintptr       // the address of the map header
+	follows bool          // whether a Middleware further out is serving the same response
+	repeats bool          // whether this Middleware is already serving the same response
+	inside  bool          // whether the decision is made by Allow, inside a handler
+	info    Info          // what is known so far; the method keep sets Result and Rules
+	own     time.Duration // after how long this Middleware would grant the request again, at most; set by mark
 
 	fields *[2]string // memory for the values of header fields
 	used   int        // number of elements of the array fields that are in use
@@ -111,7 +115,7 @@ type visit struct {
 // visit returns a visit for the request r, whose response has this header.
 func (m *Middleware) visit(r *http.Request, header http.Header) visit {
 	v := visit{outer: carrierOf(r.Context()), header: header, address: addressOf(header)}
-	v.follows, v.repeats = m.serving(v.address, v.outer)
+	v.follows, v.repeats, v.info.outer = m.serving(v.address, v.outer)
 	return v
 }
 

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,7 +55,7 @@ func TestManyLayers(t *testing.T) {
 			}))
 			var want []string
 			for i := range n {
-				want = append(want, fmt.Sprintf(`"%d";r=2;t=20`, i))
+				want = append(want, fmt.Sprintf(`"%d";r=2;t=40`, i))
 			}
 			w := get(t, h, "/", "203.0.113.9:1")
 			assert.Equal(t, want, w.Header().Values("RateLimit"))
@@ -136,4 +138,51 @@ func TestLayersInParallel(t *testing.T) {
 	for i, line := range w.Header().Values("RateLimit") {
 		assert.True(t, strings.HasPrefix(line, fmt.Sprintf(`"%d";r=%d;`, i, 100_000-callers*each-1)), line)
 	}
+}
+
+// TestRetryAfterOfLayers obeys the Retry-After of an inner denial while an outer Middleware has nothing left. It is
+// then granted, and one second earlier it is not.
+func TestRetryAfterOfLayers(t *testing.T) {
+	for _, row := range []struct {
+		why   string
+		outer ratelimit.Rule
+		cost  int
+		form  httplimit.Headers
+		info  bool
+		want  string
+	}{
+		{"a bucket", ratelimit.Rule{Rate: ratelimit.PerHour(2)}, 1, httplimit.HeadersDraft11, false, "1800"},
+		{"other header fields", ratelimit.Rule{Rate: ratelimit.PerHour(2)}, 1, httplimit.HeadersNone, false, "1800"},
+		{"the request is copied", ratelimit.Rule{Rate: ratelimit.PerHour(2)}, 1, httplimit.HeadersDraft11, true, "1800"},
+		{"a rule that clients do not see", ratelimit.Rule{Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(2)}, 1, httplimit.HeadersDraft11, false, "1800"},
+		{"a window", ratelimit.Rule{Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(2)}, 1, httplimit.HeadersDraft11, false, "3600"},
+		{"more than a unit is left, but not the cost", ratelimit.Rule{Rate: ratelimit.PerHour(11)}, 5, httplimit.HeadersDraft11, false, "1310"},
+		{"enough is left", ratelimit.Rule{Rate: ratelimit.PerHour(20)}, 1, httplimit.HeadersDraft11, false, "10"},
+	} {
+		address, clock := limited(t, nil, &row.outer)
+		user, err := ratelimit.New(nil, &ratelimit.Rule{Name: "user", Rate: ratelimit.PerMinute(6).WithBurst(1)}, ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		outer := httplimit.Config{Headers: row.form, Info: row.info, Prepare: func(_ *http.Request, q *ratelimit.Request) { q.Cost = row.cost }}
+		h := wrap(t, address, outer, wrap(t, user, httplimit.Config{Headers: row.form}, ok))
+		require.Equal(t, 200, get(t, h, "/", "203.0.113.9:1").Code, row.why)
+		denied := get(t, h, "/", "203.0.113.9:1")
+		require.Equal(t, 429, denied.Code, row.why)
+		assert.Equal(t, row.want, denied.Header().Get("Retry-After"), row.why)
+		seconds, err := strconv.Atoi(denied.Header().Get("Retry-After"))
+		require.NoError(t, err)
+		clock.Advance(time.Duration(seconds) * time.Second)
+		assert.Equal(t, 200, get(t, h, "/", "203.0.113.9:1").Code, "%s: who obeys it is granted", row.why)
+	}
+	outer, clock := perMinute(t, 2)
+	inner, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerMinute(6).WithBurst(1)}, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	h := wrap(t, outer, httplimit.Config{}, wrap(t, inner, httplimit.Config{}, ok))
+	var pushback []string
+	for range 2 {
+		r := request(t, "/", "203.0.113.9:1", "Content-Type", "application/grpc")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		pushback = append(pushback, w.Header().Get("Grpc-Retry-Pushback-Ms"))
+	}
+	assert.Equal(t, []string{"", "-1"}, pushback, "30 s are longer than a gRPC client is asked to wait")
 }

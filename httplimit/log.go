@@ -2,6 +2,8 @@ package httplimit
 
 import (
 	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -14,7 +16,14 @@ type logs struct {
 	due    [kinds]atomic.Int64 // for each kind of problem: nanoseconds from began until the next line may be written
 	missed [kinds]atomic.Int64 // for each kind: how many problems were not logged since the last line
 	warned [warnings]atomic.Bool
+
+	mu    sync.RWMutex
+	tiers map[string]bool // the unknown tiers that were logged, at most maxTiers; guarded by mu
 }
+
+// maxTiers is the largest number of unknown tiers that are logged. A mistake in [Config.Client] could make up any
+// number of them.
+const maxTiers = 100
 
 // The kinds of problems. Each is an index of the array troubles, which has their texts.
 const (
@@ -22,6 +31,7 @@ const (
 	logPassed
 	logRefused
 	logSettle
+	logCount
 	kinds
 )
 
@@ -30,6 +40,7 @@ var troubles = [kinds]string{
 	logPassed:  "httplimit: a request has passed without a decision",
 	logRefused: "httplimit: a request was answered with 500, without a decision",
 	logSettle:  "httplimit: the units of a request that does not count stay charged",
+	logCount:   "httplimit: the rules of a request cannot give units back: Config.Count is not asked, and all requests count",
 }
 
 // The warnings. Each is an index of the array advice, which has their texts.
@@ -39,6 +50,8 @@ const (
 	warnUnmatched
 	warnRoute
 	warnProxies
+	warnCrowd
+	warnCase
 	warnings
 )
 
@@ -50,6 +63,9 @@ var advice = [warnings]string{
 	warnRoute: "httplimit: a rule limits nothing: a router inside has found its route, but the request was limited by another " +
 		"endpoint: set Config.Endpoint to Route of that router",
 	warnProxies: "httplimit: requests come through a proxy that Config.Proxies does not trust, and all share its budget",
+	warnCrowd: "httplimit: more requests of one key are in flight than can be given back: the oldest stay charged, " +
+		"even if Config.Count returns false",
+	warnCase: "httplimit: the names of two rules differ only in case, which clients that read RateLimit may not tell apart",
 }
 
 func (l *logs) init(to *slog.Logger) { l.to, l.began = to, time.Now() }
@@ -76,6 +92,29 @@ func (l *logs) often(kind int, err error) {
 func (l *logs) once(warning int, args ...any) {
 	if !l.warned[warning].Swap(true) {
 		l.logger().Warn(advice[warning], args...)
+	}
+}
+
+// tier logs that no rule has a rate for the tier with this name. It logs each name once, and at most maxTiers
+// names.
+func (l *logs) tier(name string) {
+	l.mu.RLock()
+	silent := l.tiers[name] || len(l.tiers) >= maxTiers
+	l.mu.RUnlock()
+	if silent {
+		return
+	}
+	l.mu.Lock()
+	silent = l.tiers[name] || len(l.tiers) >= maxTiers
+	if l.tiers == nil {
+		l.tiers = make(map[string]bool)
+	}
+	if !silent {
+		l.tiers[strings.Clone(name)] = true
+	}
+	l.mu.Unlock()
+	if !silent {
+		l.logger().Warn("httplimit: no rule has a rate for a tier, so each rule's own rate limits its clients", "tier", name)
 	}
 }
 

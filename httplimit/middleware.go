@@ -20,6 +20,8 @@ type Middleware struct {
 	forwarding string // the name of the forwarding header, in canonical form
 	unproxied  bool   // whether Proxies trusts no header
 	shown      atomic.Pointer[policies]
+	checked    checked
+	counting   atomic.Int64 // number of requests in flight that Config.Count may give back
 	logs       logs
 }
 
@@ -63,7 +65,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		h.endpoint = Route(nil)
 		if mux, ok := next.(Router); ok {
 			h.endpoint = routeOf(mux)
-			m.logs.check(m.Check(mux))
+			m.checkHandler(mux)
 		}
 	}
 	return h
@@ -118,7 +120,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units 
 	inner := r
 	if h.m.config.Info {
 		inner = h.m.carry(r, v)
-	} else if p := h.m.takePlace(v.address); p != nil {
+	} else if p := h.m.takePlace(v.address, v.own); p != nil {
 		defer p.leave(v.header)
 	} else {
 		inner = h.m.carry(r, v)
@@ -130,9 +132,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units 
 	if units == nil {
 		h.next.ServeHTTP(w, inner)
 	} else {
-		h.m.count(w, inner, max(v.info.Request.Cost, 1), units, h.next)
+		h.m.count(w, inner, v.info.Request, units, h.next)
 	}
-	if inner.Pattern != before && h.m.config.Endpoint == nil {
+	if inner.Pattern != before {
 		h.m.compare(v.info.Request.Endpoint, pathOf(inner.Pattern))
 	}
 }
@@ -147,12 +149,14 @@ func copyBack(r, inner *http.Request) {
 
 // compare writes a warning to the log, once, if a router inside the next handler has found a route that is not
 // the endpoint by which the request was limited. It does so only if the endpoint was "unmatched", or if a rule
-// has the route as its Endpoint.
+// has the route as its Endpoint. If [Config.Endpoint] is set, both must hold, because its endpoints may be other
+// names than those of the routes.
 func (m *Middleware) compare(endpoint, route string) {
-	if endpoint == route {
+	own := m.config.Endpoint != nil
+	switch {
+	case endpoint == route, own && endpoint != unmatched:
 		return
-	}
-	if endpoint == unmatched {
+	case endpoint == unmatched && !own:
 		m.logs.once(warnUnmatched)
 		return
 	}
@@ -221,8 +225,12 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 	if reserve {
 		units, err = m.limiter.Reserve(r.Context(), v.info.Request, countTerm)
 		res, each = units.Result(), units.Results()
-	} else {
-		res, each, err = m.limiter.CheckAll(r.Context(), v.info.Request, memory[:0])
+		reserve = units != nil || !errors.Is(err, ratelimit.ErrInvalidConfig)
+	}
+	if refused := err; !reserve { // with Count, Reserve has refused: the request is decided, but cannot be given back
+		if res, each, err = m.limiter.CheckAll(r.Context(), v.info.Request, memory[:0]); refused != nil && err == nil {
+			m.logs.often(logCount, refused)
+		}
 	}
 	if err != nil {
 		if res == (ratelimit.Result{}) {
@@ -232,6 +240,9 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 	}
 	v.keep(res, each, m.config.Info)
 	rules := m.policies()
+	if tier := v.info.Request.Tier; tier != "" && rules.tiers != nil && !rules.tiers[tier] {
+		m.logs.tier(tier)
+	}
 	m.mark(v, rules, each)
 	if res.Allowed {
 		return passed, units
@@ -244,8 +255,8 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 // deny answers a request that was denied.
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *visit) {
 	v.set("Cache-Control", "no-store")
-	if seconds, ok := v.info.Result.RetryAfterSeconds(); ok {
-		v.set("Retry-After", decimal(seconds))
+	if _, ok := v.info.Result.RetryAfterSeconds(); ok { // outer Middlewares must grant the request again, too
+		v.set("Retry-After", decimal(seconds(max(v.info.Result.RetryAfter, v.info.outer))))
 	}
 	info := v.info // a copy, so that only the copy is on the heap, and v stays on the stack
 	m.config.Denied(w, r, &info)

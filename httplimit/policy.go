@@ -1,9 +1,13 @@
 package httplimit
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"math/bits"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -16,6 +20,7 @@ type policies struct {
 	all         []*policy
 	byName      map[string]*policy // all policies by the name of the rule; nil if there are 8 or fewer
 	endpoints   map[string]string  // the name of the first rule with each Endpoint
+	tiers       map[string]bool    // the tiers that at least one rule has; nil if no rule has any
 }
 
 // few is the largest number of policies for which a linear search is faster than a map.
@@ -57,14 +62,44 @@ func (m *Middleware) policies() *policies {
 	if defaultRule != nil {
 		p.all = append(p.all, newPolicy(defaultRule, m.config.ShowShared))
 	}
+	m.warnOfCase(p)
+	for _, one := range p.all {
+		for tier := range one.tiers {
+			if p.tiers == nil {
+				p.tiers = make(map[string]bool)
+			}
+			p.tiers[tier] = true
+		}
+	}
 	if len(p.all) > few {
 		p.byName = make(map[string]*policy, len(p.all))
 		for _, one := range p.all {
 			p.byName[one.name] = one
 		}
 	}
-	m.shown.Store(p)
+	if before := m.shown.Swap(p); before != nil {
+		m.checkAgain(p)
+	}
 	return p
+}
+
+// warnOfCase logs once that the names of two rules in p, which clients are shown, differ only in case.
+func (m *Middleware) warnOfCase(p *policies) {
+	if m.config.Headers != HeadersDraft11 || m.logs.warned[warnCase].Load() {
+		return
+	}
+	folded := make(map[string]string, len(p.all))
+	for _, one := range p.all {
+		if one.hidden {
+			continue
+		}
+		lower := strings.ToLower(one.item)
+		if other, taken := folded[lower]; taken {
+			m.logs.once(warnCase, "rule", one.name, "other", other)
+			return
+		}
+		folded[lower] = one.name
+	}
 }
 
 // The method are reports whether p was made from these rules. It compares addresses, as the limiter
@@ -86,20 +121,76 @@ func (p *policies) of(name string) *policy {
 	return nil
 }
 
+// again returns how long a client must wait, at most, until the rules would grant the request req once more. each
+// has the answers of the rules, which have granted it. A rule that a failure policy has answered does not count.
+func (p *policies) again(req *ratelimit.Request, each []ratelimit.Result) (wait time.Duration) {
+	for i := range each {
+		res := &each[i]
+		missing := max(req.Cost, 1) - res.Remaining
+		if missing <= 0 || res.Limit < 0 || res.Degraded {
+			continue
+		}
+		d := res.ResetAfter
+		if shown := p.of(res.Rule); shown != nil {
+			if unit := shown.span(req.Tier).unit; unit > 0 && d/unit >= time.Duration(missing) {
+				d = unit * time.Duration(missing)
+			}
+		}
+		wait = max(wait, d)
+	}
+	return wait
+}
+
 // status returns the HTTP status of a denial. The status is 503 if every rule that denied did so by
 // FailClosed, because the store or the custom limiter failed. Otherwise it is 429.
 func (p *policies) status(each []ratelimit.Result) int {
+	return statusOf(each, func(rule string) bool {
+		shown := p.of(rule)
+		return shown != nil && shown.closed
+	})
+}
+
+// statusOf does the work of policies.status. closed reports whether the policy of the rule with this name is
+// FailClosed.
+func statusOf(each []ratelimit.Result, closed func(rule string) bool) int {
 	status := http.StatusTooManyRequests
 	for i := range each {
 		if each[i].Allowed {
 			continue
 		}
-		if shown := p.of(each[i].Rule); shown == nil || !shown.closed || !each[i].Degraded {
+		if !each[i].Degraded || !closed(each[i].Rule) {
 			return http.StatusTooManyRequests
 		}
 		status = http.StatusServiceUnavailable
 	}
 	return status
+}
+
+// Status returns the HTTP status for a request that the limiter l has not granted, as a [Middleware] would
+// answer it. It is for handlers that call Check or Reserve of l themselves. err is the error of that call.
+// results is its Result, or the Results of all rules if the caller has them.
+//
+//   - 429 if a rule denied;
+//   - 503 if the rules that denied did so by [ratelimit.FailClosed], because a store is unreachable, or if the
+//     context of the call had ended;
+//   - 500 if there is no answer, for example because a rule is unknown.
+func Status(l *ratelimit.RateLimiter, err error, results ...ratelimit.Result) int {
+	answered := slices.ContainsFunc(results, func(res ratelimit.Result) bool { return res != ratelimit.Result{} })
+	switch {
+	case answered:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
+	}
+	rules, defaultRule := l.Rules()
+	return statusOf(results, func(name string) bool {
+		if defaultRule != nil && defaultRule.Name == name {
+			return defaultRule.OnStoreError == ratelimit.FailClosed
+		}
+		i := slices.IndexFunc(rules, func(r ratelimit.Rule) bool { return r.Name == name })
+		return i >= 0 && rules[i].OnStoreError == ratelimit.FailClosed
+	})
 }
 
 func newPolicy(r *ratelimit.Rule, showShared bool) *policy {

@@ -16,9 +16,10 @@ const (
 )
 
 // Problem answers a denied request with a problem document (RFC 9457). The status is i.Status, or 429 if
-// that is 0. The document names the rules that denied, except those that are hidden from clients. Problem
-// sets Content-Type, X-Content-Type-Options and Cache-Control; the Middleware has already set the other
-// header fields. If [Config.Denied] is nil, the Middleware calls Problem.
+// that is 0; a handler that has asked the limiter itself gets the status from [Status]. The document names
+// the rules that denied, except those that are hidden from clients. Problem sets Content-Type,
+// X-Content-Type-Options and Cache-Control; the Middleware has already set the other header fields. If
+// [Config.Denied] is nil, the Middleware calls Problem.
 //
 // A request with a gRPC Content-Type gets the status 200 and no body, as gRPC requires, and
 // Grpc-Status 8 (RESOURCE_EXHAUSTED), or 14 (UNAVAILABLE) in place of 503. Its
@@ -30,6 +31,8 @@ func Problem(w http.ResponseWriter, r *http.Request, i *Info) {
 		status = http.StatusTooManyRequests
 	case http.StatusServiceUnavailable:
 		kind = typeReduced
+	case http.StatusInternalServerError: // from the function Status
+		kind = ""
 	}
 	writeProblem(w, r, status, kind, i)
 }
@@ -97,7 +100,7 @@ func writeGRPC(w http.ResponseWriter, r *http.Request, status int, i *Info) {
 	h.Set("Grpc-Message", message)
 	h.Set("Cache-Control", "no-store")
 	if i != nil {
-		h.Set("Grpc-Retry-Pushback-Ms", strconv.FormatInt(pushback(i.Result, r), 10))
+		h.Set("Grpc-Retry-Pushback-Ms", strconv.FormatInt(pushback(i.Result, i.outer, r), 10))
 	}
 	w.WriteHeader(http.StatusOK)
 }
@@ -107,8 +110,10 @@ func writeGRPC(w http.ResponseWriter, r *http.Request, status int, i *Info) {
 const maxPushback = 10 * time.Second
 
 // pushback returns after how many milliseconds a gRPC client may try again. If the wait is longer than
-// maxPushback or than the timeout of the client, it returns -1, which tells the client not to try again.
-func pushback(res ratelimit.Result, r *http.Request) int64 {
+// maxPushback or than the timeout of the client, it returns -1, which tells the client not to try again. outer is
+// how long it takes until Middlewares further out would grant the request again.
+func pushback(res ratelimit.Result, outer time.Duration, r *http.Request) int64 {
+	res.RetryAfter = max(res.RetryAfter, outer)
 	ms, ok := res.RetryAfterMs()
 	wait := time.Duration(ms) * time.Millisecond
 	switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/httplimit"
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
@@ -73,11 +74,9 @@ func Example_status() {
 	_ = func(w http.ResponseWriter, r *http.Request) {
 		client := r.Header.Get("X-Client")
 		res, err := limiter.Check(r.Context(), ratelimit.Request{Client: client, Endpoint: r.URL.Path})
-		switch {
-		case res.Degraded && !res.Allowed:
-			http.Error(w, "try again later", http.StatusServiceUnavailable)
-		case !res.Allowed && err == nil:
-			http.Error(w, "too many requests", http.StatusTooManyRequests)
+		if !res.Allowed {
+			status := httplimit.Status(limiter, err, res) // 429, 503 or 500
+			http.Error(w, http.StatusText(status), status)
 		}
 	}
 }

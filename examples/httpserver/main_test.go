@@ -150,7 +150,7 @@ func TestTiers(t *testing.T) {
 		res, _ = a.ask(t, c, http.MethodGet, "/search", apiKey, "k-123")
 		assert.Equal(t, http.StatusOK, res.StatusCode, "another customer has another budget")
 		assert.Equal(t, `"per-client";q=600;w=60`, res.Header.Get("RateLimit-Policy"), "the plan of the customer")
-		assert.Equal(t, `"per-client";r=595;t=1`, res.Header.Get("RateLimit"), "not that of the global rule")
+		assert.Equal(t, `"per-client";r=595;t=60`, res.Header.Get("RateLimit"), "not that of the global rule")
 
 		clock.Advance(5*time.Second - 1)
 		res, _ = a.ask(t, c, http.MethodGet, "/search", apiKey, "k-456")
@@ -178,7 +178,7 @@ func TestLogin(t *testing.T) {
 		assert.Equal(t, http.StatusOK, res.StatusCode)
 		res, _ = a.ask(t, c, http.MethodGet, "/items/7", address, "203.0.113.9")
 		assert.Equal(t, http.StatusOK, res.StatusCode, "the rest of the API has another rule")
-		assert.Equal(t, `"per-client";r=59;t=1`, res.Header.Get("RateLimit"))
+		assert.Equal(t, `"per-client";r=59;t=59`, res.Header.Get("RateLimit"))
 		clock.Advance(time.Minute - 1)
 		res, _ = a.ask(t, c, http.MethodPost, "/login", address, "203.0.113.9")
 		assert.Equal(t, http.StatusTooManyRequests, res.StatusCode, "the window slides: no new guesses at the full minute")
@@ -254,7 +254,7 @@ func TestReload(t *testing.T) {
 		res, _ := a.ask(t, c, http.MethodGet, "/items/7")
 		return res.Header.Get("RateLimit") + " of " + res.Header.Get("RateLimit-Policy")
 	}
-	assert.Equal(t, `"per-client";r=59;t=1 of "per-client";q=60;w=60`, limit())
+	assert.Equal(t, `"per-client";r=59;t=59 of "per-client";q=60;w=60`, limit())
 	replace(t, path, `"60/m"`, `"60/h"`)
 	hangUp(t)
 	until(t, func() bool { return strings.Contains(limit(), "q=60;w=3600") })

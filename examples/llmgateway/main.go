@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
 // The constant hold is the number of tokens that a request reserves until the tokens of its answer are
@@ -58,13 +59,14 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := ratelimit.Request{Client: r.Header.Get("X-Client"), Endpoint: r.URL.Path, Cost: hold}
 	held, err := g.limiter.Reserve(r.Context(), req, 10*time.Minute)
 	if err != nil {
-		log.Print(err) // despite the error, there is a result: of the failure policy, or a denial
+		log.Print(err) // the store has failed, or there is no answer and held is nil
 	}
 	if res := held.Result(); !res.Allowed {
 		if s, ok := res.RetryAfterSeconds(); ok {
 			w.Header().Set("Retry-After", strconv.FormatInt(s, 10))
 		}
-		http.Error(w, "too many tokens", http.StatusTooManyRequests)
+		status := httplimit.Status(g.limiter, err, held.Results()...)
+		http.Error(w, http.StatusText(status), status)
 		return
 	}
 

@@ -77,7 +77,7 @@ func TestSettlesForWhatWasUsed(t *testing.T) {
 	}
 	text, status := s.answer("hello") // 2,944 are left
 	require.Equal(t, http.StatusTooManyRequests, status)
-	require.Equal(t, "too many tokens\n", text)
+	require.Equal(t, "Too Many Requests\n", text)
 }
 
 func TestStreamsAndStops(t *testing.T) {
@@ -123,6 +123,42 @@ func TestPanics(t *testing.T) {
 	}
 	require.Equal(t, "the model is broken", <-s.over)
 	require.Equal(t, 19_999, s.left())
+}
+
+// TestOutage asks the gateway while its store is down, for a request without an answer, and over the limit.
+func TestOutage(t *testing.T) {
+	down := func(policy ratelimit.FailurePolicy) *gateway {
+		store, err := ratelimit.NewMemoryStore()
+		require.NoError(t, err)
+		limiter, err := newLimiter(ratelimit.WithStore(downStore{store}), ratelimit.WithName("llm"), ratelimit.WithFailurePolicy(policy))
+		require.NoError(t, err)
+		return &gateway{limiter, func(_ context.Context, _ string, emit func(string, int) error) error { return emit("much", 5000) }}
+	}
+	ended, leave := context.WithCancel(t.Context())
+	leave()
+	for _, row := range []struct {
+		ctx    context.Context
+		policy ratelimit.FailurePolicy
+		want   []int
+	}{
+		{t.Context(), ratelimit.FailClosed, []int{503}},
+		{t.Context(), ratelimit.FailLocal(4), []int{200, 429}},
+		{ended, ratelimit.FailClosed, []int{503}},
+	} {
+		g := down(row.policy)
+		for _, want := range row.want {
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, httptest.NewRequestWithContext(row.ctx, http.MethodPost, "/v1/chat", http.NoBody))
+			require.Equal(t, want, w.Code, row.policy)
+		}
+	}
+}
+
+// A downStore is a complete Store that cannot be reached.
+type downStore struct{ *ratelimit.MemoryStore }
+
+func (downStore) Take(context.Context, []ratelimit.Ask) ([]ratelimit.Result, error) {
+	return nil, io.ErrUnexpectedEOF
 }
 
 // TestCrash shows what becomes of a request that is never settled: it drains as any other.

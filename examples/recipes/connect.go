@@ -59,13 +59,16 @@ func (i *forConnect) limit(ctx context.Context, spec connect.Spec, peer connect.
 		IP:       strings.TrimPrefix(client, "ip:"),
 		Endpoint: spec.Procedure,
 	})
-	switch {
-	case res.Allowed:
+	if res.Allowed {
 		return nil // if err is not nil, the store has failed; the request is allowed all the same
-	case err != nil && res == (ratelimit.Result{}):
-		return connect.NewError(connect.CodeInternal, errors.New("the limiter could not decide"))
 	}
 	denied := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests"))
+	switch httplimit.Status(i.limiter, err, res) {
+	case http.StatusServiceUnavailable: // FailClosed has denied, or the call has ended
+		denied = connect.NewError(connect.CodeUnavailable, errors.New("temporarily unavailable"))
+	case http.StatusInternalServerError:
+		return connect.NewError(connect.CodeInternal, errors.New("the limiter could not decide"))
+	}
 	if res.RetryAfter < ratelimit.Never {
 		if detail, err := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(res.RetryAfter)}); err == nil {
 			denied.AddDetail(detail)

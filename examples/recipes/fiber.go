@@ -26,12 +26,9 @@ func forFiber(l *ratelimit.RateLimiter, m *httplimit.Middleware, proxies httplim
 		if res.Allowed {
 			return c.Next() // if err is not nil, the store has failed; the request is allowed all the same
 		}
-		if err != nil && res == (ratelimit.Result{}) {
-			return err // the limiter could not decide
-		}
 		if seconds, ok := res.RetryAfterSeconds(); ok {
 			c.Set(fiber.HeaderRetryAfter, strconv.FormatInt(seconds, 10))
 		}
-		return c.SendStatus(fiber.StatusTooManyRequests)
+		return c.SendStatus(httplimit.Status(l, err, res)) // 429, or 503 if FailClosed has denied
 	}
 }

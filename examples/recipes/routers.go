@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -28,20 +29,22 @@ func aroundServeMuxAndMore(l *ratelimit.RateLimiter, mux *http.ServeMux, compres
 }
 
 // aroundChi limits all requests to router, including requests that match no route. A rule's endpoint is
-// the path of a route, such as "/items/{id}".
-func aroundChi(l *ratelimit.RateLimiter, router chi.Routes) (*httplimit.Middleware, error) {
-	return httplimit.New(l, httplimit.Config{
+// the path of a route, such as "/items/{id}". Call it before the first route, and after Use of
+// middlewares that change the path or the method, such as CleanPath and GetHead.
+func aroundChi(l *ratelimit.RateLimiter, router chi.Router) error {
+	m, err := httplimit.New(l, httplimit.Config{
 		Endpoint: func(r *http.Request) string {
-			path := r.URL.RawPath // chi finds routes by RawPath if it is not empty
-			if path == "" {
-				path = r.URL.Path
-			}
-			if route := router.Find(chi.NewRouteContext(), r.Method, path); route != "" {
-				return route
-			}
-			return "unmatched"
+			found := chi.RouteContext(r.Context()) // what the middlewares before have changed, or empty
+			method := cmp.Or(found.RouteMethod, r.Method)
+			path := cmp.Or(found.RoutePath, r.URL.RawPath, r.URL.Path, "/")
+			return cmp.Or(router.Find(chi.NewRouteContext(), method, path), "unmatched")
 		},
 	})
+	if err != nil {
+		return err
+	}
+	router.Use(m.Handler)
+	return nil
 }
 
 // insideChi limits the routes of a group. chi has found the route before it calls the middleware.

@@ -54,19 +54,17 @@ func hold(
 	w http.ResponseWriter, r *http.Request, limiter *ratelimit.RateLimiter, q ratelimit.Request,
 ) (held *ratelimit.Reservation, ok bool) {
 	held, err := limiter.Reserve(r.Context(), q, time.Hour)
+	if err != nil {
+		log.Print(err) // the store has failed, or there is no answer
+	}
 	res := held.Result()
-	switch {
-	case res.Allowed:
-		return held, true // if err is not nil, the store has failed; the request is allowed all the same
-	case err != nil && res == (ratelimit.Result{}):
-		log.Print(err) // for example, a rule is unknown
-		http.Error(w, "the limiter could not decide", http.StatusInternalServerError)
-		return nil, false
+	if res.Allowed {
+		return held, true
 	}
 	if seconds, ok := res.RetryAfterSeconds(); ok {
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
-	httplimit.Problem(w, r, &httplimit.Info{Result: res})
+	httplimit.Problem(w, r, &httplimit.Info{Result: res, Status: httplimit.Status(limiter, err, held.Results()...)})
 	return nil, false
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -187,6 +188,10 @@ func (e *Explanation) String() string {
 			count(r.Result.Limit), count(r.Result.Remaining), wait(r.Result.RetryAfter), wait(r.Result.ResetAfter), most)
 	}
 	_ = w.Flush() // writing to a strings.Builder cannot fail
+	tiered := func(r Rule) bool { return r.RateFrom != "rule" }
+	if tier := e.Request.Tier; tier != "" && !slices.ContainsFunc(e.Rules, tiered) {
+		fmt.Fprintf(&b, "no rule here has a rate for the tier %s\n", confmap.Quote(tier))
+	}
 	for i := range e.Rules {
 		if r := &e.Rules[i]; r.Err != nil {
 			fmt.Fprintf(&b, "%s: %v\n", confmap.Quote(r.Name), r.Err)

@@ -229,7 +229,7 @@ func TestHTTPAllow(t *testing.T) {
 		}
 		require.True(t, m.Allow(w, r, ratelimit.Request{Rules: []string{"a,c"}}))
 	})).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-	require.Equal(t, []string{`"a,b";r=5;t=7`, `"a,c";r=2;t=20`}, w.Header().Values("RateLimit"))
+	require.Equal(t, []string{`"a,b";r=5;t=34`, `"a,c";r=2;t=40`}, w.Header().Values("RateLimit"))
 	require.Equal(t, []string{`"a,b";q=9;w=60`, `"a,c";q=3;w=60`}, w.Header().Values("RateLimit-Policy"))
 }
 
@@ -247,8 +247,8 @@ func TestHTTPLayers(t *testing.T) {
 	outer, inner := layer("outer"), layer("inner")
 	h := outer.Handler(inner.Handler(outer.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))))
 	w := httptest.NewRecorder()
-	for _, left := range []string{"8", "7"} {
+	for _, left := range []string{"8;t=54", "7;t=47"} {
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-		require.Equal(t, []string{`"outer";r=` + left + `;t=7`, `"inner";r=` + left + `;t=7`}, w.Header().Values("RateLimit"))
+		require.Equal(t, []string{`"outer";r=` + left, `"inner";r=` + left}, w.Header().Values("RateLimit"))
 	}
 }

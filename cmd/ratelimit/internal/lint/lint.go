@@ -51,6 +51,7 @@ func Codes() []Code {
 		{"RL007", Note, "a window is no whole number of seconds, as headers need"},
 		{"RL008", Warning, "sliding logs may take more than 1 GiB: limit times max-keys"},
 		{"RL009", Warning, "the policy \"local\" grants each process the whole limit"},
+		{"RL010", Warning, "names of rules that differ only in case"},
 	}
 }
 
@@ -81,9 +82,17 @@ func Check(l *ratelimit.RateLimiter, o Options) ([]Finding, error) {
 	if err := c.probe(); err != nil {
 		return nil, err
 	}
+	names := make(map[string]indexed, len(c.rules))
 	for _, r := range c.rules {
 		c.alone(r)
 		c.among(r)
+		lower := strings.ToLower(r.Name)
+		if other, taken := names[lower]; taken {
+			c.add(r, "RL010", "name", "give one of them another name",
+				"%q and %q differ only in case: clients that read the header field RateLimit may take them for one", other.Name, r.Name)
+			continue
+		}
+		names[lower] = r
 	}
 	slices.SortStableFunc(c.found, func(a, b Finding) int {
 		// The default rule comes last: its index is -1, and uint(-1) is the largest uint.
@@ -196,6 +205,20 @@ func (c *checker) applies(r indexed, endpoint string) bool {
 	return err == nil && slices.ContainsFunc(e.Rules, func(x ratelimit.RuleExplanation) bool { return x.Name == r.Name })
 }
 
+// never adds the finding that the rule r never applies. If another rule has the endpoint "*", that rule was most
+// likely meant to be additional, and the finding names it: the default rule itself cannot be additional.
+func (c *checker) never(r indexed) {
+	all := slices.IndexFunc(c.rules, func(other indexed) bool {
+		return other.Endpoint == "*" && !other.Additional && other.Mode != ratelimit.ModeShadow && other.Name != r.Name
+	})
+	if all < 0 || r.index >= 0 {
+		c.add(r, "RL004", "endpoint", "remove it, or make it additional", "no request asks %s: other rules match each endpoint before it", r)
+		return
+	}
+	c.add(r, "RL004", "endpoint", fmt.Sprintf("make %s additional, or remove one of the two", c.rules[all]),
+		"no request asks %s: %s is for each endpoint and not additional, so it applies in place of it", r, c.rules[all])
+}
+
 // The method among compares the rule r with the other rules of the limiter. It adds the findings about r that
 // depend on the other rules.
 func (c *checker) among(r indexed) {
@@ -214,7 +237,7 @@ func (c *checker) among(r indexed) {
 		c.add(r, "RL005", "endpoint", "remove it, or give it another endpoint", "no request asks %s", r)
 		return
 	default:
-		c.add(r, "RL004", "endpoint", "remove it, or make it additional", "no request asks %s: other rules match each endpoint before it", r)
+		c.never(r)
 		return
 	}
 	for _, first := range c.rules {

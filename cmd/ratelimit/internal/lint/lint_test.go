@@ -69,6 +69,10 @@ func TestCodes(t *testing.T) {
 			[]ratelimit.Rule{{Endpoint: "/*", Algorithm: log, Rate: perMinute}}, []string{"RL003 0"}},
 		{"the default rule behind *", lint.Options{}, &ratelimit.Rule{Rate: perMinute}, []ratelimit.Rule{{Endpoint: "*", Rate: perMinute}},
 			[]string{"RL004 -1"}},
+		{"names that differ in case", lint.Options{}, &ratelimit.Rule{Rate: perMinute}, []ratelimit.Rule{
+			{Name: "Search", Endpoint: "/a", Rate: perMinute}, {Name: "search", Endpoint: "/b", Rate: perMinute},
+			{Endpoint: "Default", Rate: perMinute}, {Name: "other", Endpoint: "/c", Rate: perMinute},
+		}, []string{"RL010 1", "RL010 -1"}},
 		{"the default rule beside an additional *", lint.Options{}, &ratelimit.Rule{Rate: perMinute},
 			[]ratelimit.Rule{{Endpoint: "*", Additional: true, Rate: ratelimit.PerMinute(5), Key: ratelimit.KeyIP}}, nil},
 		{"the default rule in shadow behind *", lint.Options{}, &ratelimit.Rule{Rate: perMinute, Mode: ratelimit.ModeShadow},
@@ -169,4 +173,17 @@ func TestLimitsThatCannotDeny(t *testing.T) {
 		}
 	}
 	require.Greater(t, len(said), 10, "kinds of pairs")
+}
+
+// TestTheGlobalRuleIsNamed has a rule for everybody that lacks additional. The finding is about the default rule,
+// which it replaces, and names the rule that is wrong.
+func TestTheGlobalRuleIsNamed(t *testing.T) {
+	found := check(t, lint.Options{}, &ratelimit.Rule{Rate: ratelimit.PerMinute(20)},
+		ratelimit.Rule{Endpoint: "/a", Rate: perMinute},
+		ratelimit.Rule{Name: "everybody", Endpoint: "*", Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(1000)})
+	require.Equal(t, []lint.Finding{{
+		Code: "RL004", Severity: lint.Warning, Rule: -1, Field: "endpoint",
+		Message: `no request asks the default rule: "everybody" is for each endpoint and not additional, so it applies in place of it`,
+		Advice:  `make "everybody" additional, or remove one of the two`,
+	}}, found)
 }

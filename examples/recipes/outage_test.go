@@ -1,0 +1,91 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/gofiber/fiber/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/httplimit"
+)
+
+// A downStore is a complete Store that cannot be reached.
+type downStore struct{ *ratelimit.MemoryStore }
+
+func (downStore) Take(context.Context, []ratelimit.Ask) ([]ratelimit.Result, error) {
+	return nil, errors.New("down")
+}
+
+// TestOutage asks the recipes that answer denials themselves while the store is down. A denial is the client's
+// fault only if the client has used its share of this process.
+func TestOutage(t *testing.T) {
+	for _, row := range []struct {
+		policy ratelimit.FailurePolicy
+		gone   bool // whether the rule is unknown
+		status int
+		code   connect.Code
+	}{
+		{ratelimit.FailClosed, false, http.StatusServiceUnavailable, connect.CodeUnavailable},
+		{ratelimit.FailLocal(1), false, http.StatusTooManyRequests, connect.CodeResourceExhausted},
+		{ratelimit.FailClosed, true, http.StatusInternalServerError, connect.CodeInternal},
+	} {
+		down := func() *ratelimit.RateLimiter {
+			store, err := ratelimit.NewMemoryStore()
+			require.NoError(t, err)
+			l, err := ratelimit.New([]ratelimit.Rule{{Name: "tokens", Rate: ratelimit.PerHour(1)}}, &ratelimit.Rule{Rate: ratelimit.PerHour(1)},
+				ratelimit.WithClock(newClock()), ratelimit.WithStore(downStore{store}), ratelimit.WithName("shop"),
+				ratelimit.WithFailurePolicy(row.policy))
+			require.NoError(t, err)
+			return l
+		}
+
+		l, q := down(), ratelimit.Request{Client: "alice", Rules: []string{"tokens"}}
+		if row.gone {
+			q.Rules = []string{"gone"}
+		}
+		var w *httptest.ResponseRecorder
+		for range 2 {
+			w = httptest.NewRecorder()
+			_, _ = hold(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), l, q)
+		}
+		assert.Equal(t, row.status, w.Code, "hold: %v", row)
+		assert.Equal(t, row.status == http.StatusTooManyRequests, strings.Contains(w.Body.String(), "quota-exceeded"), "hold: %v", row)
+		if row.gone {
+			continue // the others name no rules
+		}
+
+		app, l := fiber.New(), down()
+		app.Get("/", forFiber(l, middleware(t, l, httplimit.Config{}), httplimit.Proxies{}), func(c fiber.Ctx) error { return c.SendString("ok") })
+		var status int
+		for range 2 {
+			res, err := app.Test(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			status = res.StatusCode
+		}
+		assert.Equal(t, row.status, status, "fiber: %v", row)
+
+		l = down()
+		server := httptest.NewServer(connect.NewUnaryHandler(unary, func(
+			context.Context, *connect.Request[emptypb.Empty],
+		) (*connect.Response[emptypb.Empty], error) {
+			return connect.NewResponse(&emptypb.Empty{}), nil
+		}, connect.WithInterceptors(&forConnect{limiter: l, address: middleware(t, l, httplimit.Config{})})))
+		t.Cleanup(server.Close)
+		client := connect.NewClient[emptypb.Empty, emptypb.Empty](server.Client(), server.URL+unary)
+		var failed error
+		for range 2 {
+			_, failed = client.CallUnary(t.Context(), connect.NewRequest(&emptypb.Empty{}))
+		}
+		assert.Equal(t, row.code, connect.CodeOf(failed), "Connect: %v", row)
+	}
+}

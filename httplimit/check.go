@@ -1,0 +1,122 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// Check returns an error that names each rule whose Endpoint matches no route of mux. Such a rule
+// limits nothing; usually, its Endpoint is misspelled. Call Check in a test. [Middleware.Handler] logs
+// the same error if its next handler is a Router and [Config.Endpoint] is nil, and after a change of the
+// rules, the first request logs it for the new Endpoints. [Middleware.CheckRules] finds such a rule before
+// a file is applied.
+//
+// For each rule, Check asks mux for the route of a request with the path in the Endpoint of the rule.
+// If the Endpoint names no method, Check does so with each of the standard methods. It does not check a
+// rule whose Endpoint is a prefix, because a Router cannot list its patterns. If the only route for the
+// Endpoint "/users" has a host in its pattern, such as "example.com/users", Check does not find that
+// route, and names the rule although the rule is right. It finds the route if the Endpoint includes the
+// host.
+func (m *Middleware) Check(mux Router) error { return m.CheckRules(mux)(m.limiter.Rules()) }
+
+// CheckRules returns a function that does what [Middleware.Check] does, for the rules that it gets. With
+// this function as its Check, a Watcher of the package configfile refuses a file with a rule that would
+// limit nothing.
+func (m *Middleware) CheckRules(mux Router) func(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) error {
+	return func(rules []ratelimit.Rule, _ *ratelimit.Rule) error { return m.idle(mux, rules, nil) }
+}
+
+// idle returns the error of Check for the given rules, but leaves out the rules whose Endpoints are in known.
+func (m *Middleware) idle(mux Router, rules []ratelimit.Rule, known map[string]string) error {
+	endpoint := m.config.Endpoint
+	if endpoint == nil {
+		endpoint = Route(nil)
+	}
+	var problems []error
+	for _, rule := range rules {
+		if _, ok := known[rule.Endpoint]; ok || rule.Endpoint == "" || strings.HasSuffix(rule.Endpoint, "*") {
+			continue
+		}
+		if !gives(mux, endpoint, rule.Endpoint) {
+			problems = append(problems, fmt.Errorf("httplimit: rule %q limits nothing: no route gives its endpoint %q", rule.Name, rule.Endpoint))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// checked contains the Routers that Middleware.Handler has got as next handlers. The zero checked is ready for
+// use.
+type checked struct {
+	mu      sync.Mutex
+	routers []checkedRouter // guarded by mu
+}
+
+// A checkedRouter is a Router, and the Endpoints of the rules that were checked with it.
+type checkedRouter struct {
+	mux   Router
+	known map[string]string // the field endpoints of the policies for which the check was made; nil if none was made
+}
+
+// checkHandler logs which of the current rules limit nothing in mux, and arranges that checkAgain does so for
+// later rules.
+func (m *Middleware) checkHandler(mux Router) {
+	m.checked.mu.Lock()
+	m.checked.routers = append(m.checked.routers, checkedRouter{mux: mux})
+	m.checked.mu.Unlock()
+	m.checkAgain(m.policies())
+}
+
+// checkAgain logs which of the rules in p limit nothing. It checks the Endpoints that no rule had at the last
+// check.
+func (m *Middleware) checkAgain(p *policies) {
+	var due []checkedRouter
+	m.checked.mu.Lock()
+	for i := range m.checked.routers {
+		c := &m.checked.routers[i]
+		due = append(due, *c)
+		c.known = p.endpoints
+	}
+	m.checked.mu.Unlock() // a Router is code of the user, which is called without a lock
+	for _, c := range due {
+		m.logs.check(m.idle(c.mux, p.rules, c.known))
+	}
+}
+
+var methods = []string{
+	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	http.MethodHead, http.MethodOptions, http.MethodConnect, http.MethodTrace,
+}
+
+// gives reports whether the function endpoint returns want for some request to mux. To find out, it uses
+// want as the path of a request: the path "/users/{id}" itself matches the pattern "/users/{id}".
+func gives(mux Router, endpoint func(*http.Request) string, want string) bool {
+	if want == unmatched {
+		return true
+	}
+	asked, text := methods, want
+	if method, rest, found := strings.Cut(want, " "); found {
+		asked, text = []string{method}, strings.TrimLeft(rest, " \t")
+	}
+	host, target := "", text
+	if i := strings.IndexByte(text, '/'); i > 0 {
+		host, target = text[:i], text[i:]
+	}
+	target = strings.TrimSuffix(target, "{$}")
+	for _, method := range asked {
+		r := &http.Request{
+			Method: method, Host: host, URL: &url.URL{Path: target}, RequestURI: target, Header: http.Header{},
+			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
+		}
+		_, r.Pattern = mux.Handler(r)
+		if endpoint(r) == want {
+			return true
+		}
+	}
+	return false
+}
