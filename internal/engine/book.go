@@ -114,7 +114,8 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 }
 
 // enter makes the Ledger for the rule of the Charge c if the Book has none yet. Otherwise, if c has a
-// Warmup, enter gives this Warmup to the keys of the rule.
+// Warmup, enter gives this Warmup to the keys of the rule. It returns an error if the keys cannot have the
+// rate of c, because they have too many rates already.
 func (b *Book) enter(c *Charge) error {
 	keys := b.rules[c.name()]
 	switch {
@@ -125,9 +126,11 @@ func (b *Book) enter(c *Charge) error {
 		}
 		b.rules[c.name()] = opened
 	case c.Warmup != nil:
-		return keys.Warm(*c.Warmup)
+		if err := keys.Warm(*c.Warmup); err != nil {
+			return err
+		}
 	}
-	return nil
+	return b.rules[c.name()].Admit(&c.Rate)
 }
 
 // Settle corrects charges that were made earlier. In each charge, the field Charged says how many units

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"reflect"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -67,6 +69,11 @@ type Keys interface {
 	// If the debt denies a request for one unit at the rate that the parameter want selects, Reset
 	// returns false.
 	Reset(h keytable.Hash, want Wanted) bool
+
+	// Admit prepares the keys for a request that asks for the rate r; without such a rate, r is nil. If the
+	// keys have had too many rates, Admit forgets the rates that no key uses any more. If each of them is in
+	// use, it returns the error of Refusals.TooMany. The caller must hold no lock of the keys.
+	Admit(r *Rate) error
 
 	// Change returns a function that sets the rates of the keys to the given rates r, or an error if r
 	// is invalid. Neither Change nor the returned function may be called concurrently.
@@ -168,8 +175,13 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 	table     *keytable.Table[ratedState[S], *ratePlans[S, C]]
 	configure func(Rate, *Warmup) (C, error)
 	refusals  *Refusals
-	plans     *ratePlans[S, C] // the rates of the rule with their configurations; decisions use the copy of this pointer in each shard
 	receipts  lazyReceipts
+
+	changing sync.Mutex // held while the plans of the keys change
+
+	// plans are the rates of the rule with their configurations. Decisions use the copy of this pointer in
+	// each shard.
+	plans atomic.Pointer[ratePlans[S, C]]
 }
 
 // NewKeys returns the keys of a rule with the rates r. At most maxKeys keys have a state of their own.
@@ -178,11 +190,12 @@ func NewKeys[S any, C Algorithm[S, C]](
 	t *Timeline, r Rates, maxKeys int, configure func(Rate, *Warmup) (C, error), refusals *Refusals,
 ) (Keys, error) {
 	k := &ratedKeys[S, C]{time: t, configure: configure, refusals: refusals, receipts: lazyReceipts{max: maxKeys}}
-	var err error
-	if k.plans, err = newRatePlans[S](r, configure, refusals, &k.receipts); err != nil {
+	ps, err := newRatePlans[S](r, configure, refusals, &k.receipts)
+	if err != nil {
 		return nil, err
 	}
-	k.table = keytable.New[ratedState[S]](k.plans, maxKeys)
+	k.plans.Store(ps)
+	k.table = keytable.New[ratedState[S]](ps, maxKeys)
 	return k, nil
 }
 
@@ -248,6 +261,7 @@ func (k *ratedKeys[S, C]) Settle(h keytable.Hash, id Receipt, actual int64, now 
 }
 
 func (k *ratedKeys[S, C]) Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64) {
+	_ = k.Admit(want.Rate)
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	if k.time.clock == nil {
@@ -277,6 +291,7 @@ func (k *ratedKeys[S, C]) Revoke(
 
 func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64, rest time.Duration) {
 	now := k.time.Now()
+	_ = k.Admit(want.Rate)
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	p, _ := shard.Algorithm.pick(want)
@@ -326,25 +341,29 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 		return nil, err
 	}
 	return func(now keytable.Instant) {
-		old := k.plans
+		k.changing.Lock()
+		defer k.changing.Unlock()
+		old := k.plans.Load()
 		if reflect.DeepEqual(r, old.rates) {
 			return
 		}
-		k.plans = ps
 		successors := ps.successors(old)
 		k.table.Reconfigure(ps, func(h keytable.Hash, s *ratedState[S], shared bool) {
 			ps.retag(h, s, old, successors, now, shared)
 		})
+		k.plans.Store(ps)
 	}, nil
 }
 
-func (k *ratedKeys[S, C]) Fresh() Future { return &ratedFuture[S, C]{plans: k.plans} }
+func (k *ratedKeys[S, C]) Fresh() Future { return &ratedFuture[S, C]{plans: k.plans.Load()} }
 
 func (k *ratedKeys[S, C]) Restart() {
+	k.changing.Lock()
+	defer k.changing.Unlock()
 	// No error is possible: the rates were valid before, and a new start of the timeline cannot make them invalid.
-	if ps, err := newRatePlans[S](k.plans.rates, k.configure, k.refusals, &k.receipts); err == nil {
-		k.plans = ps
+	if ps, err := newRatePlans[S](k.plans.Load().rates, k.configure, k.refusals, &k.receipts); err == nil {
 		k.table.Restart(ps)
+		k.plans.Store(ps)
 	}
 }
 

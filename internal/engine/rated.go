@@ -269,7 +269,7 @@ func (ps *ratePlans[S, C]) successor(from *ratePlan[S, C], successors map[uint32
 	if to := successors[from.id]; to != nil {
 		return to
 	}
-	to, err := ps.planFor(from.rate)
+	to, err := ps.find(from.rate, true)
 	if err != nil { // there is no plan for that rate, because the new windows have another length
 		return ps.base
 	}
@@ -321,7 +321,7 @@ func (ps *ratePlans[S, C]) retag(
 // before the change. If so, slowest also compares the plan that now has the rate of the old plan.
 func (ps *ratePlans[S, C]) slowest(to, from *ratePlan[S, C], hadGrown bool) *ratePlan[S, C] {
 	if hadGrown {
-		if same, err := ps.planFor(from.rate); err == nil && same.config.Slower(to.config) {
+		if same, err := ps.find(from.rate, true); err == nil && same.config.Slower(to.config) {
 			to = same
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// maxPlans is the largest number of different rates that requests can ask for by Wanted.Rate. The count
-// starts again when the rates of the rule are changed.
+// maxPlans is the largest number of different rates that the keys of a rule can have by Wanted.Rate. When
+// requests have asked for so many rates, the rates that no key uses any more are forgotten, see Keys.Admit.
 const maxPlans = 1 << 16
 
 // A Rate is a limit: Requests units are granted in each period Per, and at most Burst units at once. A
@@ -95,7 +95,8 @@ func (p *ratePlan[S, C]) equals(q *ratePlan[S, C]) bool { return p == q || p.rat
 // that requests have asked for. When the rule is changed, each shard gets the new ratePlans.
 //
 // If a request asks for a rate that no request has asked for yet, a plan for this rate is added. Plans are
-// never removed. A decision finds its plan without a lock.
+// never removed: if there are too many, the shards get new ratePlans with the plans that keys use. A
+// decision finds its plan without a lock.
 type ratePlans[S any, C Algorithm[S, C]] struct {
 	rates     Rates
 	refusals  *Refusals
@@ -106,6 +107,12 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 
 	mu    sync.Mutex // held while a plan, or an entry of the hash table entries, is added
 	count int        // number of rates in the hash table entries; guarded by mu
+	most  int        // largest number of plans for rates that requests ask for; guarded by mu
+	since int        // how many rates were added or refused since forgetRates made the ratePlans, or a large number; guarded by mu
+
+	// scarce is set when less than a 64th of the plans that the field most allows is left. From then on, Admit
+	// forgets rates. The plans that are left are for decisions that have called Admit before.
+	scarce atomic.Bool
 
 	byID atomic.Pointer[[]*ratePlan[S, C]] // all plans: the plan with the id i is at index i-1
 
@@ -126,7 +133,7 @@ type rateEntry[S, C any] struct {
 func newRatePlans[S any, C Algorithm[S, C]](
 	r Rates, configure func(Rate, *Warmup) (C, error), refusals *Refusals, receipts *lazyReceipts,
 ) (ps *ratePlans[S, C], err error) {
-	ps = &ratePlans[S, C]{rates: r, configure: configure, refusals: refusals, receipts: receipts}
+	ps = &ratePlans[S, C]{rates: r, configure: configure, refusals: refusals, receipts: receipts, most: maxPlans, since: maxPlans}
 	ps.byID.Store(new([]*ratePlan[S, C]))
 	entries := make([]atomic.Pointer[rateEntry[S, C]], 2)
 	ps.entries.Store(&entries)
@@ -206,7 +213,11 @@ func (ps *ratePlans[S, C]) addPlan(rate Rate, config C) *ratePlan[S, C] {
 
 // planFor returns the plan for a rate that a request asks for, and first adds such a plan if there is none.
 // It returns an error if the rule cannot use the rate.
-func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) {
+func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) { return ps.find(rate, false) }
+
+// find does what planFor does. If the parameter used is set, a key uses the rate already, and find adds its
+// plan even if there are too many.
+func (ps *ratePlans[S, C]) find(rate Rate, used bool) (*ratePlan[S, C], error) {
 	if p := ps.knownPlan(rate); p != nil {
 		return p, nil
 	}
@@ -216,17 +227,27 @@ func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) {
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	p, asked := ps.knownPlan(same), len(*ps.byID.Load())-1-len(ps.tiers)
+	p := ps.knownPlan(same)
 	switch {
-	case p == nil && asked >= maxPlans, ps.count >= 2*maxPlans:
+	case used:
+	case p == nil && ps.askedLocked() >= ps.most, ps.count >= 2*ps.most:
 		return nil, ps.refusals.TooMany(rate)
-	case p == nil:
+	default:
+		ps.since++
+	}
+	if p == nil {
 		p = ps.addPlan(same, config)
 		ps.addLocked(same, p)
 	}
 	ps.addLocked(rate, p)
+	if enough := ps.most - ps.most/64; ps.askedLocked() > enough || ps.count > 2*enough {
+		ps.scarce.Store(true)
+	}
 	return p, nil
 }
+
+// askedLocked returns the number of plans for rates that requests have asked for. The caller holds ps.mu.
+func (ps *ratePlans[S, C]) askedLocked() int { return len(*ps.byID.Load()) - 1 - len(ps.tiers) }
 
 // knownPlan returns the plan for a rate that requests have asked for, or nil if there is no such plan yet.
 func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[S, C] {

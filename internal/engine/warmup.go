@@ -301,23 +301,12 @@ type aging[S any] interface {
 }
 
 func (k *ratedKeys[S, C]) Warm(w Warmup) error {
-	old := k.plans
-	r := old.rates
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	r := k.plans.Load().rates
 	if *r.Warmup == w {
 		return nil
 	}
 	r.Warmup = &w
-	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.receipts)
-	if err != nil {
-		return err
-	}
-	k.plans = ps
-	successors := ps.successors(old)
-	k.table.Reconfigure(ps, func(_ keytable.Hash, s *ratedState[S], _ bool) {
-		if from := old.planOf(s); from != nil {
-			to := ps.successor(from, successors)
-			s.setPlan(to.id)
-		}
-	})
-	return nil
+	return k.renewLocked(r, func(*ratePlans[S, C]) {})
 }

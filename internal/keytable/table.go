@@ -144,6 +144,9 @@ func (t *Table[S, A]) Reconfigure(alg A, convert func(h Hash, s *S, shared bool)
 	})
 }
 
+// Sweep evicts the keys that are idle at the instant now, one shard after the other.
+func (t *Table[S, A]) Sweep(now Instant) { t.visit(func(s *Shard[S, A]) { s.sweep(now) }) }
+
 // Restart gives all shards the configuration alg and forgets the states of all keys, one shard
 // after the other. The totals stay.
 func (t *Table[S, A]) Restart(alg A) {

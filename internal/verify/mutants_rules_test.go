@@ -314,8 +314,38 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "one rate too many", file: "internal/engine/rates.go",
-		old: "case p == nil && asked >= maxPlans,",
-		new: "case p == nil && asked > maxPlans,",
-		by:  "^TestManyResolvedRates$", why: "the bound on rates is exact",
+		old: "case p == nil && ps.askedLocked() >= ps.most,",
+		new: "case p == nil && ps.askedLocked() > ps.most,",
+		by:  "^TestTooManyResolvedRates$", why: "the bound on rates is exact",
+	},
+	{
+		name: "no rate is forgotten before a decision", file: "internal/engine/decide.go",
+		old: "\tadmitAll(parts)\n",
+		new: "",
+		by:  "^TestManyResolvedRates$", why: "a rate that no key uses takes the place of one that a request asks for",
+	},
+	{
+		name: "a MemoryStore has too many rates in silence", file: "internal/engine/book.go",
+		old: "return b.rules[c.name()].Admit(&c.Rate)",
+		new: "return nil",
+		by:  "^TestTooManyRatesInAStore$", why: "it would decide by the first rate that it was asked for",
+	},
+	{
+		name: "the rates of idle keys are kept", file: "internal/engine/forget.go",
+		old: "\t\t\tk.table.Sweep(now)\n",
+		new: "\t\t\t_ = now\n",
+		by:  "^TestTooManyResolvedRates$", why: "a key that owes nothing needs no rate",
+	},
+	{
+		name: "all keys are visited too often", file: "internal/engine/forget.go",
+		old: "due := old.since >= old.most/4",
+		new: "due := old.since >= old.most/32",
+		by:  "^TestTooManyResolvedRates$", why: "a refusal would cost much more than a decision",
+	},
+	{
+		name: "a key whose rates are renewed is put at the rule's own rate", file: "internal/engine/forget.go",
+		old: "to := ps.successor(from, successors)",
+		new: "_ = successors\n\t\t\tto := ps.base",
+		by:  "^TestManyResolvedRates$", why: "it was charged at the rate that Resolve returned",
 	},
 }

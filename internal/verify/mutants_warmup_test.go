@@ -103,7 +103,7 @@ var warmupMutants = []mutant{
 		by: "^TestASharedDebtDoesNotAge$", why: "unseen keys would be granted more than From",
 	},
 	{
-		name: "another Warmup makes keys new", file: "internal/engine/warmup.go",
+		name: "another Warmup makes keys new", file: "internal/engine/forget.go",
 		old: "			s.setPlan(to.id)\n", new: "			s.setPlan(to.id)\n			any(to.config).(aging[S]).Forget(&s.state, k.time.Now())\n",
 		by: "^TestALookWithAnotherWarmup$", why: "a key that is as new by this Warmup may not be so by that of the next charge",
 	},

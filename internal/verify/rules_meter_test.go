@@ -61,7 +61,7 @@ func (m *tier) met(at time.Time) {
 
 // become makes an announced change of the plan at the instant at.
 func (m *tier) become(at time.Time, p plan) {
-	m.Model.SetRate(at, p.rate)
+	m.SetRate(at, p.rate)
 	m.plan = p
 }
 
@@ -69,12 +69,12 @@ func (m *tier) Ask(at time.Time, n int) ratelimit.Result {
 	if n > 0 {
 		m.met(at)
 	}
-	m.Model.SetRate(at, m.wished.rate)
+	m.SetRate(at, m.wished.rate)
 	res := m.Model.Ask(at, n)
 	if n > 0 && res.Allowed {
 		m.plan = m.wished
 	}
-	m.Model.SetRate(at, m.plan.rate)
+	m.SetRate(at, m.plan.rate)
 	return res
 }
 

@@ -129,45 +129,124 @@ func TestInvalidResolvedRates(t *testing.T) {
 	}
 }
 
-// TestManyResolvedRates asks at more rates than a rule keeps. The rates that are too many
-// must be refused, with the rule's own rate in their place. The earlier rates must still be
-// granted. A rate that is equal to another in lowest terms does not count.
-func TestManyResolvedRates(t *testing.T) {
-	const (
-		most  = 1 << 16
-		prime = 1e9 + 7 // nanoseconds, so that no two rates are equal in lowest terms
-	)
-	requests := 0
-	l, err := ratelimit.New([]ratelimit.Rule{{
+// mostRates is how many different rates from Resolve the keys of a rule can have.
+const mostRates = 1 << 16
+
+// A resolver is a rule whose Resolve returns a rate of the given number of requests. No two
+// of these rates are equal in lowest terms.
+type resolver struct {
+	limiter  *ratelimit.RateLimiter
+	clock    *manualClock
+	requests int
+}
+
+func newResolver(t *testing.T, opts ...ratelimit.Option) *resolver {
+	const prime = 1e9 + 7 // nanoseconds
+	r := &resolver{clock: &manualClock{starts[0]}}
+	var err error
+	r.limiter, err = ratelimit.New([]ratelimit.Rule{{
 		Name: "r", Endpoint: "/", Rate: ratelimit.PerHour(7),
 		Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) {
-			return ratelimit.Rate{Requests: requests, Per: prime, Burst: requests}, true
+			return ratelimit.Rate{Requests: r.requests, Per: prime, Burst: r.requests}, true
 		},
-	}}, nil, ratelimit.WithClock(&manualClock{starts[0]}))
+	}}, nil, append(opts, ratelimit.WithClock(r.clock))...)
 	require.NoError(t, err)
-	ask := func(n int) (ratelimit.Result, error) {
-		requests = n
-		return l.Check(context.Background(), ratelimit.Request{Client: fmt.Sprint(n % 1000), Endpoint: "/"})
+	return r
+}
+
+// ask asks for n units of a client at a rate of this many requests.
+func (r *resolver) ask(client any, requests, n int) (ratelimit.Result, error) {
+	r.requests = requests
+	return r.limiter.Check(context.Background(), ratelimit.Request{Client: fmt.Sprint(client), Endpoint: "/", Cost: n})
+}
+
+// TestManyResolvedRates asks at more rates than the keys of a rule can have. All of them must
+// be granted, because few are in use at a time, and a key must keep what it has used.
+func TestManyResolvedRates(t *testing.T) {
+	for _, name := range []string{"in this process", "in a store"} {
+		t.Run(name, func(t *testing.T) {
+			store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(&manualClock{starts[0]}))
+			require.NoError(t, err)
+			opts := map[string][]ratelimit.Option{"in a store": {ratelimit.WithStore(store), ratelimit.WithName("test")}}[name]
+			r := newResolver(t, opts...)
+			first, err := r.ask("first", 5, 3)
+			require.NoError(t, err)
+			for n := 1; n <= 2*mostRates+10; n++ {
+				res, err := r.ask(n%1000, n, 1)
+				require.NoError(t, err)
+				require.Equal(t, n, res.Limit)
+			}
+			again, err := r.ask("first", 5, 1)
+			require.NoError(t, err)
+			first.Remaining--
+			first.ResetAfter = again.ResetAfter
+			require.Equal(t, first, again, "the key has 1 of 5 left")
+			again, err = r.ask("first", 5, 2)
+			require.NoError(t, err)
+			require.False(t, again.Allowed)
+		})
+	}
+}
+
+// TestTooManyResolvedRates asks at as many rates as the keys of a rule can have, each for a
+// key of its own that owes something. A further rate is refused, with the rule's own rate in
+// its place. When the keys owe nothing any more, new rates are granted again, but not at once:
+// the search for rates that no key uses visits all keys, so it is made after each 16,384 new
+// rates.
+func TestTooManyResolvedRates(t *testing.T) {
+	r := newResolver(t)
+	for n := 1; n <= mostRates; n++ {
+		res, err := r.ask(n, n, 1)
+		require.NoError(t, err)
+		require.Equal(t, n, res.Limit)
 	}
 	refused := 0
-	for n := 1; n <= most+10; n++ {
-		res, err := ask(n)
+	refuse := func(client any, requests int) bool {
+		res, err := r.ask(client, requests, 1)
 		if err == nil {
-			require.Equal(t, n, res.Limit)
-			continue
+			require.Equal(t, requests, res.Limit)
+			return false
 		}
 		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 		require.Equal(t, 7, res.Limit, "the rule's own rate stands in")
 		refused++
+		return true
 	}
-	require.Equal(t, 10, refused, "requests can have 65,536 rates besides the rule's own")
-	for _, n := range []int{1, 7, most - 1} {
-		res, err := ask(n)
+	require.True(t, refuse("new", mostRates+1))
+	require.False(t, refuse(mostRates, mostRates), "the rates in use are granted")
+	require.Equal(t, uint64(0), r.limiter.Stats()[0].Evicted)
+	r.clock.now = r.clock.now.Add(time.Hour)
+	for n := 2; refuse("new", mostRates+n); n++ {
+		require.Less(t, n, mostRates)
+	}
+	require.Equal(t, mostRates/4-mostRates/64+1, refused)
+	require.Equal(t, uint64(mostRates), r.limiter.Stats()[0].Evicted, "all but the key that was charged last")
+	require.NoError(t, r.limiter.UpdateRate("r", ratelimit.PerHour(8)))
+	require.False(t, refuse("other", 2*mostRates))
+}
+
+// TestTooManyRatesInAStore asks a MemoryStore at more rates than the keys of a rule can have
+// while all keys owe something. It must not decide by another rate in silence.
+func TestTooManyRatesInAStore(t *testing.T) {
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(&manualClock{starts[0]}))
+	require.NoError(t, err)
+	take := func(n int) (ratelimit.Result, error) {
+		res, err := store.Take(context.Background(), []ratelimit.Ask{{
+			Rule: "r", Key: fmt.Sprint(n), Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.Rate{Requests: n, Per: 1e9 + 7}, N: 1,
+		}})
+		if err != nil {
+			return ratelimit.Result{}, err
+		}
+		return res[0], nil
+	}
+	for n := 1; n <= mostRates; n++ {
+		res, err := take(n)
 		require.NoError(t, err)
 		require.Equal(t, n, res.Limit)
 	}
-	require.NoError(t, l.UpdateRate("r", ratelimit.PerHour(8)))
-	res, err := ask(most + 10)
-	require.NoError(t, err, "the rates are counted from one change of the rule to the next")
-	require.Equal(t, most+10, res.Limit)
+	_, err = take(mostRates + 1)
+	require.EqualError(t, err, "ratelimit: rate is 65537/1000000007ns: must be one of the 65,536 rates that a rule has at most")
+	res, err := take(mostRates)
+	require.NoError(t, err)
+	require.Equal(t, mostRates, res.Limit)
 }

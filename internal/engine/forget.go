@@ -1,0 +1,73 @@
+package engine
+
+import "github.com/ratelimit-go/ratelimit/internal/keytable"
+
+// admitAll calls Keys.Admit for each part whose request asks for a rate of its own.
+func admitAll(parts []Part) {
+	for i := range parts {
+		if p := &parts[i]; p.Want.Rate != nil && p.Keys != nil {
+			_ = p.Keys.Admit(p.Want.Rate) // the method refusal returns the same error again
+		}
+	}
+}
+
+func (k *ratedKeys[S, C]) Admit(r *Rate) error {
+	ps := k.plans.Load()
+	if r == nil || !ps.scarce.Load() || ps.knownPlan(*r) != nil {
+		return nil
+	}
+	ps = k.forgetRates(ps)
+	_, err := ps.planFor(*r)
+	if err != nil {
+		ps.mu.Lock()
+		ps.since++
+		ps.mu.Unlock()
+	}
+	return err
+}
+
+// forgetRates forgets the rates that no key uses any more: it evicts the keys that owe nothing, and gives the
+// remaining keys new plans for the same rates, which changes nothing else in their states. It does so only if
+// k still has the given plans (old). If an earlier call has made these, it also requires that the number of
+// rates added or refused since then is at least a quarter of the largest number of rates. So all keys are
+// visited rarely, even if all rates are in use. It returns the plans that k has then.
+func (k *ratedKeys[S, C]) forgetRates(old *ratePlans[S, C]) *ratePlans[S, C] {
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	old.mu.Lock()
+	due := old.since >= old.most/4
+	old.mu.Unlock()
+	if k.plans.Load() == old && due {
+		now := k.time.Now()
+		// No error is possible: the rates were valid before.
+		_ = k.renewLocked(old.rates, func(ps *ratePlans[S, C]) {
+			ps.since = 0
+			k.table.Sweep(now)
+		})
+		old.mu.Lock()
+		old.most *= 2 // a Future (a copy of a state) may still use the old plans, for rates that are asked for from now on
+		old.mu.Unlock()
+	}
+	return k.plans.Load()
+}
+
+// renewLocked gives the keys new plans with the rates r, which differ from the present ones in the Warmup at
+// most. It does not change the state of any key. It calls the function before with these plans, while they are
+// not in use yet. The caller holds k.changing.
+func (k *ratedKeys[S, C]) renewLocked(r Rates, before func(*ratePlans[S, C])) error {
+	old := k.plans.Load()
+	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.receipts)
+	if err != nil {
+		return err
+	}
+	before(ps)
+	successors := ps.successors(old)
+	k.table.Reconfigure(ps, func(_ keytable.Hash, s *ratedState[S], _ bool) {
+		if from := old.planOf(s); from != nil {
+			to := ps.successor(from, successors)
+			s.setPlan(to.id)
+		}
+	})
+	k.plans.Store(ps)
+	return nil
+}
