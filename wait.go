@@ -151,13 +151,11 @@ func (w *ruleWait) wait() (Result, error) {
 	case !d.denies():
 		return l.decide(w.ctx, d)
 	case l.needsCall(d):
-		return w.waitAsking(d.line)
+		return w.waitAsking(d.waiting)
 	}
-	refused := false
-	if !l.replayed(d) {
-		if refused, err = w.stand(d, false); err != nil && !refused {
-			return Result{}, err
-		}
+	refused, err := w.stand(d, false)
+	if err != nil && !refused {
+		return Result{}, err
 	}
 	return w.waited(d, refused, err)
 }
@@ -178,7 +176,7 @@ func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) 
 	in := new(waitline.Waiter) // filled field by field: a literal is first built on the stack, which lasts as long as the wait
 	in.Set, in.Spots, in.N, in.Counted, in.Hold = d.memoryLine, d.spots, d.order.N, !revocable, revocable
 	if in.Version, in.Owner = w.version, d; !revocable {
-		in.Record, d.waits = d.order.Record, true
+		in.Record, in.ID, d.waits = d.order.Record, d.id, true
 	}
 	err = await(w.ctx, &w.limiter.waiters, in)
 	if errors.Is(in.Refused, waitline.ErrReplayed) {
@@ -213,13 +211,13 @@ func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	if in.Spots, in.Refused = nil, d.prepare(l.set.Load()); in.Refused != nil {
 		return
 	}
-	line := d.line
+	line := d.waiting.Set
 	d.gather()
-	if calls := l.needsCall(d) && d.denies(); calls != in.Hold || calls && d.line != line {
+	if calls := l.needsCall(d) && d.denies(); calls != in.Hold || calls && d.waiting.Set != line {
 		in.Refused = waitline.ErrChanged
 		return
 	}
-	in.Set, in.Spots = d.memoryLine, d.spots
+	in.Set, in.Spots, in.ID = d.memoryLine, d.spots, d.id
 }
 
 // meetsOthers reports whether other rules apply to a waiting request now than before a change of the rules. It may
