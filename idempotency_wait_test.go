@@ -107,7 +107,8 @@ func TestRetryBehindOthersIsAnsweredWithTheFirst(t *testing.T) {
 				}
 				synctest.Wait()
 				for i, w := range ws {
-					require.Equal(t, row.served[i] != 0 && row.served[i] <= m || i == row.givesUp, w.returned(), "%s: waiter %d after %d minutes", row.why, i, m)
+					want := row.served[i] != 0 && row.served[i] <= m || i == row.givesUp
+					require.Equal(t, want, w.returned(), "%s: waiter %d after %d minutes", row.why, i, m)
 				}
 			}
 		})

@@ -2,6 +2,7 @@ package waitline
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -162,7 +163,7 @@ func TestRetriesModel(t *testing.T) {
 		}
 		for len(m.all) > 0 && m.now < keytable.Start.Add(time.Minute) {
 			m.now = m.now.Add(time.Millisecond)
-			for i := len(m.all) - 1; i >= 0; i-- {
+			for i := range slices.Backward(m.all) {
 				if a := m.all[i]; a.asks {
 					m.leaves(i, true)
 				} else {
