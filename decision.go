@@ -25,20 +25,20 @@ type decision struct {
 	order   engine.Order
 	watch   engine.Stopwatch // started if there is an observer
 
-	rules         []*activeRule   // sorted by inLockOrder: a rule with a custom limiter comes last
-	named         []*activeRule   // memory for the field rules; unused while rules is the shared list of a ruleGroup
-	exempt        []*activeRule   // rules that apply, but do not limit the request; the field rules does not list them
-	resolvedRates map[string]Rate // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
-	spots         []engine.Spot   // what each key in this process answers; set only while callers wait for one of these keys
-	line          keytable.Hash   // identifies the queue in which the request waits; set by the method gather
-	memoryLine    keytable.Hash   // like the field line, but without the key of the rule that has a custom limiter
-	dry           *dryRun         // nil unless the decision is a dry run
-	held          bool            // whether Wait has charged all rules but the one with a custom limiter
-	parts         []engine.Part   // the answers of the rules, in the order of the field rules
-	origins       []origin        // what gave the answer of each rule, in the order of the field rules
-	binding       int             // the index of the rule whose answer the caller gets, or -1
-	custom        int             // the index of the rule with a custom limiter, or -1
-	uncounted     bool            // true if the rules with keys in this process have yet to be counted
+	rules         []*activeRule    // sorted by inLockOrder: a rule with a custom limiter comes last
+	named         []*activeRule    // memory for the field rules; unused while rules is the shared list of a ruleGroup
+	exempt        []*activeRule    // rules that apply, but do not limit the request; the field rules does not list them
+	resolvedRates map[string]Rate  // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
+	spots         []engine.Spot    // what each key in this process answers; set only while callers wait for one of these keys
+	waiting       waitline.Request // identifies the request, its keys, and the queue in which it waits; set by gather
+	memoryLine    keytable.Hash    // like waiting.Set, but without the key of the rule that has a custom limiter
+	dry           *dryRun          // nil unless the decision is a dry run
+	held          bool             // whether Wait has charged all rules but the one with a custom limiter
+	parts         []engine.Part    // the answers of the rules, in the order of the field rules
+	origins       []origin         // what gave the answer of each rule, in the order of the field rules
+	binding       int              // the index of the rule whose answer the caller gets, or -1
+	custom        int              // the index of the rule with a custom limiter, or -1
+	uncounted     bool             // true if the rules with keys in this process have yet to be counted
 
 	records *replay.Log   // earlier grants of requests with an ID; nil if they are not kept in this process
 	ttl     time.Duration // for how long a recorded grant answers retries
@@ -79,6 +79,7 @@ func (d *decision) free() {
 	clear(d.origins)
 	*d = decision{
 		named: d.named[:0], exempt: d.exempt[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0], sorted: d.sorted[:0],
+		waiting: waitline.Request{Keys: d.waiting.Keys[:0]},
 	}
 	decisions.Put(d)
 }
@@ -398,18 +399,17 @@ func (d *decision) allResolved() map[string]Rate {
 	return rates
 }
 
-// gather sets d.spots, d.line and d.memoryLine. Requests on the same keys of the same rules wait in the same queue.
+// gather sets d.spots, d.waiting and d.memoryLine. Requests on the same keys of the same rules wait in the same queue.
 func (d *decision) gather() {
-	d.spots, d.line = waitline.Gather(d.spots[:0], d.parts), globalHash
+	d.spots, d.memoryLine = waitline.Gather(d.spots[:0], d.parts), globalHash
+	w := waitline.Request{Set: globalHash, Keys: d.waiting.Keys[:0], ID: d.id, N: d.order.N}
 	for i, r := range d.rules {
-		if i <= d.custom {
-			d.memoryLine = d.line
+		if w.Keys = append(w.Keys, globalHash.With(r.serial, d.parts[i].Hash)); !d.parts[i].Shadow {
+			w.Set = w.Set.With(r.serial, d.parts[i].Hash)
 		}
-		if p := &d.parts[i]; !p.Shadow {
-			d.line = d.line.With(r.serial, p.Hash)
+		if i != d.custom {
+			d.memoryLine = w.Set
 		}
 	}
-	if d.custom < 0 {
-		d.memoryLine = d.line
-	}
+	d.waiting = w
 }

@@ -55,8 +55,9 @@ func (l *RateLimiter) takesID(req *Request, take bool) error {
 }
 
 // identify sets d.id, the id under which the request of d is recorded in this process. Requests on different keys have
-// different ids.
+// different ids, but not with a store, which keeps the records.
 func (d *decision) identify() error {
+	d.id = d.request.identity()
 	switch {
 	case d.records != nil:
 	case d.custom >= 0:
@@ -65,7 +66,6 @@ func (d *decision) identify() error {
 	default:
 		return nil
 	}
-	d.id = d.request.identity()
 	for i, r := range d.rules {
 		d.id = r.identity(d.id, d.parts[i].Hash)
 	}
@@ -124,20 +124,6 @@ func (l *RateLimiter) replay(ctx context.Context, d *decision) (answered bool, e
 		return l.beginOrReplay(ctx, d)
 	}
 	return false, nil
-}
-
-// replayed answers d, which would otherwise wait in a queue, from the record of an earlier grant, if there is one.
-func (l *RateLimiter) replayed(d *decision) bool {
-	if d.order.Record == nil {
-		return false
-	}
-	l.time.Renew()
-	now := l.time.Now()
-	if !d.order.Record.Find(now) {
-		return false
-	}
-	d.Outcome = engine.Replayed(now)
-	return true
 }
 
 // beginOrReplay answers d, which has a custom limiter, from the record of an earlier grant. If another caller is

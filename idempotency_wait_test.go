@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -62,6 +63,56 @@ func TestTwoWaitersWithOneID(t *testing.T) {
 		assert.EqualValues(t, 1, stats.Replayed)
 		assert.Zero(t, l.InLine())
 	})
+}
+
+// TestRetryBehindOthersIsAnsweredWithTheFirst has a retry wait behind another request. It proves that
+// the retry returns when its first attempt is granted, even if its context ends then, and that new
+// requests do not count it. If the first attempt gives up, the retry is served in its own turn.
+func TestRetryBehindOthersIsAnsweredWithTheFirst(t *testing.T) {
+	for _, row := range []struct {
+		givesUp int // the index of a caller whose context ends, or -1
+		served  [3]int
+		why     string
+	}{
+		{-1, [3]int{1, 2, 1}, "the retry has the answer of the first"},
+		{0, [3]int{0, 1, 2}, "the retry takes a unit in its own turn"},
+		{1, [3]int{1, 0, 1}, "nobody is between them any more"},
+		{2, [3]int{1, 2, 0}, "the first waits on"},
+	} {
+		inBubblesWithIDs(t, aMinute, func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock) {
+			check(t, l, request(""))
+			var ws []*waiter
+			var cancels []context.CancelFunc
+			for i, id := range []string{"1", "2", "1"} {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if cancels = append(cancels, cancel); i == 2 { // behind both, it would be too late
+					ctx, cancel = context.WithDeadline(ctx, clock.Now().Add(150*sec))
+					defer cancel()
+				}
+				ws = append(ws, startRuleWait(ctx, l, request(id)))
+				synctest.Wait()
+			}
+			require.Equal(t, 3*minute, check(t, l, request("")).RetryAfter, "two units are waited for")
+			require.Equal(t, 3, l.InLine())
+			if row.givesUp >= 0 {
+				cancels[row.givesUp]()
+				synctest.Wait()
+				require.Equal(t, context.Canceled, ws[row.givesUp].err)
+			}
+			for m := 1; m <= 2; m++ {
+				clock.Advance(minute)
+				if row.served[2] == m && strings.Contains(t.Name(), "memory") {
+					cancels[2]()
+				}
+				synctest.Wait()
+				for i, w := range ws {
+					want := row.served[i] != 0 && row.served[i] <= m || i == row.givesUp
+					require.Equal(t, want, w.returned(), "%s: waiter %d after %d minutes", row.why, i, m)
+				}
+			}
+		})
+	}
 }
 
 // TestRecordedRequestDoesNotWait proves that a request with a record is answered at once while

@@ -39,7 +39,7 @@ func (l *RateLimiter) denyBehindRetries(ctx context.Context, d *decision) (last 
 	}
 	now := l.time.Now()
 	d.gather()
-	if last, wait, denied = l.retries.Ahead(d.line, now, d.order.N); !denied || d.order.Mode != engine.ModeDryRun && l.recorded(ctx, d) {
+	if last, wait, denied = l.retries.Ahead(d.waiting, now); !denied || d.order.Mode != engine.ModeDryRun && l.recorded(ctx, d) {
 		return last, 0, false
 	}
 	answer := last.Answer.(lineAnswer)
@@ -65,14 +65,14 @@ func (w *ruleWait) refuse(d *decision, err error) *waitline.Denial {
 }
 
 // waitAsking waits in a line (queue) until a store or a custom limiter grants the request.
-func (w *ruleWait) waitAsking(line keytable.Hash) (Result, error) {
+func (w *ruleWait) waitAsking(r waitline.Request) (Result, error) {
 	l := w.limiter
 	w.asked = new(asked)
 	ask := func(newcomer bool) (*waitline.Denial, bool) {
 		denial := w.ask(newcomer) // w.ask sets w.res, so it must be called before w.res is read
 		return denial, w.res.Allowed
 	}
-	err := l.retries.Wait(w.ctx, &l.time, line, int64(max(w.req.Cost, 1)), func() bool { return w.moves(line) }, ask)
+	err := l.retries.Wait(w.ctx, &l.time, r, func() bool { return w.moves(r.Set) }, ask)
 	switch {
 	case err != nil:
 		return Result{}, err
@@ -91,7 +91,7 @@ func (w *ruleWait) moves(line keytable.Hash) bool {
 	w.version, w.set = version, w.limiter.set.Load()
 	d, err := w.prepared()
 	defer w.drop()
-	return err != nil || d.line != line || !d.denies() || !w.limiter.needsCall(d)
+	return err != nil || d.waiting.Set != line || !d.denies() || !w.limiter.needsCall(d)
 }
 
 // ask tries once to take the units. If the caller has to wait, it returns the denial; otherwise it returns nil and sets
@@ -113,7 +113,6 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 			if err := w.refusal(wait, wait, patience, true); err != nil {
 				return w.refuse(d, err)
 			}
-			last.Due, last.Fresh = 0, nil // so that w asks at once if it has meanwhile become the first in the line (queue)
 			w.last = last
 			return &last
 		}
@@ -168,6 +167,7 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 		Due: due, At: now, RetryAfter: res.RetryAfter, Fresh: l.fresh(d, due),
 		Answer: lineAnswer{res: *res, by: d.origins[d.binding].by, rule: d.rules[d.binding].Name},
 		// True if a rule without a Limiter has denied. The request then waits for the key of that rule.
+		Key: d.waiting.Keys[d.binding], Alone: d.origins[d.binding].by != byStore || d.custom >= 0,
 		Stands: l.remote == nil && d.custom >= 0 && d.origins[d.custom].by == 0,
 	}
 	return &w.last

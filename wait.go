@@ -170,15 +170,13 @@ func (w *ruleWait) wait() (Result, error) {
 	case !d.denies():
 		return l.decide(w.ctx, d)
 	case l.needsCall(d):
-		line := d.line
+		waiting := d.waiting
 		w.drop()
-		return w.waitAsking(line)
+		return w.waitAsking(waiting)
 	}
-	refused := false
-	if !l.replayed(d) {
-		if refused, err = w.stand(d, false); err != nil && !refused {
-			return Result{}, err
-		}
+	refused, err := w.stand(d, false)
+	if err != nil && !refused {
+		return Result{}, err
 	}
 	return w.waited(refused, err)
 }
@@ -201,7 +199,7 @@ func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) 
 	in.Set, in.Spots, in.N, in.Counted, in.Hold = d.memoryLine, d.spots, d.order.N, !revocable, revocable
 	watch := d.watch
 	if in.Version, in.Owner = w.version, w; !revocable {
-		if in.Record, d.waits = d.order.Record, true; in.Record == nil {
+		if in.Record, in.ID, d.waits = d.order.Record, d.id, true; in.Record == nil {
 			in.Spots = waitline.Copy(d.spots)
 			w.drop()
 		}
@@ -252,14 +250,14 @@ func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	if in.Spots, in.Refused = nil, d.prepare(w.set); in.Refused != nil {
 		return
 	}
-	line := d.line
+	line := d.waiting.Set
 	d.gather()
-	if calls := l.needsCall(d) && d.denies(); calls != in.Hold || calls && d.line != line {
+	if calls := l.needsCall(d) && d.denies(); calls != in.Hold || calls && d.waiting.Set != line {
 		in.Refused = waitline.ErrChanged
 		return
 	}
 	w.exempt = len(d.exempt) > 0
-	if in.Set, in.Spots = d.memoryLine, d.spots; w.d == nil {
+	if in.Set, in.Spots, in.ID = d.memoryLine, d.spots, d.id; w.d == nil {
 		in.Spots = waitline.Copy(d.spots)
 	}
 }

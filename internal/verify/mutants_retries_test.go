@@ -86,7 +86,32 @@ var retryMutants = []mutant{
 	{
 		name: "the head of a line is charged in any case", file: "internal/waitline/serve.go",
 		old: "if w.Record != nil && w.Record.Find(at) {", new: "if false {",
-		by: "^TestRetriesInLine$", why: "two who wait with one ID are charged once",
+		by: "^TestGrantedWhileItJoinsTheLine$", why: "it was granted since its record was looked for",
+	},
+	{
+		name: "who joins a line is not granted yet", file: "internal/waitline/serve.go",
+		old: "if w.Record != nil && w.Record.Find(now) {", new: "if false {",
+		by: "^TestGrantedWhileItJoinsTheLine$", why: "it was granted since its record was looked for",
+	},
+	{
+		name: "a retry behind others is charged", file: "internal/waitline/sameid.go",
+		old: "if f.follows = false; f.Record.Find(at) {", new: "if f.follows = false; false {",
+		by: "^TestRetriesBehindOthers$", why: "it has the answer of the first attempt as soon as that is granted",
+	},
+	{
+		name: "a retry leaves with its first attempt", file: "internal/waitline/sameid.go",
+		old: "	if promoted {\n		next.follows = false\n", new: "	if promoted = false; promoted {\n",
+		by: "^TestRetriesBehindOthers$", why: "it is served in its own turn",
+	},
+	{
+		name: "a retry goes before those who came earlier", file: "internal/waitline/sameid.go",
+		old: "for ahead.arrival > w.arrival {", new: "for ahead.ahead != nil {",
+		by: "^TestRetriesBehindOthers$", why: "it came later",
+	},
+	{
+		name: "a retry behind others asks the store in its own turn", file: "internal/waitline/retries.go",
+		old: "	if served {\n		rs.release(a)\n	} else if", new: "	if",
+		by: "^TestRetriesBehindOthers$", why: "it has the answer of the first attempt as soon as that is granted",
 	},
 	{
 		name: "who has waited is not recorded", file: "internal/waitline/serve.go",
@@ -103,10 +128,5 @@ var retryMutants = []mutant{
 		old: "!denied || d.order.Mode != engine.ModeDryRun && l.recorded(ctx, d) {",
 		new: "!denied {",
 		by:  "^TestRetriesInLine$", why: "it was granted before",
-	},
-	{
-		name: "a retry of Wait waits", file: "wait.go",
-		old: "if !l.replayed(d) {", new: "if true {",
-		by: "^TestRetriesInLine$", why: "it was granted before",
 	},
 }

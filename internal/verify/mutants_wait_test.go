@@ -98,6 +98,41 @@ var waitMutants = []mutant{
 		by:  "^TestACustomLimiterBesideAStoreInLine$", why: "the store is asked in a busy loop", timeout: "5s",
 	},
 	{
+		name: "over a store, each client asks by itself", file: "rulewait.go",
+		old: "Alone: d.origins[d.binding].by != byStore || d.custom >= 0,", new: "Alone: true,",
+		by: "^TestWaitersOfASharedKeyAskAsOne$", why: "the calls must not grow with the clients", timeout: "60s",
+	},
+	{
+		name: "over a store, one asks after the other", file: "internal/waitline/retryqueue.go",
+		old: "return q.asking < max(q.grants, 1) && q.isDue(now)", new: "return q.asking < 1 && q.isDue(now)",
+		by: "^TestWaitersOfASharedKeyAskAsOne$", why: "a slow store must not slow down those who wait", timeout: "60s",
+	},
+	{
+		name: "over a store, the first stays although it lacks another key", file: "internal/waitline/retryqueue.go",
+		old: "	key := d.Key\n	if d.Alone {", new: "	key := d.Key\n	if l.queue != nil {\n		key = l.queue.key\n	} else if d.Alone {",
+		by: "^TestNobodyIsStoppedAtAKeyInAStore$", why: "the next asks at once", timeout: "60s",
+	},
+	{
+		name: "over a store, a newcomer takes less than the first waits for", file: "internal/waitline/retries.go",
+		old: " || r.N < other.lines[0].first.N)", new: ")",
+		by: "^TestOrderAtASharedKeyInAStore$", why: "the first would never have enough", timeout: "60s",
+	},
+	{
+		name: "over a store, who asks for less waits for more", file: "internal/waitline/retries.go",
+		old: "q.ready = q.ready || len(q.lines) > 0 &&", new: "q.ready = q.ready || false &&",
+		by: "^TestOrderAtASharedKeyInAStore$", why: "the first has left", timeout: "60s",
+	},
+	{
+		name: "over a store, only the first at a key sees new rules", file: "internal/waitline/retries.go",
+		old: "case p.head && changed():", new: "case p.asks && changed():",
+		by: "^TestWakingThoseAtAKeyInAStore$", why: "a request without a rule is served at once", timeout: "60s",
+	},
+	{
+		name: "in an outage, one asks after the other", file: "internal/waitline/retries.go",
+		old: "		q.grants = q.asking + len(q.lines)\n", new: "",
+		by: "^TestOutageOfAStoreThatManyWaitFor$", why: "each would wait for the timeouts of all before it", timeout: "60s",
+	},
+	{
 		name: "who waits is one too many", file: "rulewait.go",
 		old: "err == nil && newcomer && ", new: "err == nil && ",
 		by: "^TestWhoWaitsIsNotOneTooMany$", why: "there is room for him", timeout: "60s",
@@ -109,8 +144,8 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "what a custom limiter decides keeps the old rules", file: "wait.go",
-		old: "calls && d.line != line",
-		new: "false && d.line != line",
+		old: "calls && d.waiting.Set != line",
+		new: "false && d.waiting.Set != line",
 		by:  "^TestACustomLimiterInLineMeetsOtherRules$", why: "a new rule of its own decides too", timeout: "60s",
 	},
 	{

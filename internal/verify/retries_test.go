@@ -244,6 +244,95 @@ func TestRetriesInLine(t *testing.T) {
 	})
 }
 
+// A meddling is a context that calls a function when its deadline is read, which Wait does just before
+// the caller joins a line.
+type meddling struct {
+	context.Context
+	meddle func()
+}
+
+func (c meddling) Deadline() (time.Time, bool) {
+	c.meddle()
+	return c.Context.Deadline()
+}
+
+// TestGrantedWhileItJoinsTheLine has a request granted for another caller after Wait has looked for its
+// record, and before Wait joins the line. It must not be charged again, nor wait.
+func TestGrantedWhileItJoinsTheLine(t *testing.T) {
+	for _, others := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerMinute(1)}}, nil, ratelimit.WithRequestIDs(time.Hour))
+			require.NoError(t, err)
+			wait := func(id string) {
+				go func() { _, _ = l.Wait(t.Context(), ratelimit.Request{Endpoint: "/", ID: id}) }()
+				synctest.Wait()
+			}
+			start, joined := time.Now(), time.Duration(0)
+			res, err := l.Wait(meddling{t.Context(), func() {
+				wait("1")
+				if others {
+					l.Allow("", "/")
+					wait("2")
+				} else {
+					<-time.After(time.Minute)
+				}
+				joined = time.Since(start)
+			}}, ratelimit.Request{Endpoint: "/", ID: "1"})
+			require.NoError(t, err)
+			require.True(t, res.Allowed)
+			require.Equal(t, joined, time.Since(start), "it is answered at once")
+			require.EqualValues(t, 1, l.Stats()[0].Allowed, "it is charged once")
+			require.EqualValues(t, 1, l.Stats()[0].Replayed)
+			<-time.After(time.Hour)
+		})
+	}
+}
+
+// TestRetriesBehindOthers has a retry wait behind another request. It is answered as soon as its first
+// attempt is granted, also if its context ends then. If the first attempt leaves, it is served in its
+// own turn.
+func TestRetriesBehindOthers(t *testing.T) {
+	for _, row := range []struct {
+		leaves int
+		after  [3]int // after how many minutes each is served; 0 if it leaves
+	}{{-1, [3]int{1, 2, 1}}, {0, [3]int{0, 1, 2}}, {1, [3]int{1, 0, 1}}, {2, [3]int{1, 2, 0}}} {
+		inBothPlaces(t, []ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerMinute(1)}}, func(r *retrier) {
+			first, _, _ := r.send(ratelimit.Request{Endpoint: "/", ID: "0"})
+			require.True(r.t, first.Allowed)
+			var cancels [3]context.CancelFunc
+			var done [3]chan error
+			for i, id := range []string{"1", "2", "1"} {
+				ctx, cancel := context.WithCancel(r.t.Context())
+				cancels[i], done[i] = cancel, make(chan error, 1)
+				go func() {
+					_, err := r.l.Wait(ctx, ratelimit.Request{Endpoint: "/", ID: id})
+					done[i] <- err
+				}()
+				synctest.Wait()
+			}
+			denied, _, _ := r.send(ratelimit.Request{Endpoint: "/", ID: "3"})
+			require.Equal(r.t, 3*time.Minute, denied.RetryAfter, "a newcomer does not count the retry")
+			if row.leaves >= 0 {
+				cancels[row.leaves]()
+				synctest.Wait()
+				require.ErrorIs(r.t, <-done[row.leaves], context.Canceled)
+			}
+			for minute := 1; minute <= 2; minute++ {
+				r.clock.Advance(time.Minute)
+				synctest.Wait()
+				for i, after := range row.after {
+					require.Len(r.t, done[i], min(max(0, minute-after+1), 1)*min(after, 1), "leaves %d, waiter %d after %d minutes", row.leaves, i, minute)
+				}
+			}
+			for i := range done {
+				if cancels[i](); i != row.leaves {
+					require.NoError(r.t, <-done[i])
+				}
+			}
+		})
+	}
+}
+
 // TestRetriesInFlight sends a request again while a custom limiter decides on it.
 func TestRetriesInFlight(t *testing.T) {
 	for _, row := range []struct {

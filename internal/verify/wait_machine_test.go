@@ -27,6 +27,7 @@ type waitMachine struct {
 	rate  int         // its highest rate per second so far
 	leaky bool        // whether rules may be leaky buckets: who is in its Delay cannot be told from who waits
 	extra bool        // whether there is a rule for /b
+	fixed bool        // whether no rule is added, removed or replaced
 	gate  *everyThird // decides for /c, where it is not nil
 
 	mu     sync.Mutex
@@ -81,6 +82,25 @@ func TestWaitMachine(t *testing.T) {
 	}
 }
 
+// TestWaitMachineOverAStore does what TestWaitMachine does, for rules whose state is in a store. Only
+// their rates change.
+func TestWaitMachineOverAStore(t *testing.T) {
+	schedules := 1000
+	if raceEnabled || testing.Short() {
+		schedules = 100
+	}
+	for seed := range uint64(schedules) {
+		synctest.Test(t, func(t *testing.T) {
+			runWaitMachine(t, seed, func(m *waitMachine) ratelimit.Option {
+				m.fixed = true
+				store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(m.clock))
+				require.NoError(t, err)
+				return ratelimit.WithStore(store)
+			})
+		})
+	}
+}
+
 // globalRule is the rule that all requests of the machine meet.
 func globalRule(rate, burst int) ratelimit.Rule {
 	return ratelimit.Rule{Name: "global", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(rate).WithBurst(burst)}
@@ -110,7 +130,8 @@ func (m *waitMachine) rules(own ratelimit.Rule) []ratelimit.Rule {
 	return all
 }
 
-func runWaitMachine(t *testing.T, seed uint64) {
+// runWaitMachine runs one schedule, with a limiter with these options.
+func runWaitMachine(t *testing.T, seed uint64, opts ...func(*waitMachine) ratelimit.Option) {
 	r := rand.New(rand.NewPCG(seed, 11))
 	clock := ratelimit.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	m := &waitMachine{t: t, r: r, clock: clock, rate: 3, burst: 4, leaky: seed%4 == 0, before: clock.Now()}
@@ -120,7 +141,11 @@ func runWaitMachine(t *testing.T, seed uint64) {
 	if seed%3 == 0 {
 		m.gate = new(everyThird)
 	}
-	l, err := ratelimit.New(m.rules(own), nil, ratelimit.WithClock(clock), ratelimit.WithObserver(m))
+	all := []ratelimit.Option{ratelimit.WithClock(clock), ratelimit.WithObserver(m), ratelimit.WithName("machine")}
+	for _, opt := range opts {
+		all = append(all, opt(m))
+	}
+	l, err := ratelimit.New(m.rules(own), nil, all...)
 	require.NoError(t, err)
 	m.l = l
 	for step := range 60 {
@@ -196,7 +221,7 @@ func (m *waitMachine) step() {
 		rate, burst := 2+m.r.IntN(3), 4 // a key that is full counts as unseen: another burst would refill it
 		m.rate, m.burst = max(m.rate, rate), max(m.burst, burst)
 		require.NoError(m.t, m.l.UpdateRate("global", ratelimit.PerSecond(rate).WithBurst(burst)), m.why)
-	case do < 18:
+	case do < 18 || m.fixed:
 		require.NoError(m.t, resetWaited(m.l, m.request().Client), m.why)
 	case do < 19:
 		rule := ratelimit.Rule{Name: "b", Endpoint: "/b", Key: ratelimit.KeyEndpoint, Rate: ratelimit.PerSecond(2),

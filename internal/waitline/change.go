@@ -22,7 +22,7 @@ func (ls *Lines) Change(commit func(now keytable.Instant)) {
 func (ls *Lines) ChangeRules(commit func(now keytable.Instant), touched func(*Waiter) bool) {
 	ls.change(commit, func(l *line) bool {
 		w := l.first
-		for w != nil && !touched(w) {
+		for w != nil && !touched(w) && !slices.ContainsFunc(ls.attempts.followers(w.ID), touched) {
 			w = w.after
 		}
 		return w != nil
@@ -133,7 +133,7 @@ func (ls *Lines) remove(touched func(*line) bool) (waiters []*Waiter) {
 			}
 		}
 		for w := lines[i].first; w != nil; w = w.after {
-			waiters = append(waiters, w)
+			waiters = append(append(waiters, w), ls.attempts.followers(w.ID)...)
 		}
 	}
 	for _, w := range waiters { // patience reads the clock, which may panic, so it is called before any change
@@ -146,7 +146,8 @@ func (ls *Lines) remove(touched func(*line) bool) (waiters []*Waiter) {
 		ls.dissolve(l)
 	}
 	for _, w := range waiters {
-		w.line, w.links, w.placedBefore = nil, links[*Waiter]{}, true
+		delete(ls.attempts, w.ID)
+		w.line, w.links, w.follows, w.placedBefore = nil, links[*Waiter]{}, false, true
 		w.due.Store(0)
 	}
 	slices.SortFunc(waiters, func(a, b *Waiter) int { return cmp.Compare(a.arrival, b.arrival) })

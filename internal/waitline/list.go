@@ -31,6 +31,18 @@ func (l *list[T]) append(x T) {
 	l.size++
 }
 
+// insert puts the value x into the list, directly after the value ahead, which must be in the list.
+func (l *list[T]) insert(x, ahead T) {
+	if l.last == ahead {
+		l.append(x)
+		return
+	}
+	after := ahead.neighbours().after
+	*x.neighbours() = links[T]{ahead: ahead, after: after}
+	ahead.neighbours().after, after.neighbours().ahead = x, x
+	l.size++
+}
+
 // remove takes the value x, which must be in the list, out of it.
 func (l *list[T]) remove(x T) {
 	var none T

@@ -11,28 +11,48 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Retries holds the lines (queues) of callers that wait for keys whose state is in a store or in a
-// custom limiter. It cannot be computed here when such a key will have units, so a caller has to ask
-// the store or the limiter again. Only the first caller of a line (its head) asks, and only when it is due.
-// The zero Retries is ready for use.
+// Retries holds the callers that wait for keys whose state is in a store or in a custom limiter. It
+// cannot be computed here when such a key will have units, so a caller has to ask the store or the
+// limiter again. Retries sees to it that few callers ask:
+//
+//   - The callers that wait for the same set of keys form a line. Only the first of them, its head, asks.
+//   - The lines whose heads the store has denied because of the same key stand in the queue of this key,
+//     in order of arrival of their heads. Only the head of the first line asks, and only when it is due.
+//     If it is denied because of another key, its line goes to the queue of that key.
+//   - After a grant, the head of the next line asks at once. After several grants in a row, as many heads
+//     may ask at the same time, so that a slow store does not slow down the queue.
+//
+// A caller with the request ID of another waiting caller is in no line, see [attempts]. When the other
+// caller was granted, it asks at once, and gets the recorded answer. The zero Retries is ready for use.
 type Retries struct {
-	waiting atomic.Int64  // number of callers in all lines
+	waiting atomic.Int64  // number of callers that wait
 	wakes   atomic.Uint64 // number of calls of Wake so far; written only while mu is held
 
-	mu    sync.Mutex
-	lines map[keytable.Hash]*retryLine // mu guards the map and the contents of the lines
+	mu sync.Mutex
+
+	// mu guards the fields below, and all lines, queues and callers that they lead to.
+
+	arrivals uint64 // number of callers that have joined so far
+	lines    map[keytable.Hash]*retryLine
+	queues   map[keytable.Hash]*retryQueue
+	attempts attempts[*Retrier]
 }
 
-// A retryLine holds the callers that wait for the same set of keys: one caller that was denied, and the
-// callers that came later.
-type retryLine struct {
-	list[*Retrier]
-	denial Denial
-	served bool // set when the first caller was served and left the line; the new first caller then asks at once
+// A Request is a request as Retries needs to know it.
+type Request struct {
+	Set  keytable.Hash   // a hash that identifies the set of keys that the request takes units from
+	Keys []keytable.Hash // a hash that identifies each of these keys; used only by Ahead
+	ID   keytable.Hash   // a hash of the ID of the request; zero if it has none
+	N    int64           // how many units the request takes from each key
+}
 
-	// future is a copy of the state that the binding key (the key that must be waited for longest) will
-	// have after all callers in the line are served. It is nil until it is needed.
-	future engine.Future
+// attempt returns the hash by which the requests with an ID are held in Retries.attempts. It is zero for
+// a request without an ID.
+func (r *Request) attempt() keytable.Hash {
+	if r.ID == (keytable.Hash{}) {
+		return r.ID
+	}
+	return r.ID.With(0, r.Set)
 }
 
 // A Denial is the last answer to the head (first caller) of a line of waiting callers.
@@ -43,78 +63,74 @@ type Denial struct {
 	Answer     any              // the denial in the form that the code outside this package needs; not used in this package
 	Stands     bool             // whether the head asks again at once, and then waits in [Lines] and no longer in [Retries]
 
+	Key   keytable.Hash // identifies the key that lacks the units, as in Request.Keys
+	Alone bool          // whether no other line may wait for the head, because the store has not answered, or others are asked too
+
 	// Fresh returns a copy of the state that the binding key (the key that must be waited for longest)
 	// will have at the instant Due, after the head is served. The field is nil if nothing is known of
 	// the state of that key.
 	Fresh func() engine.Future
 }
 
-// A Retrier is one caller that waits in a line of [Retries].
+// A Retrier is one caller that waits in [Retries].
 type Retrier struct {
-	N int64 // how many units the caller waits for
+	Request
 
 	links[*Retrier] // the callers ahead of and after this one in the line
-	set             keytable.Hash
-	line            *retryLine
-	wake            chan struct{} // receives a value when the caller has to call Place again
+	arrival         uint64
+	line            *retryLine    // nil for a follower, see attempts
+	answered        bool          // whether the leader of this follower was granted; the caller has then left Retries
+	wake            chan struct{} // receives a value when the caller has to look at its place again
 }
 
 // Len returns the number of callers that wait in rs.
 func (rs *Retries) Len() int { return int(rs.waiting.Load()) }
 
-// Ahead reports whether callers wait for a set of keys, which the parameter set, a hash, identifies. If
-// so, Ahead also returns the last denial of their line, and an estimate of how long a request for n
-// units must wait if it arrives at the instant now.
-func (rs *Retries) Ahead(set keytable.Hash, now keytable.Instant, n int64) (d Denial, wait time.Duration, behind bool) {
+// Ahead reports whether the request r, which arrives at the instant now, must stand behind callers that
+// wait. This is so in two cases: callers wait for the same set of keys, or callers wait for one of its
+// keys and it is their turn to ask, or would be the turn of the first of them if it wanted as few units
+// as r. If so, Ahead also returns the last denial of these callers, for Join, and an estimate of how long
+// r must wait.
+func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.Duration, behind bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	l := rs.lines[set]
-	if l == nil {
+	l, q := rs.lines[r.Set], (*retryQueue)(nil)
+	if l != nil {
+		q = l.queue
+	}
+	for i := 0; i < len(r.Keys) && q == nil; i++ {
+		if other := rs.queues[r.Keys[i]]; other != nil && (other.asking > 0 || other.isDue(now) || r.N < other.lines[0].first.N) {
+			q = other
+		}
+	}
+	if q == nil {
 		return d, 0, false
 	}
-	at := l.denial.Due
-	if l.denial.Fresh != nil {
-		if l.future == nil {
-			l.future = l.denial.Fresh()
-			a := l.first
-			if !l.served {
-				a = a.after // the copy that Fresh returned already includes the charge of the first caller
-			}
-			for ; a != nil; a = a.after {
-				l.charge(a.N)
-			}
-		}
-		due, _, _ := l.future.Ahead(engine.Wanted{}, at, n)
+	at := q.denial.Due
+	if _, follows := rs.attempts.leader(r.attempt()); !follows && q.denial.Fresh != nil {
+		due, _, _ := q.foretell(l).ahead(0, engine.Wanted{}, at, r.N)
 		at = max(at, due)
 	}
-	switch wait = l.denial.RetryAfter; { // RetryAfter is the result if neither case applies, because the first caller is due or asks at once
-	case at == 0 && !l.denial.Stands: // after a Reset or a change of the rules, the denial is out of date
+	switch wait = q.denial.RetryAfter; { // RetryAfter is the result if neither case applies, because the first caller is due or asks at once
+	case at == 0 && !q.denial.Stands: // after a Reset or a change of the rules, the denial is out of date
 		wait = time.Millisecond
 	case at > now:
 		wait = time.Duration(min(at.Since(now), uint64(engine.Never)))
 	}
-	return l.denial, wait, true
-}
-
-// charge charges the n units of a waiting caller to the copy l.future, at the instant when the copy has
-// these units.
-func (l *retryLine) charge(n int64) {
-	if at, _, _ := l.future.Ahead(engine.Wanted{}, l.denial.Due, n); at != keytable.End {
-		l.future.Charge(engine.Wanted{}, at, n)
-	}
+	d = q.denial
+	d.Due, d.Fresh = 0, nil // so that the caller of r asks at once if it is the first when it joins
+	return d, wait, true
 }
 
 // Wait calls the function ask until ask returns no denial, and then returns nil. The first call is made
-// at once, with newcomer set to true. If this call returns a denial, the caller joins the line for the
-// keys that the parameter set, a hash, identifies. It waits there for n units. Each time when the
-// caller is the first in the line and is due, Wait calls ask again. The result served of ask says
-// whether the caller was served. If it was, the next caller in the line asks at once.
+// at once, with newcomer set to true. If this call returns a denial, the caller waits in a line for the
+// keys of the request r. Each time when it is its turn, Wait calls ask again. The result served of ask
+// says whether the caller was served. If it was, the next caller asks at once.
 //
-// If ctx ends, Wait returns the error of ctx. Wait calls the function changed before each call of ask
-// except the first. If changed returns true, Wait returns ErrChanged.
+// If ctx ends, Wait returns the error of ctx. Wait calls the function changed when the caller is the
+// first of its line and is woken. If changed returns true, Wait returns ErrChanged.
 func (rs *Retries) Wait(
-	ctx context.Context, t *engine.Timeline, set keytable.Hash, n int64,
-	changed func() bool, ask func(newcomer bool) (d *Denial, served bool),
+	ctx context.Context, t *engine.Timeline, r Request, changed func() bool, ask func(newcomer bool) (d *Denial, served bool),
 ) error {
 	var a *Retrier
 	served := false
@@ -128,11 +144,13 @@ func (rs *Retries) Wait(
 			return err
 		}
 		if a != nil {
-			if !rs.turn(ctx, t, a) {
-				continue
-			}
-			if changed() {
+			switch p := rs.turn(ctx, t, a, changed); {
+			case p.moves:
 				return ErrChanged
+			case p.answered: // the caller asks as a newcomer does, who is not kept waiting if its request was granted before
+				a = nil
+			case !p.asks:
+				continue
 			}
 		}
 		var d *Denial
@@ -141,7 +159,7 @@ func (rs *Retries) Wait(
 		case d == nil:
 			return nil
 		case a == nil:
-			a = rs.Join(set, n, *d, wakes)
+			a = rs.Join(r, *d, wakes)
 		default:
 			rs.Denied(a, *d, wakes)
 		}
@@ -152,110 +170,171 @@ func (rs *Retries) Wait(
 // rules.
 var ErrChanged = errors.New("waitline: the rules have changed")
 
-// turn waits until the given caller is due or is woken, or until ctx ends. It returns true if the
-// caller is the head (first) of its line and is due: the caller must then ask.
-func (rs *Retries) turn(ctx context.Context, t *engine.Timeline, a *Retrier) bool {
-	head, due := rs.Place(a)
-	if !head {
+// A turn says what a waiting caller has to do.
+type retryTurn struct {
+	head     bool             // whether the caller is the first of its line
+	moves    bool             // whether the caller has to start again, by other rules
+	answered bool             // whether the same request was granted, and the caller has left Retries
+	asks     bool             // whether the caller has to ask now
+	due      keytable.Instant // when the caller asks next if nobody wakes it before; 0 if it waits until it is woken
+}
+
+// turn returns what the caller a has to do. If it has to do nothing yet, turn first waits until a is due
+// or is woken, or until ctx ends.
+func (rs *Retries) turn(ctx context.Context, t *engine.Timeline, a *Retrier, changed func() bool) retryTurn {
+	now := t.Now()
+	p := rs.Place(a, now)
+	switch {
+	case p.answered:
+	case p.head && changed():
+		p.moves = true
+	case p.asks:
+	case p.due != 0:
+		_ = t.Sleep(ctx, now, now.Until(p.due), a.wake)
+	default:
 		select {
 		case <-a.wake:
 		case <-ctx.Done():
 		}
-		return false
 	}
-	now := t.Now()
-	if now < due {
-		_ = t.Sleep(ctx, now, now.Until(due), a.wake)
-	}
-	return now >= due
+	return p
 }
 
-// Join puts a new caller, which waits for n units, at the end of the line for the keys that the
-// parameter set, a hash, identifies. If there is no such line yet, Join makes one with the given
-// denial. The parameter wakes is the number of calls of Wake before the caller asked.
-func (rs *Retries) Join(set keytable.Hash, n int64, denial Denial, wakes uint64) *Retrier {
-	rs.waiting.Add(1)
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	l := rs.lines[set]
-	if l == nil {
-		if rs.lines == nil {
-			rs.lines = make(map[keytable.Hash]*retryLine)
-		}
-		l = new(retryLine)
-		rs.lines[set] = l
-		rs.deny(l, denial, wakes)
-	} else if l.future != nil {
-		l.charge(n)
-	}
-	a := &Retrier{N: n, set: set, line: l, wake: make(chan struct{}, 1)}
-	l.append(a)
-	return a
-}
-
-// Leave removes a caller from its line. If the caller was the head (first) of the line, Leave wakes the
-// next caller. The parameter served says whether the caller that leaves was served. If the head was
-// served, the next caller asks at once.
-func (rs *Retries) Leave(a *Retrier, served bool) {
-	rs.waiting.Add(-1)
+// Place returns what the caller a has to do at the instant now. If a has to ask, the caller of Place then
+// calls Denied or Leave.
+func (rs *Retries) Place(a *Retrier, now keytable.Instant) (p retryTurn) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	l := a.line
-	head := l.first == a
-	l.remove(a)
-	switch {
-	case l.size == 0:
-		delete(rs.lines, a.set)
-	case head:
-		l.served = l.served || served
-		l.first.nudge()
+	if p.answered = a.answered; l == nil || l.first != a {
+		return p
 	}
-	if !head || !served {
-		l.future = nil
+	p.head = true
+	q := l.queue
+	switch first := q.lines[0] == l; {
+	case first && q.mayAsk(now):
+		q.lines.remove(l)
+		q.asking++
+		q.wakeFirst()
+		p.asks = true
+	case first && q.asking == 0:
+		p.due = q.denial.Due
 	}
+	return p
 }
 
-// Place reports whether the given caller is the head (first) of its line. If so, the result due is the
-// instant at which the caller asks again, or 0 if it asks at once.
-func (rs *Retries) Place(a *Retrier) (head bool, due keytable.Instant) {
+// Join adds a new caller with the request r. If its line is new, the given denial is the answer that the
+// caller got, and the parameter wakes is the number of calls of Wake before the caller asked.
+func (rs *Retries) Join(r Request, denial Denial, wakes uint64) *Retrier {
+	rs.waiting.Add(1)
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if due = a.line.denial.Due; a.line.served || a.line.denial.Stands {
-		due = 0
+	rs.arrivals++
+	r.Keys = nil
+	a := &Retrier{Request: r, arrival: rs.arrivals, wake: make(chan struct{}, 1)}
+	if rs.attempts.add(r.attempt(), a) {
+		return a
 	}
-	return a.line.first == a, due
+	l := rs.lines[r.Set]
+	if l == nil {
+		if rs.lines == nil {
+			rs.lines, rs.queues = make(map[keytable.Hash]*retryLine), make(map[keytable.Hash]*retryQueue)
+		}
+		l = &retryLine{set: r.Set}
+		rs.lines[r.Set] = l
+		l.join(a)
+		rs.stand(l, denial, wakes)
+		return a
+	}
+	l.join(a)
+	if l.future.version == l.queue.version && l.future.made {
+		l.future.charge(l.queue.denial.Due, a.N)
+	}
+	return a
 }
 
-// Denied notes that the given caller, the head of its line, has asked again and got the denial d. The
-// parameter wakes is the number of calls of Wake before the caller asked.
+// Denied notes that the caller a, which had to ask, got the denial d. The parameter wakes is the number
+// of calls of Wake before it asked.
 func (rs *Retries) Denied(a *Retrier, d Denial, wakes uint64) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	rs.deny(a.line, d, wakes)
-}
-
-// deny makes d the denial of the line l. The parameter wakes is the number of calls of Wake before the
-// request that got d. If Wake was called since then, d counts as out of date.
-func (rs *Retries) deny(l *retryLine, d Denial, wakes uint64) {
-	l.denial, l.served, l.future = d, false, nil
-	if rs.wakes.Load() != wakes {
-		l.outdate()
+	l := a.line
+	q := l.queue
+	q.asking--
+	q.version++
+	q.count(l, 0)
+	switch rs.stand(l, d, wakes); { // if l has left q, the next head asks at once, because q is due
+	case l.queue == q:
+		q.ready, q.grants = false, 0
+	case d.Alone: // the store has not answered: the others need not wait for each other
+		q.grants = q.asking + len(q.lines)
 	}
+	rs.wakeOrForget(q)
 }
 
-// outdate marks the denial of the line l as out of date, so that the first caller of l asks at once.
-func (l *retryLine) outdate() { l.denial.Due, l.denial.Fresh, l.future = 0, nil, nil }
+// Leave removes the caller a, which waits or had to ask. The parameter served says whether it was served.
+// If so, the next caller asks at once, and so do the callers with the same request ID.
+func (rs *Retries) Leave(a *Retrier, served bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if a.answered {
+		return
+	}
+	rs.waiting.Add(-1)
+	l := a.line
+	if served {
+		rs.release(a)
+	} else if next, promoted := rs.attempts.remove(a.attempt(), a); promoted {
+		l.insert(next)
+	}
+	if l == nil {
+		return
+	}
+	q, head, asked := l.queue, l.first == a, l.first == a && l.inQueue == 0
+	q.version++
+	l.leave(a)
+	if !head {
+		return
+	}
+	if asked {
+		q.asking--
+	}
+	if served {
+		q.ready = true
+		q.grants++
+	}
+	q.count(l, 0)
+	if q.lines.remove(l); l.size == 0 {
+		delete(rs.lines, l.set)
+	} else {
+		q.push(l)
+		l.first.nudge()
+	}
+	q.ready = q.ready || len(q.lines) > 0 && q.lines[0].first.N < q.denied // the denial was for more units
+	rs.wakeOrForget(q)
+}
 
-// Wake wakes all callers. The first caller of each line then asks at once.
+// release removes the callers that wait for the answer to the caller a, which was granted. They ask at
+// once, as newcomers.
+func (rs *Retries) release(a *Retrier) {
+	for _, f := range rs.attempts.followers(a.attempt()) {
+		f.answered = true
+		rs.waiting.Add(-1)
+		f.nudge()
+	}
+	delete(rs.attempts, a.attempt())
+}
+
+// Wake wakes the first caller of each line, and then the first caller of each queue asks at once.
 func (rs *Retries) Wake() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.wakes.Add(1)
+	for _, q := range rs.queues {
+		q.outdate()
+	}
 	for _, l := range rs.lines {
-		l.outdate()
-		for a := l.first; a != nil; a = a.after {
-			a.nudge()
-		}
+		l.first.nudge()
 	}
 }
 

@@ -1,6 +1,7 @@
 package waitline
 
 import (
+	"errors"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -14,24 +15,36 @@ import (
 const alarmLead = 10 * time.Millisecond
 
 // place puts the caller w into its line. If no caller is ahead of w and the units are available, place
-// serves w. It refuses w in three cases: the units will never be available, they will be available too
+// serves w. If another caller waits for the same request, w waits for the answer to that caller. place
+// refuses w in three cases: the units will never be available, they will be available too
 // late for the deadline of w, or too many callers wait.
 func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 	l := ls.lines[w.Set]
 	w.foretold, w.tail = 0, nil
 	if !ls.behind(w.Set, w.Spots) {
+		ls.attempts.add(w.ID, w)
 		ls.begin(w)
 		ls.decideHead(w.line, now, true)
 		return
 	}
 	f := ls.foretell(w.Set, w.Spots, w.N, now)
-	if err := ls.refusal(w, now, f.at, f.delay); err != nil {
-		engine.Unlock(w.Spots, w.Counted, false)
+	leader, follows := ls.attempts.leader(w.ID)
+	if follows {
+		f.at, f.delay = leader.earliest(now), 0
+	}
+	err := ls.refusal(w, now, f.at, f.delay)
+	if w.Record != nil && w.Record.Find(now) {
+		err = ErrReplayed
+	}
+	engine.Unlock(w.Spots, w.Counted && err != nil && !errors.Is(err, ErrReplayed), false)
+	if err != nil {
 		w.Refused = err
 		ls.conclude(w, now)
 		return
 	}
-	engine.Unlock(w.Spots, false, false)
+	if w.follows = ls.attempts.add(w.ID, w); follows {
+		return
+	}
 	if !w.placedBefore && f.at.Since(now) <= uint64(alarmLead) {
 		w.due.Store(uint64(f.at))
 	}
@@ -136,6 +149,11 @@ func (ls *Lines) decideHead(l *line, at keytable.Instant, fresh bool) {
 		return
 	}
 	w.uncharge(s.outcome == served, at)
+	if s.outcome == refused {
+		ls.succeed(w)
+	} else {
+		ls.answerFollowers(w, at)
+	}
 	ls.unlink(w)
 	w.Refused = s.reason
 	ls.decideNext(l)

@@ -9,7 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Waiter is one caller that waits. The caller of [Lines.Wait] sets the fields from Set to Record,
+// A Waiter is one caller that waits. The caller of [Lines.Wait] sets the fields from Set to ID,
 // except Deadline and HasDeadline, which Wait sets.
 type Waiter struct {
 	Set      keytable.Hash // a hash that identifies those keys in Spots that can deny
@@ -22,6 +22,7 @@ type Waiter struct {
 	Version uint64        // the result of Lines.Version before the field Spots was filled
 	Owner   any           // a value for the function rematch, see Lines.Init; not used in this package
 	Record  engine.Record // finds an earlier grant of the same request, or records the new grant; may be nil
+	ID      keytable.Hash // identifies the request, together with its keys; zero if Record is nil
 
 	// The following fields hold the outcome. They are valid once Wait has returned nil.
 	At      keytable.Instant // when the outcome was decided; if Refused is nil, the units were taken at this instant
@@ -34,6 +35,7 @@ type Waiter struct {
 	arrival      uint64           // the number of this caller in the order of arrival, from 1
 	since        keytable.Instant // when the caller arrived
 	until        keytable.Instant // the instant before which the caller must be served
+	follows      bool             // whether the caller waits for the answer to another caller with the same ID, see attempts
 	placedBefore bool             // whether Change, ChangeRules or Restart has taken the caller out of its line and put it into a line again
 
 	foretold keytable.Instant // the computed instant at which the caller is charged in the copied states line.future; otherwise 0

@@ -42,7 +42,8 @@ type Lines struct {
 
 	arrivals uint64 // number of callers that have arrived so far
 	lines    map[keytable.Hash]*line
-	queues   map[Key]*queue   // one queue for each key that a waiting caller needs
+	queues   map[Key]*queue // one queue for each key that a waiting caller needs
+	attempts attempts[*Waiter]
 	due      heap[*queue]     // queues for which it is known when their first line is due, ordered by that instant
 	work     heap[*line]      // lines whose first callers need a decision, in order of arrival of these callers
 	emptied  []*queue         // queues without lines, whose keys may still be marked in their tables
@@ -161,7 +162,14 @@ func (ls *Lines) leave(w *Waiter, read bool) bool {
 	if read {
 		now = ls.serveDueLocked()
 	}
-	if w.over.Load() || w.line == nil {
+	switch {
+	case w.over.Load():
+		return false
+	case w.follows:
+		ls.attempts.remove(w.ID, w)
+		ls.count(w, -1)
+		return true
+	case w.line == nil:
 		return false
 	}
 	l, head := w.line, w.line.first == w
@@ -169,11 +177,14 @@ func (ls *Lines) leave(w *Waiter, read bool) bool {
 		ls.vacate(l)
 	}
 	w.uncharge(false, now)
+	inserted := ls.succeed(w)
 	ls.unlink(w)
 	ls.count(w, -1)
 	if head {
 		ls.decideNext(l)
 		ls.decideAll(now)
+	} else if inserted {
+		ls.updateRuns(l, now)
 	}
 	ls.unmark()
 	return true

@@ -186,7 +186,7 @@ func TestForetellingIsLinear(t *testing.T) {
 func TestHoldersCountOnce(t *testing.T) {
 	b := newRig(t, 2)
 	b.comes(1, false)
-	a := b.asks.Join(keytable.HashOf("set"), 1, Denial{}, 0)
+	a := b.asks.Join(Request{Set: keytable.HashOf("set"), N: 1}, Denial{}, 0)
 	held := b.comes(1, true)
 	require.NoError(t, held.Refused)
 	require.NoError(t, b.comes(1, false).Refused)

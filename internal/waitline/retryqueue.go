@@ -1,0 +1,166 @@
+package waitline
+
+import (
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// A retryLine holds the callers that wait for the same set of keys, in order of arrival. The first of
+// them is its head. The line is in the queue of one key, except while its head asks.
+type retryLine struct {
+	list[*Retrier]
+	set     keytable.Hash // hash that identifies the set of keys
+	units   int64         // how many units all callers in the line together wait for
+	queue   *retryQueue   // the queue in which the line stands
+	inQueue int           // index of the line in the heap queue.lines, plus one; 0 while the head of the line asks
+	counted int64         // how many units of the head are included in queue.units
+	future  retryFuture   // says when a newcomer to the line will be served
+}
+
+func (l *retryLine) before(other *retryLine) bool { return l.first.arrival < other.first.arrival }
+func (l *retryLine) index() *int                  { return &l.inQueue }
+
+// A retryQueue holds the lines whose heads wait for the same key.
+type retryQueue struct {
+	key    keytable.Hash
+	lines  heap[*retryLine] // the lines whose heads do not ask now
+	asking int              // number of lines whose heads ask now
+	units  int64            // how many units the heads of all lines together wait for
+
+	denial Denial // the last denial of the first line
+	denied int64  // how many units were denied then
+	ready  bool   // whether the first head asks at once, although denial says later: another was served or has left since then
+	grants int    // how many heads were served since the last denial; as many may ask at the same time
+
+	version uint64      // how often the queue has changed in a way that makes all forecasts wrong
+	future  retryFuture // says when a newcomer will be served that is in no line of the queue
+}
+
+// A retryFuture holds a copy of the state that the key of a queue will have after the callers ahead are
+// served. The copy is valid as long as the queue has the same version.
+type retryFuture struct {
+	copies
+	version uint64
+}
+
+// anyKey is the request of any caller to a retryFuture, which has one key and knows of no other rates.
+var anyKey = make([]engine.Spot, 1)
+
+// charge charges the n units of a waiting caller to the copy, at the instant when the copy has these
+// units, but not before the instant from.
+func (f *retryFuture) charge(from keytable.Instant, n int64) {
+	if at := f.ready(anyKey, from, n); at != keytable.End {
+		f.add(anyKey, at, n)
+	}
+}
+
+// foretell returns a copy of the state that the key of the queue q will have after the callers are
+// served that are ahead of a newcomer. These are the heads of all lines and, if the newcomer joins the
+// line l, all callers in l. The field q.denial.Fresh must not be nil.
+func (q *retryQueue) foretell(l *retryLine) *retryFuture {
+	f, callers, units := &q.future, len(q.lines)+q.asking, q.units
+	if l != nil {
+		f, callers, units = &l.future, callers+l.size-1, units+l.units-l.counted
+	}
+	if !q.ready {
+		units -= q.denied // the copy that Fresh returns includes these units already
+	}
+	if !f.made || f.version != q.version {
+		*f = retryFuture{copies{made: true, keys: []engine.Future{q.denial.Fresh()}}, q.version}
+		f.sum(anyKey, q.denial.Due, callers, units)
+	}
+	return f
+}
+
+// isDue reports whether the first line of the queue asks at the instant now, unless too many ask already.
+func (q *retryQueue) isDue(now keytable.Instant) bool {
+	return q.ready || q.denial.Stands || q.denial.Due <= now
+}
+
+// mayAsk reports whether the head of the first line of the queue may ask at the instant now.
+func (q *retryQueue) mayAsk(now keytable.Instant) bool {
+	return q.asking < max(q.grants, 1) && q.isDue(now)
+}
+
+// wakeFirst wakes the head of the first line, if fewer ask than may ask.
+func (q *retryQueue) wakeFirst() {
+	if len(q.lines) > 0 && q.asking < max(q.grants, 1) {
+		q.lines[0].first.nudge()
+	}
+}
+
+// wakeOrForget wakes the head of the first line of the queue q, or forgets q if q has no lines.
+func (rs *Retries) wakeOrForget(q *retryQueue) {
+	if len(q.lines) == 0 && q.asking == 0 {
+		delete(rs.queues, q.key)
+	}
+	q.wakeFirst()
+}
+
+// count sets how many units of the head of the line l are included in q.units.
+func (q *retryQueue) count(l *retryLine, n int64) {
+	q.units += n - l.counted
+	l.counted = n
+}
+
+// push puts the line l into the queue.
+func (q *retryQueue) push(l *retryLine) {
+	l.queue = q
+	q.count(l, l.first.N)
+	q.lines.push(l)
+	q.version++
+}
+
+// stand puts the line l, whose head has got the denial d, into the queue of the key that lacks the
+// units. The parameter wakes is the number of calls of Wake before the head asked. If Wake was called
+// since then, d counts as out of date.
+func (rs *Retries) stand(l *retryLine, d Denial, wakes uint64) {
+	key := d.Key
+	if d.Alone {
+		key = l.set.With(0, l.set) // no other line has this key
+	}
+	q := rs.queues[key]
+	if q == nil {
+		q = &retryQueue{key: key}
+		rs.queues[key] = q
+	}
+	q.push(l)
+	if q.lines[0] != l {
+		return
+	}
+	q.denial, q.denied, q.ready = d, l.first.N, false
+	if rs.wakes.Load() != wakes {
+		q.outdate()
+	}
+}
+
+// outdate marks the denial of the queue as out of date, so that the first head asks at once.
+func (q *retryQueue) outdate() {
+	q.denial.Due, q.denial.Fresh = 0, nil
+	q.version++
+}
+
+// join puts the caller a at the end of the line.
+func (l *retryLine) join(a *Retrier) {
+	l.append(a)
+	l.units += a.N
+	a.line = l
+}
+
+// insert puts the caller a into the line, in order of arrival. The first caller of l has arrived before
+// a.
+func (l *retryLine) insert(a *Retrier) {
+	ahead := l.last
+	for ahead.arrival > a.arrival {
+		ahead = ahead.ahead
+	}
+	l.list.insert(a, ahead)
+	l.units += a.N
+	a.line = l
+}
+
+// leave takes the caller a out of the line.
+func (l *retryLine) leave(a *Retrier) {
+	l.remove(a)
+	l.units -= a.N
+}
