@@ -137,12 +137,13 @@ func (c *leakyBucketConfig) Carry(s *leakyBucketState, from *leakyBucketConfig, 
 }
 
 // Resize converts the state s from the burst of the old configuration to the burst of c. Queued units count as used.
-func (c *leakyBucketConfig) Resize(s *leakyBucketState, from *leakyBucketConfig) {
-	s.debt = c.Converted(s.debt, s.queue, &from.Bucket)
+func (c *leakyBucketConfig) Resize(s *leakyBucketState, from *leakyBucketConfig, ahead bool) (lost bool) {
+	s.debt, lost = c.Converted(s.debt, s.queue, &from.Bucket, ahead)
+	return lost
 }
 
-// Fills returns false: a change of the burst does not empty the queue.
-func (c *leakyBucketConfig) Fills(*leakyBucketConfig) bool { return false }
+// Fills reports whether the change to c may make a key seem unused whose queue is empty, but which owes units.
+func (c *leakyBucketConfig) Fills(from *leakyBucketConfig) bool { return c.Burst < from.Burst }
 
 // Slower reports whether a queue drains more slowly with c than with the other configuration.
 func (c *leakyBucketConfig) Slower(than *leakyBucketConfig) bool {

@@ -91,7 +91,7 @@ func (c *cooldownConfig) Step(
 func (c *cooldownConfig) Carry(*cooldownState, *cooldownConfig, instant) {}
 
 // Resize leaves s as it is: at any rate, the limit is 1.
-func (c *cooldownConfig) Resize(*cooldownState, *cooldownConfig) {}
+func (c *cooldownConfig) Resize(*cooldownState, *cooldownConfig, bool) bool { return false }
 
 // Slower reports whether a key waits longer under c than under than.
 func (c *cooldownConfig) Slower(than *cooldownConfig) bool { return c.gap > than.gap }

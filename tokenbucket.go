@@ -119,11 +119,10 @@ func (c *tokenBucketConfig) Carry(s *tokenBucketState, from *tokenBucketConfig, 
 
 // Resize converts the state s from the burst of the old configuration (from) to that of c. The key keeps its tokens, as
 // far as they fit. A full bucket stays full, because it has to answer like a bucket that was never used.
-func (c *tokenBucketConfig) Resize(s *tokenBucketState, from *tokenBucketConfig) {
-	if s.whole > 0 || s.frac > 0 {
-		debt := c.Converted(s.debt(), exact.Level{}, &from.Bucket)
-		s.whole, s.frac = debt.Whole, debt.Frac
-	}
+func (c *tokenBucketConfig) Resize(s *tokenBucketState, from *tokenBucketConfig, ahead bool) bool {
+	debt, lost := c.Converted(s.debt(), exact.Level{}, &from.Bucket, ahead)
+	s.whole, s.frac = debt.Whole, debt.Frac
+	return lost
 }
 
 // Fills reports whether the change from the old configuration (from) to c can make a bucket full that was not full.

@@ -597,11 +597,7 @@ func TestWarmupChanges(t *testing.T) {
 		require.Equal(t, 2, left(), "another Over: the key is an eighth grown")
 		set(10, ratelimit.Warmup{From: 2, Over: 45 * minute})
 		require.NoError(t, w.l.UpdateRate("warm", ratelimit.Rate{Requests: 18, Per: sec}))
-		if a == ratelimit.AlgorithmLeakyBucket {
-			require.Equal(t, 5, left(), "another rate: 10 of 18, and a raise adds nothing to the room")
-		} else {
-			require.GreaterOrEqual(t, left(), 9, "another rate: 10 of 18")
-		}
+		require.GreaterOrEqual(t, left(), 9, "another rate: 10 of 18")
 		w.clock.Advance(1350 * sec)
 		require.Equal(t, 18, left())
 		set(10, ratelimit.Warmup{})
@@ -625,11 +621,7 @@ func TestWarmupChangeForgets(t *testing.T) {
 			r := w.rule
 			r.Name, r.Rate.Requests, r.Warmup.Over = "warm", rate, 10*time.Hour
 			require.NoError(t, w.l.SetRule(r))
-			want := 2
-			if a == ratelimit.AlgorithmLeakyBucket && rate == 20 {
-				want = 1 // a raise adds nothing to its room
-			}
-			require.Equal(t, want, w.ask("a", 1, false).Remaining, "at %d", rate)
+			require.Equal(t, 2, w.ask("a", 1, false).Remaining, "at %d", rate)
 		}
 	})
 }
@@ -650,11 +642,7 @@ func TestWarmupTiers(t *testing.T) {
 		require.Equal(t, []int{1, 2, 2}, []int{left("few"), left(""), left("many")}, "From, or the limit if that is lower")
 		w.ask("a", 1, true)
 		w.clock.Advance(1350 * sec) // three eighths of an hour
-		want := []int{1, 5, 16}
-		if a == ratelimit.AlgorithmLeakyBucket {
-			want[2] = 4 // a raise adds nothing to its room
-		}
-		require.Equal(t, want, []int{left("few"), left(""), left("many")})
+		require.Equal(t, []int{1, 5, 16}, []int{left("few"), left(""), left("many")})
 		if isBucket(a) {
 			_, err := w.l.Peek(t.Context(), ratelimit.Request{Client: "a", Tier: "resolved", Rules: []string{"warm"}})
 			require.EqualError(t, err, `ratelimit: rules["warm"].resolve.burst is 1: must be at least 50: with less, a warm-up from 2 of 100 `+

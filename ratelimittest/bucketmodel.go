@@ -78,8 +78,8 @@ func (m *bucket) Reset() {
 }
 
 // SetRate changes the rate. The bucket keeps the units that it holds, rounded down, but at most the
-// new burst. A higher burst adds no units, except that a full token bucket stays full. The queue of
-// a leaky bucket keeps its length.
+// new burst. A higher burst adds no units, except that a full bucket stays full. The queue of a leaky
+// bucket keeps its length.
 func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) { m.change(m.instant(at), r, false) }
 
 // adopt does what SetRate does, with one difference: in the time since its last grant or change of
@@ -90,7 +90,7 @@ func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(m.instant(at),
 // burst of the bucket, the bucket does not change to r yet. It changes when a later request is charged;
 // until that time, it earns units at the slower of the two rates.
 func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
-	if m.leaky || burst(r) >= m.burst {
+	if burst(r) >= m.burst {
 		return meet(m, at, r, n)
 	}
 	u := m.instant(at)
@@ -158,8 +158,8 @@ func (m *bucket) change(u *big.Int, r ratelimit.Rate, slower bool) bool {
 	owed := ceilDiv(mul(old.owed(u), m.per), old.per)
 	queued := ceilDiv(mul(old.queued(u), m.per), old.per)
 	m.changed = &carried{at: u, owed: owed, queued: queued}
-	if m.carry(u, num(0)); owed.Sign() == 0 && !m.leaky {
-		return true // a full token bucket stays full
+	if m.carry(u, num(0)); owed.Sign() == 0 && (queued.Sign() == 0 || !m.leaky) {
+		return true // a full bucket stays full
 	}
 	holds := sub(mul(num(int64(old.burst)), m.per), owed) // negative if units were charged beyond the burst
 	if m.leaky {

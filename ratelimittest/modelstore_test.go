@@ -64,7 +64,7 @@ func (s *slowStore) decide(asks []ratelimit.Ask) []ratelimit.Result {
 		res := m.peek(s.at(a), a.N)
 		charged := passes && a.N > 0 && res.Allowed
 		before, isBucket := s.states[s.name(a)].(*bucket)
-		cut := isBucket && !before.leaky && burst(a.Rate) < before.burst
+		cut := isBucket && burst(a.Rate) < before.burst
 		keeps := charged || a.N > 0 && !cut
 		if s.keeps != nil {
 			keeps = s.keeps(a, cut, charged)

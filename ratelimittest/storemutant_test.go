@@ -220,6 +220,8 @@ var storeMutants = []struct {
 		faults{keeps: func(_ ratelimit.Ask, _, charged bool) bool { return charged }}},
 	{"a denial under a smaller burst changes the rate", "rate-change/TokenBucket",
 		faults{keeps: func(a ratelimit.Ask, _, _ bool) bool { return a.N > 0 }}},
+	{"a denial under a smaller burst changes the rate, a leaky one", "rate-change/LeakyBucket",
+		faults{keeps: func(a ratelimit.Ask, _, _ bool) bool { return a.N > 0 }}},
 	{"what can never fit keeps the old rate", "rate-change/TokenBucket", faults{keeps: func(a ratelimit.Ask, cut, charged bool) bool {
 		return charged || a.N > 0 && a.N <= burst(a.Rate) && !cut
 	}}},

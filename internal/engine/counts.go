@@ -6,7 +6,7 @@ package engine
 type Counts[S, C any] struct{}
 
 // Resize leaves the state of a key as it is, because a count means the same under any limit.
-func (Counts[S, C]) Resize(*S, C) {}
+func (Counts[S, C]) Resize(*S, C, bool) bool { return false }
 
 // Fills reports whether a change of the limit may make a used key seem unused. It returns false,
 // because the change leaves the counts of granted units as they are.

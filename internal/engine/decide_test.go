@@ -38,7 +38,7 @@ func (q *quota) Step(s *quotaState, _ *quota, now keytable.Instant, n int64, cha
 }
 
 func (q *quota) Carry(*quotaState, *quota, keytable.Instant)          {}
-func (q *quota) Resize(*quotaState, *quota)                           {}
+func (q *quota) Resize(*quotaState, *quota, bool) bool                { return false }
 func (q *quota) Fills(*quota) bool                                    { return false }
 func (q *quota) Slower(*quota) bool                                   { return false }
 func (q *quota) Charged(s *quotaState) keytable.Instant               { return s.last }

@@ -40,8 +40,12 @@ type Algorithm[S, C any] interface {
 	// Resize converts the state s, after Carry, from the limit of the old configuration (from) to the
 	// limit of this configuration. If the algorithm counts in windows or in a log, the key keeps what
 	// it has used: the units that the key has left grow by as much as the limit. With any other
-	// algorithm, a used key has no more units left than before.
-	Resize(s *S, from C)
+	// algorithm, a used key has no more units left than before, and an unused key stays unused.
+	//
+	// The parameter ahead is set if s is a copy of a state whose change takes place later, when the key
+	// is charged: then Step, called for the copy, says how long a request has to wait. The result lost
+	// is set if the change has dropped a part of what the key has used.
+	Resize(s *S, from C, ahead bool) (lost bool)
 
 	// Fills reports whether a change from the old configuration (from) to this configuration may make a
 	// used key seem unused. The change consists of Carry and Resize.

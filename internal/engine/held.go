@@ -137,20 +137,17 @@ func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *r
 	d := to.debts
 	switch {
 	case s.chain == 0:
-		to.config.Resize(&s.state, from.config)
+		to.config.Resize(&s.state, from.config, false)
 		return
 	case d == nil: // the algorithm counts in windows, which do not record when their units were taken
-		if to.config.Resize(&s.state, from.config); to.rate.Per != from.rate.Per {
+		if to.config.Resize(&s.state, from.config, false); to.rate.Per != from.rate.Per {
 			s.forgetReceipts()
 		}
 		return
 	}
-	before := d.Debt(&s.state, 0)
 	ps.receipts.get().rescale(s.chain, h, to.arithmetic(), from.arithmetic())
-	ps.lower(s, h, before)
-	to.config.Resize(&s.state, from.config)
-	before.Whole += to.arithmetic().Burst - from.arithmetic().Burst
-	if d.Debt(&s.state, 0) != before {
+	ps.lower(s, h, d.Debt(&s.state, 0))
+	if to.config.Resize(&s.state, from.config, false) {
 		// A part of the debt was dropped, and it is not known to which receipt that part belonged.
 		ps.lower(s, h, exact.Level{})
 	}

@@ -111,7 +111,7 @@ func (l *Limiter[S, C]) SetConfig(config C, now keytable.Instant) bool {
 	l.config = config
 	l.table.Reconfigure(config, func(_ keytable.Hash, s *S, _ bool) {
 		config.Carry(s, from, now)
-		config.Resize(s, from)
+		config.Resize(s, from, false)
 	})
 	return true
 }

@@ -142,9 +142,15 @@ func (ps *ratePlans[S, C]) stepCut(
 	to *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64,
 ) (v Verdict, delay time.Duration) {
 	slow := ps.slower(to, from, p, now)
-	p.config.Resize(&to.state, from.config)
+	p.config.Resize(&to.state, from.config, true)
 	// Until the next charge of the key, its debt drains at the slower rate.
-	return p.config.Step(&to.state, slow.config, now, n, false)
+	v, delay = p.config.Step(&to.state, slow.config, now, n, false)
+	if delay > 0 && slow != p {
+		// A charge changes the rate, so the queue before the units drains at the new rate.
+		p.config.Carry(&to.state, slow.config, now)
+		_, delay = p.config.Step(&to.state, p.config, now, n, false)
+	}
+	return v, delay
 }
 
 // admit charges n units to the key with hash h, which has no state yet, at the instant in the parameter

@@ -219,7 +219,7 @@ func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Inst
 		if slow := f.plans.slower(s, from, p, at); slow != p {
 			p.config.Carry(&s.state, from.config, at)
 		}
-		p.config.Resize(&s.state, from.config)
+		p.config.Resize(&s.state, from.config, false)
 		s.plan = p.id
 	}
 	v, delay := p.config.Step(&s.state, p.config, at, n, charge)

@@ -267,8 +267,8 @@ func (c *WarmConfig[S, C]) Arithmetic() *exact.Bucket {
 
 // Resize converts the state s from the limit of the old configuration (from) to the limit of the
 // configuration c.
-func (c *WarmConfig[S, C]) Resize(s *Warm[S], from *WarmConfig[S, C]) {
-	c.full.Resize(&s.state, from.full)
+func (c *WarmConfig[S, C]) Resize(s *Warm[S], from *WarmConfig[S, C], ahead bool) (lost bool) {
+	return c.full.Resize(&s.state, from.full, ahead)
 }
 
 // Fills reports whether a change from the limit of the old configuration (from) to the limit of the

@@ -172,16 +172,23 @@ func (b *Bucket) Arithmetic() *Bucket { return b }
 // Converted returns the debt of a key after a change of its bucket. The parameter from is the old bucket,
 // b is the new bucket, and debt is the debt before the change, in parts of b. The debt grows or falls by
 // as much as the burst, so that the key may take as many tokens as before, if b holds that many. The
-// result is at least minDebt or, if the burst of b is smaller than minDebt, at least that burst.
-func (b *Bucket) Converted(debt, minDebt Level, from *Bucket) Level {
+// result is at least minDebt or, if the burst of b is smaller than minDebt, at least that burst. If the
+// parameter ahead is set, the result is at least minDebt in any case. If debt and minDebt are both zero,
+// the key is unused and stays unused: the result is zero.
+//
+// The result lost is set unless all of the debt, and all of minDebt, is still in the result.
+func (b *Bucket) Converted(debt, minDebt Level, from *Bucket, ahead bool) (to Level, lost bool) {
+	if debt == (Level{}) && minDebt == debt {
+		return debt, false
+	}
 	debt.Whole += b.Burst - from.Burst
-	if minDebt.Whole >= b.Burst {
-		minDebt = Level{b.Burst, 0}
+	if top := (Level{b.Burst, 0}); !ahead && minDebt.Whole >= b.Burst {
+		minDebt, lost = top, minDebt != top
 	}
 	if debt.Whole < minDebt.Whole || debt.Whole == minDebt.Whole && debt.Frac < minDebt.Frac {
-		return minDebt
+		return minDebt, true
 	}
-	return debt
+	return debt, lost
 }
 
 // Weight returns what one token costs a key whose limit is still growing: the full limit divided by the

@@ -3,21 +3,21 @@ package verify
 // tokenMutants are faults in how a token bucket keeps its tokens when its burst changes.
 var tokenMutants = []mutant{
 	{
-		name: "a full bucket does not stay full", file: "tokenbucket.go",
-		old: "if s.whole > 0 || s.frac > 0 {",
-		new: "if s.last != 0 {",
+		name: "a full bucket does not stay full", file: "internal/exact/bucket.go",
+		old: "if debt == (Level{}) && minDebt == debt {",
+		new: "if from == nil {",
 		by:  "^TestProperties$/TokenBucket", why: "a full bucket is like one that was never used",
 	},
 	{
-		name: "a bucket short of a part of a token stays full", file: "tokenbucket.go",
-		old: "if s.whole > 0 || s.frac > 0 {",
-		new: "if s.whole > 0 {",
+		name: "a bucket short of a part of a token stays full", file: "internal/exact/bucket.go",
+		old: "if debt == (Level{}) && minDebt == debt {",
+		new: "if debt.Whole == 0 && minDebt == (Level{}) {",
 		by:  "^TestProperties$/TokenBucket", why: "a raise of the burst would be granted at once",
 	},
 	{
 		name: "a cut takes tokens that fit", file: "tokenbucket.go",
-		old: "debt := c.Converted(s.debt(), exact.Level{}, &from.Bucket)",
-		new: "debt := c.Converted(s.debt(), s.debt(), &from.Bucket)",
+		old: "debt, lost := c.Converted(s.debt(), exact.Level{}, &from.Bucket, ahead)",
+		new: "debt, lost := c.Converted(s.debt(), s.debt(), &from.Bucket, ahead)",
 		by:  "^TestProperties$/TokenBucket", why: "30 of 100 stays 30 of 50",
 	},
 	{
@@ -28,9 +28,45 @@ var tokenMutants = []mutant{
 	},
 	{
 		name: "the wait under a smaller burst counts at its own rate", file: "internal/engine/rated.go",
-		old: "return p.config.Step(&to.state, slow.config, now, n, false)",
-		new: "_ = slow\n\treturn p.config.Step(&to.state, p.config, now, n, false)",
+		old: "v, delay = p.config.Step(&to.state, slow.config, now, n, false)",
+		new: "v, delay = p.config.Step(&to.state, p.config, now, n, false)",
 		by:  "^TestPropertiesOfChangingTiers$", why: "until the key is charged, it earns at the slower rate",
+	},
+	{
+		name: "a drained queue does not stay drained", file: "leakybucket.go",
+		old: "s.debt, lost = c.Converted(s.debt, s.queue, &from.Bucket, ahead)",
+		new: "s.debt, lost = c.Converted(s.debt, s.queue, &from.Bucket, ahead)\n\ts.debt.Whole = max(s.debt.Whole, c.Burst-from.Burst)",
+		by:  "^TestDrainedBucketsAreAsNew$", why: "a key that was forgotten would have more than one that was kept",
+	},
+	{
+		name: "a used queue whose debt is zero stays as it is", file: "internal/exact/bucket.go",
+		old: "if debt == (Level{}) && minDebt == debt {",
+		new: "if debt == (Level{}) {",
+		by:  "^TestQueueWithoutDebtIsUsed$", why: "a key with a queue is not as new",
+	},
+	{
+		name: "a queue that is cut comes back", file: "internal/exact/bucket.go",
+		old: "minDebt, lost = top, minDebt != top",
+		new: "minDebt = top",
+		by:  "^TestSettleAfterSmallerBurst$", why: "a settlement would return more than is owed",
+	},
+	{
+		name: "a queue longer than the burst is waited for no longer than the burst", file: "internal/exact/bucket.go",
+		old: "!ahead && minDebt.Whole >= b.Burst {",
+		new: "minDebt.Whole >= b.Burst {",
+		by:  "^TestPropertiesOfChangingTiers$", why: "RetryAfter would be too short, as the key changes only when it is charged",
+	},
+	{
+		name: "the Delay under a smaller burst counts at the slower rate", file: "internal/engine/rated.go",
+		old: "if delay > 0 && slow != p {",
+		new: "if delay > 0 && slow == nil {",
+		by:  "^TestPropertiesOfChangingTiers$", why: "a charge sets the rate of the request",
+	},
+	{
+		name: "a denial under a smaller burst changes a leaky bucket", file: "leakybucket.go",
+		old: "return c.Burst < from.Burst",
+		new: "return c.Burst > 1<<40",
+		by:  "^TestPropertiesOfChangingTiers$", why: "a denied request would take the room of others",
 	},
 }
 

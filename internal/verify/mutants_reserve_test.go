@@ -171,8 +171,8 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "a change of the burst forgives units beyond", file: "internal/exact/bucket.go",
-		old: "		return minDebt\n	}\n	return debt\n",
-		new: "		return minDebt\n	}\n	if debt.Whole >= b.Burst {\n		return Level{b.Burst, 0}\n	}\n	return debt\n",
+		old: "		return minDebt, true\n	}\n	return debt, lost\n",
+		new: "		return minDebt, true\n	}\n	if debt.Whole >= b.Burst {\n		return Level{b.Burst, 0}, true\n	}\n	return debt, lost\n",
 		by:  "^TestBeyondTheLimit$", why: "a change of the rate grants nothing",
 	},
 	{

@@ -48,7 +48,7 @@ var decisionMutants = []mutant{
 	},
 	{
 		name: "a change of the rate leaves states as they are", file: "internal/engine/limiter.go",
-		old: "config.Carry(s, from, now)\n\t\tconfig.Resize(s, from)",
+		old: "config.Carry(s, from, now)\n\t\tconfig.Resize(s, from, false)",
 		new: "_, _, _ = s, from, now",
 		by:  "^TestProperties$/TokenBucket", why: "what is owed is measured in other parts of a token",
 	},

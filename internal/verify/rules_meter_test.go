@@ -93,10 +93,10 @@ func (m *meter) met(at time.Time) {
 	}
 }
 
-// cut reports whether the wished rate has a smaller burst than a token bucket was written under.
+// cut reports whether the wished rate has a smaller burst than a bucket was written under.
 // It then applies only when the key is charged.
 func (m *meter) cut() bool {
-	return m.last != nil && !m.leaky && less(burstOf(m.wished), burstOf(m.rate))
+	return m.last != nil && less(burstOf(m.wished), burstOf(m.rate))
 }
 
 // SetRate makes an announced change of the rate at the instant at.
@@ -141,7 +141,7 @@ func (m *meter) converted(u *big.Rat, r ratelimit.Rate, unannounced bool) meter 
 	c.queued = div(ceil(mul(m.drained(m.queued, u, pace), parts)), parts)
 	c.last = u
 	switch kept := add(c.owed, sub(burstOf(r), burstOf(m.rate))); {
-	case m.leaky:
+	case m.leaky && c.owed.Sign()+c.queued.Sign() > 0:
 		c.owed = lowest(burstOf(r), highest(kept, c.queued))
 	case c.owed.Sign() > 0:
 		c.owed = lowest(burstOf(r), highest(kept, rat(0)))
@@ -178,6 +178,9 @@ func (m *meter) Ask(at time.Time, n int) ratelimit.Result {
 		// The bucket stays as it is, and drains at the slower rate until it is charged.
 		pace = lowest(paceOf(m.rate), paceOf(m.wished))
 		owed = highest(rat(0), add(m.drained(m.owed, u, pace), sub(burst, burstOf(m.rate))))
+		if queued = m.drained(m.queued, u, pace); m.leaky {
+			owed = highest(owed, queued)
+		}
 		if over := sub(add(owed, want), burst); over.Sign() > 0 && !less(burst, want) {
 			res.RetryAfter = wait(over)
 		}

@@ -28,7 +28,7 @@ func (a *counted) Clone(s *spaced) spaced {
 }
 
 func (*counted) Carry(*spaced, *counted, keytable.Instant) {}
-func (*counted) Resize(*spaced, *counted)                  {}
+func (*counted) Resize(*spaced, *counted, bool) bool       { return false }
 func (*counted) Fills(*counted) bool                       { return false }
 func (*counted) Slower(*counted) bool                      { return false }
 

@@ -35,7 +35,7 @@ func (a *spacing) Step(s *spaced, _ *spacing, now keytable.Instant, n int64, cha
 }
 
 func (*spacing) Carry(*spaced, *spacing, keytable.Instant)    {}
-func (*spacing) Resize(*spaced, *spacing)                     {}
+func (*spacing) Resize(*spaced, *spacing, bool) bool          { return false }
 func (*spacing) Fills(*spacing) bool                          { return false }
 func (*spacing) Slower(*spacing) bool                         { return false }
 func (*spacing) Charged(s *spaced) keytable.Instant           { return s.last }

@@ -107,16 +107,20 @@ local function carry(s, gain, unit, now)
 end
 
 -- resize changes the burst of s. The tokens stay as far as they fit, so a higher burst adds none at
--- once, unless the bucket is a full token bucket, which stays full. Under a
--- lower burst, the debt of a leaky bucket is at least its queue, or else the whole burst.
-local function resize(s, burst)
-  local debt, used = s.debt, s.queue or {0, 0, 0}
-  if s.queue or below(used, debt) then
+-- once, unless the bucket is full: it stays full. The debt of a leaky bucket is then at least its queue
+-- or, if its queue is longer than the burst, the whole burst. If ahead is true, the burst will change
+-- later, and then the debt is at least the queue in any case. resize returns whether it has dropped a
+-- part of the queue, or the debt has not changed by as much as the burst.
+local function resize(s, burst, ahead)
+  local none = {0, 0, 0}
+  local debt, used, dropped = s.debt, s.queue or none, false
+  if below(none, used) or below(none, debt) then
     debt = {debt[1] + burst - s.burst, debt[2], debt[3]}
-    if used[1] >= burst then used = {burst, 0, 0} end
-    if below(debt, used) then debt = used end
+    if not ahead and below({burst, 0, 0}, used) then used, dropped = {burst, 0, 0}, true end
+    if below(debt, used) then debt, dropped = used, true end
   end
   s.debt, s.burst = debt, burst
+  return dropped
 end
 
 -- lower records that the debt of s was no more than debt, for the receipts of s; see layers.lua.
@@ -136,32 +140,42 @@ function bucket.heal(s, now)
   return true
 end
 
+-- copy returns a copy of s.
+local function copy(s)
+  return {
+    encode = s.encode, key = s.key, marked = s.marked, first = s.first, limit = s.limit,
+    gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt, queue = s.queue,
+  }
+end
+
 -- adopt changes s to the rate of c, and reports whether that is a new rate. It is not known
 -- when the rate changed, so the time since the last charge counts at the slower of the two.
+--
+-- A smaller burst takes effect only with a charge; otherwise a client with two rates could fill its
+-- key under the smaller burst and then find it full under the larger one, by requests that cost
+-- nothing. Without a charge s.before stays stored, and the debt drains at the slower of the two rates,
+-- that of s.slow.
 function bucket.adopt(s, c, now)
   local gain, unit, burst = c[1], c[2], c[3]
   if s.gain == gain and s.unit == unit and s.burst == burst then return false end
-  local old_gain, old_unit, more = s.gain, s.unit, burst - s.burst
+  local old_gain, old_unit, before, slow = s.gain, s.unit
+  if burst < s.burst then before = copy(s) end
   if less(gain, s.unit, s.gain, unit) then carry(s, gain, unit, s.last) end
+  carry(s, s.gain, s.unit, now)
+  if before then
+    slow = copy(s)
+    resize(slow, burst, true)
+  end
   carry(s, gain, unit, now)
   if s.marked then
     s.rescaled = {gain = old_gain, unit = old_unit}
     lower(s, s.debt)
   end
-  local debt = s.debt
-  resize(s, burst)
-  if s.marked and (s.debt[1] ~= debt[1] + more or s.debt[2] ~= debt[2] or s.debt[3] ~= debt[3]) then
-    lower(s, {0, 0, 0}) -- debt was dropped, perhaps units of a receipt
+  if resize(s, burst) and s.marked then
+    lower(s, {0, 0, 0}) -- perhaps units of a receipt
   end
+  s.before, s.slow = before, slow
   return true
-end
-
--- copy returns a copy of s, a token bucket.
-local function copy(s)
-  return {
-    encode = s.encode, key = s.key, marked = s.marked, first = s.first, limit = s.limit,
-    gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt,
-  }
 end
 
 -- show sets a.left to the tokens that debt leaves, and a.reset to the time until debt and queue have
@@ -183,7 +197,9 @@ function bucket.look(a, s, now, want)
   local slow, debt = s.slow or s, a.debt
   if s.slow then
     debt = drained(slow, slow.debt, now - slow.last)
-    a.reset = to_drain(slow, debt[1], debt)
+    local rest = slow.queue and drained(slow, slow.queue, now - slow.last) or debt
+    if below(rest, debt) then rest = debt end
+    a.reset = to_drain(slow, rest[1], rest)
   end
   if want > s.burst then
     a.retry = -1
@@ -267,21 +283,6 @@ function token.load(key)
   local v = call('GET', key)
   if not v then return nil end
   return (read_bucket(key, v, encode_token, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+) ?%d*$'))
-end
-
--- adopt changes s to the rate of c. A smaller burst takes effect only with a charge; otherwise a
--- client with two rates could fill its key under the smaller burst and then find it full under the
--- larger one, by requests that cost nothing. Without a charge s.before stays stored, and the debt
--- drains at the slower of the two rates, that of s.slow.
-function token.adopt(s, c, now)
-  if c[3] >= s.burst then return bucket.adopt(s, c, now) end
-  local before, slow = copy(s), copy(s)
-  if less(c[1], s.unit, s.gain, c[2]) then carry(slow, c[1], c[2], s.last) end
-  carry(slow, slow.gain, slow.unit, now)
-  resize(slow, c[3])
-  bucket.adopt(s, c, now)
-  s.before, s.slow = before, slow
-  return true
 end
 
 local leaky = setmetatable({}, {__index = bucket})
