@@ -41,7 +41,7 @@ var adoptions = []struct {
 	{ratelimit.AlgorithmLeakyBucket, rated(1, 10, 5), 4, rated(1, 20, 8), 20, 2, 60, "a higher burst delays no request"},
 	{ratelimit.AlgorithmLeakyBucket, rated(1, 10, 5), 4, rated(1, 20, 8), 80, 8, 0, "drained by then, so it is as a new key"},
 	{ratelimit.AlgorithmLeakyBucket, rated(1, 10, 5), 4, rated(1, 20, 8), 79, 4, 1, "not yet drained, and a higher burst grants nothing"},
-	{ratelimit.AlgorithmLeakyBucket, rated(1, 10, 5), 4, rated(1, 10, 2), 10, 0, 30, "the queue is longer than the burst"},
+	{ratelimit.AlgorithmLeakyBucket, rated(1, 10, 5), 4, rated(1, 10, 2), 10, 0, 0, "the queue is longer than the burst"},
 	{ratelimit.AlgorithmFixedWindow, rated(5, 100, 0), 3, rated(9, 100, 0), 20, 6, 0, "the count stays"},
 	{ratelimit.AlgorithmFixedWindow, rated(5, 100, 0), 3, rated(2, 100, 0), 20, 0, 0, "more was used than the new limit"},
 	{ratelimit.AlgorithmFixedWindow, rated(5, 10, 0), 3, rated(5, 100, 0), 9, 2, 0, "the count is carried into a longer window"},

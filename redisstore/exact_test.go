@@ -273,3 +273,42 @@ func TestBurstOfLeakyBucketChanges(t *testing.T) {
 		Allowed: true, Limit: 5, Remaining: 0, ResetAfter: 500 * time.Millisecond, Delay: 400 * time.Millisecond,
 	}, left(5, 1))
 }
+
+// TestQueueLongerThanBurst changes the rate of a leaky bucket whose queue is longer than its burst, because
+// units were returned while later requests had their Delay already. Memory and Redis answer alike, also
+// to a settlement after the change.
+func TestQueueLongerThanBurst(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	play := func(store ratelimit.Store) (results []ratelimit.Result) {
+		clock.Set(time.Unix(1772323200, 0))
+		l, err := ratelimit.New([]ratelimit.Rule{{
+			Endpoint: "/", Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerSecond(1).WithBurst(5),
+		}}, nil, ratelimit.WithClock(clock), ratelimit.WithStore(store), ratelimit.WithName("n"))
+		require.NoError(t, err)
+		req := func(n int) ratelimit.Request { return ratelimit.Request{Client: "c", Endpoint: "/", Cost: n} }
+		check := func(n int) {
+			res, err := l.Check(t.Context(), req(n))
+			require.NoError(t, err)
+			results = append(results, res)
+		}
+		first, err := l.Reserve(t.Context(), req(4), time.Minute)
+		require.NoError(t, err)
+		check(1)
+		require.NoError(t, first.Cancel())
+		second, err := l.Reserve(t.Context(), req(3), time.Minute)
+		require.NoError(t, err)
+		check(1)
+		require.NoError(t, l.UpdateRate("/", ratelimit.PerSecond(2).WithBurst(5)))
+		check(1)
+		require.NoError(t, second.Cancel())
+		check(1)
+		clock.Advance(500 * time.Millisecond)
+		check(1)
+		return results
+	}
+	want := play(memory)
+	require.Equal(t, 500*time.Millisecond, want[2].RetryAfter, "the bucket owes its burst, although its queue is longer")
+	require.Equal(t, want, play(newStore(t, startReal(t).client(t), redisstore.WithClock(clock), redisstore.WithDenialCache(0))))
+}

@@ -11,13 +11,18 @@
 --   short form    gain unit burst  seconds micros  parts
 --   token bucket  gain unit burst  seconds micros  whole frac fine
 --   leaky bucket  gain unit burst  seconds micros  whole frac fine  whole frac fine
+--   two rates     one of the last two forms, and then the microsecond keep
 --
 -- gain, unit and burst are the rate, in lowest terms, under which the state was written.
 -- seconds and micros are the instant at which the levels were true. The first level is the
 -- debt. The second level is the queue of a leaky bucket: the units that have not left yet. The short form
 -- is used wherever it can express the state: when the debt is fewer than 2^53 parts and has no
--- fine parts, and the queue equals the debt. Earlier scripts wrote one more number for a token
--- bucket, which is ignored.
+-- fine parts, and the queue equals the debt.
+--
+-- If keep is stored, the state was also used at a slower rate than its own. Until the instant keep, a
+-- bucket that was full when that rate was last used has not drained at that rate. The key does not
+-- expire before, and later requests at the slower rate find it. Earlier scripts ignore keep after the
+-- state of a token bucket.
 
 -- grain returns into how many fine parts a part is divided at the rate of gain: so many
 -- that a whole number of them drains in a nanosecond.
@@ -107,14 +112,16 @@ local function carry(s, gain, unit, now)
 end
 
 -- resize changes the burst of s. The tokens stay as far as they fit, so a higher burst adds none at
--- once, unless the bucket is full: it stays full. Under a lower burst, the debt of a leaky bucket is at
--- least its queue; it may be more than the burst, but then no charge stores it, see bucket.adopt. resize
--- returns whether the debt has not changed by as much as the burst.
-local function resize(s, burst)
+-- once, unless the bucket is full: it stays full. The debt of a leaky bucket is then at least its queue
+-- or, if its queue is longer than the burst, the whole burst. If ahead is true, the burst will change
+-- later, and then the debt is at least the queue in any case. resize returns whether it has dropped a
+-- part of the queue, or the debt has not changed by as much as the burst.
+local function resize(s, burst, ahead)
   local none = {0, 0, 0}
   local debt, used, dropped = s.debt, s.queue or none, false
   if below(none, used) or below(none, debt) then
     debt = {debt[1] + burst - s.burst, debt[2], debt[3]}
+    if not ahead and below({burst, 0, 0}, used) then used, dropped = {burst, 0, 0}, true end
     if below(debt, used) then debt, dropped = used, true end
   end
   s.debt, s.burst = debt, burst
@@ -126,6 +133,11 @@ local function lower(s, debt)
   if not s.low or below(debt, s.low) then s.low = debt end
 end
 
+-- drains_by returns the instant at which a bucket of this rate that is full of debt now has drained.
+local function drains_by(now, gain, unit, burst)
+  return min(math.ceil(now + burst * unit / gain), EXACT - 1)
+end
+
 -- bucket holds the functions that both algorithms share.
 local bucket = {}
 
@@ -134,7 +146,8 @@ local bucket = {}
 function bucket.heal(s, now)
   if (s.last - now) * s.gain <= s.burst * s.unit then return false end
   s.last = now
-  if s.before then s.before.last, s.before.healed, s.slow.last = now, true, now end
+  s.keep = nil
+  if s.before then s.before.last, s.before.healed, s.before.keep, s.slow.last = now, true, nil, now end
   return true
 end
 
@@ -142,7 +155,7 @@ end
 local function copy(s)
   return {
     encode = s.encode, key = s.key, marked = s.marked, first = s.first, limit = s.limit,
-    gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt, queue = s.queue,
+    gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt, queue = s.queue, keep = s.keep,
   }
 end
 
@@ -158,11 +171,16 @@ function bucket.adopt(s, c, now)
   if s.gain == gain and s.unit == unit and s.burst == burst then return false end
   local old_gain, old_unit, before, slow = s.gain, s.unit
   if burst < s.burst then before = copy(s) end
-  if less(gain, s.unit, s.gain, unit) then carry(s, gain, unit, s.last) end
+  if less(gain, s.unit, s.gain, unit) then
+    s.found = drains_by(now, gain, unit, burst)
+    carry(s, gain, unit, s.last)
+  elseif less(s.gain, unit, gain, s.unit) then
+    s.keep = max(s.keep or 0, drains_by(now, s.gain, s.unit, s.burst))
+  end
   carry(s, s.gain, s.unit, now)
   if before then
     slow = copy(s)
-    resize(slow, burst)
+    resize(slow, burst, true)
   end
   carry(s, gain, unit, now)
   if s.marked then
@@ -215,6 +233,7 @@ local function plus(level, n) return {level[1] + n, level[2], level[3]} end
 -- charge charges n tokens at now. look has found that they fit.
 function bucket.charge(a, s, now, n)
   s.before, s.slow = nil, nil
+  if s.keep and s.keep <= now then s.keep = nil end
   if s.marked then lower(s, a.debt) end
   s.last, s.debt = now, plus(a.debt, n)
   if s.marked or a.receipt then receipts().charge(a, s, now, n, s.debt) end
@@ -222,10 +241,18 @@ function bucket.charge(a, s, now, n)
   show(a, s, s.debt, s.queue or s.debt)
 end
 
+-- outlive keeps a state that a request at a slower rate has found, but has not changed, until a full
+-- bucket has drained at that rate.
+function bucket.outlive(key, s, now, pad)
+  if not s.found then return end
+  local ms = expiry(s.found - now, pad + math.ceil((s.over or 0) / 1000))
+  if call('PTTL', key) < tonumber(ms) then call('PEXPIRE', key, ms) end
+end
+
 -- save stores s.
 function bucket.save(key, s, now, pad)
   local whole = max(s.debt[1], s.queue and s.queue[1] or 0) + 1
-  call('SET', key, s.encode(s), 'PX', expiry(s.last - now + whole * s.unit / s.gain, pad))
+  call('SET', key, s.encode(s), 'PX', expiry(max(s.last - now + whole * s.unit / s.gain, (s.keep or now) - now), pad))
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
@@ -235,9 +262,10 @@ local function encode(s, short, ...)
   local seconds, micros = divide(s.last, 1e6)
   local head = format('%.0f %.0f %.0f %.0f %.0f ', s.gain, s.unit, s.burst, seconds, micros)
   local debt, more = s.debt, {...}
+  more[#more + 1] = s.keep
   local parts = debt[1] * s.unit + debt[2]
   local tail = ending(s)
-  if short and debt[3] == 0 and parts < EXACT then return head .. format('%.0f', parts) .. tail end
+  if short and not s.keep and debt[3] == 0 and parts < EXACT then return head .. format('%.0f', parts) .. tail end
   for i = 1, #more do more[i] = format(' %.0f', more[i]) end
   return head .. format('%.0f %.0f %.0f', debt[1], debt[2], debt[3]) .. table.concat(more) .. tail
 end
@@ -254,15 +282,20 @@ end
 local function sound(s, level) return level[2] < s.unit and level[3] < grain(s.gain) end
 
 -- read_bucket returns the state in v, the value of key, and the numbers after its debt.
--- pattern matches the long form. If this script cannot have written v, the script ends with an
--- error.
+-- pattern matches the long form, without keep. If this script cannot have written v, the script ends
+-- with an error.
 local function read_bucket(key, v, encode, pattern)
   local s, x, y, z = {encode = encode, key = key, debt = {0, 0, 0}}
   v, s.marked, s.first, s.limit = unmarked(v)
   local debt, seconds, micros, parts = s.debt
   s.gain, s.unit, s.burst, seconds, micros, parts = numbers(match(v, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+)$'))
   if not parts then
-    s.gain, s.unit, s.burst, seconds, micros, debt[1], debt[2], debt[3], x, y, z = numbers(match(v, pattern))
+    s.gain, s.unit, s.burst, seconds, micros, debt[1], debt[2], debt[3], x, y, z = numbers(match(v, pattern .. '$'))
+  end
+  if not s.gain then
+    local all = {numbers(match(v, pattern .. ' (-?%d+)$'))}
+    s.keep = table.remove(all)
+    s.gain, s.unit, s.burst, seconds, micros, debt[1], debt[2], debt[3], x, y, z = unpack(all)
   end
   if not s.gain or s.gain < 1 or s.unit < 1 then return corrupt(key) end
   if parts then debt[1], debt[2] = divide(parts, s.unit) end
@@ -280,7 +313,7 @@ end
 function token.load(key)
   local v = call('GET', key)
   if not v then return nil end
-  return (read_bucket(key, v, encode_token, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+) ?%d*$'))
+  return (read_bucket(key, v, encode_token, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+)'))
 end
 
 local leaky = setmetatable({}, {__index = bucket})
@@ -293,7 +326,7 @@ function leaky.load(key)
   local v = call('GET', key)
   if not v then return nil end
   local s, whole, frac, fine =
-    read_bucket(key, v, encode_leaky, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    read_bucket(key, v, encode_leaky, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)')
   s.queue = whole and {whole, frac, fine} or s.debt
   if not sound(s, s.queue) then return corrupt(key) end
   return s

@@ -1,7 +1,7 @@
 
--- The fast path of one.lua for buckets. It applies to states in the short form that were
--- written under this rate, and not ahead of now. All products are less than 2^53, or so
--- large that rounding does not matter.
+-- The fast path of one.lua for buckets. It applies to states that were written under this rate, and
+-- not ahead of now, in the short form or in that of two rates, see bucket.lua. All products are less
+-- than 2^53, or so large that rounding does not matter.
 local from, many = 6, KEYS[2] and {s .. ' ' .. us}
 do
   local prefix, gain, unit, size = ARGV[2], ARGV[3] + 0, ARGV[4] + 0, #ARGV[2]
@@ -9,11 +9,23 @@ do
   local plain = full + 2 * unit < 9007199254740992
   local save = many and pcall or call
   for k = 1, #KEYS do
-    local key, v, debt = KEYS[k], pcall('GET', KEYS[k]), plain and 0
+    local key, v, debt, keep, queue = KEYS[k], pcall('GET', KEYS[k]), plain and 0
     if v then
       debt = nil
       if plain and type(v) == 'string' and sub(v, 1, size) == prefix then
         local s0, us0, parts = match(v, '^(%d+) (%d+) (%d+)$', size + 1)
+        if not s0 then
+          local frac
+          s0, us0, parts, frac, keep = match(v, '^(%d+) (%d+) (%d+) (%d+) 0 (%d+)$', size + 1)
+          if not s0 then
+            s0, us0, parts, frac, keep = match(v, '^(%d+) (%d+) (%d+) (%d+) 0 %3 %4 0 (%d+)$', size + 1)
+            queue = keep
+          end
+          if s0 then
+            parts = parts * unit + frac
+            v = prefix .. s0 .. ' ' .. us0 .. format(' %.0f', parts)
+          end
+        end
         if s0 then
           local elapsed = (sec - s0) * 1e6 + (mic - us0)
           parts = parts + 0
@@ -40,7 +52,13 @@ do
       if after > debt then
         local ms = after / gain / 1000 + pad
         value = head .. format(after < 2147483648 and '%d' or '%.0f', after)
-        failed = save('SET', key, value, 'PX', ms < 2147483648 and format('%d', ms) or ms - ms % 1).err
+        local stored, rest = value, keep and keep - (sec * 1e6 + mic) or 0
+        if rest > 0 then
+          local level = format('%.0f %.0f 0 ', (after - after % unit) / unit, after % unit)
+          stored = head .. level .. (queue and level or '') .. keep
+          ms = math.max(ms, rest / 1000 + pad)
+        end
+        failed = save('SET', key, stored, 'PX', ms < 2147483648 and format('%d', ms) or ms - ms % 1).err
       end
       if many then
         many[k + 1] = not failed and (v or '') -- a key that cannot be stored does not affect the others
