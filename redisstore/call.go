@@ -29,6 +29,9 @@ type call struct {
 	dropped  bool      // whether a caller has stopped waiting since the arguments of the call were made
 	tries    int       // how many attempts to send the call have started
 
+	cmd   noRetry // the command that was made last for this call
+	words []any   // memory for the words of the command; may be nil
+
 	before, behind *call // neighbours in the sender's list of calls
 
 	reply        any
@@ -224,8 +227,8 @@ func (c *call) retries(now time.Time) bool {
 
 // command returns the call as a command of the Redis client. The command contains the hash of the script
 // or, if whole is true, the text of the script. The client calls the function sending when it sends the
-// command.
-func (c *call) command(ctx context.Context, env string, whole bool, sending func()) noRetry {
+// command. The result is valid until the method command is called again.
+func (c *call) command(ctx context.Context, env string, whole bool, sending func()) *noRetry {
 	keys, tail := c.keys, c.args
 	if shared := c.shared; shared != nil {
 		c.script = oneScripts[shared.kind]
@@ -234,7 +237,10 @@ func (c *call) command(ctx context.Context, env string, whole bool, sending func
 			keys, tail = append(keys[:1:1], aheadKey(keys[0])), shared.lease.args()
 		}
 	}
-	all := make([]any, 0, 13+len(keys)+len(tail))
+	all := c.words[:0]
+	if n := 13 + len(keys) + len(tail); cap(all) < n {
+		all = make([]any, 0, n)
+	}
 	switch {
 	case c.script == nil:
 		all = append(all, "del")
@@ -250,9 +256,9 @@ func (c *call) command(ctx context.Context, env string, whole bool, sending func
 	if shared := c.shared; shared != nil {
 		all = oneArgs(all, env, &shared.item, shared.costs, shared.ahead, shared.reserve)
 	}
-	cmd := redis.NewCmd(ctx, append(all, tail...)...)
-	cmd.SetFirstKeyPos(int8(first))
-	return noRetry{cmd, c, sending}
+	c.cmd = noRetry{*redis.NewCmd(ctx, append(all, tail...)...), c, sending}
+	c.cmd.SetFirstKeyPos(int8(first))
+	return &c.cmd
 }
 
 // drop sets the field dropped if a caller has left, and makes the cost of that caller 0, so that the call

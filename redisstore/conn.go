@@ -228,7 +228,7 @@ func (c *conn) tryOnce(by sending, calls []*call, whole bool) {
 		return
 	}
 	pipe := by.client.Pipeline()
-	commands := make([]noRetry, len(calls))
+	commands := make([]*noRetry, len(calls))
 	for i, call := range calls {
 		commands[i] = call.command(by.ctx, c.set.env(), whole, by.wrote)
 		_ = pipe.Process(by.ctx, commands[i])

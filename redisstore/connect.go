@@ -65,13 +65,11 @@ func (s *sender) makeCalls(p *pipeline) {
 // The method learn gets a call that has ended. It records whether the connections of the client work, and whether
 // the server is quick. If no connection could be made, it also records the reason.
 func (s *sender) learn(c *call) {
-	err := c.err
 	if quick := c.ended-c.began < s.conn.set.timeout/quickShare; s.quick.Load() != quick {
 		s.quick.Store(quick)
 	}
-	var reply redis.Error
-	refused := err != nil && classOf(err) == ClassDial // perhaps by a reply to the handshake
-	answered := err == nil || errors.As(err, &reply) && !refused
+	refused := c.err != nil && classOf(c.err) == ClassDial // perhaps by a reply to the handshake
+	answered := c.err == nil || errors.As(c.err, new(redis.Error)) && !refused
 	if answered {
 		s.answers.Add(1)
 	}
@@ -84,7 +82,7 @@ func (s *sender) learn(c *call) {
 			s.cause.Store(nil)
 		}
 	case refused:
-		s.cause.Store(&cause{err, time.Now()})
+		s.cause.Store(&cause{c.err, time.Now()})
 	}
 }
 

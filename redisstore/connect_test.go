@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -158,7 +159,7 @@ func (row reason) check(t *testing.T) {
 		require.ErrorIs(t, err, ratelimit.ErrStore)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's context has not ended")
 		require.True(t, failed.NotSent(), err)
-		if failed.Class != row.class {
+		if failed.Class != row.class || !strings.Contains(failed.Error(), row.text) {
 			return err
 		}
 		return nil

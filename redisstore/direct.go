@@ -27,19 +27,29 @@ type directCall struct {
 	calls    [1]*call
 	keys     [1]string
 	costs    [1]int64
+	words    [16]any
+	wrote    func() // records that the call may have been sent
 }
 
-var directCalls = sync.Pool{New: func() any { return new(directCall) }}
+var directCalls = sync.Pool{New: func() any {
+	d := new(directCall)
+	d.calls[0], d.wrote = &d.call, func() { d.pipeline.written.Store(true) }
+	return d
+}}
 
 // mayBlock reports whether a caller with this context may make a direct call. During a direct call, the caller does
 // not notice that its context ends. So if the context can end, the server must have been quick to answer the call
 // before, and the context must not end of itself before the direct call does.
 func (s *sender) mayBlock(ctx context.Context) bool {
-	if s.pool == nil || ctx.Done() == nil {
-		return s.pool != nil
+	if s.pool == nil {
+		return false
 	}
-	deadline, ends := ctx.Deadline()
-	return s.quick.Load() && (!ends || time.Until(deadline) > 2*s.conn.set.timeout)
+	if s.quick.Load() {
+		if deadline, ends := ctx.Deadline(); !ends || time.Until(deadline) > 2*s.conn.set.timeout {
+			return true
+		}
+	}
+	return ctx.Done() == nil // asked last, because a context may have to make this channel
 }
 
 // startDirect returns a direct call for the given item, which the calling goroutine must then make. It
@@ -59,9 +69,11 @@ func (s *sender) startDirect(it *item) *directCall {
 	s.waiting.Add(1)
 	d, number := directCalls.Get().(*directCall), s.conn.lastPipeline.Add(1)
 	deadline := time.Now().Add(s.conn.set.timeout)
-	d.calls[0], d.keys[0], d.costs[0] = &d.call, key, it.n
+	d.keys[0], d.costs[0] = key, it.n
 	d.shared = shared{item: *it, costs: d.costs[:]}
-	d.call = call{keys: d.keys[:], shared: &d.shared, deadline: deadline, sent: true, pipeline: number, in: &d.pipeline}
+	d.call = call{
+		keys: d.keys[:], shared: &d.shared, words: d.words[:], deadline: deadline, sent: true, pipeline: number, in: &d.pipeline,
+	}
 	d.pipeline = pipeline{number: number, calls: d.calls[:], deadline: deadline}
 	s.calls.add(&d.call)
 	s.direct = append(s.direct, &d.call)
@@ -86,7 +98,7 @@ func (s *sender) directOf(key string) *call {
 func (s *sender) makeDirect(ctx context.Context, d *directCall) ([]ratelimit.Result, error) {
 	defer s.waiting.Add(-1)
 	c := &d.call
-	by := sending{s.conn.context(), s.lone, func() { d.pipeline.written.Store(true) }}
+	by := sending{s.conn.context(), s.lone, d.wrote}
 	for {
 		c.tries++
 		s.conn.send(by, d.calls[:])
@@ -128,6 +140,6 @@ func (s *sender) endDirect(d *directCall) {
 		s.pipelines = slices.DeleteFunc(s.pipelines, func(other *pipeline) bool { return other == p })
 	}
 	s.startPipelines()
-	d.call, d.shared, d.keys = call{}, shared{}, [1]string{}
+	d.call, d.shared, d.keys, d.words = call{}, shared{}, [1]string{}, [16]any{}
 	directCalls.Put(d)
 }

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"testing"
@@ -31,6 +32,19 @@ func TestDirectCalls(t *testing.T) {
 			}
 			c.goes()
 			take(t, store, asks[0]) // the server is quick again
+			c = gather(t, srv, store, len(asks))
+			for i := range asks {
+				c.asks(ctx, i, asks[i])
+			}
+			until(t, func(context.Context) error {
+				if n := store.CallsUnderWay(); n != len(asks) {
+					return fmt.Errorf("%d calls are under way: only direct calls can be more than %d", n, redisstore.MaxPipelines)
+				}
+				return nil
+			})
+			c.goes()
+			require.NoError(t, errors.Join(c.errs...))
+			take(t, store, asks[0])
 			before := store.Stats()
 			c = gather(t, srv, store, redisstore.MaxDirect)
 			for i := range redisstore.MaxDirect {
@@ -43,7 +57,7 @@ func TestDirectCalls(t *testing.T) {
 			for _, err := range c.errs {
 				assert.NoError(t, err)
 			}
-			assert.Equal(t, 100-1-1-1-(redisstore.MaxDirect-1), left(t, store, asks[0]))
+			assert.Equal(t, 100-5-(redisstore.MaxDirect-1), left(t, store, asks[0]))
 		})
 	}
 }

@@ -163,7 +163,7 @@ func newScript(text string) *script {
 // noRetry is a command that the client must not send twice. If only the reply was lost, the server has
 // already charged the request, and the second command would charge it again.
 type noRetry struct {
-	*redis.Cmd
+	redis.Cmd
 	call    *call
 	sending func() // called when the client has a connection and is about to write the command
 }
@@ -171,10 +171,10 @@ type noRetry struct {
 // Args returns the words of the command. The client calls Args when it has a connection, which may be long
 // after the command was made. If callers have left meanwhile, the returned arguments charge nothing for
 // them.
-func (c noRetry) Args() []any {
+func (c *noRetry) Args() []any {
 	c.sending()
 	return c.call.without(c.Cmd.Args())
 }
 
 // NoRetry tells the client not to repeat the command.
-func (noRetry) NoRetry() bool { return true }
+func (*noRetry) NoRetry() bool { return true }
