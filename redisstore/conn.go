@@ -83,7 +83,7 @@ const (
 
 func newConn(client redis.UniversalClient, set *settings) *conn {
 	c := &conn{set: set, client: client, denials: newDenials(set), origin: time.Now()}
-	c.leases = newLeases(set, c.giveBack, c.note)
+	c.leases = newLeases(set, c)
 	switch client := client.(type) {
 	case *redis.Client:
 		c.oneServer = true
@@ -279,6 +279,9 @@ func (c *conn) reloadRoutes(class Class) {
 // reloadRoutes with the class of the failure.
 func (c *conn) retry(call *call) {
 	c.stats.retries.Add(1)
+	if call.shared != nil {
+		c.leases.lose(call.shared, classOf(call.err), false)
+	}
 	c.reloadRoutes(classOf(call.err))
 }
 
@@ -296,14 +299,15 @@ func (c *conn) learnRoutes(call *call) {
 func (c *conn) results(call *call) []ratelimit.Result {
 	shared := call.shared
 	if shared == nil || call.err != nil {
-		if shared != nil && shared.ahead > 0 && call.in.written.Load() {
-			c.leases.lose(shared, classOf(call.err))
+		if shared != nil {
+			c.leases.lose(shared, classOf(call.err), call.in.written.Load())
 		}
 		return nil
 	}
 	results, state, taken, err := readOne(&shared.plan, call.reply, shared.costs, shared.ahead, shared.reserve)
 	if err != nil {
 		call.err = err
+		c.leases.lose(shared, ClassOther, true)
 		return nil
 	}
 	denied := slices.ContainsFunc(results, func(r ratelimit.Result) bool { return r.RetryAfter > 0 })

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"errors"
 	"hash/maphash"
 	"math/rand/v2"
 	"slices"
@@ -20,19 +19,32 @@ import (
 // requests. At most an eighth of the units that remain is taken, so that a key near its limit calls the
 // server for each request.
 type leases struct {
-	maxUnits int64                         // how many unspent units this process may have for one key
-	back     func(key string, l lot) error // gives units that were taken ahead back to the server
-	note     func(key, process string) (string, error)
+	maxUnits int64 // how many unspent units this process may have for one key
+	notes    leaseNotes
 	process  string        // the name of this store in its notes to the server about units taken ahead
 	term     time.Duration // how long unspent units are kept before they are given back
 
-	mu     sync.Mutex
-	calls  int64                // how many calls may have taken units ahead; the last such call has this number
-	lost   map[int64]*aheadCall // the calls whose replies were lost, by the number of the call
-	held   map[stateID]*lease
-	closed bool
-	errs   []error        // the errors of calls that could not give units back after the method close was called
-	giving sync.WaitGroup // waits for the goroutines that give units back
+	mu      sync.Mutex
+	calls   int64                // how many calls may have taken units ahead; the last such call has this number
+	returns int64                // how many times units were given back; the last return has this number
+	open    map[stateID]int      // for each state, how many calls may have taken units ahead of which it is not known how many
+	lost    map[int64]*aheadCall // those of these calls whose replies were lost, by the number of the call
+	held    map[stateID]*lease
+	refunds map[string]*refund // the units to give back, by the name of the key in the server
+	closed  bool
+	noted   map[string]stateID // after the method close: the keys whose hash in the server may have a note of this store
+	failed  error              // why units could not be given back most recently
+	kept    int64              // how many units could not be given back, and it is too late to try again
+	unread  int                // of how many calls the notes could not be read, and it is too late to try again
+	running int                // how many goroutines run chores
+	ended   sync.Cond          // signals that the field running has become less
+}
+
+// leaseNotes has the calls to the server for units that were taken ahead. A conn implements it.
+type leaseNotes interface {
+	giveBack(key string, l lot) error
+	note(key, process string) (string, error)
+	forgetNote(key, process string) error
 }
 
 const (
@@ -66,7 +78,7 @@ type lease struct {
 	left   int           // how many units remained in the server when units were last added to the lease
 	reset  time.Duration // the ResetAfter of the key when units were last added to the lease
 	expiry *time.Timer
-	lost   int // how many calls have lost their reply; it is not yet known how many units these calls took ahead
+	noted  bool // whether a call for the key may have left a note in the server
 }
 
 // A lot is a number of units that were charged together, at one instant of the server's clock.
@@ -74,17 +86,21 @@ type lot struct {
 	kind      byte
 	units, at int64
 	call      leaseCall
+	taken     time.Time // when the reply came, by the clock of this process
+	back      int64     // the number of the return of the units, see aheadback.lua; 0 if it was not tried yet
 }
 
-func newLeases(set *settings, back func(string, lot) error, note func(key, process string) (string, error)) *leases {
+func newLeases(set *settings, notes leaseNotes) *leases {
 	if set.leases == 0 {
 		return nil
 	}
-	process := strconv.FormatUint(rand.Uint64(), 36)
-	return &leases{
-		maxUnits: set.leases, term: set.leaseTerm, back: back, note: note, process: process,
-		held: make(map[stateID]*lease), lost: make(map[int64]*aheadCall),
+	ls := &leases{
+		maxUnits: set.leases, term: set.leaseTerm, notes: notes, process: strconv.FormatUint(rand.Uint64(), 36),
+		open: make(map[stateID]int), lost: make(map[int64]*aheadCall),
+		held: make(map[stateID]*lease), refunds: make(map[string]*refund), noted: make(map[string]stateID),
 	}
+	ls.ended.L = &ls.mu
+	return ls
 }
 
 // A stateID identifies a state by two 64-bit hashes. Each of the two depends on the name of the rule and on the
@@ -169,12 +185,15 @@ func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 		l.want /= 2
 	}
 	l.asked = now
-	if units = min(l.want, ls.maxUnits-l.units); units <= 0 || l.lost > 0 {
-		// After a lost reply (l.lost > 0), a new call that takes units ahead would overwrite the note in the
-		// server that shows what the earlier call has taken.
+	id := stateIDOf(shared.ask)
+	if units = min(l.want, ls.maxUnits-l.units); units <= 0 || ls.open[id] > 0 {
+		// The reply of an earlier call may be lost. Then its note in the server shows what it has taken. A new
+		// call that takes units ahead would overwrite that note.
 		return 0, 0, call
 	}
 	ls.calls++
+	ls.open[id]++
+	l.noted = true
 	return units, (leaseShare - 1) * units, leaseCall{ls.process, ls.calls}
 }
 
@@ -184,12 +203,13 @@ func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 // leases, it drops at least one of the two in any case. The caller must hold ls.mu.
 func (ls *leases) replace(id stateID, l *lease) {
 	if old := ls.held[id]; old != nil {
-		ls.giveBack(old)
+		l.noted = old.noted && old.key == l.key
+		ls.empty(old)
 	} else {
 		looked := 0
 		for other, old := range ls.held {
 			if l.asked.Sub(old.asked) > 2*ls.term || len(ls.held) == maxLeases {
-				ls.giveBack(old)
+				ls.empty(old)
 				delete(ls.held, other)
 			}
 			if looked++; looked == 2 {
@@ -200,63 +220,59 @@ func (ls *leases) replace(id stateID, l *lease) {
 	ls.held[id] = l
 }
 
-// The method fill records that a shared call took units ahead. The arguments are the number of these units,
-// the time of the call by the server's clock (at), and the last result of the call (res).
+// The method fill records what a shared call has taken ahead, when its reply has come. The arguments are the
+// number of these units, the time of the call by the server's clock (at), and the last result of the call (res).
 func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
+	if shared.lease.number == 0 {
+		return
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.known(stateIDOf(shared.ask))
 	if units == 0 {
 		return
 	}
-	taken := lot{shared.kind, units, at, shared.lease}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
+	taken := lot{kind: shared.kind, units: units, at: at, call: shared.lease, taken: time.Now()}
 	l := ls.of(shared.ask)
-	if ls.closed {
-		go func() { _ = ls.back(shared.key.text, taken) }() // the store was closed while the call was under way
+	if l == nil || ls.closed { // the store was closed while the call was under way, or the key has another rate
+		ls.giveBack(shared.key.text, taken)
 		return
 	}
-	if l == nil {
-		ls.giveBack(&lease{key: shared.key.text, lots: []lot{taken}})
-		return
-	}
-	if over := l.units + units - ls.maxUnits; over > 0 { // two calls for the key were under way at the same time, and both took units
-		ls.giveBack(&lease{key: l.key, lots: []lot{{shared.kind, over, at, shared.lease}}})
+	if over := l.units + units - ls.maxUnits; over > 0 { // the replies of two calls have come, of which one was late
+		extra := taken
+		extra.units = over
+		ls.giveBack(l.key, extra)
 		taken.units -= over
 	}
 	l.lots = append(l.lots, taken)
 	l.units += taken.units
-	l.left, l.reset, l.filled = res.Remaining-int(units), res.ResetAfter, time.Now()
+	l.left, l.reset, l.filled = res.Remaining-int(units), res.ResetAfter, taken.taken
 	if l.expiry == nil {
 		l.expiry = time.AfterFunc(ls.term, func() {
 			ls.mu.Lock()
 			defer ls.mu.Unlock()
-			ls.giveBack(l)
+			ls.empty(l)
 		})
 	} else {
 		l.expiry.Reset(ls.term)
 	}
 }
 
-// giveBack gives all units of the lease l back to the server, in a goroutine of its own. The caller must
-// hold ls.mu.
-func (ls *leases) giveBack(l *lease) {
+// known records that it is known how many units a call for the state with this id has taken ahead. The caller
+// must hold ls.mu.
+func (ls *leases) known(id stateID) {
+	if ls.open[id]--; ls.open[id] <= 0 {
+		delete(ls.open, id)
+	}
+}
+
+// The method empty gives all units of the lease l back to the server. The caller must hold ls.mu.
+func (ls *leases) empty(l *lease) {
 	if l.expiry != nil {
 		l.expiry.Stop()
 	}
-	lots := l.lots
+	ls.giveBack(l.key, l.lots...)
 	l.lots, l.units = nil, 0
-	if len(lots) == 0 {
-		return
-	}
-	ls.giving.Go(func() {
-		for _, some := range lots {
-			err := ls.back(l.key, some)
-			ls.mu.Lock()
-			if ls.closed && err != nil {
-				ls.errs = append(ls.errs, err)
-			}
-			ls.mu.Unlock()
-		}
-	})
 }
 
 // forget drops the units that were taken ahead for the keys of the asks, because a Reset deletes their
@@ -272,28 +288,4 @@ func (ls *leases) forget(asks []ratelimit.Ask) {
 			l.lots, l.units = nil, 0
 		}
 	}
-}
-
-// close gives all units that were taken ahead back, and waits until that is done. Later calls take no units
-// ahead.
-func (ls *leases) close() error {
-	if ls == nil {
-		return nil
-	}
-	ls.mu.Lock()
-	ls.closed = true
-	for _, l := range ls.held {
-		ls.giveBack(l)
-	}
-	clear(ls.held)
-	for _, c := range ls.lost {
-		if c.timer.Stop() {
-			ls.giving.Go(func() { ls.find(c) })
-		}
-	}
-	ls.mu.Unlock()
-	ls.giving.Wait()
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return errors.Join(ls.errs...)
 }

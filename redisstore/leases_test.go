@@ -182,7 +182,7 @@ func TestLeasesAcrossWindows(t *testing.T) {
 // spent, and it checks that they are given back.
 func TestLeasesOfRates(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
-	stores := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(50))
+	stores := replicas(t, 1, redisstore.WithClock(clock), redisstore.WithLeases(50), redisstore.WithDenialCache(0))
 	u := ask(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(10_000), 1)
 	require.Equal(t, 500, granted(t, stores, u, 500))
 	u.Rate = ratelimit.PerHour(600)

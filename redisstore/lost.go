@@ -23,13 +23,14 @@ func (l leaseCall) args() []any { return []any{l.process, l.number} }
 // the call, a note in the server contains the reply.
 type aheadCall struct {
 	leaseCall
+	chore
 	id             stateID
 	key            string
 	plan           plan
 	costs          []int64
 	ahead, reserve int64
+	at             time.Time // when the reply was lost
 	tries          int
-	timer          *time.Timer
 }
 
 const (
@@ -41,50 +42,53 @@ const (
 	maxFinds  = 4
 )
 
-// The method lose must be called when a call that takes units ahead has failed with an error of this class.
+// The method lose must be called when a call that may take units ahead has failed with an error of this class.
 // If the server may have run the call, the method find will look for the units that the call took, and give
-// them back.
-func (ls *leases) lose(shared *shared, class Class) {
-	if class != ClassTimeout && class != ClassConnection && class != ClassOther {
+// them back. The argument sent says whether the call may have been sent.
+func (ls *leases) lose(shared *shared, class Class, sent bool) {
+	if shared.lease.number == 0 {
 		return
-	}
-	c := &aheadCall{
-		leaseCall: shared.lease, id: stateIDOf(shared.ask), key: shared.key.text, plan: shared.plan,
-		costs: slices.Clone(shared.costs), ahead: shared.ahead, reserve: shared.reserve,
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if l := ls.held[c.id]; l != nil {
-		l.lost++
+	id := stateIDOf(shared.ask)
+	if !sent || class != ClassTimeout && class != ClassConnection && class != ClassOther {
+		ls.known(id)
+		return
 	}
+	c := &aheadCall{
+		leaseCall: shared.lease, id: id, key: shared.key.text, plan: shared.plan,
+		costs: slices.Clone(shared.costs), ahead: shared.ahead, reserve: shared.reserve, at: time.Now(),
+	}
+	c.do = func() { ls.find(c) }
 	ls.lost[c.number] = c
-	c.timer = time.AfterFunc(findAfter, func() { ls.find(c) })
+	ls.runAfter(&c.chore, findAfter)
 }
 
 // find looks in the server for the note of the call c. It gives back the units that c has taken ahead.
 func (ls *leases) find(c *aheadCall) {
-	text, err := ls.note(c.key, c.process)
+	text, err := ls.notes.note(c.key, c.process)
 	taken, found := c.taken(text)
 	ls.mu.Lock()
-	if c.tries++; !found && c.tries < maxFinds && !ls.closed {
-		c.timer.Reset(findAfter << (2 * c.tries))
-		ls.mu.Unlock()
+	defer ls.mu.Unlock()
+	c.tries++
+	switch {
+	case err != nil && time.Since(c.at) < noteTerm: // until the server answers
+		ls.failed = err
+		ls.runAfter(&c.chore, findAfter<<min(2*c.tries, 4))
+		return
+	case err == nil && !found && c.tries < maxFinds && !ls.closed:
+		ls.runAfter(&c.chore, findAfter<<(2*c.tries))
 		return
 	}
-	delete(ls.lost, c.number)
-	if l := ls.held[c.id]; l != nil && l.lost > 0 {
-		l.lost--
-	}
-	ls.mu.Unlock()
-	if found && taken.units > 0 {
-		err = ls.back(c.key, taken)
-	}
 	if err != nil {
-		ls.mu.Lock()
-		defer ls.mu.Unlock()
-		if ls.closed {
-			ls.errs = append(ls.errs, err)
-		}
+		ls.failed = err
+		ls.unread++
+	}
+	delete(ls.lost, c.number)
+	ls.known(c.id)
+	if found && taken.units > 0 {
+		ls.giveBack(c.key, taken)
 	}
 }
 
@@ -92,9 +96,12 @@ func (ls *leases) find(c *aheadCall) {
 // the text that the process left in the server when it last took units ahead for the key. It returns false if
 // this text is empty, or is the note of an earlier call.
 func (c *aheadCall) taken(note string) (lot, bool) {
-	_, note, _ = strings.Cut(note, " ")
-	number, text, _ := strings.Cut(note, " ")
-	last, err := strconv.ParseInt(number, 10, 64)
+	words := strings.SplitN(note, " ", 5) // see ahead.lua
+	if len(words) < 5 {
+		return lot{}, false
+	}
+	text := words[4]
+	last, err := strconv.ParseInt(words[2], 10, 64)
 	if err != nil || last != c.number {
 		return lot{}, err == nil && last > c.number
 	}
@@ -110,17 +117,24 @@ func (c *aheadCall) taken(note string) (lot, bool) {
 	if err != nil {
 		return lot{}, true
 	}
-	return lot{c.plan.kind, units, state.at, c.leaseCall}, true
+	return lot{kind: c.plan.kind, units: units, at: state.at, call: c.leaseCall, taken: c.at}, true
 }
 
 // giveBack gives back the units of the lot l, which were taken ahead for the given key. It does nothing if
-// the key was reset after they were taken.
+// the key was reset after they were taken. After an error, it may be called again with the same lot.
 func (c *conn) giveBack(key string, l lot) error {
-	args := append([]any{"", string(l.kind), 0, l.units, 0, l.at, "", ""}, l.call.args()...)
+	args := append([]any{"", string(l.kind), 0, l.units, 0, l.at, "", ""}, append(l.call.args(), l.back)...)
 	reply, err := c.run(context.Background(), aheadBackScript, []string{key, receiptsKey(key), aheadKey(key)}, args)
 	if err == nil && reply == int64(0) {
 		c.stats.returned.Add(uint64(l.units))
 	}
+	return err
+}
+
+// The method forgetNote deletes the note that the given process left in the server when it last took units
+// ahead for the given key.
+func (c *conn) forgetNote(key, process string) error {
+	_, err := c.run(context.Background(), aheadForgetScript, []string{aheadKey(key)}, []any{process})
 	return err
 }
 

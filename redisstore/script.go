@@ -126,7 +126,7 @@ var (
 
 // aheadScripts decide requests for one key and also take units for later requests; the index is the letter of
 // the algorithm. aheadBackScript gives such units back. aheadNoteScript reads the note that a process left in
-// the server when it last took units for later requests.
+// the server when it last took units for later requests, and aheadForgetScript deletes that note.
 var (
 	aheadScripts = func() map[byte]*script {
 		scripts := make(map[byte]*script)
@@ -135,8 +135,9 @@ var (
 		}
 		return scripts
 	}()
-	aheadBackScript = newScript(aheadBackLua + settleScripts[false].text)
-	aheadNoteScript = newScript("return redis.call('HGET', KEYS[1], ARGV[1]) or ''")
+	aheadBackScript   = newScript(aheadBackLua + settleScripts[false].text)
+	aheadNoteScript   = newScript("return redis.call('HGET', KEYS[1], ARGV[1]) or ''")
+	aheadForgetScript = newScript("return redis.call('HDEL', KEYS[1], ARGV[1])")
 )
 
 // aheadKey returns the name of the Redis hash that belongs to the given key. In this hash, each process notes

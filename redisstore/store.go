@@ -183,7 +183,8 @@ func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 }
 
 // Close gives back the units that were taken ahead; see [WithLeases]. Afterwards the store still
-// works, but takes no more units ahead. Close does not close the client.
+// works, but takes no more units ahead. Close does not close the client. If units could not be given
+// back, the error says how many, and Close may be called again within a minute.
 func (s *Store) Close() error {
 	if s == nil || s.conn == nil {
 		return nil

@@ -1,3 +1,4 @@
+
 end
 
 local reply = decide()
@@ -7,6 +8,13 @@ if type(reply) == 'table' then
   for i, v in ipairs(reply) do items[i] = type(v) == 'number' and string.format('%.0f', v) or v end
   text = table.concat(items, ',')
 end
-redis.pcall('HSET', marker, process, first .. ' ' .. id .. ' ' .. text)
+local second = redis.call('TIME')[1]
+redis.pcall('HSET', marker, process, table.concat({second, first or id, id, back or 0, text}, ' '))
 redis.pcall('PEXPIRE', marker, 60000)
+-- Processes that have died leave their fields behind. Two fields, chosen at random, are dropped if they
+-- are as old as a hash that nobody uses any more.
+local others = redis.pcall('HRANDFIELD', marker, 2, 'WITHVALUES')
+for i = 2, #others, 2 do
+  if second - (string.match(others[i], '^%d+') or 0) > 60 then redis.pcall('HDEL', marker, others[i - 1]) end
+end
 return reply
