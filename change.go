@@ -120,8 +120,7 @@ func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]
 	return l.ReloadIf(configs, defaultConfig, nil)
 }
 
-// ReloadIf does what Reload does, but first calls accept, without a lock, with the new rules as [RateLimiter.Rules] will
-// return them. If accept returns an error, ReloadIf changes nothing and returns that error. A nil accept accepts all.
+// ReloadIf is Reload, but first calls accept, without a lock, with the new rules. An error of accept refuses them. accept may be nil.
 func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
@@ -147,8 +146,7 @@ func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[strin
 		if err := c.replace(carried, carriedDefault); err != nil || c.calls.Missing() || accept == nil {
 			return err
 		}
-		next := c.next
-		return c.calls.Ask(&c.calls, func() error { return accept(next.list()) })
+		return c.calls.Ask(&c.calls, func() error { return accept(c.next.list()) })
 	})
 }
 
@@ -167,8 +165,7 @@ type change struct {
 	rates     hooks.Teller[*activeRule, Rate] // calls SetRate of custom limiters
 }
 
-// maxTries is how often edit plans a change before it returns an error. It plans the change again if another change was
-// made in the meantime. Only a custom limiter whose method SetRate changes the rules can cause so many tries.
+// maxTries is how often edit plans a change. Only a custom limiter whose SetRate changes the rules can cause so many tries.
 const maxTries = 100
 
 // edit makes one change of the rules. The function plan says what to change, and calls no user code itself. If edit

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -530,4 +531,33 @@ func TestExplainRecordedRequest(t *testing.T) {
 	l := newRules(t, []ratelimit.Rule{{Endpoint: "/pay", Rate: ratelimit.PerHour(10)}}, nil)
 	_, err := l.Explain(t.Context(), ratelimit.Request{Endpoint: "/pay", ID: "7f3a"})
 	require.EqualError(t, err, `ratelimit: id is "7f3a": must be empty: the limiter has no WithRequestIDs`)
+}
+
+// TestResultPrints compares the words of results, as fmt prints them.
+func TestResultPrints(t *testing.T) {
+	for _, row := range []struct {
+		res  ratelimit.Result
+		want string
+	}{
+		{ratelimit.Result{}, "no answer"},
+		{ratelimit.Result{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 10 * time.Second, Rule: "/x"},
+			`allowed, 2 of 3 remain, reset after 10s, by rule "/x"`},
+		{ratelimit.Result{Limit: 100, RetryAfter: 600 * time.Millisecond, ResetAfter: time.Minute},
+			"denied, 0 of 100 remain, retry after 600ms, reset after 1m0s"},
+		{ratelimit.Result{Limit: 3, Remaining: 3, RetryAfter: ratelimit.Never}, "denied, 3 of 3 remain, no wait is long enough"},
+		{ratelimit.Result{Allowed: true, Limit: 5, Remaining: 4, ResetAfter: 2 * time.Second, Delay: time.Second, Degraded: true},
+			"allowed, 4 of 5 remain, reset after 2s, delay 1s, by a failure policy"},
+		{ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1, Rule: "a\n"}, `allowed, no limit applies, by rule "a\n"`},
+		{ratelimit.Result{Limit: 5, ResetAfter: time.Second}, "denied, 0 of 5 remain, retry after 0s, reset after 1s"},
+	} {
+		for _, verb := range []string{"%v", "%+v", "%s"} {
+			assert.Equal(t, row.want, fmt.Sprintf(verb, row.res))
+		}
+		assert.Equal(t, "["+row.want+"]", fmt.Sprint([]ratelimit.Result{row.res}))
+		text, err := json.Marshal(row.res)
+		require.NoError(t, err)
+		assert.True(t, strings.HasPrefix(string(text), `{"Allowed":`), "JSON has the fields: %s", text)
+	}
+	l, _ := explained(t, []ratelimit.Rule{{Endpoint: "/x", Rate: ratelimit.PerHour(2)}}, nil)
+	assert.Equal(t, `allowed, 1 of 2 remain, reset after 30m0s, by rule "/x"`, fmt.Sprint(l.Allow("alice", "/x")))
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/explained"
 )
 
 // Never is the value of [Result.RetryAfter] if no wait is long enough: the request needs more units than the limit can
@@ -62,6 +63,10 @@ func (r Result) retryIn(unit time.Duration) (int64, bool) {
 	// This form rounds up without overflow: RetryAfter+unit-1 could exceed the largest Duration.
 	return int64((r.RetryAfter-1)/unit) + 1, true
 }
+
+// String returns r in words, for people: `denied, 0 of 100 remain, retry after 600ms, reset after 1m0s, by rule "/search"`,
+// for example. Times of 0, an empty Rule and a false Degraded are left out. The text may change.
+func (r Result) String() string { return explained.Result(r).String() }
 
 // unlimited is the answer to a request to which no limit applies.
 var unlimited = Result{Allowed: true, Limit: -1, Remaining: -1}

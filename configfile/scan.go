@@ -1,6 +1,7 @@
 package configfile
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -109,8 +110,20 @@ func (s *scanner) value(path string) any {
 			return literal.value
 		}
 	}
-	s.fail(s.at, "must be a JSON value, but is "+s.found())
+	s.fail(s.at, "must be a JSON value, but is "+s.found()+s.afterComma())
 	return nil
+}
+
+// afterComma returns a text that says where the comma is before s.at, if the byte at s.at is a closing bracket and
+// only white space is between the two. Otherwise it is empty.
+func (s *scanner) afterComma() string {
+	if s.at >= len(s.data) || s.data[s.at] != ']' && s.data[s.at] != '}' {
+		return ""
+	}
+	if before := bytes.TrimRight(s.data[:s.at], " \t\r\n"); !bytes.HasSuffix(before, []byte(",")) {
+		return ""
+	}
+	return ": remove the comma before it"
 }
 
 // enter reads the opening bracket of an object or list. It fails if the nesting is too deep.
@@ -153,7 +166,7 @@ func (s *scanner) object(path string) map[string]any {
 	}
 	for {
 		if s.next() != '"' {
-			s.fail(s.at, "must have a name in double quotes here, but has "+s.found())
+			s.fail(s.at, "must have a name in double quotes here, but has "+s.found()+s.afterComma())
 			return nil
 		}
 		at := s.at

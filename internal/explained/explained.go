@@ -49,6 +49,41 @@ type Result struct {
 	Degraded         bool          // whether a failure policy has answered
 }
 
+// String returns r in words, such as `denied, 0 of 100 remain, retry after 600ms, reset after 1m0s, by rule "/search"`.
+func (r Result) String() string {
+	b := []byte("denied")
+	switch {
+	case r == Result{}:
+		return "no answer"
+	case r.Allowed:
+		b = []byte("allowed")
+	}
+	if r.Limit < 0 {
+		b = append(b, ", no limit applies"...)
+	} else {
+		b = fmt.Appendf(b, ", %d of %d remain", r.Remaining, r.Limit)
+	}
+	switch {
+	case r.RetryAfter == longest:
+		b = append(b, ", no wait is long enough"...)
+	case r.RetryAfter != 0 || !r.Allowed:
+		b = fmt.Appendf(b, ", retry after %v", r.RetryAfter)
+	}
+	if r.ResetAfter != 0 {
+		b = fmt.Appendf(b, ", reset after %v", r.ResetAfter)
+	}
+	if r.Delay != 0 {
+		b = fmt.Appendf(b, ", delay %v", r.Delay)
+	}
+	if r.Rule != "" {
+		b = fmt.Appendf(b, ", by rule %s", confmap.Quote(r.Rule))
+	}
+	if r.Degraded {
+		b = append(b, ", by a failure policy"...)
+	}
+	return string(b)
+}
+
 // A Rule says what one rule answers to the request, and why.
 type Rule struct {
 	Name       string        `json:"name"`                // the rule's name

@@ -34,6 +34,7 @@ func TestFileMeans(t *testing.T) {
 		{strings.Repeat("[", 33), 0, `1:33: must have at most 32 objects and lists within each other`},
 		{"[\"\xff\"]", 0, `1:3: must be UTF-8, but has the byte 0xff`},
 		{`["\ud83d"]`, 0, `1:3: must be a whole character: half of a pair of \u stands alone`},
+		{`[1, ]`, 0, `1:5: must be a JSON value, but is "]": remove the comma before it`},
 		{`[01]`, 0, `1:3: must have a "," or a "]" here, but has "1"`},
 		{"[\n " + good + ",\n  " + good + "]", 0, `3:4: rules[1].endpoint is "/a": is that of rules[0]: rules that share an endpoint need names`},
 		{"{\"default\": {\"algorithm\": \"GCRA\",\n  \"rate\": 0},\n\"rules\": [{\"nane\": 1,\n  \"algorithm\": \"FixedWindow\", \"tiers\": {\"paid\": \"x\"}, \"limit\": -1, \"windowMs\": 1}]}", 0,

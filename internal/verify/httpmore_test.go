@@ -127,3 +127,11 @@ func TestHTTPPace(t *testing.T) {
 	require.Empty(t, ask(h).Get("Retry-After"))
 	require.Equal(t, "1800", ask(h).Get("Retry-After"), "the outer layer has nothing left")
 }
+
+// TestResultPrints prints a grant and a denial.
+func TestResultPrints(t *testing.T) {
+	l, err := ratelimit.New(nil, &ratelimit.Rule{Name: "r", Rate: ratelimit.PerHour(1)}, ratelimit.WithClock(ratelimit.NewFakeClock(time.Unix(0, 0))))
+	require.NoError(t, err)
+	require.Equal(t, `allowed, 0 of 1 remain, reset after 1h0m0s, by rule "r"`, fmt.Sprint(l.Allow("alice", "/")))
+	require.Equal(t, `denied, 0 of 1 remain, retry after 1h0m0s, reset after 1h0m0s, by rule "r"`, fmt.Sprint(l.Allow("alice", "/")))
+}

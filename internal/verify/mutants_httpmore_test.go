@@ -16,8 +16,8 @@ var httpMoreMutants = []mutant{
 	},
 	{
 		name: "what is refused is applied", file: "change.go",
-		old: "return c.calls.Ask(&c.calls, func() error { return accept(next.list()) })",
-		new: "return c.calls.Ask(&c.calls, func() error { _ = accept(next.list()); return nil })",
+		old: "return c.calls.Ask(&c.calls, func() error { return accept(c.next.list()) })",
+		new: "return c.calls.Ask(&c.calls, func() error { _ = accept(c.next.list()); return nil })",
 		by:  "^TestHTTPReload$", why: "a misspelt rule would replace that of the login",
 	},
 	{
@@ -133,5 +133,17 @@ var httpMoreMutants = []mutant{
 		old: "max(v.info.Result.RetryAfter, v.info.outer)",
 		new: "max(v.info.Result.RetryAfter, 0)",
 		by:  "^TestHTTPPace$", why: "the outer layer would deny a client that has waited",
+	},
+	{
+		name: "a denial prints as a grant", file: "internal/explained/explained.go",
+		old: "case r.Allowed:\n\t\tb =",
+		new: "case !r.Allowed:\n\t\tb =",
+		by:  "^TestResultPrints$", why: "who reads a log would be misled",
+	},
+	{
+		name: "a comma too many is not named", file: "configfile/scan.go",
+		old: "!bytes.HasSuffix(before, []byte(\",\"))",
+		new: "!bytes.HasSuffix(before, []byte(\";\"))",
+		by:  "^TestFileMeans$", why: "the place is that of the bracket, and the mistake stands before it",
 	},
 }
