@@ -109,7 +109,7 @@ func TestPlaces(t *testing.T) {
 		{"[1,\n \t]", `2:3: must be a JSON value, but is "]": remove the comma before it`, "a comma too many, on another line"},
 		{"[1,\n", `2:1: must be a JSON value, but is the end of the file`, "cut off after a comma"},
 		{`{"rules": ]`, `1:11: must be a JSON value, but is "]"`, "no value, and no comma"},
-		{`{"rules": [],}`, `1:14: must have a name in double quotes here, but has "}": remove the comma before it`, "a comma too many in an object"},
+		{`{"rules": [],}`, `1:14: must have a name in double quotes here, but has "}": remove the comma before it`, "a comma in an object"},
 		{`{"rules" []}`, `1:10: must have a ":" after the name, but has "["`, "a colon is missing"},
 		{"{\"rules\": [\n" + good + "\n" + good + "]}", `3:1: must have a "," or a "]" here, but has "{"`, "a comma is missing in a list"},
 		{`{"rules": [] "default": {}}`, `1:14: must have a "," or a "}" here, but has "\""`, "a comma is missing in an object"},

@@ -137,23 +137,23 @@ func ExampleMiddleware_Allow() {
 func ExampleMiddleware_CheckRules() {
 	dir, err := os.MkdirTemp("", "limits")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	write := func(endpoint string) {
 		text := fmt.Sprintf(`[{"endpoint": %q, "algorithm": "SlidingWindowLog", "rate": "5/m"}]`, endpoint)
 		if err := os.WriteFile(filepath.Join(dir, "limits.json"), []byte(text), 0o600); err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 	}
 	write("/login")
 	limiter, watcher, err := configfile.Open(filepath.Join(dir, "limits.json"))
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	m, err := httplimit.New(limiter, httplimit.Config{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /login", func(http.ResponseWriter, *http.Request) {})

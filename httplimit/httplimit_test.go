@@ -452,7 +452,7 @@ func TestUnknownTiers(t *testing.T) {
 		assert.Equal(t, 200, ask(h, "Pro\n"))
 	}
 	require.Len(t, log.lines(), 1)
-	assert.Contains(t, log.lines()[0], `msg="httplimit: no rule has a rate for a tier, so each rule's own rate limits its clients" tier="Pro\n"`)
+	assert.Contains(t, log.lines()[0], `rate for a tier, so each rule's own rate limits its clients" tier="Pro\n"`)
 	for i := range 200 {
 		ask(h, fmt.Sprint(i))
 		ask(h, "Pro\n")

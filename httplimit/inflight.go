@@ -42,8 +42,8 @@ func placesOf(header uintptr) *[4]place {
 }
 
 // takePlace records that m is serving the response whose header map has this address, and returns the
-// place. The parameter wait is the field wait of the place. It returns nil if no place is free. It also returns nil for the address 0, which marks free
-// places.
+// place. The parameter wait is the field wait of the place. takePlace returns nil if no place is free, and
+// for the address 0, which marks free places.
 func (m *Middleware) takePlace(header uintptr, wait time.Duration) *place {
 	if header == 0 {
 		return nil

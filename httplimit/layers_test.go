@@ -154,8 +154,10 @@ func TestRetryAfterOfLayers(t *testing.T) {
 		{"a bucket", ratelimit.Rule{Rate: ratelimit.PerHour(2)}, 1, httplimit.HeadersDraft11, false, "1800"},
 		{"other header fields", ratelimit.Rule{Rate: ratelimit.PerHour(2)}, 1, httplimit.HeadersNone, false, "1800"},
 		{"the request is copied", ratelimit.Rule{Rate: ratelimit.PerHour(2)}, 1, httplimit.HeadersDraft11, true, "1800"},
-		{"a rule that clients do not see", ratelimit.Rule{Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(2)}, 1, httplimit.HeadersDraft11, false, "1800"},
-		{"a window", ratelimit.Rule{Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(2)}, 1, httplimit.HeadersDraft11, false, "3600"},
+		{"a rule that clients do not see", ratelimit.Rule{Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(2)},
+			1, httplimit.HeadersDraft11, false, "1800"},
+		{"a window", ratelimit.Rule{Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(2)},
+			1, httplimit.HeadersDraft11, false, "3600"},
 		{"more than a unit is left, but not the cost", ratelimit.Rule{Rate: ratelimit.PerHour(11)}, 5, httplimit.HeadersDraft11, false, "1310"},
 		{"enough is left", ratelimit.Rule{Rate: ratelimit.PerHour(20)}, 1, httplimit.HeadersDraft11, false, "10"},
 	} {
