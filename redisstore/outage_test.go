@@ -285,6 +285,20 @@ func TestAccessList(t *testing.T) {
 			}
 			<-time.After(250 * time.Millisecond)
 		}
+		for i := range asks { // reservations: some end early, others late, one is used for more than was reserved
+			u := asks[i]
+			u.Rate = ratelimit.Rate{Requests: 1000, Per: time.Second}
+			for receipt := range uint64(12) {
+				u.Receipt, u.HoldFor, u.N = 1000*uint64(i+1)+receipt, 100*time.Millisecond+time.Hour*time.Duration(receipt%2), 2
+				take(t, store, u)
+				u.Rate.Requests++ // which converts the receipts
+			}
+			<-time.After(150 * time.Millisecond)
+			for receipt := range uint64(12) {
+				u.Receipt, u.Charged, u.N = 1000*uint64(i+1)+receipt, 2, int(receipt%4)
+				require.NoError(t, store.Settle(t.Context(), []ratelimit.Ask{u}))
+			}
+		}
 		apart := apart(all[0], ratelimit.PerDay(1), 3)
 		for range 2 { // the second is denied, and gives back
 			_, err := store.Take(t.Context(), apart[:2])
