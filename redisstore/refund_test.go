@@ -170,7 +170,7 @@ func TestLeasesLeaveNoNote(t *testing.T) {
 	client := srv.client(t)
 	u := ask(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(1_000_000), 1)
 	other := newStore(t, client, redisstore.WithClock(clock), redisstore.WithLeases(5), redisstore.WithLeaseTerm(time.Hour))
-	note := other.KeyOf(u) + ":a"
+	note := other.KeyOf(u) + ";a"
 	hold(t, other, u)
 	fields := func() int64 {
 		n, err := client.HLen(t.Context(), note).Result()
