@@ -68,7 +68,7 @@ func WithMaxKeys(n int) Option {
 // rules together. Wait refuses any further caller at once, with [ErrTooManyWaiters]. n is at least 1. The default is
 // 65,536. A caller that only waits for the Delay of a [LeakyBucket] does not count.
 //
-// A caller that waits takes 4 to 7 KB, most of it for its goroutine: 65,536 callers take up to 470 MB.
+// A caller that waits takes 4 to 6 KB, most of it for its goroutine: 65,536 callers take up to 410 MB.
 func WithMaxWaiters(n int) Option {
 	return option(n < 1, "maxWaiters", n, "must be at least 1", func(s *settings) { s.maxWaiters = n })
 }
