@@ -173,7 +173,7 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 	return &w.last
 }
 
-// patience returns how long the caller can still wait before its deadline. It limits the Delay of d to this time.
+// patience returns how long the caller can still wait before its deadline, and lets d accept no longer Delay.
 func (w *ruleWait) patience(d *decision) time.Duration {
 	patience := w.limiter.time.Patience(w.ctx)
 	if patience < Never {

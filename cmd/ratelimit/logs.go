@@ -160,7 +160,7 @@ func readLog(
 	}
 }
 
-// printBroken prints the first few lines of a log that could not be read. It also prints how many more such lines
+// printBroken prints those lines of a log that could not be read: the first few of them, and how many others
 // there are.
 func (t *terminal) printBroken(path string, c *accesslog.Counts) {
 	for _, line := range c.Examples {

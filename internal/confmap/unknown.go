@@ -65,7 +65,7 @@ type stray struct {
 	kind   string // the type of the key, if it is not a string
 	isName bool   // whether the key is a string
 	field  string // the field that the key names, if the map has two keys for that field or Drop removed it
-	value  any    // the value of the key, if the key is not a string
+	value  any    // what the map has at the key
 }
 
 // strayOf returns the stray with this key and value.

@@ -1,4 +1,4 @@
-// Package explained writes an explanation of RateLimiter.Explain as a table and in JSON, and reads that JSON.
+// Package explained writes what RateLimiter.Explain returns as a table and in JSON, and reads that JSON.
 // Its types have the fields of the root package's Explanation, Request, Result and RuleExplanation.
 package explained
 

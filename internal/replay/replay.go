@@ -92,8 +92,8 @@ func (r *record) age(now keytable.Instant) time.Duration {
 	return time.Duration(min(max(now, r.at).Since(r.at), uint64(engine.Never)))
 }
 
-// Add records the answers in the slice parts to a request that was granted at the given instant. The
-// hash id identifies the request. The record answers retries for the duration ttl.
+// Add records the answers to a request that was granted at the given instant. The slice parts has these
+// answers, and the hash id identifies the request. The record answers retries for the duration ttl.
 func (l *Log) Add(id keytable.Hash, at keytable.Instant, ttl time.Duration, parts []engine.Part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

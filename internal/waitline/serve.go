@@ -76,8 +76,8 @@ func (ls *Lines) begin(w *Waiter) {
 }
 
 // refusal returns the reason for which the caller w is refused, or nil if w may wait. The parameter at
-// is the instant when w can be served. The parameter delay is the time that w must still wait after it
-// is served.
+// is the instant when w can be served. The parameter delay is the Delay of w: how long w must still wait
+// when it has its units.
 func (ls *Lines) refusal(w *Waiter, now, at keytable.Instant, delay time.Duration) error {
 	switch {
 	case at == keytable.End:
@@ -221,8 +221,8 @@ func (ls *Lines) checkKey(l *line, k int, s *engine.Spot, at keytable.Instant) (
 	return due, true
 }
 
-// charge takes the units that the caller w waits for from the keys of w. The keys are locked and have
-// the units.
+// charge takes from each key of the caller w the units for which w waits. The keys must be locked and
+// have the units.
 func (w *Waiter) charge(at keytable.Instant) {
 	for i := range w.Spots {
 		w.Spots[i].Take(at, w.N, w.Hold)

@@ -162,5 +162,5 @@ func allHold(verdicts []verdict) bool {
 	return true
 }
 
-// figure returns, as text, the promised number of the worst row, and the name of that row.
+// figure returns, as text, what was measured in the worst row of those that the promise is about, and the name of that row.
 func (v verdict) figure() string { return v.of.written(v.worst.reading) + ": " + v.worst.work }
