@@ -99,18 +99,6 @@ var tableMutants = []mutant{
 		by:  "^TestReadingsFollowTheLock$", why: "a reading from before the split would come after a later one",
 	},
 	{
-		name: "shared debt not handed on", file: "internal/keytable/split.go",
-		old: "upper.overflow = s.Algorithm.Inherit(&s.overflow, now)",
-		new: "",
-		by:  "^TestRaisedBurstAfterEviction$", why: "a key whose shard has split would owe nothing of it",
-	},
-	{
-		name: "absent keys miss a change of the rate", file: "internal/keytable/table.go",
-		old: "if s.floor > 0 || s.shared {",
-		new: "if s.shared {",
-		by:  "^TestRaisedBurstAfterEviction$", why: "a forgotten key would gain by a raise of the burst",
-	},
-	{
 		name: "one key too many", file: "internal/keytable/table.go",
 		old: "if n >= t.maxKeys {",
 		new: "if n > t.maxKeys {",
