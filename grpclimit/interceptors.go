@@ -118,7 +118,7 @@ func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request) (wait 
 		if res == (ratelimit.Result{}) {
 			return 0, i.failure(ctx, err, logRefused)
 		}
-		i.logs.often(logStore, err)
+		i.logs.decided(err)
 	}
 	if res.Allowed {
 		return 0, nil

@@ -196,7 +196,8 @@ func TestResolveFails(t *testing.T) {
 	err, _ = w.call(t)
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 	require.Len(t, book.lines(), 1)
-	assert.Contains(t, book.lines()[0], "a rule by its own rate")
+	assert.Contains(t, book.lines()[0], "the Resolve of a rule has returned an invalid rate, and the rule has decided by its own rate")
+	assert.NotContains(t, book.lines()[0], "failure policy")
 }
 
 // TestContextEnded ends the context before the decision.
@@ -279,7 +280,7 @@ func TestStoreDown(t *testing.T) {
 				assert.Equal(t, []string{row.trailer}, trailer[pushbackKey])
 			}
 			require.Len(t, book.lines(), 1)
-			assert.Contains(t, book.lines()[0], "the failure policy has decided")
+			assert.Contains(t, book.lines()[0], "the store, or a custom limiter, has failed, and the failure policy has decided")
 			assert.Contains(t, book.lines()[0], "10.9.8.7")
 		})
 	}

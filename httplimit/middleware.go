@@ -236,7 +236,7 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 		if res == (ratelimit.Result{}) {
 			return m.fail(w, r, err), nil
 		}
-		m.logs.often(logStore, err)
+		m.logs.decided(err)
 	}
 	v.keep(res, each, m.config.Info)
 	rules := m.policies()

@@ -33,6 +33,18 @@ var httpMoreMutants = []mutant{
 		by:  "^TestHTTPReload$", why: "a rule is named once",
 	},
 	{
+		name: "an invalid rate is called an outage", file: "httplimit/log.go",
+		old: "kind = logRate",
+		new: "_ = logRate",
+		by:  "^TestHTTPLogOfDecisions$", why: "an operator would look for a store that is well, or that the service has not",
+	},
+	{
+		name: "an outage is called an invalid rate", file: "httplimit/log.go",
+		old: "ratelimit.ErrInvalidConfig) && !errors.Is(err, ratelimit.ErrStore)",
+		new: "ratelimit.ErrInvalidConfig)",
+		by:  "^TestHTTPLogOfDecisions$", why: "an operator would not look for the store",
+	},
+	{
 		name: "an unknown tier is not named", file: "httplimit/middleware.go",
 		old: "rules.tiers != nil && !rules.tiers[tier]",
 		new: "rules.tiers != nil && rules.tiers[tier]",
