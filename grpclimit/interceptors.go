@@ -132,6 +132,6 @@ func (i *Interceptors) failure(ctx context.Context, err error, kind int) error {
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 		return status.FromContextError(ended).Err()
 	}
-	i.logs.often(kind, err)
+	i.logs.undecided(kind, err)
 	return status.Error(codes.Internal, "internal error")
 }

@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,7 @@ const (
 	logStore = iota
 	logRate
 	logRefused
+	logIDs
 	logUnsent
 	kinds
 )
@@ -32,6 +34,7 @@ var troubles = [kinds]string{
 	logStore:   "grpclimit: the store, or a custom limiter, has failed, and the failure policy has decided",
 	logRate:    "grpclimit: the Resolve of a rule has returned an invalid rate, and the rule has decided by its own rate",
 	logRefused: "grpclimit: a call was answered with INTERNAL, without a decision",
+	logIDs:     "grpclimit: calls with an ID cannot be decided on: the limiter needs the option WithRequestIDs",
 	logUnsent:  "grpclimit: a call was not sent, without a decision",
 }
 
@@ -69,6 +72,18 @@ func (l *logs) decided(err error) {
 	kind := logStore
 	if errors.Is(err, ratelimit.ErrInvalidConfig) && !errors.Is(err, ratelimit.ErrStore) {
 		kind = logRate
+	}
+	l.often(kind, err)
+}
+
+// The method undecided logs the error err, which has come without a decision, as a problem of the given kind. The
+// log must name no client, so it leaves out the ID of a request that err describes.
+func (l *logs) undecided(kind int, err error) {
+	if wrong := (*ratelimit.ConfigError)(nil); errors.As(err, &wrong) && wrong.Field == "id" {
+		if strings.HasSuffix(wrong.Reason, "WithRequestIDs") {
+			kind = logIDs
+		}
+		err = &ratelimit.ConfigError{Field: wrong.Field, Value: "not shown", Reason: wrong.Reason}
 	}
 	l.often(kind, err)
 }

@@ -34,6 +34,7 @@ const (
 	logRate
 	logPassed
 	logRefused
+	logIDs
 	logSettle
 	logCount
 	kinds
@@ -44,6 +45,7 @@ var troubles = [kinds]string{
 	logRate:    "httplimit: the Resolve of a rule has returned an invalid rate, and the rule has decided by its own rate",
 	logPassed:  "httplimit: a request has passed without a decision",
 	logRefused: "httplimit: a request was answered with 500, without a decision",
+	logIDs:     "httplimit: requests with an ID cannot be decided on: the limiter needs the option WithRequestIDs",
 	logSettle:  "httplimit: the units of a request that does not count stay charged",
 	logCount:   "httplimit: the rules of a request cannot give units back: Config.Count is not asked, and all requests count",
 }
@@ -99,6 +101,18 @@ func (l *logs) decided(err error) {
 	kind := logStore
 	if errors.Is(err, ratelimit.ErrInvalidConfig) && !errors.Is(err, ratelimit.ErrStore) {
 		kind = logRate
+	}
+	l.often(kind, err)
+}
+
+// The method undecided logs the error err, which has come without a decision, as a problem of the given kind. The
+// log must name no client, so it leaves out the ID of a request that err describes.
+func (l *logs) undecided(kind int, err error) {
+	if wrong := (*ratelimit.ConfigError)(nil); errors.As(err, &wrong) && wrong.Field == "id" {
+		if strings.HasSuffix(wrong.Reason, "WithRequestIDs") {
+			kind = logIDs
+		}
+		err = &ratelimit.ConfigError{Field: wrong.Field, Value: "not shown", Reason: wrong.Reason}
 	}
 	l.often(kind, err)
 }
