@@ -160,6 +160,6 @@ func TestClientOpen(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Len(t, book.lines(), 1)
-		assert.Contains(t, book.lines()[0], "the failure policy has decided")
+		assert.Contains(t, book.lines()[0], "the store, or a custom limiter, has failed, and the failure policy has decided")
 	})
 }

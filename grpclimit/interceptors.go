@@ -118,7 +118,7 @@ func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request) (wait 
 		if res == (ratelimit.Result{}) {
 			return 0, i.failure(ctx, err, logRefused)
 		}
-		i.logs.often(logStore, err)
+		i.logs.decided(err)
 	}
 	if res.Allowed {
 		return 0, nil
@@ -132,6 +132,6 @@ func (i *Interceptors) failure(ctx context.Context, err error, kind int) error {
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 		return status.FromContextError(ended).Err()
 	}
-	i.logs.often(kind, err)
+	i.logs.undecided(kind, err)
 	return status.Error(codes.Internal, "internal error")
 }

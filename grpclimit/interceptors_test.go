@@ -154,10 +154,11 @@ func TestUndecided(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		prepare func(*ratelimit.Request)
+		want    string
 	}{
-		{"a rule that does not exist", func(r *ratelimit.Request) { r.Rules = []string{"gone"} }},
-		{"a cost below 0", func(r *ratelimit.Request) { r.Cost = -1 }},
-		{"an ID without WithRequestIDs", func(r *ratelimit.Request) { r.ID = "7" }},
+		{"a rule that does not exist", func(r *ratelimit.Request) { r.Rules = []string{"gone"} }, "answered with INTERNAL"},
+		{"a cost below 0", func(r *ratelimit.Request) { r.Cost = -1 }, "answered with INTERNAL"},
+		{"an ID without WithRequestIDs", func(r *ratelimit.Request) { r.ID = "7f3a-4711" }, "the limiter needs the option WithRequestIDs"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			l, _ := perMinute(t, 1)
@@ -176,7 +177,8 @@ func TestUndecided(t *testing.T) {
 			}
 			assert.Zero(t, w.service.calls.Load())
 			require.Len(t, book.lines(), 1)
-			assert.Contains(t, book.lines()[0], "answered with INTERNAL")
+			assert.Contains(t, book.lines()[0], row.want)
+			assert.NotContains(t, book.lines()[0], "4711", "the log names no client")
 			odd = false
 			err, _ := w.call(t)
 			assert.NoError(t, err, "nothing was charged")
@@ -196,7 +198,8 @@ func TestResolveFails(t *testing.T) {
 	err, _ = w.call(t)
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 	require.Len(t, book.lines(), 1)
-	assert.Contains(t, book.lines()[0], "a rule by its own rate")
+	assert.Contains(t, book.lines()[0], "the Resolve of a rule has returned an invalid rate, and the rule has decided by its own rate")
+	assert.NotContains(t, book.lines()[0], "failure policy")
 }
 
 // TestContextEnded ends the context before the decision.
@@ -279,7 +282,7 @@ func TestStoreDown(t *testing.T) {
 				assert.Equal(t, []string{row.trailer}, trailer[pushbackKey])
 			}
 			require.Len(t, book.lines(), 1)
-			assert.Contains(t, book.lines()[0], "the failure policy has decided")
+			assert.Contains(t, book.lines()[0], "the store, or a custom limiter, has failed, and the failure policy has decided")
 			assert.Contains(t, book.lines()[0], "10.9.8.7")
 		})
 	}

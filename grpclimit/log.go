@@ -1,9 +1,13 @@
 package grpclimit
 
 import (
+	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit"
 )
 
 // logs writes problems and warnings to the log. It writes at most one line a minute for each kind of problem,
@@ -19,14 +23,18 @@ type logs struct {
 // The kinds of problems. Each is an index of the array troubles, which has their texts.
 const (
 	logStore = iota
+	logRate
 	logRefused
+	logIDs
 	logUnsent
 	kinds
 )
 
 var troubles = [kinds]string{
-	logStore:   "grpclimit: the failure policy has decided, or a rule by its own rate",
+	logStore:   "grpclimit: the store, or a custom limiter, has failed, and the failure policy has decided",
+	logRate:    "grpclimit: the Resolve of a rule has returned an invalid rate, and the rule has decided by its own rate",
 	logRefused: "grpclimit: a call was answered with INTERNAL, without a decision",
+	logIDs:     "grpclimit: calls with an ID cannot be decided on: the limiter needs the option WithRequestIDs",
 	logUnsent:  "grpclimit: a call was not sent, without a decision",
 }
 
@@ -56,6 +64,28 @@ func (l *logs) often(kind int, err error) {
 		return
 	}
 	l.logger().Error(troubles[kind], "error", err, "more", l.missed[kind].Swap(0))
+}
+
+// The method decided logs the error err, which has come with a decision. If the store has failed and a rate is
+// invalid, too, it logs the failure of the store; the text of err then has both.
+func (l *logs) decided(err error) {
+	kind := logStore
+	if errors.Is(err, ratelimit.ErrInvalidConfig) && !errors.Is(err, ratelimit.ErrStore) {
+		kind = logRate
+	}
+	l.often(kind, err)
+}
+
+// The method undecided logs the error err, which has come without a decision, as a problem of the given kind. The
+// log must name no client, so it leaves out the ID of a request that err describes.
+func (l *logs) undecided(kind int, err error) {
+	if wrong := (*ratelimit.ConfigError)(nil); errors.As(err, &wrong) && wrong.Field == "id" {
+		if strings.HasSuffix(wrong.Reason, "WithRequestIDs") {
+			kind = logIDs
+		}
+		err = &ratelimit.ConfigError{Field: wrong.Field, Value: "not shown", Reason: wrong.Reason}
+	}
+	l.often(kind, err)
 }
 
 // The method once logs the warning with this index of the array advice, unless it was logged before.

@@ -16,7 +16,7 @@ import (
 func (i *Interceptors) wait(ctx context.Context, req ratelimit.Request, own bool) error {
 	res, err := i.limiter.Wait(ctx, req)
 	if errors.Is(err, ratelimit.ErrStore) || err != nil && res.Allowed {
-		i.logs.often(logStore, err)
+		i.logs.decided(err)
 	}
 	switch {
 	case res.Allowed:

@@ -82,7 +82,7 @@ type Config struct {
 	Error func(*http.Request, error) bool
 
 	// Log gets at most one line a minute for each kind of problem. The lines contain
-	// no client names or addresses. If Log is nil, [slog.Default] gets them.
+	// no client names, addresses or IDs. If Log is nil, [slog.Default] gets them.
 	Log *slog.Logger
 }
 

@@ -1,9 +1,13 @@
 package httplimit
 
 import (
+	"cmp"
 	"container/heap"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +31,13 @@ type holds struct {
 	hosts    map[string]*hold
 	byEnd    endHeap
 	watchers map[string]map[*watcher]struct{} // the requests that wait for the Limiter, by host; no empty maps
+	queues   map[string]map[*queued]struct{}  // the requests that wait for the end of a hold, by host; no empty maps
+}
+
+// A queued is a request that waits for the end of a hold.
+type queued struct {
+	number uint64  // the number of the request: the requests of a Transport are numbered as they come
+	part   float64 // after which part of the spread, from 0 to 1, the request leaves; -1 until the hold has ended
 }
 
 // A watcher is a request that waits for the Limiter, and must stop waiting when a hold of its host begins.
@@ -69,6 +80,43 @@ func (h *holds) watch(host string, now keytable.Instant, stop func()) (leave fun
 	w := &watcher{stop}
 	h.watchers[host][w] = struct{}{}
 	return func() { h.leave(host, w) }, false
+}
+
+// join lets the request with the given number wait for the end of the hold of host.
+func (h *holds) join(host string, number uint64) *queued {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := &queued{number: number, part: -1}
+	if h.queues == nil {
+		h.queues = make(map[string]map[*queued]struct{})
+	}
+	if h.queues[host] == nil {
+		h.queues[host] = make(map[*queued]struct{})
+	}
+	h.queues[host][p] = struct{}{}
+	return p
+}
+
+// quit ends the wait of p for the end of the hold of host. If the hold has ended at the instant now, quit ends the
+// waits of all requests: they leave at random times, in the order of their numbers. It returns the field part of p.
+func (h *holds) quit(host string, p *queued, now keytable.Instant) (part float64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	waiting := h.queues[host]
+	if _, waits := waiting[p]; !waits {
+		return p.part
+	}
+	if at := h.hosts[host]; at == nil || at.ends <= now {
+		order := slices.SortedFunc(maps.Keys(waiting), func(a, b *queued) int { return cmp.Compare(a.number, b.number) })
+		for i, each := range order {
+			each.part = (float64(i) + rand.Float64()) / float64(len(order))
+		}
+		clear(waiting)
+	}
+	if delete(waiting, p); len(waiting) == 0 {
+		delete(h.queues, host)
+	}
+	return p.part
 }
 
 // leave ends the watch of w.

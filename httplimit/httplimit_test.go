@@ -116,6 +116,8 @@ func TestResolvedRateThatIsInvalid(t *testing.T) {
 	h := wrap(t, l, httplimit.Config{Log: log.logger()}, ok)
 	assert.Equal(t, []int{200, 429}, codes(h, request(t, "/", "203.0.113.9:1"), 2))
 	require.Len(t, log.lines(), 1)
+	assert.Contains(t, log.lines()[0], "the Resolve of a rule has returned an invalid rate, and the rule has decided by its own rate")
+	assert.NotContains(t, log.lines()[0], "failure policy")
 }
 
 func TestGRPC(t *testing.T) {

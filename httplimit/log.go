@@ -1,11 +1,14 @@
 package httplimit
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit"
 )
 
 // logs writes problems and warnings to the log: at most one line a minute for each kind of problem, and
@@ -28,17 +31,21 @@ const maxTiers = 100
 // The kinds of problems. Each is an index of the array troubles, which has their texts.
 const (
 	logStore = iota
+	logRate
 	logPassed
 	logRefused
+	logIDs
 	logSettle
 	logCount
 	kinds
 )
 
 var troubles = [kinds]string{
-	logStore:   "httplimit: the failure policy has decided, or a rule by its own rate",
+	logStore:   "httplimit: the store, or a custom limiter, has failed, and the failure policy has decided",
+	logRate:    "httplimit: the Resolve of a rule has returned an invalid rate, and the rule has decided by its own rate",
 	logPassed:  "httplimit: a request has passed without a decision",
 	logRefused: "httplimit: a request was answered with 500, without a decision",
+	logIDs:     "httplimit: requests with an ID cannot be decided on: the limiter needs the option WithRequestIDs",
 	logSettle:  "httplimit: the units of a request that does not count stay charged",
 	logCount:   "httplimit: the rules of a request cannot give units back: Config.Count is not asked, and all requests count",
 }
@@ -86,6 +93,28 @@ func (l *logs) often(kind int, err error) {
 		return
 	}
 	l.logger().Error(troubles[kind], "error", err, "more", l.missed[kind].Swap(0))
+}
+
+// The method decided logs the error err, which has come with a decision. If the store has failed and a rate is
+// invalid, too, it logs the failure of the store; the text of err then has both.
+func (l *logs) decided(err error) {
+	kind := logStore
+	if errors.Is(err, ratelimit.ErrInvalidConfig) && !errors.Is(err, ratelimit.ErrStore) {
+		kind = logRate
+	}
+	l.often(kind, err)
+}
+
+// The method undecided logs the error err, which has come without a decision, as a problem of the given kind. The
+// log must name no client, so it leaves out the ID of a request that err describes.
+func (l *logs) undecided(kind int, err error) {
+	if wrong := (*ratelimit.ConfigError)(nil); errors.As(err, &wrong) && wrong.Field == "id" {
+		if strings.HasSuffix(wrong.Reason, "WithRequestIDs") {
+			kind = logIDs
+		}
+		err = &ratelimit.ConfigError{Field: wrong.Field, Value: "not shown", Reason: wrong.Reason}
+	}
+	l.often(kind, err)
 }
 
 // The method once logs the warning with this index of the array advice, unless it was logged before.

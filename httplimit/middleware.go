@@ -236,7 +236,7 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 		if res == (ratelimit.Result{}) {
 			return m.fail(w, r, err), nil
 		}
-		m.logs.often(logStore, err)
+		m.logs.decided(err)
 	}
 	v.keep(res, each, m.config.Info)
 	rules := m.policies()
@@ -270,10 +270,10 @@ func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error) ver
 		return answered
 	}
 	if m.config.Error != nil && m.config.Error(r, err) {
-		m.logs.often(logPassed, err)
+		m.logs.undecided(logPassed, err)
 		return undecided
 	}
-	m.logs.often(logRefused, err)
+	m.logs.undecided(logRefused, err)
 	writeProblem(w, r, http.StatusInternalServerError, "", nil)
 	return answered
 }

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -50,7 +50,8 @@ import (
 //
 // RoundTrip does not change a request, and sends it once. A response with the status 429 is not an
 // error. Each redirect is a separate request. At the end of a hold, the requests that have waited are
-// sent at random times: within a tenth of the length of the hold, but at most within one second.
+// sent at random times, in the order in which they came: within a tenth of the length of the hold, but
+// at most within one second.
 type Transport struct {
 	// Base sends the requests. If it is nil, [http.DefaultTransport] does.
 	Base http.RoundTripper
@@ -82,6 +83,8 @@ type Transport struct {
 	maxHold time.Duration
 	time    engine.Timeline
 	holds   holds
+
+	requests atomic.Uint64 // how many requests have come
 }
 
 // A HoldError reports a request that was not sent, because it would have waited for longer than
@@ -204,9 +207,9 @@ func (t *Transport) wait(r *http.Request, host string) error {
 		return context.Cause(ctx)
 	}
 	t.time.Renew()
-	until := t.time.Now().Add(t.maxWait)
+	number, until := t.requests.Add(1), t.time.Now().Add(t.maxWait)
 	for {
-		if err := t.waitHeld(ctx, host, until); err != nil || t.Limiter == nil {
+		if err := t.waitHeld(ctx, host, number, until); err != nil || t.Limiter == nil {
 			return err
 		}
 		if err := t.waitLimited(r, host, until); !errors.Is(err, errHeld) {
@@ -227,9 +230,10 @@ func timeTo(until, now keytable.Instant) time.Duration {
 	return now.Until(until)
 }
 
-// waitHeld waits until host has no hold, so that requests may be sent to it. It returns an error at once if
-// the hold ends after the instant in the parameter until, or after the deadline of ctx.
-func (t *Transport) waitHeld(ctx context.Context, host string, until keytable.Instant) error {
+// waitHeld waits until host has no hold, so that requests may be sent to it. After a hold, the requests that have
+// waited leave at random times, in the order of their numbers. It returns an error at once if the hold ends after the
+// instant in the parameter until, or after the deadline of ctx.
+func (t *Transport) waitHeld(ctx context.Context, host string, number uint64, until keytable.Instant) error {
 	for {
 		ends, length := t.holds.of(host)
 		now := t.time.Now()
@@ -244,11 +248,21 @@ func (t *Transport) waitHeld(ctx context.Context, host string, until keytable.In
 		case wait > left:
 			return &HoldError{host, wait}
 		}
-		if spread := min(length/10, time.Second, patience-wait-1, left-wait); spread > 0 {
-			wait += rand.N(spread)
-		}
+		p := t.holds.join(host, number)
 		if err := t.time.Sleep(ctx, now, wait, nil); err != nil {
+			t.holds.quit(host, p, t.time.Now())
 			return context.Cause(ctx)
+		}
+		now = t.time.Now()
+		part := t.holds.quit(host, p, now)
+		spread := min(length/10, time.Second, patience-wait-1, left-wait)
+		if part < 0 || spread <= 0 {
+			continue // the hold has become longer, or there is no time left
+		}
+		if pause := timeTo(ends.Add(time.Duration(part*float64(spread))), now); pause > 0 {
+			if err := t.time.Sleep(ctx, now, pause, nil); err != nil {
+				return context.Cause(ctx)
+			}
 		}
 	}
 }

@@ -5,10 +5,14 @@ import (
 	"log"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/coder/websocket"
 	"github.com/rs/cors"
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/httplimit"
@@ -22,12 +26,26 @@ func loginRules() []ratelimit.Rule {
 	}
 }
 
+// accountOf returns the same name for all spellings of an account's name: upper and lower case, full-width
+// letters, letters with separate accents, more spaces, invisible characters. The limit and the search for
+// the account must both use what accountOf returns.
+func accountOf(name string) string {
+	visible := strings.Map(func(r rune) rune {
+		if !unicode.IsSpace(r) && unicode.In(r, unicode.C, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
+			return -1
+		}
+		return r
+	}, name)
+	folded := norm.NFKC.String(cases.Fold().String(strings.ToUpper(norm.NFKC.String(visible))))
+	return strings.Join(strings.Fields(folded), " ")
+}
+
 // login reserves one unit in each of the two rules and checks the password. If the password is right, it
 // gives the units back. So simultaneous guesses cannot exceed the limit, and a denied client does not
 // learn whether its password was right.
 func login(limiter *ratelimit.RateLimiter, valid func(name, password string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		name := r.FormValue("name")
+		name := accountOf(r.FormValue("name"))
 		info, _ := httplimit.FromContext(r.Context())
 		attempt, ok := hold(w, r, limiter, ratelimit.Request{
 			Client: name,

@@ -33,6 +33,42 @@ var httpMoreMutants = []mutant{
 		by:  "^TestHTTPReload$", why: "a rule is named once",
 	},
 	{
+		name: "an invalid rate is called an outage", file: "httplimit/log.go",
+		old: "kind = logRate",
+		new: "_ = logRate",
+		by:  "^TestHTTPLogOfDecisions$", why: "an operator would look for a store that is well, or that the service has not",
+	},
+	{
+		name: "an outage is called an invalid rate", file: "httplimit/log.go",
+		old: "ratelimit.ErrInvalidConfig) && !errors.Is(err, ratelimit.ErrStore)",
+		new: "ratelimit.ErrInvalidConfig)",
+		by:  "^TestHTTPLogOfDecisions$", why: "an operator would not look for the store",
+	},
+	{
+		name: "the missing option is not named", file: "httplimit/log.go",
+		old: "kind = logIDs",
+		new: "_ = logIDs",
+		by:  "^TestHTTPLogOfIDs$", why: "exactly the clients that send an ID would get 500 for no visible reason",
+	},
+	{
+		name: "the log has an ID", file: "httplimit/log.go",
+		old: "Value: \"not shown\"",
+		new: "Value: wrong.Value",
+		by:  "^TestHTTPLogOfIDs$", why: "the log must name no client",
+	},
+	{
+		name: "each ID that is refused lacks the option", file: "httplimit/log.go",
+		old: "if strings.HasSuffix(wrong.Reason, \"WithRequestIDs\") {",
+		new: "if strings.HasPrefix(wrong.Reason, \"must\") {",
+		by:  "^TestHTTPLogOfIDs$", why: "the option is there, and a rule with a limiter of its own stands in the way",
+	},
+	{
+		name: "an ID that passes is in the log", file: "httplimit/middleware.go",
+		old: "m.logs.undecided(logPassed, err)",
+		new: "m.logs.often(logPassed, err)",
+		by:  "^TestHTTPLogOfIDs$", why: "the log must name no client",
+	},
+	{
 		name: "an unknown tier is not named", file: "httplimit/middleware.go",
 		old: "rules.tiers != nil && !rules.tiers[tier]",
 		new: "rules.tiers != nil && rules.tiers[tier]",

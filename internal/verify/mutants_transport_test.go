@@ -118,9 +118,21 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "all leave at once", file: "httplimit/transport.go",
-		old: "wait += rand.N(spread)",
-		new: "wait += min(rand.N(spread), 0)",
+		old: "time.Duration(part*float64(spread))",
+		new: "time.Duration(part*float64(spread))*0",
 		by:  "^TestTransportWaits$", why: "the server would get all requests at the same time",
+	},
+	{
+		name: "those who were held leave in any order", file: "httplimit/hold.go",
+		old: "return cmp.Compare(a.number, b.number) })",
+		new: "return cmp.Compare(a.number*0, b.number*0) })",
+		by:  "^TestTransportOrderAfterHold$", why: "a request would be overtaken by later ones until its deadline",
+	},
+	{
+		name: "a request comes anew after each wait", file: "httplimit/transport.go",
+		old: "t.holds.join(host, number)",
+		new: "t.holds.join(host, number*0+t.requests.Add(1))",
+		by:  "^TestTransportOrderAfterHold$", why: "those whom a hold takes from the limiter would be behind later ones",
 	},
 	{
 		name: "a deadline is waited for", file: "httplimit/transport.go",
@@ -190,8 +202,8 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "one look at a hold", file: "httplimit/transport.go",
-		old: "if err := t.time.Sleep(ctx, now, wait, nil); err != nil {\n\t\t\treturn context.Cause(ctx)\n\t\t}",
-		new: "if err := t.time.Sleep(ctx, now, wait, nil); err != nil || wait > 0 {\n\t\t\treturn err\n\t\t}",
+		old: "part := t.holds.quit(host, p, now)",
+		new: "part := t.holds.quit(host, p, now)\n\t\tif wait > 0 {\n\t\t\treturn nil\n\t\t}",
 		by:  "^TestTransportWaits$", why: "a newer hold would not count",
 	},
 	{

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -160,4 +161,65 @@ func limitedTo(t *testing.T, granted func()) *ratelimit.RateLimiter {
 		ratelimit.WithObserver(observed(granted)))
 	require.NoError(t, err)
 	return l
+}
+
+// TestTransportOrderAfterHold has requests that come before and during a hold, and a second hold while they leave.
+// They are sent in the order in which they came.
+func TestTransportOrderAfterHold(t *testing.T) {
+	for name, limited := range map[string]bool{"with a limiter": true, "without a limiter": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				base := &far{}
+				tr := &httplimit.Transport{Base: base, MaxWait: 10 * time.Minute}
+				if limited {
+					l, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerSecond(5)})
+					require.NoError(t, err)
+					tr.Limiter = l
+					tr.Request = func(r *http.Request) ratelimit.Request {
+						return ratelimit.Request{Client: map[bool]string{true: "other", false: "all"}[r.URL.Path == "/hold"]}
+					}
+				}
+				answer := func(texts ...string) {
+					base.mu.Lock()
+					base.answers = texts
+					base.mu.Unlock()
+				}
+				const waiters = 200
+				sent := 0
+				come := func(n int) {
+					for range n {
+						target := fmt.Sprint(there, sent)
+						sent++
+						go func() { _, _ = goes(t, tr, target, 0) }()
+						time.Sleep(time.Millisecond)
+					}
+				}
+				if limited {
+					come(waiters / 4) // 45 of them wait for the limiter when the hold begins
+				}
+				answer("429\nRetry-After: 20")
+				_, err := goes(t, tr, there+"hold", 0)
+				require.NoError(t, err)
+				come(waiters / 2)
+				time.Sleep(20 * time.Second)
+				answer("429\nRetry-After: 30") // to one of those who leave now
+				time.Sleep(10 * time.Second)
+				come(waiters - sent)
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				order := -1
+				for i, r := range base.sent {
+					if r.URL.Path == "/hold" {
+						continue
+					}
+					var number int
+					_, err := fmt.Sscan(strings.TrimPrefix(r.URL.Path, "/"), &number)
+					require.NoError(t, err)
+					require.Equal(t, order+1, number, "%d of %d", i, len(base.sent))
+					order = number
+				}
+				require.Len(t, base.sent, waiters+1)
+			})
+		})
+	}
 }
