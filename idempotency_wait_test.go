@@ -204,30 +204,6 @@ func TestRetryAfterTheRulesChange(t *testing.T) {
 	})
 }
 
-// TestRetryInAStoreAfterTheRulesChange adds a rule while two callers with the same ID wait for a key
-// in a store. The second must ask by the new rules: under the old ones, nothing is recorded.
-func TestRetryInAStoreAfterTheRulesChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		clock := ratelimit.NewFakeClock(epoch)
-		l := newRules(t, []ratelimit.Rule{{Name: "/", Endpoint: "/", Rate: ratelimit.PerMinute(2)}}, nil,
-			ratelimit.WithClock(clock), ids(), ratelimit.WithStore(newFaultyStore(t, clock)), ratelimit.WithName("test"))
-		check(t, l, request(""))
-		check(t, l, request(""))
-		var waiters [2]*waiter
-		for i := range waiters {
-			waiters[i] = startRuleWait(t.Context(), l, request("1"))
-			synctest.Wait()
-		}
-		require.NoError(t, l.AddRule(ratelimit.Rule{Name: "all", Endpoint: "*", Key: ratelimit.KeyGlobal, Additional: true,
-			Rate: ratelimit.PerMinute(10), Mode: ratelimit.ModeShadow}))
-		synctest.Wait()
-		clock.Advance(minute)
-		synctest.Wait()
-		require.Equal(t, waiters[0].served(t), waiters[1].served(t))
-		require.Equal(t, 1, peekAt(t, l, "/", "alice").Remaining, "it is charged once")
-	})
-}
-
 // A gate is a custom limiter. Each call of Take waits until the test calls answer.
 type gate struct {
 	calls   atomic.Int32
