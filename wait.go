@@ -195,6 +195,7 @@ func (w *ruleWait) waited(refused bool, err error) (Result, error) {
 // is false and err is not nil, nothing was decided: ctx has ended, the new rules refuse the request, or the error is
 // ErrChanged. While a request without an ID waits, there is no w.d; stand makes it again by the same rules.
 func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) {
+	engine.AdmitAll(d.parts)
 	in := new(waitline.Waiter) // filled field by field: a literal is first built on the stack, which lasts as long as the wait
 	in.Set, in.Spots, in.N, in.Counted, in.Hold = d.memoryLine, d.spots, d.order.N, !revocable, revocable
 	watch := d.watch

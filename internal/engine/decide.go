@@ -120,7 +120,7 @@ func Replayed(now keytable.Instant) Outcome {
 // uses an earlier instant.
 func DecideAll(t *Timeline, parts []Part, order *Order, began keytable.Instant) Outcome {
 	t.Renew()
-	admitAll(parts)
+	AdmitAll(parts)
 	now, last, queued, resolved := lockAll(t, parts, began)
 	if t.clock != nil && (!queued || order.Record != nil) {
 		now = readLocked(t, parts)

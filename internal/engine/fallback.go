@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -135,6 +136,10 @@ func (f *fallback) Reset(h keytable.Hash, want Wanted) bool {
 	return f.Keys.Reset(h, want) && granted
 }
 
+func (f *fallback) Admit(r *Rate) error {
+	return cmp.Or(f.Keys.Admit(r), f.granted.Admit(r)) // both are called: each forgets rates of its own
+}
+
 func (f *fallback) Change(r Rates) (func(now keytable.Instant), error) {
 	said, err := f.Keys.Change(r)
 	granted, other := f.granted.Change(r.withoutWarmup())
@@ -217,6 +222,10 @@ func (s *fallbackShard) chargeAndUnlock(
 	v, delay, id = s.step(h, Wanted{Tier: tier}, now, n, do)
 	s.finish(now, tally(true, true, v.RetryAfter == 0, false, false))
 	return v, delay, id
+}
+
+func (s *fallbackShard) refusal(want Wanted) error {
+	return cmp.Or(s.lockedShard.refusal(want), s.granted.refusal(want))
 }
 
 // restrict makes v the answer to a request that also needs the units of the given verdict.

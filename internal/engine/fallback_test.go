@@ -57,3 +57,18 @@ func TestFallbackIsRefused(t *testing.T) {
 	_, err = NewFallback(&line, Rates{}, 1, func(*Timeline, Rates, int) (Keys, error) { return nil, broken })
 	require.ErrorIs(t, err, broken)
 }
+
+// TestFallbackRefusesARate proves that a decision says so if only one of the Keys cannot have the rate that the request
+// asks for.
+func TestFallbackRefusesARate(t *testing.T) {
+	for i := range 2 {
+		line := NewTimeline(&handClock{now: time.Unix(1, 0)}, nil)
+		f := fallbackOf(t, &line, 5, 100, 100)
+		plans := []Keys{f.Keys, f.granted}[i].(*ratedKeys[quotaState, *quota]).plans.Load()
+		plans.most, plans.refusals.TooMany = 0, func(Rate) error { return errRate }
+		parts := []Part{{Keys: f, Question: Question{Hash: alice, Want: Wanted{Rate: &Rate{Requests: 9, Per: time.Second}}}}}
+		require.True(t, DecideAll(&line, parts, &Order{N: 1, Within: AnyDelay}, 0).Passes)
+		require.ErrorIs(t, parts[0].Err, errRate)
+		require.EqualValues(t, 4, parts[0].Left, "the rule's own rate stands in")
+	}
+}

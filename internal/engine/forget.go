@@ -2,8 +2,9 @@ package engine
 
 import "github.com/ratelimit-go/ratelimit/internal/keytable"
 
-// admitAll calls Keys.Admit for each part whose request asks for a rate of its own.
-func admitAll(parts []Part) {
+// AdmitAll calls Keys.Admit for each part whose request asks for a rate of its own. [DecideAll] calls it;
+// the caller of another function that decides on such a part calls it before.
+func AdmitAll(parts []Part) {
 	for i := range parts {
 		if p := &parts[i]; p.Want.Rate != nil && p.Keys != nil {
 			_ = p.Keys.Admit(p.Want.Rate) // the method refusal returns the same error again

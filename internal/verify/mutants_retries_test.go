@@ -129,4 +129,9 @@ var retryMutants = []mutant{
 		new: "!denied {",
 		by:  "^TestRetriesInLine$", why: "it was granted before",
 	},
+	{
+		name: "a retry behind others asks the store by the rules of its arrival", file: "internal/waitline/retries.go",
+		old: "case (p.head || p.answered) && changed():", new: "case p.head && changed():",
+		by: "^TestRetriesUnderNewRules$", why: "its request is charged twice",
+	},
 }

@@ -320,7 +320,7 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "no rate is forgotten before a decision", file: "internal/engine/decide.go",
-		old: "\tadmitAll(parts)\n",
+		old: "\tAdmitAll(parts)\n",
 		new: "",
 		by:  "^TestManyResolvedRates$", why: "a rate that no key uses takes the place of one that a request asks for",
 	},
@@ -347,5 +347,17 @@ var ratesMutants = []mutant{
 		old: "to := ps.successor(from, successors)",
 		new: "_ = successors\n\t\t\tto := ps.base",
 		by:  "^TestManyResolvedRates$", why: "it was charged at the rate that Resolve returned",
+	},
+	{
+		name: "FailLocal forgets the rates of one state", file: "internal/engine/fallback.go",
+		old: "return cmp.Or(f.Keys.Admit(r), f.granted.Admit(r))",
+		new: "return f.Keys.Admit(r)",
+		by:  "^TestManyResolvedRatesWithoutStore$", why: "the other state would refuse new rates, and decide by the rule's own rate",
+	},
+	{
+		name: "callers of Wait make no rates forgotten", file: "wait.go",
+		old: "\tengine.AdmitAll(d.parts)\n",
+		new: "",
+		by:  "^TestManyResolvedRatesWaitedFor$", why: "each further new rate would be refused",
 	},
 }

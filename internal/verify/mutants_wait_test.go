@@ -124,7 +124,7 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "over a store, only the first at a key sees new rules", file: "internal/waitline/retries.go",
-		old: "case p.head && changed():", new: "case p.asks && changed():",
+		old: "case (p.head || p.answered) && changed():", new: "case (p.asks || p.answered) && changed():",
 		by: "^TestWakingThoseAtAKeyInAStore$", why: "a request without a rule is served at once", timeout: "60s",
 	},
 	{

@@ -188,6 +188,29 @@ func TestManyResolvedRates(t *testing.T) {
 	}
 }
 
+// TestManyResolvedRatesWaitedFor is TestManyResolvedRates for callers of Wait.
+func TestManyResolvedRatesWaitedFor(t *testing.T) {
+	r := newResolver(t)
+	for r.requests = 1; r.requests <= mostRates+10; r.requests++ {
+		r.clock.now = r.clock.now.Add(2 * time.Second) // so that the client owes nothing
+		res, err := r.limiter.Wait(context.Background(), ratelimit.Request{Client: "c", Endpoint: "/"})
+		require.NoError(t, err)
+		require.Equal(t, r.requests, res.Limit)
+	}
+}
+
+// TestManyResolvedRatesWithoutStore is TestManyResolvedRates for a rule whose store fails.
+func TestManyResolvedRatesWithoutStore(t *testing.T) {
+	r := newResolver(t, ratelimit.WithStore(&emptyStore{fails: true}), ratelimit.WithName("test"))
+	for n := 1; n <= mostRates+10; n++ {
+		res, err := r.ask(n%1000, n+10, 1)
+		require.ErrorIs(t, err, errDead)
+		require.NotErrorIs(t, err, ratelimit.ErrInvalidConfig)
+		require.Equal(t, [2]int{n + 10, n + 9}, [2]int{res.Limit, res.Remaining})
+		r.clock.now = r.clock.now.Add(2 * time.Second) // so that the client owes nothing
+	}
+}
+
 // TestTooManyResolvedRates asks at as many rates as the keys of a rule can have, each for a
 // key of its own that owes something. A further rate is refused, with the rule's own rate in
 // its place. When the keys owe nothing any more, new rates are granted again, but not at once:

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -261,4 +262,30 @@ func TestOutageOfAStoreThatManyWaitFor(t *testing.T) {
 			require.LessOrEqual(t, store.calls.Load()-asked, int64(4*clients))
 		})
 	}
+}
+
+// TestRetriesUnderNewRules adds a rule while two callers with the same ID wait. Both get their answer under the new
+// rules, and are charged once: under the old rules, nothing is recorded.
+func TestRetriesUnderNewRules(t *testing.T) {
+	inBothPlaces(t, []ratelimit.Rule{{Name: "own", Endpoint: "/", Rate: ratelimit.PerMinute(1).WithBurst(2)}}, func(r *retrier) {
+		_, _, _ = r.send(ratelimit.Request{Endpoint: "/", Cost: 2})
+		var done [2]chan ratelimit.Result
+		for i := range done {
+			done[i] = make(chan ratelimit.Result, 1)
+			go func() {
+				res, err := r.l.Wait(r.t.Context(), ratelimit.Request{Endpoint: "/", ID: "1"})
+				assert.NoError(r.t, err)
+				done[i] <- res
+			}()
+			synctest.Wait()
+		}
+		require.NoError(r.t, r.l.AddRule(ratelimit.Rule{
+			Name: "planned", Endpoint: "/", Key: ratelimit.KeyGlobal, Mode: ratelimit.ModeShadow, Rate: ratelimit.PerMinute(10),
+		}))
+		r.clock.Advance(time.Minute)
+		synctest.Wait()
+		require.Equal(r.t, <-done[0], <-done[1])
+		stats := r.l.Stats()
+		require.Equal(r.t, [4]uint64{2, 1, 1, 1}, [4]uint64{stats[0].Allowed, stats[0].Replayed, stats[1].Allowed, stats[1].Replayed})
+	})
 }

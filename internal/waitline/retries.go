@@ -127,8 +127,9 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 // keys of the request r. Each time when it is its turn, Wait calls ask again. The result served of ask
 // says whether the caller was served. If it was, the next caller asks at once.
 //
-// If ctx ends, Wait returns the error of ctx. Wait calls the function changed when the caller is the
-// first of its line and is woken. If changed returns true, Wait returns ErrChanged.
+// If ctx ends, Wait returns the error of ctx. Wait calls the function changed when the caller is woken
+// and is the first of its line, or will ask because the same request was granted. If changed returns
+// true, Wait returns ErrChanged.
 func (rs *Retries) Wait(
 	ctx context.Context, t *engine.Timeline, r Request, changed func() bool, ask func(newcomer bool) (d *Denial, served bool),
 ) error {
@@ -185,9 +186,9 @@ func (rs *Retries) turn(ctx context.Context, t *engine.Timeline, a *Retrier, cha
 	now := t.Now()
 	p := rs.Place(a, now)
 	switch {
-	case p.answered:
-	case p.head && changed():
+	case (p.head || p.answered) && changed():
 		p.moves = true
+	case p.answered:
 	case p.asks:
 	case p.due != 0:
 		_ = t.Sleep(ctx, now, now.Until(p.due), a.wake)

@@ -178,3 +178,25 @@ func TestRetriesModel(t *testing.T) {
 		require.Empty(t, m.rs.attempts)
 	}
 }
+
+// TestJoiningBehindOneThatAsks proves that a caller which stands behind one that asks does not make the denial of that
+// one out of date: a later caller still learns how long it must wait.
+func TestJoiningBehindOneThatAsks(t *testing.T) {
+	var rs Retries
+	now := keytable.Start
+	request := func(set string) Request {
+		return Request{Set: keytable.HashOf(set), Keys: []keytable.Hash{keyNumber(0)}, N: 1}
+	}
+	first := rs.Join(request("1"), Denial{Due: now, At: now, RetryAfter: time.Hour, Key: keyNumber(0)}, 0)
+	require.True(t, rs.Place(first, now).asks)
+	d, wait, behind := rs.Ahead(request("2"), now)
+	require.True(t, behind)
+	require.Equal(t, time.Hour, wait)
+	second := rs.Join(request("2"), d, 0)
+	_, wait, behind = rs.Ahead(request("3"), now)
+	require.True(t, behind)
+	require.Equal(t, time.Hour, wait)
+	require.False(t, rs.Place(second, now).asks)
+	rs.Leave(first, true)
+	require.True(t, rs.Place(second, now).asks, "after a grant, the next asks at once")
+}

@@ -125,7 +125,7 @@ func (rs *Retries) stand(l *retryLine, d Denial, wakes uint64) {
 		rs.queues[key] = q
 	}
 	q.push(l)
-	if q.lines[0] != l {
+	if q.lines[0] != l || d.Due == 0 && q.asking > 0 { // in the second case, d is only a copy of what q had, see Ahead
 		return
 	}
 	q.denial, q.denied, q.ready = d, l.first.N, false
