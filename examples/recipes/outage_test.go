@@ -64,7 +64,8 @@ func TestOutage(t *testing.T) {
 		}
 
 		app, l := fiber.New(), down()
-		app.Get("/", forFiber(l, middleware(t, l, httplimit.Config{}), httplimit.Proxies{}), func(c fiber.Ctx) error { return c.SendString("ok") })
+		limit := forFiber(l, middleware(t, l, httplimit.Config{}), httplimit.Proxies{})
+		app.Get("/", limit, func(c fiber.Ctx) error { return c.SendString("ok") })
 		var status int
 		for range 2 {
 			res, err := app.Test(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))

@@ -147,9 +147,9 @@ func TestOrderAtASharedKeyInAStore(t *testing.T) {
 		require.Equal(t, 8*time.Second, res.RetryAfter, "behind the first of each client")
 		require.EqualValues(t, 2, store.calls.Load(), "the first waits for more: a newcomer must not take less before it")
 		ws[2].cancel()
-		for i, after := range []time.Duration{3, 4, 0, 5, 6, 9, 10} {
+		for i, after := range []int{3, 4, 0, 5, 6, 9, 10} {
 			if i != 2 {
-				ws[i].lasts(t, after*time.Second, fmt.Sprint(i))
+				ws[i].lasts(t, time.Duration(after)*time.Second, fmt.Sprint(i))
 			}
 		}
 		for _, cost := range []int{5, 4} { // a bigger one leaves, and so does one that has asked with others behind it
