@@ -20,7 +20,8 @@ import (
 var spellings = map[string][]string{
 	"bob": {
 		"Bob", "bob", "BOB", "bOb ", " bob", "\tbob\n", "bob\u00a0", "bob\u3000", "\u2003bob", "ｂｏｂ", "ＢＯＢ", "𝐛𝐨𝐛", "ⓑⓞⓑ",
-		"b\u200bob", "bob\u200d", "\ufeffbob", "bo\u00adb", "bob\ufe0f", "\u2060bob", "bob\x00", "b\u034fob", "b\u3164ob", "\u202ebob", "bob \u200b ", "\u00ad \u00adbob",
+		"b\u200bob", "bob\u200d", "\ufeffbob", "bo\u00adb", "bob\ufe0f", "\u2060bob",
+		"bob\x00", "b\u034fob", "b\u3164ob", "\u202ebob", "bob \u200b ", "\u00ad \u00adbob",
 	},
 	"josé maría": {
 		"José María", "JOSÉ MARÍA", "Jose\u0301 Mari\u0301a", "JOSE\u0301  MARI\u0301A", "José\u00a0María", "José \t María ", "ＪＯＳＥ\u0301 María",

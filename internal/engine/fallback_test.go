@@ -10,10 +10,10 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// fallbackOf returns a fallback whose two Keys grant each key limit units, and have room for said and granted keys.
-func fallbackOf(t *testing.T, line *Timeline, limit, said, granted int) *fallback {
+// fallbackOf returns a fallback whose two Keys grant each key 5 units, and have room for said and granted keys.
+func fallbackOf(t *testing.T, line *Timeline, said, granted int) *fallback {
 	t.Helper()
-	return &fallback{Keys: quotasOf(t, line, limit, said), granted: quotasOf(t, line, limit, granted), time: line}
+	return &fallback{Keys: quotasOf(t, line, 5, said), granted: quotasOf(t, line, 5, granted), time: line}
 }
 
 // TestFallbackWithoutRoom has a table that is full: a charge to a debt that several keys share cannot be given back, and
@@ -21,7 +21,7 @@ func fallbackOf(t *testing.T, line *Timeline, limit, said, granted int) *fallbac
 func TestFallbackWithoutRoom(t *testing.T) {
 	for _, rooms := range [][2]int{{100, 1}, {1, 100}} {
 		line := NewTimeline(&handClock{now: time.Unix(1, 0)}, nil)
-		f := fallbackOf(t, &line, 5, rooms[0], rooms[1])
+		f := fallbackOf(t, &line, rooms[0], rooms[1])
 		_, _, _, _ = f.Decide(bob, "", 1, 0)
 		v, _, id, queued := f.Hold(alice, "", 2, time.Hour)
 		require.True(t, v.Granted())
@@ -35,7 +35,7 @@ func TestFallbackWithoutRoom(t *testing.T) {
 // TestFallbackIsReleased proves that Hold gives the receipts of both Keys a term, and that units are given back to both.
 func TestFallbackIsReleased(t *testing.T) {
 	line := NewTimeline(&handClock{now: time.Unix(1, 0)}, nil)
-	f := fallbackOf(t, &line, 5, 100, 100)
+	f := fallbackOf(t, &line, 100, 100)
 	_, _, id, _ := f.Hold(alice, "", 4, time.Hour)
 	require.Equal(t, [2]int{1, 1}, [2]int{f.Keys.issued().terms, f.granted.issued().terms})
 	require.EqualValues(t, 1, left(f, alice))
@@ -49,7 +49,7 @@ func TestFallbackIsReleased(t *testing.T) {
 // TestFallbackIsRefused proves that a rate that one of the Keys refuses changes neither.
 func TestFallbackIsRefused(t *testing.T) {
 	line := NewTimeline(&handClock{now: time.Unix(1, 0)}, nil)
-	f := fallbackOf(t, &line, 5, 100, 100)
+	f := fallbackOf(t, &line, 100, 100)
 	commit, err := f.Change(Rates{Base: Rate{Requests: -1, Per: time.Second}})
 	require.ErrorIs(t, err, errRate)
 	require.Nil(t, commit)
@@ -63,7 +63,7 @@ func TestFallbackIsRefused(t *testing.T) {
 func TestFallbackRefusesARate(t *testing.T) {
 	for i := range 2 {
 		line := NewTimeline(&handClock{now: time.Unix(1, 0)}, nil)
-		f := fallbackOf(t, &line, 5, 100, 100)
+		f := fallbackOf(t, &line, 100, 100)
 		plans := []Keys{f.Keys, f.granted}[i].(*ratedKeys[quotaState, *quota]).plans.Load()
 		plans.most, plans.refusals.TooMany = 0, func(Rate) error { return errRate }
 		parts := []Part{{Keys: f, Question: Question{Hash: alice, Want: Wanted{Rate: &Rate{Requests: 9, Per: time.Second}}}}}

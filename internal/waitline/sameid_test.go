@@ -142,7 +142,8 @@ func TestAttemptsModel(t *testing.T) {
 			require.Equal(t, want, b.denied("key", 1), "seed %d, step %d", seed, step)
 			require.Equal(t, len(m.line), b.Len(), "seed %d, step %d", seed, step)
 			for i, a := range all {
-				require.Equal(t, a.over, a.w.over.Load() && errors.Is(a.w.Refused, ErrReplayed) == a.replayed, "seed %d, step %d, caller %d", seed, step, i)
+				over := a.w.over.Load() && errors.Is(a.w.Refused, ErrReplayed) == a.replayed
+				require.Equal(t, a.over, over, "seed %d, step %d, caller %d", seed, step, i)
 				if a.over {
 					require.Equal(t, a.at, a.w.At, "seed %d, step %d, caller %d", seed, step, i)
 				}
