@@ -112,7 +112,7 @@ var receiptMutants = []mutant{
 		name: "a layer is left without its receipts", file: "internal/engine/layers.go",
 		old: "	for l.all[i].merged {",
 		new: "	for l.all[i].merged && i == 0 {",
-		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "a receipt must find the layer that has taken in its own",
+		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "a receipt must find the layer that has taken in its own", timeout: "10s",
 	},
 	{
 		name: "a receipt is found wherever it is", file: "internal/engine/receipts.go",

@@ -125,7 +125,7 @@ var reserveMutants = []mutant{
 		name: "a final one keeps its term", file: "internal/engine/receipts.go",
 		old: "r.remove(e, true)",
 		new: "e.hasTerm = false; r.remove(e, true)",
-		by:  "^TestFinalReservationsAreMerged$", why: "it would still be in the list of those that end",
+		by:  "^TestFinalReservationsAreMerged$", why: "it would still be in the list of those that end", timeout: "10s",
 	},
 	{
 		name: "a chain of another key", file: "internal/engine/receipts.go",
