@@ -91,8 +91,8 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, 
 // each RetryAfter; the requests behind it wait. A custom Limiter is asked last, when all rules without one have granted
 // the request. If the Limiter then denies it, these rules get their units back, and the request waits in line again.
 //
-// If the rules change, the new rules apply to the waiting requests, in the order in which these came. [Rule.Resolve] is
-// not called again.
+// If the rules change, the new rules apply to the waiting requests, in the order in which these came; with a Store or
+// a custom Limiter, the order may change. [Rule.Resolve] is not called again.
 //
 // If the Result has a Delay, which a rule with [AlgorithmLeakyBucket] sets, Wait returns only after that Delay, as the
 // method Wait of a [LeakyBucket] does.
