@@ -127,8 +127,8 @@ func (f *fallback) Revoke(
 ) (v Verdict, delay time.Duration) {
 	v, delay = f.Keys.Revoke(h, f.twin(id), want, then, n)
 	granted, other := f.granted.Revoke(h, id, want, then, n)
-	v.restrict(&granted)
-	return v, max(delay, other)
+	delay = v.restrict(&granted, max(delay, other))
+	return v, delay
 }
 
 func (f *fallback) Reset(h keytable.Hash, want Wanted) bool {
@@ -205,15 +205,15 @@ func (s *fallbackShard) both(
 	if do == Hold {
 		s.keys.pair(h, id, said)
 	}
-	v.restrict(&granted)
-	return v, max(delay, other), id
+	delay = v.restrict(&granted, max(delay, other))
+	return v, delay, id
 }
 
 func (s *fallbackShard) revoked(h keytable.Hash, want Wanted, now keytable.Instant, n int64) (v Verdict, delay time.Duration) {
 	v, delay = s.lockedShard.revoked(h, want, now, n)
 	granted, other := s.granted.revoked(h, want, now, n)
-	v.restrict(&granted)
-	return v, max(delay, other)
+	delay = v.restrict(&granted, max(delay, other))
+	return v, delay
 }
 
 func (s *fallbackShard) chargeAndUnlock(
@@ -228,9 +228,14 @@ func (s *fallbackShard) refusal(want Wanted) error {
 	return cmp.Or(s.lockedShard.refusal(want), s.granted.refusal(want))
 }
 
-// restrict makes v the answer to a request that also needs the units of the given verdict.
-func (v *Verdict) restrict(other *Verdict) {
+// restrict makes v the answer to a request that also needs the units of the given verdict. The parameter
+// delay is the longer Delay of the two. The result is the Delay of the request, which is 0 if v is a denial.
+func (v *Verdict) restrict(other *Verdict, delay time.Duration) time.Duration {
 	v.Left = min(v.Left, other.Left)
 	v.RetryAfter = max(v.RetryAfter, other.RetryAfter)
 	v.ResetAfter = max(v.ResetAfter, other.ResetAfter)
+	if v.RetryAfter != 0 {
+		return 0
+	}
+	return delay
 }
