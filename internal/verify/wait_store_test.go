@@ -19,15 +19,15 @@ import (
 type busyStore struct {
 	*ratelimit.MemoryStore
 	calls atomic.Int64
-	takes time.Duration // how long a call takes, half of it before it decides
+	takes atomic.Int64 // how many nanoseconds a call takes, half of them before it decides
 	down  atomic.Bool
 }
 
 func (s *busyStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
 	s.calls.Add(1)
-	if s.takes > 0 {
-		time.Sleep(s.takes / 2)
-		defer time.Sleep(s.takes / 2)
+	if takes := time.Duration(s.takes.Load()); takes > 0 {
+		time.Sleep(takes / 2)
+		defer time.Sleep(takes / 2)
 	}
 	if s.down.Load() {
 		return nil, errDead
@@ -103,7 +103,7 @@ func TestWaitersOfASharedKeyAskAsOne(t *testing.T) {
 				return
 			}
 			l, store := overABusyStore(t, ownAndAll(ratelimit.PerSecond(1000), ratelimit.PerSecond(row.rate)))
-			store.takes = row.takes
+			store.takes.Store(int64(row.takes))
 			ctx, cancel := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			var granted atomic.Int64
@@ -240,7 +240,7 @@ func TestOutageOfAStoreThatManyWaitFor(t *testing.T) {
 			for i := range clients {
 				ws = append(ws, lineUpFor(t, l, of(fmt.Sprint(i))))
 			}
-			store.takes = 100 * time.Millisecond
+			store.takes.Store(int64(100 * time.Millisecond))
 			store.down.Store(true)
 			asked := store.calls.Load()
 			time.Sleep(250 * time.Millisecond)
