@@ -182,28 +182,24 @@ func (s *fallbackShard) finish(now keytable.Instant, t keytable.Tally) {
 	fallbackShards.Put(s)
 }
 
-// step asks both states before it charges one of them, so that it charges both or none.
+// step charges both states or none: it first looks at one of them, then asks the other one, and charges the
+// first only if the other has granted. The verdict v is that of a request which needs the units of both.
 func (s *fallbackShard) step(
 	h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {
-	ask := Probe
+	look, ask := Probe, do
 	if do == Look || do == DryRun {
-		ask = Look
+		look = Look
 	}
-	if v, delay, _ = s.both(h, want, now, n, ask); do == ask || v.RetryAfter != 0 {
-		return v, delay, 0
+	granted, other, _ := s.granted.step(h, want, now, n, look)
+	if granted.RetryAfter != 0 {
+		ask = look
 	}
-	return s.both(h, want, now, n, do)
-}
-
-// both calls step for both states. The verdict v is that of a request which needs the units of both.
-func (s *fallbackShard) both(
-	h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent,
-) (v Verdict, delay time.Duration, id Receipt) {
-	v, delay, said := s.lockedShard.step(h, want, now, n, do)
-	granted, other, id := s.granted.step(h, want, now, n, do)
-	if do == Hold {
-		s.keys.pair(h, id, said)
+	v, delay, said := s.lockedShard.step(h, want, now, n, ask)
+	if ask != look && v.RetryAfter == 0 {
+		if granted, other, id = s.granted.step(h, want, now, n, do); do == Hold {
+			s.keys.pair(h, id, said)
+		}
 	}
 	delay = v.restrict(&granted, max(delay, other))
 	return v, delay, id

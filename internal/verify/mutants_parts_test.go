@@ -64,14 +64,14 @@ var partsMutants = []mutant{
 	},
 	{
 		name: "an answer of the store makes FailLocal forget", file: "internal/engine/fallback.go",
-		old: "granted, other, id := s.granted.step(h, want, now, n, do)",
-		new: "granted, other, id := s.granted.step(h, want, now, n, min(do, Probe))",
+		old: "granted, other, id = s.granted.step(h, want, now, n, do)",
+		new: "granted, other, id = s.granted.step(h, want, now, n, min(do, Probe))",
 		by:  "^TestPropertiesOfFailLocal$", why: "each outage would grant the limit again",
 	},
 	{
 		name: "FailLocal charges one of two states", file: "internal/engine/fallback.go",
-		old: "do == ask || v.RetryAfter != 0 {",
-		new: "do == ask {",
+		old: "if granted.RetryAfter != 0 {\n\t\task = look",
+		new: "if granted.RetryAfter < 0 {\n\t\task = look",
 		by:  "^TestPropertiesOfFailLocal$", why: "a denial would be charged",
 	},
 	{

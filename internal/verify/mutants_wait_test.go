@@ -118,7 +118,7 @@ var waitMutants = []mutant{
 		by: "^TestOrderAtASharedKeyInAStore$", why: "the first would never have enough", timeout: "60s",
 	},
 	{
-		name: "over a store, who asks for less waits for more", file: "internal/waitline/retries.go",
+		name: "over a store, a caller that wants less stays behind one that wants more", file: "internal/waitline/retries.go",
 		old: "q.ready = q.ready || len(q.lines) > 0 &&", new: "q.ready = q.ready || false &&",
 		by: "^TestOrderAtASharedKeyInAStore$", why: "the first has left", timeout: "60s",
 	},
