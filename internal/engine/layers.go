@@ -36,12 +36,7 @@ type layers struct {
 // push adds a layer for a new receipt to the stack of the chain c, and returns its index. After the
 // charge of this receipt, the key owes the given debt.
 func (l *layers) push(c *chain, debt exact.Level) uint32 {
-	i := l.free
-	if i != 0 {
-		l.free = l.all[i].below
-	} else {
-		i = grow(&l.all)
-	}
+	i := reuse(&l.all, &l.free, func(e *layer) uint32 { return e.below })
 	l.all[i] = layer{size: c.arithmetic().Minus(debt, c.debt), below: c.top, refs: 1}
 	if c.top != 0 {
 		l.all[c.top].above = i

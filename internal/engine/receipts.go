@@ -135,19 +135,10 @@ func (r *receipts) issue(
 ) Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := r.free
-	if i != 0 {
-		r.free = r.all[i].prev
-	} else {
-		i = grow(&r.all)
-	}
+	i := reuse(&r.all, &r.free, func(e *receipt) uint32 { return e.prev })
 	c := r.chainOf(h, *link)
 	if c == nil {
-		if *link = r.freeChain; *link != 0 {
-			r.freeChain = r.chains[*link].oldest
-		} else {
-			*link = grow(&r.chains)
-		}
+		*link = reuse(&r.chains, &r.freeChain, func(c *chain) uint32 { return c.oldest })
 		c = &r.chains[*link]
 		*c = chain{key: h, oldest: i}
 		if b != nil {
@@ -172,9 +163,15 @@ func (r *receipts) issue(
 	return e.id
 }
 
-// grow appends an entry to the slice all and returns its index, which is not 0: the first entry of a slice
-// is not used.
-func grow[E any](all *[]E) uint32 {
+// reuse returns the index of an unused entry of the slice all. The unused entries form a list: the
+// parameter free points to the index of the first unused entry, and the function next returns the index
+// of the unused entry after a given one. If there is no unused entry, reuse appends an entry to the
+// slice. The first entry of the slice is never used, so the index is not 0.
+func reuse[E any](all *[]E, free *uint32, next func(*E) uint32) uint32 {
+	if i := *free; i != 0 {
+		*free = next(&(*all)[i])
+		return i
+	}
 	var none E
 	if len(*all) == 0 {
 		*all = append(*all, none)
