@@ -18,7 +18,7 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) (answered bool
 	defer func() { err = charge.end(ctx, err) }()
 	rule, p, n := d.rules[d.custom], &d.parts[d.custom], 0
 	if d.order.Mode.Charges() {
-		n = int(d.order.N)
+		n = int(p.N)
 	}
 	key := rule.key.text(&d.request)
 	if d.order.Mode.Takes() && d.order.Within < engine.AnyDelay && !p.Shadow {
@@ -65,7 +65,7 @@ func (c *pendingCharge) end(ctx context.Context, err error) error {
 	case mode.Charges() && c.committed:
 		for i := range d.parts {
 			if p := &d.parts[i]; p.Keys != nil && p.Granted() {
-				p.Keys.Confirm(p.Hash, p.Receipt, d.order.N, d.Now)
+				p.Keys.Confirm(p.Hash, p.Receipt, p.N, d.Now)
 			}
 		}
 	case mode.Charges():
@@ -85,7 +85,7 @@ func (c *pendingCharge) revokeHere() {
 	d := c.decision
 	for i := range d.parts {
 		if p := &d.parts[i]; p.Keys != nil && p.Granted() {
-			p.Verdict, p.Delay = p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, d.order.N)
+			p.Verdict, p.Delay = p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, p.Units())
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (c *pendingCharge) revokeDry() {
 		case p.Keys != nil:
 			p.Verdict, p.Delay = d.order.Found[i].Verdict, d.order.Found[i].Delay
 		case d.origins[i].by == byStore:
-			p.Left = min(p.Left+d.order.N, p.Limit)
+			p.Left = min(p.Left+p.N, p.Limit)
 		}
 	}
 }

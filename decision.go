@@ -66,7 +66,7 @@ var decisions = sync.Pool{New: func() any { return new(decision) }}
 func newDecision(req *Request, mode engine.Mode) *decision {
 	d := decisions.Get().(*decision)
 	d.request = *req
-	d.order = engine.Order{N: int64(max(req.Cost, 1)), Mode: mode, Within: engine.AnyDelay}
+	d.order = engine.Order{Mode: mode, Within: engine.AnyDelay}
 	return d
 }
 
@@ -217,7 +217,7 @@ func (d *decision) prepare(set *ruleSet) error {
 		}
 		p, o := &d.parts[limiting], &d.origins[limiting]
 		p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), !r.enforces()
-		p.Want.Tier = d.request.Tier
+		p.Want.Tier, p.N = d.request.Tier, int64(max(d.request.Cost, 1))
 		if r.keys != nil {
 			o.by = byMemory
 		}
@@ -399,13 +399,24 @@ func (d *decision) allResolved() map[string]Rate {
 	return rates
 }
 
+// place returns the number of rules that enforce before the rule with the index i.
+func (d *decision) place(i int) (k int) {
+	for j := range d.parts[:i] {
+		if !d.parts[j].Shadow {
+			k++
+		}
+	}
+	return k
+}
+
 // gather sets d.spots, d.waiting and d.memoryLine. Requests on the same keys of the same rules wait in the same queue.
 func (d *decision) gather() {
 	d.spots, d.memoryLine = waitline.Gather(d.spots[:0], d.parts), globalHash
-	w := waitline.Request{Set: globalHash, Keys: d.waiting.Keys[:0], ID: d.id, N: d.order.N}
+	w := waitline.Request{Set: globalHash, Keys: d.waiting.Keys[:0], ID: d.id}
 	for i, r := range d.rules {
-		if w.Keys = append(w.Keys, globalHash.With(r.serial, d.parts[i].Hash)); !d.parts[i].Shadow {
-			w.Set = w.Set.With(r.serial, d.parts[i].Hash)
+		if p := &d.parts[i]; !p.Shadow {
+			w.Add(globalHash.With(r.serial, p.Hash), p.N)
+			w.Set = w.Set.With(r.serial, p.Hash)
 		}
 		if i != d.custom {
 			d.memoryLine = w.Set

@@ -199,9 +199,9 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 // decideBehind does what decide does, for a key that other callers wait for: those callers are served first.
 func (k *keyed[S, C]) decideBehind(key string, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	h := keytable.HashOf(key)
-	spots := [1]engine.Spot{engine.SpotOf(&k.engine, h)}
+	spots := [1]engine.Spot{engine.SpotOf(&k.engine, h, n)}
 	for queued := true; queued; {
-		if _, denied := k.waiters.Deny(h, spots[:], n, charge); denied {
+		if _, denied := k.waiters.Deny(h, spots[:], charge); denied {
 			return spots[0].Verdict, 0
 		}
 		v, delay, queued = k.engine.Decide(key, n, charge) // not denied: no caller waits for the key any more

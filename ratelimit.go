@@ -415,9 +415,9 @@ func (l *RateLimiter) takeSeveral(
 	for i, r := range g.rules {
 		p := &parts[i]
 		p.Keys, p.Hash, p.Shadow = r.local, r.key.hash(req), !r.enforces()
-		p.Want.Tier = req.Tier
+		p.Want.Tier, p.N = req.Tier, int64(max(req.Cost, 1))
 	}
-	order := engine.Order{N: int64(max(req.Cost, 1)), Within: engine.AnyDelay}
+	order := engine.Order{Within: engine.AnyDelay}
 	outcome := engine.DecideAll(&l.time, parts, &order, watch.Began)
 	if outcome.Queued {
 		return false

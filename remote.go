@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
@@ -178,7 +179,7 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 	for i, r := range d.stored() {
 		asks[i] = r.ask(&d.request, d.origins[i].rate)
 		if charge {
-			asks[i].N = int(d.order.N)
+			asks[i].N = int(d.parts[i].N)
 		}
 		if d.receipt != 0 {
 			asks[i].Receipt, asks[i].HoldFor = d.receipt, receipt.HoldFor
@@ -206,13 +207,13 @@ func (c *storeCaller) chooseLook(d *decision) error {
 		err = nil
 		for i, r := range d.stored() {
 			ask := r.ask(&d.request, d.origins[i].rate)
-			ask.N, ask.Look = int(d.order.N), true
+			ask.N, ask.Look = int(d.parts[i].N), true
 			if err = accepting.Accepts(ask); err != nil {
 				break
 			}
 		}
 	}
-	if d.dry.byZero = err != nil; d.dry.byZero && d.order.N > 1 {
+	if d.dry.byZero = err != nil; d.dry.byZero && slices.ContainsFunc(d.parts, func(p engine.Part) bool { return p.N > 1 }) {
 		return &ConfigError{"store", fmt.Sprintf("%T", c.store), "must accept an Ask with Look to explain a cost above 1: " + err.Error()}
 	}
 	return nil
@@ -226,7 +227,7 @@ func (c *storeCaller) look(ctx context.Context, d *decision) error {
 		if d.dry.byZero {
 			continue
 		}
-		asks[i].N, asks[i].Look = int(d.order.N), true
+		asks[i].N, asks[i].Look = int(d.parts[i].N), true
 		if d.custom >= 0 { // the dry run sends the same fields as Check, so that the store accepts either both or neither
 			asks[i].Receipt, asks[i].HoldFor = revocableAsk.Receipt, revocableAsk.HoldFor
 		}
@@ -264,7 +265,7 @@ func (c *storeCaller) asksFor(d *decision) []Ask {
 	for i, r := range d.rules {
 		c.resolve(r, &d.parts[i], &d.origins[i], Ask{})
 		asks[i] = r.ask(&d.request, d.origins[i].rate)
-		asks[i].N = int(d.order.N)
+		asks[i].N = int(d.parts[i].N)
 	}
 	return asks
 }
@@ -321,7 +322,7 @@ func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
 	for i, r := range d.stored() {
 		if d.origins[i].by == byStore && d.parts[i].Granted() {
 			ask := r.ask(&d.request, d.origins[i].rate)
-			ask.Receipt, ask.Charged = d.receipt, int(d.order.N)
+			ask.Receipt, ask.Charged = d.receipt, int(d.parts[i].N)
 			asks = append(asks, ask)
 		}
 	}
@@ -338,7 +339,7 @@ func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
 		case err != nil:
 			r.totals.add(numErrors, 1)
 		default:
-			p.Left = min(p.Left+d.order.N, p.Limit) // the store has answered: after an answer by FailLocal, giveBack has returned above
+			p.Left = min(p.Left+p.N, p.Limit) // the store has answered: after an answer by FailLocal, giveBack has returned above
 		}
 	}
 	return err

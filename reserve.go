@@ -137,7 +137,7 @@ func (r *Reservation) addAll(ctx context.Context, d *decision) {
 		case !d.Passes || d.Replayed || !p.Granted(): // a replay (the answer of an earlier grant) has charged nothing
 		case o.by == byStore:
 			ask := rule.ask(&d.request, o.rate)
-			ask.Receipt, ask.Charged, ask.Shadow = d.receipt, int(d.order.N), false
+			ask.Receipt, ask.Charged, ask.Shadow = d.receipt, int(p.N), false
 			if r.inStore == nil {
 				r.inStore = &storedCharges{ctx: context.WithoutCancel(orBackground(ctx))} // Settle may be called after the request has ended
 			}

@@ -167,7 +167,7 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 		Due: due, At: now, RetryAfter: res.RetryAfter, Fresh: l.fresh(d, due),
 		Answer: lineAnswer{res: *res, by: d.origins[d.binding].by, rule: d.rules[d.binding].Name},
 		// True if a rule without a Limiter has denied. The request then waits for the key of that rule.
-		Key: d.waiting.Keys[d.binding], Alone: d.origins[d.binding].by != byStore || d.custom >= 0,
+		Key: d.waiting.Keys[d.place(d.binding)], Index: d.place(d.binding), Alone: d.origins[d.binding].by != byStore || d.custom >= 0,
 		Stands: l.remote == nil && d.custom >= 0 && d.origins[d.custom].by == 0,
 	}
 	return &w.last
@@ -195,7 +195,7 @@ func (w *ruleWait) refusal(retryAfter, wait, patience time.Duration, newcomer bo
 // fresh returns a function that forecasts the state of the binding rule's key after a grant at the time due: an empty
 // bucket, or a window with only the units of d. It returns nil if no store decided by that rule, or it has a Warmup.
 func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
-	r, o, n := d.rules[d.binding], d.origins[d.binding], d.order.N
+	r, o, n := d.rules[d.binding], d.origins[d.binding], d.parts[d.binding].N
 	if o.by != byStore || r.Warmup != (Warmup{}) { // with a Warmup, the limit depends on the age of the key, which only the store knows
 		return nil
 	}

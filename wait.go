@@ -69,8 +69,8 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, 
 		return k.Peek(key), nil
 	}
 	h := keytable.HashOf(key)
-	spots := [1]engine.Spot{engine.SpotOf(&k.engine, h)}
-	w := waitline.Waiter{Set: h, Spots: spots[:], N: int64(n), Counted: true}
+	spots := [1]engine.Spot{engine.SpotOf(&k.engine, h, int64(n))}
+	w := waitline.Waiter{Set: h, Spots: spots[:], Counted: true}
 	if err = await(ctx, &k.waiters, &w); err == nil {
 		err = hold(ctx, k.engine.Time(), w.At, spots[0].Delay)
 	}
@@ -197,7 +197,7 @@ func (w *ruleWait) waited(refused bool, err error) (Result, error) {
 func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) {
 	engine.AdmitAll(d.parts)
 	in := new(waitline.Waiter) // filled field by field: a literal is first built on the stack, which lasts as long as the wait
-	in.Set, in.Spots, in.N, in.Counted, in.Hold = d.memoryLine, d.spots, d.order.N, !revocable, revocable
+	in.Set, in.Spots, in.Counted, in.Hold = d.memoryLine, d.spots, !revocable, revocable
 	watch := d.watch
 	if in.Version, in.Owner = w.version, w; !revocable {
 		if in.Record, in.ID, d.waits = d.order.Record, d.id, true; in.Record == nil {
@@ -281,7 +281,7 @@ func (l *RateLimiter) denyBehindWaiters(d *decision) bool {
 		d.spots[i].Looks = !d.order.Mode.Charges()
 	}
 	record := d.order.Record
-	now, denied := l.waiters.Deny(d.memoryLine, d.spots, d.order.N, d.order.Mode == engine.ModeTake && record == nil)
+	now, denied := l.waiters.Deny(d.memoryLine, d.spots, d.order.Mode == engine.ModeTake && record == nil)
 	switch {
 	case !denied:
 		return false

@@ -22,6 +22,7 @@ type Part struct {
 type Question struct {
 	Hash   keytable.Hash // the hash of the key that the request charges
 	Want   Wanted        // the rate to decide at
+	N      int64         // how many units the request asks the rule for. With 0, it is denied where one unit would be denied, and is charged nothing
 	Shadow bool          // whether the rule is in shadow: its denial stops no request. It is charged if it grants and the request passes
 
 	shard lockedShard // the key's shard while it is locked, otherwise nil
@@ -35,9 +36,28 @@ type Answer struct {
 	Err     error         // why the rule could not use the rate in Question.Want, and used its own rate instead; otherwise nil
 }
 
+// Units returns the number of units to decide on: q.N, or 1 if q.N is 0.
+func (q *Question) Units() int64 { return max(q.N, 1) }
+
+// intent returns what a decision with the given Intent may change for the question q: if q.N is 0,
+// nothing is charged.
+func (q *Question) intent(do Intent) Intent {
+	switch {
+	case q.N > 0:
+		return do
+	case do == DryRun:
+		return Look
+	}
+	return min(do, Probe)
+}
+
+// ask asks the locked key of the part p, and stores the answer in p.
+func (p *Part) ask(now keytable.Instant, do Intent) {
+	p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, p.Units(), p.intent(do))
+}
+
 // An Order says how DecideAll decides on one request.
 type Order struct {
-	N         int64         // how many units the request asks for, at least 1
 	Within    time.Duration // the longest Delay that the caller accepts: a request with a longer Delay is not charged, see [AnyDelay]
 	Mode      Mode          // whether the decision charges, and whether it is counted
 	Revocable bool          // whether the units can be given back later: if so, each charged Part gets a Receipt
@@ -137,7 +157,7 @@ func DecideAll(t *Timeline, parts []Part, order *Order, began keytable.Instant) 
 	passes, late := askAll(parts, order, now)
 	out := Outcome{Now: now, Passes: passes, Uncharged: Uncharged{Late: late}}
 	if order.Mode == ModeRetry && !passes {
-		out.DelayThen = delayThen(parts, now, order.N)
+		out.DelayThen = delayThen(parts, now)
 	}
 	finishAll(parts, order, &out)
 	return out
@@ -182,7 +202,7 @@ func lockAll(t *Timeline, parts []Part, began keytable.Instant) (now keytable.In
 // All keys are locked when takeAll begins, and each key stays locked until its part is charged or
 // denied. So other decisions see either all charges of takeAll or none.
 func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes bool) {
-	n, take := order.N, Take
+	take := Take
 	if order.Revocable {
 		take = Hold
 	}
@@ -193,11 +213,11 @@ func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes
 			continue
 		}
 		if p.shard != nil {
-			if i == last && passes {
-				p.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now, n, take)
+			if i == last && passes && p.N > 0 {
+				p.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now, p.N, take)
 				p.shard = nil
 			} else {
-				p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, n, Probe)
+				p.ask(now, Probe)
 			}
 		}
 		passes = passes && p.RetryAfter == 0
@@ -212,9 +232,9 @@ func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes
 			if passes {
 				do = take
 			}
-			p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, n, do)
-		case passes:
-			p.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now, n, take)
+			p.ask(now, do)
+		case passes && p.N > 0:
+			p.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now, p.N, take)
 			p.shard = nil
 			continue
 		}
@@ -236,7 +256,7 @@ func askAll(parts []Part, order *Order, now keytable.Instant) (passes, late bool
 			continue
 		}
 		if p.shard != nil {
-			p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, order.N, look)
+			p.ask(now, look)
 		}
 		passes = passes && p.RetryAfter == 0
 		late = late || p.Delay > order.Within
@@ -277,9 +297,9 @@ func finishAll(parts []Part, order *Order, out *Outcome) {
 		}
 		switch {
 		case charge:
-			p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, out.Now, order.N, take)
+			p.ask(out.Now, take)
 		case p.Shadow:
-			p.Verdict, p.Delay, _ = p.shard.step(p.Hash, p.Want, out.Now, order.N, look)
+			p.ask(out.Now, look)
 		}
 		if order.Mode == ModeDryRun {
 			order.find(i, p, out.Now)
@@ -352,7 +372,7 @@ func tally(counted, passes, granted, shadow, unsettled bool) keytable.Tally {
 }
 
 // delayThen returns the Delay that a denied request will have once all parts grant it.
-func delayThen(parts []Part, now keytable.Instant, n int64) (delay time.Duration) {
+func delayThen(parts []Part, now keytable.Instant) (delay time.Duration) {
 	var wait time.Duration
 	for i := range parts {
 		if p := &parts[i]; !p.Shadow {
@@ -364,8 +384,7 @@ func delayThen(parts []Part, now keytable.Instant, n int64) (delay time.Duration
 	}
 	for i := range parts {
 		if p := &parts[i]; p.shard != nil && !p.Shadow {
-			_, d, _ := p.shard.step(p.Hash, p.Want, now.Add(wait), n, Look)
-			delay = max(delay, d)
+			delay = max(delay, p.shard.delay(p.Hash, p.Want, now.Add(wait), p.Units()))
 		}
 	}
 	return delay

@@ -90,6 +90,14 @@ var (
 	bob   = keytable.HashOf("bob")
 )
 
+// decideFor decides for n units of each part.
+func decideFor(n int64, t *Timeline, parts []Part, order *Order, began keytable.Instant) Outcome {
+	for i := range parts {
+		parts[i].N = n
+	}
+	return DecideAll(t, parts, order, began)
+}
+
 // left returns what the key has left.
 func left(k Keys, h keytable.Hash) int64 {
 	v, _, _ := k.Ask(h, Wanted{}, keytable.Start, 1, Look)
@@ -100,6 +108,7 @@ func left(k Keys, h keytable.Hash) int64 {
 // grant alice 5 units, 3 units and, the shadow, 2.
 func TestSettle(t *testing.T) {
 	for _, row := range []struct {
+		n                      int64 // how many units the request wants of each rule
 		order                  Order
 		used                   int64 // units of the second rule that alice has had before
 		want                   Outcome
@@ -107,15 +116,15 @@ func TestSettle(t *testing.T) {
 		tallyA, tallyB, tallyS string
 		why                    string
 	}{
-		{Order{N: 2, Within: AnyDelay}, 0, Outcome{Passes: true}, 3, 1, 0, "a", "a", "a", "all grant, and all are charged"},
-		{Order{N: 3, Within: AnyDelay}, 0, Outcome{Passes: true}, 2, 0, 2, "a", "a", "s", "a shadow that does not fit denies nobody"},
-		{Order{N: 4, Within: AnyDelay}, 0, Outcome{}, 5, 3, 2, "", "d", "s", "one denies, and none is charged; the first has no part in it"},
-		{Order{N: 2, Within: AnyDelay}, 2, Outcome{}, 5, 1, 2, "", "d", "", "a shadow is charged only with the request"},
-		{Order{N: 2, Mode: ModeLook, Within: AnyDelay}, 0, Outcome{Passes: true}, 5, 3, 2, "", "", "", "a look charges and counts nothing"},
-		{Order{N: 4, Mode: ModeLook, Within: AnyDelay}, 0, Outcome{}, 5, 3, 2, "", "", "", "nor does a look that would be denied"},
-		{Order{N: 1, Within: 0}, 1, Outcome{Passes: true, Uncharged: Uncharged{Late: true}}, 5, 2, 2, "", "", "", "a long Delay takes nothing"},
-		{Order{N: 1, Within: 1}, 1, Outcome{Passes: true}, 4, 1, 1, "a", "a", "a", "one that is just short enough does"},
-		{Order{N: 4, Mode: ModeRetry, Within: AnyDelay}, 0, Outcome{}, 5, 3, 2, "", "", "", "a denial that is no decision is not counted"},
+		{2, Order{Within: AnyDelay}, 0, Outcome{Passes: true}, 3, 1, 0, "a", "a", "a", "all grant, and all are charged"},
+		{3, Order{Within: AnyDelay}, 0, Outcome{Passes: true}, 2, 0, 2, "a", "a", "s", "a shadow that does not fit denies nobody"},
+		{4, Order{Within: AnyDelay}, 0, Outcome{}, 5, 3, 2, "", "d", "s", "one denies, and none is charged; the first has no part in it"},
+		{2, Order{Within: AnyDelay}, 2, Outcome{}, 5, 1, 2, "", "d", "", "a shadow is charged only with the request"},
+		{2, Order{Mode: ModeLook, Within: AnyDelay}, 0, Outcome{Passes: true}, 5, 3, 2, "", "", "", "a look charges and counts nothing"},
+		{4, Order{Mode: ModeLook, Within: AnyDelay}, 0, Outcome{}, 5, 3, 2, "", "", "", "nor does a look that would be denied"},
+		{1, Order{Within: 0}, 1, Outcome{Passes: true, Uncharged: Uncharged{Late: true}}, 5, 2, 2, "", "", "", "a long Delay takes nothing"},
+		{1, Order{Within: 1}, 1, Outcome{Passes: true}, 4, 1, 1, "a", "a", "a", "one that is just short enough does"},
+		{4, Order{Mode: ModeRetry, Within: AnyDelay}, 0, Outcome{}, 5, 3, 2, "", "", "", "a denial that is no decision is not counted"},
 	} {
 		for _, machine := range []bool{false, true} {
 			clock := &handClock{now: time.Unix(1, 0)}
@@ -129,7 +138,7 @@ func TestSettle(t *testing.T) {
 			}
 			of := Question{Hash: alice}
 			parts := []Part{{Keys: a, Question: of}, {Keys: b, Question: of}, {Keys: s, Question: Question{Hash: alice, Shadow: true}}}
-			got := DecideAll(&line, parts, &row.order, 0)
+			got := decideFor(row.n, &line, parts, &row.order, 0)
 			if !machine {
 				require.Equal(t, keytable.Start, got.Now, row.why)
 			}
@@ -163,14 +172,14 @@ func TestSettleWithOthers(t *testing.T) {
 	k := quotas(t, &line, 5)
 	denial := Part{Answer: Answer{Verdict: Verdict{Limit: 1, RetryAfter: time.Second}}}
 	parts := []Part{{Keys: k, Question: Question{Hash: alice}}, denial}
-	out := DecideAll(&line, parts, &Order{N: 1, Within: AnyDelay}, 0)
+	out := decideFor(1, &line, parts, &Order{Within: AnyDelay}, 0)
 	assert.False(t, out.Passes, "it denies like any other")
 	assert.Equal(t, denial.Verdict, parts[1].Verdict, "and keeps its answer")
 	assert.EqualValues(t, 5, left(k, alice), "so nothing is charged")
 
 	grant := Part{Answer: Answer{Verdict: Verdict{Limit: -1, Left: -1}}}
 	parts = []Part{{Keys: k, Question: Question{Hash: alice}}, grant}
-	out = DecideAll(&line, parts, &Order{N: 1, Within: AnyDelay, Revocable: true, Unsettled: true}, 0)
+	out = decideFor(1, &line, parts, &Order{Within: AnyDelay, Revocable: true, Unsettled: true}, 0)
 	assert.True(t, out.Passes)
 	assert.EqualValues(t, 4, parts[0].Left)
 	v, _ := k.Revoke(alice, parts[0].Receipt, Wanted{}, out.Now, 1)
@@ -194,7 +203,7 @@ func TestSettleAtOtherRates(t *testing.T) {
 		{&Rate{Per: time.Second}, 2, errRate, "an invalid one means the rule's own, and an error"},
 	} {
 		parts := []Part{{Keys: k, Question: Question{Hash: alice, Want: Wanted{Rate: row.rate}}}}
-		require.True(t, DecideAll(&line, parts, &Order{N: 1, Within: AnyDelay}, 0).Passes, row.why)
+		require.True(t, decideFor(1, &line, parts, &Order{Within: AnyDelay}, 0).Passes, row.why)
 		require.Equal(t, row.left, parts[0].Left, row.why)
 		require.Equal(t, row.err, parts[0].Err, row.why)
 	}
@@ -217,14 +226,14 @@ func TestSettleHandsTheLatestReadingOn(t *testing.T) {
 		if !first {
 			parts[0], parts[1] = parts[1], parts[0]
 		}
-		out := DecideAll(&line, parts, &Order{N: 1, Within: AnyDelay}, 0)
+		out := decideFor(1, &line, parts, &Order{Within: AnyDelay}, 0)
 		require.Equal(t, later, out.Now)
 		s = b.table.Lock(alice)
 		require.Equal(t, later, s.Latest(0), "the other rule's shard has seen it too")
 		s.Unlock()
 	}
 	began := later.Add(time.Hour)
-	out := DecideAll(&line, []Part{{Keys: a, Question: Question{Hash: alice}}}, &Order{N: 1, Mode: ModeLook, Within: AnyDelay}, began)
+	out := decideFor(1, &line, []Part{{Keys: a, Question: Question{Hash: alice}}}, &Order{Mode: ModeLook, Within: AnyDelay}, began)
 	require.Equal(t, began, out.Now, "a reading that was made before serves")
 }
 
@@ -235,7 +244,7 @@ func TestSettleWhenTheClockPanics(t *testing.T) {
 	a, b := quotas(t, &line, 5), quotas(t, &line, 5)
 	parts := []Part{{Keys: a, Question: Question{Hash: alice}}, {Keys: b, Question: Question{Hash: alice}}}
 	clock.panics = true
-	require.Panics(t, func() { DecideAll(&line, parts, &Order{N: 1, Within: AnyDelay}, 0) })
+	require.Panics(t, func() { decideFor(1, &line, parts, &Order{Within: AnyDelay}, 0) })
 	clock.panics = false
 	require.EqualValues(t, 5, left(a, alice))
 	require.EqualValues(t, 5, left(b, alice))
@@ -253,7 +262,7 @@ func TestGivenBackWhileAShardSplits(t *testing.T) {
 		for i := range 300 {
 			clock.now = clock.now.Add(time.Second)
 			one := []Part{{Keys: k, Question: Question{Hash: keytable.HashOf(fmt.Sprint("client", i))}}}
-			if DecideAll(&line, one, &Order{N: 1, Within: AnyDelay, Revocable: true, Unsettled: true}, 0).Passes {
+			if decideFor(1, &line, one, &Order{Within: AnyDelay, Revocable: true, Unsettled: true}, 0).Passes {
 				require.Equal(t, len(parts) < maxKeys, one[0].Receipt != 0, "client %d", i)
 				parts = append(parts, one...)
 			}
@@ -289,7 +298,7 @@ func TestGivenBackLeavesNoReceipts(t *testing.T) {
 		}
 		*at = Part{Keys: k, Question: Question{Hash: keytable.HashOf(fmt.Sprint(i % 150))}}
 		one := []Part{*at}
-		DecideAll(&line, one, &Order{N: 1, Within: AnyDelay, Revocable: true, Unsettled: true}, 0)
+		decideFor(1, &line, one, &Order{Within: AnyDelay, Revocable: true, Unsettled: true}, 0)
 		*at = one[0]
 	}
 	require.LessOrEqual(t, k.receipts.get().open, len(open))
@@ -302,7 +311,7 @@ func TestGivenBackOnce(t *testing.T) {
 	k := quotas(t, &line, 5)
 	parts := []Part{{Keys: k, Question: Question{Hash: alice}}}
 	for range 2 {
-		DecideAll(&line, parts, &Order{N: 2, Within: AnyDelay, Revocable: true, Unsettled: true}, 0)
+		decideFor(2, &line, parts, &Order{Within: AnyDelay, Revocable: true, Unsettled: true}, 0)
 	}
 	k.Settle(alice, parts[0].Receipt, 0, 0)
 	k.Settle(alice, parts[0].Receipt, 0, 0)

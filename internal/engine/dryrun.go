@@ -34,8 +34,12 @@ func (o *Order) find(i int, p *Part, now keytable.Instant) {
 	}
 	at := &o.Found[i]
 	at.Place, at.Receipts = p.shard.place(p.Hash, now)
-	if o.Revocable && p.Granted() {
-		at.Verdict, at.Delay = p.shard.revoked(p.Hash, p.Want, now, o.N)
+	switch {
+	case !o.Revocable || !p.Granted():
+	case p.N == 0:
+		at.Verdict, at.Delay = p.Verdict, p.Delay
+	default:
+		at.Verdict, at.Delay = p.shard.revoked(p.Hash, p.Want, now, p.N)
 	}
 }
 

@@ -49,16 +49,16 @@ func (r Rates) withoutWarmup() Rates {
 func (f *fallback) Decide(
 	h keytable.Hash, tier string, n int64, began keytable.Instant,
 ) (v Verdict, delay time.Duration, now keytable.Instant, queued bool) {
-	parts := [1]Part{{Keys: f, Question: Question{Hash: h, Want: Wanted{Tier: tier}}}}
-	out := DecideAll(f.time, parts[:], &Order{N: n, Within: AnyDelay}, began)
+	parts := [1]Part{{Keys: f, Question: Question{Hash: h, Want: Wanted{Tier: tier}, N: n}}}
+	out := DecideAll(f.time, parts[:], &Order{Within: AnyDelay}, began)
 	return parts[0].Verdict, parts[0].Delay, out.Now, out.Queued
 }
 
 func (f *fallback) Hold(
 	h keytable.Hash, tier string, n int64, term time.Duration,
 ) (v Verdict, delay time.Duration, id Receipt, queued bool) {
-	parts := [1]Part{{Keys: f, Question: Question{Hash: h, Want: Wanted{Tier: tier}}}}
-	out := DecideAll(f.time, parts[:], &Order{N: n, Within: AnyDelay, Revocable: true}, 0)
+	parts := [1]Part{{Keys: f, Question: Question{Hash: h, Want: Wanted{Tier: tier}, N: n}}}
+	out := DecideAll(f.time, parts[:], &Order{Within: AnyDelay, Revocable: true}, 0)
 	f.SetTerm(parts[0].Receipt, out.Now.Add(term), out.Now)
 	return parts[0].Verdict, parts[0].Delay, parts[0].Receipt, out.Queued
 }

@@ -67,7 +67,7 @@ func TestFallbackRefusesARate(t *testing.T) {
 		plans := []Keys{f.Keys, f.granted}[i].(*ratedKeys[quotaState, *quota]).plans.Load()
 		plans.most, plans.refusals.TooMany = 0, func(Rate) error { return errRate }
 		parts := []Part{{Keys: f, Question: Question{Hash: alice, Want: Wanted{Rate: &Rate{Requests: 9, Per: time.Second}}}}}
-		require.True(t, DecideAll(&line, parts, &Order{N: 1, Within: AnyDelay}, 0).Passes)
+		require.True(t, decideFor(1, &line, parts, &Order{Within: AnyDelay}, 0).Passes)
 		require.ErrorIs(t, parts[0].Err, errRate)
 		require.EqualValues(t, 4, parts[0].Left, "the rule's own rate stands in")
 	}

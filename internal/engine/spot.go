@@ -18,10 +18,10 @@ type Spot struct {
 	Answer
 }
 
-// SpotOf returns a Spot for the key with hash h. The Spot decides at the own rate of the rule or of the
-// limiter.
-func SpotOf(keys Lockable, h keytable.Hash) Spot {
-	return Spot{Keys: keys, Question: Question{Hash: h}}
+// SpotOf returns a Spot for n units of the key with hash h. The Spot decides at the own rate of the rule
+// or of the limiter.
+func SpotOf(keys Lockable, h keytable.Hash, n int64) Spot {
+	return Spot{Keys: keys, Question: Question{Hash: h, N: n}}
 }
 
 // A Future is a copy of the state of a key. Package waitline charges the copy in advance for the callers
@@ -65,39 +65,39 @@ func Unlock(spots []Spot, counted, passed bool) {
 	}
 }
 
-// Ahead decides whether the key of the locked spot s has n units at the given instant, and stores the
+// Ahead decides whether the key of the locked spot s has s.N units at the given instant, and stores the
 // answer in s. It charges nothing. It returns the first instant at which the units are available, or
 // [keytable.End] if they never are.
-func (s *Spot) Ahead(at keytable.Instant, n int64) (due keytable.Instant) {
+func (s *Spot) Ahead(at keytable.Instant) (due keytable.Instant) {
 	do := Probe
 	if s.Looks {
 		do = Look
 	}
-	due, s.Verdict, s.Delay = s.shard.ahead(s.Hash, s.Want, at, n, do)
+	due, s.Verdict, s.Delay = s.shard.ahead(s.Hash, s.Want, at, s.Units(), do)
 	return due
 }
 
-// Take charges n units at the given instant to the key of the locked spot s, if the units are
+// Take charges s.N units at the given instant to the key of the locked spot s, if the units are
 // available, and stores the answer in s. If the parameter revocable is set and the units are granted,
 // the caller must call Keys.Confirm or Keys.Revoke afterwards.
-func (s *Spot) Take(at keytable.Instant, n int64, revocable bool) {
+func (s *Spot) Take(at keytable.Instant, revocable bool) {
 	do := Take
 	if s.revocable = revocable; revocable {
 		do = Hold
 	}
-	s.Verdict, s.Delay, s.Receipt = s.shard.step(s.Hash, s.Want, at, n, do)
+	s.Verdict, s.Delay, s.Receipt = s.shard.step(s.Hash, s.Want, at, s.Units(), s.intent(do))
 }
 
-// Look decides whether the key of the locked spot s has n units at the given instant, and stores the
+// Look decides whether the key of the locked spot s has s.N units at the given instant, and stores the
 // answer in s. It changes nothing in the state of the key.
-func (s *Spot) Look(at keytable.Instant, n int64) {
-	s.Verdict, s.Delay, _ = s.shard.step(s.Hash, s.Want, at, n, Look)
+func (s *Spot) Look(at keytable.Instant) {
+	s.Verdict, s.Delay, _ = s.shard.step(s.Hash, s.Want, at, s.Units(), Look)
 }
 
-// DelayAt returns the Delay that a request for n units has if it is granted at the given instant. The
-// spot s must be locked.
-func (s *Spot) DelayAt(at keytable.Instant, n int64) time.Duration {
-	return s.shard.delay(s.Hash, s.Want, at, n)
+// DelayAt returns the Delay that the request has if it is granted at the given instant. The spot s must
+// be locked.
+func (s *Spot) DelayAt(at keytable.Instant) time.Duration {
+	return s.shard.delay(s.Hash, s.Want, at, s.Units())
 }
 
 // DenyDelay turns the answer of the spot s into a denial if the Delay in the answer is not 0 and not

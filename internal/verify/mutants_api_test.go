@@ -18,7 +18,7 @@ var apiMutants = []mutant{
 	{
 		name: "a look that takes", file: "custom.go",
 		old: "rule.takeCustom(ctx, rule.key.text(&d.request), 0)",
-		new: "rule.takeCustom(ctx, rule.key.text(&d.request), int(d.order.N))",
+		new: "rule.takeCustom(ctx, rule.key.text(&d.request), int(d.parts[d.custom].N))",
 		by:  "^TestErrorsOfCustomLimiters$", why: "another rule has denied the request",
 	},
 	{

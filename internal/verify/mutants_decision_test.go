@@ -201,7 +201,7 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "what a custom limiter has granted is not confirmed", file: "custom.go",
-		old: "p.Keys.Confirm(p.Hash, p.Receipt, d.order.N, d.Now)",
+		old: "p.Keys.Confirm(p.Hash, p.Receipt, p.N, d.Now)",
 		new: "_ = p",
 		by:  "^TestGivenBackIsNeverCounted$", why: "the other rules have granted it too",
 	},
@@ -262,7 +262,7 @@ var stepMutants = []mutant{
 	{
 		name: "an ended context is served by rules", file: "decision.go",
 		old: "ctx = orBackground(ctx)\n\tif err := ctx.Err(); err != nil {",
-		new: "ctx = orBackground(ctx)\n\tif err := ctx.Err(); err != nil && d.order.N > 1 {",
+		new: "ctx = orBackground(ctx)\n\tif err := ctx.Err(); err != nil && d.request.Cost > 1 {",
 		by:  "^TestRequestsThatTakeNothing$", why: "a caller who has left takes nothing",
 	},
 	{
@@ -328,7 +328,7 @@ var stepMutants = []mutant{
 	{
 		name: "a store charges a request that is too late", file: "remote.go",
 		old: "if leaky && d.order.Mode.Takes() &&",
-		new: "if leaky && d.order.N < 0 &&",
+		new: "if leaky && d.request.Cost < 0 &&",
 		by:  "^TestALateRequestIsNotCharged$", why: "not every store can give units back",
 	},
 	{
@@ -357,7 +357,7 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "an explanation keeps what a store gets back", file: "custom.go",
-		old: "p.Left = min(p.Left+d.order.N, p.Limit)",
+		old: "p.Left = min(p.Left+p.N, p.Limit)",
 		new: "_ = p.Left",
 		by:  "^TestExplain$", why: "each rule answers as if it had been asked alone",
 	},

@@ -124,8 +124,8 @@ var explainMutants = []mutant{
 	},
 	{
 		name: "a denial behind others is counted", file: "wait.go",
-		old: "d.order.N, d.order.Mode == engine.ModeTake && record",
-		new: "d.order.N, d.order.Mode.Takes() && d.order.Mode != engine.ModeRetry && record",
+		old: "d.spots, d.order.Mode == engine.ModeTake && record",
+		new: "d.spots, d.order.Mode.Takes() && d.order.Mode != engine.ModeRetry && record",
 		by:  "^TestExplainBehindOthers$", why: "Stats count no explanation",
 	},
 	{

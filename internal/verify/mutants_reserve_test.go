@@ -40,8 +40,8 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "a denied charge is answered at the rule's own rate", file: "custom.go",
-		old: "p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, d.order.N)",
-		new: "p.Keys.Revoke(p.Hash, p.Receipt, engine.Wanted{}, d.Now, d.order.N)",
+		old: "p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, p.Units())",
+		new: "p.Keys.Revoke(p.Hash, p.Receipt, engine.Wanted{}, d.Now, p.Units())",
 		by:  "^TestGivenBackAtItsOwnRate$", why: "the request has a tier",
 	},
 	{

@@ -16,14 +16,14 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "two readings of the clock", file: "internal/engine/decide.go",
-		old: "p.shard.step(p.Hash, p.Want, now, n, Probe)",
-		new: "p.shard.step(p.Hash, p.Want, now+1, n, Probe)",
+		old: "p.ask(now, Probe)",
+		new: "p.ask(now+1, Probe)",
 		by:  "^TestLinearizableRules$", why: "two rules answer for two instants",
 	},
 	{
 		name: "a later reading of the clock to charge by", file: "internal/engine/decide.go",
-		old: "case passes:\n\t\t\tp.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now, n, take)",
-		new: "case passes:\n\t\t\tp.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now+1, n, take)",
+		old: "case passes && p.N > 0:\n\t\t\tp.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now, p.N, take)",
+		new: "case passes && p.N > 0:\n\t\t\tp.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now+1, p.N, take)",
 		by:  "^TestPropertiesOfRules$", why: "a rule is charged for another instant than it answered for",
 	},
 	{
@@ -34,19 +34,19 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "charged although denied", file: "internal/engine/decide.go",
-		old: "case passes:\n",
+		old: "case passes && p.N > 0:\n",
 		new: "default:\n",
 		by:  "^TestPropertiesOfRules$", why: "a denial takes nothing",
 	},
 	{
 		name: "charged before the second denies", file: "internal/engine/decide.go",
-		old: "p.shard.step(p.Hash, p.Want, now, n, Probe)",
-		new: "p.shard.step(p.Hash, p.Want, now, n, take)",
+		old: "p.ask(now, Probe)",
+		new: "p.ask(now, take)",
 		by:  "^TestPropertiesOfRules$", why: "a denial takes nothing",
 	},
 	{
 		name: "the last one takes although another denies", file: "internal/engine/decide.go",
-		old: "if i == last && passes {",
+		old: "if i == last && passes && p.N > 0 {",
 		new: "if i == last {",
 		by:  "^TestPropertiesOfRules$", why: "a denial takes nothing",
 	},
@@ -184,8 +184,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "several rules forget the tier", file: "ratelimit.go",
-		old: "p.Want.Tier = req.Tier",
-		new: "p.Want.Tier = \"\"",
+		old: "p.Want.Tier, p.N = req.Tier, ",
+		new: "p.Want.Tier, p.N = \"\", ",
 		by:  "^TestPropertiesOf(Mixed|Ch|Tiers)", why: "a client of a tier has that tier's rate",
 	},
 }

@@ -59,14 +59,14 @@ var settleMutants = []mutant{
 	},
 	{
 		name: "an answer keeps what came back", file: "remote.go",
-		old: "p.Left = min(p.Left+d.order.N, p.Limit) //",
+		old: "p.Left = min(p.Left+p.N, p.Limit) //",
 		new: "_ = p //",
 		by:  "^TestSettleBesideACustomLimiter$", why: "each rule answers as if it had been asked alone",
 	},
 	{
 		name: "the share gets back what others may have taken", file: "remote.go",
-		old: "p.Left = min(p.Left+d.order.N, p.Limit) //",
-		new: "p.Left = min(p.Left+d.order.N, p.Limit); r.remember(p) //",
+		old: "p.Left = min(p.Left+p.N, p.Limit) //",
+		new: "p.Left = min(p.Left+p.N, p.Limit); r.remember(p) //",
 		by:  "^TestSettleBesideACustomLimiter$", why: "the store has said later that less is left",
 	},
 	{

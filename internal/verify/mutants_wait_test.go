@@ -109,12 +109,12 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "over a store, the first stays although it lacks another key", file: "internal/waitline/retryqueue.go",
-		old: "	key := d.Key\n	if d.Alone {", new: "	key := d.Key\n	if l.queue != nil {\n		key = l.queue.key\n	} else if d.Alone {",
+		old: "	l.lacks = d.Index\n	if d.Alone {", new: "	l.lacks = d.Index\n	if l.queue != nil {\n		key = l.queue.key\n	} else if d.Alone {",
 		by: "^TestNobodyIsStoppedAtAKeyInAStore$", why: "the next asks at once", timeout: "60s",
 	},
 	{
 		name: "over a store, a newcomer takes less than the first waits for", file: "internal/waitline/retries.go",
-		old: " || r.N < other.lines[0].first.N)", new: ")",
+		old: " || r.need(i) < other.lines[0].wants())", new: ")",
 		by: "^TestOrderAtASharedKeyInAStore$", why: "the first would never have enough", timeout: "60s",
 	},
 	{
@@ -139,7 +139,7 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "a custom limiter that denies keeps the units", file: "internal/waitline/serve.go",
-		old: "Take(at, w.N, w.Hold)", new: "Take(at, w.N, false)",
+		old: "Take(at, w.Hold)", new: "Take(at, false)",
 		by: "^TestACustomLimiterThatDeniesGivesItsTurnBack$", why: "the other rules must get them back", timeout: "60s",
 	},
 	{

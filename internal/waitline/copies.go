@@ -1,6 +1,8 @@
 package waitline
 
 import (
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -95,74 +97,103 @@ func (c *copies) ahead(k int, want engine.Wanted, at keytable.Instant, n int64) 
 	return due, v, delay
 }
 
-// charge takes n units from all copies at the given instant. The slice spots has one element for each
-// key of the request.
-func (c *copies) charge(spots []engine.Spot, at keytable.Instant, n int64) {
+// charge takes the units of a request from all copies at the given instant. The slice spots has one
+// element for each key of the request that can deny, and so has the slice amounts, the numbers of units.
+// If amounts is nil, the request takes the units that the spots ask for.
+func (c *copies) charge(spots []engine.Spot, at keytable.Instant, amounts []int64) {
 	at -= min(at, keytable.Instant(c.later))
 	for k, s := range enforcing(spots) {
-		if c.keys[k] != nil {
+		if n := amountOf(s, k, amounts); n > 0 && c.keys[k] != nil {
 			c.keys[k].Charge(s.Want, at, n)
 		}
 	}
 }
 
-// ready returns the earliest instant at which all copies have the n units of a request, but not an
-// instant before the parameter at. The slice spots has one element for each key of the request.
-func (c *copies) ready(spots []engine.Spot, at keytable.Instant, n int64) keytable.Instant {
+// amountOf returns how many units the method charge takes from the key of the spot s, which has the
+// index k among the keys that can deny.
+func amountOf(s *engine.Spot, k int, amounts []int64) int64 {
+	if amounts == nil {
+		return s.N
+	}
+	return amounts[k]
+}
+
+// ready returns the earliest instant at which all copies have the units of a request, but not an instant
+// before the parameter at. The other parameters are those of charge.
+func (c *copies) ready(spots []engine.Spot, at keytable.Instant, amounts []int64) keytable.Instant {
 	from := at
 	for k, s := range enforcing(spots) {
 		if c.keys[k] != nil {
-			due, _, _ := c.ahead(k, s.Want, from, n)
+			due, _, _ := c.ahead(k, s.Want, from, max(amountOf(s, k, amounts), 1))
 			at = max(at, due)
 		}
 	}
 	return at
 }
 
-// add charges a caller that wants n units to all copies, at the given instant. The slice spots has one
-// element for each key of the caller.
-func (c *copies) add(spots []engine.Spot, at keytable.Instant, n int64) {
+// add charges a caller to all copies, at the given instant. The parameters are those of charge.
+func (c *copies) add(spots []engine.Spot, at keytable.Instant, amounts []int64) {
 	c.size++
-	c.charge(spots, at, n)
+	c.charge(spots, at, amounts)
 }
 
-// sum charges several callers to the copies as one sum: the given number of units, for the keys in
-// spots, not before the instant at. It takes the units in the largest amounts that the keys grant. Once
-// the keys grant these amounts at constant intervals, sum computes from the interval how long the
-// remaining amounts take, and does not charge them.
-func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, units int64) {
+// sum charges several callers to the copies as one sum: the given numbers of units, one for each of the
+// keys in spots that can deny, not before the instant at. It takes the units in rounds, and in each
+// round the largest amounts that the keys grant. Once the keys grant these amounts at constant
+// intervals, sum computes from the interval how long the remaining rounds take, and does not charge
+// them.
+func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, units []int64) {
 	c.size += callers
-	most := units
+	most, of, rounds := int64(1), int64(0), int64(0) // the key that needs the most rounds takes most of its units (of) in each round
 	for k, s := range enforcing(spots) {
-		if c.keys[k] != nil {
-			_, v, _ := c.ahead(k, s.Want, at, 1)
-			most = min(most, max(v.Limit, 1))
+		if c.keys[k] == nil || units[k] <= 0 {
+			continue
+		}
+		_, v, _ := c.ahead(k, s.Want, at, 1)
+		limit := min(max(v.Limit, 1), units[k])
+		if needs := (units[k]-1)/limit + 1; needs > rounds || needs == rounds && limit < most {
+			most, of, rounds = limit, units[k], needs
 		}
 	}
-	if units <= 0 {
+	if rounds == 0 {
 		return
 	}
-	take := func(n int64) bool {
-		if at = c.ready(spots, at, n); at == keytable.End {
+	first, later := slices.Clone(units), slices.Clone(units) // the amounts of the first round, and of each later round
+	for k, n := range units {
+		later[k] = share(max(n, 0), most, of)
+		first[k] = max(n-(rounds-1)*later[k], 0)
+	}
+	take := func(amounts []int64) bool {
+		if at = c.ready(spots, at, amounts); at == keytable.End {
 			return false
 		}
-		c.charge(spots, at, n)
+		c.charge(spots, at, amounts)
 		return true
 	}
-	if rest := units % most; rest > 0 && !take(rest) {
+	if !take(first) {
 		return
 	}
-	const steady = 3 // after so many amounts, the time from one to the next is taken to be constant
-	for i, amounts := int64(0), units/most; i < amounts; i++ {
+	const steady = 4 // after so many rounds, the time from one to the next is taken to be constant
+	for i := int64(1); i < rounds; i++ {
 		before := at
-		if !take(most) {
+		if !take(later) {
 			return
 		}
-		if i == steady && amounts > i+1 {
-			c.later = time.Duration(saturated(at.Since(before), uint64(amounts-i-1)))
+		if i == steady && rounds > i+1 {
+			c.later = time.Duration(saturated(at.Since(before), uint64(rounds-i-1)))
 			return
 		}
 	}
+}
+
+// share returns n·most/of, rounded up. The result must be below 2^63.
+func share(n, most, of int64) int64 {
+	hi, lo := bits.Mul64(uint64(n), uint64(most))
+	quotient, rest := bits.Div64(hi, lo, uint64(of))
+	if rest > 0 {
+		quotient++
+	}
+	return int64(quotient)
 }
 
 // saturated returns the product a*b, or the longest Duration if the product is larger.
@@ -175,7 +206,7 @@ func saturated(a, b uint64) uint64 {
 
 // copyOf returns a copy of the state that the key k has at the instant now.
 func copyOf(k Key, now keytable.Instant) engine.Future {
-	spot := [1]engine.Spot{engine.SpotOf(k.Keys, k.Hash)}
+	spot := [1]engine.Spot{engine.SpotOf(k.Keys, k.Hash, 1)}
 	engine.Lock(spot[:], now)
 	f := spot[0].Future(now)
 	engine.Unlock(spot[:], false, false)
@@ -206,10 +237,11 @@ func (p *place) extend(callers int, units int64, w *Waiter) {
 // leaves takes the caller w out of the run of the place p (the callers of a line that take units of the
 // key of p next). The caller must be in this run.
 func (p *place) leaves(w *Waiter) {
+	n := w.spotOf(p.queue.key)[0].N
 	p.run.size--
-	p.run.units -= w.N
+	p.run.units -= n
 	p.queue.callers--
-	p.queue.units -= w.N
+	p.queue.units -= n
 }
 
 // endRun takes all callers out of the run of the place p (the callers of a line that take units of the

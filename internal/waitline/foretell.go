@@ -31,12 +31,11 @@ type forecast struct {
 	binding *engine.Spot     // the key that the request must wait for longest
 }
 
-// foretell computes when a request for n units will be served if it arrives at the instant now and
-// waits behind other callers. The slice spots has one element for each key of the request, and the
+// foretell computes when a request will be served if it arrives at the instant now and waits behind other callers. The slice spots has one element for each key of the request, and the
 // parameter set is a hash that identifies those keys that can deny. foretell locks the keys, and stores
 // in spots the denial that the request gets now. The keys stay locked: the caller of foretell must
 // unlock them.
-func (ls *Lines) foretell(set keytable.Hash, spots []engine.Spot, n int64, now keytable.Instant) (f forecast) {
+func (ls *Lines) foretell(set keytable.Hash, spots []engine.Spot, now keytable.Instant) (f forecast) {
 	l := ls.lines[set]
 	if l != nil && !l.future.fits(l) {
 		ls.foretellLine(l, now)
@@ -62,18 +61,18 @@ func (ls *Lines) foretell(set keytable.Hash, spots []engine.Spot, n int64, now k
 	engine.Lock(spots, now)
 	for i := range spots {
 		if spots[i].Shadow {
-			spots[i].Look(now, n)
+			spots[i].Look(now)
 		}
 	}
 	for i, s := range enforcing(spots) {
 		t := &turns[i]
-		t.ask(s, n, now)
+		t.ask(s, now)
 		if f.binding == nil || t.at > f.at {
 			f.at, f.binding = t.at, s
 		}
 	}
 	for i, s := range enforcing(spots) {
-		f.delay = max(f.delay, turns[i].delayAt(s, f.at, n))
+		f.delay = max(f.delay, turns[i].delayAt(s, f.at))
 	}
 	return f
 }
@@ -88,13 +87,12 @@ type turn struct {
 	delay  time.Duration    // the Delay of the request if it is granted at the instant in the field at
 }
 
-// ask computes the instant and the Delay in the turn t, for a request for n units that arrives at the
-// instant now. It also stores in the spot s, which is locked, the denial that the request gets now.
-func (t *turn) ask(s *engine.Spot, n int64, now keytable.Instant) {
+// ask computes the instant and the Delay in the turn t, for a request that arrives at the instant now. It also stores in the spot s, which is locked, the denial that the request gets now.
+func (t *turn) ask(s *engine.Spot, now keytable.Instant) {
 	if t.behind == nil {
-		t.at, t.delay = s.Ahead(now, n), s.Delay
+		t.at, t.delay = s.Ahead(now), s.Delay
 	} else {
-		t.at, s.Verdict, t.delay = t.behind.ahead(t.k, s.Want, now, n)
+		t.at, s.Verdict, t.delay = t.behind.ahead(t.k, s.Want, now, s.Units())
 	}
 	if t.at < t.from {
 		t.at, s.RetryAfter = t.from, time.Duration(t.from.Since(now))
@@ -107,18 +105,17 @@ func (t *turn) ask(s *engine.Spot, n int64, now keytable.Instant) {
 	}
 }
 
-// delayAt returns the Delay that a request for n units gets from the key of the spot s if the request
-// is granted at the given instant. This instant is not before t.at.
-func (t *turn) delayAt(s *engine.Spot, at keytable.Instant, n int64) time.Duration {
+// delayAt returns the Delay that a request gets from the key of the spot s if the request is granted at the given instant. This instant is not before t.at.
+func (t *turn) delayAt(s *engine.Spot, at keytable.Instant) time.Duration {
 	switch {
 	case t.delay == 0 || at == keytable.End:
 		return 0
 	case at == t.at && at != t.from:
 		return t.delay
 	case t.behind == nil:
-		return s.DelayAt(at, n)
+		return s.DelayAt(at)
 	}
-	_, _, delay := t.behind.ahead(t.k, s.Want, at, n)
+	_, _, delay := t.behind.ahead(t.k, s.Want, at, s.Units())
 	return delay
 }
 
@@ -152,16 +149,24 @@ func (ls *Lines) foretellLine(l *line, now keytable.Instant) {
 		}
 		c.keys = append(c.keys, f)
 	}
-	at, units := max(l.need, now), l.units
+	at := max(l.need, now)
 	w := l.first
 	for ; w != nil && c.size < stale; w = w.after {
-		at = c.ready(w.Spots, at, w.N)
+		at = c.ready(w.Spots, at, nil)
 		w.foretold = at
-		c.add(w.Spots, at, w.N)
-		units -= w.N
+		c.add(w.Spots, at, nil)
 		ls.walked++
 	}
 	if w != nil {
+		units := make([]int64, len(l.places))
+		for k := range l.places {
+			units[k] = l.places[k].units
+		}
+		for charged := l.first; charged != w; charged = charged.after {
+			for k, s := range enforcing(charged.Spots) {
+				units[k] -= s.N
+			}
+		}
 		c.sumFrom, c.sumTo = w.ahead.arrival, l.last.arrival
 		c.sum(l.first.Spots, at, l.size-c.size, units)
 	}
@@ -176,7 +181,7 @@ func (ls *Lines) foretellQueue(q *queue, now keytable.Instant) {
 		p := q.lines[0]
 		w := p.line.first
 		q.tail.sumTo = ls.arrivals
-		q.tail.sum(w.spotOf(q.key), max(q.opens(), now), q.callers, q.units)
+		q.tail.sum(w.spotOf(q.key), max(q.opens(), now), q.callers, []int64{q.units})
 		return
 	}
 	stands := slices.Clone(q.lines)
@@ -217,18 +222,18 @@ func (ls *Lines) startRun(p *place, now keytable.Instant) {
 	for w := l.first; w != nil; w = w.after {
 		s := w.spotOf(q.key)
 		if p.run.size == stale { // only 64 callers are charged one by one; the callers behind them are charged as one sum
-			callers, units := l.size-p.run.size, l.units-p.run.units
-			q.tail.sum(s, at, callers, units)
+			callers, units := l.size-p.run.size, p.units-p.run.units
+			q.tail.sum(s, at, callers, []int64{units})
 			p.extend(callers, units, l.last)
 			return
 		}
-		due := q.tail.ready(s, at, w.N)
+		due := q.tail.ready(s, at, nil)
 		if w != l.first && !l.future.inSum(w.arrival) && w.foretold > due {
 			return
 		}
 		at = due
-		q.tail.add(s, at, w.N)
-		p.extend(1, w.N, w)
+		q.tail.add(s, at, nil)
+		p.extend(1, s[0].N, w)
 		w.tail, w.tailAt = q, at
 		ls.walked++
 	}

@@ -9,8 +9,7 @@ import (
 // is the head of the line.
 type line struct {
 	list[*Waiter]
-	set   keytable.Hash // hash that identifies the set of keys that the callers in the line wait for
-	units int64         // how many units all callers in the line together wait for
+	set keytable.Hash // hash that identifies the set of keys that the callers in the line wait for
 
 	places  []place          // one place for each key that can deny, in the order of Waiter.Spots; nil until a caller waits
 	need    keytable.Instant // when the first caller of the line can be served, according to the last decision
@@ -27,6 +26,7 @@ func (l *line) index() *int             { return &l.inWork }
 type place struct {
 	line  *line
 	queue *queue
+	units int64 // how many units of the key all callers in the line together wait for
 
 	links[*place]      // the places before and after this one in the list queue.uses
 	inQueue       int  // index of this place in the heap queue.lines, plus one; 0 if the line is not in the queue
@@ -79,8 +79,19 @@ func (q *queue) waits() bool { return q.lines[0].binding && q.inDue == 0 }
 // join puts the caller w at the end of the line l.
 func (l *line) join(w *Waiter) {
 	l.append(w)
-	l.units += w.N
+	l.count(w, 1)
 	w.line = l
+}
+
+// count adds the units of the caller w to the places of the line l, or subtracts them if the parameter
+// sign is -1. If l has no places yet, count does nothing: takePlaces counts the units.
+func (l *line) count(w *Waiter, sign int64) {
+	if l.places == nil {
+		return
+	}
+	for k, s := range enforcing(w.Spots) {
+		l.places[k].units += sign * s.N
+	}
 }
 
 // unlink takes the caller w out of its line. If w is the first in the line, the line must have left its
@@ -91,7 +102,7 @@ func (ls *Lines) unlink(w *Waiter) {
 		l.headDue = false
 	}
 	l.remove(w)
-	l.units -= w.N
+	l.count(w, -1)
 	w.line = nil
 	if l.size == 0 {
 		ls.dissolve(l)
@@ -113,6 +124,9 @@ func (ls *Lines) takePlaces(l *line) {
 	}
 	for i := range l.places {
 		l.places[i].queue.uses.append(&l.places[i])
+	}
+	for w := l.first; w != nil; w = w.after {
+		l.count(w, 1)
 	}
 }
 

@@ -3,6 +3,7 @@ package waitline
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,9 +42,33 @@ type Retries struct {
 // A Request is a request as Retries needs to know it.
 type Request struct {
 	Set  keytable.Hash   // a hash that identifies the set of keys that the request takes units from
-	Keys []keytable.Hash // a hash that identifies each of these keys; used only by Ahead
+	Keys []keytable.Hash // a hash that identifies each key that can deny; used only by Ahead and Join
 	ID   keytable.Hash   // a hash of the ID of the request; zero if it has none
-	N    int64           // how many units the request takes from each key
+	N    int64           // how many units the request takes from each key, if the field Each is nil
+	Each []int64         // how many units the request takes from each of the Keys; nil if the numbers are equal
+}
+
+// Add adds a key that can deny, and the number of units that the request takes from it.
+func (r *Request) Add(key keytable.Hash, n int64) {
+	k := len(r.Keys)
+	r.Keys = append(r.Keys, key)
+	switch {
+	case k == 0:
+		r.N = n
+	case r.Each == nil && n != r.N:
+		r.Each = slices.Repeat([]int64{r.N}, k)
+		fallthrough
+	case r.Each != nil:
+		r.Each = append(r.Each, n)
+	}
+}
+
+// need returns how many units the request takes from the key with the index k in r.Keys.
+func (r *Request) need(k int) int64 {
+	if r.Each == nil {
+		return r.N
+	}
+	return r.Each[k]
 }
 
 // attempt returns the hash by which the requests with an ID are held in Retries.attempts. It is zero for
@@ -64,6 +89,7 @@ type Denial struct {
 	Stands     bool             // whether the head asks again at once, and then waits in [Lines] and no longer in [Retries]
 
 	Key   keytable.Hash // identifies the key that lacks the units, as in Request.Keys
+	Index int           // index of Key in Request.Keys
 	Alone bool          // whether no other line may wait for the head, because the store has not answered, or others are asked too
 
 	// Fresh returns a copy of the state that the binding key (the key that must be waited for longest)
@@ -94,13 +120,13 @@ func (rs *Retries) Len() int { return int(rs.waiting.Load()) }
 func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.Duration, behind bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	l, q := rs.lines[r.Set], (*retryQueue)(nil)
+	l, q, lacks := rs.lines[r.Set], (*retryQueue)(nil), 0
 	if l != nil {
-		q = l.queue
+		q, lacks = l.queue, l.lacks
 	}
 	for i := 0; i < len(r.Keys) && q == nil; i++ {
-		if other := rs.queues[r.Keys[i]]; other != nil && (other.asking > 0 || other.isDue(now) || r.N < other.lines[0].first.N) {
-			q = other
+		if other := rs.queues[r.Keys[i]]; other != nil && (other.asking > 0 || other.isDue(now) || r.need(i) < other.lines[0].wants()) {
+			q, lacks = other, i
 		}
 	}
 	if q == nil {
@@ -108,7 +134,7 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 	}
 	at := q.denial.Due
 	if _, follows := rs.attempts.leader(r.attempt()); !follows && q.denial.Fresh != nil {
-		due, _, _ := q.foretell(l).ahead(0, engine.Wanted{}, at, r.N)
+		due, _, _ := q.foretell(l).ahead(0, engine.Wanted{}, at, max(r.need(lacks), 1))
 		at = max(at, due)
 	}
 	switch wait = q.denial.RetryAfter; { // RetryAfter is the result if neither case applies, because the first caller is due or asks at once
@@ -118,6 +144,7 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 		wait = time.Duration(min(at.Since(now), uint64(engine.Never)))
 	}
 	d = q.denial
+	d.Index = lacks
 	d.Due, d.Fresh = 0, nil // so that the caller of r asks at once if it is the first when it joins
 	return d, wait, true
 }
@@ -231,6 +258,7 @@ func (rs *Retries) Join(r Request, denial Denial, wakes uint64) *Retrier {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.arrivals++
+	keys := max(len(r.Keys), 1)
 	r.Keys = nil
 	a := &Retrier{Request: r, arrival: rs.arrivals, wake: make(chan struct{}, 1)}
 	if rs.attempts.add(r.attempt(), a) {
@@ -241,7 +269,7 @@ func (rs *Retries) Join(r Request, denial Denial, wakes uint64) *Retrier {
 		if rs.lines == nil {
 			rs.lines, rs.queues = make(map[keytable.Hash]*retryLine), make(map[keytable.Hash]*retryQueue)
 		}
-		l = &retryLine{set: r.Set}
+		l = &retryLine{set: r.Set, units: make([]int64, keys)}
 		rs.lines[r.Set] = l
 		l.join(a)
 		rs.stand(l, denial, wakes)
@@ -249,7 +277,7 @@ func (rs *Retries) Join(r Request, denial Denial, wakes uint64) *Retrier {
 	}
 	l.join(a)
 	if l.future.version == l.queue.version && l.future.made {
-		l.future.charge(l.queue.denial.Due, a.N)
+		l.future.charge(l.queue.denial.Due, a.need(l.lacks))
 	}
 	return a
 }
@@ -311,7 +339,7 @@ func (rs *Retries) Leave(a *Retrier, served bool) {
 		q.push(l)
 		l.first.nudge()
 	}
-	q.ready = q.ready || len(q.lines) > 0 && q.lines[0].first.N < q.denied // the denial was for more units
+	q.ready = q.ready || len(q.lines) > 0 && q.lines[0].wants() < q.denied // the denial was for more units
 	rs.wakeOrForget(q)
 }
 

@@ -125,7 +125,7 @@ func (m *askers) check() {
 			sum += a.N
 			require.True(m.t, a.after == nil || a.arrival < a.after.arrival)
 		}
-		require.Equal(m.t, sum, l.units)
+		require.Equal(m.t, []int64{sum}, l.units)
 	}
 	for id, all := range m.rs.attempts {
 		require.NotEmpty(m.t, all)

@@ -10,12 +10,16 @@ import (
 type retryLine struct {
 	list[*Retrier]
 	set     keytable.Hash // hash that identifies the set of keys
-	units   int64         // how many units all callers in the line together wait for
+	lacks   int           // index of the key that lacks the units, among the keys of a request
+	units   []int64       // how many units of each key all callers in the line together wait for
 	queue   *retryQueue   // the queue in which the line stands
 	inQueue int           // index of the line in the heap queue.lines, plus one; 0 while the head of the line asks
 	counted int64         // how many units of the head are included in queue.units
 	future  retryFuture   // says when a newcomer to the line will be served
 }
+
+// wants returns how many units the head of the line wants of the key that lacks them.
+func (l *retryLine) wants() int64 { return l.first.need(l.lacks) }
 
 func (l *retryLine) before(other *retryLine) bool { return l.first.arrival < other.first.arrival }
 func (l *retryLine) index() *int                  { return &l.inQueue }
@@ -49,8 +53,9 @@ var anyKey = make([]engine.Spot, 1)
 // charge charges the n units of a waiting caller to the copy, at the instant when the copy has these
 // units, but not before the instant from.
 func (f *retryFuture) charge(from keytable.Instant, n int64) {
-	if at := f.ready(anyKey, from, n); at != keytable.End {
-		f.add(anyKey, at, n)
+	amounts := []int64{n}
+	if at := f.ready(anyKey, from, amounts); at != keytable.End {
+		f.add(anyKey, at, amounts)
 	}
 }
 
@@ -60,14 +65,14 @@ func (f *retryFuture) charge(from keytable.Instant, n int64) {
 func (q *retryQueue) foretell(l *retryLine) *retryFuture {
 	f, callers, units := &q.future, len(q.lines)+q.asking, q.units
 	if l != nil {
-		f, callers, units = &l.future, callers+l.size-1, units+l.units-l.counted
+		f, callers, units = &l.future, callers+l.size-1, units+l.units[l.lacks]-l.counted
 	}
 	if !q.ready {
 		units -= q.denied // the copy that Fresh returns includes these units already
 	}
 	if !f.made || f.version != q.version {
 		*f = retryFuture{copies{made: true, keys: []engine.Future{q.denial.Fresh()}}, q.version}
-		f.sum(anyKey, q.denial.Due, callers, units)
+		f.sum(anyKey, q.denial.Due, callers, []int64{units})
 	}
 	return f
 }
@@ -106,7 +111,7 @@ func (q *retryQueue) count(l *retryLine, n int64) {
 // push puts the line l into the queue.
 func (q *retryQueue) push(l *retryLine) {
 	l.queue = q
-	q.count(l, l.first.N)
+	q.count(l, l.wants())
 	q.lines.push(l)
 	q.version++
 }
@@ -116,6 +121,7 @@ func (q *retryQueue) push(l *retryLine) {
 // since then, d counts as out of date.
 func (rs *Retries) stand(l *retryLine, d Denial, wakes uint64) {
 	key := d.Key
+	l.lacks = d.Index
 	if d.Alone {
 		key = l.set.With(0, l.set) // no other line has this key
 	}
@@ -128,7 +134,7 @@ func (rs *Retries) stand(l *retryLine, d Denial, wakes uint64) {
 	if q.lines[0] != l || d.Due == 0 && q.asking > 0 { // in the second case, d is only a copy of what q had, see Ahead
 		return
 	}
-	q.denial, q.denied, q.ready = d, l.first.N, false
+	q.denial, q.denied, q.ready = d, l.wants(), false
 	if rs.wakes.Load() != wakes {
 		q.outdate()
 	}
@@ -143,8 +149,16 @@ func (q *retryQueue) outdate() {
 // join puts the caller a at the end of the line.
 func (l *retryLine) join(a *Retrier) {
 	l.append(a)
-	l.units += a.N
+	l.count(a, 1)
 	a.line = l
+}
+
+// count adds the units of the caller a to those of the line, or subtracts them if the parameter sign is
+// -1.
+func (l *retryLine) count(a *Retrier, sign int64) {
+	for k := range l.units {
+		l.units[k] += sign * a.need(k)
+	}
 }
 
 // insert puts the caller a into the line, in order of arrival. The first caller of l has arrived before
@@ -155,12 +169,12 @@ func (l *retryLine) insert(a *Retrier) {
 		ahead = ahead.ahead
 	}
 	l.list.insert(a, ahead)
-	l.units += a.N
+	l.count(a, 1)
 	a.line = l
 }
 
 // leave takes the caller a out of the line.
 func (l *retryLine) leave(a *Retrier) {
 	l.remove(a)
-	l.units -= a.N
+	l.count(a, -1)
 }

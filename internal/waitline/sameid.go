@@ -103,7 +103,7 @@ func (l *line) insert(w *Waiter) {
 		ahead = ahead.ahead
 	}
 	l.list.insert(w, ahead)
-	l.units += w.N
+	l.count(w, 1)
 	w.line, w.foretold, w.tail = l, 0, nil
 	l.future.drop() // w is not charged to the copies
 	for i := range l.places {

@@ -113,7 +113,7 @@ func TestAttemptsModel(t *testing.T) {
 			now := keytable.Start.Add(b.clock.now.Sub(start))
 			switch do := r.IntN(10); {
 			case do < 5:
-				a := &attempt{w: &Waiter{N: 1, wake: make(chan struct{}, 1)}}
+				a := &attempt{w: &Waiter{wake: make(chan struct{}, 1)}}
 				a.w.Set, a.w.Spots = b.spots("key")
 				if id := r.IntN(4); id > 0 {
 					a.w.ID = keytable.HashOf(strconv.Itoa(id))

@@ -27,7 +27,7 @@ func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 		ls.decideHead(w.line, now, true)
 		return
 	}
-	f := ls.foretell(w.Set, w.Spots, w.N, now)
+	f := ls.foretell(w.Set, w.Spots, now)
 	leader, follows := ls.attempts.leader(w.ID)
 	if follows {
 		f.at, f.delay = leader.earliest(now), 0
@@ -55,14 +55,15 @@ func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 	}
 	l.join(w)
 	if l.future.fits(l) {
-		w.foretold = l.future.ready(w.Spots, max(l.need, now), w.N)
-		l.future.add(w.Spots, w.foretold, w.N)
+		w.foretold = l.future.ready(w.Spots, max(l.need, now), nil)
+		l.future.add(w.Spots, w.foretold, nil)
 	}
 	for i := range l.places {
 		p := &l.places[i]
 		if q := p.queue; q.key == keyOf(f.binding) && p.run.size == l.size-1 && q.tail.made {
-			q.tail.add(w.spotOf(q.key), f.at, w.N)
-			p.extend(1, w.N, w)
+			s := w.spotOf(q.key)
+			q.tail.add(s, f.at, nil)
+			p.extend(1, s[0].N, w)
 			w.tail, w.tailAt = q, f.at
 		}
 	}
@@ -179,7 +180,7 @@ func (ls *Lines) survey(l *line, at keytable.Instant, fresh bool) survey {
 			s.outcome, s.reason = refused, ErrLate
 		}
 	case fresh || s.need == keytable.End:
-		if s.reason = ls.refusal(w, at, s.need, delayAt(w.Spots, s.need, w.N)); s.reason != nil {
+		if s.reason = ls.refusal(w, at, s.need, delayAt(w.Spots, s.need)); s.reason != nil {
 			s.outcome = refused
 		}
 	}
@@ -214,7 +215,7 @@ func (ls *Lines) checkKey(l *line, k int, s *engine.Spot, at keytable.Instant) (
 		q = ls.queueAt(s)
 	}
 	if q == nil || len(q.lines) == 0 || !q.first().before(l) {
-		return s.Ahead(at, l.first.N), false
+		return s.Ahead(at), false
 	}
 	due = max(at, q.opens())
 	s.Verdict, s.Delay = engine.Verdict{RetryAfter: max(time.Duration(due.Since(at)), 1)}, 0
@@ -225,7 +226,7 @@ func (ls *Lines) checkKey(l *line, k int, s *engine.Spot, at keytable.Instant) (
 // have the units.
 func (w *Waiter) charge(at keytable.Instant) {
 	for i := range w.Spots {
-		w.Spots[i].Take(at, w.N, w.Hold)
+		w.Spots[i].Take(at, w.Hold)
 	}
 	if w.Record != nil {
 		w.Record.Add(at)
@@ -285,14 +286,13 @@ func longest(spots []engine.Spot) (delay time.Duration) {
 	return delay
 }
 
-// delayAt returns how long a request for n units must be delayed if it is granted at the given instant:
-// the longest Delay of the keys that can deny. The keys are locked.
-func delayAt(spots []engine.Spot, at keytable.Instant, n int64) (delay time.Duration) {
+// delayAt returns how long a request must be delayed if it is granted at the given instant: the longest Delay of the keys that can deny. The keys are locked.
+func delayAt(spots []engine.Spot, at keytable.Instant) (delay time.Duration) {
 	if at == keytable.End {
 		return 0
 	}
 	for _, s := range enforcing(spots) {
-		delay = max(delay, s.DelayAt(at, n))
+		delay = max(delay, s.DelayAt(at))
 	}
 	return delay
 }

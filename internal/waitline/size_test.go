@@ -52,12 +52,12 @@ func newCrowd(own, shared time.Duration) *crowd {
 
 func (c *crowd) spots(client int) (keytable.Hash, []engine.Spot) {
 	h := keytable.HashOf(fmt.Sprint(client))
-	return h, []engine.Spot{engine.SpotOf(&c.own, h), engine.SpotOf(&c.shared, keytable.HashOf("all"))}
+	return h, []engine.Spot{engine.SpotOf(&c.own, h, 1), engine.SpotOf(&c.shared, keytable.HashOf("all"), 1)}
 }
 
 // comes has a caller of this client wait.
 func (c *crowd) comes(client int) {
-	w := &Waiter{N: 1, wake: make(chan struct{}, 1)}
+	w := &Waiter{wake: make(chan struct{}, 1)}
 	w.Set, w.Spots = c.spots(client)
 	c.enter(w)
 }
@@ -65,7 +65,7 @@ func (c *crowd) comes(client int) {
 // denied returns the RetryAfter of a client that does not wait.
 func (c *crowd) denied(client int) time.Duration {
 	set, spots := c.spots(client)
-	if _, denied := c.Deny(set, spots, 1, false); !denied {
+	if _, denied := c.Deny(set, spots, false); !denied {
 		return -1
 	}
 	return max(spots[0].RetryAfter, spots[1].RetryAfter)

@@ -14,7 +14,6 @@ import (
 type Waiter struct {
 	Set      keytable.Hash // a hash that identifies those keys in Spots that can deny
 	Spots    []engine.Spot // one element for each key, in the order of locking; holds the answers after the wait
-	N        int64         // how many units the caller waits for, at least 1
 	Deadline time.Time     // deadline of the context if the field HasDeadline is set; Wait sets both fields
 	HasDeadline,
 	Counted bool // whether a refusal is added to the totals of the rules

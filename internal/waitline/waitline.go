@@ -109,12 +109,12 @@ func (ls *Lines) Walked() int {
 	return ls.walked
 }
 
-// Deny denies a request for n units if earlier callers wait for one of its keys. The slice spots has
+// Deny denies a request if earlier callers wait for one of its keys. The slice spots has
 // one element for each key of the request, and the parameter set is a hash that identifies those keys
 // that can deny. Deny stores the denial in spots, and returns the instant of the denial and true. If no
 // caller waits for these keys, Deny decides nothing and returns false. The parameter counted says
 // whether the denial is added to the totals of the rules.
-func (ls *Lines) Deny(set keytable.Hash, spots []engine.Spot, n int64, counted bool) (now keytable.Instant, denied bool) {
+func (ls *Lines) Deny(set keytable.Hash, spots []engine.Spot, counted bool) (now keytable.Instant, denied bool) {
 	ls.time.Renew()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -122,7 +122,7 @@ func (ls *Lines) Deny(set keytable.Hash, spots []engine.Spot, n int64, counted b
 	if !ls.behind(set, spots) {
 		return now, false
 	}
-	ls.foretell(set, spots, n, now)
+	ls.foretell(set, spots, now)
 	engine.Unlock(spots, counted, false)
 	return now, true
 }
@@ -218,7 +218,7 @@ func (ls *Lines) unmark() {
 		}
 		if q.marked {
 			q.marked = false
-			spot := [1]engine.Spot{engine.SpotOf(q.key.Keys, q.key.Hash)}
+			spot := [1]engine.Spot{engine.SpotOf(q.key.Keys, q.key.Hash, 1)}
 			engine.Lock(spot[:], 0)
 			spot[0].Mark(false)
 			engine.Unlock(spot[:], false, false)

@@ -70,14 +70,15 @@ func newRig(t *testing.T, limit int) *rig {
 // spots returns the spots of key.
 func (b *rig) spots(key string) (keytable.Hash, []engine.Spot) {
 	h := keytable.HashOf(key)
-	return h, []engine.Spot{engine.SpotOf(&b.keys, h)}
+	return h, []engine.Spot{engine.SpotOf(&b.keys, h, 1)}
 }
 
 // comes returns a caller that has come for n units. The caller has no goroutine: the test makes the
 // calls of that goroutine.
 func (b *rig) comes(n int64, hold bool) *Waiter {
-	w := &Waiter{N: n, Hold: hold, wake: make(chan struct{}, 1)}
+	w := &Waiter{Hold: hold, wake: make(chan struct{}, 1)}
 	w.Set, w.Spots = b.spots("key")
+	w.Spots[0].N = n
 	b.enter(w)
 	return w
 }
@@ -94,7 +95,8 @@ func (b *rig) due(w *Waiter) time.Duration {
 // caller is ahead of it.
 func (b *rig) denied(key string, n int64) time.Duration {
 	set, spots := b.spots(key)
-	if _, denied := b.Deny(set, spots, n, false); !denied {
+	spots[0].N = n
+	if _, denied := b.Deny(set, spots, false); !denied {
 		return -1
 	}
 	return spots[0].RetryAfter
