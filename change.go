@@ -399,7 +399,7 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 	if l.settings.single {
 		a.resultName = ""
 	}
-	carriesKeys := old != nil && old.Key == r.Key && old.Algorithm == r.Algorithm && (old.Limiter == nil) == (r.Limiter == nil) &&
+	carriesKeys := old != nil && r.keepsKeys(&old.Rule) && (old.Limiter == nil) == (r.Limiter == nil) &&
 		(old.Warmup == Warmup{}) == (r.Warmup == Warmup{})
 	if carriesKeys {
 		a.serial, a.totals = old.serial, old.totals

@@ -28,6 +28,7 @@ type decision struct {
 	rules         []*activeRule    // sorted by inLockOrder: a rule with a custom limiter comes last
 	named         []*activeRule    // memory for the field rules; unused while rules is the shared list of a ruleGroup
 	exempt        []*activeRule    // rules that apply, but do not limit the request; the field rules does not list them
+	unasked       []*activeRule    // rules that do not apply because the request does not have their Unit
 	resolvedRates map[string]Rate  // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
 	spots         []engine.Spot    // what each key in this process answers; set only while callers wait for one of these keys
 	waiting       waitline.Request // identifies the request, its keys, and the queue in which it waits; set by gather
@@ -74,11 +75,13 @@ func newDecision(req *Request, mode engine.Mode) *decision {
 func (d *decision) free() {
 	clear(d.named)
 	clear(d.exempt)
+	clear(d.unasked)
 	clear(d.parts)
 	clear(d.spots)
 	clear(d.origins)
 	*d = decision{
-		named: d.named[:0], exempt: d.exempt[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0], sorted: d.sorted[:0],
+		named: d.named[:0], exempt: d.exempt[:0], unasked: d.unasked[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0],
+		sorted:  d.sorted[:0],
 		waiting: waitline.Request{Keys: d.waiting.Keys[:0]},
 	}
 	decisions.Put(d)
@@ -86,8 +89,8 @@ func (d *decision) free() {
 
 // run decides on the request of d and returns the answer.
 func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err error) {
-	if d.request.Cost < 0 {
-		return Result{}, ErrInvalidCount
+	if err := d.request.validate(); err != nil {
+		return Result{}, err
 	}
 	ctx = orBackground(ctx)
 	if err := ctx.Err(); err != nil {
@@ -195,29 +198,29 @@ func (d *decision) prepare(set *ruleSet) error {
 		return err
 	}
 	n := len(d.rules)
-	if n > 1 && d.rules[n-2].Limiter != nil {
-		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
-		names := fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name)
-		return &ConfigError{"rules", names, "must have one limiter of one's own among them"}
-	}
 	d.parts = slices.Grow(d.parts, n)[:n]
 	d.origins = slices.Grow(d.origins, n)[:n]
 	limiting := 0
 	for i, r := range d.rules {
+		n, asked := d.request.cost(r.Unit)
+		if d.order.Mode == engine.ModeLook {
+			n = 1
+		}
+		if !asked {
+			leaveOut(d, &d.unasked, r)
+			continue
+		}
 		rate, resolved, exempt := r.resolved(&d.request, d.resolvedRates)
 		if exempt {
 			if resolved && d.dry != nil {
 				d.dry.byResolve = append(d.dry.byResolve, r)
 			}
-			if d.exempt = append(d.exempt, r); len(d.named) == 0 {
-				d.named = append(d.named, d.rules...) // a copy, because other requests share the list
-				d.rules = d.named
-			}
+			leaveOut(d, &d.exempt, r)
 			continue
 		}
 		p, o := &d.parts[limiting], &d.origins[limiting]
 		p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), !r.enforces()
-		p.Want.Tier, p.N = d.request.Tier, int64(max(d.request.Cost, 1))
+		p.Want.Tier, p.N = d.request.Tier, n
 		if r.keys != nil {
 			o.by = byMemory
 		}
@@ -230,6 +233,11 @@ func (d *decision) prepare(set *ruleSet) error {
 		}
 	}
 	d.rules, d.parts, d.origins = d.rules[:limiting], d.parts[:limiting], d.origins[:limiting]
+	if limiting > 1 && d.rules[limiting-2].Limiter != nil {
+		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
+		names := fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name)
+		return &ConfigError{"rules", names, "must have one limiter of one's own among them"}
+	}
 	d.custom = -1
 	if limiting > 0 && d.rules[limiting-1].Limiter != nil {
 		d.custom = limiting - 1
@@ -242,6 +250,14 @@ func (d *decision) prepare(set *ruleSet) error {
 		return d.identify()
 	}
 	return nil
+}
+
+// leaveOut adds the rule r to a list of rules that do not decide. The caller then removes r from d.rules.
+func leaveOut(d *decision, list *[]*activeRule, r *activeRule) {
+	if *list = append(*list, r); len(d.named) == 0 {
+		d.named = append(d.named, d.rules...) // a copy, because other requests share the list
+		d.rules = d.named
+	}
 }
 
 // decideHere decides by all rules in this process, except for the one with a custom limiter.
@@ -263,10 +279,13 @@ func (d *decision) decided() bool {
 // count adds d to the totals of its rules. It skips the rules with keys in this process, which were counted already
 // while the keys were locked. If d.uncounted is set, these rules were not counted, and count includes them.
 func (d *decision) count() {
-	switch {
-	case !d.decided():
+	if !d.decided() {
 		return
-	case d.Replayed:
+	}
+	for _, r := range d.unasked {
+		r.totals.countNotAsked(r.Unit)
+	}
+	if d.Replayed {
 		for _, r := range d.rules {
 			r.totals.add(numReplayed, 1)
 		}
@@ -298,7 +317,7 @@ func (d *decision) answer(res *Result) (binding int) {
 	if d.custom >= 0 && d.origins[d.custom].by == 0 {
 		n = d.custom // leave out the custom limiter, which was not asked
 	}
-	binding = combine(d.rules[:n], d.parts[:n], d.Passes, res)
+	binding = combine(d.rules[:n], d.parts[:n], d.Passes, d.request.Costs, res)
 	for i := range d.origins[:n] {
 		if d.origins[i].by == byPolicy && !d.parts[i].Shadow {
 			res.Degraded = true
@@ -399,10 +418,10 @@ func (d *decision) allResolved() map[string]Rate {
 	return rates
 }
 
-// place returns the number of rules that enforce before the rule with the index i.
-func (d *decision) place(i int) (k int) {
-	for j := range d.parts[:i] {
-		if !d.parts[j].Shadow {
+// placeOf returns the number of rules that enforce before the rule with the index i.
+func placeOf(parts []engine.Part, i int) (k int) {
+	for j := range parts[:i] {
+		if !parts[j].Shadow {
 			k++
 		}
 	}

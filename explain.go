@@ -62,6 +62,9 @@ type RuleExplanation struct {
 	// [Rule.Resolve], or "limiter" for a custom Limiter, which has its own rate.
 	RateFrom RateFrom
 
+	Unit string // [Rule.Unit]; if the request does not have this unit, AnsweredBy is "uncounted"
+	Cost int    // how many of these units the request takes, if it has Costs; otherwise 0: each rule takes [Request.Cost]
+
 	// AnsweredBy says what has answered for the rule. For a key in this process, it is "unseen" if the key is as if
 	// never used, "own" if the key has state of its own, or "shared" if the key shares a budget because the limiter is
 	// full, see [WithMaxKeys]. In all other cases, it is "store"; "policy" for a [FailurePolicy]; "limiter" for a
@@ -109,7 +112,7 @@ func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, er
 		return Explanation{}, err
 	}
 	e := Explanation{Request: req, Recorded: d.Replayed, Result: res, Match: "none"}
-	rules := slices.Concat(d.rules, d.exempt)
+	rules := slices.Concat(d.rules, d.exempt, d.unasked)
 	order := make([]int, len(rules))
 	for i := range order {
 		order[i] = i
@@ -149,7 +152,7 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 	for _, r := range in.Rules {
 		e.Rules = append(e.Rules, RuleExplanation{
 			r.Name, r.Match, r.Pattern, KeyType(r.KeyType), r.Key, Algorithm(r.Algorithm), Mode(r.Mode),
-			Rate(r.Rate), RateFrom(r.RateFrom), AnsweredBy(r.AnsweredBy), r.Receipts, Result(r.Result), r.MaxIn, r.Err,
+			Rate(r.Rate), RateFrom(r.RateFrom), r.Unit, r.Cost, AnsweredBy(r.AnsweredBy), r.Receipts, Result(r.Result), r.MaxIn, r.Err,
 		})
 	}
 	return nil
@@ -164,28 +167,33 @@ func (e *Explanation) text() explained.Explanation {
 		out.Rules = append(out.Rules, explained.Rule{
 			Name: r.Name, Match: r.Match, Pattern: r.Pattern, KeyType: string(r.KeyType), Key: r.Key,
 			Algorithm: string(r.Algorithm), Mode: string(r.Mode), Rate: ratetext.Rate(r.Rate),
-			RateFrom: string(r.RateFrom), AnsweredBy: string(r.AnsweredBy),
+			RateFrom: string(r.RateFrom), Unit: r.Unit, Cost: r.Cost, AnsweredBy: string(r.AnsweredBy),
 			Receipts: r.Receipts, Result: explained.Result(r.Result), MaxIn: r.MaxIn, Err: r.Err,
 		})
 	}
 	return out
 }
 
-// explainRule explains the rule r. i is the index of r in the list of d.rules followed by d.exempt.
+// explainRule explains the rule r. i is the index of r in the list of d.rules followed by d.exempt and d.unasked.
 func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExplanation {
 	x := RuleExplanation{
 		Name: r.Name, Match: matchOf(d, r), Pattern: r.Endpoint, KeyType: r.Key, Key: r.key.text(&d.request),
-		Algorithm: r.Algorithm, Mode: r.Mode, MaxIn: -1,
+		Algorithm: r.Algorithm, Mode: r.Mode, Unit: r.Unit, MaxIn: -1,
 	}
 	if i >= len(d.rules) {
 		x.Rate, x.RateFrom, x.AnsweredBy, x.Result = unlimitedRate, "tier", "unlimited", unlimited
 		if slices.Contains(d.dry.byResolve, r) {
 			x.RateFrom = "resolve"
 		}
-		x.Result.Rule = r.Name
+		if x.Result.Rule = r.Name; i >= len(d.rules)+len(d.exempt) {
+			x.Rate, x.RateFrom, x.AnsweredBy = r.Rate, "rule", "uncounted"
+		}
 		return x
 	}
 	p, o := &d.parts[i], &d.origins[i]
+	if len(d.request.Costs) > 0 {
+		x.Cost = int(p.N)
+	}
 	if i == d.custom && o.by == 0 {
 		d.lookAtCustom(ctx)
 	}

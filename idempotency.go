@@ -17,8 +17,8 @@ import (
 // charged again; only ResetAfter and Delay are shorter by the time since then. If the first was denied, the second is
 // decided like a new request. ttl is from a microsecond to 366 days.
 //
-// Two requests with one ID are the same only if their Client and their Cost are equal, and the same rules charge the
-// same keys. They are still the same if their Tier differs, or if a rule gets another Rate or a key is reset in
+// Two requests with one ID are the same only if their Client is equal, and the same rules charge the same keys for the
+// same numbers of units. They are still the same if their Tier differs, or if a rule gets another Rate or a key is reset in
 // between. They are different requests if a rule is new, or gets another Key, Algorithm or Mode in between.
 //
 // One grant answers at most 100 retries; any further retry is decided like a new request. So use IDs only where the
@@ -67,7 +67,7 @@ func (d *decision) identify() error {
 		return nil
 	}
 	for i, r := range d.rules {
-		d.id = r.identity(d.id, d.parts[i].Hash)
+		d.id = r.identity(d.id, d.parts[i].Hash, d.parts[i].N)
 	}
 	if d.custom < 0 && d.order.Mode.Charges() {
 		d.order.Record = (*recordedDecision)(d)
@@ -78,14 +78,14 @@ func (d *decision) identify() error {
 // replayPlain answers req, which has an ID, from the record of an earlier grant, and writes the answer to res. It
 // returns false if there is no record. It is the fast path for a group g whose rules call no user code.
 func (l *RateLimiter) replayPlain(g *ruleGroup, req *Request, res *Result) bool {
-	if l.records == nil || l.settings.observer != nil || len(g.rules) > 2 {
+	if l.records == nil || l.settings.observer != nil || len(g.rules) > 2 || g.counted || len(req.Costs) > 0 {
 		return false
 	}
 	l.time.Renew()
 	id := req.identity()
 	var parts [2]engine.Part
 	for i, r := range g.rules {
-		id = r.identity(id, r.key.hash(req))
+		id = r.identity(id, r.key.hash(req), int64(max(req.Cost, 1)))
 		parts[i].Shadow = !r.enforces()
 	}
 	if !l.records.Find(id, l.time.Now(), parts[:len(g.rules)], true) {
@@ -94,7 +94,7 @@ func (l *RateLimiter) replayPlain(g *ruleGroup, req *Request, res *Result) bool 
 	for _, r := range g.rules {
 		r.totals.add(numReplayed, 1)
 	}
-	combine(g.rules, parts[:len(g.rules)], true, res)
+	combine(g.rules, parts[:len(g.rules)], true, nil, res)
 	return true
 }
 

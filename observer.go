@@ -56,8 +56,8 @@ type Decision struct {
 	// decisions by one rule on one key, and does not reveal the key. It is 0 if no rule applies.
 	Key uint64
 
-	// Cost is how many units the request needs. It is at least 1.
-	Cost int
+	Unit string // [Rule.Unit] of the rule named Rule
+	Cost int    // how many units of the Unit the request needs; it is 0 only if [Request.Costs] have an N of 0
 
 	Result Result // the answer to the caller or, for a rule in [ModeShadow], the answer that the rule would have given
 	Source Source // what decided for the rule: its state in this process, a store, a policy and so on
@@ -100,6 +100,7 @@ type verdicts struct {
 	origins []origin // what answered for each part; nil if the field by says it for all parts
 	by      answerer
 	hash    keytable.Hash // hash of the key if only one rule was asked; the field parts is then nil
+	n       int64         // how many units this rule was asked for
 	now     instant       // the time of the decision
 }
 
@@ -142,13 +143,13 @@ func (l *RateLimiter) tell(
 // the index of r in the slices of vs.
 func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) {
 	t.Rule, t.Algorithm, t.KeyType, t.Mode, t.Source = r.Name, r.Algorithm, r.Key, r.Mode, sources[vs.from(i)]
-	t.Tier, t.Rate, t.Key = "", r.Rate, vs.hash.Hi
+	t.Tier, t.Rate, t.Key, t.Unit, t.Cost = "", r.Rate, vs.hash.Hi, r.Unit, int(vs.n)
 	if r.Limiter != nil {
 		t.Rate = Rate{} // the rate of a custom limiter is not known here
 	}
 	if vs.parts != nil {
 		p := &vs.parts[i]
-		t.Key = p.Hash.Hi
+		t.Key, t.Cost = p.Hash.Hi, int(p.N)
 		switch {
 		case p.Err != nil: // Rule.Resolve returned an invalid rate, so the rate of the rule decided
 			return

@@ -186,13 +186,10 @@ func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) 
 	return res, each, err
 }
 
-// Peek returns what [RateLimiter.Check] would return for req with a cost of 1, but takes nothing: Remaining still
+// Peek returns what [RateLimiter.Check] would return for req with a cost of 1 in each of its units, but takes nothing: Remaining still
 // counts the unit that Check would have taken. The [Observer] does not see it, and [RuleStats] do not count it. Peek
 // ignores req.ID.
 func (l *RateLimiter) Peek(ctx context.Context, req Request) (Result, error) {
-	if req.Cost > 0 {
-		req.Cost = 1
-	}
 	return l.check(ctx, &req, engine.ModeLook)
 }
 
@@ -350,7 +347,7 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 // plainGroup returns the group of rules for req, or nil if the fast path, takePlain, cannot decide by these rules.
 func (l *RateLimiter) plainGroup(ctx context.Context, req *Request) *ruleGroup {
 	set := l.set.Load()
-	if set == nil || len(req.Rules) > 0 || req.Cost < 0 || ctx != nil && ctx.Err() != nil {
+	if set == nil || len(req.Rules) > 0 || req.validate() != nil || ctx != nil && ctx.Err() != nil {
 		return nil
 	}
 	if g := set.match(req.Endpoint); g.plain {
@@ -366,12 +363,22 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 	if req.ID != "" {
 		return l.replayPlain(g, req, res), nil
 	}
+	rules, n := g.rules, int64(max(req.Cost, 1))
+	if g.counted || len(req.Costs) > 0 {
+		var some [maxPlain]*activeRule
+		if rules = req.asked(g.rules, &some); g.only != nil {
+			n, _ = req.cost(g.only.Unit)
+		}
+		if len(rules) == 0 || g.only != nil && n == 0 {
+			return false, nil
+		}
+	}
 	if l.remote != nil {
 		if l.retries.Len() > 0 {
 			return false, nil
 		}
 		var way shortcut
-		if way, err = l.remote.shortcut(g.only, req, res); way != callRefused || g.only.local == nil {
+		if way, err = l.remote.shortcut(g.only, req, n, res); way != callRefused || g.only.local == nil {
 			return way == knownDenied, nil
 		}
 	}
@@ -383,7 +390,7 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 	switch r := g.only; {
 	case r != nil:
 		hash := r.key.hash(req)
-		v, delay, now, queued := r.local.Decide(hash, req.Tier, int64(max(req.Cost, 1)), watch.Began)
+		v, delay, now, queued := r.local.Decide(hash, req.Tier, n, watch.Began)
 		if queued {
 			return false, nil
 		}
@@ -395,37 +402,42 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 			if err != nil {
 				by = byPolicy
 			}
-			l.tell(ctx, req, g.rules, &verdicts{by: by, hash: hash, now: now}, 0, res, err, watch.Elapsed(&l.time))
+			l.tell(ctx, req, g.rules, &verdicts{by: by, hash: hash, n: n, now: now}, 0, res, err, watch.Elapsed(&l.time))
 		}
 		return true, err
-	case len(g.rules) <= 2:
+	case len(rules) <= 2:
 		// Two rules get a smaller array: zeroing the array for maxPlain rules takes a tenth of the decision's time.
 		var parts [2]engine.Part
-		return l.takeSeveral(ctx, g, req, parts[:len(g.rules)], res, watch), nil
+		return l.takeSeveral(ctx, g, rules, req, parts[:len(rules)], res, watch), nil
 	default:
 		var parts [maxPlain]engine.Part
-		return l.takeSeveral(ctx, g, req, parts[:len(g.rules)], res, watch), nil
+		return l.takeSeveral(ctx, g, rules, req, parts[:len(rules)], res, watch), nil
 	}
 }
 
-// takeSeveral does the work of takePlain for several rules, or for one shadow rule. parts has one zero Part per rule.
+// takeSeveral does the work of takePlain for several rules, or for one shadow rule. rules are the rules of the group g
+// that apply to req, and parts has one zero Part for each of them.
 func (l *RateLimiter) takeSeveral(
-	ctx context.Context, g *ruleGroup, req *Request, parts []engine.Part, res *Result, watch engine.Stopwatch,
+	ctx context.Context, g *ruleGroup, rules []*activeRule, req *Request, parts []engine.Part, res *Result, watch engine.Stopwatch,
 ) (done bool) {
-	for i, r := range g.rules {
+	for i, r := range rules {
 		p := &parts[i]
 		p.Keys, p.Hash, p.Shadow = r.local, r.key.hash(req), !r.enforces()
-		p.Want.Tier, p.N = req.Tier, int64(max(req.Cost, 1))
+		p.Want.Tier = req.Tier
+		p.N, _ = req.cost(r.Unit)
 	}
 	order := engine.Order{Within: engine.AnyDelay}
 	outcome := engine.DecideAll(&l.time, parts, &order, watch.Began)
 	if outcome.Queued {
 		return false
 	}
-	binding := combine(g.rules, parts, outcome.Passes, res)
+	if len(rules) < len(g.rules) {
+		req.countUnasked(g.rules)
+	}
+	binding := combine(rules, parts, outcome.Passes, req.Costs, res)
 	if l.settings.observer != nil {
 		vs := verdicts{by: byMemory, parts: parts, now: outcome.Now}
-		l.tell(ctx, req, g.rules, &vs, binding, res, nil, watch.Elapsed(&l.time))
+		l.tell(ctx, req, rules, &vs, binding, res, nil, watch.Elapsed(&l.time))
 	}
 	return true
 }

@@ -25,6 +25,9 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 	if remote.name = c.settings.name + ":" + r.Name; c.settings.single {
 		remote.name = r.Name
 	}
+	if r.Unit != "" {
+		remote.name += "\x00" + r.Unit // so that a rule whose Unit changes has new keys
+	}
 	if policy.kind == failLocally {
 		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)
 	}
@@ -86,9 +89,9 @@ const (
 	callRefused                 // the circuit breakers refuse the call
 )
 
-// shortcut tries to answer req without calling the store. r is the only rule for req. If it returns knownDenied, it
+// shortcut tries to answer req, which takes n units from r, its only rule, without calling the store. If it returns knownDenied, it
 // has counted the denial and written it to res. If it returns callRefused, the error says why the call was refused.
-func (c *storeCaller) shortcut(r *activeRule, req *Request, res *Result) (shortcut, error) {
+func (c *storeCaller) shortcut(r *activeRule, req *Request, n int64, res *Result) (shortcut, error) {
 	if c.breakers.Refusing() {
 		if err := c.breakers.Refusal(c.partOf(r, req, r.Rate), c.time.Now()); err != nil {
 			return callRefused, err
@@ -98,7 +101,7 @@ func (c *storeCaller) shortcut(r *activeRule, req *Request, res *Result) (shortc
 		return noShortcut, nil
 	}
 	ask := r.ask(req, r.Rate)
-	ask.N = max(req.Cost, 1)
+	ask.N = int(n)
 	known, denied := c.denier.Denied(ask)
 	if !denied {
 		return noShortcut, nil

@@ -2,7 +2,11 @@ package ratelimit
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strconv"
 
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
@@ -31,12 +35,104 @@ type Request struct {
 	// named twice applies once. Rules that are [Rule.Additional] still apply as well.
 	Rules []string
 
-	// Cost is how many units the request takes from each rule; 0 means 1.
+	// Cost is how many units the request takes from each rule that counts requests; 0 means 1.
 	Cost int
+
+	// Costs are what the request costs in other units, such as tokens or bytes, for the rules with a [Rule.Unit]: at
+	// most 16, each unit once. If they contain the Unit "", its N replaces Cost, and an N of 0 means that no rule that
+	// counts requests applies. A rule with another Unit does not apply if Costs lack it; with an N of 0, the rule denies
+	// where it would deny one unit, and is charged nothing. Do not change the slice until the call returns.
+	Costs []Cost
 
 	// ID, if not empty, identifies the request. A request that is sent again with the same ID gets the first answer
 	// again and is charged only once. The limiter needs [WithRequestIDs].
 	ID string
+}
+
+// A Cost is how many units of one kind a request costs.
+type Cost = struct {
+	Unit string // what is counted, as in [Rule.Unit]; "" for requests
+	N    int    // how many: from 0 to 2^50
+}
+
+const (
+	maxCosts = 16      // the largest number of units of one request
+	maxCount = 1 << 50 // the largest number of units of one kind that a request can have
+)
+
+// unitRange is the text in errors for a unit that validUnit refuses.
+const unitRange = `must have at most 64 bytes: lower-case letters, digits, "-", "_" and "."`
+
+func validUnit(unit string) bool {
+	for i := range len(unit) {
+		switch c := unit[i]; {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return false
+		}
+	}
+	return len(unit) <= 64
+}
+
+// validate returns an error if a number of units in req is invalid.
+func (req *Request) validate() error {
+	if req.Cost < 0 {
+		return ErrInvalidCount
+	}
+	if len(req.Costs) > maxCosts {
+		return &ConfigError{"costs", len(req.Costs), "must have at most 16 units"}
+	}
+	for i, c := range req.Costs {
+		path := func() string { return "costs[" + strconv.Itoa(i) + "].unit" }
+		switch {
+		case checkCount(c.N) != nil:
+			return checkCount(c.N)
+		case !validUnit(c.Unit):
+			return &ConfigError{path(), confmap.Describe(c.Unit), unitRange}
+		case slices.ContainsFunc(req.Costs[:i], func(other Cost) bool { return other.Unit == c.Unit }):
+			return &ConfigError{path(), strconv.Quote(c.Unit), "must not be given twice"}
+		}
+	}
+	return nil
+}
+
+// checkCount returns an error if n is not a number of units that a request can cost or use.
+func checkCount(n int) error {
+	if n < 0 || int64(n) > maxCount {
+		return fmt.Errorf("%w, nor above %d", ErrInvalidCount, int64(maxCount))
+	}
+	return nil
+}
+
+// cost returns how many units req takes from a rule with this [Rule.Unit]. If asked is false, the rule does not apply.
+func (req *Request) cost(unit string) (n int64, asked bool) {
+	for i := range req.Costs {
+		if c := &req.Costs[i]; c.Unit == unit {
+			return int64(c.N), c.N > 0 || unit != ""
+		}
+	}
+	return int64(max(req.Cost, 1)), unit == ""
+}
+
+// asked returns those of the rules that apply to req, in the array some.
+func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*activeRule {
+	n := 0
+	for _, r := range rules {
+		if _, asked := req.cost(r.Unit); asked {
+			some[n] = r
+			n++
+		}
+	}
+	return some[:n]
+}
+
+// countUnasked counts req for those of the rules that do not apply because req does not have their Unit.
+func (req *Request) countUnasked(rules []*activeRule) {
+	for _, r := range rules {
+		if _, asked := req.cost(r.Unit); !asked {
+			r.totals.countNotAsked(r.Unit)
+		}
+	}
 }
 
 // orBackground returns ctx, or the background context if ctx is nil.
@@ -47,12 +143,8 @@ func orBackground(ctx context.Context) context.Context {
 	return ctx
 }
 
-// identity returns a hash of the client, the ID and the cost of req. The caller adds the hash of each key to it.
-func (req *Request) identity() keytable.Hash {
-	id := keytable.HashOfPair(req.Client, req.ID)
-	id.Lo += uint64(max(req.Cost, 1)) // the sum is not hashed here: the caller hashes it together with the first key
-	return id
-}
+// identity returns a hash of the client and the ID of req. The caller adds the number of units and the hash of each key.
+func (req *Request) identity() keytable.Hash { return keytable.HashOfPair(req.Client, req.ID) }
 
 // A KeyType says which requests share a budget in a [Rule]. The empty KeyType is [KeyUser].
 //

@@ -1,10 +1,10 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -34,7 +34,8 @@ const (
 type Reservation struct {
 	limiter *RateLimiter
 	result  Result
-	n       int64 // reserved units
+	n       int64  // reserved requests, if the field costs is nil
+	costs   []Cost // what the request costs in each of its units; nil if it has no Costs
 	state   atomic.Uint32
 
 	parts []localCharge  // charges in this process
@@ -50,8 +51,8 @@ type storedCharges struct {
 	rules []*activeRule
 	ctx   context.Context // the context of Reserve, without its cancellation
 
-	failed bool // true after Reservation.Settle has failed and may be called again; guarded by Reservation.state
-	tried  int  // the number of used units that was passed to that call of Settle
+	failed bool   // true after a call of SettleCosts has failed and may be repeated; guarded by Reservation.state
+	tried  []Cost // the used units that were passed to that call
 }
 
 // The values of Reservation.state.
@@ -66,6 +67,7 @@ type localCharge struct {
 	rule    *activeRule // the rule whose keys were charged; it may have been replaced since
 	hash    keytable.Hash
 	receipt engine.Receipt
+	n       int64 // how many units were charged
 	tier    string
 	rate    *engine.Rate // the rate that Rule.Resolve returned, or nil
 }
@@ -90,9 +92,9 @@ func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Durati
 	if err := settles(l.settings.store); err != nil {
 		return nil, err
 	}
-	r := &Reservation{limiter: l, n: int64(max(req.Cost, 1))}
+	r := &Reservation{limiter: l, n: int64(max(req.Cost, 1)), costs: req.reserved()}
 	g := l.plainGroup(ctx, &req)
-	if g != nil && g.only != nil && req.ID == "" && l.remote == nil && l.settings.observer == nil && r.takeOne(g.only, &req, term) {
+	if g != nil && g.only != nil && !g.counted && r.costs == nil && req.ID == "" && l.remote == nil && l.settings.observer == nil && r.takeOne(g.only, &req, term) {
 		return r, nil
 	}
 	d := newDecision(&req, engine.ModeTake)
@@ -122,7 +124,7 @@ func (r *Reservation) takeOne(rule *activeRule, req *Request, term time.Duration
 	r.result.Delay, r.result.Rule = delay, rule.resultName
 	fill(&r.result, &v)
 	if v.Granted() {
-		r.one[0] = localCharge{rule: rule, hash: hash, receipt: receipt, tier: req.Tier}
+		r.one[0] = localCharge{rule: rule, hash: hash, receipt: receipt, n: r.n, tier: req.Tier}
 		r.parts = r.one[:]
 	}
 	return true
@@ -151,7 +153,7 @@ func (r *Reservation) addAll(ctx context.Context, d *decision) {
 
 // add adds a charge in this process to the reservation r. The rule made the charge at the time now; p describes it.
 func (r *Reservation) add(rule *activeRule, p *engine.Part, now instant, term time.Duration) {
-	part := localCharge{rule: rule, hash: p.Hash, receipt: p.Receipt, tier: p.Want.Tier}
+	part := localCharge{rule: rule, hash: p.Hash, receipt: p.Receipt, n: p.N, tier: p.Want.Tier}
 	if p.Want.Rate != nil {
 		rate := *p.Want.Rate // a copy, because later decisions use p again
 		part.rate = &rate
@@ -183,21 +185,101 @@ func (r *Reservation) Results() []Result {
 // even if the context of the request has ended. If units are given back, callers that wait for them are served.
 //
 // Settle acts only once, even if several goroutines call it; all other calls return [ErrSettled]. If actual is
-// negative or above 2^31-1, the error matches [ErrInvalidCount], and the reservation stays open. If the [Store]
-// cannot be reached, the error matches [ErrStore], and the reservation stays open: call Settle again with the same
-// number. But if actual is more than was reserved and the call of the Store has failed, the reservation counts as
-// settled: a second call could charge the units twice.
+// negative or above 2^50, the error matches [ErrInvalidCount], and the reservation stays open; so it does if the request
+// has several units: call [Reservation.SettleCosts]. If the [Store] cannot be reached, the error matches [ErrStore], and
+// the reservation stays open: call Settle again with the same number. But if actual is more than was reserved and the
+// call of the Store has failed, the reservation counts as settled: a second call could charge the units twice.
 //
 // Settle changes nothing for a reservation that was denied or that a [FailurePolicy] has granted without a charge, nor
-// in a rule that has been removed or whose Algorithm or Key has changed. After a Reset, and after the term, no units
-// are given back, but units beyond the reserved number are charged.
-func (r *Reservation) Settle(actual int) error { return r.settle(actual, false) }
-
-// settle does the work of Settle or, if cancel is set, of Cancel.
-func (r *Reservation) settle(actual int, cancel bool) error {
+// in a rule that has been removed or whose Algorithm, Key or Unit has changed. After a Reset, and after the term, no
+// units are given back, but units beyond the reserved number are charged.
+func (r *Reservation) Settle(actual int) error {
+	if r == nil {
+		return cmp.Or(checkCount(actual), ErrSettled)
+	}
+	unit := ""
 	switch {
-	case actual < 0 || int64(actual) > math.MaxInt32:
-		return fmt.Errorf("%w, nor above 2147483647", ErrInvalidCount)
+	case len(r.costs) == 1:
+		unit = r.costs[0].Unit
+	case len(r.costs) > 1:
+		return fmt.Errorf("%w: the request has %d units; call SettleCosts", ErrInvalidCount, len(r.costs))
+	}
+	return r.settle([]Cost{{unit, actual}}, false)
+}
+
+// SettleCosts replaces, for each unit in actual, the reserved units by those that were used, as Settle does. What was
+// reserved of other units stays charged. SettleCosts acts only once, and all numbers are changed together.
+//
+// If actual has a unit twice, or one that the request does not have, or a number that Settle refuses, the error matches
+// [ErrInvalidCount], and the reservation stays open. The other errors are those of Settle.
+func (r *Reservation) SettleCosts(actual ...Cost) error {
+	for i, c := range actual {
+		if slices.ContainsFunc(actual[:i], func(other Cost) bool { return other.Unit == c.Unit }) {
+			return fmt.Errorf("%w: the unit %q is given twice", ErrInvalidCount, c.Unit)
+		}
+	}
+	return r.settle(actual, false)
+}
+
+// Done ends the reservation: all units that were not settled stay charged, also if the term is not over. If the
+// reservation is settled already, Done does nothing and returns nil, so it may be deferred. After a Settle that has
+// failed, Done calls it again with the same numbers. A later Settle returns [ErrSettled].
+func (r *Reservation) Done() error {
+	if err := r.settle(nil, true); !errors.Is(err, ErrSettled) {
+		return err
+	}
+	return nil
+}
+
+// Cancel gives all reserved units back, as Settle(0) does. If the reservation is settled already, Cancel does nothing
+// and returns nil, so a deferred Cancel gives the units back only if the work fails. After a Settle that has failed,
+// Cancel calls Settle again with the same number, because those units were used.
+func (r *Reservation) Cancel() error {
+	if r == nil {
+		return nil
+	}
+	none := []Cost{{}}
+	if r.costs != nil {
+		none = slices.Clone(r.costs)
+		for i := range none {
+			none[i].N = 0
+		}
+	}
+	if err := r.settle(none, true); !errors.Is(err, ErrSettled) {
+		return err
+	}
+	return nil
+}
+
+// reserved returns a copy of the costs of req, with the unit "" if req costs requests too. Without Costs, it returns nil.
+func (req *Request) reserved() (costs []Cost) {
+	if len(req.Costs) == 0 {
+		return nil
+	}
+	if n, asked := req.cost(""); asked {
+		costs = append(costs, Cost{"", int(n)})
+	}
+	for _, c := range req.Costs {
+		if c.Unit != "" {
+			costs = append(costs, c)
+		}
+	}
+	return costs
+}
+
+// settle does the work of SettleCosts. The units in actual are all different. If an earlier call has failed and the
+// parameter again is set, settle uses the numbers of that call.
+func (r *Reservation) settle(actual []Cost, again bool) error {
+	for _, c := range actual {
+		if err := checkCount(c.N); err != nil {
+			return err
+		}
+		has := func(own Cost) bool { return own.Unit == c.Unit }
+		if r != nil && (r.costs == nil && c.Unit != "" || r.costs != nil && !slices.ContainsFunc(r.costs, has)) {
+			return fmt.Errorf("%w: the request does not have the unit %q", ErrInvalidCount, c.Unit)
+		}
+	}
+	switch {
 	case r == nil:
 		return ErrSettled
 	case r.inStore == nil:
@@ -205,7 +287,7 @@ func (r *Reservation) settle(actual int, cancel bool) error {
 			return ErrSettled
 		}
 		if r.limiter != nil {
-			r.settleHere(int64(actual))
+			r.settleHere(actual)
 		}
 		return nil
 	case !r.state.CompareAndSwap(stateOpen, stateSettling):
@@ -213,84 +295,91 @@ func (r *Reservation) settle(actual int, cancel bool) error {
 	}
 	next, in := stateSettled, r.inStore
 	defer func() { r.state.Store(next) }()
-	if cancel && in.failed {
+	if again && in.failed {
 		actual = in.tried
 	}
-	r.settleHere(int64(actual))
-	sent, err := r.settleInStore(actual)
-	if err != nil && (!sent || int64(actual) <= r.n) {
-		next, in.failed, in.tried = stateOpen, true, actual
+	r.settleHere(actual)
+	sent, more, err := r.settleInStore(actual)
+	if err != nil && (!sent || !more) {
+		next, in.failed, in.tried = stateOpen, true, slices.Clone(actual)
 	}
 	return err
 }
 
-// Cancel gives all reserved units back, as Settle(0) does. If the reservation is settled already, Cancel does nothing
-// and returns nil, so a deferred Cancel gives the units back only if the work fails. After a Settle that has failed,
-// Cancel calls Settle again with the same number, because those units were used.
-func (r *Reservation) Cancel() error {
-	if err := r.settle(0, true); !errors.Is(err, ErrSettled) {
-		return err
+// used returns how many of n charged units were used, according to actual. Without a number for their unit, all were.
+func used(actual []Cost, unit string, n int64) int64 {
+	for _, c := range actual {
+		if c.Unit == unit {
+			return int64(c.N)
+		}
 	}
-	return nil
+	return n
 }
 
 // settleHere settles the charges that r made in this process.
-func (r *Reservation) settleHere(actual int64) {
+func (r *Reservation) settleHere(actual []Cost) {
 	l := r.limiter
 	if len(r.parts) == 0 {
 		return
 	}
 	l.time.Renew()
 	var now instant
-	if actual < r.n { // units are given back; otherwise the loop does not need the time
-		now = l.time.Now()
-	}
+	var keys []waitline.Key // the keys that are charged more than was reserved
 	for i := range r.parts {
 		p := &r.parts[i]
-		if back := p.rule.local.Settle(p.hash, p.receipt, actual, now); back > 0 {
+		stays := used(actual, p.rule.Unit, p.n)
+		if stays < p.n && now == 0 { // units are given back; otherwise the time is not needed
+			now = l.time.Now()
+		}
+		if back := p.rule.local.Settle(p.hash, p.receipt, stays, now); back > 0 {
 			p.rule.totals.add(numGivenBack, uint64(back))
 			l.waiters.Freed(waitline.Key{Keys: p.rule.local, Hash: p.hash})
 		}
-	}
-	if actual > r.n {
-		keys := make([]waitline.Key, len(r.parts))
-		for i := range r.parts {
-			keys[i] = waitline.Key{Keys: r.parts[i].rule.local, Hash: r.parts[i].hash}
+		if stays > p.n {
+			keys = append(keys, waitline.Key{Keys: p.rule.local, Hash: p.hash})
 		}
-		l.waiters.Adjust(func(now instant) {
-			for i := range r.parts {
-				p := &r.parts[i]
-				p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, actual-r.n)
-			}
-		}, keys...)
 	}
+	if len(keys) == 0 {
+		return
+	}
+	actual = slices.Clone(actual) // only this copy is allocated, and not the slice of each call
+	l.waiters.Adjust(func(now instant) {
+		for i := range r.parts {
+			p := &r.parts[i]
+			if more := used(actual, p.rule.Unit, p.n) - p.n; more > 0 {
+				p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, more)
+			}
+		}
+	}, keys...)
 }
 
-// settleInStore settles the charges that r made in the store. sent is false if the store was not called.
-func (r *Reservation) settleInStore(actual int) (sent bool, err error) {
+// settleInStore settles the charges that r made in the store. sent is false if the store was not called. more is true if
+// more units are charged than were reserved.
+func (r *Reservation) settleInStore(actual []Cost) (sent, more bool, err error) {
 	l, in := r.limiter, r.inStore
 	var asks []Ask
 	var rules []*activeRule
 	for i, a := range in.asks {
 		was := in.rules[i]
-		if rule := l.set.Load().named(was.Name); rule != nil && rule.remote != nil && rule.Algorithm == was.Algorithm && rule.Key == was.Key {
-			a.N = actual
+		a.N = int(used(actual, was.Unit, int64(a.Charged)))
+		if rule := l.set.Load().named(was.Name); rule != nil && rule.remote != nil && rule.keepsKeys(&was.Rule) && actual != nil {
+			more = more || a.N > a.Charged
 			asks, rules = append(asks, a), append(rules, rule)
 		}
 	}
 	if len(asks) == 0 {
-		return false, nil
+		return false, false, nil
 	}
 	sent, err = l.remote.settle(in.ctx, asks)
-	for _, rule := range rules {
+	for i, rule := range rules {
 		if err != nil {
 			rule.totals.add(numErrors, 1)
 		} else {
-			rule.totals.add(numGivenBack, uint64(max(r.n-int64(actual), 0)))
+			rule.totals.add(numGivenBack, uint64(max(asks[i].Charged-asks[i].N, 0)))
 		}
 	}
 	if err == nil {
 		l.retries.Wake()
 	}
-	return sent, err
+	return sent, more, err
 }

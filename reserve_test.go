@@ -173,13 +173,13 @@ func TestReserveBadInput(t *testing.T) {
 		for _, term := range []time.Duration{time.Microsecond, 24 * time.Hour} {
 			r, err := l.Reserve(ctx, req, term)
 			require.NoError(t, err)
-			for _, n := range []int64{-1, math.MinInt32, math.MaxInt32 + 1} {
+			for _, n := range []int64{-1, math.MinInt32, math.MinInt64, 1<<50 + 1} {
 				if int64(int(n)) != n {
 					continue // does not fit an int of 32 bits
 				}
 				err := r.Settle(int(n))
 				require.ErrorIs(t, err, ratelimit.ErrInvalidCount)
-				require.EqualError(t, err, "ratelimit: count must not be negative, nor above 2147483647")
+				require.EqualError(t, err, "ratelimit: count must not be negative, nor above 1125899906842624")
 			}
 			require.NoError(t, r.Cancel(), "it is still open")
 			require.Equal(t, 100, l.left())

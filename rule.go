@@ -51,6 +51,11 @@ type Rule struct {
 	// Algorithm is the name of the algorithm that decides. Empty means [AlgorithmTokenBucket].
 	Algorithm Algorithm
 
+	// Unit is what the rule counts: "" for requests, or a name such as "tokens" or "bytes", of at most 64 lower-case
+	// letters, digits, "-", "_" and ".". A request says by [Request.Costs] how many units it costs; a rule with a Unit
+	// does not apply to a request without this Unit. If a change of the rule changes the Unit, all keys are new.
+	Unit string
+
 	// Rate is the limit of each key.
 	Rate Rate
 
@@ -169,6 +174,9 @@ func (c *ruleCheck) add(path string, given Rule, isDefault bool) {
 	c.addPlace(r)
 	if !slices.Contains(modes, string(r.Mode)) {
 		c.reject(r, "mode", strconv.Quote(string(r.Mode)), "must be one of "+confmap.List(modes))
+	}
+	if !validUnit(r.Unit) {
+		c.reject(r, "unit", confmap.Describe(r.Unit), unitRange)
 	}
 	c.within(path, r.OnStoreError.validate("onStoreError"))
 	c.addName(r)
@@ -331,4 +339,9 @@ func tierPath(path, tier string) string { return path + ".tiers[" + strconv.Quot
 // place returns which requests the rule r applies to, in the form that the package match needs.
 func (r *Rule) place(isDefault bool) match.Place {
 	return match.Place{Endpoint: r.Endpoint, Default: isDefault, Additional: r.Additional, Shadow: r.Mode == ModeShadow}
+}
+
+// keepsKeys reports whether the keys of the rule other have the same meaning in the rule r.
+func (r *Rule) keepsKeys(other *Rule) bool {
+	return r.Key == other.Key && r.Algorithm == other.Algorithm && r.Unit == other.Unit
 }

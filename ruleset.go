@@ -32,8 +32,10 @@ type activeRule struct {
 // enforces reports whether the rule r denies requests.
 func (r *activeRule) enforces() bool { return r.Mode != ModeShadow }
 
-// identity combines the hash of a request (id) and the hash of its key in the rule r (h) to one hash.
-func (r *activeRule) identity(id, h keytable.Hash) keytable.Hash {
+// identity combines the hash of a request (id), the hash of its key in the rule r (h) and the number of units that it
+// takes from this key to one hash.
+func (r *activeRule) identity(id, h keytable.Hash, n int64) keytable.Hash {
+	id.Lo += uint64(n) // the sum is not hashed here: it is hashed together with the key
 	mode := uint64(0)
 	if !r.enforces() {
 		mode = 1
@@ -101,6 +103,9 @@ type ruleGroup struct {
 	// plain is true if the fast path, RateLimiter.takePlain, can decide: the group has 1 to maxPlain rules with state
 	// in this process, or a single rule in ModeEnforce with state in a store. No rule calls a function of the user.
 	plain bool
+
+	// counted is true if a rule has a Unit, so that it does not apply to every request.
+	counted bool
 
 	// only is set if plain is true and the group has exactly one rule, which is in ModeEnforce; otherwise nil.
 	only *activeRule
@@ -183,6 +188,7 @@ func newRuleGroup(rules []*activeRule) ruleGroup {
 	g.plain = len(g.rules) > 0 && len(g.rules) <= maxPlain
 	single := len(g.rules) == 1 && g.rules[0].enforces()
 	for _, r := range g.rules {
+		g.counted = g.counted || r.Unit != ""
 		g.plain = g.plain && (r.keys != nil || single && r.remote != nil) && r.Resolve == nil && !r.exempts
 	}
 	if g.plain && single {

@@ -29,6 +29,10 @@ type RuleStats struct {
 	// in Allowed or in any count above.
 	Replayed uint64
 
+	// NotAsked counts the requests to which the rule did not apply because they do not have its [Rule.Unit]. They are
+	// included in no other count.
+	NotAsked uint64
+
 	LiveKeys   int    // number of keys that have state in this process now
 	Evicted    uint64 // keys that were forgotten because their state was as if they had never been used
 	Overflowed uint64 // requests charged to the budget that new keys share while the table is full, see [WithMaxKeys]
@@ -60,6 +64,7 @@ const (
 	numErrors
 	numGivenBack
 	numReplayed
+	numNotAsked
 	numTotals
 )
 
@@ -83,6 +88,9 @@ var counters = [...]Counter{
 	numReplayed: {"Replayed", "replayed_requests", "", "request",
 		"Requests that got the answer of an earlier grant by their ID, and are in no other count.",
 		func(s *RuleStats) *uint64 { return &s.Replayed }},
+	numNotAsked: {"NotAsked", "not_asked_requests", "", "request",
+		"Requests to which the rule did not apply because they do not have its unit.",
+		func(s *RuleStats) *uint64 { return &s.NotAsked }},
 	{"Evicted", "evicted_keys", "", "key", "Keys that were forgotten because they were as if never used.",
 		func(s *RuleStats) *uint64 { return &s.Evicted }},
 	{"Overflowed", "overflowed_requests", "", "request",
@@ -106,6 +114,14 @@ func (t *totals) countDecision(shadow, granted bool) {
 		t.add(numShadowDenied, 1)
 	default:
 		t.add(numDenied, 1)
+	}
+}
+
+// countNotAsked counts a request that does not have the given unit, which its rule counts. If this is the unit of
+// requests, the request has said that it costs none, and is not counted.
+func (t *totals) countNotAsked(unit string) {
+	if unit != "" {
+		t.add(numNotAsked, 1)
 	}
 }
 

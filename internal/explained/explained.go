@@ -35,7 +35,14 @@ type Request struct {
 	Attrs    map[string]string `json:"attrs,omitempty"`    // further properties by name
 	Rules    []string          `json:"rules,omitempty"`    // names of rules that apply instead of those that match Endpoint
 	Cost     int               `json:"cost,omitempty"`     // units that the request takes; 0 means 1
+	Costs    []cost            `json:"costs,omitempty"`    // what the request costs in each unit
 	ID       string            `json:"id,omitempty"`       // names the request, so that a retry is not charged again
+}
+
+// A cost is how many units of one kind the request costs.
+type cost = struct {
+	Unit string `json:"unit,omitempty"` // what is counted; empty for requests
+	N    int    `json:"n"`              // how many
 }
 
 // A Result is the answer to a request, or the answer of one rule. The type result is its JSON form.
@@ -95,6 +102,8 @@ type Rule struct {
 	Mode       string        `json:"mode"`                // "enforce" or "shadow"
 	Rate       ratetext.Rate `json:"-"`                   // the rate in force; zero for a custom limiter
 	RateFrom   string        `json:"rateFrom"`            // where Rate comes from, such as "tier"
+	Unit       string        `json:"unit,omitempty"`      // what the rule counts; empty for requests
+	Cost       int           `json:"cost,omitempty"`      // how many units the request takes from the rule
 	AnsweredBy string        `json:"answeredBy"`          // what has answered for the rule, such as "store"
 	Receipts   int           `json:"receipts,omitempty"`  // number of charges of the key that can still be given back
 	Result     Result        `json:"result"`              // what the rule would answer alone

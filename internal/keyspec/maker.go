@@ -15,7 +15,14 @@ type Request struct {
 	Attrs map[string]string // values of key parts
 	Rules []string          // not part of any key
 	Cost  int               // not part of any key
+	Costs []cost            // not part of any key
 	ID    string            // not part of any key
+}
+
+// A cost is how many units of one kind a request costs.
+type cost = struct {
+	Unit string // what is counted
+	N    int    // how many
 }
 
 // A Maker makes the keys of one rule from requests. It holds the key type of the rule in parsed form,
