@@ -154,6 +154,7 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 	mode, _ := confmap.Choice(d.Reader.Reader, n, "mode", "must be one of "+confmap.List(modes), modes)
 	r.Mode = Mode(mode)
 	r.Additional = d.Bool(n, "additional")
+	r.Unit, _ = d.Text(n, "unit")
 	a := d.Algorithm(n)
 	r.Algorithm = Algorithm(a.Name)
 	config, ok := d.Config(n)
@@ -195,6 +196,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 		"key":          r.Key,
 		"mode":         r.Mode,
 		"additional":   r.Additional,
+		"unit":         r.Unit,
 		"algorithm":    cmp.Or(r.Algorithm, AlgorithmTokenBucket),
 		"algoConfig":   algoConfig,
 		"tiers":        r.Tiers,

@@ -429,7 +429,7 @@ func TestOnceRefuses(t *testing.T) {
 	require.NoError(t, err)
 	good := ratelimit.Ask{Rule: "r", Key: "a", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerMinute(2), N: 1}
 	none, looking := good, good
-	none.N, looking.Look = 0, true
+	none.N, looking.Look = -1, true
 	once := ratelimit.Attempt{Client: "a", ID: "1", TTL: minute}
 	for _, row := range []struct {
 		ctx  context.Context

@@ -70,7 +70,7 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 // Once does what Take does, for the request that has the ID once.ID. If the same request was granted the same
 // asks less than once.TTL ago, Once takes nothing, and returns the results of that grant and true, as [StoreReplayer]
 // says. The error also matches [ErrInvalidConfig] for an empty ID, an invalid TTL or an ask with Look, and
-// [ErrInvalidCount] for an ask of no units.
+// [ErrInvalidCount] for a negative N.
 func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (results []Result, replayed bool, err error) {
 	switch {
 	case once.ID == "":
@@ -80,7 +80,7 @@ func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (resul
 	}
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {
 		switch {
-		case a.N < 1:
+		case a.N < 0:
 			return ErrInvalidCount
 		case a.Look:
 			return &ConfigError{"look", true, "must be false: Once has a Look of its own"}

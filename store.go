@@ -39,7 +39,7 @@ type Ask struct {
 	// Rule and Key may have any bytes, so no separator can join them unambiguously.
 	//
 	// Rule is the name of the limiter, see [WithName]. For a rule of a [RateLimiter], a colon and the name of the rule
-	// follow it, such as "shop:search".
+	// follow it, such as "shop:search"; then, if the rule has a [Rule.Unit], a zero byte and this Unit.
 	Rule, Key string
 
 	// Client is the client that the state belongs to, or empty if it belongs to more than one. A Store may keep the
@@ -53,7 +53,8 @@ type Ask struct {
 	// applies to the time between that charge and this ask.
 	Rate Rate
 
-	// N is how many units to take, all or none. With 0, it takes nothing and gets the answer for one unit.
+	// N is how many units to take, all or none: at most 2^50. With 0, it takes nothing and gets the answer for one unit;
+	// if it is denied one unit, the other asks of the call take nothing.
 	N int
 
 	// Shadow is true for an ask of a rule in [ModeShadow]. Such an ask never causes another ask to be denied. It is
@@ -130,7 +131,7 @@ type StoreReplayer interface {
 	// To charge and to record the grant must be one step: of two calls at the same time, one charges and the other
 	// finds the grant. A Store may forget grants, the oldest first, and it returns one grant at most 100 times. After
 	// that, it decides on the asks again, and a new grant replaces the old one. Denials are not recorded, and a Reset
-	// does not remove a grant. Every N is at least 1.
+	// does not remove a grant. An ask with an N of 0 is decided as in Take, and charged nothing.
 	Once(ctx context.Context, once Attempt, asks []Ask) (results []Result, replayed bool, err error)
 }
 

@@ -100,7 +100,7 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 	w := ruleWait{limiter: l, ctx: orBackground(ctx), req: &req}
 	for {
 		w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
-		if w.set = l.set.Load(); w.set == nil || req.Cost < 0 || w.ctx.Err() != nil || l.takesID(&req, true) != nil {
+		if w.set = l.set.Load(); w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(&req, true) != nil {
 			return l.check(w.ctx, &req, engine.ModeTake)
 		}
 		if res, err := w.wait(); !errors.Is(err, waitline.ErrChanged) {

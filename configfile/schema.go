@@ -234,6 +234,8 @@ func valueOf(f ruleconfig.Field, isDefault bool) schema {
 	case ruleconfig.Tiers:
 		return schema{"type": "object", "maxProperties": ruleconfig.MaxTiers, "propertyNames": schema{"maxLength": confmap.MaxText},
 			"additionalProperties": schema{"anyOf": []schema{rate, ref("rate")}}}
+	case ruleconfig.Unit:
+		return schema{"type": "string", "pattern": "^[a-z0-9._-]{0,64}$"}
 	case ruleconfig.StoreError:
 		return schema{"type": "string", "anyOf": []schema{{"enum": []string{"open", "closed", "local"}}, {"pattern": "^local:0*[1-9][0-9]*$"}}}
 	case ruleconfig.Capacity, ruleconfig.Requests, ruleconfig.Burst:

@@ -304,6 +304,7 @@ var samples = map[ruleconfig.Kind][2]string{
 	ruleconfig.AlgorithmName:  {`"LeakyBucket"`, `"name": "a", "rate": "1/s"`},
 	ruleconfig.AlgoConfig:     {`{"rate": "1/s"}`, `"name": "a", "algorithm": "TokenBucket"`},
 	ruleconfig.Tiers:          {`{"x": "2/s"}`, `"name": "a", "algorithm": "TokenBucket", "rate": "1/s"`},
+	ruleconfig.Unit:           {`"tokens"`, `"name": "a", "algorithm": "TokenBucket", "rate": "1/s"`},
 	ruleconfig.StoreError:     {`"closed"`, `"name": "a", "algorithm": "TokenBucket", "rate": "1/s"`},
 	ruleconfig.Capacity:       {`5`, `"name": "a", "algorithm": "TokenBucket", "refillRatePerSecond": 1`},
 	ruleconfig.PerSecond:      {`0.5`, `"name": "a", "algorithm": "LeakyBucket", "capacity": 1`},

@@ -132,7 +132,7 @@ func checkOnce(k *storeKit, a ratelimit.Ask) error {
 	s, ctx := k.store.(oncer), context.Background()
 	good, none := ratelimit.Attempt{Client: "a", ID: k.prefix(), TTL: time.Minute}, a
 	noID, short, long := good, good, good
-	noID.ID, short.TTL, long.TTL, none.N = "", time.Microsecond-1, 366*24*time.Hour+1, 0
+	noID.ID, short.TTL, long.TTL, none.N = "", time.Microsecond-1, 366*24*time.Hour+1, -1
 	for _, bad := range []struct {
 		ctx  context.Context
 		once ratelimit.Attempt

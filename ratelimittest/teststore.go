@@ -110,8 +110,7 @@ type StoreConfig struct {
 //     the limit.
 //
 // The kit asks only what the limiters of package ratelimit ask: no state twice in one call,
-// a state always with the same Client, no negative N, and no look that could deny in the
-// same call as asks for units. Each schedule uses states that no earlier schedule has used.
+// a state always with the same Client, and no negative N. Each schedule uses states that no earlier schedule has used.
 //
 // A store on Redis or Valkey must take its time from clock, with a Resolution of a
 // microsecond, and must not let keys expire during the test.

@@ -82,7 +82,7 @@ func (s *Store) newRetryable(once *ratelimit.Attempt, asks []ratelimit.Ask) (*re
 	r := &retryable{Attempt: once, store: s, answers: make([]answer, len(asks)), places: make([]int, len(asks))}
 	for i := range asks {
 		switch {
-		case asks[i].N < 1:
+		case asks[i].N < 0:
 			return nil, ratelimit.ErrInvalidCount
 		case asks[i].Look:
 			return nil, &ratelimit.ConfigError{Field: "look", Value: true, Reason: "must be false: Once has a Look of its own"}

@@ -358,7 +358,7 @@ func TestOnceRefuses(t *testing.T) {
 	s := newStore(t, client)
 	u := ask(all[0], ratelimit.PerDay(100), 1)
 	none, bad := u, u
-	none.N, bad.Algorithm = 0, "Guess"
+	none.N, bad.Algorithm = -1, "Guess"
 	once, ended := ratelimit.Attempt{Client: "alice", ID: "1", TTL: hourly}, func() context.Context {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

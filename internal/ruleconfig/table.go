@@ -26,6 +26,7 @@ const (
 	Burst                          // a whole number, at least 1: the burst; given together with maxRequests or rate
 	Duration                       // a time with its unit, above 0
 	WarmupMap                      // a map that has WarmupFields
+	Unit                           // what a rule counts: lower-case letters, digits, "-", "_" and ".", at most 64 of them
 )
 
 // A Field is a field that a config may have. A name may be spelled in any way that [confmap.Fold]
@@ -45,6 +46,7 @@ var RuleFields = []Field{
 		`"attr:NAME", or several joined by "+" or in a list.`},
 	{"mode", nil, Mode, `"enforce" (default) denies requests; "shadow" only counts what it would deny.`},
 	{"additional", nil, Bool, "Whether the rule applies beside the rules that match best."},
+	{"unit", nil, Unit, `What the rule counts, such as "tokens" or "bytes". Without it, the rule counts requests.`},
 	{"algorithm", []string{"policy", "strategy"}, AlgorithmName, "The algorithm that decides."},
 	{"algoConfig", []string{"config", "algorithmConfig"}, AlgoConfig,
 		"How much the rule grants. Its fields may also stand in the rule itself."},
