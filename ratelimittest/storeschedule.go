@@ -194,7 +194,7 @@ func (w *storeWriter) next() storeCall {
 		switch several := len(chosen) > 1; {
 		case several && look:
 			a.N = 0
-		case several && !a.Shadow && c.at%4 > 0:
+		case several && !a.Shadow && (w.settles || c.at%4 > 0):
 			a.N = max(a.N, 1)
 		}
 		if w.settles && w.IntN(3) > 0 {
