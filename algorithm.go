@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
@@ -31,8 +32,8 @@ func Algorithms() (names []Algorithm) {
 	return names
 }
 
-// Windowed reports whether the algorithm is one of the three in this package that count in windows. Such an algorithm
-// has no [Rate.Burst], and all rates of one [Rule] must have the same Per. The two buckets have a burst, and the rates
+// Windowed reports whether the algorithm is one of the three in this package that count in windows, or
+// [AlgorithmInFlight]. Such an algorithm has no [Rate.Burst], and all rates of one [Rule] must have the same Per. The two buckets have a burst, and the rates
 // of a rule may have any Per.
 func (a Algorithm) Windowed() bool { return algorithms[a].windowed }
 
@@ -54,7 +55,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 // returned as math.MaxInt. For an interval that excludes its first or last instant, subtract one nanosecond from d.
 //
 // MaxIn returns 0 if r is not a valid rate of the algorithm or d is negative. It returns -1 if no limit is known: for
-// [Unlimited], and for a custom algorithm. An empty Algorithm is [AlgorithmTokenBucket].
+// [Unlimited], for a custom algorithm, and for [AlgorithmInFlight]. An empty Algorithm is [AlgorithmTokenBucket].
 //
 // The number holds for a key that is not reset and whose rate does not change. A [Store] that counts in whole
 // microseconds, such as one in Redis, may grant a little less; for its exact number, divide r.Per and d by
@@ -65,7 +66,7 @@ func (a Algorithm) MaxIn(r Rate, d time.Duration) int {
 	}
 	algorithm, known := algorithms[a]
 	switch {
-	case !known, r == unlimitedRate:
+	case !known, r == unlimitedRate, a == AlgorithmInFlight:
 		return -1
 	case d < 0 || algorithm.validate(r) != nil:
 		return 0
@@ -82,8 +83,8 @@ var algorithmList = []algorithm{
 	newAlgorithm[slidingLogState](AlgorithmSlidingWindowLog, newSlidingLogConfig, NewSlidingWindowLog, exact.MaxOfLog),
 }
 
-// algorithms maps the name of each algorithm to its row in algorithmList.
-var algorithms = byName(algorithmList)
+// algorithms maps the name of each algorithm of a rule to its row: those in algorithmList, and inFlight.
+var algorithms = byName(slices.Concat(algorithmList, []algorithm{inFlight}))
 
 func byName(rows []algorithm) map[Algorithm]algorithm {
 	named := make(map[Algorithm]algorithm)
@@ -175,7 +176,7 @@ func algorithmNames() []string { return ruleconfig.NamesIn(configAlgorithms()) }
 
 // configAlgorithms returns the algorithms of this package as values of the type ruleconfig.Algorithm.
 func configAlgorithms() (all []ruleconfig.Algorithm) {
-	for _, a := range algorithmList {
+	for _, a := range algorithms {
 		all = append(all, ruleconfig.Algorithm{Name: string(a.name), Windowed: a.windowed, Leaks: a.name == AlgorithmLeakyBucket})
 	}
 	return all

@@ -126,7 +126,7 @@ func TestBadMaps(t *testing.T) {
 			"each map or list counting as 8"
 		form = "must be a map that says what the limit is"
 	)
-	list := `"FixedWindow", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket", "Custom"`
+	list := `"FixedWindow", "InFlight", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", "TokenBucket", "Custom"`
 	good := fields{"rate": "1/s"}
 	long, shown := strings.Repeat("x", mega), strings.Repeat("x", 55)+"..."
 	cycle := ruleOf("TokenBucket", nil)

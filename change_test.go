@@ -219,7 +219,7 @@ ratelimit: rules[3].endpoint is "": must be set, or a name to ask for the rule b
 ratelimit: rules[4].endpoint is "/search": is that of rules[0]: rules that share an endpoint need names
 ratelimit: rules[5].onStoreError is local:0: must have at least 1 replica
 ratelimit: rules[5].rate.burst is 2: must be 0: a fixed window has no burst
-ratelimit: rules[6].algorithm is "Bucket": must be one of "FixedWindow", "LeakyBucket", "SlidingWindowCounter", `+
+ratelimit: rules[6].algorithm is "Bucket": must be one of "FixedWindow", "InFlight", "LeakyBucket", "SlidingWindowCounter", `+
 		`"SlidingWindowLog", "TokenBucket", or the rule have a limiter
 ratelimit: rules[7].tiers["a"].requests is 0: must be at least 1
 ratelimit: rules[7].tiers["a"].per is 0s: must be longer than zero

@@ -521,7 +521,7 @@ func TestRuleDecodes(t *testing.T) {
 		{fields{"algorithm": "FixedWindow", "rate": "5/m burst 7"},
 			`ratelimit: rule.rate is "5/m burst 7": must have no burst: FixedWindow has none`, "a default rule"},
 		{fields{"endpoint": "/a", "algorithm": "Custom", "algoConfig": fields{}},
-			`ratelimit: rules["/a"].algorithm is "Custom": unknown algorithm: must be one of "FixedWindow", "LeakyBucket", ` +
+			`ratelimit: rules["/a"].algorithm is "Custom": unknown algorithm: must be one of "FixedWindow", "InFlight", "LeakyBucket", ` +
 				`"SlidingWindowCounter", "SlidingWindowLog", "TokenBucket"`, "custom algorithms need a Factory"},
 		{fields{"endpoint": "a*b", "rate": "5/m"}, `ratelimit: rules["a*b"].endpoint is "a*b": must have a "*" at the end only`,
 			"what no rule may have"},
@@ -603,7 +603,7 @@ func TestTexts(t *testing.T) {
 		{`{"Mode": "off"}`, all{}, `ratelimit: mode is "off": must be one of "enforce", "shadow"`, "an unknown mode"},
 		{`{"Mode": "` + strings.Repeat("-", 101) + `"}`, all{}, `ratelimit: mode is "` +
 			strings.Repeat("-", 55) + `...": must be one of "enforce", "shadow"`, "a long mode"},
-		{`{"Algorithm": "Bucket"}`, all{}, `ratelimit: algorithm is "Bucket": must be one of "FixedWindow", "LeakyBucket", ` +
+		{`{"Algorithm": "Bucket"}`, all{}, `ratelimit: algorithm is "Bucket": must be one of "FixedWindow", "InFlight", "LeakyBucket", ` +
 			`"SlidingWindowCounter", "SlidingWindowLog", "TokenBucket"`, "an unknown algorithm"},
 		{`{"Policy": "shut"}`, all{}, `ratelimit: failurePolicy is "shut": must be "open", "closed", "local" or, of 4 replicas, "local:4"`,
 			"an unknown policy"},
@@ -706,4 +706,19 @@ func TestReloadKeepsCode(t *testing.T) {
 	require.ErrorContains(t, err, "configs[1].endpoint")
 	require.ErrorContains(t, err, "configs[2].algorithm")
 	assert.Equal(t, by("/plain", yes(20, 7, 39*minute)), l.Allow("ann", "/plain"), "what is refused changes nothing")
+}
+
+// TestAttributeKeepsItsTrailingSpace proves that a key type is the same after it was written as JSON and read again.
+func TestAttributeKeepsItsTrailingSpace(t *testing.T) {
+	for text, want := range map[string]ratelimit.KeyType{
+		"attr:tenant +user":  ratelimit.KeyOf(ratelimit.KeyAttr("tenant "), ratelimit.KeyUser),
+		"attr:tenant ":       ratelimit.KeyAttr("tenant "),
+		"attr:tenant + user": ratelimit.KeyOf(ratelimit.KeyAttr("tenant"), ratelimit.KeyUser),
+	} {
+		config, err := json.Marshal(map[string]any{"endpoint": "/", "rate": "1/s", "key": text})
+		require.NoError(t, err)
+		var r ratelimit.Rule
+		require.NoError(t, json.Unmarshal(config, &r))
+		assert.Equal(t, want, r.Key, "%q", text)
+	}
 }

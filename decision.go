@@ -28,7 +28,7 @@ type decision struct {
 	rules         []*activeRule    // sorted by inLockOrder: a rule with a custom limiter comes last
 	named         []*activeRule    // memory for the field rules; unused while rules is the shared list of a ruleGroup
 	exempt        []*activeRule    // rules that apply, but do not limit the request; the field rules does not list them
-	unasked       []*activeRule    // rules that do not apply because the request does not have their Unit
+	unasked       []*activeRule    // rules that do not apply: the request does not have their Unit, or holds nothing
 	resolvedRates map[string]Rate  // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
 	spots         []engine.Spot    // what each key in this process answers; set only while callers wait for one of these keys
 	waiting       waitline.Request // identifies the request, its keys, and the queue in which it waits; set by gather
@@ -206,7 +206,7 @@ func (d *decision) prepare(set *ruleSet) error {
 		if d.order.Mode == engine.ModeLook {
 			n = 1
 		}
-		if !asked {
+		if !asked || r.holds() && d.term == 0 {
 			leaveOut(d, &d.unasked, r)
 			continue
 		}
@@ -219,7 +219,7 @@ func (d *decision) prepare(set *ruleSet) error {
 			continue
 		}
 		p, o := &d.parts[limiting], &d.origins[limiting]
-		p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), !r.enforces()
+		p.Keys, p.Hash, p.Shadow, p.Ends = r.keys, r.key.hash(&d.request), !r.enforces(), r.holds()
 		p.Want.Tier, p.N = d.request.Tier, n
 		if r.keys != nil {
 			o.by = byMemory
@@ -282,9 +282,7 @@ func (d *decision) count() {
 	if !d.decided() {
 		return
 	}
-	for _, r := range d.unasked {
-		r.totals.countNotAsked(r.Unit)
-	}
+	d.request.countUnasked(d.unasked)
 	if d.Replayed {
 		for _, r := range d.rules {
 			r.totals.add(numReplayed, 1)
@@ -323,6 +321,9 @@ func (d *decision) answer(res *Result) (binding int) {
 			res.Degraded = true
 		}
 	}
+	if binding >= 0 && !d.Passes {
+		res.Reason = d.rules[binding].reason(&d.parts[binding], d.origins[binding].by)
+	}
 	return binding
 }
 
@@ -349,6 +350,7 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 			}
 			fill(&res, &d.parts[i].Verdict)
 			res.Delay, res.Degraded = d.parts[i].Delay, d.origins[i].by == byPolicy
+			res.Reason = rule(i).reason(&d.parts[i], d.origins[i].by)
 		}
 		res.Rule = rule(i).resultName
 		each = append(each, res)

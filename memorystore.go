@@ -41,7 +41,7 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate, w *engine.Warmup) (*engine.Ledger, error) {
 		algorithm := algorithms[Algorithm(name)]
 		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Windows: algorithm.windowed, Warmup: w}, set.maxKeys)
-		return engine.NewLedger(keys, set.maxKeys), err
+		return engine.NewLedger(keys, set.maxKeys, algorithm.name == AlgorithmInFlight), err
 	}, records.Clear), records}, nil
 }
 
@@ -101,7 +101,7 @@ func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (resul
 // Settle changes the charge that each ask names to N units, as [StoreSettler] says. If it returns an error, it has
 // changed nothing. The error matches [ErrInvalidConfig] for an ask without a Receipt or with an invalid Warmup and, if
 // N is more than Charged, for an unknown algorithm or an invalid rate. It matches [ErrInvalidCount] for a negative N or
-// Charged. If ctx has ended, it is the error of ctx.
+// Charged, and [ErrSettled] for a hold that is over and cannot go on. If ctx has ended, it is the error of ctx.
 func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {
 		switch {
@@ -114,8 +114,12 @@ func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
 		}
 		return errors.Join(atPath("warmup", a.Warmup.validate())...)
 	})
-	if err == nil {
-		err = m.book.Settle(charges)
+	if err != nil {
+		return err
+	}
+	over, err := m.book.Settle(charges)
+	if over {
+		return ErrSettled
 	}
 	return err
 }

@@ -28,7 +28,11 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 	if r.Unit != "" {
 		remote.name += "\x00" + r.Unit // so that a rule whose Unit changes has new keys
 	}
-	if policy.kind == failLocally {
+	switch {
+	case policy.kind != failLocally:
+	case r.holds(): // what the store says about a key is about other processes too, and does not count here
+		remote.local, err = inFlight.keys(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys)
+	default:
 		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)
 	}
 	return remote, err
@@ -186,6 +190,9 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 		}
 		if d.receipt != 0 {
 			asks[i].Receipt, asks[i].HoldFor = d.receipt, receipt.HoldFor
+		}
+		if r.holds() {
+			asks[i].HoldFor = asks[i].Rate.Per
 		}
 	}
 	results, replayed, err := c.take(ctx, pass, &d.request, charge, asks)
@@ -389,7 +396,7 @@ func (c *storeCaller) setResults(d *decision, results []Result) {
 // remember tells the keys for FailLocal how many units a key has left in the store, divided by the replicas.
 func (r *activeRule) remember(p *engine.Part) {
 	remote, want := r.remote, p.Want
-	if remote.local == nil || p.Limit < 0 {
+	if remote.local == nil || p.Limit < 0 || r.holds() {
 		return
 	}
 	if want.Rate != nil {

@@ -118,7 +118,7 @@ func (req *Request) cost(unit string) (n int64, asked bool) {
 func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*activeRule {
 	n := 0
 	for _, r := range rules {
-		if _, asked := req.cost(r.Unit); asked {
+		if _, asked := req.cost(r.Unit); asked && !r.holds() {
 			some[n] = r
 			n++
 		}
@@ -126,11 +126,15 @@ func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*a
 	return some[:n]
 }
 
-// countUnasked counts req for those of the rules that do not apply because req does not have their Unit.
+// countUnasked counts req for those of the rules that do not apply: req does not have their Unit, or would have to hold
+// units that it cannot end. If a rule counts requests and req says that it costs none, req is not counted.
 func (req *Request) countUnasked(rules []*activeRule) {
 	for _, r := range rules {
-		if _, asked := req.cost(r.Unit); !asked {
-			r.totals.countNotAsked(r.Unit)
+		switch _, asked := req.cost(r.Unit); {
+		case asked && r.holds():
+			r.totals.add(numUnheld, 1)
+		case !asked && r.Unit != "":
+			r.totals.add(numNotAsked, 1)
 		}
 	}
 }

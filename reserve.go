@@ -14,11 +14,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// The shortest and the longest term of a reservation: the time within which its units can be given back.
-const (
-	minTerm = time.Microsecond
-	maxTerm = 24 * time.Hour
-)
+// termRange is the text in errors for a term that validTerm refuses.
+const termRange = "must be from a microsecond to 24 hours"
+
+// validTerm reports whether the units of a reservation can be given back, or be in flight, for this time.
+func validTerm(d time.Duration) bool { return d >= time.Microsecond && d <= 24*time.Hour }
 
 // A Reservation holds what [RateLimiter.Reserve] has charged for a request whose cost is known only afterwards.
 // [Reservation.Settle] replaces the reserved units by those that were used.
@@ -42,6 +42,7 @@ type Reservation struct {
 	one   [1]localCharge // backing array of the slice parts, so that a single charge needs no allocation
 
 	inStore *storedCharges // charges in the store; nil if there are none
+	held    *heldCharges   // what is in flight; nil if nothing is
 	each    *[]Result      // the Result of each rule in ModeEnforce; nil if one rule applies, with its Result in the field result
 }
 
@@ -86,15 +87,13 @@ type localCharge struct {
 // units may be charged. If the error is [ErrStore], or [ErrInvalidConfig] because of [Rule.Resolve], the Reservation
 // has an answer, as with Check. If a [FailurePolicy] has charged units in this process, Settle gives them back there.
 func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Duration) (*Reservation, error) {
-	if term < minTerm || term > maxTerm {
-		return nil, &ConfigError{"term", term, "must be from a microsecond to 24 hours"}
-	}
-	if err := settles(l.settings.store); err != nil {
+	if err := l.reserves(term); err != nil {
 		return nil, err
 	}
-	r := &Reservation{limiter: l, n: int64(max(req.Cost, 1)), costs: req.reserved()}
+	r := l.newReservation(&req)
 	g := l.plainGroup(ctx, &req)
-	if g != nil && g.only != nil && !g.counted && r.costs == nil && req.ID == "" && l.remote == nil && l.settings.observer == nil && r.takeOne(g.only, &req, term) {
+	if g != nil && g.only != nil && g.only.Unit == "" && r.costs == nil && req.ID == "" && l.remote == nil && l.settings.observer == nil &&
+		r.takeOne(g.only, &req, term) {
 		return r, nil
 	}
 	d := newDecision(&req, engine.ModeTake)
@@ -103,10 +102,7 @@ func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Durati
 	res, err := l.run(ctx, d)
 	switch {
 	case err == nil || res != (Result{}):
-		r.result = res
-		r.addAll(ctx, d)
-		each := d.appendEach(ctx, nil)
-		r.each = &each
+		r.take(ctx, d, res)
 		return r, err
 	case d.receipt != 0: // the store was called, and ctx ended during the call
 		return nil, fmt.Errorf("ratelimit: the units may be charged: %w", err)
@@ -123,8 +119,14 @@ func (r *Reservation) takeOne(rule *activeRule, req *Request, term time.Duration
 	}
 	r.result.Delay, r.result.Rule = delay, rule.resultName
 	fill(&r.result, &v)
-	if v.Granted() {
-		r.one[0] = localCharge{rule: rule, hash: hash, receipt: receipt, n: r.n, tier: req.Tier}
+	charge := localCharge{rule: rule, hash: hash, receipt: receipt, n: r.n, tier: req.Tier}
+	switch {
+	case rule.holds() && v.Granted():
+		r.held = &heldCharges{parts: []localCharge{charge}}
+	case rule.holds():
+		r.result.Reason = ReasonBusy
+	case v.Granted():
+		r.one[0] = charge
 		r.parts = r.one[:]
 	}
 	return true
@@ -140,10 +142,14 @@ func (r *Reservation) addAll(ctx context.Context, d *decision) {
 		case o.by == byStore:
 			ask := rule.ask(&d.request, o.rate)
 			ask.Receipt, ask.Charged, ask.Shadow = d.receipt, int(p.N), false
-			if r.inStore == nil {
-				r.inStore = &storedCharges{ctx: context.WithoutCancel(orBackground(ctx))} // Settle may be called after the request has ended
+			var in *storedCharges
+			if rule.holds() {
+				in = &r.holding().inStore
+			} else if in = r.inStore; in == nil {
+				in = new(storedCharges)
+				r.inStore = in
 			}
-			in := r.inStore
+			in.ctx = context.WithoutCancel(orBackground(ctx)) // Settle may be called after the request has ended
 			in.asks, in.rules = append(in.asks, ask), append(in.rules, rule)
 		case p.Keys != nil:
 			r.add(rule, p, d.Now, d.term)
@@ -158,8 +164,21 @@ func (r *Reservation) add(rule *activeRule, p *engine.Part, now instant, term ti
 		rate := *p.Want.Rate // a copy, because later decisions use p again
 		part.rate = &rate
 	}
+	if rule.holds() {
+		h := r.holding()
+		h.parts = append(h.parts, part)
+		return
+	}
 	p.Keys.SetTerm(p.Receipt, now.Add(term), now)
 	r.parts = append(r.parts, part)
+}
+
+// holding returns r.held, which it makes if it is nil.
+func (r *Reservation) holding() *heldCharges {
+	if r.held == nil {
+		r.held = new(heldCharges)
+	}
+	return r.held
 }
 
 // Result returns the answer to the request for which [RateLimiter.Reserve] was called, as [RateLimiter.Check] would.
@@ -204,7 +223,19 @@ func (r *Reservation) Settle(actual int) error {
 	case len(r.costs) > 1:
 		return fmt.Errorf("%w: the request has %d units; call SettleCosts", ErrInvalidCount, len(r.costs))
 	}
-	return r.settle([]Cost{{unit, actual}}, false)
+	return r.ended(r.settle([]Cost{{unit, actual}}, false))
+}
+
+// ended ends what r has in flight, after its units were settled with the result err, unless err says that the call was
+// wrong. It returns the error of the whole.
+func (r *Reservation) ended(err error) error {
+	if r == nil || errors.Is(err, ErrInvalidCount) {
+		return err
+	}
+	if end := r.end(); !errors.Is(end, ErrSettled) {
+		err = errors.Join(err, end)
+	}
+	return err
 }
 
 // SettleCosts replaces, for each unit in actual, the reserved units by those that were used, as Settle does. What was
@@ -221,14 +252,20 @@ func (r *Reservation) SettleCosts(actual ...Cost) error {
 	return r.settle(actual, false)
 }
 
-// Done ends the reservation: all units that were not settled stay charged, also if the term is not over. If the
-// reservation is settled already, Done does nothing and returns nil, so it may be deferred. After a Settle that has
-// failed, Done calls it again with the same numbers. A later Settle returns [ErrSettled].
-func (r *Reservation) Done() error {
-	if err := r.settle(nil, true); !errors.Is(err, ErrSettled) {
-		return err
+// Done ends the reservation and what it has in flight: all units that were not settled stay charged, also if the term is
+// not over. If there is nothing left to do, Done does nothing and returns nil, so it may be deferred. After a Settle
+// that has failed, Done calls it again with the same numbers. A later Settle returns [ErrSettled].
+func (r *Reservation) Done() error { return unlessSettled(r.ended(r.settle(nil, true))) }
+
+// unlessSettled returns err without the part that says that a reservation is settled already.
+func unlessSettled(err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, ErrSettled) {
+		return errors.Join(slices.DeleteFunc(slices.Clone(joined.Unwrap()), func(e error) bool { return e == ErrSettled })...)
 	}
-	return nil
+	if err == ErrSettled {
+		return nil
+	}
+	return err
 }
 
 // Cancel gives all reserved units back, as Settle(0) does. If the reservation is settled already, Cancel does nothing
@@ -245,10 +282,7 @@ func (r *Reservation) Cancel() error {
 			none[i].N = 0
 		}
 	}
-	if err := r.settle(none, true); !errors.Is(err, ErrSettled) {
-		return err
-	}
-	return nil
+	return unlessSettled(r.ended(r.settle(none, true)))
 }
 
 // reserved returns a copy of the costs of req, with the unit "" if req costs requests too. Without Costs, it returns nil.

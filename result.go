@@ -44,6 +44,9 @@ type Result struct {
 	// Rule is the name of the rule that the other fields describe, or empty outside a [RateLimiter].
 	Rule string
 
+	// Reason is [ReasonBusy] if a rule with [AlgorithmInFlight] has denied the request; otherwise it is empty.
+	Reason Reason
+
 	// Degraded is true if a [Store] or a custom [Limiter] has failed and the [FailurePolicy] has answered instead.
 	Degraded bool
 }
@@ -147,9 +150,12 @@ func combineUnits(rules []*activeRule, parts []engine.Part, passes bool, costs [
 }
 
 // binds reports whether the first of two answers becomes the Result, not the second. For a denied request, the answer
-// with the longer RetryAfter wins; for a granted one, the answer with fewer units left; in a tie, the earlier rule.
+// with the longer RetryAfter wins, but one whose RetryAfter is only a bound loses against any other denial; for a
+// granted one, the answer with fewer units left; in a tie, the earlier rule.
 func binds(a, b *engine.Part, passes, earlier bool) bool {
 	switch {
+	case !passes && a.Ends != b.Ends && !a.Granted() && !b.Granted():
+		return b.Ends
 	case !passes && a.RetryAfter != b.RetryAfter:
 		return a.RetryAfter > b.RetryAfter
 	case passes && a.Left != b.Left:

@@ -126,6 +126,7 @@ type ruleCheck struct {
 	problems []error           // all problems found so far
 	names    map[string]string // how errors name each rule so far, such as "rules[2]"; the key is the name of the rule
 	custom   []*checkedRule    // the rules so far that have a Limiter
+	holding  []*checkedRule    // the rules so far that have AlgorithmInFlight
 }
 
 // A checkedRule is a rule that a ruleCheck checks, with its defaults filled in.
@@ -263,7 +264,7 @@ func (c *ruleCheck) addLimiter(r *checkedRule) {
 	}
 	for _, other := range c.custom {
 		// Two rules without an endpoint are accepted here; a request that names both is refused.
-		if match.Meet(r.place(r.isDefault), other.place(other.isDefault)) {
+		if r.meets(other) {
 			which := ", which may apply to the same request,"
 			if r.Endpoint == other.Endpoint {
 				which = ", of the same endpoint,"
@@ -272,11 +273,20 @@ func (c *ruleCheck) addLimiter(r *checkedRule) {
 			return
 		}
 	}
+	if i := slices.IndexFunc(c.holding, r.meets); i >= 0 {
+		c.reject(r, "limiter", limiter, "must be nil: "+c.holding[i].path+", which may apply to the same request, counts what is running")
+	}
 	c.custom = append(c.custom, r)
+}
+
+// meets reports whether the rules r and other may apply to the same request.
+func (r *checkedRule) meets(other *checkedRule) bool {
+	return match.Meet(r.place(r.isDefault), other.place(other.isDefault))
 }
 
 // addRates checks the rates and the Warmup of the rule r, which has no Limiter.
 func (c *ruleCheck) addRates(r *checkedRule) {
+	c.checkHolds(r)
 	c.addWarmup(r)
 	if _, accepts := c.store.(StoreAccepter); r.Warmup != (Warmup{}) && c.store != nil && !accepts {
 		c.reject(r, "warmup", r.Warmup, "must be left out: the store has no Accepts, to say that it knows warm-up")

@@ -104,7 +104,7 @@ type ruleGroup struct {
 	// in this process, or a single rule in ModeEnforce with state in a store. No rule calls a function of the user.
 	plain bool
 
-	// counted is true if a rule has a Unit, so that it does not apply to every request.
+	// counted is true if a rule has a Unit or counts what is running, so that it does not apply to every request.
 	counted bool
 
 	// only is set if plain is true and the group has exactly one rule, which is in ModeEnforce; otherwise nil.
@@ -188,7 +188,7 @@ func newRuleGroup(rules []*activeRule) ruleGroup {
 	g.plain = len(g.rules) > 0 && len(g.rules) <= maxPlain
 	single := len(g.rules) == 1 && g.rules[0].enforces()
 	for _, r := range g.rules {
-		g.counted = g.counted || r.Unit != ""
+		g.counted = g.counted || r.Unit != "" || r.holds()
 		g.plain = g.plain && (r.keys != nil || single && r.remote != nil) && r.Resolve == nil && !r.exempts
 	}
 	if g.plain && single {

@@ -147,6 +147,7 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 		engine.DenyDelays(d.parts, patience)
 		d.Passes, res.Allowed = false, false
 	case res.Allowed:
+		w.keep(d, *res)
 		if w.at = d.Now; d.custom >= 0 && d.parts[d.custom].Delay > 0 {
 			w.at = now
 		}

@@ -33,6 +33,10 @@ type RuleStats struct {
 	// included in no other count.
 	NotAsked uint64
 
+	// Unheld counts the requests that a rule with [AlgorithmInFlight] did not limit, because they did not come by
+	// [RateLimiter.Reserve] or [RateLimiter.ReserveWait]. They are included in no other count.
+	Unheld uint64
+
 	LiveKeys   int    // number of keys that have state in this process now
 	Evicted    uint64 // keys that were forgotten because their state was as if they had never been used
 	Overflowed uint64 // requests charged to the budget that new keys share while the table is full, see [WithMaxKeys]
@@ -65,6 +69,7 @@ const (
 	numGivenBack
 	numReplayed
 	numNotAsked
+	numUnheld
 	numTotals
 )
 
@@ -91,6 +96,9 @@ var counters = [...]Counter{
 	numNotAsked: {"NotAsked", "not_asked_requests", "", "request",
 		"Requests to which the rule did not apply because they do not have its unit.",
 		func(s *RuleStats) *uint64 { return &s.NotAsked }},
+	numUnheld: {"Unheld", "unheld_requests", "", "request",
+		"Requests that a rule with the algorithm InFlight did not limit because they were not reserved.",
+		func(s *RuleStats) *uint64 { return &s.Unheld }},
 	{"Evicted", "evicted_keys", "", "key", "Keys that were forgotten because they were as if never used.",
 		func(s *RuleStats) *uint64 { return &s.Evicted }},
 	{"Overflowed", "overflowed_requests", "", "request",
@@ -114,14 +122,6 @@ func (t *totals) countDecision(shadow, granted bool) {
 		t.add(numShadowDenied, 1)
 	default:
 		t.add(numDenied, 1)
-	}
-}
-
-// countNotAsked counts a request that does not have the given unit, which its rule counts. If this is the unit of
-// requests, the request has said that it costs none, and is not counted.
-func (t *totals) countNotAsked(unit string) {
-	if unit != "" {
-		t.add(numNotAsked, 1)
 	}
 }
 

@@ -97,11 +97,16 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, 
 // If the Result has a Delay, which a rule with [AlgorithmLeakyBucket] sets, Wait returns only after that Delay, as the
 // method Wait of a [LeakyBucket] does.
 func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
-	w := ruleWait{limiter: l, ctx: orBackground(ctx), req: &req}
+	return l.wait(ctx, &req, nil, 0)
+}
+
+// wait does the work of Wait and ReserveWait. If r is not nil, it is to be the reservation, with this term.
+func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, term time.Duration) (Result, error) {
+	w := ruleWait{limiter: l, ctx: orBackground(ctx), req: req, reserves: r, term: term}
 	for {
 		w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
-		if w.set = l.set.Load(); w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(&req, true) != nil {
-			return l.check(w.ctx, &req, engine.ModeTake)
+		if w.set = l.set.Load(); w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
+			return l.check(w.ctx, req, engine.ModeTake)
 		}
 		if res, err := w.wait(); !errors.Is(err, waitline.ErrChanged) {
 			return res, err
@@ -118,6 +123,8 @@ type ruleWait struct {
 	version       uint64          // the number that Lines.Version returned just before the field named set was loaded
 	resolvedRates map[string]Rate // rates that Rule.Resolve returned, by the rule's name; nil until it is called
 	exempt        bool            // whether a rule applies, but does not limit the request
+	reserves      *Reservation    // what ReserveWait returns once the units are taken; nil for Wait
+	term          time.Duration   // the term of that reservation
 
 	d *decision // the decision on the request; nil while a caller waits that needs none, so that it takes less memory
 
@@ -137,7 +144,7 @@ type asked struct {
 // prepared returns a decision on w.req, ready to be made by the rules in w.set. The caller calls w.drop when it has
 // used the decision.
 func (w *ruleWait) prepared() (*decision, error) {
-	d := newDecision(w.req, engine.ModeTake)
+	d := w.newDecision()
 	w.d = d
 	d.resolvedRates, d.records, d.ttl = w.resolvedRates, w.limiter.records, w.limiter.settings.requestIDs
 	if w.limiter.settings.observer != nil {
@@ -149,6 +156,13 @@ func (w *ruleWait) prepared() (*decision, error) {
 		d.gather()
 	}
 	return d, err
+}
+
+// newDecision returns a decision on w.req, which has no rules yet.
+func (w *ruleWait) newDecision() *decision {
+	d := newDecision(w.req, engine.ModeTake)
+	d.term, d.order.Revocable = w.term, w.term > 0
+	return d
 }
 
 // drop gives the decision w.d back to the pool, if there is one.
@@ -168,7 +182,9 @@ func (w *ruleWait) wait() (Result, error) {
 	case err != nil:
 		return Result{}, err
 	case !d.denies():
-		return l.decide(w.ctx, d)
+		res, err := l.decide(w.ctx, d)
+		w.keep(d, res)
+		return res, err
 	case l.needsCall(d):
 		waiting := d.waiting
 		w.drop()
@@ -187,7 +203,15 @@ func (w *ruleWait) waited(refused bool, err error) (Result, error) {
 	if refused {
 		return res, errors.Join(err, problems)
 	}
+	w.keep(w.d, res)
 	return w.hold(res, w.d.Now, problems)
+}
+
+// keep makes the granted decision d the reservation of w, if w is to have one. res is its answer.
+func (w *ruleWait) keep(d *decision, res Result) {
+	if w.reserves != nil && res.Allowed {
+		w.reserves.take(w.ctx, d, res)
+	}
 }
 
 // stand waits in line (a queue) for the keys of the decision d, which is w.d, and charges them. If revocable is set, the
@@ -197,7 +221,7 @@ func (w *ruleWait) waited(refused bool, err error) (Result, error) {
 func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) {
 	engine.AdmitAll(d.parts)
 	in := new(waitline.Waiter) // filled field by field: a literal is first built on the stack, which lasts as long as the wait
-	in.Set, in.Spots, in.Counted, in.Hold = d.memoryLine, d.spots, !revocable, revocable
+	in.Set, in.Spots, in.Counted, in.Hold, in.Reserves = d.memoryLine, d.spots, !revocable, revocable, w.term > 0
 	watch := d.watch
 	if in.Version, in.Owner = w.version, w; !revocable {
 		if in.Record, in.ID, d.waits = d.order.Record, d.id, true; in.Record == nil {
@@ -241,7 +265,7 @@ func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	w.set = l.set.Load()
 	d := w.d
 	if d == nil {
-		d = newDecision(w.req, engine.ModeTake)
+		d = w.newDecision()
 		defer d.free()
 	}
 	d.resolvedRates = w.resolvedRates

@@ -186,7 +186,7 @@ func TestPlaces(t *testing.T) {
 			"{\"default\": {\"algorithm\": \"TokenBucket\", \"endpoint\": \"/\", \"rate\": \"1/s\"},\n \"rules\": [\n  {\"endpoint\": " +
 				"\"/a\"},\n  " + good + ",\n  " + good + "]}",
 			"1:42: default.endpoint is \"/\": must be empty: the default rule is for the endpoints that no other matches\n" +
-				"3:3: rules[0].algorithm is missing: must be one of \"FixedWindow\", \"LeakyBucket\", \"SlidingWindowCounter\", " +
+				"3:3: rules[0].algorithm is missing: must be one of \"FixedWindow\", \"InFlight\", \"LeakyBucket\", \"SlidingWindowCounter\", " +
 				"\"SlidingWindowLog\", \"TokenBucket\"\n" +
 				"3:3: rules[0].algoConfig is missing: must be a map that says what the limit is\n" +
 				"4:4: rules[1].endpoint is \"/a\": is that of rules[0]: rules that share an endpoint need names\n" +

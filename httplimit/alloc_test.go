@@ -44,9 +44,9 @@ func TestAllocations(t *testing.T) {
 		bytes  uint64
 	}{
 		{"one rule", []ratelimit.Rule{one}, httplimit.Config{}, nothing, "203.0.113.9:80", 3, 96},
-		{"one rule, Info", []ratelimit.Rule{one}, httplimit.Config{Info: true}, nothing, "203.0.113.9:80", 4, 736},
+		{"one rule, Info", []ratelimit.Rule{one}, httplimit.Config{Info: true}, nothing, "203.0.113.9:80", 4, 784},
 		{"three rules", three, httplimit.Config{}, nothing, "203.0.113.9:80", 3, 192},
-		{"three rules, Info", three, httplimit.Config{Info: true}, nothing, "203.0.113.9:80", 5, 1088},
+		{"three rules, Info", three, httplimit.Config{Info: true}, nothing, "203.0.113.9:80", 5, 1136},
 		{"IPv6", three, httplimit.Config{}, nothing, "[2001:db8:1:2:3:4:5:6]:80", 3, 208},
 		{"a proxy", three, httplimit.Config{Proxies: ten}, nothing, proxy, 3, 192},
 		{"no fields", three, httplimit.Config{Headers: httplimit.HeadersNone}, nothing, proxy, 1, 32},

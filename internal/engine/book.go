@@ -136,8 +136,9 @@ func (b *Book) enter(c *Charge) error {
 // Settle corrects charges that were made earlier. In each charge, the field Charged says how many units
 // were charged, and the field N says how many units stay charged. If N is less, Settle gives back the
 // difference, as long as the charge with the number in the field ID can still be given back. If N is
-// more, Settle charges the difference, whatever the limit.
-func (b *Book) Settle(charges []Charge) error {
+// more, Settle charges the difference, whatever the limit. A hold, see [NewInFlight], ends if N is 0, and
+// otherwise lasts for Per from now; over is true if it was over before.
+func (b *Book) Settle(charges []Charge) (over bool, err error) {
 	b.time.Renew()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,21 +146,26 @@ func (b *Book) Settle(charges []Charge) error {
 	for i := range charges {
 		if c := &charges[i]; c.N > c.Charged {
 			if err := b.enter(c); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
 	for i := range charges {
 		c, h := &charges[i], keytable.HashOf(charges[i].Key)
 		keys := b.rules[c.name()]
-		if keys != nil {
+		switch {
+		case keys == nil:
+		case keys.holds && c.N > 0:
+			over = !keys.Extend(h, c.ID, now, c.Rate.Per) || over
+			continue
+		default:
 			keys.Close(h, c.ID, c.N, now)
 		}
 		if c.N > c.Charged {
 			keys.Exceed(h, Wanted{Rate: &c.Rate}, now, c.N-c.Charged)
 		}
 	}
-	return nil
+	return over, nil
 }
 
 // Reset forgets what the key of each charge has used. It returns the names of the rules whose key it

@@ -60,6 +60,9 @@ func (s *ratedShard[S, C]) place(h keytable.Hash, now keytable.Instant) (Place, 
 	} else if state.chain != 0 {
 		open = s.Algorithm.receipts.get().count(state.chain, h)
 	}
+	if p := s.Algorithm.base; p.holds != nil {
+		open = p.holds.count(&state.state, now)
+	}
 	if open == 0 && s.Algorithm.Idle(state, now) {
 		place = Nowhere
 	}

@@ -45,9 +45,9 @@ func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.L
 func (ps *ratePlans[S, C]) charge(
 	s *ratedState[S], h keytable.Hash, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent, until keytable.Instant,
 ) (v Verdict, delay time.Duration, id Receipt) {
-	if s.chain == 0 && do == Take {
+	if s.chain == 0 && do == Take || p.holds != nil {
 		v, delay = p.config.Step(&s.state, p.config, now, n, true)
-		return v, delay, 0
+		return v, delay, p.held(&s.state, v.Granted())
 	}
 	before, young := ps.debt(s, p, now), p.ages != nil && p.ages.Unused(&s.state, now)
 	if v, delay = p.config.Step(&s.state, p.config, now, n, true); v.RetryAfter != 0 {
@@ -98,6 +98,46 @@ func (k *ratedKeys[S, C]) Hold(
 	shard.Count(v.RetryAfter == 0)
 	shard.Unlock()
 	return v, delay, id, false
+}
+
+// held returns the number of the hold that was just granted to the key with state s. It returns 0 if
+// nothing was granted, or if the charges of the rule are not holds.
+func (p *ratePlan[S, C]) held(s *S, granted bool) Receipt {
+	if p.holds == nil || !granted {
+		return 0
+	}
+	return p.holds.newest(s)
+}
+
+// endHold ends the hold with the number id, of the key with hash h, and returns how many units it has held.
+// The key may have got a state of its own after the hold was charged to the debt that several keys share.
+func (ps *ratePlans[S, C]) endHold(shard *tableShard[S, C], h keytable.Hash, id Receipt, now keytable.Instant) (n int64) {
+	if s := shard.Find(h); s != nil {
+		n = ps.base.holds.end(&s.state, id, now)
+	}
+	if n == 0 {
+		owed, _ := shard.Owed(now)
+		n = ps.base.holds.end(&owed.state, id, now)
+	}
+	return n
+}
+
+func (k *ratedKeys[S, C]) Extend(h keytable.Hash, id Receipt, now keytable.Instant) (next Receipt) {
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	p := shard.Algorithm.base
+	if p.holds == nil {
+		return 0
+	}
+	if s := shard.Find(h); s != nil {
+		p = shard.Algorithm.planOf(s)
+		next = p.holds.extend(&s.state, id, now)
+	}
+	if next == 0 {
+		owed, _ := shard.Owed(now)
+		next = p.holds.extend(&owed.state, id, now)
+	}
+	return next
 }
 
 // exceed charges n units to the key with hash h, whatever its limit. The parameter s is the state of

@@ -37,8 +37,13 @@ type Keys interface {
 	// Settle ends the receipt with the number id, of the key with hash h, at the instant now. The
 	// parameter actual says how many of its units stay charged; the remaining units are given back.
 	// Settle returns how many units it gave back: none if id is 0, if the receipt is final, if its term
-	// is over, or if the key was forgotten or reset since the charge.
+	// is over, or if the key was forgotten or reset since the charge. If the charges of the rule are holds,
+	// see [NewInFlight], Settle ends the hold and gives back all its units, whatever actual is.
 	Settle(h keytable.Hash, id Receipt, actual int64, now keytable.Instant) (back int64)
+
+	// Extend makes the hold with the number id last for the rate's Per from the instant now. It returns the
+	// number of the hold from now on, or 0 if the hold is over, or if the charges of the rule are not holds.
+	Extend(h keytable.Hash, id Receipt, now keytable.Instant) Receipt
 
 	// Exceed charges n units at the instant now to the key with hash h, even beyond its limit. A key
 	// that has no state yet gets the rate that the parameter want selects.
@@ -257,6 +262,9 @@ func (k *ratedKeys[S, C]) Settle(h keytable.Hash, id Receipt, actual int64, now 
 	}
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
+	if shard.Algorithm.base.holds != nil {
+		return shard.Algorithm.endHold(shard, h, id, now)
+	}
 	return shard.Algorithm.settle(shard.Find(h), h, id, actual, now)
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"container/list"
+	"math"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -18,7 +19,12 @@ const MaxOpen = 1024
 // The methods that Ledger itself declares must not be called concurrently.
 type Ledger struct {
 	Keys
-	max int // the largest number of open charges
+	max  int // the largest number of open charges of all keys
+	most int // the largest number of open charges of one key
+
+	// holds is set if the charges are holds, see [NewInFlight]. A hold that becomes final lasts until its time is
+	// over.
+	holds bool
 
 	named map[entryName]*list.Element
 	of    map[keytable.Hash]*list.List // the open charges of each key, as *entry values, oldest first
@@ -40,9 +46,15 @@ type entry struct {
 	ofKey   *list.Element    // this entry's element in the list of the key's open charges, which is in the map Ledger.of
 }
 
-// NewLedger returns a Ledger for the keys of a rule. At most maxOpen charges are open at the same time.
-func NewLedger(keys Keys, maxOpen int) *Ledger {
-	return &Ledger{Keys: keys, max: maxOpen, named: make(map[entryName]*list.Element), of: make(map[keytable.Hash]*list.List)}
+// NewLedger returns a Ledger for the keys of a rule. At most maxOpen charges are open at the same time. If
+// the parameter holds is set, the charges are holds, see [NewInFlight]: each is open for as long as it lasts.
+func NewLedger(keys Keys, maxOpen int, holds bool) *Ledger {
+	l := &Ledger{Keys: keys, max: maxOpen, most: MaxOpen, holds: holds}
+	if holds {
+		l.max, l.most = math.MaxInt, MaxHolds
+	}
+	l.named, l.of = make(map[entryName]*list.Element), make(map[keytable.Hash]*list.List)
+	return l
 }
 
 // Charge charges n units to the key with hash h, at the rate that the parameter want selects, if they
@@ -53,9 +65,12 @@ func NewLedger(keys Keys, maxOpen int) *Ledger {
 func (l *Ledger) Charge(
 	h keytable.Hash, want Wanted, now keytable.Instant, n int64, id uint64, term time.Duration,
 ) (v Verdict, delay time.Duration) {
-	if id == 0 {
+	switch {
+	case id == 0:
 		v, delay, _ = l.Ask(h, want, now, n, Take)
 		return v, delay
+	case l.holds:
+		term = want.Rate.Per
 	}
 	v, delay, r := l.Ask(h, want, now, n, Hold)
 	if r == 0 {
@@ -69,7 +84,7 @@ func (l *Ledger) Charge(
 		l.final(e)
 	}
 	of := l.of[h]
-	if of != nil && of.Len() == MaxOpen {
+	if of != nil && of.Len() == l.most {
 		l.final(l.named[of.Front().Value.(*entry).entryName])
 	}
 	if of == nil || of.Len() == 0 {
@@ -95,6 +110,24 @@ func (l *Ledger) Close(h keytable.Hash, id uint64, actual int64, now keytable.In
 	}
 }
 
+// Extend makes the hold of the key with hash h that has the number id last for the duration per from the
+// instant now. It returns false if there is no such hold, or if it is over.
+func (l *Ledger) Extend(h keytable.Hash, id uint64, now keytable.Instant, per time.Duration) bool {
+	e := l.named[entryName{h, id}]
+	if e == nil {
+		return false
+	}
+	open := e.Value.(*entry)
+	next := l.Keys.Extend(h, open.receipt, now)
+	if next == 0 {
+		return false
+	}
+	open.receipt, open.until = next, now.Add(per)
+	l.all.MoveToBack(e)
+	l.of[h].MoveToBack(open.ofKey)
+	return true
+}
+
 // Clear makes all charges final.
 func (l *Ledger) Clear() {
 	for e := l.all.Front(); e != nil; e = l.all.Front() {
@@ -115,5 +148,7 @@ func (l *Ledger) end(e *list.Element, actual int64) {
 	if of.Remove(closed.ofKey); of.Len() == 0 {
 		delete(l.of, closed.hash)
 	}
-	l.Settle(closed.hash, closed.receipt, actual, 0)
+	if !l.holds || actual == 0 {
+		l.Settle(closed.hash, closed.receipt, actual, 0)
+	}
 }

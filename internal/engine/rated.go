@@ -166,11 +166,11 @@ func (ps *ratePlans[S, C]) admit(
 	if shard.Insert(h, state, seen) {
 		return v, delay, id
 	}
-	if id != 0 {
+	if id != 0 && p.holds == nil {
 		ps.receipts.get().settle(0, h, id, 0, 0)
 	}
 	v, delay = ps.stepShared(shard, owed, p, seen, n, true)
-	return v, delay, 0
+	return v, delay, p.held(&owed.state, v.Granted())
 }
 
 // newcomer returns the first state of a key that gets a slot of the table, at the instant in the

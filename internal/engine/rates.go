@@ -66,6 +66,7 @@ type ratePlan[S, C any] struct {
 	config C
 	debts  Debtor[S] // the field config as a Debtor; nil if the algorithm counts in windows, so that keys have no debt
 	ages   aging[S]  // the field config with the methods of aging; nil if the rule has no Warmup
+	holds  holder[S] // the field config with the methods of holder; nil if charges are not holds
 }
 
 // newRatePlan returns the plan for the given rate, whose configuration is config.
@@ -75,6 +76,7 @@ func newRatePlan[S any, C Algorithm[S, C]](id uint32, rate Rate, config C) *rate
 		p.debts = d
 	}
 	p.ages, _ = any(config).(aging[S])
+	p.holds, _ = any(config).(holder[S])
 	return p
 }
 

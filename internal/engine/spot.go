@@ -78,11 +78,12 @@ func (s *Spot) Ahead(at keytable.Instant) (due keytable.Instant) {
 }
 
 // Take charges s.N units at the given instant to the key of the locked spot s, if the units are
-// available, and stores the answer in s. If the parameter revocable is set and the units are granted,
-// the caller must call Keys.Confirm or Keys.Revoke afterwards.
-func (s *Spot) Take(at keytable.Instant, revocable bool) {
+// available, and stores the answer in s. If the parameter reserves is set, the units get a receipt. If the
+// parameter revocable is set, they get one too, and the caller must call Keys.Confirm or Keys.Revoke
+// afterwards if they are granted.
+func (s *Spot) Take(at keytable.Instant, reserves, revocable bool) {
 	do := Take
-	if s.revocable = revocable; revocable {
+	if s.revocable = revocable; revocable || reserves {
 		do = Hold
 	}
 	s.Verdict, s.Delay, s.Receipt = s.shard.step(s.Hash, s.Want, at, s.Units(), s.intent(do))

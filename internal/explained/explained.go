@@ -45,6 +45,9 @@ type cost = struct {
 	N    int    `json:"n"`              // how many
 }
 
+// A Reason says why a request was denied, beyond that its limit is reached.
+type Reason string
+
 // A Result is the answer to a request, or the answer of one rule. The type result is its JSON form.
 type Result struct {
 	Allowed          bool          // whether the request is granted
@@ -53,6 +56,7 @@ type Result struct {
 	ResetAfter       time.Duration // time until the key is as if never used
 	Delay            time.Duration // how long to hold a granted request
 	Rule             string        // name of the rule that the other fields describe
+	Reason           Reason        // why it was denied, beyond that the limit is reached
 	Degraded         bool          // whether a failure policy has answered
 }
 
@@ -84,6 +88,9 @@ func (r Result) String() string {
 	}
 	if r.Rule != "" {
 		b = fmt.Appendf(b, ", by rule %s", confmap.Quote(r.Rule))
+	}
+	if r.Reason != "" {
+		b = fmt.Appendf(b, ", %s", r.Reason)
 	}
 	if r.Degraded {
 		b = append(b, ", by a failure policy"...)
@@ -148,12 +155,13 @@ type result struct {
 	ResetAfter span   `json:"resetAfter,omitzero"`
 	Delay      span   `json:"delay,omitzero"`
 	Rule       string `json:"rule,omitempty"`
+	Reason     Reason `json:"reason,omitempty"`
 	Degraded   bool   `json:"degraded,omitempty"`
 }
 
 // MarshalJSON returns r in JSON.
 func (r Result) MarshalJSON() ([]byte, error) {
-	return json.Marshal(result{r.Allowed, r.Limit, r.Remaining, span(r.RetryAfter), span(r.ResetAfter), span(r.Delay), r.Rule, r.Degraded})
+	return json.Marshal(result{r.Allowed, r.Limit, r.Remaining, span(r.RetryAfter), span(r.ResetAfter), span(r.Delay), r.Rule, r.Reason, r.Degraded})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -161,7 +169,7 @@ func (r *Result) UnmarshalJSON(data []byte) error {
 	var in result
 	err := json.Unmarshal(data, &in)
 	*r = Result{in.Allowed, in.Limit, in.Remaining,
-		time.Duration(in.RetryAfter), time.Duration(in.ResetAfter), time.Duration(in.Delay), in.Rule, in.Degraded}
+		time.Duration(in.RetryAfter), time.Duration(in.ResetAfter), time.Duration(in.Delay), in.Rule, in.Reason, in.Degraded}
 	return err
 }
 

@@ -27,6 +27,7 @@ import (
 // A forecast says when a request that arrives now will be served.
 type forecast struct {
 	at      keytable.Instant // the instant at which the request is served; keytable.End if it never is
+	sure    keytable.Instant // like the field at, but without the keys whose units come back when other requests end
 	delay   time.Duration    // the Delay of the request: how long its caller must still wait once the units are taken
 	binding *engine.Spot     // the key that the request must wait for longest
 }
@@ -67,6 +68,9 @@ func (ls *Lines) foretell(set keytable.Hash, spots []engine.Spot, now keytable.I
 	for i, s := range enforcing(spots) {
 		t := &turns[i]
 		t.ask(s, now)
+		if !s.Ends {
+			f.sure = max(f.sure, t.at)
+		}
 		if f.binding == nil || t.at > f.at {
 			f.at, f.binding = t.at, s
 		}

@@ -32,7 +32,7 @@ func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 	if follows {
 		f.at, f.delay = leader.earliest(now), 0
 	}
-	err := ls.refusal(w, now, f.at, f.delay)
+	err := ls.refusal(w, now, f.at, f.sure, f.delay)
 	if w.Record != nil && w.Record.Find(now) {
 		err = ErrReplayed
 	}
@@ -77,14 +77,15 @@ func (ls *Lines) begin(w *Waiter) {
 }
 
 // refusal returns the reason for which the caller w is refused, or nil if w may wait. The parameter at
-// is the instant when w can be served. The parameter delay is the Delay of w: how long w must still wait
-// when it has its units.
-func (ls *Lines) refusal(w *Waiter, now, at keytable.Instant, delay time.Duration) error {
+// is the instant when w can be served at the latest, and sure is the instant before which it is not served:
+// they differ if the units of a key come back when other requests end, see [engine.NewInFlight]. The parameter
+// delay is the Delay of w: how long w must still wait when it has its units.
+func (ls *Lines) refusal(w *Waiter, now, at, sure keytable.Instant, delay time.Duration) error {
 	switch {
 	case at == keytable.End:
 		return ErrNever
-	case at.Add(delay) >= w.until:
-		w.Wait = time.Duration(min(at.Add(delay).Since(now), uint64(engine.Never)))
+	case sure.Add(delay) >= w.until:
+		w.Wait = time.Duration(min(sure.Add(delay).Since(now), uint64(engine.Never)))
 		return ErrLate
 	case w.placedBefore || w.Hold: // when these callers arrived, ls.limit was checked already; it is not checked again
 		return nil
@@ -119,6 +120,7 @@ type survey struct {
 	outcome outcome
 	reason  error            // why the head stops waiting without a charge; otherwise nil
 	need    keytable.Instant // when all keys will have the units that the head waits for; keytable.End if a key never will
+	sure    keytable.Instant // like the field need, but without the keys whose units come back when other requests end
 	binding *engine.Spot     // the key that the head must wait for longest
 }
 
@@ -180,7 +182,7 @@ func (ls *Lines) survey(l *line, at keytable.Instant, fresh bool) survey {
 			s.outcome, s.reason = refused, ErrLate
 		}
 	case fresh || s.need == keytable.End:
-		if s.reason = ls.refusal(w, at, s.need, delayAt(w.Spots, s.need)); s.reason != nil {
+		if s.reason = ls.refusal(w, at, s.need, s.sure, delayAt(w.Spots, s.need)); s.reason != nil {
 			s.outcome = refused
 		}
 	}
@@ -193,6 +195,9 @@ func (ls *Lines) survey(l *line, at keytable.Instant, fresh bool) survey {
 func (ls *Lines) checkKeys(l *line, at keytable.Instant) (s survey) {
 	for k, spot := range enforcing(l.first.Spots) {
 		due, behind := ls.checkKey(l, k, spot, at)
+		if !spot.Ends {
+			s.sure = max(s.sure, due)
+		}
 		if s.binding == nil || due > s.need || due == s.need && behind {
 			s.need, s.binding = due, spot
 		}
@@ -226,7 +231,7 @@ func (ls *Lines) checkKey(l *line, k int, s *engine.Spot, at keytable.Instant) (
 // have the units.
 func (w *Waiter) charge(at keytable.Instant) {
 	for i := range w.Spots {
-		w.Spots[i].Take(at, w.Hold)
+		w.Spots[i].Take(at, w.Reserves, w.Hold)
 	}
 	if w.Record != nil {
 		w.Record.Add(at)
@@ -239,7 +244,8 @@ func (w *Waiter) charge(at keytable.Instant) {
 //
 //   - The head was due before, but one of its keys lacked the units.
 //   - l is the first line in the queue of the key that the head must wait for longest.
-//   - The head must wait for this key no longer than it has waited so far.
+//   - The head must wait for this key no longer than it has waited so far, and the units of this key do
+//     not come back when other requests end: nobody knows when that is.
 //
 // In the other queues, l keeps later callers from taking the units that the head needs. So a head that
 // needs two busy keys is served, and it stops other callers for no longer than it has waited itself. If
@@ -254,7 +260,7 @@ func (ls *Lines) queueUp(l *line, s survey, at keytable.Instant) {
 		if p := &l.places[k]; spot == s.binding {
 			since := l.first.since
 			first := len(p.queue.lines) == 0 || l.before(p.queue.first())
-			hold = l.headDue && first && s.need.Since(at) <= max(at, since).Since(since)
+			hold = l.headDue && first && !spot.Ends && s.need.Since(at) <= max(at, since).Since(since)
 			ls.stand(p, spot, true)
 		}
 	}

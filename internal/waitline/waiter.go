@@ -17,7 +17,8 @@ type Waiter struct {
 	Deadline time.Time     // deadline of the context if the field HasDeadline is set; Wait sets both fields
 	HasDeadline,
 	Counted bool // whether a refusal is added to the totals of the rules
-	Hold    bool          // whether the units may be given back later; the caller is then in a Retries too
+	Reserves,
+	Hold bool // whether the units may be given back later; the caller is then in a Retries too
 	Version uint64        // the result of Lines.Version before the field Spots was filled
 	Owner   any           // a value for the function rematch, see Lines.Init; not used in this package
 	Record  engine.Record // finds an earlier grant of the same request, or records the new grant; may be nil

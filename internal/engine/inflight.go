@@ -1,0 +1,290 @@
+package engine
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// MaxHolds is the largest number of holds of one key. A request for one more is denied as if the limit
+// were reached.
+const MaxHolds = 1 << 16
+
+// inFlight is the [Algorithm] of a rule that counts what is running, see NewInFlight.
+type inFlight struct {
+	limit int64         // how many units of a key may be held at the same time
+	per   time.Duration // the longest time for which a unit is held
+}
+
+// NewInFlight returns the Keys of a rule that counts what is running. A granted request holds its units
+// until its receipt is settled, or for Rate.Per if it never is. There are Rate.Requests units. Such
+// charges are called holds. A key has up to [MaxHolds] of them, and each can be ended: other limits on
+// receipts do not concern holds. The function validate returns an error for an invalid rate.
+func NewInFlight(t *Timeline, r Rates, maxKeys int, validate func(Rate) error, refusals *Refusals) (Keys, error) {
+	return NewKeys[held](t, r, maxKeys, func(r Rate, _ *Warmup) (*inFlight, error) {
+		return &inFlight{int64(r.Requests), r.Per}, validate(r)
+	}, refusals)
+}
+
+// A holder is an [Algorithm] whose charges are holds: they end when their receipts are settled. The
+// state of a key has the numbers of its holds, so it needs no receipts of its own.
+type holder[S any] interface {
+	// newest returns the number of the latest hold of s.
+	newest(s *S) Receipt
+
+	// end ends the hold with the number id, and returns how many units it has held: 0 if s has no such
+	// hold, or if it was over before the instant now.
+	end(s *S, id Receipt, now keytable.Instant) (n int64)
+
+	// extend ends the hold with the number id, and starts a hold of the same units at the instant now.
+	// It returns the number of the new hold, or 0 if s has no such hold or if it was over before.
+	extend(s *S, id Receipt, now keytable.Instant) Receipt
+
+	// count returns how many holds s has at the instant now.
+	count(s *S, now keytable.Instant) int
+}
+
+// held is the state of one key of a rule that counts what is running. A copy of a held shares the holds,
+// see the method Clone.
+type held struct{ *holds }
+
+// holds are the holds of one key, in the order in which they were granted. That is the order in which
+// they end if nobody ends one earlier.
+type holds struct {
+	list []hold
+	open int              // number of holds in the list that nobody has ended
+	sum  int64            // how many units these holds have
+	last keytable.Instant // when the newest hold was granted
+
+	// Of the list, the first holds are over at the instant named seen. This is kept so that looks at a key
+	// with many such holds do not count them again and again.
+	seen      keytable.Instant
+	over      int   // how many holds of the list are over; some of them were ended before
+	overOpen  int   // how many of these nobody has ended
+	overUnits int64 // how many units these have
+}
+
+// A hold is a number of units that one request holds.
+type hold struct {
+	id    Receipt          // grows with each hold of the key; 0 for holds that were counted together
+	n     int64            // how many units are held; 0 after an end
+	until keytable.Instant // when the hold is over, if nobody ends it before
+}
+
+// lastHold is the number of the newest hold of all keys.
+var lastHold atomic.Uint64
+
+// pass counts the holds that are over at the instant now, and returns how many holds and units there
+// are at that instant.
+func (h *holds) pass(now keytable.Instant) (open int, held int64) {
+	if now < h.seen {
+		h.again()
+	}
+	for h.seen = now; h.over < len(h.list) && h.list[h.over].until <= now; h.over++ {
+		if n := h.list[h.over].n; n > 0 {
+			h.overOpen++
+			h.overUnits += n
+		}
+	}
+	return h.open - h.overOpen, h.sum - h.overUnits
+}
+
+// again makes the next call of pass count from the beginning of the list.
+func (h *holds) again() { h.seen, h.over, h.overOpen, h.overUnits = 0, 0, 0, 0 }
+
+// trim removes the holds that are over at the instant now, and those at both ends of the list that were
+// ended. If most of the others were ended, it removes these too.
+func (h *holds) trim(now keytable.Instant) {
+	h.pass(now)
+	h.list, h.open, h.sum = h.list[h.over:], h.open-h.overOpen, h.sum-h.overUnits
+	for len(h.list) > 0 && h.list[0].n == 0 {
+		h.list = h.list[1:]
+	}
+	for len(h.list) > 0 && h.list[len(h.list)-1].n == 0 {
+		h.list = h.list[:len(h.list)-1]
+	}
+	if len(h.list) > 2*h.open+16 {
+		h.list = slices.DeleteFunc(h.list, func(e hold) bool { return e.n == 0 })
+	}
+	h.again()
+}
+
+// add adds a hold that begins at the instant now.
+func (h *holds) add(id Receipt, n int64, now, until keytable.Instant) {
+	if len(h.list) > 0 {
+		until = max(until, h.list[len(h.list)-1].until) // the holds stay in order if the clock steps back or Per becomes shorter
+	}
+	h.list = append(h.list, hold{id, n, until})
+	h.open++
+	h.sum += n
+	h.last = max(h.last, now)
+}
+
+// find returns the hold with the number id that is not over at the instant now, or nil.
+func (h *holds) find(id Receipt, now keytable.Instant) *hold {
+	if h == nil || id == 0 {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(h.list, id, func(e hold, id Receipt) int {
+		switch {
+		case e.id < id:
+			return -1
+		case e.id > id:
+			return 1
+		}
+		return 0
+	})
+	if !ok || h.list[i].n == 0 || h.list[i].until <= now {
+		return nil
+	}
+	return &h.list[i]
+}
+
+// freeAt returns the earliest instant after now at which so many units are held no more, if nobody ends
+// a hold before. It looks at 64 holds, and otherwise returns the instant at which all are over.
+func (h *holds) freeAt(units int64) keytable.Instant {
+	live := h.list[h.over:]
+	for i := range min(len(live), 64) {
+		if units -= live[i].n; units <= 0 {
+			return live[i].until
+		}
+	}
+	return live[len(live)-1].until
+}
+
+// Step decides on n units at the instant now, as [Algorithm] says. The RetryAfter of a denial is a bound:
+// the units are there earlier if a hold is ended before its time is over.
+func (c *inFlight) Step(s *held, _ *inFlight, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration) {
+	open, held := 0, int64(0)
+	if s.holds != nil {
+		if now < s.last {
+			return StepAhead(c, s, c, s.last, now, n, charge)
+		}
+		open, held = s.pass(now)
+	}
+	if v.Limit, v.Left = c.limit, max(c.limit-held, 0); open >= MaxHolds {
+		v.Left = 0
+	}
+	if n > v.Left {
+		if v.RetryAfter = Never; n <= c.limit {
+			v.RetryAfter = now.Until(s.freeAt(max(held+n-c.limit, 1)))
+		}
+	} else if charge {
+		v.Left -= n
+		c.Exceed(s, now, n)
+		held += n
+	}
+	if held > 0 {
+		v.ResetAfter = now.Until(s.list[len(s.list)-1].until)
+	}
+	return v, 0
+}
+
+// Exceed starts a hold of n units, whatever the limit.
+func (c *inFlight) Exceed(s *held, now keytable.Instant, n int64) {
+	if s.holds == nil {
+		s.holds = new(holds)
+	}
+	now = max(now, s.last)
+	s.trim(now)
+	s.add(Receipt(lastHold.Add(1)), n, now, now.Add(c.per))
+}
+
+func (c *inFlight) newest(s *held) Receipt { return s.list[len(s.list)-1].id }
+
+func (c *inFlight) end(s *held, id Receipt, now keytable.Instant) (n int64) {
+	e := s.find(id, now)
+	if e == nil {
+		return 0
+	}
+	n, e.n = e.n, 0
+	s.open--
+	s.sum -= n
+	s.trim(0)
+	return n
+}
+
+func (c *inFlight) extend(s *held, id Receipt, now keytable.Instant) Receipt {
+	n := c.end(s, id, now)
+	if n == 0 {
+		return 0
+	}
+	c.Exceed(s, now, n)
+	return c.newest(s)
+}
+
+func (c *inFlight) count(s *held, now keytable.Instant) int {
+	if s.holds == nil {
+		return 0
+	}
+	open, _ := s.pass(max(now, s.last))
+	return open
+}
+
+// Carry and Resize do nothing: a change of the limit leaves all holds as they are. So no change makes a
+// used key seem unused, and no limit is slower than another.
+
+func (*inFlight) Carry(*held, *inFlight, keytable.Instant)     {}
+func (*inFlight) Resize(*held, *inFlight, bool) (lost bool)    { return false }
+func (*inFlight) Fills(*inFlight) bool                         { return false }
+func (*inFlight) Slower(*inFlight) bool                        { return false }
+func (c *inFlight) Reached(s *held) keytable.Instant           { return c.Charged(s) }
+func (c *inFlight) Inherit(s *held, now keytable.Instant) held { return c.merged(s, now, 0) }
+
+// Charged returns the instant of the last charge of s.
+func (*inFlight) Charged(s *held) keytable.Instant {
+	if s.holds == nil {
+		return 0
+	}
+	return s.last
+}
+
+// GiveBack ends holds that are not older than the returned units.
+func (c *inFlight) GiveBack(s *held, back Returned) {
+	for back.N > 0 && s.holds != nil && len(s.list) > 0 {
+		e := &s.list[len(s.list)-1]
+		n := min(e.n, back.N)
+		back.N -= n
+		s.sum -= n
+		if e.n -= n; e.n == 0 {
+			s.open--
+		}
+		s.trim(0)
+	}
+}
+
+// Clone returns a copy of s for looks at what will be. It has at most 64 holds: the later ones are counted
+// together.
+func (c *inFlight) Clone(s *held) held { return c.merged(s, 0, 64) }
+
+// merged returns a copy of s in which all holds after the first ones, of the given number, are counted
+// together as one, which is over when all are. Holds that are over at the instant now are left out.
+func (c *inFlight) merged(s *held, now keytable.Instant, first int) held {
+	if s.holds == nil {
+		return held{}
+	}
+	s.pass(now)
+	live, rest := s.list[s.over:], s.sum-s.overUnits
+	out := &holds{last: s.last}
+	for i := 0; i < len(live) && i < first; i++ {
+		if live[i].n > 0 {
+			out.add(live[i].id, live[i].n, s.last, live[i].until)
+			rest -= live[i].n
+		}
+	}
+	if rest > 0 {
+		out.add(0, rest, s.last, live[len(live)-1].until)
+	}
+	return held{out}
+}
+
+// Idle reports whether the key holds nothing at the instant now.
+func (c *inFlight) Idle(s *held, now keytable.Instant) bool {
+	if s.holds == nil || s.sum == 0 {
+		return true
+	}
+	_, held := s.pass(now)
+	return held == 0 && now >= s.last
+}
