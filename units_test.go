@@ -6,10 +6,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -36,7 +38,7 @@ func octets(n int) ratelimit.Cost { return ratelimit.Cost{Unit: "bytes", N: n} }
 func lefts(t *testing.T, l *ratelimit.RateLimiter) (left [3]int) {
 	t.Helper()
 	_, each, err := l.CheckAll(t.Context(), ratelimit.Request{
-		Client: "alice", Endpoint: "/chat", Cost: 1 << 40, Costs: []ratelimit.Cost{tokens(1 << 40), octets(1 << 40)},
+		Client: "alice", Endpoint: "/chat", Cost: 1 << 30, Costs: []ratelimit.Cost{tokens(1 << 30), octets(1 << 30)},
 	}, nil)
 	require.NoError(t, err)
 	require.Len(t, each, 3)
@@ -333,16 +335,18 @@ func TestUnitsWaited(t *testing.T) {
 				{Name: "tokens", Endpoint: "/chat", Unit: "tokens", Rate: ratelimit.PerSecond(100)},
 			}, nil, opts...)
 			began := time.Now()
-			var ends []time.Duration
-			for _, n := range []int{100, 50, 30, 20, 10, 0} { // 200 callers would take 2 s if each unit were a request
-				go func() {
+			costs := []int{100, 50, 30, 20, 10, 0} // 200 callers would take 2 s if each unit were a request
+			ends := make([]time.Duration, len(costs))
+			var all sync.WaitGroup
+			for i, n := range costs {
+				all.Go(func() {
 					_, err := l.Wait(t.Context(), chat(tokens(n)))
-					require.NoError(t, err)
-					ends = append(ends, time.Since(began))
-				}()
+					assert.NoError(t, err)
+					ends[i] = time.Since(began)
+				})
 				synctest.Wait()
 			}
-			time.Sleep(2 * time.Second)
+			all.Wait()
 			const ms = time.Millisecond
 			require.Equal(t, []time.Duration{0, 500 * ms, 800 * ms, 1000 * ms, 1100 * ms, 1110 * ms}, ends)
 		})

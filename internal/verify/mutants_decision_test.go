@@ -303,8 +303,8 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a known denial of another cost", file: "remote.go",
-		old: "ask.N = max(req.Cost, 1)\n\tknown",
-		new: "ask.N = 1\n\tknown",
+		old: "ask.N = int(n)\n\tknown",
+		new: "ask.N = min(int(n), 1)\n\tknown",
 		by:  "^TestKnownDenials$", why: "fewer units may be there",
 	},
 	{
