@@ -5,12 +5,9 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/explained"
-	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
 // AlgorithmInFlight is the [Algorithm] of a rule that limits how many requests run at the same time: [Rate.Requests] of
@@ -25,7 +22,7 @@ import (
 const AlgorithmInFlight Algorithm = "InFlight"
 
 // A Reason says why a request was denied, beyond that its limit is reached.
-type Reason = explained.Reason
+type Reason = string
 
 // ReasonBusy is the Reason of a denial by a rule with [AlgorithmInFlight]: other requests are running. RetryAfter is
 // then only a bound. If another rule denies the request too, the Result is that of the other rule.
@@ -64,85 +61,38 @@ func (r *Rule) reason(p *engine.Part, by answerer) Reason {
 	return ""
 }
 
-// heldCharges are the charges of a Reservation by rules with AlgorithmInFlight.
-type heldCharges struct {
-	mu      sync.Mutex
-	over    bool          // whether the holds are over, or are ended by a call that has begun
-	parts   []localCharge // in this process
-	inStore storedCharges
-}
-
 // Extend makes what the Reservation has in flight last for [Rate.Per] from now, for work that takes longer. If it is
-// over already, Extend returns [ErrSettled]: the work no longer counts, and should stop. If the Reservation has nothing
-// in flight because no rule with [AlgorithmInFlight] applies, Extend does nothing. An error of the [Store] matches
-// [ErrStore].
+// over already, Extend returns [ErrSettled]: the work no longer counts, and should stop. If nothing is in flight because
+// no rule with [AlgorithmInFlight] applies, Extend does nothing. An error of the [Store] matches [ErrStore].
 func (r *Reservation) Extend() error {
 	if r == nil || !r.result.Allowed {
 		return ErrSettled
 	}
-	h := r.held
-	if h == nil {
-		return nil
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over {
-		return ErrSettled
-	}
-	r.limiter.time.Renew()
-	now := r.limiter.time.Now()
-	for i := range h.parts {
-		p := &h.parts[i]
-		if p.receipt = p.rule.local.Extend(p.hash, p.receipt, now); p.receipt == 0 {
-			return ErrSettled
-		}
-	}
-	return h.tellStore(r.limiter, true)
-}
-
-// end ends what the Reservation r has in flight. If it has been ended before, end returns ErrSettled.
-func (r *Reservation) end() error {
-	h := r.held
-	if h == nil {
-		return ErrSettled
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done {
 		return ErrSettled
 	}
 	l := r.limiter
 	l.time.Renew()
-	for i := range h.parts {
-		p := &h.parts[i]
-		if p.rule.local.Settle(p.hash, p.receipt, 0, l.time.Now()) > 0 {
-			l.waiters.Freed(waitline.Key{Keys: p.rule.local, Hash: p.hash})
+	for i := range r.parts {
+		if p := &r.parts[i]; p.rule.holds() {
+			if p.receipt = p.rule.local.Extend(p.hash, p.receipt, l.time.Now()); p.receipt == 0 {
+				return ErrSettled
+			}
 		}
 	}
-	err := h.tellStore(l, false)
-	h.over = err == nil
-	return err
-}
-
-// tellStore tells the store that the holds in it go on, or that they end.
-func (h *heldCharges) tellStore(l *RateLimiter, goOn bool) error {
-	in := &h.inStore
-	asks := make([]Ask, 0, len(in.asks))
-	for i, a := range in.asks {
-		if goOn {
-			a.N = a.Charged
-		}
-		if rule := l.set.Load().named(in.rules[i].Name); rule != nil && rule.remote != nil && rule.keepsKeys(&in.rules[i].Rule) {
-			asks = append(asks, a)
-		}
+	if r.inStore == nil {
+		return nil
 	}
+	asks, _ := r.inStore.present(l.set.Load(), func(was *activeRule, a *Ask) bool {
+		a.N = a.Charged
+		return was.holds()
+	})
 	if len(asks) == 0 {
 		return nil
 	}
-	_, err := l.remote.settle(in.ctx, asks)
-	if err == nil && !goOn {
-		l.retries.Wake()
-	}
+	_, err := l.remote.settle(r.inStore.ctx, asks)
 	return err
 }
 

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -28,22 +28,23 @@ func validTerm(d time.Duration) bool { return d >= time.Microsecond && d <= 24*t
 // than reserved, the excess is charged when the Reservation is settled, even past the limit: the key then has 0
 // Remaining, and RetryAfter includes the excess.
 //
-// If a Reservation is never settled, its units stay charged like the units of any granted request.
+// If a Reservation is never settled, its units stay charged like the units of any granted request. What it has in
+// flight, by rules with [AlgorithmInFlight], ends when it is done, settled or canceled.
 //
 // A Reservation is safe for concurrent use by multiple goroutines. A nil or zero Reservation was denied.
 type Reservation struct {
 	limiter *RateLimiter
 	result  Result
-	n       int64  // reserved requests, if the field costs is nil
-	costs   []Cost // what the request costs in each of its units; nil if it has no Costs
-	state   atomic.Uint32
+	n       int64     // reserved requests, if the field costs is nil
+	costs   []Cost    // what the request costs in each of its units; nil if it has no Costs
+	each    *[]Result // the Result of each rule in ModeEnforce; nil if one rule applies, with its Result in the field result
 
-	parts []localCharge  // charges in this process
-	one   [1]localCharge // backing array of the slice parts, so that a single charge needs no allocation
-
+	mu      sync.Mutex     // held while a method changes the fields below
+	settled bool           // whether the units are settled
+	done    bool           // whether, besides, nothing is in flight any more
+	parts   []localCharge  // charges in this process
+	one     [1]localCharge // backing array of the slice parts, so that a single charge needs no allocation
 	inStore *storedCharges // charges in the store; nil if there are none
-	held    *heldCharges   // what is in flight; nil if nothing is
-	each    *[]Result      // the Result of each rule in ModeEnforce; nil if one rule applies, with its Result in the field result
 }
 
 // storedCharges are the charges of a reservation in the store.
@@ -52,16 +53,9 @@ type storedCharges struct {
 	rules []*activeRule
 	ctx   context.Context // the context of Reserve, without its cancellation
 
-	failed bool   // true after a call of SettleCosts has failed and may be repeated; guarded by Reservation.state
+	failed bool   // whether a call of SettleCosts has failed and may be repeated
 	tried  []Cost // the used units that were passed to that call
 }
-
-// The values of Reservation.state.
-const (
-	stateOpen uint32 = iota
-	stateSettling
-	stateSettled
-)
 
 // A localCharge describes what one rule has charged for a reservation in this process, not in a store.
 type localCharge struct {
@@ -119,15 +113,11 @@ func (r *Reservation) takeOne(rule *activeRule, req *Request, term time.Duration
 	}
 	r.result.Delay, r.result.Rule = delay, rule.resultName
 	fill(&r.result, &v)
-	charge := localCharge{rule: rule, hash: hash, receipt: receipt, n: r.n, tier: req.Tier}
-	switch {
-	case rule.holds() && v.Granted():
-		r.held = &heldCharges{parts: []localCharge{charge}}
-	case rule.holds():
-		r.result.Reason = ReasonBusy
-	case v.Granted():
-		r.one[0] = charge
+	if v.Granted() {
+		r.one[0] = localCharge{rule: rule, hash: hash, receipt: receipt, n: r.n, tier: req.Tier}
 		r.parts = r.one[:]
+	} else if rule.holds() {
+		r.result.Reason = ReasonBusy
 	}
 	return true
 }
@@ -142,14 +132,10 @@ func (r *Reservation) addAll(ctx context.Context, d *decision) {
 		case o.by == byStore:
 			ask := rule.ask(&d.request, o.rate)
 			ask.Receipt, ask.Charged, ask.Shadow = d.receipt, int(p.N), false
-			var in *storedCharges
-			if rule.holds() {
-				in = &r.holding().inStore
-			} else if in = r.inStore; in == nil {
-				in = new(storedCharges)
-				r.inStore = in
+			if r.inStore == nil {
+				r.inStore = &storedCharges{ctx: context.WithoutCancel(orBackground(ctx))} // Settle may be called after the request has ended
 			}
-			in.ctx = context.WithoutCancel(orBackground(ctx)) // Settle may be called after the request has ended
+			in := r.inStore
 			in.asks, in.rules = append(in.asks, ask), append(in.rules, rule)
 		case p.Keys != nil:
 			r.add(rule, p, d.Now, d.term)
@@ -164,21 +150,8 @@ func (r *Reservation) add(rule *activeRule, p *engine.Part, now instant, term ti
 		rate := *p.Want.Rate // a copy, because later decisions use p again
 		part.rate = &rate
 	}
-	if rule.holds() {
-		h := r.holding()
-		h.parts = append(h.parts, part)
-		return
-	}
 	p.Keys.SetTerm(p.Receipt, now.Add(term), now)
 	r.parts = append(r.parts, part)
-}
-
-// holding returns r.held, which it makes if it is nil.
-func (r *Reservation) holding() *heldCharges {
-	if r.held == nil {
-		r.held = new(heldCharges)
-	}
-	return r.held
 }
 
 // Result returns the answer to the request for which [RateLimiter.Reserve] was called, as [RateLimiter.Check] would.
@@ -223,23 +196,12 @@ func (r *Reservation) Settle(actual int) error {
 	case len(r.costs) > 1:
 		return fmt.Errorf("%w: the request has %d units; call SettleCosts", ErrInvalidCount, len(r.costs))
 	}
-	return r.ended(r.settle([]Cost{{unit, actual}}, false))
-}
-
-// ended ends what r has in flight, after its units were settled with the result err, unless err says that the call was
-// wrong. It returns the error of the whole.
-func (r *Reservation) ended(err error) error {
-	if r == nil || errors.Is(err, ErrInvalidCount) {
-		return err
-	}
-	if end := r.end(); !errors.Is(end, ErrSettled) {
-		err = errors.Join(err, end)
-	}
-	return err
+	return r.settle([]Cost{{unit, actual}}, false, true)
 }
 
 // SettleCosts replaces, for each unit in actual, the reserved units by those that were used, as Settle does. What was
-// reserved of other units stays charged. SettleCosts acts only once, and all numbers are changed together.
+// reserved of other units stays charged, and what is in flight goes on. SettleCosts acts only once, and all numbers are
+// changed together.
 //
 // If actual has a unit twice, or one that the request does not have, or a number that Settle refuses, the error matches
 // [ErrInvalidCount], and the reservation stays open. The other errors are those of Settle.
@@ -249,23 +211,17 @@ func (r *Reservation) SettleCosts(actual ...Cost) error {
 			return fmt.Errorf("%w: the unit %q is given twice", ErrInvalidCount, c.Unit)
 		}
 	}
-	return r.settle(actual, false)
+	return r.settle(actual, false, false)
 }
 
 // Done ends the reservation and what it has in flight: all units that were not settled stay charged, also if the term is
 // not over. If there is nothing left to do, Done does nothing and returns nil, so it may be deferred. After a Settle
 // that has failed, Done calls it again with the same numbers. A later Settle returns [ErrSettled].
-func (r *Reservation) Done() error { return unlessSettled(r.ended(r.settle(nil, true))) }
-
-// unlessSettled returns err without the part that says that a reservation is settled already.
-func unlessSettled(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, ErrSettled) {
-		return errors.Join(slices.DeleteFunc(slices.Clone(joined.Unwrap()), func(e error) bool { return e == ErrSettled })...)
+func (r *Reservation) Done() error {
+	if err := r.settle(nil, true, true); !errors.Is(err, ErrSettled) {
+		return err
 	}
-	if err == ErrSettled {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // Cancel gives all reserved units back, as Settle(0) does. If the reservation is settled already, Cancel does nothing
@@ -282,7 +238,10 @@ func (r *Reservation) Cancel() error {
 			none[i].N = 0
 		}
 	}
-	return unlessSettled(r.ended(r.settle(none, true)))
+	if err := r.settle(none, true, true); !errors.Is(err, ErrSettled) {
+		return err
+	}
+	return nil
 }
 
 // reserved returns a copy of the costs of req, with the unit "" if req costs requests too. Without Costs, it returns nil.
@@ -302,8 +261,8 @@ func (req *Request) reserved() (costs []Cost) {
 }
 
 // settle does the work of SettleCosts. The units in actual are all different. If an earlier call has failed and the
-// parameter again is set, settle uses the numbers of that call.
-func (r *Reservation) settle(actual []Cost, again bool) error {
+// parameter again is set, settle uses the numbers of that call. If ends is set, settle also ends what is in flight.
+func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 	for _, c := range actual {
 		if err := checkCount(c.N); err != nil {
 			return err
@@ -313,31 +272,36 @@ func (r *Reservation) settle(actual []Cost, again bool) error {
 			return fmt.Errorf("%w: the request does not have the unit %q", ErrInvalidCount, c.Unit)
 		}
 	}
-	switch {
-	case r == nil:
-		return ErrSettled
-	case r.inStore == nil:
-		if !r.state.CompareAndSwap(stateOpen, stateSettled) {
-			return ErrSettled
-		}
-		if r.limiter != nil {
-			r.settleHere(actual)
-		}
-		return nil
-	case !r.state.CompareAndSwap(stateOpen, stateSettling):
+	if r == nil {
 		return ErrSettled
 	}
-	next, in := stateSettled, r.inStore
-	defer func() { r.state.Store(next) }()
-	if again && in.failed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done || r.settled && !ends {
+		return ErrSettled
+	}
+	if in := r.inStore; in != nil && again && in.failed {
 		actual = in.tried
 	}
-	r.settleHere(actual)
-	sent, more, err := r.settleInStore(actual)
-	if err != nil && (!sent || !more) {
-		next, in.failed, in.tried = stateOpen, true, slices.Clone(actual)
+	units := !r.settled            // otherwise only what is in flight is left
+	r.settled, r.done = true, ends // before the calls below, in case the store panics
+	if r.limiter != nil {
+		r.settleHere(actual, units, ends)
 	}
-	return err
+	if r.inStore != nil {
+		sent, more, err := r.settleInStore(actual, units, ends)
+		if err != nil && (!sent || !more) {
+			r.settled, r.done = !units, false
+			r.inStore.failed, r.inStore.tried = true, slices.Clone(actual)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !units {
+		return ErrSettled
+	}
+	return nil
 }
 
 // used returns how many of n charged units were used, according to actual. Without a number for their unit, all were.
@@ -350,8 +314,9 @@ func used(actual []Cost, unit string, n int64) int64 {
 	return n
 }
 
-// settleHere settles the charges that r made in this process.
-func (r *Reservation) settleHere(actual []Cost) {
+// settleHere settles the charges that r made in this process: the units, if units is set, and what is in flight, if ends
+// is set.
+func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
 	l := r.limiter
 	if len(r.parts) == 0 {
 		return
@@ -361,16 +326,23 @@ func (r *Reservation) settleHere(actual []Cost) {
 	var keys []waitline.Key // the keys that are charged more than was reserved
 	for i := range r.parts {
 		p := &r.parts[i]
-		stays := used(actual, p.rule.Unit, p.n)
+		stays, holds := used(actual, p.rule.Unit, p.n), p.rule.holds()
+		switch {
+		case holds && ends:
+			stays = 0
+		case holds || !units:
+			continue
+		case stays > p.n:
+			keys = append(keys, waitline.Key{Keys: p.rule.local, Hash: p.hash})
+		}
 		if stays < p.n && now == 0 { // units are given back; otherwise the time is not needed
 			now = l.time.Now()
 		}
 		if back := p.rule.local.Settle(p.hash, p.receipt, stays, now); back > 0 {
-			p.rule.totals.add(numGivenBack, uint64(back))
+			if !holds {
+				p.rule.totals.add(numGivenBack, uint64(back))
+			}
 			l.waiters.Freed(waitline.Key{Keys: p.rule.local, Hash: p.hash})
-		}
-		if stays > p.n {
-			keys = append(keys, waitline.Key{Keys: p.rule.local, Hash: p.hash})
 		}
 	}
 	if len(keys) == 0 {
@@ -380,35 +352,33 @@ func (r *Reservation) settleHere(actual []Cost) {
 	l.waiters.Adjust(func(now instant) {
 		for i := range r.parts {
 			p := &r.parts[i]
-			if more := used(actual, p.rule.Unit, p.n) - p.n; more > 0 {
+			if more := used(actual, p.rule.Unit, p.n) - p.n; more > 0 && !p.rule.holds() {
 				p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, more)
 			}
 		}
 	}, keys...)
 }
 
-// settleInStore settles the charges that r made in the store. sent is false if the store was not called. more is true if
-// more units are charged than were reserved.
-func (r *Reservation) settleInStore(actual []Cost) (sent, more bool, err error) {
-	l, in := r.limiter, r.inStore
-	var asks []Ask
-	var rules []*activeRule
-	for i, a := range in.asks {
-		was := in.rules[i]
-		a.N = int(used(actual, was.Unit, int64(a.Charged)))
-		if rule := l.set.Load().named(was.Name); rule != nil && rule.remote != nil && rule.keepsKeys(&was.Rule) && actual != nil {
-			more = more || a.N > a.Charged
-			asks, rules = append(asks, a), append(rules, rule)
+// settleInStore does what settleHere does, for the charges that r made in the store. sent is false if the store was not
+// called. more is true if more units are charged than were reserved.
+func (r *Reservation) settleInStore(actual []Cost, units, ends bool) (sent, more bool, err error) {
+	l := r.limiter
+	asks, rules := r.inStore.present(l.set.Load(), func(was *activeRule, a *Ask) bool {
+		if was.holds() {
+			return ends
 		}
-	}
+		a.N = int(used(actual, was.Unit, int64(a.Charged)))
+		more = more || a.N > a.Charged
+		return actual != nil && units
+	})
 	if len(asks) == 0 {
 		return false, false, nil
 	}
-	sent, err = l.remote.settle(in.ctx, asks)
+	sent, err = l.remote.settle(r.inStore.ctx, asks)
 	for i, rule := range rules {
 		if err != nil {
 			rule.totals.add(numErrors, 1)
-		} else {
+		} else if !rule.holds() {
 			rule.totals.add(numGivenBack, uint64(max(asks[i].Charged-asks[i].N, 0)))
 		}
 	}
@@ -416,4 +386,16 @@ func (r *Reservation) settleInStore(actual []Cost) (sent, more bool, err error) 
 		l.retries.Wake()
 	}
 	return sent, more, err
+}
+
+// present returns the charges for which the function want returns true, with their present rules. It leaves out those
+// of rules that were removed or whose keys are new. want may change its copy of an Ask, whose N is 0.
+func (in *storedCharges) present(set *ruleSet, want func(was *activeRule, a *Ask) bool) (asks []Ask, rules []*activeRule) {
+	for i, a := range in.asks {
+		was := in.rules[i]
+		if rule := set.named(was.Name); rule != nil && rule.remote != nil && rule.keepsKeys(&was.Rule) && want(was, &a) {
+			asks, rules = append(asks, a), append(rules, rule)
+		}
+	}
+	return asks, rules
 }

@@ -45,9 +45,6 @@ type cost = struct {
 	N    int    `json:"n"`              // how many
 }
 
-// A Reason says why a request was denied, beyond that its limit is reached.
-type Reason string
-
 // A Result is the answer to a request, or the answer of one rule. The type result is its JSON form.
 type Result struct {
 	Allowed          bool          // whether the request is granted
@@ -56,7 +53,7 @@ type Result struct {
 	ResetAfter       time.Duration // time until the key is as if never used
 	Delay            time.Duration // how long to hold a granted request
 	Rule             string        // name of the rule that the other fields describe
-	Reason           Reason        // why it was denied, beyond that the limit is reached
+	Reason           string        // why it was denied, beyond that the limit is reached
 	Degraded         bool          // whether a failure policy has answered
 }
 
@@ -155,7 +152,7 @@ type result struct {
 	ResetAfter span   `json:"resetAfter,omitzero"`
 	Delay      span   `json:"delay,omitzero"`
 	Rule       string `json:"rule,omitempty"`
-	Reason     Reason `json:"reason,omitempty"`
+	Reason     string `json:"reason,omitempty"`
 	Degraded   bool   `json:"degraded,omitempty"`
 }
 
