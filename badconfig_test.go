@@ -180,7 +180,7 @@ func TestBadMaps(t *testing.T) {
 				"\n.algoConfig.windowMs is \"" + shown + `": must be a number of milliseconds, above 0`},
 		{"a long name", with(ruleOf("TokenBucket", good), fields{"name": long}), `.name is "` + shown + `": must be at most 1024 bytes long`},
 		{"a long key", with(ruleOf("TokenBucket", good), fields{"key": long, "mode": long}),
-			`.key is "` + shown + "\": must be at most 1024 bytes long\n.mode is \"" + shown + `": must be one of "enforce", "shadow"`},
+			`.key is "` + shown + "\": must be at most 1024 bytes long\n.mode is \"" + shown + `": must be one of "enforce", "shadow", "advise"`},
 		{"a long field", with(ruleOf("TokenBucket", good), fields{long: long}), `["` + shown + `"] is "` + shown + `": unknown field`},
 		{"a long json.Number", ruleOf("TokenBucket", fields{"capacity": json.Number(strings.Repeat("7", mega)),
 			"refillRatePerSecond": json.Number("0." + strings.Repeat("3", mega))}),

@@ -209,7 +209,7 @@ func TestReplaceIsAllOrNothing(t *testing.T) {
 			Tiers: map[string]ratelimit.Rate{"b": ratelimit.PerDay(1), "a": {}}},
 	}, &ratelimit.Rule{Endpoint: "/d", Rate: ratelimit.PerHour(1)})
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
-	require.EqualError(t, err, `ratelimit: rules[1].mode is "off": must be one of "enforce", "shadow"
+	require.EqualError(t, err, `ratelimit: rules[1].mode is "off": must be one of "enforce", "shadow", "advise"
 ratelimit: rules[1].rate.requests is 0: must be at least 1
 ratelimit: rules[1].rate.per is 0s: must be longer than zero
 ratelimit: rules[2].endpoint is "a*b": must have a "*" at the end only

@@ -600,9 +600,9 @@ func TestTexts(t *testing.T) {
 		{`{"Policy": "local:4"}`, all{Policy: ratelimit.FailLocal(4)}, "", "four replicas"},
 		{`{"Key": "tenant"}`, all{}, `ratelimit: key is "tenant": must be one of "user", "endpoint", "user_endpoint", "ip", "global", ` +
 			`"attr:NAME", or several of them joined by "+"`, "an unknown key"},
-		{`{"Mode": "off"}`, all{}, `ratelimit: mode is "off": must be one of "enforce", "shadow"`, "an unknown mode"},
+		{`{"Mode": "off"}`, all{}, `ratelimit: mode is "off": must be one of "enforce", "shadow", "advise"`, "an unknown mode"},
 		{`{"Mode": "` + strings.Repeat("-", 101) + `"}`, all{}, `ratelimit: mode is "` +
-			strings.Repeat("-", 55) + `...": must be one of "enforce", "shadow"`, "a long mode"},
+			strings.Repeat("-", 55) + `...": must be one of "enforce", "shadow", "advise"`, "a long mode"},
 		{`{"Algorithm": "Bucket"}`, all{}, `ratelimit: algorithm is "Bucket": must be one of "FixedWindow", "InFlight", "LeakyBucket", ` +
 			`"SlidingWindowCounter", "SlidingWindowLog", "TokenBucket"`, "an unknown algorithm"},
 		{`{"Policy": "shut"}`, all{}, `ratelimit: failurePolicy is "shut": must be "open", "closed", "local" or, of 4 replicas, "local:4"`,

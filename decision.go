@@ -220,6 +220,7 @@ func (d *decision) prepare(set *ruleSet) error {
 		}
 		p, o := &d.parts[limiting], &d.origins[limiting]
 		p.Keys, p.Hash, p.Shadow, p.Ends = r.keys, r.key.hash(&d.request), !r.enforces(), r.holds()
+		p.Advises = r.Mode == ModeAdvise
 		p.Want.Tier, p.N = d.request.Tier, n
 		if r.keys != nil {
 			o.by = byMemory
@@ -297,7 +298,7 @@ func (d *decision) count() {
 		if by == 0 || p.Keys != nil && !d.uncounted || p.Granted() && !d.Passes { // last case: this rule granted, another denied
 			continue
 		}
-		r.totals.countDecision(p.Shadow, p.Granted())
+		r.totals.countDecision(r.Mode, p.Granted())
 		if by == byPolicy {
 			r.totals.add(numDegraded, 1)
 		}
@@ -327,7 +328,7 @@ func (d *decision) answer(res *Result) (binding int) {
 	return binding
 }
 
-// appendEach appends the answers of the rules that enforce to the slice each, in the order of the rules.
+// appendEach appends the answers of the rules that enforce or advise to the slice each, in the order of the rules.
 func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 	n := len(d.rules)
 	rule := func(i int) *activeRule {
@@ -337,7 +338,7 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 		return d.exempt[i-n]
 	}
 	for i := range n + len(d.exempt) {
-		if rule(i).enforces() {
+		if rule(i).Mode != ModeShadow {
 			d.sorted = append(d.sorted, i)
 		}
 	}
@@ -352,7 +353,7 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 			res.Delay, res.Degraded = d.parts[i].Delay, d.origins[i].by == byPolicy
 			res.Reason = rule(i).reason(&d.parts[i], d.origins[i].by)
 		}
-		res.Rule = rule(i).resultName
+		res.Rule, res.Advised = rule(i).resultName, rule(i).Mode == ModeAdvise
 		each = append(each, res)
 	}
 	return each

@@ -143,7 +143,7 @@ func ExampleRule() {
 	// Output:
 	// * global TokenBucket 1000/s
 	// /login ip+endpoint FixedWindow 5/m
-	// ratelimit: rules["/login"].mode is "off": must be one of "enforce", "shadow"
+	// ratelimit: rules["/login"].mode is "off": must be one of "enforce", "shadow", "advise"
 }
 
 // A new user is granted 10 requests a minute, an hour later 35, and after two hours 60.

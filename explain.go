@@ -120,7 +120,7 @@ func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, er
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(rules[a].index, rules[b].index) })
 	for _, i := range order {
 		r := explainRule(ctx, d, rules[i], i)
-		if e.Match == "none" && r.Mode != ModeShadow && r.Match != "additional" {
+		if e.Match == "none" && r.Mode.Denies() && r.Match != "additional" {
 			if e.Match = r.Match; r.Match != "named" {
 				e.Pattern = r.Pattern
 			}

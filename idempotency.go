@@ -86,7 +86,7 @@ func (l *RateLimiter) replayPlain(g *ruleGroup, req *Request, res *Result) bool 
 	var parts [2]engine.Part
 	for i, r := range g.rules {
 		id = r.identity(id, r.key.hash(req), int64(max(req.Cost, 1)))
-		parts[i].Shadow = !r.enforces()
+		parts[i].Shadow, parts[i].Advises = !r.enforces(), r.Mode == ModeAdvise
 	}
 	if !l.records.Find(id, l.time.Now(), parts[:len(g.rules)], true) {
 		return false

@@ -38,7 +38,7 @@ const (
 // its deadline would pass first.
 //
 // There is one Decision for each request; it names the rule that gave the Result, see [RateLimiter.Check]. There is
-// one more for each rule in [ModeShadow] that applies. If only such rules apply, there are only their Decisions.
+// one more for each rule in [ModeShadow] or [ModeAdvise] that applies. If only such rules apply, there are only theirs.
 type Decision struct {
 	Rule      string    // name of the rule; empty if no rule applies
 	Algorithm Algorithm // [Rule.Algorithm] of the rule named Rule
@@ -59,7 +59,7 @@ type Decision struct {
 	Unit string // [Rule.Unit] of the rule named Rule
 	Cost int    // how many units of the Unit the request needs; it is 0 only if [Request.Costs] have an N of 0
 
-	Result Result // the answer to the caller or, for a rule in [ModeShadow], the answer that the rule would have given
+	Result Result // the answer to the caller or, for a rule that denies nothing, the answer that it would have given
 	Source Source // what decided for the rule: its state in this process, a store, a policy and so on
 	Err    error  // the error that the caller gets with the Result: it matches [ErrStore] or [ErrInvalidConfig], or is nil
 

@@ -138,7 +138,7 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 //
 // The Result is that of the binding rule: for a denied request, the rule with the longest RetryAfter; for a granted
 // one, the rule with the fewest units left. Remaining is the smallest of all rules, and Delay the largest. Rules in
-// [ModeShadow] do not affect the Result.
+// [ModeShadow] do not affect the Result, and rules in [ModeAdvise] only its field Advised.
 //
 // If the error matches [ErrUnknownRule] or [ErrInvalidCount], or is the error of ctx because ctx has ended, Check
 // takes nothing and returns the zero Result. With the following two errors, the Result is an answer: act on
@@ -160,8 +160,8 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 	return l.check(ctx, &req, engine.ModeTake)
 }
 
-// CheckAll decides as [RateLimiter.Check] does. It also appends the Result of each rule in [ModeEnforce] to the slice
-// each, and returns the extended slice. The Results are in the order of the rules, the default rule last, and
+// CheckAll decides as [RateLimiter.Check] does. It also appends the Result of each rule in [ModeEnforce] or [ModeAdvise]
+// to the slice each, and returns the extended slice. The Results are in the order of the rules, the default rule last, and
 // [Result.Rule] names the rule. A rule that does not limit the request is included, with Limit and Remaining -1. If
 // the slice each has enough capacity, CheckAll allocates nothing.
 //
@@ -422,7 +422,7 @@ func (l *RateLimiter) takeSeveral(
 ) (done bool) {
 	for i, r := range rules {
 		p := &parts[i]
-		p.Keys, p.Hash, p.Shadow = r.local, r.key.hash(req), !r.enforces()
+		p.Keys, p.Hash, p.Shadow, p.Advises = r.local, r.key.hash(req), !r.enforces(), r.Mode == ModeAdvise
 		p.Want.Tier = req.Tier
 		p.N, _ = req.cost(r.Unit)
 	}

@@ -110,7 +110,7 @@ func (c *storeCaller) shortcut(r *activeRule, req *Request, n int64, res *Result
 	if !denied {
 		return noShortcut, nil
 	}
-	r.totals.countDecision(false, false)
+	r.totals.countDecision(ModeEnforce, false)
 	*res, res.Rule = known, r.resultName
 	return knownDenied, nil
 }

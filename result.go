@@ -47,6 +47,10 @@ type Result struct {
 	// Reason is [ReasonBusy] if a rule with [AlgorithmInFlight] has denied the request; otherwise it is empty.
 	Reason Reason
 
+	// Advised is true if a rule in [ModeAdvise] would have denied the request. In the Results of
+	// [RateLimiter.CheckAll], it marks the Result of such a rule, which has not denied anything.
+	Advised bool
+
 	// Degraded is true if a [Store] or a custom [Limiter] has failed and the [FailurePolicy] has answered instead.
 	Degraded bool
 }
@@ -86,13 +90,15 @@ func fill(res *Result, v *engine.Verdict) {
 
 // combine sets res to the Result of the binding rule, but with the smallest Remaining of all rules of its unit, and with
 // the largest Delay of all rules. parts has the answers of the rules, and costs are the Costs of the request. binding is
-// the index of the binding rule; -1 if all are in ModeShadow.
+// the index of the binding rule; -1 if none enforces.
 func combine(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost, res *Result) (binding int) {
 	binding, units := -1, false
 	left, delay := uint64(math.MaxUint64), time.Duration(0)
+	advised := false
 	for i := range parts {
 		p := &parts[i]
 		if p.Shadow {
+			advised = advised || p.Advises && !p.Granted()
 			continue
 		}
 		if binding < 0 || binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
@@ -103,14 +109,14 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost
 		left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)
 	}
 	if binding < 0 {
-		*res = unlimited
+		*res, res.Advised = unlimited, advised
 		return binding
 	}
 	if units {
 		binding, left = combineUnits(rules, parts, passes, costs, binding)
 	}
 	fill(res, &parts[binding].Verdict)
-	res.Allowed, res.Remaining, res.Rule = passes, int(int64(left)), rules[binding].resultName
+	res.Allowed, res.Remaining, res.Rule, res.Advised = passes, int(int64(left)), rules[binding].resultName, advised
 	if passes {
 		res.Delay = delay
 	}

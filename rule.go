@@ -19,10 +19,14 @@ import (
 // A Mode says whether a [Rule] denies requests or only watches them. The empty Mode is [ModeEnforce].
 type Mode string
 
+// Denies reports whether a rule in this mode denies requests.
+func (m Mode) Denies() bool { return m != ModeShadow && m != ModeAdvise }
+
 // The values of [Rule.Mode].
 const (
 	ModeEnforce Mode = "enforce" // denies the requests that exceed the rule's limit
 	ModeShadow  Mode = "shadow"  // denies nothing, but decides, and is charged, counted and observed like any rule
+	ModeAdvise  Mode = "advise"  // is like ModeShadow, but tells the caller by [Result.Advised] that it would deny
 )
 
 // A Rule says which requests are limited, and what the limit is.
@@ -115,7 +119,7 @@ const maxRules = 10_000
 func errTooManyRules(n int) error { return &ConfigError{"rules", n, "must be at most 10000"} }
 
 // modes are the values that a rule's Mode may have.
-var modes = []string{string(ModeEnforce), string(ModeShadow)}
+var modes = []string{string(ModeEnforce), string(ModeShadow), string(ModeAdvise)}
 
 // A ruleCheck checks a list of rules, one after the other, and collects all problems.
 type ruleCheck struct {
@@ -348,7 +352,7 @@ func tierPath(path, tier string) string { return path + ".tiers[" + strconv.Quot
 
 // place returns which requests the rule r applies to, in the form that the package match needs.
 func (r *Rule) place(isDefault bool) match.Place {
-	return match.Place{Endpoint: r.Endpoint, Default: isDefault, Additional: r.Additional, Shadow: r.Mode == ModeShadow}
+	return match.Place{Endpoint: r.Endpoint, Default: isDefault, Additional: r.Additional, Shadow: !r.Mode.Denies()}
 }
 
 // keepsKeys reports whether the keys of the rule other have the same meaning in the rule r.

@@ -30,17 +30,13 @@ type activeRule struct {
 }
 
 // enforces reports whether the rule r denies requests.
-func (r *activeRule) enforces() bool { return r.Mode != ModeShadow }
+func (r *activeRule) enforces() bool { return r.Mode.Denies() }
 
 // identity combines the hash of a request (id), the hash of its key in the rule r (h) and the number of units that it
 // takes from this key to one hash.
 func (r *activeRule) identity(id, h keytable.Hash, n int64) keytable.Hash {
 	id.Lo += uint64(n) // the sum is not hashed here: it is hashed together with the key
-	mode := uint64(0)
-	if !r.enforces() {
-		mode = 1
-	}
-	return id.With(2*r.serial+mode, h)
+	return id.With(uint64(len(modes))*r.serial+uint64(slices.Index(modes, string(r.Mode))), h)
 }
 
 // rates returns the rates of the rule r and of its tiers in the types of the package engine.
@@ -255,8 +251,9 @@ func (r *activeRule) stats() RuleStats {
 	s.Allowed += c.Allowed
 	s.Denied += c.Denied
 	s.ShadowDenied += c.Shadowed
+	s.Advised += c.Advised
 	if r.remote != nil { // with a store, the keys in this process decide only while the store fails
-		s.Degraded += c.Allowed + c.Denied + c.Shadowed
+		s.Degraded += c.Allowed + c.Denied + c.Shadowed + c.Advised
 	}
 	s.LiveKeys, s.Evicted, s.Overflowed = r.local.Len(), c.Evicted, c.Overflowed
 	return s

@@ -10,7 +10,7 @@ import (
 )
 
 // SlogObserver returns an [Observer] that writes to log. It writes denials, including those that a rule in [ModeShadow]
-// would have made, at level Info. It writes the decisions in which the store or a custom [Limiter] has failed, or
+// or [ModeAdvise] would have made, at level Info. It writes the decisions in which the store or a custom [Limiter] has failed, or
 // [Rule.Resolve] has returned an invalid rate, at level Warn. It does not write grants without such a failure.
 //
 // The parameter every is an interval by the machine's clock. In each interval, SlogObserver writes at most one denial
@@ -87,7 +87,7 @@ func (k *slogKind) message() string {
 // Observe writes a line for the decision d. It writes none for a grant without a failure, nor soon after a line of the
 // same kind. If the store has failed, the field outage writes instead.
 func (o *slogObserver) Observe(ctx context.Context, d Decision) {
-	kind, level := slogKind{d.Rule, 0, d.Result.Allowed, d.Mode == ModeShadow, causeOf(&d)}, slog.LevelWarn
+	kind, level := slogKind{d.Rule, 0, d.Result.Allowed, !d.Mode.Denies(), causeOf(&d)}, slog.LevelWarn
 	if kind.cause == causeStore {
 		o.outage.Failed(ctx, time.Now(), d.Rule, !kind.allowed && !kind.shadow, d.Err)
 		return

@@ -12,13 +12,14 @@ import (
 type RuleStats struct {
 	Rule string // the rule's name
 
-	// A request that this rule grants but another rule denies is counted in none of these three fields. A call of
+	// A request that this rule grants but another rule denies is counted in none of these four fields. A call of
 	// [RateLimiter.Wait] counts once, when it is granted or refused.
 	Allowed      uint64 // requests that the rule granted, an [Unlimited] rate and [FailOpen] included
 	Denied       uint64 // requests that the rule denied, [FailClosed] included
 	ShadowDenied uint64 // requests that the rule would have denied, in [ModeShadow]
+	Advised      uint64 // requests that the rule would have denied, in [ModeAdvise]
 
-	Degraded uint64 // requests in the three counts above that the rule's [FailurePolicy] answered
+	Degraded uint64 // requests in the four counts above that the rule's [FailurePolicy] answered
 	Errors   uint64 // failed calls of the [Store], or of a custom [Limiter], for the rule
 
 	// GivenBack is how many units were given back when a [Reservation] was settled or canceled. With a [Store], it
@@ -45,8 +46,8 @@ type RuleStats struct {
 // A Counter describes one number of [RuleStats] that only grows, for exporters of metrics; see [Counters].
 type Counter struct {
 	Field  string // the name of the field in RuleStats, such as "Allowed"
-	Name   string // name for a metric in snake case, without a prefix; three counters are named "requests" and differ in Result
-	Result string // "allowed", "denied" or "shadow_denied" if Name is "requests"; otherwise empty
+	Name   string // name for a metric in snake case, without a prefix; four counters are named "requests" and differ in Result
+	Result string // "allowed", "denied", "shadow_denied" or "advised" if Name is "requests"; otherwise empty
 	Unit   string // what is counted: "request", "error", "unit" or "key"
 	Help   string // what is counted, as a sentence
 
@@ -64,6 +65,7 @@ const (
 	numAllowed = iota
 	numDenied
 	numShadowDenied
+	numAdvised
 	numDegraded
 	numErrors
 	numGivenBack
@@ -83,6 +85,8 @@ var counters = [...]Counter{
 		func(s *RuleStats) *uint64 { return &s.Denied }},
 	numShadowDenied: {"ShadowDenied", "requests", "shadow_denied", "request", "Requests that the rule, in shadow mode, would have denied.",
 		func(s *RuleStats) *uint64 { return &s.ShadowDenied }},
+	numAdvised: {"Advised", "requests", "advised", "request", "Requests that the rule, in advise mode, would have denied.",
+		func(s *RuleStats) *uint64 { return &s.Advised }},
 	numDegraded: {"Degraded", "degraded_requests", "", "request", "Of the requests, those that the rule's failure policy has answered.",
 		func(s *RuleStats) *uint64 { return &s.Degraded }},
 	numErrors: {"Errors", "store_errors", "", "error", "Calls of the store, or of a custom limiter, for the rule that failed.",
@@ -113,13 +117,15 @@ type totals [numTotals]atomic.Uint64
 // add adds n to the counter with this index, such as numErrors.
 func (t *totals) add(counter int, n uint64) { t[counter].Add(n) }
 
-// countDecision counts a decision that no key in this process has counted. shadow is true for a shadow rule.
-func (t *totals) countDecision(shadow, granted bool) {
+// countDecision counts a decision that no key in this process has counted, by a rule in this mode.
+func (t *totals) countDecision(mode Mode, granted bool) {
 	switch {
 	case granted:
 		t.add(numAllowed, 1)
-	case shadow:
+	case mode == ModeShadow:
 		t.add(numShadowDenied, 1)
+	case mode == ModeAdvise:
+		t.add(numAdvised, 1)
 	default:
 		t.add(numDenied, 1)
 	}
@@ -130,7 +136,8 @@ func (t *totals) replacedKeys(c keytable.Counts) {
 	t.add(numAllowed, c.Allowed)
 	t.add(numDenied, c.Denied)
 	t.add(numShadowDenied, c.Shadowed)
-	t.add(numDegraded, c.Allowed+c.Denied+c.Shadowed)
+	t.add(numAdvised, c.Advised)
+	t.add(numDegraded, c.Allowed+c.Denied+c.Shadowed+c.Advised)
 }
 
 // StoreStats are the totals of a [Store]. [RateLimiter.StoreStats] returns them. A [StorePartitioner] has several

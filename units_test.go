@@ -477,3 +477,80 @@ func TestUnitsAreConserved(t *testing.T) {
 		require.Greater(t, denied, 1000)
 	}
 }
+
+// TestAdvise lets a rule say that it would deny, and serve all the same.
+func TestAdvise(t *testing.T) {
+	rules := []ratelimit.Rule{
+		{Name: "soft", Endpoint: "/chat", Mode: ratelimit.ModeAdvise, Rate: ratelimit.PerMinute(2)},
+		{Name: "hard", Endpoint: "/chat", Rate: ratelimit.PerMinute(4)},
+	}
+	ask := ratelimit.Request{Client: "alice", Endpoint: "/chat"}
+	test := func(t *testing.T, clock *ratelimit.FakeClock, opts ...ratelimit.Option) {
+		t.Helper()
+		var told []ratelimit.Decision
+		o := observing(func(d ratelimit.Decision) { told = append(told, d) })
+		l := newRules(t, rules, nil, append(opts, ratelimit.WithClock(clock), ratelimit.WithObserver(o), ratelimit.WithRequestIDs(time.Hour))...)
+		for range 2 {
+			require.False(t, l.Allow("alice", "/chat").Advised)
+		}
+		res, each, err := l.CheckAll(t.Context(), ask, nil)
+		require.NoError(t, err)
+		require.Equal(t, ratelimit.Result{Allowed: true, Limit: 4, Remaining: 1, ResetAfter: 45 * time.Second, Rule: "hard", Advised: true}, res)
+		require.Equal(t, ratelimit.Result{
+			Limit: 2, RetryAfter: 30 * time.Second, ResetAfter: time.Minute, Rule: "soft", Advised: true,
+		}, each[0])
+		require.False(t, each[1].Advised)
+		require.Equal(t, ratelimit.ModeAdvise, told[len(told)-1].Mode)
+		require.False(t, told[len(told)-1].Result.Allowed)
+
+		res, err = l.Peek(t.Context(), ask)
+		require.NoError(t, err)
+		require.True(t, res.Advised)
+		e, err := l.Explain(t.Context(), ask)
+		require.NoError(t, err)
+		require.True(t, e.Result.Advised)
+		require.Equal(t, ratelimit.ModeAdvise, e.Rules[0].Mode)
+		require.Contains(t, e.String(), `"soft" (advise)`)
+		r, err := l.Reserve(t.Context(), ask, time.Minute)
+		require.NoError(t, err)
+		require.True(t, r.Result().Advised)
+		require.True(t, r.Results()[0].Advised)
+		require.NoError(t, r.Cancel())
+		again := ask
+		again.ID = "a"
+		for range 2 { // the second is a replay
+			res, err = l.Check(t.Context(), again)
+			require.NoError(t, err)
+			require.True(t, res.Allowed && res.Advised)
+		}
+		res, err = l.Check(t.Context(), ask)
+		require.NoError(t, err)
+		require.False(t, res.Allowed)
+		require.Equal(t, "hard", res.Rule)
+		require.True(t, res.Advised)
+		s := l.Stats()[0]
+		require.Equal(t, []uint64{2, 0, 0, 4}, []uint64{s.Allowed, s.Denied, s.ShadowDenied, s.Advised})
+		require.NoError(t, l.SetRule(ratelimit.Rule{Name: "soft", Endpoint: "/chat", Mode: ratelimit.ModeShadow, Rate: ratelimit.PerMinute(2)}))
+		require.False(t, l.Allow("alice", "/chat").Advised)
+		s = l.Stats()[0]
+		require.Equal(t, []uint64{1, 4}, []uint64{s.ShadowDenied, s.Advised})
+		clock.Advance(30 * time.Second)
+		require.NoError(t, l.SetRule(rules[0]))
+		res, err = l.Wait(t.Context(), ask)
+		require.NoError(t, err)
+		require.False(t, res.Advised, "it was charged only for what it granted")
+	}
+	clock := ratelimit.NewFakeClock(epoch)
+	t.Run("memory", func(t *testing.T) { test(t, clock) })
+	t.Run("store", func(t *testing.T) {
+		st, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		test(t, clock, ratelimit.WithStore(st))
+	})
+	t.Run("store down", func(t *testing.T) {
+		l := newRules(t, rules[:1], nil, ratelimit.WithStore(deadStore{}), ratelimit.WithFailurePolicy(ratelimit.FailClosed))
+		res, err := l.Check(t.Context(), ask)
+		require.ErrorIs(t, err, ratelimit.ErrStore)
+		require.True(t, res.Allowed && res.Advised, "FailClosed advises")
+	})
+}

@@ -138,11 +138,14 @@ func bursts() (names []string) {
 	return names
 }
 
+// ruleAlgorithms are the algorithms that a rule can have.
+var ruleAlgorithms = append(ratelimit.Algorithms(), ratelimit.AlgorithmInFlight)
+
 // noBucket returns a schema that forbids the fields of a bucket in a rule whose algorithm counts in
 // windows.
 func noBucket() schema {
 	var windowed []string
-	for _, names := range ruleconfig.AllNames(ratelimit.Algorithms()) {
+	for _, names := range ruleconfig.AllNames(ruleAlgorithms) {
 		for _, name := range names {
 			if ratelimit.Algorithm(names[0]).Windowed() {
 				windowed = append(windowed, name, name+ruleconfig.Suffix)
@@ -217,7 +220,7 @@ func valueOf(f ruleconfig.Field, isDefault bool) schema {
 			"items": schema{"type": "string", "pattern": "^" + part + "$"}}
 		return schema{"anyOf": []schema{text, list}}
 	case ruleconfig.Mode:
-		return choice(string(ratelimit.ModeEnforce), string(ratelimit.ModeShadow))
+		return choice(string(ratelimit.ModeEnforce), string(ratelimit.ModeShadow), string(ratelimit.ModeAdvise))
 	case ruleconfig.Bool:
 		if isDefault {
 			return schema{"const": false}
@@ -251,7 +254,7 @@ func valueOf(f ruleconfig.Field, isDefault bool) schema {
 // algorithm returns the schema of the name of a built-in algorithm.
 func algorithm() schema {
 	var own, all []string
-	for _, names := range ruleconfig.AllNames(ratelimit.Algorithms()) {
+	for _, names := range ruleconfig.AllNames(ruleAlgorithms) {
 		own = append(own, names[0])
 		for _, name := range names {
 			all = append(all, name, name+ruleconfig.Suffix)

@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -114,6 +115,7 @@ func (i *Interceptors) prepared(ctx context.Context, req ratelimit.Request) rate
 func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request) (wait time.Duration, err error) {
 	var memory [2]ratelimit.Result // enough for two rules; for more rules, CheckAll allocates memory
 	res, each, err := i.limiter.CheckAll(ctx, req, memory[:0])
+	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // these rules limit nothing
 	if err != nil {
 		if res == (ratelimit.Result{}) {
 			return 0, i.failure(ctx, err, logRefused)

@@ -3,6 +3,7 @@ package httplimit
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -238,6 +239,7 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 		}
 		m.logs.decided(err)
 	}
+	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // these rules limit nothing
 	v.keep(res, each, m.config.Info)
 	rules := m.policies()
 	if tier := v.info.Request.Tier; tier != "" && rules.tiers != nil && !rules.tiers[tier] {

@@ -4,7 +4,7 @@
 // metrics are collected, so they do not slow decisions down:
 //
 //   - rate_limiting.requests counts requests, by the attribute rate_limiting.result: "allowed",
-//     "denied" or "shadow_denied";
+//     "denied", "shadow_denied" or "advised";
 //   - rate_limiting.store.errors counts the calls of the store, or of a custom limiter, that
 //     failed;
 //   - rate_limiting. followed by [ratelimit.Counter.Name], such as

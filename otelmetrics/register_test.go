@@ -110,6 +110,8 @@ func TestRegister(t *testing.T) {
 	const api = "rate_limiting.limiter=api,rate_limiting.policy="
 	assert.Equal(t, map[string]string{
 		"rate_limiting.requests{request} " + api + "search,rate_limiting.result=allowed":       "3",
+		"rate_limiting.requests{request} " + api + "search,rate_limiting.result=advised":       "0",
+		"rate_limiting.requests{request} " + api + "new,rate_limiting.result=advised":          "0",
 		"rate_limiting.requests{request} " + api + "search,rate_limiting.result=denied":        "2",
 		"rate_limiting.requests{request} " + api + "search,rate_limiting.result=shadow_denied": "0",
 		"rate_limiting.requests{request} " + api + "new,rate_limiting.result=allowed":          "1",

@@ -149,8 +149,8 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 		r := &e.Rules[i]
 		p.line("")
 		verb := map[bool]string{true: "grants", false: "denies"}[r.Result.Allowed]
-		if r.Mode == ratelimit.ModeShadow {
-			verb = "is in shadow mode, and would " + map[bool]string{true: "grant", false: "deny"}[r.Result.Allowed]
+		if !r.Mode.Denies() {
+			verb = "is in " + string(r.Mode) + " mode, and would " + map[bool]string{true: "grant", false: "deny"}[r.Result.Allowed]
 		}
 		p.line("rule %s %s", quote(r.Name), verb)
 		match := r.Match

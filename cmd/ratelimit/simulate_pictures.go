@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
@@ -63,7 +62,7 @@ func describe(outcomes []*sim.Outcome) string {
 		fmt.Fprintf(&b, "%s: of %s requests, %s were granted and %s denied.",
 			plain(out.Name), number(out.Offered), number(out.Admitted), number(out.Denied))
 		for _, r := range out.Rules {
-			if r.Mode != ratelimit.ModeShadow {
+			if r.Mode.Denies() {
 				fmt.Fprintf(&b, " %s granted a key at most %s units in any %s; the bound is %s.",
 					plain(r.Name), number(r.MaxGranted), chart.Duration(r.Window), number(r.Bound))
 			}
@@ -90,7 +89,7 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 	}
 	panels := []chart.Panel{counts}
 	for i, r := range out.Rules {
-		if r.Mode == ratelimit.ModeShadow || i >= maxDrawn {
+		if !r.Mode.Denies() || i >= maxDrawn {
 			continue
 		}
 		var peaks []chart.Point

@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
@@ -79,7 +78,7 @@ func (s *simulation) summary(outcomes []*sim.Outcome) (tables []grid) {
 	rules := grid{{"rule", "limit", "window", "asked", "denies", "most", "bound"}}
 	for _, r := range outcomes[0].Rules {
 		maxGranted, bound := number(r.MaxGranted), number(r.Bound)
-		if r.Mode == ratelimit.ModeShadow {
+		if !r.Mode.Denies() {
 			maxGranted, bound = "shadow", "-"
 		}
 		rules = append(rules, []string{plain(r.Name), r.Rate.String(), short(r.Window), number(r.Asked), number(r.Denied), maxGranted, bound})

@@ -20,11 +20,12 @@ type Part struct {
 
 // A Question says for which key, and at which rate, a rule or a limiter decides on a request.
 type Question struct {
-	Hash   keytable.Hash // the hash of the key that the request charges
-	Want   Wanted        // the rate to decide at
-	N      int64         // how many units the request asks the rule for. With 0, it is denied where one unit would be denied, and is charged nothing
-	Ends   bool          // whether the units come back when other requests end, so that a RetryAfter is only a bound, see [NewInFlight]
-	Shadow bool          // whether the rule is in shadow: its denial stops no request. It is charged if it grants and the request passes
+	Hash    keytable.Hash // the hash of the key that the request charges
+	Want    Wanted        // the rate to decide at
+	N       int64         // how many units the request asks the rule for. With 0, it is denied where one unit would be denied, and is charged nothing
+	Ends    bool          // whether the units come back when other requests end, so that a RetryAfter is only a bound, see [NewInFlight]
+	Shadow  bool          // whether the rule is in shadow: its denial stops no request. It is charged if it grants and the request passes
+	Advises bool          // whether a rule in shadow tells the caller of its denials: they are counted apart
 
 	shard lockedShard // the key's shard while it is locked, otherwise nil
 }
@@ -239,7 +240,7 @@ func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes
 			p.shard = nil
 			continue
 		}
-		p.shard.finish(now, tally(true, passes, p.RetryAfter == 0, p.Shadow, false))
+		p.shard.finish(now, p.tally(true, passes, p.RetryAfter == 0, false))
 		p.shard = nil
 	}
 	return passes
@@ -313,7 +314,7 @@ func finishAll(parts []Part, order *Order, out *Outcome) {
 		if i == recorded {
 			order.Record.Add(out.Now)
 		}
-		p.shard.finish(out.Now, tally(counted, out.Passes, p.RetryAfter == 0, p.Shadow, order.Unsettled))
+		p.shard.finish(out.Now, p.tally(counted, out.Passes, p.RetryAfter == 0, order.Unsettled))
 		p.shard = nil
 	}
 }
@@ -352,21 +353,22 @@ func readLocked(t *Timeline, parts []Part) keytable.Instant {
 	return now
 }
 
-// tally returns the total (for example, of allowed or denied requests) to which the answer of one rule
-// is to be added. It has these parameters:
+// tally returns the total (for example, of allowed or denied requests) to which the answer of the rule
+// that was asked q is to be added. It has these parameters:
 //
 //   - counted: whether the decision is counted at all
 //   - passes: whether the request passes
 //   - granted: whether this rule grants the request
-//   - shadow: whether this rule is in shadow
 //   - unsettled: whether Keys.Confirm counts a grant later, so that it is not counted now
-func tally(counted, passes, granted, shadow, unsettled bool) keytable.Tally {
+func (q *Question) tally(counted, passes, granted, unsettled bool) keytable.Tally {
 	switch {
 	case !counted, granted && unsettled, granted && !passes: // in the last case, this rule grants the request and another denies it
 		return keytable.Uncounted
 	case granted:
 		return keytable.Allowed
-	case shadow:
+	case q.Advises:
+		return keytable.Advised
+	case q.Shadow:
 		return keytable.Shadowed
 	}
 	return keytable.Denied

@@ -216,7 +216,7 @@ func (s *fallbackShard) chargeAndUnlock(
 	h keytable.Hash, tier string, now keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {
 	v, delay, id = s.step(h, Wanted{Tier: tier}, now, n, do)
-	s.finish(now, tally(true, true, v.RetryAfter == 0, false, false))
+	s.finish(now, new(Question).tally(true, true, v.RetryAfter == 0, false))
 	return v, delay, id
 }
 

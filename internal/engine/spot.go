@@ -60,7 +60,7 @@ func Unlock(spots []Spot, counted, passed bool) {
 		if s.Want.Rate != nil {
 			s.Err = s.shard.refusal(s.Want)
 		}
-		s.shard.finish(0, tally(counted, passed, s.RetryAfter == 0, s.Shadow, s.revocable))
+		s.shard.finish(0, s.tally(counted, passed, s.RetryAfter == 0, s.revocable))
 		s.shard = nil
 	}
 }

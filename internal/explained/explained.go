@@ -54,6 +54,7 @@ type Result struct {
 	Delay            time.Duration // how long to hold a granted request
 	Rule             string        // name of the rule that the other fields describe
 	Reason           string        // why it was denied, beyond that the limit is reached
+	Advised          bool          // whether a rule in advise mode would have denied it, or is the rule that answers
 	Degraded         bool          // whether a failure policy has answered
 }
 
@@ -89,6 +90,9 @@ func (r Result) String() string {
 	if r.Reason != "" {
 		b = fmt.Appendf(b, ", %s", r.Reason)
 	}
+	if r.Advised {
+		b = append(b, ", advised"...)
+	}
 	if r.Degraded {
 		b = append(b, ", by a failure policy"...)
 	}
@@ -103,7 +107,7 @@ type Rule struct {
 	KeyType    string        `json:"keyType"`             // what the rule keeps a separate budget for, such as "user"
 	Key        string        `json:"key"`                 // the key that the request takes from
 	Algorithm  string        `json:"algorithm,omitempty"` // empty for a custom limiter
-	Mode       string        `json:"mode"`                // "enforce" or "shadow"
+	Mode       string        `json:"mode"`                // "enforce", "shadow" or "advise"
 	Rate       ratetext.Rate `json:"-"`                   // the rate in force; zero for a custom limiter
 	RateFrom   string        `json:"rateFrom"`            // where Rate comes from, such as "tier"
 	Unit       string        `json:"unit,omitempty"`      // what the rule counts; empty for requests
@@ -153,12 +157,13 @@ type result struct {
 	Delay      span   `json:"delay,omitzero"`
 	Rule       string `json:"rule,omitempty"`
 	Reason     string `json:"reason,omitempty"`
+	Advised    bool   `json:"advised,omitempty"`
 	Degraded   bool   `json:"degraded,omitempty"`
 }
 
 // MarshalJSON returns r in JSON.
 func (r Result) MarshalJSON() ([]byte, error) {
-	return json.Marshal(result{r.Allowed, r.Limit, r.Remaining, span(r.RetryAfter), span(r.ResetAfter), span(r.Delay), r.Rule, r.Reason, r.Degraded})
+	return json.Marshal(result{r.Allowed, r.Limit, r.Remaining, span(r.RetryAfter), span(r.ResetAfter), span(r.Delay), r.Rule, r.Reason, r.Advised, r.Degraded})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -166,7 +171,7 @@ func (r *Result) UnmarshalJSON(data []byte) error {
 	var in result
 	err := json.Unmarshal(data, &in)
 	*r = Result{in.Allowed, in.Limit, in.Remaining,
-		time.Duration(in.RetryAfter), time.Duration(in.ResetAfter), time.Duration(in.Delay), in.Rule, in.Reason, in.Degraded}
+		time.Duration(in.RetryAfter), time.Duration(in.ResetAfter), time.Duration(in.Delay), in.Rule, in.Reason, in.Advised, in.Degraded}
 	return err
 }
 
@@ -221,8 +226,8 @@ func (e *Explanation) String() string {
 	for i := range e.Rules {
 		r := &e.Rules[i]
 		name, algorithm, rate, most := confmap.Quote(r.Name), r.Algorithm, "-", "-"
-		if r.Mode == "shadow" {
-			name += " (shadow)"
+		if r.Mode != "" && r.Mode != "enforce" {
+			name += " (" + r.Mode + ")"
 		}
 		if r.Rate != (ratetext.Rate{}) {
 			rate = r.Rate.String()

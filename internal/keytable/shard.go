@@ -130,6 +130,7 @@ const (
 	Allowed                // the total of the grants
 	Denied                 // the total of the denials
 	Shadowed               // denials by a rule in shadow, which stop no request
+	Advised                // denials by a rule in shadow that tells the caller of them
 )
 
 // Finish adds a decision to the total t and unlocks the shard. The parameter now is the instant of the
@@ -144,6 +145,8 @@ func (s *Shard[S, A]) Finish(now Instant, t Tally) {
 		s.counts.Denied++
 	case Shadowed:
 		s.counts.Shadowed++
+	case Advised:
+		s.counts.Advised++
 	}
 	s.mu.Unlock()
 }

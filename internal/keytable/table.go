@@ -107,6 +107,7 @@ func (t *Table[S, A]) Len() int { return int(t.keys.Load()) }
 type Counts struct {
 	Allowed, Denied uint64 // decisions that granted or denied; calls that only look are not counted
 	Shadowed        uint64 // denials by a shadow rule, which stopped no request
+	Advised         uint64 // denials by a shadow rule that has told the caller of them
 	Evicted         uint64 // idle keys that were forgotten
 	Overflowed      uint64 // grants charged to a shared debt because the table was full
 }
@@ -117,6 +118,7 @@ func (t *Table[S, A]) Counts() (sum Counts) {
 		sum.Allowed += s.counts.Allowed
 		sum.Denied += s.counts.Denied
 		sum.Shadowed += s.counts.Shadowed
+		sum.Advised += s.counts.Advised
 		sum.Evicted += s.counts.Evicted
 		sum.Overflowed += s.counts.Overflowed
 	})

@@ -10,7 +10,7 @@ const (
 	Endpoint       Kind = iota + 1 // a text that may have a "*" at its end
 	Text                           // a text of at most confmap.MaxText bytes
 	Key                            // a key type, or the list of its parts
-	Mode                           // "enforce" or "shadow"
+	Mode                           // "enforce", "shadow" or "advise"
 	Bool                           // true or false
 	AlgorithmName                  // the name of an algorithm
 	AlgoConfig                     // a map that has RateFields, or the fields of a custom algorithm
@@ -44,7 +44,7 @@ var RuleFields = []Field{
 	{"name", nil, Text, "The name of the rule. No two rules have the same. Without it, the endpoint is the name."},
 	{"key", []string{"keyType"}, Key, `What has a budget of its own: "user" (default), "endpoint", "user_endpoint", "ip", "global", ` +
 		`"attr:NAME", or several joined by "+" or in a list.`},
-	{"mode", nil, Mode, `"enforce" (default) denies requests; "shadow" only counts what it would deny.`},
+	{"mode", nil, Mode, `"enforce" (default) denies requests; "shadow" only counts what it would deny; "advise" also tells the caller.`},
 	{"additional", nil, Bool, "Whether the rule applies beside the rules that match best."},
 	{"unit", nil, Unit, `What the rule counts, such as "tokens" or "bytes". Without it, the rule counts requests.`},
 	{"algorithm", []string{"policy", "strategy"}, AlgorithmName, "The algorithm that decides."},

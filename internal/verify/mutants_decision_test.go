@@ -4,8 +4,8 @@ package verify
 var countMutants = []mutant{
 	{
 		name: "a denial is counted twice", file: "decision.go",
-		old: "r.totals.countDecision(p.Shadow, p.Granted())",
-		new: "r.totals.countDecision(p.Shadow, p.Granted())\n\t\tif !p.Granted() {\n\t\t\tr.totals.countDecision(p.Shadow, false)\n\t\t}",
+		old: "r.totals.countDecision(r.Mode, p.Granted())",
+		new: "r.totals.countDecision(r.Mode, p.Granted())\n\t\tif !p.Granted() {\n\t\t\tr.totals.countDecision(r.Mode, false)\n\t\t}",
 		by:  "^TestRefusedWaitsAreCounted$", why: "it is one request",
 	},
 	{
@@ -46,14 +46,14 @@ var countMutants = []mutant{
 	},
 	{
 		name: "a replay is not counted", file: "decision.go",
-		old: "case d.Replayed:\n\t\tfor _, r := range d.rules {\n\t\t\tr.totals.add(numReplayed, 1)",
-		new: "case d.Replayed:\n\t\tfor _, r := range d.rules {\n\t\t\tr.totals.add(numReplayed, 0)",
+		old: "if d.Replayed {\n\t\tfor _, r := range d.rules {\n\t\t\tr.totals.add(numReplayed, 1)",
+		new: "if d.Replayed {\n\t\tfor _, r := range d.rules {\n\t\t\tr.totals.add(numReplayed, 0)",
 		by:  "^TestCountsOfSeveralRules$", why: "it leaves no trace",
 	},
 	{
 		name: "a replay is counted as a grant", file: "decision.go",
-		old: "case d.Replayed:\n",
-		new: "case d.Replayed && len(d.parts) == 0:\n",
+		old: "if d.Replayed {\n\t\tfor",
+		new: "if d.Replayed && len(d.parts) == 0 {\n\t\tfor",
 		by:  "^TestCountsOfSeveralRules$", why: "the request was counted before",
 	},
 	{
@@ -76,8 +76,8 @@ var countMutants = []mutant{
 	},
 	{
 		name: "an explanation is counted", file: "decision.go",
-		old: "case !d.decided():",
-		new: "case !d.decided() && d.order.Mode != engine.ModeDryRun:",
+		old: "if !d.decided() {",
+		new: "if !d.decided() && d.order.Mode != engine.ModeDryRun {",
 		by:  "^TestRefusedWaitsAreCounted$", why: "Stats count no explanation",
 	},
 	{
@@ -237,7 +237,7 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a negative cost is taken the short way", file: "ratelimit.go",
-		old: "len(req.Rules) > 0 || req.Cost < 0 || ",
+		old: "len(req.Rules) > 0 || req.validate() != nil || ",
 		new: "len(req.Rules) > 0 || ",
 		by:  "^TestRequestsThatTakeNothing$", why: "it must be refused",
 	},
@@ -254,9 +254,9 @@ var stepMutants = []mutant{
 		by:  "^TestRequestsThatTakeNothing$", why: "they apply beside those of the endpoint",
 	},
 	{
-		name: "a negative cost is taken", file: "decision.go",
-		old: "if d.request.Cost < 0 {",
-		new: "if d.request.Cost < -1 {",
+		name: "a negative cost is taken", file: "request.go",
+		old: "if req.Cost < 0 {",
+		new: "if req.Cost < -1 {",
 		by:  "^TestRequestsThatTakeNothing$", why: "it must be refused",
 	},
 	{
@@ -267,20 +267,20 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a request with an ID is reserved the short way", file: "reserve.go",
-		old: "g.only != nil && req.ID == \"\" &&",
-		new: "g.only != nil &&",
+		old: "r.costs == nil && req.ID == \"\" &&",
+		new: "r.costs == nil &&",
 		by:  "^TestReservationsByOneRule$", why: "a retry would be charged again",
 	},
 	{
 		name: "a reservation is not observed", file: "reserve.go",
-		old: "&& l.settings.observer == nil && r.takeOne",
-		new: "&& r.takeOne",
+		old: "&& l.settings.observer == nil &&\n\t\tr.takeOne",
+		new: "&&\n\t\tr.takeOne",
 		by:  "^TestReservationsByOneRule$", why: "the observer sees each decision",
 	},
 	{
 		name: "a reservation forgets its tier", file: "reserve.go",
-		old: "receipt: receipt, tier: req.Tier}",
-		new: "receipt: receipt}",
+		old: "n: r.n, tier: req.Tier}",
+		new: "n: r.n}",
 		by:  "^TestReservationsByOneRule$", why: "units beyond are charged at the rate of the tier",
 	},
 	{
@@ -297,7 +297,7 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a known denial is not counted", file: "remote.go",
-		old: "r.totals.countDecision(false, false)",
+		old: "r.totals.countDecision(ModeEnforce, false)",
 		new: "_ = r.totals",
 		by:  "^TestKnownDenials$", why: "it leaves no trace",
 	},

@@ -101,8 +101,8 @@ var matchMutants = []mutant{
 	},
 	{
 		name: "a shadow rule has a say", file: "decision.go",
-		old: "p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), !r.enforces()",
-		new: "p.Keys, p.Hash, p.Shadow = r.keys, r.key.hash(&d.request), false",
+		old: "r.key.hash(&d.request), !r.enforces(), r.holds()",
+		new: "r.key.hash(&d.request), false, r.holds()",
 		by:  "^TestMatchingAgainstAModel$", why: "it denies nothing and has no part in the Result",
 	},
 }

@@ -4,26 +4,26 @@ package verify
 var reserveMutants = []mutant{
 	{
 		name: "units beyond are forgotten", file: "reserve.go",
-		old: "if actual > r.n {",
-		new: "if actual < 0 {",
+		old: "case stays > p.n:",
+		new: "case stays < 0:",
 		by:  "^TestReservationsEnd$", why: "what was used is charged",
 	},
 	{
 		name: "units beyond are all charged again", file: "reserve.go",
-		old: "now, actual-r.n)",
-		new: "now, actual)",
+		old: "now, more)",
+		new: "now, used(actual, p.rule.Unit, p.n))",
 		by:  "^TestReservationsEnd$", why: "the reserved units are charged already",
 	},
 	{
 		name: "settled twice", file: "reserve.go",
-		old: "if !r.state.CompareAndSwap(stateOpen, stateSettled) {",
-		new: "if r.state.Store(stateSettled); false {",
+		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled ",
+		new: "if r.inStore != nil && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled || r.inStore == nil ",
 		by:  "^TestReservationsEnd$", why: "a reservation is settled once",
 	},
 	{
 		name: "settled twice in a store", file: "reserve.go",
-		old: "case !r.state.CompareAndSwap(stateOpen, stateSettling):",
-		new: "case false:",
+		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled ",
+		new: "if r.inStore == nil && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled || r.inStore != nil ",
 		by:  "^TestPropertiesOfReservationsInAStore$", why: "a reservation in a store is settled once",
 	},
 	{
@@ -52,8 +52,8 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "a grant in line is counted before the custom limiter has answered", file: "internal/engine/spot.go",
-		old: "s.Shadow, s.revocable)",
-		new: "s.Shadow, false)",
+		old: "s.RetryAfter == 0, s.revocable)",
+		new: "s.RetryAfter == 0, false)",
 		by:  "^TestGivenBackIsNeverCounted$", why: "a total would grow by a request that is denied",
 	},
 	{

@@ -53,18 +53,18 @@ var retryMutants = []mutant{
 		by: "^TestRetriesForgotten$", why: "an ID of one client is of no use to another, also at a shared key",
 	},
 	{
-		name: "the cost does not matter", file: "request.go",
-		old: "id.Lo += uint64(max(req.Cost, 1)) //", new: "id.Lo += 0 //",
+		name: "the cost does not matter", file: "ruleset.go",
+		old: "id.Lo += uint64(n) //", new: "id.Lo += 0 //",
 		by: "^TestRetriesOfOthers$", why: "the ID of a cheap request is of no use for an expensive one",
 	},
 	{
 		name: "the rule does not matter", file: "ruleset.go",
-		old: "2*r.serial+mode", new: "0*r.serial+mode",
+		old: "uint64(len(modes))*r.serial", new: "0*r.serial",
 		by: "^TestRetriesOfOthers$", why: "another rule is charged",
 	},
 	{
 		name: "the mode does not matter", file: "ruleset.go",
-		old: "		mode = 1\n", new: "		mode = 0\n",
+		old: "+uint64(slices.Index(modes, string(r.Mode)))", new: "",
 		by: "^TestRetriesOfOthers$", why: "what a shadow rule has answered is no grant",
 	},
 	{

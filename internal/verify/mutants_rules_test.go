@@ -94,8 +94,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "a shadow rule binds", file: "result.go",
-		old: "if p.Shadow {\n\t\t\tcontinue\n\t\t}\n\t\tif binding",
-		new: "if binding",
+		old: "if p.Shadow {\n\t\t\tadvised = advised || p.Advises && !p.Granted()\n\t\t\tcontinue\n\t\t}\n\t\tif binding",
+		new: "if p.Shadow {\n\t\t\tadvised = advised || p.Advises && !p.Granted()\n\t\t}\n\t\tif binding",
 		by:  "^TestPropertiesOfRules$", why: "it has no part in the Result",
 	},
 	{
@@ -160,8 +160,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "one rule with a store counts denials as grants", file: "decision.go",
-		old: "r.totals.countDecision(p.Shadow, p.Granted())",
-		new: "r.totals.countDecision(p.Shadow, true)",
+		old: "r.totals.countDecision(r.Mode, p.Granted())",
+		new: "r.totals.countDecision(r.Mode, true)",
 		by:  "^TestOneStoredRule$", why: "the totals of the rule would be wrong",
 	},
 	{
@@ -184,8 +184,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "several rules forget the tier", file: "ratelimit.go",
-		old: "p.Want.Tier, p.N = req.Tier, ",
-		new: "p.Want.Tier, p.N = \"\", ",
+		old: "p.Want.Tier = req.Tier",
+		new: "p.Want.Tier = \"\"",
 		by:  "^TestPropertiesOf(Mixed|Ch|Tiers)", why: "a client of a tier has that tier's rate",
 	},
 }
@@ -266,7 +266,7 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "a rule that counts differently keeps states", file: "change.go",
-		old: "carriesKeys := old != nil && old.Key == r.Key &&",
+		old: "carriesKeys := old != nil && r.keepsKeys(&old.Rule) &&",
 		new: "carriesKeys := old != nil &&",
 		by:  "^TestPropertiesOfChanges$", why: "other keys have used nothing yet",
 	},

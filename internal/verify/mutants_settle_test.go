@@ -17,8 +17,8 @@ var settleMutants = []mutant{
 	},
 	{
 		name: "a key has one receipt too many", file: "internal/engine/ledger.go",
-		old: "of.Len() == MaxOpen",
-		new: "of.Len() == MaxOpen+1",
+		old: "of.Len() == l.most",
+		new: "of.Len() == l.most+1",
 		by:  "^TestLedger$", why: "a key has 1,024 open charges at most",
 	},
 	{

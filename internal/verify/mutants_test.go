@@ -121,7 +121,7 @@ func mutants() (all []mutant) {
 	for _, some := range [][]mutant{
 		reserveMutants, bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, settleMutants, tokenMutants,
 		mutantsOfTime, apiMutants, receiptMutants, matchMutants, configMutants, fileMutants, bytesMutants, waitMutants, retryMutants, warmupMutants, explainMutants, httpMutants, transportMutants,
-		countMutants, stepMutants, httpMoreMutants,
+		countMutants, stepMutants, httpMoreMutants, unitsMutants,
 	} {
 		all = append(all, some...)
 	}

@@ -139,7 +139,7 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "a custom limiter that denies keeps the units", file: "internal/waitline/serve.go",
-		old: "Take(at, w.Hold)", new: "Take(at, false)",
+		old: "Take(at, w.Reserves, w.Hold)", new: "Take(at, w.Reserves, false)",
 		by: "^TestACustomLimiterThatDeniesGivesItsTurnBack$", why: "the other rules must get them back", timeout: "60s",
 	},
 	{

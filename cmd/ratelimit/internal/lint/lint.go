@@ -209,7 +209,7 @@ func (c *checker) applies(r indexed, endpoint string) bool {
 // likely meant to be additional, and the finding names it: the default rule itself cannot be additional.
 func (c *checker) never(r indexed) {
 	all := slices.IndexFunc(c.rules, func(other indexed) bool {
-		return other.Endpoint == "*" && !other.Additional && other.Mode != ratelimit.ModeShadow && other.Name != r.Name
+		return other.Endpoint == "*" && !other.Additional && other.Mode.Denies() && other.Name != r.Name
 	})
 	if all < 0 || r.index >= 0 {
 		c.add(r, "RL004", "endpoint", "remove it, or make it additional", "no request asks %s: other rules match each endpoint before it", r)
@@ -233,7 +233,7 @@ func (c *checker) among(r indexed) {
 	}
 	switch {
 	case len(probes) > 0:
-	case r.Mode == ratelimit.ModeShadow:
+	case !r.Mode.Denies():
 		c.add(r, "RL005", "endpoint", "remove it, or give it another endpoint", "no request asks %s", r)
 		return
 	default:

@@ -14,7 +14,7 @@ import (
 // grants every request that the first rule grants. It may return false although the second rule grants all these
 // requests.
 func stricter(a, b indexed) bool {
-	if a.Mode == ratelimit.ModeShadow || a.Limiter != nil || b.Limiter != nil || !coarser(a.Key, b.Key) {
+	if !a.Mode.Denies() || a.Limiter != nil || b.Limiter != nil || !coarser(a.Key, b.Key) {
 		return false
 	}
 	if len(a.Tiers) > 0 || a.Warmup != (ratelimit.Warmup{}) || b.Warmup != (ratelimit.Warmup{}) || a.OnStoreError != b.OnStoreError {

@@ -91,7 +91,7 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 	}
 	shadows := false
 	for i, r := range rules {
-		made := &rule{index: i, name: r.Name, shadow: r.Mode == ratelimit.ModeShadow, parts: partsOf(r.Key)}
+		made := &rule{index: i, name: r.Name, shadow: !r.Mode.Denies(), parts: partsOf(r.Key)}
 		p.rules, p.byName[r.Name] = append(p.rules, made), made
 		shadows = shadows || made.shadow
 	}
@@ -107,7 +107,7 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 // Observe records the decision d if a rule in shadow mode has made it. The decision is the answer to the current
 // request.
 func (p *Player) Observe(_ context.Context, d ratelimit.Decision) {
-	if d.Mode == ratelimit.ModeShadow {
+	if !d.Mode.Denies() {
 		p.shadows = append(p.shadows, d)
 	}
 }

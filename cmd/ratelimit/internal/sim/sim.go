@@ -151,7 +151,7 @@ type shadowObserver map[string]*Rule
 
 // Observe implements the interface ratelimit.Observer.
 func (s shadowObserver) Observe(_ context.Context, d ratelimit.Decision) {
-	if d.Mode != ratelimit.ModeShadow {
+	if d.Mode.Denies() {
 		return
 	}
 	s[d.Rule].Asked++
