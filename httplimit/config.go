@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit"
 )
@@ -57,6 +58,16 @@ type Config struct {
 	// charged, and Count is not called. If Count is nil, all requests stay charged. Count
 	// does not apply to [Middleware.Allow].
 	Count func(r *http.Request, status int) bool
+
+	// BusyRetry is the least Retry-After of a denial by a rule with
+	// [ratelimit.AlgorithmInFlight], which says only that others are running. Up to as
+	// much is added by chance, so that clients do not come back together. 0 means a second.
+	BusyRetry time.Duration
+
+	// HoldExtend is how often a long request extends what it has in flight by such rules, so
+	// that their Per can be short. 0 means half of the shortest Per of such rules. If it is
+	// below 0, no request extends: one that takes longer than Per no longer counts.
+	HoldExtend time.Duration
 
 	// Info stores the [Info] of a granted request in the context that the next handler
 	// gets, for [FromContext]. Each request is then copied, which allocates about 640
@@ -120,6 +131,9 @@ func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
 	}
 	if c.Headers < HeadersDraft11 || c.Headers > HeadersNone {
 		problems = append(problems, wrong("headers", int(c.Headers), "must be HeadersDraft11, HeadersDelta, HeadersEpoch or HeadersNone"))
+	}
+	if c.BusyRetry < 0 {
+		problems = append(problems, wrong("busyRetry", c.BusyRetry, "must be above 0, or 0 for a second"))
 	}
 	if c.Count != nil && l != nil {
 		problems = append(problems, countProblems(l)...)

@@ -41,7 +41,7 @@ func countProblems(l *ratelimit.RateLimiter) (problems []error) {
 // count calls the next handler with r, and gives the reserved units back if Config.Count returns false for
 // the status. req is the request that the limiter has granted.
 func (m *Middleware) count(w http.ResponseWriter, r *http.Request, req ratelimit.Request, units *ratelimit.Reservation, next http.Handler) {
-	c := &countedWriter{ResponseWriter: w, m: m, request: r, cost: max(req.Cost, 1), units: units}
+	c := &countedWriter{ResponseWriter: w, m: m, request: r, asked: req, units: units}
 	status := http.StatusInternalServerError // the status if next panics
 	defer m.counting.Add(-1)
 	defer func() { c.settle(status) }()
@@ -74,7 +74,7 @@ type countedWriter struct {
 	http.ResponseWriter
 	m       *Middleware
 	request *http.Request
-	cost    int // how many units were reserved; at least 1
+	asked   ratelimit.Request // what was reserved
 	units   *ratelimit.Reservation
 	settled bool
 }
@@ -86,13 +86,29 @@ func (c *countedWriter) settle(status int) {
 		return
 	}
 	c.settled = true
-	units := c.cost
+	var used []ratelimit.Cost // what is not in this slice stays charged
 	if !c.m.config.Count(c.request, status) {
-		units = 0
+		used = nothing(&c.asked)
 	}
-	if err := c.units.Settle(units); err != nil {
+	if err := c.units.SettleCosts(used...); err != nil {
 		c.m.logs.often(logSettle, err)
 	}
+}
+
+// nothing returns 0 of each unit that req has.
+func nothing(req *ratelimit.Request) (costs []ratelimit.Cost) {
+	requests := true
+	for _, c := range req.Costs {
+		if c.Unit != "" {
+			costs = append(costs, ratelimit.Cost{Unit: c.Unit})
+		} else {
+			requests = c.N > 0
+		}
+	}
+	if requests {
+		costs = append(costs, ratelimit.Cost{})
+	}
+	return costs
 }
 
 // WriteHeader passes a final status to settle before the client gets that status. So if settle gives units

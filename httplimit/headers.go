@@ -16,7 +16,8 @@ import (
 // if no wait is long enough.
 type Headers int
 
-// The values of [Config.Headers].
+// The values of [Config.Headers]. If the rules count several units, the rule that gave the answer is shown first,
+// and the others follow in their order.
 const (
 	// HeadersDraft11 sends RateLimit-Policy with the limits of the rules, and RateLimit with the units that
 	// each rule has left, and with a time: a client that spreads these units over it stays within the rate. In a
@@ -76,9 +77,11 @@ type shownRule struct {
 }
 
 // next returns after how long, at most, the rule has more units than it has now. If the rule denied, this is
-// RetryAfter. ok is false if the rule has all its units left.
+// RetryAfter. ok is false if the rule has all its units left, or if the time is not known.
 func (s *shownRule) next() (d time.Duration, ok bool) {
 	switch {
+	case s.holds: // nobody knows when what is running ends
+		return 0, false
 	case !s.Allowed && s.RetryAfter != ratelimit.Never:
 		return s.RetryAfter, true
 	case s.Remaining >= s.Limit:
@@ -114,6 +117,15 @@ func (s *shownRule) pace() time.Duration {
 	return ratelimit.Never
 }
 
+// comesBefore reports whether the header fields show the rule with the Result res before the given one: it has fewer
+// units left. If the rules count several units, only the rule that gave the answer to the request comes first.
+func (p *policies) comesBefore(res, answer *ratelimit.Result, shown *shownRule) bool {
+	if p.units {
+		return res.Rule == answer.Rule && shown.name != answer.Rule
+	}
+	return res.Remaining < shown.Remaining
+}
+
 // pick returns the rules that the header fields show, beginning with the rule that has the fewest units
 // left. It stores them in the given array, so that it allocates nothing.
 func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown]shownRule) []shownRule {
@@ -128,7 +140,7 @@ func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown
 			continue
 		}
 		at := len(shown)
-		for at > 0 && res.Remaining < shown[at-1].Remaining {
+		for at > 0 && rules.comesBefore(res, &v.info.Result, &shown[at-1]) {
 			at--
 		}
 		if at == maxShown {
@@ -190,7 +202,7 @@ func (v *visit) draft11(shown []shownRule) {
 		if i > 0 {
 			text = append(text, ", "...)
 		}
-		text = shown[i].appendPolicy(text, shown[i].policy.item, shown[i].Limit)
+		text = shown[i].appendPolicy(text, shown[i].policy, shown[i].Limit)
 	}
 	both := string(text) // one string for the values of both fields, so that only one is allocated
 	v.add(fieldRateLimit, both[:limits])

@@ -102,6 +102,7 @@ type visit struct {
 	outer   *carrier      // the innermost carrier in the context of the request, or nil
 	header  http.Header   // the header of the response
 	address uintptr       // the address of the map header
+	rules   *policies     // the rules of the limiter
 	follows bool          // whether a Middleware further out is serving the same response
 	repeats bool          // whether this Middleware is already serving the same response
 	inside  bool          // whether the decision is made by Allow, inside a handler
@@ -114,7 +115,7 @@ type visit struct {
 
 // visit returns a visit for the request r, whose response has this header.
 func (m *Middleware) visit(r *http.Request, header http.Header) visit {
-	v := visit{outer: carrierOf(r.Context()), header: header, address: addressOf(header)}
+	v := visit{outer: carrierOf(r.Context()), header: header, address: addressOf(header), rules: m.policies()}
 	v.follows, v.repeats, v.info.outer = m.serving(v.address, v.outer)
 	return v
 }

@@ -37,6 +37,7 @@ const (
 	logIDs
 	logSettle
 	logCount
+	logUnits
 	kinds
 )
 
@@ -48,6 +49,7 @@ var troubles = [kinds]string{
 	logIDs:     "httplimit: requests with an ID cannot be decided on: the limiter needs the option WithRequestIDs",
 	logSettle:  "httplimit: the units of a request that does not count stay charged",
 	logCount:   "httplimit: the rules of a request cannot give units back: Config.Count is not asked, and all requests count",
+	logUnits:   "httplimit: rules did not limit requests that lack their unit",
 }
 
 // The warnings. Each is an index of the array advice, which has their texts.

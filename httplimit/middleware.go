@@ -2,9 +2,11 @@ package httplimit
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit"
 )
@@ -22,7 +24,8 @@ type Middleware struct {
 	unproxied  bool   // whether Proxies trusts no header
 	shown      atomic.Pointer[policies]
 	checked    checked
-	counting   atomic.Int64 // number of requests in flight that Config.Count may give back
+	counting   atomic.Int64  // number of requests in flight that Config.Count may give back
+	unasked    atomic.Uint64 // RuleStats.NotAsked of all rules, when it was logged last
 	logs       logs
 }
 
@@ -43,6 +46,9 @@ var middlewares atomic.Uint64
 func newMiddleware(l *ratelimit.RateLimiter, c Config) *Middleware {
 	if c.IPv6Bits == 0 {
 		c.IPv6Bits = 64
+	}
+	if c.BusyRetry == 0 {
+		c.BusyRetry = time.Second
 	}
 	if c.Denied == nil {
 		c.Denied = Problem
@@ -97,7 +103,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.config.Prepare != nil {
 		m.prepare(r, &v.info.Request)
 	}
-	verdict, units := m.decide(w, r, &v, m.config.Count != nil)
+	var term time.Duration // if above 0, the units are reserved
+	if m.config.Count != nil || v.rules.holds > 0 {
+		term = countTerm
+	}
+	verdict, units := m.decide(w, r, &v, term, false)
 	switch verdict {
 	case passed:
 		h.serve(w, r, &v, units)
@@ -115,8 +125,8 @@ func (m *Middleware) prepare(r *http.Request, req *ratelimit.Request) {
 	*req = prepared
 }
 
-// serve calls the next handler with the granted request r. If Config.Count is set, units is the reservation
-// of the request, whose units may be given back. Otherwise units is nil.
+// serve calls the next handler with the granted request r. If Config.Count is set, or if a rule counts what is
+// running, units is the reservation of the request, which ends when the handler does. Otherwise units is nil.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units *ratelimit.Reservation) {
 	inner := r
 	if h.m.config.Info {
@@ -130,7 +140,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units 
 	if inner != r {
 		defer copyBack(r, inner) // runs even if next panics
 	}
-	if units == nil {
+	if units != nil && v.rules.holds > 0 {
+		defer h.m.hold(units, v.rules.holds)()
+	}
+	if units == nil || h.m.config.Count == nil {
 		h.next.ServeHTTP(w, inner)
 	} else {
 		h.m.count(w, inner, v.info.Request, units, h.next)
@@ -177,6 +190,29 @@ func (m *Middleware) compare(endpoint, route string) {
 // several calls for one response, the header fields show for each rule what was left after the
 // last call.
 func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit.Request) bool {
+	v := m.within(w, r, req)
+	verdict, _ := m.decide(w, r, &v, 0, false)
+	return verdict != answered
+}
+
+// Reserve reserves the units of req inside a handler, such as the most that its answer may cost. If ok is false, it
+// has answered the request, as [Middleware.Allow] does, and the handler must return. Otherwise, the handler must
+// defer a call that ends the Reservation, so that it also runs if the handler panics or the client has left:
+// [ratelimit.Reservation.Done], or one that settles what was used. The term is that of
+// [ratelimit.RateLimiter.Reserve]. The fields of req are filled in as by Allow.
+//
+// The Reservation is nil, and ok true, if the limiter has failed to decide and [Config.Error] lets the request pass;
+// all methods of a nil Reservation do nothing.
+func (m *Middleware) Reserve(
+	w http.ResponseWriter, r *http.Request, req ratelimit.Request, term time.Duration,
+) (units *ratelimit.Reservation, ok bool) {
+	v := m.within(w, r, req)
+	verdict, units := m.decide(w, r, &v, term, true)
+	return units, verdict != answered
+}
+
+// within returns a visit for a decision on req inside the handler of r.
+func (m *Middleware) within(w http.ResponseWriter, r *http.Request, req ratelimit.Request) visit {
 	v := m.visit(r, w.Header())
 	v.inside = true
 	m.identify(r, &v.info)
@@ -201,8 +237,7 @@ func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit
 		req.Endpoint = endpoint(r)
 	}
 	*own = req
-	verdict, _ := m.decide(w, r, &v, false)
-	return verdict != answered
+	return v
 }
 
 // A verdict says what happens to a request after the limiter has been asked.
@@ -215,18 +250,25 @@ const (
 )
 
 // decide asks the limiter about the request and sets the header fields. If the request may not pass,
-// decide answers it. If reserve is true and the request is granted, decide also returns a Reservation,
-// by which the units can be given back.
-func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, reserve bool) (verdict, *ratelimit.Reservation) {
+// decide answers it. If asked is true or term is above 0, and the request is granted, decide also returns a
+// Reservation with this term. If the rules cannot give units back, the request is decided without a
+// Reservation, unless asked is true.
+func (m *Middleware) decide(
+	w http.ResponseWriter, r *http.Request, v *visit, term time.Duration, asked bool,
+) (verdict, *ratelimit.Reservation) {
 	var memory [4]ratelimit.Result
 	var res ratelimit.Result
 	var each []ratelimit.Result
 	var units *ratelimit.Reservation
 	var err error
-	if reserve {
-		units, err = m.limiter.Reserve(r.Context(), v.info.Request, countTerm)
+	reserve := asked || term > 0
+	switch {
+	case reserve && !asked && v.rules.holds > 0 && v.info.Request.ID != "":
+		return m.fail(w, r, errHeldID), nil
+	case reserve:
+		units, err = m.limiter.Reserve(r.Context(), v.info.Request, term)
 		res, each = units.Result(), units.Results()
-		reserve = units != nil || !errors.Is(err, ratelimit.ErrInvalidConfig)
+		reserve = units != nil || asked || !errors.Is(err, ratelimit.ErrInvalidConfig)
 	}
 	if refused := err; !reserve { // with Count, Reserve has refused: the request is decided, but cannot be given back
 		if res, each, err = m.limiter.CheckAll(r.Context(), v.info.Request, memory[:0]); refused != nil && err == nil {
@@ -241,7 +283,10 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 	}
 	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // these rules limit nothing
 	v.keep(res, each, m.config.Info)
-	rules := m.policies()
+	rules := v.rules
+	if rules.units {
+		m.warnOfUnits()
+	}
 	if tier := v.info.Request.Tier; tier != "" && rules.tiers != nil && !rules.tiers[tier] {
 		m.logs.tier(tier)
 	}
@@ -257,8 +302,12 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, v *visit, re
 // deny answers a request that was denied.
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *visit) {
 	v.set("Cache-Control", "no-store")
-	if _, ok := v.info.Result.RetryAfterSeconds(); ok { // outer Middlewares must grant the request again, too
-		v.set("Retry-After", decimal(seconds(max(v.info.Result.RetryAfter, v.info.outer))))
+	if res := &v.info.Result; res.RetryAfter != ratelimit.Never { // outer Middlewares must grant the request again, too
+		wait := res.RetryAfter
+		if res.Reason == ratelimit.ReasonBusy {
+			wait = min(wait, m.config.BusyRetry+rand.N(m.config.BusyRetry))
+		}
+		v.set("Retry-After", decimal(seconds(max(wait, v.info.outer))))
 	}
 	info := v.info // a copy, so that only the copy is on the heap, and v stays on the stack
 	m.config.Denied(w, r, &info)

@@ -21,6 +21,8 @@ type policies struct {
 	byName      map[string]*policy // all policies by the name of the rule; nil if there are 8 or fewer
 	endpoints   map[string]string  // the name of the first rule with each Endpoint
 	tiers       map[string]bool    // the tiers that at least one rule has; nil if no rule has any
+	units       bool               // whether a rule has a Unit
+	holds       time.Duration      // the shortest Per of a rule that counts what is running; 0 if there is none
 }
 
 // few is the largest number of policies for which a linear search is faster than a map.
@@ -33,6 +35,8 @@ type policy struct {
 	json        string // the name of the rule as a JSON string
 	hidden      bool   // whether the rule is not shown to clients
 	closed      bool   // whether OnStoreError of the rule is FailClosed
+	holds       bool   // whether the rule counts what is running
+	counts      string // the parameter of RateLimit-Policy that says what the rule counts; empty for requests
 	defaultSpan span   // the rate for clients whose tier the rule does not name; zero if the rate is unknown
 	tiers       map[string]*span
 }
@@ -54,13 +58,13 @@ func (m *Middleware) policies() *policies {
 	}
 	p := &policies{rules: rules, defaultRule: defaultRule, endpoints: make(map[string]string, len(rules))}
 	for i := range rules {
-		p.all = append(p.all, newPolicy(&rules[i], m.config.ShowShared))
+		p.add(&rules[i], m.config.ShowShared)
 		if r := &rules[i]; p.endpoints[r.Endpoint] == "" {
 			p.endpoints[r.Endpoint] = r.Name
 		}
 	}
 	if defaultRule != nil {
-		p.all = append(p.all, newPolicy(defaultRule, m.config.ShowShared))
+		p.add(defaultRule, m.config.ShowShared)
 	}
 	m.warnOfCase(p)
 	for _, one := range p.all {
@@ -81,6 +85,15 @@ func (m *Middleware) policies() *policies {
 		m.checkAgain(p)
 	}
 	return p
+}
+
+// add adds the policy of the rule r to p.
+func (p *policies) add(r *ratelimit.Rule, showShared bool) {
+	p.all = append(p.all, newPolicy(r, showShared))
+	p.units = p.units || r.Unit != ""
+	if r.Algorithm == ratelimit.AlgorithmInFlight && (p.holds == 0 || r.Rate.Per < p.holds) {
+		p.holds = r.Rate.Per
+	}
 }
 
 // warnOfCase logs once that the names of two rules in p, which clients are shown, differ only in case.
@@ -127,11 +140,12 @@ func (p *policies) again(req *ratelimit.Request, each []ratelimit.Result) (wait 
 	for i := range each {
 		res := &each[i]
 		missing := max(req.Cost, 1) - res.Remaining
-		if missing <= 0 || res.Limit < 0 || res.Degraded {
+		shown := p.of(res.Rule)
+		if missing <= 0 || res.Limit < 0 || res.Degraded || shown != nil && (shown.holds || shown.counts != "") {
 			continue
 		}
 		d := res.ResetAfter
-		if shown := p.of(res.Rule); shown != nil {
+		if shown != nil {
 			if unit := shown.span(req.Tier).unit; unit > 0 && d/unit >= time.Duration(missing) {
 				d = unit * time.Duration(missing)
 			}
@@ -204,6 +218,15 @@ func newPolicy(r *ratelimit.Rule, showShared bool) *policy {
 		json:   string(name),
 		hidden: !showShared && (r.Key == ratelimit.KeyGlobal || r.Key == ratelimit.KeyEndpoint),
 		closed: r.OnStoreError == ratelimit.FailClosed,
+		holds:  r.Algorithm == ratelimit.AlgorithmInFlight,
+	}
+	switch {
+	case r.Unit == "bytes":
+		p.counts = `;qu="content-bytes"`
+	case r.Unit != "":
+		p.counts = `;qu="` + r.Unit + `"`
+	case p.holds:
+		p.counts = `;qu="concurrent-requests"`
 	}
 	if r.Limiter != nil || r.Resolve != nil {
 		return p // the rate is not known: a custom limiter or the function Resolve decides it
@@ -233,17 +256,19 @@ func (p *policy) span(tier string) *span {
 // spanOf returns the span of a rate, with the field item set. The rate must be valid or Unlimited.
 func (p *policy) spanOf(rate ratelimit.Rate, bucket bool) span {
 	s := spanOf(rate, bucket)
-	s.item = string(s.appendPolicy(nil, p.item, s.limit))
+	if p.holds {
+		s.window = 0
+	}
+	s.item = string(s.appendPolicy(nil, p, s.limit))
 	return s
 }
 
-// appendPolicy appends to the slice text the item of RateLimit-Policy for the rule with this name and
-// limit.
-func (s *span) appendPolicy(text []byte, name string, limit int) []byte {
+// appendPolicy appends to the slice text the item of RateLimit-Policy for the rule of p, with this limit.
+func (s *span) appendPolicy(text []byte, p *policy, limit int) []byte {
 	if limit == s.limit && s.item != "" {
 		return append(text, s.item...)
 	}
-	text = appendParameter(append(text, name...), ";q=", int64(limit))
+	text = append(appendParameter(append(text, p.item...), ";q=", int64(limit)), p.counts...)
 	if s.window > 0 {
 		text = appendParameter(text, ";w=", s.window)
 	}
