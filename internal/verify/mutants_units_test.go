@@ -36,7 +36,7 @@ var unitsMutants = []mutant{
 		name: "an identity without the number of units", file: "ruleset.go",
 		old: "id.Lo += uint64(n) // the sum",
 		new: "// the sum",
-		by:  "^TestUnits|ID", why: "other units are another request",
+		by:  "^TestUnits", why: "other units are another request",
 	},
 	{
 		name: "a rule that is not asked is not counted", file: "request.go",
@@ -90,7 +90,7 @@ var unitsMutants = []mutant{
 		name: "holds are looked at once", file: "internal/engine/inflight.go",
 		old: "if now < h.seen {\n\t\th.again()\n\t}",
 		new: "",
-		by:  "^TestInFlight|Holds", why: "a look ahead must not change what is held now",
+		by:  "^TestInFlight|^TestReserveWait", why: "a look ahead must not change what is held now",
 	},
 	{
 		name: "a key has any number of holds", file: "internal/engine/inflight.go",

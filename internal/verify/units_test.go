@@ -1,4 +1,4 @@
-package ratelimit_test
+package verify
 
 import (
 	"context"
@@ -52,11 +52,11 @@ func lefts(t *testing.T, l *ratelimit.RateLimiter) (left [3]int) {
 func eachGateway(t *testing.T, test func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock), opts ...ratelimit.Option) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
-		clock := ratelimit.NewFakeClock(epoch)
+		clock := ratelimit.NewFakeClock(newYear)
 		test(t, newRules(t, gatewayRules(), nil, append(opts, ratelimit.WithClock(clock))...), clock)
 	})
 	t.Run("store", func(t *testing.T) {
-		clock := ratelimit.NewFakeClock(epoch)
+		clock := ratelimit.NewFakeClock(newYear)
 		st, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 		require.NoError(t, err)
 		test(t, newRules(t, gatewayRules(), nil, append(opts, ratelimit.WithClock(clock), ratelimit.WithStore(st))...), clock)
@@ -112,10 +112,10 @@ func TestUnitsOrder(t *testing.T) {
 // TestUnitsArePeekedAt proves that Peek asks for one of each unit.
 func TestUnitsArePeekedAt(t *testing.T) {
 	eachGateway(t, func(t *testing.T, l *ratelimit.RateLimiter, _ *ratelimit.FakeClock) {
-		require.True(t, peek(t, l, chat(tokens(5000), octets(0))).Allowed)
+		require.True(t, peekOf(t, l, chat(tokens(5000), octets(0))).Allowed)
 		check(t, l, chat(tokens(100)))
-		require.True(t, peek(t, l, chat(octets(1))).Allowed)
-		require.Equal(t, "tokens", peek(t, l, chat(tokens(0))).Rule)
+		require.True(t, peekOf(t, l, chat(octets(1))).Allowed)
+		require.Equal(t, "tokens", peekOf(t, l, chat(tokens(0))).Rule)
 		require.Equal(t, [3]int{2, 0, 1000}, lefts(t, l))
 	})
 }
@@ -127,7 +127,7 @@ func TestUnitsNotAsked(t *testing.T) {
 		check(t, l, chat(octets(1)))
 		check(t, l, chat(ratelimit.Cost{}, octets(1)))
 		check(t, l, chat(ratelimit.Cost{}))
-		peek(t, l, chat())
+		peekOf(t, l, chat())
 		_, err := l.Explain(t.Context(), chat())
 		require.NoError(t, err)
 		var got [3]uint64
@@ -235,7 +235,7 @@ func TestUnitsSettleMuch(t *testing.T) {
 	}
 	for _, a := range ratelimit.Algorithms() {
 		for _, stored := range []bool{false, true} {
-			clock := ratelimit.NewFakeClock(epoch)
+			clock := ratelimit.NewFakeClock(newYear)
 			opts := []ratelimit.Option{ratelimit.WithClock(clock)}
 			if stored {
 				st, err := ratelimit.NewMemoryStore(opts...)
@@ -408,7 +408,7 @@ func TestUnitsAreConserved(t *testing.T) {
 	}
 	slices.SortFunc(set, func(a, b ratelimit.Rule) int { return len(a.Name) - len(b.Name) })
 	for _, stored := range []bool{false, true} {
-		clock := ratelimit.NewFakeClock(epoch)
+		clock := ratelimit.NewFakeClock(newYear)
 		opts := []ratelimit.Option{ratelimit.WithClock(clock)}
 		if stored {
 			st, err := ratelimit.NewMemoryStore(opts...)
@@ -540,7 +540,7 @@ func TestAdvise(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, res.Advised, "it was charged only for what it granted")
 	}
-	clock := ratelimit.NewFakeClock(epoch)
+	clock := ratelimit.NewFakeClock(newYear)
 	t.Run("memory", func(t *testing.T) { test(t, clock) })
 	t.Run("store", func(t *testing.T) {
 		st, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))

@@ -1,4 +1,4 @@
-package ratelimit_test
+package verify
 
 import (
 	"context"
@@ -26,11 +26,11 @@ func inFlight(n int) ratelimit.Rule {
 func eachHolding(t *testing.T, rules []ratelimit.Rule, test func(t *testing.T, l *ratelimit.RateLimiter, clock *ratelimit.FakeClock)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
-		clock := ratelimit.NewFakeClock(epoch)
+		clock := ratelimit.NewFakeClock(newYear)
 		test(t, newRules(t, rules, nil, ratelimit.WithClock(clock)), clock)
 	})
 	t.Run("store", func(t *testing.T) {
-		clock := ratelimit.NewFakeClock(epoch)
+		clock := ratelimit.NewFakeClock(newYear)
 		st, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 		require.NoError(t, err)
 		test(t, newRules(t, rules, nil, ratelimit.WithClock(clock), ratelimit.WithStore(st)), clock)
@@ -356,7 +356,7 @@ func TestInFlightMany(t *testing.T) {
 
 // TestInFlightOverflow shares what is running among the keys that have no state of their own.
 func TestInFlightOverflow(t *testing.T) {
-	clock := ratelimit.NewFakeClock(epoch)
+	clock := ratelimit.NewFakeClock(newYear)
 	l := newRules(t, []ratelimit.Rule{inFlight(2)}, nil, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
 	reserve := func(client string) *ratelimit.Reservation {
 		r, err := l.Reserve(t.Context(), ratelimit.Request{Client: client, Endpoint: "/"}, time.Hour)
