@@ -154,8 +154,8 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "one unit is settled for all", file: "httplimit/count.go",
-		old: "units := c.cost",
-		new: "units := 1",
+		old: "requests := true",
+		new: "requests := false",
 		by:  "^TestHTTPCount$", why: "the rest of the cost would be given back",
 	},
 	{
