@@ -54,6 +54,16 @@ type Config struct {
 	// seconds.
 	MaxPushback time.Duration
 
+	// BusyRetry is the least wait that the server asks of a client whose call was denied by a
+	// rule with [ratelimit.AlgorithmInFlight], which says only that others are running. Up to
+	// as much is added by chance. 0 means a second.
+	BusyRetry time.Duration
+
+	// HoldExtend is how often a long call extends what it has in flight by such rules, so that
+	// their Per can be short. 0 means half of the shortest Per of such rules. If it is below 0,
+	// no call extends: one that takes longer than Per no longer counts.
+	HoldExtend time.Duration
+
 	// Log gets at most one line a minute for each kind of problem. The lines contain
 	// no client names, addresses or IDs. If Log is nil, [slog.Default] gets them.
 	Log *slog.Logger
@@ -93,6 +103,9 @@ func New(l *ratelimit.RateLimiter, c Config) (*Interceptors, error) {
 	if c.MaxPushback < 0 || c.MaxPushback > longestPushback {
 		problems = append(problems, wrong("maxPushback", c.MaxPushback,
 			fmt.Sprintf("must be from 1ns to %v, or 0 for %v", longestPushback, maxPushback)))
+	}
+	if c.BusyRetry < 0 {
+		problems = append(problems, wrong("busyRetry", c.BusyRetry, "must be above 0, or 0 for a second"))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err

@@ -41,6 +41,7 @@ type ruleTable struct {
 	rules       []ratelimit.Rule
 	defaultRule *ratelimit.Rule
 	byName      map[string]*ratelimit.Rule
+	holds       time.Duration // the shortest Per of a rule that counts what is running; 0 if there is none
 }
 
 // table returns the ruleTable of the current rules. It makes a new table only if the rules have changed.
@@ -49,12 +50,18 @@ func (i *Interceptors) table() *ruleTable {
 	if t := i.shown.Load(); t != nil && t.are(rules, defaultRule) {
 		return t
 	}
-	t := &ruleTable{rules, defaultRule, make(map[string]*ratelimit.Rule, len(rules)+1)}
+	t := &ruleTable{rules: rules, defaultRule: defaultRule, byName: make(map[string]*ratelimit.Rule, len(rules)+1)}
+	add := func(r *ratelimit.Rule) {
+		t.byName[r.Name] = r
+		if r.Algorithm == ratelimit.AlgorithmInFlight && (t.holds == 0 || r.Rate.Per < t.holds) {
+			t.holds = r.Rate.Per
+		}
+	}
 	for i := range rules {
-		t.byName[rules[i].Name] = &rules[i]
+		add(&rules[i])
 	}
 	if defaultRule != nil {
-		t.byName[defaultRule.Name] = defaultRule
+		add(defaultRule)
 	}
 	i.shown.Store(t)
 	return t

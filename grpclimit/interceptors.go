@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/httplimit"
+	"github.com/ratelimit-go/ratelimit/internal/running"
 )
 
 // Interceptors limit the calls to one gRPC server, or the calls of one gRPC client. [New] makes them.
@@ -37,6 +39,9 @@ func newInterceptors(l *ratelimit.RateLimiter, c Config, names *httplimit.Middle
 	if c.MaxPushback == 0 {
 		c.MaxPushback = maxPushback
 	}
+	if c.BusyRetry == 0 {
+		c.BusyRetry = time.Second
+	}
 	p := &c.Proxies
 	i := &Interceptors{
 		limiter: l, config: c, names: names, forwarding: forwardedFor,
@@ -52,9 +57,11 @@ func newInterceptors(l *ratelimit.RateLimiter, c Config, names *httplimit.Middle
 // Unary returns the interceptor for the unary calls to a gRPC server.
 func (i *Interceptors) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if err := i.admit(ctx, fullMethod(info.FullMethod)); err != nil {
+		end, err := i.admit(ctx, fullMethod(info.FullMethod), true)
+		if err != nil {
 			return nil, err
 		}
+		defer end()
 		return handler(ctx, req)
 	}
 }
@@ -64,26 +71,31 @@ func (i *Interceptors) Unary() grpc.UnaryServerInterceptor {
 //
 // With Limit, Interceptors implement the interface Limiter of the package go-grpc-middleware. That package
 // sends only the text of the error to the client, without the details and always with the code
-// RESOURCE_EXHAUSTED. The client still gets the trailer for its retry policy.
+// RESOURCE_EXHAUSTED. The client still gets the trailer for its retry policy. Rules with
+// [ratelimit.AlgorithmInFlight] do not limit such a call, because Limit does not see its end.
 func (i *Interceptors) Limit(ctx context.Context) error {
 	method, _ := grpc.Method(ctx)
-	return i.admit(ctx, fullMethod(method))
+	_, err := i.admit(ctx, fullMethod(method), false)
+	return err
 }
 
 // admit decides whether a call of the given method may run. It returns nil if the rules grant the call.
 // Otherwise it returns the error for the client. For a denied call it also sets the trailer that tells the
-// client when to retry.
-func (i *Interceptors) admit(ctx context.Context, method string) error {
+// client when to retry. If the parameter holds is set, the call counts as running until the function end is called.
+func (i *Interceptors) admit(ctx context.Context, method string, holds bool) (end func(), err error) {
 	if i.skips(method) {
-		return nil
+		return nothing, nil
 	}
-	wait, err := i.decide(ctx, i.request(ctx, method, true))
+	end, wait, err := i.decide(ctx, i.request(ctx, method, true), holds)
 	if wait > 0 {
 		// SetTrailer fails if ctx does not come from a gRPC server, as in a test of a handler.
 		_ = grpc.SetTrailer(ctx, i.pushback(ctx, wait))
 	}
-	return err
+	return end, err
 }
+
+// nothing ends a call that holds nothing.
+func nothing() {}
 
 func (i *Interceptors) skips(method string) bool {
 	return i.config.Skip != nil && i.config.Skip(method)
@@ -111,22 +123,44 @@ func (i *Interceptors) prepared(ctx context.Context, req ratelimit.Request) rate
 
 // decide asks the limiter. It returns a nil error if the limiter grants the request, and otherwise the error
 // for the client. If the limiter denies the request, wait is the RetryAfter of the result, which is above 0.
-// In all other cases, wait is 0.
-func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request) (wait time.Duration, err error) {
+// In all other cases, wait is 0. If the parameter holds is set, the request counts as running until the
+// function end is called.
+func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request, holds bool) (end func(), wait time.Duration, err error) {
 	var memory [2]ratelimit.Result // enough for two rules; for more rules, CheckAll allocates memory
-	res, each, err := i.limiter.CheckAll(ctx, req, memory[:0])
+	var res ratelimit.Result
+	var each []ratelimit.Result
+	var units *ratelimit.Reservation
+	per := i.table().holds
+	switch holds = holds && per > 0; {
+	case holds && req.ID != "":
+		return nil, 0, i.failure(ctx, errHeldID, logRefused)
+	case holds:
+		units, err = i.limiter.Reserve(ctx, req, time.Second)
+		res, each = units.Result(), units.Results()
+	default:
+		res, each, err = i.limiter.CheckAll(ctx, req, memory[:0])
+	}
 	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // these rules limit nothing
 	if err != nil {
 		if res == (ratelimit.Result{}) {
-			return 0, i.failure(ctx, err, logRefused)
+			return nil, 0, i.failure(ctx, err, logRefused)
 		}
 		i.logs.decided(err)
 	}
-	if res.Allowed {
-		return 0, nil
+	switch {
+	case res.Allowed && holds:
+		return running.Keep(units, i.config.HoldExtend, per, ratelimit.ErrSettled, i.logs.decided), 0, nil
+	case res.Allowed:
+		return nothing, 0, nil
+	case res.Reason == ratelimit.ReasonBusy && res.RetryAfter != ratelimit.Never:
+		res.RetryAfter = min(res.RetryAfter, i.config.BusyRetry+rand.N(i.config.BusyRetry))
 	}
-	return res.RetryAfter, i.denial(res, each, false)
+	return nil, res.RetryAfter, i.denial(res, each, false)
 }
+
+// errHeldID is the error for a call with an ID that a rule would count as running: a replay of it would run too, but
+// hold nothing.
+var errHeldID = wrong("id", "set", "must be empty beside a rule with the algorithm InFlight: a retry would run without being counted")
 
 // failure returns the error for the client if the limiter returned the error err and no decision. It logs
 // err as a problem of the given kind, unless the context has ended.

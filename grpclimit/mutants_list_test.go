@@ -42,7 +42,12 @@ var mutants = []mutant{
 	{"identity.go", "addr, err = netip.ParseAddr(from.String()); err != nil", "err != nil", "TestClient",
 		"a text without a port is an address"},
 
-	{"interceptors.go", "	if i.skips(method) {\n		return nil\n	}\n", "", "TestSkip", "unary calls are skipped"},
+	{"interceptors.go", "	if i.skips(method) {\n		return nothing, nil\n	}\n", "", "TestSkip", "unary calls are skipped"},
+	{"interceptors.go", "		defer end()\n", "		_ = end\n", "TestRunningUnary", "a call ends"},
+	{"stream.go", "		defer end()\n", "		_ = end\n", "TestRunning", "a stream ends"},
+	{"interceptors.go", "case res.Reason == ratelimit.ReasonBusy", "case false", "TestRunning", "nobody knows when a call ends"},
+	{"interceptors.go", "case holds && req.ID != \"\":", "case false:", "TestHeldIDs", "a replay would hold nothing"},
+	{"stream.go", "s.limits.decide(ctx, s.req, false)", "s.limits.decide(ctx, s.req, true)", "TestRunning", "a message holds nothing"},
 	{"interceptors.go", "if wait > 0 {", "if wait > 1<<62 {", "TestDenial", "a denied call has a trailer"},
 	{"interceptors.go", "_ = grpc.SetTrailer(", "_ = grpc.SetHeader(", "TestNoHeader", "a denial sets no header"},
 	{"interceptors.go", "_ = grpc.SetTrailer(", "_ = grpc.SendHeader(", "TestRetryPolicy", "a denial is sent again"},

@@ -16,12 +16,14 @@ func (i *Interceptors) Stream() grpc.StreamServerInterceptor {
 			return handler(srv, stream)
 		}
 		req := i.request(ctx, method, srv != nil) // srv is nil for a handler for unknown services
-		if wait, err := i.decide(ctx, req); err != nil {
+		end, wait, err := i.decide(ctx, req, true)
+		if err != nil {
 			if wait > 0 {
 				stream.SetTrailer(i.pushback(ctx, wait))
 			}
 			return err
 		}
+		defer end()
 		if i.config.Messages == MessagesFree || !info.IsClientStream {
 			return handler(srv, stream)
 		}
@@ -54,7 +56,7 @@ func (s *limitedStream) RecvMsg(m any) error {
 		s.ended = s.limits.wait(ctx, s.req, false)
 		return s.ended
 	}
-	wait, err := s.limits.decide(ctx, s.req)
+	_, wait, err := s.limits.decide(ctx, s.req, false)
 	if wait > 0 {
 		// Ask the client not to retry. A retry would send all messages of the stream again, although the
 		// handler may already have acted on some of them.

@@ -47,7 +47,7 @@ var troubles = [kinds]string{
 	logPassed:  "httplimit: a request has passed without a decision",
 	logRefused: "httplimit: a request was answered with 500, without a decision",
 	logIDs:     "httplimit: requests with an ID cannot be decided on: the limiter needs the option WithRequestIDs",
-	logSettle:  "httplimit: the units of a request that does not count stay charged",
+	logSettle:  "httplimit: the units of a request could not be settled, and stay charged",
 	logCount:   "httplimit: the rules of a request cannot give units back: Config.Count is not asked, and all requests count",
 	logUnits:   "httplimit: rules did not limit requests that lack their unit",
 }

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/internal/running"
 )
 
 // A Middleware limits the requests to HTTP handlers. [New] makes one.
@@ -199,7 +201,8 @@ func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit
 // has answered the request, as [Middleware.Allow] does, and the handler must return. Otherwise, the handler must
 // defer a call that ends the Reservation, so that it also runs if the handler panics or the client has left:
 // [ratelimit.Reservation.Done], or one that settles what was used. The term is that of
-// [ratelimit.RateLimiter.Reserve]. The fields of req are filled in as by Allow.
+// [ratelimit.RateLimiter.Reserve]. The fields of req are filled in as by Allow. What is in flight is extended as
+// [Config.HoldExtend] says, until the context of r ends.
 //
 // The Reservation is nil, and ok true, if the limiter has failed to decide and [Config.Error] lets the request pass;
 // all methods of a nil Reservation do nothing.
@@ -208,6 +211,10 @@ func (m *Middleware) Reserve(
 ) (units *ratelimit.Reservation, ok bool) {
 	v := m.within(w, r, req)
 	verdict, units := m.decide(w, r, &v, term, true)
+	if verdict == passed && v.rules.holds > 0 {
+		stop := running.Extend(units, m.config.HoldExtend, v.rules.holds, ratelimit.ErrSettled, m.settleFailed)
+		context.AfterFunc(r.Context(), stop)
+	}
 	return units, verdict != answered
 }
 

@@ -1,13 +1,12 @@
 package httplimit
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/internal/running"
 )
 
 // errHeldID is the error for a request with an ID that a rule would count as running: a replay of it would run too,
@@ -17,32 +16,11 @@ var errHeldID = wrong("id", "set", "must be empty beside a rule with the algorit
 // hold extends what the request of units has in flight, for as long as it runs. The parameter per is the shortest time
 // after which a part of it is over. The caller must call the result when the request has ended.
 func (m *Middleware) hold(units *ratelimit.Reservation, per time.Duration) (end func()) {
-	every := m.config.HoldExtend
-	if every == 0 {
-		every = max(per/2, time.Millisecond)
-	}
-	var timer atomic.Pointer[time.Timer]
-	if every > 0 {
-		timer.Store(time.AfterFunc(every, func() {
-			if err := units.Extend(); errors.Is(err, ratelimit.ErrSettled) {
-				return
-			} else if err != nil {
-				m.logs.often(logSettle, err)
-			}
-			if t := timer.Load(); t != nil {
-				t.Reset(every)
-			}
-		}))
-	}
-	return func() {
-		if t := timer.Load(); t != nil {
-			t.Stop()
-		}
-		if err := units.Done(); err != nil {
-			m.logs.often(logSettle, err)
-		}
-	}
+	return running.Keep(units, m.config.HoldExtend, per, ratelimit.ErrSettled, m.settleFailed)
 }
+
+// settleFailed logs the error of a call that ends or extends what a request has reserved.
+func (m *Middleware) settleFailed(err error) { m.logs.often(logSettle, err) }
 
 // warnOfUnits logs, at most once a minute, how many requests lacked the unit of rules that cover them: some code may
 // have forgotten to give the costs.

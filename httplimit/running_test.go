@@ -197,12 +197,22 @@ func TestHoldExtend(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l, err := ratelimit.New([]ratelimit.Rule{running(1)}, nil)
 			require.NoError(t, err)
-			h := wrap(t, l, httplimit.Config{HoldExtend: row.every}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			m := made(t, l, httplimit.Config{HoldExtend: row.every})
+			work := func() {
 				<-time.After(10*time.Minute + 1)
 				require.Equal(t, row.want, held(t, l))
-			}))
-			get(t, h, "/", "127.0.0.1:1")
+			}
+			get(t, m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { work() })), "/", "127.0.0.1:1")
 			require.Zero(t, held(t, l))
+			ctx, leave := context.WithCancel(t.Context())
+			w := httptest.NewRecorder()
+			units, ok := m.Reserve(w, request(t, "/", "127.0.0.1:1").WithContext(ctx), ratelimit.Request{Endpoint: "/"}, time.Hour)
+			require.True(t, ok)
+			work()
+			leave() // from now on, nobody extends
+			<-time.After(time.Minute)
+			require.Zero(t, held(t, l))
+			require.NoError(t, units.Done())
 		})
 	}
 }

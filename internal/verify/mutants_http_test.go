@@ -94,8 +94,8 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "rules in their order", file: "httplimit/headers.go",
-		old: "at > 0 && res.Remaining < shown[at-1].Remaining",
-		new: "at > len(shown)",
+		old: "return res.Remaining < shown.Remaining",
+		new: "return false",
 		by:  "^TestHTTP$", why: "of many rules, the tightest would not be shown",
 	},
 	{
@@ -166,8 +166,8 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "nothing is given back", file: "httplimit/count.go",
-		old: "units = 0",
-		new: "_ = 0",
+		old: "used = nothing(&c.asked)",
+		new: "used = nil",
 		by:  "^TestHTTPCount$", why: "all requests would count",
 	},
 	{

@@ -142,7 +142,7 @@ var httpMoreMutants = []mutant{
 	},
 	{
 		name: "a rule that gives nothing back answers 500", file: "httplimit/middleware.go",
-		old: "reserve = units != nil || !errors.Is(err, ratelimit.ErrInvalidConfig)",
+		old: "reserve = units != nil || asked || !errors.Is(err, ratelimit.ErrInvalidConfig)",
 		new: "reserve = units != nil || err != nil",
 		by:  "^TestHTTPCountMore$", why: "a reload would stop the service",
 	},
@@ -166,8 +166,8 @@ var httpMoreMutants = []mutant{
 	},
 	{
 		name: "an inner denial knows only itself", file: "httplimit/middleware.go",
-		old: "max(v.info.Result.RetryAfter, v.info.outer)",
-		new: "max(v.info.Result.RetryAfter, 0)",
+		old: "max(wait, v.info.outer)",
+		new: "max(wait, 0)",
 		by:  "^TestHTTPPace$", why: "the outer layer would deny a client that has waited",
 	},
 	{
