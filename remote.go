@@ -191,9 +191,6 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 		if d.receipt != 0 {
 			asks[i].Receipt, asks[i].HoldFor = d.receipt, receipt.HoldFor
 		}
-		if r.holds() {
-			asks[i].HoldFor = asks[i].Rate.Per
-		}
 	}
 	results, replayed, err := c.take(ctx, pass, &d.request, charge, asks)
 	d.Replayed = replayed

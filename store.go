@@ -46,7 +46,9 @@ type Ask struct {
 	// states of one Client together, such as by a hash tag in a cluster. All asks for one state have the same Client.
 	Client string
 
-	// Algorithm is one of the five of this package.
+	// Algorithm is one of the five of this package, or AlgorithmInFlight if the Store's Accepts has accepted it. A charge
+	// by AlgorithmInFlight lasts until Settle with an N of 0, or for the Per of its Rate. Settle with a larger N makes it
+	// last for Per from then on; if it is over already, the error matches ErrSettled.
 	Algorithm Algorithm
 
 	// Rate is the limit from this ask on. If the state was last charged at another Rate, the slower of the two rates
@@ -57,7 +59,7 @@ type Ask struct {
 	// if it is denied one unit, the other asks of the call take nothing.
 	N int
 
-	// Shadow is true for an ask of a rule in [ModeShadow]. Such an ask never causes another ask to be denied. It is
+	// Shadow is true for an ask of a rule in [ModeShadow] or [ModeAdvise]. Such an ask never causes another ask to be denied. It is
 	// charged if it has enough units left and the asks without Shadow are charged.
 	Shadow bool
 

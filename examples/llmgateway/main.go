@@ -1,10 +1,11 @@
-// Llmgateway is an HTTP gateway in front of a language model. It reserves 4,000 tokens when a request
-// arrives. At the end, it charges the tokens that the answer has used instead, even if the client leaves
+// Llmgateway is an HTTP gateway in front of a language model. It limits the requests, the tokens and the parallel
+// requests of each client, in one decision: what is denied has charged nothing. It reserves 4,000 tokens when a
+// request arrives. At the end, it charges the tokens that the answer has used instead, even if the client leaves
 // early. The model of this example repeats the prompt, with one token for each word.
 //
 //	go run ./examples/llmgateway
 //
-// starts a gateway, sends six requests to it, and prints the results. With an address, it serves:
+// starts a gateway, sends five requests to it, and prints the results. With an address, it serves:
 //
 //	go run ./examples/llmgateway -listen 127.0.0.1:8080 &
 //	curl -N -H 'X-Client: alice' -d 'one two three' http://127.0.0.1:8080/v1/chat
@@ -13,6 +14,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -20,7 +22,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,26 +29,36 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// The constant hold is the number of tokens that a request reserves until the tokens of its answer are
-// counted.
-const hold = 4000
+// estimate is the number of tokens that a request reserves until the tokens of its answer are counted.
+const estimate = 4000
 
 // A model answers a prompt piece by piece. It calls emit with each piece and the number of tokens that
 // the piece used, and ends when emit returns an error or ctx ends.
 type model func(ctx context.Context, prompt string, emit func(piece string, tokens int) error) error
 
-// A gateway limits how many tokens each client uses.
+// A gateway limits what each client uses of a model.
 type gateway struct {
 	limiter *ratelimit.RateLimiter
+	limits  *httplimit.Middleware
 	model   model
 }
 
-// newLimiter returns the limiter of the gateway. Each client gets 20,000 tokens an hour, and may use all
-// of them at once.
-func newLimiter(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
-	return ratelimit.New([]ratelimit.Rule{
-		{Name: "tokens", Endpoint: "/v1/chat", Rate: ratelimit.PerHour(20_000)},
+// newGateway returns a gateway. Each client may send 60 requests a minute, use 20,000 tokens an hour, and have 4
+// requests answered at the same time.
+func newGateway(m model, opts ...ratelimit.Option) (*gateway, error) {
+	limiter, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "requests", Endpoint: "/v1/chat", Rate: ratelimit.PerMinute(60)},
+		{Name: "tokens", Endpoint: "/v1/chat", Unit: "tokens", Rate: ratelimit.PerHour(20_000)},
+		{Name: "at once", Endpoint: "/v1/chat", Algorithm: ratelimit.AlgorithmInFlight, Rate: ratelimit.Rate{Requests: 4, Per: time.Minute}},
 	}, nil, opts...)
+	if err != nil {
+		return nil, err
+	}
+	limits, err := httplimit.New(limiter, httplimit.Config{Endpoint: httplimit.Fixed("/v1/chat")})
+	if err != nil {
+		return nil, err
+	}
+	return &gateway{limiter, limits, m}, nil
 }
 
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,23 +67,16 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the prompt cannot be read", http.StatusBadRequest)
 		return
 	}
-	req := ratelimit.Request{Client: r.Header.Get("X-Client"), Endpoint: r.URL.Path, Cost: hold}
-	held, err := g.limiter.Reserve(r.Context(), req, 10*time.Minute)
-	if err != nil {
-		log.Print(err) // the store has failed, or there is no answer and held is nil
+	held, ok := g.limits.Reserve(w, r, ratelimit.Request{
+		Client: r.Header.Get("X-Client"), // a real gateway takes the client from a checked API key
+		Costs:  []ratelimit.Cost{{Unit: "tokens", N: estimate}},
+	}, 10*time.Minute)
+	if !ok {
+		return // the client has its answer: 429, or 503 while the store is down
 	}
-	if res := held.Result(); !res.Allowed {
-		if s, ok := res.RetryAfterSeconds(); ok {
-			w.Header().Set("Retry-After", strconv.FormatInt(s, 10))
-		}
-		status := httplimit.Status(g.limiter, err, held.Results()...)
-		http.Error(w, http.StatusText(status), status)
-		return
-	}
-
 	used := 0
 	defer func() { // runs even if the client has left, or the model has failed or panicked
-		if err := held.Settle(used); err != nil {
+		if err := errors.Join(held.SettleCosts(ratelimit.Cost{Unit: "tokens", N: used}), held.Done()); err != nil {
 			log.Print(err)
 		}
 	}()
@@ -107,11 +111,10 @@ func repeat(ctx context.Context, prompt string, emit func(piece string, tokens i
 func main() {
 	listen := flag.String("listen", "", "the address to serve at, such as 127.0.0.1:8080")
 	flag.Parse()
-	limiter, err := newLimiter()
+	g, err := newGateway(repeat)
 	if err != nil {
 		log.Fatal(err)
 	}
-	g := &gateway{limiter, repeat}
 	if *listen == "" {
 		if err := g.show(os.Stdout); err != nil {
 			log.Fatal(err)
@@ -122,13 +125,13 @@ func main() {
 	log.Print(server.ListenAndServe())
 }
 
-// show sends five requests to g, which together reserve all 20,000 tokens of a client, and a sixth one
-// while they are answered. It writes the results to out.
+// show sends five requests of one client to g at the same time, of which four are answered, and writes the results
+// to out.
 func (g *gateway) show(out io.Writer) error {
 	server := httptest.NewServer(g)
 	defer server.Close()
 	var answers []*bufio.Reader
-	for range 6 {
+	for range 5 {
 		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, server.URL+"/v1/chat",
 			strings.NewReader("five words for the model"))
 		if err != nil {
@@ -141,7 +144,7 @@ func (g *gateway) show(out io.Writer) error {
 		}
 		defer func() { _ = res.Body.Close() }()
 		if res.StatusCode != http.StatusOK {
-			fmt.Fprintf(out, "denied: %s, Retry-After: %s\n", res.Status, res.Header.Get("Retry-After"))
+			fmt.Fprintf(out, "denied: %s, %s\n", res.Status, res.Header.Get("RateLimit"))
 			continue
 		}
 		answer := bufio.NewReader(res.Body)
@@ -157,7 +160,9 @@ func (g *gateway) show(out io.Writer) error {
 		}
 		fmt.Fprintf(out, "answered: %s\n", text)
 	}
-	res, err := g.limiter.Peek(context.Background(), ratelimit.Request{Client: "alice", Endpoint: "/v1/chat"})
-	fmt.Fprintf(out, "%d of 20000 tokens are left\n", res.Remaining)
+	_, each, err := g.limiter.CheckAll(context.Background(), ratelimit.Request{
+		Client: "alice", Endpoint: "/v1/chat", Costs: []ratelimit.Cost{{Unit: "tokens", N: 0}},
+	}, nil)
+	fmt.Fprintf(out, "%d of 60 requests and %d of 20000 tokens are left\n", each[0].Remaining+1, each[1].Remaining)
 	return err
 }

@@ -6,11 +6,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -27,9 +31,9 @@ type service struct {
 
 func start(t *testing.T, m model) *service {
 	s := &service{t: t, clock: ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), over: make(chan any, 9)}
-	limiter, err := newLimiter(ratelimit.WithClock(s.clock))
+	var err error
+	s.gateway, err = newGateway(m, ratelimit.WithClock(s.clock))
 	require.NoError(t, err)
-	s.gateway = &gateway{limiter, m}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { s.over <- recover() }()
 		s.ServeHTTP(w, r)
@@ -58,11 +62,18 @@ func (s *service) answer(prompt string) (text string, status int) {
 	return string(body), resp.StatusCode
 }
 
-// left returns how many tokens alice has left.
-func (s *service) left() int {
-	res, err := s.limiter.Peek(s.t.Context(), ratelimit.Request{Client: "alice", Endpoint: "/v1/chat"})
+// left returns how many requests and tokens alice has left, and how many requests she may have answered at the same
+// time as those that run.
+func (s *service) left() (left [3]int) {
+	r, err := s.limiter.Reserve(s.t.Context(), ratelimit.Request{
+		Client: "alice", Endpoint: "/v1/chat", Cost: 1000, Costs: []ratelimit.Cost{{Unit: "tokens", N: 0}},
+	}, time.Minute)
 	require.NoError(s.t, err)
-	return res.Remaining
+	require.False(s.t, r.Result().Allowed, "nobody may send 1,000 requests at once, so nothing is charged")
+	for i, res := range r.Results() {
+		left[i] = res.Remaining
+	}
+	return left
 }
 
 func TestSettlesForWhatWasUsed(t *testing.T) {
@@ -73,11 +84,12 @@ func TestSettlesForWhatWasUsed(t *testing.T) {
 		text, status := s.answer("hello")
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, "hello", text)
-		require.Equal(t, 20_000-1312*(i+1), s.left(), "and not 4,000 for each")
+		require.Equal(t, [3]int{59 - i, 20_000 - 1312*(i+1), 4}, s.left(), "and not 4,000 for each")
 	}
 	text, status := s.answer("hello") // 2,944 are left
 	require.Equal(t, http.StatusTooManyRequests, status)
-	require.Equal(t, "Too Many Requests\n", text)
+	require.Contains(t, text, `"violated-policies":["tokens"]`)
+	require.Equal(t, [3]int{47, 2944, 4}, s.left(), "what was denied has charged nothing")
 }
 
 func TestStreamsAndStops(t *testing.T) {
@@ -94,18 +106,18 @@ func TestStreamsAndStops(t *testing.T) {
 	line, err := bufio.NewReader(resp.Body).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "one\n", line, "it arrives while the model goes on")
-	require.Equal(t, 16_000, s.left(), "held")
+	require.Equal(t, [3]int{59, 16_000, 3}, s.left(), "held")
 	leave()
 	require.Nil(t, <-s.over)
 	require.NoError(t, resp.Body.Close())
-	require.Equal(t, 19_900, s.left())
+	require.Equal(t, [3]int{59, 19_900, 4}, s.left())
 }
 
 func TestUsesMoreThanItHolds(t *testing.T) {
 	s := start(t, func(_ context.Context, _ string, emit func(string, int) error) error { return emit("much", 26_000) })
 	_, status := s.answer("")
 	require.Equal(t, http.StatusOK, status)
-	require.Zero(t, s.left())
+	require.Equal(t, [3]int{59, 0, 4}, s.left())
 	resp, err := s.ask(t.Context(), "")
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
@@ -122,7 +134,7 @@ func TestPanics(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 	}
 	require.Equal(t, "the model is broken", <-s.over)
-	require.Equal(t, 19_999, s.left())
+	require.Equal(t, [3]int{59, 19_999, 4}, s.left())
 }
 
 // TestOutage asks the gateway while its store is down, for a request without an answer, and over the limit.
@@ -130,9 +142,10 @@ func TestOutage(t *testing.T) {
 	down := func(policy ratelimit.FailurePolicy) *gateway {
 		store, err := ratelimit.NewMemoryStore()
 		require.NoError(t, err)
-		limiter, err := newLimiter(ratelimit.WithStore(downStore{store}), ratelimit.WithName("llm"), ratelimit.WithFailurePolicy(policy))
+		g, err := newGateway(func(_ context.Context, _ string, emit func(string, int) error) error { return emit("much", 5000) },
+			ratelimit.WithStore(downStore{store}), ratelimit.WithName("llm"), ratelimit.WithFailurePolicy(policy))
 		require.NoError(t, err)
-		return &gateway{limiter, func(_ context.Context, _ string, emit func(string, int) error) error { return emit("much", 5000) }}
+		return g
 	}
 	ended, leave := context.WithCancel(t.Context())
 	leave()
@@ -161,16 +174,18 @@ func (downStore) Take(context.Context, []ratelimit.Ask) ([]ratelimit.Result, err
 	return nil, io.ErrUnexpectedEOF
 }
 
-// TestCrash shows what becomes of a request that is never settled: it drains as any other.
+// TestCrash shows what becomes of a request that never ends: its tokens drain as any others.
 func TestCrash(t *testing.T) {
 	s := start(t, nil)
-	_, err := s.limiter.Reserve(t.Context(), ratelimit.Request{Client: "alice", Endpoint: "/v1/chat", Cost: hold}, time.Minute)
+	_, err := s.limiter.Reserve(t.Context(), ratelimit.Request{
+		Client: "alice", Endpoint: "/v1/chat", Costs: []ratelimit.Cost{{Unit: "tokens", N: estimate}},
+	}, time.Minute)
 	require.NoError(t, err)
-	require.Equal(t, 16_000, s.left())
-	s.clock.Advance(6 * time.Minute)
-	require.Equal(t, 18_000, s.left())
-	s.clock.Advance(6 * time.Minute)
-	require.Equal(t, 20_000, s.left())
+	require.Equal(t, [3]int{59, 16_000, 3}, s.left())
+	s.clock.Advance(time.Minute)
+	require.Equal(t, [3]int{60, 16_333, 4}, s.left(), "after a minute it no longer counts as running")
+	s.clock.Advance(11 * time.Minute)
+	require.Equal(t, [3]int{60, 20_000, 4}, s.left())
 }
 
 func TestRepeat(t *testing.T) {
@@ -186,23 +201,84 @@ func TestRepeat(t *testing.T) {
 	})
 }
 
-// TestShow plays what the program shows without an address: five requests hold all tokens, and are
-// settled for the 25 that they have used.
+// TestLoad has 64 clients send 20 requests each, of which some are cut off: never more than 4 of a client are answered
+// at the same time, and in the end exactly what was used is charged.
+func TestLoad(t *testing.T) {
+	var now, most, used [4]atomic.Int64
+	s := start(t, func(ctx context.Context, prompt string, emit func(string, int) error) error {
+		who, err := strconv.Atoi(prompt[:1])
+		if err != nil {
+			return err
+		}
+		n := now[who].Add(1)
+		defer now[who].Add(-1)
+		for m := most[who].Load(); n > m && !most[who].CompareAndSwap(m, n); m = most[who].Load() {
+		}
+		for range 5 {
+			used[who].Add(1)
+			if err := emit(prompt, 1); err != nil {
+				return err
+			}
+		}
+		if len(prompt) > 1 {
+			panic(http.ErrAbortHandler)
+		}
+		return ctx.Err()
+	})
+	s.over = make(chan any, 64*20)
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			who := strconv.Itoa(i % len(now))
+			for k := range 20 {
+				prompt := who
+				if k%5 == 4 {
+					prompt += " and more"
+				}
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader(prompt))
+				if !assert.NoError(t, err) {
+					return
+				}
+				r.Header.Set("X-Client", who)
+				if resp, err := http.DefaultClient.Do(r); err == nil {
+					_, _ = io.Copy(io.Discard, resp.Body)
+					_ = resp.Body.Close()
+				}
+			}
+		})
+	}
+	all.Wait()
+	for range 64 * 20 {
+		<-s.over
+	}
+	for who := range now {
+		require.LessOrEqual(t, most[who].Load(), int64(4))
+		r, err := s.limiter.Reserve(t.Context(), ratelimit.Request{
+			Client: strconv.Itoa(who), Endpoint: "/v1/chat", Cost: 1000, Costs: []ratelimit.Cost{{Unit: "tokens", N: 0}},
+		}, time.Minute)
+		require.NoError(t, err)
+		each := r.Results()
+		require.EqualValues(t, 20_000-used[who].Load(), each[1].Remaining, "tokens charged are those that were used")
+		require.Equal(t, 4, each[2].Remaining, "nothing runs any more")
+	}
+}
+
+// TestShow plays what the program shows without an address: four requests at once, which are settled for the 20 tokens
+// that they have used.
 func TestShow(t *testing.T) {
 	denied := make(whenDenied)
-	limiter, err := newLimiter(ratelimit.WithClock(ratelimit.NewFakeClock(time.Unix(1772323200, 0))), ratelimit.WithObserver(denied))
-	require.NoError(t, err)
-	g := &gateway{limiter, func(_ context.Context, prompt string, emit func(piece string, tokens int) error) error {
+	g, err := newGateway(func(_ context.Context, prompt string, emit func(piece string, tokens int) error) error {
 		if err := emit(prompt[:4], 1); err != nil {
 			return err
 		}
 		<-denied
 		return emit(prompt[4:], 4)
-	}}
+	}, ratelimit.WithClock(ratelimit.NewFakeClock(time.Unix(1772323200, 0))), ratelimit.WithObserver(denied))
+	require.NoError(t, err)
 	var out strings.Builder
 	require.NoError(t, g.show(&out))
-	require.Equal(t, "denied: 429 Too Many Requests, Retry-After: 720\n"+
-		strings.Repeat("answered: five words for the model\n", 5)+"19975 of 20000 tokens are left\n", out.String())
+	require.Equal(t, "denied: 429 Too Many Requests, \"at once\";r=0\n"+
+		strings.Repeat("answered: five words for the model\n", 4)+"56 of 60 requests and 19980 of 20000 tokens are left\n", out.String())
 }
 
 // A whenDenied is closed when a request is denied.

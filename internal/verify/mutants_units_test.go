@@ -147,12 +147,6 @@ var unitsMutants = []mutant{
 		by:  "^TestInFlight", why: "no units were given back",
 	},
 	{
-		name: "a hold in a store ends with the term", file: "remote.go",
-		old: "asks[i].HoldFor = asks[i].Rate.Per",
-		new: "_ = asks[i].Rate.Per",
-		by:  "^TestInFlight", why: "the term does not concern holds",
-	},
-	{
 		name: "nobody is advised", file: "result.go",
 		old: "advised = advised || p.Advises && !p.Granted()",
 		new: "_ = advised",

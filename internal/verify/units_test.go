@@ -360,7 +360,9 @@ func TestUnitsWaitInLongLines(t *testing.T) {
 			{Name: "requests", Endpoint: "/chat", Rate: ratelimit.PerSecond(1000)},
 			{Name: "tokens", Endpoint: "/chat", Unit: "tokens", Rate: ratelimit.PerSecond(1000)},
 		}, nil)
-		check(t, l, chat(tokens(1000)))
+		r, err := l.Reserve(t.Context(), chat(tokens(10)), time.Minute)
+		require.NoError(t, err)
+		check(t, l, chat(tokens(990)))
 		for range 500 {
 			go func() {
 				_, err := l.Wait(t.Context(), chat(tokens(10)))
@@ -374,7 +376,11 @@ func TestUnitsWaitInLongLines(t *testing.T) {
 		require.Equal(t, 6*time.Second, res.RetryAfter)
 		ctx, cancel := context.WithTimeout(t.Context(), 5011*time.Millisecond)
 		defer cancel()
-		_, err := l.Wait(ctx, chat(tokens(10)))
+		require.NoError(t, r.SettleCosts(tokens(0)))
+		synctest.Wait()
+		res = check(t, l, chat(tokens(10)))
+		require.Equal(t, 5*time.Second, res.RetryAfter, "the first has got what was given back, and the others are counted anew")
+		_, err = l.Wait(ctx, chat(tokens(20)))
 		require.NoError(t, err, "a caller whose deadline is just late enough waits")
 		require.Equal(t, [2]int{999, 0}, func() (left [2]int) {
 			_, each, err := l.CheckAll(t.Context(), chat(tokens(10)), nil)
