@@ -40,7 +40,8 @@ func TestAccountSpellings(t *testing.T) {
 		l, err := ratelimit.New(loginRules(), &ratelimit.Rule{Rate: ratelimit.PerSecond(10_000)}, ratelimit.WithClock(clock))
 		require.NoError(t, err)
 		key, wrong := accountOf(account), 0
-		h := middleware(t, l, httplimit.Config{}).Handler(login(l, func(name, password string) bool {
+		m := middleware(t, l, httplimit.Config{})
+		h := m.Handler(login(m, func(name, password string) bool {
 			if name == key && password != "right" {
 				wrong++
 			}

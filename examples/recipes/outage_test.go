@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/gofiber/fiber/v3"
@@ -48,17 +49,18 @@ func TestOutage(t *testing.T) {
 			return l
 		}
 
-		l, q := down(), ratelimit.Request{Client: "alice", Rules: []string{"tokens"}}
+		q := ratelimit.Request{Client: "alice", Rules: []string{"tokens"}}
 		if row.gone {
 			q.Rules = []string{"gone"}
 		}
+		m := middleware(t, down(), httplimit.Config{})
 		var w *httptest.ResponseRecorder
 		for range 2 {
 			w = httptest.NewRecorder()
-			_, _ = hold(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), l, q)
+			_, _ = m.Reserve(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), q, time.Minute)
 		}
-		assert.Equal(t, row.status, w.Code, "hold: %v", row)
-		assert.Equal(t, row.status == http.StatusTooManyRequests, strings.Contains(w.Body.String(), "quota-exceeded"), "hold: %v", row)
+		assert.Equal(t, row.status, w.Code, "Reserve: %v", row)
+		assert.Equal(t, row.status == http.StatusTooManyRequests, strings.Contains(w.Body.String(), "quota-exceeded"), "Reserve: %v", row)
 		if row.gone {
 			continue // the others name no rules
 		}

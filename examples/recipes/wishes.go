@@ -4,7 +4,6 @@ import (
 	"io"
 	"log"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -43,17 +42,15 @@ func accountOf(name string) string {
 // login reserves one unit in each of the two rules and checks the password. If the password is right, it
 // gives the units back. So simultaneous guesses cannot exceed the limit, and a denied client does not
 // learn whether its password was right.
-func login(limiter *ratelimit.RateLimiter, valid func(name, password string) bool) http.HandlerFunc {
+func login(m *httplimit.Middleware, valid func(name, password string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := accountOf(r.FormValue("name"))
-		info, _ := httplimit.FromContext(r.Context())
-		attempt, ok := hold(w, r, limiter, ratelimit.Request{
+		attempt, ok := m.Reserve(w, r, ratelimit.Request{
 			Client: name,
-			IP:     info.Request.IP,
 			Rules:  []string{"wrong by name", "wrong by address"},
-		})
+		}, time.Minute)
 		if !ok {
-			return
+			return // the client has its answer
 		}
 		if !valid(name, r.FormValue("password")) {
 			http.Error(w, "wrong name or password", http.StatusUnauthorized) // the units stay charged
@@ -64,26 +61,6 @@ func login(limiter *ratelimit.RateLimiter, valid func(name, password string) boo
 		}
 		_, _ = io.WriteString(w, "welcome")
 	}
-}
-
-// hold reserves the units that q asks for. If they are denied, hold answers the request r with an error,
-// and ok is false.
-func hold(
-	w http.ResponseWriter, r *http.Request, limiter *ratelimit.RateLimiter, q ratelimit.Request,
-) (held *ratelimit.Reservation, ok bool) {
-	held, err := limiter.Reserve(r.Context(), q, time.Hour)
-	if err != nil {
-		log.Print(err) // the store has failed, or there is no answer
-	}
-	res := held.Result()
-	if res.Allowed {
-		return held, true
-	}
-	if seconds, ok := res.RetryAfterSeconds(); ok {
-		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
-	}
-	httplimit.Problem(w, r, &httplimit.Info{Result: res, Status: httplimit.Status(limiter, err, held.Results()...)})
-	return nil, false
 }
 
 // costs has the cost, in units, of each endpoint whose requests cost more than one unit.
@@ -112,24 +89,22 @@ func (m *meter) Write(p []byte) (int, error) {
 // Unwrap lets an http.ResponseController use the other methods of the wrapped ResponseWriter.
 func (m *meter) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
-// byKilobyte charges each client for the kilobytes that next writes to it. It reserves 100 units before
-// it calls next. If next writes more, the additional units are charged even past the limit, and the
-// client has to wait longer before its next request. The limiter kilobytes must not be the limiter of the
-// requests, whose rules count requests and not kilobytes.
-func byKilobyte(kilobytes *ratelimit.RateLimiter, next http.Handler) http.Handler {
+// byKilobyte limits the requests of each client, and the kilobytes that next writes to it, in one decision: what is
+// denied has charged neither. It reserves 100 kilobytes. If next writes more, the rest is charged even past the limit,
+// and the client has to wait longer before its next request.
+func byKilobyte(m *httplimit.Middleware, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		info, _ := httplimit.FromContext(r.Context())
-		held, ok := hold(w, r, kilobytes, ratelimit.Request{Client: info.Request.Client, Tier: info.Request.Tier, Cost: 100})
+		held, ok := m.Reserve(w, r, ratelimit.Request{Costs: []ratelimit.Cost{{Unit: "kilobytes", N: 100}}}, time.Hour)
 		if !ok {
 			return
 		}
-		m := &meter{ResponseWriter: w}
+		counted := &meter{ResponseWriter: w}
 		defer func() { // runs even if the client has left, or next has panicked
-			if err := held.Settle((m.bytes + 1023) / 1024); err != nil {
+			if err := held.SettleCosts(ratelimit.Cost{Unit: "kilobytes", N: (counted.bytes + 1023) / 1024}); err != nil {
 				log.Print(err)
 			}
 		}()
-		next.ServeHTTP(m, r)
+		next.ServeHTTP(counted, r)
 	})
 }
 

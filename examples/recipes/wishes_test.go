@@ -28,7 +28,8 @@ func TestLogin(t *testing.T) {
 		clock := newClock()
 		l, err := ratelimit.New(loginRules(), &ratelimit.Rule{Rate: ratelimit.PerSecond(10_000)}, ratelimit.WithClock(clock))
 		require.NoError(t, err)
-		return middleware(t, l, httplimit.Config{}).Handler(login(l, func(_, password string) bool { return password == "right" })), clock
+		m := middleware(t, l, httplimit.Config{})
+		return m.Handler(login(m, func(_, password string) bool { return password == "right" })), clock
 	}
 	try := func(h http.Handler, address, name, password string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/login?name="+name+"&password="+password, nil)
@@ -88,13 +89,12 @@ func TestCosts(t *testing.T) {
 // TestKilobytes downloads less and more than is held.
 func TestKilobytes(t *testing.T) {
 	clock := newClock()
-	kilobytes, err := ratelimit.New(nil, &ratelimit.Rule{
-		Rate:  ratelimit.PerMinute(600).WithBurst(300),
-		Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(600).WithBurst(700)},
-	}, ratelimit.WithClock(clock))
-	require.NoError(t, err)
-	requests, err := ratelimit.New([]ratelimit.Rule{
+	l, err := ratelimit.New([]ratelimit.Rule{
 		{Name: "everybody", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(7)},
+		{
+			Name: "kilobytes", Endpoint: "*", Additional: true, Unit: "kilobytes", Rate: ratelimit.PerMinute(600).WithBurst(300),
+			Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(600).WithBurst(700)},
+		},
 	}, nil, ratelimit.WithClock(clock))
 	require.NoError(t, err)
 	files := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,12 +104,12 @@ func TestKilobytes(t *testing.T) {
 		_, _ = io.WriteString(w, strings.Repeat("x", size))
 		assert.NoError(t, http.NewResponseController(w).Flush())
 	})
-	m := middleware(t, requests, httplimit.Config{Client: httplimit.APIKey("X-API-Key", func(key string) (string, string, bool) {
+	m := middleware(t, l, httplimit.Config{Client: httplimit.APIKey("X-API-Key", func(key string) (string, string, bool) {
 		return "shop-" + key, "paid", true
 	})})
-	url := serve(t, m.Handler(byKilobyte(kilobytes, files)))
+	url := serve(t, byKilobyte(m, files))
 	left := func() int {
-		res, err := kilobytes.Peek(t.Context(), ratelimit.Request{Client: "ip:127.0.0.1"})
+		res, err := l.Peek(t.Context(), ratelimit.Request{Client: "ip:127.0.0.1", Costs: []ratelimit.Cost{{N: 0}, {Unit: "kilobytes"}}})
 		require.NoError(t, err)
 		return res.Remaining
 	}
@@ -127,23 +127,14 @@ func TestKilobytes(t *testing.T) {
 	assert.Equal(t, 200, get(1))
 
 	assert.Equal(t, 200, ask(t, http.MethodGet, url+"/1", "X-API-Key", "7").status)
-	paid := ratelimit.Request{Client: "shop-7", Tier: "paid"}
+	paid := ratelimit.Request{Client: "shop-7", Tier: "paid", Costs: []ratelimit.Cost{{N: 0}, {Unit: "kilobytes"}}}
 	require.Eventually(t, func() bool {
-		res, err := kilobytes.Peek(t.Context(), paid)
+		res, err := l.Peek(t.Context(), paid)
 		return err == nil && res.Remaining == 699 && res.Limit == 700
 	}, 10*time.Second, time.Millisecond, "the plan holds for kilobytes too")
-	res, err := requests.Peek(t.Context(), ratelimit.Request{})
+	res, err := l.Peek(t.Context(), ratelimit.Request{})
 	require.NoError(t, err)
-	assert.Equal(t, 1, res.Remaining, "everybody together is charged for six requests, not for kilobytes")
-}
-
-// TestHold asks for a rule that is gone. That is not the client's fault.
-func TestHold(t *testing.T) {
-	l := perMinute(t, 9)
-	w := httptest.NewRecorder()
-	_, held := hold(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), l, ratelimit.Request{Rules: []string{"gone"}})
-	assert.False(t, held)
-	assert.Equal(t, http.StatusInternalServerError, w.Code)
+	assert.Equal(t, 3, res.Remaining, "everybody together is charged for the four requests that were granted, not for kilobytes")
 }
 
 func TestHealth(t *testing.T) {
