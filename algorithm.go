@@ -32,9 +32,9 @@ func Algorithms() (names []Algorithm) {
 	return names
 }
 
-// Windowed reports whether the algorithm is one of the three in this package that count in windows, or
-// [AlgorithmInFlight]. Such an algorithm has no [Rate.Burst], and all rates of one [Rule] must have the same Per. The two buckets have a burst, and the rates
-// of a rule may have any Per.
+// Windowed reports whether the algorithm is one of the three in this package that count in windows, or is
+// [AlgorithmInFlight]. Such an algorithm has no [Rate.Burst], and all rates of one [Rule] must have the same Per. The
+// two buckets have a burst, and the rates of a rule may have any Per.
 func (a Algorithm) Windowed() bool { return algorithms[a].windowed }
 
 // UnmarshalText sets *a to the algorithm of this package that has the name text. The name may be spelt in any way that

@@ -91,7 +91,8 @@ func TestFactoryRefuses(t *testing.T) {
 		{"an unknown field", nil, with(ruleOf("TokenBucket", bucket), fields{"algorythm": 1, "a b": 2}),
 			"ratelimit: [\"a b\"] is 2: unknown field\nratelimit: algorythm is 1: unknown field; did you mean \"algorithm\"?"},
 		{"no algorithm", nil, fields{"algoConfig": bucket},
-			`ratelimit: algorithm is missing: must be one of "FixedWindow", "InFlight", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", ` +
+			`ratelimit: algorithm is missing: must be one of "FixedWindow", "InFlight", "LeakyBucket", "SlidingWindowCounter", ` +
+				`"SlidingWindowLog", ` +
 				`"TokenBucket"`},
 		{"no algoConfig", nil, fields{"algorithm": "TokenBucket"}, "ratelimit: algoConfig is missing: must be a map that says what the limit is"},
 		{"the options of the factory", []ratelimit.Option{ratelimit.WithMaxKeys(0), nil},
@@ -111,7 +112,8 @@ func TestFactoryRefuses(t *testing.T) {
 		{"a store with no string for a name", []ratelimit.Option{store}, with(ruleOf("TokenBucket", bucket), fields{"name": 5}),
 			`ratelimit: name is 5: must be a string`},
 		{"a store for a custom algorithm", []ratelimit.Option{store}, with(ruleOf("Custom", fields{}), fields{"name": "a"}),
-			`ratelimit: algorithm is "Custom": must be one of "FixedWindow", "InFlight", "LeakyBucket", "SlidingWindowCounter", "SlidingWindowLog", ` +
+			`ratelimit: algorithm is "Custom": must be one of "FixedWindow", "InFlight", "LeakyBucket", "SlidingWindowCounter", ` +
+				`"SlidingWindowLog", ` +
 				`"TokenBucket": the state is in a store`},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
@@ -183,7 +185,8 @@ func TestRegister(t *testing.T) {
 	}
 	_, _, err := ratelimit.DecodeRules([]fields{ruleOf("MyOwm", fields{}), ruleOf("x", fields{})}, nil, ratelimit.WithFactory(f))
 	require.EqualError(t, err, `ratelimit: configs[0].algorithm is "MyOwm": unknown algorithm; did you mean "My_Own"?`+
-		"\n"+`ratelimit: configs[1].algorithm is "x": unknown algorithm: must be one of "FixedWindow", "InFlight", "LeakyBucket", "SlidingWindowCounter", `+
+		"\n"+`ratelimit: configs[1].algorithm is "x": unknown algorithm: must be one of "FixedWindow", "InFlight", "LeakyBucket", `+
+		`"SlidingWindowCounter", `+
 		`"SlidingWindowLog", "TokenBucket", "My_Own"`+
 		"\n"+`ratelimit: configs[1].endpoint is "/a": is that of configs[0]: rules that share an endpoint need names`)
 }

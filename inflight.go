@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -36,7 +35,7 @@ var inFlight = algorithm{
 		return engine.NewInFlight(t, r, maxKeys, func(r engine.Rate) error { return Rate(r).inFlight() }, &refusals)
 	},
 	limiter: func(Rate, ...Option) (Limiter, error) {
-		return nil, &ConfigError{"algorithm", strconv.Quote(string(AlgorithmInFlight)), "must be that of a limiter: InFlight is for rules, see Reserve"}
+		return nil, &ConfigError{"algorithm", `"InFlight"`, "must be that of a limiter: InFlight is for rules, see Reserve"}
 	},
 	maxGranted: func(Rate, uint64) uint64 { return 0 },
 }
@@ -150,9 +149,10 @@ func (c *ruleCheck) checkHolds(r *checkedRule) {
 		c.reject(r, "warmup", r.Warmup, "must be left out: a rule that counts what is running has none")
 	}
 	if _, settles := c.store.(StoreSettler); c.store != nil && !settles {
-		c.reject(r, "algorithm", strconv.Quote(string(r.Algorithm)), "must be another: the store has no Settle and Accepts, to end what is running")
+		c.reject(r, "algorithm", `"InFlight"`, "must be another: the store has no Settle and Accepts, to end what is running")
 	}
 	if i := slices.IndexFunc(c.custom, r.meets); i >= 0 {
-		c.reject(r, "algorithm", strconv.Quote(string(r.Algorithm)), "must be another: "+c.custom[i].path+", which may apply to the same request, has a limiter of its own")
+		reason := "must be another: " + c.custom[i].path + ", which may apply to the same request, has a limiter of its own"
+		c.reject(r, "algorithm", `"InFlight"`, reason)
 	}
 }

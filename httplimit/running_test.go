@@ -71,7 +71,11 @@ func TestRunning(t *testing.T) {
 	for range 64 {
 		all.Go(func() {
 			for range 50 {
-				resp, err := client.Get(server.URL)
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+				if !assert.NoError(t, err) {
+					return
+				}
+				resp, err := client.Do(r)
 				if err != nil {
 					continue // the handler has panicked
 				}
@@ -117,7 +121,9 @@ func TestRunningEnds(t *testing.T) {
 				defer func() { over <- recover() }()
 				h.ServeHTTP(w, r)
 			}))
-			resp, err := http.Get(server.URL)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+			require.NoError(t, err)
+			resp, err := http.DefaultClient.Do(r)
 			if err == nil {
 				require.NoError(t, resp.Body.Close())
 			}

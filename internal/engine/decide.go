@@ -22,7 +22,7 @@ type Part struct {
 type Question struct {
 	Hash    keytable.Hash // the hash of the key that the request charges
 	Want    Wanted        // the rate to decide at
-	N       int64         // how many units the request asks the rule for. With 0, it is denied where one unit would be denied, and is charged nothing
+	N       int64         // how many units the request asks for. With 0, it is denied where one unit would be, and is charged nothing
 	Ends    bool          // whether the units come back when other requests end, so that a RetryAfter is only a bound, see [NewInFlight]
 	Shadow  bool          // whether the rule is in shadow: its denial stops no request. It is charged if it grants and the request passes
 	Advises bool          // whether a rule in shadow tells the caller of its denials: they are counted apart

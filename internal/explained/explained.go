@@ -163,7 +163,9 @@ type result struct {
 
 // MarshalJSON returns r in JSON.
 func (r Result) MarshalJSON() ([]byte, error) {
-	return json.Marshal(result{r.Allowed, r.Limit, r.Remaining, span(r.RetryAfter), span(r.ResetAfter), span(r.Delay), r.Rule, r.Reason, r.Advised, r.Degraded})
+	return json.Marshal(result{
+		r.Allowed, r.Limit, r.Remaining, span(r.RetryAfter), span(r.ResetAfter), span(r.Delay), r.Rule, r.Reason, r.Advised, r.Degraded,
+	})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

@@ -14,10 +14,10 @@ import (
 var newYear = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // newRules makes a RateLimiter of rules that must be valid.
-func newRules(t testing.TB, rules []ratelimit.Rule, defaultRule *ratelimit.Rule, opts ...ratelimit.Option) *ratelimit.RateLimiter {
+func newRules(t testing.TB, rules []ratelimit.Rule, opts ...ratelimit.Option) *ratelimit.RateLimiter {
 	t.Helper()
 	opts = append([]ratelimit.Option{ratelimit.WithName("test")}, opts...) // which limiters in a store need
-	l, err := ratelimit.New(rules, defaultRule, opts...)
+	l, err := ratelimit.New(rules, nil, opts...)
 	require.NoError(t, err)
 	return l
 }

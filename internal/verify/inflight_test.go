@@ -27,13 +27,13 @@ func eachHolding(t *testing.T, rules []ratelimit.Rule, test func(t *testing.T, l
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		clock := ratelimit.NewFakeClock(newYear)
-		test(t, newRules(t, rules, nil, ratelimit.WithClock(clock)), clock)
+		test(t, newRules(t, rules, ratelimit.WithClock(clock)), clock)
 	})
 	t.Run("store", func(t *testing.T) {
 		clock := ratelimit.NewFakeClock(newYear)
 		st, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 		require.NoError(t, err)
-		test(t, newRules(t, rules, nil, ratelimit.WithClock(clock), ratelimit.WithStore(st)), clock)
+		test(t, newRules(t, rules, ratelimit.WithClock(clock), ratelimit.WithStore(st)), clock)
 	})
 }
 
@@ -143,7 +143,7 @@ func TestInFlightBesideOthers(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, ratelimit.Result{Allowed: true, Limit: 3, Remaining: 1, ResetAfter: 40 * time.Second, Rule: "requests"}, res)
 		require.True(t, l.Allow("alice", "/").Allowed)
-		require.EqualValues(t, []uint64{0, 2}, []uint64{l.Stats()[0].Unheld, l.Stats()[1].Unheld}, "nobody could end what Check holds")
+		require.Equal(t, []uint64{0, 2}, []uint64{l.Stats()[0].Unheld, l.Stats()[1].Unheld}, "nobody could end what Check holds")
 		res, err = l.Peek(t.Context(), ratelimit.Request{Client: "alice", Endpoint: "/"})
 		require.NoError(t, err)
 		require.Equal(t, "requests", res.Rule)
@@ -357,7 +357,7 @@ func TestInFlightMany(t *testing.T) {
 // TestInFlightOverflow shares what is running among the keys that have no state of their own.
 func TestInFlightOverflow(t *testing.T) {
 	clock := ratelimit.NewFakeClock(newYear)
-	l := newRules(t, []ratelimit.Rule{inFlight(2)}, nil, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
+	l := newRules(t, []ratelimit.Rule{inFlight(2)}, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
 	reserve := func(client string) *ratelimit.Reservation {
 		r, err := l.Reserve(t.Context(), ratelimit.Request{Client: client, Endpoint: "/"}, time.Hour)
 		require.NoError(t, err)
@@ -380,7 +380,7 @@ func TestInFlightOverflow(t *testing.T) {
 // TestReserveWaitInOrder lets callers wait for what is running: each end wakes the next one, in the order of arrival.
 func TestReserveWaitInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newRules(t, []ratelimit.Rule{inFlight(2)}, nil)
+		l := newRules(t, []ratelimit.Rule{inFlight(2)})
 		first, second := start(t, l), start(t, l)
 		got := make(chan int)
 		var ends [5]*ratelimit.Reservation
@@ -419,7 +419,7 @@ func TestReserveWaitInOrder(t *testing.T) {
 func TestReserveWaitDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rules := []ratelimit.Rule{{Name: "requests", Endpoint: "/", Rate: ratelimit.PerMinute(4)}, inFlight(3)}
-		l := newRules(t, rules, nil)
+		l := newRules(t, rules)
 		reserve := func(cost int, within time.Duration) (*ratelimit.Reservation, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()

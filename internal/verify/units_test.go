@@ -53,13 +53,13 @@ func eachGateway(t *testing.T, test func(t *testing.T, l *ratelimit.RateLimiter,
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		clock := ratelimit.NewFakeClock(newYear)
-		test(t, newRules(t, gatewayRules(), nil, append(opts, ratelimit.WithClock(clock))...), clock)
+		test(t, newRules(t, gatewayRules(), append(opts, ratelimit.WithClock(clock))...), clock)
 	})
 	t.Run("store", func(t *testing.T) {
 		clock := ratelimit.NewFakeClock(newYear)
 		st, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 		require.NoError(t, err)
-		test(t, newRules(t, gatewayRules(), nil, append(opts, ratelimit.WithClock(clock), ratelimit.WithStore(st))...), clock)
+		test(t, newRules(t, gatewayRules(), append(opts, ratelimit.WithClock(clock), ratelimit.WithStore(st))...), clock)
 	})
 }
 
@@ -242,7 +242,7 @@ func TestUnitsSettleMuch(t *testing.T) {
 				require.NoError(t, err)
 				opts = append(opts, ratelimit.WithStore(st))
 			}
-			l := newRules(t, []ratelimit.Rule{{Endpoint: "/chat", Unit: "bytes", Algorithm: a, Rate: ratelimit.PerMinute(1000)}}, nil, opts...)
+			l := newRules(t, []ratelimit.Rule{{Endpoint: "/chat", Unit: "bytes", Algorithm: a, Rate: ratelimit.PerMinute(1000)}}, opts...)
 			var open []*ratelimit.Reservation
 			for range 9000 { // 2^63 units and more
 				r, err := l.Reserve(t.Context(), chat(ratelimit.Cost{}, octets(0)), time.Hour)
@@ -333,7 +333,7 @@ func TestUnitsWaited(t *testing.T) {
 			l := newRules(t, []ratelimit.Rule{
 				{Name: "requests", Endpoint: "/chat", Rate: ratelimit.PerSecond(100)},
 				{Name: "tokens", Endpoint: "/chat", Unit: "tokens", Rate: ratelimit.PerSecond(100)},
-			}, nil, opts...)
+			}, opts...)
 			began := time.Now()
 			costs := []int{100, 50, 30, 20, 10, 0} // 200 callers would take 2 s if each unit were a request
 			ends := make([]time.Duration, len(costs))
@@ -359,7 +359,7 @@ func TestUnitsWaitInLongLines(t *testing.T) {
 		l := newRules(t, []ratelimit.Rule{
 			{Name: "requests", Endpoint: "/chat", Rate: ratelimit.PerSecond(1000)},
 			{Name: "tokens", Endpoint: "/chat", Unit: "tokens", Rate: ratelimit.PerSecond(1000)},
-		}, nil)
+		})
 		r, err := l.Reserve(t.Context(), chat(tokens(10)), time.Minute)
 		require.NoError(t, err)
 		check(t, l, chat(tokens(990)))
@@ -421,7 +421,7 @@ func TestUnitsAreConserved(t *testing.T) {
 			require.NoError(t, err)
 			opts = append(opts, ratelimit.WithStore(st))
 		}
-		l := newRules(t, set, nil, opts...)
+		l := newRules(t, set, opts...)
 		r := rand.New(rand.NewPCG(1, 2))
 		used, denied := map[string]int{}, 0
 		type open struct {
@@ -495,7 +495,7 @@ func TestAdvise(t *testing.T) {
 		t.Helper()
 		var told []ratelimit.Decision
 		o := observing(func(d ratelimit.Decision) { told = append(told, d) })
-		l := newRules(t, rules, nil, append(opts, ratelimit.WithClock(clock), ratelimit.WithObserver(o), ratelimit.WithRequestIDs(time.Hour))...)
+		l := newRules(t, rules, append(opts, ratelimit.WithClock(clock), ratelimit.WithObserver(o), ratelimit.WithRequestIDs(time.Hour))...)
 		for range 2 {
 			require.False(t, l.Allow("alice", "/chat").Advised)
 		}
@@ -554,7 +554,7 @@ func TestAdvise(t *testing.T) {
 		test(t, clock, ratelimit.WithStore(st))
 	})
 	t.Run("store down", func(t *testing.T) {
-		l := newRules(t, rules[:1], nil, ratelimit.WithStore(deadStore{}), ratelimit.WithFailurePolicy(ratelimit.FailClosed))
+		l := newRules(t, rules[:1], ratelimit.WithStore(deadStore{}), ratelimit.WithFailurePolicy(ratelimit.FailClosed))
 		res, err := l.Check(t.Context(), ask)
 		require.ErrorIs(t, err, ratelimit.ErrStore)
 		require.True(t, res.Allowed && res.Advised, "FailClosed advises")

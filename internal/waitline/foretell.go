@@ -32,10 +32,10 @@ type forecast struct {
 	binding *engine.Spot     // the key that the request must wait for longest
 }
 
-// foretell computes when a request will be served if it arrives at the instant now and waits behind other callers. The slice spots has one element for each key of the request, and the
-// parameter set is a hash that identifies those keys that can deny. foretell locks the keys, and stores
-// in spots the denial that the request gets now. The keys stay locked: the caller of foretell must
-// unlock them.
+// foretell computes when a request will be served if it arrives at the instant now and waits behind
+// other callers. The slice spots has one element for each key of the request, and the parameter set is
+// a hash that identifies those keys that can deny. foretell locks the keys, and stores in spots the
+// denial that the request gets now. The keys stay locked: the caller of foretell must unlock them.
 func (ls *Lines) foretell(set keytable.Hash, spots []engine.Spot, now keytable.Instant) (f forecast) {
 	l := ls.lines[set]
 	if l != nil && !l.future.fits(l) {
@@ -91,7 +91,8 @@ type turn struct {
 	delay  time.Duration    // the Delay of the request if it is granted at the instant in the field at
 }
 
-// ask computes the instant and the Delay in the turn t, for a request that arrives at the instant now. It also stores in the spot s, which is locked, the denial that the request gets now.
+// ask computes the instant and the Delay in the turn t, for a request that arrives at the instant now.
+// It also stores in the spot s, which is locked, the denial that the request gets now.
 func (t *turn) ask(s *engine.Spot, now keytable.Instant) {
 	if t.behind == nil {
 		t.at, t.delay = s.Ahead(now), s.Delay
@@ -109,7 +110,8 @@ func (t *turn) ask(s *engine.Spot, now keytable.Instant) {
 	}
 }
 
-// delayAt returns the Delay that a request gets from the key of the spot s if the request is granted at the given instant. This instant is not before t.at.
+// delayAt returns the Delay that a request gets from the key of the spot s if the request is granted
+// at the given instant. This instant is not before t.at.
 func (t *turn) delayAt(s *engine.Spot, at keytable.Instant) time.Duration {
 	switch {
 	case t.delay == 0 || at == keytable.End:

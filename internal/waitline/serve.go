@@ -292,7 +292,8 @@ func longest(spots []engine.Spot) (delay time.Duration) {
 	return delay
 }
 
-// delayAt returns how long a request must be delayed if it is granted at the given instant: the longest Delay of the keys that can deny. The keys are locked.
+// delayAt returns how long a request must be delayed if it is granted at the given instant: the
+// longest Delay of the keys that can deny. The keys are locked.
 func delayAt(spots []engine.Spot, at keytable.Instant) (delay time.Duration) {
 	if at == keytable.End {
 		return 0
