@@ -99,7 +99,7 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "over a store, each client asks by itself", file: "rulewait.go",
-		old: "Alone: d.origins[d.binding].by != byStore || d.custom >= 0,", new: "Alone: true,",
+		old: "d.origins[d.binding].by != byStore || d.custom >= 0,", new: "true,",
 		by: "^TestWaitersOfASharedKeyAskAsOne$", why: "the calls must not grow with the clients", timeout: "60s",
 	},
 	{
