@@ -146,6 +146,8 @@ func (m *MemoryStore) Accepts(a Ask) error {
 		return &ConfigError{"algorithm", a.Algorithm, "must be one of " + confmap.List(algorithmNames())}
 	case a.Receipt != 0 && !validSpan(a.HoldFor):
 		return &ConfigError{"term", a.HoldFor, spanRange}
+	case a.Algorithm == AlgorithmInFlight && a.Warmup != (Warmup{}):
+		return &ConfigError{"warmup", a.Warmup, "must be left out: a rule that counts what is running has none"}
 	}
 	if err := errors.Join(algorithm.validate(a.Rate), errors.Join(atPath("warmup", a.Warmup.validate())...)); err != nil {
 		return err

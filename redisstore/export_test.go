@@ -105,6 +105,19 @@ func (s *Store) Fast(ctx context.Context, asks []ratelimit.Ask) (bool, error) {
 	return results != nil, err
 }
 
+// TakePart charges asks, which are in one slot, as a part of a decision that another slot may still deny.
+func (s *Store) TakePart(ctx context.Context, asks []ratelimit.Ask) error {
+	items := make([]item, len(asks))
+	for i := range asks {
+		var err error
+		if items[i], err = s.item(&asks[i]); err != nil {
+			return err
+		}
+	}
+	_, err := s.take(ctx, items, returnable)
+	return err
+}
+
 // Deny reports whether r makes it certain that n units are denied, and if so returns the
 // result. Between shortest and longest has passed since r.
 func (r *Reply) Deny(n int64, longest, shortest time.Duration) (ratelimit.Result, bool) {

@@ -80,7 +80,7 @@ var warmupMutants = []mutant{
 		new: "if frac >= s.unit then frac = frac - s.unit end",
 		by:  "TestSettleYoung", why: "parts of tokens sum up to tokens"},
 	{name: "warmup-settled-as-grown", file: "settle.go",
-		old: "script, args := settleScripts[c.warms], c.args", new: "script, args := settleScripts[false], c.args",
+		old: "script, args := settleScripts.of(c.needs), c.args", new: "script, args := settleScripts.of(c.needs&^warms), c.args",
 		by: "TestWarmupRules", why: "the script must know the kinds that warm up"},
 	{name: "warmup-same-limit", file: "lua/warmup.lua",
 		old: " and (not s.first or s.limit == c.limit) then return false end", new: " then return false end",

@@ -163,6 +163,9 @@ func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 	// granted before gets the same answers again, even if its keys have no units left now.
 	replayed, ownErr := r.takeOwn(ctx, mode)
 	end := r.ending(replayed, othersErr, ownErr)
+	if end == endGranted && !r.Look {
+		err = r.store.keepHolds(ctx, r.items, r.answers, r.others)
+	}
 	if end != endGranted && end != endUnknown && !r.Look && len(r.others) > 0 {
 		r.store.giveBack(ctx, r.items, r.answers, r.others)
 	}
@@ -179,7 +182,7 @@ func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 			}
 		}
 	}
-	return false, nil
+	return false, err
 }
 
 // ending returns how the attempt has ended. othersErr is the error of the calls for the slots without the
@@ -278,7 +281,7 @@ func (r *retryable) takeOwn(ctx context.Context, mode int) (replayed bool, err e
 	some := r.some(r.own)
 	keys, args, needs := r.store.arguments(some, mode|withReceipts)
 	args = append(args, r.TTL.Microseconds(), r.toRecord())
-	reply, err := r.store.conn.run(ctx, onceScripts[needs], append(keys, r.record.text), args)
+	reply, err := r.store.conn.run(ctx, onceScripts.of(needs), append(keys, r.record.text), args)
 	if err != nil {
 		return false, err
 	}

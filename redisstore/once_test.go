@@ -376,7 +376,7 @@ func TestOnceRefuses(t *testing.T) {
 		{t.Context(), s, ratelimit.Attempt{ID: "1", TTL: 8785 * time.Hour}, u,
 			"ratelimit: ttl is 8785h0m0s: must be from a microsecond to 366 days"},
 		{t.Context(), s, once, none, ratelimit.ErrInvalidCount.Error()},
-		{t.Context(), s, once, bad, "ratelimit: algorithm is Guess: must be one of the five"},
+		{t.Context(), s, once, bad, "ratelimit: algorithm is Guess: must be one of the five, or InFlight"},
 		{ended, s, once, u, context.Canceled.Error()},
 		{t.Context(), new(redisstore.Store), once, u, "ratelimit: store is the zero value: must be made by New"},
 	} {

@@ -299,6 +299,17 @@ func TestAccessList(t *testing.T) {
 				require.NoError(t, store.Settle(t.Context(), []ratelimit.Ask{u}))
 			}
 		}
+		for id := range uint64(4) { // what is in flight: it ends, goes on, or is over
+			u := held(100, 2, id+1)
+			u.Rate.Per = 100 * time.Millisecond * time.Duration(1+id%2*10)
+			take(t, store, u)
+			require.True(t, extend(t, store, u))
+			asks = append(asks, u)
+		}
+		<-time.After(150 * time.Millisecond)
+		for _, u := range asks[len(all):] {
+			settle(t, store, u, 0)
+		}
 		apart := apart(all[0], ratelimit.PerDay(1), 3)
 		for range 2 { // the second is denied, and gives back
 			_, err := store.Take(t.Context(), apart[:2])

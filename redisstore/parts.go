@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -199,6 +200,10 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int, 
 	for i := range answers {
 		passes = passes && (items[i].shadow || answers[i].granted)
 	}
+	if passes && mode != rehearsing {
+		err = s.keepHolds(ctx, items, answers, parts)
+		passes = err == nil
+	}
 	if !passes && mode != rehearsing {
 		s.giveBack(ctx, items, answers, parts)
 	}
@@ -214,6 +219,31 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int, 
 		results[i] = a.result(items[i].limit)
 	}
 	return results, nil
+}
+
+// errHeldTooShort is the error of a decision about several slots that has taken so long that its holds were over
+// before it stood.
+var errHeldTooShort = errors.New("the decision took longer than a second, so what it holds in flight is over")
+
+// keepHolds makes the holds that the slice answers reports last for the Per of their rates. Until then they last for a
+// second only, so that a denial by another slot frees them soon, even if this process ends before it can give them back.
+func (s *Store) keepHolds(ctx context.Context, items []item, answers []answer, parts [][]int) error {
+	if !slices.ContainsFunc(items, func(it item) bool { return it.kind == 'h' }) {
+		return nil
+	}
+	errs := make([]error, len(parts))
+	inParallel(len(parts), func(i int) {
+		call := s.newSettlement(len(parts[i]))
+		for _, place := range parts[i] {
+			if it := &items[place]; it.kind == 'h' && answers[place].charged() {
+				call.addHold(it, it.n, it.n)
+			}
+		}
+		if errs[i] = call.run(ctx, s.conn); errors.Is(errs[i], ratelimit.ErrSettled) {
+			errs[i] = newError(ClassTimeout, errHeldTooShort)
+		}
+	})
+	return joinFailures(ctx, errs, items, parts)
 }
 
 // giveBack gives back the charges that the slice answers reports, even if ctx has ended. If the call to

@@ -57,6 +57,7 @@ var algorithms = map[ratelimit.Algorithm]byte{
 	ratelimit.AlgorithmFixedWindow:          'f',
 	ratelimit.AlgorithmSlidingWindowCounter: 'c',
 	ratelimit.AlgorithmSlidingWindowLog:     's',
+	ratelimit.AlgorithmInFlight:             'h',
 }
 
 const (
@@ -67,6 +68,9 @@ const (
 	// maxLogged is the largest limit of a sliding window log. For each key, the server may have to store as
 	// many entries as the limit.
 	maxLogged = 1 << 16
+
+	// maxHeld is the longest time that work in flight may last.
+	maxHeld = 24 * time.Hour
 )
 
 // planOf returns the plan for this algorithm and rate. If the store cannot decide exactly with this
@@ -86,7 +90,7 @@ func planOf(a ratelimit.Algorithm, r ratelimit.Rate) (plan, error) {
 }
 
 func noAlgorithm(a ratelimit.Algorithm) error {
-	return &ratelimit.ConfigError{Field: "algorithm", Value: a, Reason: "must be one of the five"}
+	return &ratelimit.ConfigError{Field: "algorithm", Value: a, Reason: "must be one of the five, or InFlight"}
 }
 
 func unsupported(field string, value any, format string, args ...any) error {
@@ -132,6 +136,8 @@ func windowPlan(kind byte, r ratelimit.Rate) (plan, error) {
 		return plan{}, unsupported("per", r.Per, "must be whole microseconds in a Redis store: its clock has no finer ones")
 	case p.unit > maxNumber:
 		return plan{}, unsupported("per", r.Per, "must be at most 2^50 microseconds in a Redis store")
+	case kind == 'h' && r.Per > maxHeld:
+		return plan{}, unsupported("per", r.Per, "must be at most 24h for what is in flight")
 	}
 	return p, nil
 }

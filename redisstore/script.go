@@ -5,6 +5,7 @@ import (
 	_ "embed" // for the scripts
 	"encoding/hex"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -20,6 +21,8 @@ var (
 	windowLua string
 	//go:embed lua/log.lua
 	logLua string
+	//go:embed lua/held.lua
+	heldLua string
 	//go:embed lua/warmup.lua
 	warmupLua string
 	//go:embed lua/take.lua
@@ -67,62 +70,69 @@ const (
 	buckets family = 1 << iota
 	windows
 	logs
+	held
 	warms // warmup.lua, which wraps the algorithms for keys that warm up
 
 	families = 1 << iota // the number of possible sets of files
 )
 
-var familyOf = map[byte]family{'t': buckets, 'l': buckets, 'f': windows, 'c': windows, 's': logs}
+var familyOf = map[byte]family{'t': buckets, 'l': buckets, 'f': windows, 'c': windows, 's': logs, 'h': held}
 
-// takeScripts contains the scripts that decide several asks together. The index is the set of Lua files that the
-// asks need, as a family.
-var takeScripts = func() (scripts [families]*script) {
-	for f := range scripts {
-		fast := takeTogetherLua
-		if family(f)&logs != 0 {
-			fast = ""
-		}
-		scripts[f] = newScript(startLua + fast + generalLua(family(f)))
-	}
-	return scripts
-}()
+// Scripts are the variants of one script, by the family of Lua files that the asks need. A variant is made
+// when it is first needed.
+type scripts struct {
+	text func(f family) string
+	made [families]atomic.Pointer[script]
+}
 
-// onceScripts contains the scripts that decide several asks for a request with an ID, which is charged
-// once. The index is the set of Lua files that the asks need, as a family.
-var onceScripts = func() (scripts [families]*script) {
-	for f := range scripts {
-		scripts[f] = newScript(startLua + onceLua + generalLua(family(f)) + onceEndLua)
+// of returns the variant for the family f.
+func (s *scripts) of(f family) *script {
+	if made := s.made[f].Load(); made != nil {
+		return made
 	}
-	return scripts
-}()
+	s.made[f].CompareAndSwap(nil, newScript(s.text(f)))
+	return s.made[f].Load()
+}
+
+// takeScripts decide several asks together.
+var takeScripts = scripts{text: func(f family) string {
+	fast := takeTogetherLua
+	if f&(logs|held) != 0 {
+		fast = ""
+	}
+	return startLua + fast + generalLua(f) + takeLua
+}}
+
+// onceScripts decide several asks for a request with an ID, which is charged once.
+var onceScripts = scripts{text: func(f family) string {
+	return startLua + onceLua + generalLua(f) + takeLua + onceEndLua
+}}
+
+// settleScripts give units of earlier charges back, and end holds. exceedScripts can do this too, and can also add
+// units to an earlier charge. Both can handle all algorithms; held and warms are in the family only if they are needed.
+var (
+	settleScripts = scripts{text: func(f family) string {
+		return startLua + generalLua(f|settling) + settleLua + "return over\n"
+	}}
+	exceedScripts = scripts{text: func(f family) string {
+		return startLua + generalLua(f|settling) + settleLua + exceedLua + "return over\n"
+	}}
+)
+
+// settling are the algorithms that each script for settlements has.
+const settling = buckets | windows | logs
 
 // generalLua returns the general code for asks that need the Lua files in the family f. General code can
 // decide from any state.
 func generalLua(f family) string {
 	text := []string{exactLua, receiptsLua}
-	for i, part := range []string{bucketLua + layersLua, windowLua, logLua, warmupLua} {
+	for i, part := range []string{bucketLua + layersLua, windowLua, logLua, heldLua, warmupLua} {
 		if f>>i&1 == 1 {
 			text = append(text, part)
 		}
 	}
-	return strings.Join(append(text, takeLua), "")
+	return strings.Join(text, "")
 }
-
-// settleScripts give units of earlier charges back. exceedScripts can do this too, and can also add units to
-// an earlier charge. In both maps, the script for true can handle keys that warm up, and the script for false
-// cannot.
-var (
-	settleScripts = map[bool]*script{
-		false: newScript(settlingLua + settleLua + "return 0\n"),
-		true:  newScript(settlingLua + warmupLua + settleLua + "return 0\n"),
-	}
-	exceedScripts = map[bool]*script{
-		false: newScript(settlingLua + settleLua + exceedLua),
-		true:  newScript(settlingLua + warmupLua + settleLua + exceedLua),
-	}
-
-	settlingLua = startLua + exactLua + receiptsLua + bucketLua + layersLua + windowLua + logLua
-)
 
 // aheadScripts decide requests for one key and also take units for later requests; the index is the letter of
 // the algorithm. aheadBackScript gives such units back. aheadNoteScript reads the note that a process left in
@@ -135,7 +145,7 @@ var (
 		}
 		return scripts
 	}()
-	aheadBackScript   = newScript(aheadBackLua + settleScripts[false].text)
+	aheadBackScript   = newScript(aheadBackLua + settleScripts.of(0).text)
 	aheadNoteScript   = newScript("return redis.call('HGET', KEYS[1], ARGV[1]) or ''")
 	aheadForgetScript = newScript("return redis.call('HDEL', KEYS[1], ARGV[1])")
 )
@@ -146,7 +156,7 @@ var (
 func aheadKey(key string) string { return key + ";a" }
 
 // receiptsKey returns the name of the sorted set in the server that has the receipts for the charges of the
-// given key.
+// given key, or its holds.
 func receiptsKey(key string) string { return key + ";r" }
 
 // A script is Lua text that runs on the server. After the first call has sent the text, later calls name

@@ -35,7 +35,8 @@ func checkTerm(a *ratelimit.Ask) error {
 // Settle changes charges. The Receipt of each ask names an earlier charge of Charged units, and Settle changes
 // this charge to N units; see [ratelimit.StoreSettler]. Units are given back only once, so the caller may repeat
 // a failed call of Settle if N is at most Charged in all asks. In that case Settle itself repeats its call to the
-// server once if the connection broke. Settle fails with the same errors as [Store.Take].
+// server once if the connection broke. Settle fails with the same errors as [Store.Take], and with
+// [ratelimit.ErrSettled] if a hold of [ratelimit.AlgorithmInFlight] was to go on but is over.
 func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {
@@ -54,7 +55,7 @@ func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 			return ratelimit.ErrInvalidCount
 		}
 		p := &cachedPlan{plan: plan{kind: kind}}
-		if a.N > a.Charged {
+		if a.N > a.Charged || a.N > 0 && kind == 'h' {
 			if p, err = s.plans.planOf(a.Algorithm, a.Rate); err != nil {
 				return err
 			}
@@ -74,7 +75,22 @@ func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 		}
 		errs[i] = s.settle(ctx, some)
 	})
-	return joinFailures(ctx, errs, items, parts)
+	return joinSettled(ctx, errs, items, parts)
+}
+
+// joinSettled joins the errors of several settlements, as joinFailures does. The result matches
+// [ratelimit.ErrSettled] if no call has failed, but a hold was over.
+func joinSettled(ctx context.Context, errs []error, items []item, parts [][]int) error {
+	var over error
+	for i, err := range errs {
+		if errors.Is(err, ratelimit.ErrSettled) {
+			over, errs[i] = ratelimit.ErrSettled, nil
+		}
+	}
+	if err := joinFailures(ctx, errs, items, parts); err != nil {
+		return err
+	}
+	return over
 }
 
 // The method settle changes charges. In each item, the field id names an earlier charge, and the field n is
@@ -82,7 +98,12 @@ func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 func (s *Store) settle(ctx context.Context, items []item) error {
 	call := s.newSettlement(len(items))
 	for i := range items {
-		call.add(&items[i], 0, min(items[i].n, int64(items[i].ask.Charged)), &answer{})
+		switch it := &items[i]; {
+		case it.kind == 'h':
+			call.addHold(it, int64(it.ask.Charged), it.n)
+		default:
+			call.add(it, 0, min(it.n, int64(it.ask.Charged)), &answer{})
+		}
 	}
 	for i := range items {
 		call.exceed(&items[i])
@@ -97,7 +118,7 @@ func (s *Store) settle(ctx context.Context, items []item) error {
 
 // A settlement collects the arguments of a script that gives units back.
 type settlement struct {
-	warms       bool     // whether some of the keys warm up
+	needs       family   // the Lua files that the keys need, besides those of the family settling
 	keys, lists []string // the names of the keys, and of the lists with the receipts of the keys
 	args, more  []any    // the arguments of settle.lua, and the further arguments of exceed.lua
 	exceeds     bool     // whether more units are charged than before
@@ -113,14 +134,26 @@ func (s *Store) newSettlement(n int) *settlement {
 // slots gives its own charge back; otherwise it is an empty answer.
 func (c *settlement) add(it *item, n, stay int64, a *answer) {
 	c.keys, c.lists = append(c.keys, it.key.text), append(c.lists, receiptsKey(it.key.text))
-	c.warms = c.warms || it.warmup != ""
+	if it.warmup != "" {
+		c.needs |= warms
+	}
+	c.needs |= familyOf[it.kind] &^ settling
 	c.args = append(c.args, it.letter(), strconv.FormatUint(it.id, 10), n, stay, a.at, a.before, a.after)
+}
+
+// The method addHold adds to the arguments of the script the hold of n units that the given item names. If stay is 0,
+// the hold ends, and otherwise it lasts for the Per of its rate from now on.
+func (c *settlement) addHold(it *item, n, stay int64) {
+	c.add(it, n, stay, &answer{at: strconv.FormatInt(it.unit, 10)})
 }
 
 // The method exceed adds to the arguments how many units the given item charges in addition to its earlier
 // charge. The method add must be called for the item first.
 func (c *settlement) exceed(it *item) {
 	beyond := min(max(it.n-int64(it.ask.Charged), 0), maxNumber)
+	if it.kind == 'h' {
+		beyond = 0
+	}
 	c.exceeds = c.exceeds || beyond > 0
 	if c.more = append(c.more, beyond, it.gain, it.unit); it.warmup != "" {
 		c.more = append(c.more, it.warmup)
@@ -133,10 +166,13 @@ func (c *settlement) run(ctx context.Context, on *conn) error {
 	if len(c.keys) == 0 {
 		return nil
 	}
-	script, args := settleScripts[c.warms], c.args
+	script, args := settleScripts.of(c.needs), c.args
 	if c.exceeds {
-		script, args = exceedScripts[c.warms], slices.Concat(c.args, c.more)
+		script, args = exceedScripts.of(c.needs), slices.Concat(c.args, c.more)
 	}
-	_, err := on.run(ctx, script, append(c.keys, c.lists...), args)
+	over, err := on.run(ctx, script, append(c.keys, c.lists...), args)
+	if err == nil && over == int64(1) {
+		return ratelimit.ErrSettled
+	}
 	return err
 }

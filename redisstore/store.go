@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"strconv"
 	"time"
@@ -85,7 +86,7 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	if err != nil {
 		return nil, err
 	}
-	if len(asks) == 1 && asks[0].Receipt == 0 && asks[0].Warmup == (ratelimit.Warmup{}) {
+	if len(asks) == 1 && asks[0].Receipt == 0 && asks[0].Warmup == (ratelimit.Warmup{}) && asks[0].Algorithm != ratelimit.AlgorithmInFlight {
 		return s.takeOne(ctx, &asks[0])
 	}
 	items, looks := make([]item, len(asks)), 0
@@ -234,8 +235,11 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 		return item{}, err
 	}
 	it := item{a, s.keyOf(a), p, n, a.Shadow, a.Receipt, a.HoldFor.Microseconds(), warmupOf(a, p.burst)}
-	if a.Look {
+	switch {
+	case a.Look:
 		it.id = 0 // nothing will be charged, so no receipt is needed
+	case it.id == 0 && p.kind == 'h':
+		it.id = max(rand.Uint64(), 1) // a hold that nobody can end has a number too
 	}
 	return it, nil
 }
@@ -274,7 +278,7 @@ const (
 // of the script. mode is a sum of modes; take adds withReceipts and withWarmup if the items need them.
 func (s *Store) take(ctx context.Context, items []item, mode int) (any, error) {
 	keys, args, needs := s.arguments(items, mode)
-	return s.conn.run(ctx, takeScripts[needs], keys, args)
+	return s.conn.run(ctx, takeScripts.of(needs), keys, args)
 }
 
 // arguments returns the keys and the arguments of the script that decides the items, and the family of the

@@ -27,7 +27,7 @@ type Stored struct {
 // few other names.
 func (s *Store) Pattern() string {
 	escape := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
-	return escape.Replace(s.prefix) + ":{[ck]*}:" + version + "[tlfcsTLFCS]*"
+	return escape.Replace(s.prefix) + ":{[ck]*}:" + version + "[tlfcshTLFCS]*"
 }
 
 // Stored describes the state whose key in the server has this name, as far as the name shows it. It makes no

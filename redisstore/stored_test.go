@@ -51,8 +51,8 @@ func TestStoredNames(t *testing.T) {
 		_, ok := s.Stored(name)
 		require.False(t, ok, name)
 	}
-	require.Equal(t, "ratelimit:{[ck]*}:1[tlfcsTLFCS]*", s.Pattern())
-	require.Equal(t, `a\*\[b\]\?\\:{[ck]*}:1[tlfcsTLFCS]*`, nowhere(t, redisstore.WithPrefix(`a*[b]?\`)).Pattern())
+	require.Equal(t, "ratelimit:{[ck]*}:1[tlfcshTLFCS]*", s.Pattern())
+	require.Equal(t, `a\*\[b\]\?\\:{[ck]*}:1[tlfcshTLFCS]*`, nowhere(t, redisstore.WithPrefix(`a*[b]?\`)).Pattern())
 }
 
 // TestStoredLook finds states in a server, and requires that a look at each says what a limiter would

@@ -18,6 +18,9 @@ func checkWarmup(a *ratelimit.Ask) (err error) {
 	if w == (ratelimit.Warmup{}) {
 		return nil
 	}
+	if a.Algorithm == ratelimit.AlgorithmInFlight {
+		return &ratelimit.ConfigError{Field: "warmup", Value: w, Reason: "must be left out: a rule that counts what is running has none"}
+	}
 	reject := func(field string, value any, format string, args ...any) {
 		err = errors.Join(err, unsupported(field, value, format, args...))
 	}

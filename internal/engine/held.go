@@ -122,7 +122,7 @@ func (ps *ratePlans[S, C]) endHold(shard *tableShard[S, C], h keytable.Hash, id 
 	return n
 }
 
-func (k *ratedKeys[S, C]) Extend(h keytable.Hash, id Receipt, now keytable.Instant) (next Receipt) {
+func (k *ratedKeys[S, C]) Extend(h keytable.Hash, id Receipt, now keytable.Instant, per time.Duration) (next Receipt) {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	p := shard.Algorithm.base
@@ -131,11 +131,11 @@ func (k *ratedKeys[S, C]) Extend(h keytable.Hash, id Receipt, now keytable.Insta
 	}
 	if s := shard.Find(h); s != nil {
 		p = shard.Algorithm.planOf(s)
-		next = p.holds.extend(&s.state, id, now)
+		next = p.holds.extend(&s.state, id, now, per)
 	}
 	if next == 0 {
 		owed, _ := shard.Owed(now)
-		next = p.holds.extend(&owed.state, id, now)
+		next = p.holds.extend(&owed.state, id, now, per)
 	}
 	return next
 }

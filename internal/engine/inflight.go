@@ -38,9 +38,10 @@ type holder[S any] interface {
 	// hold, or if it was over before the instant now.
 	end(s *S, id Receipt, now keytable.Instant) (n int64)
 
-	// extend ends the hold with the number id, and starts a hold of the same units at the instant now.
-	// It returns the number of the new hold, or 0 if s has no such hold or if it was over before.
-	extend(s *S, id Receipt, now keytable.Instant) Receipt
+	// extend ends the hold with the number id, and starts a hold of the same units at the instant now,
+	// which lasts for the duration per at most. It returns the number of the new hold, or 0 if s has no
+	// such hold or if it was over before.
+	extend(s *S, id Receipt, now keytable.Instant, per time.Duration) Receipt
 
 	// count returns how many holds s has at the instant now.
 	count(s *S, now keytable.Instant) int
@@ -109,6 +110,12 @@ func (h *holds) trim(now keytable.Instant) {
 		h.list = slices.DeleteFunc(h.list, func(e hold) bool { return e.n == 0 })
 	}
 	h.again()
+}
+
+// start starts a hold of n units at the instant now, which lasts for the duration per at most.
+func (h *holds) start(now keytable.Instant, n int64, per time.Duration) {
+	h.trim(now)
+	h.add(Receipt(lastHold.Add(1)), n, now, now.Add(per))
 }
 
 // add adds a hold that begins at the instant now.
@@ -187,9 +194,7 @@ func (c *inFlight) Exceed(s *held, now keytable.Instant, n int64) {
 	if s.holds == nil {
 		s.holds = new(holds)
 	}
-	now = max(now, s.last)
-	s.trim(now)
-	s.add(Receipt(lastHold.Add(1)), n, now, now.Add(c.per))
+	s.start(max(now, s.last), n, c.per)
 }
 
 func (c *inFlight) newest(s *held) Receipt { return s.list[len(s.list)-1].id }
@@ -206,12 +211,12 @@ func (c *inFlight) end(s *held, id Receipt, now keytable.Instant) (n int64) {
 	return n
 }
 
-func (c *inFlight) extend(s *held, id Receipt, now keytable.Instant) Receipt {
+func (c *inFlight) extend(s *held, id Receipt, now keytable.Instant, per time.Duration) Receipt {
 	n := c.end(s, id, now)
 	if n == 0 {
 		return 0
 	}
-	c.Exceed(s, now, n)
+	s.start(max(now, s.last), n, per)
 	return c.newest(s)
 }
 

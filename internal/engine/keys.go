@@ -43,7 +43,7 @@ type Keys interface {
 
 	// Extend makes the hold with the number id last for the rate's Per from the instant now. It returns the
 	// number of the hold from now on, or 0 if the hold is over, or if the charges of the rule are not holds.
-	Extend(h keytable.Hash, id Receipt, now keytable.Instant) Receipt
+	Extend(h keytable.Hash, id Receipt, now keytable.Instant, per time.Duration) Receipt
 
 	// Exceed charges n units at the instant now to the key with hash h, even beyond its limit. A key
 	// that has no state yet gets the rate that the parameter want selects.

@@ -118,7 +118,7 @@ func (l *Ledger) Extend(h keytable.Hash, id uint64, now keytable.Instant, per ti
 		return false
 	}
 	open := e.Value.(*entry)
-	next := l.Keys.Extend(h, open.receipt, now)
+	next := l.Keys.Extend(h, open.receipt, now, per)
 	if next == 0 {
 		return false
 	}

@@ -80,4 +80,3 @@ for i = 1, #KEYS / 2 do
     kind.save(key, s, now, tonumber(pad))
   end
 end
-return 0

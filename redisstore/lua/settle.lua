@@ -6,6 +6,10 @@
 -- decision, or that was taken ahead: its instant, and the stored state before and after it, as
 -- take.lua returns them. These three may be ''.
 --
+-- For a hold of held.lua, the number of units that stay charged is 0 if the hold ends. Otherwise it
+-- goes on, and in place of the instant is the longest time of a hold. The script returns 1 if a hold that
+-- was to go on is over, and otherwise 0.
+--
 -- If the state has not changed since the charge, it becomes the state before the charge. If it has
 -- changed, a charge with a receipt is settled: the state is then as if the charge had never been made.
 -- A charge whose receipt is gone is final. For a charge that never had a receipt, the units that have
@@ -174,12 +178,15 @@ local function newest_is(s, id)
   return e and e.id == id
 end
 
+local over = 0
 for i = 1, #KEYS / 2 do
   local v = 7 * i - 6
   local kind, id, n, stay, instant, before, after =
     kinds[ARGV[v + 1]], ARGV[v + 2], ARGV[v + 3] + 0, ARGV[v + 4] + 0, tonumber(ARGV[v + 5]), ARGV[v + 6], ARGV[v + 7]
   local s = kind.load(KEYS[i])
-  if s and after ~= '' and after == (kind.encode and kind.encode(s) or call('GET', KEYS[i])) and newest_is(s, id) then
+  if kind.finish then
+    over = max(over, kind.finish(s, id, n, stay > 0 and instant, now, tonumber(pad), before, after))
+  elseif s and after ~= '' and after == (kind.encode and kind.encode(s) or call('GET', KEYS[i])) and newest_is(s, id) then
     restore(s, kind, id, n, instant, before)
   elseif s and id ~= '0' then
     if s.marked then settle(s, kind, id, stay) end
