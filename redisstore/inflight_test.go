@@ -152,10 +152,12 @@ func TestHeldAsMemory(t *testing.T) {
 type holding struct {
 	stores          []ratelimit.Store
 	clock           *ratelimit.FakeClock
+	latest          time.Time // the latest time that the clock has shown
 	r               *rand.Rand
 	prefix          string
 	limit, per      int
 	made            []ratelimit.Ask // holds, and charges in requests, that were granted
+	ends            []time.Time     // when each of these is over, or was before it was extended
 	id              uint64
 	answers, denied int
 }
@@ -209,9 +211,18 @@ func (h *holding) step(t *testing.T) {
 			}
 		}
 	case op == 17:
-		h.clock.Advance(-time.Duration(h.r.Int64N(5e6)) * time.Microsecond)
+		back := h.clock.Now().Add(-time.Duration(h.r.Int64N(5e6)) * time.Microsecond)
+		for _, end := range h.ends { // the stores may have forgotten what is over
+			if !end.After(h.latest) && end.After(back) {
+				back = end
+			}
+		}
+		h.clock.Set(back)
 	default:
 		h.clock.Advance(time.Duration(h.r.Int64N(30e6)) * time.Microsecond)
+		if now := h.clock.Now(); now.After(h.latest) {
+			h.latest = now
+		}
 	}
 }
 
@@ -242,7 +253,7 @@ func (h *holding) take(t *testing.T) {
 	}
 	for i, a := range asks {
 		if passes && results[0][i].Allowed && !a.Look && a.N > 0 {
-			h.made = append(h.made, a)
+			h.made, h.ends = append(h.made, a), append(h.ends, h.clock.Now().Add(results[0][i].ResetAfter))
 		}
 	}
 }
@@ -255,6 +266,10 @@ func (h *holding) settle(t *testing.T) {
 	a := h.made[i]
 	if a.Algorithm == ratelimit.AlgorithmInFlight && h.r.IntN(3) == 0 {
 		require.Equal(t, extend(t, h.stores[1], a), extend(t, h.stores[0], a))
+		a.Look, a.Receipt = true, 0
+		res, err := h.stores[1].Take(t.Context(), []ratelimit.Ask{a})
+		require.NoError(t, err)
+		h.ends = append(h.ends, h.clock.Now().Add(res[0].ResetAfter))
 		return
 	}
 	a.Charged, a.N = a.N, 0

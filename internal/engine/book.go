@@ -156,7 +156,7 @@ func (b *Book) Settle(charges []Charge) (over bool, err error) {
 		switch {
 		case keys == nil:
 		case keys.holds && c.N > 0:
-			over = !keys.Extend(h, c.ID, now, c.Rate.Per) || over
+			over = !keys.Extend(h, c.ID, now, &c.Rate) || over
 			continue
 		default:
 			keys.Close(h, c.ID, c.N, now)

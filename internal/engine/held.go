@@ -113,11 +113,11 @@ func (p *ratePlan[S, C]) held(s *S, granted bool) Receipt {
 // The key may have got a state of its own after the hold was charged to the debt that several keys share.
 func (ps *ratePlans[S, C]) endHold(shard *tableShard[S, C], h keytable.Hash, id Receipt, now keytable.Instant) (n int64) {
 	if s := shard.Find(h); s != nil {
-		n = ps.base.holds.end(&s.state, id, now)
+		n = ps.base.holds.end(&s.state, id)
 	}
 	if n == 0 {
 		owed, _ := shard.Owed(now)
-		n = ps.base.holds.end(&owed.state, id, now)
+		n = ps.base.holds.end(&owed.state, id)
 	}
 	return n
 }

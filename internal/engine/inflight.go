@@ -34,13 +34,12 @@ type holder[S any] interface {
 	// newest returns the number of the latest hold of s.
 	newest(s *S) Receipt
 
-	// end ends the hold with the number id, and returns how many units it has held: 0 if s has no such
-	// hold, or if it was over before the instant now.
-	end(s *S, id Receipt, now keytable.Instant) (n int64)
+	// end ends the hold with the number id, and returns how many units it has held: 0 if s has no such hold.
+	end(s *S, id Receipt) (n int64)
 
 	// extend ends the hold with the number id, and starts a hold of the same units at the instant now,
 	// which lasts for the duration per at most. It returns the number of the new hold, or 0 if s has no
-	// such hold or if it was over before.
+	// such hold or if it is over at this instant.
 	extend(s *S, id Receipt, now keytable.Instant, per time.Duration) Receipt
 
 	// count returns how many holds s has at the instant now.
@@ -129,8 +128,8 @@ func (h *holds) add(id Receipt, n int64, now, until keytable.Instant) {
 	h.last = max(h.last, now)
 }
 
-// find returns the hold with the number id that is not over at the instant now, or nil.
-func (h *holds) find(id Receipt, now keytable.Instant) *hold {
+// find returns the hold with the number id that nobody has ended, or nil.
+func (h *holds) find(id Receipt) *hold {
 	if h == nil || id == 0 {
 		return nil
 	}
@@ -143,7 +142,7 @@ func (h *holds) find(id Receipt, now keytable.Instant) *hold {
 		}
 		return 0
 	})
-	if !ok || h.list[i].n == 0 || h.list[i].until <= now {
+	if !ok || h.list[i].n == 0 {
 		return nil
 	}
 	return &h.list[i]
@@ -199,8 +198,8 @@ func (c *inFlight) Exceed(s *held, now keytable.Instant, n int64) {
 
 func (c *inFlight) newest(s *held) Receipt { return s.list[len(s.list)-1].id }
 
-func (c *inFlight) end(s *held, id Receipt, now keytable.Instant) (n int64) {
-	e := s.find(id, now)
+func (c *inFlight) end(s *held, id Receipt) (n int64) {
+	e := s.find(id)
 	if e == nil {
 		return 0
 	}
@@ -212,11 +211,11 @@ func (c *inFlight) end(s *held, id Receipt, now keytable.Instant) (n int64) {
 }
 
 func (c *inFlight) extend(s *held, id Receipt, now keytable.Instant, per time.Duration) Receipt {
-	n := c.end(s, id, now)
-	if n == 0 {
+	e := s.find(id)
+	if e == nil || e.until <= max(now, s.last) {
 		return 0
 	}
-	s.start(max(now, s.last), n, per)
+	s.start(max(now, s.last), c.end(s, id), per)
 	return c.newest(s)
 }
 

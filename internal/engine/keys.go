@@ -41,7 +41,7 @@ type Keys interface {
 	// see [NewInFlight], Settle ends the hold and gives back all its units, whatever actual is.
 	Settle(h keytable.Hash, id Receipt, actual int64, now keytable.Instant) (back int64)
 
-	// Extend makes the hold with the number id last for the rate's Per from the instant now. It returns the
+	// Extend makes the hold with the number id last for the duration per from the instant now. It returns the
 	// number of the hold from now on, or 0 if the hold is over, or if the charges of the rule are not holds.
 	Extend(h keytable.Hash, id Receipt, now keytable.Instant, per time.Duration) Receipt
 

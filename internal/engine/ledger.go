@@ -65,16 +65,16 @@ func NewLedger(keys Keys, maxOpen int, holds bool) *Ledger {
 func (l *Ledger) Charge(
 	h keytable.Hash, want Wanted, now keytable.Instant, n int64, id uint64, term time.Duration,
 ) (v Verdict, delay time.Duration) {
-	switch {
-	case id == 0:
+	if id == 0 {
 		v, delay, _ = l.Ask(h, want, now, n, Take)
 		return v, delay
-	case l.holds:
-		term = want.Rate.Per
 	}
 	v, delay, r := l.Ask(h, want, now, n, Hold)
-	if r == 0 {
+	switch {
+	case r == 0:
 		return v, delay // the request was denied, or charged to a debt that several keys share
+	case l.holds:
+		term = v.ResetAfter // all holds of the key are over when the newest one is
 	}
 	name := entryName{h, id}
 	if e := l.named[name]; e != nil {
@@ -103,26 +103,27 @@ func (l *Ledger) Charge(
 func (l *Ledger) Close(h keytable.Hash, id uint64, actual int64, now keytable.Instant) {
 	if e := l.named[entryName{h, id}]; e != nil {
 		open := e.Value.(*entry)
-		if open.until < now {
+		if open.until < now && !l.holds { // a hold that is over is found by the key itself
 			actual = open.n
 		}
 		l.end(e, actual)
 	}
 }
 
-// Extend makes the hold of the key with hash h that has the number id last for the duration per from the
-// instant now. It returns false if there is no such hold, or if it is over.
-func (l *Ledger) Extend(h keytable.Hash, id uint64, now keytable.Instant, per time.Duration) bool {
+// Extend makes the hold of the key with hash h that has the number id last for rate.Per from the instant
+// now. It returns false if there is no such hold, or if it is over.
+func (l *Ledger) Extend(h keytable.Hash, id uint64, now keytable.Instant, rate *Rate) bool {
 	e := l.named[entryName{h, id}]
 	if e == nil {
 		return false
 	}
 	open := e.Value.(*entry)
-	next := l.Keys.Extend(h, open.receipt, now, per)
+	next := l.Keys.Extend(h, open.receipt, now, rate.Per)
 	if next == 0 {
 		return false
 	}
-	open.receipt, open.until = next, now.Add(per)
+	v, _, _ := l.Ask(h, Wanted{Rate: rate}, now, 1, Look)
+	open.receipt, open.until = next, now.Add(v.ResetAfter)
 	l.all.MoveToBack(e)
 	l.of[h].MoveToBack(open.ofKey)
 	return true

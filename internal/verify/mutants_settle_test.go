@@ -5,13 +5,13 @@ package verify
 var settleMutants = []mutant{
 	{
 		name: "the term is over early", file: "internal/engine/ledger.go",
-		old: "if open.until < now {",
-		new: "if open.until <= now {",
+		old: "if open.until < now && !l.holds {",
+		new: "if open.until <= now && !l.holds {",
 		by:  "^TestLedger$", why: "at the end of its term a charge can be given back",
 	},
 	{
 		name: "the term is never over", file: "internal/engine/ledger.go",
-		old: "if open.until < now {",
+		old: "if open.until < now && !l.holds {",
 		new: "if false {",
 		by:  "^TestLedger$", why: "after its term a charge is final",
 	},

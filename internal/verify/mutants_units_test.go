@@ -76,9 +76,15 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "an end of another hold", file: "internal/engine/inflight.go",
-		old: "if !ok || h.list[i].n == 0 || h.list[i].until <= now {",
+		old: "if !ok || h.list[i].n == 0 {",
 		new: "if _ = ok; i == len(h.list) {",
 		by:  "^TestInFlight", why: "a late end would end what others hold",
+	},
+	{
+		name: "a hold that is over goes on", file: "internal/engine/inflight.go",
+		old: "if e == nil || e.until <= max(now, s.last) {",
+		new: "if e == nil {",
+		by:  "^TestInFlight", why: "its work does not count any more",
 	},
 	{
 		name: "a hold has no time limit", file: "internal/engine/inflight.go",
@@ -100,7 +106,7 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "an extended hold keeps its place", file: "internal/engine/inflight.go",
-		old: "c.Exceed(s, now, n)\n\treturn c.newest(s)",
+		old: "s.start(max(now, s.last), c.end(s, id), per)\n\treturn c.newest(s)",
 		new: "return id",
 		by:  "^TestInFlight", why: "it lasts for Per from now",
 	},

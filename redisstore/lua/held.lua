@@ -136,7 +136,7 @@ end
 function held.finish(s, id, n, per, now, pad, before, after)
   local member = s and id .. ':' .. format('%.0f', n)
   local ends = s and tonumber(call('ZSCORE', holds_of(s), member) or nil)
-  if not ends or ends <= max(now, s.last) then return per and 1 or 0 end
+  if not ends or per and ends <= max(now, s.last) then return per and 1 or 0 end
   call('ZREM', holds_of(s), member)
   if after ~= '' and after == call('GET', s.key) then
     if before == '' then call('DEL', s.key, holds_of(s)) else call('SET', s.key, before, 'KEEPTTL') end
