@@ -17,7 +17,7 @@ const module = "github.com/ratelimit-go/ratelimit"
 // type of the root.
 var mayImport = map[string][]string{
 	".": {
-		"internal/breaker", "internal/confmap", "internal/engine",
+		"internal/backlog", "internal/breaker", "internal/confmap", "internal/engine",
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
 		"internal/ratetext", "internal/replay", "internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
@@ -25,6 +25,7 @@ var mayImport = map[string][]string{
 	"internal/exact":      {"internal/keytable"},
 	"internal/waitline":   {"internal/engine", "internal/keytable"},
 	"internal/replay":     {"internal/engine", "internal/keytable"},
+	"internal/backlog":    {"internal/keytable"},
 	"internal/breaker":    {"internal/keytable"},
 	"internal/keytable":   {},
 	"internal/keyspec":    {"internal/keytable"},

@@ -76,7 +76,7 @@ func (r *Reservation) Extend() error {
 	l.time.Renew()
 	for i := range r.parts {
 		if p := &r.parts[i]; p.rule.holds() {
-			if p.receipt = p.rule.local.Extend(p.hash, p.receipt, l.time.Now(), p.rule.Rate.Per); p.receipt == 0 {
+			if p.receipt = p.rule.local.Extend(p.hash, p.receipt, l.time.Now(), p.rule.Rate.Per); p.receipt == 0 && r.inStore == nil {
 				return ErrSettled
 			}
 		}

@@ -137,6 +137,10 @@ func (r *Reservation) addAll(ctx context.Context, d *decision) {
 			}
 			in := r.inStore
 			in.asks, in.rules = append(in.asks, ask), append(in.rules, rule)
+			if rule.holds() && rule.local != nil { // FailLocal counts what this process has in flight, whoever granted it
+				receipt := rule.local.Exceed(p.Hash, p.Want, d.Now, p.N)
+				r.parts = append(r.parts, localCharge{rule: rule, hash: p.Hash, receipt: receipt, n: p.N})
+			}
 		case p.Keys != nil:
 			r.add(rule, p, d.Now, d.term)
 		}

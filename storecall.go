@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ratelimit-go/ratelimit/internal/backlog"
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
@@ -16,6 +17,7 @@ type storeCaller struct {
 	time     *engine.Timeline // the limiter's timeline, which the breakers use too
 	now      func() instant   // the method Now of the field time; stored once, because a method value allocates memory each time
 	breakers *breaker.Set
+	ends     backlog.Backlog[Ask] // ends of what was in flight that the store has not got
 
 	// The optional methods of the store; nil if it lacks them.
 	supports    func(a Ask) error
@@ -64,6 +66,7 @@ func (c *storeCaller) take(
 		results, err = c.store.Take(ctx, asks)
 		return complete(results, asks, err)
 	})
+	c.sendEnds(ctx, err)
 	return results, false, err
 }
 
@@ -91,8 +94,34 @@ func complete(results []Result, asks []Ask, err error) error {
 	return err
 }
 
-// settle calls the method Settle of the store. If the circuit breakers refuse the call, sent is false.
+// maxEnds is how many ends one successful call of the store sends along.
+const maxEnds = 256
+
+// sendEnds sends ends that the store has not got, after another call of the store has ended with the error err.
+func (c *storeCaller) sendEnds(ctx context.Context, err error) {
+	if err != nil {
+		return
+	}
+	c.ends.Send(c.now, maxEnds, func(asks []Ask) error {
+		_, err := c.callSettle(context.WithoutCancel(ctx), asks)
+		return err
+	})
+}
+
+// settle calls the method Settle of the store. If the circuit breakers refuse the call, sent is false. If the call
+// fails, later calls send the ends of what is in flight, until this would be over by itself.
 func (c *storeCaller) settle(ctx context.Context, asks []Ask) (sent bool, err error) {
+	sent, err = c.callSettle(ctx, asks)
+	for i := range asks {
+		if a := &asks[i]; err != nil && a.Algorithm == AlgorithmInFlight && a.N == 0 {
+			c.ends.Add(*a, c.now().Add(a.Rate.Per))
+		}
+	}
+	c.sendEnds(ctx, err)
+	return sent, err
+}
+
+func (c *storeCaller) callSettle(ctx context.Context, asks []Ask) (sent bool, err error) {
 	pass, err := c.breakers.Admit(c.partsOf(asks), c.time.Now())
 	if sent = err == nil; sent {
 		err = c.breakers.Guard(ctx, pass, c.now, func() error { return c.store.(StoreSettler).Settle(ctx, asks) })

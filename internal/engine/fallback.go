@@ -112,9 +112,9 @@ func (f *fallback) Settle(h keytable.Hash, id Receipt, actual int64, now keytabl
 	return max(said, f.granted.Settle(h, id, actual, now))
 }
 
-func (f *fallback) Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64) {
+func (f *fallback) Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64) Receipt {
 	f.Keys.Exceed(h, want, now, n)
-	f.granted.Exceed(h, want, now, n)
+	return f.granted.Exceed(h, want, now, n)
 }
 
 func (f *fallback) Confirm(h keytable.Hash, id Receipt, n int64, now keytable.Instant) {

@@ -142,8 +142,11 @@ func (k *ratedKeys[S, C]) Extend(h keytable.Hash, id Receipt, now keytable.Insta
 
 // exceed charges n units to the key with hash h, whatever its limit. The parameter s is the state of
 // the key, or nil if the key has none. The charge uses the plan (rate) at which s was last written. If
-// there is no such plan, it uses the rate that the parameter want selects.
-func (ps *ratePlans[S, C]) exceed(shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, want Wanted, now keytable.Instant, n int64) {
+// there is no such plan, it uses the rate that the parameter want selects. It returns the number of the
+// hold, as the method Exceed of [Keys] does.
+func (ps *ratePlans[S, C]) exceed(
+	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, want Wanted, now keytable.Instant, n int64,
+) Receipt {
 	if s != nil {
 		p := ps.planOf(s)
 		if p == nil {
@@ -155,20 +158,22 @@ func (ps *ratePlans[S, C]) exceed(shard *tableShard[S, C], s *ratedState[S], h k
 		if s.chain != 0 {
 			ps.receipts.get().follow(s.chain, h, p.config.Charged(&s.state))
 		}
-		return
+		return p.held(&s.state, true)
 	}
 	p, _ := ps.pick(want)
 	owed, now := shard.Owed(now)
 	state := ps.newcomer(shard, p, now)
 	p.config.Exceed(&state.state, now, n)
 	state.setPlan(p.id)
-	if !shard.Insert(h, state, now) {
-		ps.share(owed, p, now)
-		ps.planOf(owed).config.Exceed(&owed.state, now, n)
-		if p.ages != nil {
-			p.ages.Renew(&owed.state) // a debt that several keys share always counts as the debt of a new key
-		}
+	if shard.Insert(h, state, now) {
+		return p.held(&state.state, true)
 	}
+	ps.share(owed, p, now)
+	ps.planOf(owed).config.Exceed(&owed.state, now, n)
+	if p.ages != nil {
+		p.ages.Renew(&owed.state) // a debt that several keys share always counts as the debt of a new key
+	}
+	return p.held(&owed.state, true)
 }
 
 // resize converts the state s of the key with hash h from the limit of the old plan (from) to the limit

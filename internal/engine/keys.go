@@ -46,8 +46,9 @@ type Keys interface {
 	Extend(h keytable.Hash, id Receipt, now keytable.Instant, per time.Duration) Receipt
 
 	// Exceed charges n units at the instant now to the key with hash h, even beyond its limit. A key
-	// that has no state yet gets the rate that the parameter want selects.
-	Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64)
+	// that has no state yet gets the rate that the parameter want selects. If the charges of the rule are
+	// holds, see [NewInFlight], Exceed returns the number of the hold, and otherwise 0.
+	Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64) Receipt
 
 	// Confirm ends a decision for which Order.Unsettled was set, and which turned out to be a grant.
 	// The n units of its receipt stay charged, and the grant is counted.
@@ -268,14 +269,14 @@ func (k *ratedKeys[S, C]) Settle(h keytable.Hash, id Receipt, actual int64, now 
 	return shard.Algorithm.settle(shard.Find(h), h, id, actual, now)
 }
 
-func (k *ratedKeys[S, C]) Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64) {
+func (k *ratedKeys[S, C]) Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64) Receipt {
 	_ = k.Admit(want.Rate)
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	if k.time.clock == nil {
 		now = shard.Latest(now)
 	}
-	shard.Algorithm.exceed(shard, shard.Find(h), h, want, now, n)
+	return shard.Algorithm.exceed(shard, shard.Find(h), h, want, now, n)
 }
 
 func (k *ratedKeys[S, C]) Confirm(h keytable.Hash, id Receipt, n int64, now keytable.Instant) {
