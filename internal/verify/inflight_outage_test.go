@@ -74,6 +74,16 @@ func TestInFlightOutage(t *testing.T) {
 	require.Equal(t, 3, start(t, l).Result().Remaining, "in the store, all is over; it does not know of those by the policy")
 }
 
+// TestInFlightByTheClockOfTheStore extends what is over by the clock of this process, but not by that of the store.
+func TestInFlightByTheClockOfTheStore(t *testing.T) {
+	st, err := ratelimit.NewMemoryStore(ratelimit.WithClock(ratelimit.NewFakeClock(newYear)))
+	require.NoError(t, err)
+	clock := ratelimit.NewFakeClock(newYear)
+	r := start(t, newRules(t, []ratelimit.Rule{inFlight(2)}, ratelimit.WithClock(clock), ratelimit.WithStore(st)))
+	clock.Advance(2 * time.Minute)
+	require.NoError(t, r.Extend(), "the store decides")
+}
+
 // TestInFlightEndsAreSent sends the ends that the store has not got with the next call that it answers.
 func TestInFlightEndsAreSent(t *testing.T) {
 	l, s, clock := newDown(t, inFlight(1000))

@@ -177,7 +177,7 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "the shared debt forgets units beyond", file: "internal/engine/held.go",
-		old: "		ps.planOf(owed).config.Exceed(&owed.state, now, n)\n",
+		old: "	ps.planOf(owed).config.Exceed(&owed.state, now, n)\n",
 		new: "",
 		by:  "^TestReservationsEnd$", why: "they are charged to the budget that keys share",
 	},

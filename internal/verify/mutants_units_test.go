@@ -105,6 +105,30 @@ var unitsMutants = []mutant{
 		by:  "^TestInFlightMany$", why: "the memory of a key has a bound",
 	},
 	{
+		name: "the store never gets a late end", file: "storecall.go",
+		old: "			c.ends.Add(*a, c.now().Add(a.Rate.Per))\n",
+		new: "",
+		by:  "^TestInFlight", why: "what has ended during an outage would be held until Per",
+	},
+	{
+		name: "a late end is sent for ever", file: "storecall.go",
+		old: "c.ends.Add(*a, c.now().Add(a.Rate.Per))",
+		new: "c.ends.Add(*a, c.now().Add(a.Rate.Per * 100))",
+		by:  "^TestInFlight", why: "after Per, the hold is over by itself",
+	},
+	{
+		name: "an outage forgets what runs", file: "reserve.go",
+		old: "if rule.holds() && rule.local != nil {",
+		new: "if false {",
+		by:  "^TestInFlight", why: "FailLocal counts what the store has granted, too",
+	},
+	{
+		name: "the clock of this process ends a hold in the store", file: "inflight.go",
+		old: "p.receipt == 0 && r.inStore == nil {",
+		new: "p.receipt == 0 {",
+		by:  "^TestInFlight", why: "the store decides what is over",
+	},
+	{
 		name: "an extended hold keeps its place", file: "internal/engine/inflight.go",
 		old: "s.start(max(now, s.last), c.end(s, id), per)\n\treturn c.newest(s)",
 		new: "return id",
