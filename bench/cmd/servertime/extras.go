@@ -43,7 +43,29 @@ func once(ctx context.Context, s *redisstore.Store, a ratelimit.Ask, i int, repl
 	return err
 }
 
+// inFlight returns a work that holds a unit and ends the hold, while a key has so many other holds. A reservation of
+// the given algorithm and its end have the same steps, with no other reservation.
+func inFlight(a ratelimit.Algorithm, open int) work {
+	ask := an(a, ample, "one key for all "+strconv.Itoa(open))
+	name := "HoldAndEnd/" + string(a) + "/" + strconv.Itoa(open)
+	return work{name, []step{{"", func(ctx context.Context, s *redisstore.Store, _ string, i int) error {
+		if i < 0 {
+			for n := range open {
+				if err := take(ctx, s, true, held(ask, n)); err != nil {
+					return err
+				}
+			}
+		}
+		if err := take(ctx, s, true, held(ask, open)); err != nil {
+			return err
+		}
+		return end(ctx, s, held(ask, open))
+	}}}}
+}
+
 func init() {
+	extras = append(extras, inFlight(ratelimit.AlgorithmTokenBucket, 0), inFlight(ratelimit.AlgorithmFixedWindow, 0),
+		inFlight(ratelimit.AlgorithmInFlight, 0), inFlight(ratelimit.AlgorithmInFlight, 10), inFlight(ratelimit.AlgorithmInFlight, 10_000))
 	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmSlidingWindowCounter} {
 		of := func(w ratelimit.Warmup) func(key string) ratelimit.Ask {
 			return func(key string) ratelimit.Ask {
