@@ -86,7 +86,10 @@ func TestHeldStored(t *testing.T) {
 	require.False(t, extend(t, s, held(10, 10, 9)))
 	anonymous := held(10, 4, 0)
 	require.Equal(t, 6, take(t, s, anonymous).Remaining)
-	require.Equal(t, 2, take(t, s, anonymous).Remaining, "two holds without a number are two")
+	clock.Advance(time.Second)
+	require.Equal(t, 2, take(t, s, anonymous).Remaining)
+	clock.Advance(time.Minute - time.Second)
+	require.Equal(t, 2, take(t, s, anonymous).Remaining, "two holds without a number are two: the first is over")
 
 	require.NoError(t, client.Del(ctx, key+";r").Err())
 	require.Equal(t, 6, take(t, s, anonymous).Remaining, "without the set, nothing is held")
