@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
@@ -136,17 +135,6 @@ func (r *activeRule) takeCustom(ctx context.Context, key string, n int) (res Res
 	}
 	return res, err, nil
 }
-
-// A limiterError is an error of the custom limiter of a rule.
-type limiterError struct {
-	rule string
-	err  error
-}
-
-func (e *limiterError) Error() string { return fmt.Sprintf("rules[%q].limiter: %v", e.rule, e.err) }
-
-// Unwrap returns the error of the limiter.
-func (e *limiterError) Unwrap() error { return e.err }
 
 // policyAnswer returns the answer of the failure policy of r, which is FailOpen or FailClosed.
 func (r *activeRule) policyAnswer() Result {

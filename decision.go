@@ -323,7 +323,7 @@ func (d *decision) answer(res *Result) (binding int) {
 		}
 	}
 	if binding >= 0 && !d.Passes {
-		res.Reason = d.rules[binding].reason(&d.parts[binding], d.origins[binding].by)
+		res.Reason = reasonOf(&d.parts[binding], d.origins[binding].by == byPolicy)
 	}
 	return binding
 }
@@ -349,9 +349,8 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 			if i == d.custom && d.origins[i].by == 0 {
 				d.lookAtCustom(ctx)
 			}
-			fill(&res, &d.parts[i].Verdict)
-			res.Delay, res.Degraded = d.parts[i].Delay, d.origins[i].by == byPolicy
-			res.Reason = rule(i).reason(&d.parts[i], d.origins[i].by)
+			res = resultOf(&d.parts[i], d.origins[i].by == byPolicy)
+			res.Reason = reasonOf(&d.parts[i], res.Degraded)
 		}
 		res.Rule, res.Advised = rule(i).resultName, rule(i).Mode == ModeAdvise
 		each = append(each, res)

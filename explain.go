@@ -197,7 +197,8 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 	if i == d.custom && o.by == 0 {
 		d.lookAtCustom(ctx)
 	}
-	x.Result = shadowResult(r.Name, p, o.by == byPolicy)
+	x.Result = resultOf(p, o.by == byPolicy)
+	x.Result.Rule = r.Name
 	var told Decision
 	told.setRule(r, &d.request, &verdicts{parts: d.parts, origins: d.origins}, i)
 	_, tiered := r.Tiers[d.request.Tier]

@@ -55,6 +55,13 @@ type Result struct {
 	Degraded bool
 }
 
+// A Reason says why a request was denied, beyond that its limit is reached.
+type Reason = string
+
+// ReasonBusy is the Reason of a denial by a rule with [AlgorithmInFlight]: other requests are running. RetryAfter is
+// then only a bound. If another rule denies the request too, the Result is that of the other rule.
+const ReasonBusy Reason = "busy"
+
 // RetryAfterMs returns RetryAfter in milliseconds, rounded up. ok is false, and ms 0, if the request was granted or
 // RetryAfter is [Never].
 func (r Result) RetryAfterMs() (ms int64, ok bool) { return r.retryIn(time.Millisecond) }
@@ -183,4 +190,20 @@ func setResult(p *engine.Part, res Result) {
 		// With a RetryAfter of 0, a caller of Wait would ask the store or limiter again and again without a pause.
 		p.RetryAfter = time.Millisecond
 	}
+}
+
+// resultOf returns the Result for p, the answer of one rule, without Rule, Reason and Advised. degraded is true if a
+// failure policy has given the answer.
+func resultOf(p *engine.Part, degraded bool) (res Result) {
+	fill(&res, &p.Verdict)
+	res.Delay, res.Degraded = p.Delay, degraded
+	return res
+}
+
+// reasonOf returns the Reason in the Result of a rule whose answer is p. degraded is true if it is that of a policy.
+func reasonOf(p *engine.Part, degraded bool) Reason {
+	if p.Ends && !p.Granted() && !degraded {
+		return ReasonBusy
+	}
+	return ""
 }

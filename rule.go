@@ -304,6 +304,24 @@ func (c *ruleCheck) addRates(r *checkedRule) {
 	}
 }
 
+// checkHolds checks the rule r, which has no Limiter of its own, for what AlgorithmInFlight cannot do.
+func (c *ruleCheck) checkHolds(r *checkedRule) {
+	if !r.holds() {
+		return
+	}
+	c.holding = append(c.holding, r)
+	if r.Warmup != (Warmup{}) {
+		c.reject(r, "warmup", r.Warmup, "must be left out: a rule that counts what is running has none")
+	}
+	if _, settles := c.store.(StoreSettler); c.store != nil && !settles {
+		c.reject(r, "algorithm", `"InFlight"`, "must be another: the store has no Settle and Accepts, to end what is running")
+	}
+	if i := slices.IndexFunc(c.custom, r.meets); i >= 0 {
+		reason := "must be another: " + c.custom[i].path + ", which may apply to the same request, has a limiter of its own"
+		c.reject(r, "algorithm", `"InFlight"`, reason)
+	}
+}
+
 // addRate checks one rate of the rule r. path is how errors name the rate.
 func (c *ruleCheck) addRate(r *checkedRule, path string, rate Rate) {
 	if rate == unlimitedRate {
@@ -359,3 +377,6 @@ func (r *Rule) place(isDefault bool) match.Place {
 func (r *Rule) keepsKeys(other *Rule) bool {
 	return r.Key == other.Key && r.Algorithm == other.Algorithm && r.Unit == other.Unit
 }
+
+// holds reports whether the rule r limits how many requests run at the same time.
+func (r *Rule) holds() bool { return r.Algorithm == AlgorithmInFlight }

@@ -207,6 +207,31 @@ func inLockOrder(rules []*activeRule) {
 	})
 }
 
+// asked returns those of the rules that apply to req, in the array some.
+func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*activeRule {
+	n := 0
+	for _, r := range rules {
+		if _, asked := req.cost(r.Unit); asked && !r.holds() {
+			some[n] = r
+			n++
+		}
+	}
+	return some[:n]
+}
+
+// countUnasked counts req for those of the rules that do not apply: req does not have their Unit, or would have to hold
+// units that it cannot end. If a rule counts requests and req says that it costs none, req is not counted.
+func (req *Request) countUnasked(rules []*activeRule) {
+	for _, r := range rules {
+		switch _, asked := req.cost(r.Unit); {
+		case asked && r.holds():
+			r.totals.add(numUnheld, 1)
+		case !asked && r.Unit != "":
+			r.totals.add(numNotAsked, 1)
+		}
+	}
+}
+
 // policy returns the failure policy of the rule r. If r has none, it inherits the policy p of the limiter. FailLocal
 // cannot answer for a custom Limiter, so a rule with a Limiter inherits FailOpen in its place.
 func (r *Rule) policy(p FailurePolicy) FailurePolicy {

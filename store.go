@@ -230,8 +230,3 @@ func settles(st Store) error {
 	}
 	return &ConfigError{"store", fmt.Sprintf("%T", st), "must have a method " + missing + ": units are to be reserved"}
 }
-
-// spanRange is the text in errors for a TTL, a HoldFor or the time of a warm-up that validSpan refuses.
-const spanRange = "must be from a microsecond to 366 days"
-
-func validSpan(d time.Duration) bool { return d >= time.Microsecond && d <= 366*24*time.Hour }
