@@ -61,11 +61,11 @@ type dryRun struct {
 	byZero    bool          // whether the store is asked for 0 units, because it does not accept Ask.Look
 }
 
-var decisions = sync.Pool{New: func() any { return new(decision) }}
+var decisionPool = sync.Pool{New: func() any { return new(decision) }}
 
 // newDecision returns a decision from the pool, for the request req.
 func newDecision(req *Request, mode engine.Mode) *decision {
-	d := decisions.Get().(*decision)
+	d := decisionPool.Get().(*decision)
 	d.request = *req
 	d.order = engine.Order{Mode: mode, Within: engine.AnyDelay}
 	return d
@@ -84,7 +84,7 @@ func (d *decision) free() {
 		sorted:  d.sorted[:0],
 		waiting: waitline.Request{Keys: d.waiting.Keys[:0]},
 	}
-	decisions.Put(d)
+	decisionPool.Put(d)
 }
 
 // run decides on the request of d and returns the answer.

@@ -67,7 +67,7 @@ func (w *ruleWait) refuse(d *decision, err error) *waitline.Denial {
 // waitAsking waits in a line (queue) until a store or a custom limiter grants the request.
 func (w *ruleWait) waitAsking(r waitline.Request) (Result, error) {
 	l := w.limiter
-	w.asked = new(asked)
+	w.waitAnswer = new(waitAnswer)
 	ask := func(newcomer bool) (*waitline.Denial, bool) {
 		denial := w.ask(newcomer) // w.ask sets w.res, so it must be called before w.res is read
 		return denial, w.res.Allowed

@@ -160,8 +160,8 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 	return nil
 }
 
-// used returns how many of n charged units were used, according to actual. Without a number for their unit, all were.
-func used(actual []Cost, unit string, n int64) int64 {
+// unitsUsed returns how many of n charged units were used, according to actual. Without a number for their unit, all were.
+func unitsUsed(actual []Cost, unit string, n int64) int64 {
 	for _, c := range actual {
 		if c.Unit == unit {
 			return int64(c.N)
@@ -182,7 +182,7 @@ func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
 	var keys []waitline.Key // the keys that are charged more than was reserved
 	for i := range r.parts {
 		p := &r.parts[i]
-		stays, holds := used(actual, p.rule.Unit, p.n), p.rule.holds()
+		stays, holds := unitsUsed(actual, p.rule.Unit, p.n), p.rule.holds()
 		switch {
 		case holds && ends:
 			stays = 0
@@ -208,7 +208,7 @@ func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
 	l.waiters.Adjust(func(now instant) {
 		for i := range r.parts {
 			p := &r.parts[i]
-			if more := used(actual, p.rule.Unit, p.n) - p.n; more > 0 && !p.rule.holds() {
+			if more := unitsUsed(actual, p.rule.Unit, p.n) - p.n; more > 0 && !p.rule.holds() {
 				p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, more)
 			}
 		}
@@ -223,7 +223,7 @@ func (r *Reservation) settleInStore(actual []Cost, units, ends bool) (sent, more
 		if was.holds() {
 			return ends
 		}
-		a.N = int(used(actual, was.Unit, int64(a.Charged)))
+		a.N = int(unitsUsed(actual, was.Unit, int64(a.Charged)))
 		more = more || a.N > a.Charged
 		return actual != nil && units
 	})

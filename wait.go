@@ -128,11 +128,11 @@ type ruleWait struct {
 
 	d *decision // the decision on the request; nil while a caller waits that needs none, so that it takes less memory
 
-	*asked // what a store or a custom limiter has answered; nil if none is asked
+	*waitAnswer // what a store or a custom limiter has answered; nil if none is asked
 }
 
-// An asked is the answer of a store or a custom limiter to a request that waits.
-type asked struct {
+// A waitAnswer is the answer of a store or a custom limiter to a request that waits.
+type waitAnswer struct {
 	last waitline.Denial // the last denial
 
 	// The answer that Wait returns.
