@@ -420,16 +420,6 @@ func (d *decision) allResolved() map[string]Rate {
 	return rates
 }
 
-// placeOf returns the number of rules that enforce before the rule with the index i.
-func placeOf(parts []engine.Part, i int) (k int) {
-	for j := range parts[:i] {
-		if !parts[j].Shadow {
-			k++
-		}
-	}
-	return k
-}
-
 // gather sets d.spots, d.waiting and d.memoryLine. Requests on the same keys of the same rules wait in the same queue.
 func (d *decision) gather() {
 	d.spots, d.memoryLine = waitline.Gather(d.spots[:0], d.parts), globalHash

@@ -208,24 +208,6 @@ func (l *RateLimiter) Rules() (rules []Rule, defaultRule *Rule) {
 	return l.set.Load().list()
 }
 
-// list returns what Rules returns. set may be nil.
-func (set *ruleSet) list() (rules []Rule, defaultRule *Rule) {
-	if set == nil {
-		return nil, nil
-	}
-	set.listing.Do(func() {
-		for _, r := range set.rules {
-			if r.isDefault {
-				set.listedDefault = &r.Rule
-			} else {
-				set.listed = append(set.listed, r.Rule)
-			}
-		}
-		set.listed = slices.Clip(set.listed)
-	})
-	return set.listed, set.listedDefault
-}
-
 // Stats returns the totals of each rule, in the order of the rules, the default rule last. Limiters always count, so
 // calling Stats does not slow decisions down.
 func (l *RateLimiter) Stats() []RuleStats {

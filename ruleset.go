@@ -177,6 +177,24 @@ func (s *ruleSet) match(endpoint string) *ruleGroup {
 	return s.groups.Find(endpoint)
 }
 
+// list returns what Rules returns. set may be nil.
+func (set *ruleSet) list() (rules []Rule, defaultRule *Rule) {
+	if set == nil {
+		return nil, nil
+	}
+	set.listing.Do(func() {
+		for _, r := range set.rules {
+			if r.isDefault {
+				set.listedDefault = &r.Rule
+			} else {
+				set.listed = append(set.listed, r.Rule)
+			}
+		}
+		set.listed = slices.Clip(set.listed)
+	})
+	return set.listed, set.listedDefault
+}
+
 // newRuleGroup returns the group of these rules, and sorts them.
 func newRuleGroup(rules []*activeRule) ruleGroup {
 	g := ruleGroup{rules: rules}

@@ -215,3 +215,13 @@ func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 		return f
 	}
 }
+
+// placeOf returns the number of rules that enforce before the rule with the index i.
+func placeOf(parts []engine.Part, i int) (k int) {
+	for j := range parts[:i] {
+		if !parts[j].Shadow {
+			k++
+		}
+	}
+	return k
+}

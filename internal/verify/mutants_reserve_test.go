@@ -39,9 +39,9 @@ var reserveMutants = []mutant{
 		by:  "^TestReservationsOfOtherRules$", why: "a shadow rule that denies has charged nothing",
 	},
 	{
-		name: "a denied charge is answered at the rule's own rate", file: "custom.go",
-		old: "p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, p.Units())",
-		new: "p.Keys.Revoke(p.Hash, p.Receipt, engine.Wanted{}, d.Now, p.Units())",
+		name: "a denied charge is answered at the rule's own rate", file: "internal/engine/revoke.go",
+		old: "p.Keys.Revoke(p.Hash, p.Receipt, p.Want, now, p.Units())",
+		new: "p.Keys.Revoke(p.Hash, p.Receipt, Wanted{}, now, p.Units())",
 		by:  "^TestGivenBackAtItsOwnRate$", why: "the request has a tier",
 	},
 	{

@@ -27,7 +27,7 @@ var unitsMutants = []mutant{
 		by:  "^TestUnits", why: "rules in requests do not take part then",
 	},
 	{
-		name: "the first unit does not bind", file: "result.go",
+		name: "the first unit does not bind", file: "combine.go",
 		old: "if passes && counts(\"\") {",
 		new: "if false {",
 		by:  "^TestUnits", why: "a grant is that of the requests",
@@ -111,7 +111,7 @@ var unitsMutants = []mutant{
 		by:  "^TestInFlightOverflow$", why: "a full table would deny until Per",
 	},
 	{
-		name: "a bound binds", file: "result.go",
+		name: "a bound binds", file: "combine.go",
 		old: "return b.Ends",
 		new: "return a.Ends",
 		by:  "^TestInFlight", why: "the other denial's time is known",
@@ -147,13 +147,13 @@ var unitsMutants = []mutant{
 		by:  "^TestInFlight", why: "no units were given back",
 	},
 	{
-		name: "nobody is advised", file: "result.go",
+		name: "nobody is advised", file: "combine.go",
 		old: "advised = advised || p.Advises && !p.Granted()",
 		new: "_ = advised",
 		by:  "^TestAdvise$", why: "the caller serves from the small model then",
 	},
 	{
-		name: "a shadow rule advises", file: "result.go",
+		name: "a shadow rule advises", file: "combine.go",
 		old: "advised = advised || p.Advises && !p.Granted()",
 		new: "advised = advised || !p.Granted()",
 		by:  "^TestAdvise$", why: "it tells nobody",
