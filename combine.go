@@ -21,7 +21,7 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost
 			advised = advised || p.Advises && !p.Granted()
 			continue
 		}
-		if binding < 0 || binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
+		if binding < 0 || engine.Binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
 			binding = i
 		}
 		units = units || rules[i].Unit != ""
@@ -67,25 +67,10 @@ func combineUnits(rules []*activeRule, parts []engine.Part, passes bool, costs [
 		if p.Shadow || r.Unit != unit {
 			continue
 		}
-		if binding < 0 || binds(p, &parts[binding], passes, r.index < rules[binding].index) {
+		if binding < 0 || engine.Binds(p, &parts[binding], passes, r.index < rules[binding].index) {
 			binding = i
 		}
 		left = min(left, uint64(max(p.Left, -1)))
 	}
 	return binding, left
-}
-
-// binds reports whether the first of two answers becomes the Result, not the second. For a denied request, the answer
-// with the longer RetryAfter wins, but one whose RetryAfter is only a bound loses against any other denial; for a
-// granted one, the answer with fewer units left; in a tie, the earlier rule.
-func binds(a, b *engine.Part, passes, earlier bool) bool {
-	switch {
-	case !passes && a.Ends != b.Ends && !a.Granted() && !b.Granted():
-		return b.Ends
-	case !passes && a.RetryAfter != b.RetryAfter:
-		return a.RetryAfter > b.RetryAfter
-	case passes && a.Left != b.Left:
-		return uint64(a.Left) < uint64(b.Left)
-	}
-	return earlier
 }

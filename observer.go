@@ -195,21 +195,13 @@ func SlogObserver(log *slog.Logger, every time.Duration) Observer {
 	if log == nil {
 		panic("ratelimit: SlogObserver: the logger must not be nil; slog.Default() returns one")
 	}
-	return &slogObserver{log, sample.New[slogKind](every), sample.NewOutage(log, "rate limit: ")}
+	return &slogObserver{log, sample.New[sample.Kind](every), sample.NewOutage(log, "rate limit: ")}
 }
 
 type slogObserver struct {
 	log     *slog.Logger
-	sampler *sample.Sampler[slogKind]
+	sampler *sample.Sampler[sample.Kind]
 	outage  *sample.Outage // writes the lines for the decisions with causeStore
-}
-
-// A slogKind identifies the log lines of one kind. At most one line of each kind is written in each interval.
-type slogKind struct {
-	rule            string
-	key             uint64 // 0 if something has failed, because a failure concerns all clients
-	allowed, shadow bool
-	cause           string
 }
 
 // What has failed in a decision: the end of its log message. causeLimit means that nothing has failed. No log line
@@ -238,34 +230,19 @@ func causeOf(d *Decision) string {
 	return causeStore
 }
 
-// message returns the message of a log line of this kind.
-func (k *slogKind) message() string {
-	text, joint := "denied", " because "
-	if k.allowed {
-		text, joint = "allowed", " although "
-	}
-	if k.shadow {
-		text = "would have " + text
-	}
-	if k.cause != causeLimit {
-		text += joint + k.cause
-	}
-	return "rate limit: " + text
-}
-
 // Observe writes a line for the decision d. It writes none for a grant without a failure, nor soon after a line of the
 // same kind. If the store has failed, the field outage writes instead.
 func (o *slogObserver) Observe(ctx context.Context, d Decision) {
-	kind, level := slogKind{d.Rule, 0, d.Result.Allowed, !d.Mode.Denies(), causeOf(&d)}, slog.LevelWarn
-	if kind.cause == causeStore {
-		o.outage.Failed(ctx, time.Now(), d.Rule, !kind.allowed && !kind.shadow, d.Err)
+	kind, level := sample.Kind{Rule: d.Rule, Allowed: d.Result.Allowed, Shadow: !d.Mode.Denies(), Cause: causeOf(&d)}, slog.LevelWarn
+	if kind.Cause == causeStore {
+		o.outage.Failed(ctx, time.Now(), d.Rule, !kind.Allowed && !kind.Shadow, d.Err)
 		return
 	}
 	if d.Source == SourceStore && o.outage.Lasts() {
 		o.outage.Answered(ctx, time.Now())
 	}
-	if kind.cause == causeLimit {
-		if level, kind.key = slog.LevelInfo, d.Key; kind.allowed {
+	if kind.Cause == causeLimit {
+		if level, kind.Key = slog.LevelInfo, d.Key; kind.Allowed {
 			return
 		}
 	}
@@ -290,5 +267,5 @@ func (o *slogObserver) Observe(ctx context.Context, d Decision) {
 	if r := d.Request; r.Client != "" || r.Endpoint != "" || r.IP != "" {
 		attrs = append(attrs, slog.String("client", r.Client), slog.String("endpoint", r.Endpoint), slog.String("ip", r.IP))
 	}
-	o.log.LogAttrs(ctx, level, kind.message(), attrs...)
+	o.log.LogAttrs(ctx, level, kind.Message(), attrs...)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A Request describes one request to a [RateLimiter]: who sends it, what it is for, and how much it costs.
@@ -60,20 +61,6 @@ const (
 	maxCount = 1 << 50 // the largest number of units of one kind that a request can have
 )
 
-// unitRange is the text in errors for a unit that validUnit refuses.
-const unitRange = `must have at most 64 bytes: lower-case letters, digits, "-", "_" and "."`
-
-func validUnit(unit string) bool {
-	for i := range len(unit) {
-		switch c := unit[i]; {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
-		default:
-			return false
-		}
-	}
-	return len(unit) <= 64
-}
-
 // validate returns an error if a number of units in req is invalid.
 func (req *Request) validate() error {
 	if req.Cost < 0 {
@@ -87,13 +74,18 @@ func (req *Request) validate() error {
 		switch {
 		case checkCount(c.N) != nil:
 			return checkCount(c.N)
-		case !validUnit(c.Unit):
-			return &ConfigError{path(), confmap.Describe(c.Unit), unitRange}
-		case slices.ContainsFunc(req.Costs[:i], func(other Cost) bool { return other.Unit == c.Unit }):
+		case !ruleconfig.ValidUnit(c.Unit):
+			return &ConfigError{path(), confmap.Describe(c.Unit), ruleconfig.UnitForm}
+		case indexOf(req.Costs[:i], c.Unit) >= 0:
 			return &ConfigError{path(), strconv.Quote(c.Unit), "must not be given twice"}
 		}
 	}
 	return nil
+}
+
+// indexOf returns the index in costs of the Cost with this unit, or -1.
+func indexOf(costs []Cost, unit string) int {
+	return slices.IndexFunc(costs, func(c Cost) bool { return c.Unit == unit })
 }
 
 // checkCount returns an error if n is not a number of units that a request can cost or use.

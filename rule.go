@@ -14,6 +14,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A Mode says whether a [Rule] denies requests or only watches them. The empty Mode is [ModeEnforce].
@@ -180,8 +181,8 @@ func (c *ruleCheck) add(path string, given Rule, isDefault bool) {
 	if !slices.Contains(modes, string(r.Mode)) {
 		c.reject(r, "mode", strconv.Quote(string(r.Mode)), "must be one of "+confmap.List(modes))
 	}
-	if !validUnit(r.Unit) {
-		c.reject(r, "unit", confmap.Describe(r.Unit), unitRange)
+	if !ruleconfig.ValidUnit(r.Unit) {
+		c.reject(r, "unit", confmap.Describe(r.Unit), ruleconfig.UnitForm)
 	}
 	c.within(path, r.OnStoreError.validate("onStoreError"))
 	c.addName(r)

@@ -44,7 +44,7 @@ func (r *Reservation) Settle(actual int) error {
 // [ErrInvalidCount], and the reservation stays open. The other errors are those of Settle.
 func (r *Reservation) SettleCosts(actual ...Cost) error {
 	for i, c := range actual {
-		if slices.ContainsFunc(actual[:i], func(other Cost) bool { return other.Unit == c.Unit }) {
+		if indexOf(actual[:i], c.Unit) >= 0 {
 			return fmt.Errorf("%w: the unit %q is given twice", ErrInvalidCount, c.Unit)
 		}
 	}
@@ -123,8 +123,7 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 		if err := checkCount(c.N); err != nil {
 			return err
 		}
-		has := func(own Cost) bool { return own.Unit == c.Unit }
-		if r != nil && (r.costs == nil && c.Unit != "" || r.costs != nil && !slices.ContainsFunc(r.costs, has)) {
+		if r != nil && (r.costs == nil && c.Unit != "" || r.costs != nil && indexOf(r.costs, c.Unit) < 0) {
 			return fmt.Errorf("%w: the request does not have the unit %q", ErrInvalidCount, c.Unit)
 		}
 	}
@@ -162,10 +161,8 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 
 // unitsUsed returns how many of n charged units were used, according to actual. Without a number for their unit, all were.
 func unitsUsed(actual []Cost, unit string, n int64) int64 {
-	for _, c := range actual {
-		if c.Unit == unit {
-			return int64(c.N)
-		}
+	if i := indexOf(actual, unit); i >= 0 {
+		return int64(actual[i].N)
 	}
 	return n
 }

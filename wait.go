@@ -72,7 +72,7 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, 
 	spots := [1]engine.Spot{engine.SpotOf(&k.engine, h, int64(n))}
 	w := waitline.Waiter{Set: h, Spots: spots[:], Counted: true}
 	if err = await(ctx, &k.waiters, &w); err == nil {
-		err = hold(ctx, k.engine.Time(), w.At, spots[0].Delay)
+		err = k.engine.Time().Hold(orBackground(ctx), w.At, spots[0].Delay)
 	}
 	if err == nil || w.Refused != nil {
 		fill(&res, &spots[0].Verdict)
@@ -252,7 +252,7 @@ func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) 
 
 // hold waits until the Delay of res has passed since the grant. It returns the answer of Wait.
 func (w *ruleWait) hold(res Result, at instant, problems error) (Result, error) {
-	if err := hold(w.ctx, &w.limiter.time, at, res.Delay); err != nil {
+	if err := w.limiter.time.Hold(w.ctx, at, res.Delay); err != nil {
 		return Result{}, err
 	}
 	res.Delay = 0
@@ -332,18 +332,6 @@ func await(ctx context.Context, lines *waitline.Lines, w *waitline.Waiter) error
 		return ErrTooManyWaiters
 	}
 	return w.Refused
-}
-
-// hold waits until the given delay has passed since the given instant. If ctx ends first, it returns ctx's error.
-func hold(ctx context.Context, t *engine.Timeline, at instant, delay time.Duration) error {
-	if delay == 0 {
-		return nil
-	}
-	now, end := t.Now(), at.Add(delay)
-	if now >= end {
-		return nil
-	}
-	return t.Sleep(orBackground(ctx), now, now.Until(end), nil)
 }
 
 // waitError returns an error if a denied request cannot be granted within the duration patience, and otherwise nil.

@@ -52,7 +52,7 @@ var partsMutants = []mutant{
 	},
 	{
 		name: "an outage has a line for each client", file: "observer.go",
-		old: "if kind.cause == causeStore {",
+		old: "if kind.Cause == causeStore {",
 		new: "if kind.cause == causeStore && d.Cost > 1 {",
 		by:  "^TestOutageInTheLog$", why: "the log would have a line for each decision without the store",
 	},

@@ -57,13 +57,13 @@ var rulesMutants = []mutant{
 		by:  "^TestPropertiesOfChanges$", why: "rules may have been listed in another order since",
 	},
 	{
-		name: "the shortest wait binds", file: "combine.go",
+		name: "the shortest wait binds", file: "internal/engine/binds.go",
 		old: "return a.RetryAfter > b.RetryAfter",
 		new: "return a.RetryAfter < b.RetryAfter",
 		by:  "^TestPropertiesOfRules$", why: "after it the other rule still denies",
 	},
 	{
-		name: "the most left binds", file: "combine.go",
+		name: "the most left binds", file: "internal/engine/binds.go",
 		old: "return uint64(a.Left) < uint64(b.Left)",
 		new: "return uint64(a.Left) > uint64(b.Left)",
 		by:  "^TestPropertiesOfRules$", why: "the other rule will deny first",

@@ -111,7 +111,7 @@ var unitsMutants = []mutant{
 		by:  "^TestInFlightOverflow$", why: "a full table would deny until Per",
 	},
 	{
-		name: "a bound binds", file: "combine.go",
+		name: "a bound binds", file: "internal/engine/binds.go",
 		old: "return b.Ends",
 		new: "return a.Ends",
 		by:  "^TestInFlight", why: "the other denial's time is known",
