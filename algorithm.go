@@ -132,8 +132,7 @@ func byName(rows []algorithm) map[Algorithm]algorithm {
 type algorithm struct {
 	name Algorithm
 
-	// windowed is true if the algorithm counts in windows. It then has no burst, and all rates of one rule must have
-	// the same Per.
+	// windowed is true if the algorithm counts in windows. It then has no burst, and all rates of a rule have one Per.
 	windowed bool
 
 	// validate returns everything that is wrong with the rate r for this algorithm, joined, or nil. The errors name the

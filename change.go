@@ -74,8 +74,7 @@ func (l *RateLimiter) SetDefaultRule(r Rule) error {
 
 // UpdateRate changes [Rule.Rate] of the rule with this name to r. The change takes effect for all keys of the rule at
 // one instant between call and return. Each key keeps what it has used, as [TokenBucket.SetRate] says. The rule's Tiers
-// stay as they are. A custom [Limiter] gets r by its method SetRate(Rate) error; if it has no such method, UpdateRate
-// returns an error.
+// stay as they are. A custom [Limiter] gets r by its method SetRate(Rate) error; without that method, UpdateRate fails.
 //
 // If there is no such rule, the error matches [ErrUnknownRule]; if r is invalid for the rule, it matches
 // [ErrInvalidConfig]. In both cases nothing changes.

@@ -19,8 +19,7 @@ import (
 //
 // The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name, key, mode, additional,
 // tiers, warmup and onStoreError. Instead of an algoConfig, the map of the rule may have the fields of the algoConfig
-// itself. Names are compared without regard to case, "_" and "-". Any other field is an error, and so is a field that
-// is given twice.
+// itself. Names are compared without regard to case, "_" and "-". Any other field is an error, as is one given twice.
 //
 // [NewFromConfig] makes a [RateLimiter] from the same maps in one step. DecodeRules is for a caller that adds code to
 // the rules first, such as [Rule.Resolve], and then calls [New]. Two options have an effect here: the maps may name the
@@ -125,9 +124,8 @@ func (d *decoder) decodeOne(path string, config map[string]any, isDefault bool) 
 	return r, err
 }
 
-// rule reads the rule at the node n of a config, and checks it like a rule that is written in code. If the config has
-// a problem, a full check would report that problem again. So in this case, only the name, the endpoint and the key
-// are checked.
+// rule reads the rule at the node n of a config, and checks it like a rule that is written in code. If the config has a
+// problem, a full check would report that problem again. So it then checks only the name, the endpoint and the key.
 func (d *decoder) rule(n *confmap.Node, isDefault bool) Rule {
 	before := d.Found()
 	r, identified := d.read(n, isDefault)

@@ -22,8 +22,7 @@ type Factory struct {
 }
 
 // A BuildFunc makes a limiter of a custom algorithm; [Factory.Register] adds it to a [Factory]. algoConfig is the part
-// of the config that says what the limit is. env has the clock that the limiter must read and the number of keys that
-// it may keep.
+// of the config that says what the limit is. env has the clock to read and the number of keys to keep.
 //
 // The BuildFunc may keep and change algoConfig: the map, and all maps and lists in it, are copies. If it returns a
 // [*ConfigError], or several that are joined, each is reported for its field of algoConfig. Any other error is reported

@@ -83,8 +83,7 @@ func WithStore(st Store) Option {
 
 // WithName makes name a part of every key in the [Store]. Limiters with the same name share their state there, so that
 // several processes share one limit. Limiters with different names share nothing. In the store, a rule of a
-// [RateLimiter] has the name of the limiter, a colon and its own name, see [Ask]. name must not be empty or contain a
-// colon.
+// [RateLimiter] has the name of the limiter, a colon and its own name, see [Ask]. name is not empty and has no colon.
 func WithName(name string) Option {
 	wrong := name == "" || strings.Contains(name, ":")
 	return option(wrong, "name", strconv.Quote(name), `must not be empty or have a ":"`, func(s *settings) { s.name = name })

@@ -119,8 +119,7 @@ func ParseRate(s string) (Rate, error) {
 // the text of an invalid Rate.
 func (r Rate) String() string { return ratetext.Rate(r).String() }
 
-// MarshalText returns the text of [Rate.String]. For an invalid rate, it returns an error that matches
-// [ErrInvalidConfig].
+// MarshalText returns the text of [Rate.String]. For an invalid rate, the error matches [ErrInvalidConfig].
 func (r Rate) MarshalText() ([]byte, error) {
 	if err := r.Validate(); err != nil && r != unlimitedRate {
 		return nil, err

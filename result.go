@@ -32,8 +32,7 @@ type Result struct {
 	// [Store], one microsecond). RetryAfter is zero if this request was granted, and [Never] if no wait is long enough.
 	RetryAfter time.Duration
 
-	// ResetAfter is how long it takes, without further requests for the key, until the key is as if it had never been
-	// used.
+	// ResetAfter is the time until the key is as if it had never been used, if no further request for the key comes.
 	ResetAfter time.Duration
 
 	// Delay is how long the caller should hold a granted request before it proceeds, so that requests leave evenly

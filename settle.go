@@ -37,8 +37,7 @@ func (r *Reservation) Settle(actual int) error {
 }
 
 // SettleCosts replaces, for each unit in actual, the reserved units by those that were used, as Settle does. What was
-// reserved of other units stays charged, and what is in flight goes on. SettleCosts acts only once, and all numbers are
-// changed together.
+// reserved of other units stays charged, and what is in flight goes on. It acts only once, on all units together.
 //
 // If actual has a unit twice, or one that the request does not have, or a number that Settle refuses, the error matches
 // [ErrInvalidCount], and the reservation stays open. The other errors are those of Settle.
@@ -167,8 +166,7 @@ func unitsUsed(actual []Cost, unit string, n int64) int64 {
 	return n
 }
 
-// settleHere settles the charges that r made in this process: the units, if units is set, and what is in flight, if ends
-// is set.
+// settleHere settles the charges that r made in this process: the units if units is set, what is in flight if ends is.
 func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
 	l := r.limiter
 	if len(r.parts) == 0 {

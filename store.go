@@ -166,8 +166,7 @@ type StoreErrorParts interface {
 	Parts() []int
 }
 
-// A StoreErrorCall is an error of a [Store] that several callers may get for one failed call of the server. [errors.As]
-// finds it.
+// A StoreErrorCall is an error of a [Store] that several callers may get for one failed call. [errors.As] finds it.
 type StoreErrorCall interface {
 	// Call returns a number, which is not 0 and the same for all callers of one call of the server. The call then
 	// counts as one failure.

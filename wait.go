@@ -141,8 +141,7 @@ type waitAnswer struct {
 	err error
 }
 
-// prepared returns a decision on w.req, ready to be made by the rules in w.set. The caller calls w.drop when it has
-// used the decision.
+// prepared returns a decision on w.req, ready to be made by the rules in w.set. The caller calls w.drop afterwards.
 func (w *ruleWait) prepared() (*decision, error) {
 	d := w.newDecision()
 	w.d = d
