@@ -3,13 +3,12 @@ package ratelimit
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/costs"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
-	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A Request describes one request to a [RateLimiter]: who sends it, what it is for, and how much it costs.
@@ -74,18 +73,13 @@ func (req *Request) validate() error {
 		switch {
 		case checkCount(c.N) != nil:
 			return checkCount(c.N)
-		case !ruleconfig.ValidUnit(c.Unit):
-			return &ConfigError{path(), confmap.Describe(c.Unit), ruleconfig.UnitForm}
-		case indexOf(req.Costs[:i], c.Unit) >= 0:
+		case !costs.ValidUnit(c.Unit):
+			return &ConfigError{path(), confmap.Describe(c.Unit), costs.UnitForm}
+		case costs.Index(req.Costs[:i], c.Unit) >= 0:
 			return &ConfigError{path(), strconv.Quote(c.Unit), "must not be given twice"}
 		}
 	}
 	return nil
-}
-
-// indexOf returns the index in costs of the Cost with this unit, or -1.
-func indexOf(costs []Cost, unit string) int {
-	return slices.IndexFunc(costs, func(c Cost) bool { return c.Unit == unit })
 }
 
 // checkCount returns an error if n is not a number of units that a request can cost or use.
@@ -98,12 +92,7 @@ func checkCount(n int) error {
 
 // cost returns how many units req takes from a rule with this [Rule.Unit]. If asked is false, the rule does not apply.
 func (req *Request) cost(unit string) (n int64, asked bool) {
-	for i := range req.Costs {
-		if c := &req.Costs[i]; c.Unit == unit {
-			return int64(c.N), c.N > 0 || unit != ""
-		}
-	}
-	return int64(max(req.Cost, 1)), unit == ""
+	return costs.Of(req.Costs, req.Cost, unit)
 }
 
 // orBackground returns ctx, or the background context if ctx is nil.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/costs"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
@@ -129,23 +130,7 @@ func (l *RateLimiter) reserves(term time.Duration) error {
 }
 
 func (l *RateLimiter) newReservation(req *Request) *Reservation {
-	return &Reservation{limiter: l, n: int64(max(req.Cost, 1)), costs: req.reserved()}
-}
-
-// reserved returns a copy of the costs of req, with the unit "" if req costs requests too. Without Costs, it returns nil.
-func (req *Request) reserved() (costs []Cost) {
-	if len(req.Costs) == 0 {
-		return nil
-	}
-	if n, asked := req.cost(""); asked {
-		costs = append(costs, Cost{"", int(n)})
-	}
-	for _, c := range req.Costs {
-		if c.Unit != "" {
-			costs = append(costs, c)
-		}
-	}
-	return costs
+	return &Reservation{limiter: l, n: int64(max(req.Cost, 1)), costs: costs.Complete(req.Costs, req.Cost)}
 }
 
 // takeOne takes the units from rule, the only rule for req. It returns false if callers wait for the key.

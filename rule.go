@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/costs"
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
-	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A Mode says whether a [Rule] denies requests or only watches them. The empty Mode is [ModeEnforce].
@@ -181,8 +181,8 @@ func (c *ruleCheck) add(path string, given Rule, isDefault bool) {
 	if !slices.Contains(modes, string(r.Mode)) {
 		c.reject(r, "mode", strconv.Quote(string(r.Mode)), "must be one of "+confmap.List(modes))
 	}
-	if !ruleconfig.ValidUnit(r.Unit) {
-		c.reject(r, "unit", confmap.Describe(r.Unit), ruleconfig.UnitForm)
+	if !costs.ValidUnit(r.Unit) {
+		c.reject(r, "unit", confmap.Describe(r.Unit), costs.UnitForm)
 	}
 	c.within(path, r.OnStoreError.validate("onStoreError"))
 	c.addName(r)

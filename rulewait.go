@@ -168,7 +168,7 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 		Due: due, At: now, RetryAfter: res.RetryAfter, Fresh: l.fresh(d, due),
 		Answer: lineAnswer{res: *res, by: d.origins[d.binding].by, rule: d.rules[d.binding].Name},
 		// True if a rule without a Limiter has denied. The request then waits for the key of that rule.
-		Key: d.waiting.Keys[placeOf(d.parts, d.binding)], Index: placeOf(d.parts, d.binding),
+		Key: d.waiting.Keys[waitline.PlaceOf(d.parts, d.binding)], Index: waitline.PlaceOf(d.parts, d.binding),
 		Alone:  d.origins[d.binding].by != byStore || d.custom >= 0,
 		Stands: l.remote == nil && d.custom >= 0 && d.origins[d.custom].by == 0,
 	}
@@ -214,14 +214,4 @@ func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 		f.Charge(engine.Wanted{}, due, n)
 		return f
 	}
-}
-
-// placeOf returns the number of rules that enforce before the rule with the index i.
-func placeOf(parts []engine.Part, i int) (k int) {
-	for j := range parts[:i] {
-		if !parts[j].Shadow {
-			k++
-		}
-	}
-	return k
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ratelimit-go/ratelimit/internal/costs"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
@@ -43,7 +44,7 @@ func (r *Reservation) Settle(actual int) error {
 // [ErrInvalidCount], and the reservation stays open. The other errors are those of Settle.
 func (r *Reservation) SettleCosts(actual ...Cost) error {
 	for i, c := range actual {
-		if indexOf(actual[:i], c.Unit) >= 0 {
+		if costs.Index(actual[:i], c.Unit) >= 0 {
 			return fmt.Errorf("%w: the unit %q is given twice", ErrInvalidCount, c.Unit)
 		}
 	}
@@ -122,7 +123,7 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 		if err := checkCount(c.N); err != nil {
 			return err
 		}
-		if r != nil && (r.costs == nil && c.Unit != "" || r.costs != nil && indexOf(r.costs, c.Unit) < 0) {
+		if r != nil && (r.costs == nil && c.Unit != "" || r.costs != nil && costs.Index(r.costs, c.Unit) < 0) {
 			return fmt.Errorf("%w: the request does not have the unit %q", ErrInvalidCount, c.Unit)
 		}
 	}
@@ -158,14 +159,6 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 	return nil
 }
 
-// unitsUsed returns how many of n charged units were used, according to actual. Without a number for their unit, all were.
-func unitsUsed(actual []Cost, unit string, n int64) int64 {
-	if i := indexOf(actual, unit); i >= 0 {
-		return int64(actual[i].N)
-	}
-	return n
-}
-
 // settleHere settles the charges that r made in this process: the units if units is set, what is in flight if ends is.
 func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
 	l := r.limiter
@@ -177,7 +170,7 @@ func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
 	var keys []waitline.Key // the keys that are charged more than was reserved
 	for i := range r.parts {
 		p := &r.parts[i]
-		stays, holds := unitsUsed(actual, p.rule.Unit, p.n), p.rule.holds()
+		stays, holds := costs.Used(actual, p.rule.Unit, p.n), p.rule.holds()
 		switch {
 		case holds && ends:
 			stays = 0
@@ -203,7 +196,7 @@ func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
 	l.waiters.Adjust(func(now instant) {
 		for i := range r.parts {
 			p := &r.parts[i]
-			if more := unitsUsed(actual, p.rule.Unit, p.n) - p.n; more > 0 && !p.rule.holds() {
+			if more := costs.Used(actual, p.rule.Unit, p.n) - p.n; more > 0 && !p.rule.holds() {
 				p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, more)
 			}
 		}
@@ -218,7 +211,7 @@ func (r *Reservation) settleInStore(actual []Cost, units, ends bool) (sent, more
 		if was.holds() {
 			return ends
 		}
-		a.N = int(unitsUsed(actual, was.Unit, int64(a.Charged)))
+		a.N = int(costs.Used(actual, was.Unit, int64(a.Charged)))
 		more = more || a.N > a.Charged
 		return actual != nil && units
 	})

@@ -11,7 +11,7 @@ var reserveMutants = []mutant{
 	{
 		name: "units beyond are all charged again", file: "settle.go",
 		old: "now, more)",
-		new: "now, unitsUsed(actual, p.rule.Unit, p.n))",
+		new: "now, costs.Used(actual, p.rule.Unit, p.n))",
 		by:  "^TestReservationsEnd$", why: "the reserved units are charged already",
 	},
 	{

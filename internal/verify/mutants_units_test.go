@@ -21,7 +21,7 @@ var unitsMutants = []mutant{
 		by:  "^TestUnits", why: "0 units are charged nothing",
 	},
 	{
-		name: "a request that costs no request is asked for one", file: "request.go",
+		name: "a request that costs no request is asked for one", file: "internal/costs/costs.go",
 		old: "c.N > 0 || unit != \"\"",
 		new: "true",
 		by:  "^TestUnits", why: "rules in requests do not take part then",
