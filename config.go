@@ -198,7 +198,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 		"algorithm":    cmp.Or(r.Algorithm, AlgorithmTokenBucket),
 		"algoConfig":   algoConfig,
 		"tiers":        r.Tiers,
-		"warmup":       r.Warmup.config(),
+		"warmup":       ruleconfig.Warmup(r.Warmup).Config(),
 		"onStoreError": r.OnStoreError,
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/explained"
@@ -223,17 +222,10 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 
 // matchOf returns why the rule r applies to the request.
 func matchOf(d *decision, r *activeRule) string {
-	switch {
-	case slices.Contains(d.request.Rules, r.Name):
+	if slices.Contains(d.request.Rules, r.Name) {
 		return "named"
-	case r.Additional:
-		return "additional"
-	case r.isDefault:
-		return "default"
-	case strings.HasSuffix(r.Endpoint, "*"):
-		return "prefix"
 	}
-	return "exact"
+	return r.Place().Kind()
 }
 
 // stateOf returns what has answered for the rule with the index i, and how many charges of its key can be given back.

@@ -87,9 +87,9 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	}
 	algoConfig, ok := d.Config(n)
 	switch {
-	case !ok || a.Name == "":
+	case !ok || a.Name == "" || a.Custom && invalid != nil:
 		return nil, errors.Join(d.Err(), invalid)
-	case a.Custom && invalid == nil:
+	case a.Custom:
 		d.RefuseWarmup(n, algoConfig, a)
 		built := d.custom("", n, algoConfig, a)
 		if err := d.Err(); err != nil {
@@ -97,8 +97,6 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 			return nil, err
 		}
 		return built.Value.(Limiter), nil
-	case a.Custom:
-		return nil, errors.Join(d.Err(), invalid)
 	}
 	r := d.Rate(n, algoConfig, a)
 	d.RefuseWarmup(n, algoConfig, a)

@@ -176,14 +176,6 @@ func (r Rate) minPortion() int64 {
 	return (requests-1)/burst + 1
 }
 
-// config returns the Warmup w as a map, in the form that a config of a rule has, or nil if w is zero.
-func (w Warmup) config() map[string]any {
-	if w == (Warmup{}) {
-		return nil
-	}
-	return map[string]any{"from": w.From, "over": w.Over.String()}
-}
-
 // fits returns an error if the Warmup w would grant a new key no unit at the rate r, and otherwise nil.
 func (w Warmup) fits(r Rate) error {
 	if w == (Warmup{}) || int64(min(w.From, r.Requests)) >= r.minPortion() {

@@ -287,7 +287,6 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	var keys []waitline.Key
 	var local []*activeRule // the rule of each element of the slice keys
 	want := engine.Wanted{Tier: req.Tier}
-	done := false // whether Reset could be called for at least one of the rules
 	for _, r := range rules {
 		switch {
 		case r.remote != nil:
@@ -295,16 +294,16 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 			if r.local != nil {
 				r.local.Reset(r.key.hash(req), want)
 			}
-			done = true
 		case r.keys != nil:
 			keys, local = append(keys, waitline.Key{Keys: r.keys, Hash: r.key.hash(req)}), append(local, r)
-			done = true
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
 				problems = append(problems, custom.Reset(r.key.text(req)))
-				done = true
 			}
 		}
+	}
+	if len(asks)+len(keys)+len(problems) == 0 {
+		problems = append(problems, fmt.Errorf("%w: the limiter has no method Reset", ErrNotReset))
 	}
 	l.waiters.Adjust(func(instant) { // all keys are reset before waiting callers are served
 		for i, r := range local {
@@ -315,9 +314,6 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	}, keys...)
 	if len(asks) > 0 {
 		problems = append(problems, l.remote.reset(ctx, asks))
-	}
-	if !done {
-		problems = append(problems, fmt.Errorf("%w: the limiter has no method Reset", ErrNotReset))
 	}
 	l.retries.Wake()
 	return errors.Join(problems...)
