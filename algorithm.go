@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -73,10 +74,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 // microseconds, such as one in Redis, may grant a little less; for its exact number, divide r.Per and d by
 // [time.Microsecond].
 func (a Algorithm) MaxIn(r Rate, d time.Duration) int {
-	if a == "" {
-		a = AlgorithmTokenBucket
-	}
-	algorithm, known := algorithms[a]
+	algorithm, known := algorithms[cmp.Or(a, AlgorithmTokenBucket)]
 	switch {
 	case !known, r == unlimitedRate, a == AlgorithmInFlight:
 		return -1
@@ -135,8 +133,7 @@ type algorithm struct {
 	// windowed is true if the algorithm counts in windows. It then has no burst, and all rates of a rule have one Per.
 	windowed bool
 
-	// validate returns everything that is wrong with the rate r for this algorithm, joined, or nil. The errors name the
-	// fields of a Rate.
+	// validate returns all that is wrong with the rate r for this algorithm, joined, or nil, by field of Rate.
 	validate func(r Rate) error
 
 	// keys makes the engine.Keys of a rule, which hold the state of all its keys in this process.

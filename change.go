@@ -149,9 +149,8 @@ func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[strin
 	})
 }
 
-// A change is one call of a method that changes the rules. The change is planned while the lock RateLimiter.changing is
-// held, but user code runs without that lock (see package hooks). If another change was made while user code ran, the
-// change is planned again.
+// A change is one call of a method that changes the rules. It is planned while the lock RateLimiter.changing is held,
+// but user code runs without that lock (see package hooks). If another change was made meanwhile, it is planned again.
 type change struct {
 	l     *RateLimiter
 	calls hooks.Calls

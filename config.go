@@ -32,7 +32,7 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 	set, invalid := newSettings(opts)
 	rules, defaultRule, err := newDecoder(&set).decode(configs, defaultConfig)
 	if err := errors.Join(err, invalid); err != nil {
-		closeUnused(builtFor(rules, defaultRule)...)
+		hooks.Close(builtFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
@@ -105,7 +105,7 @@ func (d *decoder) decode(configs []map[string]any, defaultConfig map[string]any)
 		rules = append(rules, r)
 	})
 	if err := d.Err(); err != nil {
-		closeUnused(builtFor(rules, defaultRule)...)
+		hooks.Close(builtFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
@@ -119,7 +119,7 @@ func (d *decoder) decodeOne(path string, config map[string]any, isDefault bool) 
 		d.Reject(path, "nil", ruleconfig.RuleForm)
 	}
 	if err = d.Err(); err != nil {
-		closeUnused(r.custom)
+		hooks.Close(r.custom)
 	}
 	return r, err
 }
@@ -256,8 +256,7 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	return &ConfigError{"mode", confmap.Quote(string(text)), "must be one of " + confmap.List(modes)}
 }
 
-// built returns the Limiter of the rule r, together with its config, if a BuildFunc has made the Limiter. If code has
-// set the Limiter, built returns nil.
+// built returns the Limiter of the rule r, with its config, if a BuildFunc has made it, and nil if code has set it.
 func (r *Rule) built() *hooks.Built {
 	if r.custom == nil || !confmap.Same(r.custom.Value, r.Limiter) {
 		return nil
@@ -282,6 +281,3 @@ func builtFor(rules []Rule, defaultRule *Rule) (all []*hooks.Built) {
 	}
 	return all
 }
-
-// closeUnused closes the limiters that BuildFuncs have made for rules that will not be used.
-func closeUnused(built ...*hooks.Built) { hooks.CloseUnused(func(any) bool { return false }, built...) }

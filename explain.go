@@ -100,8 +100,7 @@ type AnsweredBy string
 // and, unless its circuit breaker refuses, the [Store]. Its calls neither open nor close a breaker.
 //
 // A custom [Limiter] is asked for 0 units, so it answers as if asked for one unit, and takes nothing. A Store that does
-// not accept [Ask.Look] is asked in the same way if the request has a cost of 1. With a higher cost, the error matches
-// [ErrInvalidConfig].
+// not accept [Ask.Look] is asked likewise if the cost is 1. With a higher cost, the error matches [ErrInvalidConfig].
 func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, error) {
 	d := newDecision(&req, engine.ModeDryRun)
 	defer d.free()

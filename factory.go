@@ -93,7 +93,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 		d.RefuseWarmup(n, algoConfig, a)
 		built := d.custom("", n, algoConfig, a)
 		if err := d.Err(); err != nil {
-			closeUnused(built)
+			hooks.Close(built)
 			return nil, err
 		}
 		return built.Value.(Limiter), nil

@@ -143,8 +143,7 @@ func (l *RateLimiter) tell(
 	}
 }
 
-// setRule sets the fields of the Decision t that describe the rule r, such as its rate and what answered for it. i is
-// the index of r in the slices of vs.
+// setRule sets the fields of t that describe the rule r, such as its rate. i is the index of r in the slices of vs.
 func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) {
 	t.Rule, t.Algorithm, t.KeyType, t.Mode, t.Source = r.Name, r.Algorithm, r.Key, r.Mode, sources[vs.from(i)]
 	t.Tier, t.Rate, t.Key, t.Unit, t.Cost = "", r.Rate, vs.hash.Hi, r.Unit, int(vs.n)

@@ -228,13 +228,7 @@ type Env struct {
 }
 
 // env returns the Env that custom limiters get from these settings.
-func (s *settings) env() Env {
-	env := Env{s.clock, s.maxKeys}
-	if env.Clock == nil {
-		env.Clock = machineClock{}
-	}
-	return env
-}
+func (s *settings) env() Env { return Env{cmp.Or[Clock](s.clock, machineClock{}), s.maxKeys} }
 
 // A machineClock is a Clock that reads the machine's clock.
 type machineClock struct{}

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -74,12 +75,7 @@ func (r Rate) Validate() error {
 }
 
 // burst returns the largest number of units that the rate r grants at once.
-func (r Rate) burst() int {
-	if r.Burst == 0 {
-		return r.Requests
-	}
-	return r.Burst
-}
+func (r Rate) burst() int { return cmp.Or(r.Burst, r.Requests) }
 
 // bucket returns a bucket that enforces the rate r. The error joins everything that is wrong with r.
 func (r Rate) bucket() (exact.Bucket, error) {
@@ -186,8 +182,7 @@ func (w Warmup) fits(r Rate) error {
 	return &ConfigError{"burst", r.Burst, fmt.Sprintf(reason, minBurst, w.From, r.Requests)}
 }
 
-// validate returns nil if the Warmup w can be valid for some rate, and otherwise all errors, joined. They name the
-// fields of a Warmup.
+// validate returns all that makes the Warmup w invalid for every rate, joined, or nil, by field of Warmup.
 func (w Warmup) validate() error {
 	if w == (Warmup{}) {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
@@ -72,7 +73,7 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 	}
 	l, err := newRateLimiter(rules, defaultRule, set, err)
 	if err != nil {
-		closeUnused(builtFor(rules, defaultRule)...)
+		hooks.Close(builtFor(rules, defaultRule)...)
 	}
 	return l, err
 }

@@ -17,8 +17,7 @@ const Never time.Duration = math.MaxInt64
 // For every Result but the zero one, Allowed is true if and only if RetryAfter is zero. The zero Result, which denies,
 // is returned with an error that prevented a decision.
 type Result struct {
-	// Allowed reports whether the request is granted. If it is true, the units have been taken; if it is false, nothing
-	// has changed.
+	// Allowed reports whether the request is granted. If so, the units have been taken; if not, nothing has changed.
 	Allowed bool
 
 	// Limit is the largest number of units that the limit can ever grant at once. It is -1 if no limit applies.
@@ -108,8 +107,7 @@ func setResult(p *engine.Part, res Result) {
 	}
 }
 
-// resultOf returns the Result for p, the answer of one rule, without Rule, Reason and Advised. degraded is true if a
-// failure policy has given the answer.
+// resultOf returns the Result for the answer p of one rule, with this Degraded, but without Rule, Reason and Advised.
 func resultOf(p *engine.Part, degraded bool) (res Result) {
 	fill(&res, &p.Verdict)
 	res.Delay, res.Degraded = p.Delay, degraded

@@ -69,10 +69,9 @@ type Rule struct {
 	// used still count. If the algorithm counts in windows, all rates must have the same Per as Rate.
 	Tiers map[string]Rate
 
-	// Resolve, if it is not nil, returns the limit for a request; if it returns false, Tiers and Rate apply. Resolve
-	// is called once for each decision, before any lock is taken, and must be safe for concurrent use by multiple
-	// goroutines. If it returns an invalid rate, Rate is the limit, and the caller gets an error that matches
-	// [ErrInvalidConfig].
+	// Resolve, if it is not nil, returns the limit for a request; if it returns false, Tiers and Rate apply. Resolve is
+	// called once for each decision, before any lock is taken, and must be safe for concurrent use by multiple
+	// goroutines. If it returns an invalid rate, Rate is the limit; the caller's error matches [ErrInvalidConfig].
 	Resolve func(Request) (Rate, bool)
 
 	// Limiter, if it is not nil, decides in place of Algorithm and Rate. Of the rules for a request, at most one may

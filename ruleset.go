@@ -32,8 +32,7 @@ type activeRule struct {
 // enforces reports whether the rule r denies requests.
 func (r *activeRule) enforces() bool { return r.Mode.Denies() }
 
-// identity combines the hash of a request (id), the hash of its key in the rule r (h) and the number of units that it
-// takes from this key to one hash.
+// identity returns one hash for the hash of a request (id), that of its key in r (h) and the number n of its units.
 func (r *activeRule) identity(id, h keytable.Hash, n int64) keytable.Hash {
 	id.Lo += uint64(n) // the sum is not hashed here: it is hashed together with the key
 	return id.With(uint64(len(modes))*r.serial+uint64(slices.Index(modes, string(r.Mode))), h)

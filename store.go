@@ -223,7 +223,7 @@ func settles(st Store) error {
 	}
 	missing := "Settle(context.Context, []Ask) error"
 	if _, ok := st.(interface {
-		Settle(ctx context.Context, asks []Ask) error
+		Settle(context.Context, []Ask) error
 	}); ok {
 		missing = "Accepts(Ask) error"
 	}

@@ -24,15 +24,14 @@ import (
 // a fake clock and is compared with the limiter's clock.
 //
 // The limiters of this package serve the callers that wait for one key in the order in which they came, and wait on the
-// limiter's clock. No caller overtakes them: Allow and Take decide as if all waiting callers had been served before.
-// With a [Store], this holds within one process. For any other [Limiter], Wait calls Take again after each RetryAfter,
-// in real time.
+// limiter's clock. No caller overtakes them: Allow and Take decide as if those had been served before. With a [Store],
+// this holds within one process. For any other [Limiter], Wait calls Take again after each RetryAfter, in real time.
 func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 	switch l := l.(type) {
 	case nil:
 		return Result{}, &ConfigError{"limiter", nil, "must not be nil"}
 	case interface {
-		Wait(ctx context.Context, key string, n int) (Result, error)
+		Wait(context.Context, string, int) (Result, error)
 	}:
 		return l.Wait(ctx, key, n)
 	}
