@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/explained"
@@ -101,8 +100,7 @@ type AnsweredBy string
 // and, unless its circuit breaker refuses, the [Store]. Its calls neither open nor close a breaker.
 //
 // A custom [Limiter] is asked for 0 units, so it answers as if asked for one unit, and takes nothing. A Store that does
-// not accept [Ask.Look] is asked in the same way if the request has a cost of 1. With a higher cost, the error matches
-// [ErrInvalidConfig].
+// not accept [Ask.Look] is asked likewise if the cost is 1. With a higher cost, the error matches [ErrInvalidConfig].
 func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, error) {
 	d := newDecision(&req, engine.ModeDryRun)
 	defer d.free()
@@ -197,7 +195,8 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 	if i == d.custom && o.by == 0 {
 		d.lookAtCustom(ctx)
 	}
-	x.Result = shadowResult(r.Name, p, o.by == byPolicy)
+	x.Result = resultOf(p, o.by == byPolicy)
+	x.Result.Rule = r.Name
 	var told Decision
 	told.setRule(r, &d.request, &verdicts{parts: d.parts, origins: d.origins}, i)
 	_, tiered := r.Tiers[d.request.Tier]
@@ -222,17 +221,10 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 
 // matchOf returns why the rule r applies to the request.
 func matchOf(d *decision, r *activeRule) string {
-	switch {
-	case slices.Contains(d.request.Rules, r.Name):
+	if slices.Contains(d.request.Rules, r.Name) {
 		return "named"
-	case r.Additional:
-		return "additional"
-	case r.isDefault:
-		return "default"
-	case strings.HasSuffix(r.Endpoint, "*"):
-		return "prefix"
 	}
-	return "exact"
+	return r.Place().Kind()
 }
 
 // stateOf returns what has answered for the rule with the index i, and how many charges of its key can be given back.

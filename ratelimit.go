@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
@@ -72,7 +73,7 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 	}
 	l, err := newRateLimiter(rules, defaultRule, set, err)
 	if err != nil {
-		closeUnused(builtFor(rules, defaultRule)...)
+		hooks.Close(builtFor(rules, defaultRule)...)
 	}
 	return l, err
 }
@@ -208,24 +209,6 @@ func (l *RateLimiter) Rules() (rules []Rule, defaultRule *Rule) {
 	return l.set.Load().list()
 }
 
-// list returns what Rules returns. set may be nil.
-func (set *ruleSet) list() (rules []Rule, defaultRule *Rule) {
-	if set == nil {
-		return nil, nil
-	}
-	set.listing.Do(func() {
-		for _, r := range set.rules {
-			if r.isDefault {
-				set.listedDefault = &r.Rule
-			} else {
-				set.listed = append(set.listed, r.Rule)
-			}
-		}
-		set.listed = slices.Clip(set.listed)
-	})
-	return set.listed, set.listedDefault
-}
-
 // Stats returns the totals of each rule, in the order of the rules, the default rule last. Limiters always count, so
 // calling Stats does not slow decisions down.
 func (l *RateLimiter) Stats() []RuleStats {
@@ -305,7 +288,6 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	var keys []waitline.Key
 	var local []*activeRule // the rule of each element of the slice keys
 	want := engine.Wanted{Tier: req.Tier}
-	done := false // whether Reset could be called for at least one of the rules
 	for _, r := range rules {
 		switch {
 		case r.remote != nil:
@@ -313,16 +295,16 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 			if r.local != nil {
 				r.local.Reset(r.key.hash(req), want)
 			}
-			done = true
 		case r.keys != nil:
 			keys, local = append(keys, waitline.Key{Keys: r.keys, Hash: r.key.hash(req)}), append(local, r)
-			done = true
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
 				problems = append(problems, custom.Reset(r.key.text(req)))
-				done = true
 			}
 		}
+	}
+	if len(asks)+len(keys)+len(problems) == 0 {
+		problems = append(problems, fmt.Errorf("%w: the limiter has no method Reset", ErrNotReset))
 	}
 	l.waiters.Adjust(func(instant) { // all keys are reset before waiting callers are served
 		for i, r := range local {
@@ -333,9 +315,6 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	}, keys...)
 	if len(asks) > 0 {
 		problems = append(problems, l.remote.reset(ctx, asks))
-	}
-	if !done {
-		problems = append(problems, fmt.Errorf("%w: the limiter has no method Reset", ErrNotReset))
 	}
 	l.retries.Wake()
 	return errors.Join(problems...)

@@ -32,8 +32,7 @@ type activeRule struct {
 // enforces reports whether the rule r denies requests.
 func (r *activeRule) enforces() bool { return r.Mode.Denies() }
 
-// identity combines the hash of a request (id), the hash of its key in the rule r (h) and the number of units that it
-// takes from this key to one hash.
+// identity returns one hash for the hash of a request (id), that of its key in r (h) and the number n of its units.
 func (r *activeRule) identity(id, h keytable.Hash, n int64) keytable.Hash {
 	id.Lo += uint64(n) // the sum is not hashed here: it is hashed together with the key
 	return id.With(uint64(len(modes))*r.serial+uint64(slices.Index(modes, string(r.Mode))), h)
@@ -177,6 +176,24 @@ func (s *ruleSet) match(endpoint string) *ruleGroup {
 	return s.groups.Find(endpoint)
 }
 
+// list returns what Rules returns. set may be nil.
+func (set *ruleSet) list() (rules []Rule, defaultRule *Rule) {
+	if set == nil {
+		return nil, nil
+	}
+	set.listing.Do(func() {
+		for _, r := range set.rules {
+			if r.isDefault {
+				set.listedDefault = &r.Rule
+			} else {
+				set.listed = append(set.listed, r.Rule)
+			}
+		}
+		set.listed = slices.Clip(set.listed)
+	})
+	return set.listed, set.listedDefault
+}
+
 // newRuleGroup returns the group of these rules, and sorts them.
 func newRuleGroup(rules []*activeRule) ruleGroup {
 	g := ruleGroup{rules: rules}
@@ -205,6 +222,31 @@ func inLockOrder(rules []*activeRule) {
 		}
 		return cmp.Compare(a.serial, b.serial)
 	})
+}
+
+// asked returns those of the rules that apply to req, in the array some.
+func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*activeRule {
+	n := 0
+	for _, r := range rules {
+		if _, asked := req.cost(r.Unit); asked && !r.holds() {
+			some[n] = r
+			n++
+		}
+	}
+	return some[:n]
+}
+
+// countUnasked counts req for those of the rules that do not apply: req does not have their Unit, or would have to hold
+// units that it cannot end. If a rule counts requests and req says that it costs none, req is not counted.
+func (req *Request) countUnasked(rules []*activeRule) {
+	for _, r := range rules {
+		switch _, asked := req.cost(r.Unit); {
+		case asked && r.holds():
+			r.totals.add(numUnheld, 1)
+		case !asked && r.Unit != "":
+			r.totals.add(numNotAsked, 1)
+		}
+	}
 }
 
 // policy returns the failure policy of the rule r. If r has none, it inherits the policy p of the limiter. FailLocal

@@ -39,8 +39,7 @@ func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if the key then has at most Requests units within the last Per. A denial changes
-// nothing.
+// Allow takes one unit for key if it then has at most Requests units within the last Per. A denial changes nothing.
 func (l *SlidingWindowLog) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
