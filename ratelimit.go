@@ -394,7 +394,9 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 		if queued {
 			return false, nil
 		}
-		res.Delay = delay
+		if res.Delay = delay; req.Tier != "" {
+			r.countTier(req.Tier, true)
+		}
 		fill(res, &v)
 		res.Rule, res.Degraded = r.resultName, err != nil
 		if l.settings.observer != nil {
@@ -433,6 +435,9 @@ func (l *RateLimiter) takeSeveral(
 	}
 	if len(rules) < len(g.rules) {
 		req.countUnasked(g.rules)
+	}
+	for i := 0; i < len(rules) && req.Tier != ""; i++ {
+		rules[i].countTier(req.Tier, outcome.Passes || !parts[i].Granted())
 	}
 	binding := combine(rules, parts, outcome.Passes, req.Costs, res)
 	if l.settings.observer != nil {
