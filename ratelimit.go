@@ -373,12 +373,13 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 			return false, nil
 		}
 	}
+	var began instant
 	if l.remote != nil {
 		if l.retries.Len() > 0 {
 			return false, nil
 		}
 		var way shortcut
-		if way, err = l.remote.shortcut(g.only, req, n, res); way != callRefused || g.only.local == nil {
+		if way, began, err = l.remote.shortcut(g.only, req, n, res); way != callRefused || g.only.local == nil {
 			return way == knownDenied, nil
 		}
 	}
@@ -386,11 +387,12 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 	var watch engine.Stopwatch
 	if l.settings.observer != nil {
 		watch = l.time.StartWatch()
+		began = watch.Began
 	}
 	switch r := g.only; {
 	case r != nil:
 		hash := r.key.hash(req)
-		v, delay, now, queued := r.local.Decide(hash, req.Tier, n, watch.Began)
+		v, delay, now, queued := r.local.Decide(hash, req.Tier, n, began)
 		if queued {
 			return false, nil
 		}
