@@ -19,7 +19,8 @@ import (
 //     than the rates of these Keys allow.
 //
 // No caller waits for a key of a fallback, so the methods for such callers, in Keys and in lockedShard,
-// are those of the embedded Keys and of their shard.
+// are those of the embedded Keys and of their shard. The method Place, too, is that of the embedded Keys
+// alone: an explanation says that the failure policy has answered, and not where the key is stored.
 type fallback struct {
 	Keys
 	granted Keys
