@@ -295,6 +295,7 @@ func (d *decision) count() {
 	}
 	for i, r := range d.rules {
 		p, by := &d.parts[i], d.origins[i].by
+		r.countTier(d.request.Tier, p.Want.Rate == nil && (d.Passes || !p.Granted()))
 		if by == 0 || p.Keys != nil && !d.uncounted || p.Granted() && !d.Passes { // last case: this rule granted, another denied
 			continue
 		}

@@ -352,12 +352,13 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 			return false, nil
 		}
 	}
+	var began instant
 	if l.remote != nil {
 		if l.retries.Len() > 0 {
 			return false, nil
 		}
 		var way shortcut
-		if way, err = l.remote.shortcut(g.only, req, n, res); way != callRefused || g.only.local == nil {
+		if way, began, err = l.remote.shortcut(g.only, req, n, res); way != callRefused || g.only.local == nil {
 			return way == knownDenied, nil
 		}
 	}
@@ -365,15 +366,18 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 	var watch engine.Stopwatch
 	if l.settings.observer != nil {
 		watch = l.time.StartWatch()
+		began = watch.Began
 	}
 	switch r := g.only; {
 	case r != nil:
 		hash := r.key.hash(req)
-		v, delay, now, queued := r.local.Decide(hash, req.Tier, n, watch.Began)
+		v, delay, now, queued := r.local.Decide(hash, req.Tier, n, began)
 		if queued {
 			return false, nil
 		}
-		res.Delay = delay
+		if res.Delay = delay; req.Tier != "" {
+			r.countTier(req.Tier, true)
+		}
 		fill(res, &v)
 		res.Rule, res.Degraded = r.resultName, err != nil
 		if l.settings.observer != nil {
@@ -412,6 +416,9 @@ func (l *RateLimiter) takeSeveral(
 	}
 	if len(rules) < len(g.rules) {
 		req.countUnasked(g.rules)
+	}
+	for i := 0; i < len(rules) && req.Tier != ""; i++ {
+		rules[i].countTier(req.Tier, outcome.Passes || !parts[i].Granted())
 	}
 	binding := combine(rules, parts, outcome.Passes, req.Costs, res)
 	if l.settings.observer != nil {

@@ -19,8 +19,8 @@ type activeRule struct {
 
 	isDefault  bool
 	exempts    bool        // whether one of the Tiers is Unlimited
+	index      int32       // place in the order of the rules; math.MaxInt32 for the default rule
 	resultName string      // the value of Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
-	index      int         // place in the order of the rules; math.MaxInt for the default rule
 	serial     uint64      // orders the locking of keys; a rule made later has a higher serial
 	key        keyMaker    // makes the keys that Rule.Key describes
 	keys       engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
@@ -71,11 +71,18 @@ func (r *activeRule) resolved(req *Request, earlier map[string]Rate) (rate Rate,
 	return rate, false, r.exempts && r.Tiers[req.Tier] == unlimitedRate
 }
 
+// countTier counts a request with the given tier if r has Tiers, but not this one, and has used its own rate.
+func (r *activeRule) countTier(tier string, used bool) {
+	if _, known := r.Tiers[tier]; !known && used && tier != "" && len(r.Tiers) > 0 {
+		r.totals.add(numUnknownTier, 1)
+	}
+}
+
 // Place returns the endpoints that the rule r applies to.
 func (r *activeRule) Place() match.Place { return r.place(r.isDefault) }
 
 // Index returns a number that orders the rules as they were given.
-func (r *activeRule) Index() int { return r.index }
+func (r *activeRule) Index() int { return int(r.index) }
 
 // A ruleSet holds all rules of a RateLimiter at one time. It never changes: a change of the rules makes another one, so
 // a decision that has loaded a ruleSet needs no lock.
@@ -126,8 +133,8 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 
 // enter prepares r to be the rule with this index in a ruleSet.
 func (r *activeRule) enter(index int) {
-	if r.index = index; r.isDefault {
-		r.index = math.MaxInt
+	if r.index = int32(index); r.isDefault {
+		r.index = math.MaxInt32
 	}
 	for _, rate := range r.Tiers {
 		r.exempts = r.exempts || rate == unlimitedRate
