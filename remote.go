@@ -358,7 +358,7 @@ func (c *storeCaller) fallBack(d *decision, err error) {
 	d.failed = storeError(err)
 	for i, r := range d.stored() {
 		p, o := &d.parts[i], &d.origins[i]
-		o.by = byPolicy
+		o.by, p.Delay = byPolicy, 0 // a first call may have told a Delay
 		switch remote := r.remote; remote.policy.kind {
 		case failOpenly:
 			p.Verdict = engine.Verdict{Limit: -1, Left: -1}
