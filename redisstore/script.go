@@ -20,12 +20,16 @@ var (
 	windowLua string
 	//go:embed lua/log.lua
 	logLua string
+	//go:embed lua/holes.lua
+	holesLua string
 	//go:embed lua/warmup.lua
 	warmupLua string
 	//go:embed lua/take.lua
 	takeLua string
 	//go:embed lua/receipts.lua
 	receiptsLua string
+	//go:embed lua/settlelog.lua
+	settleLogLua string
 	//go:embed lua/settle.lua
 	settleLua string
 	//go:embed lua/exceed.lua
@@ -100,7 +104,7 @@ var onceScripts = func() (scripts [families]*script) {
 // decide from any state.
 func generalLua(f family) string {
 	text := []string{exactLua, receiptsLua}
-	for i, part := range []string{bucketLua + layersLua, windowLua, logLua, warmupLua} {
+	for i, part := range []string{bucketLua + layersLua, windowLua, logLua + holesLua, warmupLua} {
 		if f>>i&1 == 1 {
 			text = append(text, part)
 		}
@@ -121,7 +125,7 @@ var (
 		true:  newScript(settlingLua + warmupLua + settleLua + exceedLua),
 	}
 
-	settlingLua = startLua + exactLua + receiptsLua + bucketLua + layersLua + windowLua + logLua
+	settlingLua = startLua + exactLua + receiptsLua + bucketLua + layersLua + windowLua + logLua + holesLua + settleLogLua
 )
 
 // aheadScripts decide requests for one key and also take units for later requests; the index is the letter of
