@@ -148,7 +148,7 @@ func (c *slidingLogConfig) Clone(s *slidingLogState) slidingLogState {
 func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.Last() }
 
 // GiveBack subtracts the returned units from the entry for the instant at which they were charged. It does nothing if
-// the log no longer has that entry, or if too many other entries would have to change.
+// the log no longer has that entry.
 func (c *slidingLogConfig) GiveBack(s *slidingLogState, back engine.Returned) {
 	s.GiveBack(back.At, back.N)
 }
