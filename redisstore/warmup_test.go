@@ -317,6 +317,22 @@ func TestSettleYoung(t *testing.T) {
 	}
 }
 
+// TestSettleYoungAfterAnotherRate charges a young key without a receipt at another rate, and then settles a receipt
+// from before. Later requests stand in the queue of a leaky bucket, so it does not shrink.
+func TestSettleYoungAfterAnotherRate(t *testing.T) {
+	client := start(t).client(t)
+	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket} {
+		key := newYoungKey(t, client, a)
+		key.ask.Rate, key.ask.Warmup.From = ratelimit.PerSecond(10), 6
+		key.charge(2, 1)
+		key.ask.Rate.Requests = 7 // a token has other parts
+		key.charge(0, 0)
+		key.wait(time.Second)
+		key.charge(1, 0)
+		key.end(1, 2, 1)
+	}
+}
+
 // TestWarmupOfAnotherLimit asks for units under another limit after a key was idle for long, beside an
 // ask that is denied. The key is new then, also after the clock has stepped back.
 func TestWarmupOfAnotherLimit(t *testing.T) {

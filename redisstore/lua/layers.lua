@@ -159,6 +159,7 @@ local function rescale(s, list, from)
   if not s.first then return end
   for _, v in ipairs(call('ZRANGEBYSCORE', list, whole(-base), '(0')) do
     local e = receipts().entry(v)
+    if e and s.tail and e.pos == s.tail.pos then e = s.tail end -- this call may change it further
     if e and e.each then
       e.each = converted(from, e.each, s.gain, s.unit, true)
       receipts().replace(list, e)
