@@ -62,7 +62,7 @@ var warmupMutants = []mutant{
 		by: "TestSettleYoungAfterAnotherRate", why: "the same call may store that units without a receipt followed"},
 	{name: "warmup-receipt-not-rescaled", file: "lua/layers.lua",
 		old: "      e.each = converted(from, weight_of(from, e), s.gain, s.unit, true)\n", new: "",
-		by: "TestSettleYoung", why: "what a unit has cost counts in the parts of the rate in force"},
+		by: "TestSettleYoungAfterAnotherRate", why: "what a unit has cost counts in the parts of the rate in force"},
 	{name: "warmup-part-makes-new", file: "lua/settle.lua",
 		old: "if e.first and stay == 0 then", new: "if e.first then",
 		by: "TestSettleYoung", why: "a charge of which a part stays was the first"},

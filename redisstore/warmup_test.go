@@ -369,7 +369,7 @@ func TestSettleYoungOfAnEarlierVersion(t *testing.T) {
 		key.ask.Warmup.From = 5
 		key.charge(3, 1)
 		list := key.there.KeyOf(key.ask) + ";r"
-		stored, err := client.ZRangeByScore(t.Context(), list, &redis.ZRangeBy{Min: "-1", Max: "-1"}).Result()
+		stored, err := client.ZRangeArgs(t.Context(), redis.ZRangeArgs{Key: list, ByScore: true, Start: -1, Stop: -1}).Result()
 		require.NoError(t, err)
 		require.Len(t, stored, 1)
 		require.Regexp(t, `^1:\d+ \d+ 3 0 @1 - 5 10$`, stored[0])
@@ -393,6 +393,13 @@ func TestSettleYoungAfterAnotherRate(t *testing.T) {
 		key.wait(time.Second)
 		key.charge(1, 0)
 		key.end(1, 2, 1)
+		key.again()
+
+		key.ask.Rate, key.ask.Warmup.From = ratelimit.Rate{Requests: 1000, Per: time.Microsecond, Burst: 10}, 600
+		key.charge(4, 1)
+		key.ask.Rate.Requests = 999 // a token had one part, and has 1,000: what a unit has cost is rounded down to 1 token
+		key.charge(1, 0)
+		key.end(1, 4, 1)
 	}
 }
 
