@@ -105,24 +105,24 @@ func (c *leakyBucketConfig) Step(
 }
 
 // StepYoung does what Step does for a key that still warms up and has the portion p of the limit: each unit counts as
-// 1/p units in the queue. So the size of the queue and the rate at which units leave it grow together.
+// 1/p units in the queue, and their sum is rounded up. So the size of the queue and the rate at which units leave it
+// grow together.
 func (c *leakyBucketConfig) StepYoung(
 	s *leakyBucketState, pace *leakyBucketConfig, p engine.Portion, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {
-	elapsed, weight := now.Since(s.last), pace.Weight(p.Units, p.Of)
+	elapsed := now.Since(s.last)
 	debt, queue := pace.Drained(s.debt, elapsed), pace.Drained(s.queue, elapsed)
-	if v.Left = pace.Fit(debt, weight, c.Burst); n > v.Left {
+	cost, left, granted := pace.Spend(debt, p, n, c.Burst, charge)
+	if !granted {
 		v.RetryAfter = Never
 	} else {
 		delay = pace.ToDrain(pace.Parts(queue))
 		if charge {
-			v.Left -= n
-			room := pace.Times(weight, n)
-			debt, queue = pace.Plus(debt, room), pace.Plus(queue, room)
+			debt, queue = pace.Plus(debt, cost), pace.Plus(queue, cost)
 			*s = leakyBucketState{now, debt, queue}
 		}
 	}
-	v.Limit = c.Burst
+	v.Limit, v.Left = c.Burst, left
 	v.ResetAfter = max(pace.ToDrain(pace.Parts(debt)), pace.ToDrain(pace.Parts(queue)))
 	return v, delay
 }

@@ -139,7 +139,8 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // Warmup means that every key has the full limit at once.
 //
 // A key of a [FixedWindow], [SlidingWindowCounter] or [SlidingWindowLog] has the lower limit. A key of a bucket pays
-// more tokens for each unit, rounded up: both its burst and its rate are lower, by the ratio of the two limits.
+// more tokens for each unit: both its burst and its rate are lower, by the ratio of the two limits. What a request costs
+// is rounded up, once for all its units.
 //
 // Bound: L is the full limit, and l is the limit that the key has at the end of an interval. Since the key was new, a
 // bucket grants at most (Burst + T·L/Per)·l/L units in any closed interval of length T; a fixed window grants at most l

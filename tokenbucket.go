@@ -90,21 +90,20 @@ func (c *tokenBucketConfig) Step(
 }
 
 // StepYoung is the method Step for a key that still warms up and has only the portion p of the limit. Each unit takes
-// 1/p tokens, which reduces both the burst and the rate of the key to that portion.
+// 1/p tokens, which reduces both the burst and the rate of the key to that portion. The sum is rounded up.
 func (c *tokenBucketConfig) StepYoung(
 	s *tokenBucketState, pace *tokenBucketConfig, p engine.Portion, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {
-	debt, weight := pace.Drained(s.debt(), now.Since(s.last)), pace.Weight(p.Units, p.Of)
-	v.Left = pace.Fit(debt, weight, c.Burst)
+	debt := pace.Drained(s.debt(), now.Since(s.last))
+	cost, left, granted := pace.Spend(debt, p, n, c.Burst, charge)
 	switch {
-	case n > v.Left:
+	case !granted:
 		v.RetryAfter = Never
 	case charge:
-		v.Left -= n
-		debt = pace.Plus(debt, pace.Times(weight, n))
+		debt = pace.Plus(debt, cost)
 		*s = tokenBucketState{now, debt.Frac, debt.Whole}
 	}
-	v.Limit = c.Burst
+	v.Limit, v.Left = c.Burst, left
 	v.ResetAfter = pace.ToDrain(pace.Parts(debt))
 	return v, 0
 }

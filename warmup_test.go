@@ -384,11 +384,7 @@ func TestWarmupIsFullAtOver(t *testing.T) {
 		w.clock.Advance(minute)
 		require.Equal(t, no(10, 2, 59*minute, 59*minute), w.ask("a", 10, true), "the wait ends exactly then")
 		w.clock.Advance(59*minute - 1)
-		left := 9
-		if isBucket(a) { // which charges 10/9 of a token for each, rounded up
-			left = 8
-		}
-		require.Equal(t, no(10, left, 1, 1), w.ask("a", 10, true), "a nanosecond before")
+		require.Equal(t, no(10, 9, 1, 1), w.ask("a", 10, true), "a nanosecond before")
 		w.clock.Advance(1)
 		res := w.ask("a", 10, true)
 		require.True(t, res.Allowed)
@@ -967,6 +963,53 @@ func TestWarmupSettle(t *testing.T) {
 					}
 				})
 			})
+		}
+	}
+}
+
+// TestWarmupCountsTheRoundingOnce checks that a young bucket rounds up the cost of all units of a request once, not the
+// cost of each unit.
+func TestWarmupCountsTheRoundingOnce(t *testing.T) {
+	for _, a := range algorithmsOfRules {
+		if !isBucket(a) {
+			continue
+		}
+		w := startWarmup(t, ratelimit.Rule{Algorithm: a, Rate: ratelimit.PerSecond(10), Warmup: ratelimit.Warmup{From: 6, Over: time.Hour}})
+		require.Equal(t, 6, w.ask("at once", 6, false).Remaining)
+		require.True(t, w.ask("at once", 6, true).Allowed, "%s: a new key has 6 of 10", a)
+		require.Equal(t, sec, w.ask("at once", 6, true).RetryAfter, "%s: they took the whole bucket", a)
+
+		res, err := w.l.Reserve(t.Context(), ratelimit.Request{Client: "settled", Rules: []string{"warm"}, Cost: 6}, time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, res.Settle(2))
+		require.Equal(t, w.ask("two", 2, true).Remaining, w.ask("settled", 1, false).Remaining, "%s: as if 2 had been charged", a)
+		require.True(t, w.ask("settled", 3, true).Allowed)
+
+		var left []int
+		for range 5 { // each of these requests is rounded up
+			left = append(left, w.ask("one by one", 1, true).Remaining)
+		}
+		require.Equal(t, []int{4, 3, 2, 1, 0}, left, a)
+	}
+}
+
+// TestFailLocalRemembersWhatAYoungKeyHasLeft has a store fail after each number of units. What remains for the policy is
+// what the store has said.
+func TestFailLocalRemembersWhatAYoungKeyHasLeft(t *testing.T) {
+	for _, a := range algorithmsOfRules {
+		for _, r := range []ratelimit.Rate{ratelimit.PerSecond(10), {Requests: 10, Per: 10}} { // a token of 10^8 parts, and of 1 part
+			for used := range 7 {
+				f := newFlapping(t, 1, ratelimit.Rule{Algorithm: a, Rate: r, Warmup: ratelimit.Warmup{From: 6, Over: time.Hour}})
+				want := 6
+				for range used {
+					want = f.ask(t, f.rules[0], 1).Remaining
+				}
+				f.store.from(errsBefore)
+				res, err := f.rules[0].Peek(t.Context(), ratelimit.Request{Client: "c", Rules: []string{"r"}})
+				require.ErrorIs(t, err, ratelimit.ErrStore)
+				require.True(t, res.Degraded)
+				require.Equal(t, want, res.Remaining, "%s, %v: %d units used", a, r, used)
+			}
 		}
 	}
 }

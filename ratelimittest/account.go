@@ -29,8 +29,8 @@ type Entry struct {
 	rate   ratelimit.Rate // if not zero, the entry is not a charge, but a change of the rate to this value
 
 	// The next two fields are set only if the key warms up, that is, if its limit grows with its age.
-	each   *big.Int // only for a bucket: the cost of one unit, in parts of a token (see [bucket])
-	renews bool     // whether the key was new before this charge
+	price  func(n *big.Int) *big.Int // only for a bucket: returns what n units cost, in parts of a token (see [bucket])
+	renews bool                      // whether the key was new before this charge
 }
 
 // A line is the queue of a leaky bucket. It cannot be computed from the list of charges: if a
@@ -102,7 +102,7 @@ func (acc *Account) entry(at time.Time, n int) *Entry {
 		u := m.past().instant(at)
 		first := m.born(u)
 		if c.renews = first == nil; acc.bucket() != nil {
-			c.each = m.weight(m.limit(first, u))
+			c.price = m.price(m.limit(first, u))
 		}
 	}
 	return c
@@ -123,8 +123,8 @@ func (c *Entry) charge(m keeper) {
 	}
 	if c.n > 0 {
 		g := grant{at: h.last, n: num(int64(c.n))}
-		if c.each != nil {
-			g.cost = mul(g.n, c.each)
+		if c.price != nil {
+			g.cost = c.price(g.n)
 		}
 		h.grants = append(h.grants, g)
 	}
@@ -142,8 +142,8 @@ func (acc *Account) bucket() *bucket {
 
 // cost returns the cost of n units of the charge c in the bucket b, in parts of a token.
 func (c *Entry) cost(b *bucket, n int) *big.Int {
-	if c.each != nil {
-		return mul(num(int64(n)), c.each)
+	if c.price != nil {
+		return c.price(num(int64(n)))
 	}
 	return mul(num(int64(n)), b.per)
 }
@@ -164,7 +164,7 @@ func (acc *Account) Settle(at time.Time, c *Entry, n int) (back int) {
 	c.n = n
 	acc.replay()
 	if b := acc.bucket(); b != nil && b.leaky && last {
-		acc.line.level = largest(num(0), sub(acc.line.level, c.cost(b, was-n)))
+		acc.line.level = largest(num(0), sub(acc.line.level, sub(c.cost(b, was), c.cost(b, n))))
 	}
 	return was - n
 }

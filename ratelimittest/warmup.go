@@ -107,18 +107,22 @@ func (m *warm) limit(first, u *big.Int) *big.Int {
 	return add(from, floorDiv(mul(sub(limit, from), age), over))
 }
 
-// weight returns the cost of a unit in a bucket while its key has the given limit, in parts of a
-// token (see [bucket]).
-func (m *warm) weight(limit *big.Int) *big.Int {
-	return ceilDiv(mul(m.full.(*bucket).per, num(int64(m.rate.Requests))), limit)
+// price returns a function for a bucket whose key has the given limit. The function returns what n units
+// cost together, in parts of a token (see [bucket]).
+func (m *warm) price(limit *big.Int) func(n *big.Int) *big.Int {
+	tokens := m.tokens()
+	return func(n *big.Int) *big.Int { return ceilDiv(mul(n, tokens), limit) }
 }
+
+// tokens returns as many tokens of the bucket as the full limit has units, in parts of a token.
+func (m *warm) tokens() *big.Int { return mul(m.full.(*bucket).per, num(int64(m.rate.Requests))) }
 
 // The method free returns the units that could be granted to a key at the instant u. The parameter first
 // is the instant of the key's first grant.
 func (m *warm) free(first, u *big.Int) *big.Int {
 	limit := m.limit(first, u)
 	if b, ok := m.full.(*bucket); ok {
-		return floorDiv(sub(b.full(), b.owed(u)), m.weight(limit))
+		return floorDiv(mul(sub(b.full(), b.owed(u)), limit), m.tokens())
 	}
 	return sub(m.full.free(u), sub(num(int64(m.rate.Requests)), limit))
 }
@@ -148,7 +152,7 @@ func (m *warm) decide(at time.Time, n int, charge bool) ratelimit.Result {
 		if charge {
 			g := grant{at: u, n: units}
 			if _, ok := m.full.(*bucket); ok {
-				g.cost = mul(units, m.weight(m.limit(first, u)))
+				g.cost = m.price(m.limit(first, u))(units)
 			}
 			if first == nil {
 				first = u

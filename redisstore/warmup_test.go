@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -314,6 +315,91 @@ func TestSettleYoung(t *testing.T) {
 		end(2, 1, 0)
 		end(1, 1, 0)
 		again()
+	}
+}
+
+// TestWarmupCountsTheRoundingOnce charges and settles several units of a young bucket, whose cost is rounded up once.
+func TestWarmupCountsTheRoundingOnce(t *testing.T) {
+	client := start(t).client(t)
+	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket} {
+		key := newYoungKey(t, client, a)
+		key.ask.Rate, key.ask.Warmup.From = ratelimit.PerSecond(10), 6
+		left := func() int {
+			res, err := key.there.Take(t.Context(), []ratelimit.Ask{key.ask})
+			require.NoError(t, err)
+			return res[0].Remaining
+		}
+		require.Equal(t, 6, left(), a)
+		key.charge(6, 1)
+		require.Zero(t, left(), "%s: a new key has 6 of 10", a)
+		key.end(1, 6, 4)
+		require.Equal(t, 1, left(), "%s: as if 4 had been charged", a)
+		key.again()
+		key.charge(6, 1)
+		key.end(1, 6, 3)
+		require.Equal(t, 3, left(), "%s: as if 3 had been charged", a)
+		key.charge(2, 2)
+		require.Zero(t, left(), "%s: each request is rounded up", a)
+	}
+}
+
+// TestWarmupFits looks at young buckets that have room for exactly a number of units, or a little less. Their numbers
+// have more digits than a double.
+func TestWarmupFits(t *testing.T) {
+	client := start(t).client(t)
+	for _, burst := range []int{10, 999_999_990, math.MaxUint32} {
+		for from := 1; from < 10; from++ {
+			key := newYoungKey(t, client, ratelimit.AlgorithmTokenBucket)
+			key.ask.Rate = ratelimit.Rate{Requests: 10, Per: 30*365*24*time.Hour + time.Microsecond, Burst: burst}
+			key.ask.Warmup.From = from
+			for _, n := range []int{1, 1, 2, burst / 40, burst / 41, burst / 42} {
+				key.charge(n, 0)
+			}
+			key.again()
+		}
+	}
+}
+
+// TestSettleYoungOfAnEarlierVersion settles a receipt that an earlier version of the store has written. That version
+// stored the cost of a unit, rounded up, in place of the limits.
+func TestSettleYoungOfAnEarlierVersion(t *testing.T) {
+	client := startReal(t).client(t)
+	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket} {
+		key := newYoungKey(t, client, a)
+		key.ask.Warmup.From = 5
+		key.charge(3, 1)
+		list := key.there.KeyOf(key.ask) + ";r"
+		stored, err := client.ZRangeArgs(t.Context(), redis.ZRangeArgs{Key: list, ByScore: true, Start: -1, Stop: -1}).Result()
+		require.NoError(t, err)
+		require.Len(t, stored, 1)
+		require.Regexp(t, `^1:\d+ \d+ 3 0 @1 - 5 10$`, stored[0])
+		earlier := strings.TrimSuffix(stored[0], " 5 10") + " 2 0 0" // 2 tokens
+		require.NoError(t, client.ZRem(t.Context(), list, stored[0]).Err())
+		require.NoError(t, client.ZAdd(t.Context(), list, redis.Z{Score: -1, Member: earlier}).Err())
+		key.end(1, 3, 1)
+	}
+}
+
+// TestSettleYoungAfterAnotherRate charges a young key without a receipt at another rate, and then settles a receipt
+// from before. Later requests stand in the queue of a leaky bucket, so it does not shrink.
+func TestSettleYoungAfterAnotherRate(t *testing.T) {
+	client := start(t).client(t)
+	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket} {
+		key := newYoungKey(t, client, a)
+		key.ask.Rate, key.ask.Warmup.From = ratelimit.PerSecond(10), 6
+		key.charge(2, 1)
+		key.ask.Rate.Requests = 7 // a token has other parts
+		key.charge(0, 0)
+		key.wait(time.Second)
+		key.charge(1, 0)
+		key.end(1, 2, 1)
+		key.again()
+
+		key.ask.Rate, key.ask.Warmup.From = ratelimit.Rate{Requests: 1000, Per: time.Microsecond, Burst: 10}, 600
+		key.charge(4, 1)
+		key.ask.Rate.Requests = 999 // a token had one part, and has 1,000: what a unit has cost is rounded down to 1 token
+		key.charge(1, 0)
+		key.end(1, 4, 1)
 	}
 }
 

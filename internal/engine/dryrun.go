@@ -131,7 +131,7 @@ func (s *ratedShard[S, C]) revoked(h keytable.Hash, want Wanted, now keytable.In
 		if ages := p.ages; ages != nil {
 			back.First = before == nil || ages.Unused(&before.state, now)
 			if b := p.arithmetic(); b != nil {
-				back.Paid = b.Times(ages.Cost(&state.state), n)
+				back.Paid = b.Cost(ages.Portion(&state.state), n)
 			}
 		}
 		back.Debt = lesser(back.Paid, ps.debt(state, p, 0))

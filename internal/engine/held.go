@@ -57,9 +57,9 @@ func (ps *ratePlans[S, C]) charge(
 	at := p.config.Charged(&s.state)
 	switch {
 	case do == Hold:
-		e := receipt{at: at, n: n, each: exact.Level{Whole: 1}, first: young, until: until}
+		e := receipt{at: at, n: n, portion: Portion{Units: 1, Of: 1}, first: young, until: until}
 		if p.ages != nil {
-			e.each = p.ages.Cost(&s.state)
+			e.portion = p.ages.Portion(&s.state)
 		}
 		id = ps.receipts.get().issue(&s.chain, h, &e, ps.debt(s, p, 0), p.arithmetic(), now)
 		s.plan |= withReceipts

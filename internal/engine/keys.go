@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/exact"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
@@ -304,7 +305,7 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
 	p, _ := shard.Algorithm.pick(want)
-	s, state := shard.Scratch(ratedState[S]{}), shard.Find(h)
+	s, state, b := shard.Scratch(ratedState[S]{}), shard.Find(h), p.arithmetic()
 	if ages := p.ages; ages != nil {
 		var known *S
 		if state != nil {
@@ -313,15 +314,24 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 		// Charge one unit and give it back. The key then counts as used at the instant now, but it
 		// owes nothing.
 		p.config.Step(&s.state, p.config, now, 1, true)
-		paid := ages.Cost(&s.state)
-		p.config.GiveBack(&s.state, Returned{At: now, N: 1, Debt: paid, Paid: paid, Last: true})
+		back := Returned{At: now, N: 1, Last: true}
+		if b != nil {
+			back.Paid = b.Cost(ages.Portion(&s.state), 1)
+			back.Debt = back.Paid
+		}
+		p.config.GiveBack(&s.state, back)
 		if s.plan = p.id; !ages.Age(&s.state, known, rest, now) {
 			*s = ratedState[S]{}
 		}
 	}
 	v, _ := p.config.Step(&s.state, p.config, now, 1, false)
 	if used := v.Left - max(remaining, 0); used > 0 {
-		p.config.Step(&s.state, p.config, now, used, true)
+		v, _ = p.config.Step(&s.state, p.config, now, used, true)
+		if over := max(remaining, 0) - v.Left; over > 0 { // the cost of the units used was rounded up
+			room := b.Minus(exact.Level{Whole: b.Burst}, b.Cost(p.ages.Portion(&s.state), remaining))
+			back := b.Minus(p.debts.Debt(&s.state, now), room)
+			p.config.GiveBack(&s.state, Returned{At: now, Debt: back, Paid: back, Last: true})
+		}
 		s.plan = p.id
 	}
 	switch {

@@ -15,7 +15,7 @@ type lowModel struct {
 	b    exact.Bucket
 	ids  []Receipt
 	lows []exact.Level
-	cost []exact.Level
+	cost []receipt // the charges
 }
 
 func (m *lowModel) lower(debt exact.Level) {
@@ -26,7 +26,9 @@ func (m *lowModel) lower(debt exact.Level) {
 
 // settle ends the receipt number i and returns what comes back for its units.
 func (m *lowModel) settle(i int, units int64) exact.Level {
-	back := lesser(m.b.Times(m.cost[i], units), m.lows[i])
+	e := &m.cost[i]
+	paid := m.b.Minus(e.cost(&m.b, e.n), e.cost(&m.b, e.n-units))
+	back := lesser(paid, m.lows[i])
 	rest := m.b.Minus(m.lows[i], back)
 	for j := range m.lows {
 		if j < i {
@@ -62,10 +64,11 @@ func TestLayersAsAModel(t *testing.T) {
 			m := &k.m
 			switch act := rnd.IntN(10); {
 			case act < 5:
-				n, cost := 1+rnd.Int64N(4), exact.Level{Whole: 1, Frac: rnd.Int64N(m.b.Unit)}
-				k.debt = m.b.Plus(k.debt, m.b.Times(cost, n))
-				id := r.issue(&k.link, k.hash, &receipt{n: n, each: cost}, k.debt, &m.b, 0)
-				m.ids, m.lows, m.cost = append(m.ids, id), append(m.lows, k.debt), append(m.cost, cost)
+				e := receipt{n: 1 + rnd.Int64N(4), portion: Portion{Units: 7, Of: 7 + rnd.Int64N(7)}}
+				k.debt = m.b.Plus(k.debt, m.b.Cost(e.portion, e.n))
+				charged := e
+				id := r.issue(&k.link, k.hash, &e, k.debt, &m.b, 0)
+				m.ids, m.lows, m.cost = append(m.ids, id), append(m.lows, k.debt), append(m.cost, charged)
 			case act < 7:
 				k.debt = m.b.Minus(k.debt, exact.Level{Whole: rnd.Int64N(1 + 3*rnd.Int64N(4)), Frac: rnd.Int64N(m.b.Unit)})
 				require.Equal(t, len(m.ids) > 0, r.lower(k.link, k.hash, k.debt))
@@ -73,7 +76,14 @@ func TestLayersAsAModel(t *testing.T) {
 			case act < 8 && rnd.IntN(5) == 0:
 				to := exact.Bucket{Unit: 1 + rnd.Int64N(20)}
 				for i := range m.lows {
-					m.lows[i], m.cost[i] = to.RescaledDown(m.lows[i], &m.b), to.RescaledDown(m.cost[i], &m.b)
+					if to.Unit == m.b.Unit {
+						break // nothing is rounded
+					}
+					m.lows[i] = to.RescaledDown(m.lows[i], &m.b)
+					if e := &m.cost[i]; e.portion.Units != e.portion.Of {
+						e.each, e.portion = m.b.CostDown(e.portion), Portion{}
+					}
+					m.cost[i].each = to.RescaledDown(m.cost[i].each, &m.b)
 				}
 				r.rescale(k.link, k.hash, &to, &m.b)
 				k.debt, m.b = to.Rescaled(k.debt, &m.b), to
@@ -125,7 +135,7 @@ func TestLayersStayShallow(t *testing.T) {
 		r, h, link, b := &receipts{max: most}, keytable.HashOf("a"), uint32(0), exact.Bucket{Unit: 1}
 		ids := make([]Receipt, most)
 		for i := range ids {
-			ids[i] = r.issue(&link, h, &receipt{n: 2, each: exact.Level{Whole: 1}}, exact.Level{Whole: int64(2*i + 2)}, &b, 0)
+			ids[i] = r.issue(&link, h, &receipt{n: 2, portion: Portion{Units: 1, Of: 1}}, exact.Level{Whole: int64(2*i + 2)}, &b, 0)
 		}
 		c, longest := &r.chains[link], 0
 		for i := range ids {

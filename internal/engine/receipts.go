@@ -108,13 +108,22 @@ type receipt struct {
 	earlier, later uint32 // indices of the receipts that got a term just before and just after this one, or 0
 	at             keytable.Instant
 	n              int64
-	each           exact.Level      // what each unit has cost; unused if the algorithm counts in windows
+	portion        Portion          // the portion of the limit that the key had; zero if the field each is used
+	each           exact.Level      // for a bucket whose rate has changed since: what each unit has cost, rounded down
 	then           keytable.Instant // if followed is set: the instant of the first charge without a receipt after this one
 	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
 	followed       bool             // whether the key was charged without a receipt after this charge and before the next receipt
 	hasTerm        bool             // whether this receipt is in the list of receipts with a term
 	first          bool             // whether the key was new before the charge
 	twin           Receipt          // the receipt of the same charge in other Keys, see fallback; 0 if there is none
+}
+
+// cost returns what n units of the receipt have cost. The parameter b computes with the debts of the key.
+func (e *receipt) cost(b *exact.Bucket, n int64) exact.Level {
+	if e.portion == (Portion{}) {
+		return b.Times(e.each, n)
+	}
+	return b.Cost(e.portion, n)
 }
 
 // chainOf returns the chain with the given index if it belongs to the key with hash h, and otherwise nil.
@@ -223,6 +232,9 @@ func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket)
 	r.layers.rescale(c, to, from)
 	for i := c.newest; i != 0; i = r.all[i].prev {
 		e := &r.all[i]
+		if e.portion.Units != e.portion.Of {
+			e.each, e.portion = from.CostDown(e.portion), Portion{}
+		}
 		e.each = to.RescaledDown(e.each, from)
 	}
 }
@@ -254,7 +266,8 @@ func (r *receipts) settle(
 	}
 	back = Returned{At: e.at, N: max(e.n-actual, 0), Last: e.next == 0 && !e.followed}
 	if e.layer != 0 {
-		back.Paid = c.arithmetic().Times(e.each, back.N)
+		b := c.arithmetic()
+		back.Paid = b.Minus(e.cost(b, e.n), e.cost(b, e.n-back.N))
 		back.Debt = r.layers.take(c, e.layer, back.Paid)
 	}
 	if back.First = e.first && actual == 0; back.First {

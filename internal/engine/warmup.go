@@ -16,14 +16,8 @@ type Warmup struct {
 	Raise bool          // whether a From that is too small to grant one unit is replaced by the smallest number that grants one
 }
 
-// A Portion is the fraction Units/Of of the full limit. A young key, whose limit still grows, has only a
-// Portion of it.
-//
-// Invariant: 1 <= Units <= Of.
-type Portion struct {
-	Units int64 // the present limit of the key, in units
-	Of    int64 // the full limit, in units
-}
+// A Portion is the fraction of the full limit that a young key has, whose limit still grows.
+type Portion = exact.Portion
 
 // A Grower is an [Algorithm] whose keys can be young: they then have a lower limit, which grows.
 type Grower[S, C any] interface {
@@ -131,11 +125,11 @@ func (c *WarmConfig[S, C]) retryAfter(
 // charge.
 func (c *WarmConfig[S, C]) portion(age time.Duration) Portion {
 	if age >= c.over {
-		return Portion{c.limit, c.limit}
+		return Portion{Units: c.limit, Of: c.limit}
 	}
 	hi, lo := bits.Mul64(uint64(c.limit-c.from), uint64(age))
 	grown, _ := bits.Div64(hi, lo, uint64(c.over)) // the quotient fits, because age < over
-	return Portion{c.from + int64(grown), c.limit}
+	return Portion{Units: c.from + int64(grown), Of: c.limit}
 }
 
 // forgotten reports whether s, the state of a key that was charged, has owed nothing for the duration
@@ -205,8 +199,8 @@ func (c *WarmConfig[S, C]) Age(s, known *Warm[S], rest time.Duration, now keytab
 	return s.first != 0
 }
 
-// Exceed charges n units at the instant now, even beyond the limit. Each unit costs as much as a
-// granted unit costs at that instant.
+// Exceed charges n units at the instant now, even beyond the limit. They cost as much as n granted units
+// cost at that instant.
 func (c *WarmConfig[S, C]) Exceed(s *Warm[S], now keytable.Instant, n int64) {
 	now = max(now, c.full.Reached(&s.state))
 	if c.Unused(s, now) {
@@ -217,7 +211,7 @@ func (c *WarmConfig[S, C]) Exceed(s *Warm[S], now keytable.Instant, n int64) {
 		c.full.Exceed(&s.state, now, n)
 		return
 	}
-	c.Owe(s, now, b.Times(c.weight(b, s, now), n))
+	c.Owe(s, now, b.Cost(c.portionAt(s, now), n))
 }
 
 // Owe adds the given amount to the debt of the state s at the instant now.
@@ -225,21 +219,14 @@ func (c *WarmConfig[S, C]) Owe(s *Warm[S], now keytable.Instant, more exact.Leve
 	any(c.full).(Debtor[S]).Owe(&s.state, now, more)
 }
 
-// weight returns how much one unit costs a key with the state s at the given instant, which is not
-// before the first charge.
-func (c *WarmConfig[S, C]) weight(b *exact.Bucket, s *Warm[S], at keytable.Instant) exact.Level {
-	p := c.portion(time.Duration(min(at.Since(min(s.first, at)), uint64(c.over))))
-	return b.Weight(p.Units, p.Of)
+// portionAt returns the portion of the limit that a key with the state s has at the given instant, which is
+// not before the first charge.
+func (c *WarmConfig[S, C]) portionAt(s *Warm[S], at keytable.Instant) Portion {
+	return c.portion(time.Duration(min(at.Since(min(s.first, at)), uint64(c.over))))
 }
 
-// Cost returns how much each unit of the last charge has cost the key with the state s.
-func (c *WarmConfig[S, C]) Cost(s *Warm[S]) exact.Level {
-	b := c.Arithmetic()
-	if b == nil {
-		return exact.Level{Whole: 1}
-	}
-	return c.weight(b, s, c.Charged(s))
-}
+// Portion returns the portion of the limit that the key with the state s had at its last charge.
+func (c *WarmConfig[S, C]) Portion(s *Warm[S]) Portion { return c.portionAt(s, c.Charged(s)) }
 
 // GiveBack subtracts the units that the parameter back describes from the state s. If these units were
 // the whole first charge of the key, the age of the key counts from its next charge.
@@ -297,7 +284,7 @@ type aging[S any] interface {
 	Forget(s *S, now keytable.Instant)
 	Renew(s *S)
 	Age(s, known *S, rest time.Duration, now keytable.Instant) bool
-	Cost(s *S) exact.Level
+	Portion(s *S) Portion
 }
 
 func (k *ratedKeys[S, C]) Warm(w Warmup) error {

@@ -191,22 +191,51 @@ func (b *Bucket) Converted(debt, minDebt Level, from *Bucket, ahead bool) (to Le
 	return debt, lost
 }
 
-// Weight returns what one token costs a key whose limit is still growing: the full limit divided by the
-// present limit, rounded up to parts of a token. The first parameter is the present limit, which is at
-// least 1. The second parameter is the full limit, which is not smaller than the present limit.
-func (b *Bucket) Weight(units, of int64) Level {
-	if units == of {
-		return Level{Whole: 1}
+// A Portion is the fraction Units/Of of the full limit. A key whose limit still grows has only a Portion of
+// it, and pays Of/Units tokens for each unit.
+//
+// Invariant: 1 <= Units <= Of.
+type Portion struct {
+	Units int64 // the present limit of the key, in units
+	Of    int64 // the full limit, in units
+}
+
+// Cost returns what n units cost a key with the portion p of the limit. It is rounded up to parts of a
+// token, once for all units. A cost of more tokens than an int64 can hold is cut to the largest int64.
+func (b *Bucket) Cost(p Portion, n int64) Level {
+	hi, lo := bits.Mul64(uint64(n), uint64(p.Of))
+	if hi >= uint64(p.Units) {
+		return Level{math.MaxInt64, 0}
 	}
-	hi, lo := bits.Mul64(uint64(of%units), uint64(b.Unit))
-	parts, left := bits.Div64(hi, lo, uint64(units)) // the quotient fits, because of%units < units
-	if left > 0 {
-		parts++
+	whole, rest := bits.Div64(hi, lo, uint64(p.Units))
+	if whole >= math.MaxInt64 {
+		return Level{math.MaxInt64, 0}
 	}
-	if parts == uint64(b.Unit) {
-		return Level{of/units + 1, 0}
+	if rest == 0 {
+		return Level{int64(whole), 0}
 	}
-	return Level{of / units, int64(parts)}
+	frac, rest := b.partsOf(rest, p)
+	if rest > 0 {
+		frac++
+	}
+	if frac == b.Unit {
+		return Level{int64(whole) + 1, 0}
+	}
+	return Level{int64(whole), frac}
+}
+
+// partsOf returns how many parts of a token are in rest/p.Units tokens, and what remains of the division.
+// The given rest must be less than p.Units.
+func (b *Bucket) partsOf(rest uint64, p Portion) (parts int64, left uint64) {
+	hi, lo := bits.Mul64(rest, uint64(b.Unit))
+	quotient, left := bits.Div64(hi, lo, uint64(p.Units))
+	return int64(quotient), left
+}
+
+// CostDown returns what one unit costs a key with the portion p of the limit, rounded down.
+func (b *Bucket) CostDown(p Portion) Level {
+	frac, _ := b.partsOf(uint64(p.Of%p.Units), p)
+	return Level{p.Of / p.Units, frac}
 }
 
 // Times returns the level l multiplied by n. The whole tokens of the product must fit an int64.
@@ -238,31 +267,52 @@ func (b *Bucket) Beyond(l, more Level) Level {
 	return b.Plus(l, more)
 }
 
-// Fit returns how many units a key with this debt may take, if each unit costs the level weight. The
-// debt and the cost of these units together are at most burst tokens. The weight is at least one token.
-func (b *Bucket) Fit(debt, weight Level, burst int64) int64 {
+// Fit returns how many units fit at once into the room that the debt leaves of burst tokens, if the key has
+// the portion p of the limit.
+func (b *Bucket) Fit(debt Level, p Portion, burst int64) int64 {
 	room := b.Minus(Level{burst, 0}, debt)
-	if weight.Frac == 0 {
-		return room.Whole / weight.Whole
-	}
 	hi, lo := b.Parts(room)
-	wHi, wLo := b.Parts(weight)
-	if wHi == 0 {
-		n, _ := bits.Div64(hi, lo, wLo) // the quotient fits: weight has at least Unit parts, so n is at most burst
+	top, hi, lo := times(hi, lo, uint64(p.Units))
+	unitHi, unitLo := bits.Mul64(uint64(p.Of), uint64(b.Unit)) // n units fit if n times this is at most top·2^128 + hi·2^64 + lo
+	if unitHi == 0 {
+		n, _ := bits.Div64(hi, lo, unitLo) // the quotient fits, and top is 0: n is at most burst
 		return int64(n)
 	}
-	// The weight is rounded up to its 64 leading bits. This makes the quotient too small, but by less
+	// The divisor is rounded up to its 64 leading bits. This makes the quotient too small, but by less
 	// than 1, so that n is correct or 1 too small.
-	shift := uint(bits.Len64(wHi))
-	n := uint64(0)
-	if top := wHi<<(64-shift) | wLo>>shift; top < math.MaxUint64 {
-		n, _ = bits.Div64(hi>>shift, hi<<(64-shift)|lo>>shift, top+1)
+	shift := uint(bits.Len64(unitHi))
+	n, rest := top<<(64-shift)|hi>>shift, hi<<(64-shift)|lo>>shift
+	if leading := unitHi<<(64-shift) | unitLo>>shift; leading < math.MaxUint64 {
+		n, _ = bits.Div64(n, rest, leading+1)
 	}
-	nextHi, nextLo := bits.Mul64(wLo, n+1)
-	if nextHi += wHi * (n + 1); nextHi < hi || nextHi == hi && nextLo <= lo {
+	if next := b.Cost(p, int64(n)+1); next.Whole < room.Whole || next.Whole == room.Whole && next.Frac <= room.Frac {
 		n++
 	}
 	return int64(n)
+}
+
+// Spend decides on n units for a key with this debt and the portion p of the limit: they are granted if the
+// debt and their cost are together at most burst tokens. If the parameter charge is set, Spend returns the
+// cost of granted units, and how many units fit after them. Otherwise the cost is zero, and left is how many
+// units fit.
+func (b *Bucket) Spend(debt Level, p Portion, n, burst int64, charge bool) (cost Level, left int64, granted bool) {
+	if charge {
+		if cost = b.Cost(p, n); cost.Whole <= burst {
+			if sum := b.Plus(debt, cost); sum.Whole < burst || sum.Whole == burst && sum.Frac == 0 {
+				return cost, b.Fit(sum, p, burst), true
+			}
+		}
+	}
+	left = b.Fit(debt, p, burst)
+	return Level{}, left, n <= left
+}
+
+// times returns hi·2^64 + lo multiplied by n, as top·2^128 + hi·2^64 + lo.
+func times(hi, lo, n uint64) (uint64, uint64, uint64) {
+	carry, lo := bits.Mul64(lo, n)
+	top, hi := bits.Mul64(hi, n)
+	hi, more := bits.Add64(hi, carry, 0)
+	return top + more, hi, lo
 }
 
 // GCD returns the greatest common divisor of a and b, which are positive.

@@ -53,23 +53,38 @@ var warmupMutants = []mutant{
 		by: "^TestWarmupChange$", why: "a key that could have been evicted is new",
 	},
 	{
-		name: "a weight is rounded for the client", file: "internal/exact/bucket.go",
-		old: "	if left > 0 {\n		parts++\n	}\n", new: "	_ = left\n",
+		name: "a cost is rounded for the client", file: "internal/exact/bucket.go",
+		old: "	if rest > 0 {\n		frac++\n	}\n	if frac == b.Unit {\n		return Level{int64(whole) + 1", new: "	if frac == b.Unit {\n		return Level{int64(whole) + 1",
 		by: "^TestWarmupWeights$", why: "the bound would break",
 	},
 	{
 		name: "the last unit of a large weight does not fit", file: "internal/exact/bucket.go",
-		old: "nextHi == hi && nextLo <= lo", new: "nextHi == hi && nextLo < lo",
+		old: "next.Whole == room.Whole && next.Frac <= room.Frac", new: "next.Whole == room.Whole && next.Frac < room.Frac",
 		by: "^TestWarmupWeights$", why: "what fits exactly, fits",
 	},
 	{
-		name: "a young bucket charges for one", file: "tokenbucket.go",
-		old: "pace.Plus(debt, pace.Times(weight, n))", new: "pace.Plus(debt, pace.Times(weight, 1))",
-		by: "^TestWarmupModel$", why: "n at once cost n times as much",
+		name: "a young bucket charges for one", file: "internal/exact/bucket.go",
+		old: "cost = b.Cost(p, n); cost.Whole", new: "cost = b.Cost(p, 1); cost.Whole",
+		by: "^TestWarmupModel$", why: "n at once cost about n times as much",
+	},
+	{
+		name: "a young bucket rounds the cost of each unit", file: "internal/exact/bucket.go",
+		old: "cost = b.Cost(p, n); cost.Whole", new: "cost = b.Times(b.Cost(p, 1), n); cost.Whole",
+		by: "^TestWarmupModel$", why: "the cost is rounded up once for all units",
+	},
+	{
+		name: "a young bucket has left what it had but for the units", file: "internal/exact/bucket.go",
+		old: "return cost, b.Fit(sum, p, burst), true", new: "return cost, b.Fit(debt, p, burst) - n, true",
+		by: "^TestWarmupModel$", why: "the next request is rounded up, too",
+	},
+	{
+		name: "a receipt pays back the rounding of the units that stay", file: "internal/engine/receipts.go",
+		old: "b.Minus(e.cost(b, e.n), e.cost(b, e.n-back.N))", new: "e.cost(b, back.N)",
+		by: "^TestWarmupSettles$", why: "a key is as if the units that stay had been charged",
 	},
 	{
 		name: "units of a young queue take no more room", file: "leakybucket.go",
-		old: "pace.Plus(debt, room), pace.Plus(queue, room)", new: "pace.Plus(debt, room), pace.Plus(queue, exact.Level{Whole: n})",
+		old: "pace.Plus(debt, cost), pace.Plus(queue, cost)", new: "pace.Plus(debt, cost), pace.Plus(queue, exact.Level{Whole: n})",
 		by: "^TestWarmupModel$", why: "they leave as slowly as they came",
 	},
 	{
@@ -79,7 +94,7 @@ var warmupMutants = []mutant{
 	},
 	{
 		name: "a whole token comes back for a unit", file: "internal/engine/held.go",
-		old: "			e.each = p.ages.Cost(&s.state)\n", new: "",
+		old: "			e.portion = p.ages.Portion(&s.state)\n", new: "",
 		by: "^TestWarmupReceipts$", why: "a young key had paid more",
 	},
 	{

@@ -104,27 +104,30 @@ func TestWarmupWeights(t *testing.T) {
 		b := exact.Bucket{Burst: upTo(exact.MaxBurst), Gain: 1, Unit: upTo(1 << 55)}
 		of := upTo(1 << 31)
 		units := upTo(of)
-		w := b.Weight(units, of)
+		p := exact.Portion{Units: units, Of: of}
+		w := b.CostDown(p)
 		parts := func(l exact.Level) *big.Int {
 			p := new(big.Int).Mul(big.NewInt(l.Whole), big.NewInt(b.Unit))
 			return p.Add(p, big.NewInt(l.Frac))
 		}
-		up := new(big.Int).Add(new(big.Int).Mul(big.NewInt(b.Unit), big.NewInt(of)), big.NewInt(units-1))
-		require.Zero(t, parts(w).Cmp(up.Div(up, big.NewInt(units))), "the weight of %d of %d", units, of)
+		all := new(big.Int).Mul(big.NewInt(b.Unit), big.NewInt(of)) // what one unit costs is all/units parts
+		weight := new(big.Int).Div(all, big.NewInt(units))
+		require.Zero(t, parts(w).Cmp(weight), "the weight of %d of %d", units, of)
 		require.Less(t, w.Frac, b.Unit)
 		debt := exact.Level{Whole: rng.Int64N(b.Burst + 2), Frac: rng.Int64N(b.Unit)}
 		if rng.IntN(3) == 0 { // exactly some of them fit, or a part less
-			some := b.Times(w, rng.Int64N(b.Burst/(w.Whole+1)+1))
+			some := b.Cost(p, rng.Int64N(b.Burst/(w.Whole+1)+1))
 			debt = b.Minus(b.Minus(exact.Level{Whole: b.Burst}, some), exact.Level{Frac: 1 - rng.Int64N(2)})
 		}
-		fit := b.Fit(debt, w, b.Burst)
+		fit := b.Fit(debt, p, b.Burst)
 		room := new(big.Int).Sub(new(big.Int).Mul(big.NewInt(b.Burst), big.NewInt(b.Unit)), parts(debt))
 		if room.Sign() < 0 {
 			room.SetInt64(0)
 		}
-		require.Equal(t, new(big.Int).Div(room, parts(w)).Int64(), fit, "%v of %v in %+v", w, debt, b)
-		cost := b.Times(w, fit)
-		require.Zero(t, parts(cost).Cmp(new(big.Int).Mul(parts(w), big.NewInt(fit))))
+		require.Equal(t, room.Div(room.Mul(room, big.NewInt(units)), all).Int64(), fit, "%v of %v in %+v", p, debt, b)
+		cost, up := b.Cost(p, fit), new(big.Int).Mul(all, big.NewInt(fit))
+		up.Div(up.Add(up, big.NewInt(units-1)), big.NewInt(units))
+		require.Zero(t, parts(cost).Cmp(up))
 		sum := b.Plus(debt, cost)
 		require.Less(t, sum.Frac, b.Unit)
 		require.Zero(t, parts(sum).Cmp(new(big.Int).Add(parts(debt), parts(cost))))
@@ -168,6 +171,30 @@ func TestWarmupChange(t *testing.T) {
 				left = 5
 			}
 			require.Equal(t, left, w.ask("a", 0).Remaining, a.name)
+		}
+	}
+}
+
+// TestWarmupSettles settles reservations of young buckets, whose cost was rounded up. The key is then as if the units
+// that stay had been charged.
+func TestWarmupSettles(t *testing.T) {
+	for _, a := range algorithms {
+		if !a.bucket {
+			continue
+		}
+		for charged := 1; charged <= 6; charged++ {
+			for stay := range charged + 1 {
+				r := tenIn(a, time.Second)
+				r.Warmup.From = 6
+				w := newWarmRule(t, r)
+				res, err := w.Reserve(context.Background(), ratelimit.Request{Client: "settled", Rules: []string{"warm"}, Cost: charged}, time.Minute)
+				require.NoError(t, err)
+				require.NoError(t, res.Settle(stay))
+				if stay > 0 {
+					w.ask("charged", stay)
+				}
+				require.Equal(t, w.ask("charged", 0), w.ask("settled", 0), "%s: %d of %d stay", a.name, stay, charged)
+			}
 		}
 	}
 }

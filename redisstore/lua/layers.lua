@@ -41,6 +41,34 @@ local function sum(s, a, b)
   return {whole, frac, fine}
 end
 
+-- weight returns the cost of one unit for a bucket that has so many units of its limit. It is exact: a
+-- level, rounded down, and rest and units, for the fraction rest/units of one more fine part.
+local function weight(s, units, limit)
+  local whole, over = divide(limit, units)
+  local frac, r = muldiv(over, s.unit, units)
+  local fine, rest = muldiv(r, grain(s.gain), units)
+  return {whole, frac, fine, rest, units}
+end
+
+-- cost returns what n units of this weight cost together. It is rounded up once for all units. A level
+-- is a weight, too.
+local function cost(s, weight, n)
+  local fines, rest = grain(s.gain), weight[4] or 0
+  local q, r, f = scaled(weight[2], weight[3], s.unit, fines, n)
+  if rest == 0 then return {weight[1] * n + q, r, f} end
+  local more, left = muldiv(rest, n, weight[5])
+  if left > 0 then more = more + 1 end
+  more, f = divide(f + more, fines)
+  more, r = divide(r + more, s.unit)
+  return {weight[1] * n + q + more, r, f}
+end
+
+-- weight_of returns what each unit of the receipt e of s has cost.
+local function weight_of(s, e)
+  local each = e.each
+  return each[3] and each or weight(s, each[1], each[2])
+end
+
 -- read_layer returns the level in a member of the set, and its position.
 local function read_layer(v)
   local pos, a, b, c = match(v, '^%+?(%d*)=(%d+) (%d+) (%d+)$')
@@ -156,11 +184,12 @@ local function rescale(s, list, from)
   end
   local _, old = get(list, top)
   put(list, top, '', old, below_it)
-  if not s.first then return end
+  if not s.first or from.unit == s.unit and grain(from.gain) == grain(s.gain) then return end
   for _, v in ipairs(call('ZRANGEBYSCORE', list, whole(-base), '(0')) do
     local e = receipts().entry(v)
+    if e and s.tail and e.pos == s.tail.pos then e = s.tail end -- this call may change it further
     if e and e.each then
-      e.each = converted(from, e.each, s.gain, s.unit, true)
+      e.each = converted(from, weight_of(from, e), s.gain, s.unit, true)
       receipts().replace(list, e)
     end
   end

@@ -17,7 +17,9 @@
 --   first after  whole frac fine
 --
 -- first is 1 if the key was new before the charge. after is the instant of the first units without a
--- receipt that followed, or - if none did. For a bucket, the others are the cost of each unit.
+-- receipt that followed, or - if none did. For a bucket, the others are the cost of each unit. If the key
+-- was young, there are two numbers in place of whole, frac and fine: the limit that it had, and the full
+-- limit. A change of the rate replaces them by the three.
 
 -- mark is the end of the stored state of a key that has receipts.
 local mark, pcall, made = ' +', redis.pcall, nil
@@ -65,7 +67,8 @@ local function receipts()
     if aged ~= '' then
       local first, after, cost = match(aged, '^@([01]) (-?%d*) (.+)$')
       e.first, e.after, e.each = first == '1', tonumber(after), {numbers(match(cost or '', '^(%d+) (%d+) (%d+)$'))}
-      if not e.each[3] then return nil end
+      if not e.each[1] then e.each = {numbers(match(cost or '', '^(%d+) (%d+)$'))} end
+      if not e.each[1] then return nil end
     end
     return e
   end
@@ -75,7 +78,8 @@ local function receipts()
     local each, v = e.each, format('%.0f:%.0f %.0f %.0f %d', e.pos, e.ends, e.at, e.n, e.followed and 1 or 0)
     if not each then return v end
     local after = e.after and whole(e.after) or '-'
-    return format('%s @%d %s %.0f %.0f %.0f', v, e.first and 1 or 0, after, each[1], each[2], each[3])
+    v = format('%s @%d %s %.0f %.0f', v, e.first and 1 or 0, after, each[1], each[2])
+    return each[3] and v .. ' ' .. whole(each[3]) or v
   end
 
   -- of returns the receipt with this id and position.

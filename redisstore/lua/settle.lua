@@ -76,7 +76,8 @@ local function settle(s, kind, id, stay)
     before, later = receipts().older(list, e.pos), e.pos < tail.pos and receipts().newer(list, e.pos) or nil
   end
   local n = max(e.n - stay, 0)
-  local paid = s.gain and e.each and times(s, e.each, n) or {n, 0, 0}
+  local each, paid = s.gain and e.each and weight_of(s, e), {n, 0, 0}
+  if each then paid = minus(s, cost(s, each, e.n), cost(s, each, e.n - n)) end
   local debt, alone = paid, not later and not e.followed
   call('ZREM', list, id)
   if s.gain then

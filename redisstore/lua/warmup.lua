@@ -17,32 +17,16 @@ local function warmed(c, text)
   c[3], c.from, c.limit, c.over = numbers(match(text, '^(%d+) (%d+) (%d+) (%d+)$'))
 end
 
--- times returns n times the level weight.
-local function times(s, weight, n)
-  local q, r, f = scaled(weight[2], weight[3], s.unit, grain(s.gain), n)
-  return {weight[1] * n + q, r, f}
-end
-
--- weight returns the cost of one unit for a bucket that has so many units of its limit, rounded up.
-local function weight(s, units, limit)
-  local whole, rest = divide(limit, units)
-  local fines = grain(s.gain)
-  local frac, r = muldiv(rest, s.unit, units)
-  local fine, left = muldiv(r, fines, units)
-  if left > 0 then fine = fine + 1 end
-  if fine == fines then frac, fine = frac + 1, 0 end
-  if frac == s.unit then whole, frac = whole + 1, 0 end
-  return {whole, frac, fine}
-end
-
--- fit returns how many times weight fits into the room that debt leaves of the burst.
+-- fit returns how many units of this weight fit at once into the room that debt leaves of the burst. The
+-- quotient of doubles is wrong by less than 1, so the number is at most one more than the quotient rounded
+-- down. The exact costs decide.
 local function fit(s, debt, weight)
-  local low, high = 0, s.burst
-  while low < high do
-    local n = floor((low + high + 1) / 2)
-    if below({s.burst, 0, 0}, sum(s, debt, times(s, weight, n))) then high = n - 1 else low = n end
-  end
-  return low
+  local function fits(n) return not below({s.burst, 0, 0}, sum(s, debt, cost(s, weight, n))) end
+  local fines = grain(s.gain)
+  local room = s.burst - debt[1] - (debt[2] + debt[3] / fines) / s.unit
+  local n = floor(room / (weight[1] + (weight[2] + (weight[3] + weight[4] / weight[5]) / fines) / s.unit)) + 1
+  while n > 0 and not fits(n) do n = n - 1 end
+  return max(n, 0)
 end
 
 -- beyond reports whether the time t, which may be text, is at least as long as n.
@@ -127,12 +111,12 @@ local function warm(inner)
 
   function kind.charge(a, s, now, n)
     local e, new = a.receipt, not a.first
-    if a.weight then
-      local debt, queue, cost = a.debt, a.queue, times(s, a.weight, n)
+    local weight = a.weight
+    if weight then
+      local debt, queue, more = a.debt, a.queue, cost(s, weight, n)
       inner.charge(a, s, now, 0)
-      s.debt = sum(s, debt, cost)
-      if s.queue then s.queue = sum(s, queue, cost) end
-      local weight = a.weight
+      s.debt = sum(s, debt, more)
+      if s.queue then s.queue = sum(s, queue, more) end
       show(a, s, s.debt, s.queue or s.debt)
       a.left = fit(s, s.debt, weight)
     else
@@ -141,16 +125,16 @@ local function warm(inner)
     a.first = a.first or now
     s.first, s.limit = a.first, a.config.limit
     if e then
-      e.n, e.first, e.each, e.low = n, new, a.weight or {1, 0, 0}, s.debt or e.low
+      e.n, e.first, e.each, e.low = n, new, weight and {weight[5], a.config.limit} or {1, 0, 0}, s.debt or e.low
     end
     grow(a, now)
   end
 
-  -- exceed charges units beyond the limit. Their cost is that of units of a key of this age.
+  -- exceed charges units beyond the limit. They cost what they cost a key of this age.
   function kind.exceed(s, now, n, c)
     local first, limit = known(s, c, now) or now, s.limit or c.limit
     local units = portion({from = c.from, limit = limit, over = c.over}, now - first)
-    inner.exceed(s, now, n, c, s.gain and times(s, weight(s, units, limit), n))
+    inner.exceed(s, now, n, c, s.gain and cost(s, weight(s, units, limit), n))
     s.first, s.limit, s.over = first, limit, c.over
   end
 
