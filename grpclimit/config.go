@@ -60,8 +60,9 @@ type Config struct {
 	BusyRetry time.Duration
 
 	// HoldExtend is how often a long call extends what it has in flight by such rules, so that
-	// their Per can be short. 0 means half of the shortest Per of such rules. If it is below 0,
-	// no call extends: one that takes longer than Per no longer counts.
+	// their Per can be short. 0 means half of the shortest Per of such rules. After a failure of
+	// the store, it tries again after an eighth of this time. If it is below 0, no call extends:
+	// one that takes longer than Per no longer counts.
 	HoldExtend time.Duration
 
 	// Log gets at most one line a minute for each kind of problem. The lines contain

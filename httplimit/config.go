@@ -65,8 +65,9 @@ type Config struct {
 	BusyRetry time.Duration
 
 	// HoldExtend is how often a long request extends what it has in flight by such rules, so
-	// that their Per can be short. 0 means half of the shortest Per of such rules. If it is
-	// below 0, no request extends: one that takes longer than Per no longer counts.
+	// that their Per can be short. 0 means half of the shortest Per of such rules. After a
+	// failure of the store, it tries again after an eighth of this time. If it is below 0, no
+	// request extends: one that takes longer than Per no longer counts.
 	HoldExtend time.Duration
 
 	// Info stores the [Info] of a granted request in the context that the next handler
