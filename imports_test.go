@@ -46,7 +46,6 @@ var mayImport = map[string][]string{
 	"httplimit":           {".", "internal/engine", "internal/keytable", "internal/ratefield", "internal/running"},
 	"iolimit":             {"."},
 	"examples/quickstart": {"."},
-	"examples/llmgateway": {".", "httplimit"},
 }
 
 // TestImports compares what each package of the module imports, tests aside, with mayImport.
