@@ -47,7 +47,6 @@ var mayImport = map[string][]string{
 	"httplimit":           {".", "internal/engine", "internal/keytable", "internal/ratefield", "internal/running"},
 	"iolimit":             {"."},
 	"examples/quickstart": {"."},
-	"examples/llmgateway": {".", "httplimit"},
 }
 
 // TestImports compares what each package of the module imports, tests aside, with mayImport.

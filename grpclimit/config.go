@@ -62,8 +62,9 @@ type Config struct {
 
 	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which count a call as running for at
 	// most their Per. At this interval, the interceptors extend that time for each running call, so
-	// that Per can be short. 0 means half of the shortest Per of these rules. If HoldExtend is below 0,
-	// the time is not extended: a call that runs for longer than Per no longer counts.
+	// that Per can be short. 0 means half of the shortest Per of these rules. If the store fails, they
+	// try again after an eighth of the interval. If HoldExtend is below 0, the time is not extended: a
+	// call that runs for longer than Per no longer counts.
 	HoldExtend time.Duration
 
 	// Log gets at most one line a minute for each kind of problem. The lines contain

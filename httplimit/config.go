@@ -65,8 +65,9 @@ type Config struct {
 
 	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which count a request as running for
 	// at most their Per. At this interval, the Middleware extends that time for each running request,
-	// so that Per can be short. 0 means half of the shortest Per of these rules. If HoldExtend is below
-	// 0, the time is not extended: a request that runs for longer than Per no longer counts.
+	// so that Per can be short. 0 means half of the shortest Per of these rules. If the store fails, it
+	// tries again after an eighth of the interval. If HoldExtend is below 0, the time is not extended: a
+	// request that runs for longer than Per no longer counts.
 	HoldExtend time.Duration
 
 	// Info stores the [Info] of a granted request in the context that the next handler

@@ -223,6 +223,38 @@ func TestHoldExtend(t *testing.T) {
 	}
 }
 
+// TestHoldExtendFails lets a request run whose store does not answer once: it still counts as running after Per.
+func TestHoldExtendFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := ratelimit.NewMemoryStore()
+		require.NoError(t, err)
+		var log logbook
+		once := &failsOnce{MemoryStore: store}
+		l, err := ratelimit.New([]ratelimit.Rule{running(1)}, nil, ratelimit.WithStore(once), ratelimit.WithName("x"))
+		require.NoError(t, err)
+		m := made(t, l, httplimit.Config{Log: log.logger()})
+		get(t, m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			<-time.After(10*time.Minute + 1)
+			require.True(t, once.failed.Load())
+			require.Equal(t, 1, held(t, l))
+		})), "/", "127.0.0.1:1")
+		require.Zero(t, held(t, l))
+	})
+}
+
+// A failsOnce is a complete store whose first Settle fails.
+type failsOnce struct {
+	*ratelimit.MemoryStore
+	failed atomic.Bool
+}
+
+func (s *failsOnce) Settle(ctx context.Context, asks []ratelimit.Ask) error {
+	if s.failed.CompareAndSwap(false, true) {
+		return net.ErrClosed
+	}
+	return s.MemoryStore.Settle(ctx, asks)
+}
+
 // TestHeldIDs refuses an ID beside a rule that counts what is running.
 func TestHeldIDs(t *testing.T) {
 	var log logbook

@@ -10,6 +10,8 @@
 //
 //	go run ./examples/llmgateway -listen 127.0.0.1:8080 &
 //	curl -N -H 'X-Client: alice' -d 'one two three' http://127.0.0.1:8080/v1/chat
+//
+// With -redis, all processes that use the same server share the limits.
 package main
 
 import (
@@ -26,8 +28,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/httplimit"
+	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
 // estimate is the number of tokens that a request reserves until the tokens of its answer are counted.
@@ -84,6 +89,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	err = g.model(r.Context(), string(prompt), func(piece string, tokens int) error {
 		used += tokens
+		_ = out.SetWriteDeadline(time.Now().Add(10 * time.Second)) // a client that does not read loses its slot
 		if _, err := io.WriteString(w, piece); err != nil {
 			return err
 		}
@@ -109,10 +115,33 @@ func repeat(ctx context.Context, prompt string, emit func(piece string, tokens i
 	return nil
 }
 
+// inRedis returns the options of a limiter that has its state in the Redis server at url, for so many processes.
+func inRedis(url string, replicas int) ([]ratelimit.Option, error) {
+	where, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	store, err := redisstore.New(redis.NewClient(where))
+	return []ratelimit.Option{
+		ratelimit.WithStore(store),
+		ratelimit.WithName("llmgateway"),
+		ratelimit.WithFailurePolicy(ratelimit.FailLocal(replicas)),
+	}, err
+}
+
 func main() {
 	listen := flag.String("listen", "", "the address to serve at, such as 127.0.0.1:8080")
+	server := flag.String("redis", "", "share the limits in the Redis server at this `url`, such as redis://127.0.0.1:6379/0")
+	replicas := flag.Int("replicas", 1, "how many processes share them: while Redis does not answer, each enforces its part")
 	flag.Parse()
-	g, err := newGateway(repeat)
+	var opts []ratelimit.Option
+	if *server != "" {
+		var err error
+		if opts, err = inRedis(*server, *replicas); err != nil {
+			log.Fatal(err)
+		}
+	}
+	g, err := newGateway(repeat, opts...)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -122,8 +151,8 @@ func main() {
 		}
 		return
 	}
-	server := http.Server{Addr: *listen, Handler: g, ReadHeaderTimeout: time.Second}
-	log.Print(server.ListenAndServe())
+	s := http.Server{Addr: *listen, Handler: g, ReadHeaderTimeout: time.Second}
+	log.Print(s.ListenAndServe())
 }
 
 // show sends five requests of one client to g, which all run at the same time, and writes the results to out. Four

@@ -62,20 +62,6 @@ func (s *service) answer(prompt string) (text string, status int) {
 	return string(body), resp.StatusCode
 }
 
-// left returns how many requests and tokens alice has left, and how many requests she may have answered at the same
-// time as those that run.
-func (s *service) left() (left [3]int) {
-	r, err := s.limiter.Reserve(s.t.Context(), ratelimit.Request{
-		Client: "alice", Endpoint: "/v1/chat", Cost: 1000, Costs: []ratelimit.Cost{{Unit: "tokens", N: 0}},
-	}, time.Minute)
-	require.NoError(s.t, err)
-	require.False(s.t, r.Result().Allowed, "nobody may send 1,000 requests at once, so nothing is charged")
-	for i, res := range r.Results() {
-		left[i] = res.Remaining
-	}
-	return left
-}
-
 func TestSettlesForWhatWasUsed(t *testing.T) {
 	s := start(t, func(_ context.Context, prompt string, emit func(string, int) error) error {
 		return emit(prompt, 1312)
@@ -84,12 +70,12 @@ func TestSettlesForWhatWasUsed(t *testing.T) {
 		text, status := s.answer("hello")
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, "hello", text)
-		require.Equal(t, [3]int{59 - i, 20_000 - 1312*(i+1), 4}, s.left(), "and not 4,000 for each")
+		require.Equal(t, [3]int{59 - i, 20_000 - 1312*(i+1), 4}, left(t, s.gateway), "and not 4,000 for each")
 	}
 	text, status := s.answer("hello") // 2,944 are left
 	require.Equal(t, http.StatusTooManyRequests, status)
 	require.Contains(t, text, `"violated-policies":["tokens"]`)
-	require.Equal(t, [3]int{47, 2944, 4}, s.left(), "what was denied has charged nothing")
+	require.Equal(t, [3]int{47, 2944, 4}, left(t, s.gateway), "what was denied has charged nothing")
 }
 
 func TestStreamsAndStops(t *testing.T) {
@@ -106,18 +92,18 @@ func TestStreamsAndStops(t *testing.T) {
 	line, err := bufio.NewReader(resp.Body).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "one\n", line, "it arrives while the model goes on")
-	require.Equal(t, [3]int{59, 16_000, 3}, s.left(), "held")
+	require.Equal(t, [3]int{59, 16_000, 3}, left(t, s.gateway), "held")
 	leave()
 	require.Nil(t, <-s.over)
 	require.NoError(t, resp.Body.Close())
-	require.Equal(t, [3]int{59, 19_900, 4}, s.left())
+	require.Equal(t, [3]int{59, 19_900, 4}, left(t, s.gateway))
 }
 
 func TestUsesMoreThanItHolds(t *testing.T) {
 	s := start(t, func(_ context.Context, _ string, emit func(string, int) error) error { return emit("much", 26_000) })
 	_, status := s.answer("")
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, [3]int{59, 0, 4}, s.left())
+	require.Equal(t, [3]int{59, 0, 4}, left(t, s.gateway))
 	resp, err := s.ask(t.Context(), "")
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
@@ -134,7 +120,7 @@ func TestPanics(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 	}
 	require.Equal(t, "the model is broken", <-s.over)
-	require.Equal(t, [3]int{59, 19_999, 4}, s.left())
+	require.Equal(t, [3]int{59, 19_999, 4}, left(t, s.gateway))
 }
 
 // TestOutage asks the gateway while its store is down, for a request without an answer, and over the limit.
@@ -181,11 +167,11 @@ func TestCrash(t *testing.T) {
 		Client: "alice", Endpoint: "/v1/chat", Costs: []ratelimit.Cost{{Unit: "tokens", N: estimate}},
 	}, time.Minute)
 	require.NoError(t, err)
-	require.Equal(t, [3]int{59, 16_000, 3}, s.left())
+	require.Equal(t, [3]int{59, 16_000, 3}, left(t, s.gateway))
 	s.clock.Advance(time.Minute)
-	require.Equal(t, [3]int{60, 16_333, 4}, s.left(), "after a minute it no longer counts as running")
+	require.Equal(t, [3]int{60, 16_333, 4}, left(t, s.gateway), "after a minute it no longer counts as running")
 	s.clock.Advance(11 * time.Minute)
-	require.Equal(t, [3]int{60, 20_000, 4}, s.left())
+	require.Equal(t, [3]int{60, 20_000, 4}, left(t, s.gateway))
 }
 
 func TestRepeat(t *testing.T) {

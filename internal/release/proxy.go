@@ -24,6 +24,7 @@ var unpublished = map[string]bool{
 	"bench":               true,
 	"examples/grpc":       true,
 	"examples/httpserver": true,
+	"examples/llmgateway": true,
 	"examples/recipes":    true,
 	"examples/redis":      true,
 	"internal/release":    true,

@@ -81,8 +81,8 @@ func TestVersions(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), old, replacement)), 0o600))
 	}
 	mods := []string{"redisstore/go.mod", "grpclimit/go.mod", "bench/go.mod", "cmd/ratelimit/go.mod", "examples/grpc/go.mod",
-		"examples/httpserver/go.mod", "examples/recipes/go.mod", "examples/redis/go.mod", "internal/verify/go.mod", "otelmetrics/go.mod",
-		"prommetrics/go.mod"}
+		"examples/httpserver/go.mod", "examples/llmgateway/go.mod", "examples/recipes/go.mod", "examples/redis/go.mod",
+		"internal/verify/go.mod", "otelmetrics/go.mod", "prommetrics/go.mod"}
 	edit(mods[0], rootPath+" "+version, rootPath+" v0.0.0")
 	_, err = publishedModules(root)
 	assert.ErrorContains(t, err, "v0.0.0")

@@ -30,7 +30,8 @@ func Keep(r Reservation, every, per time.Duration, over error, failed func(error
 
 // Extend extends what r has in flight at the given interval (every), until the function stop is called, or until it is
 // over. If every is 0, the interval is half of the parameter per, after which it would be over. If every is below 0,
-// Extend does nothing. The function failed gets the errors of r, except for the error over.
+// Extend does nothing. The function failed gets the errors of r, except for the error over. After such an error, Extend
+// tries again after an eighth of the interval, because the next whole interval may end too late.
 func Extend(r Reservation, every, per time.Duration, over error, failed func(error)) (stop func()) {
 	if every == 0 {
 		every = max(per/2, time.Millisecond)
@@ -44,11 +45,13 @@ func Extend(r Reservation, every, per time.Duration, over error, failed func(err
 		if errors.Is(err, over) {
 			return
 		}
+		next := every
 		if err != nil {
 			failed(err)
+			next = max(every/8, time.Millisecond)
 		}
 		if t := timer.Load(); t != nil {
-			t.Reset(every)
+			t.Reset(next)
 		}
 	}))
 	return func() {
