@@ -61,6 +61,45 @@ func TestDenialAtAnotherRate(t *testing.T) {
 	}
 }
 
+// TestStoreLearnsFromDenials asks a store at a rate that nobody has announced. A denial must make a raised
+// limit known, even if the key has nothing left. A look must not, and must leave alone what can be given back.
+func TestStoreLearnsFromDenials(t *testing.T) {
+	ctx, slow, fast := context.Background(), ratelimit.PerDay(10), ratelimit.Rate{Requests: 700, Per: time.Second, Burst: 20}
+	clock := &manualClock{starts[0]}
+	asks := func(r ratelimit.Rate, n int) []ratelimit.Ask {
+		return []ratelimit.Ask{{Rule: "r", Key: "k", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: r, N: n}}
+	}
+	play := func(meddle []ratelimit.Ask) (last ratelimit.Result) {
+		clock.now = starts[0]
+		s, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		take := func(a []ratelimit.Ask) ratelimit.Result {
+			res, err := s.Take(ctx, a)
+			require.NoError(t, err)
+			return res[0]
+		}
+		charge := asks(slow, 5)
+		charge[0].Receipt, charge[0].HoldFor = 1, time.Hour
+		require.True(t, take(charge).Allowed)
+		clock.now = clock.now.Add(time.Second)
+		require.True(t, take(asks(slow, 4)).Allowed)
+		if meddle != nil {
+			require.Equal(t, meddle[0].Look, take(meddle).Allowed)
+		}
+		clock.now = clock.now.Add(10 * time.Millisecond)
+		if meddle == nil || meddle[0].Look {
+			charge[0].N, charge[0].Charged = 0, 5
+			require.NoError(t, s.Settle(ctx, charge))
+			return take(asks(slow, 1))
+		}
+		return take(asks(fast, 1))
+	}
+	look := asks(fast, 1)
+	look[0].Look = true
+	require.Equal(t, play(nil), play(look))
+	require.Equal(t, 7, play(asks(fast, 3)).Remaining, "1 of 10 was left, and 7 were earned at the new rate")
+}
+
 // A played limiter is one of two limiters that get the same requests.
 type played struct {
 	*ratelimit.RateLimiter
