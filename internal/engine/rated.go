@@ -191,7 +191,7 @@ func (ps *ratePlans[S, C]) stepCopy(
 		}
 	}
 	switch {
-	case v.RetryAfter == 0 || v.RetryAfter == Never && p.ages == nil:
+	case v.RetryAfter == 0 || n > v.Limit: // granted, or never granted
 	case p.ages != nil && !ps.rates.Learns:
 		v.RetryAfter = ps.firstGrant(to, s, from, p, now, n, v.ResetAfter)
 	case grows && n > old.Limit:
