@@ -113,10 +113,15 @@ func (ps *ratePlans[S, C]) stepChanged(
 			return v, delay, 0
 		}
 	}
-	if slow := ps.slower(s, from, p, now); slow != p {
+	slow := ps.slower(s, from, p, now)
+	if slow != p {
 		p.config.Carry(&s.state, from.config, now)
 	}
-	ps.resize(s, h, from, p)
+	if learns || s.chain != 0 {
+		ps.resize(s, h, from, p)
+	} else {
+		p.config.Resize(&s.state, from.config, true) // for a state that is granted a unit, true and false are the same
+	}
 	s.setPlan(p.id)
 	if do < Take {
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
@@ -124,7 +129,9 @@ func (ps *ratePlans[S, C]) stepChanged(
 	}
 	if v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter != 0 && !learns {
 		*s = *before
-		v, delay = ps.stepCopy(before, s, from, p, now, n)
+		if slow != p || p.ages != nil || from.config.Fills(p.config) { // otherwise, v is what stepCopy returns
+			v, delay = ps.stepCopy(before, s, from, p, now, n)
+		}
 	}
 	return v, delay, id
 }

@@ -200,14 +200,14 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "not converted", file: "internal/engine/rated.go",
-		old: "\tif slow := ps.slower(s, from, p, now); slow != p {\n\t\tp.config.Carry(&s.state, from.config, now)\n\t}\n\tps.resize",
-		new: "\tps.resize",
+		old: "\tif slow != p {\n\t\tp.config.Carry(&s.state, from.config, now)\n\t}\n\tif learns ||",
+		new: "\tif learns ||",
 		by:  "^TestPropertiesOfChangingTiers$", why: "what is owed is measured in other parts of a token",
 	},
 	{
 		name: "not resized", file: "internal/engine/rated.go",
-		old: "ps.resize(s, h, from, p)\n\ts.setPlan(p.id)",
-		new: "s.setPlan(p.id)",
+		old: "\t\tp.config.Resize(&s.state, from.config, true) // for",
+		new: "\t\t// for",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a better tier would grant its whole burst at once",
 	},
 	{
@@ -233,6 +233,18 @@ var ratesMutants = []mutant{
 		old: "v.RetryAfter != 0 && !learns {\n\t\t*s = *before\n",
 		new: "v.RetryAfter != 0 && !learns {\n\t\t*before = *s\n",
 		by:  "^TestDenialsAndLooksChangeNothing$", why: "a denial changes nothing, also at another rate",
+	},
+	{
+		name: "a larger burst needs no copy to wait", file: "internal/engine/rated.go",
+		old: "|| from.config.Fills(p.config) {",
+		new: "{",
+		by:  "^TestPropertiesOfChangingTiers$", why: "a key that owes nothing has the whole burst",
+	},
+	{
+		name: "a faster rate needs no copy to wait", file: "internal/engine/rated.go",
+		old: "if slow != p || p.ages != nil ||",
+		new: "if p.ages != nil ||",
+		by:  "^TestPropertiesOfChangingTiers$", why: "until a charge, the debt drains at the slower rate",
 	},
 	{
 		name: "a denial converts receipts", file: "internal/engine/rated.go",
