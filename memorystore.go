@@ -12,7 +12,8 @@ import (
 )
 
 // A MemoryStore is a [Store] that keeps its state in this process. It gives the same answers as a limiter without a
-// Store. Use it in tests, and for limiters in one process that share their state by [WithName].
+// Store, except that a denied request with another Rate may change the state of its key, see [Ask.Rate]. Use it in
+// tests, and for limiters in one process that share their state by [WithName].
 //
 // A MemoryStore is safe for concurrent use by multiple goroutines. It serves them one at a time.
 type MemoryStore struct {
@@ -40,7 +41,7 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	line, records := newTimeline(set.clock), replay.New(set.maxKeys)
 	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate, w *engine.Warmup) (*engine.Ledger, error) {
 		algorithm := algorithms[Algorithm(name)]
-		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Windows: algorithm.windowed, Warmup: w}, set.maxKeys)
+		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Learns: true, Windows: algorithm.windowed, Warmup: w}, set.maxKeys)
 		return engine.NewLedger(keys, set.maxKeys, algorithm.name == AlgorithmInFlight), err
 	}, records.Clear), records}, nil
 }

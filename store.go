@@ -52,7 +52,7 @@ type Ask struct {
 	Algorithm Algorithm
 
 	// Rate is the limit from this ask on. If the state was last charged at another Rate, the slower of the two rates
-	// applies to the time between that charge and this ask.
+	// applies to the time between that charge and this ask. docs/stores.md says when a denied ask changes the state.
 	Rate Rate
 
 	// N is how many units to take, all or none: at most 2^50. With 0, it takes nothing and gets the answer for one unit;

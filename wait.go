@@ -299,9 +299,6 @@ func (l *RateLimiter) meetsOthers(in *waitline.Waiter) bool {
 // these callers have left meanwhile, it returns false, and d must be decided in the usual way.
 func (l *RateLimiter) denyBehindWaiters(d *decision) bool {
 	d.gather()
-	for i := range d.spots {
-		d.spots[i].Looks = !d.order.Mode.Charges()
-	}
 	record := d.order.Record
 	now, denied := l.waiters.Deny(d.memoryLine, d.spots, d.order.Mode == engine.ModeTake && record == nil)
 	switch {

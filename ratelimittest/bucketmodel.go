@@ -87,10 +87,10 @@ func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) { m.change(m.instant(at
 func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(m.instant(at), r, true) }
 
 // The method meet answers as the method peek does, at the rate r. If the burst of r is smaller than the
-// burst of the bucket, the bucket does not change to r yet. It changes when a later request is charged;
-// until that time, it earns units at the slower of the two rates.
+// burst of the bucket, or if r earns units more slowly, the bucket does not change to r yet. It changes when
+// a later request is charged; until that time, it earns units at the slower of the two rates.
 func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
-	if burst(r) >= m.burst {
+	if burst(r) >= m.burst && !m.slows(r) {
 		return meet(m, at, r, n)
 	}
 	u := m.instant(at)
@@ -132,12 +132,19 @@ func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *bi
 	return late
 }
 
+// slows reports whether a bucket earns units more slowly at the rate r than at the present rate.
+func (m *bucket) slows(r ratelimit.Rate) bool {
+	var to bucket
+	to.setRate(r)
+	return mul(to.requests, m.per).Cmp(mul(m.requests, to.per)) < 0
+}
+
 // slowDown makes the bucket earn units at the rate r, if r is slower than the present rate. The new
 // speed counts from the bucket's last grant or change of the rate.
 func (m *bucket) slowDown(r ratelimit.Rate) {
-	var to bucket
-	to.setRate(r)
-	if mul(to.requests, m.per).Cmp(mul(m.requests, to.per)) < 0 {
+	if m.slows(r) {
+		var to bucket
+		to.setRate(r)
 		m.drainAs(&to)
 	}
 }

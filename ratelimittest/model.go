@@ -42,8 +42,9 @@ type keeper interface {
 	adopt(at time.Time, r ratelimit.Rate)
 
 	// meet answers as the method peek does, for a request to a store that has the rate r. If n is
-	// above 0, it also changes the rate to r with the method adopt. There is one exception: a token
-	// bucket with a larger burst than r changes to r only when units are charged.
+	// above 0, it also changes the rate to r with the method adopt. There is one exception: if r has a
+	// smaller burst than a bucket, or earns units more slowly, the bucket changes to r only when units
+	// are charged. A bucket that warms up is no exception.
 	meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result
 
 	// clone returns a copy that shares nothing with the original.
@@ -99,8 +100,7 @@ func (h *history) carry(u, n *big.Int) {
 	}
 }
 
-// meet implements the method meet for every keeper m except a token bucket with a larger burst than
-// r.
+// meet implements the method meet for every keeper m, with the exception of a bucket.
 func meet(m keeper, at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	if n == 0 {
 		m = m.clone()

@@ -73,7 +73,8 @@ func (s *replayStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelim
 		rec := before.under(a, now)
 		results[i] = rec.ask(a, now)
 		passes = passes && (a.Shadow || results[i].Allowed)
-		switch cut := algorithmNamed(a.Algorithm).bursts && len(before.told) > 0 && burst(a.Rate) < burst(before.rate); {
+		bursts, r := algorithmNamed(a.Algorithm).bursts && len(before.told) > 0, before.rate
+		switch cut := bursts && (burst(a.Rate) < burst(r) || slower(a.Rate, r)); {
 		case a.N > 0 && !cut:
 			s.states[idOf(a)] = rec
 		case cut:
@@ -134,6 +135,11 @@ func (rec record) until(a ratelimit.Ask, now time.Time, holds func(ratelimit.Res
 	return later(late, ahead)
 }
 
+// slower reports whether a bucket earns units more slowly at the rate r than at another one.
+func slower(r, than ratelimit.Rate) bool {
+	return mul(num(int64(r.Requests)), num(int64(than.Per))).Cmp(mul(num(int64(than.Requests)), num(int64(r.Per)))) < 0
+}
+
 // under returns rec after a change to the rate of a.
 func (rec record) under(a ratelimit.Ask, now time.Time) record {
 	old, r := rec.rate, a.Rate
@@ -147,7 +153,7 @@ func (rec record) under(a ratelimit.Ask, now time.Time) record {
 		return rec
 	}
 	rec.told = slices.Clip(rec.told)
-	if bursts && mul(num(int64(r.Requests)), num(int64(old.Per))).Cmp(mul(num(int64(old.Requests)), num(int64(r.Per)))) < 0 {
+	if bursts && slower(r, old) {
 		rec.told = append(rec.told, told{at: rec.last, rate: r.WithBurst(burst(old))})
 		if burst(r) == burst(old) {
 			// The limiter would ignore a change to the rate that it has.

@@ -74,8 +74,10 @@ type StoreConfig struct {
 //     the ask converts the state once, as if SetRate had been called. The time
 //     since the state last changed counts, for a bucket, at the slower of the
 //     two rates, and for a window by the old Per. An ask for units converts the
-//     state even if the ask, or another ask of the call, is denied. A look is
-//     answered as if it converted the state, but does not convert it.
+//     state even if the ask, or another ask of the call, is denied. But a
+//     bucket without a Warmup whose burst becomes smaller, or whose rate
+//     becomes slower, is converted by a charge only, and RetryAfter says when.
+//     A look is answered as if it converted the state, but does not convert it.
 //   - look: if the store's Accepts accepts asks with Look, the kit makes every
 //     second call of Take twice, first with Look. The call with Look must get
 //     the same answer and change nothing.

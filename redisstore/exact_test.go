@@ -274,6 +274,39 @@ func TestBurstOfLeakyBucketChanges(t *testing.T) {
 	}, left(5, 1))
 }
 
+// TestDenialAtSlowerRate denies a bucket units at a slower rate than that of its last charge. That changes
+// nothing, also if the burst is larger. Memory and Redis answer alike.
+func TestDenialAtSlowerRate(t *testing.T) {
+	client := startReal(t).client(t)
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	redis := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket} {
+		of := func(r ratelimit.Rate, n int) ratelimit.Result {
+			res := take(t, redis, ask(a, r, n))
+			want, err := memory.Take(t.Context(), []ratelimit.Ask{ask(a, r, n)})
+			require.NoError(t, err)
+			require.Equal(t, want[0], res, a)
+			return res
+		}
+		fast := ratelimit.PerSecond(100).WithBurst(10)
+		require.Equal(t, 1, of(fast, 9).Remaining)
+		held := dump(t, client)
+		hours := func(n int) ratelimit.Result {
+			return ratelimit.Result{Limit: 20, Remaining: 1, RetryAfter: time.Duration(n) * time.Hour, ResetAfter: 9 * time.Hour}
+		}
+		slow := ratelimit.PerHour(1).WithBurst(20)
+		assert.Equal(t, hours(4), of(slow, 5), "%s: 5 of the 10 that the key may have", a)
+		assert.Equal(t, hours(9), of(slow, 11), "%s: more than it may have, so it must owe nothing first", a)
+		assert.Equal(t, hours(9), of(slow, 20), a)
+		assert.Equal(t, held, dump(t, client), a)
+		clock.Advance(time.Second)
+		assert.Equal(t, 10, of(fast, 0).Remaining, "%s: the second counts at the rate of the last charge", a)
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+	}
+}
+
 // TestQueueLongerThanBurst changes the rate of a leaky bucket whose queue is longer than its burst, because
 // units were returned while later requests had their Delay already. Memory and Redis answer alike, also
 // to a settlement after the change.

@@ -44,13 +44,10 @@ func (q *Question) Units() int64 { return max(q.N, 1) }
 // intent returns what a decision with the given Intent may change for the question q: if q.N is 0,
 // nothing is charged.
 func (q *Question) intent(do Intent) Intent {
-	switch {
-	case q.N > 0:
+	if q.N > 0 {
 		return do
-	case do == DryRun:
-		return Look
 	}
-	return min(do, Probe)
+	return Look
 }
 
 // ask asks the locked key of the part p, and stores the answer in p.
@@ -204,10 +201,7 @@ func lockAll(t *Timeline, parts []Part, began keytable.Instant) (now keytable.In
 // All keys are locked when takeAll begins, and each key stays locked until its part is charged or
 // denied. So other decisions see either all charges of takeAll or none.
 func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes bool) {
-	take := Take
-	if order.Revocable {
-		take = Hold
-	}
+	take := order.take()
 	passes = true
 	for i := range parts {
 		p := &parts[i]
@@ -219,7 +213,7 @@ func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes
 				p.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now, p.N, take)
 				p.shard = nil
 			} else {
-				p.ask(now, Probe)
+				p.ask(now, Look)
 			}
 		}
 		passes = passes && p.RetryAfter == 0
@@ -230,7 +224,7 @@ func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes
 		case p.shard == nil:
 			continue
 		case p.Shadow:
-			do := Probe
+			do := Look
 			if passes {
 				do = take
 			}
@@ -250,7 +244,6 @@ func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes
 // grant the request. The result late reports whether they all grant it, but at least one of them with a
 // Delay above order.Within.
 func askAll(parts []Part, order *Order, now keytable.Instant) (passes, late bool) {
-	look, _ := order.intents()
 	passes = true
 	for i := range parts {
 		p := &parts[i]
@@ -258,7 +251,7 @@ func askAll(parts []Part, order *Order, now keytable.Instant) (passes, late bool
 			continue
 		}
 		if p.shard != nil {
-			p.ask(now, look)
+			p.ask(now, Look)
 		}
 		passes = passes && p.RetryAfter == 0
 		late = late || p.Delay > order.Within
@@ -266,18 +259,15 @@ func askAll(parts []Part, order *Order, now keytable.Instant) (passes, late bool
 	return passes, late && passes
 }
 
-// intents returns two Intents for the order o. The result look is the Intent with which to ask a key,
-// and the result take is the Intent with which to charge it.
-func (o *Order) intents() (look, take Intent) {
+// take returns the Intent with which to charge a key by the order o.
+func (o *Order) take() Intent {
 	switch {
-	case o.Mode == ModeLook:
-		return Look, Take
 	case o.Mode == ModeDryRun:
-		return Look, DryRun
+		return DryRun
 	case o.Revocable:
-		return Probe, Hold
+		return Hold
 	}
-	return Probe, Take
+	return Take
 }
 
 // finishAll ends a decision after askAll. If the request passes, is not late and is to be charged (see
@@ -285,7 +275,7 @@ func (o *Order) intents() (look, take Intent) {
 // copies of the states. If the request is not charged, finishAll asks the parts in shadow, because
 // askAll has not asked them. In the end, it counts the answers and unlocks all keys.
 func finishAll(parts []Part, order *Order, out *Outcome) {
-	look, take := order.intents()
+	take := order.take()
 	charge := order.Mode.Takes() && out.Passes && !out.Late
 	recorded := -1
 	if charge && order.Record != nil {
@@ -301,7 +291,7 @@ func finishAll(parts []Part, order *Order, out *Outcome) {
 		case charge:
 			p.ask(out.Now, take)
 		case p.Shadow:
-			p.ask(out.Now, look)
+			p.ask(out.Now, Look)
 		}
 		if order.Mode == ModeDryRun {
 			order.find(i, p, out.Now)

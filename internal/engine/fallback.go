@@ -204,16 +204,13 @@ func (s *fallbackShard) finish(now keytable.Instant, t keytable.Tally) {
 func (s *fallbackShard) step(
 	h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {
-	look, ask := Probe, do
-	if do == Look || do == DryRun {
-		look = Look
-	}
-	granted, other, _ := s.granted.step(h, want, now, n, look)
+	granted, other, _ := s.granted.step(h, want, now, n, Look)
+	ask := do
 	if granted.RetryAfter != 0 {
-		ask = look
+		ask = Look
 	}
 	v, delay, said := s.lockedShard.step(h, want, now, n, ask)
-	if ask != look && v.RetryAfter == 0 {
+	if ask != Look && v.RetryAfter == 0 {
 		if granted, other, id = s.granted.step(h, want, now, n, do); do == Hold {
 			s.keys.pair(h, id, said)
 		}

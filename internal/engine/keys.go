@@ -134,9 +134,8 @@ type lockedShard interface {
 	// ahead returns in due the earliest instant at which n units are available for the key with hash h
 	// if no other request comes, but not an instant before the parameter at. If the units are never
 	// available, due is [keytable.End]. The verdict v is the answer to a request at the instant in the
-	// parameter at, and the result delay is the Delay of the request once it is granted. The parameter
-	// do is Look or Probe.
-	ahead(h keytable.Hash, want Wanted, at keytable.Instant, n int64, do Intent) (due keytable.Instant, v Verdict, delay time.Duration)
+	// parameter at, and the result delay is the Delay of the request once it is granted.
+	ahead(h keytable.Hash, want Wanted, at keytable.Instant, n int64) (due keytable.Instant, v Verdict, delay time.Duration)
 
 	// delay returns the Delay that a request for n units has if it is granted at the given instant.
 	delay(h keytable.Hash, want Wanted, at keytable.Instant, n int64) time.Duration
@@ -169,8 +168,8 @@ type Intent uint8
 // The values of an Intent.
 const (
 	Look  Intent = iota // change nothing
-	Probe               // charge nothing, but give the key the rate of the request, even if the request is denied
-	Take                // give the key the rate of the request, and charge the units if they are granted
+	Probe               // charge nothing; but if Rates.Learns is set, the key may get the rate of the request, even if it is denied
+	Take                // if the units are granted, give the key the rate of the request, and charge the units; otherwise do what Probe does
 	Hold                // do what Take does, and issue a receipt for the charge
 
 	DryRun // change nothing, but give the answer of Take, computed with a copy of the state

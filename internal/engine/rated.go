@@ -72,9 +72,7 @@ func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[S, C] {
 }
 
 // step decides on n units at the plan (rate) p for the key with hash h. The parameter s is the state of
-// the key, or nil if the key has none. If s was last written at another plan, step first converts the
-// state to p. The state stays converted even if the units are denied, except in two cases: the
-// parameter do is Look, or the method stepCut decides.
+// the key, or nil if the key has none.
 func (ps *ratePlans[S, C]) step(
 	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {
@@ -90,21 +88,7 @@ func (ps *ratePlans[S, C]) step(
 		s.plan &^= twoRates
 	}
 	if from := ps.planOf(s); from != nil && !from.equals(p) {
-		ps.findAt(s, from, p)
-		if p.config.Fills(from.config) {
-			if v, delay = ps.stepCut(shard.Scratch(*s), from, p, now, n); do < Take || v.RetryAfter != 0 {
-				return v, delay, 0
-			}
-		}
-		if do == Look {
-			s = shard.Scratch(*s)
-			s.forgetReceipts()
-		}
-		if slow := ps.slower(s, from, p, now); slow != p {
-			p.config.Carry(&s.state, from.config, now)
-		}
-		ps.resize(s, h, from, p)
-		s.setPlan(p.id)
+		return ps.stepChanged(shard, s, h, from, p, now, n, do)
 	}
 	if do < Take {
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
@@ -114,6 +98,55 @@ func (ps *ratePlans[S, C]) step(
 		s.setPlan(p.id)
 	}
 	return v, delay, id
+}
+
+// stepChanged does what step does, for a key with the state s that was last written at an old plan (from),
+// with another rate than that of the new plan (p). A charge converts s to the new plan. Without a charge, s
+// stays as it was, with one exception: a Probe converts it if the method learns returns true.
+func (ps *ratePlans[S, C]) stepChanged(
+	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent,
+) (v Verdict, delay time.Duration, id Receipt) {
+	before, learns := shard.Scratch(*s), ps.learns(from, p)
+	switch {
+	case learns && do == Look:
+		s = before
+		s.forgetReceipts()
+	case !learns && (do < Take || s.chain != 0): // a conversion of receipts cannot be undone
+		if v, delay = ps.stepCopy(before, s, from, p, now, n); do < Take || v.RetryAfter != 0 {
+			return v, delay, 0
+		}
+	}
+	ps.usedAt(s, from, p)
+	slow := ps.slower(s, from, p, now)
+	if slow != p {
+		p.config.Carry(&s.state, from.config, now)
+	}
+	if learns || s.chain != 0 {
+		ps.resize(s, h, from, p)
+	} else {
+		p.config.Resize(&s.state, from.config, true) // for a state that is granted a unit, true and false are the same
+	}
+	s.setPlan(p.id)
+	if do < Take {
+		v, delay = p.config.Step(&s.state, p.config, now, n, false)
+		return v, delay, 0
+	}
+	if v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter != 0 && !learns {
+		*s = *before
+		if slow != p || p.ages != nil || from.config.Fills(p.config) { // otherwise, v is what stepCopy returns
+			v, delay = ps.stepCopy(before, s, from, p, now, n)
+		}
+	}
+	return v, delay, id
+}
+
+// learns reports whether a request at the new plan (p) converts the state of a key to this plan even if the
+// request is denied. The state was last written at an old plan (from). A store learns only from requests
+// that the rule has another limit, so this must be so for a faster rate: the denied requests of a key that
+// has no units left would otherwise not make it earn at that rate. It is not so for a smaller burst or a
+// slower rate, so that no denied request takes units from others.
+func (ps *ratePlans[S, C]) learns(from, p *ratePlan[S, C]) bool {
+	return ps.rates.Learns && !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
 }
 
 // slower compares two plans (rates): the old plan (from), at which the state s was last written, and
@@ -133,28 +166,97 @@ func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now
 	return slow
 }
 
-// stepCut decides on n units at the new plan (p) for a key whose state was last written at an old plan
-// (from). The method step calls stepCut if this change of plans could make a used key seem unused.
-// stepCut charges nothing. It converts only a copy of the state (*to). Only a charge converts the state
-// itself.
+// stepCopy decides on n units at the new plan (p) for a key with the state s, which was last written at an
+// old plan (from). stepCopy charges nothing, and does not change s. It converts only a copy of the state,
+// for which it uses the memory of the parameter to; *to must be equal to *s. Only a charge converts the
+// state itself. Until this charge, the debt of the key drains at the slower of the two rates, and a key
+// that owes nothing at that rate has the whole burst of the new plan. The durations in v say when.
 //
-// Suppose that a denied or free request converted the state itself. A client with two rates could then
-// send requests that cost nothing at the rate with the smaller burst, until the key owes nothing at
-// that rate. After a conversion to the rate with the larger burst, the key would owe nothing either,
-// and could use the whole larger burst.
-func (ps *ratePlans[S, C]) stepCut(
-	to *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64,
+// Suppose that a denied or free request converted the state itself. If the new burst is smaller, a client
+// with two rates could then send requests that cost nothing at the rate with the smaller burst, until the
+// key owes nothing at that rate. After a conversion to the rate with the larger burst, the key would owe
+// nothing either, and could use the whole larger burst. In other cases, one client could take units from
+// the others that share the key, by requests at a low rate that are denied.
+func (ps *ratePlans[S, C]) stepCopy(
+	to, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64,
 ) (v Verdict, delay time.Duration) {
-	slow := ps.slower(to, from, p, now)
+	slow, old := ps.slower(to, from, p, now), Verdict{}
+	grows := from.config.Fills(p.config) // whether the burst of the new plan is larger
+	if grows {
+		old, _ = from.config.Step(&to.state, slow.config, now, 1, false)
+	}
 	p.config.Resize(&to.state, from.config, true)
-	// Until the next charge of the key, its debt drains at the slower rate.
 	v, delay = p.config.Step(&to.state, slow.config, now, n, false)
-	if delay > 0 && slow != p {
-		// A charge changes the rate, so the queue before the units drains at the new rate.
+	if grows {
+		v.ResetAfter = old.ResetAfter
+	}
+	if slow != p && (delay > 0 || p.ages != nil) {
+		// A charge changes the rate, so the queue before the units drains at the new rate. To a key that
+		// is charged fractions for each unit, the new rate may leave another number of units, because
+		// fractions are rounded in another way.
 		p.config.Carry(&to.state, slow.config, now)
-		_, delay = p.config.Step(&to.state, p.config, now, n, false)
+		var then Verdict
+		then, delay = p.config.Step(&to.state, p.config, now, n, false)
+		if v.Left = then.Left; v.RetryAfter == 0 || then.RetryAfter == 0 {
+			v.RetryAfter = then.RetryAfter
+		}
+	}
+	switch {
+	case v.RetryAfter == 0 || n > v.Limit: // granted, or never granted
+	case p.ages != nil && !ps.rates.Learns:
+		v.RetryAfter = ps.firstGrant(to, s, from, p, now, n, v.ResetAfter)
+	case grows && n > old.Limit:
+		v.RetryAfter = old.ResetAfter
 	}
 	return v, delay
+}
+
+// firstGrant returns how long it takes until a request for n units, which is denied at the instant now, is
+// granted to a key whose limit may still grow. The state of the key (s) was last written at an old plan
+// (from), and the request has the plan p. firstGrant uses the memory of the parameter to for copies of s.
+// After the duration most, the key owes nothing, and either has the full limit or counts as new. If the
+// units are denied even then, the result is Never.
+func (ps *ratePlans[S, C]) firstGrant(
+	to, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64, most time.Duration,
+) time.Duration {
+	granted := func(wait time.Duration) bool {
+		at := now.Add(wait)
+		*to = *s
+		if slow := ps.slower(to, from, p, at); slow != p {
+			p.config.Carry(&to.state, slow.config, at)
+		}
+		p.config.Resize(&to.state, from.config, false)
+		v, _ := p.config.Step(&to.state, p.config, at, n, false)
+		return v.RetryAfter == 0
+	}
+	// The old plan may make the key new while it still owes something at the slower rate. Its limit then
+	// falls. So the search has two parts, and in each of them a request that is granted stays granted.
+	unused := func(wait time.Duration) bool { return from.ages.Unused(&s.state, now.Add(wait)) }
+	denied := time.Duration(0)
+	if before := firstWait(0, most, unused) - 1; before > 0 {
+		if granted(before) {
+			return firstWait(0, before, granted)
+		}
+		denied = before
+	}
+	if !granted(most) {
+		return Never
+	}
+	return firstWait(denied, most, granted)
+}
+
+// firstWait returns the shortest duration that is longer than the first parameter (no) and for which the
+// function holds returns true. The function must return true for the second parameter (yes), and for all
+// durations between the result and this one; firstWait does not call it for these two parameters.
+func firstWait(no, yes time.Duration, holds func(time.Duration) bool) time.Duration {
+	for yes-no > 1 {
+		if middle := no + (yes-no)/2; holds(middle) {
+			yes = middle
+		} else {
+			no = middle
+		}
+	}
+	return yes
 }
 
 // admit charges n units to the key with hash h, which has no state yet, at the instant in the parameter

@@ -38,6 +38,7 @@ type Rates struct {
 	Tiers   map[string]Rate // the rates of the tiers, by the name of the tier
 	MayGrow bool            // whether a request may ask for a rate of its own
 	SamePer bool            // whether a rate that a request asks for must have the same Per as Base
+	Learns  bool            // whether a request may change the rate of its key even if it is denied, see [Probe]; only a store needs this
 	Windows bool            // whether the algorithm counts in windows; it then decides differently at 10 per second and at 20 per 2 seconds
 	Warmup  *Warmup         // how the limit of a new key grows; nil if a new key has the full limit
 }

@@ -11,8 +11,6 @@ import (
 type Spot struct {
 	Keys Lockable // the keys of the rule or of the limiter
 	Question
-	Looks bool // whether the method Ahead leaves the rate of the key as it is, even if the request asks for a different rate
-
 	revocable bool // whether Keys.Confirm or Keys.Revoke is called later; a grant is not counted before that call
 
 	Answer
@@ -69,11 +67,7 @@ func Unlock(spots []Spot, counted, passed bool) {
 // answer in s. It charges nothing. It returns the first instant at which the units are available, or
 // [keytable.End] if they never are.
 func (s *Spot) Ahead(at keytable.Instant) (due keytable.Instant) {
-	do := Probe
-	if s.Looks {
-		do = Look
-	}
-	due, s.Verdict, s.Delay = s.shard.ahead(s.Hash, s.Want, at, s.Units(), do)
+	due, s.Verdict, s.Delay = s.shard.ahead(s.Hash, s.Want, at, s.Units())
 	return due
 }
 
@@ -145,7 +139,7 @@ func (v *Verdict) finish(
 }
 
 func (s *ratedShard[S, C]) ahead(
-	h keytable.Hash, want Wanted, at keytable.Instant, n int64, do Intent,
+	h keytable.Hash, want Wanted, at keytable.Instant, n int64,
 ) (due keytable.Instant, v Verdict, delay time.Duration) {
 	shard := (*tableShard[S, C])(s)
 	from, state := at, shard.Find(h)
@@ -155,7 +149,7 @@ func (s *ratedShard[S, C]) ahead(
 	if p := s.Algorithm.planOf(state); p != nil {
 		from = max(from, p.config.Reached(&state.state))
 	}
-	if v, delay, _ = s.step(h, want, from, n, do); v.RetryAfter == 0 {
+	if v, delay, _ = s.step(h, want, from, n, Look); v.RetryAfter == 0 {
 		return at, v, delay
 	}
 	due, delay = v.finish(at, from, delay, func(at keytable.Instant) time.Duration { return s.delay(h, want, at, n) })
@@ -207,15 +201,14 @@ func (f *ratedFuture[S, C]) Charge(want Wanted, at keytable.Instant, n int64) {
 	f.step(&f.state, want, at, n, true)
 }
 
-// step does what ratePlans.step does, with the state s, which is f.state or a copy of f.state.
+// step does what ratePlans.step does, with the state s, which is f.state or a copy of f.state. It is only
+// called for keys of rules without Rates.Learns.
 func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	p, _ := f.plans.pick(want)
 	if from := f.plans.planOf(s); from != nil && !from.equals(p) {
-		if p.config.Fills(from.config) {
-			to := *s
-			if v, delay := f.plans.stepCut(&to, from, p, at, n); !charge || v.RetryAfter != 0 {
-				return v, delay
-			}
+		to := *s
+		if v, delay := f.plans.stepCopy(&to, s, from, p, at, n); !charge || v.RetryAfter != 0 {
+			return v, delay
 		}
 		if slow := f.plans.slower(s, from, p, at); slow != p {
 			p.config.Carry(&s.state, from.config, at)
@@ -260,7 +253,7 @@ func (s *limiterShard[S, C]) step(
 }
 
 func (s *limiterShard[S, C]) ahead(
-	h keytable.Hash, _ Wanted, at keytable.Instant, n int64, _ Intent,
+	h keytable.Hash, _ Wanted, at keytable.Instant, n int64,
 ) (due keytable.Instant, v Verdict, delay time.Duration) {
 	shard := (*keytable.Shard[S, C])(s)
 	state, from := shard.Find(h), at

@@ -58,8 +58,8 @@ var tokenMutants = []mutant{
 	},
 	{
 		name: "the Delay under a smaller burst counts at the slower rate", file: "internal/engine/rated.go",
-		old: "if delay > 0 && slow != p {",
-		new: "if delay > 0 && slow == nil {",
+		old: "if slow != p && (delay > 0 || p.ages != nil) {",
+		new: "if slow != p && p.ages != nil {",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a charge sets the rate of the request",
 	},
 	{
@@ -128,9 +128,9 @@ var receiptMutants = []mutant{
 	},
 	{
 		name: "a look converts receipts", file: "internal/engine/rated.go",
-		old: "s = shard.Scratch(*s)\n\t\t\ts.forgetReceipts()",
-		new: "s = shard.Scratch(*s)",
-		by:  "^TestLooksLeaveReceiptsAlone$", why: "a look at another rate changes nothing",
+		old: "s = before\n\t\ts.forgetReceipts()",
+		new: "s = before",
+		by:  "^TestStoreLearnsFromDenials$", why: "a look at another rate changes nothing",
 	},
 	{
 		name: "the short way does not see receipts", file: "internal/engine/held.go",

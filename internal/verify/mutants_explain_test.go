@@ -117,12 +117,6 @@ var explainMutants = []mutant{
 		by:  "^TestExplain$", why: "the rate of a tier is said to be that of the rule",
 	},
 	{
-		name: "a look behind others converts", file: "wait.go",
-		old: "Looks = !d.order.Mode.Charges()",
-		new: "Looks = false",
-		by:  "^TestExplainBehindOthers$", why: "the time since counts at the slower rate, and who waits is late",
-	},
-	{
 		name: "a denial behind others is counted", file: "wait.go",
 		old: "d.spots, d.order.Mode == engine.ModeTake && record",
 		new: "d.spots, d.order.Mode.Takes() && d.order.Mode != engine.ModeRetry && record",

@@ -70,8 +70,8 @@ var partsMutants = []mutant{
 	},
 	{
 		name: "FailLocal charges one of two states", file: "internal/engine/fallback.go",
-		old: "if granted.RetryAfter != 0 {\n\t\task = look",
-		new: "if granted.RetryAfter < 0 {\n\t\task = look",
+		old: "if granted.RetryAfter != 0 {\n\t\task = Look",
+		new: "if granted.RetryAfter < 0 {\n\t\task = Look",
 		by:  "^TestPropertiesOfFailLocal$", why: "a denial would be charged",
 	},
 	{

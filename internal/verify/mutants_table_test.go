@@ -75,10 +75,10 @@ var tableMutants = []mutant{
 		by:  "^TestSlowerRateKeepsKey$", why: "the table fills up with keys that have had another rate once",
 	},
 	{
-		name: "a look at a slower rate does not keep the key", file: "internal/engine/rated.go",
-		old: "ps.findAt(s, from, p)",
-		new: "if do >= Take {\n\t\t\tps.findAt(s, from, p)\n\t\t}",
-		by:  "^TestSlowerRateKeepsKey$", why: "a slower rate that only looked has been told what is left",
+		name: "a look at a slower rate keeps the key", file: "internal/engine/rated.go",
+		old: "		return ps.stepChanged(",
+		new: "		ps.usedAt(s, from, p)\n\t\treturn ps.stepChanged(",
+		by:  "^TestSlowerRateKeepsKey$", why: "a look changes nothing",
 	},
 	{
 		name: "a newcomer starts as new", file: "internal/keytable/shard.go",

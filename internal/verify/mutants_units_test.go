@@ -16,8 +16,8 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "0 units are charged as one", file: "internal/engine/decide.go",
-		old: "case q.N > 0:\n\t\treturn do",
-		new: "case q.N >= 0:\n\t\treturn do",
+		old: "if q.N > 0 {\n\t\treturn do",
+		new: "if q.N >= 0 {\n\t\treturn do",
 		by:  "^TestUnits", why: "0 units are charged nothing",
 	},
 	{

@@ -16,16 +16,12 @@ type account interface {
 
 	// wish sets the plan of the asks from here on. The change is not announced.
 	wish(p plan)
-
-	// met records that the key was asked for at the instant at, and not charged.
-	met(at time.Time)
 }
 
 // A plain account has one rate, except for announced changes.
 type plain struct{ ratelimittest.Model }
 
-func (plain) wish(plan)     {}
-func (plain) met(time.Time) {}
+func (plain) wish(plan) {}
 
 // A book is the reference of a RateLimiter: the rules in order, and an account for each key
 // of each rule. It puts the answer of several rules together from what each of them says as
@@ -193,7 +189,6 @@ func (b *book) settle(at time.Time, r bookRule, req ratelimit.Request, look rate
 	account, stats := b.account(r, req), b.stats[r.Name]
 	switch {
 	case fits && !passes:
-		account.met(at)
 		return look
 	case fits:
 		stats.Allowed++

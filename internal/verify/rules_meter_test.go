@@ -13,8 +13,8 @@ import (
 )
 
 // A meter is an account of a bucket whose rate may change without it being known since
-// when. At the first ask under the new rate, the time since the state was written counts at
-// the slower of the two rates. A meter computes with rational numbers only.
+// when. Until the first charge under the new rate, the time since the state was written counts
+// at the slower of the two rates. A meter computes with rational numbers only.
 type meter struct {
 	made         time.Time
 	leaky        bool
@@ -53,22 +53,14 @@ func (m *tier) wish(p plan) { m.wished = p }
 
 func (m *tier) last() plan { return m.plan }
 
-func (m *tier) met(at time.Time) {
-	if m.wished.rate != m.plan.rate { // between plans of one rate, only a charge moves the key
-		m.become(at, m.wished)
-	}
-}
-
 // become makes an announced change of the plan at the instant at.
 func (m *tier) become(at time.Time, p plan) {
 	m.SetRate(at, p.rate)
 	m.plan = p
 }
 
+// Ask takes n units at the wished plan, or looks if n is 0. Only a charge moves the window to this plan.
 func (m *tier) Ask(at time.Time, n int) ratelimit.Result {
-	if n > 0 {
-		m.met(at)
-	}
 	m.SetRate(at, m.wished.rate)
 	res := m.Model.Ask(at, n)
 	if n > 0 && res.Allowed {
@@ -105,18 +97,6 @@ func (m *meter) Reset() { m.written, m.owed, m.queued = nil, rat(0), rat(0) }
 func (m *meter) wish(p plan) { m.wished = p }
 
 func (m *meter) last() plan { return m.plan }
-
-func (m *meter) met(at time.Time) {
-	if !m.cut() && !same(m.plan.rate, m.wished.rate) {
-		*m = m.converted(m.instant(at), m.wished, true)
-	}
-}
-
-// cut reports whether the wished rate has a smaller burst than a bucket was written under.
-// It then applies only when the key is charged.
-func (m *meter) cut() bool {
-	return m.written != nil && less(burstOf(m.wished.rate), burstOf(m.plan.rate))
-}
 
 // become makes an announced change of the plan at the instant at.
 func (m *meter) become(at time.Time, p plan) { *m = m.converted(m.instant(at), p, false) }
@@ -171,48 +151,59 @@ func (m *meter) converted(u *big.Rat, p plan, unannounced bool) meter {
 	return c
 }
 
-// Ask takes n units at the rate that wish has set, or looks if n is 0.
+// at returns what the bucket lacks at u, and its queue, both in units, if it is charged at the wished rate at
+// that instant. Only a charge moves the bucket to this rate: until then it drains at the slower of the two.
+func (m *meter) at(u *big.Rat) (owed, queued *big.Rat) {
+	c := m.converted(u, m.wished, true)
+	pace := paceOf(m.wished.rate)
+	return c.drained(c.owed, u, pace), c.drained(c.queued, u, pace)
+}
+
+// first returns how long after u the levels of the bucket are first such that holds returns true. They
+// are then so until the bucket is charged, and so are those of a full bucket.
+func (m *meter) first(u *big.Rat, holds func(owed, queued *big.Rat) bool) time.Duration {
+	if holds(m.at(u)) {
+		return 0
+	}
+	no, yes := int64(0), int64(1)
+	for ; !holds(m.at(add(u, rat(yes)))); yes *= 2 {
+		no = yes
+	}
+	for yes-no > 1 {
+		if middle := no + (yes-no)/2; holds(m.at(add(u, rat(middle)))) {
+			yes = middle
+		} else {
+			no = middle
+		}
+	}
+	return time.Duration(yes)
+}
+
+// Ask takes n units at the rate that wish has set, or looks if n is 0. If it takes nothing, the bucket
+// stays as it is.
 func (m *meter) Ask(at time.Time, n int) ratelimit.Result {
-	u := m.instant(at)
-	s := m.converted(u, m.wished, true)
-	pace, burst, want := paceOf(s.plan.rate), burstOf(s.plan.rate), rat(max(n, 1))
-	owed, queued := s.drained(s.owed, u, pace), s.drained(s.queued, u, pace)
-	wait := func(units *big.Rat) time.Duration { return time.Duration(ceil(div(units, pace)).Num().Int64()) }
+	u, burst, want := m.instant(at), burstOf(m.wished.rate), rat(max(n, 1))
+	owed, queued := m.at(u)
+	fits := func(owed, _ *big.Rat) bool { return !less(burst, add(owed, want)) }
 	res := ratelimit.Result{Limit: int(burst.Num().Int64())}
-	switch over := sub(add(owed, want), burst); {
+	switch {
 	case less(burst, want):
 		res.RetryAfter = ratelimit.Never
-	case over.Sign() > 0:
-		res.RetryAfter = wait(over)
+	case !fits(owed, queued):
+		res.RetryAfter = m.first(u, fits)
 	default:
 		res.Allowed = true
-		if s.leaky {
-			res.Delay = wait(queued)
+		if m.leaky {
+			res.Delay = time.Duration(ceil(div(queued, paceOf(m.wished.rate))).Num().Int64())
 		}
 		if n > 0 {
+			*m = m.converted(u, m.wished, true)
 			owed, queued = add(owed, want), add(queued, want)
-			s.written, s.owed, s.queued = u, owed, queued
+			m.written, m.owed, m.queued = u, owed, queued
 		}
 	}
 	res.Remaining = int(floor(sub(burst, owed)).Num().Int64())
-	switch charged := n > 0 && res.Allowed; {
-	case m.cut() && !charged:
-		// The bucket stays as it is, and drains at the slower rate until it is charged.
-		pace = lowest(paceOf(m.plan.rate), paceOf(m.wished.rate))
-		owed = highest(rat(0), add(m.drained(m.owed, u, pace), sub(burst, burstOf(m.plan.rate))))
-		if queued = m.drained(m.queued, u, pace); m.leaky {
-			owed = highest(owed, queued)
-		}
-		if over := sub(add(owed, want), burst); over.Sign() > 0 && !less(burst, want) {
-			res.RetryAfter = wait(over)
-		}
-	case charged, n > 0 && !same(m.plan.rate, m.wished.rate): // between plans of one rate, only a charge moves the key
-		*m = s
-	}
-	res.ResetAfter = wait(owed)
-	if s.leaky {
-		res.ResetAfter = wait(highest(owed, queued))
-	}
+	res.ResetAfter = m.first(u, func(owed, queued *big.Rat) bool { return owed.Sign() == 0 && (!m.leaky || queued.Sign() == 0) })
 	return ahead(res, sub(u, m.reading(at)).Num().Int64())
 }
 

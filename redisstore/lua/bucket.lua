@@ -164,14 +164,16 @@ end
 --
 -- A smaller burst takes effect only with a charge; otherwise a client with two rates could fill its
 -- key under the smaller burst and then find it full under the larger one, by requests that cost
--- nothing. Without a charge s.before stays stored, and the debt drains at the slower of the two rates,
--- that of s.slow.
+-- nothing. So does a slower rate, unless the key warms up; otherwise denied requests could take what
+-- the others at the key earn. Without a charge s.before stays stored, and the debt drains at the slower of
+-- the two rates, that of s.slow. If the burst grows, s.slow has more: until its levels in the table used
+-- have drained, no more than used.burst tokens fit, and then the bucket is full.
 function bucket.adopt(s, c, now)
   local gain, unit, burst = c[1], c[2], c[3]
   if s.gain == gain and s.unit == unit and s.burst == burst then return false end
-  local old_gain, old_unit, before, slow = s.gain, s.unit
-  if burst < s.burst then before = copy(s) end
-  if less(gain, s.unit, s.gain, unit) then
+  local old_gain, old_unit, slower, before, slow = s.gain, s.unit, less(gain, s.unit, s.gain, unit)
+  if burst < s.burst or slower and not c.over then before = copy(s) end
+  if slower then
     s.found = drains_by(now, gain, unit, burst)
     carry(s, gain, unit, s.last)
   elseif less(s.gain, unit, gain, s.unit) then
@@ -180,6 +182,7 @@ function bucket.adopt(s, c, now)
   carry(s, s.gain, s.unit, now)
   if before then
     slow = copy(s)
+    if burst > s.burst then slow.used = {burst = s.burst, debt = s.debt, queue = s.queue or s.debt} end
     resize(slow, burst, true)
   end
   carry(s, gain, unit, now)
@@ -211,14 +214,18 @@ function bucket.look(a, s, now, want)
   show(a, s, a.debt, a.queue)
   a.retry, a.delay = 0, 0
   local slow, debt = s.slow or s, a.debt
+  local used = slow.used
   if s.slow then
     debt = drained(slow, slow.debt, now - slow.last)
-    local rest = slow.queue and drained(slow, slow.queue, now - slow.last) or debt
-    if below(rest, debt) then rest = debt end
+    local rest, other = slow.queue and drained(slow, slow.queue, now - slow.last) or debt, debt
+    if used then rest, other = drained(slow, used.queue, now - slow.last), drained(slow, used.debt, now - slow.last) end
+    if below(rest, other) then rest = other end
     a.reset = to_drain(slow, rest[1], rest)
   end
   if want > s.burst then
     a.retry = -1
+  elseif used and want > a.left and want > used.burst then
+    a.retry = a.reset
   elseif want > a.left then
     a.retry = to_drain(slow, debt[1] + want - s.burst, debt)
   elseif s.queue then
