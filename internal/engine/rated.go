@@ -116,7 +116,7 @@ func (ps *ratePlans[S, C]) stepChanged(
 			return v, delay, 0
 		}
 	}
-	ps.usedAt(s, from, p)
+	ps.usedAt(s, from, p, now)
 	slow := ps.slower(s, from, p, now)
 	if slow != p {
 		p.config.Carry(&s.state, from.config, now)

@@ -13,9 +13,9 @@ const twoRates = 1 << 30
 const planBits = withReceipts | twoRates
 
 // usedAt notes in the state s, which was last written at the plan (rate) from, that it is used at the plan p
-// now. It sets the bit twoRates if one of the two rates is slower than the other.
-func (ps *ratePlans[S, C]) usedAt(s *ratedState[S], from, p *ratePlan[S, C]) {
-	if p.config.Slower(from.config) || from.config.Slower(p.config) {
+// now. It sets the bit twoRates if one of the two rates is slower than the other and the key owes something.
+func (ps *ratePlans[S, C]) usedAt(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) {
+	if (p.config.Slower(from.config) || from.config.Slower(p.config)) && !ps.Idle(s, now) {
 		s.plan |= twoRates
 	}
 }

@@ -77,7 +77,7 @@ var tableMutants = []mutant{
 	{
 		name: "a look at a slower rate keeps the key", file: "internal/engine/rated.go",
 		old: "		return ps.stepChanged(",
-		new: "		ps.usedAt(s, from, p)\n\t\treturn ps.stepChanged(",
+		new: "		ps.usedAt(s, from, p, now)\n\t\treturn ps.stepChanged(",
 		by:  "^TestSlowerRateKeepsKey$", why: "a look changes nothing",
 	},
 	{
