@@ -1,4 +1,5 @@
-// Package running keeps what a request has in flight, for as long as the request runs.
+// Package running keeps the reservation of a request alive for as long as the request runs. The
+// reserved units count as in flight: a limit on concurrent requests counts them until they are given back.
 package running
 
 import (
@@ -9,15 +10,16 @@ import (
 
 // A Reservation has the two methods of a Reservation of the root package that this package calls.
 type Reservation interface {
-	// Extend makes what is in flight last longer. Its error matches the error named over in [Extend] if it is over already.
+	// Extend makes the units stay in flight for longer. If they are no longer in flight, it returns an error that
+	// matches the parameter over of the function [Extend].
 	Extend() error
 
-	// Done ends what is in flight.
+	// Done ends the reservation: its units are no longer in flight.
 	Done() error
 }
 
-// Keep extends what r has in flight, as [Extend] does. The caller must call the result, which ends what is in flight,
-// when the request has ended.
+// Keep keeps the units of r in flight, as [Extend] does. When the request has ended, the caller must call the function
+// end, which ends the reservation.
 func Keep(r Reservation, every, per time.Duration, over error, failed func(error)) (end func()) {
 	stop := Extend(r, every, per, over, failed)
 	return func() {
@@ -28,9 +30,10 @@ func Keep(r Reservation, every, per time.Duration, over error, failed func(error
 	}
 }
 
-// Extend extends what r has in flight at the given interval (every), until the function stop is called, or until it is
-// over. If every is 0, the interval is half of the parameter per, after which it would be over. If every is below 0,
-// Extend does nothing. The function failed gets the errors of r, except for the error over.
+// Extend calls r.Extend at regular intervals, so that the units of r stay in flight. It stops when the function stop is
+// called, or when r.Extend returns the error over. The parameter every is the interval. If every is 0, the interval is
+// half of the parameter per, the time for which units stay in flight without a call. If every is below 0, Extend does
+// nothing. The function failed gets the errors of r, except for the error over.
 func Extend(r Reservation, every, per time.Duration, over error, failed func(error)) (stop func()) {
 	if every == 0 {
 		every = max(per/2, time.Millisecond)
