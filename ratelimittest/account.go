@@ -33,12 +33,12 @@ type Entry struct {
 	renews bool                      // whether the key was new before this charge
 }
 
-// A line is the queue of a leaky bucket. It cannot be computed from the list of charges: if a
-// settlement lowers an earlier charge, requests that were already told a Delay keep their place in
-// the queue.
+// A line says how full the queue of a leaky bucket is. This cannot be computed from the list of
+// charges: if Settle lowers an earlier charge, later requests still leave after the Delay that they
+// were told, so the queue does not get shorter.
 type line struct {
-	at    *big.Int // the instant that the field level is for, in nanoseconds since the start; nil for an empty queue
-	level *big.Int // what was in the bucket at that instant, in parts of a token (see [bucket])
+	at    *big.Int // when the bucket had the level below, in nanoseconds since the start; nil for an empty queue
+	level *big.Int // what was in the bucket at that instant, in small equal parts of a token (see [bucket])
 }
 
 // NewAccount returns an Account without charges, for one key of a limiter with the given algorithm and
@@ -109,7 +109,7 @@ func (acc *Account) entry(at time.Time, n int) *Entry {
 }
 
 // The method charge charges the units of c to m, the model of the key, even if they exceed the limit. A
-// charge of no units only moves the clock of the key.
+// charge of 0 units only sets the earliest instant at which the next request for the key can count.
 func (c *Entry) charge(m keeper) {
 	h := m.past()
 	h.last = h.instant(c.at)
@@ -140,7 +140,7 @@ func (acc *Account) bucket() *bucket {
 	return b
 }
 
-// cost returns the cost of n units of the charge c in the bucket b, in parts of a token.
+// cost returns the cost of n units of the charge c in the bucket b, in small equal parts of a token.
 func (c *Entry) cost(b *bucket, n int) *big.Int {
 	if c.price != nil {
 		return c.price(num(int64(n)))
@@ -198,9 +198,10 @@ func (acc *Account) add(c *Entry) {
 	}
 }
 
-// replay makes a new model and charges the whole list to it. If the key warms up, each unit costs
-// what it cost when it was first charged, and the entries say before which charges the key was new.
-// A charge of no units still moves the clock of the key.
+// replay makes a new model and charges the whole list to it. If the key warms up (its limit grows with
+// its age), each unit costs what it cost when it was first charged, and the age starts again at the
+// charges for which the field renews is true. The replay includes charges of 0 units, because even they
+// set the earliest instant at which the next request can count.
 func (acc *Account) replay() {
 	m := acc.model()
 	_, warms := m.(*warm)
@@ -217,8 +218,8 @@ func (acc *Account) replay() {
 	acc.keeper = m
 }
 
-// The method left returns how many parts of a token (see [bucket]) are still in the leaky bucket b at
-// the instant u.
+// The method left returns how much is still in the leaky bucket b at the instant u, in small equal parts
+// of a token (see [bucket]).
 func (l line) left(b *bucket, u *big.Int) *big.Int {
 	if l.at == nil {
 		return num(0)

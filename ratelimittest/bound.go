@@ -41,15 +41,16 @@ func TokenBucketBound(r ratelimit.Rate, charges []Charge, _ time.Duration) error
 
 // LeakyBucketBound is the [Bound] of [ratelimit.LeakyBucket]: in any closed interval of
 // length T at most Burst + Requests/Per·T units are granted, as for a token bucket. In
-// addition, requests that leave after their Delay must be spaced evenly: over any number of
-// units, the time between two of them may be shorter than even spacing by less than resolution.
+// addition, requests must leave evenly spaced. A request leaves at the instant At, plus its
+// Delay. If n units are granted from one request up to a later request, not counting the
+// later one, the two leave at least n·Per/Requests apart, less an error below resolution.
 func LeakyBucketBound(r ratelimit.Rate, charges []Charge, resolution time.Duration) error {
 	if err := TokenBucketBound(r, charges, resolution); err != nil {
 		return err
 	}
 	return everyStretch(charges, func(first, last Charge, taken, length *big.Int) error {
 		if last.Delay == ratelimit.Never {
-			return nil // the Delay is longer than a Duration can hold
+			return nil // the Delay does not fit into a Duration, so nobody knows when the request leaves
 		}
 		before := mul(sub(taken, num(int64(last.N))), num(int64(r.Per)))
 		apart := add(length, num(int64(last.Delay-first.Delay)))

@@ -111,10 +111,9 @@ func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	return res
 }
 
-// The method until returns the nanoseconds from the instant u to the first instant at which a condition
-// is true. The parameter holds is a function that checks the condition. To try an instant, until passes
-// to this function a copy of the bucket that changes to the rate r at that instant. The condition must
-// be true for a full bucket.
+// The method until returns the nanoseconds from the instant u to the first instant at which the function
+// holds returns true. For each instant that it tries, until calls holds with a copy of the bucket that
+// has changed to the rate r at that instant. The function holds must return true for a full bucket.
 func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) *big.Int {
 	slow := m.copy()
 	slow.slowDown(r)
@@ -176,8 +175,8 @@ func (m *bucket) change(u *big.Int, r ratelimit.Rate, slower bool) bool {
 	return true
 }
 
-// drainAs makes m earn units as fast as the bucket b. This speed counts from the last grant or change
-// of the rate in m. All amounts are converted to the parts of a token that b uses.
+// drainAs makes m earn units as fast as the bucket b. This speed also applies to the past, from the last
+// grant or change of the rate in m. All amounts are converted to the parts of a token that b uses.
 func (m *bucket) drainAs(b *bucket) {
 	m.changed = &carried{
 		at:     m.last,
@@ -206,10 +205,9 @@ func (m *bucket) queued(u *big.Int) *big.Int {
 	return m.debt(u, m.changed.queued)
 }
 
-// debt looks at all intervals that end at the instant u, and returns the largest difference between
-// what the bucket granted and what it earned in an interval, but at least 0. The parameter left is the
-// debt at the last change of the rate, or nil. The method adds this debt to the interval that begins at
-// that change.
+// debt looks at all intervals that end at the instant u. It returns the largest difference between what
+// the bucket granted and what it earned in an interval, but at least 0. The parameter left is the debt at
+// the last change of the rate, or nil if the rate has not changed. It counts as granted at that change.
 func (m *bucket) debt(u, left *big.Int) *big.Int {
 	worst, granted := num(0), num(0)
 	for _, g := range slices.Backward(m.grants) {

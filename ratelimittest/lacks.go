@@ -80,7 +80,8 @@ func (k *kit) extra(x extra) (skip string, err error) {
 	return "", nil
 }
 
-// look returns the state of the key "a", which l reports for a Take of 0 units.
+// look returns the answer of l to a Take of 0 units for the key "a". It shows the state of the key, and
+// takes nothing.
 func look(l ratelimit.Limiter) ratelimit.Result {
 	res, _ := l.Take(context.Background(), "a", 0)
 	return res

@@ -58,18 +58,21 @@ type keeper interface {
 type grant struct {
 	at   *big.Int // instant of the request, in nanoseconds since the start
 	n    *big.Int // number of units
-	cost *big.Int // what the grant cost, in parts of a token (see [bucket]); nil if it cost n whole tokens
+	cost *big.Int // what the grant cost, in small equal parts of a token (see [bucket]); nil if it cost n whole tokens
 }
 
 // A history lists what one key was granted.
 type history struct {
-	start  time.Time
-	last   *big.Int // earliest instant at which a request may count; nil for a new key
-	grants []grant  // all grants, in order of time
+	start time.Time
+
+	// last is the instant of the last grant, or of a later change of the rate. A request that is made
+	// before it, because the clock has stepped back, counts at this instant. It is nil for a new key.
+	last   *big.Int
+	grants []grant // all grants, in order of time
 }
 
-// instant returns the instant at which a request made at the given time counts, in nanoseconds
-// since the start. It is not before the key's last granted request.
+// instant returns the instant at which a request made at the given time counts, in nanoseconds since
+// the start. This is the given time or, if the clock has stepped back, the instant in the field last.
 func (h *history) instant(at time.Time) *big.Int {
 	if h.last == nil {
 		return h.since(at)
@@ -109,8 +112,8 @@ func meet(m keeper, at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	return m.peek(at, n)
 }
 
-// A budget has the methods in which the algorithms differ. Most methods get an instant u, and
-// assume that nothing more is granted until u.
+// A budget has the methods in which the algorithms differ. Most methods answer for an instant u, and
+// assume that nothing is granted between the last grant and u.
 type budget interface {
 	// limit returns the most units that are granted at once.
 	limit() int
@@ -140,7 +143,7 @@ func ask(b budget, h *history, at time.Time, n int) ratelimit.Result {
 // true.
 func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Result {
 	u := h.instant(at)
-	ahead := sub(u, h.since(at)) // if the request counts later than the clock says, the waits include the difference
+	ahead := sub(u, h.since(at)) // time until a clock that has stepped back shows u again; included in all waits
 	want := max(n, 1)
 	units := num(int64(want))
 	res := ratelimit.Result{Limit: b.limit()}

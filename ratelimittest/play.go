@@ -205,8 +205,8 @@ func (t *trace) limited(i int) bool {
 type moment struct {
 	at time.Duration // the instant, as the time since the start
 
-	// known is false if the instant is in doubt, because a change of the rate or a Reset
-	// may have moved the key's clock ahead of the time of the call.
+	// known is false if the instant is in doubt. If the clock has stepped back behind a change of
+	// the rate or a Reset, the call may count at the later instant of that change.
 	known bool
 }
 

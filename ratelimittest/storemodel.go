@@ -81,9 +81,9 @@ func newModelStore(start time.Time, step time.Duration, settles bool) *modelStor
 // take answers the asks at the given time. It charges all of them or none. But a shadow ask that does
 // not fit is not charged, and has no effect on the others.
 //
-// A state changes to the rate of an ask for units, even if this ask or another ask of the call is
-// denied; see the method meet of [keeper] for the exception. A look (an ask for 0 units) is answered
-// at its own rate, and changes nothing.
+// An ask for units changes its state to the rate of the ask, even if this ask or another ask of the call
+// is denied. There is one exception: a bucket does not change to a smaller burst until units are charged.
+// A look (an ask for 0 units) is answered at its own rate, and changes nothing.
 func (s *modelStore) take(at time.Time, asks []ratelimit.Ask) []ratelimit.Result {
 	results := make([]ratelimit.Result, len(asks))
 	passes := true

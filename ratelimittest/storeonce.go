@@ -115,8 +115,9 @@ func (w *storeWriter) withID(c storeCall) storeCall {
 		if edge := end - time.Duration(w.IntN(2))*w.Resolution; w.IntN(3) == 0 && edge <= w.Span {
 			c.at = edge
 		}
-		// The clock has stepped back from a time after the end of the grant, so the store may have
-		// dropped the grant. Use a new ID.
+		// An earlier call came after the end of the grant, so the store may have dropped the grant.
+		// Now the clock has stepped back to before the end, and the store may repeat the grant or
+		// not. Use a new ID, because the kit cannot tell which answer is right.
 		if c.at < end && end <= w.latest {
 			w.issued++
 			c.once.ID = fmt.Sprintf("new %d", w.issued)

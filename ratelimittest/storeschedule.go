@@ -81,9 +81,10 @@ type storeWriter struct {
 	latest  time.Duration // the latest instant so far, since the start
 }
 
-// namesSpan is the largest Span of the schedules with odd names. These schedules share the empty Rule,
-// which gets no prefix. A store that has dropped keys may treat earlier times as the instant at which it
-// dropped them. So each of these schedules begins after the end of the previous one.
+// namesSpan is the largest Span of the schedules with odd names. Some of these names are an empty Rule,
+// which gets no prefix, so several schedules use the same Rule. If a store has dropped keys of a rule, it
+// may treat earlier times as the instant at which it dropped them. So each of these schedules begins after
+// the end of the previous one.
 const namesSpan = time.Hour
 
 // write returns the schedule with number i, and the instant at which it begins.

@@ -16,9 +16,9 @@ import (
 type StoreConfig struct {
 	// New returns a store that has no state and reads the given clock. New is called once. Before
 	// each call of the store the clock is set, sometimes to an earlier instant. The store must
-	// keep every state until the test is over, even a state whose units are all free again,
-	// because a change of the rate treats a key that was once charged differently from a
-	// new key.
+	// keep every state until the test is over, even a state whose units are all free again:
+	// after a change of the rate, a key that was once charged gets other answers than a new
+	// key.
 	New func(clock ratelimit.Clock) (ratelimit.Store, error)
 
 	// Algorithms are the algorithms to test. Nil means all five.
@@ -111,8 +111,9 @@ type StoreConfig struct {
 //   - concurrent: the units that many goroutines take at one instant add up to
 //     the limit.
 //
-// The kit asks only what the limiters of package ratelimit ask: no state twice in one call,
-// a state always with the same Client, and no negative N. Each schedule uses states that no earlier schedule has used.
+// The kit makes only calls that the limiters of package ratelimit make: no call names a
+// state twice, a state always has the same Client, and no N is negative. Each schedule uses
+// states that no earlier schedule has used.
 //
 // A store on Redis or Valkey must take its time from clock, with a Resolution of a
 // microsecond, and must not let keys expire during the test.
@@ -161,7 +162,7 @@ type storeKit struct {
 	StoreConfig
 	store  ratelimit.Store
 	clock  *ratelimit.FakeClock
-	played int // number of schedules played so far
+	played int // how many prefixes the method prefix has returned so far; each prefix is another number
 }
 
 func newStoreKit(c StoreConfig) (*storeKit, error) {

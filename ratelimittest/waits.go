@@ -47,8 +47,8 @@ func resetAfter(k *kit, t *trace) *breach {
 	})
 }
 
-// within reports whether the clock may be set to the given time. The caller has computed the time
-// with the function later, which returns the largest Duration if a sum is too large.
+// within reports whether the clock may be set to the given time. The largest Duration is refused,
+// because the function later returns it in place of a sum that is too large.
 func (k *kit) within(at time.Duration) bool { return at <= k.Span && at < math.MaxInt64 }
 
 // sample calls the function check for some of the calls that the function fits selects, or for all of

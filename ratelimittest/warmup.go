@@ -37,8 +37,8 @@ type warm struct {
 
 	first *big.Int // the instant of the first grant since the key was new; nil for a new key
 
-	// queued returns how much is in a leaky bucket at the instant u, in parts of a token (see
-	// [bucket]). The field is nil if the amount can be computed from the history.
+	// queued returns how much is in a leaky bucket at the instant u, in small equal parts of a token
+	// (see [bucket]). The field is nil if the amount can be computed from the history.
 	queued func(u *big.Int) *big.Int
 }
 
@@ -94,7 +94,7 @@ func (m *warm) born(u *big.Int) *big.Int {
 }
 
 // The method limit returns the limit that a key has at the instant u. The parameter first is the instant
-// of the key's first grant.
+// of the key's first grant, or nil for a new key.
 func (m *warm) limit(first, u *big.Int) *big.Int {
 	from, limit := num(int64(m.warmup.From)), num(int64(m.rate.Requests))
 	if from.Cmp(limit) >= 0 {
@@ -118,7 +118,7 @@ func (m *warm) price(limit *big.Int) func(n *big.Int) *big.Int {
 func (m *warm) tokens() *big.Int { return mul(m.full.(*bucket).per, num(int64(m.rate.Requests))) }
 
 // The method free returns the units that could be granted to a key at the instant u. The parameter first
-// is the instant of the key's first grant.
+// is the instant of the key's first grant, or nil for a new key.
 func (m *warm) free(first, u *big.Int) *big.Int {
 	limit := m.limit(first, u)
 	if b, ok := m.full.(*bucket); ok {
@@ -141,7 +141,7 @@ func (m *warm) grow(first, u *big.Int) *big.Int {
 func (m *warm) decide(at time.Time, n int, charge bool) ratelimit.Result {
 	h := m.past()
 	u := h.instant(at)
-	ahead := sub(u, h.since(at)) // if the request counts later than the clock says, the waits include the difference
+	ahead := sub(u, h.since(at)) // time until a clock that has stepped back shows u again; included in all waits
 	first, units := m.born(u), num(int64(max(n, 1)))
 	res := ratelimit.Result{Limit: m.full.limit()}
 	if units.Cmp(m.free(first, u)) > 0 {
@@ -167,8 +167,8 @@ func (m *warm) decide(at time.Time, n int, charge bool) ratelimit.Result {
 	return res
 }
 
-// retryAfter tries one instant after the other until the units fit. It ends when the limit has its
-// full size and is completely free, because nothing changes after that.
+// retryAfter tries one instant after the other, and returns the time until the units fit. If they do not
+// fit even when the limit has its full size and is completely free, they never will.
 func (m *warm) retryAfter(first, u, ahead, units *big.Int) time.Duration {
 	most := largest(m.full.renewal(u), m.grow(first, u))
 	for wait := num(0); wait.Cmp(add(most, m.step)) < 0; wait = add(wait, m.step) {

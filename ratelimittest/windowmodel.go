@@ -55,8 +55,8 @@ func (m *windows) count(w *big.Int) *big.Int {
 
 func (m *windows) copied() windows { return windows{m.history.copied(), m.rate} }
 
-// setRate changes the rate at the instant u. If Per changes, a window of another length then contains
-// u. The function used returns the number of units that count as granted in that window.
+// setRate changes the rate at the instant u. If Per changes, u lies in a window of another length. The
+// units that count as granted in this new window are those that the function used returns.
 func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *big.Int) {
 	if m.last != nil && r.Per != m.rate.Per {
 		m.carry(u, used(u))
@@ -152,9 +152,9 @@ func (m *slidingCounter) free(u *big.Int) *big.Int {
 	return floorDiv(sub(mul(m.requests(), m.per()), m.estimate(u)), m.per())
 }
 
-// wait returns the nanoseconds until n units fit. As time passes, the previous window counts less and
-// less. If n units would not fit even without the previous window, they can fit only in the next
-// window, where the present window counts less and less.
+// wait returns the nanoseconds until n units fit. As time passes, the grants of the previous window count
+// less and less. If n units would not fit even without these grants, they can fit only in the next window.
+// There, the grants of the present window count less and less.
 func (m *slidingCounter) wait(u, n *big.Int) *big.Int {
 	earlier, current := m.counts(u)
 	spare := sub(sub(m.requests(), current), n)

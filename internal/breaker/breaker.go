@@ -34,7 +34,7 @@ type breaker struct {
 
 	mu      sync.Mutex             // held while the field pause changes
 	probing bool                   // whether a probe is under way; guarded by mu
-	counted [failuresToOpen]uint64 // numbers of the calls in the field failures, 0 for a call without one; guarded by mu
+	counted [failuresToOpen]uint64 // numbers of the failed calls that failures counts, 0 for a call without a number; guarded by mu
 }
 
 // A pause is a time in which a breaker refuses all calls.

@@ -15,14 +15,14 @@ import (
 // MaxParts is the largest number of parts of a store.
 const MaxParts = 64
 
-// A Set holds the circuit breakers of one store, one for each part. Several parts are passed as the
-// bits of a uint64, see [Bit]. A breaker opens when several calls in a row have failed, and stays open
-// until a probe (a test call) succeeds.
+// A Set holds the circuit breakers of one store, one for each part, such as a node of a cluster. Methods
+// get several parts as the bits of a uint64, see [Bit]. A breaker opens when several calls in a row have
+// failed, and stays open until a probe (a test call) succeeds.
 type Set struct {
 	list []breaker         // one breaker for each part, at the index that is the number of the part
-	wrap func(error) error // applied to the errors that callers get
+	wrap func(error) error // changes an error of the store, or a refusal, into the error that callers get
 
-	asked     atomic.Uint64 // the parts for which a call was permitted, as bits
+	asked     atomic.Uint64 // the parts for which a call was ever permitted, one bit for each part
 	openCount atomic.Int32  // number of breakers that are open
 
 	mu     sync.Mutex

@@ -8,8 +8,8 @@ const usedDigits = 40
 
 // RoundedFraction returns the fraction that was probably rounded to x, such as 1/3 for
 // 0.3333333333333333. It returns nil if x was probably not rounded: because x has only a few decimals,
-// is not close to a simple fraction, or is equal to one. x must be above 0, and its Point must be
-// small, see [Decimal.Rat].
+// is not close to a simple fraction, or is exactly a simple fraction. x must be above 0, and its Point
+// must be small, see [Decimal.Rat].
 //
 // A simple fraction is one with a small denominator. Every decimal is close to some fraction, but fewer
 // than one in 1,000 decimals are close to a simple fraction by chance; the bounds below are chosen for

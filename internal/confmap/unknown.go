@@ -92,9 +92,9 @@ func (s stray) compare(other stray) int {
 	return strings.Compare(s.kind, other.kind)
 }
 
-// A shortlist holds the strays that an error lists: the first MaxProblems, in sorted order, of all
-// strays that were added. So a map with a million unknown fields need not be copied and sorted as a
-// whole.
+// A shortlist holds the strays (keys that must be reported) that an error lists: the first MaxProblems,
+// in sorted order, of all strays that were added. So a map with a million unknown fields need not be
+// copied and sorted as a whole.
 //
 // When the list has 4·MaxProblems strays, it sorts them and drops all but the first MaxProblems. From
 // then on, it does not store a stray that comes after these MaxProblems strays in the order.

@@ -29,8 +29,10 @@ func Index(all []Cost, unit string) int {
 	return slices.IndexFunc(all, func(c Cost) bool { return c.Unit == unit })
 }
 
-// Of returns how many units a request takes from a rule with this unit. If asked is false, the rule does not apply to
-// the request. all are the costs of the request by their unit, and requests is its cost in requests if all has none.
+// Of returns how many units a request takes from a rule that counts the given unit. The slice all has the costs of the
+// request by their units. If it has no cost for the unit "" (requests), the parameter requests is that cost, but at
+// least 1. If asked is false, the rule does not apply to the request: its unit is not "" and all has no cost for it, or
+// its unit is "" and all has a cost of 0 for it.
 func Of(all []Cost, requests int, unit string) (n int64, asked bool) {
 	for i := range all {
 		if c := &all[i]; c.Unit == unit {
@@ -40,7 +42,8 @@ func Of(all []Cost, requests int, unit string) (n int64, asked bool) {
 	return int64(max(requests, 1)), unit == ""
 }
 
-// Complete returns a copy of all, with the unit "" first if the request costs requests too. If all is empty, it returns nil.
+// Complete returns a copy of all, the costs of a request. Unless the request costs 0 requests, the first element of the
+// copy is its cost in requests, whose unit is "". If all is empty, Complete returns nil.
 func Complete(all []Cost, requests int) (costs []Cost) {
 	if len(all) == 0 {
 		return nil
@@ -56,7 +59,8 @@ func Complete(all []Cost, requests int) (costs []Cost) {
 	return costs
 }
 
-// Used returns how many of n charged units were used, according to actual. Without a number for their unit, all were.
+// Used returns how many units a request has used, of n units that it was charged. The slice actual has the units that
+// it has used, by kind. If actual has no entry for the given unit, Used returns n.
 func Used(actual []Cost, unit string, n int64) int64 {
 	if i := Index(actual, unit); i >= 0 {
 		return int64(actual[i].N)

@@ -19,7 +19,7 @@ import (
 // An Explanation says how a request would be answered, and why.
 type Explanation struct {
 	Request  Request `json:"request"`            // the request that was explained
-	Match    string  `json:"match"`              // how the rules that enforce were found, such as "exact"
+	Match    string  `json:"match"`              // how the rules that may deny the request were found, such as "exact"
 	Pattern  string  `json:"pattern,omitempty"`  // the endpoint of the rules that matched; empty if none matched
 	Recorded bool    `json:"recorded,omitempty"` // whether the request, known by its ID, was granted before
 	Result   Result  `json:"result"`             // the answer to the request
@@ -54,7 +54,7 @@ type Result struct {
 	Delay            time.Duration // how long to hold a granted request
 	Rule             string        // name of the rule that the other fields describe
 	Reason           string        // why it was denied, beyond that the limit is reached
-	Advised          bool          // whether a rule in advise mode would have denied it, or is the rule that answers
+	Advised          bool          // whether a rule in advise mode would have denied the request
 	Degraded         bool          // whether a failure policy has answered
 }
 
@@ -115,7 +115,7 @@ type Rule struct {
 	AnsweredBy string        `json:"answeredBy"`          // what has answered for the rule, such as "store"
 	Receipts   int           `json:"receipts,omitempty"`  // number of charges of the key that can still be given back
 	Result     Result        `json:"result"`              // what the rule would answer alone
-	MaxIn      int           `json:"maxIn"`               // most units in an interval of length Rate.Per; -1 if not known
+	MaxIn      int           `json:"maxIn"`               // most units granted in an interval of length Rate.Per; -1 if not known
 	Err        error         `json:"-"`                   // why the store, the limiter or Resolve failed, or nil
 }
 

@@ -11,9 +11,9 @@ type Built struct {
 	Config map[string]any // the config from which Value was built
 	Value  any            // the value, which may have a method Close
 
-	// Build is the function that builds Value; it is nil once Value is built. If a rule already has a
-	// value from the same config, Value is that value, and Build is set too. Build is then called only
-	// if the rule no longer has that value when the change of the rules is made.
+	// Build is the function that builds Value; it is nil once Value is built. There is one exception:
+	// if a rule already has a value from the same config, Value is that value, and Build is set too.
+	// Build is then called only if the rule has lost that value before the rules are changed.
 	Build func() (any, error)
 
 	uses   atomic.Int64 // how many rules use the value

@@ -25,7 +25,7 @@ type Teller[K, R comparable] struct {
 // A telling describes one call of SetRate.
 type telling[K, R comparable] struct {
 	name      string         // the name of the rule that has the limiter
-	of        question[K, R] // the key by which Calls finds this call of SetRate
+	of        question[K, R] // the key by which the type Calls finds the result of this call
 	rated     Rated[R]
 	before    R    // the rate of the limiter before the call
 	committed bool // true once the change is made: Undo then leaves the new rate in place
@@ -74,9 +74,9 @@ func (t *Teller[K, R]) Commit() {
 	}
 }
 
-// Undo undoes the calls of SetRate that were made but not committed. The function in the parameter gets
-// the key of a call, and returns the rate that the limiter of this call gets. If the function returns
-// false, the limiter gets the rate that it had before the call of SetRate.
+// Undo undoes the calls of SetRate that were made but not committed. For each of them, it calls the
+// function now with the key of the call. If this function returns a rate and true, Undo sets this rate.
+// Otherwise, it sets the rate that the limiter had before the call of SetRate, if that rate is known.
 func (t *Teller[K, R]) Undo(now func(key K) (rate R, ok bool)) {
 	var unknown R
 	for _, done := range slices.Backward(t.told) { // newest call first, so that the rate before the first call is set last

@@ -76,17 +76,18 @@ func (s *Shard[S, A]) Find(h Hash) *S {
 	return nil
 }
 
-// Owed returns the state that all keys without a slot share, with their debt. It also returns the
-// instant at which to decide on such a key: now or, if that is later, the instant at which a key last
-// lost its slot.
+// Owed returns the state that all keys without a slot share, which counts what they use together. It
+// also returns the instant at which to decide on such a key: now or, if that is later, the instant at
+// which a key last lost its slot.
 func (s *Shard[S, A]) Owed(now Instant) (*S, Instant) {
 	// This key may have been evicted at the instant s.floor. It was idle then, but may not have been
 	// idle before, so the decision must not be for an earlier instant.
 	return &s.overflow, max(now, s.floor)
 }
 
-// Newcomer returns the first state of a key that gets a slot now. The state is valid until
-// Unlock, or until the next call of Newcomer or Scratch.
+// Newcomer returns the first state of a key that gets a slot now. It begins with what the keys
+// without a slot have used together. The state is valid until Unlock, or until the next call of
+// Newcomer or Scratch.
 func (s *Shard[S, A]) Newcomer(now Instant) *S {
 	s.newcomer = s.Algorithm.Inherit(&s.overflow, now)
 	return &s.newcomer

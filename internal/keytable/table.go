@@ -1,5 +1,6 @@
 // Package keytable keeps one small state for each key. It limits the number of keys,
-// spreads them over many locks, and never forgets a debt.
+// spreads them over many locks, and never forgets a debt: what a key has used and not yet
+// earned back.
 //
 // States lie in the slots of a shard, sorted by the hashes of their keys. A shard is small,
 // and splits in two when it is full, so that no call waits for more than the rebuild of one
@@ -7,9 +8,9 @@
 // There is no goroutine: a shard drops idle keys, which owe nothing any more, when it is
 // about to grow.
 //
-// When the table is full, the keys of a shard that have no slot share one debt. A key that
-// gets a slot later begins with that debt. Flooding the table with keys therefore gains a
-// client nothing.
+// When the table is full, the keys of a shard that have no slot share one state, which counts
+// what they use together. A key that gets a slot later begins with the debt in that state.
+// Flooding the table with keys therefore gains a client nothing.
 package keytable
 
 import (
@@ -108,8 +109,8 @@ type Counts struct {
 	Allowed, Denied uint64 // decisions that granted or denied; calls that only look are not counted
 	Shadowed        uint64 // denials by a shadow rule, which stopped no request
 	Advised         uint64 // denials by a shadow rule that has told the caller of them
-	Evicted         uint64 // idle keys that were forgotten
-	Overflowed      uint64 // grants charged to a shared debt because the table was full
+	Evicted         uint64 // keys that were forgotten because they owed nothing
+	Overflowed      uint64 // grants to keys without a slot, charged to the state that these keys share; the table was full
 }
 
 // Counts returns the totals over all shards.
@@ -131,7 +132,8 @@ func (t *Table[S, A]) Counts() (sum Counts) {
 func (t *Table[S, A]) Reconfigure(alg A, convert func(h Hash, s *S, shared bool)) {
 	t.visit(func(s *Shard[S, A]) {
 		for i := range s.slots {
-			// A state that is idle even at the earliest instant is not in use, for example after Reset.
+			// Skip a state that owes nothing even at the earliest instant. It is not in use, for example
+			// after Reset.
 			if at := &s.slots[i]; at.hash.Hi != 0 && !s.Algorithm.Idle(&at.state, 0) {
 				convert(at.hash, &at.state, false)
 			}

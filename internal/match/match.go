@@ -19,7 +19,7 @@ import (
 type Place struct {
 	Endpoint   string // the endpoint or, with a "*" at its end, the prefix; empty if the rule has no pattern
 	Default    bool   // whether the rule applies to the endpoints that no other rule matches
-	Additional bool   // whether the rule applies in addition to the best match, see enforces
+	Additional bool   // whether the rule applies in addition to the best match, the narrowest rule that may deny
 	Shadow     bool   // whether the rule is in shadow mode, so that it denies nothing
 }
 
@@ -197,7 +197,8 @@ func (s *Set[R, G]) Find(endpoint string) *G { return &s.group(endpoint).value }
 // Additional returns the additional rules for endpoint.
 func (s *Set[R, G]) Additional(endpoint string) []R { return s.group(endpoint).additional }
 
-// FindElsewhere does the same as Find for an endpoint that is not in Exact.Whole.
+// FindElsewhere does the same as Find, but is faster. Call it only for an endpoint that is not in the
+// map Exact.Whole, which it does not search.
 func (s *Set[R, G]) FindElsewhere(endpoint string) *G { return &s.elsewhere(endpoint).value }
 
 // group returns the group for endpoint, after it has made the value of the group.
@@ -208,7 +209,8 @@ func (s *Set[R, G]) group(endpoint string) *Group[R, G] {
 	return s.elsewhere(endpoint)
 }
 
-// elsewhere does the same as group for an endpoint that is not in Exact.Whole.
+// elsewhere does the same as group for an endpoint that is not in the map Exact.Whole, which it does not
+// search.
 func (s *Set[R, G]) elsewhere(endpoint string) *Group[R, G] {
 	if s.Exact.parts != nil {
 		if g, ok := s.Exact.getInParts(endpoint); ok {

@@ -190,7 +190,7 @@ func (n *node[R, G]) setChild(i int, child *node[R, G]) {
 		n.setChildren(slices.Concat(n.children[:i], n.children[i+1:]))
 	default:
 		n.children = slices.Clone(n.children)
-		n.children[i] = child // the new label begins with the same byte, so places stays valid
+		n.children[i] = child // its label begins with the same byte as before, so n.places need not change
 	}
 }
 

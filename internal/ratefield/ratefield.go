@@ -178,8 +178,8 @@ func (s *scanner) item() (k kind, n int64) {
 	return invalid, 0
 }
 
-// The function only returns the two results of the method item for an item that is not an Integer. The
-// first is the kind k or, if the item is not valid, the kind invalid. The second is always 0.
+// The function named "only" makes the two results of the method item for an item that is not an Integer.
+// The first is the kind k or, if the item is not valid, the kind invalid. The second is always 0.
 func only(k kind, valid bool) (kind, int64) {
 	if !valid {
 		return invalid, 0

@@ -10,7 +10,7 @@ import (
 )
 
 // A Record finds the answers to one request in a [Log], or adds them to the Log. It is the
-// [engine.Record] for a request that charges an [engine.Book].
+// [engine.Record] for a request to a store that keeps its keys in memory, in an [engine.Book].
 type Record struct {
 	log     *Log
 	id      keytable.Hash    // the hash that identifies the request

@@ -20,8 +20,8 @@ const (
 	PerSecond                      // a number above 0 of units a second
 	PerMillisecond                 // a number above 0 of units a millisecond
 	Requests                       // a whole number of units, at least 1, such as the requests of a window
-	Milliseconds                   // a number above 0: the length of a window
-	Seconds                        // a number above 0: the length of a window
+	Milliseconds                   // a number above 0: the length of a window, in milliseconds
+	Seconds                        // a number above 0: a length of time, in seconds
 	RateText                       // a rate such as "100/m"; next to windowMs or windowSeconds, a number of requests
 	Burst                          // a whole number, at least 1: the burst; given together with maxRequests or rate
 	Duration                       // a time with its unit, above 0

@@ -1,4 +1,5 @@
-// Package running keeps what a request has in flight, for as long as the request runs.
+// Package running keeps the reservation of a request alive for as long as the request runs. The
+// reserved units count as in flight: a limit on concurrent requests counts them until they are given back.
 package running
 
 import (
@@ -9,15 +10,16 @@ import (
 
 // A Reservation has the two methods of a Reservation of the root package that this package calls.
 type Reservation interface {
-	// Extend makes what is in flight last longer. Its error matches the error named over in [Extend] if it is over already.
+	// Extend makes the units stay in flight for longer. If they are no longer in flight, it returns an error that
+	// matches the parameter over of the function [Extend].
 	Extend() error
 
-	// Done ends what is in flight.
+	// Done ends the reservation: its units are no longer in flight.
 	Done() error
 }
 
-// Keep extends what r has in flight, as [Extend] does. The caller must call the result, which ends what is in flight,
-// when the request has ended.
+// Keep keeps the units of r in flight, as [Extend] does. When the request has ended, the caller must call the function
+// end, which ends the reservation.
 func Keep(r Reservation, every, per time.Duration, over error, failed func(error)) (end func()) {
 	stop := Extend(r, every, per, over, failed)
 	return func() {

@@ -121,7 +121,7 @@ func (ls *Lines) remove(touched func(*line) bool) (waiters []*Waiter) {
 		}
 	}
 	for i := 0; ; i++ {
-		if i == len(lines) { // the loop itself makes the slice lines longer, so the length is read in each round
+		if i == len(lines) { // a range loop would not do, because the loop body makes the slice lines longer
 			break
 		}
 		for k := range lines[i].places {

@@ -9,10 +9,10 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// copies holds copies of the states of keys. Waiting callers are charged to these copies in advance, to
-// compute when a later caller will be served. The copies are made when they are first needed. They stay
-// exact as long as each caller is served at the instant that was computed for it. The zero value holds
-// no copies.
+// copies is a forecast: it holds copies of the states of keys. Waiting callers are charged to these
+// copies in advance, to compute when a later caller will be served. The copies are made when they are
+// first needed. They stay exact as long as each caller is served at the instant that was computed for it.
+// The zero value holds no copies.
 type copies struct {
 	keys []engine.Future // the copied states, one for each key; nil for a key whose state is not copied here
 	made bool            // whether the field keys is filled
@@ -80,9 +80,9 @@ func (c *copies) check() {
 // sum.
 func (c *copies) inSum(arrival uint64) bool { return arrival > c.sumFrom && arrival <= c.sumTo }
 
-// ahead asks the copy with the index k when it has n units. The first result is the earliest such
-// instant that is not before the instant at. The other results are the denial that a request for these
-// units gets at the instant at, and the Delay of the request once it is granted.
+// ahead returns the earliest instant, not before the parameter at, at which the copy with the index k has
+// n units. The other results are the denial that a request for n units gets at the parameter at, and the
+// Delay of the request once it is granted.
 func (c *copies) ahead(k int, want engine.Wanted, at keytable.Instant, n int64) (keytable.Instant, engine.Verdict, time.Duration) {
 	if c.later == 0 {
 		return c.keys[k].Ahead(want, at, n)
@@ -97,9 +97,9 @@ func (c *copies) ahead(k int, want engine.Wanted, at keytable.Instant, n int64) 
 	return due, v, delay
 }
 
-// charge takes the units of a request from all copies at the given instant. The slice spots has one
-// element for each key of the request that can deny, and so has the slice amounts, the numbers of units.
-// If amounts is nil, the request takes the units that the spots ask for.
+// charge takes the units of a request from all copies at the given instant. The slice spots has an
+// element for each key of the request. The slice amounts has the number of units for each key that can
+// deny. If amounts is nil, the request takes the units that the spots ask for.
 func (c *copies) charge(spots []engine.Spot, at keytable.Instant, amounts []int64) {
 	at -= min(at, keytable.Instant(c.later))
 	for k, s := range enforcing(spots) {
@@ -109,8 +109,8 @@ func (c *copies) charge(spots []engine.Spot, at keytable.Instant, amounts []int6
 	}
 }
 
-// amountOf returns how many units the method charge takes from the key of the spot s, which has the
-// index k among the keys that can deny.
+// amountOf returns how many units the method charge takes from one key of a request. The parameter s is
+// this key in the request, and k is its index among the keys that can deny.
 func amountOf(s *engine.Spot, k int, amounts []int64) int64 {
 	if amounts == nil {
 		return s.N
@@ -144,7 +144,8 @@ func (c *copies) add(spots []engine.Spot, at keytable.Instant, amounts []int64) 
 // them.
 func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, units []int64) {
 	c.size += callers
-	most, of, rounds := int64(1), int64(0), int64(0) // the key that needs the most rounds takes most of its units (of) in each round
+	// For the key that needs the most rounds: most is what it takes in one round, of what it takes in all rounds.
+	most, of, rounds := int64(1), int64(0), int64(0)
 	for k, s := range enforcing(spots) {
 		if c.keys[k] == nil || units[k] <= 0 {
 			continue
@@ -223,9 +224,8 @@ type run struct {
 
 func (r *run) covers(w *Waiter) bool { return r.size > 0 && w.arrival <= r.upTo }
 
-// extend adds callers to the run of the place p: the callers of a line that take units of the key of p
-// next. The added callers want the given number of units together, and the last of them is the caller
-// w.
+// extend adds callers to p.run: the callers at the front of a line that take units of the key of p next.
+// The added callers want the given number of units together, and the last of them is the caller w.
 func (p *place) extend(callers int, units int64, w *Waiter) {
 	p.run.size += callers
 	p.run.units += units
@@ -234,8 +234,8 @@ func (p *place) extend(callers int, units int64, w *Waiter) {
 	p.queue.units += units
 }
 
-// leaves takes the caller w out of the run of the place p (the callers of a line that take units of the
-// key of p next). The caller must be in this run.
+// leaves takes the caller w out of p.run: the callers at the front of a line that take units of the key
+// of p next. The caller must be one of them.
 func (p *place) leaves(w *Waiter) {
 	n := w.spotOf(p.queue.key)[0].N
 	p.run.size--
@@ -244,8 +244,7 @@ func (p *place) leaves(w *Waiter) {
 	p.queue.units -= n
 }
 
-// endRun takes all callers out of the run of the place p (the callers of a line that take units of the
-// key of p next).
+// endRun empties p.run: the callers at the front of a line that take units of the key of p next.
 func (p *place) endRun() {
 	if p.run.size == 0 {
 		return

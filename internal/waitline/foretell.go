@@ -15,7 +15,7 @@ import (
 //
 //   - If callers wait for the same keys as the request, and only their line uses the key, this state is
 //     a copy that the line holds. All callers of the line are charged to the copy in advance, each at
-//     the instant at which all such keys of the line have its units.
+//     the instant at which all such keys of the line have the units that this caller wants.
 //   - Otherwise, if lines are in the queue of the key, this state is a copy that the queue holds (its
 //     field tail). The callers that take units of the key next are charged to the copy in advance.
 //   - Otherwise, this is the state of the key itself.
@@ -27,7 +27,7 @@ import (
 // A forecast says when a request that arrives now will be served.
 type forecast struct {
 	at      keytable.Instant // the instant at which the request is served; keytable.End if it never is
-	sure    keytable.Instant // like the field at, but without the keys whose units come back when other requests end
+	sure    keytable.Instant // earliest service: like at, but ignores keys whose units come back when other requests end
 	delay   time.Duration    // the Delay of the request: how long its caller must still wait once the units are taken
 	binding *engine.Spot     // the key that the request must wait for longest
 }
@@ -91,8 +91,9 @@ type turn struct {
 	delay  time.Duration    // the Delay of the request if it is granted at the instant in the field at
 }
 
-// ask computes the instant and the Delay in the turn t, for a request that arrives at the instant now.
-// It also stores in the spot s, which is locked, the denial that the request gets now.
+// ask sets the fields at and delay of t for a request that arrives at the instant now: when the key s
+// has the units, and the Delay of the request then. It also stores in s, which is locked, the denial that
+// the request gets now.
 func (t *turn) ask(s *engine.Spot, now keytable.Instant) {
 	if t.behind == nil {
 		t.at, t.delay = s.Ahead(now), s.Delay
@@ -110,8 +111,8 @@ func (t *turn) ask(s *engine.Spot, now keytable.Instant) {
 	}
 }
 
-// delayAt returns the Delay that a request gets from the key of the spot s if the request is granted
-// at the given instant. This instant is not before t.at.
+// delayAt returns the Delay that a request gets from the key s if the request is granted at the given
+// instant. This instant is not before t.at.
 func (t *turn) delayAt(s *engine.Spot, at keytable.Instant) time.Duration {
 	switch {
 	case t.delay == 0 || at == keytable.End:
@@ -207,7 +208,7 @@ func (ls *Lines) foretellQueue(q *queue, now keytable.Instant) {
 // the copy, unless some are charged already.
 func (ls *Lines) inTail(p *place, now keytable.Instant) {
 	q := p.queue
-	if !q.tail.made && len(q.lines) >= stale { // make the copy now: with more lines, only the sum of their units could be charged
+	if !q.tail.made && len(q.lines) >= stale { // make the copy now: with more lines, it would charge all callers as one sum
 		ls.foretellQueue(q, now)
 	}
 	if q.tail.made && p.run.size == 0 {
@@ -245,8 +246,9 @@ func (ls *Lines) startRun(p *place, now keytable.Instant) {
 	}
 }
 
-// uncharge updates the copies of keys' states to which w is charged in advance, when w is about to leave
-// its line. The parameter served says whether w was served, which was at the given instant.
+// uncharge is called when the caller w is about to leave its line. It notes this in the copies of keys'
+// states to which w is charged in advance. The parameter served says whether w was served; if so, this
+// was at the given instant.
 func (w *Waiter) uncharge(served bool, at keytable.Instant) {
 	l := w.line
 	if l.future.made {

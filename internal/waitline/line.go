@@ -16,13 +16,15 @@ type line struct {
 	headDue bool             // whether the first caller of the line was due already, but one of its keys lacked the units
 	inWork  int              // index of the line in the heap Lines.work, plus one; 0 if the line is not in this heap
 
-	future copies // copies of the states of the keys that only this line uses; the callers in the line are charged to the copies in advance
+	// future is a forecast: copies of the states of the keys that only this line uses, to which the
+	// callers in the line are charged. It tells when a newcomer to the line will be served.
+	future copies
 }
 
 func (l *line) before(other *line) bool { return l.first.arrival < other.first.arrival }
 func (l *line) index() *int             { return &l.inWork }
 
-// A place ties a line to one key that its callers wait for.
+// A place links a line to the queue of one key that the callers of the line wait for.
 type place struct {
 	line  *line
 	queue *queue
@@ -46,15 +48,17 @@ type queue struct {
 	lines  heap[*place] // the places of the lines in the queue
 	marked bool         // whether the key is marked in its table as a key that callers wait for
 
-	// due is the instant at which the first caller of the first line in the queue can be served. The
-	// queue knows this instant, and is in the heap Lines.due, under two conditions: the first line waits
-	// for this key longest, and a decision on the line was made after it became the first.
+	// due is the instant at which the first caller of the first line in the queue can be served. It is
+	// known if that line waits for this key longest, and a decision on the line was made after it became
+	// the first. While it is known, the queue is in the heap Lines.due.
 	due   keytable.Instant
 	inDue int // index of the queue in the heap Lines.due, plus one; 0 if the field due is not known
 
-	tail    copies // a copy of the key's state; the callers in the runs of all lines are charged to it in advance
-	callers int    // number of callers in the runs of all lines, see the type run
-	units   int64  // how many units the callers in the runs of all lines wait for
+	// tail is a forecast: a copy of the key's state, to which the callers that take units of the key
+	// next are charged. These are the callers at the front of each line, its run.
+	tail    copies
+	callers int   // number of callers in the runs of all lines
+	units   int64 // how many units the callers in the runs of all lines wait for
 }
 
 func (q *queue) before(other *queue) bool {
@@ -84,7 +88,8 @@ func (l *line) join(w *Waiter) {
 }
 
 // count adds the units of the caller w to the places of the line l, or subtracts them if the parameter
-// sign is -1. If l has no places yet, count does nothing: takePlaces counts the units.
+// sign is -1. If l has no places yet, count does nothing: takePlaces makes the places later, and then
+// counts the units of all callers.
 func (l *line) count(w *Waiter, sign int64) {
 	if l.places == nil {
 		return
@@ -145,8 +150,9 @@ func (ls *Lines) dissolve(l *line) {
 	l.places = nil
 }
 
-// stand puts the line of the place p into the queue of p. The spot s has the key of this queue, and is
-// locked. The parameter binding says whether the line waits for this key longest.
+// stand puts the line of the place p into the queue of p. The parameter s is the key of this queue, as
+// the first caller of the line has it in its field Spots; it is locked. The parameter binding says
+// whether this caller must wait for this key longest.
 func (ls *Lines) stand(p *place, s *engine.Spot, binding bool) {
 	l, q := p.line, p.queue
 	var before *line

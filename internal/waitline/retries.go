@@ -42,7 +42,7 @@ type Retries struct {
 // A Request is a request as Retries needs to know it.
 type Request struct {
 	Set  keytable.Hash   // a hash that identifies the set of keys that the request takes units from
-	Keys []keytable.Hash // a hash that identifies each key that can deny; used only by Ahead and Join
+	Keys []keytable.Hash // one hash for each key that can deny; used only by Ahead and Join
 	ID   keytable.Hash   // a hash of the ID of the request; zero if it has none
 	N    int64           // how many units the request takes from each key, if the field Each is nil
 	Each []int64         // how many units the request takes from each of the Keys; nil if the numbers are equal
@@ -90,7 +90,7 @@ type Denial struct {
 
 	Key   keytable.Hash // identifies the key that lacks the units, as in Request.Keys
 	Index int           // index of Key in Request.Keys
-	Alone bool          // whether no other line may wait for the head, because the store has not answered, or others are asked too
+	Alone bool          // whether other lines need not wait for this head: no store answered, or custom limiters are asked too
 
 	// Fresh returns a copy of the state that the binding key (the key that must be waited for longest)
 	// will have at the instant Due, after the head is served. The field is nil if nothing is known of
@@ -104,19 +104,23 @@ type Retrier struct {
 
 	links[*Retrier] // the callers ahead of and after this one in the line
 	arrival         uint64
-	line            *retryLine    // nil for a follower, see attempts
-	answered        bool          // whether the leader of this follower was granted; the caller has then left Retries
-	wake            chan struct{} // receives a value when the caller has to look at its place again
+	line            *retryLine    // the line of the caller; nil while another caller with the same request ID waits for both
+	answered        bool          // whether that other caller was granted; this caller has then left Retries
+	wake            chan struct{} // receives a value when the caller has to call Place again
 }
 
 // Len returns the number of callers that wait in rs.
 func (rs *Retries) Len() int { return int(rs.waiting.Load()) }
 
-// Ahead reports whether the request r, which arrives at the instant now, must stand behind callers that
-// wait. This is so in two cases: callers wait for the same set of keys, or callers wait for one of its
-// keys and it is their turn to ask, or would be the turn of the first of them if it wanted as few units
-// as r. If so, Ahead also returns the last denial of these callers, for Join, and an estimate of how long
-// r must wait.
+// Ahead reports whether the request r, which arrives at the instant now, must wait behind other callers.
+// This is so in two cases:
+//
+//   - Callers wait for the same set of keys.
+//   - Callers wait for one of the keys of r, and one of them asks the store now, or the first of them may
+//     ask now or wants more units than r. If r did not wait, it might take units before them.
+//
+// In these cases, Ahead also returns the last denial of these callers, for Join, and an estimate of how
+// long r must wait.
 func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.Duration, behind bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -137,7 +141,7 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 		due, _, _ := q.foretell(l).ahead(0, engine.Wanted{}, at, max(r.need(lacks), 1))
 		at = max(at, due)
 	}
-	switch wait = q.denial.RetryAfter; { // RetryAfter is the result if neither case applies, because the first caller is due or asks at once
+	switch wait = q.denial.RetryAfter; { // kept if neither case applies: the first caller is due, or asks at once
 	case at == 0 && !q.denial.Stands: // after a Reset or a change of the rules, the denial is out of date
 		wait = time.Millisecond
 	case at > now:
@@ -163,7 +167,7 @@ func (rs *Retries) Wait(
 	var a *Retrier
 	served := false
 	defer func() {
-		if a != nil { // the deferred function runs even if a store, a context or a clock panics
+		if a != nil { // the caller leaves its line even if a store, a context or a clock panics
 			rs.Leave(a, served)
 		}
 	}()
@@ -175,7 +179,7 @@ func (rs *Retries) Wait(
 			switch p := rs.turn(ctx, t, a, changed); {
 			case p.moves:
 				return ErrChanged
-			case p.answered: // the caller asks as a newcomer does, who is not kept waiting if its request was granted before
+			case p.answered: // ask again as a newcomer: a recorded grant of the same request answers a newcomer at once
 				a = nil
 			case !p.asks:
 				continue
@@ -228,8 +232,8 @@ func (rs *Retries) turn(ctx context.Context, t *engine.Timeline, a *Retrier, cha
 	return p
 }
 
-// Place returns what the caller a has to do at the instant now. If a has to ask, the caller of Place then
-// calls Denied or Leave.
+// Place returns what the waiting caller a has to do at the instant now. If the result says that a has to
+// ask, Denied or Leave must be called after it has asked.
 func (rs *Retries) Place(a *Retrier, now keytable.Instant) (p retryTurn) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -292,7 +296,8 @@ func (rs *Retries) Denied(a *Retrier, d Denial, wakes uint64) {
 	q.asking--
 	q.version++
 	q.count(l, 0)
-	switch rs.stand(l, d, wakes); { // if l has left q, the next head asks at once, because q is due
+	// If neither case applies, another key than that of q lacks the units: the next head of q asks at once.
+	switch rs.stand(l, d, wakes); {
 	case l.queue == q:
 		q.ready, q.grants = false, 0
 	case d.Alone: // the store has not answered: the others need not wait for each other
@@ -339,7 +344,7 @@ func (rs *Retries) Leave(a *Retrier, served bool) {
 		q.push(l)
 		l.first.nudge()
 	}
-	q.ready = q.ready || len(q.lines) > 0 && q.lines[0].wants() < q.denied // the denial was for more units
+	q.ready = q.ready || len(q.lines) > 0 && q.lines[0].wants() < q.denied // ask at once for fewer units than were denied
 	rs.wakeOrForget(q)
 }
 

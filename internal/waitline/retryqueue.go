@@ -24,16 +24,16 @@ func (l *retryLine) wants() int64 { return l.first.need(l.lacks) }
 func (l *retryLine) before(other *retryLine) bool { return l.first.arrival < other.first.arrival }
 func (l *retryLine) index() *int                  { return &l.inQueue }
 
-// A retryQueue holds the lines whose heads wait for the same key.
+// A retryQueue holds the lines whose heads (first callers) wait for the same key.
 type retryQueue struct {
 	key    keytable.Hash
-	lines  heap[*retryLine] // the lines whose heads do not ask now
-	asking int              // number of lines whose heads ask now
-	units  int64            // how many units the heads of all lines together wait for
+	lines  heap[*retryLine] // the lines whose heads do not ask the store now
+	asking int              // number of lines whose heads ask the store now
+	units  int64            // how many units of the key the heads in the field lines together wait for
 
 	denial Denial // the last denial of the first line
 	denied int64  // how many units were denied then
-	ready  bool   // whether the first head asks at once, although denial says later: another was served or has left since then
+	ready  bool   // whether the first head asks at once, before denial.Due: another was served or has left since the denial
 	grants int    // how many heads were served since the last denial; as many may ask at the same time
 
 	version uint64      // how often the queue has changed in a way that makes all forecasts wrong
@@ -47,11 +47,12 @@ type retryFuture struct {
 	version uint64
 }
 
-// anyKey is the request of any caller to a retryFuture, which has one key and knows of no other rates.
+// anyKey is the list of a request's keys that a retryFuture passes to the methods of its copies. Its only
+// element is the zero Spot: a retryFuture has one key, and uses the rate in the copied state of that key.
 var anyKey = make([]engine.Spot, 1)
 
-// charge charges the n units of a waiting caller to the copy, at the instant when the copy has these
-// units, but not before the instant from.
+// charge takes the n units of a waiting caller from the copy, at the first instant at which the copy has
+// these units, but not before the instant from.
 func (f *retryFuture) charge(from keytable.Instant, n int64) {
 	amounts := []int64{n}
 	if at := f.ready(anyKey, from, amounts); at != keytable.End {
@@ -68,7 +69,7 @@ func (q *retryQueue) foretell(l *retryLine) *retryFuture {
 		f, callers, units = &l.future, callers+l.size-1, units+l.units[l.lacks]-l.counted
 	}
 	if !q.ready {
-		units -= q.denied // the copy that Fresh returns includes these units already
+		units -= q.denied // the copy that Fresh returns has already served the head that was denied
 	}
 	if !f.made || f.version != q.version {
 		*f = retryFuture{copies{made: true, keys: []engine.Future{q.denial.Fresh()}}, q.version}
@@ -123,7 +124,7 @@ func (rs *Retries) stand(l *retryLine, d Denial, wakes uint64) {
 	key := d.Key
 	l.lacks = d.Index
 	if d.Alone {
-		key = l.set.With(0, l.set) // no other line has this key
+		key = l.set.With(0, l.set) // no other line has this key, so l gets a queue of its own
 	}
 	q := rs.queues[key]
 	if q == nil {
@@ -131,7 +132,8 @@ func (rs *Retries) stand(l *retryLine, d Denial, wakes uint64) {
 		rs.queues[key] = q
 	}
 	q.push(l)
-	if q.lines[0] != l || d.Due == 0 && q.asking > 0 { // in the second case, d is only a copy of what q had, see Ahead
+	// Keep q.denial if l is not the first line, or if d is only a copy of q.denial that Ahead has made.
+	if q.lines[0] != l || d.Due == 0 && q.asking > 0 {
 		return
 	}
 	q.denial, q.denied, q.ready = d, l.wants(), false

@@ -13,8 +13,9 @@ import (
 // leader.
 type attempts[T comparable] map[keytable.Hash][]T
 
-// add adds the caller x, which arrives with the given ID. It returns true if x is a follower. If the ID
-// is zero, the request has none: add then does nothing and returns false.
+// add adds the caller x, which arrives with the given ID. It returns true if another caller waits with
+// this ID already: x must then wait for the answer to that caller. If the ID is zero, the request has
+// none: add then does nothing and returns false.
 func (a *attempts[T]) add(id keytable.Hash, x T) (follows bool) {
 	if id == (keytable.Hash{}) {
 		return false
@@ -34,7 +35,7 @@ func (a attempts[T]) leader(id keytable.Hash) (x T, ok bool) {
 	return a[id][0], true
 }
 
-// followers returns the callers that wait for the answer to the leader with the given ID.
+// followers returns the callers with the given ID that wait for the answer to the first one with this ID.
 func (a attempts[T]) followers(id keytable.Hash) []T {
 	if len(a[id]) == 0 {
 		return nil
@@ -42,8 +43,8 @@ func (a attempts[T]) followers(id keytable.Hash) []T {
 	return a[id][1:]
 }
 
-// remove removes the caller x, which waits with the given ID and stops waiting. If x was the leader and
-// had followers, the result next is the new leader, and promoted is true.
+// remove removes the caller x, which waits with the given ID and stops waiting. If x was the first of
+// several callers with this ID, the result next is the one that is now the first, and promoted is true.
 func (a attempts[T]) remove(id keytable.Hash, x T) (next T, promoted bool) {
 	all := a[id]
 	i := slices.Index(all, x)
@@ -58,7 +59,8 @@ func (a attempts[T]) remove(id keytable.Hash, x T) (next T, promoted bool) {
 	return a[id][0], i == 0
 }
 
-// earliest returns an instant before which the waiting caller w will certainly not be served.
+// earliest returns an instant before which the waiting caller w will certainly not be served. It uses
+// the forecast of the line (line.future), if the forecast says when w will be served.
 func (w *Waiter) earliest(now keytable.Instant) keytable.Instant {
 	at, c := max(now, w.line.need), &w.line.future
 	if c.made && !c.inSum(w.arrival) {
@@ -67,10 +69,10 @@ func (w *Waiter) earliest(now keytable.Instant) keytable.Instant {
 	return at
 }
 
-// answerFollowers is called when the leader w was granted at the given instant and is still in its line.
-// It ends the waits of all followers of w, which have the same answer. If a follower finds no record of
-// the grant, because the record has answered too many retries or was dropped, it gets a place in the
-// line of w.
+// answerFollowers is called when the caller w was granted at the given instant and is still in its line.
+// It ends the waits of the followers of w, the callers with the same request ID: they get the recorded
+// answer to w. If a follower finds no record, because the record has answered too many retries or was
+// dropped, it gets a place in the line of w.
 func (ls *Lines) answerFollowers(w *Waiter, at keytable.Instant) {
 	followers := ls.attempts.followers(w.ID)
 	delete(ls.attempts, w.ID)
@@ -84,8 +86,9 @@ func (ls *Lines) answerFollowers(w *Waiter, at keytable.Instant) {
 	}
 }
 
-// succeed is called when the leader w is about to leave its line without a grant. If w has followers,
-// the first of them gets a place in the line, in order of arrival, and succeed returns true.
+// succeed is called when the caller w is about to leave its line without a grant. If other callers with
+// the same request ID wait for the answer to w, the first of them gets a place in the line, in order of
+// arrival, and succeed returns true.
 func (ls *Lines) succeed(w *Waiter) bool {
 	next, promoted := ls.attempts.remove(w.ID, w)
 	if promoted {
@@ -105,7 +108,7 @@ func (l *line) insert(w *Waiter) {
 	l.list.insert(w, ahead)
 	l.count(w, 1)
 	w.line, w.foretold, w.tail = l, 0, nil
-	l.future.drop() // w is not charged to the copies
+	l.future.drop() // the forecast of the line is wrong now: it has not charged w to its copies
 	for i := range l.places {
 		l.places[i].endRun()
 	}

@@ -76,10 +76,10 @@ func (ls *Lines) begin(w *Waiter) {
 	l.join(w)
 }
 
-// refusal returns the reason for which the caller w is refused, or nil if w may wait. The parameter at
-// is the instant when w can be served at the latest, and sure is the instant before which it is not served:
-// they differ if the units of a key come back when other requests end, see [engine.NewInFlight]. The parameter
-// delay is the Delay of w: how long w must still wait when it has its units.
+// refusal returns the reason for which the caller w is refused, or nil if w may wait. The parameter at is
+// the latest instant at which w can be served, and sure is the earliest. They differ if the units of a key
+// come back when other requests end, see [engine.NewInFlight]. The parameter delay is the Delay of w: how
+// long w must still wait when it has its units.
 func (ls *Lines) refusal(w *Waiter, now, at, sure keytable.Instant, delay time.Duration) error {
 	switch {
 	case at == keytable.End:
@@ -87,7 +87,7 @@ func (ls *Lines) refusal(w *Waiter, now, at, sure keytable.Instant, delay time.D
 	case sure.Add(delay) >= w.until:
 		w.Wait = time.Duration(min(sure.Add(delay).Since(now), uint64(engine.Never)))
 		return ErrLate
-	case w.placedBefore || w.Hold: // when these callers arrived, ls.limit was checked already; it is not checked again
+	case w.placedBefore || w.Hold: // ls.limit was already checked when such a caller arrived
 		return nil
 	case ls.All() > ls.limit:
 		return ErrFull
@@ -120,7 +120,7 @@ type survey struct {
 	outcome outcome
 	reason  error            // why the head stops waiting without a charge; otherwise nil
 	need    keytable.Instant // when all keys will have the units that the head waits for; keytable.End if a key never will
-	sure    keytable.Instant // like the field need, but without the keys whose units come back when other requests end
+	sure    keytable.Instant // earliest service: like need, but ignores keys whose units come back when other requests end
 	binding *engine.Spot     // the key that the head must wait for longest
 }
 
@@ -208,10 +208,11 @@ func (ls *Lines) checkKeys(l *line, at keytable.Instant) (s survey) {
 	return s
 }
 
-// checkKey asks the key of the spot s, at the given instant, for the units that the head (first caller)
-// of the line l waits for, and stores the answer in s. The parameter k is the index of this key among
-// the keys that can deny. The result due is the instant at which the head can have the units, as far as
-// is known now. The result behind says whether an earlier caller waits in the queue of this key.
+// checkKey asks one key of the head (first caller) of the line l for the units that the head waits for.
+// The parameter s is this key, an element of the field Spots of the head; checkKey stores the answer in
+// it. The parameter k is the index of the key among the keys that can deny. The result due is the instant
+// at which the head can have the units, as far as is known now. The result behind says whether an earlier
+// caller waits in the queue of this key.
 func (ls *Lines) checkKey(l *line, k int, s *engine.Spot, at keytable.Instant) (due keytable.Instant, behind bool) {
 	var q *queue
 	if l.places != nil {
@@ -239,13 +240,12 @@ func (w *Waiter) charge(at keytable.Instant) {
 }
 
 // queueUp puts the line l into the queue of the key that the head (first caller) of l must wait for
-// longest. If the following conditions hold, it also puts l into the queues of all other keys of the
-// head:
+// longest. Under these conditions, it also puts l into the queues of all other keys of the head:
 //
 //   - The head was due before, but one of its keys lacked the units.
 //   - l is the first line in the queue of the key that the head must wait for longest.
-//   - The head must wait for this key no longer than it has waited so far, and the units of this key do
-//     not come back when other requests end: nobody knows when that is.
+//   - The head must wait for this key no longer than it has waited so far.
+//   - The units of this key do not come back when other requests end: nobody would know when that is.
 //
 // In the other queues, l keeps later callers from taking the units that the head needs. So a head that
 // needs two busy keys is served, and it stops other callers for no longer than it has waited itself. If
@@ -271,9 +271,10 @@ func (ls *Lines) queueUp(l *line, s survey, at keytable.Instant) {
 	}
 }
 
-// updateRuns is called after a decision by which the first caller of the line l goes on waiting. It
-// updates which callers of l are charged in advance to the copies of states in the queues (the runs of
-// l).
+// updateRuns is called after a decision by which the first caller of the line l goes on waiting. A queue
+// may hold a copy of its key's state, to which the callers that take units next are charged (a forecast).
+// For each queue that l is in, updateRuns charges the callers at the front of l to this copy. For the
+// other queues, it notes that these callers do not take units next.
 func (ls *Lines) updateRuns(l *line, at keytable.Instant) {
 	for i := range l.places {
 		if p := &l.places[i]; p.inQueue == 0 {

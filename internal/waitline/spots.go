@@ -7,8 +7,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// Gather makes a Spot for each Part whose field Keys is not nil (a rule that keeps its keys in a table
-// in memory). It appends these Spots to the slice spots, and returns the extended slice.
+// Gather makes a Spot (one key that a request takes units from) for each Part whose rule keeps its keys
+// in a table in memory; the field Keys of such a Part is not nil. It appends these Spots to the slice
+// spots, and returns the extended slice.
 func Gather(spots []engine.Spot, parts []engine.Part) []engine.Spot {
 	for i := range parts {
 		if p := &parts[i]; p.Keys != nil {
@@ -28,7 +29,8 @@ func PlaceOf(parts []engine.Part, i int) (place int) {
 	return place
 }
 
-// Copy returns a copy of the spots that no longer refers to the Parts from which they were made.
+// Copy returns a copy of the spots that no longer refers to the Parts from which Gather made them, so
+// that the Parts can be used for another request.
 func Copy(spots []engine.Spot) []engine.Spot {
 	spots = slices.Clone(spots)
 	for i := range spots {

@@ -19,7 +19,7 @@ type Waiter struct {
 	Counted bool // whether a refusal is added to the totals of the rules
 	Reserves,
 	Hold bool // whether the units may be given back later; the caller is then in a Retries too
-	Version uint64        // the result of Lines.Version before the field Spots was filled
+	Version uint64        // the result of Lines.Version before Spots was filled; if it has changed, Spots is filled again
 	Owner   any           // a value for the function rematch, see Lines.Init; not used in this package
 	Record  engine.Record // finds an earlier grant of the same request, or records the new grant; may be nil
 	ID      keytable.Hash // identifies the request, together with its keys; zero if Record is nil
@@ -36,11 +36,12 @@ type Waiter struct {
 	since        keytable.Instant // when the caller arrived
 	until        keytable.Instant // the instant before which the caller must be served
 	follows      bool             // whether the caller waits for the answer to another caller with the same ID, see attempts
-	placedBefore bool             // whether Change, ChangeRules or Restart has taken the caller out of its line and put it into a line again
+	placedBefore bool             // whether Change, ChangeRules or Restart took the caller out of its line and put it into a line again
 
-	foretold keytable.Instant // the computed instant at which the caller is charged in the copied states line.future; otherwise 0
-	tail     *queue           // the queue in whose copied state (its field tail) this caller is charged in advance; otherwise nil
-	tailAt   keytable.Instant // the computed instant at which the queue in the field tail charges this caller; not used if tail is nil
+	// A forecast copies the states of keys, and charges the waiting callers to the copies.
+	foretold keytable.Instant // when the forecast of the line (line.future) charges this caller; 0 if it does not
+	tail     *queue           // the queue whose forecast (queue.tail) charges this caller; nil if there is none
+	tailAt   keytable.Instant // when that forecast charges this caller; not used if the field tail is nil
 
 	wake chan struct{} // receives a value when the goroutine of the caller has to read the fields due and over
 	due  atomic.Uint64 // when the goroutine of the caller must wake up; 0 if another goroutine will wake it
@@ -56,7 +57,7 @@ func (ls *Lines) Wait(ctx context.Context, w *Waiter) (err error) {
 	ls.enter(w)
 	ended := false
 	defer func() {
-		if !ended { // a clock or a context has panicked
+		if !ended { // a clock or a context has panicked: take the caller out of its line
 			ls.leave(w, false)
 		}
 	}()
@@ -74,7 +75,7 @@ func (ls *Lines) Wait(ctx context.Context, w *Waiter) (err error) {
 // error of ctx.
 func (ls *Lines) sleep(ctx context.Context, w *Waiter) error {
 	select {
-	case <-w.wake: // a wake-up says that the field due has changed; due is read below
+	case <-w.wake: // drop an earlier wake-up: it says that the field due has changed, and due is read below
 	default:
 	}
 	var rings <-chan time.Time

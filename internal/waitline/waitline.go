@@ -1,12 +1,11 @@
 // Package waitline serves the callers that wait for units of a limiter, in order of arrival.
 //
 // The callers that wait for the same set of keys form a line, in the order in which they came. A key
-// here means one key of one rule that can deny, or of a limiter. Only the first caller of a line, its
-// head, can be the next one of the line to be served.
+// here means a key of a limiter, or of a rule that can deny. Only the first caller of a line, its head,
+// can be the next one of the line to be served.
 //
 // Each key has a queue of the lines that wait for it. A line is in the queue of the key that its head
-// must wait for longest. For the first line in a queue, it is known at which instant its head can be
-// served.
+// must wait for longest. For the first line in a queue, the package knows when its head can be served.
 //
 // The first goroutine that calls a method of [Lines] at that instant or later serves that head. The
 // goroutine may belong to a waiting caller, or to a new request for a key that others wait for. So a
@@ -27,7 +26,7 @@ import (
 type Lines struct {
 	time    *engine.Timeline
 	limit   int      // largest number of callers that may wait at once
-	retries *Retries // holds further callers, which count towards the field limit; may be nil
+	retries *Retries // callers that wait for a store or a custom limiter, and count towards limit too; may be nil
 
 	rematch func(*Waiter) // gives a waiting caller its keys under new rules, see Init
 
@@ -44,11 +43,11 @@ type Lines struct {
 	lines    map[keytable.Hash]*line
 	queues   map[Key]*queue // one queue for each key that a waiting caller needs
 	attempts attempts[*Waiter]
-	due      heap[*queue]     // queues for which it is known when their first line is due, ordered by that instant
+	due      heap[*queue]     // queues whose first line can be served at a known instant, ordered by that instant
 	work     heap[*line]      // lines whose first callers need a decision, in order of arrival of these callers
 	emptied  []*queue         // queues without lines, whose keys may still be marked in their tables
 	last     keytable.Instant // last reading of the clock
-	walked   int              // how often a waiting caller was charged in advance to a new copy of a key's state; read only by tests
+	walked   int              // work of all forecasts: how often one charged a waiting caller to a copied state; read only by tests
 }
 
 // A Key identifies one key of a rule or of a limiter.
@@ -101,8 +100,9 @@ func (ls *Lines) count(w *Waiter, change int64) {
 	}
 }
 
-// Walked returns how often a waiting caller was charged in advance to a new copy of a key's state.
-// Tests check that this number stays small.
+// Walked returns how much work the forecasts of waits have caused. A forecast copies the state of a key
+// and charges the waiting callers to the copy; Walked counts each such charge. Tests check that this
+// number stays small.
 func (ls *Lines) Walked() int {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -255,7 +255,7 @@ func (ls *Lines) behind(set keytable.Hash, spots []engine.Spot) bool {
 	return false
 }
 
-// queueAt returns the queue of the key of the spot s, or nil if no line is in that queue.
+// queueAt returns the queue of the key that s names, or nil if no line is in that queue.
 func (ls *Lines) queueAt(s *engine.Spot) *queue {
 	if q := ls.queues[keyOf(s)]; q != nil && len(q.lines) > 0 {
 		return q
