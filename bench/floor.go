@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// floorShards is the number of shards (maps with a lock each) of the type floor. It is large, so
-// that two cores seldom need the same lock.
+// floorShards is the number of shards of the type floor. A shard is a map with its own lock. The
+// number is large, so that two cores seldom need the same lock.
 const floorShards = 256
 
 // The type floor does only the work that every limiter with keys must do, and uses only the
@@ -24,7 +24,7 @@ type floor struct {
 type floorShard struct {
 	mu   sync.Mutex
 	keys map[string]*entry
-	_    [48]byte // fills the rest of the cache line
+	_    [48]byte // makes a shard 64 bytes long, so that no two shards share a cache line
 }
 
 // An entry is the state of a key, both in the type floor and in the type bareMap.
@@ -58,7 +58,7 @@ func (f *floor) Allow(key string) bool {
 }
 
 // bareMap makes one lookup in one map, without a clock or a lock. It shows how much any
-// table slows down when its keys no longer fit into the caches.
+// table slows down when its keys no longer fit into the caches of the processor.
 type bareMap map[string]*entry
 
 func newBareMap(Limit) (Subject, error) { return make(bareMap), nil }

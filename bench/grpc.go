@@ -13,9 +13,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/grpclimit"
 )
 
-// The type called calls a gRPC interceptor directly, each time with the same call from the same
-// address. The context has the values that a server sets. There is no server, because it would take
-// a hundred times as long as the interceptor.
+// The type called runs a gRPC interceptor without a server, because a server would take a hundred
+// times as long as the interceptor. It always passes the same call from the same address, with a
+// context that has the values that a server sets.
 type called struct {
 	ctx     context.Context
 	unary   grpc.UnaryServerInterceptor

@@ -16,9 +16,9 @@ import (
 )
 
 // The type served calls a handler directly, each time with the same request from the same address.
-// Each response starts with an empty header, as in a server. The time to clear the header is the
-// same for each subject. The middlewares limit by the address of the connection, and write all
-// header fields that they write by default.
+// Before each call it clears the header of the response, which takes the same time for each
+// subject. The middlewares have one limit for each address, and write all header fields that they
+// write by default.
 type served struct {
 	handler http.Handler
 	request *http.Request
@@ -49,8 +49,7 @@ func (s *served) Allow(string) bool {
 	return s.granted
 }
 
-// Header returns the header of the response. The subject s is also the ResponseWriter that its
-// handler gets.
+// Header returns the header of the response. The handler gets the subject s as its ResponseWriter.
 func (s *served) Header() http.Header { return s.header }
 
 // Write drops the body of the response.

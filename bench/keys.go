@@ -103,8 +103,8 @@ func (k *Keys) Next() string {
 	return unsafe.String(&k.bufs[k.turn&1][0], k.lengths[k.turn&1])
 }
 
-// At returns key number i. The string stays valid during the next call of Next or At. The second
-// call makes it invalid.
+// At returns key number i. The string stays valid during the next call of Next or At. The call after
+// that overwrites it.
 func (k *Keys) At(i int) string {
 	b := &k.bufs[k.turn&1]
 	length := k.names.write(b, uint32(i))
@@ -122,8 +122,8 @@ func (n Names) Key(i int) string {
 }
 
 // write puts the digits of key number i at the beginning of b and returns the length of the key.
-// Different numbers differ in the first eight digits, because scatter gives each number another
-// result.
+// Two different keys differ in their first eight digits, because scatter never gives two numbers
+// the same result.
 func (n Names) write(b *[longLen]byte, i uint32) int {
 	x := scatter(i)
 	binary.LittleEndian.PutUint64(b[0:], hex(x))
@@ -135,7 +135,7 @@ func (n Names) write(b *[longLen]byte, i uint32) int {
 		return KeyLen
 	}
 	// The product maps x evenly to the lengths from shortest to longest. Key number 0 has x = 0.
-	// The addition of 1<<31, half of the range of x, gives it the middle length.
+	// Adding 1<<31, half of the range of x, gives this key the middle length, 24.
 	return shortest + int(uint64(x+1<<31)*(longest-shortest+1)>>32)
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Each limiter of this module has its own adapter type. So a call through the interface Subject
-// needs only one interface call, as it does for the limiters of other modules.
+// Each limiter of this module has its own adapter type. A common adapter would have to call the
+// limiter through a second interface, which the adapters for other modules do not need.
 
 type tokenBucket struct{ *ratelimit.TokenBucket }
 

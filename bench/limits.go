@@ -8,18 +8,18 @@ import (
 
 // A Limit is the configuration of a subject. Each subject uses only the fields that it needs.
 type Limit struct {
-	Rate    int             // number of units granted in each Per: by the refill of a bucket, or in a window
+	Rate    int             // number of units that a bucket earns, or that a window grants, in each Per
 	Per     time.Duration   // the period in which Rate units are granted
 	Burst   int             // the capacity of a bucket, in units
-	MaxKeys int             // the maximum number of keys of a limiter of this module
-	Clock   ratelimit.Clock // the clock of a limiter of this module; nil means the machine's
+	MaxKeys int             // how many keys a limiter of this module may hold
+	Clock   ratelimit.Clock // the clock of a limiter of this module; nil means the system clock
 }
 
 // forever is a period longer than any run, and short enough that no subject's arithmetic overflows.
 const forever = 30 * 24 * time.Hour
 
-// defaultRoom is the maximum number of keys of a limiter of this module. The maximum is larger for
-// a workload with more keys.
+// defaultRoom is how many keys a limiter of this module may hold. For a workload with more keys, it
+// may hold all of them.
 const defaultRoom = 1 << 20
 
 func room(w Workload) int { return max(w.Keys, defaultRoom) }
@@ -32,13 +32,15 @@ const plenty = 1 << 30
 // That makes 2 to 20 million calls a second.
 const (
 	// mixedPerMs is the number of units that one key gets in a millisecond, in workloads with the
-	// outcome Mixed. About one in twelve calls is allowed for a fast subject, and three in four for
-	// a slow subject. So a bucket that holds up to mixedBurst units becomes empty.
+	// outcome Mixed. A fast subject (50 ns a call) makes 20,000 calls in that time and allows about
+	// one in thirteen. A slow subject (500 ns a call) makes 2,000 calls and allows three in four.
+	// Both ask for more than they get, so a bucket that holds up to mixedBurst units becomes empty.
 	mixedPerMs = 1500
 	mixedBurst = 100
 
 	// deniedPerMs is the number of units that one key gets in a millisecond, in workloads whose
-	// windows end during the run and deny most calls. About one call in twenty is allowed.
+	// windows end during the run and deny most calls. A subject that takes 50 ns a call allows about
+	// one call in twenty.
 	deniedPerMs = 1000
 
 	// allowedPerMs is more than the number of calls that fit into a millisecond: one
@@ -46,22 +48,23 @@ const (
 	allowedPerMs = 200_000
 
 	// logLimitDenied is the limit of a sliding window log in workloads that deny most calls, for a
-	// window of any length. A log stores each unit, and holds at most 65,536 units.
+	// window of any length. It is this low because a log stores an entry for each unit, and can hold
+	// at most 65,536 entries.
 	logLimitDenied = 10_000
-	// logLimitAllowed is the limit of a sliding window log in workloads that allow all calls. In a
-	// window of the length longestLog, fewer calls are made than this limit.
+	// logLimitAllowed is the limit of a sliding window log in workloads that allow all calls. A
+	// window of the length longestLog has fewer calls than this limit.
 	logLimitAllowed = 65_536
 	longestLog      = time.Millisecond
 )
 
 // bucketLimit returns the limit of a bucket for the workload w. After the first call of each key,
-// all calls have the outcome that w names. Unless w.Even is true, the time for one unit is not a
-// whole number of nanoseconds, so a bucket has to divide for each answer. Most rates that people
-// choose are even.
+// all calls have the outcome that w names. If w.Even is false, the time for one unit is not a whole
+// number of nanoseconds, so a bucket has to divide for each answer. Most rates that people choose
+// are even: 100/s is a unit every 10 ms.
 //
-// Allowed: a quota of 2^30 units, of which each call takes one. The bucket is then neither full nor
-// empty, and earns a part of a unit between two calls. This is the most work that a bucket does. If
-// a subject denies a call, the run ends with an error.
+// Allowed: a bucket of 2^30 units, of which each call takes one. During the run it is neither full
+// nor empty, and earns a fraction of a unit between two calls. This is the most work that a bucket
+// does. If a subject denies a call, the run ends with an error.
 //
 // Denied: a bucket of one unit, which the first call takes. The next unit comes after days.
 //
@@ -82,13 +85,14 @@ func bucketLimit(w Workload) Limit {
 }
 
 // windowLimit returns the limit of a limiter that counts in windows, for the workload w. All calls
-// have the outcome that w names, as with bucketLimit. If w.Window is 0, windows are longer than the
-// run, but mixed workloads have windows of a millisecond.
+// have the outcome that w names, as with bucketLimit. If w.Window is 0, mixed workloads have windows
+// of a millisecond, and all others have windows that are longer than the run.
 //
-// If w.Window is not 0, windows end during the run, and units were used in the window before (see
-// [Turn]). With the outcome Denied, a sliding window counter then allows one call in a microsecond,
-// because the count of the window before loses weight. A fixed window allows the first calls of
-// each window. In windows of a second, a batch begins after these calls.
+// If w.Window is not 0, windows end during the run, and calls have used units in the previous window
+// (see [Turn]). Even with the outcome Denied, some calls are then allowed. A sliding window counter
+// allows one call in a microsecond, because the count of the previous window loses weight. A fixed
+// window allows the first calls of each window. In windows of a second, the timing begins after
+// these calls.
 func windowLimit(w Workload) Limit {
 	perMs := 0
 	switch {
@@ -109,8 +113,8 @@ func windowLimit(w Workload) Limit {
 // logLimit returns the limit of a sliding window log for the workload w. A log stores each unit, so
 // its limit cannot be so large that it lasts for the whole run. If w.Window is 0 and all calls are
 // allowed, the limit is 1000 in ten microseconds, which is more than the calls that fit into that
-// time. With one key the log holds about a hundred entries, and each call drops an old entry and
-// adds a new one. With many keys it holds one or two.
+// time. With one key, the log of the key holds about a hundred entries, and each call drops an old
+// entry and adds a new one. With many keys, the log of each key holds one or two entries.
 //
 // If w.Window is not 0, windows end during the run. The log then holds 10,000 entries if most calls
 // are denied. If all calls are allowed, it holds an entry for each call in a millisecond, about

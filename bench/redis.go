@@ -34,7 +34,7 @@ func (ask RedisAsk) granted(ctx context.Context, key string) error {
 
 // A RedisSpec describes a limiter that keeps its state in Redis.
 type RedisSpec struct {
-	Name  string                                           // name in benchmarks, after algo=
+	Name  string                                           // what follows "algo=" in the name of a benchmark
 	Limit func(Workload) Limit                             // returns the limiter's configuration for a workload
 	New   func(c *redis.Client, l Limit) (RedisAsk, error) // returns a new limiter that uses the client c
 }
@@ -52,7 +52,7 @@ func RedisSpecs() []RedisSpec {
 }
 
 // RedisStates returns the limiters whose memory in Redis is compared: each algorithm of this module
-// with a store, and the peers. All have a limit of a thousand an hour.
+// with a store, and the peers (limiters of other modules). All have a limit of 1000 units an hour.
 func RedisStates() []RedisSpec {
 	bucket := func(Workload) Limit { return Limit{Rate: 1000, Per: time.Hour, Burst: 1000} }
 	window := func(Workload) Limit { return Limit{Rate: 1000, Per: time.Hour} }
@@ -71,7 +71,8 @@ func RedisStates() []RedisSpec {
 	}
 }
 
-// errDegraded means that the limiter decided without its store.
+// errDegraded means that the limiter decided without its store, for example because the store did
+// not answer in time.
 var errDegraded = errors.New("bench: decided without the store")
 
 // newStoredLimiter returns a function for the field RedisSpec.New. That function makes a
@@ -179,7 +180,7 @@ type storedAsk struct {
 
 func (s *storedAsk) Allow(string) bool {
 	results, err := s.store.Take(s.ctx, s.asks)
-	return err != nil || results[0].Allowed // an error is not a denial, so true is returned for it
+	return err != nil || results[0].Allowed // true for an error, because an error is not a denial
 }
 
 // DeniedByStore returns two subjects: a limiter with a store, and a store that is called directly.

@@ -27,8 +27,8 @@ func (w RedisWork) String() string {
 	return text
 }
 
-// The method call calls the given function for the key. If w.Cancelable is true, the context of
-// this call can be canceled.
+// The method call calls the function ask for the key. If w.Cancelable is true, ask gets a context
+// that can be canceled.
 func (w RedisWork) call(ask RedisAsk, key string) (allowed bool, err error) {
 	if !w.Cancelable {
 		return ask(context.Background(), key)
@@ -53,8 +53,8 @@ type RedisRun struct {
 	name   string
 	work   RedisWork
 	ask    RedisAsk
-	asks   [][]time.Duration // the durations of all calls of a batch, for each caller
-	keys   []*Keys           // a generator of keys for each caller
+	asks   [][]time.Duration // for each caller, the durations of its calls in the last batch
+	keys   []*Keys           // for each caller, its generator of keys
 }
 
 // NewRedisRun makes the limiter that s describes and returns a run of it under the RedisWork w. The
@@ -76,8 +76,7 @@ func NewRedisRun(server *RedisServer, s RedisSpec, w RedisWork) (*RedisRun, erro
 // Close closes the client of the run.
 func (r *RedisRun) Close() { _ = r.client.Close() }
 
-// fill makes one call for each key of the workload w. Each caller does this for its share of the
-// keys.
+// fill makes one call for each key of the workload w. The keys are divided among the callers.
 func (r *RedisRun) fill(w RedisWork) error {
 	return r.each(func(caller int) error {
 		for i := caller; i < w.Keys; i += w.Callers {

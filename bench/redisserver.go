@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNoRedis means that this machine has no redis-server, and that the environment does not require
-// one.
+// ErrNoRedis means that this machine has no redis-server, and that the environment does not have
+// RATELIMIT_REQUIRE_REDIS=1.
 var ErrNoRedis = errors.New("bench: there is no redis-server on this machine")
 
 // A RedisServer is a redis-server process on a free port of the loopback. It has its own folder and
@@ -29,8 +29,8 @@ type RedisServer struct {
 	clients []*redis.Client // all clients; Close closes them
 }
 
-// StartRedis starts a RedisServer. If the machine has no redis-server, the error matches
-// [ErrNoRedis], unless the environment has RATELIMIT_REQUIRE_REDIS=1.
+// StartRedis starts a RedisServer. If the machine has no redis-server, it returns [ErrNoRedis] or,
+// if the environment has RATELIMIT_REQUIRE_REDIS=1, another error.
 func StartRedis(ctx context.Context) (*RedisServer, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {

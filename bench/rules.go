@@ -119,8 +119,8 @@ func newCheckedTwoRules(l Limit) (Subject, error) {
 	return newChecker(twoRules(l), "", l.options())
 }
 
-// newTiered returns a subject of the type checked whose rules have three tiers each. The tier of
-// the requests has the limit of the workload, and the two remaining tiers have other rates.
+// newTiered returns a subject of the type checked whose rules have three tiers each. All requests
+// have the tier "paid", whose rate is the limit l. The two other tiers have other rates.
 func newTiered(l Limit) (Subject, error) {
 	return newChecker(everyEndpoint(ratelimit.Rule{
 		Rate: ratelimit.PerMinute(70),

@@ -122,11 +122,11 @@ type Timing struct {
 // Each returns nanoseconds per call: Took divided by the number of calls on all cores together.
 func (t Timing) Each() float64 { return float64(t.Took.Nanoseconds()) / float64(t.Asks) }
 
-// Share returns the share of calls that were allowed.
+// Share returns the fraction of the calls that were allowed, from 0 to 1.
 func (t Timing) Share() float64 { return float64(t.Allowed) / float64(t.Asks) }
 
-// Time makes n calls on each core. It returns an error if a call was allowed or denied against the
-// outcome of the workload. It does not check workloads with both outcomes; see [Spec.Claims].
+// Time makes n calls on each core. If [Spec.Claims] says that all calls are to be allowed, or none,
+// Time returns an error if a call had the other outcome. Otherwise it does not check the outcomes.
 func (r *Run) Time(n int) (Timing, error) {
 	var allowed int
 	start := time.Now()
@@ -139,8 +139,8 @@ func (r *Run) Time(n int) (Timing, error) {
 	return t, r.spec.check(r.work, t.Allowed, t.Asks)
 }
 
-// Claims returns the smallest and the largest share of the calls of w that the subject should
-// allow. A [Reference] allows everything.
+// Claims returns the smallest and the largest fraction, from 0 to 1, of the calls of w that the
+// subject should allow. A [Reference] allows everything.
 func (s Spec) Claims(w Workload) (least, most float64) {
 	switch {
 	case s.Kind == Reference || w.Outcome == Allowed:
@@ -153,8 +153,9 @@ func (s Spec) Claims(w Workload) (least, most float64) {
 	return 0, 0
 }
 
-// check returns an error if one of the calls had another outcome than w requires. It does not check
-// workloads with both outcomes, because a batch may be too short for their shares.
+// check returns an error if all calls or none are to be allowed, and a call had the other outcome. If
+// a fraction of the calls is to be allowed, it checks nothing, because the fraction in a short batch
+// may be far from the expected one.
 func (s Spec) check(w Workload, allowed, asks int) error {
 	if least, most := s.Claims(w); least != most || float64(allowed) == least*float64(asks) {
 		return nil

@@ -88,7 +88,7 @@ const (
 
 // A Spec describes a subject and how to make it.
 type Spec struct {
-	Name  string                         // name in benchmarks, after algo=
+	Name  string                         // what follows "algo=" in the name of a benchmark
 	Kind  Kind                           // the group of the subject, which says what it can be compared with
 	Limit func(Workload) Limit           // returns the subject's configuration for a workload
 	New   func(l Limit) (Subject, error) // returns a new subject that holds no keys

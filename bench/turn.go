@@ -14,14 +14,14 @@ func (w Workload) UntilTurn() time.Duration {
 	return w.Window - time.Duration(time.Now().UnixNano()%int64(w.Window))
 }
 
-// tries is how often Turn tries to reach the beginning of a window. A try fails if the machine is
-// paused for a whole window.
+// tries is how often Turn tries to reach the beginning of a window. A try fails if the machine does
+// not run the program for a whole window.
 const tries = 100
 
-// Turn prepares runs of one workload whose windows end during the run. It makes calls, and returns
-// at the beginning of the next window. So each run has used units in the window before. If most
-// calls are to be denied, each run has used all units of that window. For a sliding window counter,
-// Turn checks that units were used in the window before.
+// Turn prepares runs of one workload whose windows end during the run. It makes calls of each run,
+// and returns when the next window begins. So each run has used units in the previous window or, if
+// the workload denies most calls, all units of the previous window. For a sliding window counter,
+// Turn checks that the previous window has a count.
 func Turn(runs ...*Run) error {
 	w := runs[0].work
 	for range tries {
@@ -50,14 +50,14 @@ func (r *Run) Spend() {
 		Take(ctx context.Context, key string, n int) (ratelimit.Result, error)
 	})
 	if key := r.work.Names.Key(0); ok && r.work.Outcome == Denied {
-		// An error needs no handling: too many calls would then be allowed, and the report would
-		// fail.
+		// An error needs no handling here: it leaves units in the window, so too many calls are
+		// allowed, and the report fails.
 		_, _ = s.Take(context.Background(), key, s.Peek(key).Remaining)
 	}
 }
 
-// wait returns when the duration d is over. It keeps the core busy for the last two milliseconds,
-// so that it does not return late.
+// wait returns when the duration d is over. It sleeps until two milliseconds before the end, and
+// then reads the clock in a loop, because a longer sleep could end late.
 func wait(d time.Duration) {
 	end := time.Now().Add(d)
 	time.Sleep(d - 2*time.Millisecond)

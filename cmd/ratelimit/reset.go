@@ -118,8 +118,8 @@ func (s *server) explain(ctx context.Context, l *ratelimit.RateLimiter, req *rat
 	return e, err
 }
 
-// freeIn returns how many units are left in the rule with the index i. The Explanation e must be for a request that
-// costs one unit. If all rules grant this request, its unit is already subtracted, and freeIn adds it again.
+// freeIn returns how many units were left in the rule with the index i before the request that e explains. The request
+// must cost one unit. If all rules grant the request, e already counts this unit as used, and freeIn adds it again.
 func freeIn(e ratelimit.Explanation, i int) int {
 	r := e.Rules[i].Result
 	if e.Result.Allowed && r.Allowed && r.Limit > 0 {

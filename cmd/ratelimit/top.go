@@ -71,7 +71,7 @@ type watch struct {
 	*server
 	rules   map[string]ratelimit.Rule
 	names   []string // names of the rules, the longest name first
-	name    string   // name of the only limiter to show; empty for all limiters
+	name    string   // name of the limiter to show; if it is empty, all limiters are shown
 	maxKeys int      // largest number of keys to print for each rule
 	count   int64
 	pause   time.Duration

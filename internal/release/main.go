@@ -97,8 +97,8 @@ func (c *consumer) create(proxy, cache string) error {
 }
 
 // install gets the modules, checks that it got the packed versions, and builds the modules. It gets all
-// modules with one command. A second command could raise the version of a module without adding the checksums
-// of the new version.
+// modules with one command. With a command for each module, a later command could raise the version of an
+// earlier module without adding the checksums of the new version.
 func (c *consumer) install(modules []published) error {
 	get := []string{"get"}
 	for _, m := range modules {

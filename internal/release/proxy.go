@@ -41,8 +41,9 @@ type published struct {
 // tag returns the git tag that publishes m.
 func (m published) tag() string { return path.Join(m.dir, m.Version.Version) }
 
-// publishedModules returns the published modules of go.work, the root first. All modules have the same version
-// number, so a module that no other module requires gets the version of the root.
+// publishedModules returns those modules in go.work that users install, the root first. A module has the version
+// that other modules require. If no module requires it, it has the version of the root, because all modules are
+// released with the same version number.
 func publishedModules(root string) ([]published, error) {
 	text, err := os.ReadFile(filepath.Join(root, "go.work"))
 	if err != nil {

@@ -44,12 +44,12 @@ func copyExamples(root, dir string) (dirs []string, err error) {
 	return dirs, nil
 }
 
-// writeSnippets finds the Go file that contains each Go snippet of README.md. From this file, it writes to
-// dir the declarations that contain the snippet, and the tests and examples that use these declarations.
-// It also writes all other declarations that these need.
+// writeSnippets finds, for each Go snippet of README.md, the Go file that contains the snippet. From this
+// file it writes to dir the declarations with the lines of the snippet, the tests and examples that use
+// these declarations, and everything else in the package that all of these need to compile.
 //
-// It searches only files that a user could have written. It skips example programs, because
-// copyExamples copies them whole.
+// It searches only files that a user could have written. If the file is an example program, it writes
+// nothing, because copyExamples copies example programs whole.
 func writeSnippets(root, dir string) error {
 	text, err := os.ReadFile(filepath.Join(root, readme))
 	if err != nil {

@@ -80,8 +80,8 @@ func userPackages(root string) ([]*sourcePackage, error) {
 		for _, f := range p.files {
 			files = append(files, f.File)
 		}
-		// Only the names of the package itself are needed. Imported packages are empty, and the
-		// type errors that this causes are dropped.
+		// Find what each name refers to. Only names that the package itself declares matter, so
+		// imported packages are empty, and the type errors that follow from this are dropped.
 		config := types.Config{Importer: emptyImporter{}, Error: func(error) {}}
 		_, _ = config.Check(p.dir, fset, files, &p.info)
 	}
@@ -126,9 +126,9 @@ func (p *sourcePackage) keepSnippet(snippet []string) bool {
 	return false
 }
 
-// keepLines adds to the field keep the declarations that stand in the lines from first to last of the file f.
-// It also adds the tests and examples of f that use one of these declarations, and all other declarations that
-// the added ones need.
+// keepLines adds to the field keep the declarations of the file f that have a line from first to last. It also
+// adds the tests and examples of f that use one of these declarations, and all declarations of the package
+// that the added ones need.
 func (p *sourcePackage) keepLines(f *sourceFile, first, last int) {
 	var overlapping []ast.Decl
 	for _, d := range f.Decls {

@@ -48,8 +48,9 @@ type clock interface {
 	Advance(d time.Duration)
 }
 
-// clockOption returns the option that makes a limiter read the clock of the history. It returns no
-// option if the history has a clock of the type machine, which limiters read by default.
+// clockOption returns the option that makes a limiter read the clock of the history. If this clock
+// is the system clock (the type machine), it returns no option, because limiters read the system
+// clock by default.
 func (h *history) clockOption() []ratelimit.Option {
 	if _, ok := h.clock.(machine); ok {
 		return nil
@@ -110,10 +111,10 @@ func (h *history) event(format string, args ...any) {
 	h.events = append(h.events, event{text: fmt.Sprintf(format, args...)})
 }
 
-// flush moves all recorded events to the transcript, and writes numbers in place of their keys. In
-// a synctest bubble, several goroutines may have recorded events at once. There, flush puts the
-// observer's events last and sorts them, so that their order is not random. If the field sorted is
-// true, it sorts the other events too.
+// flush moves all recorded events to the transcript. For a decision, it also writes the number that
+// stands for its key. In a synctest bubble, several goroutines may have recorded events at once, in
+// a random order. There, flush puts the observer's events last and sorts them. If the field sorted
+// is true, it sorts the other events too.
 func (h *history) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

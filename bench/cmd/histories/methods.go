@@ -33,8 +33,8 @@ func (p parts) Part(a ratelimit.Ask) int {
 	return part
 }
 
-// Denied asks the MemoryStore whether it would deny the ask. If so, Denied sometimes returns that
-// denial and true. Otherwise it returns false.
+// Denied asks the MemoryStore whether it would deny the ask. If it would, Denied returns that denial
+// and true in 60 % of the calls. In all other cases it returns false.
 func (d denies) Denied(a ratelimit.Ask) (ratelimit.Result, bool) {
 	look := a
 	look.Look = true

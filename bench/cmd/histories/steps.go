@@ -92,7 +92,7 @@ func (w *world) changes() {
 	l, r := w.limiter, w.drawRule()
 	rules, defaultRule := l.Rules()
 	name := w.drawName(rules, defaultRule)
-	if len(rules) > 0 && w.chance(60) { // change one field of an existing rule
+	if len(rules) > 0 && w.chance(60) { // changes an existing rule, usually only its Rate and OnStoreError
 		old := rules[w.IntN(len(rules))]
 		r.Name = old.Name
 		if w.chance(70) {

@@ -21,12 +21,12 @@ type store struct {
 
 	down  int    // percentage of the calls that fail
 	picky bool   // if true, the field down does not apply to calls of Take that request no units
-	call  uint64 // the call number in the last error of the type shared
+	call  uint64 // what the method Call of the last error of the type shared returns
 	parts int    // number of parts: the method Part returns a number from 0 to parts-1
 
 	refuses int           // the method Supports refuses rates whose field Requests has this value
 	looks   bool          // whether the method Accepts accepts asks whose field Look is true
-	cancel  func()        // ends the context of the current call; nil if that context is not to end
+	cancel  func()        // ends the context of the current call; nil if the store must not end it
 	later   []func(error) // functions to call with the late results of calls that their callers have given up
 }
 

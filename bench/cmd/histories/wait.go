@@ -142,7 +142,7 @@ func (r *room) move() {
 	case n < 88:
 		r.resets()
 	case n < 93:
-		if !r.single || len(r.all) < 2 { // a change may make a new queue, with two waiters in a random order
+		if !r.single || len(r.all) < 2 { // a change may make waiters join a new queue, in a random order
 			r.changes()
 		}
 	default:
@@ -216,8 +216,8 @@ type call struct {
 func (r *room) drawCall(ctx context.Context) call {
 	if r.alone != nil {
 		key, n := fmt.Sprint("k", r.IntN(r.keys)), max(r.drawCount(), -1)
-		// With a nil context, events do not name the waiter. So the waiter must be the only one, or its
-		// call must not wait.
+		// The context may be nil only if there is no other waiter, or if the call does not wait. With a
+		// nil context, an event does not say which waiter has caused it.
 		if len(r.all) == 0 && n < 100 && !r.foreign && r.chance(20) || n <= 0 {
 			ctx = nil
 		}

@@ -8,7 +8,8 @@ import (
 )
 
 // A comparison describes one line of the report. The line measures a subject (a limiter) under a
-// workload, and compares it with a base and with peers (limiters of other modules).
+// workload. It compares the subject with a base, which is another subject, and with peers (limiters
+// of other modules).
 type comparison struct {
 	algo     string // name of the subject
 	base     string // name of the subject to compare with; empty if there is no base
@@ -19,14 +20,14 @@ type comparison struct {
 
 // overFloor returns a line of the report that divides the time of a subject by the time of the
 // subject named floor. That subject does only the work that every limiter with keys must do. The
-// parameter algo is the name of the first subject, and w is the workload of both.
+// parameter algo is the name of the subject to measure, and w is the workload of both subjects.
 func overFloor(work, algo string, w bench.Workload) line {
 	return over(work, algo, "floor", "floor", w)
 }
 
 // over returns a line of the report that divides the time of a subject by the time of the base,
 // which is another subject. The parameters algo and base are the names of these subjects. The
-// report prints the given name for the base.
+// parameter name is the text that the report prints for the base.
 func over(work, algo, base, name string, w bench.Workload) line {
 	return comparison{algo: algo, base: base, baseName: name, work: w}.line(work)
 }
@@ -77,13 +78,14 @@ func (c comparison) line(work string) line {
 }
 
 // compared divides the time of one cell (a subject under a workload) by the time of another cell,
-// the base, and returns this ratio. The report prints the given name for the base.
+// the base, and returns this ratio. The parameter name is the text that the report prints for the
+// base.
 func (l *lab) compared(timed, base cell, name string) ratio {
 	return newRatio(l.ratio(timed, base), name, nanos(l.median(base)))
 }
 
-// newRatio returns a ratio with the given value. Its text contains the value, and the name and the
-// figure of the base.
+// newRatio returns a ratio with the given value. The parameters name and figure are the name and the
+// measured figure of the base; the text of the ratio contains both.
 func newRatio(value float64, name, figure string) ratio {
 	return ratio{value, fmt.Sprintf("%.2f × %s (%s)", value, name, figure)}
 }

@@ -14,7 +14,7 @@ type line struct {
 	work     string                      // what is measured: the row's first column
 	headline string                      // the row's name in the opening table; empty if it is not in that table
 	group    string                      // the heading above the row; the function group sets it
-	cells    []cell                      // what must be timed before the function read is called
+	cells    []cell                      // subjects, each under a workload, to time before read is called
 	read     func(*lab) (reading, error) // computes the figure
 }
 
@@ -48,7 +48,7 @@ type sizes struct {
 	runs            int           // number of passes (sequences of timed calls) in the search for the slowest call
 	redisKeys       int           // number of keys in a large table in Redis
 	redisTurn       time.Duration // how long a subject in Redis is timed in a round
-	strict          bool          // whether the report fails if the share of allowed calls is wrong
+	strict          bool          // whether the report fails if too many or too few calls were allowed
 }
 
 var (
@@ -120,7 +120,7 @@ func limiterLines() []line {
 }
 
 // windowLines returns the lines of the report that measure limiters whose windows end during the
-// run. In the window before each measured window, units were used.
+// run. Each measured window follows a window in which units were used.
 func windowLines() (table []line) {
 	for _, a := range []struct{ name, algo string }{
 		{"FixedWindow", "fixedwindow"},

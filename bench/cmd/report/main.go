@@ -113,8 +113,8 @@ func report(out, progress io.Writer, o options) (kept bool, err error) {
 		return false, fmt.Errorf("no line matches %q", o.pattern)
 	}
 
-	// No garbage collection runs while a figure is measured, unless the figure must include it.
-	// This is in favour of peers that make garbage.
+	// Switch garbage collection off. It is switched on again only for figures that must include its
+	// time. This favours peers that allocate memory in each call.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 
 	lab := newLab(s, progress)

@@ -40,8 +40,8 @@ func allocations(work string) line {
 	}}
 }
 
-// known returns workloads whose keys the subject already holds, so that no call should allocate
-// memory. The workloads cover each outcome, and windows that end during the run.
+// known returns workloads in which the subject holds all keys once it was started, so that no later
+// call should allocate memory. They cover each outcome, and windows that end during the run.
 func known(s bench.Spec) []bench.Workload {
 	works := []bench.Workload{{Keys: 100, Outcome: bench.Allowed}, {Keys: 100, Outcome: bench.Denied}}
 	for _, w := range []bench.Workload{
@@ -116,7 +116,8 @@ func holds(subject bench.Subject, count int) error {
 
 // heap returns the number of reachable bytes on the heap.
 func heap() int64 {
-	// Two collections are needed: objects that the first one finalizes are freed by the second.
+	// Collect twice. The first collection runs the finalizers of some objects, and only the second
+	// frees these objects.
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

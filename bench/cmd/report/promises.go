@@ -13,7 +13,7 @@ import (
 // promises that do not depend on how busy the machine is.
 type promise struct {
 	says  string // the promise in words, up to the bound: "A limiter decides in"
-	bound string // the bound as the report prints it
+	bound string // the bound as the report prints it, such as "at most 2 × floor"
 	limit float64
 	least bool           // whether limit is a minimum; otherwise it is a maximum
 	lines *regexp.Regexp // matches the field work of each line that the promise bounds
@@ -51,9 +51,9 @@ func (n number) written(r reading) string {
 	return figure
 }
 
-// promises returns all promises, in the order of the report. The worst figure of all reports so far
-// is at least 10 % better than the limit. The limits on bytes and allocations may be closer,
-// because these figures do not vary.
+// promises returns all promises, in the order of the report. Each limit leaves a margin: the worst
+// figure in any report so far is at least 10 % better than the limit. The margins of bytes and
+// allocations may be smaller, because these figures do not vary.
 func promises() []promise {
 	works := regexp.MustCompile
 	return []promise{
@@ -92,7 +92,7 @@ func promises() []promise {
 	}
 }
 
-// millisecond returns the nanoseconds in n milliseconds. Readings hold nanoseconds.
+// millisecond converts n milliseconds to nanoseconds, the unit of all times in a reading.
 func millisecond(n float64) float64 { return n * float64(time.Millisecond) }
 
 // A verdict is the result of checking one promise.
@@ -162,5 +162,5 @@ func allHold(verdicts []verdict) bool {
 	return true
 }
 
-// figure returns, as text, what was measured in the worst row of those that the promise is about, and the name of that row.
+// figure returns, as text, the worst figure that the promise bounds and the name of its row.
 func (v verdict) figure() string { return v.of.written(v.worst.reading) + ": " + v.worst.work }

@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// These are names of subjects in bench.RedisSpecs. Figures from Redis are divided by the figure of
-// redis_rate, because it also decides in one round trip.
+// These are names of subjects in bench.RedisSpecs. The report divides figures from Redis by the
+// figure of redis_rate because, like this module, redis_rate decides in one round trip.
 const (
 	stored     = "limiter" // this module's limiter with a store
 	storeAlone = "store"   // this module's store, called without a limiter
@@ -51,8 +51,7 @@ func redisLines(s sizes) []line {
 	)
 }
 
-// A redisFigure is a function that returns one figure of a sample, with a function that formats the
-// figure.
+// A redisFigure computes one figure of a sample, such as decisions a second, and formats it as text.
 type redisFigure struct {
 	figure
 	write func(float64) string

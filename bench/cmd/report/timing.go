@@ -28,7 +28,7 @@ type lab struct {
 	sizes
 	progress io.Writer
 	samples  map[cell][]float64 // nanoseconds per call, one for each round
-	shares   map[cell][]float64 // the share of calls that was allowed, one for each round
+	shares   map[cell][]float64 // the fraction of calls that was allowed, one for each round
 	order    []cell             // the keys of samples, in the order in which they were timed
 	redis    redisLab
 }
@@ -76,8 +76,8 @@ type timer struct {
 }
 
 // brief is the longest window that counts as short. A batch of calls covers several short windows.
-// With a longer window, a whole round fits into one window, and the lab waits for the next window
-// if too little time is left.
+// If windows are longer, a whole round must fit into one window. If too little time is left in the
+// window, the lab waits for the next one.
 const brief = 20 * time.Millisecond
 
 // sampleWorkload times the given subjects under the workload w. The subjects take turns.
@@ -95,8 +95,8 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	}
 	for round := range l.rounds {
 		runtime.GC()
-		// enough is an upper bound for the time of a round. A round must end before its window
-		// does.
+		// No round takes longer than enough. If windows are long, and less time than this is left in
+		// the present window, the round waits for the next window.
 		enough := 2 * batch * time.Duration(len(timers))
 		if w.Window > brief && (round == 0 || w.UntilTurn() < enough) {
 			if err := turnAll(timers, w); err != nil {
@@ -117,8 +117,8 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	return l.checkShares(w, specs)
 }
 
-// turnAll makes new subjects for all timers and prepares them. It returns at the beginning of a
-// window, after each subject has used units in the window before.
+// turnAll makes new subjects for all timers, and makes each of them use units in the present window.
+// It returns when the next window begins.
 func turnAll(timers []*timer, w bench.Workload) error {
 	var runs []*bench.Run
 	for _, t := range timers {
@@ -130,8 +130,8 @@ func turnAll(timers []*timer, w bench.Workload) error {
 	return bench.Turn(runs...)
 }
 
-// checkShares returns an error if a subject has allowed too many or too few calls. It takes the
-// median over all rounds of the subject's share of allowed calls, and compares this median with the
+// checkShares returns an error if a subject has allowed too many or too few calls. In each round a
+// fraction of the subject's calls is allowed. The median of these fractions must be within the
 // bounds of Spec.Claims. Quick reports are not checked, because their batches are too short.
 func (l *lab) checkShares(w bench.Workload, specs []bench.Spec) error {
 	for _, s := range specs {

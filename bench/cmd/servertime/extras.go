@@ -43,8 +43,9 @@ func once(ctx context.Context, s *redisstore.Store, a ratelimit.Ask, i int, repl
 	return err
 }
 
-// inFlight returns a work that holds a unit and ends the hold, while a key has so many other holds. A reservation of
-// the given algorithm and its end have the same steps, with no other reservation.
+// inFlight returns a work (a sequence of measured steps) with a single step. The step reserves a unit of a key, and
+// then ends the reservation. The parameter open is how many other reservations the key has meanwhile. They are made
+// before the step is measured, in the call with i = -1.
 func inFlight(a ratelimit.Algorithm, open int) work {
 	ask := an(a, ample, "one key for all "+strconv.Itoa(open))
 	name := "HoldAndEnd/" + string(a) + "/" + strconv.Itoa(open)

@@ -83,8 +83,8 @@ type step struct {
 	do   func(ctx context.Context, s *redisstore.Store, key string, i int) error
 }
 
-// extras holds the works (sequences of measured steps) that the file extras.go adds. A checkout of
-// an older commit cannot build that file.
+// extras holds the works (sequences of measured steps) that the file extras.go adds. It is empty in a
+// checkout of an older commit, which cannot build that file.
 var extras []work
 
 // measure prints a line for each step of each work.

@@ -45,7 +45,7 @@ type Entry struct {
 // Options say how to read a log.
 type Options struct {
 	Format  Format   // empty means Auto
-	Fields  Fields   // columns of the parts of an Entry; a part that is not in the map has the columns of DefaultFields
+	Fields  Fields   // the columns from which each part of an Entry is read; DefaultFields has those of all other parts
 	Columns []string // names of the columns of a CSV that has no header
 	Comma   byte     // separator of the fields of a CSV; 0 means a comma
 
@@ -57,7 +57,7 @@ type Options struct {
 type LineError struct {
 	Line   int    // number of the line; the first is 1
 	Text   string // beginning of the line
-	Reason string // why the line cannot be read, as text that follows "line 5", such as "is no JSON object"
+	Reason string // why the line cannot be read: "is no JSON object" becomes "line 5 is no JSON object"
 }
 
 // Error returns a text with the number of the line, the reason, and the beginning of the line.
@@ -74,7 +74,7 @@ const (
 type Counts struct {
 	Lines    int          // lines that are not empty
 	Entries  int          // lines that are requests
-	Broken   int          // lines that cannot be read; Lines is Entries + Broken, plus 1 for the header of a CSV
+	Broken   int          // lines that cannot be read; Lines = Entries + Broken, plus 1 if a CSV has a header
 	TooLong  int          // how many of the Broken lines are longer than MaxLine
 	Examples []*LineError // the first few of the Broken lines
 }
@@ -86,8 +86,8 @@ type parser interface {
 	parse(line []byte, found *found) (reason string)
 }
 
-// A found holds the text of each column in one line. It has the same indexes as the slice columns.names. A text is
-// nil if the line does not have the column. The texts are valid until the next line is read.
+// A found holds the texts of one line: found[i] is the text of the column columns.names[i], or nil if the line does
+// not have this column. The texts are valid until the next line is read.
 type found [][]byte
 
 // A Reader reads the requests of one log.
@@ -301,8 +301,8 @@ func (r *Reader) text(p part) string {
 	return ""
 }
 
-// A texts converts bytes to strings. It keeps strings in a hash table, so that the same text need not be allocated
-// again.
+// A texts converts bytes to strings. It keeps strings in a hash table: if it finds the text there, it returns the
+// kept string and allocates nothing.
 type texts [1 << 12]string
 
 // maxKept is the largest length in bytes of a string that the table keeps.

@@ -34,8 +34,8 @@ func newCombined(c *columns) (*combined, error) {
 	return p, nil
 }
 
-// set stores the text of one column in f. The argument name is the index of the column in combinedNames. A text
-// that is only a dash means that the column is empty: set stores nothing then.
+// set stores the text of one column in f. The argument name is the index of the column in combinedNames. If the text
+// is a single dash, which stands for an empty column, set stores nothing.
 func (p *combined) set(f found, name int, text []byte) {
 	if i := p.at[name]; i >= 0 && (len(text) != 1 || text[0] != '-') {
 		f[i] = text

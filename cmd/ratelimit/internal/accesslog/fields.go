@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Fields maps each part of an [Entry] to the names of its columns in the log. The parts are "time", "client",
+// Fields maps each part of an [Entry] to the columns of the log from which it is read. The parts are "time", "client",
 // "endpoint", "ip", "cost", "tier", and "attr:NAME" for an attribute. If a part has several columns, the first
-// column that is not empty is used. A part that is not in the map has the columns of [DefaultFields].
+// column that is not empty is used. For a part that is not in the map, the columns of [DefaultFields] are used.
 type Fields map[string][]string
 
 // Set sets the columns of one part of an Entry. The form of its argument is "part=column,column".
@@ -108,8 +108,8 @@ func (f Fields) columns(format Format) *columns {
 	return c
 }
 
-// The method add adds a column for each name that does not have one yet. It returns the indexes of the columns with
-// these names, including those that already existed.
+// The method add returns the index of the column for each of the names. If there is no column with a name yet, add
+// makes one.
 func (c *columns) add(names []string) (indexes []int) {
 	for _, name := range names {
 		i := slices.IndexFunc(c.names, func(have column) bool { return have.name == name })

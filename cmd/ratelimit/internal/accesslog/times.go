@@ -200,8 +200,8 @@ func (s *scan) epoch() (int64, bool) {
 	return inRange(whole/1e9, whole%1e9)
 }
 
-// inRange returns the sum of seconds and ns in nanoseconds. It returns false if this time is before the Unix epoch
-// or does not fit into an int64.
+// inRange returns the time that is seconds and ns nanoseconds after the Unix epoch, in nanoseconds. It returns false
+// if this time is before the Unix epoch or does not fit into an int64.
 func inRange(seconds, ns int64) (int64, bool) {
 	if seconds < 0 || seconds > math.MaxInt64/1_000_000_000-1 {
 		return 0, false

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// enginePath is the import path of the engine, the Go program that the page of the playground runs.
+// enginePath is the import path of the engine: the Go program that the page docs/playground runs, as WebAssembly.
 const enginePath = "github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/playground/wasm"
 
 // scriptName is the name of the file that the function build writes. The file is not committed.

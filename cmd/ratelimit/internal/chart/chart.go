@@ -10,13 +10,13 @@ import (
 
 // A Figure has panels, one above the other, with the same horizontal axis.
 type Figure struct {
-	ID     string  // prefix of the ids in the SVG, which must be unique in a page of HTML
+	ID     string  // prefix of the ids in the SVG; figures on the same page of HTML need different ones
 	Title  string  // name of the picture
 	Desc   string  // what the picture shows, in words, for screen readers
 	Width  int     // width in pixels; 0 means 520
 	X      Axis    // horizontal axis of all panels
 	Panels []Panel // panels from top to bottom
-	Inline bool    // whether to leave the style sheet out of the SVG; the HTML page must then contain it (see Style)
+	Inline bool    // whether to leave the style sheet out of the SVG; the HTML page must then contain the result of Style
 }
 
 // A Panel is one plot with its texts.
@@ -60,8 +60,8 @@ const (
 	Level             // a horizontal line across the whole plot, at the Y of the first point
 )
 
-// A Look is a colour, a way to dash lines, and a shape of markers. Two Looks differ in all three, so that they can
-// be told apart without colours.
+// A Look is a colour, a way to dash lines, and a shape of markers. No two Looks have one of these in common, so
+// readers who see no colours can tell the Looks apart.
 type Look int
 
 // The looks, each named after its colour.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A theme has the colours for either dark mode or light mode. There is a colour for the background, for faint
-// lines, for soft areas, and for each Look.
+// A theme has the colours of a figure in dark mode or in light mode: the background (page), the lines of the grid
+// (faint), the areas in the Look Grey (soft), and a colour for each Look.
 type theme struct {
 	page, faint, soft string
 	looks             [looks]string
@@ -29,8 +29,8 @@ const (
 
 const font = `system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif`
 
-// Style returns the style sheet of all figures. It has dark and light colours. The setting of the browser chooses
-// between the two.
+// Style returns the style sheet of all figures. It has light colours and dark colours; the browser uses those that
+// its user prefers.
 func Style() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".rl text{font:%dpx %s}.rl .h{font-size:%dpx;font-weight:600}.rl .p{font-size:%dpx;font-weight:600}\n",

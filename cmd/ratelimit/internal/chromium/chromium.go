@@ -80,7 +80,7 @@ func (b *Browser) start(path, profile string) (stop func(), err error) {
 	if err != nil {
 		return nil, errors.Join(err, theirIn.Close(), requests.Close())
 	}
-	//nolint:noctx // Browser.close ends it
+	//nolint:noctx // the function stop, which is returned below, ends the process
 	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 		"--force-device-scale-factor=1", "--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")

@@ -10,8 +10,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
 )
 
-// parts is the number of equal parts into which the pictures divide the time of the traffic, ten for each window.
-// The pictures show how many requests each part has.
+// parts is the number of equal spans of time into which the pictures divide the traffic: ten for each window. The
+// pictures show how many requests come in each of them.
 const parts = 10 * windows
 
 // figures returns a picture for each of the runs. All pictures have the same axes.
@@ -57,7 +57,7 @@ func level(name string, look chart.Look, y int) chart.Series {
 	return chart.Series{Name: name, Kind: chart.Level, Look: look, Points: []chart.Point{{Y: float64(y)}}}
 }
 
-// bins returns the counts of requests in each of the equal parts of the traffic.
+// bins returns the counts of requests in each of the equal spans of time into which the traffic is divided.
 func (r *run) bins() (bins [parts]sim.Bin) {
 	for i, b := range r.out.Bins {
 		part := &bins[i*parts/sim.Bins]
@@ -67,8 +67,8 @@ func (r *run) bins() (bins [parts]sim.Bin) {
 	return bins
 }
 
-// steps returns a series with one point for each part of the traffic. The function count returns the number that
-// the series shows for a part.
+// steps returns a series with one point for each element of r.bins(). The function count returns the number that the
+// series shows for an element.
 func (s *Settings) steps(r *run, name string, kind chart.Kind, look chart.Look, count func(sim.Bin) int) chart.Series {
 	series := chart.Series{Name: name, Kind: kind, Look: look}
 	for i, b := range r.bins() {
@@ -97,7 +97,7 @@ func (s *Settings) inWindow(granted []time.Duration) (points []chart.Point) {
 			break
 		}
 		n += c.by
-		if i+1 == len(changes) || changes[i+1].at > c.at { // the last of all changes at the same instant
+		if i+1 == len(changes) || changes[i+1].at > c.at { // draws one point for all changes at the same instant
 			points = append(points, chart.Point{X: c.at.Seconds(), Y: float64(n)})
 		}
 	}

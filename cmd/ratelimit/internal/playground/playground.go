@@ -135,7 +135,7 @@ func config(a ratelimit.Algorithm, r ratelimit.Rate) (string, error) {
 }
 
 // limiter makes a limiter from a text that the function config returned. It decodes the rules as the package
-// configfile does. It does not use that package, which can also read files and report the lines of errors.
+// configfile does. It does not need that package, because the text is in no file and has no mistakes to report.
 func limiter(config string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	var file struct {
 		Rules []ratelimit.Rule `json:"rules"`

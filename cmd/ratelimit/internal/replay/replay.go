@@ -31,7 +31,8 @@ func (c *Clock) Set(ns int64) {
 	}
 }
 
-// counters is the number of clients whose denials can be counted at the same time.
+// counters is for how many pairs of a rule and a client the denials are counted at a time. A further pair takes the
+// place of the pair with the fewest denials.
 const counters = 1000
 
 // A Player sends requests to one limiter, and counts the limiter's answers.
@@ -40,7 +41,7 @@ type Player struct {
 	rules   []*rule
 	byName  map[string]*rule
 	each    []ratelimit.Result
-	shadows []ratelimit.Decision // answers of the rules in shadow mode to the current request
+	shadows []ratelimit.Decision // answers of the rules in shadow mode (which deny nothing) to the current request
 
 	requests  uint64
 	unlimited uint64 // requests to which no rule applied

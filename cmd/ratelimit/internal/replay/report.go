@@ -30,7 +30,7 @@ type Report struct {
 	Spans     []Span        `json:"spans"`        // spans of time in which there was a request, in order
 	Width     time.Duration `json:"spanLengthNs"` // length of each span in nanoseconds
 	Offenders []Offender    `json:"offenders"`    // the clients with the most denials
-	Missed    uint64        `json:"missed"`       // a client that has no counter has at most this many denials by each rule
+	Missed    uint64        `json:"missed"`       // a client that is not counted has at most this many denials by each rule
 
 	Against *Difference `json:"against,omitempty"` // nil if there is no second limiter
 }
@@ -40,7 +40,7 @@ type Report struct {
 // denied.
 type Rule struct {
 	Name        string     `json:"name"`                  // name of the rule
-	Shadow      bool       `json:"shadow,omitempty"`      // whether the rule is in shadow mode
+	Shadow      bool       `json:"shadow,omitempty"`      // whether the rule is in shadow mode: it decides but denies nothing
 	Requests    uint64     `json:"requests"`              // requests to which the rule applied
 	Denied      uint64     `json:"denied"`                // requests that the rule denied or, in shadow mode, would have denied
 	FirstDenied *time.Time `json:"firstDenied,omitempty"` // time of the first denial
@@ -64,7 +64,7 @@ type Difference struct {
 	Both     uint64 `json:"both"`       // requests that both limiters denied
 	OnlyOne  Only   `json:"onlyFirst"`  // requests that only the first limiter denied
 	OnlyTwo  Only   `json:"onlySecond"` // requests that only the second limiter denied
-	Overflow bool   `json:"overflow"`   // whether keys of the second limiter shared a budget, because there were too many keys
+	Overflow bool   `json:"overflow"`   // whether keys of the second limiter shared one limit, because there were too many keys
 }
 
 // An Only has the counts of the requests that one of two limiters denied and the other limiter granted.
@@ -168,7 +168,8 @@ func (d *denials) lastOf() *time.Time {
 	return &d.last
 }
 
-// overflowed returns, by name of the rule, how many requests were charged to a budget that several keys share.
+// overflowed returns, by name of the rule, how many requests counted against one limit that several keys share. A
+// limiter lets keys share a limit if it has too many keys.
 func (p *Player) overflowed() map[string]uint64 {
 	by := make(map[string]uint64)
 	for _, s := range p.limiter.Stats() {

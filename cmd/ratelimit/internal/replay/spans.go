@@ -13,8 +13,8 @@ type Span struct {
 	Denied   uint64    `json:"denied"`   // how many of the requests were denied
 }
 
-// widths has the shortest lengths that spans of time may have. Each length is a multiple of the length before. If
-// longer spans are needed, the last length is doubled until it suffices.
+// widths has the lengths that spans of time may have, the shortest first. Each length is a multiple of the length
+// before. Longer spans have 2, 4, 8 and so on times the last length.
 var widths = []time.Duration{
 	time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour,
 }
@@ -26,12 +26,12 @@ func widthAt(i int) time.Duration {
 	return widths[i]
 }
 
-// maxSpans is the largest number of spans of time. If more were needed, all spans are made longer instead.
+// maxSpans is the largest number of spans of time. When another span is needed, all spans are made longer instead.
 const maxSpans = 2048
 
 // A spans counts requests by time. Its zero value is ready for use.
 type spans struct {
-	width int // argument of the function widthAt, which returns the length of each span
+	width int // the length of each span is widthAt(width)
 	at    map[int64]*Span
 	last  *Span // span of time of the previous request
 	ends  int64 // end of the span in the field last, in nanoseconds since the Unix epoch

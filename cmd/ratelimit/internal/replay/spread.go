@@ -1,7 +1,7 @@
 package replay
 
-// A spread keeps, for each key, the smallest part of its limit that the key ever had left. If there are more than
-// maxKept keys, the spread keeps only half of all keys, then a quarter, and so on. The hash of a key decides
+// A spread keeps, for each key, the smallest fraction of its limit that the key ever had left. If there are more
+// than maxKept keys, the spread keeps only half of all keys, then a quarter, and so on. The hash of a key decides
 // whether the key is kept. All requests of a key that is kept are counted.
 type spread struct {
 	slots []slot // hash table; its length is a power of two
@@ -12,7 +12,7 @@ type spread struct {
 // A slot has one key of a spread. The slot is free if its hash is 0.
 type slot struct {
 	hash    uint64
-	minLeft uint16 // smallest part of the limit that was left, in thousandths, plus 1; 0 if the key was denied
+	minLeft uint16 // smallest fraction of the limit that was left, in thousandths, plus 1: 501 for a half; 0 after a denial
 }
 
 const (
@@ -21,7 +21,7 @@ const (
 )
 
 // note records how much of its limit a key had left. The argument hash is the hash of the key. The argument
-// minLeft is the part of the limit that was left, in the unit of the field slot.minLeft.
+// minLeft is the fraction of the limit that was left, in the form of the field slot.minLeft.
 func (s *spread) note(hash uint64, minLeft uint16) {
 	if hash == 0 {
 		hash = 1 << 40 // because a slot with the hash 0 counts as free
@@ -111,8 +111,8 @@ func (s *spread) headroom() Headroom {
 	return h
 }
 
-// left returns how much of the limit remains: in thousandths, plus 1, as the field slot.minLeft stores it. If the
-// remaining number is above 0, the result stands for at least one thousandth.
+// left returns which fraction of the limit remains, in the form of the field slot.minLeft: in thousandths, plus 1. If
+// anything remains, the result stands for at least one thousandth: left(1, 5000) is 2.
 func left(remaining, limit int) uint16 {
 	if remaining <= 0 || limit <= 0 {
 		return 1

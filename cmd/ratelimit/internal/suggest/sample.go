@@ -21,14 +21,14 @@ type Request struct {
 // An event has what a Sample keeps of one request. It takes 24 bytes.
 type event struct {
 	time     int64
-	client   uint64 // hash of the client's name; in a Group, an index of the field Group.names instead
+	client   uint64 // hash of the client's name or, for an event in a Group, the index of the client in Group.names
 	endpoint uint32 // index of the endpoint in the field Sample.endpoints
 	cost     uint32
 }
 
 const (
 	chunk        = 1 << 15 // number of events that are allocated together
-	maxEndpoints = 1 << 14 // largest number of endpoints that are counted
+	maxEndpoints = 1 << 14 // largest number of endpoints that are counted one by one
 	maxName      = 1024    // largest length of a counted endpoint in bytes
 )
 
@@ -155,8 +155,8 @@ func (s *Sample) rewrite(keep func(e *event) bool) {
 	}
 }
 
-// Part returns N if the Sample keeps the requests of one client in N. The result is 1 if it keeps the requests of
-// all clients, and otherwise 2, 4 and so on.
+// Part says for how many of the clients the Sample keeps requests: 1 means all clients, 2 means one client in two,
+// 4 means one in four, and so on.
 func (s *Sample) Part() uint64 { return 1 << s.level }
 
 // A Group has the requests to one endpoint, or to all endpoints that have no Group of their own.

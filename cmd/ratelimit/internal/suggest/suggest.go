@@ -53,8 +53,8 @@ func newLimiter(a ratelimit.Algorithm, r ratelimit.Rate, opts ...ratelimit.Optio
 // maxLogged is the largest limit that is tried for a sliding window log.
 const maxLogged = 65_536
 
-// Smallest returns the smallest limit of the given algorithm that meets the goal. With a limit that is lower by one,
-// more would be denied than the goal allows. The result is 0 if no limit of this algorithm meets the goal.
+// Smallest returns a limit in requests every per, for the given algorithm. This limit meets the goal, and a limit that
+// is lower by one denies more than the goal allows. The result is 0 if no limit of this algorithm meets the goal.
 func (g *Group) Smallest(ctx context.Context, a ratelimit.Algorithm, per time.Duration, goal Goal) (int, error) {
 	maxLimit := int(min(max(g.maxUnits, 1), math.MaxInt32))
 	if a == ratelimit.AlgorithmSlidingWindowLog {

@@ -14,8 +14,8 @@ import (
 // maxName is the largest length of a name in bytes. A longer name is replaced by its beginning and a hash.
 const maxName = 200
 
-// A Counter counts names. It has a fixed number of counters. If there are more names, a new name takes over the
-// counter of another name, so a count may be too high. Each [Item] says by how much its count may be too high.
+// A Counter counts names. It has a fixed number of counters. When all are in use, a new name takes over the counter
+// with the smallest count and continues from this count, so a count may be too high. Each [Item] says by how much.
 type Counter struct {
 	size  int
 	heap  []*entry // a heap of all counters, with the smallest count first
@@ -84,7 +84,7 @@ func (c *Counter) Top(n int) []Item {
 // Total returns the sum of the counts of all names.
 func (c *Counter) Total() uint64 { return c.total }
 
-// Missed returns the largest possible count of a name for which there is no counter now.
+// Missed returns how often a name that has no counter now may have been counted at most.
 func (c *Counter) Missed() uint64 {
 	if len(c.heap) < c.size {
 		return 0

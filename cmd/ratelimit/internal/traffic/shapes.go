@@ -9,8 +9,8 @@ import (
 // ended is an instant that is later than the end of any traffic.
 const ended = time.Duration(math.MaxInt64)
 
-// A pattern makes a function for the client s. Each call of this function returns the time of the client's next
-// request.
+// A pattern is a function that returns, for the client s, another function. Each call of that other function returns
+// the time of the client's next request.
 type pattern func(c *Config, s *source) func() time.Duration
 
 // The method pattern returns the pattern of the shape c.Shape, or nil if there is no such shape.
@@ -31,9 +31,8 @@ func scaled(n uint64, per time.Duration, requests uint64) time.Duration {
 	return time.Duration(min(at, uint64(ended)))
 }
 
-// phase returns the time at which a client begins to send. If there is only one client, it begins at 0. If there are
-// several clients, each begins at a random time between 0 and the given duration, so that they do not all send at the
-// same instants.
+// phase returns the time at which a client begins to send. A single client begins at 0. Of several clients, each begins
+// at a random time from 0 up to the duration between, so that they do not all send at the same instants.
 func (c *Config) phase(s *source, between time.Duration) time.Duration {
 	if c.Clients == 1 || between < 1 {
 		return 0
