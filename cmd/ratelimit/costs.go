@@ -40,24 +40,10 @@ func (f *costsFlag) Set(text string) error {
 	return nil
 }
 
-// The method of returns how many units a request with these costs takes from a rule with this unit. It returns false if
-// the rule does not apply to the request.
-func (f *costsFlag) of(unit string) (n int, asked bool) {
-	if unit == "" {
-		return f.value, true
-	}
-	for _, c := range f.costs {
-		if c.Unit == unit {
-			return c.N, true
-		}
-	}
-	return 0, false
-}
-
 // check returns a usageError if a cost has a unit that none of the rules counts: it would limit nothing.
 func (f *costsFlag) check(rules []ratelimit.Rule) error {
 	for _, c := range f.costs {
-		if !slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return r.Unit == c.Unit }) {
+		if !counts(rules, c.Unit) {
 			return usageError(fmt.Sprintf("-cost has the unit %q, which no rule counts", c.Unit))
 		}
 	}
@@ -71,6 +57,11 @@ func allRules(l *ratelimit.RateLimiter) []ratelimit.Rule {
 		rules = append(slices.Clip(rules), *byDefault)
 	}
 	return rules
+}
+
+// counts reports whether one of the rules counts this unit.
+func counts(rules []ratelimit.Rule, unit string) bool {
+	return slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return r.Unit == unit })
 }
 
 // holds reports whether the rule r counts what is running.
