@@ -86,7 +86,10 @@ func TestHeldStored(t *testing.T) {
 	require.False(t, extend(t, s, held(10, 10, 9)))
 	anonymous := held(10, 4, 0)
 	require.Equal(t, 6, take(t, s, anonymous).Remaining)
-	require.Equal(t, 2, take(t, s, anonymous).Remaining, "two holds without a number are two")
+	clock.Advance(time.Second)
+	require.Equal(t, 2, take(t, s, anonymous).Remaining)
+	clock.Advance(time.Minute - time.Second)
+	require.True(t, take(t, s, anonymous).Allowed, "two holds without a number are two: the first is over")
 
 	require.NoError(t, client.Del(ctx, key+";r").Err())
 	require.Equal(t, 6, take(t, s, anonymous).Remaining, "without the set, nothing is held")
@@ -599,4 +602,55 @@ func TestHeldBesideSlots(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, replayed)
 	require.Equal(t, time.Minute, look(t, s, held(1, 1, 0)).RetryAfter, "beside a record in another slot, too")
+}
+
+// TestHeldServerKilled kills the server while this process has holds in it, and starts it again without data: FailLocal
+// counts what runs here, and at most the limit runs once more. In the end nothing is held.
+func TestHeldServerKilled(t *testing.T) {
+	srv := startReal(t)
+	s, err := redisstore.New(srv.client(t))
+	require.NoError(t, err)
+	l, err := ratelimit.New([]ratelimit.Rule{{Name: "running", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal,
+		Algorithm: ratelimit.AlgorithmInFlight, Rate: ratelimit.Rate{Requests: 20, Per: time.Hour}}}, nil,
+		ratelimit.WithStore(s), ratelimit.WithName("killed"))
+	require.NoError(t, err)
+	var running []*ratelimit.Reservation
+	fill := func() (granted int, degraded bool) {
+		for {
+			r, err := l.Reserve(t.Context(), ratelimit.Request{Endpoint: "/"}, time.Hour)
+			degraded = err != nil
+			if !r.Result().Allowed {
+				return granted, degraded
+			}
+			running = append(running, r)
+			granted++
+		}
+	}
+	granted, degraded := fill()
+	require.Equal(t, 20, granted)
+	require.False(t, degraded)
+	srv.kill(t)
+	granted, degraded = fill()
+	require.Zero(t, granted, "this process runs as many as the policy lets it")
+	require.True(t, degraded)
+	for _, r := range running[:5] {
+		require.ErrorIs(t, r.Done(), ratelimit.ErrStore)
+	}
+	granted, _ = fill()
+	require.Equal(t, 5, granted)
+
+	srv.run(t)
+	until(t, func(context.Context) error {
+		r, err := l.Reserve(t.Context(), ratelimit.Request{Endpoint: "/"}, time.Hour)
+		return errors.Join(err, r.Cancel())
+	})
+	granted, degraded = fill()
+	require.Equal(t, 20, granted, "the server has lost its data")
+	require.False(t, degraded)
+	for _, r := range running {
+		require.NoError(t, r.Done())
+	}
+	r, err := l.Reserve(t.Context(), ratelimit.Request{Endpoint: "/", Cost: 20}, time.Hour)
+	require.NoError(t, err)
+	require.True(t, r.Result().Allowed, "0 held at the end")
 }
