@@ -157,7 +157,7 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 		r := &e.Rules[i]
 		p.line("")
 		verb := map[bool]string{true: "grants", false: "denies"}[r.Result.Allowed]
-		if r.AnsweredBy == "uncounted" {
+		if r.AnsweredBy == "uncounted" || r.AnsweredBy == "unheld" {
 			verb = "is not asked"
 		} else if !r.Mode.Denies() {
 			verb = "is in " + string(r.Mode) + " mode, and would " + map[bool]string{true: "grant", false: "deny"}[r.Result.Allowed]
@@ -169,7 +169,7 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 		}
 		p.line("  match  %s", match)
 		p.line("  key    %s %s", plain(string(r.KeyType)), quote(r.Key))
-		if r.AnsweredBy == "uncounted" {
+		if r.AnsweredBy == "uncounted" || r.AnsweredBy == "unheld" {
 			p.line("  limit  %s %s %s", plain(string(r.Algorithm)), r.Rate, r.Unit)
 			p.line("  state  %s", notAsked(r))
 			continue
@@ -195,7 +195,7 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 
 // notAsked says why the rule r does not decide on the request.
 func notAsked(r *ratelimit.RuleExplanation) string {
-	if r.Unit != "" && r.Algorithm != ratelimit.AlgorithmInFlight {
+	if r.AnsweredBy == "uncounted" {
 		return fmt.Sprintf("the request has no %s; see -cost %s=NUMBER", r.Unit, r.Unit)
 	}
 	return "counts what is running, and a log does not say how long it runs"

@@ -81,7 +81,7 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	unknown := false
 	rows := [][]string{{"rule", "key", "left before", "now", "of"}}
 	for i, r := range before.Rules {
-		if r.AnsweredBy == "uncounted" {
+		if r.AnsweredBy == "uncounted" || r.AnsweredBy == "unheld" {
 			rows = append(rows, []string{name(r.Name), name(r.Key), "-", "-", number(r.Rate.Requests)})
 			unknown = true
 			continue
