@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"cmp"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -22,6 +24,17 @@ const (
 	AlgorithmSlidingWindowCounter Algorithm = "SlidingWindowCounter" // see [SlidingWindowCounter]
 	AlgorithmLeakyBucket          Algorithm = "LeakyBucket"          // see [LeakyBucket]
 )
+
+// AlgorithmInFlight is the [Algorithm] of a rule that limits how many requests run at the same time: [Rate.Requests] of
+// them, each for at most [Rate.Per], which is at most 24 hours. A request holds its units from the grant until its
+// [Reservation] is done, settled or canceled, or for Per if that never happens, as after a crash.
+//
+// Bound: a key never holds more than Requests units, if no work lasts longer than Per. A key has at most 65,536 holds.
+//
+// Only [RateLimiter.Reserve] and [RateLimiter.ReserveWait] ask such a rule, because nobody could end what another call
+// holds; [RuleStats.Unheld] counts the other requests. RetryAfter is a bound: the time until enough holds are over if
+// nobody ends one before. All rates of the rule have the same Per. There is no limiter with this algorithm.
+const AlgorithmInFlight Algorithm = "InFlight"
 
 // Algorithms returns the names of the five algorithms of this package: first the token bucket and the leaky bucket,
 // then the three that count in windows.
@@ -61,10 +74,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 // microseconds, such as one in Redis, may grant a little less; for its exact number, divide r.Per and d by
 // [time.Microsecond].
 func (a Algorithm) MaxIn(r Rate, d time.Duration) int {
-	if a == "" {
-		a = AlgorithmTokenBucket
-	}
-	algorithm, known := algorithms[a]
+	algorithm, known := algorithms[cmp.Or(a, AlgorithmTokenBucket)]
 	switch {
 	case !known, r == unlimitedRate, a == AlgorithmInFlight:
 		return -1
@@ -83,6 +93,28 @@ var algorithmList = []algorithm{
 	newAlgorithm[slidingLogState](AlgorithmSlidingWindowLog, newSlidingLogConfig, NewSlidingWindowLog, exact.MaxOfLog),
 }
 
+// inFlight is the row of AlgorithmInFlight, as in algorithmList.
+var inFlight = algorithm{
+	name: AlgorithmInFlight, windowed: true,
+	validate: Rate.inFlight,
+	keys: func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
+		return engine.NewInFlight(t, r, maxKeys, func(r engine.Rate) error { return Rate(r).inFlight() }, &refusals)
+	},
+	limiter: func(Rate, ...Option) (Limiter, error) {
+		return nil, &ConfigError{"algorithm", `"InFlight"`, "must be that of a limiter: InFlight is for rules, see Reserve"}
+	},
+	maxGranted: func(Rate, uint64) uint64 { return 0 },
+}
+
+// inFlight returns everything that is wrong with r as the rate of a rule with AlgorithmInFlight, joined, or nil.
+func (r Rate) inFlight() error {
+	err := r.withoutBurst("rule with " + string(AlgorithmInFlight))
+	if r.Per > 0 && !validTerm(r.Per) {
+		err = errors.Join(err, &ConfigError{"per", r.Per, termRange})
+	}
+	return err
+}
+
 // algorithms maps the name of each algorithm of a rule to its row: those in algorithmList, and inFlight.
 var algorithms = byName(slices.Concat(algorithmList, []algorithm{inFlight}))
 
@@ -98,12 +130,10 @@ func byName(rows []algorithm) map[Algorithm]algorithm {
 type algorithm struct {
 	name Algorithm
 
-	// windowed is true if the algorithm counts in windows. It then has no burst, and all rates of one rule must have
-	// the same Per.
+	// windowed is true if the algorithm counts in windows. It then has no burst, and all rates of a rule have one Per.
 	windowed bool
 
-	// validate returns everything that is wrong with the rate r for this algorithm, joined, or nil. The errors name the
-	// fields of a Rate.
+	// validate returns all that is wrong with the rate r for this algorithm, joined, or nil, by field of Rate.
 	validate func(r Rate) error
 
 	// keys makes the engine.Keys of a rule, which hold the state of all its keys in this process.

@@ -74,8 +74,7 @@ func (l *RateLimiter) SetDefaultRule(r Rule) error {
 
 // UpdateRate changes [Rule.Rate] of the rule with this name to r. The change takes effect for all keys of the rule at
 // one instant between call and return. Each key keeps what it has used, as [TokenBucket.SetRate] says. The rule's Tiers
-// stay as they are. A custom [Limiter] gets r by its method SetRate(Rate) error; if it has no such method, UpdateRate
-// returns an error.
+// stay as they are. A custom [Limiter] gets r by its method SetRate(Rate) error; without that method, UpdateRate fails.
 //
 // If there is no such rule, the error matches [ErrUnknownRule]; if r is invalid for the rule, it matches
 // [ErrInvalidConfig]. In both cases nothing changes.
@@ -150,9 +149,8 @@ func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[strin
 	})
 }
 
-// A change is one call of a method that changes the rules. The change is planned while the lock RateLimiter.changing is
-// held, but user code runs without that lock (see package hooks). If another change was made while user code ran, the
-// change is planned again.
+// A change is one call of a method that changes the rules. It is planned while the lock RateLimiter.changing is held,
+// but user code runs without that lock (see package hooks). If another change was made meanwhile, it is planned again.
 type change struct {
 	l     *RateLimiter
 	calls hooks.Calls

@@ -19,8 +19,7 @@ import (
 //
 // The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name, key, mode, additional,
 // tiers, warmup and onStoreError. Instead of an algoConfig, the map of the rule may have the fields of the algoConfig
-// itself. Names are compared without regard to case, "_" and "-". Any other field is an error, and so is a field that
-// is given twice.
+// itself. Names are compared without regard to case, "_" and "-". Any other field is an error, as is one given twice.
 //
 // [NewFromConfig] makes a [RateLimiter] from the same maps in one step. DecodeRules is for a caller that adds code to
 // the rules first, such as [Rule.Resolve], and then calls [New]. Two options have an effect here: the maps may name the
@@ -33,7 +32,7 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 	set, invalid := newSettings(opts)
 	rules, defaultRule, err := newDecoder(&set).decode(configs, defaultConfig)
 	if err := errors.Join(err, invalid); err != nil {
-		closeUnused(builtFor(rules, defaultRule)...)
+		hooks.Close(builtFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
@@ -106,7 +105,7 @@ func (d *decoder) decode(configs []map[string]any, defaultConfig map[string]any)
 		rules = append(rules, r)
 	})
 	if err := d.Err(); err != nil {
-		closeUnused(builtFor(rules, defaultRule)...)
+		hooks.Close(builtFor(rules, defaultRule)...)
 		return nil, nil, err
 	}
 	return rules, defaultRule, nil
@@ -120,14 +119,13 @@ func (d *decoder) decodeOne(path string, config map[string]any, isDefault bool) 
 		d.Reject(path, "nil", ruleconfig.RuleForm)
 	}
 	if err = d.Err(); err != nil {
-		closeUnused(r.custom)
+		hooks.Close(r.custom)
 	}
 	return r, err
 }
 
-// rule reads the rule at the node n of a config, and checks it like a rule that is written in code. If the config has
-// a problem, a full check would report that problem again. So in this case, only the name, the endpoint and the key
-// are checked.
+// rule reads the rule at the node n of a config, and checks it like a rule that is written in code. If the config has a
+// problem, a full check would report that problem again. So it then checks only the name, the endpoint and the key.
 func (d *decoder) rule(n *confmap.Node, isDefault bool) Rule {
 	before := d.Found()
 	r, identified := d.read(n, isDefault)
@@ -200,7 +198,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 		"algorithm":    cmp.Or(r.Algorithm, AlgorithmTokenBucket),
 		"algoConfig":   algoConfig,
 		"tiers":        r.Tiers,
-		"warmup":       r.Warmup.config(),
+		"warmup":       ruleconfig.Warmup(r.Warmup).Config(),
 		"onStoreError": r.OnStoreError,
 	})
 }
@@ -258,8 +256,7 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	return &ConfigError{"mode", confmap.Quote(string(text)), "must be one of " + confmap.List(modes)}
 }
 
-// built returns the Limiter of the rule r, together with its config, if a BuildFunc has made the Limiter. If code has
-// set the Limiter, built returns nil.
+// built returns the Limiter of the rule r, with its config, if a BuildFunc has made it, and nil if code has set it.
 func (r *Rule) built() *hooks.Built {
 	if r.custom == nil || !confmap.Same(r.custom.Value, r.Limiter) {
 		return nil
@@ -284,6 +281,3 @@ func builtFor(rules []Rule, defaultRule *Rule) (all []*hooks.Built) {
 	}
 	return all
 }
-
-// closeUnused closes the limiters that BuildFuncs have made for rules that will not be used.
-func closeUnused(built ...*hooks.Built) { hooks.CloseUnused(func(any) bool { return false }, built...) }

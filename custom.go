@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
@@ -63,13 +62,9 @@ func (c *pendingCharge) end(ctx context.Context, err error) error {
 	case mode == engine.ModeDryRun && !c.committed:
 		c.revokeDry()
 	case mode.Charges() && c.committed:
-		for i := range d.parts {
-			if p := &d.parts[i]; p.Keys != nil && p.Granted() {
-				p.Keys.Confirm(p.Hash, p.Receipt, p.N, d.Now)
-			}
-		}
+		engine.ConfirmAll(d.parts, d.Now)
 	case mode.Charges():
-		c.revokeHere()
+		engine.RevokeAll(d.parts, d.Now)
 		if c.limiter.remote != nil {
 			if failed := c.limiter.remote.giveBack(ctx, d); failed != nil && err != nil {
 				err = errors.Join(err, failed)
@@ -78,16 +73,6 @@ func (c *pendingCharge) end(ctx context.Context, err error) error {
 		c.limiter.waiters.FreedParts(d.parts)
 	}
 	return err
-}
-
-// revokeHere gives back the charges of keys in this process.
-func (c *pendingCharge) revokeHere() {
-	d := c.decision
-	for i := range d.parts {
-		if p := &d.parts[i]; p.Keys != nil && p.Granted() {
-			p.Verdict, p.Delay = p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, p.Units())
-		}
-	}
 }
 
 // revokeDry changes the answers of a dry run to what they would be after the charges were given back.
@@ -136,17 +121,6 @@ func (r *activeRule) takeCustom(ctx context.Context, key string, n int) (res Res
 	}
 	return res, err, nil
 }
-
-// A limiterError is an error of the custom limiter of a rule.
-type limiterError struct {
-	rule string
-	err  error
-}
-
-func (e *limiterError) Error() string { return fmt.Sprintf("rules[%q].limiter: %v", e.rule, e.err) }
-
-// Unwrap returns the error of the limiter.
-func (e *limiterError) Unwrap() error { return e.err }
 
 // policyAnswer returns the answer of the failure policy of r, which is FailOpen or FailClosed.
 func (r *activeRule) policyAnswer() Result {

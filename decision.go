@@ -61,11 +61,11 @@ type dryRun struct {
 	byZero    bool          // whether the store is asked for 0 units, because it does not accept Ask.Look
 }
 
-var decisions = sync.Pool{New: func() any { return new(decision) }}
+var decisionPool = sync.Pool{New: func() any { return new(decision) }}
 
 // newDecision returns a decision from the pool, for the request req.
 func newDecision(req *Request, mode engine.Mode) *decision {
-	d := decisions.Get().(*decision)
+	d := decisionPool.Get().(*decision)
 	d.request = *req
 	d.order = engine.Order{Mode: mode, Within: engine.AnyDelay}
 	return d
@@ -84,7 +84,7 @@ func (d *decision) free() {
 		sorted:  d.sorted[:0],
 		waiting: waitline.Request{Keys: d.waiting.Keys[:0]},
 	}
-	decisions.Put(d)
+	decisionPool.Put(d)
 }
 
 // run decides on the request of d and returns the answer.
@@ -295,6 +295,7 @@ func (d *decision) count() {
 	}
 	for i, r := range d.rules {
 		p, by := &d.parts[i], d.origins[i].by
+		r.countTier(d.request.Tier, p.Want.Rate == nil && (d.Passes || !p.Granted()))
 		if by == 0 || p.Keys != nil && !d.uncounted || p.Granted() && !d.Passes { // last case: this rule granted, another denied
 			continue
 		}
@@ -323,7 +324,7 @@ func (d *decision) answer(res *Result) (binding int) {
 		}
 	}
 	if binding >= 0 && !d.Passes {
-		res.Reason = d.rules[binding].reason(&d.parts[binding], d.origins[binding].by)
+		res.Reason = reasonOf(&d.parts[binding], d.origins[binding].by == byPolicy)
 	}
 	return binding
 }
@@ -349,9 +350,8 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 			if i == d.custom && d.origins[i].by == 0 {
 				d.lookAtCustom(ctx)
 			}
-			fill(&res, &d.parts[i].Verdict)
-			res.Delay, res.Degraded = d.parts[i].Delay, d.origins[i].by == byPolicy
-			res.Reason = rule(i).reason(&d.parts[i], d.origins[i].by)
+			res = resultOf(&d.parts[i], d.origins[i].by == byPolicy)
+			res.Reason = reasonOf(&d.parts[i], res.Degraded)
 		}
 		res.Rule, res.Advised = rule(i).resultName, rule(i).Mode == ModeAdvise
 		each = append(each, res)
@@ -419,16 +419,6 @@ func (d *decision) allResolved() map[string]Rate {
 		}
 	}
 	return rates
-}
-
-// placeOf returns the number of rules that enforce before the rule with the index i.
-func placeOf(parts []engine.Part, i int) (k int) {
-	for j := range parts[:i] {
-		if !parts[j].Shadow {
-			k++
-		}
-	}
-	return k
 }
 
 // gather sets d.spots, d.waiting and d.memoryLine. Requests on the same keys of the same rules wait in the same queue.

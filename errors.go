@@ -52,6 +52,17 @@ func (e *ConfigError) Error() string {
 // Unwrap returns [ErrInvalidConfig].
 func (e *ConfigError) Unwrap() error { return ErrInvalidConfig }
 
+// A limiterError is an error of the custom limiter of a rule.
+type limiterError struct {
+	rule string
+	err  error
+}
+
+func (e *limiterError) Error() string { return fmt.Sprintf("rules[%q].limiter: %v", e.rule, e.err) }
+
+// Unwrap returns the error of the limiter.
+func (e *limiterError) Unwrap() error { return e.err }
+
 // errOverflown is the error of Reset for a key that shares a budget with other keys, if that budget denies the key.
 var errOverflown = fmt.Errorf("%w: the key has no state of its own, and the budget that such keys share denies it", ErrNotReset)
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -109,8 +108,7 @@ type AnsweredBy string
 // and, unless its circuit breaker refuses, the [Store]. Its calls neither open nor close a breaker.
 //
 // A custom [Limiter] is asked for 0 units, so it answers as if asked for one unit, and takes nothing. A Store that does
-// not accept [Ask.Look] is asked in the same way if the request has a cost of 1. With a higher cost, the error matches
-// [ErrInvalidConfig].
+// not accept [Ask.Look] is asked likewise if the cost is 1. With a higher cost, the error matches [ErrInvalidConfig].
 func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, error) {
 	d := newDecision(&req, engine.ModeDryRun)
 	defer d.free()
@@ -211,7 +209,8 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 	if i == d.custom && o.by == 0 {
 		d.lookAtCustom(ctx)
 	}
-	x.Result = shadowResult(r.Name, p, o.by == byPolicy)
+	x.Result = resultOf(p, o.by == byPolicy)
+	x.Result.Rule = r.Name
 	var told Decision
 	told.setRule(r, &d.request, &verdicts{parts: d.parts, origins: d.origins}, i)
 	_, tiered := r.Tiers[d.request.Tier]
@@ -236,17 +235,10 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 
 // matchOf returns why the rule r applies to the request.
 func matchOf(d *decision, r *activeRule) string {
-	switch {
-	case slices.Contains(d.request.Rules, r.Name):
+	if slices.Contains(d.request.Rules, r.Name) {
 		return "named"
-	case r.Additional:
-		return "additional"
-	case r.isDefault:
-		return "default"
-	case strings.HasSuffix(r.Endpoint, "*"):
-		return "prefix"
 	}
-	return "exact"
+	return r.Place().Kind()
 }
 
 // stateOf returns what has answered for the rule with the index i, and how many charges of its key can be given back.

@@ -22,8 +22,7 @@ type Factory struct {
 }
 
 // A BuildFunc makes a limiter of a custom algorithm; [Factory.Register] adds it to a [Factory]. algoConfig is the part
-// of the config that says what the limit is. env has the clock that the limiter must read and the number of keys that
-// it may keep.
+// of the config that says what the limit is. env has the clock to read and the number of keys to keep.
 //
 // The BuildFunc may keep and change algoConfig: the map, and all maps and lists in it, are copies. If it returns a
 // [*ConfigError], or several that are joined, each is reported for its field of algoConfig. Any other error is reported
@@ -88,18 +87,16 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	}
 	algoConfig, ok := d.Config(n)
 	switch {
-	case !ok || a.Name == "":
+	case !ok || a.Name == "" || a.Custom && invalid != nil:
 		return nil, errors.Join(d.Err(), invalid)
-	case a.Custom && invalid == nil:
+	case a.Custom:
 		d.RefuseWarmup(n, algoConfig, a)
 		built := d.custom("", n, algoConfig, a)
 		if err := d.Err(); err != nil {
-			closeUnused(built)
+			hooks.Close(built)
 			return nil, err
 		}
 		return built.Value.(Limiter), nil
-	case a.Custom:
-		return nil, errors.Join(d.Err(), invalid)
 	}
 	r := d.Rate(n, algoConfig, a)
 	d.RefuseWarmup(n, algoConfig, a)

@@ -16,8 +16,7 @@ import (
 //
 // Memory: 32 bytes per key, and at most 26 bytes more per key for the table that holds the keys.
 //
-// At a boundary, the count of every key starts again from zero. That happens at the same instant for all keys and in
-// all processes.
+// At a boundary, the count of every key starts again from zero. That instant is the same for all keys and processes.
 //
 // Choose a FixedWindow for a limit that people know by the clock, such as 1000 a day, if twice the limit around a
 // boundary does no harm. Otherwise choose a [SlidingWindowCounter] or a [SlidingWindowLog].
@@ -25,8 +24,7 @@ import (
 // The zero FixedWindow denies everything; [NewFixedWindow] makes one to use.
 type FixedWindow struct{ fixedWindowKeys }
 
-// NewFixedWindow returns a FixedWindow that grants the rate r, which must have no Burst. Errors match
-// [ErrInvalidConfig].
+// NewFixedWindow returns a FixedWindow that grants the rate r, which has no Burst. Errors match [ErrInvalidConfig].
 func NewFixedWindow(r Rate, opts ...Option) (*FixedWindow, error) {
 	l := new(FixedWindow)
 	if err := l.init(AlgorithmFixedWindow, r, opts, newFixedWindowConfig); err != nil {

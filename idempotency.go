@@ -136,12 +136,9 @@ func (l *RateLimiter) beginOrReplay(ctx context.Context, d *decision) (replayed 
 		return false, nil
 	}
 	if d.held { // give back what Wait charged for all rules but the one with the custom limiter
-		answers := d.parts
-		d.parts = charged
-		charge := pendingCharge{limiter: l, decision: d}
-		charge.revokeHere()
-		l.waiters.FreedParts(d.parts)
-		d.parts, d.held = answers, false
+		engine.RevokeAll(charged, d.Now)
+		l.waiters.FreedParts(charged)
+		d.held = false
 	}
 	d.Outcome = engine.Outcome{Now: now}
 	if replayed {

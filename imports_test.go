@@ -17,7 +17,7 @@ const module = "github.com/ratelimit-go/ratelimit"
 // type of the root.
 var mayImport = map[string][]string{
 	".": {
-		"internal/backlog", "internal/breaker", "internal/confmap", "internal/engine",
+		"internal/backlog", "internal/breaker", "internal/confmap", "internal/costs", "internal/engine",
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
 		"internal/ratetext", "internal/replay", "internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"internal/keyspec":    {"internal/keytable"},
 	"internal/match":      {},
 	"internal/confmap":    {},
+	"internal/costs":      {},
 	"internal/handclock":  {},
 	"internal/hooks":      {},
 	"internal/running":    {},

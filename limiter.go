@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -114,10 +115,9 @@ func (k *keyed[S, C]) Reset(key string) error {
 	return nil
 }
 
-// SetRate changes the limit of all keys to r. The change takes effect for all keys at one instant between call and
-// return. Callers in Wait are then served as if they had just come, in the same order; a caller whose units would come
-// too late, or never, is refused at once. If r is invalid, SetRate changes nothing and returns an error that matches
-// [ErrInvalidConfig].
+// SetRate changes the limit of all keys to r, for all of them at one instant between call and return. Callers in Wait
+// are then served as if they had just come, in the same order; a caller whose units would come too late, or never, is
+// refused at once. If r is invalid, SetRate changes nothing and returns an error that matches [ErrInvalidConfig].
 //
 // Every key keeps what it has used. A [TokenBucket] keeps the tokens of a key, as far as they fit the new burst: 90
 // of 100 become 50 of 50, and 30 of 100 become 30 of 50. With a larger burst, a full bucket stays full, and any other
@@ -237,10 +237,7 @@ func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
 	if err := unsupported(supportsOf(set.store), Ask{Algorithm: a, Rate: r}); err != nil {
 		return nil, err
 	}
-	rule := Rule{Name: set.name, Algorithm: a, Rate: r}
-	if rule.Name == "" {
-		rule.Name = string(a)
-	}
+	rule := Rule{Name: cmp.Or(set.name, string(a)), Algorithm: a, Rate: r}
 	set.single, set.required = true, nil
 	l, err := newRateLimiter(nil, &rule, set, nil)
 	if err != nil {

@@ -2,10 +2,13 @@ package ratelimit
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/sample"
 )
 
 // An Observer sees every decision of a limiter, for logs and metrics. [WithObserver] gives an Observer to a limiter.
@@ -134,13 +137,13 @@ func (l *RateLimiter) tell(
 			continue
 		}
 		told.setRule(rules[i], req, vs, i)
-		told.Result = shadowResult(rules[i].Name, p, by == byPolicy)
+		told.Result = resultOf(p, by == byPolicy)
+		told.Result.Rule = rules[i].Name
 		observe(ctx, l.settings.observer, &told)
 	}
 }
 
-// setRule sets the fields of the Decision t that describe the rule r, such as its rate and what answered for it. i is
-// the index of r in the slices of vs.
+// setRule sets the fields of t that describe the rule r, such as its rate. i is the index of r in the slices of vs.
 func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) {
 	t.Rule, t.Algorithm, t.KeyType, t.Mode, t.Source = r.Name, r.Algorithm, r.Key, r.Mode, sources[vs.from(i)]
 	t.Tier, t.Rate, t.Key, t.Unit, t.Cost = "", r.Rate, vs.hash.Hi, r.Unit, int(vs.n)
@@ -168,15 +171,100 @@ func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) {
 	}
 }
 
-// shadowResult returns the Result that a shadow rule would have given. rule is its name, and p has its answer.
-func shadowResult(rule string, p *engine.Part, degraded bool) (res Result) {
-	fill(&res, &p.Verdict)
-	res.Delay, res.Rule, res.Degraded = p.Delay, rule, degraded
-	return res
-}
-
 // observe calls the observer o with d. A panic in o is dropped, so that it changes no decision.
 func observe(ctx context.Context, o Observer, d *Decision) {
 	defer func() { _ = recover() }()
 	o.Observe(ctx, *d)
+}
+
+// SlogObserver returns an [Observer] that writes to log. It writes denials, including those that a rule in [ModeShadow]
+// or [ModeAdvise] would have made, at level Info. It writes the decisions in which the store or a custom [Limiter] has failed, or
+// [Rule.Resolve] has returned an invalid rate, at level Warn. It does not write grants without such a failure.
+//
+// The parameter every is an interval by the machine's clock. In each interval, SlogObserver writes at most one denial
+// for each rule and each of its keys, so the denials of one client do not hide those of another; and for each rule at
+// most one failure of each kind. If every is 0, it writes all of them. The attribute "skipped" counts the lines left
+// out since the last line. The observer tracks up to 4,096 combinations at a time; all further combinations share one
+// entry. The client, endpoint and IP of a request are written only with [WithObservedRequests].
+//
+// The interval does not affect the lines about an outage of the store: one when it begins, one a minute with how many
+// decisions were made without the store so far, and one with how long it lasted, when the store has answered for a
+// second (a minute, if the previous outage ended less than a minute before). SlogObserver panics if log is nil.
+func SlogObserver(log *slog.Logger, every time.Duration) Observer {
+	if log == nil {
+		panic("ratelimit: SlogObserver: the logger must not be nil; slog.Default() returns one")
+	}
+	return &slogObserver{log, sample.New[sample.Kind](every), sample.NewOutage(log, "rate limit: ")}
+}
+
+type slogObserver struct {
+	log     *slog.Logger
+	sampler *sample.Sampler[sample.Kind]
+	outage  *sample.Outage // writes the lines for the decisions with causeStore
+}
+
+// What has failed in a decision: the end of its log message. causeLimit means that nothing has failed. No log line
+// is written for a single decision with causeStore: the field outage writes the log lines about the whole outage.
+const (
+	causeLimit   = ""
+	causeStore   = "the store failed"
+	causeLimiter = "the rule's limiter failed"
+	causeOther   = "the limiter of another rule failed"
+	causeResolve = "Resolve returned an invalid rate"
+)
+
+// causeOf returns what has failed in the decision d.
+func causeOf(d *Decision) string {
+	var failed *limiterError
+	switch {
+	case d.Err == nil && !d.Result.Degraded:
+		return causeLimit
+	case errors.Is(d.Err, ErrInvalidConfig) && !d.Result.Degraded:
+		return causeResolve
+	case d.Source == SourceLimiter || d.Key != 0 && d.Rate == Rate{}:
+		return causeLimiter
+	case errors.As(d.Err, &failed):
+		return causeOther
+	}
+	return causeStore
+}
+
+// Observe writes a line for the decision d. It writes none for a grant without a failure, nor soon after a line of the
+// same kind. If the store has failed, the field outage writes instead.
+func (o *slogObserver) Observe(ctx context.Context, d Decision) {
+	kind, level := sample.Kind{Rule: d.Rule, Allowed: d.Result.Allowed, Shadow: !d.Mode.Denies(), Cause: causeOf(&d)}, slog.LevelWarn
+	if kind.Cause == causeStore {
+		o.outage.Failed(ctx, time.Now(), d.Rule, !kind.Allowed && !kind.Shadow, d.Err)
+		return
+	}
+	if d.Source == SourceStore && o.outage.Lasts() {
+		o.outage.Answered(ctx, time.Now())
+	}
+	if kind.Cause == causeLimit {
+		if level, kind.Key = slog.LevelInfo, d.Key; kind.Allowed {
+			return
+		}
+	}
+	if !o.log.Enabled(ctx, level) {
+		return
+	}
+	skipped, ok := o.sampler.Due(kind, time.Now())
+	if !ok {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("rule", d.Rule), slog.String("key_type", string(d.KeyType)), slog.Int("cost", d.Cost),
+		slog.Bool("allowed", d.Result.Allowed), slog.Int("limit", d.Result.Limit), slog.Duration("retry_after", d.Result.RetryAfter),
+		slog.String("source", string(d.Source)), slog.Int("skipped", skipped),
+	}
+	if d.Tier != "" {
+		attrs = append(attrs, slog.String("tier", d.Tier))
+	}
+	if d.Err != nil {
+		attrs = append(attrs, slog.Any("error", d.Err))
+	}
+	if r := d.Request; r.Client != "" || r.Endpoint != "" || r.IP != "" {
+		attrs = append(attrs, slog.String("client", r.Client), slog.String("endpoint", r.Endpoint), slog.String("ip", r.IP))
+	}
+	o.log.LogAttrs(ctx, level, kind.Message(), attrs...)
 }

@@ -83,8 +83,7 @@ func WithStore(st Store) Option {
 
 // WithName makes name a part of every key in the [Store]. Limiters with the same name share their state there, so that
 // several processes share one limit. Limiters with different names share nothing. In the store, a rule of a
-// [RateLimiter] has the name of the limiter, a colon and its own name, see [Ask]. name must not be empty or contain a
-// colon.
+// [RateLimiter] has the name of the limiter, a colon and its own name, see [Ask]. name is not empty and has no colon.
 func WithName(name string) Option {
 	wrong := name == "" || strings.Contains(name, ":")
 	return option(wrong, "name", strconv.Quote(name), `must not be empty or have a ":"`, func(s *settings) { s.name = name })
@@ -229,13 +228,7 @@ type Env struct {
 }
 
 // env returns the Env that custom limiters get from these settings.
-func (s *settings) env() Env {
-	env := Env{s.clock, s.maxKeys}
-	if env.Clock == nil {
-		env.Clock = machineClock{}
-	}
-	return env
-}
+func (s *settings) env() Env { return Env{cmp.Or[Clock](s.clock, machineClock{}), s.maxKeys} }
 
 // A machineClock is a Clock that reads the machine's clock.
 type machineClock struct{}

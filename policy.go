@@ -52,8 +52,7 @@ func (p FailurePolicy) validate(field string) error {
 	return nil
 }
 
-// String returns the policy as a config spells it, such as "open", "closed" or "local:4". It returns "inherit" for the
-// zero FailurePolicy.
+// String returns the policy as a config spells it, such as "open", "closed" or "local:4", or "inherit" if p is zero.
 func (p FailurePolicy) String() string {
 	if p.kind == failLocally {
 		return p.kind + ":" + strconv.Itoa(p.replicas)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
@@ -72,7 +73,7 @@ func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts 
 	}
 	l, err := newRateLimiter(rules, defaultRule, set, err)
 	if err != nil {
-		closeUnused(builtFor(rules, defaultRule)...)
+		hooks.Close(builtFor(rules, defaultRule)...)
 	}
 	return l, err
 }
@@ -208,24 +209,6 @@ func (l *RateLimiter) Rules() (rules []Rule, defaultRule *Rule) {
 	return l.set.Load().list()
 }
 
-// list returns what Rules returns. set may be nil.
-func (set *ruleSet) list() (rules []Rule, defaultRule *Rule) {
-	if set == nil {
-		return nil, nil
-	}
-	set.listing.Do(func() {
-		for _, r := range set.rules {
-			if r.isDefault {
-				set.listedDefault = &r.Rule
-			} else {
-				set.listed = append(set.listed, r.Rule)
-			}
-		}
-		set.listed = slices.Clip(set.listed)
-	})
-	return set.listed, set.listedDefault
-}
-
 // Stats returns the totals of each rule, in the order of the rules, the default rule last. Limiters always count, so
 // calling Stats does not slow decisions down.
 func (l *RateLimiter) Stats() []RuleStats {
@@ -305,7 +288,6 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	var keys []waitline.Key
 	var local []*activeRule // the rule of each element of the slice keys
 	want := engine.Wanted{Tier: req.Tier}
-	done := false // whether Reset could be called for at least one of the rules
 	for _, r := range rules {
 		switch {
 		case r.remote != nil:
@@ -313,16 +295,16 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 			if r.local != nil {
 				r.local.Reset(r.key.hash(req), want)
 			}
-			done = true
 		case r.keys != nil:
 			keys, local = append(keys, waitline.Key{Keys: r.keys, Hash: r.key.hash(req)}), append(local, r)
-			done = true
 		default:
 			if custom, ok := r.Limiter.(interface{ Reset(key string) error }); ok {
 				problems = append(problems, custom.Reset(r.key.text(req)))
-				done = true
 			}
 		}
+	}
+	if len(asks)+len(keys)+len(problems) == 0 {
+		problems = append(problems, fmt.Errorf("%w: the limiter has no method Reset", ErrNotReset))
 	}
 	l.waiters.Adjust(func(instant) { // all keys are reset before waiting callers are served
 		for i, r := range local {
@@ -333,9 +315,6 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	}, keys...)
 	if len(asks) > 0 {
 		problems = append(problems, l.remote.reset(ctx, asks))
-	}
-	if !done {
-		problems = append(problems, fmt.Errorf("%w: the limiter has no method Reset", ErrNotReset))
 	}
 	l.retries.Wake()
 	return errors.Join(problems...)
@@ -373,12 +352,13 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 			return false, nil
 		}
 	}
+	var began instant
 	if l.remote != nil {
 		if l.retries.Len() > 0 {
 			return false, nil
 		}
 		var way shortcut
-		if way, err = l.remote.shortcut(g.only, req, n, res); way != callRefused || g.only.local == nil {
+		if way, began, err = l.remote.shortcut(g.only, req, n, res); way != callRefused || g.only.local == nil {
 			return way == knownDenied, nil
 		}
 	}
@@ -386,15 +366,18 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 	var watch engine.Stopwatch
 	if l.settings.observer != nil {
 		watch = l.time.StartWatch()
+		began = watch.Began
 	}
 	switch r := g.only; {
 	case r != nil:
 		hash := r.key.hash(req)
-		v, delay, now, queued := r.local.Decide(hash, req.Tier, n, watch.Began)
+		v, delay, now, queued := r.local.Decide(hash, req.Tier, n, began)
 		if queued {
 			return false, nil
 		}
-		res.Delay = delay
+		if res.Delay = delay; req.Tier != "" {
+			r.countTier(req.Tier, true)
+		}
 		fill(res, &v)
 		res.Rule, res.Degraded = r.resultName, err != nil
 		if l.settings.observer != nil {
@@ -433,6 +416,9 @@ func (l *RateLimiter) takeSeveral(
 	}
 	if len(rules) < len(g.rules) {
 		req.countUnasked(g.rules)
+	}
+	for i := 0; i < len(rules) && req.Tier != ""; i++ {
+		rules[i].countTier(req.Tier, outcome.Passes || !parts[i].Granted())
 	}
 	binding := combine(rules, parts, outcome.Passes, req.Costs, res)
 	if l.settings.observer != nil {

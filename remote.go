@@ -94,25 +94,26 @@ const (
 )
 
 // shortcut tries to answer req, which takes n units from r, its only rule, without calling the store. If it returns knownDenied, it
-// has counted the denial and written it to res. If it returns callRefused, the error says why the call was refused.
-func (c *storeCaller) shortcut(r *activeRule, req *Request, n int64, res *Result) (shortcut, error) {
+// has counted the denial and written it to res. If it returns callRefused, the error says why the call was refused at the instant now.
+func (c *storeCaller) shortcut(r *activeRule, req *Request, n int64, res *Result) (way shortcut, now instant, err error) {
 	if c.breakers.Refusing() {
-		if err := c.breakers.Refusal(c.partOf(r, req, r.Rate), c.time.Now()); err != nil {
-			return callRefused, err
+		now = c.time.Now()
+		if err := c.breakers.Refusal(c.partOf(r, req, r.Rate), now); err != nil {
+			return callRefused, now, err
 		}
 	}
 	if c.denier == nil || len(r.Tiers) > 0 {
-		return noShortcut, nil
+		return noShortcut, 0, nil
 	}
 	ask := r.ask(req, r.Rate)
 	ask.N = int(n)
 	known, denied := c.denier.Denied(ask)
 	if !denied {
-		return noShortcut, nil
+		return noShortcut, 0, nil
 	}
 	r.totals.countDecision(ModeEnforce, false)
 	*res, res.Rule = known, r.resultName
-	return knownDenied, nil
+	return knownDenied, 0, nil
 }
 
 // decide asks the store for the decision d. If the store fails, failure policies decide. No custom limiter is called.
@@ -357,7 +358,7 @@ func (c *storeCaller) fallBack(d *decision, err error) {
 	d.failed = storeError(err)
 	for i, r := range d.stored() {
 		p, o := &d.parts[i], &d.origins[i]
-		o.by = byPolicy
+		o.by, p.Delay = byPolicy, 0 // a first call may have told a Delay
 		switch remote := r.remote; remote.policy.kind {
 		case failOpenly:
 			p.Verdict = engine.Verdict{Limit: -1, Left: -1}

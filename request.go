@@ -3,10 +3,10 @@ package ratelimit
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/costs"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
@@ -60,20 +60,6 @@ const (
 	maxCount = 1 << 50 // the largest number of units of one kind that a request can have
 )
 
-// unitRange is the text in errors for a unit that validUnit refuses.
-const unitRange = `must have at most 64 bytes: lower-case letters, digits, "-", "_" and "."`
-
-func validUnit(unit string) bool {
-	for i := range len(unit) {
-		switch c := unit[i]; {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
-		default:
-			return false
-		}
-	}
-	return len(unit) <= 64
-}
-
 // validate returns an error if a number of units in req is invalid.
 func (req *Request) validate() error {
 	if req.Cost < 0 {
@@ -87,9 +73,9 @@ func (req *Request) validate() error {
 		switch {
 		case checkCount(c.N) != nil:
 			return checkCount(c.N)
-		case !validUnit(c.Unit):
-			return &ConfigError{path(), confmap.Describe(c.Unit), unitRange}
-		case slices.ContainsFunc(req.Costs[:i], func(other Cost) bool { return other.Unit == c.Unit }):
+		case !costs.ValidUnit(c.Unit):
+			return &ConfigError{path(), confmap.Describe(c.Unit), costs.UnitForm}
+		case costs.Index(req.Costs[:i], c.Unit) >= 0:
 			return &ConfigError{path(), strconv.Quote(c.Unit), "must not be given twice"}
 		}
 	}
@@ -106,37 +92,7 @@ func checkCount(n int) error {
 
 // cost returns how many units req takes from a rule with this [Rule.Unit]. If asked is false, the rule does not apply.
 func (req *Request) cost(unit string) (n int64, asked bool) {
-	for i := range req.Costs {
-		if c := &req.Costs[i]; c.Unit == unit {
-			return int64(c.N), c.N > 0 || unit != ""
-		}
-	}
-	return int64(max(req.Cost, 1)), unit == ""
-}
-
-// asked returns those of the rules that apply to req, in the array some.
-func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*activeRule {
-	n := 0
-	for _, r := range rules {
-		if _, asked := req.cost(r.Unit); asked && !r.holds() {
-			some[n] = r
-			n++
-		}
-	}
-	return some[:n]
-}
-
-// countUnasked counts req for those of the rules that do not apply: req does not have their Unit, or would have to hold
-// units that it cannot end. If a rule counts requests and req says that it costs none, req is not counted.
-func (req *Request) countUnasked(rules []*activeRule) {
-	for _, r := range rules {
-		switch _, asked := req.cost(r.Unit); {
-		case asked && r.holds():
-			r.totals.add(numUnheld, 1)
-		case !asked && r.Unit != "":
-			r.totals.add(numNotAsked, 1)
-		}
-	}
+	return costs.Of(req.Costs, req.Cost, unit)
 }
 
 // orBackground returns ctx, or the background context if ctx is nil.

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
@@ -18,8 +17,7 @@ const Never time.Duration = math.MaxInt64
 // For every Result but the zero one, Allowed is true if and only if RetryAfter is zero. The zero Result, which denies,
 // is returned with an error that prevented a decision.
 type Result struct {
-	// Allowed reports whether the request is granted. If it is true, the units have been taken; if it is false, nothing
-	// has changed.
+	// Allowed reports whether the request is granted. If so, the units have been taken; if not, nothing has changed.
 	Allowed bool
 
 	// Limit is the largest number of units that the limit can ever grant at once. It is -1 if no limit applies.
@@ -33,8 +31,7 @@ type Result struct {
 	// [Store], one microsecond). RetryAfter is zero if this request was granted, and [Never] if no wait is long enough.
 	RetryAfter time.Duration
 
-	// ResetAfter is how long it takes, without further requests for the key, until the key is as if it had never been
-	// used.
+	// ResetAfter is the time until the key is as if it had never been used, if no further request for the key comes.
 	ResetAfter time.Duration
 
 	// Delay is how long the caller should hold a granted request before it proceeds, so that requests leave evenly
@@ -54,6 +51,13 @@ type Result struct {
 	// Degraded is true if a [Store] or a custom [Limiter] has failed and the [FailurePolicy] has answered instead.
 	Degraded bool
 }
+
+// A Reason says why a request was denied, beyond that its limit is reached.
+type Reason = string
+
+// ReasonBusy is the Reason of a denial by a rule with [AlgorithmInFlight]: other requests are running. RetryAfter is
+// then only a bound. If another rule denies the request too, the Result is that of the other rule.
+const ReasonBusy Reason = "busy"
 
 // RetryAfterMs returns RetryAfter in milliseconds, rounded up. ok is false, and ms 0, if the request was granted or
 // RetryAfter is [Never].
@@ -88,88 +92,6 @@ func fill(res *Result, v *engine.Verdict) {
 	res.ResetAfter = v.ResetAfter
 }
 
-// combine sets res to the Result of the binding rule, but with the smallest Remaining of all rules of its unit, and with
-// the largest Delay of all rules. parts has the answers of the rules, and costs are the Costs of the request. binding is
-// the index of the binding rule; -1 if none enforces.
-func combine(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost, res *Result) (binding int) {
-	binding, units := -1, false
-	left, delay := uint64(math.MaxUint64), time.Duration(0)
-	advised := false
-	for i := range parts {
-		p := &parts[i]
-		if p.Shadow {
-			advised = advised || p.Advises && !p.Granted()
-			continue
-		}
-		if binding < 0 || binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
-			binding = i
-		}
-		units = units || rules[i].Unit != ""
-		// Left is -1 if no limit applies. Converted to uint64, -1 is the largest number, so min ignores it.
-		left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)
-	}
-	if binding < 0 {
-		*res, res.Advised = unlimited, advised
-		return binding
-	}
-	if units {
-		binding, left = combineUnits(rules, parts, passes, costs, binding)
-	}
-	fill(res, &parts[binding].Verdict)
-	res.Allowed, res.Remaining, res.Rule, res.Advised = passes, int(int64(left)), rules[binding].resultName, advised
-	if passes {
-		res.Delay = delay
-	}
-	return binding
-}
-
-// combineUnits does what combine does, for rules of several units. If the request passes, the binding rule is one of
-// those that count the first unit of the request: "" for requests, otherwise the first of its costs. The parameter first
-// is the index of the binding rule of all units. left is the smallest number of units left of the binding rule's unit.
-func combineUnits(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost, first int) (binding int, left uint64) {
-	counts := func(unit string) bool {
-		for i, r := range rules[:len(parts)] {
-			if r.Unit == unit && !parts[i].Shadow {
-				return true
-			}
-		}
-		return false
-	}
-	unit := rules[first].Unit
-	if passes && counts("") {
-		unit = ""
-	} else if passes {
-		unit = costs[slices.IndexFunc(costs, func(c Cost) bool { return counts(c.Unit) })].Unit
-	}
-	binding, left = -1, math.MaxUint64
-	for i, r := range rules[:len(parts)] {
-		p := &parts[i]
-		if p.Shadow || r.Unit != unit {
-			continue
-		}
-		if binding < 0 || binds(p, &parts[binding], passes, r.index < rules[binding].index) {
-			binding = i
-		}
-		left = min(left, uint64(max(p.Left, -1)))
-	}
-	return binding, left
-}
-
-// binds reports whether the first of two answers becomes the Result, not the second. For a denied request, the answer
-// with the longer RetryAfter wins, but one whose RetryAfter is only a bound loses against any other denial; for a
-// granted one, the answer with fewer units left; in a tie, the earlier rule.
-func binds(a, b *engine.Part, passes, earlier bool) bool {
-	switch {
-	case !passes && a.Ends != b.Ends && !a.Granted() && !b.Granted():
-		return b.Ends
-	case !passes && a.RetryAfter != b.RetryAfter:
-		return a.RetryAfter > b.RetryAfter
-	case passes && a.Left != b.Left:
-		return uint64(a.Left) < uint64(b.Left)
-	}
-	return earlier
-}
-
 // setResult copies res, the Result that a store or a custom limiter has returned, to p, the answer of one rule.
 func setResult(p *engine.Part, res Result) {
 	p.Verdict = engine.Verdict{
@@ -183,4 +105,19 @@ func setResult(p *engine.Part, res Result) {
 		// With a RetryAfter of 0, a caller of Wait would ask the store or limiter again and again without a pause.
 		p.RetryAfter = time.Millisecond
 	}
+}
+
+// resultOf returns the Result for the answer p of one rule, with this Degraded, but without Rule, Reason and Advised.
+func resultOf(p *engine.Part, degraded bool) (res Result) {
+	fill(&res, &p.Verdict)
+	res.Delay, res.Degraded = p.Delay, degraded
+	return res
+}
+
+// reasonOf returns the Reason in the Result of a rule whose answer is p. degraded is true if it is that of a policy.
+func reasonOf(p *engine.Part, degraded bool) Reason {
+	if p.Ends && !p.Granted() && !degraded {
+		return ReasonBusy
+	}
+	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/costs"
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
@@ -68,10 +69,9 @@ type Rule struct {
 	// used still count. If the algorithm counts in windows, all rates must have the same Per as Rate.
 	Tiers map[string]Rate
 
-	// Resolve, if it is not nil, returns the limit for a request; if it returns false, Tiers and Rate apply. Resolve
-	// is called once for each decision, before any lock is taken, and must be safe for concurrent use by multiple
-	// goroutines. If it returns an invalid rate, Rate is the limit, and the caller gets an error that matches
-	// [ErrInvalidConfig].
+	// Resolve, if it is not nil, returns the limit for a request; if it returns false, Tiers and Rate apply. Resolve is
+	// called once for each decision, before any lock is taken, and must be safe for concurrent use by multiple
+	// goroutines. If it returns an invalid rate, Rate is the limit; the caller's error matches [ErrInvalidConfig].
 	Resolve func(Request) (Rate, bool)
 
 	// Limiter, if it is not nil, decides in place of Algorithm and Rate. Of the rules for a request, at most one may
@@ -180,8 +180,8 @@ func (c *ruleCheck) add(path string, given Rule, isDefault bool) {
 	if !slices.Contains(modes, string(r.Mode)) {
 		c.reject(r, "mode", strconv.Quote(string(r.Mode)), "must be one of "+confmap.List(modes))
 	}
-	if !validUnit(r.Unit) {
-		c.reject(r, "unit", confmap.Describe(r.Unit), unitRange)
+	if !costs.ValidUnit(r.Unit) {
+		c.reject(r, "unit", confmap.Describe(r.Unit), costs.UnitForm)
 	}
 	c.within(path, r.OnStoreError.validate("onStoreError"))
 	c.addName(r)
@@ -304,6 +304,24 @@ func (c *ruleCheck) addRates(r *checkedRule) {
 	}
 }
 
+// checkHolds checks the rule r, which has no Limiter of its own, for what AlgorithmInFlight cannot do.
+func (c *ruleCheck) checkHolds(r *checkedRule) {
+	if !r.holds() {
+		return
+	}
+	c.holding = append(c.holding, r)
+	if r.Warmup != (Warmup{}) {
+		c.reject(r, "warmup", r.Warmup, "must be left out: a rule that counts what is running has none")
+	}
+	if _, settles := c.store.(StoreSettler); c.store != nil && !settles {
+		c.reject(r, "algorithm", `"InFlight"`, "must be another: the store has no Settle and Accepts, to end what is running")
+	}
+	if i := slices.IndexFunc(c.custom, r.meets); i >= 0 {
+		reason := "must be another: " + c.custom[i].path + ", which may apply to the same request, has a limiter of its own"
+		c.reject(r, "algorithm", `"InFlight"`, reason)
+	}
+}
+
 // addRate checks one rate of the rule r. path is how errors name the rate.
 func (c *ruleCheck) addRate(r *checkedRule, path string, rate Rate) {
 	if rate == unlimitedRate {
@@ -359,3 +377,6 @@ func (r *Rule) place(isDefault bool) match.Place {
 func (r *Rule) keepsKeys(other *Rule) bool {
 	return r.Key == other.Key && r.Algorithm == other.Algorithm && r.Unit == other.Unit
 }
+
+// holds reports whether the rule r limits how many requests run at the same time.
+func (r *Rule) holds() bool { return r.Algorithm == AlgorithmInFlight }

@@ -19,8 +19,8 @@ type activeRule struct {
 
 	isDefault  bool
 	exempts    bool        // whether one of the Tiers is Unlimited
+	index      int32       // place in the order of the rules; math.MaxInt32 for the default rule
 	resultName string      // the value of Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
-	index      int         // place in the order of the rules; math.MaxInt for the default rule
 	serial     uint64      // orders the locking of keys; a rule made later has a higher serial
 	key        keyMaker    // makes the keys that Rule.Key describes
 	keys       engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
@@ -32,8 +32,7 @@ type activeRule struct {
 // enforces reports whether the rule r denies requests.
 func (r *activeRule) enforces() bool { return r.Mode.Denies() }
 
-// identity combines the hash of a request (id), the hash of its key in the rule r (h) and the number of units that it
-// takes from this key to one hash.
+// identity returns one hash for the hash of a request (id), that of its key in r (h) and the number n of its units.
 func (r *activeRule) identity(id, h keytable.Hash, n int64) keytable.Hash {
 	id.Lo += uint64(n) // the sum is not hashed here: it is hashed together with the key
 	return id.With(uint64(len(modes))*r.serial+uint64(slices.Index(modes, string(r.Mode))), h)
@@ -72,11 +71,18 @@ func (r *activeRule) resolved(req *Request, earlier map[string]Rate) (rate Rate,
 	return rate, false, r.exempts && r.Tiers[req.Tier] == unlimitedRate
 }
 
+// countTier counts a request with the given tier if r has Tiers, but not this one, and has used its own rate.
+func (r *activeRule) countTier(tier string, used bool) {
+	if _, known := r.Tiers[tier]; !known && used && tier != "" && len(r.Tiers) > 0 {
+		r.totals.add(numUnknownTier, 1)
+	}
+}
+
 // Place returns the endpoints that the rule r applies to.
 func (r *activeRule) Place() match.Place { return r.place(r.isDefault) }
 
 // Index returns a number that orders the rules as they were given.
-func (r *activeRule) Index() int { return r.index }
+func (r *activeRule) Index() int { return int(r.index) }
 
 // A ruleSet holds all rules of a RateLimiter at one time. It never changes: a change of the rules makes another one, so
 // a decision that has loaded a ruleSet needs no lock.
@@ -127,8 +133,8 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 
 // enter prepares r to be the rule with this index in a ruleSet.
 func (r *activeRule) enter(index int) {
-	if r.index = index; r.isDefault {
-		r.index = math.MaxInt
+	if r.index = int32(index); r.isDefault {
+		r.index = math.MaxInt32
 	}
 	for _, rate := range r.Tiers {
 		r.exempts = r.exempts || rate == unlimitedRate
@@ -177,6 +183,24 @@ func (s *ruleSet) match(endpoint string) *ruleGroup {
 	return s.groups.Find(endpoint)
 }
 
+// list returns what Rules returns. set may be nil.
+func (set *ruleSet) list() (rules []Rule, defaultRule *Rule) {
+	if set == nil {
+		return nil, nil
+	}
+	set.listing.Do(func() {
+		for _, r := range set.rules {
+			if r.isDefault {
+				set.listedDefault = &r.Rule
+			} else {
+				set.listed = append(set.listed, r.Rule)
+			}
+		}
+		set.listed = slices.Clip(set.listed)
+	})
+	return set.listed, set.listedDefault
+}
+
 // newRuleGroup returns the group of these rules, and sorts them.
 func newRuleGroup(rules []*activeRule) ruleGroup {
 	g := ruleGroup{rules: rules}
@@ -205,6 +229,31 @@ func inLockOrder(rules []*activeRule) {
 		}
 		return cmp.Compare(a.serial, b.serial)
 	})
+}
+
+// asked returns those of the rules that apply to req, in the array some.
+func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*activeRule {
+	n := 0
+	for _, r := range rules {
+		if _, asked := req.cost(r.Unit); asked && !r.holds() {
+			some[n] = r
+			n++
+		}
+	}
+	return some[:n]
+}
+
+// countUnasked counts req for those of the rules that do not apply: req does not have their Unit, or would have to hold
+// units that it cannot end. If a rule counts requests and req says that it costs none, req is not counted.
+func (req *Request) countUnasked(rules []*activeRule) {
+	for _, r := range rules {
+		switch _, asked := req.cost(r.Unit); {
+		case asked && r.holds():
+			r.totals.add(numUnheld, 1)
+		case !asked && r.Unit != "":
+			r.totals.add(numNotAsked, 1)
+		}
+	}
 }
 
 // policy returns the failure policy of the rule r. If r has none, it inherits the policy p of the limiter. FailLocal

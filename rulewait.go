@@ -67,7 +67,7 @@ func (w *ruleWait) refuse(d *decision, err error) *waitline.Denial {
 // waitAsking waits in a line (queue) until a store or a custom limiter grants the request.
 func (w *ruleWait) waitAsking(r waitline.Request) (Result, error) {
 	l := w.limiter
-	w.asked = new(asked)
+	w.waitAnswer = new(waitAnswer)
 	ask := func(newcomer bool) (*waitline.Denial, bool) {
 		denial := w.ask(newcomer) // w.ask sets w.res, so it must be called before w.res is read
 		return denial, w.res.Allowed
@@ -168,7 +168,7 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 		Due: due, At: now, RetryAfter: res.RetryAfter, Fresh: l.fresh(d, due),
 		Answer: lineAnswer{res: *res, by: d.origins[d.binding].by, rule: d.rules[d.binding].Name},
 		// True if a rule without a Limiter has denied. The request then waits for the key of that rule.
-		Key: d.waiting.Keys[placeOf(d.parts, d.binding)], Index: placeOf(d.parts, d.binding),
+		Key: d.waiting.Keys[waitline.PlaceOf(d.parts, d.binding)], Index: waitline.PlaceOf(d.parts, d.binding),
 		Alone:  d.origins[d.binding].by != byStore || d.custom >= 0,
 		Stands: l.remote == nil && d.custom >= 0 && d.origins[d.custom].by == 0,
 	}

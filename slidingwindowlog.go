@@ -39,8 +39,7 @@ func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if the key then has at most Requests units within the last Per. A denial changes
-// nothing.
+// Allow takes one unit for key if it then has at most Requests units within the last Per. A denial changes nothing.
 func (l *SlidingWindowLog) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
@@ -149,7 +148,7 @@ func (c *slidingLogConfig) Clone(s *slidingLogState) slidingLogState {
 func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.Last() }
 
 // GiveBack subtracts the returned units from the entry for the instant at which they were charged. It does nothing if
-// the log no longer has that entry, or if too many other entries would have to change.
+// the log no longer has that entry.
 func (c *slidingLogConfig) GiveBack(s *slidingLogState, back engine.Returned) {
 	s.GiveBack(back.At, back.N)
 }

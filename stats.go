@@ -38,6 +38,10 @@ type RuleStats struct {
 	// [RateLimiter.Reserve] or [RateLimiter.ReserveWait]. They are included in no other count.
 	Unheld uint64
 
+	// UnknownTier counts the requests in the first four counts whose [Request.Tier] is not among the rule's Tiers, so that
+	// the rule used its own Rate. A rule without Tiers counts none.
+	UnknownTier uint64
+
 	LiveKeys   int    // number of keys that have state in this process now
 	Evicted    uint64 // keys that were forgotten because their state was as if they had never been used
 	Overflowed uint64 // requests charged to the budget that new keys share while the table is full, see [WithMaxKeys]
@@ -72,6 +76,7 @@ const (
 	numReplayed
 	numNotAsked
 	numUnheld
+	numUnknownTier
 	numTotals
 )
 
@@ -103,6 +108,9 @@ var counters = [...]Counter{
 	numUnheld: {"Unheld", "unheld_requests", "", "request",
 		"Requests that a rule with the algorithm InFlight did not limit because they were not reserved.",
 		func(s *RuleStats) *uint64 { return &s.Unheld }},
+	numUnknownTier: {"UnknownTier", "unknown_tier_requests", "", "request",
+		"Of the requests, those with a tier that the rule does not list among its tiers, so that it used its own rate.",
+		func(s *RuleStats) *uint64 { return &s.UnknownTier }},
 	{"Evicted", "evicted_keys", "", "key", "Keys that were forgotten because they were as if never used.",
 		func(s *RuleStats) *uint64 { return &s.Evicted }},
 	{"Overflowed", "overflowed_requests", "", "request",

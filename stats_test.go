@@ -96,6 +96,63 @@ func TestStatsOfPlainRules(t *testing.T) {
 	}
 }
 
+// TestStatsOfUnknownTiers proves that a rule with tiers counts the requests whose tier it does not have, in each way
+// in which it decides.
+func TestStatsOfUnknownTiers(t *testing.T) {
+	tiers := map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(60), "staff": ratelimit.Unlimited}
+	own := ratelimit.Rule{Name: "own", Endpoint: "/own", Rate: ratelimit.PerMinute(2), Tiers: tiers}
+	all := ratelimit.Rule{Name: "all", Endpoint: "*", Rate: ratelimit.PerMinute(100), Tiers: tiers, Mode: ratelimit.ModeShadow}
+	all.Additional = true
+	none := ratelimit.Rule{Name: "none", Endpoint: "/none", Rate: ratelimit.PerMinute(100)}
+	resolves := ratelimit.Rule{Name: "resolves", Endpoint: "/resolves", Rate: ratelimit.PerMinute(100), Tiers: tiers}
+	resolves.Resolve = func(req ratelimit.Request) (ratelimit.Rate, bool) {
+		return ratelimit.PerMinute(3), req.Client == "resolved"
+	}
+	for name, rules := range map[string][]ratelimit.Rule{
+		"one plain rule": {own, none, resolves}, "two plain rules": {own, none, resolves, all},
+	} {
+		for _, stored := range []bool{false, true} {
+			clock := ratelimit.WithClock(ratelimit.NewFakeClock(epoch))
+			opts := []ratelimit.Option{ratelimit.WithRequestIDs(minute), clock}
+			if stored {
+				store, err := ratelimit.NewMemoryStore(clock)
+				require.NoError(t, err)
+				opts = append(opts, ratelimit.WithStore(store), ratelimit.WithName("l"))
+			}
+			l := newRules(t, rules, nil, opts...)
+			counts := func() (counts []uint64) {
+				for _, s := range l.Stats() {
+					counts = append(counts, s.UnknownTier)
+				}
+				return counts
+			}
+			for _, endpoint := range []string{"/own", "/none", "/resolves"} {
+				for _, tier := range []string{"", "paid", "staff", "Pro", "Pro", "Pro"} {
+					_, err := l.Check(t.Context(), ratelimit.Request{Client: "c", Endpoint: endpoint, Tier: tier})
+					require.NoError(t, err)
+				}
+				l.Allow("c", endpoint)
+				_, err := l.Peek(t.Context(), ratelimit.Request{Client: "c", Endpoint: endpoint, Tier: "Pro"})
+				require.NoError(t, err)
+				_, err = l.Check(t.Context(), ratelimit.Request{Client: "resolved", Endpoint: endpoint, Tier: "Pro"})
+				require.NoError(t, err)
+			}
+			require.Equal(t, []uint64{4, 0, 3, 9}[:len(rules)], counts(),
+				"%s, with a store: %v: neither by Resolve, nor if only another rule denied", name, stored)
+			_, err := l.Wait(t.Context(), ratelimit.Request{Client: "w", Endpoint: "/own", Tier: "Pro"})
+			require.NoError(t, err)
+			rv, err := l.Reserve(t.Context(), ratelimit.Request{Client: "w", Endpoint: "/own", Tier: "Pro"}, minute)
+			require.NoError(t, err)
+			require.NoError(t, rv.Cancel())
+			for range 2 { // the second is answered from the record of the first
+				_, err := l.Check(t.Context(), ratelimit.Request{Client: "i", Endpoint: "/own", Tier: "Pro", ID: "id"})
+				require.NoError(t, err)
+			}
+			require.EqualValues(t, 7, counts()[0], "%s, with a store: %v", name, stored)
+		}
+	}
+}
+
 // TestStatsAreKeptThroughChanges proves which changes of a rule keep its counters.
 func TestStatsAreKeptThroughChanges(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)

@@ -166,8 +166,7 @@ type StoreErrorParts interface {
 	Parts() []int
 }
 
-// A StoreErrorCall is an error of a [Store] that several callers may get for one failed call of the server. [errors.As]
-// finds it.
+// A StoreErrorCall is an error of a [Store] that several callers may get for one failed call. [errors.As] finds it.
 type StoreErrorCall interface {
 	// Call returns a number, which is not 0 and the same for all callers of one call of the server. The call then
 	// counts as one failure.
@@ -224,14 +223,9 @@ func settles(st Store) error {
 	}
 	missing := "Settle(context.Context, []Ask) error"
 	if _, ok := st.(interface {
-		Settle(ctx context.Context, asks []Ask) error
+		Settle(context.Context, []Ask) error
 	}); ok {
 		missing = "Accepts(Ask) error"
 	}
 	return &ConfigError{"store", fmt.Sprintf("%T", st), "must have a method " + missing + ": units are to be reserved"}
 }
-
-// spanRange is the text in errors for a TTL, a HoldFor or the time of a warm-up that validSpan refuses.
-const spanRange = "must be from a microsecond to 366 days"
-
-func validSpan(d time.Duration) bool { return d >= time.Microsecond && d <= 366*24*time.Hour }

@@ -521,3 +521,22 @@ func TestAbandonedCallCountsWhenItEnds(t *testing.T) {
 	leave(errFault)
 	require.Zero(t, l.StoreStats().Open, "an answer comes between the failures")
 }
+
+// TestDelayOfAFirstCall lets the store fail after it has told the Delay of a leaky bucket to a caller of Wait with a
+// deadline: FailOpen lets the caller pass without this Delay.
+func TestDelayOfAFirstCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFaultyStore(t, nil)
+		rule := &ratelimit.Rule{Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerMinute(6).WithBurst(5), OnStoreError: ratelimit.FailOpen}
+		l := newRules(t, nil, rule, ratelimit.WithStore(store))
+		require.True(t, l.Allow("c", "/e").Allowed)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		store.do(sound, errsBefore)
+		began := time.Now()
+		res, err := l.Wait(ctx, ratelimit.Request{Client: "c", Endpoint: "/e"})
+		require.ErrorIs(t, err, ratelimit.ErrStore)
+		require.Equal(t, degraded(ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1, Rule: "default"}), res)
+		require.Zero(t, time.Since(began))
+	})
+}

@@ -53,8 +53,7 @@ func newTokenBucketConfig(r Rate, _ time.Time) (*tokenBucketConfig, error) {
 	return &tokenBucketConfig{b}, nil
 }
 
-// tokenBucketState is the state of one key. It holds the debt: the tokens missing from a full bucket. The zero state is
-// full.
+// tokenBucketState is the state of one key. It holds the debt: the tokens missing from a full bucket, 0 at first.
 //
 // Invariant: debt() is at most the burst.
 type tokenBucketState struct {

@@ -24,15 +24,14 @@ import (
 // a fake clock and is compared with the limiter's clock.
 //
 // The limiters of this package serve the callers that wait for one key in the order in which they came, and wait on the
-// limiter's clock. No caller overtakes them: Allow and Take decide as if all waiting callers had been served before.
-// With a [Store], this holds within one process. For any other [Limiter], Wait calls Take again after each RetryAfter,
-// in real time.
+// limiter's clock. No caller overtakes them: Allow and Take decide as if those had been served before. With a [Store],
+// this holds within one process. For any other [Limiter], Wait calls Take again after each RetryAfter, in real time.
 func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 	switch l := l.(type) {
 	case nil:
 		return Result{}, &ConfigError{"limiter", nil, "must not be nil"}
 	case interface {
-		Wait(ctx context.Context, key string, n int) (Result, error)
+		Wait(context.Context, string, int) (Result, error)
 	}:
 		return l.Wait(ctx, key, n)
 	}
@@ -72,7 +71,7 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, 
 	spots := [1]engine.Spot{engine.SpotOf(&k.engine, h, int64(n))}
 	w := waitline.Waiter{Set: h, Spots: spots[:], Counted: true}
 	if err = await(ctx, &k.waiters, &w); err == nil {
-		err = hold(ctx, k.engine.Time(), w.At, spots[0].Delay)
+		err = k.engine.Time().Hold(orBackground(ctx), w.At, spots[0].Delay)
 	}
 	if err == nil || w.Refused != nil {
 		fill(&res, &spots[0].Verdict)
@@ -128,11 +127,11 @@ type ruleWait struct {
 
 	d *decision // the decision on the request; nil while a caller waits that needs none, so that it takes less memory
 
-	*asked // what a store or a custom limiter has answered; nil if none is asked
+	*waitAnswer // what a store or a custom limiter has answered; nil if none is asked
 }
 
-// An asked is the answer of a store or a custom limiter to a request that waits.
-type asked struct {
+// A waitAnswer is the answer of a store or a custom limiter to a request that waits.
+type waitAnswer struct {
 	last waitline.Denial // the last denial
 
 	// The answer that Wait returns.
@@ -141,8 +140,7 @@ type asked struct {
 	err error
 }
 
-// prepared returns a decision on w.req, ready to be made by the rules in w.set. The caller calls w.drop when it has
-// used the decision.
+// prepared returns a decision on w.req, ready to be made by the rules in w.set. The caller calls w.drop afterwards.
 func (w *ruleWait) prepared() (*decision, error) {
 	d := w.newDecision()
 	w.d = d
@@ -252,7 +250,7 @@ func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) 
 
 // hold waits until the Delay of res has passed since the grant. It returns the answer of Wait.
 func (w *ruleWait) hold(res Result, at instant, problems error) (Result, error) {
-	if err := hold(w.ctx, &w.limiter.time, at, res.Delay); err != nil {
+	if err := w.limiter.time.Hold(w.ctx, at, res.Delay); err != nil {
 		return Result{}, err
 	}
 	res.Delay = 0
@@ -332,18 +330,6 @@ func await(ctx context.Context, lines *waitline.Lines, w *waitline.Waiter) error
 		return ErrTooManyWaiters
 	}
 	return w.Refused
-}
-
-// hold waits until the given delay has passed since the given instant. If ctx ends first, it returns ctx's error.
-func hold(ctx context.Context, t *engine.Timeline, at instant, delay time.Duration) error {
-	if delay == 0 {
-		return nil
-	}
-	now, end := t.Now(), at.Add(delay)
-	if now >= end {
-		return nil
-	}
-	return t.Sleep(orBackground(ctx), now, now.Until(end), nil)
 }
 
 // waitError returns an error if a denied request cannot be granted within the duration patience, and otherwise nil.

@@ -64,8 +64,8 @@ func sameRule(a, b ratelimit.Rule) bool {
 	return true
 }
 
-// maxLogged limits the number of problems in a log line, and the number of names in each list of rules
-// in a log line.
+// maxLogged is the largest number of problems in a log line. It is also the largest number of names in
+// a list of rules in a log line.
 const maxLogged = 10
 
 // describe shortens a list of rule names for a log line, because there may be 10,000 names. It returns

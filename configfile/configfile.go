@@ -44,8 +44,8 @@ type File struct {
 // order mark, and keeps all digits of numbers. Errors use name as the name of the file.
 //
 // Parse does not check the rules, because only a limiter knows its custom algorithms: [File.New] and
-// [File.Apply] check them. Parse returns an [*Error] for each problem with the document itself; if
-// there are several, they are joined.
+// [File.Apply] check the rules. For each problem with the document itself, Parse returns an [*Error].
+// Several Errors are joined.
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{name: name}
 	if len(data) > maxSize {
@@ -111,7 +111,7 @@ const (
 	rulesForm    = "must be a list of rules"
 )
 
-// maxRules is the largest number of rules, without the default rule.
+// maxRules is the largest number of rules in a document. The default rule does not count.
 const maxRules = 10_000
 
 // take stores the rules of a document in f, without checking them. It returns all problems with the
@@ -146,7 +146,7 @@ func (f *File) take(document any) error {
 	}
 	f.rules = make([]map[string]any, 0, len(list))
 	for i, v := range list {
-		if len(list) > maxRules { // too many rules: package ratelimit refuses the list, whatever the rules contain
+		if len(list) > maxRules { // too many rules: skip their contents, because package ratelimit refuses the list anyway
 			f.rules = append(f.rules, nil)
 			continue
 		}
@@ -159,9 +159,9 @@ func (f *File) take(document any) error {
 	return r.Err()
 }
 
-// documentHint explains an unknown field of a document. If documents have this field under another name,
-// reason gives the right name, and meant contains it. If the field belongs in a rule, reason says so. For
-// all other fields, reason is empty.
+// documentHint explains an unknown field of a document. If a document may have this field under another
+// name, reason and meant give the right name: "defaultRule" should be "default". If the field belongs in
+// a rule, reason says so. For all other fields, reason is empty.
 func documentHint(name string, _ any) (reason string, meant []string) {
 	switch confmap.Fold(name) {
 	case "configs":
@@ -220,7 +220,8 @@ func (f *File) New(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 // has problems, Apply does not change l, and the error joins an [*Error] for each problem.
 func (f *File) Apply(l *ratelimit.RateLimiter) error { return f.applyIf(l, nil) }
 
-// applyIf does the work of Apply. Unless check is nil, it gets the new rules first, and its error refuses them.
+// applyIf does the work of Apply. If check is not nil, applyIf first calls it with the new rules. If check
+// returns an error, applyIf does not apply the rules, and returns the error.
 func (f *File) applyIf(l *ratelimit.RateLimiter, check func([]ratelimit.Rule, *ratelimit.Rule) error) error {
 	if l == nil {
 		return errNoLimiter

@@ -57,8 +57,8 @@ const nowhere = math.MaxInt
 func (f *File) report(problems []problem) []error {
 	slices.SortStableFunc(problems, func(a, b problem) int { return cmp.Compare(a.at, b.at) })
 	errs := make([]error, len(problems))
-	// counted is the index up to which the lines are counted. line is the number of the line at that index,
-	// and begin is the index of the first byte of that line.
+	// The loop has counted the lines up to the index counted. line is the number of the line at that index,
+	// and begin is the index of the first byte of the line.
 	line, begin, counted := 1, 0, 0
 	for i, p := range problems {
 		e := &Error{File: f.name, Err: p.err}
@@ -83,9 +83,9 @@ func (f *File) located(err error) error {
 	return errors.Join(append(f.report(problems), others...)...)
 }
 
-// placed splits the errors that are joined in err. It returns the errors in the file, with their places,
-// as problems, and all other errors as others. The function pathOf returns the path in the file of the
-// field that an error names, or false if the field is not in the file.
+// placed splits the errors that are joined in err. It returns the errors that belong to the file, with
+// their places, as problems. It returns all other errors as others. The function pathOf returns the path
+// in the file of the field that an error names, or false if the field is not in the file.
 func (f *File) placed(err error, pathOf func(field string) (string, bool)) (problems []problem, others []error) {
 	var paths []string
 	for _, part := range parts(err) {
@@ -100,7 +100,7 @@ func (f *File) placed(err error, pathOf func(field string) (string, bool)) (prob
 			continue
 		}
 		var named error = &ratelimit.ConfigError{Field: path, Value: field.Value, Reason: renamed(field.Reason)}
-		if direct, ok := any(part).(*ratelimit.ConfigError); !ok || direct != field { // the error wraps a ConfigError
+		if direct, ok := any(part).(*ratelimit.ConfigError); !ok || direct != field { // part is no ConfigError itself, but wraps one
 			named = &caused{named, part}
 		}
 		problems, paths = append(problems, problem{err: named}), append(paths, path)
@@ -112,13 +112,14 @@ func (f *File) placed(err error, pathOf func(field string) (string, bool)) (prob
 	return problems, others
 }
 
-// parts returns the errors that are joined in err. It does not split an error that adds words of its own
-// to the texts of the errors that it joins.
+// parts returns the errors that are joined in err. If an error adds words to the texts of the errors
+// that are joined in it, parts does not split that error, because the words would be lost.
 func parts(err error) (all []error) {
 	if err == nil {
 		return nil
 	}
-	// errors.As would look into an error that wraps joined errors, and the text of that error would be lost.
+	// This must not be errors.As, which would also find errors that are joined inside a wrapping error. The
+	// text of the wrapping error would then be lost.
 	joined, ok := any(err).(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
@@ -160,7 +161,8 @@ func pathOf(field string) (path string, ok bool) {
 	return "", false
 }
 
-// The expression elsewhere matches the beginning of an error's reason that refers to another rule.
+// The expression elsewhere matches the beginning of an error's reason that refers to another rule, such
+// as "is that of configs[0]".
 var elsewhere = regexp.MustCompile(`^(is that of|must be nil:) (configs|defaultConfig|defaultRule)\b`)
 
 // The function renamed changes an error's reason that refers to another rule. Package ratelimit names that

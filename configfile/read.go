@@ -23,14 +23,14 @@ func read(path string) ([]byte, error) {
 }
 
 func readRegular(path string) ([]byte, error) {
-	info, err := os.Stat(path) // before opening, because opening a device can have side effects
+	info, err := os.Stat(path) // check before opening, because opening a device can have side effects
 	if err != nil {
 		return nil, err
 	}
 	if err := regular(info); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0) // by now, path may name a pipe; nonblock prevents a wait
+	file, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0) // since Stat, path may have become a pipe: do not wait for its writer
 	if err != nil {
 		return nil, err
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// maxLevels is how deep objects and lists may be nested.
+// maxLevels is how deep objects and lists may be nested: [[1]] has two levels.
 const maxLevels = 32
 
-// A fault says why a config file is refused. It matches [ratelimit.ErrInvalidConfig].
+// A fault is the reason why a config file is refused. It matches [ratelimit.ErrInvalidConfig].
 type fault string
 
 func (f fault) Error() string { return string(f) }
@@ -114,8 +114,8 @@ func (s *scanner) value(path string) any {
 	return nil
 }
 
-// afterComma returns a text that says where the comma is before s.at, if the byte at s.at is a closing bracket and
-// only white space is between the two. Otherwise it is empty.
+// afterComma returns a hint for the text of an error. If the byte at s.at is a closing bracket after a comma, as
+// in [1, 2,], the hint is to remove the comma. Otherwise the hint is empty.
 func (s *scanner) afterComma() string {
 	if s.at >= len(s.data) || s.data[s.at] != ']' && s.data[s.at] != '}' {
 		return ""
@@ -247,8 +247,9 @@ func (s *scanner) text() (text string) {
 	return ""
 }
 
-// escape reads the escape sequence at s.at, but leaves its last byte to the method text. It reports
-// whether the sequence is valid.
+// escape reads an escape sequence such as \n or \u00e9, which begins at s.at. It stops at the last byte
+// of the sequence, and the loop of its caller goes on to the next byte. It reports whether the sequence
+// is valid.
 func (s *scanner) escape() bool {
 	begin := s.at
 	s.at++
@@ -284,7 +285,7 @@ func (s *scanner) escape() bool {
 	return false
 }
 
-// unit returns the number in the four hexadecimal digits that begin at index i.
+// unit returns the UTF-16 code unit that is written as four hexadecimal digits from index i on.
 func (s *scanner) unit(i int) (r rune, ok bool) {
 	if i+4 > len(s.data) {
 		return 0, false

@@ -99,8 +99,7 @@ func ruleSchema(algorithms []string, isDefault bool) schema {
 }
 
 // rateObject returns the schema of an object with these fields, which include the fields of a rate. The
-// function value returns the schema of the value of a field. If that function is nil, rateObject uses
-// valueOf.
+// function value returns the schema of the value of a field; if it is nil, rateObject uses valueOf.
 func rateObject(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) schema {
 	if value == nil {
 		value = func(f ruleconfig.Field) schema { return valueOf(f, false) }
@@ -141,8 +140,8 @@ func bursts() (names []string) {
 // ruleAlgorithms are the algorithms that a rule can have.
 var ruleAlgorithms = append(ratelimit.Algorithms(), ratelimit.AlgorithmInFlight)
 
-// noBucket returns a schema that forbids the fields of a bucket in a rule whose algorithm counts in
-// windows.
+// noBucket returns a schema for a rule. If the algorithm of the rule counts in windows, as FixedWindow
+// does, the schema forbids the fields of a bucket, such as "capacity".
 func noBucket() schema {
 	var windowed []string
 	for _, names := range ruleconfig.AllNames(ruleAlgorithms) {
@@ -268,8 +267,8 @@ func choice(names ...string) schema {
 	return schema{"type": "string", "anyOf": []schema{{"enum": names}, {"pattern": spelt(names...)}}}
 }
 
-// spelt returns a regular expression that matches each string in names, in any spelling; see
-// [confmap.Fold].
+// spelt returns a regular expression that matches each string in names, in any spelling that
+// [confmap.Fold] accepts: upper and lower case, with "-" and "_" anywhere.
 func spelt(names ...string) string { return "^(" + folded(names...) + ")$" }
 
 // The function folded returns the same regular expression as the function spelt, but without "^(" at the

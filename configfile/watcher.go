@@ -23,8 +23,8 @@ import (
 // links in the path at each read, so links may be replaced.
 //
 // If the file has problems, the limiter keeps its rules. The Watcher tries a refused file again when the
-// file changes, or when Reload is called. A file that is applied replaces all rules, including those
-// that were added in code; [File.Apply] says what the rules and keys keep.
+// file changes, or when Reload is called. When a file is applied, it replaces all rules, including the
+// rules that were added in code. [File.Apply] says what the rules and keys keep.
 //
 // The fields must not be changed once a method has been called. The methods are safe for
 // concurrent use by multiple goroutines.
@@ -69,11 +69,11 @@ type Status struct {
 
 const (
 	defaultEvery = 5 * time.Second
-	longEvery    = math.MaxInt64 / 2
+	longEvery    = math.MaxInt64 / 2 // the longest interval; with a longer one, the sum in pause could overflow
 
-	// A read can find a file half written. So a new content is applied when two reads in a row find it.
-	// The second read comes restAfter after the first. After maxReads reads with different contents, the
-	// newest valid one is applied.
+	// A read can find a file half written. So a new content is applied only when two reads in a row find
+	// it. The time between these reads is restAfter. After maxReads reads that all found different
+	// contents, the newest valid content is applied.
 	restAfter = 250 * time.Millisecond
 	maxReads  = 20
 )
@@ -200,12 +200,12 @@ func (w *Watcher) readUntilStable(ctx context.Context) {
 // reads collects the sights (the outcomes of reads) of one call of readUntilStable.
 type reads struct {
 	sights []sight
-	dealt  int // the value of Watcher.dealt at the time of the first sight
+	dealt  int // the value of Watcher.dealt when the first of these sights was read
 }
 
 // read reads the file once for readUntilStable, and adds the outcome (a sight) to found. The parameter
-// last is true if no other read follows. If read deals with an outcome, it returns what was done, and
-// otherwise nil. If done is true, readUntilStable stops.
+// last is true if no other read follows. If read handles an outcome, so that the file is applied or
+// refused, r says what was done; otherwise r is nil. If done is true, readUntilStable stops.
 func (w *Watcher) read(found *reads, last bool) (r *result, done bool) {
 	w.applying.Lock()
 	defer w.applying.Unlock()
@@ -215,7 +215,7 @@ func (w *Watcher) read(found *reads, last bool) (r *result, done bool) {
 		return nil, true
 	case s.hash != "" && s.hash == w.Status().Hash:
 		return w.again(s), true
-	case found.dealt != w.dealt: // Reload has read the file in between, so the reads in found are outdated
+	case found.dealt != w.dealt: // Reload has handled the file in between, so start again with an empty list
 		*found = reads{dealt: w.dealt}
 	}
 	atRest := len(found.sights) > 0 && found.sights[len(found.sights)-1].id == s.id
@@ -242,8 +242,8 @@ func (w *Watcher) newest(sights []sight) *result {
 	return w.deal(sights[len(sights)-1])
 }
 
-// The method again is for a file that had a problem and now has the content that was applied last. It
-// records that the problem is over. It does not apply the content a second time, because that would only
+// The method again handles a file that had a problem, and now has the content that was applied last. It
+// records that the problem is over, but does not apply the content a second time, because that would
 // remove the rules that were added in code meanwhile.
 func (w *Watcher) again(s sight) *result {
 	w.seen = s.id
@@ -265,7 +265,7 @@ type result struct {
 	sight
 	err     error // why the file was not applied; nil if it was applied
 	isNew   bool  // whether the sight differs from the sight that was handled before it
-	again   bool  // whether the content was applied before, so that there was nothing to do
+	again   bool  // whether the content was applied earlier, so that it was not applied now
 	changes changes
 }
 
@@ -288,7 +288,8 @@ func (w *Watcher) parse(s sight) (*File, error) {
 	return Parse(w.Path, s.data)
 }
 
-// apply applies the file f, which was parsed from the content in s. The caller holds w.applying.
+// apply applies the file f, which was parsed from the content of s, the outcome of one read. The caller
+// holds w.applying.
 func (w *Watcher) apply(s sight, f *File) *result {
 	before := named(w.Limiter)
 	err := f.applyIf(w.Limiter, w.Check)

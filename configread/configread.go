@@ -14,8 +14,8 @@ import (
 // A Reader reads the fields of an algoConfig. It accepts the values that any decoder makes: a number
 // may be an int, a float64 or a json.Number. It ignores case, "_" and "-" in the names of fields.
 //
-// Each method that gets the name of a field, except Has, reads that field. If the field is missing or
-// wrong, the method returns zero, and [Reader.Err] says what is wrong. A Reader must be used by one
+// Each method that gets the name of a field, except Has, reads the field. If the field is missing or
+// invalid, the method returns zero, and [Reader.Err] reports the problem. A Reader must be used by one
 // goroutine only.
 type Reader struct {
 	fields *ruleconfig.Fields
@@ -30,7 +30,8 @@ func Read(algoConfig map[string]any) *Reader {
 	return &Reader{ruleconfig.NewFields(algoConfig, problem, more)}
 }
 
-// Has reports whether the config has the field. Call it for a field that may be left out.
+// Has reports whether the config has the field. Call it before reading a field that may be left out,
+// because the other methods report a missing field as a problem.
 func (r *Reader) Has(name string) bool { return r.fields.Has(name) }
 
 // Int returns the whole number in a field.
@@ -53,8 +54,8 @@ func (r *Reader) Duration(name string) time.Duration { return r.fields.Duration(
 // [ratelimit.Unlimited].
 func (r *Reader) Rate(name string) ratelimit.Rate { return ratelimit.Rate(r.fields.Rate(name)) }
 
-// Err returns all problems, joined, or nil. These are the problems of the fields that were read, and an
-// error for each field of the config for which no method was called. Each problem is a
-// [*ratelimit.ConfigError], and the error matches [ratelimit.ErrInvalidConfig]. A BuildFunc can return
-// it unchanged.
+// Err returns all problems, joined, or nil. It reports the problems of the fields that were read. It
+// also reports each field of the config for which no method was called, because the algorithm does not
+// know that field. Each problem is a [*ratelimit.ConfigError], and the error matches
+// [ratelimit.ErrInvalidConfig]. A BuildFunc can return it unchanged.
 func (r *Reader) Err() error { return r.fields.Err() }

@@ -11,7 +11,7 @@ import (
 // UnaryClient returns the interceptor for the unary calls of a gRPC client. It waits until the rules
 // grant a call, and then sends it. If the wait would exceed the deadline of the call, the call fails at
 // once with DEADLINE_EXCEEDED. If the rules can never grant the call, or too many calls already wait, the
-// call fails with RESOURCE_EXHAUSTED. A call that fails in these ways is not sent and not charged.
+// call fails with RESOURCE_EXHAUSTED. In these cases, the call is not sent and not charged.
 //
 // The Request.Client is the target of the connection, unless [Config.Client] returns a client. A call
 // that the retry policy of the connection sends several times is charged once.

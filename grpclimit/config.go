@@ -19,7 +19,7 @@ import (
 //
 // The functions of a Config are called for each gRPC call, without a lock, and must be safe for
 // concurrent use by multiple goroutines. The parameter method is the full name of the called method, such
-// as "/shop.Items/Get". If one of the functions panics, nothing is charged.
+// as "/shop.Items/Get". If one of the functions panics, the call is not charged.
 type Config struct {
 	// Client returns the client and its tier from something that was verified, such as
 	// the certificate of the peer or a checked token. If Client is nil, or returns an
@@ -54,14 +54,16 @@ type Config struct {
 	// seconds.
 	MaxPushback time.Duration
 
-	// BusyRetry is the least wait that the server asks of a client whose call was denied by a
-	// rule with [ratelimit.AlgorithmInFlight], which says only that others are running. Up to
-	// as much is added by chance. 0 means a second.
+	// BusyRetry is the wait that the server asks of a client whose call was denied by a rule with
+	// [ratelimit.AlgorithmInFlight], because nobody knows when a running call will end. A random time
+	// of up to BusyRetry is added, so that clients do not come back at the same time. If the RetryAfter
+	// of the Result is shorter, it is used instead. 0 means a second.
 	BusyRetry time.Duration
 
-	// HoldExtend is how often a long call extends what it has in flight by such rules, so that
-	// their Per can be short. 0 means half of the shortest Per of such rules. If it is below 0,
-	// no call extends: one that takes longer than Per no longer counts.
+	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which count a call as running for at
+	// most their Per. At this interval, the interceptors extend that time for each running call, so
+	// that Per can be short. 0 means half of the shortest Per of these rules. If HoldExtend is below 0,
+	// the time is not extended: a call that runs for longer than Per no longer counts.
 	HoldExtend time.Duration
 
 	// Log gets at most one line a minute for each kind of problem. The lines contain
@@ -91,7 +93,8 @@ const longestPushback = math.MaxInt32 * time.Millisecond
 // New returns Interceptors that limit calls by the limiter l. The error lists all problems with l and the
 // Config, and matches [ratelimit.ErrInvalidConfig].
 func New(l *ratelimit.RateLimiter, c Config) (*Interceptors, error) {
-	// The HTTP middleware checks the field Proxies, and later turns addresses of clients into their names.
+	// The HTTP middleware m checks the field Proxies here. Later it turns the address of a client into the
+	// name of the client.
 	m, err := httplimit.New(l, httplimit.Config{Proxies: c.Proxies, Endpoint: httplimit.Fixed("")})
 	problems := []error{err}
 	if l != nil && c.Endpoint == nil {

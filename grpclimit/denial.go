@@ -22,8 +22,9 @@ const (
 	noRetry     = "-1" // asks the client not to retry
 )
 
-// pushback returns the trailer for a denied call that could be granted after the given wait. The trailer
-// asks the client not to retry if the wait is longer than MaxPushback or exceeds the deadline of the call.
+// pushback returns the trailer for a denied call that could be granted after the given wait. If the wait
+// is longer than MaxPushback or exceeds the deadline of the call, the trailer asks the client not to
+// retry.
 func (i *Interceptors) pushback(ctx context.Context, wait time.Duration) metadata.MD {
 	// For the wait Never, ms is 0. This 0 is not used, because Never is longer than any MaxPushback.
 	ms, _ := ratelimit.Result{RetryAfter: wait}.RetryAfterMs()
@@ -41,7 +42,7 @@ type ruleTable struct {
 	rules       []ratelimit.Rule
 	defaultRule *ratelimit.Rule
 	byName      map[string]*ratelimit.Rule
-	holds       time.Duration // the shortest Per of a rule that counts what is running; 0 if there is none
+	holds       time.Duration // the shortest Per of the rules that limit calls in flight; 0 if there are none
 }
 
 // table returns the ruleTable of the current rules. It makes a new table only if the rules have changed.
@@ -94,8 +95,8 @@ const (
 )
 
 // denial returns the error for a denied call. The parameter each holds the results of the rules that decided.
-// The parameter own is true if this program itself makes the call as a client. The error then also names the
-// rules that a server hides from its clients.
+// The parameter own is true if this program makes the call as a client. Then the error stays in this program,
+// so it also names the rules that a server hides from its clients.
 func (i *Interceptors) denial(res ratelimit.Result, each []ratelimit.Result, own bool) error {
 	t, quota := i.table(), &errdetails.QuotaFailure{}
 	code, message := codes.Unavailable, "temporarily unavailable"

@@ -10,8 +10,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// unmatched is the endpoint of all calls to methods that no service has. A client can invent any number of
-// such methods, and without this common endpoint the number of endpoints would have no bound.
+// unmatched is the endpoint of all calls to methods that no service has. The method itself is not used as
+// the endpoint, because a client can invent methods, and there would be no limit to the number of
+// endpoints.
 const unmatched = "unmatched"
 
 // fullMethod returns the method with a leading slash. Versions of grpc-go before 1.79.3 also accept a
@@ -36,9 +37,9 @@ func (i *Interceptors) endpoint(ctx context.Context, method string, known bool) 
 }
 
 // Registered returns a function for [Config.Endpoint]. That function returns the full method if one of the
-// services has the method, and "unmatched" otherwise. Pass the method GetServiceInfo of the server to
-// Registered. GetServiceInfo is called once, at the first call to the server, when all services are registered.
-// Registered panics if the parameter services is nil.
+// services has the method, and "unmatched" otherwise. The parameter services is the method GetServiceInfo of
+// the server. It is called once, at the first call to the server, when all services are registered. Registered
+// panics if services is nil.
 //
 // A server that has a handler for unknown services needs Registered in two cases. The first is a server
 // that uses [Interceptors.Limit], because Limit cannot recognize unknown methods. The second is a server
@@ -91,7 +92,7 @@ func SkipHealth(method string) bool {
 // GetServiceInfo of the server. Call Check in a test, or when the server starts.
 //
 // A rule for a prefix matches if at least one method begins with the prefix. Check ignores the methods that
-// [Config.Skip] skips. It calls [Config.Endpoint] for each other method, with a context that has no
+// [Config.Skip] skips. For each other method, it calls [Config.Endpoint] with a context that has no
 // metadata.
 func (i *Interceptors) Check(services map[string]grpc.ServiceInfo) error {
 	given := []string{unmatched}
@@ -110,8 +111,8 @@ func (i *Interceptors) Check(services map[string]grpc.ServiceInfo) error {
 	return errors.Join(problems...)
 }
 
-// The function gives is true if a rule matches one of the given endpoints. The parameter want is the Endpoint
-// of the rule, which may end with "*".
+// gives reports whether a rule matches one of the given endpoints. want is the Endpoint of the rule; if it
+// ends with "*", it is a prefix.
 func gives(given []string, want string) bool {
 	prefix, isPrefix := strings.CutSuffix(want, "*")
 	for _, endpoint := range given {

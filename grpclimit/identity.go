@@ -13,8 +13,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// forwardedFor is the name of the metadata in which proxies send the addresses of clients. Proxies.Header
-// can name different metadata.
+// forwardedFor is the name of the metadata in which proxies send the addresses of clients, unless
+// Proxies.Header names other metadata.
 const forwardedFor = "x-forwarded-for"
 
 // A client that is identified only by its address has the Request.Client "ip:" followed by the address. A
@@ -81,8 +81,8 @@ func forwarded(ctx context.Context) bool {
 	return false
 }
 
-// peerOf returns the remote address of a call's connection. If this address is unknown, the result unix
-// says whether the connection is a unix socket.
+// peerOf returns the remote address of a call's connection. If the address is unknown, unix reports
+// whether the connection is a unix socket. Otherwise, unix is false.
 func peerOf(ctx context.Context) (addr netip.Addr, unix bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
@@ -93,7 +93,7 @@ func peerOf(ctx context.Context) (addr netip.Addr, unix bool) {
 		addr = from.AddrPort().Addr()
 	case *net.UnixAddr:
 		return netip.Addr{}, true
-	default: // an address of another type, as in a gRPC server inside an HTTP server: its text must be parsed
+	default: // another type of address, as in a gRPC server inside an HTTP server: parse its text
 		if pair, err := netip.ParseAddrPort(from.String()); err == nil {
 			addr = pair.Addr()
 		} else if addr, err = netip.ParseAddr(from.String()); err != nil {

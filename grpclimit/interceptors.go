@@ -28,9 +28,9 @@ import (
 type Interceptors struct {
 	limiter    *ratelimit.RateLimiter
 	config     Config                // the Config from New with its defaults filled in, except for Endpoint
-	names      *httplimit.Middleware // the HTTP middleware that turns addresses into names of clients
-	forwarding string                // the name of the forwarding metadata
-	unproxied  bool                  // whether Proxies trusts no metadata
+	names      *httplimit.Middleware // the HTTP middleware, which turns the address of a client into its name
+	forwarding string                // the name of the metadata in which proxies send the address of the client
+	unproxied  bool                  // whether Config.Proxies trusts no such metadata
 	shown      atomic.Pointer[ruleTable]
 	logs       logs
 }
@@ -79,9 +79,10 @@ func (i *Interceptors) Limit(ctx context.Context) error {
 	return err
 }
 
-// admit decides whether a call of the given method may run. It returns nil if the rules grant the call.
-// Otherwise it returns the error for the client. For a denied call it also sets the trailer that tells the
-// client when to retry. If the parameter holds is set, the call counts as running until the function end is called.
+// admit decides whether a call of the given method may run. It returns nil if the rules grant the call. Otherwise
+// it returns the error for the client. For a denied call it also sets the trailer that tells the client when to
+// retry. If the parameter holds is true, rules that limit calls in flight count the call until the function end is
+// called.
 func (i *Interceptors) admit(ctx context.Context, method string, holds bool) (end func(), err error) {
 	if i.skips(method) {
 		return nothing, nil
@@ -94,7 +95,7 @@ func (i *Interceptors) admit(ctx context.Context, method string, holds bool) (en
 	return end, err
 }
 
-// nothing ends a call that holds nothing.
+// nothing is the function end of a call that no rule counts as in flight.
 func nothing() {}
 
 func (i *Interceptors) skips(method string) bool {
@@ -114,19 +115,19 @@ func (i *Interceptors) prepared(ctx context.Context, req ratelimit.Request) rate
 	if i.config.Prepare == nil {
 		return req
 	}
-	// Prepare gets the address of a variable, which Go therefore allocates on the heap. With this separate
-	// variable, a call without Prepare allocates nothing.
+	// Prepare gets the address of the variable own, so Go allocates own on the heap. The parameter req
+	// stays on the stack, so a call without Prepare allocates nothing.
 	own := req
 	i.config.Prepare(ctx, &own)
 	return own
 }
 
 // decide asks the limiter. It returns a nil error if the limiter grants the request, and otherwise the error
-// for the client. If the limiter denies the request, wait is the RetryAfter of the result, which is above 0.
-// In all other cases, wait is 0. If the parameter holds is set, the request counts as running until the
-// function end is called.
+// for the client. If the limiter denies the request, wait is above 0: the time after which the client may
+// try again. In all other cases, wait is 0. If the parameter holds is true, rules that limit calls in flight
+// count the call until the function end is called.
 func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request, holds bool) (end func(), wait time.Duration, err error) {
-	var memory [2]ratelimit.Result // enough for two rules; for more rules, CheckAll allocates memory
+	var memory [2]ratelimit.Result // room for the results of two rules; for more rules, CheckAll allocates
 	var res ratelimit.Result
 	var each []ratelimit.Result
 	var units *ratelimit.Reservation
@@ -140,7 +141,7 @@ func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request, holds 
 	default:
 		res, each, err = i.limiter.CheckAll(ctx, req, memory[:0])
 	}
-	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // these rules limit nothing
+	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // denials in ModeAdvise do not count
 	if err != nil {
 		if res == (ratelimit.Result{}) {
 			return nil, 0, i.failure(ctx, err, logRefused)
@@ -158,8 +159,8 @@ func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request, holds 
 	return nil, res.RetryAfter, i.denial(res, each, false)
 }
 
-// errHeldID is the error for a call with an ID that a rule would count as running: a replay of it would run too, but
-// hold nothing.
+// errHeldID is the error for a call that has an ID although a rule limits the calls in flight. A retry with the same
+// ID would run too, but the rule would not count it.
 var errHeldID = wrong("id", "set", "must be empty beside a rule with the algorithm InFlight: a retry would run without being counted")
 
 // failure returns the error for the client if the limiter returned the error err and no decision. It logs

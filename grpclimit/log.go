@@ -15,8 +15,8 @@ import (
 type logs struct {
 	to     *slog.Logger // the logger to write to; nil means slog.Default
 	began  time.Time
-	due    [kinds]atomic.Int64 // for each kind of problem: when its next line may come, in nanoseconds after l.began
-	missed [kinds]atomic.Int64 // for each kind: how many problems were not logged since the last line
+	due    [kinds]atomic.Int64 // for each kind of problem: when its next line may be written, in nanoseconds after began
+	missed [kinds]atomic.Int64 // for each kind of problem: how many were left out of the log since its last line
 	warned [warnings]atomic.Bool
 }
 
@@ -55,8 +55,8 @@ func (l *logs) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// The method often logs the error err as a problem of the given kind, unless such a problem was already
-// logged in the last minute.
+// The method often logs err as a problem of the given kind. If a problem of this kind was logged in the
+// last minute, it only counts the problem.
 func (l *logs) often(kind int, err error) {
 	now, due := int64(time.Since(l.began)), l.due[kind].Load()
 	if now < due || !l.due[kind].CompareAndSwap(due, now+int64(time.Minute)) {
@@ -66,8 +66,8 @@ func (l *logs) often(kind int, err error) {
 	l.logger().Error(troubles[kind], "error", err, "more", l.missed[kind].Swap(0))
 }
 
-// The method decided logs the error err, which has come with a decision. If the store has failed and a rate is
-// invalid, too, it logs the failure of the store; the text of err then has both.
+// The method decided logs err, an error that the limiter returned together with a decision: a store has
+// failed, or a rate is invalid. If err reports both, it is logged as a failure of the store.
 func (l *logs) decided(err error) {
 	kind := logStore
 	if errors.Is(err, ratelimit.ErrInvalidConfig) && !errors.Is(err, ratelimit.ErrStore) {
@@ -76,8 +76,8 @@ func (l *logs) decided(err error) {
 	l.often(kind, err)
 }
 
-// The method undecided logs the error err, which has come without a decision, as a problem of the given kind. The
-// log must name no client, so it leaves out the ID of a request that err describes.
+// The method undecided logs err, which the limiter returned without a decision, as a problem of the given kind.
+// The ID of a request may tell who the client is, so it is left out of the log.
 func (l *logs) undecided(kind int, err error) {
 	if wrong := (*ratelimit.ConfigError)(nil); errors.As(err, &wrong) && wrong.Field == "id" {
 		if strings.HasSuffix(wrong.Reason, "WithRequestIDs") {

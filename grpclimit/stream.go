@@ -15,7 +15,7 @@ func (i *Interceptors) Stream() grpc.StreamServerInterceptor {
 		if i.skips(method) {
 			return handler(srv, stream)
 		}
-		req := i.request(ctx, method, srv != nil) // srv is nil for a handler for unknown services
+		req := i.request(ctx, method, srv != nil) // srv is nil if the call goes to the handler for unknown services
 		end, wait, err := i.decide(ctx, req, true)
 		if err != nil {
 			if wait > 0 {
@@ -42,8 +42,8 @@ type limitedStream struct {
 }
 
 // RecvMsg receives a message and charges for it. With MessagesDeny, it returns an error if the rules deny
-// the message. With MessagesWait, it waits until they grant the message. Meanwhile it reads no further
-// message, so flow control stops a fast sender.
+// the message. With MessagesWait, it waits until they grant the message. While RecvMsg waits, it reads no
+// further message, so flow control stops a fast sender.
 func (s *limitedStream) RecvMsg(m any) error {
 	if s.ended != nil {
 		return s.ended

@@ -10,9 +10,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The method wait waits until the rules grant the request req. It returns an error if they do not grant the
-// request in time. The argument own is true if this program makes the call, and false if this program
-// receives the call.
+// The method wait waits until the rules grant the request req. If that fails, for example because the
+// deadline of ctx would pass first, wait returns the error for the caller. The parameter own is true if
+// this program makes the call as a client, and false if it receives the call as a server.
 func (i *Interceptors) wait(ctx context.Context, req ratelimit.Request, own bool) error {
 	res, err := i.limiter.Wait(ctx, req)
 	if errors.Is(err, ratelimit.ErrStore) || err != nil && res.Allowed {

@@ -11,18 +11,17 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Check returns an error that names each rule whose Endpoint matches no route of mux. Such a rule
-// limits nothing; usually, its Endpoint is misspelled. Call Check in a test. [Middleware.Handler] logs
-// the same error if its next handler is a Router and [Config.Endpoint] is nil, and after a change of the
-// rules, the first request logs it for the new Endpoints. [Middleware.CheckRules] finds such a rule before
-// a file is applied.
+// Check returns an error that names each rule whose Endpoint matches no route of mux. Such a rule limits
+// nothing; usually, its Endpoint is misspelled. Call Check in a test. If the next handler is a Router and
+// [Config.Endpoint] is nil, [Middleware.Handler] logs the same error. After a change of the rules, the
+// first request logs it for the new Endpoints. [Middleware.CheckRules] finds such a rule before a changed
+// file is applied.
 //
-// For each rule, Check asks mux for the route of a request with the path in the Endpoint of the rule.
-// If the Endpoint names no method, Check does so with each of the standard methods. It does not check a
-// rule whose Endpoint is a prefix, because a Router cannot list its patterns. If the only route for the
+// For each rule, Check asks mux for the route of a request with the path in the Endpoint of the rule. If
+// the Endpoint names no method, Check does so with each of the standard methods. It does not check a rule
+// whose Endpoint is a prefix, because a Router cannot list its patterns. If the only route for the
 // Endpoint "/users" has a host in its pattern, such as "example.com/users", Check does not find that
-// route, and names the rule although the rule is right. It finds the route if the Endpoint includes the
-// host.
+// route, and names the rule by mistake. With the Endpoint "example.com/users", it finds the route.
 func (m *Middleware) Check(mux Router) error { return m.CheckRules(mux)(m.limiter.Rules()) }
 
 // CheckRules returns a function that does what [Middleware.Check] does, for the rules that it gets. With
@@ -32,7 +31,8 @@ func (m *Middleware) CheckRules(mux Router) func(rules []ratelimit.Rule, default
 	return func(rules []ratelimit.Rule, _ *ratelimit.Rule) error { return m.idle(mux, rules, nil) }
 }
 
-// idle returns the error of Check for the given rules, but leaves out the rules whose Endpoints are in known.
+// idle returns the error of Check for the given rules. It does not check a rule whose Endpoint is a key of
+// the map known, because an earlier call has checked it.
 func (m *Middleware) idle(mux Router, rules []ratelimit.Rule, known map[string]string) error {
 	endpoint := m.config.Endpoint
 	if endpoint == nil {
@@ -60,7 +60,7 @@ type checked struct {
 // A checkedRouter is a Router, and the Endpoints of the rules that were checked with it.
 type checkedRouter struct {
 	mux   Router
-	known map[string]string // the field endpoints of the policies for which the check was made; nil if none was made
+	known map[string]string // the Endpoints of the rules at the last check, as in policies.endpoints; nil before the first check
 }
 
 // checkHandler logs which of the current rules limit nothing in mux, and arranges that checkAgain does so for

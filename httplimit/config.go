@@ -20,10 +20,10 @@ import (
 // multiple goroutines. If one of them panics, the request is not charged. Count is the exception:
 // a request is charged before Count is called, and stays charged if Count panics.
 type Config struct {
-	// Client returns the client and its tier from something that was verified, such as a
-	// session, a checked token or a known API key. If Client is nil, or returns an
-	// empty client or false, the address identifies the client. See [APIKey]. A tier that
-	// no rule has in its Tiers gets each rule's own rate, and is logged once.
+	// Client returns the client and its tier from something that was verified, such as a session, a
+	// checked token or a known API key. If Client is nil, or returns an empty client or false, the
+	// address identifies the client. See [APIKey]. If no rule has the tier in its Tiers, each rule
+	// limits the client by its own Rate, and the tier is logged once.
 	Client func(*http.Request) (client, tier string, ok bool)
 
 	// Proxies lists the proxies whose forwarding header is trusted. The zero Proxies trusts no header.
@@ -46,27 +46,27 @@ type Config struct {
 	// fields. See [SkipPaths]. If Skip is nil, all requests are limited.
 	Skip func(*http.Request) bool
 
-	// Count decides whether a request stays charged after it was answered with the
-	// given status. If Count returns false, the units of the request are given back.
-	// For example, a Count that returns false for each status below 400 charges only
-	// errors. The status is the first final one: 200 if the handler sets none, 101 if
-	// it takes the connection over, and 500 if it panics. All requests are charged when
-	// they arrive, so simultaneous requests cannot exceed the limit; the header fields
-	// show what is left at that time. Units can be given back for 10 minutes, and for the
-	// number of requests in flight with one key that [ratelimit.RateLimiter.Reserve] allows.
-	// If a change of the rules brings one that cannot give units back, its requests stay
-	// charged, and Count is not called. If Count is nil, all requests stay charged. Count
-	// does not apply to [Middleware.Allow].
+	// Count decides whether a request stays charged after it was answered with the given status. If
+	// Count returns false, the units of the request are given back. For example, a Count that returns
+	// false for each status below 400 charges only errors. The status is the first final one: 200 if
+	// the handler sets none, 101 if it takes the connection over, and 500 if it panics. All requests
+	// are charged when they arrive, so simultaneous requests cannot exceed the limit; the header fields
+	// show what is left at that time. Units can be given back for 10 minutes, and for as many requests
+	// in flight with one key as [ratelimit.RateLimiter.Reserve] allows. If a new rule cannot give units
+	// back, the requests that it limits stay charged, and Count is not called. If Count is nil, all
+	// requests stay charged. Count does not apply to [Middleware.Allow].
 	Count func(r *http.Request, status int) bool
 
-	// BusyRetry is the least Retry-After of a denial by a rule with
-	// [ratelimit.AlgorithmInFlight], which says only that others are running. Up to as
-	// much is added by chance, so that clients do not come back together. 0 means a second.
+	// BusyRetry is the Retry-After of a denial by a rule with [ratelimit.AlgorithmInFlight], because
+	// nobody knows when a running request will end. A random time of up to BusyRetry is added, so that
+	// clients do not come back at the same time. If the RetryAfter of the Result is shorter, it is used
+	// instead. 0 means a second.
 	BusyRetry time.Duration
 
-	// HoldExtend is how often a long request extends what it has in flight by such rules, so
-	// that their Per can be short. 0 means half of the shortest Per of such rules. If it is
-	// below 0, no request extends: one that takes longer than Per no longer counts.
+	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which count a request as running for
+	// at most their Per. At this interval, the Middleware extends that time for each running request,
+	// so that Per can be short. 0 means half of the shortest Per of these rules. If HoldExtend is below
+	// 0, the time is not extended: a request that runs for longer than Per no longer counts.
 	HoldExtend time.Duration
 
 	// Info stores the [Info] of a granted request in the context that the next handler
@@ -98,8 +98,8 @@ type Config struct {
 }
 
 // Proxies describes the reverse proxies, load balancers and CDNs in front of this server. Their
-// forwarding header gives the address of the client. Set either Trusted and Unix, or Hops. The zero
-// Proxies trusts no header.
+// forwarding header, such as X-Forwarded-For, gives the address of the client. Set either Trusted and
+// Unix, or Hops. The zero Proxies trusts no header.
 type Proxies struct {
 	// Trusted are the addresses of the proxies. The forwarding header is read if the
 	// connection comes from one of them. The client is the last address in
@@ -142,11 +142,11 @@ func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
 		return nil, err
 	}
 	m := newMiddleware(l, c)
-	m.policies() // logs what clients may misunderstand
+	m.policies() // logs a warning if the names of two rules differ only in upper and lower case
 	return m, nil
 }
 
-// wrong returns the error for a field of the Config with an invalid value.
+// wrong returns the error for a field of a Config or a Transport that has an invalid value.
 func wrong(field string, value any, reason string) error {
 	return &ratelimit.ConfigError{Field: field, Value: value, Reason: reason}
 }

@@ -52,12 +52,12 @@ func (m *Middleware) count(w http.ResponseWriter, r *http.Request, req ratelimit
 	status = http.StatusOK
 }
 
-// crowdSample is how often count looks for a key with too many requests in flight: at each such number of requests
-// above [engine.MaxOpen].
+// crowdSample says how often count looks for a key with too many requests in flight: when the number of all
+// requests in flight is above [engine.MaxOpen] and a multiple of crowdSample.
 const crowdSample = 64
 
-// warnOfCrowd logs once that a key of the request req has so many requests in flight that the units of the oldest
-// cannot be given back. It does not see the keys of a store.
+// warnOfCrowd logs once if a key of the request req has so many requests in flight that the units of the oldest
+// can no longer be given back. It looks only at keys in this process, not in a store.
 func (m *Middleware) warnOfCrowd(ctx context.Context, req ratelimit.Request) {
 	if m.logs.warned[warnCrowd].Load() {
 		return
@@ -74,7 +74,7 @@ type countedWriter struct {
 	http.ResponseWriter
 	m       *Middleware
 	request *http.Request
-	asked   ratelimit.Request // what was reserved
+	asked   ratelimit.Request // the request that was reserved
 	units   *ratelimit.Reservation
 	settled bool
 }
@@ -86,7 +86,7 @@ func (c *countedWriter) settle(status int) {
 		return
 	}
 	c.settled = true
-	var used []ratelimit.Cost // what is not in this slice stays charged
+	var used []ratelimit.Cost // a unit that is not in this slice stays charged
 	if !c.m.config.Count(c.request, status) {
 		used = nothing(&c.asked)
 	}
@@ -95,7 +95,8 @@ func (c *countedWriter) settle(status int) {
 	}
 }
 
-// nothing returns 0 of each unit that req has.
+// nothing returns a cost of 0 for each unit that req has. If the request is settled with these costs,
+// all its units are given back.
 func nothing(req *ratelimit.Request) (costs []ratelimit.Cost) {
 	requests := true
 	for _, c := range req.Costs {
@@ -127,7 +128,7 @@ func (c *countedWriter) Write(p []byte) (int, error) {
 }
 
 // Unwrap returns a ResponseWriter by which an [http.ResponseController] reaches the methods that only a writer
-// further out has. It still calls settle.
+// further out has. The result calls settle when the response begins, as c does.
 func (c *countedWriter) Unwrap() http.ResponseWriter { return through{c} }
 
 // A through is what a countedWriter returns as the wrapped ResponseWriter. An [http.ResponseController] calls its
@@ -137,7 +138,8 @@ type through struct{ *countedWriter }
 // Unwrap returns the wrapped ResponseWriter itself.
 func (t through) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-// FlushError does what the method of the same name of an [http.ResponseController] does.
+// FlushError calls settle with the status 200, and then flushes as [http.ResponseController.Flush]
+// does. If no writer can be flushed, it does not call settle.
 func (t through) FlushError() error {
 	if canFlush(t.ResponseWriter) {
 		t.settle(http.StatusOK)
@@ -145,7 +147,8 @@ func (t through) FlushError() error {
 	return http.NewResponseController(t.ResponseWriter).Flush()
 }
 
-// Hijack does what the method of the same name of an [http.ResponseController] does.
+// Hijack takes the connection over as [http.ResponseController.Hijack] does, and then calls settle with
+// the status 101.
 func (t through) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	if err == nil {
@@ -178,13 +181,14 @@ type (
 // Flush sends the header, with the status 200 unless another one was set.
 func (f flusher) Flush() { _ = f.FlushError() }
 
-// FlushError is Flush for [http.ResponseController].
+// FlushError does what Flush does, and returns the error. An [http.ResponseController] calls it.
 func (f flusher) FlushError() error {
 	f.c.settle(http.StatusOK)
 	return http.NewResponseController(f.c.ResponseWriter).Flush()
 }
 
-// Hijack lets the handler take the connection over, for example for a websocket.
+// Hijack lets the handler take the connection over, for example for a websocket. It then calls settle
+// with the status 101.
 func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := h.c.ResponseWriter.(http.Hijacker).Hijack()
 	if err == nil {

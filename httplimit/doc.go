@@ -14,7 +14,7 @@
 // For HTTP clients, [Transport] waits for as long as the server has asked for, and until a
 // RateLimiter grants the request.
 //
-// All types are safe for concurrent use by multiple goroutines. The package starts no goroutine
-// and reads no body. It wraps a ResponseWriter for [Config.Count] only, and copies a request for
-// [Config.Info] only.
+// All types are safe for concurrent use by multiple goroutines. The package starts no goroutine and
+// reads no body. It wraps the ResponseWriter only if [Config.Count] is set. It usually copies the
+// request only if [Config.Info] is set.
 package httplimit

@@ -56,9 +56,9 @@ func patternOf(m Router, r *http.Request) string {
 	return r.Pattern
 }
 
-// handlerPattern returns the pattern that matches r. It gets this pattern from m.Handler, with one exception:
-// if a ServeMux redirects a CONNECT request to the path with a slash at its end, m.Handler returns this path in
-// place of a pattern. The client has chosen the path, so handlerPattern returns the pattern that matches it.
+// handlerPattern returns the pattern that m.Handler returns for r, with one exception. If a ServeMux redirects
+// a CONNECT request to its path with a slash added, m.Handler returns that path and no pattern. Since clients
+// can send any path, handlerPattern then returns the pattern that matches the path with the slash.
 func handlerPattern(m Router, r *http.Request) string {
 	_, pattern := m.Handler(r)
 	if r.Method == http.MethodConnect && r.URL != nil && pattern == path.Clean("/"+r.URL.Path)+"/" {

@@ -16,13 +16,15 @@ import (
 // if no wait is long enough.
 type Headers int
 
-// The values of [Config.Headers]. If the rules count several units, the rule that gave the answer is shown first,
-// and the others follow in their order.
+// The values of [Config.Headers]. If the rules count different units, such as requests and tokens, their numbers
+// cannot be compared: the rule that gave the answer is shown first, and the others follow in the order of the
+// rules.
 const (
-	// HeadersDraft11 sends RateLimit-Policy with the limits of the rules, and RateLimit with the units that
-	// each rule has left, and with a time: a client that spreads these units over it stays within the rate. In a
-	// denial, RateLimit has only the rules that denied. The fields show no rule while a failure policy answers
-	// for it. Both are defined by draft-ietf-httpapi-ratelimit-headers-11; a later version will get a value of
+	// HeadersDraft11 sends two header fields. RateLimit-Policy has the limit of each rule. RateLimit has the
+	// units that each rule has left, and a time in seconds: a client that spreads these units over this time
+	// stays within the rate. In a denial, RateLimit has only the rules that denied. While the failure policy of
+	// a rule decides, because a store or a custom limiter has failed, neither field shows the rule. Both fields
+	// are defined by draft-ietf-httpapi-ratelimit-headers-11; a later version of the draft will get a value of
 	// its own.
 	HeadersDraft11 Headers = iota
 
@@ -76,11 +78,11 @@ type shownRule struct {
 	RetryAfter, ResetAfter time.Duration
 }
 
-// next returns after how long, at most, the rule has more units than it has now. If the rule denied, this is
+// next returns the longest time until the rule has more units left than now. If the rule denied, the time is
 // RetryAfter. ok is false if the rule has all its units left, or if the time is not known.
 func (s *shownRule) next() (d time.Duration, ok bool) {
 	switch {
-	case s.holds: // nobody knows when what is running ends
+	case s.holds: // the rule limits requests in flight, and nobody knows when one of them ends
 		return 0, false
 	case !s.Allowed && s.RetryAfter != ratelimit.Never:
 		return s.RetryAfter, true
@@ -92,8 +94,9 @@ func (s *shownRule) next() (d time.Duration, ok bool) {
 	return s.ResetAfter, true
 }
 
-// effectiveWindow returns the time that RateLimit shows for a rule: a client that spreads the units that are left over this
-// time stays within the rate, and after it there are more. ok is false if the rule has all its units left.
+// effectiveWindow returns the time that RateLimit shows for a rule. A client that spreads the units left over this time
+// stays within the rate, and at its end the rule has at least one more unit. ok is false if the rule has all its units
+// left.
 func (s *shownRule) effectiveWindow() (d time.Duration, ok bool) {
 	if d, ok = s.next(); ok && s.unit > 0 && s.Remaining < s.Limit {
 		d = max(d, s.pace())
@@ -101,7 +104,8 @@ func (s *shownRule) effectiveWindow() (d time.Duration, ok bool) {
 	return d, ok
 }
 
-// pace returns the time in which as many units as are left come back, in seconds rounded up. The rule must be a
+// pace returns how long the rule needs to give back as many units as are left now, rounded up to seconds. For
+// example, with 5 units left of 10 in a minute, this takes 30 s. The rule must be a token bucket or a leaky
 // bucket.
 func (s *shownRule) pace() time.Duration {
 	hi, lo := bits.Mul64(uint64(s.Remaining), uint64(s.window))
@@ -117,8 +121,9 @@ func (s *shownRule) pace() time.Duration {
 	return ratelimit.Never
 }
 
-// comesBefore reports whether the header fields show the rule with the Result res before the given one: it has fewer
-// units left. If the rules count several units, only the rule that gave the answer to the request comes first.
+// comesBefore reports whether the header fields show the rule of res before the rule in shown, because it has fewer
+// units left. If the rules count different units, these numbers cannot be compared, and only the rule of answer, the
+// Result of the whole request, comes before others.
 func (p *policies) comesBefore(res, answer *ratelimit.Result, shown *shownRule) bool {
 	if p.units {
 		return res.Rule == answer.Rule && shown.name != answer.Rule
@@ -126,8 +131,8 @@ func (p *policies) comesBefore(res, answer *ratelimit.Result, shown *shownRule) 
 	return res.Remaining < shown.Remaining
 }
 
-// pick returns the rules that the header fields show, beginning with the rule that has the fewest units
-// left. It stores them in the given array, so that it allocates nothing.
+// pick returns the rules that the header fields show, in the order that comesBefore says. It stores
+// them in the array memory, so that it allocates nothing.
 func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown]shownRule) []shownRule {
 	shown := memory[:0]
 	for i := range each {
@@ -155,7 +160,8 @@ func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown
 	return shown
 }
 
-// mark sets the header fields that tell the client its limits. Its last argument has one Result for each rule.
+// mark sets the header fields that tell the client its limits. The parameter each has one Result for each
+// rule.
 func (m *Middleware) mark(v *visit, rules *policies, each []ratelimit.Result) {
 	var memory [maxShown]shownRule
 	shown := v.pick(rules, each, &memory)
@@ -209,9 +215,9 @@ func (v *visit) draft11(shown []shownRule) {
 	v.add(fieldPolicy, both[limits:])
 }
 
-// add sets a header field, or adds a line to it if another Middleware has set it. Allow may be called many
-// times for one response, so in a call of Allow, add first removes the items that earlier calls have set
-// for the same rules.
+// add sets a header field. If another Middleware has set it, add adds a line to it. Handlers may call
+// Allow many times for one response. So during such a call, add first removes the items that earlier calls
+// have set for the same rules.
 func (v *visit) add(name, value string) {
 	if value == "" {
 		return
@@ -262,9 +268,9 @@ func split(text string, separator byte) (parts []string) {
 	return append(parts, strings.Trim(text[from:], " \t"))
 }
 
-// legacy sets the X-RateLimit fields. For a grant, they show the rule with the fewest units left, unless
-// another Middleware has already set them to as few units or fewer. For a denial, they show the first rule
-// that denied.
+// legacy sets the X-RateLimit fields. For a grant, they show the rule with the fewest units left. If
+// another Middleware has already set them to as few units or fewer, legacy leaves them as they are. For a
+// denial, they show the first rule that denied.
 func (v *visit) legacy(shown []shownRule, epoch bool) {
 	for i := range shown {
 		s := &shown[i]
@@ -290,7 +296,8 @@ func (v *visit) legacy(shown []shownRule, epoch bool) {
 	}
 }
 
-// violated returns the names of the rules that denied, as JSON strings with commas between them.
+// violated returns the names of those rules in shown that denied, as JSON strings with commas between
+// them.
 func violated(shown []shownRule) string {
 	var b strings.Builder
 	for i := range shown {

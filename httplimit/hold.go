@@ -36,11 +36,12 @@ type holds struct {
 
 // A queued is a request that waits for the end of a hold.
 type queued struct {
-	number uint64  // the number of the request: the requests of a Transport are numbered as they come
-	part   float64 // after which part of the spread, from 0 to 1, the request leaves; -1 until the hold has ended
+	number uint64  // the number of the request, counted from 1 in the order in which the requests came
+	part   float64 // when the request is sent after the hold: 0 is at once, 1 is last of all; -1 until the hold has ended
 }
 
-// A watcher is a request that waits for the Limiter, and must stop waiting when a hold of its host begins.
+// A watcher is a request that waits for the Limiter. Its stop is called when a hold of its host begins,
+// and ends the wait.
 type watcher struct{ stop func() }
 
 // A hold is a time during which a Transport sends no requests to a server, because the server has asked for
@@ -63,8 +64,9 @@ func (h *holds) of(host string) (ends keytable.Instant, length time.Duration) {
 	return 0, 0
 }
 
-// watch arranges that stop is called when a hold of host begins. The caller ends this by calling leave. If
-// host already has a hold, watch only returns true.
+// watch arranges that stop is called when a hold of host, a time without requests to host, begins. The
+// caller calls leave when it no longer needs this. If host already has a hold, watch arranges nothing:
+// held is true, and leave is nil.
 func (h *holds) watch(host string, now keytable.Instant, stop func()) (leave func(), held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,7 +84,8 @@ func (h *holds) watch(host string, now keytable.Instant, stop func()) (leave fun
 	return func() { h.leave(host, w) }, false
 }
 
-// join lets the request with the given number wait for the end of the hold of host.
+// join records that the request with the given number waits until the hold of host ends, and requests
+// may be sent to host again.
 func (h *holds) join(host string, number uint64) *queued {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,8 +100,9 @@ func (h *holds) join(host string, number uint64) *queued {
 	return p
 }
 
-// quit ends the wait of p for the end of the hold of host. If the hold has ended at the instant now, quit ends the
-// waits of all requests: they leave at random times, in the order of their numbers. It returns the field part of p.
+// quit removes p from the requests that wait for the end of the hold of host, and returns p.part. If the hold has
+// ended at the instant now, quit removes all of these requests, and sets the part of each at random, so that they
+// are sent in the order of their numbers.
 func (h *holds) quit(host string, p *queued, now keytable.Instant) (part float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,7 +123,7 @@ func (h *holds) quit(host string, p *queued, now keytable.Instant) (part float64
 	return p.part
 }
 
-// leave ends the watch of w.
+// leave removes w, so that its stop is no longer called.
 func (h *holds) leave(host string, w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,7 +167,7 @@ func (h *holds) set(host string, now keytable.Instant, length time.Duration) {
 	}
 }
 
-// forget drops all holds, so that requests are sent to all servers again.
+// forget drops all holds, so that requests may be sent to all servers again.
 func (h *holds) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -188,14 +192,16 @@ func (e *endHeap) Push(x any) {
 	*e = append(*e, at)
 }
 
-// Pop panics. It is never called, because holds are only replaced.
+// Pop panics. It is never called, because a hold is never taken off the heap, but replaced by another
+// one.
 func (e *endHeap) Pop() any { panic("httplimit: no hold is popped") }
 
 // deniedHold is how long no requests are sent to a server after its response with the status 429, if that
 // response has no Retry-After.
 const deniedHold = time.Second
 
-// heldBy returns for how long the response res asks clients to wait, at most t.maxHold.
+// heldBy returns how long the response res asks clients to wait. It returns t.maxHold for a longer
+// time, and 0 if res does not ask for a wait.
 func (t *Transport) heldBy(res *http.Response) time.Duration {
 	if age, ok := count(res.Header.Get("Age")); ok && age > 0 || res.StatusCode == http.StatusNotModified {
 		return 0

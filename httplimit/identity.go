@@ -27,8 +27,8 @@ func (p Proxies) Addr(peer netip.Addr, values []string) netip.Addr {
 	return p.client(normal(peer), !peer.IsValid(), values)
 }
 
-// client does the work of Addr for a normalized peer address. unix is true if the connection is a unix
-// socket.
+// client does the work of Addr. peer must be normalized, as the function normal does. unix is true if
+// the connection is a unix socket.
 func (p *Proxies) client(peer netip.Addr, unix bool, values []string) netip.Addr {
 	if len(values) == 0 || !p.believes(peer, unix) {
 		return peer
@@ -58,7 +58,7 @@ func (p *Proxies) believes(peer netip.Addr, unix bool) bool {
 	return p.Hops > 0 || p.trusts(peer)
 }
 
-// trusts reports whether p.Trusted contains addr, which must be normalized.
+// trusts reports whether p.Trusted contains addr, which must be normalized as the function normal does.
 func (p *Proxies) trusts(addr netip.Addr) bool {
 	for _, prefix := range p.Trusted {
 		if prefix.Contains(addr) {
@@ -179,18 +179,19 @@ func normal(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }
 type peer struct {
 	addr netip.Addr // the normalized address; the zero Addr if it is unknown
 	unix bool       // whether the connection is a unix socket; false if addr is known
-	text string     // the address as text, if it is a part of Request.RemoteAddr; otherwise empty
+	text string     // an IPv4 address as text, cut from Request.RemoteAddr without an allocation; otherwise empty
 }
 
 // peerOf returns the peer that sent the request r.
 func peerOf(r *http.Request) peer {
-	// The peer of a unix socket chooses its name, which may look like an address. So the network is read first.
+	// A client chooses the name of its unix socket, which may look like an IP address. So peerOf looks for a
+	// unix socket first.
 	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); local != nil && strings.HasPrefix(local.Network(), "unix") {
 		return peer{unix: true}
 	}
 	if pair, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		p := peer{addr: normal(pair.Addr())}
-		if pair.Addr().Is4() { // an IPv4 address can be written in only one way
+		if pair.Addr().Is4() { // there is one way to write an IPv4 address, so the text needs no normal form
 			p.text = r.RemoteAddr[:strings.LastIndexByte(r.RemoteAddr, ':')]
 		}
 		return p
@@ -256,11 +257,12 @@ func escapeClient(name string) string {
 // [ratelimit.Request.IP] of all requests from addr.
 func (m *Middleware) Client(addr netip.Addr) string { return m.addressClient(normal(addr), false) }
 
-// nat64 is the prefix of IPv6 addresses that embed an IPv4 address (RFC 6052).
+// nat64 is the prefix of IPv6 addresses that contain an IPv4 address in their last 32 bits (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// addressClient returns "ip:" followed by the part of the normalized addr that identifies the client:
-// an IPv4 address, or a prefix of an IPv6 address.
+// addressClient returns the Request.Client for the normalized addr: "ip:" followed by an IPv4 address,
+// or by a prefix of an IPv6 address, such as "ip:2001:db8::/64". unix is true if the connection is a
+// unix socket.
 func (m *Middleware) addressClient(addr netip.Addr, unix bool) string {
 	if !addr.IsValid() {
 		if unix {

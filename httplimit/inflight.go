@@ -10,7 +10,7 @@ import (
 
 // inFlight is a table of the responses that Middlewares are serving now. A Middleware finds out by this
 // table that another Middleware, or the same one, is already serving the response. A value in the context
-// of the request would do that too, but then each request would have to be copied.
+// of the request could tell this too, but then each request would have to be copied.
 //
 // The table works like a set-associative cache: the address of the response's header map selects a set, and
 // the response takes any free place of the set. If no place is free, the request is copied after all, with
@@ -27,8 +27,7 @@ type place struct {
 	// header.
 	owner uint64
 
-	// wait is the time after which the owner would grant the request again, at most. It is written and read like
-	// owner.
+	// wait is the longest time until the owner would grant the request again. It is written and read like owner.
 	wait time.Duration
 }
 
@@ -41,9 +40,9 @@ func placesOf(header uintptr) *[4]place {
 	return &inFlight[header>>4%uintptr(len(inFlight))]
 }
 
-// takePlace records that m is serving the response whose header map has this address, and returns the
-// place. The parameter wait is the field wait of the place. takePlace returns nil if no place is free, and
-// for the address 0, which marks free places.
+// takePlace records in the table inFlight that m is serving the response whose header map has this
+// address, and returns the entry. The entry gets the given wait. takePlace returns nil if no entry is
+// free. It also returns nil for the address 0, which marks free entries.
 func (m *Middleware) takePlace(header uintptr, wait time.Duration) *place {
 	if header == 0 {
 		return nil
@@ -58,8 +57,8 @@ func (m *Middleware) takePlace(header uintptr, wait time.Duration) *place {
 	return nil
 }
 
-// leave frees the place. h is the header map of the response, which must stay alive until then, so that no
-// other map gets the same address.
+// leave frees the place, so that another response can take it. h is the header map of the response, which
+// must stay alive until then, so that no other map gets the same address.
 func (p *place) leave(h http.Header) {
 	p.header.Store(0)
 	runtime.KeepAlive(h)
@@ -67,7 +66,7 @@ func (p *place) leave(h http.Header) {
 
 // serving reports whether any Middleware is serving the response whose header map has this address, and
 // whether m is serving it. outer is the innermost carrier (the context that a Middleware has made) of the
-// request, or nil. wait is the longest time after which one of them would grant the request again.
+// request, or nil. wait is the longest time until all of these Middlewares would grant the request again.
 func (m *Middleware) serving(header uintptr, outer *carrier) (some, same bool, wait time.Duration) {
 	places := placesOf(header)
 	for i := range places {

@@ -31,7 +31,7 @@ type Info struct {
 	// so by [ratelimit.FailClosed]. It is 0 if the request was granted.
 	Status int
 
-	outer    time.Duration // after a grant by Middlewares further out: how long until all of them would grant the request again
+	outer    time.Duration // how long until the Middlewares further out, which have granted the request, would all grant it again
 	violated *string       // the names of the visible rules that denied, as JSON strings with commas; nil for a grant
 }
 
@@ -56,7 +56,7 @@ func FromContext(ctx context.Context) (info *Info, ok bool) {
 
 // A carrier is the context that the next handler gets, with the Info. It also contains the copy of the
 // request with this context, so that both take one allocation. A request gets a carrier only if Config.Info
-// is set, or if inFlight has no free place for its response.
+// is set, or if inFlight, the table of the responses that are being served, has no free place.
 type carrier struct {
 	context.Context // the context of the original request
 
@@ -64,14 +64,15 @@ type carrier struct {
 	owner   *Middleware
 	outer   *carrier      // the carrier in the context of the original request, or nil
 	header  http.Header   // the header of the response
-	wait    time.Duration // after how long the owner would grant the request again, at most
+	wait    time.Duration // the longest time until the owner would grant the request again
 	info    Info          // zero if Config.Info is false; Rules is nil if a single rule granted the request
 }
 
 // carrierKey is the context key under which Value returns the innermost carrier.
 type carrierKey struct{}
 
-// Value returns c itself for a carrierKey.
+// Value returns c itself if key is a carrierKey, and otherwise the value in the context of the original
+// request.
 func (c *carrier) Value(key any) any {
 	if _, ok := key.(carrierKey); ok {
 		return c
@@ -79,14 +80,15 @@ func (c *carrier) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// carrierOf returns the innermost carrier among ctx and its parents, or nil.
+// carrierOf returns the innermost carrier (context of a Middleware) among ctx and its parents, or nil.
 func carrierOf(ctx context.Context) *carrier {
 	c, _ := ctx.Value(carrierKey{}).(*carrier)
 	return c
 }
 
-// carry returns a copy of the request r whose context is a new carrier. If Config.Info is set, the carrier
-// gets the Info of the visit v.
+// carry returns a copy of the request r. The context of the copy is a new carrier, by which a Middleware
+// further in finds out that m is serving the response. If Config.Info is set, the carrier also has the
+// Info of v, for FromContext.
 func (m *Middleware) carry(r *http.Request, v *visit) *http.Request {
 	c := &carrier{Context: r.Context(), owner: m, outer: v.outer, header: v.header, wait: v.own}
 	if m.config.Info {
@@ -99,21 +101,21 @@ func (m *Middleware) carry(r *http.Request, v *visit) *http.Request {
 // A visit contains what a Middleware knows of one request while it decides. It stays on the stack, so the
 // functions of a Config get copies of its fields.
 type visit struct {
-	outer   *carrier      // the innermost carrier in the context of the request, or nil
+	outer   *carrier      // the innermost carrier (context of a Middleware) of the request, or nil
 	header  http.Header   // the header of the response
-	address uintptr       // the address of the map header
+	address uintptr       // the address of the map in the field header
 	rules   *policies     // the rules of the limiter
 	follows bool          // whether a Middleware further out is serving the same response
 	repeats bool          // whether this Middleware is already serving the same response
-	inside  bool          // whether the decision is made by Allow, inside a handler
+	inside  bool          // whether a handler has called Allow or Reserve
 	info    Info          // what is known so far; the method keep sets Result and Rules
-	own     time.Duration // after how long this Middleware would grant the request again, at most; set by mark
+	own     time.Duration // the longest time until this Middleware would grant the request again; set by mark
 
 	fields *[2]string // memory for the values of header fields
 	used   int        // number of elements of the array fields that are in use
 }
 
-// visit returns a visit for the request r, whose response has this header.
+// visit returns what m knows of the request r before it decides. header is the header of the response.
 func (m *Middleware) visit(r *http.Request, header http.Header) visit {
 	v := visit{outer: carrierOf(r.Context()), header: header, address: addressOf(header), rules: m.policies()}
 	v.follows, v.repeats, v.info.outer = m.serving(v.address, v.outer)
@@ -132,9 +134,10 @@ func (v *visit) set(name, value string) {
 	v.used++
 }
 
-// keep stores the answer of the limiter in the Info. If the request was denied, or if asked is true, keep
-// also stores the answers of the rules in Info.Rules. There is one exception: if a single rule applied and
-// granted the request, Info.Rules stays nil, and FromContext makes the slice from Info.Result.
+// keep stores the answer of the limiter in the Info. If the request was denied, or if asked is true
+// (Config.Info is set), keep also stores the answers of the rules in Info.Rules. There is one exception:
+// if only one rule applied, and it granted the request, Info.Rules stays nil, and FromContext makes the
+// slice from Info.Result.
 func (v *visit) keep(res ratelimit.Result, each []ratelimit.Result, asked bool) {
 	v.info.Result = res
 	if !res.Allowed || asked && (len(each) != 1 || each[0] != res || res.Rule == "") {

@@ -16,16 +16,16 @@ import (
 type logs struct {
 	to     *slog.Logger // the logger to write to; nil means slog.Default
 	began  time.Time
-	due    [kinds]atomic.Int64 // for each kind of problem: nanoseconds from began until the next line may be written
-	missed [kinds]atomic.Int64 // for each kind: how many problems were not logged since the last line
+	due    [kinds]atomic.Int64 // for each kind of problem: when its next line may be written, in nanoseconds after began
+	missed [kinds]atomic.Int64 // for each kind of problem: how many were left out of the log since its last line
 	warned [warnings]atomic.Bool
 
 	mu    sync.RWMutex
 	tiers map[string]bool // the unknown tiers that were logged, at most maxTiers; guarded by mu
 }
 
-// maxTiers is the largest number of unknown tiers that are logged. A mistake in [Config.Client] could make up any
-// number of them.
+// maxTiers is the largest number of unknown tiers that are logged. Without this bound, a mistake in
+// [Config.Client] that invents a tier for each client would fill the log.
 const maxTiers = 100
 
 // The kinds of problems. Each is an index of the array troubles, which has their texts.
@@ -97,8 +97,8 @@ func (l *logs) often(kind int, err error) {
 	l.logger().Error(troubles[kind], "error", err, "more", l.missed[kind].Swap(0))
 }
 
-// The method decided logs the error err, which has come with a decision. If the store has failed and a rate is
-// invalid, too, it logs the failure of the store; the text of err then has both.
+// The method decided logs err, an error that the limiter returned together with a decision: a store has
+// failed, or a rate is invalid. If err reports both, it is logged as a failure of the store.
 func (l *logs) decided(err error) {
 	kind := logStore
 	if errors.Is(err, ratelimit.ErrInvalidConfig) && !errors.Is(err, ratelimit.ErrStore) {
@@ -107,8 +107,8 @@ func (l *logs) decided(err error) {
 	l.often(kind, err)
 }
 
-// The method undecided logs the error err, which has come without a decision, as a problem of the given kind. The
-// log must name no client, so it leaves out the ID of a request that err describes.
+// The method undecided logs err, which the limiter returned without a decision, as a problem of the given kind.
+// The ID of a request may tell who the client is, so it is left out of the log.
 func (l *logs) undecided(kind int, err error) {
 	if wrong := (*ratelimit.ConfigError)(nil); errors.As(err, &wrong) && wrong.Field == "id" {
 		if strings.HasSuffix(wrong.Reason, "WithRequestIDs") {
@@ -149,7 +149,7 @@ func (l *logs) tier(name string) {
 	}
 }
 
-// The method check logs err, which is the error of Middleware.Check, unless it is nil.
+// The method check logs the error err of Middleware.Check. It does nothing if err is nil.
 func (l *logs) check(err error) {
 	if err != nil {
 		l.logger().Warn("httplimit: rules limit nothing", "error", err)

@@ -22,18 +22,19 @@ type Middleware struct {
 	limiter    *ratelimit.RateLimiter
 	number     uint64 // the number of this Middleware among all Middlewares of the process, counted from 1
 	config     Config // the Config from New with its defaults filled in, except for Endpoint
-	forwarding string // the name of the forwarding header, in canonical form
-	unproxied  bool   // whether Proxies trusts no header
+	forwarding string // the canonical name of the header field in which proxies send the address of the client
+	unproxied  bool   // whether Config.Proxies trusts no such field
 	shown      atomic.Pointer[policies]
 	checked    checked
-	counting   atomic.Int64  // number of requests in flight that Config.Count may give back
-	unasked    atomic.Uint64 // RuleStats.NotAsked of all rules, when it was logged last
+	counting   atomic.Int64  // number of requests now running whose units may be given back by Config.Count
+	unasked    atomic.Uint64 // the sum of RuleStats.NotAsked over all rules, when warnOfUnits read it last
 	logs       logs
 }
 
 // Handler returns a handler that limits the requests to next by the rules of the limiter l, with the zero
-// [Config]. If next is a [Router], such as an [http.ServeMux], the paths of its patterns are the endpoints.
-// Handler panics if next is nil, if l is nil, or if l has no rules.
+// [Config]. If next is a [Router], such as an [http.ServeMux], the Endpoint of a request is the path of the
+// pattern that matches it, such as "/users/{id}". Handler panics if next is nil, if l is nil, or if l has
+// no rules.
 func Handler(next http.Handler, l *ratelimit.RateLimiter) http.Handler {
 	m, err := New(l, Config{})
 	if err != nil {
@@ -105,7 +106,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.config.Prepare != nil {
 		m.prepare(r, &v.info.Request)
 	}
-	var term time.Duration // if above 0, the units are reserved
+	var term time.Duration // how long units can be given back; 0 if they are charged for good
 	if m.config.Count != nil || v.rules.holds > 0 {
 		term = countTerm
 	}
@@ -127,8 +128,9 @@ func (m *Middleware) prepare(r *http.Request, req *ratelimit.Request) {
 	*req = prepared
 }
 
-// serve calls the next handler with the granted request r. If Config.Count is set, or if a rule counts what is
-// running, units is the reservation of the request, which ends when the handler does. Otherwise units is nil.
+// serve calls the next handler with the granted request r. units is the reservation of r, which ends when the
+// next handler returns. It is nil if r was charged without a reservation. A reservation is needed if
+// Config.Count is set, or if a rule limits the requests in flight.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units *ratelimit.Reservation) {
 	inner := r
 	if h.m.config.Info {
@@ -155,18 +157,19 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units 
 	}
 }
 
-// copyBack copies to r, the request that the server has made, what handlers have set in its copy inner.
+// copyBack copies two fields from inner to r. The server has made r, and inner is a copy of r, whose
+// fields the handlers may have set.
 func copyBack(r, inner *http.Request) {
 	if inner.MultipartForm != nil {
 		r.MultipartForm = inner.MultipartForm // the server removes the temporary files only of its own request
 	}
-	r.Pattern = inner.Pattern // outer handlers read it from r
+	r.Pattern = inner.Pattern // outer handlers read the Pattern of r, not of inner
 }
 
-// compare writes a warning to the log, once, if a router inside the next handler has found a route that is not
-// the endpoint by which the request was limited. It does so only if the endpoint was "unmatched", or if a rule
-// has the route as its Endpoint. If [Config.Endpoint] is set, both must hold, because its endpoints may be other
-// names than those of the routes.
+// compare logs a warning, once, if a router inside the next handler has found a route that differs from the
+// endpoint by which the request was limited. It warns only if the endpoint is "unmatched", or if a rule has the
+// route as its Endpoint and so does not limit the request. If [Config.Endpoint] is set, both must be true,
+// because that function may return names that are no routes.
 func (m *Middleware) compare(endpoint, route string) {
 	own := m.config.Endpoint != nil
 	switch {
@@ -181,31 +184,35 @@ func (m *Middleware) compare(endpoint, route string) {
 	}
 }
 
-// Allow asks the limiter for req inside a handler, such as for one more unit after a wrong
-// password. It returns true if the request was granted. If Allow returns false, it has already
-// answered the request, and the handler must return.
+// Allow asks the limiter whether to grant req. A handler calls it, for example to charge one more unit
+// after a wrong password. Allow returns true if the limiter grants req, or if the limiter fails and
+// [Config.Error] lets the request pass. If Allow returns false, it has already answered the request,
+// and the handler must return.
 //
-// If the Client, the IP or the Endpoint of req is empty, Allow fills it in as
-// [Middleware.Handler] does. With an empty Client, it also fills in an empty Tier. If
-// [Config.Endpoint] is nil, the Endpoint is the path of r.Pattern. A Client that begins with
-// "ip:" or "id:" gets the prefix "id:". [Config.Skip] and [Config.Prepare] are not called. After
-// several calls for one response, the header fields show for each rule what was left after the
-// last call.
+// If the Client, the IP or the Endpoint of req is empty, Allow fills it in as [Middleware.Handler]
+// does. With an empty Client, it also fills in an empty Tier. If [Config.Endpoint] is nil, the Endpoint
+// is the path of r.Pattern. A name in Client that begins with "ip:" or "id:" gets the prefix "id:", so
+// that it cannot equal the name of an address. [Config.Skip] and [Config.Prepare] are not called. After
+// several calls for one response, the header fields show for each rule what was left after the last
+// call.
 func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit.Request) bool {
 	v := m.within(w, r, req)
 	verdict, _ := m.decide(w, r, &v, 0, false)
 	return verdict != answered
 }
 
-// Reserve reserves the units of req inside a handler, such as the most that its answer may cost. If ok is false, it
-// has answered the request, as [Middleware.Allow] does, and the handler must return. Otherwise, the handler must
-// defer a call that ends the Reservation, so that it also runs if the handler panics or the client has left:
-// [ratelimit.Reservation.Done], or one that settles what was used. The term is that of
-// [ratelimit.RateLimiter.Reserve]. The fields of req are filled in as by Allow. What is in flight is extended as
-// [Config.HoldExtend] says, until the context of r ends.
+// Reserve reserves the units of req, which the handler settles later. A handler calls it, for example to reserve the
+// highest cost that its answer may have. If ok is false, Reserve has answered the request, as [Middleware.Allow]
+// does, and the handler must return. Otherwise, the handler must end the Reservation by a deferred call, which also
+// runs if the handler panics or the client has left: of [ratelimit.Reservation.Done], or of a method that settles
+// how many units were used.
 //
-// The Reservation is nil, and ok true, if the limiter has failed to decide and [Config.Error] lets the request pass;
-// all methods of a nil Reservation do nothing.
+// Units can be given back within term, as [ratelimit.RateLimiter.Reserve] says. Reserve fills in empty fields of req
+// as Allow does. If a rule limits the requests in flight, Reserve extends the Reservation at the interval of
+// [Config.HoldExtend], until the context of r ends.
+//
+// If the limiter fails to decide and [Config.Error] lets the request pass, the Reservation is nil and ok is true.
+// All methods of a nil Reservation do nothing.
 func (m *Middleware) Reserve(
 	w http.ResponseWriter, r *http.Request, req ratelimit.Request, term time.Duration,
 ) (units *ratelimit.Reservation, ok bool) {
@@ -218,7 +225,8 @@ func (m *Middleware) Reserve(
 	return units, verdict != answered
 }
 
-// within returns a visit for a decision on req inside the handler of r.
+// within prepares a call of Allow or Reserve for req, by the handler of r. It fills in the empty fields
+// of req, and returns a visit (what is known of the request while it is decided).
 func (m *Middleware) within(w http.ResponseWriter, r *http.Request, req ratelimit.Request) visit {
 	v := m.visit(r, w.Header())
 	v.inside = true
@@ -256,10 +264,12 @@ const (
 	undecided                // the limiter failed, and Config.Error lets the request pass
 )
 
-// decide asks the limiter about the request and sets the header fields. If the request may not pass,
-// decide answers it. If asked is true or term is above 0, and the request is granted, decide also returns a
-// Reservation with this term. If the rules cannot give units back, the request is decided without a
-// Reservation, unless asked is true.
+// decide asks the limiter about the request and sets the header fields. If the request may not pass, decide
+// answers it.
+//
+// If term is above 0 or asked is true, decide reserves the units for this term, and returns the Reservation
+// if the request is granted. asked is true if the handler has called Reserve. If the rules cannot give
+// units back, decide fails if asked is true; otherwise it charges the request without a Reservation.
 func (m *Middleware) decide(
 	w http.ResponseWriter, r *http.Request, v *visit, term time.Duration, asked bool,
 ) (verdict, *ratelimit.Reservation) {
@@ -277,7 +287,7 @@ func (m *Middleware) decide(
 		res, each = units.Result(), units.Results()
 		reserve = units != nil || asked || !errors.Is(err, ratelimit.ErrInvalidConfig)
 	}
-	if refused := err; !reserve { // with Count, Reserve has refused: the request is decided, but cannot be given back
+	if refused := err; !reserve { // charge without a Reservation; refused is why Reserve could not make one, or nil
 		if res, each, err = m.limiter.CheckAll(r.Context(), v.info.Request, memory[:0]); refused != nil && err == nil {
 			m.logs.often(logCount, refused)
 		}
@@ -288,7 +298,7 @@ func (m *Middleware) decide(
 		}
 		m.logs.decided(err)
 	}
-	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // these rules limit nothing
+	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // denials in ModeAdvise do not count
 	v.keep(res, each, m.config.Info)
 	rules := v.rules
 	if rules.units {
@@ -306,15 +316,15 @@ func (m *Middleware) decide(
 	return answered, nil
 }
 
-// deny answers a request that was denied.
+// deny answers a request that was denied: it sets Retry-After, and calls Config.Denied.
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *visit) {
 	v.set("Cache-Control", "no-store")
-	if res := &v.info.Result; res.RetryAfter != ratelimit.Never { // outer Middlewares must grant the request again, too
+	if res := &v.info.Result; res.RetryAfter != ratelimit.Never { // if no wait is long enough, the client gets no Retry-After
 		wait := res.RetryAfter
 		if res.Reason == ratelimit.ReasonBusy {
 			wait = min(wait, m.config.BusyRetry+rand.N(m.config.BusyRetry))
 		}
-		v.set("Retry-After", decimal(seconds(max(wait, v.info.outer))))
+		v.set("Retry-After", decimal(seconds(max(wait, v.info.outer)))) // outer Middlewares must grant the retry, too
 	}
 	info := v.info // a copy, so that only the copy is on the heap, and v stays on the stack
 	m.config.Denied(w, r, &info)

@@ -22,7 +22,7 @@ type policies struct {
 	endpoints   map[string]string  // the name of the first rule with each Endpoint
 	tiers       map[string]bool    // the tiers that at least one rule has; nil if no rule has any
 	units       bool               // whether a rule has a Unit
-	holds       time.Duration      // the shortest Per of a rule that counts what is running; 0 if there is none
+	holds       time.Duration      // the shortest Per of the rules that limit requests in flight; 0 if there are none
 }
 
 // few is the largest number of policies for which a linear search is faster than a map.
@@ -35,8 +35,8 @@ type policy struct {
 	json        string // the name of the rule as a JSON string
 	hidden      bool   // whether the rule is not shown to clients
 	closed      bool   // whether OnStoreError of the rule is FailClosed
-	holds       bool   // whether the rule counts what is running
-	counts      string // the parameter of RateLimit-Policy that says what the rule counts; empty for requests
+	holds       bool   // whether the rule limits the requests in flight (AlgorithmInFlight)
+	counts      string // the parameter of RateLimit-Policy for the unit, such as ;qu="content-bytes"; empty if the rule counts requests
 	defaultSpan span   // the rate for clients whose tier the rule does not name; zero if the rate is unknown
 	tiers       map[string]*span
 }
@@ -45,12 +45,13 @@ type policy struct {
 // come back.
 type span struct {
 	window int64         // seconds until all units are back, rounded up; 0 if clients are not sent this number
-	unit   time.Duration // the longest time until one more unit is back; 0 if unknown
+	unit   time.Duration // the longest time until one more unit is back; 0 if units come back all at once, or if unknown
 	limit  int           // the most units that can be granted at once
-	item   string        // the item in RateLimit-Policy for this rate; used if the Result has this limit
+	item   string        // the item in RateLimit-Policy for this rate; used only if Result.Limit equals limit
 }
 
-// policies returns the policies of the current rules. It makes new ones only if the rules have changed.
+// policies returns the policies of the current rules: the texts that describe them to clients. It makes
+// new policies only if the rules have changed.
 func (m *Middleware) policies() *policies {
 	rules, defaultRule := m.limiter.Rules()
 	if p := m.shown.Load(); p != nil && p.are(rules, defaultRule) {
@@ -87,7 +88,7 @@ func (m *Middleware) policies() *policies {
 	return p
 }
 
-// add adds the policy of the rule r to p.
+// add adds to p the policy of the rule r, which has the texts that describe r to clients.
 func (p *policies) add(r *ratelimit.Rule, showShared bool) {
 	p.all = append(p.all, newPolicy(r, showShared))
 	p.units = p.units || r.Unit != ""
@@ -96,7 +97,8 @@ func (p *policies) add(r *ratelimit.Rule, showShared bool) {
 	}
 }
 
-// warnOfCase logs once that the names of two rules in p, which clients are shown, differ only in case.
+// warnOfCase logs once if clients are shown two rules in p whose names differ only in upper and lower
+// case.
 func (m *Middleware) warnOfCase(p *policies) {
 	if m.config.Headers != HeadersDraft11 || m.logs.warned[warnCase].Load() {
 		return
@@ -115,8 +117,8 @@ func (m *Middleware) warnOfCase(p *policies) {
 	}
 }
 
-// The method are reports whether p was made from these rules. It compares addresses, as the limiter
-// returns the same slice until the rules change.
+// The method are reports whether p was made from these rules. It compares only the addresses of the
+// rules, because the limiter returns the same slice until the rules change.
 func (p *policies) are(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) bool {
 	return p.defaultRule == defaultRule && len(p.rules) == len(rules) && (len(rules) == 0 || &p.rules[0] == &rules[0])
 }
@@ -135,7 +137,8 @@ func (p *policies) of(name string) *policy {
 }
 
 // again returns how long a client must wait, at most, until the rules would grant the request req once more. each
-// has the answers of the rules, which have granted it. A rule that a failure policy has answered does not count.
+// has the Results of the rules, which have granted req. again leaves out a rule that has a Unit, that limits
+// requests in flight, or that a failure policy has answered for.
 func (p *policies) again(req *ratelimit.Request, each []ratelimit.Result) (wait time.Duration) {
 	for i := range each {
 		res := &each[i]

@@ -16,10 +16,10 @@ const (
 )
 
 // Problem answers a denied request with a problem document (RFC 9457). The status is i.Status, or 429 if
-// that is 0; a handler that has asked the limiter itself gets the status from [Status]. The document names
-// the rules that denied, except those that are hidden from clients. Problem sets Content-Type,
-// X-Content-Type-Options and Cache-Control; the Middleware has already set the other header fields. If
-// [Config.Denied] is nil, the Middleware calls Problem.
+// that is 0; a handler that calls the limiter itself can set i.Status to the result of [Status]. The
+// document names the rules that denied, except those that are hidden from clients. Problem sets
+// Content-Type, X-Content-Type-Options and Cache-Control; the Middleware has already set the other header
+// fields. If [Config.Denied] is nil, the Middleware calls Problem.
 //
 // A request with a gRPC Content-Type gets the status 200 and no body, as gRPC requires, and
 // Grpc-Status 8 (RESOURCE_EXHAUSTED), or 14 (UNAVAILABLE) in place of 503. Its
@@ -31,7 +31,7 @@ func Problem(w http.ResponseWriter, r *http.Request, i *Info) {
 		status = http.StatusTooManyRequests
 	case http.StatusServiceUnavailable:
 		kind = typeReduced
-	case http.StatusInternalServerError: // from the function Status
+	case http.StatusInternalServerError: // the function Status returns 500 if there was no decision
 		kind = ""
 	}
 	writeProblem(w, r, status, kind, i)
@@ -111,7 +111,7 @@ const maxPushback = 10 * time.Second
 
 // pushback returns after how many milliseconds a gRPC client may try again. If the wait is longer than
 // maxPushback or than the timeout of the client, it returns -1, which tells the client not to try again. outer is
-// how long it takes until Middlewares further out would grant the request again.
+// the time until the Middlewares further out, which have granted the request, would grant it again.
 func pushback(res ratelimit.Result, outer time.Duration, r *http.Request) int64 {
 	res.RetryAfter = max(res.RetryAfter, outer)
 	ms, ok := res.RetryAfterMs()
@@ -128,7 +128,7 @@ func pushback(res ratelimit.Result, outer time.Duration, r *http.Request) int64 
 	return ms
 }
 
-// grpcUnits contains the units of time in the header field Grpc-Timeout.
+// grpcUnits contains the units of time in the header field Grpc-Timeout, such as "S" in "10S".
 var grpcUnits = map[byte]time.Duration{
 	'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': 1,
 }

@@ -9,21 +9,22 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/running"
 )
 
-// errHeldID is the error for a request with an ID that a rule would count as running: a replay of it would run too,
-// but hold nothing.
+// errHeldID is the error for a request that has an ID although a rule limits the requests in flight. A retry with
+// the same ID would run too, but the rule would not count it.
 var errHeldID = wrong("id", "set", "must be empty beside a rule with the algorithm InFlight: a retry would run without being counted")
 
-// hold extends what the request of units has in flight, for as long as it runs. The parameter per is the shortest time
-// after which a part of it is over. The caller must call the result when the request has ended.
+// hold makes the rules that limit requests in flight count a request for as long as it runs. Without hold, they would
+// count it only for their Per; the parameter per is the shortest of these times. units is the reservation of the
+// request. The caller must call end when the request has ended.
 func (m *Middleware) hold(units *ratelimit.Reservation, per time.Duration) (end func()) {
 	return running.Keep(units, m.config.HoldExtend, per, ratelimit.ErrSettled, m.settleFailed)
 }
 
-// settleFailed logs the error of a call that ends or extends what a request has reserved.
+// settleFailed logs the error of a call that ends or extends the reservation of a request.
 func (m *Middleware) settleFailed(err error) { m.logs.often(logSettle, err) }
 
-// warnOfUnits logs, at most once a minute, how many requests lacked the unit of rules that cover them: some code may
-// have forgotten to give the costs.
+// warnOfUnits logs, at most once a minute, how many requests rules did not limit because the requests do not have
+// the unit of the rule, such as "tokens". The reason may be that a handler forgot to set Request.Costs.
 func (m *Middleware) warnOfUnits() {
 	if int64(time.Since(m.logs.began)) < m.logs.due[logUnits].Load() {
 		return

@@ -44,9 +44,9 @@ import (
 // [ratelimit.ErrExceedsLimit], are wrapped. In all these cases the request was not sent and its body
 // is closed. Units that the Limiter has granted stay charged.
 //
-// If a hold begins while requests to that server wait for the Limiter, they stop waiting for it, and ask
-// it again after the hold. So no grants add up during a hold, and the requests
-// that are sent after it are within the limits too.
+// If a hold of a server begins while requests to it wait for the Limiter, the requests leave the
+// Limiter's queue, and ask the Limiter again after the hold. Otherwise the Limiter would grant many
+// requests during the hold, which would all be sent at its end.
 //
 // RoundTrip does not change a request, and sends it once. A response with the status 429 is not an
 // error. Each redirect is a separate request. At the end of a hold, the requests that have waited are
@@ -72,9 +72,9 @@ type Transport struct {
 	// server asks for a longer time, the Transport waits for MaxHold only.
 	MaxHold time.Duration
 
-	// Clock tells the time. If it has the method After that [ratelimit.Clock] describes,
-	// it also ends the waits. It must be the clock of the Limiter. If Clock is nil, the
-	// Transport uses the clock of the machine.
+	// Clock tells the time, and must be the clock of the Limiter. If it has the method After that
+	// [ratelimit.Clock] describes, the Transport also waits by this clock; otherwise it waits in real
+	// time. If Clock is nil, the Transport uses the clock of the machine.
 	Clock ratelimit.Clock
 
 	once    sync.Once
@@ -84,7 +84,7 @@ type Transport struct {
 	time    engine.Timeline
 	holds   holds
 
-	requests atomic.Uint64 // how many requests have come
+	requests atomic.Uint64 // how many requests RoundTrip has got; each gets its number from this counter
 }
 
 // A HoldError reports a request that was not sent, because it would have waited for longer than
@@ -125,7 +125,8 @@ const (
 	defaultMaxHold = 10 * time.Minute
 )
 
-// begin fills in the defaults, and stores the errors of invalid fields in t.invalid.
+// begin fills in the defaults, and stores the errors of invalid fields in t.invalid. The first request
+// calls it.
 func (t *Transport) begin() {
 	var problems []error
 	if t.MaxWait < 0 {
@@ -218,11 +219,12 @@ func (t *Transport) wait(r *http.Request, host string) error {
 	}
 }
 
-// errHeld says that a hold has begun while a request waited for the Limiter.
+// errHeld says that a hold of the server, during which no requests are sent to it, has begun while a
+// request waited for the Limiter.
 var errHeld = errors.New("httplimit: a hold has begun")
 
-// timeTo returns how long it takes from the second instant to the first one. It returns 0 if the first
-// instant is not after the second.
+// timeTo returns the time from the instant now to the instant until. It returns 0 if until is not after
+// now.
 func timeTo(until, now keytable.Instant) time.Duration {
 	if until <= now {
 		return 0
@@ -230,9 +232,9 @@ func timeTo(until, now keytable.Instant) time.Duration {
 	return now.Until(until)
 }
 
-// waitHeld waits until host has no hold, so that requests may be sent to it. After a hold, the requests that have
-// waited leave at random times, in the order of their numbers. It returns an error at once if the hold ends after the
-// instant in the parameter until, or after the deadline of ctx.
+// waitHeld waits until host has no hold, so that requests may be sent to it. After a hold, the waits of different
+// requests end at random times, in the order of their numbers. If the hold ends after the instant in the parameter
+// until, or after the deadline of ctx, waitHeld returns an error at once.
 func (t *Transport) waitHeld(ctx context.Context, host string, number uint64, until keytable.Instant) error {
 	for {
 		ends, length := t.holds.of(host)
@@ -257,7 +259,7 @@ func (t *Transport) waitHeld(ctx context.Context, host string, number uint64, un
 		part := t.holds.quit(host, p, now)
 		spread := min(length/10, time.Second, patience-wait-1, left-wait)
 		if part < 0 || spread <= 0 {
-			continue // the hold has become longer, or there is no time left
+			continue // look again: the hold has become longer, or there is no time left to spread the requests
 		}
 		if pause := timeTo(ends.Add(time.Duration(part*float64(spread))), now); pause > 0 {
 			if err := t.time.Sleep(ctx, now, pause, nil); err != nil {
@@ -268,9 +270,9 @@ func (t *Transport) waitHeld(ctx context.Context, host string, number uint64, un
 }
 
 // waitLimited waits until the Limiter grants the request r. It returns an error if the grant would come after
-// the instant in the parameter until. If host has a hold, or a hold begins during the wait, waitLimited returns
-// errHeld at once. The request then leaves the queue of the Limiter, so that no units are granted to a request
-// that must not be sent.
+// the instant in the parameter until. If host has a hold, so that no requests may be sent to it, or if a hold
+// begins during the wait, waitLimited returns errHeld at once. The request then leaves the queue of the
+// Limiter, so that no units are granted to a request that must not be sent.
 func (t *Transport) waitLimited(r *http.Request, host string, until keytable.Instant) error {
 	req := ratelimit.Request{Client: host, Endpoint: host}
 	if t.Request != nil {
@@ -295,7 +297,7 @@ func (t *Transport) waitLimited(r *http.Request, host string, until keytable.Ins
 	res, err := t.Limiter.Wait(within, req)
 	switch {
 	case ctx.Err() == nil && unheld.Err() != nil:
-		return errHeld // a request that was granted meanwhile stays charged, and asks again after the hold
+		return errHeld // if the Limiter has granted r meanwhile, r stays charged; it asks again after the hold
 	case err == nil || res.Allowed: // if there is an error, the failure policy has granted the request
 		return nil
 	case ctx.Err() != nil:
@@ -308,26 +310,28 @@ func (t *Transport) waitLimited(r *http.Request, host string, until keytable.Ins
 	return &lateError{host, max(res.RetryAfter, patience)}
 }
 
-// leastPatience is the shortest time after which the method within lets a context end, even if the deadline of
-// the context is earlier. With a context that has already ended, the Limiter would grant nothing.
+// leastPatience is the shortest duration of a context that the method within returns, even if the deadline of
+// the context is earlier. If the context had already ended, the Limiter would refuse even a request that needs
+// no wait.
 const leastPatience = time.Second
 
-// within returns a context for the Limiter, whose deadline comes after the given duration. If the Limiter
-// could grant a request only after the deadline, it refuses the request at once. If the request needs no wait,
-// the Limiter grants it even if the duration is 0. With the machine's clock, the context also ends after the
-// duration (or leastPatience, if that is longer), because a queued request may wait for longer than the Limiter
-// has predicted.
+// within returns a context for the Limiter, whose deadline is now plus the duration left. If the Limiter could
+// grant a request only after the deadline, it refuses the request at once. If a request needs no wait, the
+// Limiter grants it even if left is 0. With the machine's clock, the context also ends after left (or
+// leastPatience, if that is longer), because a queued request may wait for longer than the Limiter has
+// predicted.
 func (t *Transport) within(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
 	deadline, stop := time.Now().Add(left), func() {}
 	if t.time.Machine() {
 		ctx, stop = context.WithTimeout(ctx, max(left, leastPatience))
 	} else if at := t.Clock.Now().Add(left); at.Before(deadline) {
-		deadline = at // may have passed by the machine's clock, but the Limiter compares it with its own clock
+		deadline = at // this may be in the past of the machine's clock, but the Limiter compares it with its own clock
 	}
 	return &bound{ctx, deadline}, stop
 }
 
-// A bound is a context that reports an earlier deadline than the time at which it ends.
+// A bound is a context with a deadline of its own, but it may end later than that. The Limiter only
+// compares the deadline: it refuses a request at once if the request would have to wait for longer.
 type bound struct {
 	context.Context
 	deadline time.Time

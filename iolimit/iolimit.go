@@ -2,8 +2,8 @@
 // to an HTTP request, and asks a limiter for each piece of the bytes. So an upload, a download or an export
 // proceeds as fast as the limiter allows, and several of them share one limit.
 //
-// The limiter counts bytes, one unit for each. The functions of this package get it as a function that
-// waits for n units. For the rules of a [ratelimit.RateLimiter] that function is:
+// The limiter counts each byte as one unit. The functions of this package get the limiter as a function that waits
+// for n units. For the rules of a [ratelimit.RateLimiter], the function is:
 //
 //	wait := func(ctx context.Context, n int) error {
 //		res, err := limiter.Wait(ctx, ratelimit.Request{Client: client, Endpoint: "export", Cost: n})
@@ -13,15 +13,15 @@
 //		return err
 //	}
 //
-// For a limiter of its own, it calls [ratelimit.Wait] and returns the error.
+// For a single [ratelimit.Limiter], the function calls [ratelimit.Wait] and returns the error.
 //
 // # Pieces
 //
-// A piece has at most 64 KiB. If the limiter never grants a piece because it is larger than the limit
-// (wait returns an error that matches [ratelimit.ErrExceedsLimit]), the piece is halved, until it has one
-// byte. After 64 pieces in a row that were granted the size is doubled again. So the rate of the limiter
-// may change at any time, but choose a burst of some kilobytes or more: with a small one, many short
-// pieces are passed on.
+// A piece has at most 64 KiB. If the limiter never grants a piece because it is larger than the limit (wait
+// returns an error that matches [ratelimit.ErrExceedsLimit]), the piece is halved, until it has one byte. After 64
+// granted pieces in a row, the size of the pieces is doubled again. So the pieces follow a limit that changes at
+// any time. Choose a burst of some kilobytes or more: with a smaller burst, the bytes are read and written in many
+// short pieces.
 package iolimit
 
 import (
@@ -42,12 +42,12 @@ const (
 type Reader struct {
 	pace
 	r      io.Reader
-	failed error // the error with which r has ended; Read returns it after the bytes that came with it were charged
+	failed error // the error of r.Read; Read returns it when the limiter has granted the bytes that came together with it
 }
 
-// NewReader returns a Reader that reads from r. It charges the bytes after it has read them, because it
-// cannot know before how many there will be. The function wait must return nil when n bytes may pass, and
-// an error when they may not. A Read that waits ends with the error of ctx when ctx ends.
+// NewReader returns a Reader that reads from r. It charges bytes after it has read them, because it
+// cannot know earlier how many there will be. The function wait must return nil when n bytes may pass,
+// and an error when they may not. If ctx ends while a Read waits, the Read returns the error of ctx.
 //
 // NewReader panics if r or wait is nil.
 func NewReader(ctx context.Context, r io.Reader, wait func(ctx context.Context, n int) error) *Reader {
@@ -57,9 +57,10 @@ func NewReader(ctx context.Context, r io.Reader, wait func(ctx context.Context, 
 	return &Reader{pace: newPace(ctx, "NewReader", wait), r: r}
 }
 
-// Read reads up to len(p) bytes, but not more than 64 KiB, and returns when the limiter has granted
-// them. If the limiter does not grant them, Read returns the error of wait together with the bytes, which
-// have been taken from the reader already. A later Read reads on, and asks the limiter again.
+// Read reads up to len(p) bytes, but not more than 64 KiB, and returns when the limiter has granted them.
+// If the limiter does not grant them, Read returns the bytes together with the error of wait, because the
+// bytes were already taken from the reader. A later Read returns the bytes that follow, and asks the
+// limiter again.
 func (r *Reader) Read(p []byte) (n int, err error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
@@ -74,8 +75,8 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 	return n, r.failed
 }
 
-// Close closes the reader from which r reads, if that has a method Close. So a Reader can replace the Body
-// of an [http.Request].
+// Close closes the reader from which r reads, if that reader has a method Close. So a Reader can replace
+// the Body of an [http.Request].
 func (r *Reader) Close() error {
 	if c, ok := r.r.(io.Closer); ok {
 		return c.Close()
@@ -91,8 +92,8 @@ type Writer struct {
 }
 
 // NewWriter returns a Writer that writes to w. It writes each piece when the limiter has granted it. The
-// function wait must return nil when n bytes may pass, and an error when they may not. A Write that waits
-// ends with the error of ctx when ctx ends.
+// function wait must return nil when n bytes may pass, and an error when they may not. If ctx ends while
+// a Write waits, the Write returns the error of ctx.
 //
 // NewWriter panics if w or wait is nil.
 func NewWriter(ctx context.Context, w io.Writer, wait func(ctx context.Context, n int) error) *Writer {
@@ -103,7 +104,7 @@ func NewWriter(ctx context.Context, w io.Writer, wait func(ctx context.Context, 
 }
 
 // Write writes the bytes in p, piece by piece. If the limiter does not grant a piece, or the writer fails,
-// Write returns how many bytes it has written before, and the error. A piece that was granted and then
+// Write returns how many bytes it wrote before that, and the error. A piece that was granted and then
 // could not be written stays charged.
 func (w *Writer) Write(p []byte) (n int, err error) {
 	for n < len(p) {
@@ -123,12 +124,12 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// A pace asks the limiter for one piece after the other.
+// A pace asks the limiter for the pieces of a Reader or Writer, one after the other.
 type pace struct {
-	ctx     context.Context // the methods of io.Reader and io.Writer have no context
+	ctx     context.Context // a field, because the methods of io.Reader and io.Writer have no parameter for it
 	wait    func(ctx context.Context, n int) error
 	size    int // the largest number of bytes that one piece may have now
-	granted int // how many pieces in a row were granted since the size changed
+	granted int // how many pieces were granted since the size changed
 }
 
 // newPace returns a pace that calls the function wait with ctx. If wait is nil, newPace panics, and
@@ -143,7 +144,7 @@ func newPace(ctx context.Context, name string, wait func(ctx context.Context, n 
 	return pace{ctx: ctx, wait: wait, size: largest}
 }
 
-// charge waits until the limiter has granted n bytes, in as many pieces as that takes.
+// charge waits until the limiter has granted n bytes, in one piece or several.
 func (p *pace) charge(n int) error {
 	for n > 0 {
 		granted, err := p.piece(n)
@@ -155,8 +156,8 @@ func (p *pace) charge(n int) error {
 	return nil
 }
 
-// piece waits until the limiter has granted the next piece of n bytes, where n is at least 1, and
-// returns how many bytes the piece has.
+// piece waits until the limiter has granted the first piece of the next n bytes, and returns how many
+// bytes that piece has. n is at least 1.
 func (p *pace) piece(n int) (granted int, err error) {
 	for {
 		if err := p.ctx.Err(); err != nil {
@@ -175,7 +176,8 @@ func (p *pace) piece(n int) (granted int, err error) {
 	}
 }
 
-// grow counts a granted piece, and doubles the size of the pieces after enough of them.
+// grow counts a granted piece. After inRow granted pieces in a row, it doubles the size of the pieces,
+// up to largest.
 func (p *pace) grow() {
 	if p.granted++; p.granted >= inRow {
 		p.size, p.granted = min(2*p.size, largest), 0

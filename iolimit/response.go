@@ -12,12 +12,13 @@ import (
 // although net/http does not send it.
 //
 // The header is not limited: the handler sets the status and the fields as usual. If w can flush, the
-// returned ResponseWriter can too; [http.ResponseController] finds the further methods of w. It has no
-// method ReadFrom, by which bytes would pass without the limiter.
+// returned ResponseWriter can too; [http.ResponseController] finds the other methods of w. The returned
+// ResponseWriter has no method ReadFrom, because bytes would pass through that method without asking the
+// limiter.
 //
-// The WriteTimeout of an [http.Server] includes the time for which the limiter makes a response wait: when
-// it is over, the client gets no more bytes. Set it to 0, or let the handler set a later deadline with
-// [http.ResponseController.SetWriteDeadline].
+// The WriteTimeout of an [http.Server] includes the time for which a response waits for the limiter. After
+// the WriteTimeout, the client gets no more bytes. Set it to 0, or let the handler set a later deadline
+// with [http.ResponseController.SetWriteDeadline].
 //
 // ResponseWriter panics if w or wait is nil.
 func ResponseWriter(ctx context.Context, w http.ResponseWriter, wait func(ctx context.Context, n int) error) http.ResponseWriter {
@@ -43,7 +44,7 @@ func (r response) Write(p []byte) (int, error) { return r.body.Write(p) }
 // Unwrap returns the wrapped ResponseWriter, for [http.ResponseController].
 func (r response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// A flushed is a response that can also flush what was written.
+// A flushed is a response that also has the method Flush of the wrapped ResponseWriter.
 type flushed struct {
 	response
 	http.Flusher

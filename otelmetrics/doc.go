@@ -7,9 +7,8 @@
 //     "denied", "shadow_denied" or "advised";
 //   - rate_limiting.store.errors counts the calls of the store, or of a custom limiter, that
 //     failed;
-//   - rate_limiting. followed by [ratelimit.Counter.Name], such as
-//     rate_limiting.degraded_requests, is the name of each other counter in
-//     [ratelimit.Counters];
+//   - each other counter in [ratelimit.Counters] is exported under its name with the prefix
+//     rate_limiting., such as rate_limiting.degraded_requests;
 //   - rate_limiting.keys is the number of keys that have state in this process.
 //
 // All instruments have the attributes rate_limiting.limiter and rate_limiting.policy, which is the name

@@ -81,7 +81,7 @@ func newInstruments(m metric.Meter) (in instruments, all []metric.Observable, er
 }
 
 // instrumentName returns the name of the instrument that exports a counter. The counters of the store
-// have a namespace of their own, rate_limiting.store.
+// have a namespace of their own: store_errors becomes rate_limiting.store.errors.
 func instrumentName(counter string) string {
 	if rest, ok := strings.CutPrefix(counter, "store_"); ok {
 		return "rate_limiting.store." + rest

@@ -92,7 +92,7 @@ func NewCollector(l *ratelimit.RateLimiter, o Options) *Collector {
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range slices.Concat(c.counters, []*prometheus.Desc{c.keys, c.limit, c.rate, c.info, c.parts, c.opened}) {
-		ch <- d // the same description may be sent several times, once for each result of a counter
+		ch <- d // a description is sent again for each result of its counter, which a registry allows
 	}
 	if c.watcher != nil {
 		for _, d := range []*prometheus.Desc{c.reloaded, c.reloadTime, c.reloads} {

@@ -28,7 +28,8 @@ var buckets = []float64{1e-6, 5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 1
 type Durations struct {
 	histogram *prometheus.HistogramVec
 
-	// bySource has a histogram for each entry of sources. It is nil before its first sample.
+	// bySource has the histogram for each entry of sources, at the same index. An entry is nil until
+	// its first sample.
 	bySource [len(sources)]atomic.Pointer[prometheus.Observer]
 }
 

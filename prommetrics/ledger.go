@@ -38,8 +38,9 @@ func help(name string) string {
 type counts []uint64
 
 // add adds to c what a rule has counted between two reads of its statistics. The parameter last has the
-// statistics of the earlier read, and now has those of the later read. If a value has become lower, a new
-// rule has replaced the rule with this name, and has counted from zero.
+// statistics of the earlier read, and now has the statistics of the later read. If a value is lower in
+// now than in last, the rule was replaced by a new rule with the same name, whose counters began at zero.
+// Then add adds the whole value in now.
 func (c counts) add(now, last *ratelimit.RuleStats) {
 	for i, counter := range counters {
 		n, since := counter.Value(now), counter.Value(last)
@@ -62,11 +63,12 @@ type series struct {
 	rule *ratelimit.Rule
 }
 
-// A ledger keeps the counts of a limiter's rules, by the names under which they are exported.
+// A ledger keeps what the rules of a limiter have counted, by the names under which the counts are
+// exported.
 //
 // A count never decreases while its name is exported, even if rules are removed and added: each read adds
-// what the rules have counted since the read before. So each request is counted once in the sum over all
-// names, even if its rule is exported at one time under its own name, and at another time under "_other".
+// what the rules have counted since the read before. So the sum over all names counts each request once,
+// even if its rule is exported first under its own name and later under "_other".
 //
 // This file is the same in prommetrics and otelmetrics, except for the name of the package.
 type ledger struct {
@@ -78,8 +80,8 @@ type ledger struct {
 	// last has the statistics of each rule at the last read, by the whole name of the rule; guarded by mu.
 	last map[string]ratelimit.RuleStats
 
-	// totals has the counts by the names under which they are exported; guarded by mu. A read makes new
-	// counts and does not change the counts of earlier reads.
+	// totals has the counts by the names under which they are exported; guarded by mu. Each read makes
+	// new slices of counts, because the slices of an earlier read may still be in use.
 	totals map[string]counts
 }
 
@@ -90,8 +92,8 @@ func newLedger(l *ratelimit.RateLimiter, maxRules int) *ledger {
 	return &ledger{limiter: l, maxRules: maxRules}
 }
 
-// read returns the series to export now, in the order of the rules. The series "_other" stands where the
-// first of its rules would stand.
+// read returns the series to export now, in the order of the rules. The series "_other", which adds up
+// several rules, has the place of the first of them.
 func (g *ledger) read() []series {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,7 +16,7 @@ var oneScripts = map[byte]*script{
 	'l': oneScriptOf('l', oneBucketLua, bucketLua+layersLua),
 	'f': oneScriptOf('f', oneFixedLua, windowLua),
 	'c': oneScriptOf('c', oneCounterLua, windowLua),
-	's': oneScriptOf('s', oneLogLua, logLua),
+	's': oneScriptOf('s', oneLogLua, logLua+holesLua),
 }
 
 func oneScriptOf(kind byte, fast, general string) *script {

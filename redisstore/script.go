@@ -21,6 +21,8 @@ var (
 	windowLua string
 	//go:embed lua/log.lua
 	logLua string
+	//go:embed lua/holes.lua
+	holesLua string
 	//go:embed lua/held.lua
 	heldLua string
 	//go:embed lua/warmup.lua
@@ -29,6 +31,8 @@ var (
 	takeLua string
 	//go:embed lua/receipts.lua
 	receiptsLua string
+	//go:embed lua/settlelog.lua
+	settleLogLua string
 	//go:embed lua/settle.lua
 	settleLua string
 	//go:embed lua/exceed.lua
@@ -112,10 +116,10 @@ var onceScripts = scripts{text: func(f family) string {
 // units to an earlier charge. Both can handle all algorithms; held and warms are in the family only if they are needed.
 var (
 	settleScripts = scripts{text: func(f family) string {
-		return startLua + generalLua(f|settling) + settleLua + "return over\n"
+		return startLua + generalLua(f|settling) + settleLogLua + settleLua + "return over\n"
 	}}
 	exceedScripts = scripts{text: func(f family) string {
-		return startLua + generalLua(f|settling) + settleLua + exceedLua + "return over\n"
+		return startLua + generalLua(f|settling) + settleLogLua + settleLua + exceedLua + "return over\n"
 	}}
 )
 
@@ -126,7 +130,7 @@ const settling = buckets | windows | logs
 // decide from any state.
 func generalLua(f family) string {
 	text := []string{exactLua, receiptsLua}
-	for i, part := range []string{bucketLua + layersLua, windowLua, logLua, heldLua, warmupLua} {
+	for i, part := range []string{bucketLua + layersLua, windowLua, logLua + holesLua, heldLua, warmupLua} {
 		if f>>i&1 == 1 {
 			text = append(text, part)
 		}

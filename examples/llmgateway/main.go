@@ -1,7 +1,8 @@
 // Llmgateway is an HTTP gateway in front of a language model. It limits the requests, the tokens and the parallel
-// requests of each client, in one decision: what is denied has charged nothing. It reserves 4,000 tokens when a
-// request arrives. At the end, it charges the tokens that the answer has used instead, even if the client leaves
-// early. The model of this example repeats the prompt, with one token for each word.
+// requests of each client, in one decision: a request that is denied is charged nothing. The gateway reserves
+// 4,000 tokens when a request arrives. At the end of the answer, it replaces this charge by the tokens that the
+// answer has used, even if the client leaves early. The model of this example repeats the prompt, with one token
+// for each word.
 //
 //	go run ./examples/llmgateway
 //
@@ -125,8 +126,8 @@ func main() {
 	log.Print(server.ListenAndServe())
 }
 
-// show sends five requests of one client to g at the same time, of which four are answered, and writes the results
-// to out.
+// show sends five requests of one client to g, which all run at the same time, and writes the results to out. Four
+// are answered. The fifth is denied, because a client may have only four requests running.
 func (g *gateway) show(out io.Writer) error {
 	server := httptest.NewServer(g)
 	defer server.Close()

@@ -19,7 +19,8 @@ import (
 //     than the rates of these Keys allow.
 //
 // No caller waits for a key of a fallback, so the methods for such callers, in Keys and in lockedShard,
-// are those of the embedded Keys and of their shard.
+// are those of the embedded Keys and of their shard. The method Place, too, is that of the embedded Keys
+// alone: an explanation says that the failure policy has answered, and not where the key is stored.
 type fallback struct {
 	Keys
 	granted Keys
@@ -49,9 +50,16 @@ func (r Rates) withoutWarmup() Rates {
 func (f *fallback) Decide(
 	h keytable.Hash, tier string, n int64, began keytable.Instant,
 ) (v Verdict, delay time.Duration, now keytable.Instant, queued bool) {
-	parts := [1]Part{{Keys: f, Question: Question{Hash: h, Want: Wanted{Tier: tier}, N: n}}}
-	out := DecideAll(f.time, parts[:], &Order{Within: AnyDelay}, began)
-	return parts[0].Verdict, parts[0].Delay, out.Now, out.Queued
+	f.time.Renew()
+	if now = began; now == 0 && f.time.clock == nil {
+		now = keytable.InstantAt(time.Since(f.time.start))
+	}
+	shard, now := f.lockBoth(h, now)
+	if f.time.clock != nil {
+		now = f.time.nowLocked(shard)
+	}
+	v, delay, _ = shard.chargeAndUnlock(h, tier, now, n, Take)
+	return v, delay, now, false
 }
 
 func (f *fallback) Hold(
@@ -168,12 +176,21 @@ type fallbackShard struct {
 var fallbackShards = sync.Pool{New: func() any { return new(fallbackShard) }}
 
 func (f *fallback) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant, bool) {
+	s, now := f.lockBoth(h, now)
+	return s, now, false
+}
+
+// lockBoth does what lock does, and returns the shard with its own type.
+func (f *fallback) lockBoth(h keytable.Hash, now keytable.Instant) (*fallbackShard, keytable.Instant) {
 	s := fallbackShards.Get().(*fallbackShard)
 	s.keys = f
 	s.lockedShard, now, _ = f.Keys.lock(h, now)
 	s.granted, now, _ = f.granted.lock(h, now)
-	return s, now, false
+	return s, now
 }
+
+// Unlock unlocks both states, and counts no answer.
+func (s *fallbackShard) Unlock() { s.finish(0, keytable.Uncounted) }
 
 func (s *fallbackShard) finish(now keytable.Instant, t keytable.Tally) {
 	s.granted.finish(now, keytable.Uncounted)

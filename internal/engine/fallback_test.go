@@ -32,6 +32,19 @@ func TestFallbackWithoutRoom(t *testing.T) {
 	}
 }
 
+// TestFallbackOfAClockThatPanics proves that a panic of the clock leaves neither state of the key locked.
+func TestFallbackOfAClockThatPanics(t *testing.T) {
+	clock := &handClock{now: time.Unix(1, 0)}
+	line := NewTimeline(clock, nil)
+	f := fallbackOf(t, &line, 100, 100)
+	clock.panics = true
+	require.Panics(t, func() { _, _, _, _ = f.Decide(alice, "", 1, 0) })
+	clock.panics = false
+	v, _, _, _ := f.Decide(alice, "", 1, 0)
+	require.EqualValues(t, 4, v.Left)
+	require.EqualValues(t, 1, f.Counts().Allowed)
+}
+
 // TestFallbackIsReleased proves that Hold gives the receipts of both Keys a term, and that units are given back to both.
 func TestFallbackIsReleased(t *testing.T) {
 	line := NewTimeline(&handClock{now: time.Unix(1, 0)}, nil)

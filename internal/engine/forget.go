@@ -69,6 +69,7 @@ func (k *ratedKeys[S, C]) renewLocked(r Rates, before func(*ratePlans[S, C])) er
 			s.setPlan(to.id)
 		}
 	})
+	ps.successor(old.slowestPlan(), successors) // adds the slowest rate that a request has asked for, see twoRates
 	k.plans.Store(ps)
 	return nil
 }

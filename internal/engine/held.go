@@ -14,7 +14,7 @@ import (
 const withReceipts = 1 << 31
 
 // setPlan records in the state s that it was last written at the plan (rate) with this id.
-func (s *ratedState[S]) setPlan(id uint32) { s.plan = id | s.plan&withReceipts }
+func (s *ratedState[S]) setPlan(id uint32) { s.plan = id | s.plan&planBits }
 
 // forgetReceipts removes the link from the state s to its receipts. The units of these receipts stay
 // charged.

@@ -364,6 +364,7 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 		k.table.Reconfigure(ps, func(h keytable.Hash, s *ratedState[S], shared bool) {
 			ps.retag(h, s, old, successors, now, shared)
 		})
+		ps.successor(old.slowestPlan(), successors) // adds the slowest rate that a request has asked for, see twoRates
 		k.plans.Store(ps)
 	}, nil
 }

@@ -9,7 +9,7 @@ import (
 // A ratedState is the state of one key of a rule.
 type ratedState[S any] struct {
 	state S
-	plan  uint32 // id of the plan (rate) at which the state was last written, and the bit withReceipts; 0 if the state was never written
+	plan  uint32 // id of the plan (rate) at which the state was last written, and the bits planBits; 0 if the state was never written
 	chain uint32 // index of the chain (list) of the key's receipts; 0 if the key has no receipts
 }
 
@@ -68,7 +68,7 @@ func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[S, C] {
 	if s.plan == 0 {
 		return nil
 	}
-	return (*ps.byID.Load())[s.plan&^withReceipts-1]
+	return (*ps.byID.Load())[s.plan&^planBits-1]
 }
 
 // step decides on n units at the plan (rate) p for the key with hash h. The parameter s is the state of
@@ -86,7 +86,11 @@ func (ps *ratePlans[S, C]) step(
 		v.await(seen, now)
 		return v, delay, id
 	}
+	if do >= Take && s.plan&twoRates != 0 && ps.Idle(s, now) {
+		s.plan &^= twoRates
+	}
 	if from := ps.planOf(s); from != nil && !from.equals(p) {
+		ps.findAt(s, from, p)
 		if p.config.Fills(from.config) {
 			if v, delay = ps.stepCut(shard.Scratch(*s), from, p, now, n); do < Take || v.RetryAfter != 0 {
 				return v, delay, 0
@@ -235,10 +239,11 @@ func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[S, C], now keytabl
 	return v.RetryAfter == 0
 }
 
-// Idle reports whether a decision by the state s is the same as for a key that was never used.
+// Idle reports whether a decision by the state s is the same as for a key that was never used. If the key was
+// used at several rates, this holds for a decision at each rate of the rule.
 func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
 	p := ps.planOf(s)
-	return p == nil || p.config.Idle(&s.state, now)
+	return p == nil || p.config.Idle(&s.state, now) && (s.plan&twoRates == 0 || ps.idleAtSlowest(s, p, now))
 }
 
 // Inherit returns the first state of a key that has shared the debt s and gets a slot of its own.

@@ -135,6 +135,18 @@ func (t *Timeline) Sleep(ctx context.Context, now keytable.Instant, d time.Durat
 	}
 }
 
+// Hold waits until the given delay has passed since the given instant. It returns the error of ctx if ctx ends first.
+func (t *Timeline) Hold(ctx context.Context, at keytable.Instant, delay time.Duration) error {
+	if delay == 0 {
+		return nil
+	}
+	now, end := t.Now(), at.Add(delay)
+	if now >= end {
+		return nil
+	}
+	return t.Sleep(ctx, now, now.Until(end), nil)
+}
+
 // Patience returns how long a caller with the context ctx can wait: the time left until the deadline of
 // ctx, or the longest Duration if ctx has no deadline.
 func (t *Timeline) Patience(ctx context.Context) time.Duration {

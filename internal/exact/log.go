@@ -21,7 +21,7 @@ type Log struct {
 	total uint32           // units ever granted, modulo 2^32
 	base  uint32           // units granted before the oldest entry, modulo 2^32
 	ring  []entry          // all entries except the newest, in a ring buffer whose length is a power of two
-	first uint32           // index in ring of the oldest entry
+	first uint32           // index in ring of the oldest entry, and the bit holed
 	older uint32           // number of entries in ring
 }
 
@@ -29,6 +29,7 @@ type Log struct {
 type entry struct {
 	at    keytable.Instant // when the units were granted
 	total uint32           // units ever granted, including those of this entry, modulo 2^32
+	holes uint32           // a sum of holes, see the constant holed
 }
 
 // LogOf returns a Log with one entry: the given number of units, granted at the given instant.
@@ -47,13 +48,13 @@ func (l *Log) Clone() Log {
 // entry returns entry number i, counted from 0 for the oldest. Entry number l.older is the newest.
 func (l *Log) entry(i uint32) entry {
 	if i == l.older {
-		return entry{l.last, l.total}
+		return entry{at: l.last, total: l.total}
 	}
 	return *l.slot(i)
 }
 
 // slot returns a pointer to entry number i in the ring, counted from 0 for the oldest.
-func (l *Log) slot(i uint32) *entry { return &l.ring[(l.first+i)&uint32(len(l.ring)-1)] }
+func (l *Log) slot(i uint32) *entry { return &l.ring[l.place(i)] }
 
 // A Recent describes the entries of a Log that are recent: younger than a given age.
 type Recent struct {
@@ -72,7 +73,7 @@ func (l *Log) Recent(now keytable.Instant, per uint64) Recent {
 		gone = uint32(sort.Search(int(l.older), func(i int) bool {
 			return now.Since(l.entry(uint32(i)).at) < per
 		}))
-		base = l.entry(gone - 1).total
+		base = l.upTo(gone - 1)
 	}
 	return Recent{int64(l.total - base), gone}
 }
@@ -83,7 +84,7 @@ func (l *Log) Recent(now keytable.Instant, per uint64) Recent {
 func (l *Log) TimeToLeave(r Recent, n int64, now keytable.Instant, per uint64) time.Duration {
 	base := l.total - uint32(r.Units)
 	i := sort.Search(int(l.older-r.gone), func(i int) bool {
-		return l.entry(r.gone+uint32(i)).total-base >= uint32(n)
+		return l.upTo(r.gone+uint32(i))-base >= uint32(n)
 	})
 	return time.Duration(per - now.Since(l.entry(r.gone+uint32(i)).at))
 }
@@ -91,9 +92,7 @@ func (l *Log) TimeToLeave(r Recent, n int64, now keytable.Instant, per uint64) t
 // Trim forgets all entries except the recent entries that r describes.
 func (l *Log) Trim(r Recent) {
 	l.base = l.total - uint32(r.Units)
-	gone := min(r.gone, l.older) // the newest entry is not in the ring, and is kept
-	l.first += gone
-	l.older -= gone
+	l.skip(min(r.gone, l.older)) // the newest entry is not in the ring, and is kept
 }
 
 // Add records n units granted at the instant now, which must not be before the newest entry.
@@ -102,18 +101,30 @@ func (l *Log) Add(now keytable.Instant, n int64) {
 		if int(l.older) == len(l.ring) {
 			l.grow()
 		}
-		*l.slot(l.older) = entry{l.last, l.total}
+		e := l.slot(l.older)
+		if l.first&holed != 0 {
+			place := l.place(l.older)
+			l.note(place, -l.hole(place))
+		}
+		e.at, e.total = l.last, l.total
 		l.older++
 	}
 	l.last = now
 	l.total += uint32(n)
 }
 
-// grow doubles the length of the ring.
+// grow makes room for another entry. It removes entries whose units have all come back. If more than three
+// quarters of the ring are in use then, it doubles the length of the ring.
 func (l *Log) grow() {
+	if l.first&holed != 0 {
+		l.fill()
+		if int(l.older) <= len(l.ring)/4*3 {
+			return
+		}
+	}
 	ring := make([]entry, max(2*len(l.ring), 4))
 	for i := range l.older {
-		ring[i] = l.entry(i)
+		ring[i] = *l.slot(i)
 	}
 	l.ring, l.first = ring, 0
 }
@@ -127,6 +138,9 @@ const maxEntries = 1 << 16
 // instant to now. If the sum of all units is above 2^32-1, one entry at now with 2^32-1 units
 // replaces all entries.
 func (l *Log) Exceed(now keytable.Instant, n int64) {
+	if l.older >= maxEntries && l.first&holed != 0 {
+		l.fill()
+	}
 	switch units := int64(l.total - l.base); {
 	case units+n > math.MaxUint32:
 		*l = LogOf(now, math.MaxUint32)
@@ -135,77 +149,5 @@ func (l *Log) Exceed(now keytable.Instant, n int64) {
 		l.total += uint32(n)
 	default:
 		l.Add(now, n)
-	}
-}
-
-// maxMoved is the largest number of entries that GiveBack changes.
-const maxMoved = 4096
-
-// GiveBack removes n units from the entry for the given instant. It changes the totals of the entries
-// after it or, if they are fewer, of those before it. It changes nothing if there is no entry for the
-// instant, if the entry has fewer units, or if there are more than maxMoved entries before it and after it.
-func (l *Log) GiveBack(at keytable.Instant, n int64) {
-	i := uint32(sort.Search(int(l.older), func(i int) bool { return l.entry(uint32(i)).at >= at }))
-	later := l.older - i
-	if min(i, later) > maxMoved {
-		return
-	}
-	before := l.base
-	if i > 0 {
-		before = l.entry(i - 1).total
-	}
-	e := l.entry(i)
-	if e.at != at || int64(e.total-before) < n {
-		return
-	}
-	empty := int64(e.total-before) == n
-	if i < later {
-		l.base += uint32(n)
-		l.add(0, i, uint32(n))
-		if empty {
-			l.move(0, 1, i)
-			l.first++
-			l.older--
-		}
-		return
-	}
-	l.add(i, l.older, -uint32(n))
-	l.total -= uint32(n)
-	switch {
-	case !empty || l.older == 0: // an empty Log has no older entry, and its total equals its base
-	case later == 0:
-		l.older--
-		l.last = l.slot(l.older).at
-	default:
-		l.move(i+1, i, later-1)
-		l.older--
-	}
-}
-
-// add adds n, modulo 2^32, to the totals of the entries from number i up to number end-1 in the ring.
-func (l *Log) add(i, end, n uint32) {
-	for i < end {
-		run := l.ring[(l.first+i)&uint32(len(l.ring)-1):]
-		run = run[:min(len(run), int(end-i))]
-		for j := range run {
-			run[j].total += n
-		}
-		i += uint32(len(run))
-	}
-}
-
-// move copies n entries of the ring, beginning with number from, to the places from number to on.
-func (l *Log) move(from, to, n uint32) {
-	mask := uint32(len(l.ring) - 1)
-	if at, end := (l.first+min(from, to))&mask, max(from, to)-min(from, to)+n; int(at+end) <= len(l.ring) {
-		place := l.ring[at : at+end]
-		copy(place[to-min(from, to):], place[from-min(from, to):end-(to-min(from, to))])
-		return
-	}
-	for j := range n {
-		if to > from {
-			j = n - 1 - j
-		}
-		*l.slot(to + j) = *l.slot(from + j)
 	}
 }

@@ -44,7 +44,7 @@ func TestLog(t *testing.T) {
 		var charged plainLog // instants at which units were granted at some time
 		now, per := keytable.Start, 1+r.Uint64N(100)
 		for range 300 {
-			now = now.Add(time.Duration(r.IntN(1 + int(per)/(1+r.IntN(9)))))
+			now = now.Add(time.Duration(r.IntN(1 + int(per)/(1+r.IntN(20)))))
 			recent, units := log.Recent(now, per), model.recent(now, per)
 			require.EqualValues(t, len(units), recent.Units, "seed %d", seed)
 			for n, at := range units {
@@ -82,30 +82,44 @@ func TestLogInherits(t *testing.T) {
 	require.Zero(t, log.Recent(keytable.Start, 1<<62).Units, "the zero Log is empty")
 }
 
-// TestLogGivesBackAtMost proves that units are not given back if that would change too many
-// entries.
-func TestLogGivesBackAtMost(t *testing.T) {
-	for _, c := range []struct {
-		older, later int
-		back         int64
-		why          string
-	}{
-		{maxMoved + 9, maxMoved, 1, "as many later entries as are changed at most"},
-		{maxMoved, maxMoved + 9, 1, "as many older entries"},
-		{maxMoved + 1, maxMoved + 1, 0, "one more of both"},
-		{0, maxMoved + 9, 1, "the oldest entry"},
-		{maxMoved + 9, 0, 1, "the newest entry"},
-	} {
+// TestLogGivesBackAnywhere gives back a unit of a log with thousands of older and of later entries.
+func TestLogGivesBackAnywhere(t *testing.T) {
+	const entries = 20_001
+	for _, place := range []int{0, 1, entries / 2, entries - 2, entries - 1} {
 		var log Log
-		for i := range c.older + 1 + c.later {
+		for i := range entries {
 			log.Add(keytable.Start.Add(time.Duration(i)), 1)
 		}
-		log.GiveBack(keytable.Start.Add(time.Duration(c.older)), 1)
-		now := keytable.Start.Add(time.Duration(c.older + c.later))
-		all := int64(c.older + 1 + c.later)
-		require.Equal(t, all-c.back, log.Recent(now, 1<<40).Units, c.why)
-		require.EqualValues(t, all-c.back-1, log.older, c.why)
+		log.GiveBack(keytable.Start.Add(time.Duration(place)), 1)
+		log.GiveBack(keytable.Start.Add(time.Duration(place)), 1) // it has no unit any more
+		now, per := keytable.Start.Add(entries), uint64(1<<40)
+		recent := log.Recent(now, per)
+		require.EqualValues(t, entries-1, recent.Units)
+		for _, n := range []int{1, place, place + 1, entries - 1} {
+			at := n - 1 // the instant of the n-th unit
+			if at >= place {
+				at++
+			}
+			if n > 0 && n < entries {
+				require.Equal(t, time.Duration(per)-time.Duration(entries-at), log.TimeToLeave(recent, int64(n), now, per), "unit %d", n)
+			}
+		}
 	}
+}
+
+// TestLogWithHolesIsBounded gives nearly all entries back, in the middle of a log, and checks that they do
+// not stay in memory.
+func TestLogWithHolesIsBounded(t *testing.T) {
+	var log Log
+	at := func(i int) keytable.Instant { return keytable.Start.Add(time.Duration(i)) }
+	for i := range 100_000 {
+		log.Add(at(i), 1)
+		if i > 100 {
+			log.GiveBack(at(i-50), 1)
+		}
+	}
+	require.EqualValues(t, 101, log.Recent(at(100_000), 1<<40).Units)
+	require.LessOrEqual(t, len(log.ring), 512)
 }
 
 // TestLogExceeds adds units past the limit to a log with maxEntries entries, and to one whose total
@@ -123,6 +137,14 @@ func TestLogExceeds(t *testing.T) {
 	require.Equal(t, at(1<<20), log.Last())
 	require.EqualValues(t, maxEntries+4, log.Recent(at(1<<20), per).Units)
 	require.EqualValues(t, 4, log.Recent(at(1e9+1<<19), per).Units, "which counts from then on")
+
+	log.GiveBack(at(1000), 1)
+	log.Exceed(at(1<<20+1), 1)
+	require.EqualValues(t, maxEntries, log.older, "an entry without units does not count")
+	require.Equal(t, at(1<<20+1), log.Last())
+	log.Exceed(at(1<<20+2), 1)
+	require.EqualValues(t, maxEntries, log.older, "the units join the newest entry")
+	require.EqualValues(t, maxEntries+5, log.Recent(at(1<<20+2), per).Units)
 
 	log = LogOf(at(0), 1)
 	log.Exceed(at(1), 1<<31-1)

@@ -52,6 +52,9 @@ func CloseUnused(used func(v any) bool, all ...*Built) {
 	}
 }
 
+// Close closes what the given Builts have made, as CloseUnused does, for rules that will not be used.
+func Close(all ...*Built) { CloseUnused(func(any) bool { return false }, all...) }
+
 func closeQuietly(c io.Closer) {
 	defer func() { _ = recover() }()
 	_ = c.Close()

@@ -28,6 +28,19 @@ type Place struct {
 // rules.
 func (p Place) enforces() bool { return !p.Shadow && !p.Additional }
 
+// Kind says how a rule at the place p applies to an endpoint: "exact", "prefix", "default" or "additional".
+func (p Place) Kind() string {
+	switch {
+	case p.Additional:
+		return "additional"
+	case p.Default:
+		return "default"
+	case strings.HasSuffix(p.Endpoint, "*"):
+		return "prefix"
+	}
+	return "exact"
+}
+
 // depth returns the text of the pattern of p without a "*", and a number that says how narrow the
 // pattern is. If two patterns cover the same endpoint, the narrower pattern has the larger number. The
 // number is 0 if the rule has no pattern.

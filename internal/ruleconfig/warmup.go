@@ -15,6 +15,14 @@ type Warmup struct {
 	Over time.Duration // time from the first grant of a key until the key has its full limit
 }
 
+// Config returns w as a map, in the form that a config of a rule has, or nil if w is zero.
+func (w Warmup) Config() map[string]any {
+	if w == (Warmup{}) {
+		return nil
+	}
+	return map[string]any{"from": w.From, "over": w.Over.String()}
+}
+
 // ruleRateFields are the fields that the algoConfig of a rule may have. The config of a tier may only
 // have the fields of rateSchema.
 var ruleRateFields = slices.Concat(rateSchema.Fields, algoWarmupSchema.Fields)

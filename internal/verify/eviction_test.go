@@ -205,3 +205,63 @@ func TestRaisedBurstAfterEviction(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowerRateKeepsKey uses a bucket at two rates, while another key needs its slot. The bucket must not be
+// forgotten when it owes nothing at the faster rate: a request at the slower rate would find a new key,
+// although at that rate nothing has been refilled yet.
+// A store in memory and a rule with tiers keep their keys alike; redisstore has a test with the same name.
+func TestSlowerRateKeepsKey(t *testing.T) {
+	const day = 24 * time.Hour
+	fast, slow := ratelimit.PerSecond(10), ratelimit.PerDay(10)
+	check := func(t *testing.T, clock *ratelimit.FakeClock, take func(client string, r ratelimit.Rate, n int) ratelimit.Result) {
+		require.Equal(t, 9, take("x", slow, 1).Remaining)
+		require.Equal(t, 4, take("x", fast, 5).Remaining)
+		clock.Advance(time.Second)
+		require.Equal(t, 5, take("x", fast, 5).Remaining)
+		clock.Advance(time.Second)
+		require.Equal(t, 9, take("x", fast, 1).Remaining, "the decisions are those of the faster rate")
+		clock.Advance(time.Hour)
+		take("y", fast, 1)
+		require.Equal(t, 8, take("x", slow, 1).Remaining, "the unit of an hour ago has not come back; a new key would have 9")
+
+		clock.Advance(2 * day)
+		require.Equal(t, 5, take("x", fast, 5).Remaining)
+		require.Equal(t, 5, take("x", slow, 0).Remaining)
+		clock.Advance(time.Second)
+		take("y", fast, 1)
+		require.Equal(t, 4, take("x", slow, 1).Remaining, "a look or a denial at the slower rate has said that 5 are left")
+
+		require.Equal(t, 3, take("x", fast, 1).Remaining)
+		clock.Advance(2 * day)
+		require.Equal(t, 9, take("x", fast, 1).Remaining, "nobody has used the slower rate for two days")
+		clock.Advance(time.Second)
+		take("y", fast, 1)
+		require.Equal(t, 9, take("x", slow, 1).Remaining, "so the key was forgotten")
+	}
+	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket} {
+		for _, warmup := range []ratelimit.Warmup{{}, {From: 10, Over: time.Microsecond}} {
+			clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+			store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
+			require.NoError(t, err)
+			check(t, clock, func(client string, r ratelimit.Rate, n int) ratelimit.Result {
+				results, err := store.Take(t.Context(), []ratelimit.Ask{{Rule: "r", Algorithm: a, Key: client, Rate: r, Warmup: warmup, N: n}})
+				require.NoError(t, err)
+				return results[0]
+			})
+		}
+		clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+		rule := ratelimit.Rule{Name: "r", Endpoint: "*", Algorithm: a, Rate: slow, Tiers: map[string]ratelimit.Rate{fast.String(): fast}}
+		l, err := ratelimit.New([]ratelimit.Rule{rule}, nil, ratelimit.WithClock(clock), ratelimit.WithMaxKeys(1))
+		require.NoError(t, err)
+		check(t, clock, func(client string, r ratelimit.Rate, n int) ratelimit.Result {
+			req := ratelimit.Request{Client: client, Endpoint: "/", Tier: r.String(), Cost: n}
+			ask := l.Check
+			if n == 0 {
+				ask = l.Peek
+			}
+			res, err := ask(t.Context(), req)
+			require.NoError(t, err)
+			return res
+		})
+	}
+}

@@ -201,14 +201,14 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "what a custom limiter has granted is not confirmed", file: "custom.go",
-		old: "p.Keys.Confirm(p.Hash, p.Receipt, p.N, d.Now)",
-		new: "_ = p",
+		old: "engine.ConfirmAll(d.parts, d.Now)",
+		new: "",
 		by:  "^TestGivenBackIsNeverCounted$", why: "the other rules have granted it too",
 	},
 	{
 		name: "a denial of a custom limiter stays in this process", file: "custom.go",
-		old: "c.revokeHere()\n\t\tif",
-		new: "_ = c.revokeHere\n\t\tif",
+		old: "engine.RevokeAll(d.parts, d.Now)\n\t\tif",
+		new: "if",
 		by:  "^TestErrorsOfCustomLimiters$", why: "the units come back",
 	},
 	{
@@ -345,14 +345,14 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a Wait that is replayed keeps the units", file: "idempotency.go",
-		old: "charge.revokeHere()\n",
-		new: "_ = charge.revokeHere\n",
+		old: "engine.RevokeAll(charged, d.Now)\n",
+		new: "",
 		by:  "^TestRetryGivesItsTurnBack$", why: "they were charged for the other caller",
 	},
 	{
 		name: "a Wait that is replayed answers what came back", file: "idempotency.go",
-		old: "d.parts = charged\n",
-		new: "_ = charged\n",
+		old: "engine.RevokeAll(charged, d.Now)",
+		new: "engine.RevokeAll(d.parts, d.Now)",
 		by:  "^TestRetryGivesItsTurnBack$", why: "its answer is that of the grant",
 	},
 	{

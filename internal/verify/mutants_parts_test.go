@@ -51,13 +51,13 @@ var partsMutants = []mutant{
 		by:  "^TestPropertiesOfParts$", why: "the keys of live parts would not be decided by the store",
 	},
 	{
-		name: "an outage has a line for each client", file: "slog.go",
-		old: "if kind.cause == causeStore {",
+		name: "an outage has a line for each client", file: "observer.go",
+		old: "if kind.Cause == causeStore {",
 		new: "if kind.cause == causeStore && d.Cost > 1 {",
 		by:  "^TestOutageInTheLog$", why: "the log would have a line for each decision without the store",
 	},
 	{
-		name: "the log does not say that the store is back", file: "slog.go",
+		name: "the log does not say that the store is back", file: "observer.go",
 		old: "if d.Source == SourceStore && o.outage.Lasts() {",
 		new: "if d.Source == SourceMemory && o.outage.Lasts() {",
 		by:  "^TestOutageInTheLog$", why: "an outage would have no end",

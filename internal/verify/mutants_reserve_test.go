@@ -3,31 +3,31 @@ package verify
 // reserveMutants are faults in reservations: in what they charge, and in what is given back.
 var reserveMutants = []mutant{
 	{
-		name: "units beyond are forgotten", file: "reserve.go",
+		name: "units beyond are forgotten", file: "settle.go",
 		old: "case stays > p.n:",
 		new: "case stays < 0:",
 		by:  "^TestReservationsEnd$", why: "what was used is charged",
 	},
 	{
-		name: "units beyond are all charged again", file: "reserve.go",
+		name: "units beyond are all charged again", file: "settle.go",
 		old: "now, more)",
-		new: "now, used(actual, p.rule.Unit, p.n))",
+		new: "now, costs.Used(actual, p.rule.Unit, p.n))",
 		by:  "^TestReservationsEnd$", why: "the reserved units are charged already",
 	},
 	{
-		name: "settled twice", file: "reserve.go",
+		name: "settled twice", file: "settle.go",
 		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled ",
 		new: "if r.inStore != nil && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled || r.inStore == nil ",
 		by:  "^TestReservationsEnd$", why: "a reservation is settled once",
 	},
 	{
-		name: "settled twice in a store", file: "reserve.go",
+		name: "settled twice in a store", file: "settle.go",
 		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled ",
 		new: "if r.inStore == nil && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled || r.inStore != nil ",
 		by:  "^TestPropertiesOfReservationsInAStore$", why: "a reservation in a store is settled once",
 	},
 	{
-		name: "what comes back is not counted", file: "reserve.go",
+		name: "what comes back is not counted", file: "settle.go",
 		old: "p.rule.totals.add(numGivenBack, uint64(back))",
 		new: "_ = back",
 		by:  "^TestReservationsEnd$", why: "RuleStats.GivenBack counts it",
@@ -39,9 +39,9 @@ var reserveMutants = []mutant{
 		by:  "^TestReservationsOfOtherRules$", why: "a shadow rule that denies has charged nothing",
 	},
 	{
-		name: "a denied charge is answered at the rule's own rate", file: "custom.go",
-		old: "p.Keys.Revoke(p.Hash, p.Receipt, p.Want, d.Now, p.Units())",
-		new: "p.Keys.Revoke(p.Hash, p.Receipt, engine.Wanted{}, d.Now, p.Units())",
+		name: "a denied charge is answered at the rule's own rate", file: "internal/engine/revoke.go",
+		old: "p.Keys.Revoke(p.Hash, p.Receipt, p.Want, now, p.Units())",
+		new: "p.Keys.Revoke(p.Hash, p.Receipt, Wanted{}, now, p.Units())",
 		by:  "^TestGivenBackAtItsOwnRate$", why: "the request has a tier",
 	},
 	{

@@ -63,6 +63,24 @@ var tableMutants = []mutant{
 		by:  "^TestPropertiesOfOverflow$", why: "who is forgotten gets the whole limit again",
 	},
 	{
+		name: "eviction by the last rate of a key", file: "internal/engine/tworates.go",
+		old: "if !slow.config.Slower(p.config) {",
+		new: "if true {",
+		by:  "^TestSlowerRateKeepsKey$", why: "at its slower rate, the key still owes units",
+	},
+	{
+		name: "a key has two rates for ever", file: "internal/engine/rated.go",
+		old: "\t\ts.plan &^= twoRates\n",
+		new: "",
+		by:  "^TestSlowerRateKeepsKey$", why: "the table fills up with keys that have had another rate once",
+	},
+	{
+		name: "a look at a slower rate does not keep the key", file: "internal/engine/rated.go",
+		old: "ps.findAt(s, from, p)",
+		new: "if do >= Take {\n\t\t\tps.findAt(s, from, p)\n\t\t}",
+		by:  "^TestSlowerRateKeepsKey$", why: "a slower rate that only looked has been told what is left",
+	},
+	{
 		name: "a newcomer starts as new", file: "internal/keytable/shard.go",
 		old: "s.newcomer = s.Algorithm.Inherit(&s.overflow, now)",
 		new: "s.newcomer = *new(S)",

@@ -217,7 +217,7 @@ func TestOneStoredRule(t *testing.T) {
 	}{
 		{ratelimit.FailOpen, granted, "", own, named(granted), nil, stats{Allowed: 1}, "the store grants"},
 		{ratelimit.FailOpen, granted, "paid", paid, named(granted), nil, stats{Allowed: 1}, "a tier has its own rate"},
-		{ratelimit.FailOpen, granted, "free", own, named(granted), nil, stats{Allowed: 1}, "an unknown tier has that of the rule"},
+		{ratelimit.FailOpen, granted, "free", own, named(granted), nil, stats{Allowed: 1, UnknownTier: 1}, "an unknown tier has that of the rule"},
 		{ratelimit.FailOpen, denied, "", own, named(denied), nil, stats{Denied: 1}, "the store denies"},
 		{ratelimit.FailOpen, down, "", own, open, ratelimit.ErrStore, stats{Allowed: 1, Degraded: 1, Errors: 1}, "FailOpen answers"},
 		{ratelimit.FailClosed, down, "", own, closed, ratelimit.ErrStore, stats{Denied: 1, Degraded: 1, Errors: 1}, "FailClosed answers"},

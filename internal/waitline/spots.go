@@ -18,6 +18,16 @@ func Gather(spots []engine.Spot, parts []engine.Part) []engine.Spot {
 	return spots
 }
 
+// PlaceOf returns how many of the parts before the one with the index i can deny the request.
+func PlaceOf(parts []engine.Part, i int) (place int) {
+	for j := range parts[:i] {
+		if !parts[j].Shadow {
+			place++
+		}
+	}
+	return place
+}
+
 // Copy returns a copy of the spots that no longer refers to the Parts from which they were made.
 func Copy(spots []engine.Spot) []engine.Spot {
 	spots = slices.Clone(spots)

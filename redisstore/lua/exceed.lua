@@ -53,7 +53,7 @@ function log.exceed(s, now, n)
   s.clock, s.last = now, now
   if units + n > 4294967295 or s.total + n > 4503599627370496 then
     s.drop, s.len, s.new = s.stored, 1, true
-    s.oldest, s.newest, s.base, s.total = now, now, 0, min(units + n, 4294967295)
+    s.oldest, s.newest, s.base, s.total, s.given, s.records = now, now, 0, min(units + n, 4294967295), nil, ''
     return
   end
   s.total = s.total + n

@@ -9,9 +9,12 @@
 -- of the last charge or change of per, if that is later than the newest entry. base is the
 -- total before the oldest entry. A total is all that was ever granted, up to and including
 -- its entry: the units of several adjacent entries are a difference of two totals, and an
--- entry is found by bisection.
+-- entry is found by bisection. If units were given back, holes.lua says what else there is.
 
 local log = {}
+
+-- holes returns the functions of holes.lua.
+local holes
 
 -- at returns the instant of the i-th oldest entry. i begins at 0.
 local function at(s, i)
@@ -23,6 +26,7 @@ end
 local function total(s, i)
   if i < 0 then return s.base end
   if i == s.len - 1 then return s.total end
+  if s.given then return holes().total(s, i) end
   return numbers(call('LINDEX', s.key, 2 + 2 * (s.drop + i))) or corrupt(s.key)
 end
 
@@ -49,15 +53,19 @@ end
 -- forget drops the gone oldest entries.
 local function forget(s, gone)
   if gone == 0 then return end
-  s.base = total(s, gone - 1)
+  if gone == s.len then s.given, s.records = nil, '' end
+  if s.given then holes().forget(s, gone) else s.base = total(s, gone - 1) end
   s.drop, s.len = s.drop + gone, s.len - gone
   if s.len > 0 then s.oldest = at(s, 0) end
 end
 
-local function header(s) return format('%.0f %.0f %.0f', s.per, s.clock, s.base) .. ending(s) end
+local function header(s)
+  local given = s.given and format(' -%.0f', s.given) .. s.records or ''
+  return format('%.0f %.0f %.0f', s.per, s.clock, s.base) .. given .. ending(s)
+end
 
 function log.fresh(c, now, key)
-  return {key = key, stored = 0, drop = 0, len = 0, per = c[2], clock = now, last = now, base = 0, total = 0}
+  return {key = key, stored = 0, drop = 0, len = 0, per = c[2], clock = now, last = now, base = 0, total = 0, records = ''}
 end
 
 function log.load(key)
@@ -67,8 +75,15 @@ function log.load(key)
   s.len = s.stored
   local head = call('LRANGE', key, 0, 1)
   head[1], s.marked, s.first, s.limit = unmarked(head[1])
-  s.per, s.clock, s.base = numbers(match(head[1], '^(%d+) (-?%d+) (%d+)$'))
+  local per, clock, base, more = match(head[1], '^(%d+) (-?%d+) (%d+)(.*)$')
+  s.per, s.clock, s.base = numbers(per, clock, base)
   if not s.per or s.per < 1 or items % 2 == 0 then return corrupt(key) end
+  s.given, s.records = nil, ''
+  if more ~= '' then
+    s.given, s.records = match(more, '^ %-(%d+)(.*)$')
+    s.given = numbers(s.given)
+    if not s.given or #s.records % 51 > 0 then return corrupt(key) end
+  end
   s.total = s.base
   if s.len > 0 then
     local tail = call('LRANGE', key, -2, -1)
@@ -87,6 +102,7 @@ function log.heal(s, now)
   local _, units = used(s, s.clock)
   s.drop, s.len = s.stored, units > 0 and 1 or 0
   s.clock, s.last, s.oldest, s.newest, s.base, s.total = now, now, now, now, 0, units
+  s.given, s.records = nil, ''
   s.new = s.len == 1
   return true
 end
@@ -111,7 +127,8 @@ function log.look(a, s, now, want)
     a.retry = -1
   elseif want > left then
     local base, must = s.total - units, want - left
-    local i = first(s, gone, function(i) return total(s, i) - base >= must end)
+    local i = s.given and holes().reach(s, gone, base + must)
+      or first(s, gone, function(i) return total(s, i) - base >= must end)
     a.retry = s.per - (now - at(s, i))
   end
 end

@@ -53,54 +53,6 @@ function counter.settle(s, at, n)
 end
 counter.give_back = counter.settle
 
--- moved is the largest number of entries that giving units back may change.
-local moved = 4096
-
--- pushed pushes the elements of values from number i on to the list s.key by command. Each second element
--- is a total, to which n is added. If the command is LPUSH, the last element is pushed first.
-local function pushed(s, command, values, i, n)
-  local first, last, step = i, #values, 1
-  if command == 'LPUSH' then first, last, step = last, i, -1 end
-  for j = first, last, 1000 * step do
-    local some, size = {}, 0
-    for k = j, step * min(step * (j + 999 * step), step * last), step do
-      size = size + 1
-      some[size] = k % 2 == 1 and values[k] or format('%.0f', values[k] + n)
-    end
-    call(command, s.key, unpack(some))
-  end
-end
-
--- without removes n units from the i-th oldest entry, from which gone says whether it has no more. It
--- changes the totals of the entries before it or, if they are not fewer, of those after it.
-local function without(s, i, n, gone)
-  if i < s.len - 1 - i then
-    local before = i > 0 and call('LRANGE', s.key, 1, 2 * i) or {}
-    call('LTRIM', s.key, 1 + 2 * (gone and i + 1 or i), -1)
-    pushed(s, 'LPUSH', before, 1, n)
-    s.base = s.base + n
-    call('LPUSH', s.key, header(s))
-  else
-    local after = call('LRANGE', s.key, 1 + 2 * i, -1)
-    call('LTRIM', s.key, 0, 2 * i)
-    pushed(s, 'RPUSH', after, gone and 3 or 1, -n)
-  end
-end
-
--- settle removes n units from the entry at instant, if the log still has that entry and not too many
--- earlier and later ones. Entries that had left the window at the last charge do not count as earlier. If
--- clock is a number, it becomes the clock of the log.
-function log.settle(s, instant, n, clock)
-  local i = s.len > 0 and first(s, 0, function(i) return at(s, i) >= instant end)
-  if i and (s.len - 1 - i <= moved or i - used(s, s.clock) <= moved) and at(s, i) == instant then
-    local units = total(s, i) - total(s, i - 1)
-    if units >= n then without(s, i, n, units == n) end
-  end
-  if type(clock) == 'number' then s.clock = clock end
-  call('LSET', s.key, 0, header(s))
-end
-log.give_back = log.settle
-
 -- grow makes s as old as the charge after that of e, or new if there is none. e is the receipt of the
 -- first charge of s, which is given back completely. later is the receipt after it, or nil.
 local function grow(s, list, e, later)
@@ -119,7 +71,10 @@ local function settle(s, kind, id, stay)
   local list, tail = receipts().list_of(s.key), receipts().newest(s)
   local e = tail and receipts().find(list, id)
   if not e or e.ends < now then return end
-  local before, later = receipts().older(list, e.pos), e.pos < tail.pos and receipts().newer(list, e.pos) or nil
+  local before, later
+  if s.gain or e.each or e.pos == tail.pos then -- of others, it does not matter what was charged after them
+    before, later = receipts().older(list, e.pos), e.pos < tail.pos and receipts().newer(list, e.pos) or nil
+  end
   local n = max(e.n - stay, 0)
   local paid = s.gain and e.each and times(s, e.each, n) or {n, 0, 0}
   local debt, alone = paid, not later and not e.followed
@@ -134,10 +89,11 @@ local function settle(s, kind, id, stay)
     if not before.followed then before.after = stay > 0 and e.at or e.after end
     before.followed = before.followed or e.followed or stay > 0
     receipts().replace(list, before)
-  elseif not later then
+  elseif e.pos == tail.pos then
     s.marked = nil
     call('DEL', list)
   end
+  s.settled = e
   kind.settle(s, e.at, n, debt, paid, alone)
 end
 
@@ -164,7 +120,7 @@ local function restore(s, kind, id, n, instant, before)
   elseif kind.encode then -- a log
     s.marked = followed ~= ''
     s.first, s.limit = numbers(match(state, ' @(-?%d+) (%d+)'))
-    log.settle(s, instant, n, tonumber(match(before, '^%S+ (%S+)')))
+    log.give_back(s, instant, n, tonumber(match(before, '^%S+ (%S+)')))
   else
     call('SET', s.key, state, 'KEEPTTL')
   end

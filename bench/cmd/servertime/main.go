@@ -5,6 +5,7 @@
 //
 //	go run ./bench/cmd/servertime                      # starts a redis-server
 //	go run ./bench/cmd/servertime -addr 127.0.0.1:6379 # no other program may use that server meanwhile
+//	go run ./bench/cmd/servertime -open 1024           # Settle, of keys with 1,024 open reservations
 //
 // The output has the format of benchmarks, so the command alternate can compare two builds on one
 // server. To compare with a commit that has no reservations, IDs and warm-up, build main.go alone in a
@@ -39,9 +40,10 @@ func main() {
 	addr := flag.String("addr", "", "the `address` of a server; otherwise one is started")
 	calls := flag.Int("calls", 20, "how many `calls` are made for each of the 500 keys of a line")
 	lines := flag.String("lines", "", "only works whose name has this `text`")
+	open := flag.Int("open", 0, "measure Settle of a key with this `number` of open reservations, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Stdout, *addr, *lines, *calls)
+	err := run(ctx, os.Stdout, *addr, *lines, *calls, *open)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "servertime:", err)
@@ -49,18 +51,18 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer, addr, lines string, calls int) error {
+func run(ctx context.Context, out io.Writer, addr, lines string, calls, open int) error {
 	if addr == "" {
 		server, err := bench.StartRedis(ctx)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = server.Close() }()
-		return measure(ctx, out, server.Client(), lines, calls)
+		return measure(ctx, out, server.Client(), lines, calls, open)
 	}
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = client.Close() }()
-	return measure(ctx, out, client, lines, calls)
+	return measure(ctx, out, client, lines, calls, open)
 }
 
 // keys is the number of keys in each step.
@@ -86,12 +88,15 @@ type step struct {
 var extras []work
 
 // measure prints a line for each step of each work.
-func measure(ctx context.Context, out io.Writer, client *redis.Client, lines string, calls int) error {
+func measure(ctx context.Context, out io.Writer, client *redis.Client, lines string, calls, open int) error {
 	prefix := fmt.Sprintf("servertime%d", time.Now().UnixNano())
 	store, err := redisstore.New(client,
 		redisstore.WithDenialCache(0), redisstore.WithTimeout(5*time.Second), redisstore.WithPrefix(prefix))
 	if err != nil {
 		return err
+	}
+	if open > 0 {
+		return measureOpen(ctx, out, client, store, lines, open)
 	}
 	for _, w := range append(plain(), extras...) {
 		if !strings.Contains(w.name, lines) {

@@ -1,0 +1,76 @@
+package ratelimit
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/engine"
+)
+
+// combine sets res to the Result of the binding rule, but with the smallest Remaining of all rules of its unit, and with
+// the largest Delay of all rules. parts has the answers of the rules, and costs are the Costs of the request. binding is
+// the index of the binding rule; -1 if none enforces.
+func combine(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost, res *Result) (binding int) {
+	binding, units := -1, false
+	left, delay := uint64(math.MaxUint64), time.Duration(0)
+	advised := false
+	for i := range parts {
+		p := &parts[i]
+		if p.Shadow {
+			advised = advised || p.Advises && !p.Granted()
+			continue
+		}
+		if binding < 0 || engine.Binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
+			binding = i
+		}
+		units = units || rules[i].Unit != ""
+		// Left is -1 if no limit applies. Converted to uint64, -1 is the largest number, so min ignores it.
+		left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)
+	}
+	if binding < 0 {
+		*res, res.Advised = unlimited, advised
+		return binding
+	}
+	if units {
+		binding, left = combineUnits(rules, parts, passes, costs, binding)
+	}
+	fill(res, &parts[binding].Verdict)
+	res.Allowed, res.Remaining, res.Rule, res.Advised = passes, int(int64(left)), rules[binding].resultName, advised
+	if passes {
+		res.Delay = delay
+	}
+	return binding
+}
+
+// combineUnits does what combine does, for rules of several units. If the request passes, the binding rule is one of
+// those that count the first unit of the request: "" for requests, otherwise the first of its costs. The parameter first
+// is the index of the binding rule of all units. left is the smallest number of units left of the binding rule's unit.
+func combineUnits(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost, first int) (binding int, left uint64) {
+	counts := func(unit string) bool {
+		for i, r := range rules[:len(parts)] {
+			if r.Unit == unit && !parts[i].Shadow {
+				return true
+			}
+		}
+		return false
+	}
+	unit := rules[first].Unit
+	if passes && counts("") {
+		unit = ""
+	} else if passes {
+		unit = costs[slices.IndexFunc(costs, func(c Cost) bool { return counts(c.Unit) })].Unit
+	}
+	binding, left = -1, math.MaxUint64
+	for i, r := range rules[:len(parts)] {
+		p := &parts[i]
+		if p.Shadow || r.Unit != unit {
+			continue
+		}
+		if binding < 0 || engine.Binds(p, &parts[binding], passes, r.index < rules[binding].index) {
+			binding = i
+		}
+		left = min(left, uint64(max(p.Left, -1)))
+	}
+	return binding, left
+}

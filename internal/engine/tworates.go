@@ -1,0 +1,41 @@
+package engine
+
+import "github.com/ratelimit-go/ratelimit/internal/keytable"
+
+// twoRates is a bit in the field plan of a ratedState. It is set while the key may owe something at a
+// slower rate than the one at which its state was last written, because a request at another rate has found
+// this state. The table then keeps the state until the key owes nothing at the slowest rate of the rule. If
+// the table forgot the key earlier, a request at the slower rate would find a new key. As with the bit
+// withReceipts, the fast path is not taken while the bit is set.
+const twoRates = 1 << 30
+
+// planBits are the bits of the field plan of a ratedState that do not belong to the id of its plan.
+const planBits = withReceipts | twoRates
+
+// findAt notes in the state s, which was last written at the plan (rate) from, that a request at the plan p
+// has found it. It sets the bit twoRates if one of the two rates is slower than the other.
+func (ps *ratePlans[S, C]) findAt(s *ratedState[S], from, p *ratePlan[S, C]) {
+	if p.config.Slower(from.config) || from.config.Slower(p.config) {
+		s.plan |= twoRates
+	}
+}
+
+// slowestPlan returns the plan (rate) of the rule at which a debt takes longest to drain.
+func (ps *ratePlans[S, C]) slowestPlan() *ratePlan[S, C] {
+	return (*ps.byID.Load())[ps.slowestID.Load()-1]
+}
+
+// idleAtSlowest reports whether the key with the state s would owe nothing now if its debt had drained at the
+// slowest rate of the rule since its last charge. The plan p is the one at which s was last written. The state
+// s is the same before and after the call.
+func (ps *ratePlans[S, C]) idleAtSlowest(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
+	slow := ps.slowestPlan()
+	if !slow.config.Slower(p.config) {
+		return true
+	}
+	was := s.state
+	slow.config.Carry(&s.state, p.config, 0) // instant 0 is before the last charge, so Carry drains no debt
+	idle := slow.config.Idle(&s.state, now)
+	s.state = was
+	return idle
+}

@@ -1,0 +1,172 @@
+package exact
+
+import (
+	"math/bits"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// A hole of an entry in the ring of a Log is how many of its units came back. The total of the entry still
+// counts them, and so do the totals of the entries after it. Instead of changing all these totals, GiveBack
+// notes the hole, and raises the base by it. What counts for an entry is then its total and the holes of all
+// later entries. The newest entry has no hole, and neither has the oldest one if its units came back while it
+// was the oldest.
+//
+// The fields holes of the ring are a tree of sums: the field with the index i has the sum of the holes of the
+// last 1, 32, 1024 or 32,768 entries up to i, the most of these by which i+1 can be divided. So a hole is noted
+// in at most four fields, and the holes of several entries in a row are the sum of few fields.
+//
+// The bit holed of the field first says whether there may be holes. Without it, all fields holes are 0. A place
+// of the ring that is not in use any more may still have a hole. Add removes it before it uses the place.
+const holed = 1 << 31
+
+// place returns the index in the ring of entry number i.
+func (l *Log) place(i uint32) uint32 { return (l.first + i) & uint32(len(l.ring)-1) }
+
+// skip makes entry number n the oldest.
+func (l *Log) skip(n uint32) {
+	l.first = l.place(n) | l.first&holed
+	l.older -= n
+}
+
+// fan is how many sums of the tree make up a sum of the next level.
+const fan = 32
+
+// note adds n units, modulo 2^32, to the hole at the index place of the ring.
+func (l *Log) note(place, n uint32) {
+	last := uint32(len(l.ring))
+	for level := uint32(1); ; level *= fan {
+		i := place | (level - 1)
+		if i >= uint32(len(l.ring)) {
+			return
+		}
+		if i != last {
+			l.ring[i].holes += n
+		}
+		last = i
+	}
+}
+
+// hole returns the hole at the index place of the ring.
+func (l *Log) hole(place uint32) uint32 {
+	n := l.ring[place].holes
+	for level := uint32(1); place&(level*fan-1) == level*fan-1; level *= fan {
+		for i := uint32(1); i < fan; i++ {
+			n -= l.ring[place-i*level].holes
+		}
+	}
+	return n
+}
+
+// holesBelow returns the sum of the holes at all indices of the ring below k, modulo 2^32.
+func (l *Log) holesBelow(k uint32) (n uint32) {
+	at := uint32(0)
+	for level := uint32(fan * fan * fan); level > 0; level /= fan {
+		for ; at+level <= k; at += level {
+			n += l.ring[at+level-1].holes
+		}
+	}
+	return n
+}
+
+// upTo returns how many units were ever granted up to entry number i, which is in the ring, modulo 2^32. It
+// does not count units that came back.
+func (l *Log) upTo(i uint32) uint32 {
+	total := l.slot(i).total
+	if l.first&holed == 0 || i+1 >= l.older {
+		return total
+	}
+	from, to := l.place(i+1), l.place(l.older-1)+1
+	if from >= to {
+		total += l.holesBelow(uint32(len(l.ring)))
+	}
+	return total + l.holesBelow(to) - l.holesBelow(from)
+}
+
+// fill changes the totals of the entries so that no entry has a hole, and removes entries without units.
+func (l *Log) fill() {
+	var rest uint32 // the sum of the holes from entry number i on
+	for i := range l.older {
+		rest += l.hole(l.place(i))
+	}
+	kept, before := uint32(0), l.base
+	for i := range l.older {
+		e := l.slot(i)
+		rest -= l.hole(l.place(i))
+		if total := e.total + rest; total != before {
+			to := l.slot(kept)
+			to.at, to.total, before = e.at, total, total
+			kept++
+		}
+	}
+	for i := range l.ring {
+		l.ring[i].holes = 0
+	}
+	l.first &^= holed
+	l.older = kept
+}
+
+// find returns the number of the newest entry at or before the instant at, or 0 if there is none.
+func (l *Log) find(at keytable.Instant) (i uint32) {
+	if at >= l.last {
+		return l.older
+	}
+	ring, mask := l.ring, uint32(len(l.ring)-1)
+	for n := l.older; n > 1; {
+		half := n / 2
+		// The processor cannot predict this comparison, so it is no branch: later is 1 if the entry is after at.
+		_, later := bits.Sub64(uint64(at), uint64(ring[(l.first+i+half)&mask].at), 0)
+		i += half & (uint32(later) - 1)
+		n -= half
+	}
+	return i
+}
+
+// GiveBack removes n units from the entry for the given instant. It changes nothing if there is no entry for
+// the instant, or if the entry has fewer units.
+func (l *Log) GiveBack(at keytable.Instant, n int64) {
+	i := l.find(at)
+	e := l.entry(i)
+	if e.at != at {
+		return
+	}
+	before := l.base
+	if i > 0 {
+		before = l.slot(i - 1).total
+	}
+	units := int64(e.total - before)
+	switch back := uint32(n); {
+	case i == l.older:
+		if units >= n {
+			l.total -= back
+			l.pop()
+		}
+	case i == 0:
+		if int64(l.upTo(0)-l.base) >= n {
+			l.base += back
+			l.shift()
+		}
+	case units-int64(l.hole(l.place(i))) >= n:
+		l.note(l.place(i), back)
+		l.base += back
+		l.first |= holed
+	}
+}
+
+// pop removes the newest entries as long as they have no units.
+func (l *Log) pop() {
+	for l.older > 0 && l.total == l.slot(l.older-1).total {
+		l.older--
+		hole := l.hole(l.place(l.older))
+		l.last = l.slot(l.older).at
+		l.total -= hole
+		l.base -= hole
+	}
+}
+
+// shift removes the oldest entries as long as they have no units. It keeps the newest entry.
+func (l *Log) shift() {
+	for l.older > 0 && l.upTo(0) == l.base {
+		l.skip(1)
+	}
+}

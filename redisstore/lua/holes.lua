@@ -1,0 +1,169 @@
+-- Holes: units of a log that have come back.
+--
+-- The totals of the entries after a charge would all change if it is given back. Instead, its entry notes
+-- how many of its units have come back, its hole: the total is followed by a - and that number. So the
+-- stored total of an entry counts all units that were granted up to it, also those that came back. Its
+-- total without them is the stored one and all holes of the entries after it. The newest entry has no
+-- hole, so the sum of all units in the log follows from its total and the base, as in a log without holes.
+--
+-- The header ends in a space, a -, the sum of all holes, and at most 16 records, the oldest first. A record
+-- is three numbers of 16 digits, each after a space: a stored total from which on entries have holes, one up
+-- to which they have them, and the sum of these holes. So the sum of the holes up to an entry is the sum of
+-- some records and, within the record that the entry belongs to, of few entries. An entry without units is
+-- removed, and the next one takes over its hole.
+
+local made_holes
+
+-- split returns the stored total of an entry and its hole. v is the text.
+local function split(s, v)
+  local total, hole = tonumber(v), 0
+  if not total then total, hole = numbers(match(v or '', '^(%d+)%-(%d+)$')) end
+  if not total then return corrupt(s.key) end
+  return total, hole
+end
+
+-- stored returns the stored total of the i-th oldest entry, and its hole.
+local function stored(s, i)
+  if i == s.len - 1 then return s.total, 0 end
+  return split(s, call('LINDEX', s.key, 2 + 2 * (s.drop + i)))
+end
+
+-- holes returns the functions for logs with holes. It defines them when it is first called.
+function holes()
+  if made_holes then return made_holes end
+  local most, width = 16, 51
+
+  -- number returns the j-th number of the k-th record.
+  local function number(s, k, j) return tonumber(sub(s.records, width * k + 17 * j - 66, width * k + 17 * j - 51)) end
+
+  -- count returns how many records s has.
+  local function count(s) return #s.records / width end
+
+  -- put replaces the records from number k up to number last by one, or by none if hole is 0.
+  local function put(s, k, last, from, to, hole)
+    local new = hole > 0 and format(' %016.0f %016.0f %016.0f', from, to, hole) or ''
+    s.records = sub(s.records, 1, width * (k - 1)) .. new .. sub(s.records, width * last + 1)
+  end
+
+  -- place returns the number of the first record that ends at the stored total t or after it.
+  local function place(s, t)
+    local low, high = 1, count(s) + 1
+    while low < high do
+      local middle = floor((low + high) / 2)
+      if number(s, middle, 2) >= t then high = middle else low = middle + 1 end
+    end
+    return low
+  end
+
+  -- thin joins records that are next to each other, those that then cover the fewest units, so that at
+  -- most three quarters of the records are left.
+  local function thin(s)
+    local spans = {}
+    for k = 1, count(s) - 1 do spans[k] = number(s, k + 1, 2) - number(s, k, 1) end
+    table.sort(spans)
+    local limit, k = spans[floor(#spans / 2)], 1
+    while k < count(s) do
+      local from, to = number(s, k, 1), number(s, k + 1, 2)
+      if to - from <= limit then put(s, k, k + 1, from, to, number(s, k, 3) + number(s, k + 1, 3)) end
+      k = k + 1
+    end
+  end
+
+  -- add adds n units to the hole of the entry with the stored total t.
+  local function add(s, t, n)
+    local k = place(s, t)
+    s.given = (s.given or 0) + n
+    if k <= count(s) and number(s, k, 1) <= t then
+      put(s, k, k, number(s, k, 1), number(s, k, 2), number(s, k, 3) + n)
+    else
+      put(s, k, k - 1, t, t, n)
+      if count(s) > most then thin(s) end
+    end
+  end
+
+  -- leave removes the hole of the entry with the stored total t, which leaves the log or becomes its newest
+  -- entry.
+  local function leave(s, t, hole)
+    if hole == 0 then return end
+    local k = place(s, t)
+    s.given = s.given - hole
+    put(s, k, k, number(s, k, 1), number(s, k, 2), number(s, k, 3) - hole)
+    if s.given == 0 then s.given = nil end
+  end
+
+  -- from_total returns the first entry, from low on, whose stored total is at least t.
+  local function from_total(s, low, t)
+    return first(s, low, function(i) return stored(s, i) >= t end)
+  end
+
+  -- each calls f with the number, the stored total and the hole of each entry from low up to high, until f
+  -- returns true.
+  local function each(s, low, high, f)
+    local size = 32
+    while low <= high do
+      local some = call('LRANGE', s.key, 2 + 2 * (s.drop + low), 2 + 2 * (s.drop + min(low + size - 1, high)))
+      for j = 1, #some, 2 do
+        if f(low + (j - 1) / 2, split(s, some[j])) then return end
+      end
+      low, size = low + size, 512
+    end
+  end
+
+  -- before returns the sum of the holes up to the i-th oldest entry, whose stored total is t, and the
+  -- number of the record that the entry is in, or of the next one, and the sum of this record's holes up
+  -- to the entry.
+  local function before(s, i, t)
+    local all, k, part = 0, 1, 0
+    while k <= count(s) and number(s, k, 2) <= t do
+      all, k = all + number(s, k, 3), k + 1
+    end
+    if k <= count(s) and number(s, k, 1) <= t then
+      local low = i > 64 and from_total(s, 0, number(s, k, 1)) or 0
+      each(s, low, i, function(_, total, hole)
+        if total >= number(s, k, 1) then part = part + hole end
+      end)
+    end
+    return all + part, k, part
+  end
+
+  -- total returns the total of the i-th oldest entry without the units that came back.
+  local function total(s, i)
+    local t = stored(s, i)
+    if i >= s.len - 2 then return t end -- the newest entry has no hole
+    return t + s.given - before(s, i, t)
+  end
+
+  -- forget makes the total of the newest of the gone oldest entries the base. These entries leave the log.
+  local function forget(s, gone)
+    local t = stored(s, gone - 1)
+    local all, k, part = before(s, gone - 1, t)
+    s.base, s.given = t + s.given - all, s.given - all
+    if part > 0 then put(s, k, k, t + 1, number(s, k, 2), number(s, k, 3) - part) end
+    put(s, 1, k - 1, 0, 0, 0)
+    if s.given == 0 then s.given = nil end
+  end
+
+  -- reach returns the first entry, from low on, whose total without the units that came back is at least
+  -- wanted.
+  local function reach(s, low, wanted)
+    local all, k = 0, 1
+    while k <= count(s) and number(s, k, 2) + s.given - all - number(s, k, 3) < wanted do
+      all, k = all + number(s, k, 3), k + 1
+    end
+    if k > count(s) then return from_total(s, low, wanted) end
+    local i = from_total(s, 0, number(s, k, 1))
+    if i > low and stored(s, i - 1) + s.given - all >= wanted then return from_total(s, low, wanted - s.given + all) end
+    local found = s.len - 1
+    each(s, i, s.len - 2, function(j, t, hole)
+      all = all + hole
+      if t + s.given - all < wanted then return false end
+      found = j
+      return true
+    end)
+    return found
+  end
+
+  made_holes = {add = add, leave = leave, each = each, from_total = from_total, number = number, count = count,
+    total = total, forget = forget, reach = reach}
+  return made_holes
+end
