@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/explained"
@@ -61,18 +62,19 @@ type RuleExplanation struct {
 	// [Rule.Resolve], or "limiter" for a custom Limiter, which has its own rate.
 	RateFrom RateFrom
 
-	Unit string // [Rule.Unit]; if the request does not have this unit, AnsweredBy is "uncounted"
+	Unit string // [Rule.Unit]
 	Cost int    // how many of these units the request takes, if it has Costs; otherwise 0: each rule takes [Request.Cost]
 
 	// AnsweredBy says what has answered for the rule. For a key in this process, it is "unseen" if the key is as if
 	// never used, "own" if the key has state of its own, or "shared" if the key shares a budget because the limiter is
 	// full, see [WithMaxKeys]. In all other cases, it is "store"; "policy" for a [FailurePolicy]; "limiter" for a
 	// custom Limiter; "unlimited" if the rule does not limit the request; "replay" if [Explanation.Recorded] is true;
-	// or "unasked" if the rule was not asked because other callers wait.
+	// "unasked" if the rule was not asked because other callers wait; "uncounted" if the request does not have the
+	// rule's Unit; or "unheld" for a rule with [AlgorithmInFlight], because Check decides without such rules.
 	AnsweredBy AnsweredBy
 
-	// Receipts is how many charges of the key, in this process, can still be given back.
-	Receipts int
+	Receipts int  // how many charges of the key, in this process, can still be given back
+	Held     Held // what the key has in flight in this process, by a rule with [AlgorithmInFlight]
 
 	// Result is what the rule would answer alone, as [RateLimiter.CheckAll] returns it.
 	Result Result
@@ -83,6 +85,12 @@ type RuleExplanation struct {
 
 	// Err is the error of the [Store] or the custom Limiter, or says why the rule cannot use Resolve's rate, or is nil.
 	Err error
+}
+
+// A Held says what a key has in flight. It is zero if that is nothing, or if the rule has its keys in a [Store].
+type Held struct {
+	N      int           // how many units are in flight
+	Oldest time.Duration // how long ago the oldest of them were granted or extended, by the present [Rate.Per] of the rule
 }
 
 // A RateFrom says where a rate comes from; [RuleExplanation.RateFrom] lists the values.
@@ -118,6 +126,9 @@ func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, er
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(rules[a].index, rules[b].index) })
 	for _, i := range order {
 		r := explainRule(ctx, d, rules[i], i)
+		if keys := rules[i].keys; keys != nil {
+			r.Held = Held(keys.Held(rules[i].key.hash(&req), cmp.Or(d.Now, l.time.Now())))
+		}
 		if e.Match == "none" && r.Mode.Denies() && r.Match != "additional" {
 			if e.Match = r.Match; r.Match != "named" {
 				e.Pattern = r.Pattern
@@ -136,7 +147,7 @@ func (e Explanation) String() string {
 
 // MarshalJSON returns e in JSON. Fields have their names in Go with a small first letter; Err is "error". Durations
 // are texts such as "1m30s" or "never"; rates are written as by [Rate.String]. Empty texts and lists, durations of 0,
-// a zero Rate, Cost or Receipts, and a false Recorded or Degraded are omitted. Bytes that are not UTF-8 are replaced.
+// a zero Rate, Cost, Receipts or Held, and a false Recorded or Degraded are omitted. Bytes that are not UTF-8 are replaced.
 func (e Explanation) MarshalJSON() ([]byte, error) { return json.Marshal(e.text()) }
 
 // UnmarshalJSON reads what MarshalJSON writes. An Err comes back as an error that has only the same text. If data is
@@ -150,7 +161,7 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 	for _, r := range in.Rules {
 		e.Rules = append(e.Rules, RuleExplanation{
 			r.Name, r.Match, r.Pattern, KeyType(r.KeyType), r.Key, Algorithm(r.Algorithm), Mode(r.Mode),
-			Rate(r.Rate), RateFrom(r.RateFrom), r.Unit, r.Cost, AnsweredBy(r.AnsweredBy), r.Receipts, Result(r.Result), r.MaxIn, r.Err,
+			Rate(r.Rate), RateFrom(r.RateFrom), r.Unit, r.Cost, AnsweredBy(r.AnsweredBy), r.Receipts, Held(r.Held), Result(r.Result), r.MaxIn, r.Err,
 		})
 	}
 	return nil
@@ -166,7 +177,7 @@ func (e *Explanation) text() explained.Explanation {
 			Name: r.Name, Match: r.Match, Pattern: r.Pattern, KeyType: string(r.KeyType), Key: r.Key,
 			Algorithm: string(r.Algorithm), Mode: string(r.Mode), Rate: ratetext.Rate(r.Rate),
 			RateFrom: string(r.RateFrom), Unit: r.Unit, Cost: r.Cost, AnsweredBy: string(r.AnsweredBy),
-			Receipts: r.Receipts, Result: explained.Result(r.Result), MaxIn: r.MaxIn, Err: r.Err,
+			Receipts: r.Receipts, Held: explained.Held(r.Held), Result: explained.Result(r.Result), MaxIn: r.MaxIn, Err: r.Err,
 		})
 	}
 	return out
@@ -185,6 +196,9 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 		}
 		if x.Result.Rule = r.Name; i >= len(d.rules)+len(d.exempt) {
 			x.Rate, x.RateFrom, x.AnsweredBy = r.Rate, "rule", "uncounted"
+			if _, asked := d.request.cost(r.Unit); asked {
+				x.AnsweredBy = "unheld"
+			}
 		}
 		return x
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,6 +24,7 @@ ratelimit explain limits.json -client alice -endpoint /search
 ratelimit explain limits.json -ip 10.0.0.1 -endpoint /login -after access.log
 ratelimit explain limits.json -client bob -endpoint /a -cost 5 -tier paid
 ratelimit explain limits.json -client bob -endpoint /a -attr tenant=acme
+ratelimit explain limits.json -client bob -endpoint /chat -cost tokens=2000
 ratelimit explain limits.json -ip 10.0.0.1 -endpoint /login \
     -after access.log -at 2026-10-10T12:10:20Z
 `,
@@ -65,7 +67,8 @@ func requestFlags(fs *flag.FlagSet) *ratelimit.Request {
 func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
 	req := requestFlags(fs)
 	fs.StringVar(&req.Tier, "tier", "", "the `plan` of the client")
-	fs.IntVar(&req.Cost, "cost", 1, "how many `units` the request takes")
+	cost := costsFlag{value: 1, maxValue: math.MaxInt32}
+	fs.Var(&cost, "cost", "how many `units` the request takes, or as unit=number of another unit; may be repeated")
 	at := fs.String("at", "", "the `time`, in a form that a log may have")
 	asJSON := fs.Bool("json", false, "print JSON")
 	after := listFlag{}
@@ -76,9 +79,7 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	if err != nil {
 		return err
 	}
-	if req.Cost < 1 {
-		return usageError(fmt.Sprintf("-cost is %d: must be at least 1", req.Cost))
-	}
+	req.Cost, req.Costs = cost.value, cost.costs
 	clock, end := replay.NewClock(), int64(math.MaxInt64)
 	switch ns, ok := accesslog.ParseTime(*at); {
 	case ok:
@@ -90,6 +91,9 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	}
 	player, err := how.player(clock, paths[0])
 	if err != nil {
+		return err
+	}
+	if err := cmp.Or(cost.check(allRules(player.Limiter())), logs.checkUnits(player)); err != nil {
 		return err
 	}
 	if len(after) > 0 {
@@ -140,7 +144,11 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 	if req.Client == "" && req.IP != "" {
 		who = "IP " + quote(req.IP)
 	}
-	p.line("%s for %s, cost %d, at %s UTC", who, quote(req.Endpoint), max(req.Cost, 1), at.UTC().Format("2006-01-02 15:04:05.999999999"))
+	costs := fmt.Sprintf("cost %d", max(req.Cost, 1))
+	for _, c := range req.Costs {
+		costs += fmt.Sprintf(" and %d %s", c.N, plain(c.Unit))
+	}
+	p.line("%s for %s, %s, at %s UTC", who, quote(req.Endpoint), costs, at.UTC().Format("2006-01-02 15:04:05.999999999"))
 	p.line("%s", answer(e.Result))
 	if len(e.Rules) == 0 {
 		p.line("no rule applies")
@@ -149,7 +157,9 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 		r := &e.Rules[i]
 		p.line("")
 		verb := map[bool]string{true: "grants", false: "denies"}[r.Result.Allowed]
-		if !r.Mode.Denies() {
+		if r.AnsweredBy == "uncounted" || r.AnsweredBy == "unheld" {
+			verb = "is not asked"
+		} else if !r.Mode.Denies() {
 			verb = "is in " + string(r.Mode) + " mode, and would " + map[bool]string{true: "grant", false: "deny"}[r.Result.Allowed]
 		}
 		p.line("rule %s %s", quote(r.Name), verb)
@@ -159,11 +169,16 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 		}
 		p.line("  match  %s", match)
 		p.line("  key    %s %s", plain(string(r.KeyType)), quote(r.Key))
+		if r.AnsweredBy == "uncounted" || r.AnsweredBy == "unheld" {
+			p.line("  limit  %s %s %s", plain(string(r.Algorithm)), r.Rate, r.Unit)
+			p.line("  state  %s", notAsked(r))
+			continue
+		}
 		if r.Result.Limit < 0 {
 			p.line("  limit  none for this client, by its %s", r.RateFrom)
 			continue
 		}
-		rate := plain(string(r.Algorithm)) + " " + r.Rate.String()
+		rate := strings.TrimSpace(plain(string(r.Algorithm)) + " " + r.Rate.String() + " " + r.Unit)
 		if r.RateFrom != "rule" {
 			rate += ", by its " + string(r.RateFrom)
 		}
@@ -176,6 +191,14 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 	}
 	_, err := io.WriteString(t.out, p.String())
 	return err
+}
+
+// notAsked says why the rule r does not decide on the request.
+func notAsked(r *ratelimit.RuleExplanation) string {
+	if r.AnsweredBy == "uncounted" {
+		return fmt.Sprintf("the request has no %s; see -cost %s=NUMBER", r.Unit, r.Unit)
+	}
+	return "counts what is running, and a log does not say how long it runs"
 }
 
 // quote returns text in quotation marks. Unprintable characters are escaped.

@@ -98,7 +98,7 @@ func TestExplainBad(t *testing.T) {
 	files := explainFiles()
 	for args, want := range map[string]string{
 		"explain":                                        "an argument is missing",
-		"explain limits.json -cost 0":                    "-cost is 0",
+		"explain limits.json -cost 0":                    `"0" for flag -cost: must be a whole number from 1`,
 		"explain limits.json -at noon":                   `-at is "noon"`,
 		"explain limits.json -attr x":                    "must be name=value",
 		"explain limits.json other.json":                 "one argument too many",

@@ -9,7 +9,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/accesslog"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
 )
 
 // logFlags hold the flags of a command that say how to read a log.
@@ -25,7 +27,7 @@ func newLogFlags(fs *flag.FlagSet) *logFlags {
 	f := &logFlags{fields: make(accesslog.Fields)}
 	fs.StringVar(&f.format, "format", "auto", "the `form` of the log: combined, common, json, csv or auto")
 	fs.Var(f.fields, "field", "where a part of a request is, as `part=column`; the part is time,\n"+
-		"client, endpoint, ip, cost, tier or attr:NAME; may be repeated")
+		"client, endpoint, ip, cost, tier, attr:NAME or cost:UNIT; may be repeated")
 	fs.StringVar(&f.columns, "columns", "", "the `names` of the columns of a CSV that has no header")
 	fs.StringVar(&f.comma, "comma", ",", "the `character` between the columns of a CSV; tab is one too")
 	fs.BoolVar(&f.strict, "strict", false, "stop at the first line that cannot be read")
@@ -75,6 +77,23 @@ func (f *logFlags) options() (accesslog.Options, error) {
 	}
 	o.Comma = f.comma[0]
 	return o, nil
+}
+
+// checkUnits returns a usageError if the flag -field has a cost in a unit that no rule of the players counts. A player may
+// be nil.
+func (f *logFlags) checkUnits(players ...*replay.Player) error {
+	var rules []ratelimit.Rule
+	for _, p := range players {
+		if p != nil {
+			rules = append(rules, allRules(p.Limiter())...)
+		}
+	}
+	for _, unit := range f.fields.Units() {
+		if !counts(rules, unit) {
+			return usageError(fmt.Sprintf("-field has the unit %q, which no rule counts", unit))
+		}
+	}
+	return nil
 }
 
 // A logCount has the number of lines in all logs that were read.

@@ -204,6 +204,62 @@ $`, got.out)
 	require.Contains(t, got.out, "0 keys\n67 keys belong to no rule")
 }
 
+// TestTopUnits has rules of units, one of which counts what is running.
+func TestTopUnits(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address, client, _ := startRedis(t)
+	url := "redis://" + address
+	require.NoError(t, os.WriteFile("gateway.json", []byte(`{"rules": [
+  {"name": "requests", "endpoint": "/v1/chat", "algorithm": "TokenBucket", "rate": "60/d"},
+  {"name": "tokens", "endpoint": "/v1/chat", "algorithm": "TokenBucket", "rate": "20000/d", "unit": "tokens"},
+  {"name": "at once", "endpoint": "/v1/chat", "algorithm": "InFlight", "rate": "4/24h"}
+]}`), 0o600))
+	store, err := redisstore.New(client, redisstore.WithTimeout(10*time.Second))
+	require.NoError(t, err)
+	_, l, err := loadRules("gateway.json", ratelimit.WithStore(store), ratelimit.WithName("llm"),
+		ratelimit.WithFailurePolicy(ratelimit.FailClosed))
+	require.NoError(t, err)
+	for range 3 {
+		req := ratelimit.Request{Client: "a", Endpoint: "/v1/chat", Costs: []ratelimit.Cost{{Unit: "tokens", N: 500}}}
+		held, err := l.Reserve(t.Context(), req, time.Hour)
+		require.NoError(t, err)
+		require.True(t, held.Result().Allowed)
+	}
+	got := do(t, "top", url, "-config", "gateway.json")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Regexp(t, `^127\.0\.0\.1:\d+/0, [-0-9]{10} [:0-9]{8} UTC: 3 keys
+
+llm:at once: InFlight 4/d, 1 keys
+key  left  of  denied for +as new after
+a       1   4           - +\S+
+these times are bounds: requests may end earlier
+
+llm:requests: TokenBucket 60/d, 1 keys
+key  left  of  denied for +as new after
+a      57  60           - +\S+
+
+llm:tokens: TokenBucket 20000/d tokens, 1 keys
+key +left +of  denied for +as new after
+a +18,500  20,000           - +\S+
+$`, got.out)
+	got = do(t, "top", url, "-config", "gateway.json", "-json")
+	var out topJSON
+	require.NoError(t, json.Unmarshal([]byte(got.out), &out))
+	require.Equal(t, "llm:tokens", out.Rules[2].Rule)
+	require.Equal(t, "tokens", out.Rules[2].Unit)
+
+	got = do(t, "reset", url, "-config", "gateway.json", "-name", "llm", "-client", "a", "-endpoint", "/v1/chat")
+	require.Equal(t, call{exitOK, address + `/0: reset
+rule      key  left before     now      of
+requests  a             57      60      60
+tokens    a         18,500  20,000  20,000
+at once   a              -       -       4
+-: not known here, but reset too; see top
+`, ""}, got)
+	got = do(t, "top", url, "-config", "gateway.json")
+	require.Contains(t, got.out, "UTC: 0 keys\n")
+}
+
 // TestTopAgain prints the page again and again, until it is interrupted.
 func TestTopAgain(t *testing.T) {
 	t.Chdir(t.TempDir())

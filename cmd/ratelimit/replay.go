@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +31,8 @@ ratelimit replay access.log -config limits.json -enforce -max-denied 0.1%
 Puts the requests of a log to the limiter, on a clock that follows the log, and
 says which of them it would have denied. Memory does not grow with the log.
 ` + aboutLogs + `
-Rules in shadow mode deny nothing. What they would have denied is listed, and
--enforce makes them deny. The exit code is 1 if more than -max-denied of all
+Rules in shadow or advise mode deny nothing. What they would have denied is
+listed, and -enforce makes them deny. The exit code is 1 if more than -max-denied of all
 requests are denied.
 `,
 	run: runReplay,
@@ -43,6 +44,7 @@ type replayJSON struct {
 	Against string   `json:"againstConfig,omitempty"`
 	Log     logCount `json:"log"`
 	replay.Report
+	shadowModes string // names of the modes in which rules deny nothing, as text
 }
 
 // maxJSONSpans is the largest number of spans of time that replay -json prints.
@@ -79,7 +81,10 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 			return err
 		}
 	}
-	out := replayJSON{Config: *config, Against: *against}
+	if err := logs.checkUnits(first, second); err != nil {
+		return err
+	}
+	out := replayJSON{Config: *config, Against: *against, shadowModes: shadowModes(first)}
 	var run *replay.Run
 	work := func(each func(*accesslog.Entry, ratelimit.Result) error) error {
 		run = replay.NewRun(clock, first, second, each)
@@ -111,6 +116,18 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	return nil
 }
 
+// shadowModes returns the names of the modes of those rules of the player that deny nothing, as text.
+func shadowModes(p *replay.Player) string {
+	var modes []string
+	for _, r := range allRules(p.Limiter()) {
+		if mode := string(r.Mode); !r.Mode.Denies() && !slices.Contains(modes, mode) {
+			modes = append(modes, mode)
+		}
+	}
+	slices.Sort(modes)
+	return strings.Join(modes, " or ")
+}
+
 // ruleFlags hold the flags of a command that say how to make a limiter from a file of rules.
 type ruleFlags struct {
 	maxKeys *int
@@ -120,7 +137,7 @@ type ruleFlags struct {
 func newRuleFlags(fs *flag.FlagSet) ruleFlags {
 	return ruleFlags{
 		fs.Int("max-keys", 1<<20, "the largest `number` of keys of each rule"),
-		fs.Bool("enforce", false, "make rules in shadow mode deny"),
+		fs.Bool("enforce", false, "make rules in shadow or advise mode deny"),
 	}
 }
 
@@ -160,6 +177,7 @@ type decisionJSON struct {
 	Tier       string            `json:"tier,omitempty"`
 	Attrs      map[string]string `json:"attrs,omitempty"`
 	Cost       int               `json:"cost"`
+	Costs      map[string]int    `json:"costs,omitempty"` // costs in other units
 	Allowed    bool              `json:"allowed"`
 	Limit      int               `json:"limit"`
 	Remaining  int               `json:"remaining"`
@@ -175,8 +193,15 @@ func writeDecisions(w io.Writer, work func(each func(*accesslog.Entry, ratelimit
 	b := bufio.NewWriterSize(w, 1<<16)
 	e := json.NewEncoder(b)
 	err := work(func(in *accesslog.Entry, res ratelimit.Result) error {
+		var costs map[string]int
+		for _, c := range in.Costs {
+			if costs == nil {
+				costs = make(map[string]int)
+			}
+			costs[c.Unit] = c.N
+		}
 		return e.Encode(decisionJSON{
-			in.Time, in.Client, in.Endpoint, in.IP, in.Tier, in.Attrs, in.Cost,
+			in.Time, in.Client, in.Endpoint, in.IP, in.Tier, in.Attrs, in.Cost, costs,
 			res.Allowed, res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter, res.Delay, res.Rule,
 		})
 	})

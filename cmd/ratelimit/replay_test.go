@@ -60,7 +60,7 @@ rule       requests  denied                         first                 last
 /login          260     128  49.23 %  2026-10-10 12:10:03  2026-10-10 12:50:19
 * /search     3,600       0   0.00 %                    -                    -
 default       3,600       0   0.00 %                    -                    -
-* in shadow mode: what it would have denied, which is not in the sum above
+* in shadow mode: what it would have denied, not in the sum above
 
 by hour, UTC      requests  denied
 2026-10-10 12:00     3,860     128  ##############################
@@ -367,7 +367,7 @@ func TestReplayEqualsWhatWasAnswered(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(line), &got))
 			d := seen.all[i]
 			want := decisionJSON{
-				d.Time.UnixNano(), d.Request.Client, d.Request.Endpoint, d.Request.IP, d.Request.Tier, d.Request.Attrs, d.Cost,
+				d.Time.UnixNano(), d.Request.Client, d.Request.Endpoint, d.Request.IP, d.Request.Tier, d.Request.Attrs, d.Cost, nil,
 				d.Result.Allowed, d.Result.Limit, d.Result.Remaining, d.Result.RetryAfter, d.Result.ResetAfter, d.Result.Delay, d.Result.Rule,
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {

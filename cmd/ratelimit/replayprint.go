@@ -140,11 +140,25 @@ func printRules(p *page, r *replayJSON) {
 	p.line("")
 	p.table(rows)
 	if shadow {
-		p.line("* in shadow mode: what it would have denied, which is not in the sum above")
+		p.line("* in %s mode: what it would have denied, not in the sum above", r.shadowModes)
 	}
 	for _, rule := range r.Rules {
 		if rule.Overflowed > 0 {
 			p.line("%s has more keys than fit: %s requests shared a budget. Raise -max-keys", name(rule.Name), number(rule.Overflowed))
+		}
+	}
+	printNotJudged(p, "", r.NotJudged)
+}
+
+// printNotJudged says which rules could not decide on all requests, because the log does not say enough about them.
+func printNotJudged(p *page, prefix string, list []replay.NotJudged) {
+	for _, r := range list {
+		if r.NoUnit > 0 {
+			p.line("%s%s: %s requests not judged: no %s, see -field cost:%s=COLUMN",
+				prefix, name(r.Rule), number(r.NoUnit), r.Unit, r.Unit)
+		}
+		if r.Duration > 0 {
+			p.line("%s%s: %s requests not judged: no log says how long they ran", prefix, name(r.Rule), number(r.Duration))
 		}
 	}
 }
@@ -245,5 +259,9 @@ func printDifference(p *page, r *replayJSON) {
 	}
 	if d.Overflow {
 		p.line("%s has more keys than fit: requests shared a budget. Raise -max-keys", two)
+	}
+	if len(d.NotJudged) > 0 {
+		p.line("")
+		printNotJudged(p, two+": ", d.NotJudged)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 
 	"github.com/ratelimit-go/ratelimit"
 )
@@ -59,6 +60,7 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	if err != nil {
 		return err
 	}
+	req.Costs = oneOfEach(allRules(l))
 	before, err := s.explain(ctx, l, req)
 	if err != nil {
 		return err
@@ -76,13 +78,33 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	}
 	p := &page{width: t.width}
 	p.line("%s: reset", s.address)
+	unknown := false
 	rows := [][]string{{"rule", "key", "left before", "now", "of"}}
 	for i, r := range before.Rules {
+		if r.AnsweredBy == "uncounted" || r.AnsweredBy == "unheld" {
+			rows = append(rows, []string{name(r.Name), name(r.Key), "-", "-", number(r.Rate.Requests)})
+			unknown = true
+			continue
+		}
 		rows = append(rows, []string{name(r.Name), name(r.Key), number(freeIn(before, i)), number(freeIn(after, i)), number(r.Result.Limit)})
 	}
 	p.table(rows, 1)
+	if unknown {
+		p.line("-: not known here, but reset too; see top")
+	}
 	_, err = fmt.Fprint(t.out, p.String())
 	return err
+}
+
+// oneOfEach returns costs of one unit of each kind that one of the rules counts, of as many kinds as a request may have.
+func oneOfEach(rules []ratelimit.Rule) (costs []ratelimit.Cost) {
+	for _, r := range rules {
+		c := ratelimit.Cost{Unit: r.Unit, N: 1}
+		if !slices.Contains(costs, c) && len(costs) < 16 {
+			costs = append(costs, c)
+		}
+	}
+	return costs
 }
 
 // The method reset resets the keys of the request req, so that they have their full limits. It fails if

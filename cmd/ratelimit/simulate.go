@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,6 +24,8 @@ var simulateCommand = command{
 ratelimit simulate -rate "100/m burst 20" -shape bursts
 ratelimit simulate -rate 100/m -shape edge -algorithm FixedWindow,SlidingWindowLog
 ratelimit simulate -config limits.json -shape poisson -send 5/s -clients 20 -duration 1h
+ratelimit simulate -config limits.json -cost tokens=2000 -hold 2s
+ratelimit simulate -rate 4/1m -algorithm InFlight -send 3/s -shape poisson -hold 2s
 ratelimit simulate -rate 100/m -shape onoff -retry ignore -svg limit.svg -html limit.html
 `,
 	about: `
@@ -47,7 +50,8 @@ What a denied client does, by -retry:
 The columns: "wait" is the longest time that a denied request was told to wait, "through" the longest
 time from the first try of a request until it was granted. "most" is the most units that one key was
 granted in any window, whose begin counts and whose end does not, and "bound" the most that it ever
-can be granted.
+can be granted. Of a rule with the algorithm InFlight, they are what one key had running at once.
+Each request runs for the time of -hold, from its grant. Nothing extends it.
 `,
 	run: runSimulate,
 }
@@ -61,22 +65,26 @@ type simulation struct {
 	send    ratelimit.Rate
 	window  time.Duration
 	targets []sim.Target
-	limit   string         // for printing: the rate, or the path of the file of rules
-	limited ratelimit.Rate // value of the flag -rate; zero if there is the flag -config instead
+	costs   []ratelimit.Cost // what each request costs in other units than requests
+	hold    time.Duration    // how long each request runs; 0 if the flag is not set
+	rules   []ratelimit.Rule // rules of all targets
+	limit   string           // for printing: the rate, or the path of the file of rules
+	limited ratelimit.Rate   // value of the flag -rate; zero if there is the flag -config instead
 }
 
 // simulateFlags hold the values of the flags of the command simulate, before they are checked.
 type simulateFlags struct {
 	shape, rate, send, algorithms, config, endpoints, retry string
 	seed                                                    uint64
-	clients, cost                                           numberFlag
-	duration, window, every                                 durationFlag
+	clients                                                 numberFlag
+	cost                                                    costsFlag
+	duration, window, every, hold                           durationFlag
 	csv, json, chart                                        bool
 	svg, html                                               string
 }
 
 func (f *simulateFlags) define(fs *flag.FlagSet) {
-	f.clients, f.cost = numberFlag{1, traffic.MaxClients}, numberFlag{1, maxRequests}
+	f.clients, f.cost = numberFlag{1, traffic.MaxClients}, costsFlag{value: 1, maxValue: maxRequests}
 	f.every = durationFlag(time.Second)
 	fs.StringVar(&f.shape, "shape", string(traffic.Bursts), "`shape` of the traffic")
 	fs.StringVar(&f.rate, "rate", "60/m burst 20", "the `limit`")
@@ -90,7 +98,8 @@ func (f *simulateFlags) define(fs *flag.FlagSet) {
 	fs.StringVar(&f.retry, "retry", string(traffic.None), "what denied `clients` do")
 	fs.Var(&f.every, "retry-every", "`time` after which clients that ignore what they are told come again")
 	fs.StringVar(&f.endpoints, "endpoint", "", "`endpoints` of the requests, with commas between them (default those of -config)")
-	fs.Var(&f.cost, "cost", "`units` of each request")
+	fs.Var(&f.cost, "cost", "`units` of each request, or as unit=number of another unit, such as tokens=2000;\nmay be repeated")
+	fs.Var(&f.hold, "hold", "how `long` each request runs, for rules with the algorithm InFlight")
 	fs.BoolVar(&f.csv, "csv", false, "print CSV, a line for each rule")
 	fs.BoolVar(&f.json, "json", false, "print JSON, with all that is counted")
 	fs.BoolVar(&f.chart, "chart", true, "print a chart below the table")
@@ -118,6 +127,7 @@ func runSimulate(ctx context.Context, t *terminal, fs *flag.FlagSet, args []stri
 		}
 		out, err := sim.Run(ctx, target, traffic.New(s.traffic), sim.Options{
 			Start: sim.AlignedStart(per), Duration: s.traffic.Duration, Window: s.window, MaxRequests: maxRequests,
+			Costs: s.costs, Hold: s.hold,
 		})
 		if errors.Is(err, sim.ErrTooMany) {
 			return usageError(fmt.Sprintf("-retry is %s: with the requests that are sent again, there are more than %s: "+
@@ -156,7 +166,7 @@ func runSimulate(ctx context.Context, t *terminal, fs *flag.FlagSet, args []stri
 // The method read checks the flags, and returns the simulation that they describe. The given map has the names of the
 // flags that were set. The error is a usageError, or says what is wrong with the file of rules.
 func (f *simulateFlags) read(given map[string]bool) (*simulation, error) {
-	s := &simulation{window: time.Duration(f.window)}
+	s := &simulation{window: time.Duration(f.window), costs: f.cost.costs, hold: time.Duration(f.hold)}
 	s.traffic = traffic.Config{
 		Shape: traffic.Shape(f.shape), Clients: f.clients.value, Cost: f.cost.value, Duration: time.Duration(f.duration),
 		Retry: traffic.Retry(f.retry), RetryEvery: time.Duration(f.every), Seed: f.seed, Endpoints: listed(f.endpoints),
@@ -188,6 +198,9 @@ func (f *simulateFlags) read(given map[string]bool) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := cmp.Or(f.cost.check(s.rules), s.checkHold(given["hold"])); err != nil {
+		return nil, err
+	}
 	if err := s.setSend(f.send); err != nil {
 		return nil, err
 	}
@@ -203,6 +216,17 @@ func (f *simulateFlags) read(given map[string]bool) (*simulation, error) {
 			chart.Number(n, 0), number(maxRequests)))
 	}
 	return s, nil
+}
+
+// checkHold returns a usageError if the flag -hold, which is set if given is true, has no meaning.
+func (s *simulation) checkHold(given bool) error {
+	switch {
+	case given && (s.hold <= 0 || s.hold > traffic.MaxDuration):
+		return usageError(fmt.Sprintf("-hold is %v: must be above 0 and at most %v", s.hold, traffic.MaxDuration))
+	case given && !slices.ContainsFunc(s.rules, func(r ratelimit.Rule) bool { return holds(&r) }):
+		return usageError(fmt.Sprintf("-hold is %v, but no rule has the algorithm InFlight", s.hold))
+	}
+	return nil
 }
 
 // A numberFlag is a flag for a whole number from 1 to maxValue.

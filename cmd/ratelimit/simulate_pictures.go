@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
@@ -62,7 +63,12 @@ func describe(outcomes []*sim.Outcome) string {
 		fmt.Fprintf(&b, "%s: of %s requests, %s were granted and %s denied.",
 			plain(out.Name), number(out.Offered), number(out.Admitted), number(out.Denied))
 		for _, r := range out.Rules {
-			if r.Mode.Denies() {
+			switch {
+			case !r.Mode.Denies():
+			case r.Algorithm == ratelimit.AlgorithmInFlight:
+				fmt.Fprintf(&b, " %s had at most %s units of a key running at once; the limit is %s.",
+					plain(r.Name), number(r.MaxGranted), number(r.Bound))
+			default:
 				fmt.Fprintf(&b, " %s granted a key at most %s units in any %s; the bound is %s.",
 					plain(r.Name), number(r.MaxGranted), chart.Duration(r.Window), number(r.Bound))
 			}
@@ -83,7 +89,7 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 	add("sent", chart.Area, chart.Grey, offered)
 	add("denied", chart.Steps, chart.Orange, denied)
 	add("granted", chart.Steps, chart.Blue, granted)
-	if r := s.limited; r.Per > 0 && s.traffic.Shape != traffic.Attack {
+	if r := s.limited; r.Per > 0 && out.Rules[0].Algorithm != ratelimit.AlgorithmInFlight && s.traffic.Shape != traffic.Attack {
 		average := float64(r.Requests) * s.traffic.Duration.Seconds() / float64(parts) / r.Per.Seconds() * float64(s.traffic.Clients)
 		counts.Series = append(counts.Series, level("limit on average", chart.Ink, average))
 	}
@@ -103,10 +109,14 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 			level("limit", chart.Ink, float64(r.Rate.Requests)),
 			level("bound", chart.Orange, float64(r.Bound)),
 		}}
+		if r.Algorithm == ratelimit.AlgorithmInFlight {
+			p.Y.Label, p.Series[0].Name = "most units of one key at once", "most that ran at once"
+			p.Series = p.Series[:2] // its bound is the limit
+		}
 		if s.limited.Per == 0 {
 			p.Title = plain(r.Name) + ": " + string(r.Algorithm) + " " + r.Rate.String()
 		}
-		if s.window > 0 {
+		if s.window > 0 && len(p.Series) > 2 {
 			p.Series = append(p.Series[:1], p.Series[2]) // removes the line of the limit: it is for windows of another length
 		}
 		panels = append(panels, p)

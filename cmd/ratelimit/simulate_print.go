@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
@@ -33,6 +36,12 @@ func (s *simulation) about() []string {
 		fmt.Sprintf("traffic: %s for %s (seed %d)", c.Shape, chart.Duration(c.Duration), c.Seed),
 		"from: " + from,
 		"limit: " + plain(s.limit),
+	}
+	if text := s.costText(); text != "" {
+		lines = append(lines, "cost: "+text)
+	}
+	if s.hold > 0 {
+		lines = append(lines, "each request runs for "+chart.Duration(s.hold))
 	}
 	switch c.Retry {
 	case traffic.Obey:
@@ -77,11 +86,18 @@ func (s *simulation) summary(outcomes []*sim.Outcome) (tables []grid) {
 	}
 	rules := grid{{"rule", "limit", "window", "asked", "denies", "most", "bound"}}
 	for _, r := range outcomes[0].Rules {
-		maxGranted, bound := number(r.MaxGranted), number(r.Bound)
+		maxGranted, bound, window := number(r.MaxGranted), number(r.Bound), short(r.Window)
 		if !r.Mode.Denies() {
-			maxGranted, bound = "shadow", "-"
+			maxGranted, bound = string(r.Mode), "-"
 		}
-		rules = append(rules, []string{plain(r.Name), r.Rate.String(), short(r.Window), number(r.Asked), number(r.Denied), maxGranted, bound})
+		limit := r.Rate.String()
+		if r.Algorithm == ratelimit.AlgorithmInFlight {
+			limit, window = number(r.Rate.Requests)+" for "+chart.Duration(r.Rate.Per), "at once"
+		}
+		if r.Unit != "" {
+			limit += " " + r.Unit
+		}
+		rules = append(rules, []string{plain(r.Name), limit, window, number(r.Asked), number(r.Denied), maxGranted, bound})
 	}
 	return []grid{table, rules}
 }
@@ -89,9 +105,12 @@ func (s *simulation) summary(outcomes []*sim.Outcome) (tables []grid) {
 // remarks returns lines that explain the columns of the table. Further lines say what is unusual in the outcomes.
 func (s *simulation) remarks(outcomes []*sim.Outcome) (remarks []string) {
 	if s.limited.Per > 0 {
-		remarks = append(remarks,
-			"most: units that one client was granted in any window of "+chart.Duration(outcomes[0].Rules[0].Window),
-			"bound: the most that there can be")
+		window := cmp.Or(s.window, s.limited.Per)
+		remarks = append(remarks, "most: units that one client was granted in any window of "+chart.Duration(window))
+		if slices.ContainsFunc(s.rules, func(r ratelimit.Rule) bool { return holds(&r) }) {
+			remarks = append(remarks, "most, of InFlight: units that one client had running at once")
+		}
+		remarks = append(remarks, "bound: the most that there can be")
 	}
 	if s.traffic.Retry != traffic.None {
 		remarks = append(remarks, "through: the longest until a request was granted; never: requests that were not")
@@ -99,7 +118,11 @@ func (s *simulation) remarks(outcomes []*sim.Outcome) (remarks []string) {
 	if outcomes[0].Offered == 0 {
 		remarks = append(remarks, "nothing was sent: the first request would come after the -duration of "+chart.Duration(s.traffic.Duration))
 	}
+	remarks = append(remarks, s.assumptions()...)
 	for _, out := range outcomes {
+		if out.Busy > 0 {
+			remarks = append(remarks, fmt.Sprintf("%s: %s denials only because others ran; their wait is a bound", plain(out.Name), number(out.Busy)))
+		}
 		if out.Never > 0 {
 			remarks = append(remarks, fmt.Sprintf("%s: %s denials for ever, of more units than the limit", plain(out.Name), number(out.Never)))
 		}
@@ -109,6 +132,36 @@ func (s *simulation) remarks(outcomes []*sim.Outcome) (remarks []string) {
 		}
 	}
 	return remarks
+}
+
+// costText says what each request costs, if it costs more than requests.
+func (s *simulation) costText() string {
+	if len(s.costs) == 0 {
+		return ""
+	}
+	text := "each request costs " + number(s.traffic.Cost)
+	for _, c := range s.costs {
+		text += fmt.Sprintf(", and %s %s", number(c.N), c.Unit)
+	}
+	return text
+}
+
+// assumptions returns lines about rules that the flags do not describe the traffic for.
+func (s *simulation) assumptions() (lines []string) {
+	for i := range s.rules {
+		r := &s.rules[i]
+		name := plain(r.Name)
+		has := func(c ratelimit.Cost) bool { return c.Unit == r.Unit }
+		switch {
+		case r.Unit != "" && !slices.ContainsFunc(s.costs, has):
+			lines = append(lines, fmt.Sprintf("%s: not asked, as no request has %s; see -cost %s=NUMBER", name, r.Unit, r.Unit))
+		case holds(r) && s.hold == 0:
+			lines = append(lines, name+": without -hold, each request ends as soon as it is granted")
+		case holds(r) && s.hold > r.Rate.Per:
+			lines = append(lines, fmt.Sprintf("%s: a request counts for at most %s, so more may run than the limit", name, chart.Duration(r.Rate.Per)))
+		}
+	}
+	return lines
 }
 
 // short returns the duration d as text of at most eight characters. It rounds the duration up, to at least three
@@ -238,14 +291,14 @@ func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 	c := csv.NewWriter(w)
 	records := [][]string{{
 		"name", "offered", "admitted", "denied", "attack_offered", "attack_admitted", "longest_wait_ns", "never", "longest_until_ns", "unserved",
-		"rule", "algorithm", "rate", "mode", "asked", "rule_denied", "keys", "window_ns", "most", "bound",
+		"rule", "algorithm", "rate", "mode", "asked", "rule_denied", "keys", "window_ns", "most", "bound", "unit", "busy",
 	}}
 	for _, out := range outcomes {
 		for _, r := range out.Rules {
 			record := []any{
 				plain(out.Name), out.Offered, out.Admitted, out.Denied, out.AttackOffered, out.AttackAdmitted,
 				int64(out.LongestWait), out.Never, int64(out.LongestUntil), out.Unserved,
-				plain(r.Name), r.Algorithm, r.Rate, r.Mode, r.Asked, r.Denied, r.Keys, int64(r.Window), r.MaxGranted, r.Bound,
+				plain(r.Name), r.Algorithm, r.Rate, r.Mode, r.Asked, r.Denied, r.Keys, int64(r.Window), r.MaxGranted, r.Bound, r.Unit, out.Busy,
 			}
 			texts := make([]string, len(record))
 			for i, v := range record {
@@ -257,10 +310,19 @@ func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 	return c.WriteAll(records)
 }
 
+// costsJSON returns what each request costs in each unit but requests, by the unit.
+func (s *simulation) costsJSON() map[string]int {
+	costs := make(map[string]int)
+	for _, c := range s.costs {
+		costs[c.Unit] = c.N
+	}
+	return costs
+}
+
 // printJSON prints the settings and all counts as JSON.
 func (s *simulation) printJSON(w io.Writer, outcomes []*sim.Outcome) error {
 	return writeJSON(w, map[string]any{
-		"shape": s.traffic.Shape, "send": s.send, "clients": s.traffic.Clients, "cost": s.traffic.Cost, "retry": s.traffic.Retry,
+		"shape": s.traffic.Shape, "send": s.send, "clients": s.traffic.Clients, "cost": s.traffic.Cost, "costs": s.costsJSON(), "holdNanoseconds": s.hold, "retry": s.traffic.Retry,
 		"durationNanoseconds": s.traffic.Duration, "seed": s.traffic.Seed, "outcomes": outcomes,
 	})
 }

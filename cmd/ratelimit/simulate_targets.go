@@ -34,7 +34,8 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 			chosen = append(chosen, a)
 		}
 	}
-	if len(chosen) == 0 || len(chosen) > len(all) {
+	repeated := len(chosen) > len(all)+1 || len(chosen) > len(all) && !slices.Contains(chosen, ratelimit.AlgorithmInFlight)
+	if len(chosen) == 0 || repeated {
 		return usageError(fmt.Sprintf("-algorithm is %q: must be all, or some of %s", names, joined(all)))
 	}
 	for _, a := range chosen {
@@ -43,13 +44,14 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 			r.Burst = 0
 			s.limit = s.limited.String() + "; windows and logs have no burst"
 		}
+		rule := ratelimit.Rule{Name: string(a), Algorithm: a, Rate: r}
 		target := sim.Target{Name: string(a), New: func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
-			return ratelimit.New(nil, &ratelimit.Rule{Name: string(a), Algorithm: a, Rate: r}, opts...)
+			return ratelimit.New(nil, &rule, opts...)
 		}}
 		if _, err := target.New(); err != nil {
 			return usageError(fmt.Sprintf("-rate is %q: for %s, %s", rate, a, problemOf(err)))
 		}
-		s.targets = append(s.targets, target)
+		s.targets, s.rules = append(s.targets, target), append(s.rules, rule)
 	}
 	if len(s.traffic.Endpoints) == 0 {
 		s.traffic.Endpoints = []string{"/"}
@@ -65,7 +67,7 @@ func (s *simulation) useFile(path string) error {
 	if err != nil {
 		return err
 	}
-	s.limit = path
+	s.limit, s.rules = path, allRules(l)
 	s.targets = []sim.Target{{Name: path, New: fileTarget(f, policy)}}
 	if len(s.traffic.Endpoints) > 0 {
 		return nil

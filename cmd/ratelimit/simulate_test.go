@@ -40,13 +40,17 @@ const twoRules = `{"rules": [
 func TestSimulate(t *testing.T) {
 	wd, err := os.Getwd()
 	require.NoError(t, err)
-	files := map[string]string{"limits.json": twoRules}
+	files := map[string]string{"limits.json": twoRules, "gateway.json": gatewayLimits}
 	for name, args := range map[string][]string{
-		"bursts": {},
-		"edge":   {"-rate", "100/m", "-shape", "edge", "-algorithm", "fixed-window,SlidingWindowLog"},
-		"config": {"-config", "limits.json", "-shape", "attack", "-clients", "3", "-send", "90/m"},
-		"storm":  {"-shape", "onoff", "-retry", "mixed", "-clients", "3", "-algorithm", "LeakyBucket"},
-		"cost":   {"-cost", "21", "-send", "5/m", "-retry", "obey", "-shape", "steady", "-algorithm", "TokenBucket,FixedWindow"},
+		"gateway": {"-config", "gateway.json", "-cost", "tokens=200", "-hold", "2s", "-shape", "poisson"},
+		"unsaid":  {"-config", "gateway.json", "-chart=false"},
+		"long":    {"-config", "gateway.json", "-cost", "3", "-cost", "tokens=0", "-hold", "90s", "-chart=false"},
+		"running": {"-rate", "4/1m", "-algorithm", "InFlight,TokenBucket", "-hold", "2s", "-send", "3/s", "-shape", "poisson", "-chart=false"},
+		"bursts":  {},
+		"edge":    {"-rate", "100/m", "-shape", "edge", "-algorithm", "fixed-window,SlidingWindowLog"},
+		"config":  {"-config", "limits.json", "-shape", "attack", "-clients", "3", "-send", "90/m"},
+		"storm":   {"-shape", "onoff", "-retry", "mixed", "-clients", "3", "-algorithm", "LeakyBucket"},
+		"cost":    {"-cost", "21", "-send", "5/m", "-retry", "obey", "-shape", "steady", "-algorithm", "TokenBucket,FixedWindow"},
 	} {
 		got := runIn(t, files, append([]string{"simulate"}, args...)...)
 		require.Equal(t, exitOK, got.code, got.err)
@@ -56,15 +60,25 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
+// gatewayLimits are the rules of docs/llm.md, with a fourth that advises.
+const gatewayLimits = `{"rules": [
+  {"name": "requests", "endpoint": "/v1/chat", "algorithm": "TokenBucket", "rate": "60/m"},
+  {"name": "tokens", "endpoint": "/v1/chat", "algorithm": "TokenBucket", "rate": "20000/h", "unit": "tokens"},
+  {"name": "at once", "endpoint": "/v1/chat", "algorithm": "InFlight", "rate": "4/1m"},
+  {"name": "small", "endpoint": "/v1/chat", "algorithm": "TokenBucket", "rate": "10/m", "mode": "advise"}
+]}`
+
 // TestSimulateWidth requires that what is printed fits 80 columns, also with large numbers.
 func TestSimulateWidth(t *testing.T) {
-	files := map[string]string{"limits.json": twoRules}
+	files := map[string]string{"limits.json": twoRules, "gateway.json": gatewayLimits}
 	for _, args := range [][]string{
 		{"-clients", "50", "-retry", "ignore", "-retry-every", "1m"},
 		{"-rate", "60000/s burst 50000", "-duration", "100ms", "-shape", "ramp", "-retry", "obey"},
 		{"-rate", "5/d", "-duration", "1200h", "-shape", "poisson", "-retry", "obey"},
 		{"-config", "limits.json", "-clients", "9", "-retry", "mixed"},
 		{"-config", "limits.json", "-cost", "101"},
+		{"-config", "gateway.json", "-hold", "90s"},
+		{"-rate", "4/1m", "-algorithm", "InFlight,all", "-hold", "2s"},
 	} {
 		got := runIn(t, files, append([]string{"simulate"}, args...)...)
 		require.Equal(t, exitOK, got.code, got.err)
@@ -97,7 +111,7 @@ func TestSimulateDefaults(t *testing.T) {
 }
 
 func TestSimulateBadInput(t *testing.T) {
-	files := map[string]string{"limits.json": twoRules, "bad.json": `[{"endpoint": 5}]`}
+	files := map[string]string{"limits.json": twoRules, "gateway.json": gatewayLimits, "bad.json": `[{"endpoint": 5}]`}
 	for want, args := range map[string][]string{
 		`-shape is "x": must be one of steady, poisson, bursts, onoff, ramp, attack, edge`: {"-shape", "x"},
 		`-retry is "x": must be one of none, obey, ignore, mixed`:                          {"-retry", "x"},
@@ -106,21 +120,27 @@ func TestSimulateBadInput(t *testing.T) {
 		`-rate is "65537/m": for SlidingWindowLog, its count must be at most 65536`:        {"-rate", "65537/m"},
 		`-rate is "5/m burst 5000000000": for TokenBucket, its burst must be at most 4294967295`: {"-rate", "5/m burst 5000000000",
 			"-algorithm", "TokenBucket"},
-		`-send is "100/M, burst=20": must be written "100/m burst 20"`:                  {"-send", "100/M, burst=20"},
-		`-algorithm has "Bucket": must be all, or some of TokenBucket, LeakyBucket`:     {"-algorithm", "Bucket"},
-		`-algorithm has "LeakyBucket" twice`:                                            {"-algorithm", "LeakyBucket, LeakyBucket"},
-		`-algorithm is "all,all": must be`:                                              {"-algorithm", "all,all"},
-		`-algorithm is ",": must be`:                                                    {"-algorithm", ","},
-		`-duration is 0s: must be above 0 and at most 8784h0m0s`:                        {"-duration", "0s"},
-		`-duration is 9000h0m0s: must be`:                                               {"-duration", "9000h"},
-		`invalid value "x" for flag -duration: must be a length of time, such as 90s`:   {"-duration", "x"},
-		`invalid value "0" for flag -clients: must be a whole number from 1 to 100000`:  {"-clients", "0"},
-		`invalid value "1.5" for flag -cost: must be a whole number from 1 to 10000000`: {"-cost", "1.5"},
-		`-window is -1s: must be above 0`:                                               {"-window", "-1s"},
-		`-retry-every is 0s: must be above 0`:                                           {"-retry", "ignore", "-retry-every", "0s"},
-		`-retry-every is 2s, but -retry is none: must be ignore or mixed`:               {"-retry-every", "2s"},
-		`-csv and -json are both set: must be one of them`:                              {"-csv", "-json"},
-		`-config is "limits.json", so -rate and -algorithm must not be set`:             {"-config", "limits.json", "-rate", "1/s"},
+		`-send is "100/M, burst=20": must be written "100/m burst 20"`:                          {"-send", "100/M, burst=20"},
+		`-algorithm has "Bucket": must be all, or some of TokenBucket, LeakyBucket`:             {"-algorithm", "Bucket"},
+		`-algorithm has "LeakyBucket" twice`:                                                    {"-algorithm", "LeakyBucket, LeakyBucket"},
+		`-algorithm is "all,all": must be`:                                                      {"-algorithm", "all,all"},
+		`-algorithm is ",": must be`:                                                            {"-algorithm", ","},
+		`-duration is 0s: must be above 0 and at most 8784h0m0s`:                                {"-duration", "0s"},
+		`-duration is 9000h0m0s: must be`:                                                       {"-duration", "9000h"},
+		`invalid value "x" for flag -duration: must be a length of time, such as 90s`:           {"-duration", "x"},
+		`invalid value "0" for flag -clients: must be a whole number from 1 to 100000`:          {"-clients", "0"},
+		`invalid value "1.5" for flag -cost: must be a whole number from 1 to 10000000`:         {"-cost", "1.5"},
+		`-window is -1s: must be above 0`:                                                       {"-window", "-1s"},
+		`-retry-every is 0s: must be above 0`:                                                   {"-retry", "ignore", "-retry-every", "0s"},
+		`-retry-every is 2s, but -retry is none: must be ignore or mixed`:                       {"-retry-every", "2s"},
+		`-hold is 2s, but no rule has the algorithm InFlight`:                                   {"-config", "limits.json", "-hold", "2s"},
+		`-hold is 0s: must be above 0 and at most 8784h0m0s`:                                    {"-config", "gateway.json", "-hold", "0s"},
+		`-cost has the unit "tokns", which no rule counts`:                                      {"-config", "gateway.json", "-cost", "tokns=5"},
+		`"tokens=-1" for flag -cost: must be a whole number from 1 to 10000000, or unit=number`: {"-cost", "tokens=-1"},
+		`"=1" for flag -cost: must name a unit, as in tokens=2000`:                              {"-cost", "=1"},
+		`-algorithm is "TokenBucket,InFlight,all": must be all, or some of TokenBucket`:         {"-rate", "4/m", "-algorithm", "TokenBucket,InFlight,all"},
+		`-csv and -json are both set: must be one of them`:                                      {"-csv", "-json"},
+		`-config is "limits.json", so -rate and -algorithm must not be set`:                     {"-config", "limits.json", "-rate", "1/s"},
 		`make about 60,000,000,000 requests: must be at most 10,000,000`: {"-send", "1000000/s", "-duration", "1m",
 			"-clients", "1000"},
 		`"extra" is one argument too many`: {"extra"},
@@ -163,7 +183,7 @@ func TestSimulateData(t *testing.T) {
 	require.NotContains(t, got.out, "\x1b")
 	require.Equal(t, []string{"new, to be tried", "FixedWindow", "30/m", "shadow"}, records[2][10:14])
 	for _, r := range records {
-		require.Len(t, r, 20)
+		require.Len(t, r, 22)
 	}
 
 	got = runIn(t, nil, "simulate", "-json", "-rate", "5/m")

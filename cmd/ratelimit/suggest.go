@@ -104,6 +104,9 @@ func runSuggest(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	if err := f.check(); err != nil {
 		return err
 	}
+	if units := logs.fields.Units(); len(units) > 0 {
+		return usageError(fmt.Sprintf("-field has cost:%s: must be cost, as the limits found are for one unit", units[0]))
+	}
 	if f.share.share == nil && f.clients.share == nil {
 		_ = f.share.Set("0.1%")
 	}

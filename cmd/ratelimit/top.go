@@ -52,6 +52,7 @@ type topRule struct {
 	Algorithm string         `json:"algorithm"`
 	Rate      ratelimit.Rate `json:"-"`
 	RateText  string         `json:"rate"`
+	Unit      string         `json:"unit,omitempty"` // what the rule counts; empty for requests
 	Keys      int            `json:"keys"`
 	Top       []topKey       `json:"top"`
 }
@@ -178,13 +179,22 @@ func (w *watch) load(path string) error {
 // The field Ask.Rule of s has the name of the limiter and the name of the rule, with a colon between them.
 func (w *watch) rule(s *redisstore.Stored) (r ratelimit.Rule, ok bool) {
 	for _, name := range w.names {
-		limiter, ends := strings.CutSuffix(s.Ask.Rule, ":"+name)
+		candidate := w.rules[name]
+		limiter, ends := strings.CutSuffix(s.Ask.Rule, ":"+name+afterName(&candidate))
 		if ends && (w.name == "" || w.name == limiter) {
-			r, ok = w.rules[name], true
+			r, ok = candidate, true
 			break
 		}
 	}
 	return r, ok && r.Algorithm == s.Ask.Algorithm && s.Warms == (r.Warmup != ratelimit.Warmup{})
+}
+
+// afterName returns what follows the name of the rule r in the field Ask.Rule of a stored state.
+func afterName(r *ratelimit.Rule) string {
+	if r.Unit == "" {
+		return ""
+	}
+	return "\x00" + r.Unit
 }
 
 // The method pass reads the states of all keys in the Redis server once.
@@ -263,8 +273,9 @@ func (w *watch) look(ctx context.Context, states []redisstore.Stored, found *top
 		if !ok {
 			j = len(found.Rules)
 			at[s.Ask.Rule] = j
+			rule, unit, _ := strings.Cut(s.Ask.Rule, "\x00")
 			found.Rules = append(found.Rules, topRule{
-				Rule: s.Ask.Rule, Algorithm: string(s.Ask.Algorithm), Rate: s.Ask.Rate, RateText: s.Ask.Rate.String(), Top: []topKey{},
+				Rule: rule, Algorithm: string(s.Ask.Algorithm), Rate: s.Ask.Rate, RateText: s.Ask.Rate.String(), Unit: unit, Top: []topKey{},
 			})
 		}
 		res := &results[i]
@@ -305,7 +316,8 @@ func printTop(t *terminal, found *topJSON, over bool) error {
 	}
 	for _, r := range found.Rules {
 		p.line("")
-		p.line("%s: %s %s, %s keys", name(r.Rule), r.Algorithm, r.RateText, number(r.Keys))
+		limit := strings.TrimSpace(r.Algorithm + " " + r.RateText + " " + r.Unit)
+		p.line("%s: %s, %s keys", name(r.Rule), limit, number(r.Keys))
 		rows := [][]string{{"key", "left", "of", "denied for", "as new after"}}
 		for _, k := range r.Top {
 			denied := "-"
@@ -315,6 +327,9 @@ func printTop(t *terminal, found *topJSON, over bool) error {
 			rows = append(rows, []string{name(k.Key), number(k.Left), number(k.Limit), denied, wait(rounded(k.ResetAfter))})
 		}
 		p.table(rows)
+		if r.Algorithm == string(ratelimit.AlgorithmInFlight) {
+			p.line("these times are bounds: requests may end earlier")
+		}
 	}
 	_, err := io.WriteString(t.out, p.String())
 	return err

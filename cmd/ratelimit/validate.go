@@ -20,7 +20,7 @@ var validateCommand = command{
 	summary: "what is wrong with a file of rules, and what may surprise",
 	examples: `
 ratelimit validate limits.json
-ratelimit validate -cost /export=50 limits.json
+ratelimit validate -cost /export=50 -cost /chat=tokens:8000 limits.json
 ratelimit validate -ignore RL002,RL007 -format github limits.json
 `,
 	about: `
@@ -58,8 +58,8 @@ type report struct {
 const problemCode = "RL000"
 
 func runValidate(_ context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
-	costs := make(costFlag)
-	fs.Var(costs, "cost", "the most units that a request takes, as `endpoint=units`; may be repeated")
+	costs := make(endpointCosts)
+	fs.Var(costs, "cost", "the most units that a request takes, as `endpoint=units` or endpoint=unit:units; may be repeated")
 	maxKeys := fs.Int("max-keys", 1<<20, "the largest `number` of keys of the limiter, as WithMaxKeys says")
 	ignore := fs.String("ignore", "", "`codes` that are not reported, with commas between them")
 	format := fs.String("format", "text", "`form` of the reports: text, json, or github for annotations")
@@ -228,21 +228,27 @@ func annotated(text string, property bool) string {
 	return r.Replace(text)
 }
 
-// A costFlag collects the values of the flag -cost. It maps each endpoint to the units that a request to it costs.
-type costFlag map[string]int
+// An endpointCosts collects the values of the flag -cost of the command validate. It maps each endpoint to what a request
+// to it costs, in each unit.
+type endpointCosts map[string][]ratelimit.Cost
 
-func (c costFlag) String() string { return "" }
+func (c endpointCosts) String() string { return "" }
 
-// Set sets the units for one endpoint. The form of its argument is "endpoint=units".
-func (c costFlag) Set(text string) error {
+// Set sets the cost of one endpoint in one unit. The form of its argument is "endpoint=units" or "endpoint=unit:units".
+func (c endpointCosts) Set(text string) error {
 	i := strings.LastIndexByte(text, '=')
 	if i < 0 {
-		return errors.New("must be endpoint=units")
+		return errors.New("must be endpoint=units, or endpoint=unit:units")
 	}
-	n, err := strconv.Atoi(text[i+1:])
-	if err != nil || n < 1 {
-		return errors.New("must be endpoint=units, with at least one unit")
+	unit, count, ok := strings.Cut(text[i+1:], ":")
+	if !ok {
+		unit, count = "", unit
 	}
-	c[text[:i]] = n
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 1 || ok && unit == "" {
+		return errors.New("must be endpoint=units or endpoint=unit:units, with at least one unit")
+	}
+	costs := slices.DeleteFunc(c[text[:i]], func(have ratelimit.Cost) bool { return have.Unit == unit })
+	c[text[:i]] = append(costs, ratelimit.Cost{Unit: unit, N: n})
 	return nil
 }

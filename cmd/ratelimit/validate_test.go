@@ -15,13 +15,21 @@ const doubtful = `{"rules": [
   {"endpoint": "/day", "algorithm": "FixedWindow", "rate": "5/d", "onStoreError": "local"}
 ]}`
 
+// gatewayRules has a rule of each kind that a gateway has, and what validate finds in them.
+const gatewayRules = `{"rules": [
+  {"name": "requests", "endpoint": "/chat", "key": "user", "algorithm": "TokenBucket", "rate": "60/m"},
+  {"name": "tokens", "endpoint": "/chat", "unit": "tokens", "algorithm": "TokenBucket", "rate": "20000/h"},
+  {"name": "at once", "endpoint": "/chat", "algorithm": "InFlight", "rate": "2000/1m"},
+  {"name": "output", "endpoint": "/chat", "algorithm": "TokenBucket", "unit": "tokns", "rate": "9000/h"}
+]}`
+
 // joinLines returns the lines, each with its end.
 func joinLines(lines ...string) string { return strings.Join(lines, "\n") + "\n" }
 
 // ruleFiles returns the files that the tests of validate read.
 func ruleFiles() map[string]string {
 	return map[string]string{
-		"good.json": good, "doubtful.json": doubtful, "bad.json": "[\n{\"endpoint\": 5, \"rate\": \"x\"}]", "no.json": "{",
+		"units.json": gatewayRules, "good.json": good, "doubtful.json": doubtful, "bad.json": "[\n{\"endpoint\": 5, \"rate\": \"x\"}]", "no.json": "{",
 	}
 }
 
@@ -55,6 +63,18 @@ func TestValidate(t *testing.T) {
 			`good.json:1:64: RL003 warning: a request for "/search" takes 61 units, but "/search" grants at most 60 at once`,
 			`    raise the burst, or split the request`,
 		), ""}},
+		{[]string{"-cost", "/search=tokens:9", "good.json"}, call{exitOK, "ok: 1 of 1 files, 0 notes\n", ""}},
+		{[]string{"-cost", "/chat=tokens:20001", "-cost", "/chat=tokens:20002", "-cost", "/chat=61", "units.json"}, call{exitFound, joinLines(
+			`units.json:2:88: RL003 warning: a request for "/chat" takes 61 units, but "requests" grants at most 60 at once`,
+			`    raise the burst, or split the request`,
+			`units.json:3:89: RL003 warning: a request for "/chat" takes 20002 tokens, but "tokens" grants at most 20000 at once`,
+			`    raise the burst, or split the request`,
+			`units.json:4:69: RL012 warning: "at once" lets 2000 requests of a key run at once, `+
+				`but "requests" can give units back for only 1024 of them`,
+			`    lower it to 1024, or expect that of the oldest requests all units stay charged`,
+			`units.json:5:71: RL011 note: nothing else names the unit "tokns": "output" limits only requests whose Costs name it`,
+			`    is "tokens" meant? if the name is right, pass a cost in this unit by -cost`,
+		), ""}},
 		{[]string{"no.json"}, call{exitFound,
 			"no.json:1:2: RL000 error: must have a name in double quotes here, but has the end of the file\n", ""}},
 		{[]string{"good.json", "missing.json"}, call{exitFailed, "", "ratelimit validate: missing.json: no such file or directory\n"}},
@@ -69,7 +89,8 @@ func TestValidate(t *testing.T) {
 	} {
 		require.Equal(t, row.want, runIn(t, files, append([]string{"validate"}, row.args...)...), row.args)
 	}
-	require.Contains(t, runIn(t, files, "validate", "-cost", "x", "good.json").err, "must be endpoint=units")
+	require.Contains(t, runIn(t, files, "validate", "-cost", "x", "good.json").err, "must be endpoint=units, or endpoint=unit:units")
+	require.Contains(t, runIn(t, files, "validate", "-cost", "x=:5", "good.json").err, "with at least one unit")
 	require.Contains(t, runIn(t, files, "validate", "-cost", "x=0", "good.json").err, "at least one unit")
 }
 

@@ -51,6 +51,22 @@ func (k *ratedKeys[S, C]) Place(h keytable.Hash, now keytable.Instant) (Place, i
 	return (*ratedShard[S, C])(shard).place(h, now)
 }
 
+// Held returns what the key with hash h holds at the instant now. For a key without a state, these are the
+// holds that all such keys share. If the charges of the rule are not holds, Held returns zeros.
+func (k *ratedKeys[S, C]) Held(h keytable.Hash, now keytable.Instant) Held {
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	p := shard.Algorithm.base
+	if p.holds == nil {
+		return Held{}
+	}
+	state := shard.Find(h)
+	if state == nil {
+		state, now = shard.Owed(now)
+	}
+	return p.holds.held(&state.state, now)
+}
+
 func (s *ratedShard[S, C]) place(h keytable.Hash, now keytable.Instant) (Place, int) {
 	shard := (*tableShard[S, C])(s)
 	state, place, open := shard.Find(h), Own, 0

@@ -44,6 +44,18 @@ type holder[S any] interface {
 
 	// count returns how many holds s has at the instant now.
 	count(s *S, now keytable.Instant) int
+
+	// held returns what s holds at the instant now.
+	held(s *S, now keytable.Instant) Held
+}
+
+// A Held says how many units a key holds.
+type Held struct {
+	N int
+
+	// Oldest is for how long the oldest hold has lasted since it began or was extended. It follows from the
+	// instant at which the hold is over: a hold from before a change of Rate.Per counts as of the new Per.
+	Oldest time.Duration
 }
 
 // held is the state of one key of a rule that counts what is running. A copy of a held shares the holds,
@@ -225,6 +237,19 @@ func (c *inFlight) count(s *held, now keytable.Instant) int {
 	}
 	open, _ := s.pass(max(now, s.last))
 	return open
+}
+
+func (c *inFlight) held(s *held, now keytable.Instant) (h Held) {
+	if s.holds == nil {
+		return h
+	}
+	now = max(now, s.last)
+	if _, n := s.pass(now); n > 0 {
+		live := s.list[s.over:]
+		first := slices.IndexFunc(live, func(e hold) bool { return e.n > 0 })
+		h = Held{int(n), max(c.per-now.Until(live[first].until), 0)}
+	}
+	return h
 }
 
 // Carry and Resize do nothing: a change of the limit leaves all holds as they are. So no change makes a

@@ -71,6 +71,10 @@ type Keys interface {
 	// how many charges of the key can still be given back.
 	Place(h keytable.Hash, now keytable.Instant) (Place, int)
 
+	// Held returns what the key with hash h holds at the instant now, if the charges of the rule are holds, see
+	// [NewInFlight]. Otherwise it returns zeros.
+	Held(h keytable.Hash, now keytable.Instant) Held
+
 	// Reset makes the key with hash h as if it had never been used, and returns true. A key that has no
 	// state of its own shares one debt with all other such keys, and Reset does not change this debt.
 	// If the debt denies a request for one unit at the rate that the parameter want selects, Reset

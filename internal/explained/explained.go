@@ -114,9 +114,33 @@ type Rule struct {
 	Cost       int           `json:"cost,omitempty"`      // how many units the request takes from the rule
 	AnsweredBy string        `json:"answeredBy"`          // what has answered for the rule, such as "store"
 	Receipts   int           `json:"receipts,omitempty"`  // number of charges of the key that can still be given back
+	Held       Held          `json:"held,omitzero"`       // what the key has in flight
 	Result     Result        `json:"result"`              // what the rule would answer alone
 	MaxIn      int           `json:"maxIn"`               // most units granted in an interval of length Rate.Per; -1 if not known
 	Err        error         `json:"-"`                   // why the store, the limiter or Resolve failed, or nil
+}
+
+// A Held says what a key has in flight.
+type Held struct {
+	N      int           // units
+	Oldest time.Duration // age of the oldest
+}
+
+// A held is the JSON form of a Held.
+type held struct {
+	N      int  `json:"n"`
+	Oldest span `json:"oldest"`
+}
+
+// MarshalJSON returns h in JSON.
+func (h Held) MarshalJSON() ([]byte, error) { return json.Marshal(held{h.N, span(h.Oldest)}) }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (h *Held) UnmarshalJSON(data []byte) error {
+	var in held
+	err := json.Unmarshal(data, &in)
+	*h = Held{in.N, time.Duration(in.Oldest)}
+	return err
 }
 
 // longest is the RetryAfter of a request that is denied however long the client waits. Its text is never.
@@ -247,6 +271,11 @@ func (e *Explanation) String() string {
 	tiered := func(r Rule) bool { return r.RateFrom != "rule" }
 	if tier := e.Request.Tier; tier != "" && !slices.ContainsFunc(e.Rules, tiered) {
 		fmt.Fprintf(&b, "no rule here has a rate for the tier %s\n", confmap.Quote(tier))
+	}
+	for i := range e.Rules {
+		if r := &e.Rules[i]; r.Held.N > 0 {
+			fmt.Fprintf(&b, "%s: %d in flight, the oldest for %s\n", confmap.Quote(r.Name), r.Held.N, r.Held.Oldest)
+		}
 	}
 	for i := range e.Rules {
 		if r := &e.Rules[i]; r.Err != nil {

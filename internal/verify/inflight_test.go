@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,6 +124,81 @@ func TestInFlightReset(t *testing.T) {
 		require.NoError(t, fourth.Done(), "the rule is gone")
 		require.Equal(t, -1, start(t, l).Result().Limit)
 	})
+}
+
+// TestInFlightExplained lists what a key has in flight in this process, and says that Check decides without the rule.
+func TestInFlightExplained(t *testing.T) {
+	rule := inFlight(3)
+	tokens := ratelimit.Rule{Name: "tokens", Endpoint: "*", Additional: true, Unit: "tokens", Algorithm: rule.Algorithm, Rate: rule.Rate}
+	clock := ratelimit.NewFakeClock(newYear)
+	l := newRules(t, []ratelimit.Rule{rule, tokens}, ratelimit.WithClock(clock))
+	explain := func(client string) ratelimit.Explanation {
+		e, err := l.Explain(t.Context(), ratelimit.Request{Client: client, Endpoint: "/"})
+		require.NoError(t, err)
+		return e
+	}
+	none := ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}
+	require.Equal(t, none, explain("alice").Result)
+	none.Rule = "running"
+	want := ratelimit.RuleExplanation{
+		Name: "running", Match: "additional", Pattern: "*", KeyType: ratelimit.KeyUser, Key: "alice", Algorithm: ratelimit.AlgorithmInFlight,
+		Mode: ratelimit.ModeEnforce, Rate: rule.Rate, RateFrom: "rule", AnsweredBy: "unheld", Result: none, MaxIn: -1,
+	}
+	require.Equal(t, want, explain("alice").Rules[0])
+	first := start(t, l)
+	clock.Advance(10 * time.Second)
+	second := start(t, l)
+	clock.Advance(5 * time.Second)
+	want.Held = ratelimit.Held{N: 2, Oldest: 15 * time.Second}
+	e := explain("alice")
+	require.Equal(t, want, e.Rules[0])
+	require.Equal(t, ratelimit.AnsweredBy("uncounted"), e.Rules[1].AnsweredBy)
+	require.Zero(t, e.Rules[1].Held)
+	require.Zero(t, explain("bob").Rules[0].Held)
+	require.Equal(t, `"alice" for "/", cost 1: allowed, no limit applies (none)
+rule       match       key           algorithm  rate  from  state      limit  left  retry after  reset after  at most
+"running"  additional  user "alice"  InFlight   3/m   rule  unheld     -      -     0s           0s           -
+"tokens"   additional  user "alice"  InFlight   3/m   rule  uncounted  -      -     0s           0s           -
+"running": 2 in flight, the oldest for 15s
+`, e.String())
+	data, err := e.MarshalJSON()
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"answeredBy":"unheld","held":{"n":2,"oldest":"15s"},"result"`)
+	require.Equal(t, 1, strings.Count(string(data), `"held"`), "left out where it is zero")
+	var back ratelimit.Explanation
+	require.NoError(t, back.UnmarshalJSON(data))
+	require.Equal(t, e, back)
+
+	require.NoError(t, first.Extend())
+	require.Equal(t, ratelimit.Held{N: 2, Oldest: 5 * time.Second}, explain("alice").Rules[0].Held, "the second is the oldest now")
+	require.NoError(t, second.Done())
+	require.Equal(t, ratelimit.Held{N: 1}, explain("alice").Rules[0].Held, "extended just now")
+	clock.Advance(time.Minute - 1)
+	require.Equal(t, ratelimit.Held{N: 1, Oldest: time.Minute - 1}, explain("alice").Rules[0].Held)
+	clock.Advance(1)
+	require.Zero(t, explain("alice").Rules[0].Held, "it is over")
+
+	start(t, l)
+	clock.Advance(10 * time.Second)
+	second = start(t, l)
+	clock.Advance(10 * time.Second)
+	start(t, l)
+	require.NoError(t, second.Done())
+	clock.Advance(40 * time.Second)
+	require.Equal(t, ratelimit.Held{N: 1, Oldest: 40 * time.Second}, explain("alice").Rules[0].Held, "the first is over, the second has ended")
+}
+
+// TestInFlightExplainedByAStore shows that Explain does not know what a store has in flight.
+func TestInFlightExplainedByAStore(t *testing.T) {
+	clock := ratelimit.NewFakeClock(newYear)
+	st, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	l := newRules(t, []ratelimit.Rule{inFlight(3)}, ratelimit.WithClock(clock), ratelimit.WithStore(st))
+	start(t, l)
+	e, err := l.Explain(t.Context(), ratelimit.Request{Client: "alice", Endpoint: "/"})
+	require.NoError(t, err)
+	require.Equal(t, ratelimit.AnsweredBy("unheld"), e.Rules[0].AnsweredBy)
+	require.Zero(t, e.Rules[0].Held)
 }
 
 // TestInFlightBesideOthers takes part in decisions with other rules: all are charged, or none is.

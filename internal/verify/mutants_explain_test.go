@@ -133,4 +133,20 @@ var explainMutants = []mutant{
 		old: "if p.Err != nil { // an earlier call", new: "if false { // an earlier call",
 		by: "^TestExplainAnInvalidRateWithAnID$", why: "the rule's own rate applies",
 	},
+	{
+		name: "a request without the unit is said to be unheld", file: "explain.go",
+		old: "_, asked := d.request.cost(r.Unit); asked {\n\t\t\t\tx.AnsweredBy",
+		new: "r.holds() {\n\t\t\t\tx.AnsweredBy",
+		by:  "^TestInFlightExplained$", why: "a rule in flight that counts tokens does not apply to it",
+	},
+	{
+		name: "the oldest hold is what is left of it", file: "internal/engine/inflight.go",
+		old: "max(c.per-now.Until(live[first].until), 0)", new: "now.Until(live[first].until)",
+		by: "^TestInFlightExplained$", why: "the age is 15 s, of a minute",
+	},
+	{
+		name: "an ended hold is the oldest", file: "internal/engine/inflight.go",
+		old: "func(e hold) bool { return e.n > 0 })", new: "func(hold) bool { return true })",
+		by: "^TestInFlightExplained$", why: "one between others stays in the list",
+	},
 }

@@ -40,6 +40,15 @@ type Entry struct {
 	Tier     string            // the client's plan, which selects the limit
 	Cost     int               // units that the request takes, at least 1
 	Attrs    map[string]string // values of the attributes by name; the next call of Next overwrites the map
+
+	// Costs has what the request costs in other units, if the line says it. The next call of Next overwrites the slice.
+	Costs []Cost
+}
+
+// A Cost is how many units of one kind a request costs.
+type Cost = struct {
+	Unit string // what is counted
+	N    int    // how many, at least 0
 }
 
 // Options say how to read a log.
@@ -271,12 +280,21 @@ func (r *Reader) read(line []byte, e *Entry) (reason string) {
 		e.Endpoint = r.texts.of(target)
 	}
 	if at = r.columns.first(r.found, toCost); at >= 0 {
-		text := string(r.found[at])
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n > math.MaxInt32 {
-			return "has a cost that is no whole number from 0 to 2147483647"
+		n, ok := costIn(r.found[at])
+		if !ok {
+			return badCost
 		}
 		e.Cost = max(n, 1)
+	}
+	e.Costs = e.Costs[:0]
+	for i, unit := range r.columns.units {
+		if at = r.columns.first(r.found, toAttr+part(len(r.columns.attrs)+i)); at >= 0 {
+			n, ok := costIn(r.found[at])
+			if !ok {
+				return badCost
+			}
+			e.Costs = append(e.Costs, Cost{unit, n})
+		}
 	}
 	if names := r.columns.attrs; len(names) > 0 {
 		if e.Attrs == nil {
@@ -290,6 +308,14 @@ func (r *Reader) read(line []byte, e *Entry) (reason string) {
 		return "has no client, endpoint or address"
 	}
 	return ""
+}
+
+const badCost = "has a cost that is no whole number from 0 to 2147483647"
+
+// costIn reads a number of units from the text of a column.
+func costIn(text []byte) (n int, ok bool) {
+	n, err := strconv.Atoi(string(text))
+	return n, err == nil && n >= 0 && n <= math.MaxInt32
 }
 
 // text returns the given part of the request in the current line, such as the name of its client. The text is empty

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Fields maps each part of an [Entry] to the columns of the log from which it is read. The parts are "time", "client",
-// "endpoint", "ip", "cost", "tier", and "attr:NAME" for an attribute. If a part has several columns, the first
-// column that is not empty is used. For a part that is not in the map, the columns of [DefaultFields] are used.
+// Fields maps each part of an [Entry] to the names of its columns in the log. The parts are "time", "client",
+// "endpoint", "ip", "cost", "tier", "attr:NAME" for an attribute, and "cost:UNIT" for the cost in another unit. If a part has several columns, the first
+// column that is not empty is used. A part that is not in the map has the columns of [DefaultFields].
 type Fields map[string][]string
 
 // Set sets the columns of one part of an Entry. The form of its argument is "part=column,column".
@@ -18,8 +18,9 @@ func (f Fields) Set(text string) error {
 		return fmt.Errorf("must be part=column, such as client=user")
 	}
 	attr, isAttr := strings.CutPrefix(name, "attr:")
-	if _, known := partNames[name]; !known && (!isAttr || attr == "") {
-		return fmt.Errorf("has the part %q: must be time, client, endpoint, ip, cost, tier or attr:NAME", name)
+	unit, isCost := strings.CutPrefix(name, "cost:")
+	if _, known := partNames[name]; !known && (!isAttr || attr == "") && (!isCost || unit == "") {
+		return fmt.Errorf("has the part %q: must be time, client, endpoint, ip, cost, tier, attr:NAME or cost:UNIT", name)
 	}
 	columns := strings.Split(list, ",")
 	if slices.Contains(columns, "") {
@@ -27,6 +28,20 @@ func (f Fields) Set(text string) error {
 	}
 	f[name] = columns
 	return nil
+}
+
+// Units returns the units for which f has a "cost:UNIT", in order.
+func (f Fields) Units() (units []string) { return f.after("cost:") }
+
+// The method after returns what follows the prefix in the names of the parts that begin with it, in order.
+func (f Fields) after(prefix string) (names []string) {
+	for part := range f {
+		if name, ok := strings.CutPrefix(part, prefix); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // String returns the columns of all parts. It writes each as "part=column,column", with spaces between the parts.
@@ -40,7 +55,8 @@ func (f Fields) String() string {
 }
 
 // A part is a number that stands for one part of an Entry, such as the time or the client. It is one of the
-// constants below or, for an attribute, toAttr plus the index of the attribute.
+// constants below, or toAttr plus the index of an attribute, or toAttr plus the number of attributes and the index of a
+// unit.
 type part int
 
 const (
@@ -73,8 +89,9 @@ func DefaultFields(format Format) Fields {
 // columns are the columns of a log from which the parts of an Entry are read.
 type columns struct {
 	names []column
-	of    [][]int // for each part of an Entry, the indexes of its columns in the slice names
-	attrs []string
+	of    [][]int  // for each part of an Entry, the indexes of its columns in the slice names
+	attrs []string // names of the attributes
+	units []string // units in which the requests have costs
 }
 
 // A column is one column of a log.
@@ -96,14 +113,12 @@ func (f Fields) columns(format Format) *columns {
 		}
 		c.of[p] = c.add(list)
 	}
-	for name := range f {
-		if attr, ok := strings.CutPrefix(name, "attr:"); ok {
-			c.attrs = append(c.attrs, attr)
-		}
-	}
-	slices.Sort(c.attrs)
+	c.attrs, c.units = f.after("attr:"), f.Units()
 	for _, name := range c.attrs {
 		c.of = append(c.of, c.add(f["attr:"+name]))
+	}
+	for _, unit := range c.units {
+		c.of = append(c.of, c.add(f["cost:"+unit]))
 	}
 	return c
 }

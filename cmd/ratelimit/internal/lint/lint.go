@@ -46,19 +46,21 @@ func Codes() []Code {
 		{"RL002", Note, "a fixed window grants twice its limit around its edge"},
 		{"RL003", Warning, "a request that costs more than the limit is never granted"},
 		{"RL004", Warning, "a rule never applies: others match every endpoint first"},
-		{"RL005", Warning, "a shadow rule is never asked"},
+		{"RL005", Warning, "a rule in shadow or advise mode is never asked"},
 		{"RL006", Warning, "a limit can never deny: a stricter one denies first"},
 		{"RL007", Note, "a window is no whole number of seconds, as headers need"},
 		{"RL008", Warning, "sliding logs may take more than 1 GiB: limit times max-keys"},
 		{"RL009", Warning, "the policy \"local\" grants each process the whole limit"},
 		{"RL010", Warning, "names of rules that differ only in case"},
+		{"RL011", Note, "a unit that nothing else names, as if it were misspelt"},
+		{"RL012", Warning, "more may run at once than another rule can give back"},
 	}
 }
 
 // Options has facts that affect the findings, but are not part of the rules.
 type Options struct {
-	MaxKeys int            // largest number of keys of the limiter
-	Costs   map[string]int // largest cost of a request, by endpoint
+	MaxKeys int                         // largest number of keys of the limiter
+	Costs   map[string][]ratelimit.Cost // largest costs of a request in each of its units, by endpoint
 }
 
 // memoryLimit is the memory in bytes above which a rule gets the finding RL008.
@@ -155,14 +157,14 @@ func (c *checker) add(r indexed, code, field, advice, format string, args ...any
 func (c *checker) alone(r indexed) {
 	window := r.Algorithm == ratelimit.AlgorithmFixedWindow
 	switch lower := strings.ToLower(r.Endpoint); {
-	case window && slices.ContainsFunc(attempts, func(word string) bool { return strings.Contains(lower, word) }):
+	case window && r.Unit == "" && slices.ContainsFunc(attempts, func(word string) bool { return strings.Contains(lower, word) }):
 		c.add(r, "RL001", "algorithm", "use SlidingWindowLog, which holds its limit in every window",
 			"%s grants %d attempts within %v around the edge of its window, twice its limit", r, r.Algorithm.MaxIn(r.Rate, r.Rate.Per-1), r.Rate.Per)
 	case window && r.Rate.Requests > 1:
 		c.add(r, "RL002", "algorithm", "use SlidingWindowCounter or TokenBucket if that is too much",
 			"%s grants up to %d within %v, around the edge of its window", r, r.Algorithm.MaxIn(r.Rate, r.Rate.Per-1), r.Rate.Per)
 	}
-	if r.Algorithm.Windowed() && r.Rate.Per%time.Second != 0 {
+	if r.Algorithm.Windowed() && !holds(r) && r.Rate.Per%time.Second != 0 {
 		c.add(r, "RL007", "rate", "use a window of whole seconds if clients read the headers",
 			"the window of %s is %v, which headers cannot say", r, r.Rate.Per)
 	}
@@ -183,12 +185,15 @@ func (c *checker) alone(r indexed) {
 			"while the store is down, each process grants the whole limit of %s", r)
 	}
 	for _, endpoint := range slices.Sorted(maps.Keys(c.options.Costs)) {
-		cost := c.options.Costs[endpoint]
-		if burst := largest(r.Rate, r.Algorithm); c.applies(r, endpoint) && cost > burst && r.Limiter == nil {
-			c.add(r, "RL003", "rate", "raise the burst, or split the request",
-				"a request for %q takes %d units, but %s grants at most %d at once", endpoint, cost, r, burst)
+		for _, cost := range c.options.Costs[endpoint] {
+			burst := largest(r.Rate, r.Algorithm)
+			if cost.Unit == r.Unit && cost.N > burst && r.Limiter == nil && c.applies(r, endpoint) {
+				c.add(r, "RL003", "rate", "raise the burst, or split the request",
+					"a request for %q takes %d %s, but %s grants at most %d at once", endpoint, cost.N, cmp.Or(cost.Unit, "units"), r, burst)
+			}
 		}
 	}
+	c.unit(r)
 }
 
 // largest returns the largest number of units that a limit with the given rate and algorithm grants at once.
@@ -240,6 +245,7 @@ func (c *checker) among(r indexed) {
 		c.never(r)
 		return
 	}
+	c.receipts(r, probes)
 	for _, first := range c.rules {
 		if first.Name == r.Name || !stricter(first, r) {
 			continue

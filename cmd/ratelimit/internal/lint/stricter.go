@@ -14,7 +14,7 @@ import (
 // grants every request that the first rule grants. It may return false although the second rule grants all these
 // requests.
 func stricter(a, b indexed) bool {
-	if !a.Mode.Denies() || a.Limiter != nil || b.Limiter != nil || !coarser(a.Key, b.Key) {
+	if !a.Mode.Denies() || a.Limiter != nil || b.Limiter != nil || a.Unit != b.Unit || !coarser(a.Key, b.Key) {
 		return false
 	}
 	if len(a.Tiers) > 0 || a.Warmup != (ratelimit.Warmup{}) || b.Warmup != (ratelimit.Warmup{}) || a.OnStoreError != b.OnStoreError {
@@ -69,6 +69,8 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 		case ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowCounter:
 			return slower(ra, rb) && 2*ra.Requests <= burst
 		}
+	case ratelimit.AlgorithmInFlight: // a rate says nothing about what runs: requests may last long
+		return a == b && ra.Requests <= rb.Requests && ra.Per >= rb.Per
 	}
 	return false
 }

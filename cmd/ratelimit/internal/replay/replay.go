@@ -41,7 +41,7 @@ type Player struct {
 	rules   []*rule
 	byName  map[string]*rule
 	each    []ratelimit.Result
-	shadows []ratelimit.Decision // answers of the rules in shadow mode (which deny nothing) to the current request
+	shadows []ratelimit.Decision // answers of the rules in shadow or advise mode to the current request
 
 	requests  uint64
 	unlimited uint64 // requests to which no rule applied
@@ -66,7 +66,8 @@ func (d *denials) note(at time.Time) {
 type rule struct {
 	index    int
 	name     string
-	shadow   bool
+	shadow   bool     // whether the rule is in shadow or advise mode
+	unit     string   // what the rule counts; empty for requests
 	parts    []string // names of the parts of the rule's keys, such as "user" and "endpoint"
 	requests uint64
 	denied   uint64
@@ -92,11 +93,11 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 	}
 	shadows := false
 	for i, r := range rules {
-		made := &rule{index: i, name: r.Name, shadow: !r.Mode.Denies(), parts: partsOf(r.Key)}
+		made := &rule{index: i, name: r.Name, shadow: !r.Mode.Denies(), unit: r.Unit, parts: partsOf(r.Key)}
 		p.rules, p.byName[r.Name] = append(p.rules, made), made
 		shadows = shadows || made.shadow
 	}
-	if shadows { // only an observer receives the answers of rules in shadow mode
+	if shadows { // only an observer receives the answers of all rules that deny nothing
 		if l, err = newLimiter(append(opts, ratelimit.WithObserver(p))...); err != nil {
 			return nil, err
 		}
@@ -105,7 +106,7 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 	return p, nil
 }
 
-// Observe records the decision d if a rule in shadow mode has made it. The decision is the answer to the current
+// Observe records the decision d if a rule in shadow or advise mode has made it. The decision is the answer to the current
 // request.
 func (p *Player) Observe(_ context.Context, d ratelimit.Decision) {
 	if !d.Mode.Denies() {
@@ -129,7 +130,9 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 	p.requests++
 	span.Requests++
 	for i := range each {
-		p.count(p.byName[each[i].Rule], &each[i], req)
+		if r := p.byName[each[i].Rule]; !r.shadow { // p.shadows has the others
+			p.count(r, &each[i], req)
+		}
 	}
 	for i := range p.shadows {
 		d := &p.shadows[i]
@@ -234,7 +237,7 @@ func (r *Run) Add(ctx context.Context, e *accesslog.Entry) error {
 		r.back = max(r.back, time.Duration(now-e.Time))
 	}
 	r.clock.Set(e.Time)
-	r.req = ratelimit.Request{Client: e.Client, Endpoint: e.Endpoint, IP: e.IP, Tier: e.Tier, Cost: e.Cost, Attrs: e.Attrs}
+	r.req = ratelimit.Request{Client: e.Client, Endpoint: e.Endpoint, IP: e.IP, Tier: e.Tier, Cost: e.Cost, Costs: e.Costs, Attrs: e.Attrs}
 	client := noHash.with(e.Client)
 	res, err := r.player.play(ctx, &r.req, r.clock.now, client)
 	if err == nil && r.against != nil {

@@ -32,17 +32,27 @@ type Report struct {
 	Offenders []Offender    `json:"offenders"`    // the clients with the most denials
 	Missed    uint64        `json:"missed"`       // a client that is not counted has at most this many denials by each rule
 
+	NotJudged []NotJudged `json:"notJudged,omitempty"` // rules that could not decide on all requests to which they apply
+
 	Against *Difference `json:"against,omitempty"` // nil if there is no second limiter
 }
 
+// A NotJudged says how many requests a rule did not decide on, because the log does not say enough about them.
+type NotJudged struct {
+	Rule     string `json:"rule"`               // name of the rule
+	Unit     string `json:"unit,omitempty"`     // what the rule counts; empty for requests
+	NoUnit   uint64 `json:"noUnit,omitempty"`   // requests without a cost in this unit
+	Duration uint64 `json:"duration,omitempty"` // requests that ran for an unknown time, if the rule counts what is running
+}
+
 // A Rule has the counts of one rule of the limiter. If several rules deny a request, the field Denied counts the
-// request only for the rule that the Result names. A rule in shadow mode counts all requests that it would have
+// request only for the rule that the Result names. A rule in shadow or advise mode counts all requests that it would have
 // denied.
 type Rule struct {
 	Name        string     `json:"name"`                  // name of the rule
-	Shadow      bool       `json:"shadow,omitempty"`      // whether the rule is in shadow mode: it decides but denies nothing
+	Shadow      bool       `json:"shadow,omitempty"`      // whether the rule is in shadow or advise mode
 	Requests    uint64     `json:"requests"`              // requests to which the rule applied
-	Denied      uint64     `json:"denied"`                // requests that the rule denied or, in shadow mode, would have denied
+	Denied      uint64     `json:"denied"`                // requests that the rule denied or, if Shadow is true, would have denied
 	FirstDenied *time.Time `json:"firstDenied,omitempty"` // time of the first denial
 	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // time of the last denial
 	Keys        Headroom   `json:"keys"`                  // how close the keys of the rule came to the limit
@@ -64,7 +74,9 @@ type Difference struct {
 	Both     uint64 `json:"both"`       // requests that both limiters denied
 	OnlyOne  Only   `json:"onlyFirst"`  // requests that only the first limiter denied
 	OnlyTwo  Only   `json:"onlySecond"` // requests that only the second limiter denied
-	Overflow bool   `json:"overflow"`   // whether keys of the second limiter shared one limit, because there were too many keys
+	Overflow bool   `json:"overflow"`   // whether keys of the second limiter shared a budget, because there were too many keys
+
+	NotJudged []NotJudged `json:"notJudged,omitempty"` // as in Report, for the rules of the second limiter
 }
 
 // An Only has the counts of the requests that one of two limiters denied and the other limiter granted.
@@ -136,6 +148,7 @@ func (r *Run) Report(top, maxSpans int) Report {
 		Offenders: p.offendersOf(p.offenders, top), Missed: p.offenders.Missed(),
 	}
 	out.Spans, out.Width = p.spans.within(maxSpans)
+	out.NotJudged = p.notJudged()
 	overflowed := p.overflowed()
 	for _, x := range p.rules {
 		out.Rules = append(out.Rules, Rule{
@@ -145,7 +158,7 @@ func (r *Run) Report(top, maxSpans int) Report {
 	if c := r.against; c != nil {
 		out.Against = &Difference{
 			Denied: c.player.denied, Both: c.both,
-			OnlyOne: p.onlyOf(&c.onlyOne, top), OnlyTwo: c.player.onlyOf(&c.onlyOther, top),
+			OnlyOne: p.onlyOf(&c.onlyOne, top), OnlyTwo: c.player.onlyOf(&c.onlyOther, top), NotJudged: c.player.notJudged(),
 		}
 		for _, n := range c.player.overflowed() {
 			out.Against.Overflow = out.Against.Overflow || n > 0
@@ -176,6 +189,16 @@ func (p *Player) overflowed() map[string]uint64 {
 		by[s.Rule] = s.Overflowed
 	}
 	return by
+}
+
+// notJudged returns the rules that could not decide on all requests to which they apply, in the order of the file.
+func (p *Player) notJudged() (list []NotJudged) {
+	for _, s := range p.limiter.Stats() {
+		if s.NotAsked+s.Unheld > 0 {
+			list = append(list, NotJudged{s.Rule, p.byName[s.Rule].unit, s.NotAsked, s.Unheld})
+		}
+	}
+	return list
 }
 
 // offendersOf returns the clients with the highest counts in the counter c. It returns at most top clients.

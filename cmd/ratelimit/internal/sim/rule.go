@@ -10,16 +10,18 @@ import (
 
 // A Rule has the counts of one rule of the limiter.
 type Rule struct {
-	Name      string              `json:"name"`      // name of the rule
-	Algorithm ratelimit.Algorithm `json:"algorithm"` // algorithm of the rule
-	Rate      ratelimit.Rate      `json:"rate"`      // limit of each key
-	Mode      ratelimit.Mode      `json:"mode"`      // whether the rule denies requests or is in shadow mode
+	Name      string              `json:"name"`           // name of the rule
+	Algorithm ratelimit.Algorithm `json:"algorithm"`      // algorithm of the rule
+	Rate      ratelimit.Rate      `json:"rate"`           // limit of each key
+	Mode      ratelimit.Mode      `json:"mode"`           // whether the rule denies requests; it does not in shadow or advise mode
+	Unit      string              `json:"unit,omitempty"` // what the rule counts; empty for requests
 
 	Asked  int `json:"asked"`  // requests to which the rule applied
 	Denied int `json:"denied"` // how many of the Asked requests this rule denied; other rules may have denied them too
 	Keys   int `json:"keys"`   // number of keys that had a granted request; 0 in shadow mode
 
-	// Window is the length of a window. The instant at the end of a window does not belong to the window.
+	// Window is the length of a window. The instant at the end of a window does not belong to the window. For a rule that
+	// counts what is running, it is 0: MaxGranted and Bound then say how many units run at once.
 	Window     time.Duration `json:"windowNanoseconds"`
 	MaxGranted int           `json:"most"`  // most units that one key was granted in any window; 0 in shadow mode
 	Bound      int           `json:"bound"` // most units that one key can be granted in any window, or -1 if there is no bound
@@ -27,21 +29,32 @@ type Rule struct {
 	Peaks [Bins]int `json:"peaks"` // for each part of the duration: most units of one key in a window that ends in this part
 
 	keys  []string // names of the parts of the rule's keys, such as "user"
+	cost  int      // how many units a request takes, if Unit is not empty
 	grant map[string]*sum
 }
 
 func (out *Outcome) addRule(r ratelimit.Rule, o Options) *Rule {
 	rule := &Rule{
-		Name: r.Name, Algorithm: r.Algorithm, Rate: r.Rate, Mode: r.Mode, Window: o.Window,
+		Name: r.Name, Algorithm: r.Algorithm, Rate: r.Rate, Mode: r.Mode, Unit: r.Unit, Window: o.Window,
 		keys: strings.Split(string(r.Key), "+"), grant: make(map[string]*sum),
+	}
+	for _, c := range o.Costs {
+		if c.Unit == r.Unit {
+			rule.cost = c.N
+		}
 	}
 	if rule.Window == 0 {
 		rule.Window = r.Rate.Per
 	}
-	rule.Bound = r.Algorithm.MaxIn(r.Rate, rule.Window-1)
+	if rule.Bound = r.Algorithm.MaxIn(r.Rate, rule.Window-1); rule.holds() {
+		rule.Window, rule.Bound = 0, r.Rate.Requests
+	}
 	out.Rules = append(out.Rules, rule)
 	return rule
 }
+
+// holds reports whether the rule counts what is running.
+func (r *Rule) holds() bool { return r.Algorithm == ratelimit.AlgorithmInFlight }
 
 // The method count counts a request to which the rule r applies. The argument res is the answer of this rule alone.
 // The argument charged says whether all rules granted the request. The argument bin is the index in r.Peaks for the
@@ -61,7 +74,14 @@ func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bo
 		r.grant[key] = s
 		r.Keys++
 	}
-	n := s.add(request.At, request.Cost, r.Window-1)
+	cost := request.Cost
+	if r.Unit != "" {
+		cost = r.cost
+	}
+	n := res.Limit - res.Remaining // what is running, this request included
+	if !r.holds() {
+		n = s.add(request.At, cost, r.Window-1)
+	}
 	r.MaxGranted, r.Peaks[bin] = max(r.MaxGranted, n), max(r.Peaks[bin], n)
 }
 

@@ -28,6 +28,9 @@ type Options struct {
 	Duration    time.Duration // length of time in which clients send requests
 	Window      time.Duration // length of the windows in which grants are summed; 0 means the Per of each rule
 	MaxRequests int           // largest number of requests; Run fails if there are more
+
+	Costs []ratelimit.Cost // what each request costs in other units than requests
+	Hold  time.Duration    // how long each granted request runs, for rules that count what is running; 0: it ends at once
 }
 
 // An Outcome has the counts of one run of a simulation.
@@ -36,6 +39,7 @@ type Outcome struct {
 	Offered  int    `json:"offered"`  // requests that were sent, including those that were sent again
 	Admitted int    `json:"admitted"` // how many of the Offered requests were granted
 	Denied   int    `json:"denied"`   // how many of the Offered requests were denied
+	Busy     int    `json:"busy"`     // how many of the Denied requests were denied only because others were running
 
 	AttackOffered  int `json:"attackOffered,omitempty"`  // how many of the Offered requests the attacker sent
 	AttackAdmitted int `json:"attackAdmitted,omitempty"` // how many of the Admitted requests the attacker sent
@@ -76,10 +80,11 @@ func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (
 	if byDefault != nil {
 		byName[byDefault.Name] = out.addRule(*byDefault, o)
 	}
-	for name := range byName {
-		shadows[name] = byName[name]
+	a := asker{limiter: l, clock: clock, options: &o}
+	for name, rule := range byName {
+		shadows[name] = rule
+		a.holds = a.holds || rule.holds()
 	}
-	var each []ratelimit.Result
 	for r, ok := stream.Next(); ok; r, ok = stream.Next() {
 		if out.Offered%1024 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -87,15 +92,16 @@ func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (
 		if out.Offered == o.MaxRequests {
 			return nil, ErrTooMany
 		}
-		clock.Set(o.Start.Add(r.At))
-		var res ratelimit.Result
-		res, each, err = l.CheckAll(ctx, ratelimit.Request{Client: r.Client, IP: r.IP, Endpoint: r.Endpoint, Cost: r.Cost}, each[:0])
+		req := ratelimit.Request{Client: r.Client, IP: r.IP, Endpoint: r.Endpoint, Cost: r.Cost, Costs: o.Costs}
+		res, each, err := a.ask(ctx, req, r.At)
 		if err != nil {
 			return nil, err
 		}
 		out.count(&r, &res, o)
 		for i := range each {
-			byName[each[i].Rule].count(&r, &each[i], res.Allowed, out.bin(r.At, o))
+			if rule := byName[each[i].Rule]; rule.Mode.Denies() { // the observer has counted the others
+				rule.count(&r, &each[i], res.Allowed, out.bin(r.At, o))
+			}
 		}
 		if target.See != nil {
 			target.See(r, res, each)
@@ -144,9 +150,12 @@ func (out *Outcome) count(r *traffic.Request, res *ratelimit.Result, o Options) 
 		out.Denied++
 		out.LongestWait = max(out.LongestWait, res.RetryAfter)
 	}
+	if res.Reason == ratelimit.ReasonBusy {
+		out.Busy++
+	}
 }
 
-// A shadowObserver counts the answers of rules in shadow mode. It maps the name of each such rule to its counts.
+// A shadowObserver counts the answers of rules in shadow or advise mode. It maps the name of each such rule to its counts.
 type shadowObserver map[string]*Rule
 
 // Observe implements the interface ratelimit.Observer.
