@@ -134,7 +134,8 @@ func newDuel(t *testing.T, a algorithm, seed uint64, rules int, warms bool) *due
 	var list []ratelimit.Rule
 	for i := range rules {
 		r := ratelimit.Rule{Name: fmt.Sprint(i), Endpoint: "/", Algorithm: ratelimit.Algorithm(a.name), Rate: p.rate(),
-			Key: []ratelimit.KeyType{ratelimit.KeyGlobal, ratelimit.KeyUser}[p.IntN(2)], Tiers: map[string]ratelimit.Rate{"free": p.rate(), "paid": p.rate()}}
+			Key:   []ratelimit.KeyType{ratelimit.KeyGlobal, ratelimit.KeyUser}[p.IntN(2)],
+			Tiers: map[string]ratelimit.Rate{"free": p.rate(), "paid": p.rate()}}
 		if gold := p.rate(); p.IntN(2) == 0 {
 			r.Resolve = func(req ratelimit.Request) (ratelimit.Rate, bool) { return gold, req.Tier == "gold" }
 		}
