@@ -11,13 +11,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// leases holds units that were taken ahead for keys with many requests: the server has charged them, and
-// later requests in this process spend them.
+// leases holds units that were taken ahead: the server has charged them to a key with many requests, and
+// later requests in this process spend them without a call. The units of one key are a lease.
 //
-// Each call to the server decides how many units to take ahead for its key. The number doubles if the
-// previous call was a short time ago, and halves otherwise, so that nothing is taken for a key with few
-// requests. At most an eighth of the units that remain is taken, so that a key near its limit calls the
-// server for each request.
+// Before each call to the server for a key, this process decides how many units to take ahead. The
+// number doubles if the previous call was a short time ago, and halves otherwise, so that nothing is
+// taken for a key with few requests. At most an eighth of the units that remain is taken, so that a key
+// near its limit calls the server for each request.
 type leases struct {
 	maxUnits int64 // how many unspent units this process may have for one key
 	notes    leaseNotes
@@ -25,17 +25,17 @@ type leases struct {
 	term     time.Duration // how long unspent units are kept before they are given back
 
 	mu      sync.Mutex
-	calls   int64                // how many calls may have taken units ahead; the last such call has this number
-	returns int64                // how many times units were given back; the last return has this number
-	open    map[stateID]int      // for each state, how many calls may have taken units ahead of which it is not known how many
-	lost    map[int64]*aheadCall // those of these calls whose replies were lost, by the number of the call
+	calls   int64                // how many calls were made that may take units ahead; also the number of the last of them
+	returns int64                // how many times units were given back; also the number of the last return
+	open    map[stateID]int      // for each state, how many calls that may have taken units ahead have no known result yet
+	lost    map[int64]*aheadCall // the calls that may have taken units ahead and whose replies were lost, by the number of the call
 	held    map[stateID]*lease
 	refunds map[string]*refund // the units to give back, by the name of the key in the server
 	closed  bool
 	noted   map[string]stateID // after the method close: the keys whose hash in the server may have a note of this store
 	failed  error              // why units could not be given back most recently
-	kept    int64              // how many units could not be given back, and it is too late to try again
-	unread  int                // of how many calls the notes could not be read, and it is too late to try again
+	kept    int64              // how many units stay charged because they could not be given back in time
+	unread  int                // how many calls may have taken units that stay charged, because their notes could not be read in time
 	running int                // how many goroutines run chores
 	ended   sync.Cond          // signals that the field running has become less
 }
@@ -48,8 +48,8 @@ type leaseNotes interface {
 }
 
 const (
-	// soon is a time between two calls for the same key. If the second call comes within this time, it
-	// takes more units ahead than the first call.
+	// soon decides whether a key has many requests: if a call for a key comes within this time after
+	// the previous one, it takes more units ahead than that one.
 	soon = 100 * time.Millisecond
 
 	// leaseTerm is how long units are kept that were taken ahead and not spent; only tests change it.
@@ -70,7 +70,7 @@ type lease struct {
 
 	key    string // the name of the state in the server
 	limit  int64
-	want   int64         // how many units the last call wanted to take ahead
+	want   int64         // how many units the last call for the key wanted to take ahead
 	asked  time.Time     // when the server was last called for the key
 	units  int64         // how many units taken ahead are not spent yet; they are in lots
 	lots   []lot         // the unspent units, grouped by the call that took them, the oldest first
@@ -87,7 +87,7 @@ type lot struct {
 	units, at int64
 	call      leaseCall
 	taken     time.Time // when the reply came, by the clock of this process
-	back      int64     // the number of the return of the units, see aheadback.lua; 0 if it was not tried yet
+	back      int64     // the number under which the units are given back, see aheadback.lua; 0 before the first try
 }
 
 func newLeases(set *settings, notes leaseNotes) *leases {
@@ -187,8 +187,9 @@ func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 	l.asked = now
 	id := stateIDOf(shared.ask)
 	if units = min(l.want, ls.maxUnits-l.units); units <= 0 || ls.open[id] > 0 {
-		// The reply of an earlier call may be lost. Then its note in the server shows what it has taken. A new
-		// call that takes units ahead would overwrite that note.
+		// If ls.open[id] is above 0, the reply of an earlier call is missing and may be lost. In that case
+		// only the note of that call in the server shows what it has taken. A new call that takes units ahead
+		// would overwrite the note.
 		return 0, 0, call
 	}
 	ls.calls++
@@ -238,7 +239,7 @@ func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
 		ls.giveBack(shared.key.text, taken)
 		return
 	}
-	if over := l.units + units - ls.maxUnits; over > 0 { // the replies of two calls have come, of which one was late
+	if over := l.units + units - ls.maxUnits; over > 0 { // the late reply of another call has added units too: give back what is too much
 		extra := taken
 		extra.units = over
 		ls.giveBack(l.key, extra)
@@ -258,8 +259,8 @@ func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
 	}
 }
 
-// known records that it is known how many units a call for the state with this id has taken ahead. The caller
-// must hold ls.mu.
+// known is called when it has become known how many units a call for the state with this id has taken ahead:
+// one call less is open. The caller must hold ls.mu.
 func (ls *leases) known(id stateID) {
 	if ls.open[id]--; ls.open[id] <= 0 {
 		delete(ls.open, id)

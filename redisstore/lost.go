@@ -42,9 +42,9 @@ const (
 	maxFinds  = 4
 )
 
-// The method lose must be called when a call that may take units ahead has failed with an error of this class.
-// If the server may have run the call, the method find will look for the units that the call took, and give
-// them back. The argument sent says whether the call may have been sent.
+// The method lose must be called when a call that may take units ahead has failed with an error of the given
+// class. If the server may have run the call, the method find will later look in the server for the units that
+// the call took, and give them back. The argument sent says whether the call may have been sent.
 func (ls *leases) lose(shared *shared, class Class, sent bool) {
 	if shared.lease.number == 0 {
 		return
@@ -73,7 +73,7 @@ func (ls *leases) find(c *aheadCall) {
 	defer ls.mu.Unlock()
 	c.tries++
 	switch {
-	case err != nil && time.Since(c.at) < noteTerm: // until the server answers
+	case err != nil && time.Since(c.at) < noteTerm: // try again until the server answers, or the note has expired
 		ls.failed = err
 		ls.runAfter(&c.chore, findAfter<<min(2*c.tries, 4))
 		return

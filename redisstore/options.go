@@ -9,7 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An Option configures the environment of a [Store]; [New] takes any number of them.
+// An Option changes a setting of a [Store], such as its timeout; [New] takes any number of Options.
 type Option func(*settings)
 
 // settings contains the values that the Options of one call of New have set.
@@ -28,7 +28,7 @@ type settings struct {
 	// the server's clock.
 	now   func() time.Time
 	pad   time.Duration
-	heals bool // whether a state that lies far in the future is moved back to the present
+	heals bool // whether a state that is far ahead of the clock is moved back to the present, as it is outside of tests
 }
 
 func newSettings(opts []Option) settings {
