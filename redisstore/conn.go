@@ -294,9 +294,9 @@ func (c *conn) learnRoutes(call *call) {
 	}
 }
 
-// results returns one result for each caller of a shared call, and nil for a call that is not shared or has
-// failed. It also stores what the reply shows in the denial cache and the leases. If it cannot read the
-// reply, it sets call.err.
+// results returns one result for each caller of a shared call (a call for one key that several callers may
+// join). For any other call, and for one that has failed, it returns nil. It also stores what the reply
+// shows in the denial cache and the leases. If it cannot read the reply, it sets call.err.
 func (c *conn) results(call *call) []ratelimit.Result {
 	shared := call.shared
 	if shared == nil || call.err != nil {

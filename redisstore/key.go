@@ -32,7 +32,7 @@ type key struct {
 // version is the version of the format of stored states. Each key contains it.
 const version = "1"
 
-// maxPlainText is the length of the longest text that is not replaced by its hash.
+// maxPlainText is how many bytes a text in a key may have. A longer text is replaced by its hash.
 const maxPlainText = 64
 
 func (s *settings) keyOf(a *ratelimit.Ask) key {

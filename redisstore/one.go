@@ -52,7 +52,8 @@ func oneArgs(args []any, env string, it *item, costs []int64, ahead, reserve int
 	return args
 }
 
-// The method args returns the arguments that describe the plan p in a call of a script for one key.
+// The method args returns the arguments that describe the plan p (the rate) to a script for one
+// key.
 func (p *plan) args() []any {
 	if p.burst > 0 {
 		return []any{p.prefix(), p.gain, p.unit, p.burst}
@@ -81,7 +82,7 @@ func (p *plan) prefix() string {
 
 // readOne reads the reply of a script for one key. The arguments costs, ahead and reserve must be the same
 // as in the call of oneArgs for this script. readOne returns the result of each cost, the state of the key
-// afterwards, and how many units were taken ahead.
+// afterwards, and how many units were taken ahead of requests.
 func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelimit.Result, snapshot, int64, error) {
 	results := make([]ratelimit.Result, len(costs))
 	if text, ok := reply.(string); ok {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// noteTerm is how long the server keeps a note about units that were taken ahead. Without the note, units cannot
-// be given back.
+// noteTerm is how long the server keeps a note about units that were taken ahead of requests. Without the note,
+// units cannot be given back.
 const noteTerm = time.Minute
 
 // A chore is work that calls the server, such as giving units back. A goroutine does it, and does it
@@ -54,8 +54,8 @@ func (ls *leases) run(c *chore) {
 	}()
 }
 
-// A refund is the chore of giving back units of one key that were taken ahead. It gives back one
-// lot (the units that one call has taken) after the other.
+// A refund is the chore of giving back units of one key that were taken ahead of requests. It gives
+// back one lot (the units that one call has taken) after the other.
 type refund struct {
 	chore
 	key   string
@@ -111,8 +111,9 @@ func (ls *leases) refund(r *refund) {
 	delete(ls.refunds, r.key)
 }
 
-// close gives all units that were taken ahead back, and waits until that is done or has failed. Later calls take
-// no units ahead. If units could not be given back, the error says how many, and close may be called again.
+// close gives all units that were taken ahead of requests back, and waits until that is done or has failed.
+// Later calls take no units ahead of requests. If units could not be given back, the error says how many, and
+// close may be called again.
 func (ls *leases) close() error {
 	if ls == nil {
 		return nil

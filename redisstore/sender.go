@@ -90,8 +90,8 @@ func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	return o.reply, o.err
 }
 
-// The method ask decides the given item. Its call may be shared with other callers that want units of the same
-// key. It returns a slice with one result.
+// The method ask decides the given item (a request for units of one key). Its call may be shared with other
+// callers that want units of the same key. It returns a slice with one result.
 func (s *sender) ask(ctx context.Context, it *item) ([]ratelimit.Result, error) {
 	if s.mayBlock(ctx) {
 		if d := s.startDirect(it); d != nil {
@@ -102,7 +102,8 @@ func (s *sender) ask(ctx context.Context, it *item) ([]ratelimit.Result, error) 
 	return o.results, o.err
 }
 
-// The method join returns the shared call that will decide the given item. The caller must hold s.mu.
+// The method join returns the call, perhaps shared with other callers, that will decide the given
+// item (a request for units of one key). The caller must hold s.mu.
 func (s *sender) join(it *item) *call {
 	key := it.key.text
 	queue := s.keyQueues[key]

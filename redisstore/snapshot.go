@@ -17,7 +17,7 @@ type snapshot struct {
 	retry, reset int64
 }
 
-// snapshotOf returns the snapshot of a key with the level l under the plan p.
+// snapshotOf returns the snapshot of a key with the level l (its state) at the plan p (its rate).
 func snapshotOf(p *plan, l *level) snapshot {
 	switch {
 	case p.kind != 's':

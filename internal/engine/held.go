@@ -21,8 +21,8 @@ func (s *ratedState[S]) setPlan(id uint32) { s.plan = id | s.plan&planBits }
 // charged.
 func (s *ratedState[S]) forgetReceipts() { s.chain, s.plan = 0, s.plan&^withReceipts }
 
-// debt returns what the key with state s owes at the instant now at the rate of plan p, or zero if the
-// algorithm counts in windows.
+// debt returns what the key with state s owes at the instant now at the rate of plan (rate) p, or zero
+// if the algorithm counts in windows.
 func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) exact.Level {
 	if p.debts != nil {
 		return p.debts.Debt(&s.state, now)

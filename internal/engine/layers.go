@@ -29,12 +29,12 @@ type layer struct {
 // layers holds the layers (parts of the debt) of all keys of one rule. The layers of one key form a
 // stack. The chain of the key (the list of its receipts) has the index of the top layer.
 type layers struct {
-	all  []layer // index 0 is not used
+	all  []layer // index 0 is not used, because 0 stands for none
 	free uint32  // index of the first unused layer, whose field below is the index of the next unused layer
 }
 
-// push adds a layer for a new receipt to the stack of the chain c, and returns its index. After the
-// charge of this receipt, the key owes the given debt.
+// push adds a layer for a new receipt to the stack of the chain c (the receipts of a key), and
+// returns its index. After the charge of this receipt, the key owes the given debt.
 func (l *layers) push(c *chain, debt exact.Level) uint32 {
 	i := reuse(&l.all, &l.free, func(e *layer) uint32 { return e.below })
 	l.all[i] = layer{size: c.arithmetic().Minus(debt, c.debt), below: c.top, refs: 1}
@@ -45,8 +45,9 @@ func (l *layers) push(c *chain, debt exact.Level) uint32 {
 	return i
 }
 
-// lower records that the key of the chain c owes the given debt at present. If that is less than
-// the sum of its layers, lower takes the difference from the layers, beginning at the top.
+// lower records that the key of the chain c (the receipts of a key) owes the given debt at present.
+// If that is less than the sum of its layers, lower takes the difference from the layers, beginning
+// at the top.
 func (l *layers) lower(c *chain, debt exact.Level) {
 	if b := c.arithmetic(); c.top != 0 && lesser(debt, c.debt) != c.debt {
 		l.empty(c, c.top, b.Minus(c.debt, debt))
@@ -54,8 +55,9 @@ func (l *layers) lower(c *chain, debt exact.Level) {
 	}
 }
 
-// take gives back debt for a receipt of the chain c that names the layer i: at most the given amount
-// (most), and at most what is left in that layer and those below it. It returns how much it gives back.
+// take gives back debt for a receipt of the chain c (the receipts of a key) that names the layer i: at
+// most the given amount (most), and at most what is left in that layer and those below it. It returns
+// how much it gives back.
 func (l *layers) take(c *chain, i uint32, most exact.Level) exact.Level {
 	back := l.empty(c, l.find(i), most)
 	c.debt = c.arithmetic().Minus(c.debt, back)
@@ -71,8 +73,9 @@ func (l *layers) find(i uint32) uint32 {
 	return i
 }
 
-// empty removes the given amount from the layer i of the chain c and then from the layers below it. It
-// returns how much it has removed: the amount, or less if these layers have less in all.
+// empty removes the given amount from the layer i of the chain c (the receipts of a key) and then from
+// the layers below it. It returns how much it has removed: the amount, or less if these layers have
+// less in all.
 func (l *layers) empty(c *chain, i uint32, amount exact.Level) exact.Level {
 	b, rest := c.arithmetic(), amount
 	for {
@@ -90,8 +93,9 @@ func (l *layers) empty(c *chain, i uint32, amount exact.Level) exact.Level {
 	}
 }
 
-// merge merges the layer i of the chain c, whose size is 0, with the layer below it. The merged layer has
-// the size of the lower one. It returns the index of the layer that stays in the stack.
+// merge merges the layer i of the chain c (the receipts of a key), whose size is 0, with the layer below
+// it. The merged layer has the size of the lower one. It returns the index of the layer that stays in the
+// stack.
 func (l *layers) merge(c *chain, i uint32) uint32 {
 	stays, goes := l.all[i].below, i
 	upper, lower := &l.all[i], &l.all[stays]
@@ -111,8 +115,9 @@ func (l *layers) merge(c *chain, i uint32) uint32 {
 	return stays
 }
 
-// connect makes two layers of the chain c neighbours. If the index of the upper one is 0, the lower one
-// is the top of the stack; if that of the lower one is 0, the upper one is the bottom.
+// connect makes two layers of the chain c (the receipts of a key) neighbours. If the index of the upper
+// one is 0, the lower one is the top of the stack; if that of the lower one is 0, the upper one is the
+// bottom.
 func (l *layers) connect(c *chain, lower, upper uint32) {
 	if lower != 0 {
 		l.all[lower].above = upper
@@ -124,9 +129,9 @@ func (l *layers) connect(c *chain, lower, upper uint32) {
 	}
 }
 
-// leave is called when a receipt of the chain c ends that names the layer i. If no other receipt uses
-// this layer, it is removed from the stack, and its part of the debt is added to the layer above. If
-// there is no layer above, this part belongs to no receipt any more.
+// leave is called when a receipt of the chain c (the receipts of a key) ends that names the layer i.
+// If no other receipt uses this layer, it is removed from the stack, and its part of the debt is
+// added to the layer above. If there is no layer above, this part belongs to no receipt any more.
 func (l *layers) leave(c *chain, i uint32) {
 	for {
 		e := &l.all[i]
@@ -152,9 +157,9 @@ func (l *layers) leave(c *chain, i uint32) {
 	}
 }
 
-// rescale converts the layers of the chain c from the old bucket (from) to the new bucket (to). The two
-// buckets divide a token into different numbers of parts. The lowest debt of each receipt is rounded
-// down.
+// rescale converts the layers of the chain c (the receipts of a key) from the old bucket (from) to the
+// new bucket (to). The two buckets divide a token into different numbers of parts. The lowest debt of
+// each receipt is rounded down.
 func (l *layers) rescale(c *chain, to, from *exact.Bucket) {
 	bottom := c.top
 	for bottom != 0 && l.all[bottom].below != 0 {

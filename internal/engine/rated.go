@@ -215,9 +215,9 @@ func (ps *ratePlans[S, C]) stepCopy(
 
 // firstGrant returns how long it takes until a request for n units, which is denied at the instant now, is
 // granted to a key whose limit may still grow. The state of the key (s) was last written at an old plan
-// (from), and the request has the plan p. firstGrant makes copies of s in the memory of the parameter to.
-// The parameter most is the time after which the key owes nothing, and either has the full limit or counts
-// as new. If the units are denied even then, the result is Never.
+// (from), and the request has the plan (rate) p. firstGrant makes copies of s in the memory of the
+// parameter to. The parameter most is the time after which the key owes nothing, and either has the full
+// limit or counts as new. If the units are denied even then, the result is Never.
 func (ps *ratePlans[S, C]) firstGrant(
 	to, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64, most time.Duration,
 ) time.Duration {
@@ -312,8 +312,8 @@ func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[S, C], now key
 	}
 }
 
-// stepShared decides on n units at the plan p for a key without a slot in the table. The parameter owed
-// is the debt that all such keys share.
+// stepShared decides on n units at the plan (rate) p for a key without a slot in the table. The
+// parameter owed is the debt that all such keys share.
 func (ps *ratePlans[S, C]) stepShared(
 	shard *tableShard[S, C], owed *ratedState[S], p *ratePlan[S, C], now keytable.Instant, n int64, charge bool,
 ) (v Verdict, delay time.Duration) {

@@ -83,8 +83,8 @@ func newRatePlan[S any, C Algorithm[S, C]](id uint32, rate Rate, config C) *rate
 	return p
 }
 
-// arithmetic returns the Bucket that computes with the debts of keys at the plan p, or nil if the algorithm
-// counts in windows.
+// arithmetic returns the Bucket that computes with the debts of keys at the plan (rate) p, or nil if the
+// algorithm counts in windows.
 func (p *ratePlan[S, C]) arithmetic() *exact.Bucket {
 	if p.debts == nil {
 		return nil
@@ -269,7 +269,7 @@ func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[S, C] {
 	return nil
 }
 
-// addLocked adds an entry that maps the given rate to the plan p. The caller holds ps.mu.
+// addLocked adds an entry that maps the given rate to the plan (rate) p. The caller holds ps.mu.
 func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[S, C]) {
 	if ps.knownPlan(rate) != nil {
 		return

@@ -59,9 +59,9 @@ type receipts struct {
 
 	// The fields below are guarded by mu.
 
-	all       []receipt // index 0 is not used
+	all       []receipt // index 0 is not used, because 0 stands for none
 	free      uint32    // index of the first unused receipt, whose field prev is the index of the next unused receipt
-	chains    []chain   // index 0 is not used
+	chains    []chain   // index 0 is not used, because 0 stands for none
 	freeChain uint32    // index of the first unused chain, whose field oldest is the index of the next unused chain
 	layers    layers    // the debts of the keys, divided among their receipts
 	issued    uint32    // how many receipts were ever issued, modulo 2^32

@@ -27,8 +27,8 @@ func (ps *ratePlans[S, C]) slowestPlan() *ratePlan[S, C] {
 }
 
 // idleAtSlowest reports whether the key with the state s would owe nothing now if its debt had drained at the
-// slowest rate of the rule since its last charge. The plan p is the one at which s was last written. The state
-// s is the same before and after the call.
+// slowest rate of the rule since its last charge. The plan (rate) p is the one at which s was last written.
+// The state s is the same before and after the call.
 func (ps *ratePlans[S, C]) idleAtSlowest(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
 	slow := ps.slowestPlan()
 	if !slow.config.Slower(p.config) {

@@ -136,8 +136,8 @@ function holes()
     return t + s.given - before(s, i, t)
   end
 
-  -- forget prepares s for the removal of its oldest entries, whose number is gone: the true total of the
-  -- last of them becomes the base.
+  -- forget prepares s for the removal of as many of its oldest entries as the argument gone says: the
+  -- true total of the last of them becomes the base.
   local function forget(s, gone)
     local t = stored(s, gone - 1)
     local all, k, part = before(s, gone - 1, t)

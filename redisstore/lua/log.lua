@@ -51,7 +51,7 @@ local function used(s, now)
   return gone, s.total - total(s, gone - 1)
 end
 
--- forget drops the oldest entries, whose number is gone.
+-- forget drops as many of the oldest entries as the argument gone says.
 local function forget(s, gone)
   if gone == 0 then return end
   if gone == s.len then s.given, s.records = nil, '' end
