@@ -68,7 +68,7 @@ type receipts struct {
 	open      int       // how many receipts are in use
 
 	oldest, newest uint32 // indices of the receipts that got their terms first (oldest) and last (newest); 0 if no receipt has a term
-	terms          int    // number of receipts with a term
+	terms          int    // number of receipts with a term (a time limit, until which units can be given back)
 }
 
 // A lazyReceipts makes the receipts of one rule when they are first needed.
