@@ -3,8 +3,9 @@ package redisstore
 import "errors"
 
 // batched combines calls and returns the calls to send. Several calls that have the same plan (rate and
-// algorithm) and only one caller each are replaced by one call, a batch, whose script decides all their
-// keys. Calls for a sliding window log are not combined, nor are calls that also take units for later requests.
+// algorithm) and only one caller each are replaced by one call, a batch, whose script decides all their keys.
+// Two kinds of calls are sent as they are: those for a sliding window log, and those that also take units for
+// later requests.
 func (c *conn) batched(calls []*call) []*call {
 	if !c.oneServer || len(calls) == 1 {
 		return calls
@@ -46,10 +47,10 @@ func (c *conn) newBatch(it *item, n int) *call {
 	return &call{script: oneScripts[it.kind], members: make([]*call, 0, n), keys: make([]string, 0, n), args: args}
 }
 
-// split distributes the reply of the batch b to the calls that b replaces. The script of a batch leaves a
-// call undecided if its short code cannot decide it, for example because the state of the key has a rare
-// form. split returns the undecided calls, and each of them must then be sent in a command of its own. It
-// returns nil if b is not a batch.
+// split distributes the reply of the batch b to the calls that b replaces. The script of a batch has only
+// short code for the usual states. If the state of a key has a rare form, the script leaves the call for
+// this key undecided. split returns the undecided calls, and each of them must then be sent in a command
+// of its own. It returns nil if b is not a batch.
 func (b *call) split() (undecided []*call) {
 	if len(b.members) == 0 {
 		return nil

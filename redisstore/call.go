@@ -17,7 +17,7 @@ type call struct {
 	script *script // the script to run; nil for DEL
 	keys   []string
 	args   []any
-	shared *shared // the key and the costs, if several callers may share this call; otherwise nil
+	shared *shared // the key and the wanted units, if several callers may share this call; otherwise nil
 
 	members []*call // if this call is a batch: the calls that it replaces
 
@@ -26,7 +26,7 @@ type call struct {
 	sent     bool      // whether the call was put into a pipeline; after that, no further caller can join the call
 	pipeline uint64    // the number of the pipeline that contains the call, if sent
 	in       *pipeline // the pipeline that contains the call, if sent
-	dropped  bool      // whether a caller has stopped waiting since the arguments of the call were made
+	dropped  bool      // whether a caller left after the arguments were made, so that they must not charge its units
 	tries    int       // how many attempts to send the call have started
 
 	cmd   noRetry // the command that was made last for this call
@@ -37,7 +37,7 @@ type call struct {
 	reply        any
 	err          error
 	began, ended time.Duration // when the last attempt to send began and ended, as returned by conn.clock
-	resets       int64         // how many times the store had been Reset when the last attempt began
+	resets       int64         // how many times Store.Reset had been called when the last attempt began
 }
 
 // shared describes a call that several callers of one key may share: the key, and how many units each
@@ -47,7 +47,7 @@ type shared struct {
 	item
 	costs []int64 // how many units each caller wants; set when the call is sent
 
-	ahead, reserve int64 // how many units to take for later requests (ahead), and how many must then remain in the server (reserve)
+	ahead, reserve int64 // how many units to take for later requests (ahead), and how many the server must keep (reserve)
 	lease          leaseCall
 }
 
@@ -55,15 +55,15 @@ type shared struct {
 type waiter struct {
 	cost     int64
 	deadline time.Time
-	answers  int64 // how many calls the server had answered when the caller came, as in sender.answers
+	answers  int64 // the value of sender.answers when the caller came: how many calls the server had answered
 	gone     bool  // whether the caller has stopped waiting; guarded by the mutex of the sender
 
 	answered atomic.Bool
 	outcome  outcome // the result of the call; set before the channel done receives a value
 	done     chan struct{}
 
-	// later is nil, unless the caller left before the call ended. In that case it is the function to call with
-	// the outcome.
+	// later is the function to call with the outcome of the call, if the caller left before the call ended.
+	// Otherwise it is nil.
 	later atomic.Pointer[func(outcome)]
 }
 
@@ -75,8 +75,8 @@ func (w *waiter) answer(o outcome) {
 	}
 }
 
-// tell calls the function w.later with the outcome, if both the function and the outcome are set. That
-// function runs only once, however often tell is called. The caller must hold no mutex.
+// tell calls the function w.later with the outcome, if both the function and the outcome are set.
+// However often tell is called, it calls the function once. The caller of tell must hold no mutex.
 func (w *waiter) tell() {
 	if later := w.later.Load(); later != nil {
 		select {
@@ -94,7 +94,7 @@ type outcome struct {
 	err     error
 
 	// call is the number of the pipeline that contained the call. If the call was never put into a pipeline,
-	// the field has the number of the earlier pipeline that the call waited for.
+	// this is the number of the earlier pipeline that it waited for.
 	call   uint64
 	unsent bool // whether the call was certainly not sent
 }
@@ -139,8 +139,8 @@ func newWaiter(cost int64) *waiter {
 }
 
 // free puts the waiter w back into the pool after its caller got the outcome. Another goroutine may still
-// call w.tell. This does no harm: tell does nothing while w.later is nil. If the next user of w has already
-// set w.later, tell passes the outcome for that next user.
+// call w.tell, but that does no harm. While w.later is nil, tell does nothing. If the next user of w has
+// set w.later already, tell passes the outcome that belongs to this next user.
 func (w *waiter) free() {
 	w.outcome = outcome{}
 	w.answered.Store(false)
@@ -171,7 +171,7 @@ func (l *list) remove(c *call) {
 }
 
 // newSharedCall returns a new call for the key of the given item, and a keyQueue with room for that call.
-// All memory that a call with one caller needs is in one allocation.
+// It allocates all memory that a call with one caller needs at once.
 func newSharedCall(it *item) (*call, *keyQueue) {
 	parts := new(struct {
 		call

@@ -20,7 +20,8 @@ type conn struct {
 	client  processor
 	cluster *redis.ClusterClient // the Redis client of the store, if it is a client of a Redis Cluster; otherwise nil
 
-	// oneServer is whether all keys are on one server. Then one script can decide any keys together.
+	// oneServer is true if all keys are on one server, so that one script can decide any keys
+	// together.
 	oneServer bool
 
 	lastPipeline atomic.Uint64 // the number of the pipeline that was started last
@@ -65,9 +66,9 @@ const (
 	// timed out.
 	maxConnecting = time.Second
 
-	// The client may take stepTimeouts times the timeout of the store for one step, such as one command of
-	// the handshake. Callers wait for only one timeout. The longer time lets the client finish a slow
-	// connection, which later calls then use.
+	// stepTimeouts says how long the client may take for one step, such as one command of the handshake:
+	// that many times the timeout of the store. Callers wait for only one timeout. The longer time lets
+	// the client finish a slow connection, which later calls then use.
 	stepTimeouts = 2
 
 	// maxSenders is how many senders a conn keeps. When it needs one more, it drops all senders, and makes
@@ -101,7 +102,7 @@ func newConn(client redis.UniversalClient, set *settings) *conn {
 // sender returns the sender for the server that holds this key.
 func (c *conn) sender(ctx context.Context, key string) *sender {
 	if c.cluster == nil || !c.routesKnown.Load() {
-		return c.anyServer // MasterForKey might call the cluster, which can take long
+		return c.anyServer // MasterForKey, below, might call the cluster, which can take long
 	}
 	master, err := c.cluster.MasterForKey(ctx, key)
 	if err != nil {
@@ -135,7 +136,7 @@ func (c *conn) del(ctx context.Context, keys []string) error {
 type sending struct {
 	ctx    context.Context
 	client processor
-	wrote  func() // called when the client writes the first of the calls, and perhaps again
+	wrote  func() // called when the client begins to write the calls, and perhaps again for each further call
 }
 
 // The method send sends the calls and sets the reply and the error of each call. The argument by says how to
@@ -148,8 +149,8 @@ func (c *conn) send(by sending, calls []*call) {
 	}
 	direct, rerouted := calls, []*call(nil)
 	if c.cluster != nil && by.client != c.client {
-		// The calls in rerouted failed before and are repeated. For each of them, the client of the cluster
-		// looks up again which server has its key.
+		// Put the calls that failed before into rerouted. They are repeated through the client of the
+		// cluster, which looks up again which server has the key.
 		direct, rerouted = firstTries(calls)
 	}
 	var undecided []*call
@@ -258,9 +259,9 @@ func (c *conn) clock() time.Duration {
 	return time.Since(c.origin)
 }
 
-// reloadRoutes tells the client of a cluster to read again which server serves which slot, if a failure of
-// this class may mean that the client knows only an old state of the cluster. Otherwise the client would
-// read the new state only after its ClusterStateReloadInterval, by default 10 seconds.
+// reloadRoutes is called after a failure of the given class. If such a failure may mean that servers of
+// the cluster have changed, reloadRoutes tells the client to read again which server serves which slot. By
+// itself, the client would do so only after its ClusterStateReloadInterval, by default 10 seconds.
 func (c *conn) reloadRoutes(class Class) {
 	if c.cluster == nil {
 		return
@@ -293,9 +294,9 @@ func (c *conn) learnRoutes(call *call) {
 	}
 }
 
-// results returns one result for each caller of a shared call, and nil for a call that is not shared or has
-// failed. It also stores what the reply shows in the denial cache and the leases. If it cannot read the
-// reply, it sets call.err.
+// results returns one result for each caller of a shared call (a call for one key that several callers may
+// join). For any other call, and for one that has failed, it returns nil. It also stores what the reply
+// shows in the denial cache and the leases. If it cannot read the reply, it sets call.err.
 func (c *conn) results(call *call) []ratelimit.Result {
 	shared := call.shared
 	if shared == nil || call.err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// causeHolds is how long the reason of a failed attempt to connect is reported: if a call cannot be sent within
-// this time after the attempt, the error of the call contains the reason. If the dialer of the client is still
-// busy with the attempt, the reason is reported until it returns.
+// causeHolds is how long after a failed attempt to connect its reason is reported: if a call cannot be sent
+// during this time, the error of the call contains the reason. If the dialer of the client is still busy
+// with this attempt after that time, the reason is reported until the dialer returns.
 const causeHolds = time.Second
 
 // A cause holds the reason for which no connection could be made.
@@ -27,9 +27,9 @@ type cause struct {
 	at  time.Time // when the attempt failed
 }
 
-// ready reports whether the client has a free connection even if each of the given number of pipelines uses
-// one. If ready returns false, the client must first set up a connection. For this it sends several commands,
-// so it may take much longer than a call.
+// ready reports whether the client still has a free connection if the given number of pipelines each use one.
+// If ready returns false, the client must first set up a connection. For this it sends several commands, so
+// it may take much longer than a call.
 func (s *sender) ready(pipelines int) bool {
 	if !s.warm.Load() {
 		return false
@@ -39,8 +39,8 @@ func (s *sender) ready(pipelines int) bool {
 }
 
 // makeCalls sends the calls of the pipeline p. If the client must first set up a connection, that may take
-// longer than the callers wait. In that case the calls charge nothing, but the connection is completed and
-// serves the next call.
+// longer than the callers wait. The connection is then completed for the next call, and the calls of p
+// charge nothing.
 func (s *sender) makeCalls(p *pipeline) {
 	by := sending{s.conn.context(), s.client, func() { s.write(p) }}
 	if s.pool != nil {
@@ -124,7 +124,8 @@ func refusal(ctx context.Context, client *redis.Client, ended func()) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = conn.SetDeadline(deadline)
 	}
-	// A server that has too many clients, or that expects TLS, accepts the connection and then closes it.
+	// Send a PING and read the answer. A server that has too many clients, or that expects TLS, accepts
+	// the connection at first, and then closes it.
 	_, writeErr := conn.Write([]byte("*1\r\n$4\r\nPING\r\n"))
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	var timeout net.Error
@@ -247,7 +248,7 @@ func (s *Store) Ping(ctx context.Context) error {
 func (s *Store) pingOne(ctx context.Context, client *redis.Client) error {
 	conn, err := dial(ctx, client, func() {})
 	if err != nil {
-		return err // a command would now repeat the attempt to connect, perhaps until ctx ends
+		return err // do not send a command: it would repeat the attempt to connect, perhaps until ctx ends
 	}
 	_ = conn.Close()
 	opt := client.Options()
@@ -276,7 +277,7 @@ func (s *Store) pingScripts(ctx context.Context, client processor) error {
 		return err
 	}
 	c := &call{script: oneScripts[it.kind], keys: []string{it.key.text}, args: oneArgs(nil, s.env(), &it, []int64{0}, 0, 0)}
-	for _, whole := range []bool{false, true} { // first by the hash, to see whether the server permits EVALSHA
+	for _, whole := range []bool{false, true} { // first with the hash, to see whether the server permits EVALSHA; then with the text
 		cmd := c.command(ctx, s.env(), whole, func() {})
 		if err = client.Process(ctx, cmd); !redis.HasErrorPrefix(err, "NOSCRIPT") {
 			return err
@@ -294,8 +295,9 @@ func (s *sender) poolUsedUp() bool {
 	return stats.IdleConns == 0 && int(stats.TotalConns) >= s.pool.Options().PoolSize
 }
 
-// unsent returns the error for a call that was not sent within the timeout. If the argument slow is true, the
-// server is slow to answer earlier calls, and the error says so if no other reason is known.
+// unsent returns the error for a call that was not sent within the timeout. The argument slow says whether
+// the server is slow to answer earlier calls. If so, and if no other reason is known, the error says that the
+// server is slow.
 func (s *sender) unsent(slow bool) *Error {
 	class, err := ClassTimeout, errors.New("no connection is ready yet")
 	cause := s.knownCause()
@@ -338,8 +340,9 @@ type callContext struct {
 	deadline time.Time
 }
 
-// context returns a context for a call that is made now. So that several calls can share the context, it
-// ends at some time between one timeout and 1.1 timeouts from now.
+// context returns a context for a call that is made now. Calls that are made at about the same time
+// share a context. So it may end a little late: at some time between one timeout and 1.1 timeouts from
+// now.
 func (c *conn) context() context.Context { return c.callContext.get(c.set.timeout, c.set.timeout/10) }
 
 // connectContext returns a context for a pipeline that starts now and may have to set up a

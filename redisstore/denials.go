@@ -8,13 +8,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// denials is the denial cache. It holds the last known states of keys for which requests were denied. Until
-// the server would grant a request for such a key again, this process denies it without a call.
+// denials is the denial cache. It holds the last known states of keys for which requests were denied. For
+// as long as the server would deny a request for such a key, this process denies it without a call.
 //
-// The cache holds states rather than results, because a request for fewer units may still be granted. If
-// other processes charge the key meanwhile, fewer units remain than the state shows, so a denial by the
-// state is right. Only a Reset, or units given back, can make it wrong. For that reason a state is used for
-// no longer than the duration in the field limit.
+// The cache holds states rather than results, because a request for fewer units than the denied one may be
+// granted. If other processes charge the key meanwhile, even fewer units remain than the state shows, so a
+// denial by the state is still right. It is wrong only if the key was reset, or if units were given back.
+// For that reason a state is used for no longer than the duration in the field limit.
 type denials struct {
 	limit  time.Duration
 	size   atomic.Int64 // the number of states in all shards
@@ -42,7 +42,8 @@ type denial struct {
 	plan      plan
 	state     snapshot
 
-	// The state was true at some instant between sent and received, by the clock of the conn.
+	// The server had this state at some instant between sent and received, which are readings of
+	// conn.clock.
 	sent, received time.Duration
 }
 
@@ -70,8 +71,8 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	if held == nil || held.algorithm != a.Algorithm || held.rate != a.Rate {
 		return false
 	}
-	// It is not known exactly how much time has passed at the server. The longest possible time decides
-	// whether to deny, and the shortest possible time decides how long the caller must wait.
+	// It is not known exactly how much time has passed since the server had this state. Whether to deny
+	// is computed with the longest possible time, and how long the caller must wait with the shortest.
 	now := c.clock()
 	longest, shortest := now-held.sent+time.Microsecond-1, now-held.received
 	if shortest <= d.limit && longest >= 0 {
@@ -80,7 +81,7 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 		if denied && !a.Look {
 			c.stats.cacheHits.Add(1)
 		}
-		if denied || n > 1 { // keep the state: it may still deny a request for one unit
+		if denied || n > 1 { // if n > 1, keep the state even without a denial, because it may still deny a request for one unit
 			return denied
 		}
 	}

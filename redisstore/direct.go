@@ -9,17 +9,17 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// maxDirect is how many callers may make direct calls to one server at the same time. With more callers, it
-// is faster to share round trips.
+// maxDirect is how many callers may make direct calls to one server at the same time. If there are more
+// callers, their calls are sent together in pipelines, which is faster.
 const maxDirect = 4
 
 // A directCall is a call for one item that the caller's own goroutine sends. While few calls are under way,
-// this saves time: to wake another goroutine takes longer than all other work for the call in this process.
-// A direct call does not go through the queue, and is not counted in maxPipelines. Its caller cannot leave before
-// the call has ended; see mayBlock.
+// this saves time: to wake another goroutine for the call would take longer than all other work in this
+// process. A direct call does not wait in the queue of the sender, and maxPipelines does not count it. Its
+// caller cannot leave before the call has ended, even if its context ends; see mayBlock.
 //
-// It contains everything that the call needs and comes from a pool, so that a direct call needs no
-// allocation of its own.
+// A directCall contains everything that the call needs and comes from a pool, so that a call
+// allocates nothing.
 type directCall struct {
 	pipeline pipeline
 	call     call
@@ -37,9 +37,9 @@ var directCalls = sync.Pool{New: func() any {
 	return d
 }}
 
-// mayBlock reports whether a caller with this context may make a direct call. During a direct call, the caller does
-// not notice that its context ends. So if the context can end, the server must have been quick to answer the call
-// before, and the context must not end of itself before the direct call does.
+// mayBlock reports whether a caller with this context may make a direct call. During a direct call, the caller
+// does not notice that its context ends. So mayBlock returns true for a context that can end only if the server
+// answered the previous call quickly, and if the deadline of the context is not before that of the direct call.
 func (s *sender) mayBlock(ctx context.Context) bool {
 	if s.pool == nil {
 		return false
@@ -49,7 +49,7 @@ func (s *sender) mayBlock(ctx context.Context) bool {
 			return true
 		}
 	}
-	return ctx.Done() == nil // asked last, because a context may have to make this channel
+	return ctx.Done() == nil // this comes last because it may be slow: some contexts must first make the channel
 }
 
 // startDirect returns a direct call for the given item, which the calling goroutine must then make. It

@@ -37,8 +37,8 @@ const (
 	ClassOther       Class = "other"
 )
 
-// transient reports whether a call that failed with the class c was certainly not run by the server, and
-// may succeed if it is repeated.
+// transient reports whether to repeat a call that failed with an error of the class c: the server has
+// certainly not run it, and it may succeed the next time.
 func (c Class) transient() bool {
 	switch c {
 	case ClassDial, ClassPool, ClassReadOnly, ClassLoading, ClassClusterDown, ClassNoScript:
@@ -65,8 +65,8 @@ func (e *Error) Error() string { return fmt.Sprintf("redisstore: %s: %v", e.Clas
 // Unwrap returns [ratelimit.ErrStore] and the cause of the failure, for [errors.Is] and [errors.As].
 func (e *Error) Unwrap() []error { return []error{ratelimit.ErrStore, e.Err} }
 
-// Answered reports whether the server works, but cannot decide this request, because a key holds a value that
-// this package did not write, or because there is no memory for new keys; see [ratelimit.Store].
+// Answered reports whether the failure concerns only this request, while the server works: a key holds a
+// value that this package did not write, or the server has no memory for new keys; see [ratelimit.Store].
 func (e *Error) Answered() bool {
 	return e.Class == ClassWrongType || e.Class == ClassCorrupt || e.Class == ClassOOM
 }
@@ -99,7 +99,7 @@ func errorOf(err error) *Error {
 func classOf(err error) Class {
 	var reply redis.Error
 	var op *net.OpError
-	var sys *os.SyscallError // while the client sets up a connection, it returns this error in place of a net.OpError
+	var sys *os.SyscallError // the client returns this in place of a net.OpError while it sets up a connection
 	var timeout net.Error
 	switch {
 	case errors.Is(err, redis.ErrClosed):

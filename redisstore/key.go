@@ -15,9 +15,10 @@ import (
 //	prefix:{k<rule>:<key>}:1<kind>
 //
 // An ask with a Client has a key of the first form if its Key equals its Client, and otherwise a key of the
-// second form. So all states of one client are in one slot of a cluster. An ask without a Client has a key
-// of the third form. The digit 1 is the version of the stored format, which the comments at the head of the
-// scripts describe. The kind is the letter of the algorithm, in upper case for a state that warms up.
+// second form. A cluster stores all keys with the same text in braces in one slot, so all states of one
+// client are together. An ask without a Client has a key of the third form. The digit 1 is the version of
+// the stored format, which the comments at the head of the scripts describe. The kind is the letter of the
+// algorithm, in upper case for a state that warms up.
 //
 // In each text, such as a rule or a client, the bytes in plainBytes are written as they are. Any other byte
 // becomes a % and two hexadecimal digits. A text that would become longer than 64 bytes is replaced by a #
@@ -31,7 +32,7 @@ type key struct {
 // version is the version of the format of stored states. Each key contains it.
 const version = "1"
 
-// maxPlainText is the length of the longest text that is not replaced by its hash.
+// maxPlainText is how many bytes a text in a key may have. A longer text is replaced by its hash.
 const maxPlainText = 64
 
 func (s *settings) keyOf(a *ratelimit.Ask) key {

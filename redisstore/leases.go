@@ -11,36 +11,37 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// leases holds units that were taken ahead for keys with many requests: the server has charged them, and
-// later requests in this process spend them.
+// leases holds units that were taken ahead: the server has charged them to a key with many requests, and
+// later requests in this process spend them without a call. The units of one key are a lease.
 //
-// Each call to the server decides how many units to take ahead for its key. The number doubles if the
-// previous call was a short time ago, and halves otherwise, so that nothing is taken for a key with few
-// requests. At most an eighth of the units that remain is taken, so that a key near its limit calls the
-// server for each request.
+// Before each call to the server for a key, this process decides how many units to take ahead of
+// requests. The number doubles if the previous call was a short time ago, and halves otherwise, so that
+// nothing is taken for a key with few requests. At most an eighth of the units that remain is taken, so
+// that a key near its limit calls the server for each request.
 type leases struct {
 	maxUnits int64 // how many unspent units this process may have for one key
 	notes    leaseNotes
-	process  string        // the name of this store in its notes to the server about units taken ahead
+	process  string        // the name of this store in its notes to the server about units taken ahead of requests
 	term     time.Duration // how long unspent units are kept before they are given back
 
 	mu      sync.Mutex
-	calls   int64                // how many calls may have taken units ahead; the last such call has this number
-	returns int64                // how many times units were given back; the last return has this number
-	open    map[stateID]int      // for each state, how many calls may have taken units ahead of which it is not known how many
-	lost    map[int64]*aheadCall // those of these calls whose replies were lost, by the number of the call
+	calls   int64                // how many calls were made that may take units ahead of requests; also the number of the last of them
+	returns int64                // how many times units were given back; also the number of the last return
+	open    map[stateID]int      // for each state, how many calls that may have taken units ahead of requests have no known result yet
+	lost    map[int64]*aheadCall // the calls that may have taken units ahead and whose replies were lost, by the number of the call
 	held    map[stateID]*lease
 	refunds map[string]*refund // the units to give back, by the name of the key in the server
 	closed  bool
 	noted   map[string]stateID // after the method close: the keys whose hash in the server may have a note of this store
 	failed  error              // why units could not be given back most recently
-	kept    int64              // how many units could not be given back, and it is too late to try again
-	unread  int                // of how many calls the notes could not be read, and it is too late to try again
+	kept    int64              // how many units stay charged because they could not be given back in time
+	unread  int                // how many calls may have taken units that stay charged, because their notes could not be read in time
 	running int                // how many goroutines run chores
 	ended   sync.Cond          // signals that the field running has become less
 }
 
-// leaseNotes has the calls to the server for units that were taken ahead. A conn implements it.
+// leaseNotes has the calls to the server for units that were taken ahead of requests. A conn
+// implements it.
 type leaseNotes interface {
 	giveBack(key string, l lot) error
 	note(key, process string) (string, error)
@@ -48,33 +49,35 @@ type leaseNotes interface {
 }
 
 const (
-	// soon is a time between two calls for the same key. If the second call comes within this time, it
-	// takes more units ahead than the first call.
+	// soon decides whether a key has many requests: if a call for a key comes within this time after
+	// the previous one, it takes more units ahead of requests than that one.
 	soon = 100 * time.Millisecond
 
-	// leaseTerm is how long units are kept that were taken ahead and not spent; only tests change it.
+	// leaseTerm is how long units are kept that were taken ahead of requests and not spent; only
+	// tests change it.
 	leaseTerm = 500 * time.Millisecond
 
 	// maxLeases is the largest number of keys with a lease.
 	maxLeases = 1 << 14
 
-	// leaseShare limits how much is taken ahead: at most 1/leaseShare of the units that remain.
+	// leaseShare limits how much is taken ahead of requests: at most 1/leaseShare of the units that
+	// remain.
 	leaseShare = 8
 )
 
-// A lease holds the units that were taken ahead for one key, and the numbers from which the next call
-// computes how many units to take.
+// A lease holds the units that were taken ahead of requests for one key, and the numbers from which
+// the next call computes how many units to take.
 type lease struct {
 	algorithm ratelimit.Algorithm
 	rate      ratelimit.Rate
 
 	key    string // the name of the state in the server
 	limit  int64
-	want   int64         // how many units the last call wanted to take ahead
+	want   int64         // how many units the last call for the key wanted to take ahead of requests
 	asked  time.Time     // when the server was last called for the key
-	units  int64         // how many units taken ahead are not spent yet; they are in lots
+	units  int64         // how many units taken ahead of requests are not spent yet; they are in lots
 	lots   []lot         // the unspent units, grouped by the call that took them, the oldest first
-	filled time.Time     // when units taken ahead were last added to the lease
+	filled time.Time     // when units taken ahead of requests were last added to the lease
 	left   int           // how many units remained in the server when units were last added to the lease
 	reset  time.Duration // the ResetAfter of the key when units were last added to the lease
 	expiry *time.Timer
@@ -87,7 +90,7 @@ type lot struct {
 	units, at int64
 	call      leaseCall
 	taken     time.Time // when the reply came, by the clock of this process
-	back      int64     // the number of the return of the units, see aheadback.lua; 0 if it was not tried yet
+	back      int64     // the number under which the units are given back, see aheadback.lua; 0 before the first try
 }
 
 func newLeases(set *settings, notes leaseNotes) *leases {
@@ -128,8 +131,8 @@ func (ls *leases) of(a *ratelimit.Ask) *lease {
 	return l
 }
 
-// spend grants the ask from the units that were taken ahead. It returns false if these units are too few.
-// If the field Look of the ask is true, nothing is spent.
+// spend grants the ask from the units that were taken ahead of requests. It returns false if these units
+// are too few. If the field Look of the ask is true, nothing is spent.
 func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	if ls == nil || a.N < 0 {
 		return ratelimit.Result{}, false
@@ -160,7 +163,8 @@ func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 }
 
 // ahead returns how many units a shared call will take ahead (units), how many units must then remain in
-// the server (reserve), and the identity of the call. If the call takes no units ahead, all three are zero.
+// the server (reserve), and the identity of the call. If the call takes no units ahead of requests, all
+// three are zero.
 func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 	// Each unit of a leaky bucket belongs to a time at which its request may proceed, so no unit can be
 	// kept for a later request. A call that only looks must charge nothing at all.
@@ -187,8 +191,9 @@ func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 	l.asked = now
 	id := stateIDOf(shared.ask)
 	if units = min(l.want, ls.maxUnits-l.units); units <= 0 || ls.open[id] > 0 {
-		// The reply of an earlier call may be lost. Then its note in the server shows what it has taken. A new
-		// call that takes units ahead would overwrite that note.
+		// If ls.open[id] is above 0, the reply of an earlier call is missing and may be lost. In that case
+		// only the note of that call in the server shows what it has taken. A new call that takes units ahead
+		// of requests would overwrite the note.
 		return 0, 0, call
 	}
 	ls.calls++
@@ -220,8 +225,9 @@ func (ls *leases) replace(id stateID, l *lease) {
 	ls.held[id] = l
 }
 
-// The method fill records what a shared call has taken ahead, when its reply has come. The arguments are the
-// number of these units, the time of the call by the server's clock (at), and the last result of the call (res).
+// The method fill records what a shared call has taken ahead of requests, when its reply has come. The
+// arguments are the number of these units, the time of the call by the server's clock (at), and the last result
+// of the call (res).
 func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
 	if shared.lease.number == 0 {
 		return
@@ -238,7 +244,7 @@ func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
 		ls.giveBack(shared.key.text, taken)
 		return
 	}
-	if over := l.units + units - ls.maxUnits; over > 0 { // the replies of two calls have come, of which one was late
+	if over := l.units + units - ls.maxUnits; over > 0 { // the late reply of another call has added units too: give back what is too much
 		extra := taken
 		extra.units = over
 		ls.giveBack(l.key, extra)
@@ -258,8 +264,8 @@ func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
 	}
 }
 
-// known records that it is known how many units a call for the state with this id has taken ahead. The caller
-// must hold ls.mu.
+// known is called when it has become known how many units a call for the state with this id has taken ahead
+// of requests: one call less is open. The caller must hold ls.mu.
 func (ls *leases) known(id stateID) {
 	if ls.open[id]--; ls.open[id] <= 0 {
 		delete(ls.open, id)
@@ -275,8 +281,8 @@ func (ls *leases) empty(l *lease) {
 	l.lots, l.units = nil, 0
 }
 
-// forget drops the units that were taken ahead for the keys of the asks, because a Reset deletes their
-// states.
+// forget drops the units that were taken ahead of requests for the keys of the asks, because a Reset
+// deletes their states.
 func (ls *leases) forget(asks []ratelimit.Ask) {
 	if ls == nil {
 		return

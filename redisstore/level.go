@@ -8,9 +8,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A level is the state of a key at one instant, under one plan (the numbers of a rate). A script often replies
-// with only the state, and this process then computes the results from the level. For a sliding window log,
-// the level does not contain the whole log, but only what is needed to decide the requests of that script.
+// A level is the state of a key at one instant, at one rate. A script often replies with only the state, and
+// this process then computes the results from the level. For a sliding window log, the level is only the part
+// of the log that is needed to decide the requests of this script.
 type level struct {
 	at   int64 // the instant of this state, in microseconds since the Unix epoch
 	used int64 // for a bucket: the debt, in fractions of a token (see plan.unit); for a window: the units charged in it
@@ -71,8 +71,8 @@ func (l *level) left(p *plan) int64 {
 	return (p.burst*p.unit - l.used) / p.unit
 }
 
-// wait returns after how many microseconds n units can be granted. n must be at most the limit, and more
-// than the units that can be granted now.
+// wait returns after how many microseconds n units can be granted, which cannot be granted now. n must
+// be at most the limit.
 func (l *level) wait(p *plan, n int64) int64 {
 	if p.burst > 0 {
 		return ceil(l.used-(p.burst-n)*p.unit, p.gain)
@@ -82,8 +82,8 @@ func (l *level) wait(p *plan, n int64) int64 {
 	case 'f':
 		return p.unit - offset
 	case 's':
-		// The method wait is called for a log only if the n units can be granted as soon as the oldest entry
-		// leaves the window. So the wait ends when this entry leaves.
+		// For a log, wait is called only if the n units fit as soon as the oldest entry leaves the window.
+		// So the wait ends then.
 		return p.unit - (l.at - l.oldest)
 	}
 	ends, fading, room := p.unit, l.prev, p.limit-l.used-n

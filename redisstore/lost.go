@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A leaseCall identifies a call that takes units ahead. The call leaves a note with this identity in the
-// server.
+// A leaseCall identifies a call that takes units ahead of requests. The call leaves a note with this
+// identity in the server.
 type leaseCall struct {
 	process string // the name of the store that made the call, as in leases.process
 	number  int64  // the number of the call, counted by its store
 }
 
 // The method args returns the process and the number, which are the last arguments of a script that takes
-// units ahead.
+// units ahead of requests.
 func (l leaseCall) args() []any { return []any{l.process, l.number} }
 
 // An aheadCall is a call that may have taken units ahead, and whose reply was lost. If the server has run
@@ -42,9 +42,9 @@ const (
 	maxFinds  = 4
 )
 
-// The method lose must be called when a call that may take units ahead has failed with an error of this class.
-// If the server may have run the call, the method find will look for the units that the call took, and give
-// them back. The argument sent says whether the call may have been sent.
+// The method lose must be called when a call that may take units ahead of requests has failed with an error of
+// the given class. If the server may have run the call, the method find will later look in the server for the
+// units that the call took, and give them back. The argument sent says whether the call may have been sent.
 func (ls *leases) lose(shared *shared, class Class, sent bool) {
 	if shared.lease.number == 0 {
 		return
@@ -65,7 +65,8 @@ func (ls *leases) lose(shared *shared, class Class, sent bool) {
 	ls.runAfter(&c.chore, findAfter)
 }
 
-// find looks in the server for the note of the call c. It gives back the units that c has taken ahead.
+// find looks in the server for the note of the call c. It gives back the units that c has taken ahead
+// of requests.
 func (ls *leases) find(c *aheadCall) {
 	text, err := ls.notes.note(c.key, c.process)
 	taken, found := c.taken(text)
@@ -73,7 +74,7 @@ func (ls *leases) find(c *aheadCall) {
 	defer ls.mu.Unlock()
 	c.tries++
 	switch {
-	case err != nil && time.Since(c.at) < noteTerm: // until the server answers
+	case err != nil && time.Since(c.at) < noteTerm: // try again until the server answers, or the note has expired
 		ls.failed = err
 		ls.runAfter(&c.chore, findAfter<<min(2*c.tries, 4))
 		return
@@ -92,9 +93,9 @@ func (ls *leases) find(c *aheadCall) {
 	}
 }
 
-// The method taken returns the units that the call c has taken ahead. It reads them from the argument note:
-// the text that the process left in the server when it last took units ahead for the key. It returns false if
-// this text is empty, or is the note of an earlier call.
+// The method taken returns the units that the call c has taken ahead of requests. It reads them from the
+// argument note: the text that the process left in the server when it last took units ahead of requests for
+// the key. It returns false if this text is empty, or is the note of an earlier call.
 func (c *aheadCall) taken(note string) (lot, bool) {
 	words := strings.SplitN(note, " ", 5) // see ahead.lua
 	if len(words) < 5 {
@@ -120,8 +121,9 @@ func (c *aheadCall) taken(note string) (lot, bool) {
 	return lot{kind: c.plan.kind, units: units, at: state.at, call: c.leaseCall, taken: c.at}, true
 }
 
-// giveBack gives back the units of the lot l, which were taken ahead for the given key. It does nothing if
-// the key was reset after they were taken. After an error, it may be called again with the same lot.
+// giveBack gives back the units of the lot l, which were taken ahead of requests for the given key. It
+// does nothing if the key was reset after they were taken. After an error, it may be called again with the
+// same lot.
 func (c *conn) giveBack(key string, l lot) error {
 	args := append([]any{"", string(l.kind), 0, l.units, 0, l.at, "", ""}, append(l.call.args(), l.back)...)
 	reply, err := c.run(context.Background(), aheadBackScript, []string{key, receiptsKey(key), aheadKey(key)}, args)
@@ -132,14 +134,14 @@ func (c *conn) giveBack(key string, l lot) error {
 }
 
 // The method forgetNote deletes the note that the given process left in the server when it last took units
-// ahead for the given key.
+// ahead of requests for the given key.
 func (c *conn) forgetNote(key, process string) error {
 	_, err := c.run(context.Background(), aheadForgetScript, []string{aheadKey(key)}, []any{process})
 	return err
 }
 
-// The method note reads the text that the given process left in the server when it last took units ahead for
-// the given key.
+// The method note reads the text that the given process left in the server when it last took units ahead of
+// requests for the given key.
 func (c *conn) note(key, process string) (string, error) {
 	reply, err := c.run(context.Background(), aheadNoteScript, []string{aheadKey(key)}, []any{process})
 	text, _ := reply.(string)

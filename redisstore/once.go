@@ -17,8 +17,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// holdFor is how long after a charge its units can be given back. It applies to a charge without a Receipt
-// whose key is in another Cluster slot than the record of the request.
+// holdFor is for requests with an ID whose keys are in several slots of a Cluster. Charges in other slots
+// than that of the record can be given back for this long, if the ask has no Receipt and so no HoldFor of
+// its own.
 const holdFor = time.Second
 
 // A retryable is a request that is charged only once, even if the client sends it several times. A record
@@ -35,11 +36,11 @@ type retryable struct {
 	recorded []answer // if the request was granted before: the answers in the record
 }
 
-// Once charges asks as [Store.Take] does, but a request that is sent several times is charged only once;
-// see [ratelimit.Store]. The server keeps the answers for the TTL of the request, in the Cluster slot of the
-// client. If the keys of some asks are in other slots, Once charges these asks first. It gives these
-// charges back if the request was granted before or is denied. If the reply to the last call is lost, these
-// charges stay. Once uses neither the denial cache nor units that were taken ahead.
+// Once charges asks as [Store.Take] does, but a request that is sent several times is charged only once; see
+// [ratelimit.Store]. The server keeps the answers for the TTL of the request, in the Cluster slot of the
+// client. If the keys of some asks are in other slots, Once charges these asks first. It gives these charges
+// back if the request was granted before or is denied. If the reply to the last call is lost, these charges
+// stay. Once uses neither the denial cache nor units that were taken ahead of requests.
 //
 // If the asks are in several slots, Once makes two calls, one after the other, and a third to give units back.
 // The time of [WithTimeout] applies to each.
@@ -218,8 +219,8 @@ func unrun(err error) bool {
 	return errors.As(err, &e) && (e.NotSent() || e.Class != ClassTimeout && e.Class != ClassConnection && e.Class != ClassOther)
 }
 
-// The method pass reports whether all items whose indexes are in parts were granted. It ignores items in
-// shadow mode.
+// The method pass reports whether all items whose indexes are in parts were granted, except those in
+// shadow mode, whose denials do not count.
 func (r *retryable) pass(parts ...[]int) bool {
 	for _, part := range parts {
 		for _, i := range part {
@@ -248,9 +249,9 @@ func (r *retryable) set(part []int, answers []answer) {
 	}
 }
 
-// takeOthers charges the items that are not in the slot of the record. It leaves receipts for these
-// charges, so that they can be given back. After a grant the receipts stay until they expire, because
-// deleting them would take one more call for each slot.
+// takeOthers charges the items that are not in the slot of the record. It stores receipts of these
+// charges in the server, so that they can be given back. After a grant, the receipts stay until they
+// expire: to delete them would take one more call for each slot.
 func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	for _, part := range r.others {
 		for _, i := range part {
@@ -295,8 +296,8 @@ func (r *retryable) takeOwn(ctx context.Context, mode int) (replayed bool, err e
 	return false, err
 }
 
-// toRecord returns the text of the record. It has a question mark in place of each answer that the script
-// will fill in.
+// toRecord returns the text of the record to write. In place of each answer that the script itself
+// decides, it has a question mark, which the script replaces.
 func (r *retryable) toRecord() string {
 	var b strings.Builder
 	own := make(map[int]bool, len(r.own))

@@ -40,7 +40,7 @@ func (s *settings) env() string {
 // oneArgs appends to args the arguments of a script for the key of the given item. The script charges each of
 // the costs, one after the other. If it grants all of them, it also charges units for later requests: at most
 // as many as the argument ahead says, and only while more units remain than the argument reserve says. A cost
-// of 0 charges nothing. A cost must not exceed the limit by more than one.
+// of 0 charges nothing. A cost must be at most the limit plus one.
 func oneArgs(args []any, env string, it *item, costs []int64, ahead, reserve int64) []any {
 	args = append(append(args, env), it.args...)
 	if len(costs) > 1 || ahead > 0 {
@@ -52,7 +52,8 @@ func oneArgs(args []any, env string, it *item, costs []int64, ahead, reserve int
 	return args
 }
 
-// The method args returns the arguments that describe the plan p in a call of a script for one key.
+// The method args returns the arguments that describe the plan p (the rate) to a script for one
+// key.
 func (p *plan) args() []any {
 	if p.burst > 0 {
 		return []any{p.prefix(), p.gain, p.unit, p.burst}
@@ -60,7 +61,8 @@ func (p *plan) args() []any {
 	return []any{p.prefix(), p.limit}
 }
 
-// numbers returns the first numbers of a stored state: each state of a key with the plan p begins with them.
+// numbers returns the numbers of the plan p (the rate) with which each stored state of a key with this plan
+// begins.
 func (p *plan) numbers() []int64 {
 	if p.burst > 0 {
 		return []int64{p.gain, p.unit, p.burst}
@@ -68,7 +70,8 @@ func (p *plan) numbers() []int64 {
 	return []int64{p.unit}
 }
 
-// prefix returns the beginning of a stored state: each state of a key with the plan p begins with this text.
+// prefix returns the text with which each stored state of a key with the plan p (the rate) begins. Scripts
+// compare it to see whether a state was written at the same rate.
 func (p *plan) prefix() string {
 	text := make([]byte, 0, 48)
 	for _, n := range p.numbers() {
@@ -79,7 +82,7 @@ func (p *plan) prefix() string {
 
 // readOne reads the reply of a script for one key. The arguments costs, ahead and reserve must be the same
 // as in the call of oneArgs for this script. readOne returns the result of each cost, the state of the key
-// afterwards, and how many units were taken ahead.
+// afterwards, and how many units were taken ahead of requests.
 func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelimit.Result, snapshot, int64, error) {
 	results := make([]ratelimit.Result, len(costs))
 	if text, ok := reply.(string); ok {
@@ -114,7 +117,7 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 		for i, n := range costs {
 			a := r.answer()
 			results[i] = a.result(p.limit)
-			if !a.granted && n <= 1 && behind >= 0 { // no unit remains, so none of the later costs was granted
+			if !a.granted && n <= 1 && behind >= 0 { // no unit was left, so none of the later costs was granted either
 				s.recordDenial(&a)
 			}
 		}
@@ -183,15 +186,17 @@ func parse(numbers *[8]int64, n int, text string) int {
 	return n
 }
 
-// maxDigits is the largest number of digits in a number of a reply, so that the number fits into an int64.
+// maxDigits is how many digits a number in a reply may have. Every number with so many digits fits into an
+// int64.
 const maxDigits = 18
 
-// errNoState is the error for a reply that does not have the form of a reply of the fast path.
+// errNoState is the error for a reply that should be the state of a key but does not have that
+// form.
 var errNoState = errors.New("the script replied something that is no state")
 
 // levelIn returns the level of the key according to a reply of the fast path. charged is true if the level
-// includes the charge, as it does after a call with one caller. Otherwise the level is the state before the
-// charge, at the server's time.
+// is the state after the charge. That is so if the call charged units for its only caller. Otherwise the
+// level is the state before the charge, at the server's time.
 func levelIn(p *plan, reply fastReply) (l level, charged bool, err error) {
 	var numbers [8]int64 // first the server's time, unless charged is true; then the state
 	n := parse(&numbers, parse(&numbers, 0, reply.now), reply.state)

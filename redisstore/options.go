@@ -9,7 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An Option configures the environment of a [Store]; [New] takes any number of them.
+// An Option changes a setting of a [Store], such as its timeout; [New] takes any number of Options.
 type Option func(*settings)
 
 // settings contains the values that the Options of one call of New have set.
@@ -20,7 +20,7 @@ type settings struct {
 	leases  int64         // how many units of one key may be taken ahead of requests; 0 means none
 	invalid error         // the joined errors of invalid Options
 
-	leaseTerm time.Duration // how long unspent units taken ahead are kept; only tests change it
+	leaseTerm time.Duration // how long unspent units taken ahead of requests are kept; only tests change it
 
 	// These fields are for tests only. If the function now is set, the store uses the time that this function
 	// returns in place of the server's clock. The duration pad is how long the server keeps a key after its
@@ -28,7 +28,7 @@ type settings struct {
 	// the server's clock.
 	now   func() time.Time
 	pad   time.Duration
-	heals bool // whether a state that lies far in the future is moved back to the present
+	heals bool // whether a state that is far ahead of the clock is moved back to the present, as it is outside of tests
 }
 
 func newSettings(opts []Option) settings {

@@ -49,8 +49,8 @@ func (r routing) parts(items []item) [][]int {
 	return parts
 }
 
-// The method where returns a text for the key k. One script may decide two keys together if their texts are
-// equal.
+// The method where returns a text that says where the key k is. If it returns the same text for two keys,
+// one script may decide both.
 func (r routing) where(k key) string {
 	switch r {
 	case bySlot:
@@ -144,7 +144,7 @@ func (e *leftParts) Later(f func(error)) {
 		}
 		var unknown error
 		for i, err := range e.errs {
-			if errors.Is(err, e.error) { // this call was never made, so its error does not show whether the part works
+			if errors.Is(err, e.error) { // this call was never made, so its error does not show whether this part of the Cluster works
 				e.errs[i], unknown = nil, e.error
 			}
 		}
@@ -221,12 +221,13 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int, 
 	return results, nil
 }
 
-// errHeldTooShort is the error of a decision about several slots that has taken so long that its holds were over
-// before it stood.
+// errHeldTooShort is the error of a decision that needed so much time for several slots that its holds ran out
+// before all slots had granted it.
 var errHeldTooShort = errors.New("the decision took longer than a second, so what it holds in flight is over")
 
-// keepHolds makes the holds that the slice answers reports last for the Per of their rates. Until then they last for a
-// second only, so that a denial by another slot frees them soon, even if this process ends before it can give them back.
+// keepHolds makes the holds that the slice answers reports last for the Per of their rates. Until then they
+// last for only a second. So if another slot denies the request, and this process ends before it can end the
+// holds, they soon run out.
 func (s *Store) keepHolds(ctx context.Context, items []item, answers []answer, parts [][]int) error {
 	if !slices.ContainsFunc(items, func(it item) bool { return it.kind == 'h' }) {
 		return nil

@@ -74,10 +74,10 @@ func (s *sender) fillPipeline() *pipeline {
 	return p
 }
 
-// extend is called when the call c is about to be sent. The timeout of its callers then begins again, so that a
-// caller that had to wait for an earlier call has the whole timeout for its own call. But a caller waits for at
-// most twice the timeout. A caller gets no more time if the server has answered nothing since the caller came.
-// If c is repeated, no caller gets more time. The caller of extend must hold s.mu.
+// extend is called when the call c is about to be sent. It begins the timeout of each caller again, so that a
+// caller that waited for an earlier call has the whole timeout for its own call, and waits for at most twice
+// the timeout. A caller gets no more time if the server has answered nothing since that caller came, or if c is
+// sent again. extend must be called with s.mu held.
 func (s *sender) extend(c *call) {
 	answers, timeout, now := s.answers.Load(), s.conn.set.timeout, time.Now()
 	for _, w := range c.waiters {
@@ -104,7 +104,7 @@ func (s *sender) runPipeline(p *pipeline) {
 		}
 		done, again, late := s.finish(p)
 		for _, c := range late {
-			s.conn.results(c) // to record the units that the call has taken ahead
+			s.conn.results(c) // record the units that the call has taken for later requests
 		}
 		for _, c := range again {
 			s.conn.retry(c)

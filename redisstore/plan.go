@@ -9,7 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A plan describes a rate by the numbers with which the scripts compute.
+// A plan is a rate and an algorithm, expressed by the numbers with which the scripts compute.
 //
 // For a bucket, a token is divided into equal parts: the field unit is the number of parts in a token, and the
 // field gain is the number of parts that drain in a microsecond. The fraction gain/unit is in lowest terms.
@@ -61,15 +61,15 @@ var algorithms = map[ratelimit.Algorithm]byte{
 }
 
 const (
-	// maxNumber is the largest number that scripts get as an argument. Lua computes with doubles. A sum of
-	// a few such numbers is still exact in a double.
+	// maxNumber is the largest number that scripts get as an argument. Lua computes with doubles,
+	// in which a sum of a few such numbers is still exact.
 	maxNumber = 1 << 50
 
 	// maxLogged is the largest limit of a sliding window log. For each key, the server may have to store as
 	// many entries as the limit.
 	maxLogged = 1 << 16
 
-	// maxHeld is the longest time that work in flight may last.
+	// maxHeld is the longest time for which a unit may be held by work in flight.
 	maxHeld = 24 * time.Hour
 )
 

@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// noteTerm is how long the server keeps a note about units that were taken ahead. Without the note, units cannot
-// be given back.
+// noteTerm is how long the server keeps a note about units that were taken ahead of requests. Without the note,
+// units cannot be given back.
 const noteTerm = time.Minute
 
-// A chore is work with calls to the server that is done in a goroutine of its own, and again if it fails.
+// A chore is work that calls the server, such as giving units back. A goroutine does it, and does it
+// again if it fails.
 //
 // The methods of leases for chores must be called with ls.mu held.
 type chore struct {
-	do    func()      // does the work once; called without ls.mu
-	waits bool        // whether no goroutine does the work, and it is to be done again
+	do    func()      // does the work once; it is called while ls.mu is not held
+	waits bool        // whether the work is to be done again later, and no goroutine does it now
 	timer *time.Timer // calls the method run of leases while waits is true; may be nil
 }
 
-// runAfter makes the chore c wait to be done again after the duration d. After the store was closed, only a new
-// call of the method close does it again.
+// runAfter makes the chore c wait to be done again after the duration d. After the store was closed, no timer
+// is set: only a new call of the method close does the chore again.
 func (ls *leases) runAfter(c *chore, d time.Duration) {
 	c.waits = true
 	if ls.closed {
@@ -53,7 +54,8 @@ func (ls *leases) run(c *chore) {
 	}()
 }
 
-// A refund is the chore of giving back units of one key. It gives back one lot after the other.
+// A refund is the chore of giving back units of one key that were taken ahead of requests. It gives
+// back one lot (the units that one call has taken) after the other.
 type refund struct {
 	chore
 	key   string
@@ -78,8 +80,8 @@ func (ls *leases) giveBack(key string, lots ...lot) {
 	}
 }
 
-// The method refund does the chore r. If a call fails, the server may have given the units back nevertheless. So
-// the next try has the same number, and the server does nothing if it has seen this number.
+// The method refund does the chore r. If a call fails, the server may still have given the units back. So the
+// next try has the same number: if the server has seen this number, it does nothing.
 func (ls *leases) refund(r *refund) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -109,8 +111,9 @@ func (ls *leases) refund(r *refund) {
 	delete(ls.refunds, r.key)
 }
 
-// close gives all units that were taken ahead back, and waits until that is done or has failed. Later calls take
-// no units ahead. If units could not be given back, the error says how many, and close may be called again.
+// close gives all units that were taken ahead of requests back, and waits until that is done or has failed.
+// Later calls take no units ahead of requests. If units could not be given back, the error says how many, and
+// close may be called again.
 func (ls *leases) close() error {
 	if ls == nil {
 		return nil
@@ -157,7 +160,8 @@ func (ls *leases) close() error {
 }
 
 // forgetNotes deletes the notes of this store in the server, except those that are still needed to give units
-// back. It stops at an error: notes that are left are dropped when they are old. The caller must hold ls.mu.
+// back. It stops at the first error: the server drops the remaining notes when they are old. The caller must
+// hold ls.mu.
 func (ls *leases) forgetNotes() {
 	const atOnce = 1024
 	var keys []string

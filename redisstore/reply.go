@@ -17,9 +17,10 @@ type answer struct {
 
 	limit int64 // the limit of the rule; set only for a request with an ID
 
-	// The fields below are set if the charge may have to be given back. Without the charge, leftBefore units
-	// would remain, and the ResetAfter would be resetBefore. The fields at, before and after are set only if
-	// there was a charge: the instant of the charge, and the stored state before and after the charge.
+	// The fields below are set only if the script was asked for what is needed to give its charges back.
+	// Without the charge, leftBefore units would remain, and the ResetAfter would be resetBefore. The fields
+	// at, before and after are set only if there was a charge: the instant of the charge, and the stored
+	// state before and after the charge.
 	leftBefore        int64
 	resetBefore       time.Duration
 	at, before, after string

@@ -65,9 +65,9 @@ var (
 	aheadBackLua string
 )
 
-// A family is a set of Lua files with algorithms; each bit stands for one file. A script contains
-// only the files that its asks need, because the server would take longer to define the other algorithms than
-// to make the decision.
+// A family is a set of Lua files that contain algorithms: each bit stands for one file, or for two that
+// belong together. A script contains only the files that its asks need, because the server would take longer
+// to define the other algorithms than to make the decision.
 type family uint8
 
 const (
@@ -112,8 +112,9 @@ var onceScripts = scripts{text: func(f family) string {
 	return startLua + onceLua + generalLua(f) + takeLua + onceEndLua
 }}
 
-// settleScripts give units of earlier charges back, and end holds. exceedScripts can do this too, and can also add
-// units to an earlier charge. Both can handle all algorithms; held and warms are in the family only if they are needed.
+// settleScripts give units of earlier charges back, and end holds. exceedScripts can do this too, and can also
+// add units to an earlier charge. Both can handle all algorithms. The code for holds (held) and for keys that
+// warm up (warms) is added only if it is needed.
 var (
 	settleScripts = scripts{text: func(f family) string {
 		return startLua + generalLua(f|settling) + settleLogLua + settleLua + "return over\n"
@@ -123,11 +124,11 @@ var (
 	}}
 )
 
-// settling are the algorithms that each script for settlements has.
+// settling is the family of Lua files that every script for giving units back contains.
 const settling = buckets | windows | logs
 
 // generalLua returns the general code for asks that need the Lua files in the family f. General code can
-// decide from any state.
+// decide whatever the state of a key is, unlike a fast path, which handles only common states.
 func generalLua(f family) string {
 	text := []string{exactLua, receiptsLua}
 	for i, part := range []string{bucketLua + layersLua, windowLua, logLua + holesLua, heldLua, warmupLua} {

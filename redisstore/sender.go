@@ -15,7 +15,7 @@ import (
 
 // A sender makes the calls to one server. It sends them in pipelines, of which only a few may be under way
 // at the same time. A call that arrives while no further pipeline may start waits in the queue, and the
-// next pipeline takes all calls in the queue. So a lone call is sent at once, calls to a busy server are
+// next pipeline takes all calls in the queue. So a single call is sent at once, calls to a busy server are
 // sent together, and no call waits for a timer.
 //
 // Callers that want units of the same key share calls: at most one call for a key is queued or under way.
@@ -24,9 +24,9 @@ type sender struct {
 	conn   *conn
 	client processor
 
-	// pool and lone are copies of the client of a single server; for any other client both are nil. If a call
-	// is sent with pool, each read and each write may take the whole timeout of the client. If a call is sent
-	// with lone, it ends by the deadline of its context.
+	// pool and lone are copies of the client if it is the client of a single server, and otherwise nil. With
+	// pool, each read and each write of a call may take the whole timeout of the client, whatever the
+	// context. With lone, the call ends by the deadline of its context.
 	pool, lone *redis.Client
 
 	maxPipelines int // how many pipelines may be under way at the same time
@@ -57,8 +57,8 @@ const (
 	// A server is quick if it answers a call within 1/quickShare of the timeout.
 	quickShare = 10
 
-	// maxAbandoned bounds the number of abandoned pipelines. While there are so many, the sender starts no
-	// pipeline.
+	// maxAbandoned is the largest number of abandoned pipelines: pipelines that still run although their
+	// callers have left. While there are so many, the sender starts no pipeline.
 	maxAbandoned = 64
 
 	// maxJoined is how many callers one call may decide for. A script that decides for more callers would
@@ -90,8 +90,8 @@ func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	return o.reply, o.err
 }
 
-// The method ask decides the given item. Its call may be shared with other callers that want units of the same
-// key. It returns a slice with one result.
+// The method ask decides the given item (a request for units of one key). Its call may be shared with other
+// callers that want units of the same key. It returns a slice with one result.
 func (s *sender) ask(ctx context.Context, it *item) ([]ratelimit.Result, error) {
 	if s.mayBlock(ctx) {
 		if d := s.startDirect(it); d != nil {
@@ -102,7 +102,8 @@ func (s *sender) ask(ctx context.Context, it *item) ([]ratelimit.Result, error) 
 	return o.results, o.err
 }
 
-// The method join returns the shared call that will decide the given item. The caller must hold s.mu.
+// The method join returns the call, perhaps shared with other callers, that will decide the given
+// item (a request for units of one key). The caller must hold s.mu.
 func (s *sender) join(it *item) *call {
 	key := it.key.text
 	queue := s.keyQueues[key]
@@ -176,7 +177,7 @@ func (s *sender) wait(ctx context.Context, w *waiter, choose func() *call) (o ou
 		return o
 	}
 	if ctx.Err() != nil {
-		w.done <- struct{}{} // put the value back for leftError.Later, which reads it again
+		w.done <- struct{}{} // put the value back into the channel, because leftError.Later reads it again
 		return outcome{err: &leftError{ctx.Err(), s.conn, w}}
 	}
 	return outcome{err: s.conn.countFailure(o)}
@@ -195,9 +196,10 @@ func (s *sender) arm(d time.Duration) {
 	s.armed = true
 }
 
-// expire runs when the alarm goes off. It answers the callers that have waited for the whole timeout. For
-// callers that have left, it reports the timeout to the function in the field later of the waiter. It abandons
-// pipelines that no caller waits for: these no longer count as under way, so that new pipelines can start.
+// expire runs when the alarm goes off. It answers the callers that have waited for the whole timeout. If a
+// caller has left and given a function (the field later of its waiter), expire passes the timeout to this
+// function. It abandons pipelines that no caller waits for: these no longer count as under way, so that new
+// pipelines can start.
 func (s *sender) expire() {
 	for _, w := range s.expired() {
 		w.tell()

@@ -111,7 +111,7 @@ func (s *Store) settle(ctx context.Context, items []item) error {
 	err := call.run(ctx, s.conn)
 	var failed *Error
 	if !call.exceeds && errors.As(err, &failed) && failed.Class == ClassConnection && ctx.Err() == nil {
-		err = call.run(ctx, s.conn) // if the server has already run the first call, the second call changes nothing
+		err = call.run(ctx, s.conn) // try once more: if the server has already run the first call, the second one changes nothing
 	}
 	return err
 }
@@ -129,9 +129,9 @@ func (s *Store) newSettlement(n int) *settlement {
 }
 
 // The method add adds to the arguments of the script the charge that the given item names. The argument n is
-// how many units were charged, or 0 if the script reads this from the receipt, and the argument stay is how many
-// units remain charged. The last argument is the answer that reported the charge, if a decision in several
-// slots gives its own charge back; otherwise it is an empty answer.
+// how many units were charged, or 0 if the script reads this from the receipt. The argument stay is how many of
+// them remain charged. If a decision in several slots gives its own charge back, a is the answer that reported
+// the charge; otherwise a is an empty answer.
 func (c *settlement) add(it *item, n, stay int64, a *answer) {
 	c.keys, c.lists = append(c.keys, it.key.text), append(c.lists, receiptsKey(it.key.text))
 	if it.warmup != "" {

@@ -5,7 +5,7 @@ import "github.com/ratelimit-go/ratelimit"
 // A snapshot contains what the reply of a script shows about the state of a key. From the snapshot this process
 // computes which further requests the server would certainly deny. The zero snapshot contains nothing.
 type snapshot struct {
-	known byte  // 'l': the field level is set; 'd': it is only known that one unit is denied; 0: nothing is known
+	known byte  // 'l': the field level is set; 'd': only a denial of one unit is known; 0: nothing is known
 	at    int64 // the instant of the charges, in microseconds since the Unix epoch
 
 	// level is the state after the charges, if the field known is 'l'.
@@ -17,14 +17,15 @@ type snapshot struct {
 	retry, reset int64
 }
 
-// snapshotOf returns the snapshot of a key with the level l under the plan p.
+// snapshotOf returns the snapshot of a key with the level l (its state) at the plan p (its rate).
 func snapshotOf(p *plan, l *level) snapshot {
 	switch {
 	case p.kind != 's':
 		return snapshot{known: 'l', at: l.at, level: *l}
 	case l.left(p) != 0:
-		// The next denied request may have to wait until several entries leave the log. A level contains only
-		// the oldest entry, so this wait is not known.
+		// Units are left, so only a request for several units can be denied next. It may have to wait until
+		// several entries leave the log, but a level contains only the oldest entry. So its wait is not
+		// known, and nothing is recorded.
 		return snapshot{at: l.at}
 	}
 	return snapshot{known: 'd', at: l.at, retry: l.wait(p, 1), reset: l.reset(p)}

@@ -75,8 +75,8 @@ func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 //
 // Take returns within the time of [WithTimeout], or within twice that if its call had to wait for an
 // earlier one or if it has to give units back. If ctx ends, Take returns at once, with one exception: if
-// the server was quick to answer the call before, and few callers wait, the caller sends its call itself,
-// and returns with the reply, or after the time of [WithTimeout].
+// few callers wait and the server answered the previous call quickly, the goroutine of the caller sends
+// the call itself. It then returns when the reply comes, or after the time of [WithTimeout].
 //
 // An error of the server or of the connection is an [*Error] and matches
 // [ratelimit.ErrStore]. Other errors match [ratelimit.ErrInvalidConfig] or
@@ -225,8 +225,8 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	if err != nil {
 		return item{}, err
 	}
-	// An ask for more units than the limit is never granted. In place of the number of its units, the
-	// script gets the limit plus one, which is never too large for a double.
+	// An ask for more units than the limit is never granted, however many it asks for. So the script
+	// gets at most the limit plus one as the number of units, which a double of Lua can always hold.
 	n := min(int64(a.N), p.limit+1)
 	if err := checkTerm(a); err != nil {
 		return item{}, err
@@ -239,7 +239,7 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	case a.Look:
 		it.id = 0 // nothing will be charged, so no receipt is needed
 	case it.id == 0 && p.kind == 'h':
-		it.id = max(rand.Uint64(), 1) // a hold that nobody can end has a number too
+		it.id = max(rand.Uint64(), 1) // every hold has a number, even if nobody can end it
 	}
 	return it, nil
 }
@@ -269,7 +269,7 @@ const (
 	returnable   = 1  // the reply must contain what is needed to give the charges of this script back
 	withReceipts = 2  // some of the charges have receipts
 	denied       = 4  // a script for another slot has denied the request: this script charges nothing
-	looking      = 8  // nothing is charged and no state changes; the mode denied is set too
+	looking      = 8  // only compute answers: charge nothing and change no state; the mode denied is set too
 	withWarmup   = 16 // some of the keys warm up
 	rehearsing   = 32 // a dry run: the script writes nothing, but answers as if it had charged the units
 )

@@ -1,8 +1,12 @@
 package engine
 
-// Binds reports whether the answer of the part a is told to the caller rather than that of b. For a denied request, the
-// answer with the longer RetryAfter wins, but one whose RetryAfter is only a bound loses against any other denial; for
-// a granted one, the answer with fewer units left; in a tie, the earlier rule.
+// Binds compares the answers a and b of two rules to one request, and reports whether the caller is told a
+// rather than b. The parameter passes says whether the request passes, and the parameter earlier whether the
+// rule of a comes first.
+//
+// If the request is denied, the longer RetryAfter wins. One exception: in a Part with the field Ends, the units
+// may come back sooner than RetryAfter says, so the denial of such a Part loses against the denial of any other
+// Part. If the request passes, the answer with fewer units left wins. In a tie, the earlier rule wins.
 func Binds(a, b *Part, passes, earlier bool) bool {
 	switch {
 	case !passes && a.Ends != b.Ends && !a.Granted() && !b.Granted():

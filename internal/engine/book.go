@@ -7,9 +7,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Book holds the keys of many rules, and finds the keys of a rule by the name of the rule. It is the
-// state of a store that keeps its data in memory. Goroutines may call its methods concurrently; it
-// serves one call at a time.
+// A Book holds the keys of many rules, by the names of the rules. It is the state of a store that
+// keeps its data in memory. Goroutines may call its methods concurrently; it serves one call at a
+// time.
 type Book struct {
 	time      *Timeline
 	open      func(algorithm string, r Rate, w *Warmup) (*Ledger, error)
@@ -35,7 +35,7 @@ type Charge struct {
 	Warmup  *Warmup       // how the limit of a new key grows from now on; nil if a new key has the full limit
 	N       int64         // how many units to charge; with 0, Take charges nothing. For Settle: how many units stay charged
 	Charged int64         // for Settle: how many units were charged before
-	Shadow  bool          // whether the rule is in shadow: its denial does not deny the request
+	Shadow  bool          // whether the rule only observes (is in shadow): its denial does not deny the request
 	Look    bool          // whether the method Take only computes the answer and charges nothing
 	ID      uint64        // the number by which the charge can be given back; 0 if it cannot be given back
 	HoldFor time.Duration // for how long the charge can be given back
@@ -114,8 +114,8 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 }
 
 // enter makes the Ledger for the rule of the Charge c if the Book has none yet. Otherwise, if c has a
-// Warmup, enter gives this Warmup to the keys of the rule. It returns an error if the keys cannot have the
-// rate of c, because they have too many rates already.
+// Warmup, enter gives this Warmup to the keys of the rule. It returns an error if the keys have too many
+// rates already, so that they cannot have the rate of c too.
 func (b *Book) enter(c *Charge) error {
 	keys := b.rules[c.name()]
 	switch {
@@ -136,8 +136,11 @@ func (b *Book) enter(c *Charge) error {
 // Settle corrects charges that were made earlier. In each charge, the field Charged says how many units
 // were charged, and the field N says how many units stay charged. If N is less, Settle gives back the
 // difference, as long as the charge with the number in the field ID can still be given back. If N is
-// more, Settle charges the difference, whatever the limit. A hold, see [NewInFlight], ends if N is 0, and
-// otherwise lasts for Per from now; over is true if it was over before.
+// more, Settle charges the difference, whatever the limit.
+//
+// If the charges are holds (units in use by running work, see [NewInFlight]), a hold with N = 0 ends, and
+// any other hold lasts for Rate.Per from now. The result over is true if a hold that was to last longer
+// is over already.
 func (b *Book) Settle(charges []Charge) (over bool, err error) {
 	b.time.Renew()
 	b.mu.Lock()
@@ -168,9 +171,9 @@ func (b *Book) Settle(charges []Charge) (over bool, err error) {
 	return over, nil
 }
 
-// Reset forgets what the key of each charge has used. It returns the names of the rules whose key it
-// cannot reset. Such a key has no state of its own, because the table of keys was full: what it has
-// used is counted together with what other keys have used.
+// Reset forgets what the key of each charge has used. It returns the names of the rules in which it
+// cannot reset the key. Such a key has no state of its own, because the table of keys was full: what
+// it has used is counted together with what other keys have used.
 func (b *Book) Reset(charges []Charge) (not []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -2,7 +2,7 @@ package engine
 
 // Counts has the methods of [Algorithm] that are the same for all algorithms that count granted units,
 // such as those with windows. The configurations of these algorithms embed Counts. The state of a key
-// then holds numbers of granted units, which mean the same under any limit.
+// in these algorithms consists of numbers of granted units, which mean the same under any limit.
 type Counts[S, C any] struct{}
 
 // Resize leaves the state of a key as it is, because a count means the same under any limit.

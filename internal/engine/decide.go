@@ -22,10 +22,10 @@ type Part struct {
 type Question struct {
 	Hash    keytable.Hash // the hash of the key that the request charges
 	Want    Wanted        // the rate to decide at
-	N       int64         // how many units the request asks for. With 0, it is denied where one unit would be, and is charged nothing
-	Ends    bool          // whether the units come back when other requests end, so that a RetryAfter is only a bound, see [NewInFlight]
-	Shadow  bool          // whether the rule is in shadow: its denial stops no request. It is charged if it grants and the request passes
-	Advises bool          // whether a rule in shadow tells the caller of its denials: they are counted apart
+	N       int64         // how many units the request asks for; 0 asks whether one unit would be granted, and charges nothing
+	Ends    bool          // whether units come back when other requests end, so that RetryAfter is only a bound, see [NewInFlight]
+	Shadow  bool          // whether the rule only observes: its denial stops no request. It is charged if it grants and the request passes
+	Advises bool          // for a rule in shadow: whether the caller is told of its denials, which then have a count of their own
 
 	shard lockedShard // the key's shard while it is locked, otherwise nil
 }
@@ -35,7 +35,7 @@ type Answer struct {
 	Verdict
 	Delay   time.Duration // how long to delay the request, if it is granted
 	Receipt Receipt       // the number by which the charged units can be given back; 0 if they cannot be given back
-	Err     error         // why the rule could not use the rate in Question.Want, and used its own rate instead; otherwise nil
+	Err     error         // if the rule could not use the rate in Question.Want: why not; the rule then used its own rate
 }
 
 // Units returns the number of units to decide on: q.N, or 1 if q.N is 0.
@@ -77,8 +77,8 @@ const (
 )
 
 // Takes reports whether a decision in the mode m returns the answer as it is after the charge, so that
-// Verdict.Left does not include the charged units. This is so in a dry run too, although a dry run
-// charges nothing.
+// Verdict.Left counts only the units that remain after the charge. A dry run gives the same answer,
+// although a dry run charges nothing.
 func (m Mode) Takes() bool { return m != ModeLook }
 
 // Charges reports whether a decision in the mode m charges the units that are granted.
@@ -101,8 +101,8 @@ type Record interface {
 const AnyDelay time.Duration = math.MaxInt64
 
 // An Outcome is the result of a decision by DecideAll. An Outcome and the structs in it have at most
-// four fields each, because the compiler returns larger structs in memory. With a larger struct, a
-// decision took a tenth more time.
+// four fields each: the compiler returns larger structs in memory instead of in registers, and a
+// decision then took a tenth more time.
 type Outcome struct {
 	Now       keytable.Instant // the instant at which all parts were decided
 	DelayThen time.Duration    // for a denial in ModeRetry: the Delay that the request will have once it is granted
@@ -124,10 +124,10 @@ func Replayed(now keytable.Instant) Outcome {
 }
 
 // DecideAll decides on one request by the rules of all parts. It locks the keys of the parts in the
-// order of the slice parts, reads the clock once, and asks all parts. If every part that is not in
-// shadow grants the request, DecideAll charges each part that grants it. Otherwise it charges none. All
-// decisions must have their parts in the same order; otherwise, two decisions could wait for each
-// other's locks.
+// order of the slice, reads the clock once, and asks all parts. If every part that is not in shadow
+// grants the request, DecideAll charges each part that grants it. Otherwise it charges none. All
+// decisions must have their parts in the same order. Otherwise two decisions could each hold a lock
+// that the other one waits for.
 //
 // If order.Record has the request already, DecideAll charges nothing and sets Replayed in the Outcome.
 // Otherwise, if callers wait for a key of a part that is not in shadow, DecideAll decides nothing and
@@ -162,8 +162,8 @@ func DecideAll(t *Timeline, parts []Part, order *Order, began keytable.Instant) 
 	return out
 }
 
-// usual reports whether the fast function takeAll can carry out the order o. The caller must also check
-// that no part has a rate in the field Want.Rate.
+// usual reports whether the order o permits the fast function takeAll in place of askAll and finishAll.
+// The caller must also check that no part has a rate in the field Want.Rate.
 func (o *Order) usual() bool {
 	return o.Mode == ModeTake && o.Within == AnyDelay && o.Record == nil && !o.Unsettled
 }
@@ -193,7 +193,7 @@ func lockAll(t *Timeline, parts []Part, began keytable.Instant) (now keytable.In
 	return now, last, queued, resolved
 }
 
-// takeAll does the work of askAll and finishAll in fewer calls, for an order for which the method usual
+// takeAll does the work of askAll and finishAll in fewer calls. It may be called only if order.usual
 // returns true. If all parts before the part with the index last grant the request, takeAll charges
 // this last part without asking it first. It counts the answer of a part and unlocks its key in the
 // same call that charges the part. The result passes reports whether the request passes.
@@ -319,8 +319,8 @@ func unlock(parts []Part) {
 	}
 }
 
-// DenyDelays turns the answer of a part into a denial if its Delay is not 0 and not below the given
-// limit. It leaves the answers of parts in shadow as they are.
+// DenyDelays turns the answer of a part into a denial if its Delay is above 0 and at least the
+// given limit. It leaves the answers of parts in shadow as they are.
 func DenyDelays(parts []Part, limit time.Duration) {
 	for i := range parts {
 		if p := &parts[i]; !p.Shadow && p.Delay > 0 && p.Delay >= limit {
@@ -343,8 +343,8 @@ func readLocked(t *Timeline, parts []Part) keytable.Instant {
 	return now
 }
 
-// tally returns the total (for example, of allowed or denied requests) to which the answer of the rule
-// that was asked q is to be added. It has these parameters:
+// tally returns which total (for example, that of the allowed or of the denied requests) counts the
+// answer of a rule to the question q. It has these parameters:
 //
 //   - counted: whether the decision is counted at all
 //   - passes: whether the request passes

@@ -95,7 +95,7 @@ func (*limiterShard[S, C]) revoked(keytable.Hash, Wanted, keytable.Instant, int6
 }
 
 // count returns how many receipts (charges that can be given back) the key with hash h has. The
-// parameter link is the index of the key's list of receipts, which the state of the key stores.
+// parameter link is the index of the key's list of receipts, as it is stored in the key's state.
 func (r *receipts) count(link uint32, h keytable.Hash) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,9 +105,9 @@ func (r *receipts) count(link uint32, h keytable.Hash) (n int) {
 	return n
 }
 
-// dryRun returns the answer that the method step would return with the Intent Take. It changes only
-// copies of states. The parameter s is the state of the key with hash h, or nil if the key has no
-// state.
+// dryRun returns the answer that the method step would return with the Intent Take, but changes
+// only copies of states. The parameter s is the state of the key with hash h, or nil if the key has
+// no state.
 //
 // The result charged is the copy to which dryRun has charged the units, if they are granted. If the
 // result own is true, charged is a copy of the key's own state, or the state that the key would get.

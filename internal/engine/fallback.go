@@ -9,18 +9,21 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A fallback is the Keys of a rule whose state is in a store. It decides while the store fails. It has
-// two states for each key, and grants units only if both have them. What it grants is charged to both.
+// A fallback is the Keys of a rule whose state is in a store. It decides while the store fails. It
+// keeps two states for each key. It grants units only if both states have that many left, and charges
+// them to both.
 //
 //   - The embedded Keys have the state that agrees with the last answer of the store. Each answer
-//     replaces this state, see Remember. It also has the statistics of the rule.
+//     of the store replaces this state, see Remember. The embedded Keys also count the decisions of
+//     the rule.
 //   - The Keys in the field granted have only what was granted without the store. No answer of the
 //     store changes it. So however often the store fails, this process grants in any interval no more
 //     than the rates of these Keys allow.
 //
-// No caller waits for a key of a fallback, so the methods for such callers, in Keys and in lockedShard,
-// are those of the embedded Keys and of their shard. The method Place, too, is that of the embedded Keys
-// alone: an explanation says that the failure policy has answered, and not where the key is stored.
+// A fallback does not redefine the methods for callers that wait for a key, because no caller waits for
+// a key of a fallback. It does not redefine the method Place either: while the store fails, an
+// explanation of a decision only says that the failure policy has answered, and not where the key is
+// stored.
 type fallback struct {
 	Keys
 	granted Keys
@@ -40,8 +43,8 @@ func NewFallback(
 	return &fallback{Keys: said, granted: granted, time: t}, err
 }
 
-// withoutWarmup returns the rates r with the full limit for new keys. The first unit that a key is
-// granted without the store does not say that the key is new: the store may know it for long.
+// withoutWarmup returns the rates r without the lower limit for new keys. A key that is first seen
+// while the store fails may be old: the store may have known it for a long time.
 func (r Rates) withoutWarmup() Rates {
 	r.Warmup = nil
 	return r
@@ -77,10 +80,12 @@ func (f *fallback) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int
 	return shard.step(h, want, now, n, do)
 }
 
-// The number of a charge of both states is that of the receipt in the field granted. The twin of this
-// receipt is the receipt of the same charge in the embedded Keys.
+// A charge of both states has two receipts (numbers by which it can be given back). The caller gets
+// the receipt of the Keys in the field granted. That receipt stores the number of the other one, its
+// twin, which the embedded Keys issued.
 
-// twin returns the number of the twin of the receipt with the number id, or 0 if it has none.
+// twin returns the receipt that the embedded Keys issued for the same charge as the receipt id of
+// the field granted, or 0 if there is none.
 func (f *fallback) twin(id Receipt) Receipt {
 	if id == 0 {
 		return 0
@@ -94,9 +99,9 @@ func (f *fallback) twin(id Receipt) Receipt {
 	return 0
 }
 
-// pair makes the receipt with the number said, of the embedded Keys, the twin of the receipt with the
-// number granted. If the latter is 0, the charge cannot be given back: pair then ends its receipt in
-// the embedded Keys.
+// pair records that two receipts belong to one charge: granted was issued by the Keys in the field
+// granted, and said by the embedded Keys. If granted is 0, the charge cannot be given back: pair then
+// ends the receipt said, so that its units stay charged.
 func (f *fallback) pair(h keytable.Hash, granted, said Receipt) {
 	if granted == 0 {
 		f.Keys.issued().settle(0, h, said, 0, 0)

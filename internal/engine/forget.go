@@ -2,8 +2,8 @@ package engine
 
 import "github.com/ratelimit-go/ratelimit/internal/keytable"
 
-// AdmitAll calls Keys.Admit for each part whose request asks for a rate of its own. [DecideAll] calls it;
-// the caller of another function that decides on such a part calls it before.
+// AdmitAll calls Keys.Admit for each part whose request asks for a rate of its own. It must be called
+// before any function that decides on such a part. [DecideAll] calls it itself.
 func AdmitAll(parts []Part) {
 	for i := range parts {
 		if p := &parts[i]; p.Want.Rate != nil && p.Keys != nil {
@@ -28,10 +28,11 @@ func (k *ratedKeys[S, C]) Admit(r *Rate) error {
 }
 
 // forgetRates forgets the rates that no key uses any more: it evicts the keys that owe nothing, and gives the
-// remaining keys new plans for the same rates, which changes nothing else in their states. It does so only if
-// k still has the given plans (old). If an earlier call has made these, it also requires that the number of
-// rates added or refused since then is at least a quarter of the largest number of rates. So all keys are
-// visited rarely, even if all rates are in use. It returns the plans that k has then.
+// remaining keys new plans (rates with their configurations) for the same rates. Nothing else in the states
+// of the keys changes. It does so only if k still has the given plans (old). If an earlier call has made
+// these, it also requires that the number of rates added or refused since then is at least a quarter of the
+// largest number of rates. So all keys are visited rarely, even if all rates are in use. It returns the plans
+// that k has then.
 func (k *ratedKeys[S, C]) forgetRates(old *ratePlans[S, C]) *ratePlans[S, C] {
 	k.changing.Lock()
 	defer k.changing.Unlock()
@@ -46,15 +47,15 @@ func (k *ratedKeys[S, C]) forgetRates(old *ratePlans[S, C]) *ratePlans[S, C] {
 			k.table.Sweep(now)
 		})
 		old.mu.Lock()
-		old.most *= 2 // a Future (a copy of a state) may still use the old plans, for rates that are asked for from now on
+		old.most *= 2 // a Future (a copy of a state) may still add rates to the old plans
 		old.mu.Unlock()
 	}
 	return k.plans.Load()
 }
 
-// renewLocked gives the keys new plans with the rates r, which differ from the present ones in the Warmup at
-// most. It does not change the state of any key. It calls the function before with these plans, while they are
-// not in use yet. The caller holds k.changing.
+// renewLocked gives the keys new plans (rates with their configurations) for the rates r. These may differ
+// from the present rates only in the Warmup. The limits and what each key has used stay as they are. While the
+// new plans are not in use yet, renewLocked calls the function before with them. The caller holds k.changing.
 func (k *ratedKeys[S, C]) renewLocked(r Rates, before func(*ratePlans[S, C])) error {
 	old := k.plans.Load()
 	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.receipts)

@@ -8,20 +8,21 @@ import (
 )
 
 // withReceipts is a bit in the field plan of a ratedState. It is set while the key may have receipts
-// (charges that can be given back). With this bit, the field plan differs from the id of every plan.
-// The fast path, which does not update receipts, is taken only if the field plan equals the id of a
-// plan.
+// (charges that can be given back). The fast path of a decision does not update receipts, and is
+// taken only if the field plan equals the id of a plan. So while the bit is set, the fast path is
+// not taken.
 const withReceipts = 1 << 31
 
-// setPlan records in the state s that it was last written at the plan (rate) with this id.
+// setPlan records in the state s that it was last written at the plan (rate) with this id. The bits
+// planBits stay.
 func (s *ratedState[S]) setPlan(id uint32) { s.plan = id | s.plan&planBits }
 
 // forgetReceipts removes the link from the state s to its receipts. The units of these receipts stay
 // charged.
 func (s *ratedState[S]) forgetReceipts() { s.chain, s.plan = 0, s.plan&^withReceipts }
 
-// debt returns what the key with state s owes at the instant now at the rate of plan p, or zero if the
-// algorithm counts in windows.
+// debt returns what the key with state s owes at the instant now at the rate of plan (rate) p, or zero
+// if the algorithm counts in windows.
 func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) exact.Level {
 	if p.debts != nil {
 		return p.debts.Debt(&s.state, now)
@@ -30,8 +31,8 @@ func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[S, C], now keytabl
 }
 
 // lower records for the receipts of the key with hash h that the key owes the given debt at present. The
-// parameter s is the state of the key. The caller calls lower before it changes the debt, so that the
-// receipts know the lowest debt since their charges, see layer.
+// parameter s is the state of the key. The caller calls lower each time before it changes the debt, so
+// that the lowest debt since the charge of each receipt is known, see layer.
 func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.Level) {
 	if s.chain != 0 && !ps.receipts.get().lower(s.chain, h, debt) {
 		s.forgetReceipts()
@@ -110,7 +111,8 @@ func (p *ratePlan[S, C]) held(s *S, granted bool) Receipt {
 }
 
 // endHold ends the hold with the number id, of the key with hash h, and returns how many units it has held.
-// The key may have got a state of its own after the hold was charged to the debt that several keys share.
+// If the key has no such hold in its own state, endHold looks in the state that several keys share: the
+// hold may have been charged there before the key got a state of its own.
 func (ps *ratePlans[S, C]) endHold(shard *tableShard[S, C], h keytable.Hash, id Receipt, now keytable.Instant) (n int64) {
 	if s := shard.Find(h); s != nil {
 		n = ps.base.holds.end(&s.state, id)
@@ -184,7 +186,7 @@ func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *r
 	case s.chain == 0:
 		to.config.Resize(&s.state, from.config, false)
 		return
-	case d == nil: // the algorithm counts in windows, which do not record when their units were taken
+	case d == nil: // the algorithm counts in windows: if their length changes, nothing more can be given back
 		if to.config.Resize(&s.state, from.config, false); to.rate.Per != from.rate.Per {
 			s.forgetReceipts()
 		}
@@ -193,7 +195,8 @@ func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *r
 	ps.receipts.get().rescale(s.chain, h, to.arithmetic(), from.arithmetic())
 	ps.lower(s, h, d.Debt(&s.state, 0))
 	if to.config.Resize(&s.state, from.config, false) {
-		// A part of the debt was dropped, and it is not known to which receipt that part belonged.
+		// A part of the debt was dropped, and it is not known which receipt it belonged to. So
+		// nothing can be given back any more.
 		ps.lower(s, h, exact.Level{})
 	}
 }

@@ -12,16 +12,17 @@ import (
 // were reached.
 const MaxHolds = 1 << 16
 
-// inFlight is the [Algorithm] of a rule that counts what is running, see NewInFlight.
+// inFlight is the [Algorithm] of a rule that limits how much work is in flight, see NewInFlight.
 type inFlight struct {
 	limit int64         // how many units of a key may be held at the same time
 	per   time.Duration // the longest time for which a unit is held
 }
 
-// NewInFlight returns the Keys of a rule that counts what is running. A granted request holds its units
-// until its receipt is settled, or for Rate.Per if it never is. There are Rate.Requests units. Such
-// charges are called holds. A key has up to [MaxHolds] of them, and each can be ended: other limits on
-// receipts do not concern holds. The function validate returns an error for an invalid rate.
+// NewInFlight returns the Keys of a rule that limits how much work is in flight: at most Rate.Requests
+// units of a key are in use at the same time. A granted request holds its units until its receipt is
+// settled, but for at most Rate.Per. The charges of the rule are therefore called holds. A key has up
+// to [MaxHolds] of them. The limits on the number of receipts do not apply to holds: each hold can be
+// ended. The function validate returns an error for an invalid rate.
 func NewInFlight(t *Timeline, r Rates, maxKeys int, validate func(Rate) error, refusals *Refusals) (Keys, error) {
 	return NewKeys[held](t, r, maxKeys, func(r Rate, _ *Warmup) (*inFlight, error) {
 		return &inFlight{int64(r.Requests), r.Per}, validate(r)
@@ -29,7 +30,7 @@ func NewInFlight(t *Timeline, r Rates, maxKeys int, validate func(Rate) error, r
 }
 
 // A holder is an [Algorithm] whose charges are holds: they end when their receipts are settled. The
-// state of a key has the numbers of its holds, so it needs no receipts of its own.
+// state of a key contains the numbers of its holds, so no receipts are stored elsewhere.
 type holder[S any] interface {
 	// newest returns the number of the latest hold of s.
 	newest(s *S) Receipt
@@ -58,38 +59,38 @@ type Held struct {
 	Oldest time.Duration
 }
 
-// held is the state of one key of a rule that counts what is running. A copy of a held shares the holds,
-// see the method Clone.
+// held is the state of one key of a rule that limits work in flight. A plain copy of a held shares the
+// holds with the original; the method Clone makes a copy that does not.
 type held struct{ *holds }
 
-// holds are the holds of one key, in the order in which they were granted. That is the order in which
-// they end if nobody ends one earlier.
+// holds are the holds of one key, in the order in which they were granted. In this order they also
+// run out, if nobody ends one before.
 type holds struct {
 	list []hold
 	open int              // number of holds in the list that nobody has ended
 	sum  int64            // how many units these holds have
 	last keytable.Instant // when the newest hold was granted
 
-	// Of the list, the first holds are over at the instant named seen. This is kept so that looks at a key
-	// with many such holds do not count them again and again.
+	// The fields below count the holds at the front of the list that had run out at the instant seen. With
+	// these counts, a decision on a key with many such holds need not count them again.
 	seen      keytable.Instant
-	over      int   // how many holds of the list are over; some of them were ended before
-	overOpen  int   // how many of these nobody has ended
-	overUnits int64 // how many units these have
+	over      int   // how many holds at the front of the list have run out, including those that were ended before
+	overOpen  int   // how many of the over holds nobody has ended
+	overUnits int64 // how many units the overOpen holds have
 }
 
 // A hold is a number of units that one request holds.
 type hold struct {
-	id    Receipt          // grows with each hold of the key; 0 for holds that were counted together
-	n     int64            // how many units are held; 0 after an end
+	id    Receipt          // the number of the hold, higher than those of earlier holds; 0 for holds that were merged into one
+	n     int64            // how many units are held; 0 after the hold was ended
 	until keytable.Instant // when the hold is over, if nobody ends it before
 }
 
 // lastHold is the number of the newest hold of all keys.
 var lastHold atomic.Uint64
 
-// pass counts the holds that are over at the instant now, and returns how many holds and units there
-// are at that instant.
+// pass counts the holds that have run out at the instant now. It returns how many holds are still
+// open at that instant, and how many units they have.
 func (h *holds) pass(now keytable.Instant) (open int, held int64) {
 	if now < h.seen {
 		h.again()
@@ -106,8 +107,8 @@ func (h *holds) pass(now keytable.Instant) (open int, held int64) {
 // again makes the next call of pass count from the beginning of the list.
 func (h *holds) again() { h.seen, h.over, h.overOpen, h.overUnits = 0, 0, 0, 0 }
 
-// trim removes the holds that are over at the instant now, and those at both ends of the list that were
-// ended. If most of the others were ended, it removes these too.
+// trim removes the holds that have run out at the instant now, and the ended holds at both ends of the
+// list. If more than half of the remaining holds were ended, it removes all ended holds.
 func (h *holds) trim(now keytable.Instant) {
 	h.pass(now)
 	h.list, h.open, h.sum = h.list[h.over:], h.open-h.overOpen, h.sum-h.overUnits
@@ -160,8 +161,9 @@ func (h *holds) find(id Receipt) *hold {
 	return &h.list[i]
 }
 
-// freeAt returns the earliest instant after now at which so many units are held no more, if nobody ends
-// a hold before. It looks at 64 holds, and otherwise returns the instant at which all are over.
+// freeAt returns the instant at which the given number of units will have come back, if nobody ends a
+// hold before. It looks only at the next 64 holds. If these have fewer units, it returns the instant at
+// which all holds have run out.
 func (h *holds) freeAt(units int64) keytable.Instant {
 	live := h.list[h.over:]
 	for i := range min(len(live), 64) {
@@ -172,8 +174,8 @@ func (h *holds) freeAt(units int64) keytable.Instant {
 	return live[len(live)-1].until
 }
 
-// Step decides on n units at the instant now, as [Algorithm] says. The RetryAfter of a denial is a bound:
-// the units are there earlier if a hold is ended before its time is over.
+// Step decides on n units at the instant now, as [Algorithm] says. The RetryAfter of a denial is an upper
+// bound: the units come back earlier if somebody ends a hold.
 func (c *inFlight) Step(s *held, _ *inFlight, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration) {
 	open, held := 0, int64(0)
 	if s.holds != nil {
@@ -239,21 +241,9 @@ func (c *inFlight) count(s *held, now keytable.Instant) int {
 	return open
 }
 
-func (c *inFlight) held(s *held, now keytable.Instant) (h Held) {
-	if s.holds == nil {
-		return h
-	}
-	now = max(now, s.last)
-	if _, n := s.pass(now); n > 0 {
-		live := s.list[s.over:]
-		first := slices.IndexFunc(live, func(e hold) bool { return e.n > 0 })
-		h = Held{int(n), max(c.per-now.Until(live[first].until), 0)}
-	}
-	return h
-}
-
-// Carry and Resize do nothing: a change of the limit leaves all holds as they are. So no change makes a
-// used key seem unused, and no limit is slower than another.
+// Carry and Resize do nothing, because a change of the limit leaves all holds as they are. For the same
+// reason, Fills returns false (no change makes a used key seem unused), and so does Slower (no limit is
+// slower than another).
 
 func (*inFlight) Carry(*held, *inFlight, keytable.Instant)     {}
 func (*inFlight) Resize(*held, *inFlight, bool) (lost bool)    { return false }
@@ -270,7 +260,7 @@ func (*inFlight) Charged(s *held) keytable.Instant {
 	return s.last
 }
 
-// GiveBack ends holds that are not older than the returned units.
+// GiveBack takes the returned units from the newest holds.
 func (c *inFlight) GiveBack(s *held, back Returned) {
 	for back.N > 0 && s.holds != nil && len(s.list) > 0 {
 		e := &s.list[len(s.list)-1]
@@ -284,12 +274,13 @@ func (c *inFlight) GiveBack(s *held, back Returned) {
 	}
 }
 
-// Clone returns a copy of s for looks at what will be. It has at most 64 holds: the later ones are counted
-// together.
+// Clone returns a copy of s from which later decisions can be computed. The copy has the first 64 holds of
+// s. All further holds are merged into one.
 func (c *inFlight) Clone(s *held) held { return c.merged(s, 0, 64) }
 
-// merged returns a copy of s in which all holds after the first ones, of the given number, are counted
-// together as one, which is over when all are. Holds that are over at the instant now are left out.
+// merged returns a copy of s without the holds that have run out at the instant now. The copy keeps as
+// many holds from the front of the list as the parameter first says. All others are merged into one,
+// which runs out when the last of them does.
 func (c *inFlight) merged(s *held, now keytable.Instant, first int) held {
 	if s.holds == nil {
 		return held{}

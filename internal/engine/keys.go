@@ -63,8 +63,8 @@ type Keys interface {
 
 	// Remember gives the key with hash h a state that agrees with the answer of a store: at most the
 	// given number of units (remaining) is left. The parameter rest is the ResetAfter in that answer,
-	// or 0 if it is not known. If the keys have a Warmup, Remember computes from rest how far the limit
-	// of the key has grown.
+	// or 0 if it is not known. If the keys have a Warmup (a lower limit for new keys), Remember
+	// computes from rest how far the limit of the key has grown.
 	Remember(h keytable.Hash, want Wanted, remaining int64, rest time.Duration)
 
 	// Place returns where the state of the key with hash h is stored at the instant now, and
@@ -81,8 +81,8 @@ type Keys interface {
 	// returns false.
 	Reset(h keytable.Hash, want Wanted) bool
 
-	// Admit prepares the keys for a request that asks for the rate r; without such a rate, r is nil. If the
-	// keys have had too many rates, Admit forgets the rates that no key uses any more. If each of them is in
+	// Admit prepares the keys for a request that asks for the rate r. If r is nil, Admit does nothing. If
+	// requests have asked for too many rates, Admit forgets those that no key uses any more. If all are in
 	// use, it returns the error of Refusals.TooMany. The caller must hold no lock of the keys.
 	Admit(r *Rate) error
 
@@ -176,7 +176,7 @@ const (
 	Take                // if the units are granted, give the key the rate of the request, and charge the units; otherwise do what Probe does
 	Hold                // do what Take does, and issue a receipt for the charge
 
-	DryRun // change nothing, but give the answer of Take, computed with a copy of the state
+	DryRun // change nothing, but compute the answer of Take with a copy of the state
 )
 
 // ratedKeys implements Keys for one algorithm.
@@ -189,8 +189,8 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 
 	changing sync.Mutex // held while the plans of the keys change
 
-	// plans are the rates of the rule with their configurations. Decisions use the copy of this pointer in
-	// each shard.
+	// plans are the rates of the rule with their configurations. Each shard of the table has a copy of
+	// this pointer, and decisions use that copy.
 	plans atomic.Pointer[ratePlans[S, C]]
 }
 
@@ -330,7 +330,7 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 	v, _ := p.config.Step(&s.state, p.config, now, 1, false)
 	if used := v.Left - max(remaining, 0); used > 0 {
 		v, _ = p.config.Step(&s.state, p.config, now, used, true)
-		if over := max(remaining, 0) - v.Left; over > 0 { // the cost of the units used was rounded up
+		if over := max(remaining, 0) - v.Left; over > 0 { // the cost of the units was rounded up, so too few are left: give back the excess
 			room := b.Minus(exact.Level{Whole: b.Burst}, b.Cost(p.ages.Portion(&s.state), remaining))
 			back := b.Minus(p.debts.Debt(&s.state, now), room)
 			p.config.GiveBack(&s.state, Returned{At: now, Debt: back, Paid: back, Last: true})
@@ -373,7 +373,7 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 		k.table.Reconfigure(ps, func(h keytable.Hash, s *ratedState[S], shared bool) {
 			ps.retag(h, s, old, successors, now, shared)
 		})
-		ps.successor(old.slowestPlan(), successors) // adds the slowest rate that a request has asked for, see twoRates
+		ps.successor(old.slowestPlan(), successors) // makes a plan for the slowest rate asked for, see twoRates
 		k.plans.Store(ps)
 	}, nil
 }

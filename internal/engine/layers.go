@@ -2,8 +2,8 @@ package engine
 
 import "github.com/ratelimit-go/ratelimit/internal/exact"
 
-// A layer is a part of the debt of one key of a bucket. The debt is divided among the key's receipts, so
-// that a settlement need not look at all of them.
+// A layer is a part of the debt of one key of a bucket. The debt is divided among the key's receipts
+// (charges that can be given back), so that a settlement of one receipt need not look at all others.
 //
 // What can be given back for a receipt is at most the lowest debt of the key since its charge. This
 // lowest debt is the sum of the receipt's own layer and of all layers below it. Newer receipts have
@@ -13,28 +13,28 @@ import "github.com/ratelimit-go/ratelimit/internal/exact"
 // back for a receipt is removed from the layer of this receipt, and then from the layers below. A layer
 // of size 0 is merged with the layer below. Only the bottom layer may have the size 0.
 //
-// Of two merged layers, one stays in the stack. The other one only says in which layer it was merged, so
-// that the receipts that name it need not change. A layer that stays in the stack has at least as many
-// ranks as the other one. Therefore, the way from a receipt to its layer in the stack has at most as
-// many steps as the number of merged layers has binary digits.
+// Of two merged layers, one stays in the stack. The other one is left outside and points to it, so that
+// receipts that name the layer outside need not change. As in a union-find structure, the layer with the
+// higher rank stays. So from a receipt to its layer in the stack, there are at most about log2(n) steps
+// if n layers were merged.
 type layer struct {
 	size   exact.Level
 	below  uint32 // index of the layer below, or 0 at the bottom; after a merger: index of the layer that has taken it in
 	above  uint32 // index of the layer above, or 0 at the top; unused after a merger
-	refs   uint32 // how many receipts and merged layers name this layer
-	rank   uint8  // a bound for the number of steps from a receipt to this layer
-	merged bool   // whether another layer has taken this one in
+	refs   uint32 // how many receipts, and layers outside the stack, point to this layer
+	rank   uint8  // an upper bound for the number of steps from a receipt to this layer
+	merged bool   // whether this layer is outside the stack, because it was merged into another one
 }
 
-// layers holds the layers of all keys of one rule. The layers of one key form a stack, whose top is in
-// the key's chain.
+// layers holds the layers (parts of the debt) of all keys of one rule. The layers of one key form a
+// stack. The chain of the key (the list of its receipts) has the index of the top layer.
 type layers struct {
-	all  []layer // index 0 is not used
+	all  []layer // index 0 is not used, because 0 stands for none
 	free uint32  // index of the first unused layer, whose field below is the index of the next unused layer
 }
 
-// push adds a layer for a new receipt to the stack of the chain c, and returns its index. After the
-// charge of this receipt, the key owes the given debt.
+// push adds a layer for a new receipt to the stack of the chain c (the receipts of a key), and
+// returns its index. After the charge of this receipt, the key owes the given debt.
 func (l *layers) push(c *chain, debt exact.Level) uint32 {
 	i := reuse(&l.all, &l.free, func(e *layer) uint32 { return e.below })
 	l.all[i] = layer{size: c.arithmetic().Minus(debt, c.debt), below: c.top, refs: 1}
@@ -45,7 +45,9 @@ func (l *layers) push(c *chain, debt exact.Level) uint32 {
 	return i
 }
 
-// lower records that the key of the chain c owes no more than the given debt.
+// lower records that the key of the chain c (the receipts of a key) owes the given debt at present.
+// If that is less than the sum of its layers, lower takes the difference from the layers, beginning
+// at the top.
 func (l *layers) lower(c *chain, debt exact.Level) {
 	if b := c.arithmetic(); c.top != 0 && lesser(debt, c.debt) != c.debt {
 		l.empty(c, c.top, b.Minus(c.debt, debt))
@@ -53,15 +55,17 @@ func (l *layers) lower(c *chain, debt exact.Level) {
 	}
 }
 
-// take gives back the given amount of debt, or all there is if that is less, for a receipt of the chain c
-// that names the layer i. It returns how much it gives back.
+// take gives back debt for a receipt of the chain c (the receipts of a key) that names the layer i: at
+// most the given amount (most), and at most what is left in that layer and those below it. It returns
+// how much it gives back.
 func (l *layers) take(c *chain, i uint32, most exact.Level) exact.Level {
 	back := l.empty(c, l.find(i), most)
 	c.debt = c.arithmetic().Minus(c.debt, back)
 	return back
 }
 
-// find returns the index of the layer in the stack that has taken in the layer i, or i itself.
+// find returns the index of the layer in the stack into which the layer i was merged, or i if it is
+// in the stack itself.
 func (l *layers) find(i uint32) uint32 {
 	for l.all[i].merged {
 		i = l.all[i].below
@@ -69,8 +73,9 @@ func (l *layers) find(i uint32) uint32 {
 	return i
 }
 
-// empty removes the given amount from the layer i of the chain c and then from the layers below it. It
-// returns how much it has removed: the amount, or all there is if that is less.
+// empty removes the given amount from the layer i of the chain c (the receipts of a key) and then from
+// the layers below it. It returns how much it has removed: the amount, or less if these layers have
+// less in all.
 func (l *layers) empty(c *chain, i uint32, amount exact.Level) exact.Level {
 	b, rest := c.arithmetic(), amount
 	for {
@@ -88,8 +93,9 @@ func (l *layers) empty(c *chain, i uint32, amount exact.Level) exact.Level {
 	}
 }
 
-// merge merges the layer i of the chain c, whose size is 0, with the layer below it. It returns the index
-// of the one that stays in the stack, and has the size of the layer below.
+// merge merges the layer i of the chain c (the receipts of a key), whose size is 0, with the layer below
+// it. The merged layer has the size of the lower one. It returns the index of the layer that stays in the
+// stack.
 func (l *layers) merge(c *chain, i uint32) uint32 {
 	stays, goes := l.all[i].below, i
 	upper, lower := &l.all[i], &l.all[stays]
@@ -109,8 +115,9 @@ func (l *layers) merge(c *chain, i uint32) uint32 {
 	return stays
 }
 
-// connect makes two layers of the chain c neighbours. If the index of the upper one is 0, the lower one
-// is the top of the stack; if that of the lower one is 0, the upper one is the bottom.
+// connect makes two layers of the chain c (the receipts of a key) neighbours. If the index of the upper
+// one is 0, the lower one is the top of the stack; if that of the lower one is 0, the upper one is the
+// bottom.
 func (l *layers) connect(c *chain, lower, upper uint32) {
 	if lower != 0 {
 		l.all[lower].above = upper
@@ -122,9 +129,9 @@ func (l *layers) connect(c *chain, lower, upper uint32) {
 	}
 }
 
-// leave removes a receipt of the chain c from the layer i, which it names. If it was the last receipt of
-// its layer in the stack, its part of the debt belongs to the layer above or, if there is none, to no
-// receipt any more.
+// leave is called when a receipt of the chain c (the receipts of a key) ends that names the layer i.
+// If no other receipt uses this layer, it is removed from the stack, and its part of the debt is
+// added to the layer above. If there is no layer above, this part belongs to no receipt any more.
 func (l *layers) leave(c *chain, i uint32) {
 	for {
 		e := &l.all[i]
@@ -150,8 +157,9 @@ func (l *layers) leave(c *chain, i uint32) {
 	}
 }
 
-// rescale converts the layers of the chain c from the old bucket (from) to the new bucket (to). Each of
-// the two counts in its own fraction of a token. The lowest debt of each receipt is rounded down.
+// rescale converts the layers of the chain c (the receipts of a key) from the old bucket (from) to the
+// new bucket (to). The two buckets divide a token into different numbers of parts. The lowest debt of
+// each receipt is rounded down.
 func (l *layers) rescale(c *chain, to, from *exact.Bucket) {
 	bottom := c.top
 	for bottom != 0 && l.all[bottom].below != 0 {

@@ -22,8 +22,8 @@ type Ledger struct {
 	max  int // the largest number of open charges of all keys
 	most int // the largest number of open charges of one key
 
-	// holds is set if the charges are holds, see [NewInFlight]. A hold that becomes final lasts until its time is
-	// over.
+	// holds is set if the charges are holds, see [NewInFlight]. A hold cannot be ended any more once it is
+	// final: it lasts until its time is over.
 	holds bool
 
 	named map[entryName]*list.Element
@@ -74,7 +74,7 @@ func (l *Ledger) Charge(
 	case r == 0:
 		return v, delay // the request was denied, or charged to a debt that several keys share
 	case l.holds:
-		term = v.ResetAfter // all holds of the key are over when the newest one is
+		term = v.ResetAfter // the newest hold of a key runs out last, so this is how long it lasts
 	}
 	name := entryName{h, id}
 	if e := l.named[name]; e != nil {
@@ -103,7 +103,7 @@ func (l *Ledger) Charge(
 func (l *Ledger) Close(h keytable.Hash, id uint64, actual int64, now keytable.Instant) {
 	if e := l.named[entryName{h, id}]; e != nil {
 		open := e.Value.(*entry)
-		if open.until < now && !l.holds { // a hold that is over is found by the key itself
+		if open.until < now && !l.holds { // for holds, the state of the key knows which ones have run out
 			actual = open.n
 		}
 		l.end(e, actual)

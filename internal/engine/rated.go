@@ -100,9 +100,10 @@ func (ps *ratePlans[S, C]) step(
 	return v, delay, id
 }
 
-// stepChanged does what step does, for a key with the state s that was last written at an old plan (from),
-// with another rate than that of the new plan (p). A charge converts s to the new plan. Without a charge, s
-// stays as it was, with one exception: a Probe converts it if the method learns returns true.
+// stepChanged does what step does, for a request at another plan (rate) than that at which the state s of
+// the key was last written. The parameter from is this old plan, and p is the plan of the request. A charge
+// converts s to the plan p. Without a charge, s stays as it was, with one exception: if the method learns
+// returns true, a Probe converts it too.
 func (ps *ratePlans[S, C]) stepChanged(
 	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {
@@ -111,7 +112,7 @@ func (ps *ratePlans[S, C]) stepChanged(
 	case learns && do == Look:
 		s = before
 		s.forgetReceipts()
-	case !learns && (do < Take || s.chain != 0): // a conversion of receipts cannot be undone
+	case !learns && (do < Take || s.chain != 0): // decide with a copy first, because a conversion of receipts cannot be undone
 		if v, delay = ps.stepCopy(before, s, from, p, now, n); do < Take || v.RetryAfter != 0 {
 			return v, delay, 0
 		}
@@ -124,7 +125,7 @@ func (ps *ratePlans[S, C]) stepChanged(
 	if learns || s.chain != 0 {
 		ps.resize(s, h, from, p)
 	} else {
-		p.config.Resize(&s.state, from.config, true) // for a state that is granted a unit, true and false are the same
+		p.config.Resize(&s.state, from.config, true) // for a request that is granted, true and false give the same state
 	}
 	s.setPlan(p.id)
 	if do < Take {
@@ -133,29 +134,30 @@ func (ps *ratePlans[S, C]) stepChanged(
 	}
 	if v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter != 0 && !learns {
 		*s = *before
-		if slow != p || p.ages != nil || from.config.Fills(p.config) { // otherwise, v is what stepCopy returns
+		if slow != p || p.ages != nil || from.config.Fills(p.config) { // in all other cases, v is already what stepCopy would return
 			v, delay = ps.stepCopy(before, s, from, p, now, n)
 		}
 	}
 	return v, delay, id
 }
 
-// learns reports whether a request at the new plan (p) converts the state of a key to this plan even if the
-// request is denied. The state was last written at an old plan (from). A store learns only from requests
-// that the rule has another limit, so this must be so for a faster rate: the denied requests of a key that
-// has no units left would otherwise not make it earn at that rate. It is not so for a smaller burst or a
-// slower rate, so that no denied request takes units from others.
+// learns reports whether a request at the plan (rate) p converts the state of a key to p even if the
+// request is denied. The state was last written at an old plan (from). A store is told the limit of a rule
+// only by requests. If the denied requests of a key that has no units left did not convert it to a faster
+// rate, the key would go on earning units at the old, slower rate. A smaller burst does not convert it,
+// nor does a slower rate unless the rule has a Warmup: otherwise a denied request could take units from
+// others that use the same key.
 func (ps *ratePlans[S, C]) learns(from, p *ratePlan[S, C]) bool {
 	return ps.rates.Learns && !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
 }
 
 // slower compares two plans (rates): the old plan (from), at which the state s was last written, and
-// the new plan (p). It converts s to the slower one of the two, and returns this slower plan. The key
-// may have changed to the new plan at any time since its last charge, so the debt drains at the slower
-// rate in all of that time.
+// the new plan (p). It converts s to the slower one of the two, drains the debt at that rate until
+// now, and returns this slower plan. It is not known when since the last charge the rate of the key
+// changed, so the slower rate applies to all of that time.
 func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
 	if from.ages != nil {
-		from.ages.Forget(&s.state, now) // the old plan decides whether the key is new again; it also decides whether the table evicts the key
+		from.ages.Forget(&s.state, now) // by the rules of the old plan, because the table also evicts the key by these
 	}
 	slow := from
 	if p.config.Slower(from.config) {
@@ -167,16 +169,15 @@ func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now
 }
 
 // stepCopy decides on n units at the new plan (p) for a key with the state s, which was last written at an
-// old plan (from). stepCopy charges nothing, and does not change s. It converts only a copy of the state,
-// for which it uses the memory of the parameter to; *to must be equal to *s. Only a charge converts the
-// state itself. Until this charge, the debt of the key drains at the slower of the two rates, and a key
-// that owes nothing at that rate has the whole burst of the new plan. The durations in v say when.
+// old plan (from). stepCopy charges nothing, and does not change s. It converts a copy of s, which the
+// caller has made in the parameter to. A later charge converts s itself. Until then, the debt drains at
+// the slower of the two rates. Once it is zero, the key has the whole burst of the new plan. The durations
+// in v take this into account.
 //
-// Suppose that a denied or free request converted the state itself. If the new burst is smaller, a client
-// with two rates could then send requests that cost nothing at the rate with the smaller burst, until the
-// key owes nothing at that rate. After a conversion to the rate with the larger burst, the key would owe
-// nothing either, and could use the whole larger burst. In other cases, one client could take units from
-// the others that share the key, by requests at a low rate that are denied.
+// Suppose that requests that are denied or cost nothing converted s too. A client with two rates, of 10
+// and of 1000 units at once, could then convert its key to the smaller burst, wait until the key owes
+// nothing of these 10 units, and convert it back: the key would have all 1000 units. Where clients share
+// a key, one of them could also take units from the others by denied requests at a low rate.
 func (ps *ratePlans[S, C]) stepCopy(
 	to, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64,
 ) (v Verdict, delay time.Duration) {
@@ -191,9 +192,10 @@ func (ps *ratePlans[S, C]) stepCopy(
 		v.ResetAfter = old.ResetAfter
 	}
 	if slow != p && (delay > 0 || p.ages != nil) {
-		// A charge changes the rate, so the queue before the units drains at the new rate. To a key that
-		// is charged fractions for each unit, the new rate may leave another number of units, because
-		// fractions are rounded in another way.
+		// Decide again at the new rate, to which a charge would convert the key: the queue before the
+		// units then drains at the new rate, so the Delay differs. With a Warmup, a unit costs fractions
+		// of a token, and these are rounded differently at the new rate, so the number of units left may
+		// differ too.
 		p.config.Carry(&to.state, slow.config, now)
 		var then Verdict
 		then, delay = p.config.Step(&to.state, p.config, now, n, false)
@@ -213,9 +215,9 @@ func (ps *ratePlans[S, C]) stepCopy(
 
 // firstGrant returns how long it takes until a request for n units, which is denied at the instant now, is
 // granted to a key whose limit may still grow. The state of the key (s) was last written at an old plan
-// (from), and the request has the plan p. firstGrant uses the memory of the parameter to for copies of s.
-// After the duration most, the key owes nothing, and either has the full limit or counts as new. If the
-// units are denied even then, the result is Never.
+// (from), and the request has the plan (rate) p. firstGrant makes copies of s in the memory of the
+// parameter to. The parameter most is the time after which the key owes nothing, and either has the full
+// limit or counts as new. If the units are denied even then, the result is Never.
 func (ps *ratePlans[S, C]) firstGrant(
 	to, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64, most time.Duration,
 ) time.Duration {
@@ -229,8 +231,9 @@ func (ps *ratePlans[S, C]) firstGrant(
 		v, _ := p.config.Step(&to.state, p.config, at, n, false)
 		return v.RetryAfter == 0
 	}
-	// The old plan may make the key new while it still owes something at the slower rate. Its limit then
-	// falls. So the search has two parts, and in each of them a request that is granted stays granted.
+	// At some time the key may become new again, and its limit falls back to that of a new key. So a
+	// request that is granted before this time may be denied after it. A binary search works only if
+	// that cannot happen, so the time before and the time after are searched separately.
 	unused := func(wait time.Duration) bool { return from.ages.Unused(&s.state, now.Add(wait)) }
 	denied := time.Duration(0)
 	if before := firstWait(0, most, unused) - 1; before > 0 {
@@ -245,9 +248,10 @@ func (ps *ratePlans[S, C]) firstGrant(
 	return firstWait(denied, most, granted)
 }
 
-// firstWait returns the shortest duration that is longer than the first parameter (no) and for which the
-// function holds returns true. The function must return true for the second parameter (yes), and for all
-// durations between the result and this one; firstWait does not call it for these two parameters.
+// firstWait returns the shortest duration above the first parameter (no) for which the function holds
+// returns true. It searches by bisection. The function must return true for the second parameter
+// (yes), and for all durations between the result and yes. firstWait does not call it for no and yes
+// themselves.
 func firstWait(no, yes time.Duration, holds func(time.Duration) bool) time.Duration {
 	for yes-no > 1 {
 		if middle := no + (yes-no)/2; holds(middle) {
@@ -262,7 +266,7 @@ func firstWait(no, yes time.Duration, holds func(time.Duration) bool) time.Durat
 // admit charges n units to the key with hash h, which has no state yet, at the instant in the parameter
 // seen. The units are charged to a new state of the key. If the table is full, they are charged to the
 // debt that all keys without a state share (owed). The caller has checked that this debt leaves room
-// for the units. A charge to the shared debt gets no receipt, because it cannot be given back.
+// for the units. A charge to the shared debt cannot be given back, so it gets no receipt.
 func (ps *ratePlans[S, C]) admit(
 	shard *tableShard[S, C], owed *ratedState[S], h keytable.Hash, p *ratePlan[S, C], seen keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {
@@ -289,9 +293,10 @@ func (ps *ratePlans[S, C]) newcomer(shard *tableShard[S, C], p *ratePlan[S, C], 
 	return state
 }
 
-// share prepares the debt that all keys without a slot share (owed), or a copy of this debt, for a
-// decision on a key at the plan (rate) p. A shared debt drains at the slowest rate of the keys that
-// share it.
+// share prepares the debt that all keys without a slot share (owed), or a copy of it, for a
+// decision on a key at the plan (rate) p. If p is slower than the plan of the debt, or if the debt
+// is zero, share changes the debt to p. So a shared debt drains at the slowest rate of the keys
+// that share it.
 func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[S, C], now keytable.Instant) {
 	from := ps.planOf(owed)
 	switch {
@@ -307,8 +312,8 @@ func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[S, C], now key
 	}
 }
 
-// stepShared decides on n units at the plan p for a key without a slot in the table. The parameter owed
-// is the debt that all such keys share.
+// stepShared decides on n units at the plan (rate) p for a key without a slot in the table. The
+// parameter owed is the debt that all such keys share.
 func (ps *ratePlans[S, C]) stepShared(
 	shard *tableShard[S, C], owed *ratedState[S], p *ratePlan[S, C], now keytable.Instant, n int64, charge bool,
 ) (v Verdict, delay time.Duration) {
@@ -317,9 +322,10 @@ func (ps *ratePlans[S, C]) stepShared(
 	v, delay = p.config.Step(&s.state, ps.planOf(s).config, now, n, charge)
 	v.Left = max(v.Left, 0) // the keys that share the debt may owe more than the burst of this key
 	if from := ps.planOf(owed); from != nil && from.id != s.plan && v.RetryAfter != 0 && ps.fits(s, p, now, n) {
-		// This key has a slower rate than the keys that share the debt. RetryAfter is how long the debt
-		// takes to drain at this slower rate. But this key does not share the debt yet, so the debt
-		// drains at the faster rate. When the debt is 0, this key is unused, and its request is granted.
+		// v was computed with the rate of this key, which is slower than the rate of the keys that
+		// share the debt. A denied key does not share the debt, so the debt still drains at the faster
+		// rate. When it is zero, this key counts as unused, and its request is granted. So it need not
+		// wait longer than that.
 		others, _ := from.config.Step(&owed.state, from.config, now, 1, false)
 		v.RetryAfter = min(v.RetryAfter, others.ResetAfter)
 		v.ResetAfter = min(v.ResetAfter, others.ResetAfter)
@@ -333,8 +339,8 @@ func (ps *ratePlans[S, C]) stepShared(
 	return v, delay
 }
 
-// fits reports whether n units are granted at the plan p to a key that was never used. It uses s as
-// working memory, and overwrites it.
+// fits reports whether n units are granted at the plan (rate) p to a key that was never used. It
+// overwrites s, which it uses as working memory.
 func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant, n int64) bool {
 	*s = ratedState[S]{}
 	v, _ := p.config.Step(&s.state, p.config, now, n, false)
@@ -342,7 +348,7 @@ func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[S, C], now keytabl
 }
 
 // Idle reports whether a decision by the state s is the same as for a key that was never used. If the key was
-// used at several rates, this holds for a decision at each rate of the rule.
+// used at several rates, Idle returns true only if this is so for a decision at each rate of the rule.
 func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
 	p := ps.planOf(s)
 	return p == nil || p.config.Idle(&s.state, now) && (s.plan&twoRates == 0 || ps.idleAtSlowest(s, p, now))
@@ -356,11 +362,11 @@ func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) rated
 	return ratedState[S]{}
 }
 
-// successors returns which new plan (rate) replaces each old plan after a change of the rates of a
-// rule. The old plans are in the parameter old. The result maps the id of an old plan to the new plan.
-// The new rate of the rule itself replaces its old rate, and the new rate of a tier replaces the old
-// rate of that tier or, if the tier is gone, the new rate of the rule does. The map has no entry for the
-// rates that requests have asked for: they belong to no tier, and stay as they are.
+// successors is used when the rates of a rule change. It returns a map from the id of each old plan
+// (rate) to the new plan that replaces it. The parameter old has the old plans. The new rate of the rule
+// itself replaces its old rate, and the new rate of a tier replaces the old rate of that tier or, if the
+// tier is gone, the new rate of the rule does. The map has no entry for the rates that requests have
+// asked for: they belong to no tier, and stay as they are.
 func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan[S, C] {
 	became := make(map[uint32]*ratePlan[S, C], 1+len(old.tiers))
 	became[old.base.id] = ps.base
@@ -377,15 +383,15 @@ func (ps *ratePlans[S, C]) successor(from *ratePlan[S, C], successors map[uint32
 		return to
 	}
 	to, err := ps.find(from.rate, true)
-	if err != nil { // there is no plan for that rate, because the new windows have another length
+	if err != nil { // the rule cannot use the old rate any more, because its windows now have another length
 		return ps.base
 	}
 	return to
 }
 
-// retag converts s, the state of the key with hash h, from its old plan (rate) to a new plan when the
-// rates of the rule change. The parameter successors is the map that the method successors has returned.
-// The parameter shared says whether s is the debt that several keys share.
+// retag is called when the rates of the rule change. It converts s, the state of the key with hash h,
+// from its old plan (rate) to a new plan. The parameter successors is the map that the method successors
+// has returned. The parameter shared says whether s is the debt that several keys share.
 //
 //	s                        rates of the rule        plan of s afterwards
 //	never written            one, before and after    the successor of the plan for the old rate
@@ -421,11 +427,11 @@ func (ps *ratePlans[S, C]) retag(
 }
 
 // slowest returns the plan (rate) for a shared debt after a change of the rule's rates. The old plan
-// (from) was the slowest plan of the keys that share the debt, and a new plan (to) replaces it. But a
-// faster plan of these keys may be replaced by a plan that is slower than this new plan. So slowest
-// returns the slowest of three kinds of plans: the new plan, the plan for the rule's own rate, and the
-// plans for its tiers. The parameter hadGrown says whether requests could ask for rates of their own
-// before the change. If so, slowest also compares the plan that now has the rate of the old plan.
+// (from) was the slowest plan of the keys that share the debt, and a new plan (to) replaces it. But
+// the change may have made other rates slower than this new plan. So slowest returns the slowest of
+// these plans: the new plan (to), the plan for the rule's own rate, and the plans for its tiers. The
+// parameter hadGrown says whether requests could ask for rates of their own before the change. If so,
+// some keys may keep the rate of the old plan, and slowest also compares the new plan for that rate.
 func (ps *ratePlans[S, C]) slowest(to, from *ratePlan[S, C], hadGrown bool) *ratePlan[S, C] {
 	if hadGrown {
 		if same, err := ps.find(from.rate, true); err == nil && same.config.Slower(to.config) {

@@ -9,8 +9,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
-// maxPlans is the largest number of different rates that the keys of a rule can have by Wanted.Rate. When
-// requests have asked for so many rates, the rates that no key uses any more are forgotten, see Keys.Admit.
+// maxPlans is the largest number of different rates that requests can ask for in Wanted.Rate, for one rule.
+// When requests have asked for so many rates, the rates that no key uses any more are forgotten, see
+// Keys.Admit.
 const maxPlans = 1 << 16
 
 // A Rate is a limit: Requests units are granted in each period Per, and at most Burst units at once. A
@@ -21,8 +22,9 @@ type Rate struct {
 	Burst    int           // at least 0
 }
 
-// reduced returns the rate with the smallest Requests and Per at which a bucket decides as it does at
-// the rate r, which must be valid.
+// reduced divides Requests and Per of the rate r by their greatest common divisor, and sets Burst if
+// it is 0. A bucket decides the same at both rates: 20 per 2 s becomes 10 per second. The rate r must
+// be valid.
 func (r Rate) reduced() Rate {
 	burst := r.Burst
 	if burst == 0 {
@@ -38,8 +40,8 @@ type Rates struct {
 	Tiers   map[string]Rate // the rates of the tiers, by the name of the tier
 	MayGrow bool            // whether a request may ask for a rate of its own
 	SamePer bool            // whether a rate that a request asks for must have the same Per as Base
-	Learns  bool            // whether a request may change the rate of its key even if it is denied, see [Probe]; only a store needs this
-	Windows bool            // whether the algorithm counts in windows; it then decides differently at 10 per second and at 20 per 2 seconds
+	Learns  bool            // whether a denied request may change the rate of its key too, see [Probe]; only a store needs this
+	Windows bool            // whether the algorithm counts in windows, so that 10 per second and 20 per 2 seconds are different rates
 	Warmup  *Warmup         // how the limit of a new key grows; nil if a new key has the full limit
 }
 
@@ -57,10 +59,10 @@ type Wanted struct {
 	Rate *Rate  // the rate that the request asks for; nil if it asks for none
 }
 
-// A ratePlan is one of the rates of a rule, and the configuration of the algorithm for this rate. The rule's
-// own rate and the rate of each tier have a plan each, even if some of these rates are equal: a change of
-// the rule may change one of them and leave the others. A rate that a request asks for has a plan that
-// belongs to no tier, so that no change of the rule changes it.
+// A ratePlan, or plan, is one of the rates of a rule together with the configuration of the algorithm for
+// this rate. The rule's own rate and the rate of each tier have a plan each, even if some of these rates are
+// equal: a change of the rule may change one of them and leave the others. A rate that a request asks for
+// has a plan of its own too, which stays the same when the rule changes.
 type ratePlan[S, C any] struct {
 	id     uint32 // 1 for the first plan of the rule, and so on
 	rate   Rate   // the rate of the plan; for a bucket without a Warmup, the result of Rate.reduced
@@ -81,8 +83,8 @@ func newRatePlan[S any, C Algorithm[S, C]](id uint32, rate Rate, config C) *rate
 	return p
 }
 
-// arithmetic returns the Bucket that computes with the debts of keys at the plan p, or nil if the algorithm
-// counts in windows.
+// arithmetic returns the Bucket that computes with the debts of keys at the plan (rate) p, or nil if the
+// algorithm counts in windows.
 func (p *ratePlan[S, C]) arithmetic() *exact.Bucket {
 	if p.debts == nil {
 		return nil
@@ -90,16 +92,16 @@ func (p *ratePlan[S, C]) arithmetic() *exact.Bucket {
 	return p.debts.Arithmetic()
 }
 
-// equals reports whether the plans p and q have the same rate. A key that moves from one to the other then
-// keeps its state as it is.
+// equals reports whether the plans p and q have the same rate. If so, the state of a key need not be
+// converted from one to the other.
 func (p *ratePlan[S, C]) equals(q *ratePlan[S, C]) bool { return p == q || p.rate == q.rate }
 
 // ratePlans are the plans of one rule: for its own rate, for the rates of its tiers, and for the rates
 // that requests have asked for. When the rule is changed, each shard gets the new ratePlans.
 //
 // If a request asks for a rate that no request has asked for yet, a plan for this rate is added. Plans are
-// never removed: if there are too many, the shards get new ratePlans with the plans that keys use. A
-// decision finds its plan without a lock.
+// never removed from a ratePlans. If there are too many, the shards get new ratePlans with only the plans
+// that keys use. A decision finds its plan without a lock.
 type ratePlans[S any, C Algorithm[S, C]] struct {
 	rates     Rates
 	refusals  *Refusals
@@ -111,10 +113,11 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	mu    sync.Mutex // held while a plan, or an entry of the hash table entries, is added
 	count int        // number of rates in the hash table entries; guarded by mu
 	most  int        // largest number of plans for rates that requests ask for; guarded by mu
-	since int        // how many rates were added or refused since forgetRates made the ratePlans, or a large number; guarded by mu
+	since int        // how many rates were added or refused since forgetRates made the ratePlans; else a large number; guarded by mu
 
-	// scarce is set when less than a 64th of the plans that the field most allows is left. From then on, Admit
-	// forgets rates. The plans that are left are for decisions that have called Admit before.
+	// scarce is set when more than 63/64 of the plans that the field most allows are in use. From then on,
+	// Admit forgets rates that no key uses. The last 64th is for decisions that called Admit before scarce was
+	// set.
 	scarce atomic.Bool
 
 	slowestID atomic.Uint32 // the id of the plan at which a debt takes longest to drain
@@ -183,8 +186,9 @@ func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[S, C], err error) {
 	return p, nil
 }
 
-// configured returns the configuration for the given rate, and the rate with which the plan is stored. It
-// returns an error if the rule cannot use the rate.
+// configured returns the configuration for the given rate, and the rate that its plan gets: the result of
+// Rate.reduced if equal buckets may share a plan, and otherwise the given rate. It returns an error if
+// the rule cannot use the rate.
 func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error) {
 	config, err = ps.configure(rate, ps.rates.Warmup)
 	if err == nil && ps.rates.SamePer && rate.Per != ps.rates.Base.Per {
@@ -219,12 +223,12 @@ func (ps *ratePlans[S, C]) addPlan(rate Rate, config C) *ratePlan[S, C] {
 	return p
 }
 
-// planFor returns the plan for a rate that a request asks for, and first adds such a plan if there is none.
-// It returns an error if the rule cannot use the rate.
+// planFor returns the plan for a rate that a request asks for. If there is none yet, planFor adds it. It
+// returns an error if the rule cannot use the rate.
 func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) { return ps.find(rate, false) }
 
-// find does what planFor does. If the parameter used is set, a key uses the rate already, and find adds its
-// plan even if there are too many.
+// find does what planFor does. The parameter used says that a key uses the rate already: find then adds its
+// plan even if there are too many plans.
 func (ps *ratePlans[S, C]) find(rate Rate, used bool) (*ratePlan[S, C], error) {
 	if p := ps.knownPlan(rate); p != nil {
 		return p, nil
@@ -265,7 +269,7 @@ func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[S, C] {
 	return nil
 }
 
-// addLocked adds an entry that maps the given rate to the plan p. The caller holds ps.mu.
+// addLocked adds an entry that maps the given rate to the plan (rate) p. The caller holds ps.mu.
 func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[S, C]) {
 	if ps.knownPlan(rate) != nil {
 		return

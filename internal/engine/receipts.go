@@ -39,17 +39,17 @@ type Debtor[S any] interface {
 	Arithmetic() *exact.Bucket
 }
 
-// receipts holds the charges of one rule that can be given back. The receipts of one key form a list,
-// its chain. The state of a key stores the index of the key's chain. This index is called the key's
-// link.
+// receipts holds the receipts of one rule: its charges that can be given back. The receipts of one
+// key form a list, the key's chain. The state of the key stores the index of this chain, which is
+// called the key's link.
 //
 // A receipt stays until it is settled or becomes final, because its term is over or because there are
-// too many younger receipts, see setTerm. If its key is forgotten or reset earlier, the link is lost
-// with the state, and the units of the receipt stay charged.
+// too many younger receipts, see setTerm. If its key is forgotten or reset before, the link is lost
+// together with the state of the key, and nothing can be given back for the receipt.
 //
-// The state of a key may still have a link to a chain that has ended. Another key may use this chain
-// now. So each method that takes a link also takes the hash of the key, and compares it with the hash
-// that is stored in the chain.
+// A chain that has ended may be used for another key, while the state of the first key still has a
+// link to it. So each method that takes a link also takes the hash of the key, and compares it with
+// the hash that is stored in the chain.
 //
 // The caller of a method must hold the lock of the key's shard. Only setTerm needs no such lock.
 type receipts struct {
@@ -59,16 +59,16 @@ type receipts struct {
 
 	// The fields below are guarded by mu.
 
-	all       []receipt // index 0 is not used
+	all       []receipt // index 0 is not used, because 0 stands for none
 	free      uint32    // index of the first unused receipt, whose field prev is the index of the next unused receipt
-	chains    []chain   // index 0 is not used
+	chains    []chain   // index 0 is not used, because 0 stands for none
 	freeChain uint32    // index of the first unused chain, whose field oldest is the index of the next unused chain
 	layers    layers    // the debts of the keys, divided among their receipts
 	issued    uint32    // how many receipts were ever issued, modulo 2^32
 	open      int       // how many receipts are in use
 
 	oldest, newest uint32 // indices of the receipts that got their terms first (oldest) and last (newest); 0 if no receipt has a term
-	terms          int    // number of receipts with a term
+	terms          int    // number of receipts with a term (a time limit, until which units can be given back)
 }
 
 // A lazyReceipts makes the receipts of one rule when they are first needed.
@@ -92,7 +92,7 @@ type chain struct {
 	open           uint32        // how many receipts the chain has
 	terms          uint32        // how many receipts of the chain have a term
 	top            uint32        // index of the top layer; 0 if the algorithm counts in windows
-	unit           int64         // how many parts of a token make up one token; 0 if the algorithm counts in windows
+	unit           int64         // how many parts a token is divided into; 0 if the algorithm counts in windows
 	debt           exact.Level   // the sum of the layers: the lowest debt since the charge of the newest receipt
 }
 
@@ -108,9 +108,9 @@ type receipt struct {
 	earlier, later uint32 // indices of the receipts that got a term just before and just after this one, or 0
 	at             keytable.Instant
 	n              int64
-	portion        Portion          // the portion of the limit that the key had; zero if the field each is used
-	each           exact.Level      // for a bucket whose rate has changed since: what each unit has cost, rounded down
-	then           keytable.Instant // if followed is set: the instant of the first charge without a receipt after this one
+	portion        Portion          // the portion of the limit that the key had at the charge; zero if the field each is used instead
+	each           exact.Level      // for a bucket whose rate was changed after the charge: what each unit has cost, rounded down
+	then           keytable.Instant // if followed is set: when the first charge without a receipt after this one was made
 	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
 	followed       bool             // whether the key was charged without a receipt after this charge and before the next receipt
 	hasTerm        bool             // whether this receipt is in the list of receipts with a term
@@ -134,11 +134,12 @@ func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 	return &r.chains[index]
 }
 
-// issue adds the receipt e for the latest charge of the key with hash h, and returns its number. After
-// this charge, the key owes the given debt, which the parameter b computes with; b is nil if the
-// algorithm counts in windows. If e.until is not 0, the units can be given back up to that instant,
-// see setTerm. The parameter link points to the index of the key's chain, which the state of the key
-// stores. If the key has no chain yet, issue makes a chain and stores its index there.
+// issue adds the receipt e for the latest charge of the key with hash h, and returns its number. The
+// parameter debt is what the key owes after this charge, and b is the bucket that computes with debts;
+// b is nil if the algorithm counts in windows. If e.until is not 0, the units can be given back up to
+// that instant, see setTerm. The parameter link points to the index of the key's chain, which the
+// state of the key stores. If the key has no chain yet, issue makes a chain and stores its index
+// there.
 func (r *receipts) issue(
 	link *uint32, h keytable.Hash, e *receipt, debt exact.Level, b *exact.Bucket, now keytable.Instant,
 ) Receipt {
@@ -189,9 +190,9 @@ func reuse[E any](all *[]E, free *uint32, next func(*E) uint32) uint32 {
 	return uint32(len(*all) - 1)
 }
 
-// lower records for the receipts of the key with hash h that the key now owes the given debt. It
-// must be called before the debt changes. The parameter link is the index of the key's chain. lower
-// returns false if the key has no receipts any more.
+// lower records for the receipts of the key with hash h that the key owes the given debt at
+// present. It must be called each time before the debt changes. The parameter link is the index of
+// the key's chain. lower returns false if the key has no receipts any more.
 func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,8 +221,8 @@ func (e *receipt) follow(at keytable.Instant) {
 }
 
 // rescale converts the debts of a key's receipts, and what their units have cost, from the old bucket
-// (from) to the new bucket (to). Each of the two buckets counts in its own fraction of a token. rescale
-// rounds down. The parameter link is the index of the key's chain.
+// (from) to the new bucket (to). The two buckets divide a token into different numbers of parts.
+// rescale rounds down. The parameter link is the index of the key's chain.
 func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -289,8 +290,9 @@ func (r *receipts) named(id Receipt) *receipt {
 	return nil
 }
 
-// remove takes the receipt e out of its chain. The receipt before e in the chain then also covers the
-// time of e:
+// remove takes the receipt e out of its chain (the list of the key's receipts). Each receipt records
+// the first charge without a receipt that came after it. So remove updates the receipt before e in
+// the chain:
 //
 //   - If the parameter stays is set, units of e stay charged. The charge of e then counts as a charge
 //     without a receipt that followed the receipt before.
@@ -329,8 +331,8 @@ func (r *receipts) remove(e *receipt, stays bool) {
 // setTerm gives the receipt with the number id a term: the units of the receipt can be given back until
 // the instant in the parameter until, and also at this instant. At most r.max receipts, and at most
 // [MaxOpen] receipts of one key, have a term. Above these numbers, the oldest receipts become final.
-// First of all, setTerm ends the two oldest receipts if their terms are over at the instant now. It does
-// not end more, because it must not take long if many terms are over.
+// First of all, setTerm looks at the two oldest receipts, and ends those whose terms are over at the
+// instant now. It looks at only two, so that a call is fast even if many terms are over.
 func (r *receipts) setTerm(id Receipt, until, now keytable.Instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

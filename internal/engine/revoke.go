@@ -2,7 +2,8 @@ package engine
 
 import "github.com/ratelimit-go/ratelimit/internal/keytable"
 
-// ConfirmAll calls Keys.Confirm for each part that was granted at the instant now: its charge is final.
+// ConfirmAll calls Keys.Confirm for each part that granted the request: its charge stays, and the grant
+// is counted.
 func ConfirmAll(parts []Part, now keytable.Instant) {
 	for i := range parts {
 		if p := &parts[i]; p.Keys != nil && p.Granted() {
@@ -11,8 +12,9 @@ func ConfirmAll(parts []Part, now keytable.Instant) {
 	}
 }
 
-// RevokeAll gives back the charge of each part that was granted at the instant now. The answer of the part
-// is then the one that it has without the charge.
+// RevokeAll calls Keys.Revoke for each part that granted the request: its charge is given back. The answer
+// in the part becomes the one that the request would get at the instant now, after its charge was given
+// back.
 func RevokeAll(parts []Part, now keytable.Instant) {
 	for i := range parts {
 		if p := &parts[i]; p.Keys != nil && p.Granted() {

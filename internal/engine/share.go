@@ -27,9 +27,9 @@ func (r Rates) Share(n int) Rates {
 	return r
 }
 
-// Share returns the rate that each of n processes enforces if they divide the rate r among them. The
-// parameter windows says whether the algorithm counts in windows, and the parameter warms says whether
-// new keys have a lower limit.
+// Share returns the rate that each of n processes enforces if they divide the rate r among them. For 4
+// processes, 100 per minute becomes 25 per minute. The parameter windows says whether the algorithm
+// counts in windows, and the parameter warms says whether new keys have a lower limit.
 //
 // A number of units is rounded down, but is at least 1. The rate at which a bucket refills is divided
 // exactly. If keys of a bucket have a Warmup, the result keeps the Requests of r where possible, so
@@ -53,7 +53,7 @@ func (r Rate) Share(n int, windows, warms bool) Rate {
 }
 
 // refillShare returns the Requests and the Per of a bucket that refills at one n-th of the rate r. If
-// this Per does not fit into a Duration, the refill is rounded down.
+// this Per does not fit into a Duration, the rate is rounded down.
 func (r Rate) refillShare(n int) Rate {
 	d := int(exact.GCD(int64(r.Requests), int64(n)))
 	requests := uint64(r.Requests / d)
@@ -62,7 +62,7 @@ func (r Rate) refillShare(n int) Rate {
 		// The Per of the result is the longest Duration, 292 years. Its Requests is the number of units
 		// in that time, at least 1.
 		top, low := bits.Mul64(requests, math.MaxInt64)
-		for hi > 0 { // halve both numbers: Per is rounded up, and the number of units down, so that the rate does not rise
+		for hi > 0 { // halve both numbers until Per fits: Per is rounded up and the units down, so that the rate does not rise
 			hi, lo = hi>>1, hi<<63|lo>>1|lo&1
 			top, low = top>>1, top<<63|low>>1
 		}

@@ -11,19 +11,20 @@ import (
 type Spot struct {
 	Keys Lockable // the keys of the rule or of the limiter
 	Question
-	revocable bool // whether Keys.Confirm or Keys.Revoke is called later; a grant is not counted before that call
+	revocable bool // whether the caller calls Keys.Confirm or Keys.Revoke after a grant; only Confirm counts it
 
 	Answer
 }
 
-// SpotOf returns a Spot for n units of the key with hash h. The Spot decides at the own rate of the rule
-// or of the limiter.
+// SpotOf returns a Spot for n units of the key with hash h. The Spot decides at the rate of the rule or
+// of the limiter itself, and not at that of a tier or of a request.
 func SpotOf(keys Lockable, h keytable.Hash, n int64) Spot {
 	return Spot{Keys: keys, Question: Question{Hash: h, N: n}}
 }
 
-// A Future is a copy of the state of a key. Package waitline charges the copy in advance for the callers
-// that wait already, to compute when the key will have units for a later caller.
+// A Future is a copy of the state of a key. Package waitline charges the copy for the callers that
+// already wait, each at the instant of its turn. So it computes when the key will have units for a
+// further caller.
 type Future interface {
 	// Ahead returns in due the earliest instant at which n units are available, but not an instant
 	// before the parameter at. If the units are never available, due is [keytable.End]. The verdict v is
@@ -95,8 +96,8 @@ func (s *Spot) DelayAt(at keytable.Instant) time.Duration {
 	return s.shard.delay(s.Hash, s.Want, at, s.Units())
 }
 
-// DenyDelay turns the answer of the spot s into a denial if the Delay in the answer is not 0 and not
-// below the given limit. It leaves the answer of a rule in shadow as it is.
+// DenyDelay turns the answer of the spot s into a denial if its Delay is above 0 and at least the
+// given limit. It leaves the answer of a rule in shadow as it is.
 func (s *Spot) DenyDelay(limit time.Duration) {
 	if !s.Shadow && s.Delay > 0 && s.Delay >= limit {
 		s.RetryAfter, s.Delay = max(s.Delay-limit, 1), 0
@@ -109,11 +110,11 @@ func (s *Spot) Mark(marked bool) { s.shard.mark(s.Hash, marked) }
 // Future returns a copy of the state that the key of the locked spot s has at the given instant.
 func (s *Spot) Future(at keytable.Instant) Future { return s.shard.future(s.Hash, at) }
 
-// finish converts the durations in the verdict v. Before the call, they count from the instant for
-// which v was made (from). After the call, they count from an earlier instant, or the same (at). The
-// parameter delay is the Delay of the request at the instant for which v was made, and the function
-// step returns its Delay at any given instant. finish returns the instant at which the request is
-// granted, and its Delay at that instant.
+// finish converts the durations in the verdict v. Before the call, they count from the instant in
+// the parameter from. After the call, they count from the instant in the parameter at, which is not
+// later. finish returns the instant at which the request is granted, and its Delay at that instant.
+// The parameter delay is its Delay if it is granted at the instant from. The function step returns
+// its Delay for any other instant.
 func (v *Verdict) finish(
 	at, from keytable.Instant, delay time.Duration, step func(at keytable.Instant) time.Duration,
 ) (keytable.Instant, time.Duration) {

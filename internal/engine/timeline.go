@@ -161,7 +161,8 @@ func (t *Timeline) Patience(ctx context.Context) time.Duration {
 func (t *Timeline) TimeTo(deadline time.Time) time.Duration {
 	left := time.Until(deadline)
 	if left <= 0 && t.clock != nil {
-		// The context has not ended, so its deadline was set with the limiter's clock, not the machine's.
+		// By the machine's clock, the deadline has passed, but the context has not ended. So the deadline
+		// was computed with the limiter's clock.
 		left = deadline.Sub(t.clock.Now())
 	}
 	return left

@@ -2,18 +2,19 @@ package engine
 
 import "github.com/ratelimit-go/ratelimit/internal/keytable"
 
-// twoRates is a bit in the field plan of a ratedState. It is set while the key may owe something at a
-// slower rate than the one at which its state was last written, because the key was used at both. The
-// table then keeps the state until the key owes nothing at the slowest rate of the rule. If the table
-// forgot the key earlier, a request at the slower rate would find a new key. As with the bit withReceipts,
-// the fast path is not taken while the bit is set.
+// twoRates is a bit in the field plan of a ratedState. It is set while the key was used at two rates, and
+// may still owe something at the slower one although it owes nothing at the rate at which its state was
+// last written. The table then keeps the state until the key owes nothing at the slowest rate of the rule.
+// If the table forgot the key earlier, a request at the slower rate would find a new key. As with the bit
+// withReceipts, the fast path is not taken while the bit is set.
 const twoRates = 1 << 30
 
 // planBits are the bits of the field plan of a ratedState that do not belong to the id of its plan.
 const planBits = withReceipts | twoRates
 
-// usedAt notes in the state s, which was last written at the plan (rate) from, that it is used at the plan p
-// now. It sets the bit twoRates if one of the two rates is slower than the other and the key owes something.
+// usedAt is called before the state s of a key is converted from one plan (rate) to another. The parameter
+// from is the plan at which s was last written, and p is the new plan. If one of the two is slower and the
+// key owes something, usedAt sets the bit twoRates in s.
 func (ps *ratePlans[S, C]) usedAt(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) {
 	if (p.config.Slower(from.config) || from.config.Slower(p.config)) && !ps.Idle(s, now) {
 		s.plan |= twoRates
@@ -26,8 +27,8 @@ func (ps *ratePlans[S, C]) slowestPlan() *ratePlan[S, C] {
 }
 
 // idleAtSlowest reports whether the key with the state s would owe nothing now if its debt had drained at the
-// slowest rate of the rule since its last charge. The plan p is the one at which s was last written. The state
-// s is the same before and after the call.
+// slowest rate of the rule since its last charge. The plan (rate) p is the one at which s was last written.
+// The state s is the same before and after the call.
 func (ps *ratePlans[S, C]) idleAtSlowest(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
 	slow := ps.slowestPlan()
 	if !slow.config.Slower(p.config) {

@@ -13,10 +13,10 @@ import (
 type Warmup struct {
 	From  int64         // limit of a new key in units, at least 1; if the full limit is less, a new key has the full limit
 	Over  time.Duration // how long the limit grows, above 0
-	Raise bool          // whether a From that is too small to grant one unit is replaced by the smallest number that grants one
+	Raise bool          // whether a From that is too small to grant one unit is raised to the smallest number that grants one
 }
 
-// A Portion is the fraction of the full limit that a young key has, whose limit still grows.
+// A Portion is the fraction of the full limit that a young key has: a key whose limit still grows.
 type Portion = exact.Portion
 
 // A Grower is an [Algorithm] whose keys can be young: they then have a lower limit, which grows.
@@ -25,7 +25,7 @@ type Grower[S, C any] interface {
 
 	// StepYoung does what Step does, for a key that has only the portion p of the full limit. The
 	// instant now must not be before the result of Reached(s). If the units are denied, v.RetryAfter is
-	// not the time to wait, but some number above 0. v.Limit and v.ResetAfter are as in Step.
+	// above 0 but does not tell how long to wait. v.Limit and v.ResetAfter are as in Step.
 	StepYoung(s *S, pace C, p Portion, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration)
 }
 
@@ -39,8 +39,9 @@ type Warm[S any] struct {
 // time since its first charge. When a key has owed nothing for the duration in the field over, it is
 // new again.
 //
-// Suppose that a request would be granted at some instant. If the key is not charged, this request
-// would also be granted at any later instant, until the key becomes new again.
+// A request that would be granted at some instant would also be granted at any later instant, as
+// long as the key is not charged and does not become new again. The method retryAfter and the
+// function firstGrant search for instants by bisection and rely on this.
 type WarmConfig[S any, C Grower[S, C]] struct {
 	full  C     // the configuration for keys with the full limit
 	from  int64 // the limit of a new key, in units
@@ -94,8 +95,9 @@ func (c *WarmConfig[S, C]) stepYoung(
 }
 
 // retryAfter returns how long it takes until n units, which are denied at the instant now, are granted.
-// The result is at most the duration longest, or it is Never. If the parameter known is not set, the
-// growth of the limit has not begun yet.
+// If the units are denied even after the duration longest, the result is Never. If the parameter known
+// is not set, the limit has not begun to grow. The parameter age is the time since the first charge of
+// the key.
 func (c *WarmConfig[S, C]) retryAfter(
 	s *Warm[S], pace *WarmConfig[S, C], known bool, age, longest time.Duration, now keytable.Instant, n int64,
 ) time.Duration {
@@ -167,7 +169,7 @@ func (c *WarmConfig[S, C]) Inherit(s *Warm[S], now keytable.Instant) Warm[S] {
 }
 
 // Renew makes s the state of a new key with the same debt as before. It is called for the debt that all
-// keys without a slot share, because this debt always counts as the debt of a new key.
+// keys without a slot in the table share: this debt always counts as that of a new key.
 func (c *WarmConfig[S, C]) Renew(s *Warm[S]) { s.first = 0 }
 
 // Carry converts the state s from the rate of the old configuration (from) to the rate of the

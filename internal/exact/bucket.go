@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Never stands for a wait that is longer than a time.Duration can hold, which is 292 years.
+// Never stands for a wait that is too long for a time.Duration, which holds at most 292 years.
 const Never time.Duration = math.MaxInt64
 
 // A Level is an exact number of tokens: whole tokens and a fraction.
@@ -20,9 +20,10 @@ type Level struct {
 // A Bucket computes with the debts of a token bucket or a leaky bucket. A debt grows by the
 // tokens that are taken, and drains at an exact rational rate.
 //
-// Gain/Unit is Requests/Per, reduced by their greatest common divisor. A token has Unit parts,
-// and each nanosecond drains exactly Gain parts. Products are computed in 128 bits, so nothing
-// is rounded and nothing overflows, whatever the rate.
+// A token is divided into Unit parts, and Gain parts drain in each nanosecond. Gain/Unit is the
+// rate Requests/Per in lowest terms: for 1 token per second, Gain is 1 and Unit is 1,000,000,000.
+// Products are computed in 128 bits, so nothing is rounded and nothing overflows, whatever the
+// rate.
 type Bucket struct {
 	Burst int64 // tokens that a key can take at once
 	Gain  int64 // parts of a token that drain in a nanosecond
@@ -32,8 +33,8 @@ type Bucket struct {
 // MaxBurst is the largest burst of a [Bucket].
 const MaxBurst = math.MaxUint32
 
-// MaxUsed is the largest number of units that a key can owe when it is charged beyond its limit. A key
-// whose limit is higher than MaxUsed can owe as many units as its limit.
+// MaxUsed is the most units that a key can owe by charges that ignore its limit. If the limit itself
+// is higher than MaxUsed, the key can owe as many units as the limit.
 const MaxUsed = 1 << 50
 
 // Beyond returns the sum of used and n, or the limit if the sum is above the limit. If used is above
@@ -53,7 +54,8 @@ func (b *Bucket) Earned(elapsed uint64) (hi, lo uint64) {
 	return bits.Mul64(elapsed, uint64(b.Gain))
 }
 
-// Less returns the debt minus hi·2^64 + lo parts of a token or, if that is negative, zero.
+// Less subtracts hi·2^64 + lo parts of a token from the debt. If the difference is negative, Less
+// returns zero.
 func (b *Bucket) Less(debt Level, hi, lo uint64) Level {
 	if hi > 0 || lo >= uint64(b.Unit) {
 		if hi >= uint64(b.Unit) {
@@ -104,7 +106,8 @@ func (b *Bucket) Drained(debt Level, elapsed uint64) Level {
 	return b.Less(debt, hi, lo)
 }
 
-// Left returns how many whole tokens a key with this debt may take at once.
+// Left returns how many whole tokens a key with this debt may take at once: Burst minus the debt,
+// rounded down.
 func (b *Bucket) Left(debt Level) int64 {
 	if debt.Frac > 0 {
 		return b.Burst - debt.Whole - 1
@@ -139,8 +142,8 @@ func (b *Bucket) Slower(than *Bucket) bool {
 	return hi < thanHi || hi == thanHi && lo < thanLo
 }
 
-// Rescaled converts the debt to the parts of a token that b uses. The given debt uses the parts of another
-// bucket, the parameter from. Rescaled rounds up, against the client.
+// Rescaled converts a debt of another bucket (the parameter from) to a debt of b. The two buckets may
+// divide a token into different numbers of parts. Rescaled rounds up, against the client.
 func (b *Bucket) Rescaled(debt Level, from *Bucket) Level {
 	if b.Unit == from.Unit {
 		return debt
@@ -169,14 +172,15 @@ func (b *Bucket) RescaledDown(debt Level, from *Bucket) Level {
 // Arithmetic returns b. With it, a type that embeds a Bucket gives access to that Bucket.
 func (b *Bucket) Arithmetic() *Bucket { return b }
 
-// Converted returns the debt of a key after a change of its bucket. The parameter from is the old bucket,
-// b is the new bucket, and debt is the debt before the change, in parts of b. The debt grows or falls by
-// as much as the burst, so that the key may take as many tokens as before, if b holds that many. The
-// result is at least minDebt or, if the burst of b is smaller than minDebt, at least that burst. If the
-// parameter ahead is set, the result is at least minDebt in any case. If debt and minDebt are both zero,
-// the key is unused and stays unused: the result is zero.
+// Converted returns the debt of a key after a change of its bucket from the old one (from) to the new one
+// (b). The parameter debt is the debt before the change, in parts of b. The debt grows or falls by as
+// much as the burst: a key that owes 3 of 10 tokens owes 8 of 15, so it may take 7 as before. But the
+// result is at least minDebt. If minDebt is above the burst of b and the parameter ahead is not set, the
+// result is at least that burst instead. If debt and minDebt are both zero, the key is unused and stays
+// unused: the result is zero.
 //
-// The result lost is set unless all of the debt, and all of minDebt, is still in the result.
+// The result lost is set if minDebt was cut to the burst, or if the result is minDebt because the
+// debt became smaller than minDebt.
 func (b *Bucket) Converted(debt, minDebt Level, from *Bucket, ahead bool) (to Level, lost bool) {
 	if debt == (Level{}) && minDebt == debt {
 		return debt, false
@@ -191,8 +195,9 @@ func (b *Bucket) Converted(debt, minDebt Level, from *Bucket, ahead bool) (to Le
 	return debt, lost
 }
 
-// A Portion is the fraction Units/Of of the full limit. A key whose limit still grows has only a Portion of
-// it, and pays Of/Units tokens for each unit.
+// A Portion is the fraction Units/Of of the full limit. A new key may have a lower limit, which grows.
+// Until it has grown, the key has only a Portion of the full limit, and pays Of/Units tokens for each unit:
+// with half of the limit, 2 tokens.
 //
 // Invariant: 1 <= Units <= Of.
 type Portion struct {
@@ -200,8 +205,9 @@ type Portion struct {
 	Of    int64 // the full limit, in units
 }
 
-// Cost returns what n units cost a key with the portion p of the limit. It is rounded up to parts of a
-// token, once for all units. A cost of more tokens than an int64 can hold is cut to the largest int64.
+// Cost returns what n units cost a key with the portion p of the full limit. The sum for all units is
+// rounded up to whole parts of a token. A cost of more tokens than an int64 can hold is cut to the
+// largest int64.
 func (b *Bucket) Cost(p Portion, n int64) Level {
 	hi, lo := bits.Mul64(uint64(n), uint64(p.Of))
 	if hi >= uint64(p.Units) {
@@ -224,8 +230,8 @@ func (b *Bucket) Cost(p Portion, n int64) Level {
 	return Level{int64(whole), frac}
 }
 
-// partsOf returns how many parts of a token are in rest/p.Units tokens, and what remains of the division.
-// The given rest must be less than p.Units.
+// partsOf converts rest/p.Units tokens to whole parts of a token. It also returns the remainder of the
+// division. The given rest must be less than p.Units.
 func (b *Bucket) partsOf(rest uint64, p Portion) (parts int64, left uint64) {
 	hi, lo := bits.Mul64(rest, uint64(b.Unit))
 	quotient, left := bits.Div64(hi, lo, uint64(p.Units))
@@ -267,19 +273,20 @@ func (b *Bucket) Beyond(l, more Level) Level {
 	return b.Plus(l, more)
 }
 
-// Fit returns how many units fit at once into the room that the debt leaves of burst tokens, if the key has
-// the portion p of the limit.
+// Fit returns how many units a key with this debt can be granted at once, if it has the portion p of the
+// full limit. The cost of the units and the debt are then together at most burst tokens.
 func (b *Bucket) Fit(debt Level, p Portion, burst int64) int64 {
 	room := b.Minus(Level{burst, 0}, debt)
 	hi, lo := b.Parts(room)
 	top, hi, lo := times(hi, lo, uint64(p.Units))
-	unitHi, unitLo := bits.Mul64(uint64(p.Of), uint64(b.Unit)) // n units fit if n times this is at most top·2^128 + hi·2^64 + lo
+	unitHi, unitLo := bits.Mul64(uint64(p.Of), uint64(b.Unit)) // n units fit if this times n is at most top·2^128 + hi·2^64 + lo
 	if unitHi == 0 {
 		n, _ := bits.Div64(hi, lo, unitLo) // the quotient fits, and top is 0: n is at most burst
 		return int64(n)
 	}
-	// The divisor is rounded up to its 64 leading bits. This makes the quotient too small, but by less
-	// than 1, so that n is correct or 1 too small.
+	// The divisor has more than 64 bits. It is rounded up to its 64 leading bits. The quotient is then
+	// too small by less than 1, so n is correct or 1 too small. If n+1 units fit too, n is raised
+	// below.
 	shift := uint(bits.Len64(unitHi))
 	n, rest := top<<(64-shift)|hi>>shift, hi<<(64-shift)|lo>>shift
 	if leading := unitHi<<(64-shift) | unitLo>>shift; leading < math.MaxUint64 {
@@ -294,7 +301,7 @@ func (b *Bucket) Fit(debt Level, p Portion, burst int64) int64 {
 // Spend decides on n units for a key with this debt and the portion p of the limit: they are granted if the
 // debt and their cost are together at most burst tokens. If the parameter charge is set, Spend returns the
 // cost of granted units, and how many units fit after them. Otherwise the cost is zero, and left is how many
-// units fit.
+// units fit now.
 func (b *Bucket) Spend(debt Level, p Portion, n, burst int64, charge bool) (cost Level, left int64, granted bool) {
 	if charge {
 		if cost = b.Cost(p, n); cost.Whole <= burst {

@@ -16,8 +16,8 @@ func newDivisor(by uint64) divisor { return divisor{by, math.MaxUint64 / by} }
 
 // divide returns the quotient of n and d.by, rounded down, and the rest of the division.
 //
-// It multiplies n by the inverse of d.by. This gives the quotient, or one less than the quotient. If it
-// is one less, the rest is still d.by or more, and divide corrects it.
+// It multiplies n by the inverse of d.by. The product is the quotient, or one less than the quotient.
+// If it is one less, the rest is at least d.by, and divide adds the missing one.
 func (d *divisor) divide(n uint64) (quotient, rest uint64) {
 	quotient, _ = bits.Mul64(n, d.inverse)
 	if rest = n - quotient*d.by; rest >= d.by {

@@ -6,18 +6,21 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A hole of an entry in the ring of a Log is how many of its units came back. The total of the entry still
-// counts them, and so do the totals of the entries after it. Instead of changing all these totals, GiveBack
-// notes the hole, and raises the base by it. What counts for an entry is then its total and the holes of all
-// later entries. The newest entry has no hole, and neither has the oldest one if its units came back while it
-// was the oldest.
+// A hole of an entry in the ring of a Log is the number of its units that were given back. Each entry stores a
+// total: all units that were granted up to it. A return of units would change the totals of the entry and of
+// all later ones. Instead, GiveBack adds the units to the hole of the entry, and to the field base of the Log.
+// The units of an entry and of all older ones that still count are then: its total, plus the holes of all later
+// entries, minus the base. The newest entry has no hole, because GiveBack changes its total itself. For the
+// oldest entry, GiveBack changes only the base.
 //
-// The fields holes of the ring are a tree of sums: the field with the index i has the sum of the holes of the
-// last 1, 32, 1024 or 32,768 entries up to i, the most of these by which i+1 can be divided. So a hole is noted
-// in at most four fields, and the holes of several entries in a row are the sum of few fields.
+// The fields holes of the ring are a tree of sums, so that a return changes few of them. The field at index i
+// has the sum of the holes of the last 1, 32, 1024 or 32,768 entries up to i: the largest of these numbers by
+// which i+1 is divisible. So a return changes at most four fields, and the holes of several entries in a row
+// are the sum of few fields.
 //
-// The bit holed of the field first says whether there may be holes. Without it, all fields holes are 0. A place
-// of the ring that is not in use any more may still have a hole. Add removes it before it uses the place.
+// The bit holed in the field first of the Log says whether there may be holes. Without it, all fields holes are
+// 0. A slot of the ring that is not in use may still have a hole. Add removes this hole before it uses the
+// slot.
 const holed = 1 << 31
 
 // place returns the index in the ring of entry number i.
@@ -29,10 +32,12 @@ func (l *Log) skip(n uint32) {
 	l.older -= n
 }
 
-// fan is how many sums of the tree make up a sum of the next level.
+// fan is how many neighbouring sums of one level of the tree are added up in one sum of the next
+// level.
 const fan = 32
 
-// note adds n units, modulo 2^32, to the hole at the index place of the ring.
+// note adds n units, modulo 2^32, to the hole (units given back) of the entry at the index place of
+// the ring. It adds them to each sum of the tree that contains this hole.
 func (l *Log) note(place, n uint32) {
 	last := uint32(len(l.ring))
 	for level := uint32(1); ; level *= fan {
@@ -47,7 +52,7 @@ func (l *Log) note(place, n uint32) {
 	}
 }
 
-// hole returns the hole at the index place of the ring.
+// hole returns how many units of the entry at the index place of the ring were given back.
 func (l *Log) hole(place uint32) uint32 {
 	n := l.ring[place].holes
 	for level := uint32(1); place&(level*fan-1) == level*fan-1; level *= fan {
@@ -58,7 +63,8 @@ func (l *Log) hole(place uint32) uint32 {
 	return n
 }
 
-// holesBelow returns the sum of the holes at all indices of the ring below k, modulo 2^32.
+// holesBelow returns how many units of the entries at all indices of the ring below k were given
+// back, modulo 2^32.
 func (l *Log) holesBelow(k uint32) (n uint32) {
 	at := uint32(0)
 	for level := uint32(fan * fan * fan); level > 0; level /= fan {
@@ -69,8 +75,8 @@ func (l *Log) holesBelow(k uint32) (n uint32) {
 	return n
 }
 
-// upTo returns how many units were ever granted up to entry number i, which is in the ring, modulo 2^32. It
-// does not count units that came back.
+// upTo returns a running total for entry number i, which is in the ring, modulo 2^32. This total minus
+// l.base is the number of units of this entry and of all older ones that were not given back.
 func (l *Log) upTo(i uint32) uint32 {
 	total := l.slot(i).total
 	if l.first&holed == 0 || i+1 >= l.older {
@@ -83,7 +89,8 @@ func (l *Log) upTo(i uint32) uint32 {
 	return total + l.holesBelow(to) - l.holesBelow(from)
 }
 
-// fill changes the totals of the entries so that no entry has a hole, and removes entries without units.
+// fill moves the holes (units given back) into the totals of the entries, so that no entry has a hole,
+// and removes entries whose units were all given back.
 func (l *Log) fill() {
 	var rest uint32 // the sum of the holes from entry number i on
 	for i := range l.older {
@@ -114,7 +121,8 @@ func (l *Log) find(at keytable.Instant) (i uint32) {
 	ring, mask := l.ring, uint32(len(l.ring)-1)
 	for n := l.older; n > 1; {
 		half := n / 2
-		// The processor cannot predict this comparison, so it is no branch: later is 1 if the entry is after at.
+		// The processor cannot predict this comparison, so it is computed without a branch: later is 1 if the
+		// entry is after at.
 		_, later := bits.Sub64(uint64(at), uint64(ring[(l.first+i+half)&mask].at), 0)
 		i += half & (uint32(later) - 1)
 		n -= half

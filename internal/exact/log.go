@@ -21,7 +21,7 @@ type Log struct {
 	total uint32           // units ever granted, modulo 2^32
 	base  uint32           // units granted before the oldest entry, modulo 2^32
 	ring  []entry          // all entries except the newest, in a ring buffer whose length is a power of two
-	first uint32           // index in ring of the oldest entry, and the bit holed
+	first uint32           // index in ring of the oldest entry; the highest bit is the flag holed
 	older uint32           // number of entries in ring
 }
 
@@ -29,7 +29,7 @@ type Log struct {
 type entry struct {
 	at    keytable.Instant // when the units were granted
 	total uint32           // units ever granted, including those of this entry, modulo 2^32
-	holes uint32           // a sum of holes, see the constant holed
+	holes uint32           // a sum of holes (units given back), see the constant holed
 }
 
 // LogOf returns a Log with one entry: the given number of units, granted at the given instant.
@@ -78,9 +78,9 @@ func (l *Log) Recent(now keytable.Instant, per uint64) Recent {
 	return Recent{int64(l.total - base), gone}
 }
 
-// TimeToLeave returns the time from now until the oldest n units of the recent entries are no longer
-// recent. The parameter r describes these entries, and per is the age, in nanoseconds, at which an entry is
-// no longer recent.
+// TimeToLeave returns how long it takes until at least n units leave the window: until the oldest n units
+// of the recent entries are no longer recent. The parameter r describes these entries, and per is the age,
+// in nanoseconds, at which an entry is no longer recent.
 func (l *Log) TimeToLeave(r Recent, n int64, now keytable.Instant, per uint64) time.Duration {
 	base := l.total - uint32(r.Units)
 	i := sort.Search(int(l.older-r.gone), func(i int) bool {
@@ -133,10 +133,10 @@ func (l *Log) grow() {
 // entries.
 const maxEntries = 1 << 16
 
-// Exceed records n units at the instant now, even past the limit. The caller must call Trim
-// before. If l has maxEntries already, Exceed adds the units to the newest entry and sets its
-// instant to now. If the sum of all units is above 2^32-1, one entry at now with 2^32-1 units
-// replaces all entries.
+// Exceed records n units at the instant now, whatever the limit. The caller must call Trim before.
+// If l has maxEntries already, Exceed adds the units to the newest entry and sets its instant to
+// now. If all units together would be more than 2^32-1, one entry at now with 2^32-1 units replaces
+// all entries.
 func (l *Log) Exceed(now keytable.Instant, n int64) {
 	if l.older >= maxEntries && l.first&holed != 0 {
 		l.fill()

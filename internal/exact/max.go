@@ -10,8 +10,8 @@ import (
 // closed interval has length+1 instants. A larger result than 2^64-1 is returned as 2^64-1. The
 // parameters requests and per are above 0.
 
-// MaxGranted returns the largest number of units that a bucket grants in an interval of this length, in
-// nanoseconds.
+// MaxGranted returns the largest number of units that a bucket grants to one key in a closed interval
+// of this length, in nanoseconds.
 //
 // A client is granted the most if its key owes nothing at first and the client takes all available
 // units at each instant. After each instant, the debt is then above Burst-1 tokens.
@@ -19,10 +19,10 @@ import (
 // In most buckets, at most Burst-1 tokens drain in a nanosecond. The debt then never reaches zero, so
 // tokens drain all the time.
 //
-// In any other bucket, the debt can reach zero before the next instant. The variable lost is the number
-// of parts of a token by which the drain of a nanosecond exceeds Burst-1 tokens. At most instants, the
-// client is granted Burst-1 units, and the fraction of a token that its key owes becomes smaller by
-// this number of parts. Each time this fraction is used up, the client is granted Burst units.
+// In any other bucket, more than Burst-1 tokens drain in a nanosecond. The variable lost says how many
+// parts of a token more. At most instants, the client is granted Burst-1 units. The key then owes a
+// fraction of a token less than at the instant before: less by lost parts. Each time nothing of this
+// fraction is left, the client is granted Burst units at once.
 func (b *Bucket) MaxGranted(length uint64) uint64 {
 	burst, unit := uint64(b.Burst), uint64(b.Unit)
 	hi, limit := bits.Mul64(burst-1, unit)
@@ -34,15 +34,15 @@ func (b *Bucket) MaxGranted(length uint64) uint64 {
 }
 
 // MaxOfWindows returns the largest number of units that fixed windows grant in an interval of this
-// length, in nanoseconds. The parameter per is the length of a window in nanoseconds. The number of
-// windows that the interval can touch is length/per, rounded up, plus one.
+// length, in nanoseconds. The parameter per is the length of a window in nanoseconds. The interval
+// can touch length/per windows, rounded up, plus one, and each of them can grant all its units.
 func MaxOfWindows(requests, per, length uint64) uint64 {
 	return mul(requests, add(1, ratioUp(length, 1, per)))
 }
 
 // MaxOfLog returns the largest number of units that a sliding window log grants in an interval of this
-// length, in nanoseconds. The parameter per is the time, in nanoseconds, after which a granted unit can be
-// granted again.
+// length, in nanoseconds. The parameter per is the length of the window, in nanoseconds: a unit that is
+// granted can be granted again after this time.
 func MaxOfLog(requests, per, length uint64) uint64 { return mul(requests, 1+length/per) }
 
 // MaxOfCounter returns the largest number of units that a sliding window counter grants in an interval

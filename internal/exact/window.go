@@ -16,7 +16,7 @@ type Window struct {
 	Requests int64  // the most units that are granted in each interval
 	Per      uint64 // length of an interval in nanoseconds, above 0
 
-	phase uint64  // how many nanoseconds the zero Instant is after the beginning of its interval
+	phase uint64  // how many nanoseconds the zero Instant is after the beginning of the interval that contains it
 	byPer divisor // divides numbers by Per
 }
 

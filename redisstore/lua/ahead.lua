@@ -1,7 +1,7 @@
--- Wraps a script of one.lua for a call that takes units ahead, see WithLeases. It stores a note of the
--- reply in a hash that belongs to the key. If the reply is lost, the process reads there how many
--- units the call has taken. A Reset deletes the hash with the key: units that were taken before it are
--- then not given back.
+-- Wraps a script of one.lua for a call that takes units for later requests, see WithLeases. It stores
+-- a copy of the reply, the note, in a hash that belongs to the key. If the reply is lost, the process
+-- reads the note to see how many units the call has taken. A Reset deletes the hash together with the
+-- key, so units that were taken before the Reset are not given back.
 --
 -- KEYS: the key; the hash. ARGV: as for one.lua; then the name of the process, and the number of
 -- the call.

@@ -1,10 +1,10 @@
 -- Token bucket and leaky bucket: a debt that grows by the tokens that are taken and drains
 -- as time passes. A token is divided into unit parts, of which gain drain each microsecond.
 --
--- An amount of debt is a level {whole, frac, fine}: whole tokens; parts, fewer than unit;
--- and fine parts, fewer than grain, which divide a part further. Only whole parts drain in
--- a microsecond. Fine parts appear when a level is converted from another rate, and make
--- the conversion as exact as one that counts nanoseconds.
+-- An amount of debt is a level {whole, frac, fine}: whole tokens; parts, fewer than unit; and fine
+-- parts, fewer than grain, which divide a part further. In a microsecond, whole parts drain, and no
+-- fine parts. Fine parts appear only when a level is converted from another rate, and make the
+-- conversion as exact as one that counts nanoseconds.
 --
 -- A state is stored as decimal numbers, separated by spaces:
 --
@@ -13,19 +13,19 @@
 --   leaky bucket  gain unit burst  seconds micros  whole frac fine  whole frac fine
 --   two rates     one of the last two forms, and then the microsecond keep
 --
--- gain, unit and burst are the rate, in lowest terms, under which the state was written.
--- seconds and micros are the instant at which the levels were true. The first level is the
--- debt. The second level is the queue of a leaky bucket: the units that have not left yet. The short form
--- is used wherever it can express the state: when the debt is fewer than 2^53 parts and has no
--- fine parts, and the queue equals the debt.
+-- gain, unit and burst are the rate, in lowest terms, under which the state was written. seconds and
+-- micros are the instant at which the levels were true. The first level is the debt. The second level is
+-- the queue of a leaky bucket: the units that have not left yet. The short form has the whole debt as one
+-- number of parts. It is used if the debt is fewer than 2^53 parts and has no fine parts, and the queue
+-- equals the debt.
 --
--- If keep is stored, the state was also used at a slower rate than its own. Until the instant keep, a
--- bucket that was full when that rate was last used has not drained at that rate. The key does not
--- expire before, and later requests at the slower rate find it. Earlier scripts ignore keep after the
--- state of a token bucket.
+-- The form with keep is used if the key was also used at a slower rate than that of its state. keep
+-- is the instant at which a bucket that was full of debt when the slower rate was last used has
+-- drained at that rate. The key does not expire before, so that requests at the slower rate still
+-- find it. Scripts of earlier versions ignore keep after the state of a token bucket.
 
--- grain returns into how many fine parts a part is divided at the rate of gain: so many
--- that a whole number of them drains in a nanosecond.
+-- grain returns how many fine parts make up a part, if gain parts drain in a microsecond. It is the
+-- smallest number for which a whole number of fine parts drains in a nanosecond.
 local function grain(gain)
   local a, b = 1000, gain
   while b > 0 do
@@ -44,7 +44,7 @@ local function below(a, b)
   return false
 end
 
--- drained returns the part of level, a level of s, that has not drained after elapsed microseconds.
+-- drained returns what is left of level, a level of the state s, after elapsed microseconds.
 local function drained(s, level, elapsed)
   local parts = elapsed * s.gain
   if parts >= EXACT and parts / s.unit > level[1] + 2 then return {0, 0, 0} end
@@ -55,8 +55,8 @@ local function drained(s, level, elapsed)
   return {whole, frac, level[3]}
 end
 
--- to_drain returns in how many microseconds whole tokens and the fraction of level will
--- have drained, rounded up.
+-- to_drain returns how many microseconds a debt takes to drain, rounded up. The debt is the given
+-- number of whole tokens, and the parts and fine parts of level.
 local function to_drain(s, whole, level)
   local parts = whole * s.unit + level[2]
   local half, rest = 0, parts
@@ -88,8 +88,8 @@ local function scaled(frac, fine, unit, grain, n)
   return q, r, f
 end
 
--- converted returns a level of s in the parts of another rate, gain and unit, rounded up or, if
--- down is true, down.
+-- converted returns a level of the state s in the parts and fine parts of another rate (gain and
+-- unit). It rounds up, or down if down is true.
 local function converted(s, level, gain, unit, down)
   local from, to = grain(s.gain), grain(gain)
   if s.unit == unit and from == to then return level end
@@ -102,7 +102,8 @@ local function converted(s, level, gain, unit, down)
   return {whole, frac, fine}
 end
 
--- carry drains s at its rate until now, and then sets its rate to gain and unit.
+-- carry drains the levels of the state s at its old rate until now, and then changes the rate to
+-- gain and unit.
 local function carry(s, gain, unit, now)
   now = max(now, s.last)
   local elapsed = now - s.last
@@ -111,11 +112,12 @@ local function carry(s, gain, unit, now)
   s.gain, s.unit, s.last = gain, unit, now
 end
 
--- resize changes the burst of s. The tokens stay as far as they fit, so a higher burst adds none at
--- once, unless the bucket is full: it stays full. The debt of a leaky bucket is then at least its queue
--- or, if its queue is longer than the burst, the whole burst. If ahead is true, the burst will change
--- later, and then the debt is at least the queue in any case. resize returns whether it has dropped a
--- part of the queue, or the debt has not changed by as much as the burst.
+-- resize changes the burst of s. A used bucket keeps the tokens that are left, as far as they fit: a
+-- higher burst adds no tokens at once. An unused bucket stays unused. The debt of a leaky bucket is
+-- afterwards at least its queue or, if the queue is longer than the burst, the whole burst. If ahead is
+-- true, the burst will change only later, and the debt is at least the queue in any case. resize
+-- returns true if it has dropped a part of the queue, or if the debt did not change by as much as the
+-- burst.
 local function resize(s, burst, ahead)
   local none = {0, 0, 0}
   local debt, used, dropped = s.debt, s.queue or none, false
@@ -128,21 +130,23 @@ local function resize(s, burst, ahead)
   return dropped
 end
 
--- lower records that the debt of s was no more than debt, for the receipts of s; see layers.lua.
+-- lower records that the debt of the state s has been as low as debt. Receipts of earlier charges
+-- cannot give back more than the lowest debt since the charge; see layers.lua.
 local function lower(s, debt)
   if not s.low or below(debt, s.low) then s.low = debt end
 end
 
--- drains_by returns the instant at which a bucket of this rate that is full of debt now has drained.
+-- drains_by returns when a bucket that owes its whole burst now will have drained at this rate.
 local function drains_by(now, gain, unit, burst)
   return min(math.ceil(now + burst * unit / gain), EXACT - 1)
 end
 
--- bucket holds the functions that both algorithms share.
+-- bucket holds the functions that the token bucket and the leaky bucket share.
 local bucket = {}
 
--- heal moves a state to now if its time is so far ahead that an empty bucket would be full
--- by then: the clock must have been wrong when the state was written.
+-- heal moves the state s to now if its time is so far ahead of now that a bucket which owes its
+-- whole burst would have drained by then. In that case the clock must have been wrong when the
+-- state was written.
 function bucket.heal(s, now)
   if (s.last - now) * s.gain <= s.burst * s.unit then return false end
   s.last = now
@@ -159,15 +163,19 @@ local function copy(s)
   }
 end
 
--- adopt changes s to the rate of c, and reports whether that is a new rate. It is not known
--- when the rate changed, so the time since the last charge counts at the slower of the two.
+-- adopt changes the state s to the rate in c, and reports whether that is a new rate. It is not known when
+-- the rate of the key changed, so all of the time since the last charge counts at the slower of the two
+-- rates.
 --
--- A smaller burst takes effect only with a charge; otherwise a client with two rates could fill its
--- key under the smaller burst and then find it full under the larger one, by requests that cost
--- nothing. So does a slower rate, unless the key warms up; otherwise denied requests could take what
--- the others at the key earn. Without a charge s.before stays stored, and the debt drains at the slower of
--- the two rates, that of s.slow. If the burst grows, s.slow has more: until its levels in the table used
--- have drained, no more than used.burst tokens fit, and then the bucket is full.
+-- With a smaller burst, only a charge stores the changed state. Otherwise a client with two rates could
+-- send requests that cost nothing at the smaller burst until its key owes nothing, and then have the whole
+-- larger burst at once. The same is true of a slower rate, unless the key warms up. Otherwise denied
+-- requests at a slow rate could take units from others that use the same key.
+--
+-- In these cases adopt sets two fields. s.before is the state as it was, which stays stored until a
+-- charge. s.slow is a copy from which look computes the waits: it drains at the slower of the two rates.
+-- If the burst grows, s.slow.used has the old burst and levels: until these levels have drained, at most
+-- used.burst tokens fit, and then the bucket is unused.
 function bucket.adopt(s, c, now)
   local gain, unit, burst = c[1], c[2], c[3]
   if s.gain == gain and s.unit == unit and s.burst == burst then return false end
@@ -191,14 +199,14 @@ function bucket.adopt(s, c, now)
     lower(s, s.debt)
   end
   if resize(s, burst) and s.marked then
-    lower(s, {0, 0, 0}) -- perhaps units of a receipt
+    lower(s, {0, 0, 0}) -- the dropped part may belong to a receipt, so nothing can be given back any more
   end
   s.before, s.slow = before, slow
   return true
 end
 
--- show sets a.left to the tokens that debt leaves, and a.reset to the time until debt and queue have
--- drained.
+-- show sets a.left to the number of tokens that are left with this debt, and a.reset to the time
+-- until debt and queue have drained.
 local function show(a, s, debt, queue)
   a.left = s.burst - debt[1]
   if debt[2] > 0 or debt[3] > 0 then a.left = a.left - 1 end
@@ -206,7 +214,8 @@ local function show(a, s, debt, queue)
   a.reset = to_drain(s, debt[1], debt)
 end
 
--- look decides whether want tokens fit at now, and stores the answer in a. It charges nothing.
+-- look decides whether the state s has want tokens left at the instant now, and stores the answer
+-- in a. It charges nothing.
 function bucket.look(a, s, now, want)
   local elapsed = now - s.last
   a.debt = drained(s, s.debt, elapsed)
@@ -231,13 +240,14 @@ function bucket.look(a, s, now, want)
   elseif s.queue then
     a.delay = to_drain(s, a.queue[1], a.queue)
   end
-  a.left = max(a.left, 0) -- negative after units beyond the burst
+  a.left = max(a.left, 0) -- it is negative if the key was charged beyond its burst
 end
 
 -- plus returns a level plus n tokens.
 local function plus(level, n) return {level[1] + n, level[2], level[3]} end
 
--- charge charges n tokens at now. look has found that they fit.
+-- charge charges n tokens to the state s at the instant now. Before this, look must have granted
+-- them.
 function bucket.charge(a, s, now, n)
   s.before, s.slow = nil, nil
   if s.keep and s.keep <= now then s.keep = nil end
@@ -248,23 +258,24 @@ function bucket.charge(a, s, now, n)
   show(a, s, s.debt, s.queue or s.debt)
 end
 
--- outlive keeps a state that a request at a slower rate has found, but has not changed, until a full
--- bucket has drained at that rate.
+-- outlive is called when a request at a slower rate has read the state but not changed it. It
+-- prolongs the life of the key until a bucket that owes its whole burst would have drained at the
+-- slower rate.
 function bucket.outlive(key, s, now, pad)
   if not s.found then return end
   local ms = expiry(s.found - now, pad + math.ceil((s.over or 0) / 1000))
   if call('PTTL', key) < tonumber(ms) then call('PEXPIRE', key, ms) end
 end
 
--- save stores s.
+-- save writes the state s to key, with a time to live until nothing of it counts any more.
 function bucket.save(key, s, now, pad)
   local whole = max(s.debt[1], s.queue and s.queue[1] or 0) + 1
   call('SET', key, s.encode(s), 'PX', expiry(max(s.last - now + whole * s.unit / s.gain, (s.keep or now) - now), pad))
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
--- encode returns s as it is stored: in the short form if short allows that and the debt
--- fits, and otherwise with the further numbers.
+-- encode returns the text to store for s. It is the short form if short is true, the debt fits into
+-- it and there is no keep. Otherwise it is the long form, with the further arguments at its end.
 local function encode(s, short, ...)
   local seconds, micros = divide(s.last, 1e6)
   local head = format('%.0f %.0f %.0f %.0f %.0f ', s.gain, s.unit, s.burst, seconds, micros)
@@ -285,12 +296,13 @@ local function encode_leaky(s)
   return encode(s, same, queue[1], queue[2], queue[3])
 end
 
--- sound reports whether level is a valid level at the rate of s.
+-- sound reports whether level is valid at the rate of s: its parts make up less than a token, and
+-- its fine parts less than a part.
 local function sound(s, level) return level[2] < s.unit and level[3] < grain(s.gain) end
 
--- read_bucket returns the state in v, the value of key, and the numbers after its debt.
--- pattern matches the long form, without keep. If this script cannot have written v, the script ends
--- with an error.
+-- read_bucket returns the state in the text v, which is the value of key, and the numbers that
+-- follow its debt. pattern matches the long form without keep. If v is not a state of a bucket, the
+-- script ends with an error.
 local function read_bucket(key, v, encode, pattern)
   local s, x, y, z = {encode = encode, key = key, debt = {0, 0, 0}}
   v, s.marked, s.first, s.limit = unmarked(v)

@@ -1,9 +1,8 @@
 -- Exact integer arithmetic on doubles, which hold every integer up to 2^53.
 --
--- Instants are microseconds since the Unix epoch. Counts, gains, units and lengths of
--- windows are at most 2^50; the store refuses larger ones. A product of two such numbers
--- may not fit into a double. It is then never computed as a whole: muldiv divides it while
--- it builds it up, bit by bit.
+-- Instants are microseconds since the Unix epoch. Counts, gains, units and lengths of windows are
+-- at most 2^50; the store refuses larger ones. A product of two such numbers may not fit into a
+-- double. It is then never computed as a whole: muldiv divides while it multiplies, bit by bit.
 
 local floor, fmod, max, min = math.floor, math.fmod, math.max, math.min
 local format, match, call = string.format, string.match, redis.call
@@ -47,8 +46,8 @@ local function less(a, b, c, d)
   return q1 < q2 or q1 == q2 and r1 < r2
 end
 
--- twice returns 2*half + q. It returns text if a double cannot hold the number, and -1 if
--- the number is longer than any answer.
+-- twice returns 2*half + q. It returns the number as text if a double cannot hold it exactly, and
+-- -1 if it is too large for any answer.
 local function twice(half, q)
   if half > 4611686018427388 then return -1 end
   if 2 * half + q < EXACT then return 2 * half + q end
@@ -58,9 +57,9 @@ local function twice(half, q)
   return format('%.0f%08.0f', 2 * high + carry, low)
 end
 
--- later returns t plus ahead, unless t is 0 or -1. ahead is how long the clock, which has stepped
--- back, takes to catch up with a state; until then, the state does not change. t may be text, as
--- twice returns it, and so may the result.
+-- later returns t plus ahead, or t itself if t is 0 or -1. t is a wait in an answer. ahead is how
+-- long the clock, which was set back, takes to catch up with the state; until then the state does
+-- not change. t and the result may be text, as in twice.
 local function later(t, ahead)
   if ahead == 0 or t == 0 or t == -1 then return t end
   local high, low
@@ -77,8 +76,8 @@ local function later(t, ahead)
   return format('%.0f%08.0f', high + more + carry, low)
 end
 
--- numbers converts its arguments, which are digits, to numbers. It returns nil if one of
--- them is missing or too large.
+-- numbers converts its arguments, texts of digits, to numbers. It returns nil if one of them is
+-- missing or too large.
 local function numbers(...)
   local all = {...}
   if #all == 0 then return nil end
@@ -95,9 +94,9 @@ local function instant(seconds, micros)
   if micros < 1e6 and us < EXACT and us > -EXACT then return us end
 end
 
--- expiry returns the argument of PX for a state of which nothing is in use after us
--- microseconds. Rounding may lose less than pad, which is in milliseconds. Redis accepts at
--- most 300 million years; the longest here is 31,000.
+-- expiry returns the time to live, in milliseconds, of a state that is not needed any more after us
+-- microseconds. It adds pad milliseconds, which is more than what rounding can lose. The longest
+-- result is about 31,000 years, which Redis accepts.
 local function expiry(us, pad)
   return format('%.0f', min(math.ceil(max(us, 0) / 1000) + pad, 1e15))
 end
@@ -105,8 +104,9 @@ end
 -- corrupt ends the script with an error: key holds a value that is not a state.
 local function corrupt(key) error('CORRUPT state in ' .. key, 0) end
 
--- kept returns the state to store for s after a change of the rate: s itself or, if s must not change
--- without a charge, the state before the change. It returns nil if that state is stored already.
+-- kept returns which state to store after a change of the rate. Usually it is s. If the new rate
+-- takes effect only with a charge and nothing was charged, it is the state before the change; if that
+-- one is stored already, the result is false or nil.
 local function kept(s, charged)
   if charged or not s.before then return s end
   return s.before.healed and s.before
@@ -115,9 +115,10 @@ end
 -- kinds are the algorithms, by their letters. The file of each algorithm adds its own.
 local kinds = {}
 
--- renew prepares s, a state of this kind, for the rate of c at now, and reports whether
--- that changed it. Which times are too far ahead depends on the rate, so it heals before
--- and after the rate changes.
+-- renew prepares the state s of this kind (algorithm) for the rate in c at the instant now, and
+-- reports whether s has changed. It calls heal, which moves a state that is too far ahead of the
+-- clock. How far is too far depends on the rate, so renew calls heal both before and after it
+-- changes the rate.
 local function renew(kind, s, c, now, heals)
   local healed = heals and kind.heal(s, now)
   local changed = kind.adopt(s, c, now) or healed

@@ -1,20 +1,23 @@
 
--- Charges units that were used beyond those that were charged before, whatever the limit.
+-- Charges further units for requests that used more than was charged for them before. It ignores
+-- the limit.
 --
--- ARGV: after those of settle.lua, for each key: how many units, or 0; and for a key without a
--- state requests or gain, per or unit, burst, and always for one that warms up; see warmup.lua.
+-- ARGV: those of settle.lua, and then for each key: how many further units to charge, or 0; then
+-- the numbers of its rate: requests or gain, per or unit, burst (see warmup.lua for a key that
+-- warms up).
 
 local most_used = 1125899906842624
 
--- beyond returns used and n more units, but no more than most, and never less than used.
+-- beyond returns the sum of used and n, or most if the sum is larger. If used is above most
+-- already, it returns used.
 local function beyond(used, n, most) return used + max(min(n, most - used), 0) end
 
--- follow records that n units without a receipt are charged to s.
+-- follow records for the receipts of s that n units are charged which have no receipt.
 local function follow(s, now, n)
   if s.marked then receipts().charge({}, s, now, n) end
 end
 
--- raised returns the sum of two levels, with the bound of beyond.
+-- raised returns the sum of two levels, with at most most_used whole tokens, as beyond returns it.
 local function raised(s, level, cost)
   local whole, frac, fine = beyond(level[1], cost[1], most_used), level[2] + cost[2], level[3] + cost[3]
   if fine >= grain(s.gain) then frac, fine = frac + 1, fine - grain(s.gain) end
@@ -22,7 +25,8 @@ local function raised(s, level, cost)
   return {whole, frac, fine}
 end
 
--- exceed charges n tokens, which have this cost if the key warms up.
+-- exceed charges n tokens to a bucket, whatever its limit. If the key warms up, cost is what the n
+-- units cost.
 function bucket.exceed(s, now, n, _, cost)
   cost = cost or {n, 0, 0}
   local elapsed = now - s.last
@@ -44,8 +48,9 @@ function counter.exceed(s, now, n, c)
   s.last, s.prev, s.cur = now, prev, beyond(cur, n, max(c[1], most_used))
 end
 
--- exceed adds the units as an entry. If there are too many entries, it adds them to the newest one,
--- which then counts from now on. If there are too many units, all units count from now on.
+-- exceed adds n units to a log as a new entry. If the log has too many entries, it adds them to the
+-- newest one and sets the time of this entry to now. If the log has too many units, it replaces all
+-- entries by one at now.
 function log.exceed(s, now, n)
   follow(s, now, n)
   local gone, units = used(s, now)

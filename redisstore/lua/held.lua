@@ -1,24 +1,25 @@
--- What is running: units that are held until somebody ends the hold, or until its time is over.
+-- Work in flight: a granted request holds its units until somebody ends the hold, or until its time
+-- is over.
 --
 -- A state is stored as decimal numbers, separated by spaces:
 --
 --   per  seconds micros  held
 --
--- per is the longest time of a hold under which the state was written. seconds and micros are the
--- instant of the last charge. held is how many units all holds of the key have. The holds are a sorted
--- set, with the name that the receipts of other states have. The score of a member is the instant at
--- which the hold is over, if nobody ends it before. The member is
+-- per is the longest time of a hold, according to the rate at the last write. seconds and micros are
+-- the instant of the last charge. held is the sum of the units of all holds of the key. The holds are
+-- members of a sorted set, whose name is the one that the receipts of other algorithms have. The score
+-- of a member is the instant at which the hold is over, if nobody ends it before. The member is
 --
 --   id:n
 --
--- id is the number that the caller gave to the hold, of n units.
+-- id is the number that the caller has given to the hold, and n is how many units it holds.
 
 local held = {}
 
--- most is the largest number of holds of a key.
+-- most_holds is the largest number of holds of a key.
 local most_holds = 65536
 
--- provisional is how long a hold lasts if another slot may still deny the decision.
+-- provisional is how many microseconds a hold lasts while another slot may still deny the request.
 local provisional = 1e6
 
 local function holds_of(s) return s.key .. ';r' end
@@ -45,15 +46,17 @@ function held.load(key)
   return s
 end
 
--- heal moves a state whose time is far ahead to now: all holds last for per from now.
+-- heal moves a state whose time is far ahead of now to now: all its holds then end when per has
+-- passed since now.
 function held.heal(s, now)
   if s.last - now <= 2 * s.per then return false end
   s.last, s.ends, s.moved = now, s.open > 0 and now + s.per or nil, true
   return true
 end
 
--- adopt notes the length of c, and leaves out the holds that are over. It reports whether there are so
--- many of them that a denial, too, removes them, because each look at the key counts them.
+-- adopt stores in s the longest time of a hold that c says, and stops counting the holds that are
+-- over. It reports whether there are so many holds that are over that a denial must remove them too:
+-- each look at the key would count them again.
 function held.adopt(s, c, now)
   now, s.per = max(now, s.last), c[2]
   if s.passed or s.open == 0 or s.moved then return false end
@@ -72,8 +75,9 @@ function held.adopt(s, c, now)
   return gone >= 64
 end
 
--- free_at returns when so many units are held no more, if nobody ends a hold before: it looks at 64
--- holds, and otherwise returns when all are over.
+-- free_at returns when the given number of units will have come back, if nobody ends a hold before.
+-- It looks only at the next 64 holds. If these have fewer units, it returns when all holds are
+-- over.
 local function free_at(s, units)
   if s.moved then return s.ends end
   local from = '(' .. format('%.0f', s.passed or s.last)
@@ -104,7 +108,7 @@ function held.charge(a, s, now, n)
   a.left, a.reset = a.left - n, s.ends - now
 end
 
--- hold writes a hold that is over at the instant ends.
+-- hold writes a hold of n units with the number id, which is over at the instant ends.
 local function hold(s, id, n, ends)
   call('ZADD', holds_of(s), format('%.0f', ends), id .. ':' .. format('%.0f', n))
 end
@@ -130,9 +134,10 @@ function held.save(_, s, now, pad)
   rest(s, now, pad)
 end
 
--- finish ends the hold of s with this number and n units. If per is a number, the hold lasts for per from
--- now instead. It returns 1 if the hold was to go on, but is over. before and after are the stored state before
--- and after the charge, if the decision was denied by another slot: then it must not have moved the clock of s.
+-- finish ends the hold of s with the number id and n units. If per is a number, finish does not end the hold
+-- but makes it last for per from now, and returns 1 if it is over already. If another slot has denied the
+-- request, before and after are the stored state before and after the charge. If the state is still as after,
+-- finish stores before again, so that the charge has not moved the time of s either.
 function held.finish(s, id, n, per, now, pad, before, after)
   local member = s and id .. ':' .. format('%.0f', n)
   local ends = s and tonumber(call('ZSCORE', holds_of(s), member) or nil)

@@ -1,20 +1,21 @@
--- Holes: units of a log that have come back.
+-- Holes: units of a sliding window log that were given back.
 --
--- The totals of the entries after a charge would all change if it is given back. Instead, its entry notes
--- how many of its units have come back, its hole: the total is followed by a - and that number. So the
--- stored total of an entry counts all units that were granted up to it, also those that came back. Its
--- total without them is the stored one and all holes of the entries after it. The newest entry has no
--- hole, so the sum of all units in the log follows from its total and the base, as in a log without holes.
+-- Each entry stores a total: all units granted up to it. If units of an entry are given back, its total
+-- and all later ones would have to change. Instead, the entry notes how many of its units were given back,
+-- its hole: a - and that number follow the total. The base grows by the same number. So the true total of
+-- an entry is the stored one plus the holes of all entries after it. The newest entry has no hole, so the
+-- sum of all units in the log is its total minus the base, as in a log without holes.
 --
 -- The header ends in a space, a -, the sum of all holes, and at most 16 records, the oldest first. A record
--- is three numbers of 16 digits, each after a space: a stored total from which on entries have holes, one up
--- to which they have them, and the sum of these holes. So the sum of the holes up to an entry is the sum of
--- some records and, within the record that the entry belongs to, of few entries. An entry without units is
--- removed, and the next one takes over its hole.
+-- describes a range of entries with holes by three numbers of 16 digits, each after a space: the stored
+-- totals of the first and of the last entry in the range, and the sum of the holes. So the sum of the holes
+-- up to an entry is that of some records plus that of a few entries of one record. An entry whose units were
+-- all given back is removed, and the next one takes over its hole.
 
 local made_holes
 
--- split returns the stored total of an entry and its hole. v is the text.
+-- split reads v, the text of an entry's total, and returns the stored total and the hole (how many
+-- units were given back).
 local function split(s, v)
   local total, hole = tonumber(v), 0
   if not total then total, hole = numbers(match(v or '', '^(%d+)%-(%d+)$')) end
@@ -22,7 +23,7 @@ local function split(s, v)
   return total, hole
 end
 
--- stored returns the stored total of the i-th oldest entry, and its hole.
+-- stored returns the stored total of the i-th oldest entry, and its hole. i begins at 0.
 local function stored(s, i)
   if i == s.len - 1 then return s.total, 0 end
   return split(s, call('LINDEX', s.key, 2 + 2 * (s.drop + i)))
@@ -39,13 +40,14 @@ function holes()
   -- count returns how many records s has.
   local function count(s) return #s.records / width end
 
-  -- put replaces the records from number k up to number last by one, or by none if hole is 0.
+  -- put replaces the records from number k up to number last by one record with the numbers from,
+  -- to and hole. If hole is 0, it only removes the old records.
   local function put(s, k, last, from, to, hole)
     local new = hole > 0 and format(' %016.0f %016.0f %016.0f', from, to, hole) or ''
     s.records = sub(s.records, 1, width * (k - 1)) .. new .. sub(s.records, width * last + 1)
   end
 
-  -- place returns the number of the first record that ends at the stored total t or after it.
+  -- place returns the number of the first record whose range ends at the stored total t or later.
   local function place(s, t)
     local low, high = 1, count(s) + 1
     while low < high do
@@ -55,8 +57,8 @@ function holes()
     return low
   end
 
-  -- thin joins records that are next to each other, those that then cover the fewest units, so that at
-  -- most three quarters of the records are left.
+  -- thin joins pairs of neighbouring records, so that at most three quarters of the records are left.
+  -- It chooses the pairs that cover the fewest units together.
   local function thin(s)
     local spans = {}
     for k = 1, count(s) - 1 do spans[k] = number(s, k + 1, 2) - number(s, k, 1) end
@@ -81,8 +83,8 @@ function holes()
     end
   end
 
-  -- leave removes the hole of the entry with the stored total t, which leaves the log or becomes its newest
-  -- entry.
+  -- leave removes the hole of the entry with the stored total t from the records. It is called when the
+  -- entry leaves the log, or becomes its newest entry.
   local function leave(s, t, hole)
     if hole == 0 then return end
     local k = place(s, t)
@@ -109,9 +111,9 @@ function holes()
     end
   end
 
-  -- before returns the sum of the holes up to the i-th oldest entry, whose stored total is t, and the
-  -- number of the record that the entry is in, or of the next one, and the sum of this record's holes up
-  -- to the entry.
+  -- before returns three numbers for the i-th oldest entry, whose stored total is t: the sum of all
+  -- holes up to this entry; the number of the record that the entry is in, or of the next record; and
+  -- the sum of this record's holes up to the entry.
   local function before(s, i, t)
     local all, k, part = 0, 1, 0
     while k <= count(s) and number(s, k, 2) <= t do
@@ -126,14 +128,16 @@ function holes()
     return all + part, k, part
   end
 
-  -- total returns the total of the i-th oldest entry without the units that came back.
+  -- total returns the true total of the i-th oldest entry, which leaves out units that were given
+  -- back.
   local function total(s, i)
     local t = stored(s, i)
     if i >= s.len - 2 then return t end -- the newest entry has no hole
     return t + s.given - before(s, i, t)
   end
 
-  -- forget makes the total of the newest of the gone oldest entries the base. These entries leave the log.
+  -- forget prepares s for the removal of as many of its oldest entries as the argument gone says: the
+  -- true total of the last of them becomes the base.
   local function forget(s, gone)
     local t = stored(s, gone - 1)
     local all, k, part = before(s, gone - 1, t)
@@ -143,8 +147,8 @@ function holes()
     if s.given == 0 then s.given = nil end
   end
 
-  -- reach returns the first entry, from low on, whose total without the units that came back is at least
-  -- wanted.
+  -- reach returns the first entry, from low on, whose true total (without units that were given back) is
+  -- at least wanted.
   local function reach(s, low, wanted)
     local all, k = 0, 1
     while k <= count(s) and number(s, k, 2) + s.given - all - number(s, k, 3) < wanted do

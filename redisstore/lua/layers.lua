@@ -1,9 +1,10 @@
--- Layers: the debt of a bucket, divided among its receipts.
+-- Layers: the debt of a bucket, divided among the receipts of its key (charges that can be given
+-- back).
 --
--- What can come back for a receipt is at most the smallest debt of the key since its charge. That is
--- the sum of the layers of this receipt and of all older ones. So debt that drains leaves the layers of
--- the newest receipts first, and so does debt that was given back for a receipt: it leaves the layer of
--- that receipt, and then those of older ones.
+-- At most as much can be given back for a receipt as the lowest debt of the key since its charge. This
+-- lowest debt is the sum of the layers of this receipt and of all older ones. So debt that drains is
+-- taken from the layer of the newest receipt, and then from those of older ones. Debt that is given
+-- back for a receipt is taken from the layer of this receipt, and then from those of older ones.
 --
 -- The set of receipts has a member for each layer that is not empty, and one for the sum of all layers.
 -- The score of a layer is 2^51 and the position of its receipt; that of the sum is 2^52:
@@ -11,12 +12,12 @@
 --   position=whole frac fine
 --   =whole frac fine
 --
--- A charge that may have to be given back does not empty layers, because it would have to fill them again.
--- It stores what is to be emptied, from which position on, like a layer but with a + before it and the
--- score 2^52+1. The next call empties the layers.
+-- A charge that may have to be given back at once does not take drained debt from the layers, because it
+-- might have to be restored. It only notes how much to take and from which position on, in a member like
+-- that of a layer, with a + before it and the score 2^52+1. The next call takes it from the layers.
 --
--- So a charge and a settlement each look at few receipts. A layer is emptied once, so the number of
--- layers that calls empty is at most the number of charges.
+-- So a charge and a settlement each look at few receipts. Each layer becomes empty only once, so
+-- over time the calls empty at most one layer for each charge.
 
 local base, top, due, nothing = 2251799813685248, 4503599627370496, 4503599627370497, {0, 0, 0}
 
@@ -41,8 +42,9 @@ local function sum(s, a, b)
   return {whole, frac, fine}
 end
 
--- weight returns the cost of one unit for a bucket that has so many units of its limit. It is exact: a
--- level, rounded down, and rest and units, for the fraction rest/units of one more fine part.
+-- weight returns what one unit costs a key that warms up and has only units of its full limit:
+-- limit/units tokens. The cost is exact: a level, rounded down, followed by rest and units, which
+-- stand for rest/units of one more fine part.
 local function weight(s, units, limit)
   local whole, over = divide(limit, units)
   local frac, r = muldiv(over, s.unit, units)
@@ -50,8 +52,8 @@ local function weight(s, units, limit)
   return {whole, frac, fine, rest, units}
 end
 
--- cost returns what n units of this weight cost together. It is rounded up once for all units. A level
--- is a weight, too.
+-- cost returns what n units cost together, if one unit costs weight. The sum is rounded up once.
+-- weight may also be a plain level.
 local function cost(s, weight, n)
   local fines, rest = grain(s.gain), weight[4] or 0
   local q, r, f = scaled(weight[2], weight[3], s.unit, fines, n)
@@ -63,7 +65,8 @@ local function cost(s, weight, n)
   return {weight[1] * n + q + more, r, f}
 end
 
--- weight_of returns what each unit of the receipt e of s has cost.
+-- weight_of returns what each unit of the charge with the receipt e has cost. s is the state of the
+-- key.
 local function weight_of(s, e)
   local each = e.each
   return each[3] and each or weight(s, each[1], each[2])
@@ -75,8 +78,8 @@ local function read_layer(v)
   return {tonumber(a), tonumber(b), tonumber(c)}, tonumber(pos)
 end
 
--- put stores level with this score in place of the member old. pos is the position, or '' for the sum.
--- A level of zero is not stored.
+-- put stores level with this score, and removes the member old if there is one. pos is the position of
+-- a layer, or '' for the sum of all layers. A level of zero is not stored.
 local function put(list, score, pos, old, level)
   if old then call('ZREM', list, old) end
   if below(nothing, level) then
@@ -97,8 +100,8 @@ local function shrink(s, list, level)
   put(list, top, '', old, minus(s, total, level))
 end
 
--- empty removes level, or all there is if that is less, from the layer at the position pos and then
--- from those before it. It returns what it has removed.
+-- empty takes level from the layer at the position pos and then from the layers before it, until
+-- nothing is left to take or the layers are empty. It returns how much it has taken.
 local function empty(s, list, pos, level)
   local rest, from, some, low, old, left = level, whole(base + pos), 8
   while not old and below(nothing, rest) do
@@ -125,7 +128,7 @@ end
 
 layers = {}
 
--- flush empties the layers that an earlier charge has left to be emptied.
+-- flush takes from the layers what an earlier charge has only noted.
 function layers.flush(s, list)
   local level, old = get(list, due)
   if not old then return end
@@ -134,7 +137,8 @@ function layers.flush(s, list)
   empty(s, list, pos, level)
 end
 
--- unflush forgets what the newest charge, which is given back, has left to be emptied.
+-- unflush is called when the newest charge is given back. It forgets what this charge has noted to
+-- be taken from the layers.
 function layers.unflush(s, list)
   local level, old = get(list, due)
   if not old then return end
@@ -143,22 +147,25 @@ function layers.unflush(s, list)
   call('ZREM', list, old)
 end
 
--- take gives back at most level for the receipt at the position pos. It returns how much comes back.
+-- take gives back at most level for the receipt at the position pos. It returns how much it gives
+-- back.
 function layers.take(s, list, pos, level)
   level = empty(s, list, pos, level)
   shrink(s, list, level)
   return level
 end
 
--- add adds the layer of a new receipt, which is the newest. low is the debt after its charge.
+-- add adds the layer of a new receipt at the position pos, which is the last. low is the debt of
+-- the key after the charge.
 function layers.add(s, list, pos, low)
   local total, old = get(list, top)
   put(list, top, '', old, low)
   put(list, base + pos, whole(pos), nil, minus(s, low, total))
 end
 
--- lift moves the layer at the position pos to the position of the next receipt. If there is none, this
--- part of the debt belongs to no receipt any more.
+-- lift is called when the receipt at the position pos ends. It adds its layer to that of the next
+-- receipt, at the position later. If later is nil, this part of the debt belongs to no receipt any
+-- more.
 function layers.lift(s, list, pos, later)
   local layer, old = get(list, base + pos)
   if not old then return end
@@ -187,7 +194,7 @@ local function rescale(s, list, from)
   if not s.first or from.unit == s.unit and grain(from.gain) == grain(s.gain) then return end
   for _, v in ipairs(call('ZRANGEBYSCORE', list, whole(-base), '(0')) do
     local e = receipts().entry(v)
-    if e and s.tail and e.pos == s.tail.pos then e = s.tail end -- this call may change it further
+    if e and s.tail and e.pos == s.tail.pos then e = s.tail end -- use the copy that this call may change further
     if e and e.each then
       e.each = converted(from, weight_of(from, e), s.gain, s.unit, true)
       receipts().replace(list, e)
@@ -195,7 +202,8 @@ local function rescale(s, list, from)
   end
 end
 
--- save stores what was recorded of s: a change of the rate, and the smallest debt since then.
+-- save writes to the layers what this call has recorded in s: a change of the rate, and the lowest
+-- debt since the last call.
 function layers.save(s, list)
   layers.flush(s.rescaled or s, list)
   if s.rescaled then rescale(s, list, s.rescaled) end

@@ -5,11 +5,12 @@
 --
 --   per clock base
 --
--- per is the length of the window under which the state was written. clock is the instant
--- of the last charge or change of per, if that is later than the newest entry. base is the
--- total before the oldest entry. A total is all that was ever granted, up to and including
--- its entry: the units of several adjacent entries are a difference of two totals, and an
--- entry is found by bisection. If units were given back, holes.lua says what else there is.
+-- per is the length of the window under which the state was written. clock is the instant of the
+-- last charge or change of per, if that is later than the newest entry. base is the total before
+-- the oldest entry. The total of an entry is how many units were ever granted up to and including
+-- it. So the units of several adjacent entries are the difference of two totals, and an entry can
+-- be found by bisection. If units were given back, the header and the totals have further parts,
+-- which holes.lua describes.
 
 local log = {}
 
@@ -30,8 +31,8 @@ local function total(s, i)
   return numbers(call('LINDEX', s.key, 2 + 2 * (s.drop + i))) or corrupt(s.key)
 end
 
--- first returns the first entry, from low on, for which holds returns true. If there is
--- none, it returns the newest entry.
+-- first returns the number of the first entry, from low on, for which the function holds returns
+-- true. If it returns true for none, the result is the newest entry.
 local function first(s, low, holds)
   local high = s.len - 1
   while low < high do
@@ -41,8 +42,8 @@ local function first(s, low, holds)
   return low
 end
 
--- used returns how many entries are a window old at now, and the units of the other
--- entries.
+-- used returns how many of the oldest entries have left the window at now, and how many units the
+-- other entries have.
 local function used(s, now)
   if s.len == 0 or now - s.newest >= s.per then return s.len, 0 end
   if now - s.oldest < s.per then return 0, s.total - s.base end
@@ -50,7 +51,7 @@ local function used(s, now)
   return gone, s.total - total(s, gone - 1)
 end
 
--- forget drops the gone oldest entries.
+-- forget drops as many of the oldest entries as the argument gone says.
 local function forget(s, gone)
   if gone == 0 then return end
   if gone == s.len then s.given, s.records = nil, '' end
@@ -95,7 +96,8 @@ function log.load(key)
   return s
 end
 
--- heal moves a state whose time is far ahead to now: what is used becomes one entry at now.
+-- heal moves a state whose time is far ahead of now to now: all units that are in use become one
+-- entry at now.
 function log.heal(s, now)
   if s.clock - now <= 2 * s.per then return false end
   s.dropped, s.marked = s.dropped or s.marked, nil
@@ -107,8 +109,9 @@ function log.heal(s, now)
   return true
 end
 
--- adopt changes s to the length of c, and reports whether that is a new length. Entries
--- that have left the window do not come back.
+-- adopt changes s to the length of the window in c, and reports whether that is a new length.
+-- Entries that have left the old window are dropped, so that a longer window does not count them
+-- again.
 function log.adopt(s, c, now)
   if s.per == c[2] then return false end
   s.dropped, s.marked = s.dropped or s.marked, nil -- it is no longer known which entries have receipts
@@ -133,9 +136,9 @@ function log.look(a, s, now, want)
   end
 end
 
--- charge charges n units at now. It drops only the entries that had left the window at the charge
--- before this one. If this charge is given back, the clock goes back to that instant, where the other
--- entries still count.
+-- charge charges n units at now. It drops only the entries that had already left the window at the
+-- previous charge. If this charge is given back, the clock of the log goes back to the instant of the
+-- previous charge, at which the other entries still count.
 function log.charge(a, s, now, n)
   if s.marked or a.receipt then receipts().charge(a, s, now, n, {0, 0, 0}) end
   forget(s, (used(s, s.clock)))
@@ -152,10 +155,10 @@ end
 
 function log.save(key, s, now, pad)
   if s.drop == s.stored then
-    if s.exists then call('DEL', key) end -- only if it exists: after any write, Redis accepts the push although it has no memory
+    if s.exists then call('DEL', key) end -- after a write, Redis would accept the RPUSH below even without memory
     call('RPUSH', key, header(s))
   elseif s.drop > 0 then
-    call('LTRIM', key, 1 + 2 * s.drop, -1) -- LPOP would take time for each entry
+    call('LTRIM', key, 1 + 2 * s.drop, -1) -- in place of an LPOP for each entry
     call('LPUSH', key, header(s))
   else
     call('LSET', key, 0, header(s))
@@ -171,8 +174,8 @@ function log.save(key, s, now, pad)
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
--- encode returns a text that changes with each grant, by which settle.lua sees whether the list has
--- changed.
+-- encode returns a text that is different after each grant. settle.lua compares it to see whether
+-- the list has changed.
 function log.encode(s)
   if s.len == 0 then return header(s) end
   return header(s) .. ' ' .. format('%.0f %.0f', s.newest, s.total)

@@ -1,15 +1,17 @@
 
--- Wraps take.lua for a request that must be charged once. The script that grants the request also
--- writes the answers to a record.
+-- Wraps take.lua for a request that must be charged once. If the script grants the request, it also
+-- writes the answers to a record. If the record exists already, the script returns its answers
+-- instead, and charges nothing.
 --
--- KEYS: as for take.lua, with the lists; then the record. ARGV: as for take.lua; then how many
--- microseconds a record answers; and the text of the record: for each key of the request in a fixed
--- order its limit and the five numbers of its answer, or a ? for those that this script decides.
+-- KEYS: as for take.lua, with the lists; then the record. ARGV: as for take.lua; then for how many
+-- microseconds a record is valid; and the text of the record. This has for each key of the request,
+-- in a fixed order, its limit and the five numbers of its answer. A ? stands for the numbers of a
+-- key that this script decides.
 --
 -- A record is stored as these numbers, separated by spaces, after three others: the instant of the
--- grant, how many microseconds it answers, and how often it has answered. If it answers, the
--- script returns the microseconds since the grant and then the numbers, as one text. Otherwise it
--- returns what take.lua returns.
+-- grant, for how many microseconds the record is valid, and how often it was used as an answer. If
+-- the record is used, the script returns one text: the microseconds since the grant, and then the
+-- numbers. Otherwise it returns what take.lua returns.
 
 local record, ttl, kept = KEYS[#KEYS], ARGV[#ARGV - 1], ARGV[#ARGV]
 KEYS[#KEYS], ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil, nil

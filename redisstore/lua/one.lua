@@ -1,25 +1,25 @@
 
--- Decides for several callers of one key, as if they had asked one after the other at one instant. Or
--- decides for one caller of each of several keys of one rate; the keys do not affect each other.
+-- Decides either for several callers of one key, as if they had asked one after the other at one
+-- instant, or for one caller of each of several keys. These keys have the same rate, and each is
+-- decided by itself.
 --
--- ARGV: one argument for start.lua; the beginning of every state of this rate; further
--- numbers of the rate; then the cost of the caller of each key. For one key with several
--- callers, or with units to take ahead: how many units to take ahead, how many to leave,
--- and the costs of all callers. A cost of 0 charges nothing. Units are taken ahead only if all
--- callers are granted.
+-- ARGV: one argument for start.lua; the beginning of every state of this rate; further numbers of
+-- the rate; then for each key the cost: how many units its caller wants. If one key has several
+-- callers, or if units are to be taken for later requests (ahead), there are instead: how many
+-- units to take ahead, how many must then be left, and the costs of all callers. A cost of 0
+-- charges nothing. Units are taken ahead only if all callers are granted.
 --
--- For one key, the fast path returns a string: the seconds and microseconds of now, and the
--- state before the charge, if there was one. If it has granted units to a single caller and takes
--- none ahead, it returns the new state instead, because that string is made anyway; not so for a
--- log. The client computes the result of each caller from that.
--- The general code returns a list: how many units were taken ahead; the instant of the
--- charge; how long the state does not change because it is ahead of now, or -1 if the state
--- that the answers are based on was not stored; and for each caller what take.lua returns
--- for a key.
+-- For one key, the fast path returns a string: the seconds and microseconds of now, and the state
+-- before the charge, if there was one. If it has granted units to a single caller, takes none ahead
+-- and the state is no log, it returns the new state instead, a string that it has made anyway. From
+-- this reply, the client computes the result of each caller. The general code returns a list: how
+-- many units were taken ahead; the instant of the charge; how long the state stays as it is because
+-- it is ahead of now, or -1 if the answers are based on a state that was not stored; and for each
+-- caller what take.lua returns for a key.
 --
--- For several keys, which cannot be logs, it returns now, and for each key the state as it
--- was stored, or '' if there was none, or nil if the fast path did not apply or the state could
--- not be stored. In that last case the key has not been decided.
+-- For several keys, which cannot be logs, it returns now, and for each key the state as it was
+-- stored, or '' if there was none, or nil if the fast path did not apply or the state could not be
+-- stored. nil means that the key was not decided.
 
 local now = s * 1e6 + us
 local config = {tonumber(ARGV[3]), tonumber(ARGV[2])}

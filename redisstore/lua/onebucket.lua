@@ -1,7 +1,7 @@
 
--- The fast path of one.lua for buckets. It applies to states that were written under this rate, and
--- not ahead of now, in the short form or in that of two rates, see bucket.lua. All products are less
--- than 2^53, or so large that rounding does not matter.
+-- The fast path of one.lua for buckets. It applies to states that were written at this rate and are
+-- not ahead of now, in the short form or in the form with keep, see bucket.lua. All products are
+-- less than 2^53, or so large that rounding does not matter.
 local from, many = 6, KEYS[2] and {s .. ' ' .. us}
 do
   local prefix, gain, unit, size = ARGV[2], ARGV[3] + 0, ARGV[4] + 0, #ARGV[2]

@@ -1,7 +1,7 @@
 
--- The fast path of one.lua for sliding window counters. It applies to states that were
--- written under this length of the window and not ahead of now, if the previous count times
--- the length is less than 2^53.
+-- The fast path of one.lua for sliding window counters. It applies to states that were written with
+-- this length of the window and are not ahead of now, if the count of the previous window times the
+-- length is less than 2^53.
 local from, many = 4, KEYS[2] and {s .. ' ' .. us}
 do
   local prefix, limit, size = ARGV[2], ARGV[3] + 0, #ARGV[2]

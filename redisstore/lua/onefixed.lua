@@ -1,6 +1,6 @@
 
--- The fast path of one.lua for fixed windows. It applies to states that were written under
--- this length of the window and not ahead of now.
+-- The fast path of one.lua for fixed windows. It applies to states that were written with this
+-- length of the window and are not ahead of now.
 local from, many = 4, KEYS[2] and {s .. ' ' .. us}
 do
   local prefix, limit, size = ARGV[2], ARGV[3] + 0, #ARGV[2]

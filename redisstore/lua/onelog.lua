@@ -1,9 +1,9 @@
 
--- The fast path of one.lua for sliding window logs. It applies to a log that was written
--- under this length of the window and not ahead of now, of which at most three entries are
--- a window old and at least one is not; and to costs that fit now, or will fit as soon as
--- the oldest remaining entry leaves. It returns such a log as the total before that entry,
--- the total with the newest entry, and the instants of the two entries.
+-- The fast path of one.lua for sliding window logs. It applies to a log that was written with this
+-- length of the window and is not ahead of now, if at most three of its entries have left the
+-- window and at least one has not. The costs must fit now, or as soon as the oldest remaining entry
+-- leaves the window. The reply describes such a log by four numbers: the total before the oldest
+-- remaining entry, the total with the newest entry, and the instants of these two entries.
 local from = 4
 do
   local key, prefix, limit = KEYS[1], ARGV[2], ARGV[3] + 0

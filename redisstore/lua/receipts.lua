@@ -2,24 +2,25 @@
 -- key. The stored state of a key with such a set ends in ' +', so that the fast paths do not apply to
 -- it. If a state does not end so, its set belongs to an earlier state and is ignored.
 --
--- A receipt has a position: 1, 2, 3 and so on, in the order of the charges. It is two members of the
--- set. The score of the first is the position; the score of the second is minus the position:
+-- A receipt has a position: 1, 2, 3 and so on, in the order of the charges. It consists of two
+-- members of the set. The score of the first is the position, and the score of the second is minus
+-- the position:
 --
 --   id
 --   position:until at n followed
 --
--- id is the number that the caller gave to the charge, of n units at the instant at. After the instant
--- until, the charge cannot be given back any more. followed is 1 if units without a receipt were
+-- id is the number that the caller has given to the charge. The charge was of n units, at the instant
+-- at, and can be given back up to the instant until. followed is 1 if units without a receipt were
 -- charged after it and before the next receipt. layers.lua adds members for the debts of buckets.
 --
 -- The receipt of a key that warms up has more numbers after an @:
 --
 --   first after  whole frac fine
 --
--- first is 1 if the key was new before the charge. after is the instant of the first units without a
--- receipt that followed, or - if none did. For a bucket, the others are the cost of each unit. If the key
--- was young, there are two numbers in place of whole, frac and fine: the limit that it had, and the full
--- limit. A change of the rate replaces them by the three.
+-- first is 1 if the key was new before the charge. after is the instant of the first charge without a
+-- receipt that followed, or - if none did. For a bucket, whole, frac and fine are what each unit has
+-- cost. If the key did not have its full limit yet, there are two numbers in their place: the limit that
+-- it had, and the full limit. A change of the rate replaces these two by whole, frac and fine.
 
 -- mark is the end of the stored state of a key that has receipts.
 local mark, pcall, made = ' +', redis.pcall, nil
@@ -37,7 +38,8 @@ local function unmarked(v)
   return v, nil, first, limit
 end
 
--- ending returns the ending of s as it is stored.
+-- ending returns the end of the text that is stored for s: the mark, and the numbers of a key that
+-- warms up.
 local function ending(s)
   return (s.marked and mark or '') .. (s.first and format(' @%.0f %.0f', s.first, s.limit) or '')
 end
@@ -57,7 +59,7 @@ local function receipts()
   -- list_of returns the name of the sorted set with the receipts of key.
   local function list_of(key) return key .. ';r' end
 
-  -- entry returns the receipt that text is, or nil.
+  -- entry reads the text of a receipt, and returns the receipt, or nil if the text is not valid.
   local function entry(text)
     if type(text) ~= 'string' then return nil end
     local old, aged = match(text, '^([^@]+)(.*)$')
@@ -73,7 +75,7 @@ local function receipts()
     return e
   end
 
-  -- text returns the receipt e as it is stored.
+  -- text returns the text that is stored for the receipt e.
   local function text(e)
     local each, v = e.each, format('%.0f:%.0f %.0f %.0f %d', e.pos, e.ends, e.at, e.n, e.followed and 1 or 0)
     if not each then return v end
@@ -114,8 +116,8 @@ local function receipts()
     return s.marked and s.tail
   end
 
-  -- charge records that n units are charged to s at now. a.receipt is their receipt, or nil. low is the
-  -- debt of the key after the charge.
+  -- charge records in the receipts of s that n units are charged at the instant now. a.receipt is the
+  -- receipt of this charge, or nil if it gets none. low is the debt of the key after the charge.
   local function charge(a, s, now, n, low)
     local before, e = newest(s), a.receipt
     if not e then
@@ -150,7 +152,8 @@ local function receipts()
     remove(s, list, e, newer(list, e.pos))
   end
 
-  -- save stores the changes of the receipts of s. pad is as for expiry.
+  -- save writes the receipts of s that this call has changed. pad is the pad of the function
+  -- expiry.
   local function save(s, now, pad)
     local list, e, tail = list_of(s.key), s.issued, newest(s)
     if s.dropped then
@@ -161,7 +164,7 @@ local function receipts()
       if s.touched then replace(list, tail) end
     end
     if not e then return end
-    for _ = 1, 2 do -- at most 2 at a time, so that no charge takes long because of many final receipts
+    for _ = 1, 2 do -- drop at most 2, so that a charge is fast even if many receipts are final
       if tail then drop(s, list, now) end
     end
     e.pos = (tail and tail.pos or 0) + 1
@@ -172,7 +175,8 @@ local function receipts()
     if call('PTTL', list) < ms then call('PEXPIRE', list, whole(ms)) end
   end
 
-  -- flags returns what a later charge without a receipt changes in the receipt e, as text.
+  -- flags returns a text with the parts of the receipt e that a later charge without a receipt
+  -- changes.
   local function flags(e) return format('%d %s', e.followed and 1 or 0, e.after and whole(e.after) or '-') end
 
   made = {

@@ -1,19 +1,19 @@
 -- Gives back units that were charged.
 --
--- KEYS: the keys, then the sets of their receipts. ARGV: one argument for start.lua; then for
--- each key: kind; the number of the receipt of the charge, or 0; how many units were charged, and
--- how many of them stay charged; and for a charge that was denied by another part of its
--- decision, or that was taken ahead: its instant, and the stored state before and after it, as
--- take.lua returns them. These three may be ''.
+-- KEYS: the keys, then the sets of their receipts. ARGV: one argument for start.lua; then for each
+-- key: kind; the number of the receipt of the charge, or 0; how many units were charged, and how
+-- many of them stay charged; then the instant of the charge, and the stored state before and after
+-- it, as take.lua returns them. These three are given if another slot has denied the request, or if
+-- the units were taken ahead for later requests. They may be ''.
 --
--- For a hold of held.lua, the number of units that stay charged is 0 if the hold ends. Otherwise it
--- goes on, and in place of the instant is the longest time of a hold. The script returns 1 if a hold that
--- was to go on is over, and otherwise 0.
+-- For a hold of held.lua, the number of units that stay charged is 0 if the hold ends. Otherwise the hold
+-- is prolonged, and the longest time of a hold is given in place of the instant. The script returns 1 if
+-- a hold that is to be prolonged is over already, and otherwise 0.
 --
--- If the state has not changed since the charge, it becomes the state before the charge. If it has
--- changed, a charge with a receipt is settled: the state is then as if the charge had never been made.
--- A charge whose receipt is gone is final. For a charge that never had a receipt, the units that have
--- not yet drained or left the window are removed.
+-- If the state has not changed since the charge, the state before the charge is stored again. If it
+-- has changed and the charge has a receipt, the receipt says what to subtract, so that the state is as
+-- if the charge had never been made. If the receipt is gone, the units stay charged. If the charge
+-- never had a receipt, the units that have not yet drained or left the window are subtracted.
 
 local now = s * 1e6 + us
 
@@ -25,15 +25,17 @@ function bucket.give_back(s, instant, n)
   call('SET', s.key, s.encode(s), 'KEEPTTL')
 end
 
--- settle reduces the debt of s by debt, for units that are given back and have cost paid. The queue
--- shrinks only if no unit was charged after them, because later requests have got their Delay already.
+-- settle subtracts debt from the debt of s, for units that are given back and whose cost was paid. It
+-- shortens the queue only if nothing was charged after these units (alone): otherwise later requests
+-- already wait for the Delay that they were told.
 function bucket.settle(s, _, _, debt, paid, alone)
   s.debt = minus(s, s.debt, debt)
   if s.queue and alone then s.queue = minus(s, s.queue, paid) end
   call('SET', s.key, s.encode(s), 'KEEPTTL')
 end
 
--- settle gives back n units of a charge at the instant at.
+-- settle gives back n units of a charge that was made at the instant at, if that instant is in the
+-- window that s counts.
 function fixed.settle(s, at, n)
   local _, offset = divide(s.last, s.per)
   if s.last - at <= offset then s.used = max(s.used - n, 0) end
@@ -53,8 +55,9 @@ function counter.settle(s, at, n)
 end
 counter.give_back = counter.settle
 
--- grow makes s as old as the charge after that of e, or new if there is none. e is the receipt of the
--- first charge of s, which is given back completely. later is the receipt after it, or nil.
+-- grow is called when all units of the first charge of a key that warms up are given back. e is the
+-- receipt of this charge, and later is the next receipt, or nil. The limit of the key then counts as
+-- growing since the next charge; if there is none, the key is new.
 local function grow(s, list, e, later)
   local first = e.after
   if not e.followed and later then
@@ -64,15 +67,15 @@ local function grow(s, list, e, later)
   if s.first == e.at then s.first = first end
 end
 
--- settle changes the charge of s with this id to the number of units that stay charged. It removes a
--- member of the set before it stores anything: once a script has written, Redis accepts any command
--- although it has no memory.
+-- settle changes the charge of s with this id to the number of units that stay charged. Its first
+-- write removes a member of the set: after this write, Redis accepts the other commands of the
+-- script even if it has no memory left.
 local function settle(s, kind, id, stay)
   local list, tail = receipts().list_of(s.key), receipts().newest(s)
   local e = tail and receipts().find(list, id)
   if not e or e.ends < now then return end
   local before, later
-  if s.gain or e.each or e.pos == tail.pos then -- of others, it does not matter what was charged after them
+  if s.gain or e.each or e.pos == tail.pos then -- for all other receipts, it does not matter what was charged after them
     before, later = receipts().older(list, e.pos), e.pos < tail.pos and receipts().newer(list, e.pos) or nil
   end
   local n = max(e.n - stay, 0)
@@ -98,8 +101,9 @@ local function settle(s, kind, id, stay)
   kind.settle(s, e.at, n, debt, paid, alone)
 end
 
--- restore gives key the value that it had before a charge of n units at instant. before is the stored
--- state and, if that is marked, the flags of the newest receipt at that time.
+-- restore stores the state that the key had before a charge of n units at the given instant. before
+-- is the text of this state and, if the key had receipts, the flags of its newest receipt at that
+-- time.
 local function restore(s, kind, id, n, instant, before)
   local list, state, followed, after = receipts().list_of(s.key), match(before, '^([^|]*)|?(%d?) ?(.*)$')
   if followed == '' then
@@ -127,8 +131,9 @@ local function restore(s, kind, id, n, instant, before)
   end
 end
 
--- newest_is reports whether the newest receipt of s has this number, or no number is given.
--- Charges and settlements of one instant may lead back to the same state, with other receipts.
+-- newest_is reports whether the newest receipt of s has the number id. It returns true if id is
+-- '0'. The stored state alone does not show this: several charges and returns at one instant may
+-- lead back to the same state, with other receipts.
 local function newest_is(s, id)
   if id == '0' then return true end
   local e = receipts().newest(s)

@@ -1,11 +1,13 @@
 -- How units are given back to a sliding window log.
 
--- around returns the texts of the i-th oldest entry and of the total before it, and of the entry after it.
+-- around returns five elements of the list: the total before the i-th oldest entry (or the header), the
+-- instant and the total of this entry, and those of the entry after it.
 local function around(s, i) return call('LRANGE', s.key, 2 * i, 4 + 2 * i) end
 
--- entry_at returns the entry at instant, and what around returns for it, or nil. It first looks where the
--- entry is if each entry after it has a receipt. Then most places follow from the instants of the entries
--- around them, because many logs are filled evenly; every fourth one halves the rest.
+-- entry_at returns the number of the entry at the given instant, and what around returns for it, or nil
+-- if there is no such entry. It first guesses that each later entry has a receipt, and counts these. If
+-- the guess is wrong, it searches by interpolation between instants, because many logs are filled evenly.
+-- Every fourth step is a bisection instead.
 local function entry_at(s, instant)
   local low, high, from, to, try = 0, s.len - 1, s.oldest, s.newest, 0
   if instant == to then return high, around(s, high) end
@@ -27,8 +29,9 @@ end
 -- moved is the largest number of entries whose totals one call changes.
 local moved = 4096
 
--- pushed pushes the elements of values to the list s.key by command. Each second element is a total;
--- change returns the one to push for it. If the command is LPUSH, the last element is pushed first.
+-- pushed pushes the elements of values to the list s.key with the given command. Each second element
+-- is a total, which the function change converts first. If the command is LPUSH, the last element is
+-- pushed first.
 local function pushed(s, command, values, change)
   local first, last, step = 1, #values, 1
   if command == 'LPUSH' then first, last, step = last, 1, -1 end
@@ -42,8 +45,9 @@ local function pushed(s, command, values, change)
   end
 end
 
--- fill changes the totals of all entries after the oldest hole or, if these are fewer, of those up to the
--- newest hole, so that the log has no hole any more. If both are too many, it changes nothing.
+-- fill removes all holes (notes of units that were given back) by a change of totals: those of all
+-- entries after the oldest hole or, if these are fewer, those of all entries up to the newest hole. If
+-- both are too many for one call, it changes nothing.
 local function fill(s)
   local h = holes()
   local i = h.from_total(s, 0, h.number(s, 1, 1))
@@ -70,8 +74,9 @@ local function fill(s)
   end
 end
 
--- pop removes the newest entry, which has no units any more. The one before it becomes the newest one,
--- which has no hole.
+-- pop removes the newest entry after all its units were given back. The entry before it becomes the
+-- newest one. The newest entry has no hole, so its hole is subtracted from its total and from the
+-- base.
 local function pop(s)
   call('LTRIM', s.key, 0, -3)
   s.len = s.len - 1
@@ -85,8 +90,9 @@ local function pop(s)
   call('LSET', s.key, -1, format('%.0f', s.total))
 end
 
--- drop removes the i-th oldest entry, whose last n units have come back, and which is not the newest one.
--- stored and hole are its own, and after is the text of the next one, which takes over the hole.
+-- drop removes the i-th oldest entry, which is not the newest, when its last n units are given back.
+-- stored and hole are its stored total and its hole. after is the text of the next entry's total; this
+-- entry takes over the hole.
 local function drop(s, i, n, stored, hole, after)
   s.len = s.len - 1
   holes().leave(s, stored, hole)
@@ -109,7 +115,8 @@ local function drop(s, i, n, stored, hole, after)
   call('LSET', s.key, 2 + 2 * i, format('%.0f-%.0f', total, more + hole + n))
 end
 
--- give gives back n units of the entry at instant, if the log still has that entry, and it has so many.
+-- give gives back n units of the entry at the given instant. If the log has no such entry, or the entry
+-- has fewer units, give does nothing.
 local function give(s, instant, n)
   local i, near = entry_at(s, instant)
   if not i then return end
@@ -131,7 +138,8 @@ local function give(s, instant, n)
 end
 
 -- settle removes n units from the entry at instant, if the log still has that entry. If clock is a number, it
--- becomes the clock of the log. While there are receipts, the log keeps its holes, and the general code decides.
+-- becomes the clock of the log. While the key has receipts, only the general code decides, which can read
+-- holes, so the log keeps them.
 function log.settle(s, instant, n, clock)
   if n > 0 and s.len > 0 then give(s, instant, n) end
   if not s.marked and s.given then fill(s) end
@@ -139,8 +147,8 @@ function log.settle(s, instant, n, clock)
   call('LSET', s.key, 0, header(s))
 end
 
--- give_back does the same before any receipt has changed.
+-- give_back does the same as settle, but may be the first to write.
 function log.give_back(s, instant, n, clock)
-  call('LTRIM', s.key, 0, -1) -- changes nothing; after a write, Redis accepts LSET although it has no memory
+  call('LTRIM', s.key, 0, -1) -- this write changes nothing, but after it Redis accepts LSET even without memory
   log.settle(s, instant, n, clock)
 end

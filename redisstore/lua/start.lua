@@ -1,10 +1,11 @@
--- The beginning of every script that charges: it reads the time. After it comes a fast
--- path, straight-line code that decides the usual states; it creates no function, and only
--- the tables that it cannot do without. If the fast path does not apply, the general code
--- after it decides.
+-- The beginning of every script that charges: it reads the time. In most scripts a fast path comes
+-- next: short code that decides the usual states. To be fast, it creates no function, and only the
+-- tables that it cannot do without. If the fast path does not apply, the general code after it
+-- decides.
 --
--- ARGV[1]: '', or in tests: the seconds and microseconds of now, the pad of expiry, and 1
--- if states far ahead of now are moved to now.
+-- ARGV[1]: '', or in tests: the seconds and microseconds of now, the pad of the function expiry
+-- (how many milliseconds a key lives longer than needed), and 1 if states that are far ahead of now
+-- are moved to now, or 0.
 
 local call, pcall, format, sub, match = redis.call, redis.pcall, string.format, string.sub, string.match
 local s, us, pad, heals

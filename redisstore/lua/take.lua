@@ -1,19 +1,19 @@
--- Decides several asks: charges all of them, or none.
+-- Decides several asks (requests for units of one key each): charges all of them, or none.
 --
 -- KEYS: the keys; if charges have receipts, then the sets of these.
 --
--- ARGV: one argument for start.lua; the sum of 1 if the charges may have to be given back, 2 if
--- they have receipts, 4 if another slot has denied them, 8 if nothing must change, 16 if a key warms
--- up, and 32 for a dry run, which writes nothing and answers as if it had. Then for each key: kind, n (0
--- charges nothing), 1 for a shadow rule, requests or gain, per or unit, burst (see warmup.lua for a key that
--- warms up); and with receipts: the number of the receipt, or 0, and its term.
+-- ARGV: one argument for start.lua; the sum of 1 if the charges may have to be given back, 2 if they have
+-- receipts, 4 if another slot has denied them, 8 if nothing must change, 16 if a key warms up, and 32 for a
+-- dry run, which writes nothing and answers as if it had. Then for each key: kind, n (0 charges nothing), 1
+-- for a shadow rule, requests or gain, per or unit, burst (see warmup.lua for a key that warms up); and with
+-- receipts: the number of the receipt, or 0, and its term.
 --
--- The fast path returns the seconds and microseconds of now and, for each key, the state as
--- it was stored, or '' if there was none. The general code returns for each key: 1 if it is
--- granted, the units left, and the microseconds of RetryAfter, ResetAfter and Delay, where
--- -1 means longer than any answer. If the charges may have to be given back, five more
--- follow: the units left and the ResetAfter without the charge, and if there was a charge,
--- its instant and the stored state before and after it; otherwise three times ''.
+-- The fast path returns the seconds and microseconds of now and, for each key, the state as it was
+-- stored, or '' if there was none. The general code returns for each key: 1 if it is granted, the
+-- units left, and the microseconds of RetryAfter, ResetAfter and Delay, where -1 stands for a time
+-- that is too long for an answer. If the charges may have to be given back, five more follow: the
+-- units left and the ResetAfter without the charge, and if there was a charge, its instant and the
+-- stored state before and after it; otherwise three times ''.
 
 local now, returnable, revocable, looks = s * 1e6 + us, ARGV[2] % 2 == 1, ARGV[2] % 4 >= 2, ARGV[2] % 64 >= 32
 local width = revocable and 8 or 6
@@ -40,8 +40,8 @@ local function read(i, key)
   return a
 end
 
--- encoded returns the state of a as it is stored. For a list it returns only a text that changes
--- with each grant.
+-- encoded returns the text that is stored for the state of the ask a. A log is stored as a list:
+-- for it, encoded returns a text that is different after each grant.
 local function encoded(a) return (a.kind.encode or a.state.encode)(a.state) end
 
 -- All states are read before any is written, so that an error leaves all of them unchanged.
@@ -58,7 +58,7 @@ for _, a in ipairs(asks) do
   if a.charged then
     if returnable and a.known then
       local s, e = a.state, a.state.marked and receipts().newest(a.state)
-      if s.before then s.before.marked = nil end -- the charge changes the rate of its receipts
+      if s.before then s.before.marked = nil end -- the charge converts its receipts to the new rate
       before = s.before and s.encode(s.before) or encoded(a) .. (e and '|' .. receipts().flags(e) or '')
     end
     a.kind.charge(a, a.state, a.now, a.n)

@@ -1,7 +1,7 @@
 
--- The fast path of take.lua. It applies if every state was written under the rate that is
--- asked for and not ahead of now, if all products are less than 2^53, as in one.lua, and if
--- the charges need not be given back.
+-- The fast path of take.lua. It applies if every state was written at the rate that is asked for
+-- and is not ahead of now, if all products are less than 2^53 and so exact, and if the charges need
+-- not be given back.
 if ARGV[2] == '0' then
   local now, fast, passes = s * 1e6 + us, true, true
   local reply, values, expires = {s .. ' ' .. us}, {}, {}

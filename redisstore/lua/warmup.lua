@@ -1,15 +1,15 @@
--- Warm-up: algorithms whose keys are young at first. A young key has only a part of its limit, which
--- grows with the time since the first charge. The letters of these kinds are T, L, F, C and S.
+-- Warm-up: the limit of a new key is lower at first, and grows with the time since its first charge.
+-- While it grows, the key is young. The letters of algorithms with warm-up are T, L, F, C and S.
 --
 -- A state is stored as that of the algorithm, with the instant of the first charge and the limit after
 -- it: a space, an @, microseconds, a space, and units. For a log, they follow the header. A key without
--- them is new.
+-- the @ is new.
 --
 -- The last argument of an ask, the burst, is four numbers, separated by spaces: the burst; the
 -- units of the limit that a new key has; the limit in units; and the microseconds in which the
 -- limit grows.
 
--- longest is the longest wait that is computed: 142 years.
+-- longest is the longest wait that is computed, in microseconds: 142 years.
 local longest = 4503599627370496
 
 -- warmed reads the four numbers and puts them into the config c.
@@ -17,9 +17,9 @@ local function warmed(c, text)
   c[3], c.from, c.limit, c.over = numbers(match(text, '^(%d+) (%d+) (%d+) (%d+)$'))
 end
 
--- fit returns how many units of this weight fit at once into the room that debt leaves of the burst. The
--- quotient of doubles is wrong by less than 1, so the number is at most one more than the quotient rounded
--- down. The exact costs decide.
+-- fit returns how many units can be granted at once to a key with this debt, if one unit costs weight. It
+-- computes a quotient of doubles, which is wrong by less than 1. So there are only few candidates, and fit
+-- checks them by their exact costs.
 local function fit(s, debt, weight)
   local function fits(n) return not below({s.burst, 0, 0}, sum(s, debt, cost(s, weight, n))) end
   local fines = grain(s.gain)
@@ -29,20 +29,24 @@ local function fit(s, debt, weight)
   return max(n, 0)
 end
 
--- beyond reports whether the time t, which may be text, is at least as long as n.
+-- beyond reports whether the wait t is at least n microseconds. t may also be text or -1, which
+-- stand for very long waits.
 local function beyond(t, n) return type(t) == 'string' or t == -1 or t >= n end
 
--- portion returns how many units of the limit a key of this age has.
+-- portion returns the limit of a key of this age, in units. The age is the time since its first
+-- charge.
 local function portion(c, age)
   if age >= c.over or c.from >= c.limit then return c.limit end
   return c.from + muldiv(c.limit - c.from, age, c.over)
 end
 
--- warm returns the kind of the algorithm inner whose keys are young at first.
+-- warm returns a kind (algorithm) that works as the kind inner, but whose keys have a lower limit
+-- at first.
 local function warm(inner)
   local kind = setmetatable({}, {__index = inner})
 
-  -- young looks as inner.look does, for a key that has so many units of its limit.
+  -- young does what inner.look does, for a key that has only the given number of units of its
+  -- limit.
   local function young(a, s, now, want, units)
     local c = a.config
     if not s.gain then -- it counts in windows
@@ -71,8 +75,8 @@ local function warm(inner)
     return s.first
   end
 
-  -- wait returns in how many microseconds want units will fit, which do not fit now. A key that was
-  -- not charged does not grow.
+  -- wait returns in how many microseconds want units will fit, which do not fit now. The limit of a
+  -- key that was never charged does not grow.
   local function wait(a, s, now, want)
     local c, most = a.config, a.reset
     if want > (c[3] > 0 and c[3] or c[1]) then return -1 end
@@ -130,7 +134,7 @@ local function warm(inner)
     grow(a, now)
   end
 
-  -- exceed charges units beyond the limit. They cost what they cost a key of this age.
+  -- exceed charges n units whatever the limit. What they cost depends on the age of the key.
   function kind.exceed(s, now, n, c)
     local first, limit = known(s, c, now) or now, s.limit or c.limit
     local units = portion({from = c.from, limit = limit, over = c.over}, now - first)
@@ -144,8 +148,8 @@ local function warm(inner)
     return true
   end
 
-  -- adopt also makes the key new if it counts as new under its former rate. A different limit counts as
-  -- a new rate, even if inner does not store the limit.
+  -- adopt does what inner.adopt does. It also makes the key new if it counts as new at its former rate.
+  -- If only the limit is different, that is a new rate too, even if inner does not store the limit.
   function kind.adopt(s, c, now)
     local first = known(s, c, now)
     if not inner.adopt(s, c, now) and (not s.first or s.limit == c.limit) then return false end

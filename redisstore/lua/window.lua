@@ -6,10 +6,9 @@
 --   fixed window            per  seconds micros  used
 --   sliding window counter  per  seconds micros  prev cur
 --
--- per is the length of the window under which the state was written. How many requests the
--- rate grants does not matter to a count, and is not stored. seconds and micros are the
--- instant of the last charge. used and cur count the window that contains it; prev counts
--- the window before.
+-- per is the length of the window under which the state was written. The limit is not stored: a
+-- count means the same under any limit. seconds and micros are the instant of the last charge. used
+-- and cur count the window that contains it; prev counts the window before.
 
 local function window_heal(s, now)
   if s.last - now <= 2 * s.per then return false end
@@ -38,16 +37,16 @@ function fixed.load(key)
   return s
 end
 
--- used returns what s has used of the window that contains now, and how far now is into
--- that window.
+-- used returns how many units are charged in the window that contains now, and how many
+-- microseconds ago this window began.
 function fixed.used(s, now)
   local _, offset = divide(now, s.per)
   if now - s.last > offset then return 0, offset end
   return s.used, offset
 end
 
--- adopt changes s to the length of c, and reports whether that is a new length. The count
--- goes into the window that contains now.
+-- adopt changes s to the length of the window in c, and reports whether that is a new length. The
+-- count of the old window becomes the count of the new window that contains now.
 function fixed.adopt(s, c, now)
   if s.per == c[2] then return false end
   s.dropped, s.marked = s.dropped or s.marked, nil -- units of a window that has another length now cannot be told apart
@@ -103,8 +102,8 @@ function counter.load(key)
   return s
 end
 
--- counts returns the count of the window before the one that contains now, the count of
--- that one, and how far now is into it.
+-- counts returns three numbers: the count of the previous window, the count of the window that
+-- contains now, and how many microseconds ago this window began.
 function counter.counts(s, now)
   local _, offset = divide(now, s.per)
   local ago = now - s.last
@@ -113,16 +112,16 @@ function counter.counts(s, now)
   return 0, 0, offset
 end
 
--- weighted returns prev times the share of its window that is less than one window old,
--- rounded up.
+-- weighted estimates how many of the prev units of the previous window are less than one window
+-- old: prev times the part of that window which is, rounded up.
 function counter.weighted(s, prev, offset)
   local q, r = muldiv(prev, s.per - offset, s.per)
   if r > 0 then q = q + 1 end
   return q
 end
 
--- adopt changes s to the length of c, and reports whether that is a new length. The
--- estimate goes into the window that contains now.
+-- adopt changes s to the length of the window in c, and reports whether that is a new length. The
+-- estimate for the old length becomes the count of the new window that contains now.
 function counter.adopt(s, c, now)
   if s.per == c[2] then return false end
   s.dropped, s.marked = s.dropped or s.marked, nil -- units of a window that has another length now cannot be told apart
