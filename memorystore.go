@@ -41,7 +41,8 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	line, records := newTimeline(set.clock), replay.New(set.maxKeys)
 	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate, w *engine.Warmup) (*engine.Ledger, error) {
 		algorithm := algorithms[Algorithm(name)]
-		keys, err := algorithm.keys(&line, engine.Rates{Base: r, MayGrow: true, Learns: true, Windows: algorithm.windowed, Warmup: w}, set.maxKeys)
+		rates := engine.Rates{Base: r, MayGrow: true, Learns: true, Windows: algorithm.windowed, Warmup: w}
+		keys, err := algorithm.keys(&line, rates, set.maxKeys)
 		return engine.NewLedger(keys, set.maxKeys, algorithm.name == AlgorithmInFlight), err
 	}, records.Clear), records}, nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -308,6 +310,52 @@ func TestRetryAfterAtOtherRates(t *testing.T) {
 		}
 		t.Logf("%s: %d histories with %d denials: 0 differences", a.name, histories, denials)
 		require.Greater(t, denials, 10*histories)
+	})
+}
+
+// TestWaitsAtOtherRates has callers wait for one key at different rates. Each first makes the same request
+// without waiting: it is denied, and the RetryAfter must be the time that the caller then waits.
+func TestWaitsAtOtherRates(t *testing.T) {
+	each(t, func(t *testing.T, a algorithm) {
+		if a.name == "LeakyBucket" {
+			t.Skip("Wait also holds a request for its Delay")
+		}
+		waits := 0
+		for seed := range uint64(wantHistories() / 4) {
+			synctest.Test(t, func(t *testing.T) {
+				r := rand.New(rand.NewPCG(seed, 9))
+				rate := func() ratelimit.Rate {
+					return a.rate(ratelimit.Rate{Requests: 1 + r.IntN(5), Per: time.Second, Burst: 3 + r.IntN(5)})
+				}
+				l, err := ratelimit.New([]ratelimit.Rule{{
+					Endpoint: "/", Key: ratelimit.KeyGlobal, Algorithm: ratelimit.Algorithm(a.name), Rate: rate(),
+					Tiers: map[string]ratelimit.Rate{"free": rate(), "paid": rate()},
+				}}, nil)
+				require.NoError(t, err)
+				var all sync.WaitGroup
+				for range 12 {
+					time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond)
+					synctest.Wait()
+					req := ratelimit.Request{Endpoint: "/", Tier: []string{"", "free", "paid"}[r.IntN(3)], Cost: 1 + r.IntN(3)}
+					res, err := l.Check(t.Context(), req)
+					require.NoError(t, err)
+					if res.Allowed || res.RetryAfter == ratelimit.Never {
+						continue
+					}
+					waits++
+					began := time.Now()
+					all.Go(func() {
+						_, err := l.Wait(t.Context(), req)
+						require.NoError(t, err)
+						require.Equal(t, res.RetryAfter, time.Since(began), "%+v: %v", req, res)
+					})
+					synctest.Wait()
+				}
+				all.Wait()
+			})
+		}
+		t.Logf("%s: %d waits: 0 differences", a.name, waits)
+		require.Positive(t, waits)
 	})
 }
 
