@@ -138,7 +138,7 @@ func TestSimulateBadInput(t *testing.T) {
 		`-cost has the unit "tokns", which no rule counts`:                                      {"-config", "gateway.json", "-cost", "tokns=5"},
 		`"tokens=-1" for flag -cost: must be a whole number from 1 to 10000000, or unit=number`: {"-cost", "tokens=-1"},
 		`"=1" for flag -cost: must name a unit, as in tokens=2000`:                              {"-cost", "=1"},
-		`-algorithm is "TokenBucket,InFlight,all": must be all, or some of TokenBucket`:         {"-rate", "4/m", "-algorithm", "TokenBucket,InFlight,all"},
+		`-algorithm is "TokenBucket,InFlight,all": must be all`:                                 {"-rate", "4/m", "-algorithm", "TokenBucket,InFlight,all"},
 		`-csv and -json are both set: must be one of them`:                                      {"-csv", "-json"},
 		`-config is "limits.json", so -rate and -algorithm must not be set`:                     {"-config", "limits.json", "-rate", "1/s"},
 		`make about 60,000,000,000 requests: must be at most 10,000,000`: {"-send", "1000000/s", "-duration", "1m",
