@@ -144,11 +144,12 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 	if req.Client == "" && req.IP != "" {
 		who = "IP " + quote(req.IP)
 	}
-	costs := fmt.Sprintf("cost %d", max(req.Cost, 1))
+	costs := []string{fmt.Sprintf("cost %d", max(req.Cost, 1))}
 	for _, c := range req.Costs {
-		costs += fmt.Sprintf(" and %d %s", c.N, plain(c.Unit))
+		costs = append(costs, fmt.Sprintf("%d %s", c.N, plain(c.Unit)))
 	}
-	p.line("%s for %s, %s, at %s UTC", who, quote(req.Endpoint), costs, at.UTC().Format("2006-01-02 15:04:05.999999999"))
+	p.line("%s for %s, %s, at %s UTC", who, quote(req.Endpoint), strings.Join(costs, " and "),
+		at.UTC().Format("2006-01-02 15:04:05.999999999"))
 	p.line("%s", answer(e.Result))
 	if len(e.Rules) == 0 {
 		p.line("no rule applies")

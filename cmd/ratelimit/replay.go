@@ -71,17 +71,11 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 		return usageError(fmt.Sprintf("-top is %d: must be from 1 to 1000", *top))
 	}
 	clock := replay.NewClock()
-	first, err := how.player(clock, *config)
+	first, second, err := how.players(clock, *config, *against)
+	if err == nil {
+		err = logs.checkUnits(first, second)
+	}
 	if err != nil {
-		return err
-	}
-	var second *replay.Player
-	if *against != "" {
-		if second, err = how.player(clock, *against); err != nil {
-			return err
-		}
-	}
-	if err := logs.checkUnits(first, second); err != nil {
 		return err
 	}
 	out := replayJSON{Config: *config, Against: *against, shadowModes: shadowModes(first)}
@@ -139,6 +133,14 @@ func newRuleFlags(fs *flag.FlagSet) ruleFlags {
 		fs.Int("max-keys", 1<<20, "the largest `number` of keys of each rule"),
 		fs.Bool("enforce", false, "make rules in shadow or advise mode deny"),
 	}
+}
+
+// players returns the Players for the files of rules at two paths. The second is nil if its path is empty.
+func (f ruleFlags) players(clock *replay.Clock, config, against string) (first, second *replay.Player, err error) {
+	if first, err = f.player(clock, config); err == nil && against != "" {
+		second, err = f.player(clock, against)
+	}
+	return first, second, err
 }
 
 // player returns a Player for the limiter that has the rules in the file at path.

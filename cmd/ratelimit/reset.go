@@ -72,12 +72,17 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	if err != nil {
 		return err
 	}
+	return printReset(t, s.address, before, after)
+}
+
+// printReset prints what was left in the rules at the server with this address, before and after a reset.
+func printReset(t *terminal, address string, before, after ratelimit.Explanation) error {
 	if len(before.Rules) == 0 {
-		fmt.Fprintf(t.out, "%s: reset in all rules whose keys are made of what was given\n", s.address)
+		fmt.Fprintf(t.out, "%s: reset in all rules whose keys are made of what was given\n", address)
 		return nil
 	}
 	p := &page{width: t.width}
-	p.line("%s: reset", s.address)
+	p.line("%s: reset", address)
 	unknown := false
 	rows := [][]string{{"rule", "key", "left before", "now", "of"}}
 	for i, r := range before.Rules {
@@ -92,7 +97,7 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	if unknown {
 		p.line("-: not known here, but reset too; see top")
 	}
-	_, err = fmt.Fprint(t.out, p.String())
+	_, err := fmt.Fprint(t.out, p.String())
 	return err
 }
 

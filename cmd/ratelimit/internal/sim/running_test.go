@@ -59,7 +59,8 @@ func TestHold(t *testing.T) {
 		out := run(t, ruled(atOnce(2, row.per), bucket, advises, unasked), seconds(), sim.Options{
 			Start: time.Unix(0, 0), Duration: time.Minute, Hold: row.hold, Costs: []ratelimit.Cost{{Unit: "tokens", N: 7}},
 		})
-		require.Equal(t, []int{10, row.granted, 10 - row.granted, 10 - row.granted}, []int{out.Offered, out.Admitted, out.Denied, out.Busy}, row.why)
+		require.Equal(t, []int{10, row.granted, 10 - row.granted, 10 - row.granted},
+			[]int{out.Offered, out.Admitted, out.Denied, out.Busy}, row.why)
 		require.Equal(t, []int{10, 10 - row.granted, row.most, 2},
 			[]int{out.Rules[0].Asked, out.Rules[0].Denied, out.Rules[0].MaxGranted, out.Rules[0].Bound}, row.why)
 		require.Equal(t, []int{10, 0, 7 * row.granted}, []int{out.Rules[1].Asked, out.Rules[1].Denied, out.Rules[1].MaxGranted}, row.why)
