@@ -241,6 +241,19 @@ func (c *inFlight) count(s *held, now keytable.Instant) int {
 	return open
 }
 
+func (c *inFlight) held(s *held, now keytable.Instant) (h Held) {
+	if s.holds == nil {
+		return h
+	}
+	now = max(now, s.last)
+	if _, n := s.pass(now); n > 0 {
+		live := s.list[s.over:]
+		first := slices.IndexFunc(live, func(e hold) bool { return e.n > 0 })
+		h = Held{int(n), max(c.per-now.Until(live[first].until), 0)}
+	}
+	return h
+}
+
 // Carry and Resize do nothing, because a change of the limit leaves all holds as they are. For the same
 // reason, Fills returns false (no change makes a used key seem unused), and so does Slower (no limit is
 // slower than another).

@@ -28,7 +28,7 @@ func TestRun(t *testing.T) {
 			some += len(w.steps)
 		}
 	}
-	line := regexp.MustCompile(`^Benchmark[A-Za-z/-]+ 500 [1-9]\d* ns/op [1-9]\d* latency-ns$`)
+	line := regexp.MustCompile(`^Benchmark[A-Za-z0-9/-]+ 500 [1-9]\d* ns/op [1-9]\d* latency-ns$`)
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, want)
 	for _, l := range lines {
