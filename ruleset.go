@@ -183,22 +183,22 @@ func (s *ruleSet) match(endpoint string) *ruleGroup {
 	return s.groups.Find(endpoint)
 }
 
-// list returns what Rules returns. set may be nil.
-func (set *ruleSet) list() (rules []Rule, defaultRule *Rule) {
-	if set == nil {
+// list returns what Rules returns. s may be nil.
+func (s *ruleSet) list() (rules []Rule, defaultRule *Rule) {
+	if s == nil {
 		return nil, nil
 	}
-	set.listing.Do(func() {
-		for _, r := range set.rules {
+	s.listing.Do(func() {
+		for _, r := range s.rules {
 			if r.isDefault {
-				set.listedDefault = &r.Rule
+				s.listedDefault = &r.Rule
 			} else {
-				set.listed = append(set.listed, r.Rule)
+				s.listed = append(s.listed, r.Rule)
 			}
 		}
-		set.listed = slices.Clip(set.listed)
+		s.listed = slices.Clip(s.listed)
 	})
-	return set.listed, set.listedDefault
+	return s.listed, s.listedDefault
 }
 
 // newRuleGroup returns the group of these rules, and sorts them.

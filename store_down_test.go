@@ -527,7 +527,8 @@ func TestAbandonedCallCountsWhenItEnds(t *testing.T) {
 func TestDelayOfAFirstCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore(t, nil)
-		rule := &ratelimit.Rule{Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: ratelimit.PerMinute(6).WithBurst(5), OnStoreError: ratelimit.FailOpen}
+		rate := ratelimit.PerMinute(6).WithBurst(5)
+		rule := &ratelimit.Rule{Algorithm: ratelimit.AlgorithmLeakyBucket, Rate: rate, OnStoreError: ratelimit.FailOpen}
 		l := newRules(t, nil, rule, ratelimit.WithStore(store))
 		require.True(t, l.Allow("c", "/e").Allowed)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
