@@ -98,10 +98,9 @@ func joinSettled(ctx context.Context, errs []error, items []item, parts [][]int)
 func (s *Store) settle(ctx context.Context, items []item) error {
 	call := s.newSettlement(len(items))
 	for i := range items {
-		switch it := &items[i]; {
-		case it.kind == 'h':
+		if it := &items[i]; it.kind == 'h' {
 			call.addHold(it, int64(it.ask.Charged), it.n)
-		default:
+		} else {
 			call.add(it, 0, min(it.n, int64(it.ask.Charged)), &answer{})
 		}
 	}
